@@ -1,0 +1,19 @@
+//! What the World tells the engine after an event.
+
+use softband_model::verbs::api::Completion;
+use softband_types::{CqHandle, HcaId, PortNumber, ProcessId, Qpn};
+
+/// Something that a program may now see. All notices of one `step` carry that step's time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A completion entered a completion queue.
+    Completed { process: ProcessId, cq: CqHandle, completion: Completion },
+    /// An armed completion queue raises its event.
+    CqEvent { process: ProcessId, cq: CqHandle },
+    /// Registered memory of a process was written by a peer or by a read response.
+    MemoryWritten { process: ProcessId },
+    /// An asynchronous event of a queue pair, numbered as the verbs do (`IBV_EVENT_...`).
+    QpEvent { process: ProcessId, hca: HcaId, qpn: Qpn, event: u32 },
+    /// An asynchronous event of a port.
+    PortEvent { hca: HcaId, port: PortNumber, event: u32 },
+}

@@ -1,0 +1,62 @@
+//! A fabric as the World is built from it: checked, with every part resolved.
+
+use softband_model::parts::{CablePart, HcaPart, HostPart, SwitchPart};
+use softband_types::{Guid, LinkRate, Mtu, OperationalVls, PortNumber};
+
+/// A whole fabric. Hosts, switches and cables stand in the order of the fabric file, which numbers them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FabricSpec {
+    pub title: String,
+    pub hosts: Vec<HostSpec>,
+    pub switches: Vec<SwitchSpec>,
+    pub cables: Vec<CableSpec>,
+    pub subnet: SubnetSpec,
+}
+
+/// What the subnet manager is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubnetSpec {
+    /// OpenSM's `max_op_vls`: a code, taken as the minimum with both ports' VLCap.
+    pub max_op_vls: OperationalVls,
+    /// Upper limit of the MTU of every link; the parts' own limits hold as well.
+    pub mtu_max: Mtu,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostSpec {
+    pub name: String,
+    pub part: HostPart,
+    pub hcas: Vec<HcaSpec>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HcaSpec {
+    /// Device name as programs see it, such as `mthca0`.
+    pub device: String,
+    pub part: HcaPart,
+    /// The driver's option of this name: read requests as large as the HCA's tuned size.
+    pub tune_pci: bool,
+    pub node_guid: Guid,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchSpec {
+    pub name: String,
+    pub part: SwitchPart,
+    pub node_guid: Guid,
+}
+
+/// One end of a cable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PortRef {
+    Hca { host: usize, hca: usize, port: PortNumber },
+    Switch { switch: usize, port: PortNumber },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CableSpec {
+    pub part: CablePart,
+    pub ends: [PortRef; 2],
+    /// What the link trained to: the best that both ports, the cable and the file's `rate` allow.
+    pub rate: LinkRate,
+}

@@ -1,0 +1,182 @@
+//! What the model knows of each part: one set of parameters per part, never per test.
+//!
+//! The values live in `catalog/`, with unit, source and status; here they are checked and plain.
+
+use softband_sim::SimDuration;
+use softband_types::{LinkSpeed, LinkWidth, Mtu, OperationalVls};
+
+/// How long an adapter or switch takes for each kind of operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageGaps {
+    /// Least time between two messages that one HCA starts, by operation.
+    pub send: SimDuration,
+    pub write: SimDuration,
+    pub read: SimDuration,
+    pub atomic: SimDuration,
+    /// Unreliable datagrams take an address handle each.
+    pub datagram: SimDuration,
+}
+
+/// How an HCA hands arriving packets to the bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiveMode {
+    /// The DMA write follows the bytes as they arrive.
+    CutThrough,
+    /// The DMA write starts when the whole packet is there.
+    StoreAndForward,
+}
+
+/// An HCA.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HcaPart {
+    pub name: String,
+    /// Prefix of the driver's device names, such as `mthca`.
+    pub driver: String,
+    pub vendor_id: u32,
+    pub vendor_part_id: u32,
+    pub hardware_version: u32,
+    pub firmware_version: String,
+    pub board_id: String,
+    pub ports: u8,
+    pub mtu_max: Mtu,
+    pub widths: Vec<LinkWidth>,
+    pub speeds: Vec<LinkSpeed>,
+    /// Data lanes that the port can operate.
+    pub vl_cap: OperationalVls,
+    /// Receive buffer of one port, shared out among the operational data lanes.
+    pub port_buffer_bytes: u32,
+    pub receive_mode: ReceiveMode,
+    /// DMA reads that may be outstanding on the bus.
+    pub outstanding_reads: u32,
+    /// What the driver's `tune_pci` option sets the read request to.
+    pub tuned_read_request_bytes: u32,
+    pub gaps: MessageGaps,
+    /// From the CPU's doorbell write to the HCA's look at the work queue.
+    pub doorbell: SimDuration,
+    /// Processing of a send WQE before its payload is asked for, the fetch over the bus included.
+    pub send_wqe_fetch: SimDuration,
+    /// Fetch of a receive WQE; part of the latency of a send, not of a write.
+    pub receive_wqe_fetch: SimDuration,
+    /// From payload in the HCA to the first bit on the link.
+    pub transmit_processing: SimDuration,
+    /// From a packet's arrival to the start of its DMA write.
+    pub receive_processing: SimDuration,
+    /// From the last DMA write to a completion that the CPU can see.
+    pub completion_write: SimDuration,
+    /// Responder's work for an RDMA read before it asks for the payload.
+    pub read_response_processing: SimDuration,
+    /// Execution of an atomic at the responder, beyond a read's work.
+    pub atomic_execution: SimDuration,
+    /// From the last packet of a message to its acknowledgement on the way.
+    pub ack_processing: SimDuration,
+    /// From freed buffer to the flow-control packet.
+    pub credit_return: SimDuration,
+    /// Packets of payload that may be read from the host ahead of the link.
+    pub transmit_staging_packets: u32,
+    pub max_qp: u32,
+    pub max_qp_wr: u32,
+    pub max_sge: u32,
+    pub max_cq: u32,
+    pub max_cqe: u32,
+    pub max_mr: u32,
+    pub max_pd: u32,
+    pub max_ah: u32,
+    pub max_inline_bytes: u32,
+    /// RDMA reads and atomics outstanding, both as requester and as responder.
+    pub max_rd_atomic: u32,
+}
+
+/// A PCI Express slot (wider kinds of bus come with their own part).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BusPart {
+    pub name: String,
+    /// Raw bytes per second each way, after line coding.
+    pub raw_bytes_per_second: u64,
+    /// Payload of one memory write.
+    pub max_payload_bytes: u32,
+    /// Bytes a write packet carries beside its payload, framing included.
+    pub write_header_bytes: u32,
+    /// Payload of one read completion.
+    pub completion_bytes: u32,
+    /// Bytes a read completion carries beside its payload, framing included.
+    pub completion_header_bytes: u32,
+    /// Share of the raw rate taken by link-layer packets, in parts per million.
+    pub link_layer_ppm: u32,
+    /// What both directions together can move of payload; `None`: twice one way.
+    pub duplex_bytes_per_second: Option<u64>,
+}
+
+/// A host: what programs pay on its CPU and what its chipset adds to DMA.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPart {
+    pub name: String,
+    pub cpu: String,
+    pub bus: BusPart,
+    /// Read request size that the BIOS sets.
+    pub read_request_bytes: u32,
+    /// From a DMA read request to the first byte of its completion.
+    pub memory_read_latency: SimDuration,
+    /// From the last byte of a posted write on the bus to its place in memory.
+    pub memory_write_latency: SimDuration,
+    pub post_send: SimDuration,
+    pub post_receive: SimDuration,
+    pub poll_cq: SimDuration,
+    pub clock_read: SimDuration,
+    /// Any verb that goes through the kernel: creating, modifying, destroying.
+    pub control_verb: SimDuration,
+    /// Registering memory, per page of 4 KiB.
+    pub register_page: SimDuration,
+    /// From an interrupt to a woken thread.
+    pub event_wakeup: SimDuration,
+    /// The management network between hosts (plain sockets): one-way latency and rate.
+    pub ethernet_latency: SimDuration,
+    pub ethernet_bytes_per_second: u64,
+}
+
+/// A switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchPart {
+    pub name: String,
+    pub ports: u8,
+    pub mtu_max: Mtu,
+    pub widths: Vec<LinkWidth>,
+    pub speeds: Vec<LinkSpeed>,
+    pub vl_cap: OperationalVls,
+    /// Receive buffer of one port, shared out among the operational data lanes.
+    pub port_buffer_bytes: u32,
+    /// First bit in to first bit out, by the speed of the ports.
+    pub forward_latency: Vec<(LinkSpeed, SimDuration)>,
+    /// How much of the forwarding time a packet's input buffer stays taken after its last bit went through.
+    pub buffer_hold: SimDuration,
+    /// From freed buffer to the flow-control packet.
+    pub credit_return: SimDuration,
+}
+
+/// A cable, with everything that sits in its connectors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CablePart {
+    pub name: String,
+    pub medium: Medium,
+    pub length_millimetres: u64,
+    /// Propagation, per metre.
+    pub picos_per_metre: u64,
+    /// Both media converters together, where there are any.
+    pub converter_delay: SimDuration,
+    /// Fastest speed that the cable and its converters are rated for.
+    pub speed_max: LinkSpeed,
+    pub width_max: LinkWidth,
+}
+
+/// What a cable is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Medium {
+    Copper,
+    Optical,
+}
+
+impl CablePart {
+    /// One-way delay from connector to connector.
+    pub fn delay(&self) -> SimDuration {
+        SimDuration::from_picos(self.length_millimetres * self.picos_per_metre / 1_000) + self.converter_delay
+    }
+}

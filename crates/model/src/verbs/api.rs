@@ -1,0 +1,242 @@
+//! What crosses the verbs boundary by value: requests in, completions out.
+
+use softband_types::{
+    Access, AhHandle, CqHandle, Gid, HcaId, LKey, Lid, Mtu, OperationalVls, PdHandle, PortNumber, ProcessId, Psn, QKey, QpState, QpType,
+    Qpn, RKey, ServiceLevel, WcOpcode, WcStatus,
+};
+use std::sync::Arc;
+
+/// A stretch of a program's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScatterGatherEntry {
+    pub address: u64,
+    pub len_bytes: u32,
+    pub lkey: LKey,
+}
+
+/// Bytes on their way: a shared buffer and the part of it that is meant.
+#[derive(Clone, Debug)]
+pub struct PayloadSlice {
+    pub buffer: Arc<[u8]>,
+    pub offset: usize,
+    pub len: usize,
+}
+
+impl PayloadSlice {
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer[self.offset..self.offset + self.len]
+    }
+}
+
+/// What a send request asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SendOperation {
+    Send { immediate: Option<u32> },
+    RdmaWrite { remote_address: u64, rkey: RKey, immediate: Option<u32> },
+    RdmaRead { remote_address: u64, rkey: RKey },
+    CompareSwap { remote_address: u64, rkey: RKey, compare: u64, swap: u64 },
+    FetchAdd { remote_address: u64, rkey: RKey, add: u64 },
+}
+
+/// Where a datagram goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatagramDestination {
+    pub ah: AhHandle,
+    pub remote_qpn: Qpn,
+    pub remote_qkey: QKey,
+}
+
+/// A send work request.
+#[derive(Clone, Debug)]
+pub struct SendRequest {
+    pub wr_id: u64,
+    pub operation: SendOperation,
+    pub signaled: bool,
+    pub solicited: bool,
+    pub fence: bool,
+    /// Payload copied at post time; `entries` is empty then.
+    pub inline: Option<PayloadSlice>,
+    pub entries: Vec<ScatterGatherEntry>,
+    pub datagram: Option<DatagramDestination>,
+}
+
+/// A receive work request.
+#[derive(Clone, Debug)]
+pub struct ReceiveRequest {
+    pub wr_id: u64,
+    pub entries: Vec<ScatterGatherEntry>,
+}
+
+/// A work completion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completion {
+    pub wr_id: u64,
+    pub status: WcStatus,
+    pub opcode: WcOpcode,
+    pub byte_len: u32,
+    /// In host order.
+    pub immediate: Option<u32>,
+    pub qpn: Qpn,
+    pub source_qpn: Qpn,
+    pub source_lid: Lid,
+    pub service_level: ServiceLevel,
+    pub pkey_index: u16,
+    /// Whether the first 40 bytes of the receive buffer hold a GRH.
+    pub has_grh: bool,
+    /// Whether the message asked for a solicited event.
+    pub solicited: bool,
+    /// Send requests of this queue pair retired up to and including this one, unsignalled ones too (wraps).
+    pub send_retired: u32,
+}
+
+/// How large the queues of a queue pair are; the model may round up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpCapabilities {
+    pub max_send_wr: u32,
+    pub max_recv_wr: u32,
+    pub max_send_sge: u32,
+    pub max_recv_sge: u32,
+    pub max_inline_bytes: u32,
+}
+
+/// A queue pair at birth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpInit {
+    pub qp_type: QpType,
+    pub pd: PdHandle,
+    pub send_cq: CqHandle,
+    pub recv_cq: CqHandle,
+    pub capabilities: QpCapabilities,
+    /// Every send request completes with a completion.
+    pub signal_all: bool,
+}
+
+/// Destination of a connected QP or address handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct AddressVector {
+    pub dlid: Lid,
+    pub service_level: ServiceLevel,
+    pub source_path_bits: u8,
+    pub static_rate: u8,
+    pub port: PortNumber,
+    /// Destination GID, hop limit, traffic class, flow label, source GID index where a GRH is asked for.
+    pub grh: Option<GlobalRoute>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct GlobalRoute {
+    pub dgid: Gid,
+    pub flow_label: u32,
+    pub sgid_index: u8,
+    pub hop_limit: u8,
+    pub traffic_class: u8,
+}
+
+/// What `modify_qp` sets: only what is given changes. Times stay the specification's 5-bit and 3-bit codes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QpModification {
+    pub state: Option<QpState>,
+    pub current_state: Option<QpState>,
+    pub access: Option<Access>,
+    pub pkey_index: Option<u16>,
+    pub port: Option<PortNumber>,
+    pub qkey: Option<QKey>,
+    pub address_vector: Option<AddressVector>,
+    pub path_mtu: Option<Mtu>,
+    pub local_ack_timeout: Option<u8>,
+    pub retry_count: Option<u8>,
+    pub rnr_retry: Option<u8>,
+    pub receive_psn: Option<Psn>,
+    pub send_psn: Option<Psn>,
+    pub max_rd_atomic: Option<u8>,
+    pub max_dest_rd_atomic: Option<u8>,
+    pub min_rnr_timer: Option<u8>,
+    pub dest_qpn: Option<Qpn>,
+}
+
+/// What `query_qp` tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpSnapshot {
+    pub init: QpInit,
+    pub qpn: Qpn,
+    pub state: QpState,
+    pub access: Access,
+    pub pkey_index: u16,
+    pub port: PortNumber,
+    pub qkey: QKey,
+    pub address_vector: AddressVector,
+    pub path_mtu: Mtu,
+    pub local_ack_timeout: u8,
+    pub retry_count: u8,
+    pub rnr_retry: u8,
+    pub receive_psn: Psn,
+    pub send_psn: Psn,
+    pub max_rd_atomic: u8,
+    pub max_dest_rd_atomic: u8,
+    pub min_rnr_timer: u8,
+    pub dest_qpn: Qpn,
+}
+
+/// A memory region as registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MrInit {
+    pub owner: ProcessId,
+    pub pd: PdHandle,
+    /// Where it lies in the program.
+    pub address: u64,
+    pub len_bytes: u64,
+    /// The address by which work requests name its first byte.
+    pub iova: u64,
+    pub access: Access,
+}
+
+/// State of a port as its owner queries it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortSnapshot {
+    pub hca: HcaId,
+    pub active: bool,
+    pub lid: Lid,
+    pub sm_lid: Lid,
+    pub mtu_max: Mtu,
+    pub mtu_active: Mtu,
+    pub vl_cap: OperationalVls,
+    /// Width code of PortInfo: 1 = 1X, 2 = 4X, 8 = 12X.
+    pub width_code: u8,
+    /// Speed code of PortInfo: 1 = SDR, 2 = DDR, 4 = QDR.
+    pub speed_code: u8,
+    pub gid: Gid,
+}
+
+/// Why a verb was refused; the library turns it into an errno.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VerbsError {
+    #[error("an argument is out of range or names nothing")]
+    Invalid,
+    #[error("the object is still in use")]
+    Busy,
+    #[error("the HCA has no room for another object of this kind")]
+    NoMemory,
+    #[error("this part does not offer the operation")]
+    Unsupported,
+    #[error("the object belongs to another process")]
+    Forbidden,
+}
+
+/// The memory of programs, as the model reaches it. Implemented by the engine and by tests.
+pub trait HostMemory {
+    /// Fills `into` from `address` of `process`.
+    ///
+    /// # Errors
+    /// When the memory is not there (any more).
+    fn read(&mut self, process: ProcessId, address: u64, into: &mut [u8]) -> Result<(), MemoryFault>;
+    /// Writes `payload` to `address` of `process`. It may be carried out later, but before the process or `read` looks.
+    ///
+    /// # Errors
+    /// When the memory is not there (any more).
+    fn write(&mut self, process: ProcessId, address: u64, payload: &PayloadSlice) -> Result<(), MemoryFault>;
+}
+
+/// The program's memory is not mapped, or the program is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no such memory in the program")]
+pub struct MemoryFault;

@@ -1,0 +1,2 @@
+//! Verbs objects and their rules.
+pub mod api;

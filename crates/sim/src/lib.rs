@@ -1,0 +1,12 @@
+//! Simulated time, the totally ordered event queue and seeded random streams.
+//!
+//! Nothing here knows InfiniBand, and nothing here asks a clock: `now` is always an argument.
+#![forbid(unsafe_code)]
+
+mod queue;
+mod random;
+mod time;
+
+pub use queue::{EventKey, EventQueue};
+pub use random::RandomStream;
+pub use time::{SimDuration, SimTime};

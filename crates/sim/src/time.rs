@@ -1,0 +1,135 @@
+//! Instants and spans in whole picoseconds.
+//!
+//! A byte at 400 Gb/s lasts 20 ps, and a `u64` of picoseconds still holds 213 days.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Mul, Sub};
+
+/// An instant of simulated time: picoseconds since the run began.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct SimTime(u64);
+
+/// A span of simulated time in picoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct SimDuration(u64);
+
+impl SimTime {
+    pub const ZERO: Self = Self(0);
+    /// Later than any event of any run.
+    pub const MAX: Self = Self(u64::MAX);
+
+    pub const fn from_picos(picos: u64) -> Self {
+        Self(picos)
+    }
+    pub const fn as_picos(self) -> u64 {
+        self.0
+    }
+    pub const fn as_nanos(self) -> u64 {
+        self.0 / 1_000
+    }
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e12
+    }
+    /// The span since `earlier`, zero when `earlier` is later.
+    pub const fn saturating_since(self, earlier: Self) -> SimDuration {
+        SimDuration(self.0.saturating_sub(earlier.0))
+    }
+    pub const fn saturating_add(self, span: SimDuration) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
+impl SimDuration {
+    pub const ZERO: Self = Self(0);
+    pub const MAX: Self = Self(u64::MAX);
+
+    pub const fn from_picos(picos: u64) -> Self {
+        Self(picos)
+    }
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos * 1_000)
+    }
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros * 1_000_000)
+    }
+    pub const fn as_picos(self) -> u64 {
+        self.0
+    }
+    pub const fn as_nanos(self) -> u64 {
+        self.0 / 1_000
+    }
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e12
+    }
+    /// How long `bytes` take at `bytes_per_second`, rounded up to a whole picosecond.
+    ///
+    /// # Panics
+    /// When the rate is zero: a part without a rate is refused before it gets here.
+    pub fn of_bytes(bytes: u64, bytes_per_second: u64) -> Self {
+        assert!(bytes_per_second > 0, "a rate must be positive");
+        let picos = (u128::from(bytes) * 1_000_000_000_000).div_ceil(u128::from(bytes_per_second));
+        Self(u64::try_from(picos).expect("a transfer ends within 213 days"))
+    }
+}
+
+impl Add<SimDuration> for SimTime {
+    type Output = Self;
+    fn add(self, span: SimDuration) -> Self {
+        Self(self.0.checked_add(span.0).expect("simulated time ends after 213 days"))
+    }
+}
+impl AddAssign<SimDuration> for SimTime {
+    fn add_assign(&mut self, span: SimDuration) {
+        *self = *self + span;
+    }
+}
+impl Sub<SimTime> for SimTime {
+    type Output = SimDuration;
+    fn sub(self, earlier: SimTime) -> SimDuration {
+        SimDuration(self.0.checked_sub(earlier.0).expect("time never moves back"))
+    }
+}
+impl Add for SimDuration {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+impl AddAssign for SimDuration {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+impl Sub for SimDuration {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.checked_sub(other.0).expect("a span is never negative"))
+    }
+}
+impl Mul<u64> for SimDuration {
+    type Output = Self;
+    fn mul(self, times: u64) -> Self {
+        Self(self.0 * times)
+    }
+}
+impl fmt::Debug for SimTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:03} ns", self.0 / 1_000, self.0 % 1_000)
+    }
+}
+impl fmt::Debug for SimDuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:03} ns", self.0 / 1_000, self.0 % 1_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_at_sdr_takes_two_nanoseconds_a_byte_over_half() {
+        assert_eq!(SimDuration::of_bytes(2_048, 1_000_000_000), SimDuration::from_nanos(2_048));
+        assert_eq!(SimDuration::of_bytes(1, 3), SimDuration::from_picos(333_333_333_334));
+    }
+}

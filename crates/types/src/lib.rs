@@ -1,0 +1,12 @@
+//! The vocabulary: checked InfiniBand types without behaviour beyond their own arithmetic.
+#![forbid(unsafe_code)]
+
+mod address;
+mod ids;
+mod link;
+mod queue_pair;
+
+pub use address::{Gid, Guid, Lid, PKey, QKey};
+pub use ids::{AhHandle, CqHandle, HcaId, HostId, LKey, MrHandle, NodeId, PdHandle, PortNumber, ProcessId, Psn, Qpn, RKey};
+pub use link::{CreditBlocks, LinkRate, LinkSpeed, LinkWidth, Mtu, OperationalVls, VirtualLane};
+pub use queue_pair::{Access, QpState, QpType, ServiceLevel, WcOpcode, WcStatus};

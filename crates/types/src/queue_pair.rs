@@ -1,0 +1,67 @@
+//! Queue pairs, access rights and completions.
+
+/// Transport service of a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum QpType {
+    Rc,
+    Uc,
+    Ud,
+}
+
+/// State of a queue pair (IBTA 10.3.1).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum QpState {
+    Reset,
+    Init,
+    Rtr,
+    Rts,
+    Sqd,
+    Sqe,
+    Error,
+}
+
+/// Service level, 0 to 15, end to end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct ServiceLevel(pub u8);
+
+/// Access rights of a memory region or queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Access {
+    pub local_write: bool,
+    pub remote_write: bool,
+    pub remote_read: bool,
+    pub remote_atomic: bool,
+}
+
+/// Status of a work completion, numbered as the verbs do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u32)]
+pub enum WcStatus {
+    Success = 0,
+    LocalLengthError = 1,
+    LocalQpOperationError = 2,
+    LocalProtectionError = 4,
+    FlushError = 5,
+    BadResponseError = 7,
+    LocalAccessError = 8,
+    RemoteInvalidRequestError = 9,
+    RemoteAccessError = 10,
+    RemoteOperationError = 11,
+    RetryExceeded = 12,
+    RnrRetryExceeded = 13,
+    FatalError = 20,
+    GeneralError = 22,
+}
+
+/// What a work completion completes, numbered as the verbs do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u32)]
+pub enum WcOpcode {
+    Send = 0,
+    RdmaWrite = 1,
+    RdmaRead = 2,
+    CompareSwap = 3,
+    FetchAdd = 4,
+    Receive = 128,
+    ReceiveRdmaWithImmediate = 129,
+}

@@ -1,0 +1,36 @@
+//! Sizes of what is on the wire (IBTA volume 1, chapters 5 and 9).
+//!
+//! The model carries meanings, not bytes, so only lengths are needed of each header.
+#![forbid(unsafe_code)]
+
+/// Local route header.
+pub const LRH_BYTES: u32 = 8;
+/// Global route header.
+pub const GRH_BYTES: u32 = 40;
+/// Base transport header.
+pub const BTH_BYTES: u32 = 12;
+/// Datagram extended transport header.
+pub const DETH_BYTES: u32 = 8;
+/// RDMA extended transport header.
+pub const RETH_BYTES: u32 = 16;
+/// Atomic extended transport header.
+pub const ATOMIC_ETH_BYTES: u32 = 28;
+/// Acknowledgement extended transport header.
+pub const AETH_BYTES: u32 = 4;
+/// Atomic acknowledgement extended transport header.
+pub const ATOMIC_ACK_ETH_BYTES: u32 = 8;
+/// Immediate data.
+pub const IMM_DT_BYTES: u32 = 4;
+/// Invariant and variant CRC together.
+pub const CRC_BYTES: u32 = 6;
+
+/// What every packet of a connected transport carries beside its payload.
+pub const BASE_BYTES: u32 = LRH_BYTES + BTH_BYTES + CRC_BYTES;
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_middle_packet_has_26_bytes_of_headers() {
+        assert_eq!(super::BASE_BYTES, 26);
+    }
+}
