@@ -1,1 +1,20 @@
+//! Client of the engine inside a program: attach, give the turn away, get an answer as a value or an errno.
+//!
+//! One copy of this crate's statics exists per process, in `libsoftband.so`. Everything else of the program side is built on it.
+//! It must not call C library functions that the guest interposes, so system calls go through rustix's raw backend.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // program side: the walls of the model do not hold here
+
+pub mod calls;
+pub mod completion;
+pub mod fds;
+pub mod post;
+mod session;
+mod turn;
+pub mod warn;
+
+pub use calls::{Errno, call, call_bytes, call_void, tell_last};
+pub use session::{
+    AttachError, attach_child, attach_from_environment, control_fd, bind_thread, forget_thread, header, is_attached, process_number, shared_base, thread_slot_number,
+};
+pub use turn::{advance_ps, away, now_ps, poll_empty, set_clock_at_least, set_signal_raiser, spin_wait, sync};

@@ -1,1 +1,24 @@
+//! What crosses between a program and the engine: `repr(C)`, versioned, no pointers, no logic.
+//!
+//! A program's process shares one memory file with the engine ([`layout`]). Each of its threads has a slot there: a clock, a
+//! turn word, one call in progress and a buffer of posted work. Exactly one side owns a slot at a time; the turn word says
+//! which. Completions come back through rings in the same file ([`ring`]).
+//!
+//! Everything here is plain data: whatever a program writes may be nonsense, and the engine checks it after copying it out.
 
+pub mod attach;
+pub mod calls;
+pub mod layout;
+pub mod post;
+pub mod ring;
+
+/// Changes whenever anything in this crate changes its meaning or layout.
+pub const VERSION: u32 = 1;
+
+/// Environment variables by which a program finds its engine and its identity.
+pub mod environment {
+    /// Name of the engine's abstract Unix socket.
+    pub const ENGINE: &str = "SOFTBAND_ENGINE";
+    /// Decimal ticket of the process that the next attaching image becomes.
+    pub const TICKET: &str = "SOFTBAND_TICKET";
+}

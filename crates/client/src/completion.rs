@@ -1,0 +1,56 @@
+//! Taking completions out of a ring.
+
+use crate::session::shared_base;
+use softband_ipc::layout::SHARED_BYTES;
+use softband_ipc::ring::{CqRingHeader, Cqe, ring_bytes};
+use std::sync::atomic::Ordering;
+
+/// The program's end of a completion queue's ring. One consumer at a time: the caller holds the CQ's lock.
+#[derive(Clone, Copy, Debug)]
+pub struct CompletionRing {
+    offset: usize,
+    capacity: u32,
+}
+
+impl CompletionRing {
+    /// The ring that the engine has laid at `offset`.
+    ///
+    /// # Panics
+    /// When it does not lie within the shared memory.
+    pub fn new(offset: u64, capacity: u32) -> Self {
+        let offset = usize::try_from(offset).expect("offset fits");
+        assert!(capacity > 0 && offset.checked_add(ring_bytes(capacity)).is_some_and(|end| end <= SHARED_BYTES), "ring within the file");
+        Self { offset, capacity }
+    }
+
+    fn header(&self) -> &'static CqRingHeader {
+        // SAFETY: `new` checked the range; the header consists of atomics.
+        unsafe { &*shared_base().add(self.offset).cast::<CqRingHeader>() }
+    }
+
+    /// Completions that wait to be taken.
+    pub fn waiting(&self) -> u32 {
+        let header = self.header();
+        header.produced.load(Ordering::Acquire).wrapping_sub(header.consumed.load(Ordering::Relaxed))
+    }
+
+    /// Whether a completion was lost for want of room.
+    pub fn overflowed(&self) -> bool {
+        self.header().overflowed.load(Ordering::Acquire) != 0
+    }
+
+    /// Takes the oldest completion.
+    pub fn take(&self) -> Option<Cqe> {
+        if self.waiting() == 0 {
+            return None;
+        }
+        let header = self.header();
+        let consumed = header.consumed.load(Ordering::Relaxed);
+        let index = (consumed % self.capacity) as usize;
+        let at = self.offset + size_of::<CqRingHeader>() + index * size_of::<Cqe>();
+        // SAFETY: the index is below the capacity that `new` checked; the engine wrote the entry before it moved `produced`.
+        let cqe = unsafe { shared_base().add(at).cast::<Cqe>().read() };
+        header.consumed.store(consumed.wrapping_add(1), Ordering::Release);
+        Some(cqe)
+    }
+}

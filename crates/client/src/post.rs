@@ -1,0 +1,41 @@
+//! Posting work: into the slot's buffer, without a turn of the engine.
+
+use crate::calls::Errno;
+use crate::session::thread_slot;
+use crate::turn::{now_ps, sync};
+use softband_ipc::layout::{POSTED_BYTES, ThreadSlot};
+use softband_ipc::post::{PostRecord, PostSge, record_bytes};
+use std::sync::atomic::Ordering;
+
+/// Appends `record` with its entries and inline bytes, stamped with the thread's clock.
+///
+/// The counts and the time in `record` are set here.
+///
+/// # Errors
+/// `ENODEV` in a thread that the engine does not know; `EINVAL` when one record is larger than the whole buffer.
+pub fn post(mut record: PostRecord, entries: &[PostSge], inline: &[u8]) -> Result<(), Errno> {
+    let Some(slot) = thread_slot() else { return Err(Errno(libc::ENODEV)) };
+    let len = record_bytes(entries.len(), inline.len());
+    if len > POSTED_BYTES {
+        return Err(Errno(libc::EINVAL));
+    }
+    if slot.posted_len.load(Ordering::Relaxed) as usize + len > POSTED_BYTES {
+        sync(); // the engine takes everything at each turn
+    }
+    record.time_ps = now_ps();
+    record.sge_count = entries.len() as u32;
+    record.inline_len = inline.len() as u32;
+    let start = slot.posted_len.load(Ordering::Relaxed) as usize;
+    let mut at = append(slot, start, bytemuck::bytes_of(&record));
+    at = append(slot, at, bytemuck::cast_slice(entries));
+    append(slot, at, inline);
+    slot.posted_len.store((start + len) as u32, Ordering::Relaxed);
+    Ok(())
+}
+
+fn append(slot: &ThreadSlot, at: usize, bytes: &[u8]) -> usize {
+    assert!(at + bytes.len() <= POSTED_BYTES);
+    // SAFETY: it is this thread's turn, so nobody else touches the buffer, and the range was checked.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), slot.posted.as_ptr().cast_mut().add(at), bytes.len()) };
+    at + bytes.len()
+}

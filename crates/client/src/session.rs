@@ -1,0 +1,205 @@
+//! The process's connection to its engine and the memory they share.
+
+use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use softband_ipc::attach::{Back, Hello, Welcome};
+use softband_ipc::layout::{HEADER_OFFSET, MAGIC, SHARED_BYTES, SLOTS_OFFSET, SharedHeader, THREADS_MAX, ThreadSlot};
+use softband_ipc::{VERSION, environment};
+use std::cell::Cell;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
+
+static BASE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+static CONTROL_FD: AtomicI32 = AtomicI32::new(-1);
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    static SLOT: Cell<*const ThreadSlot> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Why a program that was told of an engine could not reach it.
+#[derive(Debug)]
+pub struct AttachError(pub String);
+
+/// Whether this process takes part in a fabric.
+pub fn is_attached() -> bool {
+    !BASE.load(Ordering::Acquire).is_null()
+}
+
+/// Start of the memory shared with the engine.
+///
+/// # Panics
+/// When the process is not attached: callers ask [`is_attached`] first.
+pub fn shared_base() -> *mut u8 {
+    let base = BASE.load(Ordering::Acquire);
+    assert!(!base.is_null(), "softband: not attached to an engine");
+    base
+}
+
+/// What the engine said of this process at attach.
+pub fn header() -> &'static SharedHeader {
+    // SAFETY: the mapping is never undone, the header is initialised before attach returns, and only its atomics change later.
+    unsafe { &*shared_base().add(HEADER_OFFSET).cast::<SharedHeader>() }
+}
+
+/// The engine's number of this process.
+pub fn process_number() -> u32 {
+    PROCESS.load(Ordering::Relaxed)
+}
+
+/// The slot of the calling thread, if the engine knows the thread.
+pub(crate) fn thread_slot() -> Option<&'static ThreadSlot> {
+    let slot = SLOT.with(Cell::get);
+    // SAFETY: a bound slot points into the mapping, which is never undone.
+    (!slot.is_null()).then(|| unsafe { &*slot })
+}
+
+/// Number of the calling thread's slot.
+pub fn thread_slot_number() -> Option<u32> {
+    let slot = thread_slot()?;
+    let offset = std::ptr::from_ref(slot) as usize - shared_base() as usize - SLOTS_OFFSET;
+    u32::try_from(offset / size_of::<ThreadSlot>()).ok()
+}
+
+/// Makes slot `number` the calling thread's.
+///
+/// # Panics
+/// When the engine names a slot that does not exist.
+pub fn bind_thread(number: u32) {
+    assert!((number as usize) < THREADS_MAX, "softband: the engine gave slot {number}");
+    // SAFETY: the slot lies within the mapping.
+    let slot = unsafe { shared_base().add(SLOTS_OFFSET).cast::<ThreadSlot>().add(number as usize) };
+    SLOT.with(|cell| cell.set(slot));
+    // SAFETY: as above; the slot's fields are atomics.
+    unsafe { &*slot }.tid.store(rustix::thread::gettid().as_raw_nonzero().get() as u32, Ordering::Relaxed);
+}
+
+/// The calling thread has no slot any more.
+pub fn forget_thread() {
+    SLOT.with(|cell| cell.set(std::ptr::null()));
+}
+
+/// Attaches to the engine that the environment names. `Ok(false)`: it names none.
+///
+/// # Errors
+/// When it names one that cannot be reached or that refuses.
+pub fn attach_from_environment() -> Result<bool, AttachError> {
+    let Ok(engine) = std::env::var(environment::ENGINE) else { return Ok(false) };
+    let ticket = std::env::var(environment::TICKET).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    attach(&engine, ticket, false)?;
+    Ok(true)
+}
+
+/// Attaches the child of a fork, which still holds its parent's mapping, under its own ticket.
+///
+/// # Errors
+/// When the engine cannot be reached or refuses.
+pub fn attach_child(ticket: u64) -> Result<(), AttachError> {
+    let engine = std::env::var(environment::ENGINE).map_err(|_| AttachError("the environment names no engine".into()))?;
+    let old = CONTROL_FD.swap(-1, Ordering::AcqRel);
+    if old >= 0 {
+        // SAFETY: the descriptor was ours and nobody else uses it.
+        drop(unsafe { OwnedFd::from_raw_fd(old) });
+    }
+    attach(&engine, ticket, true)
+}
+
+fn attach(engine: &str, ticket: u64, forked: bool) -> Result<(), AttachError> {
+    let failed = |what: &str, error: rustix::io::Errno| AttachError(format!("{what}: {error}"));
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+        .map_err(|error| failed("no socket", error))?;
+    let address = SocketAddrUnix::new_abstract_name(engine.as_bytes()).map_err(|error| failed("bad engine name", error))?;
+    rustix::net::connect(&socket, &address).map_err(|error| failed("the engine does not answer", error))?;
+    let hello = Hello {
+        version: VERSION,
+        pid: rustix::process::getpid().as_raw_nonzero().get() as u32,
+        ticket,
+        forked: u32::from(forked),
+        tid: rustix::thread::gettid().as_raw_nonzero().get() as u32,
+    };
+    rustix::net::send(&socket, bytemuck::bytes_of(&hello), SendFlags::NOSIGNAL).map_err(|error| failed("the engine hung up", error))?;
+    let (welcome, memory) = receive_welcome(&socket)?;
+    map_shared(&memory)?;
+    PROCESS.store(welcome.process, Ordering::Relaxed);
+    // High numbers stay out of the way of programs that expect their first file to be 3.
+    let high = rustix::io::fcntl_dupfd_cloexec(&socket, 900).map_or(socket, |high| high);
+    CONTROL_FD.store(high.into_raw_fd(), Ordering::Release);
+    bind_thread(welcome.slot);
+    crate::turn::await_turn();
+    Ok(())
+}
+
+fn receive_welcome(socket: &OwnedFd) -> Result<(Welcome, OwnedFd), AttachError> {
+    let mut welcome: Welcome = bytemuck::Zeroable::zeroed();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [std::io::IoSliceMut::new(bytemuck::bytes_of_mut(&mut welcome))];
+    let received = rustix::net::recvmsg(socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+        .map_err(|error| AttachError(format!("the engine hung up: {error}")))?;
+    if received.bytes < size_of::<Welcome>() || welcome.version != VERSION {
+        return Err(AttachError(format!(
+            "the engine speaks version {} of the protocol, this library version {VERSION}: install both from the same build",
+            welcome.version
+        )));
+    }
+    if welcome.status != 0 {
+        return Err(AttachError(format!("the engine refuses (errno {})", welcome.status)));
+    }
+    let memory = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    memory.map(|memory| (welcome, memory)).ok_or_else(|| AttachError("the engine gave no shared memory".into()))
+}
+
+fn map_shared(memory: &OwnedFd) -> Result<(), AttachError> {
+    use rustix::mm::{MapFlags, ProtFlags, mmap};
+    let old = BASE.load(Ordering::Acquire);
+    // A forked child puts its own file where its parent's was: pointers into the mapping stay meaningful.
+    let flags = if old.is_null() { MapFlags::SHARED } else { MapFlags::SHARED | MapFlags::FIXED };
+    // SAFETY: either a fresh mapping where the kernel likes, or one over our own former mapping of the same size.
+    let base = unsafe { mmap(old.cast(), SHARED_BYTES, ProtFlags::READ | ProtFlags::WRITE, flags, memory, 0) }
+        .map_err(|error| AttachError(format!("cannot map the shared memory: {error}")))?;
+    // SAFETY: the mapping is large enough, and the engine has written the header.
+    let header = unsafe { &*base.cast::<SharedHeader>() };
+    if header.magic != MAGIC || header.version != VERSION {
+        return Err(AttachError("the shared memory is not an engine's".into()));
+    }
+    BASE.store(base.cast(), Ordering::Release);
+    Ok(())
+}
+
+/// Tells the engine that the thread of slot `slot` waits for its turn again.
+pub(crate) fn send_back(slot: u32) {
+    let fd = CONTROL_FD.load(Ordering::Acquire);
+    if fd >= 0 {
+        // SAFETY: the descriptor stays open as long as the process is attached.
+        let control = unsafe { BorrowedFd::borrow_raw(fd) };
+        let _ = rustix::net::send(control, bytemuck::bytes_of(&Back { slot, reserved: 0 }), SendFlags::NOSIGNAL);
+    }
+}
+
+/// Whether the engine still holds its end of the control socket.
+pub(crate) fn engine_is_alive() -> bool {
+    let fd = CONTROL_FD.load(Ordering::Acquire);
+    if fd < 0 {
+        return true; // attaching: the socket is not stored yet
+    }
+    // SAFETY: as in `send_back`.
+    let control = unsafe { BorrowedFd::borrow_raw(fd) };
+    let mut set = [rustix::event::PollFd::new(&control, rustix::event::PollFlags::IN)];
+    let none = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    let hung_up = rustix::event::PollFlags::HUP | rustix::event::PollFlags::ERR;
+    rustix::event::poll(&mut set, Some(&none)).is_ok() && !set[0].revents().intersects(hung_up)
+}
+
+/// The control socket's number: a program that closes every descriptor must not close this one.
+pub fn control_fd() -> i32 {
+    let fd = CONTROL_FD.load(Ordering::Acquire);
+    if fd >= 0 {
+        // SAFETY: as in `send_back`.
+        unsafe { BorrowedFd::borrow_raw(fd) }.as_raw_fd()
+    } else {
+        -1
+    }
+}

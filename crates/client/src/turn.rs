@@ -1,0 +1,155 @@
+//! Giving the turn away and waiting for it, and the thread's own clock.
+
+use crate::session::{self, thread_slot};
+use rustix::thread::futex;
+use softband_ipc::calls::Op;
+use softband_ipc::layout::{ThreadSlot, turn};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+/// Rounds of looking at the turn word before sleeping: about two microseconds, the length of a short call.
+const SPINS: u32 = 400;
+/// What a program leaves with when its engine is gone.
+const EXIT_ENGINE_GONE: i32 = 113;
+
+static SPINS_HERE: AtomicU32 = AtomicU32::new(u32::MAX);
+static SIGNAL_RAISER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The calling thread's clock: picoseconds since the run began. A thread that the engine does not know sees zero.
+pub fn now_ps() -> u64 {
+    thread_slot().map_or(0, |slot| slot.clock_ps.load(Ordering::Relaxed))
+}
+
+/// Lets the calling thread's clock advance: what it does costs time.
+pub fn advance_ps(picos: u64) {
+    if let Some(slot) = thread_slot() {
+        // Only the owner of the turn changes the clock, so a plain load and store do.
+        slot.clock_ps.store(slot.clock_ps.load(Ordering::Relaxed) + picos, Ordering::Relaxed);
+    }
+}
+
+/// Moves the calling thread's clock forward to `picos`, never back.
+pub fn set_clock_at_least(picos: u64) {
+    if let Some(slot) = thread_slot() {
+        slot.clock_ps.fetch_max(picos, Ordering::Relaxed);
+    }
+}
+
+/// Who raises the signals that the engine delivers (bit n: signal n). The guest sets it once.
+pub fn set_signal_raiser(raise: fn(u64)) {
+    SIGNAL_RAISER.store(raise as *mut (), Ordering::Release);
+}
+
+/// An empty look at a completion queue: comes back at the next event of this process, or a while later.
+pub fn poll_empty() {
+    turn_without_data(Op::Poll);
+}
+
+/// A loop that spins on memory: comes back when a peer has written registered memory, or a while later.
+pub fn spin_wait() {
+    turn_without_data(Op::SpinWait);
+}
+
+/// Everything that the model dates up to this thread's clock has happened when this returns.
+pub fn sync() {
+    turn_without_data(Op::Sync);
+}
+
+fn turn_without_data(op: Op) {
+    if let Some(slot) = thread_slot() {
+        slot.payload_len.store(0, Ordering::Relaxed);
+        exchange(slot, op);
+        deliver_signals(slot);
+    }
+}
+
+/// Runs `blocking` while the engine does not wait for this thread. Its clock comes back at the present horizon.
+pub fn away<R>(blocking: impl FnOnce() -> R) -> R {
+    let (Some(slot), Some(number)) = (thread_slot(), session::thread_slot_number()) else { return blocking() };
+    slot.payload_len.store(0, Ordering::Relaxed);
+    give(slot, Op::Away);
+    let result = blocking();
+    session::send_back(number);
+    wait(slot);
+    deliver_signals(slot);
+    result
+}
+
+/// Hands the turn to the engine with `op` and waits for it to come back.
+pub(crate) fn exchange(slot: &ThreadSlot, op: Op) {
+    give(slot, op);
+    wait(slot);
+}
+
+/// Gives the turn away for good (the thread or process ends).
+pub(crate) fn give(slot: &ThreadSlot, op: Op) {
+    slot.op.store(op as u32, Ordering::Relaxed);
+    slot.turn.store(turn::ENGINE, Ordering::SeqCst);
+    if slot.asleep.swap(0, Ordering::SeqCst) != 0 {
+        let _ = futex::wake(&slot.turn, futex::Flags::empty(), 1);
+    }
+}
+
+/// Waits for the calling thread's turn; used by threads that have just been bound to a slot.
+pub(crate) fn await_turn() {
+    if let Some(slot) = thread_slot() {
+        wait(slot);
+    }
+}
+
+/// Raises what the engine has delivered. Called at points where a handler may make calls of its own.
+pub(crate) fn deliver_signals(slot: &ThreadSlot) {
+    let signals = slot.signals.swap(0, Ordering::AcqRel);
+    if signals != 0 {
+        let raise = SIGNAL_RAISER.load(Ordering::Acquire);
+        if !raise.is_null() {
+            // SAFETY: only `set_signal_raiser` stores here, and it stores a `fn(u64)`.
+            let raise: fn(u64) = unsafe { std::mem::transmute(raise) };
+            raise(signals);
+        }
+    }
+}
+
+fn wait(slot: &ThreadSlot) {
+    for _ in 0..spins_here() {
+        if slot.turn.load(Ordering::Acquire) != turn::ENGINE {
+            return leave_if_dead(slot);
+        }
+        std::hint::spin_loop();
+    }
+    let second = futex::Timespec { tv_sec: 1, tv_nsec: 0 };
+    loop {
+        slot.asleep.store(1, Ordering::SeqCst);
+        if slot.turn.load(Ordering::SeqCst) != turn::ENGINE {
+            slot.asleep.store(0, Ordering::Relaxed);
+            return leave_if_dead(slot);
+        }
+        let outcome = futex::wait(&slot.turn, futex::Flags::empty(), turn::ENGINE, Some(&second));
+        if outcome == Err(rustix::io::Errno::TIMEDOUT) && !session::engine_is_alive() {
+            leave();
+        }
+    }
+}
+
+fn leave_if_dead(slot: &ThreadSlot) {
+    if slot.turn.load(Ordering::Acquire) == turn::DEAD {
+        leave();
+    }
+}
+
+/// The engine is gone or has given this process up: there is no time left in which it could go on.
+fn leave() -> ! {
+    // SAFETY: `_exit` ends the process without running anything of it.
+    unsafe { libc::_exit(EXIT_ENGINE_GONE) }
+}
+
+/// Spinning helps only where the engine has a processor of its own.
+fn spins_here() -> u32 {
+    let known = SPINS_HERE.load(Ordering::Relaxed);
+    if known != u32::MAX {
+        return known;
+    }
+    let cpus = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count());
+    let spins = if cpus > 1 { SPINS } else { 0 };
+    SPINS_HERE.store(spins, Ordering::Relaxed);
+    spins
+}

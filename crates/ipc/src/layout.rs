@@ -1,0 +1,85 @@
+//! The memory that one process shares with the engine.
+
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+
+/// Marks the file as ours: "SOFTBAND".
+pub const MAGIC: u64 = u64::from_le_bytes(*b"SOFTBAND");
+/// Threads that one process may have.
+pub const THREADS_MAX: usize = 128;
+/// Largest request or reply of one call.
+pub const PAYLOAD_BYTES: usize = 32 * 1024;
+/// Posted work that may be waiting for the next turn.
+pub const POSTED_BYTES: usize = 128 * 1024;
+/// Size of the whole file; it is sparse, only what is touched takes memory.
+pub const SHARED_BYTES: usize = 1 << 30;
+
+/// Values of [`ThreadSlot::turn`].
+pub mod turn {
+    pub const ENGINE: u32 = 0;
+    pub const PROGRAM: u32 = 1;
+    /// The engine has given the process up.
+    pub const DEAD: u32 = 2;
+}
+
+/// Head of the file. The engine writes it before the program sees it; the program only reads it.
+#[repr(C)]
+pub struct SharedHeader {
+    pub magic: u64,
+    pub version: u32,
+    pub process: u32,
+    /// IPv4 address of the program's host, as a big-endian number (127.77.0.1 is 0x7F4D0001).
+    pub host_address: u32,
+    /// What `getpid` answers.
+    pub virtual_pid: u32,
+    pub host_name: [u8; 64],
+    /// Wall-clock date of simulated time zero, in seconds since 1970.
+    pub epoch_seconds: u64,
+    /// What the program pays for on its CPU, in picoseconds.
+    pub cost_post_send: u64,
+    pub cost_post_receive: u64,
+    pub cost_poll_cq: u64,
+    pub cost_clock_read: u64,
+    /// Seed of this process's random streams.
+    pub seed: u64,
+    /// Earliest deadline that a clock read must not pass without a turn of the engine (an armed alarm).
+    pub deadline_ps: AtomicU64,
+    /// Grows whenever a peer has written registered memory of this process.
+    pub memory_generation: AtomicU64,
+}
+
+/// One thread of the program.
+#[repr(C, align(4096))]
+pub struct ThreadSlot {
+    /// Futex: whose turn it is, see [`turn`].
+    pub turn: AtomicU32,
+    /// Nonzero while the side that waits for its turn sleeps in the kernel and must be woken.
+    pub asleep: AtomicU32,
+    /// The thread's own clock: picoseconds since the run began.
+    pub clock_ps: AtomicU64,
+    /// Call in progress, one of [`crate::calls::Op`].
+    pub op: AtomicU32,
+    /// Outcome: 0 or a positive errno.
+    pub status: AtomicI32,
+    /// Bytes used of `payload`, by the request and then by the reply.
+    pub payload_len: AtomicU32,
+    /// Bytes used of `posted`.
+    pub posted_len: AtomicU32,
+    /// Signals to raise before going on: bit n stands for signal n.
+    pub signals: AtomicU64,
+    /// Host thread id, for the engine's eyes.
+    pub tid: AtomicU32,
+    pub reserved: AtomicU32,
+    pub payload: [u8; PAYLOAD_BYTES],
+    pub posted: [u8; POSTED_BYTES],
+}
+
+/// Offset of the header.
+pub const HEADER_OFFSET: usize = 0;
+/// Offset of slot 0.
+pub const SLOTS_OFFSET: usize = 4096;
+/// Offset of the first completion ring.
+pub const RINGS_OFFSET: usize = SLOTS_OFFSET + THREADS_MAX * size_of::<ThreadSlot>();
+
+const _: () = assert!(size_of::<SharedHeader>() <= SLOTS_OFFSET);
+const _: () = assert!(size_of::<ThreadSlot>().is_multiple_of(4096));
+const _: () = assert!(RINGS_OFFSET < SHARED_BYTES);

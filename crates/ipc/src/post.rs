@@ -1,0 +1,70 @@
+//! Work that a thread has posted since its last turn: records one after another in `ThreadSlot::posted`.
+
+use bytemuck::{Pod, Zeroable};
+
+/// Kinds of record.
+pub mod kind {
+    pub const SEND: u32 = 1;
+    pub const RECEIVE: u32 = 2;
+    /// `req_notify_cq`: `object` is the CQ, `flags` 1 for solicited only.
+    pub const ARM_CQ: u32 = 3;
+}
+
+/// Bits of [`PostRecord::flags`] of a send.
+pub mod send_flags {
+    pub const FENCE: u32 = 1;
+    pub const SIGNALED: u32 = 2;
+    pub const SOLICITED: u32 = 4;
+    pub const INLINE: u32 = 8;
+}
+
+/// Opcodes of a send, as `enum ibv_wr_opcode` numbers them.
+pub mod opcode {
+    pub const RDMA_WRITE: u32 = 0;
+    pub const RDMA_WRITE_WITH_IMM: u32 = 1;
+    pub const SEND: u32 = 2;
+    pub const SEND_WITH_IMM: u32 = 3;
+    pub const RDMA_READ: u32 = 4;
+    pub const ATOMIC_CMP_AND_SWP: u32 = 5;
+    pub const ATOMIC_FETCH_AND_ADD: u32 = 6;
+}
+
+/// Fixed part of a record; `sge_count` entries follow, then `inline_len` bytes, padded to eight.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct PostRecord {
+    pub kind: u32,
+    pub flags: u32,
+    /// When it was posted, by the thread's clock.
+    pub time_ps: u64,
+    pub hca: u32,
+    /// QP number, or the CQ of an arm.
+    pub object: u32,
+    pub wr_id: u64,
+    pub opcode: u32,
+    pub sge_count: u32,
+    pub inline_len: u32,
+    /// Immediate data in host order.
+    pub immediate: u32,
+    pub remote_address: u64,
+    pub rkey: u32,
+    pub ah: u32,
+    pub compare_or_add: u64,
+    pub swap: u64,
+    pub remote_qpn: u32,
+    pub remote_qkey: u32,
+}
+
+/// A scatter-gather entry.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct PostSge {
+    pub address: u64,
+    pub len_bytes: u32,
+    pub lkey: u32,
+}
+
+/// Bytes that a record takes with its entries and inline data.
+pub const fn record_bytes(sge_count: usize, inline_len: usize) -> usize {
+    size_of::<PostRecord>() + sge_count * size_of::<PostSge>() + inline_len.next_multiple_of(8)
+}

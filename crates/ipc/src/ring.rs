@@ -1,0 +1,55 @@
+//! Completion queues in shared memory: the engine produces, the program consumes.
+
+use bytemuck::{Pod, Zeroable};
+use std::sync::atomic::AtomicU32;
+
+/// One completion, as large as a cache line and a half.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct Cqe {
+    pub wr_id: u64,
+    /// When it became visible.
+    pub time_ps: u64,
+    /// Status and opcode as `enum ibv_wc_status` and `enum ibv_wc_opcode` number them.
+    pub status: u32,
+    pub opcode: u32,
+    pub byte_len: u32,
+    /// Immediate data in host order; valid with [`flags::WITH_IMMEDIATE`].
+    pub immediate: u32,
+    pub qpn: u32,
+    pub source_qpn: u32,
+    /// [`flags`].
+    pub flags: u32,
+    /// Send requests of the queue pair retired so far, this one included (wraps).
+    pub send_retired: u32,
+    pub pkey_index: u16,
+    pub source_lid: u16,
+    pub service_level: u8,
+    pub path_bits: u8,
+    pub reserved: [u8; 2],
+    pub vendor_error: u32,
+    pub reserved2: u32,
+}
+
+/// Bits of [`Cqe::flags`].
+pub mod flags {
+    pub const GRH: u32 = 1;
+    pub const WITH_IMMEDIATE: u32 = 2;
+    /// A completion of the receive queue.
+    pub const RECEIVE: u32 = 4;
+}
+
+/// Head of a ring; `capacity` entries follow it. Both counters only grow and wrap at 2^32; the slot is counter % capacity.
+#[repr(C, align(64))]
+pub struct CqRingHeader {
+    pub produced: AtomicU32,
+    pub consumed: AtomicU32,
+    pub capacity: AtomicU32,
+    /// Set when a completion found no room (the CQ is in error then).
+    pub overflowed: AtomicU32,
+}
+
+/// Bytes of a ring of `capacity` entries.
+pub const fn ring_bytes(capacity: u32) -> usize {
+    size_of::<CqRingHeader>() + capacity as usize * size_of::<Cqe>()
+}
