@@ -1,1 +1,24 @@
+//! Reads the catalogue of parts and fabric files into checked values, with errors that point into the file.
+//!
+//! A part file gives every value with its unit, its source and how it came to be known. A fabric file names parts and says
+//! how they are cabled. What comes out is a [`FabricSpec`](softband_fabric::spec::FabricSpec) that needs no further checks.
+#![forbid(unsafe_code)]
 
+mod catalog;
+mod diagnostic;
+mod document;
+mod draw;
+mod draw_svg;
+mod fabric_file;
+mod load;
+mod parts;
+mod units;
+
+pub use catalog::{Catalog, PartFile};
+pub use diagnostic::{CatalogError, FabricError, Fault, Warning};
+pub use draw::draw_text;
+pub use draw_svg::draw_svg;
+pub use fabric_file::{LoadOptions, LoadedFabric, parse_fabric};
+pub use load::load_fabric;
+pub use parts::{Parameter, PartKind, PartSheet, Status};
+pub use units::{ConvertError, Dimension, Number};

@@ -1,1 +1,64 @@
-fn main() {}
+//! The `softband` command.
+
+#![allow(clippy::disallowed_methods)] // the command line is the product's reader of the environment and of signals
+
+mod external;
+mod fabric;
+mod home;
+mod output;
+mod parts;
+mod run;
+mod signals;
+
+use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// InfiniBand in software: run unmodified RDMA programs on a fabric that a file describes.
+#[derive(Parser)]
+#[command(name = "softband", version, arg_required_else_help = true, after_help = EXAMPLES)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  softband run fabrics/ddr-through-switch.toml --on a 'ib_send_bw -a' --on b 'ib_send_bw -a a'
+  softband fabric show fabrics/cables/ddr-switch-cx4-100m.toml
+  softband study cables --quick
+  softband what-if --cable-length 1m..300m --vls 1,2,4,8
+
+Any other command NAME runs softband-NAME from the same folder or from the PATH.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run programs on the hosts of a fabric, in virtual time
+    Run(run::RunArguments),
+    /// Check or show a fabric file
+    #[command(subcommand)]
+    Fabric(fabric::FabricCommand),
+    /// List the catalogue of parts, or show one with units and sources
+    #[command(subcommand)]
+    Parts(parts::PartsCommand),
+    #[command(external_subcommand)]
+    External(Vec<OsString>),
+}
+
+fn main() -> ExitCode {
+    // A closed pipe (`softband ... | head`) ends the command quietly, as every other tool.
+    signals::default_broken_pipe();
+    let arguments = Arguments::parse();
+    let outcome = match arguments.command {
+        Command::Run(run) => run::run(&run),
+        Command::Fabric(command) => fabric::run(&command),
+        Command::Parts(command) => parts::run(&command),
+        Command::External(words) => external::run(&words),
+    };
+    match outcome {
+        Ok(status) => ExitCode::from(u8::try_from(status.clamp(0, 255)).unwrap_or(1)),
+        Err(error) => {
+            eprintln!("softband: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -9,12 +9,15 @@ pub mod calls;
 pub mod completion;
 pub mod fds;
 pub mod post;
+pub mod regions;
 mod session;
 mod turn;
 pub mod warn;
 
 pub use calls::{Errno, call, call_bytes, call_void, tell_last};
 pub use session::{
-    AttachError, attach_child, attach_from_environment, control_fd, bind_thread, forget_thread, header, is_attached, process_number, shared_base, thread_slot_number,
+    AttachError, attach_child, attach_from_environment, control_fd, bind_thread, forget_thread, header, has_slot, is_attached, process_number, shared_base, thread_slot_number,
 };
-pub use turn::{advance_ps, away, now_ps, poll_empty, set_clock_at_least, set_signal_raiser, spin_wait, sync};
+pub use turn::{
+    advance_ps, await_turn, away, now_ps, poll_empty, progress, set_clock_at_least, set_signal_raiser, set_turn_hooks, spin_wait, sync,
+};

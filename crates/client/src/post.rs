@@ -2,7 +2,7 @@
 
 use crate::calls::Errno;
 use crate::session::thread_slot;
-use crate::turn::{now_ps, sync};
+use crate::turn::{note_progress, now_ps, sync};
 use softband_ipc::layout::{POSTED_BYTES, ThreadSlot};
 use softband_ipc::post::{PostRecord, PostSge, record_bytes};
 use std::sync::atomic::Ordering;
@@ -22,6 +22,7 @@ pub fn post(mut record: PostRecord, entries: &[PostSge], inline: &[u8]) -> Resul
     if slot.posted_len.load(Ordering::Relaxed) as usize + len > POSTED_BYTES {
         sync(); // the engine takes everything at each turn
     }
+    note_progress();
     record.time_ps = now_ps();
     record.sge_count = entries.len() as u32;
     record.inline_len = inline.len() as u32;

@@ -7,11 +7,14 @@ use softband_ipc::layout::{HEADER_OFFSET, MAGIC, SHARED_BYTES, SLOTS_OFFSET, Sha
 use softband_ipc::{VERSION, environment};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 static BASE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static CONTROL_FD: AtomicI32 = AtomicI32::new(-1);
 static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// The engine's name as it was at attach: a program may clear its environment and fork afterwards.
+static ENGINE: OnceLock<String> = OnceLock::new();
 
 thread_local! {
     static SLOT: Cell<*const ThreadSlot> = const { Cell::new(std::ptr::null()) };
@@ -54,6 +57,11 @@ pub(crate) fn thread_slot() -> Option<&'static ThreadSlot> {
     (!slot.is_null()).then(|| unsafe { &*slot })
 }
 
+/// Whether the engine knows the calling thread.
+pub fn has_slot() -> bool {
+    !SLOT.with(Cell::get).is_null()
+}
+
 /// Number of the calling thread's slot.
 pub fn thread_slot_number() -> Option<u32> {
     let slot = thread_slot()?;
@@ -86,7 +94,8 @@ pub fn forget_thread() {
 pub fn attach_from_environment() -> Result<bool, AttachError> {
     let Ok(engine) = std::env::var(environment::ENGINE) else { return Ok(false) };
     let ticket = std::env::var(environment::TICKET).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-    attach(&engine, ticket, false)?;
+    let engine = ENGINE.get_or_init(|| engine);
+    attach(engine, ticket, false)?;
     Ok(true)
 }
 
@@ -95,13 +104,13 @@ pub fn attach_from_environment() -> Result<bool, AttachError> {
 /// # Errors
 /// When the engine cannot be reached or refuses.
 pub fn attach_child(ticket: u64) -> Result<(), AttachError> {
-    let engine = std::env::var(environment::ENGINE).map_err(|_| AttachError("the environment names no engine".into()))?;
+    let engine = ENGINE.get().ok_or_else(|| AttachError("the parent was not attached".into()))?;
     let old = CONTROL_FD.swap(-1, Ordering::AcqRel);
     if old >= 0 {
         // SAFETY: the descriptor was ours and nobody else uses it.
         drop(unsafe { OwnedFd::from_raw_fd(old) });
     }
-    attach(&engine, ticket, true)
+    attach(engine, ticket, true)
 }
 
 fn attach(engine: &str, ticket: u64, forked: bool) -> Result<(), AttachError> {

@@ -4,6 +4,7 @@ use crate::session::{self, thread_slot};
 use rustix::thread::futex;
 use softband_ipc::calls::Op;
 use softband_ipc::layout::{ThreadSlot, turn};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 /// Rounds of looking at the turn word before sleeping: about two microseconds, the length of a short call.
@@ -13,6 +14,36 @@ const EXIT_ENGINE_GONE: i32 = 113;
 
 static SPINS_HERE: AtomicU32 = AtomicU32::new(u32::MAX);
 static SIGNAL_RAISER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+static BEFORE_GIVE: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+static AFTER_WAIT: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+thread_local! {
+    static PROGRESS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Turns that the calling thread has given away and work that it has posted: grows whenever it does more than look.
+pub fn progress() -> u64 {
+    PROGRESS.with(Cell::get)
+}
+
+pub(crate) fn note_progress() {
+    PROGRESS.with(|count| count.set(count.get().wrapping_add(1)));
+}
+
+/// Who is told before a turn is given away and after it has come back. The guest sets them once.
+pub fn set_turn_hooks(before_give: fn(), after_wait: fn()) {
+    BEFORE_GIVE.store(before_give as *mut (), Ordering::Release);
+    AFTER_WAIT.store(after_wait as *mut (), Ordering::Release);
+}
+
+fn run_hook(hook: &AtomicPtr<()>) {
+    let hook = hook.load(Ordering::Acquire);
+    if !hook.is_null() {
+        // SAFETY: only `set_turn_hooks` stores here, and it stores a `fn()`.
+        let hook: fn() = unsafe { std::mem::transmute(hook) };
+        hook();
+    }
+}
 
 /// The calling thread's clock: picoseconds since the run began. A thread that the engine does not know sees zero.
 pub fn now_ps() -> u64 {
@@ -82,6 +113,8 @@ pub(crate) fn exchange(slot: &ThreadSlot, op: Op) {
 
 /// Gives the turn away for good (the thread or process ends).
 pub(crate) fn give(slot: &ThreadSlot, op: Op) {
+    run_hook(&BEFORE_GIVE);
+    note_progress();
     slot.op.store(op as u32, Ordering::Relaxed);
     slot.turn.store(turn::ENGINE, Ordering::SeqCst);
     if slot.asleep.swap(0, Ordering::SeqCst) != 0 {
@@ -90,7 +123,7 @@ pub(crate) fn give(slot: &ThreadSlot, op: Op) {
 }
 
 /// Waits for the calling thread's turn; used by threads that have just been bound to a slot.
-pub(crate) fn await_turn() {
+pub fn await_turn() {
     if let Some(slot) = thread_slot() {
         wait(slot);
     }
@@ -110,6 +143,11 @@ pub(crate) fn deliver_signals(slot: &ThreadSlot) {
 }
 
 fn wait(slot: &ThreadSlot) {
+    wait_for_turn(slot);
+    run_hook(&AFTER_WAIT);
+}
+
+fn wait_for_turn(slot: &ThreadSlot) {
     for _ in 0..spins_here() {
         if slot.turn.load(Ordering::Acquire) != turn::ENGINE {
             return leave_if_dead(slot);

@@ -1,1 +1,29 @@
+//! The engine: one process that owns the fabric and hands the turn to one program thread at a time.
+//!
+//! **Invariant (causality).** An event at time `t` is executed only when no thread can still cause an earlier one: a thread that
+//! holds the turn has all its posts stamped with its own clock, which is at least the time at which it got the turn, and no
+//! event is executed before it gives the turn back. A call of a thread is executed as an event at the thread's own clock.
+//!
+//! **Invariant (order).** Everything that happens is an event with a place in one total order; which thread runs next follows
+//! from it alone. The host's scheduling has no say.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // the model side's only reader of clocks, threads and sockets
+
+mod calls;
+mod lifecycle;
+mod control;
+mod convert;
+mod launch;
+mod memory;
+mod objects;
+mod outputs;
+mod pace;
+mod process;
+mod report;
+mod sockets;
+mod threads;
+mod verbs;
+
+pub use launch::{Program, ProgramOutput, arguments_of};
+pub use pace::{Engine, Failure, Interrupt};
+pub use report::{ProgramReport, RunReport};

@@ -1,5 +1,21 @@
 //! Topology and the World: owns the nodes and turns model outputs into events.
 #![forbid(unsafe_code)]
 
-pub mod spec;
 pub mod notice;
+pub mod spec;
+
+mod complete;
+mod construct;
+mod counters;
+mod event;
+mod link;
+mod port;
+mod queue_pairs;
+mod receive;
+mod send_engine;
+mod slab;
+mod verbs;
+mod world;
+
+pub use counters::PortCounters;
+pub use world::World;

@@ -10,6 +10,8 @@ pub enum Notice {
     Completed { process: ProcessId, cq: CqHandle, completion: Completion },
     /// An armed completion queue raises its event.
     CqEvent { process: ProcessId, cq: CqHandle },
+    /// A completion queue was overrun and takes no more completions (`IBV_EVENT_CQ_ERR`).
+    CqError { process: ProcessId, cq: CqHandle },
     /// Registered memory of a process was written by a peer or by a read response.
     MemoryWritten { process: ProcessId },
     /// An asynchronous event of a queue pair, numbered as the verbs do (`IBV_EVENT_...`).

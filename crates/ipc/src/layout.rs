@@ -13,6 +13,9 @@ pub const POSTED_BYTES: usize = 128 * 1024;
 /// Size of the whole file; it is sparse, only what is touched takes memory.
 pub const SHARED_BYTES: usize = 1 << 30;
 
+/// Signal (SIGRTMAX-2) that the engine sends to a thread that keeps its turn for long: it may spin on memory.
+pub const SPIN_SIGNAL: i32 = 62;
+
 /// Values of [`ThreadSlot::turn`].
 pub mod turn {
     pub const ENGINE: u32 = 0;

@@ -49,6 +49,9 @@ impl Psn {
     pub const fn plus(self, packets: u32) -> Self {
         Self::new(self.0.wrapping_add(packets))
     }
+    pub const fn previous(self) -> Self {
+        Self::new(self.0.wrapping_sub(1))
+    }
     /// How many packets `self` lies past `earlier`, on the circle.
     pub const fn since(self, earlier: Self) -> u32 {
         self.0.wrapping_sub(earlier.0) & Self::MASK

@@ -1,2 +1,16 @@
 //! Verbs objects and their rules.
 pub mod api;
+mod memory;
+mod objects;
+mod table;
+mod transition;
+
+pub use memory::{ChunkPool, RemoteAccess, Segment};
+pub use objects::{AddressHandle, CompletionQueue, Limits, MemoryRegion, ProtectionDomain, Verbs};
+pub use table::Table;
+pub use transition::check_modification;
+
+/// Entries of a port's P_Key table that hold a key: the default partition alone.
+pub const PKEY_TABLE_LEN: u16 = 1;
+/// A message is at most 2^31 bytes (IBTA 9.7.7).
+pub const MESSAGE_BYTES_MAX: u64 = 1 << 31;

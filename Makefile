@@ -1,0 +1,78 @@
+# Two commands do everything: `make demo` and `make test`. Both may be run again at any time.
+
+DIST := target/dist
+VENV := target/venv
+PREFIX ?= /usr/local
+CARGO ?= cargo
+RUST_SOURCES := $(shell find crates xtask -name '*.rs' -o -name '*.toml' -o -name '*.c' -o -name '*.txt' 2>/dev/null) Cargo.toml Cargo.lock
+DATA := $(shell find catalog fabrics studies references -type f 2>/dev/null)
+LAB := $(shell find lab/src -name '*.py' -o -name '*.html' -o -name '*.jinja*' -o -name '*.css' -o -name '*.js' 2>/dev/null) lab/pyproject.toml
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+.PHONY: help demo test test-full build setup install bench lint test-rust test-lab test-e2e fuzz clean
+
+help:
+	@echo "make demo       set up, build, run the paper's main story, and say where the page with the charts is"
+	@echo "make test       set up, build, run all tests"
+	@echo "make build      leave a relocatable tree in $(DIST)"
+	@echo "make install    copy it to PREFIX ($(PREFIX))"
+	@echo "make test-full  the slow tests as well: the whole study of the cable paper"
+	@echo "make bench      benchmarks, with printed ratios"
+	@echo "make fuzz       each fuzz target for a minute (needs a nightly toolchain and cargo-fuzz)"
+
+setup: target/setup.stamp
+target/setup.stamp: scripts/setup.sh
+	@scripts/setup.sh
+	@mkdir -p target && touch $@
+
+build: target/build.stamp
+target/build.stamp: target/setup.stamp $(RUST_SOURCES) $(DATA) $(LAB) scripts/dist.sh
+	@scripts/dist.sh $(DIST)
+	@touch $@
+
+demo: build
+	@$(DIST)/bin/softband study cables --quick --out results/demo
+	@echo
+	@echo "The page with the charts: $(CURDIR)/results/demo/report.html"
+
+install: build
+	@mkdir -p $(PREFIX)/share/softband $(PREFIX)/bin
+	@cp -r $(DIST)/. $(PREFIX)/share/softband/
+	@for command in $(DIST)/bin/*; do ln -sf ../share/softband/bin/$$(basename $$command) $(PREFIX)/bin/; done
+	@echo "installed into $(PREFIX)/share/softband, commands in $(PREFIX)/bin"
+
+$(VENV)/stamp: target/setup.stamp lab/pyproject.toml
+	@python3 -m venv $(VENV)
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check -e 'lab[dev]'
+	@touch $@
+
+test: lint test-rust test-lab test-e2e
+
+lint: target/setup.stamp
+	@$(CARGO) fmt --all --check
+	@$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
+
+test-rust: target/setup.stamp
+	@$(CARGO) test --workspace --quiet
+	@$(CARGO) run --quiet -p xtask -- abi
+
+test-lab: $(VENV)/stamp
+	@$(VENV)/bin/ruff check lab tests
+	@cd lab && ../$(VENV)/bin/mypy --no-error-summary src
+	@$(VENV)/bin/pytest -q lab/tests
+
+test-e2e: build $(VENV)/stamp
+	@$(VENV)/bin/pytest -q tests/e2e
+
+test-full: test
+	@$(VENV)/bin/pytest -q tests/full
+
+bench: build
+	@$(CARGO) bench --quiet -p softband-fabric --bench packet_hops
+	@python3 benches/programs.py
+
+fuzz:
+	@cd fuzz && for target in $$(cargo fuzz list); do cargo +nightly fuzz run $$target -- -max_total_time=60 || exit 1; done
+
+clean:
+	@rm -rf target results

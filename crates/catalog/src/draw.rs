@@ -1,0 +1,126 @@
+//! A fabric drawn as text.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use softband_fabric::spec::{CableSpec, FabricSpec, PortRef};
+use softband_types::{OperationalVls, PortNumber};
+
+use crate::fabric_file::resolved::port_name;
+use crate::fabric_file::train::metres;
+
+/// Hosts, switches and their ports, each with its cable, the rate it trained to, its lanes and its MTU.
+pub fn draw_text(spec: &FabricSpec) -> String {
+    let mut text = String::new();
+    write_text(&mut text, spec).expect("writing to a String does not fail");
+    text
+}
+
+fn write_text(out: &mut String, spec: &FabricSpec) -> std::fmt::Result {
+    let by_port = cables_by_port(spec);
+    writeln!(out, "{}", spec.title)?;
+    writeln!(out, "{}", summary(spec))?;
+    for (host_index, host) in spec.hosts.iter().enumerate() {
+        writeln!(out, "\nhost {}  ({}, bus {})", host.name, host.part.name, host.part.bus.name)?;
+        for (hca_index, hca) in host.hcas.iter().enumerate() {
+            let tuned = if hca.tune_pci { ", tune_pci" } else { "" };
+            writeln!(out, "  {}  ({}{tuned}, GUID {})", hca.device, hca.part.name, hca.node_guid)?;
+            let port_ref = |port| PortRef::Hca { host: host_index, hca: hca_index, port };
+            write_ports(out, spec, &by_port, hca.part.ports, "    ", port_ref)?;
+        }
+    }
+    for (switch_index, switch) in spec.switches.iter().enumerate() {
+        writeln!(out, "\nswitch {}  ({}, GUID {})", switch.name, switch.part.name, switch.node_guid)?;
+        let port_ref = |port| PortRef::Switch { switch: switch_index, port };
+        write_ports(out, spec, &by_port, switch.part.ports, "  ", port_ref)?;
+    }
+    Ok(())
+}
+
+type CablesByPort<'a> = BTreeMap<PortRef, (&'a CableSpec, PortRef)>;
+
+fn cables_by_port(spec: &FabricSpec) -> CablesByPort<'_> {
+    let mut by_port = BTreeMap::new();
+    for cable in &spec.cables {
+        let [a, b] = cable.ends;
+        by_port.insert(a, (cable, b));
+        by_port.insert(b, (cable, a));
+    }
+    by_port
+}
+
+fn write_ports(
+    out: &mut String,
+    spec: &FabricSpec,
+    by_port: &CablesByPort<'_>,
+    ports: u8,
+    indent: &str,
+    port_ref: impl Fn(PortNumber) -> PortRef,
+) -> std::fmt::Result {
+    let mut empty = Vec::new();
+    for number in 1..=ports {
+        let Some((cable, other)) = by_port.get(&port_ref(PortNumber(number))) else {
+            empty.push(number);
+            continue;
+        };
+        let label = cable_label(spec, cable);
+        writeln!(out, "{indent}port {number} ──[ {label} ]── {}", port_name(spec, *other))?;
+    }
+    match empty.as_slice() {
+        [] => Ok(()),
+        [one] => writeln!(out, "{indent}port {one} has no cable"),
+        many => writeln!(out, "{indent}ports {} have no cable", ranges(many)),
+    }
+}
+
+/// `1, 3-24`.
+fn ranges(numbers: &[u8]) -> String {
+    let mut runs: Vec<(u8, u8)> = Vec::new();
+    for &number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    let shown = runs.iter().map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+/// `2 hosts, 1 switch, 2 cables; max_op_vls 5, MTU up to 4096`.
+pub(crate) fn summary(spec: &FabricSpec) -> String {
+    let count = |number: usize, one: &str, many: &str| format!("{number} {}", if number == 1 { one } else { many });
+    let mut parts = vec![count(spec.hosts.len(), "host", "hosts")];
+    if !spec.switches.is_empty() {
+        parts.push(count(spec.switches.len(), "switch", "switches"));
+    }
+    parts.push(count(spec.cables.len(), "cable", "cables"));
+    let subnet = &spec.subnet;
+    format!("{}; max_op_vls {}, MTU up to {}", parts.join(", "), subnet.max_op_vls.code(), subnet.mtu_max.bytes())
+}
+
+/// `cx4, 8 m, 4X DDR, VL0-7, MTU 2048`.
+pub(crate) fn cable_label(spec: &FabricSpec, cable: &CableSpec) -> String {
+    let (part, length) = (&cable.part.name, metres(cable.part.length_millimetres));
+    format!("{part}, {length}, {}, {}, MTU {}", cable.rate, lanes(spec, cable), mtu_bytes(spec, cable))
+}
+
+/// The lanes that the subnet manager will put into operation: the least of its limit and both ports'.
+pub(crate) fn lanes(spec: &FabricSpec, cable: &CableSpec) -> String {
+    let cap = |port| match port {
+        PortRef::Hca { host, hca, .. } => spec.hosts[host].hcas[hca].part.vl_cap,
+        PortRef::Switch { switch, .. } => spec.switches[switch].part.vl_cap,
+    };
+    let vls: OperationalVls = cable.ends.into_iter().map(cap).fold(spec.subnet.max_op_vls, Ord::min);
+    match vls.data_lanes() {
+        1 => "VL0".to_owned(),
+        lanes => format!("VL0-{}", lanes - 1),
+    }
+}
+
+pub(crate) fn mtu_bytes(spec: &FabricSpec, cable: &CableSpec) -> u32 {
+    let cap = |port| match port {
+        PortRef::Hca { host, hca, .. } => spec.hosts[host].hcas[hca].part.mtu_max,
+        PortRef::Switch { switch, .. } => spec.switches[switch].part.mtu_max,
+    };
+    cable.ends.into_iter().map(cap).fold(spec.subnet.mtu_max, Ord::min).bytes()
+}

@@ -1,0 +1,186 @@
+//! Cables: which ports they join, and what is wrong with that.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use softband_fabric::spec::{CableSpec, PortRef};
+use softband_types::PortNumber;
+
+use super::Context;
+use super::nodes::{HostDraft, SwitchDraft};
+use super::train::{self, Capabilities};
+use crate::diagnostic::{Findings, suggest};
+use crate::document::{Entry, Fields, Node, Value, wrong_kind};
+use crate::parts::PartKind;
+
+/// The nodes of the file, by name.
+pub(super) struct Nodes<'a> {
+    hosts: &'a [HostDraft],
+    switches: &'a [SwitchDraft],
+    by_name: BTreeMap<&'a str, NodeIndex>,
+}
+
+#[derive(Clone, Copy)]
+enum NodeIndex {
+    Host(usize),
+    Switch(usize),
+}
+
+/// One end of a cable, with the port it is on when that port exists.
+struct End<'a> {
+    text: &'a str,
+    span: Range<usize>,
+    port: PortRef,
+    /// `None` when the node's part is unknown, which has been reported.
+    capabilities: Option<Capabilities<'a>>,
+}
+
+/// Reads `[[cables]]`.
+pub(super) fn cables(entry: Option<&Entry>, hosts: &[HostDraft], switches: &[SwitchDraft], context: &mut Context<'_>) -> Vec<CableSpec> {
+    let Some(entry) = entry else { return Vec::new() };
+    let Value::Array(items) = &entry.node.value else {
+        wrong_kind(entry, "a list of tables: write `[[cables]]`", &mut context.findings);
+        return Vec::new();
+    };
+    let nodes = Nodes::new(hosts, switches);
+    let mut taken: BTreeMap<PortRef, Range<usize>> = BTreeMap::new();
+    items.iter().enumerate().filter_map(|(index, item)| cable(index, item, &nodes, &mut taken, context)).collect()
+}
+
+fn cable(
+    index: usize,
+    node: &Node,
+    nodes: &Nodes<'_>,
+    taken: &mut BTreeMap<PortRef, Range<usize>>,
+    context: &mut Context<'_>,
+) -> Option<CableSpec> {
+    let mut fields = Fields::of(format!("cable {}", index + 1), node, node.span.clone(), &mut context.findings)?;
+    let part = fields.required_text("part", "\"...\", a cable part", &mut context.findings);
+    let from = fields.required_text("from", "\"host/device/port\" or \"switch/port\"", &mut context.findings);
+    let to = fields.required_text("to", "\"host/device/port\" or \"switch/port\"", &mut context.findings);
+    let length = fields.optional_text("length", &mut context.findings);
+    let rate = fields.optional_text("rate", &mut context.findings);
+    let length_is_wrong = fields.has("length") && length.is_none();
+    fields.finish(&mut context.findings);
+    let part = part.and_then(|(name, span)| {
+        let template = context.part(PartKind::Cable, name, span.clone(), |all, name| all.cable_template(name).cloned())?;
+        Some((template, span))
+    });
+    let ends = [from, to].map(|end| end.and_then(|(text, span)| nodes.end(text, span, &mut context.findings)));
+    for end in ends.iter().flatten() {
+        claim(end, taken, &mut context.findings);
+    }
+    let length = if length_is_wrong { None } else { train::cable_length(part.as_ref(), length, &mut context.findings) };
+    let rate = train::rate_cap(rate, &mut context.findings);
+    let ((template, part_span), [Some(a), Some(b)], length, rate) = (part?, ends, length?, rate.ok()?) else { return None };
+    if a.port == b.port {
+        return None;
+    }
+    let link = train::Link {
+        part: &template,
+        part_span,
+        length,
+        cap: rate,
+        ends: [(a.text, &a.span, a.capabilities?), (b.text, &b.span, b.capabilities?)],
+    };
+    let (part, rate) = train::train(&link, context)?;
+    Some(CableSpec { part, ends: [a.port, b.port], rate })
+}
+
+/// A port takes one cable.
+fn claim(end: &End<'_>, taken: &mut BTreeMap<PortRef, Range<usize>>, findings: &mut Findings) {
+    if let Some(first) = taken.get(&end.port) {
+        let labels = vec![(end.span.clone(), "cabled again here".into()), (first.clone(), "first cabled here".into())];
+        let help = "a port takes one cable; use another port or remove one of the cables";
+        findings.error(format!("two cables end on port `{}`", end.text), labels, Some(help.into()));
+        return;
+    }
+    taken.insert(end.port, end.span.clone());
+}
+
+impl<'a> Nodes<'a> {
+    fn new(hosts: &'a [HostDraft], switches: &'a [SwitchDraft]) -> Self {
+        let by_host = hosts.iter().enumerate().map(|(index, host)| (host.name.as_str(), NodeIndex::Host(index)));
+        let by_switch = switches.iter().enumerate().map(|(index, switch)| (switch.name.as_str(), NodeIndex::Switch(index)));
+        // A switch that took a host's name has been reported; the host keeps it here.
+        let by_name = by_switch.chain(by_host).collect();
+        Self { hosts, switches, by_name }
+    }
+
+    /// Finds the port that `text` names: `host/device/port` or `switch/port`.
+    fn end(&self, text: &'a str, span: Range<usize>, findings: &mut Findings) -> Option<End<'a>> {
+        let words: Vec<&str> = text.split('/').collect();
+        let Some(node) = self.by_name.get(words[0]) else {
+            let names: Vec<&str> = self.by_name.keys().copied().collect();
+            let message = format!("a cable ends on `{text}`, and there is no host or switch `{}`", words[0]);
+            let help = suggest(words[0], "hosts and switches", &names);
+            findings.error(message, vec![(span, "unknown node".into())], Some(help));
+            return None;
+        };
+        let (port, capabilities) = match *node {
+            NodeIndex::Host(host) => self.hca_port(host, &words, text, &span, findings)?,
+            NodeIndex::Switch(switch) => self.switch_port(switch, &words, text, &span, findings)?,
+        };
+        Some(End { text, span, port, capabilities })
+    }
+
+    fn hca_port(
+        &self,
+        host: usize,
+        words: &[&str],
+        text: &str,
+        span: &Range<usize>,
+        findings: &mut Findings,
+    ) -> Option<(PortRef, Option<Capabilities<'a>>)> {
+        let draft = &self.hosts[host];
+        let devices: Vec<&str> = draft.hcas.iter().map(|hca| hca.device.as_str()).collect();
+        let first = devices.first().copied().unwrap_or("mthca0");
+        let [_, device, port] = words else {
+            let help = format!("`{0}` is a host; write \"{0}/{first}/1\"", draft.name);
+            findings.error(format!("`{text}` does not name an HCA's port"), vec![(span.clone(), "this end".into())], Some(help));
+            return None;
+        };
+        let Some(hca) = draft.hcas.iter().position(|hca| hca.device == *device) else {
+            let help = suggest(device, &format!("HCAs of host `{}`", draft.name), &devices);
+            let message = format!("a cable ends on `{text}`, and host `{}` has no HCA `{device}`", draft.name);
+            findings.error(message, vec![(span.clone(), "unknown HCA".into())], Some(help));
+            return None;
+        };
+        let part = draft.hcas[hca].part.as_ref();
+        let ports = part.map_or(u8::MAX, |part| part.ports);
+        let owner = part.map_or(String::new(), |part| format!("`{}/{device}` ({})", draft.name, part.name));
+        let port = port_number(port, ports, text, &owner, span, findings)?;
+        Some((PortRef::Hca { host, hca, port }, part.map(|part| Capabilities { widths: &part.widths, speeds: &part.speeds })))
+    }
+
+    fn switch_port(
+        &self,
+        switch: usize,
+        words: &[&str],
+        text: &str,
+        span: &Range<usize>,
+        findings: &mut Findings,
+    ) -> Option<(PortRef, Option<Capabilities<'a>>)> {
+        let draft = &self.switches[switch];
+        let [_, port] = words else {
+            let help = format!("`{0}` is a switch; write \"{0}/1\"", draft.name);
+            findings.error(format!("`{text}` does not name a switch's port"), vec![(span.clone(), "this end".into())], Some(help));
+            return None;
+        };
+        let part = draft.part.as_ref();
+        let ports = part.map_or(u8::MAX, |part| part.ports);
+        let owner = part.map_or(String::new(), |part| format!("`{}` ({})", draft.name, part.name));
+        let port = port_number(port, ports, text, &owner, span, findings)?;
+        Some((PortRef::Switch { switch, port }, part.map(|part| Capabilities { widths: &part.widths, speeds: &part.speeds })))
+    }
+}
+
+fn port_number(word: &str, ports: u8, text: &str, owner: &str, span: &Range<usize>, findings: &mut Findings) -> Option<PortNumber> {
+    let number = word.parse::<u8>().ok().filter(|number| (1..=ports).contains(number));
+    if number.is_none() {
+        let range = if ports == 1 { "port 1 only".to_owned() } else { format!("ports 1 to {ports}") };
+        let message = format!("a cable ends on `{text}`, and there is no port `{word}`");
+        findings.error(message, vec![(span.clone(), "no such port".into())], Some(format!("{owner} has {range}")));
+    }
+    number.map(PortNumber)
+}

@@ -1,0 +1,160 @@
+//! Fabric files: from TOML to a checked fabric.
+
+mod cables;
+mod guids;
+mod nodes;
+pub(crate) mod resolved;
+pub(crate) mod train;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use softband_fabric::spec::{FabricSpec, SubnetSpec};
+use softband_types::{Mtu, OperationalVls};
+
+use crate::catalog::Catalog;
+use crate::diagnostic::{FabricError, Findings, Warning, suggest};
+use crate::document::{self, Entry, Fields};
+use crate::parts::{PartKind, PartSheet};
+use nodes::{HostDraft, SwitchDraft};
+
+/// How strict the loader is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoadOptions {
+    /// Copper beyond its length limit is a warning instead of an error.
+    pub allow_out_of_spec: bool,
+}
+
+/// A fabric file with every part resolved.
+#[derive(Clone, Debug)]
+pub struct LoadedFabric {
+    pub spec: FabricSpec,
+    /// What the user should know; no reason to stop.
+    pub warnings: Vec<Warning>,
+    /// Seed of everything random in a run.
+    pub seed: u64,
+    /// Sheets of the parts in use, each once, by kind and name.
+    sheets: BTreeMap<(PartKind, String), PartSheet>,
+}
+
+impl LoadedFabric {
+    /// The fabric with every value that it stands for, sources included; what a run folder keeps.
+    pub fn resolved_toml(&self) -> String {
+        resolved::resolved_toml(&self.spec, self.seed, &self.sheets)
+    }
+    /// Sheets of the parts in use, by kind and name.
+    pub fn sheets(&self) -> impl Iterator<Item = &PartSheet> {
+        self.sheets.values()
+    }
+}
+
+/// What the passes over one file share.
+struct Context<'a> {
+    catalog: &'a Catalog,
+    options: LoadOptions,
+    findings: Findings,
+    sheets: BTreeMap<(PartKind, String), PartSheet>,
+}
+
+impl Context<'_> {
+    /// Notes that a part is in use, so that its sheet goes into the resolved fabric.
+    fn use_sheet(&mut self, kind: PartKind, name: &str) {
+        let key = (kind, name.to_owned());
+        if let (false, Some(sheet)) = (self.sheets.contains_key(&key), self.catalog.sheet(kind, name)) {
+            self.sheets.insert(key, sheet.clone());
+        }
+    }
+
+    /// The part called `name`, or an error that lists the parts there are.
+    fn part<T: Clone>(&mut self, kind: PartKind, name: &str, span: Range<usize>, get: fn(&Catalog, &str) -> Option<T>) -> Option<T> {
+        let found = get(self.catalog, name);
+        if found.is_some() {
+            self.use_sheet(kind, name);
+            return found;
+        }
+        let mut help = suggest(name, &format!("{kind} parts"), &self.catalog.parts(kind));
+        if let Some(other) = self.catalog.find(name).first() {
+            help = format!("`{name}` is a {} part; {help}", other.kind);
+        }
+        self.findings.error(format!("no {kind} part `{name}`"), vec![(span, "unknown part".into())], Some(help));
+        None
+    }
+}
+
+/// Checks the text of a fabric file; `file` is how messages call it. Reads nothing and never panics.
+pub fn parse_fabric(file: &str, text: &str, catalog: &Catalog, options: &LoadOptions) -> Result<LoadedFabric, FabricError> {
+    let mut context = Context { catalog, options: *options, findings: Findings::new(file, text), sheets: BTreeMap::new() };
+    let parsed = document::parse(text, &mut context.findings).and_then(|entries| read_document(file, &entries, &mut context));
+    let Context { findings, sheets, .. } = context;
+    match parsed {
+        Some((spec, seed)) if findings.errors.is_empty() => Ok(LoadedFabric { spec, warnings: findings.warnings, seed, sheets }),
+        _ => Err(FabricError::new(findings.errors)),
+    }
+}
+
+fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Option<(FabricSpec, u64)> {
+    let mut top = Fields::new("the file", 0..0, entries);
+    let (title, seed) = read_fabric(top.optional("fabric"), file, &mut context.findings);
+    let subnet = read_subnet(top.optional("subnet"), &mut context.findings);
+    let mut hosts = nodes::hosts(top.optional("hosts"), context);
+    let mut switches = nodes::switches(top.optional("switches"), context);
+    nodes::check_names(&hosts, &switches, &mut context.findings);
+    let cables = cables::cables(top.optional("cables"), &hosts, &switches, context);
+    top.finish(&mut context.findings);
+    if hosts.is_empty() && context.findings.errors.is_empty() {
+        let help = "add `[hosts.a]` with its `part` and an HCA under `[[hosts.a.hcas]]`";
+        context.findings.error("the fabric has no host".into(), Vec::new(), Some(help.into()));
+    }
+    guids::assign(&mut hosts, &mut switches, &mut context.findings);
+    if !context.findings.errors.is_empty() {
+        return None;
+    }
+    nodes::warn_of_idle_hcas(&hosts, &cables, &mut context.findings);
+    let hosts = hosts.into_iter().map(HostDraft::into_spec).collect::<Option<_>>()?;
+    let switches = switches.into_iter().map(SwitchDraft::into_spec).collect::<Option<_>>()?;
+    Some((FabricSpec { title, hosts, switches, cables, subnet }, seed))
+}
+
+fn read_fabric(entry: Option<&Entry>, file: &str, findings: &mut Findings) -> (String, u64) {
+    const SEED_DEFAULT: u64 = 1;
+    let untitled = (file.to_owned(), SEED_DEFAULT);
+    let Some(entry) = entry else { return untitled };
+    let Some(mut fields) = Fields::of("`[fabric]`", &entry.node, entry.key_span.clone(), findings) else { return untitled };
+    let title = fields.optional_text("title", findings);
+    let seed = fields.optional_integer("seed", findings);
+    fields.finish(findings);
+    let seed = seed.map_or(SEED_DEFAULT, |(seed, span)| {
+        u64::try_from(seed).unwrap_or_else(|_| {
+            findings.error(format!("the seed {seed} is negative"), vec![(span, "here".into())], Some("write 0 or more".into()));
+            SEED_DEFAULT
+        })
+    });
+    (title.map_or(untitled.0, |(title, _)| title.to_owned()), seed)
+}
+
+fn read_subnet(entry: Option<&Entry>, findings: &mut Findings) -> SubnetSpec {
+    let widest = OperationalVls::from_code(5).expect("code 5 is VL0-14");
+    let mut subnet = SubnetSpec { max_op_vls: widest, mtu_max: Mtu::B4096 };
+    let Some(entry) = entry else { return subnet };
+    let Some(mut fields) = Fields::of("`[subnet]`", &entry.node, entry.key_span.clone(), findings) else { return subnet };
+    if let Some((code, span)) = fields.optional_integer("max_op_vls", findings) {
+        match u8::try_from(code).ok().and_then(OperationalVls::from_code) {
+            Some(vls) => subnet.max_op_vls = vls,
+            None => {
+                let help = "it is OpenSM's code, not a count: 1 (VL0), 2 (VL0-1), 3 (VL0-3), 4 (VL0-7) or 5 (VL0-14)";
+                findings.error(format!("`max_op_vls` cannot be {code}"), vec![(span, "not a code".into())], Some(help.into()));
+            }
+        }
+    }
+    if let Some((bytes, span)) = fields.optional_integer("mtu", findings) {
+        match u32::try_from(bytes).ok().and_then(Mtu::from_bytes) {
+            Some(mtu) => subnet.mtu_max = mtu,
+            None => {
+                let help = "write 256, 512, 1024, 2048 or 4096";
+                findings.error(format!("`mtu` cannot be {bytes}"), vec![(span, "not an MTU".into())], Some(help.into()));
+            }
+        }
+    }
+    fields.finish(findings);
+    subnet
+}

@@ -1,0 +1,241 @@
+//! Hosts with their HCAs, and switches.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use softband_fabric::spec::{CableSpec, HcaSpec, HostSpec, PortRef, SwitchSpec};
+use softband_model::parts::{HcaPart, HostPart, SwitchPart};
+use softband_types::Guid;
+
+use super::Context;
+use super::guids::GuidText;
+use crate::catalog::Catalog;
+use crate::diagnostic::Findings;
+use crate::document::{Entry, Fields, Node, Value, wrong_kind};
+use crate::parts::PartKind;
+use crate::units::Number;
+
+/// A host as far as its table could be read.
+pub(super) struct HostDraft {
+    pub(super) name: String,
+    pub(super) name_span: Range<usize>,
+    part: Option<HostPart>,
+    pub(super) hcas: Vec<HcaDraft>,
+}
+
+pub(super) struct HcaDraft {
+    pub(super) device: String,
+    pub(super) span: Range<usize>,
+    pub(super) part: Option<HcaPart>,
+    tune_pci: bool,
+    pub(super) node_guid: GuidText,
+}
+
+/// A switch as far as its table could be read.
+pub(super) struct SwitchDraft {
+    pub(super) name: String,
+    pub(super) name_span: Range<usize>,
+    pub(super) part: Option<SwitchPart>,
+    pub(super) node_guid: GuidText,
+}
+
+impl HostDraft {
+    pub(super) fn into_spec(self) -> Option<HostSpec> {
+        let hcas = self.hcas.into_iter().map(HcaDraft::into_spec).collect::<Option<_>>()?;
+        Some(HostSpec { name: self.name, part: self.part?, hcas })
+    }
+}
+
+impl HcaDraft {
+    fn into_spec(self) -> Option<HcaSpec> {
+        let node_guid = self.node_guid.assigned?;
+        Some(HcaSpec { device: self.device, part: self.part?, tune_pci: self.tune_pci, node_guid })
+    }
+}
+
+impl SwitchDraft {
+    pub(super) fn into_spec(self) -> Option<SwitchSpec> {
+        let node_guid: Guid = self.node_guid.assigned?;
+        Some(SwitchSpec { name: self.name, part: self.part?, node_guid })
+    }
+}
+
+/// Reads `[hosts.*]`.
+pub(super) fn hosts(entry: Option<&Entry>, context: &mut Context<'_>) -> Vec<HostDraft> {
+    tables(entry, context).iter().filter_map(|entry| host(entry, context)).collect()
+}
+
+/// Reads `[switches.*]`.
+pub(super) fn switches(entry: Option<&Entry>, context: &mut Context<'_>) -> Vec<SwitchDraft> {
+    tables(entry, context).iter().filter_map(|entry| switch(entry, context)).collect()
+}
+
+fn tables<'a>(entry: Option<&'a Entry>, context: &mut Context<'_>) -> &'a [Entry] {
+    let Some(entry) = entry else { return &[] };
+    if let Value::Table(entries) = &entry.node.value {
+        return entries;
+    }
+    let singular = entry.key.trim_end_matches('s').trim_end_matches("che");
+    wrong_kind(entry, &format!("a table of tables, such as `[{}.{singular}1]`", entry.key), &mut context.findings);
+    &[]
+}
+
+fn host(entry: &Entry, context: &mut Context<'_>) -> Option<HostDraft> {
+    let what = format!("host `{}`", entry.key);
+    let mut fields = Fields::of(&what, &entry.node, entry.key_span.clone(), &mut context.findings)?;
+    check_name("host", entry, &mut context.findings);
+    let part = fields.required_text("part", "\"...\", a host part", &mut context.findings);
+    let hcas = fields.optional("hcas");
+    fields.finish(&mut context.findings);
+    let part = part.and_then(|(name, span)| context.part(PartKind::Host, name, span, |all: &Catalog, name| all.host(name).cloned()));
+    if let Some(part) = &part {
+        let bus = part.bus.name.clone();
+        context.use_sheet(PartKind::Bus, &bus);
+    }
+    let hcas = hcas.map_or(Vec::new(), |hcas| hca_list(&entry.key, hcas, context));
+    if hcas.is_empty() {
+        let help = format!("add an HCA:\n[[hosts.{0}.hcas]]\npart = \"...\"", entry.key);
+        context.findings.error(format!("{what} has no HCA"), vec![(entry.key_span.clone(), "this host".into())], Some(help));
+    }
+    check_devices(&what, &hcas, &mut context.findings);
+    Some(HostDraft { name: entry.key.clone(), name_span: entry.key_span.clone(), part, hcas })
+}
+
+fn hca_list(host: &str, entry: &Entry, context: &mut Context<'_>) -> Vec<HcaDraft> {
+    let Value::Array(items) = &entry.node.value else {
+        wrong_kind(entry, &format!("a list of tables: write `[[hosts.{host}.hcas]]`"), &mut context.findings);
+        return Vec::new();
+    };
+    let mut hcas: Vec<HcaDraft> = Vec::new();
+    for item in items {
+        hcas.extend(hca(host, item, hcas.len(), context));
+    }
+    hcas
+}
+
+fn hca(host: &str, node: &Node, index: usize, context: &mut Context<'_>) -> Option<HcaDraft> {
+    let mut fields = Fields::of(format!("HCA {index} of host `{host}`"), node, node.span.clone(), &mut context.findings)?;
+    let device = fields.optional_text("device", &mut context.findings);
+    let part = fields.required_text("part", "\"...\", an HCA part", &mut context.findings);
+    let guid = fields.optional_text("node_guid", &mut context.findings);
+    let options = fields.optional("options");
+    fields.finish(&mut context.findings);
+    let part = part.and_then(|(name, span)| context.part(PartKind::Hca, name, span, |all: &Catalog, name| all.hca(name).cloned()));
+    let tune_pci = options.is_some_and(|options| driver_options(options, &mut context.findings));
+    let node_guid = GuidText::read(guid, &mut context.findings);
+    let (device, span) = match device {
+        Some((device, span)) => (checked_device(device, &span, &mut context.findings), span),
+        None => {
+            let driver = part.as_ref().map_or("hca", |part: &HcaPart| &part.driver);
+            (format!("{driver}{index}"), node.span.clone())
+        }
+    };
+    Some(HcaDraft { device, span, part, tune_pci, node_guid })
+}
+
+fn driver_options(entry: &Entry, findings: &mut Findings) -> bool {
+    let Some(mut fields) = Fields::of("`options`", &entry.node, entry.key_span.clone(), findings) else { return false };
+    let tune_pci = fields.optional("tune_pci");
+    fields.finish(findings);
+    match tune_pci.map(|entry| &entry.node.value) {
+        None | Some(Value::Bool(false) | Value::Number(Number::Integer(0))) => false,
+        Some(Value::Bool(true) | Value::Number(Number::Integer(1))) => true,
+        Some(_) => {
+            tune_pci.into_iter().for_each(|entry| wrong_kind(entry, "0 or 1", findings));
+            false
+        }
+    }
+}
+
+fn checked_device(device: &str, span: &Range<usize>, findings: &mut Findings) -> String {
+    // The verbs' names are C strings of 64 bytes.
+    let good = (1..64).contains(&device.len()) && device.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+    if !good {
+        let help = "write letters, digits, `-` and `_`, at most 63 of them, such as \"mthca0\"";
+        findings.error(format!("`{device}` cannot name a device"), vec![(span.clone(), "this name".into())], Some(help.into()));
+    }
+    device.to_owned()
+}
+
+fn check_devices(what: &str, hcas: &[HcaDraft], findings: &mut Findings) {
+    let mut first: BTreeMap<&str, &Range<usize>> = BTreeMap::new();
+    for hca in hcas {
+        match first.get(hca.device.as_str()) {
+            None => {
+                first.insert(&hca.device, &hca.span);
+            }
+            Some(other) => {
+                let labels = vec![(hca.span.clone(), "used again here".into()), ((*other).clone(), "first used here".into())];
+                let help = "give each HCA of a host its own `device`";
+                findings.error(format!("{what} has two HCAs called `{}`", hca.device), labels, Some(help.into()));
+            }
+        }
+    }
+}
+
+fn switch(entry: &Entry, context: &mut Context<'_>) -> Option<SwitchDraft> {
+    let what = format!("switch `{}`", entry.key);
+    let mut fields = Fields::of(what, &entry.node, entry.key_span.clone(), &mut context.findings)?;
+    check_name("switch", entry, &mut context.findings);
+    let part = fields.required_text("part", "\"...\", a switch part", &mut context.findings);
+    let guid = fields.optional_text("node_guid", &mut context.findings);
+    fields.finish(&mut context.findings);
+    let part = part.and_then(|(name, span)| context.part(PartKind::Switch, name, span, |all: &Catalog, name| all.switch(name).cloned()));
+    let node_guid = GuidText::read(guid, &mut context.findings);
+    Some(SwitchDraft { name: entry.key.clone(), name_span: entry.key_span.clone(), part, node_guid })
+}
+
+/// A label of a host name (RFC 1123), so that programs can look it up; not one that resolvers take for something else.
+fn check_name(what: &str, entry: &Entry, findings: &mut Findings) {
+    let name = entry.key.as_str();
+    let characters = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let ends = !name.starts_with('-') && !name.ends_with('-');
+    let why = if !(characters && ends && (1..=63).contains(&name.len())) {
+        "it may hold letters, digits and, inside, `-`; at most 63 of them"
+    } else if name.bytes().all(|byte| byte.is_ascii_digit()) {
+        "a number alone would be read as an address; start with a letter"
+    } else if name.eq_ignore_ascii_case("localhost") {
+        "every host calls itself that; choose another name"
+    } else {
+        return;
+    };
+    findings.error(format!("`{name}` cannot name a {what}"), vec![(entry.key_span.clone(), "this name".into())], Some(why.into()));
+}
+
+/// Host and switch names are one name space; host names have no case.
+pub(super) fn check_names(hosts: &[HostDraft], switches: &[SwitchDraft], findings: &mut Findings) {
+    let mut first: BTreeMap<String, &Range<usize>> = BTreeMap::new();
+    let hosts = hosts.iter().map(|host| (&host.name, &host.name_span));
+    for (name, span) in hosts.chain(switches.iter().map(|switch| (&switch.name, &switch.name_span))) {
+        match first.get(&name.to_ascii_lowercase()) {
+            None => {
+                first.insert(name.to_ascii_lowercase(), span);
+            }
+            Some(other) => {
+                let labels = vec![(span.clone(), "used again here".into()), ((*other).clone(), "first used here".into())];
+                let help = "hosts and switches need names of their own, whatever the case of the letters";
+                findings.error(format!("the name `{name}` is used twice"), labels, Some(help.into()));
+            }
+        }
+    }
+}
+
+/// An HCA without any cable has ports that stay down: seldom what was meant.
+pub(super) fn warn_of_idle_hcas(hosts: &[HostDraft], cables: &[CableSpec], findings: &mut Findings) {
+    let mut cabled = BTreeSet::new();
+    for end in cables.iter().flat_map(|cable| cable.ends) {
+        if let PortRef::Hca { host, hca, .. } = end {
+            cabled.insert((host, hca));
+        }
+    }
+    for (host_index, host) in hosts.iter().enumerate() {
+        for (hca_index, hca) in host.hcas.iter().enumerate() {
+            if cabled.contains(&(host_index, hca_index)) {
+                continue;
+            }
+            let message = format!("no cable ends on `{}/{}`: its ports stay down", host.name, hca.device);
+            let help = format!("add a cable `from = \"{}/{}/1\"`", host.name, hca.device);
+            findings.warning(message, vec![(hca.span.clone(), "this HCA".into())], Some(help));
+        }
+    }
+}

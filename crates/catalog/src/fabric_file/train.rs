@@ -1,0 +1,219 @@
+//! Links: the length of a cable and the rate that both ends and the cable agree on.
+
+use std::ops::Range;
+
+use softband_model::parts::CablePart;
+use softband_types::{LinkRate, LinkSpeed, LinkWidth};
+
+use super::Context;
+use crate::diagnostic::Findings;
+use crate::parts::{CableTemplate, LengthLimit, Status};
+use crate::units::{Dimension, Number, or_list};
+
+/// What a port can do.
+#[derive(Clone, Copy)]
+pub(super) struct Capabilities<'a> {
+    pub(super) widths: &'a [LinkWidth],
+    pub(super) speeds: &'a [LinkSpeed],
+}
+
+/// Everything that decides how a link trains.
+pub(super) struct Link<'a> {
+    pub(super) part: &'a CableTemplate,
+    pub(super) part_span: Range<usize>,
+    pub(super) length: Length,
+    /// The file's `rate`.
+    pub(super) cap: Option<(LinkSpeed, Range<usize>)>,
+    /// Both ends: as the file names them, where, and what they can do.
+    pub(super) ends: [(&'a str, &'a Range<usize>, Capabilities<'a>); 2],
+}
+
+/// A cable's length, with its place when the fabric file gives it.
+pub(super) struct Length {
+    millimetres: u64,
+    span: Option<Range<usize>>,
+}
+
+/// The length, from the part or from the file; `None` after an error.
+pub(super) fn cable_length(
+    part: Option<&(CableTemplate, Range<usize>)>,
+    written: Option<(&str, Range<usize>)>,
+    findings: &mut Findings,
+) -> Option<Length> {
+    let (template, part_span) = part?;
+    let (name, fixed) = (&template.part.name, template.part.length_millimetres);
+    match (template.adjustable, written) {
+        (false, None) => Some(Length { millimetres: fixed, span: None }),
+        (true, Some((text, span))) => parse_length(text, &span, findings).map(|millimetres| Length { millimetres, span: Some(span) }),
+        (true, None) => {
+            let help = "add `length = \"8 m\"` to the cable";
+            findings.error(format!("cable part `{name}` comes in any length"), vec![(part_span.clone(), "no length".into())], Some(help.into()));
+            None
+        }
+        (false, Some((_, span))) => {
+            let help = "remove `length`, or name a part of adjustable length";
+            let message = format!("cable part `{name}` is {} long, no other length can be given", metres(fixed));
+            findings.error(message, vec![(span, "this length".into())], Some(help.into()));
+            None
+        }
+    }
+}
+
+fn parse_length(text: &str, span: &Range<usize>, findings: &mut Findings) -> Option<u64> {
+    // Round the equator; beyond it the delays of a run would not fit.
+    const LENGTH_MAX_MM: u64 = 40_000_000_000;
+    let trimmed = text.trim();
+    let split = trimmed.find(|c: char| c.is_alphabetic() || c.is_whitespace()).unwrap_or(trimmed.len());
+    let (digits, unit) = (&trimmed[..split], trimmed[split..].trim());
+    let mut refuse = |message: String| {
+        let help = format!("write a number and a unit: \"8 m\"; accepted units: {}", Dimension::Length.accepted());
+        findings.error(message, vec![(span.clone(), "this length".into())], Some(help));
+    };
+    let Some(multiplier) = Dimension::Length.multiplier(unit) else {
+        refuse(if unit.is_empty() { format!("the length `{text}` has no unit") } else { format!("a length cannot be in `{unit}`") });
+        return None;
+    };
+    let number = digits.parse::<i64>().map(Number::Integer).or_else(|_| digits.parse::<f64>().map(Number::Decimal));
+    match number.ok().map(|number| number.scaled(multiplier)) {
+        Some(Ok(millimetres)) if (1..=LENGTH_MAX_MM).contains(&millimetres) => return Some(millimetres),
+        Some(Ok(0)) => refuse("a cable cannot have no length".to_owned()),
+        Some(Err(error)) => refuse(format!("the length `{text}` is {}", error.reason())),
+        Some(Ok(_)) => refuse(format!("the length `{text}` is too large")),
+        None => refuse(format!("`{text}` is not a length")),
+    }
+    None
+}
+
+/// The file's cap of the link's speed; `Err` after an error.
+pub(super) fn rate_cap(
+    written: Option<(&str, Range<usize>)>,
+    findings: &mut Findings,
+) -> Result<Option<(LinkSpeed, Range<usize>)>, ()> {
+    let Some((text, span)) = written else { return Ok(None) };
+    match LinkSpeed::parse(text) {
+        Some(speed) => Ok(Some((speed, span))),
+        None => {
+            let names = LinkSpeed::ALL.map(|speed| format!("\"{speed}\""));
+            let help = format!("write {}; the width follows from the parts", or_list(&names));
+            findings.error(format!("unknown link rate `{text}`"), vec![(span, "this rate".into())], Some(help));
+            Err(())
+        }
+    }
+}
+
+/// The rate that the link trains to and the cable as laid; `None` after an error.
+pub(super) fn train(link: &Link<'_>, context: &mut Context<'_>) -> Option<(CablePart, LinkRate)> {
+    let part = CablePart { length_millimetres: link.length.millimetres, ..link.part.part.clone() };
+    let [a, b] = [link.ends[0].2, link.ends[1].2];
+    let width = best(a.widths, b.widths, |width| width <= part.width_max);
+    let cap = link.cap.as_ref().map_or(LinkSpeed::Qdr, |(cap, _)| *cap);
+    let possible = best(a.speeds, b.speeds, |speed| speed <= part.speed_max);
+    let speed = best(a.speeds, b.speeds, |speed| speed <= part.speed_max && speed <= cap);
+    let (Some(width), Some(speed), Some(possible)) = (width, speed, possible) else {
+        cannot_train(link, context);
+        return None;
+    };
+    check_cap(link, possible, context);
+    note_slower(link, speed, context);
+    let rate = LinkRate { width, speed };
+    check_limit(link, &part, rate, context).then_some((part, rate))
+}
+
+fn best<T: Copy + Ord>(a: &[T], b: &[T], allowed: impl Fn(T) -> bool) -> Option<T> {
+    a.iter().copied().filter(|value| b.contains(value) && allowed(*value)).max()
+}
+
+fn list<T: ToString>(values: &[T]) -> String {
+    values.iter().map(ToString::to_string).collect::<Vec<_>>().join("/")
+}
+
+fn cannot_train(link: &Link<'_>, context: &mut Context<'_>) {
+    let part = &link.part.part;
+    let ends = link.ends.iter().map(|(name, _, can)| format!("`{name}` does {} at {}", list(can.widths), list(can.speeds)));
+    let mut help = ends.collect::<Vec<_>>().join(", ");
+    help.push_str(&format!(", cable `{}` up to {} {}", part.name, part.width_max, part.speed_max));
+    let mut labels: Vec<_> = link.ends.iter().map(|(_, span, _)| ((*span).clone(), "one end".to_owned())).collect();
+    if let Some((cap, span)) = &link.cap {
+        help.push_str(&format!(", `rate` allows up to {cap}"));
+        labels.insert(0, (span.clone(), "this rate".to_owned()));
+    }
+    context.findings.error("the ends of this link have no rate in common".into(), labels, Some(help));
+}
+
+/// A cap that caps nothing is a mistake when nothing on the link goes that fast, and worth a word otherwise.
+fn check_cap(link: &Link<'_>, possible: LinkSpeed, context: &mut Context<'_>) {
+    let Some((cap, span)) = &link.cap else { return };
+    if *cap <= possible {
+        return;
+    }
+    let fastest = link.ends.iter().flat_map(|(_, _, can)| can.speeds).copied().max();
+    let label = vec![(span.clone(), "this rate".to_owned())];
+    if fastest.is_some_and(|fastest| *cap > fastest) {
+        let help = format!("the link can train to {possible}; write `rate = \"{possible}\"` or remove `rate`");
+        context.findings.error(format!("no port of this link does {cap}"), label, Some(help));
+    } else {
+        context.findings.warning(format!("`rate = \"{cap}\"` has no effect: the link trains to {possible}"), label, None);
+    }
+}
+
+/// Notes a link that is slower than one of its ports, unless the file asked for it.
+fn note_slower(link: &Link<'_>, speed: LinkSpeed, context: &mut Context<'_>) {
+    if link.cap.as_ref().is_some_and(|(cap, _)| *cap == speed) {
+        return;
+    }
+    let fastest = |can: &Capabilities<'_>| can.speeds.iter().copied().max();
+    let Some((name, span, can)) = link.ends.iter().find(|(_, _, can)| fastest(can) > Some(speed)) else { return };
+    let part = &link.part.part;
+    let slow_end = link.ends.iter().find(|(_, _, can)| fastest(can) == Some(speed));
+    let (why, label) = match slow_end {
+        Some((other, other_span, _)) => (format!("`{other}` is {speed}"), ((*other_span).clone(), format!("{speed} port"))),
+        None => (format!("cable `{}` is rated for {}", part.name, part.speed_max), (link.part_span.clone(), format!("rated for {}", part.speed_max))),
+    };
+    let fast = can.speeds.iter().copied().max().unwrap_or(speed);
+    let labels = vec![label, ((*span).clone(), format!("{fast} port"))];
+    context.findings.note(format!("the link of `{name}` trains to {speed}: {why}"), labels, None);
+}
+
+/// Whether the cable may be this long; copper has limits.
+fn check_limit(link: &Link<'_>, part: &CablePart, rate: LinkRate, context: &mut Context<'_>) -> bool {
+    let Some(limits_name) = &link.part.limits else { return true };
+    context.use_sheet(crate::parts::PartKind::Limit, limits_name);
+    let limits: &[LengthLimit] = context.catalog.limits(limits_name).unwrap_or_default();
+    let limit = limits.iter().find(|limit| limit.rate == rate);
+    if limit.is_some_and(|limit| part.length_millimetres <= limit.millimetres) {
+        return true;
+    }
+    let span = link.length.span.clone().unwrap_or_else(|| link.part_span.clone());
+    let length = metres(part.length_millimetres);
+    let (message, source) = match limit {
+        Some(limit) => {
+            let longest = metres(limit.millimetres);
+            (format!("copper at {rate} may be {longest} long at most, this cable is {length}"), limit_source(limit))
+        }
+        None => (format!("no length of copper is known to carry {rate}"), format!("length limits `{limits_name}` have no row for it")),
+    };
+    let label = vec![(span, length)];
+    if context.options.allow_out_of_spec {
+        context.findings.warning(format!("{message}; allowed as asked"), label, Some(source));
+        return true;
+    }
+    let help = format!("{source}. Use a shorter or an optical cable or a lower `rate`; `--allow-out-of-spec` runs it anyway");
+    context.findings.error(message, label, Some(help));
+    false
+}
+
+fn limit_source(limit: &LengthLimit) -> String {
+    match limit.status {
+        Status::Assumed => format!("assumed limit: {}", limit.source),
+        _ => format!("limit: {}", limit.source),
+    }
+}
+
+/// A length for people: `8 m`, `0.5 m`.
+pub(crate) fn metres(millimetres: u64) -> String {
+    let (whole, rest) = (millimetres / 1_000, millimetres % 1_000);
+    if rest == 0 {
+        return format!("{whole} m");
+    }
+    format!("{whole}.{}", format!("{rest:03}").trim_end_matches('0')) + " m"
+}

@@ -1,0 +1,131 @@
+//! Parts as data: what a part file says, with where every value comes from.
+
+mod convert;
+mod raw;
+mod reader;
+
+pub(crate) use convert::{bus, cable, hca, host, length_limits, switch};
+pub(crate) use raw::{RawPart, inherit, read};
+pub(crate) use reader::PartReader;
+
+use std::fmt;
+
+use softband_model::parts::CablePart;
+use softband_types::LinkRate;
+
+/// A folder of the catalogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PartKind {
+    Bus,
+    Cable,
+    Hca,
+    Host,
+    /// Length limits that copper cables keep to.
+    Limit,
+    Switch,
+}
+
+impl PartKind {
+    pub const ALL: [Self; 6] = [Self::Bus, Self::Cable, Self::Hca, Self::Host, Self::Limit, Self::Switch];
+
+    /// The folder's name.
+    pub fn folder(self) -> &'static str {
+        match self {
+            Self::Bus => "bus",
+            Self::Cable => "cable",
+            Self::Hca => "hca",
+            Self::Host => "host",
+            Self::Limit => "limit",
+            Self::Switch => "switch",
+        }
+    }
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.folder() == text)
+    }
+}
+
+impl fmt::Display for PartKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.folder())
+    }
+}
+
+/// How a value came to be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// The maker, the standard or the driver states it.
+    Datasheet,
+    /// Somebody measured it and published it.
+    Measured,
+    /// It follows from other known values.
+    Derived,
+    /// Chosen so that the published figures in `on` come out; it does not predict those.
+    Calibrated,
+    /// Nobody published it; the source gives the reason for the value.
+    Assumed,
+}
+
+impl Status {
+    pub const ALL: [Self; 5] = [Self::Datasheet, Self::Measured, Self::Derived, Self::Calibrated, Self::Assumed];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Datasheet => "datasheet",
+            Self::Measured => "measured",
+            Self::Derived => "derived",
+            Self::Calibrated => "calibrated",
+            Self::Assumed => "assumed",
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One value of a part with its unit and where it comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    pub name: String,
+    /// As the part file writes it.
+    pub value: String,
+    /// Whether the value is written in quotes, as text is.
+    pub quoted: bool,
+    pub unit: String,
+    pub source: String,
+    pub status: Status,
+    /// Published figures that a calibrated value was fitted to.
+    pub on: Vec<String>,
+}
+
+/// Everything that the catalogue says about one part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartSheet {
+    pub kind: PartKind,
+    pub name: String,
+    pub summary: String,
+    /// In the order of the part's Rust type.
+    pub parameters: Vec<Parameter>,
+}
+
+/// A cable part before the fabric file has given its length.
+#[derive(Clone, Debug)]
+pub(crate) struct CableTemplate {
+    /// Length zero while `adjustable`.
+    pub(crate) part: CablePart,
+    /// The fabric file gives the length.
+    pub(crate) adjustable: bool,
+    /// Name of the limits that hold for it.
+    pub(crate) limits: Option<String>,
+}
+
+/// Longest passive cable by link rate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LengthLimit {
+    pub(crate) rate: LinkRate,
+    pub(crate) millimetres: u64,
+    pub(crate) source: String,
+    pub(crate) status: Status,
+}

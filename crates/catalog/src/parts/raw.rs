@@ -1,0 +1,158 @@
+//! Part files as they stand: parameters with unit, source and status, not yet typed.
+
+use std::ops::Range;
+
+use crate::diagnostic::{Findings, suggest};
+use crate::document::{self, Entry, Fields, Node, Value, wrong_kind};
+use crate::parts::{PartKind, Status};
+use crate::units::or_list;
+
+/// A part file, syntactically right.
+#[derive(Clone, Debug)]
+pub(crate) struct RawPart {
+    pub(crate) kind: PartKind,
+    pub(crate) name: String,
+    pub(crate) summary: String,
+    /// Part of the same kind that gives what this one leaves out.
+    like: Option<(String, Range<usize>)>,
+    pub(crate) parameters: Vec<RawParameter>,
+    /// Names of parameters that could not be read, which has been reported.
+    pub(crate) broken: Vec<String>,
+}
+
+/// A parameter as its inline table has it.
+#[derive(Clone, Debug)]
+pub(crate) struct RawParameter {
+    pub(crate) name: String,
+    pub(crate) key_span: Range<usize>,
+    pub(crate) value: Node,
+    pub(crate) unit: String,
+    pub(crate) unit_span: Range<usize>,
+    pub(crate) source: String,
+    pub(crate) status: Status,
+    pub(crate) on: Vec<String>,
+    /// Written in another part's file, where its faults are reported.
+    pub(crate) inherited: bool,
+}
+
+/// Reads one part file. Faults go to `findings`; `None` when nothing of use is left.
+pub(crate) fn read(kind: PartKind, name: &str, text: &str, findings: &mut Findings) -> Option<RawPart> {
+    let entries = document::parse(text, findings)?;
+    let (heads, rest): (Vec<Entry>, Vec<Entry>) =
+        entries.into_iter().partition(|entry| !matches!(entry.node.value, Value::Table(_)));
+    let mut fields = Fields::new("a part file", 0..0, &heads);
+    let summary = fields.required_text("summary", "\"what this part is\"", findings);
+    let like = fields.optional_text("like", findings);
+    let (summary, like) = (summary.map_or(String::new(), |(text, _)| text.to_owned()), like.map(|(text, span)| (text.to_owned(), span)));
+    let mut broken = Vec::new();
+    for entry in heads.iter().filter(|entry| entry.key != "summary" && entry.key != "like") {
+        broken.push(entry.key.clone());
+        let example = "{ value = 512, unit = \"B\", source = \"...\", status = \"datasheet\" }";
+        let label = vec![(entry.node.span.clone(), format!("this is {}", entry.node.value.kind()))];
+        let help = format!("write `{} = {example}`: every value carries its unit and its source", entry.key);
+        findings.error(format!("`{}` must be a table with unit and source", entry.key), label, Some(help));
+    }
+    let mut parameters = Vec::new();
+    for entry in &rest {
+        match parameter(entry, findings) {
+            Some(parameter) => parameters.push(parameter),
+            None => broken.push(entry.key.clone()),
+        }
+    }
+    Some(RawPart { kind, name: name.to_owned(), summary, like, parameters, broken })
+}
+
+fn parameter(entry: &Entry, findings: &mut Findings) -> Option<RawParameter> {
+    let mut fields = Fields::of(format!("`{}`", entry.key), &entry.node, entry.key_span.clone(), findings)?;
+    let value = fields.required("value", "512", findings).map(|entry| entry.node.clone());
+    let unit = fields.required_text("unit", "\"B\"", findings);
+    let source = fields.required_text("source", "\"the paper, datasheet or reason that gives the value\"", findings);
+    let status = fields.required_text("status", "\"datasheet\"", findings);
+    let on = fields.optional("on");
+    fields.finish(findings);
+    let status = status.and_then(|(text, span)| status_of(text, &span, findings));
+    let on = on.and_then(|on| figures(on, findings)).unwrap_or_default();
+    let (value, (unit, unit_span), (source, source_span), status) = (value?, unit?, source?, status?);
+    if source.trim().is_empty() {
+        let label = vec![(source_span, "empty".to_owned())];
+        findings.error(format!("`{}` has no source", entry.key), label, Some("say where the value comes from".into()));
+    }
+    check_figures(entry, status, &on, findings);
+    Some(RawParameter {
+        name: entry.key.clone(),
+        key_span: entry.key_span.clone(),
+        value,
+        unit: unit.to_owned(),
+        unit_span,
+        source: source.to_owned(),
+        status,
+        on,
+        inherited: false,
+    })
+}
+
+fn status_of(text: &str, span: &Range<usize>, findings: &mut Findings) -> Option<Status> {
+    let found = Status::ALL.into_iter().find(|status| status.name() == text);
+    if found.is_none() {
+        let names: Vec<&str> = Status::ALL.iter().map(|status| status.name()).collect();
+        let label = vec![(span.clone(), "not a status".to_owned())];
+        findings.error(format!("unknown status `{text}`"), label, Some(format!("write {}", or_list(&names))));
+    }
+    found
+}
+
+fn figures(entry: &Entry, findings: &mut Findings) -> Option<Vec<String>> {
+    let Value::Array(items) = &entry.node.value else {
+        wrong_kind(entry, "a list of rows of published figures", findings);
+        return None;
+    };
+    let texts = items.iter().filter_map(|item| match &item.value {
+        Value::Text(text) => Some(text.clone()),
+        _ => None,
+    });
+    let texts: Vec<String> = texts.collect();
+    if texts.len() != items.len() {
+        wrong_kind(entry, "a list of texts", findings);
+    }
+    Some(texts)
+}
+
+/// A calibrated value names the figures that it was fitted to, and no other value does.
+fn check_figures(entry: &Entry, status: Status, on: &[String], findings: &mut Findings) {
+    let label = vec![(entry.key_span.clone(), format!("status is {status}"))];
+    match (status, on.is_empty()) {
+        (Status::Calibrated, true) => {
+            let help = "add `on = [\"A040\"]`, so that the error table can tell a fit from a prediction";
+            findings.error(format!("`{}` is calibrated, on which published figures?", entry.key), label, Some(help.into()));
+        }
+        (Status::Calibrated, false) | (_, true) => {}
+        (_, false) => {
+            let help = "remove `on`, or write `status = \"calibrated\"`";
+            findings.error(format!("`{}` names figures but is not calibrated", entry.key), label, Some(help.into()));
+        }
+    }
+}
+
+/// Fills in what `parts[index]` leaves to the part that it is like.
+pub(crate) fn inherit(parts: &[RawPart], index: usize, findings: &mut Findings) -> RawPart {
+    let mut part = parts[index].clone();
+    let Some((base_name, span)) = part.like.clone() else { return part };
+    let same_kind: Vec<&RawPart> = parts.iter().filter(|other| other.kind == part.kind && other.name != part.name).collect();
+    let Some(base) = same_kind.iter().find(|other| other.name == base_name) else {
+        let names: Vec<&str> = same_kind.iter().map(|other| other.name.as_str()).collect();
+        let help = suggest(&base_name, &format!("{} parts", part.kind), &names);
+        findings.error(format!("no {} part `{base_name}`", part.kind), vec![(span, "unknown part".into())], Some(help));
+        return part;
+    };
+    if base.like.is_some() {
+        let help = "name the part that has all the values";
+        findings.error(format!("`{base_name}` is itself like another part"), vec![(span, "here".into())], Some(help.into()));
+    }
+    part.broken.extend(base.broken.iter().cloned());
+    for parameter in &base.parameters {
+        if !part.parameters.iter().any(|own| own.name == parameter.name) {
+            part.parameters.push(RawParameter { inherited: true, ..parameter.clone() });
+        }
+    }
+    part
+}

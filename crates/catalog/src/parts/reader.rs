@@ -1,0 +1,270 @@
+//! Turns a part's raw parameters into typed values and notes what is wrong with each.
+
+use std::ops::Range;
+
+use softband_sim::SimDuration;
+use softband_types::{LinkSpeed, LinkWidth, Mtu, OperationalVls};
+
+use crate::diagnostic::{Findings, suggest};
+use crate::document::{Node, Value};
+use crate::parts::raw::{RawParameter, RawPart};
+use crate::parts::{Parameter, PartSheet, Status};
+use crate::units::{Dimension, Number};
+
+/// Takes parameters one by one; a fault yields a stand-in, so that all faults of a file are found.
+pub(crate) struct PartReader<'a> {
+    part: &'a RawPart,
+    findings: &'a mut Findings,
+    known: Vec<&'static str>,
+    sheet: Vec<Parameter>,
+    failed: bool,
+}
+
+impl<'a> PartReader<'a> {
+    pub(crate) fn new(part: &'a RawPart, findings: &'a mut Findings) -> Self {
+        Self { part, findings, known: Vec::new(), sheet: Vec::new(), failed: false }
+    }
+
+    pub(crate) fn name(&self) -> String {
+        self.part.name.clone()
+    }
+    pub(crate) fn text(&mut self, name: &'static str) -> String {
+        self.text_as(name, Dimension::Name).map_or(String::new(), |(text, _)| text)
+    }
+    /// Name of another part, with its place when it stands in this file.
+    pub(crate) fn part(&mut self, name: &'static str) -> (String, Range<usize>) {
+        self.text_as(name, Dimension::Part).unwrap_or_default()
+    }
+    pub(crate) fn optional_part(&mut self, name: &'static str) -> Option<(String, Range<usize>)> {
+        if self.peek(name) { self.text_as(name, Dimension::Part) } else { None }
+    }
+    pub(crate) fn bytes(&mut self, name: &'static str) -> u32 {
+        self.small(name, Dimension::Bytes)
+    }
+    pub(crate) fn count(&mut self, name: &'static str) -> u32 {
+        self.small(name, Dimension::Count)
+    }
+    pub(crate) fn id(&mut self, name: &'static str) -> u32 {
+        self.small(name, Dimension::Id)
+    }
+    pub(crate) fn share_ppm(&mut self, name: &'static str) -> u32 {
+        self.small(name, Dimension::Share)
+    }
+    pub(crate) fn duration(&mut self, name: &'static str) -> SimDuration {
+        SimDuration::from_picos(self.number(name, Dimension::Duration).unwrap_or(0))
+    }
+    /// Whether the part's own file has `name`; makes it a known key that does not stand on the sheet.
+    pub(crate) fn writes(&mut self, name: &'static str) -> bool {
+        self.known.push(name);
+        self.part.parameters.iter().any(|parameter| parameter.name == name && !parameter.inherited)
+    }
+    pub(crate) fn rate(&mut self, name: &'static str) -> u64 {
+        let rate = self.number(name, Dimension::Rate).unwrap_or(1);
+        if rate == 0 {
+            self.refuse(name, "a rate must be positive".into(), None);
+        }
+        rate
+    }
+    pub(crate) fn optional_rate(&mut self, name: &'static str) -> Option<u64> {
+        self.peek(name).then(|| self.rate(name))
+    }
+    pub(crate) fn picos_per_metre(&mut self, name: &'static str) -> u64 {
+        self.number(name, Dimension::DelayPerLength).unwrap_or(0)
+    }
+    pub(crate) fn optional_millimetres(&mut self, name: &'static str) -> Option<u64> {
+        if self.peek(name) { self.number(name, Dimension::Length) } else { None }
+    }
+    /// A number of ports: 1 to 254, as port numbers go.
+    pub(crate) fn ports(&mut self) -> u8 {
+        let ports = self.count("ports");
+        match u8::try_from(ports) {
+            Ok(ports @ 1..=254) => ports,
+            _ => {
+                self.refuse("ports", format!("{ports} ports are not possible"), Some("write 1 to 254".into()));
+                1
+            }
+        }
+    }
+    pub(crate) fn mtu(&mut self, name: &'static str) -> Mtu {
+        let bytes = self.bytes(name);
+        Mtu::from_bytes(bytes).unwrap_or_else(|| {
+            self.refuse(name, format!("{bytes} B is not an MTU"), Some("write 256, 512, 1024, 2048 or 4096".into()));
+            Mtu::B256
+        })
+    }
+    pub(crate) fn vls(&mut self, name: &'static str) -> OperationalVls {
+        let code = self.small(name, Dimension::Code);
+        let vls = u8::try_from(code).ok().and_then(OperationalVls::from_code);
+        vls.unwrap_or_else(|| {
+            let help = "write 1 (VL0), 2 (VL0-1), 3 (VL0-3), 4 (VL0-7) or 5 (VL0-14)";
+            self.refuse(name, format!("{code} is not a code of VLCap"), Some(help.into()));
+            OperationalVls::from_code(1).expect("code 1 is VL0")
+        })
+    }
+    /// One of several words.
+    pub(crate) fn choice<T: Copy>(&mut self, name: &'static str, dimension: Dimension, choices: &[(&str, T)]) -> T {
+        let text = self.text_as(name, dimension).map(|(text, _)| text);
+        let found = choices.iter().find(|(word, _)| Some(*word) == text.as_deref());
+        if let (Some(text), None) = (&text, found) {
+            let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+            self.refuse(name, format!("unknown value `{text}`"), Some(suggest(text, "values", &words)));
+        }
+        found.unwrap_or(&choices[0]).1
+    }
+    pub(crate) fn width(&mut self, name: &'static str) -> LinkWidth {
+        self.choice(name, Dimension::LinkWidth, &[("1X", LinkWidth::X1), ("4X", LinkWidth::X4), ("12X", LinkWidth::X12)])
+    }
+    pub(crate) fn speed(&mut self, name: &'static str) -> LinkSpeed {
+        self.choice(name, Dimension::LinkSpeed, &[("SDR", LinkSpeed::Sdr), ("DDR", LinkSpeed::Ddr), ("QDR", LinkSpeed::Qdr)])
+    }
+    pub(crate) fn widths(&mut self) -> Vec<LinkWidth> {
+        self.list("widths", Dimension::LinkWidth, LinkWidth::parse)
+    }
+    pub(crate) fn speeds(&mut self) -> Vec<LinkSpeed> {
+        self.list("speeds", Dimension::LinkSpeed, LinkSpeed::parse)
+    }
+
+    /// Whether the part has `name`; makes it a known key.
+    fn peek(&mut self, name: &'static str) -> bool {
+        self.known.push(name);
+        self.part.parameters.iter().any(|parameter| parameter.name == name)
+    }
+
+    /// Reports what nobody asked for and gives the sheet, unless something was wrong.
+    pub(crate) fn finish(self) -> Option<PartSheet> {
+        let Self { part, findings, known, sheet, failed } = self;
+        for parameter in part.parameters.iter().filter(|parameter| !parameter.inherited) {
+            if !known.contains(&parameter.name.as_str()) {
+                let label = vec![(parameter.key_span.clone(), "unknown parameter".to_owned())];
+                let help = suggest(&parameter.name, "parameters", &known);
+                findings.error(format!("a {} part has no `{}`", part.kind, parameter.name), label, Some(help));
+            }
+        }
+        let sheet = PartSheet { kind: part.kind, name: part.name.clone(), summary: part.summary.clone(), parameters: sheet };
+        (!failed && findings.errors.is_empty()).then_some(sheet)
+    }
+
+    /// A value of this part that does not fit: reported in the file that wrote it.
+    pub(crate) fn refuse(&mut self, name: &str, message: String, help: Option<String>) {
+        self.failed = true;
+        let parameter = self.part.parameters.iter().find(|parameter| parameter.name == name);
+        let span = parameter.filter(|parameter| !parameter.inherited).map_or(0..0, |parameter| parameter.value.span.clone());
+        self.findings.error(format!("`{name}`: {message}"), vec![(span, "this value".to_owned())], help);
+    }
+
+    fn take(&mut self, name: &'static str, dimension: Dimension) -> Option<&'a RawParameter> {
+        self.known.push(name);
+        let part: &'a RawPart = self.part;
+        let Some(parameter) = part.parameters.iter().find(|parameter| parameter.name == name) else {
+            self.failed = true;
+            if part.broken.iter().any(|broken| broken == name) {
+                return None;
+            }
+            let unit = dimension.units()[0].0;
+            let help = format!("write `{name} = {{ value = ..., unit = \"{unit}\", source = \"...\", status = \"...\" }}`");
+            self.findings.error(format!("{} part `{}` has no `{name}`", part.kind, part.name), vec![(0..0, "in this file".into())], Some(help));
+            return None;
+        };
+        if dimension.multiplier(&parameter.unit).is_none() {
+            self.failed = true;
+            if !parameter.inherited {
+                let label = vec![(parameter.unit_span.clone(), "not a unit of this parameter".to_owned())];
+                let help = format!("accepted here: {}", dimension.accepted());
+                self.findings.error(format!("`{name}` cannot be in `{}`", parameter.unit), label, Some(help));
+            }
+            return None;
+        }
+        self.sheet.push(sheet_row(parameter));
+        Some(parameter)
+    }
+
+    fn wrong_value(&mut self, parameter: &RawParameter, wanted: &str) {
+        self.failed = true;
+        if !parameter.inherited {
+            let label = vec![(parameter.value.span.clone(), format!("this is {}", parameter.value.value.kind()))];
+            self.findings.error(format!("`{}` must be {wanted}", parameter.name), label, None);
+        }
+    }
+
+    fn text_as(&mut self, name: &'static str, dimension: Dimension) -> Option<(String, Range<usize>)> {
+        let parameter = self.take(name, dimension)?;
+        if let Value::Text(text) = &parameter.value.value {
+            let span = if parameter.inherited { 0..0 } else { parameter.value.span.clone() };
+            return Some((text.clone(), span));
+        }
+        self.wrong_value(parameter, "a text in double quotes");
+        None
+    }
+
+    fn number(&mut self, name: &'static str, dimension: Dimension) -> Option<u64> {
+        let parameter = self.take(name, dimension)?;
+        let Value::Number(number) = parameter.value.value else {
+            self.wrong_value(parameter, "a number");
+            return None;
+        };
+        let multiplier = dimension.multiplier(&parameter.unit)?;
+        match number.scaled(multiplier) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.refuse(name, format!("{} {} is {}", show_number(number), parameter.unit, error.reason()), None);
+                None
+            }
+        }
+    }
+
+    fn small(&mut self, name: &'static str, dimension: Dimension) -> u32 {
+        let Some(value) = self.number(name, dimension) else { return 0 };
+        u32::try_from(value).unwrap_or_else(|_| {
+            self.refuse(name, "the value is too large".into(), None);
+            0
+        })
+    }
+
+    fn list<T>(&mut self, name: &'static str, dimension: Dimension, parse: fn(&str) -> Option<T>) -> Vec<T> {
+        let Some(parameter) = self.take(name, dimension) else { return Vec::new() };
+        let Value::Array(items) = &parameter.value.value else {
+            self.wrong_value(parameter, "a list of texts");
+            return Vec::new();
+        };
+        let parsed: Vec<T> = items.iter().filter_map(|item| text_in(item).and_then(parse)).collect();
+        if parsed.len() != items.len() || parsed.is_empty() {
+            let examples = if dimension == Dimension::LinkWidth { "1X, 4X, 12X" } else { "SDR, DDR, QDR" };
+            self.refuse(name, "a value is not known".into(), Some(format!("the list may hold {examples}")));
+        }
+        parsed
+    }
+}
+
+fn text_in(node: &Node) -> Option<&str> {
+    if let Value::Text(text) = &node.value { Some(text) } else { None }
+}
+
+fn show_number(number: Number) -> String {
+    match number {
+        Number::Integer(value) => value.to_string(),
+        Number::Decimal(value) => value.to_string(),
+    }
+}
+
+fn sheet_row(parameter: &RawParameter) -> Parameter {
+    let (value, quoted) = show(&parameter.value);
+    Parameter {
+        name: parameter.name.clone(),
+        value,
+        quoted,
+        unit: parameter.unit.clone(),
+        source: parameter.source.clone(),
+        status: parameter.status,
+        on: if parameter.status == Status::Calibrated { parameter.on.clone() } else { Vec::new() },
+    }
+}
+
+fn show(node: &Node) -> (String, bool) {
+    match &node.value {
+        Value::Text(text) => (text.clone(), true),
+        Value::Number(number) => (show_number(*number), false),
+        Value::Bool(flag) => (flag.to_string(), false),
+        Value::Array(items) => (items.iter().map(|item| show(item).0).collect::<Vec<_>>().join(", "), true),
+        Value::Date | Value::Table(_) => (String::new(), true),
+    }
+}

@@ -1,0 +1,163 @@
+//! Units as written in files, and the integers that the model counts in.
+
+/// What a parameter measures; decides the units that it may be written in and the integer that comes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dimension {
+    /// Comes out in bytes.
+    Bytes,
+    /// Comes out in picoseconds.
+    Duration,
+    /// Comes out in bytes per second.
+    Rate,
+    /// Comes out in parts per million.
+    Share,
+    /// Comes out in millimetres.
+    Length,
+    /// Comes out in picoseconds per metre.
+    DelayPerLength,
+    /// A number of things.
+    Count,
+    /// A number that only names something.
+    Id,
+    /// A number that stands for something else, as VLCap does.
+    Code,
+    /// Free text.
+    Name,
+    /// The name of another part of the catalogue.
+    Part,
+    /// `1X`, `4X` or `12X`.
+    LinkWidth,
+    /// `SDR`, `DDR` or `QDR`.
+    LinkSpeed,
+}
+
+impl Dimension {
+    /// Accepted units, each with its size in the integer that comes out.
+    pub fn units(self) -> &'static [(&'static str, u64)] {
+        match self {
+            Self::Bytes => &[("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20)],
+            Self::Duration => &[("ps", 1), ("ns", 1_000), ("us", 1_000_000), ("ms", 1_000_000_000)],
+            Self::Rate => &[
+                ("B/s", 1),
+                ("MB/s", 1_000_000),
+                ("MiB/s", 1 << 20),
+                ("GB/s", 1_000_000_000),
+                ("Gb/s", 125_000_000),
+            ],
+            Self::Share => &[("ppm", 1), ("%", 10_000)],
+            Self::Length => &[("m", 1_000), ("cm", 10), ("mm", 1)],
+            Self::DelayPerLength => &[("ns/m", 1_000), ("ps/m", 1)],
+            Self::Count => &[("count", 1)],
+            Self::Id => &[("id", 1)],
+            Self::Code => &[("code", 1)],
+            Self::Name => &[("name", 1)],
+            Self::Part => &[("part", 1)],
+            Self::LinkWidth => &[("link width", 1)],
+            Self::LinkSpeed => &[("link speed", 1)],
+        }
+    }
+
+    /// Size of `unit` in the integer that comes out, when it is a unit of this dimension.
+    pub fn multiplier(self, unit: &str) -> Option<u64> {
+        self.units().iter().find(|(name, _)| *name == unit).map(|(_, multiplier)| *multiplier)
+    }
+
+    /// The accepted units as a sentence has them: `ps, ns, us or ms`.
+    pub fn accepted(self) -> String {
+        let names: Vec<&str> = self.units().iter().map(|(name, _)| *name).collect();
+        or_list(&names)
+    }
+}
+
+/// A number as a file gives it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Number {
+    Integer(i64),
+    Decimal(f64),
+}
+
+/// Why a number does not become one of the model's integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConvertError {
+    Negative,
+    NotWhole,
+    TooLarge,
+}
+
+impl ConvertError {
+    /// The reason, to follow "is".
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Negative => "negative",
+            Self::NotWhole => "finer than the model counts",
+            Self::TooLarge => "too large",
+        }
+    }
+}
+
+impl Number {
+    /// The number times `multiplier`, as a whole number.
+    pub fn scaled(self, multiplier: u64) -> Result<u64, ConvertError> {
+        match self {
+            Self::Integer(value) => {
+                let value = u64::try_from(value).map_err(|_| ConvertError::Negative)?;
+                value.checked_mul(multiplier).ok_or(ConvertError::TooLarge)
+            }
+            Self::Decimal(value) => scale_decimal(value, multiplier),
+        }
+    }
+}
+
+fn scale_decimal(value: f64, multiplier: u64) -> Result<u64, ConvertError> {
+    // Above 2^53 a float no longer tells neighbouring integers apart.
+    const EXACT_LIMIT: f64 = 9_007_199_254_740_992.0;
+    if value < 0.0 {
+        return Err(ConvertError::Negative);
+    }
+    let scaled = value * multiplier as f64;
+    if !(scaled < EXACT_LIMIT) {
+        return Err(ConvertError::TooLarge);
+    }
+    let whole = scaled.round();
+    // `1.78 us` is not exact in binary; what is left after scaling must be that inexactness and nothing more.
+    if (scaled - whole).abs() > whole.max(1.0) * 1e-9 {
+        return Err(ConvertError::NotWhole);
+    }
+    Ok(whole as u64)
+}
+
+/// `a`, `a or b`, `a, b or c`.
+pub fn or_list<T: AsRef<str>>(names: &[T]) -> String {
+    match names {
+        [] => String::new(),
+        [only] => only.as_ref().to_owned(),
+        [first @ .., last] => {
+            let first: Vec<&str> = first.iter().map(AsRef::as_ref).collect();
+            format!("{} or {}", first.join(", "), last.as_ref())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimal_microseconds_become_whole_picoseconds() {
+        let us = Dimension::Duration.multiplier("us").unwrap();
+        assert_eq!(Number::Decimal(1.78).scaled(us), Ok(1_780_000));
+        assert_eq!(Number::Integer(3).scaled(us), Ok(3_000_000));
+        assert_eq!(Number::Decimal(0.000_000_4).scaled(us), Err(ConvertError::NotWhole));
+        assert_eq!(Number::Decimal(f64::NAN).scaled(us), Err(ConvertError::TooLarge));
+        assert_eq!(Number::Integer(-1).scaled(us), Err(ConvertError::Negative));
+        assert_eq!(Number::Integer(i64::MAX).scaled(us), Err(ConvertError::TooLarge));
+    }
+
+    #[test]
+    fn a_gigabit_is_decimal_and_a_kibibyte_is_not() {
+        assert_eq!(Dimension::Rate.multiplier("Gb/s"), Some(125_000_000));
+        assert_eq!(Dimension::Bytes.multiplier("KiB"), Some(1_024));
+        assert_eq!(Dimension::Bytes.multiplier("KB"), None);
+        assert_eq!(Dimension::Bytes.accepted(), "B, KiB or MiB");
+    }
+}

@@ -1,0 +1,256 @@
+//! Every kind of mistake in a fabric file gets its message: file, line, what is wrong, what would be right.
+
+mod common;
+
+use common::{HOSTS_AND_SWITCH, catalog, error_of, parse};
+use softband_catalog::{LoadOptions, load_fabric, parse_fabric};
+
+/// Hosts and switch (12 lines), then `cables`, whose first line is line 13.
+fn with(cables: &str) -> String {
+    format!("{HOSTS_AND_SWITCH}{cables}")
+}
+
+fn cable(part: &str, from: &str, to: &str) -> String {
+    format!("[[cables]]\npart = \"{part}\"\nfrom = \"{from}\"\nto = \"{to}\"\n")
+}
+
+#[test]
+fn an_unknown_part_is_named_with_the_known_ones() {
+    assert_eq!(
+        error_of(&with(&cable("cx44", "a/mthca0/1", "sw/1"))),
+        "test.toml:14:8: error: no cable part `cx44`\n  help: did you mean `cx4`? The cable parts are: copper-12x, \
+         copper-1x, copper-4x, cx4, cx4-5m, emcore-qm3400, intel-connects-100m, intel-connects-10m, intel-connects-1m, optical-active"
+    );
+}
+
+#[test]
+fn a_part_of_another_kind_is_recognised() {
+    let text = HOSTS_AND_SWITCH.replacen("se7520jr23d", "voltaire-ddr", 1);
+    assert_eq!(
+        error_of(&text),
+        "test.toml:2:8: error: no host part `voltaire-ddr`\n  help: `voltaire-ddr` is a hca part; the host parts are: \
+         modern-host, s5000xal-dual, s5000xal-quad, se7520jr23d"
+    );
+}
+
+#[test]
+fn a_cable_on_a_missing_port_says_which_ports_exist() {
+    assert_eq!(
+        error_of(&with(&cable("cx4", "a/mthca0/3", "sw/25"))),
+        "test.toml:15:8: error: a cable ends on `a/mthca0/3`, and there is no port `3`\n  help: `a/mthca0` (voltaire-ddr) has ports 1 to 2\n\
+         test.toml:16:6: error: a cable ends on `sw/25`, and there is no port `25`\n  help: `sw` (flextronics-f-x430046) has ports 1 to 24"
+    );
+}
+
+#[test]
+fn a_cable_on_a_missing_node_or_hca_says_what_exists() {
+    assert_eq!(
+        error_of(&with(&cable("cx4", "aa/mthca0/1", "b/mthca1/1"))),
+        "test.toml:15:8: error: a cable ends on `aa/mthca0/1`, and there is no host or switch `aa`\n  \
+         help: did you mean `a`? The hosts and switches are: a, b, sw\n\
+         test.toml:16:6: error: a cable ends on `b/mthca1/1`, and host `b` has no HCA `mthca1`\n  \
+         help: did you mean `mthca0`? The HCAs of host `b` are: mthca0"
+    );
+    assert_eq!(
+        error_of(&with(&cable("cx4", "a/1", "sw/mthca0/1"))),
+        "test.toml:15:8: error: `a/1` does not name an HCA's port\n  help: `a` is a host; write \"a/mthca0/1\"\n\
+         test.toml:16:6: error: `sw/mthca0/1` does not name a switch's port\n  help: `sw` is a switch; write \"sw/1\""
+    );
+}
+
+#[test]
+fn a_port_cabled_twice_is_shown_at_both_places() {
+    let text = with(&(cable("cx4", "a/mthca0/1", "sw/1") + &cable("cx4", "b/mthca0/1", "sw/1")));
+    assert_eq!(
+        error_of(&text),
+        "test.toml:20:6: error: two cables end on port `sw/1`\n  test.toml:16:6: first cabled here\n  \
+         help: a port takes one cable; use another port or remove one of the cables"
+    );
+    let error = parse(&with(&cable("cx4", "a/mthca0/1", "a/mthca0/1"))).map(|_| ()).unwrap_err();
+    assert!(error.to_text().starts_with("test.toml:16:6: error: two cables end on port `a/mthca0/1`"), "{}", error.to_text());
+}
+
+#[test]
+fn copper_too_long_for_its_rate_names_the_table() {
+    let text = with("[[cables]]\npart = \"copper-4x\"\nlength = \"12 m\"\nfrom = \"a/mthca0/1\"\nto = \"b/mthca0/1\"\n");
+    assert_eq!(
+        error_of(&text),
+        "test.toml:15:10: error: copper at 4X DDR may be 10 m long at most, this cable is 12 m\n  \
+         help: limit: Minich 2007, table 1 and abstract, after Cisco's white paper 'InfiniBand SDR, DDR, and QDR'; other \
+         publications of the time allow 8 m. Use a shorter or an optical cable or a lower `rate`; `--allow-out-of-spec` runs it anyway"
+    );
+    let allowed = parse_fabric("test.toml", &text, &catalog(), &LoadOptions { allow_out_of_spec: true }).unwrap();
+    assert!(
+        allowed.warnings[0].to_text().starts_with(
+            "test.toml:15:10: warning: copper at 4X DDR may be 10 m long at most, this cable is 12 m; allowed as asked\n  help: limit: Minich 2007, table 1"
+        ),
+        "{}",
+        allowed.warnings[0].to_text()
+    );
+}
+
+#[test]
+fn a_limit_that_nobody_published_says_so() {
+    let text = with("[[cables]]\npart = \"copper-1x\"\nlength = \"14 m\"\nfrom = \"a/mthca0/1\"\nto = \"b/mthca0/1\"\n");
+    let error = error_of(&text);
+    assert!(error.contains("copper at 1X DDR may be 13 m long at most, this cable is 14 m\n  help: assumed limit: not in Minich 2007"), "{error}");
+}
+
+#[test]
+fn lengths_must_have_a_unit_and_be_given_where_they_are_needed() {
+    let error = |part: &str, length: &str| error_of(&with(&format!("[[cables]]\npart = \"{part}\"\n{length}from = \"a/mthca0/1\"\nto = \"b/mthca0/1\"\n")));
+    let help = "\n  help: write a number and a unit: \"8 m\"; accepted units: m, cm or mm";
+    assert_eq!(error("optical-active", "length = \"30 ft\"\n"), format!("test.toml:15:10: error: a length cannot be in `ft`{help}"));
+    assert_eq!(error("optical-active", "length = \"30\"\n"), format!("test.toml:15:10: error: the length `30` has no unit{help}"));
+    assert_eq!(error("optical-active", "length = \"-3 m\"\n"), format!("test.toml:15:10: error: the length `-3 m` is negative{help}"));
+    assert_eq!(error("optical-active", "length = \"0 m\"\n"), format!("test.toml:15:10: error: a cable cannot have no length{help}"));
+    assert_eq!(error("optical-active", "length = 30\n"), "test.toml:15:10: error: `length` must be a text in double quotes");
+    assert_eq!(
+        error("optical-active", ""),
+        "test.toml:14:8: error: cable part `optical-active` comes in any length\n  help: add `length = \"8 m\"` to the cable"
+    );
+    assert_eq!(
+        error("cx4", "length = \"5 m\"\n"),
+        "test.toml:15:10: error: cable part `cx4` is 8 m long, no other length can be given\n  \
+         help: remove `length`, or name a part of adjustable length"
+    );
+}
+
+#[test]
+fn rates_that_nobody_knows_or_no_port_does_are_refused() {
+    let error = |rate: &str| error_of(&with(&format!("{}rate = \"{rate}\"\n", cable("cx4", "a/mthca0/1", "b/mthca0/1"))));
+    assert_eq!(
+        error("HDR"),
+        "test.toml:17:8: error: unknown link rate `HDR`\n  help: write \"SDR\", \"DDR\" or \"QDR\"; the width follows from the parts"
+    );
+    assert_eq!(
+        error("QDR"),
+        "test.toml:17:8: error: no port of this link does QDR\n  help: the link can train to DDR; write `rate = \"DDR\"` or remove `rate`"
+    );
+}
+
+#[test]
+fn a_rate_that_the_cable_cannot_carry_is_a_warning() {
+    let text = with(&format!("{}rate = \"DDR\"\n", cable("emcore-qm3400", "a/mthca0/1", "b/mthca0/1")));
+    let warnings = parse(&text).unwrap().warnings;
+    assert_eq!(warnings[0].to_text(), "test.toml:17:8: warning: `rate = \"DDR\"` has no effect: the link trains to SDR");
+}
+
+#[test]
+fn a_host_needs_an_hca() {
+    assert_eq!(
+        error_of("[hosts.a]\npart = \"se7520jr23d\"\n"),
+        "test.toml:1:8: error: host `a` has no HCA\n  help: add an HCA:\n[[hosts.a.hcas]]\npart = \"...\""
+    );
+    let error = error_of("[fabric]\ntitle = \"nothing\"\n");
+    assert!(error.starts_with("test.toml: error: the fabric has no host\n  help: add `[hosts.a]`"), "{error}");
+}
+
+#[test]
+fn names_are_used_once_and_can_be_host_names() {
+    let text = HOSTS_AND_SWITCH.replace("switches.sw", "switches.A");
+    assert_eq!(
+        error_of(&text),
+        "test.toml:11:11: error: the name `A` is used twice\n  test.toml:1:8: first used here\n  \
+         help: hosts and switches need names of their own, whatever the case of the letters"
+    );
+    let twice = error_of(&HOSTS_AND_SWITCH.replace("hosts.b", "hosts.a"));
+    assert!(twice.starts_with("test.toml:6:") && twice.contains("duplicate key `a`"), "{twice}");
+    assert!(twice.ends_with("help: each name may stand only once in its table; rename one or remove it"), "{twice}");
+    assert_eq!(
+        error_of(&HOSTS_AND_SWITCH.replace("hosts.b", "hosts.b_1")),
+        "test.toml:6:8: error: `b_1` cannot name a host\n  help: it may hold letters, digits and, inside, `-`; at most 63 of them"
+    );
+    for (name, help) in [("17", "start with a letter"), ("localhost", "every host calls itself that")] {
+        let error = error_of(&HOSTS_AND_SWITCH.replace("hosts.b", &format!("hosts.{name}")));
+        assert!(error.contains(&format!("`{name}` cannot name a host")) && error.contains(help), "{error}");
+    }
+}
+
+#[test]
+fn two_hcas_of_a_host_cannot_share_a_device_name() {
+    let text = HOSTS_AND_SWITCH.replacen("[hosts.b]", "[[hosts.a.hcas]]\ndevice = \"mthca0\"\npart = \"voltaire-sdr\"\n[hosts.b]", 1);
+    let error = error_of(&text);
+    assert_eq!(
+        error,
+        "test.toml:7:10: error: host `a` has two HCAs called `mthca0`\n  test.toml:4:10: first used here\n  \
+         help: give each HCA of a host its own `device`"
+    );
+}
+
+#[test]
+fn unknown_keys_are_named_with_the_known_ones() {
+    assert_eq!(
+        error_of(&format!("[subnet]\nmax_opvls = 1\n{HOSTS_AND_SWITCH}")),
+        "test.toml:2:1: error: `[subnet]` has no key `max_opvls`\n  help: did you mean `max_op_vls`? The keys here are: max_op_vls, mtu"
+    );
+    assert_eq!(
+        error_of(&format!("{HOSTS_AND_SWITCH}[cabels]\n")),
+        "test.toml:13:2: error: the file has no key `cabels`\n  help: did you mean `cables`? The keys here are: fabric, subnet, hosts, switches, cables"
+    );
+    let options = HOSTS_AND_SWITCH.replacen("[hosts.b]", "options = { tune_pcie = 1 }\n[hosts.b]", 1);
+    let error = error_of(&options);
+    assert!(error.starts_with("test.toml:6:13: error: `options` has no key `tune_pcie`\n  help: did you mean `tune_pci`?"), "{error}");
+}
+
+#[test]
+fn codes_and_sizes_outside_their_range_are_refused() {
+    let error = |subnet: &str| error_of(&format!("[subnet]\n{subnet}\n{HOSTS_AND_SWITCH}"));
+    assert_eq!(
+        error("max_op_vls = 8"),
+        "test.toml:2:14: error: `max_op_vls` cannot be 8\n  \
+         help: it is OpenSM's code, not a count: 1 (VL0), 2 (VL0-1), 3 (VL0-3), 4 (VL0-7) or 5 (VL0-14)"
+    );
+    assert_eq!(error("mtu = 2000"), "test.toml:2:7: error: `mtu` cannot be 2000\n  help: write 256, 512, 1024, 2048 or 4096");
+    assert_eq!(error("mtu = \"2048\""), "test.toml:2:7: error: `mtu` must be a whole number");
+}
+
+#[test]
+fn guids_are_checked() {
+    let error = |guid: &str| {
+        let node = format!("node_guid = \"{guid}\"\n");
+        error_of(&HOSTS_AND_SWITCH.replacen("[hosts.b]", &format!("{node}[hosts.b]"), 1).replacen("[switches.sw]\n", &format!("[switches.sw]\n{node}"), 1))
+    };
+    assert!(error("0x12").contains("test.toml:6:13: error: `0x12` is not a GUID\n  help: write 16 hexadecimal digits"));
+    assert!(error("0002:c902:0000:0001").contains("test.toml:13:13: error: the GUID 0002:c902:0000:0001 is taken twice\n  test.toml:6:13: first used here"));
+}
+
+#[test]
+fn a_missing_key_is_asked_for() {
+    assert_eq!(
+        error_of(&with("[[cables]]\nfrom = \"a/mthca0/1\"\nto = \"sw/1\"\n")),
+        "test.toml:13:1: error: cable 1 needs `part`\n  help: write `part = \"...\", a cable part`"
+    );
+}
+
+#[test]
+fn what_is_not_toml_is_shown_where_it_stops_being_so() {
+    let error = error_of("[fabric]\ntitle = \n");
+    assert!(error.starts_with("test.toml:2:9: error: not valid TOML: "), "{error}");
+}
+
+#[test]
+fn all_mistakes_of_a_file_are_reported() {
+    let text = with(&(cable("cx44", "a/mthca0/9", "c/mthca0/1") + "color = \"red\"\n"));
+    let error = parse(&text).map(|_| ()).unwrap_err();
+    let lines: Vec<usize> = error.faults().iter().filter_map(|fault| fault.location()).map(|(line, _)| line).collect();
+    assert_eq!(lines, [17, 14, 15, 16]);
+    assert_eq!(error.to_string(), "4 mistakes in the fabric file");
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let error = load_fabric("no/such.toml".as_ref(), &catalog(), &LoadOptions::default()).map(|_| ()).unwrap_err();
+    assert!(error.to_text().starts_with("no/such.toml: error: cannot read no/such.toml: No such file"), "{}", error.to_text());
+}
+
+#[test]
+fn the_snippet_shows_the_line_and_the_help() {
+    let error = parse(&with(&cable("cx44", "a/mthca0/1", "sw/1"))).map(|_| ()).unwrap_err();
+    let mut snippet = String::new();
+    let handler = miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::none()).with_width(100);
+    handler.render_report(&mut snippet, &error).unwrap();
+    for piece in ["no cable part `cx44`", "test.toml:14:8", "part = \"cx44\"", "unknown part", "did you mean `cx4`?"] {
+        assert!(snippet.contains(piece), "{piece} is missing:\n{snippet}");
+    }
+}

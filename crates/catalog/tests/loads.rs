@@ -1,0 +1,169 @@
+//! The catalogue and every fabric of the repository load, and come out as written.
+
+mod common;
+
+use common::{catalog, fabric_paths, parse, root};
+use softband_catalog::{LoadOptions, LoadedFabric, PartKind, Status, draw_svg, draw_text, load_fabric, parse_fabric};
+use softband_types::{LinkSpeed, LinkWidth};
+
+fn load(name: &str) -> LoadedFabric {
+    let path = root().join("fabrics").join(name);
+    load_fabric(&path, &catalog(), &LoadOptions::default()).unwrap_or_else(|error| panic!("{}", error.to_text()))
+}
+
+#[test]
+fn every_fabric_of_the_repository_loads() {
+    let catalog = catalog();
+    let paths = fabric_paths();
+    assert!(paths.len() >= 39, "{} fabrics", paths.len());
+    for path in paths {
+        let loaded = load_fabric(&path, &catalog, &LoadOptions::default());
+        let loaded = loaded.unwrap_or_else(|error| panic!("{}", error.to_text()));
+        let text = loaded.resolved_toml();
+        assert!(text.parse::<toml_edit::DocumentMut>().is_ok(), "{}:\n{text}", path.display());
+        assert!(!draw_text(&loaded.spec).is_empty() && draw_svg(&loaded.spec).ends_with("</svg>\n"));
+    }
+}
+
+#[test]
+fn every_fabric_that_others_rely_on_is_there() {
+    let mut names: Vec<String> = Vec::new();
+    for cable in ["cx4", "emcore", "1m", "10m", "100m"] {
+        names.push(format!("sdr-{cable}"));
+        names.push(format!("ddr-{cable}"));
+    }
+    for pair in ["cx4-cx4", "cx4-10m", "10m-10m", "cx4-100m", "100m-100m"] {
+        names.push(format!("ddr-switch-{pair}"));
+        names.push(format!("ddr-switch-{pair}-vl1"));
+    }
+    for (cores, cable) in [("dual", "cx4"), ("dual", "100m"), ("quad", "cx4"), ("quad", "100m")] {
+        names.extend(["", "-vl1", "-tune-pci", "-vl1-tune-pci"].map(|end| format!("woodcrest-{cores}-{cable}{end}")));
+    }
+    for name in names {
+        let loaded = load(&format!("cables/{name}.toml"));
+        let hosts: Vec<&str> = loaded.spec.hosts.iter().map(|host| host.name.as_str()).collect();
+        assert_eq!(hosts, ["a", "b"], "{name}");
+        assert!(loaded.spec.hosts.iter().all(|host| host.hcas.len() == 1 && host.hcas[0].device == "mthca0"), "{name}");
+        let code = loaded.spec.subnet.max_op_vls.code();
+        assert_eq!(code, if name.contains("-vl1") { 1 } else { 5 }, "{name}");
+        assert!(loaded.spec.hosts.iter().all(|host| host.hcas[0].tune_pci == name.ends_with("tune-pci")), "{name}");
+        let sdr = name.starts_with("sdr") || name.starts_with("woodcrest") || name == "ddr-emcore";
+        let speed = if sdr { LinkSpeed::Sdr } else { LinkSpeed::Ddr };
+        assert!(loaded.spec.cables.iter().all(|cable| cable.rate.speed == speed && cable.rate.width == LinkWidth::X4), "{name}");
+    }
+}
+
+#[test]
+fn in_a_switch_fabric_host_a_has_the_first_cable() {
+    let spec = load("cables/ddr-switch-cx4-100m.toml").spec;
+    let drawing = draw_text(&spec);
+    assert!(drawing.contains("[ cx4, 8 m, 4X DDR, VL0-7, MTU 2048 ]── a/mthca0/1"), "{drawing}");
+    assert!(drawing.contains("[ intel-connects-100m, 100 m, 4X DDR, VL0-7, MTU 2048 ]── b/mthca0/1"), "{drawing}");
+}
+
+#[test]
+fn a_media_converter_slows_the_link_down_and_the_loader_says_so() {
+    let loaded = load("cables/ddr-emcore.toml");
+    let warnings: Vec<String> = loaded.warnings.iter().map(|warning| warning.message().to_owned()).collect();
+    assert_eq!(warnings, ["the link of `a/mthca0/1` trains to SDR: cable `emcore-qm3400` is rated for SDR"]);
+    // 40 m of fibre at 5 ns/m and two converters of 5 ns.
+    assert_eq!(loaded.spec.cables[0].part.delay().as_nanos(), 210);
+}
+
+#[test]
+fn a_ddr_hca_on_an_sdr_port_trains_to_sdr_with_a_note() {
+    let text = common::HOSTS_AND_SWITCH.replace("flextronics-f-x430046", "voltaire-9024")
+        + "[[cables]]\npart = \"cx4\"\nfrom = \"a/mthca0/1\"\nto = \"sw/1\"\n[[cables]]\npart = \"cx4\"\nfrom = \"b/mthca0/1\"\nto = \"sw/2\"\n";
+    let loaded = parse(&text).unwrap();
+    assert_eq!(loaded.spec.cables[0].rate.speed, LinkSpeed::Sdr);
+    assert_eq!(
+        loaded.warnings[0].to_text(),
+        "test.toml:16:6: note: the link of `a/mthca0/1` trains to SDR: `sw/1` is SDR\n  test.toml:15:8: DDR port"
+    );
+}
+
+#[test]
+fn a_rate_in_the_file_caps_the_link_without_a_note() {
+    let text = common::HOSTS_AND_SWITCH.to_owned()
+        + "[[cables]]\npart = \"copper-4x\"\nlength = \"12.5 m\"\nrate = \"SDR\"\nfrom = \"a/mthca0/1\"\nto = \"b/mthca0/1\"\n";
+    let loaded = parse(&text).unwrap();
+    assert_eq!((loaded.spec.cables[0].rate.speed, loaded.spec.cables[0].part.length_millimetres), (LinkSpeed::Sdr, 12_500));
+    assert!(loaded.warnings.is_empty());
+}
+
+#[test]
+fn guids_are_generated_in_the_order_of_the_file_and_step_aside_for_written_ones() {
+    let cable = "[[cables]]\npart = \"cx4\"\nfrom = \"a/mthca0/1\"\nto = \"b/mthca0/1\"\n";
+    let plain = parse(&format!("{}{cable}", common::HOSTS_AND_SWITCH)).unwrap().spec;
+    let guids = |spec: &softband_fabric::spec::FabricSpec| {
+        spec.hosts.iter().map(|host| host.hcas[0].node_guid.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(guids(&plain), ["0002:c902:0000:0004", "0002:c902:0000:0008"]);
+    assert_eq!(plain.switches[0].node_guid.to_string(), "0002:c902:4000:0004");
+    let written = common::HOSTS_AND_SWITCH.replacen("part = \"voltaire-ddr\"\n[hosts.b]", "part = \"voltaire-ddr\"\nnode_guid = \"0x0002c90200000006\"\n[hosts.b]", 1);
+    let spec = parse(&format!("{written}{cable}")).unwrap().spec;
+    assert_eq!(guids(&spec), ["0002:c902:0000:0006", "0002:c902:0000:000c"]);
+}
+
+#[test]
+fn hosts_stand_in_the_order_of_the_file() {
+    let text = common::HOSTS_AND_SWITCH.replace("hosts.a", "hosts.zebra") + "[[cables]]\npart = \"cx4\"\nfrom = \"zebra/mthca0/1\"\nto = \"b/mthca0/1\"\n";
+    let names: Vec<String> = parse(&text).unwrap().spec.hosts.into_iter().map(|host| host.name).collect();
+    assert_eq!(names, ["zebra", "b"]);
+}
+
+#[test]
+fn thousands_of_hosts_load() {
+    let mut text = String::new();
+    for host in 0..3_000 {
+        text.push_str(&format!("[hosts.n{host}]\npart = \"modern-host\"\n[[hosts.n{host}.hcas]]\npart = \"connectx2-qdr\"\n"));
+        if host % 2 == 1 {
+            text.push_str(&format!("[[cables]]\npart = \"optical-active\"\nlength = \"30 m\"\nfrom = \"n{}/mlx4_0/1\"\nto = \"n{host}/mlx4_0/1\"\n", host - 1));
+        }
+    }
+    let spec = parse_fabric("big.toml", &text, &catalog(), &LoadOptions::default()).unwrap().spec;
+    assert_eq!((spec.hosts.len(), spec.cables.len()), (3_000, 1_500));
+    assert_eq!(spec.cables[7].rate.speed, LinkSpeed::Qdr);
+}
+
+#[test]
+fn every_parameter_has_unit_and_source_and_names_its_figures_when_calibrated() {
+    let catalog = catalog();
+    for kind in PartKind::ALL {
+        for name in catalog.parts(kind) {
+            let sheet = catalog.sheet(kind, name).unwrap();
+            assert!(!sheet.summary.is_empty());
+            for parameter in &sheet.parameters {
+                assert!(!parameter.unit.is_empty() && !parameter.source.is_empty(), "{kind} {name} {}", parameter.name);
+                assert_eq!(parameter.status == Status::Calibrated, !parameter.on.is_empty(), "{kind} {name} {}", parameter.name);
+            }
+        }
+    }
+}
+
+/// Arithmetic of the credit loops that the calibrated values stand for; the model itself is tested elsewhere.
+#[test]
+fn calibrated_values_give_the_figures_they_name() {
+    let catalog = catalog();
+    let (sdr, woodcrest) = (catalog.hca("voltaire-sdr").unwrap(), catalog.host("s5000xal-dual").unwrap());
+    let completion = u64::from(woodcrest.bus.completion_bytes);
+    let usable = woodcrest.bus.raw_bytes_per_second * u64::from(1_000_000 - woodcrest.bus.link_layer_ppm) / 1_000_000;
+    let read_rate = usable * completion / (completion + u64::from(woodcrest.bus.completion_header_bytes));
+    assert_eq!(read_rate / 1_000_000, 1_493);
+    let request = u64::from(woodcrest.read_request_bytes);
+    let request_picos = woodcrest.memory_read_latency.as_picos() + request * 1_000_000_000_000 / read_rate;
+    let copper = u64::from(sdr.outstanding_reads) * request * 1_000_000_000_000 / request_picos;
+    assert_eq!(copper >> 20, 849);
+    // 100 m at SDR: packet, cable both ways with its converters, last 128 B on the bus, memory, credit, flow-control packet.
+    let last_write = 128 * 1_000_000_000_000 / (usable * 128 / 152);
+    let loop_picos = 2_082_000 + 2 * 505_000 + last_write + woodcrest.memory_write_latency.as_picos() + sdr.credit_return.as_picos() + 8_000;
+    let packets = u64::from(sdr.port_buffer_bytes / 8 / 64 / 33);
+    assert_eq!(packets, 2);
+    assert_eq!((packets * 2_048 * 1_000_000_000_000 / loop_picos) >> 20, 758);
+    // 100 m at DDR into the switch.
+    let switch = catalog.switch("flextronics-f-x430046").unwrap();
+    assert_eq!(switch.port_buffer_bytes / 8 / 64, 33);
+    let loop_picos = 1_041_000 + 2 * 505_000 + switch.buffer_hold.as_picos() + switch.credit_return.as_picos() + 4_000;
+    let lost = (read_rate - 2_048 * 1_000_000_000_000 / loop_picos) >> 20;
+    assert!((480..=520).contains(&lost), "{lost} MiB/s lost");
+}

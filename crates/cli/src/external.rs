@@ -1,0 +1,25 @@
+//! `softband X` with X unknown runs `softband-X`, as git and cargo do.
+
+use anyhow::bail;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+
+pub(crate) fn run(words: &[OsString]) -> anyhow::Result<i32> {
+    let name = format!("softband-{}", words[0].to_string_lossy());
+    let Some(program) = find(&name) else {
+        bail!(
+            "'{}' is no command of softband, and no {name} lies beside it or on the PATH; `softband --help` lists the commands",
+            words[0].to_string_lossy()
+        );
+    };
+    let binary = std::env::current_exe()?;
+    let error = std::process::Command::new(&program).args(&words[1..]).env("SOFTBAND_BIN", binary).exec();
+    bail!("cannot run {}: {error}", program.display())
+}
+
+fn find(name: &str) -> Option<PathBuf> {
+    let beside = std::env::current_exe().ok().and_then(|binary| Some(binary.parent()?.join(name)));
+    let on_path = std::env::var_os("PATH").into_iter().flat_map(|path| std::env::split_paths(&path).map(|folder| folder.join(name)).collect::<Vec<_>>());
+    beside.into_iter().chain(on_path).find(|candidate| candidate.is_file())
+}

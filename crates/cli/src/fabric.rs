@@ -1,0 +1,47 @@
+//! `softband fabric check` and `softband fabric show`.
+
+use crate::home;
+use anyhow::Context;
+use clap::Subcommand;
+use std::path::PathBuf;
+
+#[derive(Subcommand)]
+pub(crate) enum FabricCommand {
+    /// Read a fabric file and say what is wrong with it, or that nothing is
+    Check {
+        file: PathBuf,
+        /// Accept cables beyond their length limit, with a warning
+        #[arg(long)]
+        allow_out_of_spec: bool,
+    },
+    /// Draw a fabric: hosts, cables, switches
+    Show {
+        file: PathBuf,
+        /// Write the drawing as SVG into this file
+        #[arg(long, value_name = "FILE")]
+        svg: Option<PathBuf>,
+        #[arg(long)]
+        allow_out_of_spec: bool,
+    },
+}
+
+pub(crate) fn run(command: &FabricCommand) -> anyhow::Result<i32> {
+    match command {
+        FabricCommand::Check { file, allow_out_of_spec } => {
+            let (path, loaded) = home::load_fabric(file, *allow_out_of_spec)?;
+            let spec = &loaded.spec;
+            println!("{}: {} hosts, {} switches, {} cables: no faults", path.display(), spec.hosts.len(), spec.switches.len(), spec.cables.len());
+        }
+        FabricCommand::Show { file, svg, allow_out_of_spec } => {
+            let (_, loaded) = home::load_fabric(file, *allow_out_of_spec)?;
+            match svg {
+                Some(to) => {
+                    std::fs::write(to, softband_catalog::draw_svg(&loaded.spec)).with_context(|| format!("cannot write {}", to.display()))?;
+                    println!("drawing written to {}", to.display());
+                }
+                None => print!("{}", softband_catalog::draw_text(&loaded.spec)),
+            }
+        }
+    }
+    Ok(0)
+}

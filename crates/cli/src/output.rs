@@ -1,0 +1,65 @@
+//! What programs print: to the terminal with the host's name in front, and untouched into files.
+
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+
+/// An error of the catalogue with its place in the file, drawn for a terminal.
+pub(crate) fn diagnostic(error: softband_catalog::FabricError) -> anyhow::Error {
+    let text = error.to_text();
+    if std::io::stderr().is_terminal() { anyhow::anyhow!("{:?}", miette::Report::new(error)) } else { anyhow::anyhow!("{text}") }
+}
+
+/// Which of our own streams a program's stream goes to.
+#[derive(Clone, Copy)]
+pub(crate) enum Stream {
+    Out,
+    Error,
+}
+
+/// Copies a program's stream: whole into a file, line by line to the terminal.
+pub(crate) struct Copy {
+    pub(crate) stream: Stream,
+    /// In front of every line; empty when one program runs alone.
+    pub(crate) prefix: String,
+    pub(crate) file: Option<File>,
+    pub(crate) line: Vec<u8>,
+}
+
+impl Copy {
+    fn show(&mut self, end: usize) {
+        let line: Vec<u8> = self.line.drain(..end).collect();
+        let mut text = self.prefix.clone().into_bytes();
+        text.extend(line);
+        // The terminal may be gone; the file still gets everything.
+        let _ = match self.stream {
+            Stream::Out => std::io::stdout().lock().write_all(&text),
+            Stream::Error => std::io::stderr().lock().write_all(&text),
+        };
+    }
+}
+
+impl Write for Copy {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if let Some(file) = &mut self.file {
+            file.write_all(bytes)?;
+        }
+        if self.prefix.is_empty() {
+            self.line.extend(bytes);
+            self.show(self.line.len());
+            return Ok(bytes.len());
+        }
+        self.line.extend(bytes);
+        while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
+            self.show(end + 1);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        if !self.line.is_empty() {
+            self.line.push(b'\n');
+            self.show(self.line.len());
+        }
+        std::io::stdout().flush()
+    }
+}

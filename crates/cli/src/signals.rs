@@ -1,0 +1,27 @@
+//! Ctrl-C and its kin end a run in order: every program that was started ends with it.
+
+use softband_engine::Interrupt;
+use std::sync::OnceLock;
+
+static INTERRUPT: OnceLock<Interrupt> = OnceLock::new();
+
+extern "C" fn raise(_signal: i32) {
+    if let Some(interrupt) = INTERRUPT.get() {
+        interrupt.raise(); // one atomic store
+    }
+}
+
+/// From now on SIGINT, SIGTERM and SIGHUP raise what this returns.
+pub(crate) fn interrupt_on_signals() -> Interrupt {
+    let interrupt = INTERRUPT.get_or_init(Interrupt::default).clone();
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: the handler only stores to an atomic.
+        unsafe { libc::signal(signal, raise as *const () as libc::sighandler_t) };
+    }
+    interrupt
+}
+
+pub(crate) fn default_broken_pipe() {
+    // SAFETY: before any thread exists; Rust ignores SIGPIPE by default, a command-line tool should not.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}

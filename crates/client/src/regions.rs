@@ -1,0 +1,89 @@
+//! Registered memory of this process, for those inside the program who must know where peers may write.
+//!
+//! A fixed table without locks: signal handlers walk it.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+const REGIONS_MAX: usize = 1024;
+
+/// One registered range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    pub address: usize,
+    pub len: usize,
+    /// Whether a peer (or a receive) may write it.
+    pub remote_writable: bool,
+    /// `IBV_ACCESS_` bits.
+    pub access: u32,
+}
+
+struct Cell {
+    /// Zero: free. One: being filled.
+    address: AtomicUsize,
+    len: AtomicUsize,
+    flags: AtomicU64,
+}
+
+static TABLE: [Cell; REGIONS_MAX] = [const { Cell { address: AtomicUsize::new(0), len: AtomicUsize::new(0), flags: AtomicU64::new(0) } }; REGIONS_MAX];
+/// No cell at or above this index was ever used.
+static USED: AtomicUsize = AtomicUsize::new(0);
+/// Grows with each change of the table.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// Notes a registered range. A range that finds no room is only never watched.
+pub fn add(address: usize, len: usize, remote_writable: bool, access: u32) {
+    if address < 2 || len == 0 {
+        return;
+    }
+    for (index, cell) in TABLE.iter().enumerate() {
+        if cell.address.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            cell.len.store(len, Ordering::Relaxed);
+            cell.flags.store(u64::from(access) | u64::from(remote_writable) << 32, Ordering::Relaxed);
+            cell.address.store(address, Ordering::Release);
+            USED.fetch_max(index + 1, Ordering::AcqRel);
+            GENERATION.fetch_add(1, Ordering::AcqRel);
+            return;
+        }
+    }
+}
+
+/// Forgets one range that was added with the same address and length.
+pub fn remove(address: usize, len: usize) {
+    for cell in used() {
+        if cell.address.load(Ordering::Acquire) == address && cell.len.load(Ordering::Relaxed) == len {
+            cell.address.store(0, Ordering::Release);
+            GENERATION.fetch_add(1, Ordering::AcqRel);
+            return;
+        }
+    }
+}
+
+/// Number that changes whenever the table does.
+pub fn generation() -> u32 {
+    GENERATION.load(Ordering::Acquire)
+}
+
+/// All ranges, in no order that means anything.
+pub fn iter() -> impl Iterator<Item = Region> {
+    used().iter().filter_map(|cell| {
+        let address = cell.address.load(Ordering::Acquire);
+        let flags = cell.flags.load(Ordering::Relaxed);
+        (address > 1).then(|| Region { address, len: cell.len.load(Ordering::Relaxed), remote_writable: flags >> 32 != 0, access: flags as u32 })
+    })
+}
+
+fn used() -> &'static [Cell] {
+    &TABLE[..USED.load(Ordering::Acquire).min(REGIONS_MAX)]
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_removed_region_is_not_seen_again() {
+        super::add(0x10000, 4096, true, 3);
+        super::add(0x20000, 64, false, 0);
+        assert_eq!(super::iter().filter(|region| region.remote_writable).count(), 1);
+        super::remove(0x10000, 4096);
+        assert_eq!(super::iter().map(|region| region.address).collect::<Vec<_>>(), [0x20000]);
+    }
+}

@@ -1,0 +1,184 @@
+//! Starting programs on hosts, and ending everything that was started.
+
+use crate::control::{Heard, Mailbox};
+use softband_ipc::environment;
+use crate::outputs::Outputs;
+use std::io::Write;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+/// Where a program's standard output or error goes.
+pub type ProgramOutput = Box<dyn Write + Send>;
+
+/// A program to run on a host.
+pub struct Program {
+    /// Index of the host in the fabric.
+    pub host: usize,
+    /// As the user wrote it.
+    pub command: String,
+    /// The words to execute; the first is found on the PATH.
+    pub arguments: Vec<String>,
+    pub stdout: Option<ProgramOutput>,
+    pub stderr: Option<ProgramOutput>,
+}
+
+/// The libraries that programs are given.
+#[derive(Clone, Debug)]
+pub(crate) struct Libraries {
+    pub(crate) preload: PathBuf,
+    pub(crate) directory: PathBuf,
+    pub(crate) by_preload: bool,
+}
+
+/// A program that was started.
+pub(crate) struct Started {
+    pub(crate) pid: i32,
+}
+
+/// By what a program finds its engine and the engine its program.
+pub(crate) struct Identity<'a> {
+    pub(crate) number: usize,
+    pub(crate) ticket: u64,
+    pub(crate) engine: &'a str,
+}
+
+/// Starts `program`; its end will be put into the mailbox.
+pub(crate) fn start(
+    program: &mut Program,
+    identity: &Identity<'_>,
+    libraries: &Libraries,
+    mailbox: &Arc<Mailbox>,
+    outputs: &mut Outputs,
+) -> std::io::Result<Started> {
+    let mut command = Command::new(&program.arguments[0]);
+    command.args(&program.arguments[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env(environment::ENGINE, identity.engine).env(environment::TICKET, identity.ticket.to_string());
+    if libraries.by_preload {
+        command.env("LD_PRELOAD", joined(&libraries.preload, "LD_PRELOAD", ' '));
+    }
+    command.env("LD_LIBRARY_PATH", joined(&libraries.directory, "LD_LIBRARY_PATH", ':'));
+    // SAFETY: only async-signal-safe system calls between fork and exec.
+    unsafe { command.pre_exec(before_exec) };
+    let mut child = command.spawn()?;
+    let pid = child.id() as i32;
+    if let (Some(from), Some(to)) = (child.stdout.take(), program.stdout.take()) {
+        outputs.add(from.into(), to)?;
+    }
+    if let (Some(from), Some(to)) = (child.stderr.take(), program.stderr.take()) {
+        outputs.add(from.into(), to)?;
+    }
+    let (mailbox, number) = (mailbox.clone(), identity.number);
+    std::thread::Builder::new().name("wait".into()).spawn(move || {
+        let status = child.wait().map_or(1, |status| status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)));
+        mailbox.put(Heard::Exited { program: number, status });
+    })?;
+    Ok(Started { pid })
+}
+
+/// `first` in front of what the variable holds already.
+fn joined(first: &Path, variable: &str, separator: char) -> String {
+    match std::env::var(variable) {
+        Ok(rest) if !rest.is_empty() => format!("{}{separator}{rest}", first.display()),
+        _ => first.display().to_string(),
+    }
+}
+
+/// Own process group (to be ended together), no address randomisation (addresses are printed), gone when the engine is gone.
+fn before_exec() -> std::io::Result<()> {
+    // SAFETY: plain system calls on this process only.
+    unsafe {
+        libc::setpgid(0, 0);
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        let persona = libc::personality(0xFFFF_FFFF);
+        if persona >= 0 {
+            libc::personality((persona | libc::ADDR_NO_RANDOMIZE) as u64);
+        }
+    }
+    Ok(())
+}
+
+impl Started {
+    /// Ends the program and all it started in its group.
+    pub(crate) fn kill(&self) {
+        // SAFETY: a signal to a process group that this engine has made.
+        unsafe { libc::kill(-self.pid, libc::SIGKILL) };
+    }
+}
+
+/// Splits a command into words as a shell does; commands that need a shell get one.
+///
+/// # Errors
+/// When a quote is not closed or nothing is there.
+pub fn arguments_of(command: &str) -> Result<Vec<String>, String> {
+    if command.trim().is_empty() {
+        return Err("the command is empty".into());
+    }
+    let words = words_of(command)?;
+    // A bare NAME=VALUE in front is an assignment, and only a shell knows those.
+    let assignment = words.first().is_some_and(|word| word.split('/').next().is_some_and(|head| head.contains('=')));
+    if assignment || needs_shell(command) {
+        return Ok(vec!["/bin/sh".into(), "-c".into(), command.into()]);
+    }
+    Ok(words)
+}
+
+/// Whether a shell would see more than words: operators, expansions, globs outside single quotes.
+fn needs_shell(command: &str) -> bool {
+    let mut single = false;
+    let mut double = false;
+    let mut escaped = false;
+    for letter in command.chars() {
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' if !single => escaped = true,
+            '\'' if !double => single = !single,
+            '"' if !single => double = !double,
+            '$' | '`' if !single => return true,
+            '|' | '&' | ';' | '<' | '>' | '(' | ')' | '*' | '?' | '[' | '~' | '\n' | '#' if !single && !double => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+fn words_of(command: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut letters = command.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            ' ' | '\t' | '\n' => words.extend(word.take()),
+            '\\' => word.get_or_insert_default().push(letters.next().ok_or("a lonely backslash at the end")?),
+            '\'' | '"' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match letters.next().ok_or_else(|| format!("the quote {letter} is not closed"))? {
+                        end if end == letter => break,
+                        '\\' if letter == '"' => word.push(letters.next().ok_or("the quote \" is not closed")?),
+                        other => word.push(other),
+                    }
+                }
+            }
+            other => word.get_or_insert_default().push(other),
+        }
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_commands_become_words_and_others_get_a_shell() {
+        assert_eq!(arguments_of("ib_send_bw -a 'x y' \"z\\\"\"").unwrap(), ["ib_send_bw", "-a", "x y", "z\""]);
+        assert_eq!(arguments_of("a | b").unwrap()[0], "/bin/sh");
+        assert_eq!(arguments_of("X=1 prog").unwrap()[0], "/bin/sh");
+        assert_eq!(arguments_of("echo 'a|b'").unwrap(), ["echo", "a|b"]);
+        assert!(arguments_of("echo 'a").is_err());
+        assert!(arguments_of("  ").is_err());
+    }
+}

@@ -1,0 +1,346 @@
+//! Processes come, fork, change their image and go.
+
+use crate::control::{self, Heard};
+use crate::pace::{Engine, Event};
+use crate::process::{AlarmState, Process, ProcessState, Shared, Thread, ThreadState, Waiting};
+use crate::threads::QUANTUM_FIRST_PICOS;
+use softband_ipc::attach::{Hello, Welcome};
+use softband_ipc::layout::{SharedHeader, THREADS_MAX};
+use softband_sim::{RandomStream, SimDuration, SimTime};
+use softband_types::ProcessId;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Wall-clock date of simulated time zero: 2007-06-25, the day of the paper on cables. Only has to be the same in every run.
+const EPOCH_SECONDS: u64 = 1_182_729_600;
+/// Process number 0 sees itself as this process id.
+const VIRTUAL_PID_FIRST: u32 = 1_000;
+
+fn new_thread(state: ThreadState) -> Thread {
+    Thread { state, generation: 0, news_seen: 0, memory_seen: 0, quantum_picos: QUANTUM_FIRST_PICOS }
+}
+
+impl Engine {
+    /// A process of `program` will attach with the ticket that this returns.
+    pub(crate) fn expect_process(&mut self, host: usize, program: usize, parent: Option<usize>) -> u64 {
+        let number = self.processes.len();
+        // Guessing another program's ticket must be hard, and the number of digits must not vary.
+        let ticket = RandomStream::new(self.seed, 1 << 32 | number as u64).next_u64() % (1 << 59) + (1 << 59);
+        let shared = Shared::new().expect("memory for a process");
+        let mut record = Process {
+            number: ProcessId(number as u32),
+            host,
+            program,
+            parent,
+            ticket,
+            state: ProcessState::Expected,
+            shared,
+            pid: 0,
+            connection: None,
+            threads: vec![new_thread(ThreadState::Expected)],
+            news: 0,
+            memory_written: 0,
+            signals_pending: 0,
+            alarms: BTreeMap::new(),
+            objects: BTreeMap::new(),
+            remotely_writable: 0,
+            ended_at: None,
+        };
+        self.write_header(&mut record);
+        record.shared.slot(0).clock_ps.store(self.now.as_picos(), Ordering::Relaxed);
+        self.processes.push(record);
+        ticket
+    }
+
+    fn write_header(&self, record: &mut Process) {
+        let part = &self.world.spec().hosts[record.host];
+        let mut host_name = [0; 64];
+        let name = part.name.as_bytes();
+        host_name[..name.len().min(63)].copy_from_slice(&name[..name.len().min(63)]);
+        record.shared.write_header(SharedHeader {
+            magic: 0,
+            version: 0,
+            process: record.number.0,
+            host_address: crate::sockets::host_address(record.host),
+            virtual_pid: VIRTUAL_PID_FIRST + record.number.0,
+            host_name,
+            epoch_seconds: EPOCH_SECONDS,
+            cost_post_send: part.part.post_send.as_picos(),
+            cost_post_receive: part.part.post_receive.as_picos(),
+            cost_poll_cq: part.part.poll_cq.as_picos(),
+            cost_clock_read: part.part.clock_read.as_picos(),
+            seed: RandomStream::new(self.seed, u64::from(record.number.0)).next_u64(),
+            deadline_ps: AtomicU64::new(u64::MAX),
+            memory_generation: AtomicU64::new(0),
+        });
+    }
+
+    pub(crate) fn virtual_pid(number: ProcessId) -> u32 {
+        VIRTUAL_PID_FIRST + number.0
+    }
+
+    /// Answers every hello that was heard.
+    pub(crate) fn greet_all(&mut self) {
+        let mut rest = std::collections::VecDeque::new();
+        while let Some(heard) = self.heard.pop_front() {
+            match heard {
+                Heard::Hello { connection, socket, hello, pid } => self.greet(connection, &socket, &hello, pid),
+                other => rest.push_back(other),
+            }
+        }
+        self.heard = rest;
+    }
+
+    fn greet(&mut self, connection: u64, socket: &rustix::fd::OwnedFd, hello: &Hello, pid: i32) {
+        let mut welcome = Welcome { version: softband_ipc::VERSION, status: 0, process: 0, slot: 0 };
+        let by_exec = self.exec_tickets.iter().position(|(ticket, _)| *ticket == hello.ticket);
+        let expected = self.processes.iter().position(|process| process.state == ProcessState::Expected && process.ticket == hello.ticket);
+        let process = match (by_exec, expected) {
+            _ if hello.version != softband_ipc::VERSION => Err(libc::EPROTO),
+            (Some(exec), _) => {
+                let (_, process) = self.exec_tickets.remove(exec);
+                self.replace_image(process);
+                Ok(process)
+            }
+            (None, Some(process)) => Ok(process),
+            (None, None) => self.adopt(hello, pid),
+        };
+        match process {
+            Ok(process) => {
+                let record = &mut self.processes[process];
+                record.state = ProcessState::Attached;
+                record.pid = pid;
+                record.connection = Some(connection);
+                record.threads[0].state = ThreadState::Scheduled;
+                record.shared.slot(0).tid.store(hello.tid, Ordering::Relaxed);
+                welcome.process = record.number.0;
+                self.memory.set_pid(record.number, Some(pid));
+                let clock = record.clock(0).max(self.now);
+                self.queue.push(clock, process as u32, Event::Resume { process, slot: 0 });
+                control::welcome(socket, &welcome, Some(self.processes[process].shared.file()));
+            }
+            Err(errno) => {
+                welcome.status = errno;
+                control::welcome(socket, &welcome, None);
+            }
+        }
+    }
+
+    /// An image with a used ticket: a helper that was started past our sight. It becomes a process of its own, from now on.
+    fn adopt(&mut self, hello: &Hello, _pid: i32) -> Result<usize, i32> {
+        let parent = self.processes.iter().position(|process| process.ticket == hello.ticket).ok_or(libc::EACCES)?;
+        let (host, program) = (self.processes[parent].host, self.processes[parent].program);
+        self.expect_process(host, program, Some(parent));
+        Ok(self.processes.len() - 1)
+    }
+
+    /// The image of a process is new: fresh shared memory, one thread, no verbs objects; descriptors stay.
+    fn replace_image(&mut self, process: usize) {
+        let number = self.processes[process].number;
+        let clock = self.processes[process].threads.iter().enumerate().map(|(slot, _)| self.processes[process].clock(slot as u32)).max();
+        self.world.remove_process(self.now, number);
+        self.cqs.retain(|_, cq| cq.process != process);
+        let shared = Shared::new().expect("memory for a process");
+        let record = &mut self.processes[process];
+        self.retired.push(std::mem::replace(&mut record.shared, shared));
+        record.threads = vec![new_thread(ThreadState::Expected)];
+        record.remotely_writable = 0;
+        let mut record = self.processes.remove(process);
+        self.write_header(&mut record);
+        record.shared.slot(0).clock_ps.store(clock.unwrap_or(self.now).as_picos(), Ordering::Relaxed);
+        self.processes.insert(process, record);
+    }
+
+    pub(crate) fn fork(&mut self, process: usize) -> (u64, ProcessId) {
+        let (host, program) = (self.processes[process].host, self.processes[process].program);
+        let ticket = self.expect_process(host, program, Some(process));
+        let child = self.processes.len() - 1;
+        let objects = self.processes[process].objects.clone();
+        for (object, count) in &objects {
+            for _ in 0..*count {
+                self.objects.retain(*object);
+            }
+        }
+        self.processes[child].objects = objects;
+        (ticket, self.processes[child].number)
+    }
+
+    pub(crate) fn cancel_fork(&mut self, ticket: u64) {
+        self.exec_tickets.retain(|(of, _)| *of != ticket);
+        if let Some(child) = self.processes.iter().position(|process| process.state == ProcessState::Expected && process.ticket == ticket) {
+            self.release_everything(child);
+            self.processes[child].state = ProcessState::Ended;
+        }
+    }
+
+    pub(crate) fn new_thread(&mut self, process: usize, parent: u32) -> Result<u32, i32> {
+        let record = &mut self.processes[process];
+        let free = record.threads.iter().position(|thread| thread.state == ThreadState::Ended);
+        let slot = free.unwrap_or(record.threads.len());
+        if slot >= THREADS_MAX {
+            return Err(libc::EAGAIN);
+        }
+        let clock = record.clock(parent);
+        let shared = record.shared.slot(slot as u32);
+        shared.turn.store(softband_ipc::layout::turn::ENGINE, Ordering::SeqCst);
+        shared.clock_ps.store(clock.as_picos(), Ordering::Relaxed);
+        shared.posted_len.store(0, Ordering::Relaxed);
+        let mut thread = new_thread(ThreadState::Scheduled);
+        if let Some(old) = record.threads.get_mut(slot) {
+            thread.generation = old.generation.wrapping_add(1);
+            *old = thread;
+        } else {
+            record.threads.push(thread);
+        }
+        self.queue.push(clock.max(self.now), process as u32, Event::Resume { process, slot: slot as u32 });
+        Ok(slot as u32)
+    }
+
+    /// A process says that it ends: its peers see that from now on.
+    pub(crate) fn process_exits(&mut self, process: usize) {
+        self.end_process(process);
+        self.await_death(process);
+    }
+
+    /// A process ended without a word: a crash or a kill.
+    pub(crate) fn process_gone(&mut self, process: usize) {
+        if self.processes[process].state == ProcessState::Attached {
+            self.warnings.push(format!("{} was killed or crashed at {:.6} s of virtual time", self.command_of(process), self.now.as_secs_f64()));
+            self.end_process(process);
+        }
+    }
+
+    fn end_process(&mut self, process: usize) {
+        let record = &mut self.processes[process];
+        record.state = ProcessState::Ended;
+        record.ended_at = Some(self.now);
+        for thread in &mut record.threads {
+            thread.state = ThreadState::Ended;
+            thread.generation = thread.generation.wrapping_add(1);
+        }
+        let (number, program) = (record.number, record.program);
+        self.world.remove_process(self.now, number);
+        self.memory.flush(number);
+        self.memory.set_pid(number, None);
+        self.cqs.retain(|_, cq| cq.process != process);
+        self.release_everything(process);
+        self.program_ended_at(program, self.now);
+        let host = self.processes[process].host;
+        if !self.processes.iter().any(|process| process.host == host && process.is_alive()) {
+            self.refuse_seekers_of(host);
+        }
+    }
+
+    fn release_everything(&mut self, process: usize) {
+        for (object, count) in std::mem::take(&mut self.processes[process].objects) {
+            for _ in 0..count {
+                self.release_object(object);
+            }
+        }
+    }
+
+    /// The host needs a moment to end the process; whoever waits for that natively must not see it at a time that depends on
+    /// the host, so simulated time stands still meanwhile.
+    fn await_death(&mut self, process: usize) {
+        let started = Instant::now();
+        while self.processes[process].connection.is_some() && started.elapsed() < Duration::from_secs(5) && !self.interrupt.is_raised() {
+            self.hear_for(Duration::from_millis(1));
+            self.take_closed();
+        }
+        let Some(parent) = self.processes[process].parent else { return };
+        let away = |engine: &Self| engine.processes[parent].threads.iter().any(|thread| thread.state == ThreadState::Away);
+        let started = Instant::now();
+        while away(self) && started.elapsed() < Duration::from_millis(30) && !self.interrupt.is_raised() {
+            self.hear_for(Duration::from_millis(1));
+            let connection = self.processes[parent].connection;
+            let back = self.heard.iter().position(|heard| matches!(heard, Heard::Back { connection: c, .. } if Some(*c) == connection));
+            if let Some(Heard::Back { connection, slot }) = back.and_then(|index| self.heard.remove(index)) {
+                self.thread_back(connection, slot);
+                break;
+            }
+        }
+    }
+
+    fn take_closed(&mut self) {
+        while let Some(index) = self.heard.iter().position(|heard| matches!(heard, Heard::Closed { .. })) {
+            if let Some(Heard::Closed { connection }) = self.heard.remove(index) {
+                self.connection_closed(connection);
+            }
+        }
+    }
+
+    pub(crate) fn connection_closed(&mut self, connection: u64) {
+        let Some(process) = self.processes.iter().position(|process| process.connection == Some(connection)) else { return };
+        self.processes[process].connection = None;
+        if self.processes[process].state == ProcessState::Attached {
+            self.process_gone(process);
+        }
+    }
+
+    /// A thread that was away has come back: it goes on at the present horizon.
+    pub(crate) fn thread_back(&mut self, connection: u64, slot: u32) {
+        let Some(process) = self.processes.iter().position(|process| process.connection == Some(connection)) else { return };
+        let Some(thread) = self.processes[process].threads.get_mut(slot as usize) else { return };
+        if thread.state == ThreadState::Away {
+            thread.state = ThreadState::Scheduled;
+            let clock = self.processes[process].clock(slot).max(self.now);
+            self.queue.push(clock, process as u32, Event::Resume { process, slot });
+        }
+    }
+
+    /// Sets, changes or clears a timer that raises a signal. Returns the former setting.
+    pub(crate) fn set_alarm(&mut self, process: usize, signal: u32, at: SimTime, interval_picos: u64) -> (u64, u64) {
+        self.alarms_made += 1;
+        let generation = self.alarms_made;
+        let record = &mut self.processes[process];
+        let former = record.alarms.remove(&signal).map_or((0, 0), |alarm| (alarm.at.as_picos(), alarm.interval_picos));
+        if at > SimTime::ZERO {
+            let at = at.max(self.now);
+            record.alarms.insert(signal, AlarmState { at, interval_picos, generation });
+            self.queue.push(at, process as u32, Event::AlarmRings { process, signal, generation });
+        }
+        self.publish_deadline(process);
+        former
+    }
+
+    fn publish_deadline(&self, process: usize) {
+        let record = &self.processes[process];
+        let earliest = record.alarms.values().map(|alarm| alarm.at.as_picos()).min().unwrap_or(u64::MAX);
+        record.shared.header().deadline_ps.store(earliest, Ordering::Relaxed);
+    }
+
+    pub(crate) fn alarm_rings(&mut self, process: usize, signal: u32, generation: u64) {
+        let record = &mut self.processes[process];
+        if record.state != ProcessState::Attached || record.alarms.get(&signal).is_none_or(|alarm| alarm.generation != generation) {
+            return;
+        }
+        let alarm = record.alarms.remove(&signal).expect("just looked at");
+        if alarm.interval_picos > 0 {
+            let next = alarm.at + SimDuration::from_picos(alarm.interval_picos);
+            record.alarms.insert(signal, AlarmState { at: next, ..alarm });
+            self.queue.push(next, process as u32, Event::AlarmRings { process, signal, generation });
+        }
+        self.publish_deadline(process);
+        self.raise(process, signal);
+    }
+
+    /// A signal for a process: the first thread that waits takes it, else whichever gets the turn next.
+    fn raise(&mut self, process: usize, signal: u32) {
+        let record = &mut self.processes[process];
+        record.signals_pending |= 1 << (signal & 63);
+        let waiting = record.threads.iter().position(|thread| matches!(thread.state, ThreadState::Waiting(_)));
+        match waiting {
+            Some(slot) => match &record.threads[slot].state {
+                ThreadState::Waiting(Waiting::Objects(_) | Waiting::Sleep) => self.finish_wait(process, slot as u32, true),
+                _ => self.wake(process, slot as u32),
+            },
+            None if record.threads.iter().all(|thread| thread.state == ThreadState::Away || thread.state == ThreadState::Ended) => {
+                record.signals_pending &= !(1 << (signal & 63));
+                // SAFETY: a signal to a process that attached to this engine.
+                unsafe { libc::kill(record.pid, signal as i32) };
+            }
+            None => {}
+        }
+    }
+}

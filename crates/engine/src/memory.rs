@@ -1,0 +1,157 @@
+//! The programs' memory as the model reaches it: `process_vm_readv` and `process_vm_writev`, no mapping of ours in between.
+//!
+//! Writes are put off until the program (or a read of the model) can look, so that the packets of a message cost one system
+//! call together. That is invisible: a program only runs when it has the turn, and [`ProgramMemory::flush`] comes before it.
+
+use softband_model::verbs::api::{HostMemory, MemoryFault, PayloadSlice};
+use softband_types::ProcessId;
+
+/// Writes of one process that are put off are carried out beyond this many bytes.
+const DEFERRED_BYTES_MAX: usize = 4 << 20;
+/// Longest vector of one system call (IOV_MAX).
+const VECTORS_MAX: usize = 1024;
+
+#[derive(Default)]
+struct Deferred {
+    writes: Vec<(u64, PayloadSlice)>,
+    bytes: usize,
+}
+
+/// Memory of all programs, by engine number.
+#[derive(Default)]
+pub(crate) struct ProgramMemory {
+    pids: Vec<Option<i32>>,
+    deferred: Vec<Deferred>,
+    /// The first failure of the host to let us at a program's memory, to be told once.
+    pub(crate) denied: Option<std::io::Error>,
+}
+
+impl ProgramMemory {
+    /// Process `number` is the host's process `pid` from now on; `None`: it is gone.
+    pub(crate) fn set_pid(&mut self, number: ProcessId, pid: Option<i32>) {
+        let index = number.0 as usize;
+        if self.pids.len() <= index {
+            self.pids.resize(index + 1, None);
+            self.deferred.resize_with(index + 1, Deferred::default);
+        }
+        self.pids[index] = pid;
+        self.deferred[index] = Deferred::default();
+    }
+
+    fn pid(&self, process: ProcessId) -> Result<i32, MemoryFault> {
+        self.pids.get(process.0 as usize).copied().flatten().ok_or(MemoryFault)
+    }
+
+    /// Carries out what was put off for `process`.
+    pub(crate) fn flush(&mut self, process: ProcessId) {
+        let index = process.0 as usize;
+        if self.deferred.get(index).is_none_or(|deferred| deferred.writes.is_empty()) {
+            return;
+        }
+        let deferred = std::mem::take(&mut self.deferred[index]);
+        if let Ok(pid) = self.pid(process) {
+            for batch in deferred.writes.chunks(VECTORS_MAX) {
+                self.write_batch(pid, batch);
+            }
+        }
+        // Keep the allocation for the next turn.
+        let mut writes = deferred.writes;
+        writes.clear();
+        self.deferred[index] = Deferred { writes, bytes: 0 };
+    }
+
+    fn write_batch(&mut self, pid: i32, batch: &[(u64, PayloadSlice)]) {
+        let mut local: Vec<libc::iovec> = Vec::with_capacity(batch.len());
+        let mut remote: Vec<libc::iovec> = Vec::with_capacity(batch.len());
+        let mut total = 0;
+        for (address, payload) in batch {
+            let bytes = payload.bytes();
+            total += bytes.len();
+            local.push(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
+            // Neighbouring packets of one message are one stretch on the other side.
+            match remote.last_mut() {
+                Some(last) if last.iov_base as u64 + last.iov_len as u64 == *address => last.iov_len += bytes.len(),
+                _ => remote.push(libc::iovec { iov_base: *address as *mut libc::c_void, iov_len: bytes.len() }),
+            }
+        }
+        // SAFETY: the local vectors name live buffers that are only read; the remote ones are checked by the kernel.
+        let written = unsafe {
+            libc::process_vm_writev(pid, local.as_ptr(), local.len() as u64, remote.as_ptr(), remote.len() as u64, 0)
+        };
+        if written < 0 {
+            self.note_denied();
+        }
+        if written >= 0 && (written as usize) < total && batch.len() > 1 {
+            // Some page of it is gone: what can still be written is written, as an HCA would to the pages it has pinned.
+            for single in batch.chunks(1) {
+                self.write_batch(pid, single);
+            }
+        }
+    }
+
+    fn note_denied(&mut self) {
+        let error = std::io::Error::last_os_error();
+        if error.raw_os_error() == Some(libc::EPERM) && self.denied.is_none() {
+            self.denied = Some(error);
+        }
+    }
+}
+
+impl HostMemory for ProgramMemory {
+    fn read(&mut self, process: ProcessId, address: u64, into: &mut [u8]) -> Result<(), MemoryFault> {
+        self.flush(process);
+        let pid = self.pid(process)?;
+        let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+        let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
+        // SAFETY: the local vector names a live, exclusively borrowed buffer; the remote one is checked by the kernel.
+        let read = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
+        if read < 0 {
+            self.note_denied();
+        }
+        if read == into.len() as isize { Ok(()) } else { Err(MemoryFault) }
+    }
+
+    fn write(&mut self, process: ProcessId, address: u64, payload: &PayloadSlice) -> Result<(), MemoryFault> {
+        self.pid(process)?;
+        let deferred = &mut self.deferred[process.0 as usize];
+        deferred.bytes += payload.len;
+        deferred.writes.push((address, payload.clone()));
+        if deferred.bytes > DEFERRED_BYTES_MAX {
+            self.flush(process);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn put_off_writes_are_there_before_a_read_and_after_a_flush() {
+        let mut memory = ProgramMemory::default();
+        let me = ProcessId(0);
+        memory.set_pid(me, Some(std::process::id() as i32));
+        let mut target = vec![0u8; 64];
+        let address = target.as_mut_ptr() as u64;
+        let buffer: Arc<[u8]> = Arc::from(&[7u8; 32][..]);
+        for half in 0..2 {
+            let payload = PayloadSlice { buffer: buffer.clone(), offset: half * 16, len: 16 };
+            memory.write(me, address + half as u64 * 16, &payload).unwrap();
+        }
+        let mut seen = [0u8; 40];
+        memory.read(me, address, &mut seen).unwrap();
+        assert_eq!(&seen[..32], &[7; 32]);
+        assert_eq!(&seen[32..], &[0; 8]);
+        assert_eq!(target[31], 7);
+    }
+
+    #[test]
+    fn memory_that_is_not_there_is_a_fault_and_not_a_crash() {
+        let mut memory = ProgramMemory::default();
+        assert_eq!(memory.read(ProcessId(3), 8, &mut [0]), Err(MemoryFault));
+        memory.set_pid(ProcessId(0), Some(std::process::id() as i32));
+        assert_eq!(memory.read(ProcessId(0), 8, &mut [0]), Err(MemoryFault));
+    }
+}

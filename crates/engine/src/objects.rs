@@ -1,0 +1,69 @@
+//! What descriptors of programs stand for: sockets, completion channels, channels of asynchronous events, timers.
+
+use softband_ipc::calls::readiness;
+use softband_sim::SimTime;
+use std::collections::{BTreeMap, VecDeque};
+
+/// An object behind descriptors, apart from sockets, which have a table of their own.
+#[derive(Debug)]
+pub(crate) enum Object {
+    Socket,
+    /// Events of completion queues: visible from, cookie, completion queue.
+    CompletionChannel(VecDeque<(SimTime, u64, u32)>),
+    /// Asynchronous events of an HCA: visible from, event, element.
+    AsyncChannel { process: u32, hca: u32, events: VecDeque<(SimTime, u32, u32)> },
+    Timer { at: SimTime, interval_picos: u64, expirations: u64, generation: u32 },
+}
+
+/// All objects, with how many references programs hold to each.
+#[derive(Default)]
+pub(crate) struct Objects {
+    all: BTreeMap<u32, (Object, u32)>,
+    last: u32,
+}
+
+impl Objects {
+    /// A new object with one reference.
+    pub(crate) fn add(&mut self, object: Object) -> u32 {
+        self.last += 1;
+        self.all.insert(self.last, (object, 1));
+        self.last
+    }
+    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut Object> {
+        self.all.get_mut(&number).map(|(object, _)| object)
+    }
+    pub(crate) fn retain(&mut self, number: u32) -> bool {
+        self.all.get_mut(&number).map(|(_, references)| *references += 1).is_some()
+    }
+    /// Gives a reference back; the object itself when it was the last.
+    pub(crate) fn release(&mut self, number: u32) -> Option<Object> {
+        let (_, references) = self.all.get_mut(&number)?;
+        *references -= 1;
+        if *references == 0 { self.all.remove(&number).map(|(object, _)| object) } else { None }
+    }
+    /// The channel to which asynchronous events of `hca` go for `process`.
+    pub(crate) fn async_channel(&mut self, process: u32, hca: u32) -> Vec<u32> {
+        let mine = |object: &Object| matches!(object, Object::AsyncChannel { process: p, hca: h, .. } if *p == process && *h == hca);
+        self.all.iter().filter(|(_, (object, _))| mine(object)).map(|(number, _)| *number).collect()
+    }
+}
+
+impl Object {
+    /// Readiness bits at `now`; sockets know their own.
+    pub(crate) fn readiness(&self, now: SimTime) -> u32 {
+        let visible = match self {
+            Self::Socket => false,
+            Self::CompletionChannel(events) => events.front().is_some_and(|(at, ..)| *at <= now),
+            Self::AsyncChannel { events, .. } => events.front().is_some_and(|(at, ..)| *at <= now),
+            Self::Timer { expirations, .. } => *expirations > 0,
+        };
+        u32::from(visible) * readiness::READABLE
+    }
+}
+
+/// How many events of completion queue `cq` wait in `channel` (they go with the queue).
+pub(crate) fn drop_events_of(channel: &mut Object, cq: u32) {
+    if let Object::CompletionChannel(events) = channel {
+        events.retain(|(_, _, of)| *of != cq);
+    }
+}

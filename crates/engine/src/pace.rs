@@ -1,0 +1,403 @@
+//! The main loop: the next event of the fabric or of a program, whichever is earlier.
+
+use crate::control::{self, Heard, Mailbox};
+use crate::launch::{self, Identity, Libraries, Program, Started};
+use crate::memory::ProgramMemory;
+use crate::objects::Objects;
+use crate::outputs::Outputs;
+use crate::process::{Process, ProcessState, ThreadState, Waiting};
+use crate::report::{ProgramReport, RunReport};
+use crate::sockets::SocketTable;
+use anyhow::Context;
+use serde::Serialize;
+use softband_fabric::World;
+use softband_fabric::notice::Notice;
+use softband_fabric::spec::FabricSpec;
+use softband_sim::{EventQueue, SimTime};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+/// Node number of the engine's own events in the event order, behind every process.
+const NODE_ENGINE: u32 = u32::MAX;
+
+/// What happens on the program side at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    StartProgram { program: usize },
+    /// The thread gets the turn.
+    Resume { process: usize, slot: u32 },
+    /// The thread's call is carried out: everything up to its clock has happened.
+    Execute { process: usize, slot: u32 },
+    /// A wait has lasted as long as it may.
+    WaitOver { process: usize, slot: u32, generation: u32 },
+    ObjectChanged { object: u32 },
+    TimerFires { object: u32, generation: u32 },
+    AlarmRings { process: usize, signal: u32, generation: u64 },
+    SeekOver { object: u32 },
+    ProcessGone { process: usize },
+}
+
+/// Raised by a signal handler to end a run.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    pub fn raise(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+    pub fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Why a run ended before its programs did.
+#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+pub enum Failure {
+    /// Nothing can happen any more, but programs still wait.
+    Stuck { waiting: Vec<String> },
+    Interrupted,
+    /// The host does not let the engine at the programs' memory.
+    MemoryDenied { reason: String },
+}
+
+/// A fabric with programs on it, in virtual pace.
+pub struct Engine {
+    pub(crate) world: World,
+    pub(crate) queue: EventQueue<Event>,
+    pub(crate) now: SimTime,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) memory: ProgramMemory,
+    pub(crate) objects: Objects,
+    pub(crate) sockets: SocketTable,
+    pub(crate) cqs: BTreeMap<u32, crate::verbs::CqRecord>,
+    pub(crate) mailbox: Arc<Mailbox>,
+    receiver: Receiver<Heard>,
+    pub(crate) heard: VecDeque<Heard>,
+    pub(crate) exec_tickets: Vec<(u64, usize)>,
+    pub(crate) retired: Vec<crate::process::Shared>,
+    pub(crate) interrupt: Interrupt,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) seed: u64,
+    pub(crate) turns: u64,
+    pub(crate) alarms_made: u64,
+    /// Whether looking at a word pays: only with a processor for each side.
+    pub(crate) spin: bool,
+    pub(crate) posted: Vec<u8>,
+    name: String,
+    libraries: Libraries,
+    programs: Vec<Program>,
+    pub(crate) outputs: Outputs,
+    started: Vec<Option<Started>>,
+    statuses: Vec<Option<i32>>,
+    ended_at: Vec<SimTime>,
+    fabric_events: u64,
+}
+
+impl Engine {
+    /// An engine for `spec`. `libraries` is the directory that holds `libsoftband.so` and `libibverbs.so.1`.
+    ///
+    /// # Errors
+    /// When the libraries are not there or the control socket cannot be opened.
+    pub fn new(spec: &FabricSpec, seed: u64, libraries: &Path, by_preload: bool, interrupt: Interrupt) -> anyhow::Result<Self> {
+        let preload = libraries.join("libsoftband.so");
+        anyhow::ensure!(preload.is_file(), "{} is not there: run `make build`, or name the folder in SOFTBAND_LIB", preload.display());
+        let (mailbox, receiver) = Mailbox::new();
+        let name = format!("softband-{}-{:08x}", std::process::id(), Instant::now().elapsed().as_nanos() as u32 ^ std::process::id().rotate_left(16));
+        control::serve(&name, mailbox.clone()).context("cannot open the control socket")?;
+        let cpus = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count());
+        Ok(Self {
+            world: World::new(spec, seed),
+            queue: EventQueue::default(),
+            now: SimTime::ZERO,
+            processes: Vec::new(),
+            memory: ProgramMemory::default(),
+            objects: Objects::default(),
+            sockets: SocketTable::new(spec.hosts.len()),
+            cqs: BTreeMap::new(),
+            mailbox,
+            receiver,
+            heard: VecDeque::new(),
+            exec_tickets: Vec::new(),
+            retired: Vec::new(),
+            interrupt,
+            warnings: Vec::new(),
+            seed,
+            turns: 0,
+            alarms_made: 0,
+            spin: cpus > 1,
+            posted: Vec::new(),
+            name,
+            libraries: Libraries { preload, directory: libraries.to_path_buf(), by_preload },
+            programs: Vec::new(),
+            outputs: Outputs::new()?,
+            started: Vec::new(),
+            statuses: Vec::new(),
+            ended_at: Vec::new(),
+            fabric_events: 0,
+        })
+    }
+
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Runs `programs` to their ends. Everything that was started has ended when this returns.
+    pub fn run(&mut self, programs: Vec<Program>) -> RunReport {
+        let started = Instant::now();
+        self.started.extend(programs.iter().map(|_| None));
+        self.statuses.resize(programs.len(), None);
+        self.ended_at.resize(programs.len(), SimTime::ZERO);
+        self.programs = programs;
+        for program in 0..self.programs.len() {
+            self.queue.push(SimTime::ZERO, NODE_ENGINE, Event::StartProgram { program });
+        }
+        let failure = self.main_loop();
+        self.end_everything(failure.is_some());
+        self.report(failure, started.elapsed())
+    }
+
+    fn main_loop(&mut self) -> Option<Failure> {
+        let mut notices = Vec::new();
+        loop {
+            self.retired.clear();
+            if self.interrupt.is_raised() {
+                return Some(Failure::Interrupted);
+            }
+            if let Some(error) = self.memory.denied.take() {
+                return Some(Failure::MemoryDenied { reason: error.to_string() });
+            }
+            if self.mailbox.is_filled() {
+                self.hear_all();
+                self.greet_all();
+                self.take_heard();
+            }
+            if self.processes.iter().any(|process| process.state == ProcessState::Expected) {
+                self.await_expected();
+                continue;
+            }
+            match (self.world.next_event_time(), self.queue.next_time()) {
+                (Some(fabric), own) if own.is_none_or(|own| fabric <= own) => self.step_fabric(&mut notices),
+                (_, Some(_)) => {
+                    let (key, event) = self.queue.pop().expect("there is a next event");
+                    self.now = key.time;
+                    self.handle(event);
+                }
+                _ => {
+                    if let Some(end) = self.idle() {
+                        return end;
+                    }
+                }
+            }
+        }
+    }
+
+    fn step_fabric(&mut self, notices: &mut Vec<Notice>) {
+        self.world.step(&mut self.memory, notices);
+        self.fabric_events += 1;
+        if notices.is_empty() {
+            return;
+        }
+        self.now = self.now.max(self.world.now());
+        for notice in notices.drain(..) {
+            self.notice(notice);
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::StartProgram { program } => self.start_program(program),
+            Event::Resume { process, slot } => {
+                if self.processes[process].state == ProcessState::Attached {
+                    self.run_thread(process, slot, self.now);
+                }
+            }
+            Event::Execute { process, slot } => {
+                if self.processes[process].state == ProcessState::Attached {
+                    self.execute(process, slot);
+                }
+            }
+            Event::WaitOver { process, slot, generation } => {
+                let record = &self.processes[process];
+                let Some(thread) = record.threads.get(slot as usize) else { return };
+                if record.state == ProcessState::Attached && thread.generation == generation {
+                    self.wait_over(process, slot);
+                }
+            }
+            Event::ObjectChanged { object } => self.object_changed(object),
+            Event::TimerFires { object, generation } => self.timer_fires(object, generation),
+            Event::AlarmRings { process, signal, generation } => self.alarm_rings(process, signal, generation),
+            Event::SeekOver { object } => self.refuse_seeker(object),
+            Event::ProcessGone { process } => self.process_gone(process),
+        }
+    }
+
+    /// Nothing is scheduled: the run is over, or waits for the operating system, or is stuck.
+    fn idle(&mut self) -> Option<Option<Failure>> {
+        if self.statuses.iter().all(Option::is_some) {
+            return Some(None);
+        }
+        let away = |process: &Process| process.threads.iter().any(|thread| thread.state == ThreadState::Away);
+        let alive: Vec<&Process> = self.processes.iter().filter(|process| process.is_alive()).collect();
+        if alive.is_empty() || alive.iter().any(|process| away(process)) || self.processes.iter().any(|p| p.state == ProcessState::Foreign) {
+            self.hear_for(Duration::from_millis(50));
+            return None;
+        }
+        if self.refuse_all_seekers() {
+            return None;
+        }
+        // A process that has just been killed may not have been heard of yet.
+        self.hear_for(Duration::from_millis(200));
+        if self.mailbox.is_filled() || !self.heard.is_empty() {
+            self.greet_all();
+            self.take_heard();
+            return None;
+        }
+        Some(Some(Failure::Stuck { waiting: self.who_waits() }))
+    }
+
+    fn who_waits(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for process in self.processes.iter().filter(|process| process.state == ProcessState::Attached) {
+            for (slot, thread) in process.threads.iter().enumerate() {
+                let what = match &thread.state {
+                    ThreadState::Waiting(Waiting::Objects(_)) => "waits for a socket, channel or timer that will never be ready",
+                    ThreadState::Waiting(_) => "polls for something that will never come",
+                    _ => continue,
+                };
+                let (host, command) = (&self.world.spec().hosts[process.host].name, &self.programs[process.program].command);
+                lines.push(format!("{host}: '{command}' (thread {slot}) {what}"));
+            }
+        }
+        lines
+    }
+
+    fn start_program(&mut self, program: usize) {
+        let ticket = self.expect_process(self.programs[program].host, program, None);
+        let identity = Identity { number: program, ticket, engine: &self.name };
+        let outcome = launch::start(&mut self.programs[program], &identity, &self.libraries, &self.mailbox, &mut self.outputs);
+        let process = self.processes.len() - 1;
+        match outcome {
+            Ok(started) => {
+                self.processes[process].pid = started.pid;
+                self.started[program] = Some(started);
+            }
+            Err(error) => {
+                let host = &self.world.spec().hosts[self.programs[program].host].name;
+                self.warnings.push(format!("{host}: cannot start '{}': {error}", self.programs[program].command));
+                self.processes[process].state = ProcessState::Ended;
+                self.statuses[program] = Some(127);
+            }
+        }
+    }
+
+    pub(crate) fn hear_all(&mut self) {
+        self.mailbox.clear();
+        while let Ok(heard) = self.receiver.try_recv() {
+            self.heard.push_back(heard);
+        }
+    }
+
+    /// Waits for something to be heard, at most `limit` of wall-clock time.
+    pub(crate) fn hear_for(&mut self, limit: Duration) {
+        self.outputs.drain();
+        if self.heard.is_empty()
+            && let Ok(heard) = self.receiver.recv_timeout(limit)
+        {
+            self.heard.push_back(heard);
+        }
+        self.hear_all();
+    }
+
+    /// Takes what was heard, apart from hellos, in the order in which it came.
+    pub(crate) fn take_heard(&mut self) {
+        while let Some(heard) = self.heard.pop_front() {
+            match heard {
+                Heard::Exited { program, status } => self.program_exited(program, status),
+                Heard::Closed { connection } => self.connection_closed(connection),
+                Heard::Back { connection, slot } => self.thread_back(connection, slot),
+                Heard::Hello { .. } => {}
+            }
+        }
+    }
+
+    pub(crate) fn note_early_exits(&mut self) {
+        let mut rest = VecDeque::new();
+        while let Some(heard) = self.heard.pop_front() {
+            match heard {
+                Heard::Exited { program, status } => self.program_exited(program, status),
+                other => rest.push_back(other),
+            }
+        }
+        self.heard = rest;
+    }
+
+    fn program_exited(&mut self, program: usize, status: i32) {
+        self.statuses[program] = Some(status);
+        let pid = self.started[program].as_ref().map_or(0, |started| started.pid);
+        let own = self.processes.iter().position(|process| process.pid == pid && process.program == program);
+        if let Some(process) = own {
+            match self.processes[process].state {
+                ProcessState::Expected | ProcessState::Foreign => {
+                    self.processes[process].state = ProcessState::Ended;
+                    self.ended_at[program] = self.now;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) fn program_ended_at(&mut self, program: usize, at: SimTime) {
+        self.ended_at[program] = self.ended_at[program].max(at);
+    }
+
+    pub(crate) fn command_of(&self, process: usize) -> String {
+        let record = &self.processes[process];
+        format!("{}: '{}'", self.world.spec().hosts[record.host].name, self.programs[record.program].command)
+    }
+
+    /// Ends what still runs and waits for it; at a failure that is everything, else only what programs left behind.
+    fn end_everything(&mut self, failed: bool) {
+        for started in self.started.iter().flatten() {
+            started.kill();
+        }
+        for process in &self.processes {
+            if process.pid > 0 && process.is_alive() {
+                // SAFETY: a signal to a process that attached to this engine.
+                unsafe { libc::kill(process.pid, libc::SIGKILL) };
+            }
+        }
+        let limit = Instant::now();
+        while failed && self.statuses.iter().zip(&self.started).any(|(status, started)| status.is_none() && started.is_some()) && limit.elapsed() < Duration::from_secs(5) {
+            self.hear_for(Duration::from_millis(20));
+            self.note_early_exits();
+            self.heard.clear();
+        }
+        let limit = Instant::now();
+        while self.outputs.is_open() && limit.elapsed() < Duration::from_secs(2) {
+            self.outputs.drain();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn report(&self, failure: Option<Failure>, wall: Duration) -> RunReport {
+        let programs = self.programs.iter().enumerate().map(|(number, program)| ProgramReport {
+            host: self.world.spec().hosts[program.host].name.clone(),
+            command: program.command.clone(),
+            exit_status: self.statuses[number].unwrap_or(1),
+            ended_at_seconds: self.ended_at[number].as_secs_f64(),
+        });
+        RunReport {
+            programs: programs.collect(),
+            virtual_seconds: self.ended_at.iter().max().map_or(0.0, |at| at.as_secs_f64()),
+            wall_seconds: wall.as_secs_f64(),
+            turns: self.turns,
+            fabric_events: self.fabric_events,
+            warnings: self.warnings.clone(),
+            failure,
+        }
+    }
+}

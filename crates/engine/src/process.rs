@@ -1,0 +1,231 @@
+//! A program's process as the engine sees it: shared memory, threads, what it owns.
+
+use rustix::fd::OwnedFd;
+use rustix::mm::{MapFlags, ProtFlags};
+use softband_ipc::layout::{MAGIC, PAYLOAD_BYTES, POSTED_BYTES, RINGS_OFFSET, SHARED_BYTES, SLOTS_OFFSET, SharedHeader, THREADS_MAX, ThreadSlot};
+use softband_ipc::ring::{CqRingHeader, Cqe, ring_bytes};
+use softband_sim::SimTime;
+use softband_types::ProcessId;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+/// The file that a process shares with the engine, mapped here.
+pub(crate) struct Shared {
+    base: *mut u8,
+    file: OwnedFd,
+    ring_next: usize,
+    rings_free: BTreeMap<u32, Vec<usize>>,
+}
+
+impl Shared {
+    pub(crate) fn new() -> std::io::Result<Self> {
+        let file = rustix::fs::memfd_create("softband", rustix::fs::MemfdFlags::CLOEXEC)?;
+        rustix::fs::ftruncate(&file, SHARED_BYTES as u64)?;
+        // SAFETY: a fresh mapping of a file that is as large as the mapping.
+        let base = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), SHARED_BYTES, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)?
+        };
+        Ok(Self { base: base.cast(), file, ring_next: RINGS_OFFSET, rings_free: BTreeMap::new() })
+    }
+
+    pub(crate) fn file(&self) -> &OwnedFd {
+        &self.file
+    }
+
+    /// Writes the header. Called before the program sees the file.
+    pub(crate) fn write_header(&mut self, mut header: SharedHeader) {
+        header.magic = MAGIC;
+        header.version = softband_ipc::VERSION;
+        // SAFETY: the header fits before the slots (asserted in `layout`), and nobody else has the file yet.
+        unsafe { self.base.cast::<SharedHeader>().write(header) };
+    }
+
+    pub(crate) fn header(&self) -> &SharedHeader {
+        // SAFETY: written at birth; the program can only change its atomics meaningfully, and whatever it writes is only a number.
+        unsafe { &*self.base.cast::<SharedHeader>() }
+    }
+
+    pub(crate) fn slot(&self, number: u32) -> &ThreadSlot {
+        assert!((number as usize) < THREADS_MAX);
+        // SAFETY: within the mapping; the fields that both sides write are atomics or guarded by the turn.
+        unsafe { &*self.base.add(SLOTS_OFFSET).cast::<ThreadSlot>().add(number as usize) }
+    }
+
+    /// Copies out what a thread wrote as its request. A lying length is cut.
+    pub(crate) fn request(&self, slot: u32) -> Vec<u8> {
+        let slot = self.slot(slot);
+        let len = (slot.payload_len.load(Ordering::Relaxed) as usize).min(PAYLOAD_BYTES);
+        // SAFETY: the range lies in the payload; the bytes may change under a lying program, which harms only itself.
+        unsafe { std::slice::from_raw_parts(slot.payload.as_ptr(), len) }.to_vec()
+    }
+
+    /// Copies out what a thread has posted and empties its buffer.
+    pub(crate) fn take_posted(&self, slot: u32, into: &mut Vec<u8>) {
+        let slot = self.slot(slot);
+        let len = (slot.posted_len.swap(0, Ordering::Relaxed) as usize).min(POSTED_BYTES);
+        into.clear();
+        // SAFETY: as in `request`.
+        into.extend_from_slice(unsafe { std::slice::from_raw_parts(slot.posted.as_ptr(), len) });
+    }
+
+    /// Writes the reply of a call: `status`, then `parts` one after another.
+    pub(crate) fn reply(&self, slot: u32, status: i32, parts: &[&[u8]]) {
+        let slot = self.slot(slot);
+        let mut at = 0;
+        for part in parts {
+            assert!(at + part.len() <= PAYLOAD_BYTES, "a reply fits");
+            // SAFETY: the range was checked, and it is the engine's turn on this slot.
+            unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), slot.payload.as_ptr().cast_mut().add(at), part.len()) };
+            at += part.len();
+        }
+        slot.payload_len.store(at as u32, Ordering::Relaxed);
+        slot.status.store(status, Ordering::Relaxed);
+    }
+
+    /// Room for a ring of `capacity` entries; `None` when the file is full.
+    pub(crate) fn allocate_ring(&mut self, capacity: u32) -> Option<usize> {
+        let offset = match self.rings_free.get_mut(&capacity).and_then(Vec::pop) {
+            Some(offset) => offset,
+            None => {
+                let offset = self.ring_next;
+                let end = offset + ring_bytes(capacity).next_multiple_of(64);
+                if end > SHARED_BYTES {
+                    return None;
+                }
+                self.ring_next = end;
+                offset
+            }
+        };
+        let header = self.ring(offset);
+        header.produced.store(0, Ordering::Relaxed);
+        header.consumed.store(0, Ordering::Relaxed);
+        header.capacity.store(capacity, Ordering::Relaxed);
+        header.overflowed.store(0, Ordering::Relaxed);
+        Some(offset)
+    }
+
+    pub(crate) fn free_ring(&mut self, offset: usize, capacity: u32) {
+        self.rings_free.entry(capacity).or_default().push(offset);
+    }
+
+    fn ring(&self, offset: usize) -> &CqRingHeader {
+        // SAFETY: offsets come from `allocate_ring` only; the header consists of atomics.
+        unsafe { &*self.base.add(offset).cast::<CqRingHeader>() }
+    }
+
+    /// Puts a completion into a ring; false when it is full. The program's counter is not trusted beyond that.
+    pub(crate) fn produce(&self, offset: usize, capacity: u32, cqe: Cqe) -> bool {
+        let header = self.ring(offset);
+        let produced = header.produced.load(Ordering::Relaxed);
+        let waiting = produced.wrapping_sub(header.consumed.load(Ordering::Acquire));
+        if waiting >= capacity {
+            header.overflowed.store(1, Ordering::Release);
+            return false;
+        }
+        let at = offset + size_of::<CqRingHeader>() + (produced % capacity) as usize * size_of::<Cqe>();
+        // SAFETY: the index is below the capacity for which the room was made.
+        unsafe { self.base.add(at).cast::<Cqe>().write(cqe) };
+        header.produced.store(produced.wrapping_add(1), Ordering::Release);
+        true
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping; no reference into it outlives the process record.
+        let _ = unsafe { rustix::mm::munmap(self.base.cast(), SHARED_BYTES) };
+    }
+}
+
+/// What a thread waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// Anything new for the process.
+    Poll,
+    /// Registered memory written by a peer.
+    Spin,
+    /// A moment.
+    Sleep,
+    /// One of the objects, by (object, interest).
+    Objects(Vec<(u32, u32)>),
+}
+
+/// Where a thread is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ThreadState {
+    /// Made, but its image or OS thread has not come yet.
+    Expected,
+    /// It will get the turn by an event that is already scheduled.
+    Scheduled,
+    Waiting(Waiting),
+    /// In the operating system, outside our sight.
+    Away,
+    Ended,
+}
+
+/// One thread of a program.
+#[derive(Clone, Debug)]
+pub(crate) struct Thread {
+    pub(crate) state: ThreadState,
+    /// Changes at each new wait: wake-ups of an earlier one are stale.
+    pub(crate) generation: u32,
+    /// The process's `news` when the thread last got the turn.
+    pub(crate) news_seen: u64,
+    pub(crate) memory_seen: u64,
+    /// Time of the next fruitless look, grows while looks stay fruitless.
+    pub(crate) quantum_picos: u64,
+}
+
+/// State of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProcessState {
+    /// Its image has not attached yet (started, forked or about to be replaced).
+    Expected,
+    Attached,
+    /// Runs outside: its image could not be given the library.
+    Foreign,
+    Ended,
+}
+
+/// A process of a program.
+pub(crate) struct Process {
+    pub(crate) number: ProcessId,
+    pub(crate) host: usize,
+    /// Which of the run's programs it belongs to.
+    pub(crate) program: usize,
+    pub(crate) parent: Option<usize>,
+    pub(crate) ticket: u64,
+    pub(crate) state: ProcessState,
+    pub(crate) shared: Shared,
+    pub(crate) pid: i32,
+    /// Number of the control connection.
+    pub(crate) connection: Option<u64>,
+    pub(crate) threads: Vec<Thread>,
+    /// Counts everything new that a thread of it could see.
+    pub(crate) news: u64,
+    pub(crate) memory_written: u64,
+    pub(crate) signals_pending: u64,
+    pub(crate) alarms: BTreeMap<u32, AlarmState>,
+    /// Objects that it holds, with how often.
+    pub(crate) objects: BTreeMap<u32, u32>,
+    /// Has memory that peers may write: it may spin on it.
+    pub(crate) remotely_writable: u32,
+    /// Told to end by the engine or known to have ended on its own; time of it.
+    pub(crate) ended_at: Option<SimTime>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AlarmState {
+    pub(crate) at: SimTime,
+    pub(crate) interval_picos: u64,
+    pub(crate) generation: u64,
+}
+
+impl Process {
+    pub(crate) fn clock(&self, slot: u32) -> SimTime {
+        SimTime::from_picos(self.shared.slot(slot).clock_ps.load(Ordering::Relaxed))
+    }
+    pub(crate) fn is_alive(&self) -> bool {
+        matches!(self.state, ProcessState::Expected | ProcessState::Attached)
+    }
+}

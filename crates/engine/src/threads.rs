@@ -1,0 +1,265 @@
+//! Turns: giving one to a thread, waiting for it to come back, waking those that wait.
+
+use crate::control::Heard;
+use crate::pace::{Engine, Event};
+use crate::process::{ProcessState, ThreadState, Waiting};
+use softband_ipc::layout::turn;
+use softband_sim::{SimDuration, SimTime};
+use softband_types::ProcessId;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Looks at the turn word before the engine sleeps.
+const SPINS: u32 = 2_000;
+/// A thread that keeps the turn this long may be spinning on memory.
+const SPIN_SUSPECT: Duration = Duration::from_millis(2);
+/// How long a new image may take to attach.
+const ATTACH_LIMIT: Duration = Duration::from_secs(10);
+/// First and longest pause between fruitless looks of a polling thread.
+pub(crate) const QUANTUM_FIRST_PICOS: u64 = 20_000_000;
+const QUANTUM_LAST_PICOS: u64 = 1_000_000_000;
+
+/// How a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TurnEnd {
+    /// The thread asks for something.
+    Call,
+    /// The process is gone.
+    Gone,
+    /// The process has a new image, or one that we cannot follow.
+    Replaced,
+    Interrupted,
+}
+
+impl Engine {
+    /// Gives the turn to a thread and sees to whatever it asks for when it comes back.
+    pub(crate) fn run_thread(&mut self, process: usize, slot: u32, now: SimTime) {
+        let number = self.processes[process].number;
+        self.memory.flush(number);
+        let record = &mut self.processes[process];
+        let (news, written) = (record.news, record.memory_written);
+        let thread = &mut record.threads[slot as usize];
+        thread.state = ThreadState::Scheduled;
+        thread.news_seen = news;
+        thread.memory_seen = written;
+        let shared = record.shared.slot(slot);
+        shared.clock_ps.fetch_max(now.as_picos(), Ordering::Relaxed);
+        shared.signals.fetch_or(std::mem::take(&mut record.signals_pending), Ordering::Relaxed);
+        shared.turn.store(turn::PROGRAM, Ordering::SeqCst);
+        if shared.asleep.swap(0, Ordering::SeqCst) != 0 {
+            let _ = rustix::thread::futex::wake(&shared.turn, rustix::thread::futex::Flags::empty(), 1);
+        }
+        self.turns += 1;
+        let end = self.wait_for_turn(process, slot);
+        self.outputs.drain();
+        match end {
+            TurnEnd::Call => self.thread_called(process, slot),
+            TurnEnd::Gone => {
+                let at = self.processes[process].clock(slot).max(now);
+                self.queue.push(at, process as u32, Event::ProcessGone { process });
+            }
+            TurnEnd::Replaced | TurnEnd::Interrupted => {}
+        }
+    }
+
+    /// The thread has given its turn away: take its posts, and carry its call out when its time comes.
+    fn thread_called(&mut self, process: usize, slot: u32) {
+        self.take_posts(process, slot);
+        let clock = self.processes[process].clock(slot).max(self.now);
+        self.queue.push(clock, process as u32, Event::Execute { process, slot });
+    }
+
+    fn wait_for_turn(&mut self, process: usize, slot: u32) -> TurnEnd {
+        let word: *const _ = &raw const self.processes[process].shared.slot(slot).turn;
+        // SAFETY: the mapping lives as long as the process record's `shared`, which is only replaced when this loop ends.
+        let word = unsafe { &*word };
+        for _ in 0..if self.spin { SPINS } else { 0 } {
+            if word.load(Ordering::Acquire) == turn::ENGINE {
+                return TurnEnd::Call;
+            }
+            std::hint::spin_loop();
+        }
+        self.mailbox.wait_on(word);
+        let end = self.sleep_for_turn(process, slot, word);
+        self.mailbox.wait_on(std::ptr::null());
+        end
+    }
+
+    fn sleep_for_turn(&mut self, process: usize, slot: u32, word: &std::sync::atomic::AtomicU32) -> TurnEnd {
+        let asleep: *const _ = &raw const self.processes[process].shared.slot(slot).asleep;
+        // SAFETY: as in `wait_for_turn`.
+        let asleep = unsafe { &*asleep };
+        let started = Instant::now();
+        let mut next_suspicion = SPIN_SUSPECT;
+        loop {
+            asleep.store(1, Ordering::SeqCst);
+            if word.load(Ordering::SeqCst) == turn::ENGINE {
+                asleep.store(0, Ordering::Relaxed);
+                return TurnEnd::Call;
+            }
+            let pause = rustix::thread::futex::Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+            let _ = rustix::thread::futex::wait(word, rustix::thread::futex::Flags::empty(), turn::PROGRAM, Some(&pause));
+            if word.load(Ordering::Acquire) == turn::ENGINE {
+                return TurnEnd::Call;
+            }
+            if self.interrupt.is_raised() {
+                return TurnEnd::Interrupted;
+            }
+            self.outputs.drain();
+            if let Some(end) = self.look_for_end(process) {
+                // A last request may have been written just before the end; the old image's slot is kept in `retired`.
+                return if word.load(Ordering::Acquire) == turn::ENGINE { TurnEnd::Call } else { end };
+            }
+            if started.elapsed() >= next_suspicion {
+                next_suspicion = started.elapsed() + (started.elapsed() / 2).min(Duration::from_millis(50));
+                self.suspect_spin(process, slot);
+            }
+        }
+    }
+
+    /// Hears whether the running process has ended or was replaced.
+    fn look_for_end(&mut self, process: usize) -> Option<TurnEnd> {
+        self.hear_all();
+        let connection = self.processes[process].connection;
+        let closed = self.heard.iter().position(|heard| matches!(heard, Heard::Closed { connection: c } if Some(*c) == connection))?;
+        self.heard.remove(closed);
+        self.processes[process].connection = None;
+        if self.exec_tickets.iter().any(|(_, of)| *of == process) {
+            return Some(self.await_new_image(process));
+        }
+        Some(TurnEnd::Gone)
+    }
+
+    /// The old image is gone by exec: wait for the new one to say hello.
+    fn await_new_image(&mut self, process: usize) -> TurnEnd {
+        let started = Instant::now();
+        self.processes[process].state = ProcessState::Expected;
+        while started.elapsed() < ATTACH_LIMIT && !self.interrupt.is_raised() {
+            self.hear_for(Duration::from_millis(20));
+            self.greet_all();
+            if self.processes[process].state == ProcessState::Attached {
+                return TurnEnd::Replaced;
+            }
+            // SAFETY: signal 0 only asks whether the process is there.
+            if unsafe { libc::kill(self.processes[process].pid, 0) } != 0 || self.is_zombie(process) {
+                self.exec_tickets.retain(|(_, of)| *of != process);
+                return TurnEnd::Gone;
+            }
+        }
+        self.exec_tickets.retain(|(_, of)| *of != process);
+        self.make_foreign(process);
+        TurnEnd::Replaced
+    }
+
+    pub(crate) fn is_zombie(&self, process: usize) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.processes[process].pid)).unwrap_or_default();
+        stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+    }
+
+    /// An image that cannot be given the library runs outside the fabric's time.
+    pub(crate) fn make_foreign(&mut self, process: usize) {
+        let record = &mut self.processes[process];
+        let host = self.world.spec().hosts[record.host].name.clone();
+        record.state = ProcessState::Foreign;
+        self.warnings.push(format!(
+            "{host}: a program did not load the softband library (statically linked, or set-uid?): it runs outside virtual time; start it from a dynamically linked program"
+        ));
+    }
+
+    fn suspect_spin(&self, process: usize, slot: u32) {
+        let record = &self.processes[process];
+        if record.remotely_writable == 0 {
+            return;
+        }
+        let tid = record.shared.slot(slot).tid.load(Ordering::Relaxed) as i32;
+        // SAFETY: a signal to a thread; the kernel checks that it belongs to the process.
+        unsafe { libc::syscall(libc::SYS_tgkill, record.pid, tid, softband_ipc::layout::SPIN_SIGNAL) };
+    }
+
+    /// Waits, in wall-clock time, for images that were started or forked: nothing may happen before they take part.
+    pub(crate) fn await_expected(&mut self) {
+        let started = Instant::now();
+        while self.processes.iter().any(|process| process.state == ProcessState::Expected) && !self.interrupt.is_raised() {
+            self.hear_for(Duration::from_millis(50));
+            self.greet_all();
+            self.note_early_exits();
+            if started.elapsed() > ATTACH_LIMIT {
+                for process in 0..self.processes.len() {
+                    if self.processes[process].state == ProcessState::Expected {
+                        self.make_foreign(process);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A thread waits from `now` on, at most until `deadline`.
+    pub(crate) fn park(&mut self, process: usize, slot: u32, waiting: Waiting, deadline: Option<SimTime>) {
+        let thread = &mut self.processes[process].threads[slot as usize];
+        thread.generation = thread.generation.wrapping_add(1);
+        thread.state = ThreadState::Waiting(waiting);
+        let generation = thread.generation;
+        if let Some(deadline) = deadline {
+            self.queue.push(deadline.max(self.now), process as u32, Event::WaitOver { process, slot, generation });
+        }
+    }
+
+    /// A polling or spinning thread waits for news, with pauses that grow while there are none.
+    pub(crate) fn park_for_news(&mut self, process: usize, slot: u32, waiting: Waiting) {
+        let thread = &mut self.processes[process].threads[slot as usize];
+        let quantum = thread.quantum_picos;
+        thread.quantum_picos = (quantum * 2).min(QUANTUM_LAST_PICOS);
+        self.park(process, slot, waiting, Some(self.now + SimDuration::from_picos(quantum)));
+    }
+
+    /// Lets a waiting thread go on at `now`.
+    pub(crate) fn wake(&mut self, process: usize, slot: u32) {
+        let thread = &mut self.processes[process].threads[slot as usize];
+        thread.generation = thread.generation.wrapping_add(1);
+        thread.state = ThreadState::Scheduled;
+        self.queue.push(self.now, process as u32, Event::Resume { process, slot });
+    }
+
+    /// Something new for a process: its polling threads look.
+    pub(crate) fn touch(&mut self, process: ProcessId) {
+        let index = process.0 as usize;
+        self.processes[index].news += 1;
+        self.wake_where(index, |waiting| *waiting == Waiting::Poll);
+    }
+
+    /// Registered memory of a process was written by a peer.
+    pub(crate) fn touch_memory(&mut self, process: ProcessId) {
+        let index = process.0 as usize;
+        self.processes[index].memory_written += 1;
+        self.wake_where(index, |waiting| *waiting == Waiting::Spin);
+        self.touch(process);
+    }
+
+    fn wake_where(&mut self, process: usize, matches: impl Fn(&Waiting) -> bool) {
+        for slot in 0..self.processes[process].threads.len() {
+            let thread = &mut self.processes[process].threads[slot];
+            if matches!(&thread.state, ThreadState::Waiting(waiting) if matches(waiting)) {
+                thread.quantum_picos = QUANTUM_FIRST_PICOS;
+                self.wake(process, slot as u32);
+            }
+        }
+    }
+
+    /// An object may have become ready: whoever waits for it looks again.
+    pub(crate) fn object_changed(&mut self, object: u32) {
+        for process in 0..self.processes.len() {
+            if self.processes[process].state != ProcessState::Attached {
+                continue;
+            }
+            for slot in 0..self.processes[process].threads.len() {
+                let interest = match &self.processes[process].threads[slot].state {
+                    ThreadState::Waiting(Waiting::Objects(entries)) => entries.iter().find(|(of, _)| *of == object).map(|(_, interest)| *interest),
+                    _ => None,
+                };
+                if interest.is_some_and(|interest| self.is_ready(object, interest)) {
+                    self.finish_wait(process, slot as u32, false);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Completions, errors and flushes.
+
+use crate::event::Event;
+use crate::notice::Notice;
+use crate::world::World;
+use softband_model::verbs::api::{Completion, HostMemory};
+use softband_model::transport::{Retired, Side};
+use softband_sim::SimTime;
+use softband_types::{Lid, QpState, QpType, Qpn, WcOpcode, WcStatus};
+
+const SEND: usize = 0;
+const RECEIVE: usize = 1;
+
+impl World {
+    /// Lets a completion enter its queue at `at`, but not before those of the same work queue that are under way.
+    fn complete(&mut self, qp: u32, queue: usize, at: SimTime, completion: Completion) {
+        let Some(slot) = self.slot_mut(qp) else { return };
+        let at = at.max(slot.completed_last[queue]);
+        slot.completed_last[queue] = at;
+        let init = slot.qp.attributes.init;
+        let cq = if queue == SEND { init.send_cq } else { init.recv_cq };
+        let (owner, node) = (slot.qp.owner, slot.qp.hca.0);
+        let completion = self.completions.insert((owner, cq, completion));
+        self.queue.push(at, node, Event::Completed { completion });
+    }
+
+    pub(crate) fn complete_receive(&mut self, qp: u32, at: SimTime, completion: Completion) {
+        self.complete(qp, RECEIVE, at, completion);
+    }
+
+    pub(crate) fn on_completed(&mut self, completion: u32, notices: &mut Vec<Notice>, now: SimTime) {
+        let (process, cq, completion) = self.completions.take(completion);
+        let Some(queue) = self.verbs.cqs.get_mut(cq.0).filter(|queue| !queue.failed) else { return };
+        let solicited_or_error = completion.solicited || completion.status != WcStatus::Success;
+        let event = queue.take_event(now, solicited_or_error);
+        notices.push(Notice::Completed { process, cq, completion });
+        if event {
+            notices.push(Notice::CqEvent { process, cq });
+        }
+    }
+
+    /// Retires what is done at the front of the send queue, and goes to error with the first request that failed.
+    pub(crate) fn retire(&mut self, qp: u32, now: SimTime) {
+        let Some(slot) = self.slot(qp) else { return };
+        let at = now + self.hcas[slot.qp.hca.0 as usize].part.completion_write;
+        while let Some(slot) = self.slot_mut(qp) {
+            let Some(retired) = slot.qp.requester.retire(&slot.qp.attributes) else { break };
+            self.complete_send(qp, at, retired);
+            if retired.status != WcStatus::Success {
+                self.on_send_error(qp, at);
+                break;
+            }
+        }
+    }
+
+    fn complete_send(&mut self, qp: u32, at: SimTime, retired: Retired) {
+        if !retired.signaled {
+            return;
+        }
+        let Some(slot) = self.slot(qp) else { return };
+        let a = &slot.qp.attributes;
+        let completion = Completion {
+            status: retired.status,
+            opcode: retired.opcode,
+            byte_len: retired.byte_len,
+            send_retired: retired.count,
+            ..blank(a.qpn, retired.wr_id)
+        };
+        self.complete(qp, SEND, at, completion);
+    }
+
+    /// A reliable queue pair fails as a whole; of an unreliable one the send queue alone (IBTA 10.3.1.6).
+    fn on_send_error(&mut self, qp: u32, at: SimTime) {
+        let Some(slot) = self.slot_mut(qp) else { return };
+        if slot.qp.attributes.init.qp_type == QpType::Rc {
+            self.to_error(qp, at);
+        } else {
+            slot.qp.attributes.state = QpState::Sqe;
+            self.flush_sends(qp, at);
+        }
+    }
+
+    /// Puts a queue pair into error and flushes what is in both its queues, in order.
+    pub(crate) fn to_error(&mut self, qp: u32, now: SimTime) {
+        let Some(slot) = self.slot_mut(qp) else { return };
+        slot.qp.attributes.state = QpState::Error;
+        slot.fetching = false;
+        self.flush_sends(qp, now);
+        self.flush_receives(qp, now);
+    }
+
+    pub(crate) fn flush_sends(&mut self, qp: u32, now: SimTime) {
+        while let Some(slot) = self.slot_mut(qp) {
+            let Some(retired) = slot.qp.requester.flush(&slot.qp.attributes) else { break };
+            self.complete_send(qp, now, retired);
+        }
+    }
+
+    pub(crate) fn flush_receives(&mut self, qp: u32, now: SimTime) {
+        while let Some(slot) = self.slot_mut(qp) {
+            let Some(request) = slot.qp.responder.flush() else { break };
+            let qpn = slot.qp.attributes.qpn;
+            let completion = Completion { status: WcStatus::FlushError, ..blank(qpn, request.wr_id) };
+            let completion = Completion { opcode: WcOpcode::Receive, ..completion };
+            self.complete_receive(qp, now, completion);
+        }
+    }
+
+    pub(crate) fn on_ack_timer(&mut self, qp: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        let Some(slot) = self.slot_mut(qp) else { return };
+        if slot.timer_at != Some(now) {
+            return; // An earlier deadline has taken its place.
+        }
+        slot.timer_at = None;
+        slot.qp.requester.on_timer(&slot.qp.attributes, now);
+        self.after_requester(qp, memory, now);
+    }
+
+    pub(crate) fn on_receiver_waited(&mut self, qp: u32, epoch: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        if let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch) {
+            slot.qp.requester.on_receiver_waited_for();
+            self.wake(qp, Side::Requester, memory, now);
+        }
+    }
+
+    /// What follows whenever a requester has learned something: completions, its timer, and perhaps more to send.
+    pub(crate) fn after_requester(&mut self, qp: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        self.retire(qp, now);
+        self.arm_timer(qp, now);
+        self.wake(qp, Side::Requester, memory, now);
+    }
+
+    /// Keeps one timer event no later than the requester's deadline; deadlines that move on cost nothing until it comes.
+    pub(crate) fn arm_timer(&mut self, qp: u32, now: SimTime) {
+        let Some(slot) = self.slot_mut(qp) else { return };
+        let Some(deadline) = slot.qp.requester.deadline() else { return };
+        if slot.timer_at.is_none_or(|at| at > deadline) {
+            let at = deadline.max(now);
+            slot.timer_at = Some(at);
+            let node = slot.qp.hca.0;
+            self.queue.push(at, node, Event::AckTimer { qp });
+        }
+    }
+}
+
+fn blank(qpn: Qpn, wr_id: u64) -> Completion {
+    Completion {
+        wr_id,
+        status: WcStatus::Success,
+        opcode: WcOpcode::Send,
+        byte_len: 0,
+        immediate: None,
+        qpn,
+        source_qpn: Qpn(0),
+        source_lid: Lid::NONE,
+        service_level: softband_types::ServiceLevel(0),
+        pkey_index: 0,
+        has_grh: false,
+        solicited: false,
+        send_retired: 0,
+    }
+}

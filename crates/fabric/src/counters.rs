@@ -1,0 +1,55 @@
+//! Port counters, by the names of the performance management agent (IBTA 16.1.3.5, PortCounters and PortCountersExtended).
+
+use crate::World;
+use crate::port::Owner;
+use softband_model::link::symbol_time;
+use softband_types::PortNumber;
+
+/// Counters of one port since the fabric began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortCounters {
+    /// `host/device` of an HCA, the name of a switch.
+    pub node: String,
+    pub port: PortNumber,
+    /// In words of four bytes, from LRH to VCRC.
+    pub port_xmit_data: u64,
+    pub port_rcv_data: u64,
+    pub port_xmit_pkts: u64,
+    pub port_rcv_pkts: u64,
+    pub unicast_xmit_pkts: u64,
+    pub unicast_rcv_pkts: u64,
+    /// Symbol times (10 bits on a lane) during which packets waited, the link stood still and no lane had credits.
+    pub port_xmit_wait: u64,
+    /// The same by data lane, in picoseconds.
+    pub credit_stall_picos: Vec<u64>,
+}
+
+impl World {
+    /// Counters of every cabled port, HCAs first, in the order of the fabric file.
+    pub fn counters(&self) -> Vec<PortCounters> {
+        self.ports.iter().filter_map(|port| port.cabling.map(|cabling| (port, cabling))).map(|(port, cabling)| {
+            let tally = &port.tally;
+            let node = match port.owner {
+                Owner::Hca { hca, .. } => {
+                    let place = self.hcas[hca as usize].place;
+                    let host = &self.spec.hosts[place.0];
+                    format!("{}/{}", host.name, host.hcas[place.1].device)
+                }
+                Owner::Switch { switch, .. } => self.spec.switches[switch as usize].name.clone(),
+            };
+            let lanes = usize::from(cabling.vls.data_lanes());
+            PortCounters {
+                node,
+                port: port.number,
+                port_xmit_data: tally.xmit_bytes / 4,
+                port_rcv_data: tally.rcv_bytes / 4,
+                port_xmit_pkts: tally.xmit_packets,
+                port_rcv_pkts: tally.rcv_packets,
+                unicast_xmit_pkts: tally.xmit_packets,
+                unicast_rcv_pkts: tally.rcv_packets,
+                port_xmit_wait: tally.wait.as_picos() / symbol_time(cabling.rate).as_picos(),
+                credit_stall_picos: tally.lane_wait[..lanes].iter().map(|wait| wait.as_picos()).collect(),
+            }
+        }).collect()
+    }
+}

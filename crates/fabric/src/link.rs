@@ -1,0 +1,183 @@
+//! Packets onto links, through switches, and credits back.
+
+use crate::event::Event;
+use crate::port::{Cabling, Origin, Owner, Sending};
+use crate::send_engine::lane_on;
+use crate::world::World;
+use softband_model::link::{Choice, serialisation};
+use softband_model::verbs::api::HostMemory;
+use softband_sim::{SimDuration, SimTime};
+use softband_types::{CreditBlocks, VirtualLane};
+
+impl World {
+    /// A packet of an HCA joins the queue of its port, or turns round inside the HCA when it is for the same port.
+    pub(crate) fn on_packet_ready(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        let transit = self.packets.get_mut(id);
+        let (port, lane, blocks) = (transit.port, transit.lane, transit.blocks);
+        let at = &mut self.ports[port as usize];
+        if transit.packet.dlid == at.lid {
+            transit.head = now;
+            transit.tail = now;
+            let (staged, completes) = (transit.staged, transit.completes);
+            self.on_looped_back(id, memory, now);
+            self.on_departed(port, lane, staged.then_some(completes), memory, now);
+        } else if at.cabling.is_some() {
+            at.arbiter.enqueue(lane, 0, id, CreditBlocks(u32::from(blocks)));
+            self.transmit(port, now);
+        } else {
+            let transit = self.packets.take(id);
+            self.on_departed(port, lane, transit.staged.then_some(transit.completes), memory, now);
+        }
+    }
+
+    /// Starts the next packet, if the link is free and one has its credits.
+    pub(crate) fn transmit(&mut self, id: u32, now: SimTime) {
+        let port = &mut self.ports[id as usize];
+        let Some(cabling) = port.cabling else { return };
+        if port.sending.is_some() {
+            return;
+        }
+        port.credits.collect(now);
+        match port.arbiter.choose(&mut port.credits) {
+            Choice::Idle => port.set_stalled(0, now),
+            Choice::Stalled { lanes } => {
+                port.set_stalled(lanes, now);
+                self.await_credits(id);
+            }
+            Choice::Send { packet, lane } => {
+                port.set_stalled(0, now);
+                self.start(id, cabling, packet, lane, now);
+            }
+        }
+    }
+
+    /// Looks again when the next credits come. Without any on their way, their departure will see to it.
+    fn await_credits(&mut self, id: u32) {
+        let port = &mut self.ports[id as usize];
+        if let Some(at) = port.credits.next_return().filter(|_| !port.kicked) {
+            port.kicked = true;
+            self.queue.push(at, port.node, Event::CreditsBack { port: id });
+        }
+    }
+
+    fn start(&mut self, id: u32, cabling: Cabling, packet: u32, lane: VirtualLane, now: SimTime) {
+        let transit = self.packets.get_mut(packet);
+        let time = serialisation(cabling.rate, transit.bytes);
+        let origin = match (transit.staged, transit.port == id) {
+            (true, _) => Origin::Staged { completes: transit.completes },
+            (false, true) => Origin::Plain,
+            (false, false) => Origin::Input { port: transit.port, lane: transit.lane, blocks: transit.blocks },
+        };
+        transit.staged = false;
+        transit.completes = None;
+        transit.port = cabling.peer;
+        transit.lane = lane;
+        transit.head = now + cabling.delay;
+        transit.tail = transit.head + time;
+        let port = &mut self.ports[id as usize];
+        port.tally.xmit_bytes += u64::from(transit.bytes);
+        port.tally.xmit_packets += 1;
+        port.busy_until = now + time;
+        port.sending = Some(Sending { lane, origin });
+        self.queue.push(port.busy_until, port.node, Event::LinkFree { port: id });
+        self.schedule_arrival(packet, cabling, time);
+    }
+
+    /// The packet's next event is at the far end of the cable.
+    fn schedule_arrival(&mut self, packet: u32, cabling: Cabling, time_in: SimDuration) {
+        let peer = &self.ports[cabling.peer as usize];
+        let transit = self.packets.get_mut(packet);
+        let Owner::Switch { switch, index } = peer.owner else {
+            // What carries payload is looked at with its first bit, since the DMA write may follow the bytes.
+            let at = if transit.packet.payload.is_some() { transit.head } else { transit.tail };
+            return self.queue.push(at, peer.node, Event::HcaArrival { packet });
+        };
+        let node = &self.switches[switch as usize];
+        let route = node.switch.route(transit.packet.dlid).filter(|output| *output != usize::from(index));
+        let output = route.map(|output| node.first_port + output as u32);
+        let onward = output.and_then(|output| self.ports[output as usize].cabling);
+        let fits = |onward: &Cabling| transit.packet.payload_bytes() <= onward.mtu.bytes();
+        let (Some(output), Some(onward)) = (output, onward.filter(fits)) else {
+            return self.queue.push(transit.tail, peer.node, Event::SwitchDiscard { packet });
+        };
+        transit.output = output;
+        let time_out = serialisation(onward.rate, transit.bytes);
+        let at = node.switch.ready_at(transit.head, onward.rate.speed, time_in, time_out);
+        self.queue.push(at, peer.node, Event::SwitchArrival { packet });
+    }
+
+    pub(crate) fn on_switch_arrival(&mut self, id: u32, now: SimTime) {
+        let transit = self.packets.get_mut(id);
+        let (input, output, bytes, blocks) = (transit.port, transit.output, transit.bytes, transit.blocks);
+        self.count_received(input, bytes);
+        let Owner::Switch { index, .. } = self.ports[input as usize].owner else { unreachable!("this is a switch's port") };
+        let vls = self.ports[output as usize].cabling.expect("routes lead to cabled ports").vls;
+        let lane = lane_on(self.packets.get_mut(id), vls);
+        self.ports[output as usize].arbiter.enqueue(lane, usize::from(index), id, CreditBlocks(u32::from(blocks)));
+        self.transmit(output, now);
+    }
+
+    pub(crate) fn on_switch_discard(&mut self, id: u32, now: SimTime) {
+        let transit = self.packets.take(id);
+        self.count_received(transit.port, transit.bytes);
+        self.free_buffer(transit.port, transit.lane, transit.blocks, now);
+    }
+
+    pub(crate) fn count_received(&mut self, port: u32, bytes: u32) {
+        let tally = &mut self.ports[port as usize].tally;
+        tally.rcv_bytes += u64::from(bytes);
+        tally.rcv_packets += 1;
+    }
+
+    pub(crate) fn on_link_free(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        let port = &mut self.ports[id as usize];
+        let Some(Sending { lane, origin }) = port.sending.take() else { unreachable!("a link is freed once") };
+        self.transmit(id, now);
+        match origin {
+            Origin::Staged { completes } => self.on_departed(id, lane, Some(completes), memory, now),
+            Origin::Plain => {}
+            Origin::Input { port, lane, blocks } => {
+                let Owner::Switch { switch, .. } = self.ports[port as usize].owner else { unreachable!("inputs are a switch's") };
+                let hold = self.switches[switch as usize].buffer_hold;
+                self.free_buffer(port, lane, blocks, now + hold);
+            }
+        }
+    }
+
+    /// A packet has left the HCA: `staged` tells that it held a place, and whose message is complete with it.
+    fn on_departed(
+        &mut self,
+        port: u32,
+        lane: VirtualLane,
+        staged: Option<Option<(u32, u32)>>,
+        memory: &mut dyn HostMemory,
+        now: SimTime,
+    ) {
+        let Some(completes) = staged else { return };
+        if let Some((qp, epoch)) = completes
+            && let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch)
+        {
+            slot.qp.requester.on_sent();
+            self.retire(qp, now);
+        }
+        self.release_place(port, lane, memory, now);
+    }
+
+    /// A receive buffer's blocks are free at `at`; the flow-control packet follows after the port's own delay.
+    pub(crate) fn free_buffer(&mut self, id: u32, lane: VirtualLane, blocks: u16, at: SimTime) {
+        let port = &self.ports[id as usize];
+        self.queue.push(at + port.credit_return, port.node, Event::BufferFree { port: id, lane: lane.0, blocks });
+    }
+
+    /// A flow-control packet goes out: after the packet on the link, but before those that wait (IBTA 7.9.4).
+    pub(crate) fn on_buffer_free(&mut self, id: u32, lane: VirtualLane, blocks: u16, now: SimTime) {
+        let port = &self.ports[id as usize];
+        let Some(cabling) = port.cabling else { return };
+        let arrival = port.busy_until.max(now) + cabling.delay;
+        let sender = &mut self.ports[cabling.peer as usize];
+        sender.credits.schedule_return(arrival, lane, CreditBlocks(u32::from(blocks)));
+        if sender.is_stalled() {
+            self.await_credits(cabling.peer);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! A port of an HCA or switch: its sending end, and what it knows of its receiving end.
+
+use crate::send_engine::Work;
+use softband_model::link::{Arbiter, CreditLedger};
+use softband_sim::{SimDuration, SimTime};
+use softband_types::{LinkRate, Lid, Mtu, OperationalVls, PortNumber, VirtualLane};
+use std::collections::VecDeque;
+
+/// Whose port it is; `index` counts its ports from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Hca { hca: u32, index: u8 },
+    Switch { switch: u32, index: u8 },
+}
+
+/// The packet on the link, as far as its departure matters to this side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sending {
+    pub lane: VirtualLane,
+    pub origin: Origin,
+}
+
+/// What a packet's departure sets free.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Origin {
+    /// A place of the staging buffer of an HCA, and the message of an unreliable queue pair.
+    Staged { completes: Option<(u32, u32)> },
+    /// Nothing: an answer without payload.
+    Plain,
+    /// A switch's input buffer.
+    Input { port: u32, lane: VirtualLane, blocks: u16 },
+}
+
+/// What it is cabled to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cabling {
+    pub peer: u32,
+    pub rate: LinkRate,
+    pub delay: SimDuration,
+    pub vls: OperationalVls,
+    pub mtu: Mtu,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    pub xmit_bytes: u64,
+    pub xmit_packets: u64,
+    pub rcv_bytes: u64,
+    pub rcv_packets: u64,
+    /// How long the link stood still with packets waiting and no credits.
+    pub wait: SimDuration,
+    pub lane_wait: [SimDuration; 15],
+}
+
+pub(crate) struct Port {
+    pub node: u32,
+    pub owner: Owner,
+    pub number: PortNumber,
+    pub lid: Lid,
+    pub cabling: Option<Cabling>,
+    /// From freed buffer to flow-control packet.
+    pub credit_return: SimDuration,
+    pub arbiter: Arbiter,
+    pub credits: CreditLedger,
+    pub sending: Option<Sending>,
+    pub busy_until: SimTime,
+    /// A `CreditsBack` is under way.
+    pub kicked: bool,
+    /// Lanes that wait for credits while the link stands still, by bit, and since when.
+    stalled_lanes: u16,
+    stalled_since: SimTime,
+    /// Packets of an HCA between DMA read and departure, by lane, and the work that waits for a place.
+    pub staged: [u32; 15],
+    pub parked: [VecDeque<Work>; 15],
+    pub tally: Tally,
+}
+
+impl Port {
+    pub(crate) fn new(node: u32, owner: Owner, number: PortNumber, credit_return: SimDuration) -> Self {
+        Self {
+            node,
+            owner,
+            number,
+            lid: Lid::NONE,
+            cabling: None,
+            credit_return,
+            arbiter: Arbiter::new(1, 1),
+            credits: CreditLedger::new(softband_types::CreditBlocks(0)),
+            sending: None,
+            busy_until: SimTime::ZERO,
+            kicked: false,
+            stalled_lanes: 0,
+            stalled_since: SimTime::ZERO,
+            staged: [0; 15],
+            parked: Default::default(),
+            tally: Tally::default(),
+        }
+    }
+
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.stalled_lanes != 0
+    }
+
+    /// Notes which lanes wait for credits from now on; none when the link runs.
+    pub(crate) fn set_stalled(&mut self, lanes: u16, now: SimTime) {
+        if self.stalled_lanes != 0 {
+            let span = now - self.stalled_since;
+            self.tally.wait += span;
+            for lane in (0..15).filter(|lane| self.stalled_lanes & 1 << lane != 0) {
+                self.tally.lane_wait[lane] += span;
+            }
+        }
+        self.stalled_lanes = lanes;
+        self.stalled_since = now;
+    }
+}

@@ -1,0 +1,272 @@
+//! Queue pairs as programs handle them: birth, change, posting, death.
+
+use crate::event::Event;
+use crate::world::World;
+use softband_model::transport::{QueuePair, Side};
+use softband_model::verbs::api::{
+    HostMemory, QpCapabilities, QpInit, QpModification, QpSnapshot, ReceiveRequest, SendRequest, VerbsError,
+};
+use softband_model::verbs::{PKEY_TABLE_LEN, check_modification};
+use softband_sim::SimTime;
+use softband_types::{HcaId, ProcessId, QpState, QpType, Qpn};
+
+/// QPN of an HCA's first queue pair; the numbers below are for management (IBTA 3.5.3).
+const QPN_FIRST: u32 = 0x404;
+const QPNS_MAX: usize = (1 << 24) - QPN_FIRST as usize;
+
+/// A queue pair with what the fabric keeps about it.
+pub(crate) struct QpSlot {
+    pub qp: QueuePair,
+    /// Index of its port, once it has one.
+    pub port: Option<u32>,
+    /// The send queue was idle and its first WQE is being fetched.
+    pub fetching: bool,
+    /// Whether a side stands in one of the engine's queues.
+    pub queued: [bool; 2],
+    /// When a side's last packet is ready for the link: packets of a side keep their order.
+    pub ready_last: [SimTime; 2],
+    /// When the last completion of the send and of the receive queue enters its completion queue.
+    pub completed_last: [SimTime; 2],
+    /// When the last byte received so far is in memory.
+    pub in_memory_last: SimTime,
+    pub timer_at: Option<SimTime>,
+    pub established: bool,
+}
+
+/// A work request on its way from a program to its queue.
+pub(crate) enum Post {
+    Send { qp: u32, epoch: u32, request: SendRequest },
+    Receive { qp: u32, epoch: u32, request: ReceiveRequest },
+}
+
+impl QpSlot {
+    fn new(qp: QueuePair) -> Self {
+        Self {
+            qp,
+            port: None,
+            fetching: false,
+            queued: [false; 2],
+            ready_last: [SimTime::ZERO; 2],
+            completed_last: [SimTime::ZERO; 2],
+            in_memory_last: SimTime::ZERO,
+            timer_at: None,
+            established: false,
+        }
+    }
+}
+
+impl World {
+    /// # Errors
+    /// `Invalid` for capabilities beyond the HCA's or objects of another HCA, `NoMemory` when it has no more queue pairs.
+    pub fn create_qp(&mut self, owner: ProcessId, hca: HcaId, init: QpInit) -> Result<QpSnapshot, VerbsError> {
+        let node = self.hcas.get(hca.0 as usize).ok_or(VerbsError::Invalid)?;
+        let of_hca = self.verbs.pd(owner, init.pd)?.hca == hca
+            && self.verbs.cq(owner, init.send_cq)?.hca == hca
+            && self.verbs.cq(owner, init.recv_cq)?.hca == hca;
+        let QpCapabilities { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_bytes } = init.capabilities;
+        let part = &node.part;
+        let fits = max_send_wr.max(max_recv_wr) <= part.max_qp_wr
+            && max_send_sge.max(max_recv_sge) <= part.max_sge
+            && max_inline_bytes <= part.max_inline_bytes;
+        if !of_hca || !fits {
+            return Err(VerbsError::Invalid);
+        }
+        if node.qp_count >= part.max_qp || node.qp_of_qpn.len() >= QPNS_MAX {
+            return Err(VerbsError::NoMemory);
+        }
+        let index = self.qps.len() as u32;
+        let node = &mut self.hcas[hca.0 as usize];
+        let qpn = Qpn(QPN_FIRST + node.qp_of_qpn.len() as u32);
+        node.qp_of_qpn.push(Some(index));
+        node.qp_count += 1;
+        let qp = QueuePair::new(owner, hca, qpn, init);
+        let snapshot = qp.snapshot();
+        self.qps.push(Some(Box::new(QpSlot::new(qp))));
+        self.verbs.use_pd(init.pd, 1);
+        self.verbs.use_cq(init.send_cq, 1);
+        self.verbs.use_cq(init.recv_cq, 1);
+        Ok(snapshot)
+    }
+
+    /// Index of the queue pair with this number.
+    pub(crate) fn qp_index(&self, hca: HcaId, qpn: Qpn) -> Option<u32> {
+        let offset = qpn.0.checked_sub(QPN_FIRST)? as usize;
+        *self.hcas.get(hca.0 as usize)?.qp_of_qpn.get(offset)?
+    }
+
+    pub(crate) fn slot(&self, index: u32) -> Option<&QpSlot> {
+        self.qps[index as usize].as_deref()
+    }
+
+    pub(crate) fn slot_mut(&mut self, index: u32) -> Option<&mut QpSlot> {
+        self.qps[index as usize].as_deref_mut()
+    }
+
+    fn owned_qp(&self, owner: ProcessId, hca: HcaId, qpn: Qpn) -> Result<(u32, &QpSlot), VerbsError> {
+        let index = self.qp_index(hca, qpn).ok_or(VerbsError::Invalid)?;
+        let slot = self.slot(index).ok_or(VerbsError::Invalid)?;
+        if slot.qp.owner == owner { Ok((index, slot)) } else { Err(VerbsError::Forbidden) }
+    }
+
+    /// # Errors
+    /// `Invalid` when there is no such transition or an attribute is missing, needless or out of range.
+    pub fn modify_qp(
+        &mut self,
+        now: SimTime,
+        owner: ProcessId,
+        hca: HcaId,
+        qpn: Qpn,
+        modification: &QpModification,
+    ) -> Result<QpSnapshot, VerbsError> {
+        let (index, slot) = self.owned_qp(owner, hca, qpn)?;
+        let attributes = slot.qp.attributes;
+        let next = check_modification(attributes.state, attributes.init.qp_type, modification)?;
+        let mut m = *modification;
+        self.check_ranges(hca, &attributes, &m)?;
+        if attributes.init.qp_type == QpType::Ud && next == QpState::Rtr {
+            // A datagram is as long as its port's MTU allows (IBTA 9.8.3.1).
+            let number = m.port.unwrap_or(attributes.port);
+            m.path_mtu = self.port(hca, number).map(|port| port.mtu_active);
+        }
+        let port = m.port.and_then(|number| self.port_index(hca, number));
+        let slot = self.slot_mut(index).expect("just found");
+        slot.port = port.or(slot.port);
+        match next {
+            QpState::Error => self.to_error(index, now),
+            _ => {
+                let epoch = slot.qp.epoch;
+                slot.qp.modify(next, &m);
+                if slot.qp.epoch != epoch {
+                    slot.fetching = false;
+                    slot.established = false;
+                }
+                if next == QpState::Rts {
+                    slot.qp.requester.resume();
+                    // What a drained queue held back goes on; an event, since sending needs the programs' memory.
+                    let epoch = slot.qp.epoch;
+                    self.queue.push(now, hca.0, Event::QueueResumed { qp: index, epoch });
+                }
+            }
+        }
+        Ok(self.slot(index).expect("just found").qp.snapshot())
+    }
+
+    fn check_ranges(&self, hca: HcaId, attributes: &QpSnapshot, m: &QpModification) -> Result<(), VerbsError> {
+        let at_most = |value: Option<u8>, limit: u32| value.is_none_or(|value| u32::from(value) <= limit);
+        let part = self.hca_part(hca);
+        let fits = at_most(m.local_ack_timeout, 31)
+            && at_most(m.retry_count, 7)
+            && at_most(m.rnr_retry, 7)
+            && at_most(m.min_rnr_timer, 31)
+            && at_most(m.max_rd_atomic, part.max_rd_atomic)
+            && at_most(m.max_dest_rd_atomic, part.max_rd_atomic)
+            && m.pkey_index.is_none_or(|index| index < PKEY_TABLE_LEN)
+            && m.dest_qpn.is_none_or(|qpn| qpn.0 < 1 << 24);
+        let number = m.port.unwrap_or(attributes.port);
+        let port = self.port(hca, number);
+        let port_fits = m.port.is_none() || port.is_some();
+        let mtu_fits = m.path_mtu.is_none_or(|mtu| port.is_some_and(|port| mtu <= port.mtu_active));
+        let path_fits = m.address_vector.is_none_or(|vector| vector.port == number && vector.service_level.0 <= 15);
+        if fits && port_fits && mtu_fits && path_fits { Ok(()) } else { Err(VerbsError::Invalid) }
+    }
+
+    /// # Errors
+    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    pub fn query_qp(&self, owner: ProcessId, hca: HcaId, qpn: Qpn) -> Result<QpSnapshot, VerbsError> {
+        Ok(self.owned_qp(owner, hca, qpn)?.1.qp.snapshot())
+    }
+
+    /// # Errors
+    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    pub fn destroy_qp(&mut self, _now: SimTime, owner: ProcessId, hca: HcaId, qpn: Qpn) -> Result<(), VerbsError> {
+        let (index, _) = self.owned_qp(owner, hca, qpn)?;
+        self.remove_qp(index);
+        Ok(())
+    }
+
+    /// The queue pair is gone at once; packets for it will be dropped.
+    pub(crate) fn remove_qp(&mut self, index: u32) {
+        let Some(slot) = self.qps[index as usize].take() else { return };
+        let QpSnapshot { init, qpn, .. } = slot.qp.attributes;
+        let node = &mut self.hcas[slot.qp.hca.0 as usize];
+        node.qp_of_qpn[(qpn.0 - QPN_FIRST) as usize] = None;
+        node.qp_count -= 1;
+        self.verbs.use_pd(init.pd, -1);
+        self.verbs.use_cq(init.send_cq, -1);
+        self.verbs.use_cq(init.recv_cq, -1);
+    }
+
+    /// Posts a send request. What is wrong with it becomes a completion.
+    pub fn post_send(&mut self, now: SimTime, owner: ProcessId, hca: HcaId, qpn: Qpn, request: SendRequest) {
+        let Ok((qp, slot)) = self.owned_qp(owner, hca, qpn) else { return };
+        let post = self.posts.insert(Post::Send { qp, epoch: slot.qp.epoch, request });
+        let at = now + self.hcas[hca.0 as usize].part.doorbell;
+        self.queue.push(at, hca.0, Event::Doorbell { post });
+    }
+
+    /// Posts a receive request. It is there for packets that come at `now` or later.
+    pub fn post_receive(&mut self, now: SimTime, owner: ProcessId, hca: HcaId, qpn: Qpn, request: ReceiveRequest) {
+        let Ok((qp, slot)) = self.owned_qp(owner, hca, qpn) else { return };
+        let post = self.posts.insert(Post::Receive { qp, epoch: slot.qp.epoch, request });
+        self.queue.push(now, hca.0, Event::ReceivePosted { post });
+    }
+
+    pub(crate) fn on_doorbell(&mut self, post: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        let Post::Send { qp, epoch, request } = self.posts.take(post) else { unreachable!("doorbells are for sends") };
+        let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch) else { return };
+        let attributes = slot.qp.attributes;
+        let full = slot.qp.requester.queue_len() >= attributes.init.capabilities.max_send_wr as usize;
+        let hca = slot.qp.hca;
+        match attributes.state {
+            QpState::Error | QpState::Sqe => {
+                slot.qp.requester.post(request);
+                self.flush_sends(qp, now);
+            }
+            QpState::Rts | QpState::Sqd if !full => {
+                let idle = slot.qp.requester.is_idle();
+                slot.qp.requester.post(request);
+                if slot.fetching {
+                    return;
+                }
+                if idle {
+                    slot.fetching = true;
+                    let at = now + self.hcas[hca.0 as usize].part.send_wqe_fetch;
+                    self.queue.push(at, hca.0, Event::WqeFetched { qp, epoch });
+                } else {
+                    self.wake(qp, Side::Requester, memory, now);
+                }
+            }
+            // No program that goes by the verbs posts here.
+            _ => self.to_error(qp, now),
+        }
+    }
+
+    pub(crate) fn on_wqe_fetched(&mut self, qp: u32, epoch: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        if let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch) {
+            slot.fetching = false;
+            self.wake(qp, Side::Requester, memory, now);
+        }
+    }
+
+    pub(crate) fn on_queue_resumed(&mut self, qp: u32, epoch: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        if self.slot(qp).is_some_and(|slot| slot.qp.epoch == epoch) {
+            self.wake(qp, Side::Requester, memory, now);
+        }
+    }
+
+    pub(crate) fn on_receive_posted(&mut self, post: u32, now: SimTime) {
+        let Post::Receive { qp, epoch, request } = self.posts.take(post) else { unreachable!("receives have their own event") };
+        let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch) else { return };
+        let attributes = slot.qp.attributes;
+        let full = slot.qp.responder.queue_len() >= attributes.init.capabilities.max_recv_wr as usize;
+        match attributes.state {
+            QpState::Error => {
+                slot.qp.responder.post(request);
+                self.flush_receives(qp, now);
+            }
+            QpState::Reset => self.to_error(qp, now),
+            _ if full => self.to_error(qp, now),
+            _ => slot.qp.responder.post(request),
+        }
+    }
+}

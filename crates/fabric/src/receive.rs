@@ -1,0 +1,283 @@
+//! Packets into an HCA: to the queue pair, over the bus, into memory.
+
+use crate::event::Event;
+use crate::notice::Notice;
+use crate::send_engine::{Work, transit};
+use crate::world::{Transit, World};
+use softband_model::packet::{NakCode, Packet, PacketKind, grh_bytes};
+use softband_model::parts::ReceiveMode;
+use softband_model::transport::{Delivery, DeliveryEnd, Outcome, Refusal, Response, Side, response_packet};
+use softband_model::verbs::api::{Completion, HostMemory, PayloadSlice};
+use softband_sim::SimTime;
+use softband_types::{Gid, Guid, Lid, PKey, QpState, WcStatus};
+
+use crate::port::Owner;
+
+/// `IBV_EVENT_COMM_EST`: a packet came before the program moved on to RTS.
+const EVENT_COMMUNICATION_ESTABLISHED: u32 = 4;
+
+/// Payload on its way over the bus.
+pub(crate) struct InFlight {
+    qp: u32,
+    epoch: u32,
+    delivery: Delivery,
+    /// When the packet had come in.
+    tail: SimTime,
+}
+
+/// When a packet's bits are there.
+#[derive(Clone, Copy)]
+struct Arrival {
+    head: SimTime,
+    tail: SimTime,
+}
+
+impl World {
+    pub(crate) fn on_hca_arrival(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        let transit = self.packets.take(id);
+        self.count_received(transit.port, transit.bytes);
+        let (port, lane, blocks) = (transit.port, transit.lane, transit.blocks);
+        let freed = self.receive(transit, memory, now);
+        self.free_buffer(port, lane, blocks, freed);
+    }
+
+    /// A packet for a queue pair of the same port: no link, no credits.
+    pub(crate) fn on_looped_back(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        let transit = self.packets.take(id);
+        self.receive(transit, memory, now);
+    }
+
+    /// Hands a packet to its queue pair; when its buffer will be free.
+    fn receive(&mut self, transit: Transit, memory: &mut dyn HostMemory, now: SimTime) -> SimTime {
+        let arrival = Arrival { head: transit.head, tail: transit.tail };
+        let mut packet = transit.packet;
+        let Some(qp) = self.receiver_of(&packet, transit.port) else { return arrival.tail };
+        if matches!(packet.kind, PacketKind::Datagram { .. }) {
+            self.put_grh_before_payload(&mut packet, transit.bytes);
+        }
+        let freed = if packet.kind.is_response() {
+            self.on_response(qp, &packet, arrival, memory, now)
+        } else {
+            self.on_request(qp, &packet, arrival, now)
+        };
+        freed.unwrap_or(arrival.tail)
+    }
+
+    /// The queue pair that takes the packet, if it may: LID, QPN, port, state, P_Key and peer (IBTA 9.6).
+    fn receiver_of(&self, packet: &Packet, port: u32) -> Option<u32> {
+        let at = &self.ports[port as usize];
+        let Owner::Hca { hca, .. } = at.owner else { return None };
+        if packet.dlid != at.lid {
+            return None;
+        }
+        let qp = self.qp_index(softband_types::HcaId(hca), packet.destination)?;
+        let slot = self.slot(qp)?;
+        let a = &slot.qp.attributes;
+        let datagram = matches!(packet.kind, PacketKind::Datagram { .. });
+        let ud = a.init.qp_type == softband_types::QpType::Ud;
+        let from_peer = ud || packet.source == a.dest_qpn && packet.slid == a.address_vector.dlid;
+        let listens = match a.state {
+            QpState::Rts | QpState::Sqd => true,
+            QpState::Rtr | QpState::Sqe => !packet.kind.is_response(),
+            _ => false,
+        };
+        let fits = listens && slot.port == Some(port) && packet.pkey == PKey::DEFAULT_FULL && datagram == ud && from_peer;
+        fits.then_some(qp)
+    }
+
+    fn on_request(&mut self, qp: u32, packet: &Packet, arrival: Arrival, now: SimTime) -> Option<SimTime> {
+        self.note_established(qp, now);
+        let slot = self.qps[qp as usize].as_deref_mut()?;
+        let a = slot.qp.attributes;
+        let hca = slot.qp.hca;
+        let outcome = slot.qp.responder.on_request(&a, hca, &self.verbs, packet);
+        let Outcome { delivery, response, reply_queued, completion, refusal } = outcome;
+        let part = &self.hcas[hca.0 as usize].part;
+        let (ack_processing, completion_write) = (part.ack_processing, part.completion_write);
+        if reply_queued {
+            self.schedule_reply(qp, arrival);
+        }
+        if let Some(response) = response {
+            self.respond(qp, response, arrival.tail + ack_processing, refusal.is_some());
+        }
+        if let Some(completion) = completion {
+            self.complete_receive(qp, arrival.tail + completion_write, completion);
+        }
+        if let Some(refusal) = refusal {
+            self.on_refusal(qp, refusal, now);
+        }
+        delivery.map(|delivery| self.deliver(qp, delivery, arrival, now))
+    }
+
+    fn note_established(&mut self, qp: u32, now: SimTime) {
+        let Some(slot) = self.slot_mut(qp) else { return };
+        if slot.qp.attributes.state == QpState::Rtr && !std::mem::replace(&mut slot.established, true) {
+            self.report_qp_event(qp, EVENT_COMMUNICATION_ESTABLISHED, now);
+        }
+    }
+
+    fn report_qp_event(&mut self, qp: u32, event: u32, now: SimTime) {
+        let Some(slot) = self.slot(qp) else { return };
+        let (process, hca, qpn) = (slot.qp.owner, slot.qp.hca, slot.qp.attributes.qpn);
+        self.report(now, hca.0, Notice::QpEvent { process, hca, qpn, event });
+    }
+
+    pub(crate) fn on_refusal(&mut self, qp: u32, refusal: Refusal, now: SimTime) {
+        if let Some(event) = refusal.event {
+            self.report_qp_event(qp, event, now);
+        }
+        self.to_error(qp, now);
+    }
+
+    /// When a read or atomic that was just queued may start. It sees what was written before it (PCI ordering).
+    fn schedule_reply(&mut self, qp: u32, arrival: Arrival) {
+        let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return };
+        let hca = slot.qp.hca.0;
+        let part = &self.hcas[hca as usize].part;
+        let atomic = slot.qp.responder.queued_atomic();
+        let work = if atomic { part.read_response_processing + part.atomic_execution } else { part.read_response_processing };
+        let at = (arrival.tail + work).max(slot.in_memory_last);
+        slot.qp.responder.set_ready(at);
+        self.queue.push(at, hca, Event::ReplyReady { qp });
+    }
+
+    /// Sends an answer at `at`, behind reads that are still being answered unless it ends the connection.
+    fn respond(&mut self, qp: u32, response: Response, at: SimTime, ends: bool) {
+        let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return };
+        let left = if ends { Some(response) } else { slot.qp.responder.queue_behind(response) };
+        let (Some(response), Some(port)) = (left, slot.port) else { return };
+        let packet = response_packet(&slot.qp.attributes, self.ports[port as usize].lid, response);
+        let lane = self.lane_at(port, packet.service_level);
+        self.ready_at(Work { qp, side: Side::Responder }, transit(packet, port, lane), at);
+    }
+
+    fn on_response(
+        &mut self,
+        qp: u32,
+        packet: &Packet,
+        arrival: Arrival,
+        memory: &mut dyn HostMemory,
+        now: SimTime,
+    ) -> Option<SimTime> {
+        let slot = self.qps[qp as usize].as_deref_mut()?;
+        let (a, hca, epoch) = (slot.qp.attributes, slot.qp.hca, slot.qp.epoch);
+        let requester = &mut slot.qp.requester;
+        let mut delivery = None;
+        match packet.kind {
+            PacketKind::Ack => requester.on_ack(&a, packet.psn, now),
+            PacketKind::Nak(code) => requester.on_nak(&a, packet.psn, code, now),
+            PacketKind::RnrNak { timer_code } => {
+                if let Some(wait) = requester.on_rnr_nak(&a, packet.psn, timer_code, now) {
+                    self.queue.push(now + wait, hca.0, Event::ReceiverWaited { qp, epoch });
+                }
+            }
+            _ => delivery = requester.on_response(&a, hca, &self.verbs, packet, now),
+        }
+        let freed = delivery.map(|delivery| self.deliver(qp, delivery, arrival, now));
+        self.after_requester(qp, memory, now);
+        freed
+    }
+
+    /// Starts the DMA write of an accepted packet; when its last byte is in memory.
+    fn deliver(&mut self, qp: u32, delivery: Delivery, arrival: Arrival, now: SimTime) -> SimTime {
+        let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return arrival.tail };
+        let hca = slot.qp.hca.0;
+        let node = &mut self.hcas[hca as usize];
+        let part = &node.part;
+        let head = match part.receive_mode {
+            ReceiveMode::CutThrough => arrival.head,
+            ReceiveMode::StoreAndForward => arrival.tail,
+        };
+        let mut start = head + part.receive_processing;
+        // While this queue pair's last message is still on the bus, the next WQE has been fetched behind it.
+        if delivery.fetches_receive_wqe && slot.in_memory_last <= now {
+            start += part.receive_wqe_fetch;
+        }
+        let tail = start.max(arrival.tail + part.receive_processing);
+        let bytes = delivery.bytes();
+        let done = node.bus.write(now, start, tail, bytes).max(slot.in_memory_last);
+        slot.in_memory_last = done;
+        if matches!(delivery.end, DeliveryEnd::Request { completion: Some(_), .. }) {
+            // Whatever completes after it, a flush above all, waits for it.
+            let completed = done + part.completion_write;
+            slot.completed_last[1] = slot.completed_last[1].max(completed);
+        }
+        let in_flight = InFlight { qp, epoch: slot.qp.epoch, delivery, tail: arrival.tail };
+        let delivery = self.deliveries.insert(in_flight);
+        self.queue.push(done, hca, Event::InMemory { delivery });
+        done
+    }
+
+    pub(crate) fn on_in_memory(&mut self, id: u32, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>, now: SimTime) {
+        let InFlight { qp, epoch, delivery, tail } = self.deliveries.take(id);
+        let fault = self.write_to_memory(&delivery, memory, notices).is_err();
+        let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch) else { return };
+        let hca = slot.qp.hca.0 as usize;
+        match delivery.end {
+            DeliveryEnd::Response { last } => {
+                slot.qp.requester.on_response_in_memory(last, fault);
+                if last || fault {
+                    self.after_requester(qp, memory, now);
+                }
+            }
+            DeliveryEnd::Request { completion, acknowledge } => {
+                let part = &self.hcas[hca].part;
+                let (completed_at, answered_at) = (now + part.completion_write, now.max(tail + part.ack_processing));
+                if fault {
+                    return self.on_write_fault(qp, completion, acknowledge, now);
+                }
+                if let Some(completion) = completion {
+                    self.complete_receive(qp, completed_at, completion);
+                }
+                if let Some(psn) = acknowledge {
+                    self.respond(qp, Response { psn, kind: PacketKind::Ack }, answered_at, false);
+                }
+            }
+        }
+    }
+
+    /// Moves the bytes, unless the region was deregistered while they were on the bus.
+    fn write_to_memory(&self, delivery: &Delivery, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>) -> Result<(), ()> {
+        let Some(payload) = &delivery.payload else { return Ok(()) };
+        let mut offset = payload.offset;
+        for segment in delivery.placement.iter() {
+            let len = segment.len_bytes as usize;
+            self.verbs.mrs.get(segment.mr.0).ok_or(())?;
+            let part = PayloadSlice { buffer: payload.buffer.clone(), offset, len };
+            memory.write(segment.process, segment.address, &part).map_err(|_| ())?;
+            notices.push(Notice::MemoryWritten { process: segment.process });
+            offset += len;
+        }
+        Ok(())
+    }
+
+    /// The receiver's memory is gone: both sides learn of it.
+    fn on_write_fault(&mut self, qp: u32, completion: Option<Completion>, acknowledge: Option<softband_types::Psn>, now: SimTime) {
+        if let Some(completion) = completion {
+            self.complete_receive(qp, now, Completion { status: WcStatus::LocalProtectionError, ..completion });
+        }
+        let Some(slot) = self.slot(qp) else { return };
+        let psn = acknowledge.unwrap_or(slot.qp.responder.expected_psn().previous());
+        if slot.qp.attributes.init.qp_type == softband_types::QpType::Rc {
+            self.respond(qp, Response { psn, kind: PacketKind::Nak(NakCode::RemoteOperationalError) }, now, true);
+        }
+        self.on_refusal(qp, Refusal { event: None }, now);
+    }
+
+    fn put_grh_before_payload(&self, packet: &mut Packet, packet_bytes: u32) {
+        let Some(route) = &packet.grh else { return };
+        let mut bytes = grh_bytes(route, self.gid_of(packet.slid), packet_bytes).to_vec();
+        if let Some(payload) = &packet.payload {
+            bytes.extend_from_slice(payload.bytes());
+        }
+        packet.payload = Some(PayloadSlice { len: bytes.len(), offset: 0, buffer: bytes.into() });
+    }
+
+    fn gid_of(&self, lid: Lid) -> Gid {
+        let guid = self.ports.iter().find(|port| port.lid == lid).map_or(Guid(0), |port| match port.owner {
+            Owner::Hca { hca, .. } => Guid(self.hcas[hca as usize].node_guid.0 + u64::from(port.number.0)),
+            Owner::Switch { switch, .. } => self.spec.switches[switch as usize].node_guid,
+        });
+        Gid::new(Gid::DEFAULT_PREFIX, guid)
+    }
+}

@@ -1,0 +1,194 @@
+//! An HCA's send engine: whose packet is read from memory next, and when it is ready for the link.
+
+use crate::event::Event;
+use crate::port::Owner;
+use crate::world::{Transit, World};
+use softband_model::link::lane_of;
+use softband_model::packet::Packet;
+use softband_model::transport::{Emission, Environment, MessageKind, Side};
+use softband_model::verbs::api::HostMemory;
+use softband_sim::SimTime;
+use softband_types::{CreditBlocks, OperationalVls, ServiceLevel, VirtualLane};
+
+/// A side of a queue pair that has something to send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Work {
+    pub qp: u32,
+    pub side: Side,
+}
+
+/// What a side would send, and by which lane of which port.
+struct Next {
+    starts: Option<MessageKind>,
+    port: u32,
+    lane: VirtualLane,
+}
+
+impl World {
+    /// Puts a side to the engine's queue, unless it stands there, and lets the engine work.
+    pub(crate) fn wake(&mut self, qp: u32, side: Side, memory: &mut dyn HostMemory, now: SimTime) {
+        let Some(slot) = self.slot_mut(qp) else { return };
+        let hca = slot.qp.hca.0;
+        if !std::mem::replace(&mut slot.queued[side as usize], true) {
+            self.hcas[hca as usize].ready.push_back(Work { qp, side });
+        }
+        self.pump(hca, memory, now);
+    }
+
+    pub(crate) fn on_engine_free(&mut self, hca: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        let node = &mut self.hcas[hca as usize];
+        node.engine_waits = false;
+        if let Some(work) = node.starters.pop_front() {
+            node.ready.push_front(work);
+        }
+        self.pump(hca, memory, now);
+    }
+
+    /// Reads packets ahead, side by side in turns, until nobody has anything or all places are taken.
+    pub(crate) fn pump(&mut self, hca: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        while let Some(work) = self.hcas[hca as usize].ready.pop_front() {
+            let Some(next) = self.next_of(work, now) else {
+                if let Some(slot) = self.slot_mut(work.qp) {
+                    slot.queued[work.side as usize] = false;
+                }
+                continue;
+            };
+            if next.starts.is_some() && now < self.hcas[hca as usize].engine_free {
+                self.hcas[hca as usize].starters.push_back(work);
+                continue;
+            }
+            let lane = usize::from(next.lane.0);
+            let places = self.hcas[hca as usize].part.transmit_staging_packets.max(1);
+            let port = &mut self.ports[next.port as usize];
+            if port.staged[lane] >= places {
+                port.parked[lane].push_back(work);
+                continue;
+            }
+            self.emit(hca, work, &next, memory, now);
+            self.hcas[hca as usize].ready.push_back(work);
+        }
+        let node = &mut self.hcas[hca as usize];
+        if !node.starters.is_empty() && !node.engine_waits {
+            node.engine_waits = true;
+            let at = node.engine_free.max(now);
+            self.queue.push(at, hca, Event::EngineFree { hca });
+        }
+    }
+
+    fn next_of(&self, work: Work, now: SimTime) -> Option<Next> {
+        let slot = self.slot(work.qp)?;
+        let port = slot.port?;
+        let a = &slot.qp.attributes;
+        let (starts, service_level) = match work.side {
+            Side::Requester => {
+                if slot.fetching {
+                    return None;
+                }
+                let pending = slot.qp.requester.pending(a, &self.verbs)?;
+                (pending.starts, pending.service_level)
+            }
+            Side::Responder => {
+                if !slot.qp.responder.pending(now) {
+                    return None;
+                }
+                (None, a.address_vector.service_level)
+            }
+        };
+        Some(Next { starts, port, lane: self.lane_at(port, service_level) })
+    }
+
+    pub(crate) fn lane_at(&self, port: u32, service_level: ServiceLevel) -> VirtualLane {
+        let cabling = self.ports[port as usize].cabling;
+        cabling.map_or(VirtualLane(0), |cabling| lane_of(service_level, cabling.vls))
+    }
+
+    fn emit(&mut self, hca: u32, work: Work, next: &Next, memory: &mut dyn HostMemory, now: SimTime) {
+        let slid = self.ports[next.port as usize].lid;
+        let Some(slot) = self.qps[work.qp as usize].as_deref_mut() else { return };
+        let a = slot.qp.attributes;
+        let mut env = Environment { verbs: &self.verbs, memory, chunks: &mut self.chunks, slid };
+        let (emission, refusal) = match work.side {
+            Side::Requester => (slot.qp.requester.emit(&a, slot.qp.hca, &mut env, now), None),
+            Side::Responder => slot.qp.responder.emit(&a, slot.qp.hca, &mut env),
+        };
+        let epoch = slot.qp.epoch;
+        if let Some(kind) = next.starts {
+            let node = &mut self.hcas[hca as usize];
+            node.engine_free = now + kind.gap(&node.part.gaps);
+        }
+        match emission {
+            Emission::Packet { packet, dma_bytes, completes_when_sent } => {
+                let completes = completes_when_sent.then_some((work.qp, epoch));
+                self.ports[next.port as usize].staged[usize::from(next.lane.0)] += 1;
+                self.stage(hca, work, next, (packet, dma_bytes, completes), now);
+                self.arm_timer(work.qp, now);
+            }
+            Emission::Failed => self.retire(work.qp, now),
+        }
+        if let Some(refusal) = refusal {
+            self.on_refusal(work.qp, refusal, now);
+        }
+    }
+
+    /// Asks the bus for a packet's payload; the packet is ready for the link when it has come and been processed.
+    fn stage(&mut self, hca: u32, work: Work, next: &Next, staged: (Packet, u32, Option<(u32, u32)>), now: SimTime) {
+        let (packet, dma_bytes, completes) = staged;
+        let node = &mut self.hcas[hca as usize];
+        let read = if dma_bytes > 0 { node.bus.read(now, dma_bytes) } else { now };
+        let at = read + node.part.transmit_processing;
+        let mut transit = transit(packet, next.port, next.lane);
+        transit.staged = true;
+        transit.completes = completes;
+        self.ready_at(work, transit, at);
+    }
+
+    /// Hands a packet to the link at `at`, but not before its side's earlier packets.
+    pub(crate) fn ready_at(&mut self, work: Work, transit: Transit, at: SimTime) {
+        let Some(slot) = self.qps[work.qp as usize].as_deref_mut() else { return };
+        let last = &mut slot.ready_last[work.side as usize];
+        *last = at.max(*last);
+        let (at, node) = (*last, slot.qp.hca.0);
+        let packet = self.packets.insert(transit);
+        self.queue.push(at, node, Event::PacketReady { packet });
+    }
+
+    pub(crate) fn on_reply_ready(&mut self, qp: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        self.wake(qp, Side::Responder, memory, now);
+    }
+
+    /// A packet has left: its place in the staging buffer is free for whoever waits for one.
+    pub(crate) fn release_place(&mut self, port: u32, lane: VirtualLane, memory: &mut dyn HostMemory, now: SimTime) {
+        let index = usize::from(lane.0);
+        let at = &mut self.ports[port as usize];
+        at.staged[index] -= 1;
+        let Owner::Hca { hca, .. } = at.owner else { unreachable!("only HCAs stage packets") };
+        let places = self.hcas[hca as usize].part.transmit_staging_packets.max(1);
+        // Who is woken may have nothing left to send; then the place is the next one's.
+        while self.ports[port as usize].staged[index] < places {
+            let Some(work) = self.ports[port as usize].parked[index].pop_front() else { break };
+            self.hcas[hca as usize].ready.push_back(work);
+            self.pump(hca, memory, now);
+        }
+    }
+}
+
+pub(crate) fn transit(packet: Packet, port: u32, lane: VirtualLane) -> Transit {
+    let bytes = packet.bytes();
+    Transit {
+        bytes,
+        blocks: CreditBlocks::for_packet(bytes).0 as u16,
+        packet,
+        lane,
+        port,
+        output: port,
+        tail: SimTime::ZERO,
+        head: SimTime::ZERO,
+        staged: false,
+        completes: None,
+    }
+}
+
+/// The lane that a packet takes on a link with these lanes.
+pub(crate) fn lane_on(transit: &Transit, vls: OperationalVls) -> VirtualLane {
+    lane_of(transit.packet.service_level, vls)
+}

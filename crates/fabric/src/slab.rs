@@ -1,0 +1,45 @@
+//! Values behind small numbers that events can carry.
+
+/// A vector with a free list. Numbers are used again, so whoever holds one must be the one who takes it out.
+pub(crate) struct Slab<T> {
+    slots: Vec<Option<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slab<T> {
+    pub(crate) fn insert(&mut self, value: T) -> u32 {
+        match self.free.pop() {
+            Some(id) => {
+                self.slots[id as usize] = Some(value);
+                id
+            }
+            None => {
+                self.slots.push(Some(value));
+                self.slots.len() as u32 - 1
+            }
+        }
+    }
+
+    /// # Panics
+    /// When it was taken before.
+    pub(crate) fn take(&mut self, id: u32) -> T {
+        self.free.push(id);
+        self.slots[id as usize].take().expect("each number is taken once")
+    }
+
+    /// # Panics
+    /// When it was taken before.
+    pub(crate) fn get_mut(&mut self, id: u32) -> &mut T {
+        self.slots[id as usize].as_mut().expect("a number is looked at before it is taken")
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}

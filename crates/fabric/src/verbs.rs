@@ -1,0 +1,95 @@
+//! Verbs without queue pairs: protection domains, memory, completion queues, address handles.
+
+use crate::notice::Notice;
+use crate::world::World;
+use softband_model::verbs::api::{AddressVector, MrInit, VerbsError};
+use softband_sim::SimTime;
+use softband_types::{AhHandle, CqHandle, HcaId, LKey, MrHandle, PdHandle, ProcessId, QpState, RKey};
+
+impl World {
+    /// # Errors
+    /// `NoMemory` when the HCA has no more of them.
+    pub fn alloc_pd(&mut self, owner: ProcessId, hca: HcaId) -> Result<PdHandle, VerbsError> {
+        self.verbs.alloc_pd(owner, hca)
+    }
+
+    /// # Errors
+    /// `Busy` while anything names it.
+    pub fn dealloc_pd(&mut self, owner: ProcessId, pd: PdHandle) -> Result<(), VerbsError> {
+        self.verbs.dealloc_pd(owner, pd)
+    }
+
+    /// # Errors
+    /// `Invalid` for rights that contradict each other or an address that wraps.
+    pub fn register_mr(&mut self, hca: HcaId, init: MrInit) -> Result<(MrHandle, LKey, RKey), VerbsError> {
+        self.verbs.register_mr(hca, init)
+    }
+
+    /// # Errors
+    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    pub fn deregister_mr(&mut self, owner: ProcessId, mr: MrHandle) -> Result<(), VerbsError> {
+        self.verbs.deregister_mr(owner, mr)
+    }
+
+    /// # Errors
+    /// `Invalid` for more entries than the HCA's queues hold.
+    pub fn create_cq(&mut self, owner: ProcessId, hca: HcaId, entries: u32) -> Result<CqHandle, VerbsError> {
+        self.verbs.create_cq(owner, hca, entries)
+    }
+
+    /// # Errors
+    /// `Busy` while a queue pair completes into it.
+    pub fn destroy_cq(&mut self, owner: ProcessId, cq: CqHandle) -> Result<(), VerbsError> {
+        self.verbs.destroy_cq(owner, cq)
+    }
+
+    /// Asks for one event with the next completion (or the next solicited or failed one) that enters at `now` or later.
+    pub fn arm_cq(&mut self, now: SimTime, owner: ProcessId, cq: CqHandle, solicited_only: bool) {
+        if self.verbs.cq(owner, cq).is_ok()
+            && let Some(queue) = self.verbs.cqs.get_mut(cq.0)
+        {
+            queue.arm(now, solicited_only);
+        }
+    }
+
+    /// The program's ring of `cq` is full: completions are lost, so its queue pairs go to error (IBTA 10.4.2.1).
+    pub fn overflow_cq(&mut self, now: SimTime, cq: CqHandle) {
+        let Some(queue) = self.verbs.cqs.get_mut(cq.0) else { return };
+        if std::mem::replace(&mut queue.failed, true) {
+            return;
+        }
+        let (process, node) = (queue.owner, queue.hca.0);
+        self.report(now, node, Notice::CqError { process, cq });
+        for index in 0..self.qps.len() {
+            let Some(slot) = &self.qps[index] else { continue };
+            let init = slot.qp.attributes.init;
+            if (init.send_cq == cq || init.recv_cq == cq) && slot.qp.attributes.state != QpState::Reset {
+                self.to_error(index as u32, now);
+            }
+        }
+    }
+
+    /// # Errors
+    /// `NoMemory` when the HCA has no more of them.
+    pub fn create_ah(&mut self, owner: ProcessId, pd: PdHandle, vector: AddressVector) -> Result<AhHandle, VerbsError> {
+        let hca = self.verbs.pd(owner, pd)?.hca;
+        self.port_index(hca, vector.port).ok_or(VerbsError::Invalid)?;
+        self.verbs.create_ah(owner, pd, vector)
+    }
+
+    /// # Errors
+    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    pub fn destroy_ah(&mut self, owner: ProcessId, ah: AhHandle) -> Result<(), VerbsError> {
+        self.verbs.destroy_ah(owner, ah)
+    }
+
+    /// A program has died: all its objects go. Its peers find out by their retries.
+    pub fn remove_process(&mut self, _now: SimTime, owner: ProcessId) {
+        for index in 0..self.qps.len() {
+            if self.qps[index].as_ref().is_some_and(|slot| slot.qp.owner == owner) {
+                self.remove_qp(index as u32);
+            }
+        }
+        self.verbs.remove_owner(owner);
+    }
+}

@@ -1,0 +1,204 @@
+//! The World: all state of a fabric, and the events that move it.
+
+use crate::event::Event;
+use crate::notice::Notice;
+use crate::port::Port;
+use crate::queue_pairs::{Post, QpSlot};
+use crate::receive::InFlight;
+use crate::send_engine::Work;
+use crate::slab::Slab;
+use crate::spec::FabricSpec;
+use softband_model::bus::PcieBus;
+use softband_model::packet::Packet;
+use softband_model::parts::HcaPart;
+use softband_model::switch::Switch;
+use softband_model::verbs::api::{Completion, HostMemory, PortSnapshot};
+use softband_model::verbs::{ChunkPool, Verbs};
+use softband_sim::{EventQueue, SimDuration, SimTime};
+use softband_types::{CqHandle, Gid, Guid, HcaId, Lid, LinkSpeed, LinkWidth, PortNumber, ProcessId, VirtualLane};
+use std::collections::VecDeque;
+
+/// A fabric in motion. It asks no clock: verbs are told the time, and `step` executes the next event.
+pub struct World {
+    pub(crate) spec: FabricSpec,
+    pub(crate) queue: EventQueue<Event>,
+    pub(crate) verbs: Verbs,
+    pub(crate) chunks: ChunkPool,
+    pub(crate) hcas: Vec<Hca>,
+    pub(crate) switches: Vec<SwitchNode>,
+    /// Ports of all HCAs, then of all switches.
+    pub(crate) ports: Vec<Port>,
+    /// Queue pairs by a number that is never used again.
+    pub(crate) qps: Vec<Option<Box<QpSlot>>>,
+    pub(crate) packets: Slab<Transit>,
+    pub(crate) deliveries: Slab<InFlight>,
+    pub(crate) posts: Slab<Post>,
+    pub(crate) completions: Slab<(ProcessId, CqHandle, Completion)>,
+    pub(crate) reports: Slab<Notice>,
+    pub(crate) sm_lid: Lid,
+    pub(crate) seed: u64,
+}
+
+/// An HCA as a node of the fabric.
+pub(crate) struct Hca {
+    /// Host and HCA of that host.
+    pub place: (usize, usize),
+    pub part: HcaPart,
+    pub node_guid: Guid,
+    pub first_port: u32,
+    pub bus: PcieBus,
+    /// Queue pairs by QPN, from the first one on; `None` when destroyed.
+    pub qp_of_qpn: Vec<Option<u32>>,
+    pub qp_count: u32,
+    /// When the send engine may start the next message.
+    pub engine_free: SimTime,
+    pub engine_waits: bool,
+    pub ready: VecDeque<Work>,
+    /// Work whose next packet begins a message, while the engine is not free for one.
+    pub starters: VecDeque<Work>,
+}
+
+pub(crate) struct SwitchNode {
+    pub switch: Switch,
+    pub first_port: u32,
+    pub buffer_hold: SimDuration,
+}
+
+/// A packet under way, with what the present hop needs.
+pub(crate) struct Transit {
+    pub packet: Packet,
+    /// LRH to VCRC.
+    pub bytes: u32,
+    pub blocks: u16,
+    /// Lane on the link that it came in by.
+    pub lane: VirtualLane,
+    /// Port that it came in by; on its way out of an HCA, that HCA's port.
+    pub port: u32,
+    /// Output of the switch that it is in.
+    pub output: u32,
+    /// When its last bit arrives.
+    pub tail: SimTime,
+    pub head: SimTime,
+    /// Whether it holds a place of the HCA's staging buffer, and what its departure completes (queue pair and epoch).
+    pub staged: bool,
+    pub completes: Option<(u32, u32)>,
+}
+
+impl World {
+    /// Builds the fabric, trains its links and runs the small subnet manager: LIDs, forwarding tables, lanes and MTUs.
+    ///
+    /// # Panics
+    /// When a cable names a port that does not exist: such files are refused before.
+    pub fn new(spec: &FabricSpec, seed: u64) -> Self {
+        crate::construct::world(spec, seed)
+    }
+
+    pub fn spec(&self) -> &FabricSpec {
+        &self.spec
+    }
+
+    /// The number that random choices start from. The model has none so far; faults will.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// # Panics
+    /// When there is no such HCA in the fabric's file.
+    pub fn hca_id(&self, host: usize, hca_index: usize) -> HcaId {
+        let index = self.hcas.iter().position(|hca| hca.place == (host, hca_index));
+        HcaId(index.expect("the caller knows the fabric file") as u32)
+    }
+
+    /// # Panics
+    /// When `hca` is not of this fabric, as all that take one.
+    pub fn hca_part(&self, hca: HcaId) -> &HcaPart {
+        &self.hcas[hca.0 as usize].part
+    }
+
+    pub fn node_guid(&self, hca: HcaId) -> Guid {
+        self.hcas[hca.0 as usize].node_guid
+    }
+
+    /// State of a port; `None` when the HCA has no such port.
+    pub fn port(&self, hca: HcaId, number: PortNumber) -> Option<PortSnapshot> {
+        let node = self.hcas.get(hca.0 as usize)?;
+        let port = &self.ports[self.port_index(hca, number)? as usize];
+        let guid = Guid(node.node_guid.0 + u64::from(number.0));
+        let mtu_active = port.cabling.map_or(node.part.mtu_max, |cabling| cabling.mtu);
+        let rate = port.cabling.map(|cabling| cabling.rate);
+        Some(PortSnapshot {
+            hca,
+            active: port.cabling.is_some(),
+            lid: port.lid,
+            sm_lid: if port.cabling.is_some() { self.sm_lid } else { Lid::NONE },
+            mtu_max: node.part.mtu_max,
+            mtu_active,
+            vl_cap: node.part.vl_cap,
+            width_code: match rate.map_or(LinkWidth::X1, |rate| rate.width) {
+                LinkWidth::X1 => 1,
+                LinkWidth::X4 => 2,
+                LinkWidth::X12 => 8,
+            },
+            speed_code: match rate.map_or(LinkSpeed::Sdr, |rate| rate.speed) {
+                LinkSpeed::Sdr => 1,
+                LinkSpeed::Ddr => 2,
+                LinkSpeed::Qdr => 4,
+            },
+            gid: Gid::new(Gid::DEFAULT_PREFIX, guid),
+        })
+    }
+
+    pub(crate) fn port_index(&self, hca: HcaId, number: PortNumber) -> Option<u32> {
+        let node = self.hcas.get(hca.0 as usize)?;
+        (1..=node.part.ports).contains(&number.0).then(|| node.first_port + u32::from(number.0) - 1)
+    }
+
+    /// When the next event is due.
+    pub fn next_event_time(&self) -> Option<SimTime> {
+        self.queue.next_time()
+    }
+
+    /// The time of the last event executed.
+    pub fn now(&self) -> SimTime {
+        self.queue.now()
+    }
+
+    /// Packets under way, for tests that want to see none left behind.
+    pub fn packets_under_way(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// Executes exactly the next event; what programs may see of it is appended to `notices`.
+    pub fn step(&mut self, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>) {
+        let Some((key, event)) = self.queue.pop() else { return };
+        let now = key.time;
+        match event {
+            Event::Doorbell { post } => self.on_doorbell(post, memory, now),
+            Event::WqeFetched { qp, epoch } => self.on_wqe_fetched(qp, epoch, memory, now),
+            Event::QueueResumed { qp, epoch } => self.on_queue_resumed(qp, epoch, memory, now),
+            Event::ReceivePosted { post } => self.on_receive_posted(post, now),
+            Event::EngineFree { hca } => self.on_engine_free(hca, memory, now),
+            Event::PacketReady { packet } => self.on_packet_ready(packet, memory, now),
+            Event::LinkFree { port } => self.on_link_free(port, memory, now),
+            Event::CreditsBack { port } => {
+                self.ports[port as usize].kicked = false;
+                self.transmit(port, now);
+            }
+            Event::HcaArrival { packet } => self.on_hca_arrival(packet, memory, now),
+            Event::SwitchArrival { packet } => self.on_switch_arrival(packet, now),
+            Event::SwitchDiscard { packet } => self.on_switch_discard(packet, now),
+            Event::InMemory { delivery } => self.on_in_memory(delivery, memory, notices, now),
+            Event::BufferFree { port, lane, blocks } => self.on_buffer_free(port, VirtualLane(lane), blocks, now),
+            Event::Completed { completion } => self.on_completed(completion, notices, now),
+            Event::AckTimer { qp } => self.on_ack_timer(qp, memory, now),
+            Event::ReceiverWaited { qp, epoch } => self.on_receiver_waited(qp, epoch, memory, now),
+            Event::ReplyReady { qp } => self.on_reply_ready(qp, memory, now),
+            Event::Report { notice } => notices.push(self.reports.take(notice)),
+        }
+    }
+
+    pub(crate) fn report(&mut self, now: SimTime, node: u32, notice: Notice) {
+        let notice = self.reports.insert(notice);
+        self.queue.push(now, node, Event::Report { notice });
+    }
+}

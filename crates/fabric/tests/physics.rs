@@ -1,0 +1,142 @@
+//! The published behaviour of cables, buses, lanes and credits, from hand-made parts.
+mod common;
+
+use common::*;
+use softband_fabric::spec::FabricSpec;
+use softband_model::parts::HostPart;
+use softband_model::verbs::api::{SendOperation, SendRequest};
+use softband_types::*;
+
+fn se7520() -> HostPart {
+    host_part(600, 300)
+}
+
+fn woodcrest() -> HostPart {
+    host_part(1_955, 1_800)
+}
+
+/// Megabytes per second of 64 KiB messages from a to b, and back as well where `both`.
+fn stream_of(spec: &FabricSpec, qp_type: QpType, both: bool, size: u32, count: u64) -> f64 {
+    let mut lab = Lab::new(spec);
+    let (a, b) = lab.connect(0, 1, qp_type);
+    let directions: &[(usize, Qpn)] = if both { &[(0, a), (1, b)] } else { &[(0, a)] };
+    for &(who, qpn) in directions {
+        for number in 0..count {
+            let request = lab.request(who, number, lab.write_to(1 - who, 0), 0, size);
+            lab.send(who, qpn, request);
+        }
+    }
+    lab.run();
+    assert!(lab.completions(0).iter().all(|completion| completion.status == WcStatus::Success));
+    let times = lab.timed_completions(0);
+    assert_eq!(times.len() as u64, count);
+    let warm = times.len() / 10;
+    let span = times.last().unwrap().0 - times[warm].0;
+    let bytes = (times.len() - 1 - warm) as f64 * f64::from(size) * directions.len() as f64;
+    bytes / span.as_secs_f64() / 1e6
+}
+
+fn stream(spec: &FabricSpec, qp_type: QpType) -> f64 {
+    stream_of(spec, qp_type, false, 65_536, 200)
+}
+
+#[track_caller]
+fn assert_near(value: f64, expected: f64, percent: f64) {
+    assert!((value / expected - 1.0).abs() * 100.0 <= percent, "{value:.1} is not within {percent} % of {expected}");
+}
+
+#[test]
+fn sdr_fills_the_link_at_any_length_to_100_metres() {
+    for (metres, qp_type) in [(1, QpType::Rc), (10, QpType::Uc), (100, QpType::Rc), (100, QpType::Uc)] {
+        assert_near(stream(&back_to_back(LinkSpeed::Sdr, metres, 5, se7520()), qp_type), 983.7, 0.3);
+    }
+}
+
+#[test]
+fn ddr_back_to_back_is_bound_by_pcie_reads_at_any_length_to_100_metres() {
+    for metres in [8, 100] {
+        assert_near(stream(&back_to_back(LinkSpeed::Ddr, metres, 5, se7520()), QpType::Rc), 1_490.0, 1.0);
+    }
+}
+
+#[test]
+fn ddr_into_a_switch_over_100_metres_gets_one_packet_a_loop_until_lanes_are_few() {
+    assert_near(stream(&through_switch(LinkSpeed::Ddr, &[100, 8], 5, se7520()), QpType::Rc), 930.0, 2.0);
+    assert_near(stream(&through_switch(LinkSpeed::Ddr, &[10, 10], 5, se7520()), QpType::Rc), 1_490.0, 1.0);
+    assert_near(stream(&through_switch(LinkSpeed::Ddr, &[100, 100], 1, se7520()), QpType::Rc), 1_490.0, 1.0);
+}
+
+#[test]
+fn a_slow_host_lengthens_the_credit_loop() {
+    assert_near(stream(&back_to_back(LinkSpeed::Sdr, 8, 5, woodcrest()), QpType::Rc), 891.0, 1.0);
+    assert_near(stream(&back_to_back(LinkSpeed::Sdr, 100, 5, woodcrest()), QpType::Rc), 797.0, 1.5);
+    assert_near(stream(&back_to_back(LinkSpeed::Sdr, 100, 1, woodcrest()), QpType::Rc), 891.0, 1.0);
+}
+
+#[test]
+fn larger_read_requests_cure_a_long_memory_latency() {
+    let mut spec = back_to_back(LinkSpeed::Sdr, 8, 5, woodcrest());
+    for host in &mut spec.hosts {
+        host.hcas[0].tune_pci = true;
+    }
+    assert_near(stream(&spec, QpType::Rc), 980.0, 0.5);
+}
+
+#[test]
+fn both_directions_share_the_host_bridge() {
+    assert_near(stream_of(&back_to_back(LinkSpeed::Ddr, 8, 5, se7520()), QpType::Rc, true, 65_536, 400), 2_727.0, 2.0);
+}
+
+#[test]
+fn short_messages_come_at_the_gap_of_their_operation() {
+    let rate = stream_of(&back_to_back(LinkSpeed::Sdr, 8, 5, se7520()), QpType::Rc, false, 8, 1_000);
+    assert_near(rate, 8.0 / 0.3, 1.0);
+}
+
+#[test]
+fn the_wait_for_credits_shows_in_the_counters() {
+    let spec = through_switch(LinkSpeed::Ddr, &[100, 8], 5, se7520());
+    let mut lab = Lab::new(&spec);
+    let (a, _) = lab.connect(0, 1, QpType::Rc);
+    let request = lab.request(0, 1, lab.write_to(1, 0), 0, 65_536);
+    lab.send(0, a, request);
+    lab.run();
+    let counters = lab.world.counters();
+    let hca = &counters[0];
+    assert_eq!((hca.node.as_str(), hca.port_xmit_pkts, hca.port_rcv_pkts), ("a/test0", 32, 1));
+    // 32 packets of payload and 26 bytes, and one RETH; the acknowledgement has 30 bytes.
+    assert_eq!(hca.port_xmit_data, (65_536 + 32 * 26 + 16) / 4);
+    assert_eq!(hca.port_rcv_data, 30 / 4);
+    let stalled: u64 = hca.credit_stall_picos.iter().sum();
+    assert!(stalled > 25_000_000, "{stalled}");
+    assert_eq!(hca.port_xmit_wait, stalled / 2_000);
+}
+
+/// One-way latency with the CPU's share: a small inline message, seen by the peer's program.
+fn latency_nanos(operation: impl Fn(&Lab) -> SendOperation, len: u32) -> u64 {
+    let spec = through_switch(LinkSpeed::Sdr, &[8, 8], 5, se7520());
+    let mut lab = Lab::new(&spec);
+    let (a, b) = lab.connect(0, 1, QpType::Rc);
+    lab.receive(1, b, 0, 0, 4_096);
+    lab.run();
+    let operation = operation(&lab);
+    let write = matches!(operation, SendOperation::RdmaWrite { .. });
+    let request: SendRequest = lab.request(0, 1, operation, 0, len);
+    let start = lab.world.now();
+    lab.fill(0, 0, 64, 3);
+    lab.send(0, a, request);
+    while lab.memory.blocks[1][1] == 0 || !write && lab.completions(1).is_empty() {
+        assert!(lab.step());
+    }
+    let cpu = se7520().post_send + if write { nanos(50) } else { se7520().poll_cq };
+    (lab.world.now() - start + cpu).as_nanos()
+}
+
+#[test]
+fn a_send_takes_about_a_microsecond_longer_than_a_write() {
+    let send = latency_nanos(|_| SendOperation::Send { immediate: None }, 8);
+    let write = latency_nanos(|lab| lab.write_to(1, 0), 8);
+    assert_near(send as f64, 4_800.0, 5.0);
+    assert_near(write as f64, 3_800.0, 5.0);
+    assert_eq!(send - write, 1_000); // The receive WQE's fetch, the completion, and a poll more.
+}

@@ -1,0 +1,110 @@
+//! A small subnet manager: LIDs, forwarding tables, and what each link operates at.
+//!
+//! It stands in for OpenSM when none runs: minimum hops, the lowest port on a tie.
+
+use crate::link::{blocks_per_lane, mtu_that_fits};
+use softband_types::{Lid, Mtu, OperationalVls};
+use std::collections::VecDeque;
+
+/// What the manager sees of one port: its node and what its hardware can do.
+#[derive(Clone, Copy, Debug)]
+pub struct PortCapabilities {
+    pub vl_cap: OperationalVls,
+    pub mtu_max: Mtu,
+    pub port_buffer_bytes: u32,
+}
+
+/// What a link operates at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkSettings {
+    pub vls: OperationalVls,
+    pub mtu: Mtu,
+}
+
+/// OperationalVLs and NeighborMTU of a link between these two ports.
+///
+/// OperationalVLs is the least of `max_op_vls` and both VLCaps, all of them codes. The MTU is also held down to what one lane of
+/// either buffer takes, since a lane must hold at least a packet (IBTA 7.9.4.1).
+pub fn link_settings(ends: [PortCapabilities; 2], max_op_vls: OperationalVls, mtu_max: Mtu) -> LinkSettings {
+    let vls = max_op_vls.min(ends[0].vl_cap).min(ends[1].vl_cap);
+    let mut mtu = mtu_max;
+    for end in ends {
+        mtu = mtu_that_fits(mtu.min(end.mtu_max), blocks_per_lane(end.port_buffer_bytes, vls));
+    }
+    LinkSettings { vls, mtu }
+}
+
+/// Who is plugged into whom, as the manager's sweep finds it: `neighbours[switch][port]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Neighbour {
+    None,
+    Switch(usize),
+    /// An end port with this LID.
+    End(Lid),
+}
+
+/// The forwarding entries `(switch, lid, port index)` that reach every end port by the fewest hops.
+pub fn forwarding_entries(neighbours: &[Vec<Neighbour>]) -> Vec<(usize, Lid, u8)> {
+    let mut entries = Vec::new();
+    for (home, ports) in neighbours.iter().enumerate() {
+        let distances = hops_to(home, neighbours);
+        for (port, neighbour) in ports.iter().enumerate() {
+            let Neighbour::End(lid) = *neighbour else { continue };
+            entries.push((home, lid, port as u8));
+            for (switch, others) in neighbours.iter().enumerate() {
+                let Some(distance) = distances[switch].filter(|distance| *distance > 0) else { continue };
+                let nearer = |other: &Neighbour| matches!(other, Neighbour::Switch(next) if distances[*next] == Some(distance - 1));
+                if let Some(out) = others.iter().position(nearer) {
+                    entries.push((switch, lid, out as u8));
+                }
+            }
+        }
+    }
+    entries
+}
+
+fn hops_to(home: usize, neighbours: &[Vec<Neighbour>]) -> Vec<Option<u32>> {
+    let mut distances = vec![None; neighbours.len()];
+    distances[home] = Some(0);
+    let mut frontier = VecDeque::from([(home, 0)]);
+    while let Some((switch, distance)) = frontier.pop_front() {
+        for neighbour in &neighbours[switch] {
+            if let Neighbour::Switch(next) = *neighbour
+                && distances[next].is_none()
+            {
+                distances[next] = Some(distance + 1);
+                frontier.push_back((next, distance + 1));
+            }
+        }
+    }
+    distances
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_switch_forwards_along_the_shortest_way() {
+        use Neighbour::{End, Switch};
+        // Three switches in a row, an end port at each end of it.
+        let fabric = [vec![End(Lid(1)), Switch(1)], vec![Switch(0), Switch(2)], vec![Switch(1), End(Lid(2))]];
+        let mut entries = forwarding_entries(&fabric);
+        entries.sort();
+        let one = [(0, Lid(1), 0), (0, Lid(2), 1), (1, Lid(1), 0), (1, Lid(2), 1), (2, Lid(1), 0), (2, Lid(2), 1)];
+        assert_eq!(entries, one);
+    }
+
+    #[test]
+    fn operational_vls_are_the_least_of_three_codes() {
+        let port = |vl_cap, port_buffer_bytes| PortCapabilities {
+            vl_cap: OperationalVls::from_code(vl_cap).unwrap(),
+            mtu_max: Mtu::B2048,
+            port_buffer_bytes,
+        };
+        let five = OperationalVls::from_code(5).unwrap();
+        let settings = link_settings([port(4, 33_792), port(5, 65_536)], five, Mtu::B4096);
+        assert_eq!((settings.vls.code(), settings.mtu), (4, Mtu::B2048));
+        assert_eq!(link_settings([port(4, 16_000), port(5, 65_536)], five, Mtu::B4096).mtu, Mtu::B1024);
+    }
+}

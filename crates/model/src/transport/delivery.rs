@@ -1,0 +1,51 @@
+//! Payload on its way from the wire into memory.
+
+use crate::verbs::api::{Completion, PayloadSlice};
+use crate::verbs::Segment;
+use softband_types::Psn;
+
+/// Where payload goes: usually one stretch of memory, and then nothing is allocated.
+#[derive(Clone, Debug, Default)]
+pub struct Placement {
+    first: Option<Segment>,
+    rest: Vec<Segment>,
+}
+
+impl Placement {
+    pub fn push(&mut self, segment: Segment) {
+        if self.first.is_none() {
+            self.first = Some(segment);
+        } else {
+            self.rest.push(segment);
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Segment> {
+        self.first.iter().chain(&self.rest)
+    }
+}
+
+/// What happens when the last byte is in memory.
+#[derive(Clone, Debug)]
+pub enum DeliveryEnd {
+    /// A request: the message's completion and the packet's acknowledgement, where they are due.
+    Request { completion: Option<Completion>, acknowledge: Option<Psn> },
+    /// A response to a read or atomic, and whether it is that one's last.
+    Response { last: bool },
+}
+
+/// An accepted packet on its way into memory.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    pub placement: Placement,
+    pub payload: Option<PayloadSlice>,
+    /// The first packet of a message that takes a receive WQE.
+    pub fetches_receive_wqe: bool,
+    pub end: DeliveryEnd,
+}
+
+impl Delivery {
+    pub fn bytes(&self) -> u32 {
+        self.payload.as_ref().map_or(0, |payload| payload.len as u32)
+    }
+}

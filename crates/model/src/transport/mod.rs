@@ -1,0 +1,40 @@
+//! Transports: requester and responder of a queue pair, apart from each other and by operation.
+//!
+//! They take packets in and give packets out, by value; when a packet leaves or a byte reaches memory is the fabric's business.
+
+mod delivery;
+mod queue_pair;
+mod requester;
+mod responder;
+mod timers;
+
+pub use delivery::{Delivery, DeliveryEnd, Placement};
+pub use queue_pair::{Environment, QueuePair, Side};
+pub use requester::{Emission, Pending, Requester, Retired};
+pub use responder::{Outcome, Refusal, Reply, Responder, Response, response_packet};
+pub use timers::{local_ack_timeout, rnr_wait};
+
+use crate::parts::MessageGaps;
+use softband_sim::SimDuration;
+
+/// What a message is to the send engine: each kind has its least gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessageKind {
+    Send,
+    Write,
+    Read,
+    Atomic,
+    Datagram,
+}
+
+impl MessageKind {
+    pub const fn gap(self, gaps: &MessageGaps) -> SimDuration {
+        match self {
+            Self::Send => gaps.send,
+            Self::Write => gaps.write,
+            Self::Read => gaps.read,
+            Self::Atomic => gaps.atomic,
+            Self::Datagram => gaps.datagram,
+        }
+    }
+}

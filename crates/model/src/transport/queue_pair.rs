@@ -1,0 +1,108 @@
+//! A queue pair: its attributes, and the two sides that work by them.
+
+use super::requester::Requester;
+use super::responder::Responder;
+use crate::verbs::api::{AddressVector, HostMemory, QpInit, QpModification, QpSnapshot};
+use crate::verbs::{ChunkPool, Verbs};
+use softband_types::{Access, HcaId, Lid, Mtu, PortNumber, ProcessId, Psn, QKey, QpState, Qpn};
+
+/// One side of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Side {
+    Requester,
+    Responder,
+}
+
+/// What both sides need around them while they work.
+pub struct Environment<'a> {
+    pub verbs: &'a Verbs,
+    pub memory: &'a mut dyn HostMemory,
+    pub chunks: &'a mut ChunkPool,
+    /// LID of the queue pair's port.
+    pub slid: Lid,
+}
+
+/// A queue pair.
+pub struct QueuePair {
+    pub owner: ProcessId,
+    pub hca: HcaId,
+    pub attributes: QpSnapshot,
+    /// Counts resets: what was under way before one means nothing after it.
+    pub epoch: u32,
+    pub requester: Requester,
+    pub responder: Responder,
+}
+
+impl QueuePair {
+    pub fn new(owner: ProcessId, hca: HcaId, qpn: Qpn, init: QpInit) -> Self {
+        let attributes = initial_attributes(qpn, init);
+        Self { owner, hca, attributes, epoch: 0, requester: Requester::default(), responder: Responder::default() }
+    }
+
+    /// Carries out a modification that has been checked; `next` is the state it leads to.
+    pub fn modify(&mut self, next: QpState, m: &QpModification) {
+        if next == QpState::Reset {
+            let QpSnapshot { init, qpn, .. } = self.attributes;
+            self.attributes = initial_attributes(qpn, init);
+            self.epoch += 1;
+            self.requester = Requester::default();
+            self.responder = Responder::default();
+            return;
+        }
+        let a = &mut self.attributes;
+        a.state = next;
+        set(&mut a.access, m.access);
+        set(&mut a.pkey_index, m.pkey_index);
+        set(&mut a.port, m.port);
+        set(&mut a.qkey, m.qkey);
+        set(&mut a.address_vector, m.address_vector);
+        set(&mut a.path_mtu, m.path_mtu);
+        set(&mut a.local_ack_timeout, m.local_ack_timeout);
+        set(&mut a.retry_count, m.retry_count);
+        set(&mut a.rnr_retry, m.rnr_retry);
+        set(&mut a.max_rd_atomic, m.max_rd_atomic);
+        set(&mut a.max_dest_rd_atomic, m.max_dest_rd_atomic);
+        set(&mut a.min_rnr_timer, m.min_rnr_timer);
+        set(&mut a.dest_qpn, m.dest_qpn);
+        if let Some(psn) = m.receive_psn {
+            self.responder.begin_at(psn);
+        }
+        if let Some(psn) = m.send_psn {
+            self.requester.begin_at(psn);
+        }
+        self.requester.renew_retries(&self.attributes);
+    }
+
+    pub fn snapshot(&self) -> QpSnapshot {
+        QpSnapshot { receive_psn: self.responder.expected_psn(), send_psn: self.requester.next_psn(), ..self.attributes }
+    }
+}
+
+fn set<T>(attribute: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *attribute = value;
+    }
+}
+
+fn initial_attributes(qpn: Qpn, init: QpInit) -> QpSnapshot {
+    QpSnapshot {
+        init,
+        qpn,
+        state: QpState::Reset,
+        access: Access::default(),
+        pkey_index: 0,
+        port: PortNumber(0),
+        qkey: QKey(0),
+        address_vector: AddressVector::default(),
+        path_mtu: Mtu::B256,
+        local_ack_timeout: 0,
+        retry_count: 0,
+        rnr_retry: 0,
+        receive_psn: Psn::new(0),
+        send_psn: Psn::new(0),
+        max_rd_atomic: 0,
+        max_dest_rd_atomic: 0,
+        min_rnr_timer: 0,
+        dest_qpn: Qpn(0),
+    }
+}

@@ -1,0 +1,220 @@
+//! The requester: work queue to request packets, responses to completions.
+//!
+//! `settled` WQEs at the front of the queue need nothing more from the peer; `cursor` is the WQE whose packet goes next.
+//! A WQE leaves the queue when it is the oldest and has its outcome, so completions are in order.
+
+mod acknowledge;
+mod response;
+mod transmit;
+
+pub use transmit::{Emission, Pending};
+
+use super::MessageKind;
+use super::timers::local_ack_timeout;
+use crate::verbs::api::{PayloadSlice, QpSnapshot, SendOperation, SendRequest};
+use softband_sim::SimTime;
+use softband_types::{Psn, QpType, WcOpcode, WcStatus};
+use std::collections::VecDeque;
+
+/// A send queue and what has become of its requests.
+#[derive(Default)]
+pub struct Requester {
+    queue: VecDeque<SendWqe>,
+    settled: usize,
+    cursor: usize,
+    cursor_packet: u32,
+    /// PSN of the next new message.
+    next_psn: Psn,
+    /// Oldest PSN that the peer has not acknowledged.
+    unacked_psn: Psn,
+    /// One past the last PSN that was sent.
+    sent_psn: Psn,
+    /// Reads and atomics asked for and not completed.
+    reads_outstanding: u32,
+    /// Send requests retired, in all (wraps).
+    retired: u32,
+    retries_left: u8,
+    rnr_retries_left: u8,
+    waits_for_receiver: bool,
+    /// A lost response is being asked for again; what still arrives for the old request tells nothing new.
+    recovering: bool,
+    /// A WQE has failed; nothing more is sent.
+    halted: bool,
+    deadline: Option<SimTime>,
+}
+
+struct SendWqe {
+    request: SendRequest,
+    len_bytes: u32,
+    /// PSNs it takes: request packets, or response packets of a read.
+    packets: u32,
+    first_psn: Psn,
+    started: bool,
+    /// Of a read or atomic: its request is out.
+    requested: bool,
+    /// Of a read: response packets so far.
+    received: u32,
+    outcome: Option<WcStatus>,
+    chunk: Option<Chunk>,
+}
+
+/// The part of a message's payload that was read from memory.
+struct Chunk {
+    /// Its place in the message.
+    base: u32,
+    payload: PayloadSlice,
+}
+
+/// A send request that has left the queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Retired {
+    pub wr_id: u64,
+    pub status: WcStatus,
+    pub opcode: WcOpcode,
+    pub byte_len: u32,
+    pub signaled: bool,
+    /// Send requests retired up to and including this one.
+    pub count: u32,
+}
+
+impl SendWqe {
+    fn new(request: SendRequest) -> Self {
+        Self {
+            request,
+            len_bytes: 0,
+            packets: 0,
+            first_psn: Psn::new(0),
+            started: false,
+            requested: false,
+            received: 0,
+            outcome: None,
+            chunk: None,
+        }
+    }
+
+    fn last_psn(&self) -> Psn {
+        self.first_psn.plus(self.packets - 1)
+    }
+
+    fn expects_response(&self) -> bool {
+        use SendOperation::{CompareSwap, FetchAdd, RdmaRead};
+        matches!(self.request.operation, RdmaRead { .. } | CompareSwap { .. } | FetchAdd { .. })
+    }
+
+    fn is_read(&self) -> bool {
+        matches!(self.request.operation, SendOperation::RdmaRead { .. })
+    }
+
+    fn kind(&self, qp_type: QpType) -> MessageKind {
+        match self.request.operation {
+            SendOperation::Send { .. } if qp_type == QpType::Ud => MessageKind::Datagram,
+            SendOperation::Send { .. } => MessageKind::Send,
+            SendOperation::RdmaWrite { .. } => MessageKind::Write,
+            SendOperation::RdmaRead { .. } => MessageKind::Read,
+            SendOperation::CompareSwap { .. } | SendOperation::FetchAdd { .. } => MessageKind::Atomic,
+        }
+    }
+
+    fn opcode(&self) -> WcOpcode {
+        match self.request.operation {
+            SendOperation::Send { .. } => WcOpcode::Send,
+            SendOperation::RdmaWrite { .. } => WcOpcode::RdmaWrite,
+            SendOperation::RdmaRead { .. } => WcOpcode::RdmaRead,
+            SendOperation::CompareSwap { .. } => WcOpcode::CompareSwap,
+            SendOperation::FetchAdd { .. } => WcOpcode::FetchAdd,
+        }
+    }
+}
+
+impl Requester {
+    /// Sets the PSN of the first message.
+    pub fn begin_at(&mut self, psn: Psn) {
+        self.next_psn = psn;
+        self.unacked_psn = psn;
+        self.sent_psn = psn;
+    }
+
+    pub fn next_psn(&self) -> Psn {
+        self.next_psn
+    }
+
+    pub fn renew_retries(&mut self, a: &QpSnapshot) {
+        self.retries_left = a.retry_count;
+        self.rnr_retries_left = a.rnr_retry;
+    }
+
+    pub fn post(&mut self, request: SendRequest) {
+        self.queue.push_back(SendWqe::new(request));
+    }
+
+    /// Requests that are not retired.
+    pub fn queue_len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether every request posted has been sent at least once: the HCA has stopped looking at the queue.
+    pub fn is_idle(&self) -> bool {
+        self.cursor >= self.queue.len()
+    }
+
+    /// When the acknowledgement that is waited for is overdue.
+    pub fn deadline(&self) -> Option<SimTime> {
+        self.deadline
+    }
+
+    /// Takes the oldest request out, if it has its outcome.
+    pub fn retire(&mut self, a: &QpSnapshot) -> Option<Retired> {
+        let status = self.queue.front()?.outcome?;
+        Some(self.take_front(a, status))
+    }
+
+    /// Takes the oldest request out, whatever has become of it: the queue pair is in error.
+    pub fn flush(&mut self, a: &QpSnapshot) -> Option<Retired> {
+        let outcome = self.queue.front()?.outcome;
+        self.deadline = None;
+        Some(self.take_front(a, outcome.unwrap_or(WcStatus::FlushError)))
+    }
+
+    /// Goes on after the errors of an unreliable queue pair were flushed.
+    pub fn resume(&mut self) {
+        self.halted = false;
+    }
+
+    fn take_front(&mut self, a: &QpSnapshot, status: WcStatus) -> Retired {
+        let wqe = self.queue.pop_front().expect("the caller looked at it");
+        self.retired = self.retired.wrapping_add(1);
+        self.settled = self.settled.saturating_sub(1);
+        if self.cursor == 0 {
+            self.cursor_packet = 0;
+        }
+        self.cursor = self.cursor.saturating_sub(1);
+        if wqe.requested {
+            self.reads_outstanding -= 1;
+        }
+        // An error completes with a completion in any case (IBTA 10.7.3.1).
+        let signaled = wqe.request.signaled || a.init.signal_all || status != WcStatus::Success;
+        Retired {
+            wr_id: wqe.request.wr_id,
+            status,
+            opcode: wqe.opcode(),
+            byte_len: wqe.len_bytes,
+            signaled,
+            count: self.retired,
+        }
+    }
+
+    /// The oldest request that is not settled fails; it completes when those before it have.
+    fn fail(&mut self, status: WcStatus) {
+        if let Some(wqe) = self.queue.get_mut(self.settled) {
+            wqe.outcome = Some(status);
+        }
+        self.halted = true;
+        self.deadline = None;
+    }
+
+    fn restart_timer(&mut self, a: &QpSnapshot, now: SimTime) {
+        let waits = self.sent_psn != self.unacked_psn;
+        let timeout = local_ack_timeout(a.local_ack_timeout).filter(|_| waits && !self.halted);
+        self.deadline = timeout.map(|timeout| now.saturating_add(timeout));
+    }
+}

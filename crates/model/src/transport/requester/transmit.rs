@@ -1,0 +1,279 @@
+//! Requests: what goes next, whether it may, and its packets.
+
+use super::{Chunk, Requester, SendWqe};
+use crate::packet::{Packet, PacketKind, Position, RemoteRange};
+use crate::transport::queue_pair::Environment;
+use crate::transport::timers::local_ack_timeout;
+use crate::transport::MessageKind;
+use crate::verbs::api::{AddressVector, PayloadSlice, QpSnapshot, SendOperation};
+use crate::verbs::{ChunkPool, MESSAGE_BYTES_MAX, Verbs};
+use softband_sim::SimTime;
+use softband_types::{HcaId, PKey, QKey, QpState, QpType, Qpn, ServiceLevel, WcStatus};
+
+/// Request packets that may be unacknowledged; far below 2^23, where PSNs become ambiguous (IBTA 9.7.3).
+const WINDOW_PACKETS: u32 = 1 << 14;
+/// Long messages ask for an acknowledgement every so many packets, so that the timer sees progress.
+const ACK_INTERVAL_PACKETS: u32 = 128;
+
+/// What the requester would send next.
+#[derive(Clone, Copy, Debug)]
+pub struct Pending {
+    /// Kind of the message, when this is its first packet.
+    pub starts: Option<MessageKind>,
+    pub service_level: ServiceLevel,
+}
+
+/// What the send engine got.
+pub enum Emission {
+    Packet {
+        packet: Packet,
+        /// Payload that has to come over the bus.
+        dma_bytes: u32,
+        /// Its departure completes the message, for want of acknowledgements.
+        completes_when_sent: bool,
+    },
+    /// A request or reply failed; nothing to send.
+    Failed,
+}
+
+impl Requester {
+    /// What goes next, `None` when there is nothing or it has to wait for a response.
+    pub fn pending(&self, a: &QpSnapshot, verbs: &Verbs) -> Option<Pending> {
+        let wqe = self.queue.get(self.cursor)?;
+        let mid_message = self.cursor_packet > 0;
+        let running = a.state == QpState::Rts || a.state == QpState::Sqd && mid_message;
+        if !running || self.waits_for_receiver || self.halted {
+            return None;
+        }
+        if !mid_message {
+            let fenced = wqe.request.fence && self.reads_outstanding > 0;
+            // Without any allowance the request fails when it starts, instead of waiting for ever.
+            let full = wqe.expects_response() && a.max_rd_atomic > 0 && self.reads_outstanding >= u32::from(a.max_rd_atomic);
+            if fenced || full {
+                return None;
+            }
+        }
+        if a.init.qp_type == QpType::Rc {
+            let psn = if wqe.started { wqe.first_psn.plus(self.cursor_packet) } else { self.next_psn };
+            if psn.since(self.unacked_psn) >= WINDOW_PACKETS && psn != self.unacked_psn {
+                return None;
+            }
+        }
+        let datagram = wqe.request.datagram.and_then(|to| verbs.ahs.get(to.ah.0));
+        let service_level = datagram.map_or(a.address_vector.service_level, |ah| ah.vector.service_level);
+        let starts = (!mid_message).then(|| wqe.kind(a.init.qp_type));
+        Some(Pending { starts, service_level })
+    }
+
+    /// The next packet. Call it when [`Self::pending`] names one.
+    pub fn emit(&mut self, a: &QpSnapshot, hca: HcaId, env: &mut Environment, now: SimTime) -> Emission {
+        let Some(wqe) = self.queue.get_mut(self.cursor) else { return Emission::Failed };
+        if !wqe.started {
+            match wqe.start(a, hca, env.verbs) {
+                Ok(()) => {
+                    wqe.first_psn = self.next_psn;
+                    self.next_psn = self.next_psn.plus(wqe.packets);
+                }
+                Err(status) => return self.fail_at_cursor(status),
+            }
+        }
+        if wqe.expects_response() { self.emit_fetch(a, env, now) } else { self.emit_payload(a, hca, env, now) }
+    }
+
+    fn fail_at_cursor(&mut self, status: WcStatus) -> Emission {
+        self.queue[self.cursor].outcome = Some(status);
+        self.halted = true;
+        Emission::Failed
+    }
+
+    /// A packet of a send, RDMA write or datagram.
+    fn emit_payload(&mut self, a: &QpSnapshot, hca: HcaId, env: &mut Environment, now: SimTime) -> Emission {
+        let number = self.cursor_packet;
+        let wqe = &mut self.queue[self.cursor];
+        let mtu = if a.init.qp_type == QpType::Ud { wqe.len_bytes.max(1) } else { a.path_mtu.bytes() };
+        let offset = number * mtu;
+        let len = (wqe.len_bytes - offset).min(mtu);
+        let payload = match wqe.payload(a, hca, env, offset, len) {
+            Ok(payload) => payload,
+            Err(status) => return self.fail_at_cursor(status),
+        };
+        let position = Position { first: number == 0, last: number + 1 == wqe.packets };
+        let (to, destination) = wqe.destination(a, env.verbs);
+        let reliable = a.init.qp_type == QpType::Rc;
+        let packet = Packet {
+            psn: wqe.first_psn.plus(number),
+            ack_request: reliable && (position.last || number % ACK_INTERVAL_PACKETS == ACK_INTERVAL_PACKETS - 1),
+            solicited: wqe.request.solicited && position.last,
+            kind: wqe.packet_kind(a, position),
+            payload,
+            ..base(a, env, &to, destination)
+        };
+        let dma_bytes = if wqe.request.inline.is_some() { 0 } else { len };
+        let (psn, asks) = (packet.psn, packet.ack_request);
+        if position.last {
+            self.cursor += 1;
+            self.cursor_packet = 0;
+        } else {
+            self.cursor_packet += 1;
+        }
+        self.note_sent(psn.plus(1), a, now, asks);
+        Emission::Packet { packet, dma_bytes, completes_when_sent: position.last && !reliable }
+    }
+
+    /// The request of an RDMA read or atomic; a read goes on after what it has received.
+    fn emit_fetch(&mut self, a: &QpSnapshot, env: &mut Environment, now: SimTime) -> Emission {
+        let wqe = &mut self.queue[self.cursor];
+        wqe.requested = true;
+        let (psn, end) = (wqe.first_psn.plus(wqe.received), wqe.first_psn.plus(wqe.packets));
+        let done_bytes = wqe.received * a.path_mtu.bytes();
+        let kind = match wqe.request.operation {
+            SendOperation::CompareSwap { remote_address, rkey, compare, swap } => {
+                PacketKind::CompareSwap { address: remote_address, rkey: rkey.0, compare, swap }
+            }
+            SendOperation::FetchAdd { remote_address, rkey, add } => PacketKind::FetchAdd { address: remote_address, rkey: rkey.0, add },
+            SendOperation::RdmaRead { remote_address, rkey } => {
+                let address = remote_address.wrapping_add(u64::from(done_bytes));
+                PacketKind::ReadRequest { range: RemoteRange { address, rkey: rkey.0, len_bytes: wqe.len_bytes - done_bytes } }
+            }
+            SendOperation::Send { .. } | SendOperation::RdmaWrite { .. } => unreachable!("these carry payload"),
+        };
+        let packet = Packet { psn, ack_request: true, kind, ..base(a, env, &a.address_vector, a.dest_qpn) };
+        self.reads_outstanding += 1;
+        self.cursor += 1;
+        self.cursor_packet = 0;
+        self.note_sent(end, a, now, true);
+        Emission::Packet { packet, dma_bytes: 0, completes_when_sent: false }
+    }
+
+    /// Notes that everything before `end` was sent; the timer runs from the oldest packet that asks for an answer.
+    fn note_sent(&mut self, end: softband_types::Psn, a: &QpSnapshot, now: SimTime, asks: bool) {
+        if end.since(self.unacked_psn) > self.sent_psn.since(self.unacked_psn) {
+            self.sent_psn = end;
+        }
+        if asks && self.deadline.is_none() {
+            self.deadline = local_ack_timeout(a.local_ack_timeout).map(|timeout| now.saturating_add(timeout));
+        }
+    }
+
+    /// An unreliable message's last bit has left.
+    pub fn on_sent(&mut self) {
+        if let Some(wqe) = self.queue.get_mut(self.settled)
+            && self.settled < self.cursor
+        {
+            wqe.outcome = Some(WcStatus::Success);
+            self.settled += 1;
+        }
+    }
+}
+
+fn base(a: &QpSnapshot, env: &Environment, to: &AddressVector, destination: Qpn) -> Packet {
+    Packet {
+        slid: env.slid,
+        dlid: to.dlid,
+        service_level: to.service_level,
+        pkey: PKey::DEFAULT_FULL,
+        source: a.qpn,
+        destination,
+        psn: softband_types::Psn::new(0),
+        ack_request: false,
+        solicited: false,
+        grh: to.grh,
+        kind: PacketKind::Ack,
+        payload: None,
+    }
+}
+
+impl SendWqe {
+    /// Checks the request and measures the message (IBTA 10.7.2, 10.8.3).
+    fn start(&mut self, a: &QpSnapshot, hca: HcaId, verbs: &Verbs) -> Result<(), WcStatus> {
+        let listed = || self.request.entries.iter().map(|entry| u64::from(entry.len_bytes)).sum();
+        let len = self.request.inline.as_ref().map_or_else(listed, |payload| payload.len as u64);
+        let atomic = self.kind(a.init.qp_type) == MessageKind::Atomic;
+        let limit = if a.init.qp_type == QpType::Ud { u64::from(a.path_mtu.bytes()) } else { MESSAGE_BYTES_MAX };
+        if len > limit || atomic && len != 8 {
+            return Err(WcStatus::LocalLengthError);
+        }
+        self.check_operation(a, verbs)?;
+        if self.request.inline.is_none() {
+            let writes = self.expects_response();
+            let checked = verbs.walk_local(hca, a.init.pd, &self.request.entries, (0, len as u32), writes, |_| ());
+            checked.ok_or(WcStatus::LocalProtectionError)?;
+        }
+        self.len_bytes = len as u32;
+        let one_packet = atomic || a.init.qp_type == QpType::Ud;
+        self.packets = if one_packet { 1 } else { self.len_bytes.div_ceil(a.path_mtu.bytes()).max(1) };
+        self.started = true;
+        Ok(())
+    }
+
+    /// Which transport offers which operation (IBTA 9.4, table of operations by service).
+    fn check_operation(&self, a: &QpSnapshot, verbs: &Verbs) -> Result<(), WcStatus> {
+        let send = matches!(self.request.operation, SendOperation::Send { .. });
+        let offered = match a.init.qp_type {
+            QpType::Rc => !self.expects_response() || a.max_rd_atomic > 0,
+            QpType::Uc => !self.expects_response(),
+            QpType::Ud => send && self.datagram_path(a, verbs).is_some(),
+        };
+        if offered { Ok(()) } else { Err(WcStatus::LocalQpOperationError) }
+    }
+
+    fn datagram_path(&self, a: &QpSnapshot, verbs: &Verbs) -> Option<AddressVector> {
+        let ah = verbs.ahs.get(self.request.datagram?.ah.0)?;
+        (ah.pd == a.init.pd).then_some(ah.vector)
+    }
+
+    fn destination(&self, a: &QpSnapshot, verbs: &Verbs) -> (AddressVector, Qpn) {
+        match (self.request.datagram, self.datagram_path(a, verbs)) {
+            (Some(to), Some(vector)) if a.init.qp_type == QpType::Ud => (vector, to.remote_qpn),
+            _ => (a.address_vector, a.dest_qpn),
+        }
+    }
+
+    fn packet_kind(&self, a: &QpSnapshot, position: Position) -> PacketKind {
+        match self.request.operation {
+            SendOperation::RdmaWrite { remote_address, rkey, immediate } => PacketKind::Write {
+                position,
+                range: position.first.then_some(RemoteRange { address: remote_address, rkey: rkey.0, len_bytes: self.len_bytes }),
+                immediate: immediate.filter(|_| position.last),
+            },
+            SendOperation::Send { immediate } if a.init.qp_type == QpType::Ud => {
+                let wanted = self.request.datagram.map_or(QKey(0), |to| to.remote_qkey);
+                // A Q_Key with its highest bit set stands for the queue pair's own (IBTA 10.2.5).
+                let qkey = if wanted.0 >> 31 == 1 { a.qkey } else { wanted };
+                PacketKind::Datagram { qkey, immediate }
+            }
+            SendOperation::Send { immediate } => PacketKind::Send { position, immediate: immediate.filter(|_| position.last) },
+            _ => unreachable!("these carry no payload"),
+        }
+    }
+
+    /// Bytes `offset..offset + len` of the message; reads the next chunk from memory when they lie beyond the present one.
+    fn payload(
+        &mut self,
+        a: &QpSnapshot,
+        hca: HcaId,
+        env: &mut Environment,
+        offset: u32,
+        len: u32,
+    ) -> Result<Option<PayloadSlice>, WcStatus> {
+        if len == 0 {
+            return Ok(None);
+        }
+        if let Some(inline) = &self.request.inline {
+            return Ok(Some(part_of(inline, offset, len)));
+        }
+        let base = offset - offset % ChunkPool::CHUNK_BYTES;
+        if self.chunk.as_ref().is_none_or(|chunk| chunk.base != base) {
+            let size = (self.len_bytes - base).min(ChunkPool::CHUNK_BYTES);
+            let range = (u64::from(base), size);
+            let payload = env.verbs.gather(env.chunks, env.memory, (hca, a.init.pd), &self.request.entries, range)?;
+            self.chunk = Some(Chunk { base, payload });
+        }
+        let chunk = self.chunk.as_ref().expect("just read");
+        Ok(Some(part_of(&chunk.payload, offset - base, len)))
+    }
+}
+
+fn part_of(whole: &PayloadSlice, offset: u32, len: u32) -> PayloadSlice {
+    PayloadSlice { buffer: whole.buffer.clone(), offset: whole.offset + offset as usize, len: len as usize }
+}

@@ -1,0 +1,226 @@
+//! RDMA reads and atomics: memory into responses.
+
+use super::{Outcome, Receiving, Refusal, Responder, Response};
+use crate::packet::{NakCode, Packet, PacketKind, Position, RemoteRange};
+use crate::transport::queue_pair::Environment;
+use crate::transport::requester::Emission;
+use crate::verbs::api::{PayloadSlice, QpSnapshot};
+use crate::verbs::{ChunkPool, RemoteAccess};
+use softband_sim::SimTime;
+use softband_types::{HcaId, Lid, PKey, Psn};
+
+/// An answer that waits for its turn. Answers leave in the order of their requests (IBTA 9.7.5.1).
+pub enum Reply {
+    Read { range: RemoteRange, first_psn: Psn, packets: u32, next: u32, ready_at: SimTime, chunk: Option<(u32, PayloadSlice)> },
+    Atomic { psn: Psn, operation: PacketKind, ready_at: SimTime },
+    /// An answer without work: an acknowledgement behind a read's data, or an atomic's result once more.
+    Plain(Response),
+}
+
+/// An atomic's result, kept in case it is asked for again (IBTA 9.7.5.1.2).
+pub(super) struct AtomicResult {
+    psn: Psn,
+    original: u64,
+}
+
+impl Responder {
+    pub(super) fn queue_read(&mut self, r: Receiving, packet: &Packet, range: RemoteRange) -> Outcome {
+        if self.fetches_waiting() >= usize::from(r.a.max_dest_rd_atomic) {
+            return self.refuse(r.a, packet.psn, NakCode::InvalidRequest);
+        }
+        let checked = r.verbs.check_remote(r.hca, r.a.init.pd, range.rkey, range.address, range.len_bytes, RemoteAccess::Read);
+        if range.len_bytes > 0 && (checked.is_none() || !r.a.access.remote_read) {
+            return self.refuse(r.a, packet.psn, NakCode::RemoteAccessError);
+        }
+        let packets = range.len_bytes.div_ceil(r.a.path_mtu.bytes()).max(1);
+        self.step_over(packets);
+        self.queue_reply(read_reply(range, packet.psn, packets))
+    }
+
+    pub(super) fn queue_atomic(&mut self, r: Receiving, packet: &Packet, address: u64, rkey: u32) -> Outcome {
+        if address % 8 != 0 || self.fetches_waiting() >= usize::from(r.a.max_dest_rd_atomic) {
+            return self.refuse(r.a, packet.psn, NakCode::InvalidRequest);
+        }
+        let checked = r.verbs.check_remote(r.hca, r.a.init.pd, rkey, address, 8, RemoteAccess::Atomic);
+        if checked.is_none() || !r.a.access.remote_atomic {
+            return self.refuse(r.a, packet.psn, NakCode::RemoteAccessError);
+        }
+        self.step_over(1);
+        self.queue_reply(Reply::Atomic { psn: packet.psn, operation: packet.kind, ready_at: SimTime::MAX })
+    }
+
+    /// The requester asks again from `packet.psn` on: what was still to go from there is asked for again as well.
+    pub(super) fn repeat_read(&mut self, r: Receiving, packet: &Packet) -> Outcome {
+        let PacketKind::ReadRequest { range } = packet.kind else { return Outcome::default() };
+        self.replies.retain(|reply| match reply {
+            Reply::Read { first_psn, .. } => first_psn.is_before(packet.psn),
+            _ => true,
+        });
+        let checked = r.verbs.check_remote(r.hca, r.a.init.pd, range.rkey, range.address, range.len_bytes, RemoteAccess::Read);
+        if range.len_bytes > 0 && (checked.is_none() || !r.a.access.remote_read) {
+            return self.refuse(r.a, packet.psn, NakCode::RemoteAccessError);
+        }
+        let packets = range.len_bytes.div_ceil(r.a.path_mtu.bytes()).max(1);
+        self.queue_reply(read_reply(range, packet.psn, packets))
+    }
+
+    pub(super) fn repeat_atomic(&mut self, psn: Psn) -> Outcome {
+        match self.replays.iter().find(|result| result.psn == psn) {
+            Some(result) => Outcome::respond(psn, PacketKind::AtomicAck { original: result.original }),
+            None => Outcome::default(),
+        }
+    }
+
+    fn queue_reply(&mut self, reply: Reply) -> Outcome {
+        self.replies.push_back(reply);
+        Outcome { reply_queued: true, ..Outcome::default() }
+    }
+
+    fn fetches_waiting(&self) -> usize {
+        self.replies.iter().filter(|reply| !matches!(reply, Reply::Plain(_))).count()
+    }
+
+    /// Sets when the reply queued last may start.
+    pub fn set_ready(&mut self, at: SimTime) {
+        if let Some(Reply::Read { ready_at, .. } | Reply::Atomic { ready_at, .. }) = self.replies.back_mut() {
+            *ready_at = at;
+        }
+    }
+
+    /// Whether the reply queued last is an atomic.
+    pub fn queued_atomic(&self) -> bool {
+        matches!(self.replies.back(), Some(Reply::Atomic { .. }))
+    }
+
+    /// Puts `response` behind the replies that wait; gives it back when none does.
+    pub fn queue_behind(&mut self, response: Response) -> Option<Response> {
+        if self.replies.is_empty() {
+            return Some(response);
+        }
+        self.replies.push_back(Reply::Plain(response));
+        None
+    }
+
+    /// Whether a reply may go out at `now`.
+    pub fn pending(&self, now: SimTime) -> bool {
+        match self.replies.front() {
+            Some(Reply::Read { ready_at, .. } | Reply::Atomic { ready_at, .. }) => *ready_at <= now,
+            Some(Reply::Plain(_)) => true,
+            None => false,
+        }
+    }
+
+    /// The next response packet. Call it when [`Self::pending`] says there is one.
+    pub fn emit(&mut self, a: &QpSnapshot, hca: HcaId, env: &mut Environment) -> (Emission, Option<Refusal>) {
+        match self.replies.pop_front() {
+            Some(Reply::Plain(response)) => (plain(a, env, response), None),
+            Some(Reply::Atomic { psn, operation, .. }) => self.emit_atomic(a, hca, env, psn, operation),
+            Some(read @ Reply::Read { .. }) => self.emit_read(a, hca, env, read),
+            None => (Emission::Failed, None),
+        }
+    }
+
+    fn emit_read(&mut self, a: &QpSnapshot, hca: HcaId, env: &mut Environment, mut reply: Reply) -> (Emission, Option<Refusal>) {
+        let Reply::Read { range, first_psn, packets, next, chunk, .. } = &mut reply else { unreachable!("the caller matched it") };
+        let (number, psn) = (*next, first_psn.plus(*next));
+        let offset = number * a.path_mtu.bytes();
+        let len = (range.len_bytes - offset).min(a.path_mtu.bytes());
+        let Some(payload) = read_payload(a, hca, env, *range, (offset, len), chunk) else {
+            let nak = Response { psn, kind: PacketKind::Nak(NakCode::RemoteAccessError) };
+            return (plain(a, env, nak), Some(Refusal { event: Some(super::EVENT_ACCESS_ERROR) }));
+        };
+        let position = Position { first: number == 0, last: number + 1 == *packets };
+        *next += 1;
+        if !position.last {
+            self.replies.push_front(reply);
+        }
+        let packet = Packet { psn, kind: PacketKind::ReadResponse { position }, payload, ..base(a, env.slid) };
+        (Emission::Packet { packet, dma_bytes: len, completes_when_sent: false }, None)
+    }
+
+    /// Reads, changes and writes eight bytes at one instant, so that atomics of all queue pairs exclude each other.
+    fn emit_atomic(&mut self, a: &QpSnapshot, hca: HcaId, env: &mut Environment, psn: Psn, operation: PacketKind) -> (Emission, Option<Refusal>) {
+        let Some(original) = execute_atomic(a, hca, env, operation) else {
+            let nak = Response { psn, kind: PacketKind::Nak(NakCode::RemoteOperationalError) };
+            return (plain(a, env, nak), Some(Refusal { event: None }));
+        };
+        self.replays.push_back(AtomicResult { psn, original });
+        if self.replays.len() > usize::from(a.max_dest_rd_atomic.max(1)) {
+            self.replays.pop_front();
+        }
+        (plain(a, env, Response { psn, kind: PacketKind::AtomicAck { original } }), None)
+    }
+}
+
+fn read_reply(range: RemoteRange, first_psn: Psn, packets: u32) -> Reply {
+    Reply::Read { range, first_psn, packets, next: 0, ready_at: SimTime::MAX, chunk: None }
+}
+
+fn base(a: &QpSnapshot, slid: Lid) -> Packet {
+    Packet {
+        slid,
+        dlid: a.address_vector.dlid,
+        service_level: a.address_vector.service_level,
+        pkey: PKey::DEFAULT_FULL,
+        source: a.qpn,
+        destination: a.dest_qpn,
+        psn: Psn::new(0),
+        ack_request: false,
+        solicited: false,
+        grh: a.address_vector.grh,
+        kind: PacketKind::Ack,
+        payload: None,
+    }
+}
+
+/// The packet of an answer without payload.
+pub fn response_packet(a: &QpSnapshot, slid: Lid, response: Response) -> Packet {
+    Packet { psn: response.psn, kind: response.kind, ..base(a, slid) }
+}
+
+fn plain(a: &QpSnapshot, env: &Environment, response: Response) -> Emission {
+    let packet = response_packet(a, env.slid, response);
+    Emission::Packet { packet, dma_bytes: 0, completes_when_sent: false }
+}
+
+/// Bytes of a read, from the chunk at hand or the next one. `None` when they may not be read (any more).
+fn read_payload(
+    a: &QpSnapshot,
+    hca: HcaId,
+    env: &mut Environment,
+    range: RemoteRange,
+    (offset, len): (u32, u32),
+    chunk: &mut Option<(u32, PayloadSlice)>,
+) -> Option<Option<PayloadSlice>> {
+    if len == 0 {
+        return Some(None);
+    }
+    let base = offset - offset % ChunkPool::CHUNK_BYTES;
+    if chunk.as_ref().is_none_or(|(of, _)| *of != base) {
+        let size = (range.len_bytes - base).min(ChunkPool::CHUNK_BYTES);
+        let address = range.address.checked_add(u64::from(base))?;
+        let segment = env.verbs.check_remote(hca, a.init.pd, range.rkey, address, size, RemoteAccess::Read)?;
+        let memory = &mut *env.memory;
+        let payload = env.chunks.filled(size as usize, |into| memory.read(segment.process, segment.address, into)).ok()?;
+        *chunk = Some((base, payload));
+    }
+    let (_, whole) = chunk.as_ref()?;
+    let start = whole.offset + (offset - base) as usize;
+    Some(Some(PayloadSlice { buffer: whole.buffer.clone(), offset: start, len: len as usize }))
+}
+
+fn execute_atomic(a: &QpSnapshot, hca: HcaId, env: &mut Environment, operation: PacketKind) -> Option<u64> {
+    let (PacketKind::CompareSwap { address, rkey, .. } | PacketKind::FetchAdd { address, rkey, .. }) = operation else { return None };
+    let segment = env.verbs.check_remote(hca, a.init.pd, rkey, address, 8, RemoteAccess::Atomic)?;
+    let mut bytes = [0; 8];
+    env.memory.read(segment.process, segment.address, &mut bytes).ok()?;
+    let original = u64::from_ne_bytes(bytes);
+    let changed = match operation {
+        PacketKind::CompareSwap { compare, swap, .. } if original == compare => swap,
+        PacketKind::FetchAdd { add, .. } => original.wrapping_add(add),
+        _ => original,
+    };
+    let buffer = std::sync::Arc::from(changed.to_ne_bytes().as_slice());
+    env.memory.write(segment.process, segment.address, &PayloadSlice { buffer, offset: 0, len: 8 }).ok()?;
+    Some(original)
+}

@@ -1,0 +1,254 @@
+//! The responder: request packets to memory accesses, completions and responses.
+
+mod datagram;
+mod fetch;
+mod place;
+
+pub use fetch::{Reply, response_packet};
+
+use super::delivery::{Delivery, DeliveryEnd};
+use crate::packet::{NakCode, Packet, PacketKind};
+use crate::verbs::api::{Completion, QpSnapshot, ReceiveRequest};
+use crate::verbs::Verbs;
+use fetch::AtomicResult;
+use place::Message;
+use softband_types::{HcaId, Lid, Mtu, Psn, QpType, WcOpcode, WcStatus};
+use std::collections::VecDeque;
+
+/// Asynchronous events of a queue pair, numbered as the verbs do.
+const EVENT_REQUEST_ERROR: u32 = 2;
+const EVENT_ACCESS_ERROR: u32 = 3;
+
+/// A receive queue and the message that is being received.
+#[derive(Default)]
+pub struct Responder {
+    expected_psn: Psn,
+    receive_queue: VecDeque<ReceiveRequest>,
+    message: Option<Message>,
+    /// The expected packet was asked for again; until it comes nothing else is answered (IBTA 9.7.5.1.2).
+    refused: bool,
+    replies: VecDeque<Reply>,
+    replays: VecDeque<AtomicResult>,
+}
+
+/// An answer without payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Response {
+    pub psn: Psn,
+    pub kind: PacketKind,
+}
+
+/// Why the queue pair has to go to error, and with which asynchronous event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub event: Option<u32>,
+}
+
+/// What a request packet leads to.
+#[derive(Default)]
+pub struct Outcome {
+    pub delivery: Option<Delivery>,
+    pub response: Option<Response>,
+    /// A read or atomic was queued at the end of the replies.
+    pub reply_queued: bool,
+    /// A receive request that ended in an error.
+    pub completion: Option<Completion>,
+    pub refusal: Option<Refusal>,
+}
+
+impl Outcome {
+    fn respond(psn: Psn, kind: PacketKind) -> Self {
+        Self { response: Some(Response { psn, kind }), ..Self::default() }
+    }
+
+    /// A request that this side cannot get over.
+    fn refuse(a: &QpSnapshot, psn: Psn, code: NakCode) -> Self {
+        let event = match code {
+            NakCode::RemoteAccessError => Some(EVENT_ACCESS_ERROR),
+            NakCode::InvalidRequest => Some(EVENT_REQUEST_ERROR),
+            _ => None,
+        };
+        match a.init.qp_type {
+            QpType::Rc => Self { refusal: Some(Refusal { event }), ..Self::respond(psn, PacketKind::Nak(code)) },
+            // Unreliable services drop what they cannot accept (IBTA 9.8.3, 9.9.3).
+            QpType::Uc | QpType::Ud => Self::default(),
+        }
+    }
+}
+
+/// What a responder needs to know of its surroundings for one packet.
+#[derive(Clone, Copy)]
+pub(super) struct Receiving<'a> {
+    pub a: &'a QpSnapshot,
+    pub hca: HcaId,
+    pub verbs: &'a Verbs,
+}
+
+impl Responder {
+    /// Sets the PSN of the first packet expected.
+    pub fn begin_at(&mut self, psn: Psn) {
+        self.expected_psn = psn;
+    }
+
+    pub fn expected_psn(&self) -> Psn {
+        self.expected_psn
+    }
+
+    pub fn post(&mut self, request: ReceiveRequest) {
+        self.receive_queue.push_back(request);
+    }
+
+    /// Receive requests that are not completed.
+    pub fn queue_len(&self) -> usize {
+        self.receive_queue.len() + usize::from(matches!(self.message, Some(Message::Receive { .. })))
+    }
+
+    /// Takes the oldest receive request out: the queue pair is in error.
+    pub fn flush(&mut self) -> Option<ReceiveRequest> {
+        self.replies.clear();
+        if let Some(Message::Receive { request, .. }) = self.message.take() {
+            return Some(request);
+        }
+        self.receive_queue.pop_front()
+    }
+
+    /// Takes a request packet in.
+    pub fn on_request(&mut self, a: &QpSnapshot, hca: HcaId, verbs: &Verbs, packet: &Packet) -> Outcome {
+        let receiving = Receiving { a, hca, verbs };
+        match a.init.qp_type {
+            QpType::Rc => self.on_reliable(receiving, packet),
+            QpType::Uc => self.on_unreliable(receiving, packet),
+            QpType::Ud => self.on_datagram(receiving, packet),
+        }
+    }
+
+    fn on_reliable(&mut self, receiving: Receiving, packet: &Packet) -> Outcome {
+        if packet.psn == self.expected_psn {
+            return self.execute(receiving, packet);
+        }
+        if packet.psn.is_before(self.expected_psn) {
+            return self.on_duplicate(receiving, packet);
+        }
+        if self.refused {
+            return Outcome::default();
+        }
+        self.refused = true;
+        Outcome::respond(self.expected_psn, PacketKind::Nak(NakCode::PsnSequenceError))
+    }
+
+    /// IBTA 9.7.5.1.2: writes are acknowledged again, reads and atomics answered again, nothing is executed twice.
+    fn on_duplicate(&mut self, receiving: Receiving, packet: &Packet) -> Outcome {
+        match packet.kind {
+            PacketKind::ReadRequest { .. } => self.repeat_read(receiving, packet),
+            PacketKind::CompareSwap { .. } | PacketKind::FetchAdd { .. } => self.repeat_atomic(packet.psn),
+            _ if packet.ack_request => Outcome::respond(self.expected_psn.previous(), PacketKind::Ack),
+            _ => Outcome::default(),
+        }
+    }
+
+    fn execute(&mut self, receiving: Receiving, packet: &Packet) -> Outcome {
+        let mid_message = self.message.is_some();
+        let starts = match packet.kind {
+            PacketKind::Send { position, .. } | PacketKind::Write { position, .. } => position.first,
+            _ => true,
+        };
+        // A message ends before the next begins (IBTA 9.7.4.1.2).
+        if starts == mid_message {
+            return self.refuse(receiving.a, packet.psn, NakCode::InvalidRequest);
+        }
+        match packet.kind {
+            PacketKind::Send { position, immediate } => self.place_send(receiving, packet, position, immediate),
+            PacketKind::Write { position, range, immediate } => self.place_write(receiving, packet, position, range, immediate),
+            PacketKind::ReadRequest { range } => self.queue_read(receiving, packet, range),
+            PacketKind::CompareSwap { address, rkey, .. } | PacketKind::FetchAdd { address, rkey, .. } => {
+                self.queue_atomic(receiving, packet, address, rkey)
+            }
+            _ => Outcome::default(),
+        }
+    }
+
+    /// UC: a gap in the PSNs ends the message it falls into; the next first packet starts afresh (IBTA 9.8.2).
+    fn on_unreliable(&mut self, receiving: Receiving, packet: &Packet) -> Outcome {
+        let position = match packet.kind {
+            PacketKind::Send { position, .. } | PacketKind::Write { position, .. } => position,
+            _ => return Outcome::default(),
+        };
+        if position.first {
+            self.abandon_message();
+        } else if packet.psn != self.expected_psn || self.message.is_none() {
+            self.abandon_message();
+            return Outcome::default();
+        }
+        self.expected_psn = packet.psn;
+        self.execute(receiving, packet)
+    }
+
+    /// The receive request of a message that will not be completed serves the next one.
+    fn abandon_message(&mut self) {
+        if let Some(Message::Receive { request, .. }) = self.message.take() {
+            self.receive_queue.push_front(request);
+        }
+    }
+
+    fn refuse(&mut self, a: &QpSnapshot, psn: Psn, code: NakCode) -> Outcome {
+        if a.init.qp_type != QpType::Rc {
+            self.abandon_message();
+        }
+        Outcome::refuse(a, psn, code)
+    }
+
+    /// A receive request fails; the requester is told with `code`, where it listens.
+    fn fail_receive(&mut self, a: &QpSnapshot, packet: &Packet, request: &ReceiveRequest, status: WcStatus, code: NakCode) -> Outcome {
+        self.message = None;
+        let completion = Some(Completion { status, ..completion(a, request.wr_id, WcOpcode::Receive) });
+        let response = (a.init.qp_type == QpType::Rc).then_some(Response { psn: packet.psn, kind: PacketKind::Nak(code) });
+        Outcome { completion, response, refusal: Some(Refusal { event: None }), ..Outcome::default() }
+    }
+
+    /// No receive request is there for a message: a reliable requester is told to wait, an unreliable one loses it.
+    fn not_ready(&mut self, a: &QpSnapshot, psn: Psn) -> Outcome {
+        match a.init.qp_type {
+            QpType::Rc => {
+                self.refused = true;
+                Outcome::respond(psn, PacketKind::RnrNak { timer_code: a.min_rnr_timer })
+            }
+            QpType::Uc | QpType::Ud => {
+                self.abandon_message();
+                Outcome::default()
+            }
+        }
+    }
+
+    /// The expected packet was accepted; `packets` PSNs are spent.
+    fn step_over(&mut self, packets: u32) {
+        self.expected_psn = self.expected_psn.plus(packets);
+        self.refused = false;
+    }
+}
+
+/// All packets of a message but the last are full (IBTA 9.7.4.1.6).
+fn length_fits(mtu: Mtu, last: bool, len: u32) -> bool {
+    if last { len <= mtu.bytes() } else { len == mtu.bytes() }
+}
+
+fn completion(a: &QpSnapshot, wr_id: u64, opcode: WcOpcode) -> Completion {
+    Completion {
+        wr_id,
+        status: WcStatus::Success,
+        opcode,
+        byte_len: 0,
+        immediate: None,
+        qpn: a.qpn,
+        source_qpn: a.dest_qpn,
+        source_lid: Lid::NONE,
+        service_level: a.address_vector.service_level,
+        pkey_index: a.pkey_index,
+        has_grh: false,
+        solicited: false,
+        send_retired: 0,
+    }
+}
+
+fn request_end(completion: Option<Completion>, packet: &Packet) -> DeliveryEnd {
+    DeliveryEnd::Request { completion, acknowledge: packet.ack_request.then_some(packet.psn) }
+}

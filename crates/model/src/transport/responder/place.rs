@@ -1,0 +1,115 @@
+//! Sends and RDMA writes: payload into memory.
+
+use super::{Outcome, Receiving, Responder, completion, length_fits, request_end};
+use crate::packet::{NakCode, Packet, Position, RemoteRange};
+use crate::transport::delivery::{Delivery, Placement};
+use crate::verbs::RemoteAccess;
+use crate::verbs::api::{Completion, ReceiveRequest};
+use softband_types::{WcOpcode, WcStatus};
+
+/// The message that is being received.
+pub(super) enum Message {
+    Receive { request: ReceiveRequest, received: u64 },
+    Write { range: RemoteRange, written: u32 },
+}
+
+impl Responder {
+    pub(super) fn place_send(&mut self, r: Receiving, packet: &Packet, position: Position, immediate: Option<u32>) -> Outcome {
+        let (request, received) = match self.message.take() {
+            Some(Message::Receive { request, received }) => (request, received),
+            Some(Message::Write { .. }) => return self.refuse(r.a, packet.psn, NakCode::InvalidRequest),
+            None => match self.receive_queue.pop_front() {
+                Some(request) => (request, 0),
+                None => return self.not_ready(r.a, packet.psn),
+            },
+        };
+        let len = packet.payload_bytes();
+        if !length_fits(r.a.path_mtu, position.last, len) {
+            self.message = Some(Message::Receive { request, received });
+            return self.refuse(r.a, packet.psn, NakCode::InvalidRequest);
+        }
+        let room: u64 = request.entries.iter().map(|entry| u64::from(entry.len_bytes)).sum();
+        if received + u64::from(len) > room {
+            return self.fail_receive(r.a, packet, &request, WcStatus::LocalLengthError, NakCode::InvalidRequest);
+        }
+        let mut placement = Placement::default();
+        let range = (received, len);
+        if r.verbs.walk_local(r.hca, r.a.init.pd, &request.entries, range, true, |segment| placement.push(segment)).is_none() {
+            return self.fail_receive(r.a, packet, &request, WcStatus::LocalProtectionError, NakCode::RemoteOperationalError);
+        }
+        self.step_over(1);
+        let received = received + u64::from(len);
+        let done = position.last.then(|| Completion {
+            byte_len: received as u32,
+            immediate,
+            solicited: packet.solicited,
+            source_lid: packet.slid,
+            ..completion(r.a, request.wr_id, WcOpcode::Receive)
+        });
+        if !position.last {
+            self.message = Some(Message::Receive { request, received });
+        }
+        accepted(placement, packet, position.first, done)
+    }
+
+    pub(super) fn place_write(
+        &mut self,
+        r: Receiving,
+        packet: &Packet,
+        position: Position,
+        range: Option<RemoteRange>,
+        immediate: Option<u32>,
+    ) -> Outcome {
+        let (range, written) = match (range, &self.message) {
+            (Some(range), None) => (range, 0),
+            (None, Some(Message::Write { range, written })) => (*range, *written),
+            _ => return self.refuse(r.a, packet.psn, NakCode::InvalidRequest),
+        };
+        let len = packet.payload_bytes();
+        let written_next = u64::from(written) + u64::from(len);
+        let complete = written_next == u64::from(range.len_bytes);
+        if !length_fits(r.a.path_mtu, position.last, len) || written_next > u64::from(range.len_bytes) || position.last != complete {
+            return self.refuse(r.a, packet.psn, NakCode::InvalidRequest);
+        }
+        let Some(placement) = write_placement(r, range, written, len, position.first) else {
+            return self.refuse(r.a, packet.psn, NakCode::RemoteAccessError);
+        };
+        let mut done = None;
+        if immediate.is_some() {
+            let Some(request) = self.receive_queue.pop_front() else { return self.not_ready(r.a, packet.psn) };
+            done = Some(Completion {
+                byte_len: range.len_bytes,
+                immediate,
+                solicited: packet.solicited,
+                source_lid: packet.slid,
+                ..completion(r.a, request.wr_id, WcOpcode::ReceiveRdmaWithImmediate)
+            });
+        }
+        self.step_over(1);
+        self.message = (!position.last).then_some(Message::Write { range, written: written_next as u32 });
+        let fetches_receive_wqe = done.is_some();
+        accepted(placement, packet, fetches_receive_wqe, done)
+    }
+}
+
+/// Where a write's packet goes. The first packet answers for the whole range: no byte moves unless all may (IBTA 9.7.4.1.7).
+fn write_placement(r: Receiving, range: RemoteRange, written: u32, len: u32, first: bool) -> Option<Placement> {
+    let mut placement = Placement::default();
+    if range.len_bytes == 0 {
+        return Some(placement); // A write of nothing needs no right (IBTA 9.7.4.1.5).
+    }
+    let checked = if first { range.len_bytes } else { len };
+    let address = range.address.checked_add(u64::from(written))?;
+    let segment = r.verbs.check_remote(r.hca, r.a.init.pd, range.rkey, address, checked, RemoteAccess::Write)?;
+    if !r.a.access.remote_write {
+        return None;
+    }
+    placement.push(crate::verbs::Segment { len_bytes: len, ..segment });
+    Some(placement)
+}
+
+fn accepted(placement: Placement, packet: &Packet, fetches_receive_wqe: bool, done: Option<Completion>) -> Outcome {
+    let end = request_end(done, packet);
+    let delivery = Delivery { placement, payload: packet.payload.clone(), fetches_receive_wqe, end };
+    Outcome { delivery: Some(delivery), ..Outcome::default() }
+}

@@ -1,0 +1,168 @@
+//! Access checks, gathering and scattering.
+
+use super::api::{HostMemory, PayloadSlice, ScatterGatherEntry};
+use super::objects::{MemoryRegion, Verbs};
+use softband_types::{HcaId, LKey, MrHandle, PdHandle, ProcessId, WcStatus};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A stretch of a program's memory that has passed the access check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Looked at again before bytes move: it may be deregistered meanwhile.
+    pub mr: MrHandle,
+    pub process: ProcessId,
+    pub address: u64,
+    pub len_bytes: u32,
+}
+
+impl MemoryRegion {
+    /// Where `len_bytes` at `iova` lie in the program, if they lie inside.
+    fn translate(&self, iova: u64, len_bytes: u64) -> Option<u64> {
+        let offset = iova.checked_sub(self.init.iova)?;
+        let end = offset.checked_add(len_bytes)?;
+        (end <= self.init.len_bytes).then(|| self.init.address + offset)
+    }
+}
+
+/// What a peer wants to do with memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemoteAccess {
+    Read,
+    Write,
+    Atomic,
+}
+
+impl Verbs {
+    /// Checks a local scatter/gather entry (IBTA 10.6.3): key, protection domain, bounds and, where `write`, the right to write.
+    pub fn check_local(&self, hca: HcaId, pd: PdHandle, entry: ScatterGatherEntry, write: bool) -> Option<Segment> {
+        let ScatterGatherEntry { address, len_bytes, lkey: LKey(key) } = entry;
+        let mr = self.mrs.get(key)?;
+        if mr.hca != hca || mr.init.pd != pd || write && !mr.init.access.local_write {
+            return None;
+        }
+        let address = mr.translate(address, u64::from(len_bytes))?;
+        Some(Segment { mr: MrHandle(key), process: mr.init.owner, address, len_bytes })
+    }
+
+    /// Checks what a peer asks for: key, protection domain, bounds and right.
+    pub fn check_remote(&self, hca: HcaId, pd: PdHandle, key: u32, iova: u64, len_bytes: u32, access: RemoteAccess) -> Option<Segment> {
+        let mr = self.mrs.get(key)?;
+        let allowed = match access {
+            RemoteAccess::Read => mr.init.access.remote_read,
+            RemoteAccess::Write => mr.init.access.remote_write,
+            RemoteAccess::Atomic => mr.init.access.remote_atomic,
+        };
+        if mr.hca != hca || mr.init.pd != pd || !allowed {
+            return None;
+        }
+        let address = mr.translate(iova, u64::from(len_bytes))?;
+        Some(Segment { mr: MrHandle(key), process: mr.init.owner, address, len_bytes })
+    }
+
+    /// Calls `each` with the checked parts of `entries` that hold bytes `offset..offset + len`; `None` when a check fails.
+    pub fn walk_local(
+        &self,
+        hca: HcaId,
+        pd: PdHandle,
+        entries: &[ScatterGatherEntry],
+        (offset, len): (u64, u32),
+        write: bool,
+        mut each: impl FnMut(Segment),
+    ) -> Option<()> {
+        let (mut skip, mut rest) = (offset, len);
+        for entry in entries {
+            if rest == 0 {
+                break;
+            }
+            if skip >= u64::from(entry.len_bytes) {
+                skip -= u64::from(entry.len_bytes);
+                continue;
+            }
+            let part = (entry.len_bytes - skip as u32).min(rest);
+            let address = entry.address.checked_add(skip)?;
+            each(self.check_local(hca, pd, ScatterGatherEntry { address, len_bytes: part, lkey: entry.lkey }, write)?);
+            rest -= part;
+            skip = 0;
+        }
+        (rest == 0).then_some(())
+    }
+
+    /// Gathers bytes `offset..offset + len` of `entries` into one buffer.
+    ///
+    /// # Errors
+    /// `LocalProtectionError` when a key does not allow it or the memory is gone.
+    pub fn gather(
+        &self,
+        pool: &mut ChunkPool,
+        memory: &mut dyn HostMemory,
+        (hca, pd): (HcaId, PdHandle),
+        entries: &[ScatterGatherEntry],
+        (offset, len): (u64, u32),
+    ) -> Result<PayloadSlice, WcStatus> {
+        pool.filled(len as usize, |into| {
+            let mut at = 0;
+            let mut fault = false;
+            let walked = self.walk_local(hca, pd, entries, (offset, len), false, |segment| {
+                let next = at + segment.len_bytes as usize;
+                fault |= memory.read(segment.process, segment.address, &mut into[at..next]).is_err();
+                at = next;
+            });
+            if walked.is_none() || fault { Err(WcStatus::LocalProtectionError) } else { Ok(()) }
+        })
+    }
+}
+
+/// Buffers for payload on its way, used again when nobody holds them any more.
+pub struct ChunkPool {
+    lent: VecDeque<Arc<[u8]>>,
+}
+
+impl Default for ChunkPool {
+    fn default() -> Self {
+        Self { lent: VecDeque::with_capacity(Self::BUFFERS_MAX) }
+    }
+}
+
+impl ChunkPool {
+    /// Payload is read from a program's memory in pieces of this size; every MTU divides it.
+    pub const CHUNK_BYTES: u32 = 64 * 1024;
+    const BUFFERS_MAX: usize = 64;
+    /// A message of up to this size gets a buffer of its own size.
+    const SMALL_BYTES: usize = 4_096;
+
+    /// A buffer of `len` bytes, filled by `fill`.
+    ///
+    /// # Errors
+    /// That of `fill`.
+    pub fn filled<E>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<PayloadSlice, E> {
+        debug_assert!(len <= Self::CHUNK_BYTES as usize);
+        if len <= Self::SMALL_BYTES {
+            let mut buffer = new_buffer(len);
+            fill(Arc::get_mut(&mut buffer).expect("a new buffer has one holder"))?;
+            return Ok(PayloadSlice { buffer, offset: 0, len });
+        }
+        let mut buffer = self.take();
+        let result = fill(&mut Arc::get_mut(&mut buffer).expect("taken only when unshared")[..len]);
+        if self.lent.len() < Self::BUFFERS_MAX {
+            self.lent.push_back(Arc::clone(&buffer));
+        }
+        result.map(|()| PayloadSlice { buffer, offset: 0, len })
+    }
+
+    /// The buffer lent out longest, if it is back; else a new one.
+    fn take(&mut self) -> Arc<[u8]> {
+        if let Some(mut oldest) = self.lent.pop_front() {
+            if Arc::get_mut(&mut oldest).is_some() {
+                return oldest;
+            }
+            self.lent.push_back(oldest);
+        }
+        new_buffer(Self::CHUNK_BYTES as usize)
+    }
+}
+
+fn new_buffer(len: usize) -> Arc<[u8]> {
+    // The length of this iterator is known, so the bytes are written once and in place.
+    std::iter::repeat_n(0, len).collect()
+}

@@ -1,0 +1,270 @@
+//! Protection domains, completion queues, memory regions and address handles: birth, use, death.
+
+use super::api::{AddressVector, MrInit, VerbsError};
+use super::table::Table;
+use crate::parts::HcaPart;
+use softband_sim::SimTime;
+use softband_types::{AhHandle, CqHandle, HcaId, LKey, MrHandle, PdHandle, ProcessId, RKey};
+
+/// Keeps memory regions, address handles and queue pairs of one trust together (IBTA 10.2.3).
+#[derive(Debug)]
+pub struct ProtectionDomain {
+    pub owner: ProcessId,
+    pub hca: HcaId,
+    /// Objects that name it.
+    pub users: u32,
+}
+
+/// A completion queue: who owns it and what it is armed for. Its entries live with the program.
+#[derive(Debug)]
+pub struct CompletionQueue {
+    pub owner: ProcessId,
+    pub hca: HcaId,
+    /// Queue pairs that complete into it, counted once for each direction.
+    pub users: u32,
+    /// Overrun: takes no completions any more.
+    pub failed: bool,
+    armed_any: Option<SimTime>,
+    armed_solicited: Option<SimTime>,
+}
+
+impl CompletionQueue {
+    /// Asks for one event with the next completion at `from` or later.
+    pub fn arm(&mut self, from: SimTime, solicited_only: bool) {
+        let armed = if solicited_only { &mut self.armed_solicited } else { &mut self.armed_any };
+        *armed = Some(armed.map_or(from, |earlier| earlier.min(from)));
+    }
+
+    /// Whether a completion entering at `now` raises the event; if so, the queue is disarmed.
+    pub fn take_event(&mut self, now: SimTime, solicited_or_error: bool) -> bool {
+        let due = |armed: Option<SimTime>| armed.is_some_and(|from| now >= from);
+        let raised = due(self.armed_any) || solicited_or_error && due(self.armed_solicited);
+        if raised {
+            self.armed_any = None;
+            self.armed_solicited = None;
+        }
+        raised
+    }
+}
+
+/// A registered stretch of a program's memory.
+#[derive(Debug)]
+pub struct MemoryRegion {
+    pub hca: HcaId,
+    pub init: MrInit,
+}
+
+/// A destination for datagrams.
+#[derive(Debug)]
+pub struct AddressHandle {
+    pub owner: ProcessId,
+    pub pd: PdHandle,
+    pub vector: AddressVector,
+}
+
+/// How many objects of each kind an HCA holds at most.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    pub pds: u32,
+    pub cqs: u32,
+    pub cqes: u32,
+    pub mrs: u32,
+    pub ahs: u32,
+}
+
+impl Limits {
+    pub fn of(part: &HcaPart) -> Self {
+        Self { pds: part.max_pd, cqs: part.max_cq, cqes: part.max_cqe, mrs: part.max_mr, ahs: part.max_ah }
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct InUse {
+    pds: u32,
+    cqs: u32,
+    mrs: u32,
+    ahs: u32,
+}
+
+fn take(used: &mut u32, limit: u32) -> Result<(), VerbsError> {
+    if *used >= limit {
+        return Err(VerbsError::NoMemory);
+    }
+    *used += 1;
+    Ok(())
+}
+
+/// All verbs objects of a fabric but its queue pairs.
+pub struct Verbs {
+    pub pds: Table<ProtectionDomain>,
+    pub cqs: Table<CompletionQueue>,
+    pub mrs: Table<MemoryRegion>,
+    pub ahs: Table<AddressHandle>,
+    limits: Vec<Limits>,
+    in_use: Vec<InUse>,
+}
+
+impl Verbs {
+    /// Tables for HCAs with these limits, in the order of their `HcaId`.
+    pub fn new(limits: Vec<Limits>) -> Self {
+        let in_use = vec![InUse::default(); limits.len()];
+        Self { pds: Table::default(), cqs: Table::default(), mrs: Table::default(), ahs: Table::default(), limits, in_use }
+    }
+
+    fn hca_index(&self, hca: HcaId) -> Result<usize, VerbsError> {
+        let index = hca.0 as usize;
+        if index < self.limits.len() { Ok(index) } else { Err(VerbsError::Invalid) }
+    }
+
+    /// The protection domain, when `owner` may use it.
+    ///
+    /// # Errors
+    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    pub fn pd(&self, owner: ProcessId, pd: PdHandle) -> Result<&ProtectionDomain, VerbsError> {
+        let found = self.pds.get(pd.0).ok_or(VerbsError::Invalid)?;
+        if found.owner == owner { Ok(found) } else { Err(VerbsError::Forbidden) }
+    }
+
+    /// The completion queue, when `owner` may use it.
+    ///
+    /// # Errors
+    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    pub fn cq(&self, owner: ProcessId, cq: CqHandle) -> Result<&CompletionQueue, VerbsError> {
+        let found = self.cqs.get(cq.0).ok_or(VerbsError::Invalid)?;
+        if found.owner == owner { Ok(found) } else { Err(VerbsError::Forbidden) }
+    }
+
+    /// # Errors
+    /// `NoMemory` when the HCA has no more of them.
+    pub fn alloc_pd(&mut self, owner: ProcessId, hca: HcaId) -> Result<PdHandle, VerbsError> {
+        let index = self.hca_index(hca)?;
+        take(&mut self.in_use[index].pds, self.limits[index].pds)?;
+        let pd = ProtectionDomain { owner, hca, users: 0 };
+        self.pds.insert(pd).map(PdHandle).ok_or(VerbsError::NoMemory)
+    }
+
+    /// # Errors
+    /// `Busy` while anything names it.
+    pub fn dealloc_pd(&mut self, owner: ProcessId, pd: PdHandle) -> Result<(), VerbsError> {
+        if self.pd(owner, pd)?.users > 0 {
+            return Err(VerbsError::Busy);
+        }
+        if let Some(pd) = self.pds.remove(pd.0) {
+            self.in_use[pd.hca.0 as usize].pds -= 1;
+        }
+        Ok(())
+    }
+
+    /// Notes one more or one less object that names `pd`.
+    pub fn use_pd(&mut self, pd: PdHandle, delta: i32) {
+        if let Some(pd) = self.pds.get_mut(pd.0) {
+            pd.users = pd.users.saturating_add_signed(delta);
+        }
+    }
+
+    /// Notes one more or one less direction of a queue pair that completes into `cq`.
+    pub fn use_cq(&mut self, cq: CqHandle, delta: i32) {
+        if let Some(cq) = self.cqs.get_mut(cq.0) {
+            cq.users = cq.users.saturating_add_signed(delta);
+        }
+    }
+
+    /// # Errors
+    /// `Invalid` for rights that contradict each other or an address that wraps.
+    pub fn register_mr(&mut self, hca: HcaId, init: MrInit) -> Result<(MrHandle, LKey, RKey), VerbsError> {
+        let index = self.hca_index(hca)?;
+        if self.pd(init.owner, init.pd)?.hca != hca {
+            return Err(VerbsError::Invalid);
+        }
+        // IBTA 10.6.3.1: what peers may change, the local side must be allowed to change.
+        let remote_change = init.access.remote_write || init.access.remote_atomic;
+        let wraps = init.address.checked_add(init.len_bytes).is_none() || init.iova.checked_add(init.len_bytes).is_none();
+        if init.len_bytes == 0 || wraps || remote_change && !init.access.local_write {
+            return Err(VerbsError::Invalid);
+        }
+        take(&mut self.in_use[index].mrs, self.limits[index].mrs)?;
+        let key = self.mrs.insert(MemoryRegion { hca, init }).ok_or(VerbsError::NoMemory)?;
+        self.use_pd(init.pd, 1);
+        Ok((MrHandle(key), LKey(key), RKey(key)))
+    }
+
+    /// # Errors
+    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    pub fn deregister_mr(&mut self, owner: ProcessId, mr: MrHandle) -> Result<(), VerbsError> {
+        if self.mrs.get(mr.0).ok_or(VerbsError::Invalid)?.init.owner != owner {
+            return Err(VerbsError::Forbidden);
+        }
+        if let Some(mr) = self.mrs.remove(mr.0) {
+            self.in_use[mr.hca.0 as usize].mrs -= 1;
+            self.use_pd(mr.init.pd, -1);
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// `Invalid` for more entries than the HCA's queues hold.
+    pub fn create_cq(&mut self, owner: ProcessId, hca: HcaId, entries: u32) -> Result<CqHandle, VerbsError> {
+        let index = self.hca_index(hca)?;
+        if entries == 0 || entries > self.limits[index].cqes {
+            return Err(VerbsError::Invalid);
+        }
+        take(&mut self.in_use[index].cqs, self.limits[index].cqs)?;
+        let cq = CompletionQueue { owner, hca, users: 0, failed: false, armed_any: None, armed_solicited: None };
+        self.cqs.insert(cq).map(CqHandle).ok_or(VerbsError::NoMemory)
+    }
+
+    /// # Errors
+    /// `Busy` while a queue pair completes into it.
+    pub fn destroy_cq(&mut self, owner: ProcessId, cq: CqHandle) -> Result<(), VerbsError> {
+        if self.cq(owner, cq)?.users > 0 {
+            return Err(VerbsError::Busy);
+        }
+        if let Some(cq) = self.cqs.remove(cq.0) {
+            self.in_use[cq.hca.0 as usize].cqs -= 1;
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// `NoMemory` when the HCA has no more of them.
+    pub fn create_ah(&mut self, owner: ProcessId, pd: PdHandle, vector: AddressVector) -> Result<AhHandle, VerbsError> {
+        let index = self.pd(owner, pd)?.hca.0 as usize;
+        if vector.service_level.0 > 15 {
+            return Err(VerbsError::Invalid);
+        }
+        take(&mut self.in_use[index].ahs, self.limits[index].ahs)?;
+        let ah = self.ahs.insert(AddressHandle { owner, pd, vector }).ok_or(VerbsError::NoMemory)?;
+        self.use_pd(pd, 1);
+        Ok(AhHandle(ah))
+    }
+
+    /// # Errors
+    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    pub fn destroy_ah(&mut self, owner: ProcessId, ah: AhHandle) -> Result<(), VerbsError> {
+        if self.ahs.get(ah.0).ok_or(VerbsError::Invalid)?.owner != owner {
+            return Err(VerbsError::Forbidden);
+        }
+        if let Some(ah) = self.ahs.remove(ah.0) {
+            if let Some(pd) = self.pds.get(ah.pd.0) {
+                self.in_use[pd.hca.0 as usize].ahs -= 1;
+            }
+            self.use_pd(ah.pd, -1);
+        }
+        Ok(())
+    }
+
+    /// Removes all that `owner` holds; its queue pairs must be gone already.
+    pub fn remove_owner(&mut self, owner: ProcessId) {
+        let ahs: Vec<u32> = self.ahs.iter().filter(|(_, ah)| ah.owner == owner).map(|(handle, _)| handle).collect();
+        let mrs: Vec<u32> = self.mrs.iter().filter(|(_, mr)| mr.init.owner == owner).map(|(handle, _)| handle).collect();
+        let cqs: Vec<u32> = self.cqs.iter().filter(|(_, cq)| cq.owner == owner).map(|(handle, _)| handle).collect();
+        let pds: Vec<u32> = self.pds.iter().filter(|(_, pd)| pd.owner == owner).map(|(handle, _)| handle).collect();
+        let results = (ahs.into_iter().map(|ah| self.destroy_ah(owner, AhHandle(ah))).collect::<Vec<_>>().into_iter())
+            .chain(mrs.into_iter().map(|mr| self.deregister_mr(owner, MrHandle(mr))).collect::<Vec<_>>())
+            .chain(cqs.into_iter().map(|cq| self.destroy_cq(owner, CqHandle(cq))).collect::<Vec<_>>())
+            .chain(pds.into_iter().map(|pd| self.dealloc_pd(owner, PdHandle(pd))).collect::<Vec<_>>());
+        for result in results {
+            assert_eq!(result, Ok(()), "a process's own objects go in the order of their uses");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Builds the relocatable tree: bin/ lib/ python/ catalog/ fabrics/ studies/ references/.
+set -euo pipefail
+dist=${1:?usage: dist.sh DIR}
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+
+cargo build --quiet --release -p softband-cli
+mkdir -p "$dist/bin" "$dist/lib"
+cargo run --quiet -p xtask -- link --profile release --out "$dist"
+install -m 755 "${CARGO_TARGET_DIR:-target}/release/softband" "$dist/bin/softband"
+
+for folder in catalog fabrics studies references; do
+    rm -rf "${dist:?}/$folder"
+    cp -r "$folder" "$dist/$folder"
+done
+
+# The packages that the lab needs change rarely: they are only fetched when their list has changed.
+fingerprint=$(sha256sum lab/pyproject.toml | cut -d' ' -f1)
+if [ "$(cat "$dist/python/.fingerprint" 2>/dev/null)" != "$fingerprint" ]; then
+    rm -rf "$dist/python"
+    python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target "$dist/python" ./lab
+    echo "$fingerprint" >"$dist/python/.fingerprint"
+else
+    rm -rf "$dist/python/softband_lab"
+    cp -r lab/src/softband_lab "$dist/python/softband_lab"
+fi
+rm -rf lab/build
+
+for command in study what-if compare; do
+    cat >"$dist/bin/softband-$command" <<SH
+#!/bin/sh
+# Runs this tree's own Python packages, wherever the tree lies.
+home=\$(dirname "\$(dirname "\$(readlink -f "\$0")")")
+PYTHONPATH="\$home/python" SOFTBAND_HOME="\${SOFTBAND_HOME:-\$home}" SOFTBAND_BIN="\${SOFTBAND_BIN:-\$home/bin/softband}" PYTHONDONTWRITEBYTECODE=1 exec python3 -m softband_lab $command "\$@"
+SH
+    chmod 755 "$dist/bin/softband-$command"
+done
+echo "built $dist"

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Installs what is missing on a Debian or Ubuntu machine: packages, Rust, and nothing that is there already.
+set -euo pipefail
+
+packages=()
+need() { # need PACKAGE COMMAND-OR-FILE
+    command -v "$2" >/dev/null 2>&1 || [ -e "$2" ] || packages+=("$1")
+}
+need perftest ib_send_bw
+need ibverbs-utils ibv_devinfo
+need libibverbs-dev /usr/include/infiniband/verbs.h
+need gcc cc
+need make make
+need curl curl
+need python3 python3
+python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
+python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
+
+if [ ${#packages[@]} -gt 0 ]; then
+    if ! command -v apt-get >/dev/null 2>&1; then
+        echo "setup: these are missing and this machine has no apt-get: ${packages[*]}" >&2
+        exit 1
+    fi
+    sudo=
+    if [ "$(id -u)" != 0 ]; then
+        if ! command -v sudo >/dev/null 2>&1; then
+            echo "setup: please run once as root:  apt-get install ${packages[*]}" >&2
+            exit 1
+        fi
+        sudo=sudo
+    fi
+    echo "setup: installing ${packages[*]}"
+    $sudo apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
+fi
+
+if ! command -v cargo >/dev/null 2>&1; then
+    echo "setup: installing Rust for this user (rustup)"
+    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal -c clippy -c rustfmt
+fi
+wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$(dirname "$0")/../Cargo.toml")
+have=$(PATH="$HOME/.cargo/bin:$PATH" cargo --version | cut -d' ' -f2)
+if [ "$(printf '%s\n%s\n' "$wanted" "$have" | sort -V | head -1)" != "$wanted" ]; then
+    echo "setup: cargo $have is older than $wanted: run  rustup update stable" >&2
+    exit 1
+fi
+python3 - <<'PY'
+import sys
+if sys.version_info < (3, 11):
+    sys.exit(f"setup: python3 is {sys.version.split()[0]}, 3.11 or later is needed")
+PY

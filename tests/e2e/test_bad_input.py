@@ -1,0 +1,145 @@
+"""Bad input, and programs that crash, hang or lie: clear errors, error completions, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import FABRICS, Softband
+
+GOOD = (FABRICS / "cables" / "ddr-switch-cx4-10m.toml").read_text()
+
+
+def leftovers() -> list[str]:
+    """Processes that still carry an engine's name in their environment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if b"SOFTBAND_ENGINE=" in (entry / "environ").read_bytes():
+                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            except OSError:
+                continue
+    return found
+
+
+def assert_nothing_left() -> None:
+    deadline = time.monotonic() + 5
+    while leftovers() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not leftovers()
+
+
+def check(softband: Softband, text: str) -> str:
+    file = softband.folder / "fabric.toml"
+    file.write_text(text)
+    done = softband.command("fabric", "check", str(file))
+    assert done.returncode not in (0, 101), done.stdout
+    assert "fabric.toml" in done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wanted"),
+    [
+        ('part = "cx4"', 'part = "cx5"', ["cx5", "cx4"]),
+        ('"sw/2"', '"sw/25"', ["25", "24"]),
+        ('"sw/2"', '"sw/1"', ["sw/1"]),
+        ('"b/mthca0/1"', '"b/mthca7/1"', ["mthca7", "mthca0"]),
+        ('"b/mthca0/1"', '"z/mthca0/1"', ["z"]),
+        ("[hosts.a]", "[hosts.a", []),
+    ],
+)
+def test_a_faulty_fabric_file_is_named_with_line_and_remedy(softband: Softband, old: str, new: str, wanted: list[str]) -> None:
+    assert old in GOOD
+    message = check(softband, GOOD.replace(old, new, 1))
+    line = next(number for number, text in enumerate(GOOD.replace(old, new, 1).splitlines(), 1) if new.split("\n")[0] in text)
+    assert f":{line}" in message or f"line {line}" in message, message
+    for word in wanted:
+        assert word in message, message
+
+
+def test_copper_too_long_for_its_rate_is_refused_with_the_source_and_runs_when_allowed(softband: Softband) -> None:
+    text = (FABRICS / "cables" / "ddr-cx4.toml").read_text().replace('part = "cx4"', 'part = "copper-4x"\nlength = "12 m"', 1)
+    message = check(softband, text)
+    assert "10 m" in message and "Table 1" in message
+    file = softband.folder / "fabric.toml"
+    done = softband.run(file, ("a", "ibv_devices"), options=("--allow-out-of-spec",))
+    assert done.status == 0 and "10 m" in done.stderr
+
+
+def test_a_program_that_is_not_there_is_named_before_anything_starts(softband: Softband) -> None:
+    done = softband.run("two-hosts", ("a", "ib_send_bw"), ("b", "no_such_program a"))
+    assert done.status == 2
+    assert "no_such_program" in done.stderr and "--on b" in done.stderr
+    assert_nothing_left()
+
+
+def test_a_host_that_is_not_there_is_named_with_those_that_are(softband: Softband) -> None:
+    done = softband.run("two-hosts", ("x", "ibv_devices"))
+    assert done.status == 2 and "--on x" in done.stderr and "a, b" in done.stderr
+
+
+def test_the_worst_exit_status_is_the_run_s(softband: Softband) -> None:
+    assert softband.run("two-hosts", ("a", "true"), ("b", "sh -c 'exit 7'")).status == 7
+
+
+def test_a_server_that_never_listens_refuses_its_client_and_is_named(softband: Softband) -> None:
+    done = softband.run("two-hosts", ("a", "sleep 1000"), ("b", "ib_send_bw a"))
+    assert done.status != 0
+    assert "nothing listens" in done.stderr and "sleep 1000" in done.stderr
+    done = softband.run("two-hosts", ("b", "ib_send_bw a"))
+    assert done.status != 0 and "nothing listens" in done.stderr
+    assert_nothing_left()
+
+
+def test_a_client_that_never_comes_ends_the_run_and_says_who_waits(softband: Softband) -> None:
+    done = softband.run("two-hosts", ("a", "ib_send_bw"))
+    assert done.status != 0
+    assert "ib_send_bw" in done.stderr and "waits" in done.stderr
+    assert_nothing_left()
+
+
+def test_a_peer_that_crashes_costs_an_error_completion_in_virtual_time(softband: Softband, c_programs: Path) -> None:
+    program = c_programs / "crash_peer"
+    done = softband.run("two-hosts", ("a", f"{program}"), ("b", f"{program} a"))
+    assert "retry exceeded" in done.program("b-0"), done.program("b-0") + done.stderr
+    assert "killed or crashed" in done.stderr
+    assert_nothing_left()
+
+
+@pytest.mark.parametrize("victim", ["server", "client", "engine"])
+def test_kill_9_of_any_one_process_leaves_nothing_and_hangs_nobody(softband: Softband, victim: str) -> None:
+    command = [str(softband.binary), "run", str(FABRICS / "two-hosts.toml")]
+    command += ["--on", "a", "ib_send_bw -s 65536 -D 4000", "--on", "b", "ib_send_bw -s 65536 -D 4000 a"]
+    run = subprocess.Popen(command, cwd=softband.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 20
+    while len(leftovers()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(1.0)
+    target = run.pid
+    if victim != "engine":
+        children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+        target = int(children[0 if victim == "server" else 1])
+    os.kill(target, signal.SIGKILL)
+    _, errors = run.communicate(timeout=60)
+    assert run.returncode != 0
+    if victim != "engine":
+        assert "killed or crashed" in errors
+    assert_nothing_left()
+
+
+def test_ctrl_c_ends_everything(softband: Softband) -> None:
+    command = [str(softband.binary), "run", str(FABRICS / "two-hosts.toml")]
+    command += ["--on", "a", "ib_send_bw -s 65536 -D 4000", "--on", "b", "ib_send_bw -s 65536 -D 4000 a"]
+    run = subprocess.Popen(command, cwd=softband.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    time.sleep(1.5)
+    run.send_signal(signal.SIGINT)
+    _, errors = run.communicate(timeout=20)
+    assert run.returncode == 130
+    assert "interrupted" in errors
+    assert_nothing_left()

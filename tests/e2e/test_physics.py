@@ -1,0 +1,55 @@
+"""What the modelled hardware does, read off the programs' own tables."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import Softband, table
+
+MIB = 2**20
+
+
+def bandwidth(softband: Softband, fabric: str, flags: str = "") -> float:
+    """MiB/s of 64 KiB messages."""
+    rows = table(softband.pair(f"cables/{fabric}", f"ib_send_bw -s 65536 -n 400 {flags}").assert_ok().program("b-0"))
+    return rows[0][3]
+
+
+@pytest.mark.parametrize("cable", ["cx4", "emcore", "1m", "10m", "100m"])
+@pytest.mark.parametrize("transport", ["RC", "UC"])
+def test_sdr_is_bound_by_the_link_whatever_the_cable(softband: Softband, cable: str, transport: str) -> None:
+    # 2,048 of 2,082 bytes are payload; 1e9 B/s. Published: 937.6 MiB/s on such an HCA.
+    assert bandwidth(softband, f"sdr-{cable}", f"-c {transport}") == pytest.approx(938, rel=0.01)
+
+
+def test_ddr_is_bound_by_the_bus_and_the_sdr_converter_by_its_rating(softband: Softband) -> None:
+    copper = bandwidth(softband, "ddr-cx4")
+    assert copper == pytest.approx(1493e6 / MIB, rel=0.02)
+    assert bandwidth(softband, "ddr-100m") == pytest.approx(copper, rel=0.01)
+    assert bandwidth(softband, "ddr-emcore") == pytest.approx(938, rel=0.01)
+
+
+def test_a_long_hop_into_the_switch_starves_for_credits_until_there_is_one_lane(softband: Softband) -> None:
+    short = bandwidth(softband, "ddr-switch-cx4-cx4")
+    assert bandwidth(softband, "ddr-switch-10m-10m") == pytest.approx(short, rel=0.01)
+    assert bandwidth(softband, "ddr-switch-cx4-10m") == pytest.approx(short, rel=0.01)
+    long = bandwidth(softband, "ddr-switch-cx4-100m")
+    assert 450 < short - long < 550
+    assert bandwidth(softband, "ddr-switch-100m-100m") == pytest.approx(long, rel=0.03)
+    assert bandwidth(softband, "ddr-switch-cx4-100m-vl1") == pytest.approx(short, rel=0.01)
+
+
+def test_datagrams_never_show_it(softband: Softband) -> None:
+    rates = []
+    for fabric in ("ddr-switch-cx4-cx4", "ddr-switch-cx4-100m", "ddr-switch-cx4-100m-vl1"):
+        outcome = softband.pair(f"cables/{fabric}", "ib_send_bw -c UD -s 2048 -n 2000").assert_ok()
+        rates.append(table(outcome.program("b-0"))[0][3])
+    assert max(rates) / min(rates) < 1.01
+
+
+def test_woodcrest_wants_tuned_reads_and_fewer_lanes(softband: Softband) -> None:
+    copper = bandwidth(softband, "woodcrest-dual-cx4")
+    assert copper == pytest.approx(850, rel=0.02)
+    assert bandwidth(softband, "woodcrest-dual-100m") == pytest.approx(760, rel=0.02)
+    assert bandwidth(softband, "woodcrest-dual-100m-vl1") == pytest.approx(copper, rel=0.01)
+    assert bandwidth(softband, "woodcrest-dual-cx4-tune-pci") == pytest.approx(938, rel=0.01)
+    assert bandwidth(softband, "woodcrest-quad-cx4-tune-pci") == pytest.approx(938, rel=0.01)

@@ -1,0 +1,68 @@
+"""The built tree works from anywhere, for any user, by both ways in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import DIST, Softband, table
+
+
+def test_both_ways_in_print_the_same(softband: Softband) -> None:
+    preloaded = softband.pair("cables/sdr-cx4", "ib_send_bw -s 4096 -n 200").assert_ok()
+    by_path = softband.pair("cables/sdr-cx4", "ib_send_bw -s 4096 -n 200", options=("--no-preload",)).assert_ok()
+    assert table(preloaded.program("b-0")) == table(by_path.program("b-0"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_an_ordinary_user_runs_a_copy_of_the_tree_from_any_folder(tmp_path: Path) -> None:
+    home = tmp_path / "elsewhere"
+    shutil.copytree(DIST, home / "softband", symlinks=True)
+    for folder in [home, *home.parents]:
+        if folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o055)
+    words = "softband/bin/softband run cables/sdr-cx4 --on a 'ib_send_lat -n 100' --on b 'ib_send_lat -n 100 a'"
+    command = ["runuser", "-u", "nobody", "--", "sh", "-c", f"cd {home} && {words}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "t_typical" in done.stdout
+
+
+def test_names_loopback_and_ports_belong_to_each_host(softband: Softband) -> None:
+    commands = [("a", "hostname"), ("b", "hostname"), ("a", "uname -n")]
+    outcome = softband.run("two-hosts", *commands).assert_ok()
+    assert [outcome.program(name).strip() for name in ("a-0", "b-0", "a-1")] == ["a", "b", "a"]
+    both = [("a", "ib_send_bw -n 50"), ("b", "ib_send_bw -n 50"), ("a", "ib_send_bw -n 50 b"), ("b", "ib_send_bw -n 50 a")]
+    outcome = softband.run("two-hosts", *both).assert_ok()
+    assert table(outcome.program("a-1")) and table(outcome.program("b-1"))
+
+
+def test_the_run_folder_holds_what_it_promises(softband: Softband) -> None:
+    outcome = softband.pair("cables/ddr-switch-cx4-10m", "ib_send_bw -s 65536 -n 50").assert_ok()
+    assert outcome.out is not None
+    names = {file.name for file in outcome.out.iterdir()}
+    assert {"a-0.out", "b-0.out", "run.json", "counters.json", "fabric.toml"} <= names
+    report = outcome.report()
+    assert {"versions", "seed", "virtual_seconds", "wall_seconds", "programs"} <= report.keys()
+    assert [program["exit_status"] for program in report["programs"]] == [0, 0]  # type: ignore[attr-defined]
+    text = (outcome.out / "counters.json").read_text()
+    assert "port_xmit_data" in text and "sw" in text
+
+
+def test_drawings(softband: Softband) -> None:
+    file = "cables/ddr-switch-cx4-100m"
+    text = softband.command("fabric", "show", file)
+    assert text.returncode == 0 and "sw" in text.stdout and "100" in text.stdout
+    svg = softband.folder / "drawing.svg"
+    assert softband.command("fabric", "show", file, "--svg", str(svg)).returncode == 0
+    assert svg.read_text().startswith("<svg") or "<svg" in svg.read_text()
+    assert softband.command("fabric", "check", file).returncode == 0
+
+
+def test_unknown_commands_run_the_tool_of_that_name(softband: Softband) -> None:
+    assert softband.command("study", "--help").returncode == 0
+    done = softband.command("nonsense")
+    assert done.returncode == 2 and "softband-nonsense" in done.stderr
