@@ -1,1 +1,21 @@
-fn main() {}
+//! Everything that CI and the Makefile do, each by one name: `cargo xtask NAME`.
+
+#![allow(clippy::disallowed_methods)] // a tool on the developer's machine: it reads the environment
+
+mod abi;
+mod link;
+
+fn main() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (name, rest) = arguments.split_first().map_or(("help", &[][..]), |(name, rest)| (name.as_str(), rest));
+    match name {
+        "link" => link::run(rest),
+        "abi" => abi::run(rest),
+        _ => {
+            println!("cargo xtask link [--profile debug|release] --out DIR   the shared objects that programs load");
+            println!("cargo xtask abi [--write]                              layouts and symbols against the installed headers and library");
+            anyhow::ensure!(name == "help", "there is no xtask called {name}");
+            Ok(())
+        }
+    }
+}

@@ -79,14 +79,11 @@ fn entry(key: &Key, item: &Item, fallback: &Range<usize>) -> Option<Entry> {
     let node = match item {
         Item::None => return None,
         Item::Value(value) => value_node(value, &key_span),
-        Item::Table(table) => {
-            Node { span: table.span().unwrap_or_else(|| key_span.clone()), value: Value::Table(table_entries(table, &key_span)) }
-        }
+        Item::Table(table) => Node { span: table.span().unwrap_or_else(|| key_span.clone()), value: Value::Table(table_entries(table, &key_span)) },
         Item::ArrayOfTables(tables) => {
-            let nodes = tables.iter().map(|table| Node {
-                span: table.span().unwrap_or_else(|| key_span.clone()),
-                value: Value::Table(table_entries(table, &key_span)),
-            });
+            let nodes = tables
+                .iter()
+                .map(|table| Node { span: table.span().unwrap_or_else(|| key_span.clone()), value: Value::Table(table_entries(table, &key_span)) });
             Node { span: tables.span().unwrap_or_else(|| key_span.clone()), value: Value::Array(nodes.collect()) }
         }
     };
@@ -154,12 +151,7 @@ impl<'a> Fields<'a> {
     pub(crate) fn optional_text(&mut self, key: &'static str, findings: &mut Findings) -> Option<(&'a str, Range<usize>)> {
         self.optional(key).and_then(|entry| text_of(entry, findings))
     }
-    pub(crate) fn required_text(
-        &mut self,
-        key: &'static str,
-        example: &str,
-        findings: &mut Findings,
-    ) -> Option<(&'a str, Range<usize>)> {
+    pub(crate) fn required_text(&mut self, key: &'static str, example: &str, findings: &mut Findings) -> Option<(&'a str, Range<usize>)> {
         self.required(key, example, findings).and_then(|entry| text_of(entry, findings))
     }
     pub(crate) fn optional_integer(&mut self, key: &'static str, findings: &mut Findings) -> Option<(i64, Range<usize>)> {

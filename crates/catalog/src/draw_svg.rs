@@ -74,8 +74,9 @@ fn write_svg(out: &mut String, spec: &FabricSpec) -> std::fmt::Result {
     writeln!(out, "<rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>")?;
     writeln!(out, "<text x=\"{MARGIN}\" y=\"34\" class=\"title\">{}</text>", escape(&spec.title))?;
     writeln!(out, "<text x=\"{MARGIN}\" y=\"56\" class=\"small\">{}</text>", escape(&summary(spec)))?;
-    spec.cables.iter().try_for_each(|cable| picture.write_cable(out, spec, cable))?;
+    (0..spec.cables.len()).try_for_each(|index| picture.write_cable(out, spec, index))?;
     picture.write_boxes(out)?;
+    spec.cables.iter().try_for_each(|cable| picture.write_label(out, spec, cable))?;
     write_legend(out, height)?;
     out.push_str("</svg>\n");
     Ok(())
@@ -125,37 +126,30 @@ impl Picture {
         }
     }
 
-    /// Switches stand below each other; a port is on the side of what it is cabled to.
+    /// Switches stand below each other; a port is on the side of what it is cabled to, those to other switches come last.
     fn place_switches(&mut self, spec: &FabricSpec, x: i64) {
         let mut next = TOP;
-        for (switch_index, switch) in spec.switches.iter().enumerate() {
+        for (index, switch) in spec.switches.iter().enumerate() {
             self.line(x + 12, next + 22, "name", false, switch.name.clone());
             self.line(x + 12, next + 38, "small", false, switch.part.name.clone());
-            let mut sides = [Vec::new(), Vec::new()];
-            for cable in &spec.cables {
-                for (own, other) in [(cable.ends[0], cable.ends[1]), (cable.ends[1], cable.ends[0])] {
-                    if matches!(own, PortRef::Switch { switch, .. } if switch == switch_index) {
-                        let left = matches!(other, PortRef::Hca { host, .. } if is_left(host));
-                        // By the place of the other end, so that few cables cross.
-                        sides[usize::from(!left)].push((other, own));
-                    }
-                }
-            }
-            let mut bottom = next + HEAD;
-            for (side, outward) in [(0, -1), (1, 1)] {
-                sides[side].sort_unstable();
-                let mut at = next + HEAD;
-                for (_, own) in &sides[side] {
-                    let PortRef::Switch { port, .. } = own else { continue };
-                    let anchor = Anchor { x: if outward < 0 { x } else { x + BOX_WIDTH }, y: at + PORT_ROW / 2, outward };
-                    self.port(*own, anchor, format!("port {}", port.0));
-                    at += PORT_ROW;
-                }
-                bottom = bottom.max(at);
-            }
-            self.finish_box(x, next, bottom + 8, "#f0fdf4");
-            next = bottom + 8 + GAP;
+            let [left, right, onward] = switch_ports(spec, index);
+            let top = next + HEAD;
+            let below = self.column(&left, x, top, -1).max(self.column(&right, x + BOX_WIDTH, top, 1));
+            let bottom = self.column(&onward, x + BOX_WIDTH, below, 1) + 8;
+            self.finish_box(x, next, bottom, "#f0fdf4");
+            next = bottom + GAP;
         }
+    }
+
+    /// Ports below each other on one side of a switch; where the next row begins.
+    fn column(&mut self, ports: &[PortRef], x: i64, top: i64, outward: i64) -> i64 {
+        let mut at = top;
+        for port in ports {
+            let PortRef::Switch { port: number, .. } = port else { continue };
+            self.port(*port, Anchor { x, y: at + PORT_ROW / 2, outward }, format!("port {}", number.0));
+            at += PORT_ROW;
+        }
+        at
     }
 
     fn line(&mut self, x: i64, y: i64, class: &'static str, end: bool, text: String) {
@@ -186,21 +180,64 @@ impl Picture {
         Ok(())
     }
 
-    fn write_cable(&self, out: &mut String, spec: &FabricSpec, cable: &CableSpec) -> std::fmt::Result {
-        // A host's stub has the room for the label.
-        let is_hca = |end: &PortRef| matches!(end, PortRef::Hca { .. });
-        let [first, second] = if is_hca(&cable.ends[0]) { cable.ends } else { [cable.ends[1], cable.ends[0]] };
-        let (Some(a), Some(b)) = (self.anchors.get(&first), self.anchors.get(&second)) else { return Ok(()) };
-        let reach = |end: &PortRef| if is_hca(end) { STUB } else { SLANT / 4 };
-        let (bend_a, bend_b) = (a.x + a.outward * reach(&first), b.x + b.outward * reach(&second));
+    /// Both ends of a cable, the one that its label stands at first: a host's straight piece has the room.
+    fn ends(&self, cable: &CableSpec) -> Option<[(PortRef, Anchor); 2]> {
+        let [a, b] = cable.ends.map(|end| self.anchors.get(&end).map(|anchor| (end, *anchor)));
+        let (a, b) = (a?, b?);
+        Some(if is_hca(a.0) { [a, b] } else { [b, a] })
+    }
+
+    fn write_cable(&self, out: &mut String, spec: &FabricSpec, index: usize) -> std::fmt::Result {
+        let cable = &spec.cables[index];
+        let Some([(first, a), (second, b)]) = self.ends(cable) else { return Ok(()) };
+        let reach = |end: PortRef| match (is_hca(end), is_hca(first)) {
+            (true, _) => STUB,
+            (false, true) => SLANT / 4,
+            // Between switches: side by side, as far as there is room.
+            (false, false) => 8 + index as i64 % 5 * 10,
+        };
+        let (bend_a, bend_b) = (a.x + a.outward * reach(first), b.x + b.outward * reach(second));
         let color = if cable.part.medium == Medium::Copper { COPPER } else { OPTICAL };
-        writeln!(out, "<path class=\"cable\" stroke=\"{color}\" d=\"M{} {} L{bend_a} {} L{bend_b} {} L{} {}\"/>", a.x, a.y, a.y, b.y, b.x, b.y)?;
-        let (x, end) = (a.x + a.outward * 12, if a.outward < 0 { " text-anchor=\"end\"" } else { "" });
+        let path = format!("M{} {} L{bend_a} {} L{bend_b} {} L{} {}", a.x, a.y, a.y, b.y, b.x, b.y);
+        writeln!(out, "<path class=\"cable\" stroke=\"{color}\" d=\"{path}\"/>")
+    }
+
+    fn write_label(&self, out: &mut String, spec: &FabricSpec, cable: &CableSpec) -> std::fmt::Result {
+        let Some([(first, at), _]) = self.ends(cable) else { return Ok(()) };
+        // Between switches the label stands in the box, in the port's own row.
+        let x = if is_hca(first) { at.x + at.outward * 12 } else { at.x - BOX_WIDTH + 12 };
+        let end = if at.outward < 0 { " text-anchor=\"end\"" } else { "" };
         let what = format!("{}, {}", cable.part.name, metres(cable.part.length_millimetres));
         let how = format!("{}, {}, MTU {}", cable.rate, lanes(spec, cable), mtu_bytes(spec, cable));
-        writeln!(out, "<text x=\"{x}\" y=\"{}\" class=\"small\"{end}>{}</text>", a.y - 6, escape(&what))?;
-        writeln!(out, "<text x=\"{x}\" y=\"{}\" class=\"small\"{end}>{}</text>", a.y + 15, escape(&how))
+        writeln!(out, "<text x=\"{x}\" y=\"{}\" class=\"small\"{end}>{}</text>", at.y - 6, escape(&what))?;
+        writeln!(out, "<text x=\"{x}\" y=\"{}\" class=\"small\"{end}>{}</text>", at.y + 15, escape(&how))
     }
+}
+
+fn is_hca(end: PortRef) -> bool {
+    matches!(end, PortRef::Hca { .. })
+}
+
+/// The cabled ports of a switch: to hosts on the left, to hosts on the right, to switches.
+fn switch_ports(spec: &FabricSpec, index: usize) -> [Vec<PortRef>; 3] {
+    let mut sides = [const { Vec::new() }; 3];
+    for cable in &spec.cables {
+        let [a, b] = cable.ends;
+        for (own, other) in [(a, b), (b, a)] {
+            if matches!(own, PortRef::Switch { switch, .. } if switch == index) {
+                let side = match other {
+                    PortRef::Hca { host, .. } => usize::from(!is_left(host)),
+                    PortRef::Switch { .. } => 2,
+                };
+                // By the place of the other end, so that few cables cross.
+                sides[side].push((other, own));
+            }
+        }
+    }
+    sides.map(|mut side| {
+        side.sort_unstable();
+        side.into_iter().map(|(_, own)| own).collect()
+    })
 }
 
 fn write_legend(out: &mut String, height: i64) -> std::fmt::Result {

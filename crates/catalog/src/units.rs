@@ -37,13 +37,7 @@ impl Dimension {
         match self {
             Self::Bytes => &[("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20)],
             Self::Duration => &[("ps", 1), ("ns", 1_000), ("us", 1_000_000), ("ms", 1_000_000_000)],
-            Self::Rate => &[
-                ("B/s", 1),
-                ("MB/s", 1_000_000),
-                ("MiB/s", 1 << 20),
-                ("GB/s", 1_000_000_000),
-                ("Gb/s", 125_000_000),
-            ],
+            Self::Rate => &[("B/s", 1), ("MB/s", 1_000_000), ("MiB/s", 1 << 20), ("GB/s", 1_000_000_000), ("Gb/s", 125_000_000)],
             Self::Share => &[("ppm", 1), ("%", 10_000)],
             Self::Length => &[("m", 1_000), ("cm", 10), ("mm", 1)],
             Self::DelayPerLength => &[("ns/m", 1_000), ("ps/m", 1)],
@@ -115,7 +109,7 @@ fn scale_decimal(value: f64, multiplier: u64) -> Result<u64, ConvertError> {
         return Err(ConvertError::Negative);
     }
     let scaled = value * multiplier as f64;
-    if !(scaled < EXACT_LIMIT) {
+    if scaled.is_nan() || scaled >= EXACT_LIMIT {
         return Err(ConvertError::TooLarge);
     }
     let whole = scaled.round();

@@ -98,7 +98,8 @@ fn a_limit_that_nobody_published_says_so() {
 
 #[test]
 fn lengths_must_have_a_unit_and_be_given_where_they_are_needed() {
-    let error = |part: &str, length: &str| error_of(&with(&format!("[[cables]]\npart = \"{part}\"\n{length}from = \"a/mthca0/1\"\nto = \"b/mthca0/1\"\n")));
+    let error =
+        |part: &str, length: &str| error_of(&with(&format!("[[cables]]\npart = \"{part}\"\n{length}from = \"a/mthca0/1\"\nto = \"b/mthca0/1\"\n")));
     let help = "\n  help: write a number and a unit: \"8 m\"; accepted units: m, cm or mm";
     assert_eq!(error("optical-active", "length = \"30 ft\"\n"), format!("test.toml:15:10: error: a length cannot be in `ft`{help}"));
     assert_eq!(error("optical-active", "length = \"30\"\n"), format!("test.toml:15:10: error: the length `30` has no unit{help}"));
@@ -209,10 +210,17 @@ fn codes_and_sizes_outside_their_range_are_refused() {
 fn guids_are_checked() {
     let error = |guid: &str| {
         let node = format!("node_guid = \"{guid}\"\n");
-        error_of(&HOSTS_AND_SWITCH.replacen("[hosts.b]", &format!("{node}[hosts.b]"), 1).replacen("[switches.sw]\n", &format!("[switches.sw]\n{node}"), 1))
+        error_of(&HOSTS_AND_SWITCH.replacen("[hosts.b]", &format!("{node}[hosts.b]"), 1).replacen(
+            "[switches.sw]\n",
+            &format!("[switches.sw]\n{node}"),
+            1,
+        ))
     };
     assert!(error("0x12").contains("test.toml:6:13: error: `0x12` is not a GUID\n  help: write 16 hexadecimal digits"));
-    assert!(error("0002:c902:0000:0001").contains("test.toml:13:13: error: the GUID 0002:c902:0000:0001 is taken twice\n  test.toml:6:13: first used here"));
+    assert!(
+        error("0002:c902:0000:0001")
+            .contains("test.toml:13:13: error: the GUID 0002:c902:0000:0001 is taken twice\n  test.toml:6:13: first used here")
+    );
 }
 
 #[test]

@@ -30,10 +30,7 @@ fn a_right_part_is_converted_to_the_models_integers() {
 
 #[test]
 fn a_value_needs_unit_source_and_status() {
-    assert_eq!(
-        error_of(&BUS.replace("unit = \"MB/s\", ", "")),
-        "bus/x8.toml:2:1: error: `raw_rate` needs `unit`\n  help: write `unit = \"B\"`"
-    );
+    assert_eq!(error_of(&BUS.replace("unit = \"MB/s\", ", "")), "bus/x8.toml:2:1: error: `raw_rate` needs `unit`\n  help: write `unit = \"B\"`");
     assert_eq!(
         error_of(&BUS.replacen("max_payload", "max_p", 1)),
         "bus/x8.toml:1:1: error: bus part `x8` has no `max_payload`\n  \
@@ -46,7 +43,7 @@ fn a_value_needs_unit_source_and_status() {
     let no_status = error_of(&BUS.replacen(", status = \"datasheet\"", "", 1));
     assert!(no_status.starts_with("bus/x8.toml:2:1: error: `raw_rate` needs `status`"), "{no_status}");
     let empty = error_of(&BUS.replacen("source = \"s\"", "source = \" \"", 1));
-    assert!(empty.starts_with("bus/x8.toml:2:48: error: `raw_rate` has no source"), "{empty}");
+    assert!(empty.starts_with("bus/x8.toml:2:52: error: `raw_rate` has no source"), "{empty}");
     let plain = error_of(&format!("{BUS}duplex_rate = 2727\n"));
     assert!(plain.starts_with("bus/x8.toml:8:15: error: `duplex_rate` must be a table with unit and source"), "{plain}");
 }
@@ -88,7 +85,11 @@ fn values_that_the_model_cannot_use_are_refused() {
 
 #[test]
 fn a_part_may_be_like_another_and_its_faults_are_reported_once() {
-    let like = PartFile { name: "x4".into(), file: "bus/x4.toml".into(), ..bus("summary = \"half\"\nlike = \"x8\"\nraw_rate = { value = 1, unit = \"GB/s\", source = \"s\", status = \"datasheet\" }\n") };
+    let like = PartFile {
+        name: "x4".into(),
+        file: "bus/x4.toml".into(),
+        ..bus("summary = \"half\"\nlike = \"x8\"\nraw_rate = { value = 1, unit = \"GB/s\", source = \"s\", status = \"datasheet\" }\n")
+    };
     let catalog = Catalog::from_files(&[bus(BUS), like.clone()]).unwrap();
     assert_eq!(catalog.bus("x4").unwrap().raw_bytes_per_second, 1_000_000_000);
     assert_eq!(catalog.bus("x4").unwrap().max_payload_bytes, 128);

@@ -43,12 +43,21 @@ fn a_drawing_shows_options_and_one_lane() {
 
 #[test]
 fn the_svg_names_every_node_and_cable_and_escapes_the_title() {
-    let cables = "[[cables]]\npart = \"cx4\"\nfrom = \"a/mthca0/1\"\nto = \"sw/7\"\n[[cables]]\npart = \"cx4\"\nfrom = \"sw/9\"\nto = \"b/mthca0/2\"\n";
+    let cables =
+        "[[cables]]\npart = \"cx4\"\nfrom = \"a/mthca0/1\"\nto = \"sw/7\"\n[[cables]]\npart = \"cx4\"\nfrom = \"sw/9\"\nto = \"b/mthca0/2\"\n";
     let text = format!("[fabric]\ntitle = \"a < b & c\\u0007\"\n{}{cables}", common::HOSTS_AND_SWITCH);
     let spec = parse(&text).unwrap().spec;
     let svg = draw_svg(&spec);
     assert_eq!(svg, draw_svg(&spec));
-    for piece in ["<title>a &lt; b &amp; c</title>", ">a</text>", ">sw</text>", ">port 7</text>", ">port 9</text>", ">cx4, 8 m</text>", "4X DDR, VL0-7, MTU 2048"] {
+    for piece in [
+        "<title>a &lt; b &amp; c</title>",
+        ">a</text>",
+        ">sw</text>",
+        ">port 7</text>",
+        ">port 9</text>",
+        ">cx4, 8 m</text>",
+        "4X DDR, VL0-7, MTU 2048",
+    ] {
         assert!(svg.contains(piece), "{piece} is missing:\n{svg}");
     }
     assert_eq!(svg.matches("class=\"cable\"").count(), 4, "two cables and two in the legend");

@@ -95,19 +95,22 @@ fn a_rate_in_the_file_caps_the_link_without_a_note() {
 fn guids_are_generated_in_the_order_of_the_file_and_step_aside_for_written_ones() {
     let cable = "[[cables]]\npart = \"cx4\"\nfrom = \"a/mthca0/1\"\nto = \"b/mthca0/1\"\n";
     let plain = parse(&format!("{}{cable}", common::HOSTS_AND_SWITCH)).unwrap().spec;
-    let guids = |spec: &softband_fabric::spec::FabricSpec| {
-        spec.hosts.iter().map(|host| host.hcas[0].node_guid.to_string()).collect::<Vec<_>>()
-    };
+    let guids = |spec: &softband_fabric::spec::FabricSpec| spec.hosts.iter().map(|host| host.hcas[0].node_guid.to_string()).collect::<Vec<_>>();
     assert_eq!(guids(&plain), ["0002:c902:0000:0004", "0002:c902:0000:0008"]);
     assert_eq!(plain.switches[0].node_guid.to_string(), "0002:c902:4000:0004");
-    let written = common::HOSTS_AND_SWITCH.replacen("part = \"voltaire-ddr\"\n[hosts.b]", "part = \"voltaire-ddr\"\nnode_guid = \"0x0002c90200000006\"\n[hosts.b]", 1);
+    let written = common::HOSTS_AND_SWITCH.replacen(
+        "part = \"voltaire-ddr\"\n[hosts.b]",
+        "part = \"voltaire-ddr\"\nnode_guid = \"0x0002c90200000006\"\n[hosts.b]",
+        1,
+    );
     let spec = parse(&format!("{written}{cable}")).unwrap().spec;
     assert_eq!(guids(&spec), ["0002:c902:0000:0006", "0002:c902:0000:000c"]);
 }
 
 #[test]
 fn hosts_stand_in_the_order_of_the_file() {
-    let text = common::HOSTS_AND_SWITCH.replace("hosts.a", "hosts.zebra") + "[[cables]]\npart = \"cx4\"\nfrom = \"zebra/mthca0/1\"\nto = \"b/mthca0/1\"\n";
+    let text =
+        common::HOSTS_AND_SWITCH.replace("hosts.a", "hosts.zebra") + "[[cables]]\npart = \"cx4\"\nfrom = \"zebra/mthca0/1\"\nto = \"b/mthca0/1\"\n";
     let names: Vec<String> = parse(&text).unwrap().spec.hosts.into_iter().map(|host| host.name).collect();
     assert_eq!(names, ["zebra", "b"]);
 }
@@ -118,7 +121,10 @@ fn thousands_of_hosts_load() {
     for host in 0..3_000 {
         text.push_str(&format!("[hosts.n{host}]\npart = \"modern-host\"\n[[hosts.n{host}.hcas]]\npart = \"connectx2-qdr\"\n"));
         if host % 2 == 1 {
-            text.push_str(&format!("[[cables]]\npart = \"optical-active\"\nlength = \"30 m\"\nfrom = \"n{}/mlx4_0/1\"\nto = \"n{host}/mlx4_0/1\"\n", host - 1));
+            text.push_str(&format!(
+                "[[cables]]\npart = \"optical-active\"\nlength = \"30 m\"\nfrom = \"n{}/mlx4_0/1\"\nto = \"n{host}/mlx4_0/1\"\n",
+                host - 1
+            ));
         }
     }
     let spec = parse_fabric("big.toml", &text, &catalog(), &LoadOptions::default()).unwrap().spec;
@@ -154,16 +160,20 @@ fn calibrated_values_give_the_figures_they_name() {
     let request_picos = woodcrest.memory_read_latency.as_picos() + request * 1_000_000_000_000 / read_rate;
     let copper = u64::from(sdr.outstanding_reads) * request * 1_000_000_000_000 / request_picos;
     assert_eq!(copper >> 20, 849);
-    // 100 m at SDR: packet, cable both ways with its converters, last 128 B on the bus, memory, credit, flow-control packet.
+    // 100 m at SDR: packet, cable both ways with its converters, receipt, last 128 B on the bus, memory, credit.
     let last_write = 128 * 1_000_000_000_000 / (usable * 128 / 152);
-    let loop_picos = 2_082_000 + 2 * 505_000 + last_write + woodcrest.memory_write_latency.as_picos() + sdr.credit_return.as_picos() + 8_000;
+    let receiver = sdr.receive_processing + woodcrest.memory_write_latency + sdr.credit_return;
+    let loop_picos = 2_082_000 + 2 * 505_000 + last_write + receiver.as_picos();
     let packets = u64::from(sdr.port_buffer_bytes / 8 / 64 / 33);
     assert_eq!(packets, 2);
-    assert_eq!((packets * 2_048 * 1_000_000_000_000 / loop_picos) >> 20, 758);
+    assert_eq!((packets * 2_048 * 1_000_000_000_000 / loop_picos) >> 20, 759);
     // 100 m at DDR into the switch.
     let switch = catalog.switch("flextronics-f-x430046").unwrap();
     assert_eq!(switch.port_buffer_bytes / 8 / 64, 33);
-    let loop_picos = 1_041_000 + 2 * 505_000 + switch.buffer_hold.as_picos() + switch.credit_return.as_picos() + 4_000;
+    let through = switch.forward_latency.iter().find(|(speed, _)| *speed == LinkSpeed::Ddr).unwrap().1;
+    let loop_picos = 1_041_000 + 2 * 505_000 + (through + switch.buffer_hold + switch.credit_return).as_picos();
     let lost = (read_rate - 2_048 * 1_000_000_000_000 / loop_picos) >> 20;
-    assert!((480..=520).contains(&lost), "{lost} MiB/s lost");
+    assert!((480..=550).contains(&lost), "{lost} MiB/s lost");
+    // Datagrams come no faster than that, so they do not show it.
+    assert!(sdr.gaps.datagram.as_picos() > loop_picos);
 }

@@ -38,9 +38,35 @@ fn exercise(text: &str) {
 /// Pieces that take a file to its corners.
 fn piece() -> impl Strategy<Value = String> {
     let pieces = [
-        "", "\"", "[", "]]", "{}", "[[cables]]", "[hosts.a]", "[switches.a]", "hcas = []", "= -1", "9223372036854775807", "1e308", "nan",
-        "\u{FEFF}", "é", "'''", "\n", "length = \"1e30 m\"", "length = \"0.0000001 m\"", "a/mthca0/255", "///", "rate = \"qdr\"",
-        "node_guid = \"ffff:ffff:ffff:ffff\"", "max_op_vls = 0", "a.b.c = 1", "1979-05-27", "copper-4x", "optical-active", "connectx2-qdr",
+        "",
+        "\"",
+        "[",
+        "]]",
+        "{}",
+        "[[cables]]",
+        "[hosts.a]",
+        "[switches.a]",
+        "hcas = []",
+        "= -1",
+        "9223372036854775807",
+        "1e308",
+        "nan",
+        "\u{FEFF}",
+        "é",
+        "'''",
+        "\n",
+        "length = \"1e30 m\"",
+        "length = \"0.0000001 m\"",
+        "a/mthca0/255",
+        "///",
+        "rate = \"qdr\"",
+        "node_guid = \"ffff:ffff:ffff:ffff\"",
+        "max_op_vls = 0",
+        "a.b.c = 1",
+        "1979-05-27",
+        "copper-4x",
+        "optical-active",
+        "connectx2-qdr",
     ];
     prop_oneof![proptest::sample::select(pieces.to_vec()).prop_map(str::to_owned), "\\PC{0,12}"]
 }

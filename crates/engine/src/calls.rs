@@ -24,6 +24,14 @@ pub(crate) type Answer = Result<Vec<u8>, i32>;
 /// A connection attempt to a host where nobody listens yet waits this long for somebody to.
 const SEEK_LIMIT: SimDuration = SimDuration::from_micros(10_000_000);
 
+/// Simulated time ends here for programs, after 106 days: what they put off beyond it never comes.
+pub(crate) const END: SimTime = SimTime::from_picos(1 << 63);
+
+/// A time that a program names; `None` when it never comes.
+pub(crate) fn program_time(picos: u64) -> Option<SimTime> {
+    Some(SimTime::from_picos(picos)).filter(|time| *time <= END)
+}
+
 /// Reads a request of type `T` from the front of `bytes`.
 pub(crate) fn request<T: Pod>(bytes: &[u8]) -> Result<T, i32> {
     bytes.get(..size_of::<T>()).map(bytemuck::pod_read_unaligned).ok_or(libc::EPROTO)
@@ -103,7 +111,7 @@ impl Engine {
     fn wait(&mut self, process: usize, slot: u32, op: Op, bytes: &[u8]) -> After {
         if op == Op::Sleep {
             let Ok(sleep) = request::<calls::Sleep>(bytes) else { return After::Fail(libc::EPROTO) };
-            self.park(process, slot, Waiting::Sleep, Some(SimTime::from_picos(sleep.until_ps)));
+            self.park(process, slot, Waiting::Sleep, program_time(sleep.until_ps));
             return After::Nothing;
         }
         let (head, entries) = match wait_request(bytes) {
@@ -115,7 +123,7 @@ impl Engine {
         if ready || head.deadline_ps <= self.now.as_picos() {
             return After::Reply(self.wait_reply(&wanted, false));
         }
-        let deadline = (head.deadline_ps != u64::MAX).then(|| SimTime::from_picos(head.deadline_ps));
+        let deadline = program_time(head.deadline_ps);
         self.park(process, slot, Waiting::Objects(wanted), deadline);
         After::Nothing
     }
@@ -257,8 +265,8 @@ impl Engine {
         *expirations = 0;
         (*at, *interval_picos) = (SimTime::from_picos(set.at_ps), set.interval_ps);
         let generation = *generation;
-        if set.at_ps > 0 {
-            self.queue.push(SimTime::from_picos(set.at_ps).max(self.now), process as u32, Event::TimerFires { object, generation });
+        if let Some(at) = program_time(set.at_ps).filter(|at| *at > SimTime::ZERO) {
+            self.queue.push(at.max(self.now), process as u32, Event::TimerFires { object, generation });
         }
         Ok(reply(&former))
     }
@@ -270,8 +278,9 @@ impl Engine {
             return;
         }
         *expirations += 1;
-        if *interval_picos > 0 {
-            *at = now + SimDuration::from_picos(*interval_picos);
+        let next = program_time(now.as_picos().saturating_add(*interval_picos)).filter(|_| *interval_picos > 0);
+        if let Some(next) = next {
+            *at = next;
             let at = *at;
             self.queue.push(at, u32::MAX, Event::TimerFires { object, generation: fired });
         } else {

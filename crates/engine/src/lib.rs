@@ -10,6 +10,8 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // the model side's only reader of clocks, threads and sockets
 
 mod calls;
+#[doc(hidden)]
+pub mod harness;
 mod lifecycle;
 mod control;
 mod convert;

@@ -1,12 +1,13 @@
 //! Processes come, fork, change their image and go.
 
+use crate::calls::program_time;
 use crate::control::{self, Heard};
 use crate::pace::{Engine, Event};
 use crate::process::{AlarmState, Process, ProcessState, Shared, Thread, ThreadState, Waiting};
 use crate::threads::QUANTUM_FIRST_PICOS;
 use softband_ipc::attach::{Hello, Welcome};
 use softband_ipc::layout::{SharedHeader, THREADS_MAX};
-use softband_sim::{RandomStream, SimDuration, SimTime};
+use softband_sim::{RandomStream, SimTime};
 use softband_types::ProcessId;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -295,7 +296,7 @@ impl Engine {
         let generation = self.alarms_made;
         let record = &mut self.processes[process];
         let former = record.alarms.remove(&signal).map_or((0, 0), |alarm| (alarm.at.as_picos(), alarm.interval_picos));
-        if at > SimTime::ZERO {
+        if let Some(at) = program_time(at.as_picos()).filter(|at| *at > SimTime::ZERO) {
             let at = at.max(self.now);
             record.alarms.insert(signal, AlarmState { at, interval_picos, generation });
             self.queue.push(at, process as u32, Event::AlarmRings { process, signal, generation });
@@ -316,8 +317,8 @@ impl Engine {
             return;
         }
         let alarm = record.alarms.remove(&signal).expect("just looked at");
-        if alarm.interval_picos > 0 {
-            let next = alarm.at + SimDuration::from_picos(alarm.interval_picos);
+        let next = program_time(alarm.at.as_picos().saturating_add(alarm.interval_picos)).filter(|_| alarm.interval_picos > 0);
+        if let Some(next) = next {
             record.alarms.insert(signal, AlarmState { at: next, ..alarm });
             self.queue.push(next, process as u32, Event::AlarmRings { process, signal, generation });
         }
@@ -337,8 +338,11 @@ impl Engine {
             },
             None if record.threads.iter().all(|thread| thread.state == ThreadState::Away || thread.state == ThreadState::Ended) => {
                 record.signals_pending &= !(1 << (signal & 63));
-                // SAFETY: a signal to a process that attached to this engine.
-                unsafe { libc::kill(record.pid, signal as i32) };
+                // Zero would be our own process group.
+                if record.pid > 0 {
+                    // SAFETY: a signal to a process that attached to this engine.
+                    unsafe { libc::kill(record.pid, signal as i32) };
+                }
             }
             None => {}
         }

@@ -108,6 +108,18 @@ impl Engine {
         let (mailbox, receiver) = Mailbox::new();
         let name = format!("softband-{}-{:08x}", std::process::id(), Instant::now().elapsed().as_nanos() as u32 ^ std::process::id().rotate_left(16));
         control::serve(&name, mailbox.clone()).context("cannot open the control socket")?;
+        Self::assemble(spec, seed, name, Libraries { preload, directory: libraries.to_path_buf(), by_preload }, interrupt, (mailbox, receiver))
+    }
+
+    /// The parts of an engine, put together.
+    pub(crate) fn assemble(
+        spec: &FabricSpec,
+        seed: u64,
+        name: String,
+        libraries: Libraries,
+        interrupt: Interrupt,
+        (mailbox, receiver): (Arc<Mailbox>, Receiver<Heard>),
+    ) -> anyhow::Result<Self> {
         let cpus = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count());
         Ok(Self {
             world: World::new(spec, seed),
@@ -131,7 +143,7 @@ impl Engine {
             spin: cpus > 1,
             posted: Vec::new(),
             name,
-            libraries: Libraries { preload, directory: libraries.to_path_buf(), by_preload },
+            libraries,
             programs: Vec::new(),
             outputs: Outputs::new()?,
             started: Vec::new(),
@@ -139,6 +151,14 @@ impl Engine {
             ended_at: Vec::new(),
             fabric_events: 0,
         })
+    }
+
+    /// One nameless program on host 0, for the harness.
+    pub(crate) fn programs_for_harness(&mut self) {
+        self.programs = vec![Program { host: 0, command: "harness".into(), arguments: Vec::new(), stdout: None, stderr: None }];
+        self.started = vec![None];
+        self.statuses = vec![None];
+        self.ended_at = vec![SimTime::ZERO];
     }
 
     pub fn world(&self) -> &World {
@@ -170,7 +190,7 @@ impl Engine {
             if let Some(error) = self.memory.denied.take() {
                 return Some(Failure::MemoryDenied { reason: error.to_string() });
             }
-            if self.mailbox.is_filled() {
+            if self.mailbox.is_filled() || !self.heard.is_empty() {
                 self.hear_all();
                 self.greet_all();
                 self.take_heard();
@@ -195,7 +215,7 @@ impl Engine {
         }
     }
 
-    fn step_fabric(&mut self, notices: &mut Vec<Notice>) {
+    pub(crate) fn step_fabric(&mut self, notices: &mut Vec<Notice>) {
         self.world.step(&mut self.memory, notices);
         self.fabric_events += 1;
         if notices.is_empty() {
@@ -207,7 +227,7 @@ impl Engine {
         }
     }
 
-    fn handle(&mut self, event: Event) {
+    pub(crate) fn handle(&mut self, event: Event) {
         match event {
             Event::StartProgram { program } => self.start_program(program),
             Event::Resume { process, slot } => {

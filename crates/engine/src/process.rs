@@ -223,7 +223,8 @@ pub(crate) struct AlarmState {
 
 impl Process {
     pub(crate) fn clock(&self, slot: u32) -> SimTime {
-        SimTime::from_picos(self.shared.slot(slot).clock_ps.load(Ordering::Relaxed))
+        let picos = self.shared.slot(slot).clock_ps.load(Ordering::Relaxed);
+        crate::calls::program_time(picos).unwrap_or(crate::calls::END)
     }
     pub(crate) fn is_alive(&self) -> bool {
         matches!(self.state, ProcessState::Expected | ProcessState::Attached)

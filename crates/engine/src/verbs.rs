@@ -1,6 +1,6 @@
 //! Verbs calls, posted work and completions: between the protocol and the World.
 
-use crate::calls::{After, Answer, reply, request};
+use crate::calls::{After, Answer, END, program_time, reply, request};
 use crate::convert;
 use crate::objects::{Object, drop_events_of};
 use crate::pace::{Engine, Event};
@@ -260,7 +260,7 @@ impl Engine {
         let owner = self.processes[process].number;
         let Ok(hca) = self.own_hca(process, record.hca) else { return };
         // A lying program cannot post into the past.
-        let at = SimTime::from_picos(record.time_ps).max(self.now).max(self.world.now());
+        let at = program_time(record.time_ps).unwrap_or(END).max(self.now).max(self.world.now());
         let qpn = Qpn(record.object);
         match record.kind {
             kind::SEND => {

@@ -3,8 +3,8 @@
 use crate::event::Event;
 use crate::notice::Notice;
 use crate::world::World;
-use softband_model::verbs::api::{Completion, HostMemory};
 use softband_model::transport::{Retired, Side};
+use softband_model::verbs::api::{Completion, HostMemory};
 use softband_sim::SimTime;
 use softband_types::{Lid, QpState, QpType, Qpn, WcOpcode, WcStatus};
 
@@ -73,7 +73,7 @@ impl World {
     fn on_send_error(&mut self, qp: u32, at: SimTime) {
         let Some(slot) = self.slot_mut(qp) else { return };
         if slot.qp.attributes.init.qp_type == QpType::Rc {
-            self.to_error(qp, at);
+            self.put_into_error(qp, at);
         } else {
             slot.qp.attributes.state = QpState::Sqe;
             self.flush_sends(qp, at);
@@ -81,7 +81,7 @@ impl World {
     }
 
     /// Puts a queue pair into error and flushes what is in both its queues, in order.
-    pub(crate) fn to_error(&mut self, qp: u32, now: SimTime) {
+    pub(crate) fn put_into_error(&mut self, qp: u32, now: SimTime) {
         let Some(slot) = self.slot_mut(qp) else { return };
         slot.qp.attributes.state = QpState::Error;
         slot.fetching = false;

@@ -9,7 +9,7 @@ use softband_model::link::{Arbiter, CreditLedger, blocks_per_lane};
 use softband_model::management::{Neighbour, PortCapabilities, forwarding_entries, link_settings};
 use softband_model::switch::Switch;
 use softband_model::verbs::{ChunkPool, Limits, Verbs};
-use softband_sim::{EventQueue, SimTime};
+use softband_sim::{EventQueue, RandomStream, SimTime};
 use softband_types::{Lid, PortNumber};
 use std::collections::VecDeque;
 
@@ -33,7 +33,8 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
         completions: Slab::default(),
         reports: Slab::default(),
         sm_lid: Lid::NONE,
-        seed,
+        loss_ppm: 0,
+        random: RandomStream::new(seed, 0),
     };
     for cable in &spec.cables {
         train(&mut world, cable);
@@ -122,13 +123,7 @@ fn train(world: &mut World, cable: &CableSpec) {
         };
         let port = &mut world.ports[indices[side] as usize];
         assert!(port.cabling.is_none(), "a checked fabric cables no port twice");
-        port.cabling = Some(Cabling {
-            peer: indices[1 - side],
-            rate: cable.rate,
-            delay: cable.part.delay(),
-            vls: settings.vls,
-            mtu: settings.mtu,
-        });
+        port.cabling = Some(Cabling { peer: indices[1 - side], rate: cable.rate, delay: cable.part.delay(), vls: settings.vls, mtu: settings.mtu });
         port.arbiter = Arbiter::new(settings.vls.data_lanes(), inputs);
         port.credits = CreditLedger::new(blocks_per_lane(ends[1 - side].port_buffer_bytes, settings.vls));
     }

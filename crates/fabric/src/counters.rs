@@ -27,29 +27,33 @@ pub struct PortCounters {
 impl World {
     /// Counters of every cabled port, HCAs first, in the order of the fabric file.
     pub fn counters(&self) -> Vec<PortCounters> {
-        self.ports.iter().filter_map(|port| port.cabling.map(|cabling| (port, cabling))).map(|(port, cabling)| {
-            let tally = &port.tally;
-            let node = match port.owner {
-                Owner::Hca { hca, .. } => {
-                    let place = self.hcas[hca as usize].place;
-                    let host = &self.spec.hosts[place.0];
-                    format!("{}/{}", host.name, host.hcas[place.1].device)
+        self.ports
+            .iter()
+            .filter_map(|port| port.cabling.map(|cabling| (port, cabling)))
+            .map(|(port, cabling)| {
+                let tally = &port.tally;
+                let node = match port.owner {
+                    Owner::Hca { hca, .. } => {
+                        let place = self.hcas[hca as usize].place;
+                        let host = &self.spec.hosts[place.0];
+                        format!("{}/{}", host.name, host.hcas[place.1].device)
+                    }
+                    Owner::Switch { switch, .. } => self.spec.switches[switch as usize].name.clone(),
+                };
+                let lanes = usize::from(cabling.vls.data_lanes());
+                PortCounters {
+                    node,
+                    port: port.number,
+                    port_xmit_data: tally.xmit_bytes / 4,
+                    port_rcv_data: tally.rcv_bytes / 4,
+                    port_xmit_pkts: tally.xmit_packets,
+                    port_rcv_pkts: tally.rcv_packets,
+                    unicast_xmit_pkts: tally.xmit_packets,
+                    unicast_rcv_pkts: tally.rcv_packets,
+                    port_xmit_wait: tally.wait.as_picos() / symbol_time(cabling.rate).as_picos(),
+                    credit_stall_picos: tally.lane_wait[..lanes].iter().map(|wait| wait.as_picos()).collect(),
                 }
-                Owner::Switch { switch, .. } => self.spec.switches[switch as usize].name.clone(),
-            };
-            let lanes = usize::from(cabling.vls.data_lanes());
-            PortCounters {
-                node,
-                port: port.number,
-                port_xmit_data: tally.xmit_bytes / 4,
-                port_rcv_data: tally.rcv_bytes / 4,
-                port_xmit_pkts: tally.xmit_packets,
-                port_rcv_pkts: tally.rcv_packets,
-                unicast_xmit_pkts: tally.xmit_packets,
-                unicast_rcv_pkts: tally.rcv_packets,
-                port_xmit_wait: tally.wait.as_picos() / symbol_time(cabling.rate).as_picos(),
-                credit_stall_picos: tally.lane_wait[..lanes].iter().map(|wait| wait.as_picos()).collect(),
-            }
-        }).collect()
+            })
+            .collect()
     }
 }

@@ -4,34 +4,75 @@
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     /// A doorbell has reached the HCA.
-    Doorbell { post: u32 },
+    Doorbell {
+        post: u32,
+    },
     /// The first WQE of a send queue that was idle is in the HCA.
-    WqeFetched { qp: u32, epoch: u32 },
+    WqeFetched {
+        qp: u32,
+        epoch: u32,
+    },
     /// A queue pair has come to RTS.
-    QueueResumed { qp: u32, epoch: u32 },
-    ReceivePosted { post: u32 },
+    QueueResumed {
+        qp: u32,
+        epoch: u32,
+    },
+    ReceivePosted {
+        post: u32,
+    },
     /// The send engine may start the next message.
-    EngineFree { hca: u32 },
+    EngineFree {
+        hca: u32,
+    },
     /// A packet's payload is in the HCA and has been processed: it may go to the link.
-    PacketReady { packet: u32 },
+    PacketReady {
+        packet: u32,
+    },
     /// The last bit of a packet has left.
-    LinkFree { port: u32 },
+    LinkFree {
+        port: u32,
+    },
     /// Credits have come for a port that stood still.
-    CreditsBack { port: u32 },
-    HcaArrival { packet: u32 },
+    CreditsBack {
+        port: u32,
+    },
+    HcaArrival {
+        packet: u32,
+    },
     /// A packet has got through the switch to its output.
-    SwitchArrival { packet: u32 },
+    SwitchArrival {
+        packet: u32,
+    },
     /// A packet that the switch cannot forward has come in.
-    SwitchDiscard { packet: u32 },
+    SwitchDiscard {
+        packet: u32,
+    },
     /// A packet's last byte is in memory.
-    InMemory { delivery: u32 },
+    InMemory {
+        delivery: u32,
+    },
     /// A receive buffer's blocks are free and their flow-control packet is due.
-    BufferFree { port: u32, lane: u8, blocks: u16 },
-    Completed { completion: u32 },
-    AckTimer { qp: u32 },
-    ReceiverWaited { qp: u32, epoch: u32 },
-    ReplyReady { qp: u32 },
-    Report { notice: u32 },
+    BufferFree {
+        port: u32,
+        lane: u8,
+        blocks: u16,
+    },
+    Completed {
+        completion: u32,
+    },
+    AckTimer {
+        qp: u32,
+    },
+    ReceiverWaited {
+        qp: u32,
+        epoch: u32,
+    },
+    ReplyReady {
+        qp: u32,
+    },
+    Report {
+        notice: u32,
+    },
 }
 
 #[cfg(test)]

@@ -145,14 +145,7 @@ impl World {
     }
 
     /// A packet has left the HCA: `staged` tells that it held a place, and whose message is complete with it.
-    fn on_departed(
-        &mut self,
-        port: u32,
-        lane: VirtualLane,
-        staged: Option<Option<(u32, u32)>>,
-        memory: &mut dyn HostMemory,
-        now: SimTime,
-    ) {
+    fn on_departed(&mut self, port: u32, lane: VirtualLane, staged: Option<Option<(u32, u32)>>, memory: &mut dyn HostMemory, now: SimTime) {
         let Some(completes) = staged else { return };
         if let Some((qp, epoch)) = completes
             && let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch)

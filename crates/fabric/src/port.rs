@@ -3,7 +3,7 @@
 use crate::send_engine::Work;
 use softband_model::link::{Arbiter, CreditLedger};
 use softband_sim::{SimDuration, SimTime};
-use softband_types::{LinkRate, Lid, Mtu, OperationalVls, PortNumber, VirtualLane};
+use softband_types::{Lid, LinkRate, Mtu, OperationalVls, PortNumber, VirtualLane};
 use std::collections::VecDeque;
 
 /// Whose port it is; `index` counts its ports from 0.

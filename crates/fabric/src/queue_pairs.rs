@@ -3,9 +3,7 @@
 use crate::event::Event;
 use crate::world::World;
 use softband_model::transport::{QueuePair, Side};
-use softband_model::verbs::api::{
-    HostMemory, QpCapabilities, QpInit, QpModification, QpSnapshot, ReceiveRequest, SendRequest, VerbsError,
-};
+use softband_model::verbs::api::{HostMemory, QpCapabilities, QpInit, QpModification, QpSnapshot, ReceiveRequest, SendRequest, VerbsError};
 use softband_model::verbs::{PKEY_TABLE_LEN, check_modification};
 use softband_sim::SimTime;
 use softband_types::{HcaId, ProcessId, QpState, QpType, Qpn};
@@ -132,7 +130,7 @@ impl World {
         let slot = self.slot_mut(index).expect("just found");
         slot.port = port.or(slot.port);
         match next {
-            QpState::Error => self.to_error(index, now),
+            QpState::Error => self.put_into_error(index, now),
             _ => {
                 let epoch = slot.qp.epoch;
                 slot.qp.modify(next, &m);
@@ -237,7 +235,7 @@ impl World {
                 }
             }
             // No program that goes by the verbs posts here.
-            _ => self.to_error(qp, now),
+            _ => self.put_into_error(qp, now),
         }
     }
 
@@ -264,8 +262,8 @@ impl World {
                 slot.qp.responder.post(request);
                 self.flush_receives(qp, now);
             }
-            QpState::Reset => self.to_error(qp, now),
-            _ if full => self.to_error(qp, now),
+            QpState::Reset => self.put_into_error(qp, now),
+            _ if full => self.put_into_error(qp, now),
             _ => slot.qp.responder.post(request),
         }
     }

@@ -37,7 +37,8 @@ impl World {
         let transit = self.packets.take(id);
         self.count_received(transit.port, transit.bytes);
         let (port, lane, blocks) = (transit.port, transit.lane, transit.blocks);
-        let freed = self.receive(transit, memory, now);
+        let lost = self.loss_ppm > 0 && self.random.next_u64() % 1_000_000 < u64::from(self.loss_ppm);
+        let freed = if lost { transit.tail } else { self.receive(transit, memory, now) };
         self.free_buffer(port, lane, blocks, freed);
     }
 
@@ -55,11 +56,8 @@ impl World {
         if matches!(packet.kind, PacketKind::Datagram { .. }) {
             self.put_grh_before_payload(&mut packet, transit.bytes);
         }
-        let freed = if packet.kind.is_response() {
-            self.on_response(qp, &packet, arrival, memory, now)
-        } else {
-            self.on_request(qp, &packet, arrival, now)
-        };
+        let freed =
+            if packet.kind.is_response() { self.on_response(qp, &packet, arrival, memory, now) } else { self.on_request(qp, &packet, arrival, now) };
         freed.unwrap_or(arrival.tail)
     }
 
@@ -126,7 +124,7 @@ impl World {
         if let Some(event) = refusal.event {
             self.report_qp_event(qp, event, now);
         }
-        self.to_error(qp, now);
+        self.put_into_error(qp, now);
     }
 
     /// When a read or atomic that was just queued may start. It sees what was written before it (PCI ordering).
@@ -151,14 +149,7 @@ impl World {
         self.ready_at(Work { qp, side: Side::Responder }, transit(packet, port, lane), at);
     }
 
-    fn on_response(
-        &mut self,
-        qp: u32,
-        packet: &Packet,
-        arrival: Arrival,
-        memory: &mut dyn HostMemory,
-        now: SimTime,
-    ) -> Option<SimTime> {
+    fn on_response(&mut self, qp: u32, packet: &Packet, arrival: Arrival, memory: &mut dyn HostMemory, now: SimTime) -> Option<SimTime> {
         let slot = self.qps[qp as usize].as_deref_mut()?;
         let (a, hca, epoch) = (slot.qp.attributes, slot.qp.hca, slot.qp.epoch);
         let requester = &mut slot.qp.requester;

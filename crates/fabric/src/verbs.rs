@@ -64,7 +64,7 @@ impl World {
             let Some(slot) = &self.qps[index] else { continue };
             let init = slot.qp.attributes.init;
             if (init.send_cq == cq || init.recv_cq == cq) && slot.qp.attributes.state != QpState::Reset {
-                self.to_error(index as u32, now);
+                self.put_into_error(index as u32, now);
             }
         }
     }

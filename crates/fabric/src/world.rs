@@ -14,7 +14,7 @@ use softband_model::parts::HcaPart;
 use softband_model::switch::Switch;
 use softband_model::verbs::api::{Completion, HostMemory, PortSnapshot};
 use softband_model::verbs::{ChunkPool, Verbs};
-use softband_sim::{EventQueue, SimDuration, SimTime};
+use softband_sim::{EventQueue, RandomStream, SimDuration, SimTime};
 use softband_types::{CqHandle, Gid, Guid, HcaId, Lid, LinkSpeed, LinkWidth, PortNumber, ProcessId, VirtualLane};
 use std::collections::VecDeque;
 
@@ -36,7 +36,9 @@ pub struct World {
     pub(crate) completions: Slab<(ProcessId, CqHandle, Completion)>,
     pub(crate) reports: Slab<Notice>,
     pub(crate) sm_lid: Lid,
-    pub(crate) seed: u64,
+    /// Packets lost on arrival, in parts per million.
+    pub(crate) loss_ppm: u32,
+    pub(crate) random: RandomStream,
 }
 
 /// An HCA as a node of the fabric.
@@ -97,9 +99,9 @@ impl World {
         &self.spec
     }
 
-    /// The number that random choices start from. The model has none so far; faults will.
-    pub fn seed(&self) -> u64 {
-        self.seed
+    /// From now on HCAs lose `ppm` of a million arriving packets, as with a bad CRC; which ones follows from the seed.
+    pub fn set_packet_loss(&mut self, ppm: u32) {
+        self.loss_ppm = ppm;
     }
 
     /// # Panics
@@ -200,5 +202,19 @@ impl World {
     pub(crate) fn report(&mut self, now: SimTime, node: u32, notice: Notice) {
         let notice = self.reports.insert(notice);
         self.queue.push(now, node, Event::Report { notice });
+    }
+}
+
+/// For tests.
+impl World {
+    /// # Panics
+    /// When a link's sender lacks credits although nothing is under way, or a staging place was not given back.
+    pub fn assert_credits_are_back(&self) {
+        for port in self.ports.iter().filter(|port| port.cabling.is_some()) {
+            for lane in 0..15 {
+                assert_eq!(port.credits.outstanding(VirtualLane(lane)), 0, "node {} port {:?} lane {lane}", port.node, port.number);
+                assert_eq!(port.staged[usize::from(lane)], 0, "node {} port {:?} lane {lane}", port.node, port.number);
+            }
+        }
     }
 }

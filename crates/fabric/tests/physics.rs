@@ -138,5 +138,6 @@ fn a_send_takes_about_a_microsecond_longer_than_a_write() {
     let write = latency_nanos(|lab| lab.write_to(1, 0), 8);
     assert_near(send as f64, 4_800.0, 5.0);
     assert_near(write as f64, 3_800.0, 5.0);
-    assert_eq!(send - write, 1_000); // The receive WQE's fetch, the completion, and a poll more.
+    // The receive WQE's fetch, in part behind the packet's arrival, the completion, and a poll.
+    assert_near((send - write) as f64, 1_000.0, 10.0);
 }

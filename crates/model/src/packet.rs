@@ -31,19 +31,46 @@ pub enum NakCode {
 /// The operation code with what its extended headers say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketKind {
-    Send { position: Position, immediate: Option<u32> },
+    Send {
+        position: Position,
+        immediate: Option<u32>,
+    },
     /// `range` stands in the first packet of a message.
-    Write { position: Position, range: Option<RemoteRange>, immediate: Option<u32> },
-    ReadRequest { range: RemoteRange },
-    CompareSwap { address: u64, rkey: u32, compare: u64, swap: u64 },
-    FetchAdd { address: u64, rkey: u32, add: u64 },
-    Datagram { qkey: QKey, immediate: Option<u32> },
-    ReadResponse { position: Position },
-    AtomicAck { original: u64 },
+    Write {
+        position: Position,
+        range: Option<RemoteRange>,
+        immediate: Option<u32>,
+    },
+    ReadRequest {
+        range: RemoteRange,
+    },
+    CompareSwap {
+        address: u64,
+        rkey: u32,
+        compare: u64,
+        swap: u64,
+    },
+    FetchAdd {
+        address: u64,
+        rkey: u32,
+        add: u64,
+    },
+    Datagram {
+        qkey: QKey,
+        immediate: Option<u32>,
+    },
+    ReadResponse {
+        position: Position,
+    },
+    AtomicAck {
+        original: u64,
+    },
     Ack,
     Nak(NakCode),
     /// The requester waits as long as this code of the RNR timer table says.
-    RnrNak { timer_code: u8 },
+    RnrNak {
+        timer_code: u8,
+    },
 }
 
 impl PacketKind {
@@ -56,9 +83,7 @@ impl PacketKind {
     const fn header_bytes(&self) -> u32 {
         match self {
             Self::Send { immediate, .. } => immediate_bytes_of(immediate),
-            Self::Write { range, immediate, .. } => {
-                immediate_bytes_of(immediate) + if range.is_some() { wire::RETH_BYTES } else { 0 }
-            }
+            Self::Write { range, immediate, .. } => immediate_bytes_of(immediate) + if range.is_some() { wire::RETH_BYTES } else { 0 },
             Self::ReadRequest { .. } => wire::RETH_BYTES,
             Self::CompareSwap { .. } | Self::FetchAdd { .. } => wire::ATOMIC_ETH_BYTES,
             Self::Datagram { immediate, .. } => immediate_bytes_of(immediate) + wire::DETH_BYTES,

@@ -47,13 +47,7 @@ pub(super) fn cables(entry: Option<&Entry>, hosts: &[HostDraft], switches: &[Swi
     items.iter().enumerate().filter_map(|(index, item)| cable(index, item, &nodes, &mut taken, context)).collect()
 }
 
-fn cable(
-    index: usize,
-    node: &Node,
-    nodes: &Nodes<'_>,
-    taken: &mut BTreeMap<PortRef, Range<usize>>,
-    context: &mut Context<'_>,
-) -> Option<CableSpec> {
+fn cable(index: usize, node: &Node, nodes: &Nodes<'_>, taken: &mut BTreeMap<PortRef, Range<usize>>, context: &mut Context<'_>) -> Option<CableSpec> {
     let mut fields = Fields::of(format!("cable {}", index + 1), node, node.span.clone(), &mut context.findings)?;
     let part = fields.required_text("part", "\"...\", a cable part", &mut context.findings);
     let from = fields.required_text("from", "\"host/device/port\" or \"switch/port\"", &mut context.findings);
@@ -76,13 +70,8 @@ fn cable(
     if a.port == b.port {
         return None;
     }
-    let link = train::Link {
-        part: &template,
-        part_span,
-        length,
-        cap: rate,
-        ends: [(a.text, &a.span, a.capabilities?), (b.text, &b.span, b.capabilities?)],
-    };
+    let link =
+        train::Link { part: &template, part_span, length, cap: rate, ends: [(a.text, &a.span, a.capabilities?), (b.text, &b.span, b.capabilities?)] };
     let (part, rate) = train::train(&link, context)?;
     Some(CableSpec { part, ends: [a.port, b.port], rate })
 }

@@ -85,10 +85,7 @@ fn parse_length(text: &str, span: &Range<usize>, findings: &mut Findings) -> Opt
 }
 
 /// The file's cap of the link's speed; `Err` after an error.
-pub(super) fn rate_cap(
-    written: Option<(&str, Range<usize>)>,
-    findings: &mut Findings,
-) -> Result<Option<(LinkSpeed, Range<usize>)>, ()> {
+pub(super) fn rate_cap(written: Option<(&str, Range<usize>)>, findings: &mut Findings) -> Result<Option<(LinkSpeed, Range<usize>)>, ()> {
     let Some((text, span)) = written else { return Ok(None) };
     match LinkSpeed::parse(text) {
         Some(speed) => Ok(Some((speed, span))),

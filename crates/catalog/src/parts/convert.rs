@@ -50,10 +50,11 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
         speeds: read.speeds(),
         vl_cap: read.vls("vl_cap"),
         port_buffer_bytes: read.bytes("port_buffer"),
-        receive_mode: read.choice("receive_mode", Dimension::Name, &[
-            ("cut-through", ReceiveMode::CutThrough),
-            ("store-and-forward", ReceiveMode::StoreAndForward),
-        ]),
+        receive_mode: read.choice(
+            "receive_mode",
+            Dimension::Name,
+            &[("cut-through", ReceiveMode::CutThrough), ("store-and-forward", ReceiveMode::StoreAndForward)],
+        ),
         outstanding_reads: read.count("outstanding_reads"),
         tuned_read_request_bytes: read.bytes("tuned_read_request"),
         gaps: gaps(&mut read),
@@ -233,10 +234,8 @@ const LIMIT_ROWS: [(&str, LinkWidth, LinkSpeed); 9] = [
 ];
 
 pub(crate) fn length_limits(mut read: PartReader<'_>) -> Option<(Vec<LengthLimit>, PartSheet)> {
-    let lengths: Vec<_> = LIMIT_ROWS
-        .into_iter()
-        .filter_map(|(name, width, speed)| Some((name, LinkRate { width, speed }, read.optional_millimetres(name)?)))
-        .collect();
+    let lengths: Vec<_> =
+        LIMIT_ROWS.into_iter().filter_map(|(name, width, speed)| Some((name, LinkRate { width, speed }, read.optional_millimetres(name)?))).collect();
     let sheet = read.finish()?;
     let limits = lengths.into_iter().map(|(name, rate, millimetres)| {
         let row = sheet.parameters.iter().find(|parameter| parameter.name == name).expect("a length read is on the sheet");

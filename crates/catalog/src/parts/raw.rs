@@ -38,8 +38,7 @@ pub(crate) struct RawParameter {
 /// Reads one part file. Faults go to `findings`; `None` when nothing of use is left.
 pub(crate) fn read(kind: PartKind, name: &str, text: &str, findings: &mut Findings) -> Option<RawPart> {
     let entries = document::parse(text, findings)?;
-    let (heads, rest): (Vec<Entry>, Vec<Entry>) =
-        entries.into_iter().partition(|entry| !matches!(entry.node.value, Value::Table(_)));
+    let (heads, rest): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(|entry| !matches!(entry.node.value, Value::Table(_)));
     let mut fields = Fields::new("a part file", 0..0, &heads);
     let summary = fields.required_text("summary", "\"what this part is\"", findings);
     let like = fields.optional_text("like", findings);

@@ -17,12 +17,13 @@ pub(crate) struct PartReader<'a> {
     findings: &'a mut Findings,
     known: Vec<&'static str>,
     sheet: Vec<Parameter>,
-    failed: bool,
+    /// Parameters with a fault that has been reported; their stand-ins raise no others.
+    failed: Vec<String>,
 }
 
 impl<'a> PartReader<'a> {
     pub(crate) fn new(part: &'a RawPart, findings: &'a mut Findings) -> Self {
-        Self { part, findings, known: Vec::new(), sheet: Vec::new(), failed: false }
+        Self { part, findings, known: Vec::new(), sheet: Vec::new(), failed: Vec::new() }
     }
 
     pub(crate) fn name(&self) -> String {
@@ -141,12 +142,15 @@ impl<'a> PartReader<'a> {
             }
         }
         let sheet = PartSheet { kind: part.kind, name: part.name.clone(), summary: part.summary.clone(), parameters: sheet };
-        (!failed && findings.errors.is_empty()).then_some(sheet)
+        (failed.is_empty() && findings.errors.is_empty()).then_some(sheet)
     }
 
     /// A value of this part that does not fit: reported in the file that wrote it.
     pub(crate) fn refuse(&mut self, name: &str, message: String, help: Option<String>) {
-        self.failed = true;
+        if self.failed.iter().any(|failed| failed == name) {
+            return;
+        }
+        self.failed.push(name.to_owned());
         let parameter = self.part.parameters.iter().find(|parameter| parameter.name == name);
         let span = parameter.filter(|parameter| !parameter.inherited).map_or(0..0, |parameter| parameter.value.span.clone());
         self.findings.error(format!("`{name}`: {message}"), vec![(span, "this value".to_owned())], help);
@@ -156,7 +160,7 @@ impl<'a> PartReader<'a> {
         self.known.push(name);
         let part: &'a RawPart = self.part;
         let Some(parameter) = part.parameters.iter().find(|parameter| parameter.name == name) else {
-            self.failed = true;
+            self.failed.push(name.to_owned());
             if part.broken.iter().any(|broken| broken == name) {
                 return None;
             }
@@ -166,7 +170,7 @@ impl<'a> PartReader<'a> {
             return None;
         };
         if dimension.multiplier(&parameter.unit).is_none() {
-            self.failed = true;
+            self.failed.push(name.to_owned());
             if !parameter.inherited {
                 let label = vec![(parameter.unit_span.clone(), "not a unit of this parameter".to_owned())];
                 let help = format!("accepted here: {}", dimension.accepted());
@@ -179,7 +183,7 @@ impl<'a> PartReader<'a> {
     }
 
     fn wrong_value(&mut self, parameter: &RawParameter, wanted: &str) {
-        self.failed = true;
+        self.failed.push(parameter.name.clone());
         if !parameter.inherited {
             let label = vec![(parameter.value.span.clone(), format!("this is {}", parameter.value.value.kind()))];
             self.findings.error(format!("`{}` must be {wanted}", parameter.name), label, None);

@@ -147,11 +147,7 @@ pub fn back_to_back(speed: LinkSpeed, metres: u64, code: u8, part: HostPart) -> 
 /// Hosts on a switch, each with a cable of its own length.
 pub fn through_switch(speed: LinkSpeed, metres: &[u64], code: u8, part: HostPart) -> FabricSpec {
     let switch = |port| PortRef::Switch { switch: 0, port: PortNumber(port) };
-    let wire = |(index, metres): (usize, &u64)| CableSpec {
-        part: cable(*metres),
-        ends: [port1(index), switch(index as u8 + 1)],
-        rate: rate(speed),
-    };
+    let wire = |(index, metres): (usize, &u64)| CableSpec { part: cable(*metres), ends: [port1(index), switch(index as u8 + 1)], rate: rate(speed) };
     let name = |index: usize| char::from(b'a' + index as u8).to_string();
     FabricSpec {
         title: "test".into(),
@@ -226,8 +222,7 @@ impl Lab {
 
     pub fn create(&mut self, who: usize, qp_type: QpType) -> Qpn {
         let program = self.programs[who];
-        let capabilities =
-            QpCapabilities { max_send_wr: 4_096, max_recv_wr: 4_096, max_send_sge: 4, max_recv_sge: 4, max_inline_bytes: 400 };
+        let capabilities = QpCapabilities { max_send_wr: 4_096, max_recv_wr: 4_096, max_send_sge: 4, max_recv_sge: 4, max_inline_bytes: 400 };
         let init = QpInit { qp_type, pd: program.pd, send_cq: program.cq, recv_cq: program.cq, capabilities, signal_all: false };
         self.world.create_qp(program.process, program.hca, init).unwrap().qpn
     }
@@ -365,8 +360,7 @@ pub fn program(world: &mut World, host: usize) -> Program {
     let process = ProcessId(host as u32);
     let pd = world.alloc_pd(process, hca).unwrap();
     let cq = world.create_cq(process, hca, 60_000).unwrap();
-    let init =
-        MrInit { owner: process, pd, address: BASE, len_bytes: MEMORY_BYTES as u64, iova: BASE, access: ALL_RIGHTS };
+    let init = MrInit { owner: process, pd, address: BASE, len_bytes: MEMORY_BYTES as u64, iova: BASE, access: ALL_RIGHTS };
     let (_, lkey, rkey) = world.register_mr(hca, init).unwrap();
     let lid = world.port(hca, PortNumber(1)).unwrap().lid;
     Program { process, hca, pd, cq, lkey, rkey, lid }

@@ -27,9 +27,14 @@ struct Waiting {
 /// What the arbiter decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    Send { packet: u32, lane: VirtualLane },
+    Send {
+        packet: u32,
+        lane: VirtualLane,
+    },
     /// Packets wait, on these lanes (by bit), but none has its credits.
-    Stalled { lanes: u16 },
+    Stalled {
+        lanes: u16,
+    },
     Idle,
 }
 

@@ -1,7 +1,7 @@
 //! Payload on its way from the wire into memory.
 
-use crate::verbs::api::{Completion, PayloadSlice};
 use crate::verbs::Segment;
+use crate::verbs::api::{Completion, PayloadSlice};
 use softband_types::Psn;
 
 /// Where payload goes: usually one stretch of memory, and then nothing is allocated.

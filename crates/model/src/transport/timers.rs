@@ -13,8 +13,8 @@ pub const fn local_ack_timeout(code: u8) -> Option<SimDuration> {
 /// How long a requester waits after an RNR NAK with this 5-bit code (IBTA 9.7.5.2.8, table of RNR timer values).
 pub const fn rnr_wait(code: u8) -> SimDuration {
     const HUNDREDTHS_OF_MILLIS: [u64; 32] = [
-        65_536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1_024, 1_536, 2_048, 3_072, 4_096, 6_144,
-        8_192, 12_288, 16_384, 24_576, 32_768, 49_152,
+        65_536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1_024, 1_536, 2_048, 3_072, 4_096, 6_144, 8_192, 12_288,
+        16_384, 24_576, 32_768, 49_152,
     ];
     SimDuration::from_micros(HUNDREDTHS_OF_MILLIS[(code & 31) as usize] * 10)
 }

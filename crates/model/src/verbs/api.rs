@@ -1,8 +1,8 @@
 //! What crosses the verbs boundary by value: requests in, completions out.
 
 use softband_types::{
-    Access, AhHandle, CqHandle, Gid, HcaId, LKey, Lid, Mtu, OperationalVls, PdHandle, PortNumber, ProcessId, Psn, QKey, QpState, QpType,
-    Qpn, RKey, ServiceLevel, WcOpcode, WcStatus,
+    Access, AhHandle, CqHandle, Gid, HcaId, LKey, Lid, Mtu, OperationalVls, PdHandle, PortNumber, ProcessId, Psn, QKey, QpState, QpType, Qpn, RKey,
+    ServiceLevel, WcOpcode, WcStatus,
 };
 use std::sync::Arc;
 

@@ -58,9 +58,10 @@ impl<T> Table<T> {
 
     /// Handles and objects, in the order of their slots.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.slots.iter().enumerate().filter_map(|(index, slot)| {
-            slot.value.as_ref().map(|value| ((index as u32) << 8 | u32::from(slot.generation), value))
-        })
+        self.slots
+            .iter()
+            .enumerate()
+            .filter_map(|(index, slot)| slot.value.as_ref().map(|value| ((index as u32) << 8 | u32::from(slot.generation), value)))
     }
 
     pub fn len(&self) -> usize {

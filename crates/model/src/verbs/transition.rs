@@ -66,8 +66,7 @@ fn rule(from: QpState, to: QpState, qp_type: QpType) -> Option<(u32, u32)> {
         (Rts, Sqd) => (0, 0),
         (Sqd, Sqd) => {
             let path = ADDRESS_VECTOR | ACCESS | PKEY_INDEX;
-            let reliable =
-                path | PORT | TIMEOUT | RETRY_COUNT | RNR_RETRY | MAX_RD_ATOMIC | MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER;
+            let reliable = path | PORT | TIMEOUT | RETRY_COUNT | RNR_RETRY | MAX_RD_ATOMIC | MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER;
             (0, by_type(reliable, path, PKEY_INDEX | QKEY))
         }
         // The send queue error state is for unreliable transports only (IBTA 10.3.1.6).

@@ -59,7 +59,11 @@ impl Requester {
 
     /// Looks at the timer; sends again what is overdue.
     pub fn on_timer(&mut self, a: &QpSnapshot, now: SimTime) {
-        if self.deadline.is_some_and(|deadline| deadline <= now) && !self.halted {
+        if self.deadline.is_none_or(|deadline| deadline > now) {
+            return;
+        }
+        self.deadline = None;
+        if !self.halted && self.sent_psn != self.unacked_psn {
             self.recovering = false;
             self.retry(a, now);
         }

@@ -79,17 +79,7 @@ pub struct Retired {
 
 impl SendWqe {
     fn new(request: SendRequest) -> Self {
-        Self {
-            request,
-            len_bytes: 0,
-            packets: 0,
-            first_psn: Psn::new(0),
-            started: false,
-            requested: false,
-            received: 0,
-            outcome: None,
-            chunk: None,
-        }
+        Self { request, len_bytes: 0, packets: 0, first_psn: Psn::new(0), started: false, requested: false, received: 0, outcome: None, chunk: None }
     }
 
     fn last_psn(&self) -> Psn {
@@ -193,14 +183,7 @@ impl Requester {
         }
         // An error completes with a completion in any case (IBTA 10.7.3.1).
         let signaled = wqe.request.signaled || a.init.signal_all || status != WcStatus::Success;
-        Retired {
-            wr_id: wqe.request.wr_id,
-            status,
-            opcode: wqe.opcode(),
-            byte_len: wqe.len_bytes,
-            signaled,
-            count: self.retired,
-        }
+        Retired { wr_id: wqe.request.wr_id, status, opcode: wqe.opcode(), byte_len: wqe.len_bytes, signaled, count: self.retired }
     }
 
     /// The oldest request that is not settled fails; it completes when those before it have.

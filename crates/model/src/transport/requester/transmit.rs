@@ -2,9 +2,9 @@
 
 use super::{Chunk, Requester, SendWqe};
 use crate::packet::{Packet, PacketKind, Position, RemoteRange};
+use crate::transport::MessageKind;
 use crate::transport::queue_pair::Environment;
 use crate::transport::timers::local_ack_timeout;
-use crate::transport::MessageKind;
 use crate::verbs::api::{AddressVector, PayloadSlice, QpSnapshot, SendOperation};
 use crate::verbs::{ChunkPool, MESSAGE_BYTES_MAX, Verbs};
 use softband_sim::SimTime;
@@ -42,7 +42,7 @@ impl Requester {
         let wqe = self.queue.get(self.cursor)?;
         let mid_message = self.cursor_packet > 0;
         let running = a.state == QpState::Rts || a.state == QpState::Sqd && mid_message;
-        if !running || self.waits_for_receiver || self.halted {
+        if !running || self.waits_for_receiver || self.halted || wqe.outcome.is_some() {
             return None;
         }
         if !mid_message {
@@ -54,8 +54,9 @@ impl Requester {
             }
         }
         if a.init.qp_type == QpType::Rc {
-            let psn = if wqe.started { wqe.first_psn.plus(self.cursor_packet) } else { self.next_psn };
-            if psn.since(self.unacked_psn) >= WINDOW_PACKETS && psn != self.unacked_psn {
+            let done = if wqe.is_read() { wqe.received } else { self.cursor_packet };
+            let psn = if wqe.started { wqe.first_psn.plus(done) } else { self.next_psn };
+            if psn.since(self.unacked_psn) >= WINDOW_PACKETS {
                 return None;
             }
         }
@@ -80,9 +81,9 @@ impl Requester {
         if wqe.expects_response() { self.emit_fetch(a, env, now) } else { self.emit_payload(a, hca, env, now) }
     }
 
+    /// The request fails before it is sent. Nothing passes it, but those before it are still seen through.
     fn fail_at_cursor(&mut self, status: WcStatus) -> Emission {
         self.queue[self.cursor].outcome = Some(status);
-        self.halted = true;
         Emission::Failed
     }
 
@@ -248,14 +249,7 @@ impl SendWqe {
     }
 
     /// Bytes `offset..offset + len` of the message; reads the next chunk from memory when they lie beyond the present one.
-    fn payload(
-        &mut self,
-        a: &QpSnapshot,
-        hca: HcaId,
-        env: &mut Environment,
-        offset: u32,
-        len: u32,
-    ) -> Result<Option<PayloadSlice>, WcStatus> {
+    fn payload(&mut self, a: &QpSnapshot, hca: HcaId, env: &mut Environment, offset: u32, len: u32) -> Result<Option<PayloadSlice>, WcStatus> {
         if len == 0 {
             return Ok(None);
         }

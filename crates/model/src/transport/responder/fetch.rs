@@ -11,8 +11,20 @@ use softband_types::{HcaId, Lid, PKey, Psn};
 
 /// An answer that waits for its turn. Answers leave in the order of their requests (IBTA 9.7.5.1).
 pub enum Reply {
-    Read { range: RemoteRange, first_psn: Psn, packets: u32, next: u32, ready_at: SimTime, chunk: Option<(u32, PayloadSlice)> },
-    Atomic { psn: Psn, operation: PacketKind, ready_at: SimTime },
+    Read {
+        range: RemoteRange,
+        first_psn: Psn,
+        packets: u32,
+        repeated: bool,
+        next: u32,
+        ready_at: SimTime,
+        chunk: Option<(u32, PayloadSlice)>,
+    },
+    Atomic {
+        psn: Psn,
+        operation: PacketKind,
+        ready_at: SimTime,
+    },
     /// An answer without work: an acknowledgement behind a read's data, or an atomic's result once more.
     Plain(Response),
 }
@@ -34,11 +46,11 @@ impl Responder {
         }
         let packets = range.len_bytes.div_ceil(r.a.path_mtu.bytes()).max(1);
         self.step_over(packets);
-        self.queue_reply(read_reply(range, packet.psn, packets))
+        self.queue_reply(read_reply(range, packet.psn, packets, false))
     }
 
     pub(super) fn queue_atomic(&mut self, r: Receiving, packet: &Packet, address: u64, rkey: u32) -> Outcome {
-        if address % 8 != 0 || self.fetches_waiting() >= usize::from(r.a.max_dest_rd_atomic) {
+        if !address.is_multiple_of(8) || self.fetches_waiting() >= usize::from(r.a.max_dest_rd_atomic) {
             return self.refuse(r.a, packet.psn, NakCode::InvalidRequest);
         }
         let checked = r.verbs.check_remote(r.hca, r.a.init.pd, rkey, address, 8, RemoteAccess::Atomic);
@@ -61,7 +73,7 @@ impl Responder {
             return self.refuse(r.a, packet.psn, NakCode::RemoteAccessError);
         }
         let packets = range.len_bytes.div_ceil(r.a.path_mtu.bytes()).max(1);
-        self.queue_reply(read_reply(range, packet.psn, packets))
+        self.queue_reply(read_reply(range, packet.psn, packets, true))
     }
 
     pub(super) fn repeat_atomic(&mut self, psn: Psn) -> Outcome {
@@ -76,8 +88,10 @@ impl Responder {
         Outcome { reply_queued: true, ..Outcome::default() }
     }
 
+    /// Reads and atomics that take one of the responder's places. One asked for again took its place the first time.
     fn fetches_waiting(&self) -> usize {
-        self.replies.iter().filter(|reply| !matches!(reply, Reply::Plain(_))).count()
+        let takes_place = |reply: &&Reply| matches!(reply, Reply::Read { repeated: false, .. } | Reply::Atomic { .. });
+        self.replies.iter().filter(takes_place).count()
     }
 
     /// Sets when the reply queued last may start.
@@ -152,8 +166,8 @@ impl Responder {
     }
 }
 
-fn read_reply(range: RemoteRange, first_psn: Psn, packets: u32) -> Reply {
-    Reply::Read { range, first_psn, packets, next: 0, ready_at: SimTime::MAX, chunk: None }
+fn read_reply(range: RemoteRange, first_psn: Psn, packets: u32, repeated: bool) -> Reply {
+    Reply::Read { range, first_psn, packets, repeated, next: 0, ready_at: SimTime::MAX, chunk: None }
 }
 
 fn base(a: &QpSnapshot, slid: Lid) -> Packet {

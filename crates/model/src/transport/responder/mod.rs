@@ -8,8 +8,8 @@ pub use fetch::{Reply, response_packet};
 
 use super::delivery::{Delivery, DeliveryEnd};
 use crate::packet::{NakCode, Packet, PacketKind};
-use crate::verbs::api::{Completion, QpSnapshot, ReceiveRequest};
 use crate::verbs::Verbs;
+use crate::verbs::api::{Completion, QpSnapshot, ReceiveRequest};
 use fetch::AtomicResult;
 use place::Message;
 use softband_types::{HcaId, Lid, Mtu, Psn, QpType, WcOpcode, WcStatus};

@@ -1,0 +1,20 @@
+//! `infiniband/verbs.h`.
+
+pub mod constants;
+mod device;
+mod kernel;
+mod objects;
+mod tables;
+mod work;
+
+pub use constants::*;
+pub use device::*;
+pub use kernel::*;
+pub use objects::*;
+pub use tables::*;
+pub use work::*;
+
+#[allow(unused_qualifications)] // each module has its own
+pub(crate) fn layouts() -> [&'static [(&'static str, usize)]; 6] {
+    [constants::LAYOUT, device::LAYOUT, kernel::LAYOUT, objects::LAYOUT, tables::LAYOUT, work::LAYOUT]
+}

@@ -1,0 +1,72 @@
+//! An engine without programs, for throwing messages at it: fuzzing and property tests.
+
+use crate::control::Mailbox;
+use crate::launch::Libraries;
+use crate::pace::{Engine, Event};
+use crate::process::{ProcessState, ThreadState};
+use softband_fabric::spec::FabricSpec;
+use softband_ipc::layout::{PAYLOAD_BYTES, POSTED_BYTES};
+use softband_types::ProcessId;
+use std::sync::atomic::Ordering;
+
+/// One attached process on host 0 that says whatever the caller wants it to say.
+pub struct Harness(Engine);
+
+impl Harness {
+    /// # Panics
+    /// When the machine has no memory for it.
+    pub fn new(spec: &FabricSpec) -> Self {
+        let (mailbox, receiver) = Mailbox::new();
+        let libraries = Libraries { preload: "".into(), directory: "".into(), by_preload: true };
+        let mut engine = Engine::assemble(spec, 1, String::new(), libraries, Default::default(), (mailbox, receiver)).expect("an engine");
+        engine.expect_process(0, 0, None);
+        engine.processes[0].state = ProcessState::Attached;
+        engine.processes[0].threads[0].state = ThreadState::Scheduled;
+        engine.programs_for_harness();
+        engine.memory.set_pid(ProcessId(0), Some(std::process::id() as i32));
+        Self(engine)
+    }
+
+    /// The process asks for call number `op` with `request`, after having posted `posted`. Returns the status of the answer.
+    pub fn call(&mut self, op: u32, request: &[u8], posted: &[u8]) -> i32 {
+        let slot = self.0.processes[0].shared.slot(0);
+        let (len, posted_len) = (request.len().min(PAYLOAD_BYTES), posted.len().min(POSTED_BYTES));
+        // SAFETY: the slot is ours alone here, and both lengths were cut to what it holds.
+        unsafe {
+            std::ptr::copy_nonoverlapping(request.as_ptr(), slot.payload.as_ptr().cast_mut(), len);
+            std::ptr::copy_nonoverlapping(posted.as_ptr(), slot.posted.as_ptr().cast_mut(), posted_len);
+        }
+        // A lying program may claim any length.
+        slot.payload_len.store(request.len() as u32, Ordering::Relaxed);
+        slot.posted_len.store(posted.len() as u32, Ordering::Relaxed);
+        slot.op.store(op, Ordering::Relaxed);
+        self.0.take_posts(0, 0);
+        if self.0.processes[0].state == ProcessState::Attached {
+            self.0.execute(0, 0);
+        }
+        self.0.processes[0].shared.slot(0).status.load(Ordering::Relaxed)
+    }
+
+    /// The reply of the last call.
+    pub fn reply(&self) -> Vec<u8> {
+        self.0.processes[0].shared.request(0)
+    }
+
+    /// Lets at most `events` things happen; the program never gets a turn.
+    pub fn step(&mut self, events: usize) {
+        let mut notices = Vec::new();
+        for _ in 0..events {
+            match (self.0.world.next_event_time(), self.0.queue.next_time()) {
+                (Some(fabric), own) if own.is_none_or(|own| fabric <= own) => self.0.step_fabric(&mut notices),
+                (_, Some(_)) => {
+                    let (key, event) = self.0.queue.pop().expect("there is one");
+                    self.0.now = key.time;
+                    if !matches!(event, Event::Resume { .. } | Event::StartProgram { .. }) {
+                        self.0.handle(event);
+                    }
+                }
+                _ => return,
+            }
+        }
+    }
+}

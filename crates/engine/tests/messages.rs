@@ -1,0 +1,63 @@
+//! Whatever a program says, the engine neither panics nor hangs.
+
+use proptest::prelude::*;
+use softband_catalog::{Catalog, LoadOptions, load_fabric};
+use softband_engine::harness::Harness;
+use softband_fabric::spec::FabricSpec;
+use std::path::Path;
+
+fn spec() -> FabricSpec {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let catalog = Catalog::load(&root.join("catalog")).expect("the catalogue");
+    load_fabric(&root.join("fabrics/two-hosts.toml"), &catalog, &LoadOptions::default()).expect("a fabric").spec
+}
+
+/// Words that name things: mostly small numbers, sometimes extremes.
+fn word() -> impl Strategy<Value = u32> {
+    prop_oneof![6 => 0..8u32, 2 => 0..0x200u32, 1 => any::<u32>(), 1 => Just(u32::MAX)]
+}
+
+fn message(words: usize) -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(word(), 0..words).prop_map(|words| words.iter().flat_map(|word| word.to_le_bytes()).collect())
+}
+
+fn op() -> impl Strategy<Value = u32> {
+    prop_oneof![1 => 0..15u32, 2 => 30..47u32, 6 => 100..118u32, 1 => any::<u32>()]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_sequence_of_messages_is_survived(calls in prop::collection::vec((op(), message(60), message(80)), 1..120)) {
+        let mut harness = Harness::new(&spec());
+        for (op, request, posted) in calls {
+            harness.call(op, &request, &posted);
+            harness.step(50);
+        }
+    }
+}
+
+#[test]
+fn a_queue_pair_driven_by_hand_reaches_its_states_and_refuses_nonsense() {
+    use softband_ipc::calls::{CreateCq, CreateCqReply, Handle, Hca, ModifyQp, Op, QpFields};
+    let mut harness = Harness::new(&spec());
+    let hca = bytemuck::bytes_of(&Hca { hca: 0, reserved: 0 }).to_vec();
+    assert_eq!(harness.call(Op::AllocPd as u32, &hca, &[]), 0);
+    let pd: Handle = bytemuck::pod_read_unaligned(&harness.reply()[..size_of::<Handle>()]);
+    let cq = CreateCq { hca: 0, entries: 16, channel: 0, reserved: 0, cookie: 9 };
+    assert_eq!(harness.call(Op::CreateCq as u32, bytemuck::bytes_of(&cq), &[]), 0);
+    let cq: CreateCqReply = bytemuck::pod_read_unaligned(&harness.reply()[..size_of::<CreateCqReply>()]);
+    let mut fields: QpFields = bytemuck::Zeroable::zeroed();
+    (fields.qp_type, fields.pd, fields.send_cq, fields.recv_cq) = (2, pd.handle, cq.handle, cq.handle);
+    (fields.max_send_wr, fields.max_recv_wr, fields.max_send_sge, fields.max_recv_sge) = (4, 4, 1, 1);
+    assert_eq!(harness.call(Op::CreateQp as u32, bytemuck::bytes_of(&fields), &[]), 0);
+    let made: QpFields = bytemuck::pod_read_unaligned(&harness.reply()[..size_of::<QpFields>()]);
+    let mut modify = ModifyQp { mask: 1, reserved: 0, fields: made };
+    modify.fields.state = 3;
+    assert_eq!(harness.call(Op::ModifyQp as u32, bytemuck::bytes_of(&modify), &[]), libc::EINVAL, "RESET to RTS is no step");
+    modify.fields.state = 1;
+    (modify.mask, modify.fields.port) = (1 | 1 << 3 | 1 << 4 | 1 << 5, 1);
+    assert_eq!(harness.call(Op::ModifyQp as u32, bytemuck::bytes_of(&modify), &[]), 0, "RESET to INIT");
+    assert_eq!(harness.call(Op::DeallocPd as u32, bytemuck::bytes_of(&pd), &[]), libc::EBUSY, "the QP uses it");
+}

@@ -1,0 +1,6 @@
+//! Compiles the functions that take a variable number of arguments, which Rust cannot define.
+
+fn main() {
+    println!("cargo::rerun-if-changed=src/variadic.c");
+    cc::Build::new().file("src/variadic.c").pic(true).warnings(true).compile("softband_guest_variadic");
+}

@@ -1,0 +1,123 @@
+//! Coming into the fabric when the process starts, and leaving it when it ends.
+
+use crate::{children, environment, process, signals, spin, threads, tsc};
+use libc::{c_int, c_void};
+use softband_client::{self as client, warn};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+/// What a program leaves with that was told of an engine which it cannot reach.
+const EXIT_CANNOT_ATTACH: c_int = 112;
+
+const FRESH: u8 = 0;
+const STARTING: u8 = 1;
+const DETACHED: u8 = 2;
+const ATTACHED: u8 = 3;
+
+static STATE: AtomicU8 = AtomicU8::new(FRESH);
+static ENDED: AtomicBool = AtomicBool::new(false);
+
+/// A second copy of this library in one process finds the first one's by this name, and keeps still.
+#[unsafe(no_mangle)]
+pub static softband_guest_marker: AtomicU8 = AtomicU8::new(0);
+
+/// Whether this process takes part in a fabric. The first call attaches: constructors of other libraries may ask for the
+/// time before ours has run.
+#[inline]
+pub fn attached() -> bool {
+    match STATE.load(Ordering::Relaxed) {
+        ATTACHED => true,
+        FRESH => start(),
+        _ => false,
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array.00101")]
+static CONSTRUCTOR: extern "C" fn() = construct;
+
+extern "C" fn construct() {
+    attached();
+}
+
+#[cold]
+fn start() -> bool {
+    if STATE.compare_exchange(FRESH, STARTING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        return false;
+    }
+    let state = if is_first_copy() && attach() { ATTACHED } else { DETACHED };
+    STATE.store(state, Ordering::Release);
+    if state == ATTACHED {
+        after_attach();
+    }
+    state == ATTACHED
+}
+
+fn is_first_copy() -> bool {
+    // SAFETY: the name ends with a NUL.
+    let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"softband_guest_marker".as_ptr()) };
+    first.is_null() || std::ptr::eq(first.cast(), &raw const softband_guest_marker)
+}
+
+fn attach() -> bool {
+    if std::env::var_os(softband_ipc::environment::ENGINE).is_none() {
+        return false;
+    }
+    environment::remember();
+    match client::attach_from_environment() {
+        Ok(attached) => attached,
+        Err(error) => give_up(&error.0),
+    }
+}
+
+/// The process was meant to run in simulated time and cannot: it must not run in another one instead.
+pub fn give_up(reason: &str) -> ! {
+    warn::always(&format!("cannot take part in the fabric: {reason}"));
+    // SAFETY: ends the process.
+    unsafe {
+        libc::syscall(libc::SYS_exit_group, EXIT_CANNOT_ATTACH);
+        libc::abort()
+    }
+}
+
+/// What needs an attached process. The thread has its turn by now.
+fn after_attach() {
+    spin::install();
+    signals::install();
+    client::set_signal_raiser(signals::raise_all);
+    client::set_turn_hooks(spin::before_give, spin::after_wait);
+    allow_engine_access();
+    children::adopt(&environment::inherited());
+    threads::install();
+    if !tsc::trap() {
+        warn::once("the time stamp counter cannot be trapped here: programs that read it see the host's");
+    }
+    // Registered before anything of the program is: runs after its handlers and after the destructors of all libraries.
+    unsafe extern "C" {
+        fn on_exit(handler: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+    }
+    // SAFETY: the handler has the type that on_exit asks for.
+    unsafe { on_exit(at_exit, std::ptr::null_mut()) };
+}
+
+/// The engine reads and writes registered memory; where the kernel restricts that to debuggers, this permits it.
+pub fn allow_engine_access() {
+    // SAFETY: no memory is touched. A kernel without that restriction answers EINVAL.
+    unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
+}
+
+extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
+    // What another program of the run may read must be written while it is this program's turn.
+    // SAFETY: flushes all streams.
+    unsafe { libc::fflush(std::ptr::null_mut()) };
+    process::tell_exit(status);
+}
+
+/// True for the first who asks: the end is told once.
+pub fn ends_now() -> bool {
+    attached() && !ENDED.swap(true, Ordering::AcqRel)
+}
+
+/// A forked child has its own end.
+pub fn begin_again() {
+    ENDED.store(false, Ordering::Release);
+}

@@ -1,0 +1,170 @@
+//! Clocks: the calling thread's own simulated one, whatever the program calls it.
+
+use crate::real;
+use crate::world::{PICOS_PER_MICRO, PICOS_PER_SECOND, active, fail, to_timespec, to_timeval};
+use libc::{c_int, clock_t, clockid_t, time_t, timespec, timeval, tms};
+use softband_client as client;
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+
+/// What the monotonic clocks say at simulated time zero.
+pub const MONOTONIC_START_SECONDS: u64 = 1_000;
+/// A thread that only reads clocks gives its turn away after so much of it: it may be waiting for another one of its process.
+const CLOCK_ONLY_PS: u64 = 100_000_000;
+
+thread_local! {
+    /// [`client::progress`] at the last clock read, and the time since which nothing but clock reads happened.
+    static READING: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+}
+
+/// A look at the clock: costs its price, and lets an alarm through that is due.
+pub fn read_clock() -> u64 {
+    let header = client::header();
+    client::advance_ps(header.cost_clock_read);
+    let now = client::now_ps();
+    let deadline = header.deadline_ps.load(Ordering::Relaxed);
+    let alarm_is_due = deadline != 0 && now >= deadline;
+    if alarm_is_due || reads_only(now) {
+        client::sync();
+        return client::now_ps();
+    }
+    now
+}
+
+fn reads_only(now: u64) -> bool {
+    let progress = client::progress();
+    let (known, since) = READING.get();
+    if known != progress {
+        READING.set((progress, now));
+        return false;
+    }
+    now - since.min(now) > CLOCK_ONLY_PS
+}
+
+/// Seconds that clock `id` shows at simulated time zero.
+pub fn start_seconds(id: clockid_t) -> u64 {
+    match id {
+        libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_REALTIME_ALARM | libc::CLOCK_TAI => client::header().epoch_seconds,
+        libc::CLOCK_MONOTONIC | libc::CLOCK_MONOTONIC_RAW | libc::CLOCK_MONOTONIC_COARSE | libc::CLOCK_BOOTTIME | libc::CLOCK_BOOTTIME_ALARM => {
+            MONOTONIC_START_SECONDS
+        }
+        _ => 0,
+    }
+}
+
+/// The simulated time at which clock `id` shows `time`; in the past it is zero.
+pub fn from_clock(id: clockid_t, time: &timespec) -> u64 {
+    crate::world::picos(time.tv_sec - start_seconds(id) as i64, time.tv_nsec)
+}
+
+/// What clock `id` shows at simulated time `now`.
+fn shows(id: clockid_t, now: u64) -> timespec {
+    let mut time = to_timespec(now);
+    time.tv_sec += start_seconds(id) as i64;
+    time
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clock_gettime(id: clockid_t, out: *mut timespec) -> c_int {
+    // Clocks above TAI do not exist; negative ones are CPU clocks of processes and threads.
+    if !active() || id > libc::CLOCK_TAI {
+        return real::clock_gettime(id, out);
+    }
+    if out.is_null() {
+        return fail(libc::EFAULT);
+    }
+    *out = shows(id, read_clock());
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clock_getres(id: clockid_t, out: *mut timespec) -> c_int {
+    if !active() || id > libc::CLOCK_TAI {
+        return real::clock_getres(id, out);
+    }
+    if !out.is_null() {
+        *out = timespec { tv_sec: 0, tv_nsec: 1 };
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gettimeofday(out: *mut timeval, zone: *mut libc::timezone) -> c_int {
+    if !zone.is_null() {
+        std::ptr::write_bytes(zone.cast::<u8>(), 0, 8); // two ints: minutes west and the kind of daylight saving
+    }
+    if !active() {
+        let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
+        let status = real::clock_gettime(libc::CLOCK_REALTIME, &raw mut now);
+        if !out.is_null() {
+            *out = timeval { tv_sec: now.tv_sec, tv_usec: now.tv_nsec / 1_000 };
+        }
+        return status;
+    }
+    if !out.is_null() {
+        let mut now = to_timeval(read_clock());
+        now.tv_sec += client::header().epoch_seconds as i64;
+        *out = now;
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn time(out: *mut time_t) -> time_t {
+    let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
+    // The coarse clock is what the original reads, too: whole seconds need no more.
+    clock_gettime(libc::CLOCK_REALTIME_COARSE, &raw mut now);
+    if !out.is_null() {
+        *out = now.tv_sec;
+    }
+    now.tv_sec
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn timespec_get(out: *mut timespec, base: c_int) -> c_int {
+    const TIME_UTC: c_int = 1;
+    if base != TIME_UTC || clock_gettime(libc::CLOCK_REALTIME, out) != 0 {
+        return 0;
+    }
+    base
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clock() -> clock_t {
+    if !active() {
+        return real::clock();
+    }
+    (read_clock() / PICOS_PER_MICRO) as clock_t // CLOCKS_PER_SEC is a million
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn times(out: *mut tms) -> clock_t {
+    const TICKS_PER_SECOND: u64 = 100;
+    if !active() {
+        return real::times(out);
+    }
+    let ticks = (read_clock() / (PICOS_PER_SECOND / TICKS_PER_SECOND)) as clock_t;
+    if !out.is_null() {
+        *out = tms { tms_utime: ticks, tms_stime: 0, tms_cutime: 0, tms_cstime: 0 };
+    }
+    ticks + (MONOTONIC_START_SECONDS * TICKS_PER_SECOND) as clock_t
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_an_engine_the_clocks_are_the_hosts() {
+        let mut first = timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut second = timeval { tv_sec: 0, tv_usec: 0 };
+        // SAFETY: the pointers are good.
+        unsafe {
+            assert_eq!(clock_gettime(libc::CLOCK_REALTIME, &raw mut first), 0);
+            assert_eq!(gettimeofday(&raw mut second, std::ptr::null_mut()), 0);
+            assert!(time(std::ptr::null_mut()) >= first.tv_sec - 1);
+            assert_eq!(clock_gettime(77, &raw mut first), -1);
+        }
+        assert!(first.tv_sec > 1_500_000_000 && second.tv_sec >= first.tv_sec);
+    }
+}

@@ -1,0 +1,219 @@
+//! Descriptors: which are the engine's, closing and copying them, waiting for one.
+
+use crate::pace::{Patience, empty_look};
+use crate::real;
+use crate::world::{active, errno, fail, set_errno};
+use libc::{c_int, c_uint, c_ulong, pollfd};
+use softband_client::fds::{Entry, Kind};
+use softband_client::{self as client, Errno, fds};
+use softband_ipc::calls::{Count, Object, Op, SocketReceive, WaitEntry, WaitReply, WaitRequest};
+
+/// The object of the engine behind `fd`, as seen by a thread that may ask for it.
+#[inline]
+pub fn ours(fd: c_int) -> Option<Entry> {
+    fds::lookup(fd).filter(|_| active())
+}
+
+/// Whether calls on `fd` must not wait. The placeholder keeps the flag.
+pub fn is_nonblocking(fd: c_int) -> bool {
+    // SAFETY: F_GETFL has no argument.
+    let flags = unsafe { real::fcntl(fd, libc::F_GETFL, 0) };
+    flags >= 0 && flags & libc::O_NONBLOCK != 0
+}
+
+/// Waits until `object` is ready; `EAGAIN` when the deadline comes first, `EINTR` when a signal that interrupts does.
+pub fn wait_object(object: u32, interest: u32, deadline_ps: u64) -> Result<(), Errno> {
+    let entry = WaitEntry { object, interest, ready: 0, reserved: 0 };
+    let request = WaitRequest { deadline_ps, count: 1, reserved: 0 };
+    loop {
+        let mut back = [0u8; size_of::<WaitEntry>()];
+        let (reply, _) = client::call_bytes::<_, WaitReply>(Op::Wait, &request, bytemuck::bytes_of(&entry), &mut back)?;
+        if reply.interrupted != 0 {
+            if crate::signals::restarts() {
+                continue;
+            }
+            return Err(Errno(libc::EINTR));
+        }
+        return if reply.ready_count == 0 { Err(Errno(libc::EAGAIN)) } else { Ok(()) };
+    }
+}
+
+/// What a call does that found nothing: fails at once on a descriptor that does not block, else waits.
+pub fn wait_or_again(fd: c_int, object: u32, interest: u32, deadline_ps: u64) -> Result<(), Errno> {
+    if is_nonblocking(fd) {
+        empty_look();
+        return Err(Errno(libc::EAGAIN));
+    }
+    wait_object(object, interest, deadline_ps)
+}
+
+/// Whether the kernel has something for these events now.
+pub fn is_ready_natively(fd: c_int, events: i16) -> bool {
+    let mut set = [pollfd { fd, events, revents: 0 }];
+    // SAFETY: one element, as the count says.
+    unsafe { real::poll(set.as_mut_ptr(), 1, 0) != 0 }
+}
+
+/// Runs `call`, which may block in the kernel on `fd`. What comes from another program of the run is waited for in simulated
+/// time, looking again and again; after long patience, or at a terminal, the engine is told not to wait for this thread.
+pub fn blocking_natively<R>(fd: c_int, events: i16, call: impl FnOnce() -> R) -> R {
+    if !active() || is_ready_natively(fd, events) || is_nonblocking(fd) {
+        return call();
+    }
+    let patience = Patience::new();
+    while !is_outside(fd) && !patience.is_over() {
+        if patience.step(u64::MAX).is_err_and(|error| error.0 != libc::EINTR || !crate::signals::restarts()) {
+            break;
+        }
+        if is_ready_natively(fd, events) {
+            return call();
+        }
+    }
+    client::away(call)
+}
+
+/// Whether what is behind `fd` cannot be another program of the run: a terminal or another device.
+fn is_outside(fd: c_int) -> bool {
+    // SAFETY: the number is only asked about.
+    let borrowed = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd.max(0)) };
+    rustix::fs::fstat(borrowed).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFCHR)
+}
+
+/// Lets go of what `fd` stands for, before the number is used for something else.
+pub fn forget(fd: c_int) {
+    crate::epoll::forget(fd);
+    if fds::lookup(fd).is_none() || !client::has_slot() {
+        return;
+    }
+    if let Some(entry) = fds::remove(fd) {
+        let saved = errno();
+        let _ = client::call_void(Op::ObjectClose, &Object { object: entry.object, reserved: 0 });
+        set_errno(saved);
+    }
+}
+
+/// `copy` stands for the same as `fd`.
+fn also(fd: c_int, copy: c_int) -> c_int {
+    if copy >= 0
+        && let Some(entry) = ours(fd)
+        && fds::register(copy, entry)
+    {
+        let _ = client::call_void(Op::ObjectRetain, &Object { object: entry.object, reserved: 0 });
+    }
+    copy
+}
+
+/// Whether the number is one that this library needs for itself.
+fn is_reserved(fd: c_int) -> bool {
+    fd >= 0 && crate::attach::attached() && (fd == client::control_fd() || crate::children::is_lifeline(fd))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+    if is_reserved(fd) {
+        return fail(libc::EBADF);
+    }
+    forget(fd);
+    real::close(fd)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    const CLOSE_RANGE_CLOEXEC: c_int = 4;
+    if !crate::attach::attached() || flags & CLOSE_RANGE_CLOEXEC != 0 {
+        return libc::syscall(libc::SYS_close_range, first, last, flags) as c_int;
+    }
+    if first > last {
+        return fail(libc::EINVAL);
+    }
+    let last_fd = c_int::try_from(last).unwrap_or(c_int::MAX);
+    let ours: Vec<c_int> = fds::all().map(|(fd, _)| fd).filter(|fd| (first as c_int..=last_fd).contains(fd)).collect();
+    ours.into_iter().for_each(forget);
+    // Around what this library needs.
+    let mut start = first;
+    for kept in crate::children::reserved_descriptors().into_iter().map(|fd| fd as c_uint).filter(|fd| (first..=last).contains(fd)) {
+        if kept > start {
+            libc::syscall(libc::SYS_close_range, start, kept - 1, flags);
+        }
+        start = kept + 1;
+    }
+    if start <= last { libc::syscall(libc::SYS_close_range, start, last, flags) as c_int } else { 0 }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn closefrom(first: c_int) {
+    close_range(first.max(0) as c_uint, c_uint::MAX, 0);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    also(fd, real::dup(fd))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
+    if is_reserved(to) {
+        return fail(libc::EBADF);
+    }
+    if from == to {
+        return real::dup2(from, to);
+    }
+    forget(to);
+    also(from, real::dup2(from, to))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
+    if is_reserved(to) {
+        return fail(libc::EBADF);
+    }
+    if from != to {
+        forget(to);
+    }
+    also(from, real::dup3(from, to, flags))
+}
+
+/// The third argument travels in the same register whether it is a number, a pointer or absent (System V ABI), so this
+/// need not be variadic.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => also(fd, real::fcntl(fd, command, argument)),
+        libc::F_SETLKW | libc::F_OFD_SETLKW if active() => {
+            // Another program of the run may hold the lock: look again in simulated time.
+            let once = if command == libc::F_SETLKW { libc::F_SETLK } else { libc::F_OFD_SETLK };
+            let patience = Patience::new();
+            while real::fcntl(fd, once, argument) != 0 {
+                if !matches!(errno(), libc::EAGAIN | libc::EACCES) {
+                    return -1;
+                }
+                if patience.is_over() {
+                    return client::away(|| real::fcntl(fd, command, argument));
+                }
+                if let Err(Errno(error)) = patience.step(u64::MAX) {
+                    return fail(error);
+                }
+            }
+            0
+        }
+        _ => real::fcntl(fd, command, argument),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+    fcntl(fd, command, argument)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+    if request == libc::FIONREAD as c_ulong
+        && let Some(Entry { kind: Kind::StreamSocket, object }) = ours(fd)
+    {
+        let look = SocketReceive { object, len_max: (softband_ipc::layout::PAYLOAD_BYTES - 64) as u32, peek: 1, reserved: 0 };
+        let waiting = client::call_bytes::<_, Count>(Op::SocketReceive, &look, &[], &mut []).map_or(0, |(count, _)| count.count);
+        (argument as *mut c_int).write(waiting as c_int);
+        return 0;
+    }
+    real::ioctl(fd, request, argument)
+}

@@ -1,0 +1,127 @@
+//! Waking one thread by another at an exact point of simulated time.
+//!
+//! Each thread has a timer of the engine that it waits for; whoever wakes it sets that timer to now. What a thread waits for
+//! is any address (a condition, a mutex, a thread record); those who wait at one are woken in the order in which they came.
+//! One thread of all has its turn, so the table below has one user at a time; the atomics are for threads outside the run.
+
+use softband_client::{self as client, Errno};
+use softband_ipc::calls::readiness::READABLE;
+use softband_ipc::calls::{Count, Object, Op, TimerNew, TimerSet, WaitEntry, WaitReply, WaitRequest};
+use softband_ipc::layout::THREADS_MAX;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+struct Waiter {
+    /// The timer of the slot; 0 when it has none yet.
+    bell: AtomicU32,
+    /// What it waits at; 0 for nothing.
+    address: AtomicUsize,
+    order: AtomicU64,
+    woken: AtomicBool,
+}
+
+static WAITERS: [Waiter; THREADS_MAX] = [const {
+    Waiter { bell: AtomicU32::new(0), address: AtomicUsize::new(0), order: AtomicU64::new(0), woken: AtomicBool::new(false) }
+}; THREADS_MAX];
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+static ORDER: AtomicU64 = AtomicU64::new(0);
+/// Whether threads exist that the engine does not know: their wake-ups ring no bell.
+static STRANGERS: AtomicBool = AtomicBool::new(false);
+/// How long a thread sleeps at most before it looks itself, when there are strangers.
+const STRANGER_LOOK_PS: u64 = 1_000_000_000;
+
+/// Threads exist that the engine does not know.
+pub fn note_stranger() {
+    STRANGERS.store(true, Ordering::Release);
+}
+
+/// A forked child has one thread, and no timers yet.
+pub fn forget_all() {
+    for waiter in &WAITERS {
+        waiter.bell.store(0, Ordering::Relaxed);
+        waiter.address.store(0, Ordering::Relaxed);
+    }
+    WAITING.store(0, Ordering::Relaxed);
+}
+
+/// The calling thread's place in line at an address. It leaves when this is dropped.
+#[derive(Debug)]
+pub struct Place {
+    slot: usize,
+}
+
+impl Place {
+    /// Takes a place at `address`. `None` in a thread that the engine does not know.
+    pub fn take(address: usize) -> Option<Self> {
+        let slot = client::thread_slot_number()? as usize;
+        let waiter = WAITERS.get(slot)?;
+        if waiter.bell.load(Ordering::Relaxed) == 0 {
+            let bell: Object = client::call(Op::TimerNew, &TimerNew { reserved: 0 }).ok()?;
+            waiter.bell.store(bell.object, Ordering::Relaxed);
+        }
+        waiter.woken.store(false, Ordering::Relaxed);
+        waiter.order.store(ORDER.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        waiter.address.store(address, Ordering::Release);
+        WAITING.fetch_add(1, Ordering::AcqRel);
+        Some(Self { slot })
+    }
+
+    /// Waits until woken (true) or the deadline (false). A signal's handler runs meanwhile and does not end it.
+    pub fn wait(&self, deadline: u64) -> bool {
+        let waiter = &WAITERS[self.slot];
+        loop {
+            if waiter.woken.load(Ordering::Acquire) {
+                return true;
+            }
+            let now = client::now_ps();
+            if deadline <= now {
+                return false;
+            }
+            let strangers = STRANGERS.load(Ordering::Acquire);
+            let until = if strangers { deadline.min(now + STRANGER_LOOK_PS) } else { deadline };
+            if listen(waiter.bell.load(Ordering::Relaxed), until).is_err() {
+                return true; // the engine refuses: the caller looks again, as after any wake-up without a reason
+            }
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        WAITERS[self.slot].address.store(0, Ordering::Release);
+        WAITING.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn listen(bell: u32, until: u64) -> Result<(), Errno> {
+    let entry = WaitEntry { object: bell, interest: READABLE, ready: 0, reserved: 0 };
+    let request = WaitRequest { deadline_ps: until, count: 1, reserved: 0 };
+    let mut back = [0u8; size_of::<WaitEntry>()];
+    let (reply, _) = client::call_bytes::<_, WaitReply>(Op::Wait, &request, bytemuck::bytes_of(&entry), &mut back)?;
+    if reply.ready_count > 0 {
+        let _ = client::call::<Object, Count>(Op::TimerRead, &Object { object: bell, reserved: 0 });
+    }
+    Ok(())
+}
+
+/// Wakes up to `count` of those who wait at `address`, in their order; tells how many.
+pub fn wake(address: usize, count: usize) -> usize {
+    let mut woken = 0;
+    while woken < count && WAITING.load(Ordering::Acquire) != 0 {
+        let Some(first) = first_at(address) else { break };
+        first.woken.store(true, Ordering::Release);
+        let ring = TimerSet { object: first.bell.load(Ordering::Relaxed), reserved: 0, at_ps: client::now_ps().max(1), interval_ps: 0 };
+        let _ = client::call::<TimerSet, TimerSet>(Op::TimerSet, &ring);
+        woken += 1;
+    }
+    woken
+}
+
+fn first_at(address: usize) -> Option<&'static Waiter> {
+    let waits = |waiter: &&Waiter| waiter.address.load(Ordering::Acquire) == address && !waiter.woken.load(Ordering::Acquire);
+    WAITERS.iter().filter(waits).min_by_key(|waiter| waiter.order.load(Ordering::Relaxed))
+}
+
+/// Whether anybody waits at `address` and has not been woken.
+pub fn is_awaited(address: usize) -> bool {
+    WAITING.load(Ordering::Acquire) != 0 && first_at(address).is_some()
+}

@@ -1,0 +1,78 @@
+//! New images: they find the engine by a ticket in their environment, and start with the time stamp counter readable, for
+//! they have no handler yet.
+
+use crate::environment::{self, ForImage};
+use crate::world::{active, errno, fail, set_errno};
+use crate::{children, pid, process, real, spin, tsc};
+use libc::{c_char, c_int};
+use softband_client::{self as client, Errno};
+use softband_ipc::calls::{ForkReply, Op};
+
+type Strings = *const *const c_char;
+
+/// Runs `exec` with the environment of a new image. It returns only when there is none.
+unsafe fn replace(envp: Strings, exec: impl FnOnce(Strings) -> c_int) -> c_int {
+    if !active() {
+        return exec(envp);
+    }
+    let ticket = match client::call::<[u8; 0], ForkReply>(Op::Exec, &[]) {
+        Ok(reply) => reply.ticket,
+        Err(Errno(errno)) => return fail(errno),
+    };
+    let lifeline = children::own_lifeline();
+    let parent = (real::getppid(), children::parent_number(real::getppid()));
+    let new = environment::for_image(envp, ForImage { ticket, lifeline, parent });
+    if let Some(fd) = lifeline {
+        children::set_cloexec(fd, false);
+    }
+    spin::before_native();
+    let status = tsc::released(|| exec(new.as_ptr()));
+    let saved = errno();
+    if let Some(fd) = lifeline {
+        children::set_cloexec(fd, true);
+    }
+    process::cancel(ticket);
+    set_errno(saved);
+    status
+}
+
+/// What the variadic functions end in. `search`: along PATH.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn softband_execve(path: *const c_char, argv: Strings, envp: Strings, search: c_int) -> c_int {
+    replace(envp, |envp| if search != 0 { real::execvpe(path, argv, envp) } else { real::execve(path, argv, envp) })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execve(path: *const c_char, argv: Strings, envp: Strings) -> c_int {
+    softband_execve(path, argv, envp, 0)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execv(path: *const c_char, argv: Strings) -> c_int {
+    softband_execve(path, argv, environment::current(), 0)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execvp(file: *const c_char, argv: Strings) -> c_int {
+    softband_execve(file, argv, environment::current(), 1)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execvpe(file: *const c_char, argv: Strings, envp: Strings) -> c_int {
+    softband_execve(file, argv, envp, 1)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fexecve(fd: c_int, argv: Strings, envp: Strings) -> c_int {
+    replace(envp, |envp| real::fexecve(fd, argv, envp))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execveat(directory: c_int, path: *const c_char, argv: Strings, envp: Strings, flags: c_int) -> c_int {
+    replace(envp, |envp| libc::syscall(libc::SYS_execveat, directory, path, argv, envp, flags) as c_int)
+}
+
+/// The parent of what this process starts.
+pub fn as_parent() -> (libc::pid_t, libc::pid_t) {
+    (rustix::process::getpid().as_raw_nonzero().get(), pid::own_number())
+}

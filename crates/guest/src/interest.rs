@@ -1,0 +1,107 @@
+//! Waiting for several things at once: objects of the engine, and descriptors of the kernel beside them.
+
+use crate::pace::{Patience, empty_look};
+use softband_client::{self as client, Errno};
+use softband_ipc::calls::readiness::{ERROR, HANG_UP, READABLE, WRITABLE};
+use softband_ipc::calls::{Op, WaitEntry, WaitReply, WaitRequest};
+
+/// What `poll` calls these bits.
+pub fn to_poll(ready: u32) -> i16 {
+    let mut events = 0;
+    for (bit, event) in [(READABLE, libc::POLLIN | libc::POLLRDNORM), (WRITABLE, libc::POLLOUT | libc::POLLWRNORM), (HANG_UP, libc::POLLHUP), (ERROR, libc::POLLERR)] {
+        if ready & bit != 0 {
+            events |= event;
+        }
+    }
+    events
+}
+
+/// What the engine calls these events; errors and hang-ups are always of interest.
+pub fn from_poll(events: i16) -> u32 {
+    let mut interest = HANG_UP | ERROR;
+    if events & (libc::POLLIN | libc::POLLRDNORM) != 0 {
+        interest |= READABLE;
+    }
+    if events & (libc::POLLOUT | libc::POLLWRNORM) != 0 {
+        interest |= WRITABLE;
+    }
+    interest
+}
+
+pub fn entry(object: u32, interest: u32) -> WaitEntry {
+    WaitEntry { object, interest, ready: 0, reserved: 0 }
+}
+
+/// The kernel's side of a wait.
+pub trait Native {
+    /// How many descriptors of the kernel are ready now.
+    fn look(&mut self) -> Result<usize, Errno>;
+    /// Waits for one, without end; nothing of the engine is waited for beside it.
+    fn block(&mut self);
+}
+
+/// Waits until something is ready or the deadline comes; tells how many entries are. `native` is `None` when the kernel has none.
+pub fn wait(entries: &mut [WaitEntry], mut native: Option<&mut dyn Native>, deadline: u64) -> Result<usize, Errno> {
+    let patience = Patience::new();
+    let no_wait = deadline <= client::now_ps();
+    loop {
+        let native_ready = native.as_mut().map_or(Ok(0), |native| native.look())?;
+        let now = client::now_ps();
+        let over = native_ready > 0 || deadline <= now;
+        let until = match native {
+            _ if over => now,
+            Some(_) => patience.next_look(now).min(deadline),
+            None => deadline,
+        };
+        let ready = ask(entries, until, over)?;
+        if ready + native_ready > 0 {
+            return Ok(ready + native_ready);
+        }
+        if over {
+            if no_wait {
+                empty_look();
+            }
+            return Ok(0);
+        }
+        if let Some(native) = &mut native
+            && entries.is_empty()
+            && deadline == u64::MAX
+            && patience.is_over()
+        {
+            client::away(|| native.block());
+        }
+    }
+}
+
+/// One turn: looks at the entries until `until`.
+fn ask(entries: &mut [WaitEntry], until: u64, over: bool) -> Result<usize, Errno> {
+    if entries.is_empty() {
+        // Even a look at the kernel alone lets others go on up to here.
+        if over {
+            client::sync();
+        } else {
+            crate::pace::sleep_until(until)?;
+        }
+        return Ok(0);
+    }
+    let request = WaitRequest { deadline_ps: until, count: entries.len() as u32, reserved: 0 };
+    let asked = entries.to_vec();
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(entries);
+    let (reply, _) = client::call_bytes::<_, WaitReply>(Op::Wait, &request, bytemuck::cast_slice(&asked), bytes)?;
+    if reply.interrupted != 0 {
+        return Err(Errno(libc::EINTR));
+    }
+    Ok(entries.iter().filter(|entry| entry.ready != 0).count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_become_interests_and_back() {
+        assert_eq!(from_poll(libc::POLLIN), READABLE | HANG_UP | ERROR);
+        assert_eq!(from_poll(libc::POLLWRNORM), WRITABLE | HANG_UP | ERROR);
+        assert_eq!(to_poll(READABLE | HANG_UP) & (libc::POLLIN | libc::POLLHUP | libc::POLLOUT), libc::POLLIN | libc::POLLHUP);
+    }
+}

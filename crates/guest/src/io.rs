@@ -1,0 +1,107 @@
+//! `read` and `write`.
+
+use crate::descriptors::{blocking_natively, ours};
+use crate::real;
+use crate::socket::message::parts;
+use crate::socket::stream;
+use crate::spin;
+use crate::timerfd;
+use crate::world::{active, fail};
+use libc::{c_int, c_void, iovec, size_t, ssize_t};
+use softband_client::Errno;
+use softband_client::fds::{Entry, Kind};
+
+/// What `_FORTIFY_SOURCE` checks.
+pub fn check_room(len: size_t, room: size_t) {
+    if len > room {
+        softband_client::warn::always("buffer overflow detected");
+        // SAFETY: ends the process.
+        unsafe { libc::abort() }
+    }
+}
+
+fn counted(outcome: Result<usize, Errno>) -> ssize_t {
+    match outcome {
+        Ok(count) => count as ssize_t,
+        Err(Errno(errno)) => fail(errno),
+    }
+}
+
+/// Reads from an object of the engine. Channels of events are read by the verbs library, which keeps their placeholder readable
+/// by nothing: the kernel's answer is right for them.
+unsafe fn read_object(fd: c_int, entry: Entry, list: &[iovec]) -> Option<ssize_t> {
+    match entry.kind {
+        Kind::StreamSocket => Some(counted(stream::receive(fd, entry.object, list, 0))),
+        Kind::Timer => Some(list.first().map_or(0, |part| timerfd::read(fd, entry.object, part.iov_base, part.iov_len))),
+        Kind::DatagramSocket | Kind::CompletionChannel | Kind::AsyncChannel => None,
+    }
+}
+
+fn native<R>(fd: c_int, events: i16, call: impl FnOnce() -> R) -> R {
+    spin::before_native();
+    if active() { blocking_natively(fd, events, call) } else { call() }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn read(fd: c_int, data: *mut c_void, len: size_t) -> ssize_t {
+    let list = [iovec { iov_base: data, iov_len: len }];
+    if let Some(entry) = ours(fd)
+        && let Some(count) = read_object(fd, entry, &list)
+    {
+        return count;
+    }
+    native(fd, libc::POLLIN, || real::read(fd, data, len))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __read_chk(fd: c_int, data: *mut c_void, len: size_t, room: size_t) -> ssize_t {
+    check_room(len, room);
+    read(fd, data, len)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn readv(fd: c_int, list: *const iovec, count: c_int) -> ssize_t {
+    if let Some(entry) = ours(fd)
+        && let Some(result) = read_object(fd, entry, parts(list, count.max(0) as usize))
+    {
+        return result;
+    }
+    native(fd, libc::POLLIN, || real::readv(fd, list, count))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t {
+    if let Some(Entry { kind: Kind::StreamSocket, object }) = ours(fd) {
+        return counted(stream::send(fd, object, &[iovec { iov_base: data.cast_mut(), iov_len: len }], 0));
+    }
+    native(fd, libc::POLLOUT, || real::write(fd, data, len))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn writev(fd: c_int, list: *const iovec, count: c_int) -> ssize_t {
+    if let Some(Entry { kind: Kind::StreamSocket, object }) = ours(fd) {
+        return counted(stream::send(fd, object, parts(list, count.max(0) as usize), 0));
+    }
+    native(fd, libc::POLLOUT, || real::writev(fd, list, count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_an_engine_bytes_go_through_a_pipe() {
+        let mut ends = [0; 2];
+        let mut back = [0u8; 3];
+        // SAFETY: the buffers are as long as told.
+        unsafe {
+            assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
+            assert_eq!(write(ends[1], c"abc".as_ptr().cast(), 3), 3);
+            assert_eq!(read(ends[0], back.as_mut_ptr().cast(), 3), 3);
+            assert_eq!(crate::descriptors::close(ends[0]), 0);
+            assert_eq!(crate::descriptors::close(ends[0]), -1);
+            assert_eq!(crate::descriptors::close(ends[1]), 0);
+        }
+        assert_eq!(&back, b"abc");
+    }
+}

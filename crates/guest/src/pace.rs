@@ -1,0 +1,82 @@
+//! How far time moves while a program looks again and again at something that only the operating system knows.
+
+use softband_client::{self as client, Errno};
+use softband_ipc::calls::{Op, Sleep, WaitReply};
+use std::cell::Cell;
+
+/// Shortest and longest step of simulated time between two looks.
+const STEP_MIN_PS: u64 = 1_000_000;
+const STEP_MAX_PS: u64 = 10_000_000_000;
+/// Simulated time after which the other end is taken to be outside the simulation: the engine stops waiting for this thread.
+const PATIENCE_PS: u64 = 10_000_000_000_000;
+
+/// What a look that found nothing costs first, and at most after many in a row.
+const EMPTY_LOOK_MIN_PS: u64 = 200_000;
+const EMPTY_LOOK_MAX_PS: u64 = 10_000_000;
+
+/// Waits in steps that grow with the time already waited, so that the step is at most a thirty-second of the wait.
+#[derive(Debug)]
+pub struct Patience {
+    since: u64,
+}
+
+impl Patience {
+    pub fn new() -> Self {
+        Self { since: client::now_ps() }
+    }
+
+    /// Until when to sleep before the next look.
+    pub fn next_look(&self, now: u64) -> u64 {
+        now + (now.saturating_sub(self.since) / 32).clamp(STEP_MIN_PS, STEP_MAX_PS)
+    }
+
+    pub fn is_over(&self) -> bool {
+        client::now_ps().saturating_sub(self.since) > PATIENCE_PS
+    }
+
+    /// Sleeps until the next look or the deadline. `Err(EINTR)` when a signal came.
+    pub fn step(&self, deadline: u64) -> Result<(), Errno> {
+        sleep_until(self.next_look(client::now_ps()).min(deadline))
+    }
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Gives the turn away until `until_ps`. `Err(EINTR)` when a signal came first.
+pub fn sleep_until(until_ps: u64) -> Result<(), Errno> {
+    let reply: WaitReply = client::call(Op::Sleep, &Sleep { until_ps })?;
+    if reply.interrupted != 0 { Err(Errno(libc::EINTR)) } else { Ok(()) }
+}
+
+thread_local! {
+    static EMPTY: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+}
+
+/// A look that does not wait found nothing: it costs time, more the more of them come in a row, so that a loop of looks gets on.
+pub fn empty_look() {
+    EMPTY.with(|cell| {
+        let (at, cost) = cell.get();
+        let now = client::now_ps();
+        // In a row: nothing but looks (whose turns move no clock) since the last one.
+        let cost = if at == now { (cost * 2).min(EMPTY_LOOK_MAX_PS) } else { EMPTY_LOOK_MIN_PS };
+        client::advance_ps(cost);
+        cell.set((client::now_ps(), cost));
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_a_thirty_second_of_the_wait_within_bounds() {
+        let patience = Patience { since: 0 };
+        assert_eq!(patience.next_look(0), STEP_MIN_PS);
+        assert_eq!(patience.next_look(64_000_000), 66_000_000);
+        assert_eq!(patience.next_look(1 << 50), (1 << 50) + STEP_MAX_PS);
+    }
+}

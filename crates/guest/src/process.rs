@@ -1,0 +1,122 @@
+//! Forking and ending.
+
+use crate::world::{active, errno, fail, set_errno};
+use crate::{alarm, attach, children, doorbell, environment, pid, real, spin, threads, tsc};
+use libc::{c_int, pid_t};
+use softband_client::{self as client, Errno};
+use softband_ipc::calls::{Exit, ForkReply, Op, Ticket};
+
+/// Announces a child to the engine and makes its lifeline.
+pub fn announce_child() -> Result<Announced, Errno> {
+    let reply: ForkReply = client::call::<[u8; 0], ForkReply>(Op::Fork, &[])?;
+    let Some((read, write)) = children::new_lifeline() else {
+        cancel(reply.ticket);
+        return Err(Errno(libc::EMFILE));
+    };
+    Ok(Announced { reply, read, write })
+}
+
+/// A child that is about to be.
+#[derive(Debug)]
+pub struct Announced {
+    pub reply: ForkReply,
+    read: c_int,
+    pub write: c_int,
+}
+
+impl Announced {
+    /// In the parent: the child `real` exists. Tells what the program is to call it.
+    pub fn born(self, real: pid_t) -> pid_t {
+        children::close_native(self.write);
+        let simulated = if self.reply.virtual_pid == 0 { real } else { self.reply.virtual_pid as pid_t };
+        children::add(real, simulated, self.read);
+        simulated
+    }
+
+    /// In the parent: it does not.
+    pub fn unborn(self) {
+        children::close_native(self.write);
+        children::close_native(self.read);
+        cancel(self.reply.ticket);
+    }
+}
+
+/// A ticket will not be used.
+pub fn cancel(ticket: u64) {
+    let saved = errno();
+    let _ = client::call_void(Op::ForkCancel, &Ticket { ticket });
+    set_errno(saved);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fork() -> pid_t {
+    if !active() {
+        return real::fork();
+    }
+    let announced = match announce_child() {
+        Ok(announced) => announced,
+        Err(Errno(errno)) => return fail(errno),
+    };
+    let Some(slot) = client::thread_slot_number() else { return fail(libc::EAGAIN) };
+    let parent = (rustix::process::getpid().as_raw_nonzero().get(), pid::own_number());
+    spin::before_native();
+    // Handlers that fork runs in the child must not use the parent's slot: they run outside simulated time.
+    client::forget_thread();
+    let child = real::fork();
+    if child == 0 {
+        become_child(&announced, parent);
+        return 0;
+    }
+    client::bind_thread(slot);
+    if child < 0 {
+        let saved = errno();
+        announced.unborn();
+        return fail(saved);
+    }
+    announced.born(child)
+}
+
+fn become_child(announced: &Announced, parent: (pid_t, pid_t)) {
+    children::begin_as_child(announced.write);
+    children::set_parent(parent.0, parent.1);
+    children::close_native(announced.read);
+    doorbell::forget_all();
+    threads::forget_all();
+    alarm::forget_all();
+    attach::begin_again();
+    attach::allow_engine_access();
+    environment::remember();
+    if let Err(error) = client::attach_child(announced.reply.ticket) {
+        attach::give_up(&error.0);
+    }
+    tsc::trap();
+}
+
+/// The child of vfork may do no more than exec or end, for which a forked one is as good.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vfork() -> pid_t {
+    fork()
+}
+
+/// Tells the engine and the parent that this process ends. Once; what follows is outside simulated time.
+pub fn tell_exit(status: c_int) {
+    if !attach::ends_now() || !client::has_slot() {
+        return;
+    }
+    children::let_go();
+    client::tell_last(Op::ProcessExit, &Exit { status, reserved: 0 });
+    client::forget_thread();
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _exit(status: c_int) -> ! {
+    tell_exit(status);
+    loop {
+        libc::syscall(libc::SYS_exit_group, status);
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
+    _exit(status)
+}

@@ -1,0 +1,132 @@
+//! Sleeps: the turn is given away until the time has come.
+
+use crate::clock::from_clock;
+use crate::pace::sleep_until;
+use crate::real;
+use crate::world::{PICOS_PER_MICRO, PICOS_PER_SECOND, active, deadline_after, errno, fail, is_valid, keeping_errno, timespec_picos, to_timespec};
+use libc::{c_int, c_uint, clockid_t, timespec, useconds_t};
+use softband_client as client;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clock_nanosleep(id: clockid_t, flags: c_int, request: *const timespec, remain: *mut timespec) -> c_int {
+    if !active() {
+        return real::clock_nanosleep(id, flags, request, remain);
+    }
+    if request.is_null() || !is_valid(&*request) || !(0..=libc::CLOCK_TAI).contains(&id) {
+        return libc::EINVAL;
+    }
+    let absolute = flags & libc::TIMER_ABSTIME != 0;
+    let until = if absolute { from_clock(id, &*request) } else { deadline_after(timespec_picos(&*request)) };
+    if until <= client::now_ps() {
+        return 0;
+    }
+    match keeping_errno(|| sleep_until(until)) {
+        Ok(()) => 0,
+        Err(error) => {
+            if !absolute && !remain.is_null() {
+                *remain = to_timespec(until.saturating_sub(client::now_ps()));
+            }
+            error.0
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nanosleep(request: *const timespec, remain: *mut timespec) -> c_int {
+    if !active() {
+        return real::nanosleep(request, remain);
+    }
+    match clock_nanosleep(libc::CLOCK_MONOTONIC, 0, request, remain) {
+        0 => 0,
+        error => fail(error),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn usleep(micros: useconds_t) -> c_int {
+    if !active() {
+        return real::usleep(micros);
+    }
+    match sleep_until(deadline_after(u64::from(micros) * PICOS_PER_MICRO)) {
+        Ok(()) => 0,
+        Err(error) => fail(error.0),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sleep(seconds: c_uint) -> c_uint {
+    if !active() {
+        return real::sleep(seconds);
+    }
+    let until = deadline_after(u64::from(seconds) * PICOS_PER_SECOND);
+    let saved = errno();
+    if sleep_until(until).is_ok() {
+        crate::world::set_errno(saved);
+        return 0;
+    }
+    (until.saturating_sub(client::now_ps()).div_ceil(PICOS_PER_SECOND)) as c_uint
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thrd_sleep(request: *const timespec, remain: *mut timespec) -> c_int {
+    match clock_nanosleep(libc::CLOCK_REALTIME, 0, request, remain) {
+        0 => 0,
+        libc::EINTR => -1,
+        _ => -2,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_yield() -> c_int {
+    if !active() {
+        return real::sched_yield();
+    }
+    // A yield is a look at whether another thread has got on.
+    crate::pace::empty_look();
+    client::sync();
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thrd_yield() {
+    sched_yield();
+}
+
+/// pthread_yield is what older programs call it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_yield() -> c_int {
+    sched_yield()
+}
+
+/// For ever, or until a signal of the engine or of the system comes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pause() -> c_int {
+    if !active() {
+        return real::pause();
+    }
+    wait_for_signal(|| real::pause())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigsuspend(mask: *const libc::sigset_t) -> c_int {
+    if !active() {
+        return real::sigsuspend(mask);
+    }
+    let mut old: libc::sigset_t = std::mem::zeroed();
+    real::pthread_sigmask(libc::SIG_SETMASK, mask, &raw mut old);
+    let result = wait_for_signal(|| real::sigsuspend(mask));
+    let saved = errno();
+    real::pthread_sigmask(libc::SIG_SETMASK, &raw const old, std::ptr::null_mut());
+    crate::world::set_errno(saved);
+    result
+}
+
+/// Sleeps without end: until the engine's alarm, or, where none is set, outside simulated time until a signal of the system.
+unsafe fn wait_for_signal(native: impl FnOnce() -> c_int) -> c_int {
+    let alarm = client::header().deadline_ps.load(std::sync::atomic::Ordering::Relaxed);
+    if alarm == 0 || alarm == u64::MAX {
+        return client::away(native);
+    }
+    while sleep_until(u64::MAX).is_ok() {}
+    fail(libc::EINTR)
+}

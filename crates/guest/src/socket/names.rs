@@ -1,0 +1,70 @@
+//! What a socket tells of itself, and ending its directions.
+
+use super::address;
+use super::open::{family, stream};
+use crate::real;
+use crate::world::fail;
+use libc::{c_int, c_void, sockaddr, socklen_t};
+use softband_client::{self as client, Errno};
+use softband_ipc::calls::{Object, Op, SocketNames, SocketShutdown};
+
+fn names(object: u32) -> Result<SocketNames, Errno> {
+    client::call(Op::SocketNames, &Object { object, reserved: 0 })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getsockname(fd: c_int, out: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    let Some(object) = stream(fd) else { return real::getsockname(fd, out, len) };
+    match names(object) {
+        Ok(names) => {
+            address::write(family(fd), names.local_address, names.local_port as u16, out, len);
+            0
+        }
+        Err(Errno(errno)) => fail(errno),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getpeername(fd: c_int, out: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    let Some(object) = stream(fd) else { return real::getpeername(fd, out, len) };
+    match names(object) {
+        Ok(names) if names.connected != 0 => {
+            address::write(family(fd), names.peer_address, names.peer_port as u16, out, len);
+            0
+        }
+        Ok(_) => fail(libc::ENOTCONN),
+        Err(Errno(errno)) => fail(errno),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int {
+    let Some(object) = stream(fd).filter(|_| level == libc::SOL_SOCKET) else { return real::getsockopt(fd, level, name, value, len) };
+    let answer = match name {
+        libc::SO_ERROR => match client::call_void(Op::SocketError, &Object { object, reserved: 0 }) {
+            Ok(()) | Err(Errno(libc::EINPROGRESS | libc::ENOTCONN)) => 0,
+            Err(Errno(errno)) => errno,
+        },
+        libc::SO_ACCEPTCONN => names(object).map_or(0, |names| c_int::from(names.listening != 0)),
+        _ => return real::getsockopt(fd, level, name, value, len),
+    };
+    if value.is_null() || len.is_null() {
+        return fail(libc::EFAULT);
+    }
+    let count = (*len as usize).min(size_of::<c_int>());
+    std::ptr::copy_nonoverlapping((&raw const answer).cast::<u8>(), value.cast::<u8>(), count);
+    *len = count as socklen_t;
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
+    let Some(object) = stream(fd) else { return real::shutdown(fd, how) };
+    if !(0..=2).contains(&how) {
+        return fail(libc::EINVAL);
+    }
+    match client::call_void(Op::SocketShutdown, &SocketShutdown { object, how: how as u32 }) {
+        Ok(()) => 0,
+        Err(Errno(errno)) => fail(errno),
+    }
+}

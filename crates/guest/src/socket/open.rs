@@ -1,0 +1,172 @@
+//! Making sockets and connections.
+
+use super::address;
+use crate::descriptors::{blocking_natively, is_nonblocking, ours, wait_object, wait_or_again};
+use crate::real;
+use crate::world::{active, deadline_after, fail, timeval_picos};
+use libc::{c_int, sockaddr, socklen_t, timeval};
+use softband_client::fds::{Entry, Kind};
+use softband_client::{self as client, Errno, fds, warn};
+use softband_ipc::calls::readiness::{READABLE, WRITABLE};
+use softband_ipc::calls::{Object, Op, SocketAccepted, SocketAddress, SocketListen, SocketNew};
+
+const TYPE_MASK: c_int = 0xf;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    let fd = real::socket(domain, kind, protocol);
+    if fd < 0 || !active() || !(domain == libc::AF_INET || domain == libc::AF_INET6) {
+        return fd;
+    }
+    match kind & TYPE_MASK {
+        libc::SOCK_STREAM if protocol == 0 || protocol == libc::IPPROTO_TCP => {}
+        libc::SOCK_DGRAM => {
+            warn::once("datagram sockets go by the host's network, outside simulated time");
+            return fd;
+        }
+        _ => return fd,
+    }
+    match client::call::<SocketNew, Object>(Op::SocketNew, &SocketNew { datagram: 0, reserved: 0 }) {
+        Ok(Object { object, .. }) => {
+            fds::register(fd, Entry { kind: Kind::StreamSocket, object });
+            fd
+        }
+        Err(Errno(errno)) => {
+            real::close(fd);
+            fail(errno)
+        }
+    }
+}
+
+/// The stream socket behind `fd`.
+pub fn stream(fd: c_int) -> Option<u32> {
+    ours(fd).filter(|entry| entry.kind == Kind::StreamSocket).map(|entry| entry.object)
+}
+
+/// `fd` is the kernel's from now on: its peer is not of this fabric.
+pub unsafe fn leave_to_kernel(fd: c_int) {
+    if let Some(entry) = fds::remove(fd) {
+        let _ = client::call_void(Op::ObjectClose, &Object { object: entry.object, reserved: 0 });
+    }
+}
+
+/// Family of a placeholder.
+pub unsafe fn family(fd: c_int) -> c_int {
+    let mut value: c_int = libc::AF_INET;
+    let mut len = size_of::<c_int>() as socklen_t;
+    real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_DOMAIN, (&raw mut value).cast(), &raw mut len);
+    value
+}
+
+/// When a call on `fd` gives up, by the timeout option that the placeholder keeps.
+pub unsafe fn timeout_deadline(fd: c_int, option: c_int) -> u64 {
+    let mut value = timeval { tv_sec: 0, tv_usec: 0 };
+    let mut len = size_of::<timeval>() as socklen_t;
+    if real::getsockopt(fd, libc::SOL_SOCKET, option, (&raw mut value).cast(), &raw mut len) != 0 {
+        return u64::MAX;
+    }
+    match timeval_picos(&value) {
+        0 => u64::MAX,
+        duration => deadline_after(duration),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bind(fd: c_int, at: *const sockaddr, len: socklen_t) -> c_int {
+    let Some(object) = stream(fd) else { return real::bind(fd, at, len) };
+    let Some((v4, port)) = address::read(at, len) else {
+        if at.is_null() || (len as usize) < size_of::<libc::sockaddr_in>() {
+            return fail(libc::EINVAL);
+        }
+        leave_to_kernel(fd); // an IPv6 address that is no IPv4 one
+        return real::bind(fd, at, len);
+    };
+    let request = SocketAddress { object, address: v4, port: u32::from(port), reserved: 0 };
+    match client::call::<SocketAddress, SocketAddress>(Op::SocketBind, &request) {
+        Ok(_) => 0,
+        Err(Errno(errno)) => fail(errno),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
+    let Some(object) = stream(fd) else { return real::listen(fd, backlog) };
+    match client::call_void(Op::SocketListen, &SocketListen { object, backlog: backlog.max(0) as u32 }) {
+        Ok(()) => 0,
+        Err(Errno(errno)) => fail(errno),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn accept(fd: c_int, peer: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    accept4(fd, peer, len, 0)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn accept4(fd: c_int, peer: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
+    let Some(object) = stream(fd) else {
+        return blocking_natively(fd, libc::POLLIN, || real::accept4(fd, peer, len, flags));
+    };
+    let deadline = timeout_deadline(fd, libc::SO_RCVTIMEO);
+    let accepted = loop {
+        match client::call::<Object, SocketAccepted>(Op::SocketAccept, &Object { object, reserved: 0 }) {
+            Ok(accepted) => break accepted,
+            Err(Errno(libc::EAGAIN)) => {
+                if let Err(Errno(errno)) = wait_or_again(fd, object, READABLE, deadline) {
+                    return fail(errno);
+                }
+            }
+            Err(Errno(errno)) => return fail(errno),
+        }
+    };
+    let family = family(fd);
+    let new = real::socket(family, libc::SOCK_STREAM | flags & (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK), 0);
+    if new < 0 {
+        let _ = client::call_void(Op::ObjectClose, &Object { object: accepted.object, reserved: 0 });
+        return new;
+    }
+    fds::register(new, Entry { kind: Kind::StreamSocket, object: accepted.object });
+    address::write(family, accepted.address, accepted.port as u16, peer, len);
+    new
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
+    let Some(object) = stream(fd) else {
+        let mut kind = 0;
+        let mut kind_len = size_of::<c_int>() as socklen_t;
+        real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_TYPE, (&raw mut kind).cast(), &raw mut kind_len);
+        // A datagram socket only notes its peer.
+        return if active() && kind != libc::SOCK_DGRAM { client::away(|| real::connect(fd, to, len)) } else { real::connect(fd, to, len) };
+    };
+    let target = address::read(to, len);
+    let outcome = match target {
+        Some((v4, port)) => client::call_void(Op::SocketConnect, &SocketAddress { object, address: v4, port: u32::from(port), reserved: 0 }),
+        None => Err(Errno(libc::ENETUNREACH)),
+    };
+    match outcome {
+        Ok(()) => {}
+        Err(Errno(libc::ENETUNREACH)) => {
+            leave_to_kernel(fd);
+            return client::away(|| real::connect(fd, to, len));
+        }
+        Err(Errno(errno)) => return fail(errno),
+    }
+    if is_nonblocking(fd) {
+        return match client::call_void(Op::SocketError, &Object { object, reserved: 0 }) {
+            Ok(()) => 0,
+            Err(Errno(errno)) => fail(errno),
+        };
+    }
+    let deadline = timeout_deadline(fd, libc::SO_SNDTIMEO);
+    loop {
+        if let Err(Errno(errno)) = wait_object(object, WRITABLE, deadline) {
+            return fail(if errno == libc::EAGAIN { libc::EINPROGRESS } else { errno });
+        }
+        match client::call_void(Op::SocketError, &Object { object, reserved: 0 }) {
+            Ok(()) => return 0,
+            Err(Errno(libc::EINPROGRESS)) => {}
+            Err(Errno(errno)) => return fail(errno),
+        }
+    }
+}

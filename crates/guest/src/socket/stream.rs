@@ -1,0 +1,154 @@
+//! Bytes in and out of a stream socket of the engine, whatever the call was named.
+
+use super::open::timeout_deadline;
+use crate::descriptors::{is_nonblocking, wait_object};
+use crate::pace::empty_look;
+use crate::signals;
+use libc::{c_int, iovec};
+use softband_client::{self as client, Errno};
+use softband_ipc::calls::readiness::{READABLE, WRITABLE};
+use softband_ipc::calls::{Count, Op, SocketData, SocketReceive};
+use softband_ipc::layout::PAYLOAD_BYTES;
+
+/// Bytes that one call carries at most.
+const CHUNK_BYTES: usize = PAYLOAD_BYTES - 64;
+
+/// Waits for `interest`, or fails as a call that found nothing does.
+fn wait(fd: c_int, object: u32, flags: c_int, interest: u32, deadline: u64) -> Result<(), Errno> {
+    if flags & libc::MSG_DONTWAIT != 0 || is_nonblocking(fd) {
+        if interest == WRITABLE {
+            crate::epoll::found_full(fd);
+        }
+        empty_look();
+        return Err(Errno(libc::EAGAIN));
+    }
+    wait_object(object, interest, deadline)
+}
+
+/// Sends all parts. The error counts only when nothing was sent.
+///
+/// # Safety
+/// The parts are good to read.
+pub unsafe fn send(fd: c_int, object: u32, parts: &[iovec], flags: c_int) -> Result<usize, Errno> {
+    let mut deadline = None;
+    let mut sent = 0;
+    for part in parts {
+        let mut rest: &[u8] = if part.iov_len == 0 { &[] } else { std::slice::from_raw_parts(part.iov_base.cast(), part.iov_len) };
+        while !rest.is_empty() {
+            let chunk = &rest[..rest.len().min(CHUNK_BYTES)];
+            let request = SocketData { object, len: chunk.len() as u32 };
+            let error = match client::call_bytes::<_, Count>(Op::SocketSend, &request, chunk, &mut []) {
+                Ok((Count { count }, _)) => {
+                    let taken = (count as usize).min(chunk.len());
+                    sent += taken;
+                    rest = &rest[taken..];
+                    continue;
+                }
+                Err(Errno(libc::EAGAIN)) => {
+                    let deadline = *deadline.get_or_insert_with(|| timeout_deadline(fd, libc::SO_SNDTIMEO));
+                    match wait(fd, object, flags, WRITABLE, deadline) {
+                        Ok(()) => continue,
+                        Err(error) => error,
+                    }
+                }
+                Err(error) => error,
+            };
+            if sent > 0 {
+                return Ok(sent);
+            }
+            if error == Errno(libc::EPIPE) && flags & libc::MSG_NOSIGNAL == 0 {
+                signals::raise_all(1 << libc::SIGPIPE);
+            }
+            return Err(error);
+        }
+    }
+    Ok(sent)
+}
+
+/// Receives into the parts; 0 is the end of the stream.
+///
+/// # Safety
+/// The parts are good to write.
+pub unsafe fn receive(fd: c_int, object: u32, parts: &[iovec], flags: c_int) -> Result<usize, Errno> {
+    let wanted: usize = parts.iter().map(|part| part.iov_len).sum();
+    let peek = flags & libc::MSG_PEEK != 0;
+    let mut cursor = Cursor { parts, index: 0, offset: 0 };
+    let mut deadline = None;
+    let mut received = 0;
+    while received < wanted {
+        let Some(room) = cursor.room() else { break };
+        let len_max = room.len().min(CHUNK_BYTES);
+        let request = SocketReceive { object, len_max: len_max as u32, peek: u32::from(peek), reserved: 0 };
+        let error = match client::call_bytes::<_, Count>(Op::SocketReceive, &request, &[], &mut room[..len_max]) {
+            Ok((_, 0)) => return Ok(received),
+            Ok((_, taken)) => {
+                received += taken;
+                cursor.advance(taken);
+                // A short answer is all there was; a full one may not be. Looking does not move on.
+                let more_may_be_there = taken == len_max && !peek;
+                if received >= wanted || peek || !(more_may_be_there || flags & libc::MSG_WAITALL != 0) {
+                    return Ok(received);
+                }
+                continue;
+            }
+            Err(error) => error,
+        };
+        let must_wait = error == Errno(libc::EAGAIN) && (received == 0 || flags & libc::MSG_WAITALL != 0);
+        let waited = if must_wait {
+            let deadline = *deadline.get_or_insert_with(|| timeout_deadline(fd, libc::SO_RCVTIMEO));
+            wait(fd, object, flags, READABLE, deadline)
+        } else {
+            Err(error)
+        };
+        if let Err(error) = waited {
+            return if received > 0 { Ok(received) } else { Err(error) };
+        }
+    }
+    if wanted == 0 { Ok(0) } else { Ok(received) }
+}
+
+/// Where in a scatter list the next byte goes.
+struct Cursor<'a> {
+    parts: &'a [iovec],
+    index: usize,
+    offset: usize,
+}
+
+impl Cursor<'_> {
+    unsafe fn room(&mut self) -> Option<&mut [u8]> {
+        while self.index < self.parts.len() && self.offset == self.parts[self.index].iov_len {
+            self.index += 1;
+            self.offset = 0;
+        }
+        let part = self.parts.get(self.index)?;
+        Some(std::slice::from_raw_parts_mut(part.iov_base.cast::<u8>().add(self.offset), part.iov_len - self.offset))
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.offset += bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_skips_empty_parts_and_ends() {
+        let mut bytes = [0u8; 4];
+        let base = bytes.as_mut_ptr();
+        let part = |at: usize, len| iovec { iov_base: base.wrapping_add(at).cast(), iov_len: len };
+        let parts = [part(0, 0), part(0, 3), part(3, 0), part(3, 1)];
+        let mut cursor = Cursor { parts: &parts, index: 0, offset: 0 };
+        // SAFETY: the parts lie within the array.
+        unsafe {
+            assert_eq!(cursor.room().map(|room| room.len()), Some(3));
+            cursor.advance(2);
+            assert_eq!(cursor.room().map(|room| room.len()), Some(1));
+            cursor.advance(1);
+            assert_eq!(cursor.room().map(|room| room.len()), Some(1));
+            cursor.advance(1);
+            assert!(cursor.room().is_none());
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Stepping through a program that keeps its turn and touches no watched memory.
+
+use super::registers::{self, Fingerprint};
+use super::{is_after_call, is_own};
+use softband_client as client;
+use std::cell::Cell;
+
+/// Instructions that a probe steps through at most; each takes about a microsecond.
+const STEPS_MAX: u32 = 4096;
+/// Steps from one visit of an instruction to the next beyond which another one is tried.
+const PERIOD_MAX: u32 = 512;
+/// Rounds in a row that must be the same in every step (see `machine::SAME_NEEDED` for why three are not too few).
+const ROUNDS_NEEDED: u32 = 8;
+
+/// A probe under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Probe {
+    steps_left: u32,
+    start: usize,
+    start_state: u64,
+    since_start: u32,
+    path: Fingerprint,
+    former_path: u64,
+    rounds: u32,
+}
+
+/// What a step says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    GoOn,
+    Spin,
+    GiveUp,
+}
+
+impl Probe {
+    /// Begins at an instruction in a state.
+    pub const fn new(instruction: usize, state: u64) -> Self {
+        Self {
+            steps_left: STEPS_MAX,
+            start: instruction,
+            start_state: state,
+            since_start: 0,
+            path: Fingerprint::new(),
+            former_path: 0,
+            rounds: 0,
+        }
+    }
+
+    /// One instruction later.
+    pub fn step(&mut self, instruction: usize, state: u64) -> Step {
+        if self.steps_left == 0 {
+            return Step::GiveUp;
+        }
+        self.steps_left -= 1;
+        self.since_start += 1;
+        self.path.add(instruction as u64);
+        self.path.add(state);
+        if instruction != self.start {
+            if self.since_start > PERIOD_MAX {
+                self.restart(instruction, state);
+            }
+            return Step::GoOn;
+        }
+        let same = state == self.start_state && (self.rounds == 0 || self.path.0 == self.former_path);
+        if !same {
+            self.restart(instruction, state);
+            return Step::GoOn;
+        }
+        self.rounds += 1;
+        self.former_path = self.path.0;
+        self.path = Fingerprint::new();
+        self.since_start = 0;
+        if self.rounds >= ROUNDS_NEEDED { Step::Spin } else { Step::GoOn }
+    }
+
+    fn restart(&mut self, instruction: usize, state: u64) {
+        *self = Self { steps_left: self.steps_left, ..Self::new(instruction, state) };
+    }
+}
+
+thread_local! {
+    static RUNNING: Cell<Option<Probe>> = const { Cell::new(None) };
+}
+
+pub fn is_running() -> bool {
+    RUNNING.get().is_some()
+}
+
+/// Ends a probe; the next trap clears the flag.
+pub fn stop() {
+    RUNNING.set(None);
+}
+
+/// Begins to step the interrupted thread.
+pub fn start(machine: &mut libc::ucontext_t) {
+    RUNNING.set(Some(Probe::new(registers::instruction(machine), registers::fingerprint(machine))));
+    registers::set_stepping(machine, true);
+}
+
+/// A step. False when the trap is not ours: one that follows the end of a probe is taken for ours as well.
+pub fn on_trap(machine: &mut libc::ucontext_t) -> bool {
+    let Some(mut probe) = RUNNING.get() else {
+        return registers::take_stepping(machine);
+    };
+    let instruction = registers::instruction(machine);
+    let step = if is_own(instruction) || is_after_call(instruction) { Step::GiveUp } else { probe.step(instruction, registers::fingerprint(machine)) };
+    match step {
+        Step::GoOn => RUNNING.set(Some(probe)),
+        Step::GiveUp => {
+            RUNNING.set(None);
+            registers::set_stepping(machine, false);
+        }
+        Step::Spin => {
+            registers::set_stepping(machine, false);
+            RUNNING.set(None);
+            client::spin_wait();
+            // It most likely spins on: the next proof needs no signal first.
+            start(machine);
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(states: impl Iterator<Item = (usize, u64)>) -> (Step, usize) {
+        let mut states = states;
+        let (instruction, state) = states.next().unwrap();
+        let mut probe = Probe::new(instruction, state);
+        let mut count = 0;
+        for (instruction, state) in states {
+            count += 1;
+            match probe.step(instruction, state) {
+                Step::GoOn => {}
+                step => return (step, count),
+            }
+        }
+        (Step::GoOn, count)
+    }
+
+    #[test]
+    fn eight_identical_rounds_are_a_spin() {
+        let rounds = [(10, 1), (11, 2), (12, 3)].into_iter().cycle();
+        assert_eq!(run(rounds), (Step::Spin, 24));
+    }
+
+    #[test]
+    fn a_prologue_does_not_hide_the_loop_behind_it() {
+        let prologue = (1000..2000).map(|at| (at, at as u64));
+        assert_eq!(run(prologue.chain([(10, 1), (11, 2)].into_iter().cycle())).0, Step::Spin);
+    }
+
+    #[test]
+    fn a_loop_that_changes_a_register_is_none() {
+        let counting = (0u64..).flat_map(|round| [(10, 1), (11, round), (12, 3)]);
+        assert_eq!(run(counting).0, Step::GiveUp);
+    }
+
+    #[test]
+    fn a_loop_that_changes_only_flags_on_its_way_is_none() {
+        // State at the start of each round is the same; in the middle the parity of a counter shows.
+        let counting = (0u32..).flat_map(|round| [(10, 1), (11, u64::from(round.count_ones() % 2))]);
+        assert_eq!(run(counting).0, Step::GiveUp);
+    }
+}

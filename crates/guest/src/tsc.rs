@@ -1,0 +1,84 @@
+//! The time stamp counter: reading it traps, and the answer is the simulated clock in nanoseconds.
+
+use crate::clock::read_clock;
+use crate::world::{PICOS_PER_NANO, active};
+
+/// `rdtsc`, `rdtscp`.
+const RDTSC: [u8; 2] = [0x0f, 0x31];
+const RDTSCP: [u8; 3] = [0x0f, 0x01, 0xf9];
+
+/// Lets reads of the counter by the calling thread (and by threads and images it makes) trap.
+pub fn trap() -> bool {
+    set(libc::PR_TSC_SIGSEGV)
+}
+
+/// Lets them through again.
+pub fn release() {
+    set(libc::PR_TSC_ENABLE);
+}
+
+/// Runs `body` with the trap off: it makes a new image, which has no handler when it starts.
+pub fn released<R>(body: impl FnOnce() -> R) -> R {
+    release();
+    let result = body();
+    trap();
+    result
+}
+
+fn set(mode: i32) -> bool {
+    // SAFETY: prctl with these arguments touches no memory. The C library's own `syscall` is not interposed.
+    unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_TSC, mode, 0, 0, 0) == 0 }
+}
+
+/// Which counter instruction starts with these bytes, by its length.
+fn instruction_len(bytes: [u8; 3]) -> Option<usize> {
+    if bytes == RDTSCP {
+        Some(RDTSCP.len())
+    } else if bytes[..2] == RDTSC {
+        Some(RDTSC.len())
+    } else {
+        None
+    }
+}
+
+/// Answers a trapped read. False when the fault is something else.
+///
+/// # Safety
+/// `context` is that of a fault whose instruction pointer is readable memory.
+pub unsafe fn emulate(context: &mut libc::ucontext_t) -> bool {
+    let registers = &mut context.uc_mcontext.gregs;
+    let at = registers[libc::REG_RIP as usize] as *const u8;
+    // Byte by byte: the instruction may be the last of its page.
+    if at.is_null() || *at != RDTSC[0] {
+        return false;
+    }
+    let second = *at.add(1);
+    let third = if second == RDTSCP[1] { *at.add(2) } else { 0 };
+    let Some(len) = instruction_len([RDTSC[0], second, third]) else { return false };
+    if !active() {
+        // A thread outside simulated time: it reads the real one from now on.
+        release();
+        return true;
+    }
+    let ticks = read_clock() / PICOS_PER_NANO;
+    registers[libc::REG_RAX as usize] = (ticks & 0xffff_ffff) as i64;
+    registers[libc::REG_RDX as usize] = (ticks >> 32) as i64;
+    if len == RDTSCP.len() {
+        registers[libc::REG_RCX as usize] = 0; // processor 0, always
+    }
+    registers[libc::REG_RIP as usize] += len as i64;
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_instructions_are_known_and_others_are_not() {
+        assert_eq!(instruction_len([0x0f, 0x31, 0x48]), Some(2));
+        assert_eq!(instruction_len([0x0f, 0x01, 0xf9]), Some(3));
+        assert_eq!(instruction_len([0x0f, 0x01, 0xd0]), None);
+        assert_eq!(instruction_len([0x0f, 0x05, 0x31]), None);
+    }
+}

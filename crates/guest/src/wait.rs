@@ -1,0 +1,114 @@
+//! Waiting for children, in simulated time.
+
+use crate::children;
+use crate::pace::{Patience, empty_look};
+use crate::pid::system_number;
+use crate::real;
+use crate::world::{active, fail, keeping_errno};
+use libc::{c_int, id_t, idtype_t, pid_t, rusage, siginfo_t};
+use softband_client::{self as client, Errno};
+
+/// How a look for an ended child came out.
+enum Look<T> {
+    Done(T),
+    /// None has ended; the caller did not want to wait.
+    Nothing(T),
+}
+
+/// Looks for a child of `which` (as `waitpid` takes it) until there is one. `look(true)` does not wait.
+fn wait_for<T>(which: pid_t, no_wait: bool, mut look: impl FnMut(bool) -> T, found: impl Fn(&T) -> bool) -> Result<Look<T>, Errno> {
+    let patience = Patience::new();
+    loop {
+        // One that has told its end is about to be gone natively: that moment is waited for in real time, within this turn.
+        let result = look(!children::has_ended(which));
+        if found(&result) {
+            return Ok(Look::Done(result));
+        }
+        if no_wait {
+            empty_look();
+            client::sync();
+            return Ok(Look::Nothing(result));
+        }
+        if !children::any(which) {
+            return Ok(Look::Done(client::away(|| look(false))));
+        }
+        if let Err(error) = patience.step(u64::MAX)
+            && !crate::signals::restarts()
+        {
+            return Err(error);
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wait4(pid: pid_t, status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t {
+    if !active() {
+        return real::wait4(pid, status, options, usage);
+    }
+    let which = if pid > 0 { system_number(pid) } else { pid };
+    let look = |no_wait: bool| real::wait4(which, status, options | if no_wait { libc::WNOHANG } else { 0 }, usage);
+    match wait_for(which, options & libc::WNOHANG != 0, look, |found| *found != 0) {
+        Ok(Look::Done(found) | Look::Nothing(found)) if found <= 0 => found,
+        Ok(Look::Done(found) | Look::Nothing(found)) => {
+            let simulated = children::to_simulated(found);
+            let ended = status.is_null() || libc::WIFEXITED(*status) || libc::WIFSIGNALED(*status);
+            if ended {
+                keeping_errno(|| children::reaped(found));
+            }
+            simulated
+        }
+        Err(Errno(errno)) => fail(errno),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn waitpid(pid: pid_t, status: *mut c_int, options: c_int) -> pid_t {
+    let mut own = 0;
+    let status = if status.is_null() { &raw mut own } else { status };
+    wait4(pid, status, options, std::ptr::null_mut())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wait(status: *mut c_int) -> pid_t {
+    waitpid(-1, status, 0)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wait3(status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t {
+    wait4(-1, status, options, usage)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn waitid(kind: idtype_t, id: id_t, info: *mut siginfo_t, options: c_int) -> c_int {
+    if !active() {
+        return real::waitid(kind, id, info, options);
+    }
+    let which = if kind == libc::P_PID { system_number(id as pid_t) } else { -1 };
+    let id = if kind == libc::P_PID { which as id_t } else { id };
+    let mut own: siginfo_t = std::mem::zeroed();
+    let look = |no_wait: bool| {
+        own = std::mem::zeroed();
+        let status = real::waitid(kind, id, &raw mut own, options | if no_wait { libc::WNOHANG } else { 0 });
+        (status, own)
+    };
+    // SAFETY of si_pid: the kernel fills it, and zero says that there was none.
+    match wait_for(which, options & libc::WNOHANG != 0, look, |(status, own)| *status != 0 || own.si_pid() != 0) {
+        Ok(Look::Done((status, mut found)) | Look::Nothing((status, mut found))) => {
+            let real_pid = found.si_pid();
+            if status == 0 && real_pid != 0 {
+                let simulated = children::to_simulated(real_pid);
+                let ended = matches!(found.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED);
+                if ended && options & libc::WNOWAIT == 0 {
+                    keeping_errno(|| children::reaped(real_pid));
+                }
+                // The process number follows signal, errno, code and padding.
+                (&raw mut found).cast::<c_int>().add(4).write(simulated);
+            }
+            if !info.is_null() {
+                *info = found;
+            }
+            status
+        }
+        Err(Errno(errno)) => fail(errno),
+    }
+}

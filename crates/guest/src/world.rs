@@ -1,0 +1,72 @@
+//! Whether the calling thread lives in simulated time, and the small things that every interposer needs.
+
+use crate::attach;
+use libc::c_int;
+use softband_client as client;
+
+pub const PICOS_PER_NANO: u64 = 1_000;
+pub const PICOS_PER_MICRO: u64 = 1_000_000;
+pub const PICOS_PER_SECOND: u64 = 1_000_000_000_000;
+
+/// Whether the calling thread's waiting and its clock are the engine's.
+#[inline]
+pub fn active() -> bool {
+    attach::attached() && client::has_slot()
+}
+
+/// Sets `errno` and returns what C functions return then.
+pub fn fail<T: From<i8>>(errno: c_int) -> T {
+    set_errno(errno);
+    T::from(-1)
+}
+
+pub fn set_errno(errno: c_int) {
+    // SAFETY: the pointer is the calling thread's own errno.
+    unsafe { *libc::__errno_location() = errno }
+}
+
+pub fn errno() -> c_int {
+    // SAFETY: as in `set_errno`.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Runs `body` and leaves `errno` as it was.
+pub fn keeping_errno<R>(body: impl FnOnce() -> R) -> R {
+    let saved = errno();
+    let result = body();
+    set_errno(saved);
+    result
+}
+
+/// A duration as picoseconds; too long ones last for ever.
+pub fn picos(seconds: i64, nanos: i64) -> u64 {
+    let Ok(seconds) = u64::try_from(seconds) else { return 0 };
+    let nanos = u64::try_from(nanos).unwrap_or(0);
+    seconds.saturating_mul(PICOS_PER_SECOND).saturating_add(nanos.saturating_mul(PICOS_PER_NANO))
+}
+
+pub fn timespec_picos(time: &libc::timespec) -> u64 {
+    picos(time.tv_sec, time.tv_nsec)
+}
+
+pub fn timeval_picos(time: &libc::timeval) -> u64 {
+    picos(time.tv_sec, time.tv_usec.saturating_mul(1_000))
+}
+
+pub fn to_timespec(picos: u64) -> libc::timespec {
+    libc::timespec { tv_sec: (picos / PICOS_PER_SECOND) as i64, tv_nsec: (picos % PICOS_PER_SECOND / PICOS_PER_NANO) as i64 }
+}
+
+pub fn to_timeval(picos: u64) -> libc::timeval {
+    libc::timeval { tv_sec: (picos / PICOS_PER_SECOND) as i64, tv_usec: (picos % PICOS_PER_SECOND / PICOS_PER_MICRO) as i64 }
+}
+
+/// Whether a `timespec` is one that the kernel accepts.
+pub fn is_valid(time: &libc::timespec) -> bool {
+    time.tv_sec >= 0 && (0..1_000_000_000).contains(&time.tv_nsec)
+}
+
+/// The point `duration` after now on the calling thread's clock.
+pub fn deadline_after(duration: u64) -> u64 {
+    client::now_ps().saturating_add(duration)
+}

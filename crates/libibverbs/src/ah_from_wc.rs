@@ -1,0 +1,99 @@
+//! The way back to the sender of a datagram.
+
+use crate::ah;
+use crate::guard::{minus_one, not_null, object};
+use crate::query::ibv_query_gid;
+use libc::c_int;
+use softband_abi::verbs::*;
+use softband_client::Errno;
+
+/// What a GRH says in its first word: version, traffic class and flow label, in that order from the top.
+const FLOW_LABEL_MASK: u32 = 0x000F_FFFF;
+const TRAFFIC_CLASS_SHIFT: u32 = 20;
+
+/// The address that a completion came from. The GRH counts only where the completion says that there is one.
+fn reply_address(wc: &ibv_wc, grh: Option<&ibv_grh>, port_num: u8) -> ibv_ah_attr {
+    let mut address = ibv_ah_attr {
+        grh: ibv_global_route { dgid: ibv_gid { raw: [0; 16] }, flow_label: 0, sgid_index: 0, hop_limit: 0, traffic_class: 0 },
+        dlid: wc.slid,
+        sl: wc.sl,
+        src_path_bits: wc.dlid_path_bits,
+        static_rate: 0,
+        is_global: 0,
+        port_num,
+    };
+    if let Some(grh) = grh {
+        let word = u32::from_be(grh.version_tclass_flow);
+        address.is_global = 1;
+        address.grh.dgid = grh.sgid;
+        address.grh.flow_label = word & FLOW_LABEL_MASK;
+        address.grh.traffic_class = (word >> TRAFFIC_CLASS_SHIFT) as u8;
+        address.grh.hop_limit = grh.hop_limit;
+    }
+    address
+}
+
+/// # Safety
+/// The pointers are what the manual page of `ibv_init_ah_from_wc` asks for.
+unsafe fn from_completion(shown: *mut ibv_context, port_num: u8, wc: *mut ibv_wc, grh: *mut ibv_grh) -> Result<ibv_ah_attr, Errno> {
+    // SAFETY: the caller's promise.
+    let wc = unsafe { &*not_null(wc)? };
+    if wc.wc_flags & IBV_WC_GRH == 0 {
+        return Ok(reply_address(wc, None, port_num));
+    }
+    // SAFETY: the caller's promise. The header lies in the receive buffer, wherever that begins.
+    let grh = unsafe { not_null(grh)?.read_unaligned() };
+    let mut own = ibv_gid { raw: [0; 16] };
+    // SAFETY: the caller names an open context; any sixteen bytes are a GID. Each port has one entry, number 0.
+    unsafe {
+        if ibv_query_gid(shown, port_num, 0, &raw mut own) != 0 || own.raw != grh.dgid.raw {
+            return Err(Errno(libc::ENOENT));
+        }
+    }
+    Ok(reply_address(wc, Some(&grh), port_num))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_init_ah_from_wc(
+    shown: *mut ibv_context,
+    port_num: u8,
+    wc: *mut ibv_wc,
+    grh: *mut ibv_grh,
+    address: *mut ibv_ah_attr,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: passed on; the caller gives the address to be written.
+        unsafe { not_null(address)?.write(from_completion(shown, port_num, wc, grh)?) };
+        Ok(0)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_ah_from_wc(pd: *mut ibv_pd, wc: *mut ibv_wc, grh: *mut ibv_grh, port_num: u8) -> *mut ibv_ah {
+    // SAFETY: passed on; the caller names a PD of ours.
+    object(|| unsafe { ah::create(pd, &from_completion((*not_null(pd)?).context, port_num, wc, grh)?) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reply_goes_to_where_the_grh_says() {
+        let wc = crate::convert::work_completion(&softband_ipc::ring::Cqe { source_lid: 5, service_level: 3, ..bytemuck::Zeroable::zeroed() });
+        let plain = reply_address(&wc, None, 1);
+        assert_eq!((plain.dlid, plain.sl, plain.is_global, plain.port_num), (5, 3, 0, 1));
+        let grh = ibv_grh {
+            version_tclass_flow: 0x6AB1_2345_u32.to_be(),
+            paylen: 0,
+            next_hdr: 0x1B,
+            hop_limit: 64,
+            sgid: ibv_gid { raw: [7; 16] },
+            dgid: ibv_gid { raw: [8; 16] },
+        };
+        let global = reply_address(&wc, Some(&grh), 1);
+        // SAFETY: any sixteen bytes are a GID.
+        assert_eq!(unsafe { global.grh.dgid.raw }, [7; 16]);
+        assert_eq!((global.grh.flow_label, global.grh.traffic_class, global.grh.hop_limit), (0x1_2345, 0xAB, 64));
+    }
+}

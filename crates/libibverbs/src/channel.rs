@@ -1,0 +1,123 @@
+//! Completion channels: sleeping until there is something to poll for.
+
+use crate::context::{close_placeholder, context, placeholder};
+use crate::cq;
+use crate::events::{read_or_wait, Reading};
+use crate::guard::{guarded, lock, minus_one, not_null, object, status};
+use libc::{c_int, c_void};
+use softband_abi::verbs::{ibv_comp_channel, ibv_context, ibv_cq};
+use softband_client::fds::Kind;
+use softband_client::{Errno, call};
+use softband_ipc::calls::{ChannelEvent, Hca, Object, Op};
+use softband_ipc::post::{PostRecord, kind};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+/// A completion channel: what the header shows, and the engine's object behind its descriptor.
+#[repr(C)]
+struct Channel {
+    shown: ibv_comp_channel,
+    object: u32,
+}
+
+/// Guards `refcnt` of every channel.
+static USERS: Mutex<()> = Mutex::new(());
+
+/// The engine's object of a channel; 0 for NULL.
+///
+/// # Safety
+/// `shown` is NULL or a channel of ours.
+pub(crate) unsafe fn object_of(shown: *mut ibv_comp_channel) -> u32 {
+    // SAFETY: the caller's promise.
+    if shown.is_null() { 0 } else { unsafe { (*shown.cast::<Channel>()).object } }
+}
+
+/// Counts the completion queues that use a channel.
+///
+/// # Safety
+/// As [`object_of`].
+pub(crate) unsafe fn add_user(shown: *mut ibv_comp_channel, change: c_int) {
+    if !shown.is_null() {
+        let _users = lock(&USERS);
+        // SAFETY: the caller's promise; the lock is held.
+        unsafe { (*shown).refcnt += change };
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_comp_channel(shown: *mut ibv_context) -> *mut ibv_comp_channel {
+    object(|| {
+        // SAFETY: the caller names an open context.
+        let hca = unsafe { context(shown) }?.hca;
+        let Object { object, .. } = call(Op::CreateChannel, &Hca { hca, reserved: 0 })?;
+        let fd = placeholder(Kind::CompletionChannel, object)?;
+        let channel = Channel { shown: ibv_comp_channel { context: shown, fd, refcnt: 0 }, object };
+        Ok(Box::into_raw(Box::new(channel)).cast())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_comp_channel(shown: *mut ibv_comp_channel) -> c_int {
+    status(|| {
+        let channel = not_null(shown)?.cast::<Channel>();
+        let users = lock(&USERS);
+        // SAFETY: the caller names a channel of ours; the lock is held.
+        if unsafe { (*shown).refcnt } != 0 {
+            return Err(Errno(libc::EBUSY));
+        }
+        drop(users);
+        // SAFETY: `ibv_create_comp_channel` boxed it, and nobody uses it any more.
+        let channel = unsafe { Box::from_raw(channel) };
+        close_placeholder(channel.shown.fd, channel.object);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_cq_event(shown: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, cookie: *mut *mut c_void) -> c_int {
+    minus_one(|| {
+        // SAFETY: the caller names a channel of ours, and with it an open context.
+        let (object, fd, ours) = unsafe { (object_of(not_null(shown)?), (*shown).fd, context((*shown).context)?) };
+        loop {
+            let event: ChannelEvent = read_or_wait(&Reading { op: Op::ChannelRead, object, fd })?;
+            let Some(pointer) = ours.completion_queues().get(&event.cq).copied() else {
+                continue; // an event of a queue that was destroyed since
+            };
+            // SAFETY: the queue is in the table, so it is not destroyed; the caller gives both results to be written.
+            unsafe {
+                (*pointer.0).inner.completion_events.take();
+                not_null(cq)?.write(pointer.0.cast());
+                not_null(cookie)?.write((*pointer.0).shown.cq_context);
+            }
+            return Ok(0);
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_ack_cq_events(shown: *mut ibv_cq, events: u32) {
+    guarded((), || {
+        // SAFETY: the caller names a CQ of ours.
+        if let Ok(cq) = unsafe { cq::inner(shown) } {
+            // SAFETY: as above; the counter is shown to the program but ours to write.
+            unsafe { (*shown).comp_events_completed = (*shown).comp_events_completed.wrapping_add(events) };
+            cq.completion_events.acknowledge(events);
+        }
+    });
+}
+
+pub(crate) unsafe extern "C" fn req_notify_cq(shown: *mut ibv_cq, solicited_only: c_int) -> c_int {
+    status(|| {
+        // SAFETY: the caller names a CQ of ours.
+        let cq = unsafe { cq::inner(shown) }?;
+        let record = PostRecord {
+            kind: kind::ARM_CQ,
+            hca: cq.hca,
+            object: cq.handle,
+            flags: u32::from(solicited_only != 0),
+            ..bytemuck::Zeroable::zeroed()
+        };
+        cq.freshly_armed.store(true, Ordering::Relaxed);
+        softband_client::post::post(record, &[], &[])
+    })
+}

@@ -1,0 +1,221 @@
+//! Opened devices, and the tables through which the header's inline functions reach us.
+
+use crate::device;
+use crate::guard::{lock, minus_one, not_null, object};
+use crate::qp::Qp;
+use crate::{channel, cq, cq_ex, poll, post, qp, query, unsupported};
+use libc::c_int;
+use rustix::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use softband_abi::verbs::*;
+use softband_client::fds::{self, Entry, Kind};
+use softband_client::{Errno, call, call_void};
+use softband_ipc::calls::{Hca, Object, Op};
+use std::collections::BTreeMap;
+use std::mem::offset_of;
+use std::ptr::null_mut;
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
+
+/// An opened device as programs see it: they hold a pointer to `shown.context`.
+#[repr(C)]
+struct OpenDevice {
+    shown: verbs_context,
+    context: Context,
+}
+
+/// Our part of an opened device. References to it may be shared: what changes has its own lock.
+pub(crate) struct Context {
+    pub(crate) hca: u32,
+    /// Object of the asynchronous events.
+    pub(crate) async_object: u32,
+    queue_pairs: RwLock<BTreeMap<u32, QpPointer>>,
+    completion_queues: Mutex<BTreeMap<u32, CqPointer>>,
+}
+
+/// A queue pair in the table: valid as long as it is there.
+#[derive(Clone, Copy)]
+pub(crate) struct QpPointer(pub(crate) *mut Qp);
+/// A completion queue in the table: valid as long as it is there.
+#[derive(Clone, Copy)]
+pub(crate) struct CqPointer(pub(crate) *mut cq::Cq);
+
+// SAFETY: the private parts behind the pointers are made for several threads.
+unsafe impl Send for QpPointer {}
+// SAFETY: as above.
+unsafe impl Sync for QpPointer {}
+// SAFETY: as above.
+unsafe impl Send for CqPointer {}
+
+impl Context {
+    /// The queue pairs, to be looked up by number. Not to be held over a turn of the engine.
+    pub(crate) fn queue_pairs(&self) -> RwLockReadGuard<'_, BTreeMap<u32, QpPointer>> {
+        self.queue_pairs.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add_queue_pair(&self, qpn: u32, qp: *mut Qp) {
+        self.queue_pairs.write().unwrap_or_else(PoisonError::into_inner).insert(qpn, QpPointer(qp));
+    }
+
+    pub(crate) fn remove_queue_pair(&self, qpn: u32) {
+        self.queue_pairs.write().unwrap_or_else(PoisonError::into_inner).remove(&qpn);
+    }
+
+    pub(crate) fn completion_queues(&self) -> std::sync::MutexGuard<'_, BTreeMap<u32, CqPointer>> {
+        lock(&self.completion_queues)
+    }
+}
+
+/// Our part of the context that `shown` points to.
+///
+/// # Safety
+/// `shown` was returned by `ibv_open_device` and is not closed.
+pub(crate) unsafe fn context<'a>(shown: *mut ibv_context) -> Result<&'a Context, Errno> {
+    let open = open_device(not_null(shown)?);
+    // SAFETY: the caller's promise; the pointer was derived from the whole box.
+    Ok(unsafe { &(*open).context })
+}
+
+fn open_device(shown: *mut ibv_context) -> *mut OpenDevice {
+    shown.cast::<u8>().wrapping_sub(offset_of!(OpenDevice, shown) + offset_of!(verbs_context, context)).cast()
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
+    object(|| {
+        // SAFETY: the caller names a device of ours.
+        let hca = unsafe { device::facts(device) }?.hca;
+        let events: Object = call(Op::CreateAsyncChannel, &Hca { hca, reserved: 0 })?;
+        let async_fd = placeholder(Kind::AsyncChannel, events.object)?;
+        let context =
+            Context { hca, async_object: events.object, queue_pairs: RwLock::default(), completion_queues: Mutex::default() };
+        let open = Box::into_raw(Box::new(OpenDevice { shown: shown_context(device, async_fd), context }));
+        // SAFETY: just made; the pointer keeps the provenance of the whole box.
+        Ok(unsafe { &raw mut (*open).shown.context })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_close_device(shown: *mut ibv_context) -> c_int {
+    minus_one(|| {
+        let open = open_device(not_null(shown)?);
+        // SAFETY: the caller names an open context, and nobody uses it any more, by the manual page.
+        let open = unsafe { Box::from_raw(open) };
+        close_placeholder(open.shown.context.async_fd, open.context.async_object);
+        Ok(0)
+    })
+}
+
+/// A descriptor that stands for an object of the engine: its number is the kernel's, what it means is the engine's.
+pub(crate) fn placeholder(kind: Kind, object: u32) -> Result<c_int, Errno> {
+    let flags = rustix::event::EventfdFlags::CLOEXEC;
+    let fd = rustix::event::eventfd(0, flags).map_err(|error| Errno(error.raw_os_error()))?.into_raw_fd();
+    if fds::register(fd, Entry { kind, object }) {
+        return Ok(fd);
+    }
+    // SAFETY: just made, and nobody else knows it.
+    drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    Err(Errno(libc::EMFILE))
+}
+
+/// Gives a descriptor of [`placeholder`] back and drops its reference to the object.
+pub(crate) fn close_placeholder(fd: c_int, object: u32) {
+    // The program may have closed it (wrongly) and the number may stand for something else by now.
+    if fds::lookup(fd).is_some_and(|entry| entry.object == object) {
+        fds::remove(fd);
+        // SAFETY: the descriptor is ours: its number still stands for our object.
+        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+        let _ = call_void(Op::ObjectClose, &Object { object, reserved: 0 });
+    }
+}
+
+fn shown_context(device: *mut ibv_device, async_fd: c_int) -> verbs_context {
+    use unsupported as no;
+    verbs_context {
+        query_port: Some(query::query_port),
+        advise_mr: Some(no::advise_mr),
+        alloc_null_mr: Some(no::alloc_null_mr),
+        read_counters: Some(no::read_counters),
+        attach_counters_point_flow: Some(no::attach_counters_point_flow),
+        create_counters: Some(no::create_counters),
+        destroy_counters: Some(no::destroy_counters),
+        reg_dm_mr: Some(no::reg_dm_mr),
+        alloc_dm: Some(no::alloc_dm),
+        free_dm: Some(no::free_dm),
+        modify_flow_action_esp: Some(no::modify_flow_action_esp),
+        destroy_flow_action: Some(no::destroy_flow_action),
+        create_flow_action_esp: Some(no::create_flow_action_esp),
+        modify_qp_rate_limit: Some(no::modify_qp_rate_limit),
+        alloc_parent_domain: Some(no::alloc_parent_domain),
+        dealloc_td: Some(no::dealloc_td),
+        alloc_td: Some(no::alloc_td),
+        modify_cq: Some(no::modify_cq),
+        post_srq_ops: Some(no::post_srq_ops),
+        destroy_rwq_ind_table: Some(no::destroy_rwq_ind_table),
+        create_rwq_ind_table: Some(no::create_rwq_ind_table),
+        destroy_wq: Some(no::destroy_wq),
+        modify_wq: Some(no::modify_wq),
+        create_wq: Some(no::create_wq),
+        query_rt_values: Some(query::query_rt_values),
+        create_cq_ex: Some(cq_ex::create_cq_ex),
+        r#priv: null_mut(),
+        query_device_ex: Some(query::query_device_ex),
+        ibv_destroy_flow: Some(no::destroy_flow),
+        ABI_placeholder2: None,
+        ibv_create_flow: Some(no::create_flow),
+        ABI_placeholder1: None,
+        open_qp: Some(no::open_qp),
+        create_qp_ex: Some(qp::create_qp_ex),
+        get_srq_num: Some(no::get_srq_num),
+        create_srq_ex: Some(no::create_srq_ex),
+        open_xrcd: Some(no::open_xrcd),
+        close_xrcd: Some(no::close_xrcd),
+        _ABI_placeholder3: 0,
+        sz: size_of::<verbs_context>(),
+        context: ibv_context {
+            device,
+            ops: operations(),
+            cmd_fd: -1,
+            async_fd,
+            num_comp_vectors: 1,
+            mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+            abi_compat: VERBS_ABI_IS_EXTENDED,
+        },
+    }
+}
+
+fn operations() -> ibv_context_ops {
+    use unsupported as no;
+    ibv_context_ops {
+        _compat_query_device: Some(query::ibv_query_device),
+        _compat_query_port: Some(query::ibv_query_port),
+        _compat_alloc_pd: Some(no::unused),
+        _compat_dealloc_pd: Some(no::unused),
+        _compat_reg_mr: Some(no::unused),
+        _compat_rereg_mr: Some(no::unused),
+        _compat_dereg_mr: Some(no::unused),
+        alloc_mw: Some(no::alloc_mw),
+        bind_mw: Some(no::bind_mw),
+        dealloc_mw: Some(no::dealloc_mw),
+        _compat_create_cq: Some(no::unused),
+        poll_cq: Some(poll::poll_cq),
+        req_notify_cq: Some(channel::req_notify_cq),
+        _compat_cq_event: Some(no::unused),
+        _compat_resize_cq: Some(no::unused),
+        _compat_destroy_cq: Some(no::unused),
+        _compat_create_srq: Some(no::unused),
+        _compat_modify_srq: Some(no::unused),
+        _compat_query_srq: Some(no::unused),
+        _compat_destroy_srq: Some(no::unused),
+        post_srq_recv: Some(no::post_srq_recv),
+        _compat_create_qp: Some(no::unused),
+        _compat_query_qp: Some(no::unused),
+        _compat_modify_qp: Some(no::unused),
+        _compat_destroy_qp: Some(no::unused),
+        post_send: Some(post::post_send),
+        post_recv: Some(post::post_recv),
+        _compat_create_ah: Some(no::unused),
+        _compat_destroy_ah: Some(no::unused),
+        _compat_attach_mcast: Some(no::unused),
+        _compat_detach_mcast: Some(no::unused),
+        _compat_async_event: Some(no::unused),
+    }
+}

@@ -1,0 +1,140 @@
+//! Completion queues: making and destroying them.
+
+use crate::context::{CqPointer, context};
+use crate::cq_ex::ExtendedPoll;
+use crate::event_count::EventCount;
+use crate::guard::{not_null, object, status};
+use crate::query::device_of;
+use crate::unsupported::refuse;
+use crate::{channel, cq_ex};
+use libc::{c_int, c_void};
+use softband_abi::verbs::*;
+use softband_client::completion::CompletionRing;
+use softband_client::{Errno, call, call_void};
+use softband_ipc::calls::{CreateCq, CreateCqReply, Handle, Op};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+
+/// A completion queue: what the header shows, and our part. The plain structure is the head of the extended one.
+#[repr(C)]
+pub(crate) struct Cq {
+    pub(crate) shown: ibv_cq_ex,
+    pub(crate) inner: CqInner,
+}
+
+/// Our part of a completion queue. References to it may be shared.
+pub(crate) struct CqInner {
+    pub(crate) hca: u32,
+    pub(crate) handle: u32,
+    pub(crate) ring: Mutex<CompletionRing>,
+    pub(crate) completion_events: EventCount,
+    pub(crate) async_events: EventCount,
+    /// Set when the program arms the queue, cleared by the next empty look at it.
+    pub(crate) freshly_armed: AtomicBool,
+    pub(crate) extended: ExtendedPoll,
+}
+
+/// What a completion queue is made with, both ways.
+pub(crate) struct CqInit {
+    pub(crate) entries: u32,
+    pub(crate) cookie: *mut c_void,
+    pub(crate) channel: *mut ibv_comp_channel,
+    pub(crate) vector: u32,
+}
+
+/// Our part of the completion queue that `shown` points to.
+///
+/// # Safety
+/// `shown` was made by this library and is not destroyed.
+pub(crate) unsafe fn inner<'a>(shown: *mut ibv_cq) -> Result<&'a CqInner, Errno> {
+    let cq = not_null(shown)?.cast::<Cq>();
+    // SAFETY: the caller's promise; programs keep the pointer to the whole box.
+    Ok(unsafe { &(*cq).inner })
+}
+
+/// Makes a completion queue. Its readers are set by the caller.
+///
+/// # Safety
+/// `shown` is an open context of ours, and the channel is NULL or ours.
+pub(crate) unsafe fn create(shown: *mut ibv_context, init: &CqInit) -> Result<*mut Cq, Errno> {
+    // SAFETY: the caller's promise.
+    let (ours, entries_max, vectors) = unsafe { (context(shown)?, device_of(shown)?.max_cqe, (*shown).num_comp_vectors) };
+    if init.entries == 0 || init.entries > entries_max || init.vector >= vectors as u32 {
+        return Err(Errno(libc::EINVAL));
+    }
+    // SAFETY: the caller's promise.
+    let channel = unsafe { channel::object_of(init.channel) };
+    let request = CreateCq { hca: ours.hca, entries: init.entries, channel, reserved: 0, cookie: init.cookie as u64 };
+    let reply: CreateCqReply = call(Op::CreateCq, &request)?;
+    let cq = Box::into_raw(Box::new(Cq {
+        shown: shown_cq(shown, init, &reply),
+        inner: CqInner {
+            hca: ours.hca,
+            handle: reply.handle,
+            ring: Mutex::new(CompletionRing::new(reply.ring_offset, reply.capacity)),
+            completion_events: EventCount::default(),
+            async_events: EventCount::default(),
+            freshly_armed: AtomicBool::new(false),
+            extended: ExtendedPoll::default(),
+        },
+    }));
+    ours.completion_queues().insert(reply.handle, CqPointer(cq));
+    // SAFETY: the caller's promise.
+    unsafe { channel::add_user(init.channel, 1) };
+    Ok(cq)
+}
+
+fn shown_cq(context: *mut ibv_context, init: &CqInit, reply: &CreateCqReply) -> ibv_cq_ex {
+    ibv_cq_ex {
+        context,
+        channel: init.channel,
+        cq_context: init.cookie,
+        handle: reply.handle,
+        cqe: c_int::try_from(reply.capacity).unwrap_or(c_int::MAX),
+        mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+        cond: libc::PTHREAD_COND_INITIALIZER,
+        comp_events_completed: 0,
+        async_events_completed: 0,
+        ..cq_ex::readers()
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_cq(
+    shown: *mut ibv_context,
+    entries: c_int,
+    cookie: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    vector: c_int,
+) -> *mut ibv_cq {
+    object(|| {
+        let entries = u32::try_from(entries).map_err(|_| Errno(libc::EINVAL))?;
+        let vector = u32::try_from(vector).map_err(|_| Errno(libc::EINVAL))?;
+        // SAFETY: the caller names an open context and NULL or a channel of it.
+        Ok(unsafe { create(shown, &CqInit { entries, cookie, channel, vector }) }?.cast())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_resize_cq(_cq: *mut ibv_cq, _entries: c_int) -> c_int {
+    refuse("ibv_resize_cq").0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_cq(shown: *mut ibv_cq) -> c_int {
+    status(|| {
+        // SAFETY: the caller names a CQ of ours.
+        let (ours, inner, channel) = unsafe { (context((*not_null(shown)?).context)?, inner(shown)?, (*shown).channel) };
+        call_void(Op::DestroyCq, &Handle { handle: inner.handle, reserved: 0 })?;
+        ours.completion_queues().remove(&inner.handle);
+        // As the manual page says: this waits for the program to acknowledge every event it has taken.
+        inner.completion_events.wait_until_settled();
+        inner.async_events.wait_until_settled();
+        // SAFETY: the channel is NULL or still there: it cannot go while it has users. `create` boxed the CQ, nobody uses it.
+        unsafe {
+            channel::add_user(channel, -1);
+            drop(Box::from_raw(shown.cast::<Cq>()));
+        }
+        Ok(())
+    })
+}

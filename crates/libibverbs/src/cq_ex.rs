@@ -1,0 +1,220 @@
+//! Extended completion queues: one completion at a time, read field by field.
+
+use crate::convert::wc_flags;
+use crate::cq::{self, Cq, CqInit};
+use crate::guard::{guarded, lock, not_null, object};
+use crate::poll;
+use crate::unsupported::refuse;
+use libc::c_int;
+use softband_abi::verbs::*;
+use softband_client::{Errno, header};
+use softband_ipc::ring::Cqe;
+use std::ptr::null_mut;
+use std::sync::{Condvar, Mutex, PoisonError};
+
+/// The completion that the readers read, and who may read it: from a successful `start_poll` to `end_poll` one thread.
+#[derive(Default)]
+pub(crate) struct ExtendedPoll {
+    state: Mutex<PollState>,
+    freed: Condvar,
+}
+
+#[derive(Default)]
+struct PollState {
+    current: Option<Cqe>,
+    is_held: bool,
+}
+
+/// Fields that can be read.
+const WC_FLAGS_OFFERED: u64 = IBV_WC_STANDARD_FLAGS as u64
+    | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP as u64
+    | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK as u64;
+
+impl ExtendedPoll {
+    /// Waits until no other thread polls. The engine does not wait for this one meanwhile.
+    fn hold(&self) {
+        let mut state = lock(&self.state);
+        if !state.is_held {
+            state.is_held = true;
+            return;
+        }
+        drop(state);
+        softband_client::away(|| {
+            let mut state = lock(&self.state);
+            while state.is_held {
+                state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            state.is_held = true;
+        });
+    }
+
+    fn release(&self) {
+        lock(&self.state).is_held = false;
+        self.freed.notify_one();
+    }
+}
+
+pub(crate) unsafe extern "C" fn create_cq_ex(shown: *mut ibv_context, init: *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex {
+    object(|| {
+        // SAFETY: the caller gives the attributes to be read.
+        let init = unsafe { &*not_null(init)? };
+        if init.comp_mask & !(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) != 0 {
+            return Err(Errno(libc::EINVAL));
+        }
+        if init.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 {
+            return Err(refuse("a completion queue in a parent domain (IBV_CQ_INIT_ATTR_MASK_PD)"));
+        }
+        let has_flags = init.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0;
+        // Several threads may always poll. A queue that overruns silently is not offered.
+        if has_flags && init.flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0 {
+            return Err(refuse("a completion queue that may overrun (IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)"));
+        }
+        if init.wc_flags & !WC_FLAGS_OFFERED != 0 {
+            return Err(refuse("an extended completion queue with VLAN, flow tag or tag matching fields"));
+        }
+        let plain = CqInit { entries: init.cqe, cookie: init.cq_context, channel: init.channel, vector: init.comp_vector };
+        // SAFETY: the caller names an open context and NULL or a channel of it.
+        Ok(unsafe { cq::create(shown, &plain) }?.cast())
+    })
+}
+
+unsafe extern "C" fn start_poll(shown: *mut ibv_cq_ex, attributes: *mut ibv_poll_cq_attr) -> c_int {
+    guarded(libc::EIO, || {
+        // SAFETY: NULL or readable.
+        if unsafe { attributes.as_ref() }.is_some_and(|attributes| attributes.comp_mask != 0) {
+            return libc::EINVAL;
+        }
+        // SAFETY: the caller names an extended CQ of ours.
+        let Ok((ours, cq)) = (unsafe { poll::parts(shown.cast()) }) else { return libc::EINVAL };
+        cq.extended.hold();
+        let mut current = None;
+        let looked = poll::look(ours, cq, 1, |cqe| current = Some(*cqe));
+        // SAFETY: this thread holds the poll.
+        let outcome = looked.map_or_else(|Errno(errno)| errno, |_| unsafe { show(shown, current) });
+        if outcome != 0 {
+            cq.extended.release();
+        }
+        outcome
+    })
+}
+
+unsafe extern "C" fn next_poll(shown: *mut ibv_cq_ex) -> c_int {
+    guarded(libc::EIO, || {
+        // SAFETY: the caller names an extended CQ of ours, between `start_poll` and `end_poll`.
+        let Ok((ours, cq)) = (unsafe { poll::parts(shown.cast()) }) else { return libc::EINVAL };
+        let mut current = None;
+        poll::take(ours, cq, 1, &mut |cqe: &Cqe| current = Some(*cqe));
+        // SAFETY: this thread holds the poll.
+        unsafe { show(shown, current) }
+    })
+}
+
+unsafe extern "C" fn end_poll(shown: *mut ibv_cq_ex) {
+    guarded((), || {
+        // SAFETY: the caller names an extended CQ of ours.
+        if let Ok(cq) = unsafe { cq::inner(shown.cast()) } {
+            cq.extended.release();
+        }
+    });
+}
+
+/// Makes `current` what the readers read; `ENOENT` when there is none.
+///
+/// # Safety
+/// `shown` is an extended CQ of ours and this thread holds its poll.
+unsafe fn show(shown: *mut ibv_cq_ex, current: Option<Cqe>) -> c_int {
+    let Some(cqe) = current else { return libc::ENOENT };
+    // SAFETY: the caller's promise: nobody else writes these fields now.
+    unsafe {
+        (*shown).status = cqe.status;
+        (*shown).wr_id = cqe.wr_id;
+        lock(&(*shown.cast::<Cq>()).inner.extended.state).current = Some(cqe);
+    }
+    0
+}
+
+/// Reads the completion that `start_poll` or `next_poll` has found.
+///
+/// # Safety
+/// `shown` is an extended CQ of ours.
+unsafe fn read<R: Default>(shown: *mut ibv_cq_ex, field: impl FnOnce(&Cqe) -> R) -> R {
+    guarded(R::default(), || {
+        // SAFETY: the caller's promise.
+        let current = unsafe { cq::inner(shown.cast()) }.ok().and_then(|cq| lock(&cq.extended.state).current);
+        current.as_ref().map_or_else(R::default, field)
+    })
+}
+
+/// Nanoseconds since 1970 of the simulated world.
+fn wallclock_ns(cqe: &Cqe) -> u64 {
+    header().epoch_seconds * 1_000_000_000 + cqe.time_ps / 1000
+}
+
+macro_rules! reader_functions {
+    ($($name:ident: $ty:ty = |$cqe:ident| $value:expr;)*) => {
+        $(unsafe extern "C" fn $name(shown: *mut ibv_cq_ex) -> $ty {
+            // SAFETY: the header's inline function passes the CQ that it found us in.
+            unsafe { read(shown, |$cqe| $value) }
+        })*
+    };
+}
+
+reader_functions! {
+    read_opcode: u32 = |cqe| cqe.opcode;
+    read_vendor_err: u32 = |cqe| cqe.vendor_error;
+    read_byte_len: u32 = |cqe| cqe.byte_len;
+    read_imm_data: u32 = |cqe| cqe.immediate.to_be();
+    read_qp_num: u32 = |cqe| cqe.qpn;
+    read_src_qp: u32 = |cqe| cqe.source_qpn;
+    read_wc_flags: u32 = |cqe| wc_flags(cqe);
+    read_slid: u32 = |cqe| u32::from(cqe.source_lid);
+    read_sl: u8 = |cqe| cqe.service_level;
+    read_dlid_path_bits: u8 = |cqe| cqe.path_bits;
+    read_completion_ts: u64 = |cqe| cqe.time_ps / 1000;
+    read_cvlan: u16 = |_cqe| 0;
+    read_flow_tag: u32 = |_cqe| 0;
+    read_completion_wallclock_ns: u64 = |cqe| wallclock_ns(cqe);
+}
+
+unsafe extern "C" fn read_tm_info(_shown: *mut ibv_cq_ex, info: *mut ibv_wc_tm_info) {
+    if !info.is_null() {
+        // SAFETY: not NULL, and the caller gave it to be written.
+        unsafe { info.write(ibv_wc_tm_info { tag: 0, r#priv: 0 }) };
+    }
+}
+
+/// The table of an extended CQ; everything else in it is for the caller to fill in.
+pub(crate) fn readers() -> ibv_cq_ex {
+    ibv_cq_ex {
+        context: null_mut(),
+        channel: null_mut(),
+        cq_context: null_mut(),
+        handle: 0,
+        cqe: 0,
+        mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+        cond: libc::PTHREAD_COND_INITIALIZER,
+        comp_events_completed: 0,
+        async_events_completed: 0,
+        comp_mask: 0,
+        status: 0,
+        wr_id: 0,
+        start_poll: Some(start_poll),
+        next_poll: Some(next_poll),
+        end_poll: Some(end_poll),
+        read_opcode: Some(read_opcode),
+        read_vendor_err: Some(read_vendor_err),
+        read_byte_len: Some(read_byte_len),
+        read_imm_data: Some(read_imm_data),
+        read_qp_num: Some(read_qp_num),
+        read_src_qp: Some(read_src_qp),
+        read_wc_flags: Some(read_wc_flags),
+        read_slid: Some(read_slid),
+        read_sl: Some(read_sl),
+        read_dlid_path_bits: Some(read_dlid_path_bits),
+        read_completion_ts: Some(read_completion_ts),
+        read_cvlan: Some(read_cvlan),
+        read_flow_tag: Some(read_flow_tag),
+        read_tm_info: Some(read_tm_info),
+        read_completion_wallclock_ns: Some(read_completion_wallclock_ns),
+    }
+}

@@ -1,0 +1,126 @@
+//! Asynchronous events, and waiting on a channel of either kind.
+
+use crate::context::{Context, context};
+use crate::guard::{guarded, minus_one, not_null};
+use crate::{cq, qp};
+use bytemuck::Pod;
+use libc::{c_int, c_void};
+use softband_abi::verbs::*;
+use softband_client::{Errno, call, call_bytes};
+use softband_ipc::calls::{AsyncEvent, Object, Op, WaitEntry, WaitReply, WaitRequest, readiness};
+use std::ptr::{null_mut, without_provenance_mut};
+
+/// A read of a channel.
+pub(crate) struct Reading {
+    pub(crate) op: Op,
+    pub(crate) object: u32,
+    /// The descriptor that stands for it: its flags say whether to wait.
+    pub(crate) fd: c_int,
+}
+
+/// Reads an event; waits for one unless the descriptor is non-blocking.
+pub(crate) fn read_or_wait<Event: Pod>(reading: &Reading) -> Result<Event, Errno> {
+    let object = Object { object: reading.object, reserved: 0 };
+    loop {
+        match call(reading.op, &object) {
+            Err(Errno(libc::EAGAIN)) if !is_nonblocking(reading.fd) => wait_readable(reading.object)?,
+            outcome => return outcome,
+        }
+    }
+}
+
+fn is_nonblocking(fd: c_int) -> bool {
+    // SAFETY: only borrowed for this call; a number that is not open answers an error.
+    let fd = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) };
+    rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK))
+}
+
+fn wait_readable(object: u32) -> Result<(), Errno> {
+    let request = WaitRequest { deadline_ps: u64::MAX, count: 1, reserved: 0 };
+    let entry = WaitEntry { object, interest: readiness::READABLE, ready: 0, reserved: 0 };
+    let (reply, _): (WaitReply, usize) = call_bytes(Op::Wait, &request, bytemuck::bytes_of(&entry), &mut [])?;
+    if reply.interrupted != 0 && !signals_restart() { Err(Errno(libc::EINTR)) } else { Ok(()) }
+}
+
+/// Whether the program let reads go on after an alarm, the only signal that the engine raises (`SA_RESTART`).
+fn signals_restart() -> bool {
+    // SAFETY: all zeros is a valid action, and the call only writes it.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGALRM, std::ptr::null(), &raw mut action) == 0 && action.sa_flags & libc::SA_RESTART != 0
+    }
+}
+
+/// What kind of object an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Element {
+    CompletionQueue,
+    QueuePair,
+    Port,
+}
+
+fn element_of(event: u32) -> Element {
+    match event {
+        IBV_EVENT_CQ_ERR => Element::CompletionQueue,
+        IBV_EVENT_QP_FATAL | IBV_EVENT_QP_REQ_ERR | IBV_EVENT_QP_ACCESS_ERR | IBV_EVENT_COMM_EST | IBV_EVENT_SQ_DRAINED
+        | IBV_EVENT_PATH_MIG | IBV_EVENT_PATH_MIG_ERR | IBV_EVENT_QP_LAST_WQE_REACHED => Element::QueuePair,
+        _ => Element::Port,
+    }
+}
+
+/// The object that an event names, marked as having an event to be acknowledged. NULL when it is gone.
+fn take_element(ours: &Context, event: &AsyncEvent) -> *mut c_void {
+    match element_of(event.event) {
+        Element::Port => without_provenance_mut(event.element as usize),
+        Element::CompletionQueue => ours.completion_queues().get(&event.element).map_or(null_mut(), |pointer| {
+            // SAFETY: the queue is in the table, so it is not destroyed.
+            unsafe { (*pointer.0).inner.async_events.take() };
+            pointer.0.cast()
+        }),
+        Element::QueuePair => ours.queue_pairs().get(&event.element).map_or(null_mut(), |pointer| {
+            // SAFETY: as above.
+            unsafe { (*pointer.0).inner.async_events.take() };
+            pointer.0.cast()
+        }),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_async_event(shown: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
+    minus_one(|| {
+        // SAFETY: the caller names an open context.
+        let (ours, fd) = unsafe { (context(shown)?, (*shown).async_fd) };
+        loop {
+            let read: AsyncEvent = read_or_wait(&Reading { op: Op::AsyncRead, object: ours.async_object, fd })?;
+            let element = take_element(ours, &read);
+            if element.is_null() && element_of(read.event) != Element::Port {
+                continue; // an event of an object that was destroyed since
+            }
+            // SAFETY: the caller gives the event to be written.
+            unsafe { not_null(event)?.write(ibv_async_event { element, event_type: read.event }) };
+            return Ok(0);
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
+    guarded((), || {
+        if event.is_null() {
+            return;
+        }
+        // SAFETY: the caller passes what `ibv_get_async_event` gave: its object waits for this before it goes.
+        unsafe {
+            let ibv_async_event { element, event_type } = *event;
+            match element_of(event_type) {
+                Element::Port => {}
+                Element::CompletionQueue => {
+                    let _ = cq::inner(element.cast()).map(|cq| cq.async_events.acknowledge(1));
+                }
+                Element::QueuePair => {
+                    let _ = qp::inner(element.cast()).map(|qp| qp.async_events.acknowledge(1));
+                }
+            }
+        }
+    });
+}

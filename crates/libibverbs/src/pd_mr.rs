@@ -1,0 +1,160 @@
+//! Protection domains and memory regions.
+
+use crate::context::context;
+use crate::guard::{not_null, object, set_errno, status};
+use crate::unsupported::refuse;
+use libc::{c_int, c_void};
+use softband_abi::verbs::*;
+use softband_client::{Errno, call, call_void, regions};
+use softband_ipc::calls::{Handle, Hca, Op, RegisterMr, RegisterMrReply};
+
+/// What a peer may write, or a receive of ours.
+const WRITABLE: u32 = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+/// Bits that a device may ignore (`IB_UVERBS_ACCESS_OPTIONAL_RANGE`).
+const OPTIONAL: u32 = 0x3FF0_0000;
+/// Bits that mean something to the engine.
+const KNOWN: u32 = WRITABLE | IBV_ACCESS_REMOTE_READ;
+/// What `ibv_rereg_mr` returns when nothing has changed.
+const REREG_NOTHING_CHANGED: c_int = -1;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_alloc_pd(shown: *mut ibv_context) -> *mut ibv_pd {
+    object(|| {
+        // SAFETY: the caller names an open context.
+        let hca = unsafe { context(shown) }?.hca;
+        let Handle { handle, .. } = call(Op::AllocPd, &Hca { hca, reserved: 0 })?;
+        Ok(Box::into_raw(Box::new(ibv_pd { context: shown, handle })))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
+    status(|| {
+        // SAFETY: the caller names a PD of ours.
+        let handle = unsafe { (*not_null(pd)?).handle };
+        call_void(Op::DeallocPd, &Handle { handle, reserved: 0 })?;
+        // SAFETY: `ibv_alloc_pd` boxed it, and nobody uses it any more.
+        drop(unsafe { Box::from_raw(pd) });
+        Ok(())
+    })
+}
+
+/// What the kernel and the drivers refuse before they look at the memory.
+fn check_registration(address: u64, len_bytes: u64, access: u32) -> Result<u32, Errno> {
+    if access & IBV_ACCESS_ON_DEMAND != 0 {
+        return Err(refuse("on-demand paging (IBV_ACCESS_ON_DEMAND)"));
+    }
+    if access & IBV_ACCESS_MW_BIND != 0 {
+        return Err(refuse("a memory window (IBV_ACCESS_MW_BIND)"));
+    }
+    let writes_from_afar = access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) != 0;
+    let is_wrong = writes_from_afar && access & IBV_ACCESS_LOCAL_WRITE == 0
+        || access & !(KNOWN | OPTIONAL | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB) != 0
+        || len_bytes == 0
+        || address.checked_add(len_bytes).is_none();
+    if is_wrong { Err(Errno(libc::EINVAL)) } else { Ok(access & KNOWN) }
+}
+
+unsafe fn register(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u64, access: u32) -> *mut ibv_mr {
+    object(|| {
+        // SAFETY: the caller names a PD of ours, and with it an open context.
+        let (shown, pd_handle, hca) = unsafe {
+            let pd = &*not_null(pd)?;
+            (pd.context, pd.handle, context(pd.context)?.hca)
+        };
+        let iova = if access & IBV_ACCESS_ZERO_BASED == 0 { iova } else { 0 };
+        let access = check_registration(address as u64, length as u64, access)?;
+        let request =
+            RegisterMr { pd: pd_handle, hca, address: address as u64, len_bytes: length as u64, iova, access, reserved: 0 };
+        let reply: RegisterMrReply = call(Op::RegisterMr, &request)?;
+        regions::add(address as usize, length, access & WRITABLE != 0, access);
+        let RegisterMrReply { handle, lkey, rkey, .. } = reply;
+        Ok(Box::into_raw(Box::new(ibv_mr { context: shown, pd, addr: address, length, handle, lkey, rkey })))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_reg_mr(pd: *mut ibv_pd, address: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr {
+    // SAFETY: passed on.
+    unsafe { register(pd, address, length, address as u64, access as u32) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_reg_mr_iova(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u64, access: c_int) -> *mut ibv_mr {
+    // SAFETY: passed on.
+    unsafe { register(pd, address, length, iova, access as u32) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_reg_mr_iova2(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u64, access: u32) -> *mut ibv_mr {
+    // SAFETY: passed on.
+    unsafe { register(pd, address, length, iova, access) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_rereg_mr(
+    _mr: *mut ibv_mr,
+    _flags: c_int,
+    _pd: *mut ibv_pd,
+    _address: *mut c_void,
+    _length: usize,
+    _access: c_int,
+) -> c_int {
+    set_errno(refuse("ibv_rereg_mr"));
+    REREG_NOTHING_CHANGED
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
+    status(|| {
+        // SAFETY: the caller names a region of ours.
+        let (handle, address, length) = unsafe {
+            let mr = &*not_null(mr)?;
+            (mr.handle, mr.addr as usize, mr.length)
+        };
+        call_void(Op::DeregisterMr, &Handle { handle, reserved: 0 })?;
+        regions::remove(address, length);
+        // SAFETY: `register` boxed it, and nobody uses it any more.
+        drop(unsafe { Box::from_raw(mr) });
+        Ok(())
+    })
+}
+
+/// Forked programs need no preparation: the engine reaches memory through each process's own mappings.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_fork_init() -> c_int {
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_is_fork_initialized() -> u32 {
+    IBV_FORK_UNNEEDED
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_dontfork_range(_base: *mut c_void, _size: usize) -> c_int {
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_dofork_range(_base: *mut c_void, _size: usize) -> c_int {
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remote_writes_need_local_ones() {
+        assert_eq!(check_registration(4096, 64, IBV_ACCESS_REMOTE_WRITE), Err(Errno(libc::EINVAL)));
+        assert_eq!(check_registration(4096, 64, IBV_ACCESS_REMOTE_READ), Ok(IBV_ACCESS_REMOTE_READ));
+        assert_eq!(check_registration(4096, 64, WRITABLE | IBV_ACCESS_RELAXED_ORDERING), Ok(WRITABLE), "optional bits are dropped");
+    }
+
+    #[test]
+    fn nothing_and_more_than_the_address_space_cannot_be_registered() {
+        assert_eq!(check_registration(4096, 0, 1), Err(Errno(libc::EINVAL)));
+        assert_eq!(check_registration(u64::MAX - 3, 8, 1), Err(Errno(libc::EINVAL)));
+    }
+}

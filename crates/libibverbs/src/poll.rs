@@ -1,0 +1,108 @@
+//! Taking completions.
+
+use crate::context::{Context, context};
+use crate::convert::work_completion;
+use crate::cq::{self, CqInner};
+use crate::guard::{guarded, lock, not_null};
+use libc::c_int;
+use softband_abi::verbs::{ibv_cq, ibv_wc};
+use softband_client::{Errno, advance_ps, header, poll_empty, sync, warn};
+use softband_ipc::ring::{Cqe, flags};
+use std::sync::atomic::Ordering;
+
+/// Completions that are taken under one lock.
+const BATCH: usize = 16;
+
+pub(crate) unsafe extern "C" fn poll_cq(shown: *mut ibv_cq, entries: c_int, completions: *mut ibv_wc) -> c_int {
+    guarded(-1, || {
+        // SAFETY: the caller names a CQ of ours and with it an open context.
+        let Ok((ours, cq)) = (unsafe { parts(shown) }) else { return -1 };
+        let room = usize::try_from(entries).unwrap_or(0);
+        if room == 0 {
+            return 0;
+        }
+        let mut taken = 0;
+        let store = |cqe: &Cqe| {
+            // SAFETY: the caller gave room for `entries` completions, and `taken` stays below that.
+            unsafe { completions.add(taken).write(work_completion(cqe)) };
+            taken += 1;
+        };
+        match look(ours, cq, room, store) {
+            Ok(count) => count as c_int,
+            Err(_) => -1,
+        }
+    })
+}
+
+/// Our parts of a completion queue and of its context.
+///
+/// # Safety
+/// `shown` is a CQ of ours.
+pub(crate) unsafe fn parts<'a>(shown: *mut ibv_cq) -> Result<(&'a Context, &'a CqInner), Errno> {
+    // SAFETY: the caller's promise.
+    unsafe { Ok((context((*not_null(shown)?).context)?, cq::inner(shown)?)) }
+}
+
+/// One call of a poll verb: pays for it, looks, and where nothing is there lets time pass and looks once more.
+///
+/// # Errors
+/// When the queue has overflowed: what is missing will not come.
+pub(crate) fn look(ours: &Context, cq: &CqInner, room: usize, mut store: impl FnMut(&Cqe)) -> Result<usize, Errno> {
+    advance_ps(header().cost_poll_cq);
+    let mut taken = take(ours, cq, room, &mut store);
+    if taken == 0 {
+        if cq.freshly_armed.swap(false, Ordering::Relaxed) {
+            // The last look before the program goes to sleep: time must not run on to the event it is going to sleep for.
+            sync();
+        } else {
+            poll_empty();
+        }
+        taken = take(ours, cq, room, &mut store);
+    }
+    if taken == 0 && lock(&cq.ring).overflowed() {
+        warn::once("a completion queue overflowed: the program made it too small for the work it posts");
+        return Err(Errno(libc::EIO));
+    }
+    Ok(taken)
+}
+
+/// Takes at most `room` completions that are there now.
+pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl FnMut(&Cqe)) -> usize {
+    let mut taken = 0;
+    let mut batch = [<Cqe as bytemuck::Zeroable>::zeroed(); BATCH];
+    while taken < room {
+        let mut count = 0;
+        let wanted = BATCH.min(room - taken);
+        let ring = lock(&cq.ring);
+        while count < wanted {
+            let Some(cqe) = ring.take() else { break };
+            batch[count] = cqe;
+            count += 1;
+        }
+        drop(ring);
+        for cqe in &batch[..count] {
+            if retire(ours, cqe) {
+                store(cqe);
+                taken += 1;
+            }
+        }
+        if count < wanted {
+            break;
+        }
+    }
+    taken
+}
+
+/// Lets the queue pair of a completion know that work is done. False: the queue pair is gone or was reset since, and with it,
+/// by the manual pages, its completions.
+fn retire(ours: &Context, cqe: &Cqe) -> bool {
+    let queue_pairs = ours.queue_pairs();
+    let Some(pointer) = queue_pairs.get(&cqe.qpn) else { return false };
+    // SAFETY: queue pairs leave the table before they are freed, and the table is locked.
+    let qp = unsafe { &(*pointer.0).inner };
+    if qp.reset_at_ps.load(Ordering::Relaxed) > cqe.time_ps {
+        return false;
+    }
+    if cqe.flags & flags::RECEIVE != 0 { qp.receive.retire_one() } else { qp.send.retire_up_to(cqe.send_retired) }
+    true
+}

@@ -1,0 +1,255 @@
+//! Posting work, as `ibv_post_send` and `ibv_post_recv` do it.
+
+use crate::ah;
+use crate::guard::guarded;
+use crate::qp::{self, QpInner};
+use crate::unsupported::refuse;
+use libc::c_int;
+use softband_abi::verbs::*;
+use softband_client::{Errno, advance_ps, header};
+use softband_ipc::post::{PostRecord, PostSge, kind, opcode};
+use std::sync::atomic::Ordering;
+
+/// Entries that fit into a record without an allocation: more than HCAs of any generation take for a request.
+const SGES_MAX: usize = 64;
+
+pub(crate) unsafe extern "C" fn post_send(shown: *mut ibv_qp, first: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> c_int {
+    guarded(libc::EIO, || {
+        let mut at = first;
+        // SAFETY: the caller names a queue pair of ours and a list of requests.
+        let outcome = unsafe { qp::inner(shown) }.and_then(|qp| {
+            while !at.is_null() {
+                // SAFETY: as above.
+                unsafe {
+                    send_one(qp, &*at)?;
+                    at = (*at).next;
+                }
+            }
+            Ok(())
+        });
+        // SAFETY: the caller gives `bad` to be written, or NULL.
+        unsafe { report(outcome, at, bad) }
+    })
+}
+
+pub(crate) unsafe extern "C" fn post_recv(shown: *mut ibv_qp, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
+    guarded(libc::EIO, || {
+        let mut at = first;
+        // SAFETY: the caller names a queue pair of ours and a list of requests.
+        let outcome = unsafe { qp::inner(shown) }.and_then(|qp| {
+            while !at.is_null() {
+                // SAFETY: as above.
+                unsafe {
+                    receive_one(qp, &*at)?;
+                    at = (*at).next;
+                }
+            }
+            Ok(())
+        });
+        // SAFETY: the caller gives `bad` to be written, or NULL.
+        unsafe { report(outcome, at, bad) }
+    })
+}
+
+/// # Safety
+/// `bad` is NULL or may be written.
+unsafe fn report<T>(outcome: Result<(), Errno>, at: *mut T, bad: *mut *mut T) -> c_int {
+    let Err(Errno(errno)) = outcome else { return 0 };
+    if !bad.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { bad.write(at) };
+    }
+    errno
+}
+
+/// Whether a send request may be posted now. In the error states requests are taken and come back flushed.
+pub(crate) fn check_send_state(state: u32) -> Result<(), Errno> {
+    if [IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_SQE, IBV_QPS_ERR].contains(&state) { Ok(()) } else { Err(Errno(libc::EINVAL)) }
+}
+
+/// Whether a queue pair of this type has this operation.
+pub(crate) fn check_opcode(qp_type: u32, wanted: u32) -> Result<(), Errno> {
+    if [IBV_WR_LOCAL_INV, IBV_WR_BIND_MW, IBV_WR_SEND_WITH_INV, IBV_WR_TSO].contains(&wanted) {
+        return Err(refuse("a work request that binds, invalidates or segments (ibv_post_send)"));
+    }
+    let last = match qp_type {
+        IBV_QPT_RC => opcode::ATOMIC_FETCH_AND_ADD,
+        _ => opcode::SEND_WITH_IMM,
+    };
+    let first = if qp_type == IBV_QPT_UD { opcode::SEND } else { opcode::RDMA_WRITE };
+    if (first..=last).contains(&wanted) { Ok(()) } else { Err(Errno(libc::EINVAL)) }
+}
+
+/// The entries of a request.
+///
+/// # Safety
+/// `list` has `count` entries.
+unsafe fn entries<'a>(list: *const ibv_sge, count: c_int, count_max: u32) -> Result<&'a [ibv_sge], Errno> {
+    let count = u32::try_from(count).ok().filter(|count| *count <= count_max).ok_or(Errno(libc::EINVAL))?;
+    match count {
+        0 => Ok(&[]),
+        _ if list.is_null() => Err(Errno(libc::EINVAL)),
+        // SAFETY: the caller's promise; not NULL.
+        _ => Ok(unsafe { std::slice::from_raw_parts(list, count as usize) }),
+    }
+}
+
+/// The bytes of a request that are sent from where they are now.
+///
+/// # Safety
+/// Each entry names readable memory of this process.
+unsafe fn gather(list: &[ibv_sge], bytes_max: u32) -> Result<Vec<u8>, Errno> {
+    let total: u64 = list.iter().map(|entry| u64::from(entry.length)).sum();
+    if total > u64::from(bytes_max) {
+        return Err(Errno(libc::EINVAL));
+    }
+    let mut bytes = Vec::with_capacity(total as usize);
+    for entry in list.iter().filter(|entry| entry.length != 0) {
+        // SAFETY: the caller's promise. The memory may be written by others at the same time: the bytes are only copied.
+        bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(entry.addr as *const u8, entry.length as usize) });
+    }
+    Ok(bytes)
+}
+
+/// Everything of a record but its entries.
+///
+/// # Safety
+/// The address handle of a datagram is one of ours.
+unsafe fn send_record(qp: &QpInner, request: &ibv_send_wr) -> Result<PostRecord, Errno> {
+    let mut record = PostRecord {
+        kind: kind::SEND,
+        flags: request.send_flags & (IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE),
+        hca: qp.hca,
+        object: qp.qpn,
+        wr_id: request.wr_id,
+        opcode: request.opcode,
+        immediate: u32::from_be(request.imm_data),
+        ..bytemuck::Zeroable::zeroed()
+    };
+    // SAFETY: any bytes are valid in each view of the union; which one is meant follows from operation and type. The handle is
+    // the caller's promise.
+    unsafe {
+        match request.opcode {
+            _ if qp.qp_type == IBV_QPT_UD => {
+                let target = request.wr.ud;
+                record.ah = ah::handle(target.ah)?;
+                record.remote_qpn = target.remote_qpn;
+                record.remote_qkey = target.remote_qkey;
+            }
+            opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM | opcode::RDMA_READ => {
+                record.remote_address = request.wr.rdma.remote_addr;
+                record.rkey = request.wr.rdma.rkey;
+            }
+            opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD => {
+                let target = request.wr.atomic;
+                record.remote_address = target.remote_addr;
+                record.rkey = target.rkey;
+                record.compare_or_add = target.compare_add;
+                record.swap = target.swap;
+            }
+            _ => {}
+        }
+    }
+    Ok(record)
+}
+
+/// # Safety
+/// The request's pointers are what its operation asks for.
+unsafe fn send_one(qp: &QpInner, request: &ibv_send_wr) -> Result<(), Errno> {
+    check_send_state(qp.state.load(Ordering::Acquire))?;
+    check_opcode(qp.qp_type, request.opcode)?;
+    // SAFETY: the caller's promise.
+    let (list, record) = unsafe { (entries(request.sg_list, request.num_sge, qp.cap.max_send_sge)?, send_record(qp, request)?) };
+    let inline = if request.send_flags & IBV_SEND_INLINE == 0 {
+        Vec::new()
+    } else if request.opcode >= opcode::RDMA_READ {
+        return Err(Errno(libc::EINVAL)); // nothing to copy: the data come from the other side
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { gather(list, qp.cap.max_inline_data) }?
+    };
+    let list = if request.send_flags & IBV_SEND_INLINE == 0 { list } else { &[] };
+    submit_send(qp, record, list, &inline)
+}
+
+/// Takes a place in the send queue and posts.
+pub(crate) fn submit_send(qp: &QpInner, record: PostRecord, list: &[ibv_sge], inline: &[u8]) -> Result<(), Errno> {
+    if !qp.send.take_place() {
+        return Err(Errno(libc::ENOMEM));
+    }
+    advance_ps(header().cost_post_send);
+    submit(record, list, inline).inspect_err(|_| qp.send.give_back(1))
+}
+
+/// # Safety
+/// The request's list has as many entries as it says.
+unsafe fn receive_one(qp: &QpInner, request: &ibv_recv_wr) -> Result<(), Errno> {
+    if qp.state.load(Ordering::Acquire) == IBV_QPS_RESET {
+        return Err(Errno(libc::EINVAL));
+    }
+    // SAFETY: the caller's promise.
+    let list = unsafe { entries(request.sg_list, request.num_sge, qp.cap.max_recv_sge) }?;
+    if !qp.receive.take_place() {
+        return Err(Errno(libc::ENOMEM));
+    }
+    advance_ps(header().cost_post_receive);
+    let record =
+        PostRecord { kind: kind::RECEIVE, hca: qp.hca, object: qp.qpn, wr_id: request.wr_id, ..bytemuck::Zeroable::zeroed() };
+    submit(record, list, &[]).inspect_err(|_| qp.receive.give_back(1))
+}
+
+fn submit(record: PostRecord, list: &[ibv_sge], inline: &[u8]) -> Result<(), Errno> {
+    if list.len() > SGES_MAX {
+        return Err(Errno(libc::EINVAL));
+    }
+    let mut room = [PostSge { address: 0, len_bytes: 0, lkey: 0 }; SGES_MAX];
+    for (to, from) in room.iter_mut().zip(list) {
+        *to = PostSge { address: from.addr, len_bytes: from.length, lkey: from.lkey };
+    }
+    softband_client::post::post(record, &room[..list.len()], inline)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_type_has_its_operations() {
+        assert_eq!(check_opcode(IBV_QPT_RC, IBV_WR_ATOMIC_FETCH_AND_ADD), Ok(()));
+        assert_eq!(check_opcode(IBV_QPT_RC, 77), Err(Errno(libc::EINVAL)));
+        assert_eq!(check_opcode(IBV_QPT_UC, IBV_WR_RDMA_WRITE_WITH_IMM), Ok(()));
+        assert_eq!(check_opcode(IBV_QPT_UC, IBV_WR_RDMA_READ), Err(Errno(libc::EINVAL)));
+        assert_eq!(check_opcode(IBV_QPT_UD, IBV_WR_SEND_WITH_IMM), Ok(()));
+        assert_eq!(check_opcode(IBV_QPT_UD, IBV_WR_RDMA_WRITE), Err(Errno(libc::EINVAL)));
+        assert_eq!(check_opcode(IBV_QPT_RC, IBV_WR_TSO), Err(Errno(libc::EOPNOTSUPP)));
+    }
+
+    #[test]
+    fn nothing_is_sent_before_the_queue_pair_is_ready() {
+        assert_eq!(check_send_state(IBV_QPS_RTR), Err(Errno(libc::EINVAL)));
+        assert_eq!(check_send_state(IBV_QPS_RTS), Ok(()));
+        assert_eq!(check_send_state(IBV_QPS_ERR), Ok(()), "it comes back flushed");
+    }
+
+    #[test]
+    fn inline_data_are_gathered_in_order_and_no_more_than_fit() {
+        let (first, second) = (*b"soft", *b"band");
+        let entry = |bytes: &[u8; 4]| ibv_sge { addr: bytes.as_ptr() as u64, length: 4, lkey: 0 };
+        let list = [entry(&first), entry(&second)];
+        // SAFETY: both entries name arrays that live until the end of the test.
+        unsafe {
+            assert_eq!(gather(&list, 8), Ok(b"softband".to_vec()));
+            assert_eq!(gather(&list, 7), Err(Errno(libc::EINVAL)));
+        }
+    }
+
+    #[test]
+    fn more_entries_than_the_queue_pair_takes_are_refused() {
+        // SAFETY: no entry is read.
+        unsafe {
+            assert_eq!(entries(std::ptr::null(), 2, 1).err(), Some(Errno(libc::EINVAL)));
+            assert_eq!(entries(std::ptr::null(), -1, 4).err(), Some(Errno(libc::EINVAL)));
+            assert!(entries(std::ptr::null(), 0, 4).is_ok_and(<[ibv_sge]>::is_empty));
+        }
+    }
+}

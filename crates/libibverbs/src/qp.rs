@@ -1,0 +1,259 @@
+//! Queue pairs: making and destroying them, and how full their queues are.
+
+use crate::context::context;
+use crate::convert::{capabilities, init_fields};
+use crate::cq;
+use crate::event_count::EventCount;
+use crate::guard::{not_null, object, status};
+use crate::qp_ex::{self, Builder};
+use crate::unsupported::refuse;
+use libc::c_int;
+use softband_abi::verbs::*;
+use softband_client::{Errno, call, call_void};
+use softband_ipc::calls::{Op, QpFields, QpName};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// A queue pair: what the header shows, and our part. The plain structure is the head of the extended one.
+#[repr(C)]
+pub(crate) struct Qp {
+    pub(crate) shown: ibv_qp_ex,
+    pub(crate) inner: QpInner,
+}
+
+/// Our part of a queue pair. References to it may be shared.
+pub(crate) struct QpInner {
+    pub(crate) hca: u32,
+    pub(crate) qpn: u32,
+    pub(crate) qp_type: u32,
+    pub(crate) cap: ibv_qp_cap,
+    /// Whether `ibv_wr_*` may be used.
+    pub(crate) is_extended: bool,
+    /// As the program has last set or queried it.
+    pub(crate) state: AtomicU32,
+    /// When the queue pair was last reset; completions from before are gone.
+    pub(crate) reset_at_ps: AtomicU64,
+    pub(crate) send: WorkQueue,
+    pub(crate) receive: WorkQueue,
+    pub(crate) async_events: EventCount,
+    pub(crate) builder: Builder,
+}
+
+/// How much work of a queue is under way: what was posted and has not come back as completed. Both counters wrap.
+pub(crate) struct WorkQueue {
+    room: u32,
+    posted: AtomicU32,
+    retired: AtomicU32,
+}
+
+impl WorkQueue {
+    fn new(room: u32) -> Self {
+        Self { room, posted: AtomicU32::new(0), retired: AtomicU32::new(0) }
+    }
+
+    /// Takes the place of one request; false when the queue is full.
+    pub(crate) fn take_place(&self) -> bool {
+        let retired = self.retired.load(Ordering::Acquire);
+        let next = |posted: u32| (posted.wrapping_sub(retired) < self.room).then(|| posted.wrapping_add(1));
+        self.posted.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next).is_ok()
+    }
+
+    pub(crate) fn places_left(&self) -> usize {
+        let under_way = self.posted.load(Ordering::Acquire).wrapping_sub(self.retired.load(Ordering::Acquire));
+        self.room.saturating_sub(under_way) as usize
+    }
+
+    /// Gives the places of requests back that were not posted after all.
+    pub(crate) fn give_back(&self, places: u32) {
+        self.posted.fetch_sub(places, Ordering::AcqRel);
+    }
+
+    pub(crate) fn retire_one(&self) {
+        self.retired.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Everything up to the `count`th request is done. Threads that poll at once may tell this out of order.
+    pub(crate) fn retire_up_to(&self, count: u32) {
+        let later = |retired: u32| (count.wrapping_sub(retired) as i32 > 0).then_some(count);
+        let _ = self.retired.fetch_update(Ordering::AcqRel, Ordering::Relaxed, later);
+    }
+
+    fn reset(&self) {
+        self.posted.store(0, Ordering::Release);
+        self.retired.store(0, Ordering::Release);
+    }
+}
+
+impl QpInner {
+    pub(crate) fn name(&self) -> QpName {
+        QpName { hca: self.hca, qpn: self.qpn }
+    }
+
+    /// Both queues are empty again, and the engine counts from zero.
+    pub(crate) fn reset(&self) {
+        self.reset_at_ps.store(softband_client::now_ps(), Ordering::Relaxed);
+        self.send.reset();
+        self.receive.reset();
+    }
+}
+
+/// Our part of the queue pair that `shown` points to.
+///
+/// # Safety
+/// `shown` was made by this library and is not destroyed.
+pub(crate) unsafe fn inner<'a>(shown: *mut ibv_qp) -> Result<&'a QpInner, Errno> {
+    let qp = not_null(shown)?.cast::<Qp>();
+    // SAFETY: the caller's promise; programs keep the pointer to the whole box.
+    Ok(unsafe { &(*qp).inner })
+}
+
+/// Makes a queue pair and writes to `init` how large its queues are.
+///
+/// # Safety
+/// The PD and the CQs are ours, and `init` may be written.
+unsafe fn create(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr, is_extended: bool) -> Result<*mut ibv_qp, Errno> {
+    // SAFETY: the caller's promise.
+    let (wanted, shown_context, pd_handle) = unsafe { (*not_null(init)?, (*not_null(pd)?).context, (*pd).handle) };
+    if !wanted.srq.is_null() {
+        return Err(refuse("a shared receive queue (ibv_create_qp)"));
+    }
+    if ![IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD].contains(&wanted.qp_type) {
+        return Err(refuse("a queue pair of another type than RC, UC and UD"));
+    }
+    // SAFETY: the caller's promise.
+    let (ours, send_cq, recv_cq) =
+        unsafe { (context(shown_context)?, cq::inner(wanted.send_cq)?.handle, cq::inner(wanted.recv_cq)?.handle) };
+    let made: QpFields = call(Op::CreateQp, &init_fields(&wanted, ours.hca, pd_handle, send_cq, recv_cq))?;
+    let cap = capabilities(&made);
+    // SAFETY: the caller's promise.
+    unsafe { (*init).cap = cap };
+    let qp_base = ibv_qp {
+        context: shown_context,
+        qp_context: wanted.qp_context,
+        pd,
+        send_cq: wanted.send_cq,
+        recv_cq: wanted.recv_cq,
+        srq: null_mut(),
+        handle: made.qpn,
+        qp_num: made.qpn,
+        state: IBV_QPS_RESET,
+        qp_type: wanted.qp_type,
+        mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+        cond: libc::PTHREAD_COND_INITIALIZER,
+        events_completed: 0,
+    };
+    let qp = Box::into_raw(Box::new(Qp {
+        shown: qp_ex::table(qp_base),
+        inner: QpInner {
+            hca: ours.hca,
+            qpn: made.qpn,
+            qp_type: wanted.qp_type,
+            cap,
+            is_extended,
+            state: AtomicU32::new(IBV_QPS_RESET),
+            reset_at_ps: AtomicU64::new(0),
+            send: WorkQueue::new(cap.max_send_wr),
+            receive: WorkQueue::new(cap.max_recv_wr),
+            async_events: EventCount::default(),
+            builder: Builder::default(),
+        },
+    }));
+    ours.add_queue_pair(made.qpn, qp);
+    Ok(qp.cast())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut ibv_qp {
+    // SAFETY: the caller names a PD and CQs of ours and gives the attributes to be read and written.
+    object(|| unsafe { create(pd, init, false) })
+}
+
+/// Operations that a queue pair of a type offers through `ibv_wr_*`.
+fn operations_offered(qp_type: u32) -> u64 {
+    let send = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+    let write = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+    let read = IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+    u64::from(match qp_type {
+        IBV_QPT_RC => send | write | read,
+        IBV_QPT_UC => send | write,
+        _ => send,
+    })
+}
+
+pub(crate) unsafe extern "C" fn create_qp_ex(_context: *mut ibv_context, init: *mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
+    object(|| {
+        // SAFETY: the caller gives the attributes to be read and written.
+        let wanted = unsafe { *not_null(init)? };
+        let known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+        if wanted.comp_mask & !known != 0 {
+            return Err(refuse("XRC, TSO or an indirection table (ibv_create_qp_ex)"));
+        }
+        if wanted.comp_mask & IBV_QP_INIT_ATTR_PD == 0 {
+            return Err(Errno(libc::EINVAL));
+        }
+        if wanted.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && wanted.create_flags != 0 {
+            return Err(refuse("a creation flag of a queue pair (ibv_create_qp_ex)"));
+        }
+        let is_extended = wanted.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0;
+        if is_extended && wanted.send_ops_flags & !operations_offered(wanted.qp_type) != 0 {
+            return Err(refuse("an operation that this type of queue pair does not have (send_ops_flags)"));
+        }
+        // SAFETY: as above; the plain attributes are the head of the extended ones.
+        unsafe { create(wanted.pd, init.cast(), is_extended) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_qp_to_qp_ex(shown: *mut ibv_qp) -> *mut ibv_qp_ex {
+    // SAFETY: the caller names a queue pair of ours.
+    if unsafe { inner(shown) }.is_ok_and(|qp| qp.is_extended) { shown.cast() } else { null_mut() }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_qp(shown: *mut ibv_qp) -> c_int {
+    status(|| {
+        // SAFETY: the caller names a queue pair of ours and with it an open context.
+        let (ours, qp) = unsafe { (context((*not_null(shown)?).context)?, inner(shown)?) };
+        call_void(Op::DestroyQp, &qp.name())?;
+        ours.remove_queue_pair(qp.qpn);
+        qp.async_events.wait_until_settled();
+        // SAFETY: `create` boxed it, and nobody uses it any more.
+        drop(unsafe { Box::from_raw(shown.cast::<Qp>()) });
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_is_full_until_work_is_seen_to_be_done() {
+        let queue = WorkQueue::new(2);
+        assert!(queue.take_place() && queue.take_place());
+        assert!(!queue.take_place(), "two places");
+        queue.retire_up_to(2);
+        queue.retire_up_to(1);
+        assert!(queue.take_place() && queue.take_place(), "an older count does not take back");
+        assert!(!queue.take_place());
+        queue.give_back(1);
+        assert!(queue.take_place());
+    }
+
+    #[test]
+    fn the_counters_of_a_queue_wrap() {
+        let queue = WorkQueue::new(1);
+        queue.posted.store(u32::MAX, Ordering::Relaxed);
+        queue.retired.store(u32::MAX, Ordering::Relaxed);
+        assert!(queue.take_place() && !queue.take_place());
+        queue.retire_up_to(0);
+        assert!(queue.take_place());
+    }
+
+    #[test]
+    fn datagrams_can_only_be_sent() {
+        assert_eq!(operations_offered(IBV_QPT_UD) & u64::from(IBV_QP_EX_WITH_RDMA_WRITE), 0);
+        assert_ne!(operations_offered(IBV_QPT_UC) & u64::from(IBV_QP_EX_WITH_RDMA_WRITE), 0);
+        assert_eq!(operations_offered(IBV_QPT_UC) & u64::from(IBV_QP_EX_WITH_RDMA_READ), 0);
+    }
+}

@@ -1,0 +1,349 @@
+//! Posting work through `ibv_wr_*`: requests are built field by field between `wr_start` and `wr_complete`, which posts all of
+//! them or, after an error in any, none.
+
+use crate::ah;
+use crate::guard::{guarded, lock};
+use crate::post::{check_opcode, check_send_state, submit_send};
+use crate::qp::{self, QpInner};
+use crate::unsupported::refuse;
+use libc::{c_int, c_void};
+use softband_abi::verbs::*;
+use softband_client::Errno;
+use softband_ipc::post::{PostRecord, kind};
+use std::sync::atomic::Ordering;
+use std::sync::{Condvar, Mutex, PoisonError};
+
+/// A request that is being built.
+struct Pending {
+    record: PostRecord,
+    entries: Vec<ibv_sge>,
+    inline: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Batch {
+    /// A thread is between `wr_start` and `wr_complete` or `wr_abort`.
+    is_open: bool,
+    requests: Vec<Pending>,
+    error: Option<Errno>,
+}
+
+/// The requests under construction of one queue pair.
+#[derive(Default)]
+pub(crate) struct Builder {
+    batch: Mutex<Batch>,
+    closed: Condvar,
+}
+
+impl Builder {
+    /// Waits until no other thread builds. The engine does not wait for this one meanwhile.
+    fn open(&self) {
+        let mut batch = lock(&self.batch);
+        if batch.is_open {
+            drop(batch);
+            softband_client::away(|| {
+                let mut batch = lock(&self.batch);
+                while batch.is_open {
+                    batch = self.closed.wait(batch).unwrap_or_else(PoisonError::into_inner);
+                }
+                batch.is_open = true;
+            });
+        } else {
+            batch.is_open = true;
+        }
+    }
+
+    fn close(&self) -> Result<Vec<Pending>, Errno> {
+        let mut batch = lock(&self.batch);
+        let requests = std::mem::take(&mut batch.requests);
+        let error = batch.error.take();
+        batch.is_open = false;
+        drop(batch);
+        self.closed.notify_one();
+        error.map_or(Ok(requests), Err)
+    }
+
+    /// Begins a request.
+    fn push(&self, request: Result<PostRecord, Errno>) {
+        let mut batch = lock(&self.batch);
+        match request {
+            Ok(record) => batch.requests.push(Pending { record, entries: Vec::new(), inline: Vec::new() }),
+            Err(error) => {
+                batch.error.get_or_insert(error);
+            }
+        }
+    }
+
+    /// Changes the request that was begun last.
+    fn amend(&self, change: impl FnOnce(&mut Pending) -> Result<(), Errno>) {
+        let mut batch = lock(&self.batch);
+        let outcome = batch.requests.last_mut().map_or(Err(Errno(libc::EINVAL)), change);
+        if let Err(error) = outcome {
+            batch.error.get_or_insert(error);
+        }
+    }
+}
+
+/// Runs `body` with our part of the queue pair.
+///
+/// # Safety
+/// `shown` is a queue pair of ours.
+unsafe fn with(shown: *mut ibv_qp_ex, body: impl FnOnce(&QpInner)) {
+    guarded((), || {
+        // SAFETY: the caller's promise.
+        if let Ok(qp) = unsafe { qp::inner(shown.cast()) } {
+            body(qp);
+        }
+    });
+}
+
+/// Begins a request with what the program has put into `wr_id` and `wr_flags`.
+///
+/// # Safety
+/// `shown` is a queue pair of ours.
+unsafe fn begin(shown: *mut ibv_qp_ex, opcode: u32, fill: impl FnOnce(&mut PostRecord)) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        with(shown, |qp| {
+            let (wr_id, flags) = ((*shown).wr_id, (*shown).wr_flags);
+            let allowed = check_send_state(qp.state.load(Ordering::Acquire)).and_then(|()| check_opcode(qp.qp_type, opcode));
+            qp.builder.push(allowed.map(|()| {
+                let mut record = PostRecord {
+                    kind: kind::SEND,
+                    flags: flags & (IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED),
+                    hca: qp.hca,
+                    object: qp.qpn,
+                    wr_id,
+                    opcode,
+                    ..bytemuck::Zeroable::zeroed()
+                };
+                fill(&mut record);
+                record
+            }));
+        });
+    }
+}
+
+/// Entries that begin a request: `name(arguments) = opcode, |record| what else to fill in`.
+macro_rules! operations {
+    ($($name:ident($($argument:ident: $ty:ty),*) = $opcode:ident, |$record:ident| $fill:block)*) => {
+        $(unsafe extern "C" fn $name(shown: *mut ibv_qp_ex $(, $argument: $ty)*) {
+            // SAFETY: the header's inline function passes the queue pair that it found us in.
+            unsafe { begin(shown, $opcode, |$record| $fill) }
+        })*
+    };
+}
+
+operations! {
+    wr_send() = IBV_WR_SEND, |_record| {}
+    wr_send_imm(immediate: u32) = IBV_WR_SEND_WITH_IMM, |record| { record.immediate = u32::from_be(immediate); }
+    wr_rdma_write(rkey: u32, address: u64) = IBV_WR_RDMA_WRITE, |record| {
+        (record.rkey, record.remote_address) = (rkey, address);
+    }
+    wr_rdma_write_imm(rkey: u32, address: u64, immediate: u32) = IBV_WR_RDMA_WRITE_WITH_IMM, |record| {
+        (record.rkey, record.remote_address, record.immediate) = (rkey, address, u32::from_be(immediate));
+    }
+    wr_rdma_read(rkey: u32, address: u64) = IBV_WR_RDMA_READ, |record| {
+        (record.rkey, record.remote_address) = (rkey, address);
+    }
+    wr_atomic_cmp_swp(rkey: u32, address: u64, compare: u64, swap: u64) = IBV_WR_ATOMIC_CMP_AND_SWP, |record| {
+        (record.rkey, record.remote_address, record.compare_or_add, record.swap) = (rkey, address, compare, swap);
+    }
+    wr_atomic_fetch_add(rkey: u32, address: u64, add: u64) = IBV_WR_ATOMIC_FETCH_AND_ADD, |record| {
+        (record.rkey, record.remote_address, record.compare_or_add) = (rkey, address, add);
+    }
+}
+
+/// Entries that are not offered: `wr_complete` answers `EOPNOTSUPP`.
+macro_rules! refused_operations {
+    ($($name:ident($($argument:ident: $ty:ty),*) = $what:literal;)*) => {
+        $(unsafe extern "C" fn $name(shown: *mut ibv_qp_ex $(, $argument: $ty)*) {
+            // SAFETY: as in `operations`.
+            unsafe { with(shown, |qp| qp.builder.push(Err(refuse($what)))) }
+        })*
+    };
+}
+
+refused_operations! {
+    wr_bind_mw(_mw: *mut ibv_mw, _rkey: u32, _info: *const ibv_mw_bind_info) = "a memory window (ibv_wr_bind_mw)";
+    wr_local_inv(_rkey: u32) = "ibv_wr_local_inv";
+    wr_send_inv(_rkey: u32) = "ibv_wr_send_inv";
+    wr_send_tso(_header: *mut c_void, _header_bytes: u16, _mss: u16) = "ibv_wr_send_tso";
+    wr_set_xrc_srqn(_srqn: u32) = "XRC (ibv_wr_set_xrc_srqn)";
+    wr_atomic_write(_rkey: u32, _address: u64, _value: *const c_void) = "ibv_wr_atomic_write";
+}
+
+unsafe extern "C" fn wr_set_ud_addr(shown: *mut ibv_qp_ex, handle: *mut ibv_ah, remote_qpn: u32, remote_qkey: u32) {
+    // SAFETY: as in `operations`; the caller names an address handle of ours.
+    unsafe {
+        with(shown, |qp| {
+            qp.builder.amend(|request| {
+                request.record.ah = ah::handle(handle)?;
+                (request.record.remote_qpn, request.record.remote_qkey) = (remote_qpn, remote_qkey);
+                Ok(())
+            });
+        });
+    }
+}
+
+/// Sets the entries of the last request.
+fn set_entries(qp: &QpInner, list: &[ibv_sge]) {
+    qp.builder.amend(|request| {
+        if list.len() > qp.cap.max_send_sge as usize {
+            return Err(Errno(libc::EINVAL));
+        }
+        request.entries = list.to_vec();
+        Ok(())
+    });
+}
+
+unsafe extern "C" fn wr_set_sge(shown: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
+    // SAFETY: as in `operations`.
+    unsafe { with(shown, |qp| set_entries(qp, &[ibv_sge { addr, length, lkey }])) }
+}
+
+unsafe extern "C" fn wr_set_sge_list(shown: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
+    // SAFETY: as in `operations`; the list has `count` entries.
+    unsafe {
+        with(shown, |qp| match count {
+            0 => set_entries(qp, &[]),
+            _ if list.is_null() => qp.builder.push(Err(Errno(libc::EINVAL))),
+            _ => set_entries(qp, std::slice::from_raw_parts(list, count)),
+        });
+    }
+}
+
+/// Copies the data of the last request now.
+///
+/// # Safety
+/// Each buffer names readable memory of this process.
+unsafe fn set_inline(qp: &QpInner, buffers: &[ibv_data_buf]) {
+    let total = buffers.iter().fold(0_usize, |sum, buffer| sum.saturating_add(buffer.length));
+    qp.builder.amend(|request| {
+        if total > qp.cap.max_inline_data as usize || request.record.opcode >= IBV_WR_RDMA_READ {
+            return Err(Errno(libc::EINVAL));
+        }
+        request.record.flags |= IBV_SEND_INLINE;
+        for buffer in buffers.iter().filter(|buffer| buffer.length != 0) {
+            // SAFETY: the caller's promise. The memory may be written by others at the same time: the bytes are only copied.
+            request.inline.extend_from_slice(unsafe { std::slice::from_raw_parts(buffer.addr.cast::<u8>(), buffer.length) });
+        }
+        Ok(())
+    });
+}
+
+unsafe extern "C" fn wr_set_inline_data(shown: *mut ibv_qp_ex, addr: *mut c_void, length: usize) {
+    // SAFETY: as in `operations`; the caller names readable memory.
+    unsafe { with(shown, |qp| set_inline(qp, &[ibv_data_buf { addr, length }])) }
+}
+
+unsafe extern "C" fn wr_set_inline_data_list(shown: *mut ibv_qp_ex, count: usize, list: *const ibv_data_buf) {
+    // SAFETY: as in `operations`; the list has `count` buffers.
+    unsafe {
+        with(shown, |qp| match count {
+            0 => set_inline(qp, &[]),
+            _ if list.is_null() => qp.builder.push(Err(Errno(libc::EINVAL))),
+            _ => set_inline(qp, std::slice::from_raw_parts(list, count)),
+        });
+    }
+}
+
+unsafe extern "C" fn wr_start(shown: *mut ibv_qp_ex) {
+    // SAFETY: as in `operations`.
+    unsafe { with(shown, |qp| qp.builder.open()) }
+}
+
+unsafe extern "C" fn wr_complete(shown: *mut ibv_qp_ex) -> c_int {
+    guarded(libc::EIO, || {
+        // SAFETY: as in `operations`.
+        let posted = unsafe { qp::inner(shown.cast()) }.and_then(|qp| post_all(qp, &qp.builder.close()?));
+        posted.map_or_else(|Errno(errno)| errno, |()| 0)
+    })
+}
+
+unsafe extern "C" fn wr_abort(shown: *mut ibv_qp_ex) {
+    // SAFETY: as in `operations`.
+    unsafe { with(shown, |qp| drop(qp.builder.close())) }
+}
+
+/// Posts all requests, or none when they do not all fit into the send queue.
+fn post_all(qp: &QpInner, requests: &[Pending]) -> Result<(), Errno> {
+    if qp.send.places_left() < requests.len() {
+        return Err(Errno(libc::ENOMEM));
+    }
+    requests.iter().try_for_each(|request| submit_send(qp, request.record, &request.entries, &request.inline))
+}
+
+/// The table of an extended queue pair around `qp_base`.
+pub(crate) fn table(qp_base: ibv_qp) -> ibv_qp_ex {
+    ibv_qp_ex {
+        qp_base,
+        comp_mask: 0,
+        wr_id: 0,
+        wr_flags: 0,
+        wr_atomic_cmp_swp: Some(wr_atomic_cmp_swp),
+        wr_atomic_fetch_add: Some(wr_atomic_fetch_add),
+        wr_bind_mw: Some(wr_bind_mw),
+        wr_local_inv: Some(wr_local_inv),
+        wr_rdma_read: Some(wr_rdma_read),
+        wr_rdma_write: Some(wr_rdma_write),
+        wr_rdma_write_imm: Some(wr_rdma_write_imm),
+        wr_send: Some(wr_send),
+        wr_send_imm: Some(wr_send_imm),
+        wr_send_inv: Some(wr_send_inv),
+        wr_send_tso: Some(wr_send_tso),
+        wr_set_ud_addr: Some(wr_set_ud_addr),
+        wr_set_xrc_srqn: Some(wr_set_xrc_srqn),
+        wr_set_inline_data: Some(wr_set_inline_data),
+        wr_set_inline_data_list: Some(wr_set_inline_data_list),
+        wr_set_sge: Some(wr_set_sge),
+        wr_set_sge_list: Some(wr_set_sge_list),
+        wr_start: Some(wr_start),
+        wr_complete: Some(wr_complete),
+        wr_abort: Some(wr_abort),
+        wr_atomic_write: Some(wr_atomic_write),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> PostRecord {
+        bytemuck::Zeroable::zeroed()
+    }
+
+    #[test]
+    fn an_error_in_one_request_drops_the_whole_batch() {
+        let builder = Builder::default();
+        builder.open();
+        builder.push(Ok(record()));
+        builder.push(Err(Errno(libc::EOPNOTSUPP)));
+        builder.amend(|_| Err(Errno(libc::EINVAL)));
+        assert_eq!(builder.close().err(), Some(Errno(libc::EOPNOTSUPP)), "the first error counts");
+        builder.open();
+        assert!(builder.close().is_ok_and(|requests| requests.is_empty()));
+    }
+
+    #[test]
+    fn fields_go_to_the_request_that_was_begun_last() {
+        let builder = Builder::default();
+        builder.open();
+        builder.push(Ok(record()));
+        builder.push(Ok(record()));
+        builder.amend(|request| {
+            request.inline.push(7);
+            Ok(())
+        });
+        let requests = builder.close().unwrap_or_default();
+        assert_eq!(requests.iter().map(|request| request.inline.len()).collect::<Vec<_>>(), [0, 1]);
+    }
+
+    #[test]
+    fn a_field_without_a_request_is_an_error() {
+        let builder = Builder::default();
+        builder.open();
+        builder.amend(|_| Ok(()));
+        assert_eq!(builder.close().err(), Some(Errno(libc::EINVAL)));
+    }
+}

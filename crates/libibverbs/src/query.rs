@@ -1,0 +1,354 @@
+//! What devices and ports are like.
+
+use crate::context::context;
+use crate::convert::narrow;
+use crate::device::{self, c_text, text_of};
+use crate::guard::{guarded, minus_one, not_null, status};
+use libc::{c_int, c_void};
+use softband_abi::verbs::*;
+use softband_client::{Errno, call};
+use softband_ipc::calls::{Device, Op, PortQuery, PortReply};
+
+/// The only key of every P_Key table: full member of the default partition.
+const DEFAULT_PKEY: u16 = 0xFFFF;
+/// Ticks of the HCA's clock: one each nanosecond of simulated time.
+const HCA_CLOCK_KHZ: u64 = 1_000_000;
+/// Longest message of the specification: 2^31 bytes (IBTA C9-8).
+const MESSAGE_BYTES_MAX: u32 = 1 << 31;
+/// Pages of 4 KiB and anything larger.
+const PAGE_SIZES: u64 = 0xFFFF_F000;
+/// 4.096 us x 2^15: the time code that most HCAs of the period reported.
+const CA_ACK_DELAY_CODE: u8 = 15;
+/// 4.096 us x 2^18, as OpenSM sets it.
+const SUBNET_TIMEOUT_CODE: u8 = 18;
+
+/// What a port is like now.
+///
+/// # Safety
+/// `shown` is an open context of ours.
+unsafe fn port(shown: *mut ibv_context, port: u32) -> Result<PortReply, Errno> {
+    // SAFETY: the caller's promise.
+    let hca = unsafe { context(shown) }?.hca;
+    call(Op::PortQuery, &PortQuery { hca, port })
+}
+
+/// What the engine told of the device of `shown`.
+///
+/// # Safety
+/// `shown` is an open context of ours.
+pub(crate) unsafe fn device_of<'a>(shown: *mut ibv_context) -> Result<&'a Device, Errno> {
+    // SAFETY: the caller's promise; the device in it is ours.
+    unsafe { device::facts((*not_null(shown)?).device) }
+}
+
+fn device_attributes(device: &Device) -> ibv_device_attr {
+    let count = |value: u32| c_int::try_from(value).unwrap_or(c_int::MAX);
+    ibv_device_attr {
+        fw_ver: c_text(&text_of(&device.firmware_version)),
+        node_guid: device.node_guid.to_be(),
+        sys_image_guid: device.node_guid.to_be(),
+        max_mr_size: u64::MAX,
+        page_size_cap: PAGE_SIZES,
+        vendor_id: device.vendor_id,
+        vendor_part_id: device.vendor_part_id,
+        hw_ver: device.hardware_version,
+        max_qp: count(device.max_qp),
+        max_qp_wr: count(device.max_qp_wr),
+        device_cap_flags: IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN,
+        max_sge: count(device.max_sge),
+        max_sge_rd: count(device.max_sge),
+        max_cq: count(device.max_cq),
+        max_cqe: count(device.max_cqe),
+        max_mr: count(device.max_mr),
+        max_pd: count(device.max_pd),
+        max_qp_rd_atom: count(device.max_rd_atomic),
+        max_ee_rd_atom: 0,
+        max_res_rd_atom: count(device.max_rd_atomic.saturating_mul(device.max_qp)),
+        max_qp_init_rd_atom: count(device.max_rd_atomic),
+        max_ee_init_rd_atom: 0,
+        atomic_cap: IBV_ATOMIC_HCA,
+        max_ee: 0,
+        max_rdd: 0,
+        max_mw: 0,
+        max_raw_ipv6_qp: 0,
+        max_raw_ethy_qp: 0,
+        max_mcast_grp: 0,
+        max_mcast_qp_attach: 0,
+        max_total_mcast_qp_attach: 0,
+        max_ah: count(device.max_ah),
+        max_fmr: 0,
+        max_map_per_fmr: 0,
+        max_srq: 0,
+        max_srq_wr: 0,
+        max_srq_sge: 0,
+        max_pkeys: 1,
+        local_ca_ack_delay: CA_ACK_DELAY_CODE,
+        phys_port_cnt: narrow(device.ports),
+    }
+}
+
+fn extended_attributes(device: &Device) -> ibv_device_attr_ex {
+    ibv_device_attr_ex {
+        orig_attr: device_attributes(device),
+        comp_mask: 0,
+        odp_caps: ibv_odp_caps { general_caps: 0, per_transport_caps: [0; 3] },
+        completion_timestamp_mask: u64::MAX,
+        hca_core_clock: HCA_CLOCK_KHZ,
+        device_cap_flags_ex: u64::from(device_attributes(device).device_cap_flags),
+        tso_caps: ibv_tso_caps { max_tso: 0, supported_qpts: 0 },
+        rss_caps: ibv_rss_caps {
+            supported_qpts: 0,
+            max_rwq_indirection_tables: 0,
+            max_rwq_indirection_table_size: 0,
+            rx_hash_fields_mask: 0,
+            rx_hash_function: 0,
+        },
+        max_wq_type_rq: 0,
+        packet_pacing_caps: ibv_packet_pacing_caps { qp_rate_limit_min: 0, qp_rate_limit_max: 0, supported_qpts: 0 },
+        raw_packet_caps: 0,
+        tm_caps: ibv_tm_caps { max_rndv_hdr_size: 0, max_num_tags: 0, flags: 0, max_ops: 0, max_sge: 0 },
+        cq_mod_caps: ibv_cq_moderation_caps { max_cq_count: 0, max_cq_period: 0 },
+        max_dm_size: 0,
+        pci_atomic_caps: ibv_pci_atomic_caps { fetch_add: 0, swap: 0, compare_swap: 0 },
+        xrc_odp_caps: 0,
+        phys_port_cnt_ex: device.ports,
+    }
+}
+
+fn port_attributes(port: &PortReply) -> ibv_port_attr {
+    ibv_port_attr {
+        state: port.state,
+        max_mtu: port.mtu_max_code,
+        active_mtu: port.mtu_active_code,
+        gid_tbl_len: 1,
+        port_cap_flags: IBV_PORT_SL_MAP_SUP | IBV_PORT_SYS_IMAGE_GUID_SUP,
+        max_msg_sz: MESSAGE_BYTES_MAX,
+        bad_pkey_cntr: 0,
+        qkey_viol_cntr: 0,
+        pkey_tbl_len: 1,
+        lid: narrow(port.lid),
+        sm_lid: narrow(port.sm_lid),
+        lmc: 0,
+        max_vl_num: narrow(port.vl_cap_code),
+        sm_sl: 0,
+        subnet_timeout: SUBNET_TIMEOUT_CODE,
+        init_type_reply: 0,
+        active_width: narrow(port.width_code),
+        active_speed: narrow(port.speed_code),
+        phys_state: narrow(port.physical_state),
+        link_layer: IBV_LINK_LAYER_INFINIBAND as u8,
+        flags: 0,
+        port_cap_flags2: 0,
+    }
+}
+
+/// Copies the first `bytes` of `value` to `to`: the caller may know a shorter structure than we do.
+///
+/// # Safety
+/// `to` points to `bytes` writable bytes.
+unsafe fn copy_head<T: Copy>(value: &T, to: *mut c_void, bytes: usize) {
+    let known = bytes.min(size_of::<T>());
+    // SAFETY: the caller's promise for `to`; `known` does not pass the end of `value`.
+    unsafe {
+        std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast::<u8>(), to.cast(), known);
+        std::ptr::write_bytes(to.cast::<u8>().add(known), 0, bytes - known);
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_device(shown: *mut ibv_context, attributes: *mut ibv_device_attr) -> c_int {
+    status(|| {
+        // SAFETY: the caller names an open context and gives the attributes to be written.
+        unsafe { not_null(attributes)?.write(device_attributes(device_of(shown)?)) };
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn query_device_ex(
+    shown: *mut ibv_context,
+    input: *const ibv_query_device_ex_input,
+    attributes: *mut ibv_device_attr_ex,
+    bytes: usize,
+) -> c_int {
+    status(|| {
+        // SAFETY: the input is NULL or readable.
+        if unsafe { input.as_ref() }.is_some_and(|input| input.comp_mask != 0) {
+            return Err(Errno(libc::EINVAL));
+        }
+        // SAFETY: the caller names an open context and says how many bytes are there to be written.
+        unsafe { copy_head(&extended_attributes(device_of(shown)?), not_null(attributes)?.cast(), bytes) };
+        Ok(())
+    })
+}
+
+/// The function that programs built before 2019 call: its structure ends before `port_cap_flags2`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_port(shown: *mut ibv_context, number: u8, attributes: *mut c_void) -> c_int {
+    // SAFETY: passed on.
+    unsafe { query_port(shown, number, attributes.cast(), COMPAT_PORT_ATTR_BYTES) }
+}
+
+pub(crate) unsafe extern "C" fn query_port(shown: *mut ibv_context, number: u8, attributes: *mut ibv_port_attr, bytes: usize) -> c_int {
+    status(|| {
+        // SAFETY: the caller names an open context and says how many bytes are there to be written.
+        unsafe { copy_head(&port_attributes(&port(shown, u32::from(number))?), not_null(attributes)?.cast(), bytes) };
+        Ok(())
+    })
+}
+
+/// The entry of a GID table. Each port has one.
+///
+/// # Safety
+/// `shown` is an open context of ours.
+unsafe fn gid_entry(shown: *mut ibv_context, number: u32, index: u32) -> Result<ibv_gid_entry, Errno> {
+    // SAFETY: the caller's promise.
+    let port = unsafe { port(shown, number) }?;
+    if index != 0 {
+        return Err(Errno(libc::EINVAL));
+    }
+    Ok(ibv_gid_entry { gid: ibv_gid { raw: port.gid }, gid_index: 0, port_num: number, gid_type: IBV_GID_TYPE_IB, ndev_ifindex: 0 })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_gid(shown: *mut ibv_context, number: u8, index: c_int, gid: *mut ibv_gid) -> c_int {
+    minus_one(|| {
+        let index = u32::try_from(index).map_err(|_| Errno(libc::EINVAL))?;
+        // SAFETY: the caller names an open context and gives the GID to be written.
+        unsafe { not_null(gid)?.write(gid_entry(shown, u32::from(number), index)?.gid) };
+        Ok(0)
+    })
+}
+
+/// 0 is the type of InfiniBand GIDs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_gid_type(shown: *mut ibv_context, number: u8, index: u32, kind: *mut u32) -> c_int {
+    minus_one(|| {
+        // SAFETY: the caller names an open context and gives the type to be written.
+        unsafe {
+            gid_entry(shown, u32::from(number), index)?;
+            not_null(kind)?.write(0);
+        }
+        Ok(0)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _ibv_query_gid_ex(
+    shown: *mut ibv_context,
+    number: u32,
+    index: u32,
+    entry: *mut ibv_gid_entry,
+    flags: u32,
+    bytes: usize,
+) -> c_int {
+    status(|| {
+        if flags != 0 {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
+        // SAFETY: the caller names an open context and says how many bytes are there to be written.
+        unsafe { copy_head(&gid_entry(shown, number, index)?, not_null(entry)?.cast(), bytes) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _ibv_query_gid_table(
+    shown: *mut ibv_context,
+    entries: *mut ibv_gid_entry,
+    entries_max: usize,
+    flags: u32,
+    bytes: usize,
+) -> isize {
+    let filled = || -> Result<isize, Errno> {
+        if flags != 0 {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
+        // SAFETY: the caller names an open context.
+        let ports = unsafe { device_of(shown) }?.ports;
+        if ports as usize > entries_max {
+            return Err(Errno(libc::EINVAL));
+        }
+        for number in 1..=ports {
+            // SAFETY: the caller gives `entries_max` entries of `bytes` each, and there are enough.
+            unsafe {
+                let to = not_null(entries)?.cast::<u8>().add((number as usize - 1) * bytes);
+                copy_head(&gid_entry(shown, number, 0)?, to.cast(), bytes);
+            }
+        }
+        Ok(ports as isize)
+    };
+    guarded(-(libc::EIO as isize), || filled().unwrap_or_else(|Errno(errno)| -(errno as isize)))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_pkey(shown: *mut ibv_context, number: u8, index: c_int, pkey: *mut u16) -> c_int {
+    minus_one(|| {
+        // SAFETY: the caller names an open context.
+        let ports = unsafe { device_of(shown) }?.ports;
+        if index != 0 || number == 0 || u32::from(number) > ports {
+            return Err(Errno(libc::EINVAL));
+        }
+        // SAFETY: the caller gives the key to be written.
+        unsafe { not_null(pkey)?.write(DEFAULT_PKEY.to_be()) };
+        Ok(0)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_pkey_index(shown: *mut ibv_context, number: u8, pkey: u16) -> c_int {
+    minus_one(|| {
+        // SAFETY: the caller names an open context.
+        let ports = unsafe { device_of(shown) }?.ports;
+        let is_ours = pkey == DEFAULT_PKEY.to_be() && (1..=ports).contains(&u32::from(number));
+        if is_ours { Ok(0) } else { Err(Errno(libc::EINVAL)) }
+    })
+}
+
+/// The HCA's clock, which is the simulated time: its ticks are told as nanoseconds, as providers of real HCAs do.
+pub(crate) unsafe extern "C" fn query_rt_values(shown: *mut ibv_context, values: *mut ibv_values_ex) -> c_int {
+    status(|| {
+        let values = not_null(values)?;
+        // SAFETY: the caller names an open context and gives the values to be read and written.
+        unsafe {
+            context(shown)?;
+            if (*values).comp_mask & !IBV_VALUES_MASK_RAW_CLOCK != 0 {
+                return Err(Errno(libc::EINVAL));
+            }
+            if (*values).comp_mask & IBV_VALUES_MASK_RAW_CLOCK != 0 {
+                (*values).raw_clock = libc::timespec { tv_sec: 0, tv_nsec: (softband_client::now_ps() / 1000) as i64 };
+            }
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytemuck::Zeroable;
+
+    #[test]
+    fn a_caller_that_knows_a_shorter_structure_gets_only_that_much() {
+        let mut port = PortReply::zeroed();
+        (port.state, port.lid, port.width_code, port.speed_code) = (4, 7, 2, 1);
+        let attributes = port_attributes(&port);
+        let mut room = [0xAA_u8; 64];
+        // SAFETY: the room has 64 bytes.
+        unsafe { copy_head(&attributes, room.as_mut_ptr().cast(), COMPAT_PORT_ATTR_BYTES) };
+        assert_eq!(room[0], 4);
+        assert_eq!(u16::from_ne_bytes([room[34], room[35]]), 7);
+        assert!(room[COMPAT_PORT_ATTR_BYTES..].iter().all(|byte| *byte == 0xAA));
+        // SAFETY: as above.
+        unsafe { copy_head(&attributes, room.as_mut_ptr().cast(), 64) };
+        assert!(room[size_of::<ibv_port_attr>()..].iter().all(|byte| *byte == 0), "what we do not know is zero");
+    }
+
+    #[test]
+    fn a_device_says_what_the_engine_said() {
+        let mut device = Device::zeroed();
+        (device.node_guid, device.ports, device.max_qp, device.max_rd_atomic) = (0x0002_c903_0000_0001, 2, 65_536, 128);
+        let attributes = device_attributes(&device);
+        assert_eq!(attributes.node_guid.to_ne_bytes(), [0, 2, 0xc9, 3, 0, 0, 0, 1], "in network order");
+        assert_eq!((attributes.phys_port_cnt, attributes.max_res_rd_atom), (2, 65_536 * 128));
+    }
+}

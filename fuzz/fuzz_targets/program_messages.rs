@@ -1,0 +1,30 @@
+//! Whatever a program writes into its shared memory, the engine survives it.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use softband_catalog::{Catalog, LoadOptions, parse_fabric};
+use softband_engine::harness::Harness;
+use std::path::Path;
+use std::sync::LazyLock;
+
+static SPEC: LazyLock<softband_catalog::LoadedFabric> = LazyLock::new(|| {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let catalog = Catalog::load(&root.join("catalog")).expect("the catalogue");
+    let text = include_str!("../../fabrics/two-hosts.toml");
+    parse_fabric("two-hosts.toml", text, &catalog, &LoadOptions::default()).expect("a fabric")
+});
+
+// Input: calls one after another: number, length of the request, length of what was posted, and both.
+fuzz_target!(|input: &[u8]| {
+    let mut harness = Harness::new(&SPEC.spec);
+    let mut rest = input;
+    while let [op, request_len, posted_len, tail @ ..] = rest {
+        let request = &tail[..usize::from(*request_len).min(tail.len())];
+        let after = &tail[request.len()..];
+        let posted = &after[..usize::from(*posted_len).min(after.len())];
+        rest = &after[posted.len()..];
+        harness.call(u32::from(*op), request, posted);
+        harness.step(64);
+    }
+});

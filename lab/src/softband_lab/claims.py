@@ -1,0 +1,155 @@
+"""The claims of a paper beside what the model gives."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import RootModel
+
+from softband_lab.errors import LabError, MissingEvidence
+from softband_lab.evaluators import AnyRule, Basis, Judgement, Verdict
+from softband_lab.evidence import Evidence
+from softband_lab.fabricfile import load_toml
+from softband_lab.study import Study, parse_model
+
+COLUMNS = ["id", "claim", "published", "unit", "predicted", "deviation_percent", "verdict", "basis"]
+NOTE_COLUMNS = ["id", "section", "quality", "figures", "note"]
+VERDICTS: tuple[Verdict, ...] = ("reproduced", "off", "contradicted", "not testable")
+
+
+class Rules(RootModel[dict[str, AnyRule]]):
+    """claims.toml: a rule for each id."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """A row of the reference file."""
+
+    id: str
+    source: str
+    section: str
+    value: str
+    unit: str
+    quality: str
+    note: str
+
+
+@dataclass(frozen=True)
+class ClaimRow:
+    published: Published
+    rule: AnyRule
+    judgement: Judgement
+    calibrated_parts: list[str]
+
+    @property
+    def basis(self) -> Basis:
+        """What a part was calibrated on is never a prediction, whatever the study says."""
+        return "calibrated" if self.calibrated_parts else self.rule.basis
+
+    @property
+    def note(self) -> str:
+        calibrated = f"calibrated on this: {', '.join(self.calibrated_parts)}" if self.calibrated_parts else ""
+        parts = (self.judgement.note, calibrated, self.rule.note, self.published.note)
+        return " | ".join(part for part in parts if part)
+
+    def cells(self) -> dict[str, str]:
+        deviation = self.judgement.deviation_percent
+        return {
+            "id": self.published.id,
+            "claim": self.rule.claim,
+            "published": self.published.value,
+            "unit": self.published.unit,
+            "predicted": self.judgement.predicted,
+            "deviation_percent": "" if deviation is None else f"{deviation:.2f}",
+            "verdict": self.judgement.verdict,
+            "basis": self.basis,
+        }
+
+
+def load_published(path: Path) -> list[Published]:
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except OSError as error:
+        raise LabError(
+            path, f"cannot be read: {error.strerror}", "keep the study's claims file in references/"
+        ) from None
+    found: list[Published] = []
+    for number, row in enumerate(rows, start=2):
+        for column in Published.__dataclass_fields__:
+            if row.get(column) is None:
+                raise LabError(f"{path}:{number}", f"has no column `{column}`", "add the column to the header and row")
+        found.append(Published(**{column: row[column] for column in Published.__dataclass_fields__}))
+    return found
+
+
+def load_rules(study: Study, published: list[Published], reference: Path) -> dict[str, AnyRule]:
+    """The study's rules; every published claim must have one, and no other may."""
+    path = study.folder / "claims.toml"
+    rules = parse_model(Rules, load_toml(path), path).root
+    known = [claim.id for claim in published]
+    for claim_id in known:
+        if claim_id not in rules:
+            raise LabError(
+                f"{path}: {claim_id}", f"is missing, but {reference} has it", f"add [{claim_id}] with a kind"
+            )
+    for claim_id in rules:
+        if claim_id not in known:
+            raise LabError(f"{path}: {claim_id}", f"is not in {reference}", "add the claim there, or remove the rule")
+    return rules
+
+
+def judge_all(published: list[Published], rules: dict[str, AnyRule], evidence: Evidence) -> list[ClaimRow]:
+    calibrated = calibrated_parameters(evidence.home / "catalog")
+    return [
+        ClaimRow(claim, rules[claim.id], _judge(claim, rules[claim.id], evidence), calibrated.get(claim.id, []))
+        for claim in published
+    ]
+
+
+def calibrated_parameters(catalog: Path) -> dict[str, list[str]]:
+    """Claims that the catalogue's parts were calibrated on (their parameters' `on`), with the parameters."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(catalog.rglob("*.toml")):
+        for name, value in load_toml(path).items():
+            for claim_id in value.get("on", []) if isinstance(value, dict) else []:
+                found.setdefault(claim_id, []).append(f"{path.relative_to(catalog).with_suffix('')} {name}")
+    return found
+
+
+def _judge(claim: Published, rule: AnyRule, evidence: Evidence) -> Judgement:
+    try:
+        return rule.judge(evidence, claim.value)
+    except MissingEvidence as reason:
+        return Judgement("", "not testable", note=str(reason))
+
+
+def count_verdicts(rows: list[ClaimRow]) -> dict[str, int]:
+    counted = Counter(row.judgement.verdict for row in rows)
+    return {verdict: counted[verdict] for verdict in VERDICTS}
+
+
+def write_claims(rows: list[ClaimRow], out: Path) -> None:
+    """claims.csv has a fixed set of columns; what explains a row goes beside it."""
+    _write(out / "claims.csv", COLUMNS, [row.cells() for row in rows])
+    notes = [
+        {
+            "id": row.published.id,
+            "section": row.published.section,
+            "quality": row.published.quality,
+            "figures": " ".join(str(number) for number in row.rule.figures),
+            "note": row.note,
+        }
+        for row in rows
+    ]
+    _write(out / "claims_notes.csv", NOTE_COLUMNS, notes)
+
+
+def _write(path: Path, columns: list[str], rows: list[dict[str, str]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)

@@ -1,0 +1,179 @@
+"""The commands: study, what-if, compare."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from softband_lab.campaign import default_workers, describe_failure, exclusive
+from softband_lab.compare import compare as compare_tables
+from softband_lab.compare import load_results, print_comparison
+from softband_lab.errors import LabError
+from softband_lab.fabricfile import OPERATIONAL_VLS_CODE, load_toml
+from softband_lab.places import fabric_path, find_home, find_softband
+from softband_lab.results import write_table
+from softband_lab.softband import Softband
+from softband_lab.study import list_studies, load_study
+from softband_lab.study_run import StudyOptions, run_study
+from softband_lab.whatif import Point, Question, choose_cables, load_defaults, message_size, parse_lengths
+from softband_lab.whatif_report import print_surface, write_page
+
+Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Cells at the same time; default: one a core.")]
+
+
+def study(
+    name: Annotated[str | None, typer.Argument(help="A study's name, or its folder.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Only the figures that the study calls quick.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="Results folder; default: results/NAME.")] = None,
+    jobs: Jobs = None,
+    listing: Annotated[bool, typer.Option("--list", help="List the studies, or the study's cells.")] = False,
+) -> None:
+    """Run a study: every cell that is not there yet, then tables, claims, figures and the page."""
+    console = Console()
+    home = find_home()
+    if name is None:
+        names = list_studies(home)
+        console.print("\n".join(names) if names else f"no studies in {home / 'studies'}")
+        if not listing:
+            raise LabError("NAME", "is missing", f"one of: {', '.join(names)}")
+        return
+    chosen = load_study(home, name)
+    if listing:
+        for cell in chosen.cells(quick):
+            console.print(f"{cell.id}  {cell.fabric}  {cell.transport}  {cell.test}", highlight=False, soft_wrap=True)
+        return
+    folder = out or Path("results") / chosen.head.name
+    command = shlex.join(["softband", "study", chosen.head.name, *(["--quick"] if quick else [])])
+    options = StudyOptions(home, folder, quick, jobs or default_workers(), command)
+    raise typer.Exit(run_study(chosen, Softband(find_softband(), home), options, console))
+
+
+def what_if(
+    fabric: Annotated[
+        Path | None, typer.Argument(help="Fabric file; default: the one of studies/what-if.toml.")
+    ] = None,
+    cable_length: Annotated[
+        str | None, typer.Option("--cable-length", help="`1m..300m`, `10m..100m:10m` or `1m,10m,100m`.")
+    ] = None,
+    vls: Annotated[
+        str | None, typer.Option("--vls", help="Numbers of operational data lanes, as in `1,2,4,8`.")
+    ] = None,
+    rate: Annotated[str | None, typer.Option("--rate", help="Caps of the link rate, as in `sdr,ddr,qdr`.")] = None,
+    cable: Annotated[
+        list[str] | None, typer.Option("--cable", help="Cable to vary, by part or by one end (`a/mthca0/1`).")
+    ] = None,
+    part: Annotated[str | None, typer.Option("--part", help="Part of adjustable length for the varied cables.")] = None,
+    command: Annotated[
+        str | None,
+        typer.Option("--command", help="The server's perftest command; the client's adds the host."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="Results folder.")] = Path("results/what-if"),
+    jobs: Jobs = None,
+) -> None:
+    """Bandwidth over cable length, lanes and rate, and the longest cable at full bandwidth."""
+    console = Console()
+    home = find_home()
+    defaults = load_defaults(home)
+    path = fabric or fabric_path(home, defaults.fabric)
+    line = command or defaults.command
+    question = Question(
+        Softband(find_softband(), home),
+        out,
+        path,
+        part or defaults.cable_part,
+        choose_cables(load_toml(path), path, cable or [], defaults.fixed_parts),
+        line,
+        defaults,
+        message_size(line, defaults.size_bytes),
+        jobs or default_workers(),
+        console,
+    )
+    lengths = parse_lengths(cable_length or defaults.lengths)
+    lanes = _parse_vls(vls) if vls else defaults.vls
+    rates: list[str | None] = [name.strip().upper() for name in rate.split(",")] if rate else [None]
+    points = [Point(count, name, length) for name in rates for count in lanes for length in lengths]
+    with exclusive(out):
+        question.measure(points)
+        limits = question.limits(points)
+        write_table(question.table(), out, "surface")
+        shown = shlex.join(["softband", "what-if", *_own_arguments("what-if")])
+        write_page(question, limits, lengths, shown, out / "report.html")
+    print_surface(question, limits, lengths, console)
+    for failure in question.outcome.failures.values():
+        console.print(describe_failure(failure))
+    console.print(f"[bold]the page with the charts:[/] {out / 'report.html'}", soft_wrap=True)
+    raise typer.Exit(1 if question.outcome.failures else 0)
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(help="Results folder, for instance of the hardware.")],
+    second: Annotated[Path, typer.Argument(help="Results folder, for instance of the model.")],
+    tolerance: Annotated[float, typer.Option("--tolerance", help="Percent apart that is still alike.")] = 5.0,
+) -> None:
+    """Compare two results folders; exit status 1 if anything deviates."""
+    console = Console()
+    differences = compare_tables(load_results(first), load_results(second))
+    if not differences:
+        raise LabError(
+            f"{first}, {second}",
+            "have no cell and size in common",
+            "two results of the same study, or of parts of it",
+        )
+    raise typer.Exit(1 if print_comparison(differences, tolerance, console) else 0)
+
+
+def _own_arguments(command: str) -> list[str]:
+    """What was typed after the command, whether it was a word of `softband_lab` or a script of its own."""
+    arguments = sys.argv[1:]
+    return arguments[1:] if arguments[:1] == [command] else arguments
+
+
+def _parse_vls(text: str) -> list[int]:
+    try:
+        return sorted({int(word) for word in text.split(",")})
+    except ValueError:
+        allowed = ", ".join(str(count) for count in OPERATIONAL_VLS_CODE)
+        raise LabError("--vls", f"`{text}` is no list of numbers", f"some of {allowed}, with commas") from None
+
+
+def _run(app: Callable[[], object]) -> None:
+    try:
+        app()
+    except LabError as error:
+        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _single(command: Callable[..., None]) -> typer.Typer:
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(command)
+    return app
+
+
+def study_main() -> None:
+    _run(_single(study))
+
+
+def what_if_main() -> None:
+    _run(_single(what_if))
+
+
+def compare_main() -> None:
+    _run(_single(compare))
+
+
+def main() -> None:
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
+    app.command("study")(study)
+    app.command("what-if")(what_if)
+    app.command("compare")(compare)
+    _run(app)

@@ -1,0 +1,76 @@
+"""Two result folders side by side, with what deviates marked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+
+from softband_lab.errors import LabError
+
+_KEY = ["cell", "size_bytes"]
+_QUANTITIES = ("bw_average_mib_s", "latency_typical_us")
+
+
+@dataclass(frozen=True)
+class Difference:
+    cell: str
+    size_bytes: int
+    quantity: str
+    first: float
+    second: float
+
+    @property
+    def deviation_percent(self) -> float:
+        if self.first == self.second:
+            return 0.0
+        return 100.0 * (self.second - self.first) / self.first if self.first else float("inf")
+
+
+def load_results(folder: Path) -> pl.DataFrame:
+    path = folder / "results.csv" if folder.is_dir() else folder
+    try:
+        table = pl.read_csv(path, infer_schema_length=None)
+    except OSError as error:
+        raise LabError(path, f"cannot be read: {error}", "name a folder that `softband-study` wrote") from None
+    except pl.exceptions.PolarsError as error:
+        raise LabError(path, f"is no results table: {error}", "the results.csv that `softband-study` wrote") from None
+    for column in (*_KEY, *_QUANTITIES):
+        if column not in table.columns:
+            raise LabError(f"{path}:1", f"has no column `{column}`", "the results.csv that `softband-study` wrote")
+    return table.with_columns(pl.col(name).cast(pl.Float64) for name in _QUANTITIES)
+
+
+def compare(first: pl.DataFrame, second: pl.DataFrame) -> list[Difference]:
+    """Every quantity that both tables have for the same cell and size."""
+    joined = first.join(second, on=_KEY, how="inner", suffix="_second", maintain_order="left")
+    return [
+        Difference(row["cell"], row["size_bytes"], quantity, row[quantity], row[f"{quantity}_second"])
+        for row in joined.to_dicts()
+        for quantity in _QUANTITIES
+        if row[quantity] is not None and row[f"{quantity}_second"] is not None
+    ]
+
+
+def print_comparison(differences: list[Difference], tolerance_percent: float, console: Console) -> int:
+    """Prints what deviates; returns how many do."""
+    marked = [item for item in differences if abs(item.deviation_percent) > tolerance_percent]
+    if marked:
+        table = Table(title=f"more than {tolerance_percent:g} % apart")
+        for title in ("cell", "size (bytes)", "quantity", "first", "second", "deviation"):
+            table.add_column(title, justify="left" if title in ("cell", "quantity") else "right")
+        for item in sorted(marked, key=lambda item: -abs(item.deviation_percent)):
+            table.add_row(
+                item.cell,
+                str(item.size_bytes),
+                item.quantity,
+                f"{item.first:.2f}",
+                f"{item.second:.2f}",
+                f"[red]{item.deviation_percent:+.1f} %[/]",
+            )
+        console.print(table)
+    console.print(f"{len(differences)} values compared, {len(marked)} of them more than {tolerance_percent:g} % apart")
+    return len(marked)

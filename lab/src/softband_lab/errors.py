@@ -1,0 +1,19 @@
+"""The one exception that a person sees: it says where, what is wrong and what would be right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class LabError(Exception):
+    """A mistake in an input, or a missing piece; never a bug of the lab itself."""
+
+    def __init__(self, where: Path | str, problem: str, remedy: str) -> None:
+        super().__init__(f"{where}: {problem}\n  instead: {remedy}")
+        self.where = str(where)
+        self.problem = problem
+        self.remedy = remedy
+
+
+class MissingEvidence(Exception):
+    """A claim needs a result that this run does not have; the text is the reason."""

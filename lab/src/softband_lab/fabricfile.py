@@ -1,0 +1,99 @@
+"""Fabric files as the lab needs them: read a field, and derive a changed copy.
+
+The engine checks fabric files; here only what is asked for is looked at.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from softband_lab.errors import LabError
+
+# IBTA code of OperationalVLs, as OpenSM's max_op_vls takes it, by number of data lanes.
+OPERATIONAL_VLS_CODE = {1: 1, 2: 2, 4: 3, 8: 4, 15: 5}
+LINK_RATES = ("SDR", "DDR", "QDR", "FDR", "EDR", "HDR", "NDR", "XDR")
+
+Document = dict[str, Any]
+
+
+def load_toml(path: Path) -> Document:
+    """Parse a TOML file, with the place of a mistake in the message."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise LabError(path, f"cannot be read: {error.strerror}", "name a file that exists") from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise LabError(path, f"is not valid TOML: {error}", "correct the file at that line") from None
+
+
+def read_field(document: Document, dotted: str) -> Any:
+    """`subnet.max_op_vls` or `cables.0.part`; None where nothing is there."""
+    value: Any = document
+    for step in dotted.split("."):
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list) and step.isdigit() and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            return None
+    return value
+
+
+def cables(document: Document, path: Path) -> list[dict[str, Any]]:
+    """The file's cables, of which there must be one at least."""
+    found = document.get("cables")
+    if not isinstance(found, list) or not found:
+        raise LabError(path, "has no [[cables]]", 'add at least one: [[cables]] part = "cx4" from = ... to = ...')
+    return found
+
+
+def with_vls(document: Document, data_vls: int) -> Document:
+    """The same fabric with this many data lanes (as far as both ports of each link can)."""
+    if data_vls not in OPERATIONAL_VLS_CODE:
+        allowed = ", ".join(str(count) for count in OPERATIONAL_VLS_CODE)
+        raise LabError("--vls", f"{data_vls} is no number of operational data lanes", f"one of {allowed}")
+    changed = copy.deepcopy(document)
+    changed.setdefault("subnet", {})["max_op_vls"] = OPERATIONAL_VLS_CODE[data_vls]
+    return changed
+
+
+def with_rate(document: Document, rate: str) -> Document:
+    """The same fabric with every cable capped at a link rate."""
+    if rate.upper() not in LINK_RATES:
+        raise LabError("--rate", f"`{rate}` is no link rate", f"one of {', '.join(LINK_RATES)}")
+    changed = copy.deepcopy(document)
+    for cable in changed.get("cables", []):
+        cable["rate"] = rate.upper()
+    return changed
+
+
+def with_cable(document: Document, indices: list[int], length_m: float, part: str | None = None) -> Document:
+    """The same fabric with the chosen cables at a length, and of another part where one is named."""
+    changed = copy.deepcopy(document)
+    for index in indices:
+        cable = changed["cables"][index]
+        cable["length"] = f"{length_m:g} m"
+        if part is not None:
+            cable["part"] = part
+    return changed
+
+
+def write_toml(document: Document, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(tomli_w.dumps(document), encoding="utf-8")
+
+
+def parse_length_m(text: str, where: str) -> float:
+    """`100m`, `100 m`, `50 cm` or `2 km`, in metres."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(m|cm|km)\s*", text)
+    if not match:
+        raise LabError(where, f"`{text}` is no length", "a number with its unit, such as `8 m`")
+    return float(match[1]) * {"m": 1.0, "cm": 0.01, "km": 1000.0}[match[2]]

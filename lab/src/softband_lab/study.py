@@ -1,0 +1,222 @@
+"""A study as data: tests, figures, curves. Which cells exist follows from the figures; nothing is named in code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from softband_lab.errors import LabError
+from softband_lab.fabricfile import load_toml
+from softband_lab.perftest import Measurement
+from softband_lab.softband import Program
+
+Transport = Literal["RC", "UC", "UD"]
+
+
+class Strict(BaseModel):
+    """No unknown keys: a misspelt one must not be silently without effect."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PowerRange(Strict):
+    """Message sizes: the powers of two from `from` to `to`, both included."""
+
+    smallest: int = Field(alias="from", gt=0)
+    largest: int = Field(alias="to", gt=0)
+
+    def sizes(self) -> list[int]:
+        sizes = [self.smallest]
+        while sizes[-1] * 2 <= self.largest:
+            sizes.append(sizes[-1] * 2)
+        return sizes
+
+
+class Test(Strict):
+    """How one quantity is measured: two commands, and the column that a figure shows."""
+
+    __test__ = False  # not a pytest class
+
+    title: str
+    quantity: str
+    unit: str
+    direction: str
+    column: str
+    iterations: int = Field(gt=0)
+    server_host: str
+    server: str
+    client_host: str
+    client: str
+    run_per_size: bool = False
+    sizes: dict[Transport, PowerRange]
+
+    def expected_sizes(self, transport: Transport) -> list[int]:
+        return self.sizes[transport].sizes()
+
+    def programs(self, transport: Transport, size: int | None) -> list[Program]:
+        words = {"transport": transport, "iterations": self.iterations, "size": size}
+        return [
+            Program(self.server_host, self.server.format(**words)),
+            Program(self.client_host, self.client.format(**words)),
+        ]
+
+
+class Curve(Strict):
+    name: str
+    fabric: str
+    transport: Transport | None = None
+
+
+class Figure(Strict):
+    number: int = Field(gt=0)
+    title: str
+    section: str
+    caption: str
+    transport: Transport
+    tests: list[str]
+    curves: Annotated[list[Curve], Field(min_length=1)]
+
+    def transport_of(self, curve: Curve) -> Transport:
+        return curve.transport or self.transport
+
+
+class StudyHead(Strict):
+    name: str
+    title: str
+    source: str
+    summary: str
+    claims: str
+    seed: int = 1
+    timeout_seconds: float = 900.0
+    quick_figures: list[int]
+
+
+class StudyFile(Strict):
+    study: StudyHead
+    tests: dict[str, Test]
+    figures: list[Figure]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement: a fabric, a transport, a test. Curves of several figures may share it."""
+
+    fabric: str
+    transport: Transport
+    test: str
+
+    @property
+    def id(self) -> str:
+        return f"{Path(self.fabric).stem}-{self.transport.lower()}-{self.test}"
+
+
+@dataclass(frozen=True)
+class Study:
+    """A checked study with its folder."""
+
+    folder: Path
+    head: StudyHead
+    tests: dict[str, Test]
+    figures: list[Figure]
+
+    def cells(self, quick: bool = False) -> list[Cell]:
+        """Every cell once, in the order in which the figures need them."""
+        found: dict[Cell, None] = {}
+        for figure in self.chosen_figures(quick):
+            for test in figure.tests:
+                for curve in figure.curves:
+                    found[Cell(curve.fabric, figure.transport_of(curve), test)] = None
+        return list(found)
+
+    def chosen_figures(self, quick: bool) -> list[Figure]:
+        return [figure for figure in self.figures if not quick or figure.number in self.head.quick_figures]
+
+    def uses(self) -> Iterator[tuple[Cell, Figure, Curve]]:
+        for figure in self.figures:
+            for test in figure.tests:
+                for curve in figure.curves:
+                    yield Cell(curve.fabric, figure.transport_of(curve), test), figure, curve
+
+    def cell_of(self, curve_name: str, test: str) -> Cell | None:
+        for cell, _figure, curve in self.uses():
+            if curve.name == curve_name and cell.test == test:
+                return cell
+        return None
+
+
+def list_studies(home: Path) -> list[str]:
+    return sorted(path.parent.name for path in (home / "studies").glob("*/study.toml"))
+
+
+def load_study(home: Path, name: str) -> Study:
+    """A study by name, or by the path of its folder."""
+    folder = Path(name) if (Path(name) / "study.toml").is_file() else home / "studies" / name
+    path = folder / "study.toml"
+    if not path.is_file():
+        known = ", ".join(list_studies(home)) or "none"
+        raise LabError(path, f"there is no study `{name}`", f"one of the studies here: {known}; or a study's folder")
+    content = parse_model(StudyFile, load_toml(path), path)
+    study = Study(folder, content.study, content.tests, content.figures)
+    _check_names(study, path)
+    return study
+
+
+AnyModel = TypeVar("AnyModel", bound=BaseModel)
+
+
+def parse_model(model: type[AnyModel], document: dict[str, Any], path: Path) -> AnyModel:
+    """Raw to checked, with the first mistake's place and remedy in the message."""
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(step) for step in first["loc"])
+        remedy = {
+            "extra_forbidden": "remove it, or correct its spelling",
+            "missing": f"add `{first['loc'][-1]} = ...`",
+        }.get(first["type"], "a value of the kind that the message names")
+        raise LabError(f"{path}: {place}", first["msg"], remedy) from None
+
+
+def _check_names(study: Study, path: Path) -> None:
+    numbers = [figure.number for figure in study.figures]
+    for number in study.head.quick_figures:
+        if number not in numbers:
+            raise LabError(f"{path}: study.quick_figures", f"there is no figure {number}", f"some of {numbers}")
+    columns = {name for name in Measurement.__dataclass_fields__ if name not in ("size_bytes", "iterations")}
+    for name, test in study.tests.items():
+        if test.column not in columns:
+            raise LabError(f"{path}: tests.{name}.column", f"`{test.column}` is no column", f"one of {sorted(columns)}")
+    meaning: dict[tuple[str, str], Cell] = {}
+    for figure in study.figures:
+        for test_name in figure.tests:
+            _check_test(study, path, figure, test_name)
+    for cell, figure, curve in study.uses():
+        known = meaning.setdefault((curve.name, cell.test), cell)
+        if known != cell:
+            raise LabError(
+                f"{path}: figure {figure.number}, curve {curve.name}",
+                f"the name already stands for {known.id}, here it stands for {cell.id}",
+                "one name for one measurement throughout the study",
+            )
+
+
+def _check_test(study: Study, path: Path, figure: Figure, name: str) -> None:
+    if name not in study.tests:
+        raise LabError(
+            f"{path}: figure {figure.number}, tests",
+            f"there is no test `{name}`",
+            f"one of {list(study.tests)}",
+        )
+    for curve in figure.curves:
+        transport = figure.transport_of(curve)
+        if transport not in study.tests[name].sizes:
+            raise LabError(
+                f"{path}: tests.{name}.sizes",
+                f"has no range for {transport}, which figure {figure.number} needs",
+                f"add `{transport} = {{ from = 2, to = 2048 }}` with the sizes of that transport",
+            )

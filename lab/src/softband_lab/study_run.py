@@ -1,0 +1,148 @@
+"""A study from start to end: cells, tables, claims, figures, page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from softband_lab.campaign import Job, Outcome, Step, describe_failure, exclusive, run_jobs
+from softband_lab.charts import Mark, Panel, make_panel, save_chart, static_figure, static_panel
+from softband_lab.claims import ClaimRow, count_verdicts, judge_all, load_published, load_rules, write_claims
+from softband_lab.errors import LabError
+from softband_lab.evaluators import ValueRule
+from softband_lab.evidence import Evidence
+from softband_lab.places import fabric_path
+from softband_lab.report import Report, write_report
+from softband_lab.results import results_table, write_table
+from softband_lab.softband import Softband
+from softband_lab.study import Cell, Figure, Study
+from softband_lab.whatif import ClaimProber
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    home: Path
+    out: Path
+    quick: bool
+    workers: int
+    command: str
+
+
+def run_study(study: Study, softband: Softband, options: StudyOptions, console: Console) -> int:
+    """Exit status: 0 all well, 1 some cells failed, 130 interrupted."""
+    reference = options.home / "references" / study.head.claims
+    published = load_published(reference)
+    rules = load_rules(study, published, reference)
+    jobs = [make_job(study, cell, options.home) for cell in study.cells(options.quick)]
+    with exclusive(options.out):
+        outcome = run_jobs(jobs, softband, options.out, options.workers, console)
+        if outcome.interrupted:
+            console.print(f"interrupted: {len(outcome.results)} of {len(jobs)} cells are kept in {options.out}")
+            console.print("the same command goes on from there")
+            return 130
+        evidence = Evidence(
+            study,
+            options.home,
+            softband,
+            outcome.results,
+            set(outcome.failures),
+            options.quick,
+            ClaimProber(options.home, softband, options.out / "claims", options.workers),
+        )
+        with console.status("judging the claims"):
+            claims = judge_all(published, rules, evidence)
+        with console.status("drawing the figures and the page"):
+            _write_all(study, softband, options, outcome, claims)
+    _print_end(options, outcome, claims, console)
+    return 1 if outcome.failures else 0
+
+
+def make_job(study: Study, cell: Cell, home: Path) -> Job:
+    path = fabric_path(home, cell.fabric)
+    if not path.is_file():
+        raise LabError(
+            f"{study.folder / 'study.toml'}: fabric `{cell.fabric}`",
+            f"there is no {path}",
+            "a file below fabrics/, named from there",
+        )
+    test = study.tests[cell.test]
+    sizes = test.expected_sizes(cell.transport)
+    steps = [Step(test.programs(cell.transport, size)) for size in (sizes if test.run_per_size else [None])]
+    return Job(cell.id, path, f"fabrics/{cell.fabric}", steps, study.head.seed, study.head.timeout_seconds, sizes)
+
+
+def published_marks(claims: list[ClaimRow], figure: Figure, test_name: str) -> list[Mark]:
+    """Published numbers that a panel can show as a line."""
+    values = {
+        float(row.published.value)
+        for row in claims
+        if isinstance(row.rule, ValueRule) and figure.number in row.rule.figures and test_name in row.rule.tests
+    }
+    return [Mark(value, f"published: about {value:g}") for value in sorted(values)]
+
+
+def _write_all(
+    study: Study, softband: Softband, options: StudyOptions, outcome: Outcome, claims: list[ClaimRow]
+) -> None:
+    write_table(results_table(study, outcome.results), options.out, "results")
+    write_claims(claims, options.out)
+    figures = study.chosen_figures(options.quick)
+    panels = {
+        figure.number: [
+            make_panel(study, figure, test, outcome.results, published_marks(claims, figure, test))
+            for test in figure.tests
+        ]
+        for figure in figures
+    }
+    drawings = draw_fabrics(study, softband, options)
+    _save_figures(figures, panels, options.out / "figures")
+    jobs = {cell.id: make_job(study, cell, options.home) for cell in study.cells(options.quick)}
+    write_report(
+        Report(
+            study,
+            figures,
+            panels,
+            claims,
+            outcome,
+            drawings,
+            jobs,
+            softband.version,
+            options.command,
+            options.quick,
+        ),
+        options.out / "report.html",
+    )
+
+
+def _save_figures(figures: list[Figure], panels: dict[int, list[Panel]], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for figure in figures:
+        drawn = [panel for panel in panels[figure.number] if panel.points]
+        stem = f"figure-{figure.number:02}"
+        for panel in drawn:
+            save_chart(static_panel(panel), folder / f"{stem}-{panel.test_name}")
+        if drawn:
+            title = f"Figure {figure.number}: {figure.title}"
+            save_chart(static_figure(title, drawn), folder / stem)
+
+
+def draw_fabrics(study: Study, softband: Softband, options: StudyOptions) -> dict[str, Path]:
+    """A drawing of each fabric that a chosen figure uses; one that cannot be drawn is left out."""
+    drawings: dict[str, Path] = {}
+    for figure in study.chosen_figures(options.quick):
+        for curve in figure.curves:
+            svg = options.out / "drawings" / f"{Path(curve.fabric).stem}.svg"
+            if curve.fabric not in drawings and softband.draw(fabric_path(options.home, curve.fabric), svg):
+                drawings[curve.fabric] = svg
+    return drawings
+
+
+def _print_end(options: StudyOptions, outcome: Outcome, claims: list[ClaimRow], console: Console) -> None:
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in count_verdicts(claims).items())
+    console.print(f"cells: {len(outcome.results)} finished, {outcome.reused} of them kept from before")
+    console.print(f"claims: {counts}")
+    for failure in outcome.failures.values():
+        console.print(describe_failure(failure))
+    console.print(f"[bold]the page with the charts:[/] {options.out / 'report.html'}", soft_wrap=True)

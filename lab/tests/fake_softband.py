@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""Stands in for the `softband` binary: same arguments, same files, and a toy model in place of the engine.
+
+A fabric file may hold `[fake] fail = "text"` to fail a run, or `seconds = 5` to take its time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+RATE_MIB = {"SDR": 942.0, "DDR": 1424.0, "QDR": 1424.0}
+LANES = {1: 1, 2: 2, 3: 4, 4: 8, 5: 8}
+COPPER_LIMIT_M = {
+    ("copper-1x", "SDR"): 20,
+    ("copper-4x", "SDR"): 15,
+    ("copper-12x", "SDR"): 10,
+    ("copper-4x", "DDR"): 10,
+    ("copper-12x", "DDR"): 7,
+}
+PART_LENGTH_M = {"cx4": 8, "emcore": 40, "intel-1m": 1, "intel-10m": 10, "intel-100m": 100}
+BW_HEADER = " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]"
+LAT_HEADER = (
+    " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]"
+    "   99% percentile[usec]   99.9% percentile[usec] "
+)
+
+
+def length_m(cable: dict[str, Any]) -> float:
+    if "length" in cable:
+        return float(cable["length"].split()[0])
+    return PART_LENGTH_M.get(cable["part"], 8)
+
+
+def width(cable: dict[str, Any]) -> str:
+    return {"copper-1x": "1X", "copper-12x": "12X"}.get(cable["part"], "4X")
+
+
+def link_rate(fabric: dict[str, Any]) -> str:
+    rates = [cable.get("rate", fabric.get("fake", {}).get("rate", "DDR")) for cable in fabric["cables"]]
+    if any(cable["part"] == "emcore" for cable in fabric["cables"]):
+        return "SDR"
+    return str(min(rates, key=lambda rate: RATE_MIB.get(rate, 0)))
+
+
+def bandwidth(fabric: dict[str, Any], size: int, transport: str) -> float:
+    lanes = LANES[fabric.get("subnet", {}).get("max_op_vls", 5)]
+    loop_us = 1.4 + 0.01 * max(length_m(cable) for cable in fabric["cables"])
+    pool_bytes = (16384 if "switches" in fabric else 65536) / lanes
+    credit = pool_bytes / loop_us * 1e6 / 2**20
+    top = min(RATE_MIB[link_rate(fabric)], fabric.get("fake", {}).get("bus_mib", 1e9), credit)
+    gap_us = 2.3 if transport == "UD" else 0.3
+    return float(min(size / (gap_us + size / (top * 1.048576)) / 1.048576, top))
+
+
+def table(fabric: dict[str, Any], command: str) -> str:
+    words = command.split()
+    option = {name: words[index + 1] for index, name in enumerate(words[:-1]) if name.startswith("-")}
+    transport, iterations = option.get("-c", "RC"), int(option.get("-n", "1000"))
+    largest = 2048 if transport == "UD" else 1 << 23
+    sizes = [1 << p for p in range(1, int(math.log2(largest)) + 1)] if "-a" in words else [int(option.get("-s", 2))]
+    if words[0] == "ib_send_lat":
+        flight = 0.005 * sum(length_m(cable) for cable in fabric["cables"])
+        rows = [(size, 3.9 + flight + size * 0.002) for size in sizes]
+        lines = [
+            f" {s}       {iterations}          {t:.2f}  {t + 1:.2f}  {t:.2f}  {t + 0.01:.2f}  0.1 {t:.2f} {t:.2f}"
+            for s, t in rows
+        ]
+        return "\n".join([LAT_HEADER, *lines])
+    factor = 1.9 if "-b" in words else 1.0
+    rows = [(size, factor * bandwidth(fabric, size, transport)) for size in sizes]
+    lines = [
+        f" {s:<7}    {iterations:<10}       {b:<7.2f}            {b:<7.2f}     {b * 1.048576 / s:<7.6f}"
+        for s, b in rows
+    ]
+    return "\n".join([BW_HEADER, *lines])
+
+
+def check(fabric: dict[str, Any], path: str) -> int:
+    for index, cable in enumerate(fabric.get("cables", [])):
+        limit = COPPER_LIMIT_M.get((cable["part"], cable.get("rate", "DDR")))
+        if limit is not None and length_m(cable) > limit:
+            print(f"{path}: cables.{index}: copper of {length_m(cable):g} m is too long: {limit} m", file=sys.stderr)
+            return 1
+    return 0
+
+
+def show(fabric: dict[str, Any], arguments: list[str]) -> int:
+    for cable in fabric["cables"]:
+        label = f"{cable['part']}, {length_m(cable):g} m, {width(cable)} {link_rate(fabric)}"
+        print(f"{cable['from']} -- {label} -- {cable['to']}")
+    if "--svg" in arguments:
+        svg = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 300 60"><text x="10" y="35">a -- b</text></svg>'
+        Path(arguments[arguments.index("--svg") + 1]).write_text(svg)
+    return 0
+
+
+def run(arguments: list[str]) -> int:
+    fabric = tomllib.loads(Path(arguments[0]).read_text())
+    out = Path(arguments[arguments.index("--out") + 1])
+    programs = [(arguments[i + 1], arguments[i + 2]) for i, word in enumerate(arguments) if word == "--on"]
+    time.sleep(fabric.get("fake", {}).get("seconds", 0))
+    if "fail" in fabric.get("fake", {}):
+        print(fabric["fake"]["fail"], file=sys.stderr)
+        return 1
+    count: dict[str, int] = {}
+    for host, command in programs:
+        number = count.get(host, 0)
+        count[host] = number + 1
+        text = f"{'-' * 80}\n                    Send Test\n{table(fabric, command)}\n{'-' * 80}\n"
+        (out / f"{host}-{number}.out").write_text(text)
+    versions = {"softband": "0.0.0", "perftest": "4.5"}
+    (out / "run.json").write_text(json.dumps({"versions": versions, "virtual_seconds": 0.5, "wall_seconds": 0.1}))
+    with (Path(__file__).parent / "runs.log").open("a") as log:
+        log.write(f"{arguments[0]}\n")
+    return 0
+
+
+def main() -> int:
+    arguments = sys.argv[1:]
+    if arguments == ["--version"]:
+        print("softband 0.0.0 (fake)")
+        return 0
+    if arguments[0] == "run":
+        return run(arguments[1:])
+    fabric = tomllib.loads(Path(arguments[2]).read_text())
+    return check(fabric, arguments[2]) if arguments[1] == "check" else show(fabric, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+from conftest import TESTS, Tree
+
+from softband_lab.campaign import exclusive
+from softband_lab.errors import LabError
+
+
+def read_claims(out: Path) -> dict[str, dict[str, str]]:
+    with (out / "claims.csv").open() as file:
+        return {row["id"]: row for row in csv.DictReader(file)}
+
+
+def test_a_study_leaves_tables_claims_figures_and_a_page(tree: Tree) -> None:
+    status, printed = tree.run()
+    assert status == 0, printed
+    claims = read_claims(tree.out)
+    assert {claim_id: row["verdict"] for claim_id, row in claims.items()} == {
+        "M1": "reproduced",
+        "M2": "reproduced",
+        "M3": "reproduced",
+        "M4": "contradicted",
+        "M5": "reproduced",
+        "M6": "reproduced",
+        "M7": "not testable",
+        "M8": "off",
+        "M9": "reproduced",
+    }
+    assert list(claims["M1"]) == [
+        "id", "claim", "published", "unit", "predicted", "deviation_percent", "verdict", "basis",
+    ]  # fmt: skip
+    assert claims["M3"]["basis"] == "calibrated"
+    assert (tree.out / "figures/figure-02-bandwidth.svg").is_file()
+    assert (tree.out / "figures/figure-01.png").read_bytes().startswith(b"\x89PNG")
+    table = pl.read_parquet(tree.out / "results.parquet")
+    assert table.filter(pl.col("cell") == "ddr-rc-bandwidth")["figures"].unique().to_list() == ["1 2"]
+    assert table.height == 4 * 23 + 2 * 3
+    assert table.drop("versions").equals(pl.read_csv(tree.out / "results.csv", schema=table.schema).drop("versions"))
+
+
+def test_the_page_stands_alone_and_is_escaped(tree: Tree) -> None:
+    tree.run(quick=True)
+    page = (tree.out / "report.html").read_text()
+    assert "Two figures &lt;b&gt;&amp;&lt;/b&gt; no more." in page
+    assert "<script src" not in page
+    assert "<link" not in page
+    assert "vegaEmbed" in page
+    assert "data:image/svg+xml;base64," in page
+    assert str(tree.out) not in page
+
+
+def test_finished_cells_are_not_run_again_and_the_result_repeats_to_the_byte(tree: Tree) -> None:
+    tree.run()
+    names = ("results.csv", "claims.csv", "claims_notes.csv", "report.html", "results.parquet", "figures/figure-02.svg")
+    before = {name: (tree.out / name).read_bytes() for name in names}
+    runs = len(tree.runs())
+    assert tree.run()[0] == 0
+    assert len(tree.runs()) == runs
+    assert {name: (tree.out / name).read_bytes() for name in names} == before
+
+
+def test_a_changed_fabric_reruns_its_cells_only(tree: Tree) -> None:
+    tree.run(quick=True)
+    before = len(tree.runs())
+    tree.append("switch-vl1.toml", "bus_mib = 900.0")
+    tree.run(quick=True)
+    assert [Path(line).name for line in tree.runs()[before:]] == ["switch-vl1.toml"]
+
+
+def test_a_half_written_cell_is_run_again(tree: Tree) -> None:
+    tree.run(quick=True)
+    cell = tree.out / "cells/ddr-rc-bandwidth/cell.json"
+    cell.write_text(cell.read_text()[:100])
+    before = len(tree.runs())
+    assert tree.run(quick=True)[0] == 0
+    assert [Path(line).name for line in tree.runs()[before:]] == ["ddr.toml"]
+
+
+def test_a_failing_cell_is_named_and_the_others_go_on(tree: Tree) -> None:
+    tree.append("switch.toml", 'fail = "no such part: flux-capacitor"')
+    status, printed = tree.run()
+    assert status == 1
+    assert "switch-rc-bandwidth" in printed
+    assert "no such part: flux-capacitor" in printed
+    assert "ib_send_bw -a -c RC -n 20 a" in printed
+    claims = read_claims(tree.out)
+    assert claims["M1"]["verdict"] == "reproduced"
+    assert claims["M2"]["verdict"] == "not testable"
+    assert "the cell switch-rc-bandwidth failed" in (tree.out / "claims_notes.csv").read_text()
+
+
+def test_quick_says_which_claims_it_leaves_open(tree: Tree) -> None:
+    assert tree.run(quick=True)[0] == 0
+    claims = read_claims(tree.out)
+    assert claims["M2"]["verdict"] == "reproduced"
+    assert claims["M1"]["verdict"] == "not testable"
+    assert "not part of --quick" in (tree.out / "claims_notes.csv").read_text()
+
+
+def test_two_campaigns_in_one_folder_are_refused(tree: Tree) -> None:
+    with exclusive(tree.out), pytest.raises(LabError, match="is in use by another campaign"), exclusive(tree.out):
+        pass
+
+
+def test_what_a_part_was_calibrated_on_is_never_called_predicted(tree: Tree) -> None:
+    part = tree.home / "catalog/switch/some.toml"
+    part.parent.mkdir(parents=True)
+    part.write_text('port_buffer = { value = 1, unit = "B", source = "x", status = "calibrated", on = ["M2"] }\n')
+    tree.run(quick=True)
+    assert read_claims(tree.out)["M2"]["basis"] == "calibrated"
+    assert "switch/some port_buffer" in (tree.out / "claims_notes.csv").read_text()
+
+
+def test_ctrl_c_keeps_finished_cells_and_ends_the_runs(tree: Tree) -> None:
+    tree.append("switch-vl1.toml", "seconds = 60")
+    environment = {
+        **os.environ,
+        "SOFTBAND_HOME": str(tree.home),
+        "SOFTBAND_BIN": str(tree.home / "bin/softband"),
+        "PYTHONPATH": str(TESTS.parent / "src"),
+    }
+    command = [sys.executable, "-m", "softband_lab", "study", "mini", "--quick", "--jobs", "2", "--out", str(tree.out)]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    cell = tree.out / "cells/switch-rc-bandwidth/cell.json"
+    deadline = time.monotonic() + 30
+    while not cell.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "interrupted: 2 of 3 cells are kept" in printed
+    assert cell.exists()
+    alive = subprocess.run(["pgrep", "-f", str(tree.home / "bin/softband")], capture_output=True, check=False)
+    assert alive.returncode == 1, "a run outlived the campaign"

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import polars as pl
+import pytest
+from conftest import Tree
+from rich.console import Console
+
+from softband_lab.compare import compare, load_results, print_comparison
+from softband_lab.errors import LabError
+from softband_lab.places import find_home, find_softband
+
+
+def test_only_what_deviates_is_marked(tree: Tree) -> None:
+    tree.run(quick=True)
+    first = load_results(tree.out)
+    slower = pl.when((pl.col("cell") == "ddr-rc-bandwidth") & (pl.col("size_bytes") == 65536)).then(0.9).otherwise(1.0)
+    second = first.with_columns(pl.col("bw_average_mib_s") * slower)
+    text = io.StringIO()
+    assert print_comparison(compare(first, second), 5.0, Console(file=text, width=160)) == 1
+    assert "-10.0 %" in text.getvalue()
+    assert "69 values compared, 1 of them" in text.getvalue()
+
+
+def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=r"results\.csv: cannot be read"):
+        load_results(tmp_path)
+
+
+def test_places_come_from_the_environment_first(tree: Tree) -> None:
+    assert find_home({"SOFTBAND_HOME": str(tree.home)}) == tree.home.resolve()
+    assert find_softband({"SOFTBAND_BIN": str(tree.home / "bin/softband")}) == (tree.home / "bin/softband").resolve()
+    assert find_softband({"PATH": str(tree.home / "bin")}).name == "softband"
+
+
+def test_a_wrong_place_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="has no folder studies/"):
+        find_home({"SOFTBAND_HOME": str(tmp_path)})
+    with pytest.raises(LabError, match="SOFTBAND_BIN=.*is not a program"):
+        find_softband({"SOFTBAND_BIN": str(tmp_path)})

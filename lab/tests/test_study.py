@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import Tree
+
+from softband_lab.claims import load_published, load_rules
+from softband_lab.errors import LabError
+from softband_lab.study import load_study
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def test_a_cell_that_two_figures_share_exists_once(tree: Tree) -> None:
+    assert [cell.id for cell in tree.study().cells()] == [
+        "sdr-rc-bandwidth",
+        "ddr-rc-bandwidth",
+        "sdr-rc-latency",
+        "ddr-rc-latency",
+        "switch-rc-bandwidth",
+        "switch-vl1-rc-bandwidth",
+    ]
+    assert [cell.id for cell in tree.study().cells(quick=True)][0] == "ddr-rc-bandwidth"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('column = "bw_average_mib_s"', 'column = "speed"', r"tests\.bandwidth\.column: `speed` is no column"),
+        ('caption = "Two hosts."', 'captoin = "Two hosts."', r"figures\.0\.caption: Field required"),
+        ('tests = ["bandwidth", "latency"]', 'tests = ["bandwith"]', r"there is no test `bandwith`"),
+        ("quick_figures = [2]", "quick_figures = [9]", r"quick_figures: there is no figure 9"),
+        ('name = "rc-100m", fabric', 'name = "rc-sdr", fabric', r"curve rc-sdr: the name already stands for"),
+        ("[study]", "[study", r"study\.toml: is not valid TOML"),
+    ],
+)
+def test_a_mistake_in_a_study_is_named_with_its_place(tree: Tree, old: str, new: str, message: str) -> None:
+    path = tree.home / "studies/mini/study.toml"
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(LabError, match=message):
+        tree.study()
+
+
+def test_an_unknown_study_lists_the_known_ones(tree: Tree) -> None:
+    with pytest.raises(LabError, match="there is no study `cabels`\n  instead: one of the studies here: mini"):
+        load_study(tree.home, "cabels")
+
+
+def test_every_published_claim_needs_a_rule(tree: Tree) -> None:
+    reference = tree.home / "references/mini_claims.csv"
+    reference.write_text(reference.read_text() + "M99,nobody,1,1,m,exact,\n")
+    with pytest.raises(LabError, match=r"claims\.toml: M99: is missing"):
+        load_rules(tree.study(), load_published(reference), reference)
+
+
+def test_the_cable_study_is_complete() -> None:
+    study = load_study(CHECKOUT, "cables")
+    assert [figure.number for figure in study.figures] == list(range(1, 15))
+    assert all(len(figure.tests) == 3 for figure in study.figures)
+    assert len({cell.id for cell in study.cells()}) == len(study.cells())
+    reference = CHECKOUT / "references" / study.head.claims
+    rules = load_rules(study, load_published(reference), reference)
+    assert list(rules) == [f"A{number:03}" for number in range(1, 48)]
+
+
+def test_the_cable_study_names_fabrics_and_curves_that_exist() -> None:
+    study = load_study(CHECKOUT, "cables")
+    for cell in study.cells():
+        assert (CHECKOUT / "fabrics" / cell.fabric).is_file(), cell.fabric
+    known = {curve.name for figure in study.figures for curve in figure.curves}
+    reference = CHECKOUT / "references" / study.head.claims
+    for claim_id, rule in load_rules(study, load_published(reference), reference).items():
+        fields = rule.model_dump()
+        groups = fields.get("groups") or []
+        named = [*fields.get("curves", []), *fields.get("lower", []), *fields.get("upper", [])]
+        named += [curve for group in groups for curve in group]
+        named += [fields["base"]] if "base" in fields else []
+        assert set(named) <= known, claim_id

@@ -1,0 +1,229 @@
+//! `cargo xtask link`: the two shared objects that programs load.
+//!
+//! rustc gives a `cdylib` a version script of its own, which does not go together with ours. So everything is built as one
+//! static library and linked here. `libsoftband.so` holds all code and state and exports exactly the listed symbols, without
+//! versions: preloaded, they stand in for every version. `libibverbs.so.1` holds nothing but jumps, with the versions of
+//! Debian's library, for programs that find their libraries by `LD_LIBRARY_PATH`.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// How the library is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Profile {
+    Debug,
+    Release,
+}
+
+impl Profile {
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Release => "release",
+        }
+    }
+}
+
+/// One line of `crates/libibverbs/versions.txt`.
+#[derive(Clone, Debug)]
+pub(crate) struct VersionedSymbol {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    is_default: bool,
+    target: String,
+}
+
+/// `cargo xtask link [--profile debug|release] --out DIR`.
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    let mut profile = Profile::Debug;
+    let mut out = None;
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match argument.as_str() {
+            "--profile" => match rest.next().map(String::as_str) {
+                Some("debug") => profile = Profile::Debug,
+                Some("release") => profile = Profile::Release,
+                other => bail!("--profile takes debug or release, not {other:?}"),
+            },
+            "--out" => out = Some(PathBuf::from(rest.next().context("--out takes a folder")?)),
+            other => bail!("cargo xtask link does not know {other}; usage: cargo xtask link [--profile debug|release] --out DIR"),
+        }
+    }
+    link(profile, &out.context("say where to: cargo xtask link --out DIR")?)
+}
+
+/// Builds the static library and links both shared objects into `out`/lib.
+pub(crate) fn link(profile: Profile, out: &Path) -> Result<()> {
+    ensure!(cfg!(all(target_os = "linux", target_arch = "x86_64")), "the shared objects are made for Linux on x86-64 only");
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let mut build = Command::new(cargo);
+    build.current_dir(root()).args(["build", "--package", "softband-preload"]);
+    if profile == Profile::Release {
+        build.arg("--release");
+    }
+    must_succeed(&mut build)?;
+    let archive = target_directory().join(profile.folder()).join("libsoftband_preload.a");
+
+    let lib = out.join("lib");
+    let work = target_directory().join("link");
+    std::fs::create_dir_all(&lib)?;
+    std::fs::create_dir_all(&work)?;
+    link_preload(&archive, &lib, &work)?;
+    link_versioned(&lib, &work)?;
+    println!("linked {} and libibverbs.so.1", lib.join("libsoftband.so").display());
+    Ok(())
+}
+
+/// Symbols that `libsoftband.so` stands in for: those of libibverbs and those of the C library.
+pub(crate) fn preload_symbols() -> Result<BTreeSet<String>> {
+    let mut all = verbs_symbols()?;
+    all.extend(libc_symbols()?);
+    Ok(all)
+}
+
+fn verbs_symbols() -> Result<BTreeSet<String>> {
+    symbol_list(&root().join("crates/libibverbs/symbols.txt"))
+}
+
+fn libc_symbols() -> Result<BTreeSet<String>> {
+    let list = root().join("crates/guest/symbols.txt");
+    if list.exists() { symbol_list(&list) } else { Ok(BTreeSet::new()) }
+}
+
+fn symbol_list(path: &Path) -> Result<BTreeSet<String>> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect())
+}
+
+/// What the versioned library exports.
+pub(crate) fn versioned_symbols() -> Result<Vec<VersionedSymbol>> {
+    let path = root().join("crates/libibverbs/versions.txt");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    text.lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
+            [name, version, binding, target] => Ok(VersionedSymbol {
+                name: name.into(),
+                version: version.into(),
+                is_default: binding == "default",
+                target: target.into(),
+            }),
+            _ => bail!("{}: not four words: {line}", path.display()),
+        })
+        .collect()
+}
+
+/// Names by which the jumps of the versioned library reach this one, whatever else defines the plain names.
+fn alias(symbol: &str) -> String {
+    format!("softband_{symbol}")
+}
+
+const HELPERS: [&str; 4] = ["softband_unsupported_status", "softband_unsupported_object", "softband_unsupported_call", "softband_nothing"];
+
+fn link_preload(archive: &Path, lib: &Path, work: &Path) -> Result<()> {
+    let symbols = preload_symbols()?;
+    let mut script = String::from("{\n  global:\n");
+    for symbol in &symbols {
+        let _ = writeln!(script, "    {symbol};\n    {};", alias(symbol));
+    }
+    for helper in HELPERS {
+        let _ = writeln!(script, "    {helper};");
+    }
+    script.push_str("  local: *;\n};\n");
+    let map = work.join("libsoftband.map");
+    std::fs::write(&map, script)?;
+
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-Wl,-soname,libsoftband.so", "-Wl,-Bsymbolic", "-Wl,-z,now", "-Wl,-z,nodelete", "-Wl,--gc-sections"]);
+    cc.arg(format!("-Wl,--version-script={}", map.display()));
+    cc.args(["-Wl,--no-undefined", "-Wl,--no-undefined-version"]);
+    for symbol in &symbols {
+        cc.arg(format!("-Wl,--defsym={}={symbol}", alias(symbol)));
+    }
+    cc.arg("-o").arg(lib.join("libsoftband.so"));
+    cc.arg("-Wl,--whole-archive").arg(archive).arg("-Wl,--no-whole-archive");
+    cc.args(["-lgcc_s", "-lpthread", "-ldl", "-lm", "-lc"]);
+    must_succeed(&mut cc)
+}
+
+fn link_versioned(lib: &Path, work: &Path) -> Result<()> {
+    let symbols = versioned_symbols()?;
+    let assembler = work.join("libibverbs.S");
+    std::fs::write(&assembler, jumps(&symbols, &libc_symbols()?)?)?;
+    let map = work.join("libibverbs.map");
+    std::fs::write(&map, version_nodes(&symbols))?;
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-nostdlib", "-Wl,-soname,libibverbs.so.1", "-Wl,-z,now", "-Wl,-z,noexecstack", "-Wl,-rpath,$ORIGIN"]);
+    cc.arg(format!("-Wl,--version-script={}", map.display())).arg("-Wl,--no-undefined");
+    cc.arg("-o").arg(lib.join("libibverbs.so.1")).arg(&assembler);
+    // By name and not by path: the name is what the dynamic linker will look for.
+    cc.arg("-L").arg(lib).args(["-Wl,--no-as-needed", "-lsoftband"]);
+    must_succeed(&mut cc)
+}
+
+/// The versioned symbols as jumps, and the C library's as unversioned ones: without preloading, this library comes before the
+/// C library in the order of look-ups and `libsoftband.so` comes after it.
+fn jumps(symbols: &[VersionedSymbol], libc: &BTreeSet<String>) -> Result<String> {
+    let mut text = String::from("\t.section .note.GNU-stack,\"\",@progbits\n\t.text\n");
+    let jump = |text: &mut String, label: &str, target: &str| {
+        let _ = write!(text, "\t.globl {label}\n\t.type {label}, @function\n\t.p2align 4\n{label}:\n\tjmp *{target}@GOTPCREL(%rip)\n\t.size {label}, .-{label}\n");
+    };
+    for (number, symbol) in symbols.iter().enumerate() {
+        let label = format!("entry_{number}");
+        if let Some(bytes) = symbol.target.strip_prefix("data:") {
+            let bytes: usize = bytes.parse().with_context(|| format!("{}: bad size", symbol.name))?;
+            let _ = write!(text, "\t.bss\n\t.globl {label}\n\t.type {label}, @object\n\t.size {label}, {bytes}\n{label}:\n\t.zero {bytes}\n\t.text\n");
+        } else if symbol.target == "=" {
+            jump(&mut text, &label, &alias(&symbol.name));
+        } else {
+            jump(&mut text, &label, &symbol.target);
+        }
+        let binding = if symbol.is_default { "@@" } else { "@" };
+        let _ = writeln!(text, "\t.symver {label}, {}{binding}{}, remove", symbol.name, symbol.version);
+    }
+    for symbol in libc {
+        jump(&mut text, symbol, &alias(symbol));
+    }
+    Ok(text)
+}
+
+/// Each version inherits from the one before it; the private one stands alone.
+fn version_nodes(symbols: &[VersionedSymbol]) -> String {
+    let number = |version: &str| -> Option<(u32, u32)> {
+        let (major, minor) = version.strip_prefix("IBVERBS_")?.split_once('.')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    };
+    let versions: BTreeSet<_> = symbols.iter().map(|symbol| (number(&symbol.version), symbol.version.as_str())).collect();
+    let mut text = String::new();
+    let mut parent = String::new();
+    for (number, version) in versions {
+        if number.is_some() {
+            let _ = writeln!(text, "{version} {{ }}{parent};");
+            parent = format!(" {version}");
+        } else {
+            let _ = writeln!(text, "{version} {{ }};");
+        }
+    }
+    text
+}
+
+/// Runs a command; its failure is ours.
+pub(crate) fn must_succeed(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot run {}", command.get_program().to_string_lossy()))?;
+    ensure!(status.success(), "{} failed ({status})", command.get_program().to_string_lossy());
+    Ok(())
+}
+
+/// The checkout.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the checkout").to_owned()
+}
+
+/// Where cargo builds.
+pub(crate) fn target_directory() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
