@@ -38,5 +38,5 @@ def test_places_come_from_the_environment_first(tree: Tree) -> None:
 def test_a_wrong_place_is_named(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="has no folder studies/"):
         find_home({"SOFTBAND_HOME": str(tmp_path)})
-    with pytest.raises(LabError, match="SOFTBAND_BIN=.*is not a program"):
+    with pytest.raises(LabError, match=r"SOFTBAND_BIN=.*is not a program"):
         find_softband({"SOFTBAND_BIN": str(tmp_path)})

@@ -117,7 +117,7 @@ pub(crate) fn give(slot: &ThreadSlot, op: Op) {
     note_progress();
     slot.op.store(op as u32, Ordering::Relaxed);
     slot.turn.store(turn::ENGINE, Ordering::SeqCst);
-    if slot.asleep.swap(0, Ordering::SeqCst) != 0 {
+    if slot.engine_asleep.swap(0, Ordering::SeqCst) != 0 {
         let _ = futex::wake(&slot.turn, futex::Flags::empty(), 1);
     }
 }
@@ -156,9 +156,9 @@ fn wait_for_turn(slot: &ThreadSlot) {
     }
     let second = futex::Timespec { tv_sec: 1, tv_nsec: 0 };
     loop {
-        slot.asleep.store(1, Ordering::SeqCst);
+        slot.program_asleep.store(1, Ordering::SeqCst);
         if slot.turn.load(Ordering::SeqCst) != turn::ENGINE {
-            slot.asleep.store(0, Ordering::Relaxed);
+            slot.program_asleep.store(0, Ordering::Relaxed);
             return leave_if_dead(slot);
         }
         let outcome = futex::wait(&slot.turn, futex::Flags::empty(), turn::ENGINE, Some(&second));

@@ -19,7 +19,7 @@ const EPOCH_SECONDS: u64 = 1_182_729_600;
 const VIRTUAL_PID_FIRST: u32 = 1_000;
 
 fn new_thread(state: ThreadState) -> Thread {
-    Thread { state, generation: 0, news_seen: 0, memory_seen: 0, quantum_picos: QUANTUM_FIRST_PICOS }
+    Thread { state, generation: 0, news_seen: 0, memory_seen: 0, quantum_picos: QUANTUM_FIRST_PICOS, waiting_since: None }
 }
 
 impl Engine {
@@ -275,7 +275,10 @@ impl Engine {
         let Some(process) = self.processes.iter().position(|process| process.connection == Some(connection)) else { return };
         self.processes[process].connection = None;
         if self.processes[process].state == ProcessState::Attached {
-            self.process_gone(process);
+            // What its threads still asked for comes first: the very last thing may be that the process ends.
+            let slots = 0..self.processes[process].threads.len() as u32;
+            let at = slots.map(|slot| self.processes[process].clock(slot)).max().unwrap_or(self.now).max(self.now);
+            self.queue.push(at, process as u32, Event::ProcessGone { process });
         }
     }
 

@@ -22,6 +22,8 @@ struct Deferred {
 pub(crate) struct ProgramMemory {
     pids: Vec<Option<i32>>,
     deferred: Vec<Deferred>,
+    /// Whose memory the last event has written.
+    pub(crate) last_written: Option<ProcessId>,
     /// The first failure of the host to let us at a program's memory, to be told once.
     pub(crate) denied: Option<std::io::Error>,
 }
@@ -113,6 +115,7 @@ impl HostMemory for ProgramMemory {
 
     fn write(&mut self, process: ProcessId, address: u64, payload: &PayloadSlice) -> Result<(), MemoryFault> {
         self.pid(process)?;
+        self.last_written = Some(process);
         let deferred = &mut self.deferred[process.0 as usize];
         deferred.bytes += payload.len;
         deferred.writes.push((address, payload.clone()));

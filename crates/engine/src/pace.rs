@@ -97,6 +97,15 @@ pub struct Engine {
     fabric_events: u64,
 }
 
+/// Keeps the engine, and with it every program that it starts, on the processor where it is now. Since only one of them runs at
+/// a time, handing over the turn is then a switch between processes, and not the waking of a processor that has gone to sleep
+/// (2 against 50 microseconds in a virtual machine).
+fn settle_on_one_processor() {
+    let mut one = rustix::thread::CpuSet::new();
+    one.set(rustix::thread::sched_getcpu());
+    let _ = rustix::thread::sched_setaffinity(None, &one);
+}
+
 impl Engine {
     /// An engine for `spec`. `libraries` is the directory that holds `libsoftband.so` and `libibverbs.so.1`.
     ///
@@ -107,6 +116,7 @@ impl Engine {
         anyhow::ensure!(preload.is_file(), "{} is not there: run `make build`, or name the folder in SOFTBAND_LIB", preload.display());
         let (mailbox, receiver) = Mailbox::new();
         let name = format!("softband-{}-{:08x}", std::process::id(), Instant::now().elapsed().as_nanos() as u32 ^ std::process::id().rotate_left(16));
+        settle_on_one_processor();
         control::serve(&name, mailbox.clone()).context("cannot open the control socket")?;
         Self::assemble(spec, seed, name, Libraries { preload, directory: libraries.to_path_buf(), by_preload }, interrupt, (mailbox, receiver))
     }
@@ -218,6 +228,12 @@ impl Engine {
     pub(crate) fn step_fabric(&mut self, notices: &mut Vec<Notice>) {
         self.world.step(&mut self.memory, notices);
         self.fabric_events += 1;
+        // An atomic writes without a packet of data, so no notice tells of it.
+        if let Some(process) = self.memory.last_written.take()
+            && !notices.iter().any(|notice| matches!(notice, Notice::MemoryWritten { .. }))
+        {
+            notices.push(Notice::MemoryWritten { process, whole: true });
+        }
         if notices.is_empty() {
             return;
         }

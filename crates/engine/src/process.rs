@@ -174,6 +174,8 @@ pub(crate) struct Thread {
     pub(crate) memory_seen: u64,
     /// Time of the next fruitless look, grows while looks stay fruitless.
     pub(crate) quantum_picos: u64,
+    /// When it began to look for news in vain.
+    pub(crate) waiting_since: Option<SimTime>,
 }
 
 /// State of a process.

@@ -51,6 +51,8 @@ pub(crate) struct Socket {
     end_of_stream: Option<SimTime>,
     write_shut: bool,
     read_shut: bool,
+    /// When the answer to bytes for a peer that is gone comes back.
+    reset_at: Option<SimTime>,
     backlog: VecDeque<(SimTime, u32)>,
     /// When a connecting socket is connected.
     connected_at: SimTime,
@@ -93,6 +95,7 @@ impl SocketTable {
             end_of_stream: None,
             write_shut: false,
             read_shut: false,
+            reset_at: None,
             backlog: VecDeque::new(),
             connected_at: SimTime::ZERO,
         };
@@ -255,10 +258,9 @@ impl SocketTable {
             return Err(libc::EPIPE);
         }
         let peer = socket.peer.ok_or(libc::EPIPE)?;
-        let Some(end) = self.sockets.get_mut(&peer) else { return Err(libc::EPIPE) };
-        if end.read_shut {
-            return Err(libc::EPIPE);
-        }
+        let Some(end) = self.sockets.get_mut(&peer).filter(|end| !end.read_shut) else {
+            return self.send_to_nobody(object, bytes.len(), now, path);
+        };
         let len = bytes.len().min(WINDOW_BYTES.saturating_sub(end.received_bytes));
         if len == 0 && !bytes.is_empty() {
             return Err(libc::EAGAIN);
@@ -271,6 +273,19 @@ impl SocketTable {
         end.received.push_back(Chunk { visible, bytes: bytes[..len].iter().copied().collect() });
         wakeups.push((visible, peer));
         Ok(len)
+    }
+
+    /// As TCP does: what is sent to a peer that is gone is taken, and its answer ends the connection a round trip later.
+    fn send_to_nobody(&mut self, object: u32, len: usize, now: SimTime, path: Path) -> Result<usize, i32> {
+        let socket = self.get_mut(object)?;
+        match socket.reset_at {
+            Some(at) if at <= now => Err(libc::EPIPE),
+            Some(_) => Ok(len),
+            None => {
+                socket.reset_at = Some(now + path.latency * 2);
+                Ok(len)
+            }
+        }
     }
 
     /// Takes (or only looks at) what is visible. An empty answer is the end of the stream.
@@ -412,7 +427,8 @@ mod tests {
         table.close(client, at(100), PATH, &mut wakeups);
         assert_eq!(table.receive(server, 9, false, at(500), PATH, &mut wakeups).unwrap(), [1]);
         assert_eq!(table.receive(server, 9, false, at(500), PATH, &mut wakeups).unwrap(), []);
-        assert_eq!(table.send(server, &[1], at(500), PATH, &mut wakeups), Err(libc::EPIPE));
+        assert_eq!(table.send(server, &[1], at(500), PATH, &mut wakeups), Ok(1), "the first bytes find out");
+        assert_eq!(table.send(server, &[1], at(540), PATH, &mut wakeups), Err(libc::EPIPE));
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Engine {
         shared.clock_ps.fetch_max(now.as_picos(), Ordering::Relaxed);
         shared.signals.fetch_or(std::mem::take(&mut record.signals_pending), Ordering::Relaxed);
         shared.turn.store(turn::PROGRAM, Ordering::SeqCst);
-        if shared.asleep.swap(0, Ordering::SeqCst) != 0 {
+        if shared.program_asleep.swap(0, Ordering::SeqCst) != 0 {
             let _ = rustix::thread::futex::wake(&shared.turn, rustix::thread::futex::Flags::empty(), 1);
         }
         self.turns += 1;
@@ -86,7 +86,7 @@ impl Engine {
     }
 
     fn sleep_for_turn(&mut self, process: usize, slot: u32, word: &std::sync::atomic::AtomicU32) -> TurnEnd {
-        let asleep: *const _ = &raw const self.processes[process].shared.slot(slot).asleep;
+        let asleep: *const _ = &raw const self.processes[process].shared.slot(slot).engine_asleep;
         // SAFETY: as in `wait_for_turn`.
         let asleep = unsafe { &*asleep };
         let started = Instant::now();
@@ -119,6 +119,9 @@ impl Engine {
 
     /// Hears whether the running process has ended or was replaced.
     fn look_for_end(&mut self, process: usize) -> Option<TurnEnd> {
+        if self.processes[process].connection.is_none() {
+            return Some(TurnEnd::Gone);
+        }
         self.hear_all();
         let connection = self.processes[process].connection;
         let closed = self.heard.iter().position(|heard| matches!(heard, Heard::Closed { connection: c } if Some(*c) == connection))?;
@@ -207,6 +210,7 @@ impl Engine {
     /// A polling or spinning thread waits for news, with pauses that grow while there are none.
     pub(crate) fn park_for_news(&mut self, process: usize, slot: u32, waiting: Waiting) {
         let thread = &mut self.processes[process].threads[slot as usize];
+        thread.waiting_since.get_or_insert(self.now);
         let quantum = thread.quantum_picos;
         thread.quantum_picos = (quantum * 2).min(QUANTUM_LAST_PICOS);
         self.park(process, slot, waiting, Some(self.now + SimDuration::from_picos(quantum)));
@@ -228,18 +232,23 @@ impl Engine {
     }
 
     /// Registered memory of a process was written by a peer.
-    pub(crate) fn touch_memory(&mut self, process: ProcessId) {
+    pub(crate) fn touch_memory(&mut self, process: ProcessId, whole: bool) {
         let index = process.0 as usize;
         self.processes[index].memory_written += 1;
         self.wake_where(index, |waiting| *waiting == Waiting::Spin);
-        self.touch(process);
+        if whole {
+            self.touch(process);
+        }
     }
 
     fn wake_where(&mut self, process: usize, matches: impl Fn(&Waiting) -> bool) {
+        let now = self.now;
         for slot in 0..self.processes[process].threads.len() {
             let thread = &mut self.processes[process].threads[slot];
             if matches!(&thread.state, ThreadState::Waiting(waiting) if matches(waiting)) {
-                thread.quantum_picos = QUANTUM_FIRST_PICOS;
+                // What came after so long will come again after about as long: no need to look much sooner.
+                let waited = thread.waiting_since.take().map_or(0, |since| now.saturating_since(since).as_picos());
+                thread.quantum_picos = (waited * 2).clamp(QUANTUM_FIRST_PICOS, QUANTUM_LAST_PICOS);
                 self.wake(process, slot as u32);
             }
         }

@@ -285,7 +285,7 @@ impl Engine {
                     self.async_event(process, HcaId(hca), EVENT_CQ_ERROR, cq.0);
                 }
             }
-            Notice::MemoryWritten { process } => self.touch_memory(process),
+            Notice::MemoryWritten { process, whole } => self.touch_memory(process, whole),
             Notice::QpEvent { process, hca, qpn, event } => self.async_event(process, hca, event, qpn.0),
             Notice::PortEvent { hca, port, event } => {
                 for process in 0..self.processes.len() as u32 {

@@ -7,7 +7,7 @@ use crate::world::World;
 use softband_model::link::{Choice, serialisation};
 use softband_model::verbs::api::HostMemory;
 use softband_sim::{SimDuration, SimTime};
-use softband_types::{CreditBlocks, VirtualLane};
+use softband_types::{CreditBlocks, LinkSpeed, VirtualLane};
 
 impl World {
     /// A packet of an HCA joins the queue of its port, or turns round inside the HCA when it is for the same port.
@@ -79,8 +79,23 @@ impl World {
         port.tally.xmit_packets += 1;
         port.busy_until = now + time;
         port.sending = Some(Sending { lane, origin });
-        self.queue.push(port.busy_until, port.node, Event::LinkFree { port: id });
+        let busy_until = port.busy_until;
+        self.queue.push(busy_until, port.node, Event::LinkFree { port: id });
+        if let Origin::Input { port, lane, blocks } = origin {
+            self.leave_input(port, lane, blocks, cabling.rate.speed, busy_until, now);
+        }
         self.schedule_arrival(packet, cabling, time);
+    }
+
+    /// A switch's input buffer is free when the packet's last bit has entered the crossbar, which is the forwarding time before it
+    /// leaves the output, and the switch has held it for its time.
+    fn leave_input(&mut self, input: u32, lane: VirtualLane, blocks: u16, speed: LinkSpeed, tail_out: SimTime, now: SimTime) {
+        let Owner::Switch { switch, .. } = self.ports[input as usize].owner else { unreachable!("inputs are a switch's") };
+        let node = &self.switches[switch as usize];
+        let passage = tail_out.saturating_since(now);
+        let entered = now + SimDuration::from_picos(passage.as_picos().saturating_sub(node.switch.forward_latency(speed).as_picos()));
+        let hold = node.buffer_hold;
+        self.free_buffer(input, lane, blocks, entered + hold);
     }
 
     /// The packet's next event is at the far end of the cable.
@@ -135,12 +150,7 @@ impl World {
         self.transmit(id, now);
         match origin {
             Origin::Staged { completes } => self.on_departed(id, lane, Some(completes), memory, now),
-            Origin::Plain => {}
-            Origin::Input { port, lane, blocks } => {
-                let Owner::Switch { switch, .. } = self.ports[port as usize].owner else { unreachable!("inputs are a switch's") };
-                let hold = self.switches[switch as usize].buffer_hold;
-                self.free_buffer(port, lane, blocks, now + hold);
-            }
+            Origin::Plain | Origin::Input { .. } => {}
         }
     }
 

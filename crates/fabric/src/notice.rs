@@ -13,7 +13,11 @@ pub enum Notice {
     /// A completion queue was overrun and takes no more completions (`IBV_EVENT_CQ_ERR`).
     CqError { process: ProcessId, cq: CqHandle },
     /// Registered memory of a process was written by a peer or by a read response.
-    MemoryWritten { process: ProcessId },
+    MemoryWritten {
+        process: ProcessId,
+        /// The whole message is there: for those who look from time to time, and not at each byte.
+        whole: bool,
+    },
     /// An asynchronous event of a queue pair, numbered as the verbs do (`IBV_EVENT_...`).
     QpEvent { process: ProcessId, hca: HcaId, qpn: Qpn, event: u32 },
     /// An asynchronous event of a port.

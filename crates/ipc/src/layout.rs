@@ -55,8 +55,8 @@ pub struct SharedHeader {
 pub struct ThreadSlot {
     /// Futex: whose turn it is, see [`turn`].
     pub turn: AtomicU32,
-    /// Nonzero while the side that waits for its turn sleeps in the kernel and must be woken.
-    pub asleep: AtomicU32,
+    /// Nonzero while the program sleeps in the kernel and must be woken when it gets the turn.
+    pub program_asleep: AtomicU32,
     /// The thread's own clock: picoseconds since the run began.
     pub clock_ps: AtomicU64,
     /// Call in progress, one of [`crate::calls::Op`].
@@ -71,7 +71,9 @@ pub struct ThreadSlot {
     pub signals: AtomicU64,
     /// Host thread id, for the engine's eyes.
     pub tid: AtomicU32,
-    pub reserved: AtomicU32,
+    /// Nonzero while the engine sleeps in the kernel and must be woken when the turn comes back. A word of its own: with one for
+    /// both, a side that wakes up could clear what the other has just set.
+    pub engine_asleep: AtomicU32,
     pub payload: [u8; PAYLOAD_BYTES],
     pub posted: [u8; POSTED_BYTES],
 }

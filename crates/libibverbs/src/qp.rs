@@ -151,7 +151,8 @@ unsafe fn create(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr, is_extended: bool
             cap,
             is_extended,
             state: AtomicU32::new(IBV_QPS_RESET),
-            reset_at_ps: AtomicU64::new(0),
+            // Completions of a former queue pair of the same number may still lie in the queues.
+            reset_at_ps: AtomicU64::new(softband_client::now_ps()),
             send: WorkQueue::new(cap.max_send_wr),
             receive: WorkQueue::new(cap.max_recv_wr),
             async_events: EventCount::default(),

@@ -146,7 +146,7 @@ pub struct SwitchPart {
     pub port_buffer_bytes: u32,
     /// First bit in to first bit out, by the speed of the ports.
     pub forward_latency: Vec<(LinkSpeed, SimDuration)>,
-    /// How much of the forwarding time a packet's input buffer stays taken after its last bit went through.
+    /// How long a packet's input buffer stays taken after its last bit has entered the crossbar.
     pub buffer_hold: SimDuration,
     /// From freed buffer to the flow-control packet.
     pub credit_return: SimDuration,

@@ -15,7 +15,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -36,6 +36,7 @@ from softband_lab.errors import LabError
 from softband_lab.perftest import Measurement, parse_table
 from softband_lab.softband import Cancelled, Program, RunFailed, Softband, run_arguments
 
+_SIGNAL_CHECK_SECONDS = 0.5
 _FORMAT = 1  # of cell.json; a change makes every cell run again
 
 
@@ -153,12 +154,12 @@ def _run_waiting(
     progress: Progress,
     advance: Callable[[], None],
 ) -> None:
-    with ThreadPoolExecutor(max_workers=workers) as pool, _interrupt_on_terminate():
+    with ThreadPoolExecutor(max_workers=workers) as pool, _signals_interrupt():
         futures: dict[Future[JobResult], Job] = {}
         try:
             for job, fingerprint in waiting:
                 futures[pool.submit(run_job, job, fingerprint, softband, store)] = job
-            for future in as_completed(futures):
+            for future in _as_completed(set(futures)):
                 _collect(future, futures[future], outcome, progress)
                 advance()
         except KeyboardInterrupt:
@@ -203,7 +204,11 @@ def run_job(job: Job, fingerprint: str, softband: Softband, store: Store) -> Job
 
 def _run_step(job: Job, step: Step, softband: Softband, out: Path) -> list[Row]:
     command = job.command(step)
-    run = softband.run(job.fabric, step.programs, out, job.seed, job.timeout_seconds)
+    try:
+        run = softband.run(job.fabric, step.programs, out, job.seed, job.timeout_seconds)
+    except RunFailed as failed:
+        # As a person would type it, not with this campaign's folders.
+        raise RunFailed(command, failed.reason, failed.last_lines) from None
     reader = step.programs[-1]
     number = sum(program.host == reader.host for program in step.programs) - 1
     output = out / f"{reader.host}-{number}.out"
@@ -270,8 +275,8 @@ class Store:
 
     @contextmanager
     def writing(self, job_id: str) -> Iterator[Path]:
-        """A folder that takes the job's name when all went well."""
-        partial = self.folder / f".writing-{job_id}-{threading.get_ident()}"
+        """A folder that takes the job's name when all went well; else it stays to be looked at until the next time."""
+        partial = self.folder / f".writing-{job_id}"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         yield partial
@@ -284,9 +289,16 @@ class Store:
         path.write_text(json.dumps(asdict(result), indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
+def _as_completed(pending: set[Future[JobResult]]) -> Iterator[Future[JobResult]]:
+    """As the library's, but never waits for long: a wait without end may sleep through a signal."""
+    while pending:
+        done, pending = wait(pending, timeout=_SIGNAL_CHECK_SECONDS, return_when=FIRST_COMPLETED)
+        yield from done
+
+
 @contextmanager
-def _interrupt_on_terminate() -> Iterator[None]:
-    """SIGTERM ends a campaign as Ctrl-C does."""
+def _signals_interrupt() -> Iterator[None]:
+    """Ctrl-C and SIGTERM raise KeyboardInterrupt, whatever handler a library has put in its place."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -294,11 +306,12 @@ def _interrupt_on_terminate() -> Iterator[None]:
     def interrupt(_signal: int, _frame: object) -> None:
         raise KeyboardInterrupt
 
-    previous = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def _progress(console: Console) -> Progress:

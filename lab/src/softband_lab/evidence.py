@@ -69,7 +69,10 @@ class Evidence:
 
     def document(self, file: str) -> dict[str, Any]:
         """A TOML file of the tree, such as fabrics/cables/sdr-cx4.toml or a part below catalog/."""
-        return load_toml(self.home / file)
+        path = self.home / file
+        if not path.is_file():
+            raise MissingEvidence(f"this tree has no {file}")
+        return load_toml(path)
 
     def shown(self, fabric: str) -> Answer:
         """What `softband fabric show` says, asked once."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from softband_lab.campaign import Job, Outcome, Step, describe_failure, exclusive, run_jobs
+from softband_lab.campaign import Job, Outcome, Step, exclusive, run_jobs
 from softband_lab.charts import Mark, Panel, make_panel, save_chart, static_figure, static_panel
 from softband_lab.claims import ClaimRow, count_verdicts, judge_all, load_published, load_rules, write_claims
 from softband_lab.errors import LabError
@@ -42,6 +42,7 @@ def run_study(study: Study, softband: Softband, options: StudyOptions, console: 
             console.print(f"interrupted: {len(outcome.results)} of {len(jobs)} cells are kept in {options.out}")
             console.print("the same command goes on from there")
             return 130
+        write_table(results_table(study, outcome.results), options.out, "results")
         evidence = Evidence(
             study,
             options.home,
@@ -86,7 +87,6 @@ def published_marks(claims: list[ClaimRow], figure: Figure, test_name: str) -> l
 def _write_all(
     study: Study, softband: Softband, options: StudyOptions, outcome: Outcome, claims: list[ClaimRow]
 ) -> None:
-    write_table(results_table(study, outcome.results), options.out, "results")
     write_claims(claims, options.out)
     figures = study.chosen_figures(options.quick)
     panels = {
@@ -143,6 +143,7 @@ def _print_end(options: StudyOptions, outcome: Outcome, claims: list[ClaimRow], 
     counts = ", ".join(f"{count} {verdict}" for verdict, count in count_verdicts(claims).items())
     console.print(f"cells: {len(outcome.results)} finished, {outcome.reused} of them kept from before")
     console.print(f"claims: {counts}")
-    for failure in outcome.failures.values():
-        console.print(describe_failure(failure))
+    if outcome.failures:
+        console.print(f"[bold red]{len(outcome.failures)} cells failed:[/] {', '.join(outcome.failures)}")
+        console.print(f"what their programs printed: {options.out / 'cells' / '.writing-*'}", soft_wrap=True)
     console.print(f"[bold]the page with the charts:[/] {options.out / 'report.html'}", soft_wrap=True)

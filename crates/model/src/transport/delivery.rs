@@ -41,6 +41,8 @@ pub struct Delivery {
     pub payload: Option<PayloadSlice>,
     /// The first packet of a message that takes a receive WQE.
     pub fetches_receive_wqe: bool,
+    /// The last packet of its message.
+    pub last: bool,
     pub end: DeliveryEnd,
 }
 

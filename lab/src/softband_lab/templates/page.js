@@ -22,13 +22,19 @@ async function hide(box) {
   }
 }
 
-// Charts are drawn when they come into sight: dozens at once would stall the page.
+// Charts in sight are drawn at once, the others one by one: dozens together would stall the page.
 const boxes = [...document.querySelectorAll(".chart[id]")];
 const observer = new IntersectionObserver((entries) => {
   for (const entry of entries) if (entry.isIntersecting) draw(entry.target);
-}, { rootMargin: "600px" });
+}, { rootMargin: "300px" });
 boxes.forEach((box) => observer.observe(box));
-window.addEventListener("beforeprint", () => boxes.forEach(draw));
+async function drawRest() {
+  for (const box of boxes) {
+    await draw(box);
+    await new Promise((resume) => setTimeout(resume, 0));
+  }
+}
+window.addEventListener("load", drawRest);
 
 document.querySelectorAll(".legend").forEach((legend) => {
   const figure = legend.dataset.figure;

@@ -49,7 +49,7 @@ impl Requester {
             self.settled += 1;
         }
         self.advance(a, psn.plus(1), now);
-        Some(Delivery { placement, payload, fetches_receive_wqe: false, end: DeliveryEnd::Response { last } })
+        Some(Delivery { placement, payload, fetches_receive_wqe: false, last, end: DeliveryEnd::Response { last } })
     }
 
     /// Response data has reached memory, or found none.

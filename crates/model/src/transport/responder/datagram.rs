@@ -39,6 +39,6 @@ impl Responder {
         };
         let payload: Option<PayloadSlice> = packet.payload.clone();
         let end = request_end(Some(done), packet);
-        Outcome { delivery: Some(Delivery { placement, payload, fetches_receive_wqe: true, end }), ..Outcome::default() }
+        Outcome { delivery: Some(Delivery { placement, payload, fetches_receive_wqe: true, last: true, end }), ..Outcome::default() }
     }
 }

@@ -49,7 +49,7 @@ impl Responder {
         if !position.last {
             self.message = Some(Message::Receive { request, received });
         }
-        accepted(placement, packet, position.first, done)
+        accepted(placement, packet, position.first, position.last, done)
     }
 
     pub(super) fn place_write(
@@ -88,7 +88,7 @@ impl Responder {
         self.step_over(1);
         self.message = (!position.last).then_some(Message::Write { range, written: written_next as u32 });
         let fetches_receive_wqe = done.is_some();
-        accepted(placement, packet, fetches_receive_wqe, done)
+        accepted(placement, packet, fetches_receive_wqe, position.last, done)
     }
 }
 
@@ -108,8 +108,8 @@ fn write_placement(r: Receiving, range: RemoteRange, written: u32, len: u32, fir
     Some(placement)
 }
 
-fn accepted(placement: Placement, packet: &Packet, fetches_receive_wqe: bool, done: Option<Completion>) -> Outcome {
+fn accepted(placement: Placement, packet: &Packet, fetches_receive_wqe: bool, last: bool, done: Option<Completion>) -> Outcome {
     let end = request_end(done, packet);
-    let delivery = Delivery { placement, payload: packet.payload.clone(), fetches_receive_wqe, end };
+    let delivery = Delivery { placement, payload: packet.payload.clone(), fetches_receive_wqe, last, end };
     Outcome { delivery: Some(delivery), ..Outcome::default() }
 }

@@ -1,0 +1,57 @@
+/* Timers that end in a signal or in a readable descriptor. */
+#include "check.h"
+#include <signal.h>
+#include <sys/time.h>
+#include <sys/timerfd.h>
+
+static volatile sig_atomic_t rung;
+static void on_alarm(int signal) { rung += signal == SIGALRM; }
+static void on_usr(int signal) { rung += signal == SIGUSR1 ? 100 : 0; }
+
+int main(void) {
+    struct sigaction action = {.sa_handler = on_alarm};
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    action.sa_handler = on_usr;
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+
+    int64_t start = now_ns(CLOCK_MONOTONIC);
+    CHECK(alarm(1) == 0);
+    CHECK(sleep(5) == 4 || !is_simulated());
+    CHECK(rung == 1 && about(now_ns(CLOCK_MONOTONIC) - start, 1000000000));
+
+    CHECK(alarm(10) == 0);
+    CHECK(alarm(0) == 10);
+
+    /* Every 10 ms; a loop that only reads the clock is interrupted, too. */
+    struct itimerval every = {{0, 10000}, {0, 10000}}, was;
+    rung = 0;
+    CHECK(setitimer(ITIMER_REAL, &every, NULL) == 0);
+    while (rung < 5) now_ns(CLOCK_MONOTONIC);
+    memset(&every, 0, sizeof every);
+    CHECK(setitimer(ITIMER_REAL, &every, &was) == 0);
+    CHECK(was.it_interval.tv_usec == 10000);
+
+    timer_t timer;
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+    struct itimerspec once = {{0, 0}, {0, 20000000}}, left;
+    CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+    CHECK(timer_settime(timer, 0, &once, NULL) == 0);
+    CHECK(timer_gettime(timer, &left) == 0 && left.it_value.tv_nsec > 0 && left.it_value.tv_nsec <= 20000000);
+    rung = 0;
+    struct timespec long_sleep = {5, 0}, rest;
+    CHECK(nanosleep(&long_sleep, &rest) == -1 && errno == EINTR && rung == 100 && rest.tv_sec == 4);
+    CHECK(timer_delete(timer) == 0);
+
+    int fd = timerfd_create(CLOCK_MONOTONIC, 0);
+    struct itimerspec thrice = {{0, 5000000}, {0, 10000000}};
+    uint64_t count = 0;
+    CHECK(fd >= 0 && timerfd_settime(fd, 0, &thrice, NULL) == 0);
+    start = now_ns(CLOCK_MONOTONIC);
+    CHECK(read(fd, &count, sizeof count) == sizeof count && count >= 1);
+    CHECK(about(now_ns(CLOCK_MONOTONIC) - start, 9900000) || !is_simulated());
+    usleep(12000);
+    CHECK(read(fd, &count, sizeof count) == sizeof count && count >= 2);
+    CHECK(close(fd) == 0);
+    puts("alarms: ok");
+    return 0;
+}
