@@ -132,11 +132,28 @@ fn attach(engine: &str, ticket: u64, forked: bool) -> Result<(), AttachError> {
     PROCESS.store(welcome.process, Ordering::Relaxed);
     // High numbers stay out of the way of programs that expect their first file to be 3.
     let high = rustix::io::fcntl_dupfd_cloexec(&socket, 900).map_or(socket, |high| high);
+    end_with_engine(&high);
     CONTROL_FD.store(high.into_raw_fd(), Ordering::Release);
     bind_thread(welcome.slot);
     crate::turn::await_turn();
     Ok(())
 }
+
+/// Lets the kernel end this process when the engine's end of the control socket closes: there is no time left then in which it
+/// could go on. The engine sends nothing after its welcome, so nothing else raises the signal.
+fn end_with_engine(control: &OwnedFd) {
+    let fd = control.as_raw_fd();
+    // SAFETY: plain descriptor operations on our own socket.
+    unsafe {
+        libc::syscall(libc::SYS_fcntl, fd, libc::F_SETOWN, rustix::process::getpid().as_raw_nonzero().get());
+        libc::syscall(libc::SYS_fcntl, fd, F_SETSIG, libc::SIGKILL);
+        let flags = libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL);
+        libc::syscall(libc::SYS_fcntl, fd, libc::F_SETFL, flags | i64::from(libc::O_ASYNC));
+    }
+}
+
+/// `F_SETSIG` of Linux.
+const F_SETSIG: libc::c_int = 10;
 
 fn receive_welcome(socket: &OwnedFd) -> Result<(Welcome, OwnedFd), AttachError> {
     let mut welcome: Welcome = bytemuck::Zeroable::zeroed();
@@ -186,20 +203,6 @@ pub(crate) fn send_back(slot: u32) {
         let control = unsafe { BorrowedFd::borrow_raw(fd) };
         let _ = rustix::net::send(control, bytemuck::bytes_of(&Back { slot, reserved: 0 }), SendFlags::NOSIGNAL);
     }
-}
-
-/// Whether the engine still holds its end of the control socket.
-pub(crate) fn engine_is_alive() -> bool {
-    let fd = CONTROL_FD.load(Ordering::Acquire);
-    if fd < 0 {
-        return true; // attaching: the socket is not stored yet
-    }
-    // SAFETY: as in `send_back`.
-    let control = unsafe { BorrowedFd::borrow_raw(fd) };
-    let mut set = [rustix::event::PollFd::new(&control, rustix::event::PollFlags::IN)];
-    let none = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-    let hung_up = rustix::event::PollFlags::HUP | rustix::event::PollFlags::ERR;
-    rustix::event::poll(&mut set, Some(&none)).is_ok() && !set[0].revents().intersects(hung_up)
 }
 
 /// The control socket's number: a program that closes every descriptor must not close this one.

@@ -154,17 +154,14 @@ fn wait_for_turn(slot: &ThreadSlot) {
         }
         std::hint::spin_loop();
     }
-    let second = futex::Timespec { tv_sec: 1, tv_nsec: 0 };
     loop {
         slot.program_asleep.store(1, Ordering::SeqCst);
         if slot.turn.load(Ordering::SeqCst) != turn::ENGINE {
             slot.program_asleep.store(0, Ordering::Relaxed);
             return leave_if_dead(slot);
         }
-        let outcome = futex::wait(&slot.turn, futex::Flags::empty(), turn::ENGINE, Some(&second));
-        if outcome == Err(rustix::io::Errno::TIMEDOUT) && !session::engine_is_alive() {
-            leave();
-        }
+        // No time limit: setting a timer costs more than the turn. If the engine ends, the kernel ends this process (`session`).
+        let _ = futex::wait(&slot.turn, futex::Flags::empty(), turn::ENGINE, None);
     }
 }
 

@@ -10,6 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 
+/// How often an engine that waits for a program looks around: for its end, for Ctrl-C, for a loop that spins on memory.
+const WATCH_INTERVAL: std::time::Duration = std::time::Duration::from_millis(2);
+
 /// What the control thread heard.
 #[derive(Debug)]
 pub(crate) enum Heard {
@@ -40,10 +43,15 @@ impl Mailbox {
     pub(crate) fn put(&self, heard: Heard) {
         let _ = self.sender.send(heard);
         self.filled.store(true, Ordering::SeqCst);
+        self.nudge();
+    }
+
+    /// Lets the engine look around if it waits for a program.
+    fn nudge(&self) {
         let word = self.waiting_on.load(Ordering::SeqCst);
         if !word.is_null() {
-            // A wake-up that comes too late finds nobody; the engine looks again within milliseconds anyway. The kernel checks
-            // the address, which may have been unmapped meanwhile, so it is passed as a number and never looked at here.
+            // A wake-up that comes too late finds nobody; the engine is nudged again within milliseconds. The kernel checks the
+            // address, which may have been unmapped meanwhile, so it is passed as a number and never looked at here.
             // SAFETY: FUTEX_WAKE only uses the address as a key.
             unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE, 1) };
         }
@@ -67,6 +75,14 @@ pub(crate) fn serve(name: &str, mailbox: Arc<Mailbox>) -> std::io::Result<()> {
     let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     rustix::net::bind(&listener, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
     rustix::net::listen(&listener, 128)?;
+    let nudged = mailbox.clone();
+    // The engine waits for programs without a time limit of its own: setting a timer at each turn costs more than the turn.
+    std::thread::Builder::new().name("watch".into()).spawn(move || {
+        loop {
+            std::thread::sleep(WATCH_INTERVAL);
+            nudged.nudge();
+        }
+    })?;
     std::thread::Builder::new().name("control".into()).spawn(move || {
         if let Err(error) = listen_for_ever(&listener, &mailbox) {
             eprintln!("softband: the control socket failed: {error}");

@@ -97,8 +97,7 @@ impl Engine {
                 asleep.store(0, Ordering::Relaxed);
                 return TurnEnd::Call;
             }
-            let pause = rustix::thread::futex::Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
-            let _ = rustix::thread::futex::wait(word, rustix::thread::futex::Flags::empty(), turn::PROGRAM, Some(&pause));
+            let _ = rustix::thread::futex::wait(word, rustix::thread::futex::Flags::empty(), turn::PROGRAM, None);
             if word.load(Ordering::Acquire) == turn::ENGINE {
                 return TurnEnd::Call;
             }
