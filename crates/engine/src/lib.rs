@@ -15,6 +15,7 @@ pub mod harness;
 mod lifecycle;
 mod control;
 mod convert;
+mod counter;
 mod launch;
 mod memory;
 mod objects;

@@ -186,6 +186,7 @@ impl Engine {
             self.queue.push(SimTime::ZERO, NODE_ENGINE, Event::StartProgram { program });
         }
         let failure = self.main_loop();
+        crate::counter::release();
         self.end_everything(failure.is_some());
         self.report(failure, started.elapsed())
     }
@@ -314,6 +315,7 @@ impl Engine {
     fn start_program(&mut self, program: usize) {
         let ticket = self.expect_process(self.programs[program].host, program, None);
         let identity = Identity { number: program, ticket, engine: &self.name };
+        crate::counter::release();
         let outcome = launch::start(&mut self.programs[program], &identity, &self.libraries, &self.mailbox, &mut self.outputs);
         let process = self.processes.len() - 1;
         match outcome {

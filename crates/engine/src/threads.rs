@@ -34,6 +34,7 @@ pub(crate) enum TurnEnd {
 impl Engine {
     /// Gives the turn to a thread and sees to whatever it asks for when it comes back.
     pub(crate) fn run_thread(&mut self, process: usize, slot: u32, now: SimTime) {
+        crate::counter::trap();
         let number = self.processes[process].number;
         self.memory.flush(number);
         let record = &mut self.processes[process];
@@ -89,7 +90,7 @@ impl Engine {
         let asleep: *const _ = &raw const self.processes[process].shared.slot(slot).engine_asleep;
         // SAFETY: as in `wait_for_turn`.
         let asleep = unsafe { &*asleep };
-        let started = Instant::now();
+        let mut started = None;
         let mut next_suspicion = SPIN_SUSPECT;
         loop {
             asleep.store(1, Ordering::SeqCst);
@@ -109,8 +110,10 @@ impl Engine {
                 // A last request may have been written just before the end; the old image's slot is kept in `retired`.
                 return if word.load(Ordering::Acquire) == turn::ENGINE { TurnEnd::Call } else { end };
             }
-            if started.elapsed() >= next_suspicion {
-                next_suspicion = started.elapsed() + (started.elapsed() / 2).min(Duration::from_millis(50));
+            // The clock is read only here: most turns end before the first look around.
+            let elapsed = started.get_or_insert_with(Instant::now).elapsed();
+            if elapsed >= next_suspicion {
+                next_suspicion = elapsed + (elapsed / 2).min(Duration::from_millis(50));
                 self.suspect_spin(process, slot);
             }
         }

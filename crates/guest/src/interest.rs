@@ -1,6 +1,6 @@
 //! Waiting for several things at once: objects of the engine, and descriptors of the kernel beside them.
 
-use crate::pace::{Patience, empty_look};
+use crate::pace::{Patience, empty_look, pay_for_call};
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::readiness::{ERROR, HANG_UP, READABLE, WRITABLE};
 use softband_ipc::calls::{Op, WaitEntry, WaitReply, WaitRequest};
@@ -42,8 +42,9 @@ pub trait Native {
 
 /// Waits until something is ready or the deadline comes; tells how many entries are. `native` is `None` when the kernel has none.
 pub fn wait(entries: &mut [WaitEntry], mut native: Option<&mut dyn Native>, deadline: u64) -> Result<usize, Errno> {
-    let patience = Patience::new();
     let no_wait = deadline <= client::now_ps();
+    pay_for_call();
+    let patience = Patience::new();
     loop {
         let native_ready = native.as_mut().map_or(Ok(0), |native| native.look())?;
         let now = client::now_ps();

@@ -14,6 +14,15 @@ const PATIENCE_PS: u64 = 10_000_000_000_000;
 const EMPTY_LOOK_MIN_PS: u64 = 200_000;
 const EMPTY_LOOK_MAX_PS: u64 = 10_000_000;
 
+/// What a system call costs: without a price, a loop of calls that succeed (a look at bytes that are there while waiting for
+/// more) would stand still in time.
+const CALL_PS: u64 = 200_000;
+
+/// Pays for a system call.
+pub fn pay_for_call() {
+    client::advance_ps(CALL_PS);
+}
+
 /// Waits in steps that grow with the time already waited, so that the step is at most a thirty-second of the wait.
 #[derive(Debug)]
 pub struct Patience {

@@ -2,7 +2,7 @@
 
 use super::open::timeout_deadline;
 use crate::descriptors::{is_nonblocking, wait_object};
-use crate::pace::empty_look;
+use crate::pace::{empty_look, pay_for_call};
 use crate::signals;
 use libc::{c_int, iovec};
 use softband_client::{self as client, Errno};
@@ -30,6 +30,7 @@ fn wait(fd: c_int, object: u32, flags: c_int, interest: u32, deadline: u64) -> R
 /// # Safety
 /// The parts are good to read.
 pub unsafe fn send(fd: c_int, object: u32, parts: &[iovec], flags: c_int) -> Result<usize, Errno> {
+    pay_for_call();
     let mut deadline = None;
     let mut sent = 0;
     for part in parts {
@@ -70,6 +71,7 @@ pub unsafe fn send(fd: c_int, object: u32, parts: &[iovec], flags: c_int) -> Res
 /// # Safety
 /// The parts are good to write.
 pub unsafe fn receive(fd: c_int, object: u32, parts: &[iovec], flags: c_int) -> Result<usize, Errno> {
+    pay_for_call();
     let wanted: usize = parts.iter().map(|part| part.iov_len).sum();
     let peek = flags & libc::MSG_PEEK != 0;
     let mut cursor = Cursor { parts, index: 0, offset: 0 };
