@@ -84,8 +84,7 @@ fn symbols(out: &Path) -> Result<()> {
     let expected = link::preload_symbols()?;
     let missing: Vec<_> = expected.iter().filter(|name| !exported.contains(&((*name).clone(), None))).collect();
     ensure!(missing.is_empty(), "{} does not export {missing:?}", preload.display());
-    let surplus: Vec<_> =
-        exported.iter().map(|(name, _)| name).filter(|name| !name.starts_with("softband_") && !expected.contains(*name)).collect();
+    let surplus: Vec<_> = exported.iter().map(|(name, _)| name).filter(|name| !name.starts_with("softband_") && !expected.contains(*name)).collect();
     ensure!(surplus.is_empty(), "{} exports what no list names: {surplus:?}", preload.display());
     compare_with_installed()?;
     println!("both libraries export what the lists name");

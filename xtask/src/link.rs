@@ -106,12 +106,9 @@ pub(crate) fn versioned_symbols() -> Result<Vec<VersionedSymbol>> {
         .map(str::trim)
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
         .map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
-            [name, version, binding, target] => Ok(VersionedSymbol {
-                name: name.into(),
-                version: version.into(),
-                is_default: binding == "default",
-                target: target.into(),
-            }),
+            [name, version, binding, target] => {
+                Ok(VersionedSymbol { name: name.into(), version: version.into(), is_default: binding == "default", target: target.into() })
+            }
             _ => bail!("{}: not four words: {line}", path.display()),
         })
         .collect()
@@ -170,13 +167,17 @@ fn link_versioned(lib: &Path, work: &Path) -> Result<()> {
 fn jumps(symbols: &[VersionedSymbol], libc: &BTreeSet<String>) -> Result<String> {
     let mut text = String::from("\t.section .note.GNU-stack,\"\",@progbits\n\t.text\n");
     let jump = |text: &mut String, label: &str, target: &str| {
-        let _ = write!(text, "\t.globl {label}\n\t.type {label}, @function\n\t.p2align 4\n{label}:\n\tjmp *{target}@GOTPCREL(%rip)\n\t.size {label}, .-{label}\n");
+        let _ = write!(
+            text,
+            "\t.globl {label}\n\t.type {label}, @function\n\t.p2align 4\n{label}:\n\tjmp *{target}@GOTPCREL(%rip)\n\t.size {label}, .-{label}\n"
+        );
     };
     for (number, symbol) in symbols.iter().enumerate() {
         let label = format!("entry_{number}");
         if let Some(bytes) = symbol.target.strip_prefix("data:") {
             let bytes: usize = bytes.parse().with_context(|| format!("{}: bad size", symbol.name))?;
-            let _ = write!(text, "\t.bss\n\t.globl {label}\n\t.type {label}, @object\n\t.size {label}, {bytes}\n{label}:\n\t.zero {bytes}\n\t.text\n");
+            let _ =
+                write!(text, "\t.bss\n\t.globl {label}\n\t.type {label}, @object\n\t.size {label}, {bytes}\n{label}:\n\t.zero {bytes}\n\t.text\n");
         } else if symbol.target == "=" {
             jump(&mut text, &label, &alias(&symbol.name));
         } else {

@@ -8,7 +8,7 @@ use softband_ipc::{VERSION, environment};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 static BASE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static CONTROL_FD: AtomicI32 = AtomicI32::new(-1);
@@ -50,16 +50,43 @@ pub fn process_number() -> u32 {
     PROCESS.load(Ordering::Relaxed)
 }
 
+/// The thread that looked for its slot last, by its thread pointer, and that slot: programs read clocks millions of times, and a
+/// look into thread-local storage of a shared library is a call.
+static LAST_THREAD: AtomicUsize = AtomicUsize::new(0);
+static LAST_SLOT: AtomicPtr<ThreadSlot> = AtomicPtr::new(std::ptr::null_mut());
+
+/// What distinguishes threads of one process: the address of the thread's own control block (System V ABI, x86-64).
+#[inline]
+fn thread_pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: the first word of the control block is its own address; reading it changes nothing.
+    unsafe { std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly)) };
+    pointer
+}
+
 /// The slot of the calling thread, if the engine knows the thread.
+#[inline]
 pub(crate) fn thread_slot() -> Option<&'static ThreadSlot> {
+    if LAST_THREAD.load(Ordering::Acquire) == thread_pointer() {
+        // SAFETY: stored together below for this thread, and threads of one process have their turns one after another.
+        return unsafe { LAST_SLOT.load(Ordering::Relaxed).as_ref() };
+    }
     let slot = SLOT.with(Cell::get);
     // SAFETY: a bound slot points into the mapping, which is never undone.
     (!slot.is_null()).then(|| unsafe { &*slot })
 }
 
 /// Whether the engine knows the calling thread.
+#[inline]
 pub fn has_slot() -> bool {
-    !SLOT.with(Cell::get).is_null()
+    thread_slot().is_some()
+}
+
+/// The calling thread has its turn: its slot is the one that is asked for next.
+pub(crate) fn note_turn(slot: &ThreadSlot) {
+    LAST_THREAD.store(0, Ordering::Release);
+    LAST_SLOT.store(std::ptr::from_ref(slot).cast_mut(), Ordering::Relaxed);
+    LAST_THREAD.store(thread_pointer(), Ordering::Release);
 }
 
 /// Number of the calling thread's slot.
@@ -84,6 +111,7 @@ pub fn bind_thread(number: u32) {
 
 /// The calling thread has no slot any more.
 pub fn forget_thread() {
+    let _ = LAST_THREAD.compare_exchange(thread_pointer(), 0, Ordering::AcqRel, Ordering::Relaxed);
     SLOT.with(|cell| cell.set(std::ptr::null()));
 }
 

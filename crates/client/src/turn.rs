@@ -5,7 +5,7 @@ use rustix::thread::futex;
 use softband_ipc::calls::Op;
 use softband_ipc::layout::{ThreadSlot, turn};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// Rounds of looking at the turn word before sleeping: about two microseconds, the length of a short call.
 const SPINS: u32 = 400;
@@ -17,6 +17,23 @@ static SIGNAL_RAISER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 static BEFORE_GIVE: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 static AFTER_WAIT: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
+/// Up to where the thread that has its turn may read clocks without a closer look (see [`tick`]).
+static CLOCK_LIMIT: AtomicU64 = AtomicU64::new(0);
+
+/// A look at the clock that costs `picos`. `None` when it is time for a closer look: the clock has moved all the same.
+#[inline]
+pub fn tick(picos: u64) -> Option<u64> {
+    let slot = thread_slot()?;
+    let now = slot.clock_ps.load(Ordering::Relaxed) + picos;
+    slot.clock_ps.store(now, Ordering::Relaxed);
+    (now < CLOCK_LIMIT.load(Ordering::Relaxed)).then_some(now)
+}
+
+/// Looks at the clock need no closer look before `picos`, unless the thread does anything else before.
+pub fn set_clock_limit(picos: u64) {
+    CLOCK_LIMIT.store(picos, Ordering::Relaxed);
+}
+
 thread_local! {
     static PROGRESS: Cell<u64> = const { Cell::new(0) };
 }
@@ -27,6 +44,7 @@ pub fn progress() -> u64 {
 }
 
 pub(crate) fn note_progress() {
+    CLOCK_LIMIT.store(0, Ordering::Relaxed);
     PROGRESS.with(|count| count.set(count.get().wrapping_add(1)));
 }
 
@@ -144,6 +162,8 @@ pub(crate) fn deliver_signals(slot: &ThreadSlot) {
 
 fn wait(slot: &ThreadSlot) {
     wait_for_turn(slot);
+    session::note_turn(slot);
+    CLOCK_LIMIT.store(0, Ordering::Relaxed);
     run_hook(&AFTER_WAIT);
 }
 

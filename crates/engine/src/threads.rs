@@ -237,8 +237,10 @@ impl Engine {
     pub(crate) fn touch_memory(&mut self, process: ProcessId, whole: bool) {
         let index = process.0 as usize;
         self.processes[index].memory_written += 1;
-        self.wake_where(index, |waiting| *waiting == Waiting::Spin);
+        // A loop that spins wants the message. One that wants a byte in its midst sees it at its next look from time to time:
+        // a turn at each packet would cost more than all the rest.
         if whole {
+            self.wake_where(index, |waiting| *waiting == Waiting::Spin);
             self.touch(process);
         }
     }

@@ -236,8 +236,8 @@ impl World {
             self.verbs.mrs.get(segment.mr.0).ok_or(())?;
             let part = PayloadSlice { buffer: payload.buffer.clone(), offset, len };
             memory.write(segment.process, segment.address, &part).map_err(|_| ())?;
-            // Where a completion follows, those who look from time to time are told by it.
-            let whole = delivery.last && matches!(delivery.end, DeliveryEnd::Request { completion: None, .. });
+            // Where a completion follows, those who look at the queue are told by it.
+            let whole = delivery.last && matches!(delivery.end, DeliveryEnd::Request { completion: None, .. } | DeliveryEnd::Response { .. });
             notices.push(Notice::MemoryWritten { process: segment.process, whole });
             offset += len;
         }

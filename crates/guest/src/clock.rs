@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 /// What the monotonic clocks say at simulated time zero.
 pub const MONOTONIC_START_SECONDS: u64 = 1_000;
 /// A thread that only reads clocks gives its turn away after so much of it: it may be waiting for another one of its process.
-const CLOCK_ONLY_PS: u64 = 100_000_000;
+const CLOCK_ONLY_PS: u64 = 1_000_000_000;
 
 thread_local! {
     /// [`client::progress`] at the last clock read, and the time since which nothing but clock reads happened.
@@ -20,7 +20,12 @@ thread_local! {
 /// A look at the clock: costs its price, and lets an alarm through that is due.
 pub fn read_clock() -> u64 {
     let header = client::header();
-    client::advance_ps(header.cost_clock_read);
+    client::tick(header.cost_clock_read).unwrap_or_else(read_clock_closely)
+}
+
+#[cold]
+fn read_clock_closely() -> u64 {
+    let header = client::header();
     let now = client::now_ps();
     let deadline = header.deadline_ps.load(Ordering::Relaxed);
     let alarm_is_due = deadline != 0 && now >= deadline;
@@ -28,6 +33,8 @@ pub fn read_clock() -> u64 {
         client::sync();
         return client::now_ps();
     }
+    let alarm = if deadline == 0 { u64::MAX } else { deadline };
+    client::set_clock_limit(alarm.min(READING.get().1.saturating_add(CLOCK_ONLY_PS)));
     now
 }
 

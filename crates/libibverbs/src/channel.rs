@@ -2,7 +2,7 @@
 
 use crate::context::{close_placeholder, context, placeholder};
 use crate::cq;
-use crate::events::{read_or_wait, Reading};
+use crate::events::{Reading, read_or_wait};
 use crate::guard::{guarded, lock, minus_one, not_null, object, status};
 use libc::{c_int, c_void};
 use softband_abi::verbs::{ibv_comp_channel, ibv_context, ibv_cq};
@@ -110,13 +110,8 @@ pub(crate) unsafe extern "C" fn req_notify_cq(shown: *mut ibv_cq, solicited_only
     status(|| {
         // SAFETY: the caller names a CQ of ours.
         let cq = unsafe { cq::inner(shown) }?;
-        let record = PostRecord {
-            kind: kind::ARM_CQ,
-            hca: cq.hca,
-            object: cq.handle,
-            flags: u32::from(solicited_only != 0),
-            ..bytemuck::Zeroable::zeroed()
-        };
+        let record =
+            PostRecord { kind: kind::ARM_CQ, hca: cq.hca, object: cq.handle, flags: u32::from(solicited_only != 0), ..bytemuck::Zeroable::zeroed() };
         cq.freshly_armed.store(true, Ordering::Relaxed);
         softband_client::post::post(record, &[], &[])
     })

@@ -85,8 +85,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
         let hca = unsafe { device::facts(device) }?.hca;
         let events: Object = call(Op::CreateAsyncChannel, &Hca { hca, reserved: 0 })?;
         let async_fd = placeholder(Kind::AsyncChannel, events.object)?;
-        let context =
-            Context { hca, async_object: events.object, queue_pairs: RwLock::default(), completion_queues: Mutex::default() };
+        let context = Context { hca, async_object: events.object, queue_pairs: RwLock::default(), completion_queues: Mutex::default() };
         let open = Box::into_raw(Box::new(OpenDevice { shown: shown_context(device, async_fd), context }));
         // SAFETY: just made; the pointer keeps the provenance of the whole box.
         Ok(unsafe { &raw mut (*open).shown.context })

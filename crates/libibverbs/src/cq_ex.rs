@@ -26,9 +26,8 @@ struct PollState {
 }
 
 /// Fields that can be read.
-const WC_FLAGS_OFFERED: u64 = IBV_WC_STANDARD_FLAGS as u64
-    | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP as u64
-    | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK as u64;
+const WC_FLAGS_OFFERED: u64 =
+    IBV_WC_STANDARD_FLAGS as u64 | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP as u64 | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK as u64;
 
 impl ExtendedPoll {
     /// Waits until no other thread polls. The engine does not wait for this one meanwhile.

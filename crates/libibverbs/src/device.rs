@@ -4,7 +4,7 @@ use crate::guard::{guarded, lock, not_null, object};
 use crate::unsupported::not_attached;
 use bytemuck::Zeroable;
 use libc::{c_char, c_int};
-use softband_abi::verbs::{IBV_NODE_CA, IBV_TRANSPORT_IB, _ibv_device_ops, ibv_device};
+use softband_abi::verbs::{_ibv_device_ops, IBV_NODE_CA, IBV_TRANSPORT_IB, ibv_device};
 use softband_client::{Errno, call_bytes};
 use softband_ipc::calls::{Device as DeviceFacts, DeviceList, Op};
 use std::sync::Mutex;

@@ -64,8 +64,7 @@ unsafe fn register(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u
         };
         let iova = if access & IBV_ACCESS_ZERO_BASED == 0 { iova } else { 0 };
         let access = check_registration(address as u64, length as u64, access)?;
-        let request =
-            RegisterMr { pd: pd_handle, hca, address: address as u64, len_bytes: length as u64, iova, access, reserved: 0 };
+        let request = RegisterMr { pd: pd_handle, hca, address: address as u64, len_bytes: length as u64, iova, access, reserved: 0 };
         let reply: RegisterMrReply = call(Op::RegisterMr, &request)?;
         regions::add(address as usize, length, access & WRITABLE != 0, access);
         let RegisterMrReply { handle, lkey, rkey, .. } = reply;

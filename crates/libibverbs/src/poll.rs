@@ -103,6 +103,10 @@ fn retire(ours: &Context, cqe: &Cqe) -> bool {
     if qp.reset_at_ps.load(Ordering::Relaxed) > cqe.time_ps {
         return false;
     }
-    if cqe.flags & flags::RECEIVE != 0 { qp.receive.retire_one() } else { qp.send.retire_up_to(cqe.send_retired) }
+    if cqe.flags & flags::RECEIVE != 0 {
+        qp.receive.retire_one()
+    } else {
+        qp.send.retire_up_to(cqe.send_retired)
+    }
     true
 }

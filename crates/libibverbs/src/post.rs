@@ -193,8 +193,7 @@ unsafe fn receive_one(qp: &QpInner, request: &ibv_recv_wr) -> Result<(), Errno> 
         return Err(Errno(libc::ENOMEM));
     }
     advance_ps(header().cost_post_receive);
-    let record =
-        PostRecord { kind: kind::RECEIVE, hca: qp.hca, object: qp.qpn, wr_id: request.wr_id, ..bytemuck::Zeroable::zeroed() };
+    let record = PostRecord { kind: kind::RECEIVE, hca: qp.hca, object: qp.qpn, wr_id: request.wr_id, ..bytemuck::Zeroable::zeroed() };
     submit(record, list, &[]).inspect_err(|_| qp.receive.give_back(1))
 }
 

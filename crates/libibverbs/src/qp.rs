@@ -121,8 +121,7 @@ unsafe fn create(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr, is_extended: bool
         return Err(refuse("a queue pair of another type than RC, UC and UD"));
     }
     // SAFETY: the caller's promise.
-    let (ours, send_cq, recv_cq) =
-        unsafe { (context(shown_context)?, cq::inner(wanted.send_cq)?.handle, cq::inner(wanted.recv_cq)?.handle) };
+    let (ours, send_cq, recv_cq) = unsafe { (context(shown_context)?, cq::inner(wanted.send_cq)?.handle, cq::inner(wanted.recv_cq)?.handle) };
     let made: QpFields = call(Op::CreateQp, &init_fields(&wanted, ours.hca, pd_handle, send_cq, recv_cq))?;
     let cap = capabilities(&made);
     // SAFETY: the caller's promise.

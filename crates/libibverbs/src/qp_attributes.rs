@@ -70,12 +70,7 @@ pub unsafe extern "C" fn ibv_modify_qp(shown: *mut ibv_qp, attributes: *mut ibv_
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_qp(
-    shown: *mut ibv_qp,
-    attributes: *mut ibv_qp_attr,
-    _mask: c_int,
-    init: *mut ibv_qp_init_attr,
-) -> c_int {
+pub unsafe extern "C" fn ibv_query_qp(shown: *mut ibv_qp, attributes: *mut ibv_qp_attr, _mask: c_int, init: *mut ibv_qp_init_attr) -> c_int {
     status(|| {
         // SAFETY: the caller names a queue pair of ours.
         let qp = unsafe { qp::inner(shown) }?;

@@ -22,9 +22,7 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(folder: *const c_char, file: *const
             return Err(Errno(libc::EINVAL));
         }
         // SAFETY: neither is NULL; the caller gives C strings and room for `size` bytes.
-        let (folder, file, room) = unsafe {
-            (CStr::from_ptr(folder), CStr::from_ptr(file), std::slice::from_raw_parts_mut(text.cast::<u8>(), size))
-        };
+        let (folder, file, room) = unsafe { (CStr::from_ptr(folder), CStr::from_ptr(file), std::slice::from_raw_parts_mut(text.cast::<u8>(), size)) };
         let path = [folder.to_bytes(), b"/", file.to_bytes()].concat();
         let errno = |error: rustix::io::Errno| Errno(error.raw_os_error());
         let opened = rustix::fs::open(path.as_slice(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(errno)?;

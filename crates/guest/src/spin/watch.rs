@@ -1,4 +1,7 @@
 //! Watching the memory that peers may write, by taking its access rights away.
+//!
+//! All of it is watched only after the engine's signal, and until the access that spins is found; from then on just the page
+//! of that access, from the start of each turn.
 
 use super::machine::{Access, Machine, Verdict};
 use super::{is_own, registers};
@@ -9,6 +12,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 const PAGE: usize = 4096;
 /// Ranges that are watched at once.
 const RANGES_MAX: usize = 64;
+/// Pages that one instruction touches at most: two operands, each across a boundary.
+const STEP_PAGES_MAX: usize = 4;
+/// Longest operand of an instruction: a vector register.
+const OPERAND_BYTES: usize = 64;
+/// Pages that are remembered for the spins on them.
+const HOT_MAX: usize = 8;
 /// A process that was proven to spin is watched from the start of its turns until it has had so many without.
 const TURNS_WATCHED: u32 = 64;
 /// Around the stack pointer nothing is made inaccessible: the kernel puts the handler's frame there.
@@ -16,8 +25,6 @@ const STACK_BELOW: usize = 1 << 20;
 const STACK_ABOVE: usize = 8 << 20;
 
 static ARMED: AtomicBool = AtomicBool::new(false);
-/// A watched access is being stepped over.
-static STEPPING: AtomicBool = AtomicBool::new(false);
 static FAULTS: AtomicU32 = AtomicU32::new(0);
 /// Turns since a spin was last proven; large when none ever was.
 static TURNS_SINCE: AtomicU32 = AtomicU32::new(u32::MAX);
@@ -28,6 +35,11 @@ struct Range {
 }
 static RANGES: [Range; RANGES_MAX] = [const { Range { start: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; RANGES_MAX];
 static RANGE_COUNT: AtomicUsize = AtomicUsize::new(0);
+/// Pages that are open while an access is stepped over.
+static STEP_PAGES: [AtomicUsize; STEP_PAGES_MAX] = [const { AtomicUsize::new(0) }; STEP_PAGES_MAX];
+static STEP_COUNT: AtomicUsize = AtomicUsize::new(0);
+static HOT: [AtomicUsize; HOT_MAX] = [const { AtomicUsize::new(0) }; HOT_MAX];
+static HOT_NEXT: AtomicUsize = AtomicUsize::new(0);
 
 struct Shared(UnsafeCell<Machine>);
 // SAFETY: only the thread that has its turn faults into it (others run nothing), and its handlers do not nest here.
@@ -39,41 +51,47 @@ fn protect(start: usize, end: usize, rights: libc::c_int) -> bool {
     unsafe { libc::syscall(libc::SYS_mprotect, start, end - start, rights) == 0 }
 }
 
-/// Makes the memory that peers may write inaccessible. False when there is none.
-pub fn arm() -> bool {
-    if ARMED.load(Ordering::Acquire) {
-        return true;
+fn open(start: usize, end: usize) {
+    protect(start, end, libc::PROT_READ | libc::PROT_WRITE);
+}
+
+/// Whole pages of a region.
+fn pages_of(region: &regions::Region) -> (usize, usize) {
+    (region.address & !(PAGE - 1), (region.address + region.len).next_multiple_of(PAGE))
+}
+
+/// Makes all memory that peers may write inaccessible.
+pub fn arm() {
+    disarm();
+    for region in regions::iter().filter(|region| region.remote_writable) {
+        let (start, end) = pages_of(&region);
+        close(start, end);
     }
+}
+
+/// Makes a range inaccessible, unless the stack is near.
+fn close(start: usize, end: usize) {
     let marker = 0u8;
     let stack = (&raw const marker).addr();
-    let mut count = 0;
-    for region in regions::iter().filter(|region| region.remote_writable) {
-        let start = region.address & !(PAGE - 1);
-        let end = (region.address + region.len).next_multiple_of(PAGE);
-        let near_stack = start < stack + STACK_ABOVE && end > stack.saturating_sub(STACK_BELOW);
-        if near_stack || count == RANGES_MAX || !protect(start, end, libc::PROT_NONE) {
-            continue;
-        }
-        RANGES[count].start.store(start, Ordering::Relaxed);
-        RANGES[count].end.store(end, Ordering::Relaxed);
-        count += 1;
+    let near_stack = start < stack + STACK_ABOVE && end > stack.saturating_sub(STACK_BELOW);
+    let count = RANGE_COUNT.load(Ordering::Acquire);
+    if near_stack || count == RANGES_MAX || !protect(start, end, libc::PROT_NONE) {
+        return;
     }
-    RANGE_COUNT.store(count, Ordering::Release);
-    ARMED.store(count > 0, Ordering::Release);
-    count > 0
+    RANGES[count].start.store(start, Ordering::Relaxed);
+    RANGES[count].end.store(end, Ordering::Relaxed);
+    RANGE_COUNT.store(count + 1, Ordering::Release);
+    ARMED.store(true, Ordering::Release);
 }
 
 /// Gives the rights back.
 pub fn disarm() {
-    STEPPING.store(false, Ordering::Release);
-    if ARMED.swap(false, Ordering::AcqRel) {
-        open_all();
+    if !ARMED.swap(false, Ordering::AcqRel) {
+        return;
     }
-}
-
-fn open_all() {
-    for range in &RANGES[..RANGE_COUNT.load(Ordering::Acquire)] {
-        protect(range.start.load(Ordering::Relaxed), range.end.load(Ordering::Relaxed), libc::PROT_READ | libc::PROT_WRITE);
+    STEP_COUNT.store(0, Ordering::Release);
+    for range in &RANGES[..RANGE_COUNT.swap(0, Ordering::AcqRel)] {
+        open(range.start.load(Ordering::Relaxed), range.end.load(Ordering::Relaxed));
     }
 }
 
@@ -87,13 +105,30 @@ pub fn take_fault_count() -> u32 {
     FAULTS.swap(0, Ordering::AcqRel)
 }
 
-/// The thread's turn has come.
+/// The thread's turn has come: where it was seen to spin, it is watched at once.
 pub fn turn_came() {
     let since = TURNS_SINCE.load(Ordering::Relaxed);
-    if since < TURNS_WATCHED {
-        TURNS_SINCE.store(since + 1, Ordering::Relaxed);
-        arm();
+    if since >= TURNS_WATCHED {
+        return;
     }
+    TURNS_SINCE.store(since + 1, Ordering::Relaxed);
+    for page in HOT.iter().map(|page| page.load(Ordering::Relaxed)).filter(|page| *page != 0) {
+        let is_registered = |region: &regions::Region| {
+            let (start, end) = pages_of(region);
+            region.remote_writable && (start..end).contains(&page)
+        };
+        if !is_watched(page) && regions::iter().any(|region| is_registered(&region)) {
+            close(page, page + PAGE);
+        }
+    }
+}
+
+fn make_hot(address: usize) {
+    let page = address & !(PAGE - 1);
+    if !HOT.iter().any(|hot| hot.load(Ordering::Relaxed) == page) {
+        HOT[HOT_NEXT.fetch_add(1, Ordering::Relaxed) % HOT_MAX].store(page, Ordering::Relaxed);
+    }
+    TURNS_SINCE.store(0, Ordering::Relaxed);
 }
 
 /// A fault: judge it, let the access happen and step over it.
@@ -106,6 +141,24 @@ pub fn on_fault(address: usize, machine: &mut libc::ucontext_t) -> bool {
         disarm();
         return true;
     }
+    // The second operand of an instruction that is being stepped over is no access of its own.
+    let verdict = if STEP_COUNT.load(Ordering::Acquire) > 0 { Verdict::Watch } else { judge(instruction, address, machine) };
+    match verdict {
+        Verdict::Bulk => {
+            disarm();
+            return true;
+        }
+        Verdict::Spin => {
+            make_hot(address);
+            client::spin_wait();
+        }
+        Verdict::Watch => {}
+    }
+    step_over(address, machine);
+    true
+}
+
+fn judge(instruction: usize, address: usize, machine: &libc::ucontext_t) -> Verdict {
     FAULTS.fetch_add(1, Ordering::AcqRel);
     let access = Access {
         instruction,
@@ -115,34 +168,38 @@ pub fn on_fault(address: usize, machine: &mut libc::ucontext_t) -> bool {
         progress: client::progress(),
     };
     // SAFETY: see `Shared`.
-    let verdict = unsafe { (*MACHINE.0.get()).look(access) };
-    match verdict {
-        Verdict::Bulk => {
+    unsafe { (*MACHINE.0.get()).look(access) }
+}
+
+/// Opens the page of the access (both, where it may cross into the next) and stops after the instruction.
+fn step_over(address: usize, machine: &mut libc::ucontext_t) {
+    let first = address & !(PAGE - 1);
+    let last = (address + OPERAND_BYTES) & !(PAGE - 1);
+    for page in (first..=last).step_by(PAGE).filter(|page| is_watched(*page)) {
+        let count = STEP_COUNT.load(Ordering::Acquire);
+        if count == STEP_PAGES_MAX {
             disarm();
-            return true;
+            return;
         }
-        Verdict::Spin => {
-            disarm();
-            TURNS_SINCE.store(0, Ordering::Relaxed);
-            client::spin_wait();
-            // The hook of that turn watches again; the access itself must get through.
-            TURNS_SINCE.store(0, Ordering::Relaxed);
-        }
-        Verdict::Watch => {}
+        open(page, page + PAGE);
+        STEP_PAGES[count].store(page, Ordering::Relaxed);
+        STEP_COUNT.store(count + 1, Ordering::Release);
     }
-    ARMED.store(false, Ordering::Release);
-    open_all();
-    STEPPING.store(true, Ordering::Release);
-    registers::set_stepping(machine, true);
-    true
+    if STEP_COUNT.load(Ordering::Acquire) > 0 {
+        registers::set_stepping(machine, true);
+    }
 }
 
 /// The step over a watched access is done.
 pub fn on_trap(machine: &mut libc::ucontext_t) -> bool {
-    if !STEPPING.swap(false, Ordering::AcqRel) {
+    let count = STEP_COUNT.swap(0, Ordering::AcqRel);
+    if count == 0 {
         return false;
     }
     registers::set_stepping(machine, false);
-    arm();
+    for page in &STEP_PAGES[..count] {
+        let page = page.load(Ordering::Relaxed);
+        protect(page, page + PAGE, libc::PROT_NONE);
+    }
     true
 }
