@@ -2,7 +2,7 @@
 
 use crate::session::{self, thread_slot};
 use rustix::thread::futex;
-use softband_ipc::calls::Op;
+use softband_ipc::calls::{Op, SpinTarget};
 use softband_ipc::layout::{ThreadSlot, turn};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -96,6 +96,11 @@ pub fn poll_empty() {
 /// A loop that spins on memory: comes back when a peer has written registered memory, or a while later.
 pub fn spin_wait() {
     turn_without_data(Op::SpinWait);
+}
+
+/// As [`spin_wait`], for a loop that looks at one word only: writes elsewhere need not wake it.
+pub fn spin_wait_at(address: usize, len: usize) {
+    let _ = crate::calls::call_void(Op::SpinWait, &SpinTarget { address: address as u64, len: len as u64 });
 }
 
 /// Everything that the model dates up to this thread's clock has happened when this returns.

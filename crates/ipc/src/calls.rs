@@ -44,6 +44,7 @@ ops! {
     /// [`Alarm`] / [`AlarmReply`].
     Alarm = 12,
     /// A `while` loop spins on memory: come back when registered memory of this process was written, or after a while.
+    /// [`SpinTarget`], or nothing when any write counts.
     SpinWait = 13,
 
     /// [`Name`] / [`AddressReply`].
@@ -133,6 +134,8 @@ pod! {
     pub struct WaitEntry { pub object: u32, pub interest: u32, pub ready: u32, pub reserved: u32, }
     /// `interrupted`: a signal came. Otherwise `ready_count` entries are ready; 0 means the deadline came.
     pub struct WaitReply { pub ready_count: u32, pub interrupted: u32, }
+    /// The word that the loop looks at: writes elsewhere need not wake it.
+    pub struct SpinTarget { pub address: u64, pub len: u64, }
     pub struct ThreadReply { pub slot: u32, pub reserved: u32, }
     pub struct Ticket { pub ticket: u64, }
     pub struct ForkReply { pub ticket: u64, pub process: u32, pub virtual_pid: u32, }

@@ -51,6 +51,8 @@ struct Seen {
 pub struct Machine {
     seen: [Seen; DISTINCT_MAX],
     count: usize,
+    /// `count` when a spin was last proven.
+    distinct: usize,
     progress: u64,
     known: [usize; KNOWN_MAX],
     known_next: usize,
@@ -59,7 +61,12 @@ pub struct Machine {
 impl Machine {
     pub const fn new() -> Self {
         let nothing = Seen { instruction: 0, address: 0, fingerprint: 0, same: 0, changed: 0 };
-        Self { seen: [nothing; DISTINCT_MAX], count: 0, progress: 0, known: [0; KNOWN_MAX], known_next: 0 }
+        Self { seen: [nothing; DISTINCT_MAX], count: 0, distinct: 0, progress: 0, known: [0; KNOWN_MAX], known_next: 0 }
+    }
+
+    /// Whether one word is all that the program looks at.
+    pub fn looks_at_one(&self) -> bool {
+        self.distinct == 1
     }
 
     /// Judges an access.
@@ -110,6 +117,7 @@ impl Machine {
     }
 
     fn prove(&mut self, instruction: usize, known: bool) {
+        self.distinct = self.count;
         self.count = 0;
         if !known {
             self.known[self.known_next % KNOWN_MAX] = instruction;

@@ -12,6 +12,7 @@
 //! Only a proven spin gives the turn away.
 
 pub mod blocked;
+pub mod emulate;
 pub mod machine;
 pub mod probe;
 pub mod registers;

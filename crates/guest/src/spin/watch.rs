@@ -4,7 +4,7 @@
 //! of that access, from the start of each turn.
 
 use super::machine::{Access, Machine, Verdict};
-use super::{is_own, registers};
+use super::{emulate, is_own, registers};
 use softband_client::{self as client, regions};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -150,11 +150,42 @@ pub fn on_fault(address: usize, machine: &mut libc::ucontext_t) -> bool {
         }
         Verdict::Spin => {
             make_hot(address);
-            client::spin_wait();
+            // SAFETY: see `Shared`.
+            if unsafe { (*MACHINE.0.get()).looks_at_one() } {
+                client::spin_wait_at(address, OPERAND_BYTES);
+            } else {
+                client::spin_wait();
+            }
         }
         Verdict::Watch => {}
     }
-    step_over(address, machine);
+    if STEP_COUNT.load(Ordering::Acquire) > 0 || !carry_out(address, machine) {
+        step_over(address, machine);
+    }
+    true
+}
+
+/// Does what the instruction does, if it is one that only looks. The access must lie within one page.
+fn carry_out(address: usize, machine: &mut libc::ucontext_t) -> bool {
+    let at = registers::instruction(machine);
+    let room = (PAGE - at % PAGE).min(emulate::INSTRUCTION_BYTES);
+    // SAFETY: the processor has just executed from this page.
+    let bytes = unsafe { std::slice::from_raw_parts(at as *const u8, room) };
+    // At the start of a page the fault does not tell whether the word starts there or before it.
+    let is_within = |size: usize| address % PAGE + size <= PAGE && (size == 1 || address % PAGE != 0);
+    let Some(instruction) = emulate::decode(bytes).filter(|instruction| is_within(instruction.size)) else { return false };
+    let page = address & !(PAGE - 1);
+    let is_closed = ARMED.load(Ordering::Acquire) && is_watched(address);
+    if is_closed {
+        open(page, page + PAGE);
+    }
+    let mut word = [0u8; 8];
+    // SAFETY: the word is registered memory, accessible now, and does not leave the page.
+    unsafe { std::ptr::copy_nonoverlapping(address as *const u8, word.as_mut_ptr(), instruction.size) };
+    if is_closed {
+        protect(page, page + PAGE, libc::PROT_NONE);
+    }
+    instruction.apply(u64::from_le_bytes(word), &mut machine.uc_mcontext.gregs);
     true
 }
 
