@@ -20,6 +20,7 @@ pub(crate) fn run(words: &[OsString]) -> anyhow::Result<i32> {
 
 fn find(name: &str) -> Option<PathBuf> {
     let beside = std::env::current_exe().ok().and_then(|binary| Some(binary.parent()?.join(name)));
-    let on_path = std::env::var_os("PATH").into_iter().flat_map(|path| std::env::split_paths(&path).map(|folder| folder.join(name)).collect::<Vec<_>>());
+    let on_path =
+        std::env::var_os("PATH").into_iter().flat_map(|path| std::env::split_paths(&path).map(|folder| folder.join(name)).collect::<Vec<_>>());
     beside.into_iter().chain(on_path).find(|candidate| candidate.is_file())
 }

@@ -39,7 +39,8 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     if let Some(out) = &arguments.out {
         std::fs::create_dir_all(out).with_context(|| format!("cannot make the run folder {}", out.display()))?;
     }
-    let programs = wanted.iter().enumerate().map(|(index, _)| program(&wanted, index, arguments.out.as_deref())).collect::<anyhow::Result<Vec<_>>>()?;
+    let programs =
+        wanted.iter().enumerate().map(|(index, _)| program(&wanted, index, arguments.out.as_deref())).collect::<anyhow::Result<Vec<_>>>()?;
     let libraries = home::libraries()?;
     let mut engine = Engine::new(&loaded.spec, seed, &libraries, !arguments.no_preload, interrupt)?;
     let report = engine.run(programs);
@@ -145,18 +146,25 @@ fn leave(out: &Path, fabric: &Path, loaded: &LoadedFabric, seed: u64, report: &R
         "failure": report.failure,
     });
     write_json(&out.join("run.json"), &run)?;
-    let counters: Vec<_> = engine.world().counters().into_iter().map(|port| json!({
-        "node": port.node,
-        "port": port.port.0,
-        "port_xmit_data": port.port_xmit_data,
-        "port_rcv_data": port.port_rcv_data,
-        "port_xmit_pkts": port.port_xmit_pkts,
-        "port_rcv_pkts": port.port_rcv_pkts,
-        "unicast_xmit_pkts": port.unicast_xmit_pkts,
-        "unicast_rcv_pkts": port.unicast_rcv_pkts,
-        "port_xmit_wait": port.port_xmit_wait,
-        "credit_stall_picos": port.credit_stall_picos,
-    })).collect();
+    let counters: Vec<_> = engine
+        .world()
+        .counters()
+        .into_iter()
+        .map(|port| {
+            json!({
+                "node": port.node,
+                "port": port.port.0,
+                "port_xmit_data": port.port_xmit_data,
+                "port_rcv_data": port.port_rcv_data,
+                "port_xmit_pkts": port.port_xmit_pkts,
+                "port_rcv_pkts": port.port_rcv_pkts,
+                "unicast_xmit_pkts": port.unicast_xmit_pkts,
+                "unicast_rcv_pkts": port.unicast_rcv_pkts,
+                "port_xmit_wait": port.port_xmit_wait,
+                "credit_stall_picos": port.credit_stall_picos,
+            })
+        })
+        .collect();
     write_json(&out.join("counters.json"), &json!({ "unit_of_data": "4 bytes", "ports": counters }))?;
     std::fs::write(out.join("fabric.toml"), loaded.resolved_toml())?;
     Ok(())

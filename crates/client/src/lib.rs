@@ -16,8 +16,10 @@ pub mod warn;
 
 pub use calls::{Errno, call, call_bytes, call_void, tell_last};
 pub use session::{
-    AttachError, attach_child, attach_from_environment, control_fd, bind_thread, forget_thread, header, has_slot, is_attached, process_number, shared_base, thread_slot_number,
+    AttachError, attach_child, attach_from_environment, bind_thread, control_fd, forget_thread, has_slot, header, is_attached, process_number,
+    shared_base, thread_slot_number,
 };
 pub use turn::{
-    advance_ps, await_turn, away, now_ps, poll_empty, progress, set_clock_at_least, set_clock_limit, set_signal_raiser, set_turn_hooks, spin_wait, spin_wait_at, sync, tick,
+    advance_ps, await_turn, away, now_ps, poll_empty, progress, set_clock_at_least, set_clock_limit, set_signal_raiser, set_turn_hooks, spin_wait,
+    spin_wait_at, sync, tick,
 };

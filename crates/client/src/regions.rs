@@ -24,7 +24,8 @@ struct Cell {
     flags: AtomicU64,
 }
 
-static TABLE: [Cell; REGIONS_MAX] = [const { Cell { address: AtomicUsize::new(0), len: AtomicUsize::new(0), flags: AtomicU64::new(0) } }; REGIONS_MAX];
+static TABLE: [Cell; REGIONS_MAX] =
+    [const { Cell { address: AtomicUsize::new(0), len: AtomicUsize::new(0), flags: AtomicU64::new(0) } }; REGIONS_MAX];
 /// No cell at or above this index was ever used.
 static USED: AtomicUsize = AtomicUsize::new(0);
 /// Grows with each change of the table.

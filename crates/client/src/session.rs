@@ -67,9 +67,14 @@ fn thread_pointer() -> usize {
 /// The slot of the calling thread, if the engine knows the thread.
 #[inline]
 pub(crate) fn thread_slot() -> Option<&'static ThreadSlot> {
-    if LAST_THREAD.load(Ordering::Acquire) == thread_pointer() {
-        // SAFETY: stored together below for this thread, and threads of one process have their turns one after another.
-        return unsafe { LAST_SLOT.load(Ordering::Relaxed).as_ref() };
+    let me = thread_pointer();
+    if LAST_THREAD.load(Ordering::Acquire) == me {
+        let slot = LAST_SLOT.load(Ordering::Acquire);
+        // A thread that is away may look while another one notes its turn: only what was ours before and after is ours.
+        if LAST_THREAD.load(Ordering::Acquire) == me {
+            // SAFETY: `note_turn` stored both for this thread, and slots are never unmapped.
+            return unsafe { slot.as_ref() };
+        }
     }
     let slot = SLOT.with(Cell::get);
     // SAFETY: a bound slot points into the mapping, which is never undone.
@@ -85,7 +90,7 @@ pub fn has_slot() -> bool {
 /// The calling thread has its turn: its slot is the one that is asked for next.
 pub(crate) fn note_turn(slot: &ThreadSlot) {
     LAST_THREAD.store(0, Ordering::Release);
-    LAST_SLOT.store(std::ptr::from_ref(slot).cast_mut(), Ordering::Relaxed);
+    LAST_SLOT.store(std::ptr::from_ref(slot).cast_mut(), Ordering::Release);
     LAST_THREAD.store(thread_pointer(), Ordering::Release);
 }
 

@@ -412,7 +412,8 @@ impl Engine {
         let (from, target) = (socket.host, self.sockets.host_of(address, socket.host));
         let spec = self.world.spec();
         let (from, target) = (spec.hosts[from].name.clone(), target.map_or_else(String::new, |host| spec.hosts[host].name.clone()));
-        let running: Vec<String> = (0..self.processes.len()).filter(|p| spec.hosts[self.processes[*p].host].name == target).map(|p| self.command_of(p)).collect();
+        let running: Vec<String> =
+            (0..self.processes.len()).filter(|p| spec.hosts[self.processes[*p].host].name == target).map(|p| self.command_of(p)).collect();
         let whose = if running.is_empty() { "no program was started there".to_owned() } else { format!("programs there: {}", running.join(", ")) };
         self.warnings.push(format!("{from}: connection to {target}:{port} refused: nothing listens there ({whose})"));
         self.sockets.refuse(object, libc::ECONNREFUSED);

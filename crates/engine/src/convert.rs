@@ -6,9 +6,7 @@ use softband_model::verbs::api::{
     AddressVector, DatagramDestination, GlobalRoute, PayloadSlice, QpCapabilities, QpInit, QpModification, QpSnapshot, ReceiveRequest,
     ScatterGatherEntry, SendOperation, SendRequest, VerbsError,
 };
-use softband_types::{
-    Access, AhHandle, CqHandle, Gid, LKey, Lid, Mtu, PdHandle, PortNumber, Psn, QKey, QpState, QpType, Qpn, RKey, ServiceLevel,
-};
+use softband_types::{Access, AhHandle, CqHandle, Gid, LKey, Lid, Mtu, PdHandle, PortNumber, Psn, QKey, QpState, QpType, Qpn, RKey, ServiceLevel};
 use std::sync::Arc;
 
 /// Bits of `enum ibv_access_flags`.
@@ -38,8 +36,23 @@ mod mask {
     pub(super) const SQ_PSN: u32 = 1 << 16;
     pub(super) const MAX_DEST_RD_ATOMIC: u32 = 1 << 17;
     pub(super) const DEST_QPN: u32 = 1 << 20;
-    pub(super) const KNOWN: u32 = STATE | CUR_STATE | ACCESS_FLAGS | PKEY_INDEX | PORT | QKEY | AV | PATH_MTU | TIMEOUT | RETRY_CNT
-        | RNR_RETRY | RQ_PSN | MAX_QP_RD_ATOMIC | MIN_RNR_TIMER | SQ_PSN | MAX_DEST_RD_ATOMIC | DEST_QPN;
+    pub(super) const KNOWN: u32 = STATE
+        | CUR_STATE
+        | ACCESS_FLAGS
+        | PKEY_INDEX
+        | PORT
+        | QKEY
+        | AV
+        | PATH_MTU
+        | TIMEOUT
+        | RETRY_CNT
+        | RNR_RETRY
+        | RQ_PSN
+        | MAX_QP_RD_ATOMIC
+        | MIN_RNR_TIMER
+        | SQ_PSN
+        | MAX_DEST_RD_ATOMIC
+        | DEST_QPN;
 }
 
 pub(crate) fn errno_of(error: VerbsError) -> i32 {
@@ -66,10 +79,10 @@ pub(crate) fn access(bits: u32) -> Result<Access, i32> {
 }
 
 fn access_bits(access: Access) -> u32 {
-    u32::from(access.local_write) * ACCESS_LOCAL_WRITE
-        | u32::from(access.remote_write) * ACCESS_REMOTE_WRITE
-        | u32::from(access.remote_read) * ACCESS_REMOTE_READ
-        | u32::from(access.remote_atomic) * ACCESS_REMOTE_ATOMIC
+    (u32::from(access.local_write) * ACCESS_LOCAL_WRITE)
+        | (u32::from(access.remote_write) * ACCESS_REMOTE_WRITE)
+        | (u32::from(access.remote_read) * ACCESS_REMOTE_READ)
+        | (u32::from(access.remote_atomic) * ACCESS_REMOTE_ATOMIC)
 }
 
 /// Code of an MTU in `enum ibv_mtu`.
@@ -259,14 +272,15 @@ pub(crate) fn send_request(record: &PostRecord, wire: &[PostSge], inline: &[u8],
         _ => return None,
     };
     let is_inline = record.flags & send_flags::INLINE != 0;
-    let destination = DatagramDestination { ah: AhHandle(record.ah), remote_qpn: Qpn(record.remote_qpn & 0xFF_FFFF), remote_qkey: QKey(record.remote_qkey) };
+    let destination =
+        DatagramDestination { ah: AhHandle(record.ah), remote_qpn: Qpn(record.remote_qpn & 0xFF_FFFF), remote_qkey: QKey(record.remote_qkey) };
     Some(SendRequest {
         wr_id: record.wr_id,
         operation,
         signaled: record.flags & send_flags::SIGNALED != 0,
         solicited: record.flags & send_flags::SOLICITED != 0,
         fence: record.flags & send_flags::FENCE != 0,
-        inline: is_inline.then(|| PayloadSlice { buffer: Arc::from(inline), offset: 0, len: inline.len() }),
+        inline: is_inline.then_some(PayloadSlice { buffer: Arc::from(inline), offset: 0, len: inline.len() }),
         entries: if is_inline { Vec::new() } else { entries(wire) },
         datagram: datagram.then_some(destination),
     })

@@ -1,8 +1,8 @@
 //! Starting programs on hosts, and ending everything that was started.
 
 use crate::control::{Heard, Mailbox};
-use softband_ipc::environment;
 use crate::outputs::Outputs;
+use softband_ipc::environment;
 use std::io::Write;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};

@@ -10,13 +10,13 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // the model side's only reader of clocks, threads and sockets
 
 mod calls;
-#[doc(hidden)]
-pub mod harness;
-mod lifecycle;
 mod control;
 mod convert;
 mod counter;
+#[doc(hidden)]
+pub mod harness;
 mod launch;
+mod lifecycle;
 mod memory;
 mod objects;
 mod outputs;

@@ -7,7 +7,7 @@ use crate::process::{AlarmState, Process, ProcessState, Shared, Thread, ThreadSt
 use crate::threads::QUANTUM_FIRST_PICOS;
 use softband_ipc::attach::{Hello, Welcome};
 use softband_ipc::layout::{SharedHeader, THREADS_MAX};
-use softband_sim::{RandomStream, SimTime};
+use softband_sim::{RandomStream, SimDuration, SimTime};
 use softband_types::ProcessId;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -194,7 +194,9 @@ impl Engine {
         } else {
             record.threads.push(thread);
         }
-        self.queue.push(clock.max(self.now), process as u32, Event::Resume { process, slot: slot as u32 });
+        // Behind the answer to its maker, which has yet to make it.
+        let at = clock.max(self.now) + SimDuration::from_picos(1);
+        self.queue.push(at, process as u32, Event::Resume { process, slot: slot as u32 });
         Ok(slot as u32)
     }
 

@@ -77,9 +77,7 @@ impl ProgramMemory {
             }
         }
         // SAFETY: the local vectors name live buffers that are only read; the remote ones are checked by the kernel.
-        let written = unsafe {
-            libc::process_vm_writev(pid, local.as_ptr(), local.len() as u64, remote.as_ptr(), remote.len() as u64, 0)
-        };
+        let written = unsafe { libc::process_vm_writev(pid, local.as_ptr(), local.len() as u64, remote.as_ptr(), remote.len() as u64, 0) };
         if written < 0 {
             self.note_denied();
         }

@@ -11,8 +11,17 @@ pub(crate) enum Object {
     /// Events of completion queues: visible from, cookie, completion queue.
     CompletionChannel(VecDeque<(SimTime, u64, u32)>),
     /// Asynchronous events of an HCA: visible from, event, element.
-    AsyncChannel { process: u32, hca: u32, events: VecDeque<(SimTime, u32, u32)> },
-    Timer { at: SimTime, interval_picos: u64, expirations: u64, generation: u32 },
+    AsyncChannel {
+        process: u32,
+        hca: u32,
+        events: VecDeque<(SimTime, u32, u32)>,
+    },
+    Timer {
+        at: SimTime,
+        interval_picos: u64,
+        expirations: u64,
+        generation: u32,
+    },
 }
 
 /// All objects, with how many references programs hold to each.

@@ -27,18 +27,43 @@ const NODE_ENGINE: u32 = u32::MAX;
 /// What happens on the program side at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
-    StartProgram { program: usize },
+    StartProgram {
+        program: usize,
+    },
     /// The thread gets the turn.
-    Resume { process: usize, slot: u32 },
+    Resume {
+        process: usize,
+        slot: u32,
+    },
     /// The thread's call is carried out: everything up to its clock has happened.
-    Execute { process: usize, slot: u32 },
+    Execute {
+        process: usize,
+        slot: u32,
+    },
     /// A wait has lasted as long as it may.
-    WaitOver { process: usize, slot: u32, generation: u32 },
-    ObjectChanged { object: u32 },
-    TimerFires { object: u32, generation: u32 },
-    AlarmRings { process: usize, signal: u32, generation: u64 },
-    SeekOver { object: u32 },
-    ProcessGone { process: usize },
+    WaitOver {
+        process: usize,
+        slot: u32,
+        generation: u32,
+    },
+    ObjectChanged {
+        object: u32,
+    },
+    TimerFires {
+        object: u32,
+        generation: u32,
+    },
+    AlarmRings {
+        process: usize,
+        signal: u32,
+        generation: u64,
+    },
+    SeekOver {
+        object: u32,
+    },
+    ProcessGone {
+        process: usize,
+    },
 }
 
 /// Raised by a signal handler to end a run.
@@ -58,10 +83,14 @@ impl Interrupt {
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
 pub enum Failure {
     /// Nothing can happen any more, but programs still wait.
-    Stuck { waiting: Vec<String> },
+    Stuck {
+        waiting: Vec<String>,
+    },
     Interrupted,
     /// The host does not let the engine at the programs' memory.
-    MemoryDenied { reason: String },
+    MemoryDenied {
+        reason: String,
+    },
 }
 
 /// A fabric with programs on it, in virtual pace.
@@ -409,7 +438,10 @@ impl Engine {
             }
         }
         let limit = Instant::now();
-        while failed && self.statuses.iter().zip(&self.started).any(|(status, started)| status.is_none() && started.is_some()) && limit.elapsed() < Duration::from_secs(5) {
+        while failed
+            && self.statuses.iter().zip(&self.started).any(|(status, started)| status.is_none() && started.is_some())
+            && limit.elapsed() < Duration::from_secs(5)
+        {
             self.hear_for(Duration::from_millis(20));
             self.note_early_exits();
             self.heard.clear();

@@ -22,9 +22,7 @@ impl Shared {
         let file = rustix::fs::memfd_create("softband", rustix::fs::MemfdFlags::CLOEXEC)?;
         rustix::fs::ftruncate(&file, SHARED_BYTES as u64)?;
         // SAFETY: a fresh mapping of a file that is as large as the mapping.
-        let base = unsafe {
-            rustix::mm::mmap(std::ptr::null_mut(), SHARED_BYTES, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)?
-        };
+        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), SHARED_BYTES, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)? };
         Ok(Self { base: base.cast(), file, ring_next: RINGS_OFFSET, rings_free: BTreeMap::new() })
     }
 

@@ -289,7 +289,15 @@ impl SocketTable {
     }
 
     /// Takes (or only looks at) what is visible. An empty answer is the end of the stream.
-    pub(crate) fn receive(&mut self, object: u32, len_max: usize, peek: bool, now: SimTime, path: Path, wakeups: &mut Wakeups) -> Result<Vec<u8>, i32> {
+    pub(crate) fn receive(
+        &mut self,
+        object: u32,
+        len_max: usize,
+        peek: bool,
+        now: SimTime,
+        path: Path,
+        wakeups: &mut Wakeups,
+    ) -> Result<Vec<u8>, i32> {
         self.outcome(object, now).map_err(|errno| if errno == libc::EINPROGRESS { libc::ENOTCONN } else { errno })?;
         let socket = self.get_mut(object)?;
         if socket.state != SocketState::Connected {

@@ -351,9 +351,9 @@ fn cqe_of(completion: &Completion, now: SimTime) -> Cqe {
         immediate: completion.immediate.unwrap_or(0),
         qpn: completion.qpn.0,
         source_qpn: completion.source_qpn.0,
-        flags: u32::from(completion.has_grh) * flags::GRH
-            | u32::from(completion.immediate.is_some()) * flags::WITH_IMMEDIATE
-            | u32::from(receive) * flags::RECEIVE,
+        flags: (u32::from(completion.has_grh) * flags::GRH)
+            | (u32::from(completion.immediate.is_some()) * flags::WITH_IMMEDIATE)
+            | (u32::from(receive) * flags::RECEIVE),
         send_retired: completion.send_retired,
         pkey_index: completion.pkey_index,
         source_lid: completion.source_lid.0,

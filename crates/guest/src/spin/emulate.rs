@@ -73,6 +73,9 @@ impl Bytes<'_> {
 }
 
 fn extend(value: u64, bytes: usize) -> u64 {
+    if bytes == 0 {
+        return 0;
+    }
     let shift = 64 - 8 * bytes as u32;
     ((value << shift) as i64 >> shift) as u64
 }
