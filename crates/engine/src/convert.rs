@@ -207,7 +207,7 @@ pub(crate) fn modification(bits: u32, fields: &QpFields) -> Result<QpModificatio
     change.max_rd_atomic = has(mask::MAX_QP_RD_ATOMIC).then(|| byte(fields.max_rd_atomic)).transpose()?;
     change.max_dest_rd_atomic = has(mask::MAX_DEST_RD_ATOMIC).then(|| byte(fields.max_dest_rd_atomic)).transpose()?;
     change.min_rnr_timer = has(mask::MIN_RNR_TIMER).then(|| byte(fields.min_rnr_timer)).transpose()?;
-    change.dest_qpn = has(mask::DEST_QPN).then(|| Qpn(fields.dest_qpn & 0xFF_FFFF));
+    change.dest_qpn = has(mask::DEST_QPN).then_some(Qpn(fields.dest_qpn & 0xFF_FFFF));
     Ok(change)
 }
 
@@ -280,7 +280,7 @@ pub(crate) fn send_request(record: &PostRecord, wire: &[PostSge], inline: &[u8],
         signaled: record.flags & send_flags::SIGNALED != 0,
         solicited: record.flags & send_flags::SOLICITED != 0,
         fence: record.flags & send_flags::FENCE != 0,
-        inline: is_inline.then_some(PayloadSlice { buffer: Arc::from(inline), offset: 0, len: inline.len() }),
+        inline: is_inline.then(|| PayloadSlice { buffer: Arc::from(inline), offset: 0, len: inline.len() }),
         entries: if is_inline { Vec::new() } else { entries(wire) },
         datagram: datagram.then_some(destination),
     })

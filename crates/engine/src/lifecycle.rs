@@ -96,7 +96,7 @@ impl Engine {
     fn greet(&mut self, connection: u64, socket: &rustix::fd::OwnedFd, hello: &Hello, pid: i32) {
         let mut welcome = Welcome { version: softband_ipc::VERSION, status: 0, process: 0, slot: 0 };
         let by_exec = self.exec_tickets.iter().position(|(ticket, _)| *ticket == hello.ticket);
-        let expected = self.processes.iter().position(|process| process.state == ProcessState::Expected && process.ticket == hello.ticket);
+        let expected = self.processes.iter().position(|process| process.is_awaited() && process.ticket == hello.ticket);
         let process = match (by_exec, expected) {
             _ if hello.version != softband_ipc::VERSION => Err(libc::EPROTO),
             (Some(exec), _) => {
@@ -164,12 +164,22 @@ impl Engine {
             }
         }
         self.processes[child].objects = objects;
+        self.processes[child].state = ProcessState::Promised;
         (ticket, self.processes[child].number)
+    }
+
+    /// Whoever makes processes has had its turn: they exist now, and nothing may happen before they take part.
+    pub(crate) fn keep_promises(&mut self, parent: usize) {
+        for process in &mut self.processes {
+            if process.state == ProcessState::Promised && process.parent == Some(parent) {
+                process.state = ProcessState::Expected;
+            }
+        }
     }
 
     pub(crate) fn cancel_fork(&mut self, ticket: u64) {
         self.exec_tickets.retain(|(of, _)| *of != ticket);
-        if let Some(child) = self.processes.iter().position(|process| process.state == ProcessState::Expected && process.ticket == ticket) {
+        if let Some(child) = self.processes.iter().position(|process| process.is_awaited() && process.ticket == ticket) {
             self.release_everything(child);
             self.processes[child].state = ProcessState::Ended;
         }

@@ -179,6 +179,8 @@ pub(crate) struct Thread {
 /// State of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProcessState {
+    /// Its ticket was given out, but whoever makes it has not had a turn for it.
+    Promised,
     /// Its image has not attached yet (started, forked or about to be replaced).
     Expected,
     Attached,
@@ -226,7 +228,11 @@ impl Process {
         let picos = self.shared.slot(slot).clock_ps.load(Ordering::Relaxed);
         crate::calls::program_time(picos).unwrap_or(crate::calls::END)
     }
+    /// An image is to attach with its ticket.
+    pub(crate) fn is_awaited(&self) -> bool {
+        matches!(self.state, ProcessState::Promised | ProcessState::Expected)
+    }
     pub(crate) fn is_alive(&self) -> bool {
-        matches!(self.state, ProcessState::Expected | ProcessState::Attached)
+        matches!(self.state, ProcessState::Promised | ProcessState::Expected | ProcessState::Attached)
     }
 }

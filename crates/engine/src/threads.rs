@@ -3,6 +3,7 @@
 use crate::control::Heard;
 use crate::pace::{Engine, Event};
 use crate::process::{ProcessState, ThreadState, Waiting};
+use softband_ipc::calls::{Op, Ticket};
 use softband_ipc::layout::turn;
 use softband_sim::{SimDuration, SimTime};
 use softband_types::ProcessId;
@@ -13,6 +14,8 @@ use std::time::{Duration, Instant};
 const SPINS: u32 = 2_000;
 /// A thread that keeps the turn this long may be spinning on memory.
 const SPIN_SUSPECT: Duration = Duration::from_millis(2);
+/// The same for a process that has no memory which its peers may write.
+const COMPUTE_SUSPECT: Duration = Duration::from_millis(100);
 /// How long a new image may take to attach.
 const ATTACH_LIMIT: Duration = Duration::from_secs(10);
 /// First and longest pause between fruitless looks of a polling thread.
@@ -66,6 +69,13 @@ impl Engine {
     /// The thread has given its turn away: take its posts, and carry its call out when its time comes.
     fn thread_called(&mut self, process: usize, slot: u32) {
         self.take_posts(process, slot);
+        let shared = &self.processes[process].shared;
+        if shared.slot(slot).op.load(Ordering::Relaxed) == Op::ForkCancel as u32
+            && let Ok(Ticket { ticket }) = crate::calls::request(&shared.request(slot))
+        {
+            self.cancel_fork(ticket);
+        }
+        self.keep_promises(process);
         let clock = self.processes[process].clock(slot).max(self.now);
         self.queue.push(clock, process as u32, Event::Execute { process, slot });
     }
@@ -114,7 +124,7 @@ impl Engine {
             let elapsed = started.get_or_insert_with(Instant::now).elapsed();
             if elapsed >= next_suspicion {
                 next_suspicion = elapsed + (elapsed / 2).min(Duration::from_millis(50));
-                self.suspect_spin(process, slot);
+                self.suspect_spin(process, slot, elapsed);
             }
         }
     }
@@ -124,8 +134,13 @@ impl Engine {
         if self.processes[process].connection.is_none() {
             return Some(TurnEnd::Gone);
         }
-        self.hear_all();
         let connection = self.processes[process].connection;
+        self.hear_all();
+        // A child that the running thread has just made may be what it waits for.
+        self.greet_all();
+        if self.processes[process].connection != connection {
+            return Some(TurnEnd::Replaced);
+        }
         let closed = self.heard.iter().position(|heard| matches!(heard, Heard::Closed { connection: c } if Some(*c) == connection))?;
         self.heard.remove(closed);
         self.processes[process].connection = None;
@@ -171,9 +186,10 @@ impl Engine {
         ));
     }
 
-    fn suspect_spin(&self, process: usize, slot: u32) {
+    fn suspect_spin(&self, process: usize, slot: u32, elapsed: Duration) {
         let record = &self.processes[process];
-        if record.remotely_writable == 0 {
+        // Without memory that peers may write it more likely computes; a closer look would only slow it down.
+        if record.remotely_writable == 0 && elapsed < COMPUTE_SUSPECT {
             return;
         }
         let tid = record.shared.slot(slot).tid.load(Ordering::Relaxed) as i32;

@@ -2,9 +2,7 @@
 
 use crate::clock::from_clock;
 use crate::real;
-use crate::world::{
-    PICOS_PER_SECOND, active, deadline_after, fail, is_valid, timespec_picos, timeval_picos, to_timespec, to_timeval,
-};
+use crate::world::{PICOS_PER_SECOND, active, deadline_after, fail, is_valid, timespec_picos, timeval_picos, to_timespec, to_timeval};
 use libc::{c_int, c_uint, clockid_t, itimerspec, itimerval, sigevent, timer_t};
 use softband_client::{self as client, Errno, warn};
 use softband_ipc::calls::{Alarm, AlarmReply, Op};

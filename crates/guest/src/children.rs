@@ -145,6 +145,16 @@ pub fn has_ended(real: pid_t) -> bool {
     })
 }
 
+/// A child was killed: its end, which the kernel sees to at its leisure, belongs to this moment of simulated time.
+pub fn await_killed(real: pid_t) {
+    const LEISURE_MILLIS: c_int = 1_000;
+    for child in known().filter(|child| child.real.load(Ordering::Relaxed) == real) {
+        let mut set = [pollfd { fd: child.lifeline.load(Ordering::Acquire), events: libc::POLLIN, revents: 0 }];
+        // SAFETY: one element, as told.
+        unsafe { real::poll(set.as_mut_ptr(), 1, LEISURE_MILLIS) };
+    }
+}
+
 /// A child was waited for.
 pub fn reaped(real: pid_t) {
     for child in known() {

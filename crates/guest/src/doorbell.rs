@@ -19,9 +19,9 @@ struct Waiter {
     woken: AtomicBool,
 }
 
-static WAITERS: [Waiter; THREADS_MAX] = [const {
-    Waiter { bell: AtomicU32::new(0), address: AtomicUsize::new(0), order: AtomicU64::new(0), woken: AtomicBool::new(false) }
-}; THREADS_MAX];
+static WAITERS: [Waiter; THREADS_MAX] =
+    [const { Waiter { bell: AtomicU32::new(0), address: AtomicUsize::new(0), order: AtomicU64::new(0), woken: AtomicBool::new(false) } };
+        THREADS_MAX];
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 static ORDER: AtomicU64 = AtomicU64::new(0);
 /// Whether threads exist that the engine does not know: their wake-ups ring no bell.

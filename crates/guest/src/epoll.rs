@@ -115,7 +115,8 @@ impl Table {
 
     /// Items of the engine that count at `epoll`, starting at another one each time.
     fn watched(&mut self, epoll: c_int) -> Vec<Item> {
-        let mut found: Vec<Item> = self.items.iter().filter(|item| item.epoll == epoll && item.object.is_some() && !item.is_disabled()).copied().collect();
+        let mut found: Vec<Item> =
+            self.items.iter().filter(|item| item.epoll == epoll && item.object.is_some() && !item.is_disabled()).copied().collect();
         if !found.is_empty() {
             self.turn = self.turn.wrapping_add(1);
             let start = self.turn % found.len();

@@ -8,7 +8,9 @@ use softband_ipc::calls::{Op, WaitEntry, WaitReply, WaitRequest};
 /// What `poll` calls these bits.
 pub fn to_poll(ready: u32) -> i16 {
     let mut events = 0;
-    for (bit, event) in [(READABLE, libc::POLLIN | libc::POLLRDNORM), (WRITABLE, libc::POLLOUT | libc::POLLWRNORM), (HANG_UP, libc::POLLHUP), (ERROR, libc::POLLERR)] {
+    for (bit, event) in
+        [(READABLE, libc::POLLIN | libc::POLLRDNORM), (WRITABLE, libc::POLLOUT | libc::POLLWRNORM), (HANG_UP, libc::POLLHUP), (ERROR, libc::POLLERR)]
+    {
         if ready & bit != 0 {
             events |= event;
         }

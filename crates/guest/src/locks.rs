@@ -6,7 +6,10 @@ use crate::doorbell::{self, Place};
 use crate::pace::Patience;
 use crate::real;
 use crate::world::{active, is_valid, keeping_errno};
-use libc::{c_int, c_uint, clockid_t, pthread_barrier_t, pthread_barrierattr_t, pthread_cond_t, pthread_mutex_t, pthread_rwlock_t, pthread_spinlock_t, timespec};
+use libc::{
+    c_int, c_uint, clockid_t, pthread_barrier_t, pthread_barrierattr_t, pthread_cond_t, pthread_mutex_t, pthread_rwlock_t, pthread_spinlock_t,
+    timespec,
+};
 use softband_client as client;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -125,7 +128,10 @@ pub unsafe extern "C" fn pthread_cond_timedwait(cond: *mut pthread_cond_t, mutex
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cond_clockwait(
-    cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec,
+    cond: *mut pthread_cond_t,
+    mutex: *mut pthread_mutex_t,
+    clock: clockid_t,
+    until: *const timespec,
 ) -> c_int {
     if !active() {
         return real::pthread_cond_clockwait(cond, mutex, clock, until);

@@ -74,7 +74,13 @@ pub unsafe extern "C" fn getaddrinfo(node: *const c_char, service: *const c_char
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getnameinfo(
-    of: *const sockaddr, len: socklen_t, host: *mut c_char, host_len: socklen_t, service: *mut c_char, service_len: socklen_t, flags: c_int,
+    of: *const sockaddr,
+    len: socklen_t,
+    host: *mut c_char,
+    host_len: socklen_t,
+    service: *mut c_char,
+    service_len: socklen_t,
+    flags: c_int,
 ) -> c_int {
     let wants_name = active() && !host.is_null() && host_len > 0 && flags & libc::NI_NUMERICHOST == 0;
     let name = if wants_name { address::read(of, len).and_then(|(v4, _)| reverse(v4)) } else { None };
@@ -165,7 +171,12 @@ pub unsafe extern "C" fn gethostbyname2(name: *const c_char, family: c_int) -> *
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gethostbyname_r(
-    name: *const c_char, out: *mut hostent, buffer: *mut c_char, len: size_t, result: *mut *mut hostent, error: *mut c_int,
+    name: *const c_char,
+    out: *mut hostent,
+    buffer: *mut c_char,
+    len: size_t,
+    result: *mut *mut hostent,
+    error: *mut c_int,
 ) -> c_int {
     match lookup(name, libc::AF_INET) {
         Some(v4) => reentrant(name, v4, out, buffer, len, result),
@@ -175,7 +186,13 @@ pub unsafe extern "C" fn gethostbyname_r(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gethostbyname2_r(
-    name: *const c_char, family: c_int, out: *mut hostent, buffer: *mut c_char, len: size_t, result: *mut *mut hostent, error: *mut c_int,
+    name: *const c_char,
+    family: c_int,
+    out: *mut hostent,
+    buffer: *mut c_char,
+    len: size_t,
+    result: *mut *mut hostent,
+    error: *mut c_int,
 ) -> c_int {
     match lookup(name, family) {
         Some(v4) => reentrant(name, v4, out, buffer, len, result),

@@ -1,8 +1,8 @@
 //! Process numbers: simulated ones, so that what a program derives from its own (names, seeds) is the same in each run.
 
-use crate::children::{parent_number, to_real};
+use crate::children::{await_killed, parent_number, to_real};
 use crate::real;
-use crate::world::active;
+use crate::world::{active, keeping_errno};
 use libc::{c_int, cpu_set_t, pid_t, rlimit, sched_param, size_t};
 use softband_client as client;
 
@@ -13,7 +13,11 @@ pub fn system_number(pid: pid_t) -> pid_t {
 
 /// What the program takes itself for.
 pub fn own_number() -> pid_t {
-    if active() && client::header().virtual_pid != 0 { client::header().virtual_pid as pid_t } else { rustix::process::getpid().as_raw_nonzero().get() }
+    if active() && client::header().virtual_pid != 0 {
+        client::header().virtual_pid as pid_t
+    } else {
+        rustix::process::getpid().as_raw_nonzero().get()
+    }
 }
 
 fn translated(pid: pid_t) -> pid_t {
@@ -34,7 +38,11 @@ pub unsafe extern "C" fn getppid() -> pid_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kill(pid: pid_t, signal: c_int) -> c_int {
     let group = if pid < -1 { -translated(-pid) } else { translated(pid) };
-    real::kill(group, signal)
+    let status = real::kill(group, signal);
+    if status == 0 && signal == libc::SIGKILL && group > 0 && active() {
+        keeping_errno(|| await_killed(group));
+    }
+    status
 }
 
 #[unsafe(no_mangle)]

@@ -92,7 +92,12 @@ pub unsafe extern "C" fn select(count: c_int, read: *mut fd_set, write: *mut fd_
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pselect(
-    count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t,
+    count: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *const timespec,
+    mask: *const sigset_t,
 ) -> c_int {
     if !active() {
         return real::pselect(count, read, write, except, timeout, mask);
@@ -116,7 +121,10 @@ mod tests {
             libc::FD_SET(70, &raw mut write);
             let sets = Sets { read: &raw mut read, write: &raw mut write, except: std::ptr::null_mut() };
             let mut list = sets.to_poll(71);
-            assert_eq!(list.iter().map(|element| (element.fd, element.events)).collect::<Vec<_>>(), [(3, libc::POLLIN | libc::POLLOUT), (70, libc::POLLOUT)]);
+            assert_eq!(
+                list.iter().map(|element| (element.fd, element.events)).collect::<Vec<_>>(),
+                [(3, libc::POLLIN | libc::POLLOUT), (70, libc::POLLOUT)]
+            );
             list[0].revents = libc::POLLHUP;
             list[1].revents = libc::POLLOUT;
             assert_eq!(sets.fill(&list), 2);

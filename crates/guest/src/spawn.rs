@@ -38,14 +38,24 @@ unsafe fn spawn(pid: *mut pid_t, envp: Arguments, call: impl FnOnce(*mut pid_t, 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_spawn(
-    pid: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, argv: Arguments, envp: Arguments,
+    pid: *mut pid_t,
+    path: *const c_char,
+    actions: *const posix_spawn_file_actions_t,
+    attributes: *const posix_spawnattr_t,
+    argv: Arguments,
+    envp: Arguments,
 ) -> c_int {
     spawn(pid, envp, |pid, envp| real::posix_spawn(pid, path, actions, attributes, argv, envp))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_spawnp(
-    pid: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, argv: Arguments, envp: Arguments,
+    pid: *mut pid_t,
+    file: *const c_char,
+    actions: *const posix_spawn_file_actions_t,
+    attributes: *const posix_spawnattr_t,
+    argv: Arguments,
+    envp: Arguments,
 ) -> c_int {
     spawn(pid, envp, |pid, envp| real::posix_spawnp(pid, file, actions, attributes, argv, envp))
 }

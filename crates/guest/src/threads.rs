@@ -53,7 +53,7 @@ pub fn install() {
     unsafe {
         if libc::pthread_key_create(&raw mut key, Some(on_thread_end)) == 0 {
             KEY.store(key, Ordering::Release);
-            libc::pthread_setspecific(key, 1 as *const c_void); // the first thread may end by pthread_exit
+            libc::pthread_setspecific(key, std::ptr::without_provenance(1)); // the first thread may end by pthread_exit
         }
     }
 }
@@ -88,7 +88,7 @@ extern "C" fn on_thread_end(_value: *mut c_void) {
     ROUND.set(round);
     if round < DESTRUCTOR_ROUNDS {
         // SAFETY: the key exists.
-        unsafe { libc::pthread_setspecific(KEY.load(Ordering::Acquire), 1 as *const c_void) };
+        unsafe { libc::pthread_setspecific(KEY.load(Ordering::Acquire), std::ptr::without_provenance(1)) };
         return;
     }
     if !active() {
@@ -111,13 +111,16 @@ extern "C-unwind" fn begin(argument: *mut c_void) -> *mut c_void {
     client::bind_thread(slot);
     client::await_turn();
     // SAFETY: the key exists.
-    unsafe { libc::pthread_setspecific(KEY.load(Ordering::Acquire), 1 as *const c_void) };
+    unsafe { libc::pthread_setspecific(KEY.load(Ordering::Acquire), std::ptr::without_provenance(1)) };
     start(argument)
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_create(
-    thread: *mut pthread_t, attributes: *const pthread_attr_t, start: extern "C" fn(*mut c_void) -> *mut c_void, argument: *mut c_void,
+    thread: *mut pthread_t,
+    attributes: *const pthread_attr_t,
+    start: extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
 ) -> c_int {
     if !active() {
         return real::pthread_create(thread, attributes, start, argument);
@@ -127,8 +130,10 @@ pub unsafe extern "C" fn pthread_create(
         doorbell::note_stranger();
         return real::pthread_create(thread, attributes, start, argument);
     };
-    let beginning = Box::into_raw(Box::new(Beginning { start: std::mem::transmute::<_, Start>(start), argument, slot }));
-    let status = real::pthread_create(thread, attributes, std::mem::transmute::<Start, extern "C" fn(*mut c_void) -> *mut c_void>(begin), beginning.cast());
+    let beginning =
+        Box::into_raw(Box::new(Beginning { start: std::mem::transmute::<extern "C" fn(*mut c_void) -> *mut c_void, Start>(start), argument, slot }));
+    let status =
+        real::pthread_create(thread, attributes, std::mem::transmute::<Start, extern "C" fn(*mut c_void) -> *mut c_void>(begin), beginning.cast());
     if status != 0 {
         drop(Box::from_raw(beginning));
         end_unborn(slot);

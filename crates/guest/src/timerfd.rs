@@ -6,8 +6,8 @@ use crate::world::{active, fail, timespec_picos, to_timespec};
 use libc::{c_int, c_void, itimerspec, size_t, ssize_t};
 use softband_client::fds::{Entry, Kind};
 use softband_client::{self as client, Errno, fds};
-use softband_ipc::calls::{Count, Object, Op, TimerNew, TimerSet};
 use softband_ipc::calls::readiness::READABLE;
+use softband_ipc::calls::{Count, Object, Op, TimerNew, TimerSet};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 /// What is remembered of each descriptor up to this number.

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 extern char **environ;
-int softband_execve(const char *path, char *const argv[], char *const envp[], int search);
+int softband_guest_exec(const char *path, char *const argv[], char *const envp[], int search);
 
 /* Fills argv (when it is not NULL) and returns the number of arguments before the NULL; *environment is what follows it. */
 static size_t collect(const char *first, va_list arguments, const char **argv, char *const **environment) {
@@ -30,7 +30,7 @@ static size_t collect(const char *first, va_list arguments, const char **argv, c
         va_start(arguments, first);                                            \
         collect(first, arguments, argv, environment_pointer);                  \
         va_end(arguments);                                                     \
-        return softband_execve(path, (char *const *)argv, environment, search); \
+        return softband_guest_exec(path, (char *const *)argv, environment, search); \
     }
 
 DEFINE_EXECL(execl, 0, NULL)

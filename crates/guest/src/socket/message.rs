@@ -99,7 +99,13 @@ pub unsafe extern "C" fn __recv_chk(fd: c_int, data: *mut c_void, len: size_t, r
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __recvfrom_chk(
-    fd: c_int, data: *mut c_void, len: size_t, room: size_t, flags: c_int, from: *mut sockaddr, from_len: *mut socklen_t,
+    fd: c_int,
+    data: *mut c_void,
+    len: size_t,
+    room: size_t,
+    flags: c_int,
+    from: *mut sockaddr,
+    from_len: *mut socklen_t,
 ) -> ssize_t {
     crate::io::check_room(len, room);
     recvfrom(fd, data, len, flags, from, from_len)

@@ -40,9 +40,7 @@ fn awaits(call: c_long, machine: &ucontext_t) -> Awaits {
         }
         libc::SYS_write | libc::SYS_writev | libc::SYS_sendto | libc::SYS_sendmsg => Awaits::Descriptor(first as c_int, libc::POLLOUT),
         libc::SYS_wait4 => Awaits::Child(first as libc::pid_t),
-        libc::SYS_futex if argument(machine, libc::REG_RSI) & 0x7f == 0 => {
-            Awaits::Word(first as usize, argument(machine, libc::REG_RDX) as u32)
-        }
+        libc::SYS_futex if argument(machine, libc::REG_RSI) & 0x7f == 0 => Awaits::Word(first as usize, argument(machine, libc::REG_RDX) as u32),
         _ => Awaits::Unknown,
     }
 }

@@ -97,7 +97,13 @@ pub fn decode(bytes: &[u8]) -> Option<Instruction> {
     if has_rex {
         rex = bytes.next()?;
     }
-    let wide = if rex & 8 != 0 { 8 } else if is_short { 2 } else { 4 };
+    let wide = if rex & 8 != 0 {
+        8
+    } else if is_short {
+        2
+    } else {
+        4
+    };
     let opcode = match bytes.next()? {
         0x0f => 0x0f00 | u16::from(bytes.next()?),
         byte => u16::from(byte),
@@ -245,7 +251,9 @@ mod tests {
 
     #[test]
     fn writes_registers_and_unknown_instructions_are_left_alone() {
-        for bytes in [&[0x88, 0x02][..], &[0x89, 0x02], &[0x3a, 0xc2], &[0x80, 0x02, 1], &[0xf0, 0x0f, 0xb1, 0x0a], &[0xc5, 0xf8, 0x10, 0x00], &[0x0f]] {
+        for bytes in
+            [&[0x88, 0x02][..], &[0x89, 0x02], &[0x3a, 0xc2], &[0x80, 0x02, 1], &[0xf0, 0x0f, 0xb1, 0x0a], &[0xc5, 0xf8, 0x10, 0x00], &[0x0f]]
+        {
             assert_eq!(decode(bytes), None, "{bytes:x?}");
         }
     }
@@ -285,7 +293,8 @@ mod tests {
 
     #[test]
     fn comparisons_leave_the_processors_own_flags() {
-        let edges = [0, 1, 0xf, 0x10, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0xffff, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, i64::MAX as u64, 1 << 63, u64::MAX];
+        let edges =
+            [0, 1, 0xf, 0x10, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0xffff, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, i64::MAX as u64, 1 << 63, u64::MAX];
         for size in [1, 2, 4, 8] {
             let bytes: &[u8] = match size {
                 1 => &[0x3a, 0x02],

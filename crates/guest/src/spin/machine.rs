@@ -96,8 +96,7 @@ impl Machine {
             seen.same = 1;
             seen.changed += 1;
         }
-        let (same_needed, changed_needed) =
-            if known { (SAME_NEEDED_KNOWN, CHANGED_NEEDED_KNOWN) } else { (SAME_NEEDED, CHANGED_NEEDED) };
+        let (same_needed, changed_needed) = if known { (SAME_NEEDED_KNOWN, CHANGED_NEEDED_KNOWN) } else { (SAME_NEEDED, CHANGED_NEEDED) };
         if seen.same >= same_needed || seen.changed >= changed_needed {
             self.prove(access.instruction, known);
             return Verdict::Spin;
@@ -110,8 +109,13 @@ impl Machine {
             self.count = 0;
             return Verdict::Bulk;
         }
-        self.seen[self.count] =
-            Seen { instruction: access.instruction, address: access.address, fingerprint: access.fingerprint, same: u32::from(!access.is_write), changed: 0 };
+        self.seen[self.count] = Seen {
+            instruction: access.instruction,
+            address: access.address,
+            fingerprint: access.fingerprint,
+            same: u32::from(!access.is_write),
+            changed: 0,
+        };
         self.count += 1;
         Verdict::Watch
     }

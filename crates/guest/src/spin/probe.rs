@@ -35,15 +35,7 @@ pub enum Step {
 impl Probe {
     /// Begins at an instruction in a state.
     pub const fn new(instruction: usize, state: u64) -> Self {
-        Self {
-            steps_left: STEPS_MAX,
-            start: instruction,
-            start_state: state,
-            since_start: 0,
-            path: Fingerprint::new(),
-            former_path: 0,
-            rounds: 0,
-        }
+        Self { steps_left: STEPS_MAX, start: instruction, start_state: state, since_start: 0, path: Fingerprint::new(), former_path: 0, rounds: 0 }
     }
 
     /// One instruction later.
@@ -103,7 +95,8 @@ pub fn on_trap(machine: &mut libc::ucontext_t) -> bool {
         return registers::take_stepping(machine);
     };
     let instruction = registers::instruction(machine);
-    let step = if is_own(instruction) || is_after_call(instruction) { Step::GiveUp } else { probe.step(instruction, registers::fingerprint(machine)) };
+    let step =
+        if is_own(instruction) || is_after_call(instruction) { Step::GiveUp } else { probe.step(instruction, registers::fingerprint(machine)) };
     match step {
         Step::GoOn => RUNNING.set(Some(probe)),
         Step::GiveUp => {

@@ -172,7 +172,7 @@ fn carry_out(address: usize, machine: &mut libc::ucontext_t) -> bool {
     // SAFETY: the processor has just executed from this page.
     let bytes = unsafe { std::slice::from_raw_parts(at as *const u8, room) };
     // At the start of a page the fault does not tell whether the word starts there or before it.
-    let is_within = |size: usize| address % PAGE + size <= PAGE && (size == 1 || address % PAGE != 0);
+    let is_within = |size: usize| address % PAGE + size <= PAGE && (size == 1 || !address.is_multiple_of(PAGE));
     let Some(instruction) = emulate::decode(bytes).filter(|instruction| is_within(instruction.size)) else { return false };
     let page = address & !(PAGE - 1);
     let is_closed = ARMED.load(Ordering::Acquire) && is_watched(address);

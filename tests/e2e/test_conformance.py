@@ -1,0 +1,43 @@
+"""C programs of our own: the whole verbs surface, and everything in which a program waits or asks the time."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Softband
+
+GUEST = ROOT / "crates" / "guest" / "tests" / "c"
+NAMES = sorted(source.stem for source in GUEST.glob("*.c"))
+
+
+@pytest.fixture(scope="session")
+def guest_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("guest")
+    for name in NAMES:
+        command = ["cc", "-O1", "-o", str(folder / name), str(GUEST / f"{name}.c"), "-lpthread", "-lrt"]
+        subprocess.run(command, check=True, timeout=120)
+    return folder
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_program_holds_under_the_kernel_and_in_virtual_time(softband: Softband, guest_programs: Path, name: str) -> None:
+    native = subprocess.run([str(guest_programs / name)], capture_output=True, text=True, timeout=120, check=False)
+    assert native.returncode == 0, native.stdout + native.stderr
+    outcome = softband.run("two-hosts", ("a", str(guest_programs / name))).assert_ok()
+    assert f"{name}: ok" in outcome.program("a-0")
+
+
+@pytest.mark.parametrize("fabric", ["two-hosts", "ddr-through-switch"])
+@pytest.mark.parametrize("options", [(), ("--no-preload",)])
+def test_the_verbs_surface_holds_by_both_ways_in(softband: Softband, c_programs: Path, fabric: str, options: tuple[str, ...]) -> None:
+    program = c_programs / "verbs_all"
+    outcome = softband.run(fabric, ("a", f"{program}"), ("b", f"{program} a"), options=options).assert_ok()
+    for name in ("a-0", "b-0"):
+        assert "all parts hold" in outcome.program(name)
+
+
+def test_threads_of_one_process_share_queues(softband: Softband, c_programs: Path) -> None:
+    outcome = softband.run("two-hosts", ("a", str(c_programs / "verbs_threads"))).assert_ok()
+    assert "all parts hold" in outcome.program("a-0")
