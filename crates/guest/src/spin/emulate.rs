@@ -1,7 +1,7 @@
-//! The loads and comparisons by which loops look at memory, carried out for the program.
+//! The loads, comparisons and stores of a word by which programs look at memory and mark it, carried out for them.
 //!
 //! Stepping over an access costs a debug exception, which a virtual machine makes an order of magnitude dearer than a fault.
-//! The few instructions that compilers use to look at a word are simple enough to do here; all others are stepped.
+//! The few instructions that compilers use for a word are simple enough to do here; all others are stepped.
 
 /// General registers as `gregs` has them, by the processor's numbering.
 const REGISTERS: [usize; 16] = [13, 14, 12, 11, 15, 10, 9, 8, 0, 1, 2, 3, 4, 5, 6, 7];
@@ -36,13 +36,17 @@ enum Work {
     TestRegister,
     /// Flags of `memory & number`.
     TestNumber(u64),
+    /// The register goes to memory.
+    StoreRegister,
+    /// The number goes to memory.
+    StoreNumber(u64),
 }
 
 /// A decoded instruction with one operand in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
     work: Work,
-    /// Bytes of memory looked at.
+    /// Bytes of memory looked at or written.
     pub size: usize,
     register: usize,
     /// Bytes 4..7 mean ah, ch, dh, bh where there is no REX prefix.
@@ -84,7 +88,7 @@ fn mask(bytes: usize) -> u64 {
     u64::MAX >> (64 - 8 * bytes as u32)
 }
 
-/// Decodes an instruction that looks at memory and does nothing else there. `None`: another one.
+/// Decodes an instruction that looks at a word of memory or writes it, not both. `None`: another one.
 pub fn decode(bytes: &[u8]) -> Option<Instruction> {
     let mut bytes = Bytes(bytes, 0);
     let mut is_short = false;
@@ -120,6 +124,10 @@ pub fn decode(bytes: &[u8]) -> Option<Instruction> {
         (0x0fb7, _) => (load(wide, false), 2),
         (0x0fbe, _) => (load(wide, true), 1),
         (0x0fbf, _) => (load(wide, true), 2),
+        (0x88, _) => (Work::StoreRegister, 1),
+        (0x89, _) => (Work::StoreRegister, wide),
+        (0xc6, 0) => (Work::StoreNumber(bytes.number(1)?), 1),
+        (0xc7, 0) => (Work::StoreNumber(bytes.number(wide.min(4))?), wide),
         (0x63, _) if wide == 8 => (load(8, true), 4),
         (0x38, _) => (Work::CompareMemory, 1),
         (0x39, _) => (Work::CompareMemory, wide),
@@ -159,9 +167,10 @@ fn skip_address(bytes: &mut Bytes, mode: u8, base: u8) -> Option<()> {
 }
 
 impl Instruction {
-    /// Carries it out with `memory`, the word looked at, and goes on to the next.
-    pub fn apply(&self, memory: u64, registers: &mut Registers) {
+    /// Carries it out with `memory`, the word there, and goes on to the next. Tells the word to write, if it writes one.
+    pub fn apply(&self, memory: u64, registers: &mut Registers) -> Option<u64> {
         let memory = memory & mask(self.size);
+        registers[POINTER] += self.len as i64;
         match self.work {
             Work::Load { to, is_signed } => {
                 let value = if is_signed { extend(memory, self.size) } else { memory };
@@ -172,8 +181,10 @@ impl Instruction {
             Work::CompareNumber(number) => self.compare(registers, memory, number & mask(self.size)),
             Work::TestRegister => self.test(registers, memory & self.register(registers)),
             Work::TestNumber(number) => self.test(registers, memory & number & mask(self.size)),
+            Work::StoreRegister => return Some(self.register(registers)),
+            Work::StoreNumber(number) => return Some(number & mask(self.size)),
         }
-        registers[POINTER] += self.len as i64;
+        None
     }
 
     /// Register and first bit of an operand of `bytes`.

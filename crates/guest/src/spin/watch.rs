@@ -165,7 +165,7 @@ pub fn on_fault(address: usize, machine: &mut libc::ucontext_t) -> bool {
     true
 }
 
-/// Does what the instruction does, if it is one that only looks. The access must lie within one page.
+/// Does what the instruction does, if it is one that only looks or only writes. The access must lie within one page.
 fn carry_out(address: usize, machine: &mut libc::ucontext_t) -> bool {
     let at = registers::instruction(machine);
     let room = (PAGE - at % PAGE).min(emulate::INSTRUCTION_BYTES);
@@ -182,10 +182,13 @@ fn carry_out(address: usize, machine: &mut libc::ucontext_t) -> bool {
     let mut word = [0u8; 8];
     // SAFETY: the word is registered memory, accessible now, and does not leave the page.
     unsafe { std::ptr::copy_nonoverlapping(address as *const u8, word.as_mut_ptr(), instruction.size) };
+    if let Some(written) = instruction.apply(u64::from_le_bytes(word), &mut machine.uc_mcontext.gregs) {
+        // SAFETY: as above, and the program was about to write it.
+        unsafe { std::ptr::copy_nonoverlapping(written.to_le_bytes().as_ptr(), address as *mut u8, instruction.size) };
+    }
     if is_closed {
         protect(page, page + PAGE, libc::PROT_NONE);
     }
-    instruction.apply(u64::from_le_bytes(word), &mut machine.uc_mcontext.gregs);
     true
 }
 

@@ -1,0 +1,117 @@
+//! The walls of ARCHITECTURE.md that a compiler does not hold.
+
+#![allow(clippy::disallowed_methods)]
+
+use std::path::{Path, PathBuf};
+
+/// Longest file.
+const LINES_MAX: usize = 500;
+/// What each crate may depend on, of our own. The model side never reaches up, the program side never reaches the model.
+const ARROWS: [(&str, &[&str]); 14] = [
+    ("types", &[]),
+    ("sim", &[]),
+    ("wire", &["types"]),
+    ("model", &["types", "sim", "wire"]),
+    ("fabric", &["types", "sim", "wire", "model"]),
+    ("catalog", &["types", "sim", "model", "fabric"]),
+    ("abi", &[]),
+    ("ipc", &[]),
+    ("client", &["ipc"]),
+    ("libibverbs", &["abi", "client", "ipc"]),
+    ("guest", &["client", "ipc"]),
+    ("preload", &["guest", "libibverbs"]),
+    ("engine", &["types", "sim", "model", "fabric", "catalog", "ipc"]),
+    ("cli", &["types", "sim", "fabric", "catalog", "engine"]),
+];
+/// Crates that must not contain `unsafe`.
+const SAFE: [&str; 6] = ["types", "sim", "wire", "model", "fabric", "catalog"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn files(folder: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if path.is_dir() {
+            if name != "target" && !name.starts_with('.') {
+                files(&path, endings, found);
+            }
+        } else if endings.iter().any(|ending| name.ends_with(ending)) {
+            found.push(path);
+        }
+    }
+}
+
+fn sources() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for folder in ["crates", "xtask", "lab", "tests", "conformance", "fuzz"] {
+        files(&root().join(folder), &[".rs", ".py", ".c", ".h"], &mut found);
+    }
+    assert!(found.len() > 100, "the sources were not found");
+    found
+}
+
+#[test]
+fn files_stay_small_enough_to_see() {
+    let long: Vec<String> = sources()
+        .into_iter()
+        .filter_map(|path| {
+            let lines = std::fs::read_to_string(&path).ok()?.lines().count();
+            (lines > LINES_MAX).then(|| format!("{} has {lines} lines", path.display()))
+        })
+        .collect();
+    assert!(long.is_empty(), "split by topic: {long:?}");
+}
+
+#[test]
+fn crates_depend_only_along_the_arrows() {
+    for (name, allowed) in ARROWS {
+        let manifest = std::fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).expect("a manifest");
+        let dependencies = manifest.split("[dev-dependencies]").next().unwrap_or_default();
+        for line in dependencies.lines() {
+            if let Some(rest) = line.strip_prefix("softband-") {
+                let other = rest.split(['.', ' ', '=']).next().unwrap_or_default();
+                assert!(allowed.contains(&other), "crate {name} must not depend on {other} (ARCHITECTURE.md)");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_model_side_forbids_unsafe_code() {
+    for name in SAFE {
+        let text = std::fs::read_to_string(root().join("crates").join(name).join("src/lib.rs")).expect("a lib.rs");
+        assert!(text.contains("#![forbid(unsafe_code)]"), "crate {name} must forbid unsafe code");
+    }
+}
+
+#[test]
+fn nothing_is_left_open_in_the_code() {
+    let marks = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("unimpl", "emented!("), concat!("to", "do!(")];
+    for path in sources() {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        for mark in marks {
+            assert!(!text.contains(mark), "{} contains {mark}", path.display());
+        }
+    }
+}
+
+#[test]
+fn no_part_is_named_in_code() {
+    let mut parts = Vec::new();
+    files(&root().join("catalog"), &[".toml"], &mut parts);
+    let names: Vec<String> = parts.iter().filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).filter(|name| name.len() > 6).collect();
+    assert!(names.len() > 10);
+    for name in ["sim", "model", "fabric", "engine", "client", "guest", "libibverbs"] {
+        let mut code = Vec::new();
+        files(&root().join("crates").join(name).join("src"), &[".rs"], &mut code);
+        for path in code {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            for part in &names {
+                assert!(!text.contains(part.as_str()), "{} names the part {part}", path.display());
+            }
+        }
+    }
+}
