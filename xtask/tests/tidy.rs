@@ -102,7 +102,8 @@ fn nothing_is_left_open_in_the_code() {
 fn no_part_is_named_in_code() {
     let mut parts = Vec::new();
     files(&root().join("catalog"), &[".toml"], &mut parts);
-    let names: Vec<String> = parts.iter().filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).filter(|name| name.len() > 6).collect();
+    let names: Vec<String> =
+        parts.iter().filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).filter(|name| name.len() > 6).collect();
     assert!(names.len() > 10);
     for name in ["sim", "model", "fabric", "engine", "client", "guest", "libibverbs"] {
         let mut code = Vec::new();

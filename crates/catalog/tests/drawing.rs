@@ -37,7 +37,7 @@ switch sw  (flextronics-f-x430046, GUID 0002:c902:4000:0004)
 fn a_drawing_shows_options_and_one_lane() {
     let path = root().join("fabrics/cables/woodcrest-quad-100m-vl1-tune-pci.toml");
     let text = draw_text(&load_fabric(&path, &catalog(), &LoadOptions::default()).unwrap().spec);
-    assert!(text.contains("mthca0  (voltaire-sdr, tune_pci, GUID"), "{text}");
+    assert!(text.contains("mthca0  (voltaire-sdr-memfree, tune_pci, GUID"), "{text}");
     assert!(text.contains("[ intel-connects-100m, 100 m, 4X SDR, VL0, MTU 2048 ]── b/mthca0/1"), "{text}");
 }
 

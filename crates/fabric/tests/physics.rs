@@ -61,7 +61,8 @@ fn ddr_back_to_back_is_bound_by_pcie_reads_at_any_length_to_100_metres() {
 
 #[test]
 fn ddr_into_a_switch_over_100_metres_gets_one_packet_a_loop_until_lanes_are_few() {
-    assert_near(stream(&through_switch(LinkSpeed::Ddr, &[100, 8], 5, se7520()), QpType::Rc), 930.0, 2.0);
+    // 2,048 B in 1.041 us of serialisation, 1.0 us of cable, and what the switch holds the buffer and takes for the credit.
+    assert_near(stream(&through_switch(LinkSpeed::Ddr, &[100, 8], 5, se7520()), QpType::Rc), 2_048.0 / (1.041 + 1.0 + 0.02), 0.3);
     assert_near(stream(&through_switch(LinkSpeed::Ddr, &[10, 10], 5, se7520()), QpType::Rc), 1_490.0, 1.0);
     assert_near(stream(&through_switch(LinkSpeed::Ddr, &[100, 100], 1, se7520()), QpType::Rc), 1_490.0, 1.0);
 }

@@ -146,12 +146,11 @@ pub fn has_ended(real: pid_t) -> bool {
 }
 
 /// A child was killed: its end, which the kernel sees to at its leisure, belongs to this moment of simulated time.
-pub fn await_killed(real: pid_t) {
-    const LEISURE_MILLIS: c_int = 1_000;
+pub fn await_killed(real: pid_t, millis: c_int) {
     for child in known().filter(|child| child.real.load(Ordering::Relaxed) == real) {
         let mut set = [pollfd { fd: child.lifeline.load(Ordering::Acquire), events: libc::POLLIN, revents: 0 }];
         // SAFETY: one element, as told.
-        unsafe { real::poll(set.as_mut_ptr(), 1, LEISURE_MILLIS) };
+        unsafe { real::poll(set.as_mut_ptr(), 1, millis) };
     }
 }
 

@@ -54,15 +54,17 @@ impl Place {
     pub fn take(address: usize) -> Option<Self> {
         let slot = client::thread_slot_number()? as usize;
         let waiter = WAITERS.get(slot)?;
-        if waiter.bell.load(Ordering::Relaxed) == 0 {
-            let bell: Object = client::call(Op::TimerNew, &TimerNew { reserved: 0 }).ok()?;
-            waiter.bell.store(bell.object, Ordering::Relaxed);
-        }
         waiter.woken.store(false, Ordering::Relaxed);
         waiter.order.store(ORDER.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         waiter.address.store(address, Ordering::Release);
         WAITING.fetch_add(1, Ordering::AcqRel);
-        Some(Self { slot })
+        let place = Self { slot };
+        // Only now: making the timer takes a turn of the engine, in which another thread may already wake this one.
+        if waiter.bell.load(Ordering::Relaxed) == 0 {
+            let bell: Object = client::call(Op::TimerNew, &TimerNew { reserved: 0 }).ok()?;
+            waiter.bell.store(bell.object, Ordering::Relaxed);
+        }
+        Some(place)
     }
 
     /// Waits until woken (true) or the deadline (false). A signal's handler runs meanwhile and does not end it.
@@ -109,9 +111,12 @@ pub fn wake(address: usize, count: usize) -> usize {
     while woken < count && WAITING.load(Ordering::Acquire) != 0 {
         let Some(first) = first_at(address) else { break };
         first.woken.store(true, Ordering::Release);
-        let ring = TimerSet { object: first.bell.load(Ordering::Relaxed), reserved: 0, at_ps: client::now_ps().max(1), interval_ps: 0 };
-        let _ = client::call::<TimerSet, TimerSet>(Op::TimerSet, &ring);
         woken += 1;
+        let bell = first.bell.load(Ordering::Relaxed);
+        if bell != 0 {
+            let ring = TimerSet { object: bell, reserved: 0, at_ps: client::now_ps().max(1), interval_ps: 0 };
+            let _ = client::call::<TimerSet, TimerSet>(Op::TimerSet, &ring);
+        }
     }
     woken
 }

@@ -32,17 +32,31 @@ pub unsafe extern "C" fn getpid() -> pid_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getppid() -> pid_t {
     let real = real::getppid();
-    if active() { parent_number(real) } else { real }
+    // A parent outside the run has no number that would be the same in each.
+    match parent_number(real) {
+        known if known != real => known,
+        _ if active() => 1,
+        _ => real,
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kill(pid: pid_t, signal: c_int) -> c_int {
     let group = if pid < -1 { -translated(-pid) } else { translated(pid) };
     let status = real::kill(group, signal);
-    if status == 0 && signal == libc::SIGKILL && group > 0 && active() {
-        keeping_errno(|| await_killed(group));
+    if status == 0 && group > 0 && active() {
+        keeping_errno(|| await_killed(group, end_millis(signal)));
     }
     status
+}
+
+/// How long, in real time, the end of a child by this signal is waited for. One that it may handle does not end at all.
+fn end_millis(signal: c_int) -> c_int {
+    match signal {
+        libc::SIGKILL => 1_000,
+        libc::SIGTERM | libc::SIGINT | libc::SIGQUIT | libc::SIGHUP | libc::SIGABRT => 20,
+        _ => 0,
+    }
 }
 
 #[unsafe(no_mangle)]

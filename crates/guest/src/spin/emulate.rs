@@ -261,9 +261,21 @@ mod tests {
     }
 
     #[test]
-    fn writes_registers_and_unknown_instructions_are_left_alone() {
+    fn a_store_tells_what_to_write() {
+        let mut registers = [0; 23];
+        registers[13] = 0x1122_3344_5566_7788;
+        let mut written = |bytes: &[u8]| decode(bytes).map(|instruction| (instruction.size, instruction.apply(0, &mut registers)));
+        assert_eq!(written(&[0x88, 0x02]), Some((1, Some(0x88)))); // mov [rdx], al
+        assert_eq!(written(&[0x88, 0x22]), Some((1, Some(0x77)))); // mov [rdx], ah
+        assert_eq!(written(&[0x48, 0x89, 0x42, 0x08]), Some((8, Some(0x1122_3344_5566_7788)))); // mov [rdx+8], rax
+        assert_eq!(written(&[0xc6, 0x02, 0x05]), Some((1, Some(5)))); // mov byte [rdx], 5
+        assert_eq!(written(&[0x48, 0xc7, 0x02, 0xff, 0xff, 0xff, 0xff]), Some((8, Some(u64::MAX)))); // mov qword [rdx], -1
+    }
+
+    #[test]
+    fn changes_in_place_and_unknown_instructions_are_left_alone() {
         for bytes in
-            [&[0x88, 0x02][..], &[0x89, 0x02], &[0x3a, 0xc2], &[0x80, 0x02, 1], &[0xf0, 0x0f, 0xb1, 0x0a], &[0xc5, 0xf8, 0x10, 0x00], &[0x0f]]
+            [&[0x00, 0x02][..], &[0xfe, 0x02], &[0x3a, 0xc2], &[0x80, 0x02, 1], &[0xf0, 0x0f, 0xb1, 0x0a], &[0xc5, 0xf8, 0x10, 0x00], &[0x0f]]
         {
             assert_eq!(decode(bytes), None, "{bytes:x?}");
         }
