@@ -15,7 +15,7 @@ const SPINS: u32 = 2_000;
 /// A thread that keeps the turn this long may be spinning on memory.
 const SPIN_SUSPECT: Duration = Duration::from_millis(2);
 /// The same for a process that has no memory which its peers may write.
-const COMPUTE_SUSPECT: Duration = Duration::from_millis(100);
+const COMPUTE_SUSPECT: Duration = Duration::from_secs(1);
 /// How long a new image may take to attach.
 const ATTACH_LIMIT: Duration = Duration::from_secs(10);
 /// First and longest pause between fruitless looks of a polling thread.
