@@ -152,6 +152,13 @@ pub fn await_turn() {
     }
 }
 
+/// Lets signals (bit n: signal n) be raised at the end of the call that the thread is in, as if the engine had delivered them.
+pub fn note_signals(signals: u64) {
+    if let Some(slot) = thread_slot() {
+        slot.signals.fetch_or(signals, Ordering::AcqRel);
+    }
+}
+
 /// Raises what the engine has delivered. Called at points where a handler may make calls of its own.
 pub(crate) fn deliver_signals(slot: &ThreadSlot) {
     let signals = slot.signals.swap(0, Ordering::AcqRel);

@@ -261,6 +261,7 @@ impl Engine {
             self.hear_for(Duration::from_millis(1));
             self.take_closed();
         }
+        self.await_zombie(process);
         let Some(parent) = self.processes[process].parent else { return };
         let away = |engine: &Self| engine.processes[parent].threads.iter().any(|thread| thread.state == ThreadState::Away);
         let started = Instant::now();
@@ -272,6 +273,14 @@ impl Engine {
                 self.thread_back(connection, slot);
                 break;
             }
+        }
+    }
+
+    /// Descriptors close a moment before the parent gets its SIGCHLD and can wait for the process.
+    pub(crate) fn await_zombie(&self, process: usize) {
+        let started = Instant::now();
+        while self.processes[process].pid > 0 && !self.is_zombie(process) && started.elapsed() < Duration::from_secs(1) {
+            std::thread::sleep(Duration::from_micros(20));
         }
     }
 

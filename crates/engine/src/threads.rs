@@ -59,6 +59,7 @@ impl Engine {
         match end {
             TurnEnd::Call => self.thread_called(process, slot),
             TurnEnd::Gone => {
+                self.await_zombie(process);
                 let at = self.processes[process].clock(slot).max(now);
                 self.queue.push(at, process as u32, Event::ProcessGone { process });
             }

@@ -26,9 +26,10 @@ pub fn wait_object(object: u32, interest: u32, deadline_ps: u64) -> Result<(), E
     let entry = WaitEntry { object, interest, ready: 0, reserved: 0 };
     let request = WaitRequest { deadline_ps, count: 1, reserved: 0 };
     loop {
+        let raised = crate::signals::raised();
         let mut back = [0u8; size_of::<WaitEntry>()];
         let (reply, _) = client::call_bytes::<_, WaitReply>(Op::Wait, &request, bytemuck::bytes_of(&entry), &mut back)?;
-        if reply.interrupted != 0 {
+        if reply.interrupted != 0 || crate::signals::raised() != raised {
             if crate::signals::restarts() {
                 continue;
             }
@@ -56,20 +57,22 @@ pub fn is_ready_natively(fd: c_int, events: i16) -> bool {
 
 /// Runs `call`, which may block in the kernel on `fd`. What comes from another program of the run is waited for in simulated
 /// time, looking again and again; after long patience, or at a terminal, the engine is told not to wait for this thread.
-pub fn blocking_natively<R>(fd: c_int, events: i16, call: impl FnOnce() -> R) -> R {
+pub fn blocking_natively<R: From<i8>>(fd: c_int, events: i16, call: impl FnOnce() -> R) -> R {
     if !active() || is_ready_natively(fd, events) || is_nonblocking(fd) {
         return call();
     }
     let patience = Patience::new();
     while !is_outside(fd) && !patience.is_over() {
-        if patience.step(u64::MAX).is_err_and(|error| error.0 != libc::EINTR || !crate::signals::restarts()) {
-            break;
+        if let Err(Errno(error)) = patience.step(u64::MAX)
+            && !(error == libc::EINTR && crate::signals::restarts())
+        {
+            return fail(error);
         }
         if is_ready_natively(fd, events) {
             return call();
         }
     }
-    client::away(call)
+    crate::world::away(call)
 }
 
 /// Whether what is behind `fd` cannot be another program of the run: a terminal or another device.
@@ -188,7 +191,7 @@ pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_
                     return -1;
                 }
                 if patience.is_over() {
-                    return client::away(|| real::fcntl(fd, command, argument));
+                    return crate::world::away(|| real::fcntl(fd, command, argument));
                 }
                 if let Err(Errno(error)) = patience.step(u64::MAX) {
                     return fail(error);

@@ -56,7 +56,11 @@ pub fn wait(entries: &mut [WaitEntry], mut native: Option<&mut dyn Native>, dead
             Some(_) => patience.next_look(now).min(deadline),
             None => deadline,
         };
+        let raised = crate::signals::raised();
         let ready = ask(entries, until, over)?;
+        if ready + native_ready == 0 && crate::signals::raised() != raised {
+            return Err(Errno(libc::EINTR));
+        }
         if ready + native_ready > 0 {
             return Ok(ready + native_ready);
         }
@@ -71,7 +75,7 @@ pub fn wait(entries: &mut [WaitEntry], mut native: Option<&mut dyn Native>, dead
             && deadline == u64::MAX
             && patience.is_over()
         {
-            client::away(|| native.block());
+            crate::world::away(|| native.block());
         }
     }
 }

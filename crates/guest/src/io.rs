@@ -37,7 +37,7 @@ unsafe fn read_object(fd: c_int, entry: Entry, list: &[iovec]) -> Option<ssize_t
     }
 }
 
-fn native<R>(fd: c_int, events: i16, call: impl FnOnce() -> R) -> R {
+fn native<R: From<i8>>(fd: c_int, events: i16, call: impl FnOnce() -> R) -> R {
     spin::before_native();
     if active() { blocking_natively(fd, events, call) } else { call() }
 }

@@ -112,9 +112,9 @@ pub unsafe extern "C" fn pthread_cond_wait(cond: *mut pthread_cond_t, mutex: *mu
         return real::pthread_cond_wait(cond, mutex);
     }
     if is_shared(cond) {
-        return client::away(|| real::pthread_cond_wait(cond, mutex));
+        return crate::world::away(|| real::pthread_cond_wait(cond, mutex));
     }
-    wait_cond(cond, mutex, u64::MAX).unwrap_or_else(|| client::away(|| real::pthread_cond_wait(cond, mutex)))
+    wait_cond(cond, mutex, u64::MAX).unwrap_or_else(|| crate::world::away(|| real::pthread_cond_wait(cond, mutex)))
 }
 
 #[unsafe(no_mangle)]
@@ -249,7 +249,7 @@ pub unsafe extern "C" fn pthread_barrier_wait(barrier: *mut pthread_barrier_t) -
     if !active() {
         return real::pthread_barrier_wait(barrier);
     }
-    let Some(known) = barrier_at(barrier as usize) else { return client::away(|| real::pthread_barrier_wait(barrier)) };
+    let Some(known) = barrier_at(barrier as usize) else { return crate::world::away(|| real::pthread_barrier_wait(barrier)) };
     let Some(place) = Place::take(barrier as usize) else { return libc::EAGAIN };
     if known.arrived.fetch_add(1, Ordering::AcqRel) + 1 == known.count.load(Ordering::Relaxed) {
         known.arrived.store(0, Ordering::Release);

@@ -56,7 +56,11 @@ pub unsafe extern "C" fn getaddrinfo(node: *const c_char, service: *const c_char
     let name = CStr::from_ptr(node);
     let numeric = is_numeric(name.to_bytes()) || (!hints.is_null() && (*hints).ai_flags & libc::AI_NUMERICHOST != 0);
     let Some(v4) = (if numeric { None } else { resolve(name.to_bytes()) }) else {
-        return if numeric { real::getaddrinfo(node, service, hints, out) } else { client::away(|| real::getaddrinfo(node, service, hints, out)) };
+        return if numeric {
+            real::getaddrinfo(node, service, hints, out)
+        } else {
+            crate::world::away(|| real::getaddrinfo(node, service, hints, out))
+        };
     };
     // The original knows services, socket types and how to lay out the list: it is given the address as text.
     let mut own: addrinfo = if hints.is_null() { std::mem::zeroed() } else { *hints };
@@ -86,7 +90,7 @@ pub unsafe extern "C" fn getnameinfo(
     let name = if wants_name { address::read(of, len).and_then(|(v4, _)| reverse(v4)) } else { None };
     let Some(name) = name else {
         return if wants_name {
-            client::away(|| real::getnameinfo(of, len, host, host_len, service, service_len, flags))
+            crate::world::away(|| real::getnameinfo(of, len, host, host_len, service, service_len, flags))
         } else {
             real::getnameinfo(of, len, host, host_len, service, service_len, flags)
         };
@@ -157,7 +161,7 @@ unsafe fn lookup(name: *const c_char, family: c_int) -> Option<u32> {
 pub unsafe extern "C" fn gethostbyname(name: *const c_char) -> *mut hostent {
     match lookup(name, libc::AF_INET) {
         Some(v4) => static_answer(CStr::from_ptr(name).to_bytes(), v4),
-        None => client::away(|| real::gethostbyname(name)),
+        None => crate::world::away(|| real::gethostbyname(name)),
     }
 }
 
@@ -165,7 +169,7 @@ pub unsafe extern "C" fn gethostbyname(name: *const c_char) -> *mut hostent {
 pub unsafe extern "C" fn gethostbyname2(name: *const c_char, family: c_int) -> *mut hostent {
     match lookup(name, family) {
         Some(v4) => static_answer(CStr::from_ptr(name).to_bytes(), v4),
-        None => client::away(|| real::gethostbyname2(name, family)),
+        None => crate::world::away(|| real::gethostbyname2(name, family)),
     }
 }
 
@@ -180,7 +184,7 @@ pub unsafe extern "C" fn gethostbyname_r(
 ) -> c_int {
     match lookup(name, libc::AF_INET) {
         Some(v4) => reentrant(name, v4, out, buffer, len, result),
-        None => client::away(|| real::gethostbyname_r(name, out, buffer, len, result, error)),
+        None => crate::world::away(|| real::gethostbyname_r(name, out, buffer, len, result, error)),
     }
 }
 
@@ -196,7 +200,7 @@ pub unsafe extern "C" fn gethostbyname2_r(
 ) -> c_int {
     match lookup(name, family) {
         Some(v4) => reentrant(name, v4, out, buffer, len, result),
-        None => client::away(|| real::gethostbyname2_r(name, family, out, buffer, len, result, error)),
+        None => crate::world::away(|| real::gethostbyname2_r(name, family, out, buffer, len, result, error)),
     }
 }
 
@@ -214,7 +218,7 @@ pub unsafe extern "C" fn gethostbyaddr(of: *const c_void, len: socklen_t, family
             return static_answer(&name, v4);
         }
     }
-    client::away(|| real::gethostbyaddr(of, len, family))
+    crate::world::away(|| real::gethostbyaddr(of, len, family))
 }
 
 #[unsafe(no_mangle)]

@@ -45,7 +45,10 @@ impl Patience {
 
     /// Sleeps until the next look or the deadline. `Err(EINTR)` when a signal came.
     pub fn step(&self, deadline: u64) -> Result<(), Errno> {
-        sleep_until(self.next_look(client::now_ps()).min(deadline))
+        let before = crate::signals::raised();
+        sleep_until(self.next_look(client::now_ps()).min(deadline))?;
+        // A signal of the system interrupts as one of the engine does, only at the next look.
+        if crate::signals::raised() == before { Ok(()) } else { Err(Errno(libc::EINTR)) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Forking and ending.
 
-use crate::world::{active, errno, fail, set_errno};
+use crate::world::{active, errno, fail, set_errno, set_parked};
 use crate::{alarm, attach, children, doorbell, environment, pid, real, spin, threads, tsc};
 use libc::{c_int, pid_t};
 use softband_client::{self as client, Errno};
@@ -86,6 +86,7 @@ fn become_child(announced: &Announced, parent: (pid_t, pid_t)) {
     attach::begin_again();
     attach::allow_engine_access();
     environment::remember();
+    set_parked(true);
     if let Err(error) = client::attach_child(announced.reply.ticket) {
         attach::give_up(&error.0);
     }

@@ -1,5 +1,6 @@
 //! Signals that this library needs for itself (SIGSEGV, SIGTRAP and the engine's), and what the program wants done at them.
 
+use crate::handlers;
 use crate::real;
 use crate::spin;
 use crate::tsc;
@@ -64,11 +65,17 @@ unsafe fn take(signal: c_int, extra_flags: c_int, former: *mut libc::sigaction) 
 
 thread_local! {
     static RESTARTS: Cell<bool> = const { Cell::new(false) };
+    static RAISED: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Whether a call that the last delivered signals interrupted goes on by itself (SA_RESTART of every one of them).
 pub fn restarts() -> bool {
     RESTARTS.get()
+}
+
+/// Grows whenever signals are delivered to the calling thread.
+pub fn raised() -> u64 {
+    RAISED.get()
 }
 
 unsafe fn has_restart(signal: c_int) -> bool {
@@ -78,6 +85,7 @@ unsafe fn has_restart(signal: c_int) -> bool {
 
 /// Raises what the engine delivers, natively and in the calling thread, so that handlers have run when this returns.
 pub fn raise_all(signals: u64) {
+    RAISED.set(RAISED.get() + 1);
     // SAFETY: only asks.
     RESTARTS.set((1..64).filter(|signal| signals & 1 << signal != 0).all(|signal| unsafe { has_restart(signal) }));
     for signal in 1..64 {
@@ -160,7 +168,7 @@ pub unsafe extern "C" fn sigaction(signal: c_int, new: *const libc::sigaction, o
     if !INSTALLED.load(Ordering::Acquire) {
         return real::sigaction(signal, new, old);
     }
-    let Some(wanted) = wanted(signal) else { return real::sigaction(signal, new, old) };
+    let Some(wanted) = wanted(signal) else { return handlers::set(signal, new, old) };
     let former = *wanted;
     if !new.is_null() {
         *wanted = *new;
@@ -187,7 +195,7 @@ pub unsafe extern "C" fn signal(number: c_int, handler: sighandler_t) -> sighand
 }
 
 /// A copy of `set` in which the signals that must always get through are not blocked.
-unsafe fn without_ours(set: *const sigset_t) -> sigset_t {
+pub unsafe fn without_ours(set: *const sigset_t) -> sigset_t {
     let mut copy = *set;
     for ours in [libc::SIGSEGV, libc::SIGTRAP, SPIN_SIGNAL] {
         libc::sigdelset(&raw mut copy, ours);

@@ -125,7 +125,7 @@ pub unsafe extern "C" fn sigsuspend(mask: *const libc::sigset_t) -> c_int {
 unsafe fn wait_for_signal(native: impl FnOnce() -> c_int) -> c_int {
     let alarm = client::header().deadline_ps.load(std::sync::atomic::Ordering::Relaxed);
     if alarm == 0 || alarm == u64::MAX {
-        return client::away(native);
+        return crate::world::away(native);
     }
     while sleep_until(u64::MAX).is_ok() {}
     fail(libc::EINTR)

@@ -4,7 +4,7 @@ use crate::clock::from_clock;
 use crate::doorbell::{self, Place};
 use crate::pace::empty_look;
 use crate::real;
-use crate::world::active;
+use crate::world::{active, set_parked};
 use libc::{c_int, c_void, pthread_attr_t, pthread_key_t, pthread_t, timespec};
 use softband_client::{self as client, Errno, warn};
 use softband_ipc::calls::{Op, ThreadReply};
@@ -108,6 +108,7 @@ extern "C" fn on_thread_end(_value: *mut c_void) {
 extern "C-unwind" fn begin(argument: *mut c_void) -> *mut c_void {
     // SAFETY: `pthread_create` below handed a box over.
     let Beginning { start, argument, slot } = unsafe { *Box::from_raw(argument.cast::<Beginning>()) };
+    set_parked(true);
     client::bind_thread(slot);
     client::await_turn();
     // SAFETY: the key exists.
@@ -186,7 +187,7 @@ pub unsafe extern "C" fn pthread_join(thread: pthread_t, result: *mut *mut c_voi
         return real::pthread_join(thread, result);
     }
     if await_end(thread, u64::MAX).is_err() {
-        return client::away(|| real::pthread_join(thread, result)); // not one that we made
+        return crate::world::away(|| real::pthread_join(thread, result)); // not one that we made
     }
     let status = real::pthread_join(thread, result);
     forget_record(thread);

@@ -30,7 +30,7 @@ fn wait_for<T>(which: pid_t, no_wait: bool, mut look: impl FnMut(bool) -> T, fou
             return Ok(Look::Nothing(result));
         }
         if !children::any(which) {
-            return Ok(Look::Done(client::away(|| look(false))));
+            return Ok(Look::Done(crate::world::away(|| look(false))));
         }
         if let Err(error) = patience.step(u64::MAX)
             && !crate::signals::restarts()

@@ -3,6 +3,7 @@
 use crate::attach;
 use libc::c_int;
 use softband_client as client;
+use std::cell::Cell;
 
 pub const PICOS_PER_NANO: u64 = 1_000;
 pub const PICOS_PER_MICRO: u64 = 1_000_000;
@@ -12,6 +13,36 @@ pub const PICOS_PER_SECOND: u64 = 1_000_000_000_000;
 #[inline]
 pub fn active() -> bool {
     attach::attached() && client::has_slot()
+}
+
+thread_local! {
+    /// Whether the calling thread has given its turn away, and whether it blocks in the system meanwhile.
+    static PARKED: Cell<bool> = const { Cell::new(false) };
+    static AWAY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread does not have its turn.
+pub fn is_parked() -> bool {
+    PARKED.get()
+}
+
+pub fn set_parked(on: bool) {
+    PARKED.set(on);
+}
+
+/// Whether the calling thread is in [`away`].
+pub fn is_away() -> bool {
+    AWAY.get()
+}
+
+/// Runs `blocking` while the engine does not wait for this thread.
+pub fn away<R>(blocking: impl FnOnce() -> R) -> R {
+    client::away(|| {
+        AWAY.set(true);
+        let result = blocking();
+        AWAY.set(false);
+        result
+    })
 }
 
 /// Sets `errno` and returns what C functions return then.

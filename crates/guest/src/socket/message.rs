@@ -26,7 +26,7 @@ pub unsafe fn parts<'a>(list: *const iovec, count: usize) -> &'a [iovec] {
 }
 
 /// A native call on a socket of the kernel; watched memory is made accessible first, for the kernel takes no faults of ours.
-fn native<R>(fd: c_int, events: i16, flags: c_int, call: impl FnOnce() -> R) -> R {
+fn native<R: From<i8>>(fd: c_int, events: i16, flags: c_int, call: impl FnOnce() -> R) -> R {
     spin::before_native();
     if active() && flags & libc::MSG_DONTWAIT == 0 { blocking_natively(fd, events, call) } else { call() }
 }

@@ -137,7 +137,7 @@ pub unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t)
         let mut kind_len = size_of::<c_int>() as socklen_t;
         real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_TYPE, (&raw mut kind).cast(), &raw mut kind_len);
         // A datagram socket only notes its peer.
-        return if active() && kind != libc::SOCK_DGRAM { client::away(|| real::connect(fd, to, len)) } else { real::connect(fd, to, len) };
+        return if active() && kind != libc::SOCK_DGRAM { crate::world::away(|| real::connect(fd, to, len)) } else { real::connect(fd, to, len) };
     };
     let target = address::read(to, len);
     let outcome = match target {
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t)
         Ok(()) => {}
         Err(Errno(libc::ENETUNREACH)) => {
             leave_to_kernel(fd);
-            return client::away(|| real::connect(fd, to, len));
+            return crate::world::away(|| real::connect(fd, to, len));
         }
         Err(Errno(errno)) => return fail(errno),
     }

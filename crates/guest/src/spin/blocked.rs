@@ -6,7 +6,6 @@ use crate::descriptors::is_ready_natively;
 use crate::pace::Patience;
 use crate::{children, real};
 use libc::{c_int, c_long, ucontext_t};
-use softband_client as client;
 
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 
@@ -80,7 +79,7 @@ pub fn wait(machine: &ucontext_t) {
         {
             let mut set = libc::pollfd { fd, events, revents: 0 };
             // SAFETY: one element.
-            client::away(|| unsafe { real::poll(&raw mut set, 1, -1) });
+            crate::world::away(|| unsafe { real::poll(&raw mut set, 1, -1) });
             return;
         }
         if patience.step(u64::MAX).is_err() || what == Awaits::Unknown {

@@ -18,7 +18,7 @@ pub mod probe;
 pub mod registers;
 pub mod watch;
 
-use crate::world::active;
+use crate::world::{active, set_parked};
 use softband_client as client;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -50,18 +50,25 @@ unsafe extern "C" fn find_text(info: *mut libc::dl_phdr_info, _size: usize, _dat
     0
 }
 
+/// Whether this library's own code was interrupted.
+pub fn is_in_library(machine: &libc::ucontext_t) -> bool {
+    is_own(registers::instruction(machine))
+}
+
 fn is_own(instruction: usize) -> bool {
     (TEXT_START.load(Ordering::Relaxed)..TEXT_END.load(Ordering::Relaxed)).contains(&instruction)
 }
 
 /// Hook of the client: the engine and the kernel must reach the memory.
 pub fn before_give() {
+    set_parked(true);
     watch::disarm();
     probe::stop();
 }
 
 /// Hook of the client: a known spinner is watched from the start of its turn.
 pub fn after_wait() {
+    set_parked(false);
     watch::turn_came();
 }
 

@@ -3,12 +3,35 @@
 #include <signal.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
+#include <sys/wait.h>
 
 static volatile sig_atomic_t rung;
 static void on_alarm(int signal) { rung += signal == SIGALRM; }
 static void on_usr(int signal) { rung += signal == SIGUSR1 ? 100 : 0; }
 
+/* SIGCHLD comes from the system, whenever the host likes; its handler may call anything that is safe in one. */
+static volatile sig_atomic_t reaped;
+static void on_child(int signal) {
+    (void)signal;
+    while (waitpid(-1, NULL, WNOHANG) > 0) reaped++;
+}
+static void children(void) {
+    struct sigaction action = {.sa_handler = on_child, .sa_flags = SA_RESTART};
+    CHECK(sigaction(SIGCHLD, &action, NULL) == 0);
+    for (int i = 0; i < 5; i++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            usleep(1000 * (unsigned)i);
+            _exit(0);
+        }
+    }
+    while (reaped < 5) usleep(500);
+    CHECK(signal(SIGCHLD, SIG_DFL) == on_child);
+}
+
 int main(void) {
+    children();
     struct sigaction action = {.sa_handler = on_alarm};
     CHECK(sigaction(SIGALRM, &action, NULL) == 0);
     action.sa_handler = on_usr;

@@ -1,0 +1,119 @@
+//! The program's own signal handlers. The system sends a signal whenever it likes, also while a thread waits for its turn;
+//! a handler that called anything of ours then would speak out of turn. So one that comes at such a moment is kept, and runs
+//! when the call that it interrupted has its answer.
+
+use crate::real;
+use crate::signals::without_ours;
+use crate::spin;
+use crate::world::{active, is_away, is_parked, keeping_errno};
+use libc::{c_int, c_void, sighandler_t, siginfo_t};
+use softband_client as client;
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const SIGNALS: usize = 65;
+
+struct Table<T>(UnsafeCell<[T; SIGNALS]>);
+// SAFETY: a program that changes the action of a signal while another thread takes it races natively, too.
+unsafe impl<T> Sync for Table<T> {}
+// SAFETY: all zero is a valid value of both types.
+static WANTED: Table<libc::sigaction> = Table(UnsafeCell::new(unsafe { std::mem::zeroed() }));
+// SAFETY: as above.
+static KEPT: Table<siginfo_t> = Table(UnsafeCell::new(unsafe { std::mem::zeroed() }));
+/// Signals whose handler of the system is ours, by bit.
+static WRAPPED: AtomicU64 = AtomicU64::new(0);
+/// Signals of which [`KEPT`] holds what the system told.
+static HAS_KEPT: AtomicU64 = AtomicU64::new(0);
+
+fn bit(signal: c_int) -> u64 {
+    1 << (signal as u32 % 64)
+}
+
+unsafe fn wanted(signal: c_int) -> &'static mut libc::sigaction {
+    &mut (&mut (*WANTED.0.get()))[signal as usize]
+}
+
+/// `sigaction` for a signal that is not ours.
+pub unsafe fn set(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
+    if !(1..SIGNALS as c_int).contains(&signal) {
+        return real::sigaction(signal, new, old);
+    }
+    let was_wrapped = WRAPPED.load(Ordering::Acquire) & bit(signal) != 0;
+    let former = *wanted(signal);
+    let mut native: libc::sigaction = std::mem::zeroed();
+    let is_function = !new.is_null() && !matches!((*new).sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
+    let status = if is_function {
+        *wanted(signal) = *new;
+        let mut action = *new;
+        let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = on_signal;
+        action.sa_sigaction = handler as sighandler_t;
+        // A kept signal comes twice, so the handler must not be gone after the first.
+        action.sa_flags = (action.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND;
+        action.sa_mask = without_ours(&raw const (*new).sa_mask);
+        real::sigaction(signal, &raw const action, &raw mut native)
+    } else {
+        real::sigaction(signal, new, &raw mut native)
+    };
+    if status != 0 {
+        *wanted(signal) = former;
+        return status;
+    }
+    if is_function {
+        WRAPPED.fetch_or(bit(signal), Ordering::AcqRel);
+    } else if !new.is_null() {
+        WRAPPED.fetch_and(!bit(signal), Ordering::AcqRel);
+    }
+    if !old.is_null() {
+        *old = if was_wrapped { former } else { native };
+    }
+    0
+}
+
+extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel hands over both; they live as long as the handler runs.
+    unsafe {
+        if !active() {
+            run(signal, info, context);
+        } else if is_away() {
+            outside_time(|| run(signal, info, context));
+        } else if is_parked() || spin::is_in_library(&*context.cast()) {
+            keeping_errno(|| keep(signal, info));
+        } else {
+            run(signal, info, context);
+        }
+    }
+}
+
+/// Lets the handler run when the call in progress has its answer.
+unsafe fn keep(signal: c_int, info: *const siginfo_t) {
+    (&mut (*KEPT.0.get()))[signal as usize] = *info;
+    HAS_KEPT.fetch_or(bit(signal), Ordering::AcqRel);
+    client::note_signals(bit(signal));
+}
+
+/// The thread blocks in the system, and its slot is not its own meanwhile.
+fn outside_time(body: impl FnOnce()) {
+    let Some(slot) = client::thread_slot_number() else { return body() };
+    client::forget_thread();
+    body();
+    client::bind_thread(slot);
+}
+
+unsafe fn run(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let action = *wanted(signal);
+    let mut kept = (&(*KEPT.0.get()))[signal as usize];
+    let is_kept = HAS_KEPT.fetch_and(!bit(signal), Ordering::AcqRel) & bit(signal) != 0;
+    let info = if is_kept { &raw mut kept } else { info };
+    if action.sa_flags & libc::SA_RESETHAND != 0 {
+        let mut default: libc::sigaction = std::mem::zeroed();
+        default.sa_sigaction = libc::SIG_DFL;
+        set(signal, &raw const default, std::ptr::null_mut());
+    }
+    if action.sa_flags & libc::SA_SIGINFO != 0 {
+        let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = std::mem::transmute(action.sa_sigaction);
+        handler(signal, info, context);
+    } else {
+        let handler: extern "C" fn(c_int) = std::mem::transmute(action.sa_sigaction);
+        handler(signal);
+    }
+}
