@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::json;
 use softband_catalog::LoadedFabric;
-use softband_engine::{Engine, Failure, Program, RunReport};
+use softband_engine::{Engine, Failure, Options, Program, RunReport};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -29,6 +29,9 @@ pub(crate) struct RunArguments {
     /// Give programs the library by LD_LIBRARY_PATH only, for those that cannot be preloaded into
     #[arg(long)]
     no_preload: bool,
+    /// Use 1 or 2 of the machine's processors (default: 2 where there are two): results are the same, one leaves room for other runs
+    #[arg(long, value_name = "N", env = "SOFTBAND_PROCESSORS", value_parser = clap::value_parser!(u32).range(1..=2))]
+    processors: Option<u32>,
 }
 
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
@@ -42,7 +45,8 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     let programs =
         wanted.iter().enumerate().map(|(index, _)| program(&wanted, index, arguments.out.as_deref())).collect::<anyhow::Result<Vec<_>>>()?;
     let libraries = home::libraries()?;
-    let mut engine = Engine::new(&loaded.spec, seed, &libraries, !arguments.no_preload, interrupt)?;
+    let options = Options { by_preload: !arguments.no_preload, processors: arguments.processors };
+    let mut engine = Engine::new(&loaded.spec, seed, &libraries, options, interrupt)?;
     let report = engine.run(programs);
     tell(&report);
     if let Some(out) = &arguments.out {

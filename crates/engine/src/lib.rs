@@ -13,6 +13,7 @@ mod calls;
 mod control;
 mod convert;
 mod counter;
+mod handover;
 #[doc(hidden)]
 pub mod harness;
 mod launch;
@@ -28,5 +29,5 @@ mod threads;
 mod verbs;
 
 pub use launch::{Program, ProgramOutput, arguments_of};
-pub use pace::{Engine, Failure, Interrupt};
+pub use pace::{Engine, Failure, Interrupt, Options};
 pub use report::{ProgramReport, RunReport};

@@ -10,7 +10,7 @@ use softband_ipc::layout::{SharedHeader, THREADS_MAX};
 use softband_sim::{RandomStream, SimDuration, SimTime};
 use softband_types::ProcessId;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Wall-clock date of simulated time zero: 2007-06-25, the day of the paper on cables. Only has to be the same in every run.
@@ -72,6 +72,8 @@ impl Engine {
             cost_poll_cq: part.part.poll_cq.as_picos(),
             cost_clock_read: part.part.clock_read.as_picos(),
             seed: RandomStream::new(self.seed, u64::from(record.number.0)).next_u64(),
+            turn_looks: AtomicU32::new(self.handover.looks()),
+            reserved: 0,
             deadline_ps: AtomicU64::new(u64::MAX),
             memory_generation: AtomicU64::new(0),
         });
@@ -119,7 +121,7 @@ impl Engine {
                 self.memory.set_pid(record.number, Some(pid));
                 let clock = record.clock(0).max(self.now);
                 self.queue.push(clock, process as u32, Event::Resume { process, slot: 0 });
-                control::welcome(socket, &welcome, Some(self.processes[process].shared.file()));
+                control::welcome(socket, &welcome, Some([self.processes[process].shared.file(), self.handover.file()]));
             }
             Err(errno) => {
                 welcome.status = errno;
