@@ -48,9 +48,12 @@ $(VENV)/stamp: target/setup.stamp lab/pyproject.toml
 
 test: lint test-rust test-lab test-e2e
 
+# Every new Rust brings new lints: a warning is an error only with the one that the sources were last gone through with.
+LINTED_WITH := 1.95
 lint: target/setup.stamp
 	@$(CARGO) fmt --all --check
-	@$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
+	@case "$$($(CARGO) --version)" in "cargo $(LINTED_WITH)."*) level=-D;; *) level=-W;; esac; \
+	$(CARGO) clippy --quiet --workspace --all-targets -- $$level warnings
 
 test-rust: target/setup.stamp
 	@$(CARGO) test --workspace --quiet
