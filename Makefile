@@ -36,9 +36,9 @@ demo: build
 	@echo "The page with the charts: $(CURDIR)/results/demo/report.html"
 
 install: build
-	@mkdir -p $(PREFIX)/share/softband $(PREFIX)/bin
-	@cp -r $(DIST)/. $(PREFIX)/share/softband/
-	@for command in $(DIST)/bin/*; do ln -sf ../share/softband/bin/$$(basename $$command) $(PREFIX)/bin/; done
+	@mkdir -p "$(PREFIX)/share/softband" "$(PREFIX)/bin"
+	@cp -r $(DIST)/. "$(PREFIX)/share/softband/"
+	@for command in $(DIST)/bin/*; do ln -sf "../share/softband/bin/$$(basename "$$command")" "$(PREFIX)/bin/"; done
 	@echo "installed into $(PREFIX)/share/softband, commands in $(PREFIX)/bin"
 
 $(VENV)/stamp: target/setup.stamp lab/pyproject.toml

@@ -404,6 +404,13 @@ impl Engine {
         self.heard = rest;
     }
 
+    /// Something that the user should know, told once.
+    pub(crate) fn warn(&mut self, line: String) {
+        if !self.warnings.contains(&line) {
+            self.warnings.push(line);
+        }
+    }
+
     fn program_exited(&mut self, program: usize, status: i32) {
         self.statuses[program] = Some(status);
         let pid = self.started[program].as_ref().map_or(0, |started| started.pid);

@@ -172,6 +172,8 @@ pub(crate) struct Thread {
     pub(crate) memory_seen: u64,
     /// Time of the next fruitless look, grows while looks stay fruitless.
     pub(crate) quantum_picos: u64,
+    /// It is back from where it is about to be told to have gone: the word of that came faster than its turn.
+    pub(crate) came_back: bool,
     /// When it began to look for news in vain.
     pub(crate) waiting_since: Option<SimTime>,
 }

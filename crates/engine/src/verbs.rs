@@ -136,6 +136,9 @@ impl Engine {
         let hca = self.own_hca(process, mr.hca)?;
         let owner = self.processes[process].number;
         let access = convert::access(mr.access)?;
+        if !self.memory.can_be_pinned(owner, (mr.address, mr.len_bytes), access.local_write) {
+            return Err(libc::EFAULT);
+        }
         let init = MrInit { owner, pd: PdHandle(mr.pd), address: mr.address, len_bytes: mr.len_bytes, iova: mr.iova, access };
         let (handle, lkey, rkey) = self.world.register_mr(hca, init).map_err(convert::errno_of)?;
         self.processes[process].remotely_writable += u32::from(access.remote_write || access.remote_atomic);

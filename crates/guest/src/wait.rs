@@ -4,6 +4,7 @@ use crate::children;
 use crate::pace::{Patience, empty_look};
 use crate::pid::system_number;
 use crate::real;
+use crate::machine::no_usage;
 use crate::world::{active, fail, keeping_errno};
 use libc::{c_int, id_t, idtype_t, pid_t, rusage, siginfo_t};
 use softband_client::{self as client, Errno};
@@ -54,6 +55,9 @@ pub unsafe extern "C" fn wait4(pid: pid_t, status: *mut c_int, options: c_int, u
             let ended = status.is_null() || libc::WIFEXITED(*status) || libc::WIFSIGNALED(*status);
             if ended {
                 keeping_errno(|| children::reaped(found));
+            }
+            if !usage.is_null() {
+                *usage = no_usage();
             }
             simulated
         }
