@@ -57,7 +57,8 @@ def study(
 
 def what_if(
     fabric: Annotated[
-        Path | None, typer.Argument(help="Fabric file, or the name of one in the installation; default: the one of studies/what-if.toml.")
+        Path | None,
+        typer.Argument(help="Fabric file or name in the installation; default: the one of studies/what-if.toml."),
     ] = None,
     cable_length: Annotated[
         str | None, typer.Option("--cable-length", help="`1m..300m`, `10m..100m:10m` or `1m,10m,100m`.")
