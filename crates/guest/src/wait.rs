@@ -1,10 +1,10 @@
 //! Waiting for children, in simulated time.
 
 use crate::children;
+use crate::machine::no_usage;
 use crate::pace::{Patience, empty_look};
 use crate::pid::system_number;
 use crate::real;
-use crate::machine::no_usage;
 use crate::world::{active, fail, keeping_errno};
 use libc::{c_int, id_t, idtype_t, pid_t, rusage, siginfo_t};
 use softband_client::{self as client, Errno};
