@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::json;
 use softband_catalog::LoadedFabric;
-use softband_engine::{Engine, Failure, Options, Program, RunReport};
+use softband_engine::{Engine, Failure, Options, Pace, Program, RunReport};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -29,9 +29,30 @@ pub(crate) struct RunArguments {
     /// Give programs the library by LD_LIBRARY_PATH only, for those that cannot be preloaded into
     #[arg(long)]
     no_preload: bool,
+    /// Whose clock the programs go by
+    #[arg(long, value_enum, default_value_t = PaceName::Virtual)]
+    pace: PaceName,
     /// Use 1 or 2 of the machine's processors (default: 2 where there are two): results are the same, one leaves room for other runs
     #[arg(long, value_name = "N", env = "SOFTBAND_PROCESSORS", value_parser = clap::value_parser!(u32).range(1..=2))]
     processors: Option<u32>,
+}
+
+/// As the user writes it.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum PaceName {
+    /// The simulation's clock: results are those of the modelled hardware
+    Virtual,
+    /// The host's clock: as fast as the machine is
+    Wall,
+}
+
+impl From<PaceName> for Pace {
+    fn from(name: PaceName) -> Self {
+        match name {
+            PaceName::Virtual => Self::Virtual,
+            PaceName::Wall => Self::Wall,
+        }
+    }
 }
 
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
@@ -46,7 +67,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     let programs =
         wanted.iter().enumerate().map(|(index, _)| program(&wanted, index, arguments.out.as_deref())).collect::<anyhow::Result<Vec<_>>>()?;
     let libraries = home::libraries()?;
-    let options = Options { by_preload: !arguments.no_preload, processors: arguments.processors };
+    let options = Options { by_preload: !arguments.no_preload, processors: arguments.processors, pace: arguments.pace.into() };
     let mut engine = Engine::new(&loaded.spec, seed, &libraries, options, interrupt)?;
     let report = engine.run(programs);
     tell(&report);

@@ -1,7 +1,7 @@
 //! Calls by value.
 
 use crate::session::thread_slot;
-use crate::turn::{deliver_signals, exchange, give};
+use crate::turn::{deliver_signals, exchange, give, lock_calls};
 use bytemuck::Pod;
 use softband_ipc::calls::Op;
 use softband_ipc::layout::{PAYLOAD_BYTES, ThreadSlot};
@@ -38,6 +38,7 @@ pub fn call_bytes<Request: Pod, Reply: Pod>(op: Op, request: &Request, tail: &[u
     if len > PAYLOAD_BYTES {
         return Err(Errno(libc::EMSGSIZE));
     }
+    let _one_at_a_time = lock_calls();
     write_payload(slot, 0, head);
     write_payload(slot, head.len(), tail);
     slot.payload_len.store(len as u32, Ordering::Relaxed);

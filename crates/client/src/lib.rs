@@ -17,7 +17,7 @@ pub mod warn;
 
 pub use calls::{Errno, call, call_bytes, call_void, tell_last};
 pub use session::{
-    AttachError, attach_child, attach_from_environment, bind_thread, control_fd, forget_thread, has_slot, header, is_attached, process_number,
+    AttachError, attach_child, attach_from_environment, bind_thread, control_fd, forget_thread, has_slot, header, is_attached, is_wall, process_number,
     shared_base, thread_slot_number,
 };
 pub use turn::{

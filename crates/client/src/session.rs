@@ -2,16 +2,17 @@
 
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
-use softband_ipc::attach::{Back, Hello, Welcome};
-use softband_ipc::layout::{HEADER_OFFSET, MAGIC, SHARED_BYTES, SLOTS_OFFSET, SharedHeader, THREADS_MAX, ThreadSlot};
+use softband_ipc::attach::{Hello, Welcome, Word};
+use softband_ipc::layout::{pace, HEADER_OFFSET, MAGIC, SHARED_BYTES, SLOTS_OFFSET, SharedHeader, THREADS_MAX, ThreadSlot};
 use softband_ipc::{VERSION, environment};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 static BASE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static CONTROL_FD: AtomicI32 = AtomicI32::new(-1);
+static IS_WALL: AtomicBool = AtomicBool::new(false);
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// The engine's name as it was at attach: a program may clear its environment and fork afterwards.
 static ENGINE: OnceLock<String> = OnceLock::new();
@@ -64,6 +65,12 @@ fn thread_pointer() -> usize {
     pointer
 }
 
+/// Whether the process is in a fabric at wall pace: clocks, threads and waiting are the host's then.
+#[inline]
+pub fn is_wall() -> bool {
+    IS_WALL.load(Ordering::Relaxed)
+}
+
 /// The slot of the calling thread, if the engine knows the thread.
 #[inline]
 pub(crate) fn thread_slot() -> Option<&'static ThreadSlot> {
@@ -75,6 +82,10 @@ pub(crate) fn thread_slot() -> Option<&'static ThreadSlot> {
             // SAFETY: `note_turn` stored both for this thread, and slots are never unmapped.
             return unsafe { slot.as_ref() };
         }
+    }
+    if IS_WALL.load(Ordering::Relaxed) {
+        // SAFETY: slot 0 lies within the mapping, which is never undone.
+        return Some(unsafe { &*shared_base().add(SLOTS_OFFSET).cast::<ThreadSlot>() });
     }
     let slot = SLOT.with(Cell::get);
     // SAFETY: a bound slot points into the mapping, which is never undone.
@@ -226,16 +237,17 @@ fn map_shared(memory: &OwnedFd) -> Result<(), AttachError> {
         return Err(AttachError("the shared memory is not an engine's".into()));
     }
     BASE.store(base.cast(), Ordering::Release);
+    IS_WALL.store(header.pace == pace::WALL, Ordering::Release);
     Ok(())
 }
 
-/// Tells the engine that the thread of slot `slot` waits for its turn again.
-pub(crate) fn send_back(slot: u32) {
+/// Tells the engine something of slot `slot` (`softband_ipc::attach::word`).
+pub(crate) fn send_word(slot: u32, kind: u32) {
     let fd = CONTROL_FD.load(Ordering::Acquire);
     if fd >= 0 {
         // SAFETY: the descriptor stays open as long as the process is attached.
         let control = unsafe { BorrowedFd::borrow_raw(fd) };
-        let _ = rustix::net::send(control, bytemuck::bytes_of(&Back { slot, reserved: 0 }), SendFlags::NOSIGNAL);
+        let _ = rustix::net::send(control, bytemuck::bytes_of(&Word { slot, kind }), SendFlags::NOSIGNAL);
     }
 }
 

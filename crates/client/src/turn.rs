@@ -3,10 +3,12 @@
 use crate::baton;
 use crate::session::{self, thread_slot};
 use rustix::thread::futex;
+use softband_ipc::attach::word;
 use softband_ipc::calls::{Op, SpinTarget};
 use softband_ipc::layout::{ThreadSlot, turn};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What a program leaves with when its engine is gone.
 const EXIT_ENGINE_GONE: i32 = 113;
@@ -120,7 +122,7 @@ pub fn away<R>(blocking: impl FnOnce() -> R) -> R {
     slot.payload_len.store(0, Ordering::Relaxed);
     give(slot, Op::Away);
     let result = blocking();
-    session::send_back(number);
+    session::send_word(number, word::BACK);
     wait(slot);
     deliver_signals(slot);
     result
@@ -132,12 +134,23 @@ pub(crate) fn exchange(slot: &ThreadSlot, op: Op) {
     wait(slot);
 }
 
+static CALLS: Mutex<()> = Mutex::new(());
+
+/// One call at a time where threads share a slot.
+pub(crate) fn lock_calls() -> Option<MutexGuard<'static, ()>> {
+    session::is_wall().then(|| CALLS.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
 /// Gives the turn away for good (the thread or process ends).
 pub(crate) fn give(slot: &ThreadSlot, op: Op) {
     run_hook(&BEFORE_GIVE);
     note_progress();
     slot.op.store(op as u32, Ordering::Relaxed);
     slot.turn.store(turn::ENGINE, Ordering::SeqCst);
+    if session::is_wall() {
+        session::send_word(0, word::CALL);
+        return;
+    }
     if slot.engine_asleep.swap(0, Ordering::SeqCst) != 0 {
         let _ = futex::wake(&slot.turn, futex::Flags::empty(), 1);
     }

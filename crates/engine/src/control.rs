@@ -3,7 +3,7 @@
 use rustix::event::epoll;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
-use softband_ipc::attach::{Back, Hello, Welcome};
+use softband_ipc::attach::{Hello, Welcome, Word, word};
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub(crate) enum Heard {
     Hello { connection: u64, socket: OwnedFd, hello: Hello, pid: i32 },
     /// A thread that was away waits for its turn.
     Back { connection: u64, slot: u32 },
+    /// In wall pace: a thread has made a call.
+    Call { connection: u64, slot: u32 },
     /// A process image is gone (ended, killed or replaced).
     Closed { connection: u64 },
     /// A program's first process has ended.
@@ -136,9 +138,13 @@ fn hear(connection: u64, socket: &OwnedFd, mailbox: &Mailbox) -> bool {
         };
         mailbox.put(Heard::Hello { connection, socket: own, hello, pid: credentials.pid.as_raw_nonzero().get() });
         true
-    } else if len == size_of::<Back>() {
-        let back: Back = bytemuck::pod_read_unaligned(&buffer[..len]);
-        mailbox.put(Heard::Back { connection, slot: back.slot });
+    } else if len == size_of::<Word>() {
+        let Word { slot, kind } = bytemuck::pod_read_unaligned(&buffer[..len]);
+        match kind {
+            word::BACK => mailbox.put(Heard::Back { connection, slot }),
+            word::CALL => mailbox.put(Heard::Call { connection, slot }),
+            _ => return false,
+        }
         true
     } else {
         false

@@ -3,7 +3,7 @@
 use crate::control::Mailbox;
 use crate::handover::Processors;
 use crate::launch::Libraries;
-use crate::pace::{Engine, Event};
+use crate::pace::{Engine, Event, Pace};
 use crate::process::{ProcessState, ThreadState};
 use softband_fabric::spec::FabricSpec;
 use softband_ipc::layout::{PAYLOAD_BYTES, POSTED_BYTES};
@@ -19,7 +19,7 @@ impl Harness {
     pub fn new(spec: &FabricSpec) -> Self {
         let (mailbox, receiver) = Mailbox::new();
         let libraries = Libraries { preload: "".into(), directory: "".into(), by_preload: true };
-        let mut engine = Engine::assemble(spec, 1, String::new(), (libraries, Processors::choose(Some(1))), Default::default(), (mailbox, receiver))
+        let mut engine = Engine::assemble(spec, 1, String::new(), (libraries, Processors::choose(Some(1)), Pace::Virtual), Default::default(), (mailbox, receiver))
             .expect("an engine");
         engine.expect_process(0, 0, None);
         engine.processes[0].state = ProcessState::Attached;

@@ -45,11 +45,11 @@ pub(crate) struct Identity<'a> {
     pub(crate) engine: &'a str,
 }
 
-/// Starts `program`; its end will be put into the mailbox.
+/// Starts `program`, on the processors that are named; its end will be put into the mailbox.
 pub(crate) fn start(
     program: &mut Program,
     identity: &Identity<'_>,
-    (libraries, processors): (&Libraries, CpuSet),
+    (libraries, processors): (&Libraries, Option<CpuSet>),
     mailbox: &Arc<Mailbox>,
     outputs: &mut Outputs,
 ) -> std::io::Result<Started> {
@@ -61,7 +61,7 @@ pub(crate) fn start(
     }
     command.env("LD_LIBRARY_PATH", joined(&libraries.directory, "LD_LIBRARY_PATH", ':'));
     // SAFETY: only async-signal-safe system calls between fork and exec.
-    unsafe { command.pre_exec(move || before_exec(&processors)) };
+    unsafe { command.pre_exec(move || before_exec(processors.as_ref())) };
     let mut child = command.spawn()?;
     let pid = child.id() as i32;
     if let (Some(from), Some(to)) = (child.stdout.take(), program.stdout.take()) {
@@ -87,8 +87,10 @@ fn joined(first: &Path, variable: &str, separator: char) -> String {
 }
 
 /// Own process group (to be ended together), no address randomisation (addresses are printed), gone when the engine is gone.
-fn before_exec(processors: &CpuSet) -> std::io::Result<()> {
-    let _ = rustix::thread::sched_setaffinity(None, processors);
+fn before_exec(processors: Option<&CpuSet>) -> std::io::Result<()> {
+    if let Some(processors) = processors {
+        let _ = rustix::thread::sched_setaffinity(None, processors);
+    }
     // SAFETY: plain system calls on this process only.
     unsafe {
         libc::setpgid(0, 0);

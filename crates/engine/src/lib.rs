@@ -27,7 +27,8 @@ mod report;
 mod sockets;
 mod threads;
 mod verbs;
+mod wall;
 
 pub use launch::{Program, ProgramOutput, arguments_of};
-pub use pace::{Engine, Failure, Interrupt, Options};
+pub use pace::{Engine, Failure, Interrupt, Options, Pace};
 pub use report::{ProgramReport, RunReport};

@@ -2,11 +2,11 @@
 
 use crate::calls::program_time;
 use crate::control::{self, Heard};
-use crate::pace::{Engine, Event};
+use crate::pace::{Engine, Event, Pace};
 use crate::process::{AlarmState, Process, ProcessState, Shared, Thread, ThreadState, Waiting};
 use crate::threads::QUANTUM_FIRST_PICOS;
 use softband_ipc::attach::{Hello, Welcome};
-use softband_ipc::layout::{SharedHeader, THREADS_MAX};
+use softband_ipc::layout::{self, SharedHeader, THREADS_MAX};
 use softband_sim::{RandomStream, SimDuration, SimTime};
 use softband_types::ProcessId;
 use std::collections::BTreeMap;
@@ -75,7 +75,10 @@ impl Engine {
             cost_clock_read: part.part.clock_read.as_picos(),
             seed: RandomStream::new(self.seed, u64::from(record.number.0)).next_u64(),
             turn_looks: AtomicU32::new(self.handover.looks()),
-            reserved: 0,
+            pace: match self.pace {
+                Pace::Virtual => layout::pace::VIRTUAL,
+                Pace::Wall => layout::pace::WALL,
+            },
             deadline_ps: AtomicU64::new(u64::MAX),
             memory_generation: AtomicU64::new(0),
         });
@@ -198,7 +201,7 @@ impl Engine {
         }
         let clock = record.clock(parent);
         let shared = record.shared.slot(slot as u32);
-        shared.turn.store(softband_ipc::layout::turn::ENGINE, Ordering::SeqCst);
+        shared.turn.store(layout::turn::ENGINE, Ordering::SeqCst);
         shared.clock_ps.store(clock.as_picos(), Ordering::Relaxed);
         shared.posted_len.store(0, Ordering::Relaxed);
         let mut thread = new_thread(ThreadState::Scheduled);
@@ -224,7 +227,7 @@ impl Engine {
     pub(crate) fn process_gone(&mut self, process: usize) {
         if self.processes[process].state == ProcessState::Attached {
             // A parent that is there learns of it and says what it thinks fit: a shell's pipeline may end by a signal in good order.
-            if self.processes[process].parent.is_none_or(|parent| !self.processes[parent].is_alive()) {
+            if self.pace == Pace::Virtual && self.processes[process].parent.is_none_or(|parent| !self.processes[parent].is_alive()) {
                 self.warn(format!("{} was killed or crashed at {:.6} s of virtual time", self.command_of(process), self.now.as_secs_f64()));
             }
             self.end_process(process);

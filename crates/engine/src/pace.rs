@@ -94,6 +94,15 @@ pub enum Failure {
     },
 }
 
+/// Whose clock the programs go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// The simulation's.
+    Virtual,
+    /// The host's.
+    Wall,
+}
+
 /// How a run is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -101,6 +110,7 @@ pub struct Options {
     pub by_preload: bool,
     /// On how many processors the run may be, 1 or 2; `None`: as many as are there.
     pub processors: Option<u32>,
+    pub pace: Pace,
 }
 
 /// A fabric with programs on it, in virtual pace.
@@ -121,6 +131,8 @@ pub struct Engine {
     pub(crate) interrupt: Interrupt,
     pub(crate) warnings: Vec<String>,
     pub(crate) seed: u64,
+    pub(crate) pace: Pace,
+    pub(crate) started_at: Instant,
     pub(crate) turns: u64,
     pub(crate) alarms_made: u64,
     pub(crate) handover: Handover,
@@ -130,7 +142,7 @@ pub struct Engine {
     programs: Vec<Program>,
     pub(crate) outputs: Outputs,
     started: Vec<Option<Started>>,
-    statuses: Vec<Option<i32>>,
+    pub(crate) statuses: Vec<Option<i32>>,
     ended_at: Vec<SimTime>,
     fabric_events: u64,
 }
@@ -147,9 +159,11 @@ impl Engine {
         let name = format!("softband-{}-{:08x}", std::process::id(), Instant::now().elapsed().as_nanos() as u32 ^ std::process::id().rotate_left(16));
         let processors = Processors::choose(options.processors);
         control::serve(&name, mailbox.clone()).context("cannot open the control socket")?;
-        processors.settle();
+        if options.pace == Pace::Virtual {
+            processors.settle();
+        }
         let libraries = Libraries { preload, directory: libraries.to_path_buf(), by_preload: options.by_preload };
-        Self::assemble(spec, seed, name, (libraries, processors), interrupt, (mailbox, receiver))
+        Self::assemble(spec, seed, name, (libraries, processors, options.pace), interrupt, (mailbox, receiver))
     }
 
     /// The parts of an engine, put together.
@@ -157,7 +171,7 @@ impl Engine {
         spec: &FabricSpec,
         seed: u64,
         name: String,
-        (libraries, processors): (Libraries, Processors),
+        (libraries, processors, pace): (Libraries, Processors, Pace),
         interrupt: Interrupt,
         (mailbox, receiver): (Arc<Mailbox>, Receiver<Heard>),
     ) -> anyhow::Result<Self> {
@@ -178,6 +192,8 @@ impl Engine {
             interrupt,
             warnings: Vec::new(),
             seed,
+            pace,
+            started_at: Instant::now(),
             turns: 0,
             alarms_made: 0,
             handover: Handover::new(processors)?,
@@ -215,7 +231,10 @@ impl Engine {
         for program in 0..self.programs.len() {
             self.queue.push(SimTime::ZERO, NODE_ENGINE, Event::StartProgram { program });
         }
-        let failure = self.main_loop();
+        let failure = match self.pace {
+            Pace::Virtual => self.main_loop(),
+            Pace::Wall => self.wall_loop(),
+        };
         crate::counter::release();
         self.end_everything(failure.is_some());
         self.report(failure, started.elapsed())
@@ -347,7 +366,7 @@ impl Engine {
         let identity = Identity { number: program, ticket, engine: &self.name };
         crate::counter::release();
         let outcome =
-            launch::start(&mut self.programs[program], &identity, (&self.libraries, self.handover.programs()), &self.mailbox, &mut self.outputs);
+            launch::start(&mut self.programs[program], &identity, (&self.libraries, (self.pace == Pace::Virtual).then(|| self.handover.programs())), &self.mailbox, &mut self.outputs);
         let process = self.processes.len() - 1;
         match outcome {
             Ok(started) => {
@@ -388,6 +407,7 @@ impl Engine {
                 Heard::Exited { program, status } => self.program_exited(program, status),
                 Heard::Closed { connection } => self.connection_closed(connection),
                 Heard::Back { connection, slot } => self.thread_back(connection, slot),
+                Heard::Call { connection, slot } => self.wall_call(connection, slot),
                 Heard::Hello { .. } => {}
             }
         }

@@ -12,7 +12,7 @@ pub const PICOS_PER_SECOND: u64 = 1_000_000_000_000;
 /// Whether the calling thread's waiting and its clock are the engine's.
 #[inline]
 pub fn active() -> bool {
-    attach::attached() && client::has_slot()
+    attach::attached() && !client::is_wall() && client::has_slot()
 }
 
 thread_local! {

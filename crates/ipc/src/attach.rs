@@ -27,10 +27,19 @@ pub struct Welcome {
     pub slot: u32,
 }
 
-/// Program to engine, any time later: a thread that was away waits for its turn again.
+/// Program to engine, any time later.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub struct Back {
+pub struct Word {
     pub slot: u32,
-    pub reserved: u32,
+    /// One of [`word`].
+    pub kind: u32,
+}
+
+/// Values of [`Word::kind`].
+pub mod word {
+    /// A thread that was away waits for its turn again.
+    pub const BACK: u32 = 0;
+    /// In wall pace: a thread has made a call.
+    pub const CALL: u32 = 1;
 }

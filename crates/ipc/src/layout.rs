@@ -16,6 +16,14 @@ pub const SHARED_BYTES: usize = 1 << 30;
 /// Signal (SIGRTMAX-2) that the engine sends to a thread that keeps its turn for long: it may spin on memory.
 pub const SPIN_SIGNAL: i32 = 62;
 
+/// Values of [`SharedHeader::pace`].
+pub mod pace {
+    /// The program's clock is the simulation's.
+    pub const VIRTUAL: u32 = 0;
+    /// The program's clock is the host's. All its threads share slot 0 for their calls, one at a time.
+    pub const WALL: u32 = 1;
+}
+
 /// Values of [`ThreadSlot::turn`].
 pub mod turn {
     pub const ENGINE: u32 = 0;
@@ -46,7 +54,8 @@ pub struct SharedHeader {
     pub seed: u64,
     /// How often a thread looks for its turn before it sleeps: none while the engine has no processor of its own.
     pub turn_looks: AtomicU32,
-    pub reserved: u32,
+    /// One of [`pace`].
+    pub pace: u32,
     /// Earliest deadline that a clock read must not pass without a turn of the engine (an armed alarm).
     pub deadline_ps: AtomicU64,
     /// Grows whenever a peer has written registered memory of this process.
