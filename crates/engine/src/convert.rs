@@ -14,8 +14,9 @@ const ACCESS_LOCAL_WRITE: u32 = 1;
 const ACCESS_REMOTE_WRITE: u32 = 2;
 const ACCESS_REMOTE_READ: u32 = 4;
 const ACCESS_REMOTE_ATOMIC: u32 = 8;
-/// Bits that change nothing here: relaxed ordering and the other optional ones.
-const ACCESS_OPTIONAL: u32 = 0x3FF0_0000;
+/// Bits that change nothing here: pages that are looked up when touched, relaxed ordering and the other optional ones.
+pub(crate) const ACCESS_ON_DEMAND: u32 = 0x40;
+const ACCESS_OPTIONAL: u32 = 0x3FF0_0000 | ACCESS_ON_DEMAND;
 
 /// Bits of `enum ibv_qp_attr_mask`.
 mod mask {

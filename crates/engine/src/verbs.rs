@@ -35,6 +35,7 @@ impl Engine {
         let mut cost = part.control_verb;
         if op == Op::RegisterMr
             && let Ok(mr) = request::<calls::RegisterMr>(bytes)
+            && mr.access & convert::ACCESS_ON_DEMAND == 0
         {
             cost += part.register_page * mr.len_bytes.div_ceil(PAGE_BYTES).min(1 << 24);
         }
@@ -107,7 +108,15 @@ impl Engine {
                 max_ah: part.max_ah,
                 max_inline: part.max_inline_bytes,
                 max_rd_atomic: part.max_rd_atomic,
-                reserved: 0,
+                max_srq: part.optional.max_srq,
+                max_srq_wr: part.optional.max_srq_wr,
+                max_srq_sge: part.optional.max_srq_sge,
+                max_xrcd: part.optional.max_xrcd,
+                max_mw: part.optional.max_mw,
+                max_multicast_groups: part.optional.max_multicast_groups,
+                max_multicast_members: part.optional.max_multicast_members,
+                gid_table_len: part.optional.gid_table_len.max(1),
+                on_demand_paging: u32::from(part.optional.on_demand_paging),
             }));
         }
         bytes

@@ -3,7 +3,7 @@
 use crate::device;
 use crate::guard::{lock, minus_one, not_null, object};
 use crate::qp::Qp;
-use crate::{channel, cq, cq_ex, poll, post, qp, query, unsupported};
+use crate::{channel, cq, cq_ex, mr, pd, poll, post, qp, query, unsupported};
 use libc::c_int;
 use rustix::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use softband_abi::verbs::*;
@@ -84,9 +84,10 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
         // SAFETY: the caller names a device of ours.
         let hca = unsafe { device::facts(device) }?.hca;
         let events: Object = call(Op::CreateAsyncChannel, &Hca { hca, reserved: 0 })?;
+        let cmd_fd = command_fd()?;
         let async_fd = placeholder(Kind::AsyncChannel, events.object)?;
         let context = Context { hca, async_object: events.object, queue_pairs: RwLock::default(), completion_queues: Mutex::default() };
-        let open = Box::into_raw(Box::new(OpenDevice { shown: shown_context(device, async_fd), context }));
+        let open = Box::into_raw(Box::new(OpenDevice { shown: shown_context(device, cmd_fd, async_fd), context }));
         // SAFETY: just made; the pointer keeps the provenance of the whole box.
         Ok(unsafe { &raw mut (*open).shown.context })
     })
@@ -99,8 +100,16 @@ pub unsafe extern "C" fn ibv_close_device(shown: *mut ibv_context) -> c_int {
         // SAFETY: the caller names an open context, and nobody uses it any more, by the manual page.
         let open = unsafe { Box::from_raw(open) };
         close_placeholder(open.shown.context.async_fd, open.context.async_object);
+        // SAFETY: `command_fd` made it; whoever wanted to keep it has made a copy.
+        drop(unsafe { OwnedFd::from_raw_fd(open.shown.context.cmd_fd) });
         Ok(0)
     })
+}
+
+/// The descriptor by which other libraries would talk to the kernel's driver. There is no driver, but programs copy and pass it.
+fn command_fd() -> Result<c_int, Errno> {
+    let fd = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).map_err(|error| Errno(error.raw_os_error()))?;
+    Ok(fd.into_raw_fd())
 }
 
 /// A descriptor that stands for an object of the engine: its number is the kernel's, what it means is the engine's.
@@ -126,11 +135,11 @@ pub(crate) fn close_placeholder(fd: c_int, object: u32) {
     }
 }
 
-fn shown_context(device: *mut ibv_device, async_fd: c_int) -> verbs_context {
+fn shown_context(device: *mut ibv_device, cmd_fd: c_int, async_fd: c_int) -> verbs_context {
     use unsupported as no;
     verbs_context {
         query_port: Some(query::query_port),
-        advise_mr: Some(no::advise_mr),
+        advise_mr: Some(mr::advise_mr),
         alloc_null_mr: Some(no::alloc_null_mr),
         read_counters: Some(no::read_counters),
         attach_counters_point_flow: Some(no::attach_counters_point_flow),
@@ -143,9 +152,9 @@ fn shown_context(device: *mut ibv_device, async_fd: c_int) -> verbs_context {
         destroy_flow_action: Some(no::destroy_flow_action),
         create_flow_action_esp: Some(no::create_flow_action_esp),
         modify_qp_rate_limit: Some(no::modify_qp_rate_limit),
-        alloc_parent_domain: Some(no::alloc_parent_domain),
-        dealloc_td: Some(no::dealloc_td),
-        alloc_td: Some(no::alloc_td),
+        alloc_parent_domain: Some(pd::alloc_parent_domain),
+        dealloc_td: Some(pd::dealloc_td),
+        alloc_td: Some(pd::alloc_td),
         modify_cq: Some(no::modify_cq),
         post_srq_ops: Some(no::post_srq_ops),
         destroy_rwq_ind_table: Some(no::destroy_rwq_ind_table),
@@ -172,7 +181,7 @@ fn shown_context(device: *mut ibv_device, async_fd: c_int) -> verbs_context {
         context: ibv_context {
             device,
             ops: operations(),
-            cmd_fd: -1,
+            cmd_fd,
             async_fd,
             num_comp_vectors: 1,
             mutex: libc::PTHREAD_MUTEX_INITIALIZER,

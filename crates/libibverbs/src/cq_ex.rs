@@ -61,7 +61,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(shown: *mut ibv_context, init: *mut
             return Err(Errno(libc::EINVAL));
         }
         if init.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 {
-            return Err(refuse("a completion queue in a parent domain (IBV_CQ_INIT_ATTR_MASK_PD)"));
+            not_null(init.parent_domain)?;
         }
         let has_flags = init.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0;
         // Several threads may always poll. A queue that overruns silently is not offered.

@@ -19,26 +19,27 @@ pub(crate) fn not_attached() {
 
 /// Entries of tables and symbols that answer an errno.
 macro_rules! refused_status {
-    ($($name:ident = $what:literal;)*) => {
-        $(pub(crate) unsafe extern "C" fn $name() -> c_int { refuse($what).0 })*
+    ($($name:ident$(($($argument:ty),*))? = $what:literal;)*) => {
+        $(pub(crate) unsafe extern "C" fn $name($($(_: $argument),*)?) -> c_int { refuse($what).0 })*
     };
 }
 
 /// Entries of tables and symbols that answer NULL.
 macro_rules! refused_object {
-    ($($name:ident = $what:literal;)*) => {
-        $(pub(crate) unsafe extern "C" fn $name() -> *mut c_void {
+    ($($name:ident$(($($argument:ty),*) -> $object:ty)? = $what:literal;)*) => {
+        $(pub(crate) unsafe extern "C" fn $name($($(_: $argument),*)?) -> refused_object!(@ $($object)?) {
             set_errno(refuse($what));
             null_mut()
         })*
     };
+    (@) => { *mut c_void };
+    (@ $object:ty) => { *mut $object };
 }
 
 refused_status! {
-    bind_mw = "a memory window (ibv_bind_mw)";
-    dealloc_mw = "a memory window (ibv_dealloc_mw)";
-    post_srq_recv = "a shared receive queue (ibv_post_srq_recv)";
-    advise_mr = "ibv_advise_mr";
+    bind_mw(*mut ibv_qp, *mut ibv_mw, *mut ibv_mw_bind) = "a memory window (ibv_bind_mw)";
+    dealloc_mw(*mut ibv_mw) = "a memory window (ibv_dealloc_mw)";
+    post_srq_recv(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) = "a shared receive queue (ibv_post_srq_recv)";
     read_counters = "ibv_read_counters";
     attach_counters_point_flow = "ibv_attach_counters_point_flow";
     destroy_counters = "ibv_destroy_counters";
@@ -46,32 +47,29 @@ refused_status! {
     modify_flow_action_esp = "ibv_modify_flow_action_esp";
     destroy_flow_action = "ibv_destroy_flow_action";
     modify_qp_rate_limit = "ibv_modify_qp_rate_limit";
-    dealloc_td = "a thread domain (ibv_dealloc_td)";
     modify_cq = "completion moderation (ibv_modify_cq)";
     post_srq_ops = "tag matching (ibv_post_srq_ops)";
     destroy_rwq_ind_table = "ibv_destroy_rwq_ind_table";
     destroy_wq = "a work queue (ibv_destroy_wq)";
     modify_wq = "a work queue (ibv_modify_wq)";
     destroy_flow = "a flow (ibv_destroy_flow)";
-    get_srq_num = "a shared receive queue (ibv_get_srq_num)";
-    close_xrcd = "XRC (ibv_close_xrcd)";
+    get_srq_num(*mut ibv_srq, *mut u32) = "a shared receive queue (ibv_get_srq_num)";
+    close_xrcd(*mut ibv_xrcd) = "XRC (ibv_close_xrcd)";
 }
 
 refused_object! {
-    alloc_mw = "a memory window (ibv_alloc_mw)";
+    alloc_mw(*mut ibv_pd, u32) -> ibv_mw = "a memory window (ibv_alloc_mw)";
     alloc_null_mr = "ibv_alloc_null_mr";
     create_counters = "ibv_create_counters";
     reg_dm_mr = "device memory (ibv_reg_dm_mr)";
     alloc_dm = "device memory (ibv_alloc_dm)";
     create_flow_action_esp = "ibv_create_flow_action_esp";
-    alloc_parent_domain = "a parent domain (ibv_alloc_parent_domain)";
-    alloc_td = "a thread domain (ibv_alloc_td)";
     create_rwq_ind_table = "ibv_create_rwq_ind_table";
     create_wq = "a work queue (ibv_create_wq)";
     create_flow = "a flow (ibv_create_flow)";
-    open_qp = "XRC (ibv_open_qp)";
-    create_srq_ex = "a shared receive queue (ibv_create_srq_ex)";
-    open_xrcd = "XRC (ibv_open_xrcd)";
+    open_qp(*mut ibv_context, *mut ibv_qp_open_attr) -> ibv_qp = "XRC (ibv_open_qp)";
+    create_srq_ex(*mut ibv_context, *mut ibv_srq_init_attr_ex) -> ibv_srq = "a shared receive queue (ibv_create_srq_ex)";
+    open_xrcd(*mut ibv_context, *mut ibv_xrcd_init_attr) -> ibv_xrcd = "XRC (ibv_open_xrcd)";
     unused = "an entry that no program calls";
 }
 

@@ -49,8 +49,8 @@ pub enum WcStatus {
     RemoteOperationError = 11,
     RetryExceeded = 12,
     RnrRetryExceeded = 13,
-    FatalError = 20,
-    GeneralError = 22,
+    FatalError = 19,
+    GeneralError = 21,
 }
 
 /// What a work completion completes, numbered as the verbs do.

@@ -4,7 +4,7 @@
 use softband_fabric::World;
 use softband_fabric::notice::Notice;
 use softband_fabric::spec::{CableSpec, FabricSpec, HcaSpec, HostSpec, PortRef, SubnetSpec, SwitchSpec};
-use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, Medium, MessageGaps, ReceiveMode, SwitchPart};
+use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, Medium, MessageGaps, OptionalVerbs, ReceiveMode, SwitchPart};
 use softband_model::verbs::api::*;
 use softband_sim::{SimDuration, SimTime};
 use softband_types::*;
@@ -60,6 +60,17 @@ pub fn hca_part() -> HcaPart {
         max_ah: 1_024,
         max_inline_bytes: 400,
         max_rd_atomic: 4,
+        optional: OptionalVerbs {
+            max_srq: 64,
+            max_srq_wr: 1_024,
+            max_srq_sge: 8,
+            max_xrcd: 16,
+            max_mw: 64,
+            max_multicast_groups: 16,
+            max_multicast_members: 8,
+            gid_table_len: 4,
+            on_demand_paging: true,
+        },
     }
 }
 

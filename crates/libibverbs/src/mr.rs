@@ -1,48 +1,27 @@
-//! Protection domains and memory regions.
+//! Memory regions.
 
 use crate::context::context;
 use crate::guard::{not_null, object, set_errno, status};
+use crate::query::device_of;
 use crate::unsupported::refuse;
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
 use softband_client::{Errno, call, call_void, regions};
-use softband_ipc::calls::{Handle, Hca, Op, RegisterMr, RegisterMrReply};
+use softband_ipc::calls::{Handle, Op, RegisterMr, RegisterMrReply};
 
 /// What a peer may write, or a receive of ours.
 const WRITABLE: u32 = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 /// Bits that a device may ignore (`IB_UVERBS_ACCESS_OPTIONAL_RANGE`).
 const OPTIONAL: u32 = 0x3FF0_0000;
 /// Bits that mean something to the engine.
-const KNOWN: u32 = WRITABLE | IBV_ACCESS_REMOTE_READ;
+const KNOWN: u32 = WRITABLE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ON_DEMAND;
 /// What `ibv_rereg_mr` returns when nothing has changed.
 const REREG_NOTHING_CHANGED: c_int = -1;
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_alloc_pd(shown: *mut ibv_context) -> *mut ibv_pd {
-    object(|| {
-        // SAFETY: the caller names an open context.
-        let hca = unsafe { context(shown) }?.hca;
-        let Handle { handle, .. } = call(Op::AllocPd, &Hca { hca, reserved: 0 })?;
-        Ok(Box::into_raw(Box::new(ibv_pd { context: shown, handle })))
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
-    status(|| {
-        // SAFETY: the caller names a PD of ours.
-        let handle = unsafe { (*not_null(pd)?).handle };
-        call_void(Op::DeallocPd, &Handle { handle, reserved: 0 })?;
-        // SAFETY: `ibv_alloc_pd` boxed it, and nobody uses it any more.
-        drop(unsafe { Box::from_raw(pd) });
-        Ok(())
-    })
-}
-
 /// What the kernel and the drivers refuse before they look at the memory.
-fn check_registration(address: u64, len_bytes: u64, access: u32) -> Result<u32, Errno> {
-    if access & IBV_ACCESS_ON_DEMAND != 0 {
-        return Err(refuse("on-demand paging (IBV_ACCESS_ON_DEMAND)"));
+fn check_registration(address: u64, len_bytes: u64, access: u32, on_demand_offered: bool) -> Result<u32, Errno> {
+    if access & IBV_ACCESS_ON_DEMAND != 0 && !on_demand_offered {
+        return Err(refuse("on-demand paging (IBV_ACCESS_ON_DEMAND) on this HCA"));
     }
     if access & IBV_ACCESS_MW_BIND != 0 {
         return Err(refuse("a memory window (IBV_ACCESS_MW_BIND)"));
@@ -58,12 +37,12 @@ fn check_registration(address: u64, len_bytes: u64, access: u32) -> Result<u32, 
 unsafe fn register(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u64, access: u32) -> *mut ibv_mr {
     object(|| {
         // SAFETY: the caller names a PD of ours, and with it an open context.
-        let (shown, pd_handle, hca) = unsafe {
+        let (shown, pd_handle, hca, on_demand_offered) = unsafe {
             let pd = &*not_null(pd)?;
-            (pd.context, pd.handle, context(pd.context)?.hca)
+            (pd.context, pd.handle, context(pd.context)?.hca, device_of(pd.context)?.on_demand_paging != 0)
         };
         let iova = if access & IBV_ACCESS_ZERO_BASED == 0 { iova } else { 0 };
-        let access = check_registration(address as u64, length as u64, access)?;
+        let access = check_registration(address as u64, length as u64, access, on_demand_offered)?;
         let request = RegisterMr { pd: pd_handle, hca, address: address as u64, len_bytes: length as u64, iova, access, reserved: 0 };
         let reply: RegisterMrReply = call(Op::RegisterMr, &request)?;
         regions::add(address as usize, length, access & WRITABLE != 0, access);
@@ -119,6 +98,21 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     })
 }
 
+/// Advice on pages that are looked up when they are touched: nothing has to be fetched ahead here, so that it is only checked.
+pub(crate) unsafe extern "C" fn advise_mr(pd: *mut ibv_pd, advice: u32, flags: u32, list: *mut ibv_sge, count: u32) -> c_int {
+    status(|| {
+        // SAFETY: the caller names a PD of ours, and with it an open context.
+        let device = unsafe { device_of((*not_null(pd)?).context) }?;
+        if device.on_demand_paging == 0 {
+            return Err(refuse("advice on memory (ibv_advise_mr) on this HCA"));
+        }
+        if advice > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT || flags & !IBV_ADVISE_MR_FLAG_FLUSH != 0 || count == 0 {
+            return Err(Errno(libc::EINVAL));
+        }
+        not_null(list).map(|_| ())
+    })
+}
+
 /// Forked programs need no preparation: the engine reaches memory through each process's own mappings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_fork_init() -> c_int {
@@ -146,14 +140,14 @@ mod tests {
 
     #[test]
     fn remote_writes_need_local_ones() {
-        assert_eq!(check_registration(4096, 64, IBV_ACCESS_REMOTE_WRITE), Err(Errno(libc::EINVAL)));
-        assert_eq!(check_registration(4096, 64, IBV_ACCESS_REMOTE_READ), Ok(IBV_ACCESS_REMOTE_READ));
-        assert_eq!(check_registration(4096, 64, WRITABLE | IBV_ACCESS_RELAXED_ORDERING), Ok(WRITABLE), "optional bits are dropped");
+        assert_eq!(check_registration(4096, 64, IBV_ACCESS_REMOTE_WRITE, false), Err(Errno(libc::EINVAL)));
+        assert_eq!(check_registration(4096, 64, IBV_ACCESS_REMOTE_READ, false), Ok(IBV_ACCESS_REMOTE_READ));
+        assert_eq!(check_registration(4096, 64, WRITABLE | IBV_ACCESS_RELAXED_ORDERING, false), Ok(WRITABLE), "optional bits are dropped");
     }
 
     #[test]
     fn nothing_and_more_than_the_address_space_cannot_be_registered() {
-        assert_eq!(check_registration(4096, 0, 1), Err(Errno(libc::EINVAL)));
-        assert_eq!(check_registration(u64::MAX - 3, 8, 1), Err(Errno(libc::EINVAL)));
+        assert_eq!(check_registration(4096, 0, 1, false), Err(Errno(libc::EINVAL)));
+        assert_eq!(check_registration(u64::MAX - 3, 8, 1, false), Err(Errno(libc::EINVAL)));
     }
 }
