@@ -19,7 +19,7 @@ const EPOCH_SECONDS: u64 = 1_182_729_600;
 const VIRTUAL_PID_FIRST: u32 = 1_000;
 
 fn new_thread(state: ThreadState) -> Thread {
-    Thread { state, generation: 0, news_seen: 0, memory_seen: 0, quantum_picos: QUANTUM_FIRST_PICOS, waiting_since: None }
+    Thread { state, generation: 0, news_seen: 0, memory_seen: 0, quantum_picos: QUANTUM_FIRST_PICOS, paid: false, waiting_since: None }
 }
 
 impl Engine {

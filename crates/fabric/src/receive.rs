@@ -233,7 +233,7 @@ impl World {
         let mut offset = payload.offset;
         for segment in delivery.placement.iter() {
             let len = segment.len_bytes as usize;
-            self.verbs.mrs.get(segment.mr.0).ok_or(())?;
+            self.verbs.mrs.get(segment.mr.0).filter(|mr| mr.holds(segment)).ok_or(())?;
             let part = PayloadSlice { buffer: payload.buffer.clone(), offset, len };
             memory.write(segment.process, segment.address, &part).map_err(|_| ())?;
             // Where a completion follows, those who look at the queue are told by it.

@@ -2,7 +2,7 @@
 
 use crate::notice::Notice;
 use crate::world::World;
-use softband_model::verbs::api::{AddressVector, MrInit, VerbsError};
+use softband_model::verbs::api::{AddressVector, MrChange, MrInit, VerbsError};
 use softband_sim::SimTime;
 use softband_types::{AhHandle, CqHandle, HcaId, LKey, MrHandle, PdHandle, ProcessId, QpState, RKey};
 
@@ -26,6 +26,12 @@ impl World {
     }
 
     /// # Errors
+    /// Those of [`Self::register_mr`]; the region stays as it was.
+    pub fn reregister_mr(&mut self, owner: ProcessId, mr: MrHandle, change: &MrChange) -> Result<(LKey, RKey), VerbsError> {
+        self.verbs.reregister_mr(owner, mr, change)
+    }
+
+    /// # Errors
     /// `Invalid` when there is none, `Forbidden` when it is another's.
     pub fn deregister_mr(&mut self, owner: ProcessId, mr: MrHandle) -> Result<(), VerbsError> {
         self.verbs.deregister_mr(owner, mr)
@@ -35,6 +41,12 @@ impl World {
     /// `Invalid` for more entries than the HCA's queues hold.
     pub fn create_cq(&mut self, owner: ProcessId, hca: HcaId, entries: u32) -> Result<CqHandle, VerbsError> {
         self.verbs.create_cq(owner, hca, entries)
+    }
+
+    /// # Errors
+    /// `Invalid` for more entries than the HCA's queues hold.
+    pub fn resize_cq(&self, owner: ProcessId, cq: CqHandle, entries: u32) -> Result<(), VerbsError> {
+        self.verbs.resize_cq(owner, cq, entries)
     }
 
     /// # Errors

@@ -118,6 +118,10 @@ ops! {
     CreateAsyncChannel = 116,
     /// [`Object`] / [`AsyncEvent`]; EAGAIN when there is none.
     AsyncRead = 117,
+    /// [`ResizeCq`] / [`CreateCqReply`] with the new ring. What the old one holds is still to be taken from it, first.
+    ResizeCq = 118,
+    /// [`ReregisterMr`] / [`RegisterMrReply`].
+    ReregisterMr = 119,
 }
 
 macro_rules! pod {
@@ -197,6 +201,9 @@ pod! {
     pub struct CreateCq { pub hca: u32, pub entries: u32, pub channel: u32, pub reserved: u32, pub cookie: u64, }
     /// Where the ring lies in the shared file.
     pub struct CreateCqReply { pub handle: u32, pub capacity: u32, pub ring_offset: u64, }
+    pub struct ResizeCq { pub cq: u32, pub entries: u32, }
+    /// `change` as `enum ibv_rereg_mr_flags`: only what it names is looked at.
+    pub struct ReregisterMr { pub mr: u32, pub change: u32, pub pd: u32, /** `IBV_ACCESS_` bits. */ pub access: u32, pub address: u64, pub len_bytes: u64, pub iova: u64, }
     pub struct ChannelEvent { pub cookie: u64, pub cq: u32, pub reserved: u32, }
     /// `event` as `enum ibv_event_type`; `element` is a QP number, CQ handle or port.
     pub struct AsyncEvent { pub event: u32, pub element: u32, }

@@ -1,13 +1,13 @@
 //! Memory regions.
 
 use crate::context::context;
-use crate::guard::{not_null, object, set_errno, status};
+use crate::guard::{guarded, not_null, object, set_errno, status};
 use crate::query::device_of;
 use crate::unsupported::refuse;
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
 use softband_client::{Errno, call, call_void, regions};
-use softband_ipc::calls::{Handle, Op, RegisterMr, RegisterMrReply};
+use softband_ipc::calls::{Handle, Op, RegisterMr, RegisterMrReply, ReregisterMr};
 
 /// What a peer may write, or a receive of ours.
 const WRITABLE: u32 = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
@@ -15,8 +15,9 @@ const WRITABLE: u32 = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACC
 const OPTIONAL: u32 = 0x3FF0_0000;
 /// Bits that mean something to the engine.
 const KNOWN: u32 = WRITABLE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ON_DEMAND;
-/// What `ibv_rereg_mr` returns when nothing has changed.
-const REREG_NOTHING_CHANGED: c_int = -1;
+/// What `ibv_rereg_mr` returns (`enum ibv_rereg_mr_err_code`): the arguments are wrong, or the device refused.
+const REREG_BAD_INPUT: c_int = -1;
+const REREG_FAILED: c_int = -4;
 
 /// What the kernel and the drivers refuse before they look at the memory.
 fn check_registration(address: u64, len_bytes: u64, access: u32, on_demand_offered: bool) -> Result<u32, Errno> {
@@ -69,17 +70,76 @@ pub unsafe extern "C" fn ibv_reg_mr_iova2(pd: *mut ibv_pd, address: *mut c_void,
     unsafe { register(pd, address, length, iova, access) }
 }
 
+/// What a change of a region asks of the engine.
+///
+/// # Safety
+/// `mr` is a region of ours, `pd` a PD of ours where the flags name it.
+unsafe fn change_of(mr: &ibv_mr, flags: u32, pd: *mut ibv_pd, range: (u64, u64), access: u32) -> Result<ReregisterMr, Errno> {
+    let has = |flag: u32| flags & flag != 0;
+    let (address, len_bytes) = range;
+    if flags == 0 || flags & !IBV_REREG_MR_FLAGS_SUPPORTED != 0 {
+        return Err(Errno(libc::EINVAL));
+    }
+    let mut request = ReregisterMr { mr: mr.handle, change: flags, ..bytemuck::Zeroable::zeroed() };
+    if has(IBV_REREG_MR_CHANGE_PD) {
+        // SAFETY: the caller's promise.
+        request.pd = unsafe { (*not_null(pd)?).handle };
+    }
+    if has(IBV_REREG_MR_CHANGE_TRANSLATION) {
+        check_registration(address, len_bytes, 0, false)?;
+        (request.address, request.len_bytes, request.iova) = (address, len_bytes, address);
+    }
+    if has(IBV_REREG_MR_CHANGE_ACCESS) {
+        // SAFETY: the caller's promise, and with the region an open context.
+        let on_demand_offered = unsafe { device_of(mr.context) }?.on_demand_paging != 0;
+        request.access = check_registration(0, 1, access, on_demand_offered)?;
+    }
+    Ok(request)
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_rereg_mr(
-    _mr: *mut ibv_mr,
-    _flags: c_int,
-    _pd: *mut ibv_pd,
-    _address: *mut c_void,
-    _length: usize,
-    _access: c_int,
+    shown: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    address: *mut c_void,
+    length: usize,
+    access: c_int,
 ) -> c_int {
-    set_errno(refuse("ibv_rereg_mr"));
-    REREG_NOTHING_CHANGED
+    guarded(REREG_FAILED, || {
+        let fail = |code: c_int| {
+            move |errno: Errno| {
+                set_errno(errno);
+                code
+            }
+        };
+        let flags = flags as u32;
+        let outcome = not_null(shown).map_err(fail(REREG_BAD_INPUT)).and_then(|mr| {
+            // SAFETY: the caller names a region of ours, and a PD of ours where the flags ask for one.
+            let request = unsafe { change_of(&*mr, flags, pd, (address as u64, length as u64), access as u32) }.map_err(fail(REREG_BAD_INPUT))?;
+            let reply: RegisterMrReply = call(Op::ReregisterMr, &request).map_err(fail(REREG_FAILED))?;
+            // SAFETY: as above; nobody may use the region meanwhile, by the manual page.
+            unsafe { note_change(&mut *mr, &request, pd, &reply) };
+            Ok(0)
+        });
+        outcome.unwrap_or_else(|code| code)
+    })
+}
+
+/// Shows the program what its region is now.
+fn note_change(mr: &mut ibv_mr, request: &ReregisterMr, pd: *mut ibv_pd, reply: &RegisterMrReply) {
+    let former = regions::iter().find(|region| region.address == mr.addr as usize && region.len == mr.length);
+    regions::remove(mr.addr as usize, mr.length);
+    if request.change & IBV_REREG_MR_CHANGE_TRANSLATION != 0 {
+        (mr.addr, mr.length) = (request.address as *mut c_void, request.len_bytes as usize);
+    }
+    if request.change & IBV_REREG_MR_CHANGE_PD != 0 {
+        mr.pd = pd;
+    }
+    let kept = former.map_or(0, |region| region.access);
+    let access = if request.change & IBV_REREG_MR_CHANGE_ACCESS != 0 { request.access } else { kept };
+    regions::add(mr.addr as usize, mr.length, access & WRITABLE != 0, access);
+    (mr.lkey, mr.rkey) = (reply.lkey, reply.rkey);
 }
 
 #[unsafe(no_mangle)]

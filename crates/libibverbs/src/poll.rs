@@ -73,7 +73,7 @@ pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl F
     while taken < room {
         let mut count = 0;
         let wanted = BATCH.min(room - taken);
-        let ring = lock(&cq.ring);
+        let mut ring = lock(&cq.ring);
         while count < wanted {
             let Some(cqe) = ring.take() else { break };
             batch[count] = cqe;

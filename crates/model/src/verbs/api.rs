@@ -190,6 +190,22 @@ pub struct MrInit {
     pub access: Access,
 }
 
+/// What `reregister_mr` changes: only what is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MrChange {
+    pub pd: Option<PdHandle>,
+    pub range: Option<MrRange>,
+    pub access: Option<Access>,
+}
+
+/// Where a memory region lies, and the address by which work requests name its first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MrRange {
+    pub address: u64,
+    pub len_bytes: u64,
+    pub iova: u64,
+}
+
 /// State of a port as its owner queries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortSnapshot {

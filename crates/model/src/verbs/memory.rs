@@ -23,6 +23,12 @@ impl MemoryRegion {
         let end = offset.checked_add(len_bytes)?;
         (end <= self.init.len_bytes).then(|| self.init.address + offset)
     }
+
+    /// Whether a segment that was checked before still lies inside: the region may have been moved since.
+    pub fn holds(&self, segment: &Segment) -> bool {
+        let offset = segment.address.checked_sub(self.init.address);
+        offset.is_some_and(|offset| offset + u64::from(segment.len_bytes) <= self.init.len_bytes)
+    }
 }
 
 /// What a peer wants to do with memory.

@@ -1,6 +1,6 @@
 //! Protection domains, completion queues, memory regions and address handles: birth, use, death.
 
-use super::api::{AddressVector, MrInit, VerbsError};
+use super::api::{AddressVector, MrChange, MrInit, VerbsError};
 use super::table::Table;
 use crate::parts::HcaPart;
 use softband_sim::SimTime;
@@ -173,6 +173,14 @@ impl Verbs {
     /// `Invalid` for rights that contradict each other or an address that wraps.
     pub fn register_mr(&mut self, hca: HcaId, init: MrInit) -> Result<(MrHandle, LKey, RKey), VerbsError> {
         let index = self.hca_index(hca)?;
+        self.check_mr(hca, &init)?;
+        take(&mut self.in_use[index].mrs, self.limits[index].mrs)?;
+        let key = self.mrs.insert(MemoryRegion { hca, init }).ok_or(VerbsError::NoMemory)?;
+        self.use_pd(init.pd, 1);
+        Ok((MrHandle(key), LKey(key), RKey(key)))
+    }
+
+    fn check_mr(&self, hca: HcaId, init: &MrInit) -> Result<(), VerbsError> {
         if self.pd(init.owner, init.pd)?.hca != hca {
             return Err(VerbsError::Invalid);
         }
@@ -182,10 +190,27 @@ impl Verbs {
         if init.len_bytes == 0 || wraps || remote_change && !init.access.local_write {
             return Err(VerbsError::Invalid);
         }
-        take(&mut self.in_use[index].mrs, self.limits[index].mrs)?;
-        let key = self.mrs.insert(MemoryRegion { hca, init }).ok_or(VerbsError::NoMemory)?;
+        Ok(())
+    }
+
+    /// Changes a region under its keys; one that is refused stays as it was (IBTA 11.2.8.5).
+    ///
+    /// # Errors
+    /// Those of [`Self::register_mr`]; `Forbidden` when the region is another's.
+    pub fn reregister_mr(&mut self, owner: ProcessId, mr: MrHandle, change: &MrChange) -> Result<(LKey, RKey), VerbsError> {
+        let (hca, former) = self.mrs.get(mr.0).map(|mr| (mr.hca, mr.init)).ok_or(VerbsError::Invalid)?;
+        if former.owner != owner {
+            return Err(VerbsError::Forbidden);
+        }
+        let mut init = MrInit { pd: change.pd.unwrap_or(former.pd), access: change.access.unwrap_or(former.access), ..former };
+        if let Some(range) = change.range {
+            (init.address, init.len_bytes, init.iova) = (range.address, range.len_bytes, range.iova);
+        }
+        self.check_mr(hca, &init)?;
+        self.use_pd(former.pd, -1);
         self.use_pd(init.pd, 1);
-        Ok((MrHandle(key), LKey(key), RKey(key)))
+        self.mrs.get_mut(mr.0).expect("just found").init = init;
+        Ok((LKey(mr.0), RKey(mr.0)))
     }
 
     /// # Errors
@@ -211,6 +236,15 @@ impl Verbs {
         take(&mut self.in_use[index].cqs, self.limits[index].cqs)?;
         let cq = CompletionQueue { owner, hca, users: 0, failed: false, armed_any: None, armed_solicited: None };
         self.cqs.insert(cq).map(CqHandle).ok_or(VerbsError::NoMemory)
+    }
+
+    /// Whether a completion queue may have this many entries.
+    ///
+    /// # Errors
+    /// `Invalid` for more entries than the HCA's queues hold.
+    pub fn resize_cq(&self, owner: ProcessId, cq: CqHandle, entries: u32) -> Result<(), VerbsError> {
+        let index = self.hca_index(self.cq(owner, cq)?.hca)?;
+        if entries == 0 || entries > self.limits[index].cqes { Err(VerbsError::Invalid) } else { Ok(()) }
     }
 
     /// # Errors
@@ -266,5 +300,48 @@ impl Verbs {
         for result in results {
             assert_eq!(result, Ok(()), "a process's own objects go in the order of their uses");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::api::{MrRange, ScatterGatherEntry};
+    use super::*;
+    use crate::verbs::RemoteAccess;
+    use softband_types::Access;
+
+    const HCA: HcaId = HcaId(0);
+    const OWNER: ProcessId = ProcessId(7);
+
+    fn verbs() -> Verbs {
+        Verbs::new(vec![Limits { pds: 4, cqs: 4, cqes: 100, mrs: 4, ahs: 4 }])
+    }
+
+    fn region(pd: PdHandle) -> MrInit {
+        let access = Access { local_write: true, remote_write: true, ..Access::default() };
+        MrInit { owner: OWNER, pd, address: 0x1000, len_bytes: 0x100, iova: 0x1000, access }
+    }
+
+    #[test]
+    fn a_region_changes_under_its_keys_and_stays_as_it_was_when_the_change_is_refused() {
+        let mut verbs = verbs();
+        let (first, second) = (verbs.alloc_pd(OWNER, HCA).unwrap(), verbs.alloc_pd(OWNER, HCA).unwrap());
+        let (mr, lkey, rkey) = verbs.register_mr(HCA, region(first)).unwrap();
+        let entry = ScatterGatherEntry { address: 0x1000, len_bytes: 8, lkey };
+        assert!(verbs.check_local(HCA, first, entry, true).is_some());
+        let wrong = MrChange { access: Some(Access { remote_write: true, ..Access::default() }), ..MrChange::default() };
+        assert_eq!(verbs.reregister_mr(OWNER, mr, &wrong), Err(VerbsError::Invalid));
+        assert_eq!(verbs.reregister_mr(ProcessId(8), mr, &MrChange::default()), Err(VerbsError::Forbidden));
+        assert!(verbs.check_local(HCA, first, entry, true).is_some(), "nothing has changed");
+        let moved = MrRange { address: 0x2000, len_bytes: 0x10, iova: 0x2000 };
+        let change = MrChange { pd: Some(second), range: Some(moved), access: Some(Access::default()) };
+        assert_eq!(verbs.reregister_mr(OWNER, mr, &change), Ok((lkey, rkey)));
+        assert!(verbs.check_local(HCA, first, entry, false).is_none() && verbs.check_local(HCA, second, entry, false).is_none());
+        let entry = ScatterGatherEntry { address: 0x2000, ..entry };
+        assert!(verbs.check_local(HCA, second, entry, false).is_some());
+        assert!(verbs.check_local(HCA, second, entry, true).is_none(), "no right to write any more");
+        assert!(verbs.check_remote(HCA, second, rkey.0, 0x2000, 8, RemoteAccess::Write).is_none());
+        assert_eq!(verbs.dealloc_pd(OWNER, second), Err(VerbsError::Busy));
+        assert_eq!(verbs.dealloc_pd(OWNER, first), Ok(()), "the region has left it");
     }
 }
