@@ -84,24 +84,17 @@ impl Engine {
                 After::Nothing
             }
             Op::ResizeCq => self.pay_first(process, slot, op, &bytes),
-            Op::RegisterMr | Op::ReregisterMr | Op::CreateQp | Op::ModifyQp | Op::CreateCq | Op::AllocPd | Op::CreateAh => {
-                self.costly_verb(process, op, &bytes)
-            }
+            Op::RegisterMr
+            | Op::ReregisterMr
+            | Op::CreateQp
+            | Op::CreateSrq
+            | Op::ModifySrq
+            | Op::ModifyQp
+            | Op::CreateCq
+            | Op::AllocPd
+            | Op::CreateAh => self.costly_verb(process, op, &bytes),
             _ => self.plain(process, slot, op, &bytes).map_or_else(After::Fail, After::Reply),
         }
-    }
-
-    /// A verb that sees what completes while it is on its way to the HCA: it costs its time before it is carried out.
-    fn pay_first(&mut self, process: usize, slot: u32, op: Op, bytes: &[u8]) -> After {
-        let record = &mut self.processes[process];
-        let paid = &mut record.threads[slot as usize].paid;
-        *paid = !*paid;
-        if *paid {
-            let cost = self.world.spec().hosts[record.host].part.control_verb;
-            self.queue.push(self.now + cost, process as u32, Event::Execute { process, slot });
-            return After::Nothing;
-        }
-        self.verb(process, op, bytes).map_or_else(After::Fail, After::Reply)
     }
 
     fn plain(&mut self, process: usize, slot: u32, op: Op, bytes: &[u8]) -> Answer {

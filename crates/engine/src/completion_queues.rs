@@ -116,6 +116,6 @@ fn cqe_of(completion: &Completion, now: SimTime) -> Cqe {
         path_bits: 0,
         reserved: [0; 2],
         vendor_error: 0,
-        reserved2: 0,
+        srq: completion.srq.map_or(0, |srq| srq.0),
     }
 }

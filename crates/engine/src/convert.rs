@@ -6,7 +6,9 @@ use softband_model::verbs::api::{
     AddressVector, DatagramDestination, GlobalRoute, PayloadSlice, QpCapabilities, QpInit, QpModification, QpSnapshot, ReceiveRequest,
     ScatterGatherEntry, SendOperation, SendRequest, VerbsError,
 };
-use softband_types::{Access, AhHandle, CqHandle, Gid, LKey, Lid, Mtu, PdHandle, PortNumber, Psn, QKey, QpState, QpType, Qpn, RKey, ServiceLevel};
+use softband_types::{
+    Access, AhHandle, CqHandle, Gid, LKey, Lid, Mtu, PdHandle, PortNumber, Psn, QKey, QpState, QpType, Qpn, RKey, ServiceLevel, SrqHandle,
+};
 use std::sync::Arc;
 
 /// Bits of `enum ibv_access_flags`.
@@ -124,6 +126,7 @@ pub(crate) fn qp_init(fields: &QpFields) -> Result<QpInit, i32> {
         pd: PdHandle(fields.pd),
         send_cq: CqHandle(fields.send_cq),
         recv_cq: CqHandle(fields.recv_cq),
+        srq: (fields.srq != 0).then_some(SrqHandle(fields.srq)),
         capabilities: QpCapabilities {
             max_send_wr: fields.max_send_wr,
             max_recv_wr: fields.max_recv_wr,
@@ -225,6 +228,7 @@ pub(crate) fn qp_fields(hca: u32, qp: &QpSnapshot) -> QpFields {
         pd: qp.init.pd.0,
         send_cq: qp.init.send_cq.0,
         recv_cq: qp.init.recv_cq.0,
+        srq: qp.init.srq.map_or(0, |srq| srq.0),
         signal_all: u32::from(qp.init.signal_all),
         max_send_wr: caps.max_send_wr,
         max_recv_wr: caps.max_recv_wr,
@@ -256,7 +260,7 @@ fn entries(wire: &[PostSge]) -> Vec<ScatterGatherEntry> {
 }
 
 pub(crate) fn receive_request(record: &PostRecord, wire: &[PostSge]) -> ReceiveRequest {
-    ReceiveRequest { wr_id: record.wr_id, entries: entries(wire) }
+    ReceiveRequest { wr_id: record.wr_id, entries: entries(wire), srq: None }
 }
 
 /// The send request of a record; `None` when its opcode is none that the library sends.

@@ -26,6 +26,7 @@ mod posts;
 mod process;
 mod regions;
 mod report;
+mod shared_queues;
 mod sockets;
 mod threads;
 mod verbs;

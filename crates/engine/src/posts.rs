@@ -4,7 +4,7 @@ use crate::calls::{END, program_time, request};
 use crate::convert;
 use crate::pace::Engine;
 use softband_ipc::post::{PostRecord, PostSge, kind, record_bytes};
-use softband_types::{CqHandle, QpType, Qpn};
+use softband_types::{CqHandle, QpType, Qpn, SrqHandle};
 
 impl Engine {
     /// Takes what a thread has posted since its last turn and schedules it at the times at which it was posted.
@@ -42,6 +42,7 @@ impl Engine {
                 }
             }
             kind::RECEIVE => self.world.post_receive(at, owner, hca, qpn, convert::receive_request(record, entries)),
+            kind::SRQ_RECEIVE => self.world.post_srq_receive(at, owner, SrqHandle(record.object), convert::receive_request(record, entries)),
             kind::ARM_CQ => self.world.arm_cq(at, owner, CqHandle(record.object), record.flags & 1 != 0),
             _ => {}
         }

@@ -7,7 +7,7 @@ use crate::pace::{Engine, Event};
 use softband_fabric::notice::Notice;
 use softband_ipc::calls::{self, Op};
 use softband_sim::SimDuration;
-use softband_types::{AhHandle, HcaId, MrHandle, PdHandle, PortNumber, ProcessId, Qpn};
+use softband_types::{AhHandle, HcaId, MrHandle, PdHandle, PortNumber, ProcessId, Qpn, SrqHandle};
 
 /// Asynchronous events, numbered as `enum ibv_event_type`.
 const EVENT_CQ_ERROR: u32 = 0;
@@ -28,6 +28,19 @@ impl Engine {
             Ok(reply) => After::ReplyLater(reply, cost),
             Err(errno) => After::Fail(errno),
         }
+    }
+
+    /// A verb that sees what completes while it is on its way to the HCA: it costs its time before it is carried out.
+    pub(crate) fn pay_first(&mut self, process: usize, slot: u32, op: Op, bytes: &[u8]) -> After {
+        let record = &mut self.processes[process];
+        let paid = &mut record.threads[slot as usize].paid;
+        *paid = !*paid;
+        if *paid {
+            let cost = self.world.spec().hosts[record.host].part.control_verb;
+            self.queue.push(self.now + cost, process as u32, Event::Execute { process, slot });
+            return After::Nothing;
+        }
+        self.verb(process, op, bytes).map_or_else(After::Fail, After::Reply)
     }
 
     pub(crate) fn verb(&mut self, process: usize, op: Op, bytes: &[u8]) -> Answer {
@@ -57,6 +70,10 @@ impl Engine {
                 Ok(reply(&calls::Handle { handle: ah.0, reserved: 0 }))
             }
             Op::DestroyAh => self.world.destroy_ah(owner, AhHandle(handle()?)).map(|()| Vec::new()).map_err(convert::errno_of),
+            Op::CreateSrq => self.create_srq(process, &request(bytes)?),
+            Op::ModifySrq => self.modify_srq(process, &request(bytes)?),
+            Op::QuerySrq => self.query_srq(process, SrqHandle(handle()?)),
+            Op::DestroySrq => self.world.destroy_srq(owner, SrqHandle(handle()?)).map(|()| Vec::new()).map_err(convert::errno_of),
             Op::CreateQp | Op::ModifyQp | Op::QueryQp | Op::DestroyQp => self.qp_verb(process, op, bytes),
             _ => Err(libc::ENOSYS),
         }
@@ -197,6 +214,7 @@ impl Engine {
             }
             Notice::MemoryWritten { process, whole } => self.touch_memory(process, whole),
             Notice::QpEvent { process, hca, qpn, event } => self.async_event(process, hca, event, qpn.0),
+            Notice::SrqEvent { process, hca, srq, event } => self.async_event(process, hca, event, srq.0),
             Notice::PortEvent { hca, port, event } => {
                 for process in 0..self.processes.len() as u32 {
                     self.async_event(ProcessId(process), hca, event, u32::from(port.0));

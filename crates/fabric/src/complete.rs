@@ -11,6 +11,11 @@ use softband_types::{Lid, QpState, QpType, Qpn, WcOpcode, WcStatus};
 const SEND: usize = 0;
 const RECEIVE: usize = 1;
 
+/// `IBV_EVENT_QP_FATAL`.
+const EVENT_FATAL: u32 = 1;
+/// `IBV_EVENT_QP_LAST_WQE_REACHED`.
+const EVENT_LAST_WQE_REACHED: u32 = 16;
+
 impl World {
     /// Lets a completion enter its queue at `at`, but not before those of the same work queue that are under way.
     fn complete(&mut self, qp: u32, queue: usize, at: SimTime, completion: Completion) {
@@ -83,10 +88,22 @@ impl World {
     /// Puts a queue pair into error and flushes what is in both its queues, in order.
     pub(crate) fn put_into_error(&mut self, qp: u32, now: SimTime) {
         let Some(slot) = self.slot_mut(qp) else { return };
-        slot.qp.attributes.state = QpState::Error;
+        let former = std::mem::replace(&mut slot.qp.attributes.state, QpState::Error);
         slot.fetching = false;
         self.flush_sends(qp, now);
         self.flush_receives(qp, now);
+        let Some(slot) = self.slot(qp).filter(|slot| slot.qp.attributes.init.srq.is_some()) else { return };
+        if former != QpState::Error {
+            // Nothing more is taken from the shared queue, and what was taken has completed (IBTA 11.6.3.1).
+            let at = slot.completed_last[RECEIVE].max(now);
+            self.report_qp_event(qp, EVENT_LAST_WQE_REACHED, at);
+        }
+    }
+
+    /// Puts a queue pair into error because it cannot work on, which only an event can tell.
+    pub(crate) fn fail_fatally(&mut self, qp: u32, now: SimTime) {
+        self.report_qp_event(qp, EVENT_FATAL, now);
+        self.put_into_error(qp, now);
     }
 
     pub(crate) fn flush_sends(&mut self, qp: u32, now: SimTime) {
@@ -100,7 +117,7 @@ impl World {
         while let Some(slot) = self.slot_mut(qp) {
             let Some(request) = slot.qp.responder.flush() else { break };
             let qpn = slot.qp.attributes.qpn;
-            let completion = Completion { status: WcStatus::FlushError, ..blank(qpn, request.wr_id) };
+            let completion = Completion { status: WcStatus::FlushError, srq: request.srq, ..blank(qpn, request.wr_id) };
             let completion = Completion { opcode: WcOpcode::Receive, ..completion };
             self.complete_receive(qp, now, completion);
         }
@@ -157,6 +174,7 @@ fn blank(qpn: Qpn, wr_id: u64) -> Completion {
         pkey_index: 0,
         has_grh: false,
         solicited: false,
+        srq: None,
         send_retired: 0,
     }
 }

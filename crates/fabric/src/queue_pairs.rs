@@ -6,7 +6,7 @@ use softband_model::transport::{QueuePair, Side};
 use softband_model::verbs::api::{HostMemory, QpCapabilities, QpInit, QpModification, QpSnapshot, ReceiveRequest, SendRequest, VerbsError};
 use softband_model::verbs::{PKEY_TABLE_LEN, check_modification};
 use softband_sim::SimTime;
-use softband_types::{HcaId, ProcessId, QpState, QpType, Qpn};
+use softband_types::{HcaId, ProcessId, QpState, QpType, Qpn, SrqHandle};
 
 /// QPN of an HCA's first queue pair; the numbers below are for management (IBTA 3.5.3).
 const QPN_FIRST: u32 = 0x404;
@@ -35,6 +35,7 @@ pub(crate) struct QpSlot {
 pub(crate) enum Post {
     Send { qp: u32, epoch: u32, request: SendRequest },
     Receive { qp: u32, epoch: u32, request: ReceiveRequest },
+    SharedReceive { srq: SrqHandle, request: ReceiveRequest },
 }
 
 impl QpSlot {
@@ -60,7 +61,8 @@ impl World {
         let node = self.hcas.get(hca.0 as usize).ok_or(VerbsError::Invalid)?;
         let of_hca = self.verbs.pd(owner, init.pd)?.hca == hca
             && self.verbs.cq(owner, init.send_cq)?.hca == hca
-            && self.verbs.cq(owner, init.recv_cq)?.hca == hca;
+            && self.verbs.cq(owner, init.recv_cq)?.hca == hca
+            && init.srq.map_or(Ok(hca), |srq| self.verbs.srq(owner, srq).map(|srq| srq.hca))? == hca;
         let QpCapabilities { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_bytes } = init.capabilities;
         let part = &node.part;
         let fits = max_send_wr.max(max_recv_wr) <= part.max_qp_wr
@@ -81,6 +83,7 @@ impl World {
         let snapshot = qp.snapshot();
         self.qps.push(Some(Box::new(QpSlot::new(qp))));
         self.verbs.use_pd(init.pd, 1);
+        self.verbs.use_srq(init.srq, 1);
         self.verbs.use_cq(init.send_cq, 1);
         self.verbs.use_cq(init.recv_cq, 1);
         Ok(snapshot)
@@ -133,6 +136,7 @@ impl World {
             QpState::Error => self.put_into_error(index, now),
             _ => {
                 let epoch = slot.qp.epoch;
+                let unfinished = if next == QpState::Reset { slot.qp.responder.take_unfinished() } else { None };
                 slot.qp.modify(next, &m);
                 if slot.qp.epoch != epoch {
                     slot.fetching = false;
@@ -143,6 +147,9 @@ impl World {
                     // What a drained queue held back goes on; an event, since sending needs the programs' memory.
                     let epoch = slot.qp.epoch;
                     self.queue.push(now, hca.0, Event::QueueResumed { qp: index, epoch });
+                }
+                if let Some(request) = unfinished {
+                    self.verbs.put_back(request);
                 }
             }
         }
@@ -184,12 +191,16 @@ impl World {
 
     /// The queue pair is gone at once; packets for it will be dropped.
     pub(crate) fn remove_qp(&mut self, index: u32) {
-        let Some(slot) = self.qps[index as usize].take() else { return };
+        let Some(mut slot) = self.qps[index as usize].take() else { return };
+        if let Some(request) = slot.qp.responder.take_unfinished() {
+            self.verbs.put_back(request);
+        }
         let QpSnapshot { init, qpn, .. } = slot.qp.attributes;
         let node = &mut self.hcas[slot.qp.hca.0 as usize];
         node.qp_of_qpn[(qpn.0 - QPN_FIRST) as usize] = None;
         node.qp_count -= 1;
         self.verbs.use_pd(init.pd, -1);
+        self.verbs.use_srq(init.srq, -1);
         self.verbs.use_cq(init.send_cq, -1);
         self.verbs.use_cq(init.recv_cq, -1);
     }
@@ -207,6 +218,14 @@ impl World {
         let Ok((qp, slot)) = self.owned_qp(owner, hca, qpn) else { return };
         let post = self.posts.insert(Post::Receive { qp, epoch: slot.qp.epoch, request });
         self.queue.push(now, hca.0, Event::ReceivePosted { post });
+    }
+
+    /// Posts a receive request to a shared queue.
+    pub fn post_srq_receive(&mut self, now: SimTime, owner: ProcessId, srq: SrqHandle, request: ReceiveRequest) {
+        let Ok(queue) = self.verbs.srq(owner, srq) else { return };
+        let node = queue.hca.0;
+        let post = self.posts.insert(Post::SharedReceive { srq, request });
+        self.queue.push(now, node, Event::ReceivePosted { post });
     }
 
     pub(crate) fn on_doorbell(&mut self, post: u32, memory: &mut dyn HostMemory, now: SimTime) {
@@ -235,7 +254,7 @@ impl World {
                 }
             }
             // No program that goes by the verbs posts here.
-            _ => self.put_into_error(qp, now),
+            _ => self.fail_fatally(qp, now),
         }
     }
 
@@ -253,7 +272,11 @@ impl World {
     }
 
     pub(crate) fn on_receive_posted(&mut self, post: u32, now: SimTime) {
-        let Post::Receive { qp, epoch, request } = self.posts.take(post) else { unreachable!("receives have their own event") };
+        let (qp, epoch, request) = match self.posts.take(post) {
+            Post::Receive { qp, epoch, request } => (qp, epoch, request),
+            Post::SharedReceive { srq, request } => return self.verbs.post_srq_receive(srq, request),
+            Post::Send { .. } => unreachable!("receives have their own event"),
+        };
         let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch) else { return };
         let attributes = slot.qp.attributes;
         let full = slot.qp.responder.queue_len() >= attributes.init.capabilities.max_recv_wr as usize;
@@ -262,8 +285,8 @@ impl World {
                 slot.qp.responder.post(request);
                 self.flush_receives(qp, now);
             }
-            QpState::Reset => self.put_into_error(qp, now),
-            _ if full => self.put_into_error(qp, now),
+            QpState::Reset => self.fail_fatally(qp, now),
+            _ if full => self.fail_fatally(qp, now),
             _ => slot.qp.responder.post(request),
         }
     }

@@ -9,12 +9,14 @@ use softband_model::parts::ReceiveMode;
 use softband_model::transport::{Delivery, DeliveryEnd, Outcome, Refusal, Response, Side, response_packet};
 use softband_model::verbs::api::{Completion, HostMemory, PayloadSlice};
 use softband_sim::SimTime;
-use softband_types::{Gid, Guid, Lid, PKey, QpState, WcStatus};
+use softband_types::{Gid, Guid, Lid, PKey, QpState, SrqHandle, WcStatus};
 
 use crate::port::Owner;
 
 /// `IBV_EVENT_COMM_EST`: a packet came before the program moved on to RTS.
 const EVENT_COMMUNICATION_ESTABLISHED: u32 = 4;
+/// `IBV_EVENT_SRQ_LIMIT_REACHED`.
+const EVENT_SRQ_LIMIT_REACHED: u32 = 15;
 
 /// Payload on its way over the bus.
 pub(crate) struct InFlight {
@@ -88,8 +90,11 @@ impl World {
         let slot = self.qps[qp as usize].as_deref_mut()?;
         let a = slot.qp.attributes;
         let hca = slot.qp.hca;
-        let outcome = slot.qp.responder.on_request(&a, hca, &self.verbs, packet);
-        let Outcome { delivery, response, reply_queued, completion, refusal } = outcome;
+        let outcome = slot.qp.responder.on_request(&a, hca, &mut self.verbs, packet);
+        let Outcome { delivery, response, reply_queued, completion, refusal, srq_limit } = outcome;
+        if let Some(srq) = srq_limit {
+            self.report_srq_limit(srq, now);
+        }
         let part = &self.hcas[hca.0 as usize].part;
         let (ack_processing, completion_write) = (part.ack_processing, part.completion_write);
         if reply_queued {
@@ -114,7 +119,13 @@ impl World {
         }
     }
 
-    fn report_qp_event(&mut self, qp: u32, event: u32, now: SimTime) {
+    fn report_srq_limit(&mut self, srq: SrqHandle, now: SimTime) {
+        let Some(queue) = self.verbs.srqs.get(srq.0) else { return };
+        let (process, hca) = (queue.owner, queue.hca);
+        self.report(now, hca.0, Notice::SrqEvent { process, hca, srq, event: EVENT_SRQ_LIMIT_REACHED });
+    }
+
+    pub(crate) fn report_qp_event(&mut self, qp: u32, event: u32, now: SimTime) {
         let Some(slot) = self.slot(qp) else { return };
         let (process, hca, qpn) = (slot.qp.owner, slot.qp.hca, slot.qp.attributes.qpn);
         self.report(now, hca.0, Notice::QpEvent { process, hca, qpn, event });

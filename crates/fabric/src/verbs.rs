@@ -2,9 +2,9 @@
 
 use crate::notice::Notice;
 use crate::world::World;
-use softband_model::verbs::api::{AddressVector, MrChange, MrInit, VerbsError};
+use softband_model::verbs::api::{AddressVector, MrChange, MrInit, SrqInit, SrqSnapshot, VerbsError};
 use softband_sim::SimTime;
-use softband_types::{AhHandle, CqHandle, HcaId, LKey, MrHandle, PdHandle, ProcessId, QpState, RKey};
+use softband_types::{AhHandle, CqHandle, HcaId, LKey, MrHandle, PdHandle, ProcessId, QpState, RKey, SrqHandle};
 
 impl World {
     /// # Errors
@@ -76,9 +76,33 @@ impl World {
             let Some(slot) = &self.qps[index] else { continue };
             let init = slot.qp.attributes.init;
             if (init.send_cq == cq || init.recv_cq == cq) && slot.qp.attributes.state != QpState::Reset {
-                self.put_into_error(index as u32, now);
+                self.fail_fatally(index as u32, now);
             }
         }
+    }
+
+    /// # Errors
+    /// `Unsupported` on an HCA without them, `Invalid` for more requests or entries than it takes, `NoMemory` when it has no more.
+    pub fn create_srq(&mut self, owner: ProcessId, hca: HcaId, init: SrqInit) -> Result<SrqHandle, VerbsError> {
+        self.verbs.create_srq(owner, hca, init)
+    }
+
+    /// # Errors
+    /// `Invalid` for a size or limit that does not fit.
+    pub fn modify_srq(&mut self, owner: ProcessId, srq: SrqHandle, max_wr: Option<u32>, limit: Option<u32>) -> Result<(), VerbsError> {
+        self.verbs.modify_srq(owner, srq, max_wr, limit)
+    }
+
+    /// # Errors
+    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    pub fn query_srq(&self, owner: ProcessId, srq: SrqHandle) -> Result<SrqSnapshot, VerbsError> {
+        self.verbs.query_srq(owner, srq)
+    }
+
+    /// # Errors
+    /// `Busy` while a queue pair takes from it.
+    pub fn destroy_srq(&mut self, owner: ProcessId, srq: SrqHandle) -> Result<(), VerbsError> {
+        self.verbs.destroy_srq(owner, srq)
     }
 
     /// # Errors

@@ -122,6 +122,14 @@ ops! {
     ResizeCq = 118,
     /// [`ReregisterMr`] / [`RegisterMrReply`].
     ReregisterMr = 119,
+    /// [`SrqFields`] / [`SrqFields`].
+    CreateSrq = 120,
+    /// [`SrqFields`], of which `mask` says what changes / [`SrqFields`].
+    ModifySrq = 121,
+    /// [`Handle`] / [`SrqFields`].
+    QuerySrq = 122,
+    /// [`Handle`].
+    DestroySrq = 123,
 }
 
 macro_rules! pod {
@@ -201,11 +209,13 @@ pod! {
     pub struct CreateCq { pub hca: u32, pub entries: u32, pub channel: u32, pub reserved: u32, pub cookie: u64, }
     /// Where the ring lies in the shared file.
     pub struct CreateCqReply { pub handle: u32, pub capacity: u32, pub ring_offset: u64, }
+    /// A shared receive queue. `mask` as `enum ibv_srq_attr_mask`.
+    pub struct SrqFields { pub hca: u32, pub handle: u32, pub pd: u32, pub mask: u32, pub max_wr: u32, pub max_sge: u32, pub limit: u32, pub reserved: u32, }
     pub struct ResizeCq { pub cq: u32, pub entries: u32, }
     /// `change` as `enum ibv_rereg_mr_flags`: only what it names is looked at.
     pub struct ReregisterMr { pub mr: u32, pub change: u32, pub pd: u32, /** `IBV_ACCESS_` bits. */ pub access: u32, pub address: u64, pub len_bytes: u64, pub iova: u64, }
     pub struct ChannelEvent { pub cookie: u64, pub cq: u32, pub reserved: u32, }
-    /// `event` as `enum ibv_event_type`; `element` is a QP number, CQ handle or port.
+    /// `event` as `enum ibv_event_type`; `element` is a QP number, CQ or SRQ handle or port.
     pub struct AsyncEvent { pub event: u32, pub element: u32, }
     pub struct QpName { pub hca: u32, pub qpn: u32, }
     /// An address vector.
@@ -218,7 +228,7 @@ pod! {
     pub struct QpFields {
         pub hca: u32, pub qpn: u32,
         /// 2 = RC, 3 = UC, 4 = UD.
-        pub qp_type: u32, pub pd: u32, pub send_cq: u32, pub recv_cq: u32, pub signal_all: u32,
+        pub qp_type: u32, pub pd: u32, pub send_cq: u32, pub recv_cq: u32, /** Shared receive queue, or 0. */ pub srq: u32, pub signal_all: u32,
         pub max_send_wr: u32, pub max_recv_wr: u32, pub max_send_sge: u32, pub max_recv_sge: u32, pub max_inline: u32,
         pub state: u32, pub current_state: u32, pub path_mtu_code: u32, pub qkey: u32, pub receive_psn: u32, pub send_psn: u32,
         pub dest_qpn: u32, /** `IBV_ACCESS_` bits. */ pub access: u32, pub pkey_index: u32, pub port: u32,

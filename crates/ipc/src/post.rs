@@ -8,6 +8,8 @@ pub mod kind {
     pub const RECEIVE: u32 = 2;
     /// `req_notify_cq`: `object` is the CQ, `flags` 1 for solicited only.
     pub const ARM_CQ: u32 = 3;
+    /// `object` is the shared receive queue.
+    pub const SRQ_RECEIVE: u32 = 4;
 }
 
 /// Bits of [`PostRecord::flags`] of a send.

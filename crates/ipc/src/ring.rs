@@ -28,7 +28,8 @@ pub struct Cqe {
     pub path_bits: u8,
     pub reserved: [u8; 2],
     pub vendor_error: u32,
-    pub reserved2: u32,
+    /// Shared receive queue whose request this completes, or 0.
+    pub srq: u32,
 }
 
 /// Bits of [`Cqe::flags`].

@@ -3,7 +3,7 @@
 use crate::device;
 use crate::guard::{lock, minus_one, not_null, object};
 use crate::qp::Qp;
-use crate::{channel, cq, cq_ex, mr, pd, poll, post, qp, query, unsupported};
+use crate::{channel, cq, cq_ex, mr, pd, poll, post, qp, query, srq, unsupported};
 use libc::c_int;
 use rustix::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use softband_abi::verbs::*;
@@ -29,6 +29,7 @@ pub(crate) struct Context {
     pub(crate) async_object: u32,
     queue_pairs: RwLock<BTreeMap<u32, QpPointer>>,
     completion_queues: Mutex<BTreeMap<u32, CqPointer>>,
+    shared_queues: Mutex<BTreeMap<u32, SrqPointer>>,
 }
 
 /// A queue pair in the table: valid as long as it is there.
@@ -37,6 +38,9 @@ pub(crate) struct QpPointer(pub(crate) *mut Qp);
 /// A completion queue in the table: valid as long as it is there.
 #[derive(Clone, Copy)]
 pub(crate) struct CqPointer(pub(crate) *mut cq::Cq);
+/// A shared receive queue in the table: valid as long as it is there.
+#[derive(Clone, Copy)]
+pub(crate) struct SrqPointer(pub(crate) *mut srq::Srq);
 
 // SAFETY: the private parts behind the pointers are made for several threads.
 unsafe impl Send for QpPointer {}
@@ -44,6 +48,8 @@ unsafe impl Send for QpPointer {}
 unsafe impl Sync for QpPointer {}
 // SAFETY: as above.
 unsafe impl Send for CqPointer {}
+// SAFETY: as above.
+unsafe impl Send for SrqPointer {}
 
 impl Context {
     /// The queue pairs, to be looked up by number. Not to be held over a turn of the engine.
@@ -61,6 +67,10 @@ impl Context {
 
     pub(crate) fn completion_queues(&self) -> std::sync::MutexGuard<'_, BTreeMap<u32, CqPointer>> {
         lock(&self.completion_queues)
+    }
+
+    pub(crate) fn shared_queues(&self) -> std::sync::MutexGuard<'_, BTreeMap<u32, SrqPointer>> {
+        lock(&self.shared_queues)
     }
 }
 
@@ -86,7 +96,13 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
         let events: Object = call(Op::CreateAsyncChannel, &Hca { hca, reserved: 0 })?;
         let cmd_fd = command_fd()?;
         let async_fd = placeholder(Kind::AsyncChannel, events.object)?;
-        let context = Context { hca, async_object: events.object, queue_pairs: RwLock::default(), completion_queues: Mutex::default() };
+        let context = Context {
+            hca,
+            async_object: events.object,
+            queue_pairs: RwLock::default(),
+            completion_queues: Mutex::default(),
+            shared_queues: Mutex::default(),
+        };
         let open = Box::into_raw(Box::new(OpenDevice { shown: shown_context(device, cmd_fd, async_fd), context }));
         // SAFETY: just made; the pointer keeps the provenance of the whole box.
         Ok(unsafe { &raw mut (*open).shown.context })
@@ -173,7 +189,7 @@ fn shown_context(device: *mut ibv_device, cmd_fd: c_int, async_fd: c_int) -> ver
         open_qp: Some(no::open_qp),
         create_qp_ex: Some(qp::create_qp_ex),
         get_srq_num: Some(no::get_srq_num),
-        create_srq_ex: Some(no::create_srq_ex),
+        create_srq_ex: Some(srq::create_srq_ex),
         open_xrcd: Some(no::open_xrcd),
         close_xrcd: Some(no::close_xrcd),
         _ABI_placeholder3: 0,
@@ -213,7 +229,7 @@ fn operations() -> ibv_context_ops {
         _compat_modify_srq: Some(no::unused),
         _compat_query_srq: Some(no::unused),
         _compat_destroy_srq: Some(no::unused),
-        post_srq_recv: Some(no::post_srq_recv),
+        post_srq_recv: Some(srq::post_srq_recv),
         _compat_create_qp: Some(no::unused),
         _compat_query_qp: Some(no::unused),
         _compat_modify_qp: Some(no::unused),

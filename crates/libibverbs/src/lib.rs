@@ -34,6 +34,7 @@ mod qp_attributes;
 mod qp_ex;
 mod query;
 mod rates;
+mod srq;
 mod strings;
 mod sysfs;
 mod unsupported;

@@ -53,7 +53,7 @@ pub(crate) unsafe extern "C" fn post_recv(shown: *mut ibv_qp, first: *mut ibv_re
 
 /// # Safety
 /// `bad` is NULL or may be written.
-unsafe fn report<T>(outcome: Result<(), Errno>, at: *mut T, bad: *mut *mut T) -> c_int {
+pub(crate) unsafe fn report<T>(outcome: Result<(), Errno>, at: *mut T, bad: *mut *mut T) -> c_int {
     let Err(Errno(errno)) = outcome else { return 0 };
     if !bad.is_null() {
         // SAFETY: the caller's promise.
@@ -181,14 +181,23 @@ pub(crate) fn submit_send(qp: &QpInner, record: PostRecord, list: &[ibv_sge], in
     submit(record, list, inline).inspect_err(|_| qp.send.give_back(1))
 }
 
+/// The entries of a receive request.
+///
+/// # Safety
+/// The request's list has as many entries as it says.
+pub(crate) unsafe fn receive_entries(request: &ibv_recv_wr, count_max: u32) -> Result<&[ibv_sge], Errno> {
+    // SAFETY: the caller's promise.
+    unsafe { entries(request.sg_list, request.num_sge, count_max) }
+}
+
 /// # Safety
 /// The request's list has as many entries as it says.
 unsafe fn receive_one(qp: &QpInner, request: &ibv_recv_wr) -> Result<(), Errno> {
-    if qp.state.load(Ordering::Acquire) == IBV_QPS_RESET {
+    if qp.state.load(Ordering::Acquire) == IBV_QPS_RESET || qp.takes_from_shared {
         return Err(Errno(libc::EINVAL));
     }
     // SAFETY: the caller's promise.
-    let list = unsafe { entries(request.sg_list, request.num_sge, qp.cap.max_recv_sge) }?;
+    let list = unsafe { receive_entries(request, qp.cap.max_recv_sge) }?;
     if !qp.receive.take_place() {
         return Err(Errno(libc::ENOMEM));
     }
@@ -197,7 +206,7 @@ unsafe fn receive_one(qp: &QpInner, request: &ibv_recv_wr) -> Result<(), Errno> 
     submit(record, list, &[]).inspect_err(|_| qp.receive.give_back(1))
 }
 
-fn submit(record: PostRecord, list: &[ibv_sge], inline: &[u8]) -> Result<(), Errno> {
+pub(crate) fn submit(record: PostRecord, list: &[ibv_sge], inline: &[u8]) -> Result<(), Errno> {
     if list.len() > SGES_MAX {
         return Err(Errno(libc::EINVAL));
     }

@@ -6,6 +6,7 @@ use crate::cq;
 use crate::event_count::EventCount;
 use crate::guard::{not_null, object, status};
 use crate::qp_ex::{self, Builder};
+use crate::srq;
 use crate::unsupported::refuse;
 use libc::c_int;
 use softband_abi::verbs::*;
@@ -29,6 +30,8 @@ pub(crate) struct QpInner {
     pub(crate) cap: ibv_qp_cap,
     /// Whether `ibv_wr_*` may be used.
     pub(crate) is_extended: bool,
+    /// Receives come from a shared receive queue.
+    pub(crate) takes_from_shared: bool,
     /// As the program has last set or queried it.
     pub(crate) state: AtomicU32,
     /// When the queue pair was last reset; completions from before are gone.
@@ -41,26 +44,26 @@ pub(crate) struct QpInner {
 
 /// How much work of a queue is under way: what was posted and has not come back as completed. Both counters wrap.
 pub(crate) struct WorkQueue {
-    room: u32,
+    room: AtomicU32,
     posted: AtomicU32,
     retired: AtomicU32,
 }
 
 impl WorkQueue {
-    fn new(room: u32) -> Self {
-        Self { room, posted: AtomicU32::new(0), retired: AtomicU32::new(0) }
+    pub(crate) fn new(room: u32) -> Self {
+        Self { room: AtomicU32::new(room), posted: AtomicU32::new(0), retired: AtomicU32::new(0) }
     }
 
     /// Takes the place of one request; false when the queue is full.
     pub(crate) fn take_place(&self) -> bool {
-        let retired = self.retired.load(Ordering::Acquire);
-        let next = |posted: u32| (posted.wrapping_sub(retired) < self.room).then(|| posted.wrapping_add(1));
+        let (retired, room) = (self.retired.load(Ordering::Acquire), self.room.load(Ordering::Relaxed));
+        let next = |posted: u32| (posted.wrapping_sub(retired) < room).then(|| posted.wrapping_add(1));
         self.posted.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next).is_ok()
     }
 
     pub(crate) fn places_left(&self) -> usize {
         let under_way = self.posted.load(Ordering::Acquire).wrapping_sub(self.retired.load(Ordering::Acquire));
-        self.room.saturating_sub(under_way) as usize
+        self.room.load(Ordering::Relaxed).saturating_sub(under_way) as usize
     }
 
     /// Gives the places of requests back that were not posted after all.
@@ -76,6 +79,11 @@ impl WorkQueue {
     pub(crate) fn retire_up_to(&self, count: u32) {
         let later = |retired: u32| (count.wrapping_sub(retired) as i32 > 0).then_some(count);
         let _ = self.retired.fetch_update(Ordering::AcqRel, Ordering::Relaxed, later);
+    }
+
+    /// The queue has another size from now on.
+    pub(crate) fn resize(&self, room: u32) {
+        self.room.store(room, Ordering::Relaxed);
     }
 
     fn reset(&self) {
@@ -110,19 +118,23 @@ pub(crate) unsafe fn inner<'a>(shown: *mut ibv_qp) -> Result<&'a QpInner, Errno>
 /// Makes a queue pair and writes to `init` how large its queues are.
 ///
 /// # Safety
-/// The PD and the CQs are ours, and `init` may be written.
+/// The PD, the CQs and the SRQ, if any, are ours, and `init` may be written.
 unsafe fn create(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr, is_extended: bool) -> Result<*mut ibv_qp, Errno> {
     // SAFETY: the caller's promise.
     let (wanted, shown_context, pd_handle) = unsafe { (*not_null(init)?, (*not_null(pd)?).context, (*pd).handle) };
-    if !wanted.srq.is_null() {
-        return Err(refuse("a shared receive queue (ibv_create_qp)"));
-    }
     if ![IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD].contains(&wanted.qp_type) {
         return Err(refuse("a queue pair of another type than RC, UC and UD"));
     }
     // SAFETY: the caller's promise.
     let (ours, send_cq, recv_cq) = unsafe { (context(shown_context)?, cq::inner(wanted.send_cq)?.handle, cq::inner(wanted.recv_cq)?.handle) };
-    let made: QpFields = call(Op::CreateQp, &init_fields(&wanted, ours.hca, pd_handle, send_cq, recv_cq))?;
+    let mut fields = init_fields(&wanted, ours.hca, pd_handle, send_cq, recv_cq);
+    if !wanted.srq.is_null() {
+        // SAFETY: the caller's promise.
+        fields.srq = unsafe { srq::inner(wanted.srq) }?.handle;
+        // There is no receive queue: what is asked for it does not count (the manual page of ibv_create_qp).
+        (fields.max_recv_wr, fields.max_recv_sge) = (0, 0);
+    }
+    let made: QpFields = call(Op::CreateQp, &fields)?;
     let cap = capabilities(&made);
     // SAFETY: the caller's promise.
     unsafe { (*init).cap = cap };
@@ -132,7 +144,7 @@ unsafe fn create(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr, is_extended: bool
         pd,
         send_cq: wanted.send_cq,
         recv_cq: wanted.recv_cq,
-        srq: null_mut(),
+        srq: wanted.srq,
         handle: made.qpn,
         qp_num: made.qpn,
         state: IBV_QPS_RESET,
@@ -149,6 +161,7 @@ unsafe fn create(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr, is_extended: bool
             qp_type: wanted.qp_type,
             cap,
             is_extended,
+            takes_from_shared: !wanted.srq.is_null(),
             state: AtomicU32::new(IBV_QPS_RESET),
             // Completions of a former queue pair of the same number may still lie in the queues.
             reset_at_ps: AtomicU64::new(softband_client::now_ps()),

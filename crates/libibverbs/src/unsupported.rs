@@ -39,7 +39,6 @@ macro_rules! refused_object {
 refused_status! {
     bind_mw(*mut ibv_qp, *mut ibv_mw, *mut ibv_mw_bind) = "a memory window (ibv_bind_mw)";
     dealloc_mw(*mut ibv_mw) = "a memory window (ibv_dealloc_mw)";
-    post_srq_recv(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) = "a shared receive queue (ibv_post_srq_recv)";
     read_counters = "ibv_read_counters";
     attach_counters_point_flow = "ibv_attach_counters_point_flow";
     destroy_counters = "ibv_destroy_counters";
@@ -68,30 +67,8 @@ refused_object! {
     create_wq = "a work queue (ibv_create_wq)";
     create_flow = "a flow (ibv_create_flow)";
     open_qp(*mut ibv_context, *mut ibv_qp_open_attr) -> ibv_qp = "XRC (ibv_open_qp)";
-    create_srq_ex(*mut ibv_context, *mut ibv_srq_init_attr_ex) -> ibv_srq = "a shared receive queue (ibv_create_srq_ex)";
     open_xrcd(*mut ibv_context, *mut ibv_xrcd_init_attr) -> ibv_xrcd = "XRC (ibv_open_xrcd)";
     unused = "an entry that no program calls";
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_create_srq(_pd: *mut ibv_pd, _init: *mut c_void) -> *mut ibv_srq {
-    set_errno(refuse("a shared receive queue (ibv_create_srq)"));
-    null_mut()
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_modify_srq(_srq: *mut ibv_srq, _attr: *mut c_void, _mask: c_int) -> c_int {
-    refuse("a shared receive queue (ibv_modify_srq)").0
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_srq(_srq: *mut ibv_srq, _attr: *mut c_void) -> c_int {
-    refuse("a shared receive queue (ibv_query_srq)").0
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_destroy_srq(_srq: *mut ibv_srq) -> c_int {
-    refuse("a shared receive queue (ibv_destroy_srq)").0
 }
 
 #[unsafe(no_mangle)]

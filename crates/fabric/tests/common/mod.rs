@@ -232,9 +232,15 @@ impl Lab {
     }
 
     pub fn create(&mut self, who: usize, qp_type: QpType) -> Qpn {
+        self.create_with(who, qp_type, |_| ())
+    }
+
+    /// Makes a queue pair, with `change` made to what is asked for.
+    pub fn create_with(&mut self, who: usize, qp_type: QpType, change: impl FnOnce(&mut QpInit)) -> Qpn {
         let program = self.programs[who];
         let capabilities = QpCapabilities { max_send_wr: 4_096, max_recv_wr: 4_096, max_send_sge: 4, max_recv_sge: 4, max_inline_bytes: 400 };
-        let init = QpInit { qp_type, pd: program.pd, send_cq: program.cq, recv_cq: program.cq, capabilities, signal_all: false };
+        let mut init = QpInit { qp_type, pd: program.pd, send_cq: program.cq, recv_cq: program.cq, srq: None, capabilities, signal_all: false };
+        change(&mut init);
         self.world.create_qp(program.process, program.hca, init).unwrap().qpn
     }
 
@@ -310,7 +316,7 @@ impl Lab {
         let program = self.programs[who];
         let entries = vec![ScatterGatherEntry { address: BASE + offset, len_bytes, lkey: program.lkey }];
         let now = self.world.now();
-        self.world.post_receive(now, program.process, program.hca, qpn, ReceiveRequest { wr_id, entries });
+        self.world.post_receive(now, program.process, program.hca, qpn, ReceiveRequest { wr_id, entries, srq: None });
     }
 
     pub fn request(&self, who: usize, wr_id: u64, operation: SendOperation, offset: u64, len_bytes: u32) -> SendRequest {
@@ -350,6 +356,16 @@ impl Lab {
     pub fn timed_completions(&self, who: usize) -> Vec<(SimTime, Completion)> {
         let of = |(at, notice): &(SimTime, Notice)| match notice {
             Notice::Completed { process, completion, .. } if *process == self.programs[who].process => Some((*at, completion.clone())),
+            _ => None,
+        };
+        self.notices.iter().filter_map(of).collect()
+    }
+
+    /// Asynchronous events of one program so far, by number.
+    pub fn async_events(&self, who: usize) -> Vec<u32> {
+        let whose = self.programs[who].process;
+        let of = |(_, notice): &(SimTime, Notice)| match notice {
+            Notice::QpEvent { process, event, .. } | Notice::SrqEvent { process, event, .. } if *process == whose => Some(*event),
             _ => None,
         };
         self.notices.iter().filter_map(of).collect()

@@ -2,7 +2,7 @@
 
 use softband_types::{
     Access, AhHandle, CqHandle, Gid, HcaId, LKey, Lid, Mtu, OperationalVls, PdHandle, PortNumber, ProcessId, Psn, QKey, QpState, QpType, Qpn, RKey,
-    ServiceLevel, WcOpcode, WcStatus,
+    ServiceLevel, SrqHandle, WcOpcode, WcStatus,
 };
 use std::sync::Arc;
 
@@ -65,6 +65,8 @@ pub struct SendRequest {
 pub struct ReceiveRequest {
     pub wr_id: u64,
     pub entries: Vec<ScatterGatherEntry>,
+    /// The shared queue that it was posted to.
+    pub srq: Option<SrqHandle>,
 }
 
 /// A work completion.
@@ -85,6 +87,8 @@ pub struct Completion {
     pub has_grh: bool,
     /// Whether the message asked for a solicited event.
     pub solicited: bool,
+    /// The shared receive queue whose request this completes.
+    pub srq: Option<SrqHandle>,
     /// Send requests of this queue pair retired up to and including this one, unsignalled ones too (wraps).
     pub send_retired: u32,
 }
@@ -106,9 +110,27 @@ pub struct QpInit {
     pub pd: PdHandle,
     pub send_cq: CqHandle,
     pub recv_cq: CqHandle,
+    /// Receive requests come from here; the queue pair has no receive queue of its own then.
+    pub srq: Option<SrqHandle>,
     pub capabilities: QpCapabilities,
     /// Every send request completes with a completion.
     pub signal_all: bool,
+}
+
+/// A shared receive queue at birth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SrqInit {
+    /// Receive buffers are checked against it, whatever queue pair takes the request (IBTA 10.2.9.1).
+    pub pd: PdHandle,
+    pub max_wr: u32,
+    pub max_sge: u32,
+}
+
+/// What `query_srq` tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SrqSnapshot {
+    pub init: SrqInit,
+    pub limit: u32,
 }
 
 /// Destination of a connected QP or address handle.

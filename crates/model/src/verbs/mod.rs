@@ -2,11 +2,13 @@
 pub mod api;
 mod memory;
 mod objects;
+mod shared_receive_queue;
 mod table;
 mod transition;
 
 pub use memory::{ChunkPool, RemoteAccess, Segment};
 pub use objects::{AddressHandle, CompletionQueue, Limits, MemoryRegion, ProtectionDomain, Verbs};
+pub use shared_receive_queue::SharedReceiveQueue;
 pub use table::Table;
 pub use transition::check_modification;
 

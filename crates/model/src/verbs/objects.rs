@@ -1,10 +1,11 @@
 //! Protection domains, completion queues, memory regions and address handles: birth, use, death.
 
 use super::api::{AddressVector, MrChange, MrInit, VerbsError};
+use super::shared_receive_queue::SharedReceiveQueue;
 use super::table::Table;
-use crate::parts::HcaPart;
+use crate::parts::{HcaPart, OptionalVerbs};
 use softband_sim::SimTime;
-use softband_types::{AhHandle, CqHandle, HcaId, LKey, MrHandle, PdHandle, ProcessId, RKey};
+use softband_types::{AhHandle, CqHandle, HcaId, LKey, MrHandle, PdHandle, ProcessId, RKey, SrqHandle};
 
 /// Keeps memory regions, address handles and queue pairs of one trust together (IBTA 10.2.3).
 #[derive(Debug)]
@@ -70,23 +71,25 @@ pub struct Limits {
     pub cqes: u32,
     pub mrs: u32,
     pub ahs: u32,
+    pub optional: OptionalVerbs,
 }
 
 impl Limits {
     pub fn of(part: &HcaPart) -> Self {
-        Self { pds: part.max_pd, cqs: part.max_cq, cqes: part.max_cqe, mrs: part.max_mr, ahs: part.max_ah }
+        Self { pds: part.max_pd, cqs: part.max_cq, cqes: part.max_cqe, mrs: part.max_mr, ahs: part.max_ah, optional: part.optional.clone() }
     }
 }
 
 #[derive(Clone, Copy, Default)]
-struct InUse {
+pub(super) struct InUse {
     pds: u32,
     cqs: u32,
     mrs: u32,
     ahs: u32,
+    pub(super) srqs: u32,
 }
 
-fn take(used: &mut u32, limit: u32) -> Result<(), VerbsError> {
+pub(super) fn take(used: &mut u32, limit: u32) -> Result<(), VerbsError> {
     if *used >= limit {
         return Err(VerbsError::NoMemory);
     }
@@ -100,18 +103,19 @@ pub struct Verbs {
     pub cqs: Table<CompletionQueue>,
     pub mrs: Table<MemoryRegion>,
     pub ahs: Table<AddressHandle>,
-    limits: Vec<Limits>,
-    in_use: Vec<InUse>,
+    pub srqs: Table<SharedReceiveQueue>,
+    pub(super) limits: Vec<Limits>,
+    pub(super) in_use: Vec<InUse>,
 }
 
 impl Verbs {
     /// Tables for HCAs with these limits, in the order of their `HcaId`.
     pub fn new(limits: Vec<Limits>) -> Self {
         let in_use = vec![InUse::default(); limits.len()];
-        Self { pds: Table::default(), cqs: Table::default(), mrs: Table::default(), ahs: Table::default(), limits, in_use }
+        Self { pds: Table::default(), cqs: Table::default(), mrs: Table::default(), ahs: Table::default(), srqs: Table::default(), limits, in_use }
     }
 
-    fn hca_index(&self, hca: HcaId) -> Result<usize, VerbsError> {
+    pub(super) fn hca_index(&self, hca: HcaId) -> Result<usize, VerbsError> {
         let index = hca.0 as usize;
         if index < self.limits.len() { Ok(index) } else { Err(VerbsError::Invalid) }
     }
@@ -293,8 +297,10 @@ impl Verbs {
         let mrs: Vec<u32> = self.mrs.iter().filter(|(_, mr)| mr.init.owner == owner).map(|(handle, _)| handle).collect();
         let cqs: Vec<u32> = self.cqs.iter().filter(|(_, cq)| cq.owner == owner).map(|(handle, _)| handle).collect();
         let pds: Vec<u32> = self.pds.iter().filter(|(_, pd)| pd.owner == owner).map(|(handle, _)| handle).collect();
+        let srqs: Vec<u32> = self.srqs.iter().filter(|(_, srq)| srq.owner == owner).map(|(handle, _)| handle).collect();
         let results = (ahs.into_iter().map(|ah| self.destroy_ah(owner, AhHandle(ah))).collect::<Vec<_>>().into_iter())
             .chain(mrs.into_iter().map(|mr| self.deregister_mr(owner, MrHandle(mr))).collect::<Vec<_>>())
+            .chain(srqs.into_iter().map(|srq| self.destroy_srq(owner, SrqHandle(srq))).collect::<Vec<_>>())
             .chain(cqs.into_iter().map(|cq| self.destroy_cq(owner, CqHandle(cq))).collect::<Vec<_>>())
             .chain(pds.into_iter().map(|pd| self.dealloc_pd(owner, PdHandle(pd))).collect::<Vec<_>>());
         for result in results {
@@ -314,7 +320,7 @@ mod tests {
     const OWNER: ProcessId = ProcessId(7);
 
     fn verbs() -> Verbs {
-        Verbs::new(vec![Limits { pds: 4, cqs: 4, cqes: 100, mrs: 4, ahs: 4 }])
+        Verbs::new(vec![Limits { pds: 4, cqs: 4, cqes: 100, mrs: 4, ahs: 4, optional: OptionalVerbs::default() }])
     }
 
     fn region(pd: PdHandle) -> MrInit {

@@ -36,41 +36,41 @@ pub(super) struct AtomicResult {
 }
 
 impl Responder {
-    pub(super) fn queue_read(&mut self, r: Receiving, packet: &Packet, range: RemoteRange) -> Outcome {
+    pub(super) fn queue_read(&mut self, r: &mut Receiving, packet: &Packet, range: RemoteRange) -> Outcome {
         if self.fetches_waiting() >= usize::from(r.a.max_dest_rd_atomic) {
-            return self.refuse(r.a, packet.psn, NakCode::InvalidRequest);
+            return self.refuse(r, packet.psn, NakCode::InvalidRequest);
         }
-        let checked = r.verbs.check_remote(r.hca, r.a.init.pd, range.rkey, range.address, range.len_bytes, RemoteAccess::Read);
+        let checked = r.verbs.check_remote(r.hca, r.pd, range.rkey, range.address, range.len_bytes, RemoteAccess::Read);
         if range.len_bytes > 0 && (checked.is_none() || !r.a.access.remote_read) {
-            return self.refuse(r.a, packet.psn, NakCode::RemoteAccessError);
+            return self.refuse(r, packet.psn, NakCode::RemoteAccessError);
         }
         let packets = range.len_bytes.div_ceil(r.a.path_mtu.bytes()).max(1);
         self.step_over(packets);
         self.queue_reply(read_reply(range, packet.psn, packets, false))
     }
 
-    pub(super) fn queue_atomic(&mut self, r: Receiving, packet: &Packet, address: u64, rkey: u32) -> Outcome {
+    pub(super) fn queue_atomic(&mut self, r: &mut Receiving, packet: &Packet, address: u64, rkey: u32) -> Outcome {
         if !address.is_multiple_of(8) || self.fetches_waiting() >= usize::from(r.a.max_dest_rd_atomic) {
-            return self.refuse(r.a, packet.psn, NakCode::InvalidRequest);
+            return self.refuse(r, packet.psn, NakCode::InvalidRequest);
         }
-        let checked = r.verbs.check_remote(r.hca, r.a.init.pd, rkey, address, 8, RemoteAccess::Atomic);
+        let checked = r.verbs.check_remote(r.hca, r.pd, rkey, address, 8, RemoteAccess::Atomic);
         if checked.is_none() || !r.a.access.remote_atomic {
-            return self.refuse(r.a, packet.psn, NakCode::RemoteAccessError);
+            return self.refuse(r, packet.psn, NakCode::RemoteAccessError);
         }
         self.step_over(1);
         self.queue_reply(Reply::Atomic { psn: packet.psn, operation: packet.kind, ready_at: SimTime::MAX })
     }
 
     /// The requester asks again from `packet.psn` on: what was still to go from there is asked for again as well.
-    pub(super) fn repeat_read(&mut self, r: Receiving, packet: &Packet) -> Outcome {
+    pub(super) fn repeat_read(&mut self, r: &mut Receiving, packet: &Packet) -> Outcome {
         let PacketKind::ReadRequest { range } = packet.kind else { return Outcome::default() };
         self.replies.retain(|reply| match reply {
             Reply::Read { first_psn, .. } => first_psn.is_before(packet.psn),
             _ => true,
         });
-        let checked = r.verbs.check_remote(r.hca, r.a.init.pd, range.rkey, range.address, range.len_bytes, RemoteAccess::Read);
+        let checked = r.verbs.check_remote(r.hca, r.pd, range.rkey, range.address, range.len_bytes, RemoteAccess::Read);
         if range.len_bytes > 0 && (checked.is_none() || !r.a.access.remote_read) {
-            return self.refuse(r.a, packet.psn, NakCode::RemoteAccessError);
+            return self.refuse(r, packet.psn, NakCode::RemoteAccessError);
         }
         let packets = range.len_bytes.div_ceil(r.a.path_mtu.bytes()).max(1);
         self.queue_reply(read_reply(range, packet.psn, packets, true))
