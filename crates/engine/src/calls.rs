@@ -88,6 +88,7 @@ impl Engine {
             | Op::ReregisterMr
             | Op::CreateQp
             | Op::CreateSrq
+            | Op::AllocMw
             | Op::ModifySrq
             | Op::ModifyQp
             | Op::CreateCq

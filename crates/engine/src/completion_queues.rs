@@ -103,11 +103,12 @@ fn cqe_of(completion: &Completion, now: SimTime) -> Cqe {
         status: completion.status as u32,
         opcode: completion.opcode as u32,
         byte_len: completion.byte_len,
-        immediate: completion.immediate.unwrap_or(0),
+        immediate: completion.immediate.or(completion.invalidated.map(|rkey| rkey.0)).unwrap_or(0),
         qpn: completion.qpn.0,
         source_qpn: completion.source_qpn.0,
         flags: (u32::from(completion.has_grh) * flags::GRH)
             | (u32::from(completion.immediate.is_some()) * flags::WITH_IMMEDIATE)
+            | (u32::from(completion.invalidated.is_some()) * flags::WITH_INVALIDATE)
             | (u32::from(receive) * flags::RECEIVE),
         send_retired: completion.send_retired,
         pkey_index: completion.pkey_index,

@@ -1,13 +1,14 @@
 //! Between the numbers of the protocol (which are those of `verbs.h`) and the model's types.
 
 use softband_ipc::calls::{AddressVector as WireVector, QpFields};
-use softband_ipc::post::{PostRecord, PostSge, opcode, send_flags};
+use softband_ipc::post::{BindInfo, PostRecord, PostSge, opcode, send_flags};
 use softband_model::verbs::api::{
     AddressVector, DatagramDestination, GlobalRoute, PayloadSlice, QpCapabilities, QpInit, QpModification, QpSnapshot, ReceiveRequest,
-    ScatterGatherEntry, SendOperation, SendRequest, VerbsError,
+    ScatterGatherEntry, SendOperation, SendRequest, VerbsError, WindowBind,
 };
 use softband_types::{
-    Access, AhHandle, CqHandle, Gid, LKey, Lid, Mtu, PdHandle, PortNumber, Psn, QKey, QpState, QpType, Qpn, RKey, ServiceLevel, SrqHandle,
+    Access, AhHandle, CqHandle, Gid, LKey, Lid, MrHandle, Mtu, MwHandle, PdHandle, PortNumber, Psn, QKey, QpState, QpType, Qpn, RKey, ServiceLevel,
+    SrqHandle,
 };
 use std::sync::Arc;
 
@@ -16,6 +17,8 @@ const ACCESS_LOCAL_WRITE: u32 = 1;
 const ACCESS_REMOTE_WRITE: u32 = 2;
 const ACCESS_REMOTE_READ: u32 = 4;
 const ACCESS_REMOTE_ATOMIC: u32 = 8;
+const ACCESS_MW_BIND: u32 = 16;
+const ACCESS_ZERO_BASED: u32 = 32;
 /// Bits that change nothing here: pages that are looked up when touched, relaxed ordering and the other optional ones.
 pub(crate) const ACCESS_ON_DEMAND: u32 = 0x40;
 const ACCESS_OPTIONAL: u32 = 0x3FF0_0000 | ACCESS_ON_DEMAND;
@@ -69,7 +72,7 @@ pub(crate) fn errno_of(error: VerbsError) -> i32 {
 }
 
 pub(crate) fn access(bits: u32) -> Result<Access, i32> {
-    let known = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC | ACCESS_OPTIONAL;
+    let known = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC | ACCESS_MW_BIND | ACCESS_OPTIONAL;
     if bits & !known != 0 {
         return Err(libc::EOPNOTSUPP);
     }
@@ -78,6 +81,7 @@ pub(crate) fn access(bits: u32) -> Result<Access, i32> {
         remote_write: bits & ACCESS_REMOTE_WRITE != 0,
         remote_read: bits & ACCESS_REMOTE_READ != 0,
         remote_atomic: bits & ACCESS_REMOTE_ATOMIC != 0,
+        mw_bind: bits & ACCESS_MW_BIND != 0,
     })
 }
 
@@ -86,6 +90,7 @@ fn access_bits(access: Access) -> u32 {
         | (u32::from(access.remote_write) * ACCESS_REMOTE_WRITE)
         | (u32::from(access.remote_read) * ACCESS_REMOTE_READ)
         | (u32::from(access.remote_atomic) * ACCESS_REMOTE_ATOMIC)
+        | (u32::from(access.mw_bind) * ACCESS_MW_BIND)
 }
 
 /// Code of an MTU in `enum ibv_mtu`.
@@ -269,6 +274,9 @@ pub(crate) fn send_request(record: &PostRecord, wire: &[PostSge], inline: &[u8],
     let operation = match record.opcode {
         opcode::SEND => SendOperation::Send { immediate: None },
         opcode::SEND_WITH_IMM => SendOperation::Send { immediate: Some(record.immediate) },
+        opcode::SEND_WITH_INV => SendOperation::SendAndInvalidate { rkey },
+        opcode::LOCAL_INV => SendOperation::LocalInvalidate { rkey },
+        opcode::BIND_MW => SendOperation::BindWindow(window_bind(rkey, inline)?),
         opcode::RDMA_WRITE => SendOperation::RdmaWrite { remote_address, rkey, immediate: None },
         opcode::RDMA_WRITE_WITH_IMM => SendOperation::RdmaWrite { remote_address, rkey, immediate: Some(record.immediate) },
         opcode::RDMA_READ => SendOperation::RdmaRead { remote_address, rkey },
@@ -291,6 +299,19 @@ pub(crate) fn send_request(record: &PostRecord, wire: &[PostSge], inline: &[u8],
     })
 }
 
+fn window_bind(rkey: RKey, bytes: &[u8]) -> Option<WindowBind> {
+    let info: BindInfo = bytemuck::pod_read_unaligned(bytes.get(..size_of::<BindInfo>())?);
+    Some(WindowBind {
+        mw: MwHandle(info.mw),
+        rkey,
+        mr: (info.mr != 0).then_some(MrHandle(info.mr)),
+        iova: info.address,
+        len_bytes: info.len_bytes,
+        access: access(info.access & !ACCESS_ZERO_BASED).ok()?,
+        zero_based: info.access & ACCESS_ZERO_BASED != 0,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -308,7 +329,7 @@ mod tests {
     fn unknown_bits_of_a_mask_or_access_are_refused() {
         let fields = bytemuck::Zeroable::zeroed();
         assert_eq!(modification(1 << 30, &fields), Err(libc::EINVAL));
-        assert_eq!(access(0x10), Err(libc::EOPNOTSUPP));
+        assert_eq!(access(0x20), Err(libc::EOPNOTSUPP));
         assert!(access(0x10_0001).unwrap().local_write);
     }
 }

@@ -4,6 +4,7 @@ use crate::calls::{Answer, reply};
 use crate::convert;
 use crate::pace::Engine;
 use softband_ipc::calls;
+use softband_model::verbs::WindowType;
 use softband_model::verbs::api::{MrChange, MrInit, MrRange};
 use softband_types::{MrHandle, PdHandle};
 
@@ -39,6 +40,17 @@ impl Engine {
         let (lkey, rkey) = self.world.reregister_mr(owner, MrHandle(mr.mr), &change).map_err(convert::errno_of)?;
         self.processes[process].remotely_writable += u32::from(access.is_some_and(|access| access.remote_write || access.remote_atomic));
         Ok(reply(&calls::RegisterMrReply { handle: mr.mr, lkey: lkey.0, rkey: rkey.0, reserved: 0 }))
+    }
+
+    pub(crate) fn alloc_mw(&mut self, process: usize, mw: &calls::AllocMw) -> Answer {
+        let owner = self.processes[process].number;
+        let window_type = match mw.window_type {
+            1 => WindowType::One,
+            2 => WindowType::Two,
+            _ => return Err(libc::EINVAL),
+        };
+        let (mw, rkey) = self.world.alloc_mw(owner, PdHandle(mw.pd), window_type).map_err(convert::errno_of)?;
+        Ok(reply(&calls::RegisterMrReply { handle: mw.0, lkey: 0, rkey: rkey.0, reserved: 0 }))
     }
 
     pub(crate) fn deregister_mr(&mut self, process: usize, mr: MrHandle) -> Answer {

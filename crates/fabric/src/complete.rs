@@ -167,6 +167,7 @@ fn blank(qpn: Qpn, wr_id: u64) -> Completion {
         opcode: WcOpcode::Send,
         byte_len: 0,
         immediate: None,
+        invalidated: None,
         qpn,
         source_qpn: Qpn(0),
         source_lid: Lid::NONE,

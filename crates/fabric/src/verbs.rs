@@ -2,9 +2,10 @@
 
 use crate::notice::Notice;
 use crate::world::World;
+use softband_model::verbs::WindowType;
 use softband_model::verbs::api::{AddressVector, MrChange, MrInit, SrqInit, SrqSnapshot, VerbsError};
 use softband_sim::SimTime;
-use softband_types::{AhHandle, CqHandle, HcaId, LKey, MrHandle, PdHandle, ProcessId, QpState, RKey, SrqHandle};
+use softband_types::{AhHandle, CqHandle, HcaId, LKey, MrHandle, MwHandle, PdHandle, ProcessId, QpState, RKey, SrqHandle};
 
 impl World {
     /// # Errors
@@ -35,6 +36,18 @@ impl World {
     /// `Invalid` when there is none, `Forbidden` when it is another's.
     pub fn deregister_mr(&mut self, owner: ProcessId, mr: MrHandle) -> Result<(), VerbsError> {
         self.verbs.deregister_mr(owner, mr)
+    }
+
+    /// # Errors
+    /// `Unsupported` on an HCA without windows, `NoMemory` when it has no more.
+    pub fn alloc_mw(&mut self, owner: ProcessId, pd: PdHandle, window_type: WindowType) -> Result<(MwHandle, RKey), VerbsError> {
+        self.verbs.alloc_mw(owner, pd, window_type)
+    }
+
+    /// # Errors
+    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    pub fn dealloc_mw(&mut self, owner: ProcessId, mw: MwHandle) -> Result<(), VerbsError> {
+        self.verbs.dealloc_mw(owner, mw)
     }
 
     /// # Errors

@@ -130,6 +130,10 @@ ops! {
     QuerySrq = 122,
     /// [`Handle`].
     DestroySrq = 123,
+    /// [`AllocMw`] / [`RegisterMrReply`].
+    AllocMw = 124,
+    /// [`Handle`].
+    DeallocMw = 125,
 }
 
 macro_rules! pod {
@@ -209,6 +213,8 @@ pod! {
     pub struct CreateCq { pub hca: u32, pub entries: u32, pub channel: u32, pub reserved: u32, pub cookie: u64, }
     /// Where the ring lies in the shared file.
     pub struct CreateCqReply { pub handle: u32, pub capacity: u32, pub ring_offset: u64, }
+    /// `window_type` 1 or 2, as `enum ibv_mw_type`.
+    pub struct AllocMw { pub hca: u32, pub pd: u32, pub window_type: u32, pub reserved: u32, }
     /// A shared receive queue. `mask` as `enum ibv_srq_attr_mask`.
     pub struct SrqFields { pub hca: u32, pub handle: u32, pub pd: u32, pub mask: u32, pub max_wr: u32, pub max_sge: u32, pub limit: u32, pub reserved: u32, }
     pub struct ResizeCq { pub cq: u32, pub entries: u32, }

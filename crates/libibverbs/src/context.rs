@@ -3,7 +3,7 @@
 use crate::device;
 use crate::guard::{lock, minus_one, not_null, object};
 use crate::qp::Qp;
-use crate::{channel, cq, cq_ex, mr, pd, poll, post, qp, query, srq, unsupported};
+use crate::{channel, cq, cq_ex, mr, mw, pd, poll, post, qp, query, srq, unsupported};
 use libc::c_int;
 use rustix::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use softband_abi::verbs::*;
@@ -216,9 +216,9 @@ fn operations() -> ibv_context_ops {
         _compat_reg_mr: Some(no::unused),
         _compat_rereg_mr: Some(no::unused),
         _compat_dereg_mr: Some(no::unused),
-        alloc_mw: Some(no::alloc_mw),
-        bind_mw: Some(no::bind_mw),
-        dealloc_mw: Some(no::dealloc_mw),
+        alloc_mw: Some(mw::alloc_mw),
+        bind_mw: Some(mw::bind_mw),
+        dealloc_mw: Some(mw::dealloc_mw),
         _compat_create_cq: Some(no::unused),
         poll_cq: Some(poll::poll_cq),
         req_notify_cq: Some(channel::req_notify_cq),

@@ -1,6 +1,6 @@
 //! Extended completion queues: one completion at a time, read field by field.
 
-use crate::convert::wc_flags;
+use crate::convert::{immediate_or_key, wc_flags};
 use crate::cq::{self, Cq, CqInit};
 use crate::guard::{guarded, lock, not_null, object};
 use crate::poll;
@@ -162,7 +162,7 @@ reader_functions! {
     read_opcode: u32 = |cqe| cqe.opcode;
     read_vendor_err: u32 = |cqe| cqe.vendor_error;
     read_byte_len: u32 = |cqe| cqe.byte_len;
-    read_imm_data: u32 = |cqe| cqe.immediate.to_be();
+    read_imm_data: u32 = |cqe| immediate_or_key(cqe);
     read_qp_num: u32 = |cqe| cqe.qpn;
     read_src_qp: u32 = |cqe| cqe.source_qpn;
     read_wc_flags: u32 = |cqe| wc_flags(cqe);

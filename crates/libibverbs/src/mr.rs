@@ -7,25 +7,38 @@ use crate::unsupported::refuse;
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
 use softband_client::{Errno, call, call_void, regions};
-use softband_ipc::calls::{Handle, Op, RegisterMr, RegisterMrReply, ReregisterMr};
+use softband_ipc::calls::{Device, Handle, Op, RegisterMr, RegisterMrReply, ReregisterMr};
 
 /// What a peer may write, or a receive of ours.
 const WRITABLE: u32 = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 /// Bits that a device may ignore (`IB_UVERBS_ACCESS_OPTIONAL_RANGE`).
 const OPTIONAL: u32 = 0x3FF0_0000;
 /// Bits that mean something to the engine.
-const KNOWN: u32 = WRITABLE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ON_DEMAND;
+const KNOWN: u32 = WRITABLE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND | IBV_ACCESS_ON_DEMAND;
 /// What `ibv_rereg_mr` returns (`enum ibv_rereg_mr_err_code`): the arguments are wrong, or the device refused.
 const REREG_BAD_INPUT: c_int = -1;
 const REREG_FAILED: c_int = -4;
 
+/// Rights that not every HCA can give.
+#[derive(Clone, Copy, Default)]
+struct Offered {
+    on_demand: bool,
+    windows: bool,
+}
+
+impl Offered {
+    fn by(device: &Device) -> Self {
+        Self { on_demand: device.on_demand_paging != 0, windows: device.max_mw != 0 }
+    }
+}
+
 /// What the kernel and the drivers refuse before they look at the memory.
-fn check_registration(address: u64, len_bytes: u64, access: u32, on_demand_offered: bool) -> Result<u32, Errno> {
-    if access & IBV_ACCESS_ON_DEMAND != 0 && !on_demand_offered {
+fn check_registration(address: u64, len_bytes: u64, access: u32, offered: Offered) -> Result<u32, Errno> {
+    if access & IBV_ACCESS_ON_DEMAND != 0 && !offered.on_demand {
         return Err(refuse("on-demand paging (IBV_ACCESS_ON_DEMAND) on this HCA"));
     }
-    if access & IBV_ACCESS_MW_BIND != 0 {
-        return Err(refuse("a memory window (IBV_ACCESS_MW_BIND)"));
+    if access & IBV_ACCESS_MW_BIND != 0 && !offered.windows {
+        return Err(refuse("a memory window (IBV_ACCESS_MW_BIND) on this HCA"));
     }
     let writes_from_afar = access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) != 0;
     let is_wrong = writes_from_afar && access & IBV_ACCESS_LOCAL_WRITE == 0
@@ -38,12 +51,12 @@ fn check_registration(address: u64, len_bytes: u64, access: u32, on_demand_offer
 unsafe fn register(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u64, access: u32) -> *mut ibv_mr {
     object(|| {
         // SAFETY: the caller names a PD of ours, and with it an open context.
-        let (shown, pd_handle, hca, on_demand_offered) = unsafe {
+        let (shown, pd_handle, hca, offered) = unsafe {
             let pd = &*not_null(pd)?;
-            (pd.context, pd.handle, context(pd.context)?.hca, device_of(pd.context)?.on_demand_paging != 0)
+            (pd.context, pd.handle, context(pd.context)?.hca, Offered::by(device_of(pd.context)?))
         };
         let iova = if access & IBV_ACCESS_ZERO_BASED == 0 { iova } else { 0 };
-        let access = check_registration(address as u64, length as u64, access, on_demand_offered)?;
+        let access = check_registration(address as u64, length as u64, access, offered)?;
         let request = RegisterMr { pd: pd_handle, hca, address: address as u64, len_bytes: length as u64, iova, access, reserved: 0 };
         let reply: RegisterMrReply = call(Op::RegisterMr, &request)?;
         regions::add(address as usize, length, access & WRITABLE != 0, access);
@@ -86,13 +99,13 @@ unsafe fn change_of(mr: &ibv_mr, flags: u32, pd: *mut ibv_pd, range: (u64, u64),
         request.pd = unsafe { (*not_null(pd)?).handle };
     }
     if has(IBV_REREG_MR_CHANGE_TRANSLATION) {
-        check_registration(address, len_bytes, 0, false)?;
+        check_registration(address, len_bytes, 0, Offered::default())?;
         (request.address, request.len_bytes, request.iova) = (address, len_bytes, address);
     }
     if has(IBV_REREG_MR_CHANGE_ACCESS) {
         // SAFETY: the caller's promise, and with the region an open context.
-        let on_demand_offered = unsafe { device_of(mr.context) }?.on_demand_paging != 0;
-        request.access = check_registration(0, 1, access, on_demand_offered)?;
+        let offered = Offered::by(unsafe { device_of(mr.context) }?);
+        request.access = check_registration(0, 1, access, offered)?;
     }
     Ok(request)
 }
@@ -200,14 +213,18 @@ mod tests {
 
     #[test]
     fn remote_writes_need_local_ones() {
-        assert_eq!(check_registration(4096, 64, IBV_ACCESS_REMOTE_WRITE, false), Err(Errno(libc::EINVAL)));
-        assert_eq!(check_registration(4096, 64, IBV_ACCESS_REMOTE_READ, false), Ok(IBV_ACCESS_REMOTE_READ));
-        assert_eq!(check_registration(4096, 64, WRITABLE | IBV_ACCESS_RELAXED_ORDERING, false), Ok(WRITABLE), "optional bits are dropped");
+        assert_eq!(check_registration(4096, 64, IBV_ACCESS_REMOTE_WRITE, Offered::default()), Err(Errno(libc::EINVAL)));
+        assert_eq!(check_registration(4096, 64, IBV_ACCESS_REMOTE_READ, Offered::default()), Ok(IBV_ACCESS_REMOTE_READ));
+        assert_eq!(
+            check_registration(4096, 64, WRITABLE | IBV_ACCESS_RELAXED_ORDERING, Offered::default()),
+            Ok(WRITABLE),
+            "optional bits are dropped"
+        );
     }
 
     #[test]
     fn nothing_and_more_than_the_address_space_cannot_be_registered() {
-        assert_eq!(check_registration(4096, 0, 1, false), Err(Errno(libc::EINVAL)));
-        assert_eq!(check_registration(u64::MAX - 3, 8, 1, false), Err(Errno(libc::EINVAL)));
+        assert_eq!(check_registration(4096, 0, 1, Offered::default()), Err(Errno(libc::EINVAL)));
+        assert_eq!(check_registration(u64::MAX - 3, 8, 1, Offered::default()), Err(Errno(libc::EINVAL)));
     }
 }

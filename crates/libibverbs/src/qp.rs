@@ -186,9 +186,10 @@ fn operations_offered(qp_type: u32) -> u64 {
     let send = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
     let write = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
     let read = IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+    let windows = IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV;
     u64::from(match qp_type {
-        IBV_QPT_RC => send | write | read,
-        IBV_QPT_UC => send | write,
+        IBV_QPT_RC => send | write | read | windows | IBV_QP_EX_WITH_SEND_WITH_INV,
+        IBV_QPT_UC => send | write | windows,
         _ => send,
     })
 }

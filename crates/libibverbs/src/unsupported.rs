@@ -37,8 +37,6 @@ macro_rules! refused_object {
 }
 
 refused_status! {
-    bind_mw(*mut ibv_qp, *mut ibv_mw, *mut ibv_mw_bind) = "a memory window (ibv_bind_mw)";
-    dealloc_mw(*mut ibv_mw) = "a memory window (ibv_dealloc_mw)";
     read_counters = "ibv_read_counters";
     attach_counters_point_flow = "ibv_attach_counters_point_flow";
     destroy_counters = "ibv_destroy_counters";
@@ -57,7 +55,6 @@ refused_status! {
 }
 
 refused_object! {
-    alloc_mw(*mut ibv_pd, u32) -> ibv_mw = "a memory window (ibv_alloc_mw)";
     alloc_null_mr = "ibv_alloc_null_mr";
     create_counters = "ibv_create_counters";
     reg_dm_mr = "device memory (ibv_reg_dm_mr)";

@@ -34,6 +34,8 @@ pub enum PacketKind {
     Send {
         position: Position,
         immediate: Option<u32>,
+        /// Key to take back, in the last packet of a message.
+        invalidate: Option<u32>,
     },
     /// `range` stands in the first packet of a message.
     Write {
@@ -82,7 +84,7 @@ impl PacketKind {
     /// Bytes of extended transport headers (IBTA 9.3 and the table of operation codes in 9.2).
     const fn header_bytes(&self) -> u32 {
         match self {
-            Self::Send { immediate, .. } => immediate_bytes_of(immediate),
+            Self::Send { immediate, invalidate, .. } => immediate_bytes_of(immediate) + if invalidate.is_some() { wire::IETH_BYTES } else { 0 },
             Self::Write { range, immediate, .. } => immediate_bytes_of(immediate) + if range.is_some() { wire::RETH_BYTES } else { 0 },
             Self::ReadRequest { .. } => wire::RETH_BYTES,
             Self::CompareSwap { .. } | Self::FetchAdd { .. } => wire::ATOMIC_ETH_BYTES,

@@ -30,6 +30,8 @@ id!(/// Address handle of a fabric.
     AhHandle(u32));
 id!(/// Shared receive queue of a fabric.
     SrqHandle(u32));
+id!(/// Memory window of a fabric.
+    MwHandle(u32));
 id!(/// Local key of a memory region.
     LKey(u32));
 id!(/// Remote key of a memory region.

@@ -31,6 +31,8 @@ pub struct Access {
     pub remote_write: bool,
     pub remote_read: bool,
     pub remote_atomic: bool,
+    /// Memory windows may be bound to the region.
+    pub mw_bind: bool,
 }
 
 /// Status of a work completion, numbered as the verbs do.
@@ -42,6 +44,7 @@ pub enum WcStatus {
     LocalQpOperationError = 2,
     LocalProtectionError = 4,
     FlushError = 5,
+    WindowBindError = 6,
     BadResponseError = 7,
     LocalAccessError = 8,
     RemoteInvalidRequestError = 9,
@@ -62,6 +65,8 @@ pub enum WcOpcode {
     RdmaRead = 2,
     CompareSwap = 3,
     FetchAdd = 4,
+    BindWindow = 5,
+    LocalInvalidate = 6,
     Receive = 128,
     ReceiveRdmaWithImmediate = 129,
 }

@@ -219,7 +219,7 @@ pub struct Lab {
     fresh: Vec<Notice>,
 }
 
-pub const ALL_RIGHTS: Access = Access { local_write: true, remote_write: true, remote_read: true, remote_atomic: true };
+pub const ALL_RIGHTS: Access = Access { local_write: true, remote_write: true, remote_read: true, remote_atomic: true, mw_bind: true };
 
 impl Lab {
     /// One program on each host.

@@ -1,8 +1,8 @@
 //! What crosses the verbs boundary by value: requests in, completions out.
 
 use softband_types::{
-    Access, AhHandle, CqHandle, Gid, HcaId, LKey, Lid, Mtu, OperationalVls, PdHandle, PortNumber, ProcessId, Psn, QKey, QpState, QpType, Qpn, RKey,
-    ServiceLevel, SrqHandle, WcOpcode, WcStatus,
+    Access, AhHandle, CqHandle, Gid, HcaId, LKey, Lid, MrHandle, Mtu, MwHandle, OperationalVls, PdHandle, PortNumber, ProcessId, Psn, QKey, QpState,
+    QpType, Qpn, RKey, ServiceLevel, SrqHandle, WcOpcode, WcStatus,
 };
 use std::sync::Arc;
 
@@ -31,11 +31,52 @@ impl PayloadSlice {
 /// What a send request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SendOperation {
-    Send { immediate: Option<u32> },
-    RdmaWrite { remote_address: u64, rkey: RKey, immediate: Option<u32> },
-    RdmaRead { remote_address: u64, rkey: RKey },
-    CompareSwap { remote_address: u64, rkey: RKey, compare: u64, swap: u64 },
-    FetchAdd { remote_address: u64, rkey: RKey, add: u64 },
+    Send {
+        immediate: Option<u32>,
+    },
+    /// A send that also takes back the receiver's window of this key.
+    SendAndInvalidate {
+        rkey: RKey,
+    },
+    RdmaWrite {
+        remote_address: u64,
+        rkey: RKey,
+        immediate: Option<u32>,
+    },
+    RdmaRead {
+        remote_address: u64,
+        rkey: RKey,
+    },
+    CompareSwap {
+        remote_address: u64,
+        rkey: RKey,
+        compare: u64,
+        swap: u64,
+    },
+    FetchAdd {
+        remote_address: u64,
+        rkey: RKey,
+        add: u64,
+    },
+    BindWindow(WindowBind),
+    /// Takes back a window of this side.
+    LocalInvalidate {
+        rkey: RKey,
+    },
+}
+
+/// What binds a memory window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowBind {
+    pub mw: MwHandle,
+    /// The key from now on: the window's own, with eight bits of the program's choice.
+    pub rkey: RKey,
+    pub mr: Option<MrHandle>,
+    pub iova: u64,
+    /// 0 takes the key of a window of type 1 back.
+    pub len_bytes: u64,
+    pub access: Access,
+    pub zero_based: bool,
 }
 
 /// Where a datagram goes.
@@ -78,6 +119,8 @@ pub struct Completion {
     pub byte_len: u32,
     /// In host order.
     pub immediate: Option<u32>,
+    /// The key of ours that the message took back.
+    pub invalidated: Option<RKey>,
     pub qpn: Qpn,
     pub source_qpn: Qpn,
     pub source_lid: Lid,

@@ -1,12 +1,14 @@
 //! Verbs objects and their rules.
 pub mod api;
 mod memory;
+mod memory_window;
 mod objects;
 mod shared_receive_queue;
 mod table;
 mod transition;
 
-pub use memory::{ChunkPool, RemoteAccess, Segment};
+pub use memory::{ChunkPool, Reach, RemoteAccess, Segment};
+pub use memory_window::{MemoryWindow, WindowBinding, WindowFault, WindowType};
 pub use objects::{AddressHandle, CompletionQueue, Limits, MemoryRegion, ProtectionDomain, Verbs};
 pub use shared_receive_queue::SharedReceiveQueue;
 pub use table::Table;

@@ -1,11 +1,12 @@
 //! Protection domains, completion queues, memory regions and address handles: birth, use, death.
 
 use super::api::{AddressVector, MrChange, MrInit, VerbsError};
+use super::memory_window::MemoryWindow;
 use super::shared_receive_queue::SharedReceiveQueue;
 use super::table::Table;
 use crate::parts::{HcaPart, OptionalVerbs};
 use softband_sim::SimTime;
-use softband_types::{AhHandle, CqHandle, HcaId, LKey, MrHandle, PdHandle, ProcessId, RKey, SrqHandle};
+use softband_types::{AhHandle, CqHandle, HcaId, LKey, MrHandle, MwHandle, PdHandle, ProcessId, RKey, SrqHandle};
 
 /// Keeps memory regions, address handles and queue pairs of one trust together (IBTA 10.2.3).
 #[derive(Debug)]
@@ -53,6 +54,8 @@ impl CompletionQueue {
 pub struct MemoryRegion {
     pub hca: HcaId,
     pub init: MrInit,
+    /// Memory windows that are bound to it.
+    pub windows: u32,
 }
 
 /// A destination for datagrams.
@@ -87,6 +90,7 @@ pub(super) struct InUse {
     mrs: u32,
     ahs: u32,
     pub(super) srqs: u32,
+    pub(super) mws: u32,
 }
 
 pub(super) fn take(used: &mut u32, limit: u32) -> Result<(), VerbsError> {
@@ -104,6 +108,7 @@ pub struct Verbs {
     pub mrs: Table<MemoryRegion>,
     pub ahs: Table<AddressHandle>,
     pub srqs: Table<SharedReceiveQueue>,
+    pub mws: Table<MemoryWindow>,
     pub(super) limits: Vec<Limits>,
     pub(super) in_use: Vec<InUse>,
 }
@@ -112,7 +117,16 @@ impl Verbs {
     /// Tables for HCAs with these limits, in the order of their `HcaId`.
     pub fn new(limits: Vec<Limits>) -> Self {
         let in_use = vec![InUse::default(); limits.len()];
-        Self { pds: Table::default(), cqs: Table::default(), mrs: Table::default(), ahs: Table::default(), srqs: Table::default(), limits, in_use }
+        Self {
+            pds: Table::default(),
+            cqs: Table::default(),
+            mrs: Table::default(),
+            ahs: Table::default(),
+            srqs: Table::default(),
+            mws: Table::default(),
+            limits,
+            in_use,
+        }
     }
 
     pub(super) fn hca_index(&self, hca: HcaId) -> Result<usize, VerbsError> {
@@ -179,7 +193,7 @@ impl Verbs {
         let index = self.hca_index(hca)?;
         self.check_mr(hca, &init)?;
         take(&mut self.in_use[index].mrs, self.limits[index].mrs)?;
-        let key = self.mrs.insert(MemoryRegion { hca, init }).ok_or(VerbsError::NoMemory)?;
+        let key = self.mrs.insert(MemoryRegion { hca, init, windows: 0 }).ok_or(VerbsError::NoMemory)?;
         self.use_pd(init.pd, 1);
         Ok((MrHandle(key), LKey(key), RKey(key)))
     }
@@ -200,11 +214,14 @@ impl Verbs {
     /// Changes a region under its keys; one that is refused stays as it was (IBTA 11.2.8.5).
     ///
     /// # Errors
-    /// Those of [`Self::register_mr`]; `Forbidden` when the region is another's.
+    /// Those of [`Self::register_mr`]; `Forbidden` when the region is another's, `Busy` while a window is bound to it.
     pub fn reregister_mr(&mut self, owner: ProcessId, mr: MrHandle, change: &MrChange) -> Result<(LKey, RKey), VerbsError> {
-        let (hca, former) = self.mrs.get(mr.0).map(|mr| (mr.hca, mr.init)).ok_or(VerbsError::Invalid)?;
+        let (hca, former, windows) = self.mrs.get(mr.0).map(|mr| (mr.hca, mr.init, mr.windows)).ok_or(VerbsError::Invalid)?;
         if former.owner != owner {
             return Err(VerbsError::Forbidden);
+        }
+        if windows > 0 {
+            return Err(VerbsError::Busy);
         }
         let mut init = MrInit { pd: change.pd.unwrap_or(former.pd), access: change.access.unwrap_or(former.access), ..former };
         if let Some(range) = change.range {
@@ -218,10 +235,14 @@ impl Verbs {
     }
 
     /// # Errors
-    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    /// `Invalid` when there is none, `Forbidden` when it is another's, `Busy` while a window is bound to it.
     pub fn deregister_mr(&mut self, owner: ProcessId, mr: MrHandle) -> Result<(), VerbsError> {
-        if self.mrs.get(mr.0).ok_or(VerbsError::Invalid)?.init.owner != owner {
+        let region = self.mrs.get(mr.0).ok_or(VerbsError::Invalid)?;
+        if region.init.owner != owner {
             return Err(VerbsError::Forbidden);
+        }
+        if region.windows > 0 {
+            return Err(VerbsError::Busy);
         }
         if let Some(mr) = self.mrs.remove(mr.0) {
             self.in_use[mr.hca.0 as usize].mrs -= 1;
@@ -298,7 +319,9 @@ impl Verbs {
         let cqs: Vec<u32> = self.cqs.iter().filter(|(_, cq)| cq.owner == owner).map(|(handle, _)| handle).collect();
         let pds: Vec<u32> = self.pds.iter().filter(|(_, pd)| pd.owner == owner).map(|(handle, _)| handle).collect();
         let srqs: Vec<u32> = self.srqs.iter().filter(|(_, srq)| srq.owner == owner).map(|(handle, _)| handle).collect();
+        let mws: Vec<u32> = self.mws.iter().filter(|(_, mw)| mw.owner == owner).map(|(handle, _)| handle).collect();
         let results = (ahs.into_iter().map(|ah| self.destroy_ah(owner, AhHandle(ah))).collect::<Vec<_>>().into_iter())
+            .chain(mws.into_iter().map(|mw| self.dealloc_mw(owner, MwHandle(mw))).collect::<Vec<_>>())
             .chain(mrs.into_iter().map(|mr| self.deregister_mr(owner, MrHandle(mr))).collect::<Vec<_>>())
             .chain(srqs.into_iter().map(|srq| self.destroy_srq(owner, SrqHandle(srq))).collect::<Vec<_>>())
             .chain(cqs.into_iter().map(|cq| self.destroy_cq(owner, CqHandle(cq))).collect::<Vec<_>>())
@@ -313,8 +336,8 @@ impl Verbs {
 mod tests {
     use super::super::api::{MrRange, ScatterGatherEntry};
     use super::*;
-    use crate::verbs::RemoteAccess;
-    use softband_types::Access;
+    use crate::verbs::{Reach, RemoteAccess};
+    use softband_types::{Access, Qpn};
 
     const HCA: HcaId = HcaId(0);
     const OWNER: ProcessId = ProcessId(7);
@@ -346,7 +369,7 @@ mod tests {
         let entry = ScatterGatherEntry { address: 0x2000, ..entry };
         assert!(verbs.check_local(HCA, second, entry, false).is_some());
         assert!(verbs.check_local(HCA, second, entry, true).is_none(), "no right to write any more");
-        assert!(verbs.check_remote(HCA, second, rkey.0, 0x2000, 8, RemoteAccess::Write).is_none());
+        assert!(verbs.check_remote(Reach { hca: HCA, pd: second, qpn: Qpn(1) }, rkey.0, 0x2000, 8, RemoteAccess::Write).is_none());
         assert_eq!(verbs.dealloc_pd(OWNER, second), Err(VerbsError::Busy));
         assert_eq!(verbs.dealloc_pd(OWNER, first), Ok(()), "the region has left it");
     }

@@ -5,7 +5,7 @@ use crate::packet::{NakCode, Packet, PacketKind, Position, RemoteRange};
 use crate::transport::queue_pair::Environment;
 use crate::transport::requester::Emission;
 use crate::verbs::api::{PayloadSlice, QpSnapshot};
-use crate::verbs::{ChunkPool, RemoteAccess};
+use crate::verbs::{ChunkPool, Reach, RemoteAccess};
 use softband_sim::SimTime;
 use softband_types::{HcaId, Lid, PKey, Psn};
 
@@ -40,7 +40,7 @@ impl Responder {
         if self.fetches_waiting() >= usize::from(r.a.max_dest_rd_atomic) {
             return self.refuse(r, packet.psn, NakCode::InvalidRequest);
         }
-        let checked = r.verbs.check_remote(r.hca, r.pd, range.rkey, range.address, range.len_bytes, RemoteAccess::Read);
+        let checked = r.verbs.check_remote(r.by, range.rkey, range.address, range.len_bytes, RemoteAccess::Read);
         if range.len_bytes > 0 && (checked.is_none() || !r.a.access.remote_read) {
             return self.refuse(r, packet.psn, NakCode::RemoteAccessError);
         }
@@ -53,7 +53,7 @@ impl Responder {
         if !address.is_multiple_of(8) || self.fetches_waiting() >= usize::from(r.a.max_dest_rd_atomic) {
             return self.refuse(r, packet.psn, NakCode::InvalidRequest);
         }
-        let checked = r.verbs.check_remote(r.hca, r.pd, rkey, address, 8, RemoteAccess::Atomic);
+        let checked = r.verbs.check_remote(r.by, rkey, address, 8, RemoteAccess::Atomic);
         if checked.is_none() || !r.a.access.remote_atomic {
             return self.refuse(r, packet.psn, NakCode::RemoteAccessError);
         }
@@ -68,7 +68,7 @@ impl Responder {
             Reply::Read { first_psn, .. } => first_psn.is_before(packet.psn),
             _ => true,
         });
-        let checked = r.verbs.check_remote(r.hca, r.pd, range.rkey, range.address, range.len_bytes, RemoteAccess::Read);
+        let checked = r.verbs.check_remote(r.by, range.rkey, range.address, range.len_bytes, RemoteAccess::Read);
         if range.len_bytes > 0 && (checked.is_none() || !r.a.access.remote_read) {
             return self.refuse(r, packet.psn, NakCode::RemoteAccessError);
         }
@@ -130,7 +130,7 @@ impl Responder {
             Some(Reply::Plain(response)) => (plain(a, env, response), None),
             Some(Reply::Atomic { psn, operation, .. }) => self.emit_atomic(a, hca, env, psn, operation),
             Some(read @ Reply::Read { .. }) => self.emit_read(a, hca, env, read),
-            None => (Emission::Failed, None),
+            None => (Emission::Settled, None),
         }
     }
 
@@ -213,7 +213,7 @@ fn read_payload(
     if chunk.as_ref().is_none_or(|(of, _)| *of != base) {
         let size = (range.len_bytes - base).min(ChunkPool::CHUNK_BYTES);
         let address = range.address.checked_add(u64::from(base))?;
-        let segment = env.verbs.check_remote(hca, a.init.pd, range.rkey, address, size, RemoteAccess::Read)?;
+        let segment = env.verbs.check_remote(Reach { hca, pd: a.init.pd, qpn: a.qpn }, range.rkey, address, size, RemoteAccess::Read)?;
         let memory = &mut *env.memory;
         let payload = env.chunks.filled(size as usize, |into| memory.read(segment.process, segment.address, into)).ok()?;
         *chunk = Some((base, payload));
@@ -225,7 +225,7 @@ fn read_payload(
 
 fn execute_atomic(a: &QpSnapshot, hca: HcaId, env: &mut Environment, operation: PacketKind) -> Option<u64> {
     let (PacketKind::CompareSwap { address, rkey, .. } | PacketKind::FetchAdd { address, rkey, .. }) = operation else { return None };
-    let segment = env.verbs.check_remote(hca, a.init.pd, rkey, address, 8, RemoteAccess::Atomic)?;
+    let segment = env.verbs.check_remote(Reach { hca, pd: a.init.pd, qpn: a.qpn }, rkey, address, 8, RemoteAccess::Atomic)?;
     let mut bytes = [0; 8];
     env.memory.read(segment.process, segment.address, &mut bytes).ok()?;
     let original = u64::from_ne_bytes(bytes);

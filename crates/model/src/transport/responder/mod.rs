@@ -8,8 +8,8 @@ pub use fetch::{Reply, response_packet};
 
 use super::delivery::{Delivery, DeliveryEnd};
 use crate::packet::{NakCode, Packet, PacketKind};
-use crate::verbs::Verbs;
 use crate::verbs::api::{Completion, QpSnapshot, ReceiveRequest};
+use crate::verbs::{Reach, Verbs};
 use fetch::AtomicResult;
 use place::Message;
 use softband_types::{HcaId, Lid, Mtu, PdHandle, Psn, QpType, SrqHandle, WcOpcode, WcStatus};
@@ -84,7 +84,7 @@ pub(super) struct Receiving<'a> {
     pub hca: HcaId,
     pub verbs: &'a mut Verbs,
     /// What the peer's keys are checked against.
-    pub pd: PdHandle,
+    pub by: Reach,
     /// What the keys of receive buffers are checked against.
     pub receive_pd: PdHandle,
     pub srq: Option<SrqHandle>,
@@ -132,7 +132,8 @@ impl Responder {
         let srq = a.init.srq;
         let pd = a.init.pd;
         let receive_pd = srq.and_then(|srq| verbs.srqs.get(srq.0)).map_or(pd, |srq| srq.init.pd);
-        let mut receiving = Receiving { a, hca, verbs, pd, receive_pd, srq, srq_limit: None };
+        let by = Reach { hca, pd, qpn: a.qpn };
+        let mut receiving = Receiving { a, hca, verbs, by, receive_pd, srq, srq_limit: None };
         let outcome = match a.init.qp_type {
             QpType::Rc => self.on_reliable(&mut receiving, packet),
             QpType::Uc => self.on_unreliable(&mut receiving, packet),
@@ -184,7 +185,7 @@ impl Responder {
             return self.refuse(receiving, packet.psn, NakCode::InvalidRequest);
         }
         match packet.kind {
-            PacketKind::Send { position, immediate } => self.place_send(receiving, packet, position, immediate),
+            PacketKind::Send { position, .. } => self.place_send(receiving, packet, position),
             PacketKind::Write { position, range, immediate } => self.place_write(receiving, packet, position, range, immediate),
             PacketKind::ReadRequest { range } => self.queue_read(receiving, packet, range),
             PacketKind::CompareSwap { address, rkey, .. } | PacketKind::FetchAdd { address, rkey, .. } => {
@@ -267,6 +268,7 @@ fn completion(a: &QpSnapshot, request: &ReceiveRequest, opcode: WcOpcode) -> Com
         opcode,
         byte_len: 0,
         immediate: None,
+        invalidated: None,
         qpn: a.qpn,
         source_qpn: a.dest_qpn,
         source_lid: Lid::NONE,

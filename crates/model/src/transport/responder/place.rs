@@ -1,11 +1,11 @@
 //! Sends and RDMA writes: payload into memory.
 
 use super::{Outcome, Receiving, Responder, completion, length_fits, request_end};
-use crate::packet::{NakCode, Packet, Position, RemoteRange};
+use crate::packet::{NakCode, Packet, PacketKind, Position, RemoteRange};
 use crate::transport::delivery::{Delivery, Placement};
 use crate::verbs::RemoteAccess;
 use crate::verbs::api::{Completion, ReceiveRequest};
-use softband_types::{WcOpcode, WcStatus};
+use softband_types::{RKey, WcOpcode, WcStatus};
 
 /// The message that is being received.
 pub(super) enum Message {
@@ -14,7 +14,8 @@ pub(super) enum Message {
 }
 
 impl Responder {
-    pub(super) fn place_send(&mut self, r: &mut Receiving, packet: &Packet, position: Position, immediate: Option<u32>) -> Outcome {
+    pub(super) fn place_send(&mut self, r: &mut Receiving, packet: &Packet, position: Position) -> Outcome {
+        let PacketKind::Send { immediate, invalidate, .. } = packet.kind else { return Outcome::default() };
         let (request, received) = match self.message.take() {
             Some(Message::Receive { request, received }) => (request, received),
             Some(Message::Write { .. }) => return self.refuse(r, packet.psn, NakCode::InvalidRequest),
@@ -37,11 +38,18 @@ impl Responder {
         if r.verbs.walk_local(r.hca, r.receive_pd, &request.entries, range, true, |segment| placement.push(segment)).is_none() {
             return self.fail_receive(r.a, packet, &request, WcStatus::LocalProtectionError, NakCode::RemoteOperationalError);
         }
+        if let Some(rkey) = invalidate
+            && r.verbs.invalidate(r.by, RKey(rkey)).is_err()
+        {
+            self.message = Some(Message::Receive { request, received });
+            return self.refuse(r, packet.psn, NakCode::RemoteAccessError);
+        }
         self.step_over(1);
         let received = received + u64::from(len);
         let done = position.last.then(|| Completion {
             byte_len: received as u32,
             immediate,
+            invalidated: invalidate.map(RKey),
             solicited: packet.solicited,
             source_lid: packet.slid,
             ..completion(r.a, &request, WcOpcode::Receive)
@@ -100,7 +108,7 @@ fn write_placement(r: &Receiving, range: RemoteRange, written: u32, len: u32, fi
     }
     let checked = if first { range.len_bytes } else { len };
     let address = range.address.checked_add(u64::from(written))?;
-    let segment = r.verbs.check_remote(r.hca, r.pd, range.rkey, address, checked, RemoteAccess::Write)?;
+    let segment = r.verbs.check_remote(r.by, range.rkey, address, checked, RemoteAccess::Write)?;
     if !r.a.access.remote_write {
         return None;
     }
