@@ -8,7 +8,7 @@ use softband_model::verbs::api::{
 };
 use softband_types::{
     Access, AhHandle, CqHandle, Gid, LKey, Lid, MrHandle, Mtu, MwHandle, PdHandle, PortNumber, Psn, QKey, QpState, QpType, Qpn, RKey, ServiceLevel,
-    SrqHandle,
+    SrqHandle, XrcdHandle,
 };
 use std::sync::Arc;
 
@@ -64,6 +64,7 @@ mod mask {
 pub(crate) fn errno_of(error: VerbsError) -> i32 {
     match error {
         VerbsError::Invalid => libc::EINVAL,
+        VerbsError::Absent => libc::EAGAIN,
         VerbsError::Busy => libc::EBUSY,
         VerbsError::NoMemory => libc::ENOMEM,
         VerbsError::Unsupported => libc::EOPNOTSUPP,
@@ -124,6 +125,8 @@ pub(crate) fn qp_init(fields: &QpFields) -> Result<QpInit, i32> {
         2 => QpType::Rc,
         3 => QpType::Uc,
         4 => QpType::Ud,
+        9 => QpType::XrcSend,
+        10 => QpType::XrcRecv,
         _ => return Err(libc::EOPNOTSUPP),
     };
     Ok(QpInit {
@@ -132,6 +135,7 @@ pub(crate) fn qp_init(fields: &QpFields) -> Result<QpInit, i32> {
         send_cq: CqHandle(fields.send_cq),
         recv_cq: CqHandle(fields.recv_cq),
         srq: (fields.srq != 0).then_some(SrqHandle(fields.srq)),
+        xrcd: (fields.xrcd != 0).then_some(XrcdHandle(fields.xrcd)),
         capabilities: QpCapabilities {
             max_send_wr: fields.max_send_wr,
             max_recv_wr: fields.max_recv_wr,
@@ -229,11 +233,14 @@ pub(crate) fn qp_fields(hca: u32, qp: &QpSnapshot) -> QpFields {
             QpType::Rc => 2,
             QpType::Uc => 3,
             QpType::Ud => 4,
+            QpType::XrcSend => 9,
+            QpType::XrcRecv => 10,
         },
         pd: qp.init.pd.0,
         send_cq: qp.init.send_cq.0,
         recv_cq: qp.init.recv_cq.0,
         srq: qp.init.srq.map_or(0, |srq| srq.0),
+        xrcd: qp.init.xrcd.map_or(0, |xrcd| xrcd.0),
         signal_all: u32::from(qp.init.signal_all),
         max_send_wr: caps.max_send_wr,
         max_recv_wr: caps.max_recv_wr,
@@ -269,7 +276,7 @@ pub(crate) fn receive_request(record: &PostRecord, wire: &[PostSge]) -> ReceiveR
 }
 
 /// The send request of a record; `None` when its opcode is none that the library sends.
-pub(crate) fn send_request(record: &PostRecord, wire: &[PostSge], inline: &[u8], datagram: bool) -> Option<SendRequest> {
+pub(crate) fn send_request(record: &PostRecord, wire: &[PostSge], inline: &[u8], qp_type: QpType) -> Option<SendRequest> {
     let (remote_address, rkey) = (record.remote_address, RKey(record.rkey));
     let operation = match record.opcode {
         opcode::SEND => SendOperation::Send { immediate: None },
@@ -295,7 +302,8 @@ pub(crate) fn send_request(record: &PostRecord, wire: &[PostSge], inline: &[u8],
         fence: record.flags & send_flags::FENCE != 0,
         inline: is_inline.then(|| PayloadSlice { buffer: Arc::from(inline), offset: 0, len: inline.len() }),
         entries: if is_inline { Vec::new() } else { entries(wire) },
-        datagram: datagram.then_some(destination),
+        datagram: (qp_type == QpType::Ud).then_some(destination),
+        xrc_srq: (qp_type == QpType::XrcSend).then_some(record.xrc_srq),
     })
 }
 

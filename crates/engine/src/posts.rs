@@ -4,7 +4,7 @@ use crate::calls::{END, program_time, request};
 use crate::convert;
 use crate::pace::Engine;
 use softband_ipc::post::{PostRecord, PostSge, kind, record_bytes};
-use softband_types::{CqHandle, QpType, Qpn, SrqHandle};
+use softband_types::{CqHandle, Qpn, SrqHandle};
 
 impl Engine {
     /// Takes what a thread has posted since its last turn and schedules it at the times at which it was posted.
@@ -36,8 +36,8 @@ impl Engine {
         let qpn = Qpn(record.object);
         match record.kind {
             kind::SEND => {
-                let datagram = self.world.query_qp(owner, hca, qpn).is_ok_and(|qp| qp.init.qp_type == QpType::Ud);
-                if let Some(send) = convert::send_request(record, entries, inline, datagram) {
+                let Ok(qp) = self.world.query_qp(owner, hca, qpn) else { return };
+                if let Some(send) = convert::send_request(record, entries, inline, qp.init.qp_type) {
                     self.world.post_send(at, owner, hca, qpn, send);
                 }
             }

@@ -7,7 +7,7 @@ use crate::pace::{Engine, Event};
 use softband_fabric::notice::Notice;
 use softband_ipc::calls::{self, Op};
 use softband_sim::SimDuration;
-use softband_types::{AhHandle, HcaId, MrHandle, MwHandle, PdHandle, PortNumber, ProcessId, Qpn, SrqHandle};
+use softband_types::{AhHandle, HcaId, MrHandle, MwHandle, PdHandle, PortNumber, ProcessId, Qpn, SrqHandle, XrcdHandle};
 
 /// Asynchronous events, numbered as `enum ibv_event_type`.
 const EVENT_CQ_ERROR: u32 = 0;
@@ -72,6 +72,9 @@ impl Engine {
             Op::DestroyAh => self.world.destroy_ah(owner, AhHandle(handle()?)).map(|()| Vec::new()).map_err(convert::errno_of),
             Op::AllocMw => self.alloc_mw(process, &request(bytes)?),
             Op::DeallocMw => self.world.dealloc_mw(owner, MwHandle(handle()?)).map(|()| Vec::new()).map_err(convert::errno_of),
+            Op::OpenXrcd => self.open_xrcd(process, &request(bytes)?),
+            Op::CloseXrcd => self.world.close_xrcd(owner, XrcdHandle(handle()?)).map(|()| Vec::new()).map_err(convert::errno_of),
+            Op::OpenQp => self.open_qp(process, &request(bytes)?),
             Op::CreateSrq => self.create_srq(process, &request(bytes)?),
             Op::ModifySrq => self.modify_srq(process, &request(bytes)?),
             Op::QuerySrq => self.query_srq(process, SrqHandle(handle()?)),

@@ -6,7 +6,7 @@ use crate::world::World;
 use softband_model::transport::{Retired, Side};
 use softband_model::verbs::api::{Completion, HostMemory};
 use softband_sim::SimTime;
-use softband_types::{Lid, QpState, QpType, Qpn, WcOpcode, WcStatus};
+use softband_types::{Lid, QpState, Qpn, WcOpcode, WcStatus};
 
 const SEND: usize = 0;
 const RECEIVE: usize = 1;
@@ -23,8 +23,13 @@ impl World {
         let at = at.max(slot.completed_last[queue]);
         slot.completed_last[queue] = at;
         let init = slot.qp.attributes.init;
-        let cq = if queue == SEND { init.send_cq } else { init.recv_cq };
-        let (owner, node) = (slot.qp.owner, slot.qp.hca.0);
+        let (mut owner, node) = (slot.qp.owner, slot.qp.hca.0);
+        let mut cq = if queue == SEND { init.send_cq } else { init.recv_cq };
+        if let Some(srq) = completion.srq.and_then(|srq| self.verbs.srqs.get(srq.0))
+            && let Some(xrc) = srq.init.xrc
+        {
+            (owner, cq) = (srq.owner, xrc.cq);
+        }
         let completion = self.completions.insert((owner, cq, completion));
         self.queue.push(at, node, Event::Completed { completion });
     }
@@ -77,7 +82,7 @@ impl World {
     /// A reliable queue pair fails as a whole; of an unreliable one the send queue alone (IBTA 10.3.1.6).
     fn on_send_error(&mut self, qp: u32, at: SimTime) {
         let Some(slot) = self.slot_mut(qp) else { return };
-        if slot.qp.attributes.init.qp_type == QpType::Rc {
+        if slot.qp.attributes.init.qp_type.is_reliable() {
             self.put_into_error(qp, at);
         } else {
             slot.qp.attributes.state = QpState::Sqe;

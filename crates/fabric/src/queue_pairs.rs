@@ -6,7 +6,7 @@ use softband_model::transport::{QueuePair, Side};
 use softband_model::verbs::api::{HostMemory, QpCapabilities, QpInit, QpModification, QpSnapshot, ReceiveRequest, SendRequest, VerbsError};
 use softband_model::verbs::{PKEY_TABLE_LEN, check_modification};
 use softband_sim::SimTime;
-use softband_types::{HcaId, ProcessId, QpState, QpType, Qpn, SrqHandle};
+use softband_types::{HcaId, ProcessId, QpState, QpType, Qpn, SrqHandle, XrcdHandle};
 
 /// QPN of an HCA's first queue pair; the numbers below are for management (IBTA 3.5.3).
 const QPN_FIRST: u32 = 0x404;
@@ -29,6 +29,8 @@ pub(crate) struct QpSlot {
     pub in_memory_last: SimTime,
     pub timer_at: Option<SimTime>,
     pub established: bool,
+    /// Processes that have opened it beside its owner: the receiving side of an extended reliable connection may be shared.
+    pub sharers: Vec<ProcessId>,
 }
 
 /// A work request on its way from a program to its queue.
@@ -50,6 +52,7 @@ impl QpSlot {
             in_memory_last: SimTime::ZERO,
             timer_at: None,
             established: false,
+            sharers: Vec::new(),
         }
     }
 }
@@ -59,10 +62,7 @@ impl World {
     /// `Invalid` for capabilities beyond the HCA's or objects of another HCA, `NoMemory` when it has no more queue pairs.
     pub fn create_qp(&mut self, owner: ProcessId, hca: HcaId, init: QpInit) -> Result<QpSnapshot, VerbsError> {
         let node = self.hcas.get(hca.0 as usize).ok_or(VerbsError::Invalid)?;
-        let of_hca = self.verbs.pd(owner, init.pd)?.hca == hca
-            && self.verbs.cq(owner, init.send_cq)?.hca == hca
-            && self.verbs.cq(owner, init.recv_cq)?.hca == hca
-            && init.srq.map_or(Ok(hca), |srq| self.verbs.srq(owner, srq).map(|srq| srq.hca))? == hca;
+        let of_hca = self.parts_of_qp_are_of(owner, hca, &init)?;
         let QpCapabilities { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_bytes } = init.capabilities;
         let part = &node.part;
         let fits = max_send_wr.max(max_recv_wr) <= part.max_qp_wr
@@ -84,9 +84,23 @@ impl World {
         self.qps.push(Some(Box::new(QpSlot::new(qp))));
         self.verbs.use_pd(init.pd, 1);
         self.verbs.use_srq(init.srq, 1);
+        self.verbs.use_xrcd(init.xrcd, 1);
         self.verbs.use_cq(init.send_cq, 1);
         self.verbs.use_cq(init.recv_cq, 1);
         Ok(snapshot)
+    }
+
+    /// Whether what a queue pair is made from belongs to `owner` and `hca`, and fits its type.
+    fn parts_of_qp_are_of(&self, owner: ProcessId, hca: HcaId, init: &QpInit) -> Result<bool, VerbsError> {
+        let verbs = &self.verbs;
+        if init.qp_type == QpType::XrcRecv {
+            let xrcd = init.xrcd.ok_or(VerbsError::Invalid)?;
+            return Ok(verbs.xrcd(owner, xrcd)?.hca == hca && init.srq.is_none());
+        }
+        let sends_only = init.qp_type == QpType::XrcSend;
+        let receives = sends_only || verbs.cq(owner, init.recv_cq)?.hca == hca;
+        let shared = init.srq.map_or(Ok(true), |srq| verbs.srq(owner, srq).map(|srq| !sends_only && srq.hca == hca && srq.init.xrc.is_none()))?;
+        Ok(verbs.pd(owner, init.pd)?.hca == hca && verbs.cq(owner, init.send_cq)?.hca == hca && receives && shared && init.xrcd.is_none())
     }
 
     /// Index of the queue pair with this number.
@@ -106,7 +120,7 @@ impl World {
     fn owned_qp(&self, owner: ProcessId, hca: HcaId, qpn: Qpn) -> Result<(u32, &QpSlot), VerbsError> {
         let index = self.qp_index(hca, qpn).ok_or(VerbsError::Invalid)?;
         let slot = self.slot(index).ok_or(VerbsError::Invalid)?;
-        if slot.qp.owner == owner { Ok((index, slot)) } else { Err(VerbsError::Forbidden) }
+        if slot.qp.owner == owner || slot.sharers.contains(&owner) { Ok((index, slot)) } else { Err(VerbsError::Forbidden) }
     }
 
     /// # Errors
@@ -185,8 +199,32 @@ impl World {
     /// `Invalid` when there is none, `Forbidden` when it is another's.
     pub fn destroy_qp(&mut self, _now: SimTime, owner: ProcessId, hca: HcaId, qpn: Qpn) -> Result<(), VerbsError> {
         let (index, _) = self.owned_qp(owner, hca, qpn)?;
-        self.remove_qp(index);
+        self.leave_qp(index, owner);
         Ok(())
+    }
+
+    /// Opens the receiving side of an extended reliable connection that another process of the same domain has made.
+    ///
+    /// # Errors
+    /// `Invalid` when there is none in this domain, `Forbidden` when `owner` has not opened the domain.
+    pub fn open_qp(&mut self, owner: ProcessId, xrcd: XrcdHandle, qpn: Qpn) -> Result<QpSnapshot, VerbsError> {
+        let hca = self.verbs.xrcd(owner, xrcd)?.hca;
+        let index = self.qp_index(hca, qpn).ok_or(VerbsError::Invalid)?;
+        let slot = self.slot_mut(index).filter(|slot| slot.qp.attributes.init.xrcd == Some(xrcd)).ok_or(VerbsError::Invalid)?;
+        slot.sharers.push(owner);
+        Ok(slot.qp.snapshot())
+    }
+
+    /// A process has done with a queue pair: the last one takes it along.
+    pub(crate) fn leave_qp(&mut self, index: u32, owner: ProcessId) {
+        let Some(slot) = self.slot_mut(index) else { return };
+        if let Some(at) = slot.sharers.iter().position(|sharer| *sharer == owner) {
+            slot.sharers.remove(at);
+        } else if slot.sharers.is_empty() {
+            self.remove_qp(index);
+        } else {
+            slot.qp.owner = slot.sharers.remove(0);
+        }
     }
 
     /// The queue pair is gone at once; packets for it will be dropped.
@@ -201,6 +239,7 @@ impl World {
         node.qp_count -= 1;
         self.verbs.use_pd(init.pd, -1);
         self.verbs.use_srq(init.srq, -1);
+        self.verbs.use_xrcd(init.xrcd, -1);
         self.verbs.use_cq(init.send_cq, -1);
         self.verbs.use_cq(init.recv_cq, -1);
     }

@@ -76,11 +76,18 @@ impl World {
         let datagram = matches!(packet.kind, PacketKind::Datagram { .. });
         let ud = a.init.qp_type == softband_types::QpType::Ud;
         let from_peer = ud || packet.source == a.dest_qpn && packet.slid == a.address_vector.dlid;
-        let listens = match a.state {
-            QpState::Rts | QpState::Sqd => true,
-            QpState::Rtr | QpState::Sqe => !packet.kind.is_response(),
-            _ => false,
+        let response = packet.kind.is_response();
+        let has_side = match a.init.qp_type {
+            softband_types::QpType::XrcSend => response,
+            softband_types::QpType::XrcRecv => !response && packet.xrc_srq.is_some(),
+            _ => packet.xrc_srq.is_none(),
         };
+        let listens = has_side
+            && match a.state {
+                QpState::Rts | QpState::Sqd => true,
+                QpState::Rtr | QpState::Sqe => !response,
+                _ => false,
+            };
         let fits = listens && slot.port == Some(port) && packet.pkey == PKey::DEFAULT_FULL && datagram == ud && from_peer;
         fits.then_some(qp)
     }
@@ -262,7 +269,7 @@ impl World {
         }
         let Some(slot) = self.slot(qp) else { return };
         let psn = acknowledge.unwrap_or(slot.qp.responder.expected_psn().previous());
-        if slot.qp.attributes.init.qp_type == softband_types::QpType::Rc {
+        if slot.qp.attributes.init.qp_type.is_reliable() {
             self.respond(qp, Response { psn, kind: PacketKind::Nak(NakCode::RemoteOperationalError) }, now, true);
         }
         self.on_refusal(qp, Refusal { event: None }, now);

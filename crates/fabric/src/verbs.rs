@@ -2,10 +2,10 @@
 
 use crate::notice::Notice;
 use crate::world::World;
-use softband_model::verbs::WindowType;
 use softband_model::verbs::api::{AddressVector, MrChange, MrInit, SrqInit, SrqSnapshot, VerbsError};
+use softband_model::verbs::{WindowType, XrcdOpen};
 use softband_sim::SimTime;
-use softband_types::{AhHandle, CqHandle, HcaId, LKey, MrHandle, MwHandle, PdHandle, ProcessId, QpState, RKey, SrqHandle};
+use softband_types::{AhHandle, CqHandle, HcaId, LKey, MrHandle, MwHandle, PdHandle, ProcessId, QpState, RKey, SrqHandle, XrcdHandle};
 
 impl World {
     /// # Errors
@@ -95,6 +95,18 @@ impl World {
     }
 
     /// # Errors
+    /// `Unsupported` on an HCA without XRC, `Invalid` when a domain must not be there and is, `Absent` when it must be and is not.
+    pub fn open_xrcd(&mut self, owner: ProcessId, hca: HcaId, open: XrcdOpen) -> Result<XrcdHandle, VerbsError> {
+        self.verbs.open_xrcd(owner, hca, open)
+    }
+
+    /// # Errors
+    /// `Busy` when it would go and something names it.
+    pub fn close_xrcd(&mut self, owner: ProcessId, xrcd: XrcdHandle) -> Result<(), VerbsError> {
+        self.verbs.close_xrcd(owner, xrcd)
+    }
+
+    /// # Errors
     /// `Unsupported` on an HCA without them, `Invalid` for more requests or entries than it takes, `NoMemory` when it has no more.
     pub fn create_srq(&mut self, owner: ProcessId, hca: HcaId, init: SrqInit) -> Result<SrqHandle, VerbsError> {
         self.verbs.create_srq(owner, hca, init)
@@ -135,8 +147,8 @@ impl World {
     /// A program has died: all its objects go. Its peers find out by their retries.
     pub fn remove_process(&mut self, _now: SimTime, owner: ProcessId) {
         for index in 0..self.qps.len() {
-            if self.qps[index].as_ref().is_some_and(|slot| slot.qp.owner == owner) {
-                self.remove_qp(index as u32);
+            while self.slot(index as u32).is_some_and(|slot| slot.qp.owner == owner || slot.sharers.contains(&owner)) {
+                self.leave_qp(index as u32, owner);
             }
         }
         self.verbs.remove_owner(owner);

@@ -19,7 +19,7 @@ struct Shared {
 fn shared(qp_type: QpType) -> Shared {
     let mut lab = Lab::new(&back_to_back(LinkSpeed::Sdr, 10, 5, host_part(600, 300)));
     let to = lab.programs[1];
-    let srq = lab.world.create_srq(to.process, to.hca, SrqInit { pd: to.pd, max_wr: 16, max_sge: 2 }).unwrap();
+    let srq = lab.world.create_srq(to.process, to.hca, SrqInit { pd: to.pd, max_wr: 16, max_sge: 2, xrc: None }).unwrap();
     let pairs = [(); 2].map(|()| {
         let (a, b) = (lab.create(0, qp_type), lab.create_with(1, qp_type, |init| init.srq = Some(srq)));
         lab.bring_up(0, a, qp_type, (1, b), |_| ());
@@ -141,7 +141,7 @@ fn receive_buffers_are_checked_against_the_domain_of_the_queue() {
     let mut s = shared(QpType::Rc);
     let to = s.lab.programs[1];
     let other = s.lab.world.alloc_pd(to.process, to.hca).unwrap();
-    let srq = s.lab.world.create_srq(to.process, to.hca, SrqInit { pd: other, max_wr: 4, max_sge: 1 }).unwrap();
+    let srq = s.lab.world.create_srq(to.process, to.hca, SrqInit { pd: other, max_wr: 4, max_sge: 1, xrc: None }).unwrap();
     let (a, b) = (s.lab.create(0, QpType::Rc), s.lab.create_with(1, QpType::Rc, |init| init.srq = Some(srq)));
     s.lab.bring_up(0, a, QpType::Rc, (1, b), |_| ());
     s.lab.bring_up(1, b, QpType::Rc, (0, a), |_| ());

@@ -61,6 +61,9 @@ pub struct PostRecord {
     pub swap: u64,
     pub remote_qpn: u32,
     pub remote_qkey: u32,
+    /// Of an extended reliable connection: number of the shared receive queue.
+    pub xrc_srq: u32,
+    pub reserved: u32,
 }
 
 /// What a memory window is bound to.

@@ -3,7 +3,7 @@
 use crate::device;
 use crate::guard::{lock, minus_one, not_null, object};
 use crate::qp::Qp;
-use crate::{channel, cq, cq_ex, mr, mw, pd, poll, post, qp, query, srq, unsupported};
+use crate::{channel, cq, cq_ex, mr, mw, pd, poll, post, qp, query, srq, unsupported, xrc};
 use libc::c_int;
 use rustix::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use softband_abi::verbs::*;
@@ -57,12 +57,16 @@ impl Context {
         self.queue_pairs.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Notes a queue pair. One that is opened a second time is found as what it was first.
     pub(crate) fn add_queue_pair(&self, qpn: u32, qp: *mut Qp) {
-        self.queue_pairs.write().unwrap_or_else(PoisonError::into_inner).insert(qpn, QpPointer(qp));
+        self.queue_pairs.write().unwrap_or_else(PoisonError::into_inner).entry(qpn).or_insert(QpPointer(qp));
     }
 
-    pub(crate) fn remove_queue_pair(&self, qpn: u32) {
-        self.queue_pairs.write().unwrap_or_else(PoisonError::into_inner).remove(&qpn);
+    pub(crate) fn remove_queue_pair(&self, qpn: u32, qp: *mut Qp) {
+        let mut queue_pairs = self.queue_pairs.write().unwrap_or_else(PoisonError::into_inner);
+        if queue_pairs.get(&qpn).is_some_and(|known| known.0 == qp) {
+            queue_pairs.remove(&qpn);
+        }
     }
 
     pub(crate) fn completion_queues(&self) -> std::sync::MutexGuard<'_, BTreeMap<u32, CqPointer>> {
@@ -186,12 +190,12 @@ fn shown_context(device: *mut ibv_device, cmd_fd: c_int, async_fd: c_int) -> ver
         ABI_placeholder2: None,
         ibv_create_flow: Some(no::create_flow),
         ABI_placeholder1: None,
-        open_qp: Some(no::open_qp),
+        open_qp: Some(qp::open_qp),
         create_qp_ex: Some(qp::create_qp_ex),
-        get_srq_num: Some(no::get_srq_num),
+        get_srq_num: Some(srq::get_srq_num),
         create_srq_ex: Some(srq::create_srq_ex),
-        open_xrcd: Some(no::open_xrcd),
-        close_xrcd: Some(no::close_xrcd),
+        open_xrcd: Some(xrc::open_xrcd),
+        close_xrcd: Some(xrc::close_xrcd),
         _ABI_placeholder3: 0,
         sz: size_of::<verbs_context>(),
         context: ibv_context {

@@ -39,3 +39,4 @@ mod srq;
 mod strings;
 mod sysfs;
 mod unsupported;
+mod xrc;

@@ -100,7 +100,11 @@ fn retire(ours: &Context, cqe: &Cqe) -> bool {
         && let Some(pointer) = ours.shared_queues().get(&cqe.srq)
     {
         // SAFETY: shared queues leave the table before they are freed, and the table is locked.
-        unsafe { (*pointer.0).inner.receive.retire_one() };
+        let srq = unsafe { &(*pointer.0).inner };
+        srq.receive.retire_one();
+        if srq.is_xrc {
+            return true; // The queue pair may be another process's.
+        }
     }
     let queue_pairs = ours.queue_pairs();
     let Some(pointer) = queue_pairs.get(&cqe.qpn) else { return false };

@@ -72,10 +72,12 @@ pub(crate) fn check_opcode(qp_type: u32, wanted: u32) -> Result<(), Errno> {
     if wanted == IBV_WR_TSO {
         return Err(refuse("a work request that segments (IBV_WR_TSO)"));
     }
+    let reliable = qp_type == IBV_QPT_RC || qp_type == IBV_QPT_XRC_SEND;
     let offered = match wanted {
+        _ if qp_type == IBV_QPT_XRC_RECV => false,
         opcode::SEND | opcode::SEND_WITH_IMM => true,
         opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM | opcode::BIND_MW | opcode::LOCAL_INV => qp_type != IBV_QPT_UD,
-        opcode::RDMA_READ | opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD | opcode::SEND_WITH_INV => qp_type == IBV_QPT_RC,
+        opcode::RDMA_READ | opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD | opcode::SEND_WITH_INV => reliable,
         _ => false,
     };
     if offered { Ok(()) } else { Err(Errno(libc::EINVAL)) }
@@ -143,6 +145,8 @@ unsafe fn send_record(qp: &QpInner, request: &ibv_send_wr) -> Result<PostRecord,
         object: qp.qpn,
         wr_id: request.wr_id,
         opcode: request.opcode,
+        // The header's `qp_type.xrc.remote_srqn`.
+        xrc_srq: request.qp_type,
         immediate: u32::from_be(request.imm_data),
         ..bytemuck::Zeroable::zeroed()
     };
@@ -220,7 +224,7 @@ pub(crate) unsafe fn receive_entries(request: &ibv_recv_wr, count_max: u32) -> R
 /// # Safety
 /// The request's list has as many entries as it says.
 unsafe fn receive_one(qp: &QpInner, request: &ibv_recv_wr) -> Result<(), Errno> {
-    if qp.state.load(Ordering::Acquire) == IBV_QPS_RESET || qp.takes_from_shared {
+    if qp.state.load(Ordering::Acquire) == IBV_QPS_RESET || !qp.has_receive_queue {
         return Err(Errno(libc::EINVAL));
     }
     // SAFETY: the caller's promise.

@@ -168,7 +168,6 @@ macro_rules! refused_operations {
 
 refused_operations! {
     wr_send_tso(_header: *mut c_void, _header_bytes: u16, _mss: u16) = "ibv_wr_send_tso";
-    wr_set_xrc_srqn(_srqn: u32) = "XRC (ibv_wr_set_xrc_srqn)";
     wr_atomic_write(_rkey: u32, _address: u64, _value: *const c_void) = "ibv_wr_atomic_write";
 }
 
@@ -180,6 +179,18 @@ unsafe extern "C" fn wr_bind_mw(shown: *mut ibv_qp_ex, mw: *mut ibv_mw, rkey: u3
             qp.builder.amend(|request| {
                 let info = bind_info(mw, &*not_null(info.cast_mut())?)?;
                 request.inline.extend_from_slice(bytemuck::bytes_of(&info));
+                Ok(())
+            });
+        });
+    }
+}
+
+unsafe extern "C" fn wr_set_xrc_srqn(shown: *mut ibv_qp_ex, number: u32) {
+    // SAFETY: as in `operations`.
+    unsafe {
+        with(shown, |qp| {
+            qp.builder.amend(|request| {
+                request.record.xrc_srq = number;
                 Ok(())
             });
         });

@@ -6,6 +6,7 @@ use crate::guard::{guarded, not_null, object, status};
 use crate::post::{receive_entries, report, submit};
 use crate::qp::WorkQueue;
 use crate::unsupported::refuse;
+use crate::{cq, xrc};
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
 use softband_client::{Errno, advance_ps, call, call_void, header};
@@ -24,6 +25,9 @@ pub(crate) struct SrqInner {
     hca: u32,
     pub(crate) handle: u32,
     max_sge: u32,
+    number: u32,
+    /// Queue pairs of other processes may deliver to it.
+    pub(crate) is_xrc: bool,
     pub(crate) receive: WorkQueue,
     pub(crate) async_events: EventCount,
 }
@@ -38,14 +42,22 @@ pub(crate) unsafe fn inner<'a>(shown: *mut ibv_srq) -> Result<&'a SrqInner, Errn
     Ok(unsafe { &(*srq).inner })
 }
 
+/// Domain and completion queue of a queue of extended reliable connections, by handle; zeros for another.
+#[derive(Clone, Copy, Default)]
+struct OfXrc {
+    xrcd: u32,
+    cq: u32,
+}
+
 /// Makes a shared receive queue and writes to `attr` how large it is.
 ///
 /// # Safety
 /// The PD is ours.
-unsafe fn create(pd: *mut ibv_pd, srq_context: *mut c_void, attr: &mut ibv_srq_attr) -> Result<*mut ibv_srq, Errno> {
+unsafe fn create(pd: *mut ibv_pd, srq_context: *mut c_void, attr: &mut ibv_srq_attr, xrc: OfXrc) -> Result<*mut ibv_srq, Errno> {
     // SAFETY: the caller's promise, and with the PD an open context.
     let (shown, pd_handle, ours) = unsafe { ((*not_null(pd)?).context, (*pd).handle, context((*pd).context)?) };
-    let wanted = SrqFields { hca: ours.hca, pd: pd_handle, max_wr: attr.max_wr, max_sge: attr.max_sge, ..bytemuck::Zeroable::zeroed() };
+    let OfXrc { xrcd, cq } = xrc;
+    let wanted = SrqFields { hca: ours.hca, pd: pd_handle, max_wr: attr.max_wr, max_sge: attr.max_sge, xrcd, cq, ..bytemuck::Zeroable::zeroed() };
     let made: SrqFields = call(Op::CreateSrq, &wanted).map_err(say_unsupported)?;
     (attr.max_wr, attr.max_sge) = (made.max_wr, made.max_sge);
     let srq = Box::into_raw(Box::new(Srq {
@@ -62,6 +74,8 @@ unsafe fn create(pd: *mut ibv_pd, srq_context: *mut c_void, attr: &mut ibv_srq_a
             hca: ours.hca,
             handle: made.handle,
             max_sge: made.max_sge,
+            number: made.number,
+            is_xrc: xrcd != 0,
             receive: WorkQueue::new(made.max_wr),
             async_events: EventCount::default(),
         },
@@ -80,7 +94,7 @@ pub unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, init: *mut ibv_srq_init
         // SAFETY: the caller names a PD of ours and gives the attributes to be read and written.
         unsafe {
             let init = &mut *not_null(init)?;
-            create(pd, init.srq_context, &mut init.attr)
+            create(pd, init.srq_context, &mut init.attr, OfXrc::default())
         }
     })
 }
@@ -90,14 +104,33 @@ pub(crate) unsafe extern "C" fn create_srq_ex(_context: *mut ibv_context, init: 
         // SAFETY: the caller gives the attributes to be read and written.
         let init = unsafe { &mut *not_null(init)? };
         let kind = if init.comp_mask & IBV_SRQ_INIT_ATTR_TYPE == 0 { IBV_SRQT_BASIC } else { init.srq_type };
-        if kind != IBV_SRQT_BASIC || init.comp_mask & !(IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD) != 0 {
-            return Err(refuse("a shared receive queue with XRC or tag matching (ibv_create_srq_ex)"));
-        }
-        if init.comp_mask & IBV_SRQ_INIT_ATTR_PD == 0 {
+        let needed = match kind {
+            IBV_SRQT_BASIC => IBV_SRQ_INIT_ATTR_PD,
+            IBV_SRQT_XRC => IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
+            _ => return Err(refuse("a shared receive queue with tag matching (ibv_create_srq_ex)")),
+        };
+        if init.comp_mask & needed != needed || init.comp_mask & !(needed | IBV_SRQ_INIT_ATTR_TYPE) != 0 {
             return Err(Errno(libc::EINVAL));
         }
-        // SAFETY: the caller names a PD of ours.
-        unsafe { create(init.pd, init.srq_context, &mut init.attr) }
+        // SAFETY: the caller names a PD of ours, and a domain and a CQ of ours where the type asks for them.
+        unsafe {
+            let xrc = if kind == IBV_SRQT_XRC { OfXrc { xrcd: xrc::handle(init.xrcd)?, cq: cq::inner(init.cq)?.handle } } else { OfXrc::default() };
+            create(init.pd, init.srq_context, &mut init.attr, xrc)
+        }
+    })
+}
+
+/// The number by which messages of extended reliable connections name the queue.
+pub(crate) unsafe extern "C" fn get_srq_num(shown: *mut ibv_srq, number: *mut u32) -> c_int {
+    status(|| {
+        // SAFETY: the caller names a queue of ours.
+        let srq = unsafe { inner(shown) }?;
+        if !srq.is_xrc {
+            return Err(Errno(libc::EINVAL));
+        }
+        // SAFETY: the caller gives the number to be written.
+        unsafe { not_null(number)?.write(srq.number) };
+        Ok(())
     })
 }
 

@@ -19,21 +19,19 @@ pub(crate) fn not_attached() {
 
 /// Entries of tables and symbols that answer an errno.
 macro_rules! refused_status {
-    ($($name:ident$(($($argument:ty),*))? = $what:literal;)*) => {
-        $(pub(crate) unsafe extern "C" fn $name($($(_: $argument),*)?) -> c_int { refuse($what).0 })*
+    ($($name:ident = $what:literal;)*) => {
+        $(pub(crate) unsafe extern "C" fn $name() -> c_int { refuse($what).0 })*
     };
 }
 
 /// Entries of tables and symbols that answer NULL.
 macro_rules! refused_object {
-    ($($name:ident$(($($argument:ty),*) -> $object:ty)? = $what:literal;)*) => {
-        $(pub(crate) unsafe extern "C" fn $name($($(_: $argument),*)?) -> refused_object!(@ $($object)?) {
+    ($($name:ident = $what:literal;)*) => {
+        $(pub(crate) unsafe extern "C" fn $name() -> *mut c_void {
             set_errno(refuse($what));
             null_mut()
         })*
     };
-    (@) => { *mut c_void };
-    (@ $object:ty) => { *mut $object };
 }
 
 refused_status! {
@@ -50,8 +48,6 @@ refused_status! {
     destroy_wq = "a work queue (ibv_destroy_wq)";
     modify_wq = "a work queue (ibv_modify_wq)";
     destroy_flow = "a flow (ibv_destroy_flow)";
-    get_srq_num(*mut ibv_srq, *mut u32) = "a shared receive queue (ibv_get_srq_num)";
-    close_xrcd(*mut ibv_xrcd) = "XRC (ibv_close_xrcd)";
 }
 
 refused_object! {
@@ -63,8 +59,6 @@ refused_object! {
     create_rwq_ind_table = "ibv_create_rwq_ind_table";
     create_wq = "a work queue (ibv_create_wq)";
     create_flow = "a flow (ibv_create_flow)";
-    open_qp(*mut ibv_context, *mut ibv_qp_open_attr) -> ibv_qp = "XRC (ibv_open_qp)";
-    open_xrcd(*mut ibv_context, *mut ibv_xrcd_init_attr) -> ibv_xrcd = "XRC (ibv_open_xrcd)";
     unused = "an entry that no program calls";
 }
 

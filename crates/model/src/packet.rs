@@ -119,6 +119,8 @@ pub struct Packet {
     pub ack_request: bool,
     pub solicited: bool,
     pub grh: Option<GlobalRoute>,
+    /// Number of the shared receive queue: requests of extended reliable connections carry it.
+    pub xrc_srq: Option<u32>,
     pub kind: PacketKind,
     pub payload: Option<PayloadSlice>,
 }
@@ -131,8 +133,9 @@ impl Packet {
     /// From the local route header to the variant CRC: what port counters and receive buffers see.
     pub fn bytes(&self) -> u32 {
         let grh = if self.grh.is_some() { wire::GRH_BYTES } else { 0 };
+        let xrc = if self.xrc_srq.is_some() { wire::XRC_ETH_BYTES } else { 0 };
         // Payload is padded to whole words (IBTA 9.2.3).
-        wire::BASE_BYTES + grh + self.kind.header_bytes() + self.payload_bytes().next_multiple_of(4)
+        wire::BASE_BYTES + grh + xrc + self.kind.header_bytes() + self.payload_bytes().next_multiple_of(4)
     }
 }
 

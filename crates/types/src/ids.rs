@@ -32,6 +32,8 @@ id!(/// Shared receive queue of a fabric.
     SrqHandle(u32));
 id!(/// Memory window of a fabric.
     MwHandle(u32));
+id!(/// Domain of extended reliable connections.
+    XrcdHandle(u32));
 id!(/// Local key of a memory region.
     LKey(u32));
 id!(/// Remote key of a memory region.

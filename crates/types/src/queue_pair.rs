@@ -6,6 +6,17 @@ pub enum QpType {
     Rc,
     Uc,
     Ud,
+    /// Sending side of an extended reliable connection.
+    XrcSend,
+    /// Its receiving side, which delivers to whatever shared queue of its domain a message names.
+    XrcRecv,
+}
+
+impl QpType {
+    /// Whether what it sends is acknowledged.
+    pub const fn is_reliable(self) -> bool {
+        matches!(self, Self::Rc | Self::XrcSend | Self::XrcRecv)
+    }
 }
 
 /// State of a queue pair (IBTA 10.3.1).

@@ -239,7 +239,8 @@ impl Lab {
     pub fn create_with(&mut self, who: usize, qp_type: QpType, change: impl FnOnce(&mut QpInit)) -> Qpn {
         let program = self.programs[who];
         let capabilities = QpCapabilities { max_send_wr: 4_096, max_recv_wr: 4_096, max_send_sge: 4, max_recv_sge: 4, max_inline_bytes: 400 };
-        let mut init = QpInit { qp_type, pd: program.pd, send_cq: program.cq, recv_cq: program.cq, srq: None, capabilities, signal_all: false };
+        let mut init =
+            QpInit { qp_type, pd: program.pd, send_cq: program.cq, recv_cq: program.cq, srq: None, xrcd: None, capabilities, signal_all: false };
         change(&mut init);
         self.world.create_qp(program.process, program.hca, init).unwrap().qpn
     }
@@ -258,7 +259,7 @@ impl Lab {
     /// Brings a queue pair to RTS towards `peer`, with `change` made to what RTR and RTS are asked for.
     pub fn bring_up(&mut self, who: usize, qpn: Qpn, qp_type: QpType, peer: (usize, Qpn), change: impl Fn(&mut QpModification)) {
         let ud = qp_type == QpType::Ud;
-        let rc = qp_type == QpType::Rc;
+        let (requests, responds) = (qp_type != QpType::XrcRecv, qp_type != QpType::XrcSend);
         let port = Some(PortNumber(1));
         let init = QpModification {
             state: Some(QpState::Init),
@@ -277,15 +278,17 @@ impl Lab {
             rtr.dest_qpn = Some(peer.1);
             rtr.receive_psn = Some(Psn::new(0xFF_FFF0));
         }
-        if rc {
+        if qp_type.is_reliable() && responds {
             rtr.max_dest_rd_atomic = Some(4);
             rtr.min_rnr_timer = Some(1);
         }
         change(&mut rtr);
         self.modify(who, qpn, rtr).unwrap();
         let mut rts = QpModification { state: Some(QpState::Rts), send_psn: Some(Psn::new(0xFF_FFF0)), ..Default::default() };
-        if rc {
+        if qp_type.is_reliable() {
             rts.local_ack_timeout = Some(8);
+        }
+        if qp_type.is_reliable() && requests {
             rts.retry_count = Some(3);
             rts.rnr_retry = Some(7);
             rts.max_rd_atomic = Some(4);
@@ -321,7 +324,7 @@ impl Lab {
 
     pub fn request(&self, who: usize, wr_id: u64, operation: SendOperation, offset: u64, len_bytes: u32) -> SendRequest {
         let entries = vec![ScatterGatherEntry { address: BASE + offset, len_bytes, lkey: self.programs[who].lkey }];
-        SendRequest { wr_id, operation, signaled: true, solicited: false, fence: false, inline: None, entries, datagram: None }
+        SendRequest { wr_id, operation, signaled: true, solicited: false, fence: false, inline: None, entries, datagram: None, xrc_srq: None }
     }
 
     pub fn write_to(&self, who: usize, offset: u64) -> SendOperation {

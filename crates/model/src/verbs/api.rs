@@ -2,7 +2,7 @@
 
 use softband_types::{
     Access, AhHandle, CqHandle, Gid, HcaId, LKey, Lid, MrHandle, Mtu, MwHandle, OperationalVls, PdHandle, PortNumber, ProcessId, Psn, QKey, QpState,
-    QpType, Qpn, RKey, ServiceLevel, SrqHandle, WcOpcode, WcStatus,
+    QpType, Qpn, RKey, ServiceLevel, SrqHandle, WcOpcode, WcStatus, XrcdHandle,
 };
 use std::sync::Arc;
 
@@ -99,6 +99,8 @@ pub struct SendRequest {
     pub inline: Option<PayloadSlice>,
     pub entries: Vec<ScatterGatherEntry>,
     pub datagram: Option<DatagramDestination>,
+    /// Number of the shared receive queue that an extended reliable connection delivers to.
+    pub xrc_srq: Option<u32>,
 }
 
 /// A receive work request.
@@ -155,6 +157,8 @@ pub struct QpInit {
     pub recv_cq: CqHandle,
     /// Receive requests come from here; the queue pair has no receive queue of its own then.
     pub srq: Option<SrqHandle>,
+    /// Of the receiving side of an extended reliable connection, which has neither protection domain nor completion queues.
+    pub xrcd: Option<XrcdHandle>,
     pub capabilities: QpCapabilities,
     /// Every send request completes with a completion.
     pub signal_all: bool,
@@ -167,6 +171,15 @@ pub struct SrqInit {
     pub pd: PdHandle,
     pub max_wr: u32,
     pub max_sge: u32,
+    pub xrc: Option<SrqOfXrc>,
+}
+
+/// What makes a shared receive queue one of extended reliable connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SrqOfXrc {
+    pub xrcd: XrcdHandle,
+    /// Takes the completions of all queue pairs that deliver to the queue.
+    pub cq: CqHandle,
 }
 
 /// What `query_srq` tells.
@@ -293,6 +306,8 @@ pub struct PortSnapshot {
 pub enum VerbsError {
     #[error("an argument is out of range or names nothing")]
     Invalid,
+    #[error("there is no such object, and none was to be made")]
+    Absent,
     #[error("the object is still in use")]
     Busy,
     #[error("the HCA has no room for another object of this kind")]

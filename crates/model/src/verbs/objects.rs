@@ -4,6 +4,7 @@ use super::api::{AddressVector, MrChange, MrInit, VerbsError};
 use super::memory_window::MemoryWindow;
 use super::shared_receive_queue::SharedReceiveQueue;
 use super::table::Table;
+use super::xrc::Xrcd;
 use crate::parts::{HcaPart, OptionalVerbs};
 use softband_sim::SimTime;
 use softband_types::{AhHandle, CqHandle, HcaId, LKey, MrHandle, MwHandle, PdHandle, ProcessId, RKey, SrqHandle};
@@ -91,6 +92,7 @@ pub(super) struct InUse {
     ahs: u32,
     pub(super) srqs: u32,
     pub(super) mws: u32,
+    pub(super) xrcds: u32,
 }
 
 pub(super) fn take(used: &mut u32, limit: u32) -> Result<(), VerbsError> {
@@ -109,6 +111,7 @@ pub struct Verbs {
     pub ahs: Table<AddressHandle>,
     pub srqs: Table<SharedReceiveQueue>,
     pub mws: Table<MemoryWindow>,
+    pub xrcds: Table<Xrcd>,
     pub(super) limits: Vec<Limits>,
     pub(super) in_use: Vec<InUse>,
 }
@@ -124,6 +127,7 @@ impl Verbs {
             ahs: Table::default(),
             srqs: Table::default(),
             mws: Table::default(),
+            xrcds: Table::default(),
             limits,
             in_use,
         }
@@ -329,6 +333,7 @@ impl Verbs {
         for result in results {
             assert_eq!(result, Ok(()), "a process's own objects go in the order of their uses");
         }
+        self.close_xrcds_of(owner);
     }
 }
 

@@ -19,6 +19,11 @@ pub struct SharedReceiveQueue {
 }
 
 impl SharedReceiveQueue {
+    /// The number by which messages name a queue, given its handle: 24 bits, as the extended transport header has.
+    pub const fn number_of(handle: SrqHandle) -> u32 {
+        handle.0 >> 8
+    }
+
     /// Takes the oldest request. True: fewer are left now than the limit that was armed, which raises its event once.
     pub fn take(&mut self) -> Option<(ReceiveRequest, bool)> {
         let request = self.requests.pop_front()?;
@@ -62,10 +67,19 @@ impl Verbs {
         if self.pd(owner, init.pd)?.hca != hca || !fits {
             return Err(VerbsError::Invalid);
         }
+        if let Some(xrc) = init.xrc
+            && (self.xrcd(owner, xrc.xrcd)?.hca != hca || self.cq(owner, xrc.cq)?.hca != hca)
+        {
+            return Err(VerbsError::Invalid);
+        }
         take(&mut self.in_use[index].srqs, self.limits[index].optional.max_srq)?;
         let srq = SharedReceiveQueue { owner, hca, init, users: 0, limit: 0, requests: VecDeque::new() };
         let srq = self.srqs.insert(srq).ok_or(VerbsError::NoMemory)?;
         self.use_pd(init.pd, 1);
+        if let Some(xrc) = init.xrc {
+            self.use_cq(xrc.cq, 1);
+            self.use_xrcd(Some(xrc.xrcd), 1);
+        }
         Ok(SrqHandle(srq))
     }
 
@@ -102,6 +116,10 @@ impl Verbs {
         if let Some(queue) = self.srqs.remove(srq.0) {
             self.in_use[queue.hca.0 as usize].srqs -= 1;
             self.use_pd(queue.init.pd, -1);
+            if let Some(xrc) = queue.init.xrc {
+                self.use_cq(xrc.cq, -1);
+                self.use_xrcd(Some(xrc.xrcd), -1);
+            }
         }
         Ok(())
     }
@@ -143,7 +161,7 @@ mod tests {
         let optional = OptionalVerbs { max_srq: 1, max_srq_wr: 8, max_srq_sge: 2, ..OptionalVerbs::default() };
         let mut verbs = Verbs::new(vec![Limits { pds: 4, cqs: 4, cqes: 100, mrs: 4, ahs: 4, optional }]);
         let pd = verbs.alloc_pd(OWNER, HCA).unwrap();
-        let srq = verbs.create_srq(OWNER, HCA, SrqInit { pd, max_wr, max_sge: 2 }).unwrap();
+        let srq = verbs.create_srq(OWNER, HCA, SrqInit { pd, max_wr, max_sge: 2, xrc: None }).unwrap();
         (verbs, srq)
     }
 
@@ -178,9 +196,9 @@ mod tests {
     fn sizes_and_limits_that_do_not_fit_are_refused() {
         let (mut verbs, srq) = queue_of(4);
         let pd = verbs.srq(OWNER, srq).unwrap().init.pd;
-        assert_eq!(verbs.create_srq(OWNER, HCA, SrqInit { pd, max_wr: 9, max_sge: 1 }), Err(VerbsError::Invalid));
-        assert_eq!(verbs.create_srq(OWNER, HCA, SrqInit { pd, max_wr: 1, max_sge: 3 }), Err(VerbsError::Invalid));
-        assert_eq!(verbs.create_srq(OWNER, HCA, SrqInit { pd, max_wr: 1, max_sge: 1 }), Err(VerbsError::NoMemory));
+        assert_eq!(verbs.create_srq(OWNER, HCA, SrqInit { pd, max_wr: 9, max_sge: 1, xrc: None }), Err(VerbsError::Invalid));
+        assert_eq!(verbs.create_srq(OWNER, HCA, SrqInit { pd, max_wr: 1, max_sge: 3, xrc: None }), Err(VerbsError::Invalid));
+        assert_eq!(verbs.create_srq(OWNER, HCA, SrqInit { pd, max_wr: 1, max_sge: 1, xrc: None }), Err(VerbsError::NoMemory));
         (0..3).for_each(|wr_id| verbs.post_srq_receive(srq, request(wr_id)));
         assert_eq!(verbs.modify_srq(OWNER, srq, Some(2), None), Err(VerbsError::Invalid), "three wait");
         assert_eq!(verbs.modify_srq(OWNER, srq, Some(3), Some(4)), Err(VerbsError::Invalid));

@@ -53,7 +53,7 @@ impl Requester {
                 return None;
             }
         }
-        if a.init.qp_type == QpType::Rc {
+        if a.init.qp_type.is_reliable() {
             let done = if wqe.is_read() { wqe.received } else { self.cursor_packet };
             let psn = if wqe.started { wqe.first_psn.plus(done) } else { self.next_psn };
             if psn.since(self.unacked_psn) >= WINDOW_PACKETS {
@@ -125,12 +125,13 @@ impl Requester {
         };
         let position = Position { first: number == 0, last: number + 1 == wqe.packets };
         let (to, destination) = wqe.destination(a, env.verbs);
-        let reliable = a.init.qp_type == QpType::Rc;
+        let reliable = a.init.qp_type.is_reliable();
         let packet = Packet {
             psn: wqe.first_psn.plus(number),
             ack_request: reliable && (position.last || number % ACK_INTERVAL_PACKETS == ACK_INTERVAL_PACKETS - 1),
             solicited: wqe.request.solicited && position.last,
             kind: wqe.packet_kind(a, position),
+            xrc_srq: wqe.request.xrc_srq,
             payload,
             ..base(a, env, &to, destination)
         };
@@ -164,7 +165,7 @@ impl Requester {
             }
             _ => unreachable!("these carry payload or stay here"),
         };
-        let packet = Packet { psn, ack_request: true, kind, ..base(a, env, &a.address_vector, a.dest_qpn) };
+        let packet = Packet { psn, ack_request: true, kind, xrc_srq: wqe.request.xrc_srq, ..base(a, env, &a.address_vector, a.dest_qpn) };
         self.reads_outstanding += 1;
         self.cursor += 1;
         self.cursor_packet = 0;
@@ -207,6 +208,7 @@ fn base(a: &QpSnapshot, env: &Environment, to: &AddressVector, destination: Qpn)
         ack_request: false,
         solicited: false,
         grh: to.grh,
+        xrc_srq: None,
         kind: PacketKind::Ack,
         payload: None,
     }
@@ -241,6 +243,8 @@ impl SendWqe {
         let invalidates = matches!(self.request.operation, SendOperation::SendAndInvalidate { .. });
         let offered = match a.init.qp_type {
             QpType::Rc => !self.expects_response() || a.max_rd_atomic > 0,
+            QpType::XrcSend => self.request.xrc_srq.is_some() && (!self.expects_response() || a.max_rd_atomic > 0),
+            QpType::XrcRecv => false,
             QpType::Uc => !self.expects_response() && !invalidates,
             QpType::Ud => send && self.datagram_path(a, verbs).is_some(),
         };

@@ -70,10 +70,10 @@ impl Outcome {
             NakCode::InvalidRequest => Some(EVENT_REQUEST_ERROR),
             _ => None,
         };
-        match a.init.qp_type {
-            QpType::Rc => Self { refusal: Some(Refusal { event }), ..Self::respond(psn, PacketKind::Nak(code)) },
-            // Unreliable services drop what they cannot accept (IBTA 9.8.3, 9.9.3).
-            QpType::Uc | QpType::Ud => Self::default(),
+        if a.init.qp_type.is_reliable() {
+            Self { refusal: Some(Refusal { event }), ..Self::respond(psn, PacketKind::Nak(code)) }
+        } else {
+            Self::default() // Unreliable services drop what they cannot accept (IBTA 9.8.3, 9.9.3).
         }
     }
 }
@@ -129,17 +129,23 @@ impl Responder {
 
     /// Takes a request packet in.
     pub fn on_request(&mut self, a: &QpSnapshot, hca: HcaId, verbs: &mut Verbs, packet: &Packet) -> Outcome {
-        let srq = a.init.srq;
-        let pd = a.init.pd;
-        let receive_pd = srq.and_then(|srq| verbs.srqs.get(srq.0)).map_or(pd, |srq| srq.init.pd);
+        let Some((pd, receive_pd, srq)) = domains(a, verbs, packet) else {
+            return self.no_such_queue(a, packet);
+        };
         let by = Reach { hca, pd, qpn: a.qpn };
         let mut receiving = Receiving { a, hca, verbs, by, receive_pd, srq, srq_limit: None };
         let outcome = match a.init.qp_type {
-            QpType::Rc => self.on_reliable(&mut receiving, packet),
+            QpType::Rc | QpType::XrcRecv => self.on_reliable(&mut receiving, packet),
+            QpType::XrcSend => Outcome::default(),
             QpType::Uc => self.on_unreliable(&mut receiving, packet),
             QpType::Ud => self.on_datagram(&mut receiving, packet),
         };
         Outcome { srq_limit: receiving.srq_limit, ..outcome }
+    }
+
+    /// A message names a queue that its domain does not have (IBTA A14: an invalid request, unless it came before).
+    fn no_such_queue(&mut self, a: &QpSnapshot, packet: &Packet) -> Outcome {
+        if packet.psn == self.expected_psn { Outcome::refuse(a, packet.psn, NakCode::InvalidRequest) } else { Outcome::default() }
     }
 
     /// The next receive request, of the shared queue where there is one.
@@ -221,7 +227,7 @@ impl Responder {
     }
 
     fn refuse(&mut self, r: &mut Receiving, psn: Psn, code: NakCode) -> Outcome {
-        if r.a.init.qp_type != QpType::Rc {
+        if !r.a.init.qp_type.is_reliable() {
             self.abandon_message(r.verbs);
         }
         Outcome::refuse(r.a, psn, code)
@@ -231,22 +237,18 @@ impl Responder {
     fn fail_receive(&mut self, a: &QpSnapshot, packet: &Packet, request: &ReceiveRequest, status: WcStatus, code: NakCode) -> Outcome {
         self.message = None;
         let completion = Some(Completion { status, ..completion(a, request, WcOpcode::Receive) });
-        let response = (a.init.qp_type == QpType::Rc).then_some(Response { psn: packet.psn, kind: PacketKind::Nak(code) });
+        let response = a.init.qp_type.is_reliable().then_some(Response { psn: packet.psn, kind: PacketKind::Nak(code) });
         Outcome { completion, response, refusal: Some(Refusal { event: None }), ..Outcome::default() }
     }
 
     /// No receive request is there for a message: a reliable requester is told to wait, an unreliable one loses it.
     fn not_ready(&mut self, r: &mut Receiving, psn: Psn) -> Outcome {
-        match r.a.init.qp_type {
-            QpType::Rc => {
-                self.refused = true;
-                Outcome::respond(psn, PacketKind::RnrNak { timer_code: r.a.min_rnr_timer })
-            }
-            QpType::Uc | QpType::Ud => {
-                self.abandon_message(r.verbs);
-                Outcome::default()
-            }
+        if r.a.init.qp_type.is_reliable() {
+            self.refused = true;
+            return Outcome::respond(psn, PacketKind::RnrNak { timer_code: r.a.min_rnr_timer });
         }
+        self.abandon_message(r.verbs);
+        Outcome::default()
     }
 
     /// The expected packet was accepted; `packets` PSNs are spent.
@@ -254,6 +256,19 @@ impl Responder {
         self.expected_psn = self.expected_psn.plus(packets);
         self.refused = false;
     }
+}
+
+/// What keys of peers and of receive buffers are checked against, and where receive requests come from. `None` when the message
+/// names a queue that is not there.
+fn domains(a: &QpSnapshot, verbs: &Verbs, packet: &Packet) -> Option<(PdHandle, PdHandle, Option<SrqHandle>)> {
+    if a.init.qp_type == QpType::XrcRecv {
+        // Everything is checked against the queue's domain: the queue pair has none (IBTA A14).
+        let (srq, queue) = verbs.xrc_srq(a.init.xrcd?, packet.xrc_srq?)?;
+        return Some((queue.init.pd, queue.init.pd, Some(srq)));
+    }
+    let pd = a.init.pd;
+    let receive_pd = a.init.srq.and_then(|srq| verbs.srqs.get(srq.0)).map_or(pd, |srq| srq.init.pd);
+    Some((pd, receive_pd, a.init.srq))
 }
 
 /// All packets of a message but the last are full (IBTA 9.7.4.1.6).
