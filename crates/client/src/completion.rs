@@ -6,10 +6,12 @@ use softband_ipc::ring::{CqRingHeader, Cqe, ring_bytes};
 use std::sync::atomic::Ordering;
 
 /// The program's end of a completion queue's ring. One consumer at a time: the caller holds the CQ's lock.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct CompletionRing {
     offset: usize,
     capacity: u32,
+    /// Rings of former sizes that were not empty when this one took over: what they hold comes first.
+    former: Vec<CompletionRing>,
 }
 
 impl CompletionRing {
@@ -20,7 +22,7 @@ impl CompletionRing {
     pub fn new(offset: u64, capacity: u32) -> Self {
         let offset = usize::try_from(offset).expect("offset fits");
         assert!(capacity > 0 && offset.checked_add(ring_bytes(capacity)).is_some_and(|end| end <= SHARED_BYTES), "ring within the file");
-        Self { offset, capacity }
+        Self { offset, capacity, former: Vec::new() }
     }
 
     fn header(&self) -> &'static CqRingHeader {
@@ -39,8 +41,21 @@ impl CompletionRing {
         self.header().overflowed.load(Ordering::Acquire) != 0
     }
 
+    /// Goes on with another ring when what this one holds has been taken.
+    pub fn replace(&mut self, next: Self) {
+        let mut former = std::mem::replace(self, next);
+        self.former = std::mem::take(&mut former.former);
+        self.former.push(former);
+    }
+
     /// Takes the oldest completion.
-    pub fn take(&self) -> Option<Cqe> {
+    pub fn take(&mut self) -> Option<Cqe> {
+        while let Some(former) = self.former.first_mut() {
+            if let Some(cqe) = former.take() {
+                return Some(cqe);
+            }
+            self.former.remove(0);
+        }
         if self.waiting() == 0 {
             return None;
         }

@@ -84,7 +84,17 @@ impl Engine {
                 self.process_exits(process);
                 After::Nothing
             }
-            Op::RegisterMr | Op::CreateQp | Op::ModifyQp | Op::CreateCq | Op::AllocPd | Op::CreateAh => self.costly_verb(process, op, &bytes),
+            Op::ResizeCq => self.pay_first(process, slot, op, &bytes),
+            Op::RegisterMr
+            | Op::ReregisterMr
+            | Op::CreateQp
+            | Op::CreateSrq
+            | Op::AllocMw
+            | Op::ModifySrq
+            | Op::ModifyQp
+            | Op::CreateCq
+            | Op::AllocPd
+            | Op::CreateAh => self.costly_verb(process, op, &bytes),
             _ => self.plain(process, slot, op, &bytes).map_or_else(After::Fail, After::Reply),
         }
     }

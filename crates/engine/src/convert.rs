@@ -1,12 +1,15 @@
 //! Between the numbers of the protocol (which are those of `verbs.h`) and the model's types.
 
 use softband_ipc::calls::{AddressVector as WireVector, QpFields};
-use softband_ipc::post::{PostRecord, PostSge, opcode, send_flags};
+use softband_ipc::post::{BindInfo, PostRecord, PostSge, opcode, send_flags};
 use softband_model::verbs::api::{
     AddressVector, DatagramDestination, GlobalRoute, PayloadSlice, QpCapabilities, QpInit, QpModification, QpSnapshot, ReceiveRequest,
-    ScatterGatherEntry, SendOperation, SendRequest, VerbsError,
+    ScatterGatherEntry, SendOperation, SendRequest, VerbsError, WindowBind,
 };
-use softband_types::{Access, AhHandle, CqHandle, Gid, LKey, Lid, Mtu, PdHandle, PortNumber, Psn, QKey, QpState, QpType, Qpn, RKey, ServiceLevel};
+use softband_types::{
+    Access, AhHandle, CqHandle, Gid, LKey, Lid, MrHandle, Mtu, MwHandle, PdHandle, PortNumber, Psn, QKey, QpState, QpType, Qpn, RKey, ServiceLevel,
+    SrqHandle, XrcdHandle,
+};
 use std::sync::Arc;
 
 /// Bits of `enum ibv_access_flags`.
@@ -14,8 +17,11 @@ const ACCESS_LOCAL_WRITE: u32 = 1;
 const ACCESS_REMOTE_WRITE: u32 = 2;
 const ACCESS_REMOTE_READ: u32 = 4;
 const ACCESS_REMOTE_ATOMIC: u32 = 8;
-/// Bits that change nothing here: relaxed ordering and the other optional ones.
-const ACCESS_OPTIONAL: u32 = 0x3FF0_0000;
+const ACCESS_MW_BIND: u32 = 16;
+const ACCESS_ZERO_BASED: u32 = 32;
+/// Bits that change nothing here: pages that are looked up when touched, relaxed ordering and the other optional ones.
+pub(crate) const ACCESS_ON_DEMAND: u32 = 0x40;
+const ACCESS_OPTIONAL: u32 = 0x3FF0_0000 | ACCESS_ON_DEMAND;
 
 /// Bits of `enum ibv_qp_attr_mask`.
 mod mask {
@@ -58,6 +64,7 @@ mod mask {
 pub(crate) fn errno_of(error: VerbsError) -> i32 {
     match error {
         VerbsError::Invalid => libc::EINVAL,
+        VerbsError::Absent => libc::EAGAIN,
         VerbsError::Busy => libc::EBUSY,
         VerbsError::NoMemory => libc::ENOMEM,
         VerbsError::Unsupported => libc::EOPNOTSUPP,
@@ -66,7 +73,7 @@ pub(crate) fn errno_of(error: VerbsError) -> i32 {
 }
 
 pub(crate) fn access(bits: u32) -> Result<Access, i32> {
-    let known = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC | ACCESS_OPTIONAL;
+    let known = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC | ACCESS_MW_BIND | ACCESS_OPTIONAL;
     if bits & !known != 0 {
         return Err(libc::EOPNOTSUPP);
     }
@@ -75,6 +82,7 @@ pub(crate) fn access(bits: u32) -> Result<Access, i32> {
         remote_write: bits & ACCESS_REMOTE_WRITE != 0,
         remote_read: bits & ACCESS_REMOTE_READ != 0,
         remote_atomic: bits & ACCESS_REMOTE_ATOMIC != 0,
+        mw_bind: bits & ACCESS_MW_BIND != 0,
     })
 }
 
@@ -83,6 +91,7 @@ fn access_bits(access: Access) -> u32 {
         | (u32::from(access.remote_write) * ACCESS_REMOTE_WRITE)
         | (u32::from(access.remote_read) * ACCESS_REMOTE_READ)
         | (u32::from(access.remote_atomic) * ACCESS_REMOTE_ATOMIC)
+        | (u32::from(access.mw_bind) * ACCESS_MW_BIND)
 }
 
 /// Code of an MTU in `enum ibv_mtu`.
@@ -116,6 +125,8 @@ pub(crate) fn qp_init(fields: &QpFields) -> Result<QpInit, i32> {
         2 => QpType::Rc,
         3 => QpType::Uc,
         4 => QpType::Ud,
+        9 => QpType::XrcSend,
+        10 => QpType::XrcRecv,
         _ => return Err(libc::EOPNOTSUPP),
     };
     Ok(QpInit {
@@ -123,6 +134,8 @@ pub(crate) fn qp_init(fields: &QpFields) -> Result<QpInit, i32> {
         pd: PdHandle(fields.pd),
         send_cq: CqHandle(fields.send_cq),
         recv_cq: CqHandle(fields.recv_cq),
+        srq: (fields.srq != 0).then_some(SrqHandle(fields.srq)),
+        xrcd: (fields.xrcd != 0).then_some(XrcdHandle(fields.xrcd)),
         capabilities: QpCapabilities {
             max_send_wr: fields.max_send_wr,
             max_recv_wr: fields.max_recv_wr,
@@ -220,10 +233,14 @@ pub(crate) fn qp_fields(hca: u32, qp: &QpSnapshot) -> QpFields {
             QpType::Rc => 2,
             QpType::Uc => 3,
             QpType::Ud => 4,
+            QpType::XrcSend => 9,
+            QpType::XrcRecv => 10,
         },
         pd: qp.init.pd.0,
         send_cq: qp.init.send_cq.0,
         recv_cq: qp.init.recv_cq.0,
+        srq: qp.init.srq.map_or(0, |srq| srq.0),
+        xrcd: qp.init.xrcd.map_or(0, |xrcd| xrcd.0),
         signal_all: u32::from(qp.init.signal_all),
         max_send_wr: caps.max_send_wr,
         max_recv_wr: caps.max_recv_wr,
@@ -255,15 +272,18 @@ fn entries(wire: &[PostSge]) -> Vec<ScatterGatherEntry> {
 }
 
 pub(crate) fn receive_request(record: &PostRecord, wire: &[PostSge]) -> ReceiveRequest {
-    ReceiveRequest { wr_id: record.wr_id, entries: entries(wire) }
+    ReceiveRequest { wr_id: record.wr_id, entries: entries(wire), srq: None }
 }
 
 /// The send request of a record; `None` when its opcode is none that the library sends.
-pub(crate) fn send_request(record: &PostRecord, wire: &[PostSge], inline: &[u8], datagram: bool) -> Option<SendRequest> {
+pub(crate) fn send_request(record: &PostRecord, wire: &[PostSge], inline: &[u8], qp_type: QpType) -> Option<SendRequest> {
     let (remote_address, rkey) = (record.remote_address, RKey(record.rkey));
     let operation = match record.opcode {
         opcode::SEND => SendOperation::Send { immediate: None },
         opcode::SEND_WITH_IMM => SendOperation::Send { immediate: Some(record.immediate) },
+        opcode::SEND_WITH_INV => SendOperation::SendAndInvalidate { rkey },
+        opcode::LOCAL_INV => SendOperation::LocalInvalidate { rkey },
+        opcode::BIND_MW => SendOperation::BindWindow(window_bind(rkey, inline)?),
         opcode::RDMA_WRITE => SendOperation::RdmaWrite { remote_address, rkey, immediate: None },
         opcode::RDMA_WRITE_WITH_IMM => SendOperation::RdmaWrite { remote_address, rkey, immediate: Some(record.immediate) },
         opcode::RDMA_READ => SendOperation::RdmaRead { remote_address, rkey },
@@ -282,7 +302,21 @@ pub(crate) fn send_request(record: &PostRecord, wire: &[PostSge], inline: &[u8],
         fence: record.flags & send_flags::FENCE != 0,
         inline: is_inline.then(|| PayloadSlice { buffer: Arc::from(inline), offset: 0, len: inline.len() }),
         entries: if is_inline { Vec::new() } else { entries(wire) },
-        datagram: datagram.then_some(destination),
+        datagram: (qp_type == QpType::Ud).then_some(destination),
+        xrc_srq: (qp_type == QpType::XrcSend).then_some(record.xrc_srq),
+    })
+}
+
+fn window_bind(rkey: RKey, bytes: &[u8]) -> Option<WindowBind> {
+    let info: BindInfo = bytemuck::pod_read_unaligned(bytes.get(..size_of::<BindInfo>())?);
+    Some(WindowBind {
+        mw: MwHandle(info.mw),
+        rkey,
+        mr: (info.mr != 0).then_some(MrHandle(info.mr)),
+        iova: info.address,
+        len_bytes: info.len_bytes,
+        access: access(info.access & !ACCESS_ZERO_BASED).ok()?,
+        zero_based: info.access & ACCESS_ZERO_BASED != 0,
     })
 }
 
@@ -303,7 +337,7 @@ mod tests {
     fn unknown_bits_of_a_mask_or_access_are_refused() {
         let fields = bytemuck::Zeroable::zeroed();
         assert_eq!(modification(1 << 30, &fields), Err(libc::EINVAL));
-        assert_eq!(access(0x10), Err(libc::EOPNOTSUPP));
+        assert_eq!(access(0x20), Err(libc::EOPNOTSUPP));
         assert!(access(0x10_0001).unwrap().local_write);
     }
 }

@@ -10,6 +10,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // the model side's only reader of clocks, threads and sockets
 
 mod calls;
+mod completion_queues;
 mod control;
 mod convert;
 mod counter;
@@ -22,8 +23,11 @@ mod memory;
 mod objects;
 mod outputs;
 mod pace;
+mod posts;
 mod process;
+mod regions;
 mod report;
+mod shared_queues;
 mod sockets;
 mod threads;
 mod verbs;

@@ -21,7 +21,16 @@ const AWAY_GRACE: Duration = Duration::from_millis(5);
 const VIRTUAL_PID_FIRST: u32 = 1_000;
 
 fn new_thread(state: ThreadState) -> Thread {
-    Thread { state, generation: 0, news_seen: 0, memory_seen: 0, quantum_picos: QUANTUM_FIRST_PICOS, came_back: false, waiting_since: None }
+    Thread {
+        state,
+        generation: 0,
+        news_seen: 0,
+        memory_seen: 0,
+        quantum_picos: QUANTUM_FIRST_PICOS,
+        came_back: false,
+        paid: false,
+        waiting_since: None,
+    }
 }
 
 impl Engine {

@@ -122,7 +122,7 @@ pub struct Engine {
     pub(crate) memory: ProgramMemory,
     pub(crate) objects: Objects,
     pub(crate) sockets: SocketTable,
-    pub(crate) cqs: BTreeMap<u32, crate::verbs::CqRecord>,
+    pub(crate) cqs: BTreeMap<u32, crate::completion_queues::CqRecord>,
     pub(crate) mailbox: Arc<Mailbox>,
     receiver: Receiver<Heard>,
     pub(crate) heard: VecDeque<Heard>,

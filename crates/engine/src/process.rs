@@ -111,6 +111,13 @@ impl Shared {
         unsafe { &*self.base.add(offset).cast::<CqRingHeader>() }
     }
 
+    /// Completions that a ring holds. The program's counter is not trusted: more than fit do not count.
+    pub(crate) fn waiting(&self, offset: usize) -> u32 {
+        let header = self.ring(offset);
+        let waiting = header.produced.load(Ordering::Relaxed).wrapping_sub(header.consumed.load(Ordering::Acquire));
+        waiting.min(header.capacity.load(Ordering::Relaxed))
+    }
+
     /// Puts a completion into a ring; false when it is full. The program's counter is not trusted beyond that.
     pub(crate) fn produce(&self, offset: usize, capacity: u32, cqe: Cqe) -> bool {
         let header = self.ring(offset);
@@ -174,6 +181,8 @@ pub(crate) struct Thread {
     pub(crate) quantum_picos: u64,
     /// It is back from where it is about to be told to have gone: the word of that came faster than its turn.
     pub(crate) came_back: bool,
+    /// The call in progress has cost its time already and is carried out now.
+    pub(crate) paid: bool,
     /// When it began to look for news in vain.
     pub(crate) waiting_since: Option<SimTime>,
 }

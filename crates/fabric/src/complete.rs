@@ -6,10 +6,15 @@ use crate::world::World;
 use softband_model::transport::{Retired, Side};
 use softband_model::verbs::api::{Completion, HostMemory};
 use softband_sim::SimTime;
-use softband_types::{Lid, QpState, QpType, Qpn, WcOpcode, WcStatus};
+use softband_types::{Lid, QpState, Qpn, WcOpcode, WcStatus};
 
 const SEND: usize = 0;
 const RECEIVE: usize = 1;
+
+/// `IBV_EVENT_QP_FATAL`.
+const EVENT_FATAL: u32 = 1;
+/// `IBV_EVENT_QP_LAST_WQE_REACHED`.
+const EVENT_LAST_WQE_REACHED: u32 = 16;
 
 impl World {
     /// Lets a completion enter its queue at `at`, but not before those of the same work queue that are under way.
@@ -18,8 +23,13 @@ impl World {
         let at = at.max(slot.completed_last[queue]);
         slot.completed_last[queue] = at;
         let init = slot.qp.attributes.init;
-        let cq = if queue == SEND { init.send_cq } else { init.recv_cq };
-        let (owner, node) = (slot.qp.owner, slot.qp.hca.0);
+        let (mut owner, node) = (slot.qp.owner, slot.qp.hca.0);
+        let mut cq = if queue == SEND { init.send_cq } else { init.recv_cq };
+        if let Some(srq) = completion.srq.and_then(|srq| self.verbs.srqs.get(srq.0))
+            && let Some(xrc) = srq.init.xrc
+        {
+            (owner, cq) = (srq.owner, xrc.cq);
+        }
         let completion = self.completions.insert((owner, cq, completion));
         self.queue.push(at, node, Event::Completed { completion });
     }
@@ -72,7 +82,7 @@ impl World {
     /// A reliable queue pair fails as a whole; of an unreliable one the send queue alone (IBTA 10.3.1.6).
     fn on_send_error(&mut self, qp: u32, at: SimTime) {
         let Some(slot) = self.slot_mut(qp) else { return };
-        if slot.qp.attributes.init.qp_type == QpType::Rc {
+        if slot.qp.attributes.init.qp_type.is_reliable() {
             self.put_into_error(qp, at);
         } else {
             slot.qp.attributes.state = QpState::Sqe;
@@ -83,10 +93,22 @@ impl World {
     /// Puts a queue pair into error and flushes what is in both its queues, in order.
     pub(crate) fn put_into_error(&mut self, qp: u32, now: SimTime) {
         let Some(slot) = self.slot_mut(qp) else { return };
-        slot.qp.attributes.state = QpState::Error;
+        let former = std::mem::replace(&mut slot.qp.attributes.state, QpState::Error);
         slot.fetching = false;
         self.flush_sends(qp, now);
         self.flush_receives(qp, now);
+        let Some(slot) = self.slot(qp).filter(|slot| slot.qp.attributes.init.srq.is_some()) else { return };
+        if former != QpState::Error {
+            // Nothing more is taken from the shared queue, and what was taken has completed (IBTA 11.6.3.1).
+            let at = slot.completed_last[RECEIVE].max(now);
+            self.report_qp_event(qp, EVENT_LAST_WQE_REACHED, at);
+        }
+    }
+
+    /// Puts a queue pair into error because it cannot work on, which only an event can tell.
+    pub(crate) fn fail_fatally(&mut self, qp: u32, now: SimTime) {
+        self.report_qp_event(qp, EVENT_FATAL, now);
+        self.put_into_error(qp, now);
     }
 
     pub(crate) fn flush_sends(&mut self, qp: u32, now: SimTime) {
@@ -100,7 +122,7 @@ impl World {
         while let Some(slot) = self.slot_mut(qp) {
             let Some(request) = slot.qp.responder.flush() else { break };
             let qpn = slot.qp.attributes.qpn;
-            let completion = Completion { status: WcStatus::FlushError, ..blank(qpn, request.wr_id) };
+            let completion = Completion { status: WcStatus::FlushError, srq: request.srq, ..blank(qpn, request.wr_id) };
             let completion = Completion { opcode: WcOpcode::Receive, ..completion };
             self.complete_receive(qp, now, completion);
         }
@@ -150,6 +172,7 @@ fn blank(qpn: Qpn, wr_id: u64) -> Completion {
         opcode: WcOpcode::Send,
         byte_len: 0,
         immediate: None,
+        invalidated: None,
         qpn,
         source_qpn: Qpn(0),
         source_lid: Lid::NONE,
@@ -157,6 +180,7 @@ fn blank(qpn: Qpn, wr_id: u64) -> Completion {
         pkey_index: 0,
         has_grh: false,
         solicited: false,
+        srq: None,
         send_retired: 0,
     }
 }

@@ -1,7 +1,7 @@
 //! What the World tells the engine after an event.
 
 use softband_model::verbs::api::Completion;
-use softband_types::{CqHandle, HcaId, PortNumber, ProcessId, Qpn};
+use softband_types::{CqHandle, HcaId, PortNumber, ProcessId, Qpn, SrqHandle};
 
 /// Something that a program may now see. All notices of one `step` carry that step's time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub enum Notice {
     },
     /// An asynchronous event of a queue pair, numbered as the verbs do (`IBV_EVENT_...`).
     QpEvent { process: ProcessId, hca: HcaId, qpn: Qpn, event: u32 },
+    /// An asynchronous event of a shared receive queue.
+    SrqEvent { process: ProcessId, hca: HcaId, srq: SrqHandle, event: u32 },
     /// An asynchronous event of a port.
     PortEvent { hca: HcaId, port: PortNumber, event: u32 },
 }

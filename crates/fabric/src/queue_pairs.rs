@@ -6,7 +6,7 @@ use softband_model::transport::{QueuePair, Side};
 use softband_model::verbs::api::{HostMemory, QpCapabilities, QpInit, QpModification, QpSnapshot, ReceiveRequest, SendRequest, VerbsError};
 use softband_model::verbs::{PKEY_TABLE_LEN, check_modification};
 use softband_sim::SimTime;
-use softband_types::{HcaId, ProcessId, QpState, QpType, Qpn};
+use softband_types::{HcaId, ProcessId, QpState, QpType, Qpn, SrqHandle, XrcdHandle};
 
 /// QPN of an HCA's first queue pair; the numbers below are for management (IBTA 3.5.3).
 const QPN_FIRST: u32 = 0x404;
@@ -29,12 +29,15 @@ pub(crate) struct QpSlot {
     pub in_memory_last: SimTime,
     pub timer_at: Option<SimTime>,
     pub established: bool,
+    /// Processes that have opened it beside its owner: the receiving side of an extended reliable connection may be shared.
+    pub sharers: Vec<ProcessId>,
 }
 
 /// A work request on its way from a program to its queue.
 pub(crate) enum Post {
     Send { qp: u32, epoch: u32, request: SendRequest },
     Receive { qp: u32, epoch: u32, request: ReceiveRequest },
+    SharedReceive { srq: SrqHandle, request: ReceiveRequest },
 }
 
 impl QpSlot {
@@ -49,6 +52,7 @@ impl QpSlot {
             in_memory_last: SimTime::ZERO,
             timer_at: None,
             established: false,
+            sharers: Vec::new(),
         }
     }
 }
@@ -58,9 +62,7 @@ impl World {
     /// `Invalid` for capabilities beyond the HCA's or objects of another HCA, `NoMemory` when it has no more queue pairs.
     pub fn create_qp(&mut self, owner: ProcessId, hca: HcaId, init: QpInit) -> Result<QpSnapshot, VerbsError> {
         let node = self.hcas.get(hca.0 as usize).ok_or(VerbsError::Invalid)?;
-        let of_hca = self.verbs.pd(owner, init.pd)?.hca == hca
-            && self.verbs.cq(owner, init.send_cq)?.hca == hca
-            && self.verbs.cq(owner, init.recv_cq)?.hca == hca;
+        let of_hca = self.parts_of_qp_are_of(owner, hca, &init)?;
         let QpCapabilities { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_bytes } = init.capabilities;
         let part = &node.part;
         let fits = max_send_wr.max(max_recv_wr) <= part.max_qp_wr
@@ -81,9 +83,24 @@ impl World {
         let snapshot = qp.snapshot();
         self.qps.push(Some(Box::new(QpSlot::new(qp))));
         self.verbs.use_pd(init.pd, 1);
+        self.verbs.use_srq(init.srq, 1);
+        self.verbs.use_xrcd(init.xrcd, 1);
         self.verbs.use_cq(init.send_cq, 1);
         self.verbs.use_cq(init.recv_cq, 1);
         Ok(snapshot)
+    }
+
+    /// Whether what a queue pair is made from belongs to `owner` and `hca`, and fits its type.
+    fn parts_of_qp_are_of(&self, owner: ProcessId, hca: HcaId, init: &QpInit) -> Result<bool, VerbsError> {
+        let verbs = &self.verbs;
+        if init.qp_type == QpType::XrcRecv {
+            let xrcd = init.xrcd.ok_or(VerbsError::Invalid)?;
+            return Ok(verbs.xrcd(owner, xrcd)?.hca == hca && init.srq.is_none());
+        }
+        let sends_only = init.qp_type == QpType::XrcSend;
+        let receives = sends_only || verbs.cq(owner, init.recv_cq)?.hca == hca;
+        let shared = init.srq.map_or(Ok(true), |srq| verbs.srq(owner, srq).map(|srq| !sends_only && srq.hca == hca && srq.init.xrc.is_none()))?;
+        Ok(verbs.pd(owner, init.pd)?.hca == hca && verbs.cq(owner, init.send_cq)?.hca == hca && receives && shared && init.xrcd.is_none())
     }
 
     /// Index of the queue pair with this number.
@@ -103,7 +120,7 @@ impl World {
     fn owned_qp(&self, owner: ProcessId, hca: HcaId, qpn: Qpn) -> Result<(u32, &QpSlot), VerbsError> {
         let index = self.qp_index(hca, qpn).ok_or(VerbsError::Invalid)?;
         let slot = self.slot(index).ok_or(VerbsError::Invalid)?;
-        if slot.qp.owner == owner { Ok((index, slot)) } else { Err(VerbsError::Forbidden) }
+        if slot.qp.owner == owner || slot.sharers.contains(&owner) { Ok((index, slot)) } else { Err(VerbsError::Forbidden) }
     }
 
     /// # Errors
@@ -133,6 +150,7 @@ impl World {
             QpState::Error => self.put_into_error(index, now),
             _ => {
                 let epoch = slot.qp.epoch;
+                let unfinished = if next == QpState::Reset { slot.qp.responder.take_unfinished() } else { None };
                 slot.qp.modify(next, &m);
                 if slot.qp.epoch != epoch {
                     slot.fetching = false;
@@ -143,6 +161,9 @@ impl World {
                     // What a drained queue held back goes on; an event, since sending needs the programs' memory.
                     let epoch = slot.qp.epoch;
                     self.queue.push(now, hca.0, Event::QueueResumed { qp: index, epoch });
+                }
+                if let Some(request) = unfinished {
+                    self.verbs.put_back(request);
                 }
             }
         }
@@ -178,18 +199,47 @@ impl World {
     /// `Invalid` when there is none, `Forbidden` when it is another's.
     pub fn destroy_qp(&mut self, _now: SimTime, owner: ProcessId, hca: HcaId, qpn: Qpn) -> Result<(), VerbsError> {
         let (index, _) = self.owned_qp(owner, hca, qpn)?;
-        self.remove_qp(index);
+        self.leave_qp(index, owner);
         Ok(())
+    }
+
+    /// Opens the receiving side of an extended reliable connection that another process of the same domain has made.
+    ///
+    /// # Errors
+    /// `Invalid` when there is none in this domain, `Forbidden` when `owner` has not opened the domain.
+    pub fn open_qp(&mut self, owner: ProcessId, xrcd: XrcdHandle, qpn: Qpn) -> Result<QpSnapshot, VerbsError> {
+        let hca = self.verbs.xrcd(owner, xrcd)?.hca;
+        let index = self.qp_index(hca, qpn).ok_or(VerbsError::Invalid)?;
+        let slot = self.slot_mut(index).filter(|slot| slot.qp.attributes.init.xrcd == Some(xrcd)).ok_or(VerbsError::Invalid)?;
+        slot.sharers.push(owner);
+        Ok(slot.qp.snapshot())
+    }
+
+    /// A process has done with a queue pair: the last one takes it along.
+    pub(crate) fn leave_qp(&mut self, index: u32, owner: ProcessId) {
+        let Some(slot) = self.slot_mut(index) else { return };
+        if let Some(at) = slot.sharers.iter().position(|sharer| *sharer == owner) {
+            slot.sharers.remove(at);
+        } else if slot.sharers.is_empty() {
+            self.remove_qp(index);
+        } else {
+            slot.qp.owner = slot.sharers.remove(0);
+        }
     }
 
     /// The queue pair is gone at once; packets for it will be dropped.
     pub(crate) fn remove_qp(&mut self, index: u32) {
-        let Some(slot) = self.qps[index as usize].take() else { return };
+        let Some(mut slot) = self.qps[index as usize].take() else { return };
+        if let Some(request) = slot.qp.responder.take_unfinished() {
+            self.verbs.put_back(request);
+        }
         let QpSnapshot { init, qpn, .. } = slot.qp.attributes;
         let node = &mut self.hcas[slot.qp.hca.0 as usize];
         node.qp_of_qpn[(qpn.0 - QPN_FIRST) as usize] = None;
         node.qp_count -= 1;
         self.verbs.use_pd(init.pd, -1);
+        self.verbs.use_srq(init.srq, -1);
+        self.verbs.use_xrcd(init.xrcd, -1);
         self.verbs.use_cq(init.send_cq, -1);
         self.verbs.use_cq(init.recv_cq, -1);
     }
@@ -207,6 +257,14 @@ impl World {
         let Ok((qp, slot)) = self.owned_qp(owner, hca, qpn) else { return };
         let post = self.posts.insert(Post::Receive { qp, epoch: slot.qp.epoch, request });
         self.queue.push(now, hca.0, Event::ReceivePosted { post });
+    }
+
+    /// Posts a receive request to a shared queue.
+    pub fn post_srq_receive(&mut self, now: SimTime, owner: ProcessId, srq: SrqHandle, request: ReceiveRequest) {
+        let Ok(queue) = self.verbs.srq(owner, srq) else { return };
+        let node = queue.hca.0;
+        let post = self.posts.insert(Post::SharedReceive { srq, request });
+        self.queue.push(now, node, Event::ReceivePosted { post });
     }
 
     pub(crate) fn on_doorbell(&mut self, post: u32, memory: &mut dyn HostMemory, now: SimTime) {
@@ -235,7 +293,7 @@ impl World {
                 }
             }
             // No program that goes by the verbs posts here.
-            _ => self.put_into_error(qp, now),
+            _ => self.fail_fatally(qp, now),
         }
     }
 
@@ -253,7 +311,11 @@ impl World {
     }
 
     pub(crate) fn on_receive_posted(&mut self, post: u32, now: SimTime) {
-        let Post::Receive { qp, epoch, request } = self.posts.take(post) else { unreachable!("receives have their own event") };
+        let (qp, epoch, request) = match self.posts.take(post) {
+            Post::Receive { qp, epoch, request } => (qp, epoch, request),
+            Post::SharedReceive { srq, request } => return self.verbs.post_srq_receive(srq, request),
+            Post::Send { .. } => unreachable!("receives have their own event"),
+        };
         let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch) else { return };
         let attributes = slot.qp.attributes;
         let full = slot.qp.responder.queue_len() >= attributes.init.capabilities.max_recv_wr as usize;
@@ -262,8 +324,8 @@ impl World {
                 slot.qp.responder.post(request);
                 self.flush_receives(qp, now);
             }
-            QpState::Reset => self.put_into_error(qp, now),
-            _ if full => self.put_into_error(qp, now),
+            QpState::Reset => self.fail_fatally(qp, now),
+            _ if full => self.fail_fatally(qp, now),
             _ => slot.qp.responder.post(request),
         }
     }

@@ -9,12 +9,14 @@ use softband_model::parts::ReceiveMode;
 use softband_model::transport::{Delivery, DeliveryEnd, Outcome, Refusal, Response, Side, response_packet};
 use softband_model::verbs::api::{Completion, HostMemory, PayloadSlice};
 use softband_sim::SimTime;
-use softband_types::{Gid, Guid, Lid, PKey, QpState, WcStatus};
+use softband_types::{Gid, Guid, Lid, PKey, QpState, SrqHandle, WcStatus};
 
 use crate::port::Owner;
 
 /// `IBV_EVENT_COMM_EST`: a packet came before the program moved on to RTS.
 const EVENT_COMMUNICATION_ESTABLISHED: u32 = 4;
+/// `IBV_EVENT_SRQ_LIMIT_REACHED`.
+const EVENT_SRQ_LIMIT_REACHED: u32 = 15;
 
 /// Payload on its way over the bus.
 pub(crate) struct InFlight {
@@ -74,11 +76,18 @@ impl World {
         let datagram = matches!(packet.kind, PacketKind::Datagram { .. });
         let ud = a.init.qp_type == softband_types::QpType::Ud;
         let from_peer = ud || packet.source == a.dest_qpn && packet.slid == a.address_vector.dlid;
-        let listens = match a.state {
-            QpState::Rts | QpState::Sqd => true,
-            QpState::Rtr | QpState::Sqe => !packet.kind.is_response(),
-            _ => false,
+        let response = packet.kind.is_response();
+        let has_side = match a.init.qp_type {
+            softband_types::QpType::XrcSend => response,
+            softband_types::QpType::XrcRecv => !response && packet.xrc_srq.is_some(),
+            _ => packet.xrc_srq.is_none(),
         };
+        let listens = has_side
+            && match a.state {
+                QpState::Rts | QpState::Sqd => true,
+                QpState::Rtr | QpState::Sqe => !response,
+                _ => false,
+            };
         let fits = listens && slot.port == Some(port) && packet.pkey == PKey::DEFAULT_FULL && datagram == ud && from_peer;
         fits.then_some(qp)
     }
@@ -88,8 +97,11 @@ impl World {
         let slot = self.qps[qp as usize].as_deref_mut()?;
         let a = slot.qp.attributes;
         let hca = slot.qp.hca;
-        let outcome = slot.qp.responder.on_request(&a, hca, &self.verbs, packet);
-        let Outcome { delivery, response, reply_queued, completion, refusal } = outcome;
+        let outcome = slot.qp.responder.on_request(&a, hca, &mut self.verbs, packet);
+        let Outcome { delivery, response, reply_queued, completion, refusal, srq_limit } = outcome;
+        if let Some(srq) = srq_limit {
+            self.report_srq_limit(srq, now);
+        }
         let part = &self.hcas[hca.0 as usize].part;
         let (ack_processing, completion_write) = (part.ack_processing, part.completion_write);
         if reply_queued {
@@ -114,7 +126,13 @@ impl World {
         }
     }
 
-    fn report_qp_event(&mut self, qp: u32, event: u32, now: SimTime) {
+    fn report_srq_limit(&mut self, srq: SrqHandle, now: SimTime) {
+        let Some(queue) = self.verbs.srqs.get(srq.0) else { return };
+        let (process, hca) = (queue.owner, queue.hca);
+        self.report(now, hca.0, Notice::SrqEvent { process, hca, srq, event: EVENT_SRQ_LIMIT_REACHED });
+    }
+
+    pub(crate) fn report_qp_event(&mut self, qp: u32, event: u32, now: SimTime) {
         let Some(slot) = self.slot(qp) else { return };
         let (process, hca, qpn) = (slot.qp.owner, slot.qp.hca, slot.qp.attributes.qpn);
         self.report(now, hca.0, Notice::QpEvent { process, hca, qpn, event });
@@ -233,7 +251,7 @@ impl World {
         let mut offset = payload.offset;
         for segment in delivery.placement.iter() {
             let len = segment.len_bytes as usize;
-            self.verbs.mrs.get(segment.mr.0).ok_or(())?;
+            self.verbs.mrs.get(segment.mr.0).filter(|mr| mr.holds(segment)).ok_or(())?;
             let part = PayloadSlice { buffer: payload.buffer.clone(), offset, len };
             memory.write(segment.process, segment.address, &part).map_err(|_| ())?;
             // Where a completion follows, those who look at the queue are told by it.
@@ -251,7 +269,7 @@ impl World {
         }
         let Some(slot) = self.slot(qp) else { return };
         let psn = acknowledge.unwrap_or(slot.qp.responder.expected_psn().previous());
-        if slot.qp.attributes.init.qp_type == softband_types::QpType::Rc {
+        if slot.qp.attributes.init.qp_type.is_reliable() {
             self.respond(qp, Response { psn, kind: PacketKind::Nak(NakCode::RemoteOperationalError) }, now, true);
         }
         self.on_refusal(qp, Refusal { event: None }, now);

@@ -106,7 +106,7 @@ impl World {
         let slid = self.ports[next.port as usize].lid;
         let Some(slot) = self.qps[work.qp as usize].as_deref_mut() else { return };
         let a = slot.qp.attributes;
-        let mut env = Environment { verbs: &self.verbs, memory, chunks: &mut self.chunks, slid };
+        let mut env = Environment { verbs: &mut self.verbs, memory, chunks: &mut self.chunks, slid };
         let (emission, refusal) = match work.side {
             Side::Requester => (slot.qp.requester.emit(&a, slot.qp.hca, &mut env, now), None),
             Side::Responder => slot.qp.responder.emit(&a, slot.qp.hca, &mut env),
@@ -123,7 +123,7 @@ impl World {
                 self.stage(hca, work, next, (packet, dma_bytes, completes), now);
                 self.arm_timer(work.qp, now);
             }
-            Emission::Failed => self.retire(work.qp, now),
+            Emission::Settled => self.retire(work.qp, now),
         }
         if let Some(refusal) = refusal {
             self.on_refusal(work.qp, refusal, now);

@@ -2,9 +2,10 @@
 
 use crate::notice::Notice;
 use crate::world::World;
-use softband_model::verbs::api::{AddressVector, MrInit, VerbsError};
+use softband_model::verbs::api::{AddressVector, MrChange, MrInit, SrqInit, SrqSnapshot, VerbsError};
+use softband_model::verbs::{WindowType, XrcdOpen};
 use softband_sim::SimTime;
-use softband_types::{AhHandle, CqHandle, HcaId, LKey, MrHandle, PdHandle, ProcessId, QpState, RKey};
+use softband_types::{AhHandle, CqHandle, HcaId, LKey, MrHandle, MwHandle, PdHandle, ProcessId, QpState, RKey, SrqHandle, XrcdHandle};
 
 impl World {
     /// # Errors
@@ -26,15 +27,39 @@ impl World {
     }
 
     /// # Errors
+    /// Those of [`Self::register_mr`]; the region stays as it was.
+    pub fn reregister_mr(&mut self, owner: ProcessId, mr: MrHandle, change: &MrChange) -> Result<(LKey, RKey), VerbsError> {
+        self.verbs.reregister_mr(owner, mr, change)
+    }
+
+    /// # Errors
     /// `Invalid` when there is none, `Forbidden` when it is another's.
     pub fn deregister_mr(&mut self, owner: ProcessId, mr: MrHandle) -> Result<(), VerbsError> {
         self.verbs.deregister_mr(owner, mr)
     }
 
     /// # Errors
+    /// `Unsupported` on an HCA without windows, `NoMemory` when it has no more.
+    pub fn alloc_mw(&mut self, owner: ProcessId, pd: PdHandle, window_type: WindowType) -> Result<(MwHandle, RKey), VerbsError> {
+        self.verbs.alloc_mw(owner, pd, window_type)
+    }
+
+    /// # Errors
+    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    pub fn dealloc_mw(&mut self, owner: ProcessId, mw: MwHandle) -> Result<(), VerbsError> {
+        self.verbs.dealloc_mw(owner, mw)
+    }
+
+    /// # Errors
     /// `Invalid` for more entries than the HCA's queues hold.
     pub fn create_cq(&mut self, owner: ProcessId, hca: HcaId, entries: u32) -> Result<CqHandle, VerbsError> {
         self.verbs.create_cq(owner, hca, entries)
+    }
+
+    /// # Errors
+    /// `Invalid` for more entries than the HCA's queues hold.
+    pub fn resize_cq(&self, owner: ProcessId, cq: CqHandle, entries: u32) -> Result<(), VerbsError> {
+        self.verbs.resize_cq(owner, cq, entries)
     }
 
     /// # Errors
@@ -64,9 +89,45 @@ impl World {
             let Some(slot) = &self.qps[index] else { continue };
             let init = slot.qp.attributes.init;
             if (init.send_cq == cq || init.recv_cq == cq) && slot.qp.attributes.state != QpState::Reset {
-                self.put_into_error(index as u32, now);
+                self.fail_fatally(index as u32, now);
             }
         }
+    }
+
+    /// # Errors
+    /// `Unsupported` on an HCA without XRC, `Invalid` when a domain must not be there and is, `Absent` when it must be and is not.
+    pub fn open_xrcd(&mut self, owner: ProcessId, hca: HcaId, open: XrcdOpen) -> Result<XrcdHandle, VerbsError> {
+        self.verbs.open_xrcd(owner, hca, open)
+    }
+
+    /// # Errors
+    /// `Busy` when it would go and something names it.
+    pub fn close_xrcd(&mut self, owner: ProcessId, xrcd: XrcdHandle) -> Result<(), VerbsError> {
+        self.verbs.close_xrcd(owner, xrcd)
+    }
+
+    /// # Errors
+    /// `Unsupported` on an HCA without them, `Invalid` for more requests or entries than it takes, `NoMemory` when it has no more.
+    pub fn create_srq(&mut self, owner: ProcessId, hca: HcaId, init: SrqInit) -> Result<SrqHandle, VerbsError> {
+        self.verbs.create_srq(owner, hca, init)
+    }
+
+    /// # Errors
+    /// `Invalid` for a size or limit that does not fit.
+    pub fn modify_srq(&mut self, owner: ProcessId, srq: SrqHandle, max_wr: Option<u32>, limit: Option<u32>) -> Result<(), VerbsError> {
+        self.verbs.modify_srq(owner, srq, max_wr, limit)
+    }
+
+    /// # Errors
+    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    pub fn query_srq(&self, owner: ProcessId, srq: SrqHandle) -> Result<SrqSnapshot, VerbsError> {
+        self.verbs.query_srq(owner, srq)
+    }
+
+    /// # Errors
+    /// `Busy` while a queue pair takes from it.
+    pub fn destroy_srq(&mut self, owner: ProcessId, srq: SrqHandle) -> Result<(), VerbsError> {
+        self.verbs.destroy_srq(owner, srq)
     }
 
     /// # Errors
@@ -86,8 +147,8 @@ impl World {
     /// A program has died: all its objects go. Its peers find out by their retries.
     pub fn remove_process(&mut self, _now: SimTime, owner: ProcessId) {
         for index in 0..self.qps.len() {
-            if self.qps[index].as_ref().is_some_and(|slot| slot.qp.owner == owner) {
-                self.remove_qp(index as u32);
+            while self.slot(index as u32).is_some_and(|slot| slot.qp.owner == owner || slot.sharers.contains(&owner)) {
+                self.leave_qp(index as u32, owner);
             }
         }
         self.verbs.remove_owner(owner);

@@ -48,7 +48,7 @@ fn scattered_memory_is_gathered_and_scattered_across_packet_bounds() {
     let (from, to) = (lab.programs[0], lab.programs[1]);
     let entries = vec![entry(&to, 0, 3_000), entry(&to, 50_000, 1), entry(&to, 60_000, 6_999)];
     let now = lab.world.now();
-    lab.world.post_receive(now, to.process, to.hca, b, ReceiveRequest { wr_id: 1, entries });
+    lab.world.post_receive(now, to.process, to.hca, b, ReceiveRequest { wr_id: 1, entries, srq: None });
     let mut request = lab.request(0, 1, SEND, 0, 0);
     request.entries = vec![entry(&from, 0, 1), entry(&from, 1, 4_999), entry(&from, 5_000, 5_000)];
     lab.send(0, a, request);

@@ -118,6 +118,28 @@ ops! {
     CreateAsyncChannel = 116,
     /// [`Object`] / [`AsyncEvent`]; EAGAIN when there is none.
     AsyncRead = 117,
+    /// [`ResizeCq`] / [`CreateCqReply`] with the new ring. What the old one holds is still to be taken from it, first.
+    ResizeCq = 118,
+    /// [`ReregisterMr`] / [`RegisterMrReply`].
+    ReregisterMr = 119,
+    /// [`SrqFields`] / [`SrqFields`].
+    CreateSrq = 120,
+    /// [`SrqFields`], of which `mask` says what changes / [`SrqFields`].
+    ModifySrq = 121,
+    /// [`Handle`] / [`SrqFields`].
+    QuerySrq = 122,
+    /// [`Handle`].
+    DestroySrq = 123,
+    /// [`AllocMw`] / [`RegisterMrReply`].
+    AllocMw = 124,
+    /// [`Handle`].
+    DeallocMw = 125,
+    /// [`OpenXrcd`] / [`Handle`]; EAGAIN when it is not there and was not to be made.
+    OpenXrcd = 126,
+    /// [`Handle`].
+    CloseXrcd = 127,
+    /// [`OpenQp`] / [`QpFields`]: one reference more to a queue pair of the domain.
+    OpenQp = 128,
 }
 
 macro_rules! pod {
@@ -176,7 +198,9 @@ pod! {
         /// NUL-padded.
         pub name: [u8; 64], pub firmware_version: [u8; 64], pub board_id: [u8; 64],
         pub ports: u32, pub max_qp: u32, pub max_qp_wr: u32, pub max_sge: u32, pub max_cq: u32, pub max_cqe: u32, pub max_mr: u32,
-        pub max_pd: u32, pub max_ah: u32, pub max_inline: u32, pub max_rd_atomic: u32, pub reserved: u32,
+        pub max_pd: u32, pub max_ah: u32, pub max_inline: u32, pub max_rd_atomic: u32,
+        pub max_srq: u32, pub max_srq_wr: u32, pub max_srq_sge: u32, pub max_xrcd: u32, pub max_mw: u32,
+        pub max_multicast_groups: u32, pub max_multicast_members: u32, pub gid_table_len: u32, pub on_demand_paging: u32,
     }
     pub struct PortQuery { pub hca: u32, pub port: u32, }
     /// Codes as `struct ibv_port_attr` has them; `gid` in network order.
@@ -195,8 +219,21 @@ pod! {
     pub struct CreateCq { pub hca: u32, pub entries: u32, pub channel: u32, pub reserved: u32, pub cookie: u64, }
     /// Where the ring lies in the shared file.
     pub struct CreateCqReply { pub handle: u32, pub capacity: u32, pub ring_offset: u64, }
+    /// `window_type` 1 or 2, as `enum ibv_mw_type`.
+    pub struct AllocMw { pub hca: u32, pub pd: u32, pub window_type: u32, pub reserved: u32, }
+    /// A domain of extended reliable connections. `has_file`: shared with those who name the same file.
+    pub struct OpenXrcd { pub hca: u32, pub has_file: u32, pub device: u64, pub inode: u64, pub create: u32, pub exclusive: u32, }
+    pub struct OpenQp { pub xrcd: u32, pub qpn: u32, }
+    /// A shared receive queue. `mask` as `enum ibv_srq_attr_mask`.
+    pub struct SrqFields { pub hca: u32, pub handle: u32, pub pd: u32, pub mask: u32, pub max_wr: u32, pub max_sge: u32, pub limit: u32,
+        /** Number by which messages name it. */ pub number: u32,
+        /** Of extended reliable connections: domain and completion queue; else 0. */ pub xrcd: u32, pub cq: u32,
+    }
+    pub struct ResizeCq { pub cq: u32, pub entries: u32, }
+    /// `change` as `enum ibv_rereg_mr_flags`: only what it names is looked at.
+    pub struct ReregisterMr { pub mr: u32, pub change: u32, pub pd: u32, /** `IBV_ACCESS_` bits. */ pub access: u32, pub address: u64, pub len_bytes: u64, pub iova: u64, }
     pub struct ChannelEvent { pub cookie: u64, pub cq: u32, pub reserved: u32, }
-    /// `event` as `enum ibv_event_type`; `element` is a QP number, CQ handle or port.
+    /// `event` as `enum ibv_event_type`; `element` is a QP number, CQ or SRQ handle or port.
     pub struct AsyncEvent { pub event: u32, pub element: u32, }
     pub struct QpName { pub hca: u32, pub qpn: u32, }
     /// An address vector.
@@ -208,8 +245,8 @@ pod! {
     /// A queue pair: what it was made with and its attributes, numbered as `struct ibv_qp_attr` numbers them.
     pub struct QpFields {
         pub hca: u32, pub qpn: u32,
-        /// 2 = RC, 3 = UC, 4 = UD.
-        pub qp_type: u32, pub pd: u32, pub send_cq: u32, pub recv_cq: u32, pub signal_all: u32,
+        /// 2 = RC, 3 = UC, 4 = UD, 9 and 10 = sending and receiving side of XRC.
+        pub qp_type: u32, pub pd: u32, pub send_cq: u32, pub recv_cq: u32, /** Shared receive queue, or 0. */ pub srq: u32, /** Domain, or 0. */ pub xrcd: u32, pub signal_all: u32,
         pub max_send_wr: u32, pub max_recv_wr: u32, pub max_send_sge: u32, pub max_recv_sge: u32, pub max_inline: u32,
         pub state: u32, pub current_state: u32, pub path_mtu_code: u32, pub qkey: u32, pub receive_psn: u32, pub send_psn: u32,
         pub dest_qpn: u32, /** `IBV_ACCESS_` bits. */ pub access: u32, pub pkey_index: u32, pub port: u32,

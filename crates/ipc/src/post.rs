@@ -8,6 +8,8 @@ pub mod kind {
     pub const RECEIVE: u32 = 2;
     /// `req_notify_cq`: `object` is the CQ, `flags` 1 for solicited only.
     pub const ARM_CQ: u32 = 3;
+    /// `object` is the shared receive queue.
+    pub const SRQ_RECEIVE: u32 = 4;
 }
 
 /// Bits of [`PostRecord::flags`] of a send.
@@ -27,6 +29,12 @@ pub mod opcode {
     pub const RDMA_READ: u32 = 4;
     pub const ATOMIC_CMP_AND_SWP: u32 = 5;
     pub const ATOMIC_FETCH_AND_ADD: u32 = 6;
+    /// `rkey` is taken back.
+    pub const LOCAL_INV: u32 = 7;
+    /// `rkey` is the window's next key; a [`super::BindInfo`] stands in the place of inline data.
+    pub const BIND_MW: u32 = 8;
+    /// `rkey` is the peer's key that is taken back.
+    pub const SEND_WITH_INV: u32 = 9;
 }
 
 /// Fixed part of a record; `sge_count` entries follow, then `inline_len` bytes, padded to eight.
@@ -53,6 +61,23 @@ pub struct PostRecord {
     pub swap: u64,
     pub remote_qpn: u32,
     pub remote_qkey: u32,
+    /// Of an extended reliable connection: number of the shared receive queue.
+    pub xrc_srq: u32,
+    pub reserved: u32,
+}
+
+/// What a memory window is bound to.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct BindInfo {
+    pub mw: u32,
+    /// Handle of the region; 0 for none.
+    pub mr: u32,
+    pub address: u64,
+    pub len_bytes: u64,
+    /// `IBV_ACCESS_` bits.
+    pub access: u32,
+    pub reserved: u32,
 }
 
 /// A scatter-gather entry.

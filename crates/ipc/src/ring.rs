@@ -14,7 +14,7 @@ pub struct Cqe {
     pub status: u32,
     pub opcode: u32,
     pub byte_len: u32,
-    /// Immediate data in host order; valid with [`flags::WITH_IMMEDIATE`].
+    /// Immediate data in host order, or the key that was taken back: [`flags::WITH_IMMEDIATE`], [`flags::WITH_INVALIDATE`].
     pub immediate: u32,
     pub qpn: u32,
     pub source_qpn: u32,
@@ -28,7 +28,8 @@ pub struct Cqe {
     pub path_bits: u8,
     pub reserved: [u8; 2],
     pub vendor_error: u32,
-    pub reserved2: u32,
+    /// Shared receive queue whose request this completes, or 0.
+    pub srq: u32,
 }
 
 /// Bits of [`Cqe::flags`].
@@ -37,6 +38,7 @@ pub mod flags {
     pub const WITH_IMMEDIATE: u32 = 2;
     /// A completion of the receive queue.
     pub const RECEIVE: u32 = 4;
+    pub const WITH_INVALIDATE: u32 = 8;
 }
 
 /// Head of a ring; `capacity` entries follow it. Both counters only grow and wrap at 2^32; the slot is counter % capacity.

@@ -3,7 +3,7 @@
 use crate::device;
 use crate::guard::{lock, minus_one, not_null, object};
 use crate::qp::Qp;
-use crate::{channel, cq, cq_ex, poll, post, qp, query, unsupported};
+use crate::{channel, cq, cq_ex, mr, mw, pd, poll, post, qp, query, srq, unsupported, xrc};
 use libc::c_int;
 use rustix::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use softband_abi::verbs::*;
@@ -29,6 +29,7 @@ pub(crate) struct Context {
     pub(crate) async_object: u32,
     queue_pairs: RwLock<BTreeMap<u32, QpPointer>>,
     completion_queues: Mutex<BTreeMap<u32, CqPointer>>,
+    shared_queues: Mutex<BTreeMap<u32, SrqPointer>>,
 }
 
 /// A queue pair in the table: valid as long as it is there.
@@ -37,6 +38,9 @@ pub(crate) struct QpPointer(pub(crate) *mut Qp);
 /// A completion queue in the table: valid as long as it is there.
 #[derive(Clone, Copy)]
 pub(crate) struct CqPointer(pub(crate) *mut cq::Cq);
+/// A shared receive queue in the table: valid as long as it is there.
+#[derive(Clone, Copy)]
+pub(crate) struct SrqPointer(pub(crate) *mut srq::Srq);
 
 // SAFETY: the private parts behind the pointers are made for several threads.
 unsafe impl Send for QpPointer {}
@@ -44,6 +48,8 @@ unsafe impl Send for QpPointer {}
 unsafe impl Sync for QpPointer {}
 // SAFETY: as above.
 unsafe impl Send for CqPointer {}
+// SAFETY: as above.
+unsafe impl Send for SrqPointer {}
 
 impl Context {
     /// The queue pairs, to be looked up by number. Not to be held over a turn of the engine.
@@ -51,16 +57,24 @@ impl Context {
         self.queue_pairs.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Notes a queue pair. One that is opened a second time is found as what it was first.
     pub(crate) fn add_queue_pair(&self, qpn: u32, qp: *mut Qp) {
-        self.queue_pairs.write().unwrap_or_else(PoisonError::into_inner).insert(qpn, QpPointer(qp));
+        self.queue_pairs.write().unwrap_or_else(PoisonError::into_inner).entry(qpn).or_insert(QpPointer(qp));
     }
 
-    pub(crate) fn remove_queue_pair(&self, qpn: u32) {
-        self.queue_pairs.write().unwrap_or_else(PoisonError::into_inner).remove(&qpn);
+    pub(crate) fn remove_queue_pair(&self, qpn: u32, qp: *mut Qp) {
+        let mut queue_pairs = self.queue_pairs.write().unwrap_or_else(PoisonError::into_inner);
+        if queue_pairs.get(&qpn).is_some_and(|known| known.0 == qp) {
+            queue_pairs.remove(&qpn);
+        }
     }
 
     pub(crate) fn completion_queues(&self) -> std::sync::MutexGuard<'_, BTreeMap<u32, CqPointer>> {
         lock(&self.completion_queues)
+    }
+
+    pub(crate) fn shared_queues(&self) -> std::sync::MutexGuard<'_, BTreeMap<u32, SrqPointer>> {
+        lock(&self.shared_queues)
     }
 }
 
@@ -84,9 +98,16 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
         // SAFETY: the caller names a device of ours.
         let hca = unsafe { device::facts(device) }?.hca;
         let events: Object = call(Op::CreateAsyncChannel, &Hca { hca, reserved: 0 })?;
+        let cmd_fd = command_fd()?;
         let async_fd = placeholder(Kind::AsyncChannel, events.object)?;
-        let context = Context { hca, async_object: events.object, queue_pairs: RwLock::default(), completion_queues: Mutex::default() };
-        let open = Box::into_raw(Box::new(OpenDevice { shown: shown_context(device, async_fd), context }));
+        let context = Context {
+            hca,
+            async_object: events.object,
+            queue_pairs: RwLock::default(),
+            completion_queues: Mutex::default(),
+            shared_queues: Mutex::default(),
+        };
+        let open = Box::into_raw(Box::new(OpenDevice { shown: shown_context(device, cmd_fd, async_fd), context }));
         // SAFETY: just made; the pointer keeps the provenance of the whole box.
         Ok(unsafe { &raw mut (*open).shown.context })
     })
@@ -99,8 +120,16 @@ pub unsafe extern "C" fn ibv_close_device(shown: *mut ibv_context) -> c_int {
         // SAFETY: the caller names an open context, and nobody uses it any more, by the manual page.
         let open = unsafe { Box::from_raw(open) };
         close_placeholder(open.shown.context.async_fd, open.context.async_object);
+        // SAFETY: `command_fd` made it; whoever wanted to keep it has made a copy.
+        drop(unsafe { OwnedFd::from_raw_fd(open.shown.context.cmd_fd) });
         Ok(0)
     })
+}
+
+/// The descriptor by which other libraries would talk to the kernel's driver. There is no driver, but programs copy and pass it.
+fn command_fd() -> Result<c_int, Errno> {
+    let fd = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).map_err(|error| Errno(error.raw_os_error()))?;
+    Ok(fd.into_raw_fd())
 }
 
 /// A descriptor that stands for an object of the engine: its number is the kernel's, what it means is the engine's.
@@ -126,11 +155,11 @@ pub(crate) fn close_placeholder(fd: c_int, object: u32) {
     }
 }
 
-fn shown_context(device: *mut ibv_device, async_fd: c_int) -> verbs_context {
+fn shown_context(device: *mut ibv_device, cmd_fd: c_int, async_fd: c_int) -> verbs_context {
     use unsupported as no;
     verbs_context {
         query_port: Some(query::query_port),
-        advise_mr: Some(no::advise_mr),
+        advise_mr: Some(mr::advise_mr),
         alloc_null_mr: Some(no::alloc_null_mr),
         read_counters: Some(no::read_counters),
         attach_counters_point_flow: Some(no::attach_counters_point_flow),
@@ -143,9 +172,9 @@ fn shown_context(device: *mut ibv_device, async_fd: c_int) -> verbs_context {
         destroy_flow_action: Some(no::destroy_flow_action),
         create_flow_action_esp: Some(no::create_flow_action_esp),
         modify_qp_rate_limit: Some(no::modify_qp_rate_limit),
-        alloc_parent_domain: Some(no::alloc_parent_domain),
-        dealloc_td: Some(no::dealloc_td),
-        alloc_td: Some(no::alloc_td),
+        alloc_parent_domain: Some(pd::alloc_parent_domain),
+        dealloc_td: Some(pd::dealloc_td),
+        alloc_td: Some(pd::alloc_td),
         modify_cq: Some(no::modify_cq),
         post_srq_ops: Some(no::post_srq_ops),
         destroy_rwq_ind_table: Some(no::destroy_rwq_ind_table),
@@ -161,18 +190,18 @@ fn shown_context(device: *mut ibv_device, async_fd: c_int) -> verbs_context {
         ABI_placeholder2: None,
         ibv_create_flow: Some(no::create_flow),
         ABI_placeholder1: None,
-        open_qp: Some(no::open_qp),
+        open_qp: Some(qp::open_qp),
         create_qp_ex: Some(qp::create_qp_ex),
-        get_srq_num: Some(no::get_srq_num),
-        create_srq_ex: Some(no::create_srq_ex),
-        open_xrcd: Some(no::open_xrcd),
-        close_xrcd: Some(no::close_xrcd),
+        get_srq_num: Some(srq::get_srq_num),
+        create_srq_ex: Some(srq::create_srq_ex),
+        open_xrcd: Some(xrc::open_xrcd),
+        close_xrcd: Some(xrc::close_xrcd),
         _ABI_placeholder3: 0,
         sz: size_of::<verbs_context>(),
         context: ibv_context {
             device,
             ops: operations(),
-            cmd_fd: -1,
+            cmd_fd,
             async_fd,
             num_comp_vectors: 1,
             mutex: libc::PTHREAD_MUTEX_INITIALIZER,
@@ -191,9 +220,9 @@ fn operations() -> ibv_context_ops {
         _compat_reg_mr: Some(no::unused),
         _compat_rereg_mr: Some(no::unused),
         _compat_dereg_mr: Some(no::unused),
-        alloc_mw: Some(no::alloc_mw),
-        bind_mw: Some(no::bind_mw),
-        dealloc_mw: Some(no::dealloc_mw),
+        alloc_mw: Some(mw::alloc_mw),
+        bind_mw: Some(mw::bind_mw),
+        dealloc_mw: Some(mw::dealloc_mw),
         _compat_create_cq: Some(no::unused),
         poll_cq: Some(poll::poll_cq),
         req_notify_cq: Some(channel::req_notify_cq),
@@ -204,7 +233,7 @@ fn operations() -> ibv_context_ops {
         _compat_modify_srq: Some(no::unused),
         _compat_query_srq: Some(no::unused),
         _compat_destroy_srq: Some(no::unused),
-        post_srq_recv: Some(no::post_srq_recv),
+        post_srq_recv: Some(srq::post_srq_recv),
         _compat_create_qp: Some(no::unused),
         _compat_query_qp: Some(no::unused),
         _compat_modify_qp: Some(no::unused),

@@ -140,7 +140,12 @@ pub(crate) fn qp_attributes(fields: &QpFields) -> ibv_qp_attr {
 
 /// Bits of `wc_flags`: the ring has those of the header, and one of its own.
 pub(crate) fn wc_flags(cqe: &Cqe) -> u32 {
-    cqe.flags & (flags::GRH | flags::WITH_IMMEDIATE)
+    cqe.flags & (flags::GRH | flags::WITH_IMMEDIATE | flags::WITH_INVALIDATE)
+}
+
+/// Immediate data are in network order, a key that was taken back is a plain number.
+pub(crate) fn immediate_or_key(cqe: &Cqe) -> u32 {
+    if cqe.flags & flags::WITH_INVALIDATE != 0 { cqe.immediate } else { cqe.immediate.to_be() }
 }
 
 pub(crate) fn work_completion(cqe: &Cqe) -> ibv_wc {
@@ -150,7 +155,7 @@ pub(crate) fn work_completion(cqe: &Cqe) -> ibv_wc {
         opcode: cqe.opcode,
         vendor_err: cqe.vendor_error,
         byte_len: cqe.byte_len,
-        imm_data: cqe.immediate.to_be(),
+        imm_data: immediate_or_key(cqe),
         qp_num: cqe.qpn,
         src_qp: cqe.source_qpn,
         wc_flags: wc_flags(cqe),

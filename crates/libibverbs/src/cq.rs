@@ -3,15 +3,14 @@
 use crate::context::{CqPointer, context};
 use crate::cq_ex::ExtendedPoll;
 use crate::event_count::EventCount;
-use crate::guard::{not_null, object, status};
+use crate::guard::{lock, not_null, object, status};
 use crate::query::device_of;
-use crate::unsupported::refuse;
 use crate::{channel, cq_ex};
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
 use softband_client::completion::CompletionRing;
 use softband_client::{Errno, call, call_void};
-use softband_ipc::calls::{CreateCq, CreateCqReply, Handle, Op};
+use softband_ipc::calls::{CreateCq, CreateCqReply, Handle, Op, ResizeCq};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
@@ -116,8 +115,17 @@ pub unsafe extern "C" fn ibv_create_cq(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_resize_cq(_cq: *mut ibv_cq, _entries: c_int) -> c_int {
-    refuse("ibv_resize_cq").0
+pub unsafe extern "C" fn ibv_resize_cq(shown: *mut ibv_cq, entries: c_int) -> c_int {
+    status(|| {
+        let entries = u32::try_from(entries).map_err(|_| Errno(libc::EINVAL))?;
+        // SAFETY: the caller names a CQ of ours.
+        let inner = unsafe { inner(shown) }?;
+        let reply: CreateCqReply = call(Op::ResizeCq, &ResizeCq { cq: inner.handle, entries })?;
+        lock(&inner.ring).replace(CompletionRing::new(reply.ring_offset, reply.capacity));
+        // SAFETY: as above; the number is shown to the program but ours to write.
+        unsafe { (*shown).cqe = c_int::try_from(reply.capacity).unwrap_or(c_int::MAX) };
+        Ok(())
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -1,6 +1,6 @@
 //! Extended completion queues: one completion at a time, read field by field.
 
-use crate::convert::wc_flags;
+use crate::convert::{immediate_or_key, wc_flags};
 use crate::cq::{self, Cq, CqInit};
 use crate::guard::{guarded, lock, not_null, object};
 use crate::poll;
@@ -61,7 +61,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(shown: *mut ibv_context, init: *mut
             return Err(Errno(libc::EINVAL));
         }
         if init.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 {
-            return Err(refuse("a completion queue in a parent domain (IBV_CQ_INIT_ATTR_MASK_PD)"));
+            not_null(init.parent_domain)?;
         }
         let has_flags = init.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0;
         // Several threads may always poll. A queue that overruns silently is not offered.
@@ -162,7 +162,7 @@ reader_functions! {
     read_opcode: u32 = |cqe| cqe.opcode;
     read_vendor_err: u32 = |cqe| cqe.vendor_error;
     read_byte_len: u32 = |cqe| cqe.byte_len;
-    read_imm_data: u32 = |cqe| cqe.immediate.to_be();
+    read_imm_data: u32 = |cqe| immediate_or_key(cqe);
     read_qp_num: u32 = |cqe| cqe.qpn;
     read_src_qp: u32 = |cqe| cqe.source_qpn;
     read_wc_flags: u32 = |cqe| wc_flags(cqe);

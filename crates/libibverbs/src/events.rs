@@ -2,7 +2,7 @@
 
 use crate::context::{Context, context};
 use crate::guard::{guarded, minus_one, not_null};
-use crate::{cq, qp};
+use crate::{cq, qp, srq};
 use bytemuck::Pod;
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
@@ -56,6 +56,7 @@ fn signals_restart() -> bool {
 enum Element {
     CompletionQueue,
     QueuePair,
+    SharedQueue,
     Port,
 }
 
@@ -70,6 +71,7 @@ fn element_of(event: u32) -> Element {
         | IBV_EVENT_PATH_MIG
         | IBV_EVENT_PATH_MIG_ERR
         | IBV_EVENT_QP_LAST_WQE_REACHED => Element::QueuePair,
+        IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => Element::SharedQueue,
         _ => Element::Port,
     }
 }
@@ -84,6 +86,11 @@ fn take_element(ours: &Context, event: &AsyncEvent) -> *mut c_void {
             pointer.0.cast()
         }),
         Element::QueuePair => ours.queue_pairs().get(&event.element).map_or(null_mut(), |pointer| {
+            // SAFETY: as above.
+            unsafe { (*pointer.0).inner.async_events.take() };
+            pointer.0.cast()
+        }),
+        Element::SharedQueue => ours.shared_queues().get(&event.element).map_or(null_mut(), |pointer| {
             // SAFETY: as above.
             unsafe { (*pointer.0).inner.async_events.take() };
             pointer.0.cast()
@@ -122,6 +129,9 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
                 Element::Port => {}
                 Element::CompletionQueue => {
                     let _ = cq::inner(element.cast()).map(|cq| cq.async_events.acknowledge(1));
+                }
+                Element::SharedQueue => {
+                    let _ = srq::inner(element.cast()).map(|srq| srq.async_events.acknowledge(1));
                 }
                 Element::QueuePair => {
                     let _ = qp::inner(element.cast()).map(|qp| qp.async_events.acknowledge(1));

@@ -73,7 +73,7 @@ pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl F
     while taken < room {
         let mut count = 0;
         let wanted = BATCH.min(room - taken);
-        let ring = lock(&cq.ring);
+        let mut ring = lock(&cq.ring);
         while count < wanted {
             let Some(cqe) = ring.take() else { break };
             batch[count] = cqe;
@@ -96,12 +96,25 @@ pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl F
 /// Lets the queue pair of a completion know that work is done. False: the queue pair is gone or was reset since, and with it,
 /// by the manual pages, its completions.
 fn retire(ours: &Context, cqe: &Cqe) -> bool {
+    if cqe.srq != 0
+        && let Some(pointer) = ours.shared_queues().get(&cqe.srq)
+    {
+        // SAFETY: shared queues leave the table before they are freed, and the table is locked.
+        let srq = unsafe { &(*pointer.0).inner };
+        srq.receive.retire_one();
+        if srq.is_xrc {
+            return true; // The queue pair may be another process's.
+        }
+    }
     let queue_pairs = ours.queue_pairs();
     let Some(pointer) = queue_pairs.get(&cqe.qpn) else { return false };
     // SAFETY: queue pairs leave the table before they are freed, and the table is locked.
     let qp = unsafe { &(*pointer.0).inner };
     if qp.reset_at_ps.load(Ordering::Relaxed) > cqe.time_ps {
         return false;
+    }
+    if cqe.srq != 0 {
+        return true;
     }
     if cqe.flags & flags::RECEIVE != 0 {
         qp.receive.retire_one()

@@ -1,13 +1,13 @@
 //! Posting work, as `ibv_post_send` and `ibv_post_recv` do it.
 
 use crate::ah;
-use crate::guard::guarded;
+use crate::guard::{guarded, not_null};
 use crate::qp::{self, QpInner};
 use crate::unsupported::refuse;
 use libc::c_int;
 use softband_abi::verbs::*;
 use softband_client::{Errno, advance_ps, header};
-use softband_ipc::post::{PostRecord, PostSge, kind, opcode};
+use softband_ipc::post::{BindInfo, PostRecord, PostSge, kind, opcode};
 use std::sync::atomic::Ordering;
 
 /// Entries that fit into a record without an allocation: more than HCAs of any generation take for a request.
@@ -53,7 +53,7 @@ pub(crate) unsafe extern "C" fn post_recv(shown: *mut ibv_qp, first: *mut ibv_re
 
 /// # Safety
 /// `bad` is NULL or may be written.
-unsafe fn report<T>(outcome: Result<(), Errno>, at: *mut T, bad: *mut *mut T) -> c_int {
+pub(crate) unsafe fn report<T>(outcome: Result<(), Errno>, at: *mut T, bad: *mut *mut T) -> c_int {
     let Err(Errno(errno)) = outcome else { return 0 };
     if !bad.is_null() {
         // SAFETY: the caller's promise.
@@ -67,17 +67,39 @@ pub(crate) fn check_send_state(state: u32) -> Result<(), Errno> {
     if [IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_SQE, IBV_QPS_ERR].contains(&state) { Ok(()) } else { Err(Errno(libc::EINVAL)) }
 }
 
-/// Whether a queue pair of this type has this operation.
+/// Whether a queue pair of this type has this operation (IBTA 9.4, table of operations by service).
 pub(crate) fn check_opcode(qp_type: u32, wanted: u32) -> Result<(), Errno> {
-    if [IBV_WR_LOCAL_INV, IBV_WR_BIND_MW, IBV_WR_SEND_WITH_INV, IBV_WR_TSO].contains(&wanted) {
-        return Err(refuse("a work request that binds, invalidates or segments (ibv_post_send)"));
+    if wanted == IBV_WR_TSO {
+        return Err(refuse("a work request that segments (IBV_WR_TSO)"));
     }
-    let last = match qp_type {
-        IBV_QPT_RC => opcode::ATOMIC_FETCH_AND_ADD,
-        _ => opcode::SEND_WITH_IMM,
+    let reliable = qp_type == IBV_QPT_RC || qp_type == IBV_QPT_XRC_SEND;
+    let offered = match wanted {
+        _ if qp_type == IBV_QPT_XRC_RECV => false,
+        opcode::SEND | opcode::SEND_WITH_IMM => true,
+        opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM | opcode::BIND_MW | opcode::LOCAL_INV => qp_type != IBV_QPT_UD,
+        opcode::RDMA_READ | opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD | opcode::SEND_WITH_INV => reliable,
+        _ => false,
     };
-    let first = if qp_type == IBV_QPT_UD { opcode::SEND } else { opcode::RDMA_WRITE };
-    if (first..=last).contains(&wanted) { Ok(()) } else { Err(Errno(libc::EINVAL)) }
+    if offered { Ok(()) } else { Err(Errno(libc::EINVAL)) }
+}
+
+/// Whether a request of this kind carries payload that may be copied when it is posted.
+pub(crate) fn may_be_inline(wanted: u32) -> bool {
+    matches!(wanted, opcode::SEND | opcode::SEND_WITH_IMM | opcode::SEND_WITH_INV | opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM)
+}
+
+/// What a window is bound to, for the engine.
+///
+/// # Safety
+/// The window is ours, and the region is NULL or ours.
+pub(crate) unsafe fn bind_info(mw: *mut ibv_mw, info: &ibv_mw_bind_info) -> Result<BindInfo, Errno> {
+    let rights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED;
+    if info.mw_access_flags & !rights != 0 {
+        return Err(Errno(libc::EINVAL));
+    }
+    // SAFETY: the caller's promise.
+    let (mw, mr) = unsafe { ((*not_null(mw)?).handle, if info.mr.is_null() { 0 } else { (*info.mr).handle }) };
+    Ok(BindInfo { mw, mr, address: info.addr, len_bytes: info.length, access: info.mw_access_flags, reserved: 0 })
 }
 
 /// The entries of a request.
@@ -123,6 +145,8 @@ unsafe fn send_record(qp: &QpInner, request: &ibv_send_wr) -> Result<PostRecord,
         object: qp.qpn,
         wr_id: request.wr_id,
         opcode: request.opcode,
+        // The header's `qp_type.xrc.remote_srqn`.
+        xrc_srq: request.qp_type,
         immediate: u32::from_be(request.imm_data),
         ..bytemuck::Zeroable::zeroed()
     };
@@ -136,6 +160,8 @@ unsafe fn send_record(qp: &QpInner, request: &ibv_send_wr) -> Result<PostRecord,
                 record.remote_qpn = target.remote_qpn;
                 record.remote_qkey = target.remote_qkey;
             }
+            opcode::LOCAL_INV | opcode::SEND_WITH_INV => record.rkey = request.imm_data,
+            opcode::BIND_MW => record.rkey = request.bind_mw.rkey,
             opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM | opcode::RDMA_READ => {
                 record.remote_address = request.wr.rdma.remote_addr;
                 record.rkey = request.wr.rdma.rkey;
@@ -160,9 +186,14 @@ unsafe fn send_one(qp: &QpInner, request: &ibv_send_wr) -> Result<(), Errno> {
     check_opcode(qp.qp_type, request.opcode)?;
     // SAFETY: the caller's promise.
     let (list, record) = unsafe { (entries(request.sg_list, request.num_sge, qp.cap.max_send_sge)?, send_record(qp, request)?) };
+    if request.opcode == opcode::BIND_MW {
+        // SAFETY: the caller's promise.
+        let info = unsafe { bind_info(request.bind_mw.mw, &request.bind_mw.bind_info) }?;
+        return submit_send(qp, PostRecord { flags: record.flags & !IBV_SEND_INLINE, ..record }, &[], bytemuck::bytes_of(&info));
+    }
     let inline = if request.send_flags & IBV_SEND_INLINE == 0 {
         Vec::new()
-    } else if request.opcode >= opcode::RDMA_READ {
+    } else if !may_be_inline(request.opcode) {
         return Err(Errno(libc::EINVAL)); // nothing to copy: the data come from the other side
     } else {
         // SAFETY: the caller's promise.
@@ -181,14 +212,23 @@ pub(crate) fn submit_send(qp: &QpInner, record: PostRecord, list: &[ibv_sge], in
     submit(record, list, inline).inspect_err(|_| qp.send.give_back(1))
 }
 
+/// The entries of a receive request.
+///
+/// # Safety
+/// The request's list has as many entries as it says.
+pub(crate) unsafe fn receive_entries(request: &ibv_recv_wr, count_max: u32) -> Result<&[ibv_sge], Errno> {
+    // SAFETY: the caller's promise.
+    unsafe { entries(request.sg_list, request.num_sge, count_max) }
+}
+
 /// # Safety
 /// The request's list has as many entries as it says.
 unsafe fn receive_one(qp: &QpInner, request: &ibv_recv_wr) -> Result<(), Errno> {
-    if qp.state.load(Ordering::Acquire) == IBV_QPS_RESET {
+    if qp.state.load(Ordering::Acquire) == IBV_QPS_RESET || !qp.has_receive_queue {
         return Err(Errno(libc::EINVAL));
     }
     // SAFETY: the caller's promise.
-    let list = unsafe { entries(request.sg_list, request.num_sge, qp.cap.max_recv_sge) }?;
+    let list = unsafe { receive_entries(request, qp.cap.max_recv_sge) }?;
     if !qp.receive.take_place() {
         return Err(Errno(libc::ENOMEM));
     }
@@ -197,7 +237,7 @@ unsafe fn receive_one(qp: &QpInner, request: &ibv_recv_wr) -> Result<(), Errno> 
     submit(record, list, &[]).inspect_err(|_| qp.receive.give_back(1))
 }
 
-fn submit(record: PostRecord, list: &[ibv_sge], inline: &[u8]) -> Result<(), Errno> {
+pub(crate) fn submit(record: PostRecord, list: &[ibv_sge], inline: &[u8]) -> Result<(), Errno> {
     if list.len() > SGES_MAX {
         return Err(Errno(libc::EINVAL));
     }
@@ -215,6 +255,8 @@ mod tests {
     #[test]
     fn each_type_has_its_operations() {
         assert_eq!(check_opcode(IBV_QPT_RC, IBV_WR_ATOMIC_FETCH_AND_ADD), Ok(()));
+        assert_eq!(check_opcode(IBV_QPT_UC, IBV_WR_BIND_MW), Ok(()));
+        assert_eq!(check_opcode(IBV_QPT_UC, IBV_WR_SEND_WITH_INV), Err(Errno(libc::EINVAL)));
         assert_eq!(check_opcode(IBV_QPT_RC, 77), Err(Errno(libc::EINVAL)));
         assert_eq!(check_opcode(IBV_QPT_UC, IBV_WR_RDMA_WRITE_WITH_IMM), Ok(()));
         assert_eq!(check_opcode(IBV_QPT_UC, IBV_WR_RDMA_READ), Err(Errno(libc::EINVAL)));

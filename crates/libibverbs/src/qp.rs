@@ -1,16 +1,17 @@
 //! Queue pairs: making and destroying them, and how full their queues are.
 
-use crate::context::context;
+use crate::context::{Context, context};
 use crate::convert::{capabilities, init_fields};
 use crate::cq;
 use crate::event_count::EventCount;
 use crate::guard::{not_null, object, status};
 use crate::qp_ex::{self, Builder};
 use crate::unsupported::refuse;
+use crate::{srq, xrc};
 use libc::c_int;
 use softband_abi::verbs::*;
 use softband_client::{Errno, call, call_void};
-use softband_ipc::calls::{Op, QpFields, QpName};
+use softband_ipc::calls::{Op, OpenQp, QpFields, QpName};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -29,6 +30,8 @@ pub(crate) struct QpInner {
     pub(crate) cap: ibv_qp_cap,
     /// Whether `ibv_wr_*` may be used.
     pub(crate) is_extended: bool,
+    /// Receives are posted to it, and not to a shared queue.
+    pub(crate) has_receive_queue: bool,
     /// As the program has last set or queried it.
     pub(crate) state: AtomicU32,
     /// When the queue pair was last reset; completions from before are gone.
@@ -41,26 +44,26 @@ pub(crate) struct QpInner {
 
 /// How much work of a queue is under way: what was posted and has not come back as completed. Both counters wrap.
 pub(crate) struct WorkQueue {
-    room: u32,
+    room: AtomicU32,
     posted: AtomicU32,
     retired: AtomicU32,
 }
 
 impl WorkQueue {
-    fn new(room: u32) -> Self {
-        Self { room, posted: AtomicU32::new(0), retired: AtomicU32::new(0) }
+    pub(crate) fn new(room: u32) -> Self {
+        Self { room: AtomicU32::new(room), posted: AtomicU32::new(0), retired: AtomicU32::new(0) }
     }
 
     /// Takes the place of one request; false when the queue is full.
     pub(crate) fn take_place(&self) -> bool {
-        let retired = self.retired.load(Ordering::Acquire);
-        let next = |posted: u32| (posted.wrapping_sub(retired) < self.room).then(|| posted.wrapping_add(1));
+        let (retired, room) = (self.retired.load(Ordering::Acquire), self.room.load(Ordering::Relaxed));
+        let next = |posted: u32| (posted.wrapping_sub(retired) < room).then(|| posted.wrapping_add(1));
         self.posted.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next).is_ok()
     }
 
     pub(crate) fn places_left(&self) -> usize {
         let under_way = self.posted.load(Ordering::Acquire).wrapping_sub(self.retired.load(Ordering::Acquire));
-        self.room.saturating_sub(under_way) as usize
+        self.room.load(Ordering::Relaxed).saturating_sub(under_way) as usize
     }
 
     /// Gives the places of requests back that were not posted after all.
@@ -76,6 +79,11 @@ impl WorkQueue {
     pub(crate) fn retire_up_to(&self, count: u32) {
         let later = |retired: u32| (count.wrapping_sub(retired) as i32 > 0).then_some(count);
         let _ = self.retired.fetch_update(Ordering::AcqRel, Ordering::Relaxed, later);
+    }
+
+    /// The queue has another size from now on.
+    pub(crate) fn resize(&self, room: u32) {
+        self.room.store(room, Ordering::Relaxed);
     }
 
     fn reset(&self) {
@@ -107,35 +115,65 @@ pub(crate) unsafe fn inner<'a>(shown: *mut ibv_qp) -> Result<&'a QpInner, Errno>
     Ok(unsafe { &(*qp).inner })
 }
 
+/// What a queue pair is made from beside its plain attributes.
+struct Base {
+    context: *mut ibv_context,
+    /// NULL for the receiving side of an extended reliable connection.
+    pd: *mut ibv_pd,
+    xrcd: u32,
+    is_extended: bool,
+}
+
 /// Makes a queue pair and writes to `init` how large its queues are.
 ///
 /// # Safety
-/// The PD and the CQs are ours, and `init` may be written.
-unsafe fn create(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr, is_extended: bool) -> Result<*mut ibv_qp, Errno> {
+/// All objects that are named are ours, and `init` may be written.
+unsafe fn create(base: &Base, init: *mut ibv_qp_init_attr) -> Result<*mut ibv_qp, Errno> {
     // SAFETY: the caller's promise.
-    let (wanted, shown_context, pd_handle) = unsafe { (*not_null(init)?, (*not_null(pd)?).context, (*pd).handle) };
+    let (wanted, ours) = unsafe { (*not_null(init)?, context(base.context)?) };
+    if ![IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV].contains(&wanted.qp_type) {
+        return Err(refuse("a raw packet queue pair or one of a driver's own type"));
+    }
+    let (sends, receives) = (wanted.qp_type != IBV_QPT_XRC_RECV, ![IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV].contains(&wanted.qp_type));
+    // SAFETY: the caller's promise.
+    let mut fields = unsafe {
+        let pd = if sends { (*not_null(base.pd)?).handle } else { 0 };
+        let send_cq = if sends { cq::inner(wanted.send_cq)?.handle } else { 0 };
+        let recv_cq = if receives { cq::inner(wanted.recv_cq)?.handle } else { 0 };
+        init_fields(&wanted, ours.hca, pd, send_cq, recv_cq)
+    };
+    fields.xrcd = base.xrcd;
     if !wanted.srq.is_null() {
-        return Err(refuse("a shared receive queue (ibv_create_qp)"));
+        // SAFETY: the caller's promise.
+        fields.srq = unsafe { srq::inner(wanted.srq) }?.handle;
     }
-    if ![IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD].contains(&wanted.qp_type) {
-        return Err(refuse("a queue pair of another type than RC, UC and UD"));
+    let has_receive_queue = receives && wanted.srq.is_null();
+    if !has_receive_queue {
+        // What is asked for a queue that is not there does not count (the manual page of ibv_create_qp).
+        (fields.max_recv_wr, fields.max_recv_sge) = (0, 0);
     }
+    if !sends {
+        (fields.max_send_wr, fields.max_send_sge, fields.max_inline) = (0, 0, 0);
+    }
+    let made: QpFields = call(Op::CreateQp, &fields)?;
     // SAFETY: the caller's promise.
-    let (ours, send_cq, recv_cq) = unsafe { (context(shown_context)?, cq::inner(wanted.send_cq)?.handle, cq::inner(wanted.recv_cq)?.handle) };
-    let made: QpFields = call(Op::CreateQp, &init_fields(&wanted, ours.hca, pd_handle, send_cq, recv_cq))?;
-    let cap = capabilities(&made);
-    // SAFETY: the caller's promise.
-    unsafe { (*init).cap = cap };
+    unsafe { (*init).cap = capabilities(&made) };
+    Ok(show(base, ours, &wanted, &made))
+}
+
+/// Boxes a queue pair that the engine has made or opened.
+fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields) -> *mut ibv_qp {
+    let cap = capabilities(made);
     let qp_base = ibv_qp {
-        context: shown_context,
+        context: base.context,
         qp_context: wanted.qp_context,
-        pd,
+        pd: base.pd,
         send_cq: wanted.send_cq,
         recv_cq: wanted.recv_cq,
-        srq: null_mut(),
+        srq: wanted.srq,
         handle: made.qpn,
         qp_num: made.qpn,
-        state: IBV_QPS_RESET,
+        state: made.state,
         qp_type: wanted.qp_type,
         mutex: libc::PTHREAD_MUTEX_INITIALIZER,
         cond: libc::PTHREAD_COND_INITIALIZER,
@@ -148,8 +186,9 @@ unsafe fn create(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr, is_extended: bool
             qpn: made.qpn,
             qp_type: wanted.qp_type,
             cap,
-            is_extended,
-            state: AtomicU32::new(IBV_QPS_RESET),
+            is_extended: base.is_extended,
+            has_receive_queue: ![IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV].contains(&wanted.qp_type) && wanted.srq.is_null(),
+            state: AtomicU32::new(made.state),
             // Completions of a former queue pair of the same number may still lie in the queues.
             reset_at_ps: AtomicU64::new(softband_client::now_ps()),
             send: WorkQueue::new(cap.max_send_wr),
@@ -159,13 +198,13 @@ unsafe fn create(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr, is_extended: bool
         },
     }));
     ours.add_queue_pair(made.qpn, qp);
-    Ok(qp.cast())
+    qp.cast()
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut ibv_qp {
     // SAFETY: the caller names a PD and CQs of ours and gives the attributes to be read and written.
-    object(|| unsafe { create(pd, init, false) })
+    object(|| unsafe { create(&Base { context: (*not_null(pd)?).context, pd, xrcd: 0, is_extended: false }, init) })
 }
 
 /// Operations that a queue pair of a type offers through `ibv_wr_*`.
@@ -173,22 +212,26 @@ fn operations_offered(qp_type: u32) -> u64 {
     let send = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
     let write = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
     let read = IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+    let windows = IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV;
     u64::from(match qp_type {
-        IBV_QPT_RC => send | write | read,
-        IBV_QPT_UC => send | write,
+        IBV_QPT_RC | IBV_QPT_XRC_SEND => send | write | read | windows | IBV_QP_EX_WITH_SEND_WITH_INV,
+        IBV_QPT_UC => send | write | windows,
+        IBV_QPT_XRC_RECV => 0,
         _ => send,
     })
 }
 
-pub(crate) unsafe extern "C" fn create_qp_ex(_context: *mut ibv_context, init: *mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
+pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
     object(|| {
         // SAFETY: the caller gives the attributes to be read and written.
         let wanted = unsafe { *not_null(init)? };
-        let known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+        let known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
         if wanted.comp_mask & !known != 0 {
-            return Err(refuse("XRC, TSO or an indirection table (ibv_create_qp_ex)"));
+            return Err(refuse("TSO or an indirection table (ibv_create_qp_ex)"));
         }
-        if wanted.comp_mask & IBV_QP_INIT_ATTR_PD == 0 {
+        let is_target = wanted.qp_type == IBV_QPT_XRC_RECV;
+        let needed = if is_target { IBV_QP_INIT_ATTR_XRCD } else { IBV_QP_INIT_ATTR_PD };
+        if wanted.comp_mask & needed == 0 || !is_target && wanted.comp_mask & IBV_QP_INIT_ATTR_XRCD != 0 {
             return Err(Errno(libc::EINVAL));
         }
         if wanted.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && wanted.create_flags != 0 {
@@ -199,7 +242,34 @@ pub(crate) unsafe extern "C" fn create_qp_ex(_context: *mut ibv_context, init: *
             return Err(refuse("an operation that this type of queue pair does not have (send_ops_flags)"));
         }
         // SAFETY: as above; the plain attributes are the head of the extended ones.
-        unsafe { create(wanted.pd, init.cast(), is_extended) }
+        unsafe {
+            let xrcd = if is_target { xrc::handle(wanted.xrcd.cast())? } else { 0 };
+            let pd = if is_target { null_mut() } else { wanted.pd };
+            create(&Base { context, pd, xrcd, is_extended }, init.cast())
+        }
+    })
+}
+
+/// Opens the receiving side of an extended reliable connection that is there already.
+pub(crate) unsafe extern "C" fn open_qp(context: *mut ibv_context, open: *mut ibv_qp_open_attr) -> *mut ibv_qp {
+    object(|| {
+        // SAFETY: the caller names an open context and gives the attributes to be read.
+        let (open, ours) = unsafe { (*not_null(open)?, crate::context::context(context)?) };
+        let needed = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+        let known = needed | IBV_QP_OPEN_ATTR_CONTEXT;
+        if open.comp_mask & needed != needed || open.comp_mask & !known != 0 || open.qp_type != IBV_QPT_XRC_RECV {
+            return Err(Errno(libc::EINVAL));
+        }
+        // SAFETY: the caller names a domain of ours.
+        let xrcd = unsafe { xrc::handle(open.xrcd) }?;
+        let made: QpFields = call(Op::OpenQp, &OpenQp { xrcd, qpn: open.qp_num })?;
+        // SAFETY: all zeros is a valid structure of plain numbers and pointers.
+        let mut wanted: ibv_qp_init_attr = unsafe { std::mem::zeroed() };
+        wanted.qp_type = open.qp_type;
+        if open.comp_mask & IBV_QP_OPEN_ATTR_CONTEXT != 0 {
+            wanted.qp_context = open.qp_context;
+        }
+        Ok(show(&Base { context, pd: null_mut(), xrcd, is_extended: false }, ours, &wanted, &made))
     })
 }
 
@@ -215,7 +285,7 @@ pub unsafe extern "C" fn ibv_destroy_qp(shown: *mut ibv_qp) -> c_int {
         // SAFETY: the caller names a queue pair of ours and with it an open context.
         let (ours, qp) = unsafe { (context((*not_null(shown)?).context)?, inner(shown)?) };
         call_void(Op::DestroyQp, &qp.name())?;
-        ours.remove_queue_pair(qp.qpn);
+        ours.remove_queue_pair(qp.qpn, shown.cast());
         qp.async_events.wait_until_settled();
         // SAFETY: `create` boxed it, and nobody uses it any more.
         drop(unsafe { Box::from_raw(shown.cast::<Qp>()) });

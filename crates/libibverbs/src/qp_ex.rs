@@ -2,8 +2,8 @@
 //! them or, after an error in any, none.
 
 use crate::ah;
-use crate::guard::{guarded, lock};
-use crate::post::{check_opcode, check_send_state, submit_send};
+use crate::guard::{guarded, lock, not_null};
+use crate::post::{bind_info, check_opcode, check_send_state, may_be_inline, submit_send};
 use crate::qp::{self, QpInner};
 use crate::unsupported::refuse;
 use libc::{c_int, c_void};
@@ -137,6 +137,8 @@ macro_rules! operations {
 operations! {
     wr_send() = IBV_WR_SEND, |_record| {}
     wr_send_imm(immediate: u32) = IBV_WR_SEND_WITH_IMM, |record| { record.immediate = u32::from_be(immediate); }
+    wr_send_inv(rkey: u32) = IBV_WR_SEND_WITH_INV, |record| { record.rkey = rkey; }
+    wr_local_inv(rkey: u32) = IBV_WR_LOCAL_INV, |record| { record.rkey = rkey; }
     wr_rdma_write(rkey: u32, address: u64) = IBV_WR_RDMA_WRITE, |record| {
         (record.rkey, record.remote_address) = (rkey, address);
     }
@@ -165,12 +167,34 @@ macro_rules! refused_operations {
 }
 
 refused_operations! {
-    wr_bind_mw(_mw: *mut ibv_mw, _rkey: u32, _info: *const ibv_mw_bind_info) = "a memory window (ibv_wr_bind_mw)";
-    wr_local_inv(_rkey: u32) = "ibv_wr_local_inv";
-    wr_send_inv(_rkey: u32) = "ibv_wr_send_inv";
     wr_send_tso(_header: *mut c_void, _header_bytes: u16, _mss: u16) = "ibv_wr_send_tso";
-    wr_set_xrc_srqn(_srqn: u32) = "XRC (ibv_wr_set_xrc_srqn)";
     wr_atomic_write(_rkey: u32, _address: u64, _value: *const c_void) = "ibv_wr_atomic_write";
+}
+
+unsafe extern "C" fn wr_bind_mw(shown: *mut ibv_qp_ex, mw: *mut ibv_mw, rkey: u32, info: *const ibv_mw_bind_info) {
+    // SAFETY: as in `operations`; the caller names a window of ours and gives what to bind it to.
+    unsafe {
+        begin(shown, IBV_WR_BIND_MW, |record| record.rkey = rkey);
+        with(shown, |qp| {
+            qp.builder.amend(|request| {
+                let info = bind_info(mw, &*not_null(info.cast_mut())?)?;
+                request.inline.extend_from_slice(bytemuck::bytes_of(&info));
+                Ok(())
+            });
+        });
+    }
+}
+
+unsafe extern "C" fn wr_set_xrc_srqn(shown: *mut ibv_qp_ex, number: u32) {
+    // SAFETY: as in `operations`.
+    unsafe {
+        with(shown, |qp| {
+            qp.builder.amend(|request| {
+                request.record.xrc_srq = number;
+                Ok(())
+            });
+        });
+    }
 }
 
 unsafe extern "C" fn wr_set_ud_addr(shown: *mut ibv_qp_ex, handle: *mut ibv_ah, remote_qpn: u32, remote_qkey: u32) {
@@ -220,7 +244,7 @@ unsafe extern "C" fn wr_set_sge_list(shown: *mut ibv_qp_ex, count: usize, list: 
 unsafe fn set_inline(qp: &QpInner, buffers: &[ibv_data_buf]) {
     let total = buffers.iter().fold(0_usize, |sum, buffer| sum.saturating_add(buffer.length));
     qp.builder.amend(|request| {
-        if total > qp.cap.max_inline_data as usize || request.record.opcode >= IBV_WR_RDMA_READ {
+        if total > qp.cap.max_inline_data as usize || !may_be_inline(request.record.opcode) {
             return Err(Errno(libc::EINVAL));
         }
         request.record.flags |= IBV_SEND_INLINE;

@@ -54,7 +54,7 @@ fn device_attributes(device: &Device) -> ibv_device_attr {
         hw_ver: device.hardware_version,
         max_qp: count(device.max_qp),
         max_qp_wr: count(device.max_qp_wr),
-        device_cap_flags: IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN,
+        device_cap_flags: capability_flags(device),
         max_sge: count(device.max_sge),
         max_sge_rd: count(device.max_sge),
         max_cq: count(device.max_cq),
@@ -69,29 +69,56 @@ fn device_attributes(device: &Device) -> ibv_device_attr {
         atomic_cap: IBV_ATOMIC_HCA,
         max_ee: 0,
         max_rdd: 0,
-        max_mw: 0,
+        max_mw: count(device.max_mw),
         max_raw_ipv6_qp: 0,
         max_raw_ethy_qp: 0,
-        max_mcast_grp: 0,
-        max_mcast_qp_attach: 0,
-        max_total_mcast_qp_attach: 0,
+        max_mcast_grp: count(device.max_multicast_groups),
+        max_mcast_qp_attach: count(device.max_multicast_members),
+        max_total_mcast_qp_attach: count(device.max_multicast_groups.saturating_mul(device.max_multicast_members)),
         max_ah: count(device.max_ah),
         max_fmr: 0,
         max_map_per_fmr: 0,
-        max_srq: 0,
-        max_srq_wr: 0,
-        max_srq_sge: 0,
+        max_srq: count(device.max_srq),
+        max_srq_wr: count(device.max_srq_wr),
+        max_srq_sge: count(device.max_srq_sge),
         max_pkeys: 1,
         local_ca_ack_delay: CA_ACK_DELAY_CODE,
         phys_port_cnt: narrow(device.ports),
     }
 }
 
+fn capability_flags(device: &Device) -> u32 {
+    let offered = |count: u32, flags: u32| if count > 0 { flags } else { 0 };
+    IBV_DEVICE_CURR_QP_STATE_MOD
+        | IBV_DEVICE_PORT_ACTIVE_EVENT
+        | IBV_DEVICE_SYS_IMAGE_GUID
+        | IBV_DEVICE_RC_RNR_NAK_GEN
+        | IBV_DEVICE_UD_AV_PORT_ENFORCE
+        | offered(device.max_srq, IBV_DEVICE_SRQ_RESIZE)
+        | offered(device.max_xrcd, IBV_DEVICE_XRC)
+        | offered(device.max_mw, IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS)
+}
+
+/// Memory is reached through the program's own page tables whatever it was registered with: every transport can fault.
+fn on_demand_capabilities(device: &Device) -> (ibv_odp_caps, u32) {
+    if device.on_demand_paging == 0 {
+        return (ibv_odp_caps { general_caps: 0, per_transport_caps: [0; 3] }, 0);
+    }
+    let messages = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | if device.max_srq > 0 { IBV_ODP_SUPPORT_SRQ_RECV } else { 0 };
+    let reliable = messages | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
+    let caps = ibv_odp_caps {
+        general_caps: u64::from(IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT),
+        per_transport_caps: [reliable, messages | IBV_ODP_SUPPORT_WRITE, messages],
+    };
+    (caps, if device.max_xrcd > 0 { reliable } else { 0 })
+}
+
 fn extended_attributes(device: &Device) -> ibv_device_attr_ex {
+    let (odp_caps, xrc_odp_caps) = on_demand_capabilities(device);
     ibv_device_attr_ex {
         orig_attr: device_attributes(device),
         comp_mask: 0,
-        odp_caps: ibv_odp_caps { general_caps: 0, per_transport_caps: [0; 3] },
+        odp_caps,
         completion_timestamp_mask: u64::MAX,
         hca_core_clock: HCA_CLOCK_KHZ,
         device_cap_flags_ex: u64::from(device_attributes(device).device_cap_flags),
@@ -110,17 +137,17 @@ fn extended_attributes(device: &Device) -> ibv_device_attr_ex {
         cq_mod_caps: ibv_cq_moderation_caps { max_cq_count: 0, max_cq_period: 0 },
         max_dm_size: 0,
         pci_atomic_caps: ibv_pci_atomic_caps { fetch_add: 0, swap: 0, compare_swap: 0 },
-        xrc_odp_caps: 0,
+        xrc_odp_caps,
         phys_port_cnt_ex: device.ports,
     }
 }
 
-fn port_attributes(port: &PortReply) -> ibv_port_attr {
+fn port_attributes(port: &PortReply, gid_table_len: u32) -> ibv_port_attr {
     ibv_port_attr {
         state: port.state,
         max_mtu: port.mtu_max_code,
         active_mtu: port.mtu_active_code,
-        gid_tbl_len: 1,
+        gid_tbl_len: c_int::try_from(gid_table_len).unwrap_or(c_int::MAX),
         port_cap_flags: IBV_PORT_SL_MAP_SUP | IBV_PORT_SYS_IMAGE_GUID_SUP,
         max_msg_sz: MESSAGE_BYTES_MAX,
         bad_pkey_cntr: 0,
@@ -191,22 +218,30 @@ pub unsafe extern "C" fn ibv_query_port(shown: *mut ibv_context, number: u8, att
 pub(crate) unsafe extern "C" fn query_port(shown: *mut ibv_context, number: u8, attributes: *mut ibv_port_attr, bytes: usize) -> c_int {
     status(|| {
         // SAFETY: the caller names an open context and says how many bytes are there to be written.
-        unsafe { copy_head(&port_attributes(&port(shown, u32::from(number))?), not_null(attributes)?.cast(), bytes) };
+        unsafe {
+            copy_head(&port_attributes(&port(shown, u32::from(number))?, device_of(shown)?.gid_table_len), not_null(attributes)?.cast(), bytes)
+        };
         Ok(())
     })
 }
 
-/// The entry of a GID table. Each port has one.
+/// The entry of a GID table. Each port has one; `None` for the others.
 ///
 /// # Safety
 /// `shown` is an open context of ours.
-unsafe fn gid_entry(shown: *mut ibv_context, number: u32, index: u32) -> Result<ibv_gid_entry, Errno> {
+unsafe fn gid_entry(shown: *mut ibv_context, number: u32, index: u32) -> Result<Option<ibv_gid_entry>, Errno> {
     // SAFETY: the caller's promise.
-    let port = unsafe { port(shown, number) }?;
-    if index != 0 {
+    let (port, table_len) = unsafe { (port(shown, number)?, device_of(shown)?.gid_table_len) };
+    if index >= table_len {
         return Err(Errno(libc::EINVAL));
     }
-    Ok(ibv_gid_entry { gid: ibv_gid { raw: port.gid }, gid_index: 0, port_num: number, gid_type: IBV_GID_TYPE_IB, ndev_ifindex: 0 })
+    Ok((index == 0).then_some(ibv_gid_entry {
+        gid: ibv_gid { raw: port.gid },
+        gid_index: 0,
+        port_num: number,
+        gid_type: IBV_GID_TYPE_IB,
+        ndev_ifindex: 0,
+    }))
 }
 
 #[unsafe(no_mangle)]
@@ -214,7 +249,7 @@ pub unsafe extern "C" fn ibv_query_gid(shown: *mut ibv_context, number: u8, inde
     minus_one(|| {
         let index = u32::try_from(index).map_err(|_| Errno(libc::EINVAL))?;
         // SAFETY: the caller names an open context and gives the GID to be written.
-        unsafe { not_null(gid)?.write(gid_entry(shown, u32::from(number), index)?.gid) };
+        unsafe { not_null(gid)?.write(gid_entry(shown, u32::from(number), index)?.map_or(ibv_gid { raw: [0; 16] }, |entry| entry.gid)) };
         Ok(0)
     })
 }
@@ -246,7 +281,7 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
             return Err(Errno(libc::EOPNOTSUPP));
         }
         // SAFETY: the caller names an open context and says how many bytes are there to be written.
-        unsafe { copy_head(&gid_entry(shown, number, index)?, not_null(entry)?.cast(), bytes) };
+        unsafe { copy_head(&gid_entry(shown, number, index)?.ok_or(Errno(libc::ENODATA))?, not_null(entry)?.cast(), bytes) };
         Ok(())
     })
 }
@@ -272,7 +307,7 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
             // SAFETY: the caller gives `entries_max` entries of `bytes` each, and there are enough.
             unsafe {
                 let to = not_null(entries)?.cast::<u8>().add((number as usize - 1) * bytes);
-                copy_head(&gid_entry(shown, number, 0)?, to.cast(), bytes);
+                copy_head(&gid_entry(shown, number, 0)?.ok_or(Errno(libc::ENODATA))?, to.cast(), bytes);
             }
         }
         Ok(ports as isize)
@@ -331,7 +366,7 @@ mod tests {
     fn a_caller_that_knows_a_shorter_structure_gets_only_that_much() {
         let mut port = PortReply::zeroed();
         (port.state, port.lid, port.width_code, port.speed_code) = (4, 7, 2, 1);
-        let attributes = port_attributes(&port);
+        let attributes = port_attributes(&port, 1);
         let mut room = [0xAA_u8; 64];
         // SAFETY: the room has 64 bytes.
         unsafe { copy_head(&attributes, room.as_mut_ptr().cast(), COMPAT_PORT_ATTR_BYTES) };

@@ -35,10 +35,6 @@ macro_rules! refused_object {
 }
 
 refused_status! {
-    bind_mw = "a memory window (ibv_bind_mw)";
-    dealloc_mw = "a memory window (ibv_dealloc_mw)";
-    post_srq_recv = "a shared receive queue (ibv_post_srq_recv)";
-    advise_mr = "ibv_advise_mr";
     read_counters = "ibv_read_counters";
     attach_counters_point_flow = "ibv_attach_counters_point_flow";
     destroy_counters = "ibv_destroy_counters";
@@ -46,54 +42,24 @@ refused_status! {
     modify_flow_action_esp = "ibv_modify_flow_action_esp";
     destroy_flow_action = "ibv_destroy_flow_action";
     modify_qp_rate_limit = "ibv_modify_qp_rate_limit";
-    dealloc_td = "a thread domain (ibv_dealloc_td)";
     modify_cq = "completion moderation (ibv_modify_cq)";
     post_srq_ops = "tag matching (ibv_post_srq_ops)";
     destroy_rwq_ind_table = "ibv_destroy_rwq_ind_table";
     destroy_wq = "a work queue (ibv_destroy_wq)";
     modify_wq = "a work queue (ibv_modify_wq)";
     destroy_flow = "a flow (ibv_destroy_flow)";
-    get_srq_num = "a shared receive queue (ibv_get_srq_num)";
-    close_xrcd = "XRC (ibv_close_xrcd)";
 }
 
 refused_object! {
-    alloc_mw = "a memory window (ibv_alloc_mw)";
     alloc_null_mr = "ibv_alloc_null_mr";
     create_counters = "ibv_create_counters";
     reg_dm_mr = "device memory (ibv_reg_dm_mr)";
     alloc_dm = "device memory (ibv_alloc_dm)";
     create_flow_action_esp = "ibv_create_flow_action_esp";
-    alloc_parent_domain = "a parent domain (ibv_alloc_parent_domain)";
-    alloc_td = "a thread domain (ibv_alloc_td)";
     create_rwq_ind_table = "ibv_create_rwq_ind_table";
     create_wq = "a work queue (ibv_create_wq)";
     create_flow = "a flow (ibv_create_flow)";
-    open_qp = "XRC (ibv_open_qp)";
-    create_srq_ex = "a shared receive queue (ibv_create_srq_ex)";
-    open_xrcd = "XRC (ibv_open_xrcd)";
     unused = "an entry that no program calls";
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_create_srq(_pd: *mut ibv_pd, _init: *mut c_void) -> *mut ibv_srq {
-    set_errno(refuse("a shared receive queue (ibv_create_srq)"));
-    null_mut()
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_modify_srq(_srq: *mut ibv_srq, _attr: *mut c_void, _mask: c_int) -> c_int {
-    refuse("a shared receive queue (ibv_modify_srq)").0
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_srq(_srq: *mut ibv_srq, _attr: *mut c_void) -> c_int {
-    refuse("a shared receive queue (ibv_query_srq)").0
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_destroy_srq(_srq: *mut ibv_srq) -> c_int {
-    refuse("a shared receive queue (ibv_destroy_srq)").0
 }
 
 #[unsafe(no_mangle)]

@@ -34,6 +34,8 @@ pub enum PacketKind {
     Send {
         position: Position,
         immediate: Option<u32>,
+        /// Key to take back, in the last packet of a message.
+        invalidate: Option<u32>,
     },
     /// `range` stands in the first packet of a message.
     Write {
@@ -82,7 +84,7 @@ impl PacketKind {
     /// Bytes of extended transport headers (IBTA 9.3 and the table of operation codes in 9.2).
     const fn header_bytes(&self) -> u32 {
         match self {
-            Self::Send { immediate, .. } => immediate_bytes_of(immediate),
+            Self::Send { immediate, invalidate, .. } => immediate_bytes_of(immediate) + if invalidate.is_some() { wire::IETH_BYTES } else { 0 },
             Self::Write { range, immediate, .. } => immediate_bytes_of(immediate) + if range.is_some() { wire::RETH_BYTES } else { 0 },
             Self::ReadRequest { .. } => wire::RETH_BYTES,
             Self::CompareSwap { .. } | Self::FetchAdd { .. } => wire::ATOMIC_ETH_BYTES,
@@ -117,6 +119,8 @@ pub struct Packet {
     pub ack_request: bool,
     pub solicited: bool,
     pub grh: Option<GlobalRoute>,
+    /// Number of the shared receive queue: requests of extended reliable connections carry it.
+    pub xrc_srq: Option<u32>,
     pub kind: PacketKind,
     pub payload: Option<PayloadSlice>,
 }
@@ -129,8 +133,9 @@ impl Packet {
     /// From the local route header to the variant CRC: what port counters and receive buffers see.
     pub fn bytes(&self) -> u32 {
         let grh = if self.grh.is_some() { wire::GRH_BYTES } else { 0 };
+        let xrc = if self.xrc_srq.is_some() { wire::XRC_ETH_BYTES } else { 0 };
         // Payload is padded to whole words (IBTA 9.2.3).
-        wire::BASE_BYTES + grh + self.kind.header_bytes() + self.payload_bytes().next_multiple_of(4)
+        wire::BASE_BYTES + grh + xrc + self.kind.header_bytes() + self.payload_bytes().next_multiple_of(4)
     }
 }
 

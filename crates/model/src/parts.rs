@@ -84,6 +84,26 @@ pub struct HcaPart {
     pub max_inline_bytes: u32,
     /// RDMA reads and atomics outstanding, both as requester and as responder.
     pub max_rd_atomic: u32,
+    pub optional: OptionalVerbs,
+}
+
+/// What an HCA offers of the verbs that not every one has. A count of 0: not offered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OptionalVerbs {
+    pub max_srq: u32,
+    pub max_srq_wr: u32,
+    pub max_srq_sge: u32,
+    /// Domains of extended reliable connections.
+    pub max_xrcd: u32,
+    /// Memory windows of types 1 and 2.
+    pub max_mw: u32,
+    pub max_multicast_groups: u32,
+    /// Queue pairs of one multicast group.
+    pub max_multicast_members: u32,
+    /// Entries of a port's GID table; the first holds the port's own.
+    pub gid_table_len: u32,
+    /// Pages of registered memory are looked up when they are touched.
+    pub on_demand_paging: bool,
 }
 
 /// A PCI Express slot (wider kinds of bus come with their own part).

@@ -28,6 +28,12 @@ id!(/// Memory region of a fabric.
     MrHandle(u32));
 id!(/// Address handle of a fabric.
     AhHandle(u32));
+id!(/// Shared receive queue of a fabric.
+    SrqHandle(u32));
+id!(/// Memory window of a fabric.
+    MwHandle(u32));
+id!(/// Domain of extended reliable connections.
+    XrcdHandle(u32));
 id!(/// Local key of a memory region.
     LKey(u32));
 id!(/// Remote key of a memory region.

@@ -7,6 +7,8 @@ mod link;
 mod queue_pair;
 
 pub use address::{Gid, Guid, Lid, PKey, QKey};
-pub use ids::{AhHandle, CqHandle, HcaId, HostId, LKey, MrHandle, NodeId, PdHandle, PortNumber, ProcessId, Psn, Qpn, RKey};
+pub use ids::{
+    AhHandle, CqHandle, HcaId, HostId, LKey, MrHandle, MwHandle, NodeId, PdHandle, PortNumber, ProcessId, Psn, Qpn, RKey, SrqHandle, XrcdHandle,
+};
 pub use link::{CreditBlocks, LinkRate, LinkSpeed, LinkWidth, Mtu, OperationalVls, VirtualLane};
 pub use queue_pair::{Access, QpState, QpType, ServiceLevel, WcOpcode, WcStatus};

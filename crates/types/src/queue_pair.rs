@@ -6,6 +6,17 @@ pub enum QpType {
     Rc,
     Uc,
     Ud,
+    /// Sending side of an extended reliable connection.
+    XrcSend,
+    /// Its receiving side, which delivers to whatever shared queue of its domain a message names.
+    XrcRecv,
+}
+
+impl QpType {
+    /// Whether what it sends is acknowledged.
+    pub const fn is_reliable(self) -> bool {
+        matches!(self, Self::Rc | Self::XrcSend | Self::XrcRecv)
+    }
 }
 
 /// State of a queue pair (IBTA 10.3.1).
@@ -31,6 +42,8 @@ pub struct Access {
     pub remote_write: bool,
     pub remote_read: bool,
     pub remote_atomic: bool,
+    /// Memory windows may be bound to the region.
+    pub mw_bind: bool,
 }
 
 /// Status of a work completion, numbered as the verbs do.
@@ -42,6 +55,7 @@ pub enum WcStatus {
     LocalQpOperationError = 2,
     LocalProtectionError = 4,
     FlushError = 5,
+    WindowBindError = 6,
     BadResponseError = 7,
     LocalAccessError = 8,
     RemoteInvalidRequestError = 9,
@@ -49,8 +63,8 @@ pub enum WcStatus {
     RemoteOperationError = 11,
     RetryExceeded = 12,
     RnrRetryExceeded = 13,
-    FatalError = 20,
-    GeneralError = 22,
+    FatalError = 19,
+    GeneralError = 21,
 }
 
 /// What a work completion completes, numbered as the verbs do.
@@ -62,6 +76,8 @@ pub enum WcOpcode {
     RdmaRead = 2,
     CompareSwap = 3,
     FetchAdd = 4,
+    BindWindow = 5,
+    LocalInvalidate = 6,
     Receive = 128,
     ReceiveRdmaWithImmediate = 129,
 }

@@ -21,6 +21,10 @@ pub const AETH_BYTES: u32 = 4;
 pub const ATOMIC_ACK_ETH_BYTES: u32 = 8;
 /// Immediate data.
 pub const IMM_DT_BYTES: u32 = 4;
+/// Extended reliable connection transport header (IBTA A14).
+pub const XRC_ETH_BYTES: u32 = 4;
+/// Key that a send takes back (IBTA 9.3.6).
+pub const IETH_BYTES: u32 = 4;
 /// Invariant and variant CRC together.
 pub const CRC_BYTES: u32 = 6;
 

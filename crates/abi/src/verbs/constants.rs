@@ -351,6 +351,49 @@ c_constants! {
     IBV_SRQT_XRC = 1;
     IBV_SRQT_TM = 2;
 
+    // enum ibv_srq_init_attr_mask
+    IBV_SRQ_INIT_ATTR_TYPE = 1;
+    IBV_SRQ_INIT_ATTR_PD = 2;
+    IBV_SRQ_INIT_ATTR_XRCD = 4;
+    IBV_SRQ_INIT_ATTR_CQ = 8;
+    IBV_SRQ_INIT_ATTR_TM = 16;
+
+    // enum ibv_srq_attr_mask
+    IBV_SRQ_MAX_WR = 1;
+    IBV_SRQ_LIMIT = 2;
+
+    // enum ibv_mw_type
+    IBV_MW_TYPE_1 = 1;
+    IBV_MW_TYPE_2 = 2;
+
+    // enum ibv_xrcd_init_attr_mask
+    IBV_XRCD_INIT_ATTR_FD = 1;
+    IBV_XRCD_INIT_ATTR_OFLAGS = 2;
+
+    // enum ibv_qp_open_attr_mask
+    IBV_QP_OPEN_ATTR_NUM = 1;
+    IBV_QP_OPEN_ATTR_XRCD = 2;
+    IBV_QP_OPEN_ATTR_CONTEXT = 4;
+    IBV_QP_OPEN_ATTR_TYPE = 8;
+
+    // enum ibv_parent_domain_init_attr_mask
+    IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS = 1;
+    IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT = 2;
+
+    // enum ibv_odp_transport_cap_bits and ibv_odp_general_caps
+    IBV_ODP_SUPPORT_SEND = 1;
+    IBV_ODP_SUPPORT_RECV = 2;
+    IBV_ODP_SUPPORT_WRITE = 4;
+    IBV_ODP_SUPPORT_READ = 8;
+    IBV_ODP_SUPPORT_ATOMIC = 16;
+    IBV_ODP_SUPPORT_SRQ_RECV = 32;
+    IBV_ODP_SUPPORT = 1;
+    IBV_ODP_SUPPORT_IMPLICIT = 2;
+
+    // enum ibv_advise_mr_advice and its flag
+    IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT = 2;
+    IBV_ADVISE_MR_FLAG_FLUSH = 1;
+
     // without a name of their own
     IBV_LINK_LAYER_UNSPECIFIED = 0;
     IBV_LINK_LAYER_INFINIBAND = 1;

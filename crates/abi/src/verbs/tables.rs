@@ -4,7 +4,7 @@
 //! C calling conventions of Linux allow.
 
 use super::*;
-use libc::{c_int, c_void, pthread_mutex_t};
+use libc::{c_int, c_uint, c_void, pthread_mutex_t};
 
 /// An entry that returns a status and is answered with an error whatever it is given.
 pub type StatusStub = Option<unsafe extern "C" fn() -> c_int>;
@@ -22,9 +22,9 @@ c_structs! {
         pub _compat_reg_mr: Unused,
         pub _compat_rereg_mr: Unused,
         pub _compat_dereg_mr: Unused,
-        pub alloc_mw: ObjectStub,
-        pub bind_mw: StatusStub,
-        pub dealloc_mw: StatusStub,
+        pub alloc_mw: Option<unsafe extern "C" fn(*mut ibv_pd, c_uint) -> *mut ibv_mw>,
+        pub bind_mw: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_mw, *mut ibv_mw_bind) -> c_int>,
+        pub dealloc_mw: Option<unsafe extern "C" fn(*mut ibv_mw) -> c_int>,
         pub _compat_create_cq: Unused,
         pub poll_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int>,
         pub req_notify_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int) -> c_int>,
@@ -35,7 +35,7 @@ c_structs! {
         pub _compat_modify_srq: Unused,
         pub _compat_query_srq: Unused,
         pub _compat_destroy_srq: Unused,
-        pub post_srq_recv: StatusStub,
+        pub post_srq_recv: Option<unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int>,
         pub _compat_create_qp: Unused,
         pub _compat_query_qp: Unused,
         pub _compat_modify_qp: Unused,
@@ -61,7 +61,7 @@ c_structs! {
 
     pub struct verbs_context {
         pub query_port: Option<unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int>,
-        pub advise_mr: StatusStub,
+        pub advise_mr: Option<unsafe extern "C" fn(*mut ibv_pd, c_uint, u32, *mut ibv_sge, u32) -> c_int>,
         pub alloc_null_mr: ObjectStub,
         pub read_counters: StatusStub,
         pub attach_counters_point_flow: StatusStub,
@@ -74,9 +74,9 @@ c_structs! {
         pub destroy_flow_action: StatusStub,
         pub create_flow_action_esp: ObjectStub,
         pub modify_qp_rate_limit: StatusStub,
-        pub alloc_parent_domain: ObjectStub,
-        pub dealloc_td: StatusStub,
-        pub alloc_td: ObjectStub,
+        pub alloc_parent_domain: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_parent_domain_init_attr) -> *mut ibv_pd>,
+        pub dealloc_td: Option<unsafe extern "C" fn(*mut ibv_td) -> c_int>,
+        pub alloc_td: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_td_init_attr) -> *mut ibv_td>,
         pub modify_cq: StatusStub,
         pub post_srq_ops: StatusStub,
         pub destroy_rwq_ind_table: StatusStub,
@@ -92,12 +92,12 @@ c_structs! {
         pub ABI_placeholder2: Unused,
         pub ibv_create_flow: ObjectStub,
         pub ABI_placeholder1: Unused,
-        pub open_qp: ObjectStub,
+        pub open_qp: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_open_attr) -> *mut ibv_qp>,
         pub create_qp_ex: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp>,
-        pub get_srq_num: StatusStub,
-        pub create_srq_ex: ObjectStub,
-        pub open_xrcd: ObjectStub,
-        pub close_xrcd: StatusStub,
+        pub get_srq_num: Option<unsafe extern "C" fn(*mut ibv_srq, *mut u32) -> c_int>,
+        pub create_srq_ex: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_srq_init_attr_ex) -> *mut ibv_srq>,
+        pub open_xrcd: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd>,
+        pub close_xrcd: Option<unsafe extern "C" fn(*mut ibv_xrcd) -> c_int>,
         pub _ABI_placeholder3: u64,
         pub sz: usize,
         pub context: ibv_context,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, Medium, MessageGaps, ReceiveMode, SwitchPart};
+use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, Medium, MessageGaps, OptionalVerbs, ReceiveMode, SwitchPart};
 use softband_sim::SimDuration;
 use softband_types::{CreditBlocks, LinkRate, LinkSpeed, LinkWidth, Mtu, OperationalVls};
 
@@ -79,6 +79,7 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
         max_ah: read.count("max_ah"),
         max_inline_bytes: read.bytes("max_inline"),
         max_rd_atomic: read.count("max_rd_atomic"),
+        optional: optional_verbs(&mut read),
     };
     check_buffer(&mut read, part.port_buffer_bytes, part.vl_cap, part.mtu_max);
     for (name, count) in [("outstanding_reads", part.outstanding_reads), ("transmit_staging_packets", part.transmit_staging_packets)] {
@@ -88,6 +89,20 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
     }
     check_read_request(&mut read, "tuned_read_request", part.tuned_read_request_bytes);
     read.finish().map(|sheet| (part, sheet))
+}
+
+fn optional_verbs(read: &mut PartReader<'_>) -> OptionalVerbs {
+    OptionalVerbs {
+        max_srq: read.count("max_srq"),
+        max_srq_wr: read.count("max_srq_wr"),
+        max_srq_sge: read.count("max_srq_sge"),
+        max_xrcd: read.count("max_xrcd"),
+        max_mw: read.count("max_mw"),
+        max_multicast_groups: read.count("max_multicast_groups"),
+        max_multicast_members: read.count("max_multicast_members"),
+        gid_table_len: read.count("gid_table_len"),
+        on_demand_paging: read.choice("on_demand_paging", Dimension::Name, &[("no", false), ("yes", true)]),
+    }
 }
 
 fn gaps(read: &mut PartReader<'_>) -> MessageGaps {

@@ -4,7 +4,7 @@
 use softband_fabric::World;
 use softband_fabric::notice::Notice;
 use softband_fabric::spec::{CableSpec, FabricSpec, HcaSpec, HostSpec, PortRef, SubnetSpec, SwitchSpec};
-use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, Medium, MessageGaps, ReceiveMode, SwitchPart};
+use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, Medium, MessageGaps, OptionalVerbs, ReceiveMode, SwitchPart};
 use softband_model::verbs::api::*;
 use softband_sim::{SimDuration, SimTime};
 use softband_types::*;
@@ -60,6 +60,17 @@ pub fn hca_part() -> HcaPart {
         max_ah: 1_024,
         max_inline_bytes: 400,
         max_rd_atomic: 4,
+        optional: OptionalVerbs {
+            max_srq: 64,
+            max_srq_wr: 1_024,
+            max_srq_sge: 8,
+            max_xrcd: 16,
+            max_mw: 64,
+            max_multicast_groups: 16,
+            max_multicast_members: 8,
+            gid_table_len: 4,
+            on_demand_paging: true,
+        },
     }
 }
 
@@ -208,7 +219,7 @@ pub struct Lab {
     fresh: Vec<Notice>,
 }
 
-pub const ALL_RIGHTS: Access = Access { local_write: true, remote_write: true, remote_read: true, remote_atomic: true };
+pub const ALL_RIGHTS: Access = Access { local_write: true, remote_write: true, remote_read: true, remote_atomic: true, mw_bind: true };
 
 impl Lab {
     /// One program on each host.
@@ -221,9 +232,16 @@ impl Lab {
     }
 
     pub fn create(&mut self, who: usize, qp_type: QpType) -> Qpn {
+        self.create_with(who, qp_type, |_| ())
+    }
+
+    /// Makes a queue pair, with `change` made to what is asked for.
+    pub fn create_with(&mut self, who: usize, qp_type: QpType, change: impl FnOnce(&mut QpInit)) -> Qpn {
         let program = self.programs[who];
         let capabilities = QpCapabilities { max_send_wr: 4_096, max_recv_wr: 4_096, max_send_sge: 4, max_recv_sge: 4, max_inline_bytes: 400 };
-        let init = QpInit { qp_type, pd: program.pd, send_cq: program.cq, recv_cq: program.cq, capabilities, signal_all: false };
+        let mut init =
+            QpInit { qp_type, pd: program.pd, send_cq: program.cq, recv_cq: program.cq, srq: None, xrcd: None, capabilities, signal_all: false };
+        change(&mut init);
         self.world.create_qp(program.process, program.hca, init).unwrap().qpn
     }
 
@@ -241,7 +259,7 @@ impl Lab {
     /// Brings a queue pair to RTS towards `peer`, with `change` made to what RTR and RTS are asked for.
     pub fn bring_up(&mut self, who: usize, qpn: Qpn, qp_type: QpType, peer: (usize, Qpn), change: impl Fn(&mut QpModification)) {
         let ud = qp_type == QpType::Ud;
-        let rc = qp_type == QpType::Rc;
+        let (requests, responds) = (qp_type != QpType::XrcRecv, qp_type != QpType::XrcSend);
         let port = Some(PortNumber(1));
         let init = QpModification {
             state: Some(QpState::Init),
@@ -260,15 +278,17 @@ impl Lab {
             rtr.dest_qpn = Some(peer.1);
             rtr.receive_psn = Some(Psn::new(0xFF_FFF0));
         }
-        if rc {
+        if qp_type.is_reliable() && responds {
             rtr.max_dest_rd_atomic = Some(4);
             rtr.min_rnr_timer = Some(1);
         }
         change(&mut rtr);
         self.modify(who, qpn, rtr).unwrap();
         let mut rts = QpModification { state: Some(QpState::Rts), send_psn: Some(Psn::new(0xFF_FFF0)), ..Default::default() };
-        if rc {
+        if qp_type.is_reliable() {
             rts.local_ack_timeout = Some(8);
+        }
+        if qp_type.is_reliable() && requests {
             rts.retry_count = Some(3);
             rts.rnr_retry = Some(7);
             rts.max_rd_atomic = Some(4);
@@ -299,12 +319,12 @@ impl Lab {
         let program = self.programs[who];
         let entries = vec![ScatterGatherEntry { address: BASE + offset, len_bytes, lkey: program.lkey }];
         let now = self.world.now();
-        self.world.post_receive(now, program.process, program.hca, qpn, ReceiveRequest { wr_id, entries });
+        self.world.post_receive(now, program.process, program.hca, qpn, ReceiveRequest { wr_id, entries, srq: None });
     }
 
     pub fn request(&self, who: usize, wr_id: u64, operation: SendOperation, offset: u64, len_bytes: u32) -> SendRequest {
         let entries = vec![ScatterGatherEntry { address: BASE + offset, len_bytes, lkey: self.programs[who].lkey }];
-        SendRequest { wr_id, operation, signaled: true, solicited: false, fence: false, inline: None, entries, datagram: None }
+        SendRequest { wr_id, operation, signaled: true, solicited: false, fence: false, inline: None, entries, datagram: None, xrc_srq: None }
     }
 
     pub fn write_to(&self, who: usize, offset: u64) -> SendOperation {
@@ -339,6 +359,16 @@ impl Lab {
     pub fn timed_completions(&self, who: usize) -> Vec<(SimTime, Completion)> {
         let of = |(at, notice): &(SimTime, Notice)| match notice {
             Notice::Completed { process, completion, .. } if *process == self.programs[who].process => Some((*at, completion.clone())),
+            _ => None,
+        };
+        self.notices.iter().filter_map(of).collect()
+    }
+
+    /// Asynchronous events of one program so far, by number.
+    pub fn async_events(&self, who: usize) -> Vec<u32> {
+        let whose = self.programs[who].process;
+        let of = |(_, notice): &(SimTime, Notice)| match notice {
+            Notice::QpEvent { process, event, .. } | Notice::SrqEvent { process, event, .. } if *process == whose => Some(*event),
             _ => None,
         };
         self.notices.iter().filter_map(of).collect()

@@ -15,7 +15,7 @@ pub enum Side {
 
 /// What both sides need around them while they work.
 pub struct Environment<'a> {
-    pub verbs: &'a Verbs,
+    pub verbs: &'a mut Verbs,
     pub memory: &'a mut dyn HostMemory,
     pub chunks: &'a mut ChunkPool,
     /// LID of the queue pair's port.

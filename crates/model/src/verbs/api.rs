@@ -1,8 +1,8 @@
 //! What crosses the verbs boundary by value: requests in, completions out.
 
 use softband_types::{
-    Access, AhHandle, CqHandle, Gid, HcaId, LKey, Lid, Mtu, OperationalVls, PdHandle, PortNumber, ProcessId, Psn, QKey, QpState, QpType, Qpn, RKey,
-    ServiceLevel, WcOpcode, WcStatus,
+    Access, AhHandle, CqHandle, Gid, HcaId, LKey, Lid, MrHandle, Mtu, MwHandle, OperationalVls, PdHandle, PortNumber, ProcessId, Psn, QKey, QpState,
+    QpType, Qpn, RKey, ServiceLevel, SrqHandle, WcOpcode, WcStatus, XrcdHandle,
 };
 use std::sync::Arc;
 
@@ -31,11 +31,52 @@ impl PayloadSlice {
 /// What a send request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SendOperation {
-    Send { immediate: Option<u32> },
-    RdmaWrite { remote_address: u64, rkey: RKey, immediate: Option<u32> },
-    RdmaRead { remote_address: u64, rkey: RKey },
-    CompareSwap { remote_address: u64, rkey: RKey, compare: u64, swap: u64 },
-    FetchAdd { remote_address: u64, rkey: RKey, add: u64 },
+    Send {
+        immediate: Option<u32>,
+    },
+    /// A send that also takes back the receiver's window of this key.
+    SendAndInvalidate {
+        rkey: RKey,
+    },
+    RdmaWrite {
+        remote_address: u64,
+        rkey: RKey,
+        immediate: Option<u32>,
+    },
+    RdmaRead {
+        remote_address: u64,
+        rkey: RKey,
+    },
+    CompareSwap {
+        remote_address: u64,
+        rkey: RKey,
+        compare: u64,
+        swap: u64,
+    },
+    FetchAdd {
+        remote_address: u64,
+        rkey: RKey,
+        add: u64,
+    },
+    BindWindow(WindowBind),
+    /// Takes back a window of this side.
+    LocalInvalidate {
+        rkey: RKey,
+    },
+}
+
+/// What binds a memory window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowBind {
+    pub mw: MwHandle,
+    /// The key from now on: the window's own, with eight bits of the program's choice.
+    pub rkey: RKey,
+    pub mr: Option<MrHandle>,
+    pub iova: u64,
+    /// 0 takes the key of a window of type 1 back.
+    pub len_bytes: u64,
+    pub access: Access,
+    pub zero_based: bool,
 }
 
 /// Where a datagram goes.
@@ -58,6 +99,8 @@ pub struct SendRequest {
     pub inline: Option<PayloadSlice>,
     pub entries: Vec<ScatterGatherEntry>,
     pub datagram: Option<DatagramDestination>,
+    /// Number of the shared receive queue that an extended reliable connection delivers to.
+    pub xrc_srq: Option<u32>,
 }
 
 /// A receive work request.
@@ -65,6 +108,8 @@ pub struct SendRequest {
 pub struct ReceiveRequest {
     pub wr_id: u64,
     pub entries: Vec<ScatterGatherEntry>,
+    /// The shared queue that it was posted to.
+    pub srq: Option<SrqHandle>,
 }
 
 /// A work completion.
@@ -76,6 +121,8 @@ pub struct Completion {
     pub byte_len: u32,
     /// In host order.
     pub immediate: Option<u32>,
+    /// The key of ours that the message took back.
+    pub invalidated: Option<RKey>,
     pub qpn: Qpn,
     pub source_qpn: Qpn,
     pub source_lid: Lid,
@@ -85,6 +132,8 @@ pub struct Completion {
     pub has_grh: bool,
     /// Whether the message asked for a solicited event.
     pub solicited: bool,
+    /// The shared receive queue whose request this completes.
+    pub srq: Option<SrqHandle>,
     /// Send requests of this queue pair retired up to and including this one, unsignalled ones too (wraps).
     pub send_retired: u32,
 }
@@ -106,9 +155,38 @@ pub struct QpInit {
     pub pd: PdHandle,
     pub send_cq: CqHandle,
     pub recv_cq: CqHandle,
+    /// Receive requests come from here; the queue pair has no receive queue of its own then.
+    pub srq: Option<SrqHandle>,
+    /// Of the receiving side of an extended reliable connection, which has neither protection domain nor completion queues.
+    pub xrcd: Option<XrcdHandle>,
     pub capabilities: QpCapabilities,
     /// Every send request completes with a completion.
     pub signal_all: bool,
+}
+
+/// A shared receive queue at birth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SrqInit {
+    /// Receive buffers are checked against it, whatever queue pair takes the request (IBTA 10.2.9.1).
+    pub pd: PdHandle,
+    pub max_wr: u32,
+    pub max_sge: u32,
+    pub xrc: Option<SrqOfXrc>,
+}
+
+/// What makes a shared receive queue one of extended reliable connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SrqOfXrc {
+    pub xrcd: XrcdHandle,
+    /// Takes the completions of all queue pairs that deliver to the queue.
+    pub cq: CqHandle,
+}
+
+/// What `query_srq` tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SrqSnapshot {
+    pub init: SrqInit,
+    pub limit: u32,
 }
 
 /// Destination of a connected QP or address handle.
@@ -190,6 +268,22 @@ pub struct MrInit {
     pub access: Access,
 }
 
+/// What `reregister_mr` changes: only what is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MrChange {
+    pub pd: Option<PdHandle>,
+    pub range: Option<MrRange>,
+    pub access: Option<Access>,
+}
+
+/// Where a memory region lies, and the address by which work requests name its first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MrRange {
+    pub address: u64,
+    pub len_bytes: u64,
+    pub iova: u64,
+}
+
 /// State of a port as its owner queries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortSnapshot {
@@ -212,6 +306,8 @@ pub struct PortSnapshot {
 pub enum VerbsError {
     #[error("an argument is out of range or names nothing")]
     Invalid,
+    #[error("there is no such object, and none was to be made")]
+    Absent,
     #[error("the object is still in use")]
     Busy,
     #[error("the HCA has no room for another object of this kind")]

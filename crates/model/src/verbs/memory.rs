@@ -1,8 +1,9 @@
 //! Access checks, gathering and scattering.
 
 use super::api::{HostMemory, PayloadSlice, ScatterGatherEntry};
+use super::memory_window::{WINDOW_KEY, WindowType};
 use super::objects::{MemoryRegion, Verbs};
-use softband_types::{HcaId, LKey, MrHandle, PdHandle, ProcessId, WcStatus};
+use softband_types::{Access, HcaId, LKey, MrHandle, PdHandle, ProcessId, Qpn, WcStatus};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -18,11 +19,25 @@ pub struct Segment {
 
 impl MemoryRegion {
     /// Where `len_bytes` at `iova` lie in the program, if they lie inside.
-    fn translate(&self, iova: u64, len_bytes: u64) -> Option<u64> {
+    pub(super) fn translate(&self, iova: u64, len_bytes: u64) -> Option<u64> {
         let offset = iova.checked_sub(self.init.iova)?;
         let end = offset.checked_add(len_bytes)?;
         (end <= self.init.len_bytes).then(|| self.init.address + offset)
     }
+
+    /// Whether a segment that was checked before still lies inside: the region may have been moved since.
+    pub fn holds(&self, segment: &Segment) -> bool {
+        let offset = segment.address.checked_sub(self.init.address);
+        offset.is_some_and(|offset| offset + u64::from(segment.len_bytes) <= self.init.len_bytes)
+    }
+}
+
+/// By which queue pair memory is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    pub hca: HcaId,
+    pub pd: PdHandle,
+    pub qpn: Qpn,
 }
 
 /// What a peer wants to do with memory.
@@ -31,6 +46,16 @@ pub enum RemoteAccess {
     Read,
     Write,
     Atomic,
+}
+
+impl RemoteAccess {
+    const fn allowed_by(self, access: Access) -> bool {
+        match self {
+            Self::Read => access.remote_read,
+            Self::Write => access.remote_write,
+            Self::Atomic => access.remote_atomic,
+        }
+    }
 }
 
 impl Verbs {
@@ -46,18 +71,33 @@ impl Verbs {
     }
 
     /// Checks what a peer asks for: key, protection domain, bounds and right.
-    pub fn check_remote(&self, hca: HcaId, pd: PdHandle, key: u32, iova: u64, len_bytes: u32, access: RemoteAccess) -> Option<Segment> {
+    pub fn check_remote(&self, by: Reach, key: u32, iova: u64, len_bytes: u32, access: RemoteAccess) -> Option<Segment> {
+        if key & WINDOW_KEY != 0 {
+            return self.check_window(by, key, iova, len_bytes, access);
+        }
         let mr = self.mrs.get(key)?;
-        let allowed = match access {
-            RemoteAccess::Read => mr.init.access.remote_read,
-            RemoteAccess::Write => mr.init.access.remote_write,
-            RemoteAccess::Atomic => mr.init.access.remote_atomic,
-        };
-        if mr.hca != hca || mr.init.pd != pd || !allowed {
+        if mr.hca != by.hca || mr.init.pd != by.pd || !access.allowed_by(mr.init.access) {
             return None;
         }
         let address = mr.translate(iova, u64::from(len_bytes))?;
         Some(Segment { mr: MrHandle(key), process: mr.init.owner, address, len_bytes })
+    }
+
+    /// What a peer asks for by a window's key: the window decides, within its region (IBTA 10.6.7.2).
+    fn check_window(&self, by: Reach, key: u32, iova: u64, len_bytes: u32, access: RemoteAccess) -> Option<Segment> {
+        let (_, window) = self.window_of(key)?;
+        let binding = window.binding?;
+        let by_right = window.window_type == WindowType::One || binding.qpn == by.qpn;
+        if window.hca != by.hca || window.pd != by.pd || !by_right || !access.allowed_by(binding.access) {
+            return None;
+        }
+        let offset = if binding.zero_based { iova } else { iova.checked_sub(binding.iova)? };
+        if offset.checked_add(u64::from(len_bytes))? > binding.len_bytes {
+            return None;
+        }
+        let mr = self.mrs.get(binding.mr.0)?;
+        let address = mr.translate(binding.iova + offset, u64::from(len_bytes))?;
+        Some(Segment { mr: binding.mr, process: mr.init.owner, address, len_bytes })
     }
 
     /// Calls `each` with the checked parts of `entries` that hold bytes `offset..offset + len`; `None` when a check fails.

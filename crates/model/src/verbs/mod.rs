@@ -1,14 +1,20 @@
 //! Verbs objects and their rules.
 pub mod api;
 mod memory;
+mod memory_window;
 mod objects;
+mod shared_receive_queue;
 mod table;
 mod transition;
+mod xrc;
 
-pub use memory::{ChunkPool, RemoteAccess, Segment};
+pub use memory::{ChunkPool, Reach, RemoteAccess, Segment};
+pub use memory_window::{MemoryWindow, WindowBinding, WindowFault, WindowType};
 pub use objects::{AddressHandle, CompletionQueue, Limits, MemoryRegion, ProtectionDomain, Verbs};
+pub use shared_receive_queue::SharedReceiveQueue;
 pub use table::Table;
 pub use transition::check_modification;
+pub use xrc::{Xrcd, XrcdKey, XrcdOpen};
 
 /// Entries of a port's P_Key table that hold a key: the default partition alone.
 pub const PKEY_TABLE_LEN: u16 = 1;

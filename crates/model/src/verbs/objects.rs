@@ -1,10 +1,13 @@
 //! Protection domains, completion queues, memory regions and address handles: birth, use, death.
 
-use super::api::{AddressVector, MrInit, VerbsError};
+use super::api::{AddressVector, MrChange, MrInit, VerbsError};
+use super::memory_window::MemoryWindow;
+use super::shared_receive_queue::SharedReceiveQueue;
 use super::table::Table;
-use crate::parts::HcaPart;
+use super::xrc::Xrcd;
+use crate::parts::{HcaPart, OptionalVerbs};
 use softband_sim::SimTime;
-use softband_types::{AhHandle, CqHandle, HcaId, LKey, MrHandle, PdHandle, ProcessId, RKey};
+use softband_types::{AhHandle, CqHandle, HcaId, LKey, MrHandle, MwHandle, PdHandle, ProcessId, RKey, SrqHandle};
 
 /// Keeps memory regions, address handles and queue pairs of one trust together (IBTA 10.2.3).
 #[derive(Debug)]
@@ -52,6 +55,8 @@ impl CompletionQueue {
 pub struct MemoryRegion {
     pub hca: HcaId,
     pub init: MrInit,
+    /// Memory windows that are bound to it.
+    pub windows: u32,
 }
 
 /// A destination for datagrams.
@@ -70,23 +75,27 @@ pub struct Limits {
     pub cqes: u32,
     pub mrs: u32,
     pub ahs: u32,
+    pub optional: OptionalVerbs,
 }
 
 impl Limits {
     pub fn of(part: &HcaPart) -> Self {
-        Self { pds: part.max_pd, cqs: part.max_cq, cqes: part.max_cqe, mrs: part.max_mr, ahs: part.max_ah }
+        Self { pds: part.max_pd, cqs: part.max_cq, cqes: part.max_cqe, mrs: part.max_mr, ahs: part.max_ah, optional: part.optional.clone() }
     }
 }
 
 #[derive(Clone, Copy, Default)]
-struct InUse {
+pub(super) struct InUse {
     pds: u32,
     cqs: u32,
     mrs: u32,
     ahs: u32,
+    pub(super) srqs: u32,
+    pub(super) mws: u32,
+    pub(super) xrcds: u32,
 }
 
-fn take(used: &mut u32, limit: u32) -> Result<(), VerbsError> {
+pub(super) fn take(used: &mut u32, limit: u32) -> Result<(), VerbsError> {
     if *used >= limit {
         return Err(VerbsError::NoMemory);
     }
@@ -100,18 +109,31 @@ pub struct Verbs {
     pub cqs: Table<CompletionQueue>,
     pub mrs: Table<MemoryRegion>,
     pub ahs: Table<AddressHandle>,
-    limits: Vec<Limits>,
-    in_use: Vec<InUse>,
+    pub srqs: Table<SharedReceiveQueue>,
+    pub mws: Table<MemoryWindow>,
+    pub xrcds: Table<Xrcd>,
+    pub(super) limits: Vec<Limits>,
+    pub(super) in_use: Vec<InUse>,
 }
 
 impl Verbs {
     /// Tables for HCAs with these limits, in the order of their `HcaId`.
     pub fn new(limits: Vec<Limits>) -> Self {
         let in_use = vec![InUse::default(); limits.len()];
-        Self { pds: Table::default(), cqs: Table::default(), mrs: Table::default(), ahs: Table::default(), limits, in_use }
+        Self {
+            pds: Table::default(),
+            cqs: Table::default(),
+            mrs: Table::default(),
+            ahs: Table::default(),
+            srqs: Table::default(),
+            mws: Table::default(),
+            xrcds: Table::default(),
+            limits,
+            in_use,
+        }
     }
 
-    fn hca_index(&self, hca: HcaId) -> Result<usize, VerbsError> {
+    pub(super) fn hca_index(&self, hca: HcaId) -> Result<usize, VerbsError> {
         let index = hca.0 as usize;
         if index < self.limits.len() { Ok(index) } else { Err(VerbsError::Invalid) }
     }
@@ -173,6 +195,14 @@ impl Verbs {
     /// `Invalid` for rights that contradict each other or an address that wraps.
     pub fn register_mr(&mut self, hca: HcaId, init: MrInit) -> Result<(MrHandle, LKey, RKey), VerbsError> {
         let index = self.hca_index(hca)?;
+        self.check_mr(hca, &init)?;
+        take(&mut self.in_use[index].mrs, self.limits[index].mrs)?;
+        let key = self.mrs.insert(MemoryRegion { hca, init, windows: 0 }).ok_or(VerbsError::NoMemory)?;
+        self.use_pd(init.pd, 1);
+        Ok((MrHandle(key), LKey(key), RKey(key)))
+    }
+
+    fn check_mr(&self, hca: HcaId, init: &MrInit) -> Result<(), VerbsError> {
         if self.pd(init.owner, init.pd)?.hca != hca {
             return Err(VerbsError::Invalid);
         }
@@ -182,17 +212,41 @@ impl Verbs {
         if init.len_bytes == 0 || wraps || remote_change && !init.access.local_write {
             return Err(VerbsError::Invalid);
         }
-        take(&mut self.in_use[index].mrs, self.limits[index].mrs)?;
-        let key = self.mrs.insert(MemoryRegion { hca, init }).ok_or(VerbsError::NoMemory)?;
+        Ok(())
+    }
+
+    /// Changes a region under its keys; one that is refused stays as it was (IBTA 11.2.8.5).
+    ///
+    /// # Errors
+    /// Those of [`Self::register_mr`]; `Forbidden` when the region is another's, `Busy` while a window is bound to it.
+    pub fn reregister_mr(&mut self, owner: ProcessId, mr: MrHandle, change: &MrChange) -> Result<(LKey, RKey), VerbsError> {
+        let (hca, former, windows) = self.mrs.get(mr.0).map(|mr| (mr.hca, mr.init, mr.windows)).ok_or(VerbsError::Invalid)?;
+        if former.owner != owner {
+            return Err(VerbsError::Forbidden);
+        }
+        if windows > 0 {
+            return Err(VerbsError::Busy);
+        }
+        let mut init = MrInit { pd: change.pd.unwrap_or(former.pd), access: change.access.unwrap_or(former.access), ..former };
+        if let Some(range) = change.range {
+            (init.address, init.len_bytes, init.iova) = (range.address, range.len_bytes, range.iova);
+        }
+        self.check_mr(hca, &init)?;
+        self.use_pd(former.pd, -1);
         self.use_pd(init.pd, 1);
-        Ok((MrHandle(key), LKey(key), RKey(key)))
+        self.mrs.get_mut(mr.0).expect("just found").init = init;
+        Ok((LKey(mr.0), RKey(mr.0)))
     }
 
     /// # Errors
-    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    /// `Invalid` when there is none, `Forbidden` when it is another's, `Busy` while a window is bound to it.
     pub fn deregister_mr(&mut self, owner: ProcessId, mr: MrHandle) -> Result<(), VerbsError> {
-        if self.mrs.get(mr.0).ok_or(VerbsError::Invalid)?.init.owner != owner {
+        let region = self.mrs.get(mr.0).ok_or(VerbsError::Invalid)?;
+        if region.init.owner != owner {
             return Err(VerbsError::Forbidden);
+        }
+        if region.windows > 0 {
+            return Err(VerbsError::Busy);
         }
         if let Some(mr) = self.mrs.remove(mr.0) {
             self.in_use[mr.hca.0 as usize].mrs -= 1;
@@ -211,6 +265,15 @@ impl Verbs {
         take(&mut self.in_use[index].cqs, self.limits[index].cqs)?;
         let cq = CompletionQueue { owner, hca, users: 0, failed: false, armed_any: None, armed_solicited: None };
         self.cqs.insert(cq).map(CqHandle).ok_or(VerbsError::NoMemory)
+    }
+
+    /// Whether a completion queue may have this many entries.
+    ///
+    /// # Errors
+    /// `Invalid` for more entries than the HCA's queues hold.
+    pub fn resize_cq(&self, owner: ProcessId, cq: CqHandle, entries: u32) -> Result<(), VerbsError> {
+        let index = self.hca_index(self.cq(owner, cq)?.hca)?;
+        if entries == 0 || entries > self.limits[index].cqes { Err(VerbsError::Invalid) } else { Ok(()) }
     }
 
     /// # Errors
@@ -259,12 +322,60 @@ impl Verbs {
         let mrs: Vec<u32> = self.mrs.iter().filter(|(_, mr)| mr.init.owner == owner).map(|(handle, _)| handle).collect();
         let cqs: Vec<u32> = self.cqs.iter().filter(|(_, cq)| cq.owner == owner).map(|(handle, _)| handle).collect();
         let pds: Vec<u32> = self.pds.iter().filter(|(_, pd)| pd.owner == owner).map(|(handle, _)| handle).collect();
+        let srqs: Vec<u32> = self.srqs.iter().filter(|(_, srq)| srq.owner == owner).map(|(handle, _)| handle).collect();
+        let mws: Vec<u32> = self.mws.iter().filter(|(_, mw)| mw.owner == owner).map(|(handle, _)| handle).collect();
         let results = (ahs.into_iter().map(|ah| self.destroy_ah(owner, AhHandle(ah))).collect::<Vec<_>>().into_iter())
+            .chain(mws.into_iter().map(|mw| self.dealloc_mw(owner, MwHandle(mw))).collect::<Vec<_>>())
             .chain(mrs.into_iter().map(|mr| self.deregister_mr(owner, MrHandle(mr))).collect::<Vec<_>>())
+            .chain(srqs.into_iter().map(|srq| self.destroy_srq(owner, SrqHandle(srq))).collect::<Vec<_>>())
             .chain(cqs.into_iter().map(|cq| self.destroy_cq(owner, CqHandle(cq))).collect::<Vec<_>>())
             .chain(pds.into_iter().map(|pd| self.dealloc_pd(owner, PdHandle(pd))).collect::<Vec<_>>());
         for result in results {
             assert_eq!(result, Ok(()), "a process's own objects go in the order of their uses");
         }
+        self.close_xrcds_of(owner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::api::{MrRange, ScatterGatherEntry};
+    use super::*;
+    use crate::verbs::{Reach, RemoteAccess};
+    use softband_types::{Access, Qpn};
+
+    const HCA: HcaId = HcaId(0);
+    const OWNER: ProcessId = ProcessId(7);
+
+    fn verbs() -> Verbs {
+        Verbs::new(vec![Limits { pds: 4, cqs: 4, cqes: 100, mrs: 4, ahs: 4, optional: OptionalVerbs::default() }])
+    }
+
+    fn region(pd: PdHandle) -> MrInit {
+        let access = Access { local_write: true, remote_write: true, ..Access::default() };
+        MrInit { owner: OWNER, pd, address: 0x1000, len_bytes: 0x100, iova: 0x1000, access }
+    }
+
+    #[test]
+    fn a_region_changes_under_its_keys_and_stays_as_it_was_when_the_change_is_refused() {
+        let mut verbs = verbs();
+        let (first, second) = (verbs.alloc_pd(OWNER, HCA).unwrap(), verbs.alloc_pd(OWNER, HCA).unwrap());
+        let (mr, lkey, rkey) = verbs.register_mr(HCA, region(first)).unwrap();
+        let entry = ScatterGatherEntry { address: 0x1000, len_bytes: 8, lkey };
+        assert!(verbs.check_local(HCA, first, entry, true).is_some());
+        let wrong = MrChange { access: Some(Access { remote_write: true, ..Access::default() }), ..MrChange::default() };
+        assert_eq!(verbs.reregister_mr(OWNER, mr, &wrong), Err(VerbsError::Invalid));
+        assert_eq!(verbs.reregister_mr(ProcessId(8), mr, &MrChange::default()), Err(VerbsError::Forbidden));
+        assert!(verbs.check_local(HCA, first, entry, true).is_some(), "nothing has changed");
+        let moved = MrRange { address: 0x2000, len_bytes: 0x10, iova: 0x2000 };
+        let change = MrChange { pd: Some(second), range: Some(moved), access: Some(Access::default()) };
+        assert_eq!(verbs.reregister_mr(OWNER, mr, &change), Ok((lkey, rkey)));
+        assert!(verbs.check_local(HCA, first, entry, false).is_none() && verbs.check_local(HCA, second, entry, false).is_none());
+        let entry = ScatterGatherEntry { address: 0x2000, ..entry };
+        assert!(verbs.check_local(HCA, second, entry, false).is_some());
+        assert!(verbs.check_local(HCA, second, entry, true).is_none(), "no right to write any more");
+        assert!(verbs.check_remote(Reach { hca: HCA, pd: second, qpn: Qpn(1) }, rkey.0, 0x2000, 8, RemoteAccess::Write).is_none());
+        assert_eq!(verbs.dealloc_pd(OWNER, second), Err(VerbsError::Busy));
+        assert_eq!(verbs.dealloc_pd(OWNER, first), Ok(()), "the region has left it");
     }
 }

@@ -1,6 +1,6 @@
 //! A table of objects behind 32-bit handles that notice when they have become stale.
 
-/// Handles are 24 bits of index (from 1 on) and 8 bits of generation, as HCAs build their keys.
+/// Handles are 23 bits of index (from 1 on) and 8 bits of generation, as HCAs build their keys; the highest bit stays free.
 pub struct Table<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
@@ -20,11 +20,11 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// Stores `value`; `None` when 2^24 objects exist.
+    /// Stores `value`; `None` when 2^23 objects exist.
     pub fn insert(&mut self, value: T) -> Option<u32> {
         let index = match self.free.pop() {
             Some(index) => index,
-            None if self.slots.len() < 1 << 24 => {
+            None if self.slots.len() < 1 << 23 => {
                 self.slots.push(Slot { generation: 0, value: None });
                 self.slots.len() as u32 - 1
             }
@@ -39,6 +39,12 @@ impl<T> Table<T> {
     pub fn get(&self, handle: u32) -> Option<&T> {
         let slot = self.slots.get((handle >> 8) as usize)?;
         if slot.generation == handle as u8 { slot.value.as_ref() } else { None }
+    }
+
+    /// The object at an index, whatever its generation, and its handle.
+    pub fn by_index(&self, index: u32) -> Option<(u32, &T)> {
+        let slot = self.slots.get(index as usize)?;
+        slot.value.as_ref().map(|value| (index << 8 | u32::from(slot.generation), value))
     }
 
     pub fn get_mut(&mut self, handle: u32) -> Option<&mut T> {

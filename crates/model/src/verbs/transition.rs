@@ -45,6 +45,9 @@ fn rule(from: QpState, to: QpState, qp_type: QpType) -> Option<(u32, u32)> {
     use QpState::{Error, Init, Reset, Rtr, Rts, Sqd, Sqe};
     let by_type = |rc: u32, uc: u32, ud: u32| match qp_type {
         QpType::Rc => rc,
+        // Each side of an extended reliable connection has the attributes that it needs.
+        QpType::XrcSend => rc & !(MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER),
+        QpType::XrcRecv => rc & !(RETRY_COUNT | RNR_RETRY | MAX_RD_ATOMIC),
         QpType::Uc => uc,
         QpType::Ud => ud,
     };
@@ -70,7 +73,7 @@ fn rule(from: QpState, to: QpState, qp_type: QpType) -> Option<(u32, u32)> {
             (0, by_type(reliable, path, PKEY_INDEX | QKEY))
         }
         // The send queue error state is for unreliable transports only (IBTA 10.3.1.6).
-        (Sqe, Rts) if qp_type != QpType::Rc => (0, by_type(0, CURRENT_STATE | ACCESS, CURRENT_STATE | QKEY)),
+        (Sqe, Rts) if !qp_type.is_reliable() => (0, by_type(0, CURRENT_STATE | ACCESS, CURRENT_STATE | QKEY)),
         _ => return None,
     })
 }

@@ -91,6 +91,10 @@ impl Requester {
         let mut complete = true;
         let mut reached = end;
         while let Some(wqe) = self.queue.get_mut(self.settled).filter(|wqe| wqe.started) {
+            if wqe.is_local() {
+                self.settled += 1;
+                continue;
+            }
             if wqe.expects_response() {
                 let expected = wqe.first_psn.plus(wqe.received);
                 if expected.since(start) < count {
@@ -116,6 +120,7 @@ impl Requester {
         }
         self.unacked_psn = psn;
         self.renew_retries(a);
+        self.pass_local();
         self.skip_acknowledged();
         self.restart_timer(a, now);
     }
@@ -136,6 +141,7 @@ impl Requester {
                 self.cursor_packet = self.cursor_packet.max(acknowledged);
             }
         }
+        self.skip_local();
     }
 
     /// A response after the expected one tells that the expected one is lost (IBTA 9.7.5.1.1, implied NAK).
@@ -168,5 +174,6 @@ impl Requester {
                 self.reads_outstanding -= 1;
             }
         }
+        self.skip_local();
     }
 }

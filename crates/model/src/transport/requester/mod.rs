@@ -95,10 +95,17 @@ impl SendWqe {
         matches!(self.request.operation, SendOperation::RdmaRead { .. })
     }
 
+    /// Work that is done within the HCA: nothing is sent.
+    fn is_local(&self) -> bool {
+        matches!(self.request.operation, SendOperation::BindWindow(_) | SendOperation::LocalInvalidate { .. })
+    }
+
     fn kind(&self, qp_type: QpType) -> MessageKind {
         match self.request.operation {
             SendOperation::Send { .. } if qp_type == QpType::Ud => MessageKind::Datagram,
-            SendOperation::Send { .. } => MessageKind::Send,
+            // Local work takes a place in the send engine as any WQE does.
+            SendOperation::Send { .. } | SendOperation::SendAndInvalidate { .. } => MessageKind::Send,
+            SendOperation::BindWindow(_) | SendOperation::LocalInvalidate { .. } => MessageKind::Send,
             SendOperation::RdmaWrite { .. } => MessageKind::Write,
             SendOperation::RdmaRead { .. } => MessageKind::Read,
             SendOperation::CompareSwap { .. } | SendOperation::FetchAdd { .. } => MessageKind::Atomic,
@@ -107,7 +114,9 @@ impl SendWqe {
 
     fn opcode(&self) -> WcOpcode {
         match self.request.operation {
-            SendOperation::Send { .. } => WcOpcode::Send,
+            SendOperation::Send { .. } | SendOperation::SendAndInvalidate { .. } => WcOpcode::Send,
+            SendOperation::BindWindow(_) => WcOpcode::BindWindow,
+            SendOperation::LocalInvalidate { .. } => WcOpcode::LocalInvalidate,
             SendOperation::RdmaWrite { .. } => WcOpcode::RdmaWrite,
             SendOperation::RdmaRead { .. } => WcOpcode::RdmaRead,
             SendOperation::CompareSwap { .. } => WcOpcode::CompareSwap,
@@ -184,6 +193,21 @@ impl Requester {
         // An error completes with a completion in any case (IBTA 10.7.3.1).
         let signaled = wqe.request.signaled || a.init.signal_all || status != WcStatus::Success;
         Retired { wr_id: wqe.request.wr_id, status, opcode: wqe.opcode(), byte_len: wqe.len_bytes, signaled, count: self.retired }
+    }
+
+    /// Local work is settled when all before it is.
+    fn pass_local(&mut self) {
+        while self.settled < self.cursor && self.queue.get(self.settled).is_some_and(|wqe| wqe.is_local() && wqe.outcome.is_some()) {
+            self.settled += 1;
+        }
+    }
+
+    /// Local work that has been done is not done again when what stands before it is sent again.
+    fn skip_local(&mut self) {
+        while self.queue.get(self.cursor).is_some_and(|wqe| wqe.is_local() && wqe.outcome == Some(WcStatus::Success)) {
+            self.cursor += 1;
+            self.cursor_packet = 0;
+        }
     }
 
     /// The oldest request that is not settled fails; it completes when those before it have.

@@ -47,6 +47,7 @@ impl Requester {
         self.recovering = false;
         if last {
             self.settled += 1;
+            self.pass_local();
         }
         self.advance(a, psn.plus(1), now);
         Some(Delivery { placement, payload, fetches_receive_wqe: false, last, end: DeliveryEnd::Response { last } })

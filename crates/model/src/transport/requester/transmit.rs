@@ -6,7 +6,7 @@ use crate::transport::MessageKind;
 use crate::transport::queue_pair::Environment;
 use crate::transport::timers::local_ack_timeout;
 use crate::verbs::api::{AddressVector, PayloadSlice, QpSnapshot, SendOperation};
-use crate::verbs::{ChunkPool, MESSAGE_BYTES_MAX, Verbs};
+use crate::verbs::{ChunkPool, MESSAGE_BYTES_MAX, Reach, Verbs};
 use softband_sim::SimTime;
 use softband_types::{HcaId, PKey, QKey, QpState, QpType, Qpn, ServiceLevel, WcStatus};
 
@@ -32,8 +32,8 @@ pub enum Emission {
         /// Its departure completes the message, for want of acknowledgements.
         completes_when_sent: bool,
     },
-    /// A request or reply failed; nothing to send.
-    Failed,
+    /// Nothing to send: a request or reply failed, or local work is done.
+    Settled,
 }
 
 impl Requester {
@@ -53,7 +53,7 @@ impl Requester {
                 return None;
             }
         }
-        if a.init.qp_type == QpType::Rc {
+        if a.init.qp_type.is_reliable() {
             let done = if wqe.is_read() { wqe.received } else { self.cursor_packet };
             let psn = if wqe.started { wqe.first_psn.plus(done) } else { self.next_psn };
             if psn.since(self.unacked_psn) >= WINDOW_PACKETS {
@@ -68,7 +68,10 @@ impl Requester {
 
     /// The next packet. Call it when [`Self::pending`] names one.
     pub fn emit(&mut self, a: &QpSnapshot, hca: HcaId, env: &mut Environment, now: SimTime) -> Emission {
-        let Some(wqe) = self.queue.get_mut(self.cursor) else { return Emission::Failed };
+        let Some(wqe) = self.queue.get_mut(self.cursor) else { return Emission::Settled };
+        if wqe.is_local() {
+            return self.execute_local(a, hca, env.verbs);
+        }
         if !wqe.started {
             match wqe.start(a, hca, env.verbs) {
                 Ok(()) => {
@@ -81,10 +84,32 @@ impl Requester {
         if wqe.expects_response() { self.emit_fetch(a, env, now) } else { self.emit_payload(a, hca, env, now) }
     }
 
+    /// Work on this side's own keys. It is done in the order of the queue, but waits for no answer of the peer.
+    fn execute_local(&mut self, a: &QpSnapshot, hca: HcaId, verbs: &mut Verbs) -> Emission {
+        let by = Reach { hca, pd: a.init.pd, qpn: a.qpn };
+        let wqe = &mut self.queue[self.cursor];
+        let outcome = match wqe.request.operation {
+            _ if a.init.qp_type == QpType::Ud => return self.fail_at_cursor(WcStatus::LocalQpOperationError),
+            SendOperation::BindWindow(bind) => verbs.bind_window(by, &bind),
+            SendOperation::LocalInvalidate { rkey } => verbs.invalidate(by, rkey),
+            _ => unreachable!("the caller looked"),
+        };
+        if outcome.is_err() {
+            return self.fail_at_cursor(WcStatus::WindowBindError);
+        }
+        wqe.started = true;
+        wqe.outcome = Some(WcStatus::Success);
+        self.cursor += 1;
+        self.cursor_packet = 0;
+        self.pass_local();
+        self.skip_local();
+        Emission::Settled
+    }
+
     /// The request fails before it is sent. Nothing passes it, but those before it are still seen through.
     fn fail_at_cursor(&mut self, status: WcStatus) -> Emission {
         self.queue[self.cursor].outcome = Some(status);
-        Emission::Failed
+        Emission::Settled
     }
 
     /// A packet of a send, RDMA write or datagram.
@@ -100,12 +125,13 @@ impl Requester {
         };
         let position = Position { first: number == 0, last: number + 1 == wqe.packets };
         let (to, destination) = wqe.destination(a, env.verbs);
-        let reliable = a.init.qp_type == QpType::Rc;
+        let reliable = a.init.qp_type.is_reliable();
         let packet = Packet {
             psn: wqe.first_psn.plus(number),
             ack_request: reliable && (position.last || number % ACK_INTERVAL_PACKETS == ACK_INTERVAL_PACKETS - 1),
             solicited: wqe.request.solicited && position.last,
             kind: wqe.packet_kind(a, position),
+            xrc_srq: wqe.request.xrc_srq,
             payload,
             ..base(a, env, &to, destination)
         };
@@ -114,6 +140,7 @@ impl Requester {
         if position.last {
             self.cursor += 1;
             self.cursor_packet = 0;
+            self.skip_local();
         } else {
             self.cursor_packet += 1;
         }
@@ -136,12 +163,13 @@ impl Requester {
                 let address = remote_address.wrapping_add(u64::from(done_bytes));
                 PacketKind::ReadRequest { range: RemoteRange { address, rkey: rkey.0, len_bytes: wqe.len_bytes - done_bytes } }
             }
-            SendOperation::Send { .. } | SendOperation::RdmaWrite { .. } => unreachable!("these carry payload"),
+            _ => unreachable!("these carry payload or stay here"),
         };
-        let packet = Packet { psn, ack_request: true, kind, ..base(a, env, &a.address_vector, a.dest_qpn) };
+        let packet = Packet { psn, ack_request: true, kind, xrc_srq: wqe.request.xrc_srq, ..base(a, env, &a.address_vector, a.dest_qpn) };
         self.reads_outstanding += 1;
         self.cursor += 1;
         self.cursor_packet = 0;
+        self.skip_local();
         self.note_sent(end, a, now, true);
         Emission::Packet { packet, dma_bytes: 0, completes_when_sent: false }
     }
@@ -163,6 +191,7 @@ impl Requester {
         {
             wqe.outcome = Some(WcStatus::Success);
             self.settled += 1;
+            self.pass_local();
         }
     }
 }
@@ -179,6 +208,7 @@ fn base(a: &QpSnapshot, env: &Environment, to: &AddressVector, destination: Qpn)
         ack_request: false,
         solicited: false,
         grh: to.grh,
+        xrc_srq: None,
         kind: PacketKind::Ack,
         payload: None,
     }
@@ -210,9 +240,12 @@ impl SendWqe {
     /// Which transport offers which operation (IBTA 9.4, table of operations by service).
     fn check_operation(&self, a: &QpSnapshot, verbs: &Verbs) -> Result<(), WcStatus> {
         let send = matches!(self.request.operation, SendOperation::Send { .. });
+        let invalidates = matches!(self.request.operation, SendOperation::SendAndInvalidate { .. });
         let offered = match a.init.qp_type {
             QpType::Rc => !self.expects_response() || a.max_rd_atomic > 0,
-            QpType::Uc => !self.expects_response(),
+            QpType::XrcSend => self.request.xrc_srq.is_some() && (!self.expects_response() || a.max_rd_atomic > 0),
+            QpType::XrcRecv => false,
+            QpType::Uc => !self.expects_response() && !invalidates,
             QpType::Ud => send && self.datagram_path(a, verbs).is_some(),
         };
         if offered { Ok(()) } else { Err(WcStatus::LocalQpOperationError) }
@@ -243,7 +276,8 @@ impl SendWqe {
                 let qkey = if wanted.0 >> 31 == 1 { a.qkey } else { wanted };
                 PacketKind::Datagram { qkey, immediate }
             }
-            SendOperation::Send { immediate } => PacketKind::Send { position, immediate: immediate.filter(|_| position.last) },
+            SendOperation::Send { immediate } => PacketKind::Send { position, immediate: immediate.filter(|_| position.last), invalidate: None },
+            SendOperation::SendAndInvalidate { rkey } => PacketKind::Send { position, immediate: None, invalidate: position.last.then_some(rkey.0) },
             _ => unreachable!("these carry no payload"),
         }
     }

@@ -9,12 +9,12 @@ use softband_wire::GRH_BYTES;
 
 impl Responder {
     /// A datagram that carries a GRH has had its 40 bytes put before the payload by the port that received it.
-    pub(super) fn on_datagram(&mut self, r: Receiving, packet: &Packet) -> Outcome {
+    pub(super) fn on_datagram(&mut self, r: &mut Receiving, packet: &Packet) -> Outcome {
         let PacketKind::Datagram { qkey, immediate } = packet.kind else { return Outcome::default() };
         if qkey != r.a.qkey {
             return Outcome::default();
         }
-        let Some(request) = self.receive_queue.pop_front() else { return Outcome::default() };
+        let Some(request) = self.take_receive(r) else { return Outcome::default() };
         let has_grh = packet.grh.is_some();
         let skipped = if has_grh { 0 } else { GRH_BYTES };
         let len = packet.payload_bytes();
@@ -24,7 +24,7 @@ impl Responder {
         }
         let mut placement = Placement::default();
         let range = (u64::from(skipped), len);
-        if r.verbs.walk_local(r.hca, r.a.init.pd, &request.entries, range, true, |segment| placement.push(segment)).is_none() {
+        if r.verbs.walk_local(r.hca, r.receive_pd, &request.entries, range, true, |segment| placement.push(segment)).is_none() {
             return self.fail_receive(r.a, packet, &request, WcStatus::LocalProtectionError, NakCode::InvalidRequest);
         }
         let done = Completion {
@@ -35,7 +35,7 @@ impl Responder {
             source_qpn: packet.source,
             source_lid: packet.slid,
             service_level: packet.service_level,
-            ..completion(r.a, request.wr_id, WcOpcode::Receive)
+            ..completion(r.a, &request, WcOpcode::Receive)
         };
         let payload: Option<PayloadSlice> = packet.payload.clone();
         let end = request_end(Some(done), packet);

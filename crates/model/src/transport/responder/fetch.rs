@@ -5,13 +5,14 @@ use crate::packet::{NakCode, Packet, PacketKind, Position, RemoteRange};
 use crate::transport::queue_pair::Environment;
 use crate::transport::requester::Emission;
 use crate::verbs::api::{PayloadSlice, QpSnapshot};
-use crate::verbs::{ChunkPool, RemoteAccess};
+use crate::verbs::{ChunkPool, Reach, RemoteAccess};
 use softband_sim::SimTime;
-use softband_types::{HcaId, Lid, PKey, Psn};
+use softband_types::{HcaId, Lid, PKey, PdHandle, Psn};
 
 /// An answer that waits for its turn. Answers leave in the order of their requests (IBTA 9.7.5.1).
 pub enum Reply {
     Read {
+        pd: PdHandle,
         range: RemoteRange,
         first_psn: Psn,
         packets: u32,
@@ -21,6 +22,7 @@ pub enum Reply {
         chunk: Option<(u32, PayloadSlice)>,
     },
     Atomic {
+        pd: PdHandle,
         psn: Psn,
         operation: PacketKind,
         ready_at: SimTime,
@@ -36,44 +38,44 @@ pub(super) struct AtomicResult {
 }
 
 impl Responder {
-    pub(super) fn queue_read(&mut self, r: Receiving, packet: &Packet, range: RemoteRange) -> Outcome {
+    pub(super) fn queue_read(&mut self, r: &mut Receiving, packet: &Packet, range: RemoteRange) -> Outcome {
         if self.fetches_waiting() >= usize::from(r.a.max_dest_rd_atomic) {
-            return self.refuse(r.a, packet.psn, NakCode::InvalidRequest);
+            return self.refuse(r, packet.psn, NakCode::InvalidRequest);
         }
-        let checked = r.verbs.check_remote(r.hca, r.a.init.pd, range.rkey, range.address, range.len_bytes, RemoteAccess::Read);
+        let checked = r.verbs.check_remote(r.by, range.rkey, range.address, range.len_bytes, RemoteAccess::Read);
         if range.len_bytes > 0 && (checked.is_none() || !r.a.access.remote_read) {
-            return self.refuse(r.a, packet.psn, NakCode::RemoteAccessError);
+            return self.refuse(r, packet.psn, NakCode::RemoteAccessError);
         }
         let packets = range.len_bytes.div_ceil(r.a.path_mtu.bytes()).max(1);
         self.step_over(packets);
-        self.queue_reply(read_reply(range, packet.psn, packets, false))
+        self.queue_reply(read_reply(r.by.pd, range, packet.psn, packets, false))
     }
 
-    pub(super) fn queue_atomic(&mut self, r: Receiving, packet: &Packet, address: u64, rkey: u32) -> Outcome {
+    pub(super) fn queue_atomic(&mut self, r: &mut Receiving, packet: &Packet, address: u64, rkey: u32) -> Outcome {
         if !address.is_multiple_of(8) || self.fetches_waiting() >= usize::from(r.a.max_dest_rd_atomic) {
-            return self.refuse(r.a, packet.psn, NakCode::InvalidRequest);
+            return self.refuse(r, packet.psn, NakCode::InvalidRequest);
         }
-        let checked = r.verbs.check_remote(r.hca, r.a.init.pd, rkey, address, 8, RemoteAccess::Atomic);
+        let checked = r.verbs.check_remote(r.by, rkey, address, 8, RemoteAccess::Atomic);
         if checked.is_none() || !r.a.access.remote_atomic {
-            return self.refuse(r.a, packet.psn, NakCode::RemoteAccessError);
+            return self.refuse(r, packet.psn, NakCode::RemoteAccessError);
         }
         self.step_over(1);
-        self.queue_reply(Reply::Atomic { psn: packet.psn, operation: packet.kind, ready_at: SimTime::MAX })
+        self.queue_reply(Reply::Atomic { pd: r.by.pd, psn: packet.psn, operation: packet.kind, ready_at: SimTime::MAX })
     }
 
     /// The requester asks again from `packet.psn` on: what was still to go from there is asked for again as well.
-    pub(super) fn repeat_read(&mut self, r: Receiving, packet: &Packet) -> Outcome {
+    pub(super) fn repeat_read(&mut self, r: &mut Receiving, packet: &Packet) -> Outcome {
         let PacketKind::ReadRequest { range } = packet.kind else { return Outcome::default() };
         self.replies.retain(|reply| match reply {
             Reply::Read { first_psn, .. } => first_psn.is_before(packet.psn),
             _ => true,
         });
-        let checked = r.verbs.check_remote(r.hca, r.a.init.pd, range.rkey, range.address, range.len_bytes, RemoteAccess::Read);
+        let checked = r.verbs.check_remote(r.by, range.rkey, range.address, range.len_bytes, RemoteAccess::Read);
         if range.len_bytes > 0 && (checked.is_none() || !r.a.access.remote_read) {
-            return self.refuse(r.a, packet.psn, NakCode::RemoteAccessError);
+            return self.refuse(r, packet.psn, NakCode::RemoteAccessError);
         }
         let packets = range.len_bytes.div_ceil(r.a.path_mtu.bytes()).max(1);
-        self.queue_reply(read_reply(range, packet.psn, packets, true))
+        self.queue_reply(read_reply(r.by.pd, range, packet.psn, packets, true))
     }
 
     pub(super) fn repeat_atomic(&mut self, psn: Psn) -> Outcome {
@@ -128,18 +130,18 @@ impl Responder {
     pub fn emit(&mut self, a: &QpSnapshot, hca: HcaId, env: &mut Environment) -> (Emission, Option<Refusal>) {
         match self.replies.pop_front() {
             Some(Reply::Plain(response)) => (plain(a, env, response), None),
-            Some(Reply::Atomic { psn, operation, .. }) => self.emit_atomic(a, hca, env, psn, operation),
+            Some(Reply::Atomic { pd, psn, operation, .. }) => self.emit_atomic(a, Reach { hca, pd, qpn: a.qpn }, env, psn, operation),
             Some(read @ Reply::Read { .. }) => self.emit_read(a, hca, env, read),
-            None => (Emission::Failed, None),
+            None => (Emission::Settled, None),
         }
     }
 
     fn emit_read(&mut self, a: &QpSnapshot, hca: HcaId, env: &mut Environment, mut reply: Reply) -> (Emission, Option<Refusal>) {
-        let Reply::Read { range, first_psn, packets, next, chunk, .. } = &mut reply else { unreachable!("the caller matched it") };
+        let Reply::Read { pd, range, first_psn, packets, next, chunk, .. } = &mut reply else { unreachable!("the caller matched it") };
         let (number, psn) = (*next, first_psn.plus(*next));
         let offset = number * a.path_mtu.bytes();
         let len = (range.len_bytes - offset).min(a.path_mtu.bytes());
-        let Some(payload) = read_payload(a, hca, env, *range, (offset, len), chunk) else {
+        let Some(payload) = read_payload(Reach { hca, pd: *pd, qpn: a.qpn }, env, *range, (offset, len), chunk) else {
             let nak = Response { psn, kind: PacketKind::Nak(NakCode::RemoteAccessError) };
             return (plain(a, env, nak), Some(Refusal { event: Some(super::EVENT_ACCESS_ERROR) }));
         };
@@ -153,8 +155,8 @@ impl Responder {
     }
 
     /// Reads, changes and writes eight bytes at one instant, so that atomics of all queue pairs exclude each other.
-    fn emit_atomic(&mut self, a: &QpSnapshot, hca: HcaId, env: &mut Environment, psn: Psn, operation: PacketKind) -> (Emission, Option<Refusal>) {
-        let Some(original) = execute_atomic(a, hca, env, operation) else {
+    fn emit_atomic(&mut self, a: &QpSnapshot, by: Reach, env: &mut Environment, psn: Psn, operation: PacketKind) -> (Emission, Option<Refusal>) {
+        let Some(original) = execute_atomic(by, env, operation) else {
             let nak = Response { psn, kind: PacketKind::Nak(NakCode::RemoteOperationalError) };
             return (plain(a, env, nak), Some(Refusal { event: None }));
         };
@@ -166,8 +168,8 @@ impl Responder {
     }
 }
 
-fn read_reply(range: RemoteRange, first_psn: Psn, packets: u32, repeated: bool) -> Reply {
-    Reply::Read { range, first_psn, packets, repeated, next: 0, ready_at: SimTime::MAX, chunk: None }
+fn read_reply(pd: PdHandle, range: RemoteRange, first_psn: Psn, packets: u32, repeated: bool) -> Reply {
+    Reply::Read { pd, range, first_psn, packets, repeated, next: 0, ready_at: SimTime::MAX, chunk: None }
 }
 
 fn base(a: &QpSnapshot, slid: Lid) -> Packet {
@@ -182,6 +184,7 @@ fn base(a: &QpSnapshot, slid: Lid) -> Packet {
         ack_request: false,
         solicited: false,
         grh: a.address_vector.grh,
+        xrc_srq: None,
         kind: PacketKind::Ack,
         payload: None,
     }
@@ -199,8 +202,7 @@ fn plain(a: &QpSnapshot, env: &Environment, response: Response) -> Emission {
 
 /// Bytes of a read, from the chunk at hand or the next one. `None` when they may not be read (any more).
 fn read_payload(
-    a: &QpSnapshot,
-    hca: HcaId,
+    by: Reach,
     env: &mut Environment,
     range: RemoteRange,
     (offset, len): (u32, u32),
@@ -213,7 +215,7 @@ fn read_payload(
     if chunk.as_ref().is_none_or(|(of, _)| *of != base) {
         let size = (range.len_bytes - base).min(ChunkPool::CHUNK_BYTES);
         let address = range.address.checked_add(u64::from(base))?;
-        let segment = env.verbs.check_remote(hca, a.init.pd, range.rkey, address, size, RemoteAccess::Read)?;
+        let segment = env.verbs.check_remote(by, range.rkey, address, size, RemoteAccess::Read)?;
         let memory = &mut *env.memory;
         let payload = env.chunks.filled(size as usize, |into| memory.read(segment.process, segment.address, into)).ok()?;
         *chunk = Some((base, payload));
@@ -223,9 +225,9 @@ fn read_payload(
     Some(Some(PayloadSlice { buffer: whole.buffer.clone(), offset: start, len: len as usize }))
 }
 
-fn execute_atomic(a: &QpSnapshot, hca: HcaId, env: &mut Environment, operation: PacketKind) -> Option<u64> {
+fn execute_atomic(by: Reach, env: &mut Environment, operation: PacketKind) -> Option<u64> {
     let (PacketKind::CompareSwap { address, rkey, .. } | PacketKind::FetchAdd { address, rkey, .. }) = operation else { return None };
-    let segment = env.verbs.check_remote(hca, a.init.pd, rkey, address, 8, RemoteAccess::Atomic)?;
+    let segment = env.verbs.check_remote(by, rkey, address, 8, RemoteAccess::Atomic)?;
     let mut bytes = [0; 8];
     env.memory.read(segment.process, segment.address, &mut bytes).ok()?;
     let original = u64::from_ne_bytes(bytes);

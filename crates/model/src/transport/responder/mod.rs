@@ -8,11 +8,11 @@ pub use fetch::{Reply, response_packet};
 
 use super::delivery::{Delivery, DeliveryEnd};
 use crate::packet::{NakCode, Packet, PacketKind};
-use crate::verbs::Verbs;
 use crate::verbs::api::{Completion, QpSnapshot, ReceiveRequest};
+use crate::verbs::{Reach, Verbs};
 use fetch::AtomicResult;
 use place::Message;
-use softband_types::{HcaId, Lid, Mtu, Psn, QpType, WcOpcode, WcStatus};
+use softband_types::{HcaId, Lid, Mtu, PdHandle, Psn, QpType, SrqHandle, WcOpcode, WcStatus};
 use std::collections::VecDeque;
 
 /// Asynchronous events of a queue pair, numbered as the verbs do.
@@ -54,6 +54,8 @@ pub struct Outcome {
     /// A receive request that ended in an error.
     pub completion: Option<Completion>,
     pub refusal: Option<Refusal>,
+    /// A shared receive queue has come below its limit.
+    pub srq_limit: Option<SrqHandle>,
 }
 
 impl Outcome {
@@ -68,20 +70,25 @@ impl Outcome {
             NakCode::InvalidRequest => Some(EVENT_REQUEST_ERROR),
             _ => None,
         };
-        match a.init.qp_type {
-            QpType::Rc => Self { refusal: Some(Refusal { event }), ..Self::respond(psn, PacketKind::Nak(code)) },
-            // Unreliable services drop what they cannot accept (IBTA 9.8.3, 9.9.3).
-            QpType::Uc | QpType::Ud => Self::default(),
+        if a.init.qp_type.is_reliable() {
+            Self { refusal: Some(Refusal { event }), ..Self::respond(psn, PacketKind::Nak(code)) }
+        } else {
+            Self::default() // Unreliable services drop what they cannot accept (IBTA 9.8.3, 9.9.3).
         }
     }
 }
 
 /// What a responder needs to know of its surroundings for one packet.
-#[derive(Clone, Copy)]
 pub(super) struct Receiving<'a> {
     pub a: &'a QpSnapshot,
     pub hca: HcaId,
-    pub verbs: &'a Verbs,
+    pub verbs: &'a mut Verbs,
+    /// What the peer's keys are checked against.
+    pub by: Reach,
+    /// What the keys of receive buffers are checked against.
+    pub receive_pd: PdHandle,
+    pub srq: Option<SrqHandle>,
+    pub srq_limit: Option<SrqHandle>,
 }
 
 impl Responder {
@@ -112,17 +119,44 @@ impl Responder {
         self.receive_queue.pop_front()
     }
 
-    /// Takes a request packet in.
-    pub fn on_request(&mut self, a: &QpSnapshot, hca: HcaId, verbs: &Verbs, packet: &Packet) -> Outcome {
-        let receiving = Receiving { a, hca, verbs };
-        match a.init.qp_type {
-            QpType::Rc => self.on_reliable(receiving, packet),
-            QpType::Uc => self.on_unreliable(receiving, packet),
-            QpType::Ud => self.on_datagram(receiving, packet),
+    /// Takes the receive request out that a message was using when the queue pair went away: it was never completed.
+    pub fn take_unfinished(&mut self) -> Option<ReceiveRequest> {
+        match self.message.take() {
+            Some(Message::Receive { request, .. }) => Some(request),
+            _ => None,
         }
     }
 
-    fn on_reliable(&mut self, receiving: Receiving, packet: &Packet) -> Outcome {
+    /// Takes a request packet in.
+    pub fn on_request(&mut self, a: &QpSnapshot, hca: HcaId, verbs: &mut Verbs, packet: &Packet) -> Outcome {
+        let Some((pd, receive_pd, srq)) = domains(a, verbs, packet) else {
+            return self.no_such_queue(a, packet);
+        };
+        let by = Reach { hca, pd, qpn: a.qpn };
+        let mut receiving = Receiving { a, hca, verbs, by, receive_pd, srq, srq_limit: None };
+        let outcome = match a.init.qp_type {
+            QpType::Rc | QpType::XrcRecv => self.on_reliable(&mut receiving, packet),
+            QpType::XrcSend => Outcome::default(),
+            QpType::Uc => self.on_unreliable(&mut receiving, packet),
+            QpType::Ud => self.on_datagram(&mut receiving, packet),
+        };
+        Outcome { srq_limit: receiving.srq_limit, ..outcome }
+    }
+
+    /// A message names a queue that its domain does not have (IBTA A14: an invalid request, unless it came before).
+    fn no_such_queue(&mut self, a: &QpSnapshot, packet: &Packet) -> Outcome {
+        if packet.psn == self.expected_psn { Outcome::refuse(a, packet.psn, NakCode::InvalidRequest) } else { Outcome::default() }
+    }
+
+    /// The next receive request, of the shared queue where there is one.
+    fn take_receive(&mut self, r: &mut Receiving) -> Option<ReceiveRequest> {
+        let Some(srq) = r.srq else { return self.receive_queue.pop_front() };
+        let (request, reached) = r.verbs.srqs.get_mut(srq.0)?.take()?;
+        r.srq_limit = reached.then_some(srq).or(r.srq_limit);
+        Some(request)
+    }
+
+    fn on_reliable(&mut self, receiving: &mut Receiving, packet: &Packet) -> Outcome {
         if packet.psn == self.expected_psn {
             return self.execute(receiving, packet);
         }
@@ -137,7 +171,7 @@ impl Responder {
     }
 
     /// IBTA 9.7.5.1.2: writes are acknowledged again, reads and atomics answered again, nothing is executed twice.
-    fn on_duplicate(&mut self, receiving: Receiving, packet: &Packet) -> Outcome {
+    fn on_duplicate(&mut self, receiving: &mut Receiving, packet: &Packet) -> Outcome {
         match packet.kind {
             PacketKind::ReadRequest { .. } => self.repeat_read(receiving, packet),
             PacketKind::CompareSwap { .. } | PacketKind::FetchAdd { .. } => self.repeat_atomic(packet.psn),
@@ -146,7 +180,7 @@ impl Responder {
         }
     }
 
-    fn execute(&mut self, receiving: Receiving, packet: &Packet) -> Outcome {
+    fn execute(&mut self, receiving: &mut Receiving, packet: &Packet) -> Outcome {
         let mid_message = self.message.is_some();
         let starts = match packet.kind {
             PacketKind::Send { position, .. } | PacketKind::Write { position, .. } => position.first,
@@ -154,10 +188,10 @@ impl Responder {
         };
         // A message ends before the next begins (IBTA 9.7.4.1.2).
         if starts == mid_message {
-            return self.refuse(receiving.a, packet.psn, NakCode::InvalidRequest);
+            return self.refuse(receiving, packet.psn, NakCode::InvalidRequest);
         }
         match packet.kind {
-            PacketKind::Send { position, immediate } => self.place_send(receiving, packet, position, immediate),
+            PacketKind::Send { position, .. } => self.place_send(receiving, packet, position),
             PacketKind::Write { position, range, immediate } => self.place_write(receiving, packet, position, range, immediate),
             PacketKind::ReadRequest { range } => self.queue_read(receiving, packet, range),
             PacketKind::CompareSwap { address, rkey, .. } | PacketKind::FetchAdd { address, rkey, .. } => {
@@ -168,15 +202,15 @@ impl Responder {
     }
 
     /// UC: a gap in the PSNs ends the message it falls into; the next first packet starts afresh (IBTA 9.8.2).
-    fn on_unreliable(&mut self, receiving: Receiving, packet: &Packet) -> Outcome {
+    fn on_unreliable(&mut self, receiving: &mut Receiving, packet: &Packet) -> Outcome {
         let position = match packet.kind {
             PacketKind::Send { position, .. } | PacketKind::Write { position, .. } => position,
             _ => return Outcome::default(),
         };
         if position.first {
-            self.abandon_message();
+            self.abandon_message(receiving.verbs);
         } else if packet.psn != self.expected_psn || self.message.is_none() {
-            self.abandon_message();
+            self.abandon_message(receiving.verbs);
             return Outcome::default();
         }
         self.expected_psn = packet.psn;
@@ -184,39 +218,37 @@ impl Responder {
     }
 
     /// The receive request of a message that will not be completed serves the next one.
-    fn abandon_message(&mut self) {
-        if let Some(Message::Receive { request, .. }) = self.message.take() {
-            self.receive_queue.push_front(request);
+    fn abandon_message(&mut self, verbs: &mut Verbs) {
+        match self.take_unfinished() {
+            Some(request) if request.srq.is_some() => verbs.put_back(request),
+            Some(request) => self.receive_queue.push_front(request),
+            None => {}
         }
     }
 
-    fn refuse(&mut self, a: &QpSnapshot, psn: Psn, code: NakCode) -> Outcome {
-        if a.init.qp_type != QpType::Rc {
-            self.abandon_message();
+    fn refuse(&mut self, r: &mut Receiving, psn: Psn, code: NakCode) -> Outcome {
+        if !r.a.init.qp_type.is_reliable() {
+            self.abandon_message(r.verbs);
         }
-        Outcome::refuse(a, psn, code)
+        Outcome::refuse(r.a, psn, code)
     }
 
     /// A receive request fails; the requester is told with `code`, where it listens.
     fn fail_receive(&mut self, a: &QpSnapshot, packet: &Packet, request: &ReceiveRequest, status: WcStatus, code: NakCode) -> Outcome {
         self.message = None;
-        let completion = Some(Completion { status, ..completion(a, request.wr_id, WcOpcode::Receive) });
-        let response = (a.init.qp_type == QpType::Rc).then_some(Response { psn: packet.psn, kind: PacketKind::Nak(code) });
+        let completion = Some(Completion { status, ..completion(a, request, WcOpcode::Receive) });
+        let response = a.init.qp_type.is_reliable().then_some(Response { psn: packet.psn, kind: PacketKind::Nak(code) });
         Outcome { completion, response, refusal: Some(Refusal { event: None }), ..Outcome::default() }
     }
 
     /// No receive request is there for a message: a reliable requester is told to wait, an unreliable one loses it.
-    fn not_ready(&mut self, a: &QpSnapshot, psn: Psn) -> Outcome {
-        match a.init.qp_type {
-            QpType::Rc => {
-                self.refused = true;
-                Outcome::respond(psn, PacketKind::RnrNak { timer_code: a.min_rnr_timer })
-            }
-            QpType::Uc | QpType::Ud => {
-                self.abandon_message();
-                Outcome::default()
-            }
+    fn not_ready(&mut self, r: &mut Receiving, psn: Psn) -> Outcome {
+        if r.a.init.qp_type.is_reliable() {
+            self.refused = true;
+            return Outcome::respond(psn, PacketKind::RnrNak { timer_code: r.a.min_rnr_timer });
         }
+        self.abandon_message(r.verbs);
+        Outcome::default()
     }
 
     /// The expected packet was accepted; `packets` PSNs are spent.
@@ -226,18 +258,32 @@ impl Responder {
     }
 }
 
+/// What keys of peers and of receive buffers are checked against, and where receive requests come from. `None` when the message
+/// names a queue that is not there.
+fn domains(a: &QpSnapshot, verbs: &Verbs, packet: &Packet) -> Option<(PdHandle, PdHandle, Option<SrqHandle>)> {
+    if a.init.qp_type == QpType::XrcRecv {
+        // Everything is checked against the queue's domain: the queue pair has none (IBTA A14).
+        let (srq, queue) = verbs.xrc_srq(a.init.xrcd?, packet.xrc_srq?)?;
+        return Some((queue.init.pd, queue.init.pd, Some(srq)));
+    }
+    let pd = a.init.pd;
+    let receive_pd = a.init.srq.and_then(|srq| verbs.srqs.get(srq.0)).map_or(pd, |srq| srq.init.pd);
+    Some((pd, receive_pd, a.init.srq))
+}
+
 /// All packets of a message but the last are full (IBTA 9.7.4.1.6).
 fn length_fits(mtu: Mtu, last: bool, len: u32) -> bool {
     if last { len <= mtu.bytes() } else { len == mtu.bytes() }
 }
 
-fn completion(a: &QpSnapshot, wr_id: u64, opcode: WcOpcode) -> Completion {
+fn completion(a: &QpSnapshot, request: &ReceiveRequest, opcode: WcOpcode) -> Completion {
     Completion {
-        wr_id,
+        wr_id: request.wr_id,
         status: WcStatus::Success,
         opcode,
         byte_len: 0,
         immediate: None,
+        invalidated: None,
         qpn: a.qpn,
         source_qpn: a.dest_qpn,
         source_lid: Lid::NONE,
@@ -245,6 +291,7 @@ fn completion(a: &QpSnapshot, wr_id: u64, opcode: WcOpcode) -> Completion {
         pkey_index: a.pkey_index,
         has_grh: false,
         solicited: false,
+        srq: request.srq,
         send_retired: 0,
     }
 }

@@ -1,11 +1,11 @@
 //! Sends and RDMA writes: payload into memory.
 
 use super::{Outcome, Receiving, Responder, completion, length_fits, request_end};
-use crate::packet::{NakCode, Packet, Position, RemoteRange};
+use crate::packet::{NakCode, Packet, PacketKind, Position, RemoteRange};
 use crate::transport::delivery::{Delivery, Placement};
 use crate::verbs::RemoteAccess;
 use crate::verbs::api::{Completion, ReceiveRequest};
-use softband_types::{WcOpcode, WcStatus};
+use softband_types::{RKey, WcOpcode, WcStatus};
 
 /// The message that is being received.
 pub(super) enum Message {
@@ -14,19 +14,20 @@ pub(super) enum Message {
 }
 
 impl Responder {
-    pub(super) fn place_send(&mut self, r: Receiving, packet: &Packet, position: Position, immediate: Option<u32>) -> Outcome {
+    pub(super) fn place_send(&mut self, r: &mut Receiving, packet: &Packet, position: Position) -> Outcome {
+        let PacketKind::Send { immediate, invalidate, .. } = packet.kind else { return Outcome::default() };
         let (request, received) = match self.message.take() {
             Some(Message::Receive { request, received }) => (request, received),
-            Some(Message::Write { .. }) => return self.refuse(r.a, packet.psn, NakCode::InvalidRequest),
-            None => match self.receive_queue.pop_front() {
+            Some(Message::Write { .. }) => return self.refuse(r, packet.psn, NakCode::InvalidRequest),
+            None => match self.take_receive(r) {
                 Some(request) => (request, 0),
-                None => return self.not_ready(r.a, packet.psn),
+                None => return self.not_ready(r, packet.psn),
             },
         };
         let len = packet.payload_bytes();
         if !length_fits(r.a.path_mtu, position.last, len) {
             self.message = Some(Message::Receive { request, received });
-            return self.refuse(r.a, packet.psn, NakCode::InvalidRequest);
+            return self.refuse(r, packet.psn, NakCode::InvalidRequest);
         }
         let room: u64 = request.entries.iter().map(|entry| u64::from(entry.len_bytes)).sum();
         if received + u64::from(len) > room {
@@ -34,17 +35,24 @@ impl Responder {
         }
         let mut placement = Placement::default();
         let range = (received, len);
-        if r.verbs.walk_local(r.hca, r.a.init.pd, &request.entries, range, true, |segment| placement.push(segment)).is_none() {
+        if r.verbs.walk_local(r.hca, r.receive_pd, &request.entries, range, true, |segment| placement.push(segment)).is_none() {
             return self.fail_receive(r.a, packet, &request, WcStatus::LocalProtectionError, NakCode::RemoteOperationalError);
+        }
+        if let Some(rkey) = invalidate
+            && r.verbs.invalidate(r.by, RKey(rkey)).is_err()
+        {
+            self.message = Some(Message::Receive { request, received });
+            return self.refuse(r, packet.psn, NakCode::RemoteAccessError);
         }
         self.step_over(1);
         let received = received + u64::from(len);
         let done = position.last.then(|| Completion {
             byte_len: received as u32,
             immediate,
+            invalidated: invalidate.map(RKey),
             solicited: packet.solicited,
             source_lid: packet.slid,
-            ..completion(r.a, request.wr_id, WcOpcode::Receive)
+            ..completion(r.a, &request, WcOpcode::Receive)
         });
         if !position.last {
             self.message = Some(Message::Receive { request, received });
@@ -54,7 +62,7 @@ impl Responder {
 
     pub(super) fn place_write(
         &mut self,
-        r: Receiving,
+        r: &mut Receiving,
         packet: &Packet,
         position: Position,
         range: Option<RemoteRange>,
@@ -63,26 +71,26 @@ impl Responder {
         let (range, written) = match (range, &self.message) {
             (Some(range), None) => (range, 0),
             (None, Some(Message::Write { range, written })) => (*range, *written),
-            _ => return self.refuse(r.a, packet.psn, NakCode::InvalidRequest),
+            _ => return self.refuse(r, packet.psn, NakCode::InvalidRequest),
         };
         let len = packet.payload_bytes();
         let written_next = u64::from(written) + u64::from(len);
         let complete = written_next == u64::from(range.len_bytes);
         if !length_fits(r.a.path_mtu, position.last, len) || written_next > u64::from(range.len_bytes) || position.last != complete {
-            return self.refuse(r.a, packet.psn, NakCode::InvalidRequest);
+            return self.refuse(r, packet.psn, NakCode::InvalidRequest);
         }
         let Some(placement) = write_placement(r, range, written, len, position.first) else {
-            return self.refuse(r.a, packet.psn, NakCode::RemoteAccessError);
+            return self.refuse(r, packet.psn, NakCode::RemoteAccessError);
         };
         let mut done = None;
         if immediate.is_some() {
-            let Some(request) = self.receive_queue.pop_front() else { return self.not_ready(r.a, packet.psn) };
+            let Some(request) = self.take_receive(r) else { return self.not_ready(r, packet.psn) };
             done = Some(Completion {
                 byte_len: range.len_bytes,
                 immediate,
                 solicited: packet.solicited,
                 source_lid: packet.slid,
-                ..completion(r.a, request.wr_id, WcOpcode::ReceiveRdmaWithImmediate)
+                ..completion(r.a, &request, WcOpcode::ReceiveRdmaWithImmediate)
             });
         }
         self.step_over(1);
@@ -93,14 +101,14 @@ impl Responder {
 }
 
 /// Where a write's packet goes. The first packet answers for the whole range: no byte moves unless all may (IBTA 9.7.4.1.7).
-fn write_placement(r: Receiving, range: RemoteRange, written: u32, len: u32, first: bool) -> Option<Placement> {
+fn write_placement(r: &Receiving, range: RemoteRange, written: u32, len: u32, first: bool) -> Option<Placement> {
     let mut placement = Placement::default();
     if range.len_bytes == 0 {
         return Some(placement); // A write of nothing needs no right (IBTA 9.7.4.1.5).
     }
     let checked = if first { range.len_bytes } else { len };
     let address = range.address.checked_add(u64::from(written))?;
-    let segment = r.verbs.check_remote(r.hca, r.a.init.pd, range.rkey, address, checked, RemoteAccess::Write)?;
+    let segment = r.verbs.check_remote(r.by, range.rkey, address, checked, RemoteAccess::Write)?;
     if !r.a.access.remote_write {
         return None;
     }

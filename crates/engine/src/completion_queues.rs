@@ -1,0 +1,122 @@
+//! Completion queues: their rings in the program's memory, what enters them, and the events that they raise.
+
+use crate::calls::{Answer, reply};
+use crate::convert;
+use crate::objects::{Object, drop_events_of};
+use crate::pace::{Engine, Event};
+use softband_ipc::calls;
+use softband_ipc::ring::{Cqe, flags};
+use softband_model::verbs::api::Completion;
+use softband_sim::SimTime;
+use softband_types::{CqHandle, ProcessId};
+
+/// Where a completion queue's entries and events go.
+#[derive(Clone, Debug)]
+pub(crate) struct CqRecord {
+    pub(crate) process: usize,
+    pub(crate) hca: u32,
+    offset: usize,
+    capacity: u32,
+    channel: u32,
+    cookie: u64,
+    events: u64,
+    /// Rings of former sizes: the program takes from them what they still hold.
+    former: Vec<(usize, u32)>,
+}
+
+impl Engine {
+    pub(crate) fn create_cq(&mut self, process: usize, cq: &calls::CreateCq) -> Answer {
+        let hca = self.own_hca(process, cq.hca)?;
+        if cq.channel != 0 {
+            self.held(process, cq.channel)?;
+        }
+        let owner = self.processes[process].number;
+        let handle = self.world.create_cq(owner, hca, cq.entries).map_err(convert::errno_of)?;
+        let capacity = cq.entries.max(1);
+        let Some(offset) = self.processes[process].shared.allocate_ring(capacity) else {
+            let _ = self.world.destroy_cq(owner, handle);
+            return Err(libc::ENOMEM);
+        };
+        let record = CqRecord { process, hca: cq.hca, offset, capacity, channel: cq.channel, cookie: cq.cookie, events: 0, former: Vec::new() };
+        self.cqs.insert(handle.0, record);
+        Ok(reply(&calls::CreateCqReply { handle: handle.0, capacity, ring_offset: offset as u64 }))
+    }
+
+    /// Gives the queue another ring. The program may be taking from the present one at this time, so that nothing is moved over.
+    pub(crate) fn resize_cq(&mut self, process: usize, resize: &calls::ResizeCq) -> Answer {
+        let owner = self.processes[process].number;
+        self.world.resize_cq(owner, CqHandle(resize.cq), resize.entries).map_err(convert::errno_of)?;
+        let record = self.cqs.get_mut(&resize.cq).ok_or(libc::EINVAL)?;
+        let shared = &mut self.processes[process].shared;
+        let rings = record.former.iter().map(|(offset, _)| *offset).chain([record.offset]);
+        if rings.map(|offset| shared.waiting(offset)).sum::<u32>() > resize.entries {
+            return Err(libc::EINVAL); // It must hold what waits (IBTA 11.2.6.3).
+        }
+        let offset = shared.allocate_ring(resize.entries).ok_or(libc::ENOMEM)?;
+        record.former.push((record.offset, record.capacity));
+        (record.offset, record.capacity) = (offset, resize.entries);
+        Ok(reply(&calls::CreateCqReply { handle: resize.cq, capacity: resize.entries, ring_offset: offset as u64 }))
+    }
+
+    pub(crate) fn destroy_cq(&mut self, process: usize, cq: u32) -> Answer {
+        let owner = self.processes[process].number;
+        self.world.destroy_cq(owner, CqHandle(cq)).map_err(convert::errno_of)?;
+        let Some(record) = self.cqs.remove(&cq) else { return Err(libc::EINVAL) };
+        for (offset, capacity) in record.former.into_iter().chain([(record.offset, record.capacity)]) {
+            self.processes[process].shared.free_ring(offset, capacity);
+        }
+        if let Some(channel) = self.objects.get_mut(record.channel) {
+            drop_events_of(channel, cq);
+        }
+        Ok(reply(&calls::Count { count: record.events }))
+    }
+
+    pub(crate) fn completed(&mut self, process: ProcessId, cq: CqHandle, completion: &Completion) {
+        let Some(record) = self.cqs.get(&cq.0) else { return };
+        let cqe = cqe_of(completion, self.now);
+        if self.processes[record.process].shared.produce(record.offset, record.capacity, cqe) {
+            self.touch(process);
+        } else {
+            // The World answers with a notice of the CQ's error.
+            self.world.overflow_cq(self.now, cq);
+        }
+    }
+
+    pub(crate) fn cq_event(&mut self, process: ProcessId, cq: CqHandle) {
+        let wakeup = self.wakeup_of(process);
+        let Some(record) = self.cqs.get_mut(&cq.0) else { return };
+        record.events += 1;
+        let (channel, cookie) = (record.channel, record.cookie);
+        let at = self.now + wakeup;
+        if let Some(Object::CompletionChannel(events)) = self.objects.get_mut(channel) {
+            events.push_back((at, cookie, cq.0));
+            self.queue.push(at, u32::MAX, Event::ObjectChanged { object: channel });
+        }
+    }
+}
+
+fn cqe_of(completion: &Completion, now: SimTime) -> Cqe {
+    let receive = completion.opcode as u32 >= 128;
+    Cqe {
+        wr_id: completion.wr_id,
+        time_ps: now.as_picos(),
+        status: completion.status as u32,
+        opcode: completion.opcode as u32,
+        byte_len: completion.byte_len,
+        immediate: completion.immediate.or(completion.invalidated.map(|rkey| rkey.0)).unwrap_or(0),
+        qpn: completion.qpn.0,
+        source_qpn: completion.source_qpn.0,
+        flags: (u32::from(completion.has_grh) * flags::GRH)
+            | (u32::from(completion.immediate.is_some()) * flags::WITH_IMMEDIATE)
+            | (u32::from(completion.invalidated.is_some()) * flags::WITH_INVALIDATE)
+            | (u32::from(receive) * flags::RECEIVE),
+        send_retired: completion.send_retired,
+        pkey_index: completion.pkey_index,
+        source_lid: completion.source_lid.0,
+        service_level: completion.service_level.0,
+        path_bits: 0,
+        reserved: [0; 2],
+        vendor_error: 0,
+        srq: completion.srq.map_or(0, |srq| srq.0),
+    }
+}

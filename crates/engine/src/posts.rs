@@ -1,0 +1,82 @@
+//! Work that programs have posted: between the protocol and the World.
+
+use crate::calls::{END, program_time, request};
+use crate::convert;
+use crate::pace::Engine;
+use softband_ipc::post::{PostRecord, PostSge, kind, record_bytes};
+use softband_types::{CqHandle, Qpn, SrqHandle};
+
+impl Engine {
+    /// Takes what a thread has posted since its last turn and schedules it at the times at which it was posted.
+    pub(crate) fn take_posts(&mut self, process: usize, slot: u32) {
+        let mut posted = std::mem::take(&mut self.posted);
+        self.processes[process].shared.take_posted(slot, &mut posted);
+        let mut at = 0;
+        while at < posted.len() {
+            match parse_post(&posted[at..]) {
+                Some((record, entries, inline, len)) => {
+                    self.post(process, &record, &entries, inline);
+                    at += len;
+                }
+                None => {
+                    let whose = self.command_of(process);
+                    self.warnings.push(format!("{whose} posted work that makes no sense; it was dropped"));
+                    break;
+                }
+            }
+        }
+        self.posted = posted;
+    }
+
+    fn post(&mut self, process: usize, record: &PostRecord, entries: &[PostSge], inline: &[u8]) {
+        let owner = self.processes[process].number;
+        let Ok(hca) = self.own_hca(process, record.hca) else { return };
+        // A lying program cannot post into the past.
+        let at = program_time(record.time_ps).unwrap_or(END).max(self.now).max(self.world.now());
+        let qpn = Qpn(record.object);
+        match record.kind {
+            kind::SEND => {
+                let Ok(qp) = self.world.query_qp(owner, hca, qpn) else { return };
+                if let Some(send) = convert::send_request(record, entries, inline, qp.init.qp_type) {
+                    self.world.post_send(at, owner, hca, qpn, send);
+                }
+            }
+            kind::RECEIVE => self.world.post_receive(at, owner, hca, qpn, convert::receive_request(record, entries)),
+            kind::SRQ_RECEIVE => self.world.post_srq_receive(at, owner, SrqHandle(record.object), convert::receive_request(record, entries)),
+            kind::ARM_CQ => self.world.arm_cq(at, owner, CqHandle(record.object), record.flags & 1 != 0),
+            _ => {}
+        }
+    }
+}
+
+/// One record with its entries and inline bytes, and how long it is. `None` for nonsense.
+fn parse_post(bytes: &[u8]) -> Option<(PostRecord, Vec<PostSge>, &[u8], usize)> {
+    let record: PostRecord = request(bytes).ok()?;
+    let (count, inline_len) = (record.sge_count as usize, record.inline_len as usize);
+    if count > bytes.len() || inline_len > bytes.len() {
+        return None;
+    }
+    let len = record_bytes(count, inline_len);
+    let rest = bytes.get(size_of::<PostRecord>()..len)?;
+    let (entries, tail) = rest.split_at(count * size_of::<PostSge>());
+    let entries = entries.chunks_exact(size_of::<PostSge>()).map(bytemuck::pod_read_unaligned).collect();
+    Some((record, entries, &tail[..inline_len], len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_with_absurd_counts_is_nonsense_and_not_a_crash() {
+        let mut record: PostRecord = bytemuck::Zeroable::zeroed();
+        record.sge_count = u32::MAX;
+        assert!(parse_post(bytemuck::bytes_of(&record)).is_none());
+        record.sge_count = 0;
+        record.inline_len = 9;
+        assert!(parse_post(bytemuck::bytes_of(&record)).is_none());
+        record.inline_len = 0;
+        assert!(parse_post(bytemuck::bytes_of(&record)).is_some());
+        assert!(parse_post(&bytemuck::bytes_of(&record)[..10]).is_none());
+    }
+}

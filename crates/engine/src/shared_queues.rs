@@ -1,0 +1,68 @@
+//! Shared receive queues, and the domains of extended reliable connections.
+
+use crate::calls::{Answer, reply};
+use crate::convert;
+use crate::pace::Engine;
+use softband_ipc::calls::{self, SrqFields};
+use softband_model::verbs::api::{SrqInit, SrqOfXrc};
+use softband_model::verbs::{SharedReceiveQueue, XrcdOpen};
+use softband_types::{CqHandle, PdHandle, Qpn, SrqHandle, XrcdHandle};
+
+/// Bits of `enum ibv_srq_attr_mask`.
+const MAX_WR: u32 = 1;
+const LIMIT: u32 = 2;
+
+impl Engine {
+    pub(crate) fn create_srq(&mut self, process: usize, fields: &SrqFields) -> Answer {
+        let hca = self.own_hca(process, fields.hca)?;
+        let owner = self.processes[process].number;
+        let xrc = (fields.xrcd != 0).then_some(SrqOfXrc { xrcd: XrcdHandle(fields.xrcd), cq: CqHandle(fields.cq) });
+        let init = SrqInit { pd: PdHandle(fields.pd), max_wr: fields.max_wr, max_sge: fields.max_sge, xrc };
+        let srq = self.world.create_srq(owner, hca, init).map_err(convert::errno_of)?;
+        self.query_srq(process, srq)
+    }
+
+    pub(crate) fn modify_srq(&mut self, process: usize, fields: &SrqFields) -> Answer {
+        if fields.mask & !(MAX_WR | LIMIT) != 0 {
+            return Err(libc::EINVAL);
+        }
+        let owner = self.processes[process].number;
+        let srq = SrqHandle(fields.handle);
+        let max_wr = (fields.mask & MAX_WR != 0).then_some(fields.max_wr);
+        let limit = (fields.mask & LIMIT != 0).then_some(fields.limit);
+        self.world.modify_srq(owner, srq, max_wr, limit).map_err(convert::errno_of)?;
+        self.query_srq(process, srq)
+    }
+
+    pub(crate) fn query_srq(&self, process: usize, srq: SrqHandle) -> Answer {
+        let found = self.world.query_srq(self.processes[process].number, srq).map_err(convert::errno_of)?;
+        let SrqInit { pd, max_wr, max_sge, xrc } = found.init;
+        Ok(reply(&SrqFields {
+            hca: 0,
+            handle: srq.0,
+            pd: pd.0,
+            mask: 0,
+            max_wr,
+            max_sge,
+            limit: found.limit,
+            number: SharedReceiveQueue::number_of(srq),
+            xrcd: xrc.map_or(0, |xrc| xrc.xrcd.0),
+            cq: xrc.map_or(0, |xrc| xrc.cq.0),
+        }))
+    }
+
+    pub(crate) fn open_xrcd(&mut self, process: usize, open: &calls::OpenXrcd) -> Answer {
+        let hca = self.own_hca(process, open.hca)?;
+        let owner = self.processes[process].number;
+        let key = (open.has_file != 0).then_some((open.device, open.inode));
+        let open = XrcdOpen { key, create: open.create != 0, exclusive: open.exclusive != 0 };
+        let xrcd = self.world.open_xrcd(owner, hca, open).map_err(convert::errno_of)?;
+        Ok(reply(&calls::Handle { handle: xrcd.0, reserved: 0 }))
+    }
+
+    pub(crate) fn open_qp(&mut self, process: usize, open: &calls::OpenQp) -> Answer {
+        let owner = self.processes[process].number;
+        let qp = self.world.open_qp(owner, XrcdHandle(open.xrcd), Qpn(open.qpn)).map_err(convert::errno_of)?;
+        Ok(reply(&convert::qp_fields(0, &qp)))
+    }
+}

@@ -1,0 +1,230 @@
+//! Memory regions.
+
+use crate::context::context;
+use crate::guard::{guarded, not_null, object, set_errno, status};
+use crate::query::device_of;
+use crate::unsupported::refuse;
+use libc::{c_int, c_void};
+use softband_abi::verbs::*;
+use softband_client::{Errno, call, call_void, regions};
+use softband_ipc::calls::{Device, Handle, Op, RegisterMr, RegisterMrReply, ReregisterMr};
+
+/// What a peer may write, or a receive of ours.
+const WRITABLE: u32 = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+/// Bits that a device may ignore (`IB_UVERBS_ACCESS_OPTIONAL_RANGE`).
+const OPTIONAL: u32 = 0x3FF0_0000;
+/// Bits that mean something to the engine.
+const KNOWN: u32 = WRITABLE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND | IBV_ACCESS_ON_DEMAND;
+/// What `ibv_rereg_mr` returns (`enum ibv_rereg_mr_err_code`): the arguments are wrong, or the device refused.
+const REREG_BAD_INPUT: c_int = -1;
+const REREG_FAILED: c_int = -4;
+
+/// Rights that not every HCA can give.
+#[derive(Clone, Copy, Default)]
+struct Offered {
+    on_demand: bool,
+    windows: bool,
+}
+
+impl Offered {
+    fn by(device: &Device) -> Self {
+        Self { on_demand: device.on_demand_paging != 0, windows: device.max_mw != 0 }
+    }
+}
+
+/// What the kernel and the drivers refuse before they look at the memory.
+fn check_registration(address: u64, len_bytes: u64, access: u32, offered: Offered) -> Result<u32, Errno> {
+    if access & IBV_ACCESS_ON_DEMAND != 0 && !offered.on_demand {
+        return Err(refuse("on-demand paging (IBV_ACCESS_ON_DEMAND) on this HCA"));
+    }
+    if access & IBV_ACCESS_MW_BIND != 0 && !offered.windows {
+        return Err(refuse("a memory window (IBV_ACCESS_MW_BIND) on this HCA"));
+    }
+    let writes_from_afar = access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) != 0;
+    let is_wrong = writes_from_afar && access & IBV_ACCESS_LOCAL_WRITE == 0
+        || access & !(KNOWN | OPTIONAL | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB) != 0
+        || len_bytes == 0
+        || address.checked_add(len_bytes).is_none();
+    if is_wrong { Err(Errno(libc::EINVAL)) } else { Ok(access & KNOWN) }
+}
+
+unsafe fn register(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u64, access: u32) -> *mut ibv_mr {
+    object(|| {
+        // SAFETY: the caller names a PD of ours, and with it an open context.
+        let (shown, pd_handle, hca, offered) = unsafe {
+            let pd = &*not_null(pd)?;
+            (pd.context, pd.handle, context(pd.context)?.hca, Offered::by(device_of(pd.context)?))
+        };
+        let iova = if access & IBV_ACCESS_ZERO_BASED == 0 { iova } else { 0 };
+        let access = check_registration(address as u64, length as u64, access, offered)?;
+        let request = RegisterMr { pd: pd_handle, hca, address: address as u64, len_bytes: length as u64, iova, access, reserved: 0 };
+        let reply: RegisterMrReply = call(Op::RegisterMr, &request)?;
+        regions::add(address as usize, length, access & WRITABLE != 0, access);
+        let RegisterMrReply { handle, lkey, rkey, .. } = reply;
+        Ok(Box::into_raw(Box::new(ibv_mr { context: shown, pd, addr: address, length, handle, lkey, rkey })))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_reg_mr(pd: *mut ibv_pd, address: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr {
+    // SAFETY: passed on.
+    unsafe { register(pd, address, length, address as u64, access as u32) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_reg_mr_iova(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u64, access: c_int) -> *mut ibv_mr {
+    // SAFETY: passed on.
+    unsafe { register(pd, address, length, iova, access as u32) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_reg_mr_iova2(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u64, access: u32) -> *mut ibv_mr {
+    // SAFETY: passed on.
+    unsafe { register(pd, address, length, iova, access) }
+}
+
+/// What a change of a region asks of the engine.
+///
+/// # Safety
+/// `mr` is a region of ours, `pd` a PD of ours where the flags name it.
+unsafe fn change_of(mr: &ibv_mr, flags: u32, pd: *mut ibv_pd, range: (u64, u64), access: u32) -> Result<ReregisterMr, Errno> {
+    let has = |flag: u32| flags & flag != 0;
+    let (address, len_bytes) = range;
+    if flags == 0 || flags & !IBV_REREG_MR_FLAGS_SUPPORTED != 0 {
+        return Err(Errno(libc::EINVAL));
+    }
+    let mut request = ReregisterMr { mr: mr.handle, change: flags, ..bytemuck::Zeroable::zeroed() };
+    if has(IBV_REREG_MR_CHANGE_PD) {
+        // SAFETY: the caller's promise.
+        request.pd = unsafe { (*not_null(pd)?).handle };
+    }
+    if has(IBV_REREG_MR_CHANGE_TRANSLATION) {
+        check_registration(address, len_bytes, 0, Offered::default())?;
+        (request.address, request.len_bytes, request.iova) = (address, len_bytes, address);
+    }
+    if has(IBV_REREG_MR_CHANGE_ACCESS) {
+        // SAFETY: the caller's promise, and with the region an open context.
+        let offered = Offered::by(unsafe { device_of(mr.context) }?);
+        request.access = check_registration(0, 1, access, offered)?;
+    }
+    Ok(request)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_rereg_mr(
+    shown: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    address: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> c_int {
+    guarded(REREG_FAILED, || {
+        let fail = |code: c_int| {
+            move |errno: Errno| {
+                set_errno(errno);
+                code
+            }
+        };
+        let flags = flags as u32;
+        let outcome = not_null(shown).map_err(fail(REREG_BAD_INPUT)).and_then(|mr| {
+            // SAFETY: the caller names a region of ours, and a PD of ours where the flags ask for one.
+            let request = unsafe { change_of(&*mr, flags, pd, (address as u64, length as u64), access as u32) }.map_err(fail(REREG_BAD_INPUT))?;
+            let reply: RegisterMrReply = call(Op::ReregisterMr, &request).map_err(fail(REREG_FAILED))?;
+            // SAFETY: as above; nobody may use the region meanwhile, by the manual page.
+            unsafe { note_change(&mut *mr, &request, pd, &reply) };
+            Ok(0)
+        });
+        outcome.unwrap_or_else(|code| code)
+    })
+}
+
+/// Shows the program what its region is now.
+fn note_change(mr: &mut ibv_mr, request: &ReregisterMr, pd: *mut ibv_pd, reply: &RegisterMrReply) {
+    let former = regions::iter().find(|region| region.address == mr.addr as usize && region.len == mr.length);
+    regions::remove(mr.addr as usize, mr.length);
+    if request.change & IBV_REREG_MR_CHANGE_TRANSLATION != 0 {
+        (mr.addr, mr.length) = (request.address as *mut c_void, request.len_bytes as usize);
+    }
+    if request.change & IBV_REREG_MR_CHANGE_PD != 0 {
+        mr.pd = pd;
+    }
+    let kept = former.map_or(0, |region| region.access);
+    let access = if request.change & IBV_REREG_MR_CHANGE_ACCESS != 0 { request.access } else { kept };
+    regions::add(mr.addr as usize, mr.length, access & WRITABLE != 0, access);
+    (mr.lkey, mr.rkey) = (reply.lkey, reply.rkey);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
+    status(|| {
+        // SAFETY: the caller names a region of ours.
+        let (handle, address, length) = unsafe {
+            let mr = &*not_null(mr)?;
+            (mr.handle, mr.addr as usize, mr.length)
+        };
+        call_void(Op::DeregisterMr, &Handle { handle, reserved: 0 })?;
+        regions::remove(address, length);
+        // SAFETY: `register` boxed it, and nobody uses it any more.
+        drop(unsafe { Box::from_raw(mr) });
+        Ok(())
+    })
+}
+
+/// Advice on pages that are looked up when they are touched: nothing has to be fetched ahead here, so that it is only checked.
+pub(crate) unsafe extern "C" fn advise_mr(pd: *mut ibv_pd, advice: u32, flags: u32, list: *mut ibv_sge, count: u32) -> c_int {
+    status(|| {
+        // SAFETY: the caller names a PD of ours, and with it an open context.
+        let device = unsafe { device_of((*not_null(pd)?).context) }?;
+        if device.on_demand_paging == 0 {
+            return Err(refuse("advice on memory (ibv_advise_mr) on this HCA"));
+        }
+        if advice > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT || flags & !IBV_ADVISE_MR_FLAG_FLUSH != 0 || count == 0 {
+            return Err(Errno(libc::EINVAL));
+        }
+        not_null(list).map(|_| ())
+    })
+}
+
+/// Forked programs need no preparation: the engine reaches memory through each process's own mappings.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_fork_init() -> c_int {
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_is_fork_initialized() -> u32 {
+    IBV_FORK_UNNEEDED
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_dontfork_range(_base: *mut c_void, _size: usize) -> c_int {
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_dofork_range(_base: *mut c_void, _size: usize) -> c_int {
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remote_writes_need_local_ones() {
+        assert_eq!(check_registration(4096, 64, IBV_ACCESS_REMOTE_WRITE, Offered::default()), Err(Errno(libc::EINVAL)));
+        assert_eq!(check_registration(4096, 64, IBV_ACCESS_REMOTE_READ, Offered::default()), Ok(IBV_ACCESS_REMOTE_READ));
+        assert_eq!(
+            check_registration(4096, 64, WRITABLE | IBV_ACCESS_RELAXED_ORDERING, Offered::default()),
+            Ok(WRITABLE),
+            "optional bits are dropped"
+        );
+    }
+
+    #[test]
+    fn nothing_and_more_than_the_address_space_cannot_be_registered() {
+        assert_eq!(check_registration(4096, 0, 1, Offered::default()), Err(Errno(libc::EINVAL)));
+        assert_eq!(check_registration(u64::MAX - 3, 8, 1, Offered::default()), Err(Errno(libc::EINVAL)));
+    }
+}

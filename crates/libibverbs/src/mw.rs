@@ -1,0 +1,64 @@
+//! Memory windows.
+
+use crate::context::context;
+use crate::guard::{not_null, object, status};
+use crate::post::{bind_info, submit_send};
+use crate::qp;
+use crate::unsupported::refuse;
+use libc::c_int;
+use softband_abi::verbs::*;
+use softband_client::{Errno, call, call_void};
+use softband_ipc::calls::{AllocMw, Handle, Op, RegisterMrReply};
+use softband_ipc::post::{PostRecord, kind, opcode};
+
+pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, window_type: u32) -> *mut ibv_mw {
+    object(|| {
+        // SAFETY: the caller names a PD of ours, and with it an open context.
+        let (shown, pd_handle, hca) = unsafe { ((*not_null(pd)?).context, (*pd).handle, context((*pd).context)?.hca) };
+        if ![IBV_MW_TYPE_1, IBV_MW_TYPE_2].contains(&window_type) {
+            return Err(Errno(libc::EINVAL));
+        }
+        let reply: Result<RegisterMrReply, Errno> = call(Op::AllocMw, &AllocMw { hca, pd: pd_handle, window_type, reserved: 0 });
+        let RegisterMrReply { handle, rkey, .. } = reply.map_err(|errno| match errno {
+            Errno(libc::EOPNOTSUPP) => refuse("a memory window (ibv_alloc_mw) on this HCA"),
+            other => other,
+        })?;
+        Ok(Box::into_raw(Box::new(ibv_mw { context: shown, pd, rkey, handle, r#type: window_type })))
+    })
+}
+
+pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
+    status(|| {
+        // SAFETY: the caller names a window of ours.
+        let handle = unsafe { (*not_null(mw)?).handle };
+        call_void(Op::DeallocMw, &Handle { handle, reserved: 0 })?;
+        // SAFETY: `alloc_mw` boxed it, and nobody uses it any more.
+        drop(unsafe { Box::from_raw(mw) });
+        Ok(())
+    })
+}
+
+/// Binds a window of type 1; the header's inline function has looked at the type and the domains.
+pub(crate) unsafe extern "C" fn bind_mw(shown: *mut ibv_qp, mw: *mut ibv_mw, bind: *mut ibv_mw_bind) -> c_int {
+    status(|| {
+        // SAFETY: the caller names a queue pair and a window of ours and gives what to bind.
+        unsafe {
+            let (qp, bind, window) = (qp::inner(shown)?, *not_null(bind)?, &mut *not_null(mw)?);
+            // A new key for each binding, as `ibv_inc_rkey` makes it.
+            let rkey = window.rkey & !0xFF | window.rkey.wrapping_add(1) & 0xFF;
+            let record = PostRecord {
+                kind: kind::SEND,
+                flags: bind.send_flags & (IBV_SEND_FENCE | IBV_SEND_SIGNALED),
+                hca: qp.hca,
+                object: qp.qpn,
+                wr_id: bind.wr_id,
+                opcode: opcode::BIND_MW,
+                rkey,
+                ..bytemuck::Zeroable::zeroed()
+            };
+            submit_send(qp, record, &[], bytemuck::bytes_of(&bind_info(mw, &bind.bind_info)?))?;
+            window.rkey = rkey;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,123 @@
+//! Protection domains, thread domains and parent domains.
+//!
+//! Thread and parent domains are hints to a provider: who polls and posts from one thread only, and whose memory its queues
+//! shall lie in. Ours lie with the engine, so a parent domain is its protection domain under another name.
+
+use crate::context::context;
+use crate::guard::{not_null, object, status};
+use libc::c_int;
+use softband_abi::verbs::*;
+use softband_client::{Errno, call, call_void};
+use softband_ipc::calls::{Handle, Hca, Op};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A protection domain, or a parent domain that stands for one.
+#[repr(C)]
+struct Pd {
+    shown: ibv_pd,
+    /// Of a parent domain: what it stands for.
+    parent: *mut Pd,
+    td: *mut ibv_td,
+    /// Parent domains that stand for it.
+    users: AtomicU32,
+}
+
+/// A thread domain.
+#[repr(C)]
+struct Td {
+    shown: ibv_td,
+    /// Parent domains that it is part of.
+    users: AtomicU32,
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_alloc_pd(shown: *mut ibv_context) -> *mut ibv_pd {
+    object(|| {
+        // SAFETY: the caller names an open context.
+        let hca = unsafe { context(shown) }?.hca;
+        let Handle { handle, .. } = call(Op::AllocPd, &Hca { hca, reserved: 0 })?;
+        Ok(boxed(ibv_pd { context: shown, handle }, null_mut(), null_mut()))
+    })
+}
+
+fn boxed(shown: ibv_pd, parent: *mut Pd, td: *mut ibv_td) -> *mut ibv_pd {
+    Box::into_raw(Box::new(Pd { shown, parent, td, users: AtomicU32::new(0) })).cast()
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_dealloc_pd(shown: *mut ibv_pd) -> c_int {
+    status(|| {
+        let pd = not_null(shown)?.cast::<Pd>();
+        // SAFETY: the caller names a PD of ours; its parent and thread domain cannot go before it.
+        unsafe {
+            if (*pd).users.load(Ordering::Acquire) != 0 {
+                return Err(Errno(libc::EBUSY));
+            }
+            if (*pd).parent.is_null() {
+                call_void(Op::DeallocPd, &Handle { handle: (*pd).shown.handle, reserved: 0 })?;
+            } else {
+                (*(*pd).parent).users.fetch_sub(1, Ordering::AcqRel);
+                if !(*pd).td.is_null() {
+                    (*(*pd).td.cast::<Td>()).users.fetch_sub(1, Ordering::AcqRel);
+                }
+            }
+            // `boxed` made it, and nobody uses it any more.
+            drop(Box::from_raw(pd));
+        }
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn alloc_td(shown: *mut ibv_context, init: *mut ibv_td_init_attr) -> *mut ibv_td {
+    object(|| {
+        // SAFETY: the caller names an open context and gives the attributes to be read.
+        unsafe {
+            context(shown)?;
+            if (*not_null(init)?).comp_mask != 0 {
+                return Err(Errno(libc::EINVAL));
+            }
+        }
+        Ok(Box::into_raw(Box::new(Td { shown: ibv_td { context: shown }, users: AtomicU32::new(0) })).cast())
+    })
+}
+
+pub(crate) unsafe extern "C" fn dealloc_td(shown: *mut ibv_td) -> c_int {
+    status(|| {
+        let td = not_null(shown)?.cast::<Td>();
+        // SAFETY: the caller names a thread domain of ours; once it has no users nobody else looks at it.
+        unsafe {
+            if (*td).users.load(Ordering::Acquire) != 0 {
+                return Err(Errno(libc::EBUSY));
+            }
+            drop(Box::from_raw(td));
+        }
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn alloc_parent_domain(shown: *mut ibv_context, init: *mut ibv_parent_domain_init_attr) -> *mut ibv_pd {
+    object(|| {
+        // SAFETY: the caller names an open context and gives the attributes to be read.
+        let init = unsafe {
+            context(shown)?;
+            &*not_null(init)?
+        };
+        if init.comp_mask & !(IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT) != 0 {
+            return Err(Errno(libc::EINVAL));
+        }
+        let parent = not_null(init.pd)?.cast::<Pd>();
+        // SAFETY: the caller names a PD of ours and NULL or a thread domain of ours.
+        unsafe {
+            // A parent domain stands for a protection domain, not for another parent domain.
+            if !(*parent).parent.is_null() {
+                return Err(Errno(libc::EINVAL));
+            }
+            (*parent).users.fetch_add(1, Ordering::AcqRel);
+            if !init.td.is_null() {
+                (*init.td.cast::<Td>()).users.fetch_add(1, Ordering::AcqRel);
+            }
+            Ok(boxed(ibv_pd { context: shown, handle: (*parent).shown.handle }, parent, init.td))
+        }
+    })
+}

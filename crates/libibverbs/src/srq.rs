@@ -1,0 +1,206 @@
+//! Shared receive queues.
+
+use crate::context::{SrqPointer, context};
+use crate::event_count::EventCount;
+use crate::guard::{guarded, not_null, object, status};
+use crate::post::{receive_entries, report, submit};
+use crate::qp::WorkQueue;
+use crate::unsupported::refuse;
+use crate::{cq, xrc};
+use libc::{c_int, c_void};
+use softband_abi::verbs::*;
+use softband_client::{Errno, advance_ps, call, call_void, header};
+use softband_ipc::calls::{Handle, Op, SrqFields};
+use softband_ipc::post::{PostRecord, kind};
+
+/// A shared receive queue: what the header shows, and our part.
+#[repr(C)]
+pub(crate) struct Srq {
+    pub(crate) shown: ibv_srq,
+    pub(crate) inner: SrqInner,
+}
+
+/// Our part of a shared receive queue. References to it may be shared.
+pub(crate) struct SrqInner {
+    hca: u32,
+    pub(crate) handle: u32,
+    max_sge: u32,
+    number: u32,
+    /// Queue pairs of other processes may deliver to it.
+    pub(crate) is_xrc: bool,
+    pub(crate) receive: WorkQueue,
+    pub(crate) async_events: EventCount,
+}
+
+/// Our part of the shared receive queue that `shown` points to.
+///
+/// # Safety
+/// `shown` was made by this library and is not destroyed.
+pub(crate) unsafe fn inner<'a>(shown: *mut ibv_srq) -> Result<&'a SrqInner, Errno> {
+    let srq = not_null(shown)?.cast::<Srq>();
+    // SAFETY: the caller's promise; programs keep the pointer to the whole box.
+    Ok(unsafe { &(*srq).inner })
+}
+
+/// Domain and completion queue of a queue of extended reliable connections, by handle; zeros for another.
+#[derive(Clone, Copy, Default)]
+struct OfXrc {
+    xrcd: u32,
+    cq: u32,
+}
+
+/// Makes a shared receive queue and writes to `attr` how large it is.
+///
+/// # Safety
+/// The PD is ours.
+unsafe fn create(pd: *mut ibv_pd, srq_context: *mut c_void, attr: &mut ibv_srq_attr, xrc: OfXrc) -> Result<*mut ibv_srq, Errno> {
+    // SAFETY: the caller's promise, and with the PD an open context.
+    let (shown, pd_handle, ours) = unsafe { ((*not_null(pd)?).context, (*pd).handle, context((*pd).context)?) };
+    let OfXrc { xrcd, cq } = xrc;
+    let wanted = SrqFields { hca: ours.hca, pd: pd_handle, max_wr: attr.max_wr, max_sge: attr.max_sge, xrcd, cq, ..bytemuck::Zeroable::zeroed() };
+    let made: SrqFields = call(Op::CreateSrq, &wanted).map_err(say_unsupported)?;
+    (attr.max_wr, attr.max_sge) = (made.max_wr, made.max_sge);
+    let srq = Box::into_raw(Box::new(Srq {
+        shown: ibv_srq {
+            context: shown,
+            srq_context,
+            pd,
+            handle: made.handle,
+            mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+            cond: libc::PTHREAD_COND_INITIALIZER,
+            events_completed: 0,
+        },
+        inner: SrqInner {
+            hca: ours.hca,
+            handle: made.handle,
+            max_sge: made.max_sge,
+            number: made.number,
+            is_xrc: xrcd != 0,
+            receive: WorkQueue::new(made.max_wr),
+            async_events: EventCount::default(),
+        },
+    }));
+    ours.shared_queues().insert(made.handle, SrqPointer(srq));
+    Ok(srq.cast())
+}
+
+fn say_unsupported(errno: Errno) -> Errno {
+    if errno == Errno(libc::EOPNOTSUPP) { refuse("a shared receive queue (ibv_create_srq) on this HCA") } else { errno }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, init: *mut ibv_srq_init_attr) -> *mut ibv_srq {
+    object(|| {
+        // SAFETY: the caller names a PD of ours and gives the attributes to be read and written.
+        unsafe {
+            let init = &mut *not_null(init)?;
+            create(pd, init.srq_context, &mut init.attr, OfXrc::default())
+        }
+    })
+}
+
+pub(crate) unsafe extern "C" fn create_srq_ex(_context: *mut ibv_context, init: *mut ibv_srq_init_attr_ex) -> *mut ibv_srq {
+    object(|| {
+        // SAFETY: the caller gives the attributes to be read and written.
+        let init = unsafe { &mut *not_null(init)? };
+        let kind = if init.comp_mask & IBV_SRQ_INIT_ATTR_TYPE == 0 { IBV_SRQT_BASIC } else { init.srq_type };
+        let needed = match kind {
+            IBV_SRQT_BASIC => IBV_SRQ_INIT_ATTR_PD,
+            IBV_SRQT_XRC => IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
+            _ => return Err(refuse("a shared receive queue with tag matching (ibv_create_srq_ex)")),
+        };
+        if init.comp_mask & needed != needed || init.comp_mask & !(needed | IBV_SRQ_INIT_ATTR_TYPE) != 0 {
+            return Err(Errno(libc::EINVAL));
+        }
+        // SAFETY: the caller names a PD of ours, and a domain and a CQ of ours where the type asks for them.
+        unsafe {
+            let xrc = if kind == IBV_SRQT_XRC { OfXrc { xrcd: xrc::handle(init.xrcd)?, cq: cq::inner(init.cq)?.handle } } else { OfXrc::default() };
+            create(init.pd, init.srq_context, &mut init.attr, xrc)
+        }
+    })
+}
+
+/// The number by which messages of extended reliable connections name the queue.
+pub(crate) unsafe extern "C" fn get_srq_num(shown: *mut ibv_srq, number: *mut u32) -> c_int {
+    status(|| {
+        // SAFETY: the caller names a queue of ours.
+        let srq = unsafe { inner(shown) }?;
+        if !srq.is_xrc {
+            return Err(Errno(libc::EINVAL));
+        }
+        // SAFETY: the caller gives the number to be written.
+        unsafe { not_null(number)?.write(srq.number) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_modify_srq(shown: *mut ibv_srq, attributes: *mut ibv_srq_attr, mask: c_int) -> c_int {
+    status(|| {
+        // SAFETY: the caller names a queue of ours and gives the attributes to be read.
+        let (srq, wanted) = unsafe { (inner(shown)?, *not_null(attributes)?) };
+        let mask = mask as u32;
+        let request = SrqFields { handle: srq.handle, mask, max_wr: wanted.max_wr, limit: wanted.srq_limit, ..bytemuck::Zeroable::zeroed() };
+        let now: SrqFields = call(Op::ModifySrq, &request)?;
+        srq.receive.resize(now.max_wr);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_srq(shown: *mut ibv_srq, attributes: *mut ibv_srq_attr) -> c_int {
+    status(|| {
+        // SAFETY: the caller names a queue of ours.
+        let srq = unsafe { inner(shown) }?;
+        let SrqFields { max_wr, max_sge, limit, .. } = call(Op::QuerySrq, &Handle { handle: srq.handle, reserved: 0 })?;
+        // SAFETY: the caller gives the attributes to be written.
+        unsafe { not_null(attributes)?.write(ibv_srq_attr { max_wr, max_sge, srq_limit: limit }) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_srq(shown: *mut ibv_srq) -> c_int {
+    status(|| {
+        // SAFETY: the caller names a queue of ours and with it an open context.
+        let (ours, srq) = unsafe { (context((*not_null(shown)?).context)?, inner(shown)?) };
+        call_void(Op::DestroySrq, &Handle { handle: srq.handle, reserved: 0 })?;
+        ours.shared_queues().remove(&srq.handle);
+        srq.async_events.wait_until_settled();
+        // SAFETY: `create` boxed it, and nobody uses it any more.
+        drop(unsafe { Box::from_raw(shown.cast::<Srq>()) });
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn post_srq_recv(shown: *mut ibv_srq, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
+    guarded(libc::EIO, || {
+        let mut at = first;
+        // SAFETY: the caller names a queue of ours and a list of requests.
+        let outcome = unsafe { inner(shown) }.and_then(|srq| {
+            while !at.is_null() {
+                // SAFETY: as above.
+                unsafe {
+                    post_one(srq, &*at)?;
+                    at = (*at).next;
+                }
+            }
+            Ok(())
+        });
+        // SAFETY: the caller gives `bad` to be written, or NULL.
+        unsafe { report(outcome, at, bad) }
+    })
+}
+
+/// # Safety
+/// The request's list has as many entries as it says.
+unsafe fn post_one(srq: &SrqInner, request: &ibv_recv_wr) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    let list = unsafe { receive_entries(request, srq.max_sge) }?;
+    if !srq.receive.take_place() {
+        return Err(Errno(libc::ENOMEM));
+    }
+    advance_ps(header().cost_post_receive);
+    let record = PostRecord { kind: kind::SRQ_RECEIVE, hca: srq.hca, object: srq.handle, wr_id: request.wr_id, ..bytemuck::Zeroable::zeroed() };
+    submit(record, list, &[]).inspect_err(|_| srq.receive.give_back(1))
+}

@@ -1,0 +1,214 @@
+//! Shared receive queues (IBTA 10.2.9): receive requests that many queue pairs take from.
+
+use super::api::{ReceiveRequest, SrqInit, SrqSnapshot, VerbsError};
+use super::objects::{Verbs, take};
+use softband_types::{HcaId, ProcessId, SrqHandle};
+use std::collections::VecDeque;
+
+/// A shared receive queue.
+#[derive(Debug)]
+pub struct SharedReceiveQueue {
+    pub owner: ProcessId,
+    pub hca: HcaId,
+    pub init: SrqInit,
+    /// Queue pairs that take from it.
+    pub users: u32,
+    /// Raises an event when fewer requests than this are left; 0: it does not.
+    limit: u32,
+    requests: VecDeque<ReceiveRequest>,
+}
+
+impl SharedReceiveQueue {
+    /// The number by which messages name a queue, given its handle: 24 bits, as the extended transport header has.
+    pub const fn number_of(handle: SrqHandle) -> u32 {
+        handle.0 >> 8
+    }
+
+    /// Takes the oldest request. True: fewer are left now than the limit that was armed, which raises its event once.
+    pub fn take(&mut self) -> Option<(ReceiveRequest, bool)> {
+        let request = self.requests.pop_front()?;
+        let reached = (self.requests.len() as u64) < u64::from(self.limit);
+        if reached {
+            self.limit = 0;
+        }
+        Some((request, reached))
+    }
+
+    /// A request comes back unused: its message was never completed.
+    pub fn put_back(&mut self, request: ReceiveRequest) {
+        self.requests.push_front(request);
+    }
+}
+
+impl Verbs {
+    /// The shared receive queue, when `owner` may use it.
+    ///
+    /// # Errors
+    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    pub fn srq(&self, owner: ProcessId, srq: SrqHandle) -> Result<&SharedReceiveQueue, VerbsError> {
+        let found = self.srqs.get(srq.0).ok_or(VerbsError::Invalid)?;
+        if found.owner == owner { Ok(found) } else { Err(VerbsError::Forbidden) }
+    }
+
+    fn srq_mut(&mut self, owner: ProcessId, srq: SrqHandle) -> Result<&mut SharedReceiveQueue, VerbsError> {
+        let found = self.srqs.get_mut(srq.0).ok_or(VerbsError::Invalid)?;
+        if found.owner == owner { Ok(found) } else { Err(VerbsError::Forbidden) }
+    }
+
+    /// # Errors
+    /// `Unsupported` on an HCA without them, `Invalid` for more requests or entries than it takes, `NoMemory` when it has no more.
+    pub fn create_srq(&mut self, owner: ProcessId, hca: HcaId, init: SrqInit) -> Result<SrqHandle, VerbsError> {
+        let index = self.hca_index(hca)?;
+        let limits = &self.limits[index].optional;
+        if limits.max_srq == 0 {
+            return Err(VerbsError::Unsupported);
+        }
+        let fits = (1..=limits.max_srq_wr).contains(&init.max_wr) && init.max_sge <= limits.max_srq_sge;
+        if self.pd(owner, init.pd)?.hca != hca || !fits {
+            return Err(VerbsError::Invalid);
+        }
+        if let Some(xrc) = init.xrc
+            && (self.xrcd(owner, xrc.xrcd)?.hca != hca || self.cq(owner, xrc.cq)?.hca != hca)
+        {
+            return Err(VerbsError::Invalid);
+        }
+        take(&mut self.in_use[index].srqs, self.limits[index].optional.max_srq)?;
+        let srq = SharedReceiveQueue { owner, hca, init, users: 0, limit: 0, requests: VecDeque::new() };
+        let srq = self.srqs.insert(srq).ok_or(VerbsError::NoMemory)?;
+        self.use_pd(init.pd, 1);
+        if let Some(xrc) = init.xrc {
+            self.use_cq(xrc.cq, 1);
+            self.use_xrcd(Some(xrc.xrcd), 1);
+        }
+        Ok(SrqHandle(srq))
+    }
+
+    /// Changes the size, which must hold what waits, or arms the limit.
+    ///
+    /// # Errors
+    /// `Invalid` for a size or limit that does not fit; nothing has changed then.
+    pub fn modify_srq(&mut self, owner: ProcessId, srq: SrqHandle, max_wr: Option<u32>, limit: Option<u32>) -> Result<(), VerbsError> {
+        let index = self.hca_index(self.srq(owner, srq)?.hca)?;
+        let most = self.limits[index].optional.max_srq_wr;
+        let queue = self.srq_mut(owner, srq)?;
+        let size = max_wr.unwrap_or(queue.init.max_wr);
+        if size == 0 || size > most || (size as usize) < queue.requests.len() || limit.is_some_and(|limit| limit > size) {
+            return Err(VerbsError::Invalid);
+        }
+        queue.init.max_wr = size;
+        queue.limit = limit.unwrap_or(queue.limit);
+        Ok(())
+    }
+
+    /// # Errors
+    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    pub fn query_srq(&self, owner: ProcessId, srq: SrqHandle) -> Result<SrqSnapshot, VerbsError> {
+        let queue = self.srq(owner, srq)?;
+        Ok(SrqSnapshot { init: queue.init, limit: queue.limit })
+    }
+
+    /// # Errors
+    /// `Busy` while a queue pair takes from it.
+    pub fn destroy_srq(&mut self, owner: ProcessId, srq: SrqHandle) -> Result<(), VerbsError> {
+        if self.srq(owner, srq)?.users > 0 {
+            return Err(VerbsError::Busy);
+        }
+        if let Some(queue) = self.srqs.remove(srq.0) {
+            self.in_use[queue.hca.0 as usize].srqs -= 1;
+            self.use_pd(queue.init.pd, -1);
+            if let Some(xrc) = queue.init.xrc {
+                self.use_cq(xrc.cq, -1);
+                self.use_xrcd(Some(xrc.xrcd), -1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes one more or one less queue pair that takes from `srq`.
+    pub fn use_srq(&mut self, srq: Option<SrqHandle>, delta: i32) {
+        if let Some(queue) = srq.and_then(|srq| self.srqs.get_mut(srq.0)) {
+            queue.users = queue.users.saturating_add_signed(delta);
+        }
+    }
+
+    /// Adds a request. One that finds no room is dropped: the library counts, so only a lying program posts it.
+    pub fn post_srq_receive(&mut self, srq: SrqHandle, request: ReceiveRequest) {
+        if let Some(queue) = self.srqs.get_mut(srq.0)
+            && queue.requests.len() < queue.init.max_wr as usize
+        {
+            queue.requests.push_back(ReceiveRequest { srq: Some(srq), ..request });
+        }
+    }
+
+    /// Gives a request back to the queue that it was taken from.
+    pub fn put_back(&mut self, request: ReceiveRequest) {
+        if let Some(queue) = request.srq.and_then(|srq| self.srqs.get_mut(srq.0)) {
+            queue.put_back(request);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::objects::Limits;
+    use super::*;
+    use crate::parts::OptionalVerbs;
+
+    const HCA: HcaId = HcaId(0);
+    const OWNER: ProcessId = ProcessId(7);
+
+    fn queue_of(max_wr: u32) -> (Verbs, SrqHandle) {
+        let optional = OptionalVerbs { max_srq: 1, max_srq_wr: 8, max_srq_sge: 2, ..OptionalVerbs::default() };
+        let mut verbs = Verbs::new(vec![Limits { pds: 4, cqs: 4, cqes: 100, mrs: 4, ahs: 4, optional }]);
+        let pd = verbs.alloc_pd(OWNER, HCA).unwrap();
+        let srq = verbs.create_srq(OWNER, HCA, SrqInit { pd, max_wr, max_sge: 2, xrc: None }).unwrap();
+        (verbs, srq)
+    }
+
+    fn request(wr_id: u64) -> ReceiveRequest {
+        ReceiveRequest { wr_id, entries: Vec::new(), srq: None }
+    }
+
+    #[test]
+    fn the_limit_raises_its_event_once_and_must_be_armed_again() {
+        let (mut verbs, srq) = queue_of(4);
+        (0..4).for_each(|wr_id| verbs.post_srq_receive(srq, request(wr_id)));
+        verbs.modify_srq(OWNER, srq, None, Some(3)).unwrap();
+        let queue = verbs.srqs.get_mut(srq.0).unwrap();
+        let reached: Vec<bool> = (0..4).map(|_| queue.take().unwrap().1).collect();
+        assert_eq!(reached, [false, true, false, false]);
+        assert!(queue.take().is_none());
+        assert_eq!(verbs.query_srq(OWNER, srq).unwrap().limit, 0);
+    }
+
+    #[test]
+    fn requests_leave_in_order_and_one_that_comes_back_is_the_next() {
+        let (mut verbs, srq) = queue_of(2);
+        (0..3).for_each(|wr_id| verbs.post_srq_receive(srq, request(wr_id)));
+        let (first, _) = verbs.srqs.get_mut(srq.0).unwrap().take().unwrap();
+        assert_eq!((first.wr_id, first.srq), (0, Some(srq)));
+        verbs.put_back(first);
+        let queue = verbs.srqs.get_mut(srq.0).unwrap();
+        assert_eq!((0..3).map_while(|_| queue.take().map(|(request, _)| request.wr_id)).collect::<Vec<_>>(), [0, 1], "the third found no room");
+    }
+
+    #[test]
+    fn sizes_and_limits_that_do_not_fit_are_refused() {
+        let (mut verbs, srq) = queue_of(4);
+        let pd = verbs.srq(OWNER, srq).unwrap().init.pd;
+        assert_eq!(verbs.create_srq(OWNER, HCA, SrqInit { pd, max_wr: 9, max_sge: 1, xrc: None }), Err(VerbsError::Invalid));
+        assert_eq!(verbs.create_srq(OWNER, HCA, SrqInit { pd, max_wr: 1, max_sge: 3, xrc: None }), Err(VerbsError::Invalid));
+        assert_eq!(verbs.create_srq(OWNER, HCA, SrqInit { pd, max_wr: 1, max_sge: 1, xrc: None }), Err(VerbsError::NoMemory));
+        (0..3).for_each(|wr_id| verbs.post_srq_receive(srq, request(wr_id)));
+        assert_eq!(verbs.modify_srq(OWNER, srq, Some(2), None), Err(VerbsError::Invalid), "three wait");
+        assert_eq!(verbs.modify_srq(OWNER, srq, Some(3), Some(4)), Err(VerbsError::Invalid));
+        assert_eq!(verbs.modify_srq(OWNER, srq, Some(3), Some(3)), Ok(()));
+        assert_eq!(verbs.modify_srq(ProcessId(1), srq, None, None), Err(VerbsError::Forbidden));
+        verbs.use_srq(Some(srq), 1);
+        assert_eq!(verbs.destroy_srq(OWNER, srq), Err(VerbsError::Busy));
+        verbs.use_srq(Some(srq), -1);
+        assert_eq!(verbs.dealloc_pd(OWNER, pd), Err(VerbsError::Busy));
+        assert_eq!(verbs.destroy_srq(OWNER, srq), Ok(()));
+        assert_eq!(verbs.dealloc_pd(OWNER, pd), Ok(()));
+    }
+}
