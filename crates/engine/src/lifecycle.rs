@@ -6,7 +6,7 @@ use crate::pace::{Engine, Event, Pace};
 use crate::process::{AlarmState, Process, ProcessState, Shared, Thread, ThreadState, Waiting};
 use crate::threads::QUANTUM_FIRST_PICOS;
 use softband_ipc::attach::{Hello, Welcome};
-use softband_ipc::layout::{self, SharedHeader, THREADS_MAX};
+use softband_ipc::layout::{self, HostEntry, SharedHeader, THREADS_MAX};
 use softband_sim::{RandomStream, SimDuration, SimTime};
 use softband_types::ProcessId;
 use std::collections::BTreeMap;
@@ -31,6 +31,12 @@ fn new_thread(state: ThreadState) -> Thread {
         paid: false,
         waiting_since: None,
     }
+}
+
+fn host_entry(index: usize, name: &str) -> HostEntry {
+    let mut entry = HostEntry { address: crate::sockets::host_address(index), name_len: name.len().min(63) as u32, name: [0; 64] };
+    entry.name[..entry.name_len as usize].copy_from_slice(&name.as_bytes()[..entry.name_len as usize]);
+    entry
 }
 
 impl Engine {
@@ -66,6 +72,9 @@ impl Engine {
     }
 
     fn write_header(&self, record: &mut Process) {
+        if self.pace == Pace::Wall {
+            record.shared.write_hosts(self.world.spec().hosts.iter().enumerate().map(|(index, host)| host_entry(index, &host.name)));
+        }
         let part = &self.world.spec().hosts[record.host];
         let mut host_name = [0; 64];
         let name = part.name.as_bytes();

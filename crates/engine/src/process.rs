@@ -2,7 +2,10 @@
 
 use rustix::fd::OwnedFd;
 use rustix::mm::{MapFlags, ProtFlags};
-use softband_ipc::layout::{MAGIC, PAYLOAD_BYTES, POSTED_BYTES, RINGS_OFFSET, SHARED_BYTES, SLOTS_OFFSET, SharedHeader, THREADS_MAX, ThreadSlot};
+use softband_ipc::layout::{
+    HOSTS_MAX, HOSTS_OFFSET, HostEntry, MAGIC, PAYLOAD_BYTES, POSTED_BYTES, RINGS_OFFSET, SHARED_BYTES, SLOTS_OFFSET, SharedHeader, THREADS_MAX,
+    ThreadSlot,
+};
 use softband_ipc::ring::{CqRingHeader, Cqe, ring_bytes};
 use softband_sim::SimTime;
 use softband_types::ProcessId;
@@ -36,6 +39,14 @@ impl Shared {
         header.version = softband_ipc::VERSION;
         // SAFETY: the header fits before the slots (asserted in `layout`), and nobody else has the file yet.
         unsafe { self.base.cast::<SharedHeader>().write(header) };
+    }
+
+    /// Writes the list of hosts. Called before the program sees the file, which ends the list by being zero.
+    pub(crate) fn write_hosts(&mut self, hosts: impl Iterator<Item = HostEntry>) {
+        for (index, host) in hosts.take(HOSTS_MAX - 1).enumerate() {
+            // SAFETY: below the number of entries for which the file has room.
+            unsafe { self.base.add(HOSTS_OFFSET).cast::<HostEntry>().add(index).write(host) };
+        }
     }
 
     pub(crate) fn header(&self) -> &SharedHeader {
