@@ -155,6 +155,12 @@ impl Engine {
 
     /// An image with a used ticket: a helper that was started past our sight. It becomes a process of its own, from now on.
     fn adopt(&mut self, hello: &Hello, _pid: i32) -> Result<usize, i32> {
+        if let Some(host) = self.host_of_ticket(hello.ticket) {
+            // A fabric that stays must not break because there are too many.
+            drop(Shared::new().map_err(|_| libc::EMFILE)?);
+            self.expect_process(host, host, None);
+            return Ok(self.processes.len() - 1);
+        }
         let parent = self.processes.iter().position(|process| process.ticket == hello.ticket).ok_or(libc::EACCES)?;
         let (host, program) = (self.processes[parent].host, self.processes[parent].program);
         self.expect_process(host, program, Some(parent));
@@ -238,7 +244,9 @@ impl Engine {
     /// A process says that it ends: its peers see that from now on.
     pub(crate) fn process_exits(&mut self, process: usize) {
         self.end_process(process);
-        self.await_death(process);
+        if self.pace == Pace::Virtual {
+            self.await_death(process);
+        }
     }
 
     /// A process ended without a word: a crash or a kill.
@@ -270,6 +278,10 @@ impl Engine {
         let host = self.processes[process].host;
         if !self.processes.iter().any(|process| process.host == host && process.is_alive()) {
             self.refuse_seekers_of(host);
+        }
+        if self.pace == Pace::Wall {
+            // A fabric that stays sees any number of processes come and go.
+            self.processes[process].shared.retire();
         }
     }
 
