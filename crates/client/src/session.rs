@@ -2,8 +2,9 @@
 
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use softband_ipc::attach::event_socket;
 use softband_ipc::attach::{Hello, Welcome, Word};
-use softband_ipc::layout::{pace, HEADER_OFFSET, MAGIC, SHARED_BYTES, SLOTS_OFFSET, SharedHeader, THREADS_MAX, ThreadSlot};
+use softband_ipc::layout::{HEADER_OFFSET, MAGIC, SHARED_BYTES, SLOTS_OFFSET, SharedHeader, THREADS_MAX, ThreadSlot, pace};
 use softband_ipc::{VERSION, environment};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -63,6 +64,11 @@ fn thread_pointer() -> usize {
     // SAFETY: the first word of the control block is its own address; reading it changes nothing.
     unsafe { std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly)) };
     pointer
+}
+
+/// Abstract name of the socket on which, in wall pace, the engine tells that `object` has an event.
+pub fn event_socket_name(object: u32) -> Vec<u8> {
+    event_socket(ENGINE.get().map_or("", String::as_str), object)
 }
 
 /// Whether the process is in a fabric at wall pace: clocks, threads and waiting are the host's then.

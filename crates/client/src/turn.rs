@@ -70,6 +70,9 @@ pub fn now_ps() -> u64 {
 
 /// Lets the calling thread's clock advance: what it does costs time.
 pub fn advance_ps(picos: u64) {
+    if session::is_wall() {
+        return;
+    }
     if let Some(slot) = thread_slot() {
         // Only the owner of the turn changes the clock, so a plain load and store do.
         slot.clock_ps.store(slot.clock_ps.load(Ordering::Relaxed) + picos, Ordering::Relaxed);
@@ -109,6 +112,15 @@ pub fn sync() {
 }
 
 fn turn_without_data(op: Op) {
+    if session::is_wall() {
+        // Time passes by itself; whoever is to bring what is waited for may need the processor.
+        if op == Op::Sync {
+            crate::ring::drain()
+        } else {
+            std::thread::yield_now()
+        }
+        return;
+    }
     if let Some(slot) = thread_slot() {
         slot.payload_len.store(0, Ordering::Relaxed);
         exchange(slot, op);

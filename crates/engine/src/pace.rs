@@ -132,12 +132,15 @@ pub struct Engine {
     pub(crate) warnings: Vec<String>,
     pub(crate) seed: u64,
     pub(crate) pace: Pace,
+    /// In wall pace: channels of whose events the programs have not heard yet, and the socket to tell them.
+    pub(crate) untold: Vec<u32>,
+    pub(crate) event_sender: Option<rustix::fd::OwnedFd>,
     pub(crate) started_at: Instant,
     pub(crate) turns: u64,
     pub(crate) alarms_made: u64,
     pub(crate) handover: Handover,
     pub(crate) posted: Vec<u8>,
-    name: String,
+    pub(crate) name: String,
     libraries: Libraries,
     programs: Vec<Program>,
     pub(crate) outputs: Outputs,
@@ -193,6 +196,8 @@ impl Engine {
             warnings: Vec::new(),
             seed,
             pace,
+            untold: Vec::new(),
+            event_sender: None,
             started_at: Instant::now(),
             turns: 0,
             alarms_made: 0,
@@ -365,8 +370,13 @@ impl Engine {
         let ticket = self.expect_process(self.programs[program].host, program, None);
         let identity = Identity { number: program, ticket, engine: &self.name };
         crate::counter::release();
-        let outcome =
-            launch::start(&mut self.programs[program], &identity, (&self.libraries, (self.pace == Pace::Virtual).then(|| self.handover.programs())), &self.mailbox, &mut self.outputs);
+        let outcome = launch::start(
+            &mut self.programs[program],
+            &identity,
+            (&self.libraries, (self.pace == Pace::Virtual).then(|| self.handover.programs())),
+            &self.mailbox,
+            &mut self.outputs,
+        );
         let process = self.processes.len() - 1;
         match outcome {
             Ok(started) => {

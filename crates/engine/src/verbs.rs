@@ -3,7 +3,7 @@
 use crate::calls::{After, Answer, reply, request};
 use crate::convert;
 use crate::objects::Object;
-use crate::pace::{Engine, Event};
+use crate::pace::{Engine, Event, Pace};
 use softband_fabric::notice::Notice;
 use softband_ipc::calls::{self, Op};
 use softband_sim::SimDuration;
@@ -239,6 +239,9 @@ impl Engine {
     }
 
     pub(crate) fn wakeup_of(&self, process: ProcessId) -> SimDuration {
+        if self.pace == Pace::Wall {
+            return SimDuration::ZERO; // waking up costs the host's own time
+        }
         self.world.spec().hosts[self.processes[process.0 as usize].host].part.event_wakeup
     }
 }
