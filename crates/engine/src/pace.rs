@@ -136,6 +136,8 @@ pub struct Engine {
     pub(crate) untold: Vec<u32>,
     pub(crate) event_sender: Option<rustix::fd::OwnedFd>,
     pub(crate) started_at: Instant,
+    /// The same moment on the clock that programs read.
+    pub(crate) wall_start_ns: u64,
     pub(crate) turns: u64,
     pub(crate) alarms_made: u64,
     pub(crate) handover: Handover,
@@ -148,6 +150,11 @@ pub struct Engine {
     pub(crate) statuses: Vec<Option<i32>>,
     ended_at: Vec<SimTime>,
     fabric_events: u64,
+}
+
+fn monotonic_nanos() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 impl Engine {
@@ -199,6 +206,7 @@ impl Engine {
             untold: Vec::new(),
             event_sender: None,
             started_at: Instant::now(),
+            wall_start_ns: monotonic_nanos(),
             turns: 0,
             alarms_made: 0,
             handover: Handover::new(processors)?,

@@ -99,7 +99,7 @@ impl QpInner {
 
     /// Both queues are empty again, and the engine counts from zero.
     pub(crate) fn reset(&self) {
-        self.reset_at_ps.store(softband_client::now_ps(), Ordering::Relaxed);
+        self.reset_at_ps.store(softband_client::last_answer_ps(), Ordering::Relaxed);
         self.send.reset();
         self.receive.reset();
     }
@@ -190,7 +190,7 @@ fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields)
             has_receive_queue: ![IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV].contains(&wanted.qp_type) && wanted.srq.is_null(),
             state: AtomicU32::new(made.state),
             // Completions of a former queue pair of the same number may still lie in the queues.
-            reset_at_ps: AtomicU64::new(softband_client::now_ps()),
+            reset_at_ps: AtomicU64::new(softband_client::last_answer_ps()),
             send: WorkQueue::new(cap.max_send_wr),
             receive: WorkQueue::new(cap.max_recv_wr),
             async_events: EventCount::default(),
