@@ -48,7 +48,8 @@ impl Engine {
 
     fn set_wall_clock(&mut self) {
         let elapsed = SimTime::from_picos(self.started_at.elapsed().as_nanos() as u64 * 1_000);
-        self.now = self.now.max(elapsed);
+        // What is done now comes after what the World has done, even if that was a little ahead.
+        self.now = self.now.max(elapsed).max(self.world.now());
     }
 
     fn serve_calls(&mut self) -> bool {
@@ -136,6 +137,7 @@ impl Engine {
         }
         // What the program has posted before it asked.
         self.take_ring(process);
+        self.set_wall_clock();
         self.execute(process, slot);
     }
 
