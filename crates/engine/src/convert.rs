@@ -144,6 +144,7 @@ pub(crate) fn qp_init(fields: &QpFields) -> Result<QpInit, i32> {
             max_inline_bytes: fields.max_inline,
         },
         signal_all: fields.signal_all != 0,
+        block_own_multicast: fields.block_own_multicast != 0,
     })
 }
 
@@ -242,6 +243,7 @@ pub(crate) fn qp_fields(hca: u32, qp: &QpSnapshot) -> QpFields {
         srq: qp.init.srq.map_or(0, |srq| srq.0),
         xrcd: qp.init.xrcd.map_or(0, |xrcd| xrcd.0),
         signal_all: u32::from(qp.init.signal_all),
+        block_own_multicast: u32::from(qp.init.block_own_multicast),
         max_send_wr: caps.max_send_wr,
         max_recv_wr: caps.max_recv_wr,
         max_send_sge: caps.max_send_sge,

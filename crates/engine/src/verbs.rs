@@ -75,6 +75,7 @@ impl Engine {
             Op::OpenXrcd => self.open_xrcd(process, &request(bytes)?),
             Op::CloseXrcd => self.world.close_xrcd(owner, XrcdHandle(handle()?)).map(|()| Vec::new()).map_err(convert::errno_of),
             Op::OpenQp => self.open_qp(process, &request(bytes)?),
+            Op::AttachMulticast | Op::DetachMulticast => self.multicast(process, op, &request(bytes)?),
             Op::CreateSrq => self.create_srq(process, &request(bytes)?),
             Op::ModifySrq => self.modify_srq(process, &request(bytes)?),
             Op::QuerySrq => self.query_srq(process, SrqHandle(handle()?)),

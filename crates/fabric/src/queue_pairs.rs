@@ -196,9 +196,12 @@ impl World {
     }
 
     /// # Errors
-    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    /// `Invalid` when there is none, `Forbidden` when it is another's, `Busy` while it is attached to a multicast group.
     pub fn destroy_qp(&mut self, _now: SimTime, owner: ProcessId, hca: HcaId, qpn: Qpn) -> Result<(), VerbsError> {
         let (index, _) = self.owned_qp(owner, hca, qpn)?;
+        if self.verbs.multicast.is_attached(hca, qpn) {
+            return Err(VerbsError::Busy);
+        }
         self.leave_qp(index, owner);
         Ok(())
     }
@@ -234,6 +237,7 @@ impl World {
             self.verbs.put_back(request);
         }
         let QpSnapshot { init, qpn, .. } = slot.qp.attributes;
+        self.leave_groups(slot.qp.hca, qpn);
         let node = &mut self.hcas[slot.qp.hca.0 as usize];
         node.qp_of_qpn[(qpn.0 - QPN_FIRST) as usize] = None;
         node.qp_count -= 1;

@@ -162,6 +162,8 @@ pub struct QpInit {
     pub capabilities: QpCapabilities,
     /// Every send request completes with a completion.
     pub signal_all: bool,
+    /// What it sends to a multicast group does not come back to itself.
+    pub block_own_multicast: bool,
 }
 
 /// A shared receive queue at birth.
