@@ -9,6 +9,7 @@ need() { # need PACKAGE COMMAND-OR-FILE
 need perftest ib_send_bw
 need ibverbs-utils ibv_devinfo
 need libibverbs-dev /usr/include/infiniband/verbs.h
+need python3-pyverbs /usr/lib/python3/dist-packages/pyverbs/__init__.py
 need gcc cc
 need make make
 need curl curl
