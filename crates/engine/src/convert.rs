@@ -27,6 +27,7 @@ const ACCESS_OPTIONAL: u32 = 0x3FF0_0000 | ACCESS_ON_DEMAND;
 mod mask {
     pub(super) const STATE: u32 = 1;
     pub(super) const CUR_STATE: u32 = 1 << 1;
+    pub(super) const EN_SQD_ASYNC_NOTIFY: u32 = 1 << 2;
     pub(super) const ACCESS_FLAGS: u32 = 1 << 3;
     pub(super) const PKEY_INDEX: u32 = 1 << 4;
     pub(super) const PORT: u32 = 1 << 5;
@@ -44,6 +45,7 @@ mod mask {
     pub(super) const DEST_QPN: u32 = 1 << 20;
     pub(super) const KNOWN: u32 = STATE
         | CUR_STATE
+        | EN_SQD_ASYNC_NOTIFY
         | ACCESS_FLAGS
         | PKEY_INDEX
         | PORT
@@ -221,6 +223,7 @@ pub(crate) fn modification(bits: u32, fields: &QpFields) -> Result<QpModificatio
     change.max_rd_atomic = has(mask::MAX_QP_RD_ATOMIC).then(|| byte(fields.max_rd_atomic)).transpose()?;
     change.max_dest_rd_atomic = has(mask::MAX_DEST_RD_ATOMIC).then(|| byte(fields.max_dest_rd_atomic)).transpose()?;
     change.min_rnr_timer = has(mask::MIN_RNR_TIMER).then(|| byte(fields.min_rnr_timer)).transpose()?;
+    change.drained_event = has(mask::EN_SQD_ASYNC_NOTIFY).then_some(fields.drained_event != 0);
     change.dest_qpn = has(mask::DEST_QPN).then_some(Qpn(fields.dest_qpn & 0xFF_FFFF));
     Ok(change)
 }
@@ -265,6 +268,8 @@ pub(crate) fn qp_fields(hca: u32, qp: &QpSnapshot) -> QpFields {
         timeout: u32::from(qp.local_ack_timeout),
         retry_count: u32::from(qp.retry_count),
         rnr_retry: u32::from(qp.rnr_retry),
+        drained_event: 0,
+        draining: u32::from(qp.send_queue_draining),
         vector: wire_vector(&qp.address_vector),
     }
 }

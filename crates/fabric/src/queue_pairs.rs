@@ -29,6 +29,8 @@ pub(crate) struct QpSlot {
     pub in_memory_last: SimTime,
     pub timer_at: Option<SimTime>,
     pub established: bool,
+    /// An event is due when the send queue is drained.
+    pub tells_drained: bool,
     /// Processes that have opened it beside its owner: the receiving side of an extended reliable connection may be shared.
     pub sharers: Vec<ProcessId>,
 }
@@ -52,6 +54,7 @@ impl QpSlot {
             in_memory_last: SimTime::ZERO,
             timer_at: None,
             established: false,
+            tells_drained: false,
             sharers: Vec::new(),
         }
     }
@@ -155,6 +158,7 @@ impl World {
                 if slot.qp.epoch != epoch {
                     slot.fetching = false;
                     slot.established = false;
+                    slot.tells_drained = false;
                 }
                 if next == QpState::Rts {
                     slot.qp.requester.resume();
@@ -164,6 +168,10 @@ impl World {
                 }
                 if let Some(request) = unfinished {
                     self.verbs.put_back(request);
+                }
+                if let Some(slot) = self.slot_mut(index).filter(|_| next == QpState::Sqd) {
+                    slot.tells_drained |= m.drained_event == Some(true);
+                    self.note_drained(index, now);
                 }
             }
         }

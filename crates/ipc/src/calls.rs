@@ -256,6 +256,7 @@ pod! {
         pub state: u32, pub current_state: u32, pub path_mtu_code: u32, pub qkey: u32, pub receive_psn: u32, pub send_psn: u32,
         pub dest_qpn: u32, /** `IBV_ACCESS_` bits. */ pub access: u32, pub pkey_index: u32, pub port: u32,
         pub max_rd_atomic: u32, pub max_dest_rd_atomic: u32, pub min_rnr_timer: u32, pub timeout: u32, pub retry_count: u32, pub rnr_retry: u32,
+        /** On the way to SQD: raise an event when the send queue is drained. */ pub drained_event: u32, pub draining: u32,
         pub vector: AddressVector,
     }
     /// `mask` as `enum ibv_qp_attr_mask`.

@@ -232,6 +232,8 @@ pub struct QpModification {
     pub max_dest_rd_atomic: Option<u8>,
     pub min_rnr_timer: Option<u8>,
     pub dest_qpn: Option<Qpn>,
+    /// On the way to SQD: raise an event when what was begun is done.
+    pub drained_event: Option<bool>,
 }
 
 /// What `query_qp` tells.
@@ -255,6 +257,8 @@ pub struct QpSnapshot {
     pub max_dest_rd_atomic: u8,
     pub min_rnr_timer: u8,
     pub dest_qpn: Qpn,
+    /// In SQD: requests that were begun are not done yet.
+    pub send_queue_draining: bool,
 }
 
 /// A memory region as registered.

@@ -156,6 +156,11 @@ impl Requester {
         self.cursor >= self.queue.len()
     }
 
+    /// Whether nothing that was begun is left to be done (IBTA 10.3.1.5).
+    pub fn is_drained(&self) -> bool {
+        self.queue.front().is_none_or(|wqe| !wqe.started)
+    }
+
     /// When the acknowledgement that is waited for is overdue.
     pub fn deadline(&self) -> Option<SimTime> {
         self.deadline
