@@ -41,3 +41,13 @@ def test_the_verbs_surface_holds_by_both_ways_in(softband: Softband, c_programs:
 def test_threads_of_one_process_share_queues(softband: Softband, c_programs: Path) -> None:
     outcome = softband.run("two-hosts", ("a", str(c_programs / "verbs_threads"))).assert_ok()
     assert "all parts hold" in outcome.program("a-0")
+
+
+@pytest.mark.parametrize("options", [(), ("--no-preload",)])
+def test_verbs_that_not_every_hca_has_hold_where_they_are(
+    softband: Softband, c_programs: Path, options: tuple[str, ...]
+) -> None:
+    program = c_programs / "verbs_optional"
+    outcome = softband.run("modern-pair", ("a", f"{program}"), ("b", f"{program} a"), options=options).assert_ok()
+    for name in ("a-0", "b-0"):
+        assert "all parts hold" in outcome.program(name)
