@@ -127,6 +127,8 @@ impl Engine {
                 max_multicast_members: part.optional.max_multicast_members,
                 gid_table_len: part.optional.gid_table_len.max(1),
                 on_demand_paging: u32::from(part.optional.on_demand_paging),
+                atomic_write: u32::from(part.optional.atomic_write),
+                reserved: 0,
             }));
         }
         bytes

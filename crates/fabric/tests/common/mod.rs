@@ -70,6 +70,7 @@ pub fn hca_part() -> HcaPart {
             max_multicast_members: 8,
             gid_table_len: 4,
             on_demand_paging: true,
+            atomic_write: true,
         },
     }
 }

@@ -58,6 +58,11 @@ pub enum SendOperation {
         rkey: RKey,
         add: u64,
     },
+    /// Eight bytes that are seen whole, behind all that was written before.
+    AtomicWrite {
+        remote_address: u64,
+        rkey: RKey,
+    },
     BindWindow(WindowBind),
     /// Takes back a window of this side.
     LocalInvalidate {

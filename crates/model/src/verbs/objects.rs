@@ -141,6 +141,11 @@ impl Verbs {
         if index < self.limits.len() { Ok(index) } else { Err(VerbsError::Invalid) }
     }
 
+    /// Whether the HCA has atomic writes.
+    pub fn offers_atomic_write(&self, hca: HcaId) -> bool {
+        self.hca_index(hca).is_ok_and(|index| self.limits[index].optional.atomic_write)
+    }
+
     /// The protection domain, when `owner` may use it.
     ///
     /// # Errors
