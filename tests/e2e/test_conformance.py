@@ -55,3 +55,13 @@ def test_random_work_between_all_pairs_loses_and_changes_nothing(softband: Softb
     programs = [(host, f"{c_programs / 'soak'} 42 0.01 {rank} {' '.join(hosts)}") for rank, host in enumerate(hosts)]
     outcome = softband.run("three-hosts", *programs).assert_ok()
     assert all("none wrong" in outcome.program(f"{host}-0") for host in hosts)
+
+
+@pytest.mark.parametrize("options", [(), ("--no-preload",)])
+def test_verbs_that_not_every_hca_has_hold_where_they_are(
+    softband: Softband, c_programs: Path, options: tuple[str, ...]
+) -> None:
+    program = c_programs / "verbs_optional"
+    outcome = softband.run("modern-pair", ("a", f"{program}"), ("b", f"{program} a"), options=options).assert_ok()
+    for name in ("a-0", "b-0"):
+        assert "all parts hold" in outcome.program(name)

@@ -92,6 +92,8 @@ impl Engine {
             | Op::CreateQp
             | Op::CreateSrq
             | Op::AllocMw
+            | Op::AttachMulticast
+            | Op::DetachMulticast
             | Op::ModifySrq
             | Op::ModifyQp
             | Op::CreateCq
