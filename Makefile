@@ -16,7 +16,7 @@ help:
 	@echo "make test       set up, build, run all tests"
 	@echo "make build      leave a relocatable tree in $(DIST)"
 	@echo "make install    copy it to PREFIX ($(PREFIX))"
-	@echo "make test-full  the slow tests as well: the whole study of the cable paper"
+	@echo "make test-full  the slow tests as well: the whole study of the cable paper, rdma-core's own Python tests"
 	@echo "make bench      benchmarks, with printed ratios"
 	@echo "make fuzz       each fuzz target for a minute (needs a nightly toolchain and cargo-fuzz)"
 
@@ -60,7 +60,7 @@ test-rust: target/setup.stamp
 	@$(CARGO) run --quiet -p xtask -- abi
 
 test-lab: $(VENV)/stamp
-	@$(VENV)/bin/ruff check lab tests
+	@$(VENV)/bin/ruff check lab tests conformance
 	@cd lab && ../$(VENV)/bin/mypy --no-error-summary src
 	@$(VENV)/bin/pytest -q lab/tests
 
@@ -68,7 +68,7 @@ test-e2e: build $(VENV)/stamp
 	@$(VENV)/bin/pytest -q tests/e2e
 
 test-full: test
-	@$(VENV)/bin/pytest -q tests/full
+	@$(VENV)/bin/pytest -q -rP tests/full
 
 bench: build
 	@$(CARGO) bench --quiet -p softband-fabric --bench packet_hops

@@ -11,6 +11,7 @@ need() { # need PACKAGE COMMAND-OR-FILE
 need perftest ib_send_bw
 need ibverbs-utils ibv_devinfo
 need libibverbs-dev /usr/include/infiniband/verbs.h
+need python3-pyverbs /usr/lib/python3/dist-packages/pyverbs/__init__.py
 need gcc cc
 need libc6-dev /usr/include/stdio.h
 need make make

@@ -182,7 +182,7 @@ static void refused_batches(struct side *s, struct ibv_qp_ex *qp)
 	qp->wr_id = 499;
 	ibv_wr_send(qp);
 	ibv_wr_set_sge(qp, s->mr->lkey, (uintptr_t)s->buffer, 8);
-	ibv_wr_local_inv(qp, 1);
+	ibv_wr_send_tso(qp, NULL, 0, 0);
 	IS(EOPNOTSUPP, ibv_wr_complete(qp));
 	ibv_wr_start(qp);
 	ibv_wr_send(qp);

@@ -41,3 +41,27 @@ def test_the_verbs_surface_holds_by_both_ways_in(softband: Softband, c_programs:
 def test_threads_of_one_process_share_queues(softband: Softband, c_programs: Path) -> None:
     outcome = softband.run("two-hosts", ("a", str(c_programs / "verbs_threads"))).assert_ok()
     assert "all parts hold" in outcome.program("a-0")
+
+
+@pytest.mark.parametrize("fabric", ["two-hosts", "modern-pair"])
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
+def test_every_error_comes_as_the_specification_has_it(softband: Softband, c_programs: Path, fabric: str, pace: str) -> None:
+    outcome = softband.run(fabric, ("a", str(c_programs / "verbs_errors")), options=("--pace", pace)).assert_ok()
+    assert "all parts hold" in outcome.program("a-0")
+
+
+def test_random_work_between_all_pairs_loses_and_changes_nothing(softband: Softband, c_programs: Path) -> None:
+    hosts = ("a", "b", "c")
+    programs = [(host, f"{c_programs / 'soak'} 42 0.01 {rank} {' '.join(hosts)}") for rank, host in enumerate(hosts)]
+    outcome = softband.run("three-hosts", *programs).assert_ok()
+    assert all("none wrong" in outcome.program(f"{host}-0") for host in hosts)
+
+
+@pytest.mark.parametrize("options", [(), ("--no-preload",)])
+def test_verbs_that_not_every_hca_has_hold_where_they_are(
+    softband: Softband, c_programs: Path, options: tuple[str, ...]
+) -> None:
+    program = c_programs / "verbs_optional"
+    outcome = softband.run("modern-pair", ("a", f"{program}"), ("b", f"{program} a"), options=options).assert_ok()
+    for name in ("a-0", "b-0"):
+        assert "all parts hold" in outcome.program(name)

@@ -3,7 +3,7 @@
 use rustix::fd::OwnedFd;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use rustix::thread::futex;
-use softband_ipc::layout::{BATONS, ThreadSlot, baton_of};
+use softband_ipc::layout::{BATONS, BELL, ENGINE_SLEEPS, ThreadSlot, baton_of};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 static WORDS: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
@@ -24,6 +24,13 @@ fn word(baton: u32) -> &'static AtomicU32 {
     assert!(!words.is_null(), "softband: not attached to an engine");
     // SAFETY: the index lies within the mapping, which is never undone, and the words are atomics.
     unsafe { &*words.add(baton as usize % BATONS) }
+}
+
+/// Wakes the engine if it sleeps.
+pub(crate) fn ring_bell() {
+    if word(ENGINE_SLEEPS).swap(0, Ordering::SeqCst) != 0 {
+        pass(BELL);
+    }
 }
 
 /// The calling thread's own baton.

@@ -13,6 +13,7 @@ mod fork;
 mod hosts;
 pub mod post;
 pub mod regions;
+mod ring;
 mod session;
 mod turn;
 pub mod warn;
@@ -21,10 +22,10 @@ pub use calls::{Errno, call, call_bytes, call_void, tell_last};
 pub use fork::{follow_forks, set_child_hook};
 pub use hosts::{host_address, host_name};
 pub use session::{
-    AttachError, attach_child, attach_from_environment, bind_thread, control_fd, forget_thread, has_slot, header, is_attached, is_wall,
-    process_number, shared_base, thread_slot_number,
+    AttachError, attach_child, attach_from_environment, bind_thread, control_fd, event_socket_name, forget_thread, has_slot, header, is_attached,
+    is_wall, process_number, shared_base, thread_slot_number,
 };
 pub use turn::{
-    advance_ps, await_turn, away, note_signals, now_ps, poll_empty, progress, set_clock_at_least, set_clock_limit, set_signal_raiser, set_turn_hooks,
-    spin_wait, spin_wait_at, sync, tick,
+    advance_ps, await_turn, away, last_answer_ps, note_signals, now_ps, poll_empty, progress, set_clock_at_least, set_clock_limit, set_signal_raiser,
+    set_turn_hooks, spin_wait, spin_wait_at, sync, tick,
 };

@@ -1,7 +1,7 @@
 //! Posting work: into the slot's buffer, without a turn of the engine.
 
 use crate::calls::Errno;
-use crate::session::thread_slot;
+use crate::session::{is_wall, thread_slot};
 use crate::turn::{note_progress, now_ps, sync};
 use softband_ipc::layout::{POSTED_BYTES, ThreadSlot};
 use softband_ipc::post::{PostRecord, PostSge, record_bytes};
@@ -19,13 +19,18 @@ pub fn post(mut record: PostRecord, entries: &[PostSge], inline: &[u8]) -> Resul
     if len > POSTED_BYTES {
         return Err(Errno(libc::EINVAL));
     }
+    record.sge_count = entries.len() as u32;
+    record.inline_len = inline.len() as u32;
+    if is_wall() {
+        let padding = inline.len().next_multiple_of(8) - inline.len();
+        crate::ring::append(&[bytemuck::bytes_of(&record), bytemuck::cast_slice(entries), inline, &[0; 8][..padding]]);
+        return Ok(());
+    }
     if slot.posted_len.load(Ordering::Relaxed) as usize + len > POSTED_BYTES {
         sync(); // the engine takes everything at each turn
     }
     note_progress();
     record.time_ps = now_ps();
-    record.sge_count = entries.len() as u32;
-    record.inline_len = inline.len() as u32;
     let start = slot.posted_len.load(Ordering::Relaxed) as usize;
     let mut at = append(slot, start, bytemuck::bytes_of(&record));
     at = append(slot, at, bytemuck::cast_slice(entries));

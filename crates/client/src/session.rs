@@ -2,6 +2,7 @@
 
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use softband_ipc::attach::event_socket;
 use softband_ipc::attach::{Hello, Welcome, Word};
 use softband_ipc::layout::{HEADER_OFFSET, MAGIC, SHARED_BYTES, SLOTS_OFFSET, SharedHeader, THREADS_MAX, ThreadSlot, pace};
 use softband_ipc::{VERSION, environment};
@@ -65,6 +66,11 @@ fn thread_pointer() -> usize {
     // SAFETY: the first word of the control block is its own address; reading it changes nothing.
     unsafe { std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly)) };
     pointer
+}
+
+/// Abstract name of the socket on which, in wall pace, the engine tells that `object` has an event.
+pub fn event_socket_name(object: u32) -> Vec<u8> {
+    event_socket(ENGINE.get().map_or("", String::as_str), object)
 }
 
 /// Whether the process is in a fabric at wall pace: clocks, threads and waiting are the host's then.
@@ -183,7 +189,9 @@ pub(crate) fn forget_parent() {
     // SAFETY: the header is plain data, of which nobody else writes anything but atomics; the mapping put over the former one has
     // its place and size.
     unsafe {
-        let header = base.cast::<SharedHeader>().read();
+        let mut header = base.cast::<SharedHeader>().read();
+        // What was posted and not taken yet is the parent's.
+        header.ring_consumed = AtomicU64::new(header.ring_produced.load(Ordering::Relaxed));
         let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
         if mmap_anonymous(base.cast(), SHARED_BYTES, ProtFlags::READ | ProtFlags::WRITE, flags).is_ok() {
             base.cast::<SharedHeader>().write(header);

@@ -66,11 +66,30 @@ fn run_hook(hook: &AtomicPtr<()>) {
 
 /// The calling thread's clock: picoseconds since the run began. A thread that the engine does not know sees zero.
 pub fn now_ps() -> u64 {
+    if session::is_wall() {
+        return wall_ps();
+    }
+    last_answer_ps()
+}
+
+/// The engine's time at its last answer to the calling thread; at virtual pace that is the thread's clock. What the engine had
+/// done until then is not later.
+pub fn last_answer_ps() -> u64 {
     thread_slot().map_or(0, |slot| slot.clock_ps.load(Ordering::Relaxed))
+}
+
+/// The host's clock since the engine started.
+fn wall_ps() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let nanos = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+    nanos.saturating_sub(session::header().wall_start_ns) * 1_000
 }
 
 /// Lets the calling thread's clock advance: what it does costs time.
 pub fn advance_ps(picos: u64) {
+    if session::is_wall() {
+        return;
+    }
     if let Some(slot) = thread_slot() {
         // Only the owner of the turn changes the clock, so a plain load and store do.
         slot.clock_ps.store(slot.clock_ps.load(Ordering::Relaxed) + picos, Ordering::Relaxed);
@@ -110,6 +129,15 @@ pub fn sync() {
 }
 
 fn turn_without_data(op: Op) {
+    if session::is_wall() {
+        // Time passes by itself; whoever is to bring what is waited for may need the processor.
+        if op == Op::Sync {
+            crate::ring::drain()
+        } else {
+            std::thread::yield_now()
+        }
+        return;
+    }
     if let Some(slot) = thread_slot() {
         slot.payload_len.store(0, Ordering::Relaxed);
         exchange(slot, op);

@@ -1,7 +1,7 @@
 //! Carrying out what threads ask for. Requests come from programs: every length and number is checked here.
 
 use crate::objects::Object;
-use crate::pace::{Engine, Event};
+use crate::pace::{Engine, Event, Pace};
 use crate::process::{ThreadState, Waiting};
 use crate::sockets::{self, Path, SocketState, Wakeups};
 use bytemuck::Pod;
@@ -60,6 +60,8 @@ impl Engine {
 
     fn answer(&mut self, process: usize, slot: u32, status: i32, bytes: &[u8], cost: SimDuration) {
         self.processes[process].shared.reply(slot, status, &[bytes]);
+        // At wall pace a call costs what it costs the host.
+        let cost = if self.pace == Pace::Wall { SimDuration::ZERO } else { cost };
         self.queue.push(self.now + cost, process as u32, Event::Resume { process, slot });
     }
 
@@ -90,6 +92,8 @@ impl Engine {
             | Op::CreateQp
             | Op::CreateSrq
             | Op::AllocMw
+            | Op::AttachMulticast
+            | Op::DetachMulticast
             | Op::ModifySrq
             | Op::ModifyQp
             | Op::CreateCq

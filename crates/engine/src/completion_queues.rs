@@ -3,7 +3,7 @@
 use crate::calls::{Answer, reply};
 use crate::convert;
 use crate::objects::{Object, drop_events_of};
-use crate::pace::{Engine, Event};
+use crate::pace::{Engine, Event, Pace};
 use softband_ipc::calls;
 use softband_ipc::ring::{Cqe, flags};
 use softband_model::verbs::api::Completion;
@@ -74,6 +74,10 @@ impl Engine {
     pub(crate) fn completed(&mut self, process: ProcessId, cq: CqHandle, completion: &Completion) {
         let Some(record) = self.cqs.get(&cq.0) else { return };
         let cqe = cqe_of(completion, self.now);
+        if self.pace == Pace::Wall {
+            // The program may look at once, and then the data must be there.
+            self.memory.flush(process);
+        }
         if self.processes[record.process].shared.produce(record.offset, record.capacity, cqe) {
             self.touch(process);
         } else {

@@ -27,6 +27,7 @@ const ACCESS_OPTIONAL: u32 = 0x3FF0_0000 | ACCESS_ON_DEMAND;
 mod mask {
     pub(super) const STATE: u32 = 1;
     pub(super) const CUR_STATE: u32 = 1 << 1;
+    pub(super) const EN_SQD_ASYNC_NOTIFY: u32 = 1 << 2;
     pub(super) const ACCESS_FLAGS: u32 = 1 << 3;
     pub(super) const PKEY_INDEX: u32 = 1 << 4;
     pub(super) const PORT: u32 = 1 << 5;
@@ -44,6 +45,7 @@ mod mask {
     pub(super) const DEST_QPN: u32 = 1 << 20;
     pub(super) const KNOWN: u32 = STATE
         | CUR_STATE
+        | EN_SQD_ASYNC_NOTIFY
         | ACCESS_FLAGS
         | PKEY_INDEX
         | PORT
@@ -144,6 +146,7 @@ pub(crate) fn qp_init(fields: &QpFields) -> Result<QpInit, i32> {
             max_inline_bytes: fields.max_inline,
         },
         signal_all: fields.signal_all != 0,
+        block_own_multicast: fields.block_own_multicast != 0,
     })
 }
 
@@ -220,6 +223,7 @@ pub(crate) fn modification(bits: u32, fields: &QpFields) -> Result<QpModificatio
     change.max_rd_atomic = has(mask::MAX_QP_RD_ATOMIC).then(|| byte(fields.max_rd_atomic)).transpose()?;
     change.max_dest_rd_atomic = has(mask::MAX_DEST_RD_ATOMIC).then(|| byte(fields.max_dest_rd_atomic)).transpose()?;
     change.min_rnr_timer = has(mask::MIN_RNR_TIMER).then(|| byte(fields.min_rnr_timer)).transpose()?;
+    change.drained_event = has(mask::EN_SQD_ASYNC_NOTIFY).then_some(fields.drained_event != 0);
     change.dest_qpn = has(mask::DEST_QPN).then_some(Qpn(fields.dest_qpn & 0xFF_FFFF));
     Ok(change)
 }
@@ -242,6 +246,7 @@ pub(crate) fn qp_fields(hca: u32, qp: &QpSnapshot) -> QpFields {
         srq: qp.init.srq.map_or(0, |srq| srq.0),
         xrcd: qp.init.xrcd.map_or(0, |xrcd| xrcd.0),
         signal_all: u32::from(qp.init.signal_all),
+        block_own_multicast: u32::from(qp.init.block_own_multicast),
         max_send_wr: caps.max_send_wr,
         max_recv_wr: caps.max_recv_wr,
         max_send_sge: caps.max_send_sge,
@@ -263,6 +268,8 @@ pub(crate) fn qp_fields(hca: u32, qp: &QpSnapshot) -> QpFields {
         timeout: u32::from(qp.local_ack_timeout),
         retry_count: u32::from(qp.retry_count),
         rnr_retry: u32::from(qp.rnr_retry),
+        drained_event: 0,
+        draining: u32::from(qp.send_queue_draining),
         vector: wire_vector(&qp.address_vector),
     }
 }
@@ -282,6 +289,7 @@ pub(crate) fn send_request(record: &PostRecord, wire: &[PostSge], inline: &[u8],
         opcode::SEND => SendOperation::Send { immediate: None },
         opcode::SEND_WITH_IMM => SendOperation::Send { immediate: Some(record.immediate) },
         opcode::SEND_WITH_INV => SendOperation::SendAndInvalidate { rkey },
+        opcode::ATOMIC_WRITE => SendOperation::AtomicWrite { remote_address, rkey },
         opcode::LOCAL_INV => SendOperation::LocalInvalidate { rkey },
         opcode::BIND_MW => SendOperation::BindWindow(window_bind(rkey, inline)?),
         opcode::RDMA_WRITE => SendOperation::RdmaWrite { remote_address, rkey, immediate: None },

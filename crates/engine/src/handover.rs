@@ -131,10 +131,15 @@ impl Handover {
         if self.on_two { LOOKS } else { 0 }
     }
 
+    /// One of the words.
+    pub(crate) fn word(&self, baton: u32) -> &'static AtomicU32 {
+        // SAFETY: the index lies within the mapping, which lasts as long as the engine; the words are atomics.
+        unsafe { &*self.words.add(baton as usize % BATONS) }
+    }
+
     /// Lets the thread of `baton` look again.
     pub(crate) fn pass(&self, baton: u32) {
-        // SAFETY: the index lies within the mapping; the words are atomics.
-        let word = unsafe { &*self.words.add(baton as usize % BATONS) };
+        let word = self.word(baton);
         word.fetch_add(1, Ordering::SeqCst);
         let _ = futex::wake(word, futex::Flags::empty(), u32::MAX >> 1);
     }

@@ -85,7 +85,12 @@ pub struct Engine {
     pub(crate) warnings: Vec<String>,
     pub(crate) seed: u64,
     pub(crate) pace: Pace,
+    /// In wall pace: channels of whose events the programs have not heard yet, and the socket to tell them.
+    pub(crate) untold: Vec<u32>,
+    pub(crate) event_sender: Option<rustix::fd::OwnedFd>,
     pub(crate) started_at: Instant,
+    /// The same moment on the clock that programs read.
+    pub(crate) wall_start_ns: u64,
     pub(crate) turns: u64,
     pub(crate) alarms_made: u64,
     pub(crate) handover: Handover,
@@ -100,6 +105,11 @@ pub struct Engine {
     fabric_events: u64,
     /// By host; empty unless the fabric stays.
     pub(crate) host_tickets: Vec<u64>,
+}
+
+fn monotonic_nanos() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 impl Engine {
@@ -148,7 +158,10 @@ impl Engine {
             warnings: Vec::new(),
             seed,
             pace,
+            untold: Vec::new(),
+            event_sender: None,
             started_at: Instant::now(),
+            wall_start_ns: monotonic_nanos(),
             turns: 0,
             alarms_made: 0,
             handover: Handover::new(processors)?,

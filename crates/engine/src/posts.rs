@@ -11,6 +11,12 @@ impl Engine {
     pub(crate) fn take_posts(&mut self, process: usize, slot: u32) {
         let mut posted = std::mem::take(&mut self.posted);
         self.processes[process].shared.take_posted(slot, &mut posted);
+        self.carry_out_posts(process, &posted);
+        self.posted = posted;
+    }
+
+    /// Carries out records that were copied out.
+    pub(crate) fn carry_out_posts(&mut self, process: usize, posted: &[u8]) {
         let mut at = 0;
         while at < posted.len() {
             match parse_post(&posted[at..]) {
@@ -25,7 +31,6 @@ impl Engine {
                 }
             }
         }
-        self.posted = posted;
     }
 
     fn post(&mut self, process: usize, record: &PostRecord, entries: &[PostSge], inline: &[u8]) {

@@ -4,7 +4,7 @@ use rustix::fd::OwnedFd;
 use rustix::mm::{MapFlags, ProtFlags};
 use softband_ipc::layout::{
     HOSTS_MAX, HOSTS_OFFSET, HostEntry, MAGIC, PAYLOAD_BYTES, POSTED_BYTES, RINGS_OFFSET, SHARED_BYTES, SLOTS_OFFSET, SharedHeader, THREADS_MAX,
-    ThreadSlot,
+    ThreadSlot, WALL_RING_BYTES,
 };
 use softband_ipc::ring::{CqRingHeader, Cqe, ring_bytes};
 use softband_sim::SimTime;
@@ -92,6 +92,34 @@ impl Shared {
         into.clear();
         // SAFETY: as in `request`.
         into.extend_from_slice(unsafe { std::slice::from_raw_parts(slot.posted.as_ptr(), len) });
+    }
+
+    /// Whether there is something in the ring of posts.
+    pub(crate) fn has_posts(&self) -> bool {
+        self.header().ring_produced.load(Ordering::SeqCst) != self.header().ring_consumed.load(Ordering::Relaxed)
+    }
+
+    /// Copies out what is in the ring of posts, in wall pace. Answers up to where that is; the caller tells when it was carried out.
+    pub(crate) fn read_ring(&self, into: &mut Vec<u8>) -> Option<u64> {
+        into.clear();
+        let header = self.header();
+        let (produced, consumed) = (header.ring_produced.load(Ordering::Acquire), header.ring_consumed.load(Ordering::Relaxed));
+        if produced == consumed {
+            return None;
+        }
+        // A lying program loses what it has posted.
+        let len = produced.wrapping_sub(consumed);
+        if len <= WALL_RING_BYTES as u64 {
+            let start = consumed as usize % WALL_RING_BYTES;
+            let first = (len as usize).min(WALL_RING_BYTES - start);
+            let ring = self.slot(1).posted.as_ptr();
+            // SAFETY: both ranges lie in the buffer; the bytes may change under a lying program, which harms only itself.
+            unsafe {
+                into.extend_from_slice(std::slice::from_raw_parts(ring.add(start), first));
+                into.extend_from_slice(std::slice::from_raw_parts(ring, len as usize - first));
+            }
+        }
+        Some(produced)
     }
 
     /// Writes the reply of a call: `status`, then `parts` one after another.

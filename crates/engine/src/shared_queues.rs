@@ -1,12 +1,12 @@
-//! Shared receive queues, and the domains of extended reliable connections.
+//! Shared receive queues, domains of extended reliable connections, multicast groups: what queue pairs share.
 
 use crate::calls::{Answer, reply};
 use crate::convert;
 use crate::pace::Engine;
-use softband_ipc::calls::{self, SrqFields};
+use softband_ipc::calls::{self, Op, SrqFields};
 use softband_model::verbs::api::{SrqInit, SrqOfXrc};
 use softband_model::verbs::{SharedReceiveQueue, XrcdOpen};
-use softband_types::{CqHandle, PdHandle, Qpn, SrqHandle, XrcdHandle};
+use softband_types::{CqHandle, Gid, Lid, PdHandle, Qpn, SrqHandle, XrcdHandle};
 
 /// Bits of `enum ibv_srq_attr_mask`.
 const MAX_WR: u32 = 1;
@@ -58,6 +58,18 @@ impl Engine {
         let open = XrcdOpen { key, create: open.create != 0, exclusive: open.exclusive != 0 };
         let xrcd = self.world.open_xrcd(owner, hca, open).map_err(convert::errno_of)?;
         Ok(reply(&calls::Handle { handle: xrcd.0, reserved: 0 }))
+    }
+
+    pub(crate) fn multicast(&mut self, process: usize, op: Op, wanted: &calls::Multicast) -> Answer {
+        let hca = self.own_hca(process, wanted.hca)?;
+        let owner = self.processes[process].number;
+        let mlid = Lid(u16::try_from(wanted.mlid).map_err(|_| libc::EINVAL)?);
+        let (qpn, mgid) = (Qpn(wanted.qpn), Gid(wanted.mgid));
+        let done = match op {
+            Op::AttachMulticast => self.world.attach_multicast(owner, hca, qpn, mgid, mlid),
+            _ => self.world.detach_multicast(owner, hca, qpn, mgid, mlid),
+        };
+        done.map(|()| Vec::new()).map_err(convert::errno_of)
     }
 
     pub(crate) fn open_qp(&mut self, process: usize, open: &calls::OpenQp) -> Answer {

@@ -3,7 +3,7 @@
 use crate::calls::{After, Answer, reply, request};
 use crate::convert;
 use crate::objects::Object;
-use crate::pace::{Engine, Event};
+use crate::pace::{Engine, Event, Pace};
 use softband_fabric::notice::Notice;
 use softband_ipc::calls::{self, Op};
 use softband_sim::SimDuration;
@@ -75,6 +75,7 @@ impl Engine {
             Op::OpenXrcd => self.open_xrcd(process, &request(bytes)?),
             Op::CloseXrcd => self.world.close_xrcd(owner, XrcdHandle(handle()?)).map(|()| Vec::new()).map_err(convert::errno_of),
             Op::OpenQp => self.open_qp(process, &request(bytes)?),
+            Op::AttachMulticast | Op::DetachMulticast => self.multicast(process, op, &request(bytes)?),
             Op::CreateSrq => self.create_srq(process, &request(bytes)?),
             Op::ModifySrq => self.modify_srq(process, &request(bytes)?),
             Op::QuerySrq => self.query_srq(process, SrqHandle(handle()?)),
@@ -126,6 +127,8 @@ impl Engine {
                 max_multicast_members: part.optional.max_multicast_members,
                 gid_table_len: part.optional.gid_table_len.max(1),
                 on_demand_paging: u32::from(part.optional.on_demand_paging),
+                atomic_write: u32::from(part.optional.atomic_write),
+                reserved: 0,
             }));
         }
         bytes
@@ -239,6 +242,9 @@ impl Engine {
     }
 
     pub(crate) fn wakeup_of(&self, process: ProcessId) -> SimDuration {
+        if self.pace == Pace::Wall {
+            return SimDuration::ZERO; // waking up costs the host's own time
+        }
         self.world.spec().hosts[self.processes[process.0 as usize].host].part.event_wakeup
     }
 }

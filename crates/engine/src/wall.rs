@@ -1,46 +1,129 @@
-//! Wall pace: the programs' clock is the host's. The engine keeps the objects and answers control verbs; data moves without it.
+//! Wall pace: the programs' clock is the host's. Programs post into rings and go on; the engine lets the World do its work as fast as
+//! it can, at most a little ahead of the clock, and sleeps when there is nothing to do.
 
 use crate::pace::{Engine, Event, Failure};
 use crate::process::ProcessState;
-use softband_ipc::layout::{baton_of, turn};
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use softband_ipc::attach::event_socket;
+use softband_ipc::layout::{BELL, ENGINE_SLEEPS, baton_of, turn};
 use softband_sim::SimTime;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How often the engine looks at what programs print, and for Ctrl-C.
-const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+/// The World may be this far ahead of the clock: latencies of the modelled hardware cost nothing, its timers do.
+const AHEAD_PICOS: u64 = 200_000_000;
+/// Events of the World between two looks at what programs want.
+const BATCH_EVENTS: usize = 512;
+/// Longest sleep: programs print, and Ctrl-C comes.
+const SLEEP_MAX: Duration = Duration::from_millis(5);
+/// Longest sleep where no program prints through the engine: in a fabric that stays.
+const QUIET_SLEEP_MAX: Duration = Duration::from_millis(100);
+/// Looks for something to do before the engine sleeps.
+const IDLE_LOOKS: u32 = 200;
 
 impl Engine {
-    /// Answers calls until every program has ended.
+    /// Serves programs until all have ended.
     pub(crate) fn wall_loop(&mut self) -> Option<Failure> {
+        let mut idle = 0;
         loop {
             if self.interrupt.is_raised() {
                 return Some(Failure::Interrupted);
             }
-            self.now = SimTime::from_picos(self.started_at.elapsed().as_nanos() as u64 * 1_000);
-            self.greet_all();
-            self.take_heard();
+            if let Some(error) = self.memory.denied.take() {
+                return Some(Failure::MemoryDenied { reason: error.to_string() });
+            }
+            self.set_wall_clock();
+            let has_worked = self.serve_calls() | self.take_rings() | self.run_world();
             self.settle_events();
             if self.statuses.iter().all(Option::is_some) {
                 return None;
             }
-            self.hear_for(LOOK_INTERVAL);
+            idle = if has_worked { 0 } else { idle + 1 };
+            if idle > IDLE_LOOKS {
+                self.sleep_until_rung();
+                idle = 0;
+            } else if idle > 0 {
+                std::thread::yield_now();
+            }
         }
+    }
+
+    fn set_wall_clock(&mut self) {
+        let elapsed = SimTime::from_picos(self.started_at.elapsed().as_nanos() as u64 * 1_000);
+        // What is done now comes after what the World has done, even if that was a little ahead.
+        self.now = self.now.max(elapsed).max(self.world.now());
+    }
+
+    fn serve_calls(&mut self) -> bool {
+        if !self.mailbox.is_filled() && self.heard.is_empty() {
+            return false;
+        }
+        self.hear_all();
+        self.greet_all();
+        self.take_heard();
+        true
+    }
+
+    /// Takes what programs have posted.
+    fn take_rings(&mut self) -> bool {
+        let mut any = false;
+        for process in 0..self.processes.len() {
+            if self.processes[process].state == ProcessState::Attached && self.take_ring(process) {
+                any = true;
+            }
+        }
+        any
+    }
+
+    fn take_ring(&mut self, process: usize) -> bool {
+        let mut posted = std::mem::take(&mut self.posted);
+        let taken = self.processes[process].shared.read_ring(&mut posted);
+        self.carry_out_posts(process, &posted);
+        self.posted = posted;
+        if let Some(up_to) = taken {
+            // Only now: a program that waits for this wants to know that it was carried out.
+            self.processes[process].shared.header().ring_consumed.store(up_to, Ordering::Release);
+        }
+        taken.is_some()
+    }
+
+    /// Lets the World run up to the clock and a little beyond.
+    fn run_world(&mut self) -> bool {
+        let horizon = SimTime::from_picos(self.now.as_picos() + AHEAD_PICOS);
+        let mut notices = Vec::new();
+        let mut events = 0;
+        while events < BATCH_EVENTS && self.world.next_event_time().is_some_and(|time| time <= horizon) {
+            self.step_fabric(&mut notices);
+            events += 1;
+        }
+        if events > 0 {
+            for process in 0..self.processes.len() {
+                self.memory.flush(self.processes[process].number);
+            }
+        }
+        events > 0
     }
 
     /// What is scheduled happens at once: nobody's clock waits for it.
     fn settle_events(&mut self) {
-        while let Some((_, event)) = self.queue.pop() {
+        while let Some((key, event)) = self.queue.pop() {
+            self.now = self.now.max(key.time);
             match event {
                 Event::Resume { process, slot } if self.processes[process].state == ProcessState::Attached => self.return_call(process, slot),
                 Event::Resume { .. } => {}
+                Event::Execute { process, slot } if self.processes[process].state == ProcessState::Attached => self.execute(process, slot),
+                Event::ObjectChanged { object } => self.tell_of_event(object),
                 other => self.handle(other),
             }
+        }
+        for object in std::mem::take(&mut self.untold) {
+            self.tell_of_event(object);
         }
     }
 
     fn return_call(&mut self, process: usize, slot: u32) {
         let shared = self.processes[process].shared.slot(slot);
+        shared.clock_ps.store(self.now.as_picos(), Ordering::Relaxed);
         shared.turn.store(turn::PROGRAM, Ordering::SeqCst);
         if shared.program_asleep.swap(0, Ordering::SeqCst) != 0 {
             self.handover.pass(baton_of(process as u32, slot));
@@ -54,6 +137,50 @@ impl Engine {
         if slot as usize >= record.threads.len() || record.state != ProcessState::Attached {
             return;
         }
+        // What the program has posted before it asked.
+        self.take_ring(process);
+        self.set_wall_clock();
         self.execute(process, slot);
+    }
+
+    /// A byte on the program's descriptor for one event of a channel.
+    fn tell_of_event(&mut self, object: u32) {
+        if self.objects.get_mut(object).is_none() {
+            return;
+        }
+        let Ok(address) = SocketAddrUnix::new_abstract_name(&event_socket(&self.name, object)) else { return };
+        let told =
+            self.event_sender().is_some_and(|sender| rustix::net::sendto(sender, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL, &address).is_ok());
+        if !told {
+            // The program has many of them waiting, or has not made its descriptor yet.
+            self.untold.push(object);
+        }
+    }
+
+    fn event_sender(&mut self) -> Option<&rustix::fd::OwnedFd> {
+        if self.event_sender.is_none() {
+            self.event_sender = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok();
+        }
+        self.event_sender.as_ref()
+    }
+
+    /// Sleeps until a program posts or asks for something, or the World's next event is due.
+    fn sleep_until_rung(&mut self) {
+        self.outputs.drain();
+        self.set_wall_clock();
+        let due = self.world.next_event_time().map(|time| time.as_picos().saturating_sub(self.now.as_picos() + AHEAD_PICOS));
+        let longest = if self.outputs.is_open() { SLEEP_MAX } else { QUIET_SLEEP_MAX };
+        let limit = due.map_or(longest, |picos| Duration::from_nanos(picos / 1_000)).min(longest);
+        let bell = self.handover.word(BELL);
+        let rung = bell.load(Ordering::SeqCst);
+        self.handover.word(ENGINE_SLEEPS).store(1, Ordering::SeqCst);
+        self.mailbox.wait_on(bell);
+        let is_quiet = !self.mailbox.is_filled() && self.processes.iter().all(|process| !process.shared.has_posts());
+        if is_quiet && !limit.is_zero() {
+            let limit = rustix::thread::futex::Timespec { tv_sec: 0, tv_nsec: limit.as_nanos() as _ };
+            let _ = rustix::thread::futex::wait(bell, rustix::thread::futex::Flags::empty(), rung, Some(&limit));
+        }
+        self.mailbox.wait_on(std::ptr::null());
+        self.handover.word(ENGINE_SLEEPS).store(0, Ordering::SeqCst);
     }
 }

@@ -13,6 +13,8 @@ const RECEIVE: usize = 1;
 
 /// `IBV_EVENT_QP_FATAL`.
 const EVENT_FATAL: u32 = 1;
+/// `IBV_EVENT_SQ_DRAINED`.
+const EVENT_SEND_QUEUE_DRAINED: u32 = 5;
 /// `IBV_EVENT_QP_LAST_WQE_REACHED`.
 const EVENT_LAST_WQE_REACHED: u32 = 16;
 
@@ -60,6 +62,17 @@ impl World {
                 self.on_send_error(qp, at);
                 break;
             }
+        }
+        self.note_drained(qp, now);
+    }
+
+    /// Tells, where the program asked for it, that everything that a send queue had begun is done.
+    pub(crate) fn note_drained(&mut self, qp: u32, now: SimTime) {
+        let Some(slot) = self.slot_mut(qp) else { return };
+        let drained = slot.qp.attributes.state == QpState::Sqd && slot.qp.requester.is_drained();
+        if drained && std::mem::take(&mut slot.tells_drained) {
+            let at = slot.completed_last[SEND].max(now);
+            self.report_qp_event(qp, EVENT_SEND_QUEUE_DRAINED, at);
         }
     }
 

@@ -32,6 +32,7 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
         posts: Slab::default(),
         completions: Slab::default(),
         reports: Slab::default(),
+        copies_left: Slab::default(),
         sm_lid: Lid::NONE,
         loss_ppm: 0,
         random: RandomStream::new(seed, 0),

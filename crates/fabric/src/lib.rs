@@ -9,6 +9,7 @@ mod construct;
 mod counters;
 mod event;
 mod link;
+mod multicast;
 mod port;
 mod queue_pairs;
 mod receive;

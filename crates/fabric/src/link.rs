@@ -14,6 +14,10 @@ impl World {
     pub(crate) fn on_packet_ready(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
         let transit = self.packets.get_mut(id);
         let (port, lane, blocks) = (transit.port, transit.lane, transit.blocks);
+        if transit.packet.dlid.is_multicast() {
+            self.on_multicast_ready(id, memory, now);
+        }
+        let transit = self.packets.get_mut(id);
         let at = &mut self.ports[port as usize];
         if transit.packet.dlid == at.lid {
             transit.head = now;
@@ -70,6 +74,7 @@ impl World {
         };
         transit.staged = false;
         transit.completes = None;
+        let copies = transit.copies.take();
         transit.port = cabling.peer;
         transit.lane = lane;
         transit.head = now + cabling.delay;
@@ -81,7 +86,9 @@ impl World {
         port.sending = Some(Sending { lane, origin });
         let busy_until = port.busy_until;
         self.queue.push(busy_until, port.node, Event::LinkFree { port: id });
-        if let Origin::Input { port, lane, blocks } = origin {
+        if let Origin::Input { port, lane, blocks } = origin
+            && self.last_copy_leaves(copies)
+        {
             self.leave_input(port, lane, blocks, cabling.rate.speed, busy_until, now);
         }
         self.schedule_arrival(packet, cabling, time);
@@ -107,6 +114,9 @@ impl World {
             let at = if transit.packet.payload.is_some() { transit.head } else { transit.tail };
             return self.queue.push(at, peer.node, Event::HcaArrival { packet });
         };
+        if transit.packet.dlid.is_multicast() {
+            return self.fork_at_switch(packet, switch, index, time_in);
+        }
         let node = &self.switches[switch as usize];
         let route = node.switch.route(transit.packet.dlid).filter(|output| *output != usize::from(index));
         let output = route.map(|output| node.first_port + output as u32);
@@ -124,7 +134,9 @@ impl World {
     pub(crate) fn on_switch_arrival(&mut self, id: u32, now: SimTime) {
         let transit = self.packets.get_mut(id);
         let (input, output, bytes, blocks) = (transit.port, transit.output, transit.bytes, transit.blocks);
-        self.count_received(input, bytes);
+        if !std::mem::replace(&mut transit.counted, false) {
+            self.count_received(input, bytes);
+        }
         let Owner::Switch { index, .. } = self.ports[input as usize].owner else { unreachable!("this is a switch's port") };
         let vls = self.ports[output as usize].cabling.expect("routes lead to cabled ports").vls;
         let lane = lane_on(self.packets.get_mut(id), vls);

@@ -6,7 +6,7 @@ use softband_model::transport::{QueuePair, Side};
 use softband_model::verbs::api::{HostMemory, QpCapabilities, QpInit, QpModification, QpSnapshot, ReceiveRequest, SendRequest, VerbsError};
 use softband_model::verbs::{PKEY_TABLE_LEN, check_modification};
 use softband_sim::SimTime;
-use softband_types::{HcaId, ProcessId, QpState, QpType, Qpn, SrqHandle, XrcdHandle};
+use softband_types::{CqHandle, HcaId, PdHandle, ProcessId, QpState, QpType, Qpn, SrqHandle, XrcdHandle};
 
 /// QPN of an HCA's first queue pair; the numbers below are for management (IBTA 3.5.3).
 const QPN_FIRST: u32 = 0x404;
@@ -29,6 +29,8 @@ pub(crate) struct QpSlot {
     pub in_memory_last: SimTime,
     pub timer_at: Option<SimTime>,
     pub established: bool,
+    /// An event is due when the send queue is drained.
+    pub tells_drained: bool,
     /// Processes that have opened it beside its owner: the receiving side of an extended reliable connection may be shared.
     pub sharers: Vec<ProcessId>,
 }
@@ -52,6 +54,7 @@ impl QpSlot {
             in_memory_last: SimTime::ZERO,
             timer_at: None,
             established: false,
+            tells_drained: false,
             sharers: Vec::new(),
         }
     }
@@ -62,6 +65,7 @@ impl World {
     /// `Invalid` for capabilities beyond the HCA's or objects of another HCA, `NoMemory` when it has no more queue pairs.
     pub fn create_qp(&mut self, owner: ProcessId, hca: HcaId, init: QpInit) -> Result<QpSnapshot, VerbsError> {
         let node = self.hcas.get(hca.0 as usize).ok_or(VerbsError::Invalid)?;
+        let init = parts_of_type(init);
         let of_hca = self.parts_of_qp_are_of(owner, hca, &init)?;
         let QpCapabilities { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_bytes } = init.capabilities;
         let part = &node.part;
@@ -160,6 +164,7 @@ impl World {
                 if slot.qp.epoch != epoch {
                     slot.fetching = false;
                     slot.established = false;
+                    slot.tells_drained = false;
                 }
                 if next == QpState::Rts {
                     slot.qp.requester.resume();
@@ -169,6 +174,10 @@ impl World {
                 }
                 if let Some(request) = unfinished {
                     self.verbs.put_back(request);
+                }
+                if let Some(slot) = self.slot_mut(index).filter(|_| next == QpState::Sqd) {
+                    slot.tells_drained |= m.drained_event == Some(true);
+                    self.note_drained(index, now);
                 }
             }
         }
@@ -201,9 +210,12 @@ impl World {
     }
 
     /// # Errors
-    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    /// `Invalid` when there is none, `Forbidden` when it is another's, `Busy` while it is attached to a multicast group.
     pub fn destroy_qp(&mut self, _now: SimTime, owner: ProcessId, hca: HcaId, qpn: Qpn) -> Result<(), VerbsError> {
         let (index, _) = self.owned_qp(owner, hca, qpn)?;
+        if self.verbs.multicast.is_attached(hca, qpn) {
+            return Err(VerbsError::Busy);
+        }
         self.leave_qp(index, owner);
         Ok(())
     }
@@ -239,6 +251,7 @@ impl World {
             self.verbs.put_back(request);
         }
         let QpSnapshot { init, qpn, .. } = slot.qp.attributes;
+        self.leave_groups(slot.qp.hca, qpn);
         let node = &mut self.hcas[slot.qp.hca.0 as usize];
         node.qp_of_qpn[(qpn.0 - QPN_FIRST) as usize] = None;
         node.qp_count -= 1;
@@ -333,5 +346,15 @@ impl World {
             _ if full => self.fail_fatally(qp, now),
             _ => slot.qp.responder.post(request),
         }
+    }
+}
+
+/// The sides of an extended reliable connection have only some of a queue pair's parts: what is said of the others does not count.
+fn parts_of_type(init: QpInit) -> QpInit {
+    let (pd, cq) = (PdHandle::default(), CqHandle::default());
+    match init.qp_type {
+        QpType::XrcSend => QpInit { recv_cq: cq, ..init },
+        QpType::XrcRecv => QpInit { pd, send_cq: cq, recv_cq: cq, ..init },
+        QpType::Rc | QpType::Uc | QpType::Ud => init,
     }
 }

@@ -53,6 +53,9 @@ impl World {
     /// Hands a packet to its queue pair; when its buffer will be free.
     fn receive(&mut self, transit: Transit, memory: &mut dyn HostMemory, now: SimTime) -> SimTime {
         let arrival = Arrival { head: transit.head, tail: transit.tail };
+        if transit.packet.dlid.is_multicast() {
+            return self.receive_for_group(&transit, arrival, now);
+        }
         let mut packet = transit.packet;
         let Some(qp) = self.receiver_of(&packet, transit.port) else { return arrival.tail };
         if matches!(packet.kind, PacketKind::Datagram { .. }) {
@@ -63,11 +66,30 @@ impl World {
         freed.unwrap_or(arrival.tail)
     }
 
+    /// A packet for a group goes to all its members on this HCA, each with its own receive request.
+    fn receive_for_group(&mut self, transit: &Transit, arrival: Arrival, now: SimTime) -> SimTime {
+        let Owner::Hca { hca, .. } = self.ports[transit.port as usize].owner else { return arrival.tail };
+        let mut freed = arrival.tail;
+        for mut packet in self.copies_for_members(&transit.packet, softband_types::HcaId(hca)) {
+            let Some(qp) = self.receiver_of(&packet, transit.port) else { continue };
+            self.put_grh_before_payload(&mut packet, transit.bytes);
+            freed = freed.max(self.on_request(qp, &packet, arrival, now).unwrap_or(arrival.tail));
+        }
+        freed
+    }
+
+    /// What an HCA sends to a group reaches its own members inside, beside what goes out.
+    pub(crate) fn on_multicast_ready(&mut self, id: u32, _memory: &mut dyn HostMemory, now: SimTime) {
+        let transit = self.packets.get_mut(id);
+        let own = Transit { packet: transit.packet.clone(), head: now, tail: now, ..*transit };
+        self.receive_for_group(&own, Arrival { head: now, tail: now }, now);
+    }
+
     /// The queue pair that takes the packet, if it may: LID, QPN, port, state, P_Key and peer (IBTA 9.6).
     fn receiver_of(&self, packet: &Packet, port: u32) -> Option<u32> {
         let at = &self.ports[port as usize];
         let Owner::Hca { hca, .. } = at.owner else { return None };
-        if packet.dlid != at.lid {
+        if packet.dlid != at.lid && !packet.dlid.is_multicast() {
             return None;
         }
         let qp = self.qp_index(softband_types::HcaId(hca), packet.destination)?;

@@ -183,6 +183,8 @@ pub(crate) fn transit(packet: Packet, port: u32, lane: VirtualLane) -> Transit {
         output: port,
         tail: SimTime::ZERO,
         head: SimTime::ZERO,
+        copies: None,
+        counted: false,
         staged: false,
         completes: None,
     }

@@ -35,6 +35,7 @@ pub struct World {
     pub(crate) posts: Slab<Post>,
     pub(crate) completions: Slab<(ProcessId, CqHandle, Completion)>,
     pub(crate) reports: Slab<Notice>,
+    pub(crate) copies_left: Slab<u32>,
     pub(crate) sm_lid: Lid,
     /// Packets lost on arrival, in parts per million.
     pub(crate) loss_ppm: u32,
@@ -81,6 +82,9 @@ pub(crate) struct Transit {
     /// When its last bit arrives.
     pub tail: SimTime,
     pub head: SimTime,
+    /// Copies of one packet in a switch share a count of those that have not left; all but the first were counted already.
+    pub copies: Option<u32>,
+    pub counted: bool,
     /// Whether it holds a place of the HCA's staging buffer, and what its departure completes (queue pair and epoch).
     pub staged: bool,
     pub completes: Option<(u32, u32)>,

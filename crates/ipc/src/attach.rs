@@ -36,6 +36,11 @@ pub struct Word {
     pub kind: u32,
 }
 
+/// Abstract name of the datagram socket on which a program hears, in wall pace, that a channel has an event: one byte for each.
+pub fn event_socket(engine: &str, object: u32) -> Vec<u8> {
+    format!("{engine}-events-{object}").into_bytes()
+}
+
 /// Values of [`Word::kind`].
 pub mod word {
     /// A thread that was away waits for its turn again.

@@ -140,6 +140,10 @@ ops! {
     CloseXrcd = 127,
     /// [`OpenQp`] / [`QpFields`]: one reference more to a queue pair of the domain.
     OpenQp = 128,
+    /// [`Multicast`].
+    AttachMulticast = 129,
+    /// [`Multicast`].
+    DetachMulticast = 130,
 }
 
 macro_rules! pod {
@@ -200,7 +204,7 @@ pod! {
         pub ports: u32, pub max_qp: u32, pub max_qp_wr: u32, pub max_sge: u32, pub max_cq: u32, pub max_cqe: u32, pub max_mr: u32,
         pub max_pd: u32, pub max_ah: u32, pub max_inline: u32, pub max_rd_atomic: u32,
         pub max_srq: u32, pub max_srq_wr: u32, pub max_srq_sge: u32, pub max_xrcd: u32, pub max_mw: u32,
-        pub max_multicast_groups: u32, pub max_multicast_members: u32, pub gid_table_len: u32, pub on_demand_paging: u32,
+        pub max_multicast_groups: u32, pub max_multicast_members: u32, pub gid_table_len: u32, pub on_demand_paging: u32, pub atomic_write: u32, pub reserved: u32,
     }
     pub struct PortQuery { pub hca: u32, pub port: u32, }
     /// Codes as `struct ibv_port_attr` has them; `gid` in network order.
@@ -223,6 +227,7 @@ pod! {
     pub struct AllocMw { pub hca: u32, pub pd: u32, pub window_type: u32, pub reserved: u32, }
     /// A domain of extended reliable connections. `has_file`: shared with those who name the same file.
     pub struct OpenXrcd { pub hca: u32, pub has_file: u32, pub device: u64, pub inode: u64, pub create: u32, pub exclusive: u32, }
+    pub struct Multicast { pub hca: u32, pub qpn: u32, pub mlid: u32, pub reserved: u32, pub mgid: [u8; 16], }
     pub struct OpenQp { pub xrcd: u32, pub qpn: u32, }
     /// A shared receive queue. `mask` as `enum ibv_srq_attr_mask`.
     pub struct SrqFields { pub hca: u32, pub handle: u32, pub pd: u32, pub mask: u32, pub max_wr: u32, pub max_sge: u32, pub limit: u32,
@@ -246,11 +251,12 @@ pod! {
     pub struct QpFields {
         pub hca: u32, pub qpn: u32,
         /// 2 = RC, 3 = UC, 4 = UD, 9 and 10 = sending and receiving side of XRC.
-        pub qp_type: u32, pub pd: u32, pub send_cq: u32, pub recv_cq: u32, /** Shared receive queue, or 0. */ pub srq: u32, /** Domain, or 0. */ pub xrcd: u32, pub signal_all: u32,
+        pub qp_type: u32, pub pd: u32, pub send_cq: u32, pub recv_cq: u32, /** Shared receive queue, or 0. */ pub srq: u32, /** Domain, or 0. */ pub xrcd: u32, pub signal_all: u32, pub block_own_multicast: u32,
         pub max_send_wr: u32, pub max_recv_wr: u32, pub max_send_sge: u32, pub max_recv_sge: u32, pub max_inline: u32,
         pub state: u32, pub current_state: u32, pub path_mtu_code: u32, pub qkey: u32, pub receive_psn: u32, pub send_psn: u32,
         pub dest_qpn: u32, /** `IBV_ACCESS_` bits. */ pub access: u32, pub pkey_index: u32, pub port: u32,
         pub max_rd_atomic: u32, pub max_dest_rd_atomic: u32, pub min_rnr_timer: u32, pub timeout: u32, pub retry_count: u32, pub rnr_retry: u32,
+        /** On the way to SQD: raise an event when the send queue is drained. */ pub drained_event: u32, pub draining: u32,
         pub vector: AddressVector,
     }
     /// `mask` as `enum ibv_qp_attr_mask`.

@@ -59,6 +59,11 @@ pub struct SharedHeader {
     pub pace: u32,
     /// Earliest deadline that a clock read must not pass without a turn of the engine (an armed alarm).
     pub deadline_ps: AtomicU64,
+    /// In wall pace: the host's monotonic clock when the engine started.
+    pub wall_start_ns: u64,
+    /// Bytes that were put into and taken out of the ring of posts, in wall pace. Both only grow.
+    pub ring_produced: AtomicU64,
+    pub ring_consumed: AtomicU64,
     /// Grows whenever a peer has written registered memory of this process.
     pub memory_generation: AtomicU64,
 }
@@ -101,10 +106,15 @@ pub struct ThreadSlot {
 /// one after it on the same processor, which costs a fifth of having it woken from another one. They carry no meaning beyond "look
 /// again": a program that plays with them costs time and nothing else.
 pub const BATONS: usize = 4096;
+/// In wall pace: the word on which the engine sleeps, and the one that is nonzero while it does.
+pub const BELL: u32 = BATONS as u32 - 1;
+pub const ENGINE_SLEEPS: u32 = BATONS as u32 - 2;
+/// In wall pace the process's posts go through a ring of this size, in the room that slot 1 has for them.
+pub const WALL_RING_BYTES: usize = POSTED_BYTES;
 
 /// The baton of a thread. Two may share one; both look then.
 pub const fn baton_of(process: u32, slot: u32) -> u32 {
-    process.wrapping_mul(7).wrapping_add(slot) % BATONS as u32
+    process.wrapping_mul(7).wrapping_add(slot) % ENGINE_SLEEPS
 }
 
 /// Offset of the header.

@@ -35,6 +35,7 @@ pub mod opcode {
     pub const BIND_MW: u32 = 8;
     /// `rkey` is the peer's key that is taken back.
     pub const SEND_WITH_INV: u32 = 9;
+    pub const ATOMIC_WRITE: u32 = 15;
 }
 
 /// Fixed part of a record; `sge_count` entries follow, then `inline_len` bytes, padded to eight.

@@ -7,7 +7,7 @@ use crate::guard::{guarded, lock, minus_one, not_null, object, status};
 use libc::{c_int, c_void};
 use softband_abi::verbs::{ibv_comp_channel, ibv_context, ibv_cq};
 use softband_client::fds::Kind;
-use softband_client::{Errno, call};
+use softband_client::{Errno, call, is_wall};
 use softband_ipc::calls::{ChannelEvent, Hca, Object, Op};
 use softband_ipc::post::{PostRecord, kind};
 use std::sync::Mutex;
@@ -113,6 +113,11 @@ pub(crate) unsafe extern "C" fn req_notify_cq(shown: *mut ibv_cq, solicited_only
         let record =
             PostRecord { kind: kind::ARM_CQ, hca: cq.hca, object: cq.handle, flags: u32::from(solicited_only != 0), ..bytemuck::Zeroable::zeroed() };
         cq.freshly_armed.store(true, Ordering::Relaxed);
-        softband_client::post::post(record, &[], &[])
+        softband_client::post::post(record, &[], &[])?;
+        if is_wall() {
+            // What comes after this call must raise the event: by the host's clock "after" begins when the engine has heard of it.
+            softband_client::sync();
+        }
+        Ok(())
     })
 }

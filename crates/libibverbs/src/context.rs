@@ -8,7 +8,7 @@ use libc::c_int;
 use rustix::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use softband_abi::verbs::*;
 use softband_client::fds::{self, Entry, Kind};
-use softband_client::{Errno, call, call_void};
+use softband_client::{Errno, call, call_void, event_socket_name, is_wall};
 use softband_ipc::calls::{Hca, Object, Op};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
@@ -134,6 +134,9 @@ fn command_fd() -> Result<c_int, Errno> {
 
 /// A descriptor that stands for an object of the engine: its number is the kernel's, what it means is the engine's.
 pub(crate) fn placeholder(kind: Kind, object: u32) -> Result<c_int, Errno> {
+    if is_wall() {
+        return event_socket(object);
+    }
     let flags = rustix::event::EventfdFlags::CLOEXEC;
     let fd = rustix::event::eventfd(0, flags).map_err(|error| Errno(error.raw_os_error()))?.into_raw_fd();
     if fds::register(fd, Entry { kind, object }) {
@@ -144,8 +147,23 @@ pub(crate) fn placeholder(kind: Kind, object: u32) -> Result<c_int, Errno> {
     Err(Errno(libc::EMFILE))
 }
 
+/// In wall pace programs wait for the descriptor in the system, so it is one on which the engine can be heard.
+fn event_socket(object: u32) -> Result<c_int, Errno> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
+    let failed = |error: rustix::io::Errno| Errno(error.raw_os_error());
+    let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).map_err(failed)?;
+    bind(&socket, &SocketAddrUnix::new_abstract_name(&event_socket_name(object)).map_err(failed)?).map_err(failed)?;
+    Ok(socket.into_raw_fd())
+}
+
 /// Gives a descriptor of [`placeholder`] back and drops its reference to the object.
 pub(crate) fn close_placeholder(fd: c_int, object: u32) {
+    if is_wall() {
+        // SAFETY: made by `event_socket`; a program that has closed it itself has broken the rules of the verbs.
+        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+        let _ = call_void(Op::ObjectClose, &Object { object, reserved: 0 });
+        return;
+    }
     // The program may have closed it (wrongly) and the number may stand for something else by now.
     if fds::lookup(fd).is_some_and(|entry| entry.object == object) {
         fds::remove(fd);

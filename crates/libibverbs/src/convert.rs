@@ -102,6 +102,7 @@ pub(crate) fn qp_fields(attributes: &ibv_qp_attr) -> QpFields {
         timeout: attributes.timeout.into(),
         retry_count: attributes.retry_cnt.into(),
         rnr_retry: attributes.rnr_retry.into(),
+        drained_event: attributes.en_sqd_async_notify.into(),
         vector: address_vector(&attributes.ah_attr),
         ..bytemuck::Zeroable::zeroed()
     }
@@ -123,8 +124,8 @@ pub(crate) fn qp_attributes(fields: &QpFields) -> ibv_qp_attr {
         alt_ah_attr: ah_attributes(&bytemuck::Zeroable::zeroed()),
         pkey_index: narrow(fields.pkey_index),
         alt_pkey_index: 0,
-        en_sqd_async_notify: 0,
-        sq_draining: 0,
+        en_sqd_async_notify: narrow(fields.drained_event),
+        sq_draining: narrow(fields.draining),
         max_rd_atomic: narrow(fields.max_rd_atomic),
         max_dest_rd_atomic: narrow(fields.max_dest_rd_atomic),
         min_rnr_timer: narrow(fields.min_rnr_timer),

@@ -26,6 +26,7 @@ mod events;
 mod guard;
 mod kernel_copies;
 mod mr;
+mod multicast;
 mod mw;
 mod pd;
 mod poll;

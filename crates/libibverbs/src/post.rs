@@ -77,7 +77,7 @@ pub(crate) fn check_opcode(qp_type: u32, wanted: u32) -> Result<(), Errno> {
         _ if qp_type == IBV_QPT_XRC_RECV => false,
         opcode::SEND | opcode::SEND_WITH_IMM => true,
         opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM | opcode::BIND_MW | opcode::LOCAL_INV => qp_type != IBV_QPT_UD,
-        opcode::RDMA_READ | opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD | opcode::SEND_WITH_INV => reliable,
+        opcode::RDMA_READ | opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD | opcode::ATOMIC_WRITE | opcode::SEND_WITH_INV => reliable,
         _ => false,
     };
     if offered { Ok(()) } else { Err(Errno(libc::EINVAL)) }
@@ -85,7 +85,10 @@ pub(crate) fn check_opcode(qp_type: u32, wanted: u32) -> Result<(), Errno> {
 
 /// Whether a request of this kind carries payload that may be copied when it is posted.
 pub(crate) fn may_be_inline(wanted: u32) -> bool {
-    matches!(wanted, opcode::SEND | opcode::SEND_WITH_IMM | opcode::SEND_WITH_INV | opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM)
+    matches!(
+        wanted,
+        opcode::SEND | opcode::SEND_WITH_IMM | opcode::SEND_WITH_INV | opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM | opcode::ATOMIC_WRITE
+    )
 }
 
 /// What a window is bound to, for the engine.
@@ -162,7 +165,7 @@ unsafe fn send_record(qp: &QpInner, request: &ibv_send_wr) -> Result<PostRecord,
             }
             opcode::LOCAL_INV | opcode::SEND_WITH_INV => record.rkey = request.imm_data,
             opcode::BIND_MW => record.rkey = request.bind_mw.rkey,
-            opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM | opcode::RDMA_READ => {
+            opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM | opcode::RDMA_READ | opcode::ATOMIC_WRITE => {
                 record.remote_address = request.wr.rdma.remote_addr;
                 record.rkey = request.wr.rdma.rkey;
             }

@@ -6,6 +6,7 @@ use crate::cq;
 use crate::event_count::EventCount;
 use crate::guard::{not_null, object, status};
 use crate::qp_ex::{self, Builder};
+use crate::query::device_of;
 use crate::unsupported::refuse;
 use crate::{srq, xrc};
 use libc::c_int;
@@ -99,7 +100,7 @@ impl QpInner {
 
     /// Both queues are empty again, and the engine counts from zero.
     pub(crate) fn reset(&self) {
-        self.reset_at_ps.store(softband_client::now_ps(), Ordering::Relaxed);
+        self.reset_at_ps.store(softband_client::last_answer_ps(), Ordering::Relaxed);
         self.send.reset();
         self.receive.reset();
     }
@@ -121,6 +122,7 @@ struct Base {
     /// NULL for the receiving side of an extended reliable connection.
     pd: *mut ibv_pd,
     xrcd: u32,
+    create_flags: u32,
     is_extended: bool,
 }
 
@@ -143,6 +145,7 @@ unsafe fn create(base: &Base, init: *mut ibv_qp_init_attr) -> Result<*mut ibv_qp
         init_fields(&wanted, ours.hca, pd, send_cq, recv_cq)
     };
     fields.xrcd = base.xrcd;
+    fields.block_own_multicast = u32::from(base.create_flags & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB != 0);
     if !wanted.srq.is_null() {
         // SAFETY: the caller's promise.
         fields.srq = unsafe { srq::inner(wanted.srq) }?.handle;
@@ -190,7 +193,7 @@ fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields)
             has_receive_queue: ![IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV].contains(&wanted.qp_type) && wanted.srq.is_null(),
             state: AtomicU32::new(made.state),
             // Completions of a former queue pair of the same number may still lie in the queues.
-            reset_at_ps: AtomicU64::new(softband_client::now_ps()),
+            reset_at_ps: AtomicU64::new(softband_client::last_answer_ps()),
             send: WorkQueue::new(cap.max_send_wr),
             receive: WorkQueue::new(cap.max_recv_wr),
             async_events: EventCount::default(),
@@ -204,17 +207,18 @@ fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut ibv_qp {
     // SAFETY: the caller names a PD and CQs of ours and gives the attributes to be read and written.
-    object(|| unsafe { create(&Base { context: (*not_null(pd)?).context, pd, xrcd: 0, is_extended: false }, init) })
+    object(|| unsafe { create(&Base { context: (*not_null(pd)?).context, pd, xrcd: 0, create_flags: 0, is_extended: false }, init) })
 }
 
 /// Operations that a queue pair of a type offers through `ibv_wr_*`.
-fn operations_offered(qp_type: u32) -> u64 {
+fn operations_offered(qp_type: u32, has_atomic_write: bool) -> u64 {
     let send = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
     let write = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
     let read = IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+    let atomic_write = if has_atomic_write { IBV_QP_EX_WITH_ATOMIC_WRITE } else { 0 };
     let windows = IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV;
     u64::from(match qp_type {
-        IBV_QPT_RC | IBV_QPT_XRC_SEND => send | write | read | windows | IBV_QP_EX_WITH_SEND_WITH_INV,
+        IBV_QPT_RC | IBV_QPT_XRC_SEND => send | write | read | windows | atomic_write | IBV_QP_EX_WITH_SEND_WITH_INV,
         IBV_QPT_UC => send | write | windows,
         IBV_QPT_XRC_RECV => 0,
         _ => send,
@@ -234,18 +238,21 @@ pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *m
         if wanted.comp_mask & needed == 0 || !is_target && wanted.comp_mask & IBV_QP_INIT_ATTR_XRCD != 0 {
             return Err(Errno(libc::EINVAL));
         }
-        if wanted.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && wanted.create_flags != 0 {
-            return Err(refuse("a creation flag of a queue pair (ibv_create_qp_ex)"));
+        let create_flags = if wanted.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 { wanted.create_flags } else { 0 };
+        if create_flags & !IBV_QP_CREATE_BLOCK_SELF_MCAST_LB != 0 {
+            return Err(refuse("a creation flag of a queue pair other than IBV_QP_CREATE_BLOCK_SELF_MCAST_LB (ibv_create_qp_ex)"));
         }
         let is_extended = wanted.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0;
-        if is_extended && wanted.send_ops_flags & !operations_offered(wanted.qp_type) != 0 {
+        // SAFETY: the caller names an open context.
+        let has_atomic_write = unsafe { device_of(context) }?.atomic_write != 0;
+        if is_extended && wanted.send_ops_flags & !operations_offered(wanted.qp_type, has_atomic_write) != 0 {
             return Err(refuse("an operation that this type of queue pair does not have (send_ops_flags)"));
         }
         // SAFETY: as above; the plain attributes are the head of the extended ones.
         unsafe {
             let xrcd = if is_target { xrc::handle(wanted.xrcd.cast())? } else { 0 };
             let pd = if is_target { null_mut() } else { wanted.pd };
-            create(&Base { context, pd, xrcd, is_extended }, init.cast())
+            create(&Base { context, pd, xrcd, create_flags, is_extended }, init.cast())
         }
     })
 }
@@ -269,7 +276,7 @@ pub(crate) unsafe extern "C" fn open_qp(context: *mut ibv_context, open: *mut ib
         if open.comp_mask & IBV_QP_OPEN_ATTR_CONTEXT != 0 {
             wanted.qp_context = open.qp_context;
         }
-        Ok(show(&Base { context, pd: null_mut(), xrcd, is_extended: false }, ours, &wanted, &made))
+        Ok(show(&Base { context, pd: null_mut(), xrcd, create_flags: 0, is_extended: false }, ours, &wanted, &made))
     })
 }
 
@@ -322,8 +329,8 @@ mod tests {
 
     #[test]
     fn datagrams_can_only_be_sent() {
-        assert_eq!(operations_offered(IBV_QPT_UD) & u64::from(IBV_QP_EX_WITH_RDMA_WRITE), 0);
-        assert_ne!(operations_offered(IBV_QPT_UC) & u64::from(IBV_QP_EX_WITH_RDMA_WRITE), 0);
-        assert_eq!(operations_offered(IBV_QPT_UC) & u64::from(IBV_QP_EX_WITH_RDMA_READ), 0);
+        assert_eq!(operations_offered(IBV_QPT_UD, true) & u64::from(IBV_QP_EX_WITH_RDMA_WRITE), 0);
+        assert_ne!(operations_offered(IBV_QPT_UC, true) & u64::from(IBV_QP_EX_WITH_RDMA_WRITE), 0);
+        assert_eq!(operations_offered(IBV_QPT_UC, true) & u64::from(IBV_QP_EX_WITH_RDMA_READ), 0);
     }
 }

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 /// Attributes that the engine knows.
 const KNOWN: u32 = IBV_QP_STATE
     | IBV_QP_CUR_STATE
+    | IBV_QP_EN_SQD_ASYNC_NOTIFY
     | IBV_QP_ACCESS_FLAGS
     | IBV_QP_PKEY_INDEX
     | IBV_QP_PORT
@@ -35,16 +36,13 @@ fn mask_for_engine(attributes: &ibv_qp_attr, mask: u32) -> Result<u32, Errno> {
     if mask & IBV_QP_ALT_PATH != 0 || asks_for_migration {
         return Err(refuse("path migration (IBV_QP_ALT_PATH)"));
     }
-    if mask & IBV_QP_EN_SQD_ASYNC_NOTIFY != 0 && attributes.en_sqd_async_notify != 0 {
-        return Err(refuse("an event for a drained send queue (IBV_QP_EN_SQD_ASYNC_NOTIFY)"));
-    }
     if mask & IBV_QP_CAP != 0 {
         return Err(refuse("resizing a queue pair (IBV_QP_CAP)"));
     }
     if mask & IBV_QP_RATE_LIMIT != 0 && attributes.rate_limit != 0 {
         return Err(refuse("a rate limit (IBV_QP_RATE_LIMIT)"));
     }
-    let harmless = IBV_QP_PATH_MIG_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY | IBV_QP_RATE_LIMIT;
+    let harmless = IBV_QP_PATH_MIG_STATE | IBV_QP_RATE_LIMIT;
     if mask & !(KNOWN | harmless) != 0 { Err(Errno(libc::EINVAL)) } else { Ok(mask & KNOWN) }
 }
 

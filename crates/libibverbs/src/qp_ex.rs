@@ -168,7 +168,6 @@ macro_rules! refused_operations {
 
 refused_operations! {
     wr_send_tso(_header: *mut c_void, _header_bytes: u16, _mss: u16) = "ibv_wr_send_tso";
-    wr_atomic_write(_rkey: u32, _address: u64, _value: *const c_void) = "ibv_wr_atomic_write";
 }
 
 unsafe extern "C" fn wr_bind_mw(shown: *mut ibv_qp_ex, mw: *mut ibv_mw, rkey: u32, info: *const ibv_mw_bind_info) {
@@ -179,6 +178,21 @@ unsafe extern "C" fn wr_bind_mw(shown: *mut ibv_qp_ex, mw: *mut ibv_mw, rkey: u3
             qp.builder.amend(|request| {
                 let info = bind_info(mw, &*not_null(info.cast_mut())?)?;
                 request.inline.extend_from_slice(bytemuck::bytes_of(&info));
+                Ok(())
+            });
+        });
+    }
+}
+
+unsafe extern "C" fn wr_atomic_write(shown: *mut ibv_qp_ex, rkey: u32, address: u64, value: *const c_void) {
+    // SAFETY: as in `operations`; the caller gives eight bytes to be read.
+    unsafe {
+        begin(shown, IBV_WR_ATOMIC_WRITE, |record| (record.rkey, record.remote_address) = (rkey, address));
+        with(shown, |qp| {
+            qp.builder.amend(|request| {
+                let value = *not_null(value.cast_mut())?.cast::<[u8; 8]>();
+                request.record.flags |= IBV_SEND_INLINE;
+                request.inline.extend_from_slice(&value);
                 Ok(())
             });
         });

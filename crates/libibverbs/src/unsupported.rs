@@ -63,16 +63,6 @@ refused_object! {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_attach_mcast(_qp: *mut ibv_qp, _gid: *const ibv_gid, _lid: u16) -> c_int {
-    refuse("multicast (ibv_attach_mcast)").0
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_detach_mcast(_qp: *mut ibv_qp, _gid: *const ibv_gid, _lid: u16) -> c_int {
-    refuse("multicast (ibv_detach_mcast)").0
-}
-
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_set_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int {
     refuse("enhanced connection establishment (ibv_set_ece)").0
 }

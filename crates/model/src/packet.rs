@@ -57,6 +57,11 @@ pub enum PacketKind {
         rkey: u32,
         add: u64,
     },
+    AtomicWrite {
+        address: u64,
+        rkey: u32,
+        value: u64,
+    },
     Datagram {
         qkey: QKey,
         immediate: Option<u32>,
@@ -88,6 +93,7 @@ impl PacketKind {
             Self::Write { range, immediate, .. } => immediate_bytes_of(immediate) + if range.is_some() { wire::RETH_BYTES } else { 0 },
             Self::ReadRequest { .. } => wire::RETH_BYTES,
             Self::CompareSwap { .. } | Self::FetchAdd { .. } => wire::ATOMIC_ETH_BYTES,
+            Self::AtomicWrite { .. } => wire::RETH_BYTES + wire::ATOMIC_WRITE_BYTES,
             Self::Datagram { immediate, .. } => immediate_bytes_of(immediate) + wire::DETH_BYTES,
             Self::ReadResponse { position } => {
                 if position.first || position.last {

@@ -104,6 +104,8 @@ pub struct OptionalVerbs {
     pub gid_table_len: u32,
     /// Pages of registered memory are looked up when they are touched.
     pub on_demand_paging: bool,
+    /// Writes of eight bytes that are seen whole (IBTA 1.5).
+    pub atomic_write: bool,
 }
 
 /// A PCI Express slot (wider kinds of bus come with their own part).

@@ -78,6 +78,7 @@ pub enum WcOpcode {
     FetchAdd = 4,
     BindWindow = 5,
     LocalInvalidate = 6,
+    AtomicWrite = 9,
     Receive = 128,
     ReceiveRdmaWithImmediate = 129,
 }

@@ -19,6 +19,8 @@ pub const ATOMIC_ETH_BYTES: u32 = 28;
 pub const AETH_BYTES: u32 = 4;
 /// Atomic acknowledgement extended transport header.
 pub const ATOMIC_ACK_ETH_BYTES: u32 = 8;
+/// Payload of an atomic write.
+pub const ATOMIC_WRITE_BYTES: u32 = 8;
 /// Immediate data.
 pub const IMM_DT_BYTES: u32 = 4;
 /// Extended reliable connection transport header (IBTA A14).

@@ -70,6 +70,7 @@ pub fn hca_part() -> HcaPart {
             max_multicast_members: 8,
             gid_table_len: 4,
             on_demand_paging: true,
+            atomic_write: true,
         },
     }
 }
@@ -239,8 +240,17 @@ impl Lab {
     pub fn create_with(&mut self, who: usize, qp_type: QpType, change: impl FnOnce(&mut QpInit)) -> Qpn {
         let program = self.programs[who];
         let capabilities = QpCapabilities { max_send_wr: 4_096, max_recv_wr: 4_096, max_send_sge: 4, max_recv_sge: 4, max_inline_bytes: 400 };
-        let mut init =
-            QpInit { qp_type, pd: program.pd, send_cq: program.cq, recv_cq: program.cq, srq: None, xrcd: None, capabilities, signal_all: false };
+        let mut init = QpInit {
+            qp_type,
+            pd: program.pd,
+            send_cq: program.cq,
+            recv_cq: program.cq,
+            srq: None,
+            xrcd: None,
+            capabilities,
+            signal_all: false,
+            block_own_multicast: false,
+        };
         change(&mut init);
         self.world.create_qp(program.process, program.hca, init).unwrap().qpn
     }

@@ -3,19 +3,30 @@
 use crate::parts::SwitchPart;
 use softband_sim::{SimDuration, SimTime};
 use softband_types::{Lid, LinkSpeed};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A switch's forwarding table and timing.
 pub struct Switch {
     /// Output port (0-based) of each unicast LID; `NOWHERE` where none was set.
     lft: Vec<u8>,
+    /// Outputs of each multicast LID.
+    mft: BTreeMap<Lid, MulticastEntry>,
     forward_latency: Vec<(LinkSpeed, SimDuration)>,
+}
+
+/// Where packets for a group go.
+#[derive(Default)]
+struct MulticastEntry {
+    outputs: BTreeSet<u8>,
+    /// Member that all others have a way to: off the tree, packets go towards it.
+    root: Lid,
 }
 
 const NOWHERE: u8 = u8::MAX;
 
 impl Switch {
     pub fn new(part: &SwitchPart) -> Self {
-        Self { lft: Vec::new(), forward_latency: part.forward_latency.clone() }
+        Self { lft: Vec::new(), mft: BTreeMap::new(), forward_latency: part.forward_latency.clone() }
     }
 
     /// Sets the entry of the linear forwarding table for `lid` to the output with this 0-based index.
@@ -30,6 +41,30 @@ impl Switch {
     /// The 0-based output of a packet for `lid`.
     pub fn route(&self, lid: Lid) -> Option<usize> {
         self.lft.get(usize::from(lid.0)).copied().filter(|output| *output != NOWHERE).map(usize::from)
+    }
+
+    /// Forgets the outputs of a multicast LID.
+    pub fn clear_multicast(&mut self, mlid: Lid) {
+        self.mft.remove(&mlid);
+    }
+
+    /// Adds the output with this 0-based index to those of a multicast LID.
+    pub fn add_multicast_output(&mut self, mlid: Lid, output: u8) {
+        self.mft.entry(mlid).or_default().outputs.insert(output);
+    }
+
+    /// Names the member towards which packets go from where no other is behind.
+    pub fn set_multicast_root(&mut self, mlid: Lid, root: Lid) {
+        self.mft.entry(mlid).or_default().root = root;
+    }
+
+    /// The 0-based outputs of a packet for a multicast LID, in their order.
+    pub fn multicast_outputs(&self, mlid: Lid) -> Vec<u8> {
+        let Some(entry) = self.mft.get(&mlid) else { return Vec::new() };
+        if entry.outputs.is_empty() {
+            return self.route(entry.root).map(|output| output as u8).into_iter().collect();
+        }
+        entry.outputs.iter().copied().collect()
     }
 
     /// First bit in to first bit out on a port of this speed; that of the nearest speed given when its own is not.

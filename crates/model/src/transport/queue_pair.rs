@@ -74,7 +74,12 @@ impl QueuePair {
     }
 
     pub fn snapshot(&self) -> QpSnapshot {
-        QpSnapshot { receive_psn: self.responder.expected_psn(), send_psn: self.requester.next_psn(), ..self.attributes }
+        QpSnapshot {
+            receive_psn: self.responder.expected_psn(),
+            send_psn: self.requester.next_psn(),
+            send_queue_draining: self.attributes.state == QpState::Sqd && !self.requester.is_drained(),
+            ..self.attributes
+        }
     }
 }
 
@@ -104,5 +109,6 @@ fn initial_attributes(qpn: Qpn, init: QpInit) -> QpSnapshot {
         max_dest_rd_atomic: 0,
         min_rnr_timer: 0,
         dest_qpn: Qpn(0),
+        send_queue_draining: false,
     }
 }

@@ -58,6 +58,11 @@ pub enum SendOperation {
         rkey: RKey,
         add: u64,
     },
+    /// Eight bytes that are seen whole, behind all that was written before.
+    AtomicWrite {
+        remote_address: u64,
+        rkey: RKey,
+    },
     BindWindow(WindowBind),
     /// Takes back a window of this side.
     LocalInvalidate {
@@ -162,6 +167,8 @@ pub struct QpInit {
     pub capabilities: QpCapabilities,
     /// Every send request completes with a completion.
     pub signal_all: bool,
+    /// What it sends to a multicast group does not come back to itself.
+    pub block_own_multicast: bool,
 }
 
 /// A shared receive queue at birth.
@@ -230,6 +237,8 @@ pub struct QpModification {
     pub max_dest_rd_atomic: Option<u8>,
     pub min_rnr_timer: Option<u8>,
     pub dest_qpn: Option<Qpn>,
+    /// On the way to SQD: raise an event when what was begun is done.
+    pub drained_event: Option<bool>,
 }
 
 /// What `query_qp` tells.
@@ -253,6 +262,8 @@ pub struct QpSnapshot {
     pub max_dest_rd_atomic: u8,
     pub min_rnr_timer: u8,
     pub dest_qpn: Qpn,
+    /// In SQD: requests that were begun are not done yet.
+    pub send_queue_draining: bool,
 }
 
 /// A memory region as registered.

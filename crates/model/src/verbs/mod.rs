@@ -2,6 +2,7 @@
 pub mod api;
 mod memory;
 mod memory_window;
+mod multicast;
 mod objects;
 mod shared_receive_queue;
 mod table;
@@ -10,6 +11,7 @@ mod xrc;
 
 pub use memory::{ChunkPool, Reach, RemoteAccess, Segment};
 pub use memory_window::{MemoryWindow, WindowBinding, WindowFault, WindowType};
+pub use multicast::{Group, Multicast};
 pub use objects::{AddressHandle, CompletionQueue, Limits, MemoryRegion, ProtectionDomain, Verbs};
 pub use shared_receive_queue::SharedReceiveQueue;
 pub use table::Table;

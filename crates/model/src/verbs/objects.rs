@@ -2,6 +2,7 @@
 
 use super::api::{AddressVector, MrChange, MrInit, VerbsError};
 use super::memory_window::MemoryWindow;
+use super::multicast::Multicast;
 use super::shared_receive_queue::SharedReceiveQueue;
 use super::table::Table;
 use super::xrc::Xrcd;
@@ -112,6 +113,7 @@ pub struct Verbs {
     pub srqs: Table<SharedReceiveQueue>,
     pub mws: Table<MemoryWindow>,
     pub xrcds: Table<Xrcd>,
+    pub multicast: Multicast,
     pub(super) limits: Vec<Limits>,
     pub(super) in_use: Vec<InUse>,
 }
@@ -128,6 +130,7 @@ impl Verbs {
             srqs: Table::default(),
             mws: Table::default(),
             xrcds: Table::default(),
+            multicast: Multicast::default(),
             limits,
             in_use,
         }
@@ -136,6 +139,11 @@ impl Verbs {
     pub(super) fn hca_index(&self, hca: HcaId) -> Result<usize, VerbsError> {
         let index = hca.0 as usize;
         if index < self.limits.len() { Ok(index) } else { Err(VerbsError::Invalid) }
+    }
+
+    /// Whether the HCA has atomic writes.
+    pub fn offers_atomic_write(&self, hca: HcaId) -> bool {
+        self.hca_index(hca).is_ok_and(|index| self.limits[index].optional.atomic_write)
     }
 
     /// The protection domain, when `owner` may use it.

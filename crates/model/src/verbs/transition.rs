@@ -19,6 +19,7 @@ const MIN_RNR_TIMER: u32 = 1 << 12;
 const SEND_PSN: u32 = 1 << 13;
 const MAX_DEST_RD_ATOMIC: u32 = 1 << 14;
 const DEST_QPN: u32 = 1 << 15;
+const DRAINED_EVENT: u32 = 1 << 16;
 
 fn given(m: &QpModification) -> u32 {
     let bit = |given: bool, bit: u32| if given { bit } else { 0 };
@@ -38,6 +39,7 @@ fn given(m: &QpModification) -> u32 {
         | bit(m.send_psn.is_some(), SEND_PSN)
         | bit(m.max_dest_rd_atomic.is_some(), MAX_DEST_RD_ATOMIC)
         | bit(m.dest_qpn.is_some(), DEST_QPN)
+        | bit(m.drained_event.is_some(), DRAINED_EVENT)
 }
 
 /// Required and optional attributes of `from` to `to`; `None` when there is no such transition.
@@ -66,7 +68,7 @@ fn rule(from: QpState, to: QpState, qp_type: QpType) -> Option<(u32, u32)> {
             (SEND_PSN | by_type(reliable, 0, 0), running)
         }
         (Rts, Rts) | (Sqd, Rts) => (0, running),
-        (Rts, Sqd) => (0, 0),
+        (Rts, Sqd) => (0, DRAINED_EVENT),
         (Sqd, Sqd) => {
             let path = ADDRESS_VECTOR | ACCESS | PKEY_INDEX;
             let reliable = path | PORT | TIMEOUT | RETRY_COUNT | RNR_RETRY | MAX_RD_ATOMIC | MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER;

@@ -87,8 +87,13 @@ impl SendWqe {
     }
 
     fn expects_response(&self) -> bool {
-        use SendOperation::{CompareSwap, FetchAdd, RdmaRead};
-        matches!(self.request.operation, RdmaRead { .. } | CompareSwap { .. } | FetchAdd { .. })
+        use SendOperation::{AtomicWrite, CompareSwap, FetchAdd, RdmaRead};
+        matches!(self.request.operation, RdmaRead { .. } | CompareSwap { .. } | FetchAdd { .. } | AtomicWrite { .. })
+    }
+
+    /// What the peer sends back is only that it is done.
+    fn is_atomic_write(&self) -> bool {
+        matches!(self.request.operation, SendOperation::AtomicWrite { .. })
     }
 
     fn is_read(&self) -> bool {
@@ -108,7 +113,7 @@ impl SendWqe {
             SendOperation::BindWindow(_) | SendOperation::LocalInvalidate { .. } => MessageKind::Send,
             SendOperation::RdmaWrite { .. } => MessageKind::Write,
             SendOperation::RdmaRead { .. } => MessageKind::Read,
-            SendOperation::CompareSwap { .. } | SendOperation::FetchAdd { .. } => MessageKind::Atomic,
+            SendOperation::CompareSwap { .. } | SendOperation::FetchAdd { .. } | SendOperation::AtomicWrite { .. } => MessageKind::Atomic,
         }
     }
 
@@ -121,6 +126,7 @@ impl SendWqe {
             SendOperation::RdmaRead { .. } => WcOpcode::RdmaRead,
             SendOperation::CompareSwap { .. } => WcOpcode::CompareSwap,
             SendOperation::FetchAdd { .. } => WcOpcode::FetchAdd,
+            SendOperation::AtomicWrite { .. } => WcOpcode::AtomicWrite,
         }
     }
 }
@@ -154,6 +160,11 @@ impl Requester {
     /// Whether every request posted has been sent at least once: the HCA has stopped looking at the queue.
     pub fn is_idle(&self) -> bool {
         self.cursor >= self.queue.len()
+    }
+
+    /// Whether nothing that was begun is left to be done (IBTA 10.3.1.5).
+    pub fn is_drained(&self) -> bool {
+        self.queue.front().is_none_or(|wqe| !wqe.started)
     }
 
     /// When the acknowledgement that is waited for is overdue.

@@ -41,7 +41,8 @@ impl Requester {
     pub fn pending(&self, a: &QpSnapshot, verbs: &Verbs) -> Option<Pending> {
         let wqe = self.queue.get(self.cursor)?;
         let mid_message = self.cursor_packet > 0;
-        let running = a.state == QpState::Rts || a.state == QpState::Sqd && mid_message;
+        // What was begun is seen through when the queue is drained, sent again where need be (IBTA 10.3.1.5).
+        let running = a.state == QpState::Rts || a.state == QpState::Sqd && wqe.started;
         if !running || self.waits_for_receiver || self.halted || wqe.outcome.is_some() {
             return None;
         }
@@ -81,7 +82,7 @@ impl Requester {
                 Err(status) => return self.fail_at_cursor(status),
             }
         }
-        if wqe.expects_response() { self.emit_fetch(a, env, now) } else { self.emit_payload(a, hca, env, now) }
+        if wqe.expects_response() { self.emit_fetch(a, hca, env, now) } else { self.emit_payload(a, hca, env, now) }
     }
 
     /// Work on this side's own keys. It is done in the order of the queue, but waits for no answer of the peer.
@@ -149,8 +150,17 @@ impl Requester {
     }
 
     /// The request of an RDMA read or atomic; a read goes on after what it has received.
-    fn emit_fetch(&mut self, a: &QpSnapshot, env: &mut Environment, now: SimTime) -> Emission {
+    fn emit_fetch(&mut self, a: &QpSnapshot, hca: HcaId, env: &mut Environment, now: SimTime) -> Emission {
         let wqe = &mut self.queue[self.cursor];
+        let mut value = [0; 8];
+        let mut dma_bytes = 0;
+        if wqe.is_atomic_write() {
+            match wqe.payload(a, hca, env, 0, 8) {
+                Ok(payload) => value.copy_from_slice(payload.as_ref().map_or(&[0; 8], PayloadSlice::bytes)),
+                Err(status) => return self.fail_at_cursor(status),
+            }
+            dma_bytes = if wqe.request.inline.is_some() { 0 } else { 8 };
+        }
         wqe.requested = true;
         let (psn, end) = (wqe.first_psn.plus(wqe.received), wqe.first_psn.plus(wqe.packets));
         let done_bytes = wqe.received * a.path_mtu.bytes();
@@ -159,6 +169,9 @@ impl Requester {
                 PacketKind::CompareSwap { address: remote_address, rkey: rkey.0, compare, swap }
             }
             SendOperation::FetchAdd { remote_address, rkey, add } => PacketKind::FetchAdd { address: remote_address, rkey: rkey.0, add },
+            SendOperation::AtomicWrite { remote_address, rkey } => {
+                PacketKind::AtomicWrite { address: remote_address, rkey: rkey.0, value: u64::from_ne_bytes(value) }
+            }
             SendOperation::RdmaRead { remote_address, rkey } => {
                 let address = remote_address.wrapping_add(u64::from(done_bytes));
                 PacketKind::ReadRequest { range: RemoteRange { address, rkey: rkey.0, len_bytes: wqe.len_bytes - done_bytes } }
@@ -171,7 +184,7 @@ impl Requester {
         self.cursor_packet = 0;
         self.skip_local();
         self.note_sent(end, a, now, true);
-        Emission::Packet { packet, dma_bytes: 0, completes_when_sent: false }
+        Emission::Packet { packet, dma_bytes, completes_when_sent: false }
     }
 
     /// Notes that everything before `end` was sent; the timer runs from the oldest packet that asks for an answer.
@@ -224,9 +237,12 @@ impl SendWqe {
         if len > limit || atomic && len != 8 {
             return Err(WcStatus::LocalLengthError);
         }
+        if self.is_atomic_write() && !verbs.offers_atomic_write(hca) {
+            return Err(WcStatus::LocalQpOperationError);
+        }
         self.check_operation(a, verbs)?;
         if self.request.inline.is_none() {
-            let writes = self.expects_response();
+            let writes = self.expects_response() && !self.is_atomic_write();
             let checked = verbs.walk_local(hca, a.init.pd, &self.request.entries, (0, len as u32), writes, |_| ());
             checked.ok_or(WcStatus::LocalProtectionError)?;
         }

@@ -55,8 +55,10 @@ impl Responder {
         if !address.is_multiple_of(8) || self.fetches_waiting() >= usize::from(r.a.max_dest_rd_atomic) {
             return self.refuse(r, packet.psn, NakCode::InvalidRequest);
         }
-        let checked = r.verbs.check_remote(r.by, rkey, address, 8, RemoteAccess::Atomic);
-        if checked.is_none() || !r.a.access.remote_atomic {
+        let writes = matches!(packet.kind, PacketKind::AtomicWrite { .. });
+        let (access, allowed) =
+            if writes { (RemoteAccess::Write, r.a.access.remote_write) } else { (RemoteAccess::Atomic, r.a.access.remote_atomic) };
+        if !allowed || r.verbs.check_remote(r.by, rkey, address, 8, access).is_none() {
             return self.refuse(r, packet.psn, NakCode::RemoteAccessError);
         }
         self.step_over(1);
@@ -226,14 +228,19 @@ fn read_payload(
 }
 
 fn execute_atomic(by: Reach, env: &mut Environment, operation: PacketKind) -> Option<u64> {
-    let (PacketKind::CompareSwap { address, rkey, .. } | PacketKind::FetchAdd { address, rkey, .. }) = operation else { return None };
-    let segment = env.verbs.check_remote(by, rkey, address, 8, RemoteAccess::Atomic)?;
+    let (address, rkey, access) = match operation {
+        PacketKind::CompareSwap { address, rkey, .. } | PacketKind::FetchAdd { address, rkey, .. } => (address, rkey, RemoteAccess::Atomic),
+        PacketKind::AtomicWrite { address, rkey, .. } => (address, rkey, RemoteAccess::Write),
+        _ => return None,
+    };
+    let segment = env.verbs.check_remote(by, rkey, address, 8, access)?;
     let mut bytes = [0; 8];
     env.memory.read(segment.process, segment.address, &mut bytes).ok()?;
     let original = u64::from_ne_bytes(bytes);
     let changed = match operation {
         PacketKind::CompareSwap { compare, swap, .. } if original == compare => swap,
         PacketKind::FetchAdd { add, .. } => original.wrapping_add(add),
+        PacketKind::AtomicWrite { value, .. } => value,
         _ => original,
     };
     let buffer = std::sync::Arc::from(changed.to_ne_bytes().as_slice());

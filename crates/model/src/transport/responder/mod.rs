@@ -174,7 +174,7 @@ impl Responder {
     fn on_duplicate(&mut self, receiving: &mut Receiving, packet: &Packet) -> Outcome {
         match packet.kind {
             PacketKind::ReadRequest { .. } => self.repeat_read(receiving, packet),
-            PacketKind::CompareSwap { .. } | PacketKind::FetchAdd { .. } => self.repeat_atomic(packet.psn),
+            PacketKind::CompareSwap { .. } | PacketKind::FetchAdd { .. } | PacketKind::AtomicWrite { .. } => self.repeat_atomic(packet.psn),
             _ if packet.ack_request => Outcome::respond(self.expected_psn.previous(), PacketKind::Ack),
             _ => Outcome::default(),
         }
@@ -194,9 +194,9 @@ impl Responder {
             PacketKind::Send { position, .. } => self.place_send(receiving, packet, position),
             PacketKind::Write { position, range, immediate } => self.place_write(receiving, packet, position, range, immediate),
             PacketKind::ReadRequest { range } => self.queue_read(receiving, packet, range),
-            PacketKind::CompareSwap { address, rkey, .. } | PacketKind::FetchAdd { address, rkey, .. } => {
-                self.queue_atomic(receiving, packet, address, rkey)
-            }
+            PacketKind::CompareSwap { address, rkey, .. }
+            | PacketKind::FetchAdd { address, rkey, .. }
+            | PacketKind::AtomicWrite { address, rkey, .. } => self.queue_atomic(receiving, packet, address, rkey),
             _ => Outcome::default(),
         }
     }

@@ -1,0 +1,148 @@
+//! Multicast: groups, the tree that switches forward them by, and copies.
+//!
+//! Who attaches a queue pair has thereby joined: the subnet manager here asks for no membership records. The tree consists of the
+//! ways from all members to the first of them; what a port that is no member sends goes that way until it meets the tree.
+
+use crate::event::Event;
+use crate::port::{Cabling, Owner};
+use crate::world::{Transit, World};
+use softband_model::link::serialisation;
+use softband_model::packet::Packet;
+use softband_model::verbs::Group;
+use softband_model::verbs::api::VerbsError;
+use softband_sim::SimDuration;
+use softband_types::{Gid, HcaId, Lid, ProcessId, QpType, Qpn};
+use std::collections::BTreeSet;
+
+impl World {
+    /// # Errors
+    /// `Invalid` for another queue pair than one for datagrams or an address that is not a group's, `Unsupported` on an HCA without
+    /// multicast, `NoMemory` beyond its limits.
+    pub fn attach_multicast(&mut self, owner: ProcessId, hca: HcaId, qpn: Qpn, mgid: Gid, mlid: Lid) -> Result<(), VerbsError> {
+        if self.query_qp(owner, hca, qpn)?.init.qp_type != QpType::Ud {
+            return Err(VerbsError::Invalid);
+        }
+        self.verbs.attach_multicast(Group { hca, mlid, mgid }, qpn)?;
+        self.grow_tree(mlid);
+        Ok(())
+    }
+
+    /// # Errors
+    /// `Invalid` when the queue pair is not attached.
+    pub fn detach_multicast(&mut self, owner: ProcessId, hca: HcaId, qpn: Qpn, mgid: Gid, mlid: Lid) -> Result<(), VerbsError> {
+        self.query_qp(owner, hca, qpn)?;
+        self.verbs.detach_multicast(Group { hca, mlid, mgid }, qpn)?;
+        self.grow_tree(mlid);
+        Ok(())
+    }
+
+    /// A queue pair is gone: so is its place in all groups.
+    pub(crate) fn leave_groups(&mut self, hca: HcaId, qpn: Qpn) {
+        for mlid in self.verbs.multicast.detach_all(hca, qpn) {
+            self.grow_tree(mlid);
+        }
+    }
+
+    /// Sets the multicast forwarding tables of all switches for one LID.
+    fn grow_tree(&mut self, mlid: Lid) {
+        let hcas: BTreeSet<u32> = self.verbs.multicast.hcas(mlid).map(|hca| hca.0).collect();
+        let is_member = |owner: Owner| matches!(owner, Owner::Hca { hca, .. } if hcas.contains(&hca));
+        let members: Vec<u32> = (0..self.ports.len() as u32)
+            .filter(|port| is_member(self.ports[*port as usize].owner) && self.ports[*port as usize].cabling.is_some())
+            .collect();
+        for node in &mut self.switches {
+            node.switch.clear_multicast(mlid);
+        }
+        let Some(root) = members.first().map(|port| self.ports[*port as usize].lid) else { return };
+        for member in members {
+            self.mark_way(member, root, mlid);
+        }
+        for node in &mut self.switches {
+            node.switch.set_multicast_root(mlid, root);
+        }
+    }
+
+    /// Adds both directions of the way from a member's port to the root.
+    fn mark_way(&mut self, member: u32, root: Lid, mlid: Lid) {
+        let mut at = self.ports[member as usize].cabling.map(|cabling| cabling.peer);
+        // No way is longer than there are switches.
+        for _ in 0..=self.switches.len() {
+            let Some(input) = at else { return };
+            let Owner::Switch { switch, index } = self.ports[input as usize].owner else { return };
+            let node = &mut self.switches[switch as usize];
+            node.switch.add_multicast_output(mlid, index);
+            let Some(output) = node.switch.route(root) else { return };
+            node.switch.add_multicast_output(mlid, output as u8);
+            let output = node.first_port + output as u32;
+            at = self.ports[output as usize].cabling.map(|cabling| cabling.peer);
+        }
+    }
+
+    /// A copy of a packet for each member of its group on this HCA. Members may be told not to hear themselves.
+    pub(crate) fn copies_for_members(&self, packet: &Packet, hca: HcaId) -> Vec<Packet> {
+        let Some(route) = &packet.grh else { return Vec::new() };
+        let group = Group { hca, mlid: packet.dlid, mgid: route.dgid };
+        let members = self.verbs.multicast.members(group).iter();
+        members.filter(|qpn| !self.is_deaf_to(packet, hca, **qpn)).map(|qpn| Packet { destination: *qpn, ..packet.clone() }).collect()
+    }
+
+    fn is_deaf_to(&self, packet: &Packet, hca: HcaId, qpn: Qpn) -> bool {
+        let slot = self.qp_index(hca, qpn).and_then(|index| self.slot(index));
+        slot.is_some_and(|slot| {
+            let own_port = slot.port.is_some_and(|port| self.ports[port as usize].lid == packet.slid);
+            slot.qp.attributes.init.block_own_multicast && packet.source == qpn && own_port
+        })
+    }
+
+    /// Sends a packet for a group on through a switch: a copy to each output that leads to members, but not back.
+    pub(crate) fn fork_at_switch(&mut self, packet: u32, switch: u32, input_index: u8, time_in: SimDuration) {
+        let node = &self.switches[switch as usize];
+        let (first_port, node_number) = (node.first_port, self.ports[node.first_port as usize].node);
+        let transit = self.packets.get_mut(packet);
+        let payload_bytes = transit.packet.payload_bytes();
+        let outputs = node.switch.multicast_outputs(transit.packet.dlid);
+        let ways: Vec<(u32, Cabling)> = (outputs.into_iter().filter(|output| *output != input_index))
+            .map(|output| first_port + u32::from(output))
+            .filter_map(|output| self.ports[output as usize].cabling.map(|cabling| (output, cabling)))
+            .filter(|(_, onward)| payload_bytes <= onward.mtu.bytes())
+            .collect();
+        let tail = self.packets.get_mut(packet).tail;
+        if ways.is_empty() {
+            return self.queue.push(tail, node_number, Event::SwitchDiscard { packet });
+        }
+        let copies = self.copies_left.insert(ways.len() as u32);
+        for (number, (output, onward)) in ways.into_iter().enumerate() {
+            let id = if number == 0 {
+                packet
+            } else {
+                let copy = self.packets.get_mut(packet).copy();
+                self.packets.insert(copy)
+            };
+            let transit = self.packets.get_mut(id);
+            (transit.output, transit.copies) = (output, Some(copies));
+            transit.counted = number > 0;
+            let (head, time_out) = (transit.head, serialisation(onward.rate, transit.bytes));
+            let at = self.switches[switch as usize].switch.ready_at(head, onward.rate.speed, time_in, time_out);
+            self.queue.push(at, node_number, Event::SwitchArrival { packet: id });
+        }
+    }
+
+    /// Whether the copy that leaves a switch now is the last of its packet, which frees the buffer that all came in by.
+    pub(crate) fn last_copy_leaves(&mut self, copies: Option<u32>) -> bool {
+        let Some(id) = copies else { return true };
+        let left = self.copies_left.get_mut(id);
+        *left -= 1;
+        if *left > 0 {
+            return false;
+        }
+        self.copies_left.take(id);
+        true
+    }
+}
+
+impl Transit {
+    /// The same packet on the same hop, for another output.
+    fn copy(&self) -> Self {
+        Self { packet: self.packet.clone(), staged: false, completes: None, ..*self }
+    }
+}
