@@ -210,6 +210,23 @@ def test_devices_are_those_of_the_host(fabrics: Fabrics) -> None:
     assert guid[0] != guid[1]
 
 
+def test_rdma_programs_meet_by_name_on_the_same_port_of_two_hosts(fabrics: Fabrics) -> None:
+    fabrics.up()
+    servers = [fabrics.on(host, "ibv_rc_pingpong", "-n", "100") for host in ("a", "b")]
+    for host, peer in (("a", "b"), ("b", "a")):
+        assert "100 iters" in fabrics.say(host, "ibv_rc_pingpong", "-n", "100", peer)
+    for server in servers:
+        out, errors = server.communicate(timeout=WAIT_SECONDS)
+        assert server.returncode == 0 and "100 iters" in out, errors
+    assert [device["queue_pairs"] for host in fabrics.status()[0]["hosts"] for device in host["devices"]] == [0, 0]
+    waiting = fabrics.on("b", "ibv_rc_pingpong")
+    assert until(lambda: fabrics.programs("b") and fabrics.programs("b")[0]["queue_pairs"])
+    assert fabrics.programs("b")[0]["queue_pairs"][0]["type"] == "RC"
+    waiting.kill()
+    waiting.wait(WAIT_SECONDS)
+    assert until(lambda: not fabrics.programs("b"))
+
+
 def test_exec_is_the_program_itself(fabrics: Fabrics) -> None:
     fabrics.up()
     program = fabrics.on("a", "sh", "-c", "cat; echo err >&2; echo $$; exit 7")

@@ -7,9 +7,9 @@ use softband_ipc::attach::{Hello, Welcome, Word, word};
 use softband_ipc::command::Command;
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How often an engine that waits for a program looks around: for its end, for Ctrl-C, for a loop that spins on memory.
 const WATCH_INTERVAL: std::time::Duration = std::time::Duration::from_millis(2);
@@ -36,19 +36,36 @@ pub(crate) struct Mailbox {
     sender: Sender<Heard>,
     filled: AtomicBool,
     waiting_on: AtomicPtr<AtomicU32>,
+    bell: Mutex<Option<Bell>>,
 }
+
+/// A word that counts what was heard.
+struct Bell(*const AtomicU32);
+// SAFETY: an atomic may be used by any thread; who sets the bell keeps its memory until it is taken away.
+unsafe impl Send for Bell {}
 
 impl Mailbox {
     pub(crate) fn new() -> (Arc<Self>, Receiver<Heard>) {
         let (sender, receiver) = std::sync::mpsc::channel();
-        let mailbox = Self { sender, filled: AtomicBool::new(false), waiting_on: AtomicPtr::new(std::ptr::null_mut()) };
+        let mailbox = Self { sender, filled: AtomicBool::new(false), waiting_on: AtomicPtr::new(std::ptr::null_mut()), bell: Mutex::new(None) };
         (Arc::new(mailbox), receiver)
     }
 
     pub(crate) fn put(&self, heard: Heard) {
         let _ = self.sender.send(heard);
         self.filled.store(true, Ordering::SeqCst);
+        if let Ok(bell) = self.bell.lock()
+            && let Some(Bell(word)) = &*bell
+        {
+            // SAFETY: the word is there as long as the bell is, and the lock holds that.
+            unsafe { &**word }.fetch_add(1, Ordering::SeqCst);
+        }
         self.nudge();
+    }
+
+    /// Which word to change when something comes, so that an engine that is about to sleep on it does not: until the next call.
+    pub(crate) fn ring(&self, bell: Option<&AtomicU32>) {
+        *self.bell.lock().unwrap_or_else(PoisonError::into_inner) = bell.map(|word| Bell(word));
     }
 
     /// Lets the engine look around if it waits for a program.

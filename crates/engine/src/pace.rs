@@ -14,6 +14,7 @@ use anyhow::Context;
 use softband_fabric::World;
 use softband_fabric::notice::Notice;
 use softband_fabric::spec::FabricSpec;
+use softband_ipc::layout::BELL;
 use softband_sim::{EventQueue, SimTime};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -203,7 +204,12 @@ impl Engine {
         }
         let failure = match self.pace {
             Pace::Virtual => self.main_loop(),
-            Pace::Wall => self.wall_loop(),
+            Pace::Wall => {
+                self.mailbox.ring(Some(self.handover.word(BELL)));
+                let failure = self.wall_loop();
+                self.mailbox.ring(None);
+                failure
+            }
         };
         crate::counter::release();
         self.end_everything(failure.is_some());
