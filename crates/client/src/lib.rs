@@ -8,6 +8,7 @@
 mod baton;
 pub mod calls;
 pub mod completion;
+pub mod direct;
 pub mod fds;
 pub mod post;
 pub mod regions;
@@ -22,6 +23,6 @@ pub use session::{
     is_wall, process_number, shared_base, thread_slot_number,
 };
 pub use turn::{
-    advance_ps, await_turn, last_answer_ps, away, note_signals, now_ps, poll_empty, progress, set_clock_at_least, set_clock_limit, set_signal_raiser, set_turn_hooks,
-    spin_wait, spin_wait_at, sync, tick,
+    advance_ps, await_turn, away, last_answer_ps, note_signals, now_ps, poll_empty, progress, set_clock_at_least, set_clock_limit, set_signal_raiser,
+    set_turn_hooks, spin_wait, spin_wait_at, sync, tick,
 };

@@ -201,13 +201,17 @@ impl Engine {
                 let hca = self.own_hca(process, name.hca)?;
                 if op == Op::DestroyQp {
                     self.world.destroy_qp(self.now, owner, hca, Qpn(name.qpn)).map_err(convert::errno_of)?;
+                    self.publish_queue_pair(hca, Qpn(name.qpn));
                     return Ok(Vec::new());
                 }
                 (name.hca, self.world.query_qp(owner, hca, Qpn(name.qpn)))
             }
         };
-        let (hca, qp) = snapshot;
-        Ok(reply(&convert::qp_fields(hca, &qp.map_err(convert::errno_of)?)))
+        let (hca, qp) = (snapshot.0, snapshot.1.map_err(convert::errno_of)?);
+        if op != Op::QueryQp {
+            self.publish_queue_pair(HcaId(hca), qp.qpn);
+        }
+        Ok(reply(&calls::QpFields { direct: self.direct.entry_of(HcaId(hca), qp.qpn), ..convert::qp_fields(hca, &qp) }))
     }
 
     /// Passes on what the fabric tells.
@@ -221,7 +225,10 @@ impl Engine {
                 }
             }
             Notice::MemoryWritten { process, whole } => self.touch_memory(process, whole),
-            Notice::QpEvent { process, hca, qpn, event } => self.async_event(process, hca, event, qpn.0),
+            Notice::QpEvent { process, hca, qpn, event } => {
+                self.publish_queue_pair(hca, qpn);
+                self.async_event(process, hca, event, qpn.0);
+            }
             Notice::SrqEvent { process, hca, srq, event } => self.async_event(process, hca, event, srq.0),
             Notice::PortEvent { hca, port, event } => {
                 for process in 0..self.processes.len() as u32 {

@@ -198,6 +198,12 @@ impl World {
         if fits && port_fits && mtu_fits && path_fits { Ok(()) } else { Err(VerbsError::Invalid) }
     }
 
+    /// A queue pair and whose it is, whoever asks.
+    pub fn find_qp(&self, hca: HcaId, qpn: Qpn) -> Option<(ProcessId, QpSnapshot)> {
+        let slot = self.slot(self.qp_index(hca, qpn)?)?;
+        Some((slot.qp.owner, slot.qp.snapshot()))
+    }
+
     /// # Errors
     /// `Invalid` when there is none, `Forbidden` when it is another's.
     pub fn query_qp(&self, owner: ProcessId, hca: HcaId, qpn: Qpn) -> Result<QpSnapshot, VerbsError> {

@@ -257,6 +257,7 @@ pod! {
         pub dest_qpn: u32, /** `IBV_ACCESS_` bits. */ pub access: u32, pub pkey_index: u32, pub port: u32,
         pub max_rd_atomic: u32, pub max_dest_rd_atomic: u32, pub min_rnr_timer: u32, pub timeout: u32, pub retry_count: u32, pub rnr_retry: u32,
         /** On the way to SQD: raise an event when the send queue is drained. */ pub drained_event: u32, pub draining: u32,
+        /** In wall pace: entry in the table of queue pairs plus one, or 0. */ pub direct: u32, pub reserved: u32,
         pub vector: AddressVector,
     }
     /// `mask` as `enum ibv_qp_attr_mask`.

@@ -11,6 +11,7 @@ pub mod calls;
 pub mod layout;
 pub mod post;
 pub mod ring;
+pub mod tables;
 
 /// Changes whenever anything in this crate changes its meaning or layout.
 pub const VERSION: u32 = 2;
