@@ -49,6 +49,23 @@ pub(crate) fn fabric_path(given: &Path) -> anyhow::Result<PathBuf> {
     }
 }
 
+/// The fabric that stands in where none is named.
+pub(crate) const DEFAULT_FABRIC: &str = "default";
+
+/// The default fabric with so many hosts.
+pub(crate) fn load_default(hosts: usize) -> anyhow::Result<(PathBuf, LoadedFabric)> {
+    let (path, loaded) = load_fabric(Path::new(DEFAULT_FABRIC), false)?;
+    let room = loaded.spec.switches.first().map_or(loaded.spec.hosts.len(), |switch| usize::from(switch.part.ports));
+    if hosts > room {
+        bail!("the switch of the default fabric has ports for {room} hosts, not {hosts}: name a fabric file with more, or fewer programs");
+    }
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let grown = softband_catalog::with_hosts(&text, hosts).map_err(|what| anyhow::anyhow!("{} is no fabric that grows: {what}", path.display()))?;
+    let name = format!("{} with {hosts} hosts", path.display());
+    let loaded = softband_catalog::parse_fabric(&name, &grown, &catalog()?, &LoadOptions::default()).map_err(crate::output::diagnostic)?;
+    Ok((path, loaded))
+}
+
 /// Reads and checks a fabric, warnings to standard error.
 pub(crate) fn load_fabric(given: &Path, allow_out_of_spec: bool) -> anyhow::Result<(PathBuf, LoadedFabric)> {
     let path = fabric_path(given)?;

@@ -2,13 +2,18 @@
 
 #![allow(clippy::disallowed_methods)] // the command line is the product's reader of the environment and of signals
 
+mod exec;
 mod external;
 mod fabric;
 mod home;
 mod output;
 mod parts;
+mod programs;
+mod record;
 mod run;
 mod signals;
+mod status;
+mod up;
 
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
@@ -24,6 +29,8 @@ struct Arguments {
 
 const EXAMPLES: &str = "Examples:
   softband run fabrics/ddr-through-switch.toml --on a 'ib_send_bw -a' --on b 'ib_send_bw -a a'
+  softband run -n 2 --pace wall -- ./program
+  softband up --detach; softband exec a -- ibv_devinfo; softband down
   softband fabric show fabrics/cables/ddr-switch-cx4-100m.toml
   softband study cables --quick
   softband what-if --cable-length 1m..300m --vls 1,2,4,8
@@ -32,8 +39,16 @@ Any other command NAME runs softband-NAME from the same folder or from the PATH.
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run programs on the hosts of a fabric, in virtual time
+    /// Run programs on the hosts of a fabric, in virtual time or (--pace wall) at full speed
     Run(run::RunArguments),
+    /// Bring a fabric up that stays, for programs from any terminal
+    Up(up::UpArguments),
+    /// Run a program on a host of a fabric that is up
+    Exec(exec::ExecArguments),
+    /// Show which fabrics are up, their hosts and the programs on them
+    Status(status::StatusArguments),
+    /// End a fabric that is up, and all programs on it
+    Down(status::DownArguments),
     /// Check or show a fabric file
     #[command(subcommand)]
     Fabric(fabric::FabricCommand),
@@ -50,6 +65,10 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match arguments.command {
         Command::Run(run) => run::run(&run),
+        Command::Up(up) => up::run(&up),
+        Command::Exec(exec) => exec::run(&exec),
+        Command::Status(arguments) => status::status(&arguments),
+        Command::Down(arguments) => status::down(&arguments),
         Command::Fabric(command) => fabric::run(&command),
         Command::Parts(command) => parts::run(&command),
         Command::External(words) => external::run(&words),

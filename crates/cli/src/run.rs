@@ -1,6 +1,7 @@
-//! `softband run`: programs on the hosts of a fabric, in virtual time.
+//! `softband run`: programs on the hosts of a fabric.
 
 use crate::output::{Copy, Stream};
+use crate::programs::{self, Wanted};
 use crate::{home, signals};
 use anyhow::{Context, bail};
 use clap::Args;
@@ -12,11 +13,17 @@ use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub(crate) struct RunArguments {
-    /// The fabric file, or the name of one in the installation (cables/sdr-cx4)
-    fabric: PathBuf,
+    /// The fabric file, or the name of one in the installation (cables/sdr-cx4); default: hosts with current HCAs on one switch
+    fabric: Option<PathBuf>,
     /// A program on a host; several may be given, servers first
-    #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"], required = true, action = clap::ArgAction::Append)]
-    on: Vec<String>,
+    #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"], action = clap::ArgAction::Append)]
+    pub(crate) on: Vec<String>,
+    /// Run PROGRAM so many times, each on the next host (default: once on every host of the fabric)
+    #[arg(short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) count: Option<u32>,
+    /// One program for all, with its arguments; SOFTBAND_RANK, _SIZE, _HOST and _HOSTS in its environment say who is who
+    #[arg(last = true, value_name = "PROGRAM", conflicts_with = "on")]
+    pub(crate) program: Vec<String>,
     /// Leave output, resolved fabric, durations and counters in this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -57,9 +64,10 @@ impl From<PaceName> for Pace {
 
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     let interrupt = signals::interrupt_on_signals();
-    let (path, loaded) = home::load_fabric(&arguments.fabric, arguments.allow_out_of_spec)?;
+    programs::check(arguments)?;
+    let (path, loaded) = load(arguments)?;
     let seed = arguments.seed.unwrap_or(loaded.seed);
-    let wanted = wanted_programs(arguments, &loaded)?;
+    let wanted = programs::wanted(arguments, &loaded)?;
     if let Some(out) = &arguments.out {
         std::fs::create_dir_all(out).with_context(|| format!("cannot make the run folder {}", out.display()))?;
         clear_former_run(out).with_context(|| format!("cannot clear the former run in {}", out.display()))?;
@@ -72,7 +80,8 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     let report = engine.run(programs);
     tell(&report);
     if let Some(out) = &arguments.out {
-        leave(out, &path, &loaded, seed, &report, &engine).with_context(|| format!("cannot write the run folder {}", out.display()))?;
+        leave(out, (&path, arguments.pace), &loaded, seed, &report, &engine)
+            .with_context(|| format!("cannot write the run folder {}", out.display()))?;
     }
     if let Some(loss) = crate::output::take_loss() {
         bail!(loss);
@@ -80,46 +89,11 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     Ok(if report.failure == Some(Failure::Interrupted) { 130 } else { report.worst_status() })
 }
 
-/// A program as the user asked for it.
-struct Wanted {
-    host: usize,
-    name: String,
-    /// Which program of its host it is.
-    number: usize,
-    command: String,
-    arguments: Vec<String>,
-}
-
-fn wanted_programs(arguments: &RunArguments, loaded: &LoadedFabric) -> anyhow::Result<Vec<Wanted>> {
-    let mut wanted: Vec<Wanted> = Vec::new();
-    for pair in arguments.on.chunks_exact(2) {
-        let (name, command) = (&pair[0], &pair[1]);
-        let Some(host) = loaded.spec.hosts.iter().position(|host| host.name == *name) else {
-            let known: Vec<&str> = loaded.spec.hosts.iter().map(|host| host.name.as_str()).collect();
-            bail!("--on {name}: the fabric has no host of this name; its hosts are {}", known.join(", "));
-        };
-        let words = softband_engine::arguments_of(command).map_err(|what| anyhow::anyhow!("--on {name} '{command}': {what}"))?;
-        if let Some(why) = why_not_to_run(&words[0]) {
-            bail!("--on {name} '{command}': {why}");
-        }
-        let number = wanted.iter().filter(|other| other.host == host).count();
-        wanted.push(Wanted { host, name: name.clone(), number, command: command.clone(), arguments: words });
-    }
-    Ok(wanted)
-}
-
-fn why_not_to_run(program: &str) -> Option<String> {
-    use std::os::unix::fs::PermissionsExt;
-    let runs = |path: &Path| path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0);
-    if !program.contains('/') {
-        let found = std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|folder| runs(&folder.join(program))));
-        return (!found).then(|| format!("there is no program '{program}' on the PATH"));
-    }
-    match Path::new(program).metadata() {
-        Err(_) => Some(format!("there is no program '{program}'")),
-        Ok(data) if data.is_dir() => Some(format!("'{program}' is a folder, not a program")),
-        Ok(_) if !runs(Path::new(program)) => Some(format!("'{program}' is not executable: chmod +x it, or name its interpreter")),
-        Ok(_) => None,
+fn load(arguments: &RunArguments) -> anyhow::Result<(PathBuf, LoadedFabric)> {
+    match (&arguments.fabric, arguments.count) {
+        (Some(fabric), _) => home::load_fabric(fabric, arguments.allow_out_of_spec),
+        (None, Some(count)) => home::load_default(count as usize),
+        (None, None) => home::load_fabric(Path::new(home::DEFAULT_FABRIC), arguments.allow_out_of_spec),
     }
 }
 
@@ -140,6 +114,7 @@ fn program(wanted: &[Wanted], index: usize, out: Option<&Path>) -> anyhow::Resul
         host: this.host,
         command: this.command.clone(),
         arguments: this.arguments.clone(),
+        environment: programs::environment(wanted, index),
         stdout: Some(copy(Stream::Out, "out")?),
         stderr: Some(copy(Stream::Error, "err")?),
     })
@@ -184,13 +159,16 @@ fn clear_former_run(out: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn leave(out: &Path, fabric: &Path, loaded: &LoadedFabric, seed: u64, report: &RunReport, engine: &Engine) -> anyhow::Result<()> {
+fn leave(out: &Path, (fabric, pace): (&Path, PaceName), loaded: &LoadedFabric, seed: u64, report: &RunReport, engine: &Engine) -> anyhow::Result<()> {
     let run = json!({
         "softband_version": env!("CARGO_PKG_VERSION"),
         "versions": { "softband": env!("CARGO_PKG_VERSION"), "kernel": kernel_release() },
         "fabric": fabric.display().to_string(),
         "seed": seed,
-        "pace": "virtual",
+        "pace": match pace {
+            PaceName::Virtual => "virtual",
+            PaceName::Wall => "wall",
+        },
         "virtual_seconds": report.virtual_seconds,
         "wall_seconds": report.wall_seconds,
         "exit_status": report.worst_status(),

@@ -38,7 +38,7 @@ pub fn call_bytes<Request: Pod, Reply: Pod>(op: Op, request: &Request, tail: &[u
     if len > PAYLOAD_BYTES {
         return Err(Errno(libc::EMSGSIZE));
     }
-    let _one_at_a_time = lock_calls();
+    let _one_at_a_time = lock_calls()?;
     write_payload(slot, 0, head);
     write_payload(slot, head.len(), tail);
     slot.payload_len.store(len as u32, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 //! The descriptor itself is a real one of the kernel (so that its number is taken and `fcntl` works on it); only what it is
 //! read, written and waited for is the engine's.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Descriptors above this are never ours.
 const FDS_MAX: usize = 65_536;
@@ -32,8 +32,19 @@ fn cell(fd: i32) -> Option<&'static AtomicU64> {
     usize::try_from(fd).ok().and_then(|fd| TABLE.get(fd))
 }
 
+/// Whether anything was ever registered: most processes have nothing to forget.
+static USED: AtomicBool = AtomicBool::new(false);
+
+/// Nothing stands for anything any more: a forked child has none of its parent's objects.
+pub(crate) fn forget_all() {
+    if USED.swap(false, Ordering::AcqRel) {
+        TABLE.iter().for_each(|cell| cell.store(0, Ordering::Relaxed));
+    }
+}
+
 /// Lets `fd` stand for an object. Returns false when the number is beyond what the table holds.
 pub fn register(fd: i32, entry: Entry) -> bool {
+    USED.store(true, Ordering::Release);
     cell(fd).is_some_and(|cell| {
         cell.store(u64::from(entry.kind as u8) << 32 | u64::from(entry.object), Ordering::Release);
         true

@@ -10,6 +10,8 @@ pub mod calls;
 pub mod completion;
 pub mod direct;
 pub mod fds;
+mod fork;
+mod hosts;
 pub mod post;
 pub mod regions;
 mod ring;
@@ -18,6 +20,8 @@ mod turn;
 pub mod warn;
 
 pub use calls::{Errno, call, call_bytes, call_void, tell_last};
+pub use fork::{follow_forks, set_child_hook};
+pub use hosts::{host_address, host_name};
 pub use session::{
     AttachError, attach_child, attach_from_environment, bind_thread, control_fd, event_socket_name, forget_thread, has_slot, header, is_attached,
     is_wall, process_number, shared_base, thread_slot_number,

@@ -9,12 +9,14 @@ use softband_ipc::{VERSION, environment};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 static BASE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static CONTROL_FD: AtomicI32 = AtomicI32::new(-1);
 static IS_WALL: AtomicBool = AtomicBool::new(false);
 static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// What this process, or the one it was forked from, attached with.
+static TICKET: AtomicU64 = AtomicU64::new(0);
 /// The engine's name as it was at attach: a program may clear its environment and fork afterwards.
 static ENGINE: OnceLock<String> = OnceLock::new();
 
@@ -163,6 +165,40 @@ pub fn attach_child(ticket: u64) -> Result<(), AttachError> {
     attach(engine, ticket, true)
 }
 
+/// Attaches a child in wall pace, with the ticket that its parent came by, as a process of its own.
+pub(crate) fn attach_again() -> Result<(), AttachError> {
+    let engine = ENGINE.get().ok_or_else(|| AttachError("the parent was not attached".into()))?;
+    attach(engine, TICKET.load(Ordering::Relaxed), true)?;
+    // SAFETY: no memory is touched; the permission to reach a program's memory is not inherited.
+    unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
+    Ok(())
+}
+
+/// In a child, in wall pace: closes its copy of the control socket and puts memory of its own where the shared file was.
+pub(crate) fn forget_parent() {
+    let control = CONTROL_FD.swap(-1, Ordering::AcqRel);
+    if control >= 0 {
+        // SAFETY: the descriptor is this process's copy, and nobody else uses it.
+        drop(unsafe { OwnedFd::from_raw_fd(control) });
+    }
+    let base = BASE.load(Ordering::Acquire);
+    if base.is_null() {
+        return;
+    }
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+    // SAFETY: the header is plain data, of which nobody else writes anything but atomics; the mapping put over the former one has
+    // its place and size.
+    unsafe {
+        let mut header = base.cast::<SharedHeader>().read();
+        // What was posted and not taken yet is the parent's.
+        header.ring_consumed = AtomicU64::new(header.ring_produced.load(Ordering::Relaxed));
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
+        if mmap_anonymous(base.cast(), SHARED_BYTES, ProtFlags::READ | ProtFlags::WRITE, flags).is_ok() {
+            base.cast::<SharedHeader>().write(header);
+        }
+    }
+}
+
 fn attach(engine: &str, ticket: u64, forked: bool) -> Result<(), AttachError> {
     let failed = |what: &str, error: rustix::io::Errno| AttachError(format!("{what}: {error}"));
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -182,6 +218,8 @@ fn attach(engine: &str, ticket: u64, forked: bool) -> Result<(), AttachError> {
     crate::baton::map(&batons).map_err(|error| failed("cannot map the batons", error))?;
     crate::direct::map(&tables).map_err(|error| failed("cannot map the tables", error))?;
     PROCESS.store(welcome.process, Ordering::Relaxed);
+    TICKET.store(ticket, Ordering::Relaxed);
+    crate::fork::note_owner();
     // High numbers stay out of the way of programs that expect their first file to be 3.
     let high = rustix::io::fcntl_dupfd_cloexec(&socket, 900).map_or(socket, |high| high);
     end_with_engine(&high);
@@ -244,7 +282,10 @@ fn map_shared(memory: &OwnedFd) -> Result<(), AttachError> {
         return Err(AttachError("the shared memory is not an engine's".into()));
     }
     BASE.store(base.cast(), Ordering::Release);
-    IS_WALL.store(header.pace == pace::WALL, Ordering::Release);
+    if header.pace == pace::WALL {
+        crate::hosts::remember(base.cast());
+        IS_WALL.store(true, Ordering::Release);
+    }
     Ok(())
 }
 

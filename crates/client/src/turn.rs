@@ -1,6 +1,7 @@
 //! Giving the turn away and waiting for it, and the thread's own clock.
 
 use crate::baton;
+use crate::calls::Errno;
 use crate::session::{self, thread_slot};
 use rustix::thread::futex;
 use softband_ipc::attach::word;
@@ -162,11 +163,20 @@ pub(crate) fn exchange(slot: &ThreadSlot, op: Op) {
     wait(slot);
 }
 
-static CALLS: Mutex<()> = Mutex::new(());
+pub(crate) static CALLS: Mutex<()> = Mutex::new(());
+pub(crate) type CallsGuard = MutexGuard<'static, ()>;
 
-/// One call at a time where threads share a slot.
-pub(crate) fn lock_calls() -> Option<MutexGuard<'static, ()>> {
-    session::is_wall().then(|| CALLS.lock().unwrap_or_else(PoisonError::into_inner))
+/// One call at a time where threads share a slot; a forked child has one of its own from then on.
+pub(crate) fn lock_calls() -> Result<Option<CallsGuard>, Errno> {
+    if !session::is_wall() {
+        return Ok(None);
+    }
+    let guard = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
+    crate::fork::attach_if_orphaned().map_err(|error| {
+        crate::warn::once(&format!("a child process cannot take part in the fabric: {}", error.0));
+        Errno(libc::ENODEV)
+    })?;
+    Ok(Some(guard))
 }
 
 /// Gives the turn away for good (the thread or process ends).

@@ -4,11 +4,12 @@ use rustix::event::epoll;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use softband_ipc::attach::{Hello, Welcome, Word, word};
+use softband_ipc::command::Command;
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How often an engine that waits for a program looks around: for its end, for Ctrl-C, for a loop that spins on memory.
 const WATCH_INTERVAL: std::time::Duration = std::time::Duration::from_millis(2);
@@ -24,6 +25,8 @@ pub(crate) enum Heard {
     Call { connection: u64, slot: u32 },
     /// A process image is gone (ended, killed or replaced).
     Closed { connection: u64 },
+    /// The command line asks something.
+    Command { socket: OwnedFd, command: Command },
     /// A program's first process has ended.
     Exited { program: usize, status: i32 },
 }
@@ -33,19 +36,36 @@ pub(crate) struct Mailbox {
     sender: Sender<Heard>,
     filled: AtomicBool,
     waiting_on: AtomicPtr<AtomicU32>,
+    bell: Mutex<Option<Bell>>,
 }
+
+/// A word that counts what was heard.
+struct Bell(*const AtomicU32);
+// SAFETY: an atomic may be used by any thread; who sets the bell keeps its memory until it is taken away.
+unsafe impl Send for Bell {}
 
 impl Mailbox {
     pub(crate) fn new() -> (Arc<Self>, Receiver<Heard>) {
         let (sender, receiver) = std::sync::mpsc::channel();
-        let mailbox = Self { sender, filled: AtomicBool::new(false), waiting_on: AtomicPtr::new(std::ptr::null_mut()) };
+        let mailbox = Self { sender, filled: AtomicBool::new(false), waiting_on: AtomicPtr::new(std::ptr::null_mut()), bell: Mutex::new(None) };
         (Arc::new(mailbox), receiver)
     }
 
     pub(crate) fn put(&self, heard: Heard) {
         let _ = self.sender.send(heard);
         self.filled.store(true, Ordering::SeqCst);
+        if let Ok(bell) = self.bell.lock()
+            && let Some(Bell(word)) = &*bell
+        {
+            // SAFETY: the word is there as long as the bell is, and the lock holds that.
+            unsafe { &**word }.fetch_add(1, Ordering::SeqCst);
+        }
         self.nudge();
+    }
+
+    /// Which word to change when something comes, so that an engine that is about to sleep on it does not: until the next call.
+    pub(crate) fn ring(&self, bell: Option<&AtomicU32>) {
+        *self.bell.lock().unwrap_or_else(PoisonError::into_inner) = bell.map(|word| Bell(word));
     }
 
     /// Lets the engine look around if it waits for a program.
@@ -73,18 +93,21 @@ impl Mailbox {
 }
 
 /// Opens the engine's abstract socket and starts the thread that serves it.
-pub(crate) fn serve(name: &str, mailbox: Arc<Mailbox>) -> std::io::Result<()> {
+/// `watches`: also starts the one that lets an engine look around which waits for a program's turn.
+pub(crate) fn serve(name: &str, mailbox: Arc<Mailbox>, watches: bool) -> std::io::Result<()> {
     let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     rustix::net::bind(&listener, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
     rustix::net::listen(&listener, 128)?;
-    let nudged = mailbox.clone();
-    // The engine waits for programs without a time limit of its own: setting a timer at each turn costs more than the turn.
-    std::thread::Builder::new().name("watch".into()).spawn(move || {
-        loop {
-            std::thread::sleep(WATCH_INTERVAL);
-            nudged.nudge();
-        }
-    })?;
+    if watches {
+        let nudged = mailbox.clone();
+        // The engine waits for programs without a time limit of its own: setting a timer at each turn costs more than the turn.
+        std::thread::Builder::new().name("watch".into()).spawn(move || {
+            loop {
+                std::thread::sleep(WATCH_INTERVAL);
+                nudged.nudge();
+            }
+        })?;
+    }
     std::thread::Builder::new().name("control".into()).spawn(move || {
         if let Err(error) = listen_for_ever(&listener, &mailbox) {
             eprintln!("softband: the control socket failed: {error}");
@@ -108,11 +131,14 @@ fn listen_for_ever(listener: &OwnedFd, mailbox: &Mailbox) -> rustix::io::Result<
         for event in &events[..count] {
             match event.data.u64() {
                 0 => {
-                    if let Ok(socket) = rustix::net::accept_with(listener, SocketFlags::CLOEXEC) {
-                        epoll::add(&poller, &socket, epoll::EventData::new_u64(next), epoll::EventFlags::IN)?;
-                        connections.insert(next, socket);
-                        next += 1;
-                    }
+                    let Ok(socket) = rustix::net::accept_with(listener, SocketFlags::CLOEXEC) else {
+                        // Too many descriptors are open: somebody has to go first.
+                        std::thread::sleep(WATCH_INTERVAL);
+                        continue;
+                    };
+                    epoll::add(&poller, &socket, epoll::EventData::new_u64(next), epoll::EventFlags::IN)?;
+                    connections.insert(next, socket);
+                    next += 1;
                 }
                 number => {
                     let Some(socket) = connections.get(&number) else { continue };
@@ -129,7 +155,7 @@ fn listen_for_ever(listener: &OwnedFd, mailbox: &Mailbox) -> rustix::io::Result<
 
 /// Reads one message; false when the other end is gone or talks nonsense.
 fn hear(connection: u64, socket: &OwnedFd, mailbox: &Mailbox) -> bool {
-    let mut buffer = [0u8; 64];
+    let mut buffer = [0u8; 128];
     let Ok((len, _)) = rustix::net::recv(socket, &mut buffer[..], RecvFlags::DONTWAIT) else { return false };
     if len == size_of::<Hello>() {
         let hello = bytemuck::pod_read_unaligned(&buffer[..len]);
@@ -146,9 +172,21 @@ fn hear(connection: u64, socket: &OwnedFd, mailbox: &Mailbox) -> bool {
             _ => return false,
         }
         true
+    } else if len == size_of::<Command>() {
+        hear_command(socket, bytemuck::pod_read_unaligned(&buffer[..len]), mailbox)
     } else {
         false
     }
+}
+
+/// Whose fabric it is, and root, may command it. Programs need a ticket instead: they may have changed their user.
+fn hear_command(socket: &OwnedFd, command: Command, mailbox: &Mailbox) -> bool {
+    let (Ok(credentials), Ok(own)) = (rustix::net::sockopt::socket_peercred(socket), socket.as_fd().try_clone_to_owned()) else { return false };
+    if !credentials.uid.is_root() && credentials.uid != rustix::process::geteuid() {
+        return false;
+    }
+    mailbox.put(Heard::Command { socket: own, command });
+    true
 }
 
 /// Answers a hello, with the shared file, the batons and the tables unless it is refused.

@@ -21,6 +21,8 @@ pub struct Program {
     pub command: String,
     /// The words to execute; the first is found on the PATH.
     pub arguments: Vec<String>,
+    /// Variables that it gets besides those of its caller.
+    pub environment: Vec<(String, String)>,
     pub stdout: Option<ProgramOutput>,
     pub stderr: Option<ProgramOutput>,
 }
@@ -45,7 +47,7 @@ pub(crate) struct Identity<'a> {
     pub(crate) engine: &'a str,
 }
 
-/// Starts `program`, on the processors that are named; its end will be put into the mailbox.
+/// Starts `program`, in virtual pace on the processors that are named; its end will be put into the mailbox.
 pub(crate) fn start(
     program: &mut Program,
     identity: &Identity<'_>,
@@ -55,6 +57,7 @@ pub(crate) fn start(
 ) -> std::io::Result<Started> {
     let mut command = Command::new(&program.arguments[0]);
     command.args(&program.arguments[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.envs(program.environment.iter().map(|(name, value)| (name, value)));
     command.env(environment::ENGINE, identity.engine).env(environment::TICKET, identity.ticket.to_string());
     if libraries.by_preload {
         command.env("LD_PRELOAD", joined(&libraries.preload, "LD_PRELOAD", ' '));
@@ -79,25 +82,28 @@ pub(crate) fn start(
 }
 
 /// `first` in front of what the variable holds already.
-fn joined(first: &Path, variable: &str, separator: char) -> String {
+pub(crate) fn joined(first: &Path, variable: &str, separator: char) -> String {
     match std::env::var(variable) {
         Ok(rest) if !rest.is_empty() => format!("{}{separator}{rest}", first.display()),
         _ => first.display().to_string(),
     }
 }
 
-/// Own process group (to be ended together), no address randomisation (addresses are printed), gone when the engine is gone.
+/// Own process group (to be ended together), gone when the engine is gone.
 fn before_exec(processors: Option<&CpuSet>) -> std::io::Result<()> {
-    if let Some(processors) = processors {
-        let _ = rustix::thread::sched_setaffinity(None, processors);
-    }
     // SAFETY: plain system calls on this process only.
     unsafe {
         libc::setpgid(0, 0);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        let persona = libc::personality(0xFFFF_FFFF);
-        if persona >= 0 {
-            libc::personality((persona | libc::ADDR_NO_RANDOMIZE) as u64);
+    }
+    if let Some(processors) = processors {
+        let _ = rustix::thread::sched_setaffinity(None, processors);
+        // SAFETY: as above. No address randomisation: addresses are printed, and runs in virtual pace repeat to the byte.
+        unsafe {
+            let persona = libc::personality(0xFFFF_FFFF);
+            if persona >= 0 {
+                libc::personality((persona | libc::ADDR_NO_RANDOMIZE) as u64);
+            }
         }
     }
     Ok(())

@@ -6,7 +6,7 @@ use crate::pace::{Engine, Event, Pace};
 use crate::process::{AlarmState, Process, ProcessState, Shared, Thread, ThreadState, Waiting};
 use crate::threads::QUANTUM_FIRST_PICOS;
 use softband_ipc::attach::{Hello, Welcome};
-use softband_ipc::layout::{self, SharedHeader, THREADS_MAX};
+use softband_ipc::layout::{self, HostEntry, SharedHeader, THREADS_MAX};
 use softband_sim::{RandomStream, SimDuration, SimTime};
 use softband_types::ProcessId;
 use std::collections::BTreeMap;
@@ -31,6 +31,12 @@ fn new_thread(state: ThreadState) -> Thread {
         paid: false,
         waiting_since: None,
     }
+}
+
+fn host_entry(index: usize, name: &str) -> HostEntry {
+    let mut entry = HostEntry { address: crate::sockets::host_address(index), name_len: name.len().min(63) as u32, name: [0; 64] };
+    entry.name[..entry.name_len as usize].copy_from_slice(&name.as_bytes()[..entry.name_len as usize]);
+    entry
 }
 
 impl Engine {
@@ -66,6 +72,9 @@ impl Engine {
     }
 
     fn write_header(&self, record: &mut Process) {
+        if self.pace == Pace::Wall {
+            record.shared.write_hosts(self.world.spec().hosts.iter().enumerate().map(|(index, host)| host_entry(index, &host.name)));
+        }
         let part = &self.world.spec().hosts[record.host];
         let mut host_name = [0; 64];
         let name = part.name.as_bytes();
@@ -150,6 +159,12 @@ impl Engine {
 
     /// An image with a used ticket: a helper that was started past our sight. It becomes a process of its own, from now on.
     fn adopt(&mut self, hello: &Hello, _pid: i32) -> Result<usize, i32> {
+        if let Some(host) = self.host_of_ticket(hello.ticket) {
+            // A fabric that stays must not break because there are too many.
+            drop(Shared::new().map_err(|_| libc::EMFILE)?);
+            self.expect_process(host, host, None);
+            return Ok(self.processes.len() - 1);
+        }
         let parent = self.processes.iter().position(|process| process.ticket == hello.ticket).ok_or(libc::EACCES)?;
         let (host, program) = (self.processes[parent].host, self.processes[parent].program);
         self.expect_process(host, program, Some(parent));
@@ -234,7 +249,9 @@ impl Engine {
     /// A process says that it ends: its peers see that from now on.
     pub(crate) fn process_exits(&mut self, process: usize) {
         self.end_process(process);
-        self.await_death(process);
+        if self.pace == Pace::Virtual {
+            self.await_death(process);
+        }
     }
 
     /// A process ended without a word: a crash or a kill.
@@ -266,6 +283,10 @@ impl Engine {
         let host = self.processes[process].host;
         if !self.processes.iter().any(|process| process.host == host && process.is_alive()) {
             self.refuse_seekers_of(host);
+        }
+        if self.pace == Pace::Wall {
+            // A fabric that stays sees any number of processes come and go.
+            self.processes[process].shared.retire();
         }
     }
 

@@ -6,20 +6,20 @@ use crate::handover::{Handover, Processors};
 use crate::launch::{self, Identity, Libraries, Program, Started};
 use crate::memory::ProgramMemory;
 use crate::objects::Objects;
+pub use crate::options::{Failure, Interrupt, Options, Pace};
 use crate::outputs::Outputs;
 use crate::process::{Process, ProcessState, ThreadState, Waiting};
 use crate::report::{ProgramReport, RunReport};
 use crate::sockets::SocketTable;
 use anyhow::Context;
-use serde::Serialize;
 use softband_fabric::World;
 use softband_fabric::notice::Notice;
 use softband_fabric::spec::FabricSpec;
+use softband_ipc::layout::BELL;
 use softband_sim::{EventQueue, SimTime};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -68,52 +68,6 @@ pub(crate) enum Event {
     },
 }
 
-/// Raised by a signal handler to end a run.
-#[derive(Clone, Debug, Default)]
-pub struct Interrupt(Arc<AtomicBool>);
-
-impl Interrupt {
-    pub fn raise(&self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-    pub fn is_raised(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// Why a run ended before its programs did.
-#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
-pub enum Failure {
-    /// Nothing can happen any more, but programs still wait.
-    Stuck {
-        waiting: Vec<String>,
-    },
-    Interrupted,
-    /// The host does not let the engine at the programs' memory.
-    MemoryDenied {
-        reason: String,
-    },
-}
-
-/// Whose clock the programs go by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// The simulation's.
-    Virtual,
-    /// The host's.
-    Wall,
-}
-
-/// How a run is made.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Programs get the library by `LD_PRELOAD` as well.
-    pub by_preload: bool,
-    /// On how many processors the run may be, 1 or 2; `None`: as many as are there.
-    pub processors: Option<u32>,
-    pub pace: Pace,
-}
-
 /// A fabric with programs on it, in virtual pace.
 pub struct Engine {
     pub(crate) world: World,
@@ -145,13 +99,15 @@ pub struct Engine {
     pub(crate) direct: DirectTables,
     pub(crate) posted: Vec<u8>,
     pub(crate) name: String,
-    libraries: Libraries,
-    programs: Vec<Program>,
+    pub(crate) libraries: Libraries,
+    pub(crate) programs: Vec<Program>,
     pub(crate) outputs: Outputs,
     started: Vec<Option<Started>>,
     pub(crate) statuses: Vec<Option<i32>>,
     ended_at: Vec<SimTime>,
     fabric_events: u64,
+    /// By host; empty unless the fabric stays.
+    pub(crate) host_tickets: Vec<u64>,
 }
 
 fn monotonic_nanos() -> u64 {
@@ -170,7 +126,7 @@ impl Engine {
         let (mailbox, receiver) = Mailbox::new();
         let name = format!("softband-{}-{:08x}", std::process::id(), Instant::now().elapsed().as_nanos() as u32 ^ std::process::id().rotate_left(16));
         let processors = Processors::choose(options.processors);
-        control::serve(&name, mailbox.clone()).context("cannot open the control socket")?;
+        control::serve(&name, mailbox.clone(), options.pace == Pace::Virtual).context("cannot open the control socket")?;
         if options.pace == Pace::Virtual {
             processors.settle();
         }
@@ -222,12 +178,14 @@ impl Engine {
             statuses: Vec::new(),
             ended_at: Vec::new(),
             fabric_events: 0,
+            host_tickets: Vec::new(),
         })
     }
 
     /// One nameless program on host 0, for the harness.
     pub(crate) fn programs_for_harness(&mut self) {
-        self.programs = vec![Program { host: 0, command: "harness".into(), arguments: Vec::new(), stdout: None, stderr: None }];
+        self.programs =
+            vec![Program { host: 0, command: "harness".into(), arguments: Vec::new(), environment: Vec::new(), stdout: None, stderr: None }];
         self.started = vec![None];
         self.statuses = vec![None];
         self.ended_at = vec![SimTime::ZERO];
@@ -249,10 +207,18 @@ impl Engine {
         }
         let failure = match self.pace {
             Pace::Virtual => self.main_loop(),
-            Pace::Wall => self.wall_loop(),
+            Pace::Wall => {
+                self.mailbox.ring(Some(self.handover.word(BELL)));
+                let failure = self.wall_loop();
+                self.mailbox.ring(None);
+                failure
+            }
         };
         crate::counter::release();
         self.end_everything(failure.is_some());
+        if self.pace == Pace::Wall {
+            crate::sweep::end_all_of(&self.name);
+        }
         self.report(failure, started.elapsed())
     }
 
@@ -378,6 +344,9 @@ impl Engine {
     }
 
     fn start_program(&mut self, program: usize) {
+        if self.programs[program].arguments.is_empty() {
+            return; // stands for those that others start
+        }
         let ticket = self.expect_process(self.programs[program].host, program, None);
         let identity = Identity { number: program, ticket, engine: &self.name };
         crate::counter::release();
@@ -423,15 +392,18 @@ impl Engine {
 
     /// Takes what was heard, apart from hellos, in the order in which it came.
     pub(crate) fn take_heard(&mut self) {
+        let mut hellos = VecDeque::new();
         while let Some(heard) = self.heard.pop_front() {
             match heard {
                 Heard::Exited { program, status } => self.program_exited(program, status),
                 Heard::Closed { connection } => self.connection_closed(connection),
                 Heard::Back { connection, slot } => self.thread_back(connection, slot),
                 Heard::Call { connection, slot } => self.wall_call(connection, slot),
-                Heard::Hello { .. } => {}
+                Heard::Command { socket, command } => self.obey(&socket, &command),
+                hello @ Heard::Hello { .. } => hellos.push_back(hello),
             }
         }
+        self.heard = hellos;
     }
 
     pub(crate) fn note_early_exits(&mut self) {

@@ -3,7 +3,8 @@
 use rustix::fd::OwnedFd;
 use rustix::mm::{MapFlags, ProtFlags};
 use softband_ipc::layout::{
-    MAGIC, PAYLOAD_BYTES, POSTED_BYTES, RINGS_OFFSET, SHARED_BYTES, SLOTS_OFFSET, SharedHeader, THREADS_MAX, ThreadSlot, WALL_RING_BYTES,
+    HOSTS_MAX, HOSTS_OFFSET, HostEntry, MAGIC, PAYLOAD_BYTES, POSTED_BYTES, RINGS_OFFSET, SHARED_BYTES, SLOTS_OFFSET, SharedHeader, THREADS_MAX,
+    ThreadSlot, WALL_RING_BYTES,
 };
 use softband_ipc::ring::{CqRingHeader, Cqe, ring_bytes};
 use softband_sim::SimTime;
@@ -14,7 +15,8 @@ use std::sync::atomic::Ordering;
 /// The file that a process shares with the engine, mapped here.
 pub(crate) struct Shared {
     base: *mut u8,
-    file: OwnedFd,
+    /// None when the process has ended: the mapping is one that nobody shares then.
+    file: Option<OwnedFd>,
     ring_next: usize,
     rings_free: BTreeMap<u32, Vec<usize>>,
 }
@@ -25,11 +27,27 @@ impl Shared {
         rustix::fs::ftruncate(&file, SHARED_BYTES as u64)?;
         // SAFETY: a fresh mapping of a file that is as large as the mapping.
         let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), SHARED_BYTES, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)? };
-        Ok(Self { base: base.cast(), file, ring_next: RINGS_OFFSET, rings_free: BTreeMap::new() })
+        Ok(Self { base: base.cast(), file: Some(file), ring_next: RINGS_OFFSET, rings_free: BTreeMap::new() })
     }
 
+    /// # Panics
+    /// When it was retired.
     pub(crate) fn file(&self) -> &OwnedFd {
-        &self.file
+        self.file.as_ref().expect("the process has not ended")
+    }
+
+    /// The process has ended: gives file and mapping back. What is still written to it goes where nobody reads.
+    pub(crate) fn retire(&mut self) {
+        static NOWHERE: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a fresh mapping, which is never undone.
+        let map = || unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), SHARED_BYTES, ProtFlags::READ | ProtFlags::WRITE, flags) };
+        let nowhere = *NOWHERE.get_or_init(|| map().map_or(0, |base| base as usize));
+        if nowhere != 0 && self.file.take().is_some() {
+            // SAFETY: our own mapping, of which no reference is held across this call.
+            let _ = unsafe { rustix::mm::munmap(self.base.cast(), SHARED_BYTES) };
+            self.base = std::ptr::with_exposed_provenance_mut(nowhere);
+        }
     }
 
     /// Writes the header. Called before the program sees the file.
@@ -38,6 +56,14 @@ impl Shared {
         header.version = softband_ipc::VERSION;
         // SAFETY: the header fits before the slots (asserted in `layout`), and nobody else has the file yet.
         unsafe { self.base.cast::<SharedHeader>().write(header) };
+    }
+
+    /// Writes the list of hosts. Called before the program sees the file, which ends the list by being zero.
+    pub(crate) fn write_hosts(&mut self, hosts: impl Iterator<Item = HostEntry>) {
+        for (index, host) in hosts.take(HOSTS_MAX - 1).enumerate() {
+            // SAFETY: below the number of entries for which the file has room.
+            unsafe { self.base.add(HOSTS_OFFSET).cast::<HostEntry>().add(index).write(host) };
+        }
     }
 
     pub(crate) fn header(&self) -> &SharedHeader {
@@ -167,6 +193,9 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        if self.file.is_none() {
+            return;
+        }
         // SAFETY: our own mapping; no reference into it outlives the process record.
         let _ = unsafe { rustix::mm::munmap(self.base.cast(), SHARED_BYTES) };
     }

@@ -434,7 +434,7 @@ mod tests {
         table.send(client, &[1], at(100), PATH, &mut wakeups).unwrap();
         table.close(client, at(100), PATH, &mut wakeups);
         assert_eq!(table.receive(server, 9, false, at(500), PATH, &mut wakeups).unwrap(), [1]);
-        assert_eq!(table.receive(server, 9, false, at(500), PATH, &mut wakeups).unwrap(), []);
+        assert_eq!(table.receive(server, 9, false, at(500), PATH, &mut wakeups).unwrap(), [0u8; 0]);
         assert_eq!(table.send(server, &[1], at(500), PATH, &mut wakeups), Ok(1), "the first bytes find out");
         assert_eq!(table.send(server, &[1], at(540), PATH, &mut wakeups), Err(libc::EPIPE));
     }

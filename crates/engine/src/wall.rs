@@ -16,6 +16,8 @@ const AHEAD_PICOS: u64 = 200_000_000;
 const BATCH_EVENTS: usize = 512;
 /// Longest sleep: programs print, and Ctrl-C comes.
 const SLEEP_MAX: Duration = Duration::from_millis(5);
+/// Longest sleep where no program prints through the engine: in a fabric that stays.
+const QUIET_SLEEP_MAX: Duration = Duration::from_millis(100);
 /// Looks for something to do before the engine sleeps.
 const IDLE_LOOKS: u32 = 200;
 
@@ -167,7 +169,8 @@ impl Engine {
         self.outputs.drain();
         self.set_wall_clock();
         let due = self.world.next_event_time().map(|time| time.as_picos().saturating_sub(self.now.as_picos() + AHEAD_PICOS));
-        let limit = due.map_or(SLEEP_MAX, |picos| Duration::from_nanos(picos / 1_000)).min(SLEEP_MAX);
+        let longest = if self.outputs.is_open() { SLEEP_MAX } else { QUIET_SLEEP_MAX };
+        let limit = due.map_or(longest, |picos| Duration::from_nanos(picos / 1_000)).min(longest);
         let bell = self.handover.word(BELL);
         let rung = bell.load(Ordering::SeqCst);
         self.handover.word(ENGINE_SLEEPS).store(1, Ordering::SeqCst);

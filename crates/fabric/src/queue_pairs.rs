@@ -107,6 +107,11 @@ impl World {
         Ok(verbs.pd(owner, init.pd)?.hca == hca && verbs.cq(owner, init.send_cq)?.hca == hca && receives && shared && init.xrcd.is_none())
     }
 
+    /// All queue pairs, in the order in which they were made.
+    pub fn queue_pairs(&self) -> impl Iterator<Item = (ProcessId, HcaId, QpSnapshot)> {
+        self.qps.iter().flatten().map(|slot| (slot.qp.owner, slot.qp.hca, slot.qp.snapshot()))
+    }
+
     /// Index of the queue pair with this number.
     pub(crate) fn qp_index(&self, hca: HcaId, qpn: Qpn) -> Option<u32> {
         let offset = qpn.0.checked_sub(QPN_FIRST)? as usize;

@@ -110,7 +110,7 @@ impl Players {
                 self.known[player].xrcds.extend(world.open_xrcd(owner, hca, open));
             }
             5 => {
-                let xrcd = self.known[player].xrcds.last().copied().filter(|_| owner.0 % 2 == 0);
+                let xrcd = self.known[player].xrcds.last().copied().filter(|_| owner.0.is_multiple_of(2));
                 let init = SrqInit { pd, max_wr: 32, max_sge: 2, xrc: xrcd.map(|xrcd| SrqOfXrc { xrcd, cq }) };
                 self.known[player].srqs.extend(world.create_srq(owner, hca, init));
             }

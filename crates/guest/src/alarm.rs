@@ -90,7 +90,7 @@ pub unsafe extern "C" fn ualarm(micros: libc::useconds_t, interval: libc::usecon
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn setitimer(which: c_int, new: *const itimerval, old: *mut itimerval) -> c_int {
     if !active() || which != libc::ITIMER_REAL as c_int {
-        if crate::attach::attached() {
+        if active() {
             warn::once("setitimer: timers over CPU time run on the host's clock");
         }
         return real::setitimer(which, new, old);

@@ -82,7 +82,8 @@ pub fn give_up(reason: &str) -> ! {
 /// What needs an attached process. The thread has its turn by now.
 fn after_attach() {
     if client::is_wall() {
-        // Clocks, threads, signals and sockets are the host's.
+        // Clocks, threads and signals are the host's; of sockets only the addresses are ours.
+        client::follow_forks();
         return allow_engine_access();
     }
     spin::install();

@@ -2,7 +2,7 @@
 
 use crate::real;
 use crate::socket::address;
-use crate::world::{active, fail};
+use crate::world::{active, fail, walled};
 use libc::{addrinfo, c_char, c_int, c_void, hostent, ifaddrs, size_t, sockaddr, sockaddr_in, socklen_t, utsname};
 use softband_client as client;
 use softband_ipc::calls::{AddressReply, Name, Op};
@@ -12,6 +12,11 @@ use std::ffi::{CStr, CString};
 /// Interface by which a host of the fabric reaches the others.
 const INTERFACE: &CStr = c"eth0";
 const LOOPBACK_INTERFACE: &CStr = c"lo";
+
+/// Whether the calling thread knows the fabric's names.
+fn named() -> bool {
+    active() || walled()
+}
 
 /// This host's name.
 pub fn own_name() -> &'static [u8] {
@@ -27,6 +32,9 @@ fn resolve(name: &[u8]) -> Option<u32> {
     if name == b"localhost" {
         return Some(address::LOOPBACK);
     }
+    if walled() {
+        return client::host_address(name);
+    }
     let mut request = Name { len: name.len() as u32, bytes: [0; 256] };
     request.bytes[..name.len()].copy_from_slice(name);
     client::call::<Name, AddressReply>(Op::Resolve, &request).ok().map(|reply| reply.address)
@@ -39,6 +47,9 @@ fn is_numeric(name: &[u8]) -> bool {
 
 /// Name of the host with this address.
 fn reverse(v4: u32) -> Option<Vec<u8>> {
+    if walled() {
+        return client::host_name(v4).map(<[u8]>::to_vec);
+    }
     let reply: Name = client::call(Op::ReverseResolve, &AddressReply { address: v4, reserved: 0 }).ok()?;
     reply.bytes.get(..reply.len as usize).map(<[u8]>::to_vec)
 }
@@ -50,8 +61,9 @@ fn dotted(v4: u32) -> String {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getaddrinfo(node: *const c_char, service: *const c_char, hints: *const addrinfo, out: *mut *mut addrinfo) -> c_int {
-    if !active() || node.is_null() {
-        return real::getaddrinfo(node, service, hints, out);
+    if !named() || node.is_null() {
+        let own = own_family(node, hints);
+        return real::getaddrinfo(node, service, own.as_ref().map_or(hints, std::ptr::from_ref), out);
     }
     let name = CStr::from_ptr(node);
     let numeric = is_numeric(name.to_bytes()) || (!hints.is_null() && (*hints).ai_flags & libc::AI_NUMERICHOST != 0);
@@ -76,6 +88,17 @@ pub unsafe extern "C" fn getaddrinfo(node: *const c_char, service: *const c_char
     status
 }
 
+/// What to ask instead for an address of this host itself: the fabric has IPv4 only, and a server that binds an IPv6 address as well
+/// would meet those of other hosts there.
+unsafe fn own_family(node: *const c_char, hints: *const addrinfo) -> Option<addrinfo> {
+    let any_family = hints.is_null() || (*hints).ai_family == libc::AF_UNSPEC;
+    (walled() && node.is_null() && any_family).then(|| {
+        let mut own: addrinfo = if hints.is_null() { std::mem::zeroed() } else { *hints };
+        own.ai_family = libc::AF_INET;
+        own
+    })
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getnameinfo(
     of: *const sockaddr,
@@ -86,7 +109,7 @@ pub unsafe extern "C" fn getnameinfo(
     service_len: socklen_t,
     flags: c_int,
 ) -> c_int {
-    let wants_name = active() && !host.is_null() && host_len > 0 && flags & libc::NI_NUMERICHOST == 0;
+    let wants_name = named() && !host.is_null() && host_len > 0 && flags & libc::NI_NUMERICHOST == 0;
     let name = if wants_name { address::read(of, len).and_then(|(v4, _)| reverse(v4)) } else { None };
     let Some(name) = name else {
         return if wants_name {
@@ -151,7 +174,7 @@ unsafe fn static_answer(name: &[u8], v4: u32) -> *mut hostent {
 }
 
 unsafe fn lookup(name: *const c_char, family: c_int) -> Option<u32> {
-    if !active() || name.is_null() || family != libc::AF_INET {
+    if !named() || name.is_null() || family != libc::AF_INET {
         return None;
     }
     resolve(CStr::from_ptr(name).to_bytes())
@@ -212,7 +235,7 @@ unsafe fn reentrant(name: *const c_char, v4: u32, out: *mut hostent, buffer: *mu
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gethostbyaddr(of: *const c_void, len: socklen_t, family: c_int) -> *mut hostent {
-    if active() && family == libc::AF_INET && len == 4 {
+    if named() && family == libc::AF_INET && len == 4 {
         let v4 = u32::from_be_bytes(of.cast::<[u8; 4]>().read());
         if let Some(name) = reverse(v4) {
             return static_answer(&name, v4);
@@ -233,7 +256,7 @@ pub unsafe extern "C" fn gethostbyaddr_r(
     result: *mut *mut hostent,
     error: *mut c_int,
 ) -> c_int {
-    if active() && family == libc::AF_INET && of_len == 4 {
+    if named() && family == libc::AF_INET && of_len == 4 {
         let v4 = u32::from_be_bytes(of.cast::<[u8; 4]>().read());
         if let Some(name) = reverse(v4) {
             let name = CString::new(name).unwrap_or_default();
@@ -245,7 +268,7 @@ pub unsafe extern "C" fn gethostbyaddr_r(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gethostname(out: *mut c_char, len: size_t) -> c_int {
-    if !active() || own_name().is_empty() {
+    if !named() || own_name().is_empty() {
         return real::gethostname(out, len);
     }
     let name = own_name();
@@ -259,7 +282,7 @@ pub unsafe extern "C" fn gethostname(out: *mut c_char, len: size_t) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uname(out: *mut utsname) -> c_int {
     let status = real::uname(out);
-    if status == 0 && active() && !own_name().is_empty() {
+    if status == 0 && named() && !own_name().is_empty() {
         let node = &raw mut (*out).nodename;
         put_string(node.cast(), &own_name()[..own_name().len().min(64)]);
     }
@@ -276,7 +299,7 @@ struct Interfaces {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getifaddrs(out: *mut *mut ifaddrs) -> c_int {
-    if !active() {
+    if !named() {
         return real::getifaddrs(out);
     }
     let all = libc::calloc(1, size_of::<Interfaces>()).cast::<Interfaces>();

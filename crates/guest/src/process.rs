@@ -101,7 +101,8 @@ pub unsafe extern "C" fn vfork() -> pid_t {
 
 /// Tells the engine and the parent that this process ends. Once; what follows is outside simulated time.
 pub fn tell_exit(status: c_int) {
-    if !attach::ends_now() || !client::has_slot() {
+    // In wall pace the engine hears it from the system.
+    if client::is_wall() || !attach::ends_now() || !client::has_slot() {
         return;
     }
     children::let_go();

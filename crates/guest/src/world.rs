@@ -15,6 +15,12 @@ pub fn active() -> bool {
     attach::attached() && !client::is_wall() && client::has_slot()
 }
 
+/// Whether this process is in a fabric at wall pace: its names and addresses are the fabric's, all else is the host's.
+#[inline]
+pub fn walled() -> bool {
+    attach::attached() && client::is_wall()
+}
+
 thread_local! {
     /// Whether the calling thread has given its turn away, and whether it blocks in the system meanwhile.
     static PARKED: Cell<bool> = const { Cell::new(false) };
@@ -37,6 +43,9 @@ pub fn is_away() -> bool {
 
 /// Runs `blocking` while the engine does not wait for this thread.
 pub fn away<R>(blocking: impl FnOnce() -> R) -> R {
+    if !active() {
+        return blocking();
+    }
     client::away(|| {
         AWAY.set(true);
         let result = blocking();

@@ -1,5 +1,6 @@
 //! The memory that one process shares with the engine.
 
+use bytemuck::{Pod, Zeroable};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// Marks the file as ours: "SOFTBAND".
@@ -122,8 +123,22 @@ pub const fn baton_of(process: u32, slot: u32) -> u32 {
 pub const HEADER_OFFSET: usize = 0;
 /// Offset of slot 0.
 pub const SLOTS_OFFSET: usize = 4096;
+/// Offset of the hosts of the fabric, in wall pace: a list that ends with address 0.
+pub const HOSTS_OFFSET: usize = SLOTS_OFFSET + THREADS_MAX * size_of::<ThreadSlot>();
+/// Hosts that the list has room for, its end included.
+pub const HOSTS_MAX: usize = 16 * 1024;
 /// Offset of the first completion ring.
-pub const RINGS_OFFSET: usize = SLOTS_OFFSET + THREADS_MAX * size_of::<ThreadSlot>();
+pub const RINGS_OFFSET: usize = HOSTS_OFFSET + (HOSTS_MAX * size_of::<HostEntry>()).next_multiple_of(4096);
+
+/// A host of the fabric. A program reads names without asking: it may do so in constructors and after a fork.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct HostEntry {
+    /// IPv4 as a big-endian number.
+    pub address: u32,
+    pub name_len: u32,
+    pub name: [u8; 64],
+}
 
 const _: () = assert!(size_of::<SharedHeader>() <= SLOTS_OFFSET);
 const _: () = assert!(size_of::<ThreadSlot>().is_multiple_of(4096));

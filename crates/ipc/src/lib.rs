@@ -8,13 +8,14 @@
 
 pub mod attach;
 pub mod calls;
+pub mod command;
 pub mod layout;
 pub mod post;
 pub mod ring;
 pub mod tables;
 
 /// Changes whenever anything in this crate changes its meaning or layout.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Environment variables by which a program finds its engine and its identity.
 pub mod environment {

@@ -1,11 +1,12 @@
 //! `send` and `recv` in all their forms.
 
+use super::native::fabric_address;
 use super::open::stream;
 use super::stream::{receive, send as send_parts};
 use crate::descriptors::blocking_natively;
 use crate::real;
 use crate::spin;
-use crate::world::{active, fail};
+use crate::world::{active, fail, walled};
 use libc::{c_int, c_void, iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use softband_client::Errno;
 
@@ -44,7 +45,7 @@ pub unsafe extern "C" fn sendto(fd: c_int, data: *const c_void, len: size_t, fla
     match stream(fd) {
         // A connected stream ignores the address, as the kernel does.
         Some(object) => counted(send_parts(fd, object, &part(data, len), flags)),
-        None => native(fd, libc::POLLOUT, flags, || real::sendto(fd, data, len, flags, to, to_len)),
+        None => fabric_address(fd, to, to_len, |to, to_len| native(fd, libc::POLLOUT, flags, || real::sendto(fd, data, len, flags, to, to_len))),
     }
 }
 
@@ -52,6 +53,14 @@ pub unsafe extern "C" fn sendto(fd: c_int, data: *const c_void, len: size_t, fla
 pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
     match stream(fd) {
         Some(object) => counted(send_parts(fd, object, parts((*message).msg_iov, (*message).msg_iovlen), flags)),
+        None if walled() => {
+            let mut copy = *message;
+            fabric_address(fd, copy.msg_name.cast(), copy.msg_namelen, |to, to_len| {
+                copy.msg_name = to.cast_mut().cast();
+                copy.msg_namelen = to_len;
+                real::sendmsg(fd, &raw const copy, flags)
+            })
+        }
         None => native(fd, libc::POLLOUT, flags, || real::sendmsg(fd, message, flags)),
     }
 }

@@ -3,5 +3,6 @@
 pub mod address;
 pub mod message;
 pub mod names;
+pub mod native;
 pub mod open;
 pub mod stream;

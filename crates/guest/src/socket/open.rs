@@ -1,9 +1,9 @@
 //! Making sockets and connections.
 
-use super::address;
+use super::{address, native};
 use crate::descriptors::{blocking_natively, is_nonblocking, ours, wait_object, wait_or_again};
 use crate::real;
-use crate::world::{active, deadline_after, fail, timeval_picos};
+use crate::world::{active, deadline_after, fail, timeval_picos, walled};
 use libc::{c_int, sockaddr, socklen_t, timeval};
 use softband_client::fds::{Entry, Kind};
 use softband_client::{self as client, Errno, fds, warn};
@@ -73,7 +73,7 @@ pub unsafe fn timeout_deadline(fd: c_int, option: c_int) -> u64 {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bind(fd: c_int, at: *const sockaddr, len: socklen_t) -> c_int {
-    let Some(object) = stream(fd) else { return real::bind(fd, at, len) };
+    let Some(object) = stream(fd) else { return native::bind(fd, at, len) };
     let Some((v4, port)) = address::read(at, len) else {
         if at.is_null() || (len as usize) < size_of::<libc::sockaddr_in>() {
             return fail(libc::EINVAL);
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn bind(fd: c_int, at: *const sockaddr, len: socklen_t) ->
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
-    let Some(object) = stream(fd) else { return real::listen(fd, backlog) };
+    let Some(object) = stream(fd) else { return native::listen(fd, backlog) };
     match client::call_void(Op::SocketListen, &SocketListen { object, backlog: backlog.max(0) as u32 }) {
         Ok(()) => 0,
         Err(Errno(errno)) => fail(errno),
@@ -133,6 +133,9 @@ pub unsafe extern "C" fn accept4(fd: c_int, peer: *mut sockaddr, len: *mut sockl
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
     let Some(object) = stream(fd) else {
+        if walled() {
+            return native::connect(fd, to, len);
+        }
         let mut kind = 0;
         let mut kind_len = size_of::<c_int>() as socklen_t;
         real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_TYPE, (&raw mut kind).cast(), &raw mut kind_len);

@@ -1,0 +1,106 @@
+/* A program that uses verbs, and forks: its children attach as processes of their own when they first use verbs, and whatever
+   they do leaves what the parent holds as it was. */
+#include <infiniband/verbs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK(what) do { if (!(what)) { printf("line %d: %s\n", __LINE__, #what); exit(1); } } while (0)
+
+struct held {
+	struct ibv_device **list;
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+};
+
+static struct held make(void)
+{
+	struct held held;
+	held.list = ibv_get_device_list(NULL);
+	CHECK(held.list && held.list[0]);
+	held.context = ibv_open_device(held.list[0]);
+	CHECK(held.context);
+	held.pd = ibv_alloc_pd(held.context);
+	held.cq = ibv_create_cq(held.context, 8, NULL, NULL, 0);
+	CHECK(held.pd && held.cq);
+	struct ibv_qp_init_attr init = {.send_cq = held.cq, .recv_cq = held.cq, .qp_type = IBV_QPT_RC,
+					.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1}};
+	held.qp = ibv_create_qp(held.pd, &init);
+	CHECK(held.qp);
+	return held;
+}
+
+static void use(struct held *held)
+{
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+	CHECK(ibv_query_qp(held->qp, &attr, IBV_QP_STATE, &init) == 0);
+	struct ibv_port_attr port;
+	CHECK(ibv_query_port(held->context, 1, &port) == 0 && port.state == IBV_PORT_ACTIVE);
+}
+
+static void end(struct held *held)
+{
+	CHECK(ibv_destroy_qp(held->qp) == 0);
+	CHECK(ibv_destroy_cq(held->cq) == 0);
+	CHECK(ibv_dealloc_pd(held->pd) == 0);
+	CHECK(ibv_close_device(held->context) == 0);
+	ibv_free_device_list(held->list);
+}
+
+static void child(int depth)
+{
+	struct held own = make();
+	use(&own);
+	if (depth == 0) {
+		int status;
+		pid_t grandchild = fork();
+		if (grandchild == 0) {
+			child(1);
+			_exit(0);
+		}
+		use(&own);
+		/* Its line comes after this one. */
+		printf("child ok\n");
+		fflush(stdout);
+		CHECK(waitpid(grandchild, &status, 0) == grandchild && status == 0);
+		use(&own);
+	} else {
+		usleep(100000);
+		printf("grandchild ok\n");
+		fflush(stdout);
+	}
+	end(&own);
+}
+
+int main(void)
+{
+	int status;
+	struct held held = make();
+	/* Some never use verbs, and close everything. */
+	for (int round = 0; round < 20; round++) {
+		pid_t idle = fork();
+		if (idle == 0) {
+			for (int fd = 3; fd < 1024; fd++)
+				close(fd);
+			_exit(0);
+		}
+		use(&held);
+		CHECK(waitpid(idle, &status, 0) == idle && status == 0);
+	}
+	pid_t first = fork();
+	if (first == 0) {
+		child(0);
+		_exit(0);
+	}
+	for (int round = 0; round < 100; round++)
+		use(&held);
+	CHECK(waitpid(first, &status, 0) == first && status == 0);
+	use(&held);
+	end(&held);
+	printf("parent ok\n");
+	return 0;
+}

@@ -1,0 +1,96 @@
+//! Which programs a run has, and where.
+
+use crate::run::RunArguments;
+use anyhow::bail;
+use softband_catalog::LoadedFabric;
+use std::path::Path;
+
+/// A program as the user asked for it.
+pub(crate) struct Wanted {
+    pub(crate) host: usize,
+    pub(crate) name: String,
+    /// Which program of its host it is.
+    pub(crate) number: usize,
+    pub(crate) command: String,
+    pub(crate) arguments: Vec<String>,
+}
+
+/// Whether the command line says what is to be run, before anything is loaded.
+pub(crate) fn check(arguments: &RunArguments) -> anyhow::Result<()> {
+    if arguments.on.is_empty() && arguments.program.is_empty() {
+        let missing = if arguments.count.is_some() { "-n says how many, but not of what" } else { "no program is named" };
+        bail!("{missing}: write --on HOST 'COMMAND', once for each program, or -n 2 -- PROGRAM for the same on each host");
+    }
+    if arguments.count.is_some() && !arguments.on.is_empty() {
+        bail!("-n and --on do not go together: --on already says which programs run, and where");
+    }
+    Ok(())
+}
+
+/// The programs of a run, in order.
+pub(crate) fn wanted(arguments: &RunArguments, loaded: &LoadedFabric) -> anyhow::Result<Vec<Wanted>> {
+    if arguments.program.is_empty() { on_hosts(arguments, loaded) } else { same_on_all(arguments, loaded) }
+}
+
+/// Program i runs on host i, and from the first host again when there are more programs than hosts.
+fn same_on_all(arguments: &RunArguments, loaded: &LoadedFabric) -> anyhow::Result<Vec<Wanted>> {
+    if let Some((why, _)) = why_not_to_run(&arguments.program[0]) {
+        bail!("{why}");
+    }
+    let hosts = &loaded.spec.hosts;
+    let count = arguments.count.map_or(hosts.len(), |count| count as usize);
+    let one = |index: usize| {
+        let host = index % hosts.len();
+        let (command, arguments) = (arguments.program.join(" "), arguments.program.clone());
+        Wanted { host, name: hosts[host].name.clone(), number: index / hosts.len(), command, arguments }
+    };
+    Ok((0..count).map(one).collect())
+}
+
+/// What a program is told of itself and the others. The hosts stand in the order of the programs.
+pub(crate) fn environment(wanted: &[Wanted], index: usize) -> Vec<(String, String)> {
+    let hosts: Vec<&str> = wanted.iter().map(|one| one.name.as_str()).collect();
+    let variable = |name: &str, value: String| (format!("SOFTBAND_{name}"), value);
+    vec![
+        variable("RANK", index.to_string()),
+        variable("SIZE", wanted.len().to_string()),
+        variable("HOST", wanted[index].name.clone()),
+        variable("HOSTS", hosts.join(",")),
+    ]
+}
+
+fn on_hosts(arguments: &RunArguments, loaded: &LoadedFabric) -> anyhow::Result<Vec<Wanted>> {
+    let mut wanted: Vec<Wanted> = Vec::new();
+    for pair in arguments.on.chunks_exact(2) {
+        let (name, command) = (&pair[0], &pair[1]);
+        let Some(host) = loaded.spec.hosts.iter().position(|host| host.name == *name) else {
+            let known: Vec<&str> = loaded.spec.hosts.iter().map(|host| host.name.as_str()).collect();
+            bail!("--on {name}: the fabric has no host of this name; its hosts are {}", known.join(", "));
+        };
+        let words = softband_engine::arguments_of(command).map_err(|what| anyhow::anyhow!("--on {name} '{command}': {what}"))?;
+        if let Some((why, _)) = why_not_to_run(&words[0]) {
+            bail!("--on {name} '{command}': {why}");
+        }
+        let number = wanted.iter().filter(|other| other.host == host).count();
+        wanted.push(Wanted { host, name: name.clone(), number, command: command.clone(), arguments: words });
+    }
+    Ok(wanted)
+}
+
+/// Why a program cannot be run, and what a shell leaves with then.
+pub(crate) fn why_not_to_run(program: &str) -> Option<(String, i32)> {
+    use std::os::unix::fs::PermissionsExt;
+    const NOT_EXECUTABLE: i32 = 126;
+    const NOT_THERE: i32 = 127;
+    let runs = |path: &Path| path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0);
+    if !program.contains('/') {
+        let found = std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|folder| runs(&folder.join(program))));
+        return (!found).then(|| (format!("there is no program '{program}' on the PATH"), NOT_THERE));
+    }
+    match Path::new(program).metadata() {
+        Err(_) => Some((format!("there is no program '{program}'"), NOT_THERE)),
+        Ok(data) if data.is_dir() => Some((format!("'{program}' is a folder, not a program"), NOT_EXECUTABLE)),
+        Ok(_) if !runs(Path::new(program)) => Some((format!("'{program}' is not executable: chmod +x it, or name its interpreter"), NOT_EXECUTABLE)),
+        Ok(_) => None,
+    }
+}

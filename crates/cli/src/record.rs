@@ -1,0 +1,192 @@
+//! Which fabrics are up: a file for each, in a folder that is this user's alone.
+//!
+//! The engine holds a lock on its file as long as it lives, however it ends: a file without a lock is stale, and whoever finds it
+//! removes it.
+
+use anyhow::{Context, bail};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Names a fabric for all commands.
+pub(crate) const NAME_VARIABLE: &str = "SOFTBAND_FABRIC";
+pub(crate) const NAME_DEFAULT: &str = "default";
+/// Somebody who only looks holds the lock for a moment, and a file that was just made is not written yet.
+const PATIENCE: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What the file of a fabric says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) name: String,
+    /// By which the engine is reached.
+    pub(crate) engine: String,
+    pub(crate) pid: u32,
+    pub(crate) fabric: String,
+    pub(crate) version: String,
+}
+
+/// The folder of the files, made if it is not there.
+fn folder() -> anyhow::Result<PathBuf> {
+    let own = rustix::process::geteuid().as_raw();
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    // Another user's, as after `su`, is not ours to use.
+    let runtime = runtime.filter(|folder| folder.metadata().is_ok_and(|data| data.is_dir() && data.uid() == own));
+    let folder = runtime.map_or_else(|| PathBuf::from(format!("/tmp/softband-{own}")), |runtime| runtime.join("softband"));
+    match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error).with_context(|| format!("cannot make {}", folder.display())),
+        _ => check_folder(&folder, own).map(|()| folder),
+    }
+}
+
+/// In /tmp anybody may have made a folder of this name.
+fn check_folder(folder: &Path, own: u32) -> anyhow::Result<()> {
+    let data = folder.symlink_metadata().with_context(|| format!("cannot look at {}", folder.display()))?;
+    if !data.is_dir() || data.uid() != own || data.mode() & 0o077 != 0 {
+        bail!("{} must be a folder of this user alone: remove it, or set XDG_RUNTIME_DIR to a folder of yours", folder.display());
+    }
+    Ok(())
+}
+
+/// Whether this can be a fabric's name: it becomes a file's.
+pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
+    let good = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
+    if name.is_empty() || name.len() > 100 || name.starts_with(['.', '-']) || !name.chars().all(good) {
+        bail!("'{name}' cannot name a fabric: use letters, digits, - _ and .");
+    }
+    Ok(())
+}
+
+fn path_of(name: &str) -> anyhow::Result<PathBuf> {
+    check_name(name)?;
+    Ok(folder()?.join(format!("{name}.json")))
+}
+
+/// A name that is taken by this process. Its file goes when this does.
+pub(crate) struct Claim {
+    path: PathBuf,
+    file: File,
+}
+
+impl Claim {
+    /// Takes a name, unless a fabric that is up has it.
+    pub(crate) fn take(name: &str) -> anyhow::Result<Self> {
+        let path = path_of(name)?;
+        let started = Instant::now();
+        loop {
+            let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+            let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                // A stale file may have been removed between being opened and being locked.
+                Ok(()) if is_at(&file, &path) => return Ok(Self { path, file }),
+                Ok(()) => continue,
+                Err(Errno::WOULDBLOCK) if started.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
+                Err(Errno::WOULDBLOCK) => break,
+                Err(error) => return Err(error).with_context(|| format!("cannot lock {}", path.display())),
+            }
+        }
+        let what = find(name)?.map_or(String::new(), |record| format!(" (process {}, {})", record.pid, record.fabric));
+        bail!("a fabric '{name}' is up already{what}: end it with softband down --name {name}, or give this one another name with --name")
+    }
+
+    /// Lets others find the fabric.
+    pub(crate) fn publish(&mut self, record: &Record) -> anyhow::Result<()> {
+        self.file.set_len(0)?;
+        self.file.write_all(format!("{}\n", serde_json::to_string(record)?).as_bytes())?;
+        Ok(())
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Before the lock is given up, so that it is no other's by now.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn is_at(file: &File, path: &Path) -> bool {
+    let (Ok(own), Ok(there)) = (file.metadata(), path.metadata()) else { return false };
+    (own.dev(), own.ino()) == (there.dev(), there.ino())
+}
+
+/// The fabric of this name, if it is up.
+pub(crate) fn find(name: &str) -> anyhow::Result<Option<Record>> {
+    read(&path_of(name)?)
+}
+
+fn read(path: &Path) -> anyhow::Result<Option<Record>> {
+    let started = Instant::now();
+    loop {
+        let Ok(mut file) = File::open(path) else { return Ok(None) };
+        if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+            // Its engine is gone. Nobody can have taken the name anew while this lock is held, unless at another file.
+            if is_at(&file, path) {
+                let _ = std::fs::remove_file(path);
+            }
+            return Ok(None);
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        match serde_json::from_str(&text) {
+            Ok(record) => return Ok(Some(record)),
+            Err(_) if started.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
+            Err(_) => bail!("the fabric of {} is still coming up: try again", path.display()),
+        }
+    }
+}
+
+/// Every fabric of this user that is up, by name.
+pub(crate) fn all() -> anyhow::Result<Vec<Record>> {
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder()?)?.flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "json"));
+    paths.sort();
+    let mut records = Vec::new();
+    for path in paths {
+        records.extend(read(&path)?);
+    }
+    Ok(records)
+}
+
+/// The fabric of this name; an error that says what is up when it is not.
+pub(crate) fn wanted(name: &str) -> anyhow::Result<Record> {
+    if let Some(record) = find(name)? {
+        return Ok(record);
+    }
+    let others: Vec<String> = all()?.into_iter().map(|record| record.name).collect();
+    match others.as_slice() {
+        [] => bail!("no fabric is up: softband up brings one up"),
+        others => bail!("no fabric '{name}' is up, but {}: say --name NAME, or set {NAME_VARIABLE}", others.join(", ")),
+    }
+}
+
+/// Waits until a fabric is gone; false when it stays.
+pub(crate) fn await_end(name: &str, engine: &str, limit: Duration) -> anyhow::Result<bool> {
+    let started = Instant::now();
+    while find(name)?.is_some_and(|record| record.engine == engine) {
+        if started.elapsed() > limit {
+            return Ok(false);
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_no_file_names_are_refused() {
+        for name in ["", "a/b", "..", ".x", "-n", "a b", "\n"] {
+            assert!(check_name(name).is_err(), "{name}");
+        }
+        for name in ["default", "ci-7", "x.y_z"] {
+            assert!(check_name(name).is_ok(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! `softband status` and `softband down`: what is up, and the end of it.
+
+use crate::record::{self, Record};
+use anyhow::bail;
+use clap::Args;
+use serde_json::{Value, json};
+use softband_engine::Remote;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// Programs are killed, not asked: this is only how long the system needs.
+const DOWN_LIMIT: Duration = Duration::from_secs(10);
+/// What `status` leaves with when nothing is up.
+const EXIT_NOTHING_UP: i32 = 1;
+
+#[derive(Args)]
+pub(crate) struct StatusArguments {
+    /// The fabric (default: all that are up)
+    #[arg(long, env = record::NAME_VARIABLE)]
+    name: Option<String>,
+    /// For programs: one JSON object with a list `fabrics`
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct DownArguments {
+    /// The fabric
+    #[arg(long, env = record::NAME_VARIABLE, default_value = record::NAME_DEFAULT)]
+    name: String,
+}
+
+pub(crate) fn status(arguments: &StatusArguments) -> anyhow::Result<i32> {
+    let records = match &arguments.name {
+        Some(name) if arguments.json => record::find(name)?.into_iter().collect(),
+        Some(name) => vec![record::wanted(name)?],
+        None => record::all()?,
+    };
+    let mut fabrics = Vec::new();
+    for record in &records {
+        // One that ends at this moment is not up.
+        if let Some(remote) = Remote::connect(&record.engine)? {
+            fabrics.push(described(record, remote.status()?));
+        }
+    }
+    if arguments.json {
+        println!("{:#}", json!({ "fabrics": fabrics }));
+    } else if fabrics.is_empty() {
+        println!("no fabric is up: softband up brings one up");
+    } else {
+        print!("{}", fabrics.iter().map(to_text).collect::<Vec<_>>().join("\n"));
+    }
+    Ok(if fabrics.is_empty() { EXIT_NOTHING_UP } else { 0 })
+}
+
+fn described(record: &Record, mut status: Value) -> Value {
+    status["name"] = json!(record.name);
+    status["fabric"] = json!(record.fabric);
+    status["softband_version"] = json!(record.version);
+    status
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn to_text(fabric: &Value) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "{}: {} (process {}, up {} s)", text(&fabric["name"]), text(&fabric["fabric"]), fabric["pid"], fabric["up_seconds"]);
+    for host in list(&fabric["hosts"]) {
+        let devices: Vec<String> = list(&host["devices"]).map(device_text).collect();
+        let _ = writeln!(out, "  {} {}  {}", text(&host["name"]), text(&host["address"]), devices.join("; "));
+        for program in list(&host["programs"]) {
+            let qps = list(&program["queue_pairs"]).count();
+            let with = if qps == 0 { String::new() } else { format!("  ({qps} QP{})", if qps == 1 { "" } else { "s" }) };
+            let _ = writeln!(out, "    {:>7}  {}{with}", program["pid"], text(&program["command"]));
+        }
+    }
+    out
+}
+
+fn device_text(device: &Value) -> String {
+    let ports = list(&device["ports"]).map(|port| match text(&port["state"]) {
+        "active" => format!("port {} active, LID {}", port["port"], port["lid"]),
+        state => format!("port {} {state}", port["port"]),
+    });
+    format!("{}: {}", text(&device["name"]), ports.collect::<Vec<_>>().join(", "))
+}
+
+pub(crate) fn down(arguments: &DownArguments) -> anyhow::Result<i32> {
+    let record = record::wanted(&arguments.name)?;
+    if let Some(remote) = Remote::connect(&record.engine)? {
+        remote.down()?;
+    }
+    if !record::await_end(&record.name, &record.engine, DOWN_LIMIT)? {
+        bail!("the engine of '{}' does not end: kill -9 {} ends it and its programs", record.name, record.pid);
+    }
+    println!("fabric '{}' is down", record.name);
+    Ok(0)
+}

@@ -1,0 +1,122 @@
+//! `softband up`: a fabric that stays, for programs from any terminal.
+
+use crate::record::{self, Claim, Record};
+use crate::{home, signals};
+use anyhow::{Context, bail};
+use clap::Args;
+use softband_engine::{Engine, Options, Pace};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+#[derive(Args)]
+pub(crate) struct UpArguments {
+    /// The fabric file, or the name of one in the installation; default: two hosts with current HCAs on one switch
+    fabric: Option<PathBuf>,
+    /// Go on in the background, until softband down
+    #[arg(long)]
+    detach: bool,
+    /// What to call the fabric: several may be up
+    #[arg(long, env = record::NAME_VARIABLE, default_value = record::NAME_DEFAULT)]
+    name: String,
+    /// Run cables beyond their length limit
+    #[arg(long)]
+    allow_out_of_spec: bool,
+    /// Give programs the library by LD_LIBRARY_PATH only, for those that cannot be preloaded into
+    #[arg(long)]
+    no_preload: bool,
+    /// This process is the one in the background
+    #[arg(long, hide = true)]
+    in_background: bool,
+}
+
+/// What the process in the background says when the fabric is up.
+const READY: &str = "ready";
+
+pub(crate) fn run(arguments: &UpArguments) -> anyhow::Result<i32> {
+    record::check_name(&arguments.name)?;
+    let fabric = home::fabric_path(arguments.fabric.as_deref().unwrap_or(Path::new(home::DEFAULT_FABRIC)))?;
+    if arguments.detach { start_in_background(arguments, &fabric) } else { serve(arguments, &fabric) }
+}
+
+/// Starts this program anew, in a session of its own, and waits until the fabric is up.
+fn start_in_background(arguments: &UpArguments, fabric: &Path) -> anyhow::Result<i32> {
+    let binary = std::env::current_exe().context("cannot tell where this binary lies")?;
+    let mut command = Command::new(binary);
+    let fabric = std::path::absolute(fabric)?;
+    command.arg("up").arg(&fabric).args(["--in-background", "--name", &arguments.name]).env("SOFTBAND_HOME", std::path::absolute(home::home()?)?);
+    command.args(arguments.allow_out_of_spec.then_some("--allow-out-of-spec")).args(arguments.no_preload.then_some("--no-preload"));
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("cannot start the engine")?;
+    let mut line = String::new();
+    if let Some(out) = child.stdout.take() {
+        BufReader::new(out).read_line(&mut line)?;
+    }
+    let mut errors = String::new();
+    if let Some(mut err) = child.stderr.take() {
+        err.read_to_string(&mut errors)?;
+    }
+    eprint!("{errors}");
+    if line.trim() == READY {
+        println!(
+            "fabric '{}' is up: softband exec HOST --name {0} -- COMMAND runs a program on it, softband down --name {0} ends it",
+            arguments.name
+        );
+        return Ok(0);
+    }
+    let status = child.wait()?;
+    if errors.is_empty() {
+        bail!("the engine in the background did not start ({status})");
+    }
+    Ok(status.code().unwrap_or(2))
+}
+
+fn serve(arguments: &UpArguments, fabric: &Path) -> anyhow::Result<i32> {
+    if arguments.in_background {
+        rustix::process::setsid().context("cannot make a session")?;
+    }
+    let interrupt = signals::interrupt_on_signals();
+    let mut claim = Claim::take(&arguments.name)?;
+    let (path, loaded) = home::load_fabric(fabric, arguments.allow_out_of_spec)?;
+    allow_many_programs();
+    let options = Options { by_preload: !arguments.no_preload, processors: None, pace: Pace::Wall };
+    let mut engine = Engine::new(&loaded.spec, loaded.seed, &home::libraries()?, options, interrupt)?;
+    claim.publish(&Record {
+        name: arguments.name.clone(),
+        engine: engine.name().to_owned(),
+        pid: std::process::id(),
+        fabric: path.display().to_string(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    })?;
+    if arguments.in_background {
+        println!("{READY}");
+        leave_terminal()?;
+    } else {
+        let hosts: Vec<&str> = loaded.spec.hosts.iter().map(|host| host.name.as_str()).collect();
+        println!("fabric '{}' is up: {}; hosts: {}", arguments.name, loaded.spec.title, hosts.join(", "));
+        println!("in another terminal: softband exec {} -- COMMAND; Ctrl-C ends the fabric", hosts[0]);
+        std::io::stdout().flush()?;
+    }
+    let report = engine.stay()?;
+    for warning in &report.warnings {
+        eprintln!("softband: {warning}");
+    }
+    Ok(0)
+}
+
+/// From now on nobody reads what this process says, and no folder is kept busy by it.
+fn leave_terminal() -> anyhow::Result<()> {
+    std::io::stdout().flush()?;
+    let nothing = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&nothing)?;
+    rustix::stdio::dup2_stderr(&nothing)?;
+    std::env::set_current_dir("/")?;
+    Ok(())
+}
+
+/// Each program costs the engine two descriptors.
+fn allow_many_programs() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // More than the usual 1024 where that is allowed; with fewer there are just fewer programs.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}

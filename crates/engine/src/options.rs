@@ -1,0 +1,51 @@
+//! What a run is told, and how it may fail.
+
+use serde::Serialize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Raised by a signal handler to end a run.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    pub fn raise(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+    pub fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Why a run ended before its programs did.
+#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+pub enum Failure {
+    /// Nothing can happen any more, but programs still wait.
+    Stuck {
+        waiting: Vec<String>,
+    },
+    Interrupted,
+    /// The host does not let the engine at the programs' memory.
+    MemoryDenied {
+        reason: String,
+    },
+}
+
+/// Whose clock the programs go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// The simulation's.
+    Virtual,
+    /// The host's.
+    Wall,
+}
+
+/// How a run is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Programs get the library by `LD_PRELOAD` as well.
+    pub by_preload: bool,
+    /// On how many processors the run may be, 1 or 2; `None`: as many as are there.
+    pub processors: Option<u32>,
+    pub pace: Pace,
+}

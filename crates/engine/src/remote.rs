@@ -1,0 +1,118 @@
+//! The command line's end of a fabric that stays.
+
+use anyhow::{Context, anyhow, bail};
+use rustix::fd::OwnedFd;
+use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use softband_ipc::command::{Command, CommandReply, kind};
+use std::io::{Read, Seek};
+use std::mem::MaybeUninit;
+use std::path::Path;
+
+/// What a program needs in its environment to be on a host.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Pass {
+    pub variables: Vec<(String, String)>,
+}
+
+impl Pass {
+    /// The variables; those of the dynamic linker with what the caller's environment has behind.
+    pub fn merged(&self) -> impl Iterator<Item = (&str, String)> {
+        self.variables.iter().map(|(name, value)| match name.as_str() {
+            "LD_PRELOAD" => (name.as_str(), crate::launch::joined(Path::new(value), name, ' ')),
+            "LD_LIBRARY_PATH" => (name.as_str(), crate::launch::joined(Path::new(value), name, ':')),
+            _ => (name.as_str(), value.clone()),
+        })
+    }
+}
+
+/// A connection to an engine that stays.
+#[derive(Debug)]
+pub struct Remote(OwnedFd);
+
+impl Remote {
+    /// Connects to the engine of this name; `None` when it is not there.
+    ///
+    /// # Errors
+    /// When the system refuses sockets.
+    pub fn connect(engine: &str) -> anyhow::Result<Option<Self>> {
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        match rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(engine.as_bytes())?) {
+            Ok(()) => Ok(Some(Self(socket))),
+            Err(rustix::io::Errno::CONNREFUSED) => Ok(None),
+            Err(error) => Err(error).context("cannot reach the engine"),
+        }
+    }
+
+    /// What a program on `host` needs.
+    ///
+    /// # Errors
+    /// When the fabric has no such host: the message names those that it has.
+    pub fn pass(&self, host: &str) -> anyhow::Result<Pass> {
+        let (status, text) = self.ask(kind::TICKET, host)?;
+        match status {
+            0 => Ok(serde_json::from_value(text)?),
+            libc::ENOENT => {
+                let hosts: Vec<String> = serde_json::from_value(text)?;
+                bail!("the fabric has no host '{host}'; its hosts are {}", hosts.join(", "))
+            }
+            other => Err(refusal(other)),
+        }
+    }
+
+    /// Hosts, devices, programs.
+    ///
+    /// # Errors
+    /// When the engine does not answer.
+    pub fn status(&self) -> anyhow::Result<Value> {
+        match self.ask(kind::STATUS, "")? {
+            (0, text) => Ok(text),
+            (other, _) => Err(refusal(other)),
+        }
+    }
+
+    /// Tells the engine to end.
+    ///
+    /// # Errors
+    /// When the engine does not answer.
+    pub fn down(&self) -> anyhow::Result<()> {
+        match self.ask(kind::DOWN, "")? {
+            (0, _) => Ok(()),
+            (other, _) => Err(refusal(other)),
+        }
+    }
+
+    fn ask(&self, kind: u32, host: &str) -> anyhow::Result<(i32, Value)> {
+        let mut command = Command { version: softband_ipc::VERSION, kind, host: [0; 64] };
+        // One byte stays zero; a longer name is no host's.
+        let len = host.len().min(63);
+        command.host[..len].copy_from_slice(&host.as_bytes()[..len]);
+        rustix::net::send(&self.0, bytemuck::bytes_of(&command), SendFlags::NOSIGNAL).context("the engine hung up")?;
+        let mut reply: CommandReply = bytemuck::Zeroable::zeroed();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [std::io::IoSliceMut::new(bytemuck::bytes_of_mut(&mut reply))];
+        let received = rustix::net::recvmsg(&self.0, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC).context("the engine hung up")?;
+        if received.bytes < size_of::<CommandReply>() {
+            bail!("the engine does not answer: is the fabric another user's?");
+        }
+        let file = ancillary.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+            _ => None,
+        });
+        let mut file = std::fs::File::from(file.context("the engine's answer is empty")?);
+        let mut text = String::new();
+        file.rewind()?;
+        file.read_to_string(&mut text)?;
+        Ok((reply.status, serde_json::from_str(&text)?))
+    }
+}
+
+fn refusal(errno: i32) -> anyhow::Error {
+    match errno {
+        libc::EPROTO => anyhow!("the fabric was brought up by another version of softband: use that one, or bring it down and up again"),
+        libc::EOPNOTSUPP => anyhow!("programs cannot be added to a run: bring a fabric up with softband up"),
+        other => anyhow!("the engine refuses: {}", std::io::Error::from_raw_os_error(other)),
+    }
+}

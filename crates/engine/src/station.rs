@@ -1,0 +1,150 @@
+//! A fabric that stays: programs come and go, and the command line asks for tickets, for the state of things, and for the end.
+
+use crate::launch::Program;
+use crate::pace::{Engine, Pace};
+use crate::process::ProcessState;
+use crate::remote::Pass;
+use crate::report::RunReport;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use serde_json::{Value, json};
+use softband_fabric::spec::HcaSpec;
+use softband_ipc::command::{Command, CommandReply, kind};
+use softband_ipc::environment;
+use softband_types::PortNumber;
+use std::io::Write;
+use std::mem::MaybeUninit;
+
+impl Engine {
+    /// Serves programs that others start until it is told to end. Everything that belongs to the fabric has ended when this returns.
+    ///
+    /// # Errors
+    /// When the system has no random numbers.
+    ///
+    /// # Panics
+    /// In virtual pace: what starts at no certain time has no place in simulated time.
+    pub fn stay(&mut self) -> anyhow::Result<RunReport> {
+        assert!(self.pace == Pace::Wall, "a fabric stays in wall pace only");
+        let hosts = 0..self.world.spec().hosts.len();
+        for _ in hosts.clone() {
+            let mut ticket = [0; 8];
+            rustix::rand::getrandom(&mut ticket, rustix::rand::GetRandomFlags::empty())?;
+            self.host_tickets.push(u64::from_ne_bytes(ticket));
+        }
+        // One that never starts and never ends stands for all programs of a host.
+        let standing = |host| Program { host, command: "exec".into(), arguments: Vec::new(), environment: Vec::new(), stdout: None, stderr: None };
+        Ok(self.run(hosts.map(standing).collect()))
+    }
+
+    /// The name by which programs and commands find this engine.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Host of a program that was started with a ticket for any number of programs.
+    pub(crate) fn host_of_ticket(&self, ticket: u64) -> Option<usize> {
+        self.host_tickets.iter().position(|other| *other == ticket)
+    }
+
+    pub(crate) fn obey(&mut self, socket: &OwnedFd, command: &Command) {
+        let (status, ticket, text) = match command.kind {
+            _ if command.version != softband_ipc::VERSION => (libc::EPROTO, 0, Value::Null),
+            kind::TICKET => self.pass_for(&command.host),
+            kind::STATUS => (0, 0, self.status()),
+            kind::DOWN => {
+                self.interrupt.raise();
+                (0, 0, Value::Null)
+            }
+            _ => (libc::EINVAL, 0, Value::Null),
+        };
+        answer(socket, &CommandReply { version: softband_ipc::VERSION, status, ticket }, &text);
+    }
+
+    fn pass_for(&self, padded: &[u8]) -> (i32, u64, Value) {
+        let name = padded.split(|byte| *byte == 0).next().unwrap_or_default();
+        let hosts: Vec<&str> = self.world.spec().hosts.iter().map(|host| host.name.as_str()).collect();
+        let Some(host) = hosts.iter().position(|host| host.as_bytes() == name) else { return (libc::ENOENT, 0, json!(hosts)) };
+        let Some(ticket) = self.host_tickets.get(host) else { return (libc::EOPNOTSUPP, 0, Value::Null) };
+        let mut variables = vec![
+            (environment::ENGINE.to_owned(), self.name.clone()),
+            (environment::TICKET.to_owned(), ticket.to_string()),
+            ("SOFTBAND_HOST".to_owned(), hosts[host].to_owned()),
+            ("SOFTBAND_HOSTS".to_owned(), hosts.join(",")),
+        ];
+        // The caller puts what it preloads itself behind ours.
+        let library = |path: &std::path::Path| path.display().to_string();
+        if self.libraries.by_preload {
+            variables.push(("LD_PRELOAD".to_owned(), library(&self.libraries.preload)));
+        }
+        variables.push(("LD_LIBRARY_PATH".to_owned(), library(&self.libraries.directory)));
+        (0, *ticket, json!(Pass { variables }))
+    }
+
+    /// Hosts, their devices, and who is on them.
+    fn status(&self) -> Value {
+        let hosts = self.world.spec().hosts.iter().enumerate().map(|(index, host)| {
+            let devices = host.hcas.iter().enumerate().map(|(number, hca)| self.device_status(index, number, hca));
+            let [a, b, c, d] = crate::sockets::host_address(index).to_be_bytes();
+            json!({
+                "name": host.name,
+                "address": format!("{a}.{b}.{c}.{d}"),
+                "devices": devices.collect::<Vec<_>>(),
+                "programs": self.programs_on(index),
+            })
+        });
+        json!({
+            "title": self.world.spec().title,
+            "engine": self.name,
+            "pid": std::process::id(),
+            "up_seconds": self.started_at.elapsed().as_secs(),
+            "hosts": hosts.collect::<Vec<_>>(),
+        })
+    }
+
+    fn device_status(&self, host: usize, number: usize, hca: &HcaSpec) -> Value {
+        let id = self.world.hca_id(host, number);
+        let ports = (1..=hca.part.ports).filter_map(|port| {
+            let port = self.world.port(id, PortNumber(port)).map(|snapshot| (port, snapshot))?;
+            Some(json!({ "port": port.0, "state": if port.1.active { "active" } else { "down" }, "lid": port.1.lid.0 }))
+        });
+        let qps = self.world.queue_pairs().filter(|(_, of, _)| *of == id).count();
+        json!({ "name": hca.device, "queue_pairs": qps, "ports": ports.collect::<Vec<_>>() })
+    }
+
+    fn programs_on(&self, host: usize) -> Vec<Value> {
+        let attached = self.processes.iter().filter(|process| process.host == host && process.state == ProcessState::Attached);
+        let one = |process: &crate::process::Process| {
+            let qps = self.world.queue_pairs().filter(|(owner, ..)| *owner == process.number).map(|(_, _, qp)| {
+                json!({
+                    "qpn": qp.qpn.0,
+                    "type": format!("{:?}", qp.init.qp_type).to_uppercase(),
+                    "state": format!("{:?}", qp.state).to_uppercase(),
+                })
+            });
+            json!({ "pid": process.pid, "command": command_line(process.pid), "queue_pairs": qps.collect::<Vec<_>>() })
+        };
+        attached.map(one).collect()
+    }
+}
+
+/// The words of a process, with blanks between.
+fn command_line(pid: i32) -> String {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).trim_end_matches('\0').replace('\0', " ")
+}
+
+/// Answers a command; a caller that is gone already needs no answer.
+fn answer(socket: &OwnedFd, reply: &CommandReply, text: &Value) {
+    let file = || -> std::io::Result<OwnedFd> {
+        let mut file = std::fs::File::from(rustix::fs::memfd_create("softband-answer", rustix::fs::MemfdFlags::CLOEXEC)?);
+        write!(file, "{text}")?;
+        Ok(file.into())
+    };
+    let Ok(file) = file() else { return };
+    let parts = [std::io::IoSlice::new(bytemuck::bytes_of(reply))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let files = [file.as_fd()];
+    ancillary.push(SendAncillaryMessage::ScmRights(&files));
+    let _ = rustix::net::sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL);
+}

@@ -1,0 +1,36 @@
+//! What the command line asks of an engine that stays: one message on a connection of its own to the control socket, and one back.
+
+use bytemuck::{Pod, Zeroable};
+
+/// Command line to engine. Its length tells it from what programs send.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct Command {
+    pub version: u32,
+    /// One of [`kind`].
+    pub kind: u32,
+    /// NUL-padded name of the host that is meant.
+    pub host: [u8; 64],
+}
+
+/// Values of [`Command::kind`].
+pub mod kind {
+    /// A ticket with which programs attach on a host.
+    pub const TICKET: u32 = 0;
+    /// Everything there is to know.
+    pub const STATUS: u32 = 1;
+    /// End all programs, and the engine.
+    pub const DOWN: u32 = 2;
+}
+
+/// Engine to command line. A descriptor comes with it: a file that holds JSON.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct CommandReply {
+    pub version: u32,
+    /// 0, or a positive errno.
+    pub status: i32,
+    pub ticket: u64,
+}
+
+const _: () = assert!(size_of::<Command>() != size_of::<crate::attach::Hello>() && size_of::<Command>() != size_of::<crate::attach::Word>());
