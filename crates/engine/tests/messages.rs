@@ -9,7 +9,7 @@ use std::path::Path;
 fn spec() -> FabricSpec {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let catalog = Catalog::load(&root.join("catalog")).expect("the catalogue");
-    load_fabric(&root.join("fabrics/two-hosts.toml"), &catalog, &LoadOptions::default()).expect("a fabric").spec
+    load_fabric(&root.join("fabrics/modern-pair.toml"), &catalog, &LoadOptions::default()).expect("a fabric").spec
 }
 
 /// Words that name things: mostly small numbers, sometimes extremes.
@@ -22,7 +22,7 @@ fn message(words: usize) -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn op() -> impl Strategy<Value = u32> {
-    prop_oneof![1 => 0..15u32, 2 => 30..47u32, 6 => 100..118u32, 1 => any::<u32>()]
+    prop_oneof![1 => 0..15u32, 2 => 30..47u32, 6 => 100..131u32, 1 => any::<u32>()]
 }
 
 proptest! {

@@ -6,7 +6,7 @@ use softband_model::transport::{QueuePair, Side};
 use softband_model::verbs::api::{HostMemory, QpCapabilities, QpInit, QpModification, QpSnapshot, ReceiveRequest, SendRequest, VerbsError};
 use softband_model::verbs::{PKEY_TABLE_LEN, check_modification};
 use softband_sim::SimTime;
-use softband_types::{HcaId, ProcessId, QpState, QpType, Qpn, SrqHandle, XrcdHandle};
+use softband_types::{CqHandle, HcaId, PdHandle, ProcessId, QpState, QpType, Qpn, SrqHandle, XrcdHandle};
 
 /// QPN of an HCA's first queue pair; the numbers below are for management (IBTA 3.5.3).
 const QPN_FIRST: u32 = 0x404;
@@ -65,6 +65,7 @@ impl World {
     /// `Invalid` for capabilities beyond the HCA's or objects of another HCA, `NoMemory` when it has no more queue pairs.
     pub fn create_qp(&mut self, owner: ProcessId, hca: HcaId, init: QpInit) -> Result<QpSnapshot, VerbsError> {
         let node = self.hcas.get(hca.0 as usize).ok_or(VerbsError::Invalid)?;
+        let init = parts_of_type(init);
         let of_hca = self.parts_of_qp_are_of(owner, hca, &init)?;
         let QpCapabilities { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_bytes } = init.capabilities;
         let part = &node.part;
@@ -340,5 +341,15 @@ impl World {
             _ if full => self.fail_fatally(qp, now),
             _ => slot.qp.responder.post(request),
         }
+    }
+}
+
+/// The sides of an extended reliable connection have only some of a queue pair's parts: what is said of the others does not count.
+fn parts_of_type(init: QpInit) -> QpInit {
+    let (pd, cq) = (PdHandle::default(), CqHandle::default());
+    match init.qp_type {
+        QpType::XrcSend => QpInit { recv_cq: cq, ..init },
+        QpType::XrcRecv => QpInit { pd, send_cq: cq, recv_cq: cq, ..init },
+        QpType::Rc | QpType::Uc | QpType::Ud => init,
     }
 }
