@@ -138,6 +138,10 @@ impl Engine {
         let hca = self.own_hca(process, query.hca)?;
         let number = u8::try_from(query.port).map_err(|_| libc::EINVAL)?;
         let port = self.world.port(hca, PortNumber(number)).ok_or(libc::EINVAL)?;
+        let mut pkeys = [0; 32];
+        for (entry, key) in pkeys.iter_mut().zip(self.world.pkeys(hca)) {
+            *entry = key.0;
+        }
         Ok(reply(&calls::PortReply {
             state: if port.active { 4 } else { 1 },
             lid: u32::from(port.lid.0),
@@ -148,8 +152,9 @@ impl Engine {
             width_code: u32::from(port.width_code),
             speed_code: u32::from(port.speed_code),
             physical_state: if port.active { 5 } else { 2 },
-            reserved: 0,
+            pkey_count: self.world.pkeys(hca).len() as u32,
             gid: port.gid.0,
+            pkeys,
         }))
     }
 
