@@ -73,6 +73,7 @@ test-full: test
 bench: build
 	@$(CARGO) bench --quiet -p softband-fabric --bench packet_hops
 	@python3 benches/programs.py
+	@python3 benches/wall.py
 
 fuzz:
 	@cd fuzz && for target in $$(cargo fuzz list); do cargo +nightly fuzz run $$target -- -max_total_time=60 || exit 1; done

@@ -4,6 +4,7 @@ mod common;
 
 use common::{HOSTS_AND_SWITCH, catalog, error_of, parse};
 use softband_catalog::{LoadOptions, load_fabric, parse_fabric};
+use softband_types::PKey;
 
 /// Hosts and switch (12 lines), then `cables`, whose first line is line 13.
 fn with(cables: &str) -> String {
@@ -192,6 +193,19 @@ fn unknown_keys_are_named_with_the_known_ones() {
     let options = HOSTS_AND_SWITCH.replacen("[hosts.b]", "options = { tune_pcie = 1 }\n[hosts.b]", 1);
     let error = error_of(&options);
     assert!(error.starts_with("test.toml:6:13: error: `options` has no key `tune_pcie`\n  help: did you mean `tune_pci`?"), "{error}");
+}
+
+#[test]
+fn partitions_are_named_once_and_rightly() {
+    let hca_with = |pkeys: &str| HOSTS_AND_SWITCH.replacen("[hosts.b]", &format!("pkeys = {pkeys}\n[hosts.b]"), 1);
+    let keys = |text: &str| parse(text).expect("a fabric").spec.hosts[0].hcas[0].pkeys.clone();
+    assert_eq!(keys(HOSTS_AND_SWITCH), [PKey::DEFAULT_FULL]);
+    assert_eq!(keys(&hca_with("[0xffff, 0x0005]")), [PKey(0xFFFF), PKey(5)]);
+    for wrong in ["[0x8000]", "[0x10001]", "[0x8005, 0x0005]", "[\"a\"]"] {
+        let error = error_of(&hca_with(wrong));
+        assert!(error.starts_with("test.toml:6:") && error.contains("this is not a P_Key of its own"), "{wrong}: {error}");
+    }
+    assert!(error_of(&hca_with("[]")).contains("this P_Key table has no use"));
 }
 
 #[test]

@@ -12,6 +12,7 @@ pub struct CompletionRing {
     capacity: u32,
     /// Rings of former sizes that were not empty when this one took over: what they hold comes first.
     former: Vec<CompletionRing>,
+    resized: bool,
 }
 
 impl CompletionRing {
@@ -22,12 +23,30 @@ impl CompletionRing {
     pub fn new(offset: u64, capacity: u32) -> Self {
         let offset = usize::try_from(offset).expect("offset fits");
         assert!(capacity > 0 && offset.checked_add(ring_bytes(capacity)).is_some_and(|end| end <= SHARED_BYTES), "ring within the file");
-        Self { offset, capacity, former: Vec::new() }
+        Self { offset, capacity, former: Vec::new(), resized: false }
     }
 
     fn header(&self) -> &'static CqRingHeader {
         // SAFETY: `new` checked the range; the header consists of atomics.
         unsafe { &*shared_base().add(self.offset).cast::<CqRingHeader>() }
+    }
+
+    /// How many completions it holds at most.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// How many were ever put into it and taken out of it (both wrap).
+    pub fn produced(&self) -> u32 {
+        self.header().produced.load(Ordering::Acquire)
+    }
+    pub fn consumed(&self) -> u32 {
+        self.header().consumed.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has taken the place of one of another size.
+    pub fn was_resized(&self) -> bool {
+        self.resized
     }
 
     /// Completions that wait to be taken.
@@ -46,6 +65,7 @@ impl CompletionRing {
         let mut former = std::mem::replace(self, next);
         self.former = std::mem::take(&mut former.former);
         self.former.push(former);
+        self.resized = true;
     }
 
     /// Takes the oldest completion.

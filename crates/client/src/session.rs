@@ -213,9 +213,10 @@ fn attach(engine: &str, ticket: u64, forked: bool) -> Result<(), AttachError> {
         tid: rustix::thread::gettid().as_raw_nonzero().get() as u32,
     };
     rustix::net::send(&socket, bytemuck::bytes_of(&hello), SendFlags::NOSIGNAL).map_err(|error| failed("the engine hung up", error))?;
-    let (welcome, memory, batons) = receive_welcome(&socket)?;
+    let (welcome, [memory, batons, tables]) = receive_welcome(&socket)?;
     map_shared(&memory)?;
     crate::baton::map(&batons).map_err(|error| failed("cannot map the batons", error))?;
+    crate::direct::map(&tables).map_err(|error| failed("cannot map the tables", error))?;
     PROCESS.store(welcome.process, Ordering::Relaxed);
     TICKET.store(ticket, Ordering::Relaxed);
     crate::fork::note_owner();
@@ -244,9 +245,9 @@ fn end_with_engine(control: &OwnedFd) {
 /// `F_SETSIG` of Linux.
 const F_SETSIG: libc::c_int = 10;
 
-fn receive_welcome(socket: &OwnedFd) -> Result<(Welcome, OwnedFd, OwnedFd), AttachError> {
+fn receive_welcome(socket: &OwnedFd) -> Result<(Welcome, [OwnedFd; 3]), AttachError> {
     let mut welcome: Welcome = bytemuck::Zeroable::zeroed();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [std::io::IoSliceMut::new(bytemuck::bytes_of_mut(&mut welcome))];
     let received = rustix::net::recvmsg(socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
@@ -261,10 +262,10 @@ fn receive_welcome(socket: &OwnedFd) -> Result<(Welcome, OwnedFd, OwnedFd), Atta
         return Err(AttachError(format!("the engine refuses (errno {})", welcome.status)));
     }
     let files = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next().zip(fds.next()),
+        RecvAncillaryMessage::ScmRights(mut fds) => Some([fds.next()?, fds.next()?, fds.next()?]),
         _ => None,
     });
-    files.map(|(memory, batons)| (welcome, memory, batons)).ok_or_else(|| AttachError("the engine gave no shared memory".into()))
+    files.map(|files| (welcome, files)).ok_or_else(|| AttachError("the engine gave no shared memory".into()))
 }
 
 fn map_shared(memory: &OwnedFd) -> Result<(), AttachError> {

@@ -8,7 +8,7 @@ use softband_ipc::calls;
 use softband_ipc::ring::{Cqe, flags};
 use softband_model::verbs::api::Completion;
 use softband_sim::SimTime;
-use softband_types::{CqHandle, ProcessId};
+use softband_types::{CqHandle, HcaId, ProcessId, WcStatus};
 
 /// Where a completion queue's entries and events go.
 #[derive(Clone, Debug)]
@@ -72,12 +72,16 @@ impl Engine {
     }
 
     pub(crate) fn completed(&mut self, process: ProcessId, cq: CqHandle, completion: &Completion) {
-        let Some(record) = self.cqs.get(&cq.0) else { return };
+        let Some(hca) = self.cqs.get(&cq.0).map(|record| record.hca) else { return };
         let cqe = cqe_of(completion, self.now);
         if self.pace == Pace::Wall {
             // The program may look at once, and then the data must be there.
             self.memory.flush(process);
+            if completion.status != WcStatus::Success {
+                self.publish_queue_pair(HcaId(hca), completion.qpn); // it is in error now
+            }
         }
+        let Some(record) = self.cqs.get(&cq.0) else { return };
         if self.processes[record.process].shared.produce(record.offset, record.capacity, cqe) {
             self.touch(process);
         } else {

@@ -189,10 +189,10 @@ fn hear_command(socket: &OwnedFd, command: Command, mailbox: &Mailbox) -> bool {
     true
 }
 
-/// Answers a hello, with the shared file and the batons unless it is refused.
-pub(crate) fn welcome(socket: &OwnedFd, welcome: &Welcome, files: Option<[&OwnedFd; 2]>) {
+/// Answers a hello, with the shared file, the batons and the tables unless it is refused.
+pub(crate) fn welcome(socket: &OwnedFd, welcome: &Welcome, files: Option<[&OwnedFd; 3]>) {
     let parts = [std::io::IoSlice::new(bytemuck::bytes_of(welcome))];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let fds = files.map(|files| files.map(|file| file.as_fd()));
     if let Some(fds) = &fds {

@@ -88,7 +88,7 @@ pub(crate) fn access(bits: u32) -> Result<Access, i32> {
     })
 }
 
-fn access_bits(access: Access) -> u32 {
+pub(crate) fn access_bits(access: Access) -> u32 {
     (u32::from(access.local_write) * ACCESS_LOCAL_WRITE)
         | (u32::from(access.remote_write) * ACCESS_REMOTE_WRITE)
         | (u32::from(access.remote_read) * ACCESS_REMOTE_READ)
@@ -270,6 +270,8 @@ pub(crate) fn qp_fields(hca: u32, qp: &QpSnapshot) -> QpFields {
         rnr_retry: u32::from(qp.rnr_retry),
         drained_event: 0,
         draining: u32::from(qp.send_queue_draining),
+        direct: 0,
+        reserved: 0,
         vector: wire_vector(&qp.address_vector),
     }
 }

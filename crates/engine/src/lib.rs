@@ -14,6 +14,7 @@ mod completion_queues;
 mod control;
 mod convert;
 mod counter;
+mod direct;
 mod handover;
 #[doc(hidden)]
 pub mod harness;

@@ -100,6 +100,7 @@ impl Engine {
                 Pace::Wall => layout::pace::WALL,
             },
             deadline_ps: AtomicU64::new(u64::MAX),
+            direct: AtomicU64::new(0),
             wall_start_ns: self.wall_start_ns,
             ring_produced: AtomicU64::new(0),
             ring_consumed: AtomicU64::new(0),
@@ -149,7 +150,7 @@ impl Engine {
                 self.memory.set_pid(record.number, Some(pid));
                 let clock = record.clock(0).max(self.now);
                 self.queue.push(clock, process as u32, Event::Resume { process, slot: 0 });
-                control::welcome(socket, &welcome, Some([self.processes[process].shared.file(), self.handover.file()]));
+                control::welcome(socket, &welcome, Some([self.processes[process].shared.file(), self.handover.file(), self.direct.file()]));
             }
             Err(errno) => {
                 welcome.status = errno;
@@ -176,6 +177,7 @@ impl Engine {
     fn replace_image(&mut self, process: usize) {
         let number = self.processes[process].number;
         let clock = self.processes[process].threads.iter().enumerate().map(|(slot, _)| self.processes[process].clock(slot as u32)).max();
+        self.withdraw_process(number);
         self.world.remove_process(self.now, number);
         self.cqs.retain(|_, cq| cq.process != process);
         let shared = Shared::new().expect("memory for a process");

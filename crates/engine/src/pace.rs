@@ -1,6 +1,7 @@
 //! The main loop: the next event of the fabric or of a program, whichever is earlier.
 
 use crate::control::{self, Heard, Mailbox};
+use crate::direct::DirectTables;
 use crate::handover::{Handover, Processors};
 use crate::launch::{self, Identity, Libraries, Program, Started};
 use crate::memory::ProgramMemory;
@@ -96,6 +97,7 @@ pub struct Engine {
     pub(crate) turns: u64,
     pub(crate) alarms_made: u64,
     pub(crate) handover: Handover,
+    pub(crate) direct: DirectTables,
     pub(crate) posted: Vec<u8>,
     pub(crate) name: String,
     pub(crate) libraries: Libraries,
@@ -172,6 +174,7 @@ impl Engine {
             turns: 0,
             alarms_made: 0,
             handover: Handover::new(processors)?,
+            direct: DirectTables::new()?,
             posted: Vec::new(),
             name,
             libraries,

@@ -48,6 +48,9 @@ impl Engine {
             }
             kind::RECEIVE => self.world.post_receive(at, owner, hca, qpn, convert::receive_request(record, entries)),
             kind::SRQ_RECEIVE => self.world.post_srq_receive(at, owner, SrqHandle(record.object), convert::receive_request(record, entries)),
+            kind::CQ_OVERRUN if self.cqs.get(&record.object).is_some_and(|cq| cq.process == process) => {
+                self.world.overflow_cq(at, CqHandle(record.object));
+            }
             kind::ARM_CQ => self.world.arm_cq(at, owner, CqHandle(record.object), record.flags & 1 != 0),
             _ => {}
         }

@@ -25,6 +25,7 @@ impl Engine {
         let init = MrInit { owner, pd: PdHandle(mr.pd), address: mr.address, len_bytes: mr.len_bytes, iova: mr.iova, access };
         let (handle, lkey, rkey) = self.world.register_mr(hca, init).map_err(convert::errno_of)?;
         self.processes[process].remotely_writable += u32::from(access.remote_write || access.remote_atomic);
+        self.publish_region(handle);
         Ok(reply(&calls::RegisterMrReply { handle: handle.0, lkey: lkey.0, rkey: rkey.0, reserved: 0 }))
     }
 
@@ -41,8 +42,10 @@ impl Engine {
         };
         // As with deregistration: the former place may be unmapped after this.
         self.memory.flush(owner);
+        self.withdraw_own_region(process, MrHandle(mr.mr));
         let (lkey, rkey) = self.world.reregister_mr(owner, MrHandle(mr.mr), &change).map_err(convert::errno_of)?;
         self.processes[process].remotely_writable += u32::from(access.is_some_and(|access| access.remote_write || access.remote_atomic));
+        self.publish_region(MrHandle(lkey.0));
         Ok(reply(&calls::RegisterMrReply { handle: mr.mr, lkey: lkey.0, rkey: rkey.0, reserved: 0 }))
     }
 
@@ -57,10 +60,18 @@ impl Engine {
         Ok(reply(&calls::RegisterMrReply { handle: mw.0, lkey: 0, rkey: rkey.0, reserved: 0 }))
     }
 
+    /// Only the owner of a region may take it away from the table.
+    fn withdraw_own_region(&mut self, process: usize, mr: MrHandle) {
+        if self.world.region(mr).is_some_and(|(_, init)| init.owner == self.processes[process].number) {
+            self.withdraw_region(mr);
+        }
+    }
+
     pub(crate) fn deregister_mr(&mut self, process: usize, mr: MrHandle) -> Answer {
         let owner = self.processes[process].number;
         // Bytes that have been accepted must be there before the program may unmap their place.
         self.memory.flush(owner);
+        self.withdraw_own_region(process, mr);
         self.world.deregister_mr(owner, mr).map_err(convert::errno_of)?;
         Ok(Vec::new())
     }

@@ -138,6 +138,10 @@ impl Engine {
         let hca = self.own_hca(process, query.hca)?;
         let number = u8::try_from(query.port).map_err(|_| libc::EINVAL)?;
         let port = self.world.port(hca, PortNumber(number)).ok_or(libc::EINVAL)?;
+        let mut pkeys = [0; 32];
+        for (entry, key) in pkeys.iter_mut().zip(self.world.pkeys(hca)) {
+            *entry = key.0;
+        }
         Ok(reply(&calls::PortReply {
             state: if port.active { 4 } else { 1 },
             lid: u32::from(port.lid.0),
@@ -148,8 +152,9 @@ impl Engine {
             width_code: u32::from(port.width_code),
             speed_code: u32::from(port.speed_code),
             physical_state: if port.active { 5 } else { 2 },
-            reserved: 0,
+            pkey_count: self.world.pkeys(hca).len() as u32,
             gid: port.gid.0,
+            pkeys,
         }))
     }
 
@@ -201,13 +206,17 @@ impl Engine {
                 let hca = self.own_hca(process, name.hca)?;
                 if op == Op::DestroyQp {
                     self.world.destroy_qp(self.now, owner, hca, Qpn(name.qpn)).map_err(convert::errno_of)?;
+                    self.publish_queue_pair(hca, Qpn(name.qpn));
                     return Ok(Vec::new());
                 }
                 (name.hca, self.world.query_qp(owner, hca, Qpn(name.qpn)))
             }
         };
-        let (hca, qp) = snapshot;
-        Ok(reply(&convert::qp_fields(hca, &qp.map_err(convert::errno_of)?)))
+        let (hca, qp) = (snapshot.0, snapshot.1.map_err(convert::errno_of)?);
+        if op != Op::QueryQp {
+            self.publish_queue_pair(HcaId(hca), qp.qpn);
+        }
+        Ok(reply(&calls::QpFields { direct: self.direct.entry_of(HcaId(hca), qp.qpn), ..convert::qp_fields(hca, &qp) }))
     }
 
     /// Passes on what the fabric tells.
@@ -221,7 +230,10 @@ impl Engine {
                 }
             }
             Notice::MemoryWritten { process, whole } => self.touch_memory(process, whole),
-            Notice::QpEvent { process, hca, qpn, event } => self.async_event(process, hca, event, qpn.0),
+            Notice::QpEvent { process, hca, qpn, event } => {
+                self.publish_queue_pair(hca, qpn);
+                self.async_event(process, hca, event, qpn.0);
+            }
             Notice::SrqEvent { process, hca, srq, event } => self.async_event(process, hca, event, srq.0),
             Notice::PortEvent { hca, port, event } => {
                 for process in 0..self.processes.len() as u32 {

@@ -4,7 +4,7 @@ use crate::event::Event;
 use crate::world::World;
 use softband_model::transport::{QueuePair, Side};
 use softband_model::verbs::api::{HostMemory, QpCapabilities, QpInit, QpModification, QpSnapshot, ReceiveRequest, SendRequest, VerbsError};
-use softband_model::verbs::{PKEY_TABLE_LEN, check_modification};
+use softband_model::verbs::check_modification;
 use softband_sim::SimTime;
 use softband_types::{CqHandle, HcaId, PdHandle, ProcessId, QpState, QpType, Qpn, SrqHandle, XrcdHandle};
 
@@ -153,6 +153,7 @@ impl World {
             m.path_mtu = self.port(hca, number).map(|port| port.mtu_active);
         }
         let port = m.port.and_then(|number| self.port_index(hca, number));
+        let pkey = m.pkey_index.map(|index| self.pkeys(hca)[usize::from(index)]);
         let slot = self.slot_mut(index).expect("just found");
         slot.port = port.or(slot.port);
         match next {
@@ -161,6 +162,9 @@ impl World {
                 let epoch = slot.qp.epoch;
                 let unfinished = if next == QpState::Reset { slot.qp.responder.take_unfinished() } else { None };
                 slot.qp.modify(next, &m);
+                if let Some(pkey) = pkey.filter(|_| next != QpState::Reset) {
+                    slot.qp.attributes.pkey = pkey;
+                }
                 if slot.qp.epoch != epoch {
                     slot.fetching = false;
                     slot.established = false;
@@ -193,7 +197,7 @@ impl World {
             && at_most(m.min_rnr_timer, 31)
             && at_most(m.max_rd_atomic, part.max_rd_atomic)
             && at_most(m.max_dest_rd_atomic, part.max_rd_atomic)
-            && m.pkey_index.is_none_or(|index| index < PKEY_TABLE_LEN)
+            && m.pkey_index.is_none_or(|index| usize::from(index) < self.pkeys(hca).len())
             && m.dest_qpn.is_none_or(|qpn| qpn.0 < 1 << 24);
         let number = m.port.unwrap_or(attributes.port);
         let port = self.port(hca, number);
@@ -201,6 +205,12 @@ impl World {
         let mtu_fits = m.path_mtu.is_none_or(|mtu| port.is_some_and(|port| mtu <= port.mtu_active));
         let path_fits = m.address_vector.is_none_or(|vector| vector.port == number && vector.service_level.0 <= 15);
         if fits && port_fits && mtu_fits && path_fits { Ok(()) } else { Err(VerbsError::Invalid) }
+    }
+
+    /// A queue pair and whose it is, whoever asks.
+    pub fn find_qp(&self, hca: HcaId, qpn: Qpn) -> Option<(ProcessId, QpSnapshot)> {
+        let slot = self.slot(self.qp_index(hca, qpn)?)?;
+        Some((slot.qp.owner, slot.qp.snapshot()))
     }
 
     /// # Errors

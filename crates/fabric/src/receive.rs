@@ -9,7 +9,7 @@ use softband_model::parts::ReceiveMode;
 use softband_model::transport::{Delivery, DeliveryEnd, Outcome, Refusal, Response, Side, response_packet};
 use softband_model::verbs::api::{Completion, HostMemory, PayloadSlice};
 use softband_sim::SimTime;
-use softband_types::{Gid, Guid, Lid, PKey, QpState, SrqHandle, WcStatus};
+use softband_types::{Gid, Guid, Lid, QpState, SrqHandle, WcStatus};
 
 use crate::port::Owner;
 
@@ -110,7 +110,7 @@ impl World {
                 QpState::Rtr | QpState::Sqe => !response,
                 _ => false,
             };
-        let fits = listens && slot.port == Some(port) && packet.pkey == PKey::DEFAULT_FULL && datagram == ud && from_peer;
+        let fits = listens && slot.port == Some(port) && packet.pkey.reaches(a.pkey) && datagram == ud && from_peer;
         fits.then_some(qp)
     }
 

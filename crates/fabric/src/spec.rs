@@ -1,7 +1,7 @@
 //! A fabric as the World is built from it: checked, with every part resolved.
 
 use softband_model::parts::{CablePart, HcaPart, HostPart, SwitchPart};
-use softband_types::{Guid, LinkRate, Mtu, OperationalVls, PortNumber};
+use softband_types::{Guid, LinkRate, Mtu, OperationalVls, PKey, PortNumber};
 
 /// A whole fabric. Hosts, switches and cables stand in the order of the fabric file, which numbers them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub struct HcaSpec {
     /// The driver's option of this name: read requests as large as the HCA's tuned size.
     pub tune_pci: bool,
     pub node_guid: Guid,
+    /// P_Key table of its ports: the partitions that it belongs to.
+    pub pkeys: Vec<PKey>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

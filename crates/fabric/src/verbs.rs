@@ -26,6 +26,11 @@ impl World {
         self.verbs.register_mr(hca, init)
     }
 
+    /// A region, and the HCA that it is registered with.
+    pub fn region(&self, mr: MrHandle) -> Option<(HcaId, MrInit)> {
+        self.verbs.mrs.get(mr.0).map(|region| (region.hca, region.init))
+    }
+
     /// # Errors
     /// Those of [`Self::register_mr`]; the region stays as it was.
     pub fn reregister_mr(&mut self, owner: ProcessId, mr: MrHandle, change: &MrChange) -> Result<(LKey, RKey), VerbsError> {

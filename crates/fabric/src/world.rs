@@ -15,7 +15,7 @@ use softband_model::switch::Switch;
 use softband_model::verbs::api::{Completion, HostMemory, PortSnapshot};
 use softband_model::verbs::{ChunkPool, Verbs};
 use softband_sim::{EventQueue, RandomStream, SimDuration, SimTime};
-use softband_types::{CqHandle, Gid, Guid, HcaId, Lid, LinkSpeed, LinkWidth, PortNumber, ProcessId, VirtualLane};
+use softband_types::{CqHandle, Gid, Guid, HcaId, Lid, LinkSpeed, LinkWidth, PKey, PortNumber, ProcessId, VirtualLane};
 use std::collections::VecDeque;
 
 /// A fabric in motion. It asks no clock: verbs are told the time, and `step` executes the next event.
@@ -119,6 +119,12 @@ impl World {
     /// When `hca` is not of this fabric, as all that take one.
     pub fn hca_part(&self, hca: HcaId) -> &HcaPart {
         &self.hcas[hca.0 as usize].part
+    }
+
+    /// The P_Key table of an HCA's ports, as the subnet manager wrote it.
+    pub fn pkeys(&self, hca: HcaId) -> &[PKey] {
+        let (host, index) = self.hcas[hca.0 as usize].place;
+        &self.spec.hosts[host].hcas[index].pkeys
     }
 
     pub fn node_guid(&self, hca: HcaId) -> Guid {

@@ -1,4 +1,4 @@
-//! The first words over the control socket. The reply carries two descriptors: the shared memory file and the batons.
+//! The first words over the control socket. The reply carries three descriptors: the shared memory file, the batons, and the tables.
 
 use bytemuck::{Pod, Zeroable};
 

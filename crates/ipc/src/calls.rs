@@ -214,8 +214,9 @@ pod! {
         /// Number code of `max_vl_num`: 1, 2, 4, 8, 15 lanes as 1..5.
         pub vl_cap_code: u32, pub width_code: u32, pub speed_code: u32,
         /// 5 = link up, 3 = disabled, 2 = polling.
-        pub physical_state: u32, pub reserved: u32,
+        pub physical_state: u32, pub pkey_count: u32,
         pub gid: [u8; 16],
+        pub pkeys: [u16; 32],
     }
     pub struct RegisterMr { pub pd: u32, pub hca: u32, pub address: u64, pub len_bytes: u64, pub iova: u64, /** `IBV_ACCESS_` bits. */ pub access: u32, pub reserved: u32, }
     pub struct RegisterMrReply { pub handle: u32, pub lkey: u32, pub rkey: u32, pub reserved: u32, }
@@ -257,6 +258,7 @@ pod! {
         pub dest_qpn: u32, /** `IBV_ACCESS_` bits. */ pub access: u32, pub pkey_index: u32, pub port: u32,
         pub max_rd_atomic: u32, pub max_dest_rd_atomic: u32, pub min_rnr_timer: u32, pub timeout: u32, pub retry_count: u32, pub rnr_retry: u32,
         /** On the way to SQD: raise an event when the send queue is drained. */ pub drained_event: u32, pub draining: u32,
+        /** In wall pace: entry in the table of queue pairs plus one, or 0. */ pub direct: u32, pub reserved: u32,
         pub vector: AddressVector,
     }
     /// `mask` as `enum ibv_qp_attr_mask`.

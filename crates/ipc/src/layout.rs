@@ -59,6 +59,8 @@ pub struct SharedHeader {
     pub pace: u32,
     /// Earliest deadline that a clock read must not pass without a turn of the engine (an armed alarm).
     pub deadline_ps: AtomicU64,
+    /// In wall pace: odd while the process moves data itself.
+    pub direct: AtomicU64,
     /// In wall pace: the host's monotonic clock when the engine started.
     pub wall_start_ns: u64,
     /// Bytes that were put into and taken out of the ring of posts, in wall pace. Both only grow.

@@ -12,6 +12,7 @@ pub mod command;
 pub mod layout;
 pub mod post;
 pub mod ring;
+pub mod tables;
 
 /// Changes whenever anything in this crate changes its meaning or layout.
 pub const VERSION: u32 = 3;

@@ -10,6 +10,8 @@ pub mod kind {
     pub const ARM_CQ: u32 = 3;
     /// `object` is the shared receive queue.
     pub const SRQ_RECEIVE: u32 = 4;
+    /// In wall pace: completion queue `object` has no room for what the program carries out itself.
+    pub const CQ_OVERRUN: u32 = 5;
 }
 
 /// Bits of [`PostRecord::flags`] of a send.

@@ -39,6 +39,8 @@ pub mod flags {
     /// A completion of the receive queue.
     pub const RECEIVE: u32 = 4;
     pub const WITH_INVALIDATE: u32 = 8;
+    /// Never from the engine: the posting thread has moved the data.
+    pub const CARRIED_OUT_BY_PROGRAM: u32 = 16;
 }
 
 /// Head of a ring; `capacity` entries follow it. Both counters only grow and wrap at 2^32; the slot is counter % capacity.

@@ -2,6 +2,7 @@
 
 use crate::context::{CqPointer, context};
 use crate::cq_ex::ExtendedPoll;
+use crate::direct::OwnCompletions;
 use crate::event_count::EventCount;
 use crate::guard::{lock, not_null, object, status};
 use crate::query::device_of;
@@ -9,7 +10,7 @@ use crate::{channel, cq_ex};
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
 use softband_client::completion::CompletionRing;
-use softband_client::{Errno, call, call_void};
+use softband_client::{Errno, call, call_void, is_wall};
 use softband_ipc::calls::{CreateCq, CreateCqReply, Handle, Op, ResizeCq};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -26,6 +27,9 @@ pub(crate) struct CqInner {
     pub(crate) hca: u32,
     pub(crate) handle: u32,
     pub(crate) ring: Mutex<CompletionRing>,
+    /// Completions of work that posting threads have carried out, and whether there may be any.
+    pub(crate) own: OwnCompletions,
+    pub(crate) takes_own: bool,
     pub(crate) completion_events: EventCount,
     pub(crate) async_events: EventCount,
     /// Set when the program arms the queue, cleared by the next empty look at it.
@@ -71,6 +75,9 @@ pub(crate) unsafe fn create(shown: *mut ibv_context, init: &CqInit) -> Result<*m
             hca: ours.hca,
             handle: reply.handle,
             ring: Mutex::new(CompletionRing::new(reply.ring_offset, reply.capacity)),
+            own: OwnCompletions::default(),
+            // What sleeps until an event comes is woken by the engine.
+            takes_own: is_wall() && init.channel.is_null(),
             completion_events: EventCount::default(),
             async_events: EventCount::default(),
             freshly_armed: AtomicBool::new(false),

@@ -21,6 +21,7 @@ mod convert;
 mod cq;
 mod cq_ex;
 mod device;
+mod direct;
 mod event_count;
 mod events;
 mod guard;

@@ -75,7 +75,8 @@ pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl F
         let wanted = BATCH.min(room - taken);
         let mut ring = lock(&cq.ring);
         while count < wanted {
-            let Some(cqe) = ring.take() else { break };
+            let own = if cq.takes_own { cq.own.take(ring.consumed()) } else { None };
+            let Some(cqe) = own.or_else(|| ring.take()) else { break };
             batch[count] = cqe;
             count += 1;
         }
@@ -118,8 +119,10 @@ fn retire(ours: &Context, cqe: &Cqe) -> bool {
     }
     if cqe.flags & flags::RECEIVE != 0 {
         qp.receive.retire_one()
-    } else {
+    } else if cqe.flags & flags::CARRIED_OUT_BY_PROGRAM != 0 {
         qp.send.retire_up_to(cqe.send_retired)
+    } else {
+        qp.send.retire_given_up_to(cqe.send_retired)
     }
     true
 }

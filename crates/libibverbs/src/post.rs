@@ -1,12 +1,13 @@
 //! Posting work, as `ibv_post_send` and `ibv_post_recv` do it.
 
 use crate::ah;
+use crate::direct;
 use crate::guard::{guarded, not_null};
 use crate::qp::{self, QpInner};
 use crate::unsupported::refuse;
 use libc::c_int;
 use softband_abi::verbs::*;
-use softband_client::{Errno, advance_ps, header};
+use softband_client::{Errno, advance_ps, header, is_wall};
 use softband_ipc::post::{BindInfo, PostRecord, PostSge, kind, opcode};
 use std::sync::atomic::Ordering;
 
@@ -211,8 +212,13 @@ pub(crate) fn submit_send(qp: &QpInner, record: PostRecord, list: &[ibv_sge], in
     if !qp.send.take_place() {
         return Err(Errno(libc::ENOMEM));
     }
+    if is_wall() && direct::carry_out(qp, &record, list, inline) {
+        return Ok(());
+    }
     advance_ps(header().cost_post_send);
-    submit(record, list, inline).inspect_err(|_| qp.send.give_back(1))
+    submit(record, list, inline).inspect_err(|_| qp.send.give_back(1))?;
+    qp.send.note_given();
+    Ok(())
 }
 
 /// The entries of a receive request.

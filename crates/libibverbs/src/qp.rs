@@ -2,7 +2,7 @@
 
 use crate::context::{Context, context};
 use crate::convert::{capabilities, init_fields};
-use crate::cq;
+use crate::cq::{self, CqInner};
 use crate::event_count::EventCount;
 use crate::guard::{not_null, object, status};
 use crate::qp_ex::{self, Builder};
@@ -41,18 +41,35 @@ pub(crate) struct QpInner {
     pub(crate) receive: WorkQueue,
     pub(crate) async_events: EventCount,
     pub(crate) builder: Builder,
+    /// In wall pace: entry in the table of queue pairs plus one, or 0.
+    pub(crate) direct_entry: u32,
+    pub(crate) signals_all: bool,
+    pub(crate) send_cq: SendCq,
 }
+
+/// Where completions of sends go; not looked at in queue pairs that send nothing.
+pub(crate) struct SendCq(pub(crate) *const CqInner);
+// SAFETY: completion queues may be used by all threads, and outlive the queue pairs that name them.
+unsafe impl Send for SendCq {}
+// SAFETY: as above.
+unsafe impl Sync for SendCq {}
 
 /// How much work of a queue is under way: what was posted and has not come back as completed. Both counters wrap.
 pub(crate) struct WorkQueue {
     room: AtomicU32,
     posted: AtomicU32,
     retired: AtomicU32,
+    /// Of these, how many the posting thread has carried out itself.
+    carried_out: AtomicU32,
+    /// How many went to the engine, and how many of those are known to be done.
+    given: AtomicU32,
+    given_done: AtomicU32,
 }
 
 impl WorkQueue {
     pub(crate) fn new(room: u32) -> Self {
-        Self { room: AtomicU32::new(room), posted: AtomicU32::new(0), retired: AtomicU32::new(0) }
+        let zero = || AtomicU32::new(0);
+        Self { room: AtomicU32::new(room), posted: zero(), retired: zero(), carried_out: zero(), given: zero(), given_done: zero() }
     }
 
     /// Takes the place of one request; false when the queue is full.
@@ -82,14 +99,37 @@ impl WorkQueue {
         let _ = self.retired.fetch_update(Ordering::AcqRel, Ordering::Relaxed, later);
     }
 
+    /// Nothing that went to the engine is under way.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.given.load(Ordering::Acquire) == self.given_done.load(Ordering::Acquire)
+    }
+
+    /// A request goes to the engine.
+    pub(crate) fn note_given(&self) {
+        self.given.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A request was carried out by its poster; answers which one of all it was.
+    pub(crate) fn note_carried_out(&self) -> u32 {
+        self.carried_out.fetch_add(1, Ordering::AcqRel);
+        self.posted.load(Ordering::Acquire)
+    }
+
+    /// The engine's `count`th request is done, and all before it. What posters carry out is done before the engine is given more.
+    pub(crate) fn retire_given_up_to(&self, count: u32) {
+        self.given_done.store(count, Ordering::Release);
+        self.retire_up_to(count.wrapping_add(self.carried_out.load(Ordering::Acquire)));
+    }
+
     /// The queue has another size from now on.
     pub(crate) fn resize(&self, room: u32) {
         self.room.store(room, Ordering::Relaxed);
     }
 
     fn reset(&self) {
-        self.posted.store(0, Ordering::Release);
-        self.retired.store(0, Ordering::Release);
+        for counter in [&self.posted, &self.retired, &self.carried_out, &self.given, &self.given_done] {
+            counter.store(0, Ordering::Release);
+        }
     }
 }
 
@@ -198,6 +238,10 @@ fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields)
             receive: WorkQueue::new(cap.max_recv_wr),
             async_events: EventCount::default(),
             builder: Builder::default(),
+            direct_entry: made.direct,
+            signals_all: wanted.sq_sig_all != 0,
+            // SAFETY: `create` has looked at it: it is NULL or a completion queue of ours.
+            send_cq: SendCq(unsafe { cq::inner(wanted.send_cq) }.map_or(std::ptr::null(), std::ptr::from_ref)),
         },
     }));
     ours.add_queue_pair(made.qpn, qp);

@@ -9,8 +9,8 @@ use softband_abi::verbs::*;
 use softband_client::{Errno, call};
 use softband_ipc::calls::{Device, Op, PortQuery, PortReply};
 
-/// The only key of every P_Key table: full member of the default partition.
-const DEFAULT_PKEY: u16 = 0xFFFF;
+/// Entries of a port's P_Key table; those that the subnet manager left empty are 0.
+const PKEY_TABLE_LEN: u16 = 32;
 /// Ticks of the HCA's clock: one each nanosecond of simulated time.
 const HCA_CLOCK_KHZ: u64 = 1_000_000;
 /// Longest message of the specification: 2^31 bytes (IBTA C9-8).
@@ -81,7 +81,7 @@ fn device_attributes(device: &Device) -> ibv_device_attr {
         max_srq: count(device.max_srq),
         max_srq_wr: count(device.max_srq_wr),
         max_srq_sge: count(device.max_srq_sge),
-        max_pkeys: 1,
+        max_pkeys: PKEY_TABLE_LEN,
         local_ca_ack_delay: CA_ACK_DELAY_CODE,
         phys_port_cnt: narrow(device.ports),
     }
@@ -152,7 +152,7 @@ fn port_attributes(port: &PortReply, gid_table_len: u32) -> ibv_port_attr {
         max_msg_sz: MESSAGE_BYTES_MAX,
         bad_pkey_cntr: 0,
         qkey_viol_cntr: 0,
-        pkey_tbl_len: 1,
+        pkey_tbl_len: PKEY_TABLE_LEN,
         lid: narrow(port.lid),
         sm_lid: narrow(port.sm_lid),
         lmc: 0,
@@ -319,12 +319,10 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
 pub unsafe extern "C" fn ibv_query_pkey(shown: *mut ibv_context, number: u8, index: c_int, pkey: *mut u16) -> c_int {
     minus_one(|| {
         // SAFETY: the caller names an open context.
-        let ports = unsafe { device_of(shown) }?.ports;
-        if index != 0 || number == 0 || u32::from(number) > ports {
-            return Err(Errno(libc::EINVAL));
-        }
+        let port = unsafe { port(shown, u32::from(number)) }?;
+        let key = usize::try_from(index).ok().and_then(|index| port.pkeys.get(index)).ok_or(Errno(libc::EINVAL))?;
         // SAFETY: the caller gives the key to be written.
-        unsafe { not_null(pkey)?.write(DEFAULT_PKEY.to_be()) };
+        unsafe { not_null(pkey)?.write(key.to_be()) };
         Ok(0)
     })
 }
@@ -333,9 +331,10 @@ pub unsafe extern "C" fn ibv_query_pkey(shown: *mut ibv_context, number: u8, ind
 pub unsafe extern "C" fn ibv_get_pkey_index(shown: *mut ibv_context, number: u8, pkey: u16) -> c_int {
     minus_one(|| {
         // SAFETY: the caller names an open context.
-        let ports = unsafe { device_of(shown) }?.ports;
-        let is_ours = pkey == DEFAULT_PKEY.to_be() && (1..=ports).contains(&u32::from(number));
-        if is_ours { Ok(0) } else { Err(Errno(libc::EINVAL)) }
+        let port = unsafe { port(shown, u32::from(number)) }?;
+        let known = &port.pkeys[..(port.pkey_count as usize).min(port.pkeys.len())];
+        let index = known.iter().position(|key| key.to_be() == pkey);
+        index.map(|index| index as c_int).ok_or(Errno(libc::EINVAL))
     })
 }
 

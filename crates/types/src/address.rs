@@ -52,8 +52,29 @@ impl PKey {
     pub const fn is_full_member(self) -> bool {
         self.0 & 0x8000 != 0
     }
+    /// Partition without the membership bit; 0 is none.
+    pub const fn partition(self) -> u16 {
+        self.0 & 0x7FFF
+    }
+    /// Whether a packet with this key may reach a queue pair with that one: two limited members do not hear each other
+    /// (IBTA 10.9.3).
+    pub const fn reaches(self, other: Self) -> bool {
+        self.partition() == other.partition() && (self.is_full_member() || other.is_full_member())
+    }
 }
 
 /// Queue key of an unreliable datagram QP.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct QKey(pub u32);
+
+#[cfg(test)]
+mod tests {
+    use super::PKey;
+
+    #[test]
+    fn only_limited_members_do_not_hear_each_other() {
+        let (full, limited, other) = (PKey(0x8001), PKey(0x0001), PKey(0x8002));
+        assert!(full.reaches(full) && full.reaches(limited) && limited.reaches(full));
+        assert!(!limited.reaches(limited) && !full.reaches(other));
+    }
+}

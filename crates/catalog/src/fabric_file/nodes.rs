@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use softband_fabric::spec::{CableSpec, HcaSpec, HostSpec, PortRef, SwitchSpec};
 use softband_model::parts::{HcaPart, HostPart, SwitchPart};
-use softband_types::Guid;
+use softband_types::{Guid, PKey};
 
 use super::Context;
 use super::guids::GuidText;
@@ -14,6 +14,9 @@ use crate::diagnostic::Findings;
 use crate::document::{Entry, Fields, Node, Value, wrong_kind};
 use crate::parts::PartKind;
 use crate::units::Number;
+
+/// Entries of a port's P_Key table.
+const PKEYS_MAX: usize = 32;
 
 /// A host as far as its table could be read.
 pub(super) struct HostDraft {
@@ -28,6 +31,7 @@ pub(super) struct HcaDraft {
     pub(super) span: Range<usize>,
     pub(super) part: Option<HcaPart>,
     tune_pci: bool,
+    pkeys: Vec<PKey>,
     pub(super) node_guid: GuidText,
 }
 
@@ -49,7 +53,7 @@ impl HostDraft {
 impl HcaDraft {
     fn into_spec(self) -> Option<HcaSpec> {
         let node_guid = self.node_guid.assigned?;
-        Some(HcaSpec { device: self.device, part: self.part?, tune_pci: self.tune_pci, node_guid })
+        Some(HcaSpec { device: self.device, part: self.part?, tune_pci: self.tune_pci, node_guid, pkeys: self.pkeys })
     }
 }
 
@@ -119,10 +123,12 @@ fn hca(host: &str, node: &Node, index: usize, context: &mut Context<'_>) -> Opti
     let part = fields.required_text("part", "\"...\", an HCA part", &mut context.findings);
     let guid = fields.optional_text("node_guid", &mut context.findings);
     let options = fields.optional("options");
+    let pkeys = fields.optional("pkeys");
     fields.finish(&mut context.findings);
     let part = part.and_then(|(name, span)| context.part(PartKind::Hca, name, span, |all: &Catalog, name| all.hca(name).cloned()));
     let tune_pci = options.is_some_and(|options| driver_options(options, &mut context.findings));
     let node_guid = GuidText::read(guid, &mut context.findings);
+    let pkeys = pkeys.map_or_else(|| vec![PKey::DEFAULT_FULL], |entry| pkey_table(entry, &mut context.findings));
     let (device, span) = match device {
         Some((device, span)) => (checked_device(device, &span, &mut context.findings), span),
         None => {
@@ -130,7 +136,32 @@ fn hca(host: &str, node: &Node, index: usize, context: &mut Context<'_>) -> Opti
             (format!("{driver}{index}"), node.span.clone())
         }
     };
-    Some(HcaDraft { device, span, part, tune_pci, node_guid })
+    Some(HcaDraft { device, span, part, tune_pci, pkeys, node_guid })
+}
+
+/// Partitions of an HCA. A port holds each at most once, and a key of no partition is none (IBTA 10.9.1).
+fn pkey_table(entry: &Entry, findings: &mut Findings) -> Vec<PKey> {
+    let mut keys: Vec<PKey> = Vec::new();
+    let Value::Array(items) = &entry.node.value else {
+        wrong_kind(entry, "a list of P_Keys, such as [0xffff]", findings);
+        return keys;
+    };
+    for item in items {
+        let number = if let Value::Number(Number::Integer(number)) = item.value { u16::try_from(number).ok().map(PKey) } else { None };
+        let new = number.filter(|key| key.partition() != 0 && keys.iter().all(|known| known.partition() != key.partition()));
+        match new {
+            Some(key) => keys.push(key),
+            None => {
+                let help = "write each partition once: 0x8001 to 0xffff for a full member, 0x0001 to 0x7fff for a limited one";
+                findings.error("this is not a P_Key of its own".into(), vec![(item.span.clone(), "here".into())], Some(help.into()));
+            }
+        }
+    }
+    if keys.is_empty() || keys.len() > PKEYS_MAX {
+        let help = format!("write 1 to {PKEYS_MAX} of them; without `pkeys` an HCA has the default partition, 0xffff");
+        findings.error("this P_Key table has no use".into(), vec![(entry.node.span.clone(), format!("{} keys", keys.len()))], Some(help));
+    }
+    keys
 }
 
 fn driver_options(entry: &Entry, findings: &mut Findings) -> bool {

@@ -25,6 +25,8 @@ fn write_toml(out: &mut String, spec: &FabricSpec, seed: u64, sheets: &Sheets) -
             writeln!(out, "\n[[hosts.{}.hcas]]\ndevice = {}", quoted(&host.name), quoted(&hca.device))?;
             writeln!(out, "part = {}\nnode_guid = \"{}\"", quoted(&hca.part.name), hca.node_guid)?;
             writeln!(out, "options = {{ tune_pci = {} }}", u8::from(hca.tune_pci))?;
+            let pkeys: Vec<String> = hca.pkeys.iter().map(|key| format!("{:#06x}", key.0)).collect();
+            writeln!(out, "pkeys = [{}]", pkeys.join(", "))?;
         }
     }
     for switch in &spec.switches {

@@ -138,7 +138,11 @@ pub fn rate(speed: LinkSpeed) -> LinkRate {
 
 fn host(name: &str, index: u64, part: HostPart, hca: HcaPart) -> HostSpec {
     let node_guid = Guid(0x0002_C902_0000_0000 + index * 0x10);
-    HostSpec { name: name.into(), part, hcas: vec![HcaSpec { device: "test0".into(), part: hca, tune_pci: false, node_guid }] }
+    HostSpec {
+        name: name.into(),
+        part,
+        hcas: vec![HcaSpec { device: "test0".into(), part: hca, tune_pci: false, node_guid, pkeys: vec![PKey::DEFAULT_FULL] }],
+    }
 }
 
 fn port1(host: usize) -> PortRef {
@@ -268,10 +272,23 @@ impl Lab {
 
     /// Brings a queue pair to RTS towards `peer`, with `change` made to what RTR and RTS are asked for.
     pub fn bring_up(&mut self, who: usize, qpn: Qpn, qp_type: QpType, peer: (usize, Qpn), change: impl Fn(&mut QpModification)) {
+        self.bring_up_by(who, qpn, qp_type, peer, |_| (), change);
+    }
+
+    /// The same, with `at_first` made to what INIT is asked for.
+    pub fn bring_up_by(
+        &mut self,
+        who: usize,
+        qpn: Qpn,
+        qp_type: QpType,
+        peer: (usize, Qpn),
+        at_first: impl Fn(&mut QpModification),
+        change: impl Fn(&mut QpModification),
+    ) {
         let ud = qp_type == QpType::Ud;
         let (requests, responds) = (qp_type != QpType::XrcRecv, qp_type != QpType::XrcSend);
         let port = Some(PortNumber(1));
-        let init = QpModification {
+        let mut init = QpModification {
             state: Some(QpState::Init),
             pkey_index: Some(0),
             port,
@@ -279,6 +296,7 @@ impl Lab {
             qkey: ud.then_some(QKey(0x1111)),
             ..Default::default()
         };
+        at_first(&mut init);
         self.modify(who, qpn, init).unwrap();
         let vector = AddressVector { dlid: self.programs[peer.0].lid, port: PortNumber(1), ..Default::default() };
         let mut rtr = QpModification { state: Some(QpState::Rtr), ..Default::default() };

@@ -4,7 +4,7 @@ use super::requester::Requester;
 use super::responder::Responder;
 use crate::verbs::api::{AddressVector, HostMemory, QpInit, QpModification, QpSnapshot};
 use crate::verbs::{ChunkPool, Verbs};
-use softband_types::{Access, HcaId, Lid, Mtu, PortNumber, ProcessId, Psn, QKey, QpState, Qpn};
+use softband_types::{Access, HcaId, Lid, Mtu, PKey, PortNumber, ProcessId, Psn, QKey, QpState, Qpn};
 
 /// One side of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,6 +96,7 @@ fn initial_attributes(qpn: Qpn, init: QpInit) -> QpSnapshot {
         state: QpState::Reset,
         access: Access::default(),
         pkey_index: 0,
+        pkey: PKey::DEFAULT_FULL,
         port: PortNumber(0),
         qkey: QKey(0),
         address_vector: AddressVector::default(),

@@ -1,8 +1,8 @@
 //! What crosses the verbs boundary by value: requests in, completions out.
 
 use softband_types::{
-    Access, AhHandle, CqHandle, Gid, HcaId, LKey, Lid, MrHandle, Mtu, MwHandle, OperationalVls, PdHandle, PortNumber, ProcessId, Psn, QKey, QpState,
-    QpType, Qpn, RKey, ServiceLevel, SrqHandle, WcOpcode, WcStatus, XrcdHandle,
+    Access, AhHandle, CqHandle, Gid, HcaId, LKey, Lid, MrHandle, Mtu, MwHandle, OperationalVls, PKey, PdHandle, PortNumber, ProcessId, Psn, QKey,
+    QpState, QpType, Qpn, RKey, ServiceLevel, SrqHandle, WcOpcode, WcStatus, XrcdHandle,
 };
 use std::sync::Arc;
 
@@ -249,6 +249,8 @@ pub struct QpSnapshot {
     pub state: QpState,
     pub access: Access,
     pub pkey_index: u16,
+    /// The key of that index.
+    pub pkey: PKey,
     pub port: PortNumber,
     pub qkey: QKey,
     pub address_vector: AddressVector,

@@ -18,7 +18,5 @@ pub use table::Table;
 pub use transition::check_modification;
 pub use xrc::{Xrcd, XrcdKey, XrcdOpen};
 
-/// Entries of a port's P_Key table that hold a key: the default partition alone.
-pub const PKEY_TABLE_LEN: u16 = 1;
 /// A message is at most 2^31 bytes (IBTA 9.7.7).
 pub const MESSAGE_BYTES_MAX: u64 = 1 << 31;

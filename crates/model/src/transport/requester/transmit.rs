@@ -8,7 +8,7 @@ use crate::transport::timers::local_ack_timeout;
 use crate::verbs::api::{AddressVector, PayloadSlice, QpSnapshot, SendOperation};
 use crate::verbs::{ChunkPool, MESSAGE_BYTES_MAX, Reach, Verbs};
 use softband_sim::SimTime;
-use softband_types::{HcaId, PKey, QKey, QpState, QpType, Qpn, ServiceLevel, WcStatus};
+use softband_types::{HcaId, QKey, QpState, QpType, Qpn, ServiceLevel, WcStatus};
 
 /// Request packets that may be unacknowledged; far below 2^23, where PSNs become ambiguous (IBTA 9.7.3).
 const WINDOW_PACKETS: u32 = 1 << 14;
@@ -214,7 +214,7 @@ fn base(a: &QpSnapshot, env: &Environment, to: &AddressVector, destination: Qpn)
         slid: env.slid,
         dlid: to.dlid,
         service_level: to.service_level,
-        pkey: PKey::DEFAULT_FULL,
+        pkey: a.pkey,
         source: a.qpn,
         destination,
         psn: softband_types::Psn::new(0),

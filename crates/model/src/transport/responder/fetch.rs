@@ -7,7 +7,7 @@ use crate::transport::requester::Emission;
 use crate::verbs::api::{PayloadSlice, QpSnapshot};
 use crate::verbs::{ChunkPool, Reach, RemoteAccess};
 use softband_sim::SimTime;
-use softband_types::{HcaId, Lid, PKey, PdHandle, Psn};
+use softband_types::{HcaId, Lid, PdHandle, Psn};
 
 /// An answer that waits for its turn. Answers leave in the order of their requests (IBTA 9.7.5.1).
 pub enum Reply {
@@ -179,7 +179,7 @@ fn base(a: &QpSnapshot, slid: Lid) -> Packet {
         slid,
         dlid: a.address_vector.dlid,
         service_level: a.address_vector.service_level,
-        pkey: PKey::DEFAULT_FULL,
+        pkey: a.pkey,
         source: a.qpn,
         destination: a.dest_qpn,
         psn: Psn::new(0),

@@ -1,0 +1,55 @@
+//! What programs must know to move data themselves, in wall pace: a file that the engine writes and programs can only read.
+//!
+//! An entry is valid while its key (its QP number) is not zero. Whoever moves data says so ([`super::layout::SharedHeader::direct`])
+//! before it looks at entries; the engine takes an entry away and then waits until everybody who was moving has finished.
+
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Keys and queue pairs that have an entry; those beyond go through the engine.
+pub const KEYS: usize = 1 << 16;
+pub const QPS: usize = 1 << 16;
+
+/// A registered region.
+#[repr(C, align(64))]
+pub struct KeyEntry {
+    pub key: AtomicU32,
+    pub hca: AtomicU32,
+    pub pd: AtomicU32,
+    /// The host's number of the process.
+    pub pid: AtomicU32,
+    /// `IBV_ACCESS_` bits.
+    pub access: AtomicU32,
+    pub reserved: u32,
+    pub iova: AtomicU64,
+    pub address: AtomicU64,
+    pub len_bytes: AtomicU64,
+}
+
+/// A connected queue pair.
+#[repr(C, align(64))]
+pub struct QpEntry {
+    pub qpn: AtomicU32,
+    pub hca: AtomicU32,
+    pub pd: AtomicU32,
+    pub pid: AtomicU32,
+    /// `IBV_ACCESS_` bits for the peer.
+    pub access: AtomicU32,
+    /// `enum ibv_qp_state`.
+    pub state: AtomicU32,
+    /// Entry of the queue pair that it is connected to, plus one; 0 for none.
+    pub peer: AtomicU32,
+    pub reserved: u32,
+}
+
+/// The whole file.
+#[repr(C)]
+pub struct Tables {
+    pub keys: [KeyEntry; KEYS],
+    pub qps: [QpEntry; QPS],
+}
+
+/// Where the entry of a key is, if it has one: keys are an index and eight bits of generation.
+pub const fn key_index(key: u32) -> Option<usize> {
+    let index = (key >> 8) as usize;
+    if index < KEYS { Some(index) } else { None }
+}
