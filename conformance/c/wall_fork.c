@@ -1,6 +1,7 @@
 /* A program that uses verbs, and forks: its children attach as processes of their own when they first use verbs, and whatever
    they do leaves what the parent holds as it was. */
 #include <infiniband/verbs.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -76,10 +77,39 @@ static void child(int depth)
 	end(&own);
 }
 
+static volatile int stop;
+
+static void *background(void *held)
+{
+	while (!stop)
+		use(held);
+	return NULL;
+}
+
+/* Forks while another thread is in the midst of a call. */
+static void fork_among_threads(struct held *held)
+{
+	int status;
+	pthread_t thread;
+	CHECK(pthread_create(&thread, NULL, background, held) == 0);
+	for (int round = 0; round < 50; round++) {
+		pid_t busy = fork();
+		if (busy == 0) {
+			struct ibv_port_attr port;
+			CHECK(ibv_query_port(held->context, 1, &port) == 0 && port.state == IBV_PORT_ACTIVE);
+			_exit(0);
+		}
+		CHECK(waitpid(busy, &status, 0) == busy && status == 0);
+	}
+	stop = 1;
+	CHECK(pthread_join(thread, NULL) == 0);
+}
+
 int main(void)
 {
 	int status;
 	struct held held = make();
+	fork_among_threads(&held);
 	/* Some never use verbs, and close everything. */
 	for (int round = 0; round < 20; round++) {
 		pid_t idle = fork();

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static TABLES: AtomicPtr<Tables> = AtomicPtr::new(std::ptr::null_mut());
-static MOVERS: Mutex<()> = Mutex::new(());
+pub(crate) static MOVERS: Mutex<()> = Mutex::new(());
 
-/// Maps the file of tables that the engine sent. A forked child has its parent's already, which is the same.
+/// Maps the file of tables that the engine sent.
 pub(crate) fn map(file: &OwnedFd) -> rustix::io::Result<()> {
     if TABLES.load(Ordering::Acquire).is_null() {
         // SAFETY: a fresh mapping, never undone, of a file that the engine made as large as this.
@@ -18,6 +18,11 @@ pub(crate) fn map(file: &OwnedFd) -> rustix::io::Result<()> {
         TABLES.store(tables.cast(), Ordering::Release);
     }
     Ok(())
+}
+
+/// A forked child has no part in its parent's queue pairs; it maps the tables anew when it attaches.
+pub(crate) fn forget() {
+    TABLES.store(std::ptr::null_mut(), Ordering::Release);
 }
 
 /// A stretch of a process's memory.

@@ -5,24 +5,27 @@
 //! once, and attaches as a process of its own when it first asks the engine for something. Most children never do.
 
 use crate::session;
-use crate::turn::{CALLS, CallsGuard};
-use std::cell::UnsafeCell;
-use std::sync::TryLockError;
+use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The process that attached; a child by a raw `clone` comes past the handlers below, but not past this.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 static ORPHANED: AtomicBool = AtomicBool::new(false);
 static CHILD_HOOK: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// How often, ten times in a millisecond, the lock is tried: a signal handler that forks in the midst of a call would wait for ever.
-const LOCK_TRIES: u32 = 2_000;
+/// What threads hold while they talk to the engine or move data, held over a fork so that a child does not inherit it locked.
+const LOCKS: [&Mutex<()>; 3] = [&crate::turn::CALLS, &crate::ring::PRODUCERS, &crate::direct::MOVERS];
 
-/// The lock of calls, held over a fork so that the child does not inherit a call of another thread.
-struct Held(UnsafeCell<Option<CallsGuard>>);
-// SAFETY: only the thread that forks touches it, and it holds the lock that is in it.
+struct Held(UnsafeCell<[Option<MutexGuard<'static, ()>>; LOCKS.len()]>);
+// SAFETY: each place is touched only by the thread that holds the lock of it.
 unsafe impl Sync for Held {}
-static HELD: Held = Held(UnsafeCell::new(None));
+thread_local! {
+    /// Which of the places the calling thread has filled: others may fork at the same time.
+    static FILLED: Cell<u32> = const { Cell::new(0) };
+}
+
+static HELD: Held = Held(UnsafeCell::new([const { None }; LOCKS.len()]));
 
 /// Who is told in a child after it has let go of its parent's connection: at that time only calls that are safe in a signal handler
 /// may be made.
@@ -50,26 +53,26 @@ pub(crate) fn attach_if_orphaned() -> Result<(), session::AttachError> {
     if ORPHANED.load(Ordering::Acquire) { session::attach_again() } else { Ok(()) }
 }
 
+/// Whether this is a child that has not attached: what it holds of verbs was its parent's, and is dead.
+pub(crate) fn is_orphaned() -> bool {
+    ORPHANED.load(Ordering::Relaxed)
+}
+
 extern "C" fn before() {
-    let pause = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 100_000 };
-    for _ in 0..LOCK_TRIES {
-        let guard = match CALLS.try_lock() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                let _ = rustix::thread::nanosleep(&pause);
-                continue;
-            }
-        };
-        // SAFETY: the lock is held, so no other thread is between `before` and one of the handlers after it.
-        unsafe { *HELD.0.get() = Some(guard) };
-        return;
+    for (place, lock) in LOCKS.into_iter().enumerate() {
+        let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the lock is held.
+        unsafe { (&mut (*HELD.0.get()))[place] = Some(guard) };
+        FILLED.set(FILLED.get() | 1 << place);
     }
 }
 
 extern "C" fn in_parent() {
-    // SAFETY: this thread stored the guard in `before`, or nobody did.
-    drop(unsafe { (*HELD.0.get()).take() });
+    let filled = FILLED.replace(0);
+    for place in (0..LOCKS.len()).rev().filter(|place| filled & 1 << place != 0) {
+        // SAFETY: this thread holds the lock, and has put it there.
+        drop(unsafe { (&mut (*HELD.0.get()))[place].take() });
+    }
 }
 
 extern "C" fn in_child() {
@@ -80,6 +83,7 @@ extern "C" fn in_child() {
 fn let_go() {
     session::forget_parent();
     crate::fds::forget_all();
+    crate::direct::forget();
     OWNER.store(own_number(), Ordering::Release);
     ORPHANED.store(true, Ordering::Release);
     let hook = CHILD_HOOK.load(Ordering::Acquire);

@@ -6,10 +6,13 @@ use softband_ipc::layout::{SLOTS_OFFSET, ThreadSlot, WALL_RING_BYTES};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
-static PRODUCERS: Mutex<()> = Mutex::new(());
+pub(crate) static PRODUCERS: Mutex<()> = Mutex::new(());
 
 /// Appends a record that is made of `parts`, as soon as there is room.
 pub(crate) fn append(parts: &[&[u8]]) {
+    if crate::fork::is_orphaned() {
+        return; // its queue pairs were its parent's
+    }
     let one_at_a_time = PRODUCERS.lock().unwrap_or_else(PoisonError::into_inner);
     let len = parts.iter().map(|part| part.len()).sum::<usize>();
     let header = header();

@@ -164,10 +164,9 @@ pub(crate) fn exchange(slot: &ThreadSlot, op: Op) {
 }
 
 pub(crate) static CALLS: Mutex<()> = Mutex::new(());
-pub(crate) type CallsGuard = MutexGuard<'static, ()>;
 
 /// One call at a time where threads share a slot; a forked child has one of its own from then on.
-pub(crate) fn lock_calls() -> Result<Option<CallsGuard>, Errno> {
+pub(crate) fn lock_calls() -> Result<Option<MutexGuard<'static, ()>>, Errno> {
     if !session::is_wall() {
         return Ok(None);
     }
