@@ -36,9 +36,9 @@ demo: build
 	@echo "The page with the charts: $(CURDIR)/results/demo/report.html"
 
 install: build
-	@mkdir -p $(PREFIX)/share/softband $(PREFIX)/bin
-	@cp -r $(DIST)/. $(PREFIX)/share/softband/
-	@for command in $(DIST)/bin/*; do ln -sf ../share/softband/bin/$$(basename $$command) $(PREFIX)/bin/; done
+	@mkdir -p "$(PREFIX)/share/softband" "$(PREFIX)/bin"
+	@cp -r $(DIST)/. "$(PREFIX)/share/softband/"
+	@for command in $(DIST)/bin/*; do ln -sf "../share/softband/bin/$$(basename "$$command")" "$(PREFIX)/bin/"; done
 	@echo "installed into $(PREFIX)/share/softband, commands in $(PREFIX)/bin"
 
 $(VENV)/stamp: target/setup.stamp lab/pyproject.toml
@@ -48,9 +48,12 @@ $(VENV)/stamp: target/setup.stamp lab/pyproject.toml
 
 test: lint test-rust test-lab test-e2e
 
+# Every new Rust brings new lints: a warning is an error only with the one that the sources were last gone through with.
+LINTED_WITH := 1.95
 lint: target/setup.stamp
 	@$(CARGO) fmt --all --check
-	@$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
+	@case "$$($(CARGO) --version)" in "cargo $(LINTED_WITH)."*) level=-D;; *) level=-W;; esac; \
+	$(CARGO) clippy --quiet --workspace --all-targets -- $$level warnings
 
 test-rust: target/setup.stamp
 	@$(CARGO) test --workspace --quiet

@@ -19,7 +19,7 @@ done
 fingerprint=$(sha256sum lab/pyproject.toml | cut -d' ' -f1)
 if [ "$(cat "$dist/python/.fingerprint" 2>/dev/null)" != "$fingerprint" ]; then
     rm -rf "$dist/python"
-    python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target "$dist/python" ./lab
+    python3 -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --root-user-action=ignore --target "$dist/python" ./lab
     echo "$fingerprint" >"$dist/python/.fingerprint"
 else
     rm -rf "$dist/python/softband_lab"
@@ -30,9 +30,9 @@ rm -rf lab/build
 for command in study what-if compare; do
     cat >"$dist/bin/softband-$command" <<SH
 #!/bin/sh
-# Runs this tree's own Python packages, wherever the tree lies.
+# Runs this tree's own Python packages, wherever the tree lies; those of the current folder are none of them (-P).
 home=\$(dirname "\$(dirname "\$(readlink -f "\$0")")")
-PYTHONPATH="\$home/python" SOFTBAND_HOME="\${SOFTBAND_HOME:-\$home}" SOFTBAND_BIN="\${SOFTBAND_BIN:-\$home/bin/softband}" PYTHONDONTWRITEBYTECODE=1 exec python3 -m softband_lab $command "\$@"
+PYTHONPATH="\$home/python" SOFTBAND_HOME="\${SOFTBAND_HOME:-\$home}" SOFTBAND_BIN="\${SOFTBAND_BIN:-\$home/bin/softband}" PYTHONDONTWRITEBYTECODE=1 exec python3 -P -m softband_lab $command "\$@"
 SH
     chmod 755 "$dist/bin/softband-$command"
 done

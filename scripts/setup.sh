@@ -2,6 +2,8 @@
 # Installs what is missing on a Debian or Ubuntu machine: packages, Rust, and nothing that is there already.
 set -euo pipefail
 
+export PATH="$HOME/.cargo/bin:$PATH"
+
 packages=()
 need() { # need PACKAGE COMMAND-OR-FILE
     command -v "$2" >/dev/null 2>&1 || [ -e "$2" ] || packages+=("$1")
@@ -11,8 +13,10 @@ need ibverbs-utils ibv_devinfo
 need libibverbs-dev /usr/include/infiniband/verbs.h
 need python3-pyverbs /usr/lib/python3/dist-packages/pyverbs/__init__.py
 need gcc cc
+need libc6-dev /usr/include/stdio.h
 need make make
 need curl curl
+need ca-certificates /etc/ssl/certs/ca-certificates.crt
 need python3 python3
 python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
 python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
@@ -37,10 +41,16 @@ fi
 
 if ! command -v cargo >/dev/null 2>&1; then
     echo "setup: installing Rust for this user (rustup)"
-    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal -c clippy -c rustfmt
+    folder=$(mktemp -d)
+    trap 'rm -rf "$folder"' EXIT
+    # By its own name: the same program, called otherwise, is something else.
+    installer=$folder/rustup-init
+    curl --proto '=https' --tlsv1.2 -sSf -o "$installer" "https://static.rust-lang.org/rustup/dist/$(uname -m)-unknown-linux-gnu/rustup-init"
+    chmod +x "$installer"
+    "$installer" -y --quiet --no-modify-path --profile minimal -c clippy -c rustfmt
 fi
 wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$(dirname "$0")/../Cargo.toml")
-have=$(PATH="$HOME/.cargo/bin:$PATH" cargo --version | cut -d' ' -f2)
+have=$(cargo --version | cut -d' ' -f2)
 if [ "$(printf '%s\n%s\n' "$wanted" "$have" | sort -V | head -1)" != "$wanted" ]; then
     echo "setup: cargo $have is older than $wanted: run  rustup update stable" >&2
     exit 1

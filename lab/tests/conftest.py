@@ -176,6 +176,7 @@ def fabric_text(
     parts = [f'[subnet]\nmax_op_vls = {max_op_vls}\n[fake]\nrate = "{rate}"\n']
     if switch:
         parts.append('[switches.sw]\npart = "some-switch"\n')
+    parts += [f'[hosts.{name}]\npart = "some-host"\n' for name in ("a", "b")]
     parts += [f'[[cables]]\npart = "{part}"\nfrom = "{a}"\nto = "{b}"\n' for part, a, b in cables]
     return "".join(parts)
 

@@ -11,7 +11,7 @@ import pytest
 from conftest import TESTS, Tree
 
 from softband_lab.errors import LabError
-from softband_lab.fabricfile import load_toml
+from softband_lab.fabricfile import load_toml, two_hosts
 from softband_lab.whatif import Point, choose_cables, derive, parse_lengths
 
 
@@ -79,3 +79,11 @@ def test_a_bad_option_is_an_error_with_a_remedy(tree: Tree) -> None:
     assert "--vls: 3 is no number of operational data lanes" in done.stderr
     assert "one of 1, 2, 4, 8, 15" in done.stderr
     assert Path(tree.out / "surface.csv").exists() is False
+
+
+def test_server_and_client_are_the_wanted_hosts_or_the_first_two(tmp_path: Path) -> None:
+    hosts = {"hosts": {"left": {}, "right": {}, "far": {}}}
+    assert two_hosts(hosts, tmp_path, ("a", "b")) == ("left", "right")
+    assert two_hosts(hosts, tmp_path, ("far", "left")) == ("far", "left")
+    with pytest.raises(LabError, match="has 1 hosts"):
+        two_hosts({"hosts": {"a": {}}}, tmp_path, ("a", "b"))

@@ -42,6 +42,9 @@ pub(crate) fn fabric_path(given: &Path) -> anyhow::Result<PathBuf> {
     places.push(home.join("fabrics").join(given).with_extension("toml"));
     match places.iter().find(|place| place.is_file()) {
         Some(found) => Ok(found.clone()),
+        None if given.is_dir() => bail!("{} is a folder: name a fabric file in it", given.display()),
+        None if given.symlink_metadata().is_ok_and(|data| data.is_symlink()) => bail!("{} is a link to nothing that can be read", given.display()),
+        None if given.exists() => bail!("{} is no regular file: a fabric is read more than once", given.display()),
         None => bail!("no fabric file {}: neither here nor in {}", given.display(), home.join("fabrics").display()),
     }
 }

@@ -2,11 +2,27 @@
 
 use std::fs::File;
 use std::io::{IsTerminal, Write};
+use std::sync::Mutex;
 
 /// An error of the catalogue with its place in the file, drawn for a terminal.
 pub(crate) fn diagnostic(error: softband_catalog::FabricError) -> anyhow::Error {
     let text = error.to_text();
     if std::io::stderr().is_terminal() { anyhow::anyhow!("{:?}", miette::Report::new(error)) } else { anyhow::anyhow!("{text}") }
+}
+
+static LOST: Mutex<Option<String>> = Mutex::new(None);
+
+fn note_loss(place: &str, written: std::io::Result<()>) {
+    if let Err(error) = written
+        && let Ok(mut lost) = LOST.lock()
+    {
+        lost.get_or_insert(format!("output of programs was lost, {place} cannot be written: {error}"));
+    }
+}
+
+/// What went wrong first when output was written, if anything did.
+pub(crate) fn take_loss() -> Option<String> {
+    LOST.lock().ok()?.take()
 }
 
 /// Which of our own streams a program's stream goes to.
@@ -31,17 +47,18 @@ impl Copy {
         let mut text = self.prefix.clone().into_bytes();
         text.extend(line);
         // The terminal may be gone; the file still gets everything.
-        let _ = match self.stream {
+        let written = match self.stream {
             Stream::Out => std::io::stdout().lock().write_all(&text),
             Stream::Error => std::io::stderr().lock().write_all(&text),
         };
+        note_loss("the terminal", written);
     }
 }
 
 impl Write for Copy {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         if let Some(file) = &mut self.file {
-            file.write_all(bytes)?;
+            note_loss("the run folder", file.write_all(bytes));
         }
         if self.prefix.is_empty() {
             self.line.extend(bytes);
@@ -60,6 +77,7 @@ impl Write for Copy {
             self.line.push(b'\n');
             self.show(self.line.len());
         }
-        std::io::stdout().flush()
+        note_loss("the terminal", std::io::stdout().flush());
+        Ok(())
     }
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::json;
 use softband_catalog::LoadedFabric;
-use softband_engine::{Engine, Failure, Program, RunReport};
+use softband_engine::{Engine, Failure, Options, Program, RunReport};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -29,6 +29,9 @@ pub(crate) struct RunArguments {
     /// Give programs the library by LD_LIBRARY_PATH only, for those that cannot be preloaded into
     #[arg(long)]
     no_preload: bool,
+    /// Use 1 or 2 of the machine's processors (default: 2 where there are two): results are the same, one leaves room for other runs
+    #[arg(long, value_name = "N", env = "SOFTBAND_PROCESSORS", value_parser = clap::value_parser!(u32).range(1..=2))]
+    processors: Option<u32>,
 }
 
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
@@ -38,15 +41,20 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     let wanted = wanted_programs(arguments, &loaded)?;
     if let Some(out) = &arguments.out {
         std::fs::create_dir_all(out).with_context(|| format!("cannot make the run folder {}", out.display()))?;
+        clear_former_run(out).with_context(|| format!("cannot clear the former run in {}", out.display()))?;
     }
     let programs =
         wanted.iter().enumerate().map(|(index, _)| program(&wanted, index, arguments.out.as_deref())).collect::<anyhow::Result<Vec<_>>>()?;
     let libraries = home::libraries()?;
-    let mut engine = Engine::new(&loaded.spec, seed, &libraries, !arguments.no_preload, interrupt)?;
+    let options = Options { by_preload: !arguments.no_preload, processors: arguments.processors };
+    let mut engine = Engine::new(&loaded.spec, seed, &libraries, options, interrupt)?;
     let report = engine.run(programs);
     tell(&report);
     if let Some(out) = &arguments.out {
         leave(out, &path, &loaded, seed, &report, &engine).with_context(|| format!("cannot write the run folder {}", out.display()))?;
+    }
+    if let Some(loss) = crate::output::take_loss() {
+        bail!(loss);
     }
     Ok(if report.failure == Some(Failure::Interrupted) { 130 } else { report.worst_status() })
 }
@@ -70,8 +78,8 @@ fn wanted_programs(arguments: &RunArguments, loaded: &LoadedFabric) -> anyhow::R
             bail!("--on {name}: the fabric has no host of this name; its hosts are {}", known.join(", "));
         };
         let words = softband_engine::arguments_of(command).map_err(|what| anyhow::anyhow!("--on {name} '{command}': {what}"))?;
-        if !is_there(&words[0]) {
-            bail!("--on {name} '{command}': there is no program '{}' {}", words[0], if words[0].contains('/') { "" } else { "on the PATH" });
+        if let Some(why) = why_not_to_run(&words[0]) {
+            bail!("--on {name} '{command}': {why}");
         }
         let number = wanted.iter().filter(|other| other.host == host).count();
         wanted.push(Wanted { host, name: name.clone(), number, command: command.clone(), arguments: words });
@@ -79,13 +87,19 @@ fn wanted_programs(arguments: &RunArguments, loaded: &LoadedFabric) -> anyhow::R
     Ok(wanted)
 }
 
-fn is_there(program: &str) -> bool {
+fn why_not_to_run(program: &str) -> Option<String> {
     use std::os::unix::fs::PermissionsExt;
     let runs = |path: &Path| path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0);
-    if program.contains('/') {
-        return runs(Path::new(program));
+    if !program.contains('/') {
+        let found = std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|folder| runs(&folder.join(program))));
+        return (!found).then(|| format!("there is no program '{program}' on the PATH"));
     }
-    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|folder| runs(&folder.join(program))))
+    match Path::new(program).metadata() {
+        Err(_) => Some(format!("there is no program '{program}'")),
+        Ok(data) if data.is_dir() => Some(format!("'{program}' is a folder, not a program")),
+        Ok(_) if !runs(Path::new(program)) => Some(format!("'{program}' is not executable: chmod +x it, or name its interpreter")),
+        Ok(_) => None,
+    }
 }
 
 fn program(wanted: &[Wanted], index: usize, out: Option<&Path>) -> anyhow::Result<Program> {
@@ -127,6 +141,26 @@ fn tell(report: &RunReport) {
         ),
         None => {}
     }
+}
+
+/// What an earlier run left in the folder must not be taken for part of this one. Other files are not touched.
+fn clear_former_run(out: &Path) -> std::io::Result<()> {
+    if !out.join("run.json").is_file() {
+        return Ok(());
+    }
+    let is_output = |name: &str| {
+        let stem = name.strip_suffix(".out").or_else(|| name.strip_suffix(".err"));
+        stem.and_then(|stem| stem.rsplit_once('-')).is_some_and(|(_, number)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    for entry in std::fs::read_dir(out)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if is_output(&name) || name == "run.json" || name == "counters.json" {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn leave(out: &Path, fabric: &Path, loaded: &LoadedFabric, seed: u64, report: &RunReport, engine: &Engine) -> anyhow::Result<()> {

@@ -5,6 +5,7 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // program side: the walls of the model do not hold here
 
+mod baton;
 pub mod calls;
 pub mod completion;
 pub mod fds;

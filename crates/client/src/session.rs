@@ -160,8 +160,9 @@ fn attach(engine: &str, ticket: u64, forked: bool) -> Result<(), AttachError> {
         tid: rustix::thread::gettid().as_raw_nonzero().get() as u32,
     };
     rustix::net::send(&socket, bytemuck::bytes_of(&hello), SendFlags::NOSIGNAL).map_err(|error| failed("the engine hung up", error))?;
-    let (welcome, memory) = receive_welcome(&socket)?;
+    let (welcome, memory, batons) = receive_welcome(&socket)?;
     map_shared(&memory)?;
+    crate::baton::map(&batons).map_err(|error| failed("cannot map the batons", error))?;
     PROCESS.store(welcome.process, Ordering::Relaxed);
     // High numbers stay out of the way of programs that expect their first file to be 3.
     let high = rustix::io::fcntl_dupfd_cloexec(&socket, 900).map_or(socket, |high| high);
@@ -188,9 +189,9 @@ fn end_with_engine(control: &OwnedFd) {
 /// `F_SETSIG` of Linux.
 const F_SETSIG: libc::c_int = 10;
 
-fn receive_welcome(socket: &OwnedFd) -> Result<(Welcome, OwnedFd), AttachError> {
+fn receive_welcome(socket: &OwnedFd) -> Result<(Welcome, OwnedFd, OwnedFd), AttachError> {
     let mut welcome: Welcome = bytemuck::Zeroable::zeroed();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [std::io::IoSliceMut::new(bytemuck::bytes_of_mut(&mut welcome))];
     let received = rustix::net::recvmsg(socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
@@ -204,11 +205,11 @@ fn receive_welcome(socket: &OwnedFd) -> Result<(Welcome, OwnedFd), AttachError> 
     if welcome.status != 0 {
         return Err(AttachError(format!("the engine refuses (errno {})", welcome.status)));
     }
-    let memory = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+    let files = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next().zip(fds.next()),
         _ => None,
     });
-    memory.map(|memory| (welcome, memory)).ok_or_else(|| AttachError("the engine gave no shared memory".into()))
+    files.map(|(memory, batons)| (welcome, memory, batons)).ok_or_else(|| AttachError("the engine gave no shared memory".into()))
 }
 
 fn map_shared(memory: &OwnedFd) -> Result<(), AttachError> {

@@ -1,18 +1,16 @@
 //! Giving the turn away and waiting for it, and the thread's own clock.
 
+use crate::baton;
 use crate::session::{self, thread_slot};
 use rustix::thread::futex;
 use softband_ipc::calls::{Op, SpinTarget};
 use softband_ipc::layout::{ThreadSlot, turn};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// Rounds of looking at the turn word before sleeping: about two microseconds, the length of a short call.
-const SPINS: u32 = 400;
 /// What a program leaves with when its engine is gone.
 const EXIT_ENGINE_GONE: i32 = 113;
 
-static SPINS_HERE: AtomicU32 = AtomicU32::new(u32::MAX);
 static SIGNAL_RAISER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 static BEFORE_GIVE: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 static AFTER_WAIT: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
@@ -180,20 +178,31 @@ fn wait(slot: &ThreadSlot) {
 }
 
 fn wait_for_turn(slot: &ThreadSlot) {
-    for _ in 0..spins_here() {
-        if slot.turn.load(Ordering::Acquire) != turn::ENGINE {
-            return leave_if_dead(slot);
+    let has_turn = || slot.turn.load(Ordering::SeqCst) != turn::ENGINE;
+    look_for_turn(slot, has_turn);
+    while !has_turn() {
+        baton::sleep(slot, has_turn);
+    }
+    leave_if_dead(slot);
+}
+
+/// Looks for the turn without sleeping, as long as no other thread needs this processor.
+fn look_for_turn(slot: &ThreadSlot, has_turn: impl Fn() -> bool) {
+    let looks = session::header().turn_looks.load(Ordering::Relaxed);
+    if looks == 0 {
+        return;
+    }
+    slot.looking.store(1, Ordering::SeqCst);
+    for _ in 0..looks {
+        if has_turn() || slot.stand_down.load(Ordering::Relaxed) != 0 {
+            break;
         }
         std::hint::spin_loop();
     }
-    loop {
-        slot.program_asleep.store(1, Ordering::SeqCst);
-        if slot.turn.load(Ordering::SeqCst) != turn::ENGINE {
-            slot.program_asleep.store(0, Ordering::Relaxed);
-            return leave_if_dead(slot);
-        }
-        // No time limit: setting a timer costs more than the turn. If the engine ends, the kernel ends this process (`session`).
-        let _ = futex::wait(&slot.turn, futex::Flags::empty(), turn::ENGINE, None);
+    // First the one, then the other: the engine does it the other way round, so one of both wakes the successor.
+    slot.looking.store(0, Ordering::SeqCst);
+    if slot.stand_down.swap(0, Ordering::SeqCst) != 0 {
+        baton::pass(slot.successor.load(Ordering::Relaxed));
     }
 }
 
@@ -207,16 +216,4 @@ fn leave_if_dead(slot: &ThreadSlot) {
 fn leave() -> ! {
     // SAFETY: `_exit` ends the process without running anything of it.
     unsafe { libc::_exit(EXIT_ENGINE_GONE) }
-}
-
-/// Spinning helps only where the engine has a processor of its own.
-fn spins_here() -> u32 {
-    let known = SPINS_HERE.load(Ordering::Relaxed);
-    if known != u32::MAX {
-        return known;
-    }
-    let cpus = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count());
-    let spins = if cpus > 1 { SPINS } else { 0 };
-    SPINS_HERE.store(spins, Ordering::Relaxed);
-    spins
 }

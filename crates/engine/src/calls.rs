@@ -7,6 +7,7 @@ use crate::sockets::{self, Path, SocketState, Wakeups};
 use bytemuck::Pod;
 use softband_ipc::calls::{self, Op};
 use softband_sim::{SimDuration, SimTime};
+use std::collections::BTreeSet;
 
 /// What becomes of the thread after its call.
 pub(crate) enum After {
@@ -70,7 +71,7 @@ impl Engine {
             Op::Sync => After::Reply(Vec::new()),
             Op::Sleep | Op::Wait => self.wait(process, slot, op, &bytes),
             Op::Away => {
-                self.processes[process].threads[slot as usize].state = ThreadState::Away;
+                self.goes_away(process, slot);
                 After::Nothing
             }
             Op::ThreadExit => {
@@ -424,10 +425,10 @@ impl Engine {
         let (from, target) = (socket.host, self.sockets.host_of(address, socket.host));
         let spec = self.world.spec();
         let (from, target) = (spec.hosts[from].name.clone(), target.map_or_else(String::new, |host| spec.hosts[host].name.clone()));
-        let running: Vec<String> =
-            (0..self.processes.len()).filter(|p| spec.hosts[self.processes[*p].host].name == target).map(|p| self.command_of(p)).collect();
+        let there = (0..self.processes.len()).filter(|process| spec.hosts[self.processes[*process].host].name == target);
+        let running: Vec<String> = there.map(|process| self.command_of(process)).collect::<BTreeSet<_>>().into_iter().collect();
         let whose = if running.is_empty() { "no program was started there".to_owned() } else { format!("programs there: {}", running.join(", ")) };
-        self.warnings.push(format!("{from}: connection to {target}:{port} refused: nothing listens there ({whose})"));
+        self.warn(format!("{from}: connection to {target}:{port} refused: nothing listens there ({whose})"));
         self.sockets.refuse(object, libc::ECONNREFUSED);
         self.object_changed(object);
     }

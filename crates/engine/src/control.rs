@@ -145,12 +145,12 @@ fn hear(connection: u64, socket: &OwnedFd, mailbox: &Mailbox) -> bool {
     }
 }
 
-/// Answers a hello, with the shared file unless it is refused.
-pub(crate) fn welcome(socket: &OwnedFd, welcome: &Welcome, file: Option<&OwnedFd>) {
+/// Answers a hello, with the shared file and the batons unless it is refused.
+pub(crate) fn welcome(socket: &OwnedFd, welcome: &Welcome, files: Option<[&OwnedFd; 2]>) {
     let parts = [std::io::IoSlice::new(bytemuck::bytes_of(welcome))];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let fds = file.map(|file| [file.as_fd()]);
+    let fds = files.map(|files| files.map(|file| file.as_fd()));
     if let Some(fds) = &fds {
         ancillary.push(SendAncillaryMessage::ScmRights(fds));
     }

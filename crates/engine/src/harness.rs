@@ -1,6 +1,7 @@
 //! An engine without programs, for throwing messages at it: fuzzing and property tests.
 
 use crate::control::Mailbox;
+use crate::handover::Processors;
 use crate::launch::Libraries;
 use crate::pace::{Engine, Event};
 use crate::process::{ProcessState, ThreadState};
@@ -18,7 +19,8 @@ impl Harness {
     pub fn new(spec: &FabricSpec) -> Self {
         let (mailbox, receiver) = Mailbox::new();
         let libraries = Libraries { preload: "".into(), directory: "".into(), by_preload: true };
-        let mut engine = Engine::assemble(spec, 1, String::new(), libraries, Default::default(), (mailbox, receiver)).expect("an engine");
+        let mut engine = Engine::assemble(spec, 1, String::new(), (libraries, Processors::choose(Some(1))), Default::default(), (mailbox, receiver))
+            .expect("an engine");
         engine.expect_process(0, 0, None);
         engine.processes[0].state = ProcessState::Attached;
         engine.processes[0].threads[0].state = ThreadState::Scheduled;

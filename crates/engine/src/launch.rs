@@ -2,6 +2,7 @@
 
 use crate::control::{Heard, Mailbox};
 use crate::outputs::Outputs;
+use rustix::thread::CpuSet;
 use softband_ipc::environment;
 use std::io::Write;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -48,7 +49,7 @@ pub(crate) struct Identity<'a> {
 pub(crate) fn start(
     program: &mut Program,
     identity: &Identity<'_>,
-    libraries: &Libraries,
+    (libraries, processors): (&Libraries, CpuSet),
     mailbox: &Arc<Mailbox>,
     outputs: &mut Outputs,
 ) -> std::io::Result<Started> {
@@ -60,7 +61,7 @@ pub(crate) fn start(
     }
     command.env("LD_LIBRARY_PATH", joined(&libraries.directory, "LD_LIBRARY_PATH", ':'));
     // SAFETY: only async-signal-safe system calls between fork and exec.
-    unsafe { command.pre_exec(before_exec) };
+    unsafe { command.pre_exec(move || before_exec(&processors)) };
     let mut child = command.spawn()?;
     let pid = child.id() as i32;
     if let (Some(from), Some(to)) = (child.stdout.take(), program.stdout.take()) {
@@ -86,7 +87,8 @@ fn joined(first: &Path, variable: &str, separator: char) -> String {
 }
 
 /// Own process group (to be ended together), no address randomisation (addresses are printed), gone when the engine is gone.
-fn before_exec() -> std::io::Result<()> {
+fn before_exec(processors: &CpuSet) -> std::io::Result<()> {
+    let _ = rustix::thread::sched_setaffinity(None, processors);
     // SAFETY: plain system calls on this process only.
     unsafe {
         libc::setpgid(0, 0);

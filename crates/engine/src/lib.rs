@@ -14,6 +14,7 @@ mod completion_queues;
 mod control;
 mod convert;
 mod counter;
+mod handover;
 #[doc(hidden)]
 pub mod harness;
 mod launch;
@@ -32,5 +33,5 @@ mod threads;
 mod verbs;
 
 pub use launch::{Program, ProgramOutput, arguments_of};
-pub use pace::{Engine, Failure, Interrupt};
+pub use pace::{Engine, Failure, Interrupt, Options};
 pub use report::{ProgramReport, RunReport};

@@ -10,16 +10,27 @@ use softband_ipc::layout::{SharedHeader, THREADS_MAX};
 use softband_sim::{RandomStream, SimDuration, SimTime};
 use softband_types::ProcessId;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Wall-clock date of simulated time zero: 2007-06-25, the day of the paper on cables. Only has to be the same in every run.
 const EPOCH_SECONDS: u64 = 1_182_729_600;
+/// How long a call outside our sight may take, in wall-clock time, to count as over at once.
+const AWAY_GRACE: Duration = Duration::from_millis(5);
 /// Process number 0 sees itself as this process id.
 const VIRTUAL_PID_FIRST: u32 = 1_000;
 
 fn new_thread(state: ThreadState) -> Thread {
-    Thread { state, generation: 0, news_seen: 0, memory_seen: 0, quantum_picos: QUANTUM_FIRST_PICOS, paid: false, waiting_since: None }
+    Thread {
+        state,
+        generation: 0,
+        news_seen: 0,
+        memory_seen: 0,
+        quantum_picos: QUANTUM_FIRST_PICOS,
+        paid: false,
+        came_back: false,
+        waiting_since: None,
+    }
 }
 
 impl Engine {
@@ -72,6 +83,8 @@ impl Engine {
             cost_poll_cq: part.part.poll_cq.as_picos(),
             cost_clock_read: part.part.clock_read.as_picos(),
             seed: RandomStream::new(self.seed, u64::from(record.number.0)).next_u64(),
+            turn_looks: AtomicU32::new(self.handover.looks()),
+            reserved: 0,
             deadline_ps: AtomicU64::new(u64::MAX),
             memory_generation: AtomicU64::new(0),
         });
@@ -119,7 +132,7 @@ impl Engine {
                 self.memory.set_pid(record.number, Some(pid));
                 let clock = record.clock(0).max(self.now);
                 self.queue.push(clock, process as u32, Event::Resume { process, slot: 0 });
-                control::welcome(socket, &welcome, Some(self.processes[process].shared.file()));
+                control::welcome(socket, &welcome, Some([self.processes[process].shared.file(), self.handover.file()]));
             }
             Err(errno) => {
                 welcome.status = errno;
@@ -219,7 +232,10 @@ impl Engine {
     /// A process ended without a word: a crash or a kill.
     pub(crate) fn process_gone(&mut self, process: usize) {
         if self.processes[process].state == ProcessState::Attached {
-            self.warnings.push(format!("{} was killed or crashed at {:.6} s of virtual time", self.command_of(process), self.now.as_secs_f64()));
+            // A parent that is there learns of it and says what it thinks fit: a shell's pipeline may end by a signal in good order.
+            if self.processes[process].parent.is_none_or(|parent| !self.processes[parent].is_alive()) {
+                self.warn(format!("{} was killed or crashed at {:.6} s of virtual time", self.command_of(process), self.now.as_secs_f64()));
+            }
             self.end_process(process);
         }
     }
@@ -307,10 +323,32 @@ impl Engine {
     pub(crate) fn thread_back(&mut self, connection: u64, slot: u32) {
         let Some(process) = self.processes.iter().position(|process| process.connection == Some(connection)) else { return };
         let Some(thread) = self.processes[process].threads.get_mut(slot as usize) else { return };
-        if thread.state == ThreadState::Away {
-            thread.state = ThreadState::Scheduled;
-            let clock = self.processes[process].clock(slot).max(self.now);
-            self.queue.push(clock, process as u32, Event::Resume { process, slot });
+        if thread.state == ThreadState::Scheduled {
+            thread.came_back = true;
+        } else if thread.state == ThreadState::Away {
+            self.resume_from_away(process, slot);
+        }
+    }
+
+    fn resume_from_away(&mut self, process: usize, slot: u32) {
+        self.processes[process].threads[slot as usize].state = ThreadState::Scheduled;
+        let clock = self.processes[process].clock(slot).max(self.now);
+        self.queue.push(clock, process as u32, Event::Resume { process, slot });
+    }
+
+    /// A thread goes where the engine does not see it. A call that is over at once is over at the same simulated time in every run.
+    pub(crate) fn goes_away(&mut self, process: usize, slot: u32) {
+        let thread = &mut self.processes[process].threads[slot as usize];
+        thread.state = ThreadState::Away;
+        if std::mem::take(&mut thread.came_back) {
+            self.resume_from_away(process, slot);
+            return;
+        }
+        let started = Instant::now();
+        while self.processes[process].threads[slot as usize].state == ThreadState::Away && started.elapsed() < AWAY_GRACE {
+            self.hear_for(AWAY_GRACE);
+            self.greet_all();
+            self.take_heard();
         }
     }
 

@@ -44,6 +44,15 @@ impl ProgramMemory {
         self.pids.get(process.0 as usize).copied().flatten().ok_or(MemoryFault)
     }
 
+    /// Whether all of a stretch is mapped, and writable where `write`: what the kernel finds out when it pins memory. A program whose
+    /// mappings cannot be read is believed.
+    pub(crate) fn can_be_pinned(&self, process: ProcessId, (address, len): (u64, u64), write: bool) -> bool {
+        let Ok(maps) = self.pid(process).and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/maps")).map_err(|_| MemoryFault)) else {
+            return true;
+        };
+        covers(&maps, (address, address.saturating_add(len)), write)
+    }
+
     /// Carries out what was put off for `process`.
     pub(crate) fn flush(&mut self, process: ProcessId) {
         let index = process.0 as usize;
@@ -97,6 +106,28 @@ impl ProgramMemory {
     }
 }
 
+/// Whether the mappings of `/proc/PID/maps` cover a range without a gap and with the right to read, and to write where `write`.
+fn covers(maps: &str, (start, end): (u64, u64), write: bool) -> bool {
+    let mut covered = start;
+    for line in maps.lines() {
+        let mut fields = line.split_ascii_whitespace();
+        let (Some(range), Some(rights)) = (fields.next(), fields.next()) else { continue };
+        let Some((from, to)) = range.split_once('-') else { continue };
+        let (Ok(from), Ok(to)) = (u64::from_str_radix(from, 16), u64::from_str_radix(to, 16)) else { continue };
+        if to <= covered {
+            continue;
+        }
+        if from > covered || !rights.starts_with('r') || write && rights.as_bytes().get(1) != Some(&b'w') {
+            return false;
+        }
+        covered = to;
+        if covered >= end {
+            return true;
+        }
+    }
+    covered >= end
+}
+
 impl HostMemory for ProgramMemory {
     fn read(&mut self, process: ProcessId, address: u64, into: &mut [u8]) -> Result<(), MemoryFault> {
         self.flush(process);
@@ -127,6 +158,18 @@ impl HostMemory for ProgramMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const MAPS: &str = "1000-3000 rw-p 0 0:0 0 [heap]\n3000-4000 r--p 0 0:0 0 /lib\n8000-9000 ---p 0 0:0 0\n";
+
+    #[test]
+    fn memory_can_be_pinned_where_it_is_mapped_with_the_rights_that_are_asked_for() {
+        assert!(covers(MAPS, (0x1800, 0x4000), false));
+        assert!(covers(MAPS, (0x1000, 0x3000), true));
+        assert!(!covers(MAPS, (0x1000, 0x3001), true));
+        assert!(!covers(MAPS, (0x10, 0x1010), false));
+        assert!(!covers(MAPS, (0x3f00, 0x4001), false));
+        assert!(!covers(MAPS, (0x8000, 0x8001), false));
+    }
     use std::sync::Arc;
 
     #[test]

@@ -1,6 +1,7 @@
 //! The main loop: the next event of the fabric or of a program, whichever is earlier.
 
 use crate::control::{self, Heard, Mailbox};
+use crate::handover::{Handover, Processors};
 use crate::launch::{self, Identity, Libraries, Program, Started};
 use crate::memory::ProgramMemory;
 use crate::objects::Objects;
@@ -93,6 +94,15 @@ pub enum Failure {
     },
 }
 
+/// How a run is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Programs get the library by `LD_PRELOAD` as well.
+    pub by_preload: bool,
+    /// On how many processors the run may be, 1 or 2; `None`: as many as are there.
+    pub processors: Option<u32>,
+}
+
 /// A fabric with programs on it, in virtual pace.
 pub struct Engine {
     pub(crate) world: World,
@@ -113,8 +123,7 @@ pub struct Engine {
     pub(crate) seed: u64,
     pub(crate) turns: u64,
     pub(crate) alarms_made: u64,
-    /// Whether looking at a word pays: only with a processor for each side.
-    pub(crate) spin: bool,
+    pub(crate) handover: Handover,
     pub(crate) posted: Vec<u8>,
     name: String,
     libraries: Libraries,
@@ -126,28 +135,21 @@ pub struct Engine {
     fabric_events: u64,
 }
 
-/// Keeps the engine, and with it every program that it starts, on the processor where it is now. Since only one of them runs at
-/// a time, handing over the turn is then a switch between processes, and not the waking of a processor that has gone to sleep
-/// (2 against 50 microseconds in a virtual machine).
-fn settle_on_one_processor() {
-    let mut one = rustix::thread::CpuSet::new();
-    one.set(rustix::thread::sched_getcpu());
-    let _ = rustix::thread::sched_setaffinity(None, &one);
-}
-
 impl Engine {
     /// An engine for `spec`. `libraries` is the directory that holds `libsoftband.so` and `libibverbs.so.1`.
     ///
     /// # Errors
     /// When the libraries are not there or the control socket cannot be opened.
-    pub fn new(spec: &FabricSpec, seed: u64, libraries: &Path, by_preload: bool, interrupt: Interrupt) -> anyhow::Result<Self> {
+    pub fn new(spec: &FabricSpec, seed: u64, libraries: &Path, options: Options, interrupt: Interrupt) -> anyhow::Result<Self> {
         let preload = libraries.join("libsoftband.so");
         anyhow::ensure!(preload.is_file(), "{} is not there: run `make build`, or name the folder in SOFTBAND_LIB", preload.display());
         let (mailbox, receiver) = Mailbox::new();
         let name = format!("softband-{}-{:08x}", std::process::id(), Instant::now().elapsed().as_nanos() as u32 ^ std::process::id().rotate_left(16));
-        settle_on_one_processor();
+        let processors = Processors::choose(options.processors);
         control::serve(&name, mailbox.clone()).context("cannot open the control socket")?;
-        Self::assemble(spec, seed, name, Libraries { preload, directory: libraries.to_path_buf(), by_preload }, interrupt, (mailbox, receiver))
+        processors.settle();
+        let libraries = Libraries { preload, directory: libraries.to_path_buf(), by_preload: options.by_preload };
+        Self::assemble(spec, seed, name, (libraries, processors), interrupt, (mailbox, receiver))
     }
 
     /// The parts of an engine, put together.
@@ -155,11 +157,10 @@ impl Engine {
         spec: &FabricSpec,
         seed: u64,
         name: String,
-        libraries: Libraries,
+        (libraries, processors): (Libraries, Processors),
         interrupt: Interrupt,
         (mailbox, receiver): (Arc<Mailbox>, Receiver<Heard>),
     ) -> anyhow::Result<Self> {
-        let cpus = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count());
         Ok(Self {
             world: World::new(spec, seed),
             queue: EventQueue::default(),
@@ -179,7 +180,7 @@ impl Engine {
             seed,
             turns: 0,
             alarms_made: 0,
-            spin: cpus > 1,
+            handover: Handover::new(processors)?,
             posted: Vec::new(),
             name,
             libraries,
@@ -345,7 +346,8 @@ impl Engine {
         let ticket = self.expect_process(self.programs[program].host, program, None);
         let identity = Identity { number: program, ticket, engine: &self.name };
         crate::counter::release();
-        let outcome = launch::start(&mut self.programs[program], &identity, &self.libraries, &self.mailbox, &mut self.outputs);
+        let outcome =
+            launch::start(&mut self.programs[program], &identity, (&self.libraries, self.handover.programs()), &self.mailbox, &mut self.outputs);
         let process = self.processes.len() - 1;
         match outcome {
             Ok(started) => {
@@ -400,6 +402,13 @@ impl Engine {
             }
         }
         self.heard = rest;
+    }
+
+    /// Something that the user should know, told once.
+    pub(crate) fn warn(&mut self, line: String) {
+        if !self.warnings.contains(&line) {
+            self.warnings.push(line);
+        }
     }
 
     fn program_exited(&mut self, program: usize, status: i32) {

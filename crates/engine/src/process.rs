@@ -181,6 +181,8 @@ pub(crate) struct Thread {
     pub(crate) quantum_picos: u64,
     /// The call in progress has cost its time already and is carried out now.
     pub(crate) paid: bool,
+    /// It is back from where it is about to be told to have gone: the word of that came faster than its turn.
+    pub(crate) came_back: bool,
     /// When it began to look for news in vain.
     pub(crate) waiting_since: Option<SimTime>,
 }

@@ -4,14 +4,12 @@ use crate::control::Heard;
 use crate::pace::{Engine, Event};
 use crate::process::{ProcessState, ThreadState, Waiting};
 use softband_ipc::calls::{Op, Ticket};
-use softband_ipc::layout::turn;
+use softband_ipc::layout::{baton_of, turn};
 use softband_sim::{SimDuration, SimTime};
 use softband_types::ProcessId;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Looks at the turn word before the engine sleeps.
-const SPINS: u32 = 2_000;
 /// A thread that keeps the turn this long may be spinning on memory.
 const SPIN_SUSPECT: Duration = Duration::from_millis(2);
 /// The same for a process that has no memory which its peers may write.
@@ -37,7 +35,7 @@ pub(crate) enum TurnEnd {
 impl Engine {
     /// Gives the turn to a thread and sees to whatever it asks for when it comes back.
     pub(crate) fn run_thread(&mut self, process: usize, slot: u32, now: SimTime) {
-        crate::counter::trap();
+        self.choose_processors();
         let number = self.processes[process].number;
         self.memory.flush(number);
         let record = &mut self.processes[process];
@@ -49,10 +47,7 @@ impl Engine {
         let shared = record.shared.slot(slot);
         shared.clock_ps.fetch_max(now.as_picos(), Ordering::Relaxed);
         shared.signals.fetch_or(std::mem::take(&mut record.signals_pending), Ordering::Relaxed);
-        shared.turn.store(turn::PROGRAM, Ordering::SeqCst);
-        if shared.program_asleep.swap(0, Ordering::SeqCst) != 0 {
-            let _ = rustix::thread::futex::wake(&shared.turn, rustix::thread::futex::Flags::empty(), 1);
-        }
+        self.give_turn(process, slot);
         self.turns += 1;
         let end = self.wait_for_turn(process, slot);
         self.outputs.drain();
@@ -65,6 +60,21 @@ impl Engine {
             }
             TurnEnd::Replaced | TurnEnd::Interrupted => {}
         }
+    }
+
+    /// The processor of the programs is shared with them, and so is its setting for the counter.
+    fn choose_processors(&mut self) {
+        if self.handover.reconsider() {
+            for process in &self.processes {
+                process.shared.header().turn_looks.store(self.handover.looks(), Ordering::Relaxed);
+            }
+        }
+        if self.handover.is_on_two() { crate::counter::release() } else { crate::counter::trap() }
+    }
+
+    fn give_turn(&mut self, process: usize, slot: u32) {
+        let last = self.handover.before((process, slot)).map(|(process, slot)| self.processes[process].shared.slot(slot));
+        self.handover.give((process, slot), self.processes[process].shared.slot(slot), last);
     }
 
     /// The thread has given its turn away: take its posts, and carry its call out when its time comes.
@@ -85,11 +95,16 @@ impl Engine {
         let word: *const _ = &raw const self.processes[process].shared.slot(slot).turn;
         // SAFETY: the mapping lives as long as the process record's `shared`, which is only replaced when this loop ends.
         let word = unsafe { &*word };
-        for _ in 0..if self.spin { SPINS } else { 0 } {
+        for _ in 0..self.handover.looks() {
             if word.load(Ordering::Acquire) == turn::ENGINE {
                 return TurnEnd::Call;
             }
             std::hint::spin_loop();
+        }
+        if self.handover.is_on_two() {
+            // Whoever was to wake the thread may have been stopped or killed.
+            self.handover.missed();
+            self.handover.pass(baton_of(process as u32, slot));
         }
         self.mailbox.wait_on(word);
         let end = self.sleep_for_turn(process, slot, word);

@@ -84,19 +84,26 @@ fn after_attach() {
     spin::install();
     signals::install();
     client::set_signal_raiser(signals::raise_all);
-    client::set_turn_hooks(spin::before_give, spin::after_wait);
+    client::set_turn_hooks(spin::before_give, after_turn);
     allow_engine_access();
     children::adopt(&environment::inherited());
     threads::install();
     if !tsc::trap() {
         warn::once("the time stamp counter cannot be trapped here: programs that read it see the host's");
     }
+    tsc::allow_rewriting();
     // Registered before anything of the program is: runs after its handlers and after the destructors of all libraries.
     unsafe extern "C" {
         fn on_exit(handler: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
     }
     // SAFETY: the handler has the type that on_exit asks for.
     unsafe { on_exit(at_exit, std::ptr::null_mut()) };
+}
+
+/// Hook of the client: the thread has its turn again.
+fn after_turn() {
+    spin::after_wait();
+    tsc::rewrite_due();
 }
 
 /// The engine reads and writes registered memory; where the kernel restricts that to debuggers, this permits it.

@@ -3,7 +3,7 @@
 //! when the call that it interrupted has its answer.
 
 use crate::real;
-use crate::signals::without_ours;
+use crate::signals::{in_handler, without_ours};
 use crate::spin;
 use crate::world::{active, is_away, is_parked, keeping_errno};
 use libc::{c_int, c_void, sighandler_t, siginfo_t};
@@ -70,6 +70,10 @@ pub unsafe fn set(signal: c_int, new: *const libc::sigaction, old: *mut libc::si
 }
 
 extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    in_handler(|| signalled(signal, info, context));
+}
+
+fn signalled(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel hands over both; they live as long as the handler runs.
     unsafe {
         if !active() {

@@ -27,6 +27,7 @@ pub mod handlers;
 pub mod interest;
 pub mod io;
 pub mod locks;
+pub mod machine;
 pub mod names;
 pub mod pace;
 pub mod pid;

@@ -222,6 +222,28 @@ pub unsafe extern "C" fn gethostbyaddr(of: *const c_void, len: socklen_t, family
 }
 
 #[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments)] // as many as the C library has
+pub unsafe extern "C" fn gethostbyaddr_r(
+    of: *const c_void,
+    of_len: socklen_t,
+    family: c_int,
+    out: *mut hostent,
+    buffer: *mut c_char,
+    len: size_t,
+    result: *mut *mut hostent,
+    error: *mut c_int,
+) -> c_int {
+    if active() && family == libc::AF_INET && of_len == 4 {
+        let v4 = u32::from_be_bytes(of.cast::<[u8; 4]>().read());
+        if let Some(name) = reverse(v4) {
+            let name = CString::new(name).unwrap_or_default();
+            return reentrant(name.as_ptr(), v4, out, buffer, len, result);
+        }
+    }
+    crate::world::away(|| real::gethostbyaddr_r(of, of_len, family, out, buffer, len, result, error))
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn gethostname(out: *mut c_char, len: size_t) -> c_int {
     if !active() || own_name().is_empty() {
         return real::gethostname(out, len);

@@ -47,6 +47,12 @@ pub unsafe extern "C" fn getentropy(data: *mut c_void, len: size_t) -> c_int {
     0
 }
 
+/// `std::random_device::operator()` of the C++ library, which asks the processor and not the system.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _ZNSt13random_device9_M_getvalEv(_this: *mut c_void) -> u32 {
+    arc4random()
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arc4random() -> u32 {
     let mut value = [0u8; 4];

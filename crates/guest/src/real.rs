@@ -38,6 +38,7 @@ macro_rules! originals {
     ($(fn $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)?;)*) => {
         $(
             #[inline]
+            #[allow(clippy::too_many_arguments)] // as many as the C library wants
             pub unsafe fn $name($($arg: $ty),*) $(-> $ret)? {
                 static CELL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
                 let found = find(&CELL, concat!(stringify!($name), "\0"));
@@ -54,6 +55,9 @@ type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 originals! {
     fn clock_getres(clock: clockid_t, out: *mut timespec) -> c_int;
     fn clock() -> clock_t;
+    fn sysconf(name: c_int) -> c_long;
+    fn getrusage(who: c_int, out: *mut rusage) -> c_int;
+    fn gethostbyaddr_r(of: *const c_void, of_len: socklen_t, family: c_int, out: *mut hostent, buffer: *mut c_char, len: size_t, result: *mut *mut hostent, error: *mut c_int) -> c_int;
     fn times(out: *mut tms) -> clock_t;
     fn clock_nanosleep(clock: clockid_t, flags: c_int, request: *const timespec, remain: *mut timespec) -> c_int;
     fn nanosleep(request: *const timespec, remain: *mut timespec) -> c_int;

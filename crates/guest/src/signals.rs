@@ -8,7 +8,7 @@ use crate::world::{fail, keeping_errno};
 use libc::{c_int, c_void, sighandler_t, siginfo_t, sigset_t};
 use softband_ipc::layout::SPIN_SIGNAL;
 use std::cell::{Cell, UnsafeCell};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// A fault that the processor raised without an address: what a trapped counter read looks like.
 const SI_KERNEL: c_int = 0x80;
@@ -98,7 +98,26 @@ pub fn raise_all(signals: u64) {
     }
 }
 
+static HANDLERS: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether a handler of this process runs, ours or the program's. One that is left by a jump counts for ever.
+pub fn is_any_handler_running() -> bool {
+    HANDLERS.load(Ordering::Acquire) != 0
+}
+
+/// Runs what a handler does.
+pub fn in_handler<R>(body: impl FnOnce() -> R) -> R {
+    HANDLERS.fetch_add(1, Ordering::AcqRel);
+    let result = body();
+    HANDLERS.fetch_sub(1, Ordering::AcqRel);
+    result
+}
+
 extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    in_handler(|| fault(signal, info, context));
+}
+
+fn fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel hands over both; they live as long as the handler runs.
     let (info_ref, machine) = unsafe { (&*info, &mut *context.cast::<libc::ucontext_t>()) };
     // SAFETY: a fault with SI_KERNEL comes from an instruction that could be fetched.
@@ -114,6 +133,10 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
 }
 
 extern "C" fn on_trap(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    in_handler(|| trapped(signal, info, context));
+}
+
+fn trapped(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: as in `on_fault`.
     let machine = unsafe { &mut *context.cast::<libc::ucontext_t>() };
     if !keeping_errno(|| spin::on_trap(machine)) {
@@ -126,7 +149,7 @@ extern "C" fn on_spin_signal(_signal: c_int, info: *mut siginfo_t, context: *mut
     let _ = info;
     // SAFETY: as in `on_fault`.
     let machine = unsafe { &mut *context.cast::<libc::ucontext_t>() };
-    keeping_errno(|| spin::on_signal(machine));
+    in_handler(|| keeping_errno(|| spin::on_signal(machine)));
 }
 
 /// Does what the program wants at a signal that is not ours.

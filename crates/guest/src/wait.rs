@@ -1,6 +1,7 @@
 //! Waiting for children, in simulated time.
 
 use crate::children;
+use crate::machine::no_usage;
 use crate::pace::{Patience, empty_look};
 use crate::pid::system_number;
 use crate::real;
@@ -54,6 +55,9 @@ pub unsafe extern "C" fn wait4(pid: pid_t, status: *mut c_int, options: c_int, u
             let ended = status.is_null() || libc::WIFEXITED(*status) || libc::WIFSIGNALED(*status);
             if ended {
                 keeping_errno(|| children::reaped(found));
+            }
+            if !usage.is_null() {
+                *usage = no_usage();
             }
             simulated
         }

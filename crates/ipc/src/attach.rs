@@ -1,4 +1,4 @@
-//! The first words over the control socket. The reply carries the shared memory file as a descriptor.
+//! The first words over the control socket. The reply carries two descriptors: the shared memory file and the batons.
 
 use bytemuck::{Pod, Zeroable};
 

@@ -13,7 +13,7 @@ pub mod post;
 pub mod ring;
 
 /// Changes whenever anything in this crate changes its meaning or layout.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Environment variables by which a program finds its engine and its identity.
 pub mod environment {

@@ -17,7 +17,7 @@ from softband_lab.compare import compare as compare_tables
 from softband_lab.compare import load_results, print_comparison
 from softband_lab.errors import LabError
 from softband_lab.fabricfile import OPERATIONAL_VLS_CODE, load_toml
-from softband_lab.places import fabric_path, find_home, find_softband
+from softband_lab.places import fabric_path, find_fabric, find_home, find_softband
 from softband_lab.results import write_table
 from softband_lab.softband import Softband
 from softband_lab.study import list_studies, load_study
@@ -57,7 +57,8 @@ def study(
 
 def what_if(
     fabric: Annotated[
-        Path | None, typer.Argument(help="Fabric file; default: the one of studies/what-if.toml.")
+        Path | None,
+        typer.Argument(help="Fabric file or name in the installation; default: the one of studies/what-if.toml."),
     ] = None,
     cable_length: Annotated[
         str | None, typer.Option("--cable-length", help="`1m..300m`, `10m..100m:10m` or `1m,10m,100m`.")
@@ -81,7 +82,7 @@ def what_if(
     console = Console()
     home = find_home()
     defaults = load_defaults(home)
-    path = fabric or fabric_path(home, defaults.fabric)
+    path = find_fabric(home, fabric) if fabric else fabric_path(home, defaults.fabric)
     line = command or defaults.command
     question = Question(
         Softband(find_softband(), home),
@@ -108,7 +109,8 @@ def what_if(
     print_surface(question, limits, lengths, console)
     for failure in question.outcome.failures.values():
         console.print(describe_failure(failure))
-    console.print(f"[bold]the page with the charts:[/] {out / 'report.html'}", soft_wrap=True)
+    if question.known:
+        console.print(f"[bold]the page with the charts:[/] {out / 'report.html'}", soft_wrap=True)
     raise typer.Exit(1 if question.outcome.failures else 0)
 
 
@@ -143,9 +145,9 @@ def _parse_vls(text: str) -> list[int]:
         raise LabError("--vls", f"`{text}` is no list of numbers", f"some of {allowed}, with commas") from None
 
 
-def _run(app: Callable[[], object]) -> None:
+def _run(app: Callable[..., object], name: str) -> None:
     try:
-        app()
+        app(prog_name=name)
     except LabError as error:
         Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(2)
@@ -160,15 +162,15 @@ def _single(command: Callable[..., None]) -> typer.Typer:
 
 
 def study_main() -> None:
-    _run(_single(study))
+    _run(_single(study), "softband study")
 
 
 def what_if_main() -> None:
-    _run(_single(what_if))
+    _run(_single(what_if), "softband what-if")
 
 
 def compare_main() -> None:
-    _run(_single(compare))
+    _run(_single(compare), "softband compare")
 
 
 def main() -> None:
@@ -176,4 +178,4 @@ def main() -> None:
     app.command("study")(study)
     app.command("what-if")(what_if)
     app.command("compare")(compare)
-    _run(app)
+    _run(app, "softband")

@@ -17,7 +17,7 @@ from softband_lab.errors import LabError
 
 # IBTA code of OperationalVLs, as OpenSM's max_op_vls takes it, by number of data lanes.
 OPERATIONAL_VLS_CODE = {1: 1, 2: 2, 4: 3, 8: 4, 15: 5}
-LINK_RATES = ("SDR", "DDR", "QDR", "FDR", "EDR", "HDR", "NDR", "XDR")
+LINK_RATES = ("SDR", "DDR", "QDR")
 
 Document = dict[str, Any]
 
@@ -53,6 +53,16 @@ def cables(document: Document, path: Path) -> list[dict[str, Any]]:
     if not isinstance(found, list) or not found:
         raise LabError(path, "has no [[cables]]", 'add at least one: [[cables]] part = "cx4" from = ... to = ...')
     return found
+
+
+def two_hosts(document: Document, path: Path, wanted: tuple[str, str]) -> tuple[str, str]:
+    """Server and client: the hosts that are wanted if the file has them, else its first two."""
+    hosts = list(document.get("hosts", {}))
+    if all(name in hosts for name in wanted):
+        return wanted
+    if len(hosts) < 2:
+        raise LabError(path, f"has {len(hosts)} hosts", "a fabric with two hosts at least: [hosts.a] and [hosts.b]")
+    return hosts[0], hosts[1]
 
 
 def with_vls(document: Document, data_vls: int) -> Document:

@@ -58,6 +58,15 @@ def fabric_path(home: Path, name: str) -> Path:
     return home / "fabrics" / name
 
 
+def find_fabric(home: Path, given: Path) -> Path:
+    """A fabric as `softband run` takes it: a file, or the name of one in the tree (`cables/sdr-10m`)."""
+    named = home / "fabrics" / given
+    for candidate in (given, home / given, named, named.with_name(named.name + ".toml")):
+        if candidate.is_file():
+            return candidate
+    raise LabError(given, "is no fabric file", f"a file, or the name of one in {home / 'fabrics'}")
+
+
 def _home_candidates(environ: Mapping[str, str]) -> Iterator[Path]:
     yield from _package_ancestors()
     for binary in _binary_candidates(environ):

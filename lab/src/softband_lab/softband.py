@@ -155,6 +155,8 @@ class Softband:
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                # Other cells run beside this one: each gets one processor.
+                env={"SOFTBAND_PROCESSORS": "1", **os.environ},
             )
             self._alive.add(process)
             return process

@@ -17,6 +17,7 @@ from softband_lab.fabricfile import (
     cables,
     load_toml,
     parse_length_m,
+    two_hosts,
     with_cable,
     with_rate,
     with_vls,
@@ -177,10 +178,8 @@ class Question:
         name = f"{self.fabric.stem}-{point.name}"
         path = self.out / "fabrics" / f"{name}.toml"
         write_toml(document, path)
-        programs = [
-            Program(self.defaults.server_host, self.command),
-            Program(self.defaults.client_host, f"{self.command} {self.defaults.server_host}"),
-        ]
+        server, client = two_hosts(document, self.fabric, (self.defaults.server_host, self.defaults.client_host))
+        programs = [Program(server, self.command), Program(client, f"{self.command} {server}")]
         return Job(
             f"{name}-{self.size_bytes}",
             path,

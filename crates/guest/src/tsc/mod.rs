@@ -1,7 +1,15 @@
 //! The time stamp counter: reading it traps, and the answer is the simulated clock in nanoseconds.
 
+mod entry;
+mod patch;
+mod site;
+
 use crate::clock::read_clock;
 use crate::world::{PICOS_PER_NANO, active};
+pub use patch::rewrite_due;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static REWRITES: AtomicBool = AtomicBool::new(false);
 
 /// `rdtsc`, `rdtscp`.
 const RDTSC: [u8; 2] = [0x0f, 0x31];
@@ -10,6 +18,11 @@ const RDTSCP: [u8; 3] = [0x0f, 0x01, 0xf9];
 /// Lets reads of the counter by the calling thread (and by threads and images it makes) trap.
 pub fn trap() -> bool {
     set(libc::PR_TSC_SIGSEGV)
+}
+
+/// From now on, places that read often are rewritten where that is possible.
+pub fn allow_rewriting() {
+    REWRITES.store(entry::prepare(), Ordering::Relaxed);
 }
 
 /// Lets them through again.
@@ -59,6 +72,9 @@ pub unsafe fn emulate(context: &mut libc::ucontext_t) -> bool {
         // A thread outside simulated time: it reads the real one from now on.
         release();
         return true;
+    }
+    if REWRITES.load(Ordering::Relaxed) {
+        patch::note_trap(at as usize);
     }
     let ticks = read_clock() / PICOS_PER_NANO;
     registers[libc::REG_RAX as usize] = (ticks & 0xffff_ffff) as i64;

@@ -1,0 +1,176 @@
+//! Handing the turn to a program thread, and the processors that engine and programs run on.
+//!
+//! Only one of them all runs at a time, so one processor does: handing over is then a switch between processes, and not the waking
+//! of a processor that has gone to sleep (2 against 30 microseconds in a virtual machine). A second one, when it has nothing else to
+//! do, is faster still: the engine moves there, engine and program see each other's words at once without a system call, and only
+//! when the turn goes from one thread to another is there a switch, which the thread that stands down makes itself. On a busy
+//! machine that would be far slower, so it is tried, and given up as soon as one side has to wait for the other to be scheduled.
+
+use rustix::fd::OwnedFd;
+use rustix::mm::{MapFlags, ProtFlags};
+use rustix::thread::{CpuSet, futex};
+use softband_ipc::layout::{BATONS, ThreadSlot, baton_of, turn};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Looks at a word before sleeping, some 100 us: longer than a turn takes, shorter than what a scheduler gives to others.
+const LOOKS: u32 = 20_000;
+/// Turns of a trial of two processors, and how many of them may miss: one side has looked in vain and gone to sleep.
+const TRIAL_TURNS: u32 = 1_024;
+const MISSES_MAX: u32 = 8;
+/// Turns on one processor before the first trial; each that fails doubles it, up to the last.
+const PATIENCE_FIRST: u32 = 512;
+const PATIENCE_LAST: u32 = 1 << 20;
+
+/// Where engine and programs run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Processors {
+    programs: CpuSet,
+    second: Option<CpuSet>,
+}
+
+impl Processors {
+    /// The processor that this process is on, and a second one, if it may use two and `wanted` allows it.
+    pub(crate) fn choose(wanted: Option<u32>) -> Self {
+        let here = rustix::thread::sched_getcpu();
+        let allowed = rustix::thread::sched_getaffinity(None).unwrap_or_else(|_| only(here));
+        let others = (1..CpuSet::MAX_CPU).map(|step| (here + step) % CpuSet::MAX_CPU);
+        let second = others.filter(|_| wanted != Some(1)).find(|cpu| *cpu != here && allowed.is_set(*cpu));
+        Self { programs: only(here), second: second.map(only) }
+    }
+
+    /// Moves the calling thread to where programs run.
+    pub(crate) fn settle(&self) {
+        let _ = rustix::thread::sched_setaffinity(None, &self.programs);
+    }
+
+    /// Where programs have to run.
+    pub(crate) fn programs(&self) -> CpuSet {
+        self.programs
+    }
+}
+
+fn only(cpu: usize) -> CpuSet {
+    let mut one = CpuSet::new();
+    one.set(cpu);
+    one
+}
+
+/// The batons of all threads, who had the turn last, and how many processors are in use.
+pub(crate) struct Handover {
+    words: *mut AtomicU32,
+    file: OwnedFd,
+    last: Option<(usize, u32)>,
+    processors: Processors,
+    on_two: bool,
+    /// Turns until the next decision, and misses in this trial.
+    turns_left: u32,
+    misses: u32,
+    patience: u32,
+}
+
+impl Handover {
+    pub(crate) fn new(processors: Processors) -> std::io::Result<Self> {
+        let file = rustix::fs::memfd_create("softband-batons", rustix::fs::MemfdFlags::CLOEXEC)?;
+        let bytes = BATONS * size_of::<AtomicU32>();
+        rustix::fs::ftruncate(&file, bytes as u64)?;
+        // SAFETY: a fresh mapping of a file that is as large as the mapping.
+        let words = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)? };
+        let (turns_left, patience) = (PATIENCE_FIRST, PATIENCE_FIRST);
+        Ok(Self { words: words.cast(), file, last: None, processors, on_two: false, turns_left, misses: 0, patience })
+    }
+
+    /// Whether the engine has a processor of its own at present.
+    pub(crate) fn is_on_two(&self) -> bool {
+        self.on_two
+    }
+
+    /// Where programs have to run.
+    pub(crate) fn programs(&self) -> CpuSet {
+        self.processors.programs()
+    }
+
+    /// A turn begins: from time to time, tries a second processor or gives it up. True when that has changed.
+    pub(crate) fn reconsider(&mut self) -> bool {
+        self.turns_left -= 1;
+        let fails = self.misses > MISSES_MAX;
+        if self.turns_left > 0 && !fails {
+            return false;
+        }
+        self.misses = 0;
+        let was_on_two = self.on_two;
+        match self.processors.second {
+            Some(second) if !was_on_two => {
+                self.on_two = rustix::thread::sched_setaffinity(None, &second).is_ok();
+                self.turns_left = TRIAL_TURNS;
+            }
+            _ if fails => {
+                self.processors.settle();
+                self.on_two = false;
+                self.turns_left = self.patience;
+                self.patience = (self.patience * 2).min(PATIENCE_LAST);
+            }
+            _ => {
+                self.turns_left = TRIAL_TURNS;
+                self.patience = PATIENCE_FIRST;
+            }
+        }
+        self.on_two != was_on_two
+    }
+
+    /// One side has looked in vain.
+    pub(crate) fn missed(&mut self) {
+        self.misses += u32::from(self.on_two);
+    }
+
+    pub(crate) fn file(&self) -> &OwnedFd {
+        &self.file
+    }
+
+    /// How often to look at a word before sleeping.
+    pub(crate) fn looks(&self) -> u32 {
+        if self.on_two { LOOKS } else { 0 }
+    }
+
+    /// Lets the thread of `baton` look again.
+    pub(crate) fn pass(&self, baton: u32) {
+        // SAFETY: the index lies within the mapping; the words are atomics.
+        let word = unsafe { &*self.words.add(baton as usize % BATONS) };
+        word.fetch_add(1, Ordering::SeqCst);
+        let _ = futex::wake(word, futex::Flags::empty(), u32::MAX >> 1);
+    }
+
+    /// Gives the turn to thread `to`; `last` is the slot of the one that had it before, if there is one still.
+    pub(crate) fn give(&mut self, to: (usize, u32), slot: &ThreadSlot, last: Option<&ThreadSlot>) {
+        let baton = baton_of(to.0 as u32, to.1);
+        self.last = Some(to);
+        slot.turn.store(turn::PROGRAM, Ordering::SeqCst);
+        let passed_on = last.is_some_and(|last| self.ask_to_stand_down(last, baton));
+        if slot.program_asleep.swap(0, Ordering::SeqCst) != 0 && !passed_on {
+            self.missed();
+            self.pass(baton);
+        }
+    }
+
+    /// Whether the thread of slot `last` will wake the successor.
+    fn ask_to_stand_down(&self, last: &ThreadSlot, successor: u32) -> bool {
+        if last.looking.load(Ordering::SeqCst) == 0 {
+            return false;
+        }
+        last.successor.store(successor, Ordering::Relaxed);
+        last.stand_down.store(1, Ordering::SeqCst);
+        // It may just have gone to sleep: then it has either seen what was asked, or it is taken back.
+        last.looking.load(Ordering::SeqCst) != 0 || last.stand_down.swap(0, Ordering::SeqCst) == 0
+    }
+
+    /// Who had the turn before `to`, if that was another thread.
+    pub(crate) fn before(&self, to: (usize, u32)) -> Option<(usize, u32)> {
+        self.last.filter(|last| *last != to)
+    }
+}
+
+impl Drop for Handover {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping; no reference into it is kept.
+        let _ = unsafe { rustix::mm::munmap(self.words.cast(), BATONS * size_of::<AtomicU32>()) };
+    }
+}
