@@ -3,8 +3,8 @@
 use crate::calls::{END, program_time, request};
 use crate::convert;
 use crate::pace::{Engine, Pace};
-use softband_sim::SimTime;
 use softband_ipc::post::{PostRecord, PostSge, kind, record_bytes};
+use softband_sim::SimTime;
 use softband_types::{CqHandle, Qpn, SrqHandle};
 
 impl Engine {
