@@ -8,7 +8,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -31,16 +31,24 @@ pub(crate) struct Record {
     pub(crate) version: String,
 }
 
-/// The folder of the files, made if it is not there.
+/// The folder of the files, which may not be there.
 fn folder() -> anyhow::Result<PathBuf> {
     let own = rustix::process::geteuid().as_raw();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     // Another user's, as after `su`, is not ours to use.
     let runtime = runtime.filter(|folder| folder.metadata().is_ok_and(|data| data.is_dir() && data.uid() == own));
     let folder = runtime.map_or_else(|| PathBuf::from(format!("/tmp/softband-{own}")), |runtime| runtime.join("softband"));
-    match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error).with_context(|| format!("cannot make {}", folder.display())),
+    match folder.symlink_metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(folder),
         _ => check_folder(&folder, own).map(|()| folder),
+    }
+}
+
+fn make_folder() -> anyhow::Result<()> {
+    let folder = folder()?;
+    match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error).with_context(|| format!("cannot make {}", folder.display())),
+        _ => self::folder().map(|_| ()),
     }
 }
 
@@ -79,7 +87,12 @@ impl Claim {
         let path = path_of(name)?;
         let started = Instant::now();
         loop {
+            make_folder()?;
             let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+            // Who removed the last file has removed the folder as well.
+            if file.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+                continue;
+            }
             let file = file.with_context(|| format!("cannot write {}", path.display()))?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 // A stale file may have been removed between being opened and being locked.
@@ -105,8 +118,14 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         // Before the lock is given up, so that it is no other's by now.
-        let _ = std::fs::remove_file(&self.path);
+        remove(&self.path);
     }
+}
+
+/// Removes a file, and the folder when it was the last.
+fn remove(path: &Path) {
+    let _ = std::fs::remove_file(path);
+    let _ = path.parent().map(std::fs::remove_dir);
 }
 
 fn is_at(file: &File, path: &Path) -> bool {
@@ -126,7 +145,7 @@ fn read(path: &Path) -> anyhow::Result<Option<Record>> {
         if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
             // Its engine is gone. Nobody can have taken the name anew while this lock is held, unless at another file.
             if is_at(&file, path) {
-                let _ = std::fs::remove_file(path);
+                remove(path);
             }
             return Ok(None);
         }
@@ -142,7 +161,7 @@ fn read(path: &Path) -> anyhow::Result<Option<Record>> {
 
 /// Every fabric of this user that is up, by name.
 pub(crate) fn all() -> anyhow::Result<Vec<Record>> {
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder()?)?.flatten().map(|entry| entry.path()).collect();
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder()?).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|ending| ending == "json"));
     paths.sort();
     let mut records = Vec::new();

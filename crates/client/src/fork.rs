@@ -7,13 +7,16 @@
 use crate::session;
 use crate::turn::{CALLS, CallsGuard};
 use std::cell::UnsafeCell;
-use std::sync::PoisonError;
+use std::sync::TryLockError;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 /// The process that attached; a child by a raw `clone` comes past the handlers below, but not past this.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 static ORPHANED: AtomicBool = AtomicBool::new(false);
 static CHILD_HOOK: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+/// How often, ten times in a millisecond, the lock is tried: a signal handler that forks in the midst of a call would wait for ever.
+const LOCK_TRIES: u32 = 2_000;
 
 /// The lock of calls, held over a fork so that the child does not inherit a call of another thread.
 struct Held(UnsafeCell<Option<CallsGuard>>);
@@ -48,13 +51,24 @@ pub(crate) fn attach_if_orphaned() -> Result<(), session::AttachError> {
 }
 
 extern "C" fn before() {
-    let guard = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: the lock is held, so no other thread is between `before` and one of the handlers after it.
-    unsafe { *HELD.0.get() = Some(guard) };
+    let pause = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 100_000 };
+    for _ in 0..LOCK_TRIES {
+        let guard = match CALLS.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                let _ = rustix::thread::nanosleep(&pause);
+                continue;
+            }
+        };
+        // SAFETY: the lock is held, so no other thread is between `before` and one of the handlers after it.
+        unsafe { *HELD.0.get() = Some(guard) };
+        return;
+    }
 }
 
 extern "C" fn in_parent() {
-    // SAFETY: this thread stored the guard in `before`.
+    // SAFETY: this thread stored the guard in `before`, or nobody did.
     drop(unsafe { (*HELD.0.get()).take() });
 }
 

@@ -21,6 +21,7 @@ pub mod harness;
 mod launch;
 mod lifecycle;
 mod memory;
+mod network;
 mod objects;
 mod options;
 mod outputs;

@@ -33,8 +33,8 @@ fn new_thread(state: ThreadState) -> Thread {
     }
 }
 
-fn host_entry(index: usize, name: &str) -> HostEntry {
-    let mut entry = HostEntry { address: crate::sockets::host_address(index), name_len: name.len().min(63) as u32, name: [0; 64] };
+fn host_entry(address: u32, name: &str) -> HostEntry {
+    let mut entry = HostEntry { address, name_len: name.len().min(63) as u32, name: [0; 64] };
     entry.name[..entry.name_len as usize].copy_from_slice(&name.as_bytes()[..entry.name_len as usize]);
     entry
 }
@@ -73,7 +73,9 @@ impl Engine {
 
     fn write_header(&self, record: &mut Process) {
         if self.pace == Pace::Wall {
-            record.shared.write_hosts(self.world.spec().hosts.iter().enumerate().map(|(index, host)| host_entry(index, &host.name)));
+            record
+                .shared
+                .write_hosts(self.world.spec().hosts.iter().enumerate().map(|(index, host)| host_entry(self.network.address(index), &host.name)));
         }
         let part = &self.world.spec().hosts[record.host];
         let mut host_name = [0; 64];
@@ -83,7 +85,7 @@ impl Engine {
             magic: 0,
             version: 0,
             process: record.number.0,
-            host_address: crate::sockets::host_address(record.host),
+            host_address: self.network.address(record.host),
             virtual_pid: VIRTUAL_PID_FIRST + record.number.0,
             host_name,
             epoch_seconds: EPOCH_SECONDS,

@@ -5,6 +5,7 @@ use crate::direct::DirectTables;
 use crate::handover::{Handover, Processors};
 use crate::launch::{self, Identity, Libraries, Program, Started};
 use crate::memory::ProgramMemory;
+use crate::network::Network;
 use crate::objects::Objects;
 pub use crate::options::{Failure, Interrupt, Options, Pace};
 use crate::outputs::Outputs;
@@ -108,6 +109,7 @@ pub struct Engine {
     fabric_events: u64,
     /// By host; empty unless the fabric stays.
     pub(crate) host_tickets: Vec<u64>,
+    pub(crate) network: Network,
 }
 
 fn monotonic_nanos() -> u64 {
@@ -131,7 +133,11 @@ impl Engine {
             processors.settle();
         }
         let libraries = Libraries { preload, directory: libraries.to_path_buf(), by_preload: options.by_preload };
-        Self::assemble(spec, seed, name, (libraries, processors, options.pace), interrupt, (mailbox, receiver))
+        let mut engine = Self::assemble(spec, seed, name, (libraries, processors, options.pace), interrupt, (mailbox, receiver))?;
+        if options.pace == Pace::Wall {
+            engine.network = Network::reserve()?;
+        }
+        Ok(engine)
     }
 
     /// The parts of an engine, put together.
@@ -179,6 +185,7 @@ impl Engine {
             ended_at: Vec::new(),
             fabric_events: 0,
             host_tickets: Vec::new(),
+            network: Network::simulated(),
         })
     }
 

@@ -9,13 +9,11 @@ use std::collections::{BTreeMap, VecDeque};
 const WINDOW_BYTES: usize = 256 * 1024;
 /// First port that is given to whoever asks for any.
 const EPHEMERAL_FIRST: u16 = 32_768;
-/// Address of host 0; the others follow.
-const ADDRESS_BASE: u32 = 0x7F4D_0001; // 127.77.0.1
 const LOOPBACK: u32 = 0x7F00_0001;
 
 /// Address of a host, as a big-endian number.
 pub(crate) fn host_address(host: usize) -> u32 {
-    ADDRESS_BASE + host as u32
+    crate::network::BASE + host as u32
 }
 
 /// How a socket ended up.
@@ -114,7 +112,7 @@ impl SocketTable {
         if address == LOOPBACK || address == 0 {
             return Some(from);
         }
-        let index = address.checked_sub(ADDRESS_BASE)? as usize;
+        let index = address.checked_sub(host_address(0))? as usize;
         (index < self.hosts).then_some(index)
     }
 

@@ -84,7 +84,7 @@ impl Engine {
     fn status(&self) -> Value {
         let hosts = self.world.spec().hosts.iter().enumerate().map(|(index, host)| {
             let devices = host.hcas.iter().enumerate().map(|(number, hca)| self.device_status(index, number, hca));
-            let [a, b, c, d] = crate::sockets::host_address(index).to_be_bytes();
+            let [a, b, c, d] = self.network.address(index).to_be_bytes();
             json!({
                 "name": host.name,
                 "address": format!("{a}.{b}.{c}.{d}"),

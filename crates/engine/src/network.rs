@@ -1,0 +1,56 @@
+//! The addresses of a fabric in wall pace: sockets are the kernel's there, so each fabric on the machine needs a network of its own.
+
+use rustix::fd::OwnedFd;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+/// Host 0 of the first network, which is 127.77.0.0/16; the next is 127.78.0.0/16, and so on.
+pub(crate) const BASE: u32 = 0x7F4D_0001;
+const NEXT: u32 = 1 << 16;
+const NETWORKS: u32 = 150;
+const _: () = assert!(BASE + NETWORKS * NEXT < 0x7FFF_0000, "within 127.0.0.0/8");
+
+/// A network that no other fabric on this machine has.
+#[derive(Debug)]
+pub(crate) struct Network {
+    base: u32,
+    /// Its name is the reservation: the kernel lets only one have it, and takes it back however this process ends.
+    _reservation: Option<OwnedFd>,
+}
+
+impl Network {
+    /// In virtual pace no address leaves the engine, and they are the same in every run.
+    pub(crate) fn simulated() -> Self {
+        Self { base: BASE, _reservation: None }
+    }
+
+    /// Address of a host, as a big-endian number.
+    pub(crate) fn address(&self, host: usize) -> u32 {
+        self.base + host as u32
+    }
+
+    /// Takes the first network that is free.
+    pub(crate) fn reserve() -> anyhow::Result<Self> {
+        for number in 0..NETWORKS {
+            let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+            let name = SocketAddrUnix::new_abstract_name(format!("softband-network-{number}").as_bytes())?;
+            if rustix::net::bind(&socket, &name).is_ok() {
+                return Ok(Self { base: BASE + number * NEXT, _reservation: Some(socket) });
+            }
+        }
+        anyhow::bail!("{NETWORKS} fabrics are up on this machine, and there are no addresses for more: softband status shows yours")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_fabrics_never_share_a_network() {
+        let (one, other) = (Network::reserve().unwrap(), Network::reserve().unwrap());
+        assert_ne!(one.base, other.base);
+        let taken = one.base;
+        drop(one);
+        assert!(Network::reserve().is_ok_and(|again| again.base <= taken || again.base != other.base));
+    }
+}
