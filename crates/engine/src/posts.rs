@@ -2,8 +2,9 @@
 
 use crate::calls::{END, program_time, request};
 use crate::convert;
-use crate::pace::Engine;
+use crate::pace::{Engine, Pace};
 use softband_ipc::post::{PostRecord, PostSge, kind, record_bytes};
+use softband_sim::SimTime;
 use softband_types::{CqHandle, Qpn, SrqHandle};
 
 impl Engine {
@@ -50,6 +51,10 @@ impl Engine {
             kind::SRQ_RECEIVE => self.world.post_srq_receive(at, owner, SrqHandle(record.object), convert::receive_request(record, entries)),
             kind::CQ_OVERRUN if self.cqs.get(&record.object).is_some_and(|cq| cq.process == process) => {
                 self.world.overflow_cq(at, CqHandle(record.object));
+            }
+            // The program has waited for this to be done: whatever comes from now on counts, also what the World dates a little earlier.
+            kind::ARM_CQ if self.pace == Pace::Wall => {
+                self.world.arm_cq(SimTime::ZERO, owner, CqHandle(record.object), record.flags & 1 != 0);
             }
             kind::ARM_CQ => self.world.arm_cq(at, owner, CqHandle(record.object), record.flags & 1 != 0),
             _ => {}

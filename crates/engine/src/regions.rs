@@ -18,8 +18,9 @@ impl Engine {
         let hca = self.own_hca(process, mr.hca)?;
         let owner = self.processes[process].number;
         let access = convert::access(mr.access)?;
-        let on_demand = mr.access & convert::ACCESS_ON_DEMAND != 0;
-        if !on_demand && !self.memory.can_be_pinned(owner, (mr.address, mr.len_bytes), access.local_write) {
+        // Pages that are looked up when they are touched need not be there yet.
+        let pinned = mr.access & convert::ACCESS_ON_DEMAND == 0;
+        if pinned && !self.memory.can_be_pinned(owner, (mr.address, mr.len_bytes), access.local_write) {
             return Err(libc::EFAULT);
         }
         let init = MrInit { owner, pd: PdHandle(mr.pd), address: mr.address, len_bytes: mr.len_bytes, iova: mr.iova, access };
@@ -40,6 +41,11 @@ impl Engine {
             range: (mr.change & CHANGE_TRANSLATION != 0).then_some(MrRange { address: mr.address, len_bytes: mr.len_bytes, iova: mr.iova }),
             access,
         };
+        if let Some(range) = change.range
+            && !self.memory.can_be_pinned(owner, (range.address, range.len_bytes), access.is_some_and(|access| access.local_write))
+        {
+            return Err(libc::EFAULT);
+        }
         // As with deregistration: the former place may be unmapped after this.
         self.memory.flush(owner);
         self.withdraw_own_region(process, MrHandle(mr.mr));
