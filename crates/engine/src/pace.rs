@@ -9,7 +9,7 @@ use crate::network::Network;
 use crate::objects::Objects;
 pub use crate::options::{Failure, Interrupt, Options, Pace};
 use crate::outputs::Outputs;
-use crate::process::{Process, ProcessState, ThreadState, Waiting};
+use crate::process::{Process, ProcessState, ThreadState};
 use crate::report::{ProgramReport, RunReport};
 use crate::sockets::SocketTable;
 use anyhow::Context;
@@ -332,22 +332,6 @@ impl Engine {
             return None;
         }
         Some(Some(Failure::Stuck { waiting: self.who_waits() }))
-    }
-
-    fn who_waits(&self) -> Vec<String> {
-        let mut lines = Vec::new();
-        for process in self.processes.iter().filter(|process| process.state == ProcessState::Attached) {
-            for (slot, thread) in process.threads.iter().enumerate() {
-                let what = match &thread.state {
-                    ThreadState::Waiting(Waiting::Objects(_)) => "waits for a socket, channel or timer that will never be ready",
-                    ThreadState::Waiting(_) => "polls for something that will never come",
-                    _ => continue,
-                };
-                let (host, command) = (&self.world.spec().hosts[process.host].name, &self.programs[process.program].command);
-                lines.push(format!("{host}: '{command}' (thread {slot}) {what}"));
-            }
-        }
-        lines
     }
 
     fn start_program(&mut self, program: usize) {

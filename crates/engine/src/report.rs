@@ -1,6 +1,7 @@
 //! What a run leaves: durations, exit statuses, warnings.
 
-use crate::pace::Failure;
+use crate::pace::{Engine, Failure};
+use crate::process::{ProcessState, ThreadState, Waiting};
 use serde::Serialize;
 
 /// One program of a run.
@@ -33,5 +34,24 @@ impl RunReport {
     pub fn worst_status(&self) -> i32 {
         let worst = self.programs.iter().map(|program| program.exit_status).max().unwrap_or(0);
         if self.failure.is_some() { worst.max(1) } else { worst }
+    }
+}
+
+impl Engine {
+    /// Threads that wait when nothing can happen any more.
+    pub(crate) fn who_waits(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for process in self.processes.iter().filter(|process| process.state == ProcessState::Attached) {
+            for (slot, thread) in process.threads.iter().enumerate() {
+                let what = match &thread.state {
+                    ThreadState::Waiting(Waiting::Objects(_)) => "waits for a socket, channel or timer that will never be ready",
+                    ThreadState::Waiting(_) => "polls for something that will never come",
+                    _ => continue,
+                };
+                let (host, command) = (&self.world.spec().hosts[process.host].name, &self.programs[process.program].command);
+                lines.push(format!("{host}: '{command}' (thread {slot}) {what}"));
+            }
+        }
+        lines
     }
 }
