@@ -9,7 +9,7 @@ DATA := $(shell find catalog fabrics studies references -type f 2>/dev/null)
 LAB := $(shell find lab/src -name '*.py' -o -name '*.html' -o -name '*.jinja*' -o -name '*.css' -o -name '*.js' 2>/dev/null) lab/pyproject.toml
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help demo test test-full build setup install bench lint test-rust test-lab test-e2e fuzz clean
+.PHONY: help demo test test-full build setup install bench soak lint test-rust test-lab test-e2e fuzz clean
 
 help:
 	@echo "make demo       set up, build, run the paper's main story, and say where the page with the charts is"
@@ -18,6 +18,7 @@ help:
 	@echo "make install    copy it to PREFIX ($(PREFIX))"
 	@echo "make test-full  the slow tests as well: the whole study of the cable paper, rdma-core's own Python tests"
 	@echo "make bench      benchmarks, with printed ratios"
+	@echo "make soak       ten processes, random work, every byte checked, for an hour (SOAK_SECONDS)"
 	@echo "make fuzz       each fuzz target for a minute (needs a nightly toolchain and cargo-fuzz)"
 
 setup: target/setup.stamp
@@ -69,6 +70,9 @@ test-e2e: build $(VENV)/stamp
 
 test-full: test
 	@$(VENV)/bin/pytest -q -rP tests/full
+
+soak: build
+	@python3 tests/soak.py
 
 bench: build
 	@$(CARGO) bench --quiet -p softband-fabric --bench packet_hops

@@ -42,7 +42,7 @@ def ucx(test: str, size: int, transports: str) -> tuple[float, float]:
         time.sleep(0.5)
         done = subprocess.run([*common, "127.0.0.1"], env=environment, capture_output=True, text=True, check=False, timeout=120)
         server.terminate()
-    final = re.search(r"^Final:\s+(.*)$", done.stdout, re.M)
+    final = re.search(r"^Final:\s+(.*)$", done.stdout, re.MULTILINE)
     if not final:
         raise SystemExit(f"ucx_perftest with {transports}: no result\n{done.stdout}{done.stderr}")
     numbers = [float(word) for word in final[1].split()]

@@ -25,6 +25,8 @@ static int meet(const char *server) {
         if (connect(fd, found->ai_addr, found->ai_addrlen)) fail("connect");
         return fd;
     }
+    int on = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (bind(fd, found->ai_addr, found->ai_addrlen) || listen(fd, 1)) fail("bind");
     return accept(fd, NULL, NULL);
 }
