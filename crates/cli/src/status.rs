@@ -93,11 +93,15 @@ fn device_text(device: &Value) -> String {
 
 pub(crate) fn down(arguments: &DownArguments) -> anyhow::Result<i32> {
     let record = record::wanted(&arguments.name)?;
-    if let Some(remote) = Remote::connect(&record.engine)? {
+    let remote = Remote::connect(&record.engine)?;
+    if let Some(remote) = &remote {
         remote.down()?;
     }
     if !record::await_end(&record.name, &record.engine, DOWN_LIMIT)? {
         bail!("the engine of '{}' does not end: kill -9 {} ends it and its programs", record.name, record.pid);
+    }
+    if let Some(remote) = remote {
+        remote.await_end(DOWN_LIMIT);
     }
     println!("fabric '{}' is down", record.name);
     Ok(0)

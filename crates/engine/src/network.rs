@@ -28,9 +28,11 @@ impl Network {
         self.base + host as u32
     }
 
-    /// Takes the first network that is free.
+    /// Takes a network that is free, from one run to the next another: the ports of connections that have just ended are not free
+    /// yet, and a new fabric is to have all of them.
     pub(crate) fn reserve() -> anyhow::Result<Self> {
-        for number in 0..NETWORKS {
+        let first = std::process::id() % NETWORKS;
+        for number in (first..NETWORKS).chain(0..first) {
             let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
             let name = SocketAddrUnix::new_abstract_name(format!("softband-network-{number}").as_bytes())?;
             if rustix::net::bind(&socket, &name).is_ok() {

@@ -83,6 +83,13 @@ impl Remote {
         }
     }
 
+    /// Waits until the engine's process is gone, not longer than `limit`.
+    pub fn await_end(&self, limit: std::time::Duration) {
+        let _ = rustix::net::sockopt::set_socket_timeout(&self.0, rustix::net::sockopt::Timeout::Recv, Some(limit));
+        // It has said all it had to say; what comes is the end of the connection.
+        let _ = rustix::net::recv(&self.0, &mut [0u8; 1][..], RecvFlags::empty());
+    }
+
     fn ask(&self, kind: u32, host: &str) -> anyhow::Result<(i32, Value)> {
         let mut command = Command { version: softband_ipc::VERSION, kind, host: [0; 64] };
         // One byte stays zero; a longer name is no host's.
