@@ -8,11 +8,13 @@
  * Build: cc -O2 -Wall -Wextra -pthread -o verbs_threads verbs_threads.c -libverbs */
 #include "verbs_common.h"
 #include <pthread.h>
+#include <semaphore.h>
 
 enum { WORKERS = 4, ROUNDS = 200 };
 
 static struct side shared;
 static struct ibv_cq *last_queue;
+static sem_t heard;
 
 /* A pair of queue pairs that talk to each other. */
 static void make_pair(struct side *s, struct ibv_qp *pair[2])
@@ -86,6 +88,7 @@ static void *watcher(void *unused)
 
 	IS(0, ibv_get_async_event(shared.context, &event));
 	CHECK(event.event_type == IBV_EVENT_QP_ACCESS_ERR);
+	sem_post(&heard);
 	usleep(2000);
 	ibv_ack_async_event(&event);
 	return unused;
@@ -116,6 +119,7 @@ static void held_back(struct side *s)
 	IS(0, post(pair[0], wr));
 	IS(0, ibv_get_cq_event(s->channel, &cq, &cookie));
 	ends(last_queue, 0, IBV_WC_REM_ACCESS_ERR);
+	sem_wait(&heard); /* an event that nobody has taken goes with its queue pair */
 	for (int i = 0; i < 2; i++)
 		IS(0, ibv_destroy_qp(pair[i]));
 	CHECK(pthread_create(&thread, NULL, acknowledge_late, NULL) == 0);
@@ -129,6 +133,7 @@ int main(void)
 	pthread_t threads[WORKERS], watching;
 	struct ibv_device **list = ibv_get_device_list(NULL);
 
+	CHECK(sem_init(&heard, 0, 0) == 0);
 	CHECK(list && list[0]);
 	shared.context = ibv_open_device(list[0]);
 	ibv_free_device_list(list);
