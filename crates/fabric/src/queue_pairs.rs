@@ -83,7 +83,10 @@ impl World {
         let qpn = Qpn(QPN_FIRST + node.qp_of_qpn.len() as u32);
         node.qp_of_qpn.push(Some(index));
         node.qp_count += 1;
-        let qp = QueuePair::new(owner, hca, qpn, init);
+        let mut qp = QueuePair::new(owner, hca, qpn, init);
+        if let Some(code) = self.ack_timeout_limit {
+            qp.requester.limit_ack_timeout(code);
+        }
         let snapshot = qp.snapshot();
         self.qps.push(Some(Box::new(QpSlot::new(qp))));
         self.verbs.use_pd(init.pd, 1);

@@ -40,6 +40,7 @@ pub struct World {
     /// Packets lost on arrival, in parts per million.
     pub(crate) loss_ppm: u32,
     pub(crate) random: RandomStream,
+    pub(crate) ack_timeout_limit: Option<u8>,
 }
 
 /// An HCA as a node of the fabric.
@@ -168,6 +169,11 @@ impl World {
     /// When the next event is due.
     pub fn next_event_time(&self) -> Option<SimTime> {
         self.queue.next_time()
+    }
+
+    /// Queue pairs that are made from now on wait no longer for an acknowledgement than this code says.
+    pub fn limit_ack_timeout(&mut self, code: u8) {
+        self.ack_timeout_limit = Some(code);
     }
 
     /// The time of the last event executed.

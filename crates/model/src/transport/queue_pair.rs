@@ -45,7 +45,7 @@ impl QueuePair {
             let QpSnapshot { init, qpn, .. } = self.attributes;
             self.attributes = initial_attributes(qpn, init);
             self.epoch += 1;
-            self.requester = Requester::default();
+            self.requester = self.requester.renewed();
             self.responder = Responder::default();
             return;
         }

@@ -12,7 +12,7 @@ pub use transmit::{Emission, Pending};
 use super::MessageKind;
 use super::timers::local_ack_timeout;
 use crate::verbs::api::{PayloadSlice, QpSnapshot, SendOperation, SendRequest};
-use softband_sim::SimTime;
+use softband_sim::{SimDuration, SimTime};
 use softband_types::{Psn, QpType, WcOpcode, WcStatus};
 use std::collections::VecDeque;
 
@@ -41,6 +41,8 @@ pub struct Requester {
     /// A WQE has failed; nothing more is sent.
     halted: bool,
     deadline: Option<SimTime>,
+    /// The longest local ACK timeout that is used, whatever the queue pair is set to; none where it is.
+    ack_timeout_limit: Option<u8>,
 }
 
 struct SendWqe {
@@ -230,9 +232,23 @@ impl Requester {
         self.deadline = None;
     }
 
+    /// A requester for the same queue pair after a reset.
+    pub fn renewed(&self) -> Self {
+        Self { ack_timeout_limit: self.ack_timeout_limit, ..Self::default() }
+    }
+
+    /// Waits no longer than `code` says for an acknowledgement: where nothing is lost on the way, only a peer that is gone is silent.
+    pub fn limit_ack_timeout(&mut self, code: u8) {
+        self.ack_timeout_limit = Some(code);
+    }
+
+    fn ack_timeout(&self, a: &QpSnapshot) -> Option<SimDuration> {
+        local_ack_timeout(a.local_ack_timeout.min(self.ack_timeout_limit.unwrap_or(u8::MAX)))
+    }
+
     fn restart_timer(&mut self, a: &QpSnapshot, now: SimTime) {
         let waits = self.sent_psn != self.unacked_psn;
-        let timeout = local_ack_timeout(a.local_ack_timeout).filter(|_| waits && !self.halted);
+        let timeout = self.ack_timeout(a).filter(|_| waits && !self.halted);
         self.deadline = timeout.map(|timeout| now.saturating_add(timeout));
     }
 }

@@ -4,7 +4,6 @@ use super::{Chunk, Requester, SendWqe};
 use crate::packet::{Packet, PacketKind, Position, RemoteRange};
 use crate::transport::MessageKind;
 use crate::transport::queue_pair::Environment;
-use crate::transport::timers::local_ack_timeout;
 use crate::verbs::api::{AddressVector, PayloadSlice, QpSnapshot, SendOperation};
 use crate::verbs::{ChunkPool, MESSAGE_BYTES_MAX, Reach, Verbs};
 use softband_sim::SimTime;
@@ -193,7 +192,7 @@ impl Requester {
             self.sent_psn = end;
         }
         if asks && self.deadline.is_none() {
-            self.deadline = local_ack_timeout(a.local_ack_timeout).map(|timeout| now.saturating_add(timeout));
+            self.deadline = self.ack_timeout(a).map(|timeout| now.saturating_add(timeout));
         }
     }
 
