@@ -12,7 +12,8 @@ pub struct CompletionRing {
     capacity: u32,
     /// Rings of former sizes that were not empty when this one took over: what they hold comes first.
     former: Vec<CompletionRing>,
-    resized: bool,
+    /// How many completions were taken in all, out of former rings as well (wraps).
+    taken: u32,
 }
 
 impl CompletionRing {
@@ -23,7 +24,7 @@ impl CompletionRing {
     pub fn new(offset: u64, capacity: u32) -> Self {
         let offset = usize::try_from(offset).expect("offset fits");
         assert!(capacity > 0 && offset.checked_add(ring_bytes(capacity)).is_some_and(|end| end <= SHARED_BYTES), "ring within the file");
-        Self { offset, capacity, former: Vec::new(), resized: false }
+        Self { offset, capacity, former: Vec::new(), taken: 0 }
     }
 
     fn header(&self) -> &'static CqRingHeader {
@@ -36,17 +37,19 @@ impl CompletionRing {
         self.capacity
     }
 
-    /// How many were ever put into it and taken out of it (both wrap).
-    pub fn produced(&self) -> u32 {
-        self.header().produced.load(Ordering::Acquire)
-    }
-    pub fn consumed(&self) -> u32 {
-        self.header().consumed.load(Ordering::Relaxed)
+    /// How many completions were taken in all (wraps).
+    pub fn all_taken(&self) -> u32 {
+        self.taken
     }
 
-    /// Whether it has taken the place of one of another size.
-    pub fn was_resized(&self) -> bool {
-        self.resized
+    /// How many completions wait, in former rings as well.
+    pub fn all_waiting(&self) -> u32 {
+        self.former.iter().map(Self::waiting).sum::<u32>() + self.waiting()
+    }
+
+    /// How many completions there were in all (wraps).
+    pub fn all_produced(&self) -> u32 {
+        self.taken.wrapping_add(self.all_waiting())
     }
 
     /// Completions that wait to be taken.
@@ -64,14 +67,15 @@ impl CompletionRing {
     pub fn replace(&mut self, next: Self) {
         let mut former = std::mem::replace(self, next);
         self.former = std::mem::take(&mut former.former);
+        self.taken = former.taken;
         self.former.push(former);
-        self.resized = true;
     }
 
     /// Takes the oldest completion.
     pub fn take(&mut self) -> Option<Cqe> {
         while let Some(former) = self.former.first_mut() {
             if let Some(cqe) = former.take() {
+                self.taken = self.taken.wrapping_add(1);
                 return Some(cqe);
             }
             self.former.remove(0);
@@ -86,6 +90,7 @@ impl CompletionRing {
         // SAFETY: the index is below the capacity that `new` checked; the engine wrote the entry before it moved `produced`.
         let cqe = unsafe { shared_base().add(at).cast::<Cqe>().read() };
         header.consumed.store(consumed.wrapping_add(1), Ordering::Release);
+        self.taken = self.taken.wrapping_add(1);
         Some(cqe)
     }
 }

@@ -4,7 +4,7 @@ use crate::session::header;
 use rustix::fd::OwnedFd;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use softband_ipc::tables::{KeyEntry, QPS, QpEntry, Tables, key_index};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static TABLES: AtomicPtr<Tables> = AtomicPtr::new(std::ptr::null_mut());
@@ -58,14 +58,18 @@ impl Looking {
     /// A queue pair by its entry, if that is still this queue pair's.
     pub fn queue_pair(&self, index: u32, qpn: u32) -> Option<&'static QpEntry> {
         let entry = &self.tables.qps[(index as usize).min(QPS - 1)];
-        (qpn != 0 && entry.qpn.load(Ordering::SeqCst) == qpn).then_some(entry)
+        // A child of a fork may hold its parent's queue pairs, but they are not its own.
+        let is_own = entry.pid.load(Ordering::Relaxed) == crate::fork::own_number();
+        (qpn != 0 && entry.qpn.load(Ordering::SeqCst) == qpn && is_own).then_some(entry)
     }
 
     /// The queue pair that `of` is connected to, if that one is connected to `of`, whose entry is `index`.
     pub fn peer(&self, of: &QpEntry, index: u32) -> Option<&'static QpEntry> {
         let peer = of.peer.load(Ordering::Acquire).checked_sub(1)?;
         let entry = self.tables.qps.get(peer as usize)?;
-        (entry.qpn.load(Ordering::SeqCst) != 0 && entry.peer.load(Ordering::Acquire) == index + 1).then_some(entry)
+        let same = |a: &AtomicU32, b: &AtomicU32| a.load(Ordering::SeqCst) == b.load(Ordering::SeqCst);
+        let is_it = entry.qpn.load(Ordering::SeqCst) != 0 && same(&entry.qpn, &of.dest_qpn) && same(&entry.dest_qpn, &of.qpn);
+        (is_it && entry.peer.load(Ordering::Acquire) == index + 1).then_some(entry)
     }
 
     fn region(&self, key: u32) -> Option<&'static KeyEntry> {
@@ -76,7 +80,7 @@ impl Looking {
     /// Where `len_bytes` at `iova` of a region are, if queue pair `by` may reach them with these rights.
     pub fn reach(&self, by: &QpEntry, key: u32, iova: u64, len_bytes: u64, rights: u32) -> Option<Stretch> {
         let region = self.region(key)?;
-        let same = |a: &std::sync::atomic::AtomicU32, b: &std::sync::atomic::AtomicU32| a.load(Ordering::Relaxed) == b.load(Ordering::Relaxed);
+        let same = |a: &AtomicU32, b: &AtomicU32| a.load(Ordering::Relaxed) == b.load(Ordering::Relaxed);
         if !same(&region.hca, &by.hca) || !same(&region.pd, &by.pd) || !same(&region.pid, &by.pid) {
             return None;
         }

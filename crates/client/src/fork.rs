@@ -95,6 +95,6 @@ fn let_go() {
 }
 
 /// The system's number of this process: the C library's `getpid` is the guest's.
-fn own_number() -> u32 {
+pub(crate) fn own_number() -> u32 {
     rustix::process::getpid().as_raw_nonzero().get() as u32
 }

@@ -147,6 +147,9 @@ fn turn_without_data(op: Op) {
 
 /// Runs `blocking` while the engine does not wait for this thread. Its clock comes back at the present horizon.
 pub fn away<R>(blocking: impl FnOnce() -> R) -> R {
+    if session::is_wall() {
+        return blocking(); // nobody waits for it
+    }
     let (Some(slot), Some(number)) = (thread_slot(), session::thread_slot_number()) else { return blocking() };
     slot.payload_len.store(0, Ordering::Relaxed);
     give(slot, Op::Away);

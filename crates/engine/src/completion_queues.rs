@@ -71,12 +71,19 @@ impl Engine {
         Ok(reply(&calls::Count { count: record.events }))
     }
 
+    /// Lets the program's next look at an empty queue fail.
+    pub(crate) fn mark_overflowed(&self, cq: u32) {
+        if let Some(record) = self.cqs.get(&cq) {
+            self.processes[record.process].shared.mark_overflowed(record.offset);
+        }
+    }
+
     pub(crate) fn completed(&mut self, process: ProcessId, cq: CqHandle, completion: &Completion) {
         let Some(hca) = self.cqs.get(&cq.0).map(|record| record.hca) else { return };
         let cqe = cqe_of(completion, self.now);
         if self.pace == Pace::Wall {
-            // The program may look at once, and then the data must be there.
-            self.memory.flush(process);
+            // The program may look at once, and tell others; then the data must be there, its own and its peers'.
+            self.memory.flush_all();
             if completion.status != WcStatus::Success {
                 self.publish_queue_pair(HcaId(hca), completion.qpn); // it is in error now
             }

@@ -125,28 +125,52 @@ impl Engine {
             return;
         }
         let Some(index) = self.direct.take_entry(hca, qpn, owner) else { return };
-        let peer = self.peer_entry(&qp);
+        let (peer, peer_name) = self.peer_entry(hca, &qp);
         let pid = self.processes[owner.0 as usize].pid as u32;
         let entry = self.direct.qp(index);
         let set = |field: &AtomicU32, value: u32| field.store(value, Ordering::SeqCst);
-        let worse = entry.state.load(Ordering::Relaxed) >= QpState::Rtr as u32;
+        let access = crate::convert::access_bits(qp.access);
+        let was_open = entry.peer.load(Ordering::Relaxed) != 0;
+        let worse = was_open && (peer == 0 || entry.access.load(Ordering::Relaxed) & !access != 0);
         set(&entry.state, qp.state as u32);
         set(&entry.hca, hca.0);
         set(&entry.pd, qp.init.pd.0);
         set(&entry.pid, pid);
-        set(&entry.access, crate::convert::access_bits(qp.access));
+        set(&entry.access, access);
+        set(&entry.dest_qpn, qp.dest_qpn.0);
         set(&entry.peer, peer);
         set(&entry.qpn, qpn.0);
         if worse {
             self.await_movers();
         }
+        // The other side may have been waiting for this one.
+        if let Some((peer_hca, peer_qpn)) = peer_name
+            && let Some((_, peer_qp)) = self.world.find_qp(peer_hca, peer_qpn)
+        {
+            let own = self.peer_entry(peer_hca, &peer_qp).0;
+            let entry = self.direct.entry_of(peer_hca, peer_qpn);
+            if own != 0 && entry != 0 {
+                self.direct.qp(entry - 1).peer.store(own, Ordering::SeqCst);
+            }
+        }
     }
 
-    fn peer_entry(&self, qp: &QpSnapshot) -> u32 {
-        if !matches!(qp.state, QpState::Rtr | QpState::Rts | QpState::Sqd) {
-            return 0;
-        }
-        self.hca_with_lid(qp.address_vector.dlid).map_or(0, |hca| self.direct.entry_of(hca, qp.dest_qpn))
+    /// The entry of the queue pair that `qp` is connected to (plus one), and its name; 0 unless both are ready and everything fits
+    /// that packets would be checked for: who is connected to whom, sequence numbers, partitions, packet sizes.
+    fn peer_entry(&self, hca: HcaId, qp: &QpSnapshot) -> (u32, Option<(HcaId, Qpn)>) {
+        let named = self.hca_with_lid(qp.address_vector.dlid).map(|peer| (peer, qp.dest_qpn));
+        let Some((peer_hca, peer_qpn)) = named.filter(|_| qp.state == QpState::Rts) else { return (0, None) };
+        let Some((_, peer)) = self.world.find_qp(peer_hca, peer_qpn) else { return (0, None) };
+        let connected = peer.state == QpState::Rts
+            && peer.dest_qpn == qp.qpn
+            && peer.init.qp_type == qp.init.qp_type
+            && self.hca_with_lid(peer.address_vector.dlid) == Some(hca);
+        let fits = qp.send_psn == peer.receive_psn
+            && peer.send_psn == qp.receive_psn
+            && qp.pkey.reaches(peer.pkey)
+            && qp.path_mtu == peer.path_mtu
+            && qp.max_rd_atomic <= peer.max_dest_rd_atomic;
+        (if connected && fits { self.direct.entry_of(peer_hca, peer_qpn) } else { 0 }, named)
     }
 
     fn hca_with_lid(&self, lid: Lid) -> Option<HcaId> {
@@ -173,8 +197,12 @@ impl Engine {
             return;
         }
         let own: Vec<(HcaId, Qpn)> = self.direct.entries.iter().filter(|(_, (_, owner))| *owner == process).map(|(name, _)| *name).collect();
-        for (hca, qpn) in own {
-            self.withdraw_queue_pair(hca, qpn);
+        for name in own {
+            if let Some((index, _)) = self.direct.entries.remove(&name) {
+                self.direct.qp(index).qpn.store(0, Ordering::SeqCst);
+                self.direct.qp(index).peer.store(0, Ordering::SeqCst);
+                self.direct.free.push(index);
+            }
         }
         let pid = self.processes[process.0 as usize].pid as u32;
         for index in 0..KEYS as u32 {
@@ -184,6 +212,7 @@ impl Engine {
                 entry.key.store(0, Ordering::SeqCst);
             }
         }
+        self.await_movers();
     }
 
     /// Waits until every program that was moving data when this began has finished that transfer.
@@ -192,6 +221,7 @@ impl Engine {
             let moving = &process.shared.header().direct;
             let seen = moving.load(Ordering::SeqCst);
             let started = Instant::now();
+            // One transfer is short: longer ones are cut, and begin anew. Only a stopped program takes this long.
             while seen % 2 == 1 && moving.load(Ordering::SeqCst) == seen && started.elapsed() < GRACE {
                 std::thread::yield_now();
             }

@@ -276,6 +276,7 @@ impl Engine {
             thread.generation = thread.generation.wrapping_add(1);
         }
         let (number, program) = (record.number, record.program);
+        self.withdraw_process(number);
         self.world.remove_process(self.now, number);
         self.memory.flush(number);
         self.memory.set_pid(number, None);

@@ -22,6 +22,8 @@ struct Deferred {
 pub(crate) struct ProgramMemory {
     pids: Vec<Option<i32>>,
     deferred: Vec<Deferred>,
+    /// Processes for which something was put off since the last [`Self::flush_all`].
+    dirty: Vec<usize>,
     /// Whose memory the last event has written.
     pub(crate) last_written: Option<ProcessId>,
     /// The first failure of the host to let us at a program's memory, to be told once.
@@ -42,6 +44,13 @@ impl ProgramMemory {
 
     fn pid(&self, process: ProcessId) -> Result<i32, MemoryFault> {
         self.pids.get(process.0 as usize).copied().flatten().ok_or(MemoryFault)
+    }
+
+    /// Carries out what was put off for anybody.
+    pub(crate) fn flush_all(&mut self) {
+        for index in std::mem::take(&mut self.dirty) {
+            self.flush(ProcessId(index as u32));
+        }
     }
 
     /// Whether all of a stretch is mapped, and writable where `write`: what the kernel finds out when it pins memory. A program whose
@@ -146,6 +155,9 @@ impl HostMemory for ProgramMemory {
         self.pid(process)?;
         self.last_written = Some(process);
         let deferred = &mut self.deferred[process.0 as usize];
+        if deferred.writes.is_empty() {
+            self.dirty.push(process.0 as usize);
+        }
         deferred.bytes += payload.len;
         deferred.writes.push((address, payload.clone()));
         if deferred.bytes > DEFERRED_BYTES_MAX {

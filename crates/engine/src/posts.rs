@@ -50,6 +50,7 @@ impl Engine {
             kind::RECEIVE => self.world.post_receive(at, owner, hca, qpn, convert::receive_request(record, entries)),
             kind::SRQ_RECEIVE => self.world.post_srq_receive(at, owner, SrqHandle(record.object), convert::receive_request(record, entries)),
             kind::CQ_OVERRUN if self.cqs.get(&record.object).is_some_and(|cq| cq.process == process) => {
+                self.mark_overflowed(record.object);
                 self.world.overflow_cq(at, CqHandle(record.object));
             }
             // The program has waited for this to be done: whatever comes from now on counts, also what the World dates a little earlier.

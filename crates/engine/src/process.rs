@@ -174,6 +174,11 @@ impl Shared {
         waiting.min(header.capacity.load(Ordering::Relaxed))
     }
 
+    /// A completion found no room where the program keeps its own.
+    pub(crate) fn mark_overflowed(&self, offset: usize) {
+        self.ring(offset).overflowed.store(1, Ordering::Release);
+    }
+
     /// Puts a completion into a ring; false when it is full. The program's counter is not trusted beyond that.
     pub(crate) fn produce(&self, offset: usize, capacity: u32, cqe: Cqe) -> bool {
         let header = self.ring(offset);

@@ -100,11 +100,7 @@ impl Engine {
             self.step_fabric(&mut notices);
             events += 1;
         }
-        if events > 0 {
-            for process in 0..self.processes.len() {
-                self.memory.flush(self.processes[process].number);
-            }
-        }
+        self.memory.flush_all();
         events > 0
     }
 
@@ -127,6 +123,8 @@ impl Engine {
 
     fn return_call(&mut self, process: usize, slot: u32) {
         let shared = self.processes[process].shared.slot(slot);
+        // One later than everything so far, so that a program can tell what came before its call from what comes after.
+        self.now = SimTime::from_picos(self.now.as_picos() + 1);
         shared.clock_ps.store(self.now.as_picos(), Ordering::Relaxed);
         shared.turn.store(turn::PROGRAM, Ordering::SeqCst);
         if shared.program_asleep.swap(0, Ordering::SeqCst) != 0 {

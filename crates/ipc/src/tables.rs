@@ -38,7 +38,8 @@ pub struct QpEntry {
     pub state: AtomicU32,
     /// Entry of the queue pair that it is connected to, plus one; 0 for none.
     pub peer: AtomicU32,
-    pub reserved: u32,
+    /// The peer's number, as this side was told.
+    pub dest_qpn: AtomicU32,
 }
 
 /// The whole file.

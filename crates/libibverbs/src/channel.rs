@@ -80,7 +80,9 @@ pub unsafe extern "C" fn ibv_get_cq_event(shown: *mut ibv_comp_channel, cq: *mut
         let (object, fd, ours) = unsafe { (object_of(not_null(shown)?), (*shown).fd, context((*shown).context)?) };
         loop {
             let event: ChannelEvent = read_or_wait(&Reading { op: Op::ChannelRead, object, fd })?;
-            let Some(pointer) = ours.completion_queues().get(&event.cq).copied() else {
+            // Held until the event counts as taken: from then on the queue waits for it before it goes.
+            let queues = ours.completion_queues();
+            let Some(pointer) = queues.get(&event.cq).copied() else {
                 continue; // an event of a queue that was destroyed since
             };
             // SAFETY: the queue is in the table, so it is not destroyed; the caller gives both results to be written.

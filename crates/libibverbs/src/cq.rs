@@ -13,7 +13,7 @@ use softband_client::completion::CompletionRing;
 use softband_client::{Errno, call, call_void, is_wall};
 use softband_ipc::calls::{CreateCq, CreateCqReply, Handle, Op, ResizeCq};
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// A completion queue: what the header shows, and our part. The plain structure is the head of the extended one.
 #[repr(C)]
@@ -30,6 +30,7 @@ pub(crate) struct CqInner {
     /// Completions of work that posting threads have carried out, and whether there may be any.
     pub(crate) own: OwnCompletions,
     pub(crate) takes_own: bool,
+    pub(crate) last_stamp_ps: AtomicU64,
     pub(crate) completion_events: EventCount,
     pub(crate) async_events: EventCount,
     /// Set when the program arms the queue, cleared by the next empty look at it.
@@ -77,6 +78,7 @@ pub(crate) unsafe fn create(shown: *mut ibv_context, init: &CqInit) -> Result<*m
             ring: Mutex::new(CompletionRing::new(reply.ring_offset, reply.capacity)),
             own: OwnCompletions::default(),
             // What sleeps until an event comes is woken by the engine.
+            last_stamp_ps: AtomicU64::new(0),
             takes_own: is_wall() && init.channel.is_null(),
             completion_events: EventCount::default(),
             async_events: EventCount::default(),
@@ -127,6 +129,9 @@ pub unsafe extern "C" fn ibv_resize_cq(shown: *mut ibv_cq, entries: c_int) -> c_
         let entries = u32::try_from(entries).map_err(|_| Errno(libc::EINVAL))?;
         // SAFETY: the caller names a CQ of ours.
         let inner = unsafe { inner(shown) }?;
+        if inner.own.len() + lock(&inner.ring).all_waiting() as usize > entries as usize {
+            return Err(Errno(libc::EINVAL)); // it must hold what waits (IBTA 11.2.6.3)
+        }
         let reply: CreateCqReply = call(Op::ResizeCq, &ResizeCq { cq: inner.handle, entries })?;
         lock(&inner.ring).replace(CompletionRing::new(reply.ring_offset, reply.capacity));
         // SAFETY: as above; the number is shown to the program but ours to write.

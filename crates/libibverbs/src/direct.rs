@@ -8,7 +8,7 @@ use crate::guard::lock;
 use crate::qp::QpInner;
 use softband_abi::verbs::*;
 use softband_client::direct::{Looking, Stretch, look, read, write};
-use softband_client::now_ps;
+use softband_client::{last_answer_ps, now_ps};
 use softband_ipc::post::{PostRecord, kind, opcode, send_flags};
 use softband_ipc::ring::{Cqe, flags};
 use softband_ipc::tables::QpEntry;
@@ -66,27 +66,47 @@ pub(crate) fn carry_out(qp: &QpInner, record: &PostRecord, list: &[ibv_sge], inl
     if !offered || !cq.takes_own || !qp.send.is_settled() {
         return false;
     }
-    let Some(looking) = look() else { return false };
     let signalled = qp.signals_all || record.flags & send_flags::SIGNALED != 0;
-    let ring = lock(&cq.ring);
-    if ring.was_resized() {
-        return false; // only the engine knows which ring comes first
-    }
-    if signalled && ring.waiting() as usize + cq.own.len() >= ring.capacity() as usize {
+    let is_full = || {
+        let ring = lock(&cq.ring);
+        ring.all_waiting() as usize + cq.own.len() >= ring.capacity() as usize
+    };
+    if signalled && is_full() {
         let overrun = PostRecord { kind: kind::CQ_OVERRUN, hca: qp.hca, object: cq.handle, ..bytemuck::Zeroable::zeroed() };
         let _ = softband_client::post::post(overrun, &[], &[]);
         return false;
     }
-    let Some(len_bytes) = move_data(&looking, (qp, index), record, list, inline) else { return false };
-    let count = qp.send.note_carried_out();
-    if signalled {
-        cq.own.push(ring.produced(), completion(qp, record, len_bytes, count));
+    let mut moved = 0;
+    loop {
+        // Looked up anew for each piece: what was withdrawn meanwhile is not reached any more. A request that breaks off here is
+        // carried out from its start by the engine, or fails there.
+        let Some(looking) = look() else { return false };
+        let Some((piece, len_bytes)) = move_piece(&looking, (qp, index), record, (list, inline), moved) else { return false };
+        moved += piece;
+        if moved < len_bytes {
+            continue;
+        }
+        let count = qp.send.note_carried_out();
+        if signalled {
+            let ring = lock(&cq.ring);
+            cq.own.push(ring.all_produced(), completion(qp, record, len_bytes, count));
+        }
+        return true;
     }
-    true
 }
 
-/// Moves the data of a request; `None` when it is not as it should be.
-fn move_data(looking: &Looking, (qp, index): (&QpInner, u32), record: &PostRecord, list: &[ibv_sge], inline: &[u8]) -> Option<u64> {
+/// Bytes that are moved at once: the engine waits for transfers under way before it lets anything go.
+const PIECE_BYTES: u64 = 2 << 20;
+
+/// Moves the data of a request from byte `from` on; answers how many bytes went and how many there are. `None` when something is not
+/// as it should be.
+fn move_piece(
+    looking: &Looking,
+    (qp, index): (&QpInner, u32),
+    record: &PostRecord,
+    (list, inline): (&[ibv_sge], &[u8]),
+    from: u64,
+) -> Option<(u64, u64)> {
     let own = looking.queue_pair(index, qp.qpn).filter(|own| own.state.load(Ordering::Acquire) == IBV_QPS_RTS)?;
     let peer = looking.peer(own, index)?;
     let is_read = record.opcode == opcode::RDMA_READ;
@@ -106,8 +126,28 @@ fn move_data(looking: &Looking, (qp, index): (&QpInner, u32), record: &PostRecor
         _ => looking.reach(peer, record.rkey, record.remote_address, len_bytes, right)?,
     };
     let pid = peer.pid.load(Ordering::Relaxed);
+    let len = (len_bytes - from).min(PIECE_BYTES);
+    let mut cut = [Stretch { address: 0, len_bytes: 0 }; SGES_MAX];
+    let local = part_of(local, from, len, &mut cut);
+    let remote = Stretch { address: remote.address + from, len_bytes: len };
     let moved = if is_read { read(pid, local, remote) } else { write(pid, local, remote) };
-    moved.then_some(len_bytes)
+    moved.then_some((len, len_bytes))
+}
+
+/// Bytes `from..from + len` of the stretches, one after another.
+fn part_of<'a>(whole: &[Stretch], from: u64, len: u64, room: &'a mut [Stretch; SGES_MAX]) -> &'a [Stretch] {
+    let (mut skip, mut rest, mut count) = (from, len, 0);
+    for stretch in whole {
+        let begin = skip.min(stretch.len_bytes);
+        let part = (stretch.len_bytes - begin).min(rest);
+        skip -= begin;
+        rest -= part;
+        if part > 0 {
+            room[count] = Stretch { address: stretch.address + begin, len_bytes: part };
+            count += 1;
+        }
+    }
+    &room[..count]
 }
 
 fn local_stretches<'a>(
@@ -131,7 +171,8 @@ fn local_stretches<'a>(
 fn completion(qp: &QpInner, record: &PostRecord, len_bytes: u64, count: u32) -> Cqe {
     Cqe {
         wr_id: record.wr_id,
-        time_ps: now_ps(),
+        // Not before what the engine has answered last: a reset tells old completions from new ones by that.
+        time_ps: now_ps().max(last_answer_ps()),
         status: IBV_WC_SUCCESS,
         opcode: if record.opcode == opcode::RDMA_READ { IBV_WC_RDMA_READ } else { IBV_WC_RDMA_WRITE },
         byte_len: len_bytes as u32,

@@ -75,7 +75,7 @@ pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl F
         let wanted = BATCH.min(room - taken);
         let mut ring = lock(&cq.ring);
         while count < wanted {
-            let own = if cq.takes_own { cq.own.take(ring.consumed()) } else { None };
+            let own = if cq.takes_own { cq.own.take(ring.all_taken()) } else { None };
             let Some(cqe) = own.or_else(|| ring.take()) else { break };
             batch[count] = cqe;
             count += 1;
@@ -83,7 +83,9 @@ pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl F
         drop(ring);
         for cqe in &batch[..count] {
             if retire(ours, cqe) {
-                store(cqe);
+                // What posters and the engine stamp may differ a little; a queue's time never goes back.
+                let time_ps = cq.last_stamp_ps.fetch_max(cqe.time_ps, Ordering::AcqRel).max(cqe.time_ps);
+                store(&Cqe { time_ps, ..*cqe });
                 taken += 1;
             }
         }

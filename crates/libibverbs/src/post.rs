@@ -216,9 +216,12 @@ pub(crate) fn submit_send(qp: &QpInner, record: PostRecord, list: &[ibv_sge], in
         return Ok(());
     }
     advance_ps(header().cost_post_send);
-    submit(record, list, inline).inspect_err(|_| qp.send.give_back(1))?;
-    qp.send.note_given();
-    Ok(())
+    // Before it goes: another thread must not overtake it with work of its own.
+    qp.send.note_given(1);
+    submit(record, list, inline).inspect_err(|_| {
+        qp.send.note_given(1u32.wrapping_neg());
+        qp.send.give_back(1);
+    })
 }
 
 /// The entries of a receive request.

@@ -104,9 +104,9 @@ impl WorkQueue {
         self.given.load(Ordering::Acquire) == self.given_done.load(Ordering::Acquire)
     }
 
-    /// A request goes to the engine.
-    pub(crate) fn note_given(&self) {
-        self.given.fetch_add(1, Ordering::AcqRel);
+    /// Requests go to the engine, or did not after all (a number that wraps).
+    pub(crate) fn note_given(&self, count: u32) {
+        self.given.fetch_add(count, Ordering::AcqRel);
     }
 
     /// A request was carried out by its poster; answers which one of all it was.
@@ -117,7 +117,8 @@ impl WorkQueue {
 
     /// The engine's `count`th request is done, and all before it. What posters carry out is done before the engine is given more.
     pub(crate) fn retire_given_up_to(&self, count: u32) {
-        self.given_done.store(count, Ordering::Release);
+        let later = |done: u32| (count.wrapping_sub(done) as i32 > 0).then_some(count);
+        let _ = self.given_done.fetch_update(Ordering::AcqRel, Ordering::Relaxed, later);
         self.retire_up_to(count.wrapping_add(self.carried_out.load(Ordering::Acquire)));
     }
 
