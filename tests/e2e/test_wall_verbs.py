@@ -24,6 +24,12 @@ def test_threads_of_one_process_share_queues(softband: Softband, c_programs: Pat
     assert "all parts hold" in outcome.program("a-0")
 
 
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
+def test_work_that_posters_carry_out_does_and_refuses_what_the_engine_does(softband: Softband, c_programs: Path, pace: str) -> None:
+    outcome = softband.run("modern-pair", ("a", str(c_programs / "direct")), options=("--pace", pace)).assert_ok()
+    assert "all parts hold" in outcome.program("a-0")
+
+
 def test_random_work_between_all_pairs_loses_and_changes_nothing(softband: Softband, c_programs: Path) -> None:
     hosts = ("a", "b", "c", "a", "b")
     programs = [(host, f"{c_programs / 'soak'} 7 3 {rank} {' '.join(hosts)}") for rank, host in enumerate(hosts)]
