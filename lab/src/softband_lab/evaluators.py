@@ -41,6 +41,13 @@ class Rule(Strict):
         raise NotImplementedError
 
 
+class InputRule(Rule):
+    """What the study or the catalogue took from the paper: it is there as published, but nothing was predicted."""
+
+    basis: Basis = "calibrated"
+    note: str = "an input taken from the paper, no prediction"
+
+
 class ValueRule(Rule):
     """A curve reaches a number; of several curves the one farthest from it counts."""
 
@@ -168,7 +175,7 @@ class EqualRule(Rule):
         return f"{self.tolerance_percent:g} %{absolute}"
 
 
-class LongestAcceptedRule(Rule):
+class LongestAcceptedRule(InputRule):
     """The longest cable of a part that `fabric check` accepts, to the metre: found by asking, not by reading."""
 
     kind: Literal["longest-accepted"]
@@ -198,7 +205,7 @@ class LongestAcceptedRule(Rule):
         return Judgement(judged.predicted, judged.verdict, judged.deviation_percent, note)
 
 
-class FieldRule(Rule):
+class FieldRule(InputRule):
     """Fields of the tree's TOML files (fabrics, parts) that must hold a value, as the paper configured it."""
 
     kind: Literal["field"]
@@ -236,7 +243,7 @@ class ShownRule(Rule):
         return float(match[1])
 
 
-class SizesRule(Rule):
+class SizesRule(InputRule):
     """A test went over exactly the powers of two that the paper names."""
 
     kind: Literal["sizes"]
@@ -256,7 +263,7 @@ class SizesRule(Rule):
         return Judgement(f"{wanted[0]}..{wanted[-1]}", "reproduced", note=f"{len(wanted)} sizes, powers of two")
 
 
-class FabricsRule(Rule):
+class FabricsRule(InputRule):
     """Fabrics that exist and that the engine accepts."""
 
     kind: Literal["fabrics"]
