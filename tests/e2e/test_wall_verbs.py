@@ -30,6 +30,12 @@ def test_work_that_posters_carry_out_does_and_refuses_what_the_engine_does(softb
     assert "all parts hold" in outcome.program("a-0")
 
 
+def test_a_datagram_finds_what_its_receiver_had_posted_before_it_said_so(softband: Softband, c_programs: Path) -> None:
+    program = f"{c_programs / 'datagram_ready'} 100000"
+    outcome = softband.run("modern-pair", ("a", program), ("b", f"{program} a"), options=WALL).assert_ok()
+    assert outcome.stdout.count("none lost") == 2
+
+
 def test_random_work_between_all_pairs_loses_and_changes_nothing(softband: Softband, c_programs: Path) -> None:
     hosts = ("a", "b", "c", "a", "b")
     programs = [(host, f"{c_programs / 'soak'} 7 3 {rank} {' '.join(hosts)}") for rank, host in enumerate(hosts)]

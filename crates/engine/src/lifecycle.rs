@@ -59,6 +59,7 @@ impl Engine {
             threads: vec![new_thread(ThreadState::Expected)],
             news: 0,
             memory_written: 0,
+            held_sends: Vec::new(),
             signals_pending: 0,
             alarms: BTreeMap::new(),
             objects: BTreeMap::new(),

@@ -18,11 +18,31 @@ impl Engine {
 
     /// Carries out records that were copied out.
     pub(crate) fn carry_out_posts(&mut self, process: usize, posted: &[u8]) {
+        self.each_post(process, posted, |_, _| false);
+    }
+
+    /// Carries out what is no send request, and keeps those for later. No other record depends on the sends before it.
+    pub(crate) fn carry_out_posts_but_sends(&mut self, process: usize, posted: &[u8]) {
+        let mut held = std::mem::take(&mut self.processes[process].held_sends);
+        self.each_post(process, posted, |record, bytes| {
+            let is_send = record.kind == kind::SEND;
+            if is_send {
+                held.extend_from_slice(bytes);
+            }
+            is_send
+        });
+        self.processes[process].held_sends = held;
+    }
+
+    /// Carries out the records that `keeps` does not want.
+    fn each_post(&mut self, process: usize, posted: &[u8], mut keeps: impl FnMut(&PostRecord, &[u8]) -> bool) {
         let mut at = 0;
         while at < posted.len() {
             match parse_post(&posted[at..]) {
                 Some((record, entries, inline, len)) => {
-                    self.post(process, &record, &entries, inline);
+                    if !keeps(&record, &posted[at..at + len]) {
+                        self.post(process, &record, &entries, inline);
+                    }
                     at += len;
                 }
                 None => {

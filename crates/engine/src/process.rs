@@ -281,6 +281,8 @@ pub(crate) struct Process {
     /// Counts everything new that a thread of it could see.
     pub(crate) news: u64,
     pub(crate) memory_written: u64,
+    /// In wall pace: send requests that are carried out when all processes' posts have been looked at again.
+    pub(crate) held_sends: Vec<u8>,
     pub(crate) signals_pending: u64,
     pub(crate) alarms: BTreeMap<u32, AlarmState>,
     /// Objects that it holds, with how often.

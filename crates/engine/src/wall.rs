@@ -68,21 +68,39 @@ impl Engine {
         true
     }
 
-    /// Takes what programs have posted.
+    /// Takes what programs have posted. A send that was posted because its receiver had said that it is ready must not be carried
+    /// out without the receive requests of that one: they may have come into a ring that had been looked at already. So all rings
+    /// are looked at once more, and sends that only this second look shows wait for the next time.
     fn take_rings(&mut self) -> bool {
         let mut any = false;
-        for process in 0..self.processes.len() {
-            if self.processes[process].state == ProcessState::Attached && self.take_ring(process) {
-                any = true;
-            }
+        for process in self.attached() {
+            any |= self.take_ring(process);
+        }
+        for process in self.attached() {
+            any |= self.take_ring_but_sends(process);
         }
         any
     }
 
+    fn attached(&self) -> Vec<usize> {
+        (0..self.processes.len()).filter(|process| self.processes[*process].state == ProcessState::Attached).collect()
+    }
+
     fn take_ring(&mut self, process: usize) -> bool {
+        let held = std::mem::take(&mut self.processes[process].held_sends);
+        self.carry_out_posts(process, &held);
+        self.read_ring(process, Self::carry_out_posts) || !held.is_empty()
+    }
+
+    fn take_ring_but_sends(&mut self, process: usize) -> bool {
+        self.read_ring(process, Self::carry_out_posts_but_sends)
+    }
+
+    /// Hands to `carry_out` what is in a ring; false if there is nothing.
+    fn read_ring(&mut self, process: usize, carry_out: fn(&mut Self, usize, &[u8])) -> bool {
         let mut posted = std::mem::take(&mut self.posted);
         let taken = self.processes[process].shared.read_ring(&mut posted);
-        self.carry_out_posts(process, &posted);
+        carry_out(self, process, &posted);
         self.posted = posted;
         if let Some(up_to) = taken {
             // Only now: a program that waits for this wants to know that it was carried out.
