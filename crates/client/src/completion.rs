@@ -71,6 +71,20 @@ impl CompletionRing {
         self.former.push(former);
     }
 
+    /// When the oldest completion came.
+    pub fn front_ps(&self) -> Option<u64> {
+        if let Some(time) = self.former.iter().find_map(Self::front_ps) {
+            return Some(time);
+        }
+        if self.waiting() == 0 {
+            return None;
+        }
+        let index = (self.header().consumed.load(Ordering::Relaxed) % self.capacity) as usize;
+        let at = self.offset + size_of::<CqRingHeader>() + index * size_of::<Cqe>();
+        // SAFETY: as in `take`.
+        Some(unsafe { (*shared_base().add(at).cast::<Cqe>()).time_ps })
+    }
+
     /// Takes the oldest completion.
     pub fn take(&mut self) -> Option<Cqe> {
         while let Some(former) = self.former.first_mut() {

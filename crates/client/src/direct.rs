@@ -1,6 +1,7 @@
 //! Moving data in the posting thread: looking at the engine's tables, and the system calls.
 
 use crate::session::header;
+use crate::shared_memory;
 use rustix::fd::OwnedFd;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use softband_ipc::tables::{KeyEntry, QPS, QpEntry, Tables, key_index};
@@ -8,6 +9,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static TABLES: AtomicPtr<Tables> = AtomicPtr::new(std::ptr::null_mut());
+/// What `withdrawn` of the tables was when this process last looked for what it need not keep.
+static SWEPT: AtomicU32 = AtomicU32::new(0);
 pub(crate) static MOVERS: Mutex<()> = Mutex::new(());
 
 /// Maps the file of tables that the engine sent.
@@ -22,6 +25,7 @@ pub(crate) fn map(file: &OwnedFd) -> rustix::io::Result<()> {
 
 /// A forked child has no part in its parent's queue pairs; it maps the tables anew when it attaches.
 pub(crate) fn forget() {
+    shared_memory::forget_peers();
     TABLES.store(std::ptr::null_mut(), Ordering::Release);
 }
 
@@ -30,6 +34,18 @@ pub(crate) fn forget() {
 pub struct Stretch {
     pub address: u64,
     pub len_bytes: u64,
+    /// Where it is mapped in this process; null where it is not.
+    pub here: *mut u8,
+}
+
+impl Stretch {
+    pub const EMPTY: Self = Self { address: 0, len_bytes: 0, here: std::ptr::null_mut() };
+
+    /// `len_bytes` of it from byte `from` on.
+    pub fn part(&self, from: u64, len_bytes: u64) -> Self {
+        let here = if self.here.is_null() { self.here } else { self.here.wrapping_add(from as usize) };
+        Self { address: self.address + from, len_bytes, here }
+    }
 }
 
 /// The right to look at the tables: what is valid stays so while this lives.
@@ -45,7 +61,13 @@ pub fn look() -> Option<Looking> {
     let tables = unsafe { TABLES.load(Ordering::Acquire).as_ref() }?;
     // Sequentially consistent: the engine first takes an entry away and then looks at this.
     header().direct.fetch_add(1, Ordering::SeqCst);
-    Some(Looking { tables, _one_at_a_time: one_at_a_time })
+    let looking = Looking { tables, _one_at_a_time: one_at_a_time };
+    let withdrawn = tables.withdrawn.load(Ordering::Relaxed);
+    if withdrawn != SWEPT.load(Ordering::Relaxed) {
+        SWEPT.store(withdrawn, Ordering::Relaxed);
+        shared_memory::sweep(|key| looking.region(key).is_some());
+    }
+    Some(looking)
 }
 
 impl Drop for Looking {
@@ -63,13 +85,13 @@ impl Looking {
         (qpn != 0 && entry.qpn.load(Ordering::SeqCst) == qpn && is_own).then_some(entry)
     }
 
-    /// The queue pair that `of` is connected to, if that one is connected to `of`, whose entry is `index`.
-    pub fn peer(&self, of: &QpEntry, index: u32) -> Option<&'static QpEntry> {
+    /// The queue pair that `of` leads to, if that one is connected to `of`.
+    pub fn peer(&self, of: &QpEntry) -> Option<&'static QpEntry> {
         let peer = of.peer.load(Ordering::Acquire).checked_sub(1)?;
         let entry = self.tables.qps.get(peer as usize)?;
         let same = |a: &AtomicU32, b: &AtomicU32| a.load(Ordering::SeqCst) == b.load(Ordering::SeqCst);
         let is_it = entry.qpn.load(Ordering::SeqCst) != 0 && same(&entry.qpn, &of.dest_qpn) && same(&entry.dest_qpn, &of.qpn);
-        (is_it && entry.peer.load(Ordering::Acquire) == index + 1).then_some(entry)
+        is_it.then_some(entry)
     }
 
     fn region(&self, key: u32) -> Option<&'static KeyEntry> {
@@ -87,36 +109,110 @@ impl Looking {
         let offset = iova.checked_sub(region.iova.load(Ordering::Relaxed))?;
         let fits = offset.checked_add(len_bytes)? <= region.len_bytes.load(Ordering::Relaxed);
         let allowed = region.access.load(Ordering::Relaxed) & rights == rights;
-        (fits && allowed).then(|| Stretch { address: region.address.load(Ordering::Relaxed) + offset, len_bytes })
+        (fits && allowed).then(|| {
+            let address = region.address.load(Ordering::Relaxed) + offset;
+            Stretch { address, len_bytes, here: shared_memory::alias(region, key, address).unwrap_or(std::ptr::null_mut()) }
+        })
     }
 }
 
 /// Copies from this process's `local` to `remote` of process `pid`; false unless all of it went.
-pub fn write(pid: u32, local: &[Stretch], remote: Stretch) -> bool {
-    transfer(libc::SYS_process_vm_writev, pid, local, remote)
+pub fn write(pid: u32, local: &[Stretch], remote: &[Stretch]) -> bool {
+    if !are_here(local, remote) {
+        return transfer(libc::SYS_process_vm_writev, pid, local, remote);
+    }
+    each_part(local, remote, |local, remote, len| {
+        // SAFETY: both are mapped for as long as the caller looks, and are at least this long.
+        unsafe { copy_upwards(local, remote, len) }
+    });
+    true
 }
 
 /// The other way round.
-pub fn read(pid: u32, local: &[Stretch], remote: Stretch) -> bool {
-    transfer(libc::SYS_process_vm_readv, pid, local, remote)
+pub fn read(pid: u32, local: &[Stretch], remote: &[Stretch]) -> bool {
+    if !are_here(local, remote) {
+        return transfer(libc::SYS_process_vm_readv, pid, local, remote);
+    }
+    each_part(local, remote, |local, remote, len| {
+        // SAFETY: as above.
+        unsafe { copy_upwards(remote, local, len) }
+    });
+    true
 }
+
+fn are_here(local: &[Stretch], remote: &[Stretch]) -> bool {
+    local.iter().chain(remote).all(|stretch| stretch.len_bytes == 0 || !stretch.here.is_null())
+}
+
+/// Pairs what is on one side with what is on the other, for as long as both have something.
+fn each_part(local: &[Stretch], remote: &[Stretch], copy: impl Fn(*mut u8, *mut u8, usize)) {
+    let mut others = remote.iter();
+    let mut other = Stretch::EMPTY;
+    for stretch in local {
+        let mut stretch = *stretch;
+        while stretch.len_bytes > 0 {
+            if other.len_bytes == 0 {
+                let Some(next) = others.next() else { return };
+                other = *next;
+                continue;
+            }
+            let len = stretch.len_bytes.min(other.len_bytes);
+            copy(stretch.here, other.here, len as usize);
+            stretch = stretch.part(len, stretch.len_bytes - len);
+            other = other.part(len, other.len_bytes - len);
+        }
+    }
+}
+
+/// Bytes at the end that are written one word after another.
+const LAST_BYTES: usize = 64;
+
+/// Copies bytes so that the last ones are seen last: programs look at the last byte to know that a message is there.
+///
+/// # Safety
+/// Both are valid for `len` bytes. Others may read and write them at the same time.
+unsafe fn copy_upwards(from: *const u8, to: *mut u8, len: usize) {
+    let bulk = len.saturating_sub(LAST_BYTES);
+    // SAFETY: the caller's promise.
+    unsafe {
+        if bulk > 0 {
+            std::ptr::copy_nonoverlapping(from, to, bulk);
+            // Large copies may go past the cache, where only this keeps them in order.
+            std::arch::x86_64::_mm_sfence();
+        }
+        let (from, to, len) = (from.add(bulk), to.add(bulk), len - bulk);
+        let words = len / 8;
+        for word in 0..words {
+            to.cast::<Unaligned>().add(word).write_volatile(from.cast::<Unaligned>().add(word).read_volatile());
+        }
+        for byte in words * 8..len {
+            to.add(byte).write_volatile(from.add(byte).read_volatile());
+        }
+    }
+}
+
+/// Eight bytes anywhere.
+#[derive(Clone, Copy)]
+#[repr(C, packed)]
+struct Unaligned(#[allow(dead_code)] u64);
 
 const STRETCHES_MAX: usize = 64;
 
-fn transfer(call: libc::c_long, pid: u32, local: &[Stretch], remote: Stretch) -> bool {
-    if remote.len_bytes == 0 {
+fn transfer(call: libc::c_long, pid: u32, local: &[Stretch], remote: &[Stretch]) -> bool {
+    let bytes = local.iter().map(|stretch| stretch.len_bytes).sum::<u64>();
+    if bytes == 0 {
         return true;
     }
-    if local.len() > STRETCHES_MAX {
+    if local.len().max(remote.len()) > STRETCHES_MAX {
         return false;
     }
     let vector = |stretch: &Stretch| libc::iovec { iov_base: stretch.address as *mut libc::c_void, iov_len: stretch.len_bytes as usize };
     let mut here = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; STRETCHES_MAX];
-    for (to, from) in here.iter_mut().zip(local) {
+    let mut there = here;
+    for (to, from) in here.iter_mut().zip(local).chain(there.iter_mut().zip(remote)) {
         *to = vector(from);
     }
-    let there = vector(&remote);
     // SAFETY: the kernel checks both sides' addresses; which of them may be named was checked against the tables.
-    let moved = unsafe { libc::syscall(call, pid as libc::pid_t, here.as_ptr(), local.len(), &raw const there, 1usize, 0usize) };
-    moved >= 0 && moved as u64 == remote.len_bytes
+    let moved = unsafe { libc::syscall(call, pid as libc::pid_t, here.as_ptr(), local.len(), there.as_ptr(), remote.len(), 0usize) };
+    moved >= 0 && moved as u64 == bytes
 }

@@ -4,7 +4,7 @@
 //! would not hear of the parent's end, and if it wrote into the slot, it would talk in the parent's place. So it lets go of both at
 //! once, and attaches as a process of its own when it first asks the engine for something. Most children never do.
 
-use crate::session;
+use crate::{session, shared_memory};
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ static ORPHANED: AtomicBool = AtomicBool::new(false);
 static CHILD_HOOK: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
 /// What threads hold while they talk to the engine or move data, held over a fork so that a child does not inherit it locked.
-const LOCKS: [&Mutex<()>; 3] = [&crate::turn::CALLS, &crate::ring::PRODUCERS, &crate::direct::MOVERS];
+const LOCKS: [&Mutex<()>; 4] = [&crate::turn::CALLS, &crate::direct::MOVERS, &crate::ring::PRODUCERS, &shared_memory::CHANGES];
 
 struct Held(UnsafeCell<[Option<MutexGuard<'static, ()>>; LOCKS.len()]>);
 // SAFETY: each place is touched only by the thread that holds the lock of it.
@@ -65,9 +65,15 @@ extern "C" fn before() {
         unsafe { (&mut (*HELD.0.get()))[place] = Some(guard) };
         FILLED.set(FILLED.get() | 1 << place);
     }
+    shared_memory::before_fork();
 }
 
 extern "C" fn in_parent() {
+    shared_memory::after_fork_in_parent();
+    release();
+}
+
+fn release() {
     let filled = FILLED.replace(0);
     for place in (0..LOCKS.len()).rev().filter(|place| filled & 1 << place != 0) {
         // SAFETY: this thread holds the lock, and has put it there.
@@ -77,10 +83,12 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     let_go();
-    in_parent();
+    release();
 }
 
 fn let_go() {
+    // Before the header goes: it names the file.
+    shared_memory::after_fork_in_child();
     session::forget_parent();
     crate::fds::forget_all();
     crate::direct::forget();
@@ -94,7 +102,38 @@ fn let_go() {
     }
 }
 
+/// A page that the kernel empties in every child, however it was forked: this process's number, once it was asked for.
+static NUMBER: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
+
 /// The system's number of this process: the C library's `getpid` is the guest's.
+#[inline]
 pub(crate) fn own_number() -> u32 {
-    rustix::process::getpid().as_raw_nonzero().get() as u32
+    // SAFETY: set once to a page that is never unmapped.
+    match unsafe { NUMBER.load(Ordering::Acquire).as_ref() }.map(|number| number.load(Ordering::Relaxed)) {
+        None | Some(0) => ask_number(),
+        Some(number) => number,
+    }
+}
+
+#[cold]
+fn ask_number() -> u32 {
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+    let number = rustix::process::getpid().as_raw_nonzero().get() as u32;
+    let mut page = NUMBER.load(Ordering::Acquire);
+    if page.is_null() {
+        // SAFETY: a fresh mapping; it is used only if the kernel promises to empty it, and then never unmapped.
+        unsafe {
+            let Ok(made) = mmap_anonymous(std::ptr::null_mut(), 4096, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) else { return number };
+            let taken = madvise(made, 4096, Advice::LinuxWipeOnFork).is_ok()
+                && NUMBER.compare_exchange(std::ptr::null_mut(), made.cast(), Ordering::AcqRel, Ordering::Relaxed).is_ok();
+            if !taken {
+                let _ = munmap(made, 4096);
+                return number;
+            }
+            page = made.cast();
+        }
+    }
+    // SAFETY: as in `own_number`.
+    unsafe { &*page }.store(number, Ordering::Relaxed);
+    number
 }

@@ -8,14 +8,17 @@
 mod baton;
 pub mod calls;
 pub mod completion;
+pub mod deliveries;
 pub mod direct;
 pub mod fds;
 mod fork;
 mod hosts;
 pub mod post;
+pub mod receive_queue;
 pub mod regions;
 mod ring;
 mod session;
+pub mod shared_memory;
 mod turn;
 pub mod warn;
 

@@ -39,6 +39,13 @@ pub fn post(mut record: PostRecord, entries: &[PostSge], inline: &[u8]) -> Resul
     Ok(())
 }
 
+/// As [`post`], in wall pace, without waiting: false where there is no room at this moment. For those who are moving data, and must
+/// not wait for the engine, which waits for them.
+pub fn try_post(mut record: PostRecord, entries: &[PostSge]) -> bool {
+    record.sge_count = entries.len() as u32;
+    crate::ring::try_append(&[bytemuck::bytes_of(&record), bytemuck::cast_slice(entries)])
+}
+
 fn append(slot: &ThreadSlot, at: usize, bytes: &[u8]) -> usize {
     assert!(at + bytes.len() <= POSTED_BYTES);
     // SAFETY: it is this thread's turn, so nobody else touches the buffer, and the range was checked.

@@ -10,16 +10,23 @@ pub(crate) static PRODUCERS: Mutex<()> = Mutex::new(());
 
 /// Appends a record that is made of `parts`, as soon as there is room.
 pub(crate) fn append(parts: &[&[u8]]) {
+    while !try_append(parts) {
+        ring_bell();
+        std::thread::yield_now();
+    }
+}
+
+/// Appends a record if there is room for it.
+pub(crate) fn try_append(parts: &[&[u8]]) -> bool {
     if crate::fork::is_orphaned() {
-        return; // its queue pairs were its parent's
+        return true; // its queue pairs were its parent's
     }
     let one_at_a_time = PRODUCERS.lock().unwrap_or_else(PoisonError::into_inner);
     let len = parts.iter().map(|part| part.len()).sum::<usize>();
     let header = header();
     let produced = header.ring_produced.load(Ordering::Relaxed);
-    while (produced - header.ring_consumed.load(Ordering::Acquire)) as usize + len > WALL_RING_BYTES {
-        ring_bell();
-        std::thread::yield_now();
+    if (produced - header.ring_consumed.load(Ordering::Acquire)) as usize + len > WALL_RING_BYTES {
+        return false;
     }
     let mut at = produced;
     for part in parts {
@@ -29,6 +36,7 @@ pub(crate) fn append(parts: &[&[u8]]) {
     header.ring_produced.store(produced + len as u64, Ordering::Release);
     drop(one_at_a_time);
     ring_bell();
+    true
 }
 
 /// Waits until the engine has taken everything that was posted so far.

@@ -5,6 +5,7 @@ use crate::convert;
 use crate::objects::{Object, drop_events_of};
 use crate::pace::{Engine, Event, Pace};
 use softband_ipc::calls;
+use softband_ipc::queues::deliveries_bytes;
 use softband_ipc::ring::{Cqe, flags};
 use softband_model::verbs::api::Completion;
 use softband_sim::SimTime;
@@ -22,6 +23,9 @@ pub(crate) struct CqRecord {
     events: u64,
     /// Rings of former sizes: the program takes from them what they still hold.
     former: Vec<(usize, u32)>,
+    /// In wall pace: where peers put what completes here, and how much; 0 for nowhere.
+    pub(crate) deliveries: u64,
+    pub(crate) delivery_entries: u32,
 }
 
 impl Engine {
@@ -37,9 +41,24 @@ impl Engine {
             let _ = self.world.destroy_cq(owner, handle);
             return Err(libc::ENOMEM);
         };
-        let record = CqRecord { process, hca: cq.hca, offset, capacity, channel: cq.channel, cookie: cq.cookie, events: 0, former: Vec::new() };
+        // What sleeps until an event comes is woken by the engine.
+        let delivery_entries = if self.pace == Pace::Wall && cq.channel == 0 { capacity.next_power_of_two() } else { 0 };
+        let room = |shared: &mut crate::process::Shared| shared.allocate_queue(deliveries_bytes(delivery_entries));
+        let deliveries = if delivery_entries > 0 { room(&mut self.processes[process].shared).unwrap_or(0) } else { 0 };
+        let record = CqRecord {
+            process,
+            hca: cq.hca,
+            offset,
+            capacity,
+            channel: cq.channel,
+            cookie: cq.cookie,
+            events: 0,
+            former: Vec::new(),
+            deliveries,
+            delivery_entries,
+        };
         self.cqs.insert(handle.0, record);
-        Ok(reply(&calls::CreateCqReply { handle: handle.0, capacity, ring_offset: offset as u64 }))
+        Ok(reply(&calls::CreateCqReply { handle: handle.0, capacity, ring_offset: offset as u64, deliveries }))
     }
 
     /// Gives the queue another ring. The program may be taking from the present one at this time, so that nothing is moved over.
@@ -55,15 +74,18 @@ impl Engine {
         let offset = shared.allocate_ring(resize.entries).ok_or(libc::ENOMEM)?;
         record.former.push((record.offset, record.capacity));
         (record.offset, record.capacity) = (offset, resize.entries);
-        Ok(reply(&calls::CreateCqReply { handle: resize.cq, capacity: resize.entries, ring_offset: offset as u64 }))
+        Ok(reply(&calls::CreateCqReply { handle: resize.cq, capacity: resize.entries, ring_offset: offset as u64, deliveries: record.deliveries }))
     }
 
     pub(crate) fn destroy_cq(&mut self, process: usize, cq: u32) -> Answer {
         let owner = self.processes[process].number;
         self.world.destroy_cq(owner, CqHandle(cq)).map_err(convert::errno_of)?;
         let Some(record) = self.cqs.remove(&cq) else { return Err(libc::EINVAL) };
-        for (offset, capacity) in record.former.into_iter().chain([(record.offset, record.capacity)]) {
+        for (offset, capacity) in record.former.iter().copied().chain([(record.offset, record.capacity)]) {
             self.processes[process].shared.free_ring(offset, capacity);
+        }
+        if record.deliveries != 0 {
+            self.processes[process].shared.free_queue(record.deliveries, deliveries_bytes(record.delivery_entries));
         }
         if let Some(channel) = self.objects.get_mut(record.channel) {
             drop_events_of(channel, cq);

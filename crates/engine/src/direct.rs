@@ -8,18 +8,25 @@ use rustix::mm::{MapFlags, ProtFlags};
 use softband_ipc::tables::{KEYS, KeyEntry, QPS, QpEntry, Tables, key_index};
 use softband_model::verbs::api::QpSnapshot;
 use softband_types::{HcaId, Lid, MrHandle, PortNumber, ProcessId, QpState, QpType, Qpn};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a program may take for one transfer before it is not waited for any more: it may be stopped.
 const GRACE: Duration = Duration::from_millis(200);
 
+/// A queue pair.
+type Name = (HcaId, Qpn);
+
 /// The file of tables, and which queue pair has which entry.
 pub(crate) struct DirectTables {
     tables: *mut Tables,
     file: OwnedFd,
     entries: BTreeMap<(HcaId, Qpn), (u32, ProcessId)>,
+    /// Which queue pairs lead where, by entry: to, from.
+    links: BTreeMap<u32, u32>,
+    /// Pairs, from and to, of which all fitted when they were connected; what follows keeps it so until one of them is reset.
+    fitted: BTreeSet<(Name, Name)>,
     free: Vec<u32>,
     next: u32,
 }
@@ -34,7 +41,7 @@ impl DirectTables {
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), size_of::<Tables>(), ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)? };
         // From now on nobody else can write: programs trust what is in there.
         rustix::fs::fcntl_add_seals(&file, SealFlags::FUTURE_WRITE | SealFlags::SHRINK | SealFlags::GROW)?;
-        Ok(Self { tables: tables.cast(), file, entries: BTreeMap::new(), free: Vec::new(), next: 0 })
+        Ok(Self { tables: tables.cast(), file, entries: BTreeMap::new(), links: BTreeMap::new(), fitted: BTreeSet::new(), free: Vec::new(), next: 0 })
     }
 
     pub(crate) fn file(&self) -> &OwnedFd {
@@ -46,6 +53,12 @@ impl DirectTables {
         key_index(key).map(|index| unsafe { &(*self.tables).keys[index] })
     }
 
+    /// Lets programs look for what they need not keep any more.
+    fn note_withdrawn(&self) {
+        // SAFETY: as above.
+        unsafe { &(*self.tables).withdrawn }.fetch_add(1, Ordering::SeqCst);
+    }
+
     fn qp(&self, index: u32) -> &QpEntry {
         assert!((index as usize) < QPS);
         // SAFETY: as above.
@@ -55,6 +68,36 @@ impl DirectTables {
     /// The entry of a queue pair plus one; 0 when it has none.
     pub(crate) fn entry_of(&self, hca: HcaId, qpn: Qpn) -> u32 {
         self.entries.get(&(hca, qpn)).map_or(0, |(index, _)| index + 1)
+    }
+
+    /// Says how much of the work of a queue pair that went to the engine is done.
+    pub(crate) fn set_done(&self, hca: HcaId, qpn: Qpn, done: u32) {
+        if let Some((index, _)) = self.entries.get(&(hca, qpn)) {
+            self.qp(*index).done.store(done, Ordering::SeqCst);
+        }
+    }
+
+    /// Lets an entry lead to another one, or nowhere (0). True when it led elsewhere before.
+    fn link(&mut self, from: u32, to: u32) -> bool {
+        if to != 0 {
+            self.links.insert(to - 1, from);
+        }
+        let former = self.qp(from).peer.swap(to, Ordering::SeqCst);
+        former != 0 && former != to
+    }
+
+    /// Takes an entry away, and the link that leads to it. The caller waits for those who were moving data.
+    fn clear(&mut self, name: Name, index: u32) {
+        self.qp(index).qpn.store(0, Ordering::SeqCst);
+        self.qp(index).peer.store(0, Ordering::SeqCst);
+        if let Some(from) = self.links.remove(&index) {
+            let _ = self.qp(from).peer.compare_exchange(index + 1, 0, Ordering::SeqCst, Ordering::Relaxed);
+        }
+        self.forget_fitted(name);
+    }
+
+    fn forget_fitted(&mut self, name: Name) {
+        self.fitted.retain(|(from, to)| *from != name && *to != name);
     }
 
     fn take_entry(&mut self, hca: HcaId, qpn: Qpn, process: ProcessId) -> Option<u32> {
@@ -84,14 +127,17 @@ impl Drop for DirectTables {
 const _: () = assert!(KEYS.is_power_of_two());
 
 impl Engine {
-    /// A region may be reached directly from now on.
-    pub(crate) fn publish_region(&mut self, mr: MrHandle) {
+    /// A region may be reached directly from now on; where it `is_shared`, by mapping it.
+    pub(crate) fn publish_region(&mut self, mr: MrHandle, is_shared: bool) {
         if self.pace != Pace::Wall {
             return;
         }
         let key = mr.0;
         let (Some(entry), Some((hca, init))) = (self.direct.key(key), self.world.region(mr)) else { return };
-        let pid = self.processes[init.owner.0 as usize].pid as u32;
+        let owner = &self.processes[init.owner.0 as usize];
+        let file = if is_shared { owner.shared.header().memory_file } else { 0 };
+        entry.file.store(file, Ordering::Relaxed);
+        let pid = owner.pid as u32;
         entry.hca.store(hca.0, Ordering::Relaxed);
         entry.pd.store(init.pd.0, Ordering::Relaxed);
         entry.pid.store(pid, Ordering::Relaxed);
@@ -109,6 +155,7 @@ impl Engine {
         }
         if let Some(entry) = self.direct.key(key).filter(|entry| entry.key.load(Ordering::Relaxed) == key) {
             entry.key.store(0, Ordering::SeqCst);
+            self.direct.note_withdrawn();
             self.await_movers();
         }
     }
@@ -125,52 +172,79 @@ impl Engine {
             return;
         }
         let Some(index) = self.direct.take_entry(hca, qpn, owner) else { return };
-        let (peer, peer_name) = self.peer_entry(hca, &qp);
-        let pid = self.processes[owner.0 as usize].pid as u32;
-        let entry = self.direct.qp(index);
-        let set = |field: &AtomicU32, value: u32| field.store(value, Ordering::SeqCst);
-        let access = crate::convert::access_bits(qp.access);
-        let was_open = entry.peer.load(Ordering::Relaxed) != 0;
-        let worse = was_open && (peer == 0 || entry.access.load(Ordering::Relaxed) & !access != 0);
-        set(&entry.state, qp.state as u32);
-        set(&entry.hca, hca.0);
-        set(&entry.pd, qp.init.pd.0);
-        set(&entry.pid, pid);
-        set(&entry.access, access);
-        set(&entry.dest_qpn, qp.dest_qpn.0);
-        set(&entry.peer, peer);
-        set(&entry.qpn, qpn.0);
-        if worse {
+        if qp.state == QpState::Reset {
+            self.direct.forget_fitted((hca, qpn));
+        }
+        if qp.state == QpState::Error {
+            self.take_over_receive_queue(hca, qpn); // what is in it comes back flushed
+        }
+        let peer = self.peer_entry((hca, qpn), &qp);
+        let worse = self.direct.qp(index).access.load(Ordering::Relaxed) & !crate::convert::access_bits(qp.access) != 0;
+        self.write_entry(index, owner, hca, &qp);
+        if self.direct.link(index, peer) || worse {
             self.await_movers();
         }
         // The other side may have been waiting for this one.
-        if let Some((peer_hca, peer_qpn)) = peer_name
+        if let Some((peer_hca, peer_qpn)) = self.named_peer(&qp)
             && let Some((_, peer_qp)) = self.world.find_qp(peer_hca, peer_qpn)
         {
-            let own = self.peer_entry(peer_hca, &peer_qp).0;
+            let own = self.peer_entry((peer_hca, peer_qpn), &peer_qp);
             let entry = self.direct.entry_of(peer_hca, peer_qpn);
-            if own != 0 && entry != 0 {
-                self.direct.qp(entry - 1).peer.store(own, Ordering::SeqCst);
+            if own == index + 1 && entry != 0 {
+                self.direct.link(entry - 1, own);
             }
         }
     }
 
-    /// The entry of the queue pair that `qp` is connected to (plus one), and its name; 0 unless both are ready and everything fits
-    /// that packets would be checked for: who is connected to whom, sequence numbers, partitions, packet sizes.
-    fn peer_entry(&self, hca: HcaId, qp: &QpSnapshot) -> (u32, Option<(HcaId, Qpn)>) {
-        let named = self.hca_with_lid(qp.address_vector.dlid).map(|peer| (peer, qp.dest_qpn));
-        let Some((peer_hca, peer_qpn)) = named.filter(|_| qp.state == QpState::Rts) else { return (0, None) };
-        let Some((_, peer)) = self.world.find_qp(peer_hca, peer_qpn) else { return (0, None) };
-        let connected = peer.state == QpState::Rts
+    fn write_entry(&self, index: u32, owner: ProcessId, hca: HcaId, qp: &QpSnapshot) {
+        let owner = &self.processes[owner.0 as usize];
+        let entry = self.direct.qp(index);
+        let set = |field: &AtomicU32, value: u32| field.store(value, Ordering::SeqCst);
+        set(&entry.state, qp.state as u32);
+        set(&entry.hca, hca.0);
+        set(&entry.pd, qp.init.pd.0);
+        set(&entry.pid, owner.pid as u32);
+        set(&entry.access, crate::convert::access_bits(qp.access));
+        set(&entry.dest_qpn, qp.dest_qpn.0);
+        set(&entry.pkey_index, u32::from(qp.pkey_index));
+        set(&entry.service_level, u32::from(qp.address_vector.service_level.0));
+        set(&entry.rnr_retry, u32::from(qp.rnr_retry));
+        set(&entry.file, owner.shared.header().memory_file);
+        let queue = self.receive_queues.get(hca, qp.qpn);
+        let deliveries = self.cqs.get(&qp.init.recv_cq.0).filter(|_| queue.is_some());
+        set(&entry.receive_entries, queue.map_or(0, |queue| queue.entries));
+        set(&entry.receive_sges, queue.map_or(0, |queue| queue.sges));
+        set(&entry.delivery_entries, deliveries.map_or(0, |cq| cq.delivery_entries));
+        entry.receive_queue.store(queue.map_or(0, |queue| queue.offset), Ordering::SeqCst);
+        entry.deliveries.store(deliveries.map_or(0, |cq| cq.deliveries), Ordering::SeqCst);
+        set(&entry.qpn, qp.qpn.0);
+    }
+
+    /// Whom a connected queue pair names as its peer.
+    pub(crate) fn named_peer(&self, qp: &QpSnapshot) -> Option<Name> {
+        if !matches!(qp.init.qp_type, QpType::Rc | QpType::Uc) {
+            return None;
+        }
+        self.hca_with_lid(qp.address_vector.dlid).map(|peer| (peer, qp.dest_qpn))
+    }
+
+    /// The entry of the queue pair that `qp` is connected to (plus one); 0 unless that one is ready to receive and this one to send,
+    /// and everything fits that packets would be checked for: who is connected to whom, sequence numbers, partitions, packet sizes.
+    fn peer_entry(&mut self, name: Name, qp: &QpSnapshot) -> u32 {
+        let Some(to) = self.named_peer(qp).filter(|_| qp.state == QpState::Rts) else { return 0 };
+        let Some((_, peer)) = self.world.find_qp(to.0, to.1) else { return 0 };
+        let connected = matches!(peer.state, QpState::Rtr | QpState::Rts)
             && peer.dest_qpn == qp.qpn
             && peer.init.qp_type == qp.init.qp_type
-            && self.hca_with_lid(peer.address_vector.dlid) == Some(hca);
-        let fits = qp.send_psn == peer.receive_psn
-            && peer.send_psn == qp.receive_psn
-            && qp.pkey.reaches(peer.pkey)
-            && qp.path_mtu == peer.path_mtu
-            && qp.max_rd_atomic <= peer.max_dest_rd_atomic;
-        (if connected && fits { self.direct.entry_of(peer_hca, peer_qpn) } else { 0 }, named)
+            && self.hca_with_lid(peer.address_vector.dlid) == Some(name.0);
+        let fits = qp.pkey.reaches(peer.pkey) && qp.path_mtu == peer.path_mtu && qp.max_rd_atomic <= peer.max_dest_rd_atomic;
+        // While packets are under way the numbers of both sides differ; that they were equal at first is enough.
+        let in_step = self.direct.fitted.contains(&(name, to)) || qp.send_psn == peer.receive_psn;
+        if !connected || !fits || !in_step {
+            return 0;
+        }
+        self.direct.fitted.insert((name, to));
+        self.direct.entry_of(to.0, to.1)
     }
 
     fn hca_with_lid(&self, lid: Lid) -> Option<HcaId> {
@@ -183,9 +257,7 @@ impl Engine {
     /// A queue pair is gone; when this returns, nobody moves data by it.
     pub(crate) fn withdraw_queue_pair(&mut self, hca: HcaId, qpn: Qpn) {
         if let Some((index, _)) = self.direct.entries.remove(&(hca, qpn)) {
-            let entry = self.direct.qp(index);
-            entry.qpn.store(0, Ordering::SeqCst);
-            entry.peer.store(0, Ordering::SeqCst);
+            self.direct.clear((hca, qpn), index);
             self.await_movers();
             self.direct.free.push(index);
         }
@@ -199,9 +271,9 @@ impl Engine {
         let own: Vec<(HcaId, Qpn)> = self.direct.entries.iter().filter(|(_, (_, owner))| *owner == process).map(|(name, _)| *name).collect();
         for name in own {
             if let Some((index, _)) = self.direct.entries.remove(&name) {
-                self.direct.qp(index).qpn.store(0, Ordering::SeqCst);
-                self.direct.qp(index).peer.store(0, Ordering::SeqCst);
+                self.direct.clear(name, index);
                 self.direct.free.push(index);
+                self.drop_receive_queue(name.0, name.1);
             }
         }
         let pid = self.processes[process.0 as usize].pid as u32;
@@ -212,11 +284,12 @@ impl Engine {
                 entry.key.store(0, Ordering::SeqCst);
             }
         }
+        self.direct.note_withdrawn();
         self.await_movers();
     }
 
     /// Waits until every program that was moving data when this began has finished that transfer.
-    fn await_movers(&self) {
+    pub(crate) fn await_movers(&self) {
         for process in self.processes.iter().filter(|process| process.state == ProcessState::Attached) {
             let moving = &process.shared.header().direct;
             let seen = moving.load(Ordering::SeqCst);

@@ -28,6 +28,7 @@ mod outputs;
 mod pace;
 mod posts;
 mod process;
+mod receive_queues;
 mod regions;
 mod remote;
 mod report;

@@ -80,6 +80,7 @@ impl Engine {
         }
         let part = &self.world.spec().hosts[record.host];
         let mut host_name = [0; 64];
+        let memory_file = if self.pace == Pace::Wall { record.shared.make_memory_file() } else { 0 };
         let name = part.name.as_bytes();
         host_name[..name.len().min(63)].copy_from_slice(&name[..name.len().min(63)]);
         record.shared.write_header(SharedHeader {
@@ -106,6 +107,8 @@ impl Engine {
             ring_produced: AtomicU64::new(0),
             ring_consumed: AtomicU64::new(0),
             memory_generation: AtomicU64::new(0),
+            engine_pid: std::process::id(),
+            memory_file,
         });
     }
 

@@ -3,7 +3,7 @@
 use crate::calls::{END, program_time, request};
 use crate::convert;
 use crate::pace::{Engine, Pace};
-use softband_ipc::post::{PostRecord, PostSge, kind, record_bytes};
+use softband_ipc::post::{PostRecord, PostSge, kind, opcode, record_bytes};
 use softband_sim::SimTime;
 use softband_types::{CqHandle, Qpn, SrqHandle};
 
@@ -63,6 +63,9 @@ impl Engine {
         match record.kind {
             kind::SEND => {
                 let Ok(qp) = self.world.query_qp(owner, hca, qpn) else { return };
+                let takes_receive =
+                    matches!(record.opcode, opcode::SEND | opcode::SEND_WITH_IMM | opcode::SEND_WITH_INV | opcode::RDMA_WRITE_WITH_IMM);
+                self.note_given(hca, &qp, takes_receive);
                 if let Some(send) = convert::send_request(record, entries, inline, qp.init.qp_type) {
                     self.world.post_send(at, owner, hca, qpn, send);
                 }
@@ -76,6 +79,11 @@ impl Engine {
             // The program has waited for this to be done: whatever comes from now on counts, also what the World dates a little earlier.
             kind::ARM_CQ if self.pace == Pace::Wall => {
                 self.world.arm_cq(SimTime::ZERO, owner, CqHandle(record.object), record.flags & 1 != 0);
+            }
+            kind::ESTABLISHED => {
+                if let Some((peer_hca, peer)) = self.world.query_qp(owner, hca, qpn).ok().and_then(|qp| self.named_peer(&qp)) {
+                    self.world.establish(at, peer_hca, peer);
+                }
             }
             kind::ARM_CQ => self.world.arm_cq(at, owner, CqHandle(record.object), record.flags & 1 != 0),
             _ => {}

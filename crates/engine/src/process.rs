@@ -1,16 +1,18 @@
 //! A program's process as the engine sees it: shared memory, threads, what it owns.
 
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::mm::{MapFlags, ProtFlags};
 use softband_ipc::layout::{
-    HOSTS_MAX, HOSTS_OFFSET, HostEntry, MAGIC, PAYLOAD_BYTES, POSTED_BYTES, RINGS_OFFSET, SHARED_BYTES, SLOTS_OFFSET, SharedHeader, THREADS_MAX,
-    ThreadSlot, WALL_RING_BYTES,
+    HOSTS_MAX, HOSTS_OFFSET, HostEntry, MAGIC, MEMORY_FILE_BYTES, MEMORY_FILE_NAME, PAYLOAD_BYTES, POSTED_BYTES, QUEUES_OFFSET, RINGS_OFFSET,
+    SHARED_BYTES, SLOTS_OFFSET, SharedHeader, THREADS_MAX, ThreadSlot, WALL_RING_BYTES,
 };
 use softband_ipc::ring::{CqRingHeader, Cqe, ring_bytes};
 use softband_sim::SimTime;
 use softband_types::ProcessId;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
+
+const PAGE_BYTES: u64 = 4096;
 
 /// The file that a process shares with the engine, mapped here.
 pub(crate) struct Shared {
@@ -19,6 +21,36 @@ pub(crate) struct Shared {
     file: Option<OwnedFd>,
     ring_next: usize,
     rings_free: BTreeMap<u32, Vec<usize>>,
+    /// In wall pace: where the process's registered memory lies.
+    memory: Option<OwnedFd>,
+    /// Where the next queue goes that peers reach, and places that are free, by their size.
+    queue_next: u64,
+    queues_free: BTreeMap<u64, Vec<u64>>,
+}
+
+/// A part of a file, mapped.
+pub(crate) struct Mapped {
+    base: *mut u8,
+    bytes: usize,
+}
+
+impl Mapped {
+    pub(crate) fn new(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> Option<Self> {
+        // SAFETY: a fresh mapping where the kernel likes.
+        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, offset) };
+        base.ok().map(|base| Self { base: base.cast(), bytes })
+    }
+
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping; no reference into it outlives this.
+        let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.bytes) };
+    }
 }
 
 impl Shared {
@@ -27,7 +59,52 @@ impl Shared {
         rustix::fs::ftruncate(&file, SHARED_BYTES as u64)?;
         // SAFETY: a fresh mapping of a file that is as large as the mapping.
         let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), SHARED_BYTES, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)? };
-        Ok(Self { base: base.cast(), file: Some(file), ring_next: RINGS_OFFSET, rings_free: BTreeMap::new() })
+        Ok(Self {
+            base: base.cast(),
+            file: Some(file),
+            ring_next: RINGS_OFFSET,
+            rings_free: BTreeMap::new(),
+            memory: None,
+            queue_next: QUEUES_OFFSET,
+            queues_free: BTreeMap::new(),
+        })
+    }
+
+    /// Makes the file for registered memory; answers which descriptor it is, plus one, or 0 where there is none to be had.
+    pub(crate) fn make_memory_file(&mut self) -> u32 {
+        use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+        let made = memfd_create(MEMORY_FILE_NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).and_then(|file| {
+            ftruncate(&file, MEMORY_FILE_BYTES)?;
+            // Whoever maps it must not fault because somebody else makes it shorter.
+            fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW).map(|()| file)
+        });
+        self.memory = made.ok();
+        self.memory.as_ref().map_or(0, |file| file.as_raw_fd() as u32 + 1)
+    }
+
+    pub(crate) fn memory_file(&self) -> Option<&OwnedFd> {
+        self.memory.as_ref()
+    }
+
+    /// Room for a queue that peers reach, all zeros.
+    pub(crate) fn allocate_queue(&mut self, bytes: usize) -> Option<u64> {
+        self.memory.as_ref()?;
+        let bytes = (bytes as u64).next_multiple_of(PAGE_BYTES);
+        if let Some(offset) = self.queues_free.get_mut(&bytes).and_then(Vec::pop) {
+            return Some(offset);
+        }
+        let offset = self.queue_next;
+        self.queue_next = offset.checked_add(bytes).filter(|end| *end <= MEMORY_FILE_BYTES)?;
+        Some(offset)
+    }
+
+    pub(crate) fn free_queue(&mut self, offset: u64, bytes: usize) {
+        use rustix::fs::{FallocateFlags, fallocate};
+        let bytes = (bytes as u64).next_multiple_of(PAGE_BYTES);
+        let Some(file) = &self.memory else { return };
+        if fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, bytes).is_ok() {
+            self.queues_free.entry(bytes).or_default().push(offset);
+        }
     }
 
     /// # Panics
@@ -43,6 +120,7 @@ impl Shared {
         // SAFETY: a fresh mapping, which is never undone.
         let map = || unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), SHARED_BYTES, ProtFlags::READ | ProtFlags::WRITE, flags) };
         let nowhere = *NOWHERE.get_or_init(|| map().map_or(0, |base| base as usize));
+        self.memory = None;
         if nowhere != 0 && self.file.take().is_some() {
             // SAFETY: our own mapping, of which no reference is held across this call.
             let _ = unsafe { rustix::mm::munmap(self.base.cast(), SHARED_BYTES) };

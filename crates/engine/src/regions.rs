@@ -26,7 +26,7 @@ impl Engine {
         let init = MrInit { owner, pd: PdHandle(mr.pd), address: mr.address, len_bytes: mr.len_bytes, iova: mr.iova, access };
         let (handle, lkey, rkey) = self.world.register_mr(hca, init).map_err(convert::errno_of)?;
         self.processes[process].remotely_writable += u32::from(access.remote_write || access.remote_atomic);
-        self.publish_region(handle);
+        self.publish_region(handle, mr.shared != 0);
         Ok(reply(&calls::RegisterMrReply { handle: handle.0, lkey: lkey.0, rkey: rkey.0, reserved: 0 }))
     }
 
@@ -51,7 +51,7 @@ impl Engine {
         self.withdraw_own_region(process, MrHandle(mr.mr));
         let (lkey, rkey) = self.world.reregister_mr(owner, MrHandle(mr.mr), &change).map_err(convert::errno_of)?;
         self.processes[process].remotely_writable += u32::from(access.is_some_and(|access| access.remote_write || access.remote_atomic));
-        self.publish_region(MrHandle(lkey.0));
+        self.publish_region(MrHandle(lkey.0), false);
         Ok(reply(&calls::RegisterMrReply { handle: mr.mr, lkey: lkey.0, rkey: rkey.0, reserved: 0 }))
     }
 

@@ -7,7 +7,7 @@ use crate::pace::{Engine, Event, Pace};
 use softband_fabric::notice::Notice;
 use softband_ipc::calls::{self, Op};
 use softband_sim::SimDuration;
-use softband_types::{AhHandle, HcaId, MrHandle, MwHandle, PdHandle, PortNumber, ProcessId, Qpn, SrqHandle, XrcdHandle};
+use softband_types::{AhHandle, HcaId, MrHandle, MwHandle, PdHandle, PortNumber, ProcessId, QpState, Qpn, SrqHandle, XrcdHandle};
 
 /// Asynchronous events, numbered as `enum ibv_event_type`.
 const EVENT_CQ_ERROR: u32 = 0;
@@ -193,13 +193,26 @@ impl Engine {
                 let fields: calls::QpFields = request(bytes)?;
                 let hca = self.own_hca(process, fields.hca)?;
                 let init = convert::qp_init(&fields)?;
-                (fields.hca, self.world.create_qp(owner, hca, init))
+                let made = self.world.create_qp(owner, hca, init);
+                if let Ok(qp) = &made {
+                    self.make_receive_queue(process, hca, qp);
+                }
+                (fields.hca, made)
             }
             Op::ModifyQp => {
                 let modify: calls::ModifyQp = request(bytes)?;
                 let hca = self.own_hca(process, modify.fields.hca)?;
                 let change = convert::modification(modify.mask, &modify.fields)?;
-                (modify.fields.hca, self.world.modify_qp(self.now, owner, hca, Qpn(modify.fields.qpn), &change))
+                let qpn = Qpn(modify.fields.qpn);
+                let ends = matches!(change.state, Some(QpState::Reset | QpState::Error));
+                if ends && self.world.query_qp(owner, hca, qpn).is_ok() {
+                    self.take_over_receive_queue(hca, qpn);
+                }
+                let changed = self.world.modify_qp(self.now, owner, hca, qpn, &change);
+                if changed.as_ref().is_ok_and(|qp| qp.state == QpState::Reset) {
+                    self.restart_receive_queue(hca, qpn);
+                }
+                (modify.fields.hca, changed)
             }
             _ => {
                 let name: calls::QpName = request(bytes)?;
@@ -207,6 +220,7 @@ impl Engine {
                 if op == Op::DestroyQp {
                     self.world.destroy_qp(self.now, owner, hca, Qpn(name.qpn)).map_err(convert::errno_of)?;
                     self.publish_queue_pair(hca, Qpn(name.qpn));
+                    self.drop_receive_queue(hca, Qpn(name.qpn));
                     return Ok(Vec::new());
                 }
                 (name.hca, self.world.query_qp(owner, hca, Qpn(name.qpn)))

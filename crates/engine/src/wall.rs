@@ -39,6 +39,7 @@ impl Engine {
             self.set_wall_clock();
             let has_worked = self.serve_calls() | self.take_rings() | self.run_world();
             self.settle_events();
+            self.give_back_queues();
             if self.statuses.iter().all(Option::is_some) {
                 return None;
             }
@@ -52,7 +53,7 @@ impl Engine {
         }
     }
 
-    fn set_wall_clock(&mut self) {
+    pub(crate) fn set_wall_clock(&mut self) {
         let elapsed = SimTime::from_picos(self.started_at.elapsed().as_nanos() as u64 * 1_000);
         // What is done now comes after what the World has done, even if that was a little ahead.
         self.now = self.now.max(elapsed).max(self.world.now());
@@ -86,7 +87,7 @@ impl Engine {
         (0..self.processes.len()).filter(|process| self.processes[*process].state == ProcessState::Attached).collect()
     }
 
-    fn take_ring(&mut self, process: usize) -> bool {
+    pub(crate) fn take_ring(&mut self, process: usize) -> bool {
         let held = std::mem::take(&mut self.processes[process].held_sends);
         self.carry_out_posts(process, &held);
         self.read_ring(process, Self::carry_out_posts) || !held.is_empty()
@@ -110,7 +111,7 @@ impl Engine {
     }
 
     /// Lets the World run up to the clock and a little beyond.
-    fn run_world(&mut self) -> bool {
+    pub(crate) fn run_world(&mut self) -> bool {
         let horizon = SimTime::from_picos(self.now.as_picos() + AHEAD_PICOS);
         let mut notices = Vec::new();
         let mut events = 0;

@@ -298,6 +298,23 @@ impl World {
         self.queue.push(now, node, Event::ReceivePosted { post });
     }
 
+    /// Whether nothing that was posted to a send queue is left to be done.
+    pub fn has_sent_all(&self, hca: HcaId, qpn: Qpn) -> bool {
+        let Some(index) = self.qp_index(hca, qpn) else { return true };
+        let on_its_way = |post: &Post| matches!(post, Post::Send { qp, .. } if *qp == index);
+        self.slot(index).is_none_or(|slot| slot.qp.requester.queue_len() == 0) && !self.posts.iter().any(on_its_way)
+    }
+
+    /// Takes the receive requests of a queue pair out, for somebody else to receive by them; `None` in the midst of a message.
+    pub fn take_receives(&mut self, hca: HcaId, qpn: Qpn) -> Option<Vec<ReceiveRequest>> {
+        let index = self.qp_index(hca, qpn)?;
+        let on_its_way = |post: &Post| matches!(post, Post::Receive { qp, .. } if *qp == index);
+        if self.posts.iter().any(on_its_way) {
+            return None;
+        }
+        self.slot_mut(index)?.qp.responder.take_all()
+    }
+
     pub(crate) fn on_doorbell(&mut self, post: u32, memory: &mut dyn HostMemory, now: SimTime) {
         let Post::Send { qp, epoch, request } = self.posts.take(post) else { unreachable!("doorbells are for sends") };
         let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch) else { return };

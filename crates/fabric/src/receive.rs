@@ -148,6 +148,13 @@ impl World {
         }
     }
 
+    /// A peer has reached a queue pair by other ways than a packet: if it is only ready to receive, its program hears of it.
+    pub fn establish(&mut self, now: SimTime, hca: softband_types::HcaId, qpn: softband_types::Qpn) {
+        if let Some(qp) = self.qp_index(hca, qpn) {
+            self.note_established(qp, now);
+        }
+    }
+
     fn report_srq_limit(&mut self, srq: SrqHandle, now: SimTime) {
         let Some(queue) = self.verbs.srqs.get(srq.0) else { return };
         let (process, hca) = (queue.owner, queue.hca);

@@ -218,12 +218,12 @@ pod! {
         pub gid: [u8; 16],
         pub pkeys: [u16; 32],
     }
-    pub struct RegisterMr { pub pd: u32, pub hca: u32, pub address: u64, pub len_bytes: u64, pub iova: u64, /** `IBV_ACCESS_` bits. */ pub access: u32, pub reserved: u32, }
+    pub struct RegisterMr { pub pd: u32, pub hca: u32, pub address: u64, pub len_bytes: u64, pub iova: u64, /** `IBV_ACCESS_` bits. */ pub access: u32, /** 1: its pages lie in the process's file of memory. */ pub shared: u32, }
     pub struct RegisterMrReply { pub handle: u32, pub lkey: u32, pub rkey: u32, pub reserved: u32, }
     /// `channel` is an [`Object`] or 0; `cookie` comes back in [`ChannelEvent`].
     pub struct CreateCq { pub hca: u32, pub entries: u32, pub channel: u32, pub reserved: u32, pub cookie: u64, }
     /// Where the ring lies in the shared file.
-    pub struct CreateCqReply { pub handle: u32, pub capacity: u32, pub ring_offset: u64, }
+    pub struct CreateCqReply { pub handle: u32, pub capacity: u32, pub ring_offset: u64, /** In wall pace: where in the file of memory peers put deliveries, or 0. */ pub deliveries: u64, }
     /// `window_type` 1 or 2, as `enum ibv_mw_type`.
     pub struct AllocMw { pub hca: u32, pub pd: u32, pub window_type: u32, pub reserved: u32, }
     /// A domain of extended reliable connections. `has_file`: shared with those who name the same file.

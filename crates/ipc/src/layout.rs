@@ -14,6 +14,12 @@ pub const POSTED_BYTES: usize = 128 * 1024;
 /// Size of the whole file; it is sparse, only what is touched takes memory.
 pub const SHARED_BYTES: usize = 1 << 30;
 
+/// The file in which, in wall pace, registered memory of a process lies: each page at its own address. Sparse.
+pub const MEMORY_FILE_BYTES: u64 = QUEUES_OFFSET + (1 << 40);
+/// Behind the highest address: queues that peers reach (`crate::queues`).
+pub const QUEUES_OFFSET: u64 = 1 << 47;
+pub const MEMORY_FILE_NAME: &str = "softband-memory";
+
 /// Signal (SIGRTMAX-2) that the engine sends to a thread that keeps its turn for long: it may spin on memory.
 pub const SPIN_SIGNAL: i32 = 62;
 
@@ -68,6 +74,9 @@ pub struct SharedHeader {
     pub ring_consumed: AtomicU64,
     /// Grows whenever a peer has written registered memory of this process.
     pub memory_generation: AtomicU64,
+    /// In wall pace: the engine's number on the host, and which of its descriptors is the file of this process's memory, plus one.
+    pub engine_pid: u32,
+    pub memory_file: u32,
 }
 
 /// One thread of the program.

@@ -11,6 +11,7 @@ pub mod calls;
 pub mod command;
 pub mod layout;
 pub mod post;
+pub mod queues;
 pub mod ring;
 pub mod tables;
 

@@ -12,6 +12,8 @@ pub mod kind {
     pub const SRQ_RECEIVE: u32 = 4;
     /// In wall pace: completion queue `object` has no room for what the program carries out itself.
     pub const CQ_OVERRUN: u32 = 5;
+    /// In wall pace: queue pair `object` is about to reach a peer that is only ready to receive: that one hears of it.
+    pub const ESTABLISHED: u32 = 6;
 }
 
 /// Bits of [`PostRecord::flags`] of a send.

@@ -19,7 +19,8 @@ pub struct KeyEntry {
     pub pid: AtomicU32,
     /// `IBV_ACCESS_` bits.
     pub access: AtomicU32,
-    pub reserved: u32,
+    /// Which descriptor of the engine is the file in which the region lies, plus one; 0 where it lies in none.
+    pub file: AtomicU32,
     pub iova: AtomicU64,
     pub address: AtomicU64,
     pub len_bytes: AtomicU64,
@@ -40,6 +41,23 @@ pub struct QpEntry {
     pub peer: AtomicU32,
     /// The peer's number, as this side was told.
     pub dest_qpn: AtomicU32,
+    /// Which descriptor of the engine is the file with the queues below, plus one.
+    pub file: AtomicU32,
+    /// The receive queue that peers may take from: where in the file, 0 for none; how many requests, with how many entries each.
+    pub receive_entries: AtomicU32,
+    pub receive_sges: AtomicU32,
+    /// Size of the ring below.
+    pub delivery_entries: AtomicU32,
+    pub receive_queue: AtomicU64,
+    /// The ring into which peers put what completes.
+    pub deliveries: AtomicU64,
+    /// What completions of receives say of this queue pair: its own P_Key index and service level.
+    pub pkey_index: AtomicU32,
+    pub service_level: AtomicU32,
+    /// How many of the requests that went to the engine are done.
+    pub done: AtomicU32,
+    /// `rnr_retry` of what it sends.
+    pub rnr_retry: AtomicU32,
 }
 
 /// The whole file.
@@ -47,6 +65,8 @@ pub struct QpEntry {
 pub struct Tables {
     pub keys: [KeyEntry; KEYS],
     pub qps: [QpEntry; QPS],
+    /// Grows whenever regions are taken away.
+    pub withdrawn: AtomicU32,
 }
 
 /// Where the entry of a key is, if it has one: keys are an index and eight bits of generation.

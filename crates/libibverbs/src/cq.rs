@@ -10,7 +10,8 @@ use crate::{channel, cq_ex};
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
 use softband_client::completion::CompletionRing;
-use softband_client::{Errno, call, call_void, is_wall};
+use softband_client::deliveries::Deliveries;
+use softband_client::{Errno, call, call_void, header, is_wall};
 use softband_ipc::calls::{CreateCq, CreateCqReply, Handle, Op, ResizeCq};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -29,6 +30,8 @@ pub(crate) struct CqInner {
     pub(crate) ring: Mutex<CompletionRing>,
     /// Completions of work that posting threads have carried out, and whether there may be any.
     pub(crate) own: OwnCompletions,
+    /// Completions of what peers have carried out.
+    pub(crate) deliveries: Option<Deliveries>,
     pub(crate) takes_own: bool,
     pub(crate) last_stamp_ps: AtomicU64,
     pub(crate) completion_events: EventCount,
@@ -36,6 +39,14 @@ pub(crate) struct CqInner {
     /// Set when the program arms the queue, cleared by the next empty look at it.
     pub(crate) freshly_armed: AtomicBool,
     pub(crate) extended: ExtendedPoll,
+}
+
+impl CqInner {
+    /// Completions that wait, by whatever way they came.
+    pub(crate) fn waiting(&self) -> usize {
+        let delivered = self.deliveries.as_ref().map_or(0, Deliveries::waiting);
+        self.own.len() + delivered as usize + lock(&self.ring).all_waiting() as usize
+    }
 }
 
 /// What a completion queue is made with, both ways.
@@ -77,6 +88,7 @@ pub(crate) unsafe fn create(shown: *mut ibv_context, init: &CqInit) -> Result<*m
             handle: reply.handle,
             ring: Mutex::new(CompletionRing::new(reply.ring_offset, reply.capacity)),
             own: OwnCompletions::default(),
+            deliveries: Deliveries::map(header().memory_file, reply.deliveries, reply.capacity.next_power_of_two()),
             // What sleeps until an event comes is woken by the engine.
             last_stamp_ps: AtomicU64::new(0),
             takes_own: is_wall() && init.channel.is_null(),
@@ -129,7 +141,7 @@ pub unsafe extern "C" fn ibv_resize_cq(shown: *mut ibv_cq, entries: c_int) -> c_
         let entries = u32::try_from(entries).map_err(|_| Errno(libc::EINVAL))?;
         // SAFETY: the caller names a CQ of ours.
         let inner = unsafe { inner(shown) }?;
-        if inner.own.len() + lock(&inner.ring).all_waiting() as usize > entries as usize {
+        if inner.waiting() > entries as usize {
             return Err(Errno(libc::EINVAL)); // it must hold what waits (IBTA 11.2.6.3)
         }
         let reply: CreateCqReply = call(Op::ResizeCq, &ResizeCq { cq: inner.handle, entries })?;

@@ -6,7 +6,7 @@ use crate::query::device_of;
 use crate::unsupported::refuse;
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
-use softband_client::{Errno, call, call_void, regions};
+use softband_client::{Errno, call, call_void, regions, shared_memory};
 use softband_ipc::calls::{Device, Handle, Op, RegisterMr, RegisterMrReply, ReregisterMr};
 
 /// What a peer may write, or a receive of ours.
@@ -57,8 +57,14 @@ unsafe fn register(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u
         };
         let iova = if access & IBV_ACCESS_ZERO_BASED == 0 { iova } else { 0 };
         let access = check_registration(address as u64, length as u64, access, offered)?;
-        let request = RegisterMr { pd: pd_handle, hca, address: address as u64, len_bytes: length as u64, iova, access, reserved: 0 };
-        let reply: RegisterMrReply = call(Op::RegisterMr, &request)?;
+        let on_demand = access & IBV_ACCESS_ON_DEMAND != 0;
+        let shared = !on_demand && shared_memory::share(address as usize, length);
+        let request = RegisterMr { pd: pd_handle, hca, address: address as u64, len_bytes: length as u64, iova, access, shared: u32::from(shared) };
+        let reply: RegisterMrReply = call(Op::RegisterMr, &request).inspect_err(|_| {
+            if shared {
+                shared_memory::unshare(address as usize, length);
+            }
+        })?;
         regions::add(address as usize, length, access & WRITABLE != 0, access);
         let RegisterMrReply { handle, lkey, rkey, .. } = reply;
         Ok(Box::into_raw(Box::new(ibv_mr { context: shown, pd, addr: address, length, handle, lkey, rkey })))
@@ -131,6 +137,9 @@ pub unsafe extern "C" fn ibv_rereg_mr(
             // SAFETY: the caller names a region of ours, and a PD of ours where the flags ask for one.
             let request = unsafe { change_of(&*mr, flags, pd, (address as u64, length as u64), access as u32) }.map_err(fail(REREG_BAD_INPUT))?;
             let reply: RegisterMrReply = call(Op::ReregisterMr, &request).map_err(fail(REREG_FAILED))?;
+            // SAFETY: as above.
+            let (former, length) = unsafe { ((*mr).addr as usize, (*mr).length) };
+            shared_memory::unshare(former, length); // what it is now is reached through the kernel
             // SAFETY: as above; nobody may use the region meanwhile, by the manual page.
             unsafe { note_change(&mut *mr, &request, pd, &reply) };
             Ok(0)
@@ -165,6 +174,7 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
         };
         call_void(Op::DeregisterMr, &Handle { handle, reserved: 0 })?;
         regions::remove(address, length);
+        shared_memory::unshare(address, length);
         // SAFETY: `register` boxed it, and nobody uses it any more.
         drop(unsafe { Box::from_raw(mr) });
         Ok(())

@@ -6,6 +6,8 @@ use crate::cq::{self, CqInner};
 use crate::guard::{guarded, lock, not_null};
 use libc::c_int;
 use softband_abi::verbs::{ibv_cq, ibv_wc};
+use softband_client::completion::CompletionRing;
+use softband_client::deliveries::Deliveries;
 use softband_client::{Errno, advance_ps, header, poll_empty, sync, warn};
 use softband_ipc::ring::{Cqe, flags};
 use std::sync::atomic::Ordering;
@@ -76,7 +78,7 @@ pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl F
         let mut ring = lock(&cq.ring);
         while count < wanted {
             let own = if cq.takes_own { cq.own.take(ring.all_taken()) } else { None };
-            let Some(cqe) = own.or_else(|| ring.take()) else { break };
+            let Some(cqe) = own.or_else(|| take_older(&mut ring, cq.deliveries.as_ref())) else { break };
             batch[count] = cqe;
             count += 1;
         }
@@ -94,6 +96,14 @@ pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl F
         }
     }
     taken
+}
+
+/// The older one of what the engine and what peers have put there.
+fn take_older(ring: &mut CompletionRing, deliveries: Option<&Deliveries>) -> Option<Cqe> {
+    let Some((deliveries, delivered)) = deliveries.and_then(|deliveries| Some((deliveries, deliveries.front_ps()?))) else {
+        return ring.take();
+    };
+    if ring.front_ps().is_some_and(|time| time < delivered) { ring.take() } else { deliveries.take() }
 }
 
 /// Lets the queue pair of a completion know that work is done. False: the queue pair is gone or was reset since, and with it,

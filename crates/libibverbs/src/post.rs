@@ -246,10 +246,21 @@ unsafe fn receive_one(qp: &QpInner, request: &ibv_recv_wr) -> Result<(), Errno> 
     }
     advance_ps(header().cost_post_receive);
     let record = PostRecord { kind: kind::RECEIVE, hca: qp.hca, object: qp.qpn, wr_id: request.wr_id, ..bytemuck::Zeroable::zeroed() };
-    submit(record, list, &[]).inspect_err(|_| qp.receive.give_back(1))
+    with_entries(
+        list,
+        |entries| {
+            if is_wall() && direct::receive(qp, record, entries) { Ok(()) } else { softband_client::post::post(record, entries, &[]) }
+        },
+    )
+    .inspect_err(|_| qp.receive.give_back(1))
 }
 
 pub(crate) fn submit(record: PostRecord, list: &[ibv_sge], inline: &[u8]) -> Result<(), Errno> {
+    with_entries(list, |entries| softband_client::post::post(record, entries, inline))
+}
+
+/// Hands a list on as the engine reads it.
+fn with_entries(list: &[ibv_sge], then: impl FnOnce(&[PostSge]) -> Result<(), Errno>) -> Result<(), Errno> {
     if list.len() > SGES_MAX {
         return Err(Errno(libc::EINVAL));
     }
@@ -257,7 +268,7 @@ pub(crate) fn submit(record: PostRecord, list: &[ibv_sge], inline: &[u8]) -> Res
     for (to, from) in room.iter_mut().zip(list) {
         *to = PostSge { address: from.addr, len_bytes: from.length, lkey: from.lkey };
     }
-    softband_client::post::post(record, &room[..list.len()], inline)
+    then(&room[..list.len()])
 }
 
 #[cfg(test)]

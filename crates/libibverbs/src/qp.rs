@@ -3,6 +3,7 @@
 use crate::context::{Context, context};
 use crate::convert::{capabilities, init_fields};
 use crate::cq::{self, CqInner};
+use crate::direct::DirectState;
 use crate::event_count::EventCount;
 use crate::guard::{not_null, object, status};
 use crate::qp_ex::{self, Builder};
@@ -45,6 +46,7 @@ pub(crate) struct QpInner {
     pub(crate) direct_entry: u32,
     pub(crate) signals_all: bool,
     pub(crate) send_cq: SendCq,
+    pub(crate) direct: DirectState,
 }
 
 /// Where completions of sends go; not looked at in queue pairs that send nothing.
@@ -99,9 +101,14 @@ impl WorkQueue {
         let _ = self.retired.fetch_update(Ordering::AcqRel, Ordering::Relaxed, later);
     }
 
-    /// Nothing that went to the engine is under way.
+    /// Nothing that went to the engine is known to be under way.
     pub(crate) fn is_settled(&self) -> bool {
         self.given.load(Ordering::Acquire) == self.given_done.load(Ordering::Acquire)
+    }
+
+    /// The engine has done everything that it was given, whether the completions have been taken or not.
+    pub(crate) fn is_done(&self, done: u32) -> bool {
+        self.given.load(Ordering::Acquire) == done
     }
 
     /// Requests go to the engine, or did not after all (a number that wraps).
@@ -144,6 +151,7 @@ impl QpInner {
         self.reset_at_ps.store(softband_client::last_answer_ps(), Ordering::Relaxed);
         self.send.reset();
         self.receive.reset();
+        self.direct.reset();
     }
 }
 
@@ -241,6 +249,7 @@ fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields)
             builder: Builder::default(),
             direct_entry: made.direct,
             signals_all: wanted.sq_sig_all != 0,
+            direct: DirectState::default(),
             // SAFETY: `create` has looked at it: it is NULL or a completion queue of ours.
             send_cq: SendCq(unsafe { cq::inner(wanted.send_cq) }.map_or(std::ptr::null(), std::ptr::from_ref)),
         },

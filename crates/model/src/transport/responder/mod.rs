@@ -110,6 +110,11 @@ impl Responder {
         self.receive_queue.len() + usize::from(matches!(self.message, Some(Message::Receive { .. })))
     }
 
+    /// Takes all receive requests out; `None` in the midst of a message.
+    pub fn take_all(&mut self) -> Option<Vec<ReceiveRequest>> {
+        if self.message.is_some() { None } else { Some(self.receive_queue.drain(..).collect()) }
+    }
+
     /// Takes the oldest receive request out: the queue pair is in error.
     pub fn flush(&mut self) -> Option<ReceiveRequest> {
         self.replies.clear();

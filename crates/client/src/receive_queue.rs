@@ -1,0 +1,143 @@
+//! The two ends of a receive queue that peers take from (`softband_ipc::queues`): who posts, and who sends.
+
+use crate::direct::Looking;
+use crate::shared_memory::{map_part, unmap_part};
+use softband_ipc::post::PostSge;
+use softband_ipc::queues::{ReceiveEntry, ReceiveQueueHeader, entry_bytes, mode, receive_queue_bytes};
+use softband_ipc::tables::QpEntry;
+use std::sync::atomic::Ordering;
+
+/// A queue, mapped here.
+pub struct ReceiveQueue {
+    base: *mut u8,
+    place: Place,
+}
+// SAFETY: whoever touches the queue is looking at the tables, one thread of a process at a time; the counters are atomics.
+unsafe impl Send for ReceiveQueue {}
+// SAFETY: as above.
+unsafe impl Sync for ReceiveQueue {}
+
+/// Where a queue lies and how large it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place {
+    file: u32,
+    offset: u64,
+    entries: u32,
+    sges: u32,
+}
+
+impl Place {
+    fn of(entry: &QpEntry) -> Option<Self> {
+        let offset = entry.receive_queue.load(Ordering::Relaxed);
+        let (entries, sges) = (entry.receive_entries.load(Ordering::Relaxed), entry.receive_sges.load(Ordering::Relaxed));
+        let file = entry.file.load(Ordering::Relaxed);
+        (offset != 0 && file != 0 && entries.is_power_of_two()).then_some(Self { file, offset, entries, sges })
+    }
+
+    fn bytes(&self) -> usize {
+        receive_queue_bytes(self.entries, self.sges)
+    }
+}
+
+/// What became of a receive request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Posted {
+    Here,
+    /// It is for the engine.
+    ForEngine,
+    /// Ask again in a moment: the queue changes hands.
+    Later,
+}
+
+impl ReceiveQueue {
+    /// The queue of the queue pair whose entry this is, if it has one.
+    pub fn of(entry: &QpEntry) -> Option<Self> {
+        let place = Place::of(entry)?;
+        map_part(place.file, place.offset, place.bytes()).map(|base| Self { base, place })
+    }
+
+    /// Whether this is still the queue of that queue pair.
+    pub fn is_of(&self, entry: &QpEntry) -> bool {
+        Place::of(entry) == Some(self.place)
+    }
+
+    fn header(&self) -> &ReceiveQueueHeader {
+        // SAFETY: the mapping begins with the header, which consists of atomics.
+        unsafe { &*self.base.cast::<ReceiveQueueHeader>() }
+    }
+
+    fn entry(&self, counter: u32) -> *mut u8 {
+        let index = (counter % self.place.entries) as usize;
+        self.base.wrapping_add(size_of::<ReceiveQueueHeader>() + index * entry_bytes(self.place.sges))
+    }
+
+    /// Posts a request; there is room, since the caller has a place of the queue.
+    pub fn post(&self, _looking: &Looking, wr_id: u64, list: &[PostSge]) -> Posted {
+        let header = self.header();
+        match header.mode.load(Ordering::SeqCst) {
+            mode::SHARED => {}
+            mode::MOVING => return Posted::Later,
+            _ => return Posted::ForEngine,
+        }
+        let produced = header.produced.load(Ordering::Relaxed);
+        let at = self.entry(produced);
+        let count = list.len().min(self.place.sges as usize);
+        // SAFETY: within the mapping; the peer does not look at it before `produced` has moved on.
+        unsafe {
+            at.cast::<ReceiveEntry>().write(ReceiveEntry { wr_id, count: count as u32, reserved: 0 });
+            let to = at.add(size_of::<ReceiveEntry>()).cast::<PostSge>();
+            for (index, entry) in list[..count].iter().enumerate() {
+                to.add(index).write(*entry);
+            }
+        }
+        header.produced.store(produced.wrapping_add(1), Ordering::Release);
+        Posted::Here
+    }
+
+    /// Whether the engine has to do with the queue; `None` while it changes hands.
+    pub fn is_shared(&self) -> Option<bool> {
+        match self.header().mode.load(Ordering::SeqCst) {
+            mode::SHARED => Some(true),
+            mode::MOVING => None,
+            _ => Some(false),
+        }
+    }
+
+    /// The oldest request: its number, and its list written to `room`. `None` when there is none.
+    pub fn front<'a>(&self, room: &'a mut [PostSge]) -> Option<(u64, &'a [PostSge])> {
+        let header = self.header();
+        let consumed = header.consumed.0.load(Ordering::Relaxed);
+        if header.produced.load(Ordering::Acquire) == consumed {
+            return None;
+        }
+        let at = self.entry(consumed);
+        // SAFETY: within the mapping; whatever a lying peer writes is only numbers.
+        unsafe {
+            let head = at.cast::<ReceiveEntry>().read_volatile();
+            let count = (head.count.min(self.place.sges) as usize).min(room.len());
+            let from = at.add(size_of::<ReceiveEntry>()).cast::<PostSge>();
+            for (index, to) in room.iter_mut().take(count).enumerate() {
+                *to = from.add(index).read_volatile();
+            }
+            Some((head.wr_id, &room[..count]))
+        }
+    }
+
+    /// The oldest request is used up.
+    pub fn take_front(&self) {
+        let consumed = &self.header().consumed.0;
+        consumed.store(consumed.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+    }
+
+    /// The time before which nothing is for this queue pair.
+    pub fn since_ps(&self) -> u64 {
+        self.header().since_ps.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for ReceiveQueue {
+    fn drop(&mut self) {
+        // SAFETY: mapped with this size, and nobody has a reference into it.
+        unsafe { unmap_part(self.base, self.place.bytes()) };
+    }
+}

@@ -1,0 +1,129 @@
+//! What is mapped where in this process, out of `/proc/self/maps`.
+
+use rustix::fs::{Mode, OFlags, open};
+
+/// Guard areas below thread stacks are no larger than this; reservations above the heaps of arenas are.
+const GUARD_BYTES_MAX: usize = 1 << 20;
+
+/// Whose a stretch of the address space is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Private memory of the program that can be put into a file without its noticing.
+    Plain,
+    /// Already in the file, at its own place.
+    Shared,
+    /// Stacks, files, what cannot be written.
+    Other,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mapping {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) kind: Kind,
+}
+
+/// The mappings that have a part in `start..end`, in order; `None` unless they cover it.
+pub(super) fn covering(start: usize, end: usize, file_name: &str) -> Option<Vec<Mapping>> {
+    covering_in(&read_all("/proc/self/maps")?, start, end, file_name)
+}
+
+fn covering_in(text: &str, start: usize, end: usize, file_name: &str) -> Option<Vec<Mapping>> {
+    let mut found = Vec::new();
+    let mut covered = start;
+    let mut before: Option<(usize, bool)> = None;
+    for line in text.lines() {
+        let Some((mapping, guards)) = parse(line, before, file_name) else { continue };
+        before = Some((mapping.end, guards));
+        if mapping.end <= covered {
+            continue;
+        }
+        if mapping.start > covered {
+            return None;
+        }
+        found.push(Mapping { start: covered, end: mapping.end.min(end), kind: mapping.kind });
+        covered = mapping.end;
+        if covered >= end {
+            return Some(found);
+        }
+    }
+    None
+}
+
+/// A line's mapping, and whether what follows it directly may be a thread's stack.
+fn parse(line: &str, before: Option<(usize, bool)>, file_name: &str) -> Option<(Mapping, bool)> {
+    let mut fields = line.split_ascii_whitespace();
+    let (from, to) = fields.next()?.split_once('-')?;
+    let (start, end) = (usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?);
+    let rights = fields.next()?;
+    let offset = usize::from_str_radix(fields.next()?, 16).ok()?;
+    let (_device, inode) = (fields.next()?, fields.next()?);
+    let name = fields.next().unwrap_or("");
+    let is_plain = rights == "rw-p" && inode == "0" && (name.is_empty() || name == "[heap]" || name.starts_with("[anon"));
+    let may_be_stack = before == Some((start, true));
+    let kind = if rights == "rw-s" && offset == start && name == file_name {
+        Kind::Shared
+    } else if is_plain && !may_be_stack {
+        Kind::Plain
+    } else {
+        Kind::Other
+    };
+    Some((Mapping { start, end, kind }, rights == "---p" && end - start <= GUARD_BYTES_MAX))
+}
+
+/// Whether the process has one thread only.
+pub(super) fn is_single_threaded() -> bool {
+    let Some(status) = read_all("/proc/self/status") else { return false };
+    status.lines().find_map(|line| line.strip_prefix("Threads:")).is_some_and(|count| count.trim() == "1")
+}
+
+fn read_all(path: &str) -> Option<String> {
+    let file = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut bytes = Vec::with_capacity(64 << 10);
+    loop {
+        let mut part = [0; 16 << 10];
+        match rustix::io::read(&file, &mut part).ok()? {
+            0 => return String::from_utf8(bytes).ok(),
+            count => bytes.extend_from_slice(&part[..count]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+1000-3000 rw-p 00000000 00:00 0 [heap]
+3000-4000 rw-s 00003000 00:01 77 /memfd:ours (deleted)
+4000-5000 rw-s 00009000 00:01 77 /memfd:ours (deleted)
+8000-9000 ---p 00000000 00:00 0
+9000-a000 rw-p 00000000 00:00 0
+b000-c000 rw-p 00000000 08:01 5 /lib/x.so
+d000-e000 rw-p 00000000 00:00 0 [stack]
+100000-8000000 ---p 00000000 00:00 0
+8000000-8001000 rw-p 00000000 00:00 0
+";
+
+    fn kinds(start: usize, end: usize) -> Option<Vec<Kind>> {
+        Some(covering_in(TEXT, start, end, "/memfd:ours")?.iter().map(|mapping| mapping.kind).collect())
+    }
+
+    #[test]
+    fn only_memory_that_nobody_else_has_a_say_in_is_plain() {
+        assert_eq!(kinds(0x1000, 0x4000), Some(vec![Kind::Plain, Kind::Shared]));
+        assert_eq!(kinds(0x4000, 0x5000), Some(vec![Kind::Other]), "another part of the file");
+        assert_eq!(kinds(0x9000, 0xa000), Some(vec![Kind::Other]), "above a guard area: perhaps a stack");
+        assert_eq!(kinds(0xb000, 0xc000), Some(vec![Kind::Other]));
+        assert_eq!(kinds(0xd000, 0xe000), Some(vec![Kind::Other]));
+        assert_eq!(kinds(0x8000000, 0x8001000), Some(vec![Kind::Plain]), "above a large reservation: an arena's heap");
+        assert_eq!(kinds(0x4000, 0x9000), None, "a gap");
+    }
+
+    #[test]
+    fn the_parts_are_cut_to_what_was_asked_for() {
+        let found = covering_in(TEXT, 0x2000, 0x3800, "/memfd:ours").unwrap();
+        assert_eq!(found[0], Mapping { start: 0x2000, end: 0x3000, kind: Kind::Plain });
+        assert_eq!(found[1], Mapping { start: 0x3000, end: 0x3800, kind: Kind::Shared });
+    }
+}

@@ -1,0 +1,79 @@
+//! Peers' registered memory, mapped here on first use, by the file in which it lies.
+
+use super::open_file;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use softband_ipc::tables::{KEYS, KeyEntry, key_index};
+use std::ffi::c_void;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// Where a region is mapped here. Written under the lock of those who move data.
+struct Alias {
+    key: AtomicU32,
+    /// Where the page that holds the region's first byte is mapped; 0 when it could not be.
+    base: AtomicUsize,
+    len: AtomicUsize,
+    /// Address of that page in its own process.
+    first: AtomicUsize,
+}
+
+static ALIASES: [Alias; KEYS] =
+    [const { Alias { key: AtomicU32::new(0), base: AtomicUsize::new(0), len: AtomicUsize::new(0), first: AtomicUsize::new(0) } }; KEYS];
+static USED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+/// Where byte `address` of a shared region is mapped here, if it is shared. The caller is looking at the tables.
+#[inline]
+pub(crate) fn alias(entry: &KeyEntry, key: u32, address: u64) -> Option<*mut u8> {
+    let alias = &ALIASES[key_index(key)?];
+    if alias.key.load(Ordering::Relaxed) != key {
+        map(entry, alias, key)?;
+    }
+    let base = alias.base.load(Ordering::Relaxed);
+    (base != 0).then(|| (base + (address as usize - alias.first.load(Ordering::Relaxed))) as *mut u8)
+}
+
+#[cold]
+fn map(entry: &KeyEntry, alias: &Alias, key: u32) -> Option<()> {
+    let number = entry.file.load(Ordering::Relaxed).checked_sub(1)?;
+    release(alias);
+    let (first, end) = super::pages(entry.address.load(Ordering::Relaxed) as usize, entry.len_bytes.load(Ordering::Relaxed) as usize);
+    let file = open_file(number);
+    // SAFETY: a fresh mapping of a file that is larger than any address.
+    let mapped = file.and_then(|file| unsafe {
+        mmap(std::ptr::null_mut(), end - first, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, first as u64).ok()
+    });
+    alias.base.store(mapped.map_or(0, |base| base as usize), Ordering::Relaxed);
+    alias.len.store(end - first, Ordering::Relaxed);
+    alias.first.store(first, Ordering::Relaxed);
+    alias.key.store(key, Ordering::Relaxed);
+    super::lock(&USED).push(key);
+    Some(())
+}
+
+fn release(alias: &Alias) {
+    let base = alias.base.swap(0, Ordering::Relaxed);
+    if base != 0 {
+        // SAFETY: our own mapping; whoever moves data holds the lock that the caller holds.
+        let _ = unsafe { munmap(base as *mut c_void, alias.len.load(Ordering::Relaxed)) };
+    }
+    alias.key.store(0, Ordering::Relaxed);
+}
+
+/// Gives back what regions are mapped that are registered no more.
+#[cold]
+pub(crate) fn sweep(is_valid: impl Fn(u32) -> bool) {
+    super::lock(&USED).retain(|key| {
+        let Some(index) = key_index(*key) else { return false };
+        let alias = &ALIASES[index];
+        let is_its = alias.key.load(Ordering::Relaxed) == *key;
+        if is_its && !is_valid(*key) {
+            release(alias);
+        }
+        is_its && is_valid(*key)
+    });
+}
+
+/// A forked child has no part in what its parent reaches.
+pub(crate) fn forget_all() {
+    sweep(|_| false);
+}

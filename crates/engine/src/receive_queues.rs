@@ -1,0 +1,219 @@
+//! Receive queues that peers take from themselves, in wall pace (`softband_ipc::queues`): when they come to the engine, and back.
+//!
+//! A message that a program carries out itself takes its receive request out of the shared queue. As soon as the engine has to do
+//! with a message for the queue pair, or with its errors, it takes the whole queue over; when nothing of that is left to be done, it
+//! gives the queue back.
+
+use crate::pace::{Engine, Pace};
+use crate::process::{Mapped, ProcessState};
+use rustix::fd::AsFd;
+use softband_ipc::post::{PostRecord, PostSge, kind};
+use softband_ipc::queues::{ReceiveEntry, ReceiveQueueHeader, entry_bytes, mode, receive_queue_bytes};
+use softband_model::verbs::api::{QpSnapshot, ReceiveRequest};
+use softband_types::{HcaId, QpState, QpType, Qpn};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+
+/// Completions within this of an answer of the engine are told from those of a former life of the queue pair.
+const ANSWER_PICOS: u64 = 1_000;
+
+/// Where a queue lies.
+#[derive(Clone, Copy)]
+pub(crate) struct ReceiveQueue {
+    pub(crate) process: usize,
+    pub(crate) offset: u64,
+    pub(crate) entries: u32,
+    pub(crate) sges: u32,
+}
+
+/// All of them, and what is to be looked at.
+#[derive(Default)]
+pub(crate) struct ReceiveQueues {
+    all: BTreeMap<(HcaId, Qpn), ReceiveQueue>,
+    /// Senders of which the engine has work, each with how many requests it was given.
+    given: BTreeMap<(HcaId, Qpn), u32>,
+    busy: BTreeSet<(HcaId, Qpn)>,
+}
+
+impl ReceiveQueues {
+    pub(crate) fn get(&self, hca: HcaId, qpn: Qpn) -> Option<ReceiveQueue> {
+        self.all.get(&(hca, qpn)).copied()
+    }
+}
+
+/// A queue, mapped for a moment.
+struct Open {
+    mapped: Mapped,
+    queue: ReceiveQueue,
+}
+
+impl Open {
+    fn header(&self) -> &ReceiveQueueHeader {
+        // SAFETY: the mapping begins with the header, which consists of atomics.
+        unsafe { &*self.mapped.base().cast::<ReceiveQueueHeader>() }
+    }
+
+    /// Where entry `counter` begins.
+    fn entry(&self, counter: u32) -> *mut u8 {
+        let index = (counter % self.queue.entries) as usize;
+        self.mapped.base().wrapping_add(size_of::<ReceiveQueueHeader>() + index * entry_bytes(self.queue.sges))
+    }
+
+    fn read(&self, counter: u32) -> (u64, Vec<PostSge>) {
+        let at = self.entry(counter);
+        // SAFETY: within the mapping; whatever a lying program writes is only numbers.
+        unsafe {
+            let head = at.cast::<ReceiveEntry>().read_volatile();
+            let count = head.count.min(self.queue.sges) as usize;
+            let list = at.add(size_of::<ReceiveEntry>()).cast::<PostSge>();
+            (head.wr_id, (0..count).map(|index| list.add(index).read_volatile()).collect())
+        }
+    }
+
+    fn write(&self, counter: u32, request: &ReceiveRequest) {
+        let at = self.entry(counter);
+        let count = request.entries.len().min(self.queue.sges as usize);
+        // SAFETY: within the mapping; nobody else is at the queue while it is in motion.
+        unsafe {
+            at.cast::<ReceiveEntry>().write(ReceiveEntry { wr_id: request.wr_id, count: count as u32, reserved: 0 });
+            let list = at.add(size_of::<ReceiveEntry>()).cast::<PostSge>();
+            for (index, entry) in request.entries.iter().take(count).enumerate() {
+                list.add(index).write(PostSge { address: entry.address, len_bytes: entry.len_bytes, lkey: entry.lkey.0 });
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Makes the shared queue of a new queue pair, where its kind and its completion queue allow one.
+    pub(crate) fn make_receive_queue(&mut self, process: usize, hca: HcaId, qp: &QpSnapshot) {
+        let caps = qp.init.capabilities;
+        let connected = matches!(qp.init.qp_type, QpType::Rc | QpType::Uc) && qp.init.srq.is_none() && caps.max_recv_wr > 0;
+        let delivers = self.cqs.get(&qp.init.recv_cq.0).is_some_and(|cq| cq.deliveries != 0);
+        if self.pace != Pace::Wall || !connected || !delivers {
+            return;
+        }
+        let (entries, sges) = (caps.max_recv_wr.next_power_of_two(), caps.max_recv_sge);
+        let Some(offset) = self.processes[process].shared.allocate_queue(receive_queue_bytes(entries, sges)) else { return };
+        self.receive_queues.all.insert((hca, qp.qpn), ReceiveQueue { process, offset, entries, sges });
+        self.restart_receive_queue(hca, qp.qpn);
+    }
+
+    /// A queue pair is gone.
+    pub(crate) fn drop_receive_queue(&mut self, hca: HcaId, qpn: Qpn) {
+        self.receive_queues.given.remove(&(hca, qpn));
+        self.receive_queues.busy.remove(&(hca, qpn));
+        if let Some(queue) = self.receive_queues.all.remove(&(hca, qpn)) {
+            self.processes[queue.process].shared.free_queue(queue.offset, receive_queue_bytes(queue.entries, queue.sges));
+        }
+    }
+
+    fn open_queue(&self, hca: HcaId, qpn: Qpn) -> Option<Open> {
+        let queue = self.receive_queues.get(hca, qpn)?;
+        let file = self.processes[queue.process].shared.memory_file()?;
+        let mapped = Mapped::new(file.as_fd(), queue.offset, receive_queue_bytes(queue.entries, queue.sges))?;
+        Some(Open { mapped, queue })
+    }
+
+    /// A queue pair was made or reset: its queue is empty.
+    pub(crate) fn restart_receive_queue(&mut self, hca: HcaId, qpn: Qpn) {
+        self.receive_queues.given.remove(&(hca, qpn));
+        self.direct.set_done(hca, qpn, 0);
+        let Some(open) = self.open_queue(hca, qpn) else { return };
+        let header = open.header();
+        header.since_ps.store(self.now.as_picos() + ANSWER_PICOS, Ordering::SeqCst);
+        header.produced.store(0, Ordering::SeqCst);
+        header.consumed.0.store(0, Ordering::SeqCst);
+        header.mode.store(mode::SHARED, Ordering::SeqCst);
+    }
+
+    /// Takes over what is in a shared queue: from now on the engine receives for this queue pair.
+    pub(crate) fn take_over_receive_queue(&mut self, hca: HcaId, qpn: Qpn) {
+        let Some(open) = self.open_queue(hca, qpn) else { return };
+        let header = open.header();
+        if header.mode.swap(mode::ENGINE, Ordering::SeqCst) != mode::SHARED {
+            return;
+        }
+        self.await_movers();
+        // What peers have completed until now comes before what the engine completes.
+        self.set_wall_clock();
+        let owner = self.processes[open.queue.process].number;
+        let (produced, consumed) = (header.produced.load(Ordering::Acquire), header.consumed.0.load(Ordering::Acquire));
+        let at = self.now.max(self.world.now());
+        // No more than there can be, whatever a lying program says.
+        for counter in 0..produced.wrapping_sub(consumed).min(open.queue.entries) {
+            let (wr_id, list) = open.read(consumed.wrapping_add(counter));
+            let record = PostRecord { kind: kind::RECEIVE, hca: hca.0, object: qpn.0, wr_id, ..bytemuck::Zeroable::zeroed() };
+            self.world.post_receive(at, owner, hca, qpn, crate::convert::receive_request(&record, &list));
+        }
+        header.consumed.0.store(produced, Ordering::SeqCst);
+    }
+
+    /// The engine is given work of a queue pair: the receive queue that it is for must be the engine's.
+    pub(crate) fn note_given(&mut self, hca: HcaId, qp: &QpSnapshot, takes_receive: bool) {
+        if self.pace != Pace::Wall || self.direct.entry_of(hca, qp.qpn) == 0 {
+            return;
+        }
+        let given = self.receive_queues.given.entry((hca, qp.qpn)).or_default();
+        *given = given.wrapping_add(1);
+        self.receive_queues.busy.insert((hca, qp.qpn));
+        if let Some((peer_hca, peer_qpn)) = self.named_peer(qp).filter(|_| takes_receive) {
+            self.take_over_receive_queue(peer_hca, peer_qpn);
+        }
+    }
+
+    /// Looks at the queue pairs of which the engine had work: those of which it has none any more are the programs' again.
+    pub(crate) fn give_back_queues(&mut self) {
+        let busy: Vec<_> = self.receive_queues.busy.iter().copied().collect();
+        for (hca, qpn) in busy {
+            let Some((owner, qp)) = self.world.find_qp(hca, qpn) else {
+                self.receive_queues.busy.remove(&(hca, qpn));
+                continue;
+            };
+            let process = owner.0 as usize;
+            let nothing_held = self.processes[process].held_sends.is_empty() && !self.processes[process].shared.has_posts();
+            if !nothing_held || !self.world.has_sent_all(hca, qpn) {
+                continue;
+            }
+            let peer = self.named_peer(&qp).filter(|_| qp.state == QpState::Rts);
+            if peer.is_some_and(|(peer_hca, peer_qpn)| !self.give_back_receive_queue(peer_hca, peer_qpn)) {
+                continue;
+            }
+            self.receive_queues.busy.remove(&(hca, qpn));
+            let given = self.receive_queues.given.get(&(hca, qpn)).copied().unwrap_or(0);
+            self.direct.set_done(hca, qpn, given);
+        }
+    }
+
+    /// False: it could not be done now.
+    fn give_back_receive_queue(&mut self, hca: HcaId, qpn: Qpn) -> bool {
+        let Some(open) = self.open_queue(hca, qpn) else { return true };
+        let process = open.queue.process;
+        let header = open.header();
+        let receives = self.world.find_qp(hca, qpn).is_some_and(|(_, qp)| matches!(qp.state, QpState::Rtr | QpState::Rts));
+        if !receives || self.processes[process].state != ProcessState::Attached || header.mode.load(Ordering::SeqCst) != mode::ENGINE {
+            return true;
+        }
+        header.mode.store(mode::MOVING, Ordering::SeqCst);
+        self.await_movers();
+        // What the owner has posted before comes first.
+        self.take_ring(process);
+        while self.run_world() {}
+        // What came in with the ring may be a send to this very queue pair.
+        let requests = if header.mode.load(Ordering::SeqCst) == mode::MOVING { self.world.take_receives(hca, qpn) } else { None };
+        let Some(requests) = requests else {
+            header.mode.store(mode::ENGINE, Ordering::SeqCst);
+            return false;
+        };
+        for (counter, request) in requests.iter().enumerate() {
+            open.write(counter as u32, request);
+        }
+        header.consumed.0.store(0, Ordering::SeqCst);
+        header.produced.store(requests.len() as u32, Ordering::SeqCst);
+        // What the engine has completed comes before what peers complete, although the World may be ahead of their clock.
+        let latest = self.now.max(self.world.now()).as_picos();
+        header.since_ps.fetch_max(latest + 1, Ordering::SeqCst);
+        header.mode.store(mode::SHARED, Ordering::SeqCst);
+        true
+    }
+}

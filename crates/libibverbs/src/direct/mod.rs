@@ -1,0 +1,294 @@
+//! Messages, RDMA writes and reads in wall pace: the posting thread moves the data itself, where nothing can go wrong.
+//!
+//! Everything that is out of the ordinary (a key that does not fit, a peer that is not ready, a completion queue that raises events)
+//! is left to the engine, which is the one place that knows what follows from it. Work of one queue pair stays in order: only when
+//! all that went to the engine has completed is work carried out here, and completions come in the order in which they were made.
+
+mod send;
+
+use crate::guard::lock;
+use crate::qp::QpInner;
+use softband_abi::verbs::*;
+use softband_client::deliveries::Deliveries;
+use softband_client::direct::{Looking, Stretch, look, read, write};
+use softband_client::receive_queue::{Posted, ReceiveQueue};
+use softband_client::{last_answer_ps, now_ps};
+use softband_ipc::post::{PostRecord, PostSge, kind, opcode, send_flags};
+use softband_ipc::ring::{Cqe, flags};
+use softband_ipc::tables::QpEntry;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+/// Entries of a request that is carried out here.
+const SGES_MAX: usize = 32;
+
+/// Completions of work that was carried out here, each with the number of the engine's that come before it.
+#[derive(Default)]
+pub(crate) struct OwnCompletions {
+    queue: Mutex<VecDeque<(u32, Cqe)>>,
+    len: AtomicUsize,
+}
+
+impl OwnCompletions {
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Acquire)
+    }
+
+    fn push(&self, behind: u32, cqe: Cqe) {
+        let mut queue = lock(&self.queue);
+        queue.push_back((behind, cqe));
+        self.len.store(queue.len(), Ordering::Release);
+    }
+
+    /// The next one, if everything of the engine's that comes before it has been taken.
+    pub(crate) fn take(&self, consumed: u32) -> Option<Cqe> {
+        if self.len() == 0 {
+            return None;
+        }
+        let mut queue = lock(&self.queue);
+        let (behind, _) = queue.front()?;
+        if behind.wrapping_sub(consumed) as i32 > 0 {
+            return None;
+        }
+        let (_, cqe) = queue.pop_front()?;
+        self.len.store(queue.len(), Ordering::Release);
+        Some(cqe)
+    }
+}
+
+/// What a queue pair keeps for direct work.
+pub(crate) struct DirectState {
+    /// Its own receive queue, once something was posted to it; `None` inside where there is none to be shared.
+    own: OnceLock<Option<ReceiveQueue>>,
+    peer: Mutex<Option<PeerQueues>>,
+    /// The peer, which was only ready to receive, was told that the connection is there.
+    established: AtomicBool,
+    /// Whether it pays to wait for the engine to have done what it was given.
+    is_patient: AtomicBool,
+}
+
+/// The queues of the peer, mapped here.
+struct PeerQueues {
+    receives: ReceiveQueue,
+    deliveries: Deliveries,
+}
+
+impl Default for DirectState {
+    fn default() -> Self {
+        Self { own: OnceLock::new(), peer: Mutex::new(None), established: AtomicBool::new(false), is_patient: AtomicBool::new(true) }
+    }
+}
+
+impl DirectState {
+    pub(crate) fn reset(&self) {
+        self.established.store(false, Ordering::Release);
+        self.is_patient.store(true, Ordering::Release);
+    }
+}
+
+/// Posts a receive request where the peer takes it itself, or to the engine if that has the queue at present; false: this is no
+/// queue that changes hands.
+pub(crate) fn receive(qp: &QpInner, record: PostRecord, list: &[PostSge]) -> bool {
+    let Some(index) = qp.direct_entry.checked_sub(1) else { return false };
+    loop {
+        let Some(looking) = look() else { return false };
+        let Some(own) = looking.queue_pair(index, qp.qpn) else { return false };
+        let Some(queue) = qp.direct.own.get_or_init(|| ReceiveQueue::of(own)) else { return false };
+        let is_posted = match queue.post(&looking, record.wr_id, list) {
+            Posted::Here => true,
+            // Still looking: the queue must not change hands before the request is where the engine finds it.
+            Posted::ForEngine => softband_client::post::try_post(record, list),
+            Posted::Later => false,
+        };
+        if is_posted {
+            return true;
+        }
+        drop(looking);
+        std::thread::yield_now();
+    }
+}
+
+/// Carries a send request out, if it is one that can be; its place in the queue is taken already.
+pub(crate) fn carry_out(qp: &QpInner, record: &PostRecord, list: &[ibv_sge], inline: &[u8]) -> bool {
+    let takes_receive = matches!(record.opcode, opcode::SEND | opcode::SEND_WITH_IMM | opcode::RDMA_WRITE_WITH_IMM);
+    let offered = match record.opcode {
+        opcode::RDMA_READ => qp.qp_type == IBV_QPT_RC,
+        opcode::RDMA_WRITE => qp.qp_type == IBV_QPT_RC || qp.qp_type == IBV_QPT_UC,
+        _ => takes_receive && (qp.qp_type == IBV_QPT_RC || qp.qp_type == IBV_QPT_UC),
+    };
+    let Some(index) = qp.direct_entry.checked_sub(1) else { return false };
+    // SAFETY: a completion queue stays while queue pairs use it.
+    let cq = unsafe { &*qp.send_cq.0 };
+    if !offered || !cq.takes_own || !has_engine_finished(qp, index) {
+        return false;
+    }
+    let signalled = qp.signals_all || record.flags & send_flags::SIGNALED != 0;
+    if signalled && cq.waiting() >= lock(&cq.ring).capacity() as usize {
+        let overrun = PostRecord { kind: kind::CQ_OVERRUN, hca: qp.hca, object: cq.handle, ..bytemuck::Zeroable::zeroed() };
+        let _ = softband_client::post::post(overrun, &[], &[]);
+        return false;
+    }
+    let moved = if takes_receive { send::deliver((qp, index), record, (list, inline)) } else { move_all((qp, index), record, (list, inline)) };
+    let Some(len_bytes) = moved else { return false };
+    let count = qp.send.note_carried_out();
+    if signalled {
+        let ring = lock(&cq.ring);
+        cq.own.push(ring.all_produced(), completion(qp, record, len_bytes, count));
+    }
+    tell_of_connection(qp, index);
+    true
+}
+
+/// How long a poster waits for the engine to have done what it was given before.
+const PATIENCE_PICOS: u64 = 200_000_000;
+
+/// Whether the engine has nothing of the queue pair to do any more, so that the poster may overtake nothing. Where the connection is
+/// a direct one it is worth waiting a moment for that: a stream of requests would never find it so otherwise.
+fn has_engine_finished(qp: &QpInner, index: u32) -> bool {
+    if qp.send.is_settled() {
+        qp.direct.is_patient.store(true, Ordering::Relaxed);
+        return true;
+    }
+    let until = now_ps() + PATIENCE_PICOS;
+    loop {
+        let Some(looking) = look() else { return false };
+        let Some(own) = looking.queue_pair(index, qp.qpn) else { return false };
+        if qp.send.is_done(own.done.load(Ordering::Acquire)) {
+            return true;
+        }
+        if !qp.direct.is_patient.load(Ordering::Relaxed) || looking.peer(own).is_none() {
+            return false;
+        }
+        drop(looking);
+        std::thread::yield_now();
+        if now_ps() > until {
+            qp.direct.is_patient.store(false, Ordering::Relaxed);
+            return false;
+        }
+    }
+}
+
+/// The first message to a peer that is only ready to receive tells its program so.
+fn tell_of_connection(qp: &QpInner, index: u32) {
+    if qp.direct.established.load(Ordering::Acquire) || qp.direct.established.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let is_ready_to_receive = look().is_some_and(|looking| {
+        let peer = looking.queue_pair(index, qp.qpn).and_then(|own| looking.peer(own));
+        peer.is_some_and(|peer| peer.state.load(Ordering::Acquire) == IBV_QPS_RTR)
+    });
+    if is_ready_to_receive {
+        let record = PostRecord { kind: kind::ESTABLISHED, hca: qp.hca, object: qp.qpn, ..bytemuck::Zeroable::zeroed() };
+        let _ = softband_client::post::post(record, &[], &[]);
+    }
+}
+
+/// Moves all data of an RDMA write or read; how many bytes it had.
+fn move_all(at: (&QpInner, u32), record: &PostRecord, data: (&[ibv_sge], &[u8])) -> Option<u64> {
+    let mut moved = 0;
+    loop {
+        // Looked up anew for each piece: what was withdrawn meanwhile is not reached any more. A request that breaks off here is
+        // carried out from its start by the engine, or fails there.
+        let (piece, len_bytes) = move_piece(&look()?, at, record, data, moved)?;
+        moved += piece;
+        if moved >= len_bytes {
+            return Some(len_bytes);
+        }
+    }
+}
+
+fn is_ready(peer: &QpEntry) -> bool {
+    [IBV_QPS_RTR, IBV_QPS_RTS].contains(&peer.state.load(Ordering::Acquire))
+}
+
+/// Bytes that are moved at once: the engine waits for transfers under way before it lets anything go.
+const PIECE_BYTES: u64 = 2 << 20;
+
+/// Moves the data of a request from byte `from` on; answers how many bytes went and how many there are. `None` when something is not
+/// as it should be.
+fn move_piece(
+    looking: &Looking,
+    (qp, index): (&QpInner, u32),
+    record: &PostRecord,
+    (list, inline): (&[ibv_sge], &[u8]),
+    from: u64,
+) -> Option<(u64, u64)> {
+    let own = looking.queue_pair(index, qp.qpn).filter(|own| own.state.load(Ordering::Acquire) == IBV_QPS_RTS)?;
+    let peer = looking.peer(own).filter(|peer| is_ready(peer))?;
+    let is_read = record.opcode == opcode::RDMA_READ;
+    let right = if is_read { IBV_ACCESS_REMOTE_READ } else { IBV_ACCESS_REMOTE_WRITE };
+    if peer.access.load(Ordering::Relaxed) & right == 0 {
+        return None;
+    }
+    let mut room = [Stretch::EMPTY; SGES_MAX];
+    let local = local_stretches(looking, own, (list, inline), is_read, &mut room)?;
+    let len_bytes = local.iter().map(|stretch| stretch.len_bytes).sum();
+    if len_bytes > i32::MAX as u64 {
+        return None;
+    }
+    let remote = match len_bytes {
+        0 => Stretch::EMPTY, // nothing is looked at (IBTA 9.4.3)
+        _ => looking.reach(peer, record.rkey, record.remote_address, len_bytes, right)?,
+    };
+    let pid = peer.pid.load(Ordering::Relaxed);
+    let len = (len_bytes - from).min(PIECE_BYTES);
+    let mut cut = [Stretch::EMPTY; SGES_MAX];
+    let local = part_of(local, from, len, &mut cut);
+    let remote = remote.part(from, len);
+    let moved = if is_read { read(pid, local, &[remote]) } else { write(pid, local, &[remote]) };
+    moved.then_some((len, len_bytes))
+}
+
+/// Bytes `from..from + len` of the stretches, one after another.
+fn part_of<'a>(whole: &[Stretch], from: u64, len: u64, room: &'a mut [Stretch; SGES_MAX]) -> &'a [Stretch] {
+    let (mut skip, mut rest, mut count) = (from, len, 0);
+    for stretch in whole {
+        let begin = skip.min(stretch.len_bytes);
+        let part = (stretch.len_bytes - begin).min(rest);
+        skip -= begin;
+        rest -= part;
+        if part > 0 {
+            room[count] = stretch.part(begin, part);
+            count += 1;
+        }
+    }
+    &room[..count]
+}
+
+fn local_stretches<'a>(
+    looking: &Looking,
+    own: &QpEntry,
+    (list, inline): (&[ibv_sge], &[u8]),
+    is_written: bool,
+    room: &'a mut [Stretch; SGES_MAX],
+) -> Option<&'a [Stretch]> {
+    if list.is_empty() {
+        room[0] = Stretch { address: inline.as_ptr() as u64, len_bytes: inline.len() as u64, here: inline.as_ptr().cast_mut() };
+        return Some(&room[..1]);
+    }
+    let right = if is_written { IBV_ACCESS_LOCAL_WRITE } else { 0 };
+    for (to, entry) in room.get_mut(..list.len())?.iter_mut().zip(list) {
+        *to = looking.reach(own, entry.lkey, entry.addr, u64::from(entry.length), right)?;
+    }
+    Some(&room[..list.len()])
+}
+
+fn completion(qp: &QpInner, record: &PostRecord, len_bytes: u64, count: u32) -> Cqe {
+    Cqe {
+        wr_id: record.wr_id,
+        // Not before what the engine has answered last: a reset tells old completions from new ones by that.
+        time_ps: now_ps().max(last_answer_ps()),
+        status: IBV_WC_SUCCESS,
+        opcode: match record.opcode {
+            opcode::RDMA_READ => IBV_WC_RDMA_READ,
+            opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM => IBV_WC_RDMA_WRITE,
+            _ => IBV_WC_SEND,
+        },
+        byte_len: len_bytes as u32,
+        qpn: qp.qpn,
+        flags: flags::CARRIED_OUT_BY_PROGRAM,
+        send_retired: count,
+        ..bytemuck::Zeroable::zeroed()
+    }
+}

@@ -1,0 +1,149 @@
+//! Messages that take a receive request: the sending thread takes it out of the peer's queue, moves the data, and puts the completion
+//! into the ring of the peer's completion queue.
+
+use super::{PeerQueues, SGES_MAX, is_ready, local_stretches};
+use crate::guard::lock;
+use crate::qp::QpInner;
+use softband_abi::verbs::*;
+use softband_client::deliveries::Deliveries;
+use softband_client::direct::{Looking, Stretch, look, write};
+use softband_client::now_ps;
+use softband_client::receive_queue::ReceiveQueue;
+use softband_ipc::post::{PostRecord, PostSge, opcode};
+use softband_ipc::ring::{Cqe, flags};
+use softband_ipc::tables::QpEntry;
+use std::sync::atomic::Ordering;
+
+/// Longer messages are the engine's: it waits for transfers under way before it lets anything go.
+const BYTES_MAX: u64 = 64 << 20;
+/// How long a sender waits for a receive request before it leaves the repeating to the engine.
+const PATIENCE_PICOS: u64 = 200_000_000;
+/// Looks before it lets others have the processor.
+const LOOKS: u32 = 100;
+
+/// What became of an attempt.
+enum Step {
+    Done(u64),
+    /// No receive request is there, or the queue changes hands.
+    Later,
+    ForEngine,
+}
+
+/// Carries a message out; how many bytes it had. `None`: it is the engine's.
+pub(super) fn deliver(at: (&QpInner, u32), record: &PostRecord, data: (&[ibv_sge], &[u8])) -> Option<u64> {
+    let mut until = None;
+    let mut looks = 0;
+    loop {
+        match step(&look()?, at, record, data) {
+            Step::Done(bytes) => return Some(bytes),
+            Step::ForEngine => return None,
+            Step::Later => {}
+        }
+        looks += 1;
+        if looks < LOOKS {
+            std::hint::spin_loop();
+            continue;
+        }
+        std::thread::yield_now();
+        if now_ps() > *until.get_or_insert_with(|| now_ps() + PATIENCE_PICOS) {
+            return None;
+        }
+    }
+}
+
+fn step(looking: &Looking, at: (&QpInner, u32), record: &PostRecord, data: (&[ibv_sge], &[u8])) -> Step {
+    try_step(looking, at, record, data).unwrap_or(Step::ForEngine)
+}
+
+/// `None` when something is not as it should be: the engine knows what follows from it.
+fn try_step(looking: &Looking, (qp, index): (&QpInner, u32), record: &PostRecord, (list, inline): (&[ibv_sge], &[u8])) -> Option<Step> {
+    let own = looking.queue_pair(index, qp.qpn).filter(|own| own.state.load(Ordering::Acquire) == IBV_QPS_RTS)?;
+    let peer = looking.peer(own).filter(|peer| is_ready(peer))?;
+    let mut queues = lock(&qp.direct.peer);
+    if !queues.as_ref().is_some_and(|queues| queues.receives.is_of(peer) && queues.deliveries.is_of(peer)) {
+        *queues = Some(PeerQueues { receives: ReceiveQueue::of(peer)?, deliveries: Deliveries::of(peer)? });
+    }
+    let PeerQueues { receives, deliveries } = queues.as_ref()?;
+    let may_wait = qp.qp_type == IBV_QPT_RC && own.rnr_retry.load(Ordering::Relaxed) != 0;
+    match receives.is_shared() {
+        None => return Some(Step::Later),
+        Some(false) => return None,
+        Some(true) => {}
+    }
+    let mut room = [PostSge { address: 0, len_bytes: 0, lkey: 0 }; SGES_MAX];
+    let Some((wr_id, request)) = receives.front(&mut room) else { return may_wait.then_some(Step::Later) };
+    let mut local_room = [Stretch::EMPTY; SGES_MAX];
+    let local = local_stretches(looking, own, (list, inline), false, &mut local_room)?;
+    let len_bytes = local.iter().map(|stretch| stretch.len_bytes).sum::<u64>();
+    if len_bytes > BYTES_MAX || !deliveries.has_room() {
+        return None;
+    }
+    let mut remote_room = [Stretch::EMPTY; SGES_MAX];
+    let remote = if record.opcode == opcode::RDMA_WRITE_WITH_IMM {
+        named_place(looking, peer, record, len_bytes, &mut remote_room)?
+    } else {
+        places_of_request(looking, peer, request, len_bytes, &mut remote_room)?
+    };
+    if len_bytes > 0 && !write(peer.pid.load(Ordering::Relaxed), local, remote) {
+        return None;
+    }
+    let cqe = completion(peer, record, wr_id, len_bytes, receives.since_ps());
+    deliveries.put(&cqe, || receives.take_front()).then_some(Step::Done(len_bytes))
+}
+
+/// Where an RDMA write goes.
+fn named_place<'a>(
+    looking: &Looking,
+    peer: &QpEntry,
+    record: &PostRecord,
+    len_bytes: u64,
+    room: &'a mut [Stretch; SGES_MAX],
+) -> Option<&'a [Stretch]> {
+    if peer.access.load(Ordering::Relaxed) & IBV_ACCESS_REMOTE_WRITE == 0 {
+        return None;
+    }
+    if len_bytes > 0 {
+        room[0] = looking.reach(peer, record.rkey, record.remote_address, len_bytes, IBV_ACCESS_REMOTE_WRITE)?;
+    }
+    Some(&room[..1])
+}
+
+/// Where a message goes that is as long as this; `None` when it is too long for the request, or may not be written there.
+fn places_of_request<'a>(
+    looking: &Looking,
+    peer: &QpEntry,
+    request: &[PostSge],
+    len_bytes: u64,
+    room: &'a mut [Stretch; SGES_MAX],
+) -> Option<&'a [Stretch]> {
+    let (mut left, mut count) = (len_bytes, 0);
+    for entry in request {
+        if left == 0 {
+            break;
+        }
+        // The whole entry must be the receiver's to write, although less of it may be used.
+        let whole = u64::from(entry.len_bytes);
+        room[count] = looking.reach(peer, entry.lkey, entry.address, whole, IBV_ACCESS_LOCAL_WRITE)?.part(0, whole.min(left));
+        left -= whole.min(left);
+        count += 1;
+    }
+    (left == 0).then_some(&room[..count])
+}
+
+fn completion(peer: &QpEntry, record: &PostRecord, wr_id: u64, len_bytes: u64, since_ps: u64) -> Cqe {
+    let has_immediate = record.opcode != opcode::SEND;
+    Cqe {
+        wr_id,
+        time_ps: now_ps().max(since_ps),
+        status: IBV_WC_SUCCESS,
+        opcode: if record.opcode == opcode::RDMA_WRITE_WITH_IMM { IBV_WC_RECV_RDMA_WITH_IMM } else { IBV_WC_RECV },
+        byte_len: len_bytes as u32,
+        immediate: if has_immediate { record.immediate } else { 0 },
+        qpn: peer.qpn.load(Ordering::Relaxed),
+        source_qpn: peer.dest_qpn.load(Ordering::Relaxed),
+        flags: flags::RECEIVE | if has_immediate { flags::WITH_IMMEDIATE } else { 0 },
+        pkey_index: peer.pkey_index.load(Ordering::Relaxed) as u16,
+        service_level: peer.service_level.load(Ordering::Relaxed) as u8,
+        ..bytemuck::Zeroable::zeroed()
+    }
+}
