@@ -30,6 +30,12 @@ def test_work_that_posters_carry_out_does_and_refuses_what_the_engine_does(softb
     assert "all parts hold" in outcome.program("a-0")
 
 
+@pytest.mark.parametrize("options", [WALL, (*WALL, "--no-preload")])
+def test_registered_memory_stays_the_program_s(softband: Softband, c_programs: Path, options: tuple[str, ...]) -> None:
+    outcome = softband.run("modern-pair", ("a", str(c_programs / "registered_memory")), options=options).assert_ok()
+    assert "all parts hold" in outcome.program("a-0")
+
+
 def test_a_datagram_finds_what_its_receiver_had_posted_before_it_said_so(softband: Softband, c_programs: Path) -> None:
     program = f"{c_programs / 'datagram_ready'} 100000"
     outcome = softband.run("modern-pair", ("a", program), ("b", f"{program} a"), options=WALL).assert_ok()
