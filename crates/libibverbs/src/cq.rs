@@ -5,6 +5,7 @@ use crate::cq_ex::ExtendedPoll;
 use crate::direct::OwnCompletions;
 use crate::event_count::EventCount;
 use crate::guard::{lock, not_null, object, status};
+use crate::patience::Patience;
 use crate::query::device_of;
 use crate::{channel, cq_ex};
 use libc::{c_int, c_void};
@@ -38,6 +39,7 @@ pub(crate) struct CqInner {
     pub(crate) async_events: EventCount,
     /// Set when the program arms the queue, cleared by the next empty look at it.
     pub(crate) freshly_armed: AtomicBool,
+    pub(crate) patience: Patience,
     pub(crate) extended: ExtendedPoll,
 }
 
@@ -95,6 +97,7 @@ pub(crate) unsafe fn create(shown: *mut ibv_context, init: &CqInit) -> Result<*m
             completion_events: EventCount::default(),
             async_events: EventCount::default(),
             freshly_armed: AtomicBool::new(false),
+            patience: Patience::default(),
             extended: ExtendedPoll::default(),
         },
     }));

@@ -29,6 +29,7 @@ mod kernel_copies;
 mod mr;
 mod multicast;
 mod mw;
+mod patience;
 mod pd;
 mod poll;
 mod post;

@@ -8,12 +8,12 @@ use libc::c_int;
 use softband_abi::verbs::{ibv_cq, ibv_wc};
 use softband_client::completion::CompletionRing;
 use softband_client::deliveries::Deliveries;
-use softband_client::{Errno, advance_ps, header, poll_empty, sync, warn};
+use softband_client::{Errno, advance_ps, header, is_wall, poll_empty, sync, warn};
 use softband_ipc::ring::{Cqe, flags};
 use std::sync::atomic::Ordering;
 
 /// Completions that are taken under one lock.
-const BATCH: usize = 16;
+const BATCH: usize = 8;
 
 pub(crate) unsafe extern "C" fn poll_cq(shown: *mut ibv_cq, entries: c_int, completions: *mut ibv_wc) -> c_int {
     guarded(-1, || {
@@ -50,6 +50,9 @@ pub(crate) unsafe fn parts<'a>(shown: *mut ibv_cq) -> Result<(&'a Context, &'a C
 /// # Errors
 /// When the queue has overflowed: what is missing will not come.
 pub(crate) fn look(ours: &Context, cq: &CqInner, room: usize, mut store: impl FnMut(&Cqe)) -> Result<usize, Errno> {
+    if is_wall() {
+        return look_in_wall_pace(ours, cq, room, store);
+    }
     advance_ps(header().cost_poll_cq);
     let mut taken = take(ours, cq, room, &mut store);
     if taken == 0 {
@@ -61,11 +64,40 @@ pub(crate) fn look(ours: &Context, cq: &CqInner, room: usize, mut store: impl Fn
         }
         taken = take(ours, cq, room, &mut store);
     }
-    if taken == 0 && lock(&cq.ring).overflowed() {
+    if taken == 0 {
+        not_overflowed(cq)?
+    }
+    Ok(taken)
+}
+
+fn not_overflowed(cq: &CqInner) -> Result<(), Errno> {
+    if lock(&cq.ring).overflowed() {
         warn::once("a completion queue overflowed: the program made it too small for the work it posts");
         return Err(Errno(libc::EIO));
     }
-    Ok(taken)
+    Ok(())
+}
+
+fn look_in_wall_pace(ours: &Context, cq: &CqInner, room: usize, mut store: impl FnMut(&Cqe)) -> Result<usize, Errno> {
+    if cq.waiting() > 0 {
+        let taken = take(ours, cq, room, &mut store);
+        if taken > 0 {
+            cq.patience.found();
+            return Ok(taken);
+        }
+    }
+    not_overflowed(cq)?;
+    if cq.freshly_armed.swap(false, Ordering::Relaxed) {
+        // The last look before the program goes to sleep: what it has armed is armed when this returns.
+        sync();
+        return Ok(take(ours, cq, room, &mut store));
+    }
+    if cq.patience.looks_again() {
+        std::hint::spin_loop();
+    } else {
+        poll_empty();
+    }
+    Ok(0)
 }
 
 /// Takes at most `room` completions that are there now.

@@ -120,21 +120,32 @@ unsafe fn entries<'a>(list: *const ibv_sge, count: c_int, count_max: u32) -> Res
     }
 }
 
+/// What a send request sends.
+#[derive(Clone, Copy)]
+pub(crate) enum Data<'a> {
+    /// Registered memory.
+    Registered(&'a [ibv_sge]),
+    /// Memory of the program as it is now, registered or not (`IBV_SEND_INLINE`).
+    Here(&'a [ibv_sge]),
+    /// Inline data, or what an operation says of itself.
+    Copied(&'a [u8]),
+}
+
+fn total_bytes(list: &[ibv_sge]) -> u64 {
+    list.iter().map(|entry| u64::from(entry.length)).sum()
+}
+
 /// The bytes of a request that are sent from where they are now.
 ///
 /// # Safety
 /// Each entry names readable memory of this process.
-unsafe fn gather(list: &[ibv_sge], bytes_max: u32) -> Result<Vec<u8>, Errno> {
-    let total: u64 = list.iter().map(|entry| u64::from(entry.length)).sum();
-    if total > u64::from(bytes_max) {
-        return Err(Errno(libc::EINVAL));
-    }
-    let mut bytes = Vec::with_capacity(total as usize);
+unsafe fn gather(list: &[ibv_sge]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(total_bytes(list) as usize);
     for entry in list.iter().filter(|entry| entry.length != 0) {
         // SAFETY: the caller's promise. The memory may be written by others at the same time: the bytes are only copied.
         bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(entry.addr as *const u8, entry.length as usize) });
     }
-    Ok(bytes)
+    bytes
 }
 
 /// Everything of a record but its entries.
@@ -193,32 +204,36 @@ unsafe fn send_one(qp: &QpInner, request: &ibv_send_wr) -> Result<(), Errno> {
     if request.opcode == opcode::BIND_MW {
         // SAFETY: the caller's promise.
         let info = unsafe { bind_info(request.bind_mw.mw, &request.bind_mw.bind_info) }?;
-        return submit_send(qp, PostRecord { flags: record.flags & !IBV_SEND_INLINE, ..record }, &[], bytemuck::bytes_of(&info));
+        return submit_send(qp, PostRecord { flags: record.flags & !IBV_SEND_INLINE, ..record }, Data::Copied(bytemuck::bytes_of(&info)));
     }
-    let inline = if request.send_flags & IBV_SEND_INLINE == 0 {
-        Vec::new()
-    } else if !may_be_inline(request.opcode) {
-        return Err(Errno(libc::EINVAL)); // nothing to copy: the data come from the other side
-    } else {
-        // SAFETY: the caller's promise.
-        unsafe { gather(list, qp.cap.max_inline_data) }?
-    };
-    let list = if request.send_flags & IBV_SEND_INLINE == 0 { list } else { &[] };
-    submit_send(qp, record, list, &inline)
+    if request.send_flags & IBV_SEND_INLINE == 0 {
+        return submit_send(qp, record, Data::Registered(list));
+    }
+    // Where the other side's data come here there is nothing to copy.
+    if !may_be_inline(request.opcode) || total_bytes(list) > u64::from(qp.cap.max_inline_data) {
+        return Err(Errno(libc::EINVAL));
+    }
+    submit_send(qp, record, Data::Here(list))
 }
 
 /// Takes a place in the send queue and posts.
-pub(crate) fn submit_send(qp: &QpInner, record: PostRecord, list: &[ibv_sge], inline: &[u8]) -> Result<(), Errno> {
+pub(crate) fn submit_send(qp: &QpInner, record: PostRecord, data: Data<'_>) -> Result<(), Errno> {
     if !qp.send.take_place() {
         return Err(Errno(libc::ENOMEM));
     }
-    if is_wall() && direct::carry_out(qp, &record, list, inline) {
+    if is_wall() && direct::carry_out(qp, &record, data) {
         return Ok(());
     }
     advance_ps(header().cost_post_send);
     // Before it goes: another thread must not overtake it with work of its own.
     qp.send.note_given(1);
-    submit(record, list, inline).inspect_err(|_| {
+    let outcome = match data {
+        Data::Registered(list) => submit(record, list, &[]),
+        // SAFETY: whoever made this has promised that the memory is there until the post returns.
+        Data::Here(list) => submit(record, &[], &unsafe { gather(list) }),
+        Data::Copied(bytes) => submit(record, &[], bytes),
+    };
+    outcome.inspect_err(|_| {
         qp.send.note_given(1u32.wrapping_neg());
         qp.send.give_back(1);
     })
@@ -296,14 +311,14 @@ mod tests {
     }
 
     #[test]
-    fn inline_data_are_gathered_in_order_and_no_more_than_fit() {
+    fn inline_data_are_gathered_in_order() {
         let (first, second) = (*b"soft", *b"band");
         let entry = |bytes: &[u8; 4]| ibv_sge { addr: bytes.as_ptr() as u64, length: 4, lkey: 0 };
         let list = [entry(&first), entry(&second)];
         // SAFETY: both entries name arrays that live until the end of the test.
         unsafe {
-            assert_eq!(gather(&list, 8), Ok(b"softband".to_vec()));
-            assert_eq!(gather(&list, 7), Err(Errno(libc::EINVAL)));
+            assert_eq!(gather(&list), b"softband");
+            assert_eq!(total_bytes(&list), 8);
         }
     }
 

@@ -3,7 +3,7 @@
 
 use crate::ah;
 use crate::guard::{guarded, lock, not_null};
-use crate::post::{bind_info, check_opcode, check_send_state, may_be_inline, submit_send};
+use crate::post::{Data, bind_info, check_opcode, check_send_state, may_be_inline, submit_send};
 use crate::qp::{self, QpInner};
 use crate::unsupported::refuse;
 use libc::{c_int, c_void};
@@ -309,7 +309,10 @@ fn post_all(qp: &QpInner, requests: &[Pending]) -> Result<(), Errno> {
     if qp.send.places_left() < requests.len() {
         return Err(Errno(libc::ENOMEM));
     }
-    requests.iter().try_for_each(|request| submit_send(qp, request.record, &request.entries, &request.inline))
+    requests.iter().try_for_each(|request| {
+        let data = if request.entries.is_empty() { Data::Copied(&request.inline) } else { Data::Registered(&request.entries) };
+        submit_send(qp, request.record, data)
+    })
 }
 
 /// The table of an extended queue pair around `qp_base`.

@@ -7,6 +7,7 @@
 mod send;
 
 use crate::guard::lock;
+use crate::post::Data;
 use crate::qp::QpInner;
 use softband_abi::verbs::*;
 use softband_client::deliveries::Deliveries;
@@ -110,7 +111,7 @@ pub(crate) fn receive(qp: &QpInner, record: PostRecord, list: &[PostSge]) -> boo
 }
 
 /// Carries a send request out, if it is one that can be; its place in the queue is taken already.
-pub(crate) fn carry_out(qp: &QpInner, record: &PostRecord, list: &[ibv_sge], inline: &[u8]) -> bool {
+pub(crate) fn carry_out(qp: &QpInner, record: &PostRecord, data: Data<'_>) -> bool {
     let takes_receive = matches!(record.opcode, opcode::SEND | opcode::SEND_WITH_IMM | opcode::RDMA_WRITE_WITH_IMM);
     let offered = match record.opcode {
         opcode::RDMA_READ => qp.qp_type == IBV_QPT_RC,
@@ -129,7 +130,7 @@ pub(crate) fn carry_out(qp: &QpInner, record: &PostRecord, list: &[ibv_sge], inl
         let _ = softband_client::post::post(overrun, &[], &[]);
         return false;
     }
-    let moved = if takes_receive { send::deliver((qp, index), record, (list, inline)) } else { move_all((qp, index), record, (list, inline)) };
+    let moved = if takes_receive { send::deliver((qp, index), record, data) } else { move_all((qp, index), record, data) };
     let Some(len_bytes) = moved else { return false };
     let count = qp.send.note_carried_out();
     if signalled {
@@ -185,7 +186,7 @@ fn tell_of_connection(qp: &QpInner, index: u32) {
 }
 
 /// Moves all data of an RDMA write or read; how many bytes it had.
-fn move_all(at: (&QpInner, u32), record: &PostRecord, data: (&[ibv_sge], &[u8])) -> Option<u64> {
+fn move_all(at: (&QpInner, u32), record: &PostRecord, data: Data<'_>) -> Option<u64> {
     let mut moved = 0;
     loop {
         // Looked up anew for each piece: what was withdrawn meanwhile is not reached any more. A request that breaks off here is
@@ -207,13 +208,7 @@ const PIECE_BYTES: u64 = 2 << 20;
 
 /// Moves the data of a request from byte `from` on; answers how many bytes went and how many there are. `None` when something is not
 /// as it should be.
-fn move_piece(
-    looking: &Looking,
-    (qp, index): (&QpInner, u32),
-    record: &PostRecord,
-    (list, inline): (&[ibv_sge], &[u8]),
-    from: u64,
-) -> Option<(u64, u64)> {
+fn move_piece(looking: &Looking, (qp, index): (&QpInner, u32), record: &PostRecord, data: Data<'_>, from: u64) -> Option<(u64, u64)> {
     let own = looking.queue_pair(index, qp.qpn).filter(|own| own.state.load(Ordering::Acquire) == IBV_QPS_RTS)?;
     let peer = looking.peer(own).filter(|peer| is_ready(peer))?;
     let is_read = record.opcode == opcode::RDMA_READ;
@@ -222,7 +217,7 @@ fn move_piece(
         return None;
     }
     let mut room = [Stretch::EMPTY; SGES_MAX];
-    let local = local_stretches(looking, own, (list, inline), is_read, &mut room)?;
+    let local = local_stretches(looking, own, data, is_read, &mut room)?;
     let len_bytes = local.iter().map(|stretch| stretch.len_bytes).sum();
     if len_bytes > i32::MAX as u64 {
         return None;
@@ -259,14 +254,24 @@ fn part_of<'a>(whole: &[Stretch], from: u64, len: u64, room: &'a mut [Stretch; S
 fn local_stretches<'a>(
     looking: &Looking,
     own: &QpEntry,
-    (list, inline): (&[ibv_sge], &[u8]),
+    data: Data<'_>,
     is_written: bool,
     room: &'a mut [Stretch; SGES_MAX],
 ) -> Option<&'a [Stretch]> {
-    if list.is_empty() {
-        room[0] = Stretch { address: inline.as_ptr() as u64, len_bytes: inline.len() as u64, here: inline.as_ptr().cast_mut() };
-        return Some(&room[..1]);
-    }
+    let stretch = |address: u64, len_bytes: u64, here: *const u8| Stretch { address, len_bytes, here: here.cast_mut() };
+    let list = match data {
+        Data::Copied(bytes) => {
+            room[0] = stretch(bytes.as_ptr() as u64, bytes.len() as u64, bytes.as_ptr());
+            return Some(&room[..1]);
+        }
+        Data::Here(list) => {
+            for (to, entry) in room.get_mut(..list.len())?.iter_mut().zip(list) {
+                *to = stretch(entry.addr, u64::from(entry.length), entry.addr as *const u8);
+            }
+            return Some(&room[..list.len()]);
+        }
+        Data::Registered(list) => list,
+    };
     let right = if is_written { IBV_ACCESS_LOCAL_WRITE } else { 0 };
     for (to, entry) in room.get_mut(..list.len())?.iter_mut().zip(list) {
         *to = looking.reach(own, entry.lkey, entry.addr, u64::from(entry.length), right)?;

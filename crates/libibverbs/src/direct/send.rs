@@ -3,6 +3,7 @@
 
 use super::{PeerQueues, SGES_MAX, is_ready, local_stretches};
 use crate::guard::lock;
+use crate::post::Data;
 use crate::qp::QpInner;
 use softband_abi::verbs::*;
 use softband_client::deliveries::Deliveries;
@@ -30,7 +31,7 @@ enum Step {
 }
 
 /// Carries a message out; how many bytes it had. `None`: it is the engine's.
-pub(super) fn deliver(at: (&QpInner, u32), record: &PostRecord, data: (&[ibv_sge], &[u8])) -> Option<u64> {
+pub(super) fn deliver(at: (&QpInner, u32), record: &PostRecord, data: Data<'_>) -> Option<u64> {
     let mut until = None;
     let mut looks = 0;
     loop {
@@ -51,12 +52,12 @@ pub(super) fn deliver(at: (&QpInner, u32), record: &PostRecord, data: (&[ibv_sge
     }
 }
 
-fn step(looking: &Looking, at: (&QpInner, u32), record: &PostRecord, data: (&[ibv_sge], &[u8])) -> Step {
+fn step(looking: &Looking, at: (&QpInner, u32), record: &PostRecord, data: Data<'_>) -> Step {
     try_step(looking, at, record, data).unwrap_or(Step::ForEngine)
 }
 
 /// `None` when something is not as it should be: the engine knows what follows from it.
-fn try_step(looking: &Looking, (qp, index): (&QpInner, u32), record: &PostRecord, (list, inline): (&[ibv_sge], &[u8])) -> Option<Step> {
+fn try_step(looking: &Looking, (qp, index): (&QpInner, u32), record: &PostRecord, data: Data<'_>) -> Option<Step> {
     let own = looking.queue_pair(index, qp.qpn).filter(|own| own.state.load(Ordering::Acquire) == IBV_QPS_RTS)?;
     let peer = looking.peer(own).filter(|peer| is_ready(peer))?;
     let mut queues = lock(&qp.direct.peer);
@@ -73,7 +74,7 @@ fn try_step(looking: &Looking, (qp, index): (&QpInner, u32), record: &PostRecord
     let mut room = [PostSge { address: 0, len_bytes: 0, lkey: 0 }; SGES_MAX];
     let Some((wr_id, request)) = receives.front(&mut room) else { return may_wait.then_some(Step::Later) };
     let mut local_room = [Stretch::EMPTY; SGES_MAX];
-    let local = local_stretches(looking, own, (list, inline), false, &mut local_room)?;
+    let local = local_stretches(looking, own, data, false, &mut local_room)?;
     let len_bytes = local.iter().map(|stretch| stretch.len_bytes).sum::<u64>();
     if len_bytes > BYTES_MAX || !deliveries.has_room() {
         return None;
