@@ -2,7 +2,7 @@
 
 use crate::session::shared_base;
 use softband_ipc::layout::SHARED_BYTES;
-use softband_ipc::ring::{CqRingHeader, Cqe, ring_bytes};
+use softband_ipc::ring::{CqRingHeader, Cqe, entry_offset, ring_bytes};
 use std::sync::atomic::Ordering;
 
 /// The program's end of a completion queue's ring. One consumer at a time: the caller holds the CQ's lock.
@@ -79,8 +79,7 @@ impl CompletionRing {
         if self.waiting() == 0 {
             return None;
         }
-        let index = (self.header().consumed.load(Ordering::Relaxed) % self.capacity) as usize;
-        let at = self.offset + size_of::<CqRingHeader>() + index * size_of::<Cqe>();
+        let at = self.offset + entry_offset(self.header().consumed.load(Ordering::Relaxed), self.capacity);
         // SAFETY: as in `take`.
         Some(unsafe { (*shared_base().add(at).cast::<Cqe>()).time_ps })
     }
@@ -99,8 +98,7 @@ impl CompletionRing {
         }
         let header = self.header();
         let consumed = header.consumed.load(Ordering::Relaxed);
-        let index = (consumed % self.capacity) as usize;
-        let at = self.offset + size_of::<CqRingHeader>() + index * size_of::<Cqe>();
+        let at = self.offset + entry_offset(consumed, self.capacity);
         // SAFETY: the index is below the capacity that `new` checked; the engine wrote the entry before it moved `produced`.
         let cqe = unsafe { shared_base().add(at).cast::<Cqe>().read() };
         header.consumed.store(consumed.wrapping_add(1), Ordering::Release);

@@ -6,7 +6,7 @@ use softband_ipc::layout::{
     HOSTS_MAX, HOSTS_OFFSET, HostEntry, MAGIC, MEMORY_FILE_BYTES, MEMORY_FILE_NAME, PAYLOAD_BYTES, POSTED_BYTES, QUEUES_OFFSET, RINGS_OFFSET,
     SHARED_BYTES, SLOTS_OFFSET, SharedHeader, THREADS_MAX, ThreadSlot, WALL_RING_BYTES,
 };
-use softband_ipc::ring::{CqRingHeader, Cqe, ring_bytes};
+use softband_ipc::ring::{CqRingHeader, Cqe, entry_offset, ring_bytes};
 use softband_sim::SimTime;
 use softband_types::ProcessId;
 use std::collections::BTreeMap;
@@ -266,7 +266,7 @@ impl Shared {
             header.overflowed.store(1, Ordering::Release);
             return false;
         }
-        let at = offset + size_of::<CqRingHeader>() + (produced % capacity) as usize * size_of::<Cqe>();
+        let at = offset + entry_offset(produced, capacity);
         // SAFETY: the index is below the capacity for which the room was made.
         unsafe { self.base.add(at).cast::<Cqe>().write(cqe) };
         header.produced.store(produced.wrapping_add(1), Ordering::Release);

@@ -43,7 +43,8 @@ pub mod flags {
     pub const CARRIED_OUT_BY_PROGRAM: u32 = 16;
 }
 
-/// Head of a ring; `capacity` entries follow it. Both counters only grow and wrap at 2^32; the slot is counter % capacity.
+/// Head of a ring; as many entries follow it as the next power of two of `capacity`. Both counters only grow and wrap at 2^32: only
+/// with a power of two do the places go on from there as before.
 #[repr(C, align(64))]
 pub struct CqRingHeader {
     pub produced: AtomicU32,
@@ -55,5 +56,25 @@ pub struct CqRingHeader {
 
 /// Bytes of a ring of `capacity` entries.
 pub const fn ring_bytes(capacity: u32) -> usize {
-    size_of::<CqRingHeader>() + capacity as usize * size_of::<Cqe>()
+    size_of::<CqRingHeader>() + capacity.next_power_of_two() as usize * size_of::<Cqe>()
+}
+
+/// Where the entry of a counter begins, from the ring's start on.
+pub const fn entry_offset(counter: u32, capacity: u32) -> usize {
+    let index = counter & (capacity.next_power_of_two() - 1);
+    size_of::<CqRingHeader>() + index as usize * size_of::<Cqe>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_that_wait_have_places_of_their_own_where_the_counters_wrap() {
+        let mut places: Vec<usize> = (0..3u32).map(|step| entry_offset((u32::MAX - 1).wrapping_add(step), 3)).collect();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), 3);
+        assert!(places.iter().all(|place| place + size_of::<Cqe>() <= ring_bytes(3)));
+    }
 }
