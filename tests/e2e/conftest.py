@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -15,7 +19,43 @@ DIST = ROOT / "target" / "dist"
 FABRICS = ROOT / "fabrics"
 PROGRAMS = ROOT / "conformance" / "c"
 # A run that takes longer in wall-clock time hangs; nothing here is timed otherwise.
-HANG_SECONDS = 90
+HANG_SECONDS = 150
+# No test may hold the others up, whatever it waits for.
+TEST_SECONDS = 600
+
+
+@pytest.fixture(autouse=True)
+def ends_in_time() -> Iterator[None]:
+    def give_up(_signal: int, _frame: FrameType | None) -> None:
+        raise TimeoutError(f"the test takes longer than {TEST_SECONDS} s")
+
+    signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(TEST_SECONDS)
+    yield
+    signal.alarm(0)
+
+
+def state_of(pid: int) -> str:
+    """What a process that hangs is doing, as far as the kernel tells."""
+    entry = Path("/proc") / str(pid)
+    lines = [f"process {pid}"]
+    with suppress(OSError):
+        lines[0] += ": " + (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        for thread in sorted((entry / "task").iterdir()):
+            fields = (thread / "stat").read_text().rpartition(") ")[2].split()
+            waits = (thread / "wchan").read_text().strip("0")
+            lines.append(f"  thread {thread.name}: {fields[0]} {waits or 'running'}, {fields[11]} + {fields[12]} ticks of processor time")
+    return "\n".join(lines)
+
+
+def family_of(pid: int) -> list[int]:
+    """A process and all that it started."""
+    family = [pid]
+    with suppress(OSError):
+        for thread in (Path("/proc") / str(pid) / "task").iterdir():
+            for child in (thread / "children").read_text().split():
+                family += family_of(int(child))
+    return family
 
 
 @dataclass
@@ -51,14 +91,32 @@ class Softband:
     runs: int = 0
 
     def command(self, *words: str, wrapper: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*wrapper, str(self.binary), *words],
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=HANG_SECONDS,
-            check=False,
-        )
+        command = [*wrapper, str(self.binary), *words]
+        with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+            try:
+                out, errors = run.communicate(timeout=HANG_SECONDS)
+            except subprocess.TimeoutExpired:
+                states = "\n".join(state_of(pid) for pid in family_of(run.pid))
+                out, errors = self.end(run)
+                raise AssertionError(f"{command} hangs\n{states}\n{out}\n{errors}") from None
+            except BaseException:
+                run.kill()
+                raise
+        return subprocess.CompletedProcess(command, run.returncode, out, errors)
+
+    @staticmethod
+    def end(run: subprocess.Popen[str]) -> tuple[str, str]:
+        """Ends a command that hangs, by an interrupt first: it passes on what its programs have printed."""
+        run.send_signal(signal.SIGINT)
+        try:
+            return run.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            run.kill()
+        try:
+            return run.communicate(timeout=10)
+        except subprocess.TimeoutExpired as hanging:
+            # A program of it that nobody ends has its output still.
+            return tuple((part or b"").decode(errors="replace") for part in (hanging.stdout, hanging.stderr))  # type: ignore[return-value,attr-defined]
 
     def run(self, fabric: str | Path, *on: tuple[str, str], options: tuple[str, ...] = (), wrapper: tuple[str, ...] = ()) -> Outcome:
         """Runs programs, given as (host, command), on `fabric`."""

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, Softband
+from conftest import ROOT, Softband, family_of, state_of
 
-WAIT_SECONDS = 30
+WAIT_SECONDS = 60
 PYTHON = sys.executable
 VARIABLES = ("SOFTBAND_FABRIC", "SOFTBAND_ENGINE", "SOFTBAND_TICKET")
 
@@ -29,8 +32,18 @@ def until(what: Any, seconds: float = WAIT_SECONDS) -> Any:
     return answer
 
 
+def line_of(program: subprocess.Popen[str]) -> str:
+    """The line that a program has to print next, and the only one by now."""
+    assert program.stdout is not None
+    assert select.select([program.stdout], [], [], WAIT_SECONDS)[0], f"no line\n{state_of(program.pid)}"
+    return program.stdout.readline()
+
+
+@dataclass
 class Fabrics(Softband):
     """The command, with fabrics that nobody else on this machine sees."""
+
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def records(self) -> list[str]:
         folder = Path(os.environ["XDG_RUNTIME_DIR"]) / "softband"
@@ -43,7 +56,18 @@ class Fabrics(Softband):
     def on(self, host: str, *command: str, name: str = "default", **options: Any) -> subprocess.Popen[str]:
         words = [str(self.binary), "exec", host, "--name", name, "--", *command]
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.PIPE}
-        return subprocess.Popen(words, cwd=self.folder, text=True, **{**pipes, **options})
+        program = subprocess.Popen(words, cwd=self.folder, text=True, **{**pipes, **options})
+        self.started.append(program)
+        return program
+
+    def tell_of_programs(self) -> None:
+        """What programs that nobody has waited for do and have printed: to be read when the test has failed."""
+        for program in self.started:
+            if program.returncode is None:
+                print("\n".join(state_of(pid) for pid in family_of(program.pid)))
+                program.kill()
+                with suppress(subprocess.TimeoutExpired, ValueError):
+                    print(*program.communicate(timeout=5))
 
     def say(self, host: str, *command: str, name: str = "default") -> str:
         """What a program prints on a host."""
@@ -77,7 +101,10 @@ def fabrics(softband: Softband, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     fabrics = Fabrics(softband.binary, softband.folder)
-    yield fabrics
+    try:
+        yield fabrics
+    finally:
+        fabrics.tell_of_programs()
     for fabric in fabrics.status():
         fabrics.command("down", "--name", fabric["name"])
     assert fabrics.records() == []
@@ -120,7 +147,7 @@ def test_two_hosts_use_the_same_port_and_know_each_other_by_name(fabrics: Fabric
     fabrics.up()
     servers = {host: fabrics.python(host, SERVER) for host in ("a", "b")}
     for server in servers.values():
-        assert server.stdout is not None and server.stdout.readline() == "listening\n"
+        assert line_of(server) == "listening\n"
     a, b = fabrics.address("a"), fabrics.address("b")
     assert a != b
     assert fabrics.say("b", PYTHON, "-c", CLIENT, "a") == f"a {b} {a}"
@@ -135,7 +162,7 @@ def test_fabrics_do_not_share_ports_either(fabrics: Fabrics) -> None:
         fabrics.up("--name", name)
         servers.append(fabrics.on("a", PYTHON, "-c", SERVER, name=name))
     for name, server in zip(("one", "other"), servers, strict=True):
-        assert server.stdout is not None and server.stdout.readline() == "listening\n"
+        assert line_of(server) == "listening\n"
         assert fabrics.say("b", PYTHON, "-c", CLIENT, "a", name=name).startswith("a ")
         assert server.wait(WAIT_SECONDS) == 0
 
@@ -143,7 +170,7 @@ def test_fabrics_do_not_share_ports_either(fabrics: Fabrics) -> None:
 def test_localhost_is_the_own_host(fabrics: Fabrics) -> None:
     fabrics.up()
     server = fabrics.python("b", SERVER)
-    assert server.stdout is not None and server.stdout.readline() == "listening\n"
+    assert line_of(server) == "listening\n"
     code = "import socket; s = socket.socket(); print(s.connect_ex(('localhost', 7777)), s.connect_ex(('127.0.0.1', 7777)))"
     assert fabrics.say("a", PYTHON, "-c", code) == "111 111"
     assert fabrics.say("b", PYTHON, "-c", CLIENT, "localhost") == "b {0} {0}".format(fabrics.address("b"))
@@ -290,8 +317,7 @@ def test_several_fabrics_are_up_at_once(fabrics: Fabrics, monkeypatch: pytest.Mo
 
 def test_up_in_the_foreground_ends_with_ctrl_c(fabrics: Fabrics) -> None:
     up = subprocess.Popen([str(fabrics.binary), "up", "--name", "front"], cwd=fabrics.folder, stdout=subprocess.PIPE, text=True)
-    assert up.stdout is not None
-    assert "'front' is up" in up.stdout.readline()
+    assert "'front' is up" in line_of(up)
     program = fabrics.on("a", "sleep", "1000", name="front")
     assert until(fabrics.status) and until(lambda: fabrics.programs("a"))
     up.send_signal(signal.SIGINT)
@@ -299,19 +325,32 @@ def test_up_in_the_foreground_ends_with_ctrl_c(fabrics: Fabrics) -> None:
     assert program.wait(WAIT_SECONDS) == -signal.SIGKILL
 
 
+def has_ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] in "ZX"
+    except OSError:
+        return True
+
+
+def kill_engine(fabrics: Fabrics) -> None:
+    """Kills an engine, and waits until the kernel has let go of all that it held."""
+    engine = fabrics.status()[0]["pid"]
+    os.kill(engine, signal.SIGKILL)
+    assert until(lambda: has_ended(engine)), state_of(engine)
+
+
 def test_a_stale_record_is_no_fabric(fabrics: Fabrics) -> None:
     fabrics.up()
     program = fabrics.on("a", "sleep", "1000")
     assert until(lambda: fabrics.programs("a"))
-    os.kill(fabrics.status()[0]["pid"], signal.SIGKILL)
+    kill_engine(fabrics)
     # As in a run: there is nothing left that could carry what the program does.
     assert program.wait(WAIT_SECONDS) == -signal.SIGKILL
     assert fabrics.records() == ["default.json"]
     assert "no fabric is up" in fabrics.command("exec", "a", "--", "true").stderr
     assert fabrics.records() == []
     fabrics.up()
-    os.kill(fabrics.status()[0]["pid"], signal.SIGKILL)
-    time.sleep(0.1)
+    kill_engine(fabrics)
     fabrics.up()
 
 
