@@ -354,7 +354,7 @@ def test_a_stale_record_is_no_fabric(fabrics: Fabrics) -> None:
     fabrics.up()
 
 
-def test_bad_input_is_answered_with_what_would_be_right(fabrics: Fabrics) -> None:
+def test_bad_input_is_answered_with_what_would_be_right(fabrics: Fabrics, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*words: str, status: int = 2) -> str:
         done = fabrics.command(*words)
         assert done.returncode == status, done.stdout + done.stderr
@@ -373,6 +373,10 @@ def test_bad_input_is_answered_with_what_would_be_right(fabrics: Fabrics) -> Non
     assert "COMMAND" in refused("exec", "a")
     assert "--on HOST" in refused("run", "two-hosts") and "-n 2" in refused("run")
     assert "ports for 36 hosts" in refused("run", "-n", "1000", "--", "true")
+    assert "taskset" in refused("run", "--pace", "wall", "--processors", "1", "-n", "2", "--", "true")
+    assert "simulated time" in refused("run", "--seed=7", "--pace", "wall", "-n", "2", "--", "true")
+    monkeypatch.setenv("SOFTBAND_PROCESSORS", "1")
+    assert fabrics.command("run", "--pace", "wall", "-n", "2", "--", "true").returncode == 0
 
 
 def test_of_two_that_come_up_at_once_one_is_refused(fabrics: Fabrics) -> None:
