@@ -4,125 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
-from conftest import ROOT, Softband, family_of, state_of
+from conftest import ROOT, WAIT_SECONDS, Fabrics, left_behind, line_of, state_of, until
 
-WAIT_SECONDS = 60
 PYTHON = sys.executable
-VARIABLES = ("SOFTBAND_FABRIC", "SOFTBAND_ENGINE", "SOFTBAND_TICKET")
-
-
-def until(what: Any, seconds: float = WAIT_SECONDS) -> Any:
-    """The first true answer of `what`, or the last one when it does not come in time."""
-    deadline = time.monotonic() + seconds
-    while not (answer := what()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return answer
-
-
-def line_of(program: subprocess.Popen[str]) -> str:
-    """The line that a program has to print next, and the only one by now."""
-    assert program.stdout is not None
-    assert select.select([program.stdout], [], [], WAIT_SECONDS)[0], f"no line\n{state_of(program.pid)}"
-    return program.stdout.readline()
-
-
-@dataclass
-class Fabrics(Softband):
-    """The command, with fabrics that nobody else on this machine sees."""
-
-    started: list[subprocess.Popen[str]] = field(default_factory=list)
-
-    def records(self) -> list[str]:
-        folder = Path(os.environ["XDG_RUNTIME_DIR"]) / "softband"
-        return sorted(file.name for file in folder.iterdir()) if folder.is_dir() else []
-
-    def up(self, *words: str) -> None:
-        done = self.command("up", "--detach", *words)
-        assert done.returncode == 0, done.stderr
-
-    def on(self, host: str, *command: str, name: str = "default", **options: Any) -> subprocess.Popen[str]:
-        words = [str(self.binary), "exec", host, "--name", name, "--", *command]
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.PIPE}
-        program = subprocess.Popen(words, cwd=self.folder, text=True, **{**pipes, **options})
-        self.started.append(program)
-        return program
-
-    def tell_of_programs(self) -> None:
-        """What programs that nobody has waited for do and have printed: to be read when the test has failed."""
-        for program in self.started:
-            if program.returncode is None:
-                print("\n".join(state_of(pid) for pid in family_of(program.pid)))
-                program.kill()
-                with suppress(subprocess.TimeoutExpired, ValueError):
-                    print(*program.communicate(timeout=5))
-
-    def say(self, host: str, *command: str, name: str = "default") -> str:
-        """What a program prints on a host."""
-        program = self.on(host, *command, name=name)
-        out, errors = program.communicate(timeout=WAIT_SECONDS)
-        assert program.returncode == 0, errors
-        return out.strip()
-
-    def python(self, host: str, code: str) -> subprocess.Popen[str]:
-        return self.on(host, PYTHON, "-c", code)
-
-    def status(self, *words: str) -> list[dict[str, Any]]:
-        fabrics: list[dict[str, Any]] = json.loads(self.command("status", "--json", *words).stdout)["fabrics"]
-        return fabrics
-
-    def address(self, host: str) -> str:
-        """Where a host is: other fabrics on this machine have other networks."""
-        return next(entry["address"] for entry in self.status()[0]["hosts"] if entry["name"] == host)
-
-    def programs(self, host: str) -> list[dict[str, Any]]:
-        hosts = self.status()[0]["hosts"]
-        return next(entry["programs"] for entry in hosts if entry["name"] == host)
-
-
-@pytest.fixture
-def fabrics(softband: Softband, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fabrics]:
-    runtime = tmp_path / "runtime"
-    runtime.mkdir(mode=0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-    monkeypatch.setenv("SOFTBAND_TEST_MARK", str(tmp_path))
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    fabrics = Fabrics(softband.binary, softband.folder)
-    try:
-        yield fabrics
-    finally:
-        fabrics.tell_of_programs()
-    for fabric in fabrics.status():
-        fabrics.command("down", "--name", fabric["name"])
-    assert fabrics.records() == []
-    assert until(lambda: not left_behind(tmp_path)), left_behind(tmp_path)
-
-
-def left_behind(mark: Path) -> list[str]:
-    """Processes that a test started and that are still there, engines included."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                if f"SOFTBAND_TEST_MARK={mark}\0".encode() in (entry / "environ").read_bytes():
-                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-            except OSError:
-                continue
-    return found
-
 
 SERVER = """
 import socket, sys
