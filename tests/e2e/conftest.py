@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import select
+import signal
 import subprocess
-from dataclasses import dataclass
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -15,7 +23,47 @@ DIST = ROOT / "target" / "dist"
 FABRICS = ROOT / "fabrics"
 PROGRAMS = ROOT / "conformance" / "c"
 # A run that takes longer in wall-clock time hangs; nothing here is timed otherwise.
-HANG_SECONDS = 90
+HANG_SECONDS = 150
+# A step of a test that takes longer hangs.
+WAIT_SECONDS = 60
+# What an outer fabric would say.
+VARIABLES = ("SOFTBAND_FABRIC", "SOFTBAND_ENGINE", "SOFTBAND_TICKET")
+# No test may hold the others up, whatever it waits for.
+TEST_SECONDS = 600
+
+
+@pytest.fixture(autouse=True)
+def ends_in_time() -> Iterator[None]:
+    def give_up(_signal: int, _frame: FrameType | None) -> None:
+        raise TimeoutError(f"the test takes longer than {TEST_SECONDS} s")
+
+    signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(TEST_SECONDS)
+    yield
+    signal.alarm(0)
+
+
+def state_of(pid: int) -> str:
+    """What a process that hangs is doing, as far as the kernel tells."""
+    entry = Path("/proc") / str(pid)
+    lines = [f"process {pid}"]
+    with suppress(OSError):
+        lines[0] += ": " + (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        for thread in sorted((entry / "task").iterdir()):
+            fields = (thread / "stat").read_text().rpartition(") ")[2].split()
+            waits = (thread / "wchan").read_text().strip("0")
+            lines.append(f"  thread {thread.name}: {fields[0]} {waits or 'running'}, {fields[11]} + {fields[12]} ticks of processor time")
+    return "\n".join(lines)
+
+
+def family_of(pid: int) -> list[int]:
+    """A process and all that it started."""
+    family = [pid]
+    with suppress(OSError):
+        for thread in (Path("/proc") / str(pid) / "task").iterdir():
+            for child in (thread / "children").read_text().split():
+                family += family_of(int(child))
+    return family
 
 
 @dataclass
@@ -51,14 +99,32 @@ class Softband:
     runs: int = 0
 
     def command(self, *words: str, wrapper: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*wrapper, str(self.binary), *words],
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=HANG_SECONDS,
-            check=False,
-        )
+        command = [*wrapper, str(self.binary), *words]
+        with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+            try:
+                out, errors = run.communicate(timeout=HANG_SECONDS)
+            except subprocess.TimeoutExpired:
+                states = "\n".join(state_of(pid) for pid in family_of(run.pid))
+                out, errors = self.end(run)
+                raise AssertionError(f"{command} hangs\n{states}\n{out}\n{errors}") from None
+            except BaseException:
+                run.kill()
+                raise
+        return subprocess.CompletedProcess(command, run.returncode, out, errors)
+
+    @staticmethod
+    def end(run: subprocess.Popen[str]) -> tuple[str, str]:
+        """Ends a command that hangs, by an interrupt first: it passes on what its programs have printed."""
+        run.send_signal(signal.SIGINT)
+        try:
+            return run.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            run.kill()
+        try:
+            return run.communicate(timeout=10)
+        except subprocess.TimeoutExpired as hanging:
+            # A program of it that nobody ends has its output still.
+            return tuple((part or b"").decode(errors="replace") for part in (hanging.stdout, hanging.stderr))  # type: ignore[return-value,attr-defined]
 
     def run(self, fabric: str | Path, *on: tuple[str, str], options: tuple[str, ...] = (), wrapper: tuple[str, ...] = ()) -> Outcome:
         """Runs programs, given as (host, command), on `fabric`."""
@@ -81,6 +147,106 @@ def softband(tmp_path: Path) -> Softband:
     binary = Path(os.environ.get("SOFTBAND_BIN", DIST / "bin" / "softband"))
     assert binary.is_file(), f"{binary} is not there: run `make build`"
     return Softband(binary, tmp_path)
+
+
+def until(what: Any, seconds: float = WAIT_SECONDS) -> Any:
+    """The first true answer of `what`, or the last one when it does not come in time."""
+    deadline = time.monotonic() + seconds
+    while not (answer := what()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return answer
+
+
+def line_of(program: subprocess.Popen[str]) -> str:
+    """The line that a program has to print next, and the only one by now."""
+    assert program.stdout is not None
+    assert select.select([program.stdout], [], [], WAIT_SECONDS)[0], f"no line\n{state_of(program.pid)}"
+    return program.stdout.readline()
+
+
+@dataclass
+class Fabrics(Softband):
+    """The command, with fabrics that nobody else on this machine sees."""
+
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def records(self) -> list[str]:
+        folder = Path(os.environ["XDG_RUNTIME_DIR"]) / "softband"
+        return sorted(file.name for file in folder.iterdir()) if folder.is_dir() else []
+
+    def up(self, *words: str) -> None:
+        done = self.command("up", "--detach", *words)
+        assert done.returncode == 0, done.stderr
+
+    def on(self, host: str, *command: str, name: str = "default", **options: Any) -> subprocess.Popen[str]:
+        words = [str(self.binary), "exec", host, "--name", name, "--", *command]
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.PIPE}
+        program = subprocess.Popen(words, cwd=self.folder, text=True, **{**pipes, **options})
+        self.started.append(program)
+        return program
+
+    def tell_of_programs(self) -> None:
+        """What programs that nobody has waited for do and have printed: to be read when the test has failed."""
+        for program in self.started:
+            if program.returncode is None:
+                print("\n".join(state_of(pid) for pid in family_of(program.pid)))
+                program.kill()
+                with suppress(subprocess.TimeoutExpired, ValueError):
+                    print(*program.communicate(timeout=5))
+
+    def say(self, host: str, *command: str, name: str = "default") -> str:
+        """What a program prints on a host."""
+        program = self.on(host, *command, name=name)
+        out, errors = program.communicate(timeout=WAIT_SECONDS)
+        assert program.returncode == 0, errors
+        return out.strip()
+
+    def python(self, host: str, code: str) -> subprocess.Popen[str]:
+        return self.on(host, sys.executable, "-c", code)
+
+    def status(self, *words: str) -> list[dict[str, Any]]:
+        fabrics: list[dict[str, Any]] = json.loads(self.command("status", "--json", *words).stdout)["fabrics"]
+        return fabrics
+
+    def address(self, host: str) -> str:
+        """Where a host is: other fabrics on this machine have other networks."""
+        return next(entry["address"] for entry in self.status()[0]["hosts"] if entry["name"] == host)
+
+    def programs(self, host: str) -> list[dict[str, Any]]:
+        hosts = self.status()[0]["hosts"]
+        return next(entry["programs"] for entry in hosts if entry["name"] == host)
+
+
+@pytest.fixture
+def fabrics(softband: Softband, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fabrics]:
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    monkeypatch.setenv("SOFTBAND_TEST_MARK", str(tmp_path))
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    fabrics = Fabrics(softband.binary, softband.folder)
+    try:
+        yield fabrics
+    finally:
+        fabrics.tell_of_programs()
+    for fabric in fabrics.status():
+        fabrics.command("down", "--name", fabric["name"])
+    assert fabrics.records() == []
+    assert until(lambda: not left_behind(tmp_path)), left_behind(tmp_path)
+
+
+def left_behind(mark: Path) -> list[str]:
+    """Processes that a test started and that are still there, engines included."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if f"SOFTBAND_TEST_MARK={mark}\0".encode() in (entry / "environ").read_bytes():
+                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            except OSError:
+                continue
+    return found
 
 
 @pytest.fixture(scope="session")

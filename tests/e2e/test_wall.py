@@ -9,93 +9,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from conftest import ROOT, Softband
+from conftest import ROOT, WAIT_SECONDS, Fabrics, left_behind, line_of, state_of, until
 
-WAIT_SECONDS = 30
 PYTHON = sys.executable
-VARIABLES = ("SOFTBAND_FABRIC", "SOFTBAND_ENGINE", "SOFTBAND_TICKET")
-
-
-def until(what: Any, seconds: float = WAIT_SECONDS) -> Any:
-    """The first true answer of `what`, or the last one when it does not come in time."""
-    deadline = time.monotonic() + seconds
-    while not (answer := what()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return answer
-
-
-class Fabrics(Softband):
-    """The command, with fabrics that nobody else on this machine sees."""
-
-    def records(self) -> list[str]:
-        folder = Path(os.environ["XDG_RUNTIME_DIR"]) / "softband"
-        return sorted(file.name for file in folder.iterdir()) if folder.is_dir() else []
-
-    def up(self, *words: str) -> None:
-        done = self.command("up", "--detach", *words)
-        assert done.returncode == 0, done.stderr
-
-    def on(self, host: str, *command: str, name: str = "default", **options: Any) -> subprocess.Popen[str]:
-        words = [str(self.binary), "exec", host, "--name", name, "--", *command]
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.PIPE}
-        return subprocess.Popen(words, cwd=self.folder, text=True, **{**pipes, **options})
-
-    def say(self, host: str, *command: str, name: str = "default") -> str:
-        """What a program prints on a host."""
-        program = self.on(host, *command, name=name)
-        out, errors = program.communicate(timeout=WAIT_SECONDS)
-        assert program.returncode == 0, errors
-        return out.strip()
-
-    def python(self, host: str, code: str) -> subprocess.Popen[str]:
-        return self.on(host, PYTHON, "-c", code)
-
-    def status(self, *words: str) -> list[dict[str, Any]]:
-        fabrics: list[dict[str, Any]] = json.loads(self.command("status", "--json", *words).stdout)["fabrics"]
-        return fabrics
-
-    def address(self, host: str) -> str:
-        """Where a host is: other fabrics on this machine have other networks."""
-        return next(entry["address"] for entry in self.status()[0]["hosts"] if entry["name"] == host)
-
-    def programs(self, host: str) -> list[dict[str, Any]]:
-        hosts = self.status()[0]["hosts"]
-        return next(entry["programs"] for entry in hosts if entry["name"] == host)
-
-
-@pytest.fixture
-def fabrics(softband: Softband, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fabrics]:
-    runtime = tmp_path / "runtime"
-    runtime.mkdir(mode=0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-    monkeypatch.setenv("SOFTBAND_TEST_MARK", str(tmp_path))
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    fabrics = Fabrics(softband.binary, softband.folder)
-    yield fabrics
-    for fabric in fabrics.status():
-        fabrics.command("down", "--name", fabric["name"])
-    assert fabrics.records() == []
-    assert until(lambda: not left_behind(tmp_path)), left_behind(tmp_path)
-
-
-def left_behind(mark: Path) -> list[str]:
-    """Processes that a test started and that are still there, engines included."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                if f"SOFTBAND_TEST_MARK={mark}\0".encode() in (entry / "environ").read_bytes():
-                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-            except OSError:
-                continue
-    return found
-
 
 SERVER = """
 import socket, sys
@@ -120,7 +39,7 @@ def test_two_hosts_use_the_same_port_and_know_each_other_by_name(fabrics: Fabric
     fabrics.up()
     servers = {host: fabrics.python(host, SERVER) for host in ("a", "b")}
     for server in servers.values():
-        assert server.stdout is not None and server.stdout.readline() == "listening\n"
+        assert line_of(server) == "listening\n"
     a, b = fabrics.address("a"), fabrics.address("b")
     assert a != b
     assert fabrics.say("b", PYTHON, "-c", CLIENT, "a") == f"a {b} {a}"
@@ -135,7 +54,7 @@ def test_fabrics_do_not_share_ports_either(fabrics: Fabrics) -> None:
         fabrics.up("--name", name)
         servers.append(fabrics.on("a", PYTHON, "-c", SERVER, name=name))
     for name, server in zip(("one", "other"), servers, strict=True):
-        assert server.stdout is not None and server.stdout.readline() == "listening\n"
+        assert line_of(server) == "listening\n"
         assert fabrics.say("b", PYTHON, "-c", CLIENT, "a", name=name).startswith("a ")
         assert server.wait(WAIT_SECONDS) == 0
 
@@ -143,7 +62,7 @@ def test_fabrics_do_not_share_ports_either(fabrics: Fabrics) -> None:
 def test_localhost_is_the_own_host(fabrics: Fabrics) -> None:
     fabrics.up()
     server = fabrics.python("b", SERVER)
-    assert server.stdout is not None and server.stdout.readline() == "listening\n"
+    assert line_of(server) == "listening\n"
     code = "import socket; s = socket.socket(); print(s.connect_ex(('localhost', 7777)), s.connect_ex(('127.0.0.1', 7777)))"
     assert fabrics.say("a", PYTHON, "-c", code) == "111 111"
     assert fabrics.say("b", PYTHON, "-c", CLIENT, "localhost") == "b {0} {0}".format(fabrics.address("b"))
@@ -290,8 +209,7 @@ def test_several_fabrics_are_up_at_once(fabrics: Fabrics, monkeypatch: pytest.Mo
 
 def test_up_in_the_foreground_ends_with_ctrl_c(fabrics: Fabrics) -> None:
     up = subprocess.Popen([str(fabrics.binary), "up", "--name", "front"], cwd=fabrics.folder, stdout=subprocess.PIPE, text=True)
-    assert up.stdout is not None
-    assert "'front' is up" in up.stdout.readline()
+    assert "'front' is up" in line_of(up)
     program = fabrics.on("a", "sleep", "1000", name="front")
     assert until(fabrics.status) and until(lambda: fabrics.programs("a"))
     up.send_signal(signal.SIGINT)
@@ -299,23 +217,36 @@ def test_up_in_the_foreground_ends_with_ctrl_c(fabrics: Fabrics) -> None:
     assert program.wait(WAIT_SECONDS) == -signal.SIGKILL
 
 
+def has_ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] in "ZX"
+    except OSError:
+        return True
+
+
+def kill_engine(fabrics: Fabrics) -> None:
+    """Kills an engine, and waits until the kernel has let go of all that it held."""
+    engine = fabrics.status()[0]["pid"]
+    os.kill(engine, signal.SIGKILL)
+    assert until(lambda: has_ended(engine)), state_of(engine)
+
+
 def test_a_stale_record_is_no_fabric(fabrics: Fabrics) -> None:
     fabrics.up()
     program = fabrics.on("a", "sleep", "1000")
     assert until(lambda: fabrics.programs("a"))
-    os.kill(fabrics.status()[0]["pid"], signal.SIGKILL)
+    kill_engine(fabrics)
     # As in a run: there is nothing left that could carry what the program does.
     assert program.wait(WAIT_SECONDS) == -signal.SIGKILL
     assert fabrics.records() == ["default.json"]
     assert "no fabric is up" in fabrics.command("exec", "a", "--", "true").stderr
     assert fabrics.records() == []
     fabrics.up()
-    os.kill(fabrics.status()[0]["pid"], signal.SIGKILL)
-    time.sleep(0.1)
+    kill_engine(fabrics)
     fabrics.up()
 
 
-def test_bad_input_is_answered_with_what_would_be_right(fabrics: Fabrics) -> None:
+def test_bad_input_is_answered_with_what_would_be_right(fabrics: Fabrics, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*words: str, status: int = 2) -> str:
         done = fabrics.command(*words)
         assert done.returncode == status, done.stdout + done.stderr
@@ -334,6 +265,10 @@ def test_bad_input_is_answered_with_what_would_be_right(fabrics: Fabrics) -> Non
     assert "COMMAND" in refused("exec", "a")
     assert "--on HOST" in refused("run", "two-hosts") and "-n 2" in refused("run")
     assert "ports for 36 hosts" in refused("run", "-n", "1000", "--", "true")
+    assert "taskset" in refused("run", "--pace", "wall", "--processors", "1", "-n", "2", "--", "true")
+    assert "simulated time" in refused("run", "--seed=7", "--pace", "wall", "-n", "2", "--", "true")
+    monkeypatch.setenv("SOFTBAND_PROCESSORS", "1")
+    assert fabrics.command("run", "--pace", "wall", "-n", "2", "--", "true").returncode == 0
 
 
 def test_of_two_that_come_up_at_once_one_is_refused(fabrics: Fabrics) -> None:

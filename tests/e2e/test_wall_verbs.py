@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -83,10 +84,37 @@ def test_pingpongs(softband: Softband, command: str) -> None:
     ],
 )
 def test_perftest(softband: Softband, command: str) -> None:
-    # perftest's calibration of the processor's clock fails by itself now and then on a busy machine, and then it reports nothing.
-    for _ in range(4):
-        outcome = softband.run("modern-pair", ("a", command), ("b", f"{command} a"), options=WALL).assert_ok()
-        rows = [line.split() for line in outcome.program("b-0").splitlines() if line.strip()[:1].isdigit()]
-        if rows and all(float(row[2]) > 0 for row in rows):
-            return
-    raise AssertionError(outcome.program("b-0"))
+    outcome = softband.run("modern-pair", ("a", command), ("b", f"{command} a"), options=WALL).assert_ok()
+    rows = [line.split() for line in outcome.program("b-0").splitlines() if line.strip()[:1].isdigit()]
+    assert rows, outcome.program("b-0")
+    # On a busy machine perftest may find that it cannot tell how fast the processor's counter runs: it says so, and prints zeros.
+    if "Correlation coefficient" not in outcome.stdout + outcome.stderr:
+        assert all(float(row[2]) > 0 for row in rows), outcome.program("b-0")
+
+
+def test_the_clock_is_read_without_a_call_into_the_system(softband: Softband) -> None:
+    """In one the host likes to stop a program: perftest's calibration hardly ever succeeded on a busy machine."""
+    source = softband.folder / "clock.c"
+    source.write_text(CLOCK)
+    program = softband.folder / "clock"
+    subprocess.run(["cc", "-O1", "-o", str(program), str(source)], check=True, timeout=120)
+    native = int(subprocess.run([str(program)], capture_output=True, text=True, timeout=120, check=True).stdout)
+    outcome = softband.run("modern-pair", ("a", str(program)), options=WALL).assert_ok()
+    assert int(outcome.stdout) < 3 * native + 30, f"{outcome.stdout.strip()} ns, and {native} ns on the host"
+
+
+CLOCK = """
+#include <stdio.h>
+#include <time.h>
+int main(void) {
+    long best = 1000000;
+    for (int round = 0; round < 1000; round++) { /* the least of many: one in which the program was left alone */
+        struct timespec start, now;
+        clock_gettime(CLOCK_MONOTONIC, &start);
+        for (int i = 0; i < 100; i++) clock_gettime(CLOCK_MONOTONIC, &now);
+        long each = ((now.tv_sec - start.tv_sec) * 1000000000 + now.tv_nsec - start.tv_nsec) / 100;
+        if (each < best) best = each;
+    }
+    printf("%ld\\n", best);
+}
+"""

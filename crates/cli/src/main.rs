@@ -15,7 +15,7 @@ mod signals;
 mod status;
 mod up;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -62,9 +62,10 @@ enum Command {
 fn main() -> ExitCode {
     // A closed pipe (`softband ... | head`) ends the command quietly, as every other tool.
     signals::default_broken_pipe();
-    let arguments = Arguments::parse();
+    let matches = Arguments::command().get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = match arguments.command {
-        Command::Run(run) => run::run(&run),
+        Command::Run(run) => run::check_pace(&run, matches.subcommand_matches("run")).and_then(|()| run::run(&run)),
         Command::Up(up) => up::run(&up),
         Command::Exec(exec) => exec::run(&exec),
         Command::Status(arguments) => status::status(&arguments),

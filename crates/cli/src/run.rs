@@ -4,7 +4,8 @@ use crate::output::{Copy, Stream};
 use crate::programs::{self, Wanted};
 use crate::{home, signals};
 use anyhow::{Context, bail};
-use clap::Args;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args};
 use serde_json::json;
 use softband_catalog::LoadedFabric;
 use softband_engine::{Engine, Failure, Options, Pace, Program, RunReport};
@@ -27,7 +28,7 @@ pub(crate) struct RunArguments {
     /// Leave output, resolved fabric, durations and counters in this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Seed of everything random (default: the fabric file's)
+    /// In virtual time: seed of everything random (default: the fabric file's)
     #[arg(long)]
     seed: Option<u64>,
     /// Run cables beyond their length limit
@@ -39,13 +40,13 @@ pub(crate) struct RunArguments {
     /// Whose clock the programs go by
     #[arg(long, value_enum, default_value_t = PaceName::Virtual)]
     pace: PaceName,
-    /// Use 1 or 2 of the machine's processors (default: 2 where there are two): results are the same, one leaves room for other runs
+    /// In virtual time: use 1 or 2 of the machine's processors (default: 2 where there are two); results are the same, one leaves room
     #[arg(long, value_name = "N", env = "SOFTBAND_PROCESSORS", value_parser = clap::value_parser!(u32).range(1..=2))]
     processors: Option<u32>,
 }
 
 /// As the user writes it.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum PaceName {
     /// The simulation's clock: results are those of the modelled hardware
     Virtual,
@@ -60,6 +61,27 @@ impl From<PaceName> for Pace {
             PaceName::Wall => Self::Wall,
         }
     }
+}
+
+/// Refuses what means something in simulated time only. A variable of the environment may stand: it is no wish for this run.
+pub(crate) fn check_pace(arguments: &RunArguments, given: Option<&ArgMatches>) -> anyhow::Result<()> {
+    if arguments.pace != PaceName::Wall {
+        return Ok(());
+    }
+    let is_given = |id| given.is_some_and(|given| given.value_source(id) == Some(ValueSource::CommandLine));
+    if is_given("processors") {
+        bail!(
+            "--processors means nothing with --pace wall, where programs use the machine as it is: leave it out, or say \
+             taskset -c 0 softband run ... to keep a run to some processors"
+        );
+    }
+    if is_given("seed") {
+        bail!(
+            "--seed means nothing with --pace wall, where no two runs are the same: leave it out, or leave out --pace wall for a run in \
+             simulated time, which the seed repeats"
+        );
+    }
+    Ok(())
 }
 
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {

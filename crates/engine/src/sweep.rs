@@ -1,32 +1,96 @@
 //! Ends what belongs to an engine in wall pace: children that never attached have it in their environment all the same.
 
 use softband_ipc::environment;
+use std::fs::File;
+use std::io::Read;
 use std::time::{Duration, Instant};
 
 /// The kernel needs a moment to end what was killed.
 const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(5);
+/// More than an environment has, as a rule.
+const ENVIRONMENT_BYTES: usize = 256 << 10;
+/// Looks in a row that must find nothing while there are processes of which nobody can tell whether they are in the midst of an exec.
+const UNCLEAR_LOOKS: u32 = 10;
 
 /// Kills every process of this user that was started with the engine of this name, and waits until none is left.
 pub(crate) fn end_all_of(engine: &str) {
+    let mark = [environment::ENGINE.as_bytes(), b"=", engine.as_bytes()].concat();
     let started = Instant::now();
-    loop {
-        let left = processes_of(engine);
-        if left.is_empty() || started.elapsed() > PATIENCE {
+    let mut unclear_looks = 0;
+    while started.elapsed() < PATIENCE {
+        let (left, is_clear) = look(&mark);
+        unclear_looks = if left.is_empty() { unclear_looks + 1 } else { 0 };
+        if left.is_empty() && (is_clear || unclear_looks >= UNCLEAR_LOOKS) {
             return;
         }
         for pid in left {
             // SAFETY: a signal to a process that was started by or for this engine.
             unsafe { libc::kill(pid, libc::SIGKILL) };
         }
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(PAUSE);
     }
 }
 
-fn processes_of(engine: &str) -> Vec<i32> {
-    let mark = [environment::ENGINE.as_bytes(), b"=", engine.as_bytes()].concat();
+/// The processes that have this in their environment, and whether there are no others that might.
+fn look(mark: &[u8]) -> (Vec<i32>, bool) {
     let own = std::process::id() as i32;
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(|pid| *pid != own);
-    // Those of others cannot be read; one that has ended has no environment.
-    pids.filter(|pid| std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|all| all.split(|byte| *byte == 0).any(|one| one == mark))).collect()
+    let (mut found, mut is_clear) = (Vec::new(), true);
+    for pid in pids {
+        // Those of others cannot be read.
+        let Ok(environment) = environment_of(pid) else { continue };
+        if environment.split(|byte| *byte == 0).any(|one| one == mark) {
+            found.push(pid);
+        }
+        // An exec lays it out last. Who has ended has none, and no memory either.
+        is_clear &= environment.ends_with(&[0]) || !has_memory(pid);
+    }
+    (found, is_clear)
+}
+
+/// In one piece, as a rule: an exec between two reads takes the rest away.
+fn environment_of(pid: i32) -> std::io::Result<Vec<u8>> {
+    let mut file = File::open(format!("/proc/{pid}/environ"))?;
+    let mut bytes = vec![0; ENVIRONMENT_BYTES];
+    let len = file.read(&mut bytes)?;
+    bytes.truncate(len);
+    if len == ENVIRONMENT_BYTES {
+        file.read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
+}
+
+fn has_memory(pid: i32) -> bool {
+    std::fs::read(format!("/proc/{pid}/statm")).is_ok_and(|sizes| sizes.first().is_some_and(|digit| *digit != b'0'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    /// A process that does nothing but replace itself has no environment in some of the looks.
+    #[test]
+    fn a_process_in_the_midst_of_an_exec_is_ended_as_well() {
+        const AGAIN: &str = "exec /bin/sh -c \"$1\" - \"$1\"";
+        for round in 0..20 {
+            let name = format!("sweep-test-{}-{round}", std::process::id());
+            let mut child = Command::new("/bin/sh").args(["-c", AGAIN, "-", AGAIN]).env(environment::ENGINE, &name).spawn().unwrap();
+            end_all_of(&name);
+            let started = Instant::now();
+            let ended = loop {
+                // Its memory goes a moment before it can be waited for.
+                let ended = child.try_wait().unwrap();
+                if ended.is_some() || started.elapsed() > PATIENCE {
+                    break ended;
+                }
+                std::thread::sleep(PAUSE);
+            };
+            let _ = child.kill();
+            assert_eq!(ended.and_then(|status| status.signal()), Some(libc::SIGKILL), "round {round}");
+        }
+    }
 }

@@ -43,6 +43,13 @@ fn wrong_lengths_places_and_rights_move_no_byte() {
         assert_eq!(lab.statuses(0), [(5, status)]);
         assert!(lab.memory.blocks[1].iter().all(|byte| *byte == 0));
     };
+    let nothing_to_who_takes_none = |lab: &mut Lab, _: Qpn, b: Qpn| {
+        let access = Access { remote_write: false, ..ALL_RIGHTS };
+        lab.modify(1, b, QpModification { access: Some(access), ..Default::default() }).unwrap();
+        let operation = lab.write_to(1, 0);
+        lab.request(0, 5, operation, 0, 0)
+    };
+    refused(nothing_to_who_takes_none, WcStatus::RemoteInvalidRequestError);
     refused(|lab, _, _| write(lab, BASE, 7), WcStatus::LocalLengthError);
     refused(|lab, _, _| write(lab, BASE + 4, 8), WcStatus::RemoteInvalidRequestError);
     refused(|lab, _, _| write(lab, BASE + MEMORY_BYTES as u64, 8), WcStatus::RemoteAccessError);
@@ -52,6 +59,6 @@ fn wrong_lengths_places_and_rights_move_no_byte() {
             lab.modify(1, b, QpModification { access: Some(access), ..Default::default() }).unwrap();
             write(lab, BASE, 8)
         },
-        WcStatus::RemoteAccessError,
+        WcStatus::RemoteInvalidRequestError,
     );
 }

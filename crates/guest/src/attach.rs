@@ -84,6 +84,7 @@ fn after_attach() {
     if client::is_wall() {
         // Clocks, threads and signals are the host's; of sockets only the addresses are ours.
         client::follow_forks();
+        crate::clock::find();
         return allow_engine_access();
     }
     spin::install();

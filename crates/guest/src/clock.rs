@@ -1,7 +1,7 @@
 //! Clocks: the calling thread's own simulated one, whatever the program calls it.
 
 use crate::real;
-use crate::world::{PICOS_PER_MICRO, PICOS_PER_SECOND, active, fail, to_timespec, to_timeval};
+use crate::world::{PICOS_PER_MICRO, PICOS_PER_SECOND, active, fail, to_timespec, to_timeval, walled};
 use libc::{c_int, clock_t, clockid_t, time_t, timespec, timeval, tms};
 use softband_client as client;
 use std::cell::Cell;
@@ -71,11 +71,24 @@ fn shows(id: clockid_t, now: u64) -> timespec {
     time
 }
 
+/// The host's clock. The C library asks the vDSO, in which no system call gives the host an occasion to stop a program that measures;
+/// but that reads the time stamp counter, which only in wall pace is never trapped.
+unsafe fn host_clock(id: clockid_t, out: *mut timespec) -> c_int {
+    if walled() { real::clock_gettime(id, out) } else { real::kernel_clock_gettime(id, out) }
+}
+
+/// Finds the C library's clock before a program asks for the time in a signal handler, or in an allocator of its own.
+pub fn find() {
+    let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes to `now`.
+    unsafe { real::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clock_gettime(id: clockid_t, out: *mut timespec) -> c_int {
     // Clocks above TAI do not exist; negative ones are CPU clocks of processes and threads.
     if !active() || id > libc::CLOCK_TAI {
-        return real::clock_gettime(id, out);
+        return host_clock(id, out);
     }
     if out.is_null() {
         return fail(libc::EFAULT);
@@ -102,7 +115,7 @@ pub unsafe extern "C" fn gettimeofday(out: *mut timeval, zone: *mut libc::timezo
     }
     if !active() {
         let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
-        let status = real::clock_gettime(libc::CLOCK_REALTIME, &raw mut now);
+        let status = host_clock(libc::CLOCK_REALTIME, &raw mut now);
         if !out.is_null() {
             *out = timeval { tv_sec: now.tv_sec, tv_usec: now.tv_nsec / 1_000 };
         }

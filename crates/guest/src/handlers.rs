@@ -113,6 +113,11 @@ unsafe fn run(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
         default.sa_sigaction = libc::SIG_DFL;
         set(signal, &raw const default, std::ptr::null_mut());
     }
+    call(&action, signal, info, context);
+}
+
+/// Calls the program's handler, which `action` names, as the kernel would.
+pub(crate) unsafe fn call(action: &libc::sigaction, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     if action.sa_flags & libc::SA_SIGINFO != 0 {
         let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = std::mem::transmute(action.sa_sigaction);
         handler(signal, info, context);

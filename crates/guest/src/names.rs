@@ -233,15 +233,21 @@ unsafe fn reentrant(name: *const c_char, v4: u32, out: *mut hostent, buffer: *mu
     if fits { 0 } else { libc::ERANGE }
 }
 
+/// An address that the fabric has a name for, with that.
+unsafe fn reverse_lookup(of: *const c_void, len: socklen_t, family: c_int) -> Option<(u32, Vec<u8>)> {
+    if !named() || of.is_null() || family != libc::AF_INET || len != 4 {
+        return None;
+    }
+    let v4 = u32::from_be_bytes(of.cast::<[u8; 4]>().read());
+    reverse(v4).map(|name| (v4, name))
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gethostbyaddr(of: *const c_void, len: socklen_t, family: c_int) -> *mut hostent {
-    if named() && family == libc::AF_INET && len == 4 {
-        let v4 = u32::from_be_bytes(of.cast::<[u8; 4]>().read());
-        if let Some(name) = reverse(v4) {
-            return static_answer(&name, v4);
-        }
+    match reverse_lookup(of, len, family) {
+        Some((v4, name)) => static_answer(&name, v4),
+        None => crate::world::away(|| real::gethostbyaddr(of, len, family)),
     }
-    crate::world::away(|| real::gethostbyaddr(of, len, family))
 }
 
 #[unsafe(no_mangle)]
@@ -256,14 +262,13 @@ pub unsafe extern "C" fn gethostbyaddr_r(
     result: *mut *mut hostent,
     error: *mut c_int,
 ) -> c_int {
-    if named() && family == libc::AF_INET && of_len == 4 {
-        let v4 = u32::from_be_bytes(of.cast::<[u8; 4]>().read());
-        if let Some(name) = reverse(v4) {
+    match reverse_lookup(of, of_len, family) {
+        Some((v4, name)) => {
             let name = CString::new(name).unwrap_or_default();
-            return reentrant(name.as_ptr(), v4, out, buffer, len, result);
+            reentrant(name.as_ptr(), v4, out, buffer, len, result)
         }
+        None => crate::world::away(|| real::gethostbyaddr_r(of, of_len, family, out, buffer, len, result, error)),
     }
-    crate::world::away(|| real::gethostbyaddr_r(of, of_len, family, out, buffer, len, result, error))
 }
 
 #[unsafe(no_mangle)]

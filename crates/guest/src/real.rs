@@ -173,6 +173,7 @@ originals! {
     fn sem_trywait(semaphore: *mut sem_t) -> c_int;
     fn sem_timedwait(semaphore: *mut sem_t, deadline: *const timespec) -> c_int;
     fn sem_post(semaphore: *mut sem_t) -> c_int;
+    fn clock_gettime(clock: clockid_t, out: *mut timespec) -> c_int;
     fn getrandom(data: *mut c_void, len: size_t, flags: c_uint) -> ssize_t;
     fn getentropy(data: *mut c_void, len: size_t) -> c_int;
     fn pause() -> c_int;
@@ -181,6 +182,6 @@ originals! {
 }
 
 /// The kernel's clock, not by the vDSO: that one reads the time stamp counter, which is trapped.
-pub unsafe fn clock_gettime(clock: clockid_t, out: *mut timespec) -> c_int {
+pub unsafe fn kernel_clock_gettime(clock: clockid_t, out: *mut timespec) -> c_int {
     syscall(SYS_clock_gettime, c_long::from(clock), out) as c_int
 }

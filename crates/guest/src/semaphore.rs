@@ -61,8 +61,8 @@ pub unsafe extern "C" fn sem_clockwait(semaphore: *mut sem_t, clock: clockid_t, 
         return real::sem_timedwait(semaphore, until);
     }
     let (mut monotonic, mut realtime): (timespec, timespec) = std::mem::zeroed();
-    real::clock_gettime(clock, &raw mut monotonic);
-    real::clock_gettime(libc::CLOCK_REALTIME, &raw mut realtime);
+    real::kernel_clock_gettime(clock, &raw mut monotonic);
+    real::kernel_clock_gettime(libc::CLOCK_REALTIME, &raw mut realtime);
     let nanos = |time: &timespec| i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec);
     let at = (nanos(&*until) - nanos(&monotonic) + nanos(&realtime)).max(0);
     let until = timespec { tv_sec: (at / 1_000_000_000) as i64, tv_nsec: (at % 1_000_000_000) as i64 };

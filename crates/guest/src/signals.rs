@@ -167,13 +167,7 @@ unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     if action.sa_flags & libc::SA_RESETHAND != 0 {
         wanted.sa_sigaction = libc::SIG_DFL;
     }
-    if action.sa_flags & libc::SA_SIGINFO != 0 {
-        let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = std::mem::transmute(action.sa_sigaction);
-        handler(signal, info, context);
-    } else {
-        let handler: extern "C" fn(c_int) = std::mem::transmute(action.sa_sigaction);
-        handler(signal);
-    }
+    handlers::call(&action, signal, info, context);
 }
 
 /// Lets the default happen: the faulting instruction runs again without a handler, or the signal is sent again.

@@ -30,7 +30,10 @@ static inline int64_t now_ns(clockid_t clock) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* At least `wanted`; in simulated time also not more than 1 % and 50 us above. */
+/* How long something takes that must not be over before this program has looked: the kernel may leave the program alone for a while. */
+static inline unsigned long_enough(unsigned simulated_ms) { return is_simulated() ? simulated_ms : 500; }
+
+/* At least `wanted`, from a `start` that was read before; in simulated time also not more than 1 % and 50 us above. */
 static inline int about(int64_t took_ns, int64_t wanted_ns) {
     if (took_ns < wanted_ns) return 0;
     return !is_simulated() || took_ns <= wanted_ns + wanted_ns / 100 + 50000;

@@ -40,7 +40,7 @@ int main(int count, char **arguments) {
     int64_t start = now_ns(CLOCK_MONOTONIC);
     pid_t child = fork();
     if (child == 0) {
-        usleep(50000);
+        usleep(1000 * long_enough(50));
         _exit(3);
     }
     int status = 0;

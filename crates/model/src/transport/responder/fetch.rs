@@ -37,13 +37,17 @@ pub(super) struct AtomicResult {
     original: u64,
 }
 
+/// Whether a key opens this range; nothing needs no key.
+fn is_readable(r: &Receiving, range: RemoteRange) -> bool {
+    range.len_bytes == 0 || r.verbs.check_remote(r.by, range.rkey, range.address, range.len_bytes, RemoteAccess::Read).is_some()
+}
+
 impl Responder {
     pub(super) fn queue_read(&mut self, r: &mut Receiving, packet: &Packet, range: RemoteRange) -> Outcome {
         if self.fetches_waiting() >= usize::from(r.a.max_dest_rd_atomic) {
             return self.refuse(r, packet.psn, NakCode::InvalidRequest);
         }
-        let checked = r.verbs.check_remote(r.by, range.rkey, range.address, range.len_bytes, RemoteAccess::Read);
-        if range.len_bytes > 0 && (checked.is_none() || !r.a.access.remote_read) {
+        if !is_readable(r, range) {
             return self.refuse(r, packet.psn, NakCode::RemoteAccessError);
         }
         let packets = range.len_bytes.div_ceil(r.a.path_mtu.bytes()).max(1);
@@ -56,9 +60,8 @@ impl Responder {
             return self.refuse(r, packet.psn, NakCode::InvalidRequest);
         }
         let writes = matches!(packet.kind, PacketKind::AtomicWrite { .. });
-        let (access, allowed) =
-            if writes { (RemoteAccess::Write, r.a.access.remote_write) } else { (RemoteAccess::Atomic, r.a.access.remote_atomic) };
-        if !allowed || r.verbs.check_remote(r.by, rkey, address, 8, access).is_none() {
+        let access = if writes { RemoteAccess::Write } else { RemoteAccess::Atomic };
+        if r.verbs.check_remote(r.by, rkey, address, 8, access).is_none() {
             return self.refuse(r, packet.psn, NakCode::RemoteAccessError);
         }
         self.step_over(1);
@@ -72,8 +75,10 @@ impl Responder {
             Reply::Read { first_psn, .. } => first_psn.is_before(packet.psn),
             _ => true,
         });
-        let checked = r.verbs.check_remote(r.by, range.rkey, range.address, range.len_bytes, RemoteAccess::Read);
-        if range.len_bytes > 0 && (checked.is_none() || !r.a.access.remote_read) {
+        if !super::takes(&r.a.access, &packet.kind) {
+            return self.refuse(r, packet.psn, NakCode::InvalidRequest);
+        }
+        if !is_readable(r, range) {
             return self.refuse(r, packet.psn, NakCode::RemoteAccessError);
         }
         let packets = range.len_bytes.div_ceil(r.a.path_mtu.bytes()).max(1);

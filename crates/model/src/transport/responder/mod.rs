@@ -12,7 +12,7 @@ use crate::verbs::api::{Completion, QpSnapshot, ReceiveRequest};
 use crate::verbs::{Reach, Verbs};
 use fetch::AtomicResult;
 use place::Message;
-use softband_types::{HcaId, Lid, Mtu, PdHandle, Psn, QpType, SrqHandle, WcOpcode, WcStatus};
+use softband_types::{Access, HcaId, Lid, Mtu, PdHandle, Psn, QpType, SrqHandle, WcOpcode, WcStatus};
 use std::collections::VecDeque;
 
 /// Asynchronous events of a queue pair, numbered as the verbs do.
@@ -89,6 +89,16 @@ pub(super) struct Receiving<'a> {
     pub receive_pd: PdHandle,
     pub srq: Option<SrqHandle>,
     pub srq_limit: Option<SrqHandle>,
+}
+
+/// Whether a queue pair with these rights takes requests of this kind, whatever memory they name, and however much of it.
+fn takes(access: &Access, kind: &PacketKind) -> bool {
+    match kind {
+        PacketKind::Write { .. } | PacketKind::AtomicWrite { .. } => access.remote_write,
+        PacketKind::ReadRequest { .. } => access.remote_read,
+        PacketKind::CompareSwap { .. } | PacketKind::FetchAdd { .. } => access.remote_atomic,
+        _ => true,
+    }
 }
 
 impl Responder {
@@ -191,8 +201,8 @@ impl Responder {
             PacketKind::Send { position, .. } | PacketKind::Write { position, .. } => position.first,
             _ => true,
         };
-        // A message ends before the next begins (IBTA 9.7.4.1.2).
-        if starts == mid_message {
+        // A message ends before the next begins (IBTA 9.7.4.1.2). What the queue pair takes part in at all comes before keys and bounds.
+        if starts == mid_message || !takes(&receiving.a.access, &packet.kind) {
             return self.refuse(receiving, packet.psn, NakCode::InvalidRequest);
         }
         match packet.kind {

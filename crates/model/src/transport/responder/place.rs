@@ -104,14 +104,11 @@ impl Responder {
 fn write_placement(r: &Receiving, range: RemoteRange, written: u32, len: u32, first: bool) -> Option<Placement> {
     let mut placement = Placement::default();
     if range.len_bytes == 0 {
-        return Some(placement); // A write of nothing needs no right (IBTA 9.7.4.1.5).
+        return Some(placement); // A write of nothing needs no key (IBTA 9.7.4.1.5).
     }
     let checked = if first { range.len_bytes } else { len };
     let address = range.address.checked_add(u64::from(written))?;
     let segment = r.verbs.check_remote(r.by, range.rkey, address, checked, RemoteAccess::Write)?;
-    if !r.a.access.remote_write {
-        return None;
-    }
     placement.push(crate::verbs::Segment { len_bytes: len, ..segment });
     Some(placement)
 }
