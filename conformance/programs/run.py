@@ -142,7 +142,7 @@ def fault(entry: Entry, status: int, text: str, out: Path) -> str:
 def failures(out: Path) -> set[str]:
     """Hosts with a program that failed."""
     programs = json.loads((out / "run.json").read_text())["programs"]
-    return {program["host"] for program in programs if program["status"] != 0}
+    return {program["host"] for program in programs if program["exit_status"] != 0}
 
 
 def run(entry: Entry, pace: str) -> Result:
