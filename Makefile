@@ -78,6 +78,7 @@ bench: build
 	@$(CARGO) bench --quiet -p softband-fabric --bench packet_hops
 	@python3 benches/programs.py
 	@python3 benches/wall.py
+	@python3 benches/queue_pairs.py
 
 fuzz:
 	@cd fuzz && for target in $$(cargo fuzz list); do cargo +nightly fuzz run $$target -- -max_total_time=60 || exit 1; done

@@ -254,7 +254,17 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The C programs of conformance/c, compiled against the system's own headers and libraries."""
     folder = tmp_path_factory.mktemp("programs")
     # verbs_all is one program in several files.
-    names = ("crash_peer", "datagram_ready", "direct", "registered_memory", "soak", "verbs_errors", "verbs_optional", "verbs_threads")
+    names = (
+        "crash_peer",
+        "datagram_ready",
+        "direct",
+        "life_cycle",
+        "registered_memory",
+        "soak",
+        "verbs_errors",
+        "verbs_optional",
+        "verbs_threads",
+    )
     parts = {name: [PROGRAMS / f"{name}.c"] for name in names}
     parts["verbs_all"] = [PROGRAMS / "verbs_all.c", PROGRAMS / "verbs_more.c"]
     for name, sources in parts.items():

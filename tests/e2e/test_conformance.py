@@ -65,3 +65,12 @@ def test_verbs_that_not_every_hca_has_hold_where_they_are(
     outcome = softband.run("modern-pair", ("a", f"{program}"), ("b", f"{program} a"), options=options).assert_ok()
     for name in ("a-0", "b-0"):
         assert "all parts hold" in outcome.program(name)
+
+
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
+def test_random_verbs_answer_what_the_model_of_their_objects_says(softband: Softband, c_programs: Path, pace: str) -> None:
+    """tests/full runs it for longer and with other seeds; the program prints its seed."""
+    command = f"{c_programs / 'life_cycle'} 1 {0.1 if pace == 'virtual' else 3}"
+    outcome = softband.pair("modern-pair", command, options=("--pace", pace)).assert_ok()
+    assert "not a byte has changed" in outcome.program("a-0")
+    assert "answered as the model says" in outcome.program("b-0")

@@ -15,6 +15,7 @@ mod control;
 mod convert;
 mod counter;
 mod direct;
+mod files;
 mod handover;
 #[doc(hidden)]
 pub mod harness;

@@ -2,6 +2,7 @@
 
 use crate::control::{self, Heard, Mailbox};
 use crate::direct::DirectTables;
+use crate::files::Files;
 use crate::handover::{Handover, Processors};
 use crate::launch::{self, Identity, Libraries, Program, Started};
 use crate::memory::ProgramMemory;
@@ -111,6 +112,7 @@ pub struct Engine {
     /// By host; empty unless the fabric stays.
     pub(crate) host_tickets: Vec<u64>,
     pub(crate) network: Network,
+    pub(crate) files: Option<Files>,
 }
 
 fn monotonic_nanos() -> u64 {
@@ -138,6 +140,7 @@ impl Engine {
         if options.pace == Pace::Wall {
             engine.network = Network::reserve()?;
         }
+        engine.files = Some(Files::new(&engine.name).context("cannot write the files that programs see of their HCAs")?);
         Ok(engine)
     }
 
@@ -188,6 +191,7 @@ impl Engine {
             fabric_events: 0,
             host_tickets: Vec::new(),
             network: Network::simulated(),
+            files: None,
         })
     }
 
@@ -211,6 +215,10 @@ impl Engine {
         self.statuses.resize(programs.len(), None);
         self.ended_at.resize(programs.len(), SimTime::ZERO);
         self.programs = programs;
+        for program in 0..self.programs.len() {
+            let files = self.files_variable(self.programs[program].host);
+            self.programs[program].environment.extend(files);
+        }
         for program in 0..self.programs.len() {
             self.queue.push(SimTime::ZERO, NODE_ENGINE, Event::StartProgram { program });
         }

@@ -60,24 +60,25 @@ impl Engine {
         answer(socket, &CommandReply { version: softband_ipc::VERSION, status, ticket }, &text);
     }
 
-    fn pass_for(&self, padded: &[u8]) -> (i32, u64, Value) {
+    fn pass_for(&mut self, padded: &[u8]) -> (i32, u64, Value) {
         let name = padded.split(|byte| *byte == 0).next().unwrap_or_default();
         let hosts: Vec<&str> = self.world.spec().hosts.iter().map(|host| host.name.as_str()).collect();
         let Some(host) = hosts.iter().position(|host| host.as_bytes() == name) else { return (libc::ENOENT, 0, json!(hosts)) };
-        let Some(ticket) = self.host_tickets.get(host) else { return (libc::EOPNOTSUPP, 0, Value::Null) };
+        let Some(ticket) = self.host_tickets.get(host).copied() else { return (libc::EOPNOTSUPP, 0, Value::Null) };
         let mut variables = vec![
             (environment::ENGINE.to_owned(), self.name.clone()),
             (environment::TICKET.to_owned(), ticket.to_string()),
             ("SOFTBAND_HOST".to_owned(), hosts[host].to_owned()),
             ("SOFTBAND_HOSTS".to_owned(), hosts.join(",")),
         ];
+        variables.extend(self.files_variable(host));
         // The caller puts what it preloads itself behind ours.
         let library = |path: &std::path::Path| path.display().to_string();
         if self.libraries.by_preload {
             variables.push(("LD_PRELOAD".to_owned(), library(&self.libraries.preload)));
         }
         variables.push(("LD_LIBRARY_PATH".to_owned(), library(&self.libraries.directory)));
-        (0, *ticket, json!(Pass { variables }))
+        (0, ticket, json!(Pass { variables }))
     }
 
     /// Hosts, their devices, and who is on them.

@@ -4,7 +4,7 @@ use crate::event::Event;
 use crate::world::World;
 use softband_model::transport::{QueuePair, Side};
 use softband_model::verbs::api::{HostMemory, QpCapabilities, QpInit, QpModification, QpSnapshot, ReceiveRequest, SendRequest, VerbsError};
-use softband_model::verbs::check_modification;
+use softband_model::verbs::{check_modification, of_this_side};
 use softband_sim::SimTime;
 use softband_types::{CqHandle, HcaId, PdHandle, ProcessId, QpState, QpType, Qpn, SrqHandle, XrcdHandle};
 
@@ -147,8 +147,8 @@ impl World {
     ) -> Result<QpSnapshot, VerbsError> {
         let (index, slot) = self.owned_qp(owner, hca, qpn)?;
         let attributes = slot.qp.attributes;
-        let next = check_modification(attributes.state, attributes.init.qp_type, modification)?;
-        let mut m = *modification;
+        let mut m = of_this_side(modification, attributes.init.qp_type);
+        let next = check_modification(attributes.state, attributes.init.qp_type, &m)?;
         self.check_ranges(hca, &attributes, &m)?;
         if attributes.init.qp_type == QpType::Ud && next == QpState::Rtr {
             // A datagram is as long as its port's MTU allows (IBTA 9.8.3.1).

@@ -1,6 +1,6 @@
 //! Coming into the fabric when the process starts, and leaving it when it ends.
 
-use crate::{children, environment, process, signals, spin, threads, tsc};
+use crate::{children, environment, files, process, signals, spin, threads, tsc};
 use libc::{c_int, c_void};
 use softband_client::{self as client, warn};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -63,6 +63,7 @@ fn attach() -> bool {
         return false;
     }
     environment::remember();
+    files::remember();
     match client::attach_from_environment() {
         Ok(attached) => attached,
         Err(error) => give_up(&error.0),

@@ -23,6 +23,7 @@ pub mod doorbell;
 pub mod environment;
 pub mod epoll;
 pub mod exec;
+pub mod files;
 pub mod handlers;
 pub mod interest;
 pub mod io;

@@ -53,6 +53,28 @@ macro_rules! originals {
 type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 
 originals! {
+    fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    fn openat(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    fn openat64(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    fn __open_2(path: *const c_char, flags: c_int) -> c_int;
+    fn __open64_2(path: *const c_char, flags: c_int) -> c_int;
+    fn __openat_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int;
+    fn __openat64_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int;
+    fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE;
+    fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE;
+    fn opendir(path: *const c_char) -> *mut DIR;
+    fn scandir(path: *const c_char, list: *mut c_void, filter: *mut c_void, order: *mut c_void) -> c_int;
+    fn statx(folder: c_int, path: *const c_char, flags: c_int, mask: c_uint, out: *mut statx) -> c_int;
+    fn access(path: *const c_char, mode: c_int) -> c_int;
+    fn faccessat(folder: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int;
+    fn euidaccess(path: *const c_char, mode: c_int) -> c_int;
+    fn readlink(path: *const c_char, out: *mut c_char, len: size_t) -> ssize_t;
+    fn __readlink_chk(path: *const c_char, out: *mut c_char, len: size_t, room: size_t) -> ssize_t;
+    fn readlinkat(folder: c_int, path: *const c_char, out: *mut c_char, len: size_t) -> ssize_t;
+    fn realpath(path: *const c_char, out: *mut c_char) -> *mut c_char;
+    fn __realpath_chk(path: *const c_char, out: *mut c_char, room: size_t) -> *mut c_char;
+    fn canonicalize_file_name(path: *const c_char) -> *mut c_char;
     fn clock_getres(clock: clockid_t, out: *mut timespec) -> c_int;
     fn clock() -> clock_t;
     fn sysconf(name: c_int) -> c_long;

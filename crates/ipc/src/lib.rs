@@ -24,4 +24,6 @@ pub mod environment {
     pub const ENGINE: &str = "SOFTBAND_ENGINE";
     /// Decimal ticket of the process that the next attaching image becomes.
     pub const TICKET: &str = "SOFTBAND_TICKET";
+    /// Folder with what the program's host has below `/sys/class/infiniband*` and `/dev/infiniband`.
+    pub const FILES: &str = "SOFTBAND_FILES";
 }

@@ -15,7 +15,7 @@ pub use multicast::{Group, Multicast};
 pub use objects::{AddressHandle, CompletionQueue, Limits, MemoryRegion, ProtectionDomain, Verbs};
 pub use shared_receive_queue::SharedReceiveQueue;
 pub use table::Table;
-pub use transition::check_modification;
+pub use transition::{check_modification, of_this_side};
 pub use xrc::{Xrcd, XrcdKey, XrcdOpen};
 
 /// A message is at most 2^31 bytes (IBTA 9.7.7).

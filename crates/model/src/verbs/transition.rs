@@ -80,6 +80,17 @@ fn rule(from: QpState, to: QpState, qp_type: QpType) -> Option<(u32, u32)> {
     })
 }
 
+/// What a queue pair of this type takes of `modification`: programs give both sides of an extended reliable connection all of its
+/// attributes, and the kernel passes over those of the other side (`modify_qp_mask` of its uverbs).
+#[must_use]
+pub fn of_this_side(modification: &QpModification, qp_type: QpType) -> QpModification {
+    match qp_type {
+        QpType::XrcSend => QpModification { max_dest_rd_atomic: None, min_rnr_timer: None, ..*modification },
+        QpType::XrcRecv => QpModification { max_rd_atomic: None, retry_count: None, rnr_retry: None, ..*modification },
+        _ => *modification,
+    }
+}
+
 /// The state that `modification` leads to from `current`.
 ///
 /// # Errors
@@ -147,5 +158,20 @@ mod tests {
         let assumed = QpModification { state: Some(QpState::Rts), current_state: Some(QpState::Sqe), ..Default::default() };
         assert!(check_modification(QpState::Rts, QpType::Uc, &assumed).is_err());
         assert_eq!(check_modification(QpState::Sqe, QpType::Uc, &assumed), Ok(QpState::Rts));
+    }
+
+    #[test]
+    fn attributes_of_the_other_side_of_an_extended_reliable_connection_are_passed_over() {
+        let both = QpModification {
+            min_rnr_timer: Some(12),
+            max_dest_rd_atomic: Some(1),
+            retry_count: Some(7),
+            max_rd_atomic: Some(1),
+            ..Default::default()
+        };
+        let (send, receive) = (of_this_side(&both, QpType::XrcSend), of_this_side(&both, QpType::XrcRecv));
+        assert_eq!((send.min_rnr_timer, send.max_dest_rd_atomic, send.retry_count), (None, None, Some(7)));
+        assert_eq!((receive.min_rnr_timer, receive.max_dest_rd_atomic, receive.retry_count, receive.max_rd_atomic), (Some(12), Some(1), None, None));
+        assert_eq!(of_this_side(&both, QpType::Rc), both);
     }
 }

@@ -1,0 +1,195 @@
+//! What a host's programs find below `/sys/class/infiniband*` and `/dev/infiniband`: a folder for each host, to which the library
+//! in them leads such paths (`guest/files`). It looks like the kernel's, by what the fabric file says.
+
+use crate::pace::Engine;
+use rustix::fs::FlockOperation;
+use softband_fabric::World;
+use softband_fabric::spec::{HcaSpec, HostSpec};
+use softband_ipc::environment;
+use softband_model::verbs::api::PortSnapshot;
+use softband_types::PortNumber;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// Number of the character devices in the kernel's list of devices.
+const UVERBS_MAJOR: u32 = 231;
+const UVERBS_MINOR: u32 = 192;
+/// What the kernel's interface calls itself (`IB_USER_VERBS_ABI_VERSION`).
+const VERBS_ABI: &str = "6";
+/// The class of an InfiniBand controller in PCI (`PCI_CLASS_NETWORK_INFINIBAND` with its two zeros).
+const PCI_CLASS: &str = "0x020700";
+
+/// The folders; they go when this goes.
+#[derive(Debug)]
+pub(crate) struct Files {
+    folder: PathBuf,
+    /// Held as long as the engine lives, however it ends: a folder without a lock is stale.
+    _lock: File,
+}
+
+impl Files {
+    /// A folder for the engine of this name.
+    pub(crate) fn new(engine: &str) -> io::Result<Self> {
+        let parent = std::env::temp_dir();
+        remove_stale(&parent);
+        let folder = parent.join(format!("{engine}-files"));
+        fs::create_dir(&folder)?;
+        let lock = File::open(&folder)?;
+        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Self { folder, _lock: lock })
+    }
+
+    /// The folder of a host, written when it is first asked for: large fabrics have many hosts without programs.
+    fn of_host(&self, host: usize, world: &World) -> io::Result<PathBuf> {
+        let folder = self.folder.join(host.to_string());
+        if !folder.is_dir() {
+            write_host(&folder, world, host, &world.spec().hosts[host])?;
+        }
+        Ok(folder)
+    }
+}
+
+impl Engine {
+    /// What a program of `host` gets in its environment to find the files.
+    pub(crate) fn files_variable(&mut self, host: usize) -> Option<(String, String)> {
+        match self.files.as_ref()?.of_host(host, &self.world) {
+            Ok(folder) => Some((environment::FILES.to_owned(), folder.to_str()?.to_owned())),
+            Err(error) => {
+                self.warnings.push(format!("programs see no files of their HCAs: {error}"));
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Removes what engines of this user that were killed have left.
+fn remove_stale(parent: &Path) {
+    let own = rustix::process::geteuid().as_raw();
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_ours = name.to_str().is_some_and(|name| name.starts_with("softband-") && name.ends_with("-files"));
+        if !is_ours || !entry.metadata().is_ok_and(|data| data.is_dir() && data.uid() == own) {
+            continue;
+        }
+        let Ok(folder) = File::open(entry.path()) else { continue };
+        if rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// A folder with files in it, each with its text and a newline.
+fn put(folder: &Path, files: &[(&str, String)]) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    files.iter().try_for_each(|(name, text)| fs::write(folder.join(name), format!("{text}\n")))
+}
+
+fn write_host(root: &Path, world: &World, host: usize, spec: &HostSpec) -> io::Result<()> {
+    let (class, verbs, devices) = (root.join("sys/class/infiniband"), root.join("sys/class/infiniband_verbs"), root.join("dev/infiniband"));
+    fs::create_dir_all(&class)?;
+    fs::create_dir_all(&devices)?;
+    put(&verbs, &[("abi_version", VERBS_ABI.into())])?;
+    for (number, hca) in spec.hcas.iter().enumerate() {
+        // Each HCA is a card of its own: links lead from its class to it, as in the kernel's tree.
+        let card = format!("devices/pci0000:00/0000:00:{:02x}.0", number + 1);
+        let (device, uverbs) = (&hca.device, format!("uverbs{number}"));
+        write_card(&root.join("sys").join(&card), world, (host, number), hca, &uverbs)?;
+        symlink(format!("../../{card}/infiniband/{device}"), class.join(device))?;
+        symlink(format!("../../{card}/infiniband_verbs/{uverbs}"), verbs.join(&uverbs))?;
+        // A character device that may be opened; nothing goes through it.
+        symlink("/dev/null", devices.join(&uverbs))?;
+    }
+    Ok(())
+}
+
+fn write_card(card: &Path, world: &World, (host, number): (usize, usize), hca: &HcaSpec, uverbs: &str) -> io::Result<()> {
+    let part = &hca.part;
+    let facts = [
+        ("vendor", format!("{:#06x}", part.vendor_id)),
+        ("device", format!("{:#06x}", part.vendor_part_id)),
+        ("class", PCI_CLASS.into()),
+        ("numa_node", "-1".into()),
+        ("local_cpus", "ffffffff,ffffffff".into()),
+        ("local_cpulist", "0-63".into()),
+    ];
+    put(card, &facts)?;
+    let minor = UVERBS_MINOR + number as u32;
+    let verbs = card.join("infiniband_verbs").join(uverbs);
+    put(&verbs, &[("ibdev", hca.device.clone()), ("abi_version", "1".into()), ("dev", format!("{UVERBS_MAJOR}:{minor}"))])?;
+    symlink("../..", verbs.join("device"))?;
+    let device = card.join("infiniband").join(&hca.device);
+    let facts = [
+        ("node_type", "1: CA".into()),
+        ("node_guid", groups(&hca.node_guid.0.to_be_bytes())),
+        ("sys_image_guid", groups(&hca.node_guid.0.to_be_bytes())),
+        ("node_desc", hca.device.clone()),
+        ("fw_ver", part.firmware_version.clone()),
+        ("hw_rev", format!("{:x}", part.hardware_version)),
+        ("hca_type", format!("MT{}", part.vendor_part_id)),
+        ("board_id", part.board_id.clone()),
+    ];
+    put(&device, &facts)?;
+    symlink("../..", device.join("device"))?;
+    let id = world.hca_id(host, number);
+    for port in (1..=part.ports).filter_map(|port| Some((port, world.port(id, PortNumber(port))?))) {
+        let pkeys = world.pkeys(id).iter().map(|key| key.0);
+        write_port(&device.join("ports").join(port.0.to_string()), &port.1, pkeys)?;
+    }
+    Ok(())
+}
+
+fn write_port(folder: &Path, port: &PortSnapshot, pkeys: impl Iterator<Item = u16>) -> io::Result<()> {
+    let (width, lanes) = match port.width_code {
+        1 => ("1X", 1),
+        2 => ("4X", 4),
+        _ => ("12X", 12),
+    };
+    let (speed, name) = match port.speed_code {
+        1 => (2.5, ""),
+        2 => (5.0, " DDR"),
+        _ => (10.0, " QDR"),
+    };
+    let states = if port.active { ("4: ACTIVE", "5: LinkUp") } else { ("1: DOWN", "2: Polling") };
+    let facts = [
+        ("state", states.0.into()),
+        ("phys_state", states.1.into()),
+        ("rate", format!("{} Gb/sec ({width}{name})", speed * f64::from(lanes))),
+        ("lid", format!("{:#x}", port.lid.0)),
+        ("lid_mask_count", "0".into()),
+        ("sm_lid", format!("{:#x}", port.sm_lid.0)),
+        ("sm_sl", "0".into()),
+        ("cap_mask", "0x00000840".into()), // the service levels' map and the system image's GUID, as `ibv_query_port` says
+        ("link_layer", "InfiniBand".into()),
+    ];
+    put(folder, &facts)?;
+    put(&folder.join("gids"), &[("0", groups(&port.gid.0))])?;
+    put(&folder.join("gid_attrs/types"), &[("0", "IB/RoCE v1".into())])?;
+    fs::create_dir_all(folder.join("gid_attrs/ndevs"))?; // no network interface belongs to it
+    let pkeys: Vec<(String, String)> = pkeys.enumerate().map(|(index, key)| (index.to_string(), format!("{key:#06x}"))).collect();
+    put(&folder.join("pkeys"), &pkeys.iter().map(|(name, text)| (name.as_str(), text.clone())).collect::<Vec<_>>())
+}
+
+/// Bytes in groups of two, as the kernel writes GUIDs and GIDs.
+fn groups(bytes: &[u8]) -> String {
+    bytes.chunks(2).map(|pair| format!("{:02x}{:02x}", pair[0], pair[1])).collect::<Vec<_>>().join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::groups;
+    use softband_types::Guid;
+
+    #[test]
+    fn guids_are_written_in_groups_of_four_digits() {
+        let guid = Guid(0x0002_c903_0000_1f02);
+        assert_eq!(groups(&guid.0.to_be_bytes()), "0002:c903:0000:1f02");
+    }
+}

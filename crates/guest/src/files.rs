@@ -1,0 +1,266 @@
+//! The kernel's files about HCAs: what a program looks for below `/sys/class/infiniband*` and `/dev/infiniband` lies in a folder
+//! that the engine has written for its host, and the functions of the C library that take paths are led there.
+
+use crate::attach::attached;
+use crate::real;
+use crate::world::fail;
+use libc::{DIR, FILE, c_char, c_int, c_uint, mode_t, size_t, ssize_t};
+use std::ffi::{CStr, CString, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
+
+/// `infiniband_verbs` and `infiniband_mad` as well.
+const CLASSES: &[u8] = b"/sys/class/infiniband";
+const DEVICES: &[u8] = b"/dev/infiniband";
+
+static FOLDER: OnceLock<OsString> = OnceLock::new();
+
+/// Keeps where the host's files are, before the program can change its environment.
+pub fn remember() {
+    if let Some(folder) = std::env::var_os(softband_ipc::environment::FILES).filter(|folder| !folder.is_empty()) {
+        FOLDER.get_or_init(|| folder);
+    }
+}
+
+fn is_about_hcas(path: &[u8]) -> bool {
+    path.starts_with(CLASSES) || path.strip_prefix(DEVICES).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}
+
+/// Where `path` leads, and what holds it as long as it is used.
+struct Led {
+    path: *const c_char,
+    _held: Option<CString>,
+}
+
+/// # Safety
+/// `path` is NULL or a C string.
+unsafe fn led(path: *const c_char) -> Led {
+    let held = if path.is_null() { None } else { inside(CStr::from_ptr(path).to_bytes()) };
+    Led { path: held.as_ref().map_or(path, |held| held.as_ptr()), _held: held }
+}
+
+fn inside(path: &[u8]) -> Option<CString> {
+    // Nearly every path ends here.
+    if !is_about_hcas(path) || !attached() {
+        return None;
+    }
+    CString::new([FOLDER.get()?.as_bytes(), path].concat()).ok()
+}
+
+/// `open` and its relatives: the mode travels in the same register whether it is there or not (System V ABI).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    real::open(led(path).path, flags, mode)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    real::open64(led(path).path, flags, mode)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn openat(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    real::openat(folder, led(path).path, flags, mode)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn openat64(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    real::openat64(folder, led(path).path, flags, mode)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
+    real::__open_2(led(path).path, flags)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
+    real::__open64_2(led(path).path, flags)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __openat_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
+    real::__openat_2(folder, led(path).path, flags)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __openat64_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
+    real::__openat64_2(folder, led(path).path, flags)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
+    real::fopen(led(path).path, mode)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE {
+    real::fopen64(led(path).path, mode)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
+    real::opendir(led(path).path)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn scandir(path: *const c_char, list: *mut libc::c_void, filter: *mut libc::c_void, order: *mut libc::c_void) -> c_int {
+    real::scandir(led(path).path, list, filter, order)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn scandir64(path: *const c_char, list: *mut libc::c_void, filter: *mut libc::c_void, order: *mut libc::c_void) -> c_int {
+    real::scandir(led(path).path, list, filter, order)
+}
+
+/// By the system call, whose structure is the C library's on this machine: C libraries before 2.33 have no `stat` to call.
+unsafe fn status_of(folder: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int {
+    libc::syscall(libc::SYS_newfstatat, folder, led(path).path, out, flags) as c_int
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stat(path: *const c_char, out: *mut libc::stat) -> c_int {
+    status_of(libc::AT_FDCWD, path, out, 0)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stat64(path: *const c_char, out: *mut libc::stat) -> c_int {
+    status_of(libc::AT_FDCWD, path, out, 0)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lstat(path: *const c_char, out: *mut libc::stat) -> c_int {
+    status_of(libc::AT_FDCWD, path, out, libc::AT_SYMLINK_NOFOLLOW)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lstat64(path: *const c_char, out: *mut libc::stat) -> c_int {
+    status_of(libc::AT_FDCWD, path, out, libc::AT_SYMLINK_NOFOLLOW)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fstatat(folder: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int {
+    status_of(folder, path, out, flags)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fstatat64(folder: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int {
+    status_of(folder, path, out, flags)
+}
+
+/// What programs call that were built against C libraries before 2.33. There are two versions of the structure, both the same.
+fn is_version(version: c_int) -> bool {
+    (0..=1).contains(&version)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __xstat(version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int {
+    if is_version(version) { status_of(libc::AT_FDCWD, path, out, 0) } else { fail(libc::EINVAL) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __xstat64(version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int {
+    __xstat(version, path, out)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __lxstat(version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int {
+    if is_version(version) { status_of(libc::AT_FDCWD, path, out, libc::AT_SYMLINK_NOFOLLOW) } else { fail(libc::EINVAL) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __lxstat64(version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int {
+    __lxstat(version, path, out)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __fxstatat(version: c_int, folder: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int {
+    if is_version(version) { status_of(folder, path, out, flags) } else { fail(libc::EINVAL) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __fxstatat64(version: c_int, folder: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int {
+    __fxstatat(version, folder, path, out, flags)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn statx(folder: c_int, path: *const c_char, flags: c_int, mask: c_uint, out: *mut libc::statx) -> c_int {
+    real::statx(folder, led(path).path, flags, mask, out)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
+    real::access(led(path).path, mode)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn faccessat(folder: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
+    real::faccessat(folder, led(path).path, mode, flags)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn euidaccess(path: *const c_char, mode: c_int) -> c_int {
+    real::euidaccess(led(path).path, mode)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eaccess(path: *const c_char, mode: c_int) -> c_int {
+    real::euidaccess(led(path).path, mode)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn readlink(path: *const c_char, out: *mut c_char, len: size_t) -> ssize_t {
+    real::readlink(led(path).path, out, len)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __readlink_chk(path: *const c_char, out: *mut c_char, len: size_t, room: size_t) -> ssize_t {
+    real::__readlink_chk(led(path).path, out, len, room)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn readlinkat(folder: c_int, path: *const c_char, out: *mut c_char, len: size_t) -> ssize_t {
+    real::readlinkat(folder, led(path).path, out, len)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn realpath(path: *const c_char, out: *mut c_char) -> *mut c_char {
+    real::realpath(led(path).path, out)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __realpath_chk(path: *const c_char, out: *mut c_char, room: size_t) -> *mut c_char {
+    real::__realpath_chk(led(path).path, out, room)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn canonicalize_file_name(path: *const c_char) -> *mut c_char {
+    real::canonicalize_file_name(led(path).path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_paths_about_hcas_are_led_away() {
+        for path in
+            ["/sys/class/infiniband", "/sys/class/infiniband/mlx4_0/ports/1/lid", "/sys/class/infiniband_verbs/uverbs0", "/dev/infiniband/uverbs0"]
+        {
+            assert!(is_about_hcas(path.as_bytes()), "{path}");
+        }
+        for path in ["", "/", "/sys/class/net", "/dev/infinibandits", "/dev/null", "sys/class/infiniband"] {
+            assert!(!is_about_hcas(path.as_bytes()), "{path}");
+        }
+    }
+
+    #[test]
+    fn outside_a_fabric_files_are_the_systems() {
+        let mut out: libc::stat = unsafe { std::mem::zeroed() };
+        assert_eq!(unsafe { stat(c"/dev/null".as_ptr(), &raw mut out) }, 0);
+        assert_eq!(out.st_mode & libc::S_IFMT, libc::S_IFCHR);
+        assert_eq!(unsafe { access(c"/dev/infiniband-is-not-here".as_ptr(), libc::F_OK) }, -1);
+        assert_eq!(unsafe { __xstat(1, c"/dev/null".as_ptr(), &raw mut out) }, 0);
+        assert_eq!(unsafe { __xstat(7, c"/dev/null".as_ptr(), &raw mut out) }, -1);
+    }
+}
