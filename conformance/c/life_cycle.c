@@ -281,7 +281,9 @@ static void attempt(enum attempt kind) {
 	uint32_t bytes = 1 + draw(MAILBOX), fill = 1 + draw(200);
 	struct ibv_sge sge = {.addr = (uintptr_t)local, .length = bytes, .lkey = mr->lkey};
 	struct ibv_send_wr wr = {.wr_id = calls, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED}, *bad;
-	enum ibv_wc_status expected = kind == GOOD ? IBV_WC_SUCCESS : kind == FREED_LOCAL || kind == LOCAL_BEYOND ? IBV_WC_LOC_PROT_ERR : IBV_WC_REM_ACCESS_ERR;
+	enum ibv_wc_status expected = kind == GOOD ? IBV_WC_SUCCESS : kind == FREED_LOCAL || kind == LOCAL_BEYOND ? IBV_WC_LOC_PROT_ERR
+		/* The queue pair does not take the operation: its key is not looked at. */
+		: kind == NO_RIGHT ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_ACCESS_ERR;
 	struct ibv_wc wc;
 	double began = seconds();
 

@@ -112,6 +112,8 @@ impl DirectTables {
             }
             None => return None,
         };
+        // A former queue pair may have left its count.
+        self.qp(index).done.store(0, Ordering::SeqCst);
         self.entries.insert((hca, qpn), (index, process));
         Some(index)
     }

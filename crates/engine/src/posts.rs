@@ -66,6 +66,8 @@ impl Engine {
                 let takes_receive =
                     matches!(record.opcode, opcode::SEND | opcode::SEND_WITH_IMM | opcode::SEND_WITH_INV | opcode::RDMA_WRITE_WITH_IMM);
                 self.note_given(hca, &qp, takes_receive);
+                // The requests that were taken over have come before it.
+                let at = at.max(self.now);
                 if let Some(send) = convert::send_request(record, entries, inline, qp.init.qp_type) {
                     self.world.post_send(at, owner, hca, qpn, send);
                 }

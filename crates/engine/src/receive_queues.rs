@@ -175,6 +175,11 @@ impl Engine {
             if !nothing_held || !self.world.has_sent_all(hca, qpn) {
                 continue;
             }
+            // What went wrong shows in the states of both, before posters hear that everything is done.
+            self.publish_queue_pair(hca, qpn);
+            if let Some((peer_hca, peer_qpn)) = self.named_peer(&qp) {
+                self.publish_queue_pair(peer_hca, peer_qpn);
+            }
             let peer = self.named_peer(&qp).filter(|_| qp.state == QpState::Rts);
             if peer.is_some_and(|(peer_hca, peer_qpn)| !self.give_back_receive_queue(peer_hca, peer_qpn)) {
                 continue;
