@@ -119,8 +119,8 @@ impl Deliveries {
             }
             looks = 0;
             std::thread::yield_now();
-            // SAFETY: signal 0 only asks whether the process is there.
-            let is_gone = holder != 0 && unsafe { libc::syscall(libc::SYS_kill, holder as libc::pid_t, 0) } != 0;
+            let is_gone = rustix::process::Pid::from_raw(holder as i32)
+                .is_some_and(|holder| rustix::process::test_kill_process(holder) == Err(rustix::io::Errno::SRCH));
             if is_gone && lock.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 return;
             }

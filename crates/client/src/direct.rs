@@ -65,7 +65,7 @@ pub fn look() -> Option<Looking> {
     let withdrawn = tables.withdrawn.load(Ordering::Relaxed);
     if withdrawn != SWEPT.load(Ordering::Relaxed) {
         SWEPT.store(withdrawn, Ordering::Relaxed);
-        shared_memory::sweep(|key| looking.region(key).is_some());
+        shared_memory::sweep(|key, serial| looking.region(key).is_some_and(|region| region.serial.load(Ordering::Relaxed) == serial));
     }
     Some(looking)
 }

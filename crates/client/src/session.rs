@@ -220,6 +220,9 @@ fn attach(engine: &str, ticket: u64, forked: bool) -> Result<(), AttachError> {
     PROCESS.store(welcome.process, Ordering::Relaxed);
     TICKET.store(ticket, Ordering::Relaxed);
     crate::fork::note_owner();
+    if is_wall() {
+        crate::shared_memory::open_own();
+    }
     // High numbers stay out of the way of programs that expect their first file to be 3.
     let high = rustix::io::fcntl_dupfd_cloexec(&socket, 900).map_or(socket, |high| high);
     end_with_engine(&high);

@@ -4,12 +4,15 @@ use crate::calls::{Answer, reply};
 use crate::convert;
 use crate::objects::{Object, drop_events_of};
 use crate::pace::{Engine, Event, Pace};
+use crate::process::Mapped;
+use rustix::fd::AsFd;
 use softband_ipc::calls;
-use softband_ipc::queues::deliveries_bytes;
+use softband_ipc::queues::{DeliveriesHeader, deliveries_bytes};
 use softband_ipc::ring::{Cqe, flags};
 use softband_model::verbs::api::Completion;
 use softband_sim::SimTime;
 use softband_types::{CqHandle, HcaId, ProcessId, WcStatus};
+use std::sync::atomic::Ordering;
 
 /// Where a completion queue's entries and events go.
 #[derive(Clone, Debug)]
@@ -42,7 +45,8 @@ impl Engine {
             return Err(libc::ENOMEM);
         };
         // What sleeps until an event comes is woken by the engine.
-        let delivery_entries = if self.pace == Pace::Wall && cq.channel == 0 { capacity.next_power_of_two() } else { 0 };
+        let takes_deliveries = self.pace == Pace::Wall && cq.channel == 0 && cq.own_only == 0;
+        let delivery_entries = if takes_deliveries { capacity.next_power_of_two() } else { 0 };
         let room = |shared: &mut crate::process::Shared| shared.allocate_queue(deliveries_bytes(delivery_entries));
         let deliveries = if delivery_entries > 0 { room(&mut self.processes[process].shared).unwrap_or(0) } else { 0 };
         let record = CqRecord {
@@ -91,6 +95,17 @@ impl Engine {
             drop_events_of(channel, cq);
         }
         Ok(reply(&calls::Count { count: record.events }))
+    }
+
+    /// A process is gone that may have been putting something into a ring: what it had not finished was not to be seen yet.
+    pub(crate) fn release_locks_of(&self, pid: u32) {
+        for record in self.cqs.values().filter(|record| record.deliveries != 0) {
+            let Some(file) = self.processes[record.process].shared.memory_file() else { continue };
+            let Some(ring) = Mapped::new(file.as_fd(), record.deliveries, size_of::<DeliveriesHeader>()) else { continue };
+            // SAFETY: the mapping begins with the header, which consists of atomics.
+            let header = unsafe { &*ring.base().cast::<DeliveriesHeader>() };
+            let _ = header.lock.compare_exchange(pid, 0, Ordering::AcqRel, Ordering::Relaxed);
+        }
     }
 
     /// Lets the program's next look at an empty queue fail.

@@ -272,6 +272,7 @@ pub(crate) fn qp_fields(hca: u32, qp: &QpSnapshot) -> QpFields {
         draining: u32::from(qp.send_queue_draining),
         direct: 0,
         reserved: 0,
+        since_ps: [0; 2],
         vector: wire_vector(&qp.address_vector),
     }
 }

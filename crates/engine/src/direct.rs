@@ -9,7 +9,7 @@ use softband_ipc::tables::{KEYS, KeyEntry, QPS, QpEntry, Tables, key_index};
 use softband_model::verbs::api::QpSnapshot;
 use softband_types::{HcaId, Lid, MrHandle, PortNumber, ProcessId, QpState, QpType, Qpn};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a program may take for one transfer before it is not waited for any more: it may be stopped.
@@ -29,6 +29,7 @@ pub(crate) struct DirectTables {
     fitted: BTreeSet<(Name, Name)>,
     free: Vec<u32>,
     next: u32,
+    serial: AtomicU64,
 }
 
 impl DirectTables {
@@ -41,7 +42,16 @@ impl DirectTables {
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), size_of::<Tables>(), ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)? };
         // From now on nobody else can write: programs trust what is in there.
         rustix::fs::fcntl_add_seals(&file, SealFlags::FUTURE_WRITE | SealFlags::SHRINK | SealFlags::GROW)?;
-        Ok(Self { tables: tables.cast(), file, entries: BTreeMap::new(), links: BTreeMap::new(), fitted: BTreeSet::new(), free: Vec::new(), next: 0 })
+        Ok(Self {
+            tables: tables.cast(),
+            file,
+            entries: BTreeMap::new(),
+            links: BTreeMap::new(),
+            fitted: BTreeSet::new(),
+            free: Vec::new(),
+            next: 0,
+            serial: AtomicU64::new(0),
+        })
     }
 
     pub(crate) fn file(&self) -> &OwnedFd {
@@ -51,6 +61,10 @@ impl DirectTables {
     fn key(&self, key: u32) -> Option<&KeyEntry> {
         // SAFETY: the mapping lasts as long as this; the index is below the array's length; the entries consist of atomics.
         key_index(key).map(|index| unsafe { &(*self.tables).keys[index] })
+    }
+
+    fn next_serial(&self) -> u64 {
+        self.serial.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Lets programs look for what they need not keep any more.
@@ -128,6 +142,11 @@ impl Drop for DirectTables {
 
 const _: () = assert!(KEYS.is_power_of_two());
 
+/// Whether peers may reach a queue pair in this state.
+fn is_receiving(state: u32) -> bool {
+    state == QpState::Rtr as u32 || state == QpState::Rts as u32
+}
+
 impl Engine {
     /// A region may be reached directly from now on; where it `is_shared`, by mapping it.
     pub(crate) fn publish_region(&mut self, mr: MrHandle, is_shared: bool) {
@@ -139,6 +158,7 @@ impl Engine {
         let owner = &self.processes[init.owner.0 as usize];
         let file = if is_shared { owner.shared.header().memory_file } else { 0 };
         entry.file.store(file, Ordering::Relaxed);
+        entry.serial.store(self.direct.next_serial(), Ordering::Relaxed);
         let pid = owner.pid as u32;
         entry.hca.store(hca.0, Ordering::Relaxed);
         entry.pd.store(init.pd.0, Ordering::Relaxed);
@@ -182,8 +202,10 @@ impl Engine {
         }
         let peer = self.peer_entry((hca, qpn), &qp);
         let worse = self.direct.qp(index).access.load(Ordering::Relaxed) & !crate::convert::access_bits(qp.access) != 0;
+        let received = is_receiving(self.direct.qp(index).state.load(Ordering::Relaxed));
         self.write_entry(index, owner, hca, &qp);
-        if self.direct.link(index, peer) || worse {
+        let ends = received && !is_receiving(qp.state as u32);
+        if self.direct.link(index, peer) || worse || ends {
             self.await_movers();
         }
         // The other side may have been waiting for this one.
@@ -288,6 +310,7 @@ impl Engine {
         }
         self.direct.note_withdrawn();
         self.await_movers();
+        self.release_locks_of(pid);
     }
 
     /// Waits until every program that was moving data when this began has finished that transfer.

@@ -73,6 +73,11 @@ impl Shared {
     /// Makes the file for registered memory; answers which descriptor it is, plus one, or 0 where there is none to be had.
     pub(crate) fn make_memory_file(&mut self) -> u32 {
         use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+        // A program's limit on the size of files would end the engine here, and the program later.
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+        if limit.is_some_and(|limit| limit < MEMORY_FILE_BYTES) {
+            return 0;
+        }
         let made = memfd_create(MEMORY_FILE_NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).and_then(|file| {
             ftruncate(&file, MEMORY_FILE_BYTES)?;
             // Whoever maps it must not fault because somebody else makes it shorter.

@@ -10,12 +10,10 @@ use rustix::fd::AsFd;
 use softband_ipc::post::{PostRecord, PostSge, kind};
 use softband_ipc::queues::{ReceiveEntry, ReceiveQueueHeader, entry_bytes, mode, receive_queue_bytes};
 use softband_model::verbs::api::{QpSnapshot, ReceiveRequest};
+use softband_sim::SimTime;
 use softband_types::{HcaId, QpState, QpType, Qpn};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
-
-/// Completions within this of an answer of the engine are told from those of a former life of the queue pair.
-const ANSWER_PICOS: u64 = 1_000;
 
 /// Where a queue lies.
 #[derive(Clone, Copy)]
@@ -115,13 +113,13 @@ impl Engine {
         Some(Open { mapped, queue })
     }
 
-    /// A queue pair was made or reset: its queue is empty.
+    /// A queue pair was made or reset: its queue is empty, and what completes from now on is its own.
     pub(crate) fn restart_receive_queue(&mut self, hca: HcaId, qpn: Qpn) {
         self.receive_queues.given.remove(&(hca, qpn));
         self.direct.set_done(hca, qpn, 0);
         let Some(open) = self.open_queue(hca, qpn) else { return };
         let header = open.header();
-        header.since_ps.store(self.now.as_picos() + ANSWER_PICOS, Ordering::SeqCst);
+        header.since_ps.store(self.now.as_picos(), Ordering::SeqCst);
         header.produced.store(0, Ordering::SeqCst);
         header.consumed.0.store(0, Ordering::SeqCst);
         header.mode.store(mode::SHARED, Ordering::SeqCst);
@@ -137,6 +135,7 @@ impl Engine {
         self.await_movers();
         // What peers have completed until now comes before what the engine completes.
         self.set_wall_clock();
+        self.now = self.now.max(SimTime::from_picos(header.since_ps.load(Ordering::SeqCst) + 1));
         let owner = self.processes[open.queue.process].number;
         let (produced, consumed) = (header.produced.load(Ordering::Acquire), header.consumed.0.load(Ordering::Acquire));
         let at = self.now.max(self.world.now());
@@ -203,7 +202,7 @@ impl Engine {
         self.await_movers();
         // What the owner has posted before comes first.
         self.take_ring(process);
-        while self.run_world() {}
+        self.run_world();
         // What came in with the ring may be a send to this very queue pair.
         let requests = if header.mode.load(Ordering::SeqCst) == mode::MOVING { self.world.take_receives(hca, qpn) } else { None };
         let Some(requests) = requests else {

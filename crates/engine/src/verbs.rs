@@ -6,7 +6,7 @@ use crate::objects::Object;
 use crate::pace::{Engine, Event, Pace};
 use softband_fabric::notice::Notice;
 use softband_ipc::calls::{self, Op};
-use softband_sim::SimDuration;
+use softband_sim::{SimDuration, SimTime};
 use softband_types::{AhHandle, HcaId, MrHandle, MwHandle, PdHandle, PortNumber, ProcessId, QpState, Qpn, SrqHandle, XrcdHandle};
 
 /// Asynchronous events, numbered as `enum ibv_event_type`.
@@ -188,12 +188,14 @@ impl Engine {
 
     fn qp_verb(&mut self, process: usize, op: Op, bytes: &[u8]) -> Answer {
         let owner = self.processes[process].number;
+        let mut since_ps = 0;
         let snapshot = match op {
             Op::CreateQp => {
                 let fields: calls::QpFields = request(bytes)?;
                 let hca = self.own_hca(process, fields.hca)?;
                 let init = convert::qp_init(&fields)?;
                 let made = self.world.create_qp(owner, hca, init);
+                since_ps = self.begin_anew();
                 if let Ok(qp) = &made {
                     self.make_receive_queue(process, hca, qp);
                 }
@@ -210,6 +212,7 @@ impl Engine {
                 }
                 let changed = self.world.modify_qp(self.now, owner, hca, qpn, &change);
                 if changed.as_ref().is_ok_and(|qp| qp.state == QpState::Reset) {
+                    since_ps = self.begin_anew();
                     self.restart_receive_queue(hca, qpn);
                 }
                 (modify.fields.hca, changed)
@@ -230,7 +233,18 @@ impl Engine {
         if op != Op::QueryQp {
             self.publish_queue_pair(HcaId(hca), qp.qpn);
         }
-        Ok(reply(&calls::QpFields { direct: self.direct.entry_of(HcaId(hca), qp.qpn), ..convert::qp_fields(hca, &qp) }))
+        let direct = self.direct.entry_of(HcaId(hca), qp.qpn);
+        Ok(reply(&calls::QpFields { direct, since_ps: [since_ps as u32, (since_ps >> 32) as u32], ..convert::qp_fields(hca, &qp) }))
+    }
+
+    /// A moment later than every completion so far, in wall pace: what a queue pair that begins now completes is told by it from what
+    /// a former one of its number has left. In virtual pace the time of the answer serves for that.
+    fn begin_anew(&mut self) -> u64 {
+        if self.pace != Pace::Wall {
+            return 0;
+        }
+        self.now = SimTime::from_picos(self.now.max(self.world.now()).as_picos() + 1);
+        self.now.as_picos()
     }
 
     /// Passes on what the fabric tells.

@@ -53,10 +53,18 @@ impl Engine {
         }
     }
 
+    fn elapsed(&self) -> SimTime {
+        SimTime::from_picos(self.started_at.elapsed().as_nanos() as u64 * 1_000)
+    }
+
+    /// As far as the World may go now.
+    fn horizon(&self) -> SimTime {
+        SimTime::from_picos(self.elapsed().as_picos() + AHEAD_PICOS)
+    }
+
     pub(crate) fn set_wall_clock(&mut self) {
-        let elapsed = SimTime::from_picos(self.started_at.elapsed().as_nanos() as u64 * 1_000);
         // What is done now comes after what the World has done, even if that was a little ahead.
-        self.now = self.now.max(elapsed).max(self.world.now());
+        self.now = self.now.max(self.elapsed()).max(self.world.now());
     }
 
     fn serve_calls(&mut self) -> bool {
@@ -112,7 +120,7 @@ impl Engine {
 
     /// Lets the World run up to the clock and a little beyond.
     pub(crate) fn run_world(&mut self) -> bool {
-        let horizon = SimTime::from_picos(self.now.as_picos() + AHEAD_PICOS);
+        let horizon = self.horizon();
         let mut notices = Vec::new();
         let mut events = 0;
         while events < BATCH_EVENTS && self.world.next_event_time().is_some_and(|time| time <= horizon) {
@@ -189,7 +197,7 @@ impl Engine {
     fn sleep_until_rung(&mut self) {
         self.outputs.drain();
         self.set_wall_clock();
-        let due = self.world.next_event_time().map(|time| time.as_picos().saturating_sub(self.now.as_picos() + AHEAD_PICOS));
+        let due = self.world.next_event_time().map(|time| time.as_picos().saturating_sub(self.horizon().as_picos()));
         let longest = if self.outputs.is_open() { SLEEP_MAX } else { QUIET_SLEEP_MAX };
         let limit = due.map_or(longest, |picos| Duration::from_nanos(picos / 1_000)).min(longest);
         let bell = self.handover.word(BELL);

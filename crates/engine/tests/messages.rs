@@ -45,7 +45,7 @@ fn a_queue_pair_driven_by_hand_reaches_its_states_and_refuses_nonsense() {
     let hca = bytemuck::bytes_of(&Hca { hca: 0, reserved: 0 }).to_vec();
     assert_eq!(harness.call(Op::AllocPd as u32, &hca, &[]), 0);
     let pd: Handle = bytemuck::pod_read_unaligned(&harness.reply()[..size_of::<Handle>()]);
-    let cq = CreateCq { hca: 0, entries: 16, channel: 0, reserved: 0, cookie: 9 };
+    let cq = CreateCq { hca: 0, entries: 16, channel: 0, own_only: 0, cookie: 9 };
     assert_eq!(harness.call(Op::CreateCq as u32, bytemuck::bytes_of(&cq), &[]), 0);
     let cq: CreateCqReply = bytemuck::pod_read_unaligned(&harness.reply()[..size_of::<CreateCqReply>()]);
     let mut fields: QpFields = bytemuck::Zeroable::zeroed();

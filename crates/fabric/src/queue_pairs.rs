@@ -172,7 +172,10 @@ impl World {
                     slot.fetching = false;
                     slot.established = false;
                     slot.tells_drained = false;
+                    let cqs = [attributes.init.send_cq, attributes.init.recv_cq];
+                    self.forget_completions(cqs, qpn);
                 }
+                let slot = self.slot_mut(index).expect("just found");
                 if next == QpState::Rts {
                     slot.qp.requester.resume();
                     // What a drained queue held back goes on; an event, since sending needs the programs' memory.
@@ -189,6 +192,15 @@ impl World {
             }
         }
         Ok(self.slot(index).expect("just found").qp.snapshot())
+    }
+
+    /// What a queue pair has completed and has not been seen yet goes with its reset.
+    fn forget_completions(&mut self, cqs: [CqHandle; 2], qpn: Qpn) {
+        for (_, cq, completion) in self.completions.iter_mut() {
+            if completion.qpn == qpn && cqs.contains(cq) {
+                *cq = CqHandle(u32::MAX); // there is none of this number: whoever looks for it drops the completion
+            }
+        }
     }
 
     fn check_ranges(&self, hca: HcaId, attributes: &QpSnapshot, m: &QpModification) -> Result<(), VerbsError> {
@@ -302,14 +314,23 @@ impl World {
     pub fn has_sent_all(&self, hca: HcaId, qpn: Qpn) -> bool {
         let Some(index) = self.qp_index(hca, qpn) else { return true };
         let on_its_way = |post: &Post| matches!(post, Post::Send { qp, .. } if *qp == index);
-        self.slot(index).is_none_or(|slot| slot.qp.requester.queue_len() == 0) && !self.posts.iter().any(on_its_way)
+        self.slot(index).is_none_or(|slot| slot.qp.requester.queue_len() == 0)
+            && !self.posts.iter().any(on_its_way)
+            && !self.is_something_under_way(index, qpn)
+    }
+
+    /// Whether packets, payload or completions are under way that may be a queue pair's: packets are told by the number only.
+    fn is_something_under_way(&self, index: u32, qpn: Qpn) -> bool {
+        self.packets.iter().any(|transit| transit.packet.source == qpn || transit.packet.destination == qpn)
+            || self.deliveries.iter().any(|in_flight| in_flight.is_of(index))
+            || self.completions.iter().any(|(_, _, completion)| completion.qpn == qpn)
     }
 
     /// Takes the receive requests of a queue pair out, for somebody else to receive by them; `None` in the midst of a message.
     pub fn take_receives(&mut self, hca: HcaId, qpn: Qpn) -> Option<Vec<ReceiveRequest>> {
         let index = self.qp_index(hca, qpn)?;
         let on_its_way = |post: &Post| matches!(post, Post::Receive { qp, .. } if *qp == index);
-        if self.posts.iter().any(on_its_way) {
+        if self.posts.iter().any(on_its_way) || self.is_something_under_way(index, qpn) {
             return None;
         }
         self.slot_mut(index)?.qp.responder.take_all()

@@ -27,6 +27,12 @@ pub(crate) struct InFlight {
     tail: SimTime,
 }
 
+impl InFlight {
+    pub(crate) fn is_of(&self, qp: u32) -> bool {
+        self.qp == qp
+    }
+}
+
 /// When a packet's bits are there.
 #[derive(Clone, Copy)]
 struct Arrival {

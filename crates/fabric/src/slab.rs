@@ -39,6 +39,10 @@ impl<T> Slab<T> {
         self.slots[id as usize].as_mut().expect("a number is looked at before it is taken")
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().flatten()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().flatten()
     }

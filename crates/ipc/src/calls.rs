@@ -221,7 +221,7 @@ pod! {
     pub struct RegisterMr { pub pd: u32, pub hca: u32, pub address: u64, pub len_bytes: u64, pub iova: u64, /** `IBV_ACCESS_` bits. */ pub access: u32, /** 1: its pages lie in the process's file of memory. */ pub shared: u32, }
     pub struct RegisterMrReply { pub handle: u32, pub lkey: u32, pub rkey: u32, pub reserved: u32, }
     /// `channel` is an [`Object`] or 0; `cookie` comes back in [`ChannelEvent`].
-    pub struct CreateCq { pub hca: u32, pub entries: u32, pub channel: u32, pub reserved: u32, pub cookie: u64, }
+    pub struct CreateCq { pub hca: u32, pub entries: u32, pub channel: u32, /** 1: peers must not put anything in. */ pub own_only: u32, pub cookie: u64, }
     /// Where the ring lies in the shared file.
     pub struct CreateCqReply { pub handle: u32, pub capacity: u32, pub ring_offset: u64, /** In wall pace: where in the file of memory peers put deliveries, or 0. */ pub deliveries: u64, }
     /// `window_type` 1 or 2, as `enum ibv_mw_type`.
@@ -259,6 +259,7 @@ pod! {
         pub max_rd_atomic: u32, pub max_dest_rd_atomic: u32, pub min_rnr_timer: u32, pub timeout: u32, pub retry_count: u32, pub rnr_retry: u32,
         /** On the way to SQD: raise an event when the send queue is drained. */ pub drained_event: u32, pub draining: u32,
         /** In wall pace: entry in the table of queue pairs plus one, or 0. */ pub direct: u32, pub reserved: u32,
+        /** In wall pace: what completes before this moment is not for the queue pair as it is now; 0 for nothing said. Low and high half. */ pub since_ps: [u32; 2],
         pub vector: AddressVector,
     }
     /// `mask` as `enum ibv_qp_attr_mask`.

@@ -24,6 +24,8 @@ pub struct KeyEntry {
     pub iova: AtomicU64,
     pub address: AtomicU64,
     pub len_bytes: AtomicU64,
+    /// Never the same twice: keys come again, with other regions behind them.
+    pub serial: AtomicU64,
 }
 
 /// A connected queue pair.

@@ -81,8 +81,14 @@ pub(crate) unsafe fn create(shown: *mut ibv_context, init: &CqInit) -> Result<*m
     }
     // SAFETY: the caller's promise.
     let channel = unsafe { channel::object_of(init.channel) };
-    let request = CreateCq { hca: ours.hca, entries: init.entries, channel, reserved: 0, cookie: init.cookie as u64 };
-    let reply: CreateCqReply = call(Op::CreateCq, &request)?;
+    let request = CreateCq { hca: ours.hca, entries: init.entries, channel, own_only: 0, cookie: init.cookie as u64 };
+    let mut reply: CreateCqReply = call(Op::CreateCq, &request)?;
+    let deliveries = Deliveries::map(header().memory_file, reply.deliveries, reply.capacity.next_power_of_two());
+    if reply.deliveries != 0 && deliveries.is_none() {
+        // Peers must not put anything where nobody can look.
+        call_void(Op::DestroyCq, &Handle { handle: reply.handle, reserved: 0 })?;
+        reply = call(Op::CreateCq, &CreateCq { own_only: 1, ..request })?;
+    }
     let cq = Box::into_raw(Box::new(Cq {
         shown: shown_cq(shown, init, &reply),
         inner: CqInner {
@@ -90,7 +96,7 @@ pub(crate) unsafe fn create(shown: *mut ibv_context, init: &CqInit) -> Result<*m
             handle: reply.handle,
             ring: Mutex::new(CompletionRing::new(reply.ring_offset, reply.capacity)),
             own: OwnCompletions::default(),
-            deliveries: Deliveries::map(header().memory_file, reply.deliveries, reply.capacity.next_power_of_two()),
+            deliveries,
             // What sleeps until an event comes is woken by the engine.
             last_stamp_ps: AtomicU64::new(0),
             takes_own: is_wall() && init.channel.is_null(),

@@ -57,13 +57,10 @@ unsafe fn register(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u
         };
         let iova = if access & IBV_ACCESS_ZERO_BASED == 0 { iova } else { 0 };
         let access = check_registration(address as u64, length as u64, access, offered)?;
-        let on_demand = access & IBV_ACCESS_ON_DEMAND != 0;
-        let shared = !on_demand && shared_memory::share(address as usize, length);
+        let shared = shared_memory::register(address as usize, length, access & IBV_ACCESS_ON_DEMAND != 0);
         let request = RegisterMr { pd: pd_handle, hca, address: address as u64, len_bytes: length as u64, iova, access, shared: u32::from(shared) };
         let reply: RegisterMrReply = call(Op::RegisterMr, &request).inspect_err(|_| {
-            if shared {
-                shared_memory::unshare(address as usize, length);
-            }
+            shared_memory::unregister(address as usize, length);
         })?;
         regions::add(address as usize, length, access & WRITABLE != 0, access);
         let RegisterMrReply { handle, lkey, rkey, .. } = reply;
@@ -137,9 +134,6 @@ pub unsafe extern "C" fn ibv_rereg_mr(
             // SAFETY: the caller names a region of ours, and a PD of ours where the flags ask for one.
             let request = unsafe { change_of(&*mr, flags, pd, (address as u64, length as u64), access as u32) }.map_err(fail(REREG_BAD_INPUT))?;
             let reply: RegisterMrReply = call(Op::ReregisterMr, &request).map_err(fail(REREG_FAILED))?;
-            // SAFETY: as above.
-            let (former, length) = unsafe { ((*mr).addr as usize, (*mr).length) };
-            shared_memory::unshare(former, length); // what it is now is reached through the kernel
             // SAFETY: as above; nobody may use the region meanwhile, by the manual page.
             unsafe { note_change(&mut *mr, &request, pd, &reply) };
             Ok(0)
@@ -151,7 +145,8 @@ pub unsafe extern "C" fn ibv_rereg_mr(
 /// Shows the program what its region is now.
 fn note_change(mr: &mut ibv_mr, request: &ReregisterMr, pd: *mut ibv_pd, reply: &RegisterMrReply) {
     let former = regions::iter().find(|region| region.address == mr.addr as usize && region.len == mr.length);
-    regions::remove(mr.addr as usize, mr.length);
+    let place = (mr.addr as usize, mr.length);
+    regions::remove(place.0, place.1);
     if request.change & IBV_REREG_MR_CHANGE_TRANSLATION != 0 {
         (mr.addr, mr.length) = (request.address as *mut c_void, request.len_bytes as usize);
     }
@@ -161,6 +156,7 @@ fn note_change(mr: &mut ibv_mr, request: &ReregisterMr, pd: *mut ibv_pd, reply: 
     let kept = former.map_or(0, |region| region.access);
     let access = if request.change & IBV_REREG_MR_CHANGE_ACCESS != 0 { request.access } else { kept };
     regions::add(mr.addr as usize, mr.length, access & WRITABLE != 0, access);
+    shared_memory::reregister(place, (mr.addr as usize, mr.length));
     (mr.lkey, mr.rkey) = (reply.lkey, reply.rkey);
 }
 
@@ -174,7 +170,7 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
         };
         call_void(Op::DeregisterMr, &Handle { handle, reserved: 0 })?;
         regions::remove(address, length);
-        shared_memory::unshare(address, length);
+        shared_memory::unregister(address, length);
         // SAFETY: `register` boxed it, and nobody uses it any more.
         drop(unsafe { Box::from_raw(mr) });
         Ok(())

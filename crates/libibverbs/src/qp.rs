@@ -147,12 +147,18 @@ impl QpInner {
     }
 
     /// Both queues are empty again, and the engine counts from zero.
-    pub(crate) fn reset(&self) {
-        self.reset_at_ps.store(softband_client::last_answer_ps(), Ordering::Relaxed);
+    pub(crate) fn reset(&self, since_ps: [u32; 2]) {
+        self.reset_at_ps.store(since(since_ps), Ordering::Relaxed);
         self.send.reset();
         self.receive.reset();
         self.direct.reset();
     }
+}
+
+/// The moment from which completions are a queue pair's own: what the engine says, or else when it answered.
+fn since([low, high]: [u32; 2]) -> u64 {
+    let since_ps = u64::from(high) << 32 | u64::from(low);
+    if since_ps == 0 { softband_client::last_answer_ps() } else { since_ps }
 }
 
 /// Our part of the queue pair that `shown` points to.
@@ -242,7 +248,7 @@ fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields)
             has_receive_queue: ![IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV].contains(&wanted.qp_type) && wanted.srq.is_null(),
             state: AtomicU32::new(made.state),
             // Completions of a former queue pair of the same number may still lie in the queues.
-            reset_at_ps: AtomicU64::new(softband_client::last_answer_ps()),
+            reset_at_ps: AtomicU64::new(since(made.since_ps)),
             send: WorkQueue::new(cap.max_send_wr),
             receive: WorkQueue::new(cap.max_recv_wr),
             async_events: EventCount::default(),

@@ -54,13 +54,13 @@ pub unsafe extern "C" fn ibv_modify_qp(shown: *mut ibv_qp, attributes: *mut ibv_
         let (qp, attributes) = unsafe { (qp::inner(shown)?, *not_null(attributes)?) };
         let mask = mask_for_engine(&attributes, mask as u32)?;
         let fields = QpFields { hca: qp.hca, qpn: qp.qpn, ..qp_fields(&attributes) };
-        let _: QpFields = call(Op::ModifyQp, &ModifyQp { mask, reserved: 0, fields })?;
+        let made: QpFields = call(Op::ModifyQp, &ModifyQp { mask, reserved: 0, fields })?;
         if mask & IBV_QP_STATE != 0 {
             qp.state.store(attributes.qp_state, Ordering::Release);
             // SAFETY: as above; the state is shown to the program but ours to write.
             unsafe { (*shown).state = attributes.qp_state };
             if attributes.qp_state == IBV_QPS_RESET {
-                qp.reset();
+                qp.reset(made.since_ps);
             }
         }
         Ok(())

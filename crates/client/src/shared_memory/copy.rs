@@ -1,11 +1,12 @@
 //! Pages into the file and out of it. Nothing here may allocate while a window is open: the allocator's own pages may be in it.
 
 use super::PAGE;
+use super::maps::Others;
 use super::window::Window;
-use rustix::fd::OwnedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom, fallocate, open, seek};
-use rustix::io::{Errno, pread, pwrite};
-use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap, mmap_anonymous, mremap_fixed, munmap};
+use rustix::io::{Errno, pread};
+use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap, mremap_fixed, munmap};
 use std::ffi::c_void;
 
 /// Bits of `/proc/self/pagemap`: the page is in memory, or in swap.
@@ -14,73 +15,86 @@ const THERE: u64 = 3 << 62;
 const PIECE_PAGES: usize = super::PIECE / PAGE;
 
 /// Copies private pages into the file and maps it in their place.
-pub(super) fn into_file(file: &OwnedFd, start: usize, end: usize, alone: bool) -> Result<(), Errno> {
+pub(super) fn into_file(file: BorrowedFd<'_>, start: usize, end: usize, others: Others) -> Result<(), Errno> {
     let pagemap = open("/proc/self/pagemap", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok();
-    let window = if alone { None } else { Some(Window::open(start, end).ok_or(Errno::NOMEM)?) };
-    let outcome = copy_in(file, pagemap.as_ref(), start, end).and_then(|()| {
-        let flags = MapFlags::SHARED | MapFlags::FIXED;
-        // SAFETY: takes the place of the program's own pages, whose contents are in the file now.
-        unsafe { mmap(start as *mut c_void, end - start, ProtFlags::READ | ProtFlags::WRITE, flags, file, start as u64) }.map(|_| ())
-    });
-    if let (Err(_), Some(window)) = (&outcome, &window) {
+    let len = end - start;
+    // What was there before, from a former life of these addresses.
+    fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, start as u64, len as u64)?;
+    // SAFETY: a fresh mapping where the kernel likes.
+    let room = unsafe { mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, start as u64) }? as usize;
+    let _undisturbed = Undisturbed::begin();
+    let window = if others == Others::None { None } else { Window::open(start, end) };
+    let is_safe = window.is_some() || others == Others::None;
+    if is_safe {
+        copy_to(room, pagemap.as_ref(), start, end);
+    }
+    if is_safe && move_over(room, start, len) {
+        return Ok(());
+    }
+    if let Some(window) = &window {
         window.lift();
     }
-    outcome
+    // SAFETY: our own mapping.
+    let _ = unsafe { munmap(room as *mut c_void, len) };
+    Err(Errno::NOMEM)
 }
 
-fn copy_in(file: &OwnedFd, pagemap: Option<&OwnedFd>, start: usize, end: usize) -> Result<(), Errno> {
+/// Copies those pages of a piece that are there.
+fn copy_to(room: usize, pagemap: Option<&OwnedFd>, start: usize, end: usize) {
     let mut entries = [0u64; PIECE_PAGES];
     let count = (end - start) / PAGE;
     let wanted = &mut bytemuck::cast_slice_mut::<u64, u8>(&mut entries)[..count * 8];
     let knows = pagemap.is_some_and(|pagemap| pread(pagemap, &mut *wanted, (start / PAGE * 8) as u64) == Ok(count * 8));
-    // What was there before, from a former life of these addresses.
-    fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, start as u64, (end - start) as u64)?;
-    let is_there = |page: usize| !knows || entries[page] & THERE != 0;
-    let mut page = 0;
-    while page < count {
-        let first = page;
-        while page < count && is_there(page) {
-            page += 1;
-        }
-        write_all(file, start + first * PAGE, start + page * PAGE)?;
-        page += 1;
+    for page in (0..count).filter(|page| !knows || entries[*page] & THERE != 0) {
+        let at = page * PAGE;
+        // SAFETY: the program's own mapped page, and ours.
+        unsafe { std::ptr::copy_nonoverlapping((start + at) as *const u8, (room + at) as *mut u8, PAGE) };
     }
-    Ok(())
 }
 
-fn write_all(file: &OwnedFd, mut from: usize, to: usize) -> Result<(), Errno> {
-    while from < to {
-        // SAFETY: the caller's own mapped pages. Others may write to them where no window keeps them from it: bytes are only copied.
-        let bytes = unsafe { std::slice::from_raw_parts(from as *const u8, to - from) };
-        match pwrite(file, bytes, from as u64)? {
-            0 => return Err(Errno::IO),
-            written => from += written,
-        }
-    }
-    Ok(())
-}
-
-/// Makes pages private again that are the file's.
-pub(super) fn out_of_file(file: &OwnedFd, start: usize, end: usize, alone: bool) -> Result<(), Errno> {
+/// Makes pages private again that are the file's; `room` is private memory of ours of that size, which takes their place.
+pub(super) fn out_of_file(file: BorrowedFd<'_>, start: usize, end: usize, room: usize, others: Others) -> Result<(), Errno> {
     let len = end - start;
-    // SAFETY: a fresh mapping where the kernel likes.
-    let room = unsafe { mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) }? as usize;
-    let window = if alone { None } else { Window::open(start, end) };
+    let undisturbed = Undisturbed::begin();
+    let window = if others == Others::None { None } else { Some(Window::open(start, end).ok_or(Errno::NOMEM)?) };
     read_data(file, start, end, room);
     if !move_over(room, start, len) {
         if let Some(window) = &window {
             window.lift();
         }
-        // SAFETY: our own mapping.
-        let _ = unsafe { munmap(room as *mut c_void, len) };
         return Err(Errno::NOMEM);
     }
     drop(window);
+    drop(undisturbed);
     fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, start as u64, len as u64)
 }
 
+/// No signal handler of the program runs in this thread while this lives: what it writes could be lost, and if it had to wait for the
+/// window it would wait for itself.
+struct Undisturbed(u64);
+
+impl Undisturbed {
+    fn begin() -> Self {
+        Self(set_mask(u64::MAX))
+    }
+}
+
+impl Drop for Undisturbed {
+    fn drop(&mut self) {
+        set_mask(self.0);
+    }
+}
+
+/// Sets the thread's mask of blocked signals; answers what it was.
+fn set_mask(mask: u64) -> u64 {
+    let mut former = 0u64;
+    // SAFETY: both are sets as the kernel has them, of eight bytes.
+    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, &raw mut former, size_of::<u64>()) };
+    former
+}
+
 /// Copies what the file holds of a range to `room`, which is zero where the file has nothing.
-pub(super) fn read_data(file: &OwnedFd, start: usize, end: usize, room: usize) {
+pub(super) fn read_data(file: BorrowedFd<'_>, start: usize, end: usize, room: usize) {
     let mut at = start as u64;
     while let Ok(data) = seek(file, SeekFrom::Data(at)) {
         let data_end = seek(file, SeekFrom::Hole(data)).unwrap_or(end as u64).min(end as u64);

@@ -25,10 +25,12 @@ pub(super) struct Mapping {
 
 /// The mappings that have a part in `start..end`, in order; `None` unless they cover it.
 pub(super) fn covering(start: usize, end: usize, file_name: &str) -> Option<Vec<Mapping>> {
-    covering_in(&read_all("/proc/self/maps")?, start, end, file_name)
+    let here = 0u8;
+    covering_in(&read_all("/proc/self/maps")?, start, end, file_name, (&raw const here) as usize)
 }
 
-fn covering_in(text: &str, start: usize, end: usize, file_name: &str) -> Option<Vec<Mapping>> {
+/// `stack` is an address of the caller's stack, which may be anywhere: what holds it must not be moved under its feet.
+fn covering_in(text: &str, start: usize, end: usize, file_name: &str, stack: usize) -> Option<Vec<Mapping>> {
     let mut found = Vec::new();
     let mut covered = start;
     let mut before: Option<(usize, bool)> = None;
@@ -41,7 +43,8 @@ fn covering_in(text: &str, start: usize, end: usize, file_name: &str) -> Option<
         if mapping.start > covered {
             return None;
         }
-        found.push(Mapping { start: covered, end: mapping.end.min(end), kind: mapping.kind });
+        let kind = if (mapping.start..mapping.end).contains(&stack) { Kind::Other } else { mapping.kind };
+        found.push(Mapping { start: covered, end: mapping.end.min(end), kind });
         covered = mapping.end;
         if covered >= end {
             return Some(found);
@@ -71,10 +74,39 @@ fn parse(line: &str, before: Option<(usize, bool)>, file_name: &str) -> Option<(
     Some((Mapping { start, end, kind }, rights == "---p" && end - start <= GUARD_BYTES_MAX))
 }
 
-/// Whether the process has one thread only.
-pub(super) fn is_single_threaded() -> bool {
-    let Some(status) = read_all("/proc/self/status") else { return false };
-    status.lines().find_map(|line| line.strip_prefix("Threads:")).is_some_and(|count| count.trim() == "1")
+/// Who else could write while a page is moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Others {
+    None,
+    /// Threads that can be made to wait.
+    Waiting,
+    /// A thread that has SIGSEGV blocked: a fault would end the program.
+    Unable,
+}
+
+/// Looks at the process's threads.
+pub(super) fn other_threads() -> Others {
+    use rustix::fs::Dir;
+    let folder = open("/proc/self/task", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    let Some(threads) = folder.ok().and_then(|folder| Dir::read_from(folder).ok()) else { return Others::Unable };
+    let mut count = 0;
+    for thread in threads.flatten() {
+        let Ok(number) = thread.file_name().to_str() else { return Others::Unable };
+        if number.starts_with('.') {
+            continue;
+        }
+        count += 1;
+        // A thread that has just ended has no file any more.
+        if read_all(&format!("/proc/self/task/{number}/status")).is_some_and(|status| blocks_faults(&status)) {
+            return Others::Unable;
+        }
+    }
+    if count > 1 { Others::Waiting } else { Others::None }
+}
+
+fn blocks_faults(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_none_or(|mask| mask & 1 << (libc::SIGSEGV - 1) != 0)
 }
 
 fn read_all(path: &str) -> Option<String> {
@@ -103,10 +135,11 @@ b000-c000 rw-p 00000000 08:01 5 /lib/x.so
 d000-e000 rw-p 00000000 00:00 0 [stack]
 100000-8000000 ---p 00000000 00:00 0
 8000000-8001000 rw-p 00000000 00:00 0
+8001000-8002000 rw-p 00000000 00:00 0
 ";
 
     fn kinds(start: usize, end: usize) -> Option<Vec<Kind>> {
-        Some(covering_in(TEXT, start, end, "/memfd:ours")?.iter().map(|mapping| mapping.kind).collect())
+        Some(covering_in(TEXT, start, end, "/memfd:ours", 0x8000800)?.iter().map(|mapping| mapping.kind).collect())
     }
 
     #[test]
@@ -116,13 +149,21 @@ d000-e000 rw-p 00000000 00:00 0 [stack]
         assert_eq!(kinds(0x9000, 0xa000), Some(vec![Kind::Other]), "above a guard area: perhaps a stack");
         assert_eq!(kinds(0xb000, 0xc000), Some(vec![Kind::Other]));
         assert_eq!(kinds(0xd000, 0xe000), Some(vec![Kind::Other]));
-        assert_eq!(kinds(0x8000000, 0x8001000), Some(vec![Kind::Plain]), "above a large reservation: an arena's heap");
+        assert_eq!(kinds(0x8001000, 0x8002000), Some(vec![Kind::Plain]), "above a large reservation: an arena's heap");
+        assert_eq!(kinds(0x8000000, 0x8001000), Some(vec![Kind::Other]), "the caller stands on it");
         assert_eq!(kinds(0x4000, 0x9000), None, "a gap");
     }
 
     #[test]
+    fn a_thread_that_blocks_faults_is_seen() {
+        assert!(blocks_faults("Name: x\nSigBlk:\t0000000000000400\n"));
+        assert!(!blocks_faults("SigBlk:\t0000000000000000\n"));
+        assert!(blocks_faults("Name: x\n"), "nothing said: nothing is sure");
+    }
+
+    #[test]
     fn the_parts_are_cut_to_what_was_asked_for() {
-        let found = covering_in(TEXT, 0x2000, 0x3800, "/memfd:ours").unwrap();
+        let found = covering_in(TEXT, 0x2000, 0x3800, "/memfd:ours", 0).unwrap();
         assert_eq!(found[0], Mapping { start: 0x2000, end: 0x3000, kind: Kind::Plain });
         assert_eq!(found[1], Mapping { start: 0x3000, end: 0x3800, kind: Kind::Shared });
     }

@@ -7,33 +7,41 @@
 //! `process_vm_readv` and its like.
 
 mod copy;
+mod forks;
 mod maps;
 mod peers;
 mod window;
 
 use crate::session::{header, is_wall};
-use maps::{Kind, covering};
-use rustix::fd::OwnedFd;
+use maps::{Kind, Mapping, Others, covering};
+use rustix::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use softband_ipc::layout::{MEMORY_FILE_NAME, QUEUES_OFFSET};
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+pub(crate) use forks::{after_fork_in_child, after_fork_in_parent, before_fork};
 pub(crate) use peers::{alias, forget_all as forget_peers, sweep};
 
 const PAGE: usize = 4096;
 /// Pages are copied in pieces of this size, so that a thread that wants to write to one waits a moment only.
 const PIECE: usize = 2 << 20;
-/// Where more is shared than this, the child of a fork sees the file, later changes of its parent's included, and not a copy.
-const COPIED_AT_FORK_MAX: usize = 256 << 20;
-
 /// Held while memory changes its place; over forks too.
 pub(crate) static CHANGES: Mutex<()> = Mutex::new(());
-/// Page ranges of the registrations that are shared, one for each registration.
-static SHARED: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
-/// While a fork is under way: where the child finds what it gets for each range.
-static COPIES: Mutex<Vec<(usize, usize, usize)>> = Mutex::new(Vec::new());
+/// Page ranges of all registrations, one for each.
+static REGISTERED: Mutex<Vec<Range>> = Mutex::new(Vec::new());
+/// This process's own file, as long as it is attached.
+static FILE: AtomicI32 = AtomicI32::new(-1);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Range {
+    start: usize,
+    end: usize,
+    /// In the file. Others are written through the kernel at any time, and their pages must not be moved.
+    is_shared: bool,
+}
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -45,11 +53,32 @@ fn open_file(number: u32) -> Option<OwnedFd> {
     open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 
+/// Opens the own file, once, while it certainly can be: a program may change its user or its root, or use up its descriptors.
+pub(crate) fn open_own() {
+    let file = header().memory_file.checked_sub(1).and_then(open_file);
+    // High numbers stay out of the way of programs that expect their first file to be 3.
+    let file = file.map(|file| rustix::io::fcntl_dupfd_cloexec(&file, 900).unwrap_or(file));
+    FILE.store(file.map_or(-1, IntoRawFd::into_raw_fd), Ordering::Release);
+}
+
+fn own_file() -> Option<BorrowedFd<'static>> {
+    let fd = FILE.load(Ordering::Acquire);
+    // SAFETY: open as long as the process is attached.
+    (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
+}
+
+/// The own file's number: a program that closes every descriptor must not close this one.
+pub fn own_fd() -> i32 {
+    FILE.load(Ordering::Acquire)
+}
+
 /// Maps a part of a process's file; `number` as in the tables.
 pub(crate) fn map_part(number: u32, offset: u64, bytes: usize) -> Option<*mut u8> {
-    let file = open_file(number.checked_sub(1)?)?;
+    let own = own_file().filter(|_| number == header().memory_file);
+    let other = if own.is_some() { None } else { open_file(number.checked_sub(1)?) };
+    let file = own.or_else(|| other.as_ref().map(AsFd::as_fd))?;
     // SAFETY: a fresh mapping where the kernel likes.
-    let mapped = unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, offset) };
+    let mapped = unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, offset) };
     mapped.ok().map(<*mut c_void>::cast)
 }
 
@@ -60,65 +89,113 @@ pub(crate) unsafe fn unmap_part(base: *mut u8, bytes: usize) {
     let _ = unsafe { munmap(base.cast(), bytes) };
 }
 
-fn own_file() -> Option<OwnedFd> {
-    header().memory_file.checked_sub(1).and_then(open_file)
-}
-
 fn mapped_name() -> String {
     format!("/memfd:{MEMORY_FILE_NAME}")
 }
 
 fn pages(address: usize, len: usize) -> (usize, usize) {
-    (address & !(PAGE - 1), (address + len).next_multiple_of(PAGE))
+    let limit = QUEUES_OFFSET as usize;
+    let end = address.saturating_add(len).min(limit).next_multiple_of(PAGE);
+    ((address & !(PAGE - 1)).min(end), end)
 }
 
-/// Puts the pages of a range that is to be registered into the file. False: they stay as they are.
-pub fn share(address: usize, len: usize) -> bool {
-    if !is_wall() || address.checked_add(len).is_none_or(|end| end as u64 > QUEUES_OFFSET - PAGE as u64) {
+/// Notes a range that is to be registered, and puts its pages into the file unless they are looked up `on_demand`. False: they are
+/// reached through the kernel.
+pub fn register(address: usize, len: usize, on_demand: bool) -> bool {
+    if !is_wall() {
         return false;
     }
     let _changes = lock(&CHANGES);
     let (start, end) = pages(address, len);
+    let is_shared = !on_demand && address.saturating_add(len) <= QUEUES_OFFSET as usize && share(start, end);
+    lock(&REGISTERED).push(Range { start, end, is_shared });
+    is_shared
+}
+
+fn share(start: usize, end: usize) -> bool {
     let (Some(file), Some(parts)) = (own_file(), covering(start, end, &mapped_name())) else { return false };
-    if parts.iter().any(|part| part.kind == Kind::Other) {
+    let others = maps::other_threads();
+    let moves = |part: &&Mapping| part.kind == Kind::Plain;
+    let overlaps = |part: &Mapping| lock(&REGISTERED).iter().any(|range| !range.is_shared && range.start < part.end && part.start < range.end);
+    let can_be = parts.iter().all(|part| match part.kind {
+        Kind::Other => false,
+        Kind::Shared => true,
+        Kind::Plain => others != Others::Unable && !overlaps(part),
+    });
+    if !can_be {
         return false;
     }
-    let alone = maps::is_single_threaded();
-    for part in parts.iter().filter(|part| part.kind == Kind::Plain) {
+    for part in parts.iter().filter(moves) {
         for (from, to) in pieces(part.start, part.end) {
-            if copy::into_file(&file, from, to, alone).is_err() {
-                give_back(&file, start, end, alone);
+            if copy::into_file(file, from, to, others).is_err() {
+                give_back(start, end);
                 return false;
             }
         }
     }
-    lock(&SHARED).push((start, end));
     true
 }
 
-/// A range that was shared is registered no more.
-pub fn unshare(address: usize, len: usize) {
-    let _changes = lock(&CHANGES);
-    let range = pages(address, len);
-    {
-        let mut shared = lock(&SHARED);
-        let Some(place) = shared.iter().position(|other| *other == range) else { return };
-        shared.swap_remove(place);
+/// A registration has ended.
+pub fn unregister(address: usize, len: usize) {
+    if !is_wall() {
+        return;
     }
-    if let Some(file) = own_file() {
-        give_back(&file, range.0, range.1, maps::is_single_threaded());
+    let _changes = lock(&CHANGES);
+    if take_out(address, len) {
+        let (start, end) = pages(address, len);
+        give_back(start, end);
     }
 }
 
+/// A registration names another range from now on, or the same; its pages stay where they are, and are reached through the kernel.
+pub fn reregister(former: (usize, usize), next: (usize, usize)) {
+    if !is_wall() {
+        return;
+    }
+    let _changes = lock(&CHANGES);
+    take_out(former.0, former.1);
+    let (start, end) = pages(next.0, next.1);
+    lock(&REGISTERED).push(Range { start, end, is_shared: false });
+    let (start, end) = pages(former.0, former.1);
+    give_back(start, end);
+}
+
+fn take_out(address: usize, len: usize) -> bool {
+    let (start, end) = pages(address, len);
+    let mut registered = lock(&REGISTERED);
+    let place = registered.iter().position(|range| (range.start, range.end) == (start, end));
+    place.map(|place| registered.swap_remove(place)).is_some()
+}
+
 /// Makes those pages of a range private that no registration needs.
-fn give_back(file: &OwnedFd, start: usize, end: usize, alone: bool) {
-    let shared = lock(&SHARED).clone();
-    for (from, to) in without(start, end, &shared) {
+fn give_back(start: usize, end: usize) {
+    let Some(file) = own_file() else { return };
+    let others = maps::other_threads();
+    if others == Others::Unable {
+        return; // they stay where they are, which nobody notices
+    }
+    let registered: Vec<_> = lock(&REGISTERED).iter().map(|range| (range.start, range.end)).collect();
+    for (from, to) in without(start, end, &registered) {
         // Only what is still the file's: the program may have unmapped it, or mapped something else there.
         for part in covering(from, to, &mapped_name()).unwrap_or_default().iter().filter(|part| part.kind == Kind::Shared) {
-            for (from, to) in pieces(part.start, part.end) {
-                let _ = copy::out_of_file(file, from, to, alone);
-            }
+            make_private(file, part, others);
+        }
+    }
+}
+
+fn make_private(file: BorrowedFd<'_>, part: &Mapping, others: Others) {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    let len = part.end - part.start;
+    // In one piece, so that it is one mapping again afterwards.
+    // SAFETY: a fresh mapping where the kernel likes.
+    let room = unsafe { mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags) };
+    let Ok(room) = room.map(|room| room as usize) else { return };
+    for (from, to) in pieces(part.start, part.end) {
+        if copy::out_of_file(file, from, to, room + (from - part.start), others).is_err() {
+            // SAFETY: our own mapping, of which nobody knows.
+            let _ = unsafe { munmap((room + (from - part.start)) as *mut c_void, part.end - from) };
+            return;
         }
     }
 }
@@ -135,58 +212,6 @@ fn without(start: usize, end: usize, others: &[(usize, usize)]) -> Vec<(usize, u
             left.into_iter().flat_map(|(start, end)| [(start, end.min(*from)), (start.max(*to), end)]).filter(|(start, end)| start < end).collect();
     }
     left
-}
-
-/// The ranges that are shared, none of them twice.
-fn union() -> Vec<(usize, usize)> {
-    let mut all: Vec<(usize, usize)> = Vec::new();
-    for (start, end) in lock(&SHARED).iter() {
-        let new = without(*start, *end, &all);
-        all.extend(new);
-    }
-    all
-}
-
-/// Before a fork: a child must not write into what its parent has registered, so it gets copies.
-pub(crate) fn before_fork() {
-    let ranges = if is_wall() { union() } else { Vec::new() };
-    if ranges.is_empty() || ranges.iter().map(|(start, end)| end - start).sum::<usize>() > COPIED_AT_FORK_MAX {
-        return;
-    }
-    let Some(file) = own_file() else { return };
-    for (start, end) in ranges {
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a fresh mapping where the kernel likes.
-        let room = unsafe { mmap_anonymous(std::ptr::null_mut(), end - start, ProtFlags::READ | ProtFlags::WRITE, flags) };
-        let Ok(room) = room else { continue };
-        copy::read_data(&file, start, end, room as usize);
-        lock(&COPIES).push((start, end, room as usize));
-    }
-}
-
-pub(crate) fn after_fork_in_parent() {
-    for (start, end, room) in lock(&COPIES).drain(..) {
-        // SAFETY: our own mapping, of which nobody knows.
-        let _ = unsafe { munmap(room as *mut c_void, end - start) };
-    }
-}
-
-/// In a child: what was shared is its own from now on.
-pub(crate) fn after_fork_in_child() {
-    let mut copied = Vec::new();
-    for (start, end, room) in lock(&COPIES).drain(..) {
-        if copy::move_over(room, start, end - start) {
-            copied.push((start, end));
-        }
-    }
-    let ranges = union();
-    lock(&SHARED).clear();
-    for (start, end) in ranges.iter().flat_map(|(start, end)| without(*start, *end, &copied)) {
-        let Some(file) = own_file() else { return };
-        let flags = MapFlags::PRIVATE | MapFlags::FIXED;
-        // SAFETY: takes the place of a mapping of the same pages of the same file.
-        let _ = unsafe { mmap(start as *mut c_void, end - start, ProtFlags::READ | ProtFlags::WRITE, flags, &file, start as u64) };
-    }
 }
 
 #[cfg(test)]

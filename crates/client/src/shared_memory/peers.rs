@@ -5,11 +5,12 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use softband_ipc::tables::{KEYS, KeyEntry, key_index};
 use std::ffi::c_void;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Where a region is mapped here. Written under the lock of those who move data.
 struct Alias {
-    key: AtomicU32,
+    /// Which publication of a key it is of; 0 for none.
+    serial: AtomicU64,
     /// Where the page that holds the region's first byte is mapped; 0 when it could not be.
     base: AtomicUsize,
     len: AtomicUsize,
@@ -18,14 +19,15 @@ struct Alias {
 }
 
 static ALIASES: [Alias; KEYS] =
-    [const { Alias { key: AtomicU32::new(0), base: AtomicUsize::new(0), len: AtomicUsize::new(0), first: AtomicUsize::new(0) } }; KEYS];
-static USED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+    [const { Alias { serial: AtomicU64::new(0), base: AtomicUsize::new(0), len: AtomicUsize::new(0), first: AtomicUsize::new(0) } }; KEYS];
+/// Keys with their serials.
+static USED: Mutex<Vec<(u32, u64)>> = Mutex::new(Vec::new());
 
 /// Where byte `address` of a shared region is mapped here, if it is shared. The caller is looking at the tables.
 #[inline]
 pub(crate) fn alias(entry: &KeyEntry, key: u32, address: u64) -> Option<*mut u8> {
     let alias = &ALIASES[key_index(key)?];
-    if alias.key.load(Ordering::Relaxed) != key {
+    if alias.serial.load(Ordering::Relaxed) != entry.serial.load(Ordering::Relaxed) {
         map(entry, alias, key)?;
     }
     let base = alias.base.load(Ordering::Relaxed);
@@ -34,10 +36,11 @@ pub(crate) fn alias(entry: &KeyEntry, key: u32, address: u64) -> Option<*mut u8>
 
 #[cold]
 fn map(entry: &KeyEntry, alias: &Alias, key: u32) -> Option<()> {
-    let number = entry.file.load(Ordering::Relaxed).checked_sub(1)?;
     release(alias);
+    let number = entry.file.load(Ordering::Relaxed).checked_sub(1)?;
     let (first, end) = super::pages(entry.address.load(Ordering::Relaxed) as usize, entry.len_bytes.load(Ordering::Relaxed) as usize);
     let file = open_file(number);
+    let serial = entry.serial.load(Ordering::Relaxed);
     // SAFETY: a fresh mapping of a file that is larger than any address.
     let mapped = file.and_then(|file| unsafe {
         mmap(std::ptr::null_mut(), end - first, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, first as u64).ok()
@@ -45,8 +48,8 @@ fn map(entry: &KeyEntry, alias: &Alias, key: u32) -> Option<()> {
     alias.base.store(mapped.map_or(0, |base| base as usize), Ordering::Relaxed);
     alias.len.store(end - first, Ordering::Relaxed);
     alias.first.store(first, Ordering::Relaxed);
-    alias.key.store(key, Ordering::Relaxed);
-    super::lock(&USED).push(key);
+    alias.serial.store(serial, Ordering::Relaxed);
+    super::lock(&USED).push((key, serial));
     Some(())
 }
 
@@ -56,24 +59,24 @@ fn release(alias: &Alias) {
         // SAFETY: our own mapping; whoever moves data holds the lock that the caller holds.
         let _ = unsafe { munmap(base as *mut c_void, alias.len.load(Ordering::Relaxed)) };
     }
-    alias.key.store(0, Ordering::Relaxed);
+    alias.serial.store(0, Ordering::Relaxed);
 }
 
 /// Gives back what regions are mapped that are registered no more.
 #[cold]
-pub(crate) fn sweep(is_valid: impl Fn(u32) -> bool) {
-    super::lock(&USED).retain(|key| {
+pub(crate) fn sweep(is_valid: impl Fn(u32, u64) -> bool) {
+    super::lock(&USED).retain(|(key, serial)| {
         let Some(index) = key_index(*key) else { return false };
         let alias = &ALIASES[index];
-        let is_its = alias.key.load(Ordering::Relaxed) == *key;
-        if is_its && !is_valid(*key) {
+        let is_its = alias.serial.load(Ordering::Relaxed) == *serial;
+        if is_its && !is_valid(*key, *serial) {
             release(alias);
         }
-        is_its && is_valid(*key)
+        is_its && is_valid(*key, *serial)
     });
 }
 
 /// A forked child has no part in what its parent reaches.
 pub(crate) fn forget_all() {
-    sweep(|_| false);
+    sweep(|_, _| false);
 }

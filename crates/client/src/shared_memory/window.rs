@@ -5,7 +5,7 @@ use rustix::mm::{MprotectFlags, mprotect};
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
 /// Where the window is; `END` is zero while it is closed, and `START` is kept.
 static START: AtomicUsize = AtomicUsize::new(0);
@@ -16,10 +16,14 @@ static INSTALLED: AtomicBool = AtomicBool::new(false);
 static LATE: AtomicUsize = AtomicUsize::new(0);
 const LATE_MAX: usize = 10_000;
 
+/// The thread in which a fault is being passed on, and how the program's own handling was before ours was put in the first time.
+static PASSING: AtomicI32 = AtomicI32::new(0);
+
 struct Former(UnsafeCell<MaybeUninit<libc::sigaction>>);
 // SAFETY: written before the handler that reads it is installed, under the lock of registrations.
 unsafe impl Sync for Former {}
 static FORMER: Former = Former(UnsafeCell::new(MaybeUninit::zeroed()));
+static FIRST: Former = Former(UnsafeCell::new(MaybeUninit::zeroed()));
 
 /// Write-protects a stretch until this is dropped, or until something else is mapped in its place.
 pub(super) struct Window(());
@@ -60,9 +64,12 @@ fn install() {
             return;
         }
         (*FORMER.0.get()).write(present);
+        if !INSTALLED.load(Ordering::SeqCst) {
+            (*FIRST.0.get()).write(present);
+        }
         let mut ours = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
         ours.sa_sigaction = on_fault as *const () as usize;
-        ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | present.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART);
         ours.sa_mask = present.sa_mask;
         INSTALLED.store(true, Ordering::SeqCst);
         libc::sigaction(libc::SIGSEGV, &ours, std::ptr::null_mut());
@@ -88,12 +95,29 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context
 
 /// Does with the fault what would have been done without us.
 fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the former action was stored before this handler was installed.
-    let former = unsafe { (*FORMER.0.get()).assume_init_ref() };
+    let me = rustix::thread::gettid().as_raw_nonzero().get();
+    // A handler that was put in after ours may pass on to ours: then what was there before both is meant.
+    let is_again = PASSING.swap(me, Ordering::SeqCst) == me;
+    let action = if is_again { &FIRST } else { &FORMER };
+    // SAFETY: both actions were stored before this handler was installed.
+    let former = unsafe { *(*action.0.get()).assume_init_ref() };
+    if former.sa_flags & libc::SA_RESETHAND != 0 {
+        // SAFETY: all zeros is the default action; nobody else writes it while a fault is passed on.
+        unsafe { (*action.0.get()).write(MaybeUninit::zeroed().assume_init()) };
+    }
+    call(&former, signal, info, context);
+    PASSING.store(0, Ordering::SeqCst);
+}
+
+fn call(former: &libc::sigaction, signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     if former.sa_sigaction == libc::SIG_DFL || former.sa_sigaction == libc::SIG_IGN {
         // The instruction is run again, and then the fault does what it does by itself.
         // SAFETY: gives the signal back its own meaning.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
+        // SAFETY: as in `on_fault`. What was sent by somebody does not come again by itself.
+        if unsafe { (*info).si_code } <= 0 {
+            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::SEGV);
+        }
     } else if former.sa_flags & libc::SA_SIGINFO != 0 {
         // SAFETY: the program installed a handler of this type.
         let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = unsafe { std::mem::transmute(former.sa_sigaction) };

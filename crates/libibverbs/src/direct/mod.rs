@@ -85,6 +85,7 @@ impl DirectState {
     pub(crate) fn reset(&self) {
         self.established.store(false, Ordering::Release);
         self.is_patient.store(true, Ordering::Release);
+        *lock(&self.peer) = None;
     }
 }
 
