@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 
 enum { PAGE = 4096, ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
@@ -192,6 +193,106 @@ static void forked(void) {
 	printf("ok a child of a fork has its own\n");
 }
 
+/* Small blocks of the heap, which share their pages with what the allocator notes: the child's heap must be whole. */
+static void forked_heap(void) {
+	enum { BLOCKS = 8, BLOCK = 3000 };
+	uint8_t *block[BLOCKS];
+	struct ibv_mr *mr[BLOCKS];
+
+	for (int i = 0; i < BLOCKS; i++) {
+		CHECK((block[i] = malloc(BLOCK)) != NULL);
+		memset(block[i], i, BLOCK);
+		mr[i] = reg(block[i], BLOCK);
+	}
+	for (int round = 0; round < 10; round++) {
+		int status;
+		pid_t child = fork();
+		if (child == 0) {
+			for (int i = 0; i < 2000; i++) {
+				void *some = malloc(16 + i * 37 % 3000);
+				if (i % 3) free(some);
+			}
+			for (int i = 0; i < BLOCKS; i++)
+				for (int j = 0; j < BLOCK; j++)
+					if (block[i][j] != i) _exit(3);
+			_exit(0);
+		}
+		CHECK(waitpid(child, &status, 0) == child && status == 0);
+		free(malloc(100 * round + 50));
+	}
+	for (int i = 0; i < BLOCKS; i++) {
+		IS(0, ibv_dereg_mr(mr[i]));
+		free(block[i]);
+	}
+	printf("ok a child's heap is whole\n");
+}
+
+/* What a region is after a change, and what keys that come again stand for. */
+static void changed(void) {
+	char *left = malloc(8 * PAGE), *right = malloc(8 * PAGE);
+	struct ibv_mr *mr = reg(left, 8 * PAGE), *other = reg(right, 8 * PAGE);
+
+	works(left, mr, right, other, 500, 1);
+	IS(0, ibv_rereg_mr(other, IBV_REREG_MR_CHANGE_TRANSLATION, pd, right + 4 * PAGE, 2 * PAGE, 0));
+	works(left, mr, right + 4 * PAGE, other, 500, 2);
+	IS(0, ibv_rereg_mr(other, IBV_REREG_MR_CHANGE_TRANSLATION, pd, right, 8 * PAGE, 0));
+	works(left, mr, right + 6 * PAGE, other, 500, 3);
+	IS(0, ibv_dereg_mr(other));
+	for (int round = 0; round < 600; round++) {
+		char *place = round % 2 ? right : right + 5 * PAGE;
+		other = reg(place, 2 * PAGE);
+		if (round % 50 == 49 || round < 4) works(left, mr, place + 100, other, 64, round);
+		IS(0, ibv_dereg_mr(other));
+	}
+	IS(0, ibv_dereg_mr(mr));
+	free(left);
+	free(right);
+	printf("ok changed regions, and keys that come again\n");
+}
+
+/* A signal handler that counts in a page that is being moved, in the thread that moves it; and a thread that cannot take a fault. */
+static volatile long *inside, outside;
+static volatile char *beside;
+
+static void count(int unused) {
+	(void)unused;
+	++*inside;
+	++outside;
+}
+
+static void *undisturbed(void *unused) {
+	sigset_t all;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, NULL);
+	while (!stop) beside[0]++;
+	return unused;
+}
+
+static void interrupted(int with_thread) {
+	struct itimerval often = {{0, 300}, {0, 300}}, never = {{0, 0}, {0, 0}};
+	char *buffer = aligned_alloc(PAGE, 1 << 20);
+	pthread_t thread;
+
+	CHECK(buffer);
+	memset(buffer, 1, 1 << 20);
+	inside = (volatile long *)(buffer + 64);
+	*inside = outside = 0;
+	beside = buffer + PAGE + 64;
+	stop = 0;
+	if (with_thread) CHECK(pthread_create(&thread, NULL, undisturbed, NULL) == 0);
+	CHECK(signal(SIGALRM, count) != SIG_ERR && setitimer(ITIMER_REAL, &often, NULL) == 0);
+	for (int round = 0; round < 500; round++) {
+		struct ibv_mr *mr = reg(buffer, 1 << 20);
+		IS(0, ibv_dereg_mr(mr));
+	}
+	CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
+	stop = 1;
+	if (with_thread) CHECK(pthread_join(thread, NULL) == 0);
+	if (*inside != outside) FAIL("a handler counted %ld, of which %ld are there", outside, *inside);
+	free(buffer);
+	printf("ok signals while pages move%s\n", with_thread ? ", and a thread that blocks all of them" : "");
+}
+
 /* A program's own handler still hears of its own faults. */
 static volatile sig_atomic_t faults;
 static char *guarded;
@@ -229,7 +330,12 @@ int main(void) {
 	overlapping();
 	mapped_anew();
 	forked();
+	forked_heap();
+	changed();
+	interrupted(0);
+	stop = 0;
 	beside_a_writer();
+	interrupted(1);
 	own_handler();
 	IS(0, ibv_destroy_qp(a));
 	IS(0, ibv_destroy_qp(b));

@@ -37,6 +37,12 @@ def test_registered_memory_stays_the_program_s(softband: Softband, c_programs: P
     assert "all parts hold" in outcome.program("a-0")
 
 
+def test_new_queue_pairs_lose_nothing_beside_other_work(softband: Softband, c_programs: Path) -> None:
+    program = c_programs / "fresh_queue_pairs"
+    outcome = softband.run("two-hosts", ("a", f"{program} 200"), ("b", str(program)), options=WALL).assert_ok()
+    assert "nothing lost" in outcome.program("a-0")
+
+
 def test_a_datagram_finds_what_its_receiver_had_posted_before_it_said_so(softband: Softband, c_programs: Path) -> None:
     program = f"{c_programs / 'datagram_ready'} 100000"
     outcome = softband.run("modern-pair", ("a", program), ("b", f"{program} a"), options=WALL).assert_ok()
