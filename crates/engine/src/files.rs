@@ -35,9 +35,12 @@ impl Files {
         let parent = std::env::temp_dir();
         remove_stale(&parent);
         let folder = parent.join(format!("{engine}-files"));
-        fs::create_dir(&folder)?;
-        let lock = File::open(&folder)?;
+        // It gets its name when it has its lock: another engine that starts now would take it for one that was left.
+        let nascent = parent.join(format!("{engine}-files.new"));
+        fs::create_dir(&nascent)?;
+        let lock = File::open(&nascent)?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        fs::rename(&nascent, &folder)?;
         Ok(Self { folder, _lock: lock })
     }
 
@@ -184,8 +187,19 @@ fn groups(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::groups;
+    use super::{Files, groups};
     use softband_types::Guid;
+
+    #[test]
+    fn engines_that_start_at_once_leave_each_other_s_folders_alone() {
+        let start = |thread: usize| {
+            for round in 0..100 {
+                let files = Files::new(&format!("softband-test-{}-{thread}-{round}", std::process::id())).unwrap();
+                assert!(files.folder.is_dir());
+            }
+        };
+        std::thread::scope(|scope| (0..4).for_each(|thread| drop(scope.spawn(move || start(thread)))));
+    }
 
     #[test]
     fn guids_are_written_in_groups_of_four_digits() {
