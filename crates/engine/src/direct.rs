@@ -8,7 +8,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use softband_ipc::tables::{KEYS, KeyEntry, QPS, QpEntry, Tables, key_index};
 use softband_model::verbs::api::QpSnapshot;
 use softband_types::{HcaId, Lid, MrHandle, PortNumber, ProcessId, QpState, QpType, Qpn};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -25,8 +25,10 @@ pub(crate) struct DirectTables {
     entries: BTreeMap<(HcaId, Qpn), (u32, ProcessId)>,
     /// Which queue pairs lead where, by entry: to, from.
     links: BTreeMap<u32, u32>,
-    /// Pairs, from and to, of which all fitted when they were connected; what follows keeps it so until one of them is reset.
-    fitted: BTreeSet<(Name, Name)>,
+    /// To whom, by sender, all fitted when they were connected, and the same the other way round; what follows keeps it so until one of
+    /// them is reset.
+    fitted: BTreeMap<Name, Name>,
+    fitted_by_receiver: BTreeMap<Name, Name>,
     free: Vec<u32>,
     next: u32,
     serial: AtomicU64,
@@ -47,7 +49,8 @@ impl DirectTables {
             file,
             entries: BTreeMap::new(),
             links: BTreeMap::new(),
-            fitted: BTreeSet::new(),
+            fitted: BTreeMap::new(),
+            fitted_by_receiver: BTreeMap::new(),
             free: Vec::new(),
             next: 0,
             serial: AtomicU64::new(0),
@@ -111,7 +114,17 @@ impl DirectTables {
     }
 
     fn forget_fitted(&mut self, name: Name) {
-        self.fitted.retain(|(from, to)| *from != name && *to != name);
+        if let Some(to) = self.fitted.remove(&name) {
+            self.fitted_by_receiver.remove(&to);
+        }
+        if let Some(from) = self.fitted_by_receiver.remove(&name) {
+            self.fitted.remove(&from);
+        }
+    }
+
+    fn note_fitted(&mut self, from: Name, to: Name) {
+        self.fitted.insert(from, to);
+        self.fitted_by_receiver.insert(to, from);
     }
 
     fn take_entry(&mut self, hca: HcaId, qpn: Qpn, process: ProcessId) -> Option<u32> {
@@ -263,11 +276,11 @@ impl Engine {
             && self.hca_with_lid(peer.address_vector.dlid) == Some(name.0);
         let fits = qp.pkey.reaches(peer.pkey) && qp.path_mtu == peer.path_mtu && qp.max_rd_atomic <= peer.max_dest_rd_atomic;
         // While packets are under way the numbers of both sides differ; that they were equal at first is enough.
-        let in_step = self.direct.fitted.contains(&(name, to)) || qp.send_psn == peer.receive_psn;
+        let in_step = self.direct.fitted.get(&name) == Some(&to) || qp.send_psn == peer.receive_psn;
         if !connected || !fits || !in_step {
             return 0;
         }
-        self.direct.fitted.insert((name, to));
+        self.direct.note_fitted(name, to);
         self.direct.entry_of(to.0, to.1)
     }
 
