@@ -2,10 +2,10 @@
 
 use crate::fork::own_number;
 use crate::shared_memory::{map_part, unmap_part};
-use softband_ipc::queues::{DeliveriesHeader, deliveries_bytes};
+use softband_ipc::queues::{DeliveriesHeader, Delivery, deliveries_bytes};
 use softband_ipc::ring::Cqe;
 use softband_ipc::tables::QpEntry;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Looks at a taken lock before its holder is asked for.
 const LOOKS: u32 = 2_000;
@@ -52,59 +52,124 @@ impl Deliveries {
         unsafe { &*self.base.cast::<DeliveriesHeader>() }
     }
 
-    fn entry(&self, counter: u32) -> *mut Cqe {
+    fn entry(&self, counter: u32) -> *mut Delivery {
         let index = (counter % self.entries) as usize;
-        self.base.wrapping_add(size_of::<DeliveriesHeader>() + index * size_of::<Cqe>()).cast()
+        self.base.wrapping_add(size_of::<DeliveriesHeader>() + index * size_of::<Delivery>()).cast()
     }
 
-    /// Completions that wait.
+    /// Whether the entry of a counter is there.
     #[inline]
-    pub fn waiting(&self) -> u32 {
-        let header = self.header();
-        let waiting = header.produced.load(Ordering::Acquire).wrapping_sub(header.consumed.0.load(Ordering::Relaxed));
-        if self.mapped_by == own_number() { waiting.min(self.entries) } else { 0 }
+    fn is_there(&self, counter: u32) -> bool {
+        // SAFETY: within the mapping; only this part of it is looked at while others may write.
+        let sequence = unsafe { &(*self.entry(counter)).sequence };
+        sequence.load(Ordering::Acquire) == counter.wrapping_add(1) && self.mapped_by == own_number()
     }
 
-    /// When the oldest one came.
-    pub fn front_ps(&self) -> Option<u64> {
-        // SAFETY: within the mapping.
-        (self.waiting() > 0).then(|| unsafe { (*self.entry(self.header().consumed.0.load(Ordering::Relaxed))).time_ps })
+    /// The owner reads times of completions: from now on they are noted.
+    pub fn want_stamps(&self) {
+        self.header().stamps.0.store(1, Ordering::Release);
+    }
+
+    /// How many were put in and taken out so far (both wrap). Slow while peers put something in.
+    pub fn counters(&self) -> (u32, u32) {
+        let header = self.header();
+        let consumed = header.consumed.0.load(Ordering::Relaxed);
+        let waiting = header.produced.load(Ordering::Acquire).wrapping_sub(consumed);
+        let waiting = if self.mapped_by == own_number() { waiting.min(self.entries) } else { 0 };
+        (consumed.wrapping_add(waiting), consumed)
+    }
+
+    /// Whether at least `count` wait.
+    pub fn holds(&self, count: u32) -> bool {
+        let consumed = self.header().consumed.0.load(Ordering::Relaxed);
+        count == 0 || count <= self.entries && self.is_there(consumed.wrapping_add(count - 1))
+    }
+
+    /// Since when the oldest one's queue pair has been as it was then; `None` when there is none.
+    #[inline]
+    pub fn front_since_ps(&self) -> Option<u64> {
+        let counter = self.header().consumed.0.load(Ordering::Relaxed);
+        // SAFETY: within the mapping, and it is there.
+        self.is_there(counter).then(|| unsafe { (*self.entry(counter)).since_ps })
     }
 
     /// Takes the oldest one. One thread at a time: the caller holds the completion queue's lock.
+    #[inline]
     pub fn take(&self) -> Option<Cqe> {
-        if self.waiting() == 0 {
-            return None;
-        }
         let consumed = &self.header().consumed.0;
         let counter = consumed.load(Ordering::Relaxed);
-        // SAFETY: within the mapping; the peer wrote the entry before it moved `produced`.
-        let cqe = unsafe { self.entry(counter).read() };
+        if !self.is_there(counter) {
+            return None;
+        }
+        // SAFETY: within the mapping; the peer wrote the entry before it numbered it, and does not touch it before `consumed` moves.
+        let entry = unsafe { &*self.entry(counter) };
+        let cqe = Cqe {
+            wr_id: entry.wr_id,
+            time_ps: entry.stamp_ps.max(entry.since_ps),
+            opcode: u32::from(entry.opcode),
+            byte_len: entry.byte_len,
+            immediate: entry.immediate,
+            qpn: entry.qpn,
+            source_qpn: entry.source_qpn,
+            flags: entry.flags,
+            pkey_index: entry.pkey_index,
+            source_lid: entry.source_lid,
+            service_level: entry.service_level,
+            path_bits: entry.path_bits,
+            srq: entry.srq,
+            ..bytemuck::Zeroable::zeroed()
+        };
         consumed.store(counter.wrapping_add(1), Ordering::Release);
         Some(cqe)
     }
 
-    /// Whether there is room for one more.
+    /// Whether there is room for one more. Exact only with the lock.
+    #[inline]
     pub fn has_room(&self) -> bool {
         let header = self.header();
-        header.produced.load(Ordering::Relaxed).wrapping_sub(header.consumed.0.load(Ordering::Acquire)) < self.entries
+        let produced = header.produced.load(Ordering::Relaxed);
+        if produced.wrapping_sub(header.consumed_seen.load(Ordering::Relaxed)) < self.entries {
+            return true;
+        }
+        let consumed = header.consumed.0.load(Ordering::Acquire);
+        header.consumed_seen.store(consumed, Ordering::Relaxed);
+        produced.wrapping_sub(consumed) < self.entries
     }
 
     /// Puts one in; `before` is done just before it can be seen. False when there is no room.
-    pub fn put(&self, cqe: &Cqe, before: impl FnOnce()) -> bool {
+    #[inline]
+    pub fn put(&self, delivery: Delivery, before: impl FnOnce()) -> bool {
         let header = self.header();
         let me = own_number();
         self.lock(me);
+        self.pass_unnoted(header);
         let has_room = self.has_room();
         if has_room {
             let counter = header.produced.load(Ordering::Relaxed);
-            // SAFETY: within the mapping; the owner does not look at it before `produced` has moved on.
-            unsafe { self.entry(counter).write(*cqe) };
-            before();
+            let stamp_ps = if header.stamps.0.load(Ordering::Relaxed) == 0 { 0 } else { crate::now_ps() };
+            let entry = self.entry(counter);
+            // SAFETY: within the mapping; the owner does not look at it before its number says that it is there. The number that is
+            // written first is that of a former round or none.
+            unsafe {
+                let former = (*entry).sequence.load(Ordering::Relaxed);
+                entry.write(Delivery { stamp_ps, sequence: AtomicU32::new(former), ..delivery });
+                before();
+                (*entry).sequence.store(counter.wrapping_add(1), Ordering::Release);
+            }
             header.produced.store(counter.wrapping_add(1), Ordering::Release);
         }
-        let _ = header.lock.compare_exchange(me, 0, Ordering::Release, Ordering::Relaxed);
+        header.lock.store(0, Ordering::Release);
         has_room
+    }
+
+    /// A process that is gone may have put one in and not counted it.
+    #[inline]
+    fn pass_unnoted(&self, header: &DeliveriesHeader) {
+        let counter = header.produced.load(Ordering::Relaxed);
+        // SAFETY: within the mapping.
+        if unsafe { &(*self.entry(counter)).sequence }.load(Ordering::Relaxed) == counter.wrapping_add(1) {
+            header.produced.store(counter.wrapping_add(1), Ordering::Release);
+        }
     }
 
     /// Takes the lock; from a process that is gone, too. What that one was writing was not to be seen yet.

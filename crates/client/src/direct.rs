@@ -4,14 +4,18 @@ use crate::session::header;
 use crate::shared_memory;
 use rustix::fd::OwnedFd;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
+use softband_ipc::layout::MOVERS;
 use softband_ipc::tables::{KeyEntry, QPS, QpEntry, Tables, key_index};
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 static TABLES: AtomicPtr<Tables> = AtomicPtr::new(std::ptr::null_mut());
 /// What `withdrawn` of the tables was when this process last looked for what it need not keep.
 static SWEPT: AtomicU32 = AtomicU32::new(0);
-pub(crate) static MOVERS: Mutex<()> = Mutex::new(());
+/// One thread at a time looks for that.
+static SWEEPING: AtomicBool = AtomicBool::new(false);
+/// How long it waits for the others to end what they are moving; none takes this long but one that was stopped.
+const GRACE: Duration = Duration::from_millis(100);
 
 /// Maps the file of tables that the engine sent.
 pub(crate) fn map(file: &OwnedFd) -> rustix::io::Result<()> {
@@ -25,6 +29,7 @@ pub(crate) fn map(file: &OwnedFd) -> rustix::io::Result<()> {
 
 /// A forked child has no part in its parent's queue pairs; it maps the tables anew when it attaches.
 pub(crate) fn forget() {
+    SWEEPING.store(false, Ordering::Release);
     shared_memory::forget_peers();
     TABLES.store(std::ptr::null_mut(), Ordering::Release);
 }
@@ -48,32 +53,83 @@ impl Stretch {
     }
 }
 
-/// The right to look at the tables: what is valid stays so while this lives.
+/// The right to look at the tables: what is valid stays so while this lives. Locks of queues are taken before, not while looking.
 pub struct Looking {
     tables: &'static Tables,
-    _one_at_a_time: MutexGuard<'static, ()>,
+    slot: &'static AtomicU64,
+    /// What the slot says while this lives.
+    odd: u64,
 }
 
 /// Begins to move data.
+#[inline]
 pub fn look() -> Option<Looking> {
-    let one_at_a_time = MOVERS.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: set once, by `map`; the mapping is never undone, and the tables consist of atomics.
     let tables = unsafe { TABLES.load(Ordering::Acquire).as_ref() }?;
-    // Sequentially consistent: the engine first takes an entry away and then looks at this.
-    header().direct.fetch_add(1, Ordering::SeqCst);
-    let looking = Looking { tables, _one_at_a_time: one_at_a_time };
-    let withdrawn = tables.withdrawn.load(Ordering::Relaxed);
-    if withdrawn != SWEPT.load(Ordering::Relaxed) {
-        SWEPT.store(withdrawn, Ordering::Relaxed);
-        shared_memory::sweep(|key, serial| looking.region(key).is_some_and(|region| region.serial.load(Ordering::Relaxed) == serial));
+    let (slot, odd) = take_slot();
+    if tables.withdrawn.load(Ordering::Relaxed) != SWEPT.load(Ordering::Relaxed) {
+        sweep(tables, slot);
     }
-    Some(looking)
+    Some(Looking { tables, slot, odd })
+}
+
+/// A slot that no other thread has, now odd.
+#[inline]
+fn take_slot() -> (&'static AtomicU64, u64) {
+    let slots = &header().movers;
+    // Threads have stacks of their own, so each mostly finds its former slot free.
+    let here = 0u8;
+    let first = (&raw const here) as usize >> 16;
+    loop {
+        for place in 0..MOVERS {
+            let slot = &slots[(first.wrapping_add(first >> 6).wrapping_add(place)) % MOVERS].0;
+            let seen = slot.load(Ordering::Relaxed);
+            // Sequentially consistent: the engine first takes an entry away and then looks at this.
+            if seen.is_multiple_of(2) && slot.compare_exchange(seen, seen + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+                return (slot, seen + 1);
+            }
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// Gives back what was mapped of regions that are gone, once nobody in this process can be reaching them any more.
+#[cold]
+fn sweep(tables: &'static Tables, own: &AtomicU64) {
+    if SWEEPING.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let withdrawn = tables.withdrawn.load(Ordering::Acquire);
+    if header().movers.iter().all(|slot| std::ptr::eq(&raw const slot.0, own) || has_ended(&slot.0)) {
+        SWEPT.store(withdrawn, Ordering::Relaxed);
+        shared_memory::sweep(|key, serial| region_of(tables, key).is_some_and(|region| region.serial.load(Ordering::Relaxed) == serial));
+    }
+    SWEEPING.store(false, Ordering::Release);
+}
+
+/// Waits until what is under way in a slot has ended; false when that takes too long.
+fn has_ended(slot: &AtomicU64) -> bool {
+    let seen = slot.load(Ordering::SeqCst);
+    let mut started = None;
+    while seen % 2 == 1 && slot.load(Ordering::SeqCst) == seen {
+        if started.get_or_insert_with(Instant::now).elapsed() > GRACE {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    true
 }
 
 impl Drop for Looking {
+    #[inline]
     fn drop(&mut self) {
-        header().direct.fetch_add(1, Ordering::SeqCst);
+        self.slot.store(self.odd + 1, Ordering::Release);
     }
+}
+
+fn region_of(tables: &'static Tables, key: u32) -> Option<&'static KeyEntry> {
+    let entry = &tables.keys[key_index(key)?];
+    (key != 0 && entry.key.load(Ordering::SeqCst) == key).then_some(entry)
 }
 
 impl Looking {
@@ -94,14 +150,9 @@ impl Looking {
         is_it.then_some(entry)
     }
 
-    fn region(&self, key: u32) -> Option<&'static KeyEntry> {
-        let entry = &self.tables.keys[key_index(key)?];
-        (key != 0 && entry.key.load(Ordering::SeqCst) == key).then_some(entry)
-    }
-
     /// Where `len_bytes` at `iova` of a region are, if queue pair `by` may reach them with these rights.
     pub fn reach(&self, by: &QpEntry, key: u32, iova: u64, len_bytes: u64, rights: u32) -> Option<Stretch> {
-        let region = self.region(key)?;
+        let region = region_of(self.tables, key)?;
         let same = |a: &AtomicU32, b: &AtomicU32| a.load(Ordering::Relaxed) == b.load(Ordering::Relaxed);
         if !same(&region.hca, &by.hca) || !same(&region.pd, &by.pd) || !same(&region.pid, &by.pid) {
             return None;

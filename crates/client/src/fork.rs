@@ -15,7 +15,7 @@ static ORPHANED: AtomicBool = AtomicBool::new(false);
 static CHILD_HOOK: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
 /// What threads hold while they talk to the engine or move data, held over a fork so that a child does not inherit it locked.
-const LOCKS: [&Mutex<()>; 4] = [&crate::turn::CALLS, &crate::direct::MOVERS, &crate::ring::PRODUCERS, &shared_memory::CHANGES];
+const LOCKS: [&Mutex<()>; 4] = [&crate::turn::CALLS, &shared_memory::PEERS, &crate::ring::PRODUCERS, &shared_memory::CHANGES];
 
 struct Held(UnsafeCell<[Option<MutexGuard<'static, ()>>; LOCKS.len()]>);
 // SAFETY: each place is touched only by the thread that holds the lock of it.
@@ -107,7 +107,7 @@ static NUMBER: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The system's number of this process: the C library's `getpid` is the guest's.
 #[inline]
-pub(crate) fn own_number() -> u32 {
+pub fn own_number() -> u32 {
     // SAFETY: set once to a page that is never unmapped.
     match unsafe { NUMBER.load(Ordering::Acquire).as_ref() }.map(|number| number.load(Ordering::Relaxed)) {
         None | Some(0) => ask_number(),

@@ -23,7 +23,7 @@ mod turn;
 pub mod warn;
 
 pub use calls::{Errno, call, call_bytes, call_void, tell_last};
-pub use fork::{follow_forks, set_child_hook};
+pub use fork::{follow_forks, own_number as process_id, set_child_hook};
 pub use hosts::{host_address, host_name};
 pub use session::{
     AttachError, attach_child, attach_from_environment, bind_thread, control_fd, event_socket_name, forget_thread, has_slot, header, is_attached,

@@ -2,17 +2,21 @@
 
 use crate::direct::Looking;
 use crate::shared_memory::{map_part, unmap_part};
+use arrayvec::ArrayVec;
 use softband_ipc::post::PostSge;
 use softband_ipc::queues::{ReceiveEntry, ReceiveQueueHeader, entry_bytes, mode, receive_queue_bytes};
 use softband_ipc::tables::QpEntry;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A queue, mapped here.
 pub struct ReceiveQueue {
     base: *mut u8,
     place: Place,
+    /// What the sender last saw of `produced`, and in which era: it looks again when that is used up.
+    seen_produced: AtomicU32,
+    seen_era: AtomicU32,
 }
-// SAFETY: whoever touches the queue is looking at the tables, one thread of a process at a time; the counters are atomics.
+// SAFETY: whoever touches the queue is looking at the tables and holds the lock of that side; the counters are atomics.
 unsafe impl Send for ReceiveQueue {}
 // SAFETY: as above.
 unsafe impl Sync for ReceiveQueue {}
@@ -53,7 +57,12 @@ impl ReceiveQueue {
     /// The queue of the queue pair whose entry this is, if it has one.
     pub fn of(entry: &QpEntry) -> Option<Self> {
         let place = Place::of(entry)?;
-        map_part(place.file, place.offset, place.bytes()).map(|base| Self { base, place })
+        map_part(place.file, place.offset, place.bytes()).map(|base| Self {
+            base,
+            place,
+            seen_produced: AtomicU32::new(0),
+            seen_era: AtomicU32::new(u32::MAX),
+        })
     }
 
     /// Whether this is still the queue of that queue pair.
@@ -71,15 +80,15 @@ impl ReceiveQueue {
         self.base.wrapping_add(size_of::<ReceiveQueueHeader>() + index * entry_bytes(self.place.sges))
     }
 
-    /// Posts a request; there is room, since the caller has a place of the queue.
+    /// Posts a request; there is room, since the caller has a place of the queue. One thread at a time.
     pub fn post(&self, _looking: &Looking, wr_id: u64, list: &[PostSge]) -> Posted {
         let header = self.header();
-        match header.mode.load(Ordering::SeqCst) {
+        match header.mode() {
             mode::SHARED => {}
             mode::MOVING => return Posted::Later,
             _ => return Posted::ForEngine,
         }
-        let produced = header.produced.load(Ordering::Relaxed);
+        let produced = header.produced.0.load(Ordering::Relaxed);
         let at = self.entry(produced);
         let count = list.len().min(self.place.sges as usize);
         // SAFETY: within the mapping; the peer does not look at it before `produced` has moved on.
@@ -90,37 +99,45 @@ impl ReceiveQueue {
                 to.add(index).write(*entry);
             }
         }
-        header.produced.store(produced.wrapping_add(1), Ordering::Release);
+        header.produced.0.store(produced.wrapping_add(1), Ordering::Release);
         Posted::Here
     }
 
     /// Whether the engine has to do with the queue; `None` while it changes hands.
     pub fn is_shared(&self) -> Option<bool> {
-        match self.header().mode.load(Ordering::SeqCst) {
+        match self.header().mode() {
             mode::SHARED => Some(true),
             mode::MOVING => None,
             _ => Some(false),
         }
     }
 
-    /// The oldest request: its number, and its list written to `room`. `None` when there is none.
-    pub fn front<'a>(&self, room: &'a mut [PostSge]) -> Option<(u64, &'a [PostSge])> {
-        let header = self.header();
-        let consumed = header.consumed.0.load(Ordering::Relaxed);
-        if header.produced.load(Ordering::Acquire) == consumed {
-            return None;
+    /// The oldest request: its number, and its list added to `list`. `None` when there is none. One thread at a time.
+    pub fn front<const N: usize>(&self, list: &mut ArrayVec<PostSge, N>) -> Option<u64> {
+        let consumed = self.header().consumed.0.load(Ordering::Relaxed);
+        if self.seen_produced.load(Ordering::Relaxed) == consumed || self.seen_era.load(Ordering::Relaxed) != self.era() {
+            let produced = self.header().produced.0.load(Ordering::Acquire);
+            self.seen_era.store(self.era(), Ordering::Relaxed);
+            self.seen_produced.store(produced, Ordering::Relaxed);
+            if produced == consumed {
+                return None;
+            }
         }
         let at = self.entry(consumed);
         // SAFETY: within the mapping; whatever a lying peer writes is only numbers.
         unsafe {
             let head = at.cast::<ReceiveEntry>().read_volatile();
-            let count = (head.count.min(self.place.sges) as usize).min(room.len());
             let from = at.add(size_of::<ReceiveEntry>()).cast::<PostSge>();
-            for (index, to) in room.iter_mut().take(count).enumerate() {
-                *to = from.add(index).read_volatile();
+            for index in 0..(head.count.min(self.place.sges) as usize).min(N) {
+                list.push(from.add(index).read_volatile());
             }
-            Some((head.wr_id, &room[..count]))
+            Some(head.wr_id)
         }
+    }
+
+    /// What the counters count in: it changes when the engine gives the queue back.
+    fn era(&self) -> u32 {
+        self.header().mode.load(Ordering::SeqCst)
     }
 
     /// The oldest request is used up.

@@ -102,7 +102,7 @@ impl Engine {
                 Pace::Wall => layout::pace::WALL,
             },
             deadline_ps: AtomicU64::new(u64::MAX),
-            direct: AtomicU64::new(0),
+            movers: Default::default(),
             wall_start_ns: self.wall_start_ns,
             ring_produced: AtomicU64::new(0),
             ring_consumed: AtomicU64::new(0),

@@ -120,16 +120,18 @@ impl Engine {
         let Some(open) = self.open_queue(hca, qpn) else { return };
         let header = open.header();
         header.since_ps.store(self.now.as_picos(), Ordering::SeqCst);
-        header.produced.store(0, Ordering::SeqCst);
+        header.produced.0.store(0, Ordering::SeqCst);
         header.consumed.0.store(0, Ordering::SeqCst);
-        header.mode.store(mode::SHARED, Ordering::SeqCst);
+        header.begin_era();
     }
 
     /// Takes over what is in a shared queue: from now on the engine receives for this queue pair.
     pub(crate) fn take_over_receive_queue(&mut self, hca: HcaId, qpn: Qpn) {
         let Some(open) = self.open_queue(hca, qpn) else { return };
         let header = open.header();
-        if header.mode.swap(mode::ENGINE, Ordering::SeqCst) != mode::SHARED {
+        let former = header.mode();
+        header.set_mode(mode::ENGINE);
+        if former != mode::SHARED {
             return;
         }
         self.await_movers();
@@ -137,7 +139,7 @@ impl Engine {
         self.set_wall_clock();
         self.now = self.now.max(SimTime::from_picos(header.since_ps.load(Ordering::SeqCst) + 1));
         let owner = self.processes[open.queue.process].number;
-        let (produced, consumed) = (header.produced.load(Ordering::Acquire), header.consumed.0.load(Ordering::Acquire));
+        let (produced, consumed) = (header.produced.0.load(Ordering::Acquire), header.consumed.0.load(Ordering::Acquire));
         let at = self.now.max(self.world.now());
         // No more than there can be, whatever a lying program says.
         for counter in 0..produced.wrapping_sub(consumed).min(open.queue.entries) {
@@ -195,29 +197,29 @@ impl Engine {
         let process = open.queue.process;
         let header = open.header();
         let receives = self.world.find_qp(hca, qpn).is_some_and(|(_, qp)| matches!(qp.state, QpState::Rtr | QpState::Rts));
-        if !receives || self.processes[process].state != ProcessState::Attached || header.mode.load(Ordering::SeqCst) != mode::ENGINE {
+        if !receives || self.processes[process].state != ProcessState::Attached || header.mode() != mode::ENGINE {
             return true;
         }
-        header.mode.store(mode::MOVING, Ordering::SeqCst);
+        header.set_mode(mode::MOVING);
         self.await_movers();
         // What the owner has posted before comes first.
         self.take_ring(process);
         self.run_world();
         // What came in with the ring may be a send to this very queue pair.
-        let requests = if header.mode.load(Ordering::SeqCst) == mode::MOVING { self.world.take_receives(hca, qpn) } else { None };
+        let requests = if header.mode() == mode::MOVING { self.world.take_receives(hca, qpn) } else { None };
         let Some(requests) = requests else {
-            header.mode.store(mode::ENGINE, Ordering::SeqCst);
+            header.set_mode(mode::ENGINE);
             return false;
         };
         for (counter, request) in requests.iter().enumerate() {
             open.write(counter as u32, request);
         }
         header.consumed.0.store(0, Ordering::SeqCst);
-        header.produced.store(requests.len() as u32, Ordering::SeqCst);
+        header.produced.0.store(requests.len() as u32, Ordering::SeqCst);
         // What the engine has completed comes before what peers complete, although the World may be ahead of their clock.
         let latest = self.now.max(self.world.now()).as_picos();
         header.since_ps.fetch_max(latest + 1, Ordering::SeqCst);
-        header.mode.store(mode::SHARED, Ordering::SeqCst);
+        header.begin_era();
         true
     }
 }

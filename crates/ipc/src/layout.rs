@@ -1,5 +1,6 @@
 //! The memory that one process shares with the engine.
 
+use crate::queues::LineOf;
 use bytemuck::{Pod, Zeroable};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
@@ -22,6 +23,9 @@ pub const MEMORY_FILE_NAME: &str = "softband-memory";
 
 /// Signal (SIGRTMAX-2) that the engine sends to a thread that keeps its turn for long: it may spin on memory.
 pub const SPIN_SIGNAL: i32 = 62;
+
+/// Threads of a process that can be moving data at the same time.
+pub const MOVERS: usize = 16;
 
 /// Values of [`SharedHeader::pace`].
 pub mod pace {
@@ -65,8 +69,8 @@ pub struct SharedHeader {
     pub pace: u32,
     /// Earliest deadline that a clock read must not pass without a turn of the engine (an armed alarm).
     pub deadline_ps: AtomicU64,
-    /// In wall pace: odd while the process moves data itself.
-    pub direct: AtomicU64,
+    /// In wall pace: each is odd while a thread of the process moves data itself.
+    pub movers: [LineOf<AtomicU64>; MOVERS],
     /// In wall pace: the host's monotonic clock when the engine started.
     pub wall_start_ns: u64,
     /// Bytes that were put into and taken out of the ring of posts, in wall pace. Both only grow.

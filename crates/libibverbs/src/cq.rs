@@ -2,11 +2,12 @@
 
 use crate::context::{CqPointer, context};
 use crate::cq_ex::ExtendedPoll;
-use crate::direct::OwnCompletions;
 use crate::event_count::EventCount;
-use crate::guard::{lock, not_null, object, status};
+use crate::guard::{not_null, object, status};
 use crate::patience::Patience;
+use crate::qp::QpInner;
 use crate::query::device_of;
+use crate::short::Short;
 use crate::{channel, cq_ex};
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
@@ -14,8 +15,9 @@ use softband_client::completion::CompletionRing;
 use softband_client::deliveries::Deliveries;
 use softband_client::{Errno, call, call_void, header, is_wall};
 use softband_ipc::calls::{CreateCq, CreateCqReply, Handle, Op, ResizeCq};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use softband_ipc::ring::Cqe;
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
 
 /// A completion queue: what the header shows, and our part. The plain structure is the head of the extended one.
 #[repr(C)]
@@ -28,13 +30,12 @@ pub(crate) struct Cq {
 pub(crate) struct CqInner {
     pub(crate) hca: u32,
     pub(crate) handle: u32,
-    pub(crate) ring: Mutex<CompletionRing>,
-    /// Completions of work that posting threads have carried out, and whether there may be any.
-    pub(crate) own: OwnCompletions,
+    pub(crate) queue: Short<CqQueue>,
     /// Completions of what peers have carried out.
     pub(crate) deliveries: Option<Deliveries>,
     pub(crate) takes_own: bool,
-    pub(crate) last_stamp_ps: AtomicU64,
+    /// The program reads times of completions.
+    pub(crate) has_stamps: bool,
     pub(crate) completion_events: EventCount,
     pub(crate) async_events: EventCount,
     /// Set when the program arms the queue, cleared by the next empty look at it.
@@ -43,11 +44,45 @@ pub(crate) struct CqInner {
     pub(crate) extended: ExtendedPoll,
 }
 
+/// What one thread at a time looks at.
+pub(crate) struct CqQueue {
+    /// Completions that the engine puts there.
+    pub(crate) ring: CompletionRing,
+    /// Completions of work that posting threads have carried out, each with the number of the engine's that come before it.
+    pub(crate) own: VecDeque<(u32, Cqe)>,
+    /// The queue pair of the last completion: taken out before it is freed.
+    pub(crate) known: Option<(u32, *const QpInner)>,
+    /// For the engine's completion of this number: what peers had put there when it was first seen.
+    pub(crate) delivered_before: Option<(u32, u32)>,
+    pub(crate) last_stamp_ps: u64,
+}
+// SAFETY: the pointer is followed only with the lock, which whoever frees the queue pair takes before.
+unsafe impl Send for CqQueue {}
+
 impl CqInner {
-    /// Completions that wait, by whatever way they came.
-    pub(crate) fn waiting(&self) -> usize {
-        let delivered = self.deliveries.as_ref().map_or(0, Deliveries::waiting);
-        self.own.len() + delivered as usize + lock(&self.ring).all_waiting() as usize
+    /// Whether fewer than `count` completions wait, by whatever way they came.
+    pub(crate) fn has_fewer_than(&self, count: usize) -> bool {
+        let queue = self.queue.lock();
+        let Some(rest) = count.checked_sub(queue.own.len() + queue.ring.all_waiting() as usize).filter(|rest| *rest > 0) else { return false };
+        !self.deliveries.as_ref().is_some_and(|deliveries| deliveries.holds(rest as u32))
+    }
+
+    /// Whether the queue can take no more.
+    pub(crate) fn is_full(&self) -> bool {
+        let capacity = self.queue.lock().ring.capacity();
+        !self.has_fewer_than(capacity as usize)
+    }
+
+    /// Adds a completion of work that the calling thread has carried out.
+    pub(crate) fn push_own(&self, cqe: Cqe) {
+        let mut queue = self.queue.lock();
+        let behind = queue.ring.all_produced();
+        queue.own.push_back((behind, cqe));
+    }
+
+    /// A queue pair is about to be freed.
+    pub(crate) fn forget_queue_pair(&self) {
+        self.queue.lock().known = None;
     }
 }
 
@@ -57,6 +92,7 @@ pub(crate) struct CqInit {
     pub(crate) cookie: *mut c_void,
     pub(crate) channel: *mut ibv_comp_channel,
     pub(crate) vector: u32,
+    pub(crate) has_stamps: bool,
 }
 
 /// Our part of the completion queue that `shown` points to.
@@ -89,16 +125,24 @@ pub(crate) unsafe fn create(shown: *mut ibv_context, init: &CqInit) -> Result<*m
         call_void(Op::DestroyCq, &Handle { handle: reply.handle, reserved: 0 })?;
         reply = call(Op::CreateCq, &CreateCq { own_only: 1, ..request })?;
     }
+    if let Some(deliveries) = deliveries.as_ref().filter(|_| init.has_stamps) {
+        deliveries.want_stamps();
+    }
     let cq = Box::into_raw(Box::new(Cq {
         shown: shown_cq(shown, init, &reply),
         inner: CqInner {
             hca: ours.hca,
             handle: reply.handle,
-            ring: Mutex::new(CompletionRing::new(reply.ring_offset, reply.capacity)),
-            own: OwnCompletions::default(),
+            queue: Short::new(CqQueue {
+                ring: CompletionRing::new(reply.ring_offset, reply.capacity),
+                own: VecDeque::new(),
+                known: None,
+                delivered_before: None,
+                last_stamp_ps: 0,
+            }),
             deliveries,
             // What sleeps until an event comes is woken by the engine.
-            last_stamp_ps: AtomicU64::new(0),
+            has_stamps: init.has_stamps,
             takes_own: is_wall() && init.channel.is_null(),
             completion_events: EventCount::default(),
             async_events: EventCount::default(),
@@ -140,7 +184,7 @@ pub unsafe extern "C" fn ibv_create_cq(
         let entries = u32::try_from(entries).map_err(|_| Errno(libc::EINVAL))?;
         let vector = u32::try_from(vector).map_err(|_| Errno(libc::EINVAL))?;
         // SAFETY: the caller names an open context and NULL or a channel of it.
-        Ok(unsafe { create(shown, &CqInit { entries, cookie, channel, vector }) }?.cast())
+        Ok(unsafe { create(shown, &CqInit { entries, cookie, channel, vector, has_stamps: false }) }?.cast())
     })
 }
 
@@ -150,11 +194,11 @@ pub unsafe extern "C" fn ibv_resize_cq(shown: *mut ibv_cq, entries: c_int) -> c_
         let entries = u32::try_from(entries).map_err(|_| Errno(libc::EINVAL))?;
         // SAFETY: the caller names a CQ of ours.
         let inner = unsafe { inner(shown) }?;
-        if inner.waiting() > entries as usize {
+        if !inner.has_fewer_than(entries as usize + 1) {
             return Err(Errno(libc::EINVAL)); // it must hold what waits (IBTA 11.2.6.3)
         }
         let reply: CreateCqReply = call(Op::ResizeCq, &ResizeCq { cq: inner.handle, entries })?;
-        lock(&inner.ring).replace(CompletionRing::new(reply.ring_offset, reply.capacity));
+        inner.queue.lock().ring.replace(CompletionRing::new(reply.ring_offset, reply.capacity));
         // SAFETY: as above; the number is shown to the program but ours to write.
         unsafe { (*shown).cqe = c_int::try_from(reply.capacity).unwrap_or(c_int::MAX) };
         Ok(())

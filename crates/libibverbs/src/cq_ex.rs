@@ -71,7 +71,8 @@ pub(crate) unsafe extern "C" fn create_cq_ex(shown: *mut ibv_context, init: *mut
         if init.wc_flags & !WC_FLAGS_OFFERED != 0 {
             return Err(refuse("an extended completion queue with VLAN, flow tag or tag matching fields"));
         }
-        let plain = CqInit { entries: init.cqe, cookie: init.cq_context, channel: init.channel, vector: init.comp_vector };
+        let has_stamps = init.wc_flags & u64::from(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) != 0;
+        let plain = CqInit { entries: init.cqe, cookie: init.cq_context, channel: init.channel, vector: init.comp_vector, has_stamps };
         // SAFETY: the caller names an open context and NULL or a channel of it.
         Ok(unsafe { cq::create(shown, &plain) }?.cast())
     })

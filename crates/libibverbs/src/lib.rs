@@ -38,6 +38,7 @@ mod qp_attributes;
 mod qp_ex;
 mod query;
 mod rates;
+mod short;
 mod srq;
 mod strings;
 mod sysfs;

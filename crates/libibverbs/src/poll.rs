@@ -2,18 +2,15 @@
 
 use crate::context::{Context, context};
 use crate::convert::work_completion;
-use crate::cq::{self, CqInner};
-use crate::guard::{guarded, lock, not_null};
+use crate::cq::{self, CqInner, CqQueue};
+use crate::guard::{guarded, not_null};
+use crate::qp::QpInner;
 use libc::c_int;
 use softband_abi::verbs::{ibv_cq, ibv_wc};
-use softband_client::completion::CompletionRing;
 use softband_client::deliveries::Deliveries;
 use softband_client::{Errno, advance_ps, header, is_wall, poll_empty, sync, warn};
 use softband_ipc::ring::{Cqe, flags};
 use std::sync::atomic::Ordering;
-
-/// Completions that are taken under one lock.
-const BATCH: usize = 8;
 
 pub(crate) unsafe extern "C" fn poll_cq(shown: *mut ibv_cq, entries: c_int, completions: *mut ibv_wc) -> c_int {
     guarded(-1, || {
@@ -71,7 +68,7 @@ pub(crate) fn look(ours: &Context, cq: &CqInner, room: usize, mut store: impl Fn
 }
 
 fn not_overflowed(cq: &CqInner) -> Result<(), Errno> {
-    if lock(&cq.ring).overflowed() {
+    if cq.queue.lock().ring.overflowed() {
         warn::once("a completion queue overflowed: the program made it too small for the work it posts");
         return Err(Errno(libc::EIO));
     }
@@ -79,12 +76,10 @@ fn not_overflowed(cq: &CqInner) -> Result<(), Errno> {
 }
 
 fn look_in_wall_pace(ours: &Context, cq: &CqInner, room: usize, mut store: impl FnMut(&Cqe)) -> Result<usize, Errno> {
-    if cq.waiting() > 0 {
-        let taken = take(ours, cq, room, &mut store);
-        if taken > 0 {
-            cq.patience.found();
-            return Ok(taken);
-        }
+    let taken = take(ours, cq, room, &mut store);
+    if taken > 0 {
+        cq.patience.found();
+        return Ok(taken);
     }
     not_overflowed(cq)?;
     if cq.freshly_armed.swap(false, Ordering::Relaxed) {
@@ -103,44 +98,56 @@ fn look_in_wall_pace(ours: &Context, cq: &CqInner, room: usize, mut store: impl 
 /// Takes at most `room` completions that are there now.
 pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl FnMut(&Cqe)) -> usize {
     let mut taken = 0;
-    let mut batch = [<Cqe as bytemuck::Zeroable>::zeroed(); BATCH];
+    let mut queue = cq.queue.lock();
     while taken < room {
-        let mut count = 0;
-        let wanted = BATCH.min(room - taken);
-        let mut ring = lock(&cq.ring);
-        while count < wanted {
-            let own = if cq.takes_own { cq.own.take(ring.all_taken()) } else { None };
-            let Some(cqe) = own.or_else(|| take_older(&mut ring, cq.deliveries.as_ref())) else { break };
-            batch[count] = cqe;
-            count += 1;
-        }
-        drop(ring);
-        for cqe in &batch[..count] {
-            if retire(ours, cqe) {
-                // What posters and the engine stamp may differ a little; a queue's time never goes back.
-                let time_ps = cq.last_stamp_ps.fetch_max(cqe.time_ps, Ordering::AcqRel).max(cqe.time_ps);
-                store(&Cqe { time_ps, ..*cqe });
-                taken += 1;
-            }
-        }
-        if count < wanted {
-            break;
+        let Some(mut cqe) = next(&mut queue, cq) else { break };
+        if retire(ours, &mut queue.known, &cqe) {
+            // What posters and the engine stamp may differ a little; a queue's time never goes back.
+            queue.last_stamp_ps = queue.last_stamp_ps.max(cqe.time_ps);
+            cqe.time_ps = queue.last_stamp_ps;
+            store(&cqe);
+            taken += 1;
         }
     }
     taken
 }
 
-/// The older one of what the engine and what peers have put there.
-fn take_older(ring: &mut CompletionRing, deliveries: Option<&Deliveries>) -> Option<Cqe> {
-    let Some((deliveries, delivered)) = deliveries.and_then(|deliveries| Some((deliveries, deliveries.front_ps()?))) else {
-        return ring.take();
+/// The next completion, by whatever way it came.
+fn next(queue: &mut CqQueue, cq: &CqInner) -> Option<Cqe> {
+    if let Some((behind, _)) = queue.own.front()
+        && behind.wrapping_sub(queue.ring.all_taken()) as i32 <= 0
+    {
+        return queue.own.pop_front().map(|(_, cqe)| cqe);
+    }
+    let Some(deliveries) = &cq.deliveries else { return queue.ring.take() };
+    // The engine's first: what peers have put there before is to be seen when that is.
+    let engine_ps = queue.ring.front_ps();
+    match (engine_ps, deliveries.front_since_ps()) {
+        (None, _) => deliveries.take(),
+        (Some(_), None) => queue.ring.take(),
+        // The engine had the queue pair before its peer did.
+        (Some(engine_ps), Some(since_ps)) if engine_ps < since_ps => queue.ring.take(),
+        _ if has_come_to_the_engine(queue, deliveries) => queue.ring.take(),
+        _ => deliveries.take(),
+    }
+}
+
+/// Whether everything has been taken that peers had put there before the engine's next completion was first seen. What comes after
+/// that for the same queue pair begins a new era of it, so nothing is overtaken, and peers cannot keep the engine waiting for ever.
+fn has_come_to_the_engine(queue: &mut CqQueue, deliveries: &Deliveries) -> bool {
+    let number = queue.ring.all_taken();
+    let (produced, consumed) = deliveries.counters();
+    let before = match queue.delivered_before {
+        Some((of, before)) if of == number => before,
+        _ => produced,
     };
-    if ring.front_ps().is_some_and(|time| time < delivered) { ring.take() } else { deliveries.take() }
+    queue.delivered_before = Some((number, before));
+    consumed.wrapping_sub(before) as i32 >= 0
 }
 
 /// Lets the queue pair of a completion know that work is done. False: the queue pair is gone or was reset since, and with it,
 /// by the manual pages, its completions.
-fn retire(ours: &Context, cqe: &Cqe) -> bool {
+fn retire(ours: &Context, known: &mut Option<(u32, *const QpInner)>, cqe: &Cqe) -> bool {
     if cqe.srq != 0
         && let Some(pointer) = ours.shared_queues().get(&cqe.srq)
     {
@@ -151,10 +158,18 @@ fn retire(ours: &Context, cqe: &Cqe) -> bool {
             return true; // The queue pair may be another process's.
         }
     }
-    let queue_pairs = ours.queue_pairs();
-    let Some(pointer) = queue_pairs.get(&cqe.qpn) else { return false };
-    // SAFETY: queue pairs leave the table before they are freed, and the table is locked.
-    let qp = unsafe { &(*pointer.0).inner };
+    let at = match *known {
+        Some((qpn, at)) if qpn == cqe.qpn => at,
+        _ => {
+            // SAFETY: queue pairs leave the table before they are freed, and the table is locked.
+            let Some(at) = ours.queue_pairs().get(&cqe.qpn).map(|pointer| unsafe { &raw const (*pointer.0).inner }) else { return false };
+            at
+        }
+    };
+    // Shared queues are for queue pairs of other completion queues, too.
+    *known = if cqe.srq == 0 { Some((cqe.qpn, at)) } else { None };
+    // SAFETY: whoever frees a queue pair first takes it out of the table, and then the locks of its completion queues.
+    let qp = unsafe { &*at };
     if qp.reset_at_ps.load(Ordering::Relaxed) > cqe.time_ps {
         return false;
     }

@@ -5,6 +5,7 @@ use crate::direct;
 use crate::guard::{guarded, not_null};
 use crate::qp::{self, QpInner};
 use crate::unsupported::refuse;
+use arrayvec::ArrayVec;
 use libc::c_int;
 use softband_abi::verbs::*;
 use softband_client::{Errno, advance_ps, header, is_wall};
@@ -276,14 +277,11 @@ pub(crate) fn submit(record: PostRecord, list: &[ibv_sge], inline: &[u8]) -> Res
 
 /// Hands a list on as the engine reads it.
 fn with_entries(list: &[ibv_sge], then: impl FnOnce(&[PostSge]) -> Result<(), Errno>) -> Result<(), Errno> {
-    if list.len() > SGES_MAX {
-        return Err(Errno(libc::EINVAL));
+    let mut entries = ArrayVec::<PostSge, SGES_MAX>::new();
+    for entry in list {
+        entries.try_push(PostSge { address: entry.addr, len_bytes: entry.length, lkey: entry.lkey }).map_err(|_| Errno(libc::EINVAL))?;
     }
-    let mut room = [PostSge { address: 0, len_bytes: 0, lkey: 0 }; SGES_MAX];
-    for (to, from) in room.iter_mut().zip(list) {
-        *to = PostSge { address: from.addr, len_bytes: from.length, lkey: from.lkey };
-    }
-    then(&room[..list.len()])
+    then(&entries)
 }
 
 #[cfg(test)]

@@ -45,16 +45,26 @@ pub(crate) struct QpInner {
     /// In wall pace: entry in the table of queue pairs plus one, or 0.
     pub(crate) direct_entry: u32,
     pub(crate) signals_all: bool,
-    pub(crate) send_cq: SendCq,
+    pub(crate) send_cq: CqOfQp,
+    pub(crate) recv_cq: CqOfQp,
     pub(crate) direct: DirectState,
 }
 
-/// Where completions of sends go; not looked at in queue pairs that send nothing.
-pub(crate) struct SendCq(pub(crate) *const CqInner);
+/// Where completions go; NULL in queue pairs that send or receive nothing.
+pub(crate) struct CqOfQp(pub(crate) *const CqInner);
 // SAFETY: completion queues may be used by all threads, and outlive the queue pairs that name them.
-unsafe impl Send for SendCq {}
+unsafe impl Send for CqOfQp {}
 // SAFETY: as above.
-unsafe impl Sync for SendCq {}
+unsafe impl Sync for CqOfQp {}
+
+impl CqOfQp {
+    /// # Safety
+    /// NULL or a completion queue of ours.
+    unsafe fn of(shown: *mut ibv_cq) -> Self {
+        // SAFETY: the caller's promise.
+        Self(unsafe { cq::inner(shown) }.map_or(std::ptr::null(), std::ptr::from_ref))
+    }
+}
 
 /// How much work of a queue is under way: what was posted and has not come back as completed. Both counters wrap.
 pub(crate) struct WorkQueue {
@@ -191,7 +201,7 @@ unsafe fn create(base: &Base, init: *mut ibv_qp_init_attr) -> Result<*mut ibv_qp
     if ![IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV].contains(&wanted.qp_type) {
         return Err(refuse("a raw packet queue pair or one of a driver's own type"));
     }
-    let (sends, receives) = (wanted.qp_type != IBV_QPT_XRC_RECV, ![IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV].contains(&wanted.qp_type));
+    let (sends, receives) = directions(wanted.qp_type);
     // SAFETY: the caller's promise.
     let mut fields = unsafe {
         let pd = if sends { (*not_null(base.pd)?).handle } else { 0 };
@@ -219,9 +229,15 @@ unsafe fn create(base: &Base, init: *mut ibv_qp_init_attr) -> Result<*mut ibv_qp
     Ok(show(base, ours, &wanted, &made))
 }
 
+/// Whether a queue pair of this type sends, and whether it receives into a completion queue of its own.
+fn directions(qp_type: u32) -> (bool, bool) {
+    (qp_type != IBV_QPT_XRC_RECV, ![IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV].contains(&qp_type))
+}
+
 /// Boxes a queue pair that the engine has made or opened.
 fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields) -> *mut ibv_qp {
     let cap = capabilities(made);
+    let (sends, receives) = directions(wanted.qp_type);
     let qp_base = ibv_qp {
         context: base.context,
         qp_context: wanted.qp_context,
@@ -245,7 +261,7 @@ fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields)
             qp_type: wanted.qp_type,
             cap,
             is_extended: base.is_extended,
-            has_receive_queue: ![IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV].contains(&wanted.qp_type) && wanted.srq.is_null(),
+            has_receive_queue: receives && wanted.srq.is_null(),
             state: AtomicU32::new(made.state),
             // Completions of a former queue pair of the same number may still lie in the queues.
             reset_at_ps: AtomicU64::new(since(made.since_ps)),
@@ -256,8 +272,10 @@ fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields)
             direct_entry: made.direct,
             signals_all: wanted.sq_sig_all != 0,
             direct: DirectState::default(),
-            // SAFETY: `create` has looked at it: it is NULL or a completion queue of ours.
-            send_cq: SendCq(unsafe { cq::inner(wanted.send_cq) }.map_or(std::ptr::null(), std::ptr::from_ref)),
+            // SAFETY: `create` has looked at it: it is NULL or a completion queue of ours, unless nothing is sent.
+            send_cq: if sends { unsafe { CqOfQp::of(wanted.send_cq) } } else { CqOfQp(std::ptr::null()) },
+            // SAFETY: as above.
+            recv_cq: if receives { unsafe { CqOfQp::of(wanted.recv_cq) } } else { CqOfQp(std::ptr::null()) },
         },
     }));
     ours.add_queue_pair(made.qpn, qp);
@@ -353,6 +371,12 @@ pub unsafe extern "C" fn ibv_destroy_qp(shown: *mut ibv_qp) -> c_int {
         let (ours, qp) = unsafe { (context((*not_null(shown)?).context)?, inner(shown)?) };
         call_void(Op::DestroyQp, &qp.name())?;
         ours.remove_queue_pair(qp.qpn, shown.cast());
+        for cq in [&qp.send_cq, &qp.recv_cq] {
+            // SAFETY: NULL, or there as long as queue pairs use it.
+            if let Some(cq) = unsafe { cq.0.as_ref() } {
+                cq.forget_queue_pair();
+            }
+        }
         qp.async_events.wait_until_settled();
         // SAFETY: `create` boxed it, and nobody uses it any more.
         drop(unsafe { Box::from_raw(shown.cast::<Qp>()) });

@@ -7,7 +7,10 @@ use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Where a region is mapped here. Written under the lock of those who move data.
+/// Held while what is mapped here changes; over forks too.
+pub(crate) static PEERS: Mutex<()> = Mutex::new(());
+
+/// Where a region is mapped here. Written under the lock above, and before by nobody who reaches the region of the former serial.
 struct Alias {
     /// Which publication of a key it is of; 0 for none.
     serial: AtomicU64,
@@ -27,7 +30,7 @@ static USED: Mutex<Vec<(u32, u64)>> = Mutex::new(Vec::new());
 #[inline]
 pub(crate) fn alias(entry: &KeyEntry, key: u32, address: u64) -> Option<*mut u8> {
     let alias = &ALIASES[key_index(key)?];
-    if alias.serial.load(Ordering::Relaxed) != entry.serial.load(Ordering::Relaxed) {
+    if alias.serial.load(Ordering::Acquire) != entry.serial.load(Ordering::Relaxed) {
         map(entry, alias, key)?;
     }
     let base = alias.base.load(Ordering::Relaxed);
@@ -36,6 +39,10 @@ pub(crate) fn alias(entry: &KeyEntry, key: u32, address: u64) -> Option<*mut u8>
 
 #[cold]
 fn map(entry: &KeyEntry, alias: &Alias, key: u32) -> Option<()> {
+    let _one_at_a_time = super::lock(&PEERS);
+    if alias.serial.load(Ordering::Relaxed) == entry.serial.load(Ordering::Relaxed) {
+        return Some(()); // another thread has done it
+    }
     release(alias);
     let number = entry.file.load(Ordering::Relaxed).checked_sub(1)?;
     let (first, end) = super::pages(entry.address.load(Ordering::Relaxed) as usize, entry.len_bytes.load(Ordering::Relaxed) as usize);
@@ -48,7 +55,7 @@ fn map(entry: &KeyEntry, alias: &Alias, key: u32) -> Option<()> {
     alias.base.store(mapped.map_or(0, |base| base as usize), Ordering::Relaxed);
     alias.len.store(end - first, Ordering::Relaxed);
     alias.first.store(first, Ordering::Relaxed);
-    alias.serial.store(serial, Ordering::Relaxed);
+    alias.serial.store(serial, Ordering::Release);
     super::lock(&USED).push((key, serial));
     Some(())
 }
@@ -56,7 +63,7 @@ fn map(entry: &KeyEntry, alias: &Alias, key: u32) -> Option<()> {
 fn release(alias: &Alias) {
     let base = alias.base.swap(0, Ordering::Relaxed);
     if base != 0 {
-        // SAFETY: our own mapping; whoever moves data holds the lock that the caller holds.
+        // SAFETY: our own mapping of a region that is gone: whoever was reaching it has ended that.
         let _ = unsafe { munmap(base as *mut c_void, alias.len.load(Ordering::Relaxed)) };
     }
     alias.serial.store(0, Ordering::Relaxed);
@@ -65,6 +72,11 @@ fn release(alias: &Alias) {
 /// Gives back what regions are mapped that are registered no more.
 #[cold]
 pub(crate) fn sweep(is_valid: impl Fn(u32, u64) -> bool) {
+    let _one_at_a_time = super::lock(&PEERS);
+    sweep_locked(is_valid);
+}
+
+fn sweep_locked(is_valid: impl Fn(u32, u64) -> bool) {
     super::lock(&USED).retain(|(key, serial)| {
         let Some(index) = key_index(*key) else { return false };
         let alias = &ALIASES[index];
@@ -76,7 +88,7 @@ pub(crate) fn sweep(is_valid: impl Fn(u32, u64) -> bool) {
     });
 }
 
-/// A forked child has no part in what its parent reaches.
+/// A forked child has no part in what its parent reaches. The lock is the fork's.
 pub(crate) fn forget_all() {
-    sweep(|_, _| false);
+    sweep_locked(|_, _| false);
 }

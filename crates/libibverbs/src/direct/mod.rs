@@ -6,63 +6,32 @@
 
 mod send;
 
-use crate::guard::lock;
+use crate::cq::CqInner;
 use crate::post::Data;
 use crate::qp::QpInner;
+use crate::short::Short;
+use arrayvec::ArrayVec;
 use softband_abi::verbs::*;
 use softband_client::deliveries::Deliveries;
 use softband_client::direct::{Looking, Stretch, look, read, write};
+use softband_client::now_ps;
 use softband_client::receive_queue::{Posted, ReceiveQueue};
-use softband_client::{last_answer_ps, now_ps};
 use softband_ipc::post::{PostRecord, PostSge, kind, opcode, send_flags};
 use softband_ipc::ring::{Cqe, flags};
 use softband_ipc::tables::QpEntry;
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Entries of a request that is carried out here.
 const SGES_MAX: usize = 32;
-
-/// Completions of work that was carried out here, each with the number of the engine's that come before it.
-#[derive(Default)]
-pub(crate) struct OwnCompletions {
-    queue: Mutex<VecDeque<(u32, Cqe)>>,
-    len: AtomicUsize,
-}
-
-impl OwnCompletions {
-    pub(crate) fn len(&self) -> usize {
-        self.len.load(Ordering::Acquire)
-    }
-
-    fn push(&self, behind: u32, cqe: Cqe) {
-        let mut queue = lock(&self.queue);
-        queue.push_back((behind, cqe));
-        self.len.store(queue.len(), Ordering::Release);
-    }
-
-    /// The next one, if everything of the engine's that comes before it has been taken.
-    pub(crate) fn take(&self, consumed: u32) -> Option<Cqe> {
-        if self.len() == 0 {
-            return None;
-        }
-        let mut queue = lock(&self.queue);
-        let (behind, _) = queue.front()?;
-        if behind.wrapping_sub(consumed) as i32 > 0 {
-            return None;
-        }
-        let (_, cqe) = queue.pop_front()?;
-        self.len.store(queue.len(), Ordering::Release);
-        Some(cqe)
-    }
-}
+/// Where the data of a request are.
+type Stretches = ArrayVec<Stretch, SGES_MAX>;
 
 /// What a queue pair keeps for direct work.
 pub(crate) struct DirectState {
     /// Its own receive queue, once something was posted to it; `None` inside where there is none to be shared.
-    own: OnceLock<Option<ReceiveQueue>>,
-    peer: Mutex<Option<PeerQueues>>,
+    own: Short<Option<Option<ReceiveQueue>>>,
+    /// Held while a request is carried out: one follows the other.
+    peer: Short<Option<PeerQueues>>,
     /// The peer, which was only ready to receive, was told that the connection is there.
     established: AtomicBool,
     /// Whether it pays to wait for the engine to have done what it was given.
@@ -77,7 +46,7 @@ struct PeerQueues {
 
 impl Default for DirectState {
     fn default() -> Self {
-        Self { own: OnceLock::new(), peer: Mutex::new(None), established: AtomicBool::new(false), is_patient: AtomicBool::new(true) }
+        Self { own: Short::default(), peer: Short::default(), established: AtomicBool::new(false), is_patient: AtomicBool::new(true) }
     }
 }
 
@@ -85,7 +54,7 @@ impl DirectState {
     pub(crate) fn reset(&self) {
         self.established.store(false, Ordering::Release);
         self.is_patient.store(true, Ordering::Release);
-        *lock(&self.peer) = None;
+        *self.peer.lock() = None;
     }
 }
 
@@ -93,10 +62,11 @@ impl DirectState {
 /// queue that changes hands.
 pub(crate) fn receive(qp: &QpInner, record: PostRecord, list: &[PostSge]) -> bool {
     let Some(index) = qp.direct_entry.checked_sub(1) else { return false };
+    let mut known = qp.direct.own.lock();
     loop {
         let Some(looking) = look() else { return false };
         let Some(own) = looking.queue_pair(index, qp.qpn) else { return false };
-        let Some(queue) = qp.direct.own.get_or_init(|| ReceiveQueue::of(own)) else { return false };
+        let Some(queue) = known.get_or_insert_with(|| ReceiveQueue::of(own)) else { return false };
         let is_posted = match queue.post(&looking, record.wr_id, list) {
             Posted::Here => true,
             // Still looking: the queue must not change hands before the request is where the engine finds it.
@@ -122,21 +92,24 @@ pub(crate) fn carry_out(qp: &QpInner, record: &PostRecord, data: Data<'_>) -> bo
     let Some(index) = qp.direct_entry.checked_sub(1) else { return false };
     // SAFETY: a completion queue stays while queue pairs use it.
     let cq = unsafe { &*qp.send_cq.0 };
-    if !offered || !cq.takes_own || !has_engine_finished(qp, index) {
+    if !offered || !cq.takes_own {
+        return false;
+    }
+    let mut peer = qp.direct.peer.lock();
+    if !has_engine_finished(qp, index) {
         return false;
     }
     let signalled = qp.signals_all || record.flags & send_flags::SIGNALED != 0;
-    if signalled && cq.waiting() >= lock(&cq.ring).capacity() as usize {
+    if signalled && cq.is_full() {
         let overrun = PostRecord { kind: kind::CQ_OVERRUN, hca: qp.hca, object: cq.handle, ..bytemuck::Zeroable::zeroed() };
         let _ = softband_client::post::post(overrun, &[], &[]);
         return false;
     }
-    let moved = if takes_receive { send::deliver((qp, index), record, data) } else { move_all((qp, index), record, data) };
+    let moved = if takes_receive { send::deliver((qp, index), &mut peer, record, data) } else { move_all((qp, index), record, data) };
     let Some(len_bytes) = moved else { return false };
     let count = qp.send.note_carried_out();
     if signalled {
-        let ring = lock(&cq.ring);
-        cq.own.push(ring.all_produced(), completion(qp, record, len_bytes, count));
+        cq.push_own(completion(qp, cq, record, len_bytes, count));
     }
     tell_of_connection(qp, index);
     true
@@ -217,8 +190,8 @@ fn move_piece(looking: &Looking, (qp, index): (&QpInner, u32), record: &PostReco
     if peer.access.load(Ordering::Relaxed) & right == 0 {
         return None;
     }
-    let mut room = [Stretch::EMPTY; SGES_MAX];
-    let local = local_stretches(looking, own, data, is_read, &mut room)?;
+    let mut local = Stretches::new();
+    local_stretches(looking, own, data, is_read, &mut local)?;
     let len_bytes = local.iter().map(|stretch| stretch.len_bytes).sum();
     if len_bytes > i32::MAX as u64 {
         return None;
@@ -229,62 +202,56 @@ fn move_piece(looking: &Looking, (qp, index): (&QpInner, u32), record: &PostReco
     };
     let pid = peer.pid.load(Ordering::Relaxed);
     let len = (len_bytes - from).min(PIECE_BYTES);
-    let mut cut = [Stretch::EMPTY; SGES_MAX];
-    let local = part_of(local, from, len, &mut cut);
+    if len < len_bytes {
+        local = part_of(&local, from, len);
+    }
     let remote = remote.part(from, len);
-    let moved = if is_read { read(pid, local, &[remote]) } else { write(pid, local, &[remote]) };
+    let moved = if is_read { read(pid, &local, &[remote]) } else { write(pid, &local, &[remote]) };
     moved.then_some((len, len_bytes))
 }
 
 /// Bytes `from..from + len` of the stretches, one after another.
-fn part_of<'a>(whole: &[Stretch], from: u64, len: u64, room: &'a mut [Stretch; SGES_MAX]) -> &'a [Stretch] {
-    let (mut skip, mut rest, mut count) = (from, len, 0);
+fn part_of(whole: &[Stretch], from: u64, len: u64) -> Stretches {
+    let (mut skip, mut rest, mut parts) = (from, len, Stretches::new());
     for stretch in whole {
         let begin = skip.min(stretch.len_bytes);
         let part = (stretch.len_bytes - begin).min(rest);
         skip -= begin;
         rest -= part;
         if part > 0 {
-            room[count] = stretch.part(begin, part);
-            count += 1;
+            parts.push(stretch.part(begin, part));
         }
     }
-    &room[..count]
+    parts
 }
 
-fn local_stretches<'a>(
-    looking: &Looking,
-    own: &QpEntry,
-    data: Data<'_>,
-    is_written: bool,
-    room: &'a mut [Stretch; SGES_MAX],
-) -> Option<&'a [Stretch]> {
+/// Adds where the data of a request are in this process; `None` when it may not reach them.
+#[inline]
+fn local_stretches(looking: &Looking, own: &QpEntry, data: Data<'_>, is_written: bool, found: &mut Stretches) -> Option<()> {
     let stretch = |address: u64, len_bytes: u64, here: *const u8| Stretch { address, len_bytes, here: here.cast_mut() };
     let list = match data {
-        Data::Copied(bytes) => {
-            room[0] = stretch(bytes.as_ptr() as u64, bytes.len() as u64, bytes.as_ptr());
-            return Some(&room[..1]);
-        }
+        Data::Copied(bytes) => return found.try_push(stretch(bytes.as_ptr() as u64, bytes.len() as u64, bytes.as_ptr())).ok(),
         Data::Here(list) => {
-            for (to, entry) in room.get_mut(..list.len())?.iter_mut().zip(list) {
-                *to = stretch(entry.addr, u64::from(entry.length), entry.addr as *const u8);
+            for entry in list {
+                found.try_push(stretch(entry.addr, u64::from(entry.length), entry.addr as *const u8)).ok()?;
             }
-            return Some(&room[..list.len()]);
+            return Some(());
         }
         Data::Registered(list) => list,
     };
     let right = if is_written { IBV_ACCESS_LOCAL_WRITE } else { 0 };
-    for (to, entry) in room.get_mut(..list.len())?.iter_mut().zip(list) {
-        *to = looking.reach(own, entry.lkey, entry.addr, u64::from(entry.length), right)?;
+    for entry in list {
+        found.try_push(looking.reach(own, entry.lkey, entry.addr, u64::from(entry.length), right)?).ok()?;
     }
-    Some(&room[..list.len()])
+    Some(())
 }
 
-fn completion(qp: &QpInner, record: &PostRecord, len_bytes: u64, count: u32) -> Cqe {
+fn completion(qp: &QpInner, cq: &CqInner, record: &PostRecord, len_bytes: u64, count: u32) -> Cqe {
+    // A reset tells old completions from new ones by that.
+    let since_ps = qp.reset_at_ps.load(Ordering::Relaxed);
     Cqe {
         wr_id: record.wr_id,
-        // Not before what the engine has answered last: a reset tells old completions from new ones by that.
-        time_ps: now_ps().max(last_answer_ps()),
+        time_ps: if cq.has_stamps { now_ps().max(since_ps) } else { since_ps },
         status: IBV_WC_SUCCESS,
         opcode: match record.opcode {
             opcode::RDMA_READ => IBV_WC_RDMA_READ,

@@ -1,19 +1,20 @@
 //! Messages that take a receive request: the sending thread takes it out of the peer's queue, moves the data, and puts the completion
 //! into the ring of the peer's completion queue.
 
-use super::{PeerQueues, SGES_MAX, is_ready, local_stretches};
-use crate::guard::lock;
+use super::{PeerQueues, SGES_MAX, Stretches, is_ready, local_stretches};
 use crate::post::Data;
 use crate::qp::QpInner;
+use arrayvec::ArrayVec;
 use softband_abi::verbs::*;
 use softband_client::deliveries::Deliveries;
-use softband_client::direct::{Looking, Stretch, look, write};
+use softband_client::direct::{Looking, look, write};
 use softband_client::now_ps;
 use softband_client::receive_queue::ReceiveQueue;
 use softband_ipc::post::{PostRecord, PostSge, opcode};
-use softband_ipc::ring::{Cqe, flags};
+use softband_ipc::queues::Delivery;
+use softband_ipc::ring::flags;
 use softband_ipc::tables::QpEntry;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Longer messages are the engine's: it waits for transfers under way before it lets anything go.
 const BYTES_MAX: u64 = 64 << 20;
@@ -31,11 +32,11 @@ enum Step {
 }
 
 /// Carries a message out; how many bytes it had. `None`: it is the engine's.
-pub(super) fn deliver(at: (&QpInner, u32), record: &PostRecord, data: Data<'_>) -> Option<u64> {
+pub(super) fn deliver(at: (&QpInner, u32), peer: &mut Option<PeerQueues>, record: &PostRecord, data: Data<'_>) -> Option<u64> {
     let mut until = None;
     let mut looks = 0;
     loop {
-        match step(&look()?, at, record, data) {
+        match step(&look()?, at, peer, record, data).unwrap_or(Step::ForEngine) {
             Step::Done(bytes) => return Some(bytes),
             Step::ForEngine => return None,
             Step::Later => {}
@@ -52,99 +53,86 @@ pub(super) fn deliver(at: (&QpInner, u32), record: &PostRecord, data: Data<'_>) 
     }
 }
 
-fn step(looking: &Looking, at: (&QpInner, u32), record: &PostRecord, data: Data<'_>) -> Step {
-    try_step(looking, at, record, data).unwrap_or(Step::ForEngine)
-}
-
 /// `None` when something is not as it should be: the engine knows what follows from it.
-fn try_step(looking: &Looking, (qp, index): (&QpInner, u32), record: &PostRecord, data: Data<'_>) -> Option<Step> {
+fn step(looking: &Looking, (qp, index): (&QpInner, u32), known: &mut Option<PeerQueues>, record: &PostRecord, data: Data<'_>) -> Option<Step> {
     let own = looking.queue_pair(index, qp.qpn).filter(|own| own.state.load(Ordering::Acquire) == IBV_QPS_RTS)?;
     let peer = looking.peer(own).filter(|peer| is_ready(peer))?;
-    let mut queues = lock(&qp.direct.peer);
-    if !queues.as_ref().is_some_and(|queues| queues.receives.is_of(peer) && queues.deliveries.is_of(peer)) {
-        *queues = Some(PeerQueues { receives: ReceiveQueue::of(peer)?, deliveries: Deliveries::of(peer)? });
+    if !known.as_ref().is_some_and(|queues| queues.receives.is_of(peer) && queues.deliveries.is_of(peer)) {
+        *known = Some(PeerQueues { receives: ReceiveQueue::of(peer)?, deliveries: Deliveries::of(peer)? });
     }
-    let PeerQueues { receives, deliveries } = queues.as_ref()?;
+    let PeerQueues { receives, deliveries } = known.as_ref()?;
     let may_wait = qp.qp_type == IBV_QPT_RC && own.rnr_retry.load(Ordering::Relaxed) != 0;
     match receives.is_shared() {
         None => return Some(Step::Later),
         Some(false) => return None,
         Some(true) => {}
     }
-    let mut room = [PostSge { address: 0, len_bytes: 0, lkey: 0 }; SGES_MAX];
-    let Some((wr_id, request)) = receives.front(&mut room) else { return may_wait.then_some(Step::Later) };
-    let mut local_room = [Stretch::EMPTY; SGES_MAX];
-    let local = local_stretches(looking, own, data, false, &mut local_room)?;
+    let mut request = ArrayVec::<PostSge, SGES_MAX>::new();
+    let Some(wr_id) = receives.front(&mut request) else { return may_wait.then_some(Step::Later) };
+    let mut local = Stretches::new();
+    local_stretches(looking, own, data, false, &mut local)?;
     let len_bytes = local.iter().map(|stretch| stretch.len_bytes).sum::<u64>();
     if len_bytes > BYTES_MAX || !deliveries.has_room() {
         return None;
     }
-    let mut remote_room = [Stretch::EMPTY; SGES_MAX];
-    let remote = if record.opcode == opcode::RDMA_WRITE_WITH_IMM {
-        named_place(looking, peer, record, len_bytes, &mut remote_room)?
+    let mut remote = Stretches::new();
+    if record.opcode == opcode::RDMA_WRITE_WITH_IMM {
+        named_place(looking, peer, record, len_bytes, &mut remote)?;
     } else {
-        places_of_request(looking, peer, request, len_bytes, &mut remote_room)?
-    };
-    if len_bytes > 0 && !write(peer.pid.load(Ordering::Relaxed), local, remote) {
+        places_of_request(looking, peer, &request, len_bytes, &mut remote)?;
+    }
+    if len_bytes > 0 && !write(peer.pid.load(Ordering::Relaxed), &local, &remote) {
         return None;
     }
-    let cqe = completion(peer, record, wr_id, len_bytes, receives.since_ps());
-    deliveries.put(&cqe, || receives.take_front()).then_some(Step::Done(len_bytes))
+    let delivery = delivery(peer, record, wr_id, len_bytes, receives.since_ps());
+    deliveries.put(delivery, || receives.take_front()).then_some(Step::Done(len_bytes))
 }
 
 /// Where an RDMA write goes.
-fn named_place<'a>(
-    looking: &Looking,
-    peer: &QpEntry,
-    record: &PostRecord,
-    len_bytes: u64,
-    room: &'a mut [Stretch; SGES_MAX],
-) -> Option<&'a [Stretch]> {
+fn named_place(looking: &Looking, peer: &QpEntry, record: &PostRecord, len_bytes: u64, found: &mut Stretches) -> Option<()> {
     if peer.access.load(Ordering::Relaxed) & IBV_ACCESS_REMOTE_WRITE == 0 {
         return None;
     }
     if len_bytes > 0 {
-        room[0] = looking.reach(peer, record.rkey, record.remote_address, len_bytes, IBV_ACCESS_REMOTE_WRITE)?;
+        found.push(looking.reach(peer, record.rkey, record.remote_address, len_bytes, IBV_ACCESS_REMOTE_WRITE)?);
     }
-    Some(&room[..1])
+    Some(())
 }
 
 /// Where a message goes that is as long as this; `None` when it is too long for the request, or may not be written there.
-fn places_of_request<'a>(
-    looking: &Looking,
-    peer: &QpEntry,
-    request: &[PostSge],
-    len_bytes: u64,
-    room: &'a mut [Stretch; SGES_MAX],
-) -> Option<&'a [Stretch]> {
-    let (mut left, mut count) = (len_bytes, 0);
+fn places_of_request(looking: &Looking, peer: &QpEntry, request: &[PostSge], len_bytes: u64, found: &mut Stretches) -> Option<()> {
+    let mut left = len_bytes;
     for entry in request {
         if left == 0 {
             break;
         }
         // The whole entry must be the receiver's to write, although less of it may be used.
         let whole = u64::from(entry.len_bytes);
-        room[count] = looking.reach(peer, entry.lkey, entry.address, whole, IBV_ACCESS_LOCAL_WRITE)?.part(0, whole.min(left));
+        found.push(looking.reach(peer, entry.lkey, entry.address, whole, IBV_ACCESS_LOCAL_WRITE)?.part(0, whole.min(left)));
         left -= whole.min(left);
-        count += 1;
     }
-    (left == 0).then_some(&room[..count])
+    (left == 0).then_some(())
 }
 
-fn completion(peer: &QpEntry, record: &PostRecord, wr_id: u64, len_bytes: u64, since_ps: u64) -> Cqe {
+fn delivery(peer: &QpEntry, record: &PostRecord, wr_id: u64, len_bytes: u64, since_ps: u64) -> Delivery {
     let has_immediate = record.opcode != opcode::SEND;
-    Cqe {
+    let is_write = record.opcode == opcode::RDMA_WRITE_WITH_IMM;
+    Delivery {
         wr_id,
-        time_ps: now_ps().max(since_ps),
-        status: IBV_WC_SUCCESS,
-        opcode: if record.opcode == opcode::RDMA_WRITE_WITH_IMM { IBV_WC_RECV_RDMA_WITH_IMM } else { IBV_WC_RECV },
+        since_ps,
+        stamp_ps: 0,
         byte_len: len_bytes as u32,
         immediate: if has_immediate { record.immediate } else { 0 },
         qpn: peer.qpn.load(Ordering::Relaxed),
         source_qpn: peer.dest_qpn.load(Ordering::Relaxed),
         flags: flags::RECEIVE | if has_immediate { flags::WITH_IMMEDIATE } else { 0 },
-        pkey_index: peer.pkey_index.load(Ordering::Relaxed) as u16,
+        opcode: (if is_write { IBV_WC_RECV_RDMA_WITH_IMM } else { IBV_WC_RECV }) as u8,
         service_level: peer.service_level.load(Ordering::Relaxed) as u8,
-        ..bytemuck::Zeroable::zeroed()
+        pkey_index: peer.pkey_index.load(Ordering::Relaxed) as u16,
+        source_lid: 0,
+        path_bits: 0,
+        reserved: 0,
+        srq: 0,
+        sequence: AtomicU32::new(0),
     }
 }

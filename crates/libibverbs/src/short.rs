@@ -1,0 +1,100 @@
+//! A lock for what takes some ten nanoseconds: one locked instruction to take it, none to give it back.
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Looks before the processor is given to others: the holder may be waiting for it.
+const LOOKS: u32 = 200;
+
+#[derive(Default)]
+pub(crate) struct Short<T> {
+    /// The process whose thread holds it, or 0: a child of a fork may find it held by a thread that it does not have.
+    holder: AtomicU32,
+    value: UnsafeCell<T>,
+}
+// SAFETY: the value is reached by one thread at a time.
+unsafe impl<T: Send> Sync for Short<T> {}
+
+pub(crate) struct Held<'a, T>(&'a Short<T>);
+
+impl<T> Short<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self { holder: AtomicU32::new(0), value: UnsafeCell::new(value) }
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> Held<'_, T> {
+        let me = softband_client::process_id();
+        if self.holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            self.wait(me);
+        }
+        Held(self)
+    }
+
+    #[cold]
+    fn wait(&self, me: u32) {
+        let mut looks = 0;
+        loop {
+            let holder = self.holder.load(Ordering::Relaxed);
+            let may_be_taken = holder == 0 || holder != me;
+            if may_be_taken && self.holder.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                return;
+            }
+            looks += 1;
+            if looks < LOOKS {
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+impl<T> Deref for Held<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is held.
+        unsafe { &*self.0.value.get() }
+    }
+}
+
+impl<T> DerefMut for Held<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the lock is held.
+        unsafe { &mut *self.0.value.get() }
+    }
+}
+
+impl<T> Drop for Held<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.holder.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thread_at_a_time_has_the_value() {
+        let counter = Short::new(0u64);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..20_000).for_each(|_| *counter.lock() += 1));
+            }
+        });
+        assert_eq!(*counter.lock(), 80_000);
+    }
+
+    #[test]
+    fn what_a_process_holds_that_is_not_this_one_is_taken() {
+        let value = Short::new(7);
+        value.holder.store(softband_client::process_id() + 1, Ordering::Relaxed);
+        assert_eq!(*value.lock(), 7);
+    }
+}
