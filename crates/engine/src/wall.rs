@@ -6,7 +6,7 @@ use crate::process::ProcessState;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use softband_ipc::attach::event_socket;
 use softband_ipc::layout::{BELL, ENGINE_SLEEPS, baton_of, turn};
-use softband_sim::SimTime;
+use softband_sim::{SimDuration, SimTime};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ const BATCH_EVENTS: usize = 512;
 const SLEEP_MAX: Duration = Duration::from_millis(5);
 /// Longest sleep where no program prints through the engine: in a fabric that stays.
 const QUIET_SLEEP_MAX: Duration = Duration::from_millis(100);
-/// Longest local ACK timeout, 67 ms (IBTA 9.7.6.1.3), and so half a second with all retries: nothing is lost between processes of a
-/// machine, so only a peer that is gone is silent, and who waits for it should know soon.
-const ACK_TIMEOUT_LIMIT: u8 = 14;
+/// Longest wait for an acknowledgement, and so half a second with all retries: nothing is lost between processes of a machine, so only a
+/// peer that is gone is silent, and who waits for it should know soon.
+const ACK_WAIT_MAX: SimDuration = SimDuration::from_micros(67_000);
 /// Looks for something to do before the engine sleeps.
 const IDLE_LOOKS: u32 = 200;
 
@@ -28,7 +28,7 @@ impl Engine {
     /// Serves programs until all have ended.
     pub(crate) fn wall_loop(&mut self) -> Option<Failure> {
         let mut idle = 0;
-        self.world.limit_ack_timeout(ACK_TIMEOUT_LIMIT);
+        self.world.limit_ack_wait(ACK_WAIT_MAX);
         loop {
             if self.interrupt.is_raised() {
                 return Some(Failure::Interrupted);

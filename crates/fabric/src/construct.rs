@@ -36,7 +36,7 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
         sm_lid: Lid::NONE,
         loss_ppm: 0,
         random: RandomStream::new(seed, 0),
-        ack_timeout_limit: None,
+        ack_wait_max: None,
     };
     for cable in &spec.cables {
         train(&mut world, cable);

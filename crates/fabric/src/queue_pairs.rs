@@ -84,9 +84,7 @@ impl World {
         node.qp_of_qpn.push(Some(index));
         node.qp_count += 1;
         let mut qp = QueuePair::new(owner, hca, qpn, init);
-        if let Some(code) = self.ack_timeout_limit {
-            qp.requester.limit_ack_timeout(code);
-        }
+        qp.requester.time_acknowledgements(node.part.ack_timer, self.ack_wait_max);
         let snapshot = qp.snapshot();
         self.qps.push(Some(Box::new(QpSlot::new(qp))));
         self.verbs.use_pd(init.pd, 1);

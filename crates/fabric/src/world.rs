@@ -40,7 +40,7 @@ pub struct World {
     /// Packets lost on arrival, in parts per million.
     pub(crate) loss_ppm: u32,
     pub(crate) random: RandomStream,
-    pub(crate) ack_timeout_limit: Option<u8>,
+    pub(crate) ack_wait_max: Option<SimDuration>,
 }
 
 /// An HCA as a node of the fabric.
@@ -171,9 +171,9 @@ impl World {
         self.queue.next_time()
     }
 
-    /// Queue pairs that are made from now on wait no longer for an acknowledgement than this code says.
-    pub fn limit_ack_timeout(&mut self, code: u8) {
-        self.ack_timeout_limit = Some(code);
+    /// Queue pairs that are made from now on wait no longer for an acknowledgement than this.
+    pub fn limit_ack_wait(&mut self, at_most: SimDuration) {
+        self.ack_wait_max = Some(at_most);
     }
 
     /// The time of the last event executed.

@@ -2,6 +2,7 @@
 //!
 //! The values live in `catalog/`, with unit, source and status; here they are checked and plain.
 
+use crate::transport::AckTimer;
 use softband_sim::SimDuration;
 use softband_types::{LinkSpeed, LinkWidth, Mtu, OperationalVls};
 
@@ -71,6 +72,8 @@ pub struct HcaPart {
     pub ack_processing: SimDuration,
     /// From freed buffer to the flow-control packet.
     pub credit_return: SimDuration,
+    /// How long it waits for an acknowledgement before it sends again.
+    pub ack_timer: AckTimer,
     /// Packets of payload that may be read from the host ahead of the link.
     pub transmit_staging_packets: u32,
     pub max_qp: u32,

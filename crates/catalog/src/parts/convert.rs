@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, Medium, MessageGaps, OptionalVerbs, ReceiveMode, SwitchPart};
+use softband_model::transport::AckTimer;
 use softband_sim::SimDuration;
 use softband_types::{CreditBlocks, LinkRate, LinkSpeed, LinkWidth, Mtu, OperationalVls};
 
@@ -68,6 +69,7 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
         atomic_execution: read.duration("atomic_execution"),
         ack_processing: read.duration("ack_processing"),
         credit_return: read.duration("credit_return"),
+        ack_timer: AckTimer { code_min: read.code("ack_timeout_min"), periods: read.count("ack_timer_periods") },
         transmit_staging_packets: read.count("transmit_staging_packets"),
         max_qp: read.count("max_qp"),
         max_qp_wr: read.count("max_qp_wr"),
@@ -87,6 +89,7 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
             read.refuse(name, "nothing could ever be sent".into(), Some("write at least 1".into()));
         }
     }
+    check_ack_timer(&mut read, part.ack_timer);
     check_read_request(&mut read, "tuned_read_request", part.tuned_read_request_bytes);
     read.finish().map(|sheet| (part, sheet))
 }
@@ -125,6 +128,16 @@ fn check_buffer(read: &mut PartReader<'_>, buffer_bytes: u32, vls: OperationalVl
         let least = needed * CreditBlocks::BLOCK_BYTES * lanes;
         let message = format!("{lanes} lanes get {blocks} blocks of 64 B each, and a full packet takes {needed}");
         read.refuse("port_buffer", message, Some(format!("write at least {least} B")));
+    }
+}
+
+/// What the specification leaves to HCAs (IBTA 9.7.6.1.3).
+fn check_ack_timer(read: &mut PartReader<'_>, timer: AckTimer) {
+    if timer.code_min > 31 {
+        read.refuse("ack_timeout_min", format!("{} does not fit in five bits", timer.code_min), Some("write 0 to 31".into()));
+    }
+    if !(1..=4).contains(&timer.periods) {
+        read.refuse("ack_timer_periods", "an HCA waits for one to four periods".into(), Some("write 1 to 4".into()));
     }
 }
 

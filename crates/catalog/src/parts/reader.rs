@@ -45,6 +45,9 @@ impl<'a> PartReader<'a> {
     pub(crate) fn count(&mut self, name: &'static str) -> u32 {
         self.small(name, Dimension::Count)
     }
+    pub(crate) fn code(&mut self, name: &'static str) -> u32 {
+        self.small(name, Dimension::Code)
+    }
     pub(crate) fn id(&mut self, name: &'static str) -> u32 {
         self.small(name, Dimension::Id)
     }

@@ -5,6 +5,7 @@ use softband_fabric::World;
 use softband_fabric::notice::Notice;
 use softband_fabric::spec::{CableSpec, FabricSpec, HcaSpec, HostSpec, PortRef, SubnetSpec, SwitchSpec};
 use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, Medium, MessageGaps, OptionalVerbs, ReceiveMode, SwitchPart};
+use softband_model::transport::AckTimer;
 use softband_model::verbs::api::*;
 use softband_sim::{SimDuration, SimTime};
 use softband_types::*;
@@ -49,6 +50,7 @@ pub fn hca_part() -> HcaPart {
         atomic_execution: nanos(1_100),
         ack_processing: nanos(200),
         credit_return: nanos(50),
+        ack_timer: AckTimer::SHORTEST,
         transmit_staging_packets: 4,
         max_qp: 1_024,
         max_qp_wr: 16_384,

@@ -12,7 +12,7 @@ pub use delivery::{Delivery, DeliveryEnd, Placement};
 pub use queue_pair::{Environment, QueuePair, Side};
 pub use requester::{Emission, Pending, Requester, Retired};
 pub use responder::{Outcome, Refusal, Reply, Responder, Response, response_packet};
-pub use timers::{local_ack_timeout, rnr_wait};
+pub use timers::{AckTimer, local_ack_timeout, rnr_wait};
 
 use crate::parts::MessageGaps;
 use softband_sim::SimDuration;

@@ -10,6 +10,33 @@ pub const fn local_ack_timeout(code: u8) -> Option<SimDuration> {
     }
 }
 
+/// How an HCA waits for an acknowledgement. The specification leaves it anything from one to four times what the code says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AckTimer {
+    /// Lower codes count as this one, beside 0.
+    pub code_min: u32,
+    /// Times that what the code says passes before a request is sent again.
+    pub periods: u32,
+}
+
+impl Default for AckTimer {
+    fn default() -> Self {
+        Self::SHORTEST
+    }
+}
+
+impl AckTimer {
+    /// What the specification asks for at least.
+    pub const SHORTEST: Self = Self { code_min: 0, periods: 1 };
+
+    /// From the last progress until what is unacknowledged is sent again, none for code 0.
+    pub fn wait(self, code: u8) -> Option<SimDuration> {
+        local_ack_timeout(code)?;
+        let code = self.code_min.min(31).max(u32::from(code)) as u8;
+        local_ack_timeout(code).map(|period| period * u64::from(self.periods))
+    }
+}
+
 /// How long a requester waits after an RNR NAK with this 5-bit code (IBTA 9.7.5.2.8, table of RNR timer values).
 pub const fn rnr_wait(code: u8) -> SimDuration {
     const HUNDREDTHS_OF_MILLIS: [u64; 32] = [
@@ -29,5 +56,15 @@ mod tests {
         assert_eq!(local_ack_timeout(14), Some(SimDuration::from_nanos(67_108_864)));
         assert_eq!(rnr_wait(0), SimDuration::from_micros(655_360));
         assert_eq!(rnr_wait(12), SimDuration::from_micros(640));
+    }
+
+    #[test]
+    fn an_hca_waits_no_shorter_than_its_least_code_says() {
+        let timer = AckTimer { code_min: 16, periods: 2 };
+        assert_eq!(timer.wait(0), None);
+        assert_eq!(timer.wait(1), Some(SimDuration::from_nanos(536_870_912)));
+        assert_eq!(timer.wait(16), timer.wait(1));
+        assert_eq!(timer.wait(17), Some(SimDuration::from_nanos(1_073_741_824)));
+        assert_eq!(AckTimer::SHORTEST.wait(14), local_ack_timeout(14));
     }
 }

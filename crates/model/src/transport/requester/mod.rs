@@ -10,7 +10,7 @@ mod transmit;
 pub use transmit::{Emission, Pending};
 
 use super::MessageKind;
-use super::timers::local_ack_timeout;
+use super::timers::AckTimer;
 use crate::verbs::api::{PayloadSlice, QpSnapshot, SendOperation, SendRequest};
 use softband_sim::{SimDuration, SimTime};
 use softband_types::{Psn, QpType, WcOpcode, WcStatus};
@@ -41,8 +41,9 @@ pub struct Requester {
     /// A WQE has failed; nothing more is sent.
     halted: bool,
     deadline: Option<SimTime>,
-    /// The longest local ACK timeout that is used, whatever the queue pair is set to; none where it is.
-    ack_timeout_limit: Option<u8>,
+    ack_timer: AckTimer,
+    /// The longest wait for an acknowledgement, whatever the queue pair is set to.
+    ack_wait_max: Option<SimDuration>,
 }
 
 struct SendWqe {
@@ -234,16 +235,19 @@ impl Requester {
 
     /// A requester for the same queue pair after a reset.
     pub fn renewed(&self) -> Self {
-        Self { ack_timeout_limit: self.ack_timeout_limit, ..Self::default() }
+        Self { ack_timer: self.ack_timer, ack_wait_max: self.ack_wait_max, ..Self::default() }
     }
 
-    /// Waits no longer than `code` says for an acknowledgement: where nothing is lost on the way, only a peer that is gone is silent.
-    pub fn limit_ack_timeout(&mut self, code: u8) {
-        self.ack_timeout_limit = Some(code);
+    /// Waits for acknowledgements as the HCA does, and no longer than `at_most`: where nothing is lost on the way, only a peer that is
+    /// gone is silent.
+    pub fn time_acknowledgements(&mut self, timer: AckTimer, at_most: Option<SimDuration>) {
+        self.ack_timer = timer;
+        self.ack_wait_max = at_most;
     }
 
     fn ack_timeout(&self, a: &QpSnapshot) -> Option<SimDuration> {
-        local_ack_timeout(a.local_ack_timeout.min(self.ack_timeout_limit.unwrap_or(u8::MAX)))
+        let wait = self.ack_timer.wait(a.local_ack_timeout)?;
+        Some(self.ack_wait_max.map_or(wait, |at_most| wait.min(at_most)))
     }
 
     fn restart_timer(&mut self, a: &QpSnapshot, now: SimTime) {
