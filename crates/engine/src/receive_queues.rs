@@ -22,6 +22,8 @@ pub(crate) struct ReceiveQueue {
     pub(crate) offset: u64,
     pub(crate) entries: u32,
     pub(crate) sges: u32,
+    /// What its header says of the time, which the owner could change.
+    since: SimTime,
 }
 
 /// All of them, and what is to be looked at.
@@ -93,7 +95,7 @@ impl Engine {
         }
         let (entries, sges) = (caps.max_recv_wr.next_power_of_two(), caps.max_recv_sge);
         let Some(offset) = self.processes[process].shared.allocate_queue(receive_queue_bytes(entries, sges)) else { return };
-        self.receive_queues.all.insert((hca, qp.qpn), ReceiveQueue { process, offset, entries, sges });
+        self.receive_queues.all.insert((hca, qp.qpn), ReceiveQueue { process, offset, entries, sges, since: SimTime::ZERO });
         self.restart_receive_queue(hca, qp.qpn);
     }
 
@@ -117,12 +119,19 @@ impl Engine {
     pub(crate) fn restart_receive_queue(&mut self, hca: HcaId, qpn: Qpn) {
         self.receive_queues.given.remove(&(hca, qpn));
         self.direct.set_done(hca, qpn, 0);
+        self.note_since(hca, qpn, self.now);
         let Some(open) = self.open_queue(hca, qpn) else { return };
         let header = open.header();
         header.since_ps.store(self.now.as_picos(), Ordering::SeqCst);
         header.produced.0.store(0, Ordering::SeqCst);
         header.consumed.0.store(0, Ordering::SeqCst);
         header.begin_era();
+    }
+
+    fn note_since(&mut self, hca: HcaId, qpn: Qpn, since: SimTime) {
+        if let Some(queue) = self.receive_queues.all.get_mut(&(hca, qpn)) {
+            queue.since = since;
+        }
     }
 
     /// Takes over what is in a shared queue: from now on the engine receives for this queue pair.
@@ -137,7 +146,7 @@ impl Engine {
         self.await_movers();
         // What peers have completed until now comes before what the engine completes.
         self.set_wall_clock();
-        self.now = self.now.max(SimTime::from_picos(header.since_ps.load(Ordering::SeqCst) + 1));
+        self.now = self.now.max(SimTime::from_picos(open.queue.since.as_picos() + 1));
         let owner = self.processes[open.queue.process].number;
         let (produced, consumed) = (header.produced.0.load(Ordering::Acquire), header.consumed.0.load(Ordering::Acquire));
         let at = self.now.max(self.world.now());
@@ -217,8 +226,9 @@ impl Engine {
         header.consumed.0.store(0, Ordering::SeqCst);
         header.produced.0.store(requests.len() as u32, Ordering::SeqCst);
         // What the engine has completed comes before what peers complete, although the World may be ahead of their clock.
-        let latest = self.now.max(self.world.now()).as_picos();
-        header.since_ps.fetch_max(latest + 1, Ordering::SeqCst);
+        let since = SimTime::from_picos(self.now.max(self.world.now()).as_picos() + 1).max(open.queue.since);
+        self.note_since(hca, qpn, since);
+        header.since_ps.store(since.as_picos(), Ordering::SeqCst);
         header.begin_era();
         true
     }
