@@ -89,8 +89,8 @@ pub struct Engine {
     pub(crate) warnings: Vec<String>,
     pub(crate) seed: u64,
     pub(crate) pace: Pace,
-    /// In wall pace: channels of whose events the programs have not heard yet, and the socket to tell them.
-    pub(crate) untold: Vec<u32>,
+    /// In wall pace: channels of whose events the programs have not heard yet, with how many, and the socket to tell them.
+    pub(crate) untold: BTreeMap<u32, u64>,
     pub(crate) event_sender: Option<rustix::fd::OwnedFd>,
     pub(crate) started_at: Instant,
     /// The same moment on the clock that programs read.
@@ -171,7 +171,7 @@ impl Engine {
             warnings: Vec::new(),
             seed,
             pace,
-            untold: Vec::new(),
+            untold: BTreeMap::new(),
             event_sender: None,
             started_at: Instant::now(),
             wall_start_ns: monotonic_nanos(),

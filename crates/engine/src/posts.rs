@@ -47,7 +47,7 @@ impl Engine {
                 }
                 None => {
                     let whose = self.command_of(process);
-                    self.warnings.push(format!("{whose} posted work that makes no sense; it was dropped"));
+                    self.warn(format!("{whose} posted work that makes no sense; it was dropped"));
                     break;
                 }
             }
@@ -57,8 +57,9 @@ impl Engine {
     fn post(&mut self, process: usize, record: &PostRecord, entries: &[PostSge], inline: &[u8]) {
         let owner = self.processes[process].number;
         let Ok(hca) = self.own_hca(process, record.hca) else { return };
-        // A lying program cannot post into the past.
-        let at = program_time(record.time_ps).unwrap_or(END).max(self.now).max(self.world.now());
+        // A lying program cannot post into the past; nor, where the clock is the host's, into the future.
+        let stamp = if self.pace == Pace::Wall { SimTime::ZERO } else { program_time(record.time_ps).unwrap_or(END) };
+        let at = stamp.max(self.now).max(self.world.now());
         let qpn = Qpn(record.object);
         match record.kind {
             kind::SEND => {

@@ -5,6 +5,7 @@ use crate::pace::{Engine, Event, Failure};
 use crate::process::ProcessState;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use softband_ipc::attach::event_socket;
+use softband_ipc::calls::Op;
 use softband_ipc::layout::{BELL, ENGINE_SLEEPS, baton_of, turn};
 use softband_sim::{SimDuration, SimTime};
 use std::sync::atomic::Ordering;
@@ -24,6 +25,14 @@ const ACK_WAIT_MAX: SimDuration = SimDuration::from_micros(67_000);
 /// Looks for something to do before the engine sleeps.
 const IDLE_LOOKS: u32 = 200;
 
+/// Calls that wait in simulated time or move it. Programs at wall pace have no use for them: their threads, timers and sockets are the
+/// host's. One that made them all the same would lead the engine's clock away from the host's, and everybody's work with it.
+fn waits_in_the_model(op: Op) -> bool {
+    let is_of_sockets = (Op::SocketNew as u32..=Op::SocketNames as u32).contains(&(op as u32));
+    let is_of_threads = matches!(op, Op::Poll | Op::SpinWait | Op::Sleep | Op::Wait | Op::Away | Op::ThreadNew | Op::ThreadExit);
+    is_of_sockets || is_of_threads || matches!(op, Op::Alarm | Op::TimerNew | Op::TimerSet | Op::TimerRead)
+}
+
 impl Engine {
     /// Serves programs until all have ended.
     pub(crate) fn wall_loop(&mut self) -> Option<Failure> {
@@ -36,10 +45,7 @@ impl Engine {
             if let Some(error) = self.memory.denied.take() {
                 return Some(Failure::MemoryDenied { reason: error.to_string() });
             }
-            self.set_wall_clock();
-            let has_worked = self.serve_calls() | self.take_rings() | self.run_world();
-            self.settle_events();
-            self.give_back_queues();
+            let has_worked = self.wall_round();
             if self.statuses.iter().all(Option::is_some) {
                 return None;
             }
@@ -51,6 +57,15 @@ impl Engine {
                 std::thread::yield_now();
             }
         }
+    }
+
+    /// Does what there is to be done at this moment; whether there was anything.
+    pub(crate) fn wall_round(&mut self) -> bool {
+        self.set_wall_clock();
+        let has_worked = self.serve_calls() | self.take_rings() | self.run_world();
+        self.settle_events();
+        self.give_back_queues();
+        has_worked
     }
 
     fn elapsed(&self) -> SimTime {
@@ -139,12 +154,20 @@ impl Engine {
                 Event::Resume { process, slot } if self.processes[process].state == ProcessState::Attached => self.return_call(process, slot),
                 Event::Resume { .. } => {}
                 Event::Execute { process, slot } if self.processes[process].state == ProcessState::Attached => self.execute(process, slot),
-                Event::ObjectChanged { object } => self.tell_of_event(object),
+                Event::ObjectChanged { object } => {
+                    self.tell_of_event(object);
+                }
                 other => self.handle(other),
             }
         }
-        for object in std::mem::take(&mut self.untold) {
-            self.tell_of_event(object);
+        for (object, times) in std::mem::take(&mut self.untold) {
+            for told in 0..times {
+                if !self.tell_of_event(object) {
+                    // Nor would the others be heard: a program that does not listen costs one attempt a round.
+                    *self.untold.entry(object).or_default() += times - told - 1;
+                    break;
+                }
+            }
         }
     }
 
@@ -162,6 +185,11 @@ impl Engine {
     /// A thread has made a call.
     pub(crate) fn wall_call(&mut self, connection: u64, slot: u32) {
         let Some(process) = self.processes.iter().position(|process| process.connection == Some(connection)) else { return };
+        self.serve_call(process, slot);
+    }
+
+    /// Carries out what stands in a slot.
+    pub(crate) fn serve_call(&mut self, process: usize, slot: u32) {
         let record = &self.processes[process];
         if slot as usize >= record.threads.len() || record.state != ProcessState::Attached {
             return;
@@ -169,21 +197,28 @@ impl Engine {
         // What the program has posted before it asked.
         self.take_ring(process);
         self.set_wall_clock();
-        self.execute(process, slot);
+        let op = Op::from_number(self.processes[process].shared.slot(slot).op.load(Ordering::Relaxed));
+        if op.is_some_and(waits_in_the_model) {
+            self.processes[process].shared.reply(slot, libc::ENOSYS, &[]);
+            self.return_call(process, slot);
+        } else {
+            self.execute(process, slot);
+        }
     }
 
-    /// A byte on the program's descriptor for one event of a channel.
-    fn tell_of_event(&mut self, object: u32) {
+    /// A byte on the program's descriptor for one event of a channel. False: it is to be told later.
+    fn tell_of_event(&mut self, object: u32) -> bool {
         if self.objects.get_mut(object).is_none() {
-            return;
+            return true;
         }
-        let Ok(address) = SocketAddrUnix::new_abstract_name(&event_socket(&self.name, object)) else { return };
+        let Ok(address) = SocketAddrUnix::new_abstract_name(&event_socket(&self.name, object)) else { return true };
         let told =
             self.event_sender().is_some_and(|sender| rustix::net::sendto(sender, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL, &address).is_ok());
         if !told {
             // The program has many of them waiting, or has not made its descriptor yet.
-            self.untold.push(object);
+            *self.untold.entry(object).or_default() += 1;
         }
+        told
     }
 
     fn event_sender(&mut self) -> Option<&rustix::fd::OwnedFd> {
