@@ -255,6 +255,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("programs")
     # verbs_all is one program in several files.
     names = (
+        "completion_room",
         "crash_peer",
         "datagram_ready",
         "direct",

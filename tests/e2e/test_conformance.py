@@ -50,6 +50,13 @@ def test_every_error_comes_as_the_specification_has_it(softband: Softband, c_pro
     assert "all parts hold" in outcome.program("a-0")
 
 
+@pytest.mark.parametrize("fabric", ["two-hosts", "modern-pair"])
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
+def test_what_a_queue_pair_has_completed_goes_with_it(softband: Softband, c_programs: Path, fabric: str, pace: str) -> None:
+    outcome = softband.run(fabric, ("a", str(c_programs / "completion_room")), options=("--pace", pace)).assert_ok()
+    assert "the room is there again" in outcome.program("a-0")
+
+
 def test_random_work_between_all_pairs_loses_and_changes_nothing(softband: Softband, c_programs: Path) -> None:
     hosts = ("a", "b", "c")
     programs = [(host, f"{c_programs / 'soak'} 42 0.01 {rank} {' '.join(hosts)}") for rank, host in enumerate(hosts)]

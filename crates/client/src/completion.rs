@@ -84,6 +84,30 @@ impl CompletionRing {
         Some(unsafe { (*shared_base().add(at).cast::<Cqe>()).time_ps })
     }
 
+    /// Takes out what `goes`, wherever it stands, so that there is room for others. Answers which ones those were, by the count that
+    /// `all_taken` goes on with.
+    pub fn sweep(&mut self, goes: &mut impl FnMut(&Cqe) -> bool) -> Vec<u32> {
+        let mut gone = Vec::new();
+        let mut first = self.taken;
+        for ring in self.former.iter().chain([&*self]) {
+            let header = ring.header();
+            let (consumed, waiting) = (header.consumed.load(Ordering::Relaxed), ring.waiting());
+            // SAFETY: the index is below the capacity that `new` checked, and the engine has written what waits.
+            let place = |counter| unsafe { shared_base().add(ring.offset + entry_offset(counter, ring.capacity)).cast::<Cqe>() };
+            let left = close_up(consumed, waiting, place, |position, cqe| {
+                let goes = goes(cqe);
+                if goes {
+                    gone.push(first.wrapping_add(position));
+                }
+                goes
+            });
+            header.consumed.store(left, Ordering::Release);
+            first = first.wrapping_add(waiting);
+        }
+        self.taken = self.taken.wrapping_add(gone.len() as u32);
+        gone
+    }
+
     /// Takes the oldest completion.
     pub fn take(&mut self) -> Option<Cqe> {
         while let Some(former) = self.former.first_mut() {
@@ -104,5 +128,55 @@ impl CompletionRing {
         header.consumed.store(consumed.wrapping_add(1), Ordering::Release);
         self.taken = self.taken.wrapping_add(1);
         Some(cqe)
+    }
+}
+
+/// Takes entries out of those that wait in a ring, from `consumed` on: the others move up to its end, behind which the producer goes on
+/// unhindered. Answers where they begin now. `goes` hears how many stood before an entry; the newest comes first.
+fn close_up(consumed: u32, waiting: u32, place: impl Fn(u32) -> *mut Cqe, mut goes: impl FnMut(u32, &Cqe) -> bool) -> u32 {
+    let mut begin = consumed.wrapping_add(waiting);
+    for position in (0..waiting).rev() {
+        // SAFETY: the caller gives places for all that wait, and is the only one who uses them.
+        let cqe = unsafe { place(consumed.wrapping_add(position)).read() };
+        if !goes(position, &cqe) {
+            begin = begin.wrapping_sub(1);
+            // SAFETY: as above.
+            unsafe { place(begin).write(cqe) };
+        }
+    }
+    begin
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn closed_up(consumed: u32, qpns: &[u32], gone: u32) -> (Vec<u32>, Vec<u32>) {
+        let cqe = |qpn| Cqe { qpn, ..bytemuck::Zeroable::zeroed() };
+        let mut ring = [cqe(0); 4];
+        let base = ring.as_mut_ptr();
+        let place = |counter: u32| base.wrapping_add(counter as usize % 4);
+        for (qpn, counter) in qpns.iter().zip(0..) {
+            // SAFETY: within the array.
+            unsafe { place(consumed.wrapping_add(counter)).write(cqe(*qpn)) };
+        }
+        let end = consumed.wrapping_add(qpns.len() as u32);
+        let mut positions = Vec::new();
+        let begin = close_up(consumed, qpns.len() as u32, place, |position, cqe| {
+            let goes = cqe.qpn == gone;
+            positions.extend(goes.then_some(position));
+            goes
+        });
+        // SAFETY: as above.
+        let left = (0..end.wrapping_sub(begin)).map(|step| unsafe { (*place(begin.wrapping_add(step))).qpn });
+        (left.collect(), positions)
+    }
+
+    #[test]
+    fn what_stays_in_a_ring_keeps_its_order() {
+        assert_eq!(closed_up(0, &[1, 2, 1, 3], 1), (vec![2, 3], vec![2, 0]));
+        assert_eq!(closed_up(3, &[1, 2], 5), (vec![1, 2], vec![]));
+        assert_eq!(closed_up(u32::MAX - 1, &[4, 5, 4, 6], 4), (vec![5, 6], vec![2, 0]), "the counters wrap");
+        assert_eq!(closed_up(7, &[4, 4], 4), (vec![], vec![1, 0]));
     }
 }

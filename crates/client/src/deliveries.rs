@@ -102,25 +102,34 @@ impl Deliveries {
             return None;
         }
         // SAFETY: within the mapping; the peer wrote the entry before it numbered it, and does not touch it before `consumed` moves.
-        let entry = unsafe { &*self.entry(counter) };
-        let cqe = Cqe {
-            wr_id: entry.wr_id,
-            time_ps: entry.stamp_ps.max(entry.since_ps),
-            opcode: u32::from(entry.opcode),
-            byte_len: entry.byte_len,
-            immediate: entry.immediate,
-            qpn: entry.qpn,
-            source_qpn: entry.source_qpn,
-            flags: entry.flags,
-            pkey_index: entry.pkey_index,
-            source_lid: entry.source_lid,
-            service_level: entry.service_level,
-            path_bits: entry.path_bits,
-            srq: entry.srq,
-            ..bytemuck::Zeroable::zeroed()
-        };
+        let cqe = cqe_of(unsafe { &*self.entry(counter) });
         consumed.store(counter.wrapping_add(1), Ordering::Release);
         Some(cqe)
+    }
+
+    /// Takes out what `goes`, wherever it stands: what stays moves up to the end, behind which peers go on unhindered. One thread at a
+    /// time, as for `take`.
+    pub fn sweep(&self, goes: &mut impl FnMut(&Cqe) -> bool) {
+        let consumed = &self.header().consumed.0;
+        let first = consumed.load(Ordering::Relaxed);
+        let waiting = (0..self.entries).take_while(|step| self.is_there(first.wrapping_add(*step))).count() as u32;
+        let mut begin = first.wrapping_add(waiting);
+        for step in (0..waiting).rev() {
+            let counter = first.wrapping_add(step);
+            // SAFETY: within the mapping; what is there and not consumed is this thread's.
+            if goes(&cqe_of(unsafe { &*self.entry(counter) })) {
+                continue;
+            }
+            begin = begin.wrapping_sub(1);
+            if begin != counter {
+                // SAFETY: as above; two places of one ring.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(self.entry(counter), self.entry(begin), 1);
+                    (*self.entry(begin)).sequence.store(begin.wrapping_add(1), Ordering::Relaxed);
+                }
+            }
+        }
+        consumed.store(begin, Ordering::Release);
     }
 
     /// Whether there is room for one more. Exact only with the lock.
@@ -197,5 +206,24 @@ impl Drop for Deliveries {
     fn drop(&mut self) {
         // SAFETY: mapped with this size, and nobody has a reference into it.
         unsafe { unmap_part(self.base, deliveries_bytes(self.entries)) };
+    }
+}
+
+fn cqe_of(entry: &Delivery) -> Cqe {
+    Cqe {
+        wr_id: entry.wr_id,
+        time_ps: entry.stamp_ps.max(entry.since_ps),
+        opcode: u32::from(entry.opcode),
+        byte_len: entry.byte_len,
+        immediate: entry.immediate,
+        qpn: entry.qpn,
+        source_qpn: entry.source_qpn,
+        flags: entry.flags,
+        pkey_index: entry.pkey_index,
+        source_lid: entry.source_lid,
+        service_level: entry.service_level,
+        path_bits: entry.path_bits,
+        srq: entry.srq,
+        ..bytemuck::Zeroable::zeroed()
     }
 }

@@ -42,7 +42,12 @@ impl World {
 
     pub(crate) fn on_completed(&mut self, completion: u32, notices: &mut Vec<Notice>, now: SimTime) {
         let (process, cq, completion) = self.completions.take(completion);
-        let Some(queue) = self.verbs.cqs.get_mut(cq.0).filter(|queue| !queue.failed) else { return };
+        let Some(queue) = self.verbs.cqs.get(cq.0).filter(|queue| !queue.failed) else { return };
+        // What was on its way when its queue pair was destroyed takes no room any more. A shared queue's program counts on hearing of it.
+        if completion.srq.is_none() && self.qp_index(queue.hca, completion.qpn).is_none() {
+            return;
+        }
+        let Some(queue) = self.verbs.cqs.get_mut(cq.0) else { return };
         let solicited_or_error = completion.solicited || completion.status != WcStatus::Success;
         let event = queue.take_event(now, solicited_or_error);
         notices.push(Notice::Completed { process, cq, completion });

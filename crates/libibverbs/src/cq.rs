@@ -79,11 +79,6 @@ impl CqInner {
         let behind = queue.ring.all_produced();
         queue.own.push_back((behind, cqe));
     }
-
-    /// A queue pair is about to be freed.
-    pub(crate) fn forget_queue_pair(&self) {
-        self.queue.lock().known = None;
-    }
 }
 
 /// What a completion queue is made with, both ways.

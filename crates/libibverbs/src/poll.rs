@@ -145,6 +145,40 @@ fn has_come_to_the_engine(queue: &mut CqQueue, deliveries: &Deliveries) -> bool 
     consumed.wrapping_sub(before) as i32 >= 0
 }
 
+/// Takes out what a queue pair has left in its completion queues, when it is destroyed or reset: their room is for others' completions.
+pub(crate) fn forget(ours: &Context, qp: &QpInner, before_ps: u64) {
+    let qpn = qp.qpn;
+    let mut goes = |cqe: &Cqe| {
+        let goes = cqe.qpn == qpn && cqe.time_ps < before_ps;
+        if !goes || cqe.srq == 0 {
+            return goes;
+        }
+        let shared_queues = ours.shared_queues();
+        // SAFETY: shared queues leave the table before they are freed, and the table is locked.
+        let Some(srq) = shared_queues.get(&cqe.srq).map(|pointer| unsafe { &(*pointer.0).inner }) else { return true };
+        if !srq.is_xrc {
+            srq.receive.retire_one();
+        }
+        !srq.is_xrc // as in `retire`
+    };
+    let (sends, receives) = (qp.send_cq.get(), qp.recv_cq.get());
+    let other = receives.filter(|receives| !sends.is_some_and(|sends| std::ptr::eq(sends, *receives)));
+    for cq in sends.into_iter().chain(other) {
+        let mut queue = cq.queue.lock();
+        // Its memory may go once nobody holds this lock.
+        queue.known = None;
+        let gone = queue.ring.sweep(&mut goes);
+        if let Some(deliveries) = &cq.deliveries {
+            deliveries.sweep(&mut goes);
+        }
+        // Those of the engine's that went count as taken, and what came behind them must not come before what stood before them.
+        queue.own.retain(|(_, cqe)| !goes(cqe));
+        for (behind, _) in queue.own.iter_mut() {
+            *behind = behind.wrapping_add(gone.iter().filter(|number| number.wrapping_sub(*behind) as i32 >= 0).count() as u32);
+        }
+    }
+}
+
 /// Lets the queue pair of a completion know that work is done. False: the queue pair is gone or was reset since, and with it,
 /// by the manual pages, its completions.
 fn retire(ours: &Context, known: &mut Option<(u32, *const QpInner)>, cqe: &Cqe) -> bool {

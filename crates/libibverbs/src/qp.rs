@@ -9,7 +9,7 @@ use crate::guard::{not_null, object, status};
 use crate::qp_ex::{self, Builder};
 use crate::query::device_of;
 use crate::unsupported::refuse;
-use crate::{srq, xrc};
+use crate::{poll, srq, xrc};
 use libc::c_int;
 use softband_abi::verbs::*;
 use softband_client::{Errno, call, call_void};
@@ -51,13 +51,18 @@ pub(crate) struct QpInner {
 }
 
 /// Where completions go; NULL in queue pairs that send or receive nothing.
-pub(crate) struct CqOfQp(pub(crate) *const CqInner);
+pub(crate) struct CqOfQp(*const CqInner);
 // SAFETY: completion queues may be used by all threads, and outlive the queue pairs that name them.
 unsafe impl Send for CqOfQp {}
 // SAFETY: as above.
 unsafe impl Sync for CqOfQp {}
 
 impl CqOfQp {
+    pub(crate) fn get(&self) -> Option<&CqInner> {
+        // SAFETY: NULL, or a completion queue, which stays while queue pairs use it.
+        unsafe { self.0.as_ref() }
+    }
+
     /// # Safety
     /// NULL or a completion queue of ours.
     unsafe fn of(shown: *mut ibv_cq) -> Self {
@@ -371,12 +376,7 @@ pub unsafe extern "C" fn ibv_destroy_qp(shown: *mut ibv_qp) -> c_int {
         let (ours, qp) = unsafe { (context((*not_null(shown)?).context)?, inner(shown)?) };
         call_void(Op::DestroyQp, &qp.name())?;
         ours.remove_queue_pair(qp.qpn, shown.cast());
-        for cq in [&qp.send_cq, &qp.recv_cq] {
-            // SAFETY: NULL, or there as long as queue pairs use it.
-            if let Some(cq) = unsafe { cq.0.as_ref() } {
-                cq.forget_queue_pair();
-            }
-        }
+        poll::forget(ours, qp, u64::MAX);
         qp.async_events.wait_until_settled();
         // SAFETY: `create` boxed it, and nobody uses it any more.
         drop(unsafe { Box::from_raw(shown.cast::<Qp>()) });

@@ -1,9 +1,10 @@
 //! Modifying and querying queue pairs.
 
+use crate::context::context;
 use crate::convert::{capabilities, qp_attributes, qp_fields};
 use crate::guard::{not_null, status};
-use crate::qp;
 use crate::unsupported::refuse;
+use crate::{poll, qp};
 use libc::c_int;
 use softband_abi::verbs::*;
 use softband_client::{Errno, call};
@@ -61,6 +62,8 @@ pub unsafe extern "C" fn ibv_modify_qp(shown: *mut ibv_qp, attributes: *mut ibv_
             unsafe { (*shown).state = attributes.qp_state };
             if attributes.qp_state == IBV_QPS_RESET {
                 qp.reset(made.since_ps);
+                // SAFETY: as above.
+                poll::forget(unsafe { context((*shown).context) }?, qp, qp.reset_at_ps.load(Ordering::Relaxed));
             }
         }
         Ok(())

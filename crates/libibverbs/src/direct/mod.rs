@@ -90,8 +90,7 @@ pub(crate) fn carry_out(qp: &QpInner, record: &PostRecord, data: Data<'_>) -> bo
         _ => takes_receive && (qp.qp_type == IBV_QPT_RC || qp.qp_type == IBV_QPT_UC),
     };
     let Some(index) = qp.direct_entry.checked_sub(1) else { return false };
-    // SAFETY: a completion queue stays while queue pairs use it.
-    let cq = unsafe { &*qp.send_cq.0 };
+    let Some(cq) = qp.send_cq.get() else { return false };
     if !offered || !cq.takes_own {
         return false;
     }
