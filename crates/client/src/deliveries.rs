@@ -74,7 +74,10 @@ impl Deliveries {
     pub fn counters(&self) -> (u32, u32) {
         let header = self.header();
         let consumed = header.consumed.0.load(Ordering::Relaxed);
-        let waiting = header.produced.load(Ordering::Acquire).wrapping_sub(consumed);
+        let produced = header.produced.load(Ordering::Acquire);
+        // Whoever put it in may have ended before it was counted.
+        let produced = produced.wrapping_add(u32::from(self.is_there(produced)));
+        let waiting = produced.wrapping_sub(consumed);
         let waiting = if self.mapped_by == own_number() { waiting.min(self.entries) } else { 0 };
         (consumed.wrapping_add(waiting), consumed)
     }
@@ -129,7 +132,9 @@ impl Deliveries {
                 }
             }
         }
-        consumed.store(begin, Ordering::Release);
+        if waiting > 0 {
+            consumed.store(begin, Ordering::Release);
+        }
     }
 
     /// Whether there is room for one more. Exact only with the lock.
@@ -167,7 +172,10 @@ impl Deliveries {
             }
             header.produced.store(counter.wrapping_add(1), Ordering::Release);
         }
-        header.lock.store(0, Ordering::Release);
+        // Unless somebody took it for that of a process that is gone.
+        if header.lock.load(Ordering::Relaxed) == me {
+            header.lock.store(0, Ordering::Release);
+        }
         has_room
     }
 

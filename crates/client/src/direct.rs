@@ -93,26 +93,31 @@ fn take_slot() -> (&'static AtomicU64, u64) {
     }
 }
 
-/// Gives back what was mapped of regions that are gone, once nobody in this process can be reaching them any more.
+/// Gives back what was mapped of regions that are gone: decided first, done when nobody in this process can be reaching them any more.
+/// What goes meanwhile is the next sweep's.
 #[cold]
 fn sweep(tables: &'static Tables, own: &AtomicU64) {
     if SWEEPING.swap(true, Ordering::AcqRel) {
         return;
     }
-    let withdrawn = tables.withdrawn.load(Ordering::Acquire);
-    if header().movers.iter().all(|slot| std::ptr::eq(&raw const slot.0, own) || has_ended(&slot.0)) {
-        SWEPT.store(withdrawn, Ordering::Relaxed);
-        shared_memory::sweep(|key, serial| region_of(tables, key).is_some_and(|region| region.serial.load(Ordering::Relaxed) == serial));
+    SWEPT.store(tables.withdrawn.load(Ordering::Acquire), Ordering::Relaxed);
+    let is_valid = |key, serial| region_of(tables, key).is_some_and(|region| region.serial.load(Ordering::Relaxed) == serial);
+    let gone = shared_memory::gone(is_valid);
+    if !gone.is_empty() {
+        let deadline = Instant::now() + GRACE;
+        if header().movers.iter().all(|slot| std::ptr::eq(&raw const slot.0, own) || has_ended(&slot.0, deadline)) {
+            shared_memory::release_all(&gone);
+        }
+        // Otherwise they stay mapped until regions are withdrawn again.
     }
     SWEEPING.store(false, Ordering::Release);
 }
 
 /// Waits until what is under way in a slot has ended; false when that takes too long.
-fn has_ended(slot: &AtomicU64) -> bool {
+fn has_ended(slot: &AtomicU64, deadline: Instant) -> bool {
     let seen = slot.load(Ordering::SeqCst);
-    let mut started = None;
     while seen % 2 == 1 && slot.load(Ordering::SeqCst) == seen {
-        if started.get_or_insert_with(Instant::now).elapsed() > GRACE {
+        if Instant::now() > deadline {
             return false;
         }
         std::thread::yield_now();

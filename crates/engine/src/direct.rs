@@ -329,10 +329,11 @@ impl Engine {
     /// Waits until every program that was moving data when this began has finished that transfer.
     pub(crate) fn await_movers(&self) {
         for process in self.processes.iter().filter(|process| process.state == ProcessState::Attached) {
+            let deadline = Instant::now() + GRACE;
             for slot in &process.shared.header().movers {
                 let seen = slot.0.load(Ordering::SeqCst);
                 if seen % 2 == 1 {
-                    await_change(&slot.0, seen);
+                    await_change(&slot.0, seen, deadline);
                 }
             }
         }
@@ -340,9 +341,8 @@ impl Engine {
 }
 
 /// One transfer is short: longer ones are cut, and begin anew. Only a stopped program takes as long as the time of grace.
-fn await_change(slot: &AtomicU64, seen: u64) {
-    let started = Instant::now();
-    while slot.load(Ordering::SeqCst) == seen && started.elapsed() < GRACE {
+fn await_change(slot: &AtomicU64, seen: u64, deadline: Instant) {
+    while slot.load(Ordering::SeqCst) == seen && Instant::now() < deadline {
         std::thread::yield_now();
     }
 }

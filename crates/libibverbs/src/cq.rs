@@ -50,6 +50,8 @@ pub(crate) struct CqQueue {
     pub(crate) ring: CompletionRing,
     /// Completions of work that posting threads have carried out, each with the number of the engine's that come before it.
     pub(crate) own: VecDeque<(u32, Cqe)>,
+    /// How many of those still come before the next one of peers', once one is there.
+    pub(crate) own_before: Option<usize>,
     /// The queue pair of the last completion: taken out before it is freed.
     pub(crate) known: Option<(u32, *const QpInner)>,
     /// For the engine's completion of this number: what peers had put there when it was first seen.
@@ -131,6 +133,7 @@ pub(crate) unsafe fn create(shown: *mut ibv_context, init: &CqInit) -> Result<*m
             queue: Short::new(CqQueue {
                 ring: CompletionRing::new(reply.ring_offset, reply.capacity),
                 own: VecDeque::new(),
+                own_before: None,
                 known: None,
                 delivered_before: None,
                 last_stamp_ps: 0,

@@ -101,7 +101,7 @@ pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl F
     let mut queue = cq.queue.lock();
     while taken < room {
         let Some(mut cqe) = next(&mut queue, cq) else { break };
-        if retire(ours, &mut queue.known, &cqe) {
+        if retire(ours, cq, &mut queue.known, &cqe) {
             // What posters and the engine stamp may differ a little; a queue's time never goes back.
             queue.last_stamp_ps = queue.last_stamp_ps.max(cqe.time_ps);
             cqe.time_ps = queue.last_stamp_ps;
@@ -112,24 +112,49 @@ pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl F
     taken
 }
 
-/// The next completion, by whatever way it came.
+/// The next completion, by whatever way it came. What posters have completed themselves comes before what the engine has done later, and
+/// before what peers put there later: those that were there when a peer's was first seen come before it, and no others, or else a
+/// program that posts whenever it has heard of something would never hear of peers.
 fn next(queue: &mut CqQueue, cq: &CqInner) -> Option<Cqe> {
-    if let Some((behind, _)) = queue.own.front()
-        && behind.wrapping_sub(queue.ring.all_taken()) as i32 <= 0
-    {
-        return queue.own.pop_front().map(|(_, cqe)| cqe);
+    let is_own_due = queue.own.front().is_some_and(|(behind, _)| behind.wrapping_sub(queue.ring.all_taken()) as i32 <= 0);
+    if !is_own_due {
+        queue.own_before = None;
+        return next_of_others(queue, cq);
     }
+    let deliveries = cq.deliveries.as_ref().filter(|deliveries| deliveries.holds(1));
+    let before = deliveries.map(|_| queue.own_before.unwrap_or(queue.own.len()));
+    queue.own_before = before.and_then(|before| before.checked_sub(1));
+    let delivered = deliveries.filter(|_| before == Some(0)).and_then(|deliveries| next_delivery(queue, deliveries));
+    delivered.or_else(|| queue.own.pop_front().map(|(_, cqe)| cqe))
+}
+
+/// The next of what peers have put there, unless one of the engine's comes first.
+fn next_delivery(queue: &CqQueue, deliveries: &Deliveries) -> Option<Cqe> {
+    let since_ps = deliveries.front_since_ps()?;
+    // One of the engine's that came first is there by now.
+    if queue.ring.front_ps().is_some_and(|engine_ps| engine_ps < since_ps) { None } else { deliveries.take() }
+}
+
+/// The next completion that the engine or a peer has put there.
+fn next_of_others(queue: &mut CqQueue, cq: &CqInner) -> Option<Cqe> {
     let Some(deliveries) = &cq.deliveries else { return queue.ring.take() };
-    // The engine's first: what peers have put there before is to be seen when that is.
-    let engine_ps = queue.ring.front_ps();
-    match (engine_ps, deliveries.front_since_ps()) {
-        (None, _) => deliveries.take(),
-        (Some(_), None) => queue.ring.take(),
-        // The engine had the queue pair before its peer did.
-        (Some(engine_ps), Some(since_ps)) if engine_ps < since_ps => queue.ring.take(),
-        _ if has_come_to_the_engine(queue, deliveries) => queue.ring.take(),
-        _ => deliveries.take(),
+    let Some(since_ps) = deliveries.front_since_ps() else {
+        // The engine's came after what peers had put there before: look at those again when it is seen.
+        queue.ring.front_ps()?;
+        return if deliveries.front_since_ps().is_none() { queue.ring.take() } else { next_of_two(queue, deliveries) };
+    };
+    // One of the engine's that came first is there by now.
+    match queue.ring.front_ps() {
+        None => deliveries.take(),
+        Some(engine_ps) if engine_ps < since_ps => queue.ring.take(),
+        Some(_) => next_of_two(queue, deliveries),
     }
+}
+
+/// The same where both have something.
+fn next_of_two(queue: &mut CqQueue, deliveries: &Deliveries) -> Option<Cqe> {
+    let is_before = queue.ring.front_ps()? < deliveries.front_since_ps()?;
+    if is_before || has_come_to_the_engine(queue, deliveries) { queue.ring.take() } else { deliveries.take() }
 }
 
 /// Whether everything has been taken that peers had put there before the engine's next completion was first seen. What comes after
@@ -167,6 +192,7 @@ pub(crate) fn forget(ours: &Context, qp: &QpInner, before_ps: u64) {
         let mut queue = cq.queue.lock();
         // Its memory may go once nobody holds this lock.
         queue.known = None;
+        queue.own_before = None;
         let gone = queue.ring.sweep(&mut goes);
         if let Some(deliveries) = &cq.deliveries {
             deliveries.sweep(&mut goes);
@@ -181,7 +207,7 @@ pub(crate) fn forget(ours: &Context, qp: &QpInner, before_ps: u64) {
 
 /// Lets the queue pair of a completion know that work is done. False: the queue pair is gone or was reset since, and with it,
 /// by the manual pages, its completions.
-fn retire(ours: &Context, known: &mut Option<(u32, *const QpInner)>, cqe: &Cqe) -> bool {
+fn retire(ours: &Context, cq: &CqInner, known: &mut Option<(u32, *const QpInner)>, cqe: &Cqe) -> bool {
     if cqe.srq != 0
         && let Some(pointer) = ours.shared_queues().get(&cqe.srq)
     {
@@ -195,13 +221,17 @@ fn retire(ours: &Context, known: &mut Option<(u32, *const QpInner)>, cqe: &Cqe) 
     let at = match *known {
         Some((qpn, at)) if qpn == cqe.qpn => at,
         _ => {
+            let queue_pairs = ours.queue_pairs();
             // SAFETY: queue pairs leave the table before they are freed, and the table is locked.
-            let Some(at) = ours.queue_pairs().get(&cqe.qpn).map(|pointer| unsafe { &raw const (*pointer.0).inner }) else { return false };
-            at
+            let Some(qp) = queue_pairs.get(&cqe.qpn).map(|pointer| unsafe { &(*pointer.0).inner }) else { return false };
+            // A peer that lies may name any: only those wait for this queue's lock before they go.
+            if !qp.completes_to(cq) {
+                return false;
+            }
+            std::ptr::from_ref(qp)
         }
     };
-    // Shared queues are for queue pairs of other completion queues, too.
-    *known = if cqe.srq == 0 { Some((cqe.qpn, at)) } else { None };
+    *known = Some((cqe.qpn, at));
     // SAFETY: whoever frees a queue pair first takes it out of the table, and then the locks of its completion queues.
     let qp = unsafe { &*at };
     if qp.reset_at_ps.load(Ordering::Relaxed) > cqe.time_ps {

@@ -161,12 +161,22 @@ impl QpInner {
         QpName { hca: self.hca, qpn: self.qpn }
     }
 
+    /// Whether its completions come to this queue.
+    pub(crate) fn completes_to(&self, cq: &CqInner) -> bool {
+        [&self.send_cq, &self.recv_cq].iter().any(|own| std::ptr::eq(own.0, cq))
+    }
+
     /// Both queues are empty again, and the engine counts from zero.
     pub(crate) fn reset(&self, since_ps: [u32; 2]) {
+        self.direct.reset();
+        let (sends, receives) = (self.send_cq.get(), self.recv_cq.get());
+        // By their addresses, so that two who do this do not wait for each other. Nobody counts completions meanwhile.
+        let (first, second) = if self.send_cq.0 <= self.recv_cq.0 { (sends, receives) } else { (receives, sends) };
+        let _first = first.map(|cq| cq.queue.lock());
+        let _second = second.filter(|_| self.send_cq.0 != self.recv_cq.0).map(|cq| cq.queue.lock());
         self.reset_at_ps.store(since(since_ps), Ordering::Relaxed);
         self.send.reset();
         self.receive.reset();
-        self.direct.reset();
     }
 }
 

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Looks before the processor is given to others: the holder may be waiting for it.
 const LOOKS: u32 = 200;
+/// Times that this is done before the thread sleeps between looks.
+const YIELDS: u32 = 100;
 
 #[derive(Default)]
 pub(crate) struct Short<T> {
@@ -34,18 +36,21 @@ impl<T> Short<T> {
 
     #[cold]
     fn wait(&self, me: u32) {
-        let mut looks = 0;
+        let mut looks = 0u32;
         loop {
             let holder = self.holder.load(Ordering::Relaxed);
             let may_be_taken = holder == 0 || holder != me;
             if may_be_taken && self.holder.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 return;
             }
-            looks += 1;
+            looks = looks.saturating_add(1);
             if looks < LOOKS {
                 std::hint::spin_loop();
-            } else {
+            } else if looks < LOOKS + YIELDS {
                 std::thread::yield_now();
+            } else {
+                // The holder may have a lower priority, and need this very processor.
+                let _ = rustix::thread::nanosleep(&rustix::thread::Timespec { tv_sec: 0, tv_nsec: 50_000 });
             }
         }
     }

@@ -69,26 +69,32 @@ fn release(alias: &Alias) {
     alias.serial.store(0, Ordering::Relaxed);
 }
 
-/// Gives back what regions are mapped that are registered no more.
-#[cold]
-pub(crate) fn sweep(is_valid: impl Fn(u32, u64) -> bool) {
+/// Which of what is mapped here is of regions that are registered no more, by key and serial.
+pub(crate) fn gone(is_valid: impl Fn(u32, u64) -> bool) -> Vec<(u32, u64)> {
     let _one_at_a_time = super::lock(&PEERS);
-    sweep_locked(is_valid);
+    super::lock(&USED).iter().copied().filter(|(key, serial)| !is_valid(*key, *serial)).collect()
 }
 
-fn sweep_locked(is_valid: impl Fn(u32, u64) -> bool) {
-    super::lock(&USED).retain(|(key, serial)| {
-        let Some(index) = key_index(*key) else { return false };
-        let alias = &ALIASES[index];
-        let is_its = alias.serial.load(Ordering::Relaxed) == *serial;
-        if is_its && !is_valid(*key, *serial) {
-            release(alias);
+/// Unmaps regions that nobody reaches any more.
+pub(crate) fn release_all(gone: &[(u32, u64)]) {
+    let _one_at_a_time = super::lock(&PEERS);
+    release_locked(|used| gone.contains(used));
+}
+
+fn release_locked(goes: impl Fn(&(u32, u64)) -> bool) {
+    super::lock(&USED).retain(|used| {
+        let goes = goes(used);
+        if goes && let Some(alias) = key_index(used.0).map(|index| &ALIASES[index]) {
+            // Another region may have the key by now.
+            if alias.serial.load(Ordering::Relaxed) == used.1 {
+                release(alias);
+            }
         }
-        is_its && is_valid(*key, *serial)
+        !goes
     });
 }
 
 /// A forked child has no part in what its parent reaches. The lock is the fork's.
 pub(crate) fn forget_all() {
-    sweep_locked(|_, _| false);
+    release_locked(|_| true);
 }
