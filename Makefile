@@ -81,7 +81,9 @@ bench: build
 	@python3 benches/queue_pairs.py
 
 fuzz:
-	@cd fuzz && for target in $$(cargo fuzz list); do cargo +nightly fuzz run $$target -- -max_total_time=60 || exit 1; done
+	@cd fuzz && for target in $$(cargo fuzz list); do \
+	mkdir -p corpus/$$target && cargo +nightly fuzz run $$target corpus/$$target $$(ls -d seeds/$$target 2>/dev/null) -- -max_total_time=60 || exit 1; \
+	done
 
 clean:
 	@rm -rf target results

@@ -31,6 +31,16 @@ pub(crate) struct CqRecord {
     pub(crate) delivery_entries: u32,
 }
 
+impl CqRecord {
+    /// Where its ring is, and for how many.
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+    pub(crate) fn capacity(&self) -> u32 {
+        self.capacity
+    }
+}
+
 impl Engine {
     pub(crate) fn create_cq(&mut self, process: usize, cq: &calls::CreateCq) -> Answer {
         let hca = self.own_hca(process, cq.hca)?;
@@ -71,8 +81,8 @@ impl Engine {
         self.world.resize_cq(owner, CqHandle(resize.cq), resize.entries).map_err(convert::errno_of)?;
         let record = self.cqs.get_mut(&resize.cq).ok_or(libc::EINVAL)?;
         let shared = &mut self.processes[process].shared;
-        let rings = record.former.iter().map(|(offset, _)| *offset).chain([record.offset]);
-        if rings.map(|offset| shared.waiting(offset)).sum::<u32>() > resize.entries {
+        let rings = record.former.iter().copied().chain([(record.offset, record.capacity)]);
+        if rings.map(|(offset, capacity)| u64::from(shared.waiting(offset, capacity))).sum::<u64>() > u64::from(resize.entries) {
             return Err(libc::EINVAL); // It must hold what waits (IBTA 11.2.6.3).
         }
         let offset = shared.allocate_ring(resize.entries).ok_or(libc::ENOMEM)?;

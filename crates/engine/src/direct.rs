@@ -5,6 +5,7 @@ use crate::process::ProcessState;
 use rustix::fd::OwnedFd;
 use rustix::fs::SealFlags;
 use rustix::mm::{MapFlags, ProtFlags};
+use softband_ipc::layout::{MOVERS, QUEUES_OFFSET};
 use softband_ipc::tables::{KEYS, KeyEntry, QPS, QpEntry, Tables, key_index};
 use softband_model::verbs::api::QpSnapshot;
 use softband_types::{HcaId, Lid, MrHandle, PortNumber, ProcessId, QpState, QpType, Qpn};
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// How long a program may take for one transfer before it is not waited for any more: it may be stopped.
 const GRACE: Duration = Duration::from_millis(200);
+/// Which part of the time since it was last given up a program may be waited for.
+const GRACE_PART: u32 = 8;
 
 /// A queue pair.
 type Name = (HcaId, Qpn);
@@ -32,6 +35,8 @@ pub(crate) struct DirectTables {
     free: Vec<u32>,
     next: u32,
     serial: AtomicU64,
+    /// [`GRACE`], but for tests.
+    pub(crate) grace: Duration,
 }
 
 impl DirectTables {
@@ -54,6 +59,7 @@ impl DirectTables {
             free: Vec::new(),
             next: 0,
             serial: AtomicU64::new(0),
+            grace: GRACE,
         })
     }
 
@@ -169,7 +175,9 @@ impl Engine {
         let key = mr.0;
         let (Some(entry), Some((hca, init))) = (self.direct.key(key), self.world.region(mr)) else { return };
         let owner = &self.processes[init.owner.0 as usize];
-        let file = if is_shared { owner.shared.header().memory_file } else { 0 };
+        // The file has no room for higher addresses, whatever the program says: peers would fault there.
+        let is_shared = is_shared && init.address.checked_add(init.len_bytes).is_some_and(|end| end <= QUEUES_OFFSET);
+        let file = if is_shared { owner.shared.memory_file_number() } else { 0 };
         entry.file.store(file, Ordering::Relaxed);
         entry.serial.store(self.direct.next_serial(), Ordering::Relaxed);
         let pid = owner.pid as u32;
@@ -246,7 +254,7 @@ impl Engine {
         set(&entry.pkey_index, u32::from(qp.pkey_index));
         set(&entry.service_level, u32::from(qp.address_vector.service_level.0));
         set(&entry.rnr_retry, u32::from(qp.rnr_retry));
-        set(&entry.file, owner.shared.header().memory_file);
+        set(&entry.file, owner.shared.memory_file_number());
         let queue = self.receive_queues.get(hca, qp.qpn);
         let deliveries = self.cqs.get(&qp.init.recv_cq.0).filter(|_| queue.is_some());
         set(&entry.receive_entries, queue.map_or(0, |queue| queue.entries));
@@ -329,20 +337,40 @@ impl Engine {
     /// Waits until every program that was moving data when this began has finished that transfer.
     pub(crate) fn await_movers(&self) {
         for process in self.processes.iter().filter(|process| process.state == ProcessState::Attached) {
-            let deadline = Instant::now() + GRACE;
-            for slot in &process.shared.header().movers {
+            let mut given_up = process.given_up.get();
+            for (slot, transfer) in process.shared.header().movers.iter().zip(&mut given_up.transfers) {
                 let seen = slot.0.load(Ordering::SeqCst);
-                if seen % 2 == 1 {
-                    await_change(&slot.0, seen, deadline);
+                if seen % 2 == 0 || seen == *transfer {
+                    continue;
+                }
+                // For one transfer nobody waits twice, and who was in vain waited for takes at most a part of the time: a lying program
+                // could hold everybody back.
+                let started = Instant::now();
+                let grace = given_up.at.map_or(self.direct.grace, |at| self.direct.grace.min((started - at) / GRACE_PART));
+                if !has_changed(&slot.0, seen, started + grace) {
+                    *transfer = seen;
+                    given_up.at = Some(Instant::now());
                 }
             }
+            process.given_up.set(given_up);
         }
     }
 }
 
+/// What was waited for in vain: the last transfer in each slot, and when that was.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct GivenUp {
+    transfers: [u64; MOVERS],
+    at: Option<Instant>,
+}
+
 /// One transfer is short: longer ones are cut, and begin anew. Only a stopped program takes as long as the time of grace.
-fn await_change(slot: &AtomicU64, seen: u64, deadline: Instant) {
-    while slot.load(Ordering::SeqCst) == seen && Instant::now() < deadline {
+fn has_changed(slot: &AtomicU64, seen: u64, deadline: Instant) -> bool {
+    while slot.load(Ordering::SeqCst) == seen {
+        if Instant::now() >= deadline {
+            return false;
+        }
         std::thread::yield_now();
     }
+    true
 }

@@ -40,6 +40,8 @@ mod sweep;
 mod threads;
 mod verbs;
 mod wall;
+#[doc(hidden)]
+pub mod wall_harness;
 
 pub use launch::{Program, ProgramOutput, arguments_of};
 pub use pace::{Engine, Failure, Interrupt, Options, Pace};

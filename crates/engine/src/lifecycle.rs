@@ -60,6 +60,7 @@ impl Engine {
             news: 0,
             memory_written: 0,
             held_sends: Vec::new(),
+            given_up: Default::default(),
             signals_pending: 0,
             alarms: BTreeMap::new(),
             objects: BTreeMap::new(),

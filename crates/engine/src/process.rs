@@ -9,6 +9,7 @@ use softband_ipc::layout::{
 use softband_ipc::ring::{CqRingHeader, Cqe, entry_offset, ring_bytes};
 use softband_sim::SimTime;
 use softband_types::ProcessId;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
@@ -84,6 +85,12 @@ impl Shared {
             fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW).map(|()| file)
         });
         self.memory = made.ok();
+        self.memory_file_number()
+    }
+
+    /// Which descriptor of the engine is the file for registered memory, plus one; 0 for none. Not as the header says it: a program
+    /// could lead its peers to somebody else's file there.
+    pub(crate) fn memory_file_number(&self) -> u32 {
         self.memory.as_ref().map_or(0, |file| file.as_raw_fd() as u32 + 1)
     }
 
@@ -251,10 +258,30 @@ impl Shared {
     }
 
     /// Completions that a ring holds. The program's counter is not trusted: more than fit do not count.
-    pub(crate) fn waiting(&self, offset: usize) -> u32 {
+    pub(crate) fn waiting(&self, offset: usize, capacity: u32) -> u32 {
         let header = self.ring(offset);
         let waiting = header.produced.load(Ordering::Relaxed).wrapping_sub(header.consumed.load(Ordering::Acquire));
-        waiting.min(header.capacity.load(Ordering::Relaxed))
+        waiting.min(capacity)
+    }
+
+    /// Byte `offset` of the file, for a harness that plays the program.
+    pub(crate) fn at(&self, offset: usize) -> *mut u8 {
+        assert!(offset < SHARED_BYTES);
+        self.base.wrapping_add(offset)
+    }
+
+    /// How much was put into a ring.
+    pub(crate) fn produced(&self, offset: usize) -> u32 {
+        self.ring(offset).produced.load(Ordering::Relaxed)
+    }
+
+    /// As a program does that takes all completions: the last of them.
+    pub(crate) fn take_all(&self, offset: usize, capacity: u32) -> Cqe {
+        let header = self.ring(offset);
+        let produced = header.produced.load(Ordering::Acquire);
+        header.consumed.store(produced, Ordering::Release);
+        // SAFETY: the index is below the capacity for which the room was made.
+        unsafe { self.at(offset + entry_offset(produced.wrapping_sub(1), capacity)).cast::<Cqe>().read() }
     }
 
     /// A completion found no room where the program keeps its own.
@@ -366,6 +393,8 @@ pub(crate) struct Process {
     pub(crate) memory_written: u64,
     /// In wall pace: send requests that are carried out when all processes' posts have been looked at again.
     pub(crate) held_sends: Vec<u8>,
+    /// In wall pace: transfers that were waited for in vain.
+    pub(crate) given_up: Cell<crate::direct::GivenUp>,
     pub(crate) signals_pending: u64,
     pub(crate) alarms: BTreeMap<u32, AlarmState>,
     /// Objects that it holds, with how often.

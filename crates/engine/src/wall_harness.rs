@@ -1,0 +1,344 @@
+//! An engine at wall pace without programs, for fuzzing and property tests of what programs share with it: one process that writes
+//! whatever it likes into its shared memory and its queues, and a pair that does its work and must not notice.
+
+use crate::control::Mailbox;
+use crate::handover::Processors;
+use crate::launch::Libraries;
+use crate::pace::{Engine, Pace};
+use crate::process::{Mapped, ProcessState, ThreadState};
+use bytemuck::{Pod, Zeroable};
+use rustix::fd::AsFd;
+use softband_fabric::spec::FabricSpec;
+use softband_ipc::calls::{CreateCq, CreateCqReply, Handle, Hca, ModifyQp, Op, QpFields};
+use softband_ipc::layout::{PAYLOAD_BYTES, WALL_RING_BYTES};
+use softband_ipc::post::{PostRecord, kind, opcode, send_flags};
+use softband_ipc::queues::{ReceiveEntry, ReceiveQueueHeader, deliveries_bytes, entry_bytes, mode, receive_queue_bytes};
+use softband_ipc::ring::ring_bytes;
+use softband_types::{HcaId, PortNumber, Qpn};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// The processes. The pair's second one is on another host.
+const LIAR: usize = 0;
+const PAIR: [usize; 2] = [1, 2];
+/// Entries of every queue.
+const DEPTH: u32 = 4;
+/// A pair that has not got its message by then never will.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the engine waits for whoever claims to move data: a case must not take long.
+const GRACE: Duration = Duration::from_millis(2);
+const RC: u32 = 2;
+
+/// Bits of `enum ibv_qp_attr_mask`.
+const TO_INIT: u32 = 1 | 1 << 3 | 1 << 4 | 1 << 5;
+const TO_RTR: u32 = 1 | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 15 | 1 << 17 | 1 << 20;
+const TO_RTS: u32 = 1 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 13 | 1 << 16;
+
+/// A queue pair of a process, and its completion queue.
+#[derive(Clone, Copy)]
+struct Place {
+    process: usize,
+    qpn: u32,
+    cq: u32,
+}
+
+/// What a program can do to the engine, by the number with which a test names it.
+pub mod deed {
+    /// A call: `place` is its number, the bytes are the request.
+    pub const CALL: u8 = 0;
+    /// Bytes in the ring of posts.
+    pub const POST: u8 = 1;
+    /// One request, well made, of queue pair `place`: kind, opcode, flags and length of the inline data are the bytes.
+    pub const WORK: u8 = 2;
+    /// Bytes over the counters of the header (`place` 0..96 behind the first of them) or of the slots.
+    pub const HEADER: u8 = 3;
+    /// Bytes at `place` of a receive queue; the first byte says whose.
+    pub const RECEIVES: u8 = 4;
+    /// Bytes at `place` of a ring of deliveries; the first byte says which.
+    pub const DELIVERIES: u8 = 5;
+    /// Bytes at `place` of a completion ring; the first byte says which.
+    pub const COMPLETIONS: u8 = 6;
+    /// Its honest peer receives, and sends.
+    pub const PEER: u8 = 7;
+    /// The engine looks around.
+    pub const ROUND: u8 = 8;
+    pub const COUNT: u8 = 9;
+}
+
+/// The engine and what its programs have.
+pub struct WallHarness {
+    engine: Engine,
+    /// Connected with one another: the first two, and the third with the peer.
+    liars: Vec<Place>,
+    peer: Place,
+    pair: [Place; 2],
+    sent: u64,
+}
+
+impl WallHarness {
+    /// # Panics
+    /// When the machine has no memory for it, or the fabric has not two hosts.
+    pub fn new(spec: &FabricSpec) -> Self {
+        let (mailbox, receiver) = Mailbox::new();
+        let libraries = Libraries { preload: "".into(), directory: "".into(), by_preload: true };
+        let parts = (libraries, Processors::choose(Some(1)), Pace::Wall);
+        let mut engine = Engine::assemble(spec, 1, "softband-harness".into(), parts, Default::default(), (mailbox, receiver)).expect("an engine");
+        engine.programs_for_harness();
+        engine.direct.grace = GRACE;
+        for (process, host) in [0, 0, 1].into_iter().enumerate() {
+            engine.expect_process(host, 0, None);
+            let record = &mut engine.processes[process];
+            record.state = ProcessState::Attached;
+            record.threads[0].state = ThreadState::Scheduled;
+            record.pid = (1 << 30) + process as i32; // nobody on the host: no memory is touched
+        }
+        let mut harness =
+            Self { engine, liars: Vec::new(), peer: Place { process: 0, qpn: 0, cq: 0 }, pair: [Place { process: 0, qpn: 0, cq: 0 }; 2], sent: 0 };
+        harness.liars = (0..3).map(|_| harness.make(LIAR)).collect();
+        harness.peer = harness.make(PAIR[1]);
+        harness.pair = PAIR.map(|process| harness.make(process));
+        let (liars, pair, peer) = (harness.liars.clone(), harness.pair, harness.peer);
+        for (one, other) in [(liars[0], liars[1]), (liars[2], peer), (pair[0], pair[1])] {
+            harness.connect(one, other);
+            harness.connect(other, one);
+        }
+        for place in [one_of(&pair, 0), one_of(&pair, 1)] {
+            harness.connect_rts(place);
+        }
+        for place in liars.into_iter().chain([peer]) {
+            harness.connect_rts(place);
+        }
+        harness
+    }
+
+    fn hca(&self, process: usize) -> HcaId {
+        self.engine.world.hca_id(self.engine.processes[process].host, 0)
+    }
+
+    fn ask<Request: Pod, Reply: Pod>(&mut self, process: usize, op: Op, request: &Request) -> Reply {
+        assert_eq!(self.call(process, op as u32, bytemuck::bytes_of(request)), 0, "{op:?}");
+        let mut reply = self.engine.processes[process].shared.request(0);
+        reply.resize(reply.len().max(size_of::<Reply>()), 0);
+        bytemuck::pod_read_unaligned(&reply[..size_of::<Reply>()])
+    }
+
+    fn make(&mut self, process: usize) -> Place {
+        let hca = self.hca(process).0;
+        let pd: Handle = self.ask(process, Op::AllocPd, &Hca { hca, reserved: 0 });
+        let cq: CreateCqReply = self.ask(process, Op::CreateCq, &CreateCq { hca, entries: 4 * DEPTH, channel: 0, own_only: 0, cookie: 0 });
+        let mut wanted = QpFields { hca, qp_type: RC, pd: pd.handle, send_cq: cq.handle, recv_cq: cq.handle, ..Zeroable::zeroed() };
+        (wanted.max_send_wr, wanted.max_recv_wr, wanted.max_send_sge, wanted.max_recv_sge, wanted.max_inline) = (DEPTH, DEPTH, 2, 2, 64);
+        let qp: QpFields = self.ask(process, Op::CreateQp, &wanted);
+        Place { process, qpn: qp.qpn, cq: cq.handle }
+    }
+
+    fn modify(&mut self, place: Place, mask: u32, mut fields: QpFields) {
+        (fields.hca, fields.qpn, fields.port, fields.access) = (self.hca(place.process).0, place.qpn, 1, 0b1111);
+        let _: QpFields = self.ask(place.process, Op::ModifyQp, &ModifyQp { mask, reserved: 0, fields });
+    }
+
+    fn connect(&mut self, place: Place, peer: Place) {
+        let lid = self.engine.world.port(self.hca(peer.process), PortNumber(1)).expect("a port").lid;
+        self.modify(place, TO_INIT, QpFields { state: 1, ..Zeroable::zeroed() });
+        let mut fields = QpFields { state: 2, path_mtu_code: 3, dest_qpn: peer.qpn, max_dest_rd_atomic: 1, min_rnr_timer: 1, ..Zeroable::zeroed() };
+        (fields.vector.dlid, fields.vector.port) = (u32::from(lid.0), 1);
+        self.modify(place, TO_RTR, fields);
+    }
+
+    fn connect_rts(&mut self, place: Place) {
+        self.modify(place, TO_RTS, QpFields { state: 3, timeout: 14, retry_count: 7, rnr_retry: 7, max_rd_atomic: 1, ..Zeroable::zeroed() });
+    }
+
+    fn call(&mut self, process: usize, op: u32, request: &[u8]) -> i32 {
+        let slot = self.engine.processes[process].shared.slot(0);
+        let len = request.len().min(PAYLOAD_BYTES);
+        // SAFETY: nobody else is at the slot, and the length was cut to what it holds.
+        unsafe { std::ptr::copy_nonoverlapping(request.as_ptr(), slot.payload.as_ptr().cast_mut(), len) };
+        slot.payload_len.store(request.len() as u32, Ordering::Relaxed);
+        slot.op.store(op, Ordering::Relaxed);
+        self.engine.serve_call(process, 0);
+        self.engine.wall_round();
+        self.engine.processes[process].shared.slot(0).status.load(Ordering::Relaxed)
+    }
+
+    /// Puts bytes into a ring of posts, as a program does.
+    fn post(&mut self, process: usize, bytes: &[u8]) {
+        let shared = &self.engine.processes[process].shared;
+        let produced = shared.header().ring_produced.load(Ordering::Relaxed);
+        let ring = shared.slot(1).posted.as_ptr().cast_mut();
+        for (index, byte) in bytes.iter().enumerate() {
+            // SAFETY: below the ring's length.
+            unsafe { ring.add((produced.wrapping_add(index as u64) % WALL_RING_BYTES as u64) as usize).write(*byte) };
+        }
+        shared.header().ring_produced.store(produced.wrapping_add(bytes.len() as u64), Ordering::Release);
+    }
+
+    fn work(&mut self, place: Place, mut record: PostRecord, inline: &[u8]) {
+        (record.hca, record.object, record.inline_len) = (self.hca(place.process).0, place.qpn, inline.len() as u32);
+        let mut bytes = bytemuck::bytes_of(&record).to_vec();
+        bytes.extend_from_slice(inline);
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        self.post(place.process, &bytes);
+    }
+
+    fn send(&mut self, place: Place, wr_id: u64) {
+        let flags = send_flags::SIGNALED | send_flags::INLINE;
+        self.work(place, PostRecord { kind: kind::SEND, opcode: opcode::SEND, flags, wr_id, ..Zeroable::zeroed() }, &[]);
+    }
+
+    /// Posts a receive request where the queue is, as a program does.
+    fn receive(&mut self, place: Place, wr_id: u64) {
+        let hca = self.hca(place.process);
+        let queue = self.engine.receive_queues.get(hca, Qpn(place.qpn)).expect("it was made");
+        let mapped = self.map(queue.process, queue.offset, receive_queue_bytes(queue.entries, queue.sges)).expect("it is there");
+        // SAFETY: the mapping begins with the header, which consists of atomics.
+        let header = unsafe { &*mapped.base().cast::<ReceiveQueueHeader>() };
+        if header.mode() != mode::SHARED {
+            return self.work(place, PostRecord { kind: kind::RECEIVE, wr_id, ..Zeroable::zeroed() }, &[]);
+        }
+        let produced = header.produced.0.load(Ordering::Relaxed);
+        let at = size_of::<ReceiveQueueHeader>() + (produced % queue.entries) as usize * entry_bytes(queue.sges);
+        // SAFETY: within the mapping, at a multiple of the entries' size.
+        unsafe { mapped.base().add(at).cast::<ReceiveEntry>().write(ReceiveEntry { wr_id, count: 0, reserved: 0 }) };
+        header.produced.0.store(produced.wrapping_add(1), Ordering::SeqCst);
+    }
+
+    fn map(&self, process: usize, offset: u64, bytes: usize) -> Option<Mapped> {
+        Mapped::new(self.engine.processes[process].shared.memory_file()?.as_fd(), offset, bytes)
+    }
+
+    fn scribble(&self, (offset, bytes): (u64, usize), place: usize, what: &[u8]) {
+        if let Some(mapped) = self.map(LIAR, offset, bytes) {
+            for (index, byte) in what.iter().enumerate().take_while(|(index, _)| place + index < bytes) {
+                // SAFETY: below the mapping's length.
+                unsafe { mapped.base().add(place + index).write_volatile(*byte) };
+            }
+        }
+    }
+
+    /// The liar does something ([`deed`]). What it no longer has cannot be lied about.
+    pub fn lie(&mut self, deed: u8, place: u16, bytes: &[u8]) {
+        if self.engine.processes[LIAR].state != ProcessState::Attached {
+            return;
+        }
+        let (first, rest) = bytes.split_first().map_or((0, bytes), |(first, rest)| (*first, rest));
+        let whose = one_of(&self.liars, first);
+        match deed % deed::COUNT {
+            deed::CALL if place as u32 == Op::ProcessExit as u32 => {} // [`Self::die`]
+            deed::CALL => drop(self.call(LIAR, u32::from(place), bytes)),
+            deed::POST => self.post(LIAR, bytes),
+            deed::WORK => {
+                let mut given = [0; 4];
+                given.iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
+                let record = PostRecord {
+                    kind: u32::from(given[0]) % 7,
+                    opcode: u32::from(given[1]) % 16,
+                    flags: u32::from(given[2]) % 16,
+                    wr_id: u64::from(place),
+                    ..Zeroable::zeroed()
+                };
+                self.work(one_of(&self.liars, place as u8), record, &[7; 64][..usize::from(given[3]) % 65]);
+            }
+            deed::HEADER => {
+                let shared = &self.engine.processes[LIAR].shared;
+                let header: *const _ = &raw const shared.header().deadline_ps;
+                let slot: *const _ = &raw const *shared.slot(u32::from(place) % 3);
+                let (base, at) = if place < 128 { (header.cast::<u8>(), place % 96) } else { (slot.cast::<u8>(), place % 64) };
+                for (index, byte) in bytes.iter().take(8).enumerate() {
+                    // SAFETY: the page of the header, or the head of a slot. The engine must bear it; so does it in the hands of a program.
+                    unsafe { base.cast_mut().add(usize::from(at) + index).write_volatile(*byte) };
+                }
+            }
+            deed::RECEIVES => {
+                if let Some(queue) = self.engine.receive_queues.get(self.hca(LIAR), Qpn(whose.qpn)).filter(|queue| queue.process == LIAR) {
+                    self.scribble((queue.offset, receive_queue_bytes(queue.entries, queue.sges)), usize::from(place), rest);
+                }
+            }
+            deed::DELIVERIES => {
+                if let Some(cq) = self.engine.cqs.get(&whose.cq).filter(|cq| cq.process == LIAR && cq.deliveries != 0) {
+                    self.scribble((cq.deliveries, deliveries_bytes(cq.delivery_entries)), usize::from(place), rest);
+                }
+            }
+            deed::COMPLETIONS => {
+                if let Some(cq) = self.engine.cqs.get(&whose.cq).filter(|cq| cq.process == LIAR) {
+                    let shared = &self.engine.processes[LIAR].shared;
+                    for (index, byte) in rest.iter().enumerate().take_while(|(index, _)| usize::from(place) + index < ring_bytes(cq.capacity())) {
+                        // SAFETY: within the ring.
+                        unsafe { shared.at(cq.offset() + usize::from(place) + index).write_volatile(*byte) };
+                    }
+                }
+            }
+            deed::PEER => {
+                if self.peer_is_ready() {
+                    self.receive(self.peer, u64::from(place));
+                    self.send(self.peer, u64::from(place));
+                }
+            }
+            _ => drop(self.engine.wall_round()),
+        }
+    }
+
+    /// Lies one after another, as a fuzzer has them: deed, place, length of the bytes, and those; and then what has to hold.
+    ///
+    /// # Panics
+    /// When an honest program is harmed.
+    pub fn survive(&mut self, mut input: &[u8]) {
+        while let [deed, low, high, len, tail @ ..] = input {
+            let (bytes, rest) = tail.split_at(usize::from(*len).min(tail.len()));
+            self.lie(*deed, u16::from_le_bytes([*low, *high]), bytes);
+            input = rest;
+        }
+        self.assert_pair_unharmed();
+        self.die();
+        self.assert_pair_unharmed();
+    }
+
+    fn peer_is_ready(&self) -> bool {
+        self.engine.receive_queues.get(self.hca(self.peer.process), Qpn(self.peer.qpn)).is_some()
+    }
+
+    /// The liar is gone.
+    pub fn die(&mut self) {
+        self.engine.process_gone(LIAR);
+        self.engine.wall_round();
+    }
+
+    /// The engine looks around, and then a message goes from one of the pair to the other and back, as if nobody else were there.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn assert_pair_unharmed(&mut self) {
+        for _ in 0..4 {
+            self.engine.wall_round();
+        }
+        for (from, to) in [(self.pair[0], self.pair[1]), (self.pair[1], self.pair[0])] {
+            self.sent += 1;
+            let before = [from, to].map(|place| self.completions(place));
+            self.receive(to, self.sent);
+            self.send(from, self.sent);
+            let started = Instant::now();
+            while [from, to].map(|place| self.completions(place)) != before.map(|count| count.wrapping_add(1)) {
+                self.engine.wall_round();
+                assert!(started.elapsed() < PATIENCE, "honest programs wait in vain, at {:?} by the engine's clock", self.engine.now);
+            }
+            for place in [from, to] {
+                let found = self.newest(place);
+                assert_eq!((found.wr_id, found.status, found.qpn), (self.sent, 0, place.qpn), "the completion is what an honest program expects");
+            }
+        }
+    }
+
+    fn completions(&self, place: Place) -> u32 {
+        self.engine.processes[place.process].shared.produced(self.engine.cqs[&place.cq].offset())
+    }
+
+    /// The last completion of a queue, which is taken out with all before it.
+    fn newest(&self, place: Place) -> softband_ipc::ring::Cqe {
+        let (shared, cq) = (&self.engine.processes[place.process].shared, &self.engine.cqs[&place.cq]);
+        shared.take_all(cq.offset(), cq.capacity())
+    }
+}
+
+fn one_of(places: &[Place], which: u8) -> Place {
+    places[usize::from(which) % places.len()]
+}

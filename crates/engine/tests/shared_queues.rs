@@ -1,0 +1,108 @@
+//! Whatever a program writes into the memory and the queues that it shares with the engine, in wall pace: the engine neither panics nor
+//! hangs, and others get their messages.
+
+use proptest::prelude::*;
+use softband_catalog::{Catalog, LoadOptions, load_fabric};
+use softband_engine::wall_harness::{WallHarness, deed};
+use softband_fabric::spec::FabricSpec;
+use std::path::Path;
+use std::sync::LazyLock;
+
+static SPEC: LazyLock<FabricSpec> = LazyLock::new(|| {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let catalog = Catalog::load(&root.join("catalog")).expect("the catalogue");
+    load_fabric(&root.join("fabrics/modern-pair.toml"), &catalog, &LoadOptions::default()).expect("a fabric").spec
+});
+
+type Lie = (u8, u16, Vec<u8>);
+
+/// Words as counters, modes and times have them, and extremes.
+fn words() -> impl Strategy<Value = Vec<u8>> {
+    let word = prop_oneof![4 => 0..8u64, 2 => Just(u64::MAX), 1 => Just(u64::from(u32::MAX)), 1 => Just(1 << 62), 2 => any::<u64>()];
+    prop::collection::vec(word, 0..8).prop_map(|words| words.into_iter().flat_map(u64::to_le_bytes).collect())
+}
+
+/// The same for one of several queues, which the first byte names.
+fn of_queue() -> impl Strategy<Value = Vec<u8>> {
+    (0..3u8, words()).prop_map(|(whose, mut bytes)| {
+        bytes.insert(0, whose);
+        bytes
+    })
+}
+
+/// A place in a queue: mostly one of the counters at its head.
+fn place() -> impl Strategy<Value = u16> {
+    prop_oneof![4 => (0..20u16).prop_map(|word| word * 4), 1 => 0..1024u16]
+}
+
+fn lie() -> impl Strategy<Value = Lie> {
+    prop_oneof![
+        1 => (Just(deed::CALL), prop_oneof![3 => 100..131u16, 1 => 0..131u16], words()),
+        1 => (Just(deed::POST), 0..1u16, words()),
+        4 => (Just(deed::WORK), 0..3u16, prop::collection::vec(0..16u8, 4)),
+        3 => (Just(deed::HEADER), 0..256u16, words()),
+        3 => (Just(deed::RECEIVES), place(), of_queue()),
+        2 => (Just(deed::DELIVERIES), place(), of_queue()),
+        2 => (Just(deed::COMPLETIONS), place(), of_queue()),
+        2 => (Just(deed::PEER), any::<u16>(), Just(Vec::new())),
+        4 => (Just(deed::ROUND), 0..1u16, Just(Vec::new())),
+    ]
+}
+
+fn survives(lies: &[Lie]) {
+    let mut input = Vec::new();
+    for (deed, place, bytes) in lies {
+        let [low, high] = place.to_le_bytes();
+        input.extend_from_slice(&[*deed, low, high, bytes.len() as u8]);
+        input.extend_from_slice(bytes);
+    }
+    WallHarness::new(&SPEC).survive(&input);
+}
+
+proptest! {
+    // PROPTEST_CASES=100000 for a longer run.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nobody_else_is_harmed_by_what_a_program_writes_into_its_queues(lies in prop::collection::vec(lie(), 1..60)) {
+        survives(&lies);
+    }
+}
+
+#[test]
+fn an_honest_pair_alone_gets_its_messages() {
+    survives(&[]);
+}
+
+/// A queue's time decides which completions are too old; the engine once took it for its own clock.
+#[test]
+fn a_time_that_is_far_off_in_a_receive_queue_moves_nobody_elses_clock() {
+    let far_off = [&[0u8][..], &(1u64 << 62).to_le_bytes()].concat();
+    survives(&[(deed::RECEIVES, 8, far_off), (deed::WORK, 1, vec![1, 2, 2, 0]), (deed::ROUND, 0, vec![])]);
+}
+
+/// Calls of the other pace: they once led the engine's clock to the time they name, or rang a timer for ever.
+#[test]
+fn sleeps_and_timers_move_no_clock_that_is_the_hosts() {
+    let sleep = (1u64 << 62).to_le_bytes().to_vec();
+    let timer: Vec<u8> = [1u64, 1, 1].into_iter().flat_map(u64::to_le_bytes).collect();
+    survives(&[(deed::CALL, 3, sleep), (deed::CALL, 44, vec![0; 8]), (deed::CALL, 45, timer)]);
+}
+
+/// It once waited anew for each thing that it took away.
+#[test]
+fn a_transfer_that_never_ends_is_given_up() {
+    // `direct` is the next of the header's words behind the deadline.
+    survives(&[(deed::HEADER, 8, 1u64.to_le_bytes().to_vec()), (deed::WORK, 0, vec![1, 2, 2, 0]), (deed::ROUND, 0, vec![])]);
+}
+
+/// Inputs that the fuzzer starts from: what it once found, and what it should not have to find by itself.
+#[test]
+fn the_fuzzers_first_inputs_are_survived() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/shared_queues");
+    let files: Vec<_> = std::fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").path()).collect();
+    assert!(!files.is_empty());
+    for file in files {
+        WallHarness::new(&SPEC).survive(&std::fs::read(file).expect("a file"));
+    }
+}
