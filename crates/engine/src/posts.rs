@@ -60,6 +60,9 @@ impl Engine {
         // A lying program cannot post into the past; nor, where the clock is the host's, into the future.
         let stamp = if self.pace == Pace::Wall { SimTime::ZERO } else { program_time(record.time_ps).unwrap_or(END) };
         let at = stamp.max(self.now).max(self.world.now());
+        // At wall pace the rings of a receiver and of a sender are looked at one after the other, with the clock going on: a receive
+        // request must be there for every send that the World has not come to, since its sender may have been told of it.
+        let received_at = if self.pace == Pace::Wall { self.world.now() } else { at };
         let qpn = Qpn(record.object);
         match record.kind {
             kind::SEND => {
@@ -73,8 +76,8 @@ impl Engine {
                     self.world.post_send(at, owner, hca, qpn, send);
                 }
             }
-            kind::RECEIVE => self.world.post_receive(at, owner, hca, qpn, convert::receive_request(record, entries)),
-            kind::SRQ_RECEIVE => self.world.post_srq_receive(at, owner, SrqHandle(record.object), convert::receive_request(record, entries)),
+            kind::RECEIVE => self.world.post_receive(received_at, owner, hca, qpn, convert::receive_request(record, entries)),
+            kind::SRQ_RECEIVE => self.world.post_srq_receive(received_at, owner, SrqHandle(record.object), convert::receive_request(record, entries)),
             kind::CQ_OVERRUN if self.cqs.get(&record.object).is_some_and(|cq| cq.process == process) => {
                 self.mark_overflowed(record.object);
                 self.world.overflow_cq(at, CqHandle(record.object));

@@ -149,7 +149,8 @@ impl Engine {
         self.now = self.now.max(SimTime::from_picos(open.queue.since.as_picos() + 1));
         let owner = self.processes[open.queue.process].number;
         let (produced, consumed) = (header.produced.0.load(Ordering::Acquire), header.consumed.0.load(Ordering::Acquire));
-        let at = self.now.max(self.world.now());
+        // As early as what comes by the ring afterwards, or that would be before it.
+        let at = self.world.now();
         // No more than there can be, whatever a lying program says.
         for counter in 0..produced.wrapping_sub(consumed).min(open.queue.entries) {
             let (wr_id, list) = open.read(consumed.wrapping_add(counter));
@@ -211,8 +212,8 @@ impl Engine {
         }
         header.set_mode(mode::MOVING);
         self.await_movers();
-        // What the owner has posted before comes first.
-        self.take_ring(process);
+        // What the owner has posted before comes first; and what others have, before the World goes on.
+        self.take_rings();
         self.run_world();
         // What came in with the ring may be a send to this very queue pair.
         let requests = if header.mode() == mode::MOVING { self.world.take_receives(hca, qpn) } else { None };

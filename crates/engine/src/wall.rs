@@ -95,7 +95,7 @@ impl Engine {
     /// Takes what programs have posted. A send that was posted because its receiver had said that it is ready must not be carried
     /// out without the receive requests of that one: they may have come into a ring that had been looked at already. So all rings
     /// are looked at once more, and sends that only this second look shows wait for the next time.
-    fn take_rings(&mut self) -> bool {
+    pub(crate) fn take_rings(&mut self) -> bool {
         let mut any = false;
         for process in self.attached() {
             any |= self.take_ring(process);
