@@ -399,7 +399,7 @@ impl Engine {
         }
         let host = self.sockets.get(object)?.host;
         let target = self.sockets.host_of(to.address, host).ok_or(libc::ENETUNREACH)?;
-        let somebody = self.processes.iter().any(|process| process.host == target && process.is_alive()) || self.now == SimTime::ZERO;
+        let somebody = self.processes.any(|process| process.host == target && process.is_alive()) || self.now == SimTime::ZERO;
         if somebody {
             self.queue.push(self.now + SEEK_LIMIT, u32::MAX, Event::SeekOver { object });
         } else {
@@ -427,8 +427,8 @@ impl Engine {
         let (from, target) = (socket.host, self.sockets.host_of(address, socket.host));
         let spec = self.world.spec();
         let (from, target) = (spec.hosts[from].name.clone(), target.map_or_else(String::new, |host| spec.hosts[host].name.clone()));
-        let there = (0..self.processes.len()).filter(|process| spec.hosts[self.processes[*process].host].name == target);
-        let running: Vec<String> = there.map(|process| self.command_of(process)).collect::<BTreeSet<_>>().into_iter().collect();
+        let there = self.processes.ever().iter().filter(|process| spec.hosts[process.host].name == target);
+        let running: Vec<String> = there.map(|process| self.command_of(process.number.0 as usize)).collect::<BTreeSet<_>>().into_iter().collect();
         let whose = if running.is_empty() { "no program was started there".to_owned() } else { format!("programs there: {}", running.join(", ")) };
         self.warn(format!("{from}: connection to {target}:{port} refused: nothing listens there ({whose})"));
         self.sockets.refuse(object, libc::ECONNREFUSED);

@@ -336,7 +336,7 @@ impl Engine {
 
     /// Waits until every program that was moving data when this began has finished that transfer.
     pub(crate) fn await_movers(&self) {
-        for process in self.processes.iter().filter(|process| process.state == ProcessState::Attached) {
+        for process in self.processes.living().filter(|process| process.state == ProcessState::Attached) {
             let mut given_up = process.given_up.get();
             for (slot, transfer) in process.shared.header().movers.iter().zip(&mut given_up.transfers) {
                 let seen = slot.0.load(Ordering::SeqCst);

@@ -29,6 +29,7 @@ mod outputs;
 mod pace;
 mod posts;
 mod process;
+mod processes;
 mod receive_queues;
 mod regions;
 mod remote;

@@ -45,9 +45,12 @@ impl Engine {
         let number = self.processes.len();
         // Guessing another program's ticket must be hard, and the number of digits must not vary.
         let ticket = RandomStream::new(self.seed, 1 << 32 | number as u64).next_u64() % (1 << 59) + (1 << 59);
-        let shared = Shared::new().expect("memory for a process");
-        let mut record = Process {
-            number: ProcessId(number as u32),
+        let number = ProcessId(number as u32);
+        let mut shared = Shared::new().expect("memory for a process");
+        self.write_header(number, host, &mut shared);
+        shared.slot(0).clock_ps.store(self.now.as_picos(), Ordering::Relaxed);
+        self.processes.push(Process {
+            number,
             host,
             program,
             parent,
@@ -66,37 +69,32 @@ impl Engine {
             objects: BTreeMap::new(),
             remotely_writable: 0,
             ended_at: None,
-        };
-        self.write_header(&mut record);
-        record.shared.slot(0).clock_ps.store(self.now.as_picos(), Ordering::Relaxed);
-        self.processes.push(record);
+        });
         ticket
     }
 
-    fn write_header(&self, record: &mut Process) {
+    fn write_header(&self, number: ProcessId, host: usize, shared: &mut Shared) {
         if self.pace == Pace::Wall {
-            record
-                .shared
-                .write_hosts(self.world.spec().hosts.iter().enumerate().map(|(index, host)| host_entry(self.network.address(index), &host.name)));
+            shared.write_hosts(self.world.spec().hosts.iter().enumerate().map(|(index, host)| host_entry(self.network.address(index), &host.name)));
         }
-        let part = &self.world.spec().hosts[record.host];
+        let part = &self.world.spec().hosts[host];
         let mut host_name = [0; 64];
-        let memory_file = if self.pace == Pace::Wall { record.shared.make_memory_file() } else { 0 };
+        let memory_file = if self.pace == Pace::Wall { shared.make_memory_file() } else { 0 };
         let name = part.name.as_bytes();
         host_name[..name.len().min(63)].copy_from_slice(&name[..name.len().min(63)]);
-        record.shared.write_header(SharedHeader {
+        shared.write_header(SharedHeader {
             magic: 0,
             version: 0,
-            process: record.number.0,
-            host_address: self.network.address(record.host),
-            virtual_pid: VIRTUAL_PID_FIRST + record.number.0,
+            process: number.0,
+            host_address: self.network.address(host),
+            virtual_pid: Self::virtual_pid(number),
             host_name,
             epoch_seconds: EPOCH_SECONDS,
             cost_post_send: part.part.post_send.as_picos(),
             cost_post_receive: part.part.post_receive.as_picos(),
             cost_poll_cq: part.part.poll_cq.as_picos(),
             cost_clock_read: part.part.clock_read.as_picos(),
-            seed: RandomStream::new(self.seed, u64::from(record.number.0)).next_u64(),
+            seed: RandomStream::new(self.seed, u64::from(number.0)).next_u64(),
             turn_looks: AtomicU32::new(self.handover.looks()),
             pace: match self.pace {
                 Pace::Virtual => layout::pace::VIRTUAL,
@@ -132,7 +130,7 @@ impl Engine {
     fn greet(&mut self, connection: u64, socket: &rustix::fd::OwnedFd, hello: &Hello, pid: i32) {
         let mut welcome = Welcome { version: softband_ipc::VERSION, status: 0, process: 0, slot: 0 };
         let by_exec = self.exec_tickets.iter().position(|(ticket, _)| *ticket == hello.ticket);
-        let expected = self.processes.iter().position(|process| process.is_awaited() && process.ticket == hello.ticket);
+        let expected = self.processes.find(|process| process.is_awaited() && process.ticket == hello.ticket);
         let process = match (by_exec, expected) {
             _ if hello.version != softband_ipc::VERSION => Err(libc::EPROTO),
             (Some(exec), _) => {
@@ -172,7 +170,7 @@ impl Engine {
             self.expect_process(host, host, None);
             return Ok(self.processes.len() - 1);
         }
-        let parent = self.processes.iter().position(|process| process.ticket == hello.ticket).ok_or(libc::EACCES)?;
+        let parent = self.processes.ever().iter().position(|process| process.ticket == hello.ticket).ok_or(libc::EACCES)?;
         let (host, program) = (self.processes[parent].host, self.processes[parent].program);
         self.expect_process(host, program, Some(parent));
         Ok(self.processes.len() - 1)
@@ -185,15 +183,13 @@ impl Engine {
         self.withdraw_process(number);
         self.world.remove_process(self.now, number);
         self.cqs.retain(|_, cq| cq.process != process);
-        let shared = Shared::new().expect("memory for a process");
+        let mut shared = Shared::new().expect("memory for a process");
+        self.write_header(number, self.processes[process].host, &mut shared);
+        shared.slot(0).clock_ps.store(clock.unwrap_or(self.now).as_picos(), Ordering::Relaxed);
         let record = &mut self.processes[process];
         self.retired.push(std::mem::replace(&mut record.shared, shared));
         record.threads = vec![new_thread(ThreadState::Expected)];
         record.remotely_writable = 0;
-        let mut record = self.processes.remove(process);
-        self.write_header(&mut record);
-        record.shared.slot(0).clock_ps.store(clock.unwrap_or(self.now).as_picos(), Ordering::Relaxed);
-        self.processes.insert(process, record);
     }
 
     pub(crate) fn fork(&mut self, process: usize) -> (u64, ProcessId) {
@@ -213,16 +209,14 @@ impl Engine {
 
     /// Whoever makes processes has had its turn: they exist now, and nothing may happen before they take part.
     pub(crate) fn keep_promises(&mut self, parent: usize) {
-        for process in &mut self.processes {
-            if process.state == ProcessState::Promised && process.parent == Some(parent) {
-                process.state = ProcessState::Expected;
-            }
+        while let Some(child) = self.processes.find(|process| process.state == ProcessState::Promised && process.parent == Some(parent)) {
+            self.processes[child].state = ProcessState::Expected;
         }
     }
 
     pub(crate) fn cancel_fork(&mut self, ticket: u64) {
         self.exec_tickets.retain(|(of, _)| *of != ticket);
-        if let Some(child) = self.processes.iter().position(|process| process.is_awaited() && process.ticket == ticket) {
+        if let Some(child) = self.processes.find(|process| process.is_awaited() && process.ticket == ticket) {
             self.release_everything(child);
             self.processes[child].state = ProcessState::Ended;
         }
@@ -289,7 +283,7 @@ impl Engine {
         self.release_everything(process);
         self.program_ended_at(program, self.now);
         let host = self.processes[process].host;
-        if !self.processes.iter().any(|process| process.host == host && process.is_alive()) {
+        if !self.processes.any(|process| process.host == host && process.is_alive()) {
             self.refuse_seekers_of(host);
         }
         if self.pace == Pace::Wall {
@@ -346,7 +340,7 @@ impl Engine {
     }
 
     pub(crate) fn connection_closed(&mut self, connection: u64) {
-        let Some(process) = self.processes.iter().position(|process| process.connection == Some(connection)) else { return };
+        let Some(process) = self.processes.find(|process| process.connection == Some(connection)) else { return };
         self.processes[process].connection = None;
         if self.processes[process].state == ProcessState::Attached {
             // What its threads still asked for comes first: the very last thing may be that the process ends.
@@ -358,7 +352,7 @@ impl Engine {
 
     /// A thread that was away has come back: it goes on at the present horizon.
     pub(crate) fn thread_back(&mut self, connection: u64, slot: u32) {
-        let Some(process) = self.processes.iter().position(|process| process.connection == Some(connection)) else { return };
+        let Some(process) = self.processes.find(|process| process.connection == Some(connection)) else { return };
         let Some(thread) = self.processes[process].threads.get_mut(slot as usize) else { return };
         if thread.state == ThreadState::Scheduled {
             thread.came_back = true;

@@ -11,6 +11,7 @@ use crate::objects::Objects;
 pub use crate::options::{Failure, Interrupt, Options, Pace};
 use crate::outputs::Outputs;
 use crate::process::{Process, ProcessState, ThreadState};
+use crate::processes::Processes;
 use crate::report::{ProgramReport, RunReport};
 use crate::sockets::SocketTable;
 use anyhow::Context;
@@ -75,7 +76,7 @@ pub struct Engine {
     pub(crate) world: World,
     pub(crate) queue: EventQueue<Event>,
     pub(crate) now: SimTime,
-    pub(crate) processes: Vec<Process>,
+    pub(crate) processes: Processes,
     pub(crate) memory: ProgramMemory,
     pub(crate) objects: Objects,
     pub(crate) sockets: SocketTable,
@@ -157,7 +158,7 @@ impl Engine {
             world: World::new(spec, seed),
             queue: EventQueue::default(),
             now: SimTime::ZERO,
-            processes: Vec::new(),
+            processes: Processes::default(),
             memory: ProgramMemory::default(),
             objects: Objects::default(),
             sockets: SocketTable::new(spec.hosts.len()),
@@ -254,7 +255,7 @@ impl Engine {
                 self.greet_all();
                 self.take_heard();
             }
-            if self.processes.iter().any(|process| process.state == ProcessState::Expected) {
+            if self.processes.any(|process| process.state == ProcessState::Expected) {
                 self.await_expected();
                 continue;
             }
@@ -326,8 +327,8 @@ impl Engine {
             return Some(None);
         }
         let away = |process: &Process| process.threads.iter().any(|thread| thread.state == ThreadState::Away);
-        let alive: Vec<&Process> = self.processes.iter().filter(|process| process.is_alive()).collect();
-        if alive.is_empty() || alive.iter().any(|process| away(process)) || self.processes.iter().any(|p| p.state == ProcessState::Foreign) {
+        let alive: Vec<&Process> = self.processes.living().filter(|process| process.is_alive()).collect();
+        if alive.is_empty() || alive.iter().any(|process| away(process)) || self.processes.any(|p| p.state == ProcessState::Foreign) {
             self.hear_for(Duration::from_millis(50));
             return None;
         }
@@ -428,7 +429,7 @@ impl Engine {
     fn program_exited(&mut self, program: usize, status: i32) {
         self.statuses[program] = Some(status);
         let pid = self.started[program].as_ref().map_or(0, |started| started.pid);
-        let own = self.processes.iter().position(|process| process.pid == pid && process.program == program);
+        let own = self.processes.find(|process| process.pid == pid && process.program == program);
         if let Some(process) = own {
             match self.processes[process].state {
                 ProcessState::Expected | ProcessState::Foreign => {
@@ -454,7 +455,7 @@ impl Engine {
         for started in self.started.iter().flatten() {
             started.kill();
         }
-        for process in &self.processes {
+        for process in self.processes.living() {
             if process.pid > 0 && process.is_alive() {
                 // SAFETY: a signal to a process that attached to this engine.
                 unsafe { libc::kill(process.pid, libc::SIGKILL) };

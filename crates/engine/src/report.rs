@@ -41,7 +41,7 @@ impl Engine {
     /// Threads that wait when nothing can happen any more.
     pub(crate) fn who_waits(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        for process in self.processes.iter().filter(|process| process.state == ProcessState::Attached) {
+        for process in self.processes.living().filter(|process| process.state == ProcessState::Attached) {
             for (slot, thread) in process.threads.iter().enumerate() {
                 let what = match &thread.state {
                     ThreadState::Waiting(Waiting::Objects(_)) => "waits for a socket, channel or timer that will never be ready",

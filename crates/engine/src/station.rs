@@ -113,7 +113,7 @@ impl Engine {
     }
 
     fn programs_on(&self, host: usize) -> Vec<Value> {
-        let attached = self.processes.iter().filter(|process| process.host == host && process.state == ProcessState::Attached);
+        let attached = self.processes.living().filter(|process| process.host == host && process.state == ProcessState::Attached);
         let one = |process: &crate::process::Process| {
             let qps = self.world.queue_pairs().filter(|(owner, ..)| *owner == process.number).map(|(_, _, qp)| {
                 json!({

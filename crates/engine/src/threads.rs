@@ -65,7 +65,7 @@ impl Engine {
     /// The processor of the programs is shared with them, and so is its setting for the counter.
     fn choose_processors(&mut self) {
         if self.handover.reconsider() {
-            for process in &self.processes {
+            for process in self.processes.living() {
                 process.shared.header().turn_looks.store(self.handover.looks(), Ordering::Relaxed);
             }
         }
@@ -216,15 +216,13 @@ impl Engine {
     /// Waits, in wall-clock time, for images that were started or forked: nothing may happen before they take part.
     pub(crate) fn await_expected(&mut self) {
         let started = Instant::now();
-        while self.processes.iter().any(|process| process.state == ProcessState::Expected) && !self.interrupt.is_raised() {
+        while self.processes.any(|process| process.state == ProcessState::Expected) && !self.interrupt.is_raised() {
             self.hear_for(Duration::from_millis(50));
             self.greet_all();
             self.note_early_exits();
             if started.elapsed() > ATTACH_LIMIT {
-                for process in 0..self.processes.len() {
-                    if self.processes[process].state == ProcessState::Expected {
-                        self.make_foreign(process);
-                    }
+                while let Some(process) = self.processes.find(|process| process.state == ProcessState::Expected) {
+                    self.make_foreign(process);
                 }
             }
         }
@@ -292,7 +290,9 @@ impl Engine {
 
     /// An object may have become ready: whoever waits for it looks again.
     pub(crate) fn object_changed(&mut self, object: u32) {
-        for process in 0..self.processes.len() {
+        let mut nth = 0;
+        while let Some(process) = self.processes.nth_living(nth) {
+            nth += 1;
             if self.processes[process].state != ProcessState::Attached {
                 continue;
             }

@@ -264,8 +264,10 @@ impl Engine {
             }
             Notice::SrqEvent { process, hca, srq, event } => self.async_event(process, hca, event, srq.0),
             Notice::PortEvent { hca, port, event } => {
-                for process in 0..self.processes.len() as u32 {
-                    self.async_event(ProcessId(process), hca, event, u32::from(port.0));
+                let mut nth = 0;
+                while let Some(process) = self.processes.nth_living(nth) {
+                    nth += 1;
+                    self.async_event(ProcessId(process as u32), hca, event, u32::from(port.0));
                 }
             }
         }

@@ -107,7 +107,7 @@ impl Engine {
     }
 
     fn attached(&self) -> Vec<usize> {
-        (0..self.processes.len()).filter(|process| self.processes[*process].state == ProcessState::Attached).collect()
+        self.processes.living().filter(|process| process.state == ProcessState::Attached).map(|process| process.number.0 as usize).collect()
     }
 
     pub(crate) fn take_ring(&mut self, process: usize) -> bool {
@@ -184,7 +184,7 @@ impl Engine {
 
     /// A thread has made a call.
     pub(crate) fn wall_call(&mut self, connection: u64, slot: u32) {
-        let Some(process) = self.processes.iter().position(|process| process.connection == Some(connection)) else { return };
+        let Some(process) = self.processes.find(|process| process.connection == Some(connection)) else { return };
         self.serve_call(process, slot);
     }
 
@@ -239,7 +239,7 @@ impl Engine {
         let rung = bell.load(Ordering::SeqCst);
         self.handover.word(ENGINE_SLEEPS).store(1, Ordering::SeqCst);
         self.mailbox.wait_on(bell);
-        let is_quiet = !self.mailbox.is_filled() && self.processes.iter().all(|process| !process.shared.has_posts());
+        let is_quiet = !self.mailbox.is_filled() && !self.processes.any(|process| process.shared.has_posts());
         if is_quiet && !limit.is_zero() {
             let limit = rustix::thread::futex::Timespec { tv_sec: 0, tv_nsec: limit.as_nanos() as _ };
             let _ = rustix::thread::futex::wait(bell, rustix::thread::futex::Flags::empty(), rung, Some(&limit));
