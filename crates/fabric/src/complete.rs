@@ -5,7 +5,7 @@ use crate::notice::Notice;
 use crate::world::World;
 use softband_model::transport::{Retired, Side};
 use softband_model::verbs::api::{Completion, HostMemory};
-use softband_sim::SimTime;
+use softband_sim::{SimDuration, SimTime};
 use softband_types::{Lid, QpState, Qpn, WcOpcode, WcStatus};
 
 const SEND: usize = 0;
@@ -22,8 +22,17 @@ impl World {
     /// Lets a completion enter its queue at `at`, but not before those of the same work queue that are under way.
     fn complete(&mut self, qp: u32, queue: usize, at: SimTime, completion: Completion) {
         let Some(slot) = self.slot_mut(qp) else { return };
-        let at = at.max(slot.completed_last[queue]);
-        slot.completed_last[queue] = at;
+        let at = if completion.status == WcStatus::Success {
+            slot.completed_last[queue] = at.max(slot.completed_last[queue]);
+            slot.completed_last[queue]
+        } else {
+            // Behind the last success, which may not have been written yet: that comes at its own time, whatever fails meanwhile. And
+            // nothing is written to a receive buffer that has been given back.
+            let written = if queue == RECEIVE { slot.in_memory_last } else { SimTime::ZERO };
+            let behind = slot.completed_last[queue].max(written) + SimDuration::from_picos(1);
+            slot.failed_last[queue] = at.max(behind).max(slot.failed_last[queue]);
+            slot.failed_last[queue]
+        };
         let init = slot.qp.attributes.init;
         let (mut owner, node) = (slot.qp.owner, slot.qp.hca.0);
         let mut cq = if queue == SEND { init.send_cq } else { init.recv_cq };
@@ -118,7 +127,7 @@ impl World {
         let Some(slot) = self.slot(qp).filter(|slot| slot.qp.attributes.init.srq.is_some()) else { return };
         if former != QpState::Error {
             // Nothing more is taken from the shared queue, and what was taken has completed (IBTA 11.6.3.1).
-            let at = slot.completed_last[RECEIVE].max(now);
+            let at = slot.completed_last[RECEIVE].max(slot.failed_last[RECEIVE]).max(now);
             self.report_qp_event(qp, EVENT_LAST_WQE_REACHED, at);
         }
     }

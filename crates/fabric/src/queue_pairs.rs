@@ -25,6 +25,8 @@ pub(crate) struct QpSlot {
     pub ready_last: [SimTime; 2],
     /// When the last completion of the send and of the receive queue enters its completion queue.
     pub completed_last: [SimTime; 2],
+    /// The same of completions that are no success.
+    pub failed_last: [SimTime; 2],
     /// When the last byte received so far is in memory.
     pub in_memory_last: SimTime,
     pub timer_at: Option<SimTime>,
@@ -51,6 +53,7 @@ impl QpSlot {
             queued: [false; 2],
             ready_last: [SimTime::ZERO; 2],
             completed_last: [SimTime::ZERO; 2],
+            failed_last: [SimTime::ZERO; 2],
             in_memory_last: SimTime::ZERO,
             timer_at: None,
             established: false,

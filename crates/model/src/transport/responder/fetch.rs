@@ -29,6 +29,8 @@ pub enum Reply {
     },
     /// An answer without work: an acknowledgement behind a read's data, or an atomic's result once more.
     Plain(Response),
+    /// The last answer: the queue pair goes to error with it.
+    End(Response, Refusal),
 }
 
 /// An atomic's result, kept in case it is asked for again (IBTA 9.7.5.1.2).
@@ -124,11 +126,27 @@ impl Responder {
         None
     }
 
+    /// Puts a refusal behind the replies that wait: what came before it is answered first (IBTA 9.7.5.1).
+    pub(super) fn behind_replies(&mut self, mut outcome: Outcome) -> Outcome {
+        if self.replies.is_empty() {
+            return outcome;
+        }
+        if let (Some(refusal), Some(response)) = (outcome.refusal, outcome.response) {
+            self.replies.push_back(Reply::End(response, refusal));
+            (outcome.refusal, outcome.response) = (None, None);
+        }
+        outcome
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        matches!(self.replies.back(), Some(Reply::End(..)))
+    }
+
     /// Whether a reply may go out at `now`.
     pub fn pending(&self, now: SimTime) -> bool {
         match self.replies.front() {
             Some(Reply::Read { ready_at, .. } | Reply::Atomic { ready_at, .. }) => *ready_at <= now,
-            Some(Reply::Plain(_)) => true,
+            Some(Reply::Plain(_) | Reply::End(..)) => true,
             None => false,
         }
     }
@@ -137,6 +155,7 @@ impl Responder {
     pub fn emit(&mut self, a: &QpSnapshot, hca: HcaId, env: &mut Environment) -> (Emission, Option<Refusal>) {
         match self.replies.pop_front() {
             Some(Reply::Plain(response)) => (plain(a, env, response), None),
+            Some(Reply::End(response, refusal)) => (plain(a, env, response), Some(refusal)),
             Some(Reply::Atomic { pd, psn, operation, .. }) => self.emit_atomic(a, Reach { hca, pd, qpn: a.qpn }, env, psn, operation),
             Some(read @ Reply::Read { .. }) => self.emit_read(a, hca, env, read),
             None => (Emission::Settled, None),

@@ -145,12 +145,18 @@ impl Responder {
     /// Takes a request packet in.
     pub fn on_request(&mut self, a: &QpSnapshot, hca: HcaId, verbs: &mut Verbs, packet: &Packet) -> Outcome {
         let Some((pd, receive_pd, srq)) = domains(a, verbs, packet) else {
-            return self.no_such_queue(a, packet);
+            let outcome = self.no_such_queue(a, packet);
+            return self.behind_replies(outcome);
         };
         let by = Reach { hca, pd, qpn: a.qpn };
         let mut receiving = Receiving { a, hca, verbs, by, receive_pd, srq, srq_limit: None };
         let outcome = match a.init.qp_type {
-            QpType::Rc | QpType::XrcRecv => self.on_reliable(&mut receiving, packet),
+            // What ends the connection waits for the answers before it; nothing is taken in any more.
+            QpType::Rc | QpType::XrcRecv if self.is_ending() => Outcome::default(),
+            QpType::Rc | QpType::XrcRecv => {
+                let outcome = self.on_reliable(&mut receiving, packet);
+                self.behind_replies(outcome)
+            }
             QpType::XrcSend => Outcome::default(),
             QpType::Uc => self.on_unreliable(&mut receiving, packet),
             QpType::Ud => self.on_datagram(&mut receiving, packet),
