@@ -253,7 +253,7 @@ def left_behind(mark: Path) -> list[str]:
 def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The C programs of conformance/c, compiled against the system's own headers and libraries."""
     folder = tmp_path_factory.mktemp("programs")
-    # verbs_all is one program in several files.
+    # data_path and verbs_all are one program in several files each.
     names = (
         "completion_room",
         "crash_peer",
@@ -268,6 +268,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "verbs_threads",
     )
     parts = {name: [PROGRAMS / f"{name}.c"] for name in names}
+    parts["data_path"] = [PROGRAMS / "data_path.c", PROGRAMS / "data_path_plan.c"]
     parts["verbs_all"] = [PROGRAMS / "verbs_all.c", PROGRAMS / "verbs_more.c"]
     for name, sources in parts.items():
         command = ["cc", "-O1", "-Wall", "-o", str(folder / name), *map(str, sources), "-libverbs", "-lpthread"]

@@ -81,3 +81,12 @@ def test_random_verbs_answer_what_the_model_of_their_objects_says(softband: Soft
     outcome = softband.pair("modern-pair", command, options=("--pace", pace)).assert_ok()
     assert "not a byte has changed" in outcome.program("a-0")
     assert "answered as the model says" in outcome.program("b-0")
+
+
+@pytest.mark.parametrize("fabric", ["two-hosts", "modern-pair"])
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_work_completes_and_changes_memory_as_the_model_says(softband: Softband, c_programs: Path, fabric: str, pace: str, seed: int) -> None:
+    """Seeds that once failed: 1 and 2 for flushes before successes, reads that a refusal overtook, receives that came after sends."""
+    outcome = softband.pair(fabric, f"{c_programs / 'data_path'} {seed} 150", options=("--pace", pace)).assert_ok()
+    assert outcome.stdout.count("all as the model says") == 2
