@@ -2,11 +2,13 @@
  *
  * Random work between all pairs of processes, and every byte of it checked: soak SEED SECONDS RANK HOST...
  * One process for each HOST that is named, RANK counts from 0. What a process does to a peer follows from the seed alone, so the
- * peer knows what has to come, in which order and with which bytes. Completions must be those of the work posted, in order. */
+ * peer knows what has to come, in which order and with which bytes. Completions must be those of the work posted, in order. Every pair
+ * has a reliable connection, a third of them receives by a queue that a process's connections share, and datagrams go both ways. */
 #include "verbs_common.h"
 #include <sys/resource.h>
 
-enum { PORT = 18700, PEERS = 16, SLOTS = 16, SLOT_BYTES = 32 << 10, WINDOW = 8, RECEIVES = 16, SENDS = 64, IN_FLIGHT = 12 };
+enum { PORT = 18700, PEERS = 16, SLOTS = 16, SLOT_BYTES = 32 << 10, WINDOW = 8, RECEIVES = 16, SENDS = 64, IN_FLIGHT = 12,
+       DATAGRAM_BYTES = 1024, DATAGRAM_SLOT = 2048, DATAGRAM_WINDOW = 4 };
 enum kind { SEND, SEND_IMM, WRITE_IMM, WRITE_THEN_SEND, READ, FETCH_ADD, COMPARE_SWAP, KINDS, FIN };
 
 /* Where things lie in the memory that belongs to one peer. */
@@ -16,7 +18,7 @@ enum {
 	AREA = INTO + RECEIVES * SLOT_BYTES,  /* the peer writes here */
 	FETCHED = AREA + SLOTS * SLOT_BYTES,  /* what was read from the peer */
 	CONSTANT = FETCHED + SLOTS * SLOT_BYTES, /* what the peer may read */
-	WORDS = CONSTANT + SLOT_BYTES,        /* 0: credit, 1: counter, 2: swapped word, 4..: results */
+	WORDS = CONSTANT + SLOT_BYTES,        /* 0: credit, 1: datagrams' credit, 2: counter, 3: swapped word, 8..: results */
 	PEER_BYTES = WORDS + 4096
 };
 
@@ -38,15 +40,26 @@ struct peer {
 	uint64_t posted, retired, pending[SENDS * 2], pending_head, pending_tail;
 	uint64_t counter, swapped;
 	int fin_sent;
-	/* As a receiver: the operation that has to come, and how many came. */
-	uint64_t expect, verified, credited, receives;
-	int fin_seen;
+	/* As a receiver: the operation that has to come, and how many came. Credits lie side by side, as at the peer. */
+	uint64_t expect, verified, credits[2], receives;
+	int fin_seen, shares;
+	/* Datagrams: posted, come, and how many there are in all. */
+	struct ibv_ah *ah;
+	uint32_t datagram_qpn, lid;
+	uint64_t datagrams, datagrams_seen, datagrams_total;
 };
 
 static uint64_t seed, operations, bytes;
 static int rank, size;
 static struct peer peers[PEERS];
-static struct ibv_cq *cq;
+static struct ibv_cq *cq, *datagram_cq;
+/* The shared receive queue, whose requests complete in any order, and the queue pair for datagrams. */
+static struct ibv_srq *srq;
+static struct ibv_qp *datagram_qp;
+static char *pool, *datagram_pool;
+static struct ibv_mr *pool_mr, *datagram_mr;
+static char is_there[PEERS * RECEIVES];
+static uint64_t datagrams_posted, datagrams_sent, datagrams_received;
 
 static uint64_t mix(uint64_t z) {
 	z += 0x9e3779b97f4a7c15u;
@@ -79,6 +92,19 @@ static void verify(const char *what, const char *found, uint32_t size, uint64_t 
 
 static uint64_t constant_key(int owner, int reader) { return draw(owner, reader, ~0ull); }
 
+static void put_shared(uint64_t slot) {
+	struct ibv_sge sge = {(uintptr_t)pool + slot * SLOT_BYTES, SLOT_BYTES, pool_mr->lkey};
+	struct ibv_recv_wr wr = {.wr_id = slot, .sg_list = &sge, .num_sge = 1}, *bad;
+	is_there[slot] = 1;
+	IS(0, ibv_post_srq_recv(srq, &wr, &bad));
+}
+
+static void put_datagram_receive(uint64_t number) {
+	struct ibv_sge sge = {(uintptr_t)datagram_pool + number % (size * DATAGRAM_WINDOW) * DATAGRAM_SLOT, DATAGRAM_SLOT, datagram_mr->lkey};
+	struct ibv_recv_wr wr = {.wr_id = number, .sg_list = &sge, .num_sge = 1}, *bad;
+	IS(0, ibv_post_recv(datagram_qp, &wr, &bad));
+}
+
 static void put_receive(struct peer *p) {
 	uint64_t slot = p->receives++ % RECEIVES;
 	struct ibv_sge sge = {(uintptr_t)p->memory + INTO + slot * SLOT_BYTES, SLOT_BYTES, p->lkey};
@@ -100,9 +126,10 @@ static void submit(struct peer *p, struct ibv_send_wr *wr, int signalled) {
 static int has_room(struct peer *p) { return p->posted - p->retired < SENDS - 4; }
 
 static void give_credit(struct peer *p) {
-	if (p->verified - p->credited < WINDOW / 2 || !has_room(p)) return;
-	p->credited = p->verified;
-	struct ibv_sge sge = {(uintptr_t)&p->credited, 8, 0};
+	if ((p->verified - p->credits[0] < WINDOW / 2 && p->datagrams_seen - p->credits[1] < DATAGRAM_WINDOW / 2) || !has_room(p)) return;
+	p->credits[0] = p->verified;
+	p->credits[1] = p->datagrams_seen;
+	struct ibv_sge sge = {(uintptr_t)p->credits, sizeof p->credits, 0};
 	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_INLINE};
 	wr.wr.rdma.remote_addr = p->peer_memory + WORDS;
 	wr.wr.rdma.rkey = p->peer_rkey;
@@ -143,7 +170,7 @@ static void begin(struct peer *p, int to) {
 	default:
 		wr.opcode = o.kind == FETCH_ADD ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_ATOMIC_CMP_AND_SWP;
 		sge = (struct ibv_sge){(uintptr_t)p->memory + WORDS + 64 + slot * 8, 8, p->lkey};
-		wr.wr.atomic.remote_addr = p->peer_memory + WORDS + (o.kind == FETCH_ADD ? 8 : 16);
+		wr.wr.atomic.remote_addr = p->peer_memory + WORDS + (o.kind == FETCH_ADD ? 16 : 24);
 		wr.wr.atomic.rkey = p->peer_rkey;
 		p->slots[slot].expected = o.kind == FETCH_ADD ? p->counter : p->swapped;
 		wr.wr.atomic.compare_add = o.kind == FETCH_ADD ? o.size : p->swapped;
@@ -155,8 +182,50 @@ static void begin(struct peer *p, int to) {
 	submit(p, &wr, o.kind >= READ || draw(rank, to, k) >> 60 < 6 || k % 4 == 3);
 }
 
+static uint64_t datagram_key(int from, int to, uint64_t k) { return draw(from, to, k | 1ull << 60); }
+
+static void send_datagram(struct peer *p, int to) {
+	volatile uint64_t *credit = (uint64_t *)(p->memory + WORDS) + 1;
+	if (p->fin_sent || p->datagrams - *credit >= DATAGRAM_WINDOW || datagrams_posted - datagrams_sent >= SENDS) return;
+	uint64_t k = p->datagrams++, key = datagram_key(rank, to, k), number = datagrams_posted++;
+	char *out = datagram_pool + (size * DATAGRAM_WINDOW + number % SENDS) * DATAGRAM_SLOT;
+	struct ibv_sge sge = {(uintptr_t)out, key % (DATAGRAM_BYTES + 1), datagram_mr->lkey};
+	struct ibv_send_wr wr = {.wr_id = number, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND_WITH_IMM, .imm_data = htonl((uint32_t)k), .send_flags = IBV_SEND_SIGNALED}, *bad;
+	wr.wr.ud.ah = p->ah;
+	wr.wr.ud.remote_qpn = p->datagram_qpn;
+	wr.wr.ud.remote_qkey = 0x11111111;
+	pattern(out, sge.length, key);
+	operations++;
+	IS(0, ibv_post_send(datagram_qp, &wr, &bad));
+}
+
+static void poll_datagrams(void) {
+	struct ibv_wc wc[16];
+	int count = ibv_poll_cq(datagram_cq, 16, wc);
+	CHECK(count >= 0);
+	for (int i = 0; i < count; i++) {
+		if (wc[i].status != IBV_WC_SUCCESS) FAIL("datagrams: %s", ibv_wc_status_str(wc[i].status));
+		if (!(wc[i].opcode & IBV_WC_RECV)) {
+			if (wc[i].wr_id != datagrams_sent++) FAIL("datagram %llu is told of out of order", (unsigned long long)wc[i].wr_id);
+			continue;
+		}
+		int from = 0;
+		while (from < size && (from == rank || peers[from].datagram_qpn != wc[i].src_qp || peers[from].lid != wc[i].slid)) from++;
+		CHECK(from < size);
+		struct peer *p = &peers[from];
+		uint64_t k = p->datagrams_seen++, key = datagram_key(from, rank, k);
+		if (wc[i].wr_id != datagrams_received++) FAIL("a datagram took receive request %llu out of order", (unsigned long long)wc[i].wr_id);
+		if (ntohl(wc[i].imm_data) != (uint32_t)k) FAIL("datagram %u of peer %d came in the place of %llu", ntohl(wc[i].imm_data), from, (unsigned long long)k);
+		CHECK(wc[i].byte_len == key % (DATAGRAM_BYTES + 1) + GRH_BYTES);
+		verify("datagram", datagram_pool + wc[i].wr_id % (size * DATAGRAM_WINDOW) * DATAGRAM_SLOT + GRH_BYTES, wc[i].byte_len - GRH_BYTES, key);
+		put_datagram_receive(wc[i].wr_id + size * DATAGRAM_WINDOW);
+	}
+}
+
+/* The last message tells how many datagrams there were. */
 static void finish(struct peer *p) {
-	struct ibv_send_wr wr = {.wr_id = 0, .opcode = IBV_WR_SEND_WITH_IMM, .imm_data = htonl(0xffffffffu)};
+	struct ibv_sge sge = {(uintptr_t)&p->datagrams, 8, 0};
+	struct ibv_send_wr wr = {.wr_id = 0, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND_WITH_IMM, .send_flags = IBV_SEND_INLINE, .imm_data = htonl(0xffffffffu)};
 	p->fin_sent = 1;
 	p->told++;
 	submit(p, &wr, 1);
@@ -179,10 +248,15 @@ static void sent(struct peer *p, const struct ibv_wc *wc, int to) {
 
 static void received(struct peer *p, const struct ibv_wc *wc, int from) {
 	struct operation o;
-	if (wc->wr_id != p->verified % RECEIVES) FAIL("receive %llu completed out of order", (unsigned long long)wc->wr_id);
+	char *into = p->shares ? pool + wc->wr_id * SLOT_BYTES : p->memory + INTO + wc->wr_id * SLOT_BYTES;
+	if (p->shares) {
+		CHECK(wc->wr_id < (uint64_t)size * RECEIVES && is_there[wc->wr_id]);
+		is_there[wc->wr_id] = 0;
+	} else if (wc->wr_id != p->verified % RECEIVES) FAIL("receive %llu completed out of order", (unsigned long long)wc->wr_id);
 	p->verified++;
 	if (wc->wc_flags & IBV_WC_WITH_IMM && ntohl(wc->imm_data) == 0xffffffffu) {
 		p->fin_seen = 1;
+		memcpy(&p->datagrams_total, into, 8);
 		return;
 	}
 	for (;; p->expect++) {
@@ -191,12 +265,12 @@ static void received(struct peer *p, const struct ibv_wc *wc, int from) {
 	}
 	uint64_t k = p->expect++;
 	char *area = p->memory + AREA + (p->verified - 1) % SLOTS * SLOT_BYTES;
-	char *into = p->memory + INTO + wc->wr_id * SLOT_BYTES;
 	if (o.kind != SEND) CHECK(wc->wc_flags & IBV_WC_WITH_IMM && ntohl(wc->imm_data) == (uint32_t)k);
 	CHECK(wc->opcode == (o.kind == WRITE_IMM ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV));
 	if (o.kind <= SEND_IMM) CHECK(wc->byte_len == o.size);
 	verify(o.kind <= SEND_IMM ? "message" : "write", o.kind <= SEND_IMM ? into : area, o.size, draw(from, rank, k));
-	put_receive(p);
+	if (p->shares) put_shared(wc->wr_id);
+	else put_receive(p);
 }
 
 static int poll_all(void) {
@@ -242,8 +316,7 @@ static int rendezvous(int peer, char **hosts, int listener) {
 struct greeting {
 	uint32_t qpn, rkey;
 	uint64_t memory;
-	uint16_t lid;
-	uint8_t reserved[6];
+	uint32_t lid, datagram_qpn;
 };
 
 static void connect_queue(struct peer *p, struct ibv_pd *pd, uint16_t lid, int peer) {
@@ -254,22 +327,53 @@ static void connect_queue(struct peer *p, struct ibv_pd *pd, uint16_t lid, int p
 	struct ibv_mr *mr = ibv_reg_mr(pd, p->memory, PEER_BYTES, access);
 	CHECK(mr != NULL);
 	p->lkey = mr->lkey;
-	struct ibv_qp_init_attr init = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
+	/* Each side for itself. */
+	p->shares = (rank + 2 * peer) % 3 == 0;
+	struct ibv_qp_init_attr init = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .srq = p->shares ? srq : NULL,
 		.cap = {.max_send_wr = SENDS, .max_recv_wr = RECEIVES, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 16}};
 	CHECK((p->qp = ibv_create_qp(pd, &init)) != NULL);
 	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = access};
 	IS(0, ibv_modify_qp(p->qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
-	for (int i = 0; i < RECEIVES; i++) put_receive(p);
-	struct greeting mine = {.qpn = p->qp->qp_num, .rkey = mr->rkey, .memory = (uintptr_t)p->memory, .lid = lid}, theirs;
+	for (int i = 0; i < RECEIVES; i++) {
+		if (p->shares) put_shared(peer * RECEIVES + i);
+		else put_receive(p);
+	}
+	struct greeting mine = {.qpn = p->qp->qp_num, .rkey = mr->rkey, .memory = (uintptr_t)p->memory, .lid = lid, .datagram_qpn = datagram_qp->qp_num}, theirs;
 	CHECK(write(p->control, &mine, sizeof mine) == sizeof mine);
 	CHECK(recv(p->control, &theirs, sizeof theirs, MSG_WAITALL) == sizeof theirs);
 	p->peer_rkey = theirs.rkey;
 	p->peer_memory = theirs.memory;
+	p->datagram_qpn = theirs.datagram_qpn;
+	p->lid = theirs.lid;
+	struct ibv_ah_attr where = {.dlid = theirs.lid, .port_num = 1};
+	CHECK((p->ah = ibv_create_ah(pd, &where)) != NULL);
 	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_2048, .dest_qp_num = theirs.qpn, .max_dest_rd_atomic = 4,
 		.min_rnr_timer = 12, .ah_attr = {.dlid = theirs.lid, .port_num = 1}};
 	IS(0, ibv_modify_qp(p->qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
 	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 18, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 4};
 	IS(0, ibv_modify_qp(p->qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
+}
+
+/* What all connections have in common. */
+static void open_common(struct ibv_context *context, struct ibv_pd *pd) {
+	size_t shared_bytes = (size_t)size * RECEIVES * SLOT_BYTES, datagram_bytes = (size_t)(size * DATAGRAM_WINDOW + SENDS) * DATAGRAM_SLOT;
+	CHECK((cq = ibv_create_cq(context, size * (SENDS + RECEIVES), NULL, NULL, 0)) != NULL);
+	CHECK((datagram_cq = ibv_create_cq(context, size * DATAGRAM_WINDOW + SENDS, NULL, NULL, 0)) != NULL);
+	CHECK((pool = aligned_alloc(4096, shared_bytes)) != NULL && (datagram_pool = aligned_alloc(4096, datagram_bytes)) != NULL);
+	memset(pool, 0, shared_bytes);
+	memset(datagram_pool, 0, datagram_bytes);
+	CHECK((pool_mr = ibv_reg_mr(pd, pool, shared_bytes, IBV_ACCESS_LOCAL_WRITE)) != NULL);
+	CHECK((datagram_mr = ibv_reg_mr(pd, datagram_pool, datagram_bytes, IBV_ACCESS_LOCAL_WRITE)) != NULL);
+	struct ibv_srq_init_attr shared = {.attr = {.max_wr = size * RECEIVES, .max_sge = 1}};
+	CHECK((srq = ibv_create_srq(pd, &shared)) != NULL);
+	struct ibv_qp_init_attr init = {.send_cq = datagram_cq, .recv_cq = datagram_cq, .qp_type = IBV_QPT_UD,
+		.cap = {.max_send_wr = SENDS, .max_recv_wr = size * DATAGRAM_WINDOW, .max_send_sge = 1, .max_recv_sge = 1}};
+	CHECK((datagram_qp = ibv_create_qp(pd, &init)) != NULL);
+	to_init(datagram_qp);
+	for (int i = 0; i < size * DATAGRAM_WINDOW; i++) put_datagram_receive(i);
+	struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR}, rts = {.qp_state = IBV_QPS_RTS};
+	IS(0, ibv_modify_qp(datagram_qp, &rtr, IBV_QP_STATE));
+	IS(0, ibv_modify_qp(datagram_qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN));
 }
 
 /* Everybody is there: nobody goes on (or away) before. */
@@ -306,9 +410,11 @@ static void is_flat(const char *figure, long early) {
 }
 
 static int is_over(void) {
-	for (int i = 0; i < size; i++)
-		if (i != rank && (!peers[i].fin_seen || !peers[i].fin_sent || peers[i].pending_head != peers[i].pending_tail)) return 0;
-	return 1;
+	for (int i = 0; i < size; i++) {
+		struct peer *p = &peers[i];
+		if (i != rank && (!p->fin_seen || !p->fin_sent || p->pending_head != p->pending_tail || p->datagrams_seen != p->datagrams_total)) return 0;
+	}
+	return datagrams_posted == datagrams_sent;
 }
 
 int main(int count, char **words) {
@@ -327,7 +433,7 @@ int main(int count, char **words) {
 	struct ibv_pd *pd = ibv_alloc_pd(context);
 	struct ibv_port_attr port;
 	CHECK(pd != NULL && ibv_query_port(context, 1, &port) == 0);
-	CHECK((cq = ibv_create_cq(context, size * (SENDS + RECEIVES), NULL, NULL, 0)) != NULL);
+	open_common(context, pd);
 	int listener = socket(AF_INET, SOCK_STREAM, 0), on = 1;
 	struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(PORT + rank)};
 	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -350,8 +456,10 @@ int main(int count, char **words) {
 			give_credit(&peers[i]);
 			if (passed > seconds && !peers[i].fin_sent && has_room(&peers[i])) finish(&peers[i]);
 			begin(&peers[i], i);
+			if ((round + i) % 4 == 0) send_datagram(&peers[i], i);
 		}
 		poll_all();
+		poll_datagrams();
 	}
 	barrier();
 	is_flat("RssAnon:", own);
