@@ -28,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long the engine waits for whoever claims to move data: a case must not take long.
 const GRACE: Duration = Duration::from_millis(2);
 const RC: u32 = 2;
+/// From this place on a lie about the header is one about slots.
+pub const SLOTS_FROM: u16 = 128;
 
 /// Bits of `enum ibv_qp_attr_mask`.
 const TO_INIT: u32 = 1 | 1 << 3 | 1 << 4 | 1 << 5;
@@ -50,7 +52,7 @@ pub mod deed {
     pub const POST: u8 = 1;
     /// One request, well made, of queue pair `place`: kind, opcode, flags and length of the inline data are the bytes.
     pub const WORK: u8 = 2;
-    /// Bytes over the counters of the header (`place` 0..96 behind the first of them) or of the slots.
+    /// Bytes over one of the words of the header ([`super::SLOTS_FROM`]), or over the head of a slot.
     pub const HEADER: u8 = 3;
     /// Bytes at `place` of a receive queue; the first byte says whose.
     pub const RECEIVES: u8 = 4;
@@ -241,12 +243,11 @@ impl WallHarness {
             }
             deed::HEADER => {
                 let shared = &self.engine.processes[LIAR].shared;
-                let header: *const _ = &raw const shared.header().deadline_ps;
-                let slot: *const _ = &raw const *shared.slot(u32::from(place) % 3);
-                let (base, at) = if place < 128 { (header.cast::<u8>(), place % 96) } else { (slot.cast::<u8>(), place % 64) };
+                let base = if place < SLOTS_FROM { self.word(place) } else { std::ptr::from_ref(shared.slot(u32::from(place) % 3)).cast() };
+                let at = if place < SLOTS_FROM { 0 } else { usize::from(place) % 64 };
                 for (index, byte) in bytes.iter().take(8).enumerate() {
-                    // SAFETY: the page of the header, or the head of a slot. The engine must bear it; so does it in the hands of a program.
-                    unsafe { base.cast_mut().add(usize::from(at) + index).write_volatile(*byte) };
+                    // SAFETY: a word of the header, or the head of a slot. The engine must bear it, as it must from a program.
+                    unsafe { base.cast_mut().add(at + index).write_volatile(*byte) };
                 }
             }
             deed::RECEIVES => {
@@ -291,6 +292,21 @@ impl WallHarness {
         self.assert_pair_unharmed();
         self.die();
         self.assert_pair_unharmed();
+    }
+
+    /// The words of the header that are not the engine's alone.
+    fn word(&self, which: u16) -> *const u8 {
+        let header = self.engine.processes[LIAR].shared.header();
+        match which % 8 {
+            0 => (&raw const header.deadline_ps).cast(),
+            1 => (&raw const header.movers[0]).cast(),
+            2 => (&raw const header.movers[usize::from(which / 8) % header.movers.len()]).cast(),
+            3 => (&raw const header.memory_generation).cast(),
+            4 => (&raw const header.ring_produced).cast(),
+            5 => (&raw const header.ring_consumed).cast(),
+            6 => (&raw const header.engine_pid).cast(), // and the number of the file behind it
+            _ => (&raw const header.wall_start_ns).cast(),
+        }
     }
 
     fn peer_is_ready(&self) -> bool {
