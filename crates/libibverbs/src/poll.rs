@@ -193,6 +193,8 @@ pub(crate) fn forget(ours: &Context, qp: &QpInner, before_ps: u64) {
         // Its memory may go once nobody holds this lock.
         queue.known = None;
         queue.own_before = None;
+        // What peers had put there before the engine's next completion stands elsewhere now: it is counted anew.
+        queue.delivered_before = None;
         let gone = queue.ring.sweep(&mut goes);
         if let Some(deliveries) = &cq.deliveries {
             deliveries.sweep(&mut goes);
