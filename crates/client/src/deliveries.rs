@@ -1,5 +1,6 @@
 //! The two ends of a ring of deliveries (`softband_ipc::queues`): peers put in what their sends complete, the owner takes it out.
 
+use crate::direct::will_write;
 use crate::fork::own_number;
 use crate::shared_memory::{map_part, unmap_part};
 use softband_ipc::queues::{DeliveriesHeader, Delivery, deliveries_bytes};
@@ -41,6 +42,7 @@ impl Deliveries {
     }
 
     /// Whether this is still that ring.
+    #[inline]
     pub fn is_of(&self, entry: &QpEntry) -> bool {
         entry.deliveries.load(Ordering::Relaxed) == self.offset
             && entry.file.load(Ordering::Relaxed) == self.file
@@ -53,7 +55,7 @@ impl Deliveries {
     }
 
     fn entry(&self, counter: u32) -> *mut Delivery {
-        let index = (counter % self.entries) as usize;
+        let index = (counter & (self.entries - 1)) as usize; // a power of two
         self.base.wrapping_add(size_of::<DeliveriesHeader>() + index * size_of::<Delivery>()).cast()
     }
 
@@ -83,6 +85,7 @@ impl Deliveries {
     }
 
     /// Whether at least `count` wait.
+    #[inline]
     pub fn holds(&self, count: u32) -> bool {
         let consumed = self.header().consumed.0.load(Ordering::Relaxed);
         count == 0 || count <= self.entries && self.is_there(consumed.wrapping_add(count - 1))
@@ -151,7 +154,7 @@ impl Deliveries {
     }
 
     /// Puts one in; `before` is done just before it can be seen. False when there is no room.
-    #[inline]
+    #[inline(always)]
     pub fn put(&self, delivery: Delivery, before: impl FnOnce()) -> bool {
         let header = self.header();
         let me = own_number();
@@ -171,6 +174,8 @@ impl Deliveries {
                 (*entry).sequence.store(counter.wrapping_add(1), Ordering::Release);
             }
             header.produced.store(counter.wrapping_add(1), Ordering::Release);
+            // The next one may be looked at by the owner at this time.
+            will_write(self.entry(counter.wrapping_add(2)).cast());
         }
         // Unless somebody took it for that of a process that is gone.
         if header.lock.load(Ordering::Relaxed) == me {
@@ -189,8 +194,16 @@ impl Deliveries {
         }
     }
 
-    /// Takes the lock; from a process that is gone, too. What that one was writing was not to be seen yet.
+    #[inline]
     fn lock(&self, me: u32) {
+        if self.header().lock.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            self.wait_for_lock(me);
+        }
+    }
+
+    /// Takes the lock; from a process that is gone, too. What that one was writing was not to be seen yet.
+    #[cold]
+    fn wait_for_lock(&self, me: u32) {
         let lock = &self.header().lock;
         let mut looks = 0;
         while let Err(holder) = lock.compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed) {

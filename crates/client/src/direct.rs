@@ -56,9 +56,8 @@ impl Stretch {
 /// The right to look at the tables: what is valid stays so while this lives. Locks of queues are taken before, not while looking.
 pub struct Looking {
     tables: &'static Tables,
+    /// Odd while this lives.
     slot: &'static AtomicU64,
-    /// What the slot says while this lives.
-    odd: u64,
 }
 
 /// Begins to move data.
@@ -66,28 +65,37 @@ pub struct Looking {
 pub fn look() -> Option<Looking> {
     // SAFETY: set once, by `map`; the mapping is never undone, and the tables consist of atomics.
     let tables = unsafe { TABLES.load(Ordering::Acquire).as_ref() }?;
-    let (slot, odd) = take_slot();
+    let slot = take_slot();
     if tables.withdrawn.load(Ordering::Relaxed) != SWEPT.load(Ordering::Relaxed) {
         sweep(tables, slot);
     }
-    Some(Looking { tables, slot, odd })
+    Some(Looking { tables, slot })
 }
 
 /// A slot that no other thread has, now odd.
 #[inline]
-fn take_slot() -> (&'static AtomicU64, u64) {
-    let slots = &header().movers;
+fn take_slot() -> &'static AtomicU64 {
     // Threads have stacks of their own, so each mostly finds its former slot free.
     let here = 0u8;
     let first = (&raw const here) as usize >> 16;
+    let first = first.wrapping_add(first >> 6);
+    let slot = &header().movers[first % MOVERS].0;
+    if try_slot(slot) { slot } else { take_another_slot(first) }
+}
+
+#[inline]
+fn try_slot(slot: &AtomicU64) -> bool {
+    let seen = slot.load(Ordering::Relaxed);
+    // Sequentially consistent: the engine first takes an entry away and then looks at this.
+    seen.is_multiple_of(2) && slot.compare_exchange(seen, seen + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+}
+
+#[cold]
+fn take_another_slot(first: usize) -> &'static AtomicU64 {
     loop {
-        for place in 0..MOVERS {
-            let slot = &slots[(first.wrapping_add(first >> 6).wrapping_add(place)) % MOVERS].0;
-            let seen = slot.load(Ordering::Relaxed);
-            // Sequentially consistent: the engine first takes an entry away and then looks at this.
-            if seen.is_multiple_of(2) && slot.compare_exchange(seen, seen + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
-                return (slot, seen + 1);
-            }
+        let mut slots = (0..MOVERS).map(|place| &header().movers[first.wrapping_add(place) % MOVERS].0);
+        if let Some(slot) = slots.find(|slot| try_slot(slot)) {
+            return slot;
         }
         std::thread::yield_now();
     }
@@ -128,10 +136,12 @@ fn has_ended(slot: &AtomicU64, deadline: Instant) -> bool {
 impl Drop for Looking {
     #[inline]
     fn drop(&mut self) {
-        self.slot.store(self.odd + 1, Ordering::Release);
+        // Nobody else changes it while it is odd.
+        self.slot.store(self.slot.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 }
 
+#[inline]
 fn region_of(tables: &'static Tables, key: u32) -> Option<&'static KeyEntry> {
     let entry = &tables.keys[key_index(key)?];
     (key != 0 && entry.key.load(Ordering::SeqCst) == key).then_some(entry)
@@ -139,6 +149,7 @@ fn region_of(tables: &'static Tables, key: u32) -> Option<&'static KeyEntry> {
 
 impl Looking {
     /// A queue pair by its entry, if that is still this queue pair's.
+    #[inline]
     pub fn queue_pair(&self, index: u32, qpn: u32) -> Option<&'static QpEntry> {
         let entry = &self.tables.qps[(index as usize).min(QPS - 1)];
         // A child of a fork may hold its parent's queue pairs, but they are not its own.
@@ -147,6 +158,7 @@ impl Looking {
     }
 
     /// The queue pair that `of` leads to, if that one is connected to `of`.
+    #[inline]
     pub fn peer(&self, of: &QpEntry) -> Option<&'static QpEntry> {
         let peer = of.peer.load(Ordering::Acquire).checked_sub(1)?;
         let entry = self.tables.qps.get(peer as usize)?;
@@ -156,6 +168,7 @@ impl Looking {
     }
 
     /// Where `len_bytes` at `iova` of a region are, if queue pair `by` may reach them with these rights.
+    #[inline]
     pub fn reach(&self, by: &QpEntry, key: u32, iova: u64, len_bytes: u64, rights: u32) -> Option<Stretch> {
         let region = region_of(self.tables, key)?;
         let same = |a: &AtomicU32, b: &AtomicU32| a.load(Ordering::Relaxed) == b.load(Ordering::Relaxed);
@@ -165,14 +178,16 @@ impl Looking {
         let offset = iova.checked_sub(region.iova.load(Ordering::Relaxed))?;
         let fits = offset.checked_add(len_bytes)? <= region.len_bytes.load(Ordering::Relaxed);
         let allowed = region.access.load(Ordering::Relaxed) & rights == rights;
-        (fits && allowed).then(|| {
-            let address = region.address.load(Ordering::Relaxed) + offset;
-            Stretch { address, len_bytes, here: shared_memory::alias(region, key, address).unwrap_or(std::ptr::null_mut()) }
-        })
+        if !fits || !allowed {
+            return None;
+        }
+        let address = region.address.load(Ordering::Relaxed) + offset;
+        Some(Stretch { address, len_bytes, here: shared_memory::alias(region, key, address).unwrap_or(std::ptr::null_mut()) })
     }
 }
 
 /// Copies from this process's `local` to `remote` of process `pid`; false unless all of it went.
+#[inline]
 pub fn write(pid: u32, local: &[Stretch], remote: &[Stretch]) -> bool {
     if !are_here(local, remote) {
         return transfer(libc::SYS_process_vm_writev, pid, local, remote);
@@ -185,6 +200,7 @@ pub fn write(pid: u32, local: &[Stretch], remote: &[Stretch]) -> bool {
 }
 
 /// The other way round.
+#[inline]
 pub fn read(pid: u32, local: &[Stretch], remote: &[Stretch]) -> bool {
     if !are_here(local, remote) {
         return transfer(libc::SYS_process_vm_readv, pid, local, remote);
@@ -196,12 +212,17 @@ pub fn read(pid: u32, local: &[Stretch], remote: &[Stretch]) -> bool {
     true
 }
 
+#[inline]
 fn are_here(local: &[Stretch], remote: &[Stretch]) -> bool {
     local.iter().chain(remote).all(|stretch| stretch.len_bytes == 0 || !stretch.here.is_null())
 }
 
 /// Pairs what is on one side with what is on the other, for as long as both have something.
+#[inline]
 fn each_part(local: &[Stretch], remote: &[Stretch], copy: impl Fn(*mut u8, *mut u8, usize)) {
+    if let ([from], [to]) = (local, remote) {
+        return copy(from.here, to.here, from.len_bytes.min(to.len_bytes) as usize); // as most are
+    }
     let mut others = remote.iter();
     let mut other = Stretch::EMPTY;
     for stretch in local {
@@ -220,6 +241,20 @@ fn each_part(local: &[Stretch], remote: &[Stretch], copy: impl Fn(*mut u8, *mut 
     }
 }
 
+/// Fetches the cache line of something that will be read soon, from the processor that has written it.
+#[inline]
+pub(crate) fn will_read(at: *const u8) {
+    // SAFETY: a hint, which fails silently.
+    unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast()) };
+}
+
+/// The same for something that will be written. Locked instructions wait for all writes before them, and with them for those lines.
+#[inline]
+pub(crate) fn will_write(at: *mut u8) {
+    // SAFETY: a hint, which fails silently; processors that do not know it do nothing.
+    unsafe { std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags)) };
+}
+
 /// Bytes at the end that are written one word after another.
 const LAST_BYTES: usize = 64;
 
@@ -227,6 +262,7 @@ const LAST_BYTES: usize = 64;
 ///
 /// # Safety
 /// Both are valid for `len` bytes. Others may read and write them at the same time.
+#[inline]
 unsafe fn copy_upwards(from: *const u8, to: *mut u8, len: usize) {
     let bulk = len.saturating_sub(LAST_BYTES);
     // SAFETY: the caller's promise.

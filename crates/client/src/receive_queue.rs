@@ -1,6 +1,6 @@
 //! The two ends of a receive queue that peers take from (`softband_ipc::queues`): who posts, and who sends.
 
-use crate::direct::Looking;
+use crate::direct::{Looking, will_read, will_write};
 use crate::shared_memory::{map_part, unmap_part};
 use arrayvec::ArrayVec;
 use softband_ipc::post::PostSge;
@@ -66,6 +66,7 @@ impl ReceiveQueue {
     }
 
     /// Whether this is still the queue of that queue pair.
+    #[inline]
     pub fn is_of(&self, entry: &QpEntry) -> bool {
         Place::of(entry) == Some(self.place)
     }
@@ -76,10 +77,11 @@ impl ReceiveQueue {
     }
 
     fn entry(&self, counter: u32) -> *mut u8 {
-        let index = (counter % self.place.entries) as usize;
+        let index = (counter & (self.place.entries - 1)) as usize; // a power of two
         self.base.wrapping_add(size_of::<ReceiveQueueHeader>() + index * entry_bytes(self.place.sges))
     }
 
+    #[inline]
     /// Posts a request; there is room, since the caller has a place of the queue. One thread at a time.
     pub fn post(&self, _looking: &Looking, wr_id: u64, list: &[PostSge]) -> Posted {
         let header = self.header();
@@ -100,6 +102,7 @@ impl ReceiveQueue {
             }
         }
         header.produced.0.store(produced.wrapping_add(1), Ordering::Release);
+        will_write(self.entry(produced.wrapping_add(2)));
         Posted::Here
     }
 
@@ -112,6 +115,7 @@ impl ReceiveQueue {
         }
     }
 
+    #[inline]
     /// The oldest request: its number, and its list added to `list`. `None` when there is none. One thread at a time.
     pub fn front<const N: usize>(&self, list: &mut ArrayVec<PostSge, N>) -> Option<u64> {
         let consumed = self.header().consumed.0.load(Ordering::Relaxed);
@@ -143,7 +147,9 @@ impl ReceiveQueue {
     /// The oldest request is used up.
     pub fn take_front(&self) {
         let consumed = &self.header().consumed.0;
-        consumed.store(consumed.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+        let next = consumed.load(Ordering::Relaxed).wrapping_add(1);
+        consumed.store(next, Ordering::Release);
+        will_read(self.entry(next.wrapping_add(2)));
     }
 
     /// The time before which nothing is for this queue pair.

@@ -15,6 +15,10 @@ use softband_types::{HcaId, QpState, QpType, Qpn};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
+/// So many entries lie at least between the one that is filled next and the one that is taken next, also when the queue is full:
+/// processors hand whole cache lines to each other.
+const ENTRIES_BETWEEN: u32 = 4;
+
 /// Where a queue lies.
 #[derive(Clone, Copy)]
 pub(crate) struct ReceiveQueue {
@@ -93,7 +97,7 @@ impl Engine {
         if self.pace != Pace::Wall || !connected || !delivers {
             return;
         }
-        let (entries, sges) = (caps.max_recv_wr.next_power_of_two(), caps.max_recv_sge);
+        let (entries, sges) = ((caps.max_recv_wr + ENTRIES_BETWEEN).next_power_of_two(), caps.max_recv_sge);
         let Some(offset) = self.processes[process].shared.allocate_queue(receive_queue_bytes(entries, sges)) else { return };
         self.receive_queues.all.insert((hca, qp.qpn), ReceiveQueue { process, offset, entries, sges, since: SimTime::ZERO });
         self.restart_receive_queue(hca, qp.qpn);

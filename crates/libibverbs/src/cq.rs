@@ -64,22 +64,25 @@ unsafe impl Send for CqQueue {}
 impl CqInner {
     /// Whether fewer than `count` completions wait, by whatever way they came.
     pub(crate) fn has_fewer_than(&self, count: usize) -> bool {
-        let queue = self.queue.lock();
+        self.holds_fewer_than(&self.queue.lock(), count)
+    }
+
+    #[inline]
+    fn holds_fewer_than(&self, queue: &CqQueue, count: usize) -> bool {
         let Some(rest) = count.checked_sub(queue.own.len() + queue.ring.all_waiting() as usize).filter(|rest| *rest > 0) else { return false };
         !self.deliveries.as_ref().is_some_and(|deliveries| deliveries.holds(rest as u32))
     }
 
-    /// Whether the queue can take no more.
-    pub(crate) fn is_full(&self) -> bool {
-        let capacity = self.queue.lock().ring.capacity();
-        !self.has_fewer_than(capacity as usize)
-    }
-
-    /// Adds a completion of work that the calling thread has carried out.
-    pub(crate) fn push_own(&self, cqe: Cqe) {
+    /// Adds a completion of work that the calling thread has carried out; false when there is no room for it.
+    #[inline(always)]
+    pub(crate) fn push_own(&self, cqe: Cqe) -> bool {
         let mut queue = self.queue.lock();
-        let behind = queue.ring.all_produced();
-        queue.own.push_back((behind, cqe));
+        let has_room = self.holds_fewer_than(&queue, queue.ring.capacity() as usize);
+        if has_room {
+            let behind = queue.ring.all_produced();
+            queue.own.push_back((behind, cqe));
+        }
+        has_room
     }
 }
 

@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Most looks in a row.
 const LOOKS_MAX: u32 = 400;
+/// Pauses at the first look that finds nothing. Whoever fills the queue gets ahead meanwhile: if each of its entries were looked at
+/// while it is written, each would go back and forth between the processors.
+const PAUSES: u32 = 4;
 /// After so many waits for nothing it is tried again with this many looks.
 const WAITS_BETWEEN_TRIALS: u32 = 32;
 const TRIAL_LOOKS: u32 = 64;
@@ -44,6 +47,9 @@ impl Patience {
     pub(crate) fn looks_again(&self) -> bool {
         let (looks, limit) = (self.looks.load(Ordering::Relaxed), self.limit.load(Ordering::Relaxed));
         self.looks.store(looks.saturating_add(1), Ordering::Relaxed);
+        if looks == 0 {
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
+        }
         if looks < limit {
             return true;
         }

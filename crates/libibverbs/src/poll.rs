@@ -87,9 +87,7 @@ fn look_in_wall_pace(ours: &Context, cq: &CqInner, room: usize, mut store: impl 
         sync();
         return Ok(take(ours, cq, room, &mut store));
     }
-    if cq.patience.looks_again() {
-        std::hint::spin_loop();
-    } else {
+    if !cq.patience.looks_again() {
         poll_empty();
     }
     Ok(0)
@@ -100,7 +98,13 @@ pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl F
     let mut taken = 0;
     let mut queue = cq.queue.lock();
     while taken < room {
-        let Some(mut cqe) = next(&mut queue, cq) else { break };
+        let Some(from) = next(&mut queue, cq) else { break };
+        let found = match from {
+            From::Engine => queue.ring.take(),
+            From::Peer => cq.deliveries.as_ref().and_then(Deliveries::take),
+            From::Own => queue.own.pop_front().map(|(_, cqe)| cqe),
+        };
+        let Some(mut cqe) = found else { break };
         if retire(ours, cq, &mut queue.known, &cqe) {
             // What posters and the engine stamp may differ a little; a queue's time never goes back.
             queue.last_stamp_ps = queue.last_stamp_ps.max(cqe.time_ps);
@@ -112,10 +116,22 @@ pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl F
     taken
 }
 
-/// The next completion, by whatever way it came. What posters have completed themselves comes before what the engine has done later, and
-/// before what peers put there later: those that were there when a peer's was first seen come before it, and no others, or else a
-/// program that posts whenever it has heard of something would never hear of peers.
-fn next(queue: &mut CqQueue, cq: &CqInner) -> Option<Cqe> {
+/// Where a completion stands that was not taken yet.
+#[derive(Clone, Copy)]
+enum From {
+    /// The engine has put it into its ring.
+    Engine,
+    /// A peer has put it into the ring of deliveries.
+    Peer,
+    /// The program has carried the work out itself.
+    Own,
+}
+
+/// Where the next completion is. What posters have completed themselves comes before what the engine has done later, and before what
+/// peers put there later: those that were there when a peer's was first seen come before it, and no others, or else a program that
+/// posts whenever it has heard of something would never hear of peers.
+#[inline]
+fn next(queue: &mut CqQueue, cq: &CqInner) -> Option<From> {
     let is_own_due = queue.own.front().is_some_and(|(behind, _)| behind.wrapping_sub(queue.ring.all_taken()) as i32 <= 0);
     if !is_own_due {
         queue.own_before = None;
@@ -124,37 +140,39 @@ fn next(queue: &mut CqQueue, cq: &CqInner) -> Option<Cqe> {
     let deliveries = cq.deliveries.as_ref().filter(|deliveries| deliveries.holds(1));
     let before = deliveries.map(|_| queue.own_before.unwrap_or(queue.own.len()));
     queue.own_before = before.and_then(|before| before.checked_sub(1));
-    let delivered = deliveries.filter(|_| before == Some(0)).and_then(|deliveries| next_delivery(queue, deliveries));
-    delivered.or_else(|| queue.own.pop_front().map(|(_, cqe)| cqe))
-}
-
-/// The next of what peers have put there, unless one of the engine's comes first.
-fn next_delivery(queue: &CqQueue, deliveries: &Deliveries) -> Option<Cqe> {
-    let since_ps = deliveries.front_since_ps()?;
     // One of the engine's that came first is there by now.
-    if queue.ring.front_ps().is_some_and(|engine_ps| engine_ps < since_ps) { None } else { deliveries.take() }
+    let is_peers = before == Some(0) && deliveries.is_some_and(|deliveries| comes_before_the_engines(queue, deliveries));
+    Some(if is_peers { From::Peer } else { From::Own })
 }
 
-/// The next completion that the engine or a peer has put there.
-fn next_of_others(queue: &mut CqQueue, cq: &CqInner) -> Option<Cqe> {
-    let Some(deliveries) = &cq.deliveries else { return queue.ring.take() };
+/// Whether a peer's completion is next, unless the program has one of its own. None of the engine's is before it.
+#[inline]
+fn comes_before_the_engines(queue: &CqQueue, deliveries: &Deliveries) -> bool {
+    deliveries.front_since_ps().is_some_and(|since_ps| queue.ring.front_ps().is_none_or(|engine_ps| engine_ps >= since_ps))
+}
+
+/// Where the next completion is that the engine or a peer has put there.
+#[inline]
+fn next_of_others(queue: &mut CqQueue, cq: &CqInner) -> Option<From> {
+    let Some(deliveries) = &cq.deliveries else { return queue.ring.front_ps().map(|_| From::Engine) };
     let Some(since_ps) = deliveries.front_since_ps() else {
         // The engine's came after what peers had put there before: look at those again when it is seen.
         queue.ring.front_ps()?;
-        return if deliveries.front_since_ps().is_none() { queue.ring.take() } else { next_of_two(queue, deliveries) };
+        return if deliveries.front_since_ps().is_none() { Some(From::Engine) } else { next_of_two(queue, deliveries) };
     };
     // One of the engine's that came first is there by now.
     match queue.ring.front_ps() {
-        None => deliveries.take(),
-        Some(engine_ps) if engine_ps < since_ps => queue.ring.take(),
+        None => Some(From::Peer),
+        Some(engine_ps) if engine_ps < since_ps => Some(From::Engine),
         Some(_) => next_of_two(queue, deliveries),
     }
 }
 
 /// The same where both have something.
-fn next_of_two(queue: &mut CqQueue, deliveries: &Deliveries) -> Option<Cqe> {
+#[cold]
+fn next_of_two(queue: &mut CqQueue, deliveries: &Deliveries) -> Option<From> {
     let is_before = queue.ring.front_ps()? < deliveries.front_since_ps()?;
-    if is_before || has_come_to_the_engine(queue, deliveries) { queue.ring.take() } else { deliveries.take() }
+    Some(if is_before || has_come_to_the_engine(queue, deliveries) { From::Engine } else { From::Peer })
 }
 
 /// Whether everything has been taken that peers had put there before the engine's next completion was first seen. What comes after
@@ -243,7 +261,7 @@ fn retire(ours: &Context, cq: &CqInner, known: &mut Option<(u32, *const QpInner)
         return true;
     }
     if cqe.flags & flags::RECEIVE != 0 {
-        qp.receive.retire_one()
+        qp.receive.retire_next()
     } else if cqe.flags & flags::CARRIED_OUT_BY_PROGRAM != 0 {
         qp.send.retire_up_to(cqe.send_retired)
     } else {

@@ -219,15 +219,17 @@ unsafe fn send_one(qp: &QpInner, request: &ibv_send_wr) -> Result<(), Errno> {
 
 /// Takes a place in the send queue and posts.
 pub(crate) fn submit_send(qp: &QpInner, record: PostRecord, data: Data<'_>) -> Result<(), Errno> {
+    let mut sending = qp.direct.sending.lock();
     if !qp.send.take_place() {
         return Err(Errno(libc::ENOMEM));
     }
-    if is_wall() && direct::carry_out(qp, &record, data) {
+    if is_wall() && direct::carry_out(qp, &mut sending, &record, data) {
         return Ok(());
     }
-    advance_ps(header().cost_post_send);
     // Before it goes: another thread must not overtake it with work of its own.
     qp.send.note_given(1);
+    drop(sending);
+    advance_ps(header().cost_post_send);
     let outcome = match data {
         Data::Registered(list) => submit(record, list, &[]),
         // SAFETY: whoever made this has promised that the memory is there until the post returns.
@@ -235,8 +237,9 @@ pub(crate) fn submit_send(qp: &QpInner, record: PostRecord, data: Data<'_>) -> R
         Data::Copied(bytes) => submit(record, &[], bytes),
     };
     outcome.inspect_err(|_| {
+        let _sending = qp.direct.sending.lock();
         qp.send.note_given(1u32.wrapping_neg());
-        qp.send.give_back(1);
+        qp.send.give_back();
     })
 }
 
@@ -257,18 +260,22 @@ unsafe fn receive_one(qp: &QpInner, request: &ibv_recv_wr) -> Result<(), Errno> 
     }
     // SAFETY: the caller's promise.
     let list = unsafe { receive_entries(request, qp.cap.max_recv_sge) }?;
+    let mut receiving = qp.direct.receiving.lock();
     if !qp.receive.take_place() {
         return Err(Errno(libc::ENOMEM));
     }
-    advance_ps(header().cost_post_receive);
-    let record = PostRecord { kind: kind::RECEIVE, hca: qp.hca, object: qp.qpn, wr_id: request.wr_id, ..bytemuck::Zeroable::zeroed() };
-    with_entries(
-        list,
-        |entries| {
-            if is_wall() && direct::receive(qp, record, entries) { Ok(()) } else { softband_client::post::post(record, entries, &[]) }
-        },
-    )
-    .inspect_err(|_| qp.receive.give_back(1))
+    with_entries(list, |entries| {
+        if is_wall() && direct::receive(qp, &mut receiving, request.wr_id, entries) {
+            return Ok(());
+        }
+        drop(receiving);
+        advance_ps(header().cost_post_receive);
+        let record = direct::receive_record(qp, request.wr_id);
+        softband_client::post::post(record, entries, &[]).inspect_err(|_| {
+            let _receiving = qp.direct.receiving.lock();
+            qp.receive.give_back();
+        })
+    })
 }
 
 pub(crate) fn submit(record: PostRecord, list: &[ibv_sge], inline: &[u8]) -> Result<(), Errno> {

@@ -89,11 +89,16 @@ impl WorkQueue {
         Self { room: AtomicU32::new(room), posted: zero(), retired: zero(), carried_out: zero(), given: zero(), given_done: zero() }
     }
 
-    /// Takes the place of one request; false when the queue is full.
+    /// Takes the place of one request; false when the queue is full. One thread at a time.
+    #[inline]
     pub(crate) fn take_place(&self) -> bool {
         let (retired, room) = (self.retired.load(Ordering::Acquire), self.room.load(Ordering::Relaxed));
-        let next = |posted: u32| (posted.wrapping_sub(retired) < room).then(|| posted.wrapping_add(1));
-        self.posted.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next).is_ok()
+        let posted = self.posted.load(Ordering::Relaxed);
+        let has_room = posted.wrapping_sub(retired) < room;
+        if has_room {
+            self.posted.store(posted.wrapping_add(1), Ordering::Release);
+        }
+        has_room
     }
 
     pub(crate) fn places_left(&self) -> usize {
@@ -101,19 +106,27 @@ impl WorkQueue {
         self.room.load(Ordering::Relaxed).saturating_sub(under_way) as usize
     }
 
-    /// Gives the places of requests back that were not posted after all.
-    pub(crate) fn give_back(&self, places: u32) {
-        self.posted.fetch_sub(places, Ordering::AcqRel);
+    /// Gives the place of a request back that was not posted after all. One thread at a time, as for `take_place`.
+    pub(crate) fn give_back(&self) {
+        self.posted.store(self.posted.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Release);
     }
 
     pub(crate) fn retire_one(&self) {
         self.retired.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Everything up to the `count`th request is done. Threads that poll at once may tell this out of order.
+    /// As `retire_one`, by the one thread at a time that takes completions of this queue.
+    #[inline]
+    pub(crate) fn retire_next(&self) {
+        self.retired.store(self.retired.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+    }
+
+    /// Everything up to the `count`th request is done. One thread at a time, as for `retire_next`.
+    #[inline]
     pub(crate) fn retire_up_to(&self, count: u32) {
-        let later = |retired: u32| (count.wrapping_sub(retired) as i32 > 0).then_some(count);
-        let _ = self.retired.fetch_update(Ordering::AcqRel, Ordering::Relaxed, later);
+        if count.wrapping_sub(self.retired.load(Ordering::Relaxed)) as i32 > 0 {
+            self.retired.store(count, Ordering::Release);
+        }
     }
 
     /// Nothing that went to the engine is known to be under way.
@@ -131,16 +144,18 @@ impl WorkQueue {
         self.given.fetch_add(count, Ordering::AcqRel);
     }
 
-    /// A request was carried out by its poster; answers which one of all it was.
+    /// A request was carried out by its poster; answers which one of all it was. One thread at a time, as for `take_place`.
+    #[inline]
     pub(crate) fn note_carried_out(&self) -> u32 {
-        self.carried_out.fetch_add(1, Ordering::AcqRel);
-        self.posted.load(Ordering::Acquire)
+        self.carried_out.store(self.carried_out.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+        self.posted.load(Ordering::Relaxed)
     }
 
     /// The engine's `count`th request is done, and all before it. What posters carry out is done before the engine is given more.
     pub(crate) fn retire_given_up_to(&self, count: u32) {
-        let later = |done: u32| (count.wrapping_sub(done) as i32 > 0).then_some(count);
-        let _ = self.given_done.fetch_update(Ordering::AcqRel, Ordering::Relaxed, later);
+        if count.wrapping_sub(self.given_done.load(Ordering::Relaxed)) as i32 > 0 {
+            self.given_done.store(count, Ordering::Release);
+        }
         self.retire_up_to(count.wrapping_add(self.carried_out.load(Ordering::Acquire)));
     }
 
@@ -407,7 +422,7 @@ mod tests {
         queue.retire_up_to(1);
         assert!(queue.take_place() && queue.take_place(), "an older count does not take back");
         assert!(!queue.take_place());
-        queue.give_back(1);
+        queue.give_back();
         assert!(queue.take_place());
     }
 

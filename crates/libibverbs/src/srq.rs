@@ -5,6 +5,7 @@ use crate::event_count::EventCount;
 use crate::guard::{guarded, not_null, object, status};
 use crate::post::{receive_entries, report, submit};
 use crate::qp::WorkQueue;
+use crate::short::Short;
 use crate::unsupported::refuse;
 use crate::{cq, xrc};
 use libc::{c_int, c_void};
@@ -29,6 +30,8 @@ pub(crate) struct SrqInner {
     /// Queue pairs of other processes may deliver to it.
     pub(crate) is_xrc: bool,
     pub(crate) receive: WorkQueue,
+    /// Held while a request takes its place.
+    posting: Short<()>,
     pub(crate) async_events: EventCount,
 }
 
@@ -77,6 +80,7 @@ unsafe fn create(pd: *mut ibv_pd, srq_context: *mut c_void, attr: &mut ibv_srq_a
             number: made.number,
             is_xrc: xrcd != 0,
             receive: WorkQueue::new(made.max_wr),
+            posting: Short::default(),
             async_events: EventCount::default(),
         },
     }));
@@ -197,10 +201,15 @@ pub(crate) unsafe extern "C" fn post_srq_recv(shown: *mut ibv_srq, first: *mut i
 unsafe fn post_one(srq: &SrqInner, request: &ibv_recv_wr) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
     let list = unsafe { receive_entries(request, srq.max_sge) }?;
+    let posting = srq.posting.lock();
     if !srq.receive.take_place() {
         return Err(Errno(libc::ENOMEM));
     }
+    drop(posting);
     advance_ps(header().cost_post_receive);
     let record = PostRecord { kind: kind::SRQ_RECEIVE, hca: srq.hca, object: srq.handle, wr_id: request.wr_id, ..bytemuck::Zeroable::zeroed() };
-    submit(record, list, &[]).inspect_err(|_| srq.receive.give_back(1))
+    submit(record, list, &[]).inspect_err(|_| {
+        let _posting = srq.posting.lock();
+        srq.receive.give_back();
+    })
 }

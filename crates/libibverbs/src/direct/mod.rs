@@ -28,10 +28,11 @@ type Stretches = ArrayVec<Stretch, SGES_MAX>;
 
 /// What a queue pair keeps for direct work.
 pub(crate) struct DirectState {
-    /// Its own receive queue, once something was posted to it; `None` inside where there is none to be shared.
-    own: Short<Option<Option<ReceiveQueue>>>,
-    /// Held while a request is carried out: one follows the other.
-    peer: Short<Option<PeerQueues>>,
+    /// Held while a receive request is posted. Its own receive queue, once something was posted to it; `None` inside where there is none
+    /// to be shared.
+    pub(crate) receiving: Short<Option<Option<ReceiveQueue>>>,
+    /// Held while a send request takes its place and is carried out: one follows the other.
+    pub(crate) sending: Short<Option<PeerQueues>>,
     /// The peer, which was only ready to receive, was told that the connection is there.
     established: AtomicBool,
     /// Whether it pays to wait for the engine to have done what it was given.
@@ -39,14 +40,14 @@ pub(crate) struct DirectState {
 }
 
 /// The queues of the peer, mapped here.
-struct PeerQueues {
+pub(crate) struct PeerQueues {
     receives: ReceiveQueue,
     deliveries: Deliveries,
 }
 
 impl Default for DirectState {
     fn default() -> Self {
-        Self { own: Short::default(), peer: Short::default(), established: AtomicBool::new(false), is_patient: AtomicBool::new(true) }
+        Self { receiving: Short::default(), sending: Short::default(), established: AtomicBool::new(false), is_patient: AtomicBool::new(true) }
     }
 }
 
@@ -54,23 +55,22 @@ impl DirectState {
     pub(crate) fn reset(&self) {
         self.established.store(false, Ordering::Release);
         self.is_patient.store(true, Ordering::Release);
-        *self.peer.lock() = None;
+        *self.sending.lock() = None;
     }
 }
 
 /// Posts a receive request where the peer takes it itself, or to the engine if that has the queue at present; false: this is no
 /// queue that changes hands.
-pub(crate) fn receive(qp: &QpInner, record: PostRecord, list: &[PostSge]) -> bool {
+pub(crate) fn receive(qp: &QpInner, known: &mut Option<Option<ReceiveQueue>>, wr_id: u64, list: &[PostSge]) -> bool {
     let Some(index) = qp.direct_entry.checked_sub(1) else { return false };
-    let mut known = qp.direct.own.lock();
     loop {
         let Some(looking) = look() else { return false };
         let Some(own) = looking.queue_pair(index, qp.qpn) else { return false };
         let Some(queue) = known.get_or_insert_with(|| ReceiveQueue::of(own)) else { return false };
-        let is_posted = match queue.post(&looking, record.wr_id, list) {
+        let is_posted = match queue.post(&looking, wr_id, list) {
             Posted::Here => true,
             // Still looking: the queue must not change hands before the request is where the engine finds it.
-            Posted::ForEngine => softband_client::post::try_post(record, list),
+            Posted::ForEngine => softband_client::post::try_post(receive_record(qp, wr_id), list),
             Posted::Later => false,
         };
         if is_posted {
@@ -81,8 +81,13 @@ pub(crate) fn receive(qp: &QpInner, record: PostRecord, list: &[PostSge]) -> boo
     }
 }
 
+/// A receive request, as the engine reads it.
+pub(crate) fn receive_record(qp: &QpInner, wr_id: u64) -> PostRecord {
+    PostRecord { kind: kind::RECEIVE, hca: qp.hca, object: qp.qpn, wr_id, ..bytemuck::Zeroable::zeroed() }
+}
+
 /// Carries a send request out, if it is one that can be; its place in the queue is taken already.
-pub(crate) fn carry_out(qp: &QpInner, record: &PostRecord, data: Data<'_>) -> bool {
+pub(crate) fn carry_out(qp: &QpInner, peer: &mut Option<PeerQueues>, record: &PostRecord, data: Data<'_>) -> bool {
     let takes_receive = matches!(record.opcode, opcode::SEND | opcode::SEND_WITH_IMM | opcode::RDMA_WRITE_WITH_IMM);
     let offered = match record.opcode {
         opcode::RDMA_READ => qp.qp_type == IBV_QPT_RC,
@@ -94,21 +99,17 @@ pub(crate) fn carry_out(qp: &QpInner, record: &PostRecord, data: Data<'_>) -> bo
     if !offered || !cq.takes_own {
         return false;
     }
-    let mut peer = qp.direct.peer.lock();
     if !has_engine_finished(qp, index) {
         return false;
     }
-    let signalled = qp.signals_all || record.flags & send_flags::SIGNALED != 0;
-    if signalled && cq.is_full() {
-        let overrun = PostRecord { kind: kind::CQ_OVERRUN, hca: qp.hca, object: cq.handle, ..bytemuck::Zeroable::zeroed() };
-        let _ = softband_client::post::post(overrun, &[], &[]);
-        return false;
-    }
-    let moved = if takes_receive { send::deliver((qp, index), &mut peer, record, data) } else { move_all((qp, index), record, data) };
+    let moved = if takes_receive { send::deliver((qp, index), peer, record, data) } else { move_all((qp, index), record, data) };
     let Some(len_bytes) = moved else { return false };
     let count = qp.send.note_carried_out();
-    if signalled {
-        cq.push_own(completion(qp, cq, record, len_bytes, count));
+    let signalled = qp.signals_all || record.flags & send_flags::SIGNALED != 0;
+    if signalled && !cq.push_own(completion(qp, cq, record, len_bytes, count)) {
+        // The completion is lost, and the queue in error.
+        let overrun = PostRecord { kind: kind::CQ_OVERRUN, hca: qp.hca, object: cq.handle, ..bytemuck::Zeroable::zeroed() };
+        let _ = softband_client::post::post(overrun, &[], &[]);
     }
     tell_of_connection(qp, index);
     true
