@@ -11,6 +11,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Looks at a taken lock before its holder is asked for.
 const LOOKS: u32 = 2_000;
 
+/// So many entries ahead cache lines are fetched.
+const AHEAD: u32 = 6;
+
 /// A ring, mapped here.
 pub struct Deliveries {
     base: *mut u8,
@@ -174,8 +177,8 @@ impl Deliveries {
                 (*entry).sequence.store(counter.wrapping_add(1), Ordering::Release);
             }
             header.produced.store(counter.wrapping_add(1), Ordering::Release);
-            // The next one may be looked at by the owner at this time.
-            will_write(self.entry(counter.wrapping_add(2)).cast());
+            // Not the next one: the owner may be looking at it at this time.
+            will_write(self.entry(counter.wrapping_add(AHEAD)).cast());
         }
         // Unless somebody took it for that of a process that is gone.
         if header.lock.load(Ordering::Relaxed) == me {

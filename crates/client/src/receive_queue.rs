@@ -8,6 +8,9 @@ use softband_ipc::queues::{ReceiveEntry, ReceiveQueueHeader, entry_bytes, mode, 
 use softband_ipc::tables::QpEntry;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// So many entries ahead cache lines are fetched.
+const AHEAD: u32 = 6;
+
 /// A queue, mapped here.
 pub struct ReceiveQueue {
     base: *mut u8,
@@ -102,7 +105,7 @@ impl ReceiveQueue {
             }
         }
         header.produced.0.store(produced.wrapping_add(1), Ordering::Release);
-        will_write(self.entry(produced.wrapping_add(2)));
+        will_write(self.entry(produced.wrapping_add(AHEAD)));
         Posted::Here
     }
 
@@ -149,7 +152,7 @@ impl ReceiveQueue {
         let consumed = &self.header().consumed.0;
         let next = consumed.load(Ordering::Relaxed).wrapping_add(1);
         consumed.store(next, Ordering::Release);
-        will_read(self.entry(next.wrapping_add(2)));
+        will_read(self.entry(next.wrapping_add(AHEAD)));
     }
 
     /// The time before which nothing is for this queue pair.

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 
 /// So many entries lie at least between the one that is filled next and the one that is taken next, also when the queue is full:
 /// processors hand whole cache lines to each other.
-const ENTRIES_BETWEEN: u32 = 4;
+const ENTRIES_BETWEEN: u32 = 8;
 
 /// Where a queue lies.
 #[derive(Clone, Copy)]

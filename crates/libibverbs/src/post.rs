@@ -153,6 +153,7 @@ unsafe fn gather(list: &[ibv_sge]) -> Vec<u8> {
 ///
 /// # Safety
 /// The address handle of a datagram is one of ours.
+#[inline(always)]
 unsafe fn send_record(qp: &QpInner, request: &ibv_send_wr) -> Result<PostRecord, Errno> {
     let mut record = PostRecord {
         kind: kind::SEND,
@@ -197,27 +198,31 @@ unsafe fn send_record(qp: &QpInner, request: &ibv_send_wr) -> Result<PostRecord,
 
 /// # Safety
 /// The request's pointers are what its operation asks for.
+#[inline(always)]
 unsafe fn send_one(qp: &QpInner, request: &ibv_send_wr) -> Result<(), Errno> {
     check_send_state(qp.state.load(Ordering::Acquire))?;
     check_opcode(qp.qp_type, request.opcode)?;
     // SAFETY: the caller's promise.
-    let (list, record) = unsafe { (entries(request.sg_list, request.num_sge, qp.cap.max_send_sge)?, send_record(qp, request)?) };
-    if request.opcode == opcode::BIND_MW {
+    let (list, mut record) = unsafe { (entries(request.sg_list, request.num_sge, qp.cap.max_send_sge)?, send_record(qp, request)?) };
+    let info;
+    let data = if request.opcode == opcode::BIND_MW {
+        record.flags &= !IBV_SEND_INLINE;
         // SAFETY: the caller's promise.
-        let info = unsafe { bind_info(request.bind_mw.mw, &request.bind_mw.bind_info) }?;
-        return submit_send(qp, PostRecord { flags: record.flags & !IBV_SEND_INLINE, ..record }, Data::Copied(bytemuck::bytes_of(&info)));
-    }
-    if request.send_flags & IBV_SEND_INLINE == 0 {
-        return submit_send(qp, record, Data::Registered(list));
-    }
-    // Where the other side's data come here there is nothing to copy.
-    if !may_be_inline(request.opcode) || total_bytes(list) > u64::from(qp.cap.max_inline_data) {
+        info = unsafe { bind_info(request.bind_mw.mw, &request.bind_mw.bind_info) }?;
+        Data::Copied(bytemuck::bytes_of(&info))
+    } else if request.send_flags & IBV_SEND_INLINE == 0 {
+        Data::Registered(list)
+    } else if may_be_inline(request.opcode) && total_bytes(list) <= u64::from(qp.cap.max_inline_data) {
+        Data::Here(list)
+    } else {
+        // Where the other side's data come here there is nothing to copy.
         return Err(Errno(libc::EINVAL));
-    }
-    submit_send(qp, record, Data::Here(list))
+    };
+    submit_send(qp, record, data)
 }
 
 /// Takes a place in the send queue and posts.
+#[inline(always)]
 pub(crate) fn submit_send(qp: &QpInner, record: PostRecord, data: Data<'_>) -> Result<(), Errno> {
     let mut sending = qp.direct.sending.lock();
     if !qp.send.take_place() {
@@ -229,6 +234,11 @@ pub(crate) fn submit_send(qp: &QpInner, record: PostRecord, data: Data<'_>) -> R
     // Before it goes: another thread must not overtake it with work of its own.
     qp.send.note_given(1);
     drop(sending);
+    give_to_engine(qp, record, data)
+}
+
+#[inline(never)]
+fn give_to_engine(qp: &QpInner, record: PostRecord, data: Data<'_>) -> Result<(), Errno> {
     advance_ps(header().cost_post_send);
     let outcome = match data {
         Data::Registered(list) => submit(record, list, &[]),

@@ -136,7 +136,12 @@ impl WorkQueue {
 
     /// The engine has done everything that it was given, whether the completions have been taken or not.
     pub(crate) fn is_done(&self, done: u32) -> bool {
-        self.given.load(Ordering::Acquire) == done
+        let is_done = self.given.load(Ordering::Acquire) == done;
+        if is_done {
+            // A request that is not signalled brings no completion that would tell.
+            self.given_done.store(done, Ordering::Release);
+        }
+        is_done
     }
 
     /// Requests go to the engine, or did not after all (a number that wraps).

@@ -21,7 +21,9 @@ const BYTES_MAX: u64 = 64 << 20;
 /// How long a sender waits for a receive request before it leaves the repeating to the engine.
 const PATIENCE_PICOS: u64 = 200_000_000;
 /// Looks before it lets others have the processor.
-const LOOKS: u32 = 100;
+const LOOKS: u32 = 20;
+/// Pauses between those: the receiver gets ahead meanwhile, so that not each of its requests is waited for.
+const PAUSES: u32 = 16;
 
 /// What became of an attempt.
 enum Step {
@@ -43,7 +45,7 @@ pub(super) fn deliver(at: (&QpInner, u32), peer: &mut Option<PeerQueues>, record
         }
         looks += 1;
         if looks < LOOKS {
-            std::hint::spin_loop();
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
             continue;
         }
         std::thread::yield_now();
