@@ -143,11 +143,10 @@ impl Deliveries {
         }
     }
 
-    /// Whether there is room for one more. Exact only with the lock.
+    /// Whether there is room for one more. The lock is held.
     #[inline]
-    pub fn has_room(&self) -> bool {
+    fn has_room(&self, produced: u32) -> bool {
         let header = self.header();
-        let produced = header.produced.load(Ordering::Relaxed);
         if produced.wrapping_sub(header.consumed_seen.load(Ordering::Relaxed)) < self.entries {
             return true;
         }
@@ -162,16 +161,14 @@ impl Deliveries {
         let header = self.header();
         let me = own_number();
         self.lock(me);
-        self.pass_unnoted(header);
-        let has_room = self.has_room();
+        let (counter, former) = self.next_place(header);
+        let has_room = self.has_room(counter);
         if has_room {
-            let counter = header.produced.load(Ordering::Relaxed);
             let stamp_ps = if header.stamps.0.load(Ordering::Relaxed) == 0 { 0 } else { crate::now_ps() };
             let entry = self.entry(counter);
             // SAFETY: within the mapping; the owner does not look at it before its number says that it is there. The number that is
             // written first is that of a former round or none.
             unsafe {
-                let former = (*entry).sequence.load(Ordering::Relaxed);
                 entry.write(Delivery { stamp_ps, sequence: AtomicU32::new(former), ..delivery });
                 before();
                 (*entry).sequence.store(counter.wrapping_add(1), Ordering::Release);
@@ -187,14 +184,15 @@ impl Deliveries {
         has_room
     }
 
-    /// A process that is gone may have put one in and not counted it.
+    /// The counter of the next one to be put in, and what its entry says now. The lock is held.
     #[inline]
-    fn pass_unnoted(&self, header: &DeliveriesHeader) {
-        let counter = header.produced.load(Ordering::Relaxed);
+    fn next_place(&self, header: &DeliveriesHeader) -> (u32, u32) {
         // SAFETY: within the mapping.
-        if unsafe { &(*self.entry(counter)).sequence }.load(Ordering::Relaxed) == counter.wrapping_add(1) {
-            header.produced.store(counter.wrapping_add(1), Ordering::Release);
-        }
+        let sequence = |counter| unsafe { &(*self.entry(counter)).sequence }.load(Ordering::Relaxed);
+        let counter = header.produced.load(Ordering::Relaxed);
+        let (next, former) = (counter.wrapping_add(1), sequence(counter));
+        // A process that is gone may have put one in and not counted it.
+        if former == next { (next, sequence(next)) } else { (counter, former) }
     }
 
     #[inline]

@@ -168,7 +168,7 @@ impl Looking {
     }
 
     /// Where `len_bytes` at `iova` of a region are, if queue pair `by` may reach them with these rights.
-    #[inline]
+    #[inline(always)]
     pub fn reach(&self, by: &QpEntry, key: u32, iova: u64, len_bytes: u64, rights: u32) -> Option<Stretch> {
         let region = region_of(self.tables, key)?;
         let same = |a: &AtomicU32, b: &AtomicU32| a.load(Ordering::Relaxed) == b.load(Ordering::Relaxed);
@@ -187,7 +187,7 @@ impl Looking {
 }
 
 /// Copies from this process's `local` to `remote` of process `pid`; false unless all of it went.
-#[inline]
+#[inline(always)]
 pub fn write(pid: u32, local: &[Stretch], remote: &[Stretch]) -> bool {
     if !are_here(local, remote) {
         return transfer(libc::SYS_process_vm_writev, pid, local, remote);
@@ -218,7 +218,7 @@ fn are_here(local: &[Stretch], remote: &[Stretch]) -> bool {
 }
 
 /// Pairs what is on one side with what is on the other, for as long as both have something.
-#[inline]
+#[inline(always)]
 fn each_part(local: &[Stretch], remote: &[Stretch], copy: impl Fn(*mut u8, *mut u8, usize)) {
     if let ([from], [to]) = (local, remote) {
         return copy(from.here, to.here, from.len_bytes.min(to.len_bytes) as usize); // as most are

@@ -102,38 +102,30 @@ fn let_go() {
     }
 }
 
-/// A page that the kernel empties in every child, however it was forked: this process's number, once it was asked for.
-static NUMBER: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
+/// A page of its own.
+#[repr(C, align(4096))]
+struct Page(AtomicU32, [u8; 4092]);
+
+/// The kernel empties this in every child, however it was forked: this process's number, once it was asked for.
+static NUMBER: Page = Page(AtomicU32::new(0), [0; 4092]);
 
 /// The system's number of this process: the C library's `getpid` is the guest's.
 #[inline]
 pub fn own_number() -> u32 {
-    // SAFETY: set once to a page that is never unmapped.
-    match unsafe { NUMBER.load(Ordering::Acquire).as_ref() }.map(|number| number.load(Ordering::Relaxed)) {
-        None | Some(0) => ask_number(),
-        Some(number) => number,
+    match NUMBER.0.load(Ordering::Relaxed) {
+        0 => ask_number(),
+        number => number,
     }
 }
 
 #[cold]
 fn ask_number() -> u32 {
-    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+    use rustix::mm::{Advice, madvise};
     let number = rustix::process::getpid().as_raw_nonzero().get() as u32;
-    let mut page = NUMBER.load(Ordering::Acquire);
-    if page.is_null() {
-        // SAFETY: a fresh mapping; it is used only if the kernel promises to empty it, and then never unmapped.
-        unsafe {
-            let Ok(made) = mmap_anonymous(std::ptr::null_mut(), 4096, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) else { return number };
-            let taken = madvise(made, 4096, Advice::LinuxWipeOnFork).is_ok()
-                && NUMBER.compare_exchange(std::ptr::null_mut(), made.cast(), Ordering::AcqRel, Ordering::Relaxed).is_ok();
-            if !taken {
-                let _ = munmap(made, 4096);
-                return number;
-            }
-            page = made.cast();
-        }
+    let page = (&raw const NUMBER).cast_mut().cast();
+    // SAFETY: the page holds nothing else, and what is in it may become zero. It is kept only if the kernel promises to empty it.
+    if unsafe { madvise(page, size_of::<Page>(), Advice::LinuxWipeOnFork) }.is_ok() {
+        NUMBER.0.store(number, Ordering::Relaxed);
     }
-    // SAFETY: as in `own_number`.
-    unsafe { &*page }.store(number, Ordering::Relaxed);
     number
 }

@@ -15,6 +15,7 @@ const AHEAD: u32 = 6;
 pub struct ReceiveQueue {
     base: *mut u8,
     place: Place,
+    entry_bytes: usize,
     /// What the sender last saw of `produced`, and in which era: it looks again when that is used up.
     seen_produced: AtomicU32,
     seen_era: AtomicU32,
@@ -63,6 +64,7 @@ impl ReceiveQueue {
         map_part(place.file, place.offset, place.bytes()).map(|base| Self {
             base,
             place,
+            entry_bytes: entry_bytes(place.sges),
             seen_produced: AtomicU32::new(0),
             seen_era: AtomicU32::new(u32::MAX),
         })
@@ -81,7 +83,7 @@ impl ReceiveQueue {
 
     fn entry(&self, counter: u32) -> *mut u8 {
         let index = (counter & (self.place.entries - 1)) as usize; // a power of two
-        self.base.wrapping_add(size_of::<ReceiveQueueHeader>() + index * entry_bytes(self.place.sges))
+        self.base.wrapping_add(size_of::<ReceiveQueueHeader>() + index * self.entry_bytes)
     }
 
     #[inline]

@@ -226,7 +226,7 @@ fn part_of(whole: &[Stretch], from: u64, len: u64) -> Stretches {
 }
 
 /// Adds where the data of a request are in this process; `None` when it may not reach them.
-#[inline]
+#[inline(always)]
 fn local_stretches(looking: &Looking, own: &QpEntry, data: Data<'_>, is_written: bool, found: &mut Stretches) -> Option<()> {
     let stretch = |address: u64, len_bytes: u64, here: *const u8| Stretch { address, len_bytes, here: here.cast_mut() };
     let list = match data {

@@ -74,7 +74,7 @@ fn step(looking: &Looking, (qp, index): (&QpInner, u32), known: &mut Option<Peer
     let mut local = Stretches::new();
     local_stretches(looking, own, data, false, &mut local)?;
     let len_bytes = local.iter().map(|stretch| stretch.len_bytes).sum::<u64>();
-    if len_bytes > BYTES_MAX || !deliveries.has_room() {
+    if len_bytes > BYTES_MAX {
         return None;
     }
     let mut remote = Stretches::new();
@@ -102,6 +102,7 @@ fn named_place(looking: &Looking, peer: &QpEntry, record: &PostRecord, len_bytes
 }
 
 /// Where a message goes that is as long as this; `None` when it is too long for the request, or may not be written there.
+#[inline(always)]
 fn places_of_request(looking: &Looking, peer: &QpEntry, request: &[PostSge], len_bytes: u64, found: &mut Stretches) -> Option<()> {
     let mut left = len_bytes;
     for entry in request {
