@@ -259,6 +259,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "crash_peer",
         "datagram_ready",
         "direct",
+        "events",
         "fresh_queue_pairs",
         "life_cycle",
         "registered_memory",

@@ -31,6 +31,12 @@ def test_work_that_posters_carry_out_does_and_refuses_what_the_engine_does(softb
     assert "all parts hold" in outcome.program("a-0")
 
 
+@pytest.mark.parametrize(("pace", "argument"), [("virtual", ""), ("wall", " stop")])
+def test_each_arming_of_a_completion_queue_gets_its_event(softband: Softband, c_programs: Path, pace: str, argument: str) -> None:
+    outcome = softband.run("modern-pair", ("a", f"{c_programs / 'events'}{argument}"), options=("--pace", pace)).assert_ok()
+    assert "all parts hold" in outcome.program("a-0")
+
+
 @pytest.mark.parametrize("options", [WALL, (*WALL, "--no-preload")])
 def test_registered_memory_stays_the_program_s(softband: Softband, c_programs: Path, options: tuple[str, ...]) -> None:
     outcome = softband.run("modern-pair", ("a", str(c_programs / "registered_memory")), options=options).assert_ok()

@@ -3,10 +3,10 @@
 use crate::direct::will_write;
 use crate::fork::own_number;
 use crate::shared_memory::{map_part, unmap_part};
-use softband_ipc::queues::{DeliveriesHeader, Delivery, deliveries_bytes};
+use softband_ipc::queues::{DeliveriesHeader, Delivery, deliveries_bytes, wants};
 use softband_ipc::ring::Cqe;
 use softband_ipc::tables::QpEntry;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// Looks at a taken lock before its holder is asked for.
 const LOOKS: u32 = 2_000;
@@ -72,7 +72,31 @@ impl Deliveries {
 
     /// The owner reads times of completions: from now on they are noted.
     pub fn want_stamps(&self) {
-        self.header().stamps.0.store(1, Ordering::Release);
+        self.header().wants.0.fetch_or(wants::STAMPS, Ordering::Release);
+    }
+
+    /// The owner may sleep until an event comes: from now on whoever puts something in looks for what is armed.
+    pub fn want_events(&self) {
+        self.header().wants.0.fetch_or(wants::EVENTS, Ordering::SeqCst);
+    }
+
+    /// The owner asks for an event with the next completion, or the next solicited or failed one.
+    pub fn arm(&self, solicited_only: bool) {
+        // A child of a fork has no part in it.
+        if self.mapped_by == own_number() {
+            self.header().arming.0.arm(solicited_only);
+        }
+    }
+
+    /// Whether what the caller has put in raises an event, of which it has to tell the engine then.
+    #[inline]
+    pub fn raises_event(&self, is_solicited: bool) -> bool {
+        let header = self.header();
+        if header.wants.0.load(Ordering::Relaxed) & wants::EVENTS == 0 {
+            return false;
+        }
+        fence(Ordering::SeqCst);
+        header.arming.0.is_raised_by(is_solicited)
     }
 
     /// How many were put in and taken out so far (both wrap). Slow while peers put something in.
@@ -164,7 +188,7 @@ impl Deliveries {
         let (counter, former) = self.next_place(header);
         let has_room = self.has_room(counter);
         if has_room {
-            let stamp_ps = if header.stamps.0.load(Ordering::Relaxed) == 0 { 0 } else { crate::now_ps() };
+            let stamp_ps = if header.wants.0.load(Ordering::Relaxed) & wants::STAMPS == 0 { 0 } else { crate::now_ps() };
             let entry = self.entry(counter);
             // SAFETY: within the mapping; the owner does not look at it before its number says that it is there. The number that is
             // written first is that of a former round or none.

@@ -2,6 +2,7 @@
 
 use crate::calls::{Answer, reply};
 use crate::convert;
+use crate::notifications::Armable;
 use crate::objects::{Object, drop_events_of};
 use crate::pace::{Engine, Event, Pace};
 use crate::process::Mapped;
@@ -15,7 +16,6 @@ use softband_types::{CqHandle, HcaId, ProcessId, WcStatus};
 use std::sync::atomic::Ordering;
 
 /// Where a completion queue's entries and events go.
-#[derive(Clone, Debug)]
 pub(crate) struct CqRecord {
     pub(crate) process: usize,
     pub(crate) hca: u32,
@@ -29,6 +29,10 @@ pub(crate) struct CqRecord {
     /// In wall pace: where peers put what completes here, and how much; 0 for nowhere.
     pub(crate) deliveries: u64,
     pub(crate) delivery_entries: u32,
+    /// Where that is so and the queue has a channel: for what it is armed.
+    pub(crate) armable: Option<Armable>,
+    /// Events that the program has not read yet.
+    pub(crate) unread: u32,
 }
 
 impl CqRecord {
@@ -54,11 +58,9 @@ impl Engine {
             let _ = self.world.destroy_cq(owner, handle);
             return Err(libc::ENOMEM);
         };
-        // What sleeps until an event comes is woken by the engine.
-        let takes_deliveries = self.pace == Pace::Wall && cq.channel == 0 && cq.own_only == 0;
-        let delivery_entries = if takes_deliveries { capacity.next_power_of_two() } else { 0 };
-        let room = |shared: &mut crate::process::Shared| shared.allocate_queue(deliveries_bytes(delivery_entries));
-        let deliveries = if delivery_entries > 0 { room(&mut self.processes[process].shared).unwrap_or(0) } else { 0 };
+        let takes_deliveries = self.pace == Pace::Wall && cq.own_only == 0;
+        let (deliveries, delivery_entries, armable) =
+            takes_deliveries.then(|| self.make_deliveries(process, capacity, cq.channel != 0)).flatten().unwrap_or((0, 0, None));
         let record = CqRecord {
             process,
             hca: cq.hca,
@@ -70,9 +72,24 @@ impl Engine {
             former: Vec::new(),
             deliveries,
             delivery_entries,
+            armable,
+            unread: 0,
         };
         self.cqs.insert(handle.0, record);
         Ok(reply(&calls::CreateCqReply { handle: handle.0, capacity, ring_offset: offset as u64, deliveries }))
+    }
+
+    /// Room for what peers complete in a queue of `capacity`: where, and for how many.
+    fn make_deliveries(&mut self, process: usize, capacity: u32, has_channel: bool) -> Option<(u64, u32, Option<Armable>)> {
+        let entries = capacity.next_power_of_two();
+        let shared = &mut self.processes[process].shared;
+        let deliveries = shared.allocate_queue(deliveries_bytes(entries))?;
+        let armable = if has_channel { Armable::new(shared, deliveries, entries) } else { None };
+        if has_channel && armable.is_none() {
+            shared.free_queue(deliveries, deliveries_bytes(entries));
+            return None;
+        }
+        Some((deliveries, entries, armable))
     }
 
     /// Gives the queue another ring. The program may be taking from the present one at this time, so that nothing is moved over.
@@ -138,6 +155,7 @@ impl Engine {
         let Some(record) = self.cqs.get(&cq.0) else { return };
         if self.processes[record.process].shared.produce(record.offset, record.capacity, cqe) {
             self.touch(process);
+            self.raise_if_armed(process, cq, completion.solicited || completion.status != WcStatus::Success);
         } else {
             // The World answers with a notice of the CQ's error.
             self.world.overflow_cq(self.now, cq);
@@ -148,6 +166,7 @@ impl Engine {
         let wakeup = self.wakeup_of(process);
         let Some(record) = self.cqs.get_mut(&cq.0) else { return };
         record.events += 1;
+        record.unread = record.unread.saturating_add(1);
         let (channel, cookie) = (record.channel, record.cookie);
         let at = self.now + wakeup;
         if let Some(Object::CompletionChannel(events)) = self.objects.get_mut(channel) {

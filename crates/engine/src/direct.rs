@@ -314,6 +314,7 @@ impl Engine {
             return;
         }
         let own: Vec<(HcaId, Qpn)> = self.direct.entries.iter().filter(|(_, (_, owner))| *owner == process).map(|(name, _)| *name).collect();
+        let around: Vec<_> = own.iter().flat_map(|(hca, qpn)| self.queues_around(*hca, *qpn)).collect();
         for name in own {
             if let Some((index, _)) = self.direct.entries.remove(&name) {
                 self.direct.clear(name, index);
@@ -332,6 +333,7 @@ impl Engine {
         self.direct.note_withdrawn();
         self.await_movers();
         self.release_locks_of(pid);
+        self.make_up_for_the_gone(&around);
     }
 
     /// Waits until every program that was moving data when this began has finished that transfer.

@@ -23,6 +23,7 @@ mod launch;
 mod lifecycle;
 mod memory;
 mod network;
+mod notifications;
 mod objects;
 mod options;
 mod outputs;

@@ -91,6 +91,8 @@ impl Engine {
                     self.world.establish(at, peer_hca, peer);
                 }
             }
+            kind::NOTIFY_OWN => self.notify_own(process, record.object),
+            kind::NOTIFY_PEER => self.notify_peer(owner, hca, qpn),
             kind::ARM_CQ => self.world.arm_cq(at, owner, CqHandle(record.object), record.flags & 1 != 0),
             _ => {}
         }

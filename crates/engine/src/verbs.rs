@@ -175,6 +175,9 @@ impl Engine {
         match self.objects.get_mut(object) {
             Some(Object::CompletionChannel(events)) if events.front().is_some_and(|(at, ..)| *at <= now) => {
                 let (_, cookie, cq) = events.pop_front().ok_or(libc::EAGAIN)?;
+                if let Some(record) = self.cqs.get_mut(&cq) {
+                    record.unread = record.unread.saturating_sub(1);
+                }
                 Ok(reply(&calls::ChannelEvent { cookie, cq, reserved: 0 }))
             }
             Some(Object::AsyncChannel { events, .. }) if events.front().is_some_and(|(at, ..)| *at <= now) => {
@@ -210,10 +213,12 @@ impl Engine {
                 if ends && self.world.query_qp(owner, hca, qpn).is_ok() {
                     self.take_over_receive_queue(hca, qpn);
                 }
+                let around = if ends { self.queues_around(hca, qpn) } else { Vec::new() };
                 let changed = self.world.modify_qp(self.now, owner, hca, qpn, &change);
                 if changed.as_ref().is_ok_and(|qp| qp.state == QpState::Reset) {
                     since_ps = self.begin_anew();
                     self.restart_receive_queue(hca, qpn);
+                    self.raise_all_due(&around);
                 }
                 (modify.fields.hca, changed)
             }
@@ -221,9 +226,11 @@ impl Engine {
                 let name: calls::QpName = request(bytes)?;
                 let hca = self.own_hca(process, name.hca)?;
                 if op == Op::DestroyQp {
+                    let around = self.queues_around(hca, Qpn(name.qpn));
                     self.world.destroy_qp(self.now, owner, hca, Qpn(name.qpn)).map_err(convert::errno_of)?;
                     self.publish_queue_pair(hca, Qpn(name.qpn));
                     self.drop_receive_queue(hca, Qpn(name.qpn));
+                    self.raise_all_due(&around);
                     return Ok(Vec::new());
                 }
                 (name.hca, self.world.query_qp(owner, hca, Qpn(name.qpn)))

@@ -6,7 +6,7 @@ use bytemuck::{Pod, Zeroable};
 pub mod kind {
     pub const SEND: u32 = 1;
     pub const RECEIVE: u32 = 2;
-    /// `req_notify_cq`: `object` is the CQ, `flags` 1 for solicited only.
+    /// `req_notify_cq` of a queue without a word for it ([`super::queues::Arming`]): `object` is the CQ, `flags` 1 for solicited only.
     pub const ARM_CQ: u32 = 3;
     /// `object` is the shared receive queue.
     pub const SRQ_RECEIVE: u32 = 4;
@@ -14,6 +14,10 @@ pub mod kind {
     pub const CQ_OVERRUN: u32 = 5;
     /// In wall pace: queue pair `object` is about to reach a peer that is only ready to receive: that one hears of it.
     pub const ESTABLISHED: u32 = 6;
+    /// In wall pace: completion queue `object` of this process is to raise an event that is due.
+    pub const NOTIFY_OWN: u32 = 7;
+    /// The same for the queue in which the peer of queue pair `object` receives.
+    pub const NOTIFY_PEER: u32 = 8;
 }
 
 /// Bits of [`PostRecord::flags`] of a send.

@@ -83,8 +83,59 @@ pub struct DeliveriesHeader {
     /// What `consumed` was when somebody last had to look.
     pub consumed_seen: AtomicU32,
     pub consumed: LineOf<AtomicU32>,
-    /// Not 0: the owner reads times of completions, so whoever puts one in reads the clock.
-    pub stamps: LineOf<AtomicU32>,
+    /// What the owner asks of whoever puts one in: [`wants`].
+    pub wants: LineOf<AtomicU32>,
+    /// Of a queue that raises events: for what it is armed.
+    pub arming: LineOf<Arming>,
+}
+
+/// Bits of [`DeliveriesHeader::wants`].
+pub mod wants {
+    /// The owner reads times of completions: read the clock.
+    pub const STAMPS: u32 = 1;
+    /// The completion queue has a channel: look at [`super::DeliveriesHeader::arming`] afterwards.
+    pub const EVENTS: u32 = 2;
+}
+
+/// For what a completion queue is armed, and how many events the engine is still to raise for it. Whoever lets a completion in looks here
+/// afterwards, and the owner looks for completions after it has armed the queue, both across a fence: so one of them sees the other.
+#[derive(Default)]
+#[repr(transparent)]
+pub struct Arming(AtomicU32);
+
+impl Arming {
+    const ANY: u32 = 1;
+    const SOLICITED: u32 = 2;
+    const KINDS: u32 = Self::ANY | Self::SOLICITED;
+    /// One event that the engine is to raise. That they are counted here lets it make up for those who end before they have told it.
+    const DUE: u32 = 4;
+
+    /// The owner asks for one event; a fence as well.
+    pub fn arm(&self, solicited_only: bool) {
+        self.0.fetch_or(if solicited_only { Self::SOLICITED } else { Self::ANY }, Ordering::SeqCst);
+    }
+
+    /// Whether a completion that has just come in raises the event, which is due then: the caller tells the engine, who raises it.
+    #[inline]
+    pub fn is_raised_by(&self, is_solicited: bool) -> bool {
+        self.0.load(Ordering::Relaxed) & Self::KINDS != 0 && self.take(is_solicited, Self::DUE)
+    }
+
+    /// The same for a completion of the engine's, which raises the event at once.
+    pub fn disarm(&self, is_solicited: bool) -> bool {
+        self.take(is_solicited, 0)
+    }
+
+    fn take(&self, is_solicited: bool, adds: u32) -> bool {
+        let fitting = if is_solicited { Self::KINDS } else { Self::ANY };
+        let taken = |word: u32| (word & fitting != 0).then_some((word & !Self::KINDS).wrapping_add(adds));
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, taken).is_ok()
+    }
+
+    /// The engine raises an event of which it was told; false when none is due.
+    pub fn redeem(&self) -> bool {
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |word| word.checked_sub(Self::DUE)).is_ok()
+    }
 }
 
 /// What one message completes: a cache line, so that the owner sees all of it at once.
@@ -119,4 +170,34 @@ const _: () = assert!(size_of::<Delivery>() == 64);
 /// Bytes of a ring of deliveries.
 pub const fn deliveries_bytes(entries: u32) -> usize {
     size_of::<DeliveriesHeader>() + entries as usize * size_of::<Delivery>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arming_gets_one_event_for_what_it_was_made_for() {
+        let arming = Arming::default();
+        assert!(!arming.is_raised_by(true), "nobody has armed it");
+        arming.arm(true);
+        assert!(!arming.is_raised_by(false));
+        assert!(arming.is_raised_by(true));
+        assert!(!arming.is_raised_by(true), "it was for one");
+        arming.arm(false);
+        arming.arm(true);
+        assert!(arming.is_raised_by(false), "the stronger one holds");
+        assert!(!arming.is_raised_by(true));
+        assert!(arming.redeem() && arming.redeem() && !arming.redeem(), "two are due");
+    }
+
+    #[test]
+    fn the_engine_raises_its_own_at_once() {
+        let arming = Arming::default();
+        arming.arm(false);
+        assert!(arming.is_raised_by(false));
+        arming.arm(true);
+        assert!(!arming.disarm(false) && arming.disarm(true) && !arming.disarm(true));
+        assert!(arming.redeem() && !arming.redeem(), "what was due before stays so");
+    }
 }

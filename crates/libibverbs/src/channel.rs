@@ -112,6 +112,11 @@ pub(crate) unsafe extern "C" fn req_notify_cq(shown: *mut ibv_cq, solicited_only
     status(|| {
         // SAFETY: the caller names a CQ of ours.
         let cq = unsafe { cq::inner(shown) }?;
+        if let Some(deliveries) = &cq.deliveries {
+            // Whoever lets a completion in afterwards sees this, and what came in before the next look does.
+            deliveries.arm(solicited_only != 0);
+            return Ok(());
+        }
         let record =
             PostRecord { kind: kind::ARM_CQ, hca: cq.hca, object: cq.handle, flags: u32::from(solicited_only != 0), ..bytemuck::Zeroable::zeroed() };
         cq.freshly_armed.store(true, Ordering::Relaxed);

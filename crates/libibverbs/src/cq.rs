@@ -33,7 +33,9 @@ pub(crate) struct CqInner {
     pub(crate) queue: Short<CqQueue>,
     /// Completions of what peers have carried out.
     pub(crate) deliveries: Option<Deliveries>,
+    /// Threads that carry work out complete it here.
     pub(crate) takes_own: bool,
+    has_channel: bool,
     /// The program reads times of completions.
     pub(crate) has_stamps: bool,
     pub(crate) completion_events: EventCount,
@@ -84,6 +86,12 @@ impl CqInner {
         }
         has_room
     }
+
+    /// Whether a completion that was just added raises an event, of which the engine must be told.
+    #[inline]
+    pub(crate) fn raises_event(&self) -> bool {
+        self.has_channel && self.deliveries.as_ref().is_some_and(|deliveries| deliveries.raises_event(false))
+    }
 }
 
 /// What a completion queue is made with, both ways.
@@ -128,6 +136,9 @@ pub(crate) unsafe fn create(shown: *mut ibv_context, init: &CqInit) -> Result<*m
     if let Some(deliveries) = deliveries.as_ref().filter(|_| init.has_stamps) {
         deliveries.want_stamps();
     }
+    if let Some(deliveries) = deliveries.as_ref().filter(|_| !init.channel.is_null()) {
+        deliveries.want_events();
+    }
     let cq = Box::into_raw(Box::new(Cq {
         shown: shown_cq(shown, init, &reply),
         inner: CqInner {
@@ -141,10 +152,11 @@ pub(crate) unsafe fn create(shown: *mut ibv_context, init: &CqInit) -> Result<*m
                 delivered_before: None,
                 last_stamp_ps: 0,
             }),
+            // Where events are raised that others must hear of, they are asked for in the ring of deliveries.
+            has_channel: !init.channel.is_null(),
+            takes_own: is_wall() && (init.channel.is_null() || deliveries.is_some()),
             deliveries,
-            // What sleeps until an event comes is woken by the engine.
             has_stamps: init.has_stamps,
-            takes_own: is_wall() && init.channel.is_null(),
             completion_events: EventCount::default(),
             async_events: EventCount::default(),
             freshly_armed: AtomicBool::new(false),

@@ -108,11 +108,18 @@ pub(crate) fn carry_out(qp: &QpInner, peer: &mut Option<PeerQueues>, record: &Po
     let signalled = qp.signals_all || record.flags & send_flags::SIGNALED != 0;
     if signalled && !cq.push_own(completion(qp, cq, record, len_bytes, count)) {
         // The completion is lost, and the queue in error.
-        let overrun = PostRecord { kind: kind::CQ_OVERRUN, hca: qp.hca, object: cq.handle, ..bytemuck::Zeroable::zeroed() };
-        let _ = softband_client::post::post(overrun, &[], &[]);
+        notify(kind::CQ_OVERRUN, qp.hca, cq.handle);
+    } else if signalled && cq.raises_event() {
+        notify(kind::NOTIFY_OWN, qp.hca, cq.handle);
     }
     tell_of_connection(qp, index);
     true
+}
+
+/// Tells the engine what only it can do. Not while looking: it may take a moment.
+#[cold]
+fn notify(kind: u32, hca: u32, object: u32) {
+    let _ = softband_client::post::post(PostRecord { kind, hca, object, ..bytemuck::Zeroable::zeroed() }, &[], &[]);
 }
 
 /// How long a poster waits for the engine to have done what it was given before.
@@ -154,8 +161,7 @@ fn tell_of_connection(qp: &QpInner, index: u32) {
         peer.is_some_and(|peer| peer.state.load(Ordering::Acquire) == IBV_QPS_RTR)
     });
     if is_ready_to_receive {
-        let record = PostRecord { kind: kind::ESTABLISHED, hca: qp.hca, object: qp.qpn, ..bytemuck::Zeroable::zeroed() };
-        let _ = softband_client::post::post(record, &[], &[]);
+        notify(kind::ESTABLISHED, qp.hca, qp.qpn);
     }
 }
 

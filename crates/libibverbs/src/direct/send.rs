@@ -1,7 +1,7 @@
 //! Messages that take a receive request: the sending thread takes it out of the peer's queue, moves the data, and puts the completion
 //! into the ring of the peer's completion queue.
 
-use super::{PeerQueues, SGES_MAX, Stretches, is_ready, local_stretches};
+use super::{PeerQueues, SGES_MAX, Stretches, is_ready, local_stretches, notify};
 use crate::post::Data;
 use crate::qp::QpInner;
 use arrayvec::ArrayVec;
@@ -10,7 +10,7 @@ use softband_client::deliveries::Deliveries;
 use softband_client::direct::{Looking, look, write};
 use softband_client::now_ps;
 use softband_client::receive_queue::ReceiveQueue;
-use softband_ipc::post::{PostRecord, PostSge, opcode};
+use softband_ipc::post::{PostRecord, PostSge, kind, opcode, send_flags};
 use softband_ipc::queues::Delivery;
 use softband_ipc::ring::flags;
 use softband_ipc::tables::QpEntry;
@@ -27,7 +27,11 @@ const PAUSES: u32 = 16;
 
 /// What became of an attempt.
 enum Step {
-    Done(u64),
+    Done {
+        bytes: u64,
+        /// The receiver's completion queue raises an event.
+        raises_event: bool,
+    },
     /// No receive request is there, or the queue changes hands.
     Later,
     ForEngine,
@@ -38,8 +42,14 @@ pub(super) fn deliver(at: (&QpInner, u32), peer: &mut Option<PeerQueues>, record
     let mut until = None;
     let mut looks = 0;
     loop {
-        match step(&look()?, at, peer, record, data).unwrap_or(Step::ForEngine) {
-            Step::Done(bytes) => return Some(bytes),
+        let outcome = step(&look()?, at, peer, record, data).unwrap_or(Step::ForEngine);
+        match outcome {
+            Step::Done { bytes, raises_event } => {
+                if raises_event {
+                    notify(kind::NOTIFY_PEER, at.0.hca, at.0.qpn);
+                }
+                return Some(bytes);
+            }
             Step::ForEngine => return None,
             Step::Later => {}
         }
@@ -87,7 +97,8 @@ fn step(looking: &Looking, (qp, index): (&QpInner, u32), known: &mut Option<Peer
         return None;
     }
     let delivery = delivery(peer, record, wr_id, len_bytes, receives.since_ps());
-    deliveries.put(delivery, || receives.take_front()).then_some(Step::Done(len_bytes))
+    let is_put = deliveries.put(delivery, || receives.take_front());
+    is_put.then(|| Step::Done { bytes: len_bytes, raises_event: deliveries.raises_event(record.flags & send_flags::SOLICITED != 0) })
 }
 
 /// Where an RDMA write goes.

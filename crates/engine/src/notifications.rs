@@ -1,0 +1,118 @@
+//! Events of completion queues into which programs put completions themselves, in wall pace: whoever does so finds in the word of
+//! [`Arming`] whether an event is due, and tells the engine, which raises it.
+
+use crate::pace::Engine;
+use crate::process::{Mapped, Shared};
+use rustix::fd::AsFd;
+use softband_ipc::queues::{Arming, DeliveriesHeader, Delivery, deliveries_bytes};
+use softband_model::verbs::api::QpSnapshot;
+use softband_types::{CqHandle, HcaId, ProcessId, Qpn};
+use std::sync::atomic::{Ordering, fence};
+
+/// Events of one queue that its program may leave unread: more come from a lying peer.
+const UNREAD_MAX: u32 = 1024;
+/// Events that are made up for at once. More than one are due only where a program arms a queue again before it has heard of the last.
+const MADE_UP_MAX: usize = 8;
+
+/// What is shared of a completion queue that raises events, mapped as long as the queue is there.
+pub(crate) struct Armable {
+    ring: Mapped,
+    entries: u32,
+}
+
+impl Armable {
+    /// Of the ring of `entries` (a power of two) at `deliveries`.
+    pub(crate) fn new(shared: &Shared, deliveries: u64, entries: u32) -> Option<Self> {
+        let ring = Mapped::new(shared.memory_file()?.as_fd(), deliveries, deliveries_bytes(entries))?;
+        Some(Self { ring, entries })
+    }
+
+    fn header(&self) -> &DeliveriesHeader {
+        // SAFETY: the mapping begins with the header, which consists of atomics.
+        unsafe { &*self.ring.base().cast::<DeliveriesHeader>() }
+    }
+
+    pub(crate) fn arming(&self) -> &Arming {
+        &self.header().arming.0
+    }
+
+    /// Whether something is there that the program has not taken.
+    fn holds_any(&self) -> bool {
+        let counter = self.header().consumed.0.load(Ordering::Relaxed);
+        let at = size_of::<DeliveriesHeader>() + (counter % self.entries) as usize * size_of::<Delivery>();
+        // SAFETY: within the mapping; only this part of the entry is looked at while others may write.
+        let sequence = unsafe { &(*self.ring.base().add(at).cast::<Delivery>()).sequence };
+        sequence.load(Ordering::Acquire) == counter.wrapping_add(1)
+    }
+}
+
+impl Engine {
+    /// The engine has let a completion in: raises the event if the queue is armed for it.
+    pub(crate) fn raise_if_armed(&mut self, process: ProcessId, cq: CqHandle, solicited_or_error: bool) {
+        let Some(armable) = self.cqs.get(&cq.0).and_then(|record| record.armable.as_ref()) else { return };
+        // The program arms the queue and then looks for completions: one of both sees what the other has done.
+        fence(Ordering::SeqCst);
+        if armable.arming().disarm(solicited_or_error) {
+            self.cq_event(process, cq);
+        }
+    }
+
+    /// A program has completed work of its own in a queue that was armed.
+    pub(crate) fn notify_own(&mut self, process: usize, cq: u32) {
+        if self.cqs.get(&cq).is_some_and(|record| record.process == process) {
+            self.raise_due(CqHandle(cq));
+        }
+    }
+
+    /// A program has put something into an armed queue of its queue pair's peer.
+    pub(crate) fn notify_peer(&mut self, owner: ProcessId, hca: HcaId, qpn: Qpn) {
+        let Ok(qp) = self.world.query_qp(owner, hca, qpn) else { return };
+        if let Some(cq) = self.receiving_queue_of_peer(hca, &qp) {
+            self.raise_due(cq);
+        }
+    }
+
+    /// Where the peer of a queue pair receives, if that one is connected to it.
+    fn receiving_queue_of_peer(&self, hca: HcaId, qp: &QpSnapshot) -> Option<CqHandle> {
+        let (peer_hca, peer_qpn) = self.named_peer(qp)?;
+        let (_, peer) = self.world.find_qp(peer_hca, peer_qpn)?;
+        (self.named_peer(&peer) == Some((hca, qp.qpn))).then_some(peer.init.recv_cq)
+    }
+
+    /// Raises an event that is due; whether there was one. Each is due once, whoever tells of it how often.
+    fn raise_due(&mut self, cq: CqHandle) -> bool {
+        let Some(record) = self.cqs.get(&cq.0) else { return false };
+        let is_due = record.armable.as_ref().is_some_and(|armable| armable.arming().redeem());
+        if is_due && record.unread < UNREAD_MAX {
+            let owner = self.processes[record.process].number;
+            self.cq_event(owner, cq);
+        }
+        is_due
+    }
+
+    /// The queues in which events may be due on account of a queue pair: where it receives, and where its peer does.
+    pub(crate) fn queues_around(&self, hca: HcaId, qpn: Qpn) -> Vec<CqHandle> {
+        let Some((_, qp)) = self.world.find_qp(hca, qpn) else { return Vec::new() };
+        [qp.init.recv_cq].into_iter().chain(self.receiving_queue_of_peer(hca, &qp)).collect()
+    }
+
+    /// A connection has ended: raises what is due, for who was to tell of it may not be heard any more.
+    pub(crate) fn raise_all_due(&mut self, queues: &[CqHandle]) {
+        for cq in queues {
+            let _raised = (0..MADE_UP_MAX).take_while(|_| self.raise_due(*cq)).count();
+        }
+    }
+
+    /// A process has ended that may have put something into these queues: had it no time to see that one was armed, this does it in its
+    /// stead. The event may be for something that was there before.
+    pub(crate) fn make_up_for_the_gone(&mut self, queues: &[CqHandle]) {
+        self.raise_all_due(queues);
+        for cq in queues {
+            let Some(record) = self.cqs.get(&cq.0) else { continue };
+            if record.armable.as_ref().is_some_and(|armable| armable.holds_any() && armable.arming().disarm(true)) {
+                let owner = self.processes[record.process].number;
+                self.cq_event(owner, *cq);
+            }
+        }
+    }
+}
