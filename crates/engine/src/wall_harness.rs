@@ -9,10 +9,12 @@ use crate::process::{Mapped, ProcessState, ThreadState};
 use bytemuck::{Pod, Zeroable};
 use rustix::fd::AsFd;
 use softband_fabric::spec::FabricSpec;
-use softband_ipc::calls::{CreateCq, CreateCqReply, Handle, Hca, ModifyQp, Op, QpFields};
+use softband_ipc::calls::{ChannelEvent, CreateCq, CreateCqReply, Handle, Hca, ModifyQp, Object, Op, QpFields};
 use softband_ipc::layout::{PAYLOAD_BYTES, WALL_RING_BYTES};
 use softband_ipc::post::{PostRecord, kind, opcode, send_flags};
-use softband_ipc::queues::{ReceiveEntry, ReceiveQueueHeader, deliveries_bytes, entry_bytes, mode, receive_queue_bytes};
+use softband_ipc::queues::{
+    Arming, DeliveriesHeader, Delivery, ReceiveEntry, ReceiveQueueHeader, deliveries_bytes, entry_bytes, mode, receive_queue_bytes,
+};
 use softband_ipc::ring::ring_bytes;
 use softband_types::{HcaId, PortNumber, Qpn};
 use std::sync::atomic::Ordering;
@@ -31,17 +33,24 @@ const RC: u32 = 2;
 /// From this place on a lie about the header is one about slots.
 pub const SLOTS_FROM: u16 = 128;
 
+/// Bits of the place of [`deed::EVENT`].
+pub const CLAIMS: u16 = 1;
+pub const TELLS: u16 = 2;
+/// It has only put something in.
+pub const PUTS: u16 = 4;
+
 /// Bits of `enum ibv_qp_attr_mask`.
 const TO_INIT: u32 = 1 | 1 << 3 | 1 << 4 | 1 << 5;
 const TO_RTR: u32 = 1 | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 15 | 1 << 17 | 1 << 20;
 const TO_RTS: u32 = 1 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 13 | 1 << 16;
 
-/// A queue pair of a process, and its completion queue.
-#[derive(Clone, Copy)]
+/// A queue pair of a process, its completion queue, and the channel of that.
+#[derive(Clone, Copy, Default)]
 struct Place {
     process: usize,
     qpn: u32,
     cq: u32,
+    channel: u32,
 }
 
 /// What a program can do to the engine, by the number with which a test names it.
@@ -64,7 +73,9 @@ pub mod deed {
     pub const PEER: u8 = 7;
     /// The engine looks around.
     pub const ROUND: u8 = 8;
-    pub const COUNT: u8 = 9;
+    /// It raises an event of its honest peer, which has armed its queue ([`super::CLAIMS`]), and tells the engine ([`super::TELLS`]).
+    pub const EVENT: u8 = 9;
+    pub const COUNT: u8 = 10;
 }
 
 /// The engine and what its programs have.
@@ -94,8 +105,7 @@ impl WallHarness {
             record.threads[0].state = ThreadState::Scheduled;
             record.pid = (1 << 30) + process as i32; // nobody on the host: no memory is touched
         }
-        let mut harness =
-            Self { engine, liars: Vec::new(), peer: Place { process: 0, qpn: 0, cq: 0 }, pair: [Place { process: 0, qpn: 0, cq: 0 }; 2], sent: 0 };
+        let mut harness = Self { engine, liars: Vec::new(), peer: Place::default(), pair: [Place::default(); 2], sent: 0 };
         harness.liars = (0..3).map(|_| harness.make(LIAR)).collect();
         harness.peer = harness.make(PAIR[1]);
         harness.pair = PAIR.map(|process| harness.make(process));
@@ -127,11 +137,12 @@ impl WallHarness {
     fn make(&mut self, process: usize) -> Place {
         let hca = self.hca(process).0;
         let pd: Handle = self.ask(process, Op::AllocPd, &Hca { hca, reserved: 0 });
-        let cq: CreateCqReply = self.ask(process, Op::CreateCq, &CreateCq { hca, entries: 4 * DEPTH, channel: 0, own_only: 0, cookie: 0 });
+        let Object { object: channel, .. } = self.ask(process, Op::CreateChannel, &Hca { hca, reserved: 0 });
+        let cq: CreateCqReply = self.ask(process, Op::CreateCq, &CreateCq { hca, entries: 4 * DEPTH, channel, own_only: 0, cookie: 0 });
         let mut wanted = QpFields { hca, qp_type: RC, pd: pd.handle, send_cq: cq.handle, recv_cq: cq.handle, ..Zeroable::zeroed() };
         (wanted.max_send_wr, wanted.max_recv_wr, wanted.max_send_sge, wanted.max_recv_sge, wanted.max_inline) = (DEPTH, DEPTH, 2, 2, 64);
         let qp: QpFields = self.ask(process, Op::CreateQp, &wanted);
-        Place { process, qpn: qp.qpn, cq: cq.handle }
+        Place { process, qpn: qp.qpn, cq: cq.handle, channel }
     }
 
     fn modify(&mut self, place: Place, mask: u32, mut fields: QpFields) {
@@ -176,7 +187,8 @@ impl WallHarness {
     }
 
     fn work(&mut self, place: Place, mut record: PostRecord, inline: &[u8]) {
-        (record.hca, record.object, record.inline_len) = (self.hca(place.process).0, place.qpn, inline.len() as u32);
+        let object = if matches!(record.kind, kind::ARM_CQ | kind::CQ_OVERRUN | kind::NOTIFY_OWN) { place.cq } else { place.qpn };
+        (record.hca, record.object, record.inline_len) = (self.hca(place.process).0, object, inline.len() as u32);
         let mut bytes = bytemuck::bytes_of(&record).to_vec();
         bytes.extend_from_slice(inline);
         bytes.resize(bytes.len().next_multiple_of(8), 0);
@@ -203,6 +215,18 @@ impl WallHarness {
         // SAFETY: within the mapping, at a multiple of the entries' size.
         unsafe { mapped.base().add(at).cast::<ReceiveEntry>().write(ReceiveEntry { wr_id, count: 0, reserved: 0 }) };
         header.produced.0.store(produced.wrapping_add(1), Ordering::SeqCst);
+    }
+
+    /// As somebody does who ends just afterwards.
+    fn put_into_peers_queue(&self) {
+        let cq = &self.engine.cqs[&self.peer.cq];
+        let Some(ring) = self.map(self.peer.process, cq.deliveries, deliveries_bytes(cq.delivery_entries)) else { return };
+        // SAFETY: the mapping begins with the header and goes on with the entries; both parts that are touched are atomics.
+        unsafe {
+            let counter = (*ring.base().cast::<DeliveriesHeader>()).consumed.0.load(Ordering::Relaxed);
+            let at = size_of::<DeliveriesHeader>() + (counter % cq.delivery_entries) as usize * size_of::<Delivery>();
+            (*ring.base().add(at).cast::<Delivery>()).sequence.store(counter.wrapping_add(1), Ordering::Release);
+        }
     }
 
     fn map(&self, process: usize, offset: u64, bytes: usize) -> Option<Mapped> {
@@ -233,7 +257,7 @@ impl WallHarness {
                 let mut given = [0; 4];
                 given.iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
                 let record = PostRecord {
-                    kind: u32::from(given[0]) % 7,
+                    kind: u32::from(given[0]) % 9,
                     opcode: u32::from(given[1]) % 16,
                     flags: u32::from(given[2]) % 16,
                     wr_id: u64::from(place),
@@ -271,8 +295,22 @@ impl WallHarness {
             }
             deed::PEER => {
                 if self.peer_is_ready() {
+                    self.arm(self.peer);
                     self.receive(self.peer, u64::from(place));
                     self.send(self.peer, u64::from(place));
+                }
+            }
+            deed::EVENT => {
+                if place & CLAIMS != 0 {
+                    self.arm(self.peer);
+                    self.arming(self.peer).is_raised_by(false);
+                }
+                if place & PUTS != 0 {
+                    self.arm(self.peer);
+                    self.put_into_peers_queue();
+                }
+                if place & TELLS != 0 {
+                    self.work(self.liars[2], PostRecord { kind: kind::NOTIFY_PEER, ..Zeroable::zeroed() }, &[]);
                 }
             }
             _ => drop(self.engine.wall_round()),
@@ -330,6 +368,8 @@ impl WallHarness {
         for (from, to) in [(self.pair[0], self.pair[1]), (self.pair[1], self.pair[0])] {
             self.sent += 1;
             let before = [from, to].map(|place| self.completions(place));
+            self.arm(from);
+            self.arm(to);
             self.receive(to, self.sent);
             self.send(from, self.sent);
             let started = Instant::now();
@@ -340,8 +380,36 @@ impl WallHarness {
             for place in [from, to] {
                 let found = self.newest(place);
                 assert_eq!((found.wr_id, found.status, found.qpn), (self.sent, 0, place.qpn), "the completion is what an honest program expects");
+                assert_eq!(self.events(place), 1, "an honest program hears once of what it has asked for");
             }
         }
+    }
+
+    /// The word of a completion queue that says for what it is armed.
+    fn arming(&self, place: Place) -> &Arming {
+        self.engine.cqs[&place.cq].armable.as_ref().expect("it has a channel").arming()
+    }
+
+    fn arm(&self, place: Place) {
+        self.arming(place).arm(false);
+    }
+
+    /// Reads all events of a completion queue.
+    fn events(&mut self, place: Place) -> u32 {
+        let channel = Object { object: place.channel, reserved: 0 };
+        let mut events = 0;
+        while self.call(place.process, Op::ChannelRead as u32, bytemuck::bytes_of(&channel)) == 0 {
+            let event: ChannelEvent = bytemuck::pod_read_unaligned(&self.engine.processes[place.process].shared.request(0));
+            assert_eq!(event.cq, place.cq);
+            events += 1;
+        }
+        events
+    }
+
+    /// Reads all events that the liar's honest peer has got.
+    pub fn events_of_peer(&mut self) -> u32 {
+        self.engine.wall_round();
+        self.events(self.peer)
     }
 
     fn completions(&self, place: Place) -> u32 {

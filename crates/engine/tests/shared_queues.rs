@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use softband_catalog::{Catalog, LoadOptions, load_fabric};
-use softband_engine::wall_harness::{WallHarness, deed};
+use softband_engine::wall_harness::{CLAIMS, PUTS, TELLS, WallHarness, deed};
 use softband_fabric::spec::FabricSpec;
 use std::path::Path;
 use std::sync::LazyLock;
@@ -32,7 +32,7 @@ fn of_queue() -> impl Strategy<Value = Vec<u8>> {
 
 /// A place in a queue: mostly one of the counters at its head.
 fn place() -> impl Strategy<Value = u16> {
-    prop_oneof![4 => (0..20u16).prop_map(|word| word * 4), 1 => 0..1024u16]
+    prop_oneof![4 => (0..52u16).prop_map(|word| word * 4), 1 => 0..1024u16]
 }
 
 fn lie() -> impl Strategy<Value = Lie> {
@@ -46,6 +46,7 @@ fn lie() -> impl Strategy<Value = Lie> {
         2 => (Just(deed::COMPLETIONS), place(), of_queue()),
         2 => (Just(deed::PEER), any::<u16>(), Just(Vec::new())),
         4 => (Just(deed::ROUND), 0..1u16, Just(Vec::new())),
+        2 => (Just(deed::EVENT), 0..8u16, Just(Vec::new())),
     ]
 }
 
@@ -94,6 +95,32 @@ fn sleeps_and_timers_move_no_clock_that_is_the_hosts() {
 fn a_transfer_that_never_ends_is_given_up() {
     // The first word of those that are odd while data is moved.
     survives(&[(deed::HEADER, 1, 1u64.to_le_bytes().to_vec()), (deed::WORK, 0, vec![1, 2, 2, 0]), (deed::ROUND, 0, vec![])]);
+}
+
+#[test]
+fn an_event_that_is_due_is_raised_once_and_no_other() {
+    let mut harness = WallHarness::new(&SPEC);
+    harness.lie(deed::EVENT, TELLS, &[]);
+    assert_eq!(harness.events_of_peer(), 0, "nothing is due");
+    harness.lie(deed::EVENT, CLAIMS | TELLS, &[]);
+    harness.lie(deed::EVENT, TELLS, &[]);
+    assert_eq!(harness.events_of_peer(), 1, "it was due once, however often it is told of");
+    harness.lie(deed::EVENT, CLAIMS, &[]);
+    // By a queue pair that is not connected to the peer, and by a completion queue of its own.
+    harness.lie(deed::WORK, 0, &[8, 0, 0, 0]);
+    harness.lie(deed::WORK, 2, &[7, 0, 0, 0]);
+    assert_eq!(harness.events_of_peer(), 0, "only peers are heard");
+    harness.die();
+    assert_eq!(harness.events_of_peer(), 1, "who was to tell of it is gone");
+}
+
+#[test]
+fn who_ends_before_looking_whether_a_queue_is_armed_leaves_nobody_asleep() {
+    let mut harness = WallHarness::new(&SPEC);
+    harness.lie(deed::EVENT, PUTS, &[]);
+    assert_eq!(harness.events_of_peer(), 0);
+    harness.die();
+    assert_eq!(harness.events_of_peer(), 1);
 }
 
 /// Inputs that the fuzzer starts from: what it once found, and what it should not have to find by itself.
