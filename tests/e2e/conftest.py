@@ -255,6 +255,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("programs")
     # data_path and verbs_all are one program in several files each.
     names = (
+        "atomics",
         "completion_room",
         "crash_peer",
         "datagram_ready",

@@ -37,6 +37,20 @@ def test_each_arming_of_a_completion_queue_gets_its_event(softband: Softband, c_
     assert "all parts hold" in outcome.program("a-0")
 
 
+@pytest.mark.parametrize(("pace", "argument"), [("virtual", ""), ("wall", " stop")])
+def test_what_atomics_do_and_refuse(softband: Softband, c_programs: Path, pace: str, argument: str) -> None:
+    outcome = softband.run("modern-pair", ("a", f"{c_programs / 'atomics'}{argument}"), options=("--pace", pace)).assert_ok()
+    assert "all parts hold" in outcome.program("a-0")
+
+
+@pytest.mark.parametrize("natively", ["", " natively"])
+def test_atomics_of_many_on_one_word_add_up(softband: Softband, c_programs: Path, natively: str) -> None:
+    program = c_programs / "atomics"
+    clients = [(host, f"{program} at a {threads}") for host, threads in (("a", 2), ("b", 3), ("b", 1))]
+    outcome = softband.run("modern-pair", ("a", f"{program} serve 6{natively}"), *clients, options=WALL).assert_ok()
+    assert outcome.stdout.count("all parts hold") == 1 + len(clients)
+
+
 @pytest.mark.parametrize("options", [WALL, (*WALL, "--no-preload")])
 def test_registered_memory_stays_the_program_s(softband: Softband, c_programs: Path, options: tuple[str, ...]) -> None:
     outcome = softband.run("modern-pair", ("a", str(c_programs / "registered_memory")), options=options).assert_ok()

@@ -178,6 +178,9 @@ impl Engine {
         // The file has no room for higher addresses, whatever the program says: peers would fault there.
         let is_shared = is_shared && init.address.checked_add(init.len_bytes).is_some_and(|end| end <= QUEUES_OFFSET);
         let file = if is_shared { owner.shared.memory_file_number() } else { 0 };
+        if let Some(file) = owner.shared.memory_file().filter(|_| is_shared) {
+            self.memory.words.note(init.owner, key, (init.address, init.len_bytes), file.clone());
+        }
         entry.file.store(file, Ordering::Relaxed);
         entry.serial.store(self.direct.next_serial(), Ordering::Relaxed);
         let pid = owner.pid as u32;
@@ -195,6 +198,9 @@ impl Engine {
     pub(crate) fn withdraw_region(&mut self, MrHandle(key): MrHandle) {
         if self.pace != Pace::Wall {
             return;
+        }
+        if let Some((_, init)) = self.world.region(MrHandle(key)) {
+            self.memory.words.forget(init.owner, key);
         }
         if let Some(entry) = self.direct.key(key).filter(|entry| entry.key.load(Ordering::Relaxed) == key) {
             entry.key.store(0, Ordering::SeqCst);
@@ -322,6 +328,7 @@ impl Engine {
                 self.drop_receive_queue(name.0, name.1);
             }
         }
+        self.memory.words.forget_process(process);
         let pid = self.processes[process.0 as usize].pid as u32;
         for index in 0..KEYS as u32 {
             if let Some(entry) = self.direct.key(index << 8)

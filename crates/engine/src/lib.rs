@@ -36,6 +36,7 @@ mod regions;
 mod remote;
 mod report;
 mod shared_queues;
+mod shared_words;
 mod sockets;
 mod station;
 mod sweep;

@@ -3,8 +3,10 @@
 //! Writes are put off until the program (or a read of the model) can look, so that the packets of a message cost one system
 //! call together. That is invisible: a program only runs when it has the turn, and [`ProgramMemory::flush`] comes before it.
 
-use softband_model::verbs::api::{HostMemory, MemoryFault, PayloadSlice};
+use crate::shared_words::SharedWords;
+use softband_model::verbs::api::{HostMemory, MemoryFault, PayloadSlice, read_and_write};
 use softband_types::ProcessId;
+use std::sync::atomic::Ordering;
 
 /// Writes of one process that are put off are carried out beyond this many bytes.
 const DEFERRED_BYTES_MAX: usize = 4 << 20;
@@ -26,6 +28,8 @@ pub(crate) struct ProgramMemory {
     dirty: Vec<usize>,
     /// Whose memory the last event has written.
     pub(crate) last_written: Option<ProcessId>,
+    /// What programs change themselves.
+    pub(crate) words: SharedWords,
     /// The first failure of the host to let us at a program's memory, to be told once.
     pub(crate) denied: Option<std::io::Error>,
 }
@@ -38,6 +42,7 @@ impl ProgramMemory {
             self.pids.resize(index + 1, None);
             self.deferred.resize_with(index + 1, Deferred::default);
         }
+        self.words.forget_process(number);
         self.pids[index] = pid;
         self.deferred[index] = Deferred::default();
     }
@@ -164,6 +169,14 @@ impl HostMemory for ProgramMemory {
             self.flush(process);
         }
         Ok(())
+    }
+
+    fn update(&mut self, process: ProcessId, address: u64, change: &dyn Fn(u64) -> u64) -> Result<u64, MemoryFault> {
+        self.flush(process);
+        let Some(word) = self.words.word(process, address) else { return read_and_write(self, process, address, change) };
+        let updated = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |original| Some(change(original)));
+        self.last_written = Some(process);
+        updated.map_err(|_| MemoryFault)
     }
 }
 

@@ -11,6 +11,7 @@ use softband_sim::SimTime;
 use softband_types::ProcessId;
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 const PAGE_BYTES: u64 = 4096;
@@ -23,7 +24,7 @@ pub(crate) struct Shared {
     ring_next: usize,
     rings_free: BTreeMap<u32, Vec<usize>>,
     /// In wall pace: where the process's registered memory lies.
-    memory: Option<OwnedFd>,
+    memory: Option<Rc<OwnedFd>>,
     /// Where the next queue goes that peers reach, and places that are free, by their size.
     queue_next: u64,
     queues_free: BTreeMap<u64, Vec<u64>>,
@@ -84,7 +85,7 @@ impl Shared {
             // Whoever maps it must not fault because somebody else makes it shorter.
             fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW).map(|()| file)
         });
-        self.memory = made.ok();
+        self.memory = made.ok().map(Rc::new);
         self.memory_file_number()
     }
 
@@ -94,7 +95,7 @@ impl Shared {
         self.memory.as_ref().map_or(0, |file| file.as_raw_fd() as u32 + 1)
     }
 
-    pub(crate) fn memory_file(&self) -> Option<&OwnedFd> {
+    pub(crate) fn memory_file(&self) -> Option<&Rc<OwnedFd>> {
         self.memory.as_ref()
     }
 

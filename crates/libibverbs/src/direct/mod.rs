@@ -1,9 +1,10 @@
-//! Messages, RDMA writes and reads in wall pace: the posting thread moves the data itself, where nothing can go wrong.
+//! Messages, RDMA writes, reads and atomics in wall pace: the posting thread moves the data itself, where nothing can go wrong.
 //!
 //! Everything that is out of the ordinary (a key that does not fit, a peer that is not ready, a completion queue that raises events)
 //! is left to the engine, which is the one place that knows what follows from it. Work of one queue pair stays in order: only when
 //! all that went to the engine has completed is work carried out here, and completions come in the order in which they were made.
 
+mod atomic;
 mod send;
 
 use crate::cq::CqInner;
@@ -88,11 +89,12 @@ pub(crate) fn receive_record(qp: &QpInner, wr_id: u64) -> PostRecord {
 
 /// Carries a send request out, if it is one that can be; its place in the queue is taken already.
 pub(crate) fn carry_out(qp: &QpInner, peer: &mut Option<PeerQueues>, record: &PostRecord, data: Data<'_>) -> bool {
-    let takes_receive = matches!(record.opcode, opcode::SEND | opcode::SEND_WITH_IMM | opcode::RDMA_WRITE_WITH_IMM);
     let offered = match record.opcode {
-        opcode::RDMA_READ => qp.qp_type == IBV_QPT_RC,
-        opcode::RDMA_WRITE => qp.qp_type == IBV_QPT_RC || qp.qp_type == IBV_QPT_UC,
-        _ => takes_receive && (qp.qp_type == IBV_QPT_RC || qp.qp_type == IBV_QPT_UC),
+        opcode::RDMA_READ | opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD => qp.qp_type == IBV_QPT_RC,
+        opcode::SEND | opcode::SEND_WITH_IMM | opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM => {
+            qp.qp_type == IBV_QPT_RC || qp.qp_type == IBV_QPT_UC
+        }
+        _ => false,
     };
     let Some(index) = qp.direct_entry.checked_sub(1) else { return false };
     let Some(cq) = qp.send_cq.get() else { return false };
@@ -102,7 +104,11 @@ pub(crate) fn carry_out(qp: &QpInner, peer: &mut Option<PeerQueues>, record: &Po
     if !has_engine_finished(qp, index) {
         return false;
     }
-    let moved = if takes_receive { send::deliver((qp, index), peer, record, data) } else { move_all((qp, index), record, data) };
+    let moved = match record.opcode {
+        opcode::RDMA_READ | opcode::RDMA_WRITE => move_all((qp, index), record, data),
+        opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD => atomic::change((qp, index), record, data),
+        _ => send::deliver((qp, index), peer, record, data),
+    };
     let Some(len_bytes) = moved else { return false };
     let count = qp.send.note_carried_out();
     let signalled = qp.signals_all || record.flags & send_flags::SIGNALED != 0;
@@ -262,6 +268,8 @@ fn completion(qp: &QpInner, cq: &CqInner, record: &PostRecord, len_bytes: u64, c
         opcode: match record.opcode {
             opcode::RDMA_READ => IBV_WC_RDMA_READ,
             opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM => IBV_WC_RDMA_WRITE,
+            opcode::ATOMIC_CMP_AND_SWP => IBV_WC_COMP_SWAP,
+            opcode::ATOMIC_FETCH_AND_ADD => IBV_WC_FETCH_ADD,
             _ => IBV_WC_SEND,
         },
         byte_len: len_bytes as u32,

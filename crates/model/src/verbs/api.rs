@@ -343,6 +343,32 @@ pub trait HostMemory {
     /// # Errors
     /// When the memory is not there (any more).
     fn write(&mut self, process: ProcessId, address: u64, payload: &PayloadSlice) -> Result<(), MemoryFault>;
+    /// Puts `change(word)` in the place of the word at `address`, and answers what it was. Whoever else changes it by this does so before or
+    /// afterwards.
+    ///
+    /// # Errors
+    /// When the memory is not there (any more).
+    fn update(&mut self, process: ProcessId, address: u64, change: &dyn Fn(u64) -> u64) -> Result<u64, MemoryFault> {
+        read_and_write(self, process, address, change)
+    }
+}
+
+/// [`HostMemory::update`] where only the model changes memory.
+///
+/// # Errors
+/// When the memory is not there (any more).
+pub fn read_and_write<M: HostMemory + ?Sized>(
+    memory: &mut M,
+    process: ProcessId,
+    address: u64,
+    change: &dyn Fn(u64) -> u64,
+) -> Result<u64, MemoryFault> {
+    let mut bytes = [0; 8];
+    memory.read(process, address, &mut bytes)?;
+    let original = u64::from_ne_bytes(bytes);
+    let buffer = Arc::from(change(original).to_ne_bytes().as_slice());
+    memory.write(process, address, &PayloadSlice { buffer, offset: 0, len: 8 })?;
+    Ok(original)
 }
 
 /// The program's memory is not mapped, or the program is gone.

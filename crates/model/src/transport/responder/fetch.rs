@@ -258,16 +258,11 @@ fn execute_atomic(by: Reach, env: &mut Environment, operation: PacketKind) -> Op
         _ => return None,
     };
     let segment = env.verbs.check_remote(by, rkey, address, 8, access)?;
-    let mut bytes = [0; 8];
-    env.memory.read(segment.process, segment.address, &mut bytes).ok()?;
-    let original = u64::from_ne_bytes(bytes);
-    let changed = match operation {
+    let change = |original: u64| match operation {
         PacketKind::CompareSwap { compare, swap, .. } if original == compare => swap,
         PacketKind::FetchAdd { add, .. } => original.wrapping_add(add),
         PacketKind::AtomicWrite { value, .. } => value,
         _ => original,
     };
-    let buffer = std::sync::Arc::from(changed.to_ne_bytes().as_slice());
-    env.memory.write(segment.process, segment.address, &PayloadSlice { buffer, offset: 0, len: 8 }).ok()?;
-    Some(original)
+    env.memory.update(segment.process, segment.address, &change).ok()
 }

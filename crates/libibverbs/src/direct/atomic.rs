@@ -1,0 +1,46 @@
+//! Atomic operations: the posting thread carries them out on the word itself, by the processor's own instructions, where the word and
+//! the places of the result are mapped here. The engine does the same for requests that go through it.
+
+use super::{Stretches, is_ready, local_stretches};
+use crate::post::Data;
+use crate::qp::QpInner;
+use softband_abi::verbs::*;
+use softband_client::direct::{Stretch, look, write};
+use softband_ipc::post::{PostRecord, opcode};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of a word.
+const BYTES: u64 = 8;
+
+/// Carries an operation out; how many bytes came back. `None`: it is the engine's.
+pub(super) fn change((qp, index): (&QpInner, u32), record: &PostRecord, data: Data<'_>) -> Option<u64> {
+    let looking = look()?;
+    let own = looking.queue_pair(index, qp.qpn).filter(|own| own.state.load(Ordering::Acquire) == IBV_QPS_RTS)?;
+    let peer = looking.peer(own).filter(|peer| is_ready(peer))?;
+    if peer.access.load(Ordering::Relaxed) & IBV_ACCESS_REMOTE_ATOMIC == 0 {
+        return None;
+    }
+    let mut local = Stretches::new();
+    local_stretches(&looking, own, data, true, &mut local)?;
+    // Nothing may go wrong any more once the word has changed.
+    let has_places = local.iter().map(|stretch| stretch.len_bytes).sum::<u64>() == BYTES && local.iter().all(is_here);
+    let word = looking.reach(peer, record.rkey, record.remote_address, BYTES, IBV_ACCESS_REMOTE_ATOMIC)?;
+    if !has_places || !is_here(&word) || !record.remote_address.is_multiple_of(BYTES) || !word.address.is_multiple_of(BYTES) {
+        return None;
+    }
+    // SAFETY: eight bytes that are mapped for as long as this looks, and aligned, since pages are mapped as pages. Whoever else reaches
+    // them is a program with its own idea of them, or the engine, which does as here.
+    let word = unsafe { AtomicU64::from_ptr(word.here.cast()) };
+    let original = match record.opcode {
+        opcode::ATOMIC_FETCH_AND_ADD => word.fetch_add(record.compare_or_add, Ordering::SeqCst),
+        _ => match word.compare_exchange(record.compare_or_add, record.swap, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(original) | Err(original) => original,
+        },
+    };
+    let result = Stretch { address: 0, len_bytes: BYTES, here: (&raw const original).cast::<u8>().cast_mut() };
+    write(own.pid.load(Ordering::Relaxed), &[result], &local).then_some(BYTES)
+}
+
+fn is_here(stretch: &Stretch) -> bool {
+    stretch.len_bytes == 0 || !stretch.here.is_null()
+}
