@@ -104,6 +104,7 @@ def test_pingpongs(softband: Softband, command: str) -> None:
         "ib_read_bw -F -n 500",
         "ib_atomic_bw -F -n 500",
         "ib_send_lat -F -n 500",
+        "ib_send_lat -F -n 2000 -e",
         "ib_write_lat -F -n 500",
         "ib_read_lat -F -n 500",
         "ib_atomic_lat -F -n 500",

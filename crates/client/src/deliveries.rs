@@ -89,14 +89,16 @@ impl Deliveries {
     }
 
     /// Whether what the caller has put in raises an event, of which it has to tell the engine then.
-    #[inline]
+    #[inline(always)]
     pub fn raises_event(&self, is_solicited: bool) -> bool {
-        let header = self.header();
-        if header.wants.0.load(Ordering::Relaxed) & wants::EVENTS == 0 {
-            return false;
-        }
+        self.header().wants.0.load(Ordering::Relaxed) & wants::EVENTS != 0 && self.disarms(is_solicited)
+    }
+
+    /// Apart from the way of small messages, whose queues mostly have no channel.
+    #[inline(never)]
+    fn disarms(&self, is_solicited: bool) -> bool {
         fence(Ordering::SeqCst);
-        header.arming.0.is_raised_by(is_solicited)
+        self.header().arming.0.is_raised_by(is_solicited)
     }
 
     /// How many were put in and taken out so far (both wrap). Slow while peers put something in.

@@ -1,7 +1,7 @@
 //! Messages, RDMA writes, reads and atomics in wall pace: the posting thread moves the data itself, where nothing can go wrong.
 //!
-//! Everything that is out of the ordinary (a key that does not fit, a peer that is not ready, a completion queue that raises events)
-//! is left to the engine, which is the one place that knows what follows from it. Work of one queue pair stays in order: only when
+//! Everything that is out of the ordinary (a key that does not fit, a peer that is not ready, memory that is not mapped here for an
+//! atomic) is left to the engine, which is the one place that knows what follows from it. Work of one queue pair stays in order: only when
 //! all that went to the engine has completed is work carried out here, and completions come in the order in which they were made.
 
 mod atomic;
