@@ -263,11 +263,13 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "events",
         "fresh_queue_pairs",
         "life_cycle",
+        "many_senders",
         "registered_memory",
         "soak",
         "verbs_errors",
         "verbs_optional",
         "verbs_threads",
+        "without_engine",
     )
     parts = {name: [PROGRAMS / f"{name}.c"] for name in names}
     parts["data_path"] = [PROGRAMS / "data_path.c", PROGRAMS / "data_path_plan.c"]

@@ -3,6 +3,7 @@
 use crate::direct::will_write;
 use crate::fork::own_number;
 use crate::shared_memory::{map_part, unmap_part};
+use crate::takers::is_gone;
 use softband_ipc::queues::{DeliveriesHeader, Delivery, deliveries_bytes, wants};
 use softband_ipc::ring::Cqe;
 use softband_ipc::tables::QpEntry;
@@ -10,6 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// Looks at a taken lock before its holder is asked for.
 const LOOKS: u32 = 2_000;
+/// How long somebody waits for the lock, before it leaves the work to the engine: its holder may have been stopped.
+const PATIENCE_PICOS: u64 = 50_000_000_000;
 
 /// So many entries ahead cache lines are fetched.
 const AHEAD: u32 = 6;
@@ -181,25 +184,29 @@ impl Deliveries {
         produced.wrapping_sub(consumed) < self.entries
     }
 
-    /// Puts one in; `before` is done just before it can be seen. False when there is no room.
+    /// Puts one in, if `before`, which is done just before it can be seen, says so. False when it does not, or there is no room.
     #[inline(always)]
-    pub fn put(&self, delivery: Delivery, before: impl FnOnce()) -> bool {
+    pub fn put(&self, delivery: Delivery, before: impl FnOnce() -> bool) -> bool {
         let header = self.header();
         let me = own_number();
-        self.lock(me);
+        if !self.lock(me) {
+            return false;
+        }
         let (counter, former) = self.next_place(header);
-        let has_room = self.has_room(counter);
-        if has_room {
+        let mut is_put = self.has_room(counter);
+        if is_put {
             let stamp_ps = if header.wants.0.load(Ordering::Relaxed) & wants::STAMPS == 0 { 0 } else { crate::now_ps() };
             let entry = self.entry(counter);
             // SAFETY: within the mapping; the owner does not look at it before its number says that it is there. The number that is
             // written first is that of a former round or none.
             unsafe {
                 entry.write(Delivery { stamp_ps, sequence: AtomicU32::new(former), ..delivery });
-                before();
-                (*entry).sequence.store(counter.wrapping_add(1), Ordering::Release);
+                is_put = before();
+                if is_put {
+                    (*entry).sequence.store(counter.wrapping_add(1), Ordering::Release);
+                    header.produced.store(counter.wrapping_add(1), Ordering::Release);
+                }
             }
-            header.produced.store(counter.wrapping_add(1), Ordering::Release);
             // Not the next one: the owner may be looking at it at this time.
             will_write(self.entry(counter.wrapping_add(AHEAD)).cast());
         }
@@ -207,7 +214,7 @@ impl Deliveries {
         if header.lock.load(Ordering::Relaxed) == me {
             header.lock.store(0, Ordering::Release);
         }
-        has_room
+        is_put
     }
 
     /// The counter of the next one to be put in, and what its entry says now. The lock is held.
@@ -222,17 +229,16 @@ impl Deliveries {
     }
 
     #[inline]
-    fn lock(&self, me: u32) {
-        if self.header().lock.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            self.wait_for_lock(me);
-        }
+    fn lock(&self, me: u32) -> bool {
+        self.header().lock.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() || self.wait_for_lock(me)
     }
 
-    /// Takes the lock; from a process that is gone, too. What that one was writing was not to be seen yet.
+    /// Takes the lock; from a process that is gone, too. What that one was writing was not to be seen yet. False when it cannot be had.
     #[cold]
-    fn wait_for_lock(&self, me: u32) {
+    fn wait_for_lock(&self, me: u32) -> bool {
         let lock = &self.header().lock;
         let mut looks = 0;
+        let mut until = None;
         while let Err(holder) = lock.compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed) {
             looks += 1;
             if looks < LOOKS {
@@ -241,12 +247,15 @@ impl Deliveries {
             }
             looks = 0;
             std::thread::yield_now();
-            let is_gone = rustix::process::Pid::from_raw(holder as i32)
-                .is_some_and(|holder| rustix::process::test_kill_process(holder) == Err(rustix::io::Errno::SRCH));
-            if is_gone && lock.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                return;
+            if holder != 0 && is_gone(holder) && lock.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                return true;
+            }
+            let now = crate::now_ps();
+            if now > *until.get_or_insert(now + PATIENCE_PICOS) {
+                return false;
             }
         }
+        true
     }
 }
 

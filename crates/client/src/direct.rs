@@ -5,7 +5,7 @@ use crate::shared_memory;
 use rustix::fd::OwnedFd;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use softband_ipc::layout::MOVERS;
-use softband_ipc::tables::{KeyEntry, QPS, QpEntry, Tables, key_index};
+use softband_ipc::tables::{KeyEntry, QPS, QpEntry, Tables, key_index, shared_queue_of};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -165,6 +165,22 @@ impl Looking {
         let same = |a: &AtomicU32, b: &AtomicU32| a.load(Ordering::SeqCst) == b.load(Ordering::SeqCst);
         let is_it = entry.qpn.load(Ordering::SeqCst) != 0 && same(&entry.qpn, &of.dest_qpn) && same(&entry.dest_qpn, &of.qpn);
         is_it.then_some(entry)
+    }
+
+    /// The queue pair that datagrams for this address reach, if that is the one of this entry.
+    #[inline]
+    pub fn datagram_receiver(&self, index: u32, lid: u16, qpn: u32) -> Option<&'static QpEntry> {
+        let entry = self.tables.qps.get(index as usize)?;
+        let is_it = qpn != 0 && entry.qpn.load(Ordering::SeqCst) == qpn && lid != 0 && entry.lid.load(Ordering::SeqCst) == u32::from(lid);
+        is_it.then_some(entry)
+    }
+
+    /// The entry whose receive queue a queue pair takes from: its own, or that of a shared one.
+    #[inline]
+    pub fn receives_of(&self, of: &'static QpEntry) -> Option<&'static QpEntry> {
+        let Some(shared) = of.srq.load(Ordering::Acquire).checked_sub(1) else { return Some(of) };
+        let entry = self.tables.qps.get(shared as usize)?;
+        shared_queue_of(entry.qpn.load(Ordering::SeqCst)).map(|_| entry)
     }
 
     /// Where `len_bytes` at `iova` of a region are, if queue pair `by` may reach them with these rights.

@@ -19,6 +19,7 @@ pub mod regions;
 mod ring;
 mod session;
 pub mod shared_memory;
+pub mod takers;
 mod turn;
 pub mod warn;
 

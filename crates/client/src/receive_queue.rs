@@ -76,7 +76,7 @@ impl ReceiveQueue {
         Place::of(entry) == Some(self.place)
     }
 
-    fn header(&self) -> &ReceiveQueueHeader {
+    pub(crate) fn header(&self) -> &ReceiveQueueHeader {
         // SAFETY: the mapping begins with the header, which consists of atomics.
         unsafe { &*self.base.cast::<ReceiveQueueHeader>() }
     }
@@ -124,7 +124,9 @@ impl ReceiveQueue {
     /// The oldest request: its number, and its list added to `list`. `None` when there is none. One thread at a time.
     pub fn front<const N: usize>(&self, list: &mut ArrayVec<PostSge, N>) -> Option<u64> {
         let consumed = self.header().consumed.0.load(Ordering::Relaxed);
-        if self.seen_produced.load(Ordering::Relaxed) == consumed || self.seen_era.load(Ordering::Relaxed) != self.era() {
+        // Others may have taken more than this side has seen.
+        let is_used_up = self.seen_produced.load(Ordering::Relaxed).wrapping_sub(consumed) as i32 <= 0;
+        if is_used_up || self.seen_era.load(Ordering::Relaxed) != self.era() {
             let produced = self.header().produced.0.load(Ordering::Acquire);
             self.seen_era.store(self.era(), Ordering::Relaxed);
             self.seen_produced.store(produced, Ordering::Relaxed);
@@ -149,7 +151,7 @@ impl ReceiveQueue {
         self.header().mode.load(Ordering::SeqCst)
     }
 
-    /// The oldest request is used up.
+    /// The oldest request is used up. Nobody else takes ([`crate::takers`]).
     pub fn take_front(&self) {
         let consumed = &self.header().consumed.0;
         let next = consumed.load(Ordering::Relaxed).wrapping_add(1);

@@ -94,6 +94,7 @@ impl Engine {
             | Op::AllocMw
             | Op::AttachMulticast
             | Op::DetachMulticast
+            | Op::FindDatagramReceiver
             | Op::ModifySrq
             | Op::ModifyQp
             | Op::CreateCq

@@ -2,13 +2,14 @@
 
 use crate::pace::{Engine, Pace};
 use crate::process::ProcessState;
+use crate::receive_queues::ReceiveQueue;
 use rustix::fd::OwnedFd;
 use rustix::fs::SealFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 use softband_ipc::layout::{MOVERS, QUEUES_OFFSET};
-use softband_ipc::tables::{KEYS, KeyEntry, QPS, QpEntry, Tables, key_index};
+use softband_ipc::tables::{KEYS, KeyEntry, QPS, QpEntry, Tables, key_index, of_shared_queue};
 use softband_model::verbs::api::QpSnapshot;
-use softband_types::{HcaId, Lid, MrHandle, PortNumber, ProcessId, QpState, QpType, Qpn};
+use softband_types::{HcaId, Lid, MrHandle, PdHandle, PortNumber, ProcessId, QpState, QpType, Qpn, SrqHandle};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -26,6 +27,8 @@ pub(crate) struct DirectTables {
     tables: *mut Tables,
     file: OwnedFd,
     entries: BTreeMap<(HcaId, Qpn), (u32, ProcessId)>,
+    /// The same of shared receive queues, which have entries in the same table.
+    shared: BTreeMap<SrqHandle, (u32, ProcessId)>,
     /// Which queue pairs lead where, by entry: to, from.
     links: BTreeMap<u32, u32>,
     /// To whom, by sender, all fitted when they were connected, and the same the other way round; what follows keeps it so until one of
@@ -53,6 +56,7 @@ impl DirectTables {
             tables: tables.cast(),
             file,
             entries: BTreeMap::new(),
+            shared: BTreeMap::new(),
             links: BTreeMap::new(),
             fitted: BTreeMap::new(),
             fitted_by_receiver: BTreeMap::new(),
@@ -82,7 +86,7 @@ impl DirectTables {
         unsafe { &(*self.tables).withdrawn }.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn qp(&self, index: u32) -> &QpEntry {
+    pub(crate) fn qp(&self, index: u32) -> &QpEntry {
         assert!((index as usize) < QPS);
         // SAFETY: as above.
         unsafe { &(*self.tables).qps[index as usize] }
@@ -137,6 +141,12 @@ impl DirectTables {
         if let Some((index, _)) = self.entries.get(&(hca, qpn)) {
             return Some(*index);
         }
+        let index = self.take_index()?;
+        self.entries.insert((hca, qpn), (index, process));
+        Some(index)
+    }
+
+    fn take_index(&mut self) -> Option<u32> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if (self.next as usize) < QPS => {
@@ -145,10 +155,29 @@ impl DirectTables {
             }
             None => return None,
         };
-        // A former queue pair may have left its count.
+        // A former queue pair may have left these.
         self.qp(index).done.store(0, Ordering::SeqCst);
-        self.entries.insert((hca, qpn), (index, process));
+        self.qp(index).since_ps.store(0, Ordering::SeqCst);
         Some(index)
+    }
+
+    /// The entry of a shared receive queue plus one; 0 when it has none.
+    pub(crate) fn shared_entry_of(&self, srq: SrqHandle) -> u32 {
+        self.shared.get(&srq).map_or(0, |(index, _)| index + 1)
+    }
+
+    /// A shared receive queue has room for so many requests now.
+    pub(crate) fn resize_shared_queue(&self, srq: SrqHandle, entries: u32) {
+        if let Some((index, _)) = self.shared.get(&srq) {
+            self.qp(*index).receive_entries.store(entries, Ordering::SeqCst);
+        }
+    }
+
+    /// What completes before this moment is not for the queue pair as it is now.
+    pub(crate) fn set_since(&self, hca: HcaId, qpn: Qpn, since_ps: u64) {
+        if let Some((index, _)) = self.entries.get(&(hca, qpn)) {
+            self.qp(*index).since_ps.store(since_ps, Ordering::SeqCst);
+        }
     }
 }
 
@@ -217,7 +246,7 @@ impl Engine {
         let Some((owner, qp)) = self.world.find_qp(hca, qpn) else {
             return self.withdraw_queue_pair(hca, qpn);
         };
-        if !matches!(qp.init.qp_type, QpType::Rc | QpType::Uc) {
+        if !matches!(qp.init.qp_type, QpType::Rc | QpType::Uc | QpType::Ud) {
             return;
         }
         let Some(index) = self.direct.take_entry(hca, qpn, owner) else { return };
@@ -232,7 +261,8 @@ impl Engine {
         let received = is_receiving(self.direct.qp(index).state.load(Ordering::Relaxed));
         self.write_entry(index, owner, hca, &qp);
         let ends = received && !is_receiving(qp.state as u32);
-        if self.direct.link(index, peer) || worse || ends {
+        let has_other_keys = self.write_datagram_part(self.direct.qp(index), hca, &qp);
+        if self.direct.link(index, peer) || worse || ends || received && has_other_keys {
             self.await_movers();
         }
         // The other side may have been waiting for this one.
@@ -262,13 +292,45 @@ impl Engine {
         set(&entry.rnr_retry, u32::from(qp.rnr_retry));
         set(&entry.file, owner.shared.memory_file_number());
         let queue = self.receive_queues.get(hca, qp.qpn);
-        let deliveries = self.cqs.get(&qp.init.recv_cq.0).filter(|_| queue.is_some());
+        let shared = qp.init.srq.map_or(0, |srq| self.direct.shared_entry_of(srq));
+        let deliveries = self.cqs.get(&qp.init.recv_cq.0).filter(|_| queue.is_some() || shared != 0);
+        set(&entry.srq, shared);
         set(&entry.receive_entries, queue.map_or(0, |queue| queue.entries));
         set(&entry.receive_sges, queue.map_or(0, |queue| queue.sges));
         set(&entry.delivery_entries, deliveries.map_or(0, |cq| cq.delivery_entries));
         entry.receive_queue.store(queue.map_or(0, |queue| queue.offset), Ordering::SeqCst);
         entry.deliveries.store(deliveries.map_or(0, |cq| cq.deliveries), Ordering::SeqCst);
         set(&entry.qpn, qp.qpn.0);
+    }
+
+    /// Lets the table say where a shared receive queue is.
+    pub(crate) fn publish_shared_queue(&mut self, srq: SrqHandle, hca: HcaId, pd: PdHandle, queue: &ReceiveQueue) {
+        let Some(index) = self.direct.take_index() else { return };
+        let owner = &self.processes[queue.process];
+        self.direct.shared.insert(srq, (index, owner.number));
+        let entry = self.direct.qp(index);
+        let set = |field: &AtomicU32, value: u32| field.store(value, Ordering::SeqCst);
+        for unused in [&entry.access, &entry.state, &entry.peer, &entry.dest_qpn, &entry.delivery_entries, &entry.srq] {
+            set(unused, 0);
+        }
+        set(&entry.hca, hca.0);
+        set(&entry.pd, pd.0);
+        set(&entry.pid, owner.pid as u32);
+        set(&entry.file, owner.shared.memory_file_number());
+        set(&entry.receive_entries, queue.entries);
+        set(&entry.receive_sges, queue.sges);
+        entry.receive_queue.store(queue.offset, Ordering::SeqCst);
+        entry.deliveries.store(0, Ordering::SeqCst);
+        set(&entry.qpn, of_shared_queue(srq.0));
+    }
+
+    /// A shared receive queue is gone; when this returns, nobody takes from it.
+    pub(crate) fn withdraw_shared_queue(&mut self, srq: SrqHandle) {
+        if let Some((index, _)) = self.direct.shared.remove(&srq) {
+            self.direct.qp(index).qpn.store(0, Ordering::SeqCst);
+            self.await_movers();
+            self.direct.free.push(index);
+        }
     }
 
     /// Whom a connected queue pair names as its peer.
@@ -298,7 +360,7 @@ impl Engine {
         self.direct.entry_of(to.0, to.1)
     }
 
-    fn hca_with_lid(&self, lid: Lid) -> Option<HcaId> {
+    pub(crate) fn hca_with_lid(&self, lid: Lid) -> Option<HcaId> {
         (0..)
             .map(HcaId)
             .map_while(|hca| self.world.port(hca, PortNumber(1)).map(|_| hca))
@@ -320,7 +382,11 @@ impl Engine {
             return;
         }
         let own: Vec<(HcaId, Qpn)> = self.direct.entries.iter().filter(|(_, (_, owner))| *owner == process).map(|(name, _)| *name).collect();
-        let around: Vec<_> = own.iter().flat_map(|(hca, qpn)| self.queues_around(*hca, *qpn)).collect();
+        let mut around: Vec<_> = own.iter().flat_map(|(hca, qpn)| self.queues_around(*hca, *qpn)).collect();
+        let sends_datagrams = |(hca, qpn): &Name| self.world.find_qp(*hca, *qpn).is_some_and(|(_, qp)| qp.init.qp_type == QpType::Ud);
+        if own.iter().any(sends_datagrams) {
+            around.extend(self.queues_of_datagrams());
+        }
         for name in own {
             if let Some((index, _)) = self.direct.entries.remove(&name) {
                 self.direct.clear(name, index);
@@ -329,6 +395,10 @@ impl Engine {
             }
         }
         self.memory.words.forget_process(process);
+        let shared: Vec<_> = self.direct.shared.iter().filter(|(_, (_, owner))| *owner == process).map(|(srq, _)| *srq).collect();
+        for srq in shared {
+            self.drop_shared_queue(srq);
+        }
         let pid = self.processes[process.0 as usize].pid as u32;
         for index in 0..KEYS as u32 {
             if let Some(entry) = self.direct.key(index << 8)
@@ -340,6 +410,7 @@ impl Engine {
         self.direct.note_withdrawn();
         self.await_movers();
         self.release_locks_of(pid);
+        self.release_takers_of(pid);
         self.make_up_for_the_gone(&around);
     }
 

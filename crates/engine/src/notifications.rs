@@ -4,9 +4,10 @@
 use crate::pace::Engine;
 use crate::process::{Mapped, Shared};
 use rustix::fd::AsFd;
+use softband_ipc::post::PostRecord;
 use softband_ipc::queues::{Arming, DeliveriesHeader, Delivery, deliveries_bytes};
 use softband_model::verbs::api::QpSnapshot;
-use softband_types::{CqHandle, HcaId, ProcessId, Qpn};
+use softband_types::{CqHandle, HcaId, ProcessId, QpType, Qpn};
 use std::sync::atomic::{Ordering, fence};
 
 /// Events of one queue that its program may leave unread: more come from a lying peer.
@@ -65,9 +66,13 @@ impl Engine {
     }
 
     /// A program has put something into an armed queue of its queue pair's peer.
-    pub(crate) fn notify_peer(&mut self, owner: ProcessId, hca: HcaId, qpn: Qpn) {
+    pub(crate) fn notify_peer(&mut self, owner: ProcessId, hca: HcaId, qpn: Qpn, record: &PostRecord) {
         let Ok(qp) = self.world.query_qp(owner, hca, qpn) else { return };
-        if let Some(cq) = self.receiving_queue_of_peer(hca, &qp) {
+        let queue = match qp.init.qp_type {
+            QpType::Ud => self.receiver_of_datagram(record).and_then(|(hca, qpn)| self.world.find_qp(hca, qpn)).map(|(_, to)| to.init.recv_cq),
+            _ => self.receiving_queue_of_peer(hca, &qp),
+        };
+        if let Some(cq) = queue {
             self.raise_due(cq);
         }
     }

@@ -4,8 +4,9 @@ use crate::calls::{END, program_time, request};
 use crate::convert;
 use crate::pace::{Engine, Pace};
 use softband_ipc::post::{PostRecord, PostSge, kind, opcode, record_bytes};
+use softband_model::verbs::api::QpSnapshot;
 use softband_sim::SimTime;
-use softband_types::{CqHandle, Qpn, SrqHandle};
+use softband_types::{CqHandle, QpType, Qpn, SrqHandle};
 
 impl Engine {
     /// Takes what a thread has posted since its last turn and schedules it at the times at which it was posted.
@@ -69,10 +70,11 @@ impl Engine {
                 let Ok(qp) = self.world.query_qp(owner, hca, qpn) else { return };
                 let takes_receive =
                     matches!(record.opcode, opcode::SEND | opcode::SEND_WITH_IMM | opcode::SEND_WITH_INV | opcode::RDMA_WRITE_WITH_IMM);
-                self.note_given(hca, &qp, takes_receive);
+                let send = convert::send_request(record, entries, inline, qp.init.qp_type);
+                self.note_given(hca, &qp, send.as_ref().and_then(|send| send.datagram.as_ref()), takes_receive);
                 // The requests that were taken over have come before it.
                 let at = at.max(self.now);
-                if let Some(send) = convert::send_request(record, entries, inline, qp.init.qp_type) {
+                if let Some(send) = send {
                     self.world.post_send(at, owner, hca, qpn, send);
                 }
             }
@@ -87,12 +89,16 @@ impl Engine {
                 self.world.arm_cq(SimTime::ZERO, owner, CqHandle(record.object), record.flags & 1 != 0);
             }
             kind::ESTABLISHED => {
-                if let Some((peer_hca, peer)) = self.world.query_qp(owner, hca, qpn).ok().and_then(|qp| self.named_peer(&qp)) {
+                let receiver_of = |qp: QpSnapshot| match qp.init.qp_type {
+                    QpType::Ud => self.receiver_of_datagram(record),
+                    _ => self.named_peer(&qp),
+                };
+                if let Some((peer_hca, peer)) = self.world.query_qp(owner, hca, qpn).ok().and_then(receiver_of) {
                     self.world.establish(at, peer_hca, peer);
                 }
             }
             kind::NOTIFY_OWN => self.notify_own(process, record.object),
-            kind::NOTIFY_PEER => self.notify_peer(owner, hca, qpn),
+            kind::NOTIFY_PEER => self.notify_peer(owner, hca, qpn, record),
             kind::ARM_CQ => self.world.arm_cq(at, owner, CqHandle(record.object), record.flags & 1 != 0),
             _ => {}
         }

@@ -2,22 +2,22 @@
 //!
 //! A message that a program carries out itself takes its receive request out of the shared queue. As soon as the engine has to do
 //! with a message for the queue pair, or with its errors, it takes the whole queue over; when nothing of that is left to be done, it
-//! gives the queue back.
+//! gives the queue back. Queues that several queue pairs take from: `crate::shared_receive_queues`.
 
 use crate::pace::{Engine, Pace};
 use crate::process::{Mapped, ProcessState};
 use rustix::fd::AsFd;
 use softband_ipc::post::{PostRecord, PostSge, kind};
 use softband_ipc::queues::{ReceiveEntry, ReceiveQueueHeader, entry_bytes, mode, receive_queue_bytes};
-use softband_model::verbs::api::{QpSnapshot, ReceiveRequest};
+use softband_model::verbs::api::{DatagramDestination, QpSnapshot, ReceiveRequest};
 use softband_sim::SimTime;
-use softband_types::{HcaId, QpState, QpType, Qpn};
+use softband_types::{HcaId, QpState, QpType, Qpn, SrqHandle};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
 /// So many entries lie at least between the one that is filled next and the one that is taken next, also when the queue is full:
 /// processors hand whole cache lines to each other.
-const ENTRIES_BETWEEN: u32 = 8;
+pub(crate) const ENTRIES_BETWEEN: u32 = 8;
 
 /// Where a queue lies.
 #[derive(Clone, Copy)]
@@ -27,32 +27,48 @@ pub(crate) struct ReceiveQueue {
     pub(crate) entries: u32,
     pub(crate) sges: u32,
     /// What its header says of the time, which the owner could change.
-    since: SimTime,
+    pub(crate) since: SimTime,
+    /// Many may take from it, one at a time.
+    pub(crate) by_many: bool,
+}
+
+/// Whose requests a queue holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum QueueName {
+    Own(HcaId, Qpn),
+    Shared(SrqHandle),
 }
 
 /// All of them, and what is to be looked at.
 #[derive(Default)]
 pub(crate) struct ReceiveQueues {
-    all: BTreeMap<(HcaId, Qpn), ReceiveQueue>,
+    pub(crate) all: BTreeMap<QueueName, ReceiveQueue>,
     /// Senders of which the engine has work, each with how many requests it was given.
     given: BTreeMap<(HcaId, Qpn), u32>,
-    busy: BTreeSet<(HcaId, Qpn)>,
+    pub(crate) busy: BTreeSet<(HcaId, Qpn)>,
+    pub(crate) shared: crate::shared_receive_queues::SharedQueues,
 }
 
 impl ReceiveQueues {
     pub(crate) fn get(&self, hca: HcaId, qpn: Qpn) -> Option<ReceiveQueue> {
-        self.all.get(&(hca, qpn)).copied()
+        self.all.get(&QueueName::Own(hca, qpn)).copied()
+    }
+
+    /// The engine has nothing of a sender any more.
+    fn forget_sender(&mut self, sender: (HcaId, Qpn)) {
+        self.busy.remove(&sender);
+        self.shared.forget_aims(sender);
     }
 }
 
 /// A queue, mapped for a moment.
-struct Open {
+pub(crate) struct Open {
     mapped: Mapped,
-    queue: ReceiveQueue,
+    pub(crate) queue: ReceiveQueue,
 }
 
 impl Open {
-    fn header(&self) -> &ReceiveQueueHeader {
+    pub(crate) fn header(&self) -> &ReceiveQueueHeader {
         // SAFETY: the mapping begins with the header, which consists of atomics.
         unsafe { &*self.mapped.base().cast::<ReceiveQueueHeader>() }
     }
@@ -63,7 +79,7 @@ impl Open {
         self.mapped.base().wrapping_add(size_of::<ReceiveQueueHeader>() + index * entry_bytes(self.queue.sges))
     }
 
-    fn read(&self, counter: u32) -> (u64, Vec<PostSge>) {
+    pub(crate) fn read(&self, counter: u32) -> (u64, Vec<PostSge>) {
         let at = self.entry(counter);
         // SAFETY: within the mapping; whatever a lying program writes is only numbers.
         unsafe {
@@ -74,7 +90,7 @@ impl Open {
         }
     }
 
-    fn write(&self, counter: u32, request: &ReceiveRequest) {
+    pub(crate) fn write(&self, counter: u32, request: &ReceiveRequest) {
         let at = self.entry(counter);
         let count = request.entries.len().min(self.queue.sges as usize);
         // SAFETY: within the mapping; nobody else is at the queue while it is in motion.
@@ -92,28 +108,31 @@ impl Engine {
     /// Makes the shared queue of a new queue pair, where its kind and its completion queue allow one.
     pub(crate) fn make_receive_queue(&mut self, process: usize, hca: HcaId, qp: &QpSnapshot) {
         let caps = qp.init.capabilities;
-        let connected = matches!(qp.init.qp_type, QpType::Rc | QpType::Uc) && qp.init.srq.is_none() && caps.max_recv_wr > 0;
+        let by_many = qp.init.qp_type == QpType::Ud;
+        let receives = (by_many || matches!(qp.init.qp_type, QpType::Rc | QpType::Uc)) && qp.init.srq.is_none() && caps.max_recv_wr > 0;
         let delivers = self.cqs.get(&qp.init.recv_cq.0).is_some_and(|cq| cq.deliveries != 0);
-        if self.pace != Pace::Wall || !connected || !delivers {
+        if self.pace != Pace::Wall || !receives || !delivers {
             return;
         }
         let (entries, sges) = ((caps.max_recv_wr + ENTRIES_BETWEEN).next_power_of_two(), caps.max_recv_sge);
         let Some(offset) = self.processes[process].shared.allocate_queue(receive_queue_bytes(entries, sges)) else { return };
-        self.receive_queues.all.insert((hca, qp.qpn), ReceiveQueue { process, offset, entries, sges, since: SimTime::ZERO });
+        self.receive_queues.all.insert(QueueName::Own(hca, qp.qpn), ReceiveQueue { process, offset, entries, sges, since: SimTime::ZERO, by_many });
         self.restart_receive_queue(hca, qp.qpn);
     }
 
     /// A queue pair is gone.
     pub(crate) fn drop_receive_queue(&mut self, hca: HcaId, qpn: Qpn) {
         self.receive_queues.given.remove(&(hca, qpn));
-        self.receive_queues.busy.remove(&(hca, qpn));
-        if let Some(queue) = self.receive_queues.all.remove(&(hca, qpn)) {
+        self.receive_queues.forget_sender((hca, qpn));
+        self.receive_queues.shared.remove_user((hca, qpn));
+        self.receive_queues.shared.forget_queue(QueueName::Own(hca, qpn));
+        if let Some(queue) = self.receive_queues.all.remove(&QueueName::Own(hca, qpn)) {
             self.processes[queue.process].shared.free_queue(queue.offset, receive_queue_bytes(queue.entries, queue.sges));
         }
     }
 
-    fn open_queue(&self, hca: HcaId, qpn: Qpn) -> Option<Open> {
-        let queue = self.receive_queues.get(hca, qpn)?;
+    pub(crate) fn open_queue(&self, name: QueueName) -> Option<Open> {
+        let queue = *self.receive_queues.all.get(&name)?;
         let file = self.processes[queue.process].shared.memory_file()?;
         let mapped = Mapped::new(file.as_fd(), queue.offset, receive_queue_bytes(queue.entries, queue.sges))?;
         Some(Open { mapped, queue })
@@ -124,23 +143,26 @@ impl Engine {
         self.receive_queues.given.remove(&(hca, qpn));
         self.direct.set_done(hca, qpn, 0);
         self.note_since(hca, qpn, self.now);
-        let Some(open) = self.open_queue(hca, qpn) else { return };
+        let Some(open) = self.open_queue(QueueName::Own(hca, qpn)) else { return };
         let header = open.header();
         header.since_ps.store(self.now.as_picos(), Ordering::SeqCst);
-        header.produced.0.store(0, Ordering::SeqCst);
-        header.consumed.0.store(0, Ordering::SeqCst);
+        header.produced.0.store(header.consumed.0.load(Ordering::SeqCst), Ordering::SeqCst);
         header.begin_era();
+        self.receive_queues.shared.forget_queue(QueueName::Own(hca, qpn));
     }
 
     fn note_since(&mut self, hca: HcaId, qpn: Qpn, since: SimTime) {
-        if let Some(queue) = self.receive_queues.all.get_mut(&(hca, qpn)) {
+        if let Some(queue) = self.receive_queues.all.get_mut(&QueueName::Own(hca, qpn)) {
             queue.since = since;
         }
     }
 
     /// Takes over what is in a shared queue: from now on the engine receives for this queue pair.
     pub(crate) fn take_over_receive_queue(&mut self, hca: HcaId, qpn: Qpn) {
-        let Some(open) = self.open_queue(hca, qpn) else { return };
+        let Some(open) = self.open_queue(QueueName::Own(hca, qpn)) else { return };
+        if open.queue.by_many {
+            return self.take_over_queue_of_many(QueueName::Own(hca, qpn));
+        }
         let header = open.header();
         let former = header.mode();
         header.set_mode(mode::ENGINE);
@@ -164,30 +186,46 @@ impl Engine {
         header.consumed.0.store(produced, Ordering::SeqCst);
     }
 
-    /// The engine is given work of a queue pair: the receive queue that it is for must be the engine's.
-    pub(crate) fn note_given(&mut self, hca: HcaId, qp: &QpSnapshot, takes_receive: bool) {
-        if self.pace != Pace::Wall || self.direct.entry_of(hca, qp.qpn) == 0 {
+    /// The engine is given work of a queue pair: the receive queues that it is for must be the engine's.
+    pub(crate) fn note_given(&mut self, hca: HcaId, qp: &QpSnapshot, datagram: Option<&DatagramDestination>, takes_receive: bool) {
+        if self.pace != Pace::Wall {
             return;
         }
-        let given = self.receive_queues.given.entry((hca, qp.qpn)).or_default();
+        let sender = (hca, qp.qpn);
+        let given = self.receive_queues.given.entry(sender).or_default();
         *given = given.wrapping_add(1);
-        self.receive_queues.busy.insert((hca, qp.qpn));
-        if let Some((peer_hca, peer_qpn)) = self.named_peer(qp).filter(|_| takes_receive) {
-            self.take_over_receive_queue(peer_hca, peer_qpn);
+        self.receive_queues.busy.insert(sender);
+        let receivers = match datagram {
+            Some(to) => self.world.datagram_receivers(to, qp),
+            None => self.named_peer(qp).filter(|_| takes_receive).into_iter().collect(),
+        };
+        for (hca, qpn) in receivers {
+            let shared = self.world.find_qp(hca, qpn).and_then(|(_, receiver)| receiver.init.srq);
+            let name = shared.map_or(QueueName::Own(hca, qpn), QueueName::Shared);
+            if self.receive_queues.all.get(&name).is_some_and(|queue| queue.by_many) {
+                self.aim_at_queue_of_many(sender, name);
+            } else {
+                self.take_over_receive_queue(hca, qpn);
+            }
         }
+    }
+
+    /// Whether the engine has nothing left to be done of what it was given of a sender, whose process this is.
+    pub(crate) fn has_done_all_of(&self, process: usize, (hca, qpn): (HcaId, Qpn)) -> bool {
+        let nothing_held = self.processes[process].held_sends.is_empty() && !self.processes[process].shared.has_posts();
+        nothing_held && self.world.has_sent_all(hca, qpn)
     }
 
     /// Looks at the queue pairs of which the engine had work: those of which it has none any more are the programs' again.
     pub(crate) fn give_back_queues(&mut self) {
+        self.give_back_queues_of_many();
         let busy: Vec<_> = self.receive_queues.busy.iter().copied().collect();
         for (hca, qpn) in busy {
             let Some((owner, qp)) = self.world.find_qp(hca, qpn) else {
-                self.receive_queues.busy.remove(&(hca, qpn));
+                self.receive_queues.forget_sender((hca, qpn));
                 continue;
             };
-            let process = owner.0 as usize;
-            let nothing_held = self.processes[process].held_sends.is_empty() && !self.processes[process].shared.has_posts();
-            if !nothing_held || !self.world.has_sent_all(hca, qpn) {
+            if !self.has_done_all_of(owner.0 as usize, (hca, qpn)) {
                 continue;
             }
             // What went wrong shows in the states of both, before posters hear that everything is done.
@@ -199,7 +237,10 @@ impl Engine {
             if peer.is_some_and(|(peer_hca, peer_qpn)| !self.give_back_receive_queue(peer_hca, peer_qpn)) {
                 continue;
             }
-            self.receive_queues.busy.remove(&(hca, qpn));
+            if self.awaits_queue_of_many((hca, qpn)) {
+                continue; // it would only be given more
+            }
+            self.receive_queues.forget_sender((hca, qpn));
             let given = self.receive_queues.given.get(&(hca, qpn)).copied().unwrap_or(0);
             self.direct.set_done(hca, qpn, given);
         }
@@ -207,7 +248,7 @@ impl Engine {
 
     /// False: it could not be done now.
     fn give_back_receive_queue(&mut self, hca: HcaId, qpn: Qpn) -> bool {
-        let Some(open) = self.open_queue(hca, qpn) else { return true };
+        let Some(open) = self.open_queue(QueueName::Own(hca, qpn)) else { return true };
         let process = open.queue.process;
         let header = open.header();
         let receives = self.world.find_qp(hca, qpn).is_some_and(|(_, qp)| matches!(qp.state, QpState::Rtr | QpState::Rts));

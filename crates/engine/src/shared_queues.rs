@@ -3,6 +3,7 @@
 use crate::calls::{Answer, reply};
 use crate::convert;
 use crate::pace::Engine;
+use crate::receive_queues::QueueName;
 use softband_ipc::calls::{self, Op, SrqFields};
 use softband_model::verbs::api::{SrqInit, SrqOfXrc};
 use softband_model::verbs::{SharedReceiveQueue, XrcdOpen};
@@ -19,7 +20,15 @@ impl Engine {
         let xrc = (fields.xrcd != 0).then_some(SrqOfXrc { xrcd: XrcdHandle(fields.xrcd), cq: CqHandle(fields.cq) });
         let init = SrqInit { pd: PdHandle(fields.pd), max_wr: fields.max_wr, max_sge: fields.max_sge, xrc };
         let srq = self.world.create_srq(owner, hca, init).map_err(convert::errno_of)?;
+        let most = self.world.hca_part(hca).optional.max_srq_wr;
+        self.make_shared_queue(process, hca, srq, &init, most);
         self.query_srq(process, srq)
+    }
+
+    pub(crate) fn destroy_srq(&mut self, process: usize, srq: SrqHandle) -> Answer {
+        self.world.destroy_srq(self.processes[process].number, srq).map_err(convert::errno_of)?;
+        self.drop_shared_queue(srq);
+        Ok(Vec::new())
     }
 
     pub(crate) fn modify_srq(&mut self, process: usize, fields: &SrqFields) -> Answer {
@@ -30,7 +39,13 @@ impl Engine {
         let srq = SrqHandle(fields.handle);
         let max_wr = (fields.mask & MAX_WR != 0).then_some(fields.max_wr);
         let limit = (fields.mask & LIMIT != 0).then_some(fields.limit);
+        if self.world.query_srq(owner, srq).is_ok() {
+            self.take_over_queue_of_many(QueueName::Shared(srq)); // how many requests wait decides on both
+        }
         self.world.modify_srq(owner, srq, max_wr, limit).map_err(convert::errno_of)?;
+        if let Some(max_wr) = max_wr {
+            self.resize_shared_queue(srq, max_wr);
+        }
         self.query_srq(process, srq)
     }
 
@@ -48,6 +63,7 @@ impl Engine {
             number: SharedReceiveQueue::number_of(srq),
             xrcd: xrc.map_or(0, |xrc| xrc.xrcd.0),
             cq: xrc.map_or(0, |xrc| xrc.cq.0),
+            direct: self.direct.shared_entry_of(srq),
         }))
     }
 

@@ -76,10 +76,11 @@ impl Engine {
             Op::CloseXrcd => self.world.close_xrcd(owner, XrcdHandle(handle()?)).map(|()| Vec::new()).map_err(convert::errno_of),
             Op::OpenQp => self.open_qp(process, &request(bytes)?),
             Op::AttachMulticast | Op::DetachMulticast => self.multicast(process, op, &request(bytes)?),
+            Op::FindDatagramReceiver => self.find_datagram_receiver(&request(bytes)?),
             Op::CreateSrq => self.create_srq(process, &request(bytes)?),
             Op::ModifySrq => self.modify_srq(process, &request(bytes)?),
             Op::QuerySrq => self.query_srq(process, SrqHandle(handle()?)),
-            Op::DestroySrq => self.world.destroy_srq(owner, SrqHandle(handle()?)).map(|()| Vec::new()).map_err(convert::errno_of),
+            Op::DestroySrq => self.destroy_srq(process, SrqHandle(handle()?)),
             Op::CreateQp | Op::ModifyQp | Op::QueryQp | Op::DestroyQp => self.qp_verb(process, op, bytes),
             _ => Err(libc::ENOSYS),
         }
@@ -201,6 +202,7 @@ impl Engine {
                 since_ps = self.begin_anew();
                 if let Ok(qp) = &made {
                     self.make_receive_queue(process, hca, qp);
+                    self.note_user_of_shared_queue(hca, qp);
                 }
                 (fields.hca, made)
             }
@@ -239,6 +241,9 @@ impl Engine {
         let (hca, qp) = (snapshot.0, snapshot.1.map_err(convert::errno_of)?);
         if op != Op::QueryQp {
             self.publish_queue_pair(HcaId(hca), qp.qpn);
+        }
+        if since_ps != 0 {
+            self.direct.set_since(HcaId(hca), qp.qpn, since_ps);
         }
         let direct = self.direct.entry_of(HcaId(hca), qp.qpn);
         Ok(reply(&calls::QpFields { direct, since_ps: [since_ps as u32, (since_ps >> 32) as u32], ..convert::qp_fields(hca, &qp) }))

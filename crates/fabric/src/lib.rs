@@ -13,7 +13,9 @@ mod multicast;
 mod port;
 mod queue_pairs;
 mod receive;
+mod receive_requests;
 mod send_engine;
+
 mod slab;
 mod verbs;
 mod world;

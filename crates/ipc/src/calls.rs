@@ -144,6 +144,8 @@ ops! {
     AttachMulticast = 129,
     /// [`Multicast`].
     DetachMulticast = 130,
+    /// In wall pace: [`DatagramReceiver`] / [`Handle`]: its entry in the table of queue pairs plus one, or 0.
+    FindDatagramReceiver = 131,
 }
 
 macro_rules! pod {
@@ -229,11 +231,13 @@ pod! {
     /// A domain of extended reliable connections. `has_file`: shared with those who name the same file.
     pub struct OpenXrcd { pub hca: u32, pub has_file: u32, pub device: u64, pub inode: u64, pub create: u32, pub exclusive: u32, }
     pub struct Multicast { pub hca: u32, pub qpn: u32, pub mlid: u32, pub reserved: u32, pub mgid: [u8; 16], }
+    pub struct DatagramReceiver { pub lid: u32, pub qpn: u32, }
     pub struct OpenQp { pub xrcd: u32, pub qpn: u32, }
     /// A shared receive queue. `mask` as `enum ibv_srq_attr_mask`.
     pub struct SrqFields { pub hca: u32, pub handle: u32, pub pd: u32, pub mask: u32, pub max_wr: u32, pub max_sge: u32, pub limit: u32,
         /** Number by which messages name it. */ pub number: u32,
         /** Of extended reliable connections: domain and completion queue; else 0. */ pub xrcd: u32, pub cq: u32,
+        /** In wall pace: its entry among those of queue pairs, plus one, or 0. */ pub direct: u32,
     }
     pub struct ResizeCq { pub cq: u32, pub entries: u32, }
     /// `change` as `enum ibv_rereg_mr_flags`: only what it names is looked at.

@@ -12,7 +12,8 @@ pub mod kind {
     pub const SRQ_RECEIVE: u32 = 4;
     /// In wall pace: completion queue `object` has no room for what the program carries out itself.
     pub const CQ_OVERRUN: u32 = 5;
-    /// In wall pace: queue pair `object` is about to reach a peer that is only ready to receive: that one hears of it.
+    /// In wall pace: queue pair `object` is about to reach a peer that is only ready to receive: that one hears of it. Of datagrams,
+    /// `path` and `remote_qpn` say whom.
     pub const ESTABLISHED: u32 = 6;
     /// In wall pace: completion queue `object` of this process is to raise an event that is due.
     pub const NOTIFY_OWN: u32 = 7;
@@ -72,7 +73,18 @@ pub struct PostRecord {
     pub remote_qkey: u32,
     /// Of an extended reliable connection: number of the shared receive queue.
     pub xrc_srq: u32,
-    pub reserved: u32,
+    /// Of a datagram, for the poster itself: what `ah` says ([`path`]); 0 for what is the engine's.
+    pub path: u32,
+}
+
+/// A way without a global route, for [`PostRecord::path`].
+pub const fn path(lid: u16, service_level: u8) -> u32 {
+    (service_level as u32) << 16 | lid as u32
+}
+
+/// LID and service level of a [`path`].
+pub const fn path_parts(path: u32) -> (u16, u8) {
+    (path as u16, (path >> 16) as u8)
 }
 
 /// What a memory window is bound to.

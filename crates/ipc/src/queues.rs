@@ -2,8 +2,9 @@
 //! ([`super::layout::QUEUES_OFFSET`]).
 //!
 //! A receive queue is filled by its owner and emptied by the one queue pair that is connected to it, or by the engine, which then
-//! says so in [`ReceiveQueueHeader::mode`] and waits until nobody is at it any more. A ring of deliveries belongs to a completion
-//! queue: peers put in what their sends complete there, one at a time, and the owner takes it out.
+//! says so in [`ReceiveQueueHeader::mode`] and waits until nobody is at it any more. Where several may take from it (a shared
+//! receive queue), they do so one at a time. A ring of deliveries belongs to a completion queue: peers put in what their sends
+//! complete there, one at a time, and the owner takes it out.
 
 use super::post::PostSge;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -18,6 +19,16 @@ pub mod mode {
     pub const MOVING: u32 = 2;
 
     pub(super) const MASK: u32 = 3;
+
+    /// The mode without its era.
+    pub const fn of(word: u32) -> u32 {
+        word & MASK
+    }
+
+    /// The era, to be compared with others.
+    pub const fn era_of(word: u32) -> u32 {
+        word & !MASK
+    }
 }
 
 /// Head of a receive queue. Both counters only grow and wrap at 2^32; the place is counter % capacity. Each side has a cache line of
@@ -30,12 +41,25 @@ pub struct ReceiveQueueHeader {
     pub since_ps: AtomicU64,
     pub produced: LineOf<AtomicU32>,
     pub consumed: LineOf<AtomicU32>,
+    /// Of queues that several take from: who is taking ([`taker`]), or 0.
+    pub taker: LineOf<AtomicU64>,
+}
+
+/// What [`ReceiveQueueHeader::taker`] says of a process (by its number on the host) that takes while `mode` is as it is here: in another
+/// era that means nothing any more, so nobody waits for one that was stopped in the midst of it.
+pub const fn taker(mode: u32, pid: u32) -> u64 {
+    (mode as u64) << 32 | pid as u64
+}
+
+/// The process and the mode of [`taker`].
+pub const fn taker_parts(taker: u64) -> (u32, u32) {
+    ((taker >> 32) as u32, taker as u32)
 }
 
 impl ReceiveQueueHeader {
     /// One of [`mode`].
     pub fn mode(&self) -> u32 {
-        self.mode.load(Ordering::SeqCst) & mode::MASK
+        mode::of(self.mode.load(Ordering::SeqCst))
     }
 
     /// Another mode in the same era. The engine alone does this.

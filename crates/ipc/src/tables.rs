@@ -28,7 +28,7 @@ pub struct KeyEntry {
     pub serial: AtomicU64,
 }
 
-/// A connected queue pair.
+/// A connected queue pair, or one for datagrams; or a shared receive queue ([`of_shared_queue`]), which has domain, process and receive queue only.
 #[repr(C, align(64))]
 pub struct QpEntry {
     pub qpn: AtomicU32,
@@ -60,7 +60,29 @@ pub struct QpEntry {
     pub done: AtomicU32,
     /// `rnr_retry` of what it sends.
     pub rnr_retry: AtomicU32,
+    /// Entry of the shared receive queue that it takes from, plus one; 0 for none.
+    pub srq: AtomicU32,
+    /// Where it takes from one: what completes before this is not for the queue pair as it is now.
+    pub since_ps: AtomicU64,
+    /// Of a queue pair for datagrams: the LID of its port, 0 while that is down; its keys; the longest message in bytes.
+    pub lid: AtomicU32,
+    pub qkey: AtomicU32,
+    pub pkey: AtomicU32,
+    pub mtu_bytes: AtomicU32,
 }
+
+/// What stands in [`QpEntry::qpn`] for a shared receive queue, given its handle: no queue pair has such a number.
+pub const fn of_shared_queue(handle: u32) -> u32 {
+    handle | SHARED_QUEUE
+}
+
+/// The shared receive queue of an entry with this in [`QpEntry::qpn`], if it is one's.
+pub const fn shared_queue_of(qpn: u32) -> Option<u32> {
+    if qpn & SHARED_QUEUE != 0 { Some(qpn & !SHARED_QUEUE) } else { None }
+}
+
+/// Handles and queue pair numbers leave this bit free.
+const SHARED_QUEUE: u32 = 1 << 31;
 
 /// The whole file.
 #[repr(C)]

@@ -7,14 +7,33 @@ use libc::c_int;
 use softband_abi::verbs::{ibv_ah, ibv_ah_attr, ibv_pd};
 use softband_client::{Errno, call, call_void};
 use softband_ipc::calls::{CreateAh, Handle, Op};
+use softband_ipc::post;
 
-/// The engine's handle of an address handle.
+/// An address handle: what the header shows, and our part.
+#[repr(C)]
+struct Ah {
+    shown: ibv_ah,
+    pd: u32,
+    /// What of it posting threads can use ([`post::path`]), or 0.
+    path: u32,
+}
+
+/// LIDs from this one on are those of groups.
+const MULTICAST_LIDS: u16 = 0xC000;
+
+/// The engine's handle of an address handle, and the path for a queue pair of domain `pd` that sends to it itself.
 ///
 /// # Safety
 /// `shown` is NULL or an address handle of ours.
-pub(crate) unsafe fn handle(shown: *mut ibv_ah) -> Result<u32, Errno> {
-    // SAFETY: the caller's promise.
-    Ok(unsafe { (*not_null(shown)?).handle })
+pub(crate) unsafe fn handle_and_path(shown: *mut ibv_ah, pd: u32) -> Result<(u32, u32), Errno> {
+    // SAFETY: the caller's promise; programs keep the pointer to the whole box.
+    let ah = unsafe { &*not_null(shown)?.cast::<Ah>() };
+    Ok((ah.shown.handle, if ah.pd == pd { ah.path } else { 0 }))
+}
+
+fn path_of(attributes: &ibv_ah_attr) -> u32 {
+    let is_plain = attributes.is_global == 0 && attributes.src_path_bits == 0 && attributes.dlid < MULTICAST_LIDS;
+    if is_plain { post::path(attributes.dlid, attributes.sl) } else { 0 }
 }
 
 /// Makes an address handle.
@@ -28,7 +47,8 @@ pub(crate) unsafe fn create(pd: *mut ibv_pd, attributes: &ibv_ah_attr) -> Result
         (known.context, known.handle, context(known.context)?.hca)
     };
     let Handle { handle, .. } = call(Op::CreateAh, &CreateAh { pd: pd_handle, hca, vector: address_vector(attributes) })?;
-    Ok(Box::into_raw(Box::new(ibv_ah { context: shown, pd, handle })))
+    let shown = ibv_ah { context: shown, pd, handle };
+    Ok(Box::into_raw(Box::new(Ah { shown, pd: pd_handle, path: path_of(attributes) })).cast())
 }
 
 #[unsafe(no_mangle)]
@@ -41,10 +61,10 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attributes: *mut ibv_ah_
 pub unsafe extern "C" fn ibv_destroy_ah(shown: *mut ibv_ah) -> c_int {
     status(|| {
         // SAFETY: the caller names an address handle of ours.
-        let handle = unsafe { handle(shown) }?;
+        let handle = unsafe { (*not_null(shown)?).handle };
         call_void(Op::DestroyAh, &Handle { handle, reserved: 0 })?;
         // SAFETY: `create` boxed it, and nobody uses it any more.
-        drop(unsafe { Box::from_raw(shown) });
+        drop(unsafe { Box::from_raw(shown.cast::<Ah>()) });
         Ok(())
     })
 }

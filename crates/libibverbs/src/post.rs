@@ -173,7 +173,7 @@ unsafe fn send_record(qp: &QpInner, request: &ibv_send_wr) -> Result<PostRecord,
         match request.opcode {
             _ if qp.qp_type == IBV_QPT_UD => {
                 let target = request.wr.ud;
-                record.ah = ah::handle(target.ah)?;
+                (record.ah, record.path) = ah::handle_and_path(target.ah, qp.pd)?;
                 record.remote_qpn = target.remote_qpn;
                 record.remote_qkey = target.remote_qkey;
             }
@@ -293,7 +293,7 @@ pub(crate) fn submit(record: PostRecord, list: &[ibv_sge], inline: &[u8]) -> Res
 }
 
 /// Hands a list on as the engine reads it.
-fn with_entries(list: &[ibv_sge], then: impl FnOnce(&[PostSge]) -> Result<(), Errno>) -> Result<(), Errno> {
+pub(crate) fn with_entries(list: &[ibv_sge], then: impl FnOnce(&[PostSge]) -> Result<(), Errno>) -> Result<(), Errno> {
     let mut entries = ArrayVec::<PostSge, SGES_MAX>::new();
     for entry in list {
         entries.try_push(PostSge { address: entry.addr, len_bytes: entry.length, lkey: entry.lkey }).map_err(|_| Errno(libc::EINVAL))?;

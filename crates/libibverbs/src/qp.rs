@@ -28,6 +28,8 @@ pub(crate) struct Qp {
 pub(crate) struct QpInner {
     pub(crate) hca: u32,
     pub(crate) qpn: u32,
+    /// Handle of its protection domain, or 0.
+    pub(crate) pd: u32,
     pub(crate) qp_type: u32,
     pub(crate) cap: ibv_qp_cap,
     /// Whether `ibv_wr_*` may be used.
@@ -293,6 +295,8 @@ fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields)
         inner: QpInner {
             hca: ours.hca,
             qpn: made.qpn,
+            // SAFETY: `create` has looked at it: NULL, or a PD of ours.
+            pd: unsafe { base.pd.as_ref() }.map_or(0, |pd| pd.handle),
             qp_type: wanted.qp_type,
             cap,
             is_extended: base.is_extended,

@@ -1,16 +1,16 @@
 //! Shared receive queues.
 
 use crate::context::{SrqPointer, context};
+use crate::direct::SharedQueue;
 use crate::event_count::EventCount;
 use crate::guard::{guarded, not_null, object, status};
-use crate::post::{receive_entries, report, submit};
+use crate::post::{receive_entries, report, with_entries};
 use crate::qp::WorkQueue;
-use crate::short::Short;
 use crate::unsupported::refuse;
 use crate::{cq, xrc};
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
-use softband_client::{Errno, advance_ps, call, call_void, header};
+use softband_client::{Errno, advance_ps, call, call_void, header, is_wall};
 use softband_ipc::calls::{Handle, Op, SrqFields};
 use softband_ipc::post::{PostRecord, kind};
 
@@ -30,8 +30,7 @@ pub(crate) struct SrqInner {
     /// Queue pairs of other processes may deliver to it.
     pub(crate) is_xrc: bool,
     pub(crate) receive: WorkQueue,
-    /// Held while a request takes its place.
-    posting: Short<()>,
+    direct: SharedQueue,
     pub(crate) async_events: EventCount,
 }
 
@@ -80,7 +79,7 @@ unsafe fn create(pd: *mut ibv_pd, srq_context: *mut c_void, attr: &mut ibv_srq_a
             number: made.number,
             is_xrc: xrcd != 0,
             receive: WorkQueue::new(made.max_wr),
-            posting: Short::default(),
+            direct: SharedQueue::new(made.handle, made.direct),
             async_events: EventCount::default(),
         },
     }));
@@ -201,15 +200,20 @@ pub(crate) unsafe extern "C" fn post_srq_recv(shown: *mut ibv_srq, first: *mut i
 unsafe fn post_one(srq: &SrqInner, request: &ibv_recv_wr) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
     let list = unsafe { receive_entries(request, srq.max_sge) }?;
-    let posting = srq.posting.lock();
+    let mut posting = srq.direct.posting.lock();
     if !srq.receive.take_place() {
         return Err(Errno(libc::ENOMEM));
     }
-    drop(posting);
-    advance_ps(header().cost_post_receive);
     let record = PostRecord { kind: kind::SRQ_RECEIVE, hca: srq.hca, object: srq.handle, wr_id: request.wr_id, ..bytemuck::Zeroable::zeroed() };
-    submit(record, list, &[]).inspect_err(|_| {
-        let _posting = srq.posting.lock();
-        srq.receive.give_back();
+    with_entries(list, |entries| {
+        if is_wall() && srq.direct.receive(&mut posting, record, entries) {
+            return Ok(());
+        }
+        drop(posting);
+        advance_ps(header().cost_post_receive);
+        softband_client::post::post(record, entries, &[]).inspect_err(|_| {
+            let _posting = srq.direct.posting.lock();
+            srq.receive.give_back();
+        })
     })
 }

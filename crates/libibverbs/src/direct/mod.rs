@@ -5,7 +5,11 @@
 //! all that went to the engine has completed is work carried out here, and completions come in the order in which they were made.
 
 mod atomic;
+mod datagram;
 mod send;
+mod shared;
+
+pub(crate) use shared::SharedQueue;
 
 use crate::cq::CqInner;
 use crate::post::Data;
@@ -33,11 +37,18 @@ pub(crate) struct DirectState {
     /// to be shared.
     pub(crate) receiving: Short<Option<Option<ReceiveQueue>>>,
     /// Held while a send request takes its place and is carried out: one follows the other.
-    pub(crate) sending: Short<Option<PeerQueues>>,
+    pub(crate) sending: Short<Sending>,
     /// The peer, which was only ready to receive, was told that the connection is there.
     established: AtomicBool,
     /// Whether it pays to wait for the engine to have done what it was given.
     is_patient: AtomicBool,
+}
+
+/// Where what a queue pair sends goes, as far as that is known.
+#[derive(Default)]
+pub(crate) struct Sending {
+    peer: Option<PeerQueues>,
+    receivers: datagram::Receivers,
 }
 
 /// The queues of the peer, mapped here.
@@ -56,7 +67,7 @@ impl DirectState {
     pub(crate) fn reset(&self) {
         self.established.store(false, Ordering::Release);
         self.is_patient.store(true, Ordering::Release);
-        *self.sending.lock() = None;
+        *self.sending.lock() = Sending::default();
     }
 }
 
@@ -88,9 +99,10 @@ pub(crate) fn receive_record(qp: &QpInner, wr_id: u64) -> PostRecord {
 }
 
 /// Carries a send request out, if it is one that can be; its place in the queue is taken already.
-pub(crate) fn carry_out(qp: &QpInner, peer: &mut Option<PeerQueues>, record: &PostRecord, data: Data<'_>) -> bool {
+pub(crate) fn carry_out(qp: &QpInner, sending: &mut Sending, record: &PostRecord, data: Data<'_>) -> bool {
     let offered = match record.opcode {
         opcode::RDMA_READ | opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD => qp.qp_type == IBV_QPT_RC,
+        opcode::SEND | opcode::SEND_WITH_IMM if qp.qp_type == IBV_QPT_UD => record.path != 0,
         opcode::SEND | opcode::SEND_WITH_IMM | opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM => {
             qp.qp_type == IBV_QPT_RC || qp.qp_type == IBV_QPT_UC
         }
@@ -104,10 +116,12 @@ pub(crate) fn carry_out(qp: &QpInner, peer: &mut Option<PeerQueues>, record: &Po
     if !has_engine_finished(qp, index) {
         return false;
     }
+    let at = (qp, index);
     let moved = match record.opcode {
-        opcode::RDMA_READ | opcode::RDMA_WRITE => move_all((qp, index), record, data),
-        opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD => atomic::change((qp, index), record, data),
-        _ => send::deliver((qp, index), peer, record, data),
+        opcode::RDMA_READ | opcode::RDMA_WRITE => move_all(at, record, data),
+        opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD => atomic::change(at, record, data),
+        _ if qp.qp_type == IBV_QPT_UD => datagram::deliver(at, &mut sending.receivers, record, data),
+        _ => send::deliver(at, &mut sending.peer, record, data),
     };
     let Some(len_bytes) = moved else { return false };
     let count = qp.send.note_carried_out();
@@ -145,7 +159,8 @@ fn has_engine_finished(qp: &QpInner, index: u32) -> bool {
         if qp.send.is_done(own.done.load(Ordering::Acquire)) {
             return true;
         }
-        if !qp.direct.is_patient.load(Ordering::Relaxed) || looking.peer(own).is_none() {
+        let is_direct = qp.qp_type == IBV_QPT_UD || looking.peer(own).is_some();
+        if !qp.direct.is_patient.load(Ordering::Relaxed) || !is_direct {
             return false;
         }
         drop(looking);

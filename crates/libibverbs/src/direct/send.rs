@@ -13,20 +13,24 @@ use softband_client::receive_queue::ReceiveQueue;
 use softband_ipc::post::{PostRecord, PostSge, kind, opcode, send_flags};
 use softband_ipc::queues::Delivery;
 use softband_ipc::ring::flags;
-use softband_ipc::tables::QpEntry;
+use softband_ipc::tables::{QpEntry, shared_queue_of};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Longer messages are the engine's: it waits for transfers under way before it lets anything go.
 const BYTES_MAX: u64 = 64 << 20;
 /// How long a sender waits for a receive request before it leaves the repeating to the engine.
 const PATIENCE_PICOS: u64 = 200_000_000;
+/// How long it waits for somebody else who takes from the same queue: that one may have to be given the processor first.
+const PATIENCE_WITH_OTHERS_PICOS: u64 = 20_000_000_000;
+/// How long a datagram waits for a receive request: nobody sends it again, and its receiver may have to be given the processor first.
+const PATIENCE_OF_DATAGRAMS_PICOS: u64 = 10_000_000_000;
 /// Looks before it lets others have the processor.
 const LOOKS: u32 = 20;
 /// Pauses between those: the receiver gets ahead meanwhile, so that not each of its requests is waited for.
 const PAUSES: u32 = 16;
 
 /// What became of an attempt.
-enum Step {
+pub(super) enum Step {
     Done {
         bytes: u64,
         /// The receiver's completion queue raises an event.
@@ -34,43 +38,59 @@ enum Step {
     },
     /// No receive request is there, or the queue changes hands.
     Later,
-    ForEngine,
+    /// Somebody else takes from the queue.
+    Busy,
+    /// No receive request is there for a datagram.
+    Empty,
 }
 
 /// Carries a message out; how many bytes it had. `None`: it is the engine's.
 pub(super) fn deliver(at: (&QpInner, u32), peer: &mut Option<PeerQueues>, record: &PostRecord, data: Data<'_>) -> Option<u64> {
-    let mut until = None;
+    let (bytes, raises_event) = with_patience(|is_waiting| step(&look()?, at, peer, record, data, is_waiting))?;
+    if raises_event {
+        notify(kind::NOTIFY_PEER, at.0.hca, at.0.qpn);
+    }
+    Some(bytes)
+}
+
+/// Tries it until it is done, or has taken too long, or is the engine's: how many bytes it had, and whether it raises an event.
+#[inline(always)]
+pub(super) fn with_patience(mut attempt: impl FnMut(bool) -> Option<Step>) -> Option<(u64, bool)> {
+    let mut since = None;
     let mut looks = 0;
     loop {
-        let outcome = step(&look()?, at, peer, record, data).unwrap_or(Step::ForEngine);
-        match outcome {
-            Step::Done { bytes, raises_event } => {
-                if raises_event {
-                    notify(kind::NOTIFY_PEER, at.0.hca, at.0.qpn);
-                }
-                return Some(bytes);
-            }
-            Step::ForEngine => return None,
-            Step::Later => {}
-        }
+        let patience = match attempt(looks >= LOOKS)? {
+            Step::Done { bytes, raises_event } => return Some((bytes, raises_event)),
+            Step::Later => PATIENCE_PICOS,
+            Step::Busy => PATIENCE_WITH_OTHERS_PICOS,
+            Step::Empty => PATIENCE_OF_DATAGRAMS_PICOS,
+        };
         looks += 1;
         if looks < LOOKS {
             (0..PAUSES).for_each(|_| std::hint::spin_loop());
             continue;
         }
         std::thread::yield_now();
-        if now_ps() > *until.get_or_insert_with(|| now_ps() + PATIENCE_PICOS) {
+        if now_ps() > *since.get_or_insert_with(now_ps) + patience {
             return None;
         }
     }
 }
 
 /// `None` when something is not as it should be: the engine knows what follows from it.
-fn step(looking: &Looking, (qp, index): (&QpInner, u32), known: &mut Option<PeerQueues>, record: &PostRecord, data: Data<'_>) -> Option<Step> {
+fn step(
+    looking: &Looking,
+    (qp, index): (&QpInner, u32),
+    known: &mut Option<PeerQueues>,
+    record: &PostRecord,
+    data: Data<'_>,
+    is_waiting: bool,
+) -> Option<Step> {
     let own = looking.queue_pair(index, qp.qpn).filter(|own| own.state.load(Ordering::Acquire) == IBV_QPS_RTS)?;
     let peer = looking.peer(own).filter(|peer| is_ready(peer))?;
-    if !known.as_ref().is_some_and(|queues| queues.receives.is_of(peer) && queues.deliveries.is_of(peer)) {
-        *known = Some(PeerQueues { receives: ReceiveQueue::of(peer)?, deliveries: Deliveries::of(peer)? });
+    let source = looking.receives_of(peer)?;
+    if !known.as_ref().is_some_and(|queues| queues.receives.is_of(source) && queues.deliveries.is_of(peer)) {
+        *known = Some(PeerQueues { receives: ReceiveQueue::of(source)?, deliveries: Deliveries::of(peer)? });
     }
     let PeerQueues { receives, deliveries } = known.as_ref()?;
     let may_wait = qp.qp_type == IBV_QPT_RC && own.rnr_retry.load(Ordering::Relaxed) != 0;
@@ -79,8 +99,16 @@ fn step(looking: &Looking, (qp, index): (&QpInner, u32), known: &mut Option<Peer
         Some(false) => return None,
         Some(true) => {}
     }
+    let turn = if std::ptr::eq(source, peer) { None } else { Some(receives.take_turn(is_waiting)) };
+    let turn = match turn {
+        Some(None) => return Some(Step::Busy),
+        turn => turn.flatten(),
+    };
     let mut request = ArrayVec::<PostSge, SGES_MAX>::new();
     let Some(wr_id) = receives.front(&mut request) else { return may_wait.then_some(Step::Later) };
+    if turn.as_ref().is_some_and(|turn| !turn.is_valid()) {
+        return Some(Step::Later);
+    }
     let mut local = Stretches::new();
     local_stretches(looking, own, data, false, &mut local)?;
     let len_bytes = local.iter().map(|stretch| stretch.len_bytes).sum::<u64>();
@@ -91,13 +119,20 @@ fn step(looking: &Looking, (qp, index): (&QpInner, u32), known: &mut Option<Peer
     if record.opcode == opcode::RDMA_WRITE_WITH_IMM {
         named_place(looking, peer, record, len_bytes, &mut remote)?;
     } else {
-        places_of_request(looking, peer, &request, len_bytes, &mut remote)?;
+        places_of_request(looking, source, &request, (0, len_bytes), &mut remote)?;
     }
     if len_bytes > 0 && !write(peer.pid.load(Ordering::Relaxed), &local, &remote) {
         return None;
     }
-    let delivery = delivery(peer, record, wr_id, len_bytes, receives.since_ps());
-    let is_put = deliveries.put(delivery, || receives.take_front());
+    let delivery = delivery(peer, source, record, wr_id, len_bytes, receives.since_ps());
+    let take = || match &turn {
+        None => {
+            receives.take_front();
+            true
+        }
+        Some(turn) => turn.take_front(),
+    };
+    let is_put = deliveries.put(delivery, take);
     is_put.then(|| Step::Done { bytes: len_bytes, raises_event: deliveries.raises_event(record.flags & send_flags::SOLICITED != 0) })
 }
 
@@ -112,9 +147,16 @@ fn named_place(looking: &Looking, peer: &QpEntry, record: &PostRecord, len_bytes
     Some(())
 }
 
-/// Where a message goes that is as long as this; `None` when it is too long for the request, or may not be written there.
+/// Where a message goes that is as long as this, behind so many bytes that are left free; `None` when it is too long for the request, or
+/// may not be written there.
 #[inline(always)]
-fn places_of_request(looking: &Looking, peer: &QpEntry, request: &[PostSge], len_bytes: u64, found: &mut Stretches) -> Option<()> {
+pub(super) fn places_of_request(
+    looking: &Looking,
+    of: &QpEntry,
+    request: &[PostSge],
+    (mut free, len_bytes): (u64, u64),
+    found: &mut Stretches,
+) -> Option<()> {
     let mut left = len_bytes;
     for entry in request {
         if left == 0 {
@@ -122,18 +164,25 @@ fn places_of_request(looking: &Looking, peer: &QpEntry, request: &[PostSge], len
         }
         // The whole entry must be the receiver's to write, although less of it may be used.
         let whole = u64::from(entry.len_bytes);
-        found.push(looking.reach(peer, entry.lkey, entry.address, whole, IBV_ACCESS_LOCAL_WRITE)?.part(0, whole.min(left)));
-        left -= whole.min(left);
+        let begin = free.min(whole);
+        let len = (whole - begin).min(left);
+        found.push(looking.reach(of, entry.lkey, entry.address, whole, IBV_ACCESS_LOCAL_WRITE)?.part(begin, len));
+        free -= begin;
+        left -= len;
     }
     (left == 0).then_some(())
 }
 
-fn delivery(peer: &QpEntry, record: &PostRecord, wr_id: u64, len_bytes: u64, since_ps: u64) -> Delivery {
+/// What completes for `peer`, with a request of `source`.
+#[inline]
+fn delivery(peer: &QpEntry, source: &QpEntry, record: &PostRecord, wr_id: u64, len_bytes: u64, since_ps: u64) -> Delivery {
     let has_immediate = record.opcode != opcode::SEND;
     let is_write = record.opcode == opcode::RDMA_WRITE_WITH_IMM;
+    let srq = shared_queue_of(source.qpn.load(Ordering::Relaxed)).unwrap_or(0);
     Delivery {
         wr_id,
-        since_ps,
+        // A shared queue goes on when one of its queue pairs begins anew.
+        since_ps: if srq == 0 { since_ps } else { since_ps.max(peer.since_ps.load(Ordering::Relaxed)) },
         stamp_ps: 0,
         byte_len: len_bytes as u32,
         immediate: if has_immediate { record.immediate } else { 0 },
@@ -146,7 +195,7 @@ fn delivery(peer: &QpEntry, record: &PostRecord, wr_id: u64, len_bytes: u64, sin
         source_lid: 0,
         path_bits: 0,
         reserved: 0,
-        srq: 0,
+        srq,
         sequence: AtomicU32::new(0),
     }
 }

@@ -34,6 +34,16 @@ impl SharedReceiveQueue {
         Some((request, reached))
     }
 
+    /// Takes the oldest requests, no more than this, without a word to anybody.
+    pub fn take_many(&mut self, count_max: usize) -> Vec<ReceiveRequest> {
+        self.requests.drain(..self.requests.len().min(count_max)).collect()
+    }
+
+    /// The limit that is armed, or 0.
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
     /// A request comes back unused: its message was never completed.
     pub fn put_back(&mut self, request: ReceiveRequest) {
         self.requests.push_front(request);
@@ -167,6 +177,16 @@ mod tests {
 
     fn request(wr_id: u64) -> ReceiveRequest {
         ReceiveRequest { wr_id, entries: Vec::new(), srq: None }
+    }
+
+    #[test]
+    fn many_requests_are_taken_in_their_order_and_without_reaching_the_limit() {
+        let (mut verbs, srq) = queue_of(4);
+        (0..4).for_each(|wr_id| verbs.post_srq_receive(srq, request(wr_id)));
+        verbs.modify_srq(OWNER, srq, None, Some(3)).unwrap();
+        let queue = verbs.srqs.get_mut(srq.0).unwrap();
+        assert_eq!(queue.take_many(3).iter().map(|request| request.wr_id).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!((queue.limit(), queue.take_many(3).len()), (3, 1));
     }
 
     #[test]

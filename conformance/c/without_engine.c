@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * Messages to shared receive queues, and datagrams, between queue pairs of one process. With the argument "stopped" the process
+ * that started this one stands still meanwhile, which at the host's pace is the engine: nothing of it may be needed. What is printed of
+ * the completions is the same by every way.
+ *
+ *     without_engine [stopped]
+ */
+#include "verbs_common.h"
+#include <signal.h>
+
+enum { BYTES = 4096, ROUNDS = 500, REQUESTS = 8, SENDERS = 3, QKEY = 0x11111111, STOPPED_SECONDS = 30 };
+
+static struct ibv_context *context;
+static struct ibv_pd *pd;
+static struct ibv_port_attr port;
+static _Alignas(4096) uint8_t from[BYTES], into[REQUESTS][BYTES];
+static struct ibv_mr *from_mr, *into_mr;
+static int stops;
+
+static void go_on(void)
+{
+	if (stops)
+		kill(getppid(), SIGCONT);
+}
+
+static void give_up(int unused)
+{
+	(void)unused;
+	go_on();
+	_exit(3);
+}
+
+static void stand_still(void)
+{
+	alarm(STOPPED_SECONDS);
+	if (stops)
+		IS(0, kill(getppid(), SIGSTOP));
+}
+
+static struct ibv_qp *new_queue_pair(enum ibv_qp_type type, struct ibv_cq *cq, struct ibv_srq *srq)
+{
+	struct ibv_qp_init_attr init = {.send_cq = cq, .recv_cq = cq, .srq = srq, .qp_type = type,
+					.cap = {.max_send_wr = REQUESTS, .max_recv_wr = REQUESTS, .max_send_sge = 2, .max_recv_sge = 2}};
+	struct ibv_qp *qp = ibv_create_qp(pd, &init);
+
+	CHECK(qp != NULL);
+	to_init(qp);
+	return qp;
+}
+
+static void make_ready(struct ibv_qp *qp, struct ibv_qp *peer)
+{
+	struct address mine = {.qpn = qp->qp_num, .psn = 5}, other = {.qpn = peer->qp_num, .psn = 5, .lid = port.lid};
+
+	to_ready(NULL, qp, &mine, &other);
+}
+
+static struct ibv_recv_wr request(struct ibv_sge sges[2], int round, int bytes)
+{
+	int half = bytes / 2;
+
+	sges[0] = (struct ibv_sge){(uintptr_t)into[round % REQUESTS], half, into_mr->lkey};
+	sges[1] = (struct ibv_sge){(uintptr_t)into[round % REQUESTS] + half, BYTES - half, into_mr->lkey};
+	return (struct ibv_recv_wr){.wr_id = 1000 + round, .sg_list = sges, .num_sge = 2};
+}
+
+static void post_receive(struct ibv_qp *qp, struct ibv_srq *srq, int round, int bytes)
+{
+	struct ibv_sge sges[2];
+	struct ibv_recv_wr wr = request(sges, round, bytes), *bad;
+
+	if (srq)
+		IS(0, ibv_post_srq_recv(srq, &wr, &bad));
+	else
+		IS(0, ibv_post_recv(qp, &wr, &bad));
+}
+
+/* A message of `round` goes, and comes as it should. `ah` is NULL where the queue pairs are connected. */
+static void message(struct ibv_qp *qp, struct ibv_qp *peer, struct ibv_ah *ah, int round)
+{
+	int room = ah ? GRH_BYTES : 0, bytes = 1 + round * 7 % 1000, has_immediate = round % 2, of_own_key = round % 4 == 3;
+	struct ibv_sge sge = {(uintptr_t)from, bytes, from_mr->lkey};
+	struct ibv_send_wr wr = {.wr_id = round, .sg_list = &sge, .num_sge = 1, .imm_data = htonl(round),
+				 .opcode = has_immediate ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
+	struct ibv_wc wc[2];
+
+	if (ah) {
+		wr.wr.ud.ah = ah;
+		wr.wr.ud.remote_qpn = peer->qp_num;
+		wr.wr.ud.remote_qkey = of_own_key ? 0x80000000 : QKEY;
+	}
+	memset(into[round % REQUESTS], 0xA5, BYTES);
+	fill(from, bytes, round);
+	IS(0, post(qp, wr));
+	wc[0] = completion(qp->send_cq);
+	wc[1] = completion(qp->send_cq);
+	if (wc[0].opcode & IBV_WC_RECV) {
+		struct ibv_wc other = wc[0];
+
+		wc[0] = wc[1];
+		wc[1] = other;
+	}
+	CHECK(wc[0].status == IBV_WC_SUCCESS && wc[0].opcode == IBV_WC_SEND && (int)wc[0].wr_id == round && wc[0].qp_num == qp->qp_num);
+	CHECK(wc[1].status == IBV_WC_SUCCESS && wc[1].opcode == IBV_WC_RECV && (int)wc[1].wr_id == 1000 + round);
+	CHECK(wc[1].qp_num == peer->qp_num && wc[1].src_qp == qp->qp_num && (int)wc[1].byte_len == bytes + room);
+	CHECK(!has_immediate == !(wc[1].wc_flags & IBV_WC_WITH_IMM) && (!has_immediate || ntohl(wc[1].imm_data) == (uint32_t)round));
+	for (int i = 0; i < room; i++)
+		CHECK(into[round % REQUESTS][i] == 0xA5); /* it came without a global route */
+	same(into[round % REQUESTS] + room, bytes, round);
+	CHECK(into[round % REQUESTS][room + bytes] == 0xA5);
+	if (round < 2)
+		printf("sl %d pkey_index %d flags %u lid %d path bits %d\n", wc[1].sl, wc[1].pkey_index, wc[1].wc_flags, ah ? wc[1].slid : 0,
+		       wc[1].dlid_path_bits);
+}
+
+/* Several senders to queue pairs of one kind, one after the other, that share their receive queue or have one each. */
+static void messages(enum ibv_qp_type type, int is_shared)
+{
+	struct ibv_cq *cq = ibv_create_cq(context, 64, NULL, NULL, 0);
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = REQUESTS, .max_sge = 2}};
+	struct ibv_srq *srq = is_shared ? ibv_create_srq(pd, &init) : NULL;
+	struct ibv_qp *sender[SENDERS], *receiver[SENDERS];
+	struct ibv_qp_attr only_receives = {.qp_state = IBV_QPS_RTR};
+	struct ibv_ah_attr to = {.dlid = port.lid, .sl = 2, .port_num = 1};
+	struct ibv_ah *ah = type == IBV_QPT_UD ? ibv_create_ah(pd, &to) : NULL;
+
+	CHECK(cq && (srq || !is_shared) && (ah || type != IBV_QPT_UD));
+	for (int i = 0; i < SENDERS; i++) {
+		sender[i] = new_queue_pair(type, cq, NULL);
+		receiver[i] = new_queue_pair(type, cq, srq);
+		if (i == 0 && type == IBV_QPT_UD)
+			IS(0, ibv_modify_qp(receiver[i], &only_receives, IBV_QP_STATE));
+		else
+			make_ready(receiver[i], sender[i]);
+		make_ready(sender[i], receiver[i]);
+	}
+	/* Where each goes is found out when the first one goes. */
+	for (int round = 0; round < ROUNDS; round++) {
+		int which = round % SENDERS;
+
+		if (round == SENDERS)
+			stand_still();
+		post_receive(receiver[which], srq, round, 1 + round * 7 % 1000);
+		message(sender[which], receiver[which], ah, round);
+	}
+	go_on();
+	alarm(0);
+	for (int i = 0; i < SENDERS; i++) {
+		IS(0, ibv_destroy_qp(sender[i]));
+		IS(0, ibv_destroy_qp(receiver[i]));
+	}
+	if (srq)
+		IS(0, ibv_destroy_srq(srq));
+	if (ah)
+		IS(0, ibv_destroy_ah(ah));
+	IS(0, ibv_destroy_cq(cq));
+	printf("ok messages of type %d to %s\n", type, is_shared ? "a shared receive queue" : "receive queues of their own");
+}
+
+int main(int argc, char **argv)
+{
+	struct ibv_device **devices = ibv_get_device_list(NULL);
+
+	CHECK(devices && devices[0] && (context = ibv_open_device(devices[0])) != NULL && (pd = ibv_alloc_pd(context)) != NULL);
+	IS(0, ibv_query_port(context, 1, &port));
+	CHECK((from_mr = ibv_reg_mr(pd, from, BYTES, IBV_ACCESS_LOCAL_WRITE)) != NULL);
+	CHECK((into_mr = ibv_reg_mr(pd, into, sizeof into, IBV_ACCESS_LOCAL_WRITE)) != NULL);
+	stops = argc > 1 && strcmp(argv[1], "stopped") == 0;
+	signal(SIGALRM, give_up);
+	atexit(go_on);
+	messages(IBV_QPT_RC, 0);
+	messages(IBV_QPT_UC, 0);
+	messages(IBV_QPT_RC, 1);
+	messages(IBV_QPT_UC, 1);
+	messages(IBV_QPT_UD, 0);
+	messages(IBV_QPT_UD, 1);
+	puts("all parts hold");
+	return 0;
+}

@@ -1,0 +1,119 @@
+//! Taking from a receive queue that others take from, too: one at a time (`softband_ipc::queues`).
+
+use crate::fork::own_number;
+use crate::receive_queue::ReceiveQueue;
+use softband_ipc::queues::{ReceiveQueueHeader, mode, taker, taker_parts};
+use std::sync::atomic::Ordering;
+
+/// The right to take the oldest request, while this lives and the engine does not take the queue over.
+pub struct Taking<'a> {
+    header: &'a ReceiveQueueHeader,
+    /// The mode, with its era, in which it was given.
+    mode: u32,
+    /// The counter of the oldest request.
+    front: u32,
+}
+
+impl ReceiveQueue {
+    /// Takes the right to take, if nobody has it. With `asks` it is looked whether its holder has ended, which costs a system call.
+    pub fn take_turn(&self, asks: bool) -> Option<Taking<'_>> {
+        Taking::of(self.header(), asks)
+    }
+}
+
+impl<'a> Taking<'a> {
+    fn of(header: &'a ReceiveQueueHeader, asks: bool) -> Option<Self> {
+        let mode = header.mode.load(Ordering::SeqCst);
+        if mode::of(mode) != mode::SHARED {
+            return None;
+        }
+        let holder = header.taker.0.load(Ordering::Relaxed);
+        let is_held = holder != 0 && taker_parts(holder).0 == mode && !(asks && is_gone(taker_parts(holder).1));
+        if is_held || header.taker.0.compare_exchange(holder, taker(mode, own_number()), Ordering::Acquire, Ordering::Relaxed).is_err() {
+            return None;
+        }
+        Some(Self { header, mode, front: header.consumed.0.load(Ordering::Acquire) })
+    }
+
+    /// Whether what was read of the oldest request since this was made is true, and nobody else gets it: this thread may have been
+    /// stopped for so long that the engine went on without it.
+    #[inline]
+    pub fn is_valid(&self) -> bool {
+        self.header.mode.load(Ordering::SeqCst) == self.mode
+    }
+
+    /// The oldest request is used up. False: it was no longer there to be taken.
+    #[inline]
+    pub fn take_front(&self) -> bool {
+        let next = self.front.wrapping_add(1);
+        self.header.consumed.0.compare_exchange(self.front, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+}
+
+impl Drop for Taking<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Unless somebody took it for that of a process that is gone, or in another era.
+        let _ = self.header.taker.0.compare_exchange(taker(self.mode, own_number()), 0, Ordering::Release, Ordering::Relaxed);
+    }
+}
+
+/// Whether there is no such process on the host.
+pub(crate) fn is_gone(pid: u32) -> bool {
+    rustix::process::Pid::from_raw(pid as i32).is_none_or(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use softband_ipc::queues::LineOf;
+    use std::sync::atomic::{AtomicU32, AtomicU64};
+
+    fn queue() -> ReceiveQueueHeader {
+        let mode = AtomicU32::new(mode::SHARED);
+        let zero = || LineOf(AtomicU32::new(0));
+        ReceiveQueueHeader { mode, since_ps: AtomicU64::new(0), produced: zero(), consumed: zero(), taker: LineOf(AtomicU64::new(0)) }
+    }
+
+    #[test]
+    fn one_at_a_time_takes() {
+        let queue = queue();
+        let first = Taking::of(&queue, false).expect("nobody else is there");
+        assert!(Taking::of(&queue, true).is_none());
+        assert!(first.is_valid() && first.take_front());
+        drop(first);
+        let second = Taking::of(&queue, false).expect("the first one has ended");
+        assert!(second.take_front() && queue.consumed.0.load(Ordering::Relaxed) == 2);
+    }
+
+    #[test]
+    fn the_engine_keeps_everybody_out() {
+        let queue = queue();
+        queue.set_mode(mode::ENGINE);
+        assert!(Taking::of(&queue, false).is_none());
+    }
+
+    #[test]
+    fn who_was_stopped_in_an_earlier_era_neither_takes_nor_holds_others_back() {
+        let queue = queue();
+        let stopped = Taking::of(&queue, false).expect("nobody else is there");
+        // The engine takes the queue over with its two requests, and gives it back with one of them.
+        queue.set_mode(mode::ENGINE);
+        queue.consumed.0.store(2, Ordering::Relaxed);
+        queue.begin_era();
+        let next = Taking::of(&queue, false).expect("the era is another one");
+        assert!(!stopped.is_valid() && !stopped.take_front());
+        drop(stopped);
+        assert!(Taking::of(&queue, false).is_none(), "the turn is still the next one's");
+        assert!(next.take_front());
+    }
+
+    #[test]
+    fn the_turn_of_a_process_that_is_gone_is_taken_where_somebody_asks() {
+        let queue = queue();
+        let nobody = 1 << 30;
+        queue.taker.0.store(taker(mode::SHARED, nobody), Ordering::Relaxed);
+        assert!(Taking::of(&queue, false).is_none());
+        assert!(Taking::of(&queue, true).is_some());
+    }
+}

@@ -1,0 +1,48 @@
+//! What programs must know of queue pairs for datagrams to send to them themselves, in wall pace (`softband_ipc::tables`).
+
+use crate::calls::{Answer, reply};
+use crate::pace::Engine;
+use softband_ipc::calls::{DatagramReceiver, Handle};
+use softband_ipc::post::{PostRecord, path_parts};
+use softband_ipc::tables::QpEntry;
+use softband_model::verbs::api::QpSnapshot;
+use softband_types::{CqHandle, HcaId, Lid, QpType, Qpn};
+use std::sync::atomic::Ordering;
+
+impl Engine {
+    /// Lets an entry say how datagrams reach a queue pair; whether it said something else before.
+    pub(crate) fn write_datagram_part(&self, entry: &QpEntry, hca: HcaId, qp: &QpSnapshot) -> bool {
+        let is_for_datagrams = qp.init.qp_type == QpType::Ud;
+        let port = self.world.port(hca, qp.port).filter(|port| is_for_datagrams && port.active);
+        let fields = [
+            (&entry.lid, port.map_or(0, |port| u32::from(port.lid.0))),
+            (&entry.qkey, qp.qkey.0),
+            (&entry.pkey, u32::from(qp.pkey.0)),
+            (&entry.mtu_bytes, qp.path_mtu.bytes()),
+        ];
+        let others = fields.into_iter().filter(|(field, value)| field.swap(*value, Ordering::SeqCst) != *value);
+        others.count() > 0 && is_for_datagrams
+    }
+
+    /// Whom a program says that it has sent a datagram to itself.
+    pub(crate) fn receiver_of_datagram(&self, record: &PostRecord) -> Option<(HcaId, Qpn)> {
+        self.hca_with_lid(Lid(path_parts(record.path).0)).map(|hca| (hca, Qpn(record.remote_qpn)))
+    }
+
+    /// The completion queues in which datagrams are received: whose sender was any that has ended.
+    pub(crate) fn queues_of_datagrams(&self) -> Vec<CqHandle> {
+        let all = self.world.queue_pairs().filter(|(_, _, qp)| qp.init.qp_type == QpType::Ud).map(|(_, _, qp)| qp.init.recv_cq);
+        let mut queues: Vec<_> = all.collect();
+        queues.sort_unstable();
+        queues.dedup();
+        queues
+    }
+
+    /// Where in the table a queue pair is that datagrams for this address reach.
+    pub(crate) fn find_datagram_receiver(&self, to: &DatagramReceiver) -> Answer {
+        let hca = u16::try_from(to.lid).ok().and_then(|lid| self.hca_with_lid(Lid(lid)));
+        let receives = |hca: &HcaId| self.world.find_qp(*hca, Qpn(to.qpn)).is_some_and(|(_, qp)| qp.init.qp_type == QpType::Ud);
+        let handle = hca.filter(receives).map_or(0, |hca| self.direct.entry_of(hca, Qpn(to.qpn)));
+        Ok(reply(&Handle { handle, reserved: 0 }))
+    }
+}

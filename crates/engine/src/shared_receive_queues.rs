@@ -1,0 +1,298 @@
+//! Receive queues that many peers take from themselves, in wall pace: shared ones, and those of queue pairs for datagrams. They come to
+//! the engine and back as others do (`crate::receive_queues`). The engine has such a queue as long as it has a message for it, of
+//! whomever, or its owner wants to hear when few requests are left.
+
+use crate::pace::{Engine, Pace};
+use crate::process::{Mapped, Process, ProcessState};
+use crate::receive_queues::{ENTRIES_BETWEEN, QueueName, ReceiveQueue};
+use rustix::fd::AsFd;
+use softband_ipc::layout::MOVERS;
+use softband_ipc::post::{PostRecord, kind};
+use softband_ipc::queues::{ReceiveQueueHeader, mode, receive_queue_bytes, taker_parts};
+use softband_model::verbs::api::{QpSnapshot, ReceiveRequest, SrqInit};
+use softband_sim::SimTime;
+use softband_types::{HcaId, QpState, Qpn, SrqHandle};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::Ordering;
+
+/// A queue pair.
+type Name = (HcaId, Qpn);
+
+/// Who has to do with which shared queue.
+#[derive(Default)]
+pub(crate) struct SharedQueues {
+    /// Queue pairs that take from it.
+    users: BTreeMap<SrqHandle, BTreeSet<Name>>,
+    /// How many entries there is room for in the file: the queue may grow up to that.
+    rooms: BTreeMap<SrqHandle, u32>,
+    /// Those that the engine has.
+    held: BTreeSet<QueueName>,
+    /// For which of them it has messages, by sender.
+    aims: BTreeMap<Name, BTreeSet<QueueName>>,
+    aside: Vec<Aside>,
+}
+
+/// A request that somebody was in the midst of taking when the engine took its queue over, and for whom it has waited in vain. Its
+/// memory may be written until that one goes on, finds the queue taken over and gives up; so nobody else gets it before.
+struct Aside {
+    name: QueueName,
+    request: ReceiveRequest,
+    process: usize,
+    /// What that process was moving.
+    transfers: Transfers,
+}
+
+impl SharedQueues {
+    pub(crate) fn add_user(&mut self, srq: SrqHandle, user: Name) {
+        self.users.entry(srq).or_default().insert(user);
+    }
+
+    pub(crate) fn remove_user(&mut self, user: Name) {
+        for users in self.users.values_mut() {
+            users.remove(&user);
+        }
+    }
+
+    /// The engine has nothing to do with a queue any more.
+    pub(crate) fn forget_queue(&mut self, name: QueueName) {
+        self.held.remove(&name);
+        self.aside.retain(|aside| aside.name != name);
+    }
+
+    pub(crate) fn forget_aims(&mut self, sender: Name) {
+        self.aims.remove(&sender);
+    }
+}
+
+impl Engine {
+    /// Makes the queue that peers reach, for a new shared receive queue that may once have `most` requests.
+    pub(crate) fn make_shared_queue(&mut self, process: usize, hca: HcaId, srq: SrqHandle, init: &SrqInit, most: u32) {
+        if self.pace != Pace::Wall || init.xrc.is_some() {
+            return;
+        }
+        let (entries, room, sges) = (entries_for(init.max_wr), entries_for(most.max(init.max_wr)), init.max_sge);
+        let Some(offset) = self.processes[process].shared.allocate_queue(receive_queue_bytes(room, sges)) else { return };
+        let since = self.now;
+        let queue = ReceiveQueue { process, offset, entries, sges, since, by_many: true };
+        self.receive_queues.all.insert(QueueName::Shared(srq), queue);
+        self.receive_queues.shared.rooms.insert(srq, room);
+        match self.open_queue(QueueName::Shared(srq)) {
+            Some(open) => {
+                open.header().since_ps.store(since.as_picos(), Ordering::SeqCst);
+                open.header().begin_era();
+                self.publish_shared_queue(srq, hca, init.pd, &queue);
+            }
+            None => self.drop_shared_queue(srq),
+        }
+    }
+
+    /// A queue pair was made that may take from a shared queue.
+    pub(crate) fn note_user_of_shared_queue(&mut self, hca: HcaId, qp: &QpSnapshot) {
+        let Some(srq) = qp.init.srq.filter(|srq| self.direct.shared_entry_of(*srq) != 0) else { return };
+        self.receive_queues.shared.add_user(srq, (hca, qp.qpn));
+    }
+
+    /// A shared receive queue is gone; when this returns, nobody takes from it.
+    pub(crate) fn drop_shared_queue(&mut self, srq: SrqHandle) {
+        self.withdraw_shared_queue(srq);
+        let shared = &mut self.receive_queues.shared;
+        shared.users.remove(&srq);
+        shared.forget_queue(QueueName::Shared(srq));
+        let room = shared.rooms.remove(&srq).unwrap_or(0);
+        if let Some(queue) = self.receive_queues.all.remove(&QueueName::Shared(srq)) {
+            self.processes[queue.process].shared.free_queue(queue.offset, receive_queue_bytes(room, queue.sges));
+        }
+    }
+
+    /// Takes over what is in such a queue: from now on the engine receives for all that take from it.
+    pub(crate) fn take_over_queue_of_many(&mut self, name: QueueName) {
+        let Some(open) = self.open_queue(name) else { return };
+        self.receive_queues.shared.held.insert(name);
+        let header = open.header();
+        let former = header.mode();
+        header.set_mode(mode::ENGINE);
+        if former != mode::SHARED {
+            return;
+        }
+        self.await_movers();
+        // What peers have completed until now comes before what the engine completes.
+        self.set_wall_clock();
+        self.now = self.now.max(SimTime::from_picos(open.queue.since.as_picos() + 1));
+        let (produced, consumed) = (header.produced.0.load(Ordering::Acquire), header.consumed.0.load(Ordering::Acquire));
+        // No more than there can be, whatever a lying program says.
+        let count = produced.wrapping_sub(consumed).min(open.queue.entries);
+        let mut requests: VecDeque<_> = (0..count).map(|counter| request_of(open.read(consumed.wrapping_add(counter)))).collect();
+        if let Some((process, transfers)) = self.taker_of(name, header)
+            && let Some(request) = requests.pop_front()
+        {
+            self.receive_queues.shared.aside.push(Aside { name, request, process, transfers });
+        }
+        match name {
+            QueueName::Own(hca, qpn) => self.world.put_receives(hca, qpn, requests),
+            QueueName::Shared(srq) => self.world.put_shared_receives(srq, requests),
+        }
+        // Whoever was stopped in the midst of taking one finds that the queue has moved on.
+        header.consumed.0.store(produced, Ordering::SeqCst);
+    }
+
+    /// The process that is still in the midst of taking a request, and what it is moving. One that lies holds back one request, once.
+    fn taker_of(&self, name: QueueName, header: &ReceiveQueueHeader) -> Option<(usize, Transfers)> {
+        let (taken_in, pid) = taker_parts(header.taker.0.load(Ordering::Acquire));
+        let is_of_this_era = mode::era_of(taken_in) == mode::era_of(header.mode.load(Ordering::Relaxed));
+        let taker = self.processes.living().find(|process| is_of_this_era && process.pid as u32 == pid)?;
+        let process = taker.number.0 as usize;
+        let is_known = self.receive_queues.shared.aside.iter().any(|aside| aside.name == name && aside.process == process);
+        let transfers = taker.transfers();
+        (!is_known && !transfers.have_ended(taker)).then_some((process, transfers))
+    }
+
+    /// Gives those requests back that nobody writes to any more.
+    fn restore_aside(&mut self) {
+        let mut all = std::mem::take(&mut self.receive_queues.shared.aside);
+        let has_ended = |aside: &mut Aside| {
+            let process = &self.processes[aside.process];
+            process.state != ProcessState::Attached || aside.transfers.have_ended(process)
+        };
+        let ended: Vec<_> = all.extract_if(.., has_ended).collect();
+        self.receive_queues.shared.aside = all;
+        for Aside { name, request, .. } in ended {
+            self.take_over_queue_of_many(name);
+            match name {
+                QueueName::Own(hca, qpn) => self.world.put_receives(hca, qpn, [request]),
+                QueueName::Shared(srq) => self.world.put_back_shared_receive(srq, request),
+            }
+        }
+    }
+
+    /// The engine is given a message for a queue that many take from.
+    pub(crate) fn aim_at_queue_of_many(&mut self, sender: Name, name: QueueName) {
+        self.receive_queues.shared.aims.entry(sender).or_default().insert(name);
+        self.take_over_queue_of_many(name);
+    }
+
+    /// Whether a sender, of which the engine has nothing any more, is to wait until a queue is given back.
+    pub(crate) fn awaits_queue_of_many(&self, sender: Name) -> bool {
+        let shared = &self.receive_queues.shared;
+        let mut aims = shared.aims.get(&sender).into_iter().flatten();
+        aims.any(|name| shared.held.contains(name) && !self.is_kept(*name))
+    }
+
+    /// Whether the engine keeps a queue, with messages for it or without.
+    fn is_kept(&self, name: QueueName) -> bool {
+        match name {
+            QueueName::Own(hca, qpn) => !self.world.find_qp(hca, qpn).is_some_and(|(_, qp)| matches!(qp.state, QpState::Rtr | QpState::Rts)),
+            QueueName::Shared(srq) => self.world.has_srq_limit(srq),
+        }
+    }
+
+    /// Gives those queues back for which the engine has no messages any more.
+    pub(crate) fn give_back_queues_of_many(&mut self) {
+        self.restore_aside();
+        let held: Vec<_> = self.receive_queues.shared.held.iter().copied().collect();
+        for name in held {
+            if !self.is_kept(name) && !self.has_messages_for(name) {
+                self.give_back_queue_of_many(name);
+            }
+        }
+    }
+
+    fn has_messages_for(&self, name: QueueName) -> bool {
+        let shared = &self.receive_queues.shared;
+        let mut senders = shared.aims.iter().filter(|(_, aims)| aims.contains(&name)).map(|(sender, _)| *sender);
+        let is_at_work = |sender: Name| {
+            let owner = self.world.find_qp(sender.0, sender.1);
+            owner.is_some_and(|(owner, _)| !self.has_done_all_of(owner.0 as usize, sender))
+        };
+        let is_under_way = || match name {
+            QueueName::Own(hca, qpn) => !self.world.is_receive_queue_at_rest(hca, qpn),
+            QueueName::Shared(srq) => !self.world.is_shared_queue_at_rest(srq, shared.users.get(&srq).into_iter().flatten()),
+        };
+        senders.any(is_at_work) || is_under_way()
+    }
+
+    fn give_back_queue_of_many(&mut self, name: QueueName) {
+        let Some(open) = self.open_queue(name) else { return };
+        let header = open.header();
+        if self.processes[open.queue.process].state != ProcessState::Attached || header.mode() != mode::ENGINE {
+            // Its owner has ended, or lies: nobody is to wait for it.
+            self.receive_queues.shared.held.remove(&name);
+            return;
+        }
+        header.set_mode(mode::MOVING);
+        self.await_movers();
+        // What the owner has posted before comes first; and what others have, before the World goes on.
+        self.take_rings();
+        self.run_world();
+        // What came in with the rings may be a message for this very queue.
+        if header.mode() != mode::MOVING || self.is_kept(name) || self.has_messages_for(name) {
+            header.set_mode(mode::ENGINE);
+            return;
+        }
+        let requests = match name {
+            QueueName::Own(hca, qpn) => self.world.take_receives(hca, qpn).unwrap_or_default(),
+            QueueName::Shared(srq) => self.world.take_shared_receives(srq, open.queue.entries as usize),
+        };
+        // Counters go on, so that nobody can take one now who was stopped in the midst of taking one before.
+        let begin = header.consumed.0.load(Ordering::SeqCst);
+        for (counter, request) in requests.iter().enumerate() {
+            open.write(begin.wrapping_add(counter as u32), request);
+        }
+        header.produced.0.store(begin.wrapping_add(requests.len() as u32), Ordering::SeqCst);
+        // What the engine has completed comes before what peers complete, although the World may be ahead of their clock.
+        let since = SimTime::from_picos(self.now.max(self.world.now()).as_picos() + 1).max(open.queue.since);
+        if let Some(queue) = self.receive_queues.all.get_mut(&name) {
+            queue.since = since;
+        }
+        header.since_ps.store(since.as_picos(), Ordering::SeqCst);
+        header.begin_era();
+        self.receive_queues.shared.held.remove(&name);
+    }
+
+    /// A process is gone that may have been taking from a shared queue: what it had not finished is to be taken.
+    pub(crate) fn release_takers_of(&self, pid: u32) {
+        for queue in self.receive_queues.all.values().filter(|queue| queue.by_many) {
+            let Some(file) = self.processes[queue.process].shared.memory_file() else { continue };
+            let Some(mapped) = Mapped::new(file.as_fd(), queue.offset, size_of::<ReceiveQueueHeader>()) else { continue };
+            // SAFETY: the mapping begins with the header, which consists of atomics.
+            let taker = unsafe { &(*mapped.base().cast::<ReceiveQueueHeader>()).taker.0 };
+            let seen = taker.load(Ordering::Acquire);
+            if taker_parts(seen).1 == pid {
+                let _ = taker.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// A shared queue is to hold up to `max_wr` requests. The engine has it.
+    pub(crate) fn resize_shared_queue(&mut self, srq: SrqHandle, max_wr: u32) {
+        let room = self.receive_queues.shared.rooms.get(&srq).copied().unwrap_or(0);
+        let Some(queue) = self.receive_queues.all.get_mut(&QueueName::Shared(srq)) else { return };
+        // It never gets smaller: until the program hears of its new size, it may post as many as before.
+        queue.entries = queue.entries.max(entries_for(max_wr)).min(room);
+        self.direct.resize_shared_queue(srq, queue.entries);
+    }
+}
+
+fn entries_for(max_wr: u32) -> u32 {
+    (max_wr + ENTRIES_BETWEEN).next_power_of_two()
+}
+
+/// What a process is moving at a moment, by slot: odd where it moves something.
+struct Transfers([u64; MOVERS]);
+
+impl Process {
+    fn transfers(&self) -> Transfers {
+        Transfers(std::array::from_fn(|slot| self.shared.header().movers[slot].0.load(Ordering::SeqCst)))
+    }
+}
+
+impl Transfers {
+    fn have_ended(&self, process: &Process) -> bool {
+        let now = process.transfers();
+        self.0.iter().zip(now.0).all(|(then, now)| then % 2 == 0 || *then != now)
+    }
+}
+
+fn request_of((wr_id, list): (u64, Vec<softband_ipc::post::PostSge>)) -> ReceiveRequest {
+    let record = PostRecord { kind: kind::SRQ_RECEIVE, wr_id, ..bytemuck::Zeroable::zeroed() };
+    crate::convert::receive_request(&record, &list)
+}

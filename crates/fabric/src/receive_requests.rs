@@ -1,0 +1,72 @@
+//! Receive queues that many programs take from themselves: their requests come into the World, and go out of it, as a whole.
+
+use crate::port::Owner;
+use crate::queue_pairs::Post;
+use crate::world::World;
+use softband_model::verbs::Group;
+use softband_model::verbs::api::{DatagramDestination, QpSnapshot, ReceiveRequest};
+use softband_types::{HcaId, Qpn, SrqHandle};
+
+impl World {
+    /// Adds requests to a shared queue at once, behind those that are there.
+    pub fn put_shared_receives(&mut self, srq: SrqHandle, requests: impl IntoIterator<Item = ReceiveRequest>) {
+        for request in requests {
+            self.verbs.post_srq_receive(srq, request);
+        }
+    }
+
+    /// Adds requests to the receive queue of a queue pair at once, behind those that are there.
+    pub fn put_receives(&mut self, hca: HcaId, qpn: Qpn, requests: impl IntoIterator<Item = ReceiveRequest>) {
+        if let Some(slot) = self.qp_index(hca, qpn).and_then(|index| self.slot_mut(index)) {
+            let most = slot.qp.attributes.init.capabilities.max_recv_wr as usize;
+            let left = most.saturating_sub(slot.qp.responder.queue_len());
+            requests.into_iter().take(left).for_each(|request| slot.qp.responder.post(request));
+        }
+    }
+
+    /// The queue pairs that a datagram with these keys reaches: one, or the members of a group.
+    pub fn datagram_receivers(&self, to: &DatagramDestination, sender: &QpSnapshot) -> Vec<(HcaId, Qpn)> {
+        let Some(path) = self.verbs.ahs.get(to.ah.0).map(|ah| ah.vector) else { return Vec::new() };
+        if let Some(route) = path.grh.filter(|_| path.dlid.is_multicast()) {
+            let members = |hca| self.verbs.multicast.members(Group { hca, mlid: path.dlid, mgid: route.dgid }).iter().map(move |qpn| (hca, *qpn));
+            return self.verbs.multicast.hcas(path.dlid).flat_map(members).collect();
+        }
+        let wanted = if to.remote_qkey.0 >> 31 == 1 { sender.qkey } else { to.remote_qkey };
+        let at = self.ports.iter().find(|port| port.lid == path.dlid).and_then(|port| match port.owner {
+            Owner::Hca { hca, .. } => Some(HcaId(hca)),
+            Owner::Switch { .. } => None,
+        });
+        let takes = |hca: &HcaId| self.find_qp(*hca, to.remote_qpn).is_some_and(|(_, receiver)| receiver.qkey == wanted);
+        at.filter(takes).map(|hca| (hca, to.remote_qpn)).into_iter().collect()
+    }
+
+    /// Gives a request back to its shared queue, before all others: its message was never completed.
+    pub fn put_back_shared_receive(&mut self, srq: SrqHandle, request: ReceiveRequest) {
+        self.verbs.put_back(ReceiveRequest { srq: Some(srq), ..request });
+    }
+
+    /// Whether a limit is armed, at which the owner wants to hear of a shared queue.
+    pub fn has_srq_limit(&self, srq: SrqHandle) -> bool {
+        self.verbs.srqs.get(srq.0).is_some_and(|queue| queue.limit() > 0)
+    }
+
+    /// Whether nothing is under way to `users`, who take from a shared queue, nor from its owner.
+    pub fn is_shared_queue_at_rest<'a>(&self, srq: SrqHandle, users: impl IntoIterator<Item = &'a (HcaId, Qpn)>) -> bool {
+        let on_its_way = |post: &Post| matches!(post, Post::SharedReceive { srq: to, .. } if *to == srq);
+        let is_at_rest = |(hca, qpn): &(HcaId, Qpn)| self.qp_index(*hca, *qpn).is_none_or(|index| !self.is_something_under_way(index, *qpn));
+        !self.posts.iter().any(on_its_way) && users.into_iter().all(is_at_rest)
+    }
+
+    /// Whether nothing is under way to a queue pair, nor from its owner, that has to do with its receive queue.
+    pub fn is_receive_queue_at_rest(&self, hca: HcaId, qpn: Qpn) -> bool {
+        let Some(index) = self.qp_index(hca, qpn) else { return true };
+        let on_its_way = |post: &Post| matches!(post, Post::Receive { qp, .. } if *qp == index);
+        !self.posts.iter().any(on_its_way) && !self.is_something_under_way(index, qpn)
+    }
+
+    /// Takes the oldest requests of a shared queue out, for somebody else to receive by them. One that a message holds which has
+    /// come in parts stays where it is.
+    pub fn take_shared_receives(&mut self, srq: SrqHandle, count_max: usize) -> Vec<ReceiveRequest> {
+        self.verbs.srqs.get_mut(srq.0).map(|queue| queue.take_many(count_max)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,211 @@
+//! Datagrams: the sending thread finds the queue pair that they reach, and does what the fabric and that queue pair's HCA would do.
+//!
+//! Left to the engine is what goes to groups or has a global route, and what would be lost or fail.
+
+use super::send::{Step, places_of_request, with_patience};
+use super::{PeerQueues, SGES_MAX, Stretches, is_ready, local_stretches};
+use crate::post::Data;
+use crate::qp::QpInner;
+use arrayvec::ArrayVec;
+use softband_abi::verbs::*;
+use softband_client::call;
+use softband_client::deliveries::Deliveries;
+use softband_client::direct::{Looking, look, write};
+use softband_client::receive_queue::ReceiveQueue;
+use softband_ipc::calls::{DatagramReceiver, Handle, Op};
+use softband_ipc::post::{PostRecord, PostSge, kind, opcode, path_parts, send_flags};
+use softband_ipc::queues::Delivery;
+use softband_ipc::ring::flags;
+use softband_ipc::tables::{QpEntry, shared_queue_of};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Room in front of the data for a global route, whether it has one or not (IBTA 11.4.1.2).
+const GRH_BYTES: u64 = 40;
+/// What is known of receivers is forgotten when there are more.
+const RECEIVERS_MAX: usize = 4096;
+/// The engine is asked again for a receiver that was not to be found after at most so many datagrams.
+const DATAGRAMS_BETWEEN_MAX: u32 = 1 << 12;
+/// A key with this bit stands for the queue pair's own (IBTA 10.2.5).
+const OWN_KEY: u32 = 1 << 31;
+/// Full members of a partition have this bit in their key.
+const FULL_MEMBER: u32 = 1 << 15;
+
+/// Whom a queue pair has sent datagrams to, by LID and number.
+#[derive(Default)]
+pub(crate) struct Receivers(BTreeMap<(u16, u32), Receiver>);
+
+struct Receiver {
+    /// Its entry in the table of queue pairs plus one; 0 when there was none.
+    entry: u32,
+    queues: Option<PeerQueues>,
+    /// Datagrams until the engine is asked for the entry again, and how many those were last time.
+    until_asked: u32,
+    between: u32,
+    /// It was only ready to receive; and its program hears, once, that a message has come.
+    is_new: bool,
+    is_established: bool,
+    /// At the last look it had no receive request.
+    has_no_request: bool,
+    /// The last datagram has waited for one in vain: until one is found, those that follow are lost without waiting.
+    is_starved: bool,
+}
+
+/// Carries a datagram out; how many bytes it had. `None`: it is the engine's.
+pub(super) fn deliver(at: (&QpInner, u32), receivers: &mut Receivers, record: &PostRecord, data: Data<'_>) -> Option<u64> {
+    let to = (path_parts(record.path).0, record.remote_qpn);
+    let receiver = receivers.find(to)?;
+    receiver.has_no_request = false;
+    let done = with_patience(|is_waiting| step(&look()?, at, to, receiver, record, data, is_waiting));
+    receiver.is_starved = receiver.has_no_request;
+    let (bytes, raises_event) = done?;
+    if std::mem::take(&mut receiver.is_new) && !std::mem::replace(&mut receiver.is_established, true) {
+        tell(kind::ESTABLISHED, record);
+    }
+    if raises_event {
+        tell(kind::NOTIFY_PEER, record);
+    }
+    Some(bytes)
+}
+
+/// Tells the engine of the receiver what only it can do.
+#[cold]
+fn tell(kind: u32, record: &PostRecord) {
+    let _ = softband_client::post::post(PostRecord { kind, ..*record }, &[], &[]);
+}
+
+impl Receivers {
+    fn find(&mut self, to: (u16, u32)) -> Option<&mut Receiver> {
+        if self.0.len() > RECEIVERS_MAX {
+            self.0.clear();
+        }
+        let unknown = || Receiver {
+            entry: 0,
+            queues: None,
+            until_asked: 0,
+            between: 1,
+            is_new: false,
+            is_established: false,
+            has_no_request: false,
+            is_starved: false,
+        };
+        let receiver = self.0.entry(to).or_insert_with(unknown);
+        if receiver.entry == 0 {
+            receiver.ask(to)?;
+        }
+        Some(receiver)
+    }
+}
+
+impl Receiver {
+    /// Asks the engine where the receiver is: now and then, if it has none.
+    #[cold]
+    fn ask(&mut self, (lid, qpn): (u16, u32)) -> Option<()> {
+        if self.until_asked > 0 {
+            self.until_asked -= 1;
+            return None;
+        }
+        let found: Handle = call(Op::FindDatagramReceiver, &DatagramReceiver { lid: u32::from(lid), qpn }).ok()?;
+        self.entry = found.handle;
+        self.between = if found.handle == 0 { (self.between * 2).min(DATAGRAMS_BETWEEN_MAX) } else { 1 };
+        self.until_asked = self.between;
+        (self.entry != 0).then_some(())
+    }
+}
+
+/// `None` when something is not as it should be: the engine knows what follows from it.
+fn step(
+    looking: &Looking,
+    (qp, index): (&QpInner, u32),
+    (lid, qpn): (u16, u32),
+    receiver: &mut Receiver,
+    record: &PostRecord,
+    data: Data<'_>,
+    is_waiting: bool,
+) -> Option<Step> {
+    let own = looking.queue_pair(index, qp.qpn).filter(|own| own.state.load(Ordering::Acquire) == IBV_QPS_RTS)?;
+    let Some(to) = looking.datagram_receiver(receiver.entry.checked_sub(1)?, lid, qpn) else {
+        (receiver.entry, receiver.queues) = (0, None); // it may have another one now
+        return None;
+    };
+    if !accepts(to, own, record) {
+        return None;
+    }
+    let source = looking.receives_of(to)?;
+    let known = receiver.queues.as_ref().is_some_and(|queues| queues.receives.is_of(source) && queues.deliveries.is_of(to));
+    if !known {
+        receiver.queues = Some(PeerQueues { receives: ReceiveQueue::of(source)?, deliveries: Deliveries::of(to)? });
+    }
+    let PeerQueues { receives, deliveries } = receiver.queues.as_ref()?;
+    match receives.is_shared() {
+        None => return Some(Step::Later),
+        Some(false) => return None,
+        Some(true) => {}
+    }
+    let mut local = Stretches::new();
+    local_stretches(looking, own, data, false, &mut local)?;
+    let len_bytes = local.iter().map(|stretch| stretch.len_bytes).sum::<u64>();
+    if len_bytes > u64::from(own.mtu_bytes.load(Ordering::Relaxed)) {
+        return None;
+    }
+    let Some(turn) = receives.take_turn(is_waiting) else { return Some(Step::Busy) };
+    let mut request = ArrayVec::<PostSge, SGES_MAX>::new();
+    let front = receives.front(&mut request);
+    receiver.has_no_request = front.is_none();
+    let Some(wr_id) = front else {
+        // It is lost (IBTA 9.8.3.2), which the engine was the first to say.
+        return Some(if receiver.is_starved { Step::Done { bytes: len_bytes, raises_event: false } } else { Step::Empty });
+    };
+    let room = request.iter().map(|entry| u64::from(entry.len_bytes)).sum::<u64>();
+    if !turn.is_valid() {
+        return Some(Step::Later);
+    }
+    if GRH_BYTES + len_bytes > room {
+        return None;
+    }
+    let mut remote = Stretches::new();
+    places_of_request(looking, source, &request, (GRH_BYTES, len_bytes), &mut remote)?;
+    if len_bytes > 0 && !write(to.pid.load(Ordering::Relaxed), &local, &remote) {
+        return None;
+    }
+    let delivery = delivery((own, to, source), record, wr_id, len_bytes, receives.since_ps());
+    let is_put = deliveries.put(delivery, || turn.take_front());
+    is_put.then(|| {
+        receiver.is_new |= to.state.load(Ordering::Acquire) == IBV_QPS_RTR;
+        Step::Done { bytes: len_bytes, raises_event: deliveries.raises_event(record.flags & send_flags::SOLICITED != 0) }
+    })
+}
+
+/// Whether the receiver takes a datagram of this sender: states, ports, partitions and keys (IBTA 9.6.1).
+fn accepts(to: &QpEntry, own: &QpEntry, record: &PostRecord) -> bool {
+    let of = |field: &AtomicU32| field.load(Ordering::Relaxed);
+    let key = if record.remote_qkey & OWN_KEY != 0 { of(&own.qkey) } else { record.remote_qkey };
+    let (own_partition, partition) = (of(&own.pkey), of(&to.pkey));
+    let is_of_partition = (own_partition ^ partition) & !FULL_MEMBER == 0 && (own_partition | partition) & FULL_MEMBER != 0;
+    is_ready(to) && of(&own.lid) != 0 && key == of(&to.qkey) && is_of_partition
+}
+
+/// What completes at the receiver, by a request of `source`.
+fn delivery((own, to, source): (&QpEntry, &QpEntry, &QpEntry), record: &PostRecord, wr_id: u64, len_bytes: u64, since_ps: u64) -> Delivery {
+    let has_immediate = record.opcode == opcode::SEND_WITH_IMM;
+    let srq = shared_queue_of(source.qpn.load(Ordering::Relaxed)).unwrap_or(0);
+    Delivery {
+        wr_id,
+        // A shared queue goes on when one of its queue pairs begins anew.
+        since_ps: if srq == 0 { since_ps } else { since_ps.max(to.since_ps.load(Ordering::Relaxed)) },
+        stamp_ps: 0,
+        byte_len: (GRH_BYTES + len_bytes) as u32,
+        immediate: if has_immediate { record.immediate } else { 0 },
+        qpn: to.qpn.load(Ordering::Relaxed),
+        source_qpn: own.qpn.load(Ordering::Relaxed),
+        flags: flags::RECEIVE | if has_immediate { flags::WITH_IMMEDIATE } else { 0 },
+        opcode: IBV_WC_RECV as u8,
+        service_level: path_parts(record.path).1,
+        pkey_index: to.pkey_index.load(Ordering::Relaxed) as u16,
+        source_lid: own.lid.load(Ordering::Relaxed) as u16,
+        path_bits: 0,
+        reserved: 0,
+        srq,
+        sequence: AtomicU32::new(0),
+    }
+}
