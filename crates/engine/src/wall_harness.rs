@@ -6,17 +6,18 @@ use crate::handover::Processors;
 use crate::launch::Libraries;
 use crate::pace::{Engine, Pace};
 use crate::process::{Mapped, ProcessState, ThreadState};
+use crate::receive_queues::{QueueName, ReceiveQueue};
 use bytemuck::{Pod, Zeroable};
 use rustix::fd::AsFd;
 use softband_fabric::spec::FabricSpec;
-use softband_ipc::calls::{ChannelEvent, CreateCq, CreateCqReply, Handle, Hca, ModifyQp, Object, Op, QpFields};
+use softband_ipc::calls::{ChannelEvent, CreateAh, CreateCq, CreateCqReply, Handle, Hca, ModifyQp, Object, Op, QpFields, SrqFields};
 use softband_ipc::layout::{PAYLOAD_BYTES, WALL_RING_BYTES};
 use softband_ipc::post::{PostRecord, kind, opcode, send_flags};
 use softband_ipc::queues::{
     Arming, DeliveriesHeader, Delivery, ReceiveEntry, ReceiveQueueHeader, deliveries_bytes, entry_bytes, mode, receive_queue_bytes,
 };
 use softband_ipc::ring::ring_bytes;
-use softband_types::{HcaId, PortNumber, Qpn};
+use softband_types::{HcaId, PortNumber, Qpn, SrqHandle};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long the engine waits for whoever claims to move data: a case must not take long.
 const GRACE: Duration = Duration::from_millis(2);
 const RC: u32 = 2;
+const UD: u32 = 4;
+/// What a queue pair of the harness has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    Shared,
+    Datagrams,
+}
 /// From this place on a lie about the header is one about slots.
 pub const SLOTS_FROM: u16 = 128;
 
@@ -42,6 +51,8 @@ pub const PUTS: u16 = 4;
 /// Bits of `enum ibv_qp_attr_mask`.
 const TO_INIT: u32 = 1 | 1 << 3 | 1 << 4 | 1 << 5;
 const TO_RTR: u32 = 1 | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 15 | 1 << 17 | 1 << 20;
+const TO_INIT_FOR_DATAGRAMS: u32 = 1 | 1 << 4 | 1 << 5 | 1 << 6;
+const TO_RTS_FOR_DATAGRAMS: u32 = 1 | 1 << 16;
 const TO_RTS: u32 = 1 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 13 | 1 << 16;
 
 /// A queue pair of a process, its completion queue, and the channel of that.
@@ -51,6 +62,10 @@ struct Place {
     qpn: u32,
     cq: u32,
     channel: u32,
+    /// Shared receive queue, or 0.
+    srq: u32,
+    /// Where its datagrams go, if it is for those: address handle and queue pair.
+    datagrams_to: Option<(u32, u32)>,
 }
 
 /// What a program can do to the engine, by the number with which a test names it.
@@ -81,7 +96,7 @@ pub mod deed {
 /// The engine and what its programs have.
 pub struct WallHarness {
     engine: Engine,
-    /// Connected with one another: the first two, and the third with the peer.
+    /// Connected with one another: the first two, and the third with the peer. The fourth sends datagrams to the peer's other queue pair.
     liars: Vec<Place>,
     peer: Place,
     pair: [Place; 2],
@@ -106,9 +121,10 @@ impl WallHarness {
             record.pid = (1 << 30) + process as i32; // nobody on the host: no memory is touched
         }
         let mut harness = Self { engine, liars: Vec::new(), peer: Place::default(), pair: [Place::default(); 2], sent: 0 };
-        harness.liars = (0..3).map(|_| harness.make(LIAR)).collect();
-        harness.peer = harness.make(PAIR[1]);
-        harness.pair = PAIR.map(|process| harness.make(process));
+        // The second ones have shared receive queues.
+        harness.liars = [Kind::Plain, Kind::Shared, Kind::Plain].map(|kind| harness.make(LIAR, kind)).to_vec();
+        harness.peer = harness.make(PAIR[1], Kind::Plain);
+        harness.pair = [harness.make(PAIR[0], Kind::Plain), harness.make(PAIR[1], Kind::Shared)];
         let (liars, pair, peer) = (harness.liars.clone(), harness.pair, harness.peer);
         for (one, other) in [(liars[0], liars[1]), (liars[2], peer), (pair[0], pair[1])] {
             harness.connect(one, other);
@@ -120,6 +136,7 @@ impl WallHarness {
         for place in liars.into_iter().chain([peer]) {
             harness.connect_rts(place);
         }
+        harness.make_datagrams();
         harness
     }
 
@@ -134,15 +151,45 @@ impl WallHarness {
         bytemuck::pod_read_unaligned(&reply[..size_of::<Reply>()])
     }
 
-    fn make(&mut self, process: usize) -> Place {
+    /// Two more queue pairs, of the liar and of an honest process that it sends datagrams to.
+    fn make_datagrams(&mut self) {
+        let mut places = [LIAR, PAIR[1]].map(|process| self.make(process, Kind::Datagrams));
+        for place in places {
+            self.modify(place, TO_INIT_FOR_DATAGRAMS, QpFields { state: 1, qkey: 7, ..Zeroable::zeroed() });
+            self.modify(place, 1, QpFields { state: 2, ..Zeroable::zeroed() });
+            self.modify(place, TO_RTS_FOR_DATAGRAMS, QpFields { state: 3, ..Zeroable::zeroed() });
+        }
+        let (hca, to) = (self.hca(LIAR).0, self.engine.world.port(self.hca(PAIR[1]), PortNumber(1)).expect("a port").lid);
+        let pd = self.engine.world.find_qp(HcaId(hca), Qpn(places[0].qpn)).expect("it was made").1.init.pd.0;
+        let mut wanted = CreateAh { pd, hca, vector: Zeroable::zeroed() };
+        (wanted.vector.dlid, wanted.vector.port) = (u32::from(to.0), 1);
+        let ah: Handle = self.ask(LIAR, Op::CreateAh, &wanted);
+        places[0].datagrams_to = Some((ah.handle, places[1].qpn));
+        self.liars.push(places[0]);
+        self.receive(places[1], 1);
+    }
+
+    fn make(&mut self, process: usize, kind: Kind) -> Place {
         let hca = self.hca(process).0;
         let pd: Handle = self.ask(process, Op::AllocPd, &Hca { hca, reserved: 0 });
         let Object { object: channel, .. } = self.ask(process, Op::CreateChannel, &Hca { hca, reserved: 0 });
         let cq: CreateCqReply = self.ask(process, Op::CreateCq, &CreateCq { hca, entries: 4 * DEPTH, channel, own_only: 0, cookie: 0 });
-        let mut wanted = QpFields { hca, qp_type: RC, pd: pd.handle, send_cq: cq.handle, recv_cq: cq.handle, ..Zeroable::zeroed() };
+        let qp_type = if kind == Kind::Datagrams { UD } else { RC };
+        let mut wanted = QpFields { hca, qp_type, pd: pd.handle, send_cq: cq.handle, recv_cq: cq.handle, ..Zeroable::zeroed() };
         (wanted.max_send_wr, wanted.max_recv_wr, wanted.max_send_sge, wanted.max_recv_sge, wanted.max_inline) = (DEPTH, DEPTH, 2, 2, 64);
+        if kind == Kind::Shared {
+            let srq: SrqFields = self.ask(process, Op::CreateSrq, &SrqFields { hca, pd: pd.handle, max_wr: DEPTH, max_sge: 2, ..Zeroable::zeroed() });
+            (wanted.srq, wanted.max_recv_wr, wanted.max_recv_sge) = (srq.handle, 0, 0);
+        }
         let qp: QpFields = self.ask(process, Op::CreateQp, &wanted);
-        Place { process, qpn: qp.qpn, cq: cq.handle, channel }
+        Place { process, qpn: qp.qpn, cq: cq.handle, channel, srq: wanted.srq, datagrams_to: None }
+    }
+
+    /// The queue that a queue pair takes its receive requests from, as long as it is there.
+    fn queue_of(&self, place: Place) -> Option<ReceiveQueue> {
+        let own = QueueName::Own(self.hca(place.process), Qpn(place.qpn));
+        let name = if place.srq == 0 { own } else { QueueName::Shared(SrqHandle(place.srq)) };
+        self.engine.receive_queues.all.get(&name).copied()
     }
 
     fn modify(&mut self, place: Place, mask: u32, mut fields: QpFields) {
@@ -187,8 +234,15 @@ impl WallHarness {
     }
 
     fn work(&mut self, place: Place, mut record: PostRecord, inline: &[u8]) {
-        let object = if matches!(record.kind, kind::ARM_CQ | kind::CQ_OVERRUN | kind::NOTIFY_OWN) { place.cq } else { place.qpn };
+        let object = match record.kind {
+            kind::ARM_CQ | kind::CQ_OVERRUN | kind::NOTIFY_OWN => place.cq,
+            kind::SRQ_RECEIVE => place.srq,
+            _ => place.qpn,
+        };
         (record.hca, record.object, record.inline_len) = (self.hca(place.process).0, object, inline.len() as u32);
+        if let Some((ah, qpn)) = place.datagrams_to {
+            (record.ah, record.remote_qpn, record.remote_qkey) = (ah, qpn, 7);
+        }
         let mut bytes = bytemuck::bytes_of(&record).to_vec();
         bytes.extend_from_slice(inline);
         bytes.resize(bytes.len().next_multiple_of(8), 0);
@@ -202,13 +256,13 @@ impl WallHarness {
 
     /// Posts a receive request where the queue is, as a program does.
     fn receive(&mut self, place: Place, wr_id: u64) {
-        let hca = self.hca(place.process);
-        let queue = self.engine.receive_queues.get(hca, Qpn(place.qpn)).expect("it was made");
+        let queue = self.queue_of(place).expect("it was made");
         let mapped = self.map(queue.process, queue.offset, receive_queue_bytes(queue.entries, queue.sges)).expect("it is there");
         // SAFETY: the mapping begins with the header, which consists of atomics.
         let header = unsafe { &*mapped.base().cast::<ReceiveQueueHeader>() };
         if header.mode() != mode::SHARED {
-            return self.work(place, PostRecord { kind: kind::RECEIVE, wr_id, ..Zeroable::zeroed() }, &[]);
+            let kind = if place.srq == 0 { kind::RECEIVE } else { kind::SRQ_RECEIVE };
+            return self.work(place, PostRecord { kind, wr_id, ..Zeroable::zeroed() }, &[]);
         }
         let produced = header.produced.0.load(Ordering::Relaxed);
         let at = size_of::<ReceiveQueueHeader>() + (produced % queue.entries) as usize * entry_bytes(queue.sges);
@@ -275,7 +329,7 @@ impl WallHarness {
                 }
             }
             deed::RECEIVES => {
-                if let Some(queue) = self.engine.receive_queues.get(self.hca(LIAR), Qpn(whose.qpn)).filter(|queue| queue.process == LIAR) {
+                if let Some(queue) = self.queue_of(whose).filter(|queue| queue.process == LIAR) {
                     self.scribble((queue.offset, receive_queue_bytes(queue.entries, queue.sges)), usize::from(place), rest);
                 }
             }
@@ -348,7 +402,7 @@ impl WallHarness {
     }
 
     fn peer_is_ready(&self) -> bool {
-        self.engine.receive_queues.get(self.hca(self.peer.process), Qpn(self.peer.qpn)).is_some()
+        self.queue_of(self.peer).is_some()
     }
 
     /// The liar is gone.

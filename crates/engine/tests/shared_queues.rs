@@ -18,13 +18,18 @@ type Lie = (u8, u16, Vec<u8>);
 
 /// Words as counters, modes and times have them, and extremes.
 fn words() -> impl Strategy<Value = Vec<u8>> {
-    let word = prop_oneof![4 => 0..8u64, 2 => Just(u64::MAX), 1 => Just(u64::from(u32::MAX)), 1 => Just(1 << 62), 2 => any::<u64>()];
+    let word = prop_oneof![4 => 0..8u64, 2 => Just(u64::MAX), 1 => Just(u64::from(u32::MAX)), 1 => Just(1 << 62), 2 => any::<u64>(), 1 => (1..4u64).prop_map(handles)];
     prop::collection::vec(word, 0..8).prop_map(|words| words.into_iter().flat_map(u64::to_le_bytes).collect())
+}
+
+/// Two words that may be a handle.
+fn handles(index: u64) -> u64 {
+    index << 8 | index << 40
 }
 
 /// The same for one of several queues, which the first byte names.
 fn of_queue() -> impl Strategy<Value = Vec<u8>> {
-    (0..3u8, words()).prop_map(|(whose, mut bytes)| {
+    (0..4u8, words()).prop_map(|(whose, mut bytes)| {
         bytes.insert(0, whose);
         bytes
     })
@@ -37,9 +42,9 @@ fn place() -> impl Strategy<Value = u16> {
 
 fn lie() -> impl Strategy<Value = Lie> {
     prop_oneof![
-        1 => (Just(deed::CALL), prop_oneof![3 => 100..131u16, 1 => 0..131u16], words()),
+        1 => (Just(deed::CALL), prop_oneof![3 => 100..132u16, 1 => 0..132u16], words()),
         1 => (Just(deed::POST), 0..1u16, words()),
-        4 => (Just(deed::WORK), 0..3u16, prop::collection::vec(0..16u8, 4)),
+        4 => (Just(deed::WORK), 0..4u16, prop::collection::vec(0..16u8, 4)),
         3 => (Just(deed::HEADER), 0..256u16, words()),
         3 => (Just(deed::RECEIVES), place(), of_queue()),
         2 => (Just(deed::DELIVERIES), place(), of_queue()),
@@ -88,6 +93,19 @@ fn sleeps_and_timers_move_no_clock_that_is_the_hosts() {
     let sleep = (1u64 << 62).to_le_bytes().to_vec();
     let timer: Vec<u8> = [1u64, 1, 1].into_iter().flat_map(u64::to_le_bytes).collect();
     survives(&[(deed::CALL, 3, sleep), (deed::CALL, 44, vec![0; 8]), (deed::CALL, 45, timer)]);
+}
+
+/// Who is in the midst of taking a request stands in the queue itself, and a process that is said to be is asked whether it is.
+#[test]
+fn a_shared_queue_that_somebody_is_said_to_take_from_goes_on() {
+    let by_process = |pid: u64| [&[1u8][..], &pid.to_le_bytes()].concat();
+    let moves = (deed::HEADER, 1, 1u64.to_le_bytes().to_vec());
+    let message = (deed::WORK, 0, vec![1, 2, 2, 0]);
+    let rounds = [(); 3].map(|()| (deed::ROUND, 0, vec![]));
+    for pid in [1 << 30, (1 << 30) + 2, 1] {
+        let lies = [moves.clone(), (deed::RECEIVES, 192, by_process(4 << 32 | pid)), message.clone()];
+        survives(&lies.into_iter().chain(rounds.clone()).collect::<Vec<_>>());
+    }
 }
 
 /// It once waited anew for each thing that it took away.
