@@ -8,6 +8,7 @@
 mod baton;
 pub mod calls;
 pub mod completion;
+pub mod connection;
 pub mod deliveries;
 pub mod direct;
 pub mod fds;

@@ -92,6 +92,12 @@ impl DirectTables {
         unsafe { &(*self.tables).qps[index as usize] }
     }
 
+    /// An entry says something else now. After that has been written, and before anybody is waited for: whoever remembers what it
+    /// said before has been looking since then, or sees this.
+    fn note_changed(&self, index: u32) {
+        self.qp(index).version.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// The entry of a queue pair plus one; 0 when it has none.
     pub(crate) fn entry_of(&self, hca: HcaId, qpn: Qpn) -> u32 {
         self.entries.get(&(hca, qpn)).map_or(0, |(index, _)| index + 1)
@@ -110,6 +116,7 @@ impl DirectTables {
             self.links.insert(to - 1, from);
         }
         let former = self.qp(from).peer.swap(to, Ordering::SeqCst);
+        self.note_changed(from);
         former != 0 && former != to
     }
 
@@ -117,8 +124,10 @@ impl DirectTables {
     fn clear(&mut self, name: Name, index: u32) {
         self.qp(index).qpn.store(0, Ordering::SeqCst);
         self.qp(index).peer.store(0, Ordering::SeqCst);
+        self.note_changed(index);
         if let Some(from) = self.links.remove(&index) {
             let _ = self.qp(from).peer.compare_exchange(index + 1, 0, Ordering::SeqCst, Ordering::Relaxed);
+            self.note_changed(from);
         }
         self.forget_fitted(name);
     }
@@ -170,6 +179,7 @@ impl DirectTables {
     pub(crate) fn resize_shared_queue(&self, srq: SrqHandle, entries: u32) {
         if let Some((index, _)) = self.shared.get(&srq) {
             self.qp(*index).receive_entries.store(entries, Ordering::SeqCst);
+            self.note_changed(*index);
         }
     }
 
@@ -301,6 +311,7 @@ impl Engine {
         entry.receive_queue.store(queue.map_or(0, |queue| queue.offset), Ordering::SeqCst);
         entry.deliveries.store(deliveries.map_or(0, |cq| cq.deliveries), Ordering::SeqCst);
         set(&entry.qpn, qp.qpn.0);
+        self.direct.note_changed(index);
     }
 
     /// Lets the table say where a shared receive queue is.
@@ -322,12 +333,14 @@ impl Engine {
         entry.receive_queue.store(queue.offset, Ordering::SeqCst);
         entry.deliveries.store(0, Ordering::SeqCst);
         set(&entry.qpn, of_shared_queue(srq.0));
+        self.direct.note_changed(index);
     }
 
     /// A shared receive queue is gone; when this returns, nobody takes from it.
     pub(crate) fn withdraw_shared_queue(&mut self, srq: SrqHandle) {
         if let Some((index, _)) = self.direct.shared.remove(&srq) {
             self.direct.qp(index).qpn.store(0, Ordering::SeqCst);
+            self.direct.note_changed(index);
             self.await_movers();
             self.direct.free.push(index);
         }

@@ -43,6 +43,8 @@ pub struct QpEntry {
     pub peer: AtomicU32,
     /// The peer's number, as this side was told.
     pub dest_qpn: AtomicU32,
+    /// Another one after each change of what is said here of connections and queues: who has looked before need not look again.
+    pub version: AtomicU32,
     /// Which descriptor of the engine is the file with the queues below, plus one.
     pub file: AtomicU32,
     /// The receive queue that peers may take from: where in the file, 0 for none; how many requests, with how many entries each.

@@ -1,10 +1,11 @@
 //! Atomic operations: the posting thread carries them out on the word itself, by the processor's own instructions, where the word and
 //! the places of the result are mapped here. The engine does the same for requests that go through it.
 
-use super::{Stretches, is_ready, local_stretches};
+use super::{Sending, Stretches, local_stretches};
 use crate::post::Data;
 use crate::qp::QpInner;
 use softband_abi::verbs::*;
+use softband_client::connection::Connection;
 use softband_client::direct::{Stretch, look, write};
 use softband_ipc::post::{PostRecord, opcode};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,10 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const BYTES: u64 = 8;
 
 /// Carries an operation out; how many bytes came back. `None`: it is the engine's.
-pub(super) fn change((qp, index): (&QpInner, u32), record: &PostRecord, data: Data<'_>) -> Option<u64> {
+pub(super) fn change(at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: Data<'_>) -> Option<u64> {
     let looking = look()?;
-    let own = looking.queue_pair(index, qp.qpn).filter(|own| own.state.load(Ordering::Acquire) == IBV_QPS_RTS)?;
-    let peer = looking.peer(own).filter(|peer| is_ready(peer))?;
+    let Connection { own, peer, .. } = sending.connect(&looking, at)?;
     if peer.access.load(Ordering::Relaxed) & IBV_ACCESS_REMOTE_ATOMIC == 0 {
         return None;
     }

@@ -3,15 +3,13 @@
 //! Left to the engine is what goes to groups or has a global route, and what would be lost or fail.
 
 use super::send::{Step, places_of_request, with_patience};
-use super::{PeerQueues, SGES_MAX, Stretches, is_ready, local_stretches};
+use super::{PeerQueues, SGES_MAX, Stretches, is_receiving, local_stretches};
 use crate::post::Data;
 use crate::qp::QpInner;
 use arrayvec::ArrayVec;
 use softband_abi::verbs::*;
 use softband_client::call;
-use softband_client::deliveries::Deliveries;
 use softband_client::direct::{Looking, look, write};
-use softband_client::receive_queue::ReceiveQueue;
 use softband_ipc::calls::{DatagramReceiver, Handle, Op};
 use softband_ipc::post::{PostRecord, PostSge, kind, opcode, path_parts, send_flags};
 use softband_ipc::queues::Delivery;
@@ -132,9 +130,8 @@ fn step(
         return None;
     }
     let source = looking.receives_of(to)?;
-    let known = receiver.queues.as_ref().is_some_and(|queues| queues.receives.is_of(source) && queues.deliveries.is_of(to));
-    if !known {
-        receiver.queues = Some(PeerQueues { receives: ReceiveQueue::of(source)?, deliveries: Deliveries::of(to)? });
+    if !receiver.queues.as_ref().is_some_and(|queues| queues.are_of(source, to)) {
+        receiver.queues = Some(PeerQueues::of(source, to)?);
     }
     let PeerQueues { receives, deliveries } = receiver.queues.as_ref()?;
     match receives.is_shared() {
@@ -182,7 +179,7 @@ fn accepts(to: &QpEntry, own: &QpEntry, record: &PostRecord) -> bool {
     let key = if record.remote_qkey & OWN_KEY != 0 { of(&own.qkey) } else { record.remote_qkey };
     let (own_partition, partition) = (of(&own.pkey), of(&to.pkey));
     let is_of_partition = (own_partition ^ partition) & !FULL_MEMBER == 0 && (own_partition | partition) & FULL_MEMBER != 0;
-    is_ready(to) && of(&own.lid) != 0 && key == of(&to.qkey) && is_of_partition
+    is_receiving(of(&to.state)) && of(&own.lid) != 0 && key == of(&to.qkey) && is_of_partition
 }
 
 /// What completes at the receiver, by a request of `source`.

@@ -17,6 +17,7 @@ use crate::qp::QpInner;
 use crate::short::Short;
 use arrayvec::ArrayVec;
 use softband_abi::verbs::*;
+use softband_client::connection::Connection;
 use softband_client::deliveries::Deliveries;
 use softband_client::direct::{Looking, Stretch, look, read, write};
 use softband_client::now_ps;
@@ -47,7 +48,9 @@ pub(crate) struct DirectState {
 /// Where what a queue pair sends goes, as far as that is known.
 #[derive(Default)]
 pub(crate) struct Sending {
-    peer: Option<PeerQueues>,
+    connection: Option<Connection>,
+    /// The peer's, once a message has gone there.
+    queues: Option<PeerQueues>,
     receivers: datagram::Receivers,
 }
 
@@ -55,6 +58,39 @@ pub(crate) struct Sending {
 pub(crate) struct PeerQueues {
     receives: ReceiveQueue,
     deliveries: Deliveries,
+}
+
+impl PeerQueues {
+    /// Where a queue pair receives from, and what completes goes to.
+    fn of(source: &QpEntry, peer: &QpEntry) -> Option<Self> {
+        Some(Self { receives: ReceiveQueue::of(source)?, deliveries: Deliveries::of(peer)? })
+    }
+
+    fn are_of(&self, source: &QpEntry, peer: &QpEntry) -> bool {
+        self.receives.is_of(source) && self.deliveries.is_of(peer)
+    }
+}
+
+impl Sending {
+    /// The connection, while somebody looks; `None` when there is none that may be used directly.
+    #[inline(always)]
+    fn connect(&mut self, looking: &Looking, (qp, index): (&QpInner, u32)) -> Option<Connection> {
+        match self.connection {
+            Some(connection) if connection.is_valid(looking) => Some(connection),
+            _ => self.connect_anew(looking, qp, index),
+        }
+    }
+
+    #[cold]
+    fn connect_anew(&mut self, looking: &Looking, qp: &QpInner, index: u32) -> Option<Connection> {
+        let is_sending = |state| state == IBV_QPS_RTS;
+        self.connection = Connection::of(looking, index, qp.qpn, is_sending, is_receiving);
+        let connection = self.connection?;
+        if self.queues.as_ref().is_some_and(|queues| !queues.are_of(connection.source, connection.peer)) {
+            self.queues = None;
+        }
+        Some(connection)
+    }
 }
 
 impl Default for DirectState {
@@ -118,10 +154,10 @@ pub(crate) fn carry_out(qp: &QpInner, sending: &mut Sending, record: &PostRecord
     }
     let at = (qp, index);
     let moved = match record.opcode {
-        opcode::RDMA_READ | opcode::RDMA_WRITE => move_all(at, record, data),
-        opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD => atomic::change(at, record, data),
+        opcode::RDMA_READ | opcode::RDMA_WRITE => move_all(at, sending, record, data),
+        opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD => atomic::change(at, sending, record, data),
         _ if qp.qp_type == IBV_QPT_UD => datagram::deliver(at, &mut sending.receivers, record, data),
-        _ => send::deliver(at, &mut sending.peer, record, data),
+        _ => send::deliver(at, sending, record, data),
     };
     let Some(len_bytes) = moved else { return false };
     let count = qp.send.note_carried_out();
@@ -187,12 +223,12 @@ fn tell_of_connection(qp: &QpInner, index: u32) {
 }
 
 /// Moves all data of an RDMA write or read; how many bytes it had.
-fn move_all(at: (&QpInner, u32), record: &PostRecord, data: Data<'_>) -> Option<u64> {
+fn move_all(at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: Data<'_>) -> Option<u64> {
     let mut moved = 0;
     loop {
         // Looked up anew for each piece: what was withdrawn meanwhile is not reached any more. A request that breaks off here is
         // carried out from its start by the engine, or fails there.
-        let (piece, len_bytes) = move_piece(&look()?, at, record, data, moved)?;
+        let (piece, len_bytes) = move_piece(&look()?, at, sending, record, data, moved)?;
         moved += piece;
         if moved >= len_bytes {
             return Some(len_bytes);
@@ -200,8 +236,8 @@ fn move_all(at: (&QpInner, u32), record: &PostRecord, data: Data<'_>) -> Option<
     }
 }
 
-fn is_ready(peer: &QpEntry) -> bool {
-    [IBV_QPS_RTR, IBV_QPS_RTS].contains(&peer.state.load(Ordering::Acquire))
+fn is_receiving(state: u32) -> bool {
+    [IBV_QPS_RTR, IBV_QPS_RTS].contains(&state)
 }
 
 /// Bytes that are moved at once: the engine waits for transfers under way before it lets anything go.
@@ -209,9 +245,8 @@ const PIECE_BYTES: u64 = 2 << 20;
 
 /// Moves the data of a request from byte `from` on; answers how many bytes went and how many there are. `None` when something is not
 /// as it should be.
-fn move_piece(looking: &Looking, (qp, index): (&QpInner, u32), record: &PostRecord, data: Data<'_>, from: u64) -> Option<(u64, u64)> {
-    let own = looking.queue_pair(index, qp.qpn).filter(|own| own.state.load(Ordering::Acquire) == IBV_QPS_RTS)?;
-    let peer = looking.peer(own).filter(|peer| is_ready(peer))?;
+fn move_piece(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: Data<'_>, from: u64) -> Option<(u64, u64)> {
+    let Connection { own, peer, .. } = sending.connect(looking, at)?;
     let is_read = record.opcode == opcode::RDMA_READ;
     let right = if is_read { IBV_ACCESS_REMOTE_READ } else { IBV_ACCESS_REMOTE_WRITE };
     if peer.access.load(Ordering::Relaxed) & right == 0 {

@@ -1,15 +1,14 @@
 //! Messages that take a receive request: the sending thread takes it out of the peer's queue, moves the data, and puts the completion
 //! into the ring of the peer's completion queue.
 
-use super::{PeerQueues, SGES_MAX, Stretches, is_ready, local_stretches, notify};
+use super::{PeerQueues, SGES_MAX, Sending, Stretches, local_stretches, notify};
 use crate::post::Data;
 use crate::qp::QpInner;
 use arrayvec::ArrayVec;
 use softband_abi::verbs::*;
-use softband_client::deliveries::Deliveries;
+use softband_client::connection::Connection;
 use softband_client::direct::{Looking, look, write};
 use softband_client::now_ps;
-use softband_client::receive_queue::ReceiveQueue;
 use softband_ipc::post::{PostRecord, PostSge, kind, opcode, send_flags};
 use softband_ipc::queues::Delivery;
 use softband_ipc::ring::flags;
@@ -45,8 +44,8 @@ pub(super) enum Step {
 }
 
 /// Carries a message out; how many bytes it had. `None`: it is the engine's.
-pub(super) fn deliver(at: (&QpInner, u32), peer: &mut Option<PeerQueues>, record: &PostRecord, data: Data<'_>) -> Option<u64> {
-    let (bytes, raises_event) = with_patience(|is_waiting| step(&look()?, at, peer, record, data, is_waiting))?;
+pub(super) fn deliver(at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: Data<'_>) -> Option<u64> {
+    let (bytes, raises_event) = with_patience(|is_waiting| step(&look()?, at, sending, record, data, is_waiting))?;
     if raises_event {
         notify(kind::NOTIFY_PEER, at.0.hca, at.0.qpn);
     }
@@ -78,34 +77,27 @@ pub(super) fn with_patience(mut attempt: impl FnMut(bool) -> Option<Step>) -> Op
 }
 
 /// `None` when something is not as it should be: the engine knows what follows from it.
-fn step(
-    looking: &Looking,
-    (qp, index): (&QpInner, u32),
-    known: &mut Option<PeerQueues>,
-    record: &PostRecord,
-    data: Data<'_>,
-    is_waiting: bool,
-) -> Option<Step> {
-    let own = looking.queue_pair(index, qp.qpn).filter(|own| own.state.load(Ordering::Acquire) == IBV_QPS_RTS)?;
-    let peer = looking.peer(own).filter(|peer| is_ready(peer))?;
-    let source = looking.receives_of(peer)?;
-    if !known.as_ref().is_some_and(|queues| queues.receives.is_of(source) && queues.deliveries.is_of(peer)) {
-        *known = Some(PeerQueues { receives: ReceiveQueue::of(source)?, deliveries: Deliveries::of(peer)? });
-    }
-    let PeerQueues { receives, deliveries } = known.as_ref()?;
-    let may_wait = qp.qp_type == IBV_QPT_RC && own.rnr_retry.load(Ordering::Relaxed) != 0;
+fn step(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: Data<'_>, is_waiting: bool) -> Option<Step> {
+    let connection = sending.connect(looking, at)?;
+    let Connection { own, peer, source, .. } = connection;
+    let PeerQueues { receives, deliveries } = match &mut sending.queues {
+        Some(queues) => queues,
+        unknown => unknown.insert(PeerQueues::of(source, peer)?),
+    };
     match receives.is_shared() {
         None => return Some(Step::Later),
         Some(false) => return None,
         Some(true) => {}
     }
-    let turn = if std::ptr::eq(source, peer) { None } else { Some(receives.take_turn(is_waiting)) };
-    let turn = match turn {
+    let turn = match connection.is_shared().then(|| receives.take_turn(is_waiting)) {
         Some(None) => return Some(Step::Busy),
         turn => turn.flatten(),
     };
     let mut request = ArrayVec::<PostSge, SGES_MAX>::new();
-    let Some(wr_id) = receives.front(&mut request) else { return may_wait.then_some(Step::Later) };
+    let Some(wr_id) = receives.front(&mut request) else {
+        let may_wait = at.0.qp_type == IBV_QPT_RC && own.rnr_retry.load(Ordering::Relaxed) != 0;
+        return may_wait.then_some(Step::Later);
+    };
     if turn.as_ref().is_some_and(|turn| !turn.is_valid()) {
         return Some(Step::Later);
     }

@@ -1,0 +1,53 @@
+//! What a sender remembers of its connection, so that it need not look at every entry of the tables for each message.
+
+use crate::direct::Looking;
+use crate::fork::own_number;
+use softband_ipc::tables::QpEntry;
+use std::sync::atomic::Ordering;
+
+/// A connected queue pair, its peer, and the queue that the peer receives from.
+#[derive(Clone, Copy)]
+pub struct Connection {
+    pub own: &'static QpEntry,
+    pub peer: &'static QpEntry,
+    /// The peer itself, or its shared receive queue.
+    pub source: &'static QpEntry,
+    versions: [u32; 3],
+    /// A child of a fork may hold its parent's queue pairs, but they are not its own.
+    process: u32,
+}
+
+fn version(entry: &QpEntry) -> u32 {
+    entry.version.load(Ordering::SeqCst)
+}
+
+impl Connection {
+    /// The connection of the queue pair with this entry and number, if it may be used (`may_send` and `may_receive` are asked for the
+    /// states of both).
+    pub fn of(looking: &Looking, index: u32, qpn: u32, may_send: fn(u32) -> bool, may_receive: fn(u32) -> bool) -> Option<Self> {
+        // Versions first: what is read afterwards is at least as new.
+        let own = looking.queue_pair(index, qpn)?;
+        let of_own = version(own);
+        let peer = looking.peer(own)?;
+        let of_peer = version(peer);
+        let source = looking.receives_of(peer)?;
+        let of_source = version(source);
+        let again = looking.queue_pair(index, qpn).and_then(|own| looking.peer(own)).and_then(|peer| looking.receives_of(peer));
+        let is_same = again.is_some_and(|again| std::ptr::eq(again, source));
+        let states = may_send(own.state.load(Ordering::SeqCst)) && may_receive(peer.state.load(Ordering::SeqCst));
+        (is_same && states).then(|| Self { own, peer, source, versions: [of_own, of_peer, of_source], process: own_number() })
+    }
+
+    /// Whether nothing of that has changed.
+    #[inline]
+    pub fn is_valid(&self, _looking: &Looking) -> bool {
+        let versions = [version(self.own), version(self.peer), version(self.source)];
+        versions == self.versions && self.process == own_number()
+    }
+
+    /// Whether the peer receives from a queue that others take from, too.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        !std::ptr::eq(self.source, self.peer)
+    }
+}
