@@ -110,13 +110,15 @@ fn sweep(tables: &'static Tables, own: &AtomicU64) {
     }
     SWEPT.store(tables.withdrawn.load(Ordering::Acquire), Ordering::Relaxed);
     let is_valid = |key, serial| region_of(tables, key).is_some_and(|region| region.serial.load(Ordering::Relaxed) == serial);
-    let gone = shared_memory::gone(is_valid);
-    if !gone.is_empty() {
+    let (gone, former) = (shared_memory::gone(is_valid), shared_memory::take_former());
+    if !gone.is_empty() || !former.is_empty() {
         let deadline = Instant::now() + GRACE;
         if header().movers.iter().all(|slot| std::ptr::eq(&raw const slot.0, own) || has_ended(&slot.0, deadline)) {
-            shared_memory::release_all(&gone);
+            shared_memory::release_all(&gone, former);
+        } else {
+            // They stay mapped until regions are withdrawn again.
+            shared_memory::put_former(former);
         }
-        // Otherwise they stay mapped until regions are withdrawn again.
     }
     SWEEPING.store(false, Ordering::Release);
 }

@@ -126,9 +126,9 @@ impl ReceiveQueue {
         let consumed = self.header().consumed.0.load(Ordering::Relaxed);
         // Others may have taken more than this side has seen.
         let is_used_up = self.seen_produced.load(Ordering::Relaxed).wrapping_sub(consumed) as i32 <= 0;
-        if is_used_up || self.seen_era.load(Ordering::Relaxed) != self.era() {
+        if is_used_up || self.seen_era.load(Ordering::Relaxed) != self.mode() {
             let produced = self.header().produced.0.load(Ordering::Acquire);
-            self.seen_era.store(self.era(), Ordering::Relaxed);
+            self.seen_era.store(self.mode(), Ordering::Relaxed);
             self.seen_produced.store(produced, Ordering::Relaxed);
             if produced == consumed {
                 return None;
@@ -146,8 +146,9 @@ impl ReceiveQueue {
         }
     }
 
-    /// What the counters count in: it changes when the engine gives the queue back.
-    fn era(&self) -> u32 {
+    /// What the counters count in, and whose the queue is: another number after each change of that.
+    #[inline]
+    pub fn mode(&self) -> u32 {
         self.header().mode.load(Ordering::SeqCst)
     }
 

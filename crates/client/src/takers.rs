@@ -100,7 +100,7 @@ mod tests {
         // The engine takes the queue over with its two requests, and gives it back with one of them.
         queue.set_mode(mode::ENGINE);
         queue.consumed.0.store(2, Ordering::Relaxed);
-        queue.begin_era();
+        queue.begin_era(1);
         let next = Taking::of(&queue, false).expect("the era is another one");
         assert!(!stopped.is_valid() && !stopped.take_front());
         drop(stopped);

@@ -14,9 +14,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a program may take for one transfer before it is not waited for any more: it may be stopped.
+/// How long a program that is stopped may take for one transfer before it is not waited for any more.
 const GRACE: Duration = Duration::from_millis(200);
-/// Which part of the time since it was last given up a program may be waited for.
+/// So many times as long is one waited for that runs, or would if it had a processor.
+const GRACES_OF_RUNNING: u32 = 10;
+/// So many times as long, and this part of the time since the first, programs are waited for in vain in all: they may lie.
+const GRACES_IN_ALL: u32 = 50;
 const GRACE_PART: u32 = 8;
 
 /// A queue pair.
@@ -74,6 +77,11 @@ impl DirectTables {
     fn key(&self, key: u32) -> Option<&KeyEntry> {
         // SAFETY: the mapping lasts as long as this; the index is below the array's length; the entries consist of atomics.
         key_index(key).map(|index| unsafe { &(*self.tables).keys[index] })
+    }
+
+    /// A number for the next era of a receive queue.
+    pub(crate) fn next_era(&self) -> u32 {
+        self.next_serial() as u32
     }
 
     fn next_serial(&self) -> u64 {
@@ -300,6 +308,7 @@ impl Engine {
         set(&entry.pkey_index, u32::from(qp.pkey_index));
         set(&entry.service_level, u32::from(qp.address_vector.service_level.0));
         set(&entry.rnr_retry, u32::from(qp.rnr_retry));
+        set(&entry.max_reads, u32::from(qp.max_rd_atomic));
         set(&entry.file, owner.shared.memory_file_number());
         let queue = self.receive_queues.get(hca, qp.qpn);
         let shared = qp.init.srq.map_or(0, |srq| self.direct.shared_entry_of(srq));
@@ -436,13 +445,16 @@ impl Engine {
                 if seen % 2 == 0 || seen == *transfer {
                     continue;
                 }
-                // For one transfer nobody waits twice, and who was in vain waited for takes at most a part of the time: a lying program
+                // For one transfer nobody waits twice, and who is in vain waited for takes at most a part of the time: a lying program
                 // could hold everybody back.
-                let started = Instant::now();
-                let grace = given_up.at.map_or(self.direct.grace, |at| self.direct.grace.min((started - at) / GRACE_PART));
-                if !has_changed(&slot.0, seen, started + grace) {
+                let (grace, started) = (self.direct.grace, Instant::now());
+                let since = *given_up.since.get_or_insert(started);
+                let left = (grace * GRACES_IN_ALL + (started - since) / GRACE_PART).saturating_sub(given_up.in_vain);
+                let has_ended = has_changed(&slot.0, seen, started + grace.min(left))
+                    || !is_stopped(process.pid) && has_changed(&slot.0, seen, started + (grace * GRACES_OF_RUNNING).min(left));
+                if !has_ended {
                     *transfer = seen;
-                    given_up.at = Some(Instant::now());
+                    given_up.in_vain += started.elapsed();
                 }
             }
             process.given_up.set(given_up);
@@ -450,11 +462,18 @@ impl Engine {
     }
 }
 
-/// What was waited for in vain: the last transfer in each slot, and when that was.
+/// What was waited for in vain: the last transfer in each slot, since when there was anything to wait for, and for how long in all.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct GivenUp {
     transfers: [u64; MOVERS],
-    at: Option<Instant>,
+    since: Option<Instant>,
+    in_vain: Duration,
+}
+
+/// Whether a process is stopped, by a signal or a debugger.
+fn is_stopped(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
 }
 
 /// One transfer is short: longer ones are cut, and begin anew. Only a stopped program takes as long as the time of grace.

@@ -147,7 +147,7 @@ impl Engine {
         let header = open.header();
         header.since_ps.store(self.now.as_picos(), Ordering::SeqCst);
         header.produced.0.store(header.consumed.0.load(Ordering::SeqCst), Ordering::SeqCst);
-        header.begin_era();
+        header.begin_era(self.direct.next_era());
         self.receive_queues.shared.forget_queue(QueueName::Own(hca, qpn));
     }
 
@@ -178,7 +178,7 @@ impl Engine {
         // As early as what comes by the ring afterwards, or that would be before it.
         let at = self.world.now();
         // No more than there can be, whatever a lying program says.
-        for counter in 0..produced.wrapping_sub(consumed).min(open.queue.entries) {
+        for counter in 0..count_of(produced, consumed, open.queue.entries) {
             let (wr_id, list) = open.read(consumed.wrapping_add(counter));
             let record = PostRecord { kind: kind::RECEIVE, hca: hca.0, object: qpn.0, wr_id, ..bytemuck::Zeroable::zeroed() };
             self.world.post_receive(at, owner, hca, qpn, crate::convert::receive_request(&record, &list));
@@ -275,7 +275,13 @@ impl Engine {
         let since = SimTime::from_picos(self.now.max(self.world.now()).as_picos() + 1).max(open.queue.since);
         self.note_since(hca, qpn, since);
         header.since_ps.store(since.as_picos(), Ordering::SeqCst);
-        header.begin_era();
+        header.begin_era(self.direct.next_era());
         true
     }
+}
+
+/// How many requests a queue has by its counters; none where those make no sense.
+pub(crate) fn count_of(produced: u32, consumed: u32, entries: u32) -> u32 {
+    let count = produced.wrapping_sub(consumed);
+    if count <= entries { count } else { 0 }
 }

@@ -4,7 +4,7 @@
 
 use crate::pace::{Engine, Pace};
 use crate::process::{Mapped, Process, ProcessState};
-use crate::receive_queues::{ENTRIES_BETWEEN, QueueName, ReceiveQueue};
+use crate::receive_queues::{ENTRIES_BETWEEN, QueueName, ReceiveQueue, count_of};
 use rustix::fd::AsFd;
 use softband_ipc::layout::MOVERS;
 use softband_ipc::post::{PostRecord, kind};
@@ -79,7 +79,7 @@ impl Engine {
         match self.open_queue(QueueName::Shared(srq)) {
             Some(open) => {
                 open.header().since_ps.store(since.as_picos(), Ordering::SeqCst);
-                open.header().begin_era();
+                open.header().begin_era(self.direct.next_era());
                 self.publish_shared_queue(srq, hca, init.pd, &queue);
             }
             None => self.drop_shared_queue(srq),
@@ -120,7 +120,7 @@ impl Engine {
         self.now = self.now.max(SimTime::from_picos(open.queue.since.as_picos() + 1));
         let (produced, consumed) = (header.produced.0.load(Ordering::Acquire), header.consumed.0.load(Ordering::Acquire));
         // No more than there can be, whatever a lying program says.
-        let count = produced.wrapping_sub(consumed).min(open.queue.entries);
+        let count = count_of(produced, consumed, open.queue.entries);
         let mut requests: VecDeque<_> = (0..count).map(|counter| request_of(open.read(consumed.wrapping_add(counter)))).collect();
         if let Some((process, transfers)) = self.taker_of(name, header)
             && let Some(request) = requests.pop_front()
@@ -158,7 +158,7 @@ impl Engine {
         for Aside { name, request, .. } in ended {
             self.take_over_queue_of_many(name);
             match name {
-                QueueName::Own(hca, qpn) => self.world.put_receives(hca, qpn, [request]),
+                QueueName::Own(hca, qpn) => self.world.put_back_receive(hca, qpn, request),
                 QueueName::Shared(srq) => self.world.put_back_shared_receive(srq, request),
             }
         }
@@ -244,7 +244,7 @@ impl Engine {
             queue.since = since;
         }
         header.since_ps.store(since.as_picos(), Ordering::SeqCst);
-        header.begin_era();
+        header.begin_era(self.direct.next_era());
         self.receive_queues.shared.held.remove(&name);
     }
 

@@ -5,7 +5,7 @@ use crate::queue_pairs::Post;
 use crate::world::World;
 use softband_model::verbs::Group;
 use softband_model::verbs::api::{DatagramDestination, QpSnapshot, ReceiveRequest};
-use softband_types::{HcaId, Qpn, SrqHandle};
+use softband_types::{HcaId, QpState, Qpn, SrqHandle};
 
 impl World {
     /// Adds requests to a shared queue at once, behind those that are there.
@@ -15,12 +15,27 @@ impl World {
         }
     }
 
-    /// Adds requests to the receive queue of a queue pair at once, behind those that are there.
+    /// Adds requests to the receive queue of a queue pair at once, behind those that are there. In the error state they come back.
     pub fn put_receives(&mut self, hca: HcaId, qpn: Qpn, requests: impl IntoIterator<Item = ReceiveRequest>) {
-        if let Some(slot) = self.qp_index(hca, qpn).and_then(|index| self.slot_mut(index)) {
-            let most = slot.qp.attributes.init.capabilities.max_recv_wr as usize;
-            let left = most.saturating_sub(slot.qp.responder.queue_len());
-            requests.into_iter().take(left).for_each(|request| slot.qp.responder.post(request));
+        let Some(index) = self.qp_index(hca, qpn) else { return };
+        let Some(slot) = self.slot_mut(index) else { return };
+        let most = slot.qp.attributes.init.capabilities.max_recv_wr as usize;
+        let left = most.saturating_sub(slot.qp.responder.queue_len());
+        requests.into_iter().take(left).for_each(|request| slot.qp.responder.post(request));
+        self.flush_in_error(index);
+    }
+
+    /// Gives a request back to its queue, before all others: its message was never completed. In the error state it comes back.
+    pub fn put_back_receive(&mut self, hca: HcaId, qpn: Qpn, request: ReceiveRequest) {
+        let Some(index) = self.qp_index(hca, qpn) else { return };
+        let Some(slot) = self.slot_mut(index) else { return };
+        slot.qp.responder.put_back(request);
+        self.flush_in_error(index);
+    }
+
+    fn flush_in_error(&mut self, index: u32) {
+        if self.slot(index).is_some_and(|slot| slot.qp.attributes.state == QpState::Error) {
+            self.flush_receives(index, self.now());
         }
     }
 

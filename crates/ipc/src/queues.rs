@@ -67,9 +67,10 @@ impl ReceiveQueueHeader {
         self.mode.store(self.mode.load(Ordering::SeqCst) & !mode::MASK | mode, Ordering::SeqCst);
     }
 
-    /// Shares the queue again: what anybody remembers of the counters is void. The engine alone does this.
-    pub fn begin_era(&self) {
-        self.mode.store((self.mode.load(Ordering::SeqCst) & !mode::MASK).wrapping_add(mode::MASK + 1) | mode::SHARED, Ordering::SeqCst);
+    /// Shares the queue again: what anybody remembers of the counters is void. The engine alone does this, with a number that no queue
+    /// has had: another one may lie where this does later.
+    pub fn begin_era(&self, era: u32) {
+        self.mode.store(era.wrapping_mul(mode::MASK + 1) | mode::SHARED, Ordering::SeqCst);
     }
 }
 

@@ -62,6 +62,8 @@ pub struct QpEntry {
     pub done: AtomicU32,
     /// `rnr_retry` of what it sends.
     pub rnr_retry: AtomicU32,
+    /// How many reads and atomics it may have under way; with 0 they fail, which is the engine's.
+    pub max_reads: AtomicU32,
     /// Entry of the shared receive queue that it takes from, plus one; 0 for none.
     pub srq: AtomicU32,
     /// Where it takes from one: what completes before this is not for the queue pair as it is now.

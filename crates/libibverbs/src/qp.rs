@@ -190,7 +190,9 @@ impl QpInner {
 
     /// Both queues are empty again, and the engine counts from zero.
     pub(crate) fn reset(&self, since_ps: [u32; 2]) {
-        self.direct.reset();
+        // Nobody takes places meanwhile.
+        let (mut sending, _receiving) = (self.direct.sending.lock(), self.direct.receiving.lock());
+        self.direct.reset(&mut sending);
         let (sends, receives) = (self.send_cq.get(), self.recv_cq.get());
         // By their addresses, so that two who do this do not wait for each other. Nobody counts completions meanwhile.
         let (first, second) = if self.send_cq.0 <= self.recv_cq.0 { (sends, receives) } else { (receives, sends) };

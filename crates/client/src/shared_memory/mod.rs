@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 pub(crate) use forks::{after_fork_in_child, after_fork_in_parent, before_fork};
-pub(crate) use peers::{PEERS, alias, forget_all as forget_peers, gone, release_all};
+pub(crate) use peers::{PEERS, alias, forget_all as forget_peers, gone, put_former, release_all, take_former};
 
 const PAGE: usize = 4096;
 /// Pages are copied in pieces of this size, so that a thread that wants to write to one waits a moment only.

@@ -23,6 +23,8 @@ struct Alias {
 
 static ALIASES: [Alias; KEYS] =
     [const { Alias { serial: AtomicU64::new(0), base: AtomicUsize::new(0), len: AtomicUsize::new(0), first: AtomicUsize::new(0) } }; KEYS];
+/// Where regions were mapped whose keys have others behind them now: somebody may still be reaching them.
+static FORMER: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
 /// Keys with their serials.
 static USED: Mutex<Vec<(u32, u64)>> = Mutex::new(Vec::new());
 
@@ -43,7 +45,11 @@ fn map(entry: &KeyEntry, alias: &Alias, key: u32) -> Option<()> {
     if alias.serial.load(Ordering::Relaxed) == entry.serial.load(Ordering::Relaxed) {
         return Some(()); // another thread has done it
     }
-    release(alias);
+    // Not unmapped: another thread may be reaching the former region, which was withdrawn meanwhile.
+    let former = (alias.base.swap(0, Ordering::Relaxed), alias.len.load(Ordering::Relaxed));
+    if former.0 != 0 {
+        super::lock(&FORMER).push(former);
+    }
     let number = entry.file.load(Ordering::Relaxed).checked_sub(1)?;
     let (first, end) = super::pages(entry.address.load(Ordering::Relaxed) as usize, entry.len_bytes.load(Ordering::Relaxed) as usize);
     let file = open_file(number);
@@ -75,10 +81,24 @@ pub(crate) fn gone(is_valid: impl Fn(u32, u64) -> bool) -> Vec<(u32, u64)> {
     super::lock(&USED).iter().copied().filter(|(key, serial)| !is_valid(*key, *serial)).collect()
 }
 
-/// Unmaps regions that nobody reaches any more.
-pub(crate) fn release_all(gone: &[(u32, u64)]) {
+/// The mappings of regions whose keys are others' now. The caller has them unmapped, or gives them back.
+pub(crate) fn take_former() -> Vec<(usize, usize)> {
+    std::mem::take(&mut *super::lock(&FORMER))
+}
+
+/// Not yet.
+pub(crate) fn put_former(mappings: Vec<(usize, usize)>) {
+    super::lock(&FORMER).extend(mappings);
+}
+
+/// Unmaps regions that nobody reaches any more, and former mappings.
+pub(crate) fn release_all(gone: &[(u32, u64)], former: Vec<(usize, usize)>) {
     let _one_at_a_time = super::lock(&PEERS);
     release_locked(|used| gone.contains(used));
+    for (base, len) in former {
+        // SAFETY: our own mapping of a region that is gone: whoever was reaching it has ended that.
+        let _ = unsafe { munmap(base as *mut c_void, len) };
+    }
 }
 
 fn release_locked(goes: impl Fn(&(u32, u64)) -> bool) {

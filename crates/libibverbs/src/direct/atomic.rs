@@ -17,7 +17,7 @@ const BYTES: u64 = 8;
 pub(super) fn change(at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: Data<'_>) -> Option<u64> {
     let looking = look()?;
     let Connection { own, peer, .. } = sending.connect(&looking, at)?;
-    if peer.access.load(Ordering::Relaxed) & IBV_ACCESS_REMOTE_ATOMIC == 0 {
+    if own.max_reads.load(Ordering::Relaxed) == 0 || peer.access.load(Ordering::Relaxed) & IBV_ACCESS_REMOTE_ATOMIC == 0 {
         return None;
     }
     let mut local = Stretches::new();

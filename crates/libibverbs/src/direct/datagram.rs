@@ -126,6 +126,7 @@ fn step(
         (receiver.entry, receiver.queues) = (0, None); // it may have another one now
         return None;
     };
+    let version = to.version.load(Ordering::SeqCst);
     if !accepts(to, own, record) {
         return None;
     }
@@ -166,7 +167,8 @@ fn step(
         return None;
     }
     let delivery = delivery((own, to, source), record, wr_id, len_bytes, receives.since_ps());
-    let is_put = deliveries.put(delivery, || turn.take_front());
+    // Again: this thread may have been stopped for so long that the engine went on without it.
+    let is_put = deliveries.put(delivery, || to.version.load(Ordering::SeqCst) == version && turn.is_valid() && turn.take_front());
     is_put.then(|| {
         receiver.is_new |= to.state.load(Ordering::Acquire) == IBV_QPS_RTR;
         Step::Done { bytes: len_bytes, raises_event: deliveries.raises_event(record.flags & send_flags::SOLICITED != 0) }

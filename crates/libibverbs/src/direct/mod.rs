@@ -100,10 +100,10 @@ impl Default for DirectState {
 }
 
 impl DirectState {
-    pub(crate) fn reset(&self) {
+    pub(crate) fn reset(&self, sending: &mut Sending) {
         self.established.store(false, Ordering::Release);
         self.is_patient.store(true, Ordering::Release);
-        *self.sending.lock() = Sending::default();
+        *sending = Sending::default();
     }
 }
 
@@ -249,7 +249,8 @@ fn move_piece(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, rec
     let Connection { own, peer, .. } = sending.connect(looking, at)?;
     let is_read = record.opcode == opcode::RDMA_READ;
     let right = if is_read { IBV_ACCESS_REMOTE_READ } else { IBV_ACCESS_REMOTE_WRITE };
-    if peer.access.load(Ordering::Relaxed) & right == 0 {
+    let is_refused = is_read && own.max_reads.load(Ordering::Relaxed) == 0;
+    if is_refused || peer.access.load(Ordering::Relaxed) & right == 0 {
         return None;
     }
     let mut local = Stretches::new();

@@ -84,6 +84,7 @@ fn step(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, record: &
         Some(queues) => queues,
         unknown => unknown.insert(PeerQueues::of(source, peer)?),
     };
+    let mode = receives.mode();
     match receives.is_shared() {
         None => return Some(Step::Later),
         Some(false) => return None,
@@ -117,7 +118,10 @@ fn step(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, record: &
         return None;
     }
     let delivery = delivery(peer, source, record, wr_id, len_bytes, receives.since_ps());
+    // Again: this thread may have been stopped for so long that the engine went on without it.
+    let is_still_so = || receives.mode() == mode && connection.is_valid(looking);
     let take = || match &turn {
+        _ if !is_still_so() => false,
         None => {
             receives.take_front();
             true

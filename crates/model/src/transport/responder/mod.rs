@@ -115,6 +115,11 @@ impl Responder {
         self.receive_queue.push_back(request);
     }
 
+    /// Gives a request back that was taken out, before all others.
+    pub fn put_back(&mut self, request: ReceiveRequest) {
+        self.receive_queue.push_front(request);
+    }
+
     /// Receive requests that are not completed.
     pub fn queue_len(&self) -> usize {
         self.receive_queue.len() + usize::from(matches!(self.message, Some(Message::Receive { .. })))
