@@ -24,11 +24,7 @@ ROUNDS = 5
 FABRIC = "modern-pair"
 SIZES = (2, 64, 1024, 8192, 65536, 1 << 20)
 MIB = 1.048576  # perftest's and UCX's megabytes, in millions of bytes
-ENDS = (
-    ("taskset -c 0 ", "taskset -c 1 ")
-    if (os.cpu_count() or 1) > 1 and shutil.which("taskset")
-    else ("", "")
-)
+ENDS = ("taskset -c 0 ", "taskset -c 1 ") if (os.cpu_count() or 1) > 1 and shutil.which("taskset") else ("", "")
 Round = dict[str, float]
 
 
@@ -39,30 +35,10 @@ def repeats(size: int) -> int:
 def perftest(command: str, column: int) -> float:
     """A column of perftest's line, counted from 0, as the client prints it."""
     server, client = ENDS
-    words = [
-        str(SOFTBAND),
-        "run",
-        "--pace",
-        "wall",
-        FABRIC,
-        "--on",
-        "a",
-        f"{server}{command}",
-        "--on",
-        "b",
-        f"{client}{command} a",
-    ]
-    for _ in range(
-        3
-    ):  # perftest's calibration of the processor's clock fails now and then on a busy machine
-        done = subprocess.run(
-            words, capture_output=True, text=True, check=False, timeout=300
-        )
-        rows = [
-            line.split()[1:]
-            for line in done.stdout.splitlines()
-            if re.match(r"b:\s+\d", line)
-        ]
+    words = [str(SOFTBAND), "run", "--pace", "wall", FABRIC, "--on", "a", f"{server}{command}", "--on", "b", f"{client}{command} a"]
+    for _ in range(3):  # perftest's calibration of the processor's clock fails now and then on a busy machine
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+        rows = [line.split()[1:] for line in done.stdout.splitlines() if re.match(r"b:\s+\d", line)]
         if rows and len(rows[-1]) > column:
             return float(rows[-1][column])
     raise SystemExit(f"{command}: no result\n{done.stdout}{done.stderr}")
@@ -71,56 +47,24 @@ def perftest(command: str, column: int) -> float:
 def two_processes(command: list[str], environment: dict[str, str]) -> str:
     """What the client of a benchmark prints that is started twice, the second time with the server's address."""
     server, client = (end.split() for end in ENDS)
-    with subprocess.Popen(
-        [*server, *command],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as process:
+    with subprocess.Popen([*server, *command], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         time.sleep(0.5)
-        done = subprocess.run(
-            [*client, *command, "127.0.0.1"],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        done = subprocess.run([*client, *command, "127.0.0.1"], env=environment, capture_output=True, text=True, check=False, timeout=120)
         process.terminate()
     return done.stdout
 
 
 def ucx(test: str, size: int, column: int) -> float:
     """A number of ucx_perftest's last line between two processes over shared memory."""
-    environment = {
-        **os.environ,
-        "UCX_TLS": "posix,sysv,cma,self",
-        "UCX_WARN_UNUSED_ENV_VARS": "n",
-    }
-    printed = two_processes(
-        [
-            "ucx_perftest",
-            "-t",
-            test,
-            "-s",
-            str(size),
-            "-n",
-            str(repeats(size)),
-            "-p",
-            "18811",
-        ],
-        environment,
-    )
+    environment = {**os.environ, "UCX_TLS": "posix,sysv,cma,self", "UCX_WARN_UNUSED_ENV_VARS": "n"}
+    printed = two_processes(["ucx_perftest", "-t", test, "-s", str(size), "-n", str(repeats(size)), "-p", "18811"], environment)
     final = re.search(r"^Final:\s+(.*)$", printed, re.MULTILINE)
     return float(final[1].split()[column]) if final else float("nan")
 
 
 def libfabric(size: int) -> float:
     """Half a round trip in microseconds of libfabric's own ping-pong over its shared-memory provider."""
-    printed = two_processes(
-        ["fi_pingpong", "-p", "shm", "-e", "rdm", "-I", "5000", "-S", str(size)],
-        dict(os.environ),
-    )
+    printed = two_processes(["fi_pingpong", "-p", "shm", "-e", "rdm", "-I", "5000", "-S", str(size)], dict(os.environ))
     rows = [line.split() for line in printed.splitlines() if re.match(r"\d", line)]
     return float(rows[-1][6]) if rows else float("nan")
 
@@ -129,37 +73,16 @@ def compiled(folder: Path, name: str, *arguments: int) -> list[float]:
     """What a program of this folder prints."""
     program = folder / name
     if not program.exists():
-        subprocess.run(
-            [
-                "cc",
-                "-O2",
-                "-pthread",
-                "-o",
-                str(program),
-                str(ROOT / "benches" / f"{name}.c"),
-            ],
-            check=True,
-        )
-    return [
-        float(word)
-        for word in subprocess.check_output(
-            [str(program), *map(str, arguments)], text=True
-        ).split()
-    ]
+        subprocess.run(["cc", "-O2", "-pthread", "-o", str(program), str(ROOT / "benches" / f"{name}.c")], check=True)
+    return [float(word) for word in subprocess.check_output([str(program), *map(str, arguments)], text=True).split()]
 
 
 def one_round(folder: Path, size: int) -> tuple[Round, Round]:
     """Latencies in microseconds one way and bandwidths in GB/s."""
     many = f"-F -s {size} -n {repeats(size)}"
-    latency = {
-        "ib_send_lat": perftest(f"ib_send_lat {many}", 4),
-        "ib_write_lat": perftest(f"ib_write_lat {many}", 4),
-    }
+    latency = {"ib_send_lat": perftest(f"ib_send_lat {many}", 4), "ib_write_lat": perftest(f"ib_write_lat {many}", 4)}
     latency["ib_read_lat"] = perftest(f"ib_read_lat -F -s {size} -n {repeats(size)}", 4)
-    bandwidth = {
-        "ib_send_bw": perftest(f"ib_send_bw {many}", 3) * MIB / 1e3,
-        "ib_write_bw": perftest(f"ib_write_bw {many}", 3) * MIB / 1e3,
-    }
+    bandwidth = {"ib_send_bw": perftest(f"ib_send_bw {many}", 3) * MIB / 1e3, "ib_write_bw": perftest(f"ib_write_bw {many}", 3) * MIB / 1e3}
     if shutil.which("ucx_perftest"):
         latency["UCX shm"] = ucx("tag_lat", size, 1)
         bandwidth["UCX shm"] = ucx("tag_bw", size, 5) * MIB / 1e3
@@ -180,9 +103,7 @@ def table(title: str, by_size: dict[int, list[Round]]) -> None:
     names = list(by_size[SIZES[0]][0])
     print(f"\n{title}\n{'bytes':>8}" + "".join(f"{name:>15}" for name in names))
     for size, rounds in by_size.items():
-        print(
-            f"{size:>8}" + "".join(f"{median(rounds, name):>15.3f}" for name in names)
-        )
+        print(f"{size:>8}" + "".join(f"{median(rounds, name):>15.3f}" for name in names))
 
 
 def ratios(what: str, by_size: dict[int, list[Round]], other: str, sign: int) -> None:
@@ -191,10 +112,7 @@ def ratios(what: str, by_size: dict[int, list[Round]], other: str, sign: int) ->
         print(f"{other}: not installed, not compared")
         return
     for name in (name for name in by_size[SIZES[0]][0] if name.startswith("ib_")):
-        shown = [
-            f"{size}: {statistics.median((figures[name] / figures[other]) ** sign for figures in rounds):.2f}"
-            for size, rounds in by_size.items()
-        ]
+        shown = [f"{size}: {statistics.median((figures[name] / figures[other]) ** sign for figures in rounds):.2f}" for size, rounds in by_size.items()]
         print(f"{what}, {name} by {other} (below 1 is faster): " + ", ".join(shown))
 
 
@@ -215,12 +133,8 @@ def main() -> int:
     print()
     ratios("time of a message", latency, "UCX shm", 1)
     ratios("time of a message in a stream", bandwidth, "UCX shm", -1)
-    print(
-        f"ib_write_bw -s 65536: {median(bandwidth[65536], 'ib_write_bw') / median(bandwidth[65536], 'memcpy'):.2f} of memcpy"
-    )
-    rate = statistics.median(
-        perftest("ib_write_bw -F -s 8 -n 1000000", 4) for _ in range(ROUNDS)
-    )
+    print(f"ib_write_bw -s 65536: {median(bandwidth[65536], 'ib_write_bw') / median(bandwidth[65536], 'memcpy'):.2f} of memcpy")
+    rate = statistics.median(perftest("ib_write_bw -F -s 8 -n 1000000", 4) for _ in range(ROUNDS))
     print(f"ib_write_bw -s 8: {rate:.2f} M writes a second on one queue pair")
     return 0
 

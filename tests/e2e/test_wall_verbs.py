@@ -51,6 +51,23 @@ def test_atomics_of_many_on_one_word_add_up(softband: Softband, c_programs: Path
     assert outcome.stdout.count("all parts hold") == 1 + len(clients)
 
 
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
+def test_a_queue_pair_without_outstanding_reads_reads_nothing(softband: Softband, c_programs: Path, pace: str) -> None:
+    outcome = softband.run("modern-pair", ("a", str(c_programs / "no_reads")), options=("--pace", pace)).assert_ok()
+    assert "as it should be" in outcome.program("a-0")
+
+
+@pytest.mark.parametrize("mode", ["flush", "ud_flush", "reset", "srq_reset", "reuse", "srq_reuse"])
+def test_a_sender_that_was_stopped_in_mid_message_completes_nothing_that_is_another_s(softband: Softband, c_programs: Path, mode: str) -> None:
+    outcome = softband.run("modern-pair", ("a", f"{c_programs / 'held_up'} {mode}"), options=WALL).assert_ok()
+    assert "as it should be" in outcome.program("a-0")
+
+
+def test_what_is_still_written_to_a_region_that_is_gone_goes_nowhere_else(softband: Softband, c_programs: Path) -> None:
+    outcome = softband.run("modern-pair", ("a", str(c_programs / "region_gone")), options=WALL).assert_ok()
+    assert "as it should be" in outcome.program("a-0")
+
+
 @pytest.mark.parametrize("options", [WALL, (*WALL, "--no-preload")])
 def test_registered_memory_stays_the_program_s(softband: Softband, c_programs: Path, options: tuple[str, ...]) -> None:
     outcome = softband.run("modern-pair", ("a", str(c_programs / "registered_memory")), options=options).assert_ok()
