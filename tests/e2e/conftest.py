@@ -53,7 +53,20 @@ def state_of(pid: int) -> str:
             fields = (thread / "stat").read_text().rpartition(") ")[2].split()
             waits = (thread / "wchan").read_text().strip("0")
             lines.append(f"  thread {thread.name}: {fields[0]} {waits or 'running'}, {fields[11]} + {fields[12]} ticks of processor time")
+            with suppress(OSError):
+                called = (thread / "syscall").read_text().split()
+                lines.append(f"    in system call {' '.join(called)}, on {mapping_of(entry, called)}")
     return "\n".join(lines)
+
+
+def mapping_of(entry: Path, called: list[str]) -> str:
+    """What is mapped where the first argument of a system call points to: the word that a futex is waited for."""
+    address = int(called[1], 16) if len(called) > 1 else 0
+    for line in (entry / "maps").read_text().splitlines():
+        start, _, end = line.split()[0].partition("-")
+        if int(start, 16) <= address < int(end, 16):
+            return line
+    return "nothing"
 
 
 def family_of(pid: int) -> list[int]:

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 const SPIN_SUSPECT: Duration = Duration::from_millis(2);
 /// The same for a process that has no memory which its peers may write.
 const COMPUTE_SUSPECT: Duration = Duration::from_secs(1);
+/// A thread that keeps the turn this long may not have been told that it has it.
+const REMINDER: Duration = Duration::from_millis(50);
 /// How long a new image may take to attach.
 const ATTACH_LIMIT: Duration = Duration::from_secs(10);
 /// First and longest pause between fruitless looks of a polling thread.
@@ -118,6 +120,7 @@ impl Engine {
         let asleep = unsafe { &*asleep };
         let mut started = None;
         let mut next_suspicion = SPIN_SUSPECT;
+        let mut next_reminder = REMINDER;
         loop {
             asleep.store(1, Ordering::SeqCst);
             if word.load(Ordering::SeqCst) == turn::ENGINE {
@@ -138,6 +141,11 @@ impl Engine {
             }
             // The clock is read only here: most turns end before the first look around.
             let elapsed = started.get_or_insert_with(Instant::now).elapsed();
+            if elapsed >= next_reminder {
+                // Whoever was to wake the thread may have been stopped or killed.
+                next_reminder = elapsed * 2;
+                self.handover.pass(baton_of(process as u32, slot));
+            }
             if elapsed >= next_suspicion {
                 next_suspicion = elapsed + (elapsed / 2).min(Duration::from_millis(50));
                 self.suspect_spin(process, slot, elapsed);
