@@ -52,6 +52,9 @@ pub(crate) struct CqQueue {
     pub(crate) ring: CompletionRing,
     /// Completions of work that posting threads have carried out, each with the number of the engine's that come before it.
     pub(crate) own: VecDeque<(u32, Cqe)>,
+    /// Between `ibv_start_poll` and `ibv_end_poll`: how many of those were there at the start. What is posted meanwhile completes later,
+    /// as on hardware: programs rely on the event that it raises.
+    pub(crate) own_left: Option<usize>,
     /// How many of those still come before the next one of peers', once one is there.
     pub(crate) own_before: Option<usize>,
     /// The queue pair of the last completion: taken out before it is freed.
@@ -147,6 +150,7 @@ pub(crate) unsafe fn create(shown: *mut ibv_context, init: &CqInit) -> Result<*m
             queue: Short::new(CqQueue {
                 ring: CompletionRing::new(reply.ring_offset, reply.capacity),
                 own: VecDeque::new(),
+                own_left: None,
                 own_before: None,
                 known: None,
                 delivered_before: None,

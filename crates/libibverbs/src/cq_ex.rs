@@ -91,7 +91,10 @@ unsafe extern "C" fn start_poll(shown: *mut ibv_cq_ex, attributes: *mut ibv_poll
         let looked = poll::look(ours, cq, 1, |cqe| current = Some(*cqe));
         // SAFETY: this thread holds the poll.
         let outcome = looked.map_or_else(|Errno(errno)| errno, |_| unsafe { show(shown, current) });
-        if outcome != 0 {
+        if outcome == 0 {
+            let mut queue = cq.queue.lock();
+            queue.own_left = Some(queue.own.len());
+        } else {
             cq.extended.release();
         }
         outcome
@@ -113,6 +116,7 @@ unsafe extern "C" fn end_poll(shown: *mut ibv_cq_ex) {
     guarded((), || {
         // SAFETY: the caller names an extended CQ of ours.
         if let Ok(cq) = unsafe { cq::inner(shown.cast()) } {
+            cq.queue.lock().own_left = None;
             cq.extended.release();
         }
     });

@@ -102,7 +102,7 @@ pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl F
         let found = match from {
             From::Engine => queue.ring.take(),
             From::Peer => cq.deliveries.as_ref().and_then(Deliveries::take),
-            From::Own => queue.own.pop_front().map(|(_, cqe)| cqe),
+            From::Own => take_own(&mut queue),
         };
         let Some(mut cqe) = found else { break };
         if retire(ours, cq, &mut queue.known, &cqe) {
@@ -114,6 +114,15 @@ pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl F
         }
     }
     taken
+}
+
+/// Takes the oldest of what posters have completed themselves.
+#[inline]
+fn take_own(queue: &mut CqQueue) -> Option<Cqe> {
+    if let Some(left) = &mut queue.own_left {
+        *left = left.checked_sub(1)?;
+    }
+    queue.own.pop_front().map(|(_, cqe)| cqe)
 }
 
 /// Where a completion stands that was not taken yet.
