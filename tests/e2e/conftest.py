@@ -274,6 +274,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "datagram_ready",
         "direct",
         "events",
+        "extended_poll",
         "held_up",
         "no_reads",
         "region_gone",

@@ -52,6 +52,12 @@ def test_atomics_of_many_on_one_word_add_up(softband: Softband, c_programs: Path
 
 
 @pytest.mark.parametrize("pace", ["virtual", "wall"])
+def test_what_is_posted_within_a_poll_completes_after_it(softband: Softband, c_programs: Path, pace: str) -> None:
+    outcome = softband.run("modern-pair", ("a", str(c_programs / "extended_poll")), options=("--pace", pace)).assert_ok()
+    assert "as it should be" in outcome.program("a-0")
+
+
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
 def test_a_queue_pair_without_outstanding_reads_reads_nothing(softband: Softband, c_programs: Path, pace: str) -> None:
     outcome = softband.run("modern-pair", ("a", str(c_programs / "no_reads")), options=("--pace", pace)).assert_ok()
     assert "as it should be" in outcome.program("a-0")

@@ -120,7 +120,7 @@ pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl F
 #[inline]
 fn take_own(queue: &mut CqQueue) -> Option<Cqe> {
     if let Some(left) = &mut queue.own_left {
-        *left = left.checked_sub(1)?;
+        *left = left.saturating_sub(1);
     }
     queue.own.pop_front().map(|(_, cqe)| cqe)
 }
@@ -145,6 +145,9 @@ fn next(queue: &mut CqQueue, cq: &CqInner) -> Option<From> {
     if !is_own_due {
         queue.own_before = None;
         return next_of_others(queue, cq);
+    }
+    if queue.own_left == Some(0) {
+        return None; // what was posted since the poll began, and with it all that came later, is for the next one
     }
     let deliveries = cq.deliveries.as_ref().filter(|deliveries| deliveries.holds(1));
     let before = deliveries.map(|_| queue.own_before.unwrap_or(queue.own.len()));

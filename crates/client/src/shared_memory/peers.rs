@@ -83,11 +83,13 @@ pub(crate) fn gone(is_valid: impl Fn(u32, u64) -> bool) -> Vec<(u32, u64)> {
 
 /// The mappings of regions whose keys are others' now. The caller has them unmapped, or gives them back.
 pub(crate) fn take_former() -> Vec<(usize, usize)> {
+    let _one_at_a_time = super::lock(&PEERS); // held over forks
     std::mem::take(&mut *super::lock(&FORMER))
 }
 
 /// Not yet.
 pub(crate) fn put_former(mappings: Vec<(usize, usize)>) {
+    let _one_at_a_time = super::lock(&PEERS);
     super::lock(&FORMER).extend(mappings);
 }
 
