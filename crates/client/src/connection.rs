@@ -22,10 +22,9 @@ fn version(entry: &QpEntry) -> u32 {
 }
 
 impl Connection {
-    /// The connection of the queue pair with this entry and number, if it may be used (`may_send` and `may_receive` are asked for the
-    /// states of both).
-    pub fn of(looking: &Looking, index: u32, qpn: u32, may_send: fn(u32) -> bool, may_receive: fn(u32) -> bool) -> Option<Self> {
-        // Versions first: what is read afterwards is at least as new.
+    /// The connection of the queue pair with this entry and number; whether the states of both allow its use is the caller's to see.
+    pub fn of(looking: &Looking, index: u32, qpn: u32) -> Option<Self> {
+        // Versions first: what is read afterwards, here and by the caller, is at least as new.
         let own = looking.queue_pair(index, qpn)?;
         let of_own = version(own);
         let peer = looking.peer(own)?;
@@ -34,8 +33,7 @@ impl Connection {
         let of_source = version(source);
         let again = looking.queue_pair(index, qpn).and_then(|own| looking.peer(own)).and_then(|peer| looking.receives_of(peer));
         let is_same = again.is_some_and(|again| std::ptr::eq(again, source));
-        let states = may_send(own.state.load(Ordering::SeqCst)) && may_receive(peer.state.load(Ordering::SeqCst));
-        (is_same && states).then(|| Self { own, peer, source, versions: [of_own, of_peer, of_source], process: own_number() })
+        is_same.then(|| Self { own, peer, source, versions: [of_own, of_peer, of_source], process: own_number() })
     }
 
     /// Whether nothing of that has changed.

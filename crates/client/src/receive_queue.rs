@@ -16,9 +16,9 @@ pub struct ReceiveQueue {
     base: *mut u8,
     place: Place,
     entry_bytes: usize,
-    /// What the sender last saw of `produced`, and in which era: it looks again when that is used up.
+    /// What the sender last saw of `produced`, and in which mode and era: it looks again when that is used up.
     seen_produced: AtomicU32,
-    seen_era: AtomicU32,
+    seen_mode: AtomicU32,
 }
 // SAFETY: whoever touches the queue is looking at the tables and holds the lock of that side; the counters are atomics.
 unsafe impl Send for ReceiveQueue {}
@@ -66,7 +66,7 @@ impl ReceiveQueue {
             place,
             entry_bytes: entry_bytes(place.sges),
             seen_produced: AtomicU32::new(0),
-            seen_era: AtomicU32::new(u32::MAX),
+            seen_mode: AtomicU32::new(u32::MAX),
         })
     }
 
@@ -86,8 +86,8 @@ impl ReceiveQueue {
         self.base.wrapping_add(size_of::<ReceiveQueueHeader>() + index * self.entry_bytes)
     }
 
-    #[inline]
     /// Posts a request; there is room, since the caller has a place of the queue. One thread at a time.
+    #[inline]
     pub fn post(&self, _looking: &Looking, wr_id: u64, list: &[PostSge]) -> Posted {
         let header = self.header();
         match header.mode() {
@@ -120,15 +120,15 @@ impl ReceiveQueue {
         }
     }
 
-    #[inline]
     /// The oldest request: its number, and its list added to `list`. `None` when there is none. One thread at a time.
+    #[inline]
     pub fn front<const N: usize>(&self, list: &mut ArrayVec<PostSge, N>) -> Option<u64> {
         let consumed = self.header().consumed.0.load(Ordering::Relaxed);
         // Others may have taken more than this side has seen.
         let is_used_up = self.seen_produced.load(Ordering::Relaxed).wrapping_sub(consumed) as i32 <= 0;
-        if is_used_up || self.seen_era.load(Ordering::Relaxed) != self.mode() {
+        if is_used_up || self.seen_mode.load(Ordering::Relaxed) != self.mode() {
             let produced = self.header().produced.0.load(Ordering::Acquire);
-            self.seen_era.store(self.mode(), Ordering::Relaxed);
+            self.seen_mode.store(self.mode(), Ordering::Relaxed);
             self.seen_produced.store(produced, Ordering::Relaxed);
             if produced == consumed {
                 return None;

@@ -83,8 +83,9 @@ impl Sending {
 
     #[cold]
     fn connect_anew(&mut self, looking: &Looking, qp: &QpInner, index: u32) -> Option<Connection> {
-        let is_sending = |state| state == IBV_QPS_RTS;
-        self.connection = Connection::of(looking, index, qp.qpn, is_sending, is_receiving);
+        let state = |entry: &QpEntry| entry.state.load(Ordering::SeqCst);
+        let is_usable = |to: &Connection| state(to.own) == IBV_QPS_RTS && is_receiving(state(to.peer));
+        self.connection = Connection::of(looking, index, qp.qpn).filter(is_usable);
         let connection = self.connection?;
         if self.queues.as_ref().is_some_and(|queues| !queues.are_of(connection.source, connection.peer)) {
             self.queues = None;
