@@ -77,6 +77,7 @@ soak: build
 bench: build
 	@$(CARGO) bench --quiet -p softband-fabric --bench packet_hops
 	@python3 benches/programs.py
+	@python3 benches/post_poll.py
 	@python3 benches/wall.py
 	@python3 benches/queue_pairs.py
 
