@@ -193,20 +193,18 @@ impl Deliveries {
             return false;
         }
         let (counter, former) = self.next_place(header);
-        let mut is_put = self.has_room(counter);
+        let stamp_ps = if header.wants.0.load(Ordering::Relaxed) & wants::STAMPS == 0 { 0 } else { crate::now_ps() };
+        let is_put = self.has_room(counter) && before();
         if is_put {
-            let stamp_ps = if header.wants.0.load(Ordering::Relaxed) & wants::STAMPS == 0 { 0 } else { crate::now_ps() };
             let entry = self.entry(counter);
-            // SAFETY: within the mapping; the owner does not look at it before its number says that it is there. The number that is
-            // written first is that of a former round or none.
+            // All of it in one go: the owner looks at this cache line all the time, and each look takes it away from here.
+            // SAFETY: within the mapping; the owner does not look at the rest before the number says that it is there. The number
+            // that is written first is that of a former round or none.
             unsafe {
                 entry.write(Delivery { stamp_ps, sequence: AtomicU32::new(former), ..delivery });
-                is_put = before();
-                if is_put {
-                    (*entry).sequence.store(counter.wrapping_add(1), Ordering::Release);
-                    header.produced.store(counter.wrapping_add(1), Ordering::Release);
-                }
+                (*entry).sequence.store(counter.wrapping_add(1), Ordering::Release);
             }
+            header.produced.store(counter.wrapping_add(1), Ordering::Release);
             // Not the next one: the owner may be looking at it at this time.
             will_write(self.entry(counter.wrapping_add(AHEAD)).cast());
         }

@@ -2,7 +2,8 @@
 //!
 //! Left to the engine is what goes to groups or has a global route, and what would be lost or fail.
 
-use super::send::{Step, places_of_request, with_patience};
+use super::send::places_of_request;
+use super::waiting::{Patience, Step};
 use super::{PeerQueues, SGES_MAX, Stretches, is_receiving, local_stretches};
 use crate::post::Data;
 use crate::qp::QpInner;
@@ -54,7 +55,7 @@ pub(super) fn deliver(at: (&QpInner, u32), receivers: &mut Receivers, record: &P
     let to = (path_parts(record.path).0, record.remote_qpn);
     let receiver = receivers.find(to)?;
     receiver.has_no_request = false;
-    let done = with_patience(|is_waiting| step(&look()?, at, to, receiver, record, data, is_waiting));
+    let done = Patience::default().try_on(|is_waiting| step(&look()?, at, to, receiver, record, data, is_waiting));
     receiver.is_starved = receiver.has_no_request;
     let (bytes, raises_event) = done?;
     if std::mem::take(&mut receiver.is_new) && !std::mem::replace(&mut receiver.is_established, true) {

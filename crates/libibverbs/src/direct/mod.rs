@@ -8,6 +8,7 @@ mod atomic;
 mod datagram;
 mod send;
 mod shared;
+mod waiting;
 
 pub(crate) use shared::SharedQueue;
 
@@ -41,8 +42,6 @@ pub(crate) struct DirectState {
     pub(crate) sending: Short<Sending>,
     /// The peer, which was only ready to receive, was told that the connection is there.
     established: AtomicBool,
-    /// Whether it pays to wait for the engine to have done what it was given.
-    is_patient: AtomicBool,
 }
 
 /// Where what a queue pair sends goes, as far as that is known.
@@ -52,6 +51,7 @@ pub(crate) struct Sending {
     /// The peer's, once a message has gone there.
     queues: Option<PeerQueues>,
     receivers: datagram::Receivers,
+    patience: waiting::Patience,
 }
 
 /// The queues of the peer, mapped here.
@@ -96,14 +96,13 @@ impl Sending {
 
 impl Default for DirectState {
     fn default() -> Self {
-        Self { receiving: Short::default(), sending: Short::default(), established: AtomicBool::new(false), is_patient: AtomicBool::new(true) }
+        Self { receiving: Short::default(), sending: Short::default(), established: AtomicBool::new(false) }
     }
 }
 
 impl DirectState {
     pub(crate) fn reset(&self, sending: &mut Sending) {
         self.established.store(false, Ordering::Release);
-        self.is_patient.store(true, Ordering::Release);
         *sending = Sending::default();
     }
 }
@@ -150,7 +149,7 @@ pub(crate) fn carry_out(qp: &QpInner, sending: &mut Sending, record: &PostRecord
     if !offered || !cq.takes_own {
         return false;
     }
-    if !has_engine_finished(qp, index) {
+    if !qp.send.is_settled() && !has_engine_finished(qp, index, &mut sending.patience) {
         return false;
     }
     let at = (qp, index);
@@ -179,17 +178,11 @@ fn notify(kind: u32, hca: u32, object: u32) {
     let _ = softband_client::post::post(PostRecord { kind, hca, object, ..bytemuck::Zeroable::zeroed() }, &[], &[]);
 }
 
-/// How long a poster waits for the engine to have done what it was given before.
-const PATIENCE_PICOS: u64 = 200_000_000;
-
 /// Whether the engine has nothing of the queue pair to do any more, so that the poster may overtake nothing. Where the connection is
 /// a direct one it is worth waiting a moment for that: a stream of requests would never find it so otherwise.
-fn has_engine_finished(qp: &QpInner, index: u32) -> bool {
-    if qp.send.is_settled() {
-        qp.direct.is_patient.store(true, Ordering::Relaxed);
-        return true;
-    }
-    let until = now_ps() + PATIENCE_PICOS;
+#[cold]
+fn has_engine_finished(qp: &QpInner, index: u32, patience: &mut waiting::Patience) -> bool {
+    let since = now_ps();
     loop {
         let Some(looking) = look() else { return false };
         let Some(own) = looking.queue_pair(index, qp.qpn) else { return false };
@@ -197,15 +190,11 @@ fn has_engine_finished(qp: &QpInner, index: u32) -> bool {
             return true;
         }
         let is_direct = qp.qp_type == IBV_QPT_UD || looking.peer(own).is_some();
-        if !qp.direct.is_patient.load(Ordering::Relaxed) || !is_direct {
-            return false;
-        }
         drop(looking);
-        std::thread::yield_now();
-        if now_ps() > until {
-            qp.direct.is_patient.store(false, Ordering::Relaxed);
+        if !is_direct || !patience.waits_for_engine(since, now_ps()) {
             return false;
         }
+        std::thread::yield_now();
     }
 }
 

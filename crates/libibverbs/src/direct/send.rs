@@ -1,6 +1,7 @@
 //! Messages that take a receive request: the sending thread takes it out of the peer's queue, moves the data, and puts the completion
 //! into the ring of the peer's completion queue.
 
+use super::waiting::Step;
 use super::{PeerQueues, SGES_MAX, Sending, Stretches, local_stretches, notify};
 use crate::post::Data;
 use crate::qp::QpInner;
@@ -8,7 +9,6 @@ use arrayvec::ArrayVec;
 use softband_abi::verbs::*;
 use softband_client::connection::Connection;
 use softband_client::direct::{Looking, look, write};
-use softband_client::now_ps;
 use softband_ipc::post::{PostRecord, PostSge, kind, opcode, send_flags};
 use softband_ipc::queues::Delivery;
 use softband_ipc::ring::flags;
@@ -17,63 +17,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Longer messages are the engine's: it waits for transfers under way before it lets anything go.
 const BYTES_MAX: u64 = 64 << 20;
-/// How long a sender waits for a receive request before it leaves the repeating to the engine.
-const PATIENCE_PICOS: u64 = 200_000_000;
-/// How long it waits for somebody else who takes from the same queue: that one may have to be given the processor first.
-const PATIENCE_WITH_OTHERS_PICOS: u64 = 20_000_000_000;
-/// How long a datagram waits for a receive request: nobody sends it again, and its receiver may have to be given the processor first.
-const PATIENCE_OF_DATAGRAMS_PICOS: u64 = 10_000_000_000;
-/// Looks before it lets others have the processor.
-const LOOKS: u32 = 20;
-/// Pauses between those: the receiver gets ahead meanwhile, so that not each of its requests is waited for.
-const PAUSES: u32 = 16;
-
-/// What became of an attempt.
-pub(super) enum Step {
-    Done {
-        bytes: u64,
-        /// The receiver's completion queue raises an event.
-        raises_event: bool,
-    },
-    /// No receive request is there, or the queue changes hands.
-    Later,
-    /// Somebody else takes from the queue.
-    Busy,
-    /// No receive request is there for a datagram.
-    Empty,
-}
 
 /// Carries a message out; how many bytes it had. `None`: it is the engine's.
 pub(super) fn deliver(at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: Data<'_>) -> Option<u64> {
-    let (bytes, raises_event) = with_patience(|is_waiting| step(&look()?, at, sending, record, data, is_waiting))?;
+    let mut patience = sending.patience;
+    let done = patience.try_on(|is_waiting| step(&look()?, at, sending, record, data, is_waiting));
+    sending.patience = patience;
+    let (bytes, raises_event) = done?;
     if raises_event {
         notify(kind::NOTIFY_PEER, at.0.hca, at.0.qpn);
     }
     Some(bytes)
-}
-
-/// Tries it until it is done, or has taken too long, or is the engine's: how many bytes it had, and whether it raises an event.
-#[inline(always)]
-pub(super) fn with_patience(mut attempt: impl FnMut(bool) -> Option<Step>) -> Option<(u64, bool)> {
-    let mut since = None;
-    let mut looks = 0;
-    loop {
-        let patience = match attempt(looks >= LOOKS)? {
-            Step::Done { bytes, raises_event } => return Some((bytes, raises_event)),
-            Step::Later => PATIENCE_PICOS,
-            Step::Busy => PATIENCE_WITH_OTHERS_PICOS,
-            Step::Empty => PATIENCE_OF_DATAGRAMS_PICOS,
-        };
-        looks += 1;
-        if looks < LOOKS {
-            (0..PAUSES).for_each(|_| std::hint::spin_loop());
-            continue;
-        }
-        std::thread::yield_now();
-        if now_ps() > *since.get_or_insert_with(now_ps) + patience {
-            return None;
-        }
-    }
 }
 
 /// `None` when something is not as it should be: the engine knows what follows from it.
@@ -128,8 +82,10 @@ fn step(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, record: &
         }
         Some(turn) => turn.take_front(),
     };
-    let is_put = deliveries.put(delivery, take);
-    is_put.then(|| Step::Done { bytes: len_bytes, raises_event: deliveries.raises_event(record.flags & send_flags::SOLICITED != 0) })
+    if deliveries.put(delivery, take) {
+        return Some(Step::Done { bytes: len_bytes, raises_event: deliveries.raises_event(record.flags & send_flags::SOLICITED != 0) });
+    }
+    (!is_still_so()).then_some(Step::Later)
 }
 
 /// Where an RDMA write goes.

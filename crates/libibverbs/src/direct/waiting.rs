@@ -1,0 +1,121 @@
+//! How long a poster waits in `ibv_post_send` for what would let it carry a request out itself.
+
+use softband_client::now_ps;
+
+/// Looks before it lets others have the processor.
+const LOOKS: u32 = 20;
+/// Pauses between those: the receiver gets ahead meanwhile, so that not each of its requests is waited for.
+const PAUSES: u32 = 16;
+
+/// How long it waits for the peer, or for the engine to have done what it was given before: either may have to be given the processor
+/// first, and a stream that has once gone to the engine costs more than that.
+const LONG_PICOS: u64 = 2_000_000_000;
+/// How long it waits for the peer for a while after it has waited in vain; for the engine not at all, then.
+const SHORT_PICOS: u64 = 200_000_000;
+/// That while: a program whose peer is not ready for long waits for a tenth of its time at most.
+const IMPATIENT_PICOS: u64 = 20_000_000_000;
+/// How long it waits for somebody else who takes from the same queue: that one may have to be given the processor first.
+const WITH_OTHERS_PICOS: u64 = 20_000_000_000;
+/// How long a datagram waits for a receive request: nobody sends it again, and its receiver may have to be given the processor first.
+const OF_DATAGRAMS_PICOS: u64 = 10_000_000_000;
+
+/// What became of an attempt.
+pub(super) enum Step {
+    Done {
+        bytes: u64,
+        /// The receiver's completion queue raises an event.
+        raises_event: bool,
+    },
+    /// No receive request is there, the queue changes hands, or something has changed in the midst of it.
+    Later,
+    /// Somebody else takes from the queue.
+    Busy,
+    /// No receive request is there for a datagram.
+    Empty,
+}
+
+/// How patient the posters of a queue pair are.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Patience {
+    /// Until then not very.
+    short_until_ps: u64,
+}
+
+impl Patience {
+    /// Tries it until it is done, or has taken too long, or is the engine's: how many bytes it had, and whether it raises an event.
+    #[inline(always)]
+    pub(super) fn try_on(&mut self, mut attempt: impl FnMut(bool) -> Option<Step>) -> Option<(u64, bool)> {
+        let mut since = None;
+        let mut looks = 0;
+        loop {
+            let step = attempt(looks >= LOOKS)?;
+            if let Step::Done { bytes, raises_event } = step {
+                return Some((bytes, raises_event));
+            }
+            looks += 1;
+            if looks < LOOKS {
+                (0..PAUSES).for_each(|_| std::hint::spin_loop());
+            } else if !self.goes_on(&mut since, &step) {
+                return None;
+            }
+        }
+    }
+
+    #[cold]
+    fn goes_on(&mut self, since: &mut Option<u64>, step: &Step) -> bool {
+        std::thread::yield_now();
+        let now = now_ps();
+        let since = *since.get_or_insert(now);
+        match step {
+            Step::Busy => now <= since + WITH_OTHERS_PICOS,
+            Step::Empty => now <= since + OF_DATAGRAMS_PICOS,
+            Step::Later | Step::Done { .. } => self.waits_on(since, now, SHORT_PICOS),
+        }
+    }
+
+    /// Whether to wait for the engine any longer.
+    pub(super) fn waits_for_engine(&mut self, since: u64, now: u64) -> bool {
+        self.waits_on(since, now, 0)
+    }
+
+    fn waits_on(&mut self, since: u64, now: u64, short_picos: u64) -> bool {
+        let is_short = since < self.short_until_ps;
+        if now <= since + if is_short { short_picos } else { LONG_PICOS } {
+            return true;
+        }
+        if !is_short {
+            self.short_until_ps = now + IMPATIENT_PICOS;
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_waited_in_vain_waits_shortly_for_a_while() {
+        let mut patience = Patience::default();
+        let now = 7;
+        assert!(patience.waits_on(now, now + LONG_PICOS, SHORT_PICOS));
+        assert!(!patience.waits_on(now, now + LONG_PICOS + 1, SHORT_PICOS));
+        let now = now + LONG_PICOS + 2;
+        assert!(patience.waits_on(now, now + SHORT_PICOS, SHORT_PICOS));
+        assert!(!patience.waits_on(now, now + SHORT_PICOS + 1, SHORT_PICOS), "that soon it is not worth while");
+        assert!(!patience.waits_for_engine(now, now + 1));
+        let now = now + IMPATIENT_PICOS;
+        assert!(patience.waits_for_engine(now, now + LONG_PICOS), "it may be another time");
+    }
+
+    #[test]
+    fn an_attempt_is_repeated_until_it_is_done_or_the_engines() {
+        let mut left = 3;
+        let done = Patience::default().try_on(|_| {
+            left -= 1;
+            Some(if left == 0 { Step::Done { bytes: 5, raises_event: true } } else { Step::Later })
+        });
+        assert_eq!((done, left), (Some((5, true)), 0));
+        assert_eq!(Patience::default().try_on(|_| None), None);
+    }
+}
