@@ -2,8 +2,9 @@
 
 use crate::direct::Looking;
 use crate::fork::own_number;
-use softband_ipc::tables::QpEntry;
-use std::sync::atomic::Ordering;
+use softband_ipc::queues::Parties;
+use softband_ipc::tables::{QpEntry, shared_queue_of};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A connected queue pair, its peer, and the queue that the peer receives from.
 #[derive(Clone, Copy)]
@@ -12,6 +13,8 @@ pub struct Connection {
     pub peer: &'static QpEntry,
     /// The peer itself, or its shared receive queue.
     pub source: &'static QpEntry,
+    /// What completes for the peer says of both.
+    pub parties: Parties,
     versions: [u32; 3],
     /// A child of a fork may hold its parent's queue pairs, but they are not its own.
     process: u32,
@@ -33,14 +36,30 @@ impl Connection {
         let of_source = version(source);
         let again = looking.queue_pair(index, qpn).and_then(|own| looking.peer(own)).and_then(|peer| looking.receives_of(peer));
         let is_same = again.is_some_and(|again| std::ptr::eq(again, source));
-        is_same.then(|| Self { own, peer, source, versions: [of_own, of_peer, of_source], process: own_number() })
+        let of = |field: &AtomicU32| field.load(Ordering::Relaxed);
+        let parties = Parties {
+            qpn: of(&peer.qpn),
+            source_qpn: of(&peer.dest_qpn),
+            srq: shared_queue_of(of(&source.qpn)).unwrap_or(0),
+            source_lid: 0,
+            pkey_index: of(&peer.pkey_index) as u16,
+            service_level: of(&peer.service_level) as u8,
+            path_bits: 0,
+            reserved: 0,
+        };
+        is_same.then(|| Self { own, peer, source, parties, versions: [of_own, of_peer, of_source], process: own_number() })
     }
 
     /// Whether nothing of that has changed.
     #[inline]
-    pub fn is_valid(&self, _looking: &Looking) -> bool {
-        let versions = [version(self.own), version(self.peer), version(self.source)];
-        versions == self.versions && self.process == own_number()
+    pub fn is_valid(&self, looking: &Looking) -> bool {
+        self.is_still_valid(looking) && self.process == own_number()
+    }
+
+    /// The same once more, for who has asked before.
+    #[inline]
+    pub fn is_still_valid(&self, _looking: &Looking) -> bool {
+        [version(self.own), version(self.peer), version(self.source)] == self.versions
     }
 
     /// Whether the peer receives from a queue that others take from, too.

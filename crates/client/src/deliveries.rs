@@ -184,35 +184,16 @@ impl Deliveries {
         produced.wrapping_sub(consumed) < self.entries
     }
 
-    /// Puts one in, if `before`, which is done just before it can be seen, says so. False when it does not, or there is no room.
+    /// Room for one more; `None` when there is none, or the lock cannot be had.
     #[inline(always)]
-    pub fn put(&self, delivery: Delivery, before: impl FnOnce() -> bool) -> bool {
-        let header = self.header();
+    pub fn reserve(&self) -> Option<Room<'_>> {
         let me = own_number();
         if !self.lock(me) {
-            return false;
+            return None;
         }
-        let (counter, former) = self.next_place(header);
-        let stamp_ps = if header.wants.0.load(Ordering::Relaxed) & wants::STAMPS == 0 { 0 } else { crate::now_ps() };
-        let is_put = self.has_room(counter) && before();
-        if is_put {
-            let entry = self.entry(counter);
-            // All of it in one go: the owner looks at this cache line all the time, and each look takes it away from here.
-            // SAFETY: within the mapping; the owner does not look at the rest before the number says that it is there. The number
-            // that is written first is that of a former round or none.
-            unsafe {
-                entry.write(Delivery { stamp_ps, sequence: AtomicU32::new(former), ..delivery });
-                (*entry).sequence.store(counter.wrapping_add(1), Ordering::Release);
-            }
-            header.produced.store(counter.wrapping_add(1), Ordering::Release);
-            // Not the next one: the owner may be looking at it at this time.
-            will_write(self.entry(counter.wrapping_add(AHEAD)).cast());
-        }
-        // Unless somebody took it for that of a process that is gone.
-        if header.lock.load(Ordering::Relaxed) == me {
-            header.lock.store(0, Ordering::Release);
-        }
-        is_put
+        let (counter, former) = self.next_place(self.header());
+        let room = Room { deliveries: self, counter, former, me };
+        self.has_room(counter).then_some(room)
     }
 
     /// The counter of the next one to be put in, and what its entry says now. The lock is held.
@@ -257,6 +238,45 @@ impl Deliveries {
     }
 }
 
+/// Room for one completion, and the lock.
+pub struct Room<'a> {
+    deliveries: &'a Deliveries,
+    counter: u32,
+    /// What the entry says as its number: that of a former round, or none.
+    former: u32,
+    me: u32,
+}
+
+impl Room<'_> {
+    /// Puts one in; its stamp and its number are set here.
+    #[inline(always)]
+    pub fn fill(self, delivery: Delivery) {
+        let (deliveries, header) = (self.deliveries, self.deliveries.header());
+        let stamp_ps = if header.wants.0.load(Ordering::Relaxed) & wants::STAMPS == 0 { 0 } else { crate::now_ps() };
+        let entry = deliveries.entry(self.counter);
+        // All of it in one go: the owner looks at this cache line all the time, and each look takes it away from here.
+        // SAFETY: within the mapping; the owner does not look at the rest before the number says that it is there.
+        unsafe {
+            entry.write(Delivery { stamp_ps, sequence: AtomicU32::new(self.former), ..delivery });
+            (*entry).sequence.store(self.counter.wrapping_add(1), Ordering::Release);
+        }
+        header.produced.store(self.counter.wrapping_add(1), Ordering::Release);
+        // Not the next one: the owner may be looking at it at this time.
+        will_write(deliveries.entry(self.counter.wrapping_add(AHEAD)).cast());
+    }
+}
+
+impl Drop for Room<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let lock = &self.deliveries.header().lock;
+        // Unless somebody took it for that of a process that is gone.
+        if lock.load(Ordering::Relaxed) == self.me {
+            lock.store(0, Ordering::Release);
+        }
+    }
+}
+
 impl Drop for Deliveries {
     fn drop(&mut self) {
         // SAFETY: mapped with this size, and nobody has a reference into it.
@@ -265,20 +285,21 @@ impl Drop for Deliveries {
 }
 
 fn cqe_of(entry: &Delivery) -> Cqe {
+    let parties = &entry.parties;
     Cqe {
         wr_id: entry.wr_id,
         time_ps: entry.stamp_ps.max(entry.since_ps),
-        opcode: u32::from(entry.opcode),
+        opcode: entry.opcode,
         byte_len: entry.byte_len,
         immediate: entry.immediate,
-        qpn: entry.qpn,
-        source_qpn: entry.source_qpn,
+        qpn: parties.qpn,
+        source_qpn: parties.source_qpn,
         flags: entry.flags,
-        pkey_index: entry.pkey_index,
-        source_lid: entry.source_lid,
-        service_level: entry.service_level,
-        path_bits: entry.path_bits,
-        srq: entry.srq,
+        pkey_index: parties.pkey_index,
+        source_lid: parties.source_lid,
+        service_level: parties.service_level,
+        path_bits: parties.path_bits,
+        srq: parties.srq,
         ..bytemuck::Zeroable::zeroed()
     }
 }

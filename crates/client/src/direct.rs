@@ -1,10 +1,11 @@
-//! Moving data in the posting thread: looking at the engine's tables, and the system calls.
+//! Looking at the engine's tables, before the posting thread moves data ([`crate::stretches`]).
 
+use crate::movers::{self, Place};
 use crate::session::header;
 use crate::shared_memory;
+use crate::stretches::Stretch;
 use rustix::fd::OwnedFd;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
-use softband_ipc::layout::MOVERS;
 use softband_ipc::tables::{KeyEntry, QPS, QpEntry, Tables, key_index, shared_queue_of};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -30,81 +31,53 @@ pub(crate) fn map(file: &OwnedFd) -> rustix::io::Result<()> {
 /// A forked child has no part in its parent's queue pairs; it maps the tables anew when it attaches.
 pub(crate) fn forget() {
     SWEEPING.store(false, Ordering::Release);
+    movers::forget();
     shared_memory::forget_peers();
     TABLES.store(std::ptr::null_mut(), Ordering::Release);
-}
-
-/// A stretch of a process's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
-    pub address: u64,
-    pub len_bytes: u64,
-    /// Where it is mapped in this process; null where it is not.
-    pub here: *mut u8,
-}
-
-impl Stretch {
-    pub const EMPTY: Self = Self { address: 0, len_bytes: 0, here: std::ptr::null_mut() };
-
-    /// `len_bytes` of it from byte `from` on.
-    pub fn part(&self, from: u64, len_bytes: u64) -> Self {
-        let here = if self.here.is_null() { self.here } else { self.here.wrapping_add(from as usize) };
-        Self { address: self.address + from, len_bytes, here }
-    }
 }
 
 /// The right to look at the tables: what is valid stays so while this lives. Locks of queues are taken before, not while looking.
 pub struct Looking {
     tables: &'static Tables,
-    /// Odd while this lives.
-    slot: &'static AtomicU64,
+    _place: Place,
 }
 
 /// Begins to move data.
 #[inline]
 pub fn look() -> Option<Looking> {
+    Some(Looking::new(tables()?, Place::take::<true>()))
+}
+
+/// The announcement that this thread is about to look.
+pub struct Announced {
+    tables: &'static Tables,
+    place: Place,
+}
+
+/// Begins to move data, for whoever takes a lock next: its locked instruction serves both.
+#[inline(always)]
+pub fn announce() -> Option<Announced> {
+    Some(Announced { tables: tables()?, place: Place::take::<false>() })
+}
+
+impl Announced {
+    /// The lock is taken: a locked instruction of this thread has come since.
+    #[inline(always)]
+    pub fn look_after_lock(self) -> Looking {
+        Looking::new(self.tables, self.place)
+    }
+}
+
+#[inline]
+fn tables() -> Option<&'static Tables> {
     // SAFETY: set once, by `map`; the mapping is never undone, and the tables consist of atomics.
-    let tables = unsafe { TABLES.load(Ordering::Acquire).as_ref() }?;
-    let slot = take_slot();
-    if tables.withdrawn.load(Ordering::Relaxed) != SWEPT.load(Ordering::Relaxed) {
-        sweep(tables, slot);
-    }
-    Some(Looking { tables, slot })
-}
-
-/// A slot that no other thread has, now odd.
-#[inline]
-fn take_slot() -> &'static AtomicU64 {
-    // Threads have stacks of their own, so each mostly finds its former slot free.
-    let here = 0u8;
-    let first = (&raw const here) as usize >> 16;
-    let first = first.wrapping_add(first >> 6);
-    let slot = &header().movers[first % MOVERS].0;
-    if try_slot(slot) { slot } else { take_another_slot(first) }
-}
-
-#[inline]
-fn try_slot(slot: &AtomicU64) -> bool {
-    let seen = slot.load(Ordering::Relaxed);
-    // Sequentially consistent: the engine first takes an entry away and then looks at this.
-    seen.is_multiple_of(2) && slot.compare_exchange(seen, seen + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok()
-}
-
-#[cold]
-fn take_another_slot(first: usize) -> &'static AtomicU64 {
-    loop {
-        let mut slots = (0..MOVERS).map(|place| &header().movers[first.wrapping_add(place) % MOVERS].0);
-        if let Some(slot) = slots.find(|slot| try_slot(slot)) {
-            return slot;
-        }
-        std::thread::yield_now();
-    }
+    unsafe { TABLES.load(Ordering::Acquire).as_ref() }
 }
 
 /// Gives back what was mapped of regions that are gone: decided first, done when nobody in this process can be reaching them any more.
 /// What goes meanwhile is the next sweep's.
 #[cold]
-fn sweep(tables: &'static Tables, own: &AtomicU64) {
+fn sweep(tables: &'static Tables, own: &Place) {
     if SWEEPING.swap(true, Ordering::AcqRel) {
         return;
     }
@@ -113,7 +86,7 @@ fn sweep(tables: &'static Tables, own: &AtomicU64) {
     let (gone, former) = (shared_memory::gone(is_valid), shared_memory::take_former());
     if !gone.is_empty() || !former.is_empty() {
         let deadline = Instant::now() + GRACE;
-        if header().movers.iter().all(|slot| std::ptr::eq(&raw const slot.0, own) || has_ended(&slot.0, deadline)) {
+        if header().movers.iter().all(|slot| own.is(&slot.0) || has_ended(&slot.0, deadline)) {
             shared_memory::release_all(&gone, former);
         } else {
             // They stay mapped until regions are withdrawn again.
@@ -135,14 +108,6 @@ fn has_ended(slot: &AtomicU64, deadline: Instant) -> bool {
     true
 }
 
-impl Drop for Looking {
-    #[inline]
-    fn drop(&mut self) {
-        // Nobody else changes it while it is odd.
-        self.slot.store(self.slot.load(Ordering::Relaxed) + 1, Ordering::Release);
-    }
-}
-
 #[inline]
 fn region_of(tables: &'static Tables, key: u32) -> Option<&'static KeyEntry> {
     let entry = &tables.keys[key_index(key)?];
@@ -150,6 +115,14 @@ fn region_of(tables: &'static Tables, key: u32) -> Option<&'static KeyEntry> {
 }
 
 impl Looking {
+    #[inline(always)]
+    fn new(tables: &'static Tables, place: Place) -> Self {
+        if tables.withdrawn.load(Ordering::Relaxed) != SWEPT.load(Ordering::Relaxed) {
+            sweep(tables, &place);
+        }
+        Self { tables, _place: place }
+    }
+
     /// A queue pair by its entry, if that is still this queue pair's.
     #[inline]
     pub fn queue_pair(&self, index: u32, qpn: u32) -> Option<&'static QpEntry> {
@@ -189,8 +162,8 @@ impl Looking {
     #[inline(always)]
     pub fn reach(&self, by: &QpEntry, key: u32, iova: u64, len_bytes: u64, rights: u32) -> Option<Stretch> {
         let region = region_of(self.tables, key)?;
-        let same = |a: &AtomicU32, b: &AtomicU32| a.load(Ordering::Relaxed) == b.load(Ordering::Relaxed);
-        if !same(&region.hca, &by.hca) || !same(&region.pd, &by.pd) || !same(&region.pid, &by.pid) {
+        // A domain is one process's, on one HCA.
+        if region.pd.load(Ordering::Relaxed) != by.pd.load(Ordering::Relaxed) {
             return None;
         }
         let offset = iova.checked_sub(region.iova.load(Ordering::Relaxed))?;
@@ -201,61 +174,6 @@ impl Looking {
         }
         let address = region.address.load(Ordering::Relaxed) + offset;
         Some(Stretch { address, len_bytes, here: shared_memory::alias(region, key, address).unwrap_or(std::ptr::null_mut()) })
-    }
-}
-
-/// Copies from this process's `local` to `remote` of process `pid`; false unless all of it went.
-#[inline(always)]
-pub fn write(pid: u32, local: &[Stretch], remote: &[Stretch]) -> bool {
-    if !are_here(local, remote) {
-        return transfer(libc::SYS_process_vm_writev, pid, local, remote);
-    }
-    each_part(local, remote, |local, remote, len| {
-        // SAFETY: both are mapped for as long as the caller looks, and are at least this long.
-        unsafe { copy_upwards(local, remote, len) }
-    });
-    true
-}
-
-/// The other way round.
-#[inline]
-pub fn read(pid: u32, local: &[Stretch], remote: &[Stretch]) -> bool {
-    if !are_here(local, remote) {
-        return transfer(libc::SYS_process_vm_readv, pid, local, remote);
-    }
-    each_part(local, remote, |local, remote, len| {
-        // SAFETY: as above.
-        unsafe { copy_upwards(remote, local, len) }
-    });
-    true
-}
-
-#[inline]
-fn are_here(local: &[Stretch], remote: &[Stretch]) -> bool {
-    local.iter().chain(remote).all(|stretch| stretch.len_bytes == 0 || !stretch.here.is_null())
-}
-
-/// Pairs what is on one side with what is on the other, for as long as both have something.
-#[inline(always)]
-fn each_part(local: &[Stretch], remote: &[Stretch], copy: impl Fn(*mut u8, *mut u8, usize)) {
-    if let ([from], [to]) = (local, remote) {
-        return copy(from.here, to.here, from.len_bytes.min(to.len_bytes) as usize); // as most are
-    }
-    let mut others = remote.iter();
-    let mut other = Stretch::EMPTY;
-    for stretch in local {
-        let mut stretch = *stretch;
-        while stretch.len_bytes > 0 {
-            if other.len_bytes == 0 {
-                let Some(next) = others.next() else { return };
-                other = *next;
-                continue;
-            }
-            let len = stretch.len_bytes.min(other.len_bytes);
-            copy(stretch.here, other.here, len as usize);
-            stretch = stretch.part(len, stretch.len_bytes - len);
-            other = other.part(len, other.len_bytes - len);
-        }
     }
 }
 
@@ -271,58 +189,4 @@ pub(crate) fn will_read(at: *const u8) {
 pub(crate) fn will_write(at: *mut u8) {
     // SAFETY: a hint, which fails silently; processors that do not know it do nothing.
     unsafe { std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags)) };
-}
-
-/// Bytes at the end that are written one word after another.
-const LAST_BYTES: usize = 64;
-
-/// Copies bytes so that the last ones are seen last: programs look at the last byte to know that a message is there.
-///
-/// # Safety
-/// Both are valid for `len` bytes. Others may read and write them at the same time.
-#[inline]
-unsafe fn copy_upwards(from: *const u8, to: *mut u8, len: usize) {
-    let bulk = len.saturating_sub(LAST_BYTES);
-    // SAFETY: the caller's promise.
-    unsafe {
-        if bulk > 0 {
-            std::ptr::copy_nonoverlapping(from, to, bulk);
-            // Large copies may go past the cache, where only this keeps them in order.
-            std::arch::x86_64::_mm_sfence();
-        }
-        let (from, to, len) = (from.add(bulk), to.add(bulk), len - bulk);
-        let words = len / 8;
-        for word in 0..words {
-            to.cast::<Unaligned>().add(word).write_volatile(from.cast::<Unaligned>().add(word).read_volatile());
-        }
-        for byte in words * 8..len {
-            to.add(byte).write_volatile(from.add(byte).read_volatile());
-        }
-    }
-}
-
-/// Eight bytes anywhere.
-#[derive(Clone, Copy)]
-#[repr(C, packed)]
-struct Unaligned(#[allow(dead_code)] u64);
-
-const STRETCHES_MAX: usize = 64;
-
-fn transfer(call: libc::c_long, pid: u32, local: &[Stretch], remote: &[Stretch]) -> bool {
-    let bytes = local.iter().map(|stretch| stretch.len_bytes).sum::<u64>();
-    if bytes == 0 {
-        return true;
-    }
-    if local.len().max(remote.len()) > STRETCHES_MAX {
-        return false;
-    }
-    let vector = |stretch: &Stretch| libc::iovec { iov_base: stretch.address as *mut libc::c_void, iov_len: stretch.len_bytes as usize };
-    let mut here = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; STRETCHES_MAX];
-    let mut there = here;
-    for (to, from) in here.iter_mut().zip(local).chain(there.iter_mut().zip(remote)) {
-        *to = vector(from);
-    }
-    // SAFETY: the kernel checks both sides' addresses; which of them may be named was checked against the tables.
-    let moved = unsafe { libc::syscall(call, pid as libc::pid_t, here.as_ptr(), local.len(), there.as_ptr(), remote.len(), 0usize) };
-    moved >= 0 && moved as u64 == bytes
 }

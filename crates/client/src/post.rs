@@ -41,6 +41,7 @@ pub fn post(mut record: PostRecord, entries: &[PostSge], inline: &[u8]) -> Resul
 
 /// As [`post`], in wall pace, without waiting: false where there is no room at this moment. For those who are moving data, and must
 /// not wait for the engine, which waits for them.
+#[inline(never)] // it needs thread-local storage, for which the way of those that do not come here would pay
 pub fn try_post(mut record: PostRecord, entries: &[PostSge]) -> bool {
     record.sge_count = entries.len() as u32;
     crate::ring::try_append(&[bytemuck::bytes_of(&record), bytemuck::cast_slice(entries)])

@@ -2,10 +2,10 @@
 
 use crate::direct::{Looking, will_read, will_write};
 use crate::shared_memory::{map_part, unmap_part};
-use arrayvec::ArrayVec;
 use softband_ipc::post::PostSge;
 use softband_ipc::queues::{ReceiveEntry, ReceiveQueueHeader, entry_bytes, mode, receive_queue_bytes};
 use softband_ipc::tables::QpEntry;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// So many entries ahead cache lines are fetched.
@@ -103,7 +103,10 @@ impl ReceiveQueue {
             at.cast::<ReceiveEntry>().write(ReceiveEntry { wr_id, count: count as u32, reserved: 0 });
             let to = at.add(size_of::<ReceiveEntry>()).cast::<PostSge>();
             for (index, entry) in list[..count].iter().enumerate() {
-                to.add(index).write(*entry);
+                // Number by number, as programs have just written them: a wider load would wait until those are in the cache.
+                (&raw mut (*to.add(index)).address).write_volatile(entry.address);
+                (&raw mut (*to.add(index)).len_bytes).write_volatile(entry.len_bytes);
+                (&raw mut (*to.add(index)).lkey).write_volatile(entry.lkey);
             }
         }
         header.produced.0.store(produced.wrapping_add(1), Ordering::Release);
@@ -111,24 +114,15 @@ impl ReceiveQueue {
         Posted::Here
     }
 
-    /// Whether the engine has to do with the queue; `None` while it changes hands.
-    pub fn is_shared(&self) -> Option<bool> {
-        match self.header().mode() {
-            mode::SHARED => Some(true),
-            mode::MOVING => None,
-            _ => Some(false),
-        }
-    }
-
-    /// The oldest request: its number, and its list added to `list`. `None` when there is none. One thread at a time.
+    /// The oldest request; `None` when there is none. One thread at a time. What it says is true if the mode is as it was afterwards.
     #[inline]
-    pub fn front<const N: usize>(&self, list: &mut ArrayVec<PostSge, N>) -> Option<u64> {
+    pub fn front(&self, mode: Mode) -> Option<Front<'_>> {
         let consumed = self.header().consumed.0.load(Ordering::Relaxed);
         // Others may have taken more than this side has seen.
         let is_used_up = self.seen_produced.load(Ordering::Relaxed).wrapping_sub(consumed) as i32 <= 0;
-        if is_used_up || self.seen_mode.load(Ordering::Relaxed) != self.mode() {
+        if is_used_up || self.seen_mode.load(Ordering::Relaxed) != mode.0 {
             let produced = self.header().produced.0.load(Ordering::Acquire);
-            self.seen_mode.store(self.mode(), Ordering::Relaxed);
+            self.seen_mode.store(mode.0, Ordering::Relaxed);
             self.seen_produced.store(produced, Ordering::Relaxed);
             if produced == consumed {
                 return None;
@@ -136,20 +130,15 @@ impl ReceiveQueue {
         }
         let at = self.entry(consumed);
         // SAFETY: within the mapping; whatever a lying peer writes is only numbers.
-        unsafe {
-            let head = at.cast::<ReceiveEntry>().read_volatile();
-            let from = at.add(size_of::<ReceiveEntry>()).cast::<PostSge>();
-            for index in 0..(head.count.min(self.place.sges) as usize).min(N) {
-                list.push(from.add(index).read_volatile());
-            }
-            Some(head.wr_id)
-        }
+        let head = unsafe { at.cast::<ReceiveEntry>().read_volatile() };
+        let next = at.wrapping_add(size_of::<ReceiveEntry>()).cast::<PostSge>();
+        Some(Front { wr_id: head.wr_id, next, left: head.count.min(self.place.sges), queue: PhantomData })
     }
 
-    /// What the counters count in, and whose the queue is: another number after each change of that.
+    /// What the counters count in, and whose the queue is.
     #[inline]
-    pub fn mode(&self) -> u32 {
-        self.header().mode.load(Ordering::SeqCst)
+    pub fn mode(&self) -> Mode {
+        Mode(self.header().mode.load(Ordering::SeqCst))
     }
 
     /// The oldest request is used up. Nobody else takes ([`crate::takers`]).
@@ -163,6 +152,52 @@ impl ReceiveQueue {
     /// The time before which nothing is for this queue pair.
     pub fn since_ps(&self) -> u64 {
         self.header().since_ps.load(Ordering::Relaxed)
+    }
+}
+
+/// Whose a queue is, and in which era: another one after each change of that.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Mode(u32);
+
+impl Mode {
+    /// Whether it is the programs'; `None` while it changes hands.
+    #[inline]
+    pub fn is_shared(self) -> Option<bool> {
+        match mode::of(self.0) {
+            mode::SHARED => Some(true),
+            mode::MOVING => None,
+            _ => Some(false),
+        }
+    }
+}
+
+/// The oldest request of a queue, as an iterator over its list.
+pub struct Front<'a> {
+    pub wr_id: u64,
+    next: *const PostSge,
+    left: u32,
+    queue: PhantomData<&'a ReceiveQueue>,
+}
+
+impl Front<'_> {
+    /// Its list, if that has one entry.
+    #[inline(always)]
+    pub fn only(&self) -> Option<PostSge> {
+        // SAFETY: as below.
+        (self.left == 1).then(|| unsafe { self.next.read_volatile() })
+    }
+}
+
+impl Iterator for Front<'_> {
+    type Item = PostSge;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<PostSge> {
+        self.left = self.left.checked_sub(1)?;
+        // SAFETY: within the queue's mapping, as long as the count allows.
+        let entry = unsafe { self.next.read_volatile() };
+        self.next = self.next.wrapping_add(1);
+        Some(entry)
     }
 }
 

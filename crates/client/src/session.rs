@@ -61,7 +61,7 @@ static LAST_SLOT: AtomicPtr<ThreadSlot> = AtomicPtr::new(std::ptr::null_mut());
 
 /// What distinguishes threads of one process: the address of the thread's own control block (System V ABI, x86-64).
 #[inline]
-fn thread_pointer() -> usize {
+pub(crate) fn thread_pointer() -> usize {
     let pointer: usize;
     // SAFETY: the first word of the control block is its own address; reading it changes nothing.
     unsafe { std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly)) };

@@ -25,7 +25,7 @@ pub const MEMORY_FILE_NAME: &str = "softband-memory";
 pub const SPIN_SIGNAL: i32 = 62;
 
 /// Threads of a process that can be moving data at the same time.
-pub const MOVERS: usize = 16;
+pub const MOVERS: usize = 32;
 
 /// Values of [`SharedHeader::pace`].
 pub mod pace {

@@ -173,21 +173,28 @@ pub struct Delivery {
     pub stamp_ps: u64,
     pub byte_len: u32,
     pub immediate: u32,
-    pub qpn: u32,
-    pub source_qpn: u32,
+    pub parties: Parties,
     /// [`super::ring::flags`].
     pub flags: u32,
     /// As `enum ibv_wc_opcode`.
-    pub opcode: u8,
-    pub service_level: u8,
-    pub pkey_index: u16,
-    pub source_lid: u16,
-    pub path_bits: u8,
-    pub reserved: u8,
-    /// Shared receive queue whose request this completes, or 0.
-    pub srq: u32,
+    pub opcode: u32,
     /// Its counter plus one, written last.
     pub sequence: AtomicU32,
+}
+
+/// What a completion says of who has received and who has sent: the same for all messages of a connection.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parties {
+    pub qpn: u32,
+    pub source_qpn: u32,
+    /// Shared receive queue whose request is completed, or 0.
+    pub srq: u32,
+    pub source_lid: u16,
+    pub pkey_index: u16,
+    pub service_level: u8,
+    pub path_bits: u8,
+    pub reserved: u16,
 }
 
 const _: () = assert!(size_of::<Delivery>() == 64);

@@ -99,21 +99,29 @@ pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl F
     let mut queue = cq.queue.lock();
     while taken < room {
         let Some(from) = next(&mut queue, cq) else { break };
-        let found = match from {
-            From::Engine => queue.ring.take(),
-            From::Peer => cq.deliveries.as_ref().and_then(Deliveries::take),
-            From::Own => take_own(&mut queue),
+        // Each where it was made: copies of what was just written would wait until that is in the cache.
+        let is_kept = match from {
+            From::Engine => queue.ring.take().map(|mut cqe| keep((ours, cq), &mut queue, &mut cqe, store)),
+            From::Peer => cq.deliveries.as_ref().and_then(Deliveries::take).map(|mut cqe| keep((ours, cq), &mut queue, &mut cqe, store)),
+            From::Own => take_own(&mut queue).map(|mut cqe| keep((ours, cq), &mut queue, &mut cqe, store)),
         };
-        let Some(mut cqe) = found else { break };
-        if retire(ours, cq, &mut queue.known, &cqe) {
-            // What posters and the engine stamp may differ a little; a queue's time never goes back.
-            queue.last_stamp_ps = queue.last_stamp_ps.max(cqe.time_ps);
-            cqe.time_ps = queue.last_stamp_ps;
-            store(&cqe);
-            taken += 1;
-        }
+        let Some(is_kept) = is_kept else { break };
+        taken += usize::from(is_kept);
     }
     taken
+}
+
+/// Hands a completion to the program, if its queue pair is still there.
+#[inline(never)]
+fn keep((ours, cq): (&Context, &CqInner), queue: &mut CqQueue, cqe: &mut Cqe, store: &mut impl FnMut(&Cqe)) -> bool {
+    let is_kept = retire(ours, cq, &mut queue.known, cqe);
+    if is_kept {
+        // What posters and the engine stamp may differ a little; a queue's time never goes back.
+        queue.last_stamp_ps = queue.last_stamp_ps.max(cqe.time_ps);
+        cqe.time_ps = queue.last_stamp_ps;
+        store(cqe);
+    }
+    is_kept
 }
 
 /// Takes the oldest of what posters have completed themselves.

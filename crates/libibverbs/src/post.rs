@@ -1,19 +1,16 @@
 //! Posting work, as `ibv_post_send` and `ibv_post_recv` do it.
 
 use crate::ah;
-use crate::direct;
+use crate::direct::{self, OwnQueue};
 use crate::guard::{guarded, not_null};
-use crate::qp::{self, QpInner};
+use crate::qp::{self, QpInner, WorkQueue};
 use crate::unsupported::refuse;
-use arrayvec::ArrayVec;
 use libc::c_int;
 use softband_abi::verbs::*;
 use softband_client::{Errno, advance_ps, header, is_wall};
 use softband_ipc::post::{BindInfo, PostRecord, PostSge, kind, opcode};
+use std::mem::offset_of;
 use std::sync::atomic::Ordering;
-
-/// Entries that fit into a record without an allocation: more than HCAs of any generation take for a request.
-const SGES_MAX: usize = 64;
 
 pub(crate) unsafe extern "C" fn post_send(shown: *mut ibv_qp, first: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> c_int {
     guarded(libc::EIO, || {
@@ -224,11 +221,11 @@ unsafe fn send_one(qp: &QpInner, request: &ibv_send_wr) -> Result<(), Errno> {
 /// Takes a place in the send queue and posts.
 #[inline(always)]
 pub(crate) fn submit_send(qp: &QpInner, record: PostRecord, data: Data<'_>) -> Result<(), Errno> {
-    let mut sending = qp.direct.sending.lock();
+    let (mut sending, looking) = qp.direct.sending.lock_and_look();
     if !qp.send.take_place() {
         return Err(Errno(libc::ENOMEM));
     }
-    if is_wall() && direct::carry_out(qp, &mut sending, &record, data) {
+    if is_wall() && direct::carry_out(qp, (&mut sending, looking), &record, &data) {
         return Ok(());
     }
     // Before it goes: another thread must not overtake it with work of its own.
@@ -270,35 +267,46 @@ unsafe fn receive_one(qp: &QpInner, request: &ibv_recv_wr) -> Result<(), Errno> 
     }
     // SAFETY: the caller's promise.
     let list = unsafe { receive_entries(request, qp.cap.max_recv_sge) }?;
-    let mut receiving = qp.direct.receiving.lock();
-    if !qp.receive.take_place() {
+    let record = || PostRecord { kind: kind::RECEIVE, hca: qp.hca, object: qp.qpn, wr_id: request.wr_id, ..bytemuck::Zeroable::zeroed() };
+    post_receive((&qp.direct.receives, &qp.receive), list, request.wr_id, record)
+}
+
+/// Takes a place in a receive queue and posts.
+#[inline(always)]
+pub(crate) fn post_receive(
+    (own, queue): (&OwnQueue, &WorkQueue),
+    list: &[ibv_sge],
+    wr_id: u64,
+    record: impl Fn() -> PostRecord,
+) -> Result<(), Errno> {
+    let mut posting = own.begin();
+    if !queue.take_place() {
         return Err(Errno(libc::ENOMEM));
     }
-    with_entries(list, |entries| {
-        if is_wall() && direct::receive(qp, &mut receiving, request.wr_id, entries) {
-            return Ok(());
-        }
-        drop(receiving);
-        advance_ps(header().cost_post_receive);
-        let record = direct::receive_record(qp, request.wr_id);
-        softband_client::post::post(record, entries, &[]).inspect_err(|_| {
-            let _receiving = qp.direct.receiving.lock();
-            qp.receive.give_back();
-        })
+    let entries = post_entries(list);
+    if is_wall() && posting.post(entries, wr_id, &record) {
+        return Ok(());
+    }
+    drop(posting);
+    advance_ps(header().cost_post_receive);
+    softband_client::post::post(record(), entries, &[]).inspect_err(|_| {
+        let _posting = own.hold();
+        queue.give_back();
     })
 }
 
 pub(crate) fn submit(record: PostRecord, list: &[ibv_sge], inline: &[u8]) -> Result<(), Errno> {
-    with_entries(list, |entries| softband_client::post::post(record, entries, inline))
+    softband_client::post::post(record, post_entries(list), inline)
 }
 
-/// Hands a list on as the engine reads it.
-pub(crate) fn with_entries(list: &[ibv_sge], then: impl FnOnce(&[PostSge]) -> Result<(), Errno>) -> Result<(), Errno> {
-    let mut entries = ArrayVec::<PostSge, SGES_MAX>::new();
-    for entry in list {
-        entries.try_push(PostSge { address: entry.addr, len_bytes: entry.length, lkey: entry.lkey }).map_err(|_| Errno(libc::EINVAL))?;
-    }
-    then(&entries)
+/// A list, as the engine reads it.
+fn post_entries(list: &[ibv_sge]) -> &[PostSge] {
+    const {
+        assert!(size_of::<ibv_sge>() == size_of::<PostSge>() && align_of::<ibv_sge>() == align_of::<PostSge>());
+        assert!(offset_of!(ibv_sge, length) == offset_of!(PostSge, len_bytes) && offset_of!(ibv_sge, lkey) == offset_of!(PostSge, lkey));
+    };
+    // SAFETY: both are the same three numbers in the same places.
+    unsafe { std::slice::from_raw_parts(list.as_ptr().cast(), list.len()) }
 }
 
 #[cfg(test)]

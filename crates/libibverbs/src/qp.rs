@@ -191,7 +191,7 @@ impl QpInner {
     /// Both queues are empty again, and the engine counts from zero.
     pub(crate) fn reset(&self, since_ps: [u32; 2]) {
         // Nobody takes places meanwhile.
-        let (mut sending, _receiving) = (self.direct.sending.lock(), self.direct.receiving.lock());
+        let (mut sending, _receiving) = (self.direct.sending.lock(), self.direct.receives.hold());
         self.direct.reset(&mut sending);
         let (sends, receives) = (self.send_cq.get(), self.recv_cq.get());
         // By their addresses, so that two who do this do not wait for each other. Nobody counts completions meanwhile.
@@ -312,7 +312,7 @@ fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields)
             builder: Builder::default(),
             direct_entry: made.direct,
             signals_all: wanted.sq_sig_all != 0,
-            direct: DirectState::default(),
+            direct: DirectState::new(made.direct, made.qpn),
             // SAFETY: `create` has looked at it: it is NULL or a completion queue of ours, unless nothing is sent.
             send_cq: if sends { unsafe { CqOfQp::of(wanted.send_cq) } } else { CqOfQp(std::ptr::null()) },
             // SAFETY: as above.

@@ -1,5 +1,6 @@
 //! A lock for what takes some ten nanoseconds: one locked instruction to take it, none to give it back.
 
+use softband_client::direct::{Announced, Looking, announce, look};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,11 +28,30 @@ impl<T> Short<T> {
 
     #[inline]
     pub(crate) fn lock(&self) -> Held<'_, T> {
-        let me = softband_client::process_id();
-        if self.holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            self.wait(me);
+        self.try_lock().unwrap_or_else(|| {
+            self.wait(softband_client::process_id());
+            Held(self)
+        })
+    }
+
+    /// The value if nobody has it.
+    #[inline(always)]
+    fn try_lock(&self) -> Option<Held<'_, T>> {
+        let taken = self.holder.compare_exchange(0, softband_client::process_id(), Ordering::SeqCst, Ordering::Relaxed);
+        taken.is_ok().then(|| Held(self))
+    }
+
+    /// The value, and the right to look at the engine's tables; that alone is `None` where there are none.
+    #[inline(always)]
+    pub(crate) fn lock_and_look(&self) -> (Held<'_, T>, Option<Looking>) {
+        let announced = announce();
+        match self.try_lock() {
+            Some(held) => (held, announced.map(Announced::look_after_lock)),
+            None => {
+                drop(announced); // nobody waits for a lock meanwhile
+                (self.lock(), look())
+            }
         }
-        Held(self)
     }
 
     #[cold]

@@ -1,18 +1,19 @@
 //! Shared receive queues.
 
 use crate::context::{SrqPointer, context};
-use crate::direct::SharedQueue;
+use crate::direct::OwnQueue;
 use crate::event_count::EventCount;
 use crate::guard::{guarded, not_null, object, status};
-use crate::post::{receive_entries, report, with_entries};
+use crate::post::{post_receive, receive_entries, report};
 use crate::qp::WorkQueue;
 use crate::unsupported::refuse;
 use crate::{cq, xrc};
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
-use softband_client::{Errno, advance_ps, call, call_void, header, is_wall};
+use softband_client::{Errno, call, call_void};
 use softband_ipc::calls::{Handle, Op, SrqFields};
 use softband_ipc::post::{PostRecord, kind};
+use softband_ipc::tables::of_shared_queue;
 
 /// A shared receive queue: what the header shows, and our part.
 #[repr(C)]
@@ -30,7 +31,7 @@ pub(crate) struct SrqInner {
     /// Queue pairs of other processes may deliver to it.
     pub(crate) is_xrc: bool,
     pub(crate) receive: WorkQueue,
-    direct: SharedQueue,
+    direct: OwnQueue,
     pub(crate) async_events: EventCount,
 }
 
@@ -79,7 +80,7 @@ unsafe fn create(pd: *mut ibv_pd, srq_context: *mut c_void, attr: &mut ibv_srq_a
             number: made.number,
             is_xrc: xrcd != 0,
             receive: WorkQueue::new(made.max_wr),
-            direct: SharedQueue::new(made.handle, made.direct),
+            direct: OwnQueue::new(made.direct, of_shared_queue(made.handle)),
             async_events: EventCount::default(),
         },
     }));
@@ -200,20 +201,6 @@ pub(crate) unsafe extern "C" fn post_srq_recv(shown: *mut ibv_srq, first: *mut i
 unsafe fn post_one(srq: &SrqInner, request: &ibv_recv_wr) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
     let list = unsafe { receive_entries(request, srq.max_sge) }?;
-    let mut posting = srq.direct.posting.lock();
-    if !srq.receive.take_place() {
-        return Err(Errno(libc::ENOMEM));
-    }
-    let record = PostRecord { kind: kind::SRQ_RECEIVE, hca: srq.hca, object: srq.handle, wr_id: request.wr_id, ..bytemuck::Zeroable::zeroed() };
-    with_entries(list, |entries| {
-        if is_wall() && srq.direct.receive(&mut posting, record, entries) {
-            return Ok(());
-        }
-        drop(posting);
-        advance_ps(header().cost_post_receive);
-        softband_client::post::post(record, entries, &[]).inspect_err(|_| {
-            let _posting = srq.direct.posting.lock();
-            srq.receive.give_back();
-        })
-    })
+    let record = || PostRecord { kind: kind::SRQ_RECEIVE, hca: srq.hca, object: srq.handle, wr_id: request.wr_id, ..bytemuck::Zeroable::zeroed() };
+    post_receive((&srq.direct, &srq.receive), list, request.wr_id, record)
 }

@@ -1,12 +1,13 @@
 //! Atomic operations: the posting thread carries them out on the word itself, by the processor's own instructions, where the word and
 //! the places of the result are mapped here. The engine does the same for requests that go through it.
 
-use super::{Sending, Stretches, local_stretches};
+use super::{Sending, local_stretches};
 use crate::post::Data;
 use crate::qp::QpInner;
 use softband_abi::verbs::*;
 use softband_client::connection::Connection;
-use softband_client::direct::{Stretch, look, write};
+use softband_client::direct::{Looking, look};
+use softband_client::stretches::{Stretch, Stretches, write};
 use softband_ipc::post::{PostRecord, opcode};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,18 +15,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const BYTES: u64 = 8;
 
 /// Carries an operation out; how many bytes came back. `None`: it is the engine's.
-pub(super) fn change(at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: Data<'_>) -> Option<u64> {
-    let looking = look()?;
-    let Connection { own, peer, .. } = sending.connect(&looking, at)?;
+pub(super) fn change(at: (&QpInner, u32), (sending, looking): (&mut Sending, Option<Looking>), record: &PostRecord, data: &Data<'_>) -> Option<u64> {
+    let looking = looking.or_else(look)?;
+    let (Connection { own, peer, .. }, _) = sending.connect(&looking, at)?;
     if own.max_reads.load(Ordering::Relaxed) == 0 || peer.access.load(Ordering::Relaxed) & IBV_ACCESS_REMOTE_ATOMIC == 0 {
         return None;
     }
-    let mut local = Stretches::new();
+    let mut local = Stretches::default();
     local_stretches(&looking, own, data, true, &mut local)?;
     // Nothing may go wrong any more once the word has changed.
-    let has_places = local.iter().map(|stretch| stretch.len_bytes).sum::<u64>() == BYTES && local.iter().all(is_here);
+    let has_places = local.len_bytes() == BYTES && local.are_here();
     let word = looking.reach(peer, record.rkey, record.remote_address, BYTES, IBV_ACCESS_REMOTE_ATOMIC)?;
-    if !has_places || !is_here(&word) || !record.remote_address.is_multiple_of(BYTES) || !word.address.is_multiple_of(BYTES) {
+    if !has_places || word.here.is_null() || !record.remote_address.is_multiple_of(BYTES) || !word.address.is_multiple_of(BYTES) {
         return None;
     }
     // SAFETY: eight bytes that are mapped for as long as this looks, and aligned, since pages are mapped as pages. Whoever else reaches
@@ -38,9 +39,5 @@ pub(super) fn change(at: (&QpInner, u32), sending: &mut Sending, record: &PostRe
         },
     };
     let result = Stretch { address: 0, len_bytes: BYTES, here: (&raw const original).cast::<u8>().cast_mut() };
-    write(own.pid.load(Ordering::Relaxed), &[result], &local).then_some(BYTES)
-}
-
-fn is_here(stretch: &Stretch) -> bool {
-    stretch.len_bytes == 0 || !stretch.here.is_null()
+    write(own.pid.load(Ordering::Relaxed), &result.into(), &local).then_some(BYTES)
 }

@@ -2,19 +2,18 @@
 //!
 //! Left to the engine is what goes to groups or has a global route, and what would be lost or fail.
 
-use super::send::places_of_request;
-use super::waiting::{Patience, Step};
-use super::{PeerQueues, SGES_MAX, Stretches, is_receiving, local_stretches};
+use super::send::{delivery, places_of_request};
+use super::waiting::{Outcome, Patience, Step};
+use super::{PeerQueues, is_receiving, local_stretches};
 use crate::post::Data;
 use crate::qp::QpInner;
-use arrayvec::ArrayVec;
 use softband_abi::verbs::*;
 use softband_client::call;
-use softband_client::direct::{Looking, look, write};
+use softband_client::direct::{Looking, look};
+use softband_client::stretches::{Stretches, write};
 use softband_ipc::calls::{DatagramReceiver, Handle, Op};
-use softband_ipc::post::{PostRecord, PostSge, kind, opcode, path_parts, send_flags};
-use softband_ipc::queues::Delivery;
-use softband_ipc::ring::flags;
+use softband_ipc::post::{PostRecord, kind, path_parts, send_flags};
+use softband_ipc::queues::Parties;
 use softband_ipc::tables::{QpEntry, shared_queue_of};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -51,17 +50,18 @@ struct Receiver {
 }
 
 /// Carries a datagram out; how many bytes it had. `None`: it is the engine's.
-pub(super) fn deliver(at: (&QpInner, u32), receivers: &mut Receivers, record: &PostRecord, data: Data<'_>) -> Option<u64> {
+pub(super) fn deliver(at: (&QpInner, u32), receivers: &mut Receivers, record: &PostRecord, data: &Data<'_>) -> Option<u64> {
     let to = (path_parts(record.path).0, record.remote_qpn);
     let receiver = receivers.find(to)?;
     receiver.has_no_request = false;
-    let done = Patience::default().try_on(|is_waiting| step(&look()?, at, to, receiver, record, data, is_waiting));
+    let mut attempt = |is_waiting| step(&look()?, at, to, receiver, record, data, is_waiting);
+    let done = attempt(false).and_then(|first| Patience::default().try_again(first, attempt));
     receiver.is_starved = receiver.has_no_request;
-    let (bytes, raises_event) = done?;
+    let Step { outcome, bytes } = done?;
     if std::mem::take(&mut receiver.is_new) && !std::mem::replace(&mut receiver.is_established, true) {
         tell(kind::ESTABLISHED, record);
     }
-    if raises_event {
+    if outcome == Outcome::DoneWithEvent {
         tell(kind::NOTIFY_PEER, record);
     }
     Some(bytes)
@@ -119,7 +119,7 @@ fn step(
     (lid, qpn): (u16, u32),
     receiver: &mut Receiver,
     record: &PostRecord,
-    data: Data<'_>,
+    data: &Data<'_>,
     is_waiting: bool,
 ) -> Option<Step> {
     let own = looking.queue_pair(index, qp.qpn).filter(|own| own.state.load(Ordering::Acquire) == IBV_QPS_RTS)?;
@@ -136,44 +136,44 @@ fn step(
         receiver.queues = Some(PeerQueues::of(source, to)?);
     }
     let PeerQueues { receives, deliveries } = receiver.queues.as_ref()?;
-    match receives.is_shared() {
-        None => return Some(Step::Later),
+    let mode = receives.mode();
+    match mode.is_shared() {
+        None => return Some(Step::LATER),
         Some(false) => return None,
         Some(true) => {}
     }
-    let mut local = Stretches::new();
+    let mut local = Stretches::default();
     local_stretches(looking, own, data, false, &mut local)?;
-    let len_bytes = local.iter().map(|stretch| stretch.len_bytes).sum::<u64>();
+    let len_bytes = local.len_bytes();
     if len_bytes > u64::from(own.mtu_bytes.load(Ordering::Relaxed)) {
         return None;
     }
-    let Some(turn) = receives.take_turn(is_waiting) else { return Some(Step::Busy) };
-    let mut request = ArrayVec::<PostSge, SGES_MAX>::new();
-    let front = receives.front(&mut request);
+    let Some(turn) = receives.take_turn(is_waiting) else { return Some(Step::BUSY) };
+    let front = receives.front(mode);
     receiver.has_no_request = front.is_none();
-    let Some(wr_id) = front else {
+    let Some(request) = front else {
         // It is lost (IBTA 9.8.3.2), which the engine was the first to say.
-        return Some(if receiver.is_starved { Step::Done { bytes: len_bytes, raises_event: false } } else { Step::Empty });
+        return Some(if receiver.is_starved { Step::done(len_bytes, false) } else { Step::EMPTY });
     };
-    let room = request.iter().map(|entry| u64::from(entry.len_bytes)).sum::<u64>();
+    let wr_id = request.wr_id;
+    let mut remote = Stretches::default();
+    places_of_request(looking, source, request, (GRH_BYTES, len_bytes), &mut remote)?;
     if !turn.is_valid() {
-        return Some(Step::Later);
+        return Some(Step::LATER);
     }
-    if GRH_BYTES + len_bytes > room {
-        return None;
-    }
-    let mut remote = Stretches::new();
-    places_of_request(looking, source, &request, (GRH_BYTES, len_bytes), &mut remote)?;
     if len_bytes > 0 && !write(to.pid.load(Ordering::Relaxed), &local, &remote) {
         return None;
     }
-    let delivery = delivery((own, to, source), record, wr_id, len_bytes, receives.since_ps());
+    let parties = parties((own, to, source), record);
+    let delivery = delivery((to, parties), record, wr_id, GRH_BYTES + len_bytes, receives.since_ps());
+    let room = deliveries.reserve()?;
     // Again: this thread may have been stopped for so long that the engine went on without it.
-    let is_put = deliveries.put(delivery, || to.version.load(Ordering::SeqCst) == version && turn.is_valid() && turn.take_front());
-    is_put.then(|| {
-        receiver.is_new |= to.state.load(Ordering::Acquire) == IBV_QPS_RTR;
-        Step::Done { bytes: len_bytes, raises_event: deliveries.raises_event(record.flags & send_flags::SOLICITED != 0) }
-    })
+    if to.version.load(Ordering::SeqCst) != version || !turn.is_valid() || !turn.take_front() {
+        return None;
+    }
+    room.fill(delivery);
+    receiver.is_new |= to.state.load(Ordering::Acquire) == IBV_QPS_RTR;
+    Some(Step::done(len_bytes, deliveries.raises_event(record.flags & send_flags::SOLICITED != 0)))
 }
 
 /// Whether the receiver takes a datagram of this sender: states, ports, partitions and keys (IBTA 9.6.1).
@@ -185,27 +185,17 @@ fn accepts(to: &QpEntry, own: &QpEntry, record: &PostRecord) -> bool {
     is_receiving(of(&to.state)) && of(&own.lid) != 0 && key == of(&to.qkey) && is_of_partition
 }
 
-/// What completes at the receiver, by a request of `source`.
-fn delivery((own, to, source): (&QpEntry, &QpEntry, &QpEntry), record: &PostRecord, wr_id: u64, len_bytes: u64, since_ps: u64) -> Delivery {
-    let has_immediate = record.opcode == opcode::SEND_WITH_IMM;
-    let srq = shared_queue_of(source.qpn.load(Ordering::Relaxed)).unwrap_or(0);
-    Delivery {
-        wr_id,
-        // A shared queue goes on when one of its queue pairs begins anew.
-        since_ps: if srq == 0 { since_ps } else { since_ps.max(to.since_ps.load(Ordering::Relaxed)) },
-        stamp_ps: 0,
-        byte_len: (GRH_BYTES + len_bytes) as u32,
-        immediate: if has_immediate { record.immediate } else { 0 },
-        qpn: to.qpn.load(Ordering::Relaxed),
-        source_qpn: own.qpn.load(Ordering::Relaxed),
-        flags: flags::RECEIVE | if has_immediate { flags::WITH_IMMEDIATE } else { 0 },
-        opcode: IBV_WC_RECV as u8,
+/// What a completion says of the two, by a request of `source`.
+fn parties((own, to, source): (&QpEntry, &QpEntry, &QpEntry), record: &PostRecord) -> Parties {
+    let of = |field: &AtomicU32| field.load(Ordering::Relaxed);
+    Parties {
+        qpn: of(&to.qpn),
+        source_qpn: of(&own.qpn),
+        srq: shared_queue_of(of(&source.qpn)).unwrap_or(0),
+        source_lid: of(&own.lid) as u16,
+        pkey_index: of(&to.pkey_index) as u16,
         service_level: path_parts(record.path).1,
-        pkey_index: to.pkey_index.load(Ordering::Relaxed) as u16,
-        source_lid: own.lid.load(Ordering::Relaxed) as u16,
         path_bits: 0,
         reserved: 0,
-        srq,
-        sequence: AtomicU32::new(0),
     }
 }

@@ -6,38 +6,31 @@
 
 mod atomic;
 mod datagram;
+mod receive;
 mod send;
-mod shared;
 mod waiting;
 
-pub(crate) use shared::SharedQueue;
+pub(crate) use receive::OwnQueue;
 
 use crate::cq::CqInner;
 use crate::post::Data;
 use crate::qp::QpInner;
 use crate::short::Short;
-use arrayvec::ArrayVec;
 use softband_abi::verbs::*;
 use softband_client::connection::Connection;
 use softband_client::deliveries::Deliveries;
-use softband_client::direct::{Looking, Stretch, look, read, write};
+use softband_client::direct::{Looking, look};
 use softband_client::now_ps;
-use softband_client::receive_queue::{Posted, ReceiveQueue};
-use softband_ipc::post::{PostRecord, PostSge, kind, opcode, send_flags};
+use softband_client::receive_queue::ReceiveQueue;
+use softband_client::stretches::{Stretch, Stretches, read, write};
+use softband_ipc::post::{PostRecord, kind, opcode, send_flags};
 use softband_ipc::ring::{Cqe, flags};
 use softband_ipc::tables::QpEntry;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Entries of a request that is carried out here.
-const SGES_MAX: usize = 32;
-/// Where the data of a request are.
-type Stretches = ArrayVec<Stretch, SGES_MAX>;
-
 /// What a queue pair keeps for direct work.
 pub(crate) struct DirectState {
-    /// Held while a receive request is posted. Its own receive queue, once something was posted to it; `None` inside where there is none
-    /// to be shared.
-    pub(crate) receiving: Short<Option<Option<ReceiveQueue>>>,
+    pub(crate) receives: OwnQueue,
     /// Held while a send request takes its place and is carried out: one follows the other.
     pub(crate) sending: Short<Sending>,
     /// The peer, which was only ready to receive, was told that the connection is there.
@@ -72,70 +65,41 @@ impl PeerQueues {
 }
 
 impl Sending {
-    /// The connection, while somebody looks; `None` when there is none that may be used directly.
+    /// The connection, while somebody looks, and the peer's queues; `None` when there is none that may be used directly.
     #[inline(always)]
-    fn connect(&mut self, looking: &Looking, (qp, index): (&QpInner, u32)) -> Option<Connection> {
-        match self.connection {
-            Some(connection) if connection.is_valid(looking) => Some(connection),
-            _ => self.connect_anew(looking, qp, index),
+    fn connect(&mut self, looking: &Looking, (qp, index): (&QpInner, u32)) -> Option<(&Connection, &mut Option<PeerQueues>)> {
+        if !self.connection.as_ref().is_some_and(|connection| connection.is_valid(looking)) {
+            self.connect_anew(looking, qp, index)?;
         }
+        Some((self.connection.as_ref()?, &mut self.queues))
     }
 
     #[cold]
-    fn connect_anew(&mut self, looking: &Looking, qp: &QpInner, index: u32) -> Option<Connection> {
+    fn connect_anew(&mut self, looking: &Looking, qp: &QpInner, index: u32) -> Option<()> {
         let state = |entry: &QpEntry| entry.state.load(Ordering::SeqCst);
         let is_usable = |to: &Connection| state(to.own) == IBV_QPS_RTS && is_receiving(state(to.peer));
         self.connection = Connection::of(looking, index, qp.qpn).filter(is_usable);
-        let connection = self.connection?;
+        let connection = self.connection.as_ref()?;
         if self.queues.as_ref().is_some_and(|queues| !queues.are_of(connection.source, connection.peer)) {
             self.queues = None;
         }
-        Some(connection)
-    }
-}
-
-impl Default for DirectState {
-    fn default() -> Self {
-        Self { receiving: Short::default(), sending: Short::default(), established: AtomicBool::new(false) }
+        Some(())
     }
 }
 
 impl DirectState {
+    pub(crate) fn new(entry: u32, qpn: u32) -> Self {
+        Self { receives: OwnQueue::new(entry, qpn), sending: Short::default(), established: AtomicBool::new(false) }
+    }
+
     pub(crate) fn reset(&self, sending: &mut Sending) {
         self.established.store(false, Ordering::Release);
         *sending = Sending::default();
     }
 }
 
-/// Posts a receive request where the peer takes it itself, or to the engine if that has the queue at present; false: this is no
-/// queue that changes hands.
-pub(crate) fn receive(qp: &QpInner, known: &mut Option<Option<ReceiveQueue>>, wr_id: u64, list: &[PostSge]) -> bool {
-    let Some(index) = qp.direct_entry.checked_sub(1) else { return false };
-    loop {
-        let Some(looking) = look() else { return false };
-        let Some(own) = looking.queue_pair(index, qp.qpn) else { return false };
-        let Some(queue) = known.get_or_insert_with(|| ReceiveQueue::of(own)) else { return false };
-        let is_posted = match queue.post(&looking, wr_id, list) {
-            Posted::Here => true,
-            // Still looking: the queue must not change hands before the request is where the engine finds it.
-            Posted::ForEngine => softband_client::post::try_post(receive_record(qp, wr_id), list),
-            Posted::Later => false,
-        };
-        if is_posted {
-            return true;
-        }
-        drop(looking);
-        std::thread::yield_now();
-    }
-}
-
-/// A receive request, as the engine reads it.
-pub(crate) fn receive_record(qp: &QpInner, wr_id: u64) -> PostRecord {
-    PostRecord { kind: kind::RECEIVE, hca: qp.hca, object: qp.qpn, wr_id, ..bytemuck::Zeroable::zeroed() }
-}
-
 /// Carries a send request out, if it is one that can be; its place in the queue is taken already.
-pub(crate) fn carry_out(qp: &QpInner, sending: &mut Sending, record: &PostRecord, data: Data<'_>) -> bool {
+pub(crate) fn carry_out(qp: &QpInner, (sending, mut looking): (&mut Sending, Option<Looking>), record: &PostRecord, data: &Data<'_>) -> bool {
     let offered = match record.opcode {
         opcode::RDMA_READ | opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD => qp.qp_type == IBV_QPT_RC,
         opcode::SEND | opcode::SEND_WITH_IMM if qp.qp_type == IBV_QPT_UD => record.path != 0,
@@ -149,15 +113,21 @@ pub(crate) fn carry_out(qp: &QpInner, sending: &mut Sending, record: &PostRecord
     if !offered || !cq.takes_own {
         return false;
     }
-    if !qp.send.is_settled() && !has_engine_finished(qp, index, &mut sending.patience) {
-        return false;
+    if !qp.send.is_settled() {
+        looking = None; // others may have to go on meanwhile
+        if !has_engine_finished(qp, index, &mut sending.patience) {
+            return false;
+        }
     }
     let at = (qp, index);
     let moved = match record.opcode {
-        opcode::RDMA_READ | opcode::RDMA_WRITE => move_all(at, sending, record, data),
-        opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD => atomic::change(at, sending, record, data),
-        _ if qp.qp_type == IBV_QPT_UD => datagram::deliver(at, &mut sending.receivers, record, data),
-        _ => send::deliver(at, sending, record, data),
+        opcode::RDMA_READ | opcode::RDMA_WRITE => move_all(at, (sending, looking), record, data),
+        opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD => atomic::change(at, (sending, looking), record, data),
+        _ if qp.qp_type == IBV_QPT_UD => {
+            drop(looking); // the engine may have to be asked
+            datagram::deliver(at, &mut sending.receivers, record, data)
+        }
+        _ => send::deliver(at, (sending, looking), record, data),
     };
     let Some(len_bytes) = moved else { return false };
     let count = qp.send.note_carried_out();
@@ -213,12 +183,12 @@ fn tell_of_connection(qp: &QpInner, index: u32) {
 }
 
 /// Moves all data of an RDMA write or read; how many bytes it had.
-fn move_all(at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: Data<'_>) -> Option<u64> {
+fn move_all(at: (&QpInner, u32), (sending, mut looking): (&mut Sending, Option<Looking>), record: &PostRecord, data: &Data<'_>) -> Option<u64> {
     let mut moved = 0;
     loop {
         // Looked up anew for each piece: what was withdrawn meanwhile is not reached any more. A request that breaks off here is
         // carried out from its start by the engine, or fails there.
-        let (piece, len_bytes) = move_piece(&look()?, at, sending, record, data, moved)?;
+        let (piece, len_bytes) = move_piece(&looking.take().or_else(look)?, at, sending, record, data, moved)?;
         moved += piece;
         if moved >= len_bytes {
             return Some(len_bytes);
@@ -235,17 +205,17 @@ const PIECE_BYTES: u64 = 2 << 20;
 
 /// Moves the data of a request from byte `from` on; answers how many bytes went and how many there are. `None` when something is not
 /// as it should be.
-fn move_piece(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: Data<'_>, from: u64) -> Option<(u64, u64)> {
-    let Connection { own, peer, .. } = sending.connect(looking, at)?;
+fn move_piece(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>, from: u64) -> Option<(u64, u64)> {
+    let (Connection { own, peer, .. }, _) = sending.connect(looking, at)?;
     let is_read = record.opcode == opcode::RDMA_READ;
     let right = if is_read { IBV_ACCESS_REMOTE_READ } else { IBV_ACCESS_REMOTE_WRITE };
     let is_refused = is_read && own.max_reads.load(Ordering::Relaxed) == 0;
     if is_refused || peer.access.load(Ordering::Relaxed) & right == 0 {
         return None;
     }
-    let mut local = Stretches::new();
+    let mut local = Stretches::default();
     local_stretches(looking, own, data, is_read, &mut local)?;
-    let len_bytes = local.iter().map(|stretch| stretch.len_bytes).sum();
+    let len_bytes = local.len_bytes();
     if len_bytes > i32::MAX as u64 {
         return None;
     }
@@ -256,47 +226,29 @@ fn move_piece(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, rec
     let pid = peer.pid.load(Ordering::Relaxed);
     let len = (len_bytes - from).min(PIECE_BYTES);
     if len < len_bytes {
-        local = part_of(&local, from, len);
+        local = local.part(from, len);
     }
-    let remote = remote.part(from, len);
-    let moved = if is_read { read(pid, &local, &[remote]) } else { write(pid, &local, &[remote]) };
+    let remote = Stretches::from(remote.part(from, len));
+    let moved = if is_read { read(pid, &local, &remote) } else { write(pid, &local, &remote) };
     moved.then_some((len, len_bytes))
-}
-
-/// Bytes `from..from + len` of the stretches, one after another.
-fn part_of(whole: &[Stretch], from: u64, len: u64) -> Stretches {
-    let (mut skip, mut rest, mut parts) = (from, len, Stretches::new());
-    for stretch in whole {
-        let begin = skip.min(stretch.len_bytes);
-        let part = (stretch.len_bytes - begin).min(rest);
-        skip -= begin;
-        rest -= part;
-        if part > 0 {
-            parts.push(stretch.part(begin, part));
-        }
-    }
-    parts
 }
 
 /// Adds where the data of a request are in this process; `None` when it may not reach them.
 #[inline(always)]
-fn local_stretches(looking: &Looking, own: &QpEntry, data: Data<'_>, is_written: bool, found: &mut Stretches) -> Option<()> {
-    let stretch = |address: u64, len_bytes: u64, here: *const u8| Stretch { address, len_bytes, here: here.cast_mut() };
-    let list = match data {
-        Data::Copied(bytes) => return found.try_push(stretch(bytes.as_ptr() as u64, bytes.len() as u64, bytes.as_ptr())).ok(),
-        Data::Here(list) => {
-            for entry in list {
-                found.try_push(stretch(entry.addr, u64::from(entry.length), entry.addr as *const u8)).ok()?;
-            }
-            return Some(());
+fn local_stretches(looking: &Looking, own: &QpEntry, data: &Data<'_>, is_written: bool, found: &mut Stretches) -> Option<()> {
+    match *data {
+        Data::Copied(bytes) => found.push(stretch_here(bytes.as_ptr() as u64, bytes.len() as u64)),
+        Data::Here(list) => list.iter().try_for_each(|entry| found.push(stretch_here(entry.addr, u64::from(entry.length)))),
+        Data::Registered(list) => {
+            let right = if is_written { IBV_ACCESS_LOCAL_WRITE } else { 0 };
+            list.iter().try_for_each(|entry| found.push(looking.reach(own, entry.lkey, entry.addr, u64::from(entry.length), right)?))
         }
-        Data::Registered(list) => list,
-    };
-    let right = if is_written { IBV_ACCESS_LOCAL_WRITE } else { 0 };
-    for entry in list {
-        found.try_push(looking.reach(own, entry.lkey, entry.addr, u64::from(entry.length), right)?).ok()?;
     }
-    Some(())
+}
+
+/// Memory of this process, registered or not.
+fn stretch_here(address: u64, len_bytes: u64) -> Stretch {
+    Stretch { address, len_bytes, here: address as *mut u8 }
 }
 
 fn completion(qp: &QpInner, cq: &CqInner, record: &PostRecord, len_bytes: u64, count: u32) -> Cqe {

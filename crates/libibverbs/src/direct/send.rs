@@ -1,91 +1,123 @@
 //! Messages that take a receive request: the sending thread takes it out of the peer's queue, moves the data, and puts the completion
 //! into the ring of the peer's completion queue.
 
-use super::waiting::Step;
-use super::{PeerQueues, SGES_MAX, Sending, Stretches, local_stretches, notify};
+use super::waiting::{Outcome, Step};
+use super::{PeerQueues, Sending, local_stretches, notify, stretch_here};
 use crate::post::Data;
 use crate::qp::QpInner;
-use arrayvec::ArrayVec;
 use softband_abi::verbs::*;
 use softband_client::connection::Connection;
-use softband_client::direct::{Looking, look, write};
+use softband_client::direct::{Looking, look};
+use softband_client::receive_queue::Front;
+use softband_client::stretches::{Stretches, copy_one, write};
+use softband_client::takers::Taking;
 use softband_ipc::post::{PostRecord, PostSge, kind, opcode, send_flags};
-use softband_ipc::queues::Delivery;
+use softband_ipc::queues::{Delivery, Parties};
 use softband_ipc::ring::flags;
-use softband_ipc::tables::{QpEntry, shared_queue_of};
+use softband_ipc::tables::QpEntry;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Longer messages are the engine's: it waits for transfers under way before it lets anything go.
 const BYTES_MAX: u64 = 64 << 20;
 
 /// Carries a message out; how many bytes it had. `None`: it is the engine's.
-pub(super) fn deliver(at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: Data<'_>) -> Option<u64> {
-    let mut patience = sending.patience;
-    let done = patience.try_on(|is_waiting| step(&look()?, at, sending, record, data, is_waiting));
-    sending.patience = patience;
-    let (bytes, raises_event) = done?;
-    if raises_event {
+#[inline(always)]
+pub(super) fn deliver(at: (&QpInner, u32), (sending, looking): (&mut Sending, Option<Looking>), record: &PostRecord, data: &Data<'_>) -> Option<u64> {
+    let mut last = step(&looking.or_else(look)?, at, sending, record, data, false)?;
+    if !last.is_done() {
+        let mut patience = sending.patience;
+        let done = patience.try_again(last, |is_waiting| step(&look()?, at, sending, record, data, is_waiting));
+        sending.patience = patience;
+        last = done?;
+    }
+    if last.outcome == Outcome::DoneWithEvent {
         notify(kind::NOTIFY_PEER, at.0.hca, at.0.qpn);
     }
-    Some(bytes)
+    Some(last.bytes)
 }
 
 /// `None` when something is not as it should be: the engine knows what follows from it.
-fn step(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: Data<'_>, is_waiting: bool) -> Option<Step> {
-    let connection = sending.connect(looking, at)?;
-    let Connection { own, peer, source, .. } = connection;
-    let PeerQueues { receives, deliveries } = match &mut sending.queues {
+#[inline(never)] // all registers are its own
+fn step(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>, is_waiting: bool) -> Option<Step> {
+    let (connection, queues) = sending.connect(looking, at)?;
+    let Connection { own, peer, source, parties, .. } = connection;
+    let PeerQueues { receives, deliveries } = match queues {
         Some(queues) => queues,
         unknown => unknown.insert(PeerQueues::of(source, peer)?),
     };
     let mode = receives.mode();
-    match receives.is_shared() {
-        None => return Some(Step::Later),
+    match mode.is_shared() {
+        None => return Some(Step::LATER),
         Some(false) => return None,
         Some(true) => {}
     }
     let turn = match connection.is_shared().then(|| receives.take_turn(is_waiting)) {
-        Some(None) => return Some(Step::Busy),
+        Some(None) => return Some(Step::BUSY),
         turn => turn.flatten(),
     };
-    let mut request = ArrayVec::<PostSge, SGES_MAX>::new();
-    let Some(wr_id) = receives.front(&mut request) else {
+    let Some(request) = receives.front(mode) else {
         let may_wait = at.0.qp_type == IBV_QPT_RC && own.rnr_retry.load(Ordering::Relaxed) != 0;
-        return may_wait.then_some(Step::Later);
+        return may_wait.then_some(Step::LATER);
     };
-    if turn.as_ref().is_some_and(|turn| !turn.is_valid()) {
-        return Some(Step::Later);
+    let wr_id = request.wr_id;
+    let is_ours = || turn.as_ref().is_none_or(Taking::is_valid);
+    let len_bytes = match move_one(looking, connection, record, data, &request, is_ours) {
+        Some(len_bytes) => len_bytes,
+        None => move_any(looking, connection, record, data, request, is_ours)?,
+    };
+    let room = deliveries.reserve()?;
+    // Again: this thread may have been stopped for so long that the engine went on without it.
+    if receives.mode() != mode || !connection.is_still_valid(looking) || turn.as_ref().is_some_and(|turn| !turn.take_front()) {
+        return Some(Step::LATER);
     }
-    let mut local = Stretches::new();
-    local_stretches(looking, own, data, false, &mut local)?;
-    let len_bytes = local.iter().map(|stretch| stretch.len_bytes).sum::<u64>();
+    if turn.is_none() {
+        receives.take_front();
+    }
+    room.fill(delivery((peer, *parties), record, wr_id, len_bytes, receives.since_ps()));
+    Some(Step::done(len_bytes, deliveries.raises_event(record.flags & send_flags::SOLICITED != 0)))
+}
+
+/// Moves a message that lies in one place and goes to one, as most do; `None` when it is another one. `is_ours`: what was read of the
+/// request is true.
+#[inline(always)]
+fn move_one(
+    looking: &Looking,
+    to: &Connection,
+    record: &PostRecord,
+    data: &Data<'_>,
+    request: &Front<'_>,
+    is_ours: impl Fn() -> bool,
+) -> Option<u64> {
+    let (from, to) = match *data {
+        Data::Registered([from]) if record.opcode != opcode::RDMA_WRITE_WITH_IMM => {
+            (looking.reach(to.own, from.lkey, from.addr, u64::from(from.length), 0)?, to)
+        }
+        Data::Here([from]) if record.opcode != opcode::RDMA_WRITE_WITH_IMM => (stretch_here(from.addr, u64::from(from.length)), to),
+        _ => return None,
+    };
+    let entry = request.only()?;
+    let place = looking.reach(to.source, entry.lkey, entry.address, u64::from(entry.len_bytes), IBV_ACCESS_LOCAL_WRITE)?;
+    let may_move = from.len_bytes <= place.len_bytes.min(BYTES_MAX) && is_ours();
+    (may_move && copy_one(&from, &place)).then_some(from.len_bytes)
+}
+
+/// The same of any message. `None`: it is the engine's.
+#[inline(never)]
+fn move_any(looking: &Looking, to: &Connection, record: &PostRecord, data: &Data<'_>, request: Front<'_>, is_ours: impl Fn() -> bool) -> Option<u64> {
+    let mut local = Stretches::default();
+    local_stretches(looking, to.own, data, false, &mut local)?;
+    let len_bytes = local.len_bytes();
     if len_bytes > BYTES_MAX {
         return None;
     }
-    let mut remote = Stretches::new();
+    let mut remote = Stretches::default();
     if record.opcode == opcode::RDMA_WRITE_WITH_IMM {
-        named_place(looking, peer, record, len_bytes, &mut remote)?;
+        named_place(looking, to.peer, record, len_bytes, &mut remote)?;
     } else {
-        places_of_request(looking, source, &request, (0, len_bytes), &mut remote)?;
+        places_of_request(looking, to.source, request, (0, len_bytes), &mut remote)?;
     }
-    if len_bytes > 0 && !write(peer.pid.load(Ordering::Relaxed), &local, &remote) {
-        return None;
-    }
-    let delivery = delivery(peer, source, record, wr_id, len_bytes, receives.since_ps());
-    // Again: this thread may have been stopped for so long that the engine went on without it.
-    let is_still_so = || receives.mode() == mode && connection.is_valid(looking);
-    let take = || match &turn {
-        _ if !is_still_so() => false,
-        None => {
-            receives.take_front();
-            true
-        }
-        Some(turn) => turn.take_front(),
-    };
-    if deliveries.put(delivery, take) {
-        return Some(Step::Done { bytes: len_bytes, raises_event: deliveries.raises_event(record.flags & send_flags::SOLICITED != 0) });
-    }
-    (!is_still_so()).then_some(Step::Later)
+    let is_moved = is_ours() && (len_bytes == 0 || write(to.peer.pid.load(Ordering::Relaxed), &local, &remote));
+    is_moved.then_some(len_bytes)
 }
 
 /// Where an RDMA write goes.
@@ -94,7 +126,7 @@ fn named_place(looking: &Looking, peer: &QpEntry, record: &PostRecord, len_bytes
         return None;
     }
     if len_bytes > 0 {
-        found.push(looking.reach(peer, record.rkey, record.remote_address, len_bytes, IBV_ACCESS_REMOTE_WRITE)?);
+        found.push(looking.reach(peer, record.rkey, record.remote_address, len_bytes, IBV_ACCESS_REMOTE_WRITE)?)?;
     }
     Some(())
 }
@@ -105,49 +137,41 @@ fn named_place(looking: &Looking, peer: &QpEntry, record: &PostRecord, len_bytes
 pub(super) fn places_of_request(
     looking: &Looking,
     of: &QpEntry,
-    request: &[PostSge],
+    request: impl Iterator<Item = PostSge>,
     (mut free, len_bytes): (u64, u64),
     found: &mut Stretches,
 ) -> Option<()> {
     let mut left = len_bytes;
     for entry in request {
-        if left == 0 {
+        if free == 0 && left == 0 {
             break;
         }
         // The whole entry must be the receiver's to write, although less of it may be used.
         let whole = u64::from(entry.len_bytes);
         let begin = free.min(whole);
         let len = (whole - begin).min(left);
-        found.push(looking.reach(of, entry.lkey, entry.address, whole, IBV_ACCESS_LOCAL_WRITE)?.part(begin, len));
+        found.push(looking.reach(of, entry.lkey, entry.address, whole, IBV_ACCESS_LOCAL_WRITE)?.part(begin, len))?;
         free -= begin;
         left -= len;
     }
-    (left == 0).then_some(())
+    (free == 0 && left == 0).then_some(())
 }
 
-/// What completes for `peer`, with a request of `source`.
-#[inline]
-fn delivery(peer: &QpEntry, source: &QpEntry, record: &PostRecord, wr_id: u64, len_bytes: u64, since_ps: u64) -> Delivery {
+/// What completes for a receiver.
+#[inline(always)]
+pub(super) fn delivery((receiver, parties): (&QpEntry, Parties), record: &PostRecord, wr_id: u64, len_bytes: u64, since_ps: u64) -> Delivery {
     let has_immediate = record.opcode != opcode::SEND;
     let is_write = record.opcode == opcode::RDMA_WRITE_WITH_IMM;
-    let srq = shared_queue_of(source.qpn.load(Ordering::Relaxed)).unwrap_or(0);
     Delivery {
         wr_id,
         // A shared queue goes on when one of its queue pairs begins anew.
-        since_ps: if srq == 0 { since_ps } else { since_ps.max(peer.since_ps.load(Ordering::Relaxed)) },
+        since_ps: if parties.srq == 0 { since_ps } else { since_ps.max(receiver.since_ps.load(Ordering::Relaxed)) },
         stamp_ps: 0,
         byte_len: len_bytes as u32,
         immediate: if has_immediate { record.immediate } else { 0 },
-        qpn: peer.qpn.load(Ordering::Relaxed),
-        source_qpn: peer.dest_qpn.load(Ordering::Relaxed),
+        parties,
         flags: flags::RECEIVE | if has_immediate { flags::WITH_IMMEDIATE } else { 0 },
-        opcode: (if is_write { IBV_WC_RECV_RDMA_WITH_IMM } else { IBV_WC_RECV }) as u8,
-        service_level: peer.service_level.load(Ordering::Relaxed) as u8,
-        pkey_index: peer.pkey_index.load(Ordering::Relaxed) as u16,
-        source_lid: 0,
-        path_bits: 0,
-        reserved: 0,
-        srq,
+        opcode: if is_write { IBV_WC_RECV_RDMA_WITH_IMM } else { IBV_WC_RECV },
         sequence: AtomicU32::new(0),
     }
 }

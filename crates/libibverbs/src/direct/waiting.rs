@@ -20,18 +20,41 @@ const WITH_OTHERS_PICOS: u64 = 20_000_000_000;
 const OF_DATAGRAMS_PICOS: u64 = 10_000_000_000;
 
 /// What became of an attempt.
-pub(super) enum Step {
-    Done {
-        bytes: u64,
-        /// The receiver's completion queue raises an event.
-        raises_event: bool,
-    },
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Done,
+    /// And the receiver's completion queue raises an event.
+    DoneWithEvent,
     /// No receive request is there, the queue changes hands, or something has changed in the midst of it.
     Later,
     /// Somebody else takes from the queue.
     Busy,
     /// No receive request is there for a datagram.
     Empty,
+}
+
+/// The same with how many bytes went. It fits into registers: were it read back from memory, that would wait for the cache lines that
+/// were just written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    pub(super) outcome: Outcome,
+    pub(super) bytes: u64,
+}
+
+impl Step {
+    pub(super) const LATER: Self = Self { outcome: Outcome::Later, bytes: 0 };
+    pub(super) const BUSY: Self = Self { outcome: Outcome::Busy, bytes: 0 };
+    pub(super) const EMPTY: Self = Self { outcome: Outcome::Empty, bytes: 0 };
+
+    #[inline(always)]
+    pub(super) fn done(bytes: u64, raises_event: bool) -> Self {
+        Self { outcome: if raises_event { Outcome::DoneWithEvent } else { Outcome::Done }, bytes }
+    }
+
+    #[inline(always)]
+    pub(super) fn is_done(self) -> bool {
+        matches!(self.outcome, Outcome::Done | Outcome::DoneWithEvent)
+    }
 }
 
 /// How patient the posters of a queue pair are.
@@ -42,34 +65,32 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Tries it until it is done, or has taken too long, or is the engine's: how many bytes it had, and whether it raises an event.
-    #[inline(always)]
-    pub(super) fn try_on(&mut self, mut attempt: impl FnMut(bool) -> Option<Step>) -> Option<(u64, bool)> {
+    /// Tries it again, since this came of the first attempt, until it is done; `None` when it has taken too long, or is the engine's.
+    #[inline(never)] // most are done at once
+    pub(super) fn try_again(&mut self, mut step: Step, mut attempt: impl FnMut(bool) -> Option<Step>) -> Option<Step> {
         let mut since = None;
         let mut looks = 0;
-        loop {
-            let step = attempt(looks >= LOOKS)?;
-            if let Step::Done { bytes, raises_event } = step {
-                return Some((bytes, raises_event));
-            }
+        while !step.is_done() {
             looks += 1;
             if looks < LOOKS {
                 (0..PAUSES).for_each(|_| std::hint::spin_loop());
-            } else if !self.goes_on(&mut since, &step) {
+            } else if !self.goes_on(&mut since, step.outcome) {
                 return None;
             }
+            step = attempt(looks >= LOOKS)?;
         }
+        Some(step)
     }
 
     #[cold]
-    fn goes_on(&mut self, since: &mut Option<u64>, step: &Step) -> bool {
+    fn goes_on(&mut self, since: &mut Option<u64>, outcome: Outcome) -> bool {
         std::thread::yield_now();
         let now = now_ps();
         let since = *since.get_or_insert(now);
-        match step {
-            Step::Busy => now <= since + WITH_OTHERS_PICOS,
-            Step::Empty => now <= since + OF_DATAGRAMS_PICOS,
-            Step::Later | Step::Done { .. } => self.waits_on(since, now, SHORT_PICOS),
+        match outcome {
+            Outcome::Busy => now <= since + WITH_OTHERS_PICOS,
+            Outcome::Empty => now <= since + OF_DATAGRAMS_PICOS,
+            _ => self.waits_on(since, now, SHORT_PICOS),
         }
     }
 
@@ -111,11 +132,11 @@ mod tests {
     #[test]
     fn an_attempt_is_repeated_until_it_is_done_or_the_engines() {
         let mut left = 3;
-        let done = Patience::default().try_on(|_| {
+        let done = Patience::default().try_again(Step::LATER, |_| {
             left -= 1;
-            Some(if left == 0 { Step::Done { bytes: 5, raises_event: true } } else { Step::Later })
+            Some(if left == 0 { Step::done(5, true) } else { Step::LATER })
         });
-        assert_eq!((done, left), (Some((5, true)), 0));
-        assert_eq!(Patience::default().try_on(|_| None), None);
+        assert_eq!((done, left), (Some(Step { outcome: Outcome::DoneWithEvent, bytes: 5 }), 0));
+        assert_eq!(Patience::default().try_again(Step::BUSY, |_| None), None);
     }
 }

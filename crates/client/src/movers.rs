@@ -1,0 +1,89 @@
+//! Saying that a thread moves data: the engine takes an entry of its tables away and then waits for whoever had said so before.
+//!
+//! Each has a place in the shared header whose number is odd meanwhile. Most threads have one of their own, which takes no locked
+//! instruction; but between the number and the first look at the tables there must be one, or else the look may come first.
+
+use crate::fork::own_number;
+use crate::session::{header, thread_pointer};
+use softband_ipc::layout::MOVERS;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Places that belong to threads, by what distinguishes those; behind them are the ones for whoever finds none. A thread keeps its place
+/// beyond its end, until another one comes that has its control block.
+const OWNED: usize = MOVERS / 2;
+static OWNERS: [AtomicU64; OWNED] = [const { AtomicU64::new(0) }; OWNED];
+
+/// A place that this thread alone has at the moment, now odd.
+pub(crate) struct Place(&'static AtomicU64);
+
+/// What distinguishes the calling thread from all others, in other processes as well: children by a raw `clone` share the places.
+#[inline]
+fn me() -> u64 {
+    thread_pointer() as u64 ^ u64::from(own_number()).rotate_right(20)
+}
+
+impl Place {
+    /// With `IS_ORDERED` whatever is read later is at least as new as the number; otherwise the caller sees to that by a locked
+    /// instruction.
+    #[inline(always)]
+    pub(crate) fn take<const IS_ORDERED: bool>() -> Self {
+        let me = me();
+        let first = (me >> 12 ^ me >> 16) as usize % OWNED;
+        if OWNERS[first].load(Ordering::Relaxed) == me {
+            let number = &header().movers[first].0;
+            let seen = number.load(Ordering::Relaxed);
+            if seen.is_multiple_of(2) {
+                if IS_ORDERED {
+                    number.swap(seen + 1, Ordering::SeqCst);
+                } else {
+                    number.store(seen + 1, Ordering::Relaxed);
+                }
+                return Self(number);
+            }
+        }
+        take_another(me, first)
+    }
+
+    pub(crate) fn is(&self, number: &AtomicU64) -> bool {
+        std::ptr::eq(self.0, number)
+    }
+}
+
+impl Drop for Place {
+    #[inline]
+    fn drop(&mut self) {
+        // Nobody else changes it while it is odd.
+        self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+}
+
+/// Another place than the one at `first`: the thread's own, one that becomes its own, or one that anybody may take for the moment.
+#[cold]
+fn take_another(me: u64, first: usize) -> Place {
+    let is_or_becomes_mine = |index: &usize| match OWNERS[*index].load(Ordering::Relaxed) {
+        0 => OWNERS[*index].compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok(),
+        owner => owner == me,
+    };
+    let own = (0..OWNED).map(|step| (first + step) % OWNED).find(is_or_becomes_mine);
+    // Its own is odd within a signal handler that has interrupted the thread.
+    if let Some(place) = own.and_then(|index| try_number(&header().movers[index].0)) {
+        return place;
+    }
+    loop {
+        if let Some(place) = header().movers[OWNED..].iter().find_map(|number| try_number(&number.0)) {
+            return place;
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn try_number(number: &'static AtomicU64) -> Option<Place> {
+    let seen = number.load(Ordering::Relaxed);
+    let is_taken = seen.is_multiple_of(2) && number.compare_exchange(seen, seen + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+    is_taken.then_some(Place(number))
+}
+
+/// A forked child has places of its own, which are another process's.
+pub(crate) fn forget() {
+    OWNERS.iter().for_each(|owner| owner.store(0, Ordering::Release));
+}

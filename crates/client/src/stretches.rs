@@ -1,0 +1,192 @@
+//! Copying between places of this process and of others: by the processor where both are mapped here, by a system call elsewhere.
+
+use arrayvec::ArrayVec;
+
+/// Stretches of a request that is carried out by the posting thread.
+pub const STRETCHES_MAX: usize = 32;
+
+/// A stretch of a process's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    pub address: u64,
+    pub len_bytes: u64,
+    /// Where it is mapped in this process; null where it is not.
+    pub here: *mut u8,
+}
+
+impl Stretch {
+    pub const EMPTY: Self = Self { address: 0, len_bytes: 0, here: std::ptr::null_mut() };
+
+    /// `len_bytes` of it from byte `from` on.
+    pub fn part(&self, from: u64, len_bytes: u64) -> Self {
+        let here = if self.here.is_null() { self.here } else { self.here.wrapping_add(from as usize) };
+        Self { address: self.address + from, len_bytes, here }
+    }
+}
+
+/// Where the bytes of a request are, one stretch after another.
+pub struct Stretches {
+    list: ArrayVec<Stretch, STRETCHES_MAX>,
+    len_bytes: u64,
+    /// All that has bytes is mapped in this process.
+    are_here: bool,
+}
+
+impl Default for Stretches {
+    #[inline]
+    fn default() -> Self {
+        Self { list: ArrayVec::new(), len_bytes: 0, are_here: true }
+    }
+}
+
+impl Stretches {
+    /// Adds one; `None` when there are too many.
+    #[inline(always)]
+    pub fn push(&mut self, stretch: Stretch) -> Option<()> {
+        self.len_bytes += stretch.len_bytes;
+        self.are_here &= stretch.len_bytes == 0 || !stretch.here.is_null();
+        self.list.try_push(stretch).ok()
+    }
+
+    /// How many bytes they have in all.
+    #[inline]
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// Whether all that has bytes is mapped in this process.
+    pub fn are_here(&self) -> bool {
+        self.are_here
+    }
+
+    /// Bytes `from..from + len` of them.
+    pub fn part(&self, from: u64, len: u64) -> Self {
+        let (mut skip, mut rest, mut parts) = (from, len, Self::default());
+        for stretch in &self.list {
+            let begin = skip.min(stretch.len_bytes);
+            let part = (stretch.len_bytes - begin).min(rest);
+            skip -= begin;
+            rest -= part;
+            if part > 0 {
+                let _ = parts.push(stretch.part(begin, part)); // there are not more than before
+            }
+        }
+        parts
+    }
+}
+
+impl From<Stretch> for Stretches {
+    #[inline]
+    fn from(stretch: Stretch) -> Self {
+        let mut only = Self::default();
+        let _ = only.push(stretch); // there is room for one
+        only
+    }
+}
+
+/// Copies from this process's `local` to `remote` of process `pid`; false unless all of it went.
+#[inline(always)]
+pub fn write(pid: u32, local: &Stretches, remote: &Stretches) -> bool {
+    if !(local.are_here && remote.are_here) {
+        return transfer(libc::SYS_process_vm_writev, pid, &local.list, &remote.list);
+    }
+    each_part(&local.list, &remote.list, |local, remote, len| {
+        // SAFETY: both are mapped for as long as the caller looks, and are at least this long.
+        unsafe { copy_upwards(local, remote, len) }
+    });
+    true
+}
+
+/// The other way round.
+#[inline(always)]
+pub fn read(pid: u32, local: &Stretches, remote: &Stretches) -> bool {
+    if !(local.are_here && remote.are_here) {
+        return transfer(libc::SYS_process_vm_readv, pid, &local.list, &remote.list);
+    }
+    each_part(&local.list, &remote.list, |local, remote, len| {
+        // SAFETY: as above.
+        unsafe { copy_upwards(remote, local, len) }
+    });
+    true
+}
+
+/// Copies from one stretch to another that is not shorter, if both are here; false where they are not.
+#[inline(always)]
+pub fn copy_one(from: &Stretch, to: &Stretch) -> bool {
+    let are_here = !from.here.is_null() && !to.here.is_null();
+    if are_here {
+        // SAFETY: both are mapped for as long as the caller looks, and the second is as long at least.
+        unsafe { copy_upwards(from.here, to.here, from.len_bytes as usize) };
+    }
+    are_here
+}
+
+/// Pairs what is on one side with what is on the other, for as long as both have something.
+#[inline(always)]
+fn each_part(local: &[Stretch], remote: &[Stretch], copy: impl Fn(*mut u8, *mut u8, usize)) {
+    if let ([from], [to]) = (local, remote) {
+        return copy(from.here, to.here, from.len_bytes.min(to.len_bytes) as usize); // as most are
+    }
+    let mut others = remote.iter();
+    let mut other = Stretch::EMPTY;
+    for stretch in local {
+        let mut stretch = *stretch;
+        while stretch.len_bytes > 0 {
+            if other.len_bytes == 0 {
+                let Some(next) = others.next() else { return };
+                other = *next;
+                continue;
+            }
+            let len = stretch.len_bytes.min(other.len_bytes);
+            copy(stretch.here, other.here, len as usize);
+            stretch = stretch.part(len, stretch.len_bytes - len);
+            other = other.part(len, other.len_bytes - len);
+        }
+    }
+}
+
+/// Bytes at the end that are written one word after another.
+const LAST_BYTES: usize = 64;
+
+/// Copies bytes so that the last ones are seen last: programs look at the last byte to know that a message is there.
+///
+/// # Safety
+/// Both are valid for `len` bytes. Others may read and write them at the same time.
+#[inline]
+unsafe fn copy_upwards(from: *const u8, to: *mut u8, len: usize) {
+    let bulk = len.saturating_sub(LAST_BYTES);
+    // SAFETY: the caller's promise.
+    unsafe {
+        if bulk > 0 {
+            std::ptr::copy_nonoverlapping(from, to, bulk);
+            // Large copies may go past the cache, where only this keeps them in order.
+            std::arch::x86_64::_mm_sfence();
+        }
+        let (from, to, len) = (from.add(bulk), to.add(bulk), len - bulk);
+        let words = len / 8;
+        for word in 0..words {
+            to.cast::<Unaligned>().add(word).write_volatile(from.cast::<Unaligned>().add(word).read_volatile());
+        }
+        for byte in words * 8..len {
+            to.add(byte).write_volatile(from.add(byte).read_volatile());
+        }
+    }
+}
+
+/// Eight bytes anywhere.
+#[derive(Clone, Copy)]
+#[repr(C, packed)]
+struct Unaligned(#[allow(dead_code)] u64);
+
+fn transfer(call: libc::c_long, pid: u32, local: &[Stretch], remote: &[Stretch]) -> bool {
+    let bytes = local.iter().map(|stretch| stretch.len_bytes).sum::<u64>();
+    if bytes == 0 {
+        return true;
+    }
+    let vector = |stretch: &Stretch| libc::iovec { iov_base: stretch.address as *mut libc::c_void, iov_len: stretch.len_bytes as usize };
+    let here: ArrayVec<_, STRETCHES_MAX> = local.iter().map(vector).collect();
+    let there: ArrayVec<_, STRETCHES_MAX> = remote.iter().map(vector).collect();
+    // SAFETY: the kernel checks both sides' addresses; which of them may be named was checked against the tables.
+    let moved = unsafe { libc::syscall(call, pid as libc::pid_t, here.as_ptr(), here.len(), there.as_ptr(), there.len(), 0usize) };
+    moved >= 0 && moved as u64 == bytes
+}
