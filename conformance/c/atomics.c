@@ -4,10 +4,8 @@
  *   atomics           what they do and refuse, between two queue pairs of one process; with "stop", while the engine stands still, too
  *   atomics serve N   owns a word, which N connections change at the same time, and its own threads where NATIVE is given behind
  *   atomics at HOST N N threads, each with a connection to that word */
-#include "verbs_common.h"
+#include "engine_stop.h"
 #include <pthread.h>
-#include <signal.h>
-#include <sys/syscall.h>
 
 enum { PORT = 18800, EACH = 20000, NATIVES = 2, CONNECTIONS = 64,
        ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC };
@@ -157,33 +155,17 @@ static void refusals(void)
 	puts("ok what atomics refuse");
 }
 
-static pid_t stopped;
-
-static void hangs(int signal)
-{
-	static const char text[] = "FAILED: no progress\n";
-
-	(void)signal;
-	if (stopped) kill(stopped, SIGCONT);
-	if (write(2, text, sizeof text - 1)) _exit(1);
-	_exit(1);
-}
-
 static void without_engine(void)
 {
 	connect_ends(ALL);
 	words[0] = 0;
 	atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0);
-	CHECK(signal(SIGALRM, hangs) != SIG_ERR);
-	stopped = syscall(SYS_getppid);
-	alarm(PATIENCE_SECONDS);
-	IS(0, kill(stopped, SIGSTOP));
+	engine_stands_still();
 	for (uint64_t i = 1; i < 1000; i += 2) {
 		CHECK(atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0) == i);
 		CHECK(atomic(IBV_WR_ATOMIC_CMP_AND_SWP, i + 1, i + 2) == i + 1);
 	}
-	IS(0, kill(stopped, SIGCONT));
-	alarm(0);
+	engine_goes_on();
 	puts("ok atomics need nobody else");
 }
 

@@ -3,10 +3,8 @@
  * Events of completion queues, where posting threads may carry the work out themselves: each arming gets one event for what completes
  * after it, none for what was there before, and a program that only polls needs nobody else.
  * Queue pairs of one process, connected to each other. With an argument the engine is stopped for a while (wall pace only). */
-#include "verbs_common.h"
+#include "engine_stop.h"
 #include <pthread.h>
-#include <signal.h>
-#include <sys/syscall.h>
 
 enum { BYTES = 4096, ROUNDS = 4000, QUIET_MS = 5, ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
 enum { ANY = 0, SOLICITED_ONLY = 1 };
@@ -16,8 +14,6 @@ static struct ibv_pd *pd;
 static struct ibv_port_attr port;
 static _Alignas(4096) char buffer[BYTES];
 static struct ibv_mr *mr;
-static pid_t stopped;
-
 /* One end of a connection: a queue pair and its queues, which raise events in one channel. */
 struct end {
 	struct ibv_comp_channel *channel;
@@ -295,16 +291,6 @@ static void ping_pong(int kind)
 	puts(kind == ANY ? "ok ping-pong of threads that sleep" : "ok ping-pong of threads that sleep for solicited events");
 }
 
-static void hangs(int signal)
-{
-	static const char text[] = "FAILED: no progress\n";
-
-	(void)signal;
-	if (stopped) kill(stopped, SIGCONT);
-	if (write(2, text, sizeof text - 1)) _exit(1);
-	_exit(1);
-}
-
 /* Nobody but the two ends is there to do anything. */
 static void without_engine(void)
 {
@@ -315,10 +301,7 @@ static void without_engine(void)
 		message(&a, &b, i, 0); /* each has met the other */
 		success(b.recv_cq, i, IBV_WC_RECV);
 	}
-	CHECK(signal(SIGALRM, hangs) != SIG_ERR);
-	stopped = syscall(SYS_getppid);
-	alarm(PATIENCE_SECONDS);
-	IS(0, kill(stopped, SIGSTOP));
+	engine_stands_still();
 	for (int i = 0; i < 500; i++) {
 		message(&a, &b, i, i % 3 ? 0 : IBV_SEND_SOLICITED);
 		success(b.recv_cq, i, IBV_WC_RECV);
@@ -330,8 +313,7 @@ static void without_engine(void)
 	no_event(&b, "that nobody can bring");
 	arm(&b, b.recv_cq, ANY);
 	message(&a, &b, 8, 0);
-	IS(0, kill(stopped, SIGCONT));
-	alarm(0);
+	engine_goes_on();
 	for (int left = 2; left > 0; left--) {
 		CHECK(has_event(&b, PATIENCE_SECONDS * 1000));
 		take_event(&b, b.recv_cq);

@@ -6,10 +6,9 @@
  *
  *     without_engine [stopped]
  */
-#include "verbs_common.h"
-#include <signal.h>
+#include "engine_stop.h"
 
-enum { BYTES = 4096, ROUNDS = 500, REQUESTS = 8, SENDERS = 3, QKEY = 0x11111111, STOPPED_SECONDS = 30 };
+enum { BYTES = 4096, ROUNDS = 500, REQUESTS = 8, SENDERS = 3, QKEY = 0x11111111 };
 
 static struct ibv_context *context;
 static struct ibv_pd *pd;
@@ -17,26 +16,6 @@ static struct ibv_port_attr port;
 static _Alignas(4096) uint8_t from[BYTES], into[REQUESTS][BYTES];
 static struct ibv_mr *from_mr, *into_mr;
 static int stops;
-
-static void go_on(void)
-{
-	if (stops)
-		kill(getppid(), SIGCONT);
-}
-
-static void give_up(int unused)
-{
-	(void)unused;
-	go_on();
-	_exit(3);
-}
-
-static void stand_still(void)
-{
-	alarm(STOPPED_SECONDS);
-	if (stops)
-		IS(0, kill(getppid(), SIGSTOP));
-}
 
 static struct ibv_qp *new_queue_pair(enum ibv_qp_type type, struct ibv_cq *cq, struct ibv_srq *srq)
 {
@@ -139,13 +118,12 @@ static void messages(enum ibv_qp_type type, int is_shared)
 	for (int round = 0; round < ROUNDS; round++) {
 		int which = round % SENDERS;
 
-		if (round == SENDERS)
-			stand_still();
+		if (round == SENDERS && stops)
+			engine_stands_still();
 		post_receive(receiver[which], srq, round, 1 + round * 7 % 1000);
 		message(sender[which], receiver[which], ah, round);
 	}
-	go_on();
-	alarm(0);
+	engine_goes_on();
 	for (int i = 0; i < SENDERS; i++) {
 		IS(0, ibv_destroy_qp(sender[i]));
 		IS(0, ibv_destroy_qp(receiver[i]));
@@ -158,6 +136,73 @@ static void messages(enum ibv_qp_type type, int is_shared)
 	printf("ok messages of type %d to %s\n", type, is_shared ? "a shared receive queue" : "receive queues of their own");
 }
 
+static int is_told(struct ibv_srq *srq, int milliseconds)
+{
+	struct pollfd fd = {.fd = context->async_fd, .events = POLLIN};
+	struct ibv_async_event event;
+
+	if (poll(&fd, 1, milliseconds) == 0)
+		return 0;
+	IS(0, ibv_get_async_event(context, &event));
+	CHECK(event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED && event.element.srq == srq);
+	ibv_ack_async_event(&event);
+	return 1;
+}
+
+static unsigned limit_of(struct ibv_srq *srq)
+{
+	struct ibv_srq_attr attr;
+
+	IS(0, ibv_query_srq(srq, &attr));
+	return attr.srq_limit;
+}
+
+/* A shared receive queue tells once when fewer requests are left than its limit, whoever has taken them. */
+static void limit(enum ibv_qp_type type)
+{
+	struct ibv_cq *cq = ibv_create_cq(context, 64, NULL, NULL, 0);
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = REQUESTS, .max_sge = 2}};
+	struct ibv_srq *srq = ibv_create_srq(pd, &init);
+	struct ibv_qp *sender = new_queue_pair(type, cq, NULL), *receiver = new_queue_pair(type, cq, srq);
+	struct ibv_srq_attr attr = {.srq_limit = 4};
+	struct ibv_ah_attr to = {.dlid = port.lid, .sl = 2, .port_num = 1};
+	struct ibv_ah *ah = type == IBV_QPT_UD ? ibv_create_ah(pd, &to) : NULL;
+
+	make_ready(receiver, sender);
+	make_ready(sender, receiver);
+	for (int round = 0; round < REQUESTS; round++)
+		post_receive(receiver, srq, round, 1 + round * 7 % 1000);
+	IS(0, ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT));
+	message(sender, receiver, ah, 0);
+	message(sender, receiver, ah, 1);
+	if (stops)
+		engine_stands_still();
+	message(sender, receiver, ah, 2);
+	message(sender, receiver, ah, 3); /* four are left */
+	CHECK(!is_told(srq, 20));
+	message(sender, receiver, ah, 4);
+	message(sender, receiver, ah, 5);
+	engine_goes_on();
+	CHECK(is_told(srq, 1000 * PATIENCE_SECONDS) && limit_of(srq) == 0);
+	attr.srq_limit = 1;
+	IS(0, ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT));
+	CHECK(limit_of(srq) == 1);
+	message(sender, receiver, ah, 6);
+	CHECK(!is_told(srq, 20) && limit_of(srq) == 1);
+	message(sender, receiver, ah, 7);
+	CHECK(is_told(srq, 1000 * PATIENCE_SECONDS) && limit_of(srq) == 0);
+	post_receive(receiver, srq, 8, 1);
+	message(sender, receiver, ah, 8);
+	CHECK(!is_told(srq, 20));
+	IS(0, ibv_destroy_qp(sender));
+	IS(0, ibv_destroy_qp(receiver));
+	if (ah)
+		IS(0, ibv_destroy_ah(ah));
+	IS(0, ibv_destroy_srq(srq));
+	IS(0, ibv_destroy_cq(cq));
+	printf("ok the limit of a shared receive queue for queue pairs of type %d\n", type);
+}
+
 int main(int argc, char **argv)
 {
 	struct ibv_device **devices = ibv_get_device_list(NULL);
@@ -167,14 +212,15 @@ int main(int argc, char **argv)
 	CHECK((from_mr = ibv_reg_mr(pd, from, BYTES, IBV_ACCESS_LOCAL_WRITE)) != NULL);
 	CHECK((into_mr = ibv_reg_mr(pd, into, sizeof into, IBV_ACCESS_LOCAL_WRITE)) != NULL);
 	stops = argc > 1 && strcmp(argv[1], "stopped") == 0;
-	signal(SIGALRM, give_up);
-	atexit(go_on);
 	messages(IBV_QPT_RC, 0);
 	messages(IBV_QPT_UC, 0);
 	messages(IBV_QPT_RC, 1);
 	messages(IBV_QPT_UC, 1);
 	messages(IBV_QPT_UD, 0);
 	messages(IBV_QPT_UD, 1);
+	limit(IBV_QPT_RC);
+	limit(IBV_QPT_UC);
+	limit(IBV_QPT_UD);
 	puts("all parts hold");
 	return 0;
 }

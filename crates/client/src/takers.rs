@@ -48,6 +48,19 @@ impl<'a> Taking<'a> {
         let next = self.front.wrapping_add(1);
         self.header.consumed.0.compare_exchange(self.front, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
+
+    /// Whether fewer requests are left now, after the oldest one was used up, than the owner wants to hear of: told once.
+    #[inline]
+    pub fn reaches_limit(&self) -> bool {
+        let limit = self.header.limit.load(Ordering::Relaxed);
+        limit != 0 && self.leaves_fewer_than(limit)
+    }
+
+    #[cold]
+    fn leaves_fewer_than(&self, limit: u32) -> bool {
+        let left = self.header.produced.0.load(Ordering::Acquire).wrapping_sub(self.front.wrapping_add(1));
+        left < limit && self.is_valid() && self.header.limit.swap(0, Ordering::AcqRel) != 0
+    }
 }
 
 impl Drop for Taking<'_> {
@@ -72,7 +85,14 @@ mod tests {
     fn queue() -> ReceiveQueueHeader {
         let mode = AtomicU32::new(mode::SHARED);
         let zero = || LineOf(AtomicU32::new(0));
-        ReceiveQueueHeader { mode, since_ps: AtomicU64::new(0), produced: zero(), consumed: zero(), taker: LineOf(AtomicU64::new(0)) }
+        ReceiveQueueHeader {
+            mode,
+            limit: AtomicU32::new(0),
+            since_ps: AtomicU64::new(0),
+            produced: zero(),
+            consumed: zero(),
+            taker: LineOf(AtomicU64::new(0)),
+        }
     }
 
     #[test]
@@ -84,6 +104,20 @@ mod tests {
         drop(first);
         let second = Taking::of(&queue, false).expect("the first one has ended");
         assert!(second.take_front() && queue.consumed.0.load(Ordering::Relaxed) == 2);
+    }
+
+    #[test]
+    fn the_limit_is_told_once_by_whoever_leaves_fewer() {
+        let queue = queue();
+        queue.limit.store(2, Ordering::Relaxed);
+        queue.produced.0.store(4, Ordering::Relaxed);
+        let told: Vec<bool> = (0..4)
+            .map(|_| {
+                let turn = Taking::of(&queue, false).expect("one after another");
+                turn.take_front() && turn.reaches_limit()
+            })
+            .collect();
+        assert_eq!(told, [false, false, true, false]);
     }
 
     #[test]

@@ -433,6 +433,7 @@ impl Engine {
         self.await_movers();
         self.release_locks_of(pid);
         self.release_takers_of(pid);
+        self.look_at_limits();
         self.make_up_for_the_gone(&around);
     }
 

@@ -65,23 +65,24 @@ impl Engine {
         }
     }
 
-    /// A program has put something into an armed queue of its queue pair's peer.
+    /// A program has put something into an armed queue of its queue pair's peer, or left few requests in the one that it takes from.
     pub(crate) fn notify_peer(&mut self, owner: ProcessId, hca: HcaId, qpn: Qpn, record: &PostRecord) {
         let Ok(qp) = self.world.query_qp(owner, hca, qpn) else { return };
-        let queue = match qp.init.qp_type {
-            QpType::Ud => self.receiver_of_datagram(record).and_then(|(hca, qpn)| self.world.find_qp(hca, qpn)).map(|(_, to)| to.init.recv_cq),
-            _ => self.receiving_queue_of_peer(hca, &qp),
+        let receiver = match qp.init.qp_type {
+            QpType::Ud => self.receiver_of_datagram(record).and_then(|(hca, qpn)| self.world.find_qp(hca, qpn)).map(|(_, to)| to),
+            _ => self.peer_of(hca, &qp),
         };
-        if let Some(cq) = queue {
-            self.raise_due(cq);
+        if let Some(receiver) = receiver {
+            self.raise_due(receiver.init.recv_cq);
+            receiver.init.srq.into_iter().for_each(|srq| self.look_at_limit(srq));
         }
     }
 
-    /// Where the peer of a queue pair receives, if that one is connected to it.
-    fn receiving_queue_of_peer(&self, hca: HcaId, qp: &QpSnapshot) -> Option<CqHandle> {
+    /// The peer of a queue pair, if that one is connected to it.
+    fn peer_of(&self, hca: HcaId, qp: &QpSnapshot) -> Option<QpSnapshot> {
         let (peer_hca, peer_qpn) = self.named_peer(qp)?;
         let (_, peer) = self.world.find_qp(peer_hca, peer_qpn)?;
-        (self.named_peer(&peer) == Some((hca, qp.qpn))).then_some(peer.init.recv_cq)
+        (self.named_peer(&peer) == Some((hca, qp.qpn))).then_some(peer)
     }
 
     /// Raises an event that is due; whether there was one. Each is due once, whoever tells of it how often.
@@ -98,7 +99,7 @@ impl Engine {
     /// The queues in which events may be due on account of a queue pair: where it receives, and where its peer does.
     pub(crate) fn queues_around(&self, hca: HcaId, qpn: Qpn) -> Vec<CqHandle> {
         let Some((_, qp)) = self.world.find_qp(hca, qpn) else { return Vec::new() };
-        [qp.init.recv_cq].into_iter().chain(self.receiving_queue_of_peer(hca, &qp)).collect()
+        [qp.init.recv_cq].into_iter().chain(self.peer_of(hca, &qp).map(|peer| peer.init.recv_cq)).collect()
     }
 
     /// A connection has ended: raises what is due, for who was to tell of it may not be heard any more.

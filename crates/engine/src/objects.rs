@@ -70,6 +70,31 @@ impl Object {
     }
 }
 
+/// What asynchronous events are about that go with their object.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum About {
+    QueuePair,
+    SharedQueue,
+}
+
+impl About {
+    /// Whether an event of this number (`enum ibv_event_type`) is.
+    fn is_about(self, event: u32) -> bool {
+        match self {
+            Self::QueuePair => matches!(event, 1..=7 | 16),
+            Self::SharedQueue => matches!(event, 14 | 15),
+        }
+    }
+}
+
+/// Takes the events of an object that is gone out of a channel; how many those were.
+pub(crate) fn drop_async_events(channel: &mut Object, about: About, element: u32) -> usize {
+    let Object::AsyncChannel { events, .. } = channel else { return 0 };
+    let before = events.len();
+    events.retain(|(_, event, of)| *of != element || !about.is_about(*event));
+    before - events.len()
+}
+
 /// How many events of completion queue `cq` wait in `channel` (they go with the queue).
 pub(crate) fn drop_events_of(channel: &mut Object, cq: u32) {
     if let Object::CompletionChannel(events) = channel {

@@ -2,6 +2,7 @@
 
 use crate::calls::{Answer, reply};
 use crate::convert;
+use crate::objects::About;
 use crate::pace::Engine;
 use crate::receive_queues::QueueName;
 use softband_ipc::calls::{self, Op, SrqFields};
@@ -26,9 +27,11 @@ impl Engine {
     }
 
     pub(crate) fn destroy_srq(&mut self, process: usize, srq: SrqHandle) -> Answer {
-        self.world.destroy_srq(self.processes[process].number, srq).map_err(convert::errno_of)?;
+        let owner = self.processes[process].number;
+        let hca = self.world.query_srq(owner, srq).map_err(convert::errno_of)?.hca;
+        self.world.destroy_srq(owner, srq).map_err(convert::errno_of)?;
         self.drop_shared_queue(srq);
-        Ok(Vec::new())
+        Ok(self.drop_async_events(owner, hca, About::SharedQueue, srq.0))
     }
 
     pub(crate) fn modify_srq(&mut self, process: usize, fields: &SrqFields) -> Answer {
@@ -49,7 +52,8 @@ impl Engine {
         self.query_srq(process, srq)
     }
 
-    pub(crate) fn query_srq(&self, process: usize, srq: SrqHandle) -> Answer {
+    pub(crate) fn query_srq(&mut self, process: usize, srq: SrqHandle) -> Answer {
+        self.look_at_limit(srq);
         let found = self.world.query_srq(self.processes[process].number, srq).map_err(convert::errno_of)?;
         let SrqInit { pd, max_wr, max_sge, xrc } = found.init;
         Ok(reply(&SrqFields {

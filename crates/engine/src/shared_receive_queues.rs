@@ -1,6 +1,6 @@
 //! Receive queues that many peers take from themselves, in wall pace: shared ones, and those of queue pairs for datagrams. They come to
 //! the engine and back as others do (`crate::receive_queues`). The engine has such a queue as long as it has a message for it, of
-//! whomever, or its owner wants to hear when few requests are left.
+//! whomever.
 
 use crate::pace::{Engine, Pace};
 use crate::process::{Mapped, Process, ProcessState};
@@ -115,6 +115,11 @@ impl Engine {
             return;
         }
         self.await_movers();
+        if let QueueName::Shared(srq) = name
+            && header.limit.swap(0, Ordering::SeqCst) == 0
+        {
+            self.world.reach_srq_limit(srq); // who has reached it may not have told yet
+        }
         // What peers have completed until now comes before what the engine completes.
         self.set_wall_clock();
         self.now = self.now.max(SimTime::from_picos(open.queue.since.as_picos() + 1));
@@ -181,7 +186,7 @@ impl Engine {
     fn is_kept(&self, name: QueueName) -> bool {
         match name {
             QueueName::Own(hca, qpn) => !self.world.find_qp(hca, qpn).is_some_and(|(_, qp)| matches!(qp.state, QpState::Rtr | QpState::Rts)),
-            QueueName::Shared(srq) => self.world.has_srq_limit(srq),
+            QueueName::Shared(_) => false,
         }
     }
 
@@ -244,8 +249,27 @@ impl Engine {
             queue.since = since;
         }
         header.since_ps.store(since.as_picos(), Ordering::SeqCst);
+        if let QueueName::Shared(srq) = name {
+            header.limit.store(self.world.srq_limit(srq), Ordering::SeqCst);
+        }
         header.begin_era(self.direct.next_era());
         self.receive_queues.shared.held.remove(&name);
+    }
+
+    /// Somebody has told that a limit may be reached, or has ended and cannot tell any more: raises the event where it is.
+    pub(crate) fn look_at_limit(&mut self, srq: SrqHandle) {
+        if self.world.srq_limit(srq) == 0 {
+            return;
+        }
+        let Some(open) = self.open_queue(QueueName::Shared(srq)) else { return };
+        if open.header().mode() == mode::SHARED && open.header().limit.load(Ordering::SeqCst) == 0 {
+            self.world.reach_srq_limit(srq);
+        }
+    }
+
+    pub(crate) fn look_at_limits(&mut self) {
+        let all: Vec<_> = self.receive_queues.shared.rooms.keys().copied().collect();
+        all.into_iter().for_each(|srq| self.look_at_limit(srq));
     }
 
     /// A process is gone that may have been taking from a shared queue: what it had not finished is to be taken.

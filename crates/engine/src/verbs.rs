@@ -2,7 +2,7 @@
 
 use crate::calls::{After, Answer, reply, request};
 use crate::convert;
-use crate::objects::Object;
+use crate::objects::{self, About, Object};
 use crate::pace::{Engine, Event, Pace};
 use softband_fabric::notice::Notice;
 use softband_ipc::calls::{self, Op};
@@ -233,7 +233,7 @@ impl Engine {
                     self.publish_queue_pair(hca, Qpn(name.qpn));
                     self.drop_receive_queue(hca, Qpn(name.qpn));
                     self.raise_all_due(&around);
-                    return Ok(Vec::new());
+                    return Ok(self.drop_async_events(owner, hca, About::QueuePair, name.qpn));
                 }
                 (name.hca, self.world.query_qp(owner, hca, Qpn(name.qpn)))
             }
@@ -293,6 +293,15 @@ impl Engine {
                 self.queue.push(at, u32::MAX, Event::ObjectChanged { object: channel });
             }
         }
+    }
+
+    /// An object is gone, and with it what nobody has read of it; how much that was.
+    pub(crate) fn drop_async_events(&mut self, process: ProcessId, hca: HcaId, about: About, element: u32) -> Vec<u8> {
+        let mut count = 0;
+        for channel in self.objects.async_channel(process.0, hca.0) {
+            count += self.objects.get_mut(channel).map_or(0, |channel| objects::drop_async_events(channel, about, element)) as u64;
+        }
+        reply(&calls::Count { count })
     }
 
     pub(crate) fn wakeup_of(&self, process: ProcessId) -> SimDuration {

@@ -161,7 +161,7 @@ impl World {
         }
     }
 
-    fn report_srq_limit(&mut self, srq: SrqHandle, now: SimTime) {
+    pub(crate) fn report_srq_limit(&mut self, srq: SrqHandle, now: SimTime) {
         let Some(queue) = self.verbs.srqs.get(srq.0) else { return };
         let (process, hca) = (queue.owner, queue.hca);
         self.report(now, hca.0, Notice::SrqEvent { process, hca, srq, event: EVENT_SRQ_LIMIT_REACHED });

@@ -60,9 +60,16 @@ impl World {
         self.verbs.put_back(ReceiveRequest { srq: Some(srq), ..request });
     }
 
-    /// Whether a limit is armed, at which the owner wants to hear of a shared queue.
-    pub fn has_srq_limit(&self, srq: SrqHandle) -> bool {
-        self.verbs.srqs.get(srq.0).is_some_and(|queue| queue.limit() > 0)
+    /// The limit that is armed, below which the owner wants to hear of a shared queue, or 0.
+    pub fn srq_limit(&self, srq: SrqHandle) -> u32 {
+        self.verbs.srqs.get(srq.0).map_or(0, |queue| queue.limit())
+    }
+
+    /// Whoever takes requests of a shared queue himself has left fewer than its limit.
+    pub fn reach_srq_limit(&mut self, srq: SrqHandle) {
+        if self.verbs.srqs.get_mut(srq.0).is_some_and(|queue| queue.disarm()) {
+            self.report_srq_limit(srq, self.now());
+        }
     }
 
     /// Whether nothing is under way to `users`, who take from a shared queue, nor from its owner.

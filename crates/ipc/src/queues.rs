@@ -37,6 +37,8 @@ pub mod mode {
 pub struct ReceiveQueueHeader {
     /// Written by the engine alone: [`mode`] and, above it, a number of the era.
     pub mode: AtomicU32,
+    /// Of queues that several take from: whoever leaves fewer requests than this tells the engine, and makes it 0. The engine alone sets it.
+    pub limit: AtomicU32,
     /// Completions that are older than this are not for this queue pair: it was made or reset then.
     pub since_ps: AtomicU64,
     pub produced: LineOf<AtomicU32>,

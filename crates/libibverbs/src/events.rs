@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
 use softband_client::{Errno, call, call_bytes, is_wall};
-use softband_ipc::calls::{AsyncEvent, Object, Op, WaitEntry, WaitReply, WaitRequest, readiness};
+use softband_ipc::calls::{AsyncEvent, Count, Object, Op, WaitEntry, WaitReply, WaitRequest, readiness};
 use std::ptr::{null_mut, without_provenance_mut};
 
 /// A read of a channel.
@@ -44,6 +44,17 @@ fn read_told<Event: Pod>(reading: &Reading, object: &Object) -> Result<Event, Er
             outcome => return outcome,
         }
     }
+}
+
+/// An object is gone, and with it so many events that the program has not read: in wall pace their bytes are still there.
+pub(crate) fn forget_unread(shown: *mut ibv_context, Count { count }: Count) {
+    if !is_wall() {
+        return;
+    }
+    // SAFETY: the caller has an open context; its descriptor is only borrowed for this.
+    let fd = unsafe { rustix::fd::BorrowedFd::borrow_raw((*shown).async_fd) };
+    let take = |_: &u64| rustix::net::recv(fd, &mut [0u8; 1][..], rustix::net::RecvFlags::DONTWAIT).is_ok();
+    let _taken = (0..count).take_while(take).count();
 }
 
 fn is_nonblocking(fd: c_int) -> bool {

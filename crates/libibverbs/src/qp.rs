@@ -9,10 +9,10 @@ use crate::guard::{not_null, object, status};
 use crate::qp_ex::{self, Builder};
 use crate::query::device_of;
 use crate::unsupported::refuse;
-use crate::{poll, srq, xrc};
+use crate::{events, poll, srq, xrc};
 use libc::c_int;
 use softband_abi::verbs::*;
-use softband_client::{Errno, call, call_void};
+use softband_client::{Errno, call};
 use softband_ipc::calls::{Op, OpenQp, QpFields, QpName};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -409,8 +409,8 @@ pub unsafe extern "C" fn ibv_qp_to_qp_ex(shown: *mut ibv_qp) -> *mut ibv_qp_ex {
 pub unsafe extern "C" fn ibv_destroy_qp(shown: *mut ibv_qp) -> c_int {
     status(|| {
         // SAFETY: the caller names a queue pair of ours and with it an open context.
-        let (ours, qp) = unsafe { (context((*not_null(shown)?).context)?, inner(shown)?) };
-        call_void(Op::DestroyQp, &qp.name())?;
+        let (shown_context, ours, qp) = unsafe { ((*not_null(shown)?).context, context((*shown).context)?, inner(shown)?) };
+        events::forget_unread(shown_context, call(Op::DestroyQp, &qp.name())?);
         ours.remove_queue_pair(qp.qpn, shown.cast());
         poll::forget(ours, qp, u64::MAX);
         qp.async_events.wait_until_settled();

@@ -7,10 +7,10 @@ use crate::guard::{guarded, not_null, object, status};
 use crate::post::{post_receive, receive_entries, report};
 use crate::qp::WorkQueue;
 use crate::unsupported::refuse;
-use crate::{cq, xrc};
+use crate::{cq, events, xrc};
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
-use softband_client::{Errno, call, call_void};
+use softband_client::{Errno, call};
 use softband_ipc::calls::{Handle, Op, SrqFields};
 use softband_ipc::post::{PostRecord, kind};
 use softband_ipc::tables::of_shared_queue;
@@ -167,8 +167,8 @@ pub unsafe extern "C" fn ibv_query_srq(shown: *mut ibv_srq, attributes: *mut ibv
 pub unsafe extern "C" fn ibv_destroy_srq(shown: *mut ibv_srq) -> c_int {
     status(|| {
         // SAFETY: the caller names a queue of ours and with it an open context.
-        let (ours, srq) = unsafe { (context((*not_null(shown)?).context)?, inner(shown)?) };
-        call_void(Op::DestroySrq, &Handle { handle: srq.handle, reserved: 0 })?;
+        let (shown_context, ours, srq) = unsafe { ((*not_null(shown)?).context, context((*shown).context)?, inner(shown)?) };
+        events::forget_unread(shown_context, call(Op::DestroySrq, &Handle { handle: srq.handle, reserved: 0 })?);
         ours.shared_queues().remove(&srq.handle);
         srq.async_events.wait_until_settled();
         // SAFETY: `create` boxed it, and nobody uses it any more.

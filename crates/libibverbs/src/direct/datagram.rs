@@ -173,7 +173,7 @@ fn step(
     }
     room.fill(delivery);
     receiver.is_new |= to.state.load(Ordering::Acquire) == IBV_QPS_RTR;
-    Some(Step::done(len_bytes, deliveries.raises_event(record.flags & send_flags::SOLICITED != 0)))
+    Some(Step::done(len_bytes, deliveries.raises_event(record.flags & send_flags::SOLICITED != 0) | turn.reaches_limit()))
 }
 
 /// Whether the receiver takes a datagram of this sender: states, ports, partitions and keys (IBTA 9.6.1).

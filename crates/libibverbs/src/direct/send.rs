@@ -74,7 +74,8 @@ fn step(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, record: &
         receives.take_front();
     }
     room.fill(delivery((peer, *parties), record, wr_id, len_bytes, receives.since_ps()));
-    Some(Step::done(len_bytes, deliveries.raises_event(record.flags & send_flags::SOLICITED != 0)))
+    let reaches_limit = turn.as_ref().is_some_and(Taking::reaches_limit);
+    Some(Step::done(len_bytes, deliveries.raises_event(record.flags & send_flags::SOLICITED != 0) | reaches_limit))
 }
 
 /// Moves a message that lies in one place and goes to one, as most do; `None` when it is another one. `is_ours`: what was read of the

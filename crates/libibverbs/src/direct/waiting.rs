@@ -23,7 +23,7 @@ const OF_DATAGRAMS_PICOS: u64 = 10_000_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Done,
-    /// And the receiver's completion queue raises an event.
+    /// And the receiver's completion queue raises an event, or its shared receive queue does.
     DoneWithEvent,
     /// No receive request is there, the queue changes hands, or something has changed in the midst of it.
     Later,

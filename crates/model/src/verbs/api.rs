@@ -192,6 +192,7 @@ pub struct SrqOfXrc {
 /// What `query_srq` tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SrqSnapshot {
+    pub hca: HcaId,
     pub init: SrqInit,
     pub limit: u32,
 }

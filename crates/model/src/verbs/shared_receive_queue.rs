@@ -44,6 +44,11 @@ impl SharedReceiveQueue {
         self.limit
     }
 
+    /// Somebody who takes requests himself has found fewer than the limit; whether that was armed.
+    pub fn disarm(&mut self) -> bool {
+        std::mem::take(&mut self.limit) > 0
+    }
+
     /// A request comes back unused: its message was never completed.
     pub fn put_back(&mut self, request: ReceiveRequest) {
         self.requests.push_front(request);
@@ -114,7 +119,7 @@ impl Verbs {
     /// `Invalid` when there is none, `Forbidden` when it is another's.
     pub fn query_srq(&self, owner: ProcessId, srq: SrqHandle) -> Result<SrqSnapshot, VerbsError> {
         let queue = self.srq(owner, srq)?;
-        Ok(SrqSnapshot { init: queue.init, limit: queue.limit })
+        Ok(SrqSnapshot { hca: queue.hca, init: queue.init, limit: queue.limit })
     }
 
     /// # Errors
