@@ -23,7 +23,7 @@ static struct end new_end(void)
 {
 	struct end e = {.cq = ibv_create_cq(context, DEPTH, NULL, NULL, 0)};
 	struct ibv_qp_init_attr init = {.send_cq = e.cq, .recv_cq = e.cq, .qp_type = IBV_QPT_RC,
-					.cap = {.max_send_wr = DEPTH, .max_recv_wr = 1, .max_send_sge = 2, .max_recv_sge = 1}};
+					.cap = {.max_send_wr = DEPTH, .max_recv_wr = 1, .max_send_sge = 2, .max_recv_sge = 1, .max_inline_data = 8}};
 
 	CHECK(e.cq != NULL && (e.qp = ibv_create_qp(pd, &init)) != NULL);
 	return e;
@@ -89,6 +89,56 @@ static uint64_t atomic(enum ibv_wr_opcode opcode, uint64_t first, uint64_t swap)
 	struct ibv_wc wc = success(a.cq, 1, opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? IBV_WC_FETCH_ADD : IBV_WC_COMP_SWAP);
 	CHECK(wc.byte_len == 8 && wc.qp_num == a.qp->qp_num);
 	return words[256];
+}
+
+static void write_word(int index, uint64_t value, int is_inline)
+{
+	struct ibv_sge list = into(256, 8);
+	struct ibv_send_wr wr = {.wr_id = 6, .sg_list = &list, .num_sge = 1, .opcode = IBV_WR_ATOMIC_WRITE,
+				 .send_flags = IBV_SEND_SIGNALED | (is_inline ? IBV_SEND_INLINE : 0),
+				 .wr.rdma = {(uintptr_t)&words[index], mr->rkey}};
+
+	words[256] = value;
+	IS(0, post(a.qp, wr));
+	CHECK(success(a.cq, 6, IBV_WC_ATOMIC_WRITE).qp_num == a.qp->qp_num);
+	CHECK(words[index] == value);
+}
+
+static void atomic_writes(void)
+{
+	connect_ends(ALL);
+	words[4] = 44;
+	write_word(3, 0x0102030405060708, 0);
+	write_word(3, ~0ull, 1);
+	write_word(5, 7, 0);
+	CHECK(words[3] == ~0ull && words[4] == 44 && words[6] == 0);
+	puts("ok atomic writes");
+}
+
+static void write_refused(struct ibv_sge *list, int count, struct word at, int access, enum ibv_wc_status status, const char *what)
+{
+	struct ibv_send_wr wr = {.wr_id = 9, .sg_list = list, .num_sge = count, .opcode = IBV_WR_ATOMIC_WRITE, .send_flags = IBV_SEND_SIGNALED,
+				 .wr.rdma = {at.address, at.rkey}};
+
+	connect_ends(access);
+	words[0] = words[1] = 9;
+	IS(0, post(a.qp, wr));
+	struct ibv_wc wc = completion(a.cq);
+	if (wc.status != status) FAIL("an atomic write %s ends with '%s'", what, ibv_wc_status_str(wc.status));
+	CHECK(words[0] == 9 && words[1] == 9);
+}
+
+static void atomic_write_refusals(void)
+{
+	uint64_t first = (uintptr_t)&words[0];
+	struct ibv_sge list = into(256, 8), longer = into(256, 16), shorter = into(256, 4);
+
+	write_refused(&list, 1, (struct word){first + 4, mr->rkey}, ALL, IBV_WC_REM_INV_REQ_ERR, "that is not aligned");
+	write_refused(&list, 1, (struct word){first, unwritable->rkey}, ALL, IBV_WC_REM_ACCESS_ERR, "without the region's right");
+	write_refused(&list, 1, (struct word){first, mr->rkey}, ALL & ~IBV_ACCESS_REMOTE_WRITE, IBV_WC_REM_INV_REQ_ERR, "without the queue pair's right");
+	write_refused(&longer, 1, (struct word){first, mr->rkey}, ALL, IBV_WC_LOC_LEN_ERR, "of sixteen bytes");
+	write_refused(&shorter, 1, (struct word){first, mr->rkey}, ALL, IBV_WC_LOC_LEN_ERR, "of four bytes");
+	puts("ok what atomic writes refuse");
 }
 
 static void results(void)
@@ -164,6 +214,7 @@ static void without_engine(void)
 	for (uint64_t i = 1; i < 1000; i += 2) {
 		CHECK(atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0) == i);
 		CHECK(atomic(IBV_WR_ATOMIC_CMP_AND_SWP, i + 1, i + 2) == i + 1);
+		write_word(3, i, i % 4 == 1);
 	}
 	engine_goes_on();
 	puts("ok atomics need nobody else");
@@ -177,7 +228,9 @@ static void in_one_process(int stops)
 	b = new_end();
 	if (stops) without_engine();
 	results();
+	atomic_writes();
 	refusals();
+	atomic_write_refusals();
 	destroy(&a);
 	destroy(&b);
 }

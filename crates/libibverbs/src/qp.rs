@@ -47,6 +47,8 @@ pub(crate) struct QpInner {
     /// In wall pace: entry in the table of queue pairs plus one, or 0.
     pub(crate) direct_entry: u32,
     pub(crate) signals_all: bool,
+    /// Its HCA has atomic writes.
+    pub(crate) has_atomic_write: bool,
     pub(crate) send_cq: CqOfQp,
     pub(crate) recv_cq: CqOfQp,
     pub(crate) direct: DirectState,
@@ -312,6 +314,8 @@ fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields)
             builder: Builder::default(),
             direct_entry: made.direct,
             signals_all: wanted.sq_sig_all != 0,
+            // SAFETY: `create` has looked at it: an open context of ours.
+            has_atomic_write: unsafe { device_of(base.context) }.is_ok_and(|device| device.atomic_write != 0),
             direct: DirectState::new(made.direct, made.qpn),
             // SAFETY: `create` has looked at it: it is NULL or a completion queue of ours, unless nothing is sent.
             send_cq: if sends { unsafe { CqOfQp::of(wanted.send_cq) } } else { CqOfQp(std::ptr::null()) },

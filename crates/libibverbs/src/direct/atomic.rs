@@ -1,5 +1,5 @@
-//! Atomic operations: the posting thread carries them out on the word itself, by the processor's own instructions, where the word and
-//! the places of the result are mapped here. The engine does the same for requests that go through it.
+//! Atomic operations, and atomic writes: the posting thread carries them out on the word itself, by the processor's own instructions,
+//! where the word and the places of the result, or of the value, are mapped here. The engine does the same for requests that go through it.
 
 use super::{Sending, local_stretches};
 use crate::post::Data;
@@ -18,20 +18,31 @@ const BYTES: u64 = 8;
 pub(super) fn change(at: (&QpInner, u32), (sending, looking): (&mut Sending, Option<Looking>), record: &PostRecord, data: &Data<'_>) -> Option<u64> {
     let looking = looking.or_else(look)?;
     let (Connection { own, peer, .. }, _) = sending.connect(&looking, at)?;
-    if own.max_reads.load(Ordering::Relaxed) == 0 || peer.access.load(Ordering::Relaxed) & IBV_ACCESS_REMOTE_ATOMIC == 0 {
+    let writes = record.opcode == opcode::ATOMIC_WRITE;
+    let right = if writes { IBV_ACCESS_REMOTE_WRITE } else { IBV_ACCESS_REMOTE_ATOMIC };
+    if own.max_reads.load(Ordering::Relaxed) == 0 || peer.access.load(Ordering::Relaxed) & right == 0 {
         return None;
     }
     let mut local = Stretches::default();
-    local_stretches(&looking, own, data, true, &mut local)?;
+    local_stretches(&looking, own, data, !writes, &mut local)?;
     // Nothing may go wrong any more once the word has changed.
     let has_places = local.len_bytes() == BYTES && local.are_here();
-    let word = looking.reach(peer, record.rkey, record.remote_address, BYTES, IBV_ACCESS_REMOTE_ATOMIC)?;
+    let word = looking.reach(peer, record.rkey, record.remote_address, BYTES, right)?;
     if !has_places || word.here.is_null() || !record.remote_address.is_multiple_of(BYTES) || !word.address.is_multiple_of(BYTES) {
         return None;
     }
     // SAFETY: eight bytes that are mapped for as long as this looks, and aligned, since pages are mapped as pages. Whoever else reaches
     // them is a program with its own idea of them, or the engine, which does as here.
     let word = unsafe { AtomicU64::from_ptr(word.here.cast()) };
+    let pid = own.pid.load(Ordering::Relaxed);
+    if writes {
+        let mut value = 0u64;
+        let place = Stretch { address: 0, len_bytes: BYTES, here: (&raw mut value).cast() };
+        return write(pid, &local, &place.into()).then(|| {
+            word.store(value, Ordering::SeqCst);
+            0 // nothing comes back
+        });
+    }
     let original = match record.opcode {
         opcode::ATOMIC_FETCH_AND_ADD => word.fetch_add(record.compare_or_add, Ordering::SeqCst),
         _ => match word.compare_exchange(record.compare_or_add, record.swap, Ordering::SeqCst, Ordering::SeqCst) {
@@ -39,5 +50,5 @@ pub(super) fn change(at: (&QpInner, u32), (sending, looking): (&mut Sending, Opt
         },
     };
     let result = Stretch { address: 0, len_bytes: BYTES, here: (&raw const original).cast::<u8>().cast_mut() };
-    write(own.pid.load(Ordering::Relaxed), &result.into(), &local).then_some(BYTES)
+    write(pid, &result.into(), &local).then_some(BYTES)
 }

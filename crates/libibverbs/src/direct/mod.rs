@@ -102,6 +102,7 @@ impl DirectState {
 pub(crate) fn carry_out(qp: &QpInner, (sending, mut looking): (&mut Sending, Option<Looking>), record: &PostRecord, data: &Data<'_>) -> bool {
     let offered = match record.opcode {
         opcode::RDMA_READ | opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD => qp.qp_type == IBV_QPT_RC,
+        opcode::ATOMIC_WRITE => qp.qp_type == IBV_QPT_RC && qp.has_atomic_write,
         opcode::SEND | opcode::SEND_WITH_IMM if qp.qp_type == IBV_QPT_UD => record.path != 0,
         opcode::SEND | opcode::SEND_WITH_IMM | opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM => {
             qp.qp_type == IBV_QPT_RC || qp.qp_type == IBV_QPT_UC
@@ -122,7 +123,7 @@ pub(crate) fn carry_out(qp: &QpInner, (sending, mut looking): (&mut Sending, Opt
     let at = (qp, index);
     let moved = match record.opcode {
         opcode::RDMA_READ | opcode::RDMA_WRITE => move_all(at, (sending, looking), record, data),
-        opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD => atomic::change(at, (sending, looking), record, data),
+        opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD | opcode::ATOMIC_WRITE => atomic::change(at, (sending, looking), record, data),
         _ if qp.qp_type == IBV_QPT_UD => {
             drop(looking); // the engine may have to be asked
             datagram::deliver(at, &mut sending.receivers, record, data)
@@ -263,6 +264,7 @@ fn completion(qp: &QpInner, cq: &CqInner, record: &PostRecord, len_bytes: u64, c
             opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM => IBV_WC_RDMA_WRITE,
             opcode::ATOMIC_CMP_AND_SWP => IBV_WC_COMP_SWAP,
             opcode::ATOMIC_FETCH_AND_ADD => IBV_WC_FETCH_ADD,
+            opcode::ATOMIC_WRITE => IBV_WC_ATOMIC_WRITE,
             _ => IBV_WC_SEND,
         },
         byte_len: len_bytes as u32,
