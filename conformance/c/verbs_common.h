@@ -174,10 +174,12 @@ static inline void to_ready(struct side *s, struct ibv_qp *qp, const struct addr
 	(void)s;
 	if (qp->qp_type != IBV_QPT_UD)
 		rtr_mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-	if (qp->qp_type == IBV_QPT_RC) {
+	if (qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_RECV)
 		rtr_mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	if (qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_RECV)
+		rts_mask |= IBV_QP_TIMEOUT;
+	if (qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_SEND)
 		rts_mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-	}
 	IS(0, ibv_modify_qp(qp, &rtr, rtr_mask));
 	IS(0, ibv_modify_qp(qp, &rts, rts_mask));
 	CHECK(qp->state == IBV_QPS_RTS);

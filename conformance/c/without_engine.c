@@ -203,6 +203,72 @@ static void limit(enum ibv_qp_type type)
 	printf("ok the limit of a shared receive queue for queue pairs of type %d\n", type);
 }
 
+/* A connection whose messages name one of two queues, each with completions of its own, and reads and writes in between. */
+static void named_queues(void)
+{
+	struct ibv_xrcd_init_attr domain = {.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT};
+	struct ibv_xrcd *xrcd = ibv_open_xrcd(context, &domain);
+	struct ibv_cq *sent = ibv_create_cq(context, 64, NULL, NULL, 0), *received[2];
+	struct ibv_srq_init_attr_ex init = {.attr = {.max_wr = REQUESTS, .max_sge = 2}, .srq_type = IBV_SRQT_XRC, .pd = pd, .xrcd = xrcd,
+					    .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
+							 IBV_SRQ_INIT_ATTR_CQ};
+	struct ibv_qp_init_attr_ex target_init = {.qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD, .xrcd = xrcd};
+	struct ibv_srq *srq[2];
+	struct ibv_qp *target, *sender = new_queue_pair(IBV_QPT_XRC_SEND, sent, NULL);
+	struct ibv_qp_attr rights = {.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};
+	uint32_t number[2];
+
+	CHECK(xrcd && sent && (target = ibv_create_qp_ex(context, &target_init)) != NULL);
+	to_init(target);
+	IS(0, ibv_modify_qp(target, &rights, IBV_QP_ACCESS_FLAGS));
+	for (int i = 0; i < 2; i++) {
+		CHECK((received[i] = init.cq = ibv_create_cq(context, 64, NULL, NULL, 0)) != NULL);
+		CHECK((srq[i] = ibv_create_srq_ex(context, &init)) != NULL);
+		IS(0, ibv_get_srq_num(srq[i], &number[i]));
+	}
+	make_ready(target, sender);
+	make_ready(sender, target);
+	for (int round = 0; round < ROUNDS; round++) {
+		int which = round / 3 % 2, bytes = 1 + round * 7 % 1000, kind = round % 5;
+		enum ibv_wr_opcode opcode = kind == 2 ? IBV_WR_RDMA_WRITE : kind == 3 ? IBV_WR_RDMA_READ : kind == 4 ? IBV_WR_RDMA_WRITE_WITH_IMM :
+					    kind == 1 ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND;
+		int takes = kind != 2 && kind != 3;
+		uint8_t *place = into[round % REQUESTS];
+		struct ibv_sge sge = {(uintptr_t)from, bytes, from_mr->lkey};
+		struct ibv_send_wr wr = {.wr_id = round, .sg_list = &sge, .num_sge = 1, .imm_data = htonl(round), .opcode = opcode,
+					 .send_flags = IBV_SEND_SIGNALED, .qp_type.xrc.remote_srqn = number[which],
+					 .wr.rdma = {(uintptr_t)place, into_mr->rkey}};
+
+		if (round == 6 && stops)
+			engine_stands_still();
+		if (takes)
+			post_receive(NULL, srq[which], round, bytes);
+		memset(place, 0xA5, BYTES);
+		fill(kind == 3 ? place : from, bytes, round);
+		IS(0, post(sender, wr));
+		CHECK(success(sent, round, kind == 2 || kind == 4 ? IBV_WC_RDMA_WRITE : kind == 3 ? IBV_WC_RDMA_READ : IBV_WC_SEND).qp_num == sender->qp_num);
+		same(kind == 3 ? from : place, bytes, round);
+		if (takes) {
+			struct ibv_wc wc = success(received[which], 1000 + round, kind == 4 ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV);
+
+			CHECK(wc.qp_num == target->qp_num && wc.src_qp == sender->qp_num && (int)wc.byte_len == bytes);
+			CHECK(!kind == !(wc.wc_flags & IBV_WC_WITH_IMM) && (!kind || ntohl(wc.imm_data) == (uint32_t)round));
+			if (round < 2)
+				printf("sl %d pkey_index %d flags %u path bits %d\n", wc.sl, wc.pkey_index, wc.wc_flags, wc.dlid_path_bits);
+		}
+	}
+	engine_goes_on();
+	IS(0, ibv_destroy_qp(sender));
+	IS(0, ibv_destroy_qp(target));
+	for (int i = 0; i < 2; i++) {
+		IS(0, ibv_destroy_srq(srq[i]));
+		IS(0, ibv_destroy_cq(received[i]));
+	}
+	IS(0, ibv_destroy_cq(sent));
+	IS(0, ibv_close_xrcd(xrcd));
+	puts("ok extended reliable connections");
+}
+
 int main(int argc, char **argv)
 {
 	struct ibv_device **devices = ibv_get_device_list(NULL);
@@ -210,7 +276,7 @@ int main(int argc, char **argv)
 	CHECK(devices && devices[0] && (context = ibv_open_device(devices[0])) != NULL && (pd = ibv_alloc_pd(context)) != NULL);
 	IS(0, ibv_query_port(context, 1, &port));
 	CHECK((from_mr = ibv_reg_mr(pd, from, BYTES, IBV_ACCESS_LOCAL_WRITE)) != NULL);
-	CHECK((into_mr = ibv_reg_mr(pd, into, sizeof into, IBV_ACCESS_LOCAL_WRITE)) != NULL);
+	CHECK((into_mr = ibv_reg_mr(pd, into, sizeof into, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)) != NULL);
 	stops = argc > 1 && strcmp(argv[1], "stopped") == 0;
 	messages(IBV_QPT_RC, 0);
 	messages(IBV_QPT_UC, 0);
@@ -221,6 +287,7 @@ int main(int argc, char **argv)
 	limit(IBV_QPT_RC);
 	limit(IBV_QPT_UC);
 	limit(IBV_QPT_UD);
+	named_queues();
 	puts("all parts hold");
 	return 0;
 }

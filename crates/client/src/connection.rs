@@ -13,6 +13,9 @@ pub struct Connection {
     pub peer: &'static QpEntry,
     /// The peer itself, or its shared receive queue.
     pub source: &'static QpEntry,
+    /// By what keys are checked, and where completions go: the peer itself, or the queue that a message of an extended reliable
+    /// connection names.
+    pub keeper: &'static QpEntry,
     /// What completes for the peer says of both.
     pub parties: Parties,
     versions: [u32; 3],
@@ -25,18 +28,24 @@ fn version(entry: &QpEntry) -> u32 {
 }
 
 impl Connection {
-    /// The connection of the queue pair with this entry and number; whether the states of both allow its use is the caller's to see.
-    pub fn of(looking: &Looking, index: u32, qpn: u32) -> Option<Self> {
+    /// The connection of the queue pair with this entry and number, of an extended one to the queue with that entry and number; whether
+    /// the states of both allow its use is the caller's to see.
+    pub fn of(looking: &Looking, (index, qpn): (u32, u32), named: Option<(u32, u32)>) -> Option<Self> {
+        let source_of = |peer| match named {
+            Some((entry, number)) => looking.queue_of_domain(entry, number, peer),
+            None => looking.receives_of(peer),
+        };
         // Versions first: what is read afterwards, here and by the caller, is at least as new.
         let own = looking.queue_pair(index, qpn)?;
         let of_own = version(own);
         let peer = looking.peer(own)?;
         let of_peer = version(peer);
-        let source = looking.receives_of(peer)?;
+        let source = source_of(peer)?;
         let of_source = version(source);
-        let again = looking.queue_pair(index, qpn).and_then(|own| looking.peer(own)).and_then(|peer| looking.receives_of(peer));
+        let again = looking.queue_pair(index, qpn).and_then(|own| looking.peer(own)).and_then(source_of);
         let is_same = again.is_some_and(|again| std::ptr::eq(again, source));
         let of = |field: &AtomicU32| field.load(Ordering::Relaxed);
+        let keeper = if named.is_some() { source } else { peer };
         let parties = Parties {
             qpn: of(&peer.qpn),
             source_qpn: of(&peer.dest_qpn),
@@ -47,7 +56,7 @@ impl Connection {
             path_bits: 0,
             reserved: 0,
         };
-        is_same.then(|| Self { own, peer, source, parties, versions: [of_own, of_peer, of_source], process: own_number() })
+        is_same.then(|| Self { own, peer, source, keeper, parties, versions: [of_own, of_peer, of_source], process: own_number() })
     }
 
     /// Whether nothing of that has changed.

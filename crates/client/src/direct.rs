@@ -158,6 +158,14 @@ impl Looking {
         shared_queue_of(entry.qpn.load(Ordering::SeqCst)).map(|_| entry)
     }
 
+    /// The entry of the shared receive queue that a message for `target` names, if that is of the target's domain.
+    pub fn queue_of_domain(&self, index: u32, number: u32, target: &QpEntry) -> Option<&'static QpEntry> {
+        let entry = self.tables.qps.get(index as usize)?;
+        let xrcd = target.xrcd.load(Ordering::SeqCst);
+        let is_it = xrcd != 0 && entry.xrcd.load(Ordering::SeqCst) == xrcd && entry.dest_qpn.load(Ordering::SeqCst) == number;
+        shared_queue_of(entry.qpn.load(Ordering::SeqCst)).filter(|_| is_it).map(|_| entry)
+    }
+
     /// Where `len_bytes` at `iova` of a region are, if queue pair `by` may reach them with these rights.
     #[inline(always)]
     pub fn reach(&self, by: &QpEntry, key: u32, iova: u64, len_bytes: u64, rights: u32) -> Option<Stretch> {

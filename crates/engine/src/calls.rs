@@ -95,6 +95,7 @@ impl Engine {
             | Op::AttachMulticast
             | Op::DetachMulticast
             | Op::FindDatagramReceiver
+            | Op::FindXrcQueue
             | Op::ModifySrq
             | Op::ModifyQp
             | Op::CreateCq

@@ -2,14 +2,13 @@
 
 use crate::pace::{Engine, Pace};
 use crate::process::ProcessState;
-use crate::receive_queues::ReceiveQueue;
 use rustix::fd::OwnedFd;
 use rustix::fs::SealFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 use softband_ipc::layout::{MOVERS, QUEUES_OFFSET};
-use softband_ipc::tables::{KEYS, KeyEntry, QPS, QpEntry, Tables, key_index, of_shared_queue};
+use softband_ipc::tables::{KEYS, KeyEntry, QPS, QpEntry, Tables, key_index};
 use softband_model::verbs::api::QpSnapshot;
-use softband_types::{HcaId, Lid, MrHandle, PdHandle, PortNumber, ProcessId, QpState, QpType, Qpn, SrqHandle};
+use softband_types::{HcaId, Lid, MrHandle, PortNumber, ProcessId, QpState, QpType, Qpn, SrqHandle};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -31,14 +30,14 @@ pub(crate) struct DirectTables {
     file: OwnedFd,
     entries: BTreeMap<(HcaId, Qpn), (u32, ProcessId)>,
     /// The same of shared receive queues, which have entries in the same table.
-    shared: BTreeMap<SrqHandle, (u32, ProcessId)>,
+    pub(crate) shared: BTreeMap<SrqHandle, (u32, ProcessId)>,
     /// Which queue pairs lead where, by entry: to, from.
     links: BTreeMap<u32, u32>,
     /// To whom, by sender, all fitted when they were connected, and the same the other way round; what follows keeps it so until one of
     /// them is reset.
     fitted: BTreeMap<Name, Name>,
     fitted_by_receiver: BTreeMap<Name, Name>,
-    free: Vec<u32>,
+    pub(crate) free: Vec<u32>,
     next: u32,
     serial: AtomicU64,
     /// [`GRACE`], but for tests.
@@ -102,7 +101,7 @@ impl DirectTables {
 
     /// An entry says something else now. After that has been written, and before anybody is waited for: whoever remembers what it
     /// said before has been looking since then, or sees this.
-    fn note_changed(&self, index: u32) {
+    pub(crate) fn note_changed(&self, index: u32) {
         self.qp(index).version.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -163,7 +162,7 @@ impl DirectTables {
         Some(index)
     }
 
-    fn take_index(&mut self) -> Option<u32> {
+    pub(crate) fn take_index(&mut self) -> Option<u32> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if (self.next as usize) < QPS => {
@@ -211,6 +210,15 @@ const _: () = assert!(KEYS.is_power_of_two());
 /// Whether peers may reach a queue pair in this state.
 fn is_receiving(state: u32) -> bool {
     state == QpState::Rtr as u32 || state == QpState::Rts as u32
+}
+
+/// The type of the queue pair that receives what one of this type sends.
+fn receiving_type(sender: QpType) -> Option<QpType> {
+    match sender {
+        QpType::XrcSend => Some(QpType::XrcRecv),
+        QpType::XrcRecv => None,
+        other => Some(other),
+    }
 }
 
 impl Engine {
@@ -264,9 +272,6 @@ impl Engine {
         let Some((owner, qp)) = self.world.find_qp(hca, qpn) else {
             return self.withdraw_queue_pair(hca, qpn);
         };
-        if !matches!(qp.init.qp_type, QpType::Rc | QpType::Uc | QpType::Ud) {
-            return;
-        }
         let Some(index) = self.direct.take_entry(hca, qpn, owner) else { return };
         if qp.state == QpState::Reset {
             self.direct.forget_fitted((hca, qpn));
@@ -314,6 +319,7 @@ impl Engine {
         let shared = qp.init.srq.map_or(0, |srq| self.direct.shared_entry_of(srq));
         let deliveries = self.cqs.get(&qp.init.recv_cq.0).filter(|_| queue.is_some() || shared != 0);
         set(&entry.srq, shared);
+        set(&entry.xrcd, qp.init.xrcd.map_or(0, |xrcd| xrcd.0));
         set(&entry.receive_entries, queue.map_or(0, |queue| queue.entries));
         set(&entry.receive_sges, queue.map_or(0, |queue| queue.sges));
         set(&entry.delivery_entries, deliveries.map_or(0, |cq| cq.delivery_entries));
@@ -323,41 +329,9 @@ impl Engine {
         self.direct.note_changed(index);
     }
 
-    /// Lets the table say where a shared receive queue is.
-    pub(crate) fn publish_shared_queue(&mut self, srq: SrqHandle, hca: HcaId, pd: PdHandle, queue: &ReceiveQueue) {
-        let Some(index) = self.direct.take_index() else { return };
-        let owner = &self.processes[queue.process];
-        self.direct.shared.insert(srq, (index, owner.number));
-        let entry = self.direct.qp(index);
-        let set = |field: &AtomicU32, value: u32| field.store(value, Ordering::SeqCst);
-        for unused in [&entry.access, &entry.state, &entry.peer, &entry.dest_qpn, &entry.delivery_entries, &entry.srq] {
-            set(unused, 0);
-        }
-        set(&entry.hca, hca.0);
-        set(&entry.pd, pd.0);
-        set(&entry.pid, owner.pid as u32);
-        set(&entry.file, owner.shared.memory_file_number());
-        set(&entry.receive_entries, queue.entries);
-        set(&entry.receive_sges, queue.sges);
-        entry.receive_queue.store(queue.offset, Ordering::SeqCst);
-        entry.deliveries.store(0, Ordering::SeqCst);
-        set(&entry.qpn, of_shared_queue(srq.0));
-        self.direct.note_changed(index);
-    }
-
-    /// A shared receive queue is gone; when this returns, nobody takes from it.
-    pub(crate) fn withdraw_shared_queue(&mut self, srq: SrqHandle) {
-        if let Some((index, _)) = self.direct.shared.remove(&srq) {
-            self.direct.qp(index).qpn.store(0, Ordering::SeqCst);
-            self.direct.note_changed(index);
-            self.await_movers();
-            self.direct.free.push(index);
-        }
-    }
-
     /// Whom a connected queue pair names as its peer.
     pub(crate) fn named_peer(&self, qp: &QpSnapshot) -> Option<Name> {
-        if !matches!(qp.init.qp_type, QpType::Rc | QpType::Uc) {
+        if qp.init.qp_type == QpType::Ud {
             return None;
         }
         self.hca_with_lid(qp.address_vector.dlid).map(|peer| (peer, qp.dest_qpn))
@@ -370,7 +344,7 @@ impl Engine {
         let Some((_, peer)) = self.world.find_qp(to.0, to.1) else { return 0 };
         let connected = matches!(peer.state, QpState::Rtr | QpState::Rts)
             && peer.dest_qpn == qp.qpn
-            && peer.init.qp_type == qp.init.qp_type
+            && Some(peer.init.qp_type) == receiving_type(qp.init.qp_type)
             && self.hca_with_lid(peer.address_vector.dlid) == Some(name.0);
         let fits = qp.pkey.reaches(peer.pkey) && qp.path_mtu == peer.path_mtu && qp.max_rd_atomic <= peer.max_dest_rd_atomic;
         // While packets are under way the numbers of both sides differ; that they were equal at first is enough.

@@ -73,8 +73,12 @@ impl Engine {
             _ => self.peer_of(hca, &qp),
         };
         if let Some(receiver) = receiver {
-            self.raise_due(receiver.init.recv_cq);
-            receiver.init.srq.into_iter().for_each(|srq| self.look_at_limit(srq));
+            let (srq, cq) = match receiver.init.xrcd.and_then(|xrcd| self.world.queue_of_domain(xrcd, record.xrc_srq)) {
+                Some((srq, cq)) => (Some(srq), cq),
+                None => (receiver.init.srq, receiver.init.recv_cq),
+            };
+            self.raise_due(cq);
+            srq.into_iter().for_each(|srq| self.look_at_limit(srq));
         }
     }
 
@@ -99,7 +103,9 @@ impl Engine {
     /// The queues in which events may be due on account of a queue pair: where it receives, and where its peer does.
     pub(crate) fn queues_around(&self, hca: HcaId, qpn: Qpn) -> Vec<CqHandle> {
         let Some((_, qp)) = self.world.find_qp(hca, qpn) else { return Vec::new() };
-        [qp.init.recv_cq].into_iter().chain(self.peer_of(hca, &qp).map(|peer| peer.init.recv_cq)).collect()
+        let peer = self.peer_of(hca, &qp);
+        let domain = peer.as_ref().and_then(|peer| peer.init.xrcd).map(|xrcd| self.world.completions_of_domain(xrcd));
+        [qp.init.recv_cq].into_iter().chain(peer.map(|peer| peer.init.recv_cq)).chain(domain.into_iter().flatten()).collect()
     }
 
     /// A connection has ended: raises what is due, for who was to tell of it may not be heard any more.

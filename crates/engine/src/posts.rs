@@ -71,7 +71,7 @@ impl Engine {
                 let takes_receive =
                     matches!(record.opcode, opcode::SEND | opcode::SEND_WITH_IMM | opcode::SEND_WITH_INV | opcode::RDMA_WRITE_WITH_IMM);
                 let send = convert::send_request(record, entries, inline, qp.init.qp_type);
-                self.note_given(hca, &qp, send.as_ref().and_then(|send| send.datagram.as_ref()), takes_receive);
+                self.note_given(hca, &qp, send.as_ref(), takes_receive);
                 // The requests that were taken over have come before it.
                 let at = at.max(self.now);
                 if let Some(send) = send {

@@ -9,7 +9,7 @@ use crate::process::{Mapped, ProcessState};
 use rustix::fd::AsFd;
 use softband_ipc::post::{PostRecord, PostSge, kind};
 use softband_ipc::queues::{ReceiveEntry, ReceiveQueueHeader, entry_bytes, mode, receive_queue_bytes};
-use softband_model::verbs::api::{DatagramDestination, QpSnapshot, ReceiveRequest};
+use softband_model::verbs::api::{QpSnapshot, ReceiveRequest, SendRequest};
 use softband_sim::SimTime;
 use softband_types::{HcaId, QpState, QpType, Qpn, SrqHandle};
 use std::collections::{BTreeMap, BTreeSet};
@@ -187,7 +187,7 @@ impl Engine {
     }
 
     /// The engine is given work of a queue pair: the receive queues that it is for must be the engine's.
-    pub(crate) fn note_given(&mut self, hca: HcaId, qp: &QpSnapshot, datagram: Option<&DatagramDestination>, takes_receive: bool) {
+    pub(crate) fn note_given(&mut self, hca: HcaId, qp: &QpSnapshot, send: Option<&SendRequest>, takes_receive: bool) {
         if self.pace != Pace::Wall {
             return;
         }
@@ -195,12 +195,14 @@ impl Engine {
         let given = self.receive_queues.given.entry(sender).or_default();
         *given = given.wrapping_add(1);
         self.receive_queues.busy.insert(sender);
-        let receivers = match datagram {
+        let receivers = match send.and_then(|send| send.datagram.as_ref()) {
             Some(to) => self.world.datagram_receivers(to, qp),
             None => self.named_peer(qp).filter(|_| takes_receive).into_iter().collect(),
         };
         for (hca, qpn) in receivers {
-            let shared = self.world.find_qp(hca, qpn).and_then(|(_, receiver)| receiver.init.srq);
+            let receiver = self.world.find_qp(hca, qpn).map(|(_, receiver)| receiver.init);
+            let named = |xrcd| self.world.queue_of_domain(xrcd, send?.xrc_srq?).map(|(srq, _)| srq);
+            let shared = receiver.and_then(|receiver| receiver.srq.or_else(|| receiver.xrcd.and_then(named)));
             let name = shared.map_or(QueueName::Own(hca, qpn), QueueName::Shared);
             if self.receive_queues.all.get(&name).is_some_and(|queue| queue.by_many) {
                 self.aim_at_queue_of_many(sender, name);

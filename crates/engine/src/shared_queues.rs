@@ -80,6 +80,15 @@ impl Engine {
         Ok(reply(&calls::Handle { handle: xrcd.0, reserved: 0 }))
     }
 
+    /// Where in the table of queue pairs the queue is that messages of an extended reliable connection name.
+    pub(crate) fn find_xrc_queue(&self, process: usize, of: &calls::XrcQueue) -> Answer {
+        let hca = self.own_hca(process, of.hca)?;
+        let qp = self.world.query_qp(self.processes[process].number, hca, Qpn(of.qpn)).map_err(convert::errno_of)?;
+        let target = self.named_peer(&qp).and_then(|(hca, qpn)| self.world.find_qp(hca, qpn));
+        let queue = target.and_then(|(_, target)| self.world.queue_of_domain(target.init.xrcd?, of.number));
+        Ok(reply(&calls::Handle { handle: queue.map_or(0, |(srq, _)| self.direct.shared_entry_of(srq)), reserved: 0 }))
+    }
+
     pub(crate) fn multicast(&mut self, process: usize, op: Op, wanted: &calls::Multicast) -> Answer {
         let hca = self.own_hca(process, wanted.hca)?;
         let owner = self.processes[process].number;

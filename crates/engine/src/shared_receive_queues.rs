@@ -9,11 +9,13 @@ use rustix::fd::AsFd;
 use softband_ipc::layout::MOVERS;
 use softband_ipc::post::{PostRecord, kind};
 use softband_ipc::queues::{ReceiveQueueHeader, mode, receive_queue_bytes, taker_parts};
+use softband_ipc::tables::of_shared_queue;
+use softband_model::verbs::SharedReceiveQueue;
 use softband_model::verbs::api::{QpSnapshot, ReceiveRequest, SrqInit};
 use softband_sim::SimTime;
 use softband_types::{HcaId, QpState, Qpn, SrqHandle};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A queue pair.
 type Name = (HcaId, Qpn);
@@ -67,7 +69,8 @@ impl SharedQueues {
 impl Engine {
     /// Makes the queue that peers reach, for a new shared receive queue that may once have `most` requests.
     pub(crate) fn make_shared_queue(&mut self, process: usize, hca: HcaId, srq: SrqHandle, init: &SrqInit, most: u32) {
-        if self.pace != Pace::Wall || init.xrc.is_some() {
+        let delivers = init.xrc.is_none_or(|xrc| self.cqs.get(&xrc.cq.0).is_some_and(|cq| cq.deliveries != 0));
+        if self.pace != Pace::Wall || !delivers {
             return;
         }
         let (entries, room, sges) = (entries_for(init.max_wr), entries_for(most.max(init.max_wr)), init.max_sge);
@@ -80,9 +83,46 @@ impl Engine {
             Some(open) => {
                 open.header().since_ps.store(since.as_picos(), Ordering::SeqCst);
                 open.header().begin_era(self.direct.next_era());
-                self.publish_shared_queue(srq, hca, init.pd, &queue);
+                self.publish_shared_queue(srq, hca, init, &queue);
             }
             None => self.drop_shared_queue(srq),
+        }
+    }
+
+    /// Lets the table say where a shared receive queue is.
+    pub(crate) fn publish_shared_queue(&mut self, srq: SrqHandle, hca: HcaId, init: &SrqInit, queue: &ReceiveQueue) {
+        let Some(index) = self.direct.take_index() else { return };
+        let owner = &self.processes[queue.process];
+        self.direct.shared.insert(srq, (index, owner.number));
+        let entry = self.direct.qp(index);
+        let set = |field: &AtomicU32, value: u32| field.store(value, Ordering::SeqCst);
+        for unused in [&entry.access, &entry.state, &entry.peer, &entry.srq] {
+            set(unused, 0);
+        }
+        set(&entry.hca, hca.0);
+        set(&entry.pd, init.pd.0);
+        // What its messages complete goes to a queue of its own, where it is one that messages name.
+        let deliveries = init.xrc.and_then(|xrc| self.cqs.get(&xrc.cq.0));
+        set(&entry.xrcd, init.xrc.map_or(0, |xrc| xrc.xrcd.0));
+        set(&entry.dest_qpn, SharedReceiveQueue::number_of(srq));
+        set(&entry.delivery_entries, deliveries.map_or(0, |cq| cq.delivery_entries));
+        set(&entry.pid, owner.pid as u32);
+        set(&entry.file, owner.shared.memory_file_number());
+        set(&entry.receive_entries, queue.entries);
+        set(&entry.receive_sges, queue.sges);
+        entry.receive_queue.store(queue.offset, Ordering::SeqCst);
+        entry.deliveries.store(deliveries.map_or(0, |cq| cq.deliveries), Ordering::SeqCst);
+        set(&entry.qpn, of_shared_queue(srq.0));
+        self.direct.note_changed(index);
+    }
+
+    /// A shared receive queue is gone; when this returns, nobody takes from it.
+    pub(crate) fn withdraw_shared_queue(&mut self, srq: SrqHandle) {
+        if let Some((index, _)) = self.direct.shared.remove(&srq) {
+            self.direct.qp(index).qpn.store(0, Ordering::SeqCst);
+            self.direct.note_changed(index);
+            self.await_movers();
+            self.direct.free.push(index);
         }
     }
 
@@ -210,7 +250,10 @@ impl Engine {
         };
         let is_under_way = || match name {
             QueueName::Own(hca, qpn) => !self.world.is_receive_queue_at_rest(hca, qpn),
-            QueueName::Shared(srq) => !self.world.is_shared_queue_at_rest(srq, shared.users.get(&srq).into_iter().flatten()),
+            QueueName::Shared(srq) => {
+                let targets = self.world.targets_of(srq);
+                !self.world.is_shared_queue_at_rest(srq, shared.users.get(&srq).into_iter().flatten().chain(&targets))
+            }
         };
         senders.any(is_at_work) || is_under_way()
     }

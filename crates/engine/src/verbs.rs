@@ -77,6 +77,7 @@ impl Engine {
             Op::OpenQp => self.open_qp(process, &request(bytes)?),
             Op::AttachMulticast | Op::DetachMulticast => self.multicast(process, op, &request(bytes)?),
             Op::FindDatagramReceiver => self.find_datagram_receiver(&request(bytes)?),
+            Op::FindXrcQueue => self.find_xrc_queue(process, &request(bytes)?),
             Op::CreateSrq => self.create_srq(process, &request(bytes)?),
             Op::ModifySrq => self.modify_srq(process, &request(bytes)?),
             Op::QuerySrq => self.query_srq(process, SrqHandle(handle()?)),

@@ -4,8 +4,8 @@ use crate::port::Owner;
 use crate::queue_pairs::Post;
 use crate::world::World;
 use softband_model::verbs::Group;
-use softband_model::verbs::api::{DatagramDestination, QpSnapshot, ReceiveRequest};
-use softband_types::{HcaId, QpState, Qpn, SrqHandle};
+use softband_model::verbs::api::{DatagramDestination, QpSnapshot, ReceiveRequest, SrqOfXrc};
+use softband_types::{CqHandle, HcaId, QpState, QpType, Qpn, SrqHandle, XrcdHandle};
 
 impl World {
     /// Adds requests to a shared queue at once, behind those that are there.
@@ -70,6 +70,25 @@ impl World {
         if self.verbs.srqs.get_mut(srq.0).is_some_and(|queue| queue.disarm()) {
             self.report_srq_limit(srq, self.now());
         }
+    }
+
+    /// The queue pairs whose messages may name a queue: those of its domain.
+    pub fn targets_of(&self, srq: SrqHandle) -> Vec<(HcaId, Qpn)> {
+        let Some(xrc) = self.verbs.srqs.get(srq.0).and_then(|queue| queue.init.xrc) else { return Vec::new() };
+        let is_of_domain = |qp: &QpSnapshot| qp.init.qp_type == QpType::XrcRecv && qp.init.xrcd == Some(xrc.xrcd);
+        self.queue_pairs().filter(|(_, _, qp)| is_of_domain(qp)).map(|(_, hca, qp)| (hca, qp.qpn)).collect()
+    }
+
+    /// The queue of a domain that messages name by this number, and where what it completes goes.
+    pub fn queue_of_domain(&self, xrcd: XrcdHandle, number: u32) -> Option<(SrqHandle, CqHandle)> {
+        let (srq, queue) = self.verbs.xrc_srq(xrcd, number)?;
+        Some((srq, queue.init.xrc?.cq))
+    }
+
+    /// Where what the queues of a domain complete goes.
+    pub fn completions_of_domain(&self, xrcd: XrcdHandle) -> Vec<CqHandle> {
+        let of_domain = |xrc: SrqOfXrc| (xrc.xrcd == xrcd).then_some(xrc.cq);
+        self.verbs.srqs.iter().filter_map(|(_, queue)| queue.init.xrc.and_then(of_domain)).collect()
     }
 
     /// Whether nothing is under way to `users`, who take from a shared queue, nor from its owner.

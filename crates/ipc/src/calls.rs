@@ -146,6 +146,8 @@ ops! {
     DetachMulticast = 130,
     /// In wall pace: [`DatagramReceiver`] / [`Handle`]: its entry in the table of queue pairs plus one, or 0.
     FindDatagramReceiver = 131,
+    /// In wall pace: [`XrcQueue`] / [`Handle`]: its entry in that table plus one, or 0.
+    FindXrcQueue = 132,
 }
 
 macro_rules! pod {
@@ -232,6 +234,7 @@ pod! {
     pub struct OpenXrcd { pub hca: u32, pub has_file: u32, pub device: u64, pub inode: u64, pub create: u32, pub exclusive: u32, }
     pub struct Multicast { pub hca: u32, pub qpn: u32, pub mlid: u32, pub reserved: u32, pub mgid: [u8; 16], }
     pub struct DatagramReceiver { pub lid: u32, pub qpn: u32, }
+    pub struct XrcQueue { pub hca: u32, pub qpn: u32, pub number: u32, pub reserved: u32, }
     pub struct OpenQp { pub xrcd: u32, pub qpn: u32, }
     /// A shared receive queue. `mask` as `enum ibv_srq_attr_mask`.
     pub struct SrqFields { pub hca: u32, pub handle: u32, pub pd: u32, pub mask: u32, pub max_wr: u32, pub max_sge: u32, pub limit: u32,

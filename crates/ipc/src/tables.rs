@@ -28,7 +28,8 @@ pub struct KeyEntry {
     pub serial: AtomicU64,
 }
 
-/// A connected queue pair, or one for datagrams; or a shared receive queue ([`of_shared_queue`]), which has domain, process and receive queue only.
+/// A connected queue pair, or one for datagrams; or a shared receive queue ([`of_shared_queue`]), which has domain, process and receive queue only, and
+/// a ring of deliveries if it is an extended one's.
 #[repr(C, align(64))]
 pub struct QpEntry {
     pub qpn: AtomicU32,
@@ -41,7 +42,7 @@ pub struct QpEntry {
     pub state: AtomicU32,
     /// Entry of the queue pair that it is connected to, plus one; 0 for none.
     pub peer: AtomicU32,
-    /// The peer's number, as this side was told.
+    /// The peer's number, as this side was told; or the one by which messages name a shared receive queue.
     pub dest_qpn: AtomicU32,
     /// Another one after each change of what is said here of connections and queues: who has looked before need not look again.
     pub version: AtomicU32,
@@ -66,6 +67,8 @@ pub struct QpEntry {
     pub max_reads: AtomicU32,
     /// Entry of the shared receive queue that it takes from, plus one; 0 for none.
     pub srq: AtomicU32,
+    /// Of a target of extended reliable connections, and of the queues that its messages may name: their domain, 0 for none.
+    pub xrcd: AtomicU32,
     /// Where it takes from one: what completes before this is not for the queue pair as it is now.
     pub since_ps: AtomicU64,
     /// Of a queue pair for datagrams: the LID of its port, 0 while that is down; its keys; the longest message in bytes.

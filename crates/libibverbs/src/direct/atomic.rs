@@ -17,7 +17,7 @@ const BYTES: u64 = 8;
 /// Carries an operation out; how many bytes came back. `None`: it is the engine's.
 pub(super) fn change(at: (&QpInner, u32), (sending, looking): (&mut Sending, Option<Looking>), record: &PostRecord, data: &Data<'_>) -> Option<u64> {
     let looking = looking.or_else(look)?;
-    let (Connection { own, peer, .. }, _) = sending.connect(&looking, at)?;
+    let (Connection { own, peer, keeper, .. }, _) = sending.connect(&looking, at)?;
     let writes = record.opcode == opcode::ATOMIC_WRITE;
     let right = if writes { IBV_ACCESS_REMOTE_WRITE } else { IBV_ACCESS_REMOTE_ATOMIC };
     if own.max_reads.load(Ordering::Relaxed) == 0 || peer.access.load(Ordering::Relaxed) & right == 0 {
@@ -27,7 +27,7 @@ pub(super) fn change(at: (&QpInner, u32), (sending, looking): (&mut Sending, Opt
     local_stretches(&looking, own, data, !writes, &mut local)?;
     // Nothing may go wrong any more once the word has changed.
     let has_places = local.len_bytes() == BYTES && local.are_here();
-    let word = looking.reach(peer, record.rkey, record.remote_address, BYTES, right)?;
+    let word = looking.reach(keeper, record.rkey, record.remote_address, BYTES, right)?;
     if !has_places || word.here.is_null() || !record.remote_address.is_multiple_of(BYTES) || !word.address.is_multiple_of(BYTES) {
         return None;
     }

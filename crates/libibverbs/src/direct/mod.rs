@@ -9,6 +9,7 @@ mod datagram;
 mod receive;
 mod send;
 mod waiting;
+mod xrc;
 
 pub(crate) use receive::OwnQueue;
 
@@ -44,6 +45,7 @@ pub(crate) struct Sending {
     /// The peer's, once a message has gone there.
     queues: Option<PeerQueues>,
     receivers: datagram::Receivers,
+    xrc: xrc::Queues,
     patience: waiting::Patience,
 }
 
@@ -55,12 +57,12 @@ pub(crate) struct PeerQueues {
 
 impl PeerQueues {
     /// Where a queue pair receives from, and what completes goes to.
-    fn of(source: &QpEntry, peer: &QpEntry) -> Option<Self> {
-        Some(Self { receives: ReceiveQueue::of(source)?, deliveries: Deliveries::of(peer)? })
+    fn of(source: &QpEntry, keeper: &QpEntry) -> Option<Self> {
+        Some(Self { receives: ReceiveQueue::of(source)?, deliveries: Deliveries::of(keeper)? })
     }
 
-    fn are_of(&self, source: &QpEntry, peer: &QpEntry) -> bool {
-        self.receives.is_of(source) && self.deliveries.is_of(peer)
+    fn are_of(&self, source: &QpEntry, keeper: &QpEntry) -> bool {
+        self.receives.is_of(source) && self.deliveries.is_of(keeper)
     }
 }
 
@@ -78,9 +80,13 @@ impl Sending {
     fn connect_anew(&mut self, looking: &Looking, qp: &QpInner, index: u32) -> Option<()> {
         let state = |entry: &QpEntry| entry.state.load(Ordering::SeqCst);
         let is_usable = |to: &Connection| state(to.own) == IBV_QPS_RTS && is_receiving(state(to.peer));
-        self.connection = Connection::of(looking, index, qp.qpn).filter(is_usable);
+        let named = self.xrc.present();
+        if named.is_none() && qp.qp_type == IBV_QPT_XRC_SEND {
+            return None;
+        }
+        self.connection = Connection::of(looking, (index, qp.qpn), named).filter(is_usable);
         let connection = self.connection.as_ref()?;
-        if self.queues.as_ref().is_some_and(|queues| !queues.are_of(connection.source, connection.peer)) {
+        if self.queues.as_ref().is_some_and(|queues| !queues.are_of(connection.source, connection.keeper)) {
             self.queues = None;
         }
         Some(())
@@ -101,12 +107,10 @@ impl DirectState {
 /// Carries a send request out, if it is one that can be; its place in the queue is taken already.
 pub(crate) fn carry_out(qp: &QpInner, (sending, mut looking): (&mut Sending, Option<Looking>), record: &PostRecord, data: &Data<'_>) -> bool {
     let offered = match record.opcode {
-        opcode::RDMA_READ | opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD => qp.qp_type == IBV_QPT_RC,
-        opcode::ATOMIC_WRITE => qp.qp_type == IBV_QPT_RC && qp.has_atomic_write,
+        opcode::RDMA_READ | opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD => is_reliable(qp),
+        opcode::ATOMIC_WRITE => is_reliable(qp) && qp.has_atomic_write,
         opcode::SEND | opcode::SEND_WITH_IMM if qp.qp_type == IBV_QPT_UD => record.path != 0,
-        opcode::SEND | opcode::SEND_WITH_IMM | opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM => {
-            qp.qp_type == IBV_QPT_RC || qp.qp_type == IBV_QPT_UC
-        }
+        opcode::SEND | opcode::SEND_WITH_IMM | opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM => is_reliable(qp) || qp.qp_type == IBV_QPT_UC,
         _ => false,
     };
     let Some(index) = qp.direct_entry.checked_sub(1) else { return false };
@@ -117,6 +121,12 @@ pub(crate) fn carry_out(qp: &QpInner, (sending, mut looking): (&mut Sending, Opt
     if !qp.send.is_settled() {
         looking = None; // others may have to go on meanwhile
         if !has_engine_finished(qp, index, &mut sending.patience) {
+            return false;
+        }
+    }
+    if qp.qp_type == IBV_QPT_XRC_SEND {
+        looking = None;
+        if !sending.turn_to(qp, record.xrc_srq) {
             return false;
         }
     }
@@ -141,6 +151,10 @@ pub(crate) fn carry_out(qp: &QpInner, (sending, mut looking): (&mut Sending, Opt
     }
     tell_of_connection(qp, index);
     true
+}
+
+fn is_reliable(qp: &QpInner) -> bool {
+    matches!(qp.qp_type, IBV_QPT_RC | IBV_QPT_XRC_SEND)
 }
 
 /// Tells the engine what only it can do. Not while looking: it may take a moment.
@@ -207,7 +221,7 @@ const PIECE_BYTES: u64 = 2 << 20;
 /// Moves the data of a request from byte `from` on; answers how many bytes went and how many there are. `None` when something is not
 /// as it should be.
 fn move_piece(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>, from: u64) -> Option<(u64, u64)> {
-    let (Connection { own, peer, .. }, _) = sending.connect(looking, at)?;
+    let (Connection { own, peer, keeper, .. }, _) = sending.connect(looking, at)?;
     let is_read = record.opcode == opcode::RDMA_READ;
     let right = if is_read { IBV_ACCESS_REMOTE_READ } else { IBV_ACCESS_REMOTE_WRITE };
     let is_refused = is_read && own.max_reads.load(Ordering::Relaxed) == 0;
@@ -222,9 +236,9 @@ fn move_piece(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, rec
     }
     let remote = match len_bytes {
         0 => Stretch::EMPTY, // nothing is looked at (IBTA 9.4.3)
-        _ => looking.reach(peer, record.rkey, record.remote_address, len_bytes, right)?,
+        _ => looking.reach(keeper, record.rkey, record.remote_address, len_bytes, right)?,
     };
-    let pid = peer.pid.load(Ordering::Relaxed);
+    let pid = keeper.pid.load(Ordering::Relaxed);
     let len = (len_bytes - from).min(PIECE_BYTES);
     if len < len_bytes {
         local = local.part(from, len);

@@ -2,7 +2,7 @@
 //! into the ring of the peer's completion queue.
 
 use super::waiting::{Outcome, Step};
-use super::{PeerQueues, Sending, local_stretches, notify, stretch_here};
+use super::{PeerQueues, Sending, is_reliable, local_stretches, stretch_here};
 use crate::post::Data;
 use crate::qp::QpInner;
 use softband_abi::verbs::*;
@@ -31,7 +31,8 @@ pub(super) fn deliver(at: (&QpInner, u32), (sending, looking): (&mut Sending, Op
         last = done?;
     }
     if last.outcome == Outcome::DoneWithEvent {
-        notify(kind::NOTIFY_PEER, at.0.hca, at.0.qpn);
+        let (hca, object, xrc_srq) = (at.0.hca, at.0.qpn, record.xrc_srq);
+        let _ = softband_client::post::post(PostRecord { kind: kind::NOTIFY_PEER, hca, object, xrc_srq, ..bytemuck::Zeroable::zeroed() }, &[], &[]);
     }
     Some(last.bytes)
 }
@@ -40,10 +41,10 @@ pub(super) fn deliver(at: (&QpInner, u32), (sending, looking): (&mut Sending, Op
 #[inline(never)] // all registers are its own
 fn step(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>, is_waiting: bool) -> Option<Step> {
     let (connection, queues) = sending.connect(looking, at)?;
-    let Connection { own, peer, source, parties, .. } = connection;
+    let Connection { own, peer, source, keeper, parties, .. } = connection;
     let PeerQueues { receives, deliveries } = match queues {
         Some(queues) => queues,
-        unknown => unknown.insert(PeerQueues::of(source, peer)?),
+        unknown => unknown.insert(PeerQueues::of(source, keeper)?),
     };
     let mode = receives.mode();
     match mode.is_shared() {
@@ -56,7 +57,7 @@ fn step(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, record: &
         turn => turn.flatten(),
     };
     let Some(request) = receives.front(mode) else {
-        let may_wait = at.0.qp_type == IBV_QPT_RC && own.rnr_retry.load(Ordering::Relaxed) != 0;
+        let may_wait = is_reliable(at.0) && own.rnr_retry.load(Ordering::Relaxed) != 0;
         return may_wait.then_some(Step::LATER);
     };
     let wr_id = request.wr_id;
@@ -113,21 +114,21 @@ fn move_any(looking: &Looking, to: &Connection, record: &PostRecord, data: &Data
     }
     let mut remote = Stretches::default();
     if record.opcode == opcode::RDMA_WRITE_WITH_IMM {
-        named_place(looking, to.peer, record, len_bytes, &mut remote)?;
+        named_place(looking, to, record, len_bytes, &mut remote)?;
     } else {
         places_of_request(looking, to.source, request, (0, len_bytes), &mut remote)?;
     }
-    let is_moved = is_ours() && (len_bytes == 0 || write(to.peer.pid.load(Ordering::Relaxed), &local, &remote));
+    let is_moved = is_ours() && (len_bytes == 0 || write(to.keeper.pid.load(Ordering::Relaxed), &local, &remote));
     is_moved.then_some(len_bytes)
 }
 
 /// Where an RDMA write goes.
-fn named_place(looking: &Looking, peer: &QpEntry, record: &PostRecord, len_bytes: u64, found: &mut Stretches) -> Option<()> {
-    if peer.access.load(Ordering::Relaxed) & IBV_ACCESS_REMOTE_WRITE == 0 {
+fn named_place(looking: &Looking, to: &Connection, record: &PostRecord, len_bytes: u64, found: &mut Stretches) -> Option<()> {
+    if to.peer.access.load(Ordering::Relaxed) & IBV_ACCESS_REMOTE_WRITE == 0 {
         return None;
     }
     if len_bytes > 0 {
-        found.push(looking.reach(peer, record.rkey, record.remote_address, len_bytes, IBV_ACCESS_REMOTE_WRITE)?)?;
+        found.push(looking.reach(to.keeper, record.rkey, record.remote_address, len_bytes, IBV_ACCESS_REMOTE_WRITE)?)?;
     }
     Some(())
 }
