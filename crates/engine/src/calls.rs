@@ -94,8 +94,6 @@ impl Engine {
             | Op::AllocMw
             | Op::AttachMulticast
             | Op::DetachMulticast
-            | Op::FindDatagramReceiver
-            | Op::FindXrcQueue
             | Op::ModifySrq
             | Op::ModifyQp
             | Op::CreateCq
