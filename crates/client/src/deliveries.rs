@@ -248,18 +248,20 @@ pub struct Room<'a> {
 }
 
 impl Room<'_> {
-    /// Puts one in; its stamp and its number are set here.
+    /// Writes one; its stamp and its number are set here. Nobody sees it yet.
     #[inline(always)]
-    pub fn fill(self, delivery: Delivery) {
+    pub fn write(&self, delivery: Delivery) {
+        let stamp_ps = if self.deliveries.header().wants.0.load(Ordering::Relaxed) & wants::STAMPS == 0 { 0 } else { crate::now_ps() };
+        // SAFETY: within the mapping; the owner does not look at it before the number says that it is there.
+        unsafe { self.deliveries.entry(self.counter).write(Delivery { stamp_ps, sequence: AtomicU32::new(self.former), ..delivery }) };
+    }
+
+    /// Lets the owner see what was written.
+    #[inline(always)]
+    pub fn publish(self) {
         let (deliveries, header) = (self.deliveries, self.deliveries.header());
-        let stamp_ps = if header.wants.0.load(Ordering::Relaxed) & wants::STAMPS == 0 { 0 } else { crate::now_ps() };
-        let entry = deliveries.entry(self.counter);
-        // All of it in one go: the owner looks at this cache line all the time, and each look takes it away from here.
-        // SAFETY: within the mapping; the owner does not look at the rest before the number says that it is there.
-        unsafe {
-            entry.write(Delivery { stamp_ps, sequence: AtomicU32::new(self.former), ..delivery });
-            (*entry).sequence.store(self.counter.wrapping_add(1), Ordering::Release);
-        }
+        // SAFETY: as above.
+        unsafe { &(*deliveries.entry(self.counter)).sequence }.store(self.counter.wrapping_add(1), Ordering::Release);
         header.produced.store(self.counter.wrapping_add(1), Ordering::Release);
         // Not the next one: the owner may be looking at it at this time.
         will_write(deliveries.entry(self.counter.wrapping_add(AHEAD)).cast());

@@ -47,7 +47,7 @@ pub(crate) fn note_owner() {
 
 /// Attaches a child that has not done so yet. The caller holds the lock of calls.
 pub(crate) fn attach_if_orphaned() -> Result<(), session::AttachError> {
-    if OWNER.load(Ordering::Acquire) != own_number() {
+    if !is_attached_process() {
         let_go();
     }
     if ORPHANED.load(Ordering::Acquire) { session::attach_again() } else { Ok(()) }
@@ -100,6 +100,11 @@ fn let_go() {
         let hook: fn() = unsafe { std::mem::transmute(hook) };
         hook();
     }
+}
+
+/// Whether this is the process that attached, and not a child by a raw `clone`.
+pub(crate) fn is_attached_process() -> bool {
+    OWNER.load(Ordering::Acquire) == own_number()
 }
 
 /// A page of its own.

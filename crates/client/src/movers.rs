@@ -3,7 +3,7 @@
 //! Each has a place in the shared header whose number is odd meanwhile. Most threads have one of their own, which takes no locked
 //! instruction; but between the number and the first look at the tables there must be one, or else the look may come first.
 
-use crate::fork::own_number;
+use crate::fork::{is_attached_process, own_number};
 use crate::session::{header, thread_pointer};
 use softband_ipc::layout::MOVERS;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ static OWNERS: [AtomicU64; OWNED] = [const { AtomicU64::new(0) }; OWNED];
 /// A place that this thread alone has at the moment, now odd.
 pub(crate) struct Place(&'static AtomicU64);
 
-/// What distinguishes the calling thread from all others, in other processes as well: children by a raw `clone` share the places.
+/// What distinguishes the calling thread from others, also from its image in a child by a raw `clone`.
 #[inline]
 fn me() -> u64 {
     thread_pointer() as u64 ^ u64::from(own_number()).rotate_right(20)
@@ -31,12 +31,11 @@ impl Place {
         let first = (me >> 12 ^ me >> 16) as usize % OWNED;
         if OWNERS[first].load(Ordering::Relaxed) == me {
             let number = &header().movers[first].0;
-            let seen = number.load(Ordering::Relaxed);
-            if seen.is_multiple_of(2) {
+            if number.load(Ordering::Relaxed).is_multiple_of(2) {
                 if IS_ORDERED {
-                    number.swap(seen + 1, Ordering::SeqCst);
+                    number.fetch_add(1, Ordering::SeqCst);
                 } else {
-                    number.store(seen + 1, Ordering::Relaxed);
+                    advance(number);
                 }
                 return Self(number);
             }
@@ -49,11 +48,18 @@ impl Place {
     }
 }
 
+/// Makes the number the next one, by one instruction: the handler of a signal may come before or behind it, and takes two numbers. What was
+/// written before is seen before (stores stay in order on this processor, and the compiler does not move them past this).
+#[inline(always)]
+fn advance(number: &AtomicU64) {
+    // SAFETY: the one word; nobody else writes to a place that is somebody's.
+    unsafe { std::arch::asm!("inc qword ptr [{}]", in(reg) number.as_ptr(), options(nostack)) };
+}
+
 impl Drop for Place {
     #[inline]
     fn drop(&mut self) {
-        // Nobody else changes it while it is odd.
-        self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Release);
+        advance(self.0);
     }
 }
 
@@ -64,7 +70,9 @@ fn take_another(me: u64, first: usize) -> Place {
         0 => OWNERS[*index].compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok(),
         owner => owner == me,
     };
-    let own = (0..OWNED).map(|step| (first + step) % OWNED).find(is_or_becomes_mine);
+    // A child by a raw `clone` has owners of its own, but not places.
+    let may_own = is_attached_process();
+    let own = (0..OWNED).map(|step| (first + step) % OWNED).find(|index| may_own && is_or_becomes_mine(index));
     // Its own is odd within a signal handler that has interrupted the thread.
     if let Some(place) = own.and_then(|index| try_number(&header().movers[index].0)) {
         return place;

@@ -1,7 +1,7 @@
 //! The tables by which programs move data themselves, in wall pace (`softband_ipc::tables`).
 
 use crate::pace::{Engine, Pace};
-use crate::process::ProcessState;
+use crate::process::{Process, ProcessState};
 use rustix::fd::OwnedFd;
 use rustix::fs::SealFlags;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -146,6 +146,11 @@ impl DirectTables {
         if let Some(from) = self.fitted_by_receiver.remove(&name) {
             self.fitted.remove(&from);
         }
+    }
+
+    /// Who sends to a queue pair.
+    pub(crate) fn fitted_sender_of(&self, receiver: Name) -> Option<Name> {
+        self.fitted_by_receiver.get(&receiver).copied()
     }
 
     fn note_fitted(&mut self, from: Name, to: Name) {
@@ -443,6 +448,14 @@ pub(crate) struct GivenUp {
     transfers: [u64; MOVERS],
     since: Option<Instant>,
     in_vain: Duration,
+}
+
+impl Process {
+    /// Whether it is still in the midst of a transfer that was waited for in vain.
+    pub(crate) fn is_held_up(&self) -> bool {
+        let given_up = self.given_up.get().transfers;
+        self.shared.header().movers.iter().zip(given_up).any(|(slot, given_up)| given_up % 2 == 1 && slot.0.load(Ordering::SeqCst) == given_up)
+    }
 }
 
 /// Whether a process is stopped, by a signal or a debugger.

@@ -142,6 +142,7 @@ impl Engine {
     pub(crate) fn restart_receive_queue(&mut self, hca: HcaId, qpn: Qpn) {
         self.receive_queues.given.remove(&(hca, qpn));
         self.direct.set_done(hca, qpn, 0);
+        self.leave_to_the_held_up(hca, qpn);
         self.note_since(hca, qpn, self.now);
         let Some(open) = self.open_queue(QueueName::Own(hca, qpn)) else { return };
         let header = open.header();
@@ -149,6 +150,24 @@ impl Engine {
         header.produced.0.store(header.consumed.0.load(Ordering::SeqCst), Ordering::SeqCst);
         header.begin_era(self.direct.next_era());
         self.receive_queues.shared.forget_queue(QueueName::Own(hca, qpn));
+    }
+
+    /// Its sender may be stopped within the taking of a request, and was waited for in vain: when it goes on it takes that one, by a
+    /// counter that nobody else may use then. So the queue goes on in another place, and what it leaves is never used again.
+    fn leave_to_the_held_up(&mut self, hca: HcaId, qpn: Qpn) {
+        let Some(queue) = self.receive_queues.get(hca, qpn).filter(|queue| !queue.by_many) else { return };
+        let sender = self.direct.fitted_sender_of((hca, qpn)).and_then(|(hca, qpn)| self.world.find_qp(hca, qpn));
+        if !sender.is_some_and(|(owner, _)| self.processes[owner.0 as usize].is_held_up()) {
+            return;
+        }
+        if let Some(left) = self.open_queue(QueueName::Own(hca, qpn)) {
+            left.header().set_mode(mode::MOVING); // who finds it so looks where it is now
+        }
+        match self.processes[queue.process].shared.allocate_queue(receive_queue_bytes(queue.entries, queue.sges)) {
+            Some(offset) => self.receive_queues.all.insert(QueueName::Own(hca, qpn), ReceiveQueue { offset, ..queue }),
+            None => self.receive_queues.all.remove(&QueueName::Own(hca, qpn)), // all of it goes through the engine then
+        };
+        self.publish_queue_pair(hca, qpn);
     }
 
     fn note_since(&mut self, hca: HcaId, qpn: Qpn, since: SimTime) {
@@ -268,6 +287,12 @@ impl Engine {
             header.set_mode(mode::ENGINE);
             return false;
         };
+        self.leave_to_the_held_up(hca, qpn);
+        let Some(open) = self.open_queue(QueueName::Own(hca, qpn)) else {
+            self.world.put_receives(hca, qpn, requests);
+            return true;
+        };
+        let header = open.header();
         for (counter, request) in requests.iter().enumerate() {
             open.write(counter as u32, request);
         }

@@ -122,7 +122,11 @@ impl WorkQueue {
     /// As `retire_one`, by the one thread at a time that takes completions of this queue.
     #[inline]
     pub(crate) fn retire_next(&self) {
-        self.retired.store(self.retired.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+        let retired = self.retired.load(Ordering::Relaxed);
+        // A peer that lies completes more than was posted.
+        if retired != self.posted.load(Ordering::Acquire) {
+            self.retired.store(retired.wrapping_add(1), Ordering::Release);
+        }
     }
 
     /// Everything up to the `count`th request is done. One thread at a time, as for `retire_next`.
@@ -439,6 +443,16 @@ mod tests {
         assert!(!queue.take_place());
         queue.give_back();
         assert!(queue.take_place());
+    }
+
+    #[test]
+    fn more_that_completes_than_was_posted_does_not_fill_a_queue() {
+        let queue = WorkQueue::new(1);
+        queue.retire_next();
+        assert!(queue.take_place() && !queue.take_place());
+        queue.retire_next();
+        queue.retire_next();
+        assert!(queue.take_place() && !queue.take_place());
     }
 
     #[test]

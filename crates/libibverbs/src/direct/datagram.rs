@@ -3,7 +3,7 @@
 //! Left to the engine is what goes to groups or has a global route, and what would be lost or fail.
 
 use super::send::{delivery, places_of_request};
-use super::waiting::{Outcome, Patience, Step};
+use super::waiting::{Outcome, PATIENCE, Step};
 use super::{PeerQueues, is_receiving, local_stretches};
 use crate::post::Data;
 use crate::qp::QpInner;
@@ -55,7 +55,7 @@ pub(super) fn deliver(at: (&QpInner, u32), receivers: &mut Receivers, record: &P
     let receiver = receivers.find(to)?;
     receiver.has_no_request = false;
     let mut attempt = |is_waiting| step(&look()?, at, to, receiver, record, data, is_waiting);
-    let done = attempt(false).and_then(|first| Patience::default().try_again(first, attempt));
+    let done = attempt(false).and_then(|first| PATIENCE.try_again(first, attempt));
     receiver.is_starved = receiver.has_no_request;
     let Step { outcome, bytes } = done?;
     if std::mem::take(&mut receiver.is_new) && !std::mem::replace(&mut receiver.is_established, true) {
@@ -167,11 +167,12 @@ fn step(
     let parties = parties((own, to, source), record);
     let delivery = delivery((to, parties), record, wr_id, GRH_BYTES + len_bytes, receives.since_ps());
     let room = deliveries.reserve()?;
+    room.write(delivery);
     // Again: this thread may have been stopped for so long that the engine went on without it.
     if to.version.load(Ordering::SeqCst) != version || !turn.is_valid() || !turn.take_front() {
         return None;
     }
-    room.fill(delivery);
+    room.publish(); // at once: who ends in between takes the request with him
     receiver.is_new |= to.state.load(Ordering::Acquire) == IBV_QPS_RTR;
     Some(Step::done(len_bytes, deliveries.raises_event(record.flags & send_flags::SOLICITED != 0) | turn.reaches_limit()))
 }

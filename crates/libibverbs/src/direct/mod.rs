@@ -46,7 +46,6 @@ pub(crate) struct Sending {
     queues: Option<PeerQueues>,
     receivers: datagram::Receivers,
     xrc: xrc::Queues,
-    patience: waiting::Patience,
 }
 
 /// The queues of the peer, mapped here.
@@ -120,7 +119,7 @@ pub(crate) fn carry_out(qp: &QpInner, (sending, mut looking): (&mut Sending, Opt
     }
     if !qp.send.is_settled() {
         looking = None; // others may have to go on meanwhile
-        if !has_engine_finished(qp, index, &mut sending.patience) {
+        if !has_engine_finished(qp, index) {
             return false;
         }
     }
@@ -166,7 +165,7 @@ fn notify(kind: u32, hca: u32, object: u32) {
 /// Whether the engine has nothing of the queue pair to do any more, so that the poster may overtake nothing. Where the connection is
 /// a direct one it is worth waiting a moment for that: a stream of requests would never find it so otherwise.
 #[cold]
-fn has_engine_finished(qp: &QpInner, index: u32, patience: &mut waiting::Patience) -> bool {
+fn has_engine_finished(qp: &QpInner, index: u32) -> bool {
     let since = now_ps();
     loop {
         let Some(looking) = look() else { return false };
@@ -176,7 +175,7 @@ fn has_engine_finished(qp: &QpInner, index: u32, patience: &mut waiting::Patienc
         }
         let is_direct = qp.qp_type == IBV_QPT_UD || looking.peer(own).is_some();
         drop(looking);
-        if !is_direct || !patience.waits_for_engine(since, now_ps()) {
+        if !is_direct || !waiting::PATIENCE.waits_for_engine(since, now_ps()) {
             return false;
         }
         std::thread::yield_now();

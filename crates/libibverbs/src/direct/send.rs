@@ -1,7 +1,7 @@
 //! Messages that take a receive request: the sending thread takes it out of the peer's queue, moves the data, and puts the completion
 //! into the ring of the peer's completion queue.
 
-use super::waiting::{Outcome, Step};
+use super::waiting::{Outcome, PATIENCE, Step};
 use super::{PeerQueues, Sending, is_reliable, local_stretches, stretch_here};
 use crate::post::Data;
 use crate::qp::QpInner;
@@ -25,10 +25,7 @@ const BYTES_MAX: u64 = 64 << 20;
 pub(super) fn deliver(at: (&QpInner, u32), (sending, looking): (&mut Sending, Option<Looking>), record: &PostRecord, data: &Data<'_>) -> Option<u64> {
     let mut last = step(&looking.or_else(look)?, at, sending, record, data, false)?;
     if !last.is_done() {
-        let mut patience = sending.patience;
-        let done = patience.try_again(last, |is_waiting| step(&look()?, at, sending, record, data, is_waiting));
-        sending.patience = patience;
-        last = done?;
+        last = PATIENCE.try_again(last, |is_waiting| step(&look()?, at, sending, record, data, is_waiting))?;
     }
     if last.outcome == Outcome::DoneWithEvent {
         let (hca, object, xrc_srq) = (at.0.hca, at.0.qpn, record.xrc_srq);
@@ -67,6 +64,7 @@ fn step(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, record: &
         None => move_any(looking, connection, record, data, request, is_ours)?,
     };
     let room = deliveries.reserve()?;
+    room.write(delivery((peer, *parties), record, wr_id, len_bytes, receives.since_ps()));
     // Again: this thread may have been stopped for so long that the engine went on without it.
     if receives.mode() != mode || !connection.is_still_valid(looking) || turn.as_ref().is_some_and(|turn| !turn.take_front()) {
         return Some(Step::LATER);
@@ -74,7 +72,7 @@ fn step(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, record: &
     if turn.is_none() {
         receives.take_front();
     }
-    room.fill(delivery((peer, *parties), record, wr_id, len_bytes, receives.since_ps()));
+    room.publish(); // at once: who ends in between takes the request with him
     let reaches_limit = turn.as_ref().is_some_and(Taking::reaches_limit);
     Some(Step::done(len_bytes, deliveries.raises_event(record.flags & send_flags::SOLICITED != 0) | reaches_limit))
 }

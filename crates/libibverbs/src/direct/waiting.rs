@@ -1,6 +1,7 @@
 //! How long a poster waits in `ibv_post_send` for what would let it carry a request out itself.
 
 use softband_client::now_ps;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Looks before it lets others have the processor.
 const LOOKS: u32 = 20;
@@ -12,7 +13,7 @@ const PAUSES: u32 = 16;
 const LONG_PICOS: u64 = 2_000_000_000;
 /// How long it waits for the peer for a while after it has waited in vain; for the engine not at all, then.
 const SHORT_PICOS: u64 = 200_000_000;
-/// That while: a program whose peer is not ready for long waits for a tenth of its time at most.
+/// That while: a program whose peers are not ready for long waits so long once in a while only.
 const IMPATIENT_PICOS: u64 = 20_000_000_000;
 /// How long it waits for somebody else who takes from the same queue: that one may have to be given the processor first.
 const WITH_OTHERS_PICOS: u64 = 20_000_000_000;
@@ -57,17 +58,23 @@ impl Step {
     }
 }
 
-/// How patient the posters of a queue pair are.
-#[derive(Clone, Copy, Default)]
+/// How patient posters are: all of a process together, or many that wait in vain one after another would hold it up.
 pub(super) struct Patience {
     /// Until then not very.
-    short_until_ps: u64,
+    short_until_ps: AtomicU64,
 }
 
+/// This process's.
+pub(super) static PATIENCE: Patience = Patience::new();
+
 impl Patience {
+    const fn new() -> Self {
+        Self { short_until_ps: AtomicU64::new(0) }
+    }
+
     /// Tries it again, since this came of the first attempt, until it is done; `None` when it has taken too long, or is the engine's.
     #[inline(never)] // most are done at once
-    pub(super) fn try_again(&mut self, mut step: Step, mut attempt: impl FnMut(bool) -> Option<Step>) -> Option<Step> {
+    pub(super) fn try_again(&self, mut step: Step, mut attempt: impl FnMut(bool) -> Option<Step>) -> Option<Step> {
         let mut since = None;
         let mut looks = 0;
         while !step.is_done() {
@@ -83,7 +90,7 @@ impl Patience {
     }
 
     #[cold]
-    fn goes_on(&mut self, since: &mut Option<u64>, outcome: Outcome) -> bool {
+    fn goes_on(&self, since: &mut Option<u64>, outcome: Outcome) -> bool {
         std::thread::yield_now();
         let now = now_ps();
         let since = *since.get_or_insert(now);
@@ -95,17 +102,17 @@ impl Patience {
     }
 
     /// Whether to wait for the engine any longer.
-    pub(super) fn waits_for_engine(&mut self, since: u64, now: u64) -> bool {
+    pub(super) fn waits_for_engine(&self, since: u64, now: u64) -> bool {
         self.waits_on(since, now, 0)
     }
 
-    fn waits_on(&mut self, since: u64, now: u64, short_picos: u64) -> bool {
-        let is_short = since < self.short_until_ps;
+    fn waits_on(&self, since: u64, now: u64, short_picos: u64) -> bool {
+        let is_short = since < self.short_until_ps.load(Ordering::Relaxed);
         if now <= since + if is_short { short_picos } else { LONG_PICOS } {
             return true;
         }
         if !is_short {
-            self.short_until_ps = now + IMPATIENT_PICOS;
+            self.short_until_ps.fetch_max(now + IMPATIENT_PICOS, Ordering::Relaxed);
         }
         false
     }
@@ -117,7 +124,7 @@ mod tests {
 
     #[test]
     fn who_has_waited_in_vain_waits_shortly_for_a_while() {
-        let mut patience = Patience::default();
+        let patience = Patience::new();
         let now = 7;
         assert!(patience.waits_on(now, now + LONG_PICOS, SHORT_PICOS));
         assert!(!patience.waits_on(now, now + LONG_PICOS + 1, SHORT_PICOS));
@@ -132,11 +139,11 @@ mod tests {
     #[test]
     fn an_attempt_is_repeated_until_it_is_done_or_the_engines() {
         let mut left = 3;
-        let done = Patience::default().try_again(Step::LATER, |_| {
+        let done = Patience::new().try_again(Step::LATER, |_| {
             left -= 1;
             Some(if left == 0 { Step::done(5, true) } else { Step::LATER })
         });
         assert_eq!((done, left), (Some(Step { outcome: Outcome::DoneWithEvent, bytes: 5 }), 0));
-        assert_eq!(Patience::default().try_again(Step::BUSY, |_| None), None);
+        assert_eq!(Patience::new().try_again(Step::BUSY, |_| None), None);
     }
 }
