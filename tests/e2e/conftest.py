@@ -279,6 +279,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "no_reads",
         "region_gone",
         "fresh_queue_pairs",
+        "global_route",
         "life_cycle",
         "many_senders",
         "registered_memory",

@@ -24,6 +24,17 @@ def test_messages_to_shared_queues_and_datagrams_need_no_engine(softband: Softba
         assert outcome.program("a-0") == stopped.program("a-0")
 
 
+def test_datagrams_with_a_global_route_need_no_engine(softband: Softband, c_programs: Path) -> None:
+    program = str(c_programs / "global_route")
+    stopped = softband.run("modern-pair", ("a", program), ("b", f"{program} a stopped"), options=WALL).assert_ok()
+    assert stopped.stdout.count("as it should be") == 2
+    # The engine writes and completes the same.
+    for pace in ("wall", "virtual"):
+        outcome = softband.run("modern-pair", ("a", program), ("b", f"{program} a"), options=("--pace", pace)).assert_ok()
+        for host in ("a-0", "b-0"):
+            assert outcome.program(host) == stopped.program(host)
+
+
 @pytest.mark.parametrize("pace", ["virtual", "wall"])
 def test_every_message_to_a_queue_of_many_comes_once_and_in_order(softband: Softband, c_programs: Path, pace: str) -> None:
     program = f"{c_programs / 'many_senders'} {20000 if pace == 'wall' else 500} 3"

@@ -15,11 +15,13 @@ impl Engine {
         let is_for_datagrams = qp.init.qp_type == QpType::Ud;
         let port = self.world.port(hca, qp.port).filter(|port| is_for_datagrams && port.active);
         let fields = [
-            (&entry.lid, port.map_or(0, |port| u32::from(port.lid.0))),
+            (&entry.lid, port.as_ref().map_or(0, |port| u32::from(port.lid.0))),
             (&entry.qkey, qp.qkey.0),
             (&entry.pkey, u32::from(qp.pkey.0)),
             (&entry.mtu_bytes, qp.path_mtu.bytes()),
         ];
+        let gid = port.as_ref().map_or(0, |port| u128::from_be_bytes(port.gid.0));
+        entry.port_guid.store(gid as u64, Ordering::SeqCst); // another one comes with another LID only
         let others = fields.into_iter().filter(|(field, value)| field.swap(*value, Ordering::SeqCst) != *value);
         others.count() > 0 && is_for_datagrams
     }

@@ -77,9 +77,36 @@ pub struct PostRecord {
     pub path: u32,
 }
 
-/// A way without a global route, for [`PostRecord::path`].
+/// The way to a queue pair, for [`PostRecord::path`].
 pub const fn path(lid: u16, service_level: u8) -> u32 {
     (service_level as u32) << 16 | lid as u32
+}
+
+/// Set in a [`path`] that has a global route as well, which [`PostRecord::set_route`] has put into the record.
+pub const HAS_ROUTE: u32 = 1 << 24;
+
+/// What a datagram's global route header says of its way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GlobalRoute {
+    pub dgid: [u8; 16],
+    /// Version, traffic class and flow label (IBTA 8.3), from the top.
+    pub first_word: u32,
+    pub hop_limit: u8,
+}
+
+impl PostRecord {
+    /// Puts a global route where other requests say what memory they reach: datagrams say nothing there.
+    pub fn set_route(&mut self, route: &GlobalRoute) {
+        self.remote_address = u64::from(route.hop_limit) << 32 | u64::from(route.first_word);
+        let dgid = u128::from_be_bytes(route.dgid);
+        (self.compare_or_add, self.swap) = ((dgid >> 64) as u64, dgid as u64);
+    }
+
+    /// What [`Self::set_route`] has put there.
+    pub fn route(&self) -> GlobalRoute {
+        let dgid = u128::from(self.compare_or_add) << 64 | u128::from(self.swap);
+        GlobalRoute { dgid: dgid.to_be_bytes(), first_word: self.remote_address as u32, hop_limit: (self.remote_address >> 32) as u8 }
+    }
 }
 
 /// LID and service level of a [`path`].
@@ -113,4 +140,19 @@ pub struct PostSge {
 /// Bytes that a record takes with its entries and inline data.
 pub const fn record_bytes(sge_count: usize, inline_len: usize) -> usize {
     size_of::<PostRecord>() + sge_count * size_of::<PostSge>() + inline_len.next_multiple_of(8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_carries_the_whole_route() {
+        let dgid = std::array::from_fn(|byte| 0xF0 + byte as u8);
+        let route = GlobalRoute { dgid, first_word: 0xFEDC_BA98, hop_limit: 0xFF };
+        let mut record = PostRecord::zeroed();
+        record.set_route(&route);
+        assert_eq!(record.route(), route);
+        assert_eq!(path_parts(path(0xBFFF, 15) | HAS_ROUTE), (0xBFFF, 15));
+    }
 }

@@ -53,6 +53,8 @@ pub struct QpEntry {
     pub receive_sges: AtomicU32,
     /// Size of the ring below.
     pub delivery_entries: AtomicU32,
+    /// Of a target of extended reliable connections, and of the queues that its messages may name: their domain, 0 for none.
+    pub xrcd: AtomicU32,
     pub receive_queue: AtomicU64,
     /// The ring into which peers put what completes.
     pub deliveries: AtomicU64,
@@ -67,8 +69,6 @@ pub struct QpEntry {
     pub max_reads: AtomicU32,
     /// Entry of the shared receive queue that it takes from, plus one; 0 for none.
     pub srq: AtomicU32,
-    /// Of a target of extended reliable connections, and of the queues that its messages may name: their domain, 0 for none.
-    pub xrcd: AtomicU32,
     /// Where it takes from one: what completes before this is not for the queue pair as it is now.
     pub since_ps: AtomicU64,
     /// Of a queue pair for datagrams: the LID of its port, 0 while that is down; its keys; the longest message in bytes.
@@ -76,7 +76,12 @@ pub struct QpEntry {
     pub qkey: AtomicU32,
     pub pkey: AtomicU32,
     pub mtu_bytes: AtomicU32,
+    /// The GUID of its port: with the default subnet prefix in front of it what a global route names as the source.
+    pub port_guid: AtomicU64,
 }
+
+/// Two cache lines: one more field needs a third.
+const _: () = assert!(size_of::<QpEntry>() == 128);
 
 /// What stands in [`QpEntry::qpn`] for a shared receive queue, given its handle: no queue pair has such a number.
 pub const fn of_shared_queue(handle: u32) -> u32 {

@@ -2,12 +2,13 @@
 
 use crate::context::context;
 use crate::convert::address_vector;
+use crate::direct::route_of;
 use crate::guard::{not_null, object, status};
 use libc::c_int;
 use softband_abi::verbs::{ibv_ah, ibv_ah_attr, ibv_pd};
 use softband_client::{Errno, call, call_void};
 use softband_ipc::calls::{CreateAh, Handle, Op};
-use softband_ipc::post;
+use softband_ipc::post::{self, GlobalRoute, PostRecord};
 
 /// An address handle: what the header shows, and our part.
 #[repr(C)]
@@ -16,24 +17,32 @@ struct Ah {
     pd: u32,
     /// What of it posting threads can use ([`post::path`]), or 0.
     path: u32,
+    /// Where the path says that it has one.
+    route: GlobalRoute,
 }
 
 /// LIDs from this one on are those of groups.
 const MULTICAST_LIDS: u16 = 0xC000;
 
-/// The engine's handle of an address handle, and the path for a queue pair of domain `pd` that sends to it itself.
+/// Lets a datagram's record say where it goes: the engine's handle, and the path for a queue pair of domain `pd` that sends it itself.
 ///
 /// # Safety
 /// `shown` is NULL or an address handle of ours.
-pub(crate) unsafe fn handle_and_path(shown: *mut ibv_ah, pd: u32) -> Result<(u32, u32), Errno> {
+#[inline(always)]
+pub(crate) unsafe fn address(record: &mut PostRecord, shown: *mut ibv_ah, pd: u32) -> Result<(), Errno> {
     // SAFETY: the caller's promise; programs keep the pointer to the whole box.
     let ah = unsafe { &*not_null(shown)?.cast::<Ah>() };
-    Ok((ah.shown.handle, if ah.pd == pd { ah.path } else { 0 }))
+    (record.ah, record.path) = (ah.shown.handle, if ah.pd == pd { ah.path } else { 0 });
+    if record.path & post::HAS_ROUTE != 0 {
+        record.set_route(&ah.route);
+    }
+    Ok(())
 }
 
 fn path_of(attributes: &ibv_ah_attr) -> u32 {
-    let is_plain = attributes.is_global == 0 && attributes.src_path_bits == 0 && attributes.dlid < MULTICAST_LIDS;
-    if is_plain { post::path(attributes.dlid, attributes.sl) } else { 0 }
+    let is_plain = attributes.src_path_bits == 0 && attributes.dlid < MULTICAST_LIDS;
+    let has_route = if attributes.is_global == 0 { 0 } else { post::HAS_ROUTE };
+    if is_plain { post::path(attributes.dlid, attributes.sl) | has_route } else { 0 }
 }
 
 /// Makes an address handle.
@@ -48,7 +57,7 @@ pub(crate) unsafe fn create(pd: *mut ibv_pd, attributes: &ibv_ah_attr) -> Result
     };
     let Handle { handle, .. } = call(Op::CreateAh, &CreateAh { pd: pd_handle, hca, vector: address_vector(attributes) })?;
     let shown = ibv_ah { context: shown, pd, handle };
-    Ok(Box::into_raw(Box::new(Ah { shown, pd: pd_handle, path: path_of(attributes) })).cast())
+    Ok(Box::into_raw(Box::new(Ah { shown, pd: pd_handle, path: path_of(attributes), route: route_of(attributes) })).cast())
 }
 
 #[unsafe(no_mangle)]

@@ -129,6 +129,15 @@ pub(crate) enum Data<'a> {
     Copied(&'a [u8]),
 }
 
+impl Data<'_> {
+    pub(crate) fn len_bytes(&self) -> u64 {
+        match *self {
+            Self::Registered(list) | Self::Here(list) => total_bytes(list),
+            Self::Copied(bytes) => bytes.len() as u64,
+        }
+    }
+}
+
 fn total_bytes(list: &[ibv_sge]) -> u64 {
     list.iter().map(|entry| u64::from(entry.length)).sum()
 }
@@ -170,7 +179,7 @@ unsafe fn send_record(qp: &QpInner, request: &ibv_send_wr) -> Result<PostRecord,
         match request.opcode {
             _ if qp.qp_type == IBV_QPT_UD => {
                 let target = request.wr.ud;
-                (record.ah, record.path) = ah::handle_and_path(target.ah, qp.pd)?;
+                ah::address(&mut record, target.ah, qp.pd)?;
                 record.remote_qpn = target.remote_qpn;
                 record.remote_qkey = target.remote_qkey;
             }

@@ -216,7 +216,7 @@ unsafe extern "C" fn wr_set_ud_addr(shown: *mut ibv_qp_ex, handle: *mut ibv_ah, 
     unsafe {
         with(shown, |qp| {
             qp.builder.amend(|request| {
-                (request.record.ah, request.record.path) = ah::handle_and_path(handle, qp.pd)?;
+                ah::address(&mut request.record, handle, qp.pd)?;
                 (request.record.remote_qpn, request.record.remote_qkey) = (remote_qpn, remote_qkey);
                 Ok(())
             });

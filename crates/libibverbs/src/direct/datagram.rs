@@ -1,10 +1,11 @@
 //! Datagrams: the sending thread finds the queue pair that they reach, and does what the fabric and that queue pair's HCA would do.
 //!
-//! Left to the engine is what goes to groups or has a global route, and what would be lost or fail.
+//! Left to the engine is what goes to groups, and what would be lost or fail.
 
+use super::global_route::{GRH_BYTES, header};
 use super::send::{delivery, places_of_request};
 use super::waiting::{Outcome, PATIENCE, Step};
-use super::{PeerQueues, is_receiving, local_stretches};
+use super::{PeerQueues, is_receiving, local_stretches, stretch_here};
 use crate::post::Data;
 use crate::qp::QpInner;
 use softband_abi::verbs::*;
@@ -12,14 +13,13 @@ use softband_client::call;
 use softband_client::direct::{Looking, look};
 use softband_client::stretches::{Stretches, write};
 use softband_ipc::calls::{DatagramReceiver, Handle, Op};
-use softband_ipc::post::{PostRecord, kind, path_parts, send_flags};
+use softband_ipc::post::{HAS_ROUTE, PostRecord, kind, path_parts, send_flags};
 use softband_ipc::queues::Parties;
+use softband_ipc::ring::flags;
 use softband_ipc::tables::{QpEntry, shared_queue_of};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Room in front of the data for a global route, whether it has one or not (IBTA 11.4.1.2).
-const GRH_BYTES: u64 = 40;
 /// What is known of receivers is forgotten when there are more.
 const RECEIVERS_MAX: usize = 4096;
 /// The engine is asked again for a receiver that was not to be found after at most so many datagrams.
@@ -142,9 +142,15 @@ fn step(
         Some(false) => return None,
         Some(true) => {}
     }
+    let route; // for as long as it is copied from
     let mut local = Stretches::default();
+    if record.path & HAS_ROUTE != 0 {
+        route = header(own.port_guid.load(Ordering::Relaxed), record, data);
+        local.push(stretch_here(&raw const route as u64, GRH_BYTES))?;
+    }
+    let free = GRH_BYTES - local.len_bytes(); // in front, which stays as it is
     local_stretches(looking, own, data, false, &mut local)?;
-    let len_bytes = local.len_bytes();
+    let len_bytes = free + local.len_bytes() - GRH_BYTES;
     if len_bytes > u64::from(own.mtu_bytes.load(Ordering::Relaxed)) {
         return None;
     }
@@ -157,15 +163,15 @@ fn step(
     };
     let wr_id = request.wr_id;
     let mut remote = Stretches::default();
-    places_of_request(looking, source, request, (GRH_BYTES, len_bytes), &mut remote)?;
+    places_of_request(looking, source, request, (free, local.len_bytes()), &mut remote)?;
     if !turn.is_valid() {
         return Some(Step::LATER);
     }
-    if len_bytes > 0 && !write(to.pid.load(Ordering::Relaxed), &local, &remote) {
+    if local.len_bytes() > 0 && !write(to.pid.load(Ordering::Relaxed), &local, &remote) {
         return None;
     }
-    let parties = parties((own, to, source), record);
-    let delivery = delivery((to, parties), record, wr_id, GRH_BYTES + len_bytes, receives.since_ps());
+    let mut delivery = delivery((to, parties((own, to, source), record)), record, wr_id, GRH_BYTES + len_bytes, receives.since_ps());
+    delivery.flags |= if free == 0 { flags::GRH } else { 0 };
     let room = deliveries.reserve()?;
     room.write(delivery);
     // Again: this thread may have been stopped for so long that the engine went on without it.

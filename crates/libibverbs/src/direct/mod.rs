@@ -6,11 +6,13 @@
 
 mod atomic;
 mod datagram;
+mod global_route;
 mod receive;
 mod send;
 mod waiting;
 mod xrc;
 
+pub(crate) use global_route::route_of;
 pub(crate) use receive::OwnQueue;
 
 use crate::cq::CqInner;
