@@ -10,7 +10,7 @@ const PAUSES: u32 = 16;
 
 /// How long it waits for the peer, or for the engine to have done what it was given before: either may have to be given the processor
 /// first, and a stream that has once gone to the engine costs more than that.
-const LONG_PICOS: u64 = 2_000_000_000;
+const LONG_PICOS: u64 = 4_000_000_000;
 /// How long it waits for the peer for a while after it has waited in vain; for the engine not at all, then.
 const SHORT_PICOS: u64 = 200_000_000;
 /// That while: a program whose peers are not ready for long waits so long once in a while only.
@@ -18,7 +18,7 @@ const IMPATIENT_PICOS: u64 = 20_000_000_000;
 /// How long it waits for somebody else who takes from the same queue: that one may have to be given the processor first.
 const WITH_OTHERS_PICOS: u64 = 20_000_000_000;
 /// How long a datagram waits for a receive request: nobody sends it again, and its receiver may have to be given the processor first.
-const OF_DATAGRAMS_PICOS: u64 = 10_000_000_000;
+const OF_DATAGRAMS_PICOS: u64 = 50_000_000_000;
 
 /// What became of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
