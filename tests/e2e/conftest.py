@@ -280,6 +280,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "region_gone",
         "fresh_queue_pairs",
         "global_route",
+        "group",
         "life_cycle",
         "many_senders",
         "registered_memory",

@@ -35,6 +35,12 @@ def test_datagrams_with_a_global_route_need_no_engine(softband: Softband, c_prog
             assert outcome.program(host) == stopped.program(host)
 
 
+@pytest.mark.parametrize(("pace", "argument"), [("virtual", ""), ("wall", ""), ("wall", " stopped")])
+def test_every_member_of_a_group_gets_its_copy(softband: Softband, c_programs: Path, pace: str, argument: str) -> None:
+    outcome = softband.run("modern-pair", ("a", f"{c_programs / 'group'}{argument}"), options=("--pace", pace)).assert_ok()
+    assert "every member got its copy" in outcome.program("a-0")
+
+
 @pytest.mark.parametrize("pace", ["virtual", "wall"])
 def test_every_message_to_a_queue_of_many_comes_once_and_in_order(softband: Softband, c_programs: Path, pace: str) -> None:
     program = f"{c_programs / 'many_senders'} {20000 if pace == 'wall' else 500} 3"

@@ -142,6 +142,12 @@ impl Looking {
         is_it.then_some(entry)
     }
 
+    /// Another one after each change of who is in which multicast group.
+    #[inline]
+    pub fn groups_version(&self) -> u32 {
+        self.tables.groups.load(Ordering::SeqCst)
+    }
+
     /// The queue pair that datagrams for this address reach, if that is the one of this entry.
     #[inline]
     pub fn datagram_receiver(&self, index: u32, lid: u16, qpn: u32) -> Option<&'static QpEntry> {

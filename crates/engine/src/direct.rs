@@ -93,6 +93,17 @@ impl DirectTables {
         unsafe { &(*self.tables).withdrawn }.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// Lets programs ask anew who is in which group.
+    pub(crate) fn note_groups_changed(&self) {
+        // SAFETY: as above.
+        unsafe { &(*self.tables).groups }.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn groups_version(&self) -> u32 {
+        // SAFETY: as above.
+        unsafe { &(*self.tables).groups }.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn qp(&self, index: u32) -> &QpEntry {
         assert!((index as usize) < QPS);
         // SAFETY: as above.
@@ -409,6 +420,7 @@ impl Engine {
             }
         }
         self.direct.note_withdrawn();
+        self.direct.note_groups_changed();
         self.await_movers();
         self.release_locks_of(pid);
         self.release_takers_of(pid);

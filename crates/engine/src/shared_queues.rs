@@ -3,7 +3,7 @@
 use crate::calls::{Answer, reply};
 use crate::convert;
 use crate::objects::About;
-use crate::pace::Engine;
+use crate::pace::{Engine, Pace};
 use crate::receive_queues::QueueName;
 use softband_ipc::calls::{self, Op, SrqFields};
 use softband_model::verbs::api::{SrqInit, SrqOfXrc};
@@ -13,6 +13,8 @@ use softband_types::{CqHandle, Gid, Lid, PdHandle, Qpn, SrqHandle, XrcdHandle};
 /// Bits of `enum ibv_srq_attr_mask`.
 const MAX_WR: u32 = 1;
 const LIMIT: u32 = 2;
+/// Members of a group that an answer has room for.
+const HEARERS_MAX: usize = 1024;
 
 impl Engine {
     pub(crate) fn create_srq(&mut self, process: usize, fields: &SrqFields) -> Answer {
@@ -98,7 +100,29 @@ impl Engine {
             Op::AttachMulticast => self.world.attach_multicast(owner, hca, qpn, mgid, mlid),
             _ => self.world.detach_multicast(owner, hca, qpn, mgid, mlid),
         };
+        if done.is_ok() {
+            self.note_groups_changed();
+        }
         done.map(|()| Vec::new()).map_err(convert::errno_of)
+    }
+
+    /// Who is in which group has changed: when this returns, nobody sends to those who were there before.
+    pub(crate) fn note_groups_changed(&self) {
+        if self.pace != Pace::Wall {
+            return;
+        }
+        self.direct.note_groups_changed();
+        self.await_movers();
+    }
+
+    /// Who hears what a queue pair sends to a group. More than a program takes are not told.
+    pub(crate) fn find_group(&self, process: usize, of: &calls::Multicast) -> Answer {
+        let hca = self.own_hca(process, of.hca)?;
+        let mlid = Lid(u16::try_from(of.mlid).map_err(|_| libc::EINVAL)?);
+        let hearers = self.world.hearers((hca, Qpn(of.qpn)), mlid, Gid(of.mgid));
+        let mut answer = reply(&calls::GroupMembers { version: self.direct.groups_version(), count: hearers.len() as u32 });
+        answer.extend(hearers.iter().take(HEARERS_MAX).flat_map(|(lid, qpn)| reply(&calls::DatagramReceiver { lid: u32::from(lid.0), qpn: qpn.0 })));
+        Ok(answer)
     }
 
     pub(crate) fn open_qp(&mut self, process: usize, open: &calls::OpenQp) -> Answer {

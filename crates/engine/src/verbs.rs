@@ -77,6 +77,7 @@ impl Engine {
             Op::OpenQp => self.open_qp(process, &request(bytes)?),
             Op::AttachMulticast | Op::DetachMulticast => self.multicast(process, op, &request(bytes)?),
             Op::FindDatagramReceiver => self.find_datagram_receiver(&request(bytes)?),
+            Op::FindGroup => self.find_group(process, &request(bytes)?),
             Op::FindXrcQueue => self.find_xrc_queue(process, &request(bytes)?),
             Op::CreateSrq => self.create_srq(process, &request(bytes)?),
             Op::ModifySrq => self.modify_srq(process, &request(bytes)?),
@@ -277,6 +278,7 @@ impl Engine {
             }
             Notice::SrqEvent { process, hca, srq, event } => self.async_event(process, hca, event, srq.0),
             Notice::PortEvent { hca, port, event } => {
+                self.note_groups_changed();
                 let mut nth = 0;
                 while let Some(process) = self.processes.nth_living(nth) {
                     nth += 1;

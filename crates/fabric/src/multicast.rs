@@ -36,6 +36,19 @@ impl World {
         Ok(())
     }
 
+    /// The members of a group, with their ports' LIDs, that hear what a queue pair sends to it. Those whose ports are down do not.
+    pub fn hearers(&self, (sender_hca, sender): (HcaId, Qpn), mlid: Lid, mgid: Gid) -> Vec<(Lid, Qpn)> {
+        let members = |hca| self.verbs.multicast.members(Group { hca, mlid, mgid }).iter().map(move |qpn| (hca, *qpn));
+        let hcas: BTreeSet<HcaId> = self.verbs.multicast.hcas(mlid).collect();
+        let hears = |(hca, qpn): (HcaId, Qpn)| {
+            let (_, qp) = self.find_qp(hca, qpn)?;
+            let is_deaf = qp.init.block_own_multicast && (hca, qpn) == (sender_hca, sender);
+            let port = self.port(hca, qp.port).filter(|port| port.active && !is_deaf)?;
+            Some((port.lid, qpn))
+        };
+        hcas.into_iter().flat_map(members).filter_map(hears).collect()
+    }
+
     /// A queue pair is gone: so is its place in all groups.
     pub(crate) fn leave_groups(&mut self, hca: HcaId, qpn: Qpn) {
         for mlid in self.verbs.multicast.detach_all(hca, qpn) {

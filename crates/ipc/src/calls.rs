@@ -148,6 +148,8 @@ ops! {
     FindDatagramReceiver = 131,
     /// In wall pace: [`XrcQueue`] / [`Handle`]: its entry in that table plus one, or 0.
     FindXrcQueue = 132,
+    /// In wall pace: [`Multicast`] / [`GroupMembers`], and so many [`DatagramReceiver`]s that hear what this queue pair sends to the group.
+    FindGroup = 133,
 }
 
 macro_rules! pod {
@@ -234,6 +236,8 @@ pod! {
     pub struct OpenXrcd { pub hca: u32, pub has_file: u32, pub device: u64, pub inode: u64, pub create: u32, pub exclusive: u32, }
     pub struct Multicast { pub hca: u32, pub qpn: u32, pub mlid: u32, pub reserved: u32, pub mgid: [u8; 16], }
     pub struct DatagramReceiver { pub lid: u32, pub qpn: u32, }
+    /// `version`: [`crate::tables::Tables::groups`] as it was then.
+    pub struct GroupMembers { pub version: u32, pub count: u32, }
     pub struct XrcQueue { pub hca: u32, pub qpn: u32, pub number: u32, pub reserved: u32, }
     pub struct OpenQp { pub xrcd: u32, pub qpn: u32, }
     /// A shared receive queue. `mask` as `enum ibv_srq_attr_mask`.

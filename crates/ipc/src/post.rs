@@ -77,7 +77,10 @@ pub struct PostRecord {
     pub path: u32,
 }
 
-/// The way to a queue pair, for [`PostRecord::path`].
+/// LIDs from this one on are those of groups.
+pub const MULTICAST_LIDS: u16 = 0xC000;
+
+/// The way to a queue pair, or to a group, for [`PostRecord::path`].
 pub const fn path(lid: u16, service_level: u8) -> u32 {
     (service_level as u32) << 16 | lid as u32
 }

@@ -103,6 +103,8 @@ pub struct Tables {
     pub qps: [QpEntry; QPS],
     /// Grows whenever regions are taken away.
     pub withdrawn: AtomicU32,
+    /// Grows whenever somebody joins or leaves a multicast group.
+    pub groups: AtomicU32,
 }
 
 /// Where the entry of a key is, if it has one: keys are an index and eight bits of generation.

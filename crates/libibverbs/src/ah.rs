@@ -21,9 +21,6 @@ struct Ah {
     route: GlobalRoute,
 }
 
-/// LIDs from this one on are those of groups.
-const MULTICAST_LIDS: u16 = 0xC000;
-
 /// Lets a datagram's record say where it goes: the engine's handle, and the path for a queue pair of domain `pd` that sends it itself.
 ///
 /// # Safety
@@ -40,7 +37,7 @@ pub(crate) unsafe fn address(record: &mut PostRecord, shown: *mut ibv_ah, pd: u3
 }
 
 fn path_of(attributes: &ibv_ah_attr) -> u32 {
-    let is_plain = attributes.src_path_bits == 0 && attributes.dlid < MULTICAST_LIDS;
+    let is_plain = attributes.src_path_bits == 0 && (attributes.dlid < post::MULTICAST_LIDS || attributes.is_global != 0);
     let has_route = if attributes.is_global == 0 { 0 } else { post::HAS_ROUTE };
     if is_plain { post::path(attributes.dlid, attributes.sl) | has_route } else { 0 }
 }

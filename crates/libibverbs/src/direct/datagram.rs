@@ -1,6 +1,6 @@
 //! Datagrams: the sending thread finds the queue pair that they reach, and does what the fabric and that queue pair's HCA would do.
 //!
-//! Left to the engine is what goes to groups, and what would be lost or fail.
+//! Left to the engine is what would be lost or fail. Groups: [`super::groups`].
 
 use super::global_route::{GRH_BYTES, header};
 use super::send::{delivery, places_of_request};
@@ -49,12 +49,17 @@ struct Receiver {
     is_starved: bool,
 }
 
-/// Carries a datagram out; how many bytes it had. `None`: it is the engine's.
-pub(super) fn deliver(at: (&QpInner, u32), receivers: &mut Receivers, record: &PostRecord, data: &Data<'_>) -> Option<u64> {
+/// Carries a datagram out; how many bytes it had. `None`: it is the engine's. `groups`: of which version of all groups the receiver is a
+/// member, where it is one.
+pub(super) fn deliver(at: (&QpInner, u32), receivers: &mut Receivers, groups: Option<u32>, record: &PostRecord, data: &Data<'_>) -> Option<u64> {
     let to = (path_parts(record.path).0, record.remote_qpn);
     let receiver = receivers.find(to)?;
     receiver.has_no_request = false;
-    let mut attempt = |is_waiting| step(&look()?, at, to, receiver, record, data, is_waiting);
+    let mut attempt = |is_waiting| {
+        let looking = look()?;
+        let is_member = groups.is_none_or(|version| looking.groups_version() == version);
+        is_member.then(|| step(&looking, at, to, receiver, record, data, is_waiting))?
+    };
     let done = attempt(false).and_then(|first| PATIENCE.try_again(first, attempt));
     receiver.is_starved = receiver.has_no_request;
     let Step { outcome, bytes } = done?;
@@ -65,6 +70,17 @@ pub(super) fn deliver(at: (&QpInner, u32), receivers: &mut Receivers, record: &P
         tell(kind::NOTIFY_PEER, record);
     }
     Some(bytes)
+}
+
+/// Whether the receiver of a datagram takes it, and takes it from here.
+pub(super) fn is_within_reach((qp, index): (&QpInner, u32), receivers: &mut Receivers, record: &PostRecord) -> bool {
+    let to = (path_parts(record.path).0, record.remote_qpn);
+    let Some(receiver) = receivers.find(to) else { return false };
+    let Some(looking) = look() else { return false };
+    let own = looking.queue_pair(index, qp.qpn);
+    let found = receiver.entry.checked_sub(1).and_then(|entry| looking.datagram_receiver(entry, to.0, to.1));
+    let (Some(own), Some(to)) = (own, found) else { return false };
+    accepts(to, own, record) && receiver.queues_of(&looking, to).is_some_and(|queues| queues.receives.mode().is_shared() == Some(true))
 }
 
 /// Tells the engine of the receiver what only it can do.
@@ -97,6 +113,15 @@ impl Receivers {
 }
 
 impl Receiver {
+    /// The queues of the queue pair with this entry.
+    fn queues_of(&mut self, looking: &Looking, to: &'static QpEntry) -> Option<&PeerQueues> {
+        let source = looking.receives_of(to)?;
+        if !self.queues.as_ref().is_some_and(|queues| queues.are_of(source, to)) {
+            self.queues = Some(PeerQueues::of(source, to)?);
+        }
+        self.queues.as_ref()
+    }
+
     /// Asks the engine where the receiver is: now and then, if it has none.
     #[cold]
     fn ask(&mut self, (lid, qpn): (u16, u32)) -> Option<()> {
@@ -132,9 +157,7 @@ fn step(
         return None;
     }
     let source = looking.receives_of(to)?;
-    if !receiver.queues.as_ref().is_some_and(|queues| queues.are_of(source, to)) {
-        receiver.queues = Some(PeerQueues::of(source, to)?);
-    }
+    receiver.queues_of(looking, to)?;
     let PeerQueues { receives, deliveries } = receiver.queues.as_ref()?;
     let mode = receives.mode();
     match mode.is_shared() {

@@ -7,6 +7,7 @@
 mod atomic;
 mod datagram;
 mod global_route;
+mod groups;
 mod receive;
 mod send;
 mod waiting;
@@ -26,7 +27,7 @@ use softband_client::direct::{Looking, look};
 use softband_client::now_ps;
 use softband_client::receive_queue::ReceiveQueue;
 use softband_client::stretches::{Stretch, Stretches, read, write};
-use softband_ipc::post::{PostRecord, kind, opcode, send_flags};
+use softband_ipc::post::{MULTICAST_LIDS, PostRecord, kind, opcode, path_parts, send_flags};
 use softband_ipc::ring::{Cqe, flags};
 use softband_ipc::tables::QpEntry;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,6 +48,7 @@ pub(crate) struct Sending {
     /// The peer's, once a message has gone there.
     queues: Option<PeerQueues>,
     receivers: datagram::Receivers,
+    groups: groups::Groups,
     xrc: xrc::Queues,
 }
 
@@ -137,7 +139,11 @@ pub(crate) fn carry_out(qp: &QpInner, (sending, mut looking): (&mut Sending, Opt
         opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD | opcode::ATOMIC_WRITE => atomic::change(at, (sending, looking), record, data),
         _ if qp.qp_type == IBV_QPT_UD => {
             drop(looking); // the engine may have to be asked
-            datagram::deliver(at, &mut sending.receivers, record, data)
+            if path_parts(record.path).0 < MULTICAST_LIDS {
+                datagram::deliver(at, &mut sending.receivers, None, record, data)
+            } else {
+                groups::deliver(at, (&mut sending.receivers, &mut sending.groups), record, data)
+            }
         }
         _ => send::deliver(at, (sending, looking), record, data),
     };

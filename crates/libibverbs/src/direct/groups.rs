@@ -1,0 +1,60 @@
+//! Datagrams to multicast groups: the sending thread brings a copy to each member, as switches and HCAs would.
+//!
+//! Nobody gets a copy here if anybody would get his from the engine: that one gives one to all.
+
+use super::datagram::{self, Receivers};
+use crate::post::Data;
+use crate::qp::QpInner;
+use softband_client::call_bytes;
+use softband_client::direct::look;
+use softband_ipc::calls::{DatagramReceiver, GroupMembers, Multicast, Op};
+use softband_ipc::post::{HAS_ROUTE, PostRecord, path, path_parts};
+use std::collections::BTreeMap;
+
+/// Larger groups are the engine's.
+const MEMBERS_MAX: usize = 256;
+/// What is known of groups is forgotten when there are more.
+const GROUPS_MAX: usize = 256;
+
+/// Who was in which group, by LID and GID, and as of which version of all groups.
+#[derive(Default)]
+pub(crate) struct Groups(BTreeMap<(u16, [u8; 16]), (u32, Vec<DatagramReceiver>)>);
+
+impl Groups {
+    /// The members that hear what this queue pair sends. Nobody is looking meanwhile: the engine may have to be asked.
+    fn members(&mut self, qp: &QpInner, (mlid, mgid): (u16, [u8; 16])) -> Option<(u32, &[DatagramReceiver])> {
+        let version = look()?.groups_version();
+        if !self.0.get(&(mlid, mgid)).is_some_and(|(of, _)| *of == version) {
+            if self.0.len() > GROUPS_MAX {
+                self.0.clear();
+            }
+            self.0.insert((mlid, mgid), ask(qp, (mlid, mgid))?);
+        }
+        self.0.get(&(mlid, mgid)).map(|(version, members)| (*version, members.as_slice()))
+    }
+}
+
+#[cold]
+fn ask(qp: &QpInner, (mlid, mgid): (u16, [u8; 16])) -> Option<(u32, Vec<DatagramReceiver>)> {
+    let of = Multicast { hca: qp.hca, qpn: qp.qpn, mlid: u32::from(mlid), reserved: 0, mgid };
+    let mut members = [DatagramReceiver { lid: 0, qpn: 0 }; MEMBERS_MAX];
+    let (found, _): (GroupMembers, usize) = call_bytes(Op::FindGroup, &of, &[], bytemuck::cast_slice_mut(&mut members)).ok()?;
+    members.get(..found.count as usize).map(|members| (found.version, members.to_vec()))
+}
+
+/// Carries a datagram to a group out; how many bytes it had. `None`: it is the engine's.
+pub(super) fn deliver(at: (&QpInner, u32), (receivers, groups): (&mut Receivers, &mut Groups), record: &PostRecord, data: &Data<'_>) -> Option<u64> {
+    let (mlid, service_level) = path_parts(record.path);
+    let (version, members) = groups.members(at.0, (mlid, record.route().dgid))?;
+    let to = |member: &DatagramReceiver| PostRecord { path: path(member.lid as u16, service_level) | HAS_ROUTE, remote_qpn: member.qpn, ..*record };
+    if !members.iter().all(|member| datagram::is_within_reach(at, receivers, &to(member))) {
+        return None;
+    }
+    let (first, others) = members.split_first()?;
+    let len_bytes = datagram::deliver(at, receivers, Some(version), &to(first), data)?;
+    for member in others {
+        // What does not reach one of them now is lost for that one.
+        let _ = datagram::deliver(at, receivers, Some(version), &to(member), data);
+    }
+    Some(len_bytes)
+}
