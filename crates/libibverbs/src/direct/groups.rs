@@ -24,7 +24,7 @@ impl Groups {
     /// The members that hear what this queue pair sends. Nobody is looking meanwhile: the engine may have to be asked.
     fn members(&mut self, qp: &QpInner, (mlid, mgid): (u16, [u8; 16])) -> Option<(u32, &[DatagramReceiver])> {
         let version = look()?.groups_version();
-        if !self.0.get(&(mlid, mgid)).is_some_and(|(of, _)| *of == version) {
+        if self.0.get(&(mlid, mgid)).is_none_or(|(of, _)| *of != version) {
             if self.0.len() > GROUPS_MAX {
                 self.0.clear();
             }
