@@ -6,6 +6,7 @@
  *     group [stopped]
  */
 #include "engine_stop.h"
+#include <pthread.h>
 
 enum { BYTES = 2048, ROUNDS = 300, MEMBERS = 4, QKEY = 0x11111111, GROUP_LID = 0xC012, REQUESTS = 4 };
 
@@ -28,12 +29,17 @@ static void make_member(struct member *m, int is_deaf)
 					   .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS,
 					   .create_flags = is_deaf ? IBV_QP_CREATE_BLOCK_SELF_MCAST_LB : 0,
 					   .cap = {.max_send_wr = 8, .max_recv_wr = REQUESTS, .max_send_sge = 1, .max_recv_sge = 1}};
-	struct address any = {.psn = 5};
 
 	CHECK(m->cq && (m->qp = ibv_create_qp_ex(context, &init)) != NULL);
+	IS(0, ibv_attach_mcast(m->qp, &group, GROUP_LID));
+}
+
+static void make_ready(struct member *m)
+{
+	struct address any = {.psn = 5};
+
 	to_init(m->qp);
 	to_ready(NULL, m->qp, &any, &any);
-	IS(0, ibv_attach_mcast(m->qp, &group, GROUP_LID));
 }
 
 static void post_receive(struct member *m)
@@ -96,6 +102,28 @@ static void rounds(struct ibv_ah *ah, int first, int count, int left, int starve
 	engine_goes_on();
 }
 
+static volatile int is_done;
+
+/* Somebody joins and leaves another group meanwhile. */
+static void *comes_and_goes(void *unused)
+{
+	union ibv_gid other = group;
+	struct ibv_qp_init_attr init = {.send_cq = sent, .recv_cq = sent, .qp_type = IBV_QPT_UD,
+					.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
+	struct ibv_qp *qp = ibv_create_qp(pd, &init);
+
+	(void)unused;
+	other.raw[15] = 77;
+	CHECK(qp != NULL);
+	while (!is_done) {
+		IS(0, ibv_attach_mcast(qp, &other, GROUP_LID));
+		usleep(100);
+		IS(0, ibv_detach_mcast(qp, &other, GROUP_LID));
+	}
+	IS(0, ibv_destroy_qp(qp));
+	return NULL;
+}
+
 int main(int argc, char **argv)
 {
 	struct ibv_device **devices = ibv_get_device_list(NULL);
@@ -110,9 +138,19 @@ int main(int argc, char **argv)
 	CHECK((sent = ibv_create_cq(context, 64, NULL, NULL, 0)) && (ah = ibv_create_ah(pd, &to)));
 	for (int i = 0; i < MEMBERS; i++)
 		make_member(&members[i], i == MEMBERS - 1);
+	/* Who is not ready yet hears nothing, and all that comes later. */
+	for (int i = 0; i < MEMBERS; i++) {
+		make_ready(&members[i]);
+		rounds(ah, ROUNDS * (20 + i), 2 * (i + 1), i + 1, -1, 0);
+	}
 	rounds(ah, 0, ROUNDS, MEMBERS, -1, stops);
 	for (int i = 0; i < MEMBERS; i++)
 		rounds(ah, ROUNDS * (1 + i), 6, MEMBERS, i, 0);
+	pthread_t thread;
+	CHECK(pthread_create(&thread, NULL, comes_and_goes, NULL) == 0);
+	rounds(ah, ROUNDS * 30, ROUNDS, MEMBERS, -1, 0);
+	is_done = 1;
+	CHECK(pthread_join(thread, NULL) == 0);
 	IS(0, ibv_detach_mcast(members[MEMBERS - 1].qp, &group, GROUP_LID));
 	post_receive(&members[MEMBERS - 1]);
 	rounds(ah, ROUNDS * 9, ROUNDS, MEMBERS - 1, -1, stops);

@@ -194,8 +194,13 @@ static void limit(enum ibv_qp_type type)
 	post_receive(receiver, srq, 8, 1);
 	message(sender, receiver, ah, 8);
 	CHECK(!is_told(srq, 20));
-	IS(0, ibv_destroy_qp(sender));
+	/* Also where the one that took the last request has gone. */
+	post_receive(receiver, srq, 9, 1 + 9 * 7 % 1000);
+	IS(0, ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT));
+	message(sender, receiver, ah, 9);
 	IS(0, ibv_destroy_qp(receiver));
+	CHECK(is_told(srq, 1000 * PATIENCE_SECONDS) && limit_of(srq) == 0);
+	IS(0, ibv_destroy_qp(sender));
 	if (ah)
 		IS(0, ibv_destroy_ah(ah));
 	IS(0, ibv_destroy_srq(srq));

@@ -170,7 +170,8 @@ impl DirectTables {
     }
 
     fn take_entry(&mut self, hca: HcaId, qpn: Qpn, process: ProcessId) -> Option<u32> {
-        if let Some((index, _)) = self.entries.get(&(hca, qpn)) {
+        if let Some((index, owner)) = self.entries.get_mut(&(hca, qpn)) {
+            *owner = process; // whoever made it may have left it to others
             return Some(*index);
         }
         let index = self.take_index()?;

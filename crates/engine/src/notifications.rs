@@ -104,7 +104,7 @@ impl Engine {
     pub(crate) fn queues_around(&self, hca: HcaId, qpn: Qpn) -> Vec<CqHandle> {
         let Some((_, qp)) = self.world.find_qp(hca, qpn) else { return Vec::new() };
         let peer = self.peer_of(hca, &qp);
-        let domain = peer.as_ref().and_then(|peer| peer.init.xrcd).map(|xrcd| self.world.completions_of_domain(xrcd));
+        let domain = qp.init.xrcd.or(peer.as_ref().and_then(|peer| peer.init.xrcd)).map(|xrcd| self.world.completions_of_domain(xrcd));
         [qp.init.recv_cq].into_iter().chain(peer.map(|peer| peer.init.recv_cq)).chain(domain.into_iter().flatten()).collect()
     }
 

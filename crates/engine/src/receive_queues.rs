@@ -19,6 +19,9 @@ use std::sync::atomic::Ordering;
 /// processors hand whole cache lines to each other.
 pub(crate) const ENTRIES_BETWEEN: u32 = 8;
 
+/// A queue that was left to held-up senders so often stays the engine's: each time costs its memory.
+const LEFT_MAX: u32 = 8;
+
 /// Where a queue lies.
 #[derive(Clone, Copy)]
 pub(crate) struct ReceiveQueue {
@@ -30,6 +33,8 @@ pub(crate) struct ReceiveQueue {
     pub(crate) since: SimTime,
     /// Many may take from it, one at a time.
     pub(crate) by_many: bool,
+    /// How often it was left to a sender that was held up.
+    pub(crate) left: u32,
 }
 
 /// Whose requests a queue holds.
@@ -71,6 +76,12 @@ impl Open {
     pub(crate) fn header(&self) -> &ReceiveQueueHeader {
         // SAFETY: the mapping begins with the header, which consists of atomics.
         unsafe { &*self.mapped.base().cast::<ReceiveQueueHeader>() }
+    }
+
+    /// How many requests were put in and taken out so far.
+    pub(crate) fn counters(&self) -> (u32, u32) {
+        let header = self.header();
+        (header.produced.0.load(Ordering::Acquire), header.consumed.0.load(Ordering::Acquire))
     }
 
     /// Where entry `counter` begins.
@@ -116,7 +127,9 @@ impl Engine {
         }
         let (entries, sges) = ((caps.max_recv_wr + ENTRIES_BETWEEN).next_power_of_two(), caps.max_recv_sge);
         let Some(offset) = self.processes[process].shared.allocate_queue(receive_queue_bytes(entries, sges)) else { return };
-        self.receive_queues.all.insert(QueueName::Own(hca, qp.qpn), ReceiveQueue { process, offset, entries, sges, since: SimTime::ZERO, by_many });
+        self.receive_queues
+            .all
+            .insert(QueueName::Own(hca, qp.qpn), ReceiveQueue { process, offset, entries, sges, since: SimTime::ZERO, by_many, left: 0 });
         self.restart_receive_queue(hca, qp.qpn);
     }
 
@@ -127,7 +140,14 @@ impl Engine {
         self.receive_queues.shared.remove_user((hca, qpn));
         self.receive_queues.shared.forget_queue(QueueName::Own(hca, qpn));
         if let Some(queue) = self.receive_queues.all.remove(&QueueName::Own(hca, qpn)) {
-            self.processes[queue.process].shared.free_queue(queue.offset, receive_queue_bytes(queue.entries, queue.sges));
+            self.free_queue(&queue, queue.entries);
+        }
+    }
+
+    /// Gives the place of a queue back, unless somebody may still write there who was given up on.
+    pub(crate) fn free_queue(&mut self, queue: &ReceiveQueue, entries: u32) {
+        if !self.processes.living().any(|process| process.state == ProcessState::Attached && process.is_held_up()) {
+            self.processes[queue.process].shared.free_queue(queue.offset, receive_queue_bytes(entries, queue.sges));
         }
     }
 
@@ -163,10 +183,15 @@ impl Engine {
         if let Some(left) = self.open_queue(QueueName::Own(hca, qpn)) {
             left.header().set_mode(mode::MOVING); // who finds it so looks where it is now
         }
-        match self.processes[queue.process].shared.allocate_queue(receive_queue_bytes(queue.entries, queue.sges)) {
-            Some(offset) => self.receive_queues.all.insert(QueueName::Own(hca, qpn), ReceiveQueue { offset, ..queue }),
+        let bytes = receive_queue_bytes(queue.entries, queue.sges);
+        let place = if queue.left < LEFT_MAX { self.processes[queue.process].shared.allocate_queue(bytes) } else { None };
+        match place {
+            Some(offset) => self.receive_queues.all.insert(QueueName::Own(hca, qpn), ReceiveQueue { offset, left: queue.left + 1, ..queue }),
             None => self.receive_queues.all.remove(&QueueName::Own(hca, qpn)), // all of it goes through the engine then
         };
+        if let Some(open) = self.open_queue(QueueName::Own(hca, qpn)) {
+            open.header().set_mode(mode::MOVING); // until its requests are there
+        }
         self.publish_queue_pair(hca, qpn);
     }
 
@@ -174,6 +199,13 @@ impl Engine {
         if let Some(queue) = self.receive_queues.all.get_mut(&QueueName::Own(hca, qpn)) {
             queue.since = since;
         }
+    }
+
+    /// A queue was taken over: waits for whoever is at it. What peers have completed until now comes before what the engine completes.
+    pub(crate) fn come_after_peers(&mut self, open: &Open) {
+        self.await_movers();
+        self.set_wall_clock();
+        self.now = self.now.max(SimTime::from_picos(open.queue.since.as_picos() + 1));
     }
 
     /// Takes over what is in a shared queue: from now on the engine receives for this queue pair.
@@ -188,12 +220,9 @@ impl Engine {
         if former != mode::SHARED {
             return;
         }
-        self.await_movers();
-        // What peers have completed until now comes before what the engine completes.
-        self.set_wall_clock();
-        self.now = self.now.max(SimTime::from_picos(open.queue.since.as_picos() + 1));
+        self.come_after_peers(&open);
         let owner = self.processes[open.queue.process].number;
-        let (produced, consumed) = (header.produced.0.load(Ordering::Acquire), header.consumed.0.load(Ordering::Acquire));
+        let (produced, consumed) = open.counters();
         // As early as what comes by the ring afterwards, or that would be before it.
         let at = self.world.now();
         // No more than there can be, whatever a lying program says.
@@ -288,10 +317,13 @@ impl Engine {
             return false;
         };
         self.leave_to_the_held_up(hca, qpn);
-        let Some(open) = self.open_queue(QueueName::Own(hca, qpn)) else {
-            self.world.put_receives(hca, qpn, requests);
-            return true;
-        };
+        self.fill_receive_queue(hca, qpn, requests);
+        true
+    }
+
+    /// A queue is the programs' again, with these requests.
+    fn fill_receive_queue(&mut self, hca: HcaId, qpn: Qpn, requests: Vec<ReceiveRequest>) {
+        let Some(open) = self.open_queue(QueueName::Own(hca, qpn)) else { return self.world.put_receives(hca, qpn, requests) };
         let header = open.header();
         for (counter, request) in requests.iter().enumerate() {
             open.write(counter as u32, request);
@@ -303,7 +335,6 @@ impl Engine {
         self.note_since(hca, qpn, since);
         header.since_ps.store(since.as_picos(), Ordering::SeqCst);
         header.begin_era(self.direct.next_era());
-        true
     }
 }
 

@@ -76,7 +76,7 @@ impl Engine {
         let (entries, room, sges) = (entries_for(init.max_wr), entries_for(most.max(init.max_wr)), init.max_sge);
         let Some(offset) = self.processes[process].shared.allocate_queue(receive_queue_bytes(room, sges)) else { return };
         let since = self.now;
-        let queue = ReceiveQueue { process, offset, entries, sges, since, by_many: true };
+        let queue = ReceiveQueue { process, offset, entries, sges, since, by_many: true, left: 0 };
         self.receive_queues.all.insert(QueueName::Shared(srq), queue);
         self.receive_queues.shared.rooms.insert(srq, room);
         match self.open_queue(QueueName::Shared(srq)) {
@@ -140,7 +140,7 @@ impl Engine {
         shared.forget_queue(QueueName::Shared(srq));
         let room = shared.rooms.remove(&srq).unwrap_or(0);
         if let Some(queue) = self.receive_queues.all.remove(&QueueName::Shared(srq)) {
-            self.processes[queue.process].shared.free_queue(queue.offset, receive_queue_bytes(room, queue.sges));
+            self.free_queue(&queue, room);
         }
     }
 
@@ -154,18 +154,15 @@ impl Engine {
         if former != mode::SHARED {
             return;
         }
-        self.await_movers();
+        self.come_after_peers(&open);
+        let (produced, consumed) = open.counters();
+        // No more than there can be, whatever a lying program says.
+        let count = count_of(produced, consumed, open.queue.entries);
         if let QueueName::Shared(srq) = name
-            && header.limit.swap(0, Ordering::SeqCst) == 0
+            && (header.limit.swap(0, Ordering::SeqCst) == 0 || count < self.world.srq_limit(srq))
         {
             self.world.reach_srq_limit(srq); // who has reached it may not have told yet
         }
-        // What peers have completed until now comes before what the engine completes.
-        self.set_wall_clock();
-        self.now = self.now.max(SimTime::from_picos(open.queue.since.as_picos() + 1));
-        let (produced, consumed) = (header.produced.0.load(Ordering::Acquire), header.consumed.0.load(Ordering::Acquire));
-        // No more than there can be, whatever a lying program says.
-        let count = count_of(produced, consumed, open.queue.entries);
         let mut requests: VecDeque<_> = (0..count).map(|counter| request_of(open.read(consumed.wrapping_add(counter)))).collect();
         if let Some((process, transfers)) = self.taker_of(name, header)
             && let Some(request) = requests.pop_front()
@@ -305,7 +302,11 @@ impl Engine {
             return;
         }
         let Some(open) = self.open_queue(QueueName::Shared(srq)) else { return };
-        if open.header().mode() == mode::SHARED && open.header().limit.load(Ordering::SeqCst) == 0 {
+        let (produced, consumed) = open.counters();
+        let is_reached =
+            || open.header().limit.load(Ordering::SeqCst) == 0 || count_of(produced, consumed, open.queue.entries) < self.world.srq_limit(srq);
+        if open.header().mode() == mode::SHARED && is_reached() {
+            open.header().limit.store(0, Ordering::SeqCst);
             self.world.reach_srq_limit(srq);
         }
     }

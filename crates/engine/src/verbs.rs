@@ -223,6 +223,10 @@ impl Engine {
                     since_ps = self.begin_anew();
                     self.restart_receive_queue(hca, qpn);
                     self.raise_all_due(&around);
+                    self.look_at_limits();
+                }
+                if change.state.is_some() && self.world.is_in_group(hca, qpn) {
+                    self.note_groups_changed(); // it may have a port now, or none any more
                 }
                 (modify.fields.hca, changed)
             }
@@ -235,6 +239,7 @@ impl Engine {
                     self.publish_queue_pair(hca, Qpn(name.qpn));
                     self.drop_receive_queue(hca, Qpn(name.qpn));
                     self.raise_all_due(&around);
+                    self.look_at_limits();
                     return Ok(self.drop_async_events(owner, hca, About::QueuePair, name.qpn));
                 }
                 (name.hca, self.world.query_qp(owner, hca, Qpn(name.qpn)))
@@ -274,9 +279,15 @@ impl Engine {
             Notice::MemoryWritten { process, whole } => self.touch_memory(process, whole),
             Notice::QpEvent { process, hca, qpn, event } => {
                 self.publish_queue_pair(hca, qpn);
-                self.async_event(process, hca, event, qpn.0);
+                if self.world.find_qp(hca, qpn).is_some() {
+                    self.async_event(process, hca, event, qpn.0);
+                }
             }
-            Notice::SrqEvent { process, hca, srq, event } => self.async_event(process, hca, event, srq.0),
+            // What happened to an object just before it went is nobody's any more.
+            Notice::SrqEvent { process, hca, srq, event } if self.world.query_srq(process, srq).is_ok() => {
+                self.async_event(process, hca, event, srq.0);
+            }
+            Notice::SrqEvent { .. } => {}
             Notice::PortEvent { hca, port, event } => {
                 self.note_groups_changed();
                 let mut nth = 0;
@@ -300,11 +311,13 @@ impl Engine {
 
     /// An object is gone, and with it what nobody has read of it; how much that was.
     pub(crate) fn drop_async_events(&mut self, process: ProcessId, hca: HcaId, about: About, element: u32) -> Vec<u8> {
+        let channels = self.objects.async_channel(process.0, hca.0);
         let mut count = 0;
-        for channel in self.objects.async_channel(process.0, hca.0) {
-            count += self.objects.get_mut(channel).map_or(0, |channel| objects::drop_async_events(channel, about, element)) as u64;
+        for channel in &channels {
+            count += self.objects.get_mut(*channel).map_or(0, |channel| objects::drop_async_events(channel, about, element)) as u64;
         }
-        reply(&calls::Count { count })
+        // With several contexts each has heard of it: the program cannot tell whose those were.
+        reply(&calls::Count { count: if channels.len() == 1 { count } else { 0 } })
     }
 
     pub(crate) fn wakeup_of(&self, process: ProcessId) -> SimDuration {

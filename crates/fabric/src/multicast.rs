@@ -36,6 +36,11 @@ impl World {
         Ok(())
     }
 
+    /// Whether a queue pair is a member of any group.
+    pub fn is_in_group(&self, hca: HcaId, qpn: Qpn) -> bool {
+        self.verbs.multicast.is_attached(hca, qpn)
+    }
+
     /// The members of a group, with their ports' LIDs, that hear what a queue pair sends to it. Those whose ports are down do not.
     pub fn hearers(&self, (sender_hca, sender): (HcaId, Qpn), mlid: Lid, mgid: Gid) -> Vec<(Lid, Qpn)> {
         let members = |hca| self.verbs.multicast.members(Group { hca, mlid, mgid }).iter().map(move |qpn| (hca, *qpn));

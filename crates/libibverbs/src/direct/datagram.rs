@@ -50,11 +50,18 @@ struct Receiver {
 }
 
 /// Carries a datagram out; how many bytes it had. `None`: it is the engine's. `groups`: of which version of all groups the receiver is a
-/// member, where it is one.
-pub(super) fn deliver(at: (&QpInner, u32), receivers: &mut Receivers, groups: Option<u32>, record: &PostRecord, data: &Data<'_>) -> Option<u64> {
+/// member, where it is one; without `may_wait` it is lost at once where no receive request is there.
+pub(super) fn deliver(
+    at: (&QpInner, u32),
+    receivers: &mut Receivers,
+    (groups, may_wait): (Option<u32>, bool),
+    record: &PostRecord,
+    data: &Data<'_>,
+) -> Option<u64> {
     let to = (path_parts(record.path).0, record.remote_qpn);
     let receiver = receivers.find(to)?;
     receiver.has_no_request = false;
+    receiver.is_starved |= !may_wait;
     let mut attempt = |is_waiting| {
         let looking = look()?;
         let is_member = groups.is_none_or(|version| looking.groups_version() == version);

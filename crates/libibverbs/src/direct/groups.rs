@@ -39,22 +39,33 @@ fn ask(qp: &QpInner, (mlid, mgid): (u16, [u8; 16])) -> Option<(u32, Vec<Datagram
     let of = Multicast { hca: qp.hca, qpn: qp.qpn, mlid: u32::from(mlid), reserved: 0, mgid };
     let mut members = [DatagramReceiver { lid: 0, qpn: 0 }; MEMBERS_MAX];
     let (found, _): (GroupMembers, usize) = call_bytes(Op::FindGroup, &of, &[], bytemuck::cast_slice_mut(&mut members)).ok()?;
-    members.get(..found.count as usize).map(|members| (found.version, members.to_vec()))
+    // Of one that is too large nobody is known, and all of it goes to the engine.
+    Some((found.version, members.get(..found.count as usize).unwrap_or_default().to_vec()))
 }
 
 /// Carries a datagram to a group out; how many bytes it had. `None`: it is the engine's.
 pub(super) fn deliver(at: (&QpInner, u32), (receivers, groups): (&mut Receivers, &mut Groups), record: &PostRecord, data: &Data<'_>) -> Option<u64> {
     let (mlid, service_level) = path_parts(record.path);
-    let (version, members) = groups.members(at.0, (mlid, record.route().dgid))?;
+    let group = (mlid, record.route().dgid);
+    let (mut version, members) = groups.members(at.0, group)?;
+    let members = members.to_vec(); // as they were when it was sent
     let to = |member: &DatagramReceiver| PostRecord { path: path(member.lid as u16, service_level) | HAS_ROUTE, remote_qpn: member.qpn, ..*record };
     if !members.iter().all(|member| datagram::is_within_reach(at, receivers, &to(member))) {
         return None;
     }
     let (first, others) = members.split_first()?;
-    let len_bytes = datagram::deliver(at, receivers, Some(version), &to(first), data)?;
+    let len_bytes = datagram::deliver(at, receivers, (Some(version), true), &to(first), data)?;
+    // Whom one waits for in vain is the only one that is waited for; what does not reach one of them is lost for that one.
+    let mut may_wait = true;
     for member in others {
-        // What does not reach one of them now is lost for that one.
-        let _ = datagram::deliver(at, receivers, Some(version), &to(member), data);
+        while datagram::deliver(at, receivers, (Some(version), may_wait), &to(member), data).is_none() {
+            let Some((present, members)) = groups.members(at.0, group) else { break };
+            if present == version || !members.iter().any(|present| (present.lid, present.qpn) == (member.lid, member.qpn)) {
+                may_wait = false;
+                break;
+            }
+            version = present; // somebody else has joined or left
+        }
     }
     Some(len_bytes)
 }

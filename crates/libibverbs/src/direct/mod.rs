@@ -140,7 +140,7 @@ pub(crate) fn carry_out(qp: &QpInner, (sending, mut looking): (&mut Sending, Opt
         _ if qp.qp_type == IBV_QPT_UD => {
             drop(looking); // the engine may have to be asked
             if path_parts(record.path).0 < MULTICAST_LIDS {
-                datagram::deliver(at, &mut sending.receivers, None, record, data)
+                datagram::deliver(at, &mut sending.receivers, (None, true), record, data)
             } else {
                 groups::deliver(at, (&mut sending.receivers, &mut sending.groups), record, data)
             }
