@@ -174,7 +174,7 @@ fn notify(kind: u32, hca: u32, object: u32) {
 /// a direct one it is worth waiting a moment for that: a stream of requests would never find it so otherwise.
 #[cold]
 fn has_engine_finished(qp: &QpInner, index: u32) -> bool {
-    let since = now_ps();
+    let mut wait = waiting::Wait::begin();
     loop {
         let Some(looking) = look() else { return false };
         let Some(own) = looking.queue_pair(index, qp.qpn) else { return false };
@@ -183,10 +183,10 @@ fn has_engine_finished(qp: &QpInner, index: u32) -> bool {
         }
         let is_direct = qp.qp_type == IBV_QPT_UD || looking.peer(own).is_some();
         drop(looking);
-        if !is_direct || !waiting::PATIENCE.waits_for_engine(since, now_ps()) {
+        if !is_direct || !waiting::PATIENCE.waits_for_engine(&wait) {
             return false;
         }
-        std::thread::yield_now();
+        wait.give_way();
     }
 }
 

@@ -15,10 +15,14 @@ const LONG_PICOS: u64 = 4_000_000_000;
 const SHORT_PICOS: u64 = 200_000_000;
 /// That while: a program whose peers are not ready for long waits so long once in a while only.
 const IMPATIENT_PICOS: u64 = 20_000_000_000;
+const IMPATIENT_IN_A_CROWD_PICOS: u64 = 200_000_000_000;
 /// How long it waits for somebody else who takes from the same queue: that one may have to be given the processor first.
 const WITH_OTHERS_PICOS: u64 = 20_000_000_000;
 /// How long a datagram waits for a receive request: nobody sends it again, and its receiver may have to be given the processor first.
 const OF_DATAGRAMS_PICOS: u64 = 50_000_000_000;
+const OF_DATAGRAMS_IN_A_CROWD_PICOS: u64 = 10_000_000_000;
+/// Whoever gets the processor back as late as this shares it with others: its looks only take what the peer needs.
+const CROWD_PICOS: u64 = 50_000_000;
 
 /// What became of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +62,32 @@ impl Step {
     }
 }
 
+/// A wait that goes on.
+pub(super) struct Wait {
+    since: u64,
+    now: u64,
+    in_a_crowd: bool,
+}
+
+impl Wait {
+    pub(super) fn begin() -> Self {
+        let since = now_ps();
+        Self { since, now: since, in_a_crowd: false }
+    }
+
+    /// Lets others have the processor.
+    pub(super) fn give_way(&mut self) {
+        let before = now_ps();
+        std::thread::yield_now();
+        self.now = now_ps();
+        self.in_a_crowd |= self.now > before + CROWD_PICOS;
+    }
+
+    fn is_within(&self, picos: u64) -> bool {
+        self.now <= self.since + picos
+    }
+}
+
 /// How patient posters are: all of a process together, or many that wait in vain one after another would hold it up.
 pub(super) struct Patience {
     /// Until then not very.
@@ -75,13 +105,13 @@ impl Patience {
     /// Tries it again, since this came of the first attempt, until it is done; `None` when it has taken too long, or is the engine's.
     #[inline(never)] // most are done at once
     pub(super) fn try_again(&self, mut step: Step, mut attempt: impl FnMut(bool) -> Option<Step>) -> Option<Step> {
-        let mut since = None;
+        let mut wait = None;
         let mut looks = 0;
         while !step.is_done() {
             looks += 1;
             if looks < LOOKS {
                 (0..PAUSES).for_each(|_| std::hint::spin_loop());
-            } else if !self.goes_on(&mut since, step.outcome) {
+            } else if !self.goes_on(wait.get_or_insert_with(Wait::begin), step.outcome) {
                 return None;
             }
             step = attempt(looks >= LOOKS)?;
@@ -90,29 +120,29 @@ impl Patience {
     }
 
     #[cold]
-    fn goes_on(&self, since: &mut Option<u64>, outcome: Outcome) -> bool {
-        std::thread::yield_now();
-        let now = now_ps();
-        let since = *since.get_or_insert(now);
+    fn goes_on(&self, wait: &mut Wait, outcome: Outcome) -> bool {
+        wait.give_way();
         match outcome {
-            Outcome::Busy => now <= since + WITH_OTHERS_PICOS,
-            Outcome::Empty => now <= since + OF_DATAGRAMS_PICOS,
-            _ => self.waits_on(since, now, SHORT_PICOS),
+            Outcome::Busy => wait.is_within(WITH_OTHERS_PICOS),
+            Outcome::Empty => wait.is_within(if wait.in_a_crowd { OF_DATAGRAMS_IN_A_CROWD_PICOS } else { OF_DATAGRAMS_PICOS }),
+            _ => self.waits_on(wait, SHORT_PICOS),
         }
     }
 
     /// Whether to wait for the engine any longer.
-    pub(super) fn waits_for_engine(&self, since: u64, now: u64) -> bool {
-        self.waits_on(since, now, 0)
+    pub(super) fn waits_for_engine(&self, wait: &Wait) -> bool {
+        self.waits_on(wait, 0)
     }
 
-    fn waits_on(&self, since: u64, now: u64, short_picos: u64) -> bool {
-        let is_short = since < self.short_until_ps.load(Ordering::Relaxed);
-        if now <= since + if is_short { short_picos } else { LONG_PICOS } {
+    fn waits_on(&self, wait: &Wait, short_picos: u64) -> bool {
+        let is_short = wait.since < self.short_until_ps.load(Ordering::Relaxed);
+        let long_picos = if wait.in_a_crowd { SHORT_PICOS } else { LONG_PICOS };
+        if wait.is_within(if is_short { short_picos } else { long_picos }) {
             return true;
         }
         if !is_short {
-            self.short_until_ps.fetch_max(now + IMPATIENT_PICOS, Ordering::Relaxed);
+            let picos = if wait.in_a_crowd { IMPATIENT_IN_A_CROWD_PICOS } else { IMPATIENT_PICOS };
+            self.short_until_ps.fetch_max(wait.now + picos, Ordering::Relaxed);
         }
         false
     }
@@ -125,15 +155,23 @@ mod tests {
     #[test]
     fn who_has_waited_in_vain_waits_shortly_for_a_while() {
         let patience = Patience::new();
-        let now = 7;
-        assert!(patience.waits_on(now, now + LONG_PICOS, SHORT_PICOS));
-        assert!(!patience.waits_on(now, now + LONG_PICOS + 1, SHORT_PICOS));
-        let now = now + LONG_PICOS + 2;
-        assert!(patience.waits_on(now, now + SHORT_PICOS, SHORT_PICOS));
-        assert!(!patience.waits_on(now, now + SHORT_PICOS + 1, SHORT_PICOS), "that soon it is not worth while");
-        assert!(!patience.waits_for_engine(now, now + 1));
+        let wait = |since, picos| Wait { since, now: since + picos, in_a_crowd: false };
+        assert!(patience.waits_on(&wait(7, LONG_PICOS), SHORT_PICOS));
+        assert!(!patience.waits_on(&wait(7, LONG_PICOS + 1), SHORT_PICOS));
+        let now = 9 + LONG_PICOS;
+        assert!(patience.waits_on(&wait(now, SHORT_PICOS), SHORT_PICOS));
+        assert!(!patience.waits_on(&wait(now, SHORT_PICOS + 1), SHORT_PICOS), "that soon it is not worth while");
+        assert!(!patience.waits_for_engine(&wait(now, 1)));
         let now = now + IMPATIENT_PICOS;
-        assert!(patience.waits_for_engine(now, now + LONG_PICOS), "it may be another time");
+        assert!(patience.waits_for_engine(&wait(now, LONG_PICOS)), "it may be another time");
+    }
+
+    #[test]
+    fn who_shares_the_processor_does_not_wait_long() {
+        let patience = Patience::new();
+        let wait = |picos| Wait { since: 7, now: 7 + picos, in_a_crowd: true };
+        assert!(patience.waits_on(&wait(SHORT_PICOS), SHORT_PICOS));
+        assert!(!patience.waits_on(&wait(SHORT_PICOS + 1), SHORT_PICOS));
     }
 
     #[test]
