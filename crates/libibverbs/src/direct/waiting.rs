@@ -15,6 +15,7 @@ const LONG_PICOS: u64 = 4_000_000_000;
 const SHORT_PICOS: u64 = 200_000_000;
 /// That while: a program whose peers are not ready for long waits so long once in a while only.
 const IMPATIENT_PICOS: u64 = 20_000_000_000;
+/// And where there was a crowd again and again.
 const IMPATIENT_IN_A_CROWD_PICOS: u64 = 200_000_000_000;
 /// How long it waits for somebody else who takes from the same queue: that one may have to be given the processor first.
 const WITH_OTHERS_PICOS: u64 = 20_000_000_000;
@@ -92,6 +93,8 @@ impl Wait {
 pub(super) struct Patience {
     /// Until then not very.
     short_until_ps: AtomicU64,
+    /// Until then another crowd is not the first one.
+    crowded_until_ps: AtomicU64,
 }
 
 /// This process's.
@@ -99,7 +102,7 @@ pub(super) static PATIENCE: Patience = Patience::new();
 
 impl Patience {
     const fn new() -> Self {
-        Self { short_until_ps: AtomicU64::new(0) }
+        Self { short_until_ps: AtomicU64::new(0), crowded_until_ps: AtomicU64::new(0) }
     }
 
     /// Tries it again, since this came of the first attempt, until it is done; `None` when it has taken too long, or is the engine's.
@@ -141,7 +144,11 @@ impl Patience {
             return true;
         }
         if !is_short {
-            let picos = if wait.in_a_crowd { IMPATIENT_IN_A_CROWD_PICOS } else { IMPATIENT_PICOS };
+            let is_crowded_again = wait.in_a_crowd && wait.now < self.crowded_until_ps.load(Ordering::Relaxed);
+            if wait.in_a_crowd {
+                self.crowded_until_ps.store(wait.now + 2 * IMPATIENT_IN_A_CROWD_PICOS, Ordering::Relaxed);
+            }
+            let picos = if is_crowded_again { IMPATIENT_IN_A_CROWD_PICOS } else { IMPATIENT_PICOS };
             self.short_until_ps.fetch_max(wait.now + picos, Ordering::Relaxed);
         }
         false
