@@ -87,27 +87,26 @@ impl From<Stretch> for Stretches {
 /// Copies from this process's `local` to `remote` of process `pid`; false unless all of it went.
 #[inline(always)]
 pub fn write(pid: u32, local: &Stretches, remote: &Stretches) -> bool {
-    if !(local.are_here && remote.are_here) {
-        return transfer(libc::SYS_process_vm_writev, pid, &local.list, &remote.list);
-    }
-    each_part(&local.list, &remote.list, |local, remote, len| {
-        // SAFETY: both are mapped for as long as the caller looks, and are at least this long.
-        unsafe { copy_upwards(local, remote, len) }
-    });
-    true
+    copy_here(local, remote) || transfer(libc::SYS_process_vm_writev, pid, &local.list, &remote.list)
 }
 
 /// The other way round.
 #[inline(always)]
 pub fn read(pid: u32, local: &Stretches, remote: &Stretches) -> bool {
-    if !(local.are_here && remote.are_here) {
-        return transfer(libc::SYS_process_vm_readv, pid, &local.list, &remote.list);
+    copy_here(remote, local) || transfer(libc::SYS_process_vm_readv, pid, &local.list, &remote.list)
+}
+
+/// Copies by the processor; false where something is not mapped here.
+#[inline(always)]
+fn copy_here(from: &Stretches, to: &Stretches) -> bool {
+    let are_here = from.are_here && to.are_here;
+    if are_here {
+        each_part(&from.list, &to.list, |from, to, len| {
+            // SAFETY: both are mapped for as long as the caller looks, and are at least this long.
+            unsafe { copy_upwards(from, to, len) }
+        });
     }
-    each_part(&local.list, &remote.list, |local, remote, len| {
-        // SAFETY: as above.
-        unsafe { copy_upwards(remote, local, len) }
-    });
-    true
+    are_here
 }
 
 /// Copies from one stretch to another that is not shorter, if both are here; false where they are not.

@@ -5,7 +5,7 @@
 use super::global_route::{GRH_BYTES, header};
 use super::send::{delivery, places_of_request};
 use super::waiting::{Outcome, PATIENCE, Step};
-use super::{PeerQueues, is_receiving, local_stretches, stretch_here};
+use super::{PeerQueues, is_receiving, local_stretches, stretch_here, tell};
 use crate::post::Data;
 use crate::qp::QpInner;
 use softband_abi::verbs::*;
@@ -88,12 +88,6 @@ pub(super) fn is_within_reach((qp, index): (&QpInner, u32), receivers: &mut Rece
     let found = receiver.entry.checked_sub(1).and_then(|entry| looking.datagram_receiver(entry, to.0, to.1));
     let (Some(own), Some(to)) = (own, found) else { return false };
     accepts(to, own, record) && receiver.queues_of(&looking, to).is_some_and(|queues| queues.receives.mode().is_shared() == Some(true))
-}
-
-/// Tells the engine of the receiver what only it can do.
-#[cold]
-fn tell(kind: u32, record: &PostRecord) {
-    let _ = softband_client::post::post(PostRecord { kind, ..*record }, &[], &[]);
 }
 
 impl Receivers {

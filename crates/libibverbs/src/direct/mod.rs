@@ -170,6 +170,12 @@ fn notify(kind: u32, hca: u32, object: u32) {
     let _ = softband_client::post::post(PostRecord { kind, hca, object, ..bytemuck::Zeroable::zeroed() }, &[], &[]);
 }
 
+/// The same of the receiver of a message: the record says who that is.
+#[cold]
+fn tell(kind: u32, record: &PostRecord) {
+    let _ = softband_client::post::post(PostRecord { kind, ..*record }, &[], &[]);
+}
+
 /// Whether the engine has nothing of the queue pair to do any more, so that the poster may overtake nothing. Where the connection is
 /// a direct one it is worth waiting a moment for that: a stream of requests would never find it so otherwise.
 #[cold]

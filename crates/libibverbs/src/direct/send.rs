@@ -2,7 +2,7 @@
 //! into the ring of the peer's completion queue.
 
 use super::waiting::{Outcome, PATIENCE, Step};
-use super::{PeerQueues, Sending, is_reliable, local_stretches, stretch_here};
+use super::{PeerQueues, Sending, is_reliable, local_stretches, stretch_here, tell};
 use crate::post::Data;
 use crate::qp::QpInner;
 use softband_abi::verbs::*;
@@ -28,8 +28,7 @@ pub(super) fn deliver(at: (&QpInner, u32), (sending, looking): (&mut Sending, Op
         last = PATIENCE.try_again(last, |is_waiting| step(&look()?, at, sending, record, data, is_waiting))?;
     }
     if last.outcome == Outcome::DoneWithEvent {
-        let (hca, object, xrc_srq) = (at.0.hca, at.0.qpn, record.xrc_srq);
-        let _ = softband_client::post::post(PostRecord { kind: kind::NOTIFY_PEER, hca, object, xrc_srq, ..bytemuck::Zeroable::zeroed() }, &[], &[]);
+        tell(kind::NOTIFY_PEER, record);
     }
     Some(last.bytes)
 }
