@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from conftest import Tree
 
-from softband_lab.claims import load_published, load_rules
+from softband_lab.claims import load_rules
 from softband_lab.errors import LabError
+from softband_lab.published import load_published
 from softband_lab.study import load_study
 
 CHECKOUT = Path(__file__).resolve().parents[2]

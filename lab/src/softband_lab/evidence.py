@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,8 +13,10 @@ from softband_lab.campaign import JobResult
 from softband_lab.errors import LabError, MissingEvidence
 from softband_lab.fabricfile import load_toml, with_cable, with_rate, write_toml
 from softband_lab.places import fabric_path
+from softband_lab.published import Published
 from softband_lab.softband import Answer, Softband
-from softband_lab.study import Study
+from softband_lab.study import Cell, Study
+from softband_lab.units import COLUMN_UNITS, column_factor
 
 Series = dict[int, float]
 At = int | str  # a size in bytes, or "peak"
@@ -35,27 +38,47 @@ class Evidence:
     results: dict[str, JobResult]
     failed: set[str]
     quick: bool
+    cells: Path
+    published: dict[str, Published]
     prober: Prober | None = None
+    # Fabric files that were looked at since somebody emptied this.
+    touched: set[str] = field(default_factory=set)
     _shown: dict[str, Answer] = field(default_factory=dict)
 
-    def series(self, curve: str, test: str) -> Series:
-        """A curve as a figure shows it: message size to value."""
-        cell = self.study.cell_of(curve, test)
-        if cell is None:
-            raise LabError(
-                self.study.folder / "claims.toml",
-                f"no figure has a curve `{curve}` with the test `{test}`",
-                "a curve that some figure of study.toml shows",
-            )
-        result = self.results.get(cell.id)
-        if result is None:
-            self._explain_missing(cell.id)
-        column = self.study.tests[test].column
-        values = {row.measurement.size_bytes: getattr(row.measurement, column) for row in self.results[cell.id].rows}
+    def series(self, curve: str, test: str, column: str | None = None) -> Series:
+        """A curve as a figure shows it, or by another column of its tables: message size to value."""
+        rows = self.results[self._finished(curve, test).id].rows
+        column = self._column(test, column)
+        values = {row.measurement.size_bytes: getattr(row.measurement, column) for row in rows}
         return {size: value for size, value in values.items() if value is not None}
 
-    def value(self, curve: str, test: str, at: At) -> float:
-        series = self.series(curve, test)
+    def factor(self, test: str, claim: Published, column: str | None = None) -> float:
+        """What a test's values are multiplied with to be in the unit of a claim."""
+        column = self._column(test, column)
+        factor = column_factor(column, claim.unit, self.study.head.megabyte)
+        if factor is None:
+            raise LabError(
+                f"{self.study.folder / 'claims.toml'}: {claim.id}",
+                f"the claim is in `{claim.unit}`, which `{column}` of the test `{test}` does not convert into",
+                "a test that measures what the claim is about",
+            )
+        return factor
+
+    def port_words(self, curve: str, test: str, host: str) -> list[int]:
+        """Words of four bytes that each cabled port of a host has sent and received, in all runs of a cell."""
+        cell = self._finished(curve, test)
+        words: dict[tuple[str, int], int] = {}
+        for path in sorted((self.cells / cell.id).glob("run-*/counters.json")):
+            for port in json.loads(path.read_text(encoding="utf-8"))["ports"]:
+                key = (port["node"], port["port"])
+                if port["node"].startswith(f"{host}/"):
+                    words[key] = words.get(key, 0) + port["port_xmit_data"] + port["port_rcv_data"]
+        if not words:
+            raise MissingEvidence(f"the cell {cell.id} left no counters of ports of {host}")
+        return list(words.values())
+
+    def value(self, curve: str, test: str, at: At, column: str | None = None) -> float:
+        series = self.series(curve, test, column)
         if at == "peak":
             return max(series.values())
         try:
@@ -70,17 +93,21 @@ class Evidence:
     def document(self, file: str) -> dict[str, Any]:
         """A TOML file of the tree, such as fabrics/cables/sdr-cx4.toml or a part below catalog/."""
         path = self.home / file
+        if file.startswith("fabrics/"):
+            self.touched.add(file.removeprefix("fabrics/"))
         if not path.is_file():
             raise MissingEvidence(f"this tree has no {file}")
         return load_toml(path)
 
     def shown(self, fabric: str) -> Answer:
         """What `softband fabric show` says, asked once."""
+        self.touched.add(fabric)
         if fabric not in self._shown:
             self._shown[fabric] = self.softband.show(fabric_path(self.home, fabric))
         return self._shown[fabric]
 
     def check(self, fabric: str) -> Answer:
+        self.touched.add(fabric)
         return self.softband.check(fabric_path(self.home, fabric))
 
     def check_with_cable(self, fabric: str, part: str, rate: str, length_m: float) -> Answer:
@@ -108,6 +135,26 @@ class Evidence:
         if self.quick or self.prober is None:
             raise MissingEvidence("runs on changed fabrics are not part of --quick; run the whole study")
         return self.prober
+
+    def _column(self, test: str, wanted: str | None) -> str:
+        column = wanted or self.study.tests[test].column
+        if column not in COLUMN_UNITS:
+            known = ", ".join(sorted(COLUMN_UNITS))
+            raise LabError(self.study.folder / "claims.toml", f"`{column}` is no column", f"one of {known}")
+        return column
+
+    def _finished(self, curve: str, test: str) -> Cell:
+        cell = self.study.cell_of(curve, test)
+        if cell is None:
+            raise LabError(
+                self.study.folder / "claims.toml",
+                f"no figure has a curve `{curve}` with the test `{test}`",
+                "a curve that some figure of study.toml shows",
+            )
+        self.touched.add(cell.fabric)
+        if cell.id not in self.results:
+            self._explain_missing(cell.id)
+        return cell
 
     def _explain_missing(self, cell_id: str) -> None:
         if cell_id in self.failed:
