@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from softband_lab.errors import LabError
 from softband_lab.fabricfile import load_toml
 from softband_lab.softband import Program
-from softband_lab.units import COLUMN_UNITS, DECIMAL_MEGABYTE
+from softband_lab.units import BINARY_MEGABYTE, COLUMN_UNITS
 
 Transport = Literal["RC", "UC", "UD"]
 
@@ -118,8 +118,8 @@ class StudyHead(Strict):
     source: str
     summary: str
     claims: str
-    # Bytes that the source means by MB: 1000000, or 1048576 as perftest.
-    megabyte: int = DECIMAL_MEGABYTE
+    # Bytes that the source means by MB: 1048576 as perftest, or 1000000.
+    megabyte: int = BINARY_MEGABYTE
     seed: int = 1
     timeout_seconds: float = 900.0
     quick_figures: list[int]
