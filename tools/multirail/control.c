@@ -45,7 +45,7 @@ static void give(int fd, const uint64_t *words, size_t count)
 		if (part < 0 && errno == EINTR)
 			continue;
 		if (part <= 0)
-			fail("the other side has ended");
+			fail("another process of the test has ended");
 		done += (size_t)part;
 	}
 	free(out);
@@ -61,7 +61,7 @@ static void take(int fd, uint64_t *words, size_t count)
 		if (part < 0 && errno == EINTR)
 			continue;
 		if (part <= 0)
-			fail("the other side has ended");
+			fail("another process of the test has ended");
 		done += (size_t)part;
 	}
 	for (size_t i = 0; i < count; i++)

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RECEIVES = 2, SPREAD = 64 };
+enum { RECEIVES = 2, HOP_LIMIT = 64 };
 
 /* Local ACK timeout 4.096 us x 2^14 = 67 ms, seven tries; a receiver that is not ready is tried again for ever. */
 enum { ACK_TIMEOUT = 14, RETRIES = 7, RNR_TIMER = 12, RNR_RETRIES = 7 };
@@ -141,7 +141,7 @@ static struct ibv_ah_attr path_to(const struct rail *rail, const struct options 
 	if (global) {
 		path.is_global = 1;
 		path.grh.sgid_index = (uint8_t)(o->gid_index < 0 ? 0 : o->gid_index);
-		path.grh.hop_limit = SPREAD;
+		path.grh.hop_limit = HOP_LIMIT;
 		memcpy(path.grh.dgid.raw, theirs + 5, 16);
 	}
 	return path;
@@ -164,7 +164,7 @@ static void to_ready(struct rail *rail, const struct options *o, const uint64_t 
 	rail->remote_key = (uint32_t)theirs[3];
 }
 
-/* Words of a rail: LID, queue pair, address and key of what comes in, MTU, GID. A packet number of its own it has not. */
+/* Words of a rail: LID, queue pair (its number is the first packet number, too), address and key of what comes in, MTU, GID. */
 static void describe(struct rails *r, struct rail *rail, const struct options *o, uint64_t *words)
 {
 	union ibv_gid gid;

@@ -32,7 +32,7 @@ class ClaimRow:
     rule: AnyRule
     judgement: Judgement
     calibrated_parts: list[str]
-    # Fabric files that the judgement looked at.
+    # Fabrics whose measurements the judgement looked at.
     fabrics: frozenset[str] = frozenset()
 
     @property

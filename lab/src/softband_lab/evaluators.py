@@ -33,7 +33,7 @@ class LongestFullRule(Rule):
 
     def judge(self, evidence: Evidence, claim: Published) -> Judgement:
         del claim
-        longest = evidence.probe().longest_m(self.fabric, self.cables, self.above_m, self.below_m)
+        longest = evidence.probe(self.fabric).longest_m(self.fabric, self.cables, self.above_m, self.below_m)
         holds = self.above_m < longest < self.below_m
         return Judgement(
             f"{longest:g}",
@@ -55,7 +55,7 @@ class LaneShareRule(Rule):
     def judge(self, evidence: Evidence, claim: Published) -> Judgement:
         del claim
         one, many = (
-            evidence.probe().bandwidth(self.fabric, self.cables, self.length_m, vls, self.options)
+            evidence.probe(self.fabric).bandwidth(self.fabric, self.cables, self.length_m, vls, self.options)
             for vls in (1, self.lanes)
         )
         judged = judge_number(self.lanes * many / one, 1.0)

@@ -41,7 +41,7 @@ class Evidence:
     cells: Path
     published: dict[str, Published]
     prober: Prober | None = None
-    # Fabric files that were looked at since somebody emptied this.
+    # Fabrics whose measurements were looked at since somebody emptied this.
     touched: set[str] = field(default_factory=set)
     _shown: dict[str, Answer] = field(default_factory=dict)
 
@@ -93,21 +93,17 @@ class Evidence:
     def document(self, file: str) -> dict[str, Any]:
         """A TOML file of the tree, such as fabrics/cables/sdr-cx4.toml or a part below catalog/."""
         path = self.home / file
-        if file.startswith("fabrics/"):
-            self.touched.add(file.removeprefix("fabrics/"))
         if not path.is_file():
             raise MissingEvidence(f"this tree has no {file}")
         return load_toml(path)
 
     def shown(self, fabric: str) -> Answer:
         """What `softband fabric show` says, asked once."""
-        self.touched.add(fabric)
         if fabric not in self._shown:
             self._shown[fabric] = self.softband.show(fabric_path(self.home, fabric))
         return self._shown[fabric]
 
     def check(self, fabric: str) -> Answer:
-        self.touched.add(fabric)
         return self.softband.check(fabric_path(self.home, fabric))
 
     def check_with_cable(self, fabric: str, part: str, rate: str, length_m: float) -> Answer:
@@ -131,7 +127,9 @@ class Evidence:
             answer.stderr.replace(str(path), path.name),
         )
 
-    def probe(self) -> Prober:
+    def probe(self, fabric: str) -> Prober:
+        """Whoever asks it about a fabric, measures there."""
+        self.touched.add(fabric)
         if self.quick or self.prober is None:
             raise MissingEvidence("runs on changed fabrics are not part of --quick; run the whole study")
         return self.prober
