@@ -107,7 +107,7 @@ def test_a_statement_that_contradicts_the_papers_own_table_is_judged_by_the_tabl
     row = judged(tree, "N3")
     assert row["verdict"] == "reproduced"
     assert "the statement contradicts the paper's own numbers (N1 and N2)" in row["note"]
-    assert "by the statement -20.0 % off" in row["note"]
+    assert "by the statement -20.0 %" in row["note"]
 
 
 PORTS = """
