@@ -67,7 +67,7 @@ def table(fabric: dict[str, Any], command: str) -> str:
     sizes = [1 << p for p in range(1, int(math.log2(largest)) + 1)] if "-a" in words else [int(option.get("-s", 2))]
     if words[0] == "softband-multirail":
         factor = 2.0 if "--ports" in words and option["--ports"] == "2" else 1.0
-        rows = [(size, factor * bandwidth(fabric, size, transport)) for size in (4096, 65536)]
+        rows = [(size, factor * bandwidth(fabric, size, transport)) for size in (4096, 8192)]
         lines = [f" {s}  {iterations}  {b:.2f}  {b:.2f}  {b / s:.6f}" for s, b in rows]
         return "\n".join([MULTIRAIL_HEADER, *lines])
     if words[0] == "ib_send_lat":

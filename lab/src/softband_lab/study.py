@@ -230,8 +230,8 @@ def _check_names(study: Study, path: Path) -> None:
             raise LabError(f"{path}: study.quick_figures", f"there is no figure {number}", f"some of {numbers}")
     for name, test in study.tests.items():
         if test.column not in COLUMN_UNITS:
-            known = ", ".join(sorted(COLUMN_UNITS))
-            raise LabError(f"{path}: tests.{name}.column", f"`{test.column}` is no column", f"one of {known}")
+            columns = ", ".join(sorted(COLUMN_UNITS))
+            raise LabError(f"{path}: tests.{name}.column", f"`{test.column}` is no column", f"one of {columns}")
     meaning: dict[tuple[str, str], Cell] = {}
     by_id: dict[str, Cell] = {}
     for figure in study.figures:

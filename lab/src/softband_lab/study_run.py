@@ -73,7 +73,9 @@ def run_study(
             ClaimProber(options.home, softband, options.out / "claims", options.workers),
         )
         with console.status("judging the claims"):
-            claims = judge_all(published, rules, {None: evidence, **(included or {})})
+            by_study: dict[str | None, Evidence] = {None: evidence}
+            by_study.update(included or {})
+            claims = judge_all(published, rules, by_study)
         with console.status("drawing the figures and the page"):
             _write_all(study, softband, options, outcome, claims)
     _print_end(options, outcome, claims, console)
