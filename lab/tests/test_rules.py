@@ -176,13 +176,6 @@ def test_a_claim_in_a_unit_that_its_test_does_not_measure_is_refused(tree: Tree)
         tree.run()
 
 
-def test_a_rule_that_names_a_column_which_is_none_is_refused(tree: Tree) -> None:
-    rule = '[R1]\nclaim = "peak"\nkind = "value"\ncurves = ["rc-sdr"]\ntests = ["bandwidth"]\ncolumn = "speed"\n'
-    add(tree, "R1,x,1,4,us,exact,\n", rule)
-    with pytest.raises(LabError, match=r"`speed` is no column\n  instead: one of bw_average_mb_s, "):
-        tree.run()
-
-
 def test_an_unknown_unit_is_named_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "claims.csv"
     path.write_text("id,source,section,value,unit,quality,note\nA1,x,1,3,m,exact,\nA2,x,1,3,furlongs,exact,\n")

@@ -25,13 +25,10 @@ class ValueRule(Rule):
     curves: list[str]
     tests: list[str]
     at: At = "peak"
-    # Another column of the tests' tables than the one that figures show.
-    column: str | None = None
 
     def judge(self, evidence: Evidence, claim: Published) -> Judgement:
         found = {
-            f"{curve} {test}": evidence.value(curve, test, self.at, self.column)
-            * evidence.factor(test, claim, self.column)
+            f"{curve} {test}": evidence.value(curve, test, self.at) * evidence.factor(test, claim)
             for curve in self.curves
             for test in self.tests
         }

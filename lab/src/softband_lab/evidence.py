@@ -16,7 +16,7 @@ from softband_lab.places import fabric_path
 from softband_lab.published import Published
 from softband_lab.softband import Answer, Softband
 from softband_lab.study import Cell, Study
-from softband_lab.units import COLUMN_UNITS, column_factor
+from softband_lab.units import column_factor
 
 Series = dict[int, float]
 At = int | str  # a size in bytes, or "peak"
@@ -45,16 +45,16 @@ class Evidence:
     touched: set[str] = field(default_factory=set)
     _shown: dict[str, Answer] = field(default_factory=dict)
 
-    def series(self, curve: str, test: str, column: str | None = None) -> Series:
-        """A curve as a figure shows it, or by another column of its tables: message size to value."""
+    def series(self, curve: str, test: str) -> Series:
+        """A curve as a figure shows it: message size to value."""
         rows = self.results[self._finished(curve, test).id].rows
-        column = self._column(test, column)
+        column = self.study.tests[test].column
         values = {row.measurement.size_bytes: getattr(row.measurement, column) for row in rows}
         return {size: value for size, value in values.items() if value is not None}
 
-    def factor(self, test: str, claim: Published, column: str | None = None) -> float:
+    def factor(self, test: str, claim: Published) -> float:
         """What a test's values are multiplied with to be in the unit of a claim."""
-        column = self._column(test, column)
+        column = self.study.tests[test].column
         factor = column_factor(column, claim.unit, self.study.head.megabyte)
         if factor is None:
             raise LabError(
@@ -77,8 +77,8 @@ class Evidence:
             raise MissingEvidence(f"the cell {cell.id} left no counters of ports of {host}")
         return list(words.values())
 
-    def value(self, curve: str, test: str, at: At, column: str | None = None) -> float:
-        series = self.series(curve, test, column)
+    def value(self, curve: str, test: str, at: At) -> float:
+        series = self.series(curve, test)
         if at == "peak":
             return max(series.values())
         try:
@@ -133,13 +133,6 @@ class Evidence:
         if self.quick or self.prober is None:
             raise MissingEvidence("runs on changed fabrics are not part of --quick; run the whole study")
         return self.prober
-
-    def _column(self, test: str, wanted: str | None) -> str:
-        column = wanted or self.study.tests[test].column
-        if column not in COLUMN_UNITS:
-            known = ", ".join(sorted(COLUMN_UNITS))
-            raise LabError(self.study.folder / "claims.toml", f"`{column}` is no column", f"one of {known}")
-        return column
 
     def _finished(self, curve: str, test: str) -> Cell:
         cell = self.study.cell_of(curve, test)

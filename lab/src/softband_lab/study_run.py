@@ -106,7 +106,7 @@ def published_marks(study: Study, claims: list[ClaimRow], figure: Figure, test_n
         rule = row.rule
         if not isinstance(rule, ValueRule) or figure.number not in rule.figures or test_name not in rule.tests:
             continue
-        if rule.column is not None or (figure.chart == "curves" and rule.at != "peak"):
+        if figure.chart == "curves" and rule.at != "peak":
             continue  # one point of a curve is no line across it
         factor = column_factor(column, row.published.unit, study.head.megabyte)
         if factor is None:
