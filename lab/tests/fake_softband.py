@@ -64,12 +64,12 @@ def table(fabric: dict[str, Any], command: str) -> str:
     option = {name: words[index + 1] for index, name in enumerate(words[:-1]) if name.startswith("-")}
     transport, iterations = option.get("-c", "RC"), int(option.get("-n", "1000"))
     largest = 2048 if transport == "UD" else 1 << 23
-    sizes = [1 << p for p in range(1, int(math.log2(largest)) + 1)] if "-a" in words else [int(option.get("-s", 2))]
     if words[0] == "softband-multirail":
         factor = 2.0 if "--ports" in words and option["--ports"] == "2" else 1.0
         rows = [(size, factor * bandwidth(fabric, size, transport)) for size in (4096, 8192)]
         lines = [f" {s}  {iterations}  {b:.2f}  {b:.2f}  {b / s:.6f}" for s, b in rows]
         return "\n".join([MULTIRAIL_HEADER, *lines])
+    sizes = [1 << p for p in range(1, int(math.log2(largest)) + 1)] if "-a" in words else [int(option.get("-s", 2))]
     if words[0] == "ib_send_lat":
         flight = 0.005 * sum(length_m(cable) for cable in fabric["cables"])
         rows = [(size, 3.9 + flight + size * 0.002) for size in sizes]
