@@ -73,8 +73,9 @@ def test_in_wall_pace_it_runs_as_well(softband: Softband, options: str) -> None:
     assert average(multirail(softband, options, pace="wall")) > 0
 
 
-def test_a_range_of_sizes_gives_a_row_for_each(softband: Softband) -> None:
-    outcome = multirail(softband, "-n 2 -q 4 -s 2:1024").assert_ok()
+@pytest.mark.parametrize("test", ["write_bw -q 4", "send_lat", "write_lat", "read_lat"])
+def test_a_range_of_sizes_gives_a_row_for_each(softband: Softband, test: str) -> None:
+    outcome = multirail(softband, f"-n 2 -s 2:1024 -t {test}").assert_ok()
     assert [row[0] for row in table(outcome.program("b-0"))] == [2**power for power in range(1, 11)]
 
 

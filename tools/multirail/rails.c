@@ -199,7 +199,7 @@ void rails_connect(struct rails *r, struct control *c, const struct options *o)
 	}
 	free(all);
 	for (int i = 0; o->test == SEND_LAT && i < RECEIVES; i++)
-		rail_receive(r, 0, (uint32_t)o->size_to);
+		rail_receive(r, 0, (uint32_t)r->half);
 	barrier(c);
 }
 
