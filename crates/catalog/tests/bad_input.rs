@@ -122,8 +122,9 @@ fn lengths_must_have_a_unit_and_be_given_where_they_are_needed() {
 fn rates_that_nobody_knows_or_no_port_does_are_refused() {
     let error = |rate: &str| error_of(&with(&format!("{}rate = \"{rate}\"\n", cable("cx4", "a/mthca0/1", "b/mthca0/1"))));
     assert_eq!(
-        error("HDR"),
-        "test.toml:17:8: error: unknown link rate `HDR`\n  help: write \"SDR\", \"DDR\" or \"QDR\"; the width follows from the parts"
+        error("EEDR"),
+        "test.toml:17:8: error: unknown link rate `EEDR`\n  help: write \"SDR\", \"DDR\", \"QDR\", \"FDR10\", \"FDR\", \"EDR\", \"HDR\", \
+         \"NDR\" or \"XDR\"; the width follows from the parts"
     );
     assert_eq!(
         error("QDR"),

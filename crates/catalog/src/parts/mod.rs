@@ -20,7 +20,7 @@ pub enum PartKind {
     Cable,
     Hca,
     Host,
-    /// Length limits that copper cables keep to.
+    /// Length limits that cables keep to.
     Limit,
     Switch,
 }
