@@ -19,8 +19,9 @@ fn cable(part: &str, from: &str, to: &str) -> String {
 fn an_unknown_part_is_named_with_the_known_ones() {
     assert_eq!(
         error_of(&with(&cable("cx44", "a/mthca0/1", "sw/1"))),
-        "test.toml:14:8: error: no cable part `cx44`\n  help: did you mean `cx4`? The cable parts are: copper-12x, \
-         copper-1x, copper-4x, cx4, cx4-5m, emcore-qm3400, intel-connects-100m, intel-connects-10m, intel-connects-1m, optical-active"
+        "test.toml:14:8: error: no cable part `cx44`\n  help: did you mean `cx4`? The cable parts are: aoc, copper-12x, \
+         copper-1x, copper-4x, cx4, cx4-5m, direct-attach, emcore-qm3400, intel-connects-100m, intel-connects-10m, intel-connects-1m, \
+         multimode, optical-active, singlemode"
     );
 }
 
@@ -30,7 +31,8 @@ fn a_part_of_another_kind_is_recognised() {
     assert_eq!(
         error_of(&text),
         "test.toml:2:8: error: no host part `voltaire-ddr`\n  help: `voltaire-ddr` is a hca part; the host parts are: \
-         modern-host, s5000xal-dual, s5000xal-quad, se7520jr23d"
+         epyc-7003, epyc-9004, modern-host, pcie-gen6-server, qdr-host, s5000xal-dual, s5000xal-quad, se7520jr23d, xeon-e5-2600, \
+         xeon-e5-2600-v4, xeon-ice-lake, xeon-sapphire-rapids"
     );
 }
 
