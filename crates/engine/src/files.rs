@@ -184,7 +184,7 @@ fn rate_text(rate: LinkRate) -> String {
         LinkSpeed::Xdr => (2_000, " XDR"),
     };
     let tenths = tenths * rate.width.lanes();
-    let half = if tenths % 10 == 0 { "" } else { ".5" };
+    let half = if tenths.is_multiple_of(10) { "" } else { ".5" };
     format!("{}{half} Gb/sec ({}{name})", tenths / 10, rate.width)
 }
 
