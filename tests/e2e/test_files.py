@@ -12,11 +12,11 @@ from conftest import Softband
 
 LOOK = """
 import os, stat, sys
-hca = '/sys/class/infiniband/mlx4_0'
+hca = '/sys/class/infiniband/mlx5_0'
 print(sorted(os.listdir('/sys/class/infiniband')), os.path.basename(os.path.realpath(hca + '/../..')))
 print(open(hca + '/ports/1/state').read().strip(), open(hca + '/ports/1/lid').read().strip(), open(hca + '/device/numa_node').read().strip())
 uverbs = '/dev/infiniband/uverbs0'
-print(stat.S_ISCHR(os.stat(uverbs).st_mode), os.access(uverbs, os.R_OK | os.W_OK), os.path.exists('/sys/class/infiniband/mlx5_0'))
+print(stat.S_ISCHR(os.stat(uverbs).st_mode), os.access(uverbs, os.R_OK | os.W_OK), os.path.exists('/sys/class/infiniband/mlx4_0'))
 print(os.environ['SOFTBAND_FILES'])
 """
 
@@ -30,7 +30,7 @@ def test_a_program_finds_the_files_of_its_own_hosts_hcas(softband: Softband, pac
     folders = set()
     for host, lid in (("a", "0x1"), ("b", "0x2")):
         lines = outcome.program(f"{host}-0").splitlines()
-        assert lines[:3] == ["['mlx4_0'] 0000:00:01.0", f"4: ACTIVE {lid} -1", "True True False"]
+        assert lines[:3] == ["['mlx5_0'] 0000:00:01.0", f"4: ACTIVE {lid} -1", "True True False"]
         folders.add(lines[3])
     assert len(folders) == 2
     assert not any(Path(folder).exists() for folder in folders), "they go with the fabric"

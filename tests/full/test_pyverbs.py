@@ -69,7 +69,7 @@ def counts(found: dict[str, tuple[str, str]]) -> Counter[str]:
 
 
 def test_each_test_of_rdma_core_ends_as_we_expect(suite: Path, tmp_path: Path) -> None:
-    text = run(suite, "modern-pair", "mlx4_0", tmp_path / "out")
+    text = run(suite, "modern-pair", "mlx5_0", tmp_path / "out")
     found = outcomes(text)
     expected = outcomes((CONFORMANCE / "expected.txt").read_text())
     generic = counts(found)

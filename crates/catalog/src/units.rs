@@ -29,9 +29,9 @@ pub enum Dimension {
     Name,
     /// The name of another part of the catalogue.
     Part,
-    /// `1X`, `4X` or `12X`.
+    /// `1X` to `12X`.
     LinkWidth,
-    /// `SDR`, `DDR` or `QDR`.
+    /// `SDR` to `XDR`.
     LinkSpeed,
 }
 

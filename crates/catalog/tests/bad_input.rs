@@ -19,8 +19,9 @@ fn cable(part: &str, from: &str, to: &str) -> String {
 fn an_unknown_part_is_named_with_the_known_ones() {
     assert_eq!(
         error_of(&with(&cable("cx44", "a/mthca0/1", "sw/1"))),
-        "test.toml:14:8: error: no cable part `cx44`\n  help: did you mean `cx4`? The cable parts are: copper-12x, \
-         copper-1x, copper-4x, cx4, cx4-5m, emcore-qm3400, emcore-qtr3400, intel-connects-100m, intel-connects-10m, intel-connects-1m, optical-active"
+        "test.toml:14:8: error: no cable part `cx44`\n  help: did you mean `cx4`? The cable parts are: aoc, copper-12x, \
+         copper-1x, copper-4x, cx4, cx4-5m, direct-attach, emcore-qm3400, emcore-qtr3400, intel-connects-100m, intel-connects-10m, intel-connects-1m, \
+         multimode, optical-active, singlemode"
     );
 }
 
@@ -30,7 +31,8 @@ fn a_part_of_another_kind_is_recognised() {
     assert_eq!(
         error_of(&text),
         "test.toml:2:8: error: no host part `voltaire-ddr`\n  help: `voltaire-ddr` is a hca part; the host parts are: \
-         cray-xt3-io, modern-host, osu-em64t, osu-em64t-pci-x, s5000xal-dual, s5000xal-quad, se7520jr23d, spider-opteron"
+         cray-xt3-io, epyc-7003, epyc-9004, modern-host, osu-em64t, osu-em64t-pci-x, pcie-gen6-server, qdr-host, s5000xal-dual, \
+         s5000xal-quad, se7520jr23d, spider-opteron, xeon-e5-2600, xeon-e5-2600-v4, xeon-ice-lake, xeon-sapphire-rapids"
     );
 }
 
@@ -122,8 +124,9 @@ fn lengths_must_have_a_unit_and_be_given_where_they_are_needed() {
 fn rates_that_nobody_knows_or_no_port_does_are_refused() {
     let error = |rate: &str| error_of(&with(&format!("{}rate = \"{rate}\"\n", cable("cx4", "a/mthca0/1", "b/mthca0/1"))));
     assert_eq!(
-        error("HDR"),
-        "test.toml:17:8: error: unknown link rate `HDR`\n  help: write \"SDR\", \"DDR\" or \"QDR\"; the width follows from the parts"
+        error("EEDR"),
+        "test.toml:17:8: error: unknown link rate `EEDR`\n  help: write \"SDR\", \"DDR\", \"QDR\", \"FDR10\", \"FDR\", \"EDR\", \"HDR\", \
+         \"NDR\" or \"XDR\"; the width follows from the parts"
     );
     assert_eq!(
         error("QDR"),

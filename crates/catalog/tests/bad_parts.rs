@@ -180,3 +180,55 @@ fn a_part_may_be_like_another_and_its_faults_are_reported_once() {
     let lost = error_of("summary = \"half\"\nlike = \"x9\"\n");
     assert!(lost.starts_with("bus/x8.toml:2:8: error: no bus part `x9`\n  help: there are no bus parts"), "{lost}");
 }
+
+#[test]
+fn a_part_is_like_another_by_way_of_a_third_but_not_like_itself() {
+    let like = |name: &str, base: &str| PartFile {
+        name: name.into(),
+        file: format!("bus/{name}.toml"),
+        ..bus(&format!("summary = \"s\"\nlike = \"{base}\"\n"))
+    };
+    let catalog = Catalog::from_files(&[bus(BUS), like("b", "x8"), like("a", "b")]).unwrap();
+    let Slot::PciExpress(slot) = catalog.bus("a").unwrap().slot else { panic!() };
+    assert_eq!(slot.raw_bytes_per_second(), 2_000_000_000);
+    let error = Catalog::from_files(&[like("a", "b"), like("b", "a")]).map(|_| ()).expect_err("a circle").to_text();
+    assert!(error.starts_with("bus/a.toml:2:8: error: what `a` is like goes round in a circle: a, b, a\n  help: name a part"), "{error}");
+}
+
+fn fibre(lines: &str) -> PartFile {
+    let text = format!(
+        "summary = \"fibre\"\n\
+         medium = {{ value = \"optical\", unit = \"name\", source = \"s\", status = \"assumed\" }}\n\
+         propagation = {{ value = 5, unit = \"ns/m\", source = \"s\", status = \"assumed\" }}\n\
+         converter_delay = {{ value = 5, unit = \"ns\", source = \"s\", status = \"assumed\" }}\n\
+         width_max = {{ value = \"4X\", unit = \"link width\", source = \"s\", status = \"assumed\" }}\n{lines}"
+    );
+    PartFile { kind: PartKind::Cable, name: "fibre".into(), file: "cable/fibre.toml".into(), text }
+}
+
+fn rated(speed: &str) -> String {
+    format!("speed_max = {{ value = \"{speed}\", unit = \"link speed\", source = \"s\", status = \"assumed\" }}\n")
+}
+
+fn correction(speed: &str) -> String {
+    format!("fec_latency_{speed} = {{ value = 34, unit = \"ns\", source = \"s\", status = \"assumed\" }}\n")
+}
+
+#[test]
+fn a_cable_says_what_forward_error_correction_costs_at_the_speeds_that_need_it() {
+    let error = |lines: &str| Catalog::from_files(&[fibre(lines)]).map(|_| ()).expect_err("the part is wrong").to_text();
+    assert!(Catalog::from_files(&[fibre(&rated("EDR"))]).is_ok(), "up to EDR links work without");
+    assert!(Catalog::from_files(&[fibre(&(rated("HDR") + &correction("edr") + &correction("hdr")))]).is_ok());
+    let missing = error(&rated("HDR"));
+    assert!(
+        missing.starts_with("cable/fibre.toml:1:1: error: cable part `fibre` has no `fec_latency_hdr`\n  help: write `fec_latency_hdr = {"),
+        "{missing}"
+    );
+    let needless = error(&(rated("EDR") + &correction("hdr")));
+    assert_eq!(
+        needless,
+        "cable/fibre.toml:7:29: error: `fec_latency_hdr`: the cable does not run at HDR\n  help: raise `speed_max` or remove `fec_latency_hdr`"
+    );
+    let unknown = error(&rated("HHDR"));
+    assert!(unknown.contains("`speed_max`: unknown value `HHDR`\n  help: did you mean `HDR`?"), "{unknown}");
+}

@@ -7,7 +7,7 @@ use softband_fabric::World;
 use softband_fabric::spec::{HcaSpec, HostSpec};
 use softband_ipc::environment;
 use softband_model::verbs::api::PortSnapshot;
-use softband_types::PortNumber;
+use softband_types::{LinkRate, LinkSpeed, PortNumber};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -150,21 +150,11 @@ fn write_card(card: &Path, world: &World, (host, number): (usize, usize), hca: &
 }
 
 fn write_port(folder: &Path, port: &PortSnapshot, pkeys: impl Iterator<Item = u16>) -> io::Result<()> {
-    let (width, lanes) = match port.width_code {
-        1 => ("1X", 1),
-        2 => ("4X", 4),
-        _ => ("12X", 12),
-    };
-    let (speed, name) = match port.speed_code {
-        1 => (2.5, ""),
-        2 => (5.0, " DDR"),
-        _ => (10.0, " QDR"),
-    };
     let states = if port.active { ("4: ACTIVE", "5: LinkUp") } else { ("1: DOWN", "2: Polling") };
     let facts = [
         ("state", states.0.into()),
         ("phys_state", states.1.into()),
-        ("rate", format!("{} Gb/sec ({width}{name})", speed * f64::from(lanes))),
+        ("rate", rate_text(port.rate)),
         ("lid", format!("{:#x}", port.lid.0)),
         ("lid_mask_count", "0".into()),
         ("sm_lid", format!("{:#x}", port.sm_lid.0)),
@@ -180,6 +170,24 @@ fn write_port(folder: &Path, port: &PortSnapshot, pkeys: impl Iterator<Item = u1
     put(&folder.join("pkeys"), &pkeys.iter().map(|(name, text)| (name.as_str(), text.clone())).collect::<Vec<_>>())
 }
 
+/// A link's rate as the kernel words it: a speed by its round name in tenths of a gigabit a second, and SDR without its own.
+fn rate_text(rate: LinkRate) -> String {
+    let (tenths, name) = match rate.speed {
+        LinkSpeed::Sdr => (25, ""),
+        LinkSpeed::Ddr => (50, " DDR"),
+        LinkSpeed::Qdr => (100, " QDR"),
+        LinkSpeed::Fdr10 => (100, " FDR10"),
+        LinkSpeed::Fdr => (140, " FDR"),
+        LinkSpeed::Edr => (250, " EDR"),
+        LinkSpeed::Hdr => (500, " HDR"),
+        LinkSpeed::Ndr => (1_000, " NDR"),
+        LinkSpeed::Xdr => (2_000, " XDR"),
+    };
+    let tenths = tenths * rate.width.lanes();
+    let half = if tenths.is_multiple_of(10) { "" } else { ".5" };
+    format!("{}{half} Gb/sec ({}{name})", tenths / 10, rate.width)
+}
+
 /// Bytes in groups of two, as the kernel writes GUIDs and GIDs.
 fn groups(bytes: &[u8]) -> String {
     bytes.chunks(2).map(|pair| format!("{:02x}{:02x}", pair[0], pair[1])).collect::<Vec<_>>().join(":")
@@ -187,8 +195,8 @@ fn groups(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Files, groups};
-    use softband_types::Guid;
+    use super::{Files, groups, rate_text};
+    use softband_types::{Guid, LinkRate, LinkSpeed, LinkWidth};
 
     #[test]
     fn engines_that_start_at_once_leave_each_other_s_folders_alone() {
@@ -199,6 +207,15 @@ mod tests {
             }
         };
         std::thread::scope(|scope| (0..4).for_each(|thread| drop(scope.spawn(move || start(thread)))));
+    }
+
+    #[test]
+    fn rates_are_written_as_the_kernel_does() {
+        let text = |width, speed| rate_text(LinkRate { width, speed });
+        assert_eq!(text(LinkWidth::X1, LinkSpeed::Sdr), "2.5 Gb/sec (1X)");
+        assert_eq!(text(LinkWidth::X4, LinkSpeed::Fdr), "56 Gb/sec (4X FDR)");
+        assert_eq!(text(LinkWidth::X2, LinkSpeed::Hdr), "100 Gb/sec (2X HDR)");
+        assert_eq!(text(LinkWidth::X4, LinkSpeed::Xdr), "800 Gb/sec (4X XDR)");
     }
 
     #[test]

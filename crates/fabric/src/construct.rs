@@ -3,14 +3,14 @@
 use crate::port::{Cabling, Owner, Port};
 use crate::slab::Slab;
 use crate::spec::{CableSpec, FabricSpec, PortRef};
-use crate::world::{Hca, SwitchNode, World};
+use crate::world::{Hca, ProcessingEngine, SwitchNode, World};
 use softband_model::bus::{Bus, MemoryController};
 use softband_model::link::{Arbiter, CreditLedger, blocks_per_lane};
 use softband_model::management::{Neighbour, PortCapabilities, forwarding_entries, link_settings};
 use softband_model::parts::{BusPart, HcaPart};
 use softband_model::switch::Switch;
 use softband_model::verbs::{ChunkPool, Limits, Verbs};
-use softband_sim::{EventQueue, RandomStream, SimTime};
+use softband_sim::{EventQueue, RandomStream};
 use softband_types::{Lid, PortNumber};
 use std::collections::VecDeque;
 
@@ -67,10 +67,8 @@ fn hca_nodes(spec: &FabricSpec, ports: &mut Vec<Port>) -> Vec<Hca> {
                 bus: Bus::new(&hca.bus, request, hca.part.outstanding_reads),
                 qp_of_qpn: Vec::new(),
                 qp_count: 0,
-                engine_free: SimTime::ZERO,
-                engine_waits: false,
+                engines: vec![ProcessingEngine::default(); hca.part.processing_engines.max(1) as usize],
                 ready: VecDeque::new(),
-                starters: VecDeque::new(),
             });
         }
     }
@@ -141,7 +139,13 @@ fn train(world: &mut World, cable: &CableSpec) {
         };
         let port = &mut world.ports[indices[side] as usize];
         assert!(port.cabling.is_none(), "a checked fabric cables no port twice");
-        port.cabling = Some(Cabling { peer: indices[1 - side], rate: cable.rate, delay: cable.part.delay(), vls: settings.vls, mtu: settings.mtu });
+        port.cabling = Some(Cabling {
+            peer: indices[1 - side],
+            rate: cable.rate,
+            delay: cable.part.delay(cable.rate.speed),
+            vls: settings.vls,
+            mtu: settings.mtu,
+        });
         port.arbiter = Arbiter::new(settings.vls.data_lanes(), inputs);
         port.credits = CreditLedger::new(blocks_per_lane(ends[1 - side].port_buffer_bytes, settings.vls));
     }

@@ -20,9 +20,10 @@ pub(crate) enum Event {
     ReceivePosted {
         post: u32,
     },
-    /// The send engine may start the next message.
+    /// A processing engine may start the next message.
     EngineFree {
         hca: u32,
+        engine: u32,
     },
     /// A packet's payload is in the HCA and has been processed: it may go to the link.
     PacketReady {

@@ -17,9 +17,10 @@ pub(crate) struct Work {
     pub side: Side,
 }
 
-/// What a side would send, and by which lane of which port.
+/// What a side would send, and by which engine and which lane of which port.
 struct Next {
     starts: Option<MessageKind>,
+    engine: usize,
     port: u32,
     lane: VirtualLane,
 }
@@ -35,10 +36,11 @@ impl World {
         self.pump(hca, memory, now);
     }
 
-    pub(crate) fn on_engine_free(&mut self, hca: u32, memory: &mut dyn HostMemory, now: SimTime) {
+    pub(crate) fn on_engine_free(&mut self, hca: u32, engine: u32, memory: &mut dyn HostMemory, now: SimTime) {
         let node = &mut self.hcas[hca as usize];
-        node.engine_waits = false;
-        if let Some(work) = node.starters.pop_front() {
+        let engine = &mut node.engines[engine as usize];
+        engine.waits = false;
+        if let Some(work) = engine.starters.pop_front() {
             node.ready.push_front(work);
         }
         self.pump(hca, memory, now);
@@ -53,8 +55,9 @@ impl World {
                 }
                 continue;
             };
-            if next.starts.is_some() && now < self.hcas[hca as usize].engine_free {
-                self.hcas[hca as usize].starters.push_back(work);
+            let engine = &mut self.hcas[hca as usize].engines[next.engine];
+            if next.starts.is_some() && now < engine.free {
+                engine.starters.push_back(work);
                 continue;
             }
             let lane = usize::from(next.lane.0);
@@ -67,11 +70,12 @@ impl World {
             self.emit(hca, work, &next, memory, now);
             self.hcas[hca as usize].ready.push_back(work);
         }
-        let node = &mut self.hcas[hca as usize];
-        if !node.starters.is_empty() && !node.engine_waits {
-            node.engine_waits = true;
-            let at = node.engine_free.max(now);
-            self.queue.push(at, hca, Event::EngineFree { hca });
+        for (index, engine) in self.hcas[hca as usize].engines.iter_mut().enumerate() {
+            if !engine.starters.is_empty() && !engine.waits {
+                engine.waits = true;
+                let at = engine.free.max(now);
+                self.queue.push(at, hca, Event::EngineFree { hca, engine: index as u32 });
+            }
         }
     }
 
@@ -94,7 +98,8 @@ impl World {
                 (None, a.address_vector.service_level)
             }
         };
-        Some(Next { starts, port, lane: self.lane_at(port, service_level) })
+        let engine = a.qpn.0 as usize % self.hcas[slot.qp.hca.0 as usize].engines.len();
+        Some(Next { starts, engine, port, lane: self.lane_at(port, service_level) })
     }
 
     pub(crate) fn lane_at(&self, port: u32, service_level: ServiceLevel) -> VirtualLane {
@@ -114,7 +119,7 @@ impl World {
         let epoch = slot.qp.epoch;
         if let Some(kind) = next.starts {
             let node = &mut self.hcas[hca as usize];
-            node.engine_free = now + kind.gap(&node.part.gaps);
+            node.engines[next.engine].free = now + kind.gap(&node.part.gaps);
         }
         match emission {
             Emission::Packet { packet, dma_bytes, completes_when_sent } => {

@@ -15,7 +15,7 @@ use softband_model::switch::Switch;
 use softband_model::verbs::api::{Completion, HostMemory, PortSnapshot};
 use softband_model::verbs::{ChunkPool, Verbs};
 use softband_sim::{EventQueue, RandomStream, SimDuration, SimTime};
-use softband_types::{CqHandle, Gid, Guid, HcaId, Lid, LinkSpeed, LinkWidth, PKey, PortNumber, ProcessId, VirtualLane};
+use softband_types::{CqHandle, Gid, Guid, HcaId, Lid, LinkRate, LinkSpeed, LinkWidth, PKey, PortNumber, ProcessId, VirtualLane};
 use std::collections::VecDeque;
 
 /// A fabric in motion. It asks no clock: verbs are told the time, and `step` executes the next event.
@@ -57,10 +57,17 @@ pub(crate) struct Hca {
     /// Queue pairs by QPN, from the first one on; `None` when destroyed.
     pub qp_of_qpn: Vec<Option<u32>>,
     pub qp_count: u32,
-    /// When the send engine may start the next message.
-    pub engine_free: SimTime,
-    pub engine_waits: bool,
+    pub engines: Vec<ProcessingEngine>,
     pub ready: VecDeque<Work>,
+}
+
+/// What starts messages: those of a queue pair always by the same one.
+#[derive(Clone, Default)]
+pub(crate) struct ProcessingEngine {
+    /// When it may start the next message.
+    pub free: SimTime,
+    /// An event will tell that it is free.
+    pub waits: bool,
     /// Work whose next packet begins a message, while the engine is not free for one.
     pub starters: VecDeque<Work>,
 }
@@ -141,7 +148,6 @@ impl World {
         let port = &self.ports[self.port_index(hca, number)? as usize];
         let guid = Guid(node.node_guid.0 + u64::from(number.0));
         let mtu_active = port.cabling.map_or(node.part.mtu_max, |cabling| cabling.mtu);
-        let rate = port.cabling.map(|cabling| cabling.rate);
         Some(PortSnapshot {
             hca,
             active: port.cabling.is_some(),
@@ -150,16 +156,7 @@ impl World {
             mtu_max: node.part.mtu_max,
             mtu_active,
             vl_cap: node.part.vl_cap,
-            width_code: match rate.map_or(LinkWidth::X1, |rate| rate.width) {
-                LinkWidth::X1 => 1,
-                LinkWidth::X4 => 2,
-                LinkWidth::X12 => 8,
-            },
-            speed_code: match rate.map_or(LinkSpeed::Sdr, |rate| rate.speed) {
-                LinkSpeed::Sdr => 1,
-                LinkSpeed::Ddr => 2,
-                LinkSpeed::Qdr => 4,
-            },
+            rate: port.cabling.map_or(LinkRate { width: LinkWidth::X1, speed: LinkSpeed::Sdr }, |cabling| cabling.rate),
             gid: Gid::new(Gid::DEFAULT_PREFIX, guid),
         })
     }
@@ -198,7 +195,7 @@ impl World {
             Event::WqeFetched { qp, epoch } => self.on_wqe_fetched(qp, epoch, memory, now),
             Event::QueueResumed { qp, epoch } => self.on_queue_resumed(qp, epoch, memory, now),
             Event::ReceivePosted { post } => self.on_receive_posted(post, now),
-            Event::EngineFree { hca } => self.on_engine_free(hca, memory, now),
+            Event::EngineFree { hca, engine } => self.on_engine_free(hca, engine, memory, now),
             Event::PacketReady { packet } => self.on_packet_ready(packet, memory, now),
             Event::LinkFree { port } => self.on_link_free(port, memory, now),
             Event::CreditsBack { port } => {

@@ -3,7 +3,7 @@ mod common;
 
 use common::*;
 use softband_fabric::spec::FabricSpec;
-use softband_model::parts::HostPart;
+use softband_model::parts::{HostPart, Slot};
 use softband_model::verbs::api::{SendOperation, SendRequest};
 use softband_types::*;
 
@@ -88,10 +88,72 @@ fn both_directions_share_the_host_bridge() {
     assert_near(stream_of(&back_to_back(LinkSpeed::Ddr, 8, 5, se7520()), QpType::Rc, true, 65_536, 400), 2_727.0, 2.0);
 }
 
+/// A pair whose buses and HCAs are far faster than any link.
+fn faster_than_the_link(speed: LinkSpeed) -> FabricSpec {
+    let mut host = host_part(100, 50);
+    let Slot::PciExpress(slot) = &mut host.bus.slot else { panic!("the test host has PCI Express") };
+    (slot.generation, slot.lanes) = (6, 255);
+    host.memory.bytes_per_second = None;
+    let mut spec = back_to_back(speed, 1, 1, host);
+    for host in &mut spec.hosts {
+        let part = &mut host.hcas[0].part;
+        (part.outstanding_reads, part.transmit_staging_packets, part.port_buffer_bytes) = (1_024, 1_024, 1 << 20);
+        (part.receive_processing, part.transmit_processing) = (nanos(50), nanos(50));
+    }
+    spec
+}
+
+#[test]
+fn every_generation_carries_its_rate_less_the_headers() {
+    let rates = [1_000.0, 2_000.0, 4_000.0, 5_000.0, 6_818.2, 12_500.0, 25_000.0, 50_000.0, 100_000.0];
+    for (speed, rate) in LinkSpeed::ALL.into_iter().zip(rates) {
+        assert_near(stream(&faster_than_the_link(speed), QpType::Rc), rate * 2_048.0 / 2_082.0, 0.3);
+    }
+}
+
+#[test]
+fn forward_error_correction_delays_a_link_and_its_credits() {
+    let mut spec = faster_than_the_link(LinkSpeed::Hdr);
+    let plain = spec.cables[0].part.delay(LinkSpeed::Hdr);
+    spec.cables[0].part.fec_latency = vec![(LinkSpeed::Hdr, nanos(1_000))];
+    assert_eq!(spec.cables[0].part.delay(LinkSpeed::Hdr), plain + nanos(1_000));
+    assert_eq!(spec.cables[0].part.delay(LinkSpeed::Edr), plain);
+    for host in &mut spec.hosts {
+        host.hcas[0].part.port_buffer_bytes = 8 * 33 * 64;
+    }
+    // Eight packets in a loop of two corrections, two passages of 5 ns, the receiver and the packet itself.
+    let rate = stream(&spec, QpType::Rc);
+    assert!(rate < 8.0 * 2_048.0 / 2.0 && rate > 8.0 * 2_048.0 / 2.6, "{rate}");
+}
+
 #[test]
 fn short_messages_come_at_the_gap_of_their_operation() {
     let rate = stream_of(&back_to_back(LinkSpeed::Sdr, 8, 5, se7520()), QpType::Rc, false, 8, 1_000);
     assert_near(rate, 8.0 / 0.3, 1.0);
+}
+
+/// Megabytes per second of short writes that two queue pairs of host a send.
+fn two_queue_pairs(engines: u32) -> f64 {
+    let mut spec = faster_than_the_link(LinkSpeed::Ndr);
+    spec.hosts[0].hcas[0].part.processing_engines = engines;
+    let mut lab = Lab::new(&spec);
+    let pairs = [lab.connect(0, 1, QpType::Rc).0, lab.connect(0, 1, QpType::Rc).0];
+    for number in 0..1_000 {
+        for qpn in pairs {
+            let request = lab.request(0, number, lab.write_to(1, 0), 0, 8);
+            lab.send(0, qpn, request);
+        }
+    }
+    lab.run();
+    let times = lab.timed_completions(0);
+    let span = times.last().unwrap().0 - times[0].0;
+    (times.len() - 1) as f64 * 8.0 / span.as_secs_f64() / 1e6
+}
+
+#[test]
+fn queue_pairs_of_different_engines_do_not_wait_for_each_other() {
+    assert_near(two_queue_pairs(1), 8.0 / 0.3, 1.0);
+    assert_near(two_queue_pairs(2), 2.0 * 8.0 / 0.3, 1.0);
 }
 
 #[test]

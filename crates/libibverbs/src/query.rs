@@ -161,12 +161,21 @@ fn port_attributes(port: &PortReply, gid_table_len: u32) -> ibv_port_attr {
         subnet_timeout: SUBNET_TIMEOUT_CODE,
         init_type_reply: 0,
         active_width: narrow(port.width_code),
-        active_speed: narrow(port.speed_code),
+        // As the kernel says it: what does not fit in the old field stands in the new one alone.
+        active_speed: u8::try_from(port.speed_code).unwrap_or(0),
         phys_state: narrow(port.physical_state),
         link_layer: IBV_LINK_LAYER_INFINIBAND as u8,
         flags: 0,
         port_cap_flags2: 0,
     }
+}
+
+/// The port's attributes as rdma-core has them since XDR, whose code is too large for `active_speed`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct PortAttributes {
+    known_to_44: ibv_port_attr,
+    active_speed_ex: u32,
 }
 
 /// Copies the first `bytes` of `value` to `to`: the caller may know a shorter structure than we do.
@@ -219,7 +228,9 @@ pub(crate) unsafe extern "C" fn query_port(shown: *mut ibv_context, number: u8, 
     status(|| {
         // SAFETY: the caller names an open context and says how many bytes are there to be written.
         unsafe {
-            copy_head(&port_attributes(&port(shown, u32::from(number))?, device_of(shown)?.gid_table_len), not_null(attributes)?.cast(), bytes)
+            let port = port(shown, u32::from(number))?;
+            let known_to_44 = port_attributes(&port, device_of(shown)?.gid_table_len);
+            copy_head(&PortAttributes { known_to_44, active_speed_ex: port.speed_code }, not_null(attributes)?.cast(), bytes);
         };
         Ok(())
     })
@@ -375,6 +386,16 @@ mod tests {
         // SAFETY: as above.
         unsafe { copy_head(&attributes, room.as_mut_ptr().cast(), 64) };
         assert!(room[size_of::<ibv_port_attr>()..].iter().all(|byte| *byte == 0), "what we do not know is zero");
+    }
+
+    #[test]
+    fn a_speed_beyond_eight_bits_stands_in_the_new_field_alone() {
+        let mut port = PortReply::zeroed();
+        for (code, old) in [(128, 128), (256, 0)] {
+            port.speed_code = code;
+            assert_eq!(port_attributes(&port, 1).active_speed, old);
+        }
+        assert_eq!(std::mem::offset_of!(PortAttributes, active_speed_ex), 52);
     }
 
     #[test]

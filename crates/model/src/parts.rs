@@ -9,11 +9,12 @@ pub use bus::{Bridge, BusPart, CardInterface, PciExpress, PciX, PciXClock, Slot}
 use crate::transport::AckTimer;
 use softband_sim::SimDuration;
 use softband_types::{LinkSpeed, LinkWidth, Mtu, OperationalVls};
+use std::fmt;
 
 /// How long an adapter or switch takes for each kind of operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageGaps {
-    /// Least time between two messages that one HCA starts, by operation.
+    /// Least time between two messages that one engine of an HCA starts, by operation.
     pub send: SimDuration,
     pub write: SimDuration,
     pub read: SimDuration,
@@ -56,6 +57,8 @@ pub struct HcaPart {
     pub outstanding_reads: u32,
     /// What the driver's `tune_pci` option sets the read request to: the maximum of PCI Express, the byte count of PCI-X.
     pub tuned_read_request_bytes: u32,
+    /// Engines that start messages side by side; those of one queue pair are started by one of them.
+    pub processing_engines: u32,
     pub gaps: MessageGaps,
     /// From the CPU's doorbell write to the HCA's look at the work queue.
     pub doorbell: SimDuration,
@@ -186,6 +189,8 @@ pub struct CablePart {
     /// Fastest speed that the cable and its converters are rated for.
     pub speed_max: LinkSpeed,
     pub width_max: LinkWidth,
+    /// What forward error correction of both ends adds to a link over this cable, by its speed: none where there is no row.
+    pub fec_latency: Vec<(LinkSpeed, SimDuration)>,
 }
 
 /// What a cable is made of.
@@ -195,9 +200,19 @@ pub enum Medium {
     Optical,
 }
 
+impl fmt::Display for Medium {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Copper => "copper",
+            Self::Optical => "optical fibre",
+        })
+    }
+}
+
 impl CablePart {
-    /// One-way delay from connector to connector.
-    pub fn delay(&self) -> SimDuration {
-        SimDuration::from_picos(self.length_millimetres * self.picos_per_metre / 1_000) + self.converter_delay
+    /// One-way delay from port to port of a link that runs at `speed`.
+    pub fn delay(&self, speed: LinkSpeed) -> SimDuration {
+        let correction = self.fec_latency.iter().find(|(of, _)| *of == speed).map_or(SimDuration::ZERO, |(_, latency)| *latency);
+        SimDuration::from_picos(self.length_millimetres * self.picos_per_metre / 1_000) + self.converter_delay + correction
     }
 }

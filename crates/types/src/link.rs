@@ -6,18 +6,35 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LinkWidth {
     X1,
+    X2,
     X4,
+    X8,
     X12,
 }
 
 impl LinkWidth {
-    pub const ALL: [Self; 3] = [Self::X1, Self::X4, Self::X12];
+    pub const ALL: [Self; 5] = [Self::X1, Self::X2, Self::X4, Self::X8, Self::X12];
     pub const fn lanes(self) -> u64 {
         match self {
             Self::X1 => 1,
+            Self::X2 => 2,
             Self::X4 => 4,
+            Self::X8 => 8,
             Self::X12 => 12,
         }
+    }
+    /// LinkWidthActive of PortInfo; what `ibv_port_attr` calls `active_width`. 2X came after the others.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::X1 => 1,
+            Self::X4 => 2,
+            Self::X8 => 4,
+            Self::X12 => 8,
+            Self::X2 => 16,
+        }
+    }
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|width| width.code() == code)
     }
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|width| width.to_string().eq_ignore_ascii_case(text))
@@ -30,27 +47,80 @@ impl fmt::Display for LinkWidth {
     }
 }
 
-/// Signalling generation of a lane. The three rates with 8b/10b encoding (IBTA volume 2).
+/// Signalling generation of a lane (IBTA volume 2), in the order in which a link prefers them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LinkSpeed {
     Sdr,
     Ddr,
     Qdr,
+    Fdr10,
+    Fdr,
+    Edr,
+    Hdr,
+    Ndr,
+    Xdr,
 }
 
 impl LinkSpeed {
-    pub const ALL: [Self; 3] = [Self::Sdr, Self::Ddr, Self::Qdr];
-    /// Data rate of one lane in bytes per second, after 8b/10b.
-    pub const fn lane_bytes_per_second(self) -> u64 {
+    pub const ALL: [Self; 9] = [Self::Sdr, Self::Ddr, Self::Qdr, Self::Fdr10, Self::Fdr, Self::Edr, Self::Hdr, Self::Ndr, Self::Xdr];
+
+    /// Bits per second on one lane; with PAM4, from HDR on, two bits a symbol.
+    pub const fn lane_signalling_rate(self) -> u64 {
         match self {
-            Self::Sdr => 250_000_000,
-            Self::Ddr => 500_000_000,
-            Self::Qdr => 1_000_000_000,
+            Self::Sdr => 2_500_000_000,
+            Self::Ddr => 5_000_000_000,
+            Self::Qdr => 10_000_000_000,
+            Self::Fdr10 => 10_312_500_000,
+            Self::Fdr => 14_062_500_000,
+            Self::Edr => 25_781_250_000,
+            Self::Hdr => 53_125_000_000,
+            Self::Ndr => 106_250_000_000,
+            Self::Xdr => 212_500_000_000,
         }
+    }
+
+    /// How many bits on the lane carry how many bits of data.
+    ///
+    /// 8b/10b up to QDR, 64b/66b up to EDR (its forward error correction takes its check bits out of the synchronisation headers, so
+    /// the rate is the same with and without), and from HDR on RS(544,514) over 256b/257b: 544/514 of 257/256 are 17/16.
+    const fn line_code(self) -> LineCode {
+        match self {
+            Self::Sdr | Self::Ddr | Self::Qdr => LineCode { data: 8, coded: 10 },
+            Self::Fdr10 | Self::Fdr | Self::Edr => LineCode { data: 64, coded: 66 },
+            Self::Hdr | Self::Ndr | Self::Xdr => LineCode { data: 16, coded: 17 },
+        }
+    }
+
+    /// LinkSpeedActive and its extensions as one set of bits; what `ibv_port_attr` calls `active_speed`.
+    pub const fn code(self) -> u16 {
+        match self {
+            Self::Sdr => 1,
+            Self::Ddr => 2,
+            Self::Qdr => 4,
+            Self::Fdr10 => 8,
+            Self::Fdr => 16,
+            Self::Edr => 32,
+            Self::Hdr => 64,
+            Self::Ndr => 128,
+            Self::Xdr => 256,
+        }
+    }
+    pub fn from_code(code: u16) -> Option<Self> {
+        Self::ALL.into_iter().find(|speed| speed.code() == code)
+    }
+    /// Whether a link of this speed does not work without forward error correction: PAM4 needs it.
+    pub const fn needs_error_correction(self) -> bool {
+        matches!(self, Self::Hdr | Self::Ndr | Self::Xdr)
     }
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|speed| speed.to_string().eq_ignore_ascii_case(text))
     }
+}
+
+#[derive(Clone, Copy)]
+struct LineCode {
+    data: u64,
+    coded: u64,
 }
 
 impl fmt::Display for LinkSpeed {
@@ -59,6 +129,12 @@ impl fmt::Display for LinkSpeed {
             Self::Sdr => "SDR",
             Self::Ddr => "DDR",
             Self::Qdr => "QDR",
+            Self::Fdr10 => "FDR10",
+            Self::Fdr => "FDR",
+            Self::Edr => "EDR",
+            Self::Hdr => "HDR",
+            Self::Ndr => "NDR",
+            Self::Xdr => "XDR",
         })
     }
 }
@@ -71,9 +147,21 @@ pub struct LinkRate {
 }
 
 impl LinkRate {
-    pub const fn bytes_per_second(self) -> u64 {
-        self.width.lanes() * self.speed.lane_bytes_per_second()
+    /// How long `bytes` of data last on the link, in picoseconds, rounded up. Exact: FDR moves no whole number of bytes a second.
+    pub const fn picos_of_bytes(self, bytes: u32) -> u64 {
+        picos(bytes, self.width.lanes(), self.speed)
     }
+    /// How long a byte of data lasts on one lane, in picoseconds, rounded up.
+    pub const fn picos_of_symbol(self) -> u64 {
+        picos(1, 1, self.speed)
+    }
+}
+
+const fn picos(bytes: u32, lanes: u64, speed: LinkSpeed) -> u64 {
+    // Every rate is a multiple of 10 kb/s; 64 bits hold the product for up to 300 MB.
+    let code = speed.line_code();
+    let bits = bytes as u64 * 8 * code.coded;
+    (bits * 100_000_000).div_ceil(lanes * (speed.lane_signalling_rate() / 10_000) * code.data)
 }
 
 impl fmt::Display for LinkRate {
@@ -144,5 +232,43 @@ impl CreditBlocks {
     /// The blocks a packet of `bytes` needs: all of them, rounded up.
     pub const fn for_packet(bytes: u32) -> Self {
         Self(bytes.div_ceil(Self::BLOCK_BYTES))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rate(width: LinkWidth, speed: LinkSpeed) -> LinkRate {
+        LinkRate { width, speed }
+    }
+
+    /// Data rate of a 4X link in Mb/s, as the generations are called.
+    fn megabits(speed: LinkSpeed) -> u64 {
+        1_000_000_000 * 8 / (rate(LinkWidth::X4, speed).picos_of_bytes(1_000_000) / 1_000)
+    }
+
+    #[test]
+    fn every_generation_carries_what_its_line_code_leaves() {
+        assert_eq!(LinkSpeed::ALL.map(megabits), [8_000, 16_000, 32_000, 40_000, 54_545, 100_000, 200_000, 400_000, 800_000]);
+    }
+
+    #[test]
+    fn a_rate_that_is_no_whole_number_of_bytes_a_second_is_exact() {
+        // 64 of 66 bits of 14.0625 Gb/s: 18.75 GB/s in eleven seconds.
+        assert_eq!(rate(LinkWidth::X1, LinkSpeed::Fdr).picos_of_bytes(187_500_000), 110_000_000_000);
+        assert_eq!(rate(LinkWidth::X12, LinkSpeed::Xdr).picos_of_bytes(300), 1_000);
+        assert_eq!(rate(LinkWidth::X1, LinkSpeed::Sdr).picos_of_symbol(), 4_000);
+    }
+
+    #[test]
+    fn codes_and_names_lead_back() {
+        for speed in LinkSpeed::ALL {
+            assert_eq!((LinkSpeed::from_code(speed.code()), LinkSpeed::parse(&speed.to_string())), (Some(speed), Some(speed)));
+        }
+        for width in LinkWidth::ALL {
+            assert_eq!((LinkWidth::from_code(width.code()), LinkWidth::parse(&width.to_string())), (Some(width), Some(width)));
+        }
+        assert_eq!((LinkSpeed::parse("fdr10"), LinkSpeed::from_code(3), LinkWidth::parse("3X")), (Some(LinkSpeed::Fdr10), None, None));
     }
 }

@@ -71,7 +71,7 @@ def what_if(
     vls: Annotated[
         str | None, typer.Option("--vls", help="Numbers of operational data lanes, as in `1,2,4,8`.")
     ] = None,
-    rate: Annotated[str | None, typer.Option("--rate", help="Caps of the link rate, as in `sdr,ddr,qdr`.")] = None,
+    rate: Annotated[str | None, typer.Option("--rate", help="Caps of the link rate, as in `sdr,ddr,edr`.")] = None,
     cable: Annotated[
         list[str] | None, typer.Option("--cable", help="Cable to vary, by part or by one end (`a/mthca0/1`).")
     ] = None,

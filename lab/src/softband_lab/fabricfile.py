@@ -17,7 +17,7 @@ from softband_lab.errors import LabError
 
 # IBTA code of OperationalVLs, as OpenSM's max_op_vls takes it, by number of data lanes.
 OPERATIONAL_VLS_CODE = {1: 1, 2: 2, 4: 3, 8: 4, 15: 5}
-LINK_RATES = ("SDR", "DDR", "QDR")
+LINK_RATES = ("SDR", "DDR", "QDR", "FDR10", "FDR", "EDR", "HDR", "NDR", "XDR")
 
 Document = dict[str, Any]
 

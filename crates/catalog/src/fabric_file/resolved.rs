@@ -42,7 +42,7 @@ fn write_cable(out: &mut String, spec: &FabricSpec, cable: &CableSpec) -> std::f
     let [from, to] = cable.ends.map(|end| port_name(spec, end));
     writeln!(out, "\n[[cables]]\npart = {}\nfrom = {}\nto = {}", quoted(&cable.part.name), quoted(&from), quoted(&to))?;
     writeln!(out, "length = {}\nwidth = \"{}\"", quoted(&metres(cable.part.length_millimetres)), cable.rate.width)?;
-    writeln!(out, "rate = \"{}\"\ndelay_ps = {}", cable.rate.speed, cable.part.delay().as_picos())
+    writeln!(out, "rate = \"{}\"\ndelay_ps = {}", cable.rate.speed, cable.part.delay(cable.rate.speed).as_picos())
 }
 
 fn write_sheet(out: &mut String, sheet: &PartSheet) -> std::fmt::Result {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use softband_model::parts::CablePart;
+use softband_model::parts::{CablePart, Medium};
 use softband_types::{LinkRate, LinkSpeed, LinkWidth};
 
 use super::Context;
@@ -103,9 +103,8 @@ pub(super) fn train(link: &Link<'_>, context: &mut Context<'_>) -> Option<(Cable
     let part = CablePart { length_millimetres: link.length.millimetres, ..link.part.part.clone() };
     let [a, b] = [link.ends[0].2, link.ends[1].2];
     let width = best(a.widths, b.widths, |width| width <= part.width_max);
-    let cap = link.cap.as_ref().map_or(LinkSpeed::Qdr, |(cap, _)| *cap);
     let possible = best(a.speeds, b.speeds, |speed| speed <= part.speed_max);
-    let speed = best(a.speeds, b.speeds, |speed| speed <= part.speed_max && speed <= cap);
+    let speed = best(a.speeds, b.speeds, |speed| speed <= part.speed_max && link.cap.as_ref().is_none_or(|(cap, _)| speed <= *cap));
     let (Some(width), Some(speed), Some(possible)) = (width, speed, possible) else {
         cannot_train(link, context);
         return None;
@@ -171,7 +170,7 @@ fn note_slower(link: &Link<'_>, speed: LinkSpeed, context: &mut Context<'_>) {
     context.findings.note(format!("the link of `{name}` trains to {speed}: {why}"), labels, None);
 }
 
-/// Whether the cable may be this long; copper has limits.
+/// Whether the cable may be this long.
 fn check_limit(link: &Link<'_>, part: &CablePart, rate: LinkRate, context: &mut Context<'_>) -> bool {
     let Some(limits_name) = &link.part.limits else { return true };
     context.use_sheet(crate::parts::PartKind::Limit, limits_name);
@@ -185,16 +184,17 @@ fn check_limit(link: &Link<'_>, part: &CablePart, rate: LinkRate, context: &mut 
     let (message, source) = match limit {
         Some(limit) => {
             let longest = metres(limit.millimetres);
-            (format!("copper at {rate} may be {longest} long at most, this cable is {length}"), limit_source(limit))
+            (format!("{} at {rate} may be {longest} long at most, this cable is {length}", part.medium), limit_source(limit))
         }
-        None => (format!("no length of copper is known to carry {rate}"), format!("length limits `{limits_name}` have no row for it")),
+        None => (format!("no length of {} is known to carry {rate}", part.medium), format!("length limits `{limits_name}` have no row for it")),
     };
     let label = vec![(span, length)];
     if context.options.allow_out_of_spec {
         context.findings.warning(format!("{message}; allowed as asked"), label, Some(source));
         return true;
     }
-    let help = format!("{source}. Use a shorter or an optical cable or a lower `rate`; `--allow-out-of-spec` runs it anyway");
+    let other = if part.medium == Medium::Copper { "a shorter or an optical cable" } else { "a shorter cable" };
+    let help = format!("{source}. Use {other} or a lower `rate`; `--allow-out-of-spec` runs it anyway");
     context.findings.error(message, label, Some(help));
     false
 }

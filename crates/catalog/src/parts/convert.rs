@@ -38,6 +38,7 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
         interface: interface(&mut read),
         outstanding_reads: read.count("outstanding_reads"),
         tuned_read_request_bytes: read.bytes("tuned_read_request"),
+        processing_engines: read.optional_count("processing_engines").unwrap_or(1),
         gaps: gaps(&mut read),
         doorbell: read.duration("doorbell"),
         send_wqe_fetch: read.duration("send_wqe_fetch"),
@@ -64,7 +65,12 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
         optional: optional_verbs(&mut read),
     };
     check_buffer(&mut read, part.port_buffer_bytes, part.vl_cap, part.mtu_max);
-    for (name, count) in [("outstanding_reads", part.outstanding_reads), ("transmit_staging_packets", part.transmit_staging_packets)] {
+    let needed = [
+        ("outstanding_reads", part.outstanding_reads),
+        ("transmit_staging_packets", part.transmit_staging_packets),
+        ("processing_engines", part.processing_engines),
+    ];
+    for (name, count) in needed {
         if count == 0 {
             read.refuse(name, "nothing could ever be sent".into(), Some("write at least 1".into()));
         }
@@ -175,14 +181,8 @@ pub(crate) fn switch(mut read: PartReader<'_>) -> Option<(SwitchPart, PartSheet)
         buffer_hold: read.duration("buffer_hold"),
         credit_return: read.duration("credit_return"),
     };
-    let latencies = [(LinkSpeed::Sdr, "forward_latency_sdr"), (LinkSpeed::Ddr, "forward_latency_ddr"), (LinkSpeed::Qdr, "forward_latency_qdr")];
-    for (speed, name) in latencies {
-        if part.speeds.contains(&speed) {
-            part.forward_latency.push((speed, read.duration(name)));
-        } else if read.writes(name) {
-            read.refuse(name, format!("the switch does not run at {speed}"), Some(format!("add \"{speed}\" to `speeds` or remove `{name}`")));
-        }
-    }
+    let runs = |speed| part.speeds.contains(&speed);
+    part.forward_latency = read.durations_by_speed("forward_latency", runs, |_| true, |speed| format!("add \"{speed}\" to `speeds`"));
     check_buffer(&mut read, part.port_buffer_bytes, part.vl_cap, part.mtu_max);
     read.finish().map(|sheet| (part, sheet))
 }
@@ -191,7 +191,7 @@ pub(crate) fn cable(mut read: PartReader<'_>, limits: &BTreeMap<String, (Vec<Len
     let name = read.name();
     let medium = read.choice("medium", Dimension::Name, &[("copper", Medium::Copper), ("optical", Medium::Optical)]);
     let length = read.optional_millimetres("length");
-    let part = CablePart {
+    let mut part = CablePart {
         name,
         medium,
         length_millimetres: length.unwrap_or(0),
@@ -199,7 +199,10 @@ pub(crate) fn cable(mut read: PartReader<'_>, limits: &BTreeMap<String, (Vec<Len
         converter_delay: read.duration("converter_delay"),
         speed_max: read.speed("speed_max"),
         width_max: read.width("width_max"),
+        fec_latency: Vec::new(),
     };
+    let runs = |speed| speed <= part.speed_max;
+    part.fec_latency = read.durations_by_speed("fec_latency", runs, LinkSpeed::needs_error_correction, |_| "raise `speed_max`".into());
     let limit = read.optional_part("length_limits").map(|(name, _)| name);
     if let Some(name) = limit.as_ref().filter(|name| !limits.contains_key(*name)) {
         let names: Vec<&str> = limits.keys().map(String::as_str).collect();
@@ -214,21 +217,14 @@ pub(crate) fn cable(mut read: PartReader<'_>, limits: &BTreeMap<String, (Vec<Len
     read.finish().map(|sheet| (CableTemplate { part, adjustable: length.is_none(), limits: limit }, sheet))
 }
 
-const LIMIT_ROWS: [(&str, LinkWidth, LinkSpeed); 9] = [
-    ("1x_sdr", LinkWidth::X1, LinkSpeed::Sdr),
-    ("4x_sdr", LinkWidth::X4, LinkSpeed::Sdr),
-    ("12x_sdr", LinkWidth::X12, LinkSpeed::Sdr),
-    ("1x_ddr", LinkWidth::X1, LinkSpeed::Ddr),
-    ("4x_ddr", LinkWidth::X4, LinkSpeed::Ddr),
-    ("12x_ddr", LinkWidth::X12, LinkSpeed::Ddr),
-    ("1x_qdr", LinkWidth::X1, LinkSpeed::Qdr),
-    ("4x_qdr", LinkWidth::X4, LinkSpeed::Qdr),
-    ("12x_qdr", LinkWidth::X12, LinkSpeed::Qdr),
-];
-
 pub(crate) fn length_limits(mut read: PartReader<'_>) -> Option<(Vec<LengthLimit>, PartSheet)> {
-    let lengths: Vec<_> =
-        LIMIT_ROWS.into_iter().filter_map(|(name, width, speed)| Some((name, LinkRate { width, speed }, read.optional_millimetres(name)?))).collect();
+    let rates = LinkSpeed::ALL.into_iter().flat_map(|speed| LinkWidth::ALL.map(|width| LinkRate { width, speed }));
+    let lengths: Vec<_> = rates
+        .filter_map(|rate| {
+            let name = format!("{}_{}", rate.width, rate.speed).to_lowercase();
+            read.optional_millimetres(&name).map(|millimetres| (name, rate, millimetres))
+        })
+        .collect();
     let sheet = read.finish()?;
     let limits = lengths.into_iter().map(|(name, rate, millimetres)| {
         let row = sheet.parameters.iter().find(|parameter| parameter.name == name).expect("a length read is on the sheet");

@@ -22,7 +22,7 @@ pub enum PartKind {
     Cable,
     Hca,
     Host,
-    /// Length limits that copper cables keep to.
+    /// Length limits that cables keep to.
     Limit,
     Switch,
 }

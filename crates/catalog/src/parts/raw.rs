@@ -132,26 +132,37 @@ fn check_figures(entry: &Entry, status: Status, on: &[String], findings: &mut Fi
     }
 }
 
-/// Fills in what `parts[index]` leaves to the part that it is like.
+/// Fills in what `parts[index]` leaves to the part that it is like, and that one to the one that it is like.
 pub(crate) fn inherit(parts: &[RawPart], index: usize, findings: &mut Findings) -> RawPart {
     let mut part = parts[index].clone();
-    let Some((base_name, span)) = part.like.clone() else { return part };
-    let same_kind: Vec<&RawPart> = parts.iter().filter(|other| other.kind == part.kind && other.name != part.name).collect();
-    let Some(base) = same_kind.iter().find(|other| other.name == base_name) else {
-        let names: Vec<&str> = same_kind.iter().map(|other| other.name.as_str()).collect();
-        let help = suggest(&base_name, &format!("{} parts", part.kind), &names);
-        findings.error(format!("no {} part `{base_name}`", part.kind), vec![(span, "unknown part".into())], Some(help));
-        return part;
-    };
-    if base.like.is_some() {
-        let help = "name the part that has all the values";
-        findings.error(format!("`{base_name}` is itself like another part"), vec![(span, "here".into())], Some(help.into()));
-    }
-    part.broken.extend(base.broken.iter().cloned());
-    for parameter in &base.parameters {
-        if !part.parameters.iter().any(|own| own.name == parameter.name) {
-            part.parameters.push(RawParameter { inherited: true, ..parameter.clone() });
+    let Some((_, span)) = part.like.clone() else { return part };
+    let mut lineage = vec![part.name.clone()];
+    let mut next = part.like.clone();
+    while let Some((name, _)) = next {
+        if lineage.contains(&name) {
+            let help = "name a part that does not lead back here";
+            let message = format!("what `{}` is like goes round in a circle: {}, {name}", part.name, lineage.join(", "));
+            findings.error(message, vec![(span.clone(), "here".into())], Some(help.into()));
+            break;
         }
+        let Some(base) = parts.iter().find(|other| other.kind == part.kind && other.name == name) else {
+            // What a base names is reported in the base's file.
+            if lineage.len() == 1 {
+                let same_kind = parts.iter().filter(|other| other.kind == part.kind && other.name != part.name);
+                let names: Vec<&str> = same_kind.map(|other| other.name.as_str()).collect();
+                let help = suggest(&name, &format!("{} parts", part.kind), &names);
+                findings.error(format!("no {} part `{name}`", part.kind), vec![(span.clone(), "unknown part".into())], Some(help));
+            }
+            break;
+        };
+        part.broken.extend(base.broken.iter().cloned());
+        for parameter in &base.parameters {
+            if !part.parameters.iter().any(|own| own.name == parameter.name) {
+                part.parameters.push(RawParameter { inherited: true, ..parameter.clone() });
+            }
+        }
+        lineage.push(name);
+        next = base.like.clone();
     }
     part
 }

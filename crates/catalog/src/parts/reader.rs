@@ -15,7 +15,7 @@ use crate::units::{Dimension, Number};
 pub(crate) struct PartReader<'a> {
     part: &'a RawPart,
     findings: &'a mut Findings,
-    known: Vec<&'static str>,
+    known: Vec<String>,
     sheet: Vec<Parameter>,
     /// Parameters with a fault that has been reported; their stand-ins raise no others.
     failed: Vec<String>,
@@ -29,59 +29,62 @@ impl<'a> PartReader<'a> {
     pub(crate) fn name(&self) -> String {
         self.part.name.clone()
     }
-    pub(crate) fn text(&mut self, name: &'static str) -> String {
+    pub(crate) fn text(&mut self, name: &str) -> String {
         self.text_as(name, Dimension::Name).map_or(String::new(), |(text, _)| text)
     }
     /// Name of another part, with its place when it stands in this file.
-    pub(crate) fn part(&mut self, name: &'static str) -> (String, Range<usize>) {
+    pub(crate) fn part(&mut self, name: &str) -> (String, Range<usize>) {
         self.text_as(name, Dimension::Part).unwrap_or_default()
     }
-    pub(crate) fn optional_part(&mut self, name: &'static str) -> Option<(String, Range<usize>)> {
+    pub(crate) fn optional_part(&mut self, name: &str) -> Option<(String, Range<usize>)> {
         if self.peek(name) { self.text_as(name, Dimension::Part) } else { None }
     }
-    pub(crate) fn bytes(&mut self, name: &'static str) -> u32 {
+    pub(crate) fn bytes(&mut self, name: &str) -> u32 {
         self.small(name, Dimension::Bytes)
     }
-    pub(crate) fn count(&mut self, name: &'static str) -> u32 {
+    pub(crate) fn count(&mut self, name: &str) -> u32 {
         self.small(name, Dimension::Count)
     }
-    pub(crate) fn code(&mut self, name: &'static str) -> u32 {
+    pub(crate) fn optional_count(&mut self, name: &str) -> Option<u32> {
+        self.peek(name).then(|| self.count(name))
+    }
+    pub(crate) fn code(&mut self, name: &str) -> u32 {
         self.small(name, Dimension::Code)
     }
-    pub(crate) fn id(&mut self, name: &'static str) -> u32 {
+    pub(crate) fn id(&mut self, name: &str) -> u32 {
         self.small(name, Dimension::Id)
     }
-    pub(crate) fn share_ppm(&mut self, name: &'static str) -> u32 {
+    pub(crate) fn share_ppm(&mut self, name: &str) -> u32 {
         self.small(name, Dimension::Share)
     }
-    pub(crate) fn megahertz(&mut self, name: &'static str) -> u32 {
+    pub(crate) fn megahertz(&mut self, name: &str) -> u32 {
         self.small(name, Dimension::Frequency)
     }
-    pub(crate) fn bits(&mut self, name: &'static str) -> u32 {
+    pub(crate) fn bits(&mut self, name: &str) -> u32 {
         self.small(name, Dimension::Bits)
     }
-    pub(crate) fn duration(&mut self, name: &'static str) -> SimDuration {
+    pub(crate) fn duration(&mut self, name: &str) -> SimDuration {
         SimDuration::from_picos(self.number(name, Dimension::Duration).unwrap_or(0))
     }
     /// Whether the part's own file has `name`; makes it a known key that does not stand on the sheet.
-    pub(crate) fn writes(&mut self, name: &'static str) -> bool {
-        self.known.push(name);
+    pub(crate) fn writes(&mut self, name: &str) -> bool {
+        self.known.push(name.to_owned());
         self.part.parameters.iter().any(|parameter| parameter.name == name && !parameter.inherited)
     }
-    pub(crate) fn rate(&mut self, name: &'static str) -> u64 {
+    pub(crate) fn rate(&mut self, name: &str) -> u64 {
         let rate = self.number(name, Dimension::Rate).unwrap_or(1);
         if rate == 0 {
             self.refuse(name, "a rate must be positive".into(), None);
         }
         rate
     }
-    pub(crate) fn optional_rate(&mut self, name: &'static str) -> Option<u64> {
+    pub(crate) fn optional_rate(&mut self, name: &str) -> Option<u64> {
         self.peek(name).then(|| self.rate(name))
     }
-    pub(crate) fn picos_per_metre(&mut self, name: &'static str) -> u64 {
+    pub(crate) fn picos_per_metre(&mut self, name: &str) -> u64 {
         self.number(name, Dimension::DelayPerLength).unwrap_or(0)
     }
-    pub(crate) fn optional_millimetres(&mut self, name: &'static str) -> Option<u64> {
+    pub(crate) fn optional_millimetres(&mut self, name: &str) -> Option<u64> {
         if self.peek(name) { self.number(name, Dimension::Length) } else { None }
     }
     /// A number of ports: 1 to 254, as port numbers go.
@@ -95,14 +98,14 @@ impl<'a> PartReader<'a> {
             }
         }
     }
-    pub(crate) fn mtu(&mut self, name: &'static str) -> Mtu {
+    pub(crate) fn mtu(&mut self, name: &str) -> Mtu {
         let bytes = self.bytes(name);
         Mtu::from_bytes(bytes).unwrap_or_else(|| {
             self.refuse(name, format!("{bytes} B is not an MTU"), Some("write 256, 512, 1024, 2048 or 4096".into()));
             Mtu::B256
         })
     }
-    pub(crate) fn vls(&mut self, name: &'static str) -> OperationalVls {
+    pub(crate) fn vls(&mut self, name: &str) -> OperationalVls {
         let code = self.small(name, Dimension::Code);
         let vls = u8::try_from(code).ok().and_then(OperationalVls::from_code);
         vls.unwrap_or_else(|| {
@@ -112,7 +115,7 @@ impl<'a> PartReader<'a> {
         })
     }
     /// One of several words.
-    pub(crate) fn choice<T: Copy>(&mut self, name: &'static str, dimension: Dimension, choices: &[(&str, T)]) -> T {
+    pub(crate) fn choice<T: Copy>(&mut self, name: &str, dimension: Dimension, choices: &[(&str, T)]) -> T {
         let text = self.text_as(name, dimension).map(|(text, _)| text);
         let found = choices.iter().find(|(word, _)| Some(*word) == text.as_deref());
         if let (Some(text), None) = (&text, found) {
@@ -121,22 +124,49 @@ impl<'a> PartReader<'a> {
         }
         found.unwrap_or(&choices[0]).1
     }
-    pub(crate) fn width(&mut self, name: &'static str) -> LinkWidth {
-        self.choice(name, Dimension::LinkWidth, &[("1X", LinkWidth::X1), ("4X", LinkWidth::X4), ("12X", LinkWidth::X12)])
+    pub(crate) fn width(&mut self, name: &str) -> LinkWidth {
+        self.one_of(name, Dimension::LinkWidth, &LinkWidth::ALL)
     }
-    pub(crate) fn speed(&mut self, name: &'static str) -> LinkSpeed {
-        self.choice(name, Dimension::LinkSpeed, &[("SDR", LinkSpeed::Sdr), ("DDR", LinkSpeed::Ddr), ("QDR", LinkSpeed::Qdr)])
+    pub(crate) fn speed(&mut self, name: &str) -> LinkSpeed {
+        self.one_of(name, Dimension::LinkSpeed, &LinkSpeed::ALL)
     }
     pub(crate) fn widths(&mut self) -> Vec<LinkWidth> {
-        self.list("widths", Dimension::LinkWidth, LinkWidth::parse)
+        self.list("widths", Dimension::LinkWidth, &LinkWidth::ALL)
     }
     pub(crate) fn speeds(&mut self) -> Vec<LinkSpeed> {
-        self.list("speeds", Dimension::LinkSpeed, LinkSpeed::parse)
+        self.list("speeds", Dimension::LinkSpeed, &LinkSpeed::ALL)
+    }
+    /// Values of one kind, each for its link speed, such as `forward_latency_sdr`: some of those that the part `runs` at, the ones that
+    /// it `needs` at least. `mend` tells how to make it run at a speed that it has a value for and does not run at.
+    pub(crate) fn durations_by_speed(
+        &mut self,
+        prefix: &str,
+        runs: impl Fn(LinkSpeed) -> bool,
+        needs: impl Fn(LinkSpeed) -> bool,
+        mend: impl Fn(LinkSpeed) -> String,
+    ) -> Vec<(LinkSpeed, SimDuration)> {
+        let mut found = Vec::new();
+        for speed in LinkSpeed::ALL {
+            let name = format!("{prefix}_{}", speed.to_string().to_lowercase());
+            if runs(speed) && (needs(speed) || self.peek(&name)) {
+                found.push((speed, self.duration(&name)));
+            } else if self.writes(&name) {
+                let help = format!("{} or remove `{name}`", mend(speed));
+                self.refuse(&name, format!("the {} does not run at {speed}", self.part.kind), Some(help));
+            }
+        }
+        found
+    }
+
+    fn one_of<T: Copy + ToString>(&mut self, name: &str, dimension: Dimension, all: &[T]) -> T {
+        let words: Vec<String> = all.iter().map(T::to_string).collect();
+        let choices: Vec<(&str, T)> = words.iter().map(String::as_str).zip(all.iter().copied()).collect();
+        self.choice(name, dimension, &choices)
     }
 
     /// Whether the part has `name`; makes it a known key.
-    fn peek(&mut self, name: &'static str) -> bool {
-        self.known.push(name);
+    fn peek(&mut self, name: &str) -> bool {
+        self.known.push(name.to_owned());
         self.part.parameters.iter().any(|parameter| parameter.name == name)
     }
 
@@ -144,9 +174,10 @@ impl<'a> PartReader<'a> {
     pub(crate) fn finish(self) -> Option<PartSheet> {
         let Self { part, findings, known, sheet, failed } = self;
         for parameter in part.parameters.iter().filter(|parameter| !parameter.inherited) {
-            if !known.contains(&parameter.name.as_str()) {
+            if !known.contains(&parameter.name) {
                 let label = vec![(parameter.key_span.clone(), "unknown parameter".to_owned())];
-                let help = suggest(&parameter.name, "parameters", &known);
+                let names: Vec<&str> = known.iter().map(String::as_str).collect();
+                let help = suggest(&parameter.name, "parameters", &names);
                 findings.error(format!("a {} part has no `{}`", part.kind, parameter.name), label, Some(help));
             }
         }
@@ -165,8 +196,8 @@ impl<'a> PartReader<'a> {
         self.findings.error(format!("`{name}`: {message}"), vec![(span, "this value".to_owned())], help);
     }
 
-    fn take(&mut self, name: &'static str, dimension: Dimension) -> Option<&'a RawParameter> {
-        self.known.push(name);
+    fn take(&mut self, name: &str, dimension: Dimension) -> Option<&'a RawParameter> {
+        self.known.push(name.to_owned());
         let part: &'a RawPart = self.part;
         let Some(parameter) = part.parameters.iter().find(|parameter| parameter.name == name) else {
             self.failed.push(name.to_owned());
@@ -199,7 +230,7 @@ impl<'a> PartReader<'a> {
         }
     }
 
-    fn text_as(&mut self, name: &'static str, dimension: Dimension) -> Option<(String, Range<usize>)> {
+    fn text_as(&mut self, name: &str, dimension: Dimension) -> Option<(String, Range<usize>)> {
         let parameter = self.take(name, dimension)?;
         if let Value::Text(text) = &parameter.value.value {
             let span = if parameter.inherited { 0..0 } else { parameter.value.span.clone() };
@@ -209,7 +240,7 @@ impl<'a> PartReader<'a> {
         None
     }
 
-    fn number(&mut self, name: &'static str, dimension: Dimension) -> Option<u64> {
+    fn number(&mut self, name: &str, dimension: Dimension) -> Option<u64> {
         let parameter = self.take(name, dimension)?;
         let Value::Number(number) = parameter.value.value else {
             self.wrong_value(parameter, "a number");
@@ -225,7 +256,7 @@ impl<'a> PartReader<'a> {
         }
     }
 
-    fn small(&mut self, name: &'static str, dimension: Dimension) -> u32 {
+    fn small(&mut self, name: &str, dimension: Dimension) -> u32 {
         let Some(value) = self.number(name, dimension) else { return 0 };
         u32::try_from(value).unwrap_or_else(|_| {
             self.refuse(name, "the value is too large".into(), None);
@@ -233,16 +264,17 @@ impl<'a> PartReader<'a> {
         })
     }
 
-    fn list<T>(&mut self, name: &'static str, dimension: Dimension, parse: fn(&str) -> Option<T>) -> Vec<T> {
+    fn list<T: Copy + ToString>(&mut self, name: &str, dimension: Dimension, all: &[T]) -> Vec<T> {
         let Some(parameter) = self.take(name, dimension) else { return Vec::new() };
         let Value::Array(items) = &parameter.value.value else {
             self.wrong_value(parameter, "a list of texts");
             return Vec::new();
         };
-        let parsed: Vec<T> = items.iter().filter_map(|item| text_in(item).and_then(parse)).collect();
+        let words: Vec<String> = all.iter().map(T::to_string).collect();
+        let index_of = |item| words.iter().position(|word| text_in(item).is_some_and(|text| word.eq_ignore_ascii_case(text)));
+        let parsed: Vec<T> = items.iter().filter_map(index_of).map(|index| all[index]).collect();
         if parsed.len() != items.len() || parsed.is_empty() {
-            let examples = if dimension == Dimension::LinkWidth { "1X, 4X, 12X" } else { "SDR, DDR, QDR" };
-            self.refuse(name, "a value is not known".into(), Some(format!("the list may hold {examples}")));
+            self.refuse(name, "a value is not known".into(), Some(format!("the list may hold {}", words.join(", "))));
         }
         parsed
     }

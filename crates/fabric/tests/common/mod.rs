@@ -42,6 +42,7 @@ pub fn hca_part() -> HcaPart {
         interface: CardInterface::PciExpress { generation: 1, lanes: 8 },
         outstanding_reads: 4,
         tuned_read_request_bytes: 4_096,
+        processing_engines: 1,
         gaps: MessageGaps { send: nanos(300), write: nanos(300), read: nanos(400), atomic: nanos(600), datagram: nanos(2_200) },
         doorbell: nanos(500),
         send_wqe_fetch: nanos(1_250),
@@ -142,6 +143,7 @@ pub fn cable(metres: u64) -> CablePart {
         converter_delay: nanos(0),
         speed_max: LinkSpeed::Qdr,
         width_max: LinkWidth::X12,
+        fec_latency: Vec::new(),
     }
 }
 

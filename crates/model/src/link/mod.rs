@@ -18,14 +18,12 @@ pub const FRAMING_BYTES: u32 = 8;
 
 /// How long a packet of `bytes` (LRH to VCRC) occupies a link.
 pub fn serialisation(rate: LinkRate, bytes: u32) -> SimDuration {
-    // Below 18 MB, so 64 bits hold the product.
-    let picos = (u64::from(bytes + FRAMING_BYTES) * 1_000_000_000_000).div_ceil(rate.bytes_per_second());
-    SimDuration::from_picos(picos)
+    SimDuration::from_picos(rate.picos_of_bytes(bytes + FRAMING_BYTES))
 }
 
-/// One symbol time: ten bits on one lane. The tick of `port_xmit_wait`.
+/// One symbol time: a byte on one lane. The tick of `port_xmit_wait`.
 pub fn symbol_time(rate: LinkRate) -> SimDuration {
-    SimDuration::of_bytes(1, rate.speed.lane_bytes_per_second())
+    SimDuration::from_picos(rate.picos_of_symbol())
 }
 
 /// The lane of a service level: identity, folded into the operational lanes.

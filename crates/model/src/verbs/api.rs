@@ -1,8 +1,8 @@
 //! What crosses the verbs boundary by value: requests in, completions out.
 
 use softband_types::{
-    Access, AhHandle, CqHandle, Gid, HcaId, LKey, Lid, MrHandle, Mtu, MwHandle, OperationalVls, PKey, PdHandle, PortNumber, ProcessId, Psn, QKey,
-    QpState, QpType, Qpn, RKey, ServiceLevel, SrqHandle, WcOpcode, WcStatus, XrcdHandle,
+    Access, AhHandle, CqHandle, Gid, HcaId, LKey, Lid, LinkRate, MrHandle, Mtu, MwHandle, OperationalVls, PKey, PdHandle, PortNumber, ProcessId, Psn,
+    QKey, QpState, QpType, Qpn, RKey, ServiceLevel, SrqHandle, WcOpcode, WcStatus, XrcdHandle,
 };
 use std::sync::Arc;
 
@@ -308,10 +308,8 @@ pub struct PortSnapshot {
     pub mtu_max: Mtu,
     pub mtu_active: Mtu,
     pub vl_cap: OperationalVls,
-    /// Width code of PortInfo: 1 = 1X, 2 = 4X, 8 = 12X.
-    pub width_code: u8,
-    /// Speed code of PortInfo: 1 = SDR, 2 = DDR, 4 = QDR.
-    pub speed_code: u8,
+    /// What the link trained to; the slowest and narrowest while there is none.
+    pub rate: LinkRate,
     pub gid: Gid,
 }
 
