@@ -6,7 +6,6 @@ use std::fmt::Write;
 use softband_fabric::spec::{CableSpec, FabricSpec, PortRef};
 use softband_types::{OperationalVls, PortNumber};
 
-use crate::fabric_file::resolved::port_name;
 use crate::fabric_file::train::metres;
 
 /// Hosts, switches and their ports, each with its cable, the rate it trained to, its lanes and its MTU.
@@ -64,7 +63,7 @@ fn write_ports(
             continue;
         };
         let label = cable_label(spec, cable);
-        writeln!(out, "{indent}port {number} ──[ {label} ]── {}", port_name(spec, *other))?;
+        writeln!(out, "{indent}port {number} ──[ {label} ]── {}", spec.port_name(*other))?;
     }
     match empty.as_slice() {
         [] => Ok(()),

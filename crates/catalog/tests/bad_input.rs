@@ -184,7 +184,8 @@ fn two_hcas_of_a_host_cannot_share_a_device_name() {
 fn unknown_keys_are_named_with_the_known_ones() {
     assert_eq!(
         error_of(&format!("[subnet]\nmax_opvls = 1\n{HOSTS_AND_SWITCH}")),
-        "test.toml:2:1: error: `[subnet]` has no key `max_opvls`\n  help: did you mean `max_op_vls`? The keys here are: max_op_vls, mtu"
+        "test.toml:2:1: error: `[subnet]` has no key `max_opvls`\n  help: did you mean `max_op_vls`? The keys here are: max_op_vls, mtu, \
+         packet_life_time, head_of_queue_lifetime, leaf_head_of_queue_lifetime"
     );
     assert_eq!(
         error_of(&format!("{HOSTS_AND_SWITCH}[cabels]\n")),
@@ -218,6 +219,11 @@ fn codes_and_sizes_outside_their_range_are_refused() {
     );
     assert_eq!(error("mtu = 2000"), "test.toml:2:7: error: `mtu` cannot be 2000\n  help: write 256, 512, 1024, 2048 or 4096");
     assert_eq!(error("mtu = \"2048\""), "test.toml:2:7: error: `mtu` must be a whole number");
+    assert_eq!(
+        error("head_of_queue_lifetime = 21"),
+        "test.toml:2:26: error: `head_of_queue_lifetime` cannot be 21\n  \
+         help: it is OpenSM's code for 4.096 us x 2^code, such as 18 for 1.07 s: write 0 to 19, or 20 for no limit"
+    );
 }
 
 #[test]

@@ -37,6 +37,7 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
         loss_ppm: 0,
         random: RandomStream::new(seed, 0),
         ack_wait_max: None,
+        deadlocks_told: Vec::new(),
     };
     for cable in &spec.cables {
         train(&mut world, cable);
@@ -99,7 +100,7 @@ fn port_of(world: &World, end: PortRef) -> u32 {
     }
 }
 
-fn capabilities(spec: &FabricSpec, end: PortRef) -> PortCapabilities {
+pub(crate) fn capabilities(spec: &FabricSpec, end: PortRef) -> PortCapabilities {
     match end {
         PortRef::Hca { host, hca, .. } => {
             let part = &spec.hosts[host].hcas[hca].part;
@@ -127,6 +128,10 @@ fn train(world: &mut World, cable: &CableSpec) {
         assert!(port.cabling.is_none(), "a checked fabric cables no port twice");
         port.cabling = Some(Cabling { peer: indices[1 - side], rate: cable.rate, delay: cable.part.delay(), vls: settings.vls, mtu: settings.mtu });
         port.arbiter = Arbiter::new(settings.vls.data_lanes(), inputs);
+        port.head_lifetime = match cable.ends[1 - side] {
+            PortRef::Hca { .. } => subnet.lifetimes.leaf_head_of_queue_lifetime,
+            PortRef::Switch { .. } => subnet.lifetimes.head_of_queue_lifetime,
+        };
         port.credits = CreditLedger::new(blocks_per_lane(ends[1 - side].port_buffer_bytes, settings.vls));
     }
 }

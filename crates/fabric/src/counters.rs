@@ -18,6 +18,8 @@ pub struct PortCounters {
     pub port_rcv_pkts: u64,
     pub unicast_xmit_pkts: u64,
     pub unicast_rcv_pkts: u64,
+    /// Packets that a switch gave up because they waited for too long.
+    pub port_xmit_discards: u64,
     /// Symbol times (10 bits on a lane) during which packets waited, the link stood still and no lane had credits.
     pub port_xmit_wait: u64,
     /// The same by data lane, in picoseconds.
@@ -50,6 +52,7 @@ impl World {
                     port_rcv_pkts: tally.rcv_packets,
                     unicast_xmit_pkts: tally.xmit_packets,
                     unicast_rcv_pkts: tally.rcv_packets,
+                    port_xmit_discards: tally.xmit_discards,
                     port_xmit_wait: tally.wait.as_picos() / symbol_time(cabling.rate).as_picos(),
                     credit_stall_picos: tally.lane_wait[..lanes].iter().map(|wait| wait.as_picos()).collect(),
                 }

@@ -32,6 +32,10 @@ pub(crate) enum Event {
     LinkFree {
         port: u32,
     },
+    /// A switch's port has had a packet waiting for credits for long.
+    QueueWatch {
+        port: u32,
+    },
     /// Credits have come for a port that stood still.
     CreditsBack {
         port: u32,

@@ -7,6 +7,8 @@ pub mod spec;
 mod complete;
 mod construct;
 mod counters;
+mod credit_loops;
+mod deadlock;
 mod event;
 mod link;
 mod multicast;
@@ -21,4 +23,5 @@ mod verbs;
 mod world;
 
 pub use counters::PortCounters;
+pub use credit_loops::{CreditLoop, credit_loops};
 pub use world::World;

@@ -41,6 +41,8 @@ pub struct World {
     pub(crate) loss_ppm: u32,
     pub(crate) random: RandomStream,
     pub(crate) ack_wait_max: Option<SimDuration>,
+    /// Circles of output ports and lanes that were found to wait for each other.
+    pub(crate) deadlocks_told: Vec<Vec<(u32, u8)>>,
 }
 
 /// An HCA as a node of the fabric.
@@ -198,6 +200,7 @@ impl World {
             Event::EngineFree { hca } => self.on_engine_free(hca, memory, now),
             Event::PacketReady { packet } => self.on_packet_ready(packet, memory, now),
             Event::LinkFree { port } => self.on_link_free(port, memory, now),
+            Event::QueueWatch { port } => self.on_queue_watch(port, now),
             Event::CreditsBack { port } => {
                 self.ports[port as usize].kicked = false;
                 self.transmit(port, now);

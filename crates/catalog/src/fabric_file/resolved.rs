@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use softband_fabric::spec::{CableSpec, FabricSpec, PortRef};
+use softband_fabric::spec::{CableSpec, FabricSpec, SubnetSpec};
 
 use super::train::metres;
 use crate::parts::{Parameter, PartKind, PartSheet};
@@ -18,7 +18,7 @@ pub(super) fn resolved_toml(spec: &FabricSpec, seed: u64, sheets: &Sheets) -> St
 
 fn write_toml(out: &mut String, spec: &FabricSpec, seed: u64, sheets: &Sheets) -> std::fmt::Result {
     writeln!(out, "[fabric]\ntitle = {}\nseed = {seed}\n", quoted(&spec.title))?;
-    writeln!(out, "[subnet]\nmax_op_vls = {}\nmtu = {}", spec.subnet.max_op_vls.code(), spec.subnet.mtu_max.bytes())?;
+    write_subnet(out, &spec.subnet)?;
     for host in &spec.hosts {
         writeln!(out, "\n[hosts.{}]\npart = {}\nbus = {}", quoted(&host.name), quoted(&host.part.name), quoted(&host.part.bus.name))?;
         for hca in &host.hcas {
@@ -37,8 +37,16 @@ fn write_toml(out: &mut String, spec: &FabricSpec, seed: u64, sheets: &Sheets) -
     sheets.values().try_for_each(|sheet| write_sheet(out, sheet))
 }
 
+fn write_subnet(out: &mut String, subnet: &SubnetSpec) -> std::fmt::Result {
+    writeln!(out, "[subnet]\nmax_op_vls = {}\nmtu = {}", subnet.max_op_vls.code(), subnet.mtu_max.bytes())?;
+    let limits = &subnet.lifetimes;
+    writeln!(out, "packet_life_time = {}", limits.packet_life_time.code())?;
+    writeln!(out, "head_of_queue_lifetime = {}", limits.head_of_queue_lifetime.code())?;
+    writeln!(out, "leaf_head_of_queue_lifetime = {}", limits.leaf_head_of_queue_lifetime.code())
+}
+
 fn write_cable(out: &mut String, spec: &FabricSpec, cable: &CableSpec) -> std::fmt::Result {
-    let [from, to] = cable.ends.map(|end| port_name(spec, end));
+    let [from, to] = cable.ends.map(|end| spec.port_name(end));
     writeln!(out, "\n[[cables]]\npart = {}\nfrom = {}\nto = {}", quoted(&cable.part.name), quoted(&from), quoted(&to))?;
     writeln!(out, "length = {}\nwidth = \"{}\"", quoted(&metres(cable.part.length_millimetres)), cable.rate.width)?;
     writeln!(out, "rate = \"{}\"\ndelay_ps = {}", cable.rate.speed, cable.part.delay().as_picos())
@@ -58,14 +66,6 @@ fn write_parameter(out: &mut String, parameter: &Parameter) -> std::fmt::Result 
         write!(out, ", on = [{}]", on.join(", "))?;
     }
     writeln!(out, " }}")
-}
-
-/// The port as a fabric file names it: `a/mthca0/1`, `sw/1`.
-pub(crate) fn port_name(spec: &FabricSpec, port: PortRef) -> String {
-    match port {
-        PortRef::Hca { host, hca, port } => format!("{}/{}/{}", spec.hosts[host].name, spec.hosts[host].hcas[hca].device, port.0),
-        PortRef::Switch { switch, port } => format!("{}/{}", spec.switches[switch].name, port.0),
-    }
 }
 
 fn quoted(text: &str) -> String {

@@ -5,6 +5,7 @@ use softband_fabric::World;
 use softband_fabric::notice::Notice;
 use softband_fabric::spec::{CableSpec, FabricSpec, HcaSpec, HostSpec, PortRef, SubnetSpec, SwitchSpec};
 use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, Medium, MessageGaps, OptionalVerbs, ReceiveMode, SwitchPart};
+use softband_model::switch::PacketLifetimes;
 use softband_model::transport::AckTimer;
 use softband_model::verbs::api::*;
 use softband_sim::{SimDuration, SimTime};
@@ -152,7 +153,7 @@ fn port1(host: usize) -> PortRef {
 }
 
 pub fn subnet(code: u8) -> SubnetSpec {
-    SubnetSpec { max_op_vls: vls(code), mtu_max: Mtu::B4096 }
+    SubnetSpec { max_op_vls: vls(code), mtu_max: Mtu::B4096, lifetimes: PacketLifetimes::default() }
 }
 
 /// Two hosts on one cable.

@@ -1,5 +1,9 @@
 //! A cut-through switch: where a packet goes on, and when its first bit does.
 
+mod lifetime;
+
+pub use lifetime::{LifetimeCode, PacketLifetimes};
+
 use crate::parts::SwitchPart;
 use softband_sim::{SimDuration, SimTime};
 use softband_types::{Lid, LinkSpeed};
