@@ -94,7 +94,8 @@ pub(crate) fn summary(spec: &FabricSpec) -> String {
     }
     parts.push(count(spec.cables.len(), "cable", "cables"));
     let subnet = &spec.subnet;
-    format!("{}; max_op_vls {}, MTU up to {}", parts.join(", "), subnet.max_op_vls.code(), subnet.mtu_max.bytes())
+    let control = if subnet.congestion_control.is_some() { ", congestion control" } else { "" };
+    format!("{}; max_op_vls {}, MTU up to {}{control}", parts.join(", "), subnet.max_op_vls.code(), subnet.mtu_max.bytes())
 }
 
 /// `cx4, 8 m, 4X DDR, VL0-7, MTU 2048`.

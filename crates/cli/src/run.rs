@@ -221,6 +221,9 @@ fn leave(out: &Path, (fabric, pace): (&Path, PaceName), loaded: &LoadedFabric, s
                 "unicast_xmit_pkts": port.unicast_xmit_pkts,
                 "unicast_rcv_pkts": port.unicast_rcv_pkts,
                 "port_xmit_discards": port.port_xmit_discards,
+                "port_xmit_time_cong": port.port_xmit_time_cong,
+                "port_pkt_rcv_fecn": port.port_pkt_rcv_fecn,
+                "port_pkt_rcv_becn": port.port_pkt_rcv_becn,
                 "port_xmit_wait": port.port_xmit_wait,
                 "credit_stall_picos": port.credit_stall_picos,
             })

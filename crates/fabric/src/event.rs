@@ -1,5 +1,7 @@
 //! What can happen. Numbers only: what they name lies in the World's slabs.
 
+use softband_model::transport::Side;
+
 /// An event of the World.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
@@ -23,6 +25,16 @@ pub(crate) enum Event {
     /// The send engine may start the next message.
     EngineFree {
         hca: u32,
+    },
+    /// A flow that was slowed down may send its next packet.
+    InjectionDue {
+        qp: u32,
+        side: Side,
+    },
+    /// The same, of a service level.
+    LevelDue {
+        port: u32,
+        level: u8,
     },
     /// A packet's payload is in the HCA and has been processed: it may go to the link.
     PacketReady {

@@ -5,6 +5,7 @@ pub mod notice;
 pub mod spec;
 
 mod complete;
+mod congestion;
 mod construct;
 mod counters;
 mod credit_loops;

@@ -50,8 +50,11 @@ impl World {
                 port.set_stalled(lanes, now);
                 self.await_credits(id);
             }
-            Choice::Send { packet, lane } => {
+            Choice::Send { packet, lane, congested } => {
                 port.set_stalled(0, now);
+                if congested {
+                    self.mark(id, packet, cabling);
+                }
                 self.start(id, cabling, packet, lane, now);
             }
         }

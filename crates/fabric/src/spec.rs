@@ -1,7 +1,8 @@
 //! A fabric as the World is built from it: checked, with every part resolved.
 
 use softband_model::parts::{CablePart, HcaPart, HostPart, SwitchPart};
-use softband_model::switch::PacketLifetimes;
+use softband_model::switch::{MarkingSettings, PacketLifetimes};
+use softband_model::transport::InjectionSettings;
 use softband_types::{Guid, LinkRate, Mtu, OperationalVls, PKey, PortNumber};
 
 /// A whole fabric. Hosts, switches and cables stand in the order of the fabric file, which numbers them.
@@ -23,6 +24,15 @@ pub struct SubnetSpec {
     pub mtu_max: Mtu,
     /// When switches give packets up that cannot go on.
     pub lifetimes: PacketLifetimes,
+    /// Off when there is none.
+    pub congestion_control: Option<CongestionControl>,
+}
+
+/// What the congestion control manager writes into switches and HCAs (IBTA annex A10).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CongestionControl {
+    pub marking: MarkingSettings,
+    pub injection: InjectionSettings,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

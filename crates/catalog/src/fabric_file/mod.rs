@@ -1,6 +1,7 @@
 //! Fabric files: from TOML to a checked fabric.
 
 mod cables;
+mod congestion;
 mod guids;
 mod nodes;
 pub(crate) mod resolved;
@@ -95,7 +96,8 @@ pub fn parse_fabric(file: &str, text: &str, catalog: &Catalog, options: &LoadOpt
 fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Option<(FabricSpec, u64)> {
     let mut top = Fields::new("the file", 0..0, entries);
     let (title, seed) = read_fabric(top.optional("fabric"), file, &mut context.findings);
-    let subnet = subnet::read_subnet(top.optional("subnet"), &mut context.findings);
+    let subnet_entry = top.optional("subnet");
+    let subnet = subnet::read_subnet(subnet_entry, &mut context.findings);
     let mut hosts = nodes::hosts(top.optional("hosts"), context);
     let mut switches = nodes::switches(top.optional("switches"), context);
     nodes::check_names(&hosts, &switches, &mut context.findings);
@@ -112,7 +114,9 @@ fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Op
     nodes::warn_of_idle_hcas(&hosts, &cables, &mut context.findings);
     let hosts = hosts.into_iter().map(HostDraft::into_spec).collect::<Option<_>>()?;
     let switches = switches.into_iter().map(SwitchDraft::into_spec).collect::<Option<_>>()?;
-    Some((FabricSpec { title, hosts, switches, cables, subnet }, seed))
+    let spec = FabricSpec { title, hosts, switches, cables, subnet };
+    congestion::warn_of_bystanders(subnet_entry, &spec, &mut context.findings);
+    Some((spec, seed))
 }
 
 fn read_fabric(entry: Option<&Entry>, file: &str, findings: &mut Findings) -> (String, u64) {

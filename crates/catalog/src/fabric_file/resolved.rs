@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use softband_fabric::spec::{CableSpec, FabricSpec, SubnetSpec};
+use softband_fabric::spec::{CableSpec, CongestionControl, FabricSpec, SubnetSpec};
+use softband_model::transport::{Flow, InjectionSettings};
+use softband_types::CreditBlocks;
 
 use super::train::metres;
 use crate::parts::{Parameter, PartKind, PartSheet};
@@ -42,7 +44,24 @@ fn write_subnet(out: &mut String, subnet: &SubnetSpec) -> std::fmt::Result {
     let limits = &subnet.lifetimes;
     writeln!(out, "packet_life_time = {}", limits.packet_life_time.code())?;
     writeln!(out, "head_of_queue_lifetime = {}", limits.head_of_queue_lifetime.code())?;
-    writeln!(out, "leaf_head_of_queue_lifetime = {}", limits.leaf_head_of_queue_lifetime.code())
+    writeln!(out, "leaf_head_of_queue_lifetime = {}", limits.leaf_head_of_queue_lifetime.code())?;
+    subnet.congestion_control.as_ref().map_or(Ok(()), |control| write_congestion_control(out, control))
+}
+
+fn write_congestion_control(out: &mut String, control: &CongestionControl) -> std::fmt::Result {
+    let CongestionControl { marking, injection } = control;
+    writeln!(out, "\n[subnet.congestion_control]\nthreshold = {}", marking.threshold)?;
+    writeln!(out, "packet_size = \"{} B\"\nmarking_rate = {}", marking.packet_size.0 * CreditBlocks::BLOCK_BYTES, marking.marking_rate)?;
+    let port_control = match injection.flow {
+        Flow::QueuePair => "qp",
+        Flow::ServiceLevel => "sl",
+    };
+    writeln!(out, "port_control = \"{port_control}\"\nccti_increase = {}", injection.ccti_increase)?;
+    writeln!(out, "ccti_limit = {}\nccti_min = {}", injection.ccti_limit, injection.ccti_min)?;
+    let timer = InjectionSettings::TIMER_STEP * u64::from(injection.ccti_timer);
+    writeln!(out, "ccti_timer = \"{} ns\"", timer.as_nanos())?;
+    let cct: Vec<String> = injection.cct.iter().map(|entry| format!("\"{}:{}\"", entry.shift, entry.multiplier)).collect();
+    writeln!(out, "cct = [{}]", cct.join(", "))
 }
 
 fn write_cable(out: &mut String, spec: &FabricSpec, cable: &CableSpec) -> std::fmt::Result {

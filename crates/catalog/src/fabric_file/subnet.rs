@@ -6,12 +6,13 @@ use softband_fabric::spec::SubnetSpec;
 use softband_model::switch::{LifetimeCode, PacketLifetimes};
 use softband_types::{Mtu, OperationalVls};
 
+use super::congestion::read_congestion_control;
 use crate::diagnostic::Findings;
 use crate::document::{Entry, Fields};
 
 pub(super) fn read_subnet(entry: Option<&Entry>, findings: &mut Findings) -> SubnetSpec {
     let widest = OperationalVls::from_code(5).expect("code 5 is VL0-14");
-    let mut subnet = SubnetSpec { max_op_vls: widest, mtu_max: Mtu::B4096, lifetimes: PacketLifetimes::default() };
+    let mut subnet = SubnetSpec { max_op_vls: widest, mtu_max: Mtu::B4096, lifetimes: PacketLifetimes::default(), congestion_control: None };
     let Some(entry) = entry else { return subnet };
     let Some(mut fields) = Fields::of("`[subnet]`", &entry.node, entry.key_span.clone(), findings) else { return subnet };
     if let Some((code, span)) = fields.optional_integer("max_op_vls", findings) {
@@ -41,6 +42,9 @@ pub(super) fn read_subnet(entry: Option<&Entry>, findings: &mut Findings) -> Sub
         if let Some((code, span)) = fields.optional_integer(key, findings) {
             *limit = lifetime(key, code, span, findings).unwrap_or(*limit);
         }
+    }
+    if let Some(entry) = fields.optional("congestion_control") {
+        subnet.congestion_control = read_congestion_control(entry, findings);
     }
     fields.finish(findings);
     subnet

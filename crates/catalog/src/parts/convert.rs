@@ -70,6 +70,7 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
         ack_processing: read.duration("ack_processing"),
         credit_return: read.duration("credit_return"),
         ack_timer: AckTimer { code_min: read.code("ack_timeout_min"), periods: read.count("ack_timer_periods") },
+        congestion_control: read.optional_flag("congestion_control"),
         transmit_staging_packets: read.count("transmit_staging_packets"),
         max_qp: read.count("max_qp"),
         max_qp_wr: read.count("max_qp_wr"),
@@ -210,6 +211,7 @@ pub(crate) fn switch(mut read: PartReader<'_>) -> Option<(SwitchPart, PartSheet)
         forward_latency: Vec::new(),
         buffer_hold: read.duration("buffer_hold"),
         credit_return: read.duration("credit_return"),
+        congestion_control: read.optional_flag("congestion_control"),
     };
     let latencies = [(LinkSpeed::Sdr, "forward_latency_sdr"), (LinkSpeed::Ddr, "forward_latency_ddr"), (LinkSpeed::Qdr, "forward_latency_qdr")];
     for (speed, name) in latencies {

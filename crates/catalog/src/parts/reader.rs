@@ -115,6 +115,10 @@ impl<'a> PartReader<'a> {
         }
         found.unwrap_or(&choices[0]).1
     }
+    /// `yes` or `no`; what a part does not speak of it does not have.
+    pub(crate) fn optional_flag(&mut self, name: &'static str) -> bool {
+        self.peek(name) && self.choice(name, Dimension::Name, &[("no", false), ("yes", true)])
+    }
     pub(crate) fn width(&mut self, name: &'static str) -> LinkWidth {
         self.choice(name, Dimension::LinkWidth, &[("1X", LinkWidth::X1), ("4X", LinkWidth::X4), ("12X", LinkWidth::X12)])
     }

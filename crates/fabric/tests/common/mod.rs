@@ -52,6 +52,7 @@ pub fn hca_part() -> HcaPart {
         ack_processing: nanos(200),
         credit_return: nanos(50),
         ack_timer: AckTimer::SHORTEST,
+        congestion_control: true,
         transmit_staging_packets: 4,
         max_qp: 1_024,
         max_qp_wr: 16_384,
@@ -120,6 +121,7 @@ pub fn switch_part() -> SwitchPart {
         forward_latency: vec![(LinkSpeed::Sdr, nanos(200)), (LinkSpeed::Ddr, nanos(140)), (LinkSpeed::Qdr, nanos(100))],
         buffer_hold: nanos(0),
         credit_return: nanos(20),
+        congestion_control: true,
     }
 }
 
@@ -153,7 +155,7 @@ fn port1(host: usize) -> PortRef {
 }
 
 pub fn subnet(code: u8) -> SubnetSpec {
-    SubnetSpec { max_op_vls: vls(code), mtu_max: Mtu::B4096, lifetimes: PacketLifetimes::default() }
+    SubnetSpec { max_op_vls: vls(code), mtu_max: Mtu::B4096, lifetimes: PacketLifetimes::default(), congestion_control: None }
 }
 
 /// Two hosts on one cable.

@@ -13,12 +13,23 @@ pub struct Arbiter {
     /// Lanes whose turn it was and whose next packet lacked credits, by bit.
     starved: u16,
     lane_next: u8,
+    congestion: Congestion,
+}
+
+/// When a lane counts as congested.
+#[derive(Clone, Copy, Debug)]
+struct Congestion {
+    /// More blocks than this wait on it behind the packet that goes.
+    above: u32,
+    /// Even if that packet had to wait for credits, and so may only suffer from congestion further on.
+    of_victims: bool,
 }
 
 struct Lane {
     inputs: Vec<VecDeque<Waiting>>,
     input_next: usize,
     len: usize,
+    blocks: u32,
     /// While it is starved: since when.
     starved_since: SimTime,
 }
@@ -36,6 +47,7 @@ pub enum Choice {
     Send {
         packet: u32,
         lane: VirtualLane,
+        congested: bool,
     },
     /// Packets wait, on these lanes (by bit), but none has its credits.
     Stalled {
@@ -46,14 +58,26 @@ pub enum Choice {
 
 impl Arbiter {
     pub fn new(lanes: u8, inputs: usize) -> Self {
-        let lane = || Lane { inputs: (0..inputs).map(|_| VecDeque::new()).collect(), input_next: 0, len: 0, starved_since: SimTime::ZERO };
-        Self { lanes: (0..lanes).map(|_| lane()).collect(), waiting: 0, starved: 0, lane_next: 0 }
+        let lane = || Lane { inputs: (0..inputs).map(|_| VecDeque::new()).collect(), input_next: 0, len: 0, blocks: 0, starved_since: SimTime::ZERO };
+        Self {
+            lanes: (0..lanes).map(|_| lane()).collect(),
+            waiting: 0,
+            starved: 0,
+            lane_next: 0,
+            congestion: Congestion { above: u32::MAX, of_victims: false },
+        }
+    }
+
+    /// From now on lanes count as congested where more than `above` waits; `of_victims`: also where credits lack.
+    pub fn detect_congestion(&mut self, above: CreditBlocks, of_victims: bool) {
+        self.congestion = Congestion { above: above.0, of_victims };
     }
 
     pub fn enqueue(&mut self, lane: VirtualLane, input: usize, packet: u32, blocks: CreditBlocks) {
         let queue = &mut self.lanes[usize::from(lane.0)];
         queue.inputs[input].push_back(Waiting { packet, blocks });
         queue.len += 1;
+        queue.blocks += blocks.0;
         self.waiting |= 1 << lane.0;
     }
 
@@ -73,12 +97,15 @@ impl Arbiter {
             }
             let lane = VirtualLane(number);
             if let Some(packet) = self.lanes[usize::from(number)].take(lane, credits) {
-                if self.lanes[usize::from(number)].len == 0 {
+                let left = &self.lanes[usize::from(number)];
+                if left.len == 0 {
                     self.waiting &= !(1 << number);
                 }
+                let held_up = self.starved & 1 << number != 0;
+                let congested = left.blocks > self.congestion.above && (self.congestion.of_victims || !held_up);
                 self.starved &= !(1 << number);
                 self.lane_next = (number + 1) % count;
-                return Choice::Send { packet, lane };
+                return Choice::Send { packet, lane, congested };
             }
             if self.starved & 1 << number == 0 {
                 self.starved |= 1 << number;
@@ -146,6 +173,7 @@ impl Lane {
         let first = self.inputs[input].pop_front()?;
         self.input_next = (input + 1) % self.inputs.len();
         self.len -= 1;
+        self.blocks -= first.blocks.0;
         Some(first)
     }
 }
@@ -179,7 +207,7 @@ mod tests {
         credits.consume(VirtualLane(0), CreditBlocks(1));
         arbiter.enqueue(VirtualLane(0), 0, 7, CreditBlocks(2));
         arbiter.enqueue(VirtualLane(1), 0, 8, CreditBlocks(2));
-        assert_eq!(arbiter.choose(&mut credits, NOW), Choice::Send { packet: 8, lane: VirtualLane(1) });
+        assert_eq!(arbiter.choose(&mut credits, NOW), Choice::Send { packet: 8, lane: VirtualLane(1), congested: false });
         assert_eq!(arbiter.choose(&mut credits, NOW), Choice::Stalled { lanes: 1 });
     }
 
@@ -197,6 +225,31 @@ mod tests {
         assert_eq!(arbiter.head(VirtualLane(0)).map(|first| first.packet), Some(7));
         assert_eq!(arbiter.discard_head(VirtualLane(0)).map(|first| first.packet), Some(7));
         assert!(!arbiter.is_starved());
-        assert_eq!(arbiter.choose(&mut credits, NOW), Choice::Send { packet: 8, lane: VirtualLane(0) });
+        assert_eq!(arbiter.choose(&mut credits, NOW), Choice::Send { packet: 8, lane: VirtualLane(0), congested: false });
+    }
+
+    #[test]
+    fn a_lane_is_congested_by_what_waits_behind_and_not_by_a_want_of_credits() {
+        let congested = |of_victims: bool, waiting: u32, starve: bool| {
+            let mut arbiter = Arbiter::new(1, 1);
+            arbiter.detect_congestion(CreditBlocks(10), of_victims);
+            let mut credits = CreditLedger::new(CreditBlocks(100));
+            if starve {
+                credits.consume(VirtualLane(0), CreditBlocks(100));
+            }
+            arbiter.enqueue(VirtualLane(0), 0, 1, CreditBlocks(33));
+            arbiter.enqueue(VirtualLane(0), 0, 2, CreditBlocks(waiting));
+            if starve {
+                assert_eq!(arbiter.choose(&mut credits, NOW), Choice::Stalled { lanes: 1 });
+                credits.schedule_return(NOW, VirtualLane(0), CreditBlocks(100));
+                credits.collect(NOW);
+            }
+            let Choice::Send { congested, .. } = arbiter.choose(&mut credits, NOW) else { panic!("it has its credits") };
+            congested
+        };
+        assert!(!congested(false, 10, false));
+        assert!(congested(false, 11, false));
+        assert!(!congested(false, 11, true));
+        assert!(congested(true, 11, true));
     }
 }
