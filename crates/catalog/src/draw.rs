@@ -6,7 +6,6 @@ use std::fmt::Write;
 use softband_fabric::spec::{CableSpec, FabricSpec, PortRef};
 use softband_types::{OperationalVls, PortNumber};
 
-use crate::fabric_file::resolved::port_name;
 use crate::fabric_file::train::metres;
 
 /// Hosts, switches and their ports, each with its cable, the rate it trained to, its lanes and its MTU.
@@ -65,7 +64,7 @@ fn write_ports(
             continue;
         };
         let label = cable_label(spec, cable);
-        writeln!(out, "{indent}port {number} ──[ {label} ]── {}", port_name(spec, *other))?;
+        writeln!(out, "{indent}port {number} ──[ {label} ]── {}", spec.port_name(*other))?;
     }
     match empty.as_slice() {
         [] => Ok(()),
@@ -96,7 +95,8 @@ pub(crate) fn summary(spec: &FabricSpec) -> String {
     }
     parts.push(count(spec.cables.len(), "cable", "cables"));
     let subnet = &spec.subnet;
-    format!("{}; max_op_vls {}, MTU up to {}", parts.join(", "), subnet.max_op_vls.code(), subnet.mtu_max.bytes())
+    let control = if subnet.congestion_control.is_some() { ", congestion control" } else { "" };
+    format!("{}; max_op_vls {}, MTU up to {}{control}", parts.join(", "), subnet.max_op_vls.code(), subnet.mtu_max.bytes())
 }
 
 /// `cx4, 8 m, 4X DDR, VL0-7, MTU 2048`.

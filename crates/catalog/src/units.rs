@@ -126,6 +126,38 @@ fn scale_decimal(value: f64, multiplier: u64) -> Result<u64, ConvertError> {
     Ok(whole as u64)
 }
 
+/// Why a text is no quantity of its dimension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum QuantityError {
+    NoUnit,
+    WrongUnit(String),
+    NoNumber,
+    Convert(ConvertError),
+}
+
+impl QuantityError {
+    /// What is wrong with `text`, to follow the name of what it should be.
+    pub(crate) fn reason(&self, text: &str) -> String {
+        match self {
+            Self::NoUnit => format!("has no unit: `{text}`"),
+            Self::WrongUnit(unit) => format!("cannot be in `{unit}`"),
+            Self::NoNumber => format!("cannot be `{text}`"),
+            Self::Convert(error) => format!("is {}: `{text}`", error.reason()),
+        }
+    }
+}
+
+/// A number with a unit of `dimension`, such as `8 m`, as the integer that the model counts in.
+pub(crate) fn parse_quantity(text: &str, dimension: Dimension) -> Result<u64, QuantityError> {
+    let trimmed = text.trim();
+    let split = trimmed.find(|c: char| c.is_alphabetic() || c.is_whitespace()).unwrap_or(trimmed.len());
+    let (digits, unit) = (&trimmed[..split], trimmed[split..].trim());
+    let wrong_unit = || if unit.is_empty() { QuantityError::NoUnit } else { QuantityError::WrongUnit(unit.to_owned()) };
+    let multiplier = dimension.multiplier(unit).ok_or_else(wrong_unit)?;
+    let number = digits.parse::<i64>().map(Number::Integer).or_else(|_| digits.parse::<f64>().map(Number::Decimal));
+    number.map_err(|_| QuantityError::NoNumber)?.scaled(multiplier).map_err(QuantityError::Convert)
+}
+
 /// `a`, `a or b`, `a, b or c`.
 pub fn or_list<T: AsRef<str>>(names: &[T]) -> String {
     match names {

@@ -187,7 +187,8 @@ fn two_hcas_of_a_host_cannot_share_a_device_name() {
 fn unknown_keys_are_named_with_the_known_ones() {
     assert_eq!(
         error_of(&format!("[subnet]\nmax_opvls = 1\n{HOSTS_AND_SWITCH}")),
-        "test.toml:2:1: error: `[subnet]` has no key `max_opvls`\n  help: did you mean `max_op_vls`? The keys here are: max_op_vls, mtu"
+        "test.toml:2:1: error: `[subnet]` has no key `max_opvls`\n  help: did you mean `max_op_vls`? The keys here are: max_op_vls, mtu, \
+         packet_life_time, head_of_queue_lifetime, leaf_head_of_queue_lifetime, congestion_control"
     );
     assert_eq!(
         error_of(&format!("{HOSTS_AND_SWITCH}[cabels]\n")),
@@ -221,6 +222,11 @@ fn codes_and_sizes_outside_their_range_are_refused() {
     );
     assert_eq!(error("mtu = 2000"), "test.toml:2:7: error: `mtu` cannot be 2000\n  help: write 256, 512, 1024, 2048 or 4096");
     assert_eq!(error("mtu = \"2048\""), "test.toml:2:7: error: `mtu` must be a whole number");
+    assert_eq!(
+        error("head_of_queue_lifetime = 21"),
+        "test.toml:2:26: error: `head_of_queue_lifetime` cannot be 21\n  \
+         help: it is OpenSM's code for 4.096 us x 2^code, such as 18 for 1.07 s: write 0 to 19, or 20 for no limit"
+    );
 }
 
 #[test]
@@ -307,4 +313,51 @@ fn an_unknown_slot_is_named_with_the_known_ones() {
     assert!(error.starts_with("test.toml:6:8: error: no bus part `pcie-gen7-x8`\n  help: did you mean `pcie-gen"), "{error}");
     let text = HOSTS_AND_SWITCH.replacen("part = \"voltaire-ddr\"", "part = \"voltaire-ddr\"\nslot = 8", 1);
     assert!(error_of(&text).starts_with("test.toml:6:8: error: `slot` must be"), "{}", error_of(&text));
+}
+
+#[test]
+fn congestion_control_says_which_settings_are_possible() {
+    let error = |settings: &str| error_of(&format!("[subnet.congestion_control]\n{settings}\n{HOSTS_AND_SWITCH}"));
+    assert_eq!(
+        error("threshold = 16"),
+        "test.toml:2:13: error: `threshold` cannot be 16\n  help: write 0 (nothing is marked) or 1 (marks late) to 15 (marks soon)"
+    );
+    assert_eq!(
+        error("packet_size = \"512\""),
+        "test.toml:2:15: error: `packet_size` has no unit: `512`\n  help: write a number and a unit: \"64 B\"; accepted units: B, KiB or MiB"
+    );
+    assert!(error("packet_size = \"512 us\"").starts_with("test.toml:2:15: error: `packet_size` cannot be in `us`\n  help: write a number"));
+    assert_eq!(
+        error("packet_size = \"100 B\""),
+        "test.toml:2:15: error: `packet_size` cannot be 100 B\n  \
+         help: write a multiple of 64 B, at most 255 times it: the specification counts it in such steps"
+    );
+    assert_eq!(error("packet_size = 512"), "test.toml:2:15: error: `packet_size` must be a text in double quotes");
+    assert!(error("ccti_timer = \"150 us\"").contains("`ccti_timer` cannot be 150 us\n  help: write a multiple of 1.024 us"));
+    assert!(error("ccti_timer = \"-1 us\"").contains("`ccti_timer` is negative: `-1 us`"));
+    assert!(error("port_control = \"vl\"").contains("`port_control` cannot be `vl`\n  help: write \"qp\""));
+    assert!(error("ccti_increase = 0").ends_with("help: write how far a BECN raises the index: 1 to 255"));
+    assert_eq!(
+        error("ccti_limit = 3\nccti_min = 4"),
+        "test.toml:3:12: error: `ccti_min` 4 is above `ccti_limit` 3\n  help: write a `ccti_min` that is not above `ccti_limit`"
+    );
+    assert!(
+        error("ccti_limit = 1\ncct = [\"0:0\", \"4:1\"]").starts_with("test.toml:3:15: error: this is no entry of the table\n  help: write \"shift:")
+    );
+    assert_eq!(
+        error("cct = [\"0:0\"]"),
+        "test.toml:2:7: error: `cct` has 1 entries, and indices go from 0 to `ccti_limit` 127\n  help: write 128 entries, or another `ccti_limit`"
+    );
+    assert!(error("treshold = 1").contains("`[subnet.congestion_control]` has no key `treshold`\n  help: did you mean `threshold`?"));
+    let flag = error_of(&format!("[subnet]\ncongestion_control = true\n{HOSTS_AND_SWITCH}"));
+    assert_eq!(flag, "test.toml:2:22: error: `[subnet.congestion_control]` must be a table");
+}
+
+#[test]
+fn congestion_control_that_can_do_nothing_is_a_warning() {
+    let text = format!("[subnet.congestion_control]\nthreshold = 0\n{}", with(&cable("cx4", "a/mthca0/1", "sw/1")));
+    let warnings: Vec<String> = parse(&text).unwrap().warnings.iter().map(|warning| warning.message().to_owned()).collect();
+    assert!(warnings.contains(&"`threshold = 0`: no switch marks a packet, so nothing is controlled".to_owned()), "{warnings:?}");
+    assert!(warnings.contains(&"no switch of this fabric can mark packets, so congestion control does nothing".to_owned()), "{warnings:?}");
+    assert!(warnings.contains(&"no HCA of this fabric can slow down, so congestion control does nothing".to_owned()), "{warnings:?}");
 }

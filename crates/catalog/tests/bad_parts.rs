@@ -232,3 +232,25 @@ fn a_cable_says_what_forward_error_correction_costs_at_the_speeds_that_need_it()
     let unknown = error(&rated("HHDR"));
     assert!(unknown.contains("`speed_max`: unknown value `HHDR`\n  help: did you mean `HDR`?"), "{unknown}");
 }
+
+#[test]
+fn congestion_control_of_a_part_is_yes_or_no_with_a_source() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../catalog/switch/infiniscale-iv.toml");
+    let text: String =
+        std::fs::read_to_string(folder).unwrap().lines().filter(|line| !line.starts_with("congestion_control")).collect::<Vec<_>>().join("\n");
+    let load = |line: &str| {
+        let file = PartFile { kind: PartKind::Switch, name: "sw".into(), file: "switch/sw.toml".into(), text: format!("{text}\n{line}\n") };
+        Catalog::from_files(&[file])
+    };
+    let error_of = |line: &str| load(line).map(|_| ()).expect_err("the part is wrong").to_text();
+    assert!(!load("").unwrap().switch("sw").unwrap().congestion_control);
+    let right = "congestion_control = { value = \"yes\", unit = \"name\", source = \"s\", status = \"datasheet\" }";
+    assert!(load(right).unwrap().switch("sw").unwrap().congestion_control);
+    assert!(error_of(&right.replace("yes", "maybe")).contains("`congestion_control`: unknown value `maybe`\n  help: the values are: no, yes"));
+    assert!(error_of(&right.replace("\"name\"", "\"code\"")).contains("`congestion_control` cannot be in `code`\n  help: accepted here: name"));
+    assert!(error_of(&right.replace("source = \"s\", ", "")).contains("`congestion_control` needs `source`"));
+    assert!(
+        error_of(&right.replace("_control", "_contol"))
+            .contains("a switch part has no `congestion_contol`\n  help: did you mean `congestion_control`?")
+    );
+}

@@ -230,3 +230,19 @@ fn calibrated_values_give_the_figures_they_name() {
     // Datagrams come no faster than that, so they do not show it.
     assert!(sdr.gaps.datagram.as_picos() > loop_picos);
 }
+
+#[test]
+fn congestion_control_is_off_until_asked_for_and_resolves_to_itself() {
+    let hosts = common::HOSTS_AND_SWITCH;
+    assert_eq!(parse(hosts).unwrap().spec.subnet.congestion_control, None);
+    let settings = "threshold = 8\npacket_size = \"1 KiB\"\nmarking_rate = 3\nport_control = \"sl\"\nccti_limit = 2\nccti_min = 1\n\
+                    ccti_increase = 2\nccti_timer = \"10.24 us\"\ncct = [\"0:0\", \"1:3\", \"0:7\"]\n";
+    for settings in ["", settings] {
+        let loaded = parse(&format!("[subnet.congestion_control]\n{settings}{hosts}")).unwrap();
+        let resolved = loaded.resolved_toml();
+        let subnet = &resolved[resolved.find("[subnet]").unwrap()..resolved.find("\n[hosts").unwrap()];
+        assert_eq!(parse(&format!("{subnet}{hosts}")).unwrap().spec.subnet, loaded.spec.subnet, "{subnet}");
+    }
+    let control = parse(&format!("[subnet.congestion_control]\n{settings}{hosts}")).unwrap().spec.subnet.congestion_control.unwrap();
+    assert_eq!((control.marking.packet_size.0, control.injection.ccti_timer), (16, 10));
+}

@@ -74,5 +74,18 @@ pub(crate) fn load_fabric(given: &Path, allow_out_of_spec: bool) -> anyhow::Resu
     for warning in &loaded.warnings {
         eprintln!("{}", warning.to_text());
     }
+    warn_of_credit_loops(&path, &loaded);
     Ok((path, loaded))
+}
+
+/// Each credit loop of the fabric, by the ports that it leads round.
+fn warn_of_credit_loops(path: &Path, loaded: &LoadedFabric) {
+    for found in softband_fabric::credit_loops(&loaded.spec) {
+        eprintln!(
+            "{}: warning: credit loop: {}: packets there can wait for each other's credits for ever\n  \
+             help: the small subnet manager routes by minimum hops; cable the switches as a tree or fat tree, or leave a cable of the loop out",
+            path.display(),
+            found.describe(&loaded.spec)
+        );
+    }
 }

@@ -151,6 +151,11 @@ fn tell(report: &RunReport) {
             eprintln!("softband: nothing can happen any more, but programs still wait; they were ended:");
             waiting.iter().for_each(|line| eprintln!("softband:   {line}"));
         }
+        Some(Failure::Deadlock { waits }) => {
+            eprintln!("softband: deadlock in the fabric: {waits}; every program was ended");
+            eprintln!("softband: help: a fabric without credit loops cannot come to that (softband fabric check names them); with");
+            eprintln!("softband: head_of_queue_lifetime = 18 in [subnet] switches discard packets that wait for so long, as OpenSM sets them");
+        }
         Some(Failure::Interrupted) => eprintln!("softband: interrupted; every program was ended"),
         Some(Failure::MemoryDenied { reason }) => eprintln!(
             "softband: the host does not let the engine read the programs' memory ({reason}): in a container allow the system call \
@@ -215,6 +220,10 @@ fn leave(out: &Path, (fabric, pace): (&Path, PaceName), loaded: &LoadedFabric, s
                 "port_rcv_pkts": port.port_rcv_pkts,
                 "unicast_xmit_pkts": port.unicast_xmit_pkts,
                 "unicast_rcv_pkts": port.unicast_rcv_pkts,
+                "port_xmit_discards": port.port_xmit_discards,
+                "port_xmit_time_cong": port.port_xmit_time_cong,
+                "port_pkt_rcv_fecn": port.port_pkt_rcv_fecn,
+                "port_pkt_rcv_becn": port.port_pkt_rcv_becn,
                 "port_xmit_wait": port.port_xmit_wait,
                 "credit_stall_picos": port.credit_stall_picos,
             })

@@ -24,6 +24,11 @@ pub enum Failure {
     Stuck {
         waiting: Vec<String>,
     },
+    /// Packets wait for each other's credits in a circle, for ever.
+    Deadlock {
+        /// Each port with the one whose credits it waits for.
+        waits: String,
+    },
     Interrupted,
     /// The host does not let the engine at the programs' memory.
     MemoryDenied {

@@ -88,6 +88,8 @@ pub struct Engine {
     pub(crate) retired: Vec<crate::process::Shared>,
     pub(crate) interrupt: Interrupt,
     pub(crate) warnings: Vec<String>,
+    /// Packets that will never move again, once there are such.
+    pub(crate) deadlock: Option<String>,
     pub(crate) seed: u64,
     pub(crate) pace: Pace,
     /// In wall pace: channels of whose events the programs have not heard yet, with how many, and the socket to tell them.
@@ -170,6 +172,7 @@ impl Engine {
             retired: Vec::new(),
             interrupt,
             warnings: Vec::new(),
+            deadlock: None,
             seed,
             pace,
             untold: BTreeMap::new(),
@@ -249,6 +252,9 @@ impl Engine {
             }
             if let Some(error) = self.memory.denied.take() {
                 return Some(Failure::MemoryDenied { reason: error.to_string() });
+            }
+            if let Some(waits) = self.deadlock.take() {
+                return Some(Failure::Deadlock { waits });
             }
             if self.mailbox.is_filled() || !self.heard.is_empty() {
                 self.hear_all();

@@ -288,6 +288,7 @@ impl Engine {
                 self.async_event(process, hca, event, srq.0);
             }
             Notice::SrqEvent { .. } => {}
+            Notice::Deadlock { waits, is_broken_up } => self.deadlocked(waits, is_broken_up),
             Notice::PortEvent { hca, port, event } => {
                 self.note_groups_changed();
                 let mut nth = 0;
@@ -296,6 +297,19 @@ impl Engine {
                     self.async_event(ProcessId(process as u32), hca, event, u32::from(port.0));
                 }
             }
+        }
+    }
+
+    /// In simulated time a fabric that stands still for ever ends the run. In wall pace programs may do without what is stuck in it.
+    fn deadlocked(&mut self, waits: String, is_broken_up: bool) {
+        if is_broken_up {
+            self.warn(format!(
+                "deadlock in the fabric: {waits}; switches discard packets there when head_of_queue_lifetime or packet_life_time is over"
+            ));
+        } else if self.pace == Pace::Virtual {
+            self.deadlock.get_or_insert(waits);
+        } else {
+            self.warn(format!("deadlock in the fabric: {waits}; with head_of_queue_lifetime = 18 switches would discard packets there"));
         }
     }
 

@@ -9,6 +9,7 @@ use softband_model::link::{Arbiter, CreditLedger, blocks_per_lane};
 use softband_model::management::{Neighbour, PortCapabilities, forwarding_entries, link_settings};
 use softband_model::parts::{BusPart, HcaPart};
 use softband_model::switch::Switch;
+use softband_model::transport::Throttle;
 use softband_model::verbs::{ChunkPool, Limits, Verbs};
 use softband_sim::{EventQueue, RandomStream};
 use softband_types::{Lid, PortNumber};
@@ -39,6 +40,8 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
         loss_ppm: 0,
         random: RandomStream::new(seed, 0),
         ack_wait_max: None,
+        deadlocks_told: Vec::new(),
+        injection: spec.subnet.congestion_control.as_ref().map(|control| control.injection.clone()),
     };
     for cable in &spec.cables {
         train(&mut world, cable);
@@ -113,7 +116,7 @@ fn port_of(world: &World, end: PortRef) -> u32 {
     }
 }
 
-fn capabilities(spec: &FabricSpec, end: PortRef) -> PortCapabilities {
+pub(crate) fn capabilities(spec: &FabricSpec, end: PortRef) -> PortCapabilities {
     match end {
         PortRef::Hca { host, hca, .. } => {
             let part = &spec.hosts[host].hcas[hca].part;
@@ -147,7 +150,33 @@ fn train(world: &mut World, cable: &CableSpec) {
             mtu: settings.mtu,
         });
         port.arbiter = Arbiter::new(settings.vls.data_lanes(), inputs);
+        port.head_lifetime = match cable.ends[1 - side] {
+            PortRef::Hca { .. } => subnet.lifetimes.leaf_head_of_queue_lifetime,
+            PortRef::Switch { .. } => subnet.lifetimes.head_of_queue_lifetime,
+        };
+        set_congestion_control(port, &world.spec, cable, side);
         port.credits = CreditLedger::new(blocks_per_lane(ends[1 - side].port_buffer_bytes, settings.vls));
+    }
+}
+
+/// A switch's port learns what congestion is, an HCA's has its flows to slow down.
+///
+/// Ports to HCAs detect congestion though they wait for credits, as with the annex's Victim_Mask set for them: behind them there is no
+/// other switch that could.
+fn set_congestion_control(port: &mut Port, spec: &FabricSpec, cable: &CableSpec, side: usize) {
+    let (Some(control), Some(cabling)) = (&spec.subnet.congestion_control, port.cabling) else { return };
+    match cable.ends[side] {
+        PortRef::Switch { switch, .. } => {
+            let part = &spec.switches[switch].part;
+            let above = control.marking.congested_above(blocks_per_lane(part.port_buffer_bytes, cabling.vls));
+            if let Some(above) = above.filter(|_| part.congestion_control) {
+                port.arbiter.detect_congestion(above, matches!(cable.ends[1 - side], PortRef::Hca { .. }));
+            }
+        }
+        PortRef::Hca { .. } => {
+            port.throttles = vec![Throttle::default(); 16];
+            port.held_back = vec![VecDeque::new(); 16];
+        }
     }
 }
 

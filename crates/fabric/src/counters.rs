@@ -18,6 +18,13 @@ pub struct PortCounters {
     pub port_rcv_pkts: u64,
     pub unicast_xmit_pkts: u64,
     pub unicast_rcv_pkts: u64,
+    /// Packets that a switch gave up because they waited for too long.
+    pub port_xmit_discards: u64,
+    /// Symbol times during which packets of congested lanes were sent (IBTA annex A10, PortXmitConCtrl); 0 without congestion control.
+    pub port_xmit_time_cong: u64,
+    /// Packets that came with a FECN and a BECN (IBTA annex A10, PortRcvConCtrl).
+    pub port_pkt_rcv_fecn: u64,
+    pub port_pkt_rcv_becn: u64,
     /// Symbol times (10 bits on a lane) during which packets waited, the link stood still and no lane had credits.
     pub port_xmit_wait: u64,
     /// The same by data lane, in picoseconds.
@@ -50,6 +57,10 @@ impl World {
                     port_rcv_pkts: tally.rcv_packets,
                     unicast_xmit_pkts: tally.xmit_packets,
                     unicast_rcv_pkts: tally.rcv_packets,
+                    port_xmit_discards: tally.xmit_discards,
+                    port_xmit_time_cong: tally.xmit_time_congested.as_picos() / symbol_time(cabling.rate).as_picos(),
+                    port_pkt_rcv_fecn: tally.rcv_fecn,
+                    port_pkt_rcv_becn: tally.rcv_becn,
                     port_xmit_wait: tally.wait.as_picos() / symbol_time(cabling.rate).as_picos(),
                     credit_stall_picos: tally.lane_wait[..lanes].iter().map(|wait| wait.as_picos()).collect(),
                 }

@@ -1,5 +1,7 @@
 //! What can happen. Numbers only: what they name lies in the World's slabs.
 
+use softband_model::transport::Side;
+
 /// An event of the World.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
@@ -25,12 +27,26 @@ pub(crate) enum Event {
         hca: u32,
         engine: u32,
     },
+    /// A flow that was slowed down may send its next packet.
+    InjectionDue {
+        qp: u32,
+        side: Side,
+    },
+    /// The same, of a service level.
+    LevelDue {
+        port: u32,
+        level: u8,
+    },
     /// A packet's payload is in the HCA and has been processed: it may go to the link.
     PacketReady {
         packet: u32,
     },
     /// The last bit of a packet has left.
     LinkFree {
+        port: u32,
+    },
+    /// A switch's port has had a packet waiting for credits for long.
+    QueueWatch {
         port: u32,
     },
     /// Credits have come for a port that stood still.

@@ -5,8 +5,11 @@ pub mod notice;
 pub mod spec;
 
 mod complete;
+mod congestion;
 mod construct;
 mod counters;
+mod credit_loops;
+mod deadlock;
 mod event;
 mod link;
 mod multicast;
@@ -21,4 +24,5 @@ mod verbs;
 mod world;
 
 pub use counters::PortCounters;
+pub use credit_loops::{CreditLoop, credit_loops};
 pub use world::World;

@@ -42,16 +42,24 @@ impl World {
             return;
         }
         port.credits.collect(now);
-        match port.arbiter.choose(&mut port.credits) {
+        let choice = port.arbiter.choose(&mut port.credits, now);
+        let wants_watch = port.arbiter.is_starved() && !port.watched;
+        match choice {
             Choice::Idle => port.set_stalled(0, now),
             Choice::Stalled { lanes } => {
                 port.set_stalled(lanes, now);
                 self.await_credits(id);
             }
-            Choice::Send { packet, lane } => {
+            Choice::Send { packet, lane, congested } => {
                 port.set_stalled(0, now);
+                if congested {
+                    self.mark(id, packet, cabling);
+                }
                 self.start(id, cabling, packet, lane, now);
             }
+        }
+        if wants_watch {
+            self.watch_queue(id, &[], now);
         }
     }
 

@@ -22,6 +22,13 @@ pub enum Notice {
     QpEvent { process: ProcessId, hca: HcaId, qpn: Qpn, event: u32 },
     /// An asynchronous event of a shared receive queue.
     SrqEvent { process: ProcessId, hca: HcaId, srq: SrqHandle, event: u32 },
+    /// Packets wait for each other's credits in a circle.
+    Deadlock {
+        /// Each port with the one whose credits it waits for.
+        waits: String,
+        /// Switches will give packets up in the end; else they wait for ever.
+        is_broken_up: bool,
+    },
     /// An asynchronous event of a port.
     PortEvent { hca: HcaId, port: PortNumber, event: u32 },
 }

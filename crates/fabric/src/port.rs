@@ -2,6 +2,8 @@
 
 use crate::send_engine::Work;
 use softband_model::link::{Arbiter, CreditLedger};
+use softband_model::switch::LifetimeCode;
+use softband_model::transport::Throttle;
 use softband_sim::{SimDuration, SimTime};
 use softband_types::{Lid, LinkRate, Mtu, OperationalVls, PortNumber, VirtualLane};
 use std::collections::VecDeque;
@@ -47,6 +49,11 @@ pub(crate) struct Tally {
     pub xmit_packets: u64,
     pub rcv_bytes: u64,
     pub rcv_packets: u64,
+    pub xmit_discards: u64,
+    /// Time of sending packets of congested lanes.
+    pub xmit_time_congested: SimDuration,
+    pub rcv_fecn: u64,
+    pub rcv_becn: u64,
     /// How long the link stood still with packets waiting and no credits.
     pub wait: SimDuration,
     pub lane_wait: [SimDuration; 15],
@@ -66,6 +73,16 @@ pub(crate) struct Port {
     pub busy_until: SimTime,
     /// A `CreditsBack` is under way.
     pub kicked: bool,
+    /// A `QueueWatch` is under way. HCAs' ports have none: nobody waits for what they wait to send.
+    pub watched: bool,
+    /// How long a packet may wait for credits at the head of a lane.
+    pub head_lifetime: LifetimeCode,
+    /// Packets that still pass before one is marked.
+    pub until_mark: u16,
+    /// Of an HCA that slows down service levels: each of them.
+    pub throttles: Vec<Throttle>,
+    /// What each of them holds back, in the order in which it may go on.
+    pub held_back: Vec<VecDeque<Work>>,
     /// Lanes that wait for credits while the link stands still, by bit, and since when.
     stalled_lanes: u16,
     stalled_since: SimTime,
@@ -89,6 +106,11 @@ impl Port {
             sending: None,
             busy_until: SimTime::ZERO,
             kicked: false,
+            watched: matches!(owner, Owner::Hca { .. }),
+            head_lifetime: LifetimeCode::INFINITE,
+            until_mark: 0,
+            throttles: Vec::new(),
+            held_back: Vec::new(),
             stalled_lanes: 0,
             stalled_since: SimTime::ZERO,
             staged: [0; 15],

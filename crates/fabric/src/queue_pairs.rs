@@ -2,7 +2,7 @@
 
 use crate::event::Event;
 use crate::world::World;
-use softband_model::transport::{QueuePair, Side};
+use softband_model::transport::{QueuePair, Side, Throttle};
 use softband_model::verbs::api::{HostMemory, QpCapabilities, QpInit, QpModification, QpSnapshot, ReceiveRequest, SendRequest, VerbsError};
 use softband_model::verbs::{check_modification, of_this_side};
 use softband_sim::SimTime;
@@ -31,6 +31,10 @@ pub(crate) struct QpSlot {
     pub in_memory_last: SimTime,
     pub timer_at: Option<SimTime>,
     pub established: bool,
+    /// Its rate, where flows are queue pairs.
+    pub throttle: Throttle,
+    /// The next acknowledgement carries a BECN.
+    pub becn_due: bool,
     /// An event is due when the send queue is drained.
     pub tells_drained: bool,
     /// Processes that have opened it beside its owner: the receiving side of an extended reliable connection may be shared.
@@ -57,6 +61,8 @@ impl QpSlot {
             in_memory_last: SimTime::ZERO,
             timer_at: None,
             established: false,
+            throttle: Throttle::default(),
+            becn_due: false,
             tells_drained: false,
             sharers: Vec::new(),
         }
@@ -172,6 +178,7 @@ impl World {
                 if slot.qp.epoch != epoch {
                     slot.fetching = false;
                     slot.established = false;
+                    (slot.throttle, slot.becn_due) = (Throttle::default(), false);
                     slot.tells_drained = false;
                     let cqs = [attributes.init.send_cq, attributes.init.recv_cq];
                     self.forget_completions(cqs, qpn);

@@ -63,7 +63,18 @@ impl World {
             return self.receive_for_group(&transit, arrival, now);
         }
         let mut packet = transit.packet;
+        if packet.becn
+            && let Owner::Hca { hca, .. } = self.ports[transit.port as usize].owner
+        {
+            self.on_becn(hca, &packet, transit.port, now);
+        }
+        if matches!(packet.kind, PacketKind::CongestionNotification) {
+            return arrival.tail;
+        }
         let Some(qp) = self.receiver_of(&packet, transit.port) else { return arrival.tail };
+        if packet.fecn {
+            self.on_fecn(qp, &packet, transit.port, arrival.tail);
+        }
         if matches!(packet.kind, PacketKind::Datagram { .. }) {
             self.put_grh_before_payload(&mut packet, transit.bytes);
         }
@@ -197,7 +208,8 @@ impl World {
         let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return };
         let left = if ends { Some(response) } else { slot.qp.responder.queue_behind(response) };
         let (Some(response), Some(port)) = (left, slot.port) else { return };
-        let packet = response_packet(&slot.qp.attributes, self.ports[port as usize].lid, response);
+        let mut packet = response_packet(&slot.qp.attributes, self.ports[port as usize].lid, response);
+        packet.becn = std::mem::take(&mut slot.becn_due);
         let lane = self.lane_at(port, packet.service_level);
         self.ready_at(Work { qp, side: Side::Responder }, transit(packet, port, lane), at);
     }

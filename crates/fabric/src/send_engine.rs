@@ -1,5 +1,6 @@
 //! An HCA's send engine: whose packet is read from memory next, and when it is ready for the link.
 
+use crate::congestion::FlowOf;
 use crate::event::Event;
 use crate::port::Owner;
 use crate::world::{Transit, World};
@@ -23,6 +24,13 @@ struct Next {
     engine: usize,
     port: u32,
     lane: VirtualLane,
+    service_level: ServiceLevel,
+}
+
+impl Next {
+    fn flow(&self, work: Work) -> FlowOf {
+        FlowOf { qp: work.qp, port: self.port, service_level: self.service_level }
+    }
 }
 
 impl World {
@@ -55,6 +63,10 @@ impl World {
                 }
                 continue;
             };
+            if let Some(until) = self.held_back_until(hca, next.flow(work), now) {
+                self.hold_back(hca, work, next.flow(work), until);
+                continue;
+            }
             let engine = &mut self.hcas[hca as usize].engines[next.engine];
             if next.starts.is_some() && now < engine.free {
                 engine.starters.push_back(work);
@@ -99,7 +111,7 @@ impl World {
             }
         };
         let engine = a.qpn.0 as usize % self.hcas[slot.qp.hca.0 as usize].engines.len();
-        Some(Next { starts, engine, port, lane: self.lane_at(port, service_level) })
+        Some(Next { starts, engine, port, lane: self.lane_at(port, service_level), service_level })
     }
 
     pub(crate) fn lane_at(&self, port: u32, service_level: ServiceLevel) -> VirtualLane {
@@ -122,7 +134,11 @@ impl World {
             node.engines[next.engine].free = now + kind.gap(&node.part.gaps);
         }
         match emission {
-            Emission::Packet { packet, dma_bytes, completes_when_sent } => {
+            Emission::Packet { mut packet, dma_bytes, completes_when_sent } => {
+                if work.side == Side::Responder {
+                    packet.becn = std::mem::take(&mut slot.becn_due);
+                }
+                self.note_injected(hca, next.flow(work), packet.bytes(), now);
                 let completes = completes_when_sent.then_some((work.qp, epoch));
                 self.ports[next.port as usize].staged[usize::from(next.lane.0)] += 1;
                 self.stage(hca, work, next, (packet, dma_bytes, completes), now);

@@ -39,6 +39,12 @@ impl<T> Slab<T> {
         self.slots[id as usize].as_mut().expect("a number is looked at before it is taken")
     }
 
+    /// # Panics
+    /// When it was taken before.
+    pub(crate) fn get(&self, id: u32) -> &T {
+        self.slots[id as usize].as_ref().expect("a number is looked at before it is taken")
+    }
+
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.slots.iter_mut().flatten()
     }

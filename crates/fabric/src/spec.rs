@@ -1,6 +1,8 @@
 //! A fabric as the World is built from it: checked, with every part resolved.
 
 use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, SwitchPart};
+use softband_model::switch::{MarkingSettings, PacketLifetimes};
+use softband_model::transport::InjectionSettings;
 use softband_types::{Guid, LinkRate, Mtu, OperationalVls, PKey, PortNumber};
 
 /// A whole fabric. Hosts, switches and cables stand in the order of the fabric file, which numbers them.
@@ -20,6 +22,17 @@ pub struct SubnetSpec {
     pub max_op_vls: OperationalVls,
     /// Upper limit of the MTU of every link; the parts' own limits hold as well.
     pub mtu_max: Mtu,
+    /// When switches give packets up that cannot go on.
+    pub lifetimes: PacketLifetimes,
+    /// Off when there is none.
+    pub congestion_control: Option<CongestionControl>,
+}
+
+/// What the congestion control manager writes into switches and HCAs (IBTA annex A10).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CongestionControl {
+    pub marking: MarkingSettings,
+    pub injection: InjectionSettings,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,4 +76,14 @@ pub struct CableSpec {
     pub ends: [PortRef; 2],
     /// What the link trained to: the best that both ports, the cable and the file's `rate` allow.
     pub rate: LinkRate,
+}
+
+impl FabricSpec {
+    /// A port as a fabric file names it: `a/mthca0/1`, `sw/1`.
+    pub fn port_name(&self, port: PortRef) -> String {
+        match port {
+            PortRef::Hca { host, hca, port } => format!("{}/{}/{}", self.hosts[host].name, self.hosts[host].hcas[hca].device, port.0),
+            PortRef::Switch { switch, port } => format!("{}/{}", self.switches[switch].name, port.0),
+        }
+    }
 }

@@ -12,6 +12,7 @@ use softband_model::bus::{Bus, MemoryController};
 use softband_model::packet::Packet;
 use softband_model::parts::HcaPart;
 use softband_model::switch::Switch;
+use softband_model::transport::InjectionSettings;
 use softband_model::verbs::api::{Completion, HostMemory, PortSnapshot};
 use softband_model::verbs::{ChunkPool, Verbs};
 use softband_sim::{EventQueue, RandomStream, SimDuration, SimTime};
@@ -43,6 +44,10 @@ pub struct World {
     pub(crate) loss_ppm: u32,
     pub(crate) random: RandomStream,
     pub(crate) ack_wait_max: Option<SimDuration>,
+    /// Circles of output ports and lanes that were found to wait for each other.
+    pub(crate) deadlocks_told: Vec<Vec<(u32, u8)>>,
+    /// How HCAs slow flows down, where the subnet has congestion control.
+    pub(crate) injection: Option<InjectionSettings>,
 }
 
 /// An HCA as a node of the fabric.
@@ -196,8 +201,11 @@ impl World {
             Event::QueueResumed { qp, epoch } => self.on_queue_resumed(qp, epoch, memory, now),
             Event::ReceivePosted { post } => self.on_receive_posted(post, now),
             Event::EngineFree { hca, engine } => self.on_engine_free(hca, engine, memory, now),
+            Event::InjectionDue { qp, side } => self.on_injection_due(Work { qp, side }, memory, now),
+            Event::LevelDue { port, level } => self.on_level_due(port, level, memory, now),
             Event::PacketReady { packet } => self.on_packet_ready(packet, memory, now),
             Event::LinkFree { port } => self.on_link_free(port, memory, now),
+            Event::QueueWatch { port } => self.on_queue_watch(port, now),
             Event::CreditsBack { port } => {
                 self.ports[port as usize].kicked = false;
                 self.transmit(port, now);

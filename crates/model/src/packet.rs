@@ -78,6 +78,8 @@ pub enum PacketKind {
     RnrNak {
         timer_code: u8,
     },
+    /// A CN packet: it carries a BECN and nothing else.
+    CongestionNotification,
 }
 
 impl PacketKind {
@@ -104,6 +106,7 @@ impl PacketKind {
             }
             Self::AtomicAck { .. } => wire::AETH_BYTES + wire::ATOMIC_ACK_ETH_BYTES,
             Self::Ack | Self::Nak(_) | Self::RnrNak { .. } => wire::AETH_BYTES,
+            Self::CongestionNotification => 0,
         }
     }
 }
@@ -124,6 +127,10 @@ pub struct Packet {
     pub psn: Psn,
     pub ack_request: bool,
     pub solicited: bool,
+    /// Forward explicit congestion notification: a switch on its way was congested.
+    pub fecn: bool,
+    /// Backward explicit congestion notification: a packet to the peer had met congestion.
+    pub becn: bool,
     pub grh: Option<GlobalRoute>,
     /// Number of the shared receive queue: requests of extended reliable connections carry it.
     pub xrc_srq: Option<u32>,

@@ -82,6 +82,8 @@ pub struct HcaPart {
     pub credit_return: SimDuration,
     /// How long it waits for an acknowledgement before it sends again.
     pub ack_timer: AckTimer,
+    /// It answers FECN with BECN and slows flows down on BECN, where the subnet has congestion control (IBTA annex A10).
+    pub congestion_control: bool,
     /// Packets of payload that may be read from the host ahead of the link.
     pub transmit_staging_packets: u32,
     pub max_qp: u32,
@@ -174,6 +176,8 @@ pub struct SwitchPart {
     pub buffer_hold: SimDuration,
     /// From freed buffer to the flow-control packet.
     pub credit_return: SimDuration,
+    /// It can mark packets with FECN, where the subnet has congestion control (IBTA annex A10).
+    pub congestion_control: bool,
 }
 
 /// A cable, with everything that sits in its connectors.

@@ -1,17 +1,18 @@
 //! Fabric files: from TOML to a checked fabric.
 
 mod cables;
+mod congestion;
 mod guids;
 mod nodes;
 pub(crate) mod resolved;
 mod slots;
+mod subnet;
 pub(crate) mod train;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use softband_fabric::spec::{FabricSpec, SubnetSpec};
-use softband_types::{Mtu, OperationalVls};
+use softband_fabric::spec::FabricSpec;
 
 use crate::catalog::Catalog;
 use crate::diagnostic::{FabricError, Findings, Warning, suggest};
@@ -96,7 +97,8 @@ pub fn parse_fabric(file: &str, text: &str, catalog: &Catalog, options: &LoadOpt
 fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Option<(FabricSpec, u64)> {
     let mut top = Fields::new("the file", 0..0, entries);
     let (title, seed) = read_fabric(top.optional("fabric"), file, &mut context.findings);
-    let subnet = read_subnet(top.optional("subnet"), &mut context.findings);
+    let subnet_entry = top.optional("subnet");
+    let subnet = subnet::read_subnet(subnet_entry, &mut context.findings);
     let mut hosts = nodes::hosts(top.optional("hosts"), context);
     let mut switches = nodes::switches(top.optional("switches"), context);
     nodes::check_names(&hosts, &switches, &mut context.findings);
@@ -113,7 +115,9 @@ fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Op
     nodes::warn_of_idle_hcas(&hosts, &cables, &mut context.findings);
     let hosts = hosts.into_iter().map(HostDraft::into_spec).collect::<Option<_>>()?;
     let switches = switches.into_iter().map(SwitchDraft::into_spec).collect::<Option<_>>()?;
-    Some((FabricSpec { title, hosts, switches, cables, subnet }, seed))
+    let spec = FabricSpec { title, hosts, switches, cables, subnet };
+    congestion::warn_of_bystanders(subnet_entry, &spec, &mut context.findings);
+    Some((spec, seed))
 }
 
 fn read_fabric(entry: Option<&Entry>, file: &str, findings: &mut Findings) -> (String, u64) {
@@ -131,31 +135,4 @@ fn read_fabric(entry: Option<&Entry>, file: &str, findings: &mut Findings) -> (S
         })
     });
     (title.map_or(untitled.0, |(title, _)| title.to_owned()), seed)
-}
-
-fn read_subnet(entry: Option<&Entry>, findings: &mut Findings) -> SubnetSpec {
-    let widest = OperationalVls::from_code(5).expect("code 5 is VL0-14");
-    let mut subnet = SubnetSpec { max_op_vls: widest, mtu_max: Mtu::B4096 };
-    let Some(entry) = entry else { return subnet };
-    let Some(mut fields) = Fields::of("`[subnet]`", &entry.node, entry.key_span.clone(), findings) else { return subnet };
-    if let Some((code, span)) = fields.optional_integer("max_op_vls", findings) {
-        match u8::try_from(code).ok().and_then(OperationalVls::from_code) {
-            Some(vls) => subnet.max_op_vls = vls,
-            None => {
-                let help = "it is OpenSM's code, not a count: 1 (VL0), 2 (VL0-1), 3 (VL0-3), 4 (VL0-7) or 5 (VL0-14)";
-                findings.error(format!("`max_op_vls` cannot be {code}"), vec![(span, "not a code".into())], Some(help.into()));
-            }
-        }
-    }
-    if let Some((bytes, span)) = fields.optional_integer("mtu", findings) {
-        match u32::try_from(bytes).ok().and_then(Mtu::from_bytes) {
-            Some(mtu) => subnet.mtu_max = mtu,
-            None => {
-                let help = "write 256, 512, 1024, 2048 or 4096";
-                findings.error(format!("`mtu` cannot be {bytes}"), vec![(span, "not an MTU".into())], Some(help.into()));
-            }
-        }
-    }
-    fields.finish(findings);
-    subnet
 }

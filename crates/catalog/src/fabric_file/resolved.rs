@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use softband_fabric::spec::{CableSpec, FabricSpec, PortRef};
+use softband_fabric::spec::{CableSpec, CongestionControl, FabricSpec, SubnetSpec};
+use softband_model::transport::{Flow, InjectionSettings};
+use softband_types::CreditBlocks;
 
 use super::train::metres;
 use crate::parts::{Parameter, PartKind, PartSheet};
@@ -18,7 +20,7 @@ pub(super) fn resolved_toml(spec: &FabricSpec, seed: u64, sheets: &Sheets) -> St
 
 fn write_toml(out: &mut String, spec: &FabricSpec, seed: u64, sheets: &Sheets) -> std::fmt::Result {
     writeln!(out, "[fabric]\ntitle = {}\nseed = {seed}\n", quoted(&spec.title))?;
-    writeln!(out, "[subnet]\nmax_op_vls = {}\nmtu = {}", spec.subnet.max_op_vls.code(), spec.subnet.mtu_max.bytes())?;
+    write_subnet(out, &spec.subnet)?;
     for host in &spec.hosts {
         writeln!(out, "\n[hosts.{}]\npart = {}", quoted(&host.name), quoted(&host.part.name))?;
         for hca in &host.hcas {
@@ -38,8 +40,33 @@ fn write_toml(out: &mut String, spec: &FabricSpec, seed: u64, sheets: &Sheets) -
     sheets.values().try_for_each(|sheet| write_sheet(out, sheet))
 }
 
+fn write_subnet(out: &mut String, subnet: &SubnetSpec) -> std::fmt::Result {
+    writeln!(out, "[subnet]\nmax_op_vls = {}\nmtu = {}", subnet.max_op_vls.code(), subnet.mtu_max.bytes())?;
+    let limits = &subnet.lifetimes;
+    writeln!(out, "packet_life_time = {}", limits.packet_life_time.code())?;
+    writeln!(out, "head_of_queue_lifetime = {}", limits.head_of_queue_lifetime.code())?;
+    writeln!(out, "leaf_head_of_queue_lifetime = {}", limits.leaf_head_of_queue_lifetime.code())?;
+    subnet.congestion_control.as_ref().map_or(Ok(()), |control| write_congestion_control(out, control))
+}
+
+fn write_congestion_control(out: &mut String, control: &CongestionControl) -> std::fmt::Result {
+    let CongestionControl { marking, injection } = control;
+    writeln!(out, "\n[subnet.congestion_control]\nthreshold = {}", marking.threshold)?;
+    writeln!(out, "packet_size = \"{} B\"\nmarking_rate = {}", marking.packet_size.0 * CreditBlocks::BLOCK_BYTES, marking.marking_rate)?;
+    let port_control = match injection.flow {
+        Flow::QueuePair => "qp",
+        Flow::ServiceLevel => "sl",
+    };
+    writeln!(out, "port_control = \"{port_control}\"\nccti_increase = {}", injection.ccti_increase)?;
+    writeln!(out, "ccti_limit = {}\nccti_min = {}", injection.ccti_limit, injection.ccti_min)?;
+    let timer = InjectionSettings::TIMER_STEP * u64::from(injection.ccti_timer);
+    writeln!(out, "ccti_timer = \"{} ns\"", timer.as_nanos())?;
+    let cct: Vec<String> = injection.cct.iter().map(|entry| format!("\"{}:{}\"", entry.shift, entry.multiplier)).collect();
+    writeln!(out, "cct = [{}]", cct.join(", "))
+}
+
 fn write_cable(out: &mut String, spec: &FabricSpec, cable: &CableSpec) -> std::fmt::Result {
-    let [from, to] = cable.ends.map(|end| port_name(spec, end));
+    let [from, to] = cable.ends.map(|end| spec.port_name(end));
     writeln!(out, "\n[[cables]]\npart = {}\nfrom = {}\nto = {}", quoted(&cable.part.name), quoted(&from), quoted(&to))?;
     writeln!(out, "length = {}\nwidth = \"{}\"", quoted(&metres(cable.part.length_millimetres)), cable.rate.width)?;
     writeln!(out, "rate = \"{}\"\ndelay_ps = {}", cable.rate.speed, cable.part.delay(cable.rate.speed).as_picos())
@@ -59,14 +86,6 @@ fn write_parameter(out: &mut String, parameter: &Parameter) -> std::fmt::Result 
         write!(out, ", on = [{}]", on.join(", "))?;
     }
     writeln!(out, " }}")
-}
-
-/// The port as a fabric file names it: `a/mthca0/1`, `sw/1`.
-pub(crate) fn port_name(spec: &FabricSpec, port: PortRef) -> String {
-    match port {
-        PortRef::Hca { host, hca, port } => format!("{}/{}/{}", spec.hosts[host].name, spec.hosts[host].hcas[hca].device, port.0),
-        PortRef::Switch { switch, port } => format!("{}/{}", spec.switches[switch].name, port.0),
-    }
 }
 
 fn quoted(text: &str) -> String {

@@ -8,7 +8,7 @@ use softband_types::{LinkRate, LinkSpeed, LinkWidth};
 use super::Context;
 use crate::diagnostic::Findings;
 use crate::parts::{CableTemplate, LengthLimit, Status};
-use crate::units::{Dimension, Number, or_list};
+use crate::units::{Dimension, QuantityError, or_list, parse_quantity};
 
 /// What a port can do.
 #[derive(Clone, Copy)]
@@ -62,24 +62,18 @@ pub(super) fn cable_length(
 fn parse_length(text: &str, span: &Range<usize>, findings: &mut Findings) -> Option<u64> {
     // Round the equator; beyond it the delays of a run would not fit.
     const LENGTH_MAX_MM: u64 = 40_000_000_000;
-    let trimmed = text.trim();
-    let split = trimmed.find(|c: char| c.is_alphabetic() || c.is_whitespace()).unwrap_or(trimmed.len());
-    let (digits, unit) = (&trimmed[..split], trimmed[split..].trim());
     let mut refuse = |message: String| {
         let help = format!("write a number and a unit: \"8 m\"; accepted units: {}", Dimension::Length.accepted());
         findings.error(message, vec![(span.clone(), "this length".into())], Some(help));
     };
-    let Some(multiplier) = Dimension::Length.multiplier(unit) else {
-        refuse(if unit.is_empty() { format!("the length `{text}` has no unit") } else { format!("a length cannot be in `{unit}`") });
-        return None;
-    };
-    let number = digits.parse::<i64>().map(Number::Integer).or_else(|_| digits.parse::<f64>().map(Number::Decimal));
-    match number.ok().map(|number| number.scaled(multiplier)) {
-        Some(Ok(millimetres)) if (1..=LENGTH_MAX_MM).contains(&millimetres) => return Some(millimetres),
-        Some(Ok(0)) => refuse("a cable cannot have no length".to_owned()),
-        Some(Err(error)) => refuse(format!("the length `{text}` is {}", error.reason())),
-        Some(Ok(_)) => refuse(format!("the length `{text}` is too large")),
-        None => refuse(format!("`{text}` is not a length")),
+    match parse_quantity(text, Dimension::Length) {
+        Ok(millimetres) if (1..=LENGTH_MAX_MM).contains(&millimetres) => return Some(millimetres),
+        Ok(0) => refuse("a cable cannot have no length".to_owned()),
+        Ok(_) => refuse(format!("the length `{text}` is too large")),
+        Err(QuantityError::NoUnit) => refuse(format!("the length `{text}` has no unit")),
+        Err(QuantityError::WrongUnit(unit)) => refuse(format!("a length cannot be in `{unit}`")),
+        Err(QuantityError::NoNumber) => refuse(format!("`{text}` is not a length")),
+        Err(QuantityError::Convert(error)) => refuse(format!("the length `{text}` is {}", error.reason())),
     }
     None
 }

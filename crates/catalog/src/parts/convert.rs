@@ -51,6 +51,7 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
         ack_processing: read.duration("ack_processing"),
         credit_return: read.duration("credit_return"),
         ack_timer: AckTimer { code_min: read.code("ack_timeout_min"), periods: read.count("ack_timer_periods") },
+        congestion_control: read.optional_flag("congestion_control"),
         transmit_staging_packets: read.count("transmit_staging_packets"),
         max_qp: read.count("max_qp"),
         max_qp_wr: read.count("max_qp_wr"),
@@ -180,6 +181,7 @@ pub(crate) fn switch(mut read: PartReader<'_>) -> Option<(SwitchPart, PartSheet)
         forward_latency: Vec::new(),
         buffer_hold: read.duration("buffer_hold"),
         credit_return: read.duration("credit_return"),
+        congestion_control: read.optional_flag("congestion_control"),
     };
     let runs = |speed| part.speeds.contains(&speed);
     part.forward_latency = read.durations_by_speed("forward_latency", runs, |_| true, |speed| format!("add \"{speed}\" to `speeds`"));

@@ -124,6 +124,10 @@ impl<'a> PartReader<'a> {
         }
         found.unwrap_or(&choices[0]).1
     }
+    /// `yes` or `no`; what a part does not speak of it does not have.
+    pub(crate) fn optional_flag(&mut self, name: &str) -> bool {
+        self.peek(name) && self.choice(name, Dimension::Name, &[("no", false), ("yes", true)])
+    }
     pub(crate) fn width(&mut self, name: &str) -> LinkWidth {
         self.one_of(name, Dimension::LinkWidth, &LinkWidth::ALL)
     }

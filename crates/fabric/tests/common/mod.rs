@@ -7,6 +7,7 @@ use softband_fabric::spec::{CableSpec, FabricSpec, HcaSpec, HostSpec, PortRef, S
 use softband_model::parts::{
     BusPart, CablePart, CardInterface, HcaPart, HostPart, Medium, MemoryPart, MessageGaps, OptionalVerbs, PciExpress, ReceiveMode, Slot, SwitchPart,
 };
+use softband_model::switch::PacketLifetimes;
 use softband_model::transport::AckTimer;
 use softband_model::verbs::api::*;
 use softband_sim::{SimDuration, SimTime};
@@ -55,6 +56,7 @@ pub fn hca_part() -> HcaPart {
         ack_processing: nanos(200),
         credit_return: nanos(50),
         ack_timer: AckTimer::SHORTEST,
+        congestion_control: true,
         transmit_staging_packets: 4,
         max_qp: 1_024,
         max_qp_wr: 16_384,
@@ -131,6 +133,7 @@ pub fn switch_part() -> SwitchPart {
         forward_latency: vec![(LinkSpeed::Sdr, nanos(200)), (LinkSpeed::Ddr, nanos(140)), (LinkSpeed::Qdr, nanos(100))],
         buffer_hold: nanos(0),
         credit_return: nanos(20),
+        congestion_control: true,
     }
 }
 
@@ -166,7 +169,7 @@ fn port1(host: usize) -> PortRef {
 }
 
 pub fn subnet(code: u8) -> SubnetSpec {
-    SubnetSpec { max_op_vls: vls(code), mtu_max: Mtu::B4096 }
+    SubnetSpec { max_op_vls: vls(code), mtu_max: Mtu::B4096, lifetimes: PacketLifetimes::default(), congestion_control: None }
 }
 
 /// Two hosts on one cable.

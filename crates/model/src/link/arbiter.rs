@@ -1,6 +1,7 @@
 //! Which packet goes next: round robin over virtual lanes, and on each lane over the inputs that feed it.
 
 use super::CreditLedger;
+use softband_sim::SimTime;
 use softband_types::{CreditBlocks, VirtualLane};
 use std::collections::VecDeque;
 
@@ -9,19 +10,35 @@ pub struct Arbiter {
     lanes: Vec<Lane>,
     /// Lanes with something waiting, by bit.
     waiting: u16,
+    /// Lanes whose turn it was and whose next packet lacked credits, by bit.
+    starved: u16,
     lane_next: u8,
+    congestion: Congestion,
+}
+
+/// When a lane counts as congested.
+#[derive(Clone, Copy, Debug)]
+struct Congestion {
+    /// More blocks than this wait on it behind the packet that goes.
+    above: u32,
+    /// Even if that packet had to wait for credits, and so may only suffer from congestion further on.
+    of_victims: bool,
 }
 
 struct Lane {
     inputs: Vec<VecDeque<Waiting>>,
     input_next: usize,
     len: usize,
+    blocks: u32,
+    /// While it is starved: since when.
+    starved_since: SimTime,
 }
 
-#[derive(Clone, Copy)]
-struct Waiting {
-    packet: u32,
-    blocks: CreditBlocks,
+/// A packet that waits for its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    pub packet: u32,
+    pub blocks: CreditBlocks,
 }
 
 /// What the arbiter decided.
@@ -30,6 +47,7 @@ pub enum Choice {
     Send {
         packet: u32,
         lane: VirtualLane,
+        congested: bool,
     },
     /// Packets wait, on these lanes (by bit), but none has its credits.
     Stalled {
@@ -40,14 +58,26 @@ pub enum Choice {
 
 impl Arbiter {
     pub fn new(lanes: u8, inputs: usize) -> Self {
-        let lane = || Lane { inputs: (0..inputs).map(|_| VecDeque::new()).collect(), input_next: 0, len: 0 };
-        Self { lanes: (0..lanes).map(|_| lane()).collect(), waiting: 0, lane_next: 0 }
+        let lane = || Lane { inputs: (0..inputs).map(|_| VecDeque::new()).collect(), input_next: 0, len: 0, blocks: 0, starved_since: SimTime::ZERO };
+        Self {
+            lanes: (0..lanes).map(|_| lane()).collect(),
+            waiting: 0,
+            starved: 0,
+            lane_next: 0,
+            congestion: Congestion { above: u32::MAX, of_victims: false },
+        }
+    }
+
+    /// From now on lanes count as congested where more than `above` waits; `of_victims`: also where credits lack.
+    pub fn detect_congestion(&mut self, above: CreditBlocks, of_victims: bool) {
+        self.congestion = Congestion { above: above.0, of_victims };
     }
 
     pub fn enqueue(&mut self, lane: VirtualLane, input: usize, packet: u32, blocks: CreditBlocks) {
         let queue = &mut self.lanes[usize::from(lane.0)];
         queue.inputs[input].push_back(Waiting { packet, blocks });
         queue.len += 1;
+        queue.blocks += blocks.0;
         self.waiting |= 1 << lane.0;
     }
 
@@ -55,7 +85,7 @@ impl Arbiter {
     ///
     /// On a lane it is the turn of one input's oldest packet; when that lacks credits the lane waits, lest small packets of other
     /// inputs keep a large one waiting for ever.
-    pub fn choose(&mut self, credits: &mut CreditLedger) -> Choice {
+    pub fn choose(&mut self, credits: &mut CreditLedger, now: SimTime) -> Choice {
         if self.waiting == 0 {
             return Choice::Idle;
         }
@@ -67,21 +97,62 @@ impl Arbiter {
             }
             let lane = VirtualLane(number);
             if let Some(packet) = self.lanes[usize::from(number)].take(lane, credits) {
-                if self.lanes[usize::from(number)].len == 0 {
+                let left = &self.lanes[usize::from(number)];
+                if left.len == 0 {
                     self.waiting &= !(1 << number);
                 }
+                let held_up = self.starved & 1 << number != 0;
+                let congested = left.blocks > self.congestion.above && (self.congestion.of_victims || !held_up);
+                self.starved &= !(1 << number);
                 self.lane_next = (number + 1) % count;
-                return Choice::Send { packet, lane };
+                return Choice::Send { packet, lane, congested };
+            }
+            if self.starved & 1 << number == 0 {
+                self.starved |= 1 << number;
+                self.lanes[usize::from(number)].starved_since = now;
             }
         }
         Choice::Stalled { lanes: self.waiting }
+    }
+
+    /// Whether the next packet of some lane was found to lack credits.
+    pub fn is_starved(&self) -> bool {
+        self.starved != 0
+    }
+
+    /// Lanes whose next packet lacks credits, and since when.
+    pub fn starved_lanes(&self) -> impl Iterator<Item = (VirtualLane, SimTime)> {
+        let starved = |number: &usize| self.starved & 1 << number != 0;
+        (0..self.lanes.len()).filter(starved).map(|number| (VirtualLane(number as u8), self.lanes[number].starved_since))
+    }
+
+    /// The packet of a lane whose turn it is.
+    pub fn head(&self, lane: VirtualLane) -> Option<Waiting> {
+        let lane = &self.lanes[usize::from(lane.0)];
+        lane.turn().and_then(|input| lane.inputs[input].front()).copied()
+    }
+
+    /// All packets of a lane.
+    pub fn queued(&self, lane: VirtualLane) -> impl Iterator<Item = Waiting> {
+        self.lanes[usize::from(lane.0)].inputs.iter().flatten().copied()
+    }
+
+    /// Takes the packet of a lane whose turn it is out, without credits: it goes nowhere.
+    pub fn discard_head(&mut self, lane: VirtualLane) -> Option<Waiting> {
+        let queue = &mut self.lanes[usize::from(lane.0)];
+        let input = queue.turn()?;
+        let packet = queue.pop(input);
+        if queue.len == 0 {
+            self.waiting &= !(1 << lane.0);
+        }
+        self.starved &= !(1 << lane.0);
+        packet
     }
 }
 
 impl Lane {
     fn take(&mut self, lane: VirtualLane, credits: &mut CreditLedger) -> Option<u32> {
-        let inputs = self.inputs.len();
-        let turn = (0..inputs).map(|step| (self.input_next + step) % inputs).find(|input| !self.inputs[*input].is_empty())?;
+        let turn = self.turn()?;
         let first = self.inputs[turn].front().copied()?;
         // The turn stays with this input until its packet has gone.
         self.input_next = turn;
@@ -89,16 +160,29 @@ impl Lane {
             return None;
         }
         credits.consume(lane, first.blocks);
-        self.inputs[turn].pop_front();
-        self.input_next = (turn + 1) % inputs;
+        self.pop(turn).map(|first| first.packet)
+    }
+
+    /// The input whose oldest packet goes next.
+    fn turn(&self) -> Option<usize> {
+        let inputs = self.inputs.len();
+        (0..inputs).map(|step| (self.input_next + step) % inputs).find(|input| !self.inputs[*input].is_empty())
+    }
+
+    fn pop(&mut self, input: usize) -> Option<Waiting> {
+        let first = self.inputs[input].pop_front()?;
+        self.input_next = (input + 1) % self.inputs.len();
         self.len -= 1;
-        Some(first.packet)
+        self.blocks -= first.blocks.0;
+        Some(first)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NOW: SimTime = SimTime::from_picos(7);
 
     #[test]
     fn lanes_take_turns_and_so_do_the_inputs_of_a_lane() {
@@ -107,13 +191,13 @@ mod tests {
         for (packet, (lane, input)) in [(0, 0), (0, 0), (0, 1), (1, 0), (1, 0)].into_iter().enumerate() {
             arbiter.enqueue(VirtualLane(lane), input, packet as u32, CreditBlocks(1));
         }
-        let order: Vec<_> = std::iter::from_fn(|| match arbiter.choose(&mut credits) {
+        let order: Vec<_> = std::iter::from_fn(|| match arbiter.choose(&mut credits, NOW) {
             Choice::Send { packet, .. } => Some(packet),
             _ => None,
         })
         .collect();
         assert_eq!(order, [0, 3, 2, 4, 1]);
-        assert_eq!(arbiter.choose(&mut credits), Choice::Idle);
+        assert_eq!(arbiter.choose(&mut credits, NOW), Choice::Idle);
     }
 
     #[test]
@@ -123,7 +207,49 @@ mod tests {
         credits.consume(VirtualLane(0), CreditBlocks(1));
         arbiter.enqueue(VirtualLane(0), 0, 7, CreditBlocks(2));
         arbiter.enqueue(VirtualLane(1), 0, 8, CreditBlocks(2));
-        assert_eq!(arbiter.choose(&mut credits), Choice::Send { packet: 8, lane: VirtualLane(1) });
-        assert_eq!(arbiter.choose(&mut credits), Choice::Stalled { lanes: 1 });
+        assert_eq!(arbiter.choose(&mut credits, NOW), Choice::Send { packet: 8, lane: VirtualLane(1), congested: false });
+        assert_eq!(arbiter.choose(&mut credits, NOW), Choice::Stalled { lanes: 1 });
+    }
+
+    #[test]
+    fn a_starved_lane_knows_since_when_until_its_packet_goes_or_is_discarded() {
+        let mut arbiter = Arbiter::new(1, 2);
+        let mut credits = CreditLedger::new(CreditBlocks(2));
+        credits.consume(VirtualLane(0), CreditBlocks(1));
+        arbiter.enqueue(VirtualLane(0), 0, 7, CreditBlocks(2));
+        arbiter.enqueue(VirtualLane(0), 1, 8, CreditBlocks(1));
+        assert!(!arbiter.is_starved());
+        arbiter.choose(&mut credits, NOW);
+        arbiter.choose(&mut credits, SimTime::from_picos(9));
+        assert_eq!(arbiter.starved_lanes().collect::<Vec<_>>(), [(VirtualLane(0), NOW)]);
+        assert_eq!(arbiter.head(VirtualLane(0)).map(|first| first.packet), Some(7));
+        assert_eq!(arbiter.discard_head(VirtualLane(0)).map(|first| first.packet), Some(7));
+        assert!(!arbiter.is_starved());
+        assert_eq!(arbiter.choose(&mut credits, NOW), Choice::Send { packet: 8, lane: VirtualLane(0), congested: false });
+    }
+
+    #[test]
+    fn a_lane_is_congested_by_what_waits_behind_and_not_by_a_want_of_credits() {
+        let congested = |of_victims: bool, waiting: u32, starve: bool| {
+            let mut arbiter = Arbiter::new(1, 1);
+            arbiter.detect_congestion(CreditBlocks(10), of_victims);
+            let mut credits = CreditLedger::new(CreditBlocks(100));
+            if starve {
+                credits.consume(VirtualLane(0), CreditBlocks(100));
+            }
+            arbiter.enqueue(VirtualLane(0), 0, 1, CreditBlocks(33));
+            arbiter.enqueue(VirtualLane(0), 0, 2, CreditBlocks(waiting));
+            if starve {
+                assert_eq!(arbiter.choose(&mut credits, NOW), Choice::Stalled { lanes: 1 });
+                credits.schedule_return(NOW, VirtualLane(0), CreditBlocks(100));
+                credits.collect(NOW);
+            }
+            let Choice::Send { congested, .. } = arbiter.choose(&mut credits, NOW) else { panic!("it has its credits") };
+            congested
+        };
+        assert!(!congested(false, 10, false));
+        assert!(congested(false, 11, false));
+        assert!(!congested(false, 11, true));
+        assert!(congested(true, 11, true));
     }
 }

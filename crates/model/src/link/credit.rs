@@ -57,6 +57,11 @@ impl CreditLedger {
         }
     }
 
+    /// What a lane of the receiver's buffer holds.
+    pub fn capacity(&self) -> CreditBlocks {
+        CreditBlocks(self.full as u32)
+    }
+
     /// When the next flow-control packet arrives.
     pub fn next_return(&self) -> Option<SimTime> {
         self.returning.front().map(|first| first.0)

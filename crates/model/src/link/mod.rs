@@ -3,7 +3,7 @@
 mod arbiter;
 mod credit;
 
-pub use arbiter::{Arbiter, Choice};
+pub use arbiter::{Arbiter, Choice, Waiting};
 pub use credit::CreditLedger;
 
 use softband_sim::SimDuration;

@@ -2,6 +2,10 @@
 //!
 //! It stands in for OpenSM when none runs: minimum hops, the lowest port on a tie.
 
+mod credit_loops;
+
+pub use credit_loops::{CreditLoop, credit_loops, shortest_circles};
+
 use crate::link::{blocks_per_lane, mtu_that_fits};
 use softband_types::{Lid, Mtu, OperationalVls};
 use std::collections::VecDeque;
@@ -47,20 +51,25 @@ pub enum Neighbour {
 pub fn forwarding_entries(neighbours: &[Vec<Neighbour>]) -> Vec<(usize, Lid, u8)> {
     let mut entries = Vec::new();
     for (home, ports) in neighbours.iter().enumerate() {
-        let distances = hops_to(home, neighbours);
+        let ways = ways_to(home, neighbours);
         for (port, neighbour) in ports.iter().enumerate() {
             let Neighbour::End(lid) = *neighbour else { continue };
             entries.push((home, lid, port as u8));
-            for (switch, others) in neighbours.iter().enumerate() {
-                let Some(distance) = distances[switch].filter(|distance| *distance > 0) else { continue };
-                let nearer = |other: &Neighbour| matches!(other, Neighbour::Switch(next) if distances[*next] == Some(distance - 1));
-                if let Some(out) = others.iter().position(nearer) {
-                    entries.push((switch, lid, out as u8));
-                }
-            }
+            entries.extend(ways.iter().enumerate().filter_map(|(switch, out)| Some((switch, lid, (*out)?))));
         }
     }
     entries
+}
+
+/// By switch: the port index by which packets for the end ports of switch `home` leave it. None there itself, and where no way leads.
+pub(crate) fn ways_to(home: usize, neighbours: &[Vec<Neighbour>]) -> Vec<Option<u8>> {
+    let distances = hops_to(home, neighbours);
+    let way = |(switch, ports): (usize, &Vec<Neighbour>)| {
+        let distance = distances[switch].filter(|distance| *distance > 0)?;
+        let nearer = |port: &Neighbour| matches!(port, Neighbour::Switch(next) if distances[*next] == Some(distance - 1));
+        ports.iter().position(nearer).map(|port| port as u8)
+    };
+    neighbours.iter().enumerate().map(way).collect()
 }
 
 fn hops_to(home: usize, neighbours: &[Vec<Neighbour>]) -> Vec<Option<u32>> {

@@ -1,5 +1,11 @@
 //! A cut-through switch: where a packet goes on, and when its first bit does.
 
+mod lifetime;
+mod marking;
+
+pub use lifetime::{LifetimeCode, PacketLifetimes};
+pub use marking::MarkingSettings;
+
 use crate::parts::SwitchPart;
 use softband_sim::{SimDuration, SimTime};
 use softband_types::{Lid, LinkSpeed};

@@ -219,6 +219,8 @@ fn base(a: &QpSnapshot, env: &Environment, to: &AddressVector, destination: Qpn)
         psn: softband_types::Psn::new(0),
         ack_request: false,
         solicited: false,
+        fecn: false,
+        becn: false,
         grh: to.grh,
         xrc_srq: None,
         kind: PacketKind::Ack,

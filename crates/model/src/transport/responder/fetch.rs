@@ -209,6 +209,8 @@ fn base(a: &QpSnapshot, slid: Lid) -> Packet {
         psn: Psn::new(0),
         ack_request: false,
         solicited: false,
+        fecn: false,
+        becn: false,
         grh: a.address_vector.grh,
         xrc_srq: None,
         kind: PacketKind::Ack,

@@ -1,0 +1,60 @@
+//! What the subnet manager is told: `[subnet]`.
+
+use std::ops::Range;
+
+use softband_fabric::spec::SubnetSpec;
+use softband_model::switch::{LifetimeCode, PacketLifetimes};
+use softband_types::{Mtu, OperationalVls};
+
+use super::congestion::read_congestion_control;
+use crate::diagnostic::Findings;
+use crate::document::{Entry, Fields};
+
+pub(super) fn read_subnet(entry: Option<&Entry>, findings: &mut Findings) -> SubnetSpec {
+    let widest = OperationalVls::from_code(5).expect("code 5 is VL0-14");
+    let mut subnet = SubnetSpec { max_op_vls: widest, mtu_max: Mtu::B4096, lifetimes: PacketLifetimes::default(), congestion_control: None };
+    let Some(entry) = entry else { return subnet };
+    let Some(mut fields) = Fields::of("`[subnet]`", &entry.node, entry.key_span.clone(), findings) else { return subnet };
+    if let Some((code, span)) = fields.optional_integer("max_op_vls", findings) {
+        match u8::try_from(code).ok().and_then(OperationalVls::from_code) {
+            Some(vls) => subnet.max_op_vls = vls,
+            None => {
+                let help = "it is OpenSM's code, not a count: 1 (VL0), 2 (VL0-1), 3 (VL0-3), 4 (VL0-7) or 5 (VL0-14)";
+                findings.error(format!("`max_op_vls` cannot be {code}"), vec![(span, "not a code".into())], Some(help.into()));
+            }
+        }
+    }
+    if let Some((bytes, span)) = fields.optional_integer("mtu", findings) {
+        match u32::try_from(bytes).ok().and_then(Mtu::from_bytes) {
+            Some(mtu) => subnet.mtu_max = mtu,
+            None => {
+                let help = "write 256, 512, 1024, 2048 or 4096";
+                findings.error(format!("`mtu` cannot be {bytes}"), vec![(span, "not an MTU".into())], Some(help.into()));
+            }
+        }
+    }
+    let limits = &mut subnet.lifetimes;
+    for (key, limit) in [
+        ("packet_life_time", &mut limits.packet_life_time),
+        ("head_of_queue_lifetime", &mut limits.head_of_queue_lifetime),
+        ("leaf_head_of_queue_lifetime", &mut limits.leaf_head_of_queue_lifetime),
+    ] {
+        if let Some((code, span)) = fields.optional_integer(key, findings) {
+            *limit = lifetime(key, code, span, findings).unwrap_or(*limit);
+        }
+    }
+    if let Some(entry) = fields.optional("congestion_control") {
+        subnet.congestion_control = read_congestion_control(entry, findings);
+    }
+    fields.finish(findings);
+    subnet
+}
+
+fn lifetime(key: &str, code: i64, span: Range<usize>, findings: &mut Findings) -> Option<LifetimeCode> {
+    let limit = u8::try_from(code).ok().and_then(LifetimeCode::new);
+    if limit.is_none() {
+        let help = "it is OpenSM's code for 4.096 us x 2^code, such as 18 for 1.07 s: write 0 to 19, or 20 for no limit";
+        findings.error(format!("`{key}` cannot be {code}"), vec![(span, "not a code".into())], Some(help.into()));
+    }
+    limit
+}

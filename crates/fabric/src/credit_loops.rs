@@ -1,0 +1,73 @@
+//! Credit loops of a fabric, before anything moves in it.
+
+use crate::construct::capabilities;
+use crate::spec::{FabricSpec, PortRef};
+use softband_model::management::{self, Neighbour, link_settings};
+use softband_types::{Lid, OperationalVls, PortNumber};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// Output ports of switches whose packets can come to wait for each other's credits, each for the next and the last for the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreditLoop {
+    pub ports: Vec<PortRef>,
+    /// The lanes of each port on which it can come to that, in order.
+    pub lanes: Vec<Vec<u8>>,
+}
+
+impl CreditLoop {
+    /// `s1/3 -> s2/4 -> s3/1 -> s1/3 (VL0)`; with lanes at each port where they differ.
+    pub fn describe(&self, spec: &FabricSpec) -> String {
+        let alike = self.lanes.windows(2).all(|pair| pair[0] == pair[1]);
+        let mut text = String::new();
+        for (port, lanes) in self.ports.iter().zip(&self.lanes).cycle().take(self.ports.len() + 1) {
+            let between = if text.is_empty() { "" } else { " -> " };
+            let _ = write!(text, "{between}{}", spec.port_name(*port));
+            if !alike {
+                let _ = write!(text, " ({})", lane_list(lanes));
+            }
+        }
+        if alike { format!("{text} ({})", lane_list(&self.lanes[0])) } else { text }
+    }
+}
+
+/// `VL0`, `VL0-3`, `VL0, VL2-3`.
+fn lane_list(lanes: &[u8]) -> String {
+    let mut runs: Vec<(u8, u8)> = Vec::new();
+    for &lane in lanes {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == lane => *last = lane,
+            _ => runs.push((lane, lane)),
+        }
+    }
+    let shown = runs.iter().map(|(first, last)| if first == last { format!("VL{first}") } else { format!("VL{first}-{last}") });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+/// The credit loops that the small subnet manager's routes leave in a fabric, with any service level: none in most.
+pub fn credit_loops(spec: &FabricSpec) -> Vec<CreditLoop> {
+    let ports_of = |switch: usize| usize::from(spec.switches[switch].part.ports);
+    let mut neighbours: Vec<Vec<Neighbour>> = (0..spec.switches.len()).map(|switch| vec![Neighbour::None; ports_of(switch)]).collect();
+    let mut vls: Vec<Vec<Option<OperationalVls>>> = (0..spec.switches.len()).map(|switch| vec![None; ports_of(switch)]).collect();
+    for cable in &spec.cables {
+        let settings = link_settings(cable.ends.map(|end| capabilities(spec, end)), spec.subnet.max_op_vls, spec.subnet.mtu_max);
+        for [near, far] in [cable.ends, [cable.ends[1], cable.ends[0]]] {
+            let PortRef::Switch { switch, port } = near else { continue };
+            let index = usize::from(port.0) - 1;
+            vls[switch][index] = Some(settings.vls);
+            neighbours[switch][index] = match far {
+                PortRef::Switch { switch, .. } => Neighbour::Switch(switch),
+                // Which end port it is makes no difference: nothing waits behind it.
+                PortRef::Hca { .. } => Neighbour::End(Lid(1)),
+            };
+        }
+    }
+    let loops = management::credit_loops(&neighbours, |switch, port| vls[switch][port].expect("ways lead by cabled ports"));
+    loops.into_iter().map(named).collect()
+}
+
+fn named(found: management::CreditLoop) -> CreditLoop {
+    let ports = found.ports.iter().map(|(switch, port)| PortRef::Switch { switch: *switch, port: PortNumber(port + 1) });
+    let lanes_of = |at: usize| found.lanes.iter().map(|lanes| lanes[at].0).collect::<BTreeSet<_>>().into_iter().collect();
+    CreditLoop { ports: ports.collect(), lanes: (0..found.ports.len()).map(lanes_of).collect() }
+}

@@ -1,0 +1,171 @@
+//! Packets that wait for each other's credits: found by what each output port waits for, broken up by the lifetime limits.
+
+use crate::event::Event;
+use crate::notice::Notice;
+use crate::port::Owner;
+use crate::world::World;
+use softband_model::management::shortest_circles;
+use softband_sim::{SimDuration, SimTime};
+use softband_types::{CreditBlocks, VirtualLane};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A packet that has lacked credits for so long makes its port look whether it waits for itself. Far more than any queue takes to
+/// move on, far less than any timer: only when it is found depends on it.
+const LOOK_AFTER: SimDuration = SimDuration::from_micros(1_000);
+
+/// A lane of a switch's output port whose next packet lacks credits.
+struct Starved {
+    port: u32,
+    lane: VirtualLane,
+    /// Where its packets go, on the same lane.
+    next_input: u32,
+    needs: CreditBlocks,
+    capacity: CreditBlocks,
+    /// What its packets hold: lanes of inputs of its own switch, and how many blocks of each.
+    holds: BTreeMap<(u32, u8), u32>,
+}
+
+impl World {
+    /// Sees to it that a port whose packets lack credits is looked at when a limit is due, or whether it waits for itself. `stuck` are
+    /// lanes that are known to do so.
+    pub(crate) fn watch_queue(&mut self, id: u32, stuck: &[(u32, u8)], now: SimTime) {
+        let port = &self.ports[id as usize];
+        let due = port.arbiter.starved_lanes().filter_map(|(lane, since)| {
+            // Looks that find nothing come more seldom from time to time: each doubles the wait.
+            let look = since + LOOK_AFTER.max((now - since) * 2);
+            let look = Some(look).filter(|_| !stuck.contains(&(id, lane.0)));
+            look.into_iter().chain(self.expiry_of_head(id, lane, since)).min()
+        });
+        let Some(at) = due.min() else { return };
+        let port = &mut self.ports[id as usize];
+        port.watched = true;
+        self.queue.push(at.max(now), port.node, Event::QueueWatch { port: id });
+    }
+
+    pub(crate) fn on_queue_watch(&mut self, id: u32, now: SimTime) {
+        self.ports[id as usize].watched = false;
+        let starved: Vec<_> = self.ports[id as usize].arbiter.starved_lanes().collect();
+        let is_long = starved.iter().any(|(_, since)| now - *since >= LOOK_AFTER);
+        let stuck = if is_long { self.look_for_deadlock(now) } else { Vec::new() };
+        let mut discarded = false;
+        for (lane, mut since) in starved {
+            while self.expiry_of_head(id, lane, since).is_some_and(|expires| expires <= now) {
+                self.discard_head(id, lane, now);
+                (discarded, since) = (true, now);
+            }
+        }
+        if discarded {
+            self.transmit(id, now);
+        }
+        if self.ports[id as usize].arbiter.is_starved() && !self.ports[id as usize].watched {
+            self.watch_queue(id, &stuck, now);
+        }
+    }
+
+    /// When the packet at the head of a lane, without credits since then, is given up: by HOQLife, or by its time in the switch.
+    fn expiry_of_head(&self, id: u32, lane: VirtualLane, since: SimTime) -> Option<SimTime> {
+        let port = &self.ports[id as usize];
+        let head = port.arbiter.head(lane)?;
+        let entered = self.packets.get(head.packet).head;
+        let at_head = port.head_lifetime.limit().map(|limit| since + limit);
+        let in_switch = self.spec.subnet.lifetimes.packet_life_time.limit().map(|limit| entered + limit);
+        [at_head, in_switch].into_iter().flatten().min()
+    }
+
+    fn discard_head(&mut self, id: u32, lane: VirtualLane, now: SimTime) {
+        let port = &mut self.ports[id as usize];
+        let Some(head) = port.arbiter.discard_head(lane) else { return };
+        port.tally.xmit_discards += 1;
+        let transit = self.packets.take(head.packet);
+        if self.last_copy_leaves(transit.copies) {
+            self.free_buffer(transit.port, transit.lane, transit.blocks, now);
+        }
+    }
+
+    /// Tells of circles that were not known yet; all the lanes that will never move by themselves.
+    fn look_for_deadlock(&mut self, now: SimTime) -> Vec<(u32, u8)> {
+        let stuck = self.stuck_lanes();
+        let waits_for = |waiting: &Starved| {
+            let input = (waiting.next_input, waiting.lane.0);
+            (0..stuck.len() as u32).filter(|other| stuck[*other as usize].holds.contains_key(&input)).collect()
+        };
+        let graph: Vec<Vec<u32>> = stuck.iter().map(waits_for).collect();
+        for circle in shortest_circles(&graph) {
+            let lanes: Vec<&Starved> = circle.iter().map(|index| &stuck[*index as usize]).collect();
+            let told: Vec<(u32, u8)> = lanes.iter().map(|waiting| (waiting.port, waiting.lane.0)).collect();
+            if self.deadlocks_told.contains(&told) {
+                continue;
+            }
+            let waits: Vec<String> = lanes.iter().map(|waiting| self.wait_in_words(waiting)).collect();
+            let is_limited = |waiting: &&Starved| self.expiry_of_head(waiting.port, waiting.lane, now).is_some();
+            let is_broken_up = lanes.iter().any(is_limited);
+            let node = self.ports[lanes[0].port as usize].node;
+            self.deadlocks_told.push(told);
+            self.report(now, node, Notice::Deadlock { waits: waits.join(", "), is_broken_up });
+        }
+        stuck.iter().map(|waiting| (waiting.port, waiting.lane.0)).collect()
+    }
+
+    fn wait_in_words(&self, waiting: &Starved) -> String {
+        format!("{} waits for credits of {} (VL{})", self.name_of_port(waiting.port), self.name_of_port(waiting.next_input), waiting.lane.0)
+    }
+
+    fn name_of_port(&self, id: u32) -> String {
+        let port = &self.ports[id as usize];
+        let node = match port.owner {
+            Owner::Switch { switch, .. } => self.spec.switches[switch as usize].name.clone(),
+            Owner::Hca { hca, .. } => {
+                let (host, index) = self.hcas[hca as usize].place;
+                format!("{}/{}", self.spec.hosts[host].name, self.spec.hosts[host].hcas[index].device)
+            }
+        };
+        format!("{node}/{}", port.number.0)
+    }
+
+    /// The lanes that will never get their credits: what they lack is held by packets that wait for such lanes themselves.
+    ///
+    /// Everything else that is held may come back, and so may what is on its way.
+    fn stuck_lanes(&self) -> Vec<Starved> {
+        let mut stuck = self.starved_lanes();
+        loop {
+            let mut held: BTreeMap<(u32, u8), u32> = BTreeMap::new();
+            for (input, blocks) in stuck.iter().flat_map(|waiting| &waiting.holds) {
+                *held.entry(*input).or_default() += blocks;
+            }
+            let before = stuck.len();
+            stuck.retain(|waiting| {
+                let held = held.get(&(waiting.next_input, waiting.lane.0)).copied().unwrap_or(0);
+                held > 0 && waiting.capacity.0.saturating_sub(held) < waiting.needs.0
+            });
+            if stuck.len() == before {
+                return stuck;
+            }
+        }
+    }
+
+    /// Every lane between two switches whose next packet lacks credits.
+    fn starved_lanes(&self) -> Vec<Starved> {
+        let mut lanes = Vec::new();
+        // Copies of one packet share the buffer that they came in by.
+        let mut counted = BTreeSet::new();
+        for (id, port) in self.ports.iter().enumerate() {
+            let Some(cabling) = port.cabling.filter(|cabling| self.is_switch_port(cabling.peer) && self.is_switch_port(id as u32)) else { continue };
+            for (lane, _) in port.arbiter.starved_lanes() {
+                let Some(head) = port.arbiter.head(lane) else { continue };
+                let mut holds: BTreeMap<(u32, u8), u32> = BTreeMap::new();
+                for waiting in port.arbiter.queued(lane) {
+                    let transit = self.packets.get(waiting.packet);
+                    let is_first = transit.copies.is_none_or(|copies| counted.insert(copies));
+                    *holds.entry((transit.port, transit.lane.0)).or_default() += if is_first { waiting.blocks.0 } else { 0 };
+                }
+                let capacity = port.credits.capacity();
+                lanes.push(Starved { port: id as u32, lane, next_input: cabling.peer, needs: head.blocks, capacity, holds });
+            }
+        }
+        lanes
+    }
+
+    fn is_switch_port(&self, id: u32) -> bool {
+        matches!(self.ports[id as usize].owner, Owner::Switch { .. })
+    }
+}

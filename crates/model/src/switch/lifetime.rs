@@ -1,0 +1,64 @@
+//! How long switches let packets wait before they discard them (IBTA 18.2.5.4).
+
+use softband_sim::SimDuration;
+
+/// A lifetime as the subnet manager writes it: 4.096 us x 2^code, and no limit from 20 on (IBTA 14.2.5.4 and 14.2.5.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LifetimeCode(u8);
+
+impl LifetimeCode {
+    pub const INFINITE: Self = Self(20);
+
+    /// `None` for what is no code.
+    pub const fn new(code: u8) -> Option<Self> {
+        if code <= 20 { Some(Self(code)) } else { None }
+    }
+    pub const fn code(self) -> u8 {
+        self.0
+    }
+    /// The limit; `None` when there is none.
+    pub const fn limit(self) -> Option<SimDuration> {
+        if self.0 >= Self::INFINITE.0 { None } else { Some(SimDuration::from_nanos(4_096 << self.0)) }
+    }
+}
+
+/// The limits of a subnet, by the names of OpenSM's options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketLifetimes {
+    /// LifeTimeValue: how long a packet may stay in one switch.
+    pub packet_life_time: LifetimeCode,
+    /// HOQLife of ports between switches: how long a packet may wait at the head of its lane.
+    pub head_of_queue_lifetime: LifetimeCode,
+    /// HOQLife of switch ports that lead to an HCA.
+    pub leaf_head_of_queue_lifetime: LifetimeCode,
+}
+
+impl Default for PacketLifetimes {
+    /// What OpenSM writes where nobody tells it otherwise (`osm_base.h`: 0x12, 0x12 and 0x10).
+    fn default() -> Self {
+        Self { packet_life_time: LifetimeCode(18), head_of_queue_lifetime: LifetimeCode(18), leaf_head_of_queue_lifetime: LifetimeCode(16) }
+    }
+}
+
+impl PacketLifetimes {
+    /// Packets wait as long as it takes.
+    pub const INFINITE: Self = Self {
+        packet_life_time: LifetimeCode::INFINITE,
+        head_of_queue_lifetime: LifetimeCode::INFINITE,
+        leaf_head_of_queue_lifetime: LifetimeCode::INFINITE,
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_double_and_twenty_is_no_limit() {
+        let limits = PacketLifetimes::default();
+        assert_eq!(limits.leaf_head_of_queue_lifetime.limit(), Some(SimDuration::from_nanos(268_435_456)));
+        assert_eq!(limits.packet_life_time.limit(), Some(SimDuration::from_nanos(1_073_741_824)));
+        assert_eq!(LifetimeCode::new(20).unwrap().limit(), None);
+        assert_eq!(LifetimeCode::new(21), None);
+    }
+}
