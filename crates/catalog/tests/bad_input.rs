@@ -291,7 +291,7 @@ fn a_card_of_another_kind_than_its_slot_is_refused_with_the_slots_that_fit() {
     assert!(
         error.starts_with(
             "test.toml:6:8: error: `voltaire-ddr` is a PCI Express card, and `pci-x-133` is a PCI-X slot\n  test.toml:5:8: PCI Express card\n  \
-             help: give the HCA another slot, such as `slot = \"pcie-gen1-x1\"`; PCI Express slots and bridges to one are: pcie-gen1-x1, "
+             help: give the HCA another slot, such as `slot = \"dell-pe1950-riser\"`; PCI Express slots and bridges to one are: dell-pe1950-riser, pcie-gen1-x1, "
         ),
         "{error}"
     );

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{catalog, fabric_paths, parse, root};
-use softband_catalog::{LoadOptions, LoadedFabric, PartKind, Status, draw_svg, draw_text, load_fabric, parse_fabric};
+use softband_catalog::{Catalog, LoadOptions, LoadedFabric, PartFile, PartKind, Status, draw_svg, draw_text, load_fabric, parse_fabric};
 use softband_model::parts::{CardInterface, PciXClock, Slot};
 use softband_types::{LinkSpeed, LinkWidth};
 
@@ -125,6 +125,28 @@ fn a_card_in_a_narrower_slot_trains_to_it_with_a_warning() {
     assert!(loaded.resolved_toml().contains("[parts.bus.\"pcie-gen2-x4\"]"));
     // A wider slot takes nothing from the card.
     assert!(parse(&pair_in("slot = \"pcie-gen4-x16\"\n", "voltaire-ddr")).unwrap().warnings.is_empty());
+}
+
+/// What a run keeps of its buses is as good as the catalogue.
+#[test]
+fn the_buses_of_a_resolved_fabric_are_the_parts_they_were() {
+    let catalog = catalog();
+    for name in ["pcie/pci-x.toml", "pcie/pcie.toml", "xt3/rizzo.toml", "modern-pair.toml"] {
+        let resolved: toml_edit::DocumentMut = load(name).resolved_toml().parse().unwrap();
+        let buses = resolved["parts"]["bus"].as_table().unwrap();
+        let file = |(name, sheet): (&str, &toml_edit::Item)| PartFile {
+            kind: PartKind::Bus,
+            name: name.to_owned(),
+            file: name.to_owned(),
+            text: sheet.as_table().unwrap().to_string(),
+        };
+        let again = Catalog::from_files(&buses.iter().map(file).collect::<Vec<_>>()).unwrap_or_else(|error| panic!("{}", error.to_text()));
+        for bus in again.parts(PartKind::Bus) {
+            assert_eq!(again.bus(bus), catalog.bus(bus), "{bus} of {name}");
+            assert_eq!(again.sheet(PartKind::Bus, bus), catalog.sheet(PartKind::Bus, bus), "{bus} of {name}");
+        }
+        assert_eq!(again.parts(PartKind::Bus).len(), buses.len());
+    }
 }
 
 #[test]
