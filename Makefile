@@ -4,7 +4,7 @@ DIST := target/dist
 VENV := target/venv
 PREFIX ?= /usr/local
 CARGO ?= cargo
-RUST_SOURCES := $(shell find crates xtask -name '*.rs' -o -name '*.toml' -o -name '*.c' -o -name '*.txt' 2>/dev/null) Cargo.toml Cargo.lock
+SOURCES := $(shell find crates xtask tools -name '*.rs' -o -name '*.toml' -o -name '*.[ch]' -o -name '*.txt' 2>/dev/null) Cargo.toml Cargo.lock
 DATA := $(shell find catalog fabrics studies references -type f 2>/dev/null)
 LAB := $(shell find lab/src -name '*.py' -o -name '*.html' -o -name '*.jinja*' -o -name '*.css' -o -name '*.js' 2>/dev/null) lab/pyproject.toml
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -27,7 +27,7 @@ target/setup.stamp: scripts/setup.sh
 	@mkdir -p target && touch $@
 
 build: target/build.stamp
-target/build.stamp: target/setup.stamp $(RUST_SOURCES) $(DATA) $(LAB) scripts/dist.sh
+target/build.stamp: target/setup.stamp $(SOURCES) $(DATA) $(LAB) scripts/dist.sh
 	@scripts/dist.sh $(DIST)
 	@touch $@
 

@@ -9,6 +9,7 @@ cargo build --quiet --release -p softband-cli
 mkdir -p "$dist/bin" "$dist/lib"
 cargo run --quiet -p xtask -- link --profile release --out "$dist"
 install -m 755 "${CARGO_TARGET_DIR:-target}/release/softband" "$dist/bin/softband"
+cc -O2 -Wall -Wextra -o "$dist/bin/softband-multirail" tools/multirail/*.c -libverbs
 
 for folder in catalog fabrics studies references; do
     rm -rf "${dist:?}/$folder"

@@ -197,7 +197,7 @@ class Tree:
         text = io.StringIO()
         console = Console(file=text, width=200)
         options = StudyOptions(self.home, self.out, quick, 2, "softband study mini")
-        return run_study(self.study(), self.softband, options, console), text.getvalue()
+        return run_study(self.study(), self.softband, options, console).status, text.getvalue()
 
     def runs(self) -> list[str]:
         log = self.home / "bin" / "runs.log"

@@ -25,6 +25,7 @@ COPPER_LIMIT_M = {
 }
 PART_LENGTH_M = {"cx4": 8, "emcore": 40, "intel-1m": 1, "intel-10m": 10, "intel-100m": 100}
 BW_HEADER = " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]"
+MULTIRAIL_HEADER = " #bytes     #iterations    BW peak[MB/s]    BW average[MB/s]   MsgRate[Mpps]"
 LAT_HEADER = (
     " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]"
     "   99% percentile[usec]   99.9% percentile[usec] "
@@ -63,6 +64,11 @@ def table(fabric: dict[str, Any], command: str) -> str:
     option = {name: words[index + 1] for index, name in enumerate(words[:-1]) if name.startswith("-")}
     transport, iterations = option.get("-c", "RC"), int(option.get("-n", "1000"))
     largest = 2048 if transport == "UD" else 1 << 23
+    if words[0] == "softband-multirail":
+        factor = 2.0 if "--ports" in words and option["--ports"] == "2" else 1.0
+        rows = [(size, factor * bandwidth(fabric, size, transport)) for size in (4096, 8192)]
+        lines = [f" {s}  {iterations}  {b:.2f}  {b:.2f}  {b / s:.6f}" for s, b in rows]
+        return "\n".join([MULTIRAIL_HEADER, *lines])
     sizes = [1 << p for p in range(1, int(math.log2(largest)) + 1)] if "-a" in words else [int(option.get("-s", 2))]
     if words[0] == "ib_send_lat":
         flight = 0.005 * sum(length_m(cable) for cable in fabric["cables"])
@@ -114,6 +120,13 @@ def run(arguments: list[str]) -> int:
         count[host] = number + 1
         text = f"{'-' * 80}\n                    Send Test\n{table(fabric, command)}\n{'-' * 80}\n"
         (out / f"{host}-{number}.out").write_text(text)
+    used = max([int(words.split("--ports ")[1][0]) for _, words in programs if "--ports " in words], default=1)
+    ports = [
+        {"node": f"{host}/mthca0", "port": port, "port_xmit_data": 1000 * (port <= used) + 3, "port_rcv_data": 2}
+        for host in count
+        for port in (1, 2)
+    ]
+    (out / "counters.json").write_text(json.dumps({"ports": ports}))
     versions = {"softband": "0.0.0", "perftest": "4.5"}
     (out / "run.json").write_text(json.dumps({"versions": versions, "virtual_seconds": 0.5, "wall_seconds": 0.1}))
     with (Path(__file__).parent / "runs.log").open("a") as log:

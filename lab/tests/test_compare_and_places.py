@@ -29,6 +29,20 @@ def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
         load_results(tmp_path)
 
 
+def test_results_of_another_version_are_refused(tree: Tree) -> None:
+    tree.run(quick=True)
+    path = tree.out / "results.csv"
+    now = path.read_text()
+    path.write_text(now.replace(",2\n", ",1\n"))
+    with pytest.raises(
+        LabError, match=r"results\.csv: column `format`: is 1, this version reads 2\n  instead: run the"
+    ):
+        load_results(tree.out)
+    path.write_text("\n".join(line.rpartition(",")[0] for line in now.splitlines()))
+    with pytest.raises(LabError, match=r"column `format`: is none, this version reads 2"):
+        load_results(tree.out)
+
+
 def test_places_come_from_the_environment_first(tree: Tree) -> None:
     assert find_home({"SOFTBAND_HOME": str(tree.home)}) == tree.home.resolve()
     assert find_softband({"SOFTBAND_BIN": str(tree.home / "bin/softband")}) == (tree.home / "bin/softband").resolve()

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from conftest import Tree
 
-from softband_lab.claims import load_published, load_rules
+from softband_lab.claims import load_rules
 from softband_lab.errors import LabError
-from softband_lab.study import load_study
+from softband_lab.published import load_published
+from softband_lab.study import list_studies, load_study
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -64,16 +65,32 @@ def test_the_cable_study_is_complete() -> None:
     assert list(rules) == [f"A{number:03}" for number in range(1, 48)]
 
 
-def test_the_cable_study_names_fabrics_and_curves_that_exist() -> None:
-    study = load_study(CHECKOUT, "cables")
+@pytest.mark.parametrize(
+    ("name", "claims"),
+    [
+        ("pcie", [*(f"E{number:03}" for number in range(1, 46)), "E069", "E070"]),
+        ("xt3", [f"C{number:03}" for number in range(1, 15)]),
+    ],
+)
+def test_a_study_judges_all_claims_of_its_paper(name: str, claims: list[str]) -> None:
+    study = load_study(CHECKOUT, name)
+    reference = CHECKOUT / "references" / study.head.claims
+    assert list(load_rules(study, load_published(reference), reference)) == claims
+
+
+@pytest.mark.parametrize("name", list_studies(CHECKOUT))
+def test_a_study_names_fabrics_and_curves_that_exist(name: str) -> None:
+    study = load_study(CHECKOUT, name)
     for cell in study.cells():
         assert (CHECKOUT / "fabrics" / cell.fabric).is_file(), cell.fabric
-    known = {curve.name for figure in study.figures for curve in figure.curves}
+    included = study.accuracy.includes if study.accuracy else []
+    studies = [study, *(load_study(CHECKOUT, other) for other in included)]
+    known = {curve.name for one in studies for figure in one.figures for curve in figure.curves}
     reference = CHECKOUT / "references" / study.head.claims
     for claim_id, rule in load_rules(study, load_published(reference), reference).items():
         fields = rule.model_dump()
         groups = fields.get("groups") or []
         named = [*fields.get("curves", []), *fields.get("lower", []), *fields.get("upper", [])]
         named += [curve for group in groups for curve in group]
-        named += [fields["base"]] if "base" in fields else []
+        named += [fields[name] for name in ("base", "curve") if name in fields]
         assert set(named) <= known, claim_id

@@ -1,11 +1,14 @@
-"""The whole study of the cable paper, on the built tree. Slow: `make test-full`."""
+"""The whole studies, on the built tree. Slow: `make test-full`."""
 
 from __future__ import annotations
 
 import csv
 import subprocess
+import time
 from collections import Counter
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOFTBAND = ROOT / "target" / "dist" / "bin" / "softband"
@@ -26,3 +29,29 @@ def test_the_cable_paper_is_reproduced(tmp_path: Path) -> None:
         assert (out / name).stat().st_size > 1000
     assert len(list((out / "figures").glob("*.svg"))) >= 14
     assert len(list((out / "figures").glob("*.png"))) >= 14
+
+
+def run_study(name: str, out: Path) -> subprocess.CompletedProcess[str]:
+    command = [str(SOFTBAND), "study", name, "--out", str(out)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=3600, check=False)
+
+
+@pytest.mark.parametrize(("name", "minutes"), [("pcie", 20), ("xt3", 20)])
+def test_a_paper_is_reproduced_in_time(tmp_path: Path, name: str, minutes: int) -> None:
+    began = time.monotonic()
+    done = run_study(name, tmp_path / name)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert time.monotonic() - began < minutes * 60
+    with (tmp_path / name / "claims.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row for row in rows if row["verdict"] == "contradicted"] == []
+
+
+def test_every_row_that_is_off_has_an_explanation(tmp_path: Path) -> None:
+    done = run_study("accuracy", tmp_path)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    with (tmp_path / "accuracy.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    off = [row for row in rows if row["deviation_percent"] and abs(float(row["deviation_percent"])) > 5]
+    assert all(row["explanation"] for row in off), [row["id"] for row in off if not row["explanation"]]
+    assert len({row["generation"] for row in rows}) >= 4

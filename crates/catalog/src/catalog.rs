@@ -44,12 +44,17 @@ impl Catalog {
                 found.push(index);
             }
         }
-        let full: Vec<RawPart> = (0..raw.len()).map(|at| parts::inherit(&raw, at, &mut findings[found[at]])).collect();
-        let mut catalog = Self::default();
+        let full = (0..raw.len()).map(|at| (parts::inherit(&raw, at, &mut findings[found[at]]), found[at]));
+        let full: Vec<(RawPart, usize)> = full.collect();
+        let variants = |(part, file)| parts::variants(part).into_iter().enumerate().map(move |(index, part)| (part, file, index > 0));
+        let mut full: Vec<(RawPart, usize, bool)> = full.into_iter().flat_map(variants).collect();
         // What others refer to comes first.
-        for stage in [PartKind::Bus, PartKind::Limit, PartKind::Hca, PartKind::Switch, PartKind::Host, PartKind::Cable] {
-            for (part, index) in full.iter().zip(&found).filter(|(part, _)| part.kind == stage) {
-                catalog.shelve(part, &mut findings[*index]);
+        full.sort_by_key(|(part, ..)| stage(part));
+        let mut catalog = Self::default();
+        for (part, file, again) in &full {
+            // What is wrong with the parts of one file is said of the first.
+            if !again || findings[*file].errors.is_empty() {
+                catalog.shelve(part, &mut findings[*file]);
             }
         }
         let errors: Vec<Fault> = findings.into_iter().flat_map(|findings| findings.errors).collect();
@@ -59,7 +64,10 @@ impl Catalog {
     fn shelve(&mut self, part: &RawPart, findings: &mut Findings) {
         let (read, name) = (PartReader::new(part, findings), part.name.clone());
         match part.kind {
-            PartKind::Bus => keep(&mut self.buses, name, parts::bus(read)),
+            PartKind::Bus => {
+                let bus = parts::bus(read, &self.buses);
+                keep(&mut self.buses, name, bus);
+            }
             PartKind::Cable => keep(&mut self.cables, name, parts::cable(read, &self.limits)),
             PartKind::Hca => keep(&mut self.hcas, name, parts::hca(read)),
             PartKind::Host => keep(&mut self.hosts, name, parts::host(read, &self.buses)),
@@ -115,6 +123,13 @@ impl Catalog {
     pub(crate) fn limits(&self, name: &str) -> Option<&[LengthLimit]> {
         self.limits.get(name).map(|(limits, _)| limits.as_slice())
     }
+}
+
+/// Kinds in the order in which they refer to each other; a bridge names its slot.
+fn stage(part: &RawPart) -> (usize, bool) {
+    let kinds = [PartKind::Bus, PartKind::Limit, PartKind::Hca, PartKind::Switch, PartKind::Host, PartKind::Cable];
+    let rank = kinds.into_iter().position(|kind| kind == part.kind).unwrap_or(kinds.len());
+    (rank, part.parameters.iter().any(|parameter| parameter.name == "slot"))
 }
 
 fn keep<T>(shelf: &mut Shelf<T>, name: String, part: Option<(T, PartSheet)>) {

@@ -21,10 +21,11 @@ fn write_text(out: &mut String, spec: &FabricSpec) -> std::fmt::Result {
     writeln!(out, "{}", spec.title)?;
     writeln!(out, "{}", summary(spec))?;
     for (host_index, host) in spec.hosts.iter().enumerate() {
-        writeln!(out, "\nhost {}  ({}, bus {})", host.name, host.part.name, host.part.bus.name)?;
+        writeln!(out, "\nhost {}  ({})", host.name, host.part.name)?;
         for (hca_index, hca) in host.hcas.iter().enumerate() {
             let tuned = if hca.tune_pci { ", tune_pci" } else { "" };
-            writeln!(out, "  {}  ({}{tuned}, GUID {})", hca.device, hca.part.name, hca.node_guid)?;
+            let bus = hca.bus.slot.interface();
+            writeln!(out, "  {}  ({} in {}: {bus}{tuned}, GUID {})", hca.device, hca.part.name, hca.bus.name, hca.node_guid)?;
             let port_ref = |port| PortRef::Hca { host: host_index, hca: hca_index, port };
             write_ports(out, spec, &by_port, hca.part.ports, "    ", port_ref)?;
         }

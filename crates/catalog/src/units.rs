@@ -11,6 +11,10 @@ pub enum Dimension {
     Rate,
     /// Comes out in parts per million.
     Share,
+    /// Comes out in megahertz.
+    Frequency,
+    /// Comes out in bits.
+    Bits,
     /// Comes out in millimetres.
     Length,
     /// Comes out in picoseconds per metre.
@@ -39,6 +43,8 @@ impl Dimension {
             Self::Duration => &[("ps", 1), ("ns", 1_000), ("us", 1_000_000), ("ms", 1_000_000_000)],
             Self::Rate => &[("B/s", 1), ("MB/s", 1_000_000), ("MiB/s", 1 << 20), ("GB/s", 1_000_000_000), ("Gb/s", 125_000_000)],
             Self::Share => &[("ppm", 1), ("%", 10_000)],
+            Self::Frequency => &[("MHz", 1)],
+            Self::Bits => &[("bit", 1)],
             Self::Length => &[("m", 1_000), ("cm", 10), ("mm", 1)],
             Self::DelayPerLength => &[("ns/m", 1_000), ("ps/m", 1)],
             Self::Count => &[("count", 1)],

@@ -20,7 +20,7 @@ fn an_unknown_part_is_named_with_the_known_ones() {
     assert_eq!(
         error_of(&with(&cable("cx44", "a/mthca0/1", "sw/1"))),
         "test.toml:14:8: error: no cable part `cx44`\n  help: did you mean `cx4`? The cable parts are: aoc, copper-12x, \
-         copper-1x, copper-4x, cx4, cx4-5m, direct-attach, emcore-qm3400, intel-connects-100m, intel-connects-10m, intel-connects-1m, \
+         copper-1x, copper-4x, cx4, cx4-5m, direct-attach, emcore-qm3400, emcore-qtr3400, intel-connects-100m, intel-connects-10m, intel-connects-1m, \
          multimode, optical-active, singlemode"
     );
 }
@@ -31,8 +31,8 @@ fn a_part_of_another_kind_is_recognised() {
     assert_eq!(
         error_of(&text),
         "test.toml:2:8: error: no host part `voltaire-ddr`\n  help: `voltaire-ddr` is a hca part; the host parts are: \
-         epyc-7003, epyc-9004, modern-host, pcie-gen6-server, qdr-host, s5000xal-dual, s5000xal-quad, se7520jr23d, xeon-e5-2600, \
-         xeon-e5-2600-v4, xeon-ice-lake, xeon-sapphire-rapids"
+         cray-xt3-io, epyc-7003, epyc-9004, modern-host, osu-em64t, osu-em64t-pci-x, pcie-gen6-server, qdr-host, s5000xal-dual, \
+         s5000xal-quad, se7520jr23d, spider-opteron, xeon-e5-2600, xeon-e5-2600-v4, xeon-ice-lake, xeon-sapphire-rapids"
     );
 }
 
@@ -278,4 +278,33 @@ fn the_snippet_shows_the_line_and_the_help() {
     for piece in ["no cable part `cx44`", "test.toml:14:8", "part = \"cx44\"", "unknown part", "did you mean `cx4`?"] {
         assert!(snippet.contains(piece), "{piece} is missing:\n{snippet}");
     }
+}
+
+#[test]
+fn a_card_of_another_kind_than_its_slot_is_refused_with_the_slots_that_fit() {
+    let text = HOSTS_AND_SWITCH.replacen("part = \"voltaire-ddr\"", "part = \"mt23108\"", 1);
+    assert_eq!(
+        error_of(&text),
+        "test.toml:5:8: error: `mt23108` is a PCI-X card, and `pcie-gen1-x8` is a PCI Express slot\n  \
+         help: give the HCA another slot, such as `slot = \"amd-8131\"`; PCI-X slots and bridges to one are: amd-8131, intel-6700pxh, \
+         pci-x-100, pci-x-133, pci-x-66. Host `a` has this slot by its part; an HCA part for PCI Express would fit as well"
+    );
+    let text = HOSTS_AND_SWITCH.replacen("part = \"voltaire-ddr\"", "part = \"voltaire-ddr\"\nslot = \"pci-x-133\"", 1);
+    let error = error_of(&text);
+    assert!(
+        error.starts_with(
+            "test.toml:6:8: error: `voltaire-ddr` is a PCI Express card, and `pci-x-133` is a PCI-X slot\n  test.toml:5:8: PCI Express card\n  \
+             help: give the HCA another slot, such as `slot = \"pcie-gen1-x1\"`; PCI Express slots and bridges to one are: pcie-gen1-x1, "
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_unknown_slot_is_named_with_the_known_ones() {
+    let text = HOSTS_AND_SWITCH.replacen("part = \"voltaire-ddr\"", "part = \"voltaire-ddr\"\nslot = \"pcie-gen7-x8\"", 1);
+    let error = error_of(&text);
+    assert!(error.starts_with("test.toml:6:8: error: no bus part `pcie-gen7-x8`\n  help: did you mean `pcie-gen"), "{error}");
+    let text = HOSTS_AND_SWITCH.replacen("part = \"voltaire-ddr\"", "part = \"voltaire-ddr\"\nslot = 8", 1);
+    assert!(error_of(&text).starts_with("test.toml:6:8: error: `slot` must be"), "{}", error_of(&text));
 }

@@ -1,14 +1,32 @@
 //! Mistakes in part files: a value without unit or source never gets into the model.
 
 use softband_catalog::{Catalog, PartFile, PartKind};
+use softband_model::parts::Slot;
 
 const BUS: &str = r#"summary = "a bus"
-raw_rate = { value = 2000, unit = "MB/s", source = "s", status = "datasheet" }
+kind = { value = "pci-express", unit = "name", source = "s", status = "datasheet" }
+generation = { value = 1, unit = "count", source = "s", status = "datasheet" }
+lanes = { value = 8, unit = "count", source = "s", status = "datasheet" }
 max_payload = { value = 128, unit = "B", source = "s", status = "datasheet" }
-write_header = { value = 24, unit = "B", source = "s", status = "datasheet" }
+write_header = { value = 16, unit = "B", source = "s", status = "datasheet" }
 completion = { value = 64, unit = "B", source = "s", status = "datasheet" }
-completion_header = { value = 20, unit = "B", source = "s", status = "datasheet" }
+completion_header = { value = 12, unit = "B", source = "s", status = "datasheet" }
 link_layer_share = { value = 2, unit = "%", source = "s", status = "assumed" }
+"#;
+
+const PCI_X: &str = r#"summary = "a bus"
+kind = { value = "pci-x", unit = "name", source = "s", status = "datasheet" }
+clock = { value = 133, unit = "MHz", source = "s", status = "datasheet" }
+width = { value = 64, unit = "bit", source = "s", status = "datasheet" }
+request_clocks = { value = 4, unit = "count", source = "s", status = "assumed" }
+burst_clocks = { value = 6, unit = "count", source = "s", status = "assumed" }
+write_burst = { value = 512, unit = "B", source = "s", status = "assumed" }
+"#;
+
+const BRIDGE: &str = r#"summary = "a bridge"
+kind = { value = "bridge", unit = "name", source = "s", status = "datasheet" }
+slot = { value = "x8", unit = "part", source = "s", status = "datasheet" }
+delay = { value = 100, unit = "ns", source = "s", status = "assumed" }
 "#;
 
 fn bus(text: &str) -> PartFile {
@@ -23,64 +41,128 @@ fn error_of(text: &str) -> String {
 fn a_right_part_is_converted_to_the_models_integers() {
     let catalog = Catalog::from_files(&[bus(BUS)]).unwrap();
     let part = catalog.bus("x8").unwrap();
-    assert_eq!((part.raw_bytes_per_second, part.link_layer_ppm, part.duplex_bytes_per_second), (2_000_000_000, 20_000, None));
+    let Slot::PciExpress(slot) = part.slot else { panic!("{part:?}") };
+    assert_eq!((slot.raw_bytes_per_second(), slot.link_layer_ppm, part.bridge), (2_000_000_000, 20_000, None));
     let sheet = catalog.sheet(PartKind::Bus, "x8").unwrap();
-    assert_eq!((sheet.parameters[0].value.as_str(), sheet.parameters[0].unit.as_str()), ("2000", "MB/s"));
+    assert_eq!((sheet.parameters[3].value.as_str(), sheet.parameters[3].unit.as_str()), ("128", "B"));
 }
 
 #[test]
 fn a_value_needs_unit_source_and_status() {
-    assert_eq!(error_of(&BUS.replace("unit = \"MB/s\", ", "")), "bus/x8.toml:2:1: error: `raw_rate` needs `unit`\n  help: write `unit = \"B\"`");
+    assert_eq!(error_of(&BUS.replacen("unit = \"B\", ", "", 1)), "bus/x8.toml:5:1: error: `max_payload` needs `unit`\n  help: write `unit = \"B\"`");
     assert_eq!(
         error_of(&BUS.replacen("max_payload", "max_p", 1)),
         "bus/x8.toml:1:1: error: bus part `x8` has no `max_payload`\n  \
          help: write `max_payload = { value = ..., unit = \"B\", source = \"...\", status = \"...\" }`\n\
-         bus/x8.toml:3:1: error: a bus part has no `max_p`\n  help: did you mean `max_payload`? The parameters are: \
-         raw_rate, max_payload, write_header, completion, completion_header, link_layer_share, duplex_rate"
+         bus/x8.toml:5:1: error: a bus part has no `max_p`\n  help: did you mean `max_payload`? The parameters are: \
+         kind, generation, lanes, max_payload, write_header, completion, completion_header, link_layer_share"
     );
     let no_source = error_of(&BUS.replacen("source = \"s\", ", "", 1));
-    assert!(no_source.starts_with("bus/x8.toml:2:1: error: `raw_rate` needs `source`"), "{no_source}");
+    assert!(no_source.starts_with("bus/x8.toml:2:1: error: `kind` needs `source`"), "{no_source}");
     let no_status = error_of(&BUS.replacen(", status = \"datasheet\"", "", 1));
-    assert!(no_status.starts_with("bus/x8.toml:2:1: error: `raw_rate` needs `status`"), "{no_status}");
+    assert!(no_status.starts_with("bus/x8.toml:2:1: error: `kind` needs `status`"), "{no_status}");
     let empty = error_of(&BUS.replacen("source = \"s\"", "source = \" \"", 1));
-    assert!(empty.starts_with("bus/x8.toml:2:52: error: `raw_rate` has no source"), "{empty}");
-    let plain = error_of(&format!("{BUS}duplex_rate = 2727\n"));
-    assert!(plain.starts_with("bus/x8.toml:8:15: error: `duplex_rate` must be a table with unit and source"), "{plain}");
+    assert!(empty.starts_with("bus/x8.toml:2:57: error: `kind` has no source"), "{empty}");
+    let plain = error_of(&BUS.replace("generation = { value = 1, unit = \"count\", source = \"s\", status = \"datasheet\" }", "generation = 1"));
+    assert!(plain.starts_with("bus/x8.toml:3:14: error: `generation` must be a table with unit and source"), "{plain}");
 }
 
 #[test]
 fn a_wrong_unit_says_which_are_right() {
     assert_eq!(
-        error_of(&BUS.replacen("\"MB/s\"", "\"MHz\"", 1)),
-        "bus/x8.toml:2:35: error: `raw_rate` cannot be in `MHz`\n  help: accepted here: B/s, MB/s, MiB/s, GB/s or Gb/s"
+        error_of(&BUS.replacen("\"B\"", "\"MHz\"", 1)),
+        "bus/x8.toml:5:37: error: `max_payload` cannot be in `MHz`\n  help: accepted here: B, KiB or MiB"
     );
+    let clock = error_of(&PCI_X.replace("\"MHz\"", "\"ns\""));
+    assert_eq!(clock, "bus/x8.toml:3:31: error: `clock` cannot be in `ns`\n  help: accepted here: MHz");
 }
 
 #[test]
 fn unknown_parameters_and_statuses_are_named() {
     let extra = "max_paylod = { value = 128, unit = \"B\", source = \"s\", status = \"datasheet\" }\n";
     let error = error_of(&format!("{BUS}{extra}"));
-    assert!(error.starts_with("bus/x8.toml:8:1: error: a bus part has no `max_paylod`\n  help: did you mean `max_payload`?"), "{error}");
+    assert!(error.starts_with("bus/x8.toml:10:1: error: a bus part has no `max_paylod`\n  help: did you mean `max_payload`?"), "{error}");
     let error = error_of(&BUS.replacen("datasheet", "guessed", 1));
     assert!(error.contains("error: unknown status `guessed`\n  help: write datasheet, measured, derived, calibrated or assumed"), "{error}");
+    let lanes = "lanes = { value = 8, unit = \"count\", source = \"s\", status = \"datasheet\" }\n";
+    let error = error_of(&format!("{PCI_X}{lanes}"));
+    assert!(error.starts_with("bus/x8.toml:8:1: error: a bus part has no `lanes`"), "{error}");
 }
 
 #[test]
 fn a_calibrated_value_names_its_figures_and_no_other_does() {
     let error = error_of(&BUS.replace("assumed", "calibrated"));
-    assert!(error.starts_with("bus/x8.toml:7:1: error: `link_layer_share` is calibrated, on which published figures?"), "{error}");
+    assert!(error.starts_with("bus/x8.toml:9:1: error: `link_layer_share` is calibrated, on which published figures?"), "{error}");
     let error = error_of(&BUS.replace("\"assumed\"", "\"assumed\", on = [\"A040\"]"));
-    assert!(error.starts_with("bus/x8.toml:7:1: error: `link_layer_share` names figures but is not calibrated"), "{error}");
+    assert!(error.starts_with("bus/x8.toml:9:1: error: `link_layer_share` names figures but is not calibrated"), "{error}");
 }
 
 #[test]
 fn values_that_the_model_cannot_use_are_refused() {
-    let negative = error_of(&BUS.replacen("value = 2000", "value = -1", 1));
-    assert_eq!(negative, "bus/x8.toml:2:22: error: `raw_rate`: -1 MB/s is negative");
-    let none = error_of(&BUS.replacen("value = 2000", "value = 0", 1));
-    assert_eq!(none, "bus/x8.toml:2:22: error: `raw_rate`: a rate must be positive");
-    let share = error_of(&BUS.replacen("value = 2,", "value = 100,", 1));
-    assert!(share.starts_with("bus/x8.toml:7:30: error: `link_layer_share`: nothing of the bus is left"), "{share}");
+    let of = |text: &str, from: &str, to: &str| {
+        assert!(text.contains(from), "{from}");
+        error_of(&text.replacen(from, to, 1))
+    };
+    assert_eq!(of(BUS, "value = 128", "value = -1"), "bus/x8.toml:5:25: error: `max_payload`: -1 B is negative");
+    assert_eq!(
+        of(BUS, "value = 128", "value = 100"),
+        "bus/x8.toml:5:25: error: `max_payload`: 100 B is not a payload size of PCI Express\n  help: write 128, 256, 512, 1024, 2048 or 4096 B"
+    );
+    assert_eq!(
+        of(BUS, "value = 64", "value = 0"),
+        "bus/x8.toml:7:24: error: `completion`: 0 B is not a size of completions\n  help: write 64, 128, 256, 512, 1024, 2048 or 4096 B"
+    );
+    let share = of(BUS, "value = 2,", "value = 100,");
+    assert!(share.starts_with("bus/x8.toml:9:30: error: `link_layer_share`: nothing of the bus is left"), "{share}");
+    assert_eq!(
+        of(BUS, "generation = { value = 1", "generation = { value = 7"),
+        "bus/x8.toml:3:24: error: `generation`: there is no generation 7 of PCI Express\n  help: write 1 to 6"
+    );
+    assert_eq!(
+        of(BUS, "value = 8", "value = 3"),
+        "bus/x8.toml:4:19: error: `lanes`: PCI Express has no links of 3 lanes\n  help: write 1, 2, 4, 8, 12 or 16"
+    );
+    assert_eq!(of(PCI_X, "133", "125"), "bus/x8.toml:3:19: error: `clock`: PCI-X has no clock of 125 MHz\n  help: write 66, 100 or 133");
+    assert_eq!(of(PCI_X, "value = 64", "value = 16"), "bus/x8.toml:4:19: error: `width`: PCI-X has two widths\n  help: write 32 or 64");
+    let clocks = of(PCI_X, "value = 4", "value = 0");
+    assert!(clocks.starts_with("bus/x8.toml:5:28: error: `request_clocks`: 0 clocks are not possible"), "{clocks}");
+    let burst = of(PCI_X, "value = 512", "value = 96");
+    assert!(burst.starts_with("bus/x8.toml:7:25: error: `write_burst`: 96 B is not a burst of whole 128 B blocks"), "{burst}");
+    let kind = of(BUS, "pci-express", "pcie");
+    assert!(kind.starts_with("bus/x8.toml:2:18: error: `kind`: unknown value `pcie`\n  help: did you mean"), "{kind}");
+}
+
+fn bridge(name: &str, text: &str) -> PartFile {
+    PartFile { name: name.into(), file: format!("bus/{name}.toml"), ..bus(text) }
+}
+
+#[test]
+fn a_bridge_offers_the_slot_of_a_part_that_is_none() {
+    let catalog = Catalog::from_files(&[bridge("aaa", BRIDGE), bus(PCI_X)]).unwrap();
+    let (behind, slot) = (catalog.bus("aaa").unwrap(), catalog.bus("x8").unwrap());
+    assert_eq!((behind.slot, behind.bridge.unwrap().delay.as_nanos()), (slot.slot, 100));
+    let error = |text: &str| Catalog::from_files(&[bridge("aaa", text), bus(PCI_X)]).map(|_| ()).unwrap_err().to_text();
+    assert_eq!(
+        error(&BRIDGE.replace("\"x8\"", "\"x9\"")),
+        "bus/aaa.toml:3:18: error: `slot`: no usable bus part `x9` that is no bridge\n  help: the bus parts are: x8"
+    );
+    let chain = Catalog::from_files(&[bridge("aaa", BRIDGE), bridge("bbb", &BRIDGE.replace("\"x8\"", "\"aaa\"")), bus(PCI_X)]).unwrap_err().to_text();
+    assert!(chain.starts_with("bus/bbb.toml:3:18: error: `slot`: no usable bus part `aaa` that is no bridge"), "{chain}");
+}
+
+#[test]
+fn a_list_of_lanes_is_a_part_each_and_shared_faults_are_reported_once() {
+    let family = BUS.replace("value = 8", "value = [1, 4, 16]");
+    let catalog = Catalog::from_files(&[bus(&family)]).unwrap();
+    assert_eq!(catalog.parts(PartKind::Bus), ["x8-x1", "x8-x16", "x8-x4"]);
+    let Slot::PciExpress(slot) = catalog.bus("x8-x16").unwrap().slot else { panic!() };
+    assert_eq!((slot.lanes, slot.raw_bytes_per_second()), (16, 4_000_000_000));
+    let error = error_of(&family.replace("value = 128", "value = 1"));
+    assert!(error.starts_with("bus/x8.toml:5:25: error: `max_payload`: 1 B is not") && error.lines().count() == 2, "{error}");
+    let lanes = error_of(&family.replace("16]", "32]"));
+    assert!(lanes.starts_with("bus/x8.toml:4:26: error: `lanes`: PCI Express has no links of 32 lanes"), "{lanes}");
+    let empty = error_of(&family.replace("[1, 4, 16]", "[]"));
+    assert!(empty.starts_with("bus/x8.toml:4:19: error: `lanes` must be a number"), "{empty}");
 }
 
 #[test]
@@ -88,11 +170,11 @@ fn a_part_may_be_like_another_and_its_faults_are_reported_once() {
     let like = PartFile {
         name: "x4".into(),
         file: "bus/x4.toml".into(),
-        ..bus("summary = \"half\"\nlike = \"x8\"\nraw_rate = { value = 1, unit = \"GB/s\", source = \"s\", status = \"datasheet\" }\n")
+        ..bus("summary = \"half\"\nlike = \"x8\"\nlanes = { value = 4, unit = \"count\", source = \"s\", status = \"datasheet\" }\n")
     };
     let catalog = Catalog::from_files(&[bus(BUS), like.clone()]).unwrap();
-    assert_eq!(catalog.bus("x4").unwrap().raw_bytes_per_second, 1_000_000_000);
-    assert_eq!(catalog.bus("x4").unwrap().max_payload_bytes, 128);
+    let Slot::PciExpress(slot) = catalog.bus("x4").unwrap().slot else { panic!() };
+    assert_eq!((slot.raw_bytes_per_second(), slot.max_payload_bytes), (1_000_000_000, 128));
     let error = Catalog::from_files(&[bus(&BUS.replace("\"%\"", "\"m\"")), like]).map(|_| ()).unwrap_err();
     assert_eq!(error.faults().len(), 1, "{}", error.to_text());
     let lost = error_of("summary = \"half\"\nlike = \"x9\"\n");
@@ -107,7 +189,7 @@ fn a_part_is_like_another_by_way_of_a_third_but_not_like_itself() {
         ..bus(&format!("summary = \"s\"\nlike = \"{base}\"\n"))
     };
     let catalog = Catalog::from_files(&[bus(BUS), like("b", "x8"), like("a", "b")]).unwrap();
-    assert_eq!(catalog.bus("a").unwrap().raw_bytes_per_second, 2_000_000_000);
+    assert_eq!(catalog.bus("a").unwrap().slot, catalog.bus("x8").unwrap().slot);
     let error = Catalog::from_files(&[like("a", "b"), like("b", "a")]).map(|_| ()).expect_err("a circle").to_text();
     assert!(error.starts_with("bus/a.toml:2:8: error: what `a` is like goes round in a circle: a, b, a\n  help: name a part"), "{error}");
 }

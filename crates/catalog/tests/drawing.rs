@@ -15,13 +15,13 @@ fn a_fabric_with_a_switch_is_drawn_port_by_port() {
 DDR through a switch, host b over 100 m
 2 hosts, 1 switch, 2 cables; max_op_vls 5, MTU up to 4096
 
-host a  (se7520jr23d, bus pcie-gen1-x8)
-  mthca0  (voltaire-ddr, GUID 0002:c902:0000:0004)
+host a  (se7520jr23d)
+  mthca0  (voltaire-ddr in pcie-gen1-x8: PCI Express gen 1 x8, GUID 0002:c902:0000:0004)
     port 1 ──[ cx4, 8 m, 4X DDR, VL0-7, MTU 2048 ]── sw/1
     port 2 has no cable
 
-host b  (se7520jr23d, bus pcie-gen1-x8)
-  mthca0  (voltaire-ddr, GUID 0002:c902:0000:0008)
+host b  (se7520jr23d)
+  mthca0  (voltaire-ddr in pcie-gen1-x8: PCI Express gen 1 x8, GUID 0002:c902:0000:0008)
     port 1 ──[ intel-connects-100m, 100 m, 4X DDR, VL0-7, MTU 2048 ]── sw/2
     port 2 has no cable
 
@@ -37,7 +37,7 @@ switch sw  (flextronics-f-x430046, GUID 0002:c902:4000:0004)
 fn a_drawing_shows_options_and_one_lane() {
     let path = root().join("fabrics/cables/woodcrest-quad-100m-vl1-tune-pci.toml");
     let text = draw_text(&load_fabric(&path, &catalog(), &LoadOptions::default()).unwrap().spec);
-    assert!(text.contains("mthca0  (voltaire-sdr-memfree, tune_pci, GUID"), "{text}");
+    assert!(text.contains("mthca0  (voltaire-sdr-memfree in pcie-gen1-x8: PCI Express gen 1 x8, tune_pci, GUID"), "{text}");
     assert!(text.contains("[ intel-connects-100m, 100 m, 4X SDR, VL0, MTU 2048 ]── b/mthca0/1"), "{text}");
 }
 

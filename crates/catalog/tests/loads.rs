@@ -4,6 +4,7 @@ mod common;
 
 use common::{catalog, fabric_paths, parse, root};
 use softband_catalog::{LoadOptions, LoadedFabric, PartKind, Status, draw_svg, draw_text, load_fabric, parse_fabric};
+use softband_model::parts::{CardInterface, PciXClock, Slot};
 use softband_types::{LinkSpeed, LinkWidth};
 
 fn load(name: &str) -> LoadedFabric {
@@ -91,6 +92,58 @@ fn a_rate_in_the_file_caps_the_link_without_a_note() {
     assert!(loaded.warnings.is_empty());
 }
 
+/// A host of `bus_host` with one HCA of `part`, cabled to another like it; `slot` is a line of both HCAs.
+fn pair_in(slot: &str, part: &str) -> String {
+    let host = |name: &str| format!("[hosts.{name}]\npart = \"se7520jr23d\"\n[[hosts.{name}.hcas]]\npart = \"{part}\"\n{slot}");
+    format!("{}{}[[cables]]\npart = \"cx4\"\nfrom = \"a/mthca0/1\"\nto = \"b/mthca0/1\"\n", host("a"), host("b"))
+}
+
+#[test]
+fn every_width_of_every_generation_is_a_part() {
+    let catalog = catalog();
+    for generation in 1..=6 {
+        for lanes in [1, 2, 4, 8, 16] {
+            let bus = catalog.bus(&format!("pcie-gen{generation}-x{lanes}")).unwrap();
+            assert_eq!(bus.slot.interface(), CardInterface::PciExpress { generation, lanes });
+        }
+    }
+    let sheet = catalog.sheet(PartKind::Bus, "pcie-gen3-x16").unwrap();
+    let lanes = sheet.parameters.iter().find(|parameter| parameter.name == "lanes").unwrap();
+    assert_eq!((sheet.summary.as_str(), lanes.value.as_str()), ("PCI Express 3.0 slot, x16", "16"));
+}
+
+#[test]
+fn a_card_in_a_narrower_slot_trains_to_it_with_a_warning() {
+    let loaded = parse(&pair_in("slot = \"pcie-gen2-x4\"\n", "voltaire-ddr")).unwrap();
+    let trained = CardInterface::PciExpress { generation: 1, lanes: 4 };
+    assert!(loaded.spec.hosts.iter().all(|host| host.hcas[0].bus.slot.interface() == trained));
+    assert_eq!(
+        loaded.warnings[0].to_text(),
+        "test.toml:5:8: warning: `a/mthca0` trains to PCI Express gen 1 x4: the card is PCI Express gen 1 x8, slot `pcie-gen2-x4` is PCI Express gen 2 x4"
+    );
+    assert!(loaded.resolved_toml().contains("slot = \"pcie-gen2-x4\"\nslot_trained = \"PCI Express gen 1 x4\""), "{}", loaded.resolved_toml());
+    assert!(loaded.resolved_toml().contains("[parts.bus.\"pcie-gen2-x4\"]"));
+    // A wider slot takes nothing from the card.
+    assert!(parse(&pair_in("slot = \"pcie-gen4-x16\"\n", "voltaire-ddr")).unwrap().warnings.is_empty());
+}
+
+#[test]
+fn a_pci_x_card_sits_behind_a_bridge() {
+    let loaded = load("pcie/pci-x.toml");
+    let hca = &loaded.spec.hosts[0].hcas[0];
+    assert_eq!((hca.bus.slot.interface(), hca.bus.bridge.unwrap().delay.as_nanos()), (CardInterface::PciX { clock: PciXClock::Mhz133 }, 180));
+    assert!(loaded.warnings.is_empty());
+    let text = loaded.resolved_toml();
+    assert!(text.contains("[parts.bus.\"intel-6700pxh\"]") && text.contains("[parts.bus.\"pci-x-133\"]"), "{text}");
+    let slower = parse(&pair_in("slot = \"pci-x-100\"\n", "mt23108")).unwrap();
+    assert_eq!(slower.spec.hosts[1].hcas[0].bus.slot.interface(), CardInterface::PciX { clock: PciXClock::Mhz100 });
+    assert!(
+        slower.warnings[1].to_text().contains("`b/mthca0` trains to PCI-X 100 MHz: the card is PCI-X 133 MHz"),
+        "{}",
+        slower.warnings[1].to_text()
+    );
+}
+
 #[test]
 fn guids_are_generated_in_the_order_of_the_file_and_step_aside_for_written_ones() {
     let cable = "[[cables]]\npart = \"cx4\"\nfrom = \"a/mthca0/1\"\nto = \"b/mthca0/1\"\n";
@@ -119,7 +172,7 @@ fn hosts_stand_in_the_order_of_the_file() {
 fn thousands_of_hosts_load() {
     let mut text = String::new();
     for host in 0..3_000 {
-        text.push_str(&format!("[hosts.n{host}]\npart = \"modern-host\"\n[[hosts.n{host}.hcas]]\npart = \"connectx2-qdr\"\n"));
+        text.push_str(&format!("[hosts.n{host}]\npart = \"qdr-host\"\n[[hosts.n{host}.hcas]]\npart = \"connectx2-qdr\"\n"));
         if host % 2 == 1 {
             text.push_str(&format!(
                 "[[cables]]\npart = \"optical-active\"\nlength = \"30 m\"\nfrom = \"n{}/mlx4_0/1\"\nto = \"n{host}/mlx4_0/1\"\n",
@@ -152,17 +205,18 @@ fn every_parameter_has_unit_and_source_and_names_its_figures_when_calibrated() {
 fn calibrated_values_give_the_figures_they_name() {
     let catalog = catalog();
     let (sdr, woodcrest) = (catalog.hca("voltaire-sdr-memfree").unwrap(), catalog.host("s5000xal-dual").unwrap());
-    let completion = u64::from(woodcrest.bus.completion_bytes);
-    let usable = woodcrest.bus.raw_bytes_per_second * u64::from(1_000_000 - woodcrest.bus.link_layer_ppm) / 1_000_000;
-    let read_rate = usable * completion / (completion + u64::from(woodcrest.bus.completion_header_bytes));
+    let Slot::PciExpress(slot) = woodcrest.bus.slot else { panic!("{:?}", woodcrest.bus) };
+    let completion = u64::from(slot.completion_bytes);
+    let usable = slot.raw_bytes_per_second() * u64::from(1_000_000 - slot.link_layer_ppm) / 1_000_000;
+    let read_rate = usable * completion / (completion + u64::from(slot.completion_header_bytes + slot.framing_bytes()));
     assert_eq!(read_rate / 1_000_000, 1_493);
     let request = u64::from(woodcrest.read_request_bytes);
-    let request_picos = woodcrest.memory_read_latency.as_picos() + request * 1_000_000_000_000 / read_rate;
+    let request_picos = woodcrest.memory.read_latency.as_picos() + request * 1_000_000_000_000 / read_rate;
     let copper = u64::from(sdr.outstanding_reads) * request * 1_000_000_000_000 / request_picos;
     assert_eq!(copper >> 20, 849);
     // 100 m at SDR: packet, cable both ways with its converters, receipt, last 128 B on the bus, memory, credit.
     let last_write = 128 * 1_000_000_000_000 / (usable * 128 / 152);
-    let receiver = sdr.receive_processing + woodcrest.memory_write_latency + sdr.credit_return;
+    let receiver = sdr.receive_processing + woodcrest.memory.write_latency + sdr.credit_return;
     let loop_picos = 2_082_000 + 2 * 505_000 + last_write + receiver.as_picos();
     let packets = u64::from(sdr.port_buffer_bytes / 8 / 64 / 33);
     assert_eq!(packets, 2);

@@ -60,19 +60,19 @@ impl Connection {
     }
 
     /// Whether nothing of that has changed.
-    #[inline]
+    #[inline(always)]
     pub fn is_valid(&self, looking: &Looking) -> bool {
         self.is_still_valid(looking) && self.process == own_number()
     }
 
     /// The same once more, for who has asked before.
-    #[inline]
+    #[inline(always)]
     pub fn is_still_valid(&self, _looking: &Looking) -> bool {
         [version(self.own), version(self.peer), version(self.source)] == self.versions
     }
 
     /// Whether the peer receives from a queue that others take from, too.
-    #[inline]
+    #[inline(always)]
     pub fn is_shared(&self) -> bool {
         !std::ptr::eq(self.source, self.peer)
     }

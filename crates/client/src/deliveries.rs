@@ -192,7 +192,7 @@ impl Deliveries {
             return None;
         }
         let (counter, former) = self.next_place(self.header());
-        let room = Room { deliveries: self, counter, former, me };
+        let room = Room { deliveries: self, counter, entry: self.entry(counter), former, me };
         self.has_room(counter).then_some(room)
     }
 
@@ -242,6 +242,7 @@ impl Deliveries {
 pub struct Room<'a> {
     deliveries: &'a Deliveries,
     counter: u32,
+    entry: *mut Delivery,
     /// What the entry says as its number: that of a former round, or none.
     former: u32,
     me: u32,
@@ -253,7 +254,7 @@ impl Room<'_> {
     pub fn write(&self, delivery: Delivery) {
         let stamp_ps = if self.deliveries.header().wants.0.load(Ordering::Relaxed) & wants::STAMPS == 0 { 0 } else { crate::now_ps() };
         // SAFETY: within the mapping; the owner does not look at it before the number says that it is there.
-        unsafe { self.deliveries.entry(self.counter).write(Delivery { stamp_ps, sequence: AtomicU32::new(self.former), ..delivery }) };
+        unsafe { self.entry.write(Delivery { stamp_ps, sequence: AtomicU32::new(self.former), ..delivery }) };
     }
 
     /// Lets the owner see what was written.
@@ -261,7 +262,7 @@ impl Room<'_> {
     pub fn publish(self) {
         let (deliveries, header) = (self.deliveries, self.deliveries.header());
         // SAFETY: as above.
-        unsafe { &(*deliveries.entry(self.counter)).sequence }.store(self.counter.wrapping_add(1), Ordering::Release);
+        unsafe { &(*self.entry).sequence }.store(self.counter.wrapping_add(1), Ordering::Release);
         header.produced.store(self.counter.wrapping_add(1), Ordering::Release);
         // Not the next one: the owner may be looking at it at this time.
         will_write(deliveries.entry(self.counter.wrapping_add(AHEAD)).cast());

@@ -115,7 +115,7 @@ impl ReceiveQueue {
     }
 
     /// The oldest request; `None` when there is none. One thread at a time. What it says is true if the mode is as it was afterwards.
-    #[inline]
+    #[inline(always)]
     pub fn front(&self, mode: Mode) -> Option<Front<'_>> {
         let consumed = self.header().consumed.0.load(Ordering::Relaxed);
         // Others may have taken more than this side has seen.
@@ -136,12 +136,13 @@ impl ReceiveQueue {
     }
 
     /// What the counters count in, and whose the queue is.
-    #[inline]
+    #[inline(always)]
     pub fn mode(&self) -> Mode {
         Mode(self.header().mode.load(Ordering::SeqCst))
     }
 
     /// The oldest request is used up. Nobody else takes ([`crate::takers`]).
+    #[inline(always)]
     pub fn take_front(&self) {
         let consumed = &self.header().consumed.0;
         let next = consumed.load(Ordering::Relaxed).wrapping_add(1);

@@ -151,16 +151,11 @@ const LAST_BYTES: usize = 64;
 ///
 /// # Safety
 /// Both are valid for `len` bytes. Others may read and write them at the same time.
-#[inline]
+#[inline(always)]
 unsafe fn copy_upwards(from: *const u8, to: *mut u8, len: usize) {
-    let bulk = len.saturating_sub(LAST_BYTES);
     // SAFETY: the caller's promise.
     unsafe {
-        if bulk > 0 {
-            std::ptr::copy_nonoverlapping(from, to, bulk);
-            // Large copies may go past the cache, where only this keeps them in order.
-            std::arch::x86_64::_mm_sfence();
-        }
+        let bulk = if len > LAST_BYTES { copy_all_but_the_last(from, to, len) } else { 0 };
         let (from, to, len) = (from.add(bulk), to.add(bulk), len - bulk);
         let words = len / 8;
         for word in 0..words {
@@ -170,6 +165,22 @@ unsafe fn copy_upwards(from: *const u8, to: *mut u8, len: usize) {
             to.add(byte).write_volatile(from.add(byte).read_volatile());
         }
     }
+}
+
+/// Copies the bytes before the last ones; how many those were.
+///
+/// # Safety
+/// As for [`copy_upwards`].
+#[inline(never)]
+unsafe fn copy_all_but_the_last(from: *const u8, to: *mut u8, len: usize) -> usize {
+    let bulk = len.saturating_sub(LAST_BYTES);
+    // SAFETY: the caller's promise.
+    unsafe {
+        std::ptr::copy_nonoverlapping(from, to, bulk);
+        // Large copies may go past the cache, where only this keeps them in order.
+        std::arch::x86_64::_mm_sfence();
+    }
+    bulk
 }
 
 /// Eight bytes anywhere.

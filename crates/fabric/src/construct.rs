@@ -4,9 +4,10 @@ use crate::port::{Cabling, Owner, Port};
 use crate::slab::Slab;
 use crate::spec::{CableSpec, FabricSpec, PortRef};
 use crate::world::{Hca, ProcessingEngine, SwitchNode, World};
-use softband_model::bus::PcieBus;
+use softband_model::bus::{Bus, MemoryController};
 use softband_model::link::{Arbiter, CreditLedger, blocks_per_lane};
 use softband_model::management::{Neighbour, PortCapabilities, forwarding_entries, link_settings};
+use softband_model::parts::{BusPart, HcaPart};
 use softband_model::switch::Switch;
 use softband_model::verbs::{ChunkPool, Limits, Verbs};
 use softband_sim::{EventQueue, RandomStream};
@@ -24,6 +25,7 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
         verbs: Verbs::new(limits),
         chunks: ChunkPool::default(),
         hcas,
+        memories: spec.hosts.iter().map(|host| MemoryController::new(&host.part.memory)).collect(),
         switches,
         ports,
         qps: Vec::new(),
@@ -57,13 +59,12 @@ fn hca_nodes(spec: &FabricSpec, ports: &mut Vec<Port>) -> Vec<Hca> {
                 ports.push(Port::new(node, owner, PortNumber(port + 1), hca.part.credit_return));
             }
             let request = if hca.tune_pci { hca.part.tuned_read_request_bytes } else { host.part.read_request_bytes };
-            let (reads, part) = (hca.part.outstanding_reads, &host.part);
             hcas.push(Hca {
                 place: (host_index, index),
-                part: hca.part.clone(),
+                part: behind_bridge(&hca.part, &hca.bus),
                 node_guid: hca.node_guid,
                 first_port,
-                bus: PcieBus::new(&part.bus, request, reads, part.memory_read_latency, part.memory_write_latency),
+                bus: Bus::new(&hca.bus, request, hca.part.outstanding_reads),
                 qp_of_qpn: Vec::new(),
                 qp_count: 0,
                 engines: vec![ProcessingEngine::default(); hca.part.processing_engines.max(1) as usize],
@@ -72,6 +73,21 @@ fn hca_nodes(spec: &FabricSpec, ports: &mut Vec<Port>) -> Vec<Hca> {
         }
     }
     hcas
+}
+
+/// An HCA's times are those in a slot of the host bridge's own. A bridge between is passed by doorbells and completions once, by what
+/// the HCA fetches to work with twice; its payload is the bus's own affair.
+fn behind_bridge(part: &HcaPart, bus: &BusPart) -> HcaPart {
+    let mut part = part.clone();
+    if let Some(bridge) = bus.bridge {
+        let (once, twice) = (bridge.delay, bridge.delay * 2);
+        part.doorbell += once;
+        part.send_wqe_fetch += twice;
+        part.receive_wqe_fetch += twice;
+        part.completion_write += once;
+        part.atomic_execution += twice;
+    }
+    part
 }
 
 fn switch_nodes(spec: &FabricSpec, first_node: u32, ports: &mut Vec<Port>) -> Vec<SwitchNode> {

@@ -239,7 +239,7 @@ impl World {
         }
         let tail = start.max(arrival.tail + part.receive_processing);
         let bytes = delivery.bytes();
-        let done = node.bus.write(now, start, tail, bytes).max(slot.in_memory_last);
+        let done = node.bus.write(&mut self.memories[node.place.0], now, start, tail, bytes).max(slot.in_memory_last);
         slot.in_memory_last = done;
         if matches!(delivery.end, DeliveryEnd::Request { completion: Some(_), .. }) {
             // Whatever completes after it, a flush above all, waits for it.

@@ -1,6 +1,6 @@
 //! A fabric as the World is built from it: checked, with every part resolved.
 
-use softband_model::parts::{CablePart, HcaPart, HostPart, SwitchPart};
+use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, SwitchPart};
 use softband_types::{Guid, LinkRate, Mtu, OperationalVls, PKey, PortNumber};
 
 /// A whole fabric. Hosts, switches and cables stand in the order of the fabric file, which numbers them.
@@ -34,6 +34,8 @@ pub struct HcaSpec {
     /// Device name as programs see it, such as `mthca0`.
     pub device: String,
     pub part: HcaPart,
+    /// What it sits in, as card and slot have trained: the lesser of both.
+    pub bus: BusPart,
     /// The driver's option of this name: read requests as large as the HCA's tuned size.
     pub tune_pci: bool,
     pub node_guid: Guid,

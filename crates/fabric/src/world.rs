@@ -8,7 +8,7 @@ use crate::receive::InFlight;
 use crate::send_engine::Work;
 use crate::slab::Slab;
 use crate::spec::FabricSpec;
-use softband_model::bus::PcieBus;
+use softband_model::bus::{Bus, MemoryController};
 use softband_model::packet::Packet;
 use softband_model::parts::HcaPart;
 use softband_model::switch::Switch;
@@ -25,6 +25,8 @@ pub struct World {
     pub(crate) verbs: Verbs,
     pub(crate) chunks: ChunkPool,
     pub(crate) hcas: Vec<Hca>,
+    /// Of each host, in the order of the file.
+    pub(crate) memories: Vec<MemoryController>,
     pub(crate) switches: Vec<SwitchNode>,
     /// Ports of all HCAs, then of all switches.
     pub(crate) ports: Vec<Port>,
@@ -47,10 +49,11 @@ pub struct World {
 pub(crate) struct Hca {
     /// Host and HCA of that host.
     pub place: (usize, usize),
+    /// With the times of its slot: see `construct`.
     pub part: HcaPart,
     pub node_guid: Guid,
     pub first_port: u32,
-    pub bus: PcieBus,
+    pub bus: Bus,
     /// Queue pairs by QPN, from the first one on; `None` when destroyed.
     pub qp_of_qpn: Vec<Option<u32>>,
     pub qp_count: u32,

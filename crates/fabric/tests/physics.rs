@@ -3,7 +3,7 @@ mod common;
 
 use common::*;
 use softband_fabric::spec::FabricSpec;
-use softband_model::parts::HostPart;
+use softband_model::parts::{HostPart, PciExpress, Slot};
 use softband_model::verbs::api::{SendOperation, SendRequest};
 use softband_types::*;
 
@@ -88,11 +88,19 @@ fn both_directions_share_the_host_bridge() {
     assert_near(stream_of(&back_to_back(LinkSpeed::Ddr, 8, 5, se7520()), QpType::Rc, true, 65_536, 400), 2_727.0, 2.0);
 }
 
-/// A pair whose buses and HCAs are far faster than any link.
+/// A pair whose buses and HCAs are faster than any link.
 fn faster_than_the_link(speed: LinkSpeed) -> FabricSpec {
     let mut host = host_part(100, 50);
-    host.bus.raw_bytes_per_second = 1_000_000_000_000;
-    host.bus.duplex_bytes_per_second = None;
+    host.bus.slot = Slot::PciExpress(PciExpress {
+        generation: 6,
+        lanes: 16,
+        max_payload_bytes: 4_096,
+        write_header_bytes: 16,
+        completion_bytes: 4_096,
+        completion_header_bytes: 12,
+        link_layer_ppm: 0,
+    });
+    host.memory.bytes_per_second = None;
     let mut spec = back_to_back(speed, 1, 1, host);
     for host in &mut spec.hosts {
         let part = &mut host.hcas[0].part;

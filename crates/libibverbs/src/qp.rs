@@ -3,7 +3,7 @@
 use crate::context::{Context, context};
 use crate::convert::{capabilities, init_fields};
 use crate::cq::{self, CqInner};
-use crate::direct::DirectState;
+use crate::direct::{self, DirectState};
 use crate::event_count::EventCount;
 use crate::guard::{not_null, object, status};
 use crate::qp_ex::{self, Builder};
@@ -47,8 +47,6 @@ pub(crate) struct QpInner {
     /// In wall pace: entry in the table of queue pairs plus one, or 0.
     pub(crate) direct_entry: u32,
     pub(crate) signals_all: bool,
-    /// Its HCA has atomic writes.
-    pub(crate) has_atomic_write: bool,
     pub(crate) send_cq: CqOfQp,
     pub(crate) recv_cq: CqOfQp,
     pub(crate) direct: DirectState,
@@ -298,6 +296,12 @@ fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields)
         cond: libc::PTHREAD_COND_INITIALIZER,
         events_completed: 0,
     };
+    // SAFETY: `create` has looked at it: it is NULL or a completion queue of ours, unless nothing is sent.
+    let send_cq = if sends { unsafe { CqOfQp::of(wanted.send_cq) } } else { CqOfQp(std::ptr::null()) };
+    // SAFETY: `create` has looked at it: an open context of ours.
+    let has_atomic_write = unsafe { device_of(base.context) }.is_ok_and(|device| device.atomic_write != 0);
+    let is_direct = made.direct != 0 && send_cq.get().is_some_and(|cq| cq.takes_own);
+    let offered = if is_direct { direct::operations(wanted.qp_type, has_atomic_write) } else { 0 };
     let qp = Box::into_raw(Box::new(Qp {
         shown: qp_ex::table(qp_base),
         inner: QpInner {
@@ -318,11 +322,8 @@ fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields)
             builder: Builder::default(),
             direct_entry: made.direct,
             signals_all: wanted.sq_sig_all != 0,
-            // SAFETY: `create` has looked at it: an open context of ours.
-            has_atomic_write: unsafe { device_of(base.context) }.is_ok_and(|device| device.atomic_write != 0),
-            direct: DirectState::new(made.direct, made.qpn),
-            // SAFETY: `create` has looked at it: it is NULL or a completion queue of ours, unless nothing is sent.
-            send_cq: if sends { unsafe { CqOfQp::of(wanted.send_cq) } } else { CqOfQp(std::ptr::null()) },
+            direct: DirectState::new(made.direct, made.qpn, offered),
+            send_cq,
             // SAFETY: as above.
             recv_cq: if receives { unsafe { CqOfQp::of(wanted.recv_cq) } } else { CqOfQp(std::ptr::null()) },
         },

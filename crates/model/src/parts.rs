@@ -2,6 +2,10 @@
 //!
 //! The values live in `catalog/`, with unit, source and status; here they are checked and plain.
 
+mod bus;
+
+pub use bus::{Bridge, BusPart, CardInterface, PciExpress, PciX, PciXClock, Slot};
+
 use crate::transport::AckTimer;
 use softband_sim::SimDuration;
 use softband_types::{LinkSpeed, LinkWidth, Mtu, OperationalVls};
@@ -48,9 +52,10 @@ pub struct HcaPart {
     /// Receive buffer of one port, shared out among the operational data lanes.
     pub port_buffer_bytes: u32,
     pub receive_mode: ReceiveMode,
+    pub interface: CardInterface,
     /// DMA reads that may be outstanding on the bus.
     pub outstanding_reads: u32,
-    /// What the driver's `tune_pci` option sets the read request to.
+    /// What the driver's `tune_pci` option sets the read request to: the maximum of PCI Express, the byte count of PCI-X.
     pub tuned_read_request_bytes: u32,
     /// Engines that start messages side by side; those of one queue pair are started by one of them.
     pub processing_engines: u32,
@@ -114,24 +119,17 @@ pub struct OptionalVerbs {
     pub atomic_write: bool,
 }
 
-/// A PCI Express slot (wider kinds of bus come with their own part).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BusPart {
-    pub name: String,
-    /// Raw bytes per second each way, after line coding.
-    pub raw_bytes_per_second: u64,
-    /// Payload of one memory write.
-    pub max_payload_bytes: u32,
-    /// Bytes a write packet carries beside its payload, framing included.
-    pub write_header_bytes: u32,
-    /// Payload of one read completion.
-    pub completion_bytes: u32,
-    /// Bytes a read completion carries beside its payload, framing included.
-    pub completion_header_bytes: u32,
-    /// Share of the raw rate taken by link-layer packets, in parts per million.
-    pub link_layer_ppm: u32,
-    /// What both directions together can move of payload; `None`: twice one way.
-    pub duplex_bytes_per_second: Option<u64>,
+/// A host's memory behind its host bridge, as DMA finds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryPart {
+    /// From a DMA read request to the first byte of its completion.
+    pub read_latency: SimDuration,
+    /// From the last byte of a posted write on the bus to its place in memory.
+    pub write_latency: SimDuration,
+    /// What is moved each way, and both ways together; `None`: more than the bus.
+    pub read_bytes_per_second: Option<u64>,
+    pub write_bytes_per_second: Option<u64>,
+    pub bytes_per_second: Option<u64>,
 }
 
 /// A host: what programs pay on its CPU and what its chipset adds to DMA.
@@ -139,13 +137,11 @@ pub struct BusPart {
 pub struct HostPart {
     pub name: String,
     pub cpu: String,
+    /// What an HCA sits in, unless the fabric file says otherwise.
     pub bus: BusPart,
-    /// Read request size that the BIOS sets.
+    /// Read request size that the BIOS sets: the maximum of PCI Express, the byte count of PCI-X.
     pub read_request_bytes: u32,
-    /// From a DMA read request to the first byte of its completion.
-    pub memory_read_latency: SimDuration,
-    /// From the last byte of a posted write on the bus to its place in memory.
-    pub memory_write_latency: SimDuration,
+    pub memory: MemoryPart,
     pub post_send: SimDuration,
     pub post_receive: SimDuration,
     pub poll_cq: SimDuration,

@@ -37,7 +37,7 @@ from softband_lab.perftest import Measurement, parse_table
 from softband_lab.softband import Cancelled, Program, RunFailed, Softband, run_arguments
 
 _SIGNAL_CHECK_SECONDS = 0.5
-_FORMAT = 1  # of cell.json; a change makes every cell run again
+_FORMAT = 2  # of cell.json; a change makes every cell run again
 
 
 @dataclass(frozen=True)

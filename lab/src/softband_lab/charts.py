@@ -11,7 +11,7 @@ import altair as alt
 import polars as pl
 
 from softband_lab.campaign import JobResult
-from softband_lab.study import Cell, Figure, Study, Test
+from softband_lab.study import Figure, Study, Test
 
 # Okabe and Ito's colours, told apart with any colour vision, and four more of the same kind.
 PALETTE = (
@@ -44,12 +44,15 @@ class Mark:
 
     value: float
     label: str
+    # Of bars: the one that it belongs to.
+    curve: str | None = None
 
 
 @dataclass(frozen=True)
 class Panel:
     """One chart of a figure: a test, its curves' points, the published numbers."""
 
+    chart: str
     test_name: str
     test: Test
     curves: list[str]
@@ -61,13 +64,22 @@ def make_panel(study: Study, figure: Figure, test_name: str, results: dict[str, 
     test = study.tests[test_name]
     points: list[dict[str, Any]] = []
     for curve in figure.curves:
-        cell = Cell(curve.fabric, figure.transport_of(curve), test_name)
-        result = results.get(cell.id)
+        result = results.get(figure.cell(curve, test_name).id)
         for row in result.rows if result else []:
             value = getattr(row.measurement, test.column)
             if value is not None:
                 points.append({"curve": curve.name, "size": row.measurement.size_bytes, "value": value})
-    return Panel(test_name, test, [curve.name for curve in figure.curves], points, marks)
+    if figure.chart == "bars":
+        points = _best_of_each(points)
+    return Panel(figure.chart, test_name, test, [curve.name for curve in figure.curves], points, marks)
+
+
+def _best_of_each(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    best: dict[str, dict[str, Any]] = {}
+    for point in points:
+        if point["curve"] not in best or point["value"] > best[point["curve"]]["value"]:
+            best[point["curve"]] = point
+    return list(best.values())
 
 
 def colours(curves: list[str]) -> list[str]:
@@ -116,6 +128,26 @@ def _layers(panel: Panel, legend: alt.Legend | None, hideable: bool) -> Chart:
     base = alt.Chart(_frame(panel.points))
     if hideable:
         base = base.transform_filter("indexof(hidden, datum.curve) < 0")
+    return _bar_layers(panel, base, legend) if panel.chart == "bars" else _curve_layers(panel, base, legend, hideable)
+
+
+def _bar_layers(panel: Panel, base: alt.Chart, legend: alt.Legend | None) -> Chart:
+    """A bar for each curve, with a stroke where the published number is."""
+    colour = alt.Color("curve:N", legend=legend, sort=panel.curves).scale(
+        domain=panel.curves, range=colours(panel.curves)
+    )
+    x = alt.X("curve:N", title=None, sort=panel.curves).axis(labels=False, ticks=False)
+    y = alt.Y("value:Q", title=f"{panel.test.quantity} ({panel.test.unit})").scale(zero=True, nice=True)
+    layers = [base.mark_bar(opacity=0.85).encode(x=x, y=y, color=colour, tooltip=_tooltip(panel.test))]
+    marks = [{"curve": mark.curve, "value": mark.value, "label": mark.label} for mark in panel.marks if mark.curve]
+    if marks:
+        frame = pl.DataFrame(marks, schema={"curve": pl.String, "value": pl.Float64, "label": pl.String})
+        strokes = alt.Chart(frame).mark_tick(color="#111", thickness=2.5, size=60)
+        layers.append(strokes.encode(x=x, y=y, tooltip=[alt.Tooltip("label:N", title="published")]))
+    return alt.layer(*layers)
+
+
+def _curve_layers(panel: Panel, base: alt.Chart, legend: alt.Legend | None, hideable: bool) -> Chart:
     # Curves that coincide must all stay visible: the later ones are thinner and lie on top.
     widths = [6.5 - 5.0 * index / max(1, len(panel.curves) - 1) for index in range(len(panel.curves))]
     colour = alt.Color("curve:N", legend=legend, sort=panel.curves).scale(

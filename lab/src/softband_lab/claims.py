@@ -10,9 +10,11 @@ from pathlib import Path
 from pydantic import RootModel
 
 from softband_lab.errors import LabError, MissingEvidence
-from softband_lab.evaluators import AnyRule, Basis, Judgement, Verdict
+from softband_lab.evaluators import AnyRule
 from softband_lab.evidence import Evidence
 from softband_lab.fabricfile import load_toml
+from softband_lab.judgement import NUMBER_TOLERANCE_PERCENT, Basis, Judgement, Verdict
+from softband_lab.published import Published
 from softband_lab.study import Study, parse_model
 
 COLUMNS = ["id", "claim", "published", "unit", "predicted", "deviation_percent", "verdict", "basis"]
@@ -25,24 +27,13 @@ class Rules(RootModel[dict[str, AnyRule]]):
 
 
 @dataclass(frozen=True)
-class Published:
-    """A row of the reference file."""
-
-    id: str
-    source: str
-    section: str
-    value: str
-    unit: str
-    quality: str
-    note: str
-
-
-@dataclass(frozen=True)
 class ClaimRow:
     published: Published
     rule: AnyRule
     judgement: Judgement
     calibrated_parts: list[str]
+    # Fabrics whose measurements the judgement looked at.
+    fabrics: frozenset[str] = frozenset()
 
     @property
     def basis(self) -> Basis:
@@ -50,9 +41,16 @@ class ClaimRow:
         return "calibrated" if self.calibrated_parts else self.rule.basis
 
     @property
+    def is_off(self) -> bool:
+        """Further from the paper than the tolerance, or against it."""
+        deviation = self.judgement.deviation_percent
+        too_far = deviation is not None and abs(deviation) > NUMBER_TOLERANCE_PERCENT
+        return too_far or self.judgement.verdict in ("off", "contradicted")
+
+    @property
     def note(self) -> str:
         calibrated = f"calibrated on this: {', '.join(self.calibrated_parts)}" if self.calibrated_parts else ""
-        parts = (self.judgement.note, calibrated, self.rule.note, self.published.note)
+        parts = (self.judgement.note, calibrated, self.rule.explanation, self.rule.note, self.published.note)
         return " | ".join(part for part in parts if part)
 
     def cells(self) -> dict[str, str]:
@@ -67,23 +65,6 @@ class ClaimRow:
             "verdict": self.judgement.verdict,
             "basis": self.basis,
         }
-
-
-def load_published(path: Path) -> list[Published]:
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-    except OSError as error:
-        raise LabError(
-            path, f"cannot be read: {error.strerror}", "keep the study's claims file in references/"
-        ) from None
-    found: list[Published] = []
-    for number, row in enumerate(rows, start=2):
-        for column in Published.__dataclass_fields__:
-            if row.get(column) is None:
-                raise LabError(f"{path}:{number}", f"has no column `{column}`", "add the column to the header and row")
-        found.append(Published(**{column: row[column] for column in Published.__dataclass_fields__}))
-    return found
 
 
 def load_rules(study: Study, published: list[Published], reference: Path) -> dict[str, AnyRule]:
@@ -102,12 +83,13 @@ def load_rules(study: Study, published: list[Published], reference: Path) -> dic
     return rules
 
 
-def judge_all(published: list[Published], rules: dict[str, AnyRule], evidence: Evidence) -> list[ClaimRow]:
-    calibrated = calibrated_parameters(evidence.home / "catalog")
-    return [
-        ClaimRow(claim, rules[claim.id], _judge(claim, rules[claim.id], evidence), calibrated.get(claim.id, []))
-        for claim in published
-    ]
+def judge_all(
+    published: list[Published], rules: dict[str, AnyRule], evidence: dict[str | None, Evidence]
+) -> list[ClaimRow]:
+    """Each claim by the evidence of the study that its rule names; `None` stands for the claims' own."""
+    home = next(iter(evidence.values())).home
+    calibrated = calibrated_parameters(home / "catalog")
+    return [_judge(claim, rules[claim.id], evidence, calibrated) for claim in published]
 
 
 def calibrated_parameters(catalog: Path) -> dict[str, list[str]]:
@@ -120,11 +102,25 @@ def calibrated_parameters(catalog: Path) -> dict[str, list[str]]:
     return found
 
 
-def _judge(claim: Published, rule: AnyRule, evidence: Evidence) -> Judgement:
+def _judge(
+    claim: Published, rule: AnyRule, evidence: dict[str | None, Evidence], calibrated: dict[str, list[str]]
+) -> ClaimRow:
+    if rule.study not in evidence:
+        raise LabError(
+            f"{evidence[None].study.folder / 'claims.toml'}: {claim.id}.study",
+            f"this study does not include `{rule.study}`",
+            f"one of {sorted(name for name in evidence if name)}, or nothing for the study itself",
+        )
+    looked_at = evidence[rule.study]
+    looked_at.touched.clear()
     try:
-        return rule.judge(evidence, claim.value)
+        judgement = rule.judge(looked_at, claim)
     except MissingEvidence as reason:
-        return Judgement("", "not testable", note=str(reason))
+        judgement = Judgement("", "not testable", note=str(reason))
+    parts = calibrated.get(claim.id, [])
+    if rule.follows_from and all(other in calibrated for other in rule.follows_from):
+        parts = [*parts, *(f"{part} by {other}" for other in rule.follows_from for part in calibrated[other])]
+    return ClaimRow(claim, rule, judgement, parts, frozenset(looked_at.touched))
 
 
 def count_verdicts(rows: list[ClaimRow]) -> dict[str, int]:

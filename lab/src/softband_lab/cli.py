@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from softband_lab.accuracy import run_accuracy
 from softband_lab.campaign import default_workers, describe_failure, exclusive
 from softband_lab.compare import compare as compare_tables
 from softband_lab.compare import load_results, print_comparison
@@ -52,7 +53,11 @@ def study(
     folder = out or Path("results") / chosen.head.name
     command = shlex.join(["softband", "study", chosen.head.name, *(["--quick"] if quick else [])])
     options = StudyOptions(home, folder, quick, jobs or default_workers(), command)
-    raise typer.Exit(run_study(chosen, Softband(find_softband(), home), options, console))
+    softband = Softband(find_softband(), home)
+    if chosen.accuracy is not None:
+        folders = out or Path("results")
+        raise typer.Exit(run_accuracy(chosen, chosen.accuracy, softband, options, folders, console))
+    raise typer.Exit(run_study(chosen, softband, options, console).status)
 
 
 def what_if(

@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from softband_lab.errors import LabError
+from softband_lab.results import FORMAT
 
 _KEY = ["cell", "size_bytes"]
-_QUANTITIES = ("bw_average_mib_s", "latency_typical_us")
+_QUANTITIES = ("bw_average_mib_s", "bw_average_mb_s", "latency_typical_us")
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,22 @@ def load_results(folder: Path) -> pl.DataFrame:
         raise LabError(path, f"cannot be read: {error}", "name a folder that `softband-study` wrote") from None
     except pl.exceptions.PolarsError as error:
         raise LabError(path, f"is no results table: {error}", "the results.csv that `softband-study` wrote") from None
+    _check_format(table, path)
     for column in (*_KEY, *_QUANTITIES):
         if column not in table.columns:
             raise LabError(f"{path}:1", f"has no column `{column}`", "the results.csv that `softband-study` wrote")
     return table.with_columns(pl.col(name).cast(pl.Float64) for name in _QUANTITIES)
+
+
+def _check_format(table: pl.DataFrame, path: Path) -> None:
+    """A table of another version has the same names for something else, or other names for the same."""
+    found = table["format"].unique().to_list() if "format" in table.columns else ["none"]
+    if table.height and found != [FORMAT]:
+        raise LabError(
+            f"{path}: column `format`",
+            f"is {', '.join(str(number) for number in found)}, this version reads {FORMAT}",
+            "run the study again with this version of softband; finished cells that have not changed are kept",
+        )
 
 
 def compare(first: pl.DataFrame, second: pl.DataFrame) -> list[Difference]:

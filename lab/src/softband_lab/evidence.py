@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,8 +13,10 @@ from softband_lab.campaign import JobResult
 from softband_lab.errors import LabError, MissingEvidence
 from softband_lab.fabricfile import load_toml, with_cable, with_rate, write_toml
 from softband_lab.places import fabric_path
+from softband_lab.published import Published
 from softband_lab.softband import Answer, Softband
-from softband_lab.study import Study
+from softband_lab.study import Cell, Study
+from softband_lab.units import column_factor
 
 Series = dict[int, float]
 At = int | str  # a size in bytes, or "peak"
@@ -35,24 +38,44 @@ class Evidence:
     results: dict[str, JobResult]
     failed: set[str]
     quick: bool
+    cells: Path
+    published: dict[str, Published]
     prober: Prober | None = None
+    # Fabrics whose measurements were looked at since somebody emptied this.
+    touched: set[str] = field(default_factory=set)
     _shown: dict[str, Answer] = field(default_factory=dict)
 
     def series(self, curve: str, test: str) -> Series:
         """A curve as a figure shows it: message size to value."""
-        cell = self.study.cell_of(curve, test)
-        if cell is None:
-            raise LabError(
-                self.study.folder / "claims.toml",
-                f"no figure has a curve `{curve}` with the test `{test}`",
-                "a curve that some figure of study.toml shows",
-            )
-        result = self.results.get(cell.id)
-        if result is None:
-            self._explain_missing(cell.id)
+        rows = self.results[self._finished(curve, test).id].rows
         column = self.study.tests[test].column
-        values = {row.measurement.size_bytes: getattr(row.measurement, column) for row in self.results[cell.id].rows}
+        values = {row.measurement.size_bytes: getattr(row.measurement, column) for row in rows}
         return {size: value for size, value in values.items() if value is not None}
+
+    def factor(self, test: str, claim: Published) -> float:
+        """What a test's values are multiplied with to be in the unit of a claim."""
+        column = self.study.tests[test].column
+        factor = column_factor(column, claim.unit, self.study.head.megabyte)
+        if factor is None:
+            raise LabError(
+                f"{self.study.folder / 'claims.toml'}: {claim.id}",
+                f"the claim is in `{claim.unit}`, which `{column}` of the test `{test}` does not convert into",
+                "a test that measures what the claim is about",
+            )
+        return factor
+
+    def port_words(self, curve: str, test: str, host: str) -> list[int]:
+        """Words of four bytes that each cabled port of a host has sent and received, in all runs of a cell."""
+        cell = self._finished(curve, test)
+        words: dict[tuple[str, int], int] = {}
+        for path in sorted((self.cells / cell.id).glob("run-*/counters.json")):
+            for port in json.loads(path.read_text(encoding="utf-8"))["ports"]:
+                key = (port["node"], port["port"])
+                if port["node"].startswith(f"{host}/"):
+                    words[key] = words.get(key, 0) + port["port_xmit_data"] + port["port_rcv_data"]
+        if not words:
+            raise MissingEvidence(f"the cell {cell.id} left no counters of ports of {host}")
+        return list(words.values())
 
     def value(self, curve: str, test: str, at: At) -> float:
         series = self.series(curve, test)
@@ -104,10 +127,25 @@ class Evidence:
             answer.stderr.replace(str(path), path.name),
         )
 
-    def probe(self) -> Prober:
+    def probe(self, fabric: str) -> Prober:
+        """Whoever asks it about a fabric, measures there."""
+        self.touched.add(fabric)
         if self.quick or self.prober is None:
             raise MissingEvidence("runs on changed fabrics are not part of --quick; run the whole study")
         return self.prober
+
+    def _finished(self, curve: str, test: str) -> Cell:
+        cell = self.study.cell_of(curve, test)
+        if cell is None:
+            raise LabError(
+                self.study.folder / "claims.toml",
+                f"no figure has a curve `{curve}` with the test `{test}`",
+                "a curve that some figure of study.toml shows",
+            )
+        self.touched.add(cell.fabric)
+        if cell.id not in self.results:
+            self._explain_missing(cell.id)
+        return cell
 
     def _explain_missing(self, cell_id: str) -> None:
         if cell_id in self.failed:

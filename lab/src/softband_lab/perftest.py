@@ -1,7 +1,7 @@
-"""Reads the tables that perftest's programs print.
+"""Reads the tables that perftest's programs and softband-multirail print.
 
 Columns are found by the names in the header line, because their order differs between versions.
-perftest divides by 2^20 and calls that MB (later versions: MiB), so both names mean the same unit here.
+perftest divides by 2^20 and writes MB/sec (later versions: MiB/sec); softband-multirail has MB/s of 10^6 bytes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ class Measurement:
     iterations: int
     bw_peak_mib_s: float | None = None
     bw_average_mib_s: float | None = None
+    bw_peak_mb_s: float | None = None
+    bw_average_mb_s: float | None = None
     message_rate_mpps: float | None = None
     latency_min_us: float | None = None
     latency_typical_us: float | None = None
@@ -35,6 +37,8 @@ _COLUMNS = {
     "BW peak[MiB/sec]": "bw_peak_mib_s",
     "BW average[MB/sec]": "bw_average_mib_s",
     "BW average[MiB/sec]": "bw_average_mib_s",
+    "BW peak[MB/s]": "bw_peak_mb_s",
+    "BW average[MB/s]": "bw_average_mb_s",
     "MsgRate[Mpps]": "message_rate_mpps",
     "t_min[usec]": "latency_min_us",
     "t_typical[usec]": "latency_typical_us",

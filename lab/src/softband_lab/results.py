@@ -11,6 +11,9 @@ import polars as pl
 from softband_lab.campaign import JobResult
 from softband_lab.study import Cell, Study
 
+# Of results.csv; it goes up with every change after which a file means something else.
+FORMAT = 2
+
 SCHEMA: dict[str, Any] = {
     "cell": pl.String,
     "figures": pl.String,
@@ -23,6 +26,8 @@ SCHEMA: dict[str, Any] = {
     "iterations": pl.Int64,
     "bw_peak_mib_s": pl.Float64,
     "bw_average_mib_s": pl.Float64,
+    "bw_peak_mb_s": pl.Float64,
+    "bw_average_mb_s": pl.Float64,
     "message_rate_mpps": pl.Float64,
     "latency_min_us": pl.Float64,
     "latency_typical_us": pl.Float64,
@@ -33,6 +38,7 @@ SCHEMA: dict[str, Any] = {
     "command": pl.String,
     "versions": pl.String,
     "seed": pl.Int64,
+    "format": pl.Int64,
 }
 
 
@@ -63,6 +69,7 @@ def _cell_rows(study: Study, cell: Cell, result: JobResult) -> list[dict[str, An
             "command": row.command,
             "versions": row.versions,
             "seed": study.head.seed,
+            "format": FORMAT,
         }
         for row in result.rows
     ]

@@ -81,7 +81,8 @@ class Softband:
         The version alone would keep stale results alive while the model or a part is being worked on.
         """
         trees = [tree for tree in (self.binary.parent.parent, self.home) if tree is not None]
-        files = [self.binary]
+        # Other programs of the tree (softband-multirail) decide what is measured.
+        files = [self.binary, *sorted(self.binary.parent.glob("softband-*"))]
         for folder in dict.fromkeys(tree / name for tree in trees for name in ("lib", "catalog")):
             files += sorted(path for path in folder.rglob("*") if path.is_file())
         return digest_files(files)
@@ -155,11 +156,15 @@ class Softband:
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                # Other cells run beside this one: each gets one processor.
-                env={"SOFTBAND_PROCESSORS": "1", **os.environ},
+                env=self._environment(),
             )
             self._alive.add(process)
             return process
+
+    def _environment(self) -> dict[str, str]:
+        """Other cells run beside this one: each gets one processor. The tree's own programs are on the path."""
+        path = f"{self.binary.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        return {"SOFTBAND_PROCESSORS": "1", **os.environ, "PATH": path}
 
     def _wait(self, process: subprocess.Popen[bytes], timeout_seconds: float) -> int | None:
         try:

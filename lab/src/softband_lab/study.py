@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from softband_lab.errors import LabError
 from softband_lab.fabricfile import load_toml
-from softband_lab.perftest import Measurement
 from softband_lab.softband import Program
+from softband_lab.units import BINARY_MEGABYTE, COLUMN_UNITS
 
 Transport = Literal["RC", "UC", "UD"]
 
@@ -57,48 +57,19 @@ class Test(Strict):
     def expected_sizes(self, transport: Transport) -> list[int]:
         return self.sizes[transport].sizes()
 
-    def programs(self, transport: Transport, size: int | None) -> list[Program]:
-        words = {"transport": transport, "iterations": self.iterations, "size": size}
+    def programs(self, transport: Transport, size: int | None, client_host: str | None = None) -> list[Program]:
+        range_ = self.sizes[transport]
+        words = {
+            "transport": transport,
+            "iterations": self.iterations,
+            "size": size,
+            "smallest": range_.smallest,
+            "largest": range_.largest,
+        }
         return [
             Program(self.server_host, self.server.format(**words)),
-            Program(self.client_host, self.client.format(**words)),
+            Program(client_host or self.client_host, self.client.format(**words)),
         ]
-
-
-class Curve(Strict):
-    name: str
-    fabric: str
-    transport: Transport | None = None
-
-
-class Figure(Strict):
-    number: int = Field(gt=0)
-    title: str
-    section: str
-    caption: str
-    transport: Transport
-    tests: list[str]
-    curves: Annotated[list[Curve], Field(min_length=1)]
-
-    def transport_of(self, curve: Curve) -> Transport:
-        return curve.transport or self.transport
-
-
-class StudyHead(Strict):
-    name: str
-    title: str
-    source: str
-    summary: str
-    claims: str
-    seed: int = 1
-    timeout_seconds: float = 900.0
-    quick_figures: list[int]
-
-
-class StudyFile(Strict):
-    study: StudyHead
-    tests: dict[str, Test]
-    figures: list[Figure]
 
 
 @dataclass(frozen=True)
@@ -108,10 +79,79 @@ class Cell:
     fabric: str
     transport: Transport
     test: str
+    client_host: str | None = None
 
     @property
     def id(self) -> str:
         return f"{Path(self.fabric).stem}-{self.transport.lower()}-{self.test}"
+
+
+class Curve(Strict):
+    name: str
+    fabric: str
+    transport: Transport | None = None
+    # Where the client runs, if this fabric's host has another name than the test's.
+    client_host: str | None = None
+
+
+class Figure(Strict):
+    number: int = Field(gt=0)
+    title: str
+    section: str
+    caption: str
+    transport: Transport
+    # Curves over the message size, or one bar for each curve: its best value, as a paper's table gives it.
+    chart: Literal["curves", "bars"] = "curves"
+    tests: list[str]
+    curves: Annotated[list[Curve], Field(min_length=1)]
+
+    def transport_of(self, curve: Curve) -> Transport:
+        return curve.transport or self.transport
+
+    def cell(self, curve: Curve, test: str) -> Cell:
+        return Cell(curve.fabric, self.transport_of(curve), test, curve.client_host)
+
+
+class StudyHead(Strict):
+    name: str
+    title: str
+    source: str
+    summary: str
+    claims: str
+    # Bytes that the source means by MB: 1048576 as perftest, or 1000000.
+    megabyte: int = BINARY_MEGABYTE
+    seed: int = 1
+    timeout_seconds: float = 900.0
+    quick_figures: list[int]
+
+
+class Generation(Strict):
+    """HCAs that are counted together."""
+
+    title: str
+    hcas: list[str]
+
+
+class Targets(Strict):
+    """How far predicted values may be off."""
+
+    median_percent: float
+    worst_percent: float
+
+
+class Accuracy(Strict):
+    """How far off the model is, over other studies and this one's own claims."""
+
+    includes: list[str]
+    targets: Targets
+    generations: list[Generation]
+
+
+class StudyFile(Strict):
+    study: StudyHead
+    accuracy: Accuracy | None = None
+    tests: dict[str, Test]
+    figures: list[Figure]
 
 
 @dataclass(frozen=True)
@@ -122,6 +162,7 @@ class Study:
     head: StudyHead
     tests: dict[str, Test]
     figures: list[Figure]
+    accuracy: Accuracy | None = None
 
     def cells(self, quick: bool = False) -> list[Cell]:
         """Every cell once, in the order in which the figures need them."""
@@ -129,7 +170,7 @@ class Study:
         for figure in self.chosen_figures(quick):
             for test in figure.tests:
                 for curve in figure.curves:
-                    found[Cell(curve.fabric, figure.transport_of(curve), test)] = None
+                    found[figure.cell(curve, test)] = None
         return list(found)
 
     def chosen_figures(self, quick: bool) -> list[Figure]:
@@ -139,7 +180,7 @@ class Study:
         for figure in self.figures:
             for test in figure.tests:
                 for curve in figure.curves:
-                    yield Cell(curve.fabric, figure.transport_of(curve), test), figure, curve
+                    yield figure.cell(curve, test), figure, curve
 
     def cell_of(self, curve_name: str, test: str) -> Cell | None:
         for cell, _figure, curve in self.uses():
@@ -160,7 +201,7 @@ def load_study(home: Path, name: str) -> Study:
         known = ", ".join(list_studies(home)) or "none"
         raise LabError(path, f"there is no study `{name}`", f"one of the studies here: {known}; or a study's folder")
     content = parse_model(StudyFile, load_toml(path), path)
-    study = Study(folder, content.study, content.tests, content.figures)
+    study = Study(folder, content.study, content.tests, content.figures, content.accuracy)
     _check_names(study, path)
     return study
 
@@ -187,15 +228,22 @@ def _check_names(study: Study, path: Path) -> None:
     for number in study.head.quick_figures:
         if number not in numbers:
             raise LabError(f"{path}: study.quick_figures", f"there is no figure {number}", f"some of {numbers}")
-    columns = {name for name in Measurement.__dataclass_fields__ if name not in ("size_bytes", "iterations")}
     for name, test in study.tests.items():
-        if test.column not in columns:
-            raise LabError(f"{path}: tests.{name}.column", f"`{test.column}` is no column", f"one of {sorted(columns)}")
+        if test.column not in COLUMN_UNITS:
+            columns = ", ".join(sorted(COLUMN_UNITS))
+            raise LabError(f"{path}: tests.{name}.column", f"`{test.column}` is no column", f"one of {columns}")
     meaning: dict[tuple[str, str], Cell] = {}
+    by_id: dict[str, Cell] = {}
     for figure in study.figures:
         for test_name in figure.tests:
             _check_test(study, path, figure, test_name)
     for cell, figure, curve in study.uses():
+        if by_id.setdefault(cell.id, cell) != cell:
+            raise LabError(
+                f"{path}: figure {figure.number}, curve {curve.name}",
+                f"the cell {cell.id} has another fabric or client elsewhere",
+                "fabric files of different names, and the same client_host for the same fabric",
+            )
         known = meaning.setdefault((curve.name, cell.test), cell)
         if known != cell:
             raise LabError(

@@ -9,15 +9,17 @@ from rich.console import Console
 
 from softband_lab.campaign import Job, Outcome, Step, exclusive, run_jobs
 from softband_lab.charts import Mark, Panel, make_panel, save_chart, static_figure, static_panel
-from softband_lab.claims import ClaimRow, count_verdicts, judge_all, load_published, load_rules, write_claims
+from softband_lab.claims import ClaimRow, count_verdicts, judge_all, load_rules, write_claims
+from softband_lab.curve_rules import ValueRule
 from softband_lab.errors import LabError
-from softband_lab.evaluators import ValueRule
 from softband_lab.evidence import Evidence
 from softband_lab.places import fabric_path
+from softband_lab.published import load_published
 from softband_lab.report import Report, write_report
 from softband_lab.results import results_table, write_table
 from softband_lab.softband import Softband
 from softband_lab.study import Cell, Figure, Study
+from softband_lab.units import column_factor
 from softband_lab.whatif import ClaimProber
 
 
@@ -30,8 +32,24 @@ class StudyOptions:
     command: str
 
 
-def run_study(study: Study, softband: Softband, options: StudyOptions, console: Console) -> int:
-    """Exit status: 0 all well, 1 some cells failed, 130 interrupted."""
+@dataclass(frozen=True)
+class StudyResult:
+    """What a study has come to: its claims, and what they were judged by."""
+
+    # 0 all well, 1 some cells failed, 130 interrupted.
+    status: int
+    claims: list[ClaimRow]
+    evidence: Evidence | None
+
+
+def run_study(
+    study: Study,
+    softband: Softband,
+    options: StudyOptions,
+    console: Console,
+    included: dict[str, Evidence] | None = None,
+) -> StudyResult:
+    """Every cell, then tables, claims, figures and page. `included`: evidence of the studies that rules may name."""
     reference = options.home / "references" / study.head.claims
     published = load_published(reference)
     rules = load_rules(study, published, reference)
@@ -41,7 +59,7 @@ def run_study(study: Study, softband: Softband, options: StudyOptions, console: 
         if outcome.interrupted:
             console.print(f"interrupted: {len(outcome.results)} of {len(jobs)} cells are kept in {options.out}")
             console.print("the same command goes on from there")
-            return 130
+            return StudyResult(130, [], None)
         write_table(results_table(study, outcome.results), options.out, "results")
         evidence = Evidence(
             study,
@@ -50,14 +68,18 @@ def run_study(study: Study, softband: Softband, options: StudyOptions, console: 
             outcome.results,
             set(outcome.failures),
             options.quick,
+            options.out / "cells",
+            {claim.id: claim for claim in published},
             ClaimProber(options.home, softband, options.out / "claims", options.workers),
         )
         with console.status("judging the claims"):
-            claims = judge_all(published, rules, evidence)
+            by_study: dict[str | None, Evidence] = {None: evidence}
+            by_study.update(included or {})
+            claims = judge_all(published, rules, by_study)
         with console.status("drawing the figures and the page"):
             _write_all(study, softband, options, outcome, claims)
     _print_end(options, outcome, claims, console)
-    return 1 if outcome.failures else 0
+    return StudyResult(1 if outcome.failures else 0, claims, evidence)
 
 
 def make_job(study: Study, cell: Cell, home: Path) -> Job:
@@ -70,18 +92,29 @@ def make_job(study: Study, cell: Cell, home: Path) -> Job:
         )
     test = study.tests[cell.test]
     sizes = test.expected_sizes(cell.transport)
-    steps = [Step(test.programs(cell.transport, size)) for size in (sizes if test.run_per_size else [None])]
+    steps = [
+        Step(test.programs(cell.transport, size, cell.client_host)) for size in (sizes if test.run_per_size else [None])
+    ]
     return Job(cell.id, path, f"fabrics/{cell.fabric}", steps, study.head.seed, study.head.timeout_seconds, sizes)
 
 
-def published_marks(claims: list[ClaimRow], figure: Figure, test_name: str) -> list[Mark]:
-    """Published numbers that a panel can show as a line."""
-    values = {
-        float(row.published.value)
-        for row in claims
-        if isinstance(row.rule, ValueRule) and figure.number in row.rule.figures and test_name in row.rule.tests
-    }
-    return [Mark(value, f"published: about {value:g}") for value in sorted(values)]
+def published_marks(study: Study, claims: list[ClaimRow], figure: Figure, test_name: str) -> list[Mark]:
+    """Published numbers that a panel can show: a line across curves, a stroke at each bar."""
+    column = study.tests[test_name].column
+    marks: dict[tuple[float, str | None], Mark] = {}
+    for row in claims:
+        rule = row.rule
+        if not isinstance(rule, ValueRule) or figure.number not in rule.figures or test_name not in rule.tests:
+            continue
+        if figure.chart == "curves" and rule.at != "peak":
+            continue  # one point of a curve is no line across it
+        factor = column_factor(column, row.published.unit, study.head.megabyte)
+        if factor is None:
+            continue
+        value = float(row.published.value) / factor
+        for curve in rule.curves if figure.chart == "bars" else [None]:
+            marks[value, curve] = Mark(value, f"published: about {value:g}", curve)
+    return [marks[key] for key in sorted(marks, key=lambda key: (key[0], key[1] or ""))]
 
 
 def _write_all(
@@ -91,7 +124,7 @@ def _write_all(
     figures = study.chosen_figures(options.quick)
     panels = {
         figure.number: [
-            make_panel(study, figure, test, outcome.results, published_marks(claims, figure, test))
+            make_panel(study, figure, test, outcome.results, published_marks(study, claims, figure, test))
             for test in figure.tests
         ]
         for figure in figures

@@ -4,6 +4,7 @@ mod cables;
 mod guids;
 mod nodes;
 pub(crate) mod resolved;
+mod slots;
 pub(crate) mod train;
 
 use std::collections::BTreeMap;

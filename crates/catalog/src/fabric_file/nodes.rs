@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use softband_fabric::spec::{CableSpec, HcaSpec, HostSpec, PortRef, SwitchSpec};
-use softband_model::parts::{HcaPart, HostPart, SwitchPart};
+use softband_model::parts::{BusPart, HcaPart, HostPart, SwitchPart};
 use softband_types::{Guid, PKey};
 
 use super::Context;
 use super::guids::GuidText;
+use super::slots;
 use crate::catalog::Catalog;
 use crate::diagnostic::Findings;
 use crate::document::{Entry, Fields, Node, Value, wrong_kind};
@@ -30,6 +31,11 @@ pub(super) struct HcaDraft {
     pub(super) device: String,
     pub(super) span: Range<usize>,
     pub(super) part: Option<HcaPart>,
+    pub(super) part_span: Range<usize>,
+    /// The bus part that the file names for it.
+    pub(super) slot: Option<(String, Range<usize>)>,
+    /// What it sits in, trained.
+    pub(super) bus: Option<BusPart>,
     tune_pci: bool,
     pkeys: Vec<PKey>,
     pub(super) node_guid: GuidText,
@@ -53,7 +59,7 @@ impl HostDraft {
 impl HcaDraft {
     fn into_spec(self) -> Option<HcaSpec> {
         let node_guid = self.node_guid.assigned?;
-        Some(HcaSpec { device: self.device, part: self.part?, tune_pci: self.tune_pci, node_guid, pkeys: self.pkeys })
+        Some(HcaSpec { device: self.device, part: self.part?, bus: self.bus?, tune_pci: self.tune_pci, node_guid, pkeys: self.pkeys })
     }
 }
 
@@ -92,11 +98,10 @@ fn host(entry: &Entry, context: &mut Context<'_>) -> Option<HostDraft> {
     let hcas = fields.optional("hcas");
     fields.finish(&mut context.findings);
     let part = part.and_then(|(name, span)| context.part(PartKind::Host, name, span, |all: &Catalog, name| all.host(name).cloned()));
+    let mut hcas = hcas.map_or(Vec::new(), |hcas| hca_list(&entry.key, hcas, context));
     if let Some(part) = &part {
-        let bus = part.bus.name.clone();
-        context.use_sheet(PartKind::Bus, &bus);
+        hcas.iter_mut().for_each(|hca| slots::train(&entry.key, part, hca, context));
     }
-    let hcas = hcas.map_or(Vec::new(), |hcas| hca_list(&entry.key, hcas, context));
     if hcas.is_empty() {
         let help = format!("add an HCA:\n[[hosts.{0}.hcas]]\npart = \"...\"", entry.key);
         context.findings.error(format!("{what} has no HCA"), vec![(entry.key_span.clone(), "this host".into())], Some(help));
@@ -121,10 +126,12 @@ fn hca(host: &str, node: &Node, index: usize, context: &mut Context<'_>) -> Opti
     let mut fields = Fields::of(format!("HCA {index} of host `{host}`"), node, node.span.clone(), &mut context.findings)?;
     let device = fields.optional_text("device", &mut context.findings);
     let part = fields.required_text("part", "\"...\", an HCA part", &mut context.findings);
+    let slot = fields.optional_text("slot", &mut context.findings).map(|(name, span)| (name.to_owned(), span));
     let guid = fields.optional_text("node_guid", &mut context.findings);
     let options = fields.optional("options");
     let pkeys = fields.optional("pkeys");
     fields.finish(&mut context.findings);
+    let part_span = part.as_ref().map_or(node.span.clone(), |(_, span)| span.clone());
     let part = part.and_then(|(name, span)| context.part(PartKind::Hca, name, span, |all: &Catalog, name| all.hca(name).cloned()));
     let tune_pci = options.is_some_and(|options| driver_options(options, &mut context.findings));
     let node_guid = GuidText::read(guid, &mut context.findings);
@@ -136,7 +143,7 @@ fn hca(host: &str, node: &Node, index: usize, context: &mut Context<'_>) -> Opti
             (format!("{driver}{index}"), node.span.clone())
         }
     };
-    Some(HcaDraft { device, span, part, tune_pci, pkeys, node_guid })
+    Some(HcaDraft { device, span, part, part_span, slot, bus: None, tune_pci, pkeys, node_guid })
 }
 
 /// Partitions of an HCA. A port holds each at most once, and a key of no partition is none (IBTA 10.9.1).

@@ -20,10 +20,11 @@ fn write_toml(out: &mut String, spec: &FabricSpec, seed: u64, sheets: &Sheets) -
     writeln!(out, "[fabric]\ntitle = {}\nseed = {seed}\n", quoted(&spec.title))?;
     writeln!(out, "[subnet]\nmax_op_vls = {}\nmtu = {}", spec.subnet.max_op_vls.code(), spec.subnet.mtu_max.bytes())?;
     for host in &spec.hosts {
-        writeln!(out, "\n[hosts.{}]\npart = {}\nbus = {}", quoted(&host.name), quoted(&host.part.name), quoted(&host.part.bus.name))?;
+        writeln!(out, "\n[hosts.{}]\npart = {}", quoted(&host.name), quoted(&host.part.name))?;
         for hca in &host.hcas {
             writeln!(out, "\n[[hosts.{}.hcas]]\ndevice = {}", quoted(&host.name), quoted(&hca.device))?;
             writeln!(out, "part = {}\nnode_guid = \"{}\"", quoted(&hca.part.name), hca.node_guid)?;
+            writeln!(out, "slot = {}\nslot_trained = {}", quoted(&hca.bus.name), quoted(&hca.bus.slot.interface().to_string()))?;
             writeln!(out, "options = {{ tune_pci = {} }}", u8::from(hca.tune_pci))?;
             let pkeys: Vec<String> = hca.pkeys.iter().map(|key| format!("{:#06x}", key.0)).collect();
             writeln!(out, "pkeys = [{}]", pkeys.join(", "))?;

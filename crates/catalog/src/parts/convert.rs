@@ -2,39 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, Medium, MessageGaps, OptionalVerbs, ReceiveMode, SwitchPart};
+use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, Medium, MemoryPart, MessageGaps, OptionalVerbs, ReceiveMode, SwitchPart};
 use softband_model::transport::AckTimer;
 use softband_sim::SimDuration;
 use softband_types::{CreditBlocks, LinkRate, LinkSpeed, LinkWidth, Mtu, OperationalVls};
 
 use crate::diagnostic::suggest;
+use crate::parts::bus::{check_read_request, interface, no_bus};
 use crate::parts::{CableTemplate, LengthLimit, PartReader, PartSheet};
 use crate::units::Dimension;
 
 /// What a packet carries beside its payload: LRH, BTH and both CRCs. Packets with more wait for an empty lane.
 const PACKET_OVERHEAD_BYTES: u32 = 26;
-
-pub(crate) fn bus(mut read: PartReader<'_>) -> Option<(BusPart, PartSheet)> {
-    let part = BusPart {
-        name: read.name(),
-        raw_bytes_per_second: read.rate("raw_rate"),
-        max_payload_bytes: read.bytes("max_payload"),
-        write_header_bytes: read.bytes("write_header"),
-        completion_bytes: read.bytes("completion"),
-        completion_header_bytes: read.bytes("completion_header"),
-        link_layer_ppm: read.share_ppm("link_layer_share"),
-        duplex_bytes_per_second: read.optional_rate("duplex_rate"),
-    };
-    if part.link_layer_ppm >= 1_000_000 {
-        read.refuse("link_layer_share", "nothing of the bus is left".into(), Some("write less than 100 %".into()));
-    }
-    for (name, bytes) in [("max_payload", part.max_payload_bytes), ("completion", part.completion_bytes)] {
-        if bytes == 0 {
-            read.refuse(name, "a packet carries at least one byte".into(), None);
-        }
-    }
-    read.finish().map(|sheet| (part, sheet))
-}
 
 pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
     let part = HcaPart {
@@ -56,6 +35,7 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
             Dimension::Name,
             &[("cut-through", ReceiveMode::CutThrough), ("store-and-forward", ReceiveMode::StoreAndForward)],
         ),
+        interface: interface(&mut read),
         outstanding_reads: read.count("outstanding_reads"),
         tuned_read_request_bytes: read.bytes("tuned_read_request"),
         processing_engines: read.optional_count("processing_engines").unwrap_or(1),
@@ -96,7 +76,7 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
         }
     }
     check_ack_timer(&mut read, part.ack_timer);
-    check_read_request(&mut read, "tuned_read_request", part.tuned_read_request_bytes);
+    check_read_request(&mut read, "tuned_read_request", part.tuned_read_request_bytes, part.interface);
     read.finish().map(|sheet| (part, sheet))
 }
 
@@ -147,14 +127,6 @@ fn check_ack_timer(read: &mut PartReader<'_>, timer: AckTimer) {
     }
 }
 
-/// The sizes that the field of PCI Express can hold.
-fn check_read_request(read: &mut PartReader<'_>, name: &'static str, bytes: u32) {
-    if !(bytes.is_power_of_two() && (128..=4_096).contains(&bytes)) {
-        let help = "write 128, 256, 512, 1024, 2048 or 4096 B";
-        read.refuse(name, format!("{bytes} B is not a read request size of PCI Express"), Some(help.into()));
-    }
-}
-
 pub(crate) fn host(mut read: PartReader<'_>, buses: &BTreeMap<String, (BusPart, PartSheet)>) -> Option<(HostPart, PartSheet)> {
     let cpu = read.text("cpu");
     let (bus_name, _) = read.part("bus");
@@ -169,8 +141,13 @@ pub(crate) fn host(mut read: PartReader<'_>, buses: &BTreeMap<String, (BusPart, 
         cpu,
         bus,
         read_request_bytes: read.bytes("read_request"),
-        memory_read_latency: read.duration("memory_read_latency"),
-        memory_write_latency: read.duration("memory_write_latency"),
+        memory: MemoryPart {
+            read_latency: read.duration("memory_read_latency"),
+            write_latency: read.duration("memory_write_latency"),
+            read_bytes_per_second: read.optional_rate("memory_read_rate"),
+            write_bytes_per_second: read.optional_rate("memory_write_rate"),
+            bytes_per_second: read.optional_rate("memory_rate"),
+        },
         post_send: read.duration("post_send"),
         post_receive: read.duration("post_receive"),
         poll_cq: read.duration("poll_cq"),
@@ -181,7 +158,7 @@ pub(crate) fn host(mut read: PartReader<'_>, buses: &BTreeMap<String, (BusPart, 
         ethernet_latency: read.duration("ethernet_latency"),
         ethernet_bytes_per_second: read.rate("ethernet_rate"),
     };
-    check_read_request(&mut read, "read_request", part.read_request_bytes);
+    check_read_request(&mut read, "read_request", part.read_request_bytes, part.bus.slot.interface());
     // A call that costs nothing would let a program poll for ever at one instant.
     for (name, cost) in [("post_send", part.post_send), ("poll_cq", part.poll_cq), ("clock_read", part.clock_read)] {
         if cost == SimDuration::ZERO {
@@ -189,19 +166,6 @@ pub(crate) fn host(mut read: PartReader<'_>, buses: &BTreeMap<String, (BusPart, 
         }
     }
     read.finish().map(|sheet| (part, sheet))
-}
-
-fn no_bus() -> BusPart {
-    BusPart {
-        name: String::new(),
-        raw_bytes_per_second: 1,
-        max_payload_bytes: 1,
-        write_header_bytes: 0,
-        completion_bytes: 1,
-        completion_header_bytes: 0,
-        link_layer_ppm: 0,
-        duplex_bytes_per_second: None,
-    }
 }
 
 pub(crate) fn switch(mut read: PartReader<'_>) -> Option<(SwitchPart, PartSheet)> {

@@ -1,10 +1,12 @@
 //! Parts as data: what a part file says, with where every value comes from.
 
+mod bus;
 mod convert;
 mod raw;
 mod reader;
 
-pub(crate) use convert::{bus, cable, hca, host, length_limits, switch};
+pub(crate) use bus::{bus, variants};
+pub(crate) use convert::{cable, hca, host, length_limits, switch};
 pub(crate) use raw::{RawPart, inherit, read};
 pub(crate) use reader::PartReader;
 

@@ -57,6 +57,12 @@ impl<'a> PartReader<'a> {
     pub(crate) fn share_ppm(&mut self, name: &str) -> u32 {
         self.small(name, Dimension::Share)
     }
+    pub(crate) fn megahertz(&mut self, name: &str) -> u32 {
+        self.small(name, Dimension::Frequency)
+    }
+    pub(crate) fn bits(&mut self, name: &str) -> u32 {
+        self.small(name, Dimension::Bits)
+    }
     pub(crate) fn duration(&mut self, name: &str) -> SimDuration {
         SimDuration::from_picos(self.number(name, Dimension::Duration).unwrap_or(0))
     }

@@ -4,7 +4,9 @@
 use softband_fabric::World;
 use softband_fabric::notice::Notice;
 use softband_fabric::spec::{CableSpec, FabricSpec, HcaSpec, HostSpec, PortRef, SubnetSpec, SwitchSpec};
-use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, Medium, MessageGaps, OptionalVerbs, ReceiveMode, SwitchPart};
+use softband_model::parts::{
+    BusPart, CablePart, CardInterface, HcaPart, HostPart, Medium, MemoryPart, MessageGaps, OptionalVerbs, PciExpress, ReceiveMode, Slot, SwitchPart,
+};
 use softband_model::transport::AckTimer;
 use softband_model::verbs::api::*;
 use softband_sim::{SimDuration, SimTime};
@@ -37,6 +39,7 @@ pub fn hca_part() -> HcaPart {
         vl_cap: vls(4),
         port_buffer_bytes: 33_792,
         receive_mode: ReceiveMode::CutThrough,
+        interface: CardInterface::PciExpress { generation: 1, lanes: 8 },
         outstanding_reads: 4,
         tuned_read_request_bytes: 4_096,
         processing_engines: 1,
@@ -84,17 +87,25 @@ pub fn host_part(read_nanos: u64, write_nanos: u64) -> HostPart {
         cpu: "test".into(),
         bus: BusPart {
             name: "PCIe gen1 x8".into(),
-            raw_bytes_per_second: 2_000_000_000,
-            max_payload_bytes: 128,
-            write_header_bytes: 24,
-            completion_bytes: 64,
-            completion_header_bytes: 20,
-            link_layer_ppm: 20_000,
-            duplex_bytes_per_second: Some(2_727_000_000),
+            slot: Slot::PciExpress(PciExpress {
+                generation: 1,
+                lanes: 8,
+                max_payload_bytes: 128,
+                write_header_bytes: 16,
+                completion_bytes: 64,
+                completion_header_bytes: 12,
+                link_layer_ppm: 20_000,
+            }),
+            bridge: None,
         },
         read_request_bytes: 512,
-        memory_read_latency: nanos(read_nanos),
-        memory_write_latency: nanos(write_nanos),
+        memory: MemoryPart {
+            read_latency: nanos(read_nanos),
+            write_latency: nanos(write_nanos),
+            read_bytes_per_second: None,
+            write_bytes_per_second: None,
+            bytes_per_second: Some(2_727_000_000),
+        },
         post_send: nanos(300),
         post_receive: nanos(200),
         poll_cq: nanos(100),
@@ -142,10 +153,11 @@ pub fn rate(speed: LinkSpeed) -> LinkRate {
 
 fn host(name: &str, index: u64, part: HostPart, hca: HcaPart) -> HostSpec {
     let node_guid = Guid(0x0002_C902_0000_0000 + index * 0x10);
+    let bus = part.bus.clone();
     HostSpec {
         name: name.into(),
         part,
-        hcas: vec![HcaSpec { device: "test0".into(), part: hca, tune_pci: false, node_guid, pkeys: vec![PKey::DEFAULT_FULL] }],
+        hcas: vec![HcaSpec { device: "test0".into(), part: hca, bus, tune_pci: false, node_guid, pkeys: vec![PKey::DEFAULT_FULL] }],
     }
 }
 

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const BYTES: u64 = 8;
 
 /// Carries an operation out; how many bytes came back. `None`: it is the engine's.
+#[inline(never)]
 pub(super) fn change(at: (&QpInner, u32), (sending, looking): (&mut Sending, Option<Looking>), record: &PostRecord, data: &Data<'_>) -> Option<u64> {
     let looking = looking.or_else(look)?;
     let (Connection { own, peer, keeper, .. }, _) = sending.connect(&looking, at)?;

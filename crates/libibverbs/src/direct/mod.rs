@@ -37,6 +37,8 @@ pub(crate) struct DirectState {
     pub(crate) receives: OwnQueue,
     /// Held while a send request takes its place and is carried out: one follows the other.
     pub(crate) sending: Short<Sending>,
+    /// Operations that the poster may carry out itself, a bit for each.
+    operations: u32,
     /// The peer, which was only ready to receive, was told that the connection is there.
     established: AtomicBool,
 }
@@ -97,8 +99,8 @@ impl Sending {
 }
 
 impl DirectState {
-    pub(crate) fn new(entry: u32, qpn: u32) -> Self {
-        Self { receives: OwnQueue::new(entry, qpn), sending: Short::default(), established: AtomicBool::new(false) }
+    pub(crate) fn new(entry: u32, qpn: u32, operations: u32) -> Self {
+        Self { receives: OwnQueue::new(entry, qpn), sending: Short::default(), operations, established: AtomicBool::new(false) }
     }
 
     pub(crate) fn reset(&self, sending: &mut Sending) {
@@ -107,20 +109,27 @@ impl DirectState {
     }
 }
 
+/// Operations that the poster of such a queue pair may carry out itself, a bit for each.
+pub(crate) fn operations(qp_type: u32, has_atomic_write: bool) -> u32 {
+    let bit = |opcode: u32| 1 << opcode;
+    let sends = bit(opcode::SEND) | bit(opcode::SEND_WITH_IMM);
+    let writes = bit(opcode::RDMA_WRITE) | bit(opcode::RDMA_WRITE_WITH_IMM);
+    let answered = bit(opcode::RDMA_READ) | bit(opcode::ATOMIC_CMP_AND_SWP) | bit(opcode::ATOMIC_FETCH_AND_ADD);
+    match qp_type {
+        IBV_QPT_RC | IBV_QPT_XRC_SEND => sends | writes | answered | if has_atomic_write { bit(opcode::ATOMIC_WRITE) } else { 0 },
+        IBV_QPT_UC => sends | writes,
+        IBV_QPT_UD => sends,
+        _ => 0,
+    }
+}
+
 /// Carries a send request out, if it is one that can be; its place in the queue is taken already.
 pub(crate) fn carry_out(qp: &QpInner, (sending, mut looking): (&mut Sending, Option<Looking>), record: &PostRecord, data: &Data<'_>) -> bool {
-    let offered = match record.opcode {
-        opcode::RDMA_READ | opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD => is_reliable(qp),
-        opcode::ATOMIC_WRITE => is_reliable(qp) && qp.has_atomic_write,
-        opcode::SEND | opcode::SEND_WITH_IMM if qp.qp_type == IBV_QPT_UD => record.path != 0,
-        opcode::SEND | opcode::SEND_WITH_IMM | opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM => is_reliable(qp) || qp.qp_type == IBV_QPT_UC,
-        _ => false,
-    };
-    let Some(index) = qp.direct_entry.checked_sub(1) else { return false };
-    let Some(cq) = qp.send_cq.get() else { return false };
-    if !offered || !cq.takes_own {
+    if qp.direct.operations & 1 << (record.opcode % u32::BITS) == 0 {
         return false;
     }
+    let Some(index) = qp.direct_entry.checked_sub(1) else { return false };
+    let Some(cq) = qp.send_cq.get() else { return false };
     if !qp.send.is_settled() {
         looking = None; // others may have to go on meanwhile
         if !has_engine_finished(qp, index) {
@@ -139,11 +148,7 @@ pub(crate) fn carry_out(qp: &QpInner, (sending, mut looking): (&mut Sending, Opt
         opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD | opcode::ATOMIC_WRITE => atomic::change(at, (sending, looking), record, data),
         _ if qp.qp_type == IBV_QPT_UD => {
             drop(looking); // the engine may have to be asked
-            if path_parts(record.path).0 < MULTICAST_LIDS {
-                datagram::deliver(at, &mut sending.receivers, (None, true), record, data)
-            } else {
-                groups::deliver(at, (&mut sending.receivers, &mut sending.groups), record, data)
-            }
+            deliver_datagram(at, sending, record, data)
         }
         _ => send::deliver(at, (sending, looking), record, data),
     };
@@ -158,6 +163,16 @@ pub(crate) fn carry_out(qp: &QpInner, (sending, mut looking): (&mut Sending, Opt
     }
     tell_of_connection(qp, index);
     true
+}
+
+/// A datagram, to one or to a group.
+#[inline(never)]
+fn deliver_datagram(at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>) -> Option<u64> {
+    match path_parts(record.path).0 {
+        0 => None, // the engine knows what becomes of it
+        1..MULTICAST_LIDS => datagram::deliver(at, &mut sending.receivers, (None, true), record, data),
+        _ => groups::deliver(at, (&mut sending.receivers, &mut sending.groups), record, data),
+    }
 }
 
 fn is_reliable(qp: &QpInner) -> bool {
@@ -211,6 +226,7 @@ fn tell_of_connection(qp: &QpInner, index: u32) {
 }
 
 /// Moves all data of an RDMA write or read; how many bytes it had.
+#[inline(never)]
 fn move_all(at: (&QpInner, u32), (sending, mut looking): (&mut Sending, Option<Looking>), record: &PostRecord, data: &Data<'_>) -> Option<u64> {
     let mut moved = 0;
     loop {

@@ -23,9 +23,13 @@ const BYTES_MAX: u64 = 64 << 20;
 /// Carries a message out; how many bytes it had. `None`: it is the engine's.
 #[inline(always)]
 pub(super) fn deliver(at: (&QpInner, u32), (sending, looking): (&mut Sending, Option<Looking>), record: &PostRecord, data: &Data<'_>) -> Option<u64> {
-    let mut last = step(&looking.or_else(look)?, at, sending, record, data, false)?;
+    let looking = match looking {
+        Some(looking) => looking,
+        None => look()?,
+    };
+    let mut last = step(looking, at, sending, record, data, false)?;
     if !last.is_done() {
-        last = PATIENCE.try_again(last, |is_waiting| step(&look()?, at, sending, record, data, is_waiting))?;
+        last = try_again(last, at, sending, record, data)?;
     }
     if last.outcome == Outcome::DoneWithEvent {
         tell(kind::NOTIFY_PEER, record);
@@ -33,9 +37,15 @@ pub(super) fn deliver(at: (&QpInner, u32), (sending, looking): (&mut Sending, Op
     Some(last.bytes)
 }
 
+#[cold]
+fn try_again(last: Step, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>) -> Option<Step> {
+    PATIENCE.try_again(last, |is_waiting| step(look()?, at, sending, record, data, is_waiting))
+}
+
 /// `None` when something is not as it should be: the engine knows what follows from it.
-#[inline(never)] // all registers are its own
-fn step(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>, is_waiting: bool) -> Option<Step> {
+#[inline(always)]
+fn step(looking: Looking, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>, is_waiting: bool) -> Option<Step> {
+    let looking = &looking;
     let (connection, queues) = sending.connect(looking, at)?;
     let Connection { own, peer, source, keeper, parties, .. } = connection;
     let PeerQueues { receives, deliveries } = match queues {

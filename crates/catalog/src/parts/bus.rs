@@ -1,0 +1,162 @@
+//! Bus parts and the edges of cards.
+
+use std::collections::BTreeMap;
+
+use softband_model::parts::{Bridge, BusPart, CardInterface, PciExpress, PciX, PciXClock, Slot};
+
+use crate::diagnostic::suggest;
+use crate::document::{Node, Value};
+use crate::parts::{PartReader, PartSheet, RawPart};
+use crate::units::{Dimension, Number};
+
+#[derive(Clone, Copy)]
+enum Kind {
+    PciExpress,
+    PciX,
+    Bridge,
+}
+
+/// A list of lanes describes several parts, named after them; one number describes the part that the file is called after.
+pub(crate) fn variants(part: RawPart) -> Vec<RawPart> {
+    let lanes = part.parameters.iter().position(|parameter| parameter.name == "lanes");
+    let Some((at, Value::Array(items))) = lanes.map(|at| (at, part.parameters[at].value.value.clone())) else { return vec![part] };
+    let variant = |item: &Node| {
+        let mut variant = part.clone();
+        if let Value::Number(Number::Integer(lanes)) = item.value {
+            variant.name = format!("{}-x{lanes}", part.name);
+            variant.summary = format!("{}, x{lanes}", part.summary);
+        }
+        variant.parameters[at].value = item.clone();
+        variant
+    };
+    if items.is_empty() { vec![part] } else { items.iter().map(variant).collect() }
+}
+
+/// `buses`: those that a bridge may offer as its slot.
+pub(crate) fn bus(mut read: PartReader<'_>, buses: &BTreeMap<String, (BusPart, PartSheet)>) -> Option<(BusPart, PartSheet)> {
+    let kinds = [("pci-express", Kind::PciExpress), ("pci-x", Kind::PciX), ("bridge", Kind::Bridge)];
+    let kind = read.choice("kind", Dimension::Name, &kinds);
+    let name = read.name();
+    let part = match kind {
+        Kind::PciExpress => BusPart { name, slot: Slot::PciExpress(pci_express(&mut read)), bridge: None },
+        Kind::PciX => BusPart { name, slot: Slot::PciX(pci_x(&mut read)), bridge: None },
+        Kind::Bridge => {
+            let slot = slot_of_bridge(&mut read, buses);
+            let bridge = Bridge { delay: read.duration("delay"), bytes_per_second: read.optional_rate("rate") };
+            BusPart { name, slot, bridge: Some(bridge) }
+        }
+    };
+    read.finish().map(|sheet| (part, sheet))
+}
+
+fn pci_express(read: &mut PartReader<'_>) -> PciExpress {
+    let (generation, lanes) = generation_and_lanes(read, "generation", "lanes");
+    let part = PciExpress {
+        generation,
+        lanes,
+        max_payload_bytes: read.bytes("max_payload"),
+        write_header_bytes: read.bytes("write_header"),
+        completion_bytes: read.bytes("completion"),
+        completion_header_bytes: read.bytes("completion_header"),
+        link_layer_ppm: read.share_ppm("link_layer_share"),
+    };
+    if part.link_layer_ppm >= 1_000_000 {
+        read.refuse("link_layer_share", "nothing of the bus is left".into(), Some("write less than 100 %".into()));
+    }
+    check_size(read, "max_payload", part.max_payload_bytes, 128, "a payload size of PCI Express");
+    check_size(read, "completion", part.completion_bytes, 64, "a size of completions");
+    part
+}
+
+fn pci_x(read: &mut PartReader<'_>) -> PciX {
+    let part = PciX {
+        clock: clock(read, "clock"),
+        width_bytes: read.bits("width") / 8,
+        request_clocks: read.count("request_clocks"),
+        burst_clocks: read.count("burst_clocks"),
+        write_burst_bytes: read.bytes("write_burst"),
+    };
+    if !matches!(part.width_bytes, 4 | 8) {
+        read.refuse("width", "PCI-X has two widths".into(), Some("write 32 or 64".into()));
+    }
+    for (name, clocks) in [("request_clocks", part.request_clocks), ("burst_clocks", part.burst_clocks)] {
+        if !(1..=1_000).contains(&clocks) {
+            let help = "address, attributes, response and turn-around are four at least; write 1 to 1000";
+            read.refuse(name, format!("{clocks} clocks are not possible"), Some(help.into()));
+        }
+    }
+    check_size(read, "write_burst", part.write_burst_bytes, 128, "a burst of whole 128 B blocks");
+    // The stand-in of a refused part must not divide by nothing.
+    PciX { width_bytes: part.width_bytes.max(1), write_burst_bytes: part.write_burst_bytes.max(1), ..part }
+}
+
+fn slot_of_bridge(read: &mut PartReader<'_>, buses: &BTreeMap<String, (BusPart, PartSheet)>) -> Slot {
+    let (name, _) = read.part("slot");
+    let found = buses.get(&name).map(|(bus, _)| bus).filter(|bus| bus.bridge.is_none());
+    if found.is_none() && !name.is_empty() {
+        let names: Vec<&str> = buses.iter().filter(|(_, (bus, _))| bus.bridge.is_none()).map(|(name, _)| name.as_str()).collect();
+        read.refuse("slot", format!("no usable bus part `{name}` that is no bridge"), Some(suggest(&name, "bus parts", &names)));
+    }
+    found.map_or(no_bus().slot, |bus| bus.slot)
+}
+
+/// What a card has on its edge.
+pub(crate) fn interface(read: &mut PartReader<'_>) -> CardInterface {
+    let kind = read.choice("interface", Dimension::Name, &[("pci-express", Kind::PciExpress), ("pci-x", Kind::PciX)]);
+    if let Kind::PciX = kind {
+        return CardInterface::PciX { clock: clock(read, "interface_clock") };
+    }
+    let (generation, lanes) = generation_and_lanes(read, "interface_generation", "interface_lanes");
+    CardInterface::PciExpress { generation, lanes }
+}
+
+fn generation_and_lanes(read: &mut PartReader<'_>, generation: &'static str, lanes: &'static str) -> (u8, u8) {
+    let (generation_number, lanes_number) = (read.count(generation), read.count(lanes));
+    let as_generation = u8::try_from(generation_number).ok().filter(|number| PciExpress::GENERATIONS.contains(number));
+    if as_generation.is_none() {
+        read.refuse(generation, format!("there is no generation {generation_number} of PCI Express"), Some("write 1 to 6".into()));
+    }
+    let as_lanes = u8::try_from(lanes_number).ok().filter(|number| PciExpress::LANES.contains(number));
+    if as_lanes.is_none() {
+        let help = "write 1, 2, 4, 8, 12 or 16";
+        read.refuse(lanes, format!("PCI Express has no links of {lanes_number} lanes"), Some(help.into()));
+    }
+    (as_generation.unwrap_or(1), as_lanes.unwrap_or(1))
+}
+
+fn clock(read: &mut PartReader<'_>, name: &'static str) -> PciXClock {
+    let mhz = read.megahertz(name);
+    PciXClock::of_mhz(mhz).unwrap_or_else(|| {
+        read.refuse(name, format!("PCI-X has no clock of {mhz} MHz"), Some("write 66, 100 or 133".into()));
+        PciXClock::Mhz66
+    })
+}
+
+fn check_size(read: &mut PartReader<'_>, name: &'static str, bytes: u32, least: u32, what: &str) {
+    if !(bytes.is_power_of_two() && (least..=4_096).contains(&bytes)) {
+        let sizes: Vec<String> = (0..).map(|shift| least << shift).take_while(|size| *size <= 4_096).map(|size| size.to_string()).collect();
+        read.refuse(name, format!("{bytes} B is not {what}"), Some(format!("write {} B", crate::units::or_list(&sizes))));
+    }
+}
+
+/// The sizes that the field of the configuration space can hold.
+pub(crate) fn check_read_request(read: &mut PartReader<'_>, name: &'static str, bytes: u32, interface: CardInterface) {
+    match interface {
+        CardInterface::PciExpress { .. } => check_size(read, name, bytes, 128, "a read request size of PCI Express"),
+        CardInterface::PciX { .. } => check_size(read, name, bytes, 512, "a read byte count of PCI-X"),
+    }
+}
+
+/// Stands in for one that could not be read.
+pub(crate) fn no_bus() -> BusPart {
+    let slot = PciExpress {
+        generation: 1,
+        lanes: 1,
+        max_payload_bytes: 128,
+        write_header_bytes: 0,
+        completion_bytes: 64,
+        completion_header_bytes: 0,
+        link_layer_ppm: 0,
+    };
+    BusPart { name: String::new(), slot: Slot::PciExpress(slot), bridge: None }
+}

@@ -1,0 +1,41 @@
+//! A PCI Express link: each direction for itself, packets of limited size.
+
+use super::rate::Rate;
+use crate::parts::PciExpress;
+use softband_sim::SimTime;
+
+pub(super) struct Link {
+    max_payload_bytes: u32,
+    read_rate: Rate,
+    write_rate: Rate,
+    read_free: SimTime,
+    write_free: SimTime,
+}
+
+impl Link {
+    pub(super) fn new(slot: &PciExpress) -> Self {
+        let raw = slot.raw_bytes_per_second();
+        let rate = |payload, header| Rate::new(raw, slot.link_layer_ppm, payload, header + slot.framing_bytes());
+        Self {
+            max_payload_bytes: slot.max_payload_bytes,
+            read_rate: rate(slot.completion_bytes, slot.completion_header_bytes),
+            write_rate: rate(slot.max_payload_bytes, slot.write_header_bytes),
+            read_free: SimTime::ZERO,
+            write_free: SimTime::ZERO,
+        }
+    }
+
+    /// Brings the data of one read request, which come from `first` on: when the last byte is through.
+    pub(super) fn complete_read(&mut self, first: SimTime, bytes: u32) -> SimTime {
+        self.read_free = first.max(self.read_free) + self.read_rate.duration(bytes);
+        self.read_free
+    }
+
+    /// Takes a write that may start at `start` and whose last byte comes at `tail` at the earliest: when the last byte is through.
+    pub(super) fn write(&mut self, start: SimTime, tail: SimTime, bytes: u32) -> SimTime {
+        // A direction that waits for arriving bytes is free for others meanwhile, so only its own time is taken.
+        self.write_free = start.max(self.write_free) + self.write_rate.duration(bytes);
+        let last_packet = self.write_rate.duration(bytes.min(self.max_payload_bytes));
+        self.write_free.max(tail + last_packet)
+    }
+}

@@ -1,0 +1,240 @@
+use super::*;
+use crate::parts::{Bridge, CardInterface, MemoryPart, PciExpress, PciX, PciXClock};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+const GEN1_X8: PciExpress = PciExpress {
+    generation: 1,
+    lanes: 8,
+    max_payload_bytes: 128,
+    write_header_bytes: 16,
+    completion_bytes: 64,
+    completion_header_bytes: 12,
+    link_layer_ppm: 20_000,
+};
+
+const PCI_X_133: PciX = PciX { clock: PciXClock::Mhz133, width_bytes: 8, request_clocks: 4, burst_clocks: 6, write_burst_bytes: 512 };
+
+/// A bus with its host's memory.
+struct Path {
+    bus: Bus,
+    memory: MemoryController,
+}
+
+fn path(slot: Slot, latency_nanos: u64, request: u32, outstanding: u32, bytes_per_second: Option<u64>) -> Path {
+    with_bridge(slot, None, latency_nanos, request, outstanding, bytes_per_second)
+}
+
+fn with_bridge(slot: Slot, bridge: Option<Bridge>, latency_nanos: u64, request: u32, outstanding: u32, bytes_per_second: Option<u64>) -> Path {
+    let memory = MemoryPart {
+        read_latency: SimDuration::from_nanos(latency_nanos),
+        write_latency: SimDuration::from_nanos(300),
+        read_bytes_per_second: None,
+        write_bytes_per_second: None,
+        bytes_per_second,
+    };
+    let part = BusPart { name: "test".into(), slot, bridge };
+    Path { bus: Bus::new(&part, request, outstanding), memory: MemoryController::new(&memory) }
+}
+
+fn gen1(latency_nanos: u64, request: u32, duplex: Option<u64>) -> Path {
+    path(Slot::PciExpress(GEN1_X8), latency_nanos, request, 4, duplex)
+}
+
+impl Path {
+    fn read(&mut self, now: SimTime, bytes: u32) -> SimTime {
+        self.bus.read(&mut self.memory, now, bytes)
+    }
+
+    fn write(&mut self, now: SimTime, bytes: u32) -> SimTime {
+        self.bus.write(&mut self.memory, now, now, now, bytes)
+    }
+
+    /// Megabytes per second of back-to-back 2 KiB reads.
+    fn read_rate(mut self) -> u64 {
+        let end = (0..1_000).map(|_| self.read(SimTime::ZERO, 2_048)).last().unwrap();
+        2_048_000 * 1_000_000 / end.as_picos()
+    }
+
+    /// Megabytes per second of 2 KiB reads and as many writes, each asked for when the one before it is over.
+    fn both_rates(mut self) -> u64 {
+        let (mut read, mut write, mut bytes) = (SimTime::ZERO, SimTime::ZERO, 0);
+        while read.max(write) < SimTime::from_picos(10_000_000_000) {
+            // In the order of time, as the fabric's events ask.
+            if read <= write {
+                read = self.read(read, 2_048);
+            } else {
+                write = self.write(write, 2_048);
+            }
+            bytes += 2_048;
+        }
+        bytes * 1_000_000 / read.max(write).as_picos()
+    }
+}
+
+#[test]
+fn reads_run_at_the_buses_efficiency_when_enough_are_outstanding() {
+    assert_eq!(gen1(600, 512, None).read_rate(), 1_492);
+}
+
+#[test]
+fn a_long_memory_latency_limits_reads_until_the_requests_grow() {
+    assert_eq!(gen1(1_955, 512, None).read_rate(), 890);
+    assert!(gen1(1_955, 2_048, None).read_rate() > 1_480);
+}
+
+#[test]
+fn both_directions_share_what_the_host_bridge_can_move() {
+    let mut path = gen1(600, 512, Some(2_727_000_000));
+    let (mut read, mut write, mut bytes) = (SimTime::ZERO, SimTime::ZERO, 0);
+    while read.max(write) < SimTime::from_picos(10_000_000_000) {
+        read = path.read(read, 2_048);
+        write = path.write(write, 2_048);
+        bytes += 4_096;
+    }
+    let rate = bytes * 1_000_000 / read.max(write).as_picos();
+    assert!(rate <= 2_727, "{rate}");
+}
+
+#[test]
+fn a_cut_through_write_ends_a_bus_packet_after_the_tail() {
+    let mut path = gen1(600, 512, None);
+    let tail = SimTime::from_picos(2_082_000);
+    let in_memory = path.bus.write(&mut path.memory, SimTime::ZERO, SimTime::ZERO, tail, 2_048);
+    // 128 bytes at 1,650 MB/s are 77.5 ns; then 300 ns to memory.
+    assert_eq!((in_memory - tail).as_nanos(), 377);
+}
+
+#[test]
+fn raw_rates_follow_from_generation_and_lanes() {
+    let raw = |generation, lanes| PciExpress { generation, lanes, ..GEN1_X8 }.raw_bytes_per_second();
+    let of_x16: Vec<u64> = (1..=6).map(|generation| raw(generation, 16)).collect();
+    assert_eq!(of_x16, [4_000_000_000, 8_000_000_000, 15_753_846_153, 31_507_692_307, 63_015_384_615, 118_000_000_000]);
+    assert_eq!((raw(1, 8), raw(2, 8), raw(3, 1)), (2_000_000_000, 4_000_000_000, 984_615_384));
+}
+
+#[test]
+fn pci_x_moves_reads_and_writes_one_after_the_other() {
+    let slot = Slot::PciX(PCI_X_133);
+    // 64 clocks of data of 74 for a read of 512 B, and of 70 for a write, at 1,066.7 MB/s.
+    assert_eq!(path(slot, 100, 512, 8, None).read_rate(), 922);
+    let mut writes = path(slot, 100, 512, 8, None);
+    let end = (0..1_000).map(|_| writes.write(SimTime::ZERO, 2_048)).last().unwrap();
+    assert_eq!(2_048_000 * 1_000_000 / end.as_picos(), 975);
+    let both = path(slot, 100, 512, 8, None).both_rates();
+    assert!((930..=948).contains(&both), "{both}");
+    let slower = PciX { clock: PciXClock::Mhz100, ..PCI_X_133 };
+    assert_eq!(path(Slot::PciX(slower), 100, 512, 8, None).read_rate(), 691);
+}
+
+#[test]
+fn pci_x_is_free_for_writes_while_reads_wait_for_memory() {
+    let slow = || path(Slot::PciX(PCI_X_133), 762, 512, 2, None);
+    assert_eq!(slow().read_rate(), 777);
+    assert_eq!(path(Slot::PciX(PCI_X_133), 762, 4_096, 2, None).read_rate(), 1_026);
+    // Reads alone leave a quarter of the bus; it is used when there is something to write.
+    let (mut path, mut bytes) = (slow(), 0);
+    let mut reads = [SimTime::ZERO; 4];
+    let mut writes = [SimTime::ZERO; 4];
+    let end = SimTime::from_picos(5_000_000_000);
+    while let Some(at) = reads.iter().chain(&writes).min().copied().filter(|at| *at < end) {
+        if let Some(next) = reads.iter_mut().find(|next| **next == at) {
+            *next = path.bus.read(&mut path.memory, at, 1_024);
+        } else {
+            *writes.iter_mut().find(|next| **next == at).unwrap() = path.write(at, 1_024);
+        }
+        bytes += 1_024;
+    }
+    let rate = bytes * 1_000_000 / end.as_picos();
+    assert!((935..=955).contains(&rate), "{rate}");
+}
+
+#[test]
+fn a_bridge_is_passed_twice_by_reads_and_once_by_writes() {
+    let slot = Slot::PciX(PCI_X_133);
+    let bridge = Bridge { delay: SimDuration::from_nanos(180), bytes_per_second: None };
+    let [mut far, mut near] = [Some(bridge), None].map(|bridge| with_bridge(slot, bridge, 400, 512, 4, None));
+    assert_eq!((far.read(SimTime::ZERO, 64) - near.read(SimTime::ZERO, 64)).as_nanos(), 360);
+    let later = SimTime::from_picos(1_000_000_000);
+    assert_eq!((far.write(later, 64) - near.write(later, 64)).as_nanos(), 180);
+}
+
+#[test]
+fn a_bridge_may_move_less_than_its_slot() {
+    let bridge = Bridge { delay: SimDuration::from_nanos(100), bytes_per_second: Some(1_000_000_000) };
+    let both = with_bridge(Slot::PciExpress(GEN1_X8), Some(bridge), 400, 512, 4, None).both_rates();
+    assert!((970..=1_000).contains(&both), "{both}");
+}
+
+#[test]
+fn card_and_slot_train_to_the_lesser_of_both() {
+    let x8 = Slot::PciExpress(GEN1_X8);
+    let card = |generation, lanes| CardInterface::PciExpress { generation, lanes };
+    assert_eq!(x8.train(card(3, 16)).map(Slot::interface), Some(card(1, 8)));
+    assert_eq!(x8.train(card(1, 4)).map(Slot::interface), Some(card(1, 4)));
+    let pci_x = Slot::PciX(PciX { clock: PciXClock::Mhz100, ..PCI_X_133 });
+    let card = |clock| CardInterface::PciX { clock };
+    assert_eq!(pci_x.train(card(PciXClock::Mhz133)).map(Slot::interface), Some(card(PciXClock::Mhz100)));
+    assert_eq!(x8.train(card(PciXClock::Mhz66)), None);
+}
+
+fn slots() -> impl Strategy<Value = Slot> {
+    let pcie = (1..=6_u8, 0..5_u32, 0..3_u32, 0..2_u32).prop_map(|(generation, lanes, payload, completion)| {
+        let (max_payload_bytes, completion_bytes) = (128 << payload, 64 << completion);
+        Slot::PciExpress(PciExpress { generation, lanes: 1 << lanes, max_payload_bytes, completion_bytes, ..GEN1_X8 })
+    });
+    let pci_x = (0..3_usize, 1..8_u32, 1..8_u32, 0..4_u32).prop_map(|(clock, request_clocks, burst_clocks, burst)| {
+        Slot::PciX(PciX { clock: PciXClock::ALL[clock], width_bytes: 8, request_clocks, burst_clocks, write_burst_bytes: 512 << burst })
+    });
+    prop_oneof![pcie, pci_x]
+}
+
+/// What goes one way, or both where they share: bytes per second without any overhead.
+fn raw_rate(slot: Slot) -> u64 {
+    match slot {
+        Slot::PciExpress(slot) => slot.raw_bytes_per_second(),
+        Slot::PciX(slot) => u64::from(slot.width_bytes) * 1_000_000_000_000 / slot.clock.period().as_picos(),
+    }
+}
+
+/// Transfers in the order of time: nanoseconds since the one before, bytes, and whether they are reads.
+fn transfers() -> impl Strategy<Value = Vec<(u64, u32, bool)>> {
+    prop::collection::vec((0..2_000_u64, 1..4_097_u32, any::<bool>()), 1..200)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, rng_seed: RngSeed::Fixed(4), ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_moves_faster_than_the_raw_rate(slot in slots(), latency in 0..3_000_u64, outstanding in 1..32_u32, work in transfers()) {
+        let limit = 2_000_000_000;
+        let mut path = path(slot, latency, 512, outstanding, Some(limit));
+        let mut now = SimTime::ZERO;
+        let (mut read, mut written, mut last) = (0_u64, 0_u64, SimTime::ZERO);
+        for (pause, bytes, reads) in work {
+            now += SimDuration::from_nanos(pause);
+            last = last.max(if reads { path.read(now, bytes) } else { path.write(now, bytes) });
+            *(if reads { &mut read } else { &mut written }) += u64::from(bytes);
+            let moved = |rate: u64| u128::from(rate) * u128::from(last.as_picos()) / 1_000_000_000_000 + 1;
+            let on_one_way = if matches!(slot, Slot::PciX(_)) { read + written } else { read.max(written) };
+            prop_assert!(u128::from(on_one_way) <= moved(raw_rate(slot)), "{on_one_way} B by {last:?}");
+            prop_assert!(u128::from(read + written) <= moved(limit), "{} B by {last:?}", read + written);
+        }
+    }
+
+    #[test]
+    fn a_longer_transfer_never_ends_earlier_and_later_ones_never_overtake(slot in slots(), latency in 0..3_000_u64, work in transfers(), more in 0..4_096_u32) {
+        let [mut short, mut long] = [0, more].map(|_| path(slot, latency, 512, 4, None));
+        let (mut now, mut ends) = (SimTime::ZERO, [SimTime::ZERO; 2]);
+        for (index, (pause, bytes, reads)) in work.into_iter().enumerate() {
+            now += SimDuration::from_nanos(pause);
+            let longer = if index == 0 { bytes + more } else { bytes };
+            let of = |path: &mut Path, bytes| if reads { path.read(now, bytes) } else { path.write(now, bytes) };
+            let (end, end_longer) = (of(&mut short, bytes), of(&mut long, longer));
+            prop_assert!(now < end && end <= end_longer, "{end:?} {end_longer:?}");
+            let last = &mut ends[usize::from(reads)];
+            prop_assert!(*last <= end);
+            *last = end;
+        }
+    }
+}

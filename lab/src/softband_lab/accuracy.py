@@ -1,0 +1,229 @@
+"""How far off the model is: every published number of several studies, by generation of the HCA."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+
+from softband_lab.claims import ClaimRow
+from softband_lab.errors import LabError
+from softband_lab.evidence import Evidence
+from softband_lab.fabricfile import load_toml
+from softband_lab.judgement import NUMBER_TOLERANCE_PERCENT
+from softband_lab.places import fabric_path
+from softband_lab.report import render
+from softband_lab.softband import Softband
+from softband_lab.study import Accuracy, Study, load_study
+from softband_lab.study_run import StudyOptions, run_study
+
+NO_HCA = "Cables, buses and settings, without an HCA"
+COLUMNS = [
+    "generation", "study", "id", "claim", "published", "unit", "predicted", "deviation_percent", "verdict", "basis",
+    "source", "explanation",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AccuracyRow:
+    generation: str
+    study: str
+    claim: ClaimRow
+
+    @property
+    def is_unexplained(self) -> bool:
+        return self.claim.is_off and not self.claim.rule.explanation
+
+    def cells(self) -> dict[str, str]:
+        return {
+            "generation": self.generation,
+            "study": self.study,
+            **self.claim.cells(),
+            "source": f"{self.claim.published.source}, {self.claim.published.section}",
+            "explanation": self.claim.rule.explanation,
+        }
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Of some rows: how far the numbers are off, and whether orders are right."""
+
+    numbers: int
+    median_percent: float | None
+    worst_percent: float | None
+    worst_id: str
+    orderings: int
+    orderings_right: int
+
+    @staticmethod
+    def of(rows: Iterable[AccuracyRow], basis: str) -> Statistics:
+        chosen = [
+            row.claim for row in rows if row.claim.basis == basis and row.claim.judgement.verdict != "not testable"
+        ]
+        numbers = {
+            row.published.id: abs(row.judgement.deviation_percent)
+            for row in chosen
+            if row.judgement.deviation_percent is not None
+        }
+        orderings = [row for row in chosen if row.judgement.deviation_percent is None]
+        worst = max(numbers, key=lambda claim: numbers[claim], default="")
+        return Statistics(
+            len(numbers),
+            statistics.median(numbers.values()) if numbers else None,
+            numbers.get(worst),
+            worst,
+            len(orderings),
+            sum(row.judgement.verdict == "reproduced" for row in orderings),
+        )
+
+
+@dataclass(frozen=True)
+class Target:
+    text: str
+    value: str
+    is_met: bool
+
+
+def run_accuracy(
+    study: Study, settings: Accuracy, softband: Softband, options: StudyOptions, folders: Path, console: Console
+) -> int:
+    """Exit status as a study's; 1 also where a row is off and nobody says why.
+
+    The included studies run in `folders`/NAME: in their own ones what is there already is not run again.
+    """
+    included: dict[str, Evidence] = {}
+    status, rows = 0, []
+    for name in settings.includes:
+        part = replace(
+            options, out=folders / name, command=f"softband study {name}{' --quick' if options.quick else ''}"
+        )
+        console.rule(name)
+        result = run_study(load_study(options.home, name), softband, part, console)
+        if result.evidence is None:
+            return result.status
+        included[name], status = result.evidence, max(status, result.status)
+        rows += sort_out(settings, options.home, name, result.claims)
+    console.rule(study.head.name)
+    own = run_study(study, softband, options, console, included)
+    if own.evidence is None:
+        return own.status
+    rows += sort_out(settings, options.home, study.head.name, own.claims)
+    write_accuracy(rows, options.out / "accuracy.csv")
+    targets = check_targets(settings, rows)
+    write_page(study, settings, rows, targets, options)
+    return max(status, own.status, _print_end(rows, targets, options, console))
+
+
+def sort_out(settings: Accuracy, home: Path, study: str, claims: list[ClaimRow]) -> list[AccuracyRow]:
+    """Which generation each claim is about: the oldest whose HCAs its fabrics hold."""
+    return [AccuracyRow(generation_of(settings, home, claim.fabrics), study, claim) for claim in claims]
+
+
+def generation_of(settings: Accuracy, home: Path, fabrics: frozenset[str]) -> str:
+    parts = {
+        (fabric, hca.get("part"))
+        for fabric in sorted(fabrics)
+        for host in load_toml(fabric_path(home, fabric)).get("hosts", {}).values()
+        for hca in host.get("hcas", [])
+    }
+    known = {part for generation in settings.generations for part in generation.hcas}
+    for fabric, part in sorted(parts, key=str):
+        if part not in known:
+            raise LabError(
+                f"fabrics/{fabric}: part `{part}`",
+                "is an HCA of no generation of the accuracy study",
+                "add the part to one of [[accuracy.generations]]",
+            )
+    found = {part for _, part in parts}
+    return next((item.title for item in settings.generations if found & set(item.hcas)), NO_HCA)
+
+
+def check_targets(settings: Accuracy, rows: list[AccuracyRow]) -> list[Target]:
+    predicted = Statistics.of(rows, "predicted")
+    median, worst = predicted.median_percent or 0.0, predicted.worst_percent or 0.0
+    limits = settings.targets
+    return [
+        Target(
+            f"median of the predicted rows under {limits.median_percent:g} %",
+            f"{median:.2f} %",
+            median < limits.median_percent,
+        ),
+        Target(
+            f"worst of the predicted rows under {limits.worst_percent:g} %",
+            f"{worst:.2f} % ({predicted.worst_id})",
+            worst < limits.worst_percent,
+        ),
+        Target(
+            "all predicted orders right",
+            f"{predicted.orderings_right} of {predicted.orderings}",
+            predicted.orderings_right == predicted.orderings,
+        ),
+    ]
+
+
+def write_accuracy(rows: list[AccuracyRow], path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(row.cells() for row in rows)
+
+
+def write_page(
+    study: Study, settings: Accuracy, rows: list[AccuracyRow], targets: list[Target], options: StudyOptions
+) -> None:
+    titles = [*(generation.title for generation in settings.generations), NO_HCA]
+    tables = [(title, [row for row in rows if row.generation == title]) for title in titles]
+    render(
+        "accuracy.html.jinja",
+        options.out / "accuracy.html",
+        {
+            "study": study.head,
+            "command": options.command,
+            "quick": options.quick,
+            "targets": targets,
+            "tolerance": NUMBER_TOLERANCE_PERCENT,
+            "overall": _statistics(rows),
+            "tables": [
+                {"title": title, "statistics": _statistics(found), "rows": [_row_context(row) for row in found]}
+                for title, found in tables
+                if found
+            ],
+            "off": [_row_context(row) for row in rows if row.claim.is_off],
+        },
+    )
+
+
+def _statistics(rows: list[AccuracyRow]) -> dict[str, Statistics]:
+    return {basis: Statistics.of(rows, basis) for basis in ("predicted", "calibrated")}
+
+
+def _row_context(row: AccuracyRow) -> dict[str, object]:
+    return {
+        **row.cells(),
+        "deviation": row.claim.judgement.deviation_percent,
+        "is_off": row.claim.is_off,
+        "is_unexplained": row.is_unexplained,
+        "note": row.claim.note,
+    }
+
+
+def _print_end(rows: list[AccuracyRow], targets: list[Target], options: StudyOptions, console: Console) -> int:
+    for basis, found in _statistics(rows).items():
+        if found.numbers:
+            console.print(
+                f"{basis}: {found.numbers} numbers, median {found.median_percent:.2f} % off, "
+                f"worst {found.worst_percent:.2f} % ({found.worst_id}); "
+                f"{found.orderings_right} of {found.orderings} orders right"
+            )
+    for target in targets:
+        console.print(f"{'[green]met[/]' if target.is_met else '[red]not met[/]'}: {target.text}: {target.value}")
+    unexplained = [row.claim.published.id for row in rows if row.is_unexplained]
+    if unexplained:
+        console.print(f"[bold red]off without an explanation:[/] {', '.join(unexplained)}")
+        console.print("add `explanation` to their rules in claims.toml")
+    console.print(f"[bold]the table:[/] {options.out / 'accuracy.html'}", soft_wrap=True)
+    return 1 if unexplained else 0

@@ -1,0 +1,241 @@
+"""Rules about curves: what a program measured, against a number or against another curve."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from softband_lab.evidence import At, Evidence
+from softband_lab.judgement import (
+    NUMBER_TOLERANCE_PERCENT,
+    InputRule,
+    Judgement,
+    Rule,
+    judge_number,
+    judge_worst,
+)
+from softband_lab.published import Published
+
+
+class ValueRule(Rule):
+    """A curve reaches a number; of several curves the one farthest from it counts."""
+
+    kind: Literal["value"]
+    curves: list[str]
+    tests: list[str]
+    at: At = "peak"
+
+    def judge(self, evidence: Evidence, claim: Published) -> Judgement:
+        found = {
+            f"{curve} {test}": evidence.value(curve, test, self.at) * evidence.factor(test, claim)
+            for curve in self.curves
+            for test in self.tests
+        }
+        return judge_worst(found, float(claim.value))
+
+
+class RatioRule(Rule):
+    """Curves over a base curve; of several the one farthest from the published ratio counts."""
+
+    kind: Literal["ratio"]
+    curves: list[str]
+    base: str
+    tests: list[str]
+    at: At = "peak"
+
+    def judge(self, evidence: Evidence, claim: Published) -> Judgement:
+        found = {
+            f"{curve} over {self.base}, {test}": evidence.value(curve, test, self.at)
+            / evidence.value(self.base, test, self.at)
+            for curve in self.curves
+            for test in self.tests
+        }
+        return judge_worst(found, float(claim.value))
+
+
+class DifferenceRule(Rule):
+    """How far curves stay below a base curve; of several the one farthest from the published difference counts."""
+
+    kind: Literal["difference"]
+    curves: list[str]
+    base: str
+    tests: list[str]
+    at: At = "peak"
+
+    def judge(self, evidence: Evidence, claim: Published) -> Judgement:
+        found = {
+            f"{self.base} less {curve}, {test}": evidence.factor(test, claim)
+            * (evidence.value(self.base, test, self.at) - evidence.value(curve, test, self.at))
+            for curve in self.curves
+            for test in self.tests
+        }
+        return judge_worst(found, float(claim.value))
+
+
+class BelowRule(Rule):
+    """Curves lie clearly below others: by the factor at least, in every test."""
+
+    kind: Literal["below"]
+    lower: list[str]
+    upper: list[str]
+    tests: list[str]
+    at: At = "peak"
+    factor: float = Field(gt=0, lt=1)
+
+    def judge(self, evidence: Evidence, claim: Published) -> Judgement:
+        del claim  # an ordering: the rule itself is what the paper says
+        ratios = {
+            f"{low} over {high}, {test}": evidence.value(low, test, self.at) / evidence.value(high, test, self.at)
+            for low in self.lower
+            for high in self.upper
+            for test in self.tests
+        }
+        name, ratio = max(ratios.items(), key=lambda item: item[1])
+        holds = ratio <= self.factor
+        return Judgement(
+            f"x {min(ratios.values()):.2f} to {ratio:.2f}",
+            "reproduced" if holds else "contradicted",
+            note=f"closest: {name} = {ratio:.3f}; clearly below means {self.factor:g} or less",
+        )
+
+
+class EqualRule(Rule):
+    """The curves of a group coincide within a tolerance, over all sizes or at one place.
+
+    Over all sizes, the spread at a size is taken against that size's largest value: no size hides behind the peak.
+    """
+
+    kind: Literal["equal"]
+    groups: list[list[str]]
+    tests: list[str]
+    at: At = "all"
+    tolerance_percent: float = NUMBER_TOLERANCE_PERCENT
+    tolerance_absolute: float = 0.0
+
+    def judge(self, evidence: Evidence, claim: Published) -> Judgement:
+        del claim
+        worst_share, worst_text, widest = -1.0, "", 0.0
+        for group in self.groups:
+            for test in self.tests:
+                for place, values in self._places(evidence, group, test):
+                    high, low = max(values.values()), min(values.values())
+                    spread = 100.0 * (high - low) / high if high else 0.0
+                    widest = max(widest, spread)
+                    share = min(spread / self.tolerance_percent, self._absolute_share(high - low))
+                    if share > worst_share:
+                        worst_share = share
+                        worst_text = f"{test} at {place}: {_extremes(values)}"
+        return Judgement(
+            f"spread {widest:.1f} %",
+            "reproduced" if worst_share <= 1.0 else "contradicted",
+            note=f"widest: {worst_text}; equal means within {self._tolerance()}",
+        )
+
+    def _places(self, evidence: Evidence, group: list[str], test: str) -> list[tuple[str, dict[str, float]]]:
+        if self.at != "all":
+            return [(str(self.at), {curve: evidence.value(curve, test, self.at) for curve in group})]
+        series = {curve: evidence.series(curve, test) for curve in group}
+        common = sorted(set.intersection(*(set(values) for values in series.values())))
+        return [(f"{size} B", {curve: series[curve][size] for curve in group}) for size in common]
+
+    def _absolute_share(self, difference: float) -> float:
+        return difference / self.tolerance_absolute if self.tolerance_absolute else float("inf")
+
+    def _tolerance(self) -> str:
+        absolute = f" or {self.tolerance_absolute:g} in the test's unit" if self.tolerance_absolute else ""
+        return f"{self.tolerance_percent:g} %{absolute}"
+
+
+class ImprovementRule(Rule):
+    """A curve is better than a base by so many percent: less of a latency, more of a bandwidth.
+
+    The ratio of the two is compared, not the percentage: 24 % less and 26 % less are 0.76 and 0.74, some 3 % apart.
+    Where the paper gives the two numbers as well (`table`) and they say something else, the numbers count.
+    """
+
+    kind: Literal["improvement"]
+    curve: str
+    base: str
+    test: str
+    at: At = "peak"
+    better: Literal["less", "more"]
+    table: list[str] = Field(default_factory=list, max_length=2)
+
+    def judge(self, evidence: Evidence, claim: Published) -> Judgement:
+        base = evidence.value(self.base, self.test, self.at)
+        ratio = evidence.value(self.curve, self.test, self.at) / base
+        stated = self._ratio(float(claim.value))
+        against_stated = 100.0 * (ratio / stated - 1.0)
+        note = f"ratio {ratio:.3f}, stated {stated:.2f}"
+        deviation = against_stated
+        if self.table:
+            first, second = (float(evidence.published[row].value) for row in self.table)
+            tabled = second / first
+            against_table = 100.0 * (ratio / tabled - 1.0)
+            if abs(100.0 * (tabled / stated - 1.0)) > NUMBER_TOLERANCE_PERCENT:
+                deviation = against_table
+                note += (
+                    f"; the statement contradicts the paper's own numbers ({' and '.join(self.table)}), which make "
+                    f"{self._percent(tabled):.1f} %: judged by those it is {against_table:+.1f} % off, by the "
+                    f"statement {against_stated:+.1f} %"
+                )
+        verdict = judge_number(100.0 + deviation, 100.0).verdict
+        return Judgement(f"{self._percent(ratio):.1f}", verdict, round(deviation, 2), note)
+
+    def _ratio(self, percent: float) -> float:
+        return 1.0 - percent / 100.0 if self.better == "less" else 1.0 + percent / 100.0
+
+    def _percent(self, ratio: float) -> float:
+        return 100.0 * (1.0 - ratio) if self.better == "less" else 100.0 * (ratio - 1.0)
+
+
+class PortsUsedRule(Rule):
+    """How many ports of a host's HCAs carry data in each test: counted by the ports' own counters."""
+
+    kind: Literal["ports-used"]
+    curve: str
+    host: str
+    ports: dict[str, int]
+    # A port that carries less than this share of the busiest one carries acknowledgements only.
+    least_share: float = Field(default=0.1, gt=0, lt=1)
+
+    def judge(self, evidence: Evidence, claim: Published) -> Judgement:
+        del claim
+        found = {test: self._used(evidence.port_words(self.curve, test, self.host)) for test in self.ports}
+        wrong = {test: count for test, count in found.items() if count != self.ports[test]}
+        shown = ", ".join(f"{test}: {count}" for test, count in found.items())
+        return Judgement(
+            f"{min(found.values())} to {max(found.values())} ports",
+            "contradicted" if wrong else "reproduced",
+            note=f"ports of {self.host} that carry data: {shown}",
+        )
+
+    def _used(self, words: list[int]) -> int:
+        return sum(count >= self.least_share * max(words) > 0 for count in words)
+
+
+class SizesRule(InputRule):
+    """A test went over exactly the powers of two that the paper names."""
+
+    kind: Literal["sizes"]
+    curves: list[str]
+    tests: list[str]
+    smallest: int
+    largest: int
+
+    def judge(self, evidence: Evidence, claim: Published) -> Judgement:
+        del claim
+        wanted = [1 << power for power in range(self.smallest.bit_length() - 1, self.largest.bit_length())]
+        for curve in self.curves:
+            for test in self.tests:
+                got = sorted(evidence.series(curve, test))
+                if got != wanted:
+                    return Judgement(f"{got[0]}..{got[-1]}", "off", note=f"{curve}, {test}: {got}")
+        return Judgement(f"{wanted[0]}..{wanted[-1]}", "reproduced", note=f"{len(wanted)} sizes, powers of two")
+
+
+def _extremes(values: dict[str, float]) -> str:
+    low = min(values, key=lambda name: values[name])
+    high = max(values, key=lambda name: values[name])
+    return f"{low} {values[low]:.4g}, {high} {values[high]:.4g}"

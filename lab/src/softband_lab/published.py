@@ -1,0 +1,50 @@
+"""Published numbers: a file of references/, one claim a row."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+from softband_lab.errors import LabError
+from softband_lab.units import is_known, known_units
+
+
+@dataclass(frozen=True)
+class Published:
+    """A row of the reference file."""
+
+    id: str
+    source: str
+    section: str
+    value: str
+    unit: str
+    quality: str
+    note: str
+
+
+def load_published(path: Path) -> list[Published]:
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            rows = [(reader.line_num, row) for row in reader]
+    except OSError as error:
+        raise LabError(
+            path, f"cannot be read: {error.strerror}", "keep the study's claims file in references/"
+        ) from None
+    found: dict[str, Published] = {}
+    for number, row in rows:
+        claim = _parse(row, f"{path}:{number}")
+        if claim.id in found:
+            raise LabError(f"{path}:{number}", f"has the id `{claim.id}` again", "an id of its own for each row")
+        found[claim.id] = claim
+    return list(found.values())
+
+
+def _parse(row: dict[str, str], where: str) -> Published:
+    for column in Published.__dataclass_fields__:
+        if row.get(column) is None:
+            raise LabError(where, f"has no column `{column}`", "add the column to the header and row")
+    if not is_known(row["unit"]):
+        raise LabError(where, f"`{row['unit']}` is no unit", f"one of {', '.join(known_units())}")
+    return Published(**{column: row[column] for column in Published.__dataclass_fields__})

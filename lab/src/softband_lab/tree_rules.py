@@ -1,0 +1,145 @@
+"""Rules about the tree itself: fabric files, parts, and what the engine says of them."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from softband_lab.errors import LabError, MissingEvidence
+from softband_lab.evidence import Evidence
+from softband_lab.fabricfile import read_field
+from softband_lab.judgement import InputRule, Judgement, Rule, judge_number
+from softband_lab.published import Published
+from softband_lab.units import DECIMAL_MEGABYTE, in_base_units, known_units
+
+
+class LongestAcceptedRule(InputRule):
+    """The longest cable of a part that `fabric check` accepts, to the metre: found by asking, not by reading."""
+
+    kind: Literal["longest-accepted"]
+    fabric: str
+    part: str
+    rate: str
+    link: str
+    search_to_m: int = 64
+
+    def judge(self, evidence: Evidence, claim: Published) -> Judgement:
+        shortest = evidence.check_with_cable(self.fabric, self.part, self.rate, 1)
+        if shortest.exit_status != 0:
+            return Judgement("none accepted", "off", note=f"refused at 1 m: {_first_line(shortest.stderr)}")
+        if self.link not in evidence.show_with_cable(self.fabric, self.part, self.rate, 1).stdout:
+            raise MissingEvidence(f"no part at hand makes the link come up at {self.link} with the cable {self.part}")
+        good, bad = 1, self.search_to_m + 1
+        refusal = ""
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            answer = evidence.check_with_cable(self.fabric, self.part, self.rate, middle)
+            if answer.exit_status == 0:
+                good = middle
+            else:
+                bad, refusal = middle, _first_line(answer.stderr)
+        judged = judge_number(float(good), float(claim.value))
+        note = f"refused at {bad} m: {refusal}" if refusal else f"accepted up to {self.search_to_m} m"
+        return Judgement(judged.predicted, judged.verdict, judged.deviation_percent, note)
+
+
+class FieldRule(InputRule):
+    """Fields of the tree's TOML files (fabrics, parts) that must hold a value, as the paper configured it."""
+
+    kind: Literal["field"]
+    files: list[str]
+    field: str
+
+    def judge(self, evidence: Evidence, claim: Published) -> Judgement:
+        found = {file: read_field(evidence.document(file), self.field) for file in self.files}
+        # A length in a fabric file has its unit with it.
+        right = (claim.value, f"{claim.value} {claim.unit}")
+        wrong = {file: value for file, value in found.items() if str(value) not in right}
+        if wrong:
+            file, value = next(iter(wrong.items()))
+            return Judgement(str(value), "off", note=f"{file}: {self.field} = {value}")
+        return Judgement(claim.value, "reproduced", 0.0, f"{self.field} in {', '.join(self.files)}")
+
+
+class PartValueRule(InputRule):
+    """A value of a part in catalog/, converted into the claim's unit, and so many times of it.
+
+    `reads_as` names the unit where the part's own is of another kind: MHz of a bus of 8 bytes, 8 times, are MB/s.
+    """
+
+    kind: Literal["part-value"]
+    file: str
+    field: str
+    times: float = 1.0
+    reads_as: str | None = None
+
+    def judge(self, evidence: Evidence, claim: Published) -> Judgement:
+        document = evidence.document(self.file)
+        value, unit = (read_field(document, f"{self.field}.{name}") for name in ("value", "unit"))
+        if value is None:
+            raise MissingEvidence(f"{self.file} has no {self.field}")
+        have = in_base_units(self.reads_as or str(unit), DECIMAL_MEGABYTE)
+        want = in_base_units(claim.unit, DECIMAL_MEGABYTE)
+        if have is None or want is None or have[0] != want[0]:
+            raise LabError(
+                f"{self.file}: {self.field}",
+                f"`{unit}` does not convert into `{claim.unit}`",
+                f"a unit of the same kind: {', '.join(known_units())}",
+            )
+        judged = judge_number(float(value) * self.times * have[1] / want[1], float(claim.value))
+        times = f"{self.times:g} x " if self.times != 1.0 else ""
+        return Judgement(
+            judged.predicted,
+            judged.verdict,
+            judged.deviation_percent,
+            f"{times}{self.field} of {self.file}: {value} {unit}",
+        )
+
+
+class ShownRule(Rule):
+    """A number that `softband fabric show` prints for a fabric, over another fabric's where a base is named."""
+
+    kind: Literal["shown"]
+    fabric: str
+    pattern: str
+    base_fabric: str | None = None
+
+    def judge(self, evidence: Evidence, claim: Published) -> Judgement:
+        value = self._read(evidence, self.fabric)
+        if self.base_fabric is not None:
+            value /= self._read(evidence, self.base_fabric)
+        return judge_number(value, _number(claim.value))
+
+    def _read(self, evidence: Evidence, fabric: str) -> float:
+        answer = evidence.shown(fabric)
+        match = re.search(self.pattern, answer.stdout, re.MULTILINE)
+        if match is None:
+            raise MissingEvidence(f"`softband fabric show {fabric}` prints nothing that matches `{self.pattern}`")
+        return float(match[1])
+
+
+class FabricsRule(InputRule):
+    """Fabrics that exist and that the engine accepts."""
+
+    kind: Literal["fabrics"]
+    fabrics: dict[str, str]
+
+    def judge(self, evidence: Evidence, claim: Published) -> Judgement:
+        del claim
+        for name, fabric in self.fabrics.items():
+            answer = evidence.check(fabric)
+            if answer.exit_status != 0:
+                return Judgement(f"{name} refused", "off", note=f"{fabric}: {_first_line(answer.stderr)}")
+        return Judgement("; ".join(self.fabrics), "reproduced", note="each file passes `softband fabric check`")
+
+
+def _number(text: str) -> float:
+    if "/" in text:
+        above, below = text.split("/", 1)
+        return float(above) / float(below)
+    return float(text)
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0] if lines else "no message"

@@ -1,0 +1,74 @@
+"""Units of published numbers, of the columns that programs print, and of the catalogue's values."""
+
+from __future__ import annotations
+
+import re
+
+# What programs and papers call MB is sometimes 10^6 bytes, sometimes 2^20: a study says which its source means.
+DECIMAL_MEGABYTE = 1_000_000
+BINARY_MEGABYTE = 1 << 20
+
+# Unit: its kind, and how many of the kind's base unit it is. Units of a kind convert into each other.
+_UNITS: dict[str, tuple[str, float]] = {
+    "B/s": ("rate", 1.0),
+    "MiB/s": ("rate", float(BINARY_MEGABYTE)),
+    "Mb/s": ("rate", 1e6 / 8),
+    "Gb/s": ("rate", 1e9 / 8),
+    "s": ("time", 1.0),
+    "us": ("time", 1e-6),
+    "ns": ("time", 1e-9),
+    "B": ("size", 1.0),
+    "bytes": ("size", 1.0),
+    "KB": ("size", 1024.0),
+    "Mmsg/s": ("message rate", 1e6),
+    "m": ("length", 1.0),
+    "%": ("share", 0.01),
+    "ratio": ("share", 1.0),
+    "fraction": ("share", 1.0),
+}
+_MEGABYTE_UNITS = {"MB": ("size", 1), "MB/s": ("rate", 1), "GB/s": ("rate", 1000)}
+# What is no quantity: an order of values, a code, a list; it is compared as the rule of its claim says.
+_WORDS = ("", "ordering", "code", "list", "setting", "points", "name", "VLs")
+
+# The unit of each column of a table that a program prints.
+COLUMN_UNITS = {
+    "bw_peak_mib_s": "MiB/s",
+    "bw_average_mib_s": "MiB/s",
+    "bw_peak_mb_s": "MB/s",
+    "bw_average_mb_s": "MB/s",
+    "message_rate_mpps": "Mmsg/s",
+    "latency_min_us": "us",
+    "latency_typical_us": "us",
+    "latency_avg_us": "us",
+    "latency_max_us": "us",
+}
+
+
+def is_known(unit: str) -> bool:
+    bare = _bare(unit)
+    return bare in _UNITS or bare in _MEGABYTE_UNITS or bare in _WORDS
+
+
+def known_units() -> list[str]:
+    return sorted([*_UNITS, *_MEGABYTE_UNITS, *(word for word in _WORDS if word)])
+
+
+def in_base_units(unit: str, megabyte: int) -> tuple[str, float] | None:
+    """The kind of a unit and its size; None for what is no quantity."""
+    unit = _bare(unit)
+    if unit in _MEGABYTE_UNITS:
+        kind, count = _MEGABYTE_UNITS[unit]
+        return kind, float(count * megabyte)
+    return _UNITS.get(unit)
+
+
+def column_factor(column: str, unit: str, megabyte: int) -> float | None:
+    """What a column's values are multiplied with to be in `unit`; None where that has no sense."""
+    have = in_base_units(COLUMN_UNITS[column], DECIMAL_MEGABYTE)
+    want = in_base_units(unit, megabyte)
+    return have[1] / want[1] if have and want and have[0] == want[0] else None
+
+
+def _bare(unit: str) -> str:
+    """A unit may have a remark behind it: `VLs (paper's wording)`."""
+    return re.sub(r"\s*\(.*\)$", "", unit)

@@ -1,0 +1,157 @@
+"""The table of deviations: generations, statistics, targets, explanations."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+from conftest import Tree
+from rich.console import Console
+
+from softband_lab.accuracy import NO_HCA, run_accuracy
+from softband_lab.errors import LabError
+from softband_lab.study import load_study
+from softband_lab.study_run import StudyOptions
+
+STUDY = """
+[study]
+name = "sum"
+title = "How far"
+source = "others"
+summary = "All of it."
+claims = "sum_claims.csv"
+quick_figures = [1]
+
+[accuracy]
+includes = ["mini"]
+targets = { median_percent = 3.0, worst_percent = 10.0 }
+
+[[accuracy.generations]]
+title = "Old"
+hcas = ["old-hca"]
+
+[[accuracy.generations]]
+title = "New"
+hcas = ["new-hca"]
+
+[tests.bandwidth]
+title = "Bandwidth"
+quantity = "bandwidth"
+unit = "MB/s"
+direction = "uni"
+column = "bw_average_mib_s"
+iterations = 20
+server_host = "a"
+server = "ib_send_bw -s {size}"
+client_host = "b"
+client = "ib_send_bw -s {size} a"
+run_per_size = true
+sizes = { RC = { from = 65536, to = 65536 } }
+
+[[figures]]
+number = 1
+title = "One"
+section = "1"
+caption = "One."
+transport = "RC"
+tests = ["bandwidth"]
+curves = [{ name = "own", fabric = "sdr.toml" }]
+"""
+
+CLAIMS = """
+[Z1]
+claim = "own number"
+kind = "value"
+curves = ["own"]
+tests = ["bandwidth"]
+
+[Z2]
+claim = "a number of the other study"
+kind = "value"
+study = "mini"
+curves = ["rc-ddr"]
+tests = ["bandwidth"]
+"""
+
+PUBLISHED = """id,source,section,value,unit,quality,note
+Z1,https://example.org,1,970,MiB/s,exact,
+Z2,https://example.org,2,1424,MiB/s,exact,
+"""
+
+
+@pytest.fixture
+def summed(tree: Tree) -> Tree:
+    folder = tree.home / "studies/sum"
+    folder.mkdir()
+    (folder / "study.toml").write_text(STUDY)
+    (folder / "claims.toml").write_text(CLAIMS)
+    (tree.home / "references/sum_claims.csv").write_text(PUBLISHED)
+    for fabric, part in (("sdr", "old-hca"), ("ddr", "new-hca"), ("switch", "new-hca"), ("switch-vl1", "new-hca")):
+        path = tree.home / f"fabrics/{fabric}.toml"
+        hca = f'[[hosts.a.hcas]]\ndevice = "mthca0"\npart = "{part}"\n[[cables]]'
+        path.write_text(path.read_text().replace("[[cables]]", hca, 1))
+    return tree
+
+
+def run(tree: Tree) -> tuple[int, str, dict[str, dict[str, str]]]:
+    text = io.StringIO()
+    console = Console(file=text, width=200)
+    study = load_study(tree.home, "sum")
+    assert study.accuracy is not None
+    options = StudyOptions(tree.home, tree.out / "sum", False, 2, "softband study sum")
+    status = run_accuracy(study, study.accuracy, tree.softband, options, tree.out, console)
+    with (tree.out / "sum/accuracy.csv").open() as file:
+        return status, text.getvalue(), {row["id"]: row for row in csv.DictReader(file)}
+
+
+def explain(tree: Tree, *claims: str) -> None:
+    path = tree.home / "studies/mini/claims.toml"
+    for claim in claims:
+        path.write_text(path.read_text().replace(f"[{claim}]\n", f'[{claim}]\nexplanation = "because"\n'))
+
+
+def test_every_row_stands_with_the_oldest_generation_that_it_touches(summed: Tree) -> None:
+    explain(summed, "M4", "M8")
+    status, printed, rows = run(summed)
+    assert status == 0, printed
+    assert rows["M1"]["generation"] == "Old"
+    assert rows["M2"]["generation"] == rows["Z2"]["generation"] == "New"
+    assert rows["M7"]["generation"] == NO_HCA
+    assert (rows["Z1"]["study"], rows["Z1"]["source"]) == ("sum", "https://example.org, 1")
+    assert "of the predicted rows under 3 %" in printed
+    page = (summed.out / "sum/accuracy.html").read_text()
+    assert "because" in page
+    assert "not explained" not in page
+
+
+def test_a_row_that_is_off_without_an_explanation_is_a_failure(summed: Tree) -> None:
+    explain(summed, "M4")
+    status, printed, _ = run(summed)
+    assert status == 1
+    assert "off without an explanation: M8" in printed
+    assert "not explained" in (summed.out / "sum/accuracy.html").read_text()
+
+
+def test_cells_of_included_studies_are_not_run_twice(summed: Tree) -> None:
+    assert summed.study().head.name == "mini"
+    explain(summed, "M4", "M8")
+    run(summed)
+    before = len(summed.runs())
+    run(summed)
+    assert len(summed.runs()) == before
+
+
+def test_an_hca_of_no_generation_is_named(summed: Tree) -> None:
+    path = summed.home / "fabrics/sdr.toml"
+    path.write_text(path.read_text().replace("old-hca", "other-hca"))
+    with pytest.raises(LabError, match=r"fabrics/sdr\.toml: part `other-hca`: is an HCA of no generation"):
+        run(summed)
+
+
+def test_a_rule_may_name_included_studies_only(summed: Tree) -> None:
+    path = Path(summed.home / "studies/sum/claims.toml")
+    path.write_text(path.read_text().replace('study = "mini"', 'study = "maxi"'))
+    with pytest.raises(LabError, match=r"Z2\.study: this study does not include `maxi`\n  instead: one of \['mini'\]"):
+        run(summed)

@@ -1,0 +1,197 @@
+"""Rules that compare with a paper's own tables, and units between a program's column and a claim."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from conftest import Tree
+
+from softband_lab.errors import LabError
+from softband_lab.published import load_published
+from softband_lab.units import column_factor
+
+RAILS = """
+[tests.rails]
+title = "Two ports"
+quantity = "bandwidth"
+unit = "MB/s"
+direction = "uni"
+column = "bw_average_mb_s"
+iterations = 20
+server_host = "a"
+server = "softband-multirail --ports 2 -s {smallest}:{largest}"
+client_host = "b"
+client = "softband-multirail --ports 2 -s {smallest}:{largest} a"
+sizes = { RC = { from = 4096, to = 8192 } }
+
+[tests.rail]
+title = "One port"
+quantity = "bandwidth"
+unit = "MB/s"
+direction = "uni"
+column = "bw_average_mb_s"
+iterations = 20
+server_host = "a"
+server = "softband-multirail --ports 1"
+client_host = "b"
+client = "softband-multirail --ports 1 a"
+sizes = { RC = { from = 4096, to = 8192 } }
+
+[[figures]]
+number = 3
+title = "Ports"
+section = "3"
+caption = "Bars."
+transport = "RC"
+chart = "bars"
+tests = ["rails", "rail"]
+curves = [{ name = "sdr", fabric = "sdr.toml" }, { name = "ddr", fabric = "ddr.toml" }]
+"""
+
+
+def add(tree: Tree, published: str, rules: str, study: str = "") -> None:
+    """More claims and rules of the small study."""
+    for path, text in (
+        (tree.home / "references/mini_claims.csv", published),
+        (tree.home / "studies/mini/claims.toml", rules),
+        (tree.home / "studies/mini/study.toml", study),
+    ):
+        path.write_text(path.read_text() + text)
+
+
+def judged(tree: Tree, claim: str) -> dict[str, str]:
+    status, printed = tree.run()
+    assert status == 0, printed
+    row = next(row for row in csv.DictReader((tree.out / "claims.csv").open()) if row["id"] == claim)
+    notes = next(row for row in csv.DictReader((tree.out / "claims_notes.csv").open()) if row["id"] == claim)
+    return {**row, "note": notes["note"]}
+
+
+IMPROVEMENT = """
+[N1]
+claim = "slow"
+kind = "value"
+curves = ["rc-sdr"]
+tests = ["bandwidth"]
+
+[N2]
+claim = "fast"
+kind = "value"
+curves = ["rc-ddr"]
+tests = ["bandwidth"]
+
+[N3]
+claim = "faster by"
+kind = "improvement"
+figures = [1]
+curve = "rc-ddr"
+base = "rc-sdr"
+test = "bandwidth"
+better = "more"
+table = ["N1", "N2"]
+"""
+
+
+def test_an_improvement_is_judged_by_its_ratio(tree: Tree) -> None:
+    add(tree, "N1,x,1,942,MB/s,exact,\nN2,x,1,1424,MB/s,exact,\nN3,x,1,50,%,relative claim,\n", IMPROVEMENT)
+    row = judged(tree, "N3")
+    assert (row["verdict"], row["predicted"]) == ("reproduced", "51.2")
+    assert abs(float(row["deviation_percent"])) < 1
+    assert "contradicts" not in row["note"]
+
+
+def test_a_statement_that_contradicts_the_papers_own_table_is_judged_by_the_table(tree: Tree) -> None:
+    add(tree, "N1,x,1,942,MB/s,exact,\nN2,x,1,1424,MB/s,exact,\nN3,x,1,89,%,relative claim,\n", IMPROVEMENT)
+    row = judged(tree, "N3")
+    assert row["verdict"] == "reproduced"
+    assert "the statement contradicts the paper's own numbers (N1 and N2)" in row["note"]
+    assert "by the statement -20.0 %" in row["note"]
+
+
+PORTS = """
+[P1]
+claim = "two ports"
+kind = "ports-used"
+figures = [3]
+curve = "sdr"
+host = "b"
+ports = { rails = 2, rail = 1 }
+
+[P2]
+claim = "wrong number of ports"
+kind = "ports-used"
+figures = [3]
+curve = "sdr"
+host = "b"
+ports = { rail = 2 }
+
+[P3]
+claim = "decimal megabytes"
+kind = "value"
+figures = [3]
+curves = ["sdr"]
+tests = ["rail"]
+"""
+
+
+def test_ports_in_use_are_counted_and_bars_are_drawn(tree: Tree) -> None:
+    add(tree, "P1,x,3,2,,ordering only,\nP2,x,3,2,,ordering only,\nP3,x,3,7.536,Gb/s,exact,\n", PORTS, RAILS)
+    row = judged(tree, "P1")
+    assert (row["verdict"], row["predicted"]) == ("reproduced", "1 to 2 ports")
+    assert judged(tree, "P2")["verdict"] == "contradicted"
+    assert float(judged(tree, "P3")["deviation_percent"]) == pytest.approx(0, abs=4)
+    assert (tree.out / "figures/figure-03-rails.svg").is_file()
+    assert "published: about 942" in (tree.out / "report.html").read_text()
+
+
+def test_a_part_value_is_converted_into_the_claims_unit(tree: Tree) -> None:
+    part = tree.home / "catalog/bus/old.toml"
+    part.parent.mkdir(parents=True)
+    part.write_text('clock = { value = 133, unit = "MHz", source = "x", status = "datasheet" }\n')
+    rule = (
+        '[Q1]\nclaim = "peak"\nkind = "part-value"\nfile = "catalog/bus/old.toml"\nfield = "clock"\n'
+        'times = 8\nreads_as = "MB/s"\n'
+    )
+    add(tree, "Q1,x,1,1.064,GB/s,exact,\n", rule)
+    row = judged(tree, "Q1")
+    assert (row["verdict"], row["predicted"], row["basis"]) == ("reproduced", "1.064", "calibrated")
+
+
+def test_a_part_value_of_another_kind_is_refused(tree: Tree) -> None:
+    part = tree.home / "catalog/bus/old.toml"
+    part.parent.mkdir(parents=True)
+    part.write_text('clock = { value = 133, unit = "MHz", source = "x", status = "datasheet" }\n')
+    rule = '[Q1]\nclaim = "peak"\nkind = "part-value"\nfile = "catalog/bus/old.toml"\nfield = "clock"\n'
+    add(tree, "Q1,x,1,1.064,GB/s,exact,\n", rule)
+    with pytest.raises(LabError, match=r"old\.toml: clock: `MHz` does not convert into `GB/s`"):
+        tree.run()
+
+
+def test_a_claim_in_a_unit_that_its_test_does_not_measure_is_refused(tree: Tree) -> None:
+    rule = '[R1]\nclaim = "peak"\nkind = "value"\ncurves = ["rc-sdr"]\ntests = ["bandwidth"]\n'
+    add(tree, "R1,x,1,4,us,exact,\n", rule)
+    with pytest.raises(LabError, match=r"R1: the claim is in `us`, which `bw_average_mib_s` .* does not convert into"):
+        tree.run()
+
+
+def test_an_unknown_unit_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "claims.csv"
+    path.write_text("id,source,section,value,unit,quality,note\nA1,x,1,3,m,exact,\nA2,x,1,3,furlongs,exact,\n")
+    with pytest.raises(LabError, match=r"claims\.csv:3: `furlongs` is no unit\n  instead: one of %, B, B/s"):
+        load_published(path)
+
+
+def test_an_id_that_comes_twice_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "claims.csv"
+    path.write_text("id,source,section,value,unit,quality,note\nA1,x,1,3,m,exact,\nA1,x,1,3,m,exact,\n")
+    with pytest.raises(LabError, match=r"claims\.csv:3: has the id `A1` again"):
+        load_published(path)
+
+
+def test_megabytes_are_what_the_source_means_by_them() -> None:
+    assert column_factor("bw_average_mib_s", "MB/s", 1 << 20) == 1.0
+    assert column_factor("bw_average_mib_s", "MB/s", 1_000_000) == pytest.approx(1.048576)
+    assert column_factor("bw_average_mb_s", "Gb/s", 1_000_000) == pytest.approx(0.008)
+    assert column_factor("latency_avg_us", "MB/s", 1_000_000) is None

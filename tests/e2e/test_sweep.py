@@ -1,0 +1,30 @@
+"""The sweep script of the XT3 paper: one size at a time, by the two programs that it names."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import ROOT, Softband
+
+SCRIPT = ROOT / "studies" / "xt3" / "rdma_sweep.sh"
+
+
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
+def test_the_sweep_prints_a_row_for_each_size_of_each_test(softband: Softband, pace: str) -> None:
+    command = f"ITERATIONS=20 BANDWIDTH_TO=4096 LATENCY_TO=256 {SCRIPT}"
+    outcome = softband.pair("two-hosts", command, options=("--pace", pace)).assert_ok()
+    text = outcome.program("b-0")
+    titles = [line for line in text.splitlines() if line.endswith("Test")]
+    assert titles == ["Bandwidth Test", "Bidirectional Bandwidth Test", "Latency Test"]
+    rows = [line.split() for line in text.splitlines() if line[:1].isdigit()]
+    sizes = [int(row[0]) for row in rows]
+    assert sizes == [*(2**power for power in range(1, 13))] * 2 + [2**power for power in range(1, 9)]
+    for row in rows[:24]:
+        assert float(row[1]) >= float(row[2]) > 0  # peak, average
+    for row in rows[24:]:
+        typical, best, worst = map(float, row[1:])
+        assert 0 < best <= typical <= worst
+
+
+def test_the_sweep_ends_with_an_error_when_a_program_does(softband: Softband) -> None:
+    outcome = softband.run("two-hosts", ("b", f"ITERATIONS=1 {SCRIPT} a"))
+    assert outcome.status != 0

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * All processes of both sides are connected by TCP to the server's first one. What they tell each other they tell all:
+ * each gives a few numbers, each gets everybody's. */
+#include "multirail.h"
+
+#include <arpa/inet.h>
+#include <endian.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static const uint64_t MAGIC = 0x736f66746d72616c;
+
+/* What both sides must have been told alike. */
+enum { AGREED = 10 };
+static const char *const AGREED_NAMES[AGREED] = {"--test", "--policy", "--ports", "--procs", "-b", "-s (from)", "-s (to)", "-n", "-q", "--stripe-from"};
+
+static void agreed_values(const struct options *o, uint64_t *values)
+{
+	const uint64_t all[AGREED] = {o->test, o->policy, o->ports, o->procs, o->bidirectional, o->size_from, o->size_to, o->iterations,
+				      o->window, o->stripe_from};
+
+	memcpy(values, all, sizeof all);
+}
+
+/* Numbers travel with their highest byte first. */
+static void give(int fd, const uint64_t *words, size_t count)
+{
+	size_t bytes = count * sizeof *words, done = 0;
+	uint64_t *out = malloc(bytes);
+
+	if (!out)
+		fail("no memory");
+	for (size_t i = 0; i < count; i++)
+		out[i] = htobe64(words[i]);
+	while (done < bytes) {
+		ssize_t part = send(fd, (char *)out + done, bytes - done, MSG_NOSIGNAL);
+
+		if (part < 0 && errno == EINTR)
+			continue;
+		if (part <= 0)
+			fail("another process of the test has ended");
+		done += (size_t)part;
+	}
+	free(out);
+}
+
+static void take(int fd, uint64_t *words, size_t count)
+{
+	size_t done = 0;
+
+	while (done < count * sizeof *words) {
+		ssize_t part = read(fd, (char *)words + done, count * sizeof *words - done);
+
+		if (part < 0 && errno == EINTR)
+			continue;
+		if (part <= 0)
+			fail("another process of the test has ended");
+		done += (size_t)part;
+	}
+	for (size_t i = 0; i < count; i++)
+		words[i] = be64toh(words[i]);
+}
+
+static void no_delay(int fd)
+{
+	int one = 1;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+}
+
+void control_listen(struct control *c, const struct options *o)
+{
+	struct sockaddr_in where = {.sin_family = AF_INET, .sin_port = htons((uint16_t)o->tcp_port), .sin_addr.s_addr = INADDR_ANY};
+	int one = 1;
+
+	c->listener = socket(AF_INET, SOCK_STREAM, 0);
+	if (c->listener < 0)
+		fail_errno("cannot make a socket");
+	setsockopt(c->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	if (bind(c->listener, (struct sockaddr *)&where, sizeof where))
+		fail_errno("cannot use TCP port %d (choose another one with -p)", o->tcp_port);
+	if (listen(c->listener, 2 * PROCS_MAX))
+		fail_errno("cannot listen on TCP port %d", o->tcp_port);
+}
+
+static int dial(const char *name, int port)
+{
+	struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, *found;
+	char service[8];
+	int fd, error;
+
+	snprintf(service, sizeof service, "%d", port);
+	error = getaddrinfo(name, service, &hints, &found);
+	if (error)
+		fail("no host `%s`: %s", name, gai_strerror(error));
+	fd = socket(AF_INET, SOCK_STREAM, 0);
+	if (fd < 0)
+		fail_errno("cannot make a socket");
+	if (connect(fd, found->ai_addr, found->ai_addrlen))
+		fail_errno("cannot connect to %s:%d (is the server running there?)", name, port);
+	freeaddrinfo(found);
+	no_delay(fd);
+	return fd;
+}
+
+/* Takes a process in, if it was told what we were. */
+static void welcome(struct control *c, const struct options *o, int fd)
+{
+	uint64_t theirs[3 + AGREED], ours[AGREED], verdict[2] = {0, 0};
+	size_t number;
+
+	take(fd, theirs, 3 + AGREED);
+	if (theirs[0] != MAGIC)
+		fail("something else than softband-multirail has connected to TCP port %d", o->tcp_port);
+	agreed_values(o, ours);
+	for (int i = AGREED - 1; i >= 0; i--)
+		if (theirs[3 + i] != ours[i]) {
+			verdict[0] = (uint64_t)i + 1;
+			verdict[1] = ours[i];
+		}
+	give(fd, verdict, 2);
+	if (verdict[0])
+		fail("the client has another %s than this server: give both the same options", AGREED_NAMES[verdict[0] - 1]);
+	number = (size_t)(theirs[1] * (uint64_t)c->procs + theirs[2]);
+	if (theirs[1] > 1 || theirs[2] >= (uint64_t)c->procs || number == 0 || c->peers[number] >= 0)
+		fail("a process has come twice: is another client using TCP port %d?", o->tcp_port);
+	c->peers[number] = fd;
+}
+
+static void gather(struct control *c, const struct options *o)
+{
+	c->peers = malloc(2 * (size_t)c->procs * sizeof *c->peers);
+	if (!c->peers)
+		fail("no memory");
+	for (int i = 0; i < 2 * c->procs; i++)
+		c->peers[i] = -1;
+	for (int i = 1; i < 2 * c->procs; i++) {
+		int fd = accept(c->listener, NULL, NULL);
+
+		if (fd < 0)
+			fail_errno("cannot accept a connection");
+		no_delay(fd);
+		welcome(c, o, fd);
+	}
+	close(c->listener);
+}
+
+void control_join(struct control *c, const struct options *o)
+{
+	uint64_t hello[3 + AGREED] = {MAGIC, (uint64_t)c->side, (uint64_t)c->rank}, verdict[2];
+
+	if (own_number(c) == 0) {
+		gather(c, o);
+		return;
+	}
+	if (!c->side)
+		close(c->listener);
+	c->up = dial(o->server ? o->server : "localhost", o->tcp_port);
+	agreed_values(o, hello + 3);
+	give(c->up, hello, 3 + AGREED);
+	take(c->up, verdict, 2);
+	if (verdict[0] && verdict[0] <= AGREED)
+		fail("the server has another %s than this client (%llu, not %llu): give both the same options", AGREED_NAMES[verdict[0] - 1],
+		     (unsigned long long)verdict[1], (unsigned long long)hello[2 + verdict[0]]);
+}
+
+void exchange(struct control *c, const uint64_t *mine, size_t words, uint64_t *all)
+{
+	int processes = 2 * c->procs;
+
+	if (own_number(c) != 0) {
+		give(c->up, mine, words);
+		take(c->up, all, words * (size_t)processes);
+		return;
+	}
+	memcpy(all, mine, words * sizeof *mine);
+	for (int i = 1; i < processes; i++)
+		take(c->peers[i], all + words * (size_t)i, words);
+	for (int i = 1; i < processes; i++)
+		give(c->peers[i], all, words * (size_t)processes);
+}
+
+void barrier(struct control *c)
+{
+	uint64_t nothing = 0, all[2 * PROCS_MAX];
+
+	exchange(c, &nothing, 1, all);
+}
