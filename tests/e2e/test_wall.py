@@ -264,7 +264,7 @@ def test_bad_input_is_answered_with_what_would_be_right(fabrics: Fabrics, monkey
     assert "chmod" in refused("exec", "a", "--", str(ROOT / "README.md"), status=126)
     assert "COMMAND" in refused("exec", "a")
     assert "--on HOST" in refused("run", "two-hosts") and "-n 2" in refused("run")
-    assert "ports for 36 hosts" in refused("run", "-n", "1000", "--", "true")
+    assert "ports for 64 hosts" in refused("run", "-n", "1000", "--", "true")
     assert "taskset" in refused("run", "--pace", "wall", "--processors", "1", "-n", "2", "--", "true")
     assert "simulated time" in refused("run", "--seed=7", "--pace", "wall", "-n", "2", "--", "true")
     monkeypatch.setenv("SOFTBAND_PROCESSORS", "1")

@@ -194,7 +194,7 @@ fn hosts_stand_in_the_order_of_the_file() {
 fn thousands_of_hosts_load() {
     let mut text = String::new();
     for host in 0..3_000 {
-        text.push_str(&format!("[hosts.n{host}]\npart = \"modern-host\"\n[[hosts.n{host}.hcas]]\npart = \"connectx2-qdr\"\n"));
+        text.push_str(&format!("[hosts.n{host}]\npart = \"qdr-host\"\n[[hosts.n{host}.hcas]]\npart = \"connectx2-qdr\"\n"));
         if host % 2 == 1 {
             text.push_str(&format!(
                 "[[cables]]\npart = \"optical-active\"\nlength = \"30 m\"\nfrom = \"n{}/mlx4_0/1\"\nto = \"n{host}/mlx4_0/1\"\n",

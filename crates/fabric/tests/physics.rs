@@ -3,7 +3,7 @@ mod common;
 
 use common::*;
 use softband_fabric::spec::FabricSpec;
-use softband_model::parts::{HostPart, Slot};
+use softband_model::parts::{HostPart, PciExpress, Slot};
 use softband_model::verbs::api::{SendOperation, SendRequest};
 use softband_types::*;
 
@@ -88,11 +88,18 @@ fn both_directions_share_the_host_bridge() {
     assert_near(stream_of(&back_to_back(LinkSpeed::Ddr, 8, 5, se7520()), QpType::Rc, true, 65_536, 400), 2_727.0, 2.0);
 }
 
-/// A pair whose buses and HCAs are far faster than any link.
+/// A pair whose buses and HCAs are faster than any link.
 fn faster_than_the_link(speed: LinkSpeed) -> FabricSpec {
     let mut host = host_part(100, 50);
-    let Slot::PciExpress(slot) = &mut host.bus.slot else { panic!("the test host has PCI Express") };
-    (slot.generation, slot.lanes) = (6, 255);
+    host.bus.slot = Slot::PciExpress(PciExpress {
+        generation: 6,
+        lanes: 16,
+        max_payload_bytes: 4_096,
+        write_header_bytes: 16,
+        completion_bytes: 4_096,
+        completion_header_bytes: 12,
+        link_layer_ppm: 0,
+    });
     host.memory.bytes_per_second = None;
     let mut spec = back_to_back(speed, 1, 1, host);
     for host in &mut spec.hosts {
