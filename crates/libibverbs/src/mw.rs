@@ -56,7 +56,7 @@ pub(crate) unsafe extern "C" fn bind_mw(shown: *mut ibv_qp, mw: *mut ibv_mw, bin
                 rkey,
                 ..bytemuck::Zeroable::zeroed()
             };
-            submit_send(qp, record, Data::Copied(bytemuck::bytes_of(&bind_info(mw, &bind.bind_info)?)))?;
+            submit_send(qp, &record, Data::Copied(bytemuck::bytes_of(&bind_info(mw, &bind.bind_info)?)))?;
             window.rkey = rkey;
         }
         Ok(())

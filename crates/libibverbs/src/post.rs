@@ -224,23 +224,23 @@ unsafe fn send_one(qp: &QpInner, request: &ibv_send_wr) -> Result<(), Errno> {
         // Where the other side's data come here there is nothing to copy.
         return Err(Errno(libc::EINVAL));
     };
-    submit_send(qp, record, data)
+    submit_send(qp, &record, data)
 }
 
 /// Takes a place in the send queue and posts.
 #[inline(always)]
-pub(crate) fn submit_send(qp: &QpInner, record: PostRecord, data: Data<'_>) -> Result<(), Errno> {
+pub(crate) fn submit_send(qp: &QpInner, record: &PostRecord, data: Data<'_>) -> Result<(), Errno> {
     let (mut sending, looking) = qp.direct.sending.lock_and_look();
     if !qp.send.take_place() {
         return Err(Errno(libc::ENOMEM));
     }
-    if is_wall() && direct::carry_out(qp, (&mut sending, looking), &record, &data) {
+    if is_wall() && direct::carry_out(qp, (&mut sending, looking), record, &data) {
         return Ok(());
     }
     // Before it goes: another thread must not overtake it with work of its own.
     qp.send.note_given(1);
     drop(sending);
-    give_to_engine(qp, record, data)
+    give_to_engine(qp, *record, data)
 }
 
 #[inline(never)]

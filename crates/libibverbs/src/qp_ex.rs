@@ -10,8 +10,10 @@ use libc::{c_int, c_void};
 use softband_abi::verbs::*;
 use softband_client::Errno;
 use softband_ipc::post::{PostRecord, kind};
-use std::sync::atomic::Ordering;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
 
 /// A request that is being built.
 struct Pending {
@@ -22,63 +24,97 @@ struct Pending {
 
 #[derive(Default)]
 struct Batch {
-    /// A thread is between `wr_start` and `wr_complete` or `wr_abort`.
-    is_open: bool,
+    /// Those of this batch first; behind them are such as may be used again, with the memory of their lists.
     requests: Vec<Pending>,
+    begun: usize,
     error: Option<Errno>,
 }
+
+/// Who waits looks again after this at the latest: whoever ends may not see at once that somebody has begun to wait, for to be sure of
+/// that it would have to wait for all that it has just written.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// The requests under construction of one queue pair.
 #[derive(Default)]
 pub(crate) struct Builder {
-    batch: Mutex<Batch>,
+    /// The thread that is between `wr_start` and `wr_complete` or `wr_abort`, or 0.
+    owner: AtomicU64,
+    /// That thread's.
+    batch: UnsafeCell<Batch>,
+    /// Threads that wait for it to end.
+    waiting: AtomicU32,
+    /// Held by whoever goes to sleep, and by whoever wakes those.
+    sleeping: Mutex<()>,
     closed: Condvar,
 }
+// SAFETY: the batch is reached by its owner only.
+unsafe impl Sync for Builder {}
 
 impl Builder {
     /// Waits until no other thread builds. The engine does not wait for this one meanwhile.
     fn open(&self) {
-        let mut batch = lock(&self.batch);
-        if batch.is_open {
-            drop(batch);
-            softband_client::away(|| {
-                let mut batch = lock(&self.batch);
-                while batch.is_open {
-                    batch = self.closed.wait(batch).unwrap_or_else(PoisonError::into_inner);
-                }
-                batch.is_open = true;
-            });
-        } else {
-            batch.is_open = true;
+        let me = softband_client::this_thread();
+        let takes = || self.owner.compare_exchange(0, me, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+        if takes() {
+            return;
         }
-    }
-
-    fn close(&self) -> Result<Vec<Pending>, Errno> {
-        let mut batch = lock(&self.batch);
-        let requests = std::mem::take(&mut batch.requests);
-        let error = batch.error.take();
-        batch.is_open = false;
-        drop(batch);
-        self.closed.notify_one();
-        error.map_or(Ok(requests), Err)
-    }
-
-    /// Begins a request.
-    fn push(&self, request: Result<PostRecord, Errno>) {
-        let mut batch = lock(&self.batch);
-        match request {
-            Ok(record) => batch.requests.push(Pending { record, entries: Vec::new(), inline: Vec::new() }),
-            Err(error) => {
-                batch.error.get_or_insert(error);
+        softband_client::away(|| {
+            let mut guard = lock(&self.sleeping);
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            while !takes() {
+                guard = self.closed.wait_timeout(guard, LOOK_AGAIN).map_or_else(|error| error.into_inner().0, |(guard, _)| guard);
             }
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+        });
+    }
+
+    /// The batch, if the calling thread has begun one.
+    #[expect(clippy::mut_from_ref, reason = "only the owner gets it, and nobody here keeps it")]
+    fn own(&self) -> Option<&mut Batch> {
+        // SAFETY: only the owner comes here, and the batch stays its own until it has closed it.
+        (self.owner.load(Ordering::Relaxed) == softband_client::this_thread()).then(|| unsafe { &mut *self.batch.get() })
+    }
+
+    /// Ends the batch, after `post` was done with its requests; none of them when there was an error.
+    fn close(&self, post: impl FnOnce(&[Pending]) -> Result<(), Errno>) -> Result<(), Errno> {
+        let batch = self.own().ok_or(Errno(libc::EINVAL))?;
+        let (begun, error) = (std::mem::take(&mut batch.begun), batch.error.take());
+        let outcome = error.map_or_else(|| post(&batch.requests[..begun]), Err);
+        self.owner.store(0, Ordering::Release);
+        if self.waiting.load(Ordering::Relaxed) != 0 {
+            let _guard = lock(&self.sleeping);
+            self.closed.notify_one();
         }
+        outcome
+    }
+
+    /// Begins a request, which is filled in where it stands; `None` when that is not allowed, or nothing is open.
+    #[inline]
+    fn begin(&self, allowed: Result<(), Errno>) -> Option<&mut Pending> {
+        let batch = self.own()?;
+        if let Err(error) = allowed {
+            batch.error.get_or_insert(error);
+            return None;
+        }
+        if batch.begun == batch.requests.len() {
+            batch.requests.push(Pending { record: bytemuck::Zeroable::zeroed(), entries: Vec::new(), inline: Vec::new() });
+        }
+        let pending = &mut batch.requests[batch.begun];
+        batch.begun += 1;
+        pending.entries.clear();
+        pending.inline.clear();
+        Some(pending)
+    }
+
+    fn fail(&self, error: Errno) {
+        self.begin(Err(error));
     }
 
     /// Changes the request that was begun last.
     fn amend(&self, change: impl FnOnce(&mut Pending) -> Result<(), Errno>) {
-        let mut batch = lock(&self.batch);
-        let outcome = batch.requests.last_mut().map_or(Err(Errno(libc::EINVAL)), change);
-        if let Err(error) = outcome {
+        let Some(batch) = self.own() else { return };
+        let last = batch.begun.checked_sub(1).and_then(|last| batch.requests.get_mut(last));
+        if let Err(error) = last.map_or(Err(Errno(libc::EINVAL)), change) {
             batch.error.get_or_insert(error);
         }
     }
@@ -107,19 +143,17 @@ unsafe fn begin(shown: *mut ibv_qp_ex, opcode: u32, fill: impl FnOnce(&mut PostR
         with(shown, |qp| {
             let (wr_id, flags) = ((*shown).wr_id, (*shown).wr_flags);
             let allowed = check_send_state(qp.state.load(Ordering::Acquire)).and_then(|()| check_opcode(qp.qp_type, opcode));
-            qp.builder.push(allowed.map(|()| {
-                let mut record = PostRecord {
-                    kind: kind::SEND,
-                    flags: flags & (IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED),
-                    hca: qp.hca,
-                    object: qp.qpn,
-                    wr_id,
-                    opcode,
-                    ..bytemuck::Zeroable::zeroed()
-                };
-                fill(&mut record);
-                record
-            }));
+            let Some(pending) = qp.builder.begin(allowed) else { return };
+            pending.record = PostRecord {
+                kind: kind::SEND,
+                flags: flags & (IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED),
+                hca: qp.hca,
+                object: qp.qpn,
+                wr_id,
+                opcode,
+                ..bytemuck::Zeroable::zeroed()
+            };
+            fill(&mut pending.record);
         });
     }
 }
@@ -161,7 +195,7 @@ macro_rules! refused_operations {
     ($($name:ident($($argument:ident: $ty:ty),*) = $what:literal;)*) => {
         $(unsafe extern "C" fn $name(shown: *mut ibv_qp_ex $(, $argument: $ty)*) {
             // SAFETY: as in `operations`.
-            unsafe { with(shown, |qp| qp.builder.push(Err(refuse($what)))) }
+            unsafe { with(shown, |qp| qp.builder.fail(refuse($what))) }
         })*
     };
 }
@@ -230,7 +264,8 @@ fn set_entries(qp: &QpInner, list: &[ibv_sge]) {
         if list.len() > qp.cap.max_send_sge as usize {
             return Err(Errno(libc::EINVAL));
         }
-        request.entries = list.to_vec();
+        request.entries.clear();
+        request.entries.extend_from_slice(list);
         Ok(())
     });
 }
@@ -245,7 +280,7 @@ unsafe extern "C" fn wr_set_sge_list(shown: *mut ibv_qp_ex, count: usize, list: 
     unsafe {
         with(shown, |qp| match count {
             0 => set_entries(qp, &[]),
-            _ if list.is_null() => qp.builder.push(Err(Errno(libc::EINVAL))),
+            _ if list.is_null() => qp.builder.fail(Errno(libc::EINVAL)),
             _ => set_entries(qp, std::slice::from_raw_parts(list, count)),
         });
     }
@@ -280,7 +315,7 @@ unsafe extern "C" fn wr_set_inline_data_list(shown: *mut ibv_qp_ex, count: usize
     unsafe {
         with(shown, |qp| match count {
             0 => set_inline(qp, &[]),
-            _ if list.is_null() => qp.builder.push(Err(Errno(libc::EINVAL))),
+            _ if list.is_null() => qp.builder.fail(Errno(libc::EINVAL)),
             _ => set_inline(qp, std::slice::from_raw_parts(list, count)),
         });
     }
@@ -294,14 +329,18 @@ unsafe extern "C" fn wr_start(shown: *mut ibv_qp_ex) {
 unsafe extern "C" fn wr_complete(shown: *mut ibv_qp_ex) -> c_int {
     guarded(libc::EIO, || {
         // SAFETY: as in `operations`.
-        let posted = unsafe { qp::inner(shown.cast()) }.and_then(|qp| post_all(qp, &qp.builder.close()?));
+        let posted = unsafe { qp::inner(shown.cast()) }.and_then(|qp| qp.builder.close(|requests| post_all(qp, requests)));
         posted.map_or_else(|Errno(errno)| errno, |()| 0)
     })
 }
 
 unsafe extern "C" fn wr_abort(shown: *mut ibv_qp_ex) {
     // SAFETY: as in `operations`.
-    unsafe { with(shown, |qp| drop(qp.builder.close())) }
+    unsafe {
+        with(shown, |qp| {
+            let _ = qp.builder.close(|_| Ok(())); // nor is an error told
+        });
+    }
 }
 
 /// Posts all requests, or none when they do not all fit into the send queue.
@@ -311,7 +350,7 @@ fn post_all(qp: &QpInner, requests: &[Pending]) -> Result<(), Errno> {
     }
     requests.iter().try_for_each(|request| {
         let data = if request.entries.is_empty() { Data::Copied(&request.inline) } else { Data::Registered(&request.entries) };
-        submit_send(qp, request.record, data)
+        submit_send(qp, &request.record, data)
     })
 }
 
@@ -350,34 +389,70 @@ pub(crate) fn table(qp_base: ibv_qp) -> ibv_qp_ex {
 mod tests {
     use super::*;
 
-    fn record() -> PostRecord {
-        bytemuck::Zeroable::zeroed()
+    /// How much inline data the requests have that `build` makes.
+    fn lengths_of_next(builder: &Builder, build: impl FnOnce(&Builder)) -> Vec<usize> {
+        let mut lengths = Vec::new();
+        builder.open();
+        build(builder);
+        let outcome = builder.close(|requests| {
+            lengths.extend(requests.iter().map(|request| request.inline.len()));
+            Ok(())
+        });
+        assert_eq!(outcome, Ok(()));
+        lengths
     }
 
     #[test]
     fn an_error_in_one_request_drops_the_whole_batch() {
         let builder = Builder::default();
         builder.open();
-        builder.push(Ok(record()));
-        builder.push(Err(Errno(libc::EOPNOTSUPP)));
+        assert!(builder.begin(Ok(())).is_some());
+        builder.fail(Errno(libc::EOPNOTSUPP));
         builder.amend(|_| Err(Errno(libc::EINVAL)));
-        assert_eq!(builder.close().err(), Some(Errno(libc::EOPNOTSUPP)), "the first error counts");
-        builder.open();
-        assert!(builder.close().is_ok_and(|requests| requests.is_empty()));
+        let unposted = |_: &[Pending]| panic!("none is posted");
+        assert_eq!(builder.close(unposted), Err(Errno(libc::EOPNOTSUPP)), "the first error counts");
+        assert_eq!(lengths_of_next(&builder, |_| ()), []);
     }
 
     #[test]
     fn fields_go_to_the_request_that_was_begun_last() {
+        let two = |builder: &Builder| {
+            assert!(builder.begin(Ok(())).is_some());
+            assert!(builder.begin(Ok(())).is_some());
+            builder.amend(|request| {
+                request.inline.push(7);
+                Ok(())
+            });
+        };
         let builder = Builder::default();
-        builder.open();
-        builder.push(Ok(record()));
-        builder.push(Ok(record()));
-        builder.amend(|request| {
-            request.inline.push(7);
-            Ok(())
+        assert_eq!(lengths_of_next(&builder, two), [0, 1]);
+        assert_eq!(lengths_of_next(&builder, two), [0, 1], "what is used again is empty");
+        assert_eq!(lengths_of_next(&builder, |builder| assert!(builder.begin(Ok(())).is_some())), [0], "nothing is left of the batch before");
+    }
+
+    #[test]
+    fn one_thread_after_another_builds() {
+        let (builder, inside) = (Builder::default(), AtomicU32::new(0));
+        let posted = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        builder.open();
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                        assert!(builder.begin(Ok(())).is_some());
+                        std::thread::yield_now();
+                        let outcome = builder.close(|requests| {
+                            posted.fetch_add(requests.len() as u32, Ordering::SeqCst);
+                            inside.fetch_sub(1, Ordering::SeqCst);
+                            Ok(())
+                        });
+                        assert_eq!(outcome, Ok(()));
+                    }
+                });
+            }
         });
-        let requests = builder.close().unwrap_or_default();
-        assert_eq!(requests.iter().map(|request| request.inline.len()).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(posted.load(Ordering::SeqCst), 2_000);
     }
 
     #[test]
@@ -385,6 +460,22 @@ mod tests {
         let builder = Builder::default();
         builder.open();
         builder.amend(|_| Ok(()));
-        assert_eq!(builder.close().err(), Some(Errno(libc::EINVAL)));
+        assert_eq!(builder.close(|_| Ok(())), Err(Errno(libc::EINVAL)));
+    }
+
+    #[test]
+    fn who_has_not_begun_builds_nothing() {
+        let builder = Builder::default();
+        assert!(builder.begin(Ok(())).is_none());
+        assert_eq!(builder.close(|_| Ok(())), Err(Errno(libc::EINVAL)));
+        builder.open();
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                assert!(builder.begin(Ok(())).is_none());
+                builder.close(|_| Ok(()))
+            });
+            assert_eq!(other.join().ok(), Some(Err(Errno(libc::EINVAL))));
+        });
+        assert_eq!(builder.close(|requests| if requests.is_empty() { Ok(()) } else { Err(Errno(libc::EIO)) }), Ok(()));
     }
 }

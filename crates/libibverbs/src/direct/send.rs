@@ -102,6 +102,7 @@ fn move_one(
             (looking.reach(to.own, from.lkey, from.addr, u64::from(from.length), 0)?, to)
         }
         Data::Here([from]) if record.opcode != opcode::RDMA_WRITE_WITH_IMM => (stretch_here(from.addr, u64::from(from.length)), to),
+        Data::Copied(bytes) if record.opcode != opcode::RDMA_WRITE_WITH_IMM => (stretch_here(bytes.as_ptr() as u64, bytes.len() as u64), to),
         _ => return None,
     };
     let entry = request.only()?;
