@@ -20,6 +20,7 @@ mod files;
 mod handover;
 #[doc(hidden)]
 pub mod harness;
+mod hearing;
 mod launch;
 mod lifecycle;
 mod memory;

@@ -82,7 +82,7 @@ pub struct Engine {
     pub(crate) sockets: SocketTable,
     pub(crate) cqs: BTreeMap<u32, crate::completion_queues::CqRecord>,
     pub(crate) mailbox: Arc<Mailbox>,
-    receiver: Receiver<Heard>,
+    pub(crate) receiver: Receiver<Heard>,
     pub(crate) heard: VecDeque<Heard>,
     pub(crate) exec_tickets: Vec<(u64, usize)>,
     pub(crate) retired: Vec<crate::process::Shared>,
@@ -380,51 +380,6 @@ impl Engine {
         }
     }
 
-    pub(crate) fn hear_all(&mut self) {
-        self.mailbox.clear();
-        while let Ok(heard) = self.receiver.try_recv() {
-            self.heard.push_back(heard);
-        }
-    }
-
-    /// Waits for something to be heard, at most `limit` of wall-clock time.
-    pub(crate) fn hear_for(&mut self, limit: Duration) {
-        self.outputs.drain();
-        if self.heard.is_empty()
-            && let Ok(heard) = self.receiver.recv_timeout(limit)
-        {
-            self.heard.push_back(heard);
-        }
-        self.hear_all();
-    }
-
-    /// Takes what was heard, apart from hellos, in the order in which it came.
-    pub(crate) fn take_heard(&mut self) {
-        let mut hellos = VecDeque::new();
-        while let Some(heard) = self.heard.pop_front() {
-            match heard {
-                Heard::Exited { program, status } => self.program_exited(program, status),
-                Heard::Closed { connection } => self.connection_closed(connection),
-                Heard::Back { connection, slot } => self.thread_back(connection, slot),
-                Heard::Call { connection, slot } => self.wall_call(connection, slot),
-                Heard::Command { socket, command } => self.obey(&socket, &command),
-                hello @ Heard::Hello { .. } => hellos.push_back(hello),
-            }
-        }
-        self.heard = hellos;
-    }
-
-    pub(crate) fn note_early_exits(&mut self) {
-        let mut rest = VecDeque::new();
-        while let Some(heard) = self.heard.pop_front() {
-            match heard {
-                Heard::Exited { program, status } => self.program_exited(program, status),
-                other => rest.push_back(other),
-            }
-        }
-        self.heard = rest;
-    }
-
     /// Something that the user should know, told once.
     pub(crate) fn warn(&mut self, line: String) {
         if !self.warnings.contains(&line) {
@@ -432,7 +387,7 @@ impl Engine {
         }
     }
 
-    fn program_exited(&mut self, program: usize, status: i32) {
+    pub(crate) fn program_exited(&mut self, program: usize, status: i32) {
         self.statuses[program] = Some(status);
         let pid = self.started[program].as_ref().map_or(0, |started| started.pid);
         let own = self.processes.find(|process| process.pid == pid && process.program == program);
