@@ -16,9 +16,9 @@ static OWNERS: [AtomicU64; OWNED] = [const { AtomicU64::new(0) }; OWNED];
 /// A place that this thread alone has at the moment, now odd.
 pub(crate) struct Place(&'static AtomicU64);
 
-/// What distinguishes the calling thread from others, also from its image in a child by a raw `clone`.
+/// What distinguishes the calling thread from others that live at the same time, also from its image in a child; never 0.
 #[inline]
-fn me() -> u64 {
+pub fn this_thread() -> u64 {
     thread_pointer() as u64 ^ u64::from(own_number()).rotate_right(20)
 }
 
@@ -27,7 +27,7 @@ impl Place {
     /// instruction.
     #[inline(always)]
     pub(crate) fn take<const IS_ORDERED: bool>() -> Self {
-        let me = me();
+        let me = this_thread();
         let first = (me >> 12 ^ me >> 16) as usize % OWNED;
         if OWNERS[first].load(Ordering::Relaxed) == me {
             let number = &header().movers[first].0;

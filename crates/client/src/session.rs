@@ -68,12 +68,6 @@ pub(crate) fn thread_pointer() -> usize {
     pointer
 }
 
-/// What distinguishes the calling thread from others of its process that live at the same time; never 0.
-#[inline]
-pub fn this_thread() -> u64 {
-    thread_pointer() as u64
-}
-
 /// Abstract name of the socket on which, in wall pace, the engine tells that `object` has an event.
 pub fn event_socket_name(object: u32) -> Vec<u8> {
     event_socket(ENGINE.get().map_or("", String::as_str), object)

@@ -4,7 +4,7 @@ use crate::calls::program_time;
 use crate::control::{self, Heard};
 use crate::pace::{Engine, Event, Pace};
 use crate::process::{AlarmState, Process, ProcessState, Shared, Thread, ThreadState, Waiting};
-use crate::threads::QUANTUM_FIRST_PICOS;
+use crate::threads::SLICE_FIRST_PICOS;
 use softband_ipc::attach::{Hello, Welcome};
 use softband_ipc::layout::{self, HostEntry, SharedHeader, THREADS_MAX};
 use softband_sim::{RandomStream, SimDuration, SimTime};
@@ -21,16 +21,7 @@ const AWAY_GRACE: Duration = Duration::from_millis(5);
 const VIRTUAL_PID_FIRST: u32 = 1_000;
 
 fn new_thread(state: ThreadState) -> Thread {
-    Thread {
-        state,
-        generation: 0,
-        news_seen: 0,
-        memory_seen: 0,
-        quantum_picos: QUANTUM_FIRST_PICOS,
-        came_back: false,
-        paid: false,
-        waiting_since: None,
-    }
+    Thread { state, generation: 0, news_seen: 0, memory_seen: 0, slice_picos: SLICE_FIRST_PICOS, came_back: false, paid: false, waiting_since: None }
 }
 
 fn host_entry(address: u32, name: &str) -> HostEntry {

@@ -353,7 +353,7 @@ pub(crate) struct Thread {
     pub(crate) news_seen: u64,
     pub(crate) memory_seen: u64,
     /// Time of the next fruitless look, grows while looks stay fruitless.
-    pub(crate) quantum_picos: u64,
+    pub(crate) slice_picos: u64,
     /// It is back from where it is about to be told to have gone: the word of that came faster than its turn.
     pub(crate) came_back: bool,
     /// The call in progress has cost its time already and is carried out now.

@@ -19,8 +19,8 @@ const REMINDER: Duration = Duration::from_millis(50);
 /// How long a new image may take to attach.
 const ATTACH_LIMIT: Duration = Duration::from_secs(10);
 /// First and longest pause between fruitless looks of a polling thread.
-pub(crate) const QUANTUM_FIRST_PICOS: u64 = 20_000_000;
-const QUANTUM_LAST_PICOS: u64 = 1_000_000_000;
+pub(crate) const SLICE_FIRST_PICOS: u64 = 20_000_000;
+const SLICE_LAST_PICOS: u64 = 1_000_000_000;
 
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,9 +251,9 @@ impl Engine {
     pub(crate) fn park_for_news(&mut self, process: usize, slot: u32, waiting: Waiting) {
         let thread = &mut self.processes[process].threads[slot as usize];
         thread.waiting_since.get_or_insert(self.now);
-        let quantum = thread.quantum_picos;
-        thread.quantum_picos = (quantum * 2).min(QUANTUM_LAST_PICOS);
-        self.park(process, slot, waiting, Some(self.now + SimDuration::from_picos(quantum)));
+        let slice = thread.slice_picos;
+        thread.slice_picos = (slice * 2).min(SLICE_LAST_PICOS);
+        self.park(process, slot, waiting, Some(self.now + SimDuration::from_picos(slice)));
     }
 
     /// Lets a waiting thread go on at `now`.
@@ -290,7 +290,7 @@ impl Engine {
             if matches!(&thread.state, ThreadState::Waiting(waiting) if matches(waiting)) {
                 // What came after so long will come again after about as long: no need to look much sooner.
                 let waited = thread.waiting_since.take().map_or(0, |since| now.saturating_since(since).as_picos());
-                thread.quantum_picos = (waited * 2).clamp(QUANTUM_FIRST_PICOS, QUANTUM_LAST_PICOS);
+                thread.slice_picos = (waited * 2).clamp(SLICE_FIRST_PICOS, SLICE_LAST_PICOS);
                 self.wake(process, slot as u32);
             }
         }

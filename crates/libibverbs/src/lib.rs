@@ -15,6 +15,7 @@
 
 mod ah;
 mod ah_from_wc;
+mod builder;
 mod channel;
 mod context;
 mod convert;

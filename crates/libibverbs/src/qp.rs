@@ -1,12 +1,13 @@
 //! Queue pairs: making and destroying them, and how full their queues are.
 
+use crate::builder::Builder;
 use crate::context::{Context, context};
 use crate::convert::{capabilities, init_fields};
 use crate::cq::{self, CqInner};
 use crate::direct::{self, DirectState};
 use crate::event_count::EventCount;
 use crate::guard::{not_null, object, status};
-use crate::qp_ex::{self, Builder};
+use crate::qp_ex;
 use crate::query::device_of;
 use crate::unsupported::refuse;
 use crate::{events, poll, srq, xrc};

@@ -132,7 +132,8 @@ pub(crate) fn carry_out(qp: &QpInner, (sending, mut looking): (&mut Sending, Opt
     let Some(cq) = qp.send_cq.get() else { return false };
     if !qp.send.is_settled() {
         looking = None; // others may have to go on meanwhile
-        if !has_engine_finished(qp, index) {
+        let is_nowhere = qp.qp_type == IBV_QPT_UD && path_parts(record.path).0 == 0;
+        if is_nowhere || !has_engine_finished(qp, index) {
             return false;
         }
     }
