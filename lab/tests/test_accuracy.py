@@ -10,9 +10,9 @@ import pytest
 from conftest import Tree
 from rich.console import Console
 
-from softband_lab.accuracy import NO_HCA, run_accuracy
+from softband_lab.accuracy import NO_HCA, NOTHING_PREDICTED, check_targets, run_accuracy
 from softband_lab.errors import LabError
-from softband_lab.study import load_study
+from softband_lab.study import Accuracy, Targets, load_study
 from softband_lab.study_run import StudyOptions
 
 STUDY = """
@@ -155,3 +155,10 @@ def test_a_rule_may_name_included_studies_only(summed: Tree) -> None:
     path.write_text(path.read_text().replace('study = "mini"', 'study = "maxi"'))
     with pytest.raises(LabError, match=r"Z2\.study: this study does not include `maxi`\n  instead: one of \['mini'\]"):
         run(summed)
+
+
+def test_no_target_is_met_by_nothing() -> None:
+    settings = Accuracy(includes=[], targets=Targets(median_percent=3.0, worst_percent=10.0), generations=[])
+    targets = check_targets(settings, [])
+    assert [target.is_met for target in targets] == [False, False, False]
+    assert [target.value for target in targets] == [NOTHING_PREDICTED, NOTHING_PREDICTED, "0 of 0"]

@@ -9,7 +9,7 @@ import pytest
 from conftest import Tree
 
 from softband_lab.errors import LabError
-from softband_lab.published import load_published
+from softband_lab.published import Published, load_published
 from softband_lab.units import column_factor
 
 RAILS = """
@@ -195,3 +195,15 @@ def test_megabytes_are_what_the_source_means_by_them() -> None:
     assert column_factor("bw_average_mib_s", "MB/s", 1_000_000) == pytest.approx(1.048576)
     assert column_factor("bw_average_mb_s", "Gb/s", 1_000_000) == pytest.approx(0.008)
     assert column_factor("latency_avg_us", "MB/s", 1_000_000) is None
+
+
+def test_a_published_value_that_is_no_number_is_named() -> None:
+    def row(value: str) -> Published:
+        return Published("X1", "a paper", "1", value, "us", "exact", "")
+
+    assert row("945").number == 945.0
+    assert row("2727/946").number == pytest.approx(2.8827, rel=1e-4)
+    for value in ("30-60", "6.4 / 8.5 Gb", "0", "1/0", ""):
+        with pytest.raises(LabError, match="is no number to compare with") as error:
+            _ = row(value).number
+        assert "X1 of a paper" in str(error.value)

@@ -25,7 +25,7 @@ pub struct PortCounters {
     /// Packets that came with a FECN and a BECN (IBTA annex A10, PortRcvConCtrl).
     pub port_pkt_rcv_fecn: u64,
     pub port_pkt_rcv_becn: u64,
-    /// Symbol times (10 bits on a lane) during which packets waited, the link stood still and no lane had credits.
+    /// Symbol times (a byte of data on a lane) during which packets waited, the link stood still and no lane had credits.
     pub port_xmit_wait: u64,
     /// The same by data lane, in picoseconds.
     pub credit_stall_picos: Vec<u64>,

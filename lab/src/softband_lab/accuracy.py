@@ -21,6 +21,7 @@ from softband_lab.softband import Softband
 from softband_lab.study import Accuracy, Study, load_study
 from softband_lab.study_run import StudyOptions, run_study
 
+NOTHING_PREDICTED = "no predicted number"
 NO_HCA = "Cables, buses and settings, without an HCA"
 COLUMNS = [
     "generation", "study", "id", "claim", "published", "unit", "predicted", "deviation_percent", "verdict", "basis",
@@ -144,23 +145,23 @@ def generation_of(settings: Accuracy, home: Path, fabrics: frozenset[str]) -> st
 
 def check_targets(settings: Accuracy, rows: list[AccuracyRow]) -> list[Target]:
     predicted = Statistics.of(rows, "predicted")
-    median, worst = predicted.median_percent or 0.0, predicted.worst_percent or 0.0
+    median, worst = predicted.median_percent, predicted.worst_percent
     limits = settings.targets
     return [
         Target(
             f"median of the predicted rows under {limits.median_percent:g} %",
-            f"{median:.2f} %",
-            median < limits.median_percent,
+            NOTHING_PREDICTED if median is None else f"{median:.2f} %",
+            median is not None and median < limits.median_percent,
         ),
         Target(
             f"worst of the predicted rows under {limits.worst_percent:g} %",
-            f"{worst:.2f} % ({predicted.worst_id})",
-            worst < limits.worst_percent,
+            NOTHING_PREDICTED if worst is None else f"{worst:.2f} % ({predicted.worst_id})",
+            worst is not None and worst < limits.worst_percent,
         ),
         Target(
             "all predicted orders right",
             f"{predicted.orderings_right} of {predicted.orderings}",
-            predicted.orderings_right == predicted.orderings,
+            0 < predicted.orderings == predicted.orderings_right,
         ),
     ]
 

@@ -32,7 +32,7 @@ class ValueRule(Rule):
             for curve in self.curves
             for test in self.tests
         }
-        return judge_worst(found, float(claim.value))
+        return judge_worst(found, claim.number)
 
 
 class RatioRule(Rule):
@@ -51,7 +51,7 @@ class RatioRule(Rule):
             for curve in self.curves
             for test in self.tests
         }
-        return judge_worst(found, float(claim.value))
+        return judge_worst(found, claim.number)
 
 
 class DifferenceRule(Rule):
@@ -70,7 +70,7 @@ class DifferenceRule(Rule):
             for curve in self.curves
             for test in self.tests
         }
-        return judge_worst(found, float(claim.value))
+        return judge_worst(found, claim.number)
 
 
 class BelowRule(Rule):
@@ -165,12 +165,12 @@ class ImprovementRule(Rule):
     def judge(self, evidence: Evidence, claim: Published) -> Judgement:
         base = evidence.value(self.base, self.test, self.at)
         ratio = evidence.value(self.curve, self.test, self.at) / base
-        stated = self._ratio(float(claim.value))
+        stated = self._ratio(claim.number)
         against_stated = 100.0 * (ratio / stated - 1.0)
         note = f"ratio {ratio:.3f}, stated {stated:.2f}"
         deviation = against_stated
         if self.table:
-            first, second = (float(evidence.published[row].value) for row in self.table)
+            first, second = (evidence.published[row].number for row in self.table)
             tabled = second / first
             against_table = 100.0 * (ratio / tabled - 1.0)
             if abs(100.0 * (tabled / stated - 1.0)) > NUMBER_TOLERANCE_PERCENT:

@@ -22,6 +22,22 @@ class Published:
     quality: str
     note: str
 
+    @property
+    def number(self) -> float:
+        """What a rule compares with that is about one number: `945`, or a quotient such as `2727/946`."""
+        above, _, below = self.value.partition("/")
+        try:
+            number = float(above) / float(below) if below else float(above)
+        except (ValueError, ZeroDivisionError):
+            number = 0.0
+        if number == 0.0:
+            raise LabError(
+                f"{self.id} of {self.source}",
+                f"`{self.value}` is no number to compare with",
+                "a number other than 0, or a quotient of two; or another kind of rule in claims.toml",
+            )
+        return number
+
 
 def load_published(path: Path) -> list[Published]:
     try:

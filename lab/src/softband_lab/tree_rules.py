@@ -38,7 +38,7 @@ class LongestAcceptedRule(InputRule):
                 good = middle
             else:
                 bad, refusal = middle, _first_line(answer.stderr)
-        judged = judge_number(float(good), float(claim.value))
+        judged = judge_number(float(good), claim.number)
         note = f"refused at {bad} m: {refusal}" if refusal else f"accepted up to {self.search_to_m} m"
         return Judgement(judged.predicted, judged.verdict, judged.deviation_percent, note)
 
@@ -86,7 +86,7 @@ class PartValueRule(InputRule):
                 f"`{unit}` does not convert into `{claim.unit}`",
                 f"a unit of the same kind: {', '.join(known_units())}",
             )
-        judged = judge_number(float(value) * self.times * have[1] / want[1], float(claim.value))
+        judged = judge_number(float(value) * self.times * have[1] / want[1], claim.number)
         times = f"{self.times:g} x " if self.times != 1.0 else ""
         return Judgement(
             judged.predicted,
@@ -108,7 +108,7 @@ class ShownRule(Rule):
         value = self._read(evidence, self.fabric)
         if self.base_fabric is not None:
             value /= self._read(evidence, self.base_fabric)
-        return judge_number(value, _number(claim.value))
+        return judge_number(value, claim.number)
 
     def _read(self, evidence: Evidence, fabric: str) -> float:
         answer = evidence.shown(fabric)
@@ -131,13 +131,6 @@ class FabricsRule(InputRule):
             if answer.exit_status != 0:
                 return Judgement(f"{name} refused", "off", note=f"{fabric}: {_first_line(answer.stderr)}")
         return Judgement("; ".join(self.fabrics), "reproduced", note="each file passes `softband fabric check`")
-
-
-def _number(text: str) -> float:
-    if "/" in text:
-        above, below = text.split("/", 1)
-        return float(above) / float(below)
-    return float(text)
 
 
 def _first_line(text: str) -> str:

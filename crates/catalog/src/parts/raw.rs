@@ -132,6 +132,16 @@ fn check_figures(entry: &Entry, status: Status, on: &[String], findings: &mut Fi
     }
 }
 
+/// A parameter as a part has it that is like `base`: what was measured on that one was not on this.
+fn inherited(parameter: &RawParameter, base: &str) -> RawParameter {
+    let mut parameter = RawParameter { inherited: true, ..parameter.clone() };
+    if parameter.status == Status::Measured {
+        parameter.status = Status::Assumed;
+        parameter.source = format!("as {base}, on which it was measured: {}", parameter.source);
+    }
+    parameter
+}
+
 /// Fills in what `parts[index]` leaves to the part that it is like, and that one to the one that it is like.
 pub(crate) fn inherit(parts: &[RawPart], index: usize, findings: &mut Findings) -> RawPart {
     let mut part = parts[index].clone();
@@ -158,7 +168,7 @@ pub(crate) fn inherit(parts: &[RawPart], index: usize, findings: &mut Findings) 
         part.broken.extend(base.broken.iter().cloned());
         for parameter in &base.parameters {
             if !part.parameters.iter().any(|own| own.name == parameter.name) {
-                part.parameters.push(RawParameter { inherited: true, ..parameter.clone() });
+                part.parameters.push(inherited(parameter, &name));
             }
         }
         lineage.push(name);
