@@ -58,6 +58,12 @@ def test_what_is_posted_within_a_poll_completes_after_it(softband: Softband, c_p
 
 
 @pytest.mark.parametrize("pace", ["virtual", "wall"])
+def test_threads_build_requests_of_one_queue_pair_one_after_another(softband: Softband, c_programs: Path, pace: str) -> None:
+    outcome = softband.run("modern-pair", ("a", str(c_programs / "shared_builder")), options=("--pace", pace)).assert_ok()
+    assert "as it should be" in outcome.program("a-0")
+
+
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
 def test_a_queue_pair_without_outstanding_reads_reads_nothing(softband: Softband, c_programs: Path, pace: str) -> None:
     outcome = softband.run("modern-pair", ("a", str(c_programs / "no_reads")), options=("--pace", pace)).assert_ok()
     assert "as it should be" in outcome.program("a-0")
