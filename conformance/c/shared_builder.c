@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * Threads that post to one queue pair through ibv_wr_*: one after another is between ibv_wr_start and ibv_wr_complete, also where it
- * sleeps there; all of their work is done, and what one has posted stays together. On one host, with itself. */
+ * sleeps there; all of their work is done, once. On one host, with itself. */
 #include "verbs_common.h"
 #include <pthread.h>
 #include <unistd.h>
@@ -56,15 +56,14 @@ int main(void)
 	for (uintptr_t thread = 0; thread < THREADS; thread++)
 		IS(0, pthread_create(&threads[thread], NULL, builds, (void *)thread));
 	for (int thread = 0; thread < THREADS; thread++) IS(0, pthread_join(threads[thread], NULL));
-	for (int done = 0, first = -1; done < THREADS * ROUNDS * WRITES;) {
+	for (int done = 0; done < THREADS * ROUNDS * WRITES;) {
 		struct ibv_wc wc;
 		int count = ibv_poll_cq(side.send_cq, 1, &wc);
 
 		CHECK(count >= 0);
 		if (!count) continue;
 		CHECK(wc.status == IBV_WC_SUCCESS && wc.wr_id < THREADS * ROUNDS * WRITES && !seen[wc.wr_id]++);
-		if (done++ % WRITES) CHECK((int)wc.wr_id == first + (done - 1) % WRITES);
-		else first = (int)wc.wr_id;
+		done++;
 	}
 	printf("shared_builder: as it should be\n");
 	return 0;
