@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from conftest import Tree
 
+from softband_lab.claims import _implied
+from softband_lab.curve_rules import RatioRule
 from softband_lab.errors import LabError
 from softband_lab.published import Published, load_published
 from softband_lab.units import column_factor
@@ -207,3 +209,11 @@ def test_a_published_value_that_is_no_number_is_named() -> None:
         with pytest.raises(LabError, match="is no number to compare with") as error:
             _ = row(value).number
         assert "X1 of a paper" in str(error.value)
+
+
+def test_what_follows_from_calibrated_claims_is_no_prediction_and_circles_imply_nothing() -> None:
+    def rule(*follows_from: str) -> RatioRule:
+        return RatioRule(kind="ratio", claim="", curves=["c"], base="b", tests=["t"], follows_from=list(follows_from))
+
+    rules = {"B": rule("A"), "C": rule("B", "A"), "D": rule("C", "Z"), "E": rule("F"), "F": rule("E"), "G": rule()}
+    assert _implied(rules, {"A": ["hca gap"]}) == {"B": ["hca gap by A"], "C": ["hca gap by B", "hca gap by A"]}

@@ -292,17 +292,28 @@ fn a_card_of_another_kind_than_its_slot_is_refused_with_the_slots_that_fit() {
     assert_eq!(
         error_of(&text),
         "test.toml:5:8: error: `mt23108` is a PCI-X card, and `pcie-gen1-x8` is a PCI Express slot\n  \
-         help: give the HCA another slot, such as `slot = \"amd-8131\"`; PCI-X slots and bridges to one are: amd-8131, intel-6700pxh, \
-         pci-x-100, pci-x-133, pci-x-66. Host `a` has this slot by its part; an HCA part for PCI Express would fit as well"
+         help: give the HCA another slot, such as `slot = \"pci-x-133\"`; PCI-X slots and bridges to one are: pci-x-133, pci-x-100, \
+         pci-x-66, amd-8131, intel-6700pxh. Host `a` has this slot by its part; an HCA part for PCI Express would fit as well"
     );
     let text = HOSTS_AND_SWITCH.replacen("part = \"voltaire-ddr\"", "part = \"voltaire-ddr\"\nslot = \"pci-x-133\"", 1);
     let error = error_of(&text);
     assert!(
         error.starts_with(
             "test.toml:6:8: error: `voltaire-ddr` is a PCI Express card, and `pci-x-133` is a PCI-X slot\n  test.toml:5:8: PCI Express card\n  \
-             help: give the HCA another slot, such as `slot = \"dell-pe1950-riser\"`; PCI Express slots and bridges to one are: dell-pe1950-riser, pcie-gen1-x1, "
+             help: give the HCA another slot, such as `slot = \"pcie-gen1-x8\"`; PCI Express slots and bridges to one are: pcie-gen1-x8, "
         ),
         "{error}"
+    );
+}
+
+#[test]
+fn reads_that_are_too_small_for_the_slot_are_refused() {
+    let text =
+        HOSTS_AND_SWITCH.replacen("part = \"voltaire-ddr\"", "part = \"mt23108\"\nslot = \"pci-x-133\"", 1).replace("se7520jr23d", "s5000xal-dual");
+    assert_eq!(
+        error_of(&text),
+        "test.toml:6:8: error: host `a` reads 128 B at a time, and slot `pci-x-133` has 512 B at least\n  \
+         help: give `a` a part with `read_request` of 512 B or more, or the HCA another slot"
     );
 }
 

@@ -127,6 +127,19 @@ fn a_card_in_a_narrower_slot_trains_to_it_with_a_warning() {
     assert!(parse(&pair_in("slot = \"pcie-gen4-x16\"\n", "voltaire-ddr")).unwrap().warnings.is_empty());
 }
 
+#[test]
+fn a_card_that_trains_a_newer_slot_down_costs_what_a_slot_of_its_own_generation_does() {
+    for (generation, lanes) in [(2, 8), (3, 16), (6, 8)] {
+        let loaded = parse(&pair_in(&format!("slot = \"pcie-gen{generation}-x{lanes}\"\n"), "voltaire-ddr")).unwrap();
+        let own = parse(&pair_in("slot = \"pcie-gen1-x8\"\n", "voltaire-ddr")).unwrap();
+        let slot = |loaded: &LoadedFabric| loaded.spec.hosts[0].hcas[0].bus.slot;
+        assert_eq!(slot(&loaded), slot(&own), "in gen {generation} x{lanes}");
+        assert!(loaded.resolved_toml().contains("[parts.bus.\"pcie-gen1"), "{}", loaded.resolved_toml());
+        let again = parse(&loaded.resolved_toml()).unwrap_or_else(|error| panic!("{}", error.to_text()));
+        assert_eq!(slot(&again), slot(&own), "as resolved");
+    }
+}
+
 /// What a run keeps of its buses is as good as the catalogue.
 #[test]
 fn the_buses_of_a_resolved_fabric_are_the_parts_they_were() {
@@ -267,4 +280,32 @@ fn congestion_control_is_off_until_asked_for_and_resolves_to_itself() {
     }
     let control = parse(&format!("[subnet.congestion_control]\n{settings}{hosts}")).unwrap().spec.subnet.congestion_control.unwrap();
     assert_eq!((control.marking.packet_size.0, control.injection.ccti_timer), (16, 10));
+}
+
+/// A parameter that was calibrated names rows that can be looked up.
+#[test]
+fn every_row_that_parts_were_calibrated_on_stands_in_the_references() {
+    let references = root().join("references");
+    let tables =
+        std::fs::read_dir(&references).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "csv"));
+    let rows: Vec<String> = tables
+        .flat_map(|path| std::fs::read_to_string(path).unwrap().lines().map(|line| line.split(',').next().unwrap().to_owned()).collect::<Vec<_>>())
+        .collect();
+    let catalog = catalog();
+    let kinds = [PartKind::Host, PartKind::Hca, PartKind::Bus, PartKind::Cable, PartKind::Switch];
+    let mut looked_at = 0;
+    for (kind, name) in kinds.into_iter().flat_map(|kind| catalog.parts(kind).into_iter().map(move |name| (kind, name))) {
+        for parameter in &catalog.sheet(kind, name).unwrap().parameters {
+            for row in &parameter.on {
+                looked_at += 1;
+                assert!(
+                    rows.contains(row),
+                    "{name}: {} was calibrated on {row}, which stands in no file of {}",
+                    parameter.name,
+                    references.display()
+                );
+            }
+        }
+    }
+    assert!(looked_at > 20, "{looked_at} rows");
 }

@@ -3,6 +3,7 @@ mod common;
 
 use common::*;
 use softband_fabric::PortCounters;
+use softband_fabric::notice::Notice;
 use softband_fabric::spec::{CableSpec, CongestionControl, FabricSpec, PortRef, SwitchSpec};
 use softband_model::switch::MarkingSettings;
 use softband_model::transport::{CctEntry, Flow, InjectionSettings};
@@ -107,7 +108,8 @@ fn a_victim_behind_the_same_cable_gets_its_bandwidth_back() {
 fn a_victim_that_shares_a_cable_between_switches_gets_its_bandwidth_back() {
     for flow in [Flow::QueuePair, Flow::ServiceLevel] {
         for qp_type in [QpType::Rc, QpType::Uc] {
-            let (_, without, _) = incast(&two_switches(None), 6, qp_type);
+            let (lab, without, _) = incast(&two_switches(None), 6, qp_type);
+            assert!(!lab.notices.iter().any(|(_, notice)| matches!(notice, Notice::Deadlock { .. })), "slow is not stuck");
             let mut control = control();
             control.injection.flow = flow;
             let (_, with, hot) = incast(&two_switches(Some(control)), 6, qp_type);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from softband_lab.errors import LabError, MissingEvidence
 from softband_lab.evaluators import AnyRule
 from softband_lab.evidence import Evidence
 from softband_lab.fabricfile import load_toml
-from softband_lab.judgement import NUMBER_TOLERANCE_PERCENT, Basis, Judgement, Verdict
+from softband_lab.judgement import NUMBER_TOLERANCE_PERCENT, Basis, Judgement, Rule, Verdict
 from softband_lab.published import Published
 from softband_lab.study import Study, parse_model
 
@@ -89,7 +90,24 @@ def judge_all(
     """Each claim by the evidence of the study that its rule names; `None` stands for the claims' own."""
     home = next(iter(evidence.values())).home
     calibrated = calibrated_parameters(home / "catalog")
-    return [_judge(claim, rules[claim.id], evidence, calibrated) for claim in published]
+    implied = _implied(rules, calibrated)
+    by_claim = {claim.id: calibrated.get(claim.id, []) + implied.get(claim.id, []) for claim in published}
+    return [_judge(claim, rules[claim.id], evidence, by_claim[claim.id]) for claim in published]
+
+
+def _implied(rules: Mapping[str, Rule], calibrated: dict[str, list[str]]) -> dict[str, list[str]]:
+    """By claim that follows from calibrated ones: their parameters. What follows from it is no prediction either."""
+    found: dict[str, list[str]] = {}
+    while True:
+        known = {**calibrated, **found}
+        fresh = {
+            claim: [f"{part.split(' by ')[0]} by {other}" for other in rule.follows_from for part in known[other]]
+            for claim, rule in rules.items()
+            if claim not in found and rule.follows_from and all(other in known for other in rule.follows_from)
+        }
+        if not fresh:
+            return found
+        found |= fresh
 
 
 def calibrated_parameters(catalog: Path) -> dict[str, list[str]]:
@@ -103,7 +121,7 @@ def calibrated_parameters(catalog: Path) -> dict[str, list[str]]:
 
 
 def _judge(
-    claim: Published, rule: AnyRule, evidence: dict[str | None, Evidence], calibrated: dict[str, list[str]]
+    claim: Published, rule: AnyRule, evidence: dict[str | None, Evidence], calibrated_parts: list[str]
 ) -> ClaimRow:
     if rule.study not in evidence:
         raise LabError(
@@ -117,10 +135,7 @@ def _judge(
         judgement = rule.judge(looked_at, claim)
     except MissingEvidence as reason:
         judgement = Judgement("", "not testable", note=str(reason))
-    parts = calibrated.get(claim.id, [])
-    if rule.follows_from and all(other in calibrated for other in rule.follows_from):
-        parts = [*parts, *(f"{part} by {other}" for other in rule.follows_from for part in calibrated[other])]
-    return ClaimRow(claim, rule, judgement, parts, frozenset(looked_at.touched))
+    return ClaimRow(claim, rule, judgement, calibrated_parts, frozenset(looked_at.touched))
 
 
 def count_verdicts(rows: list[ClaimRow]) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -35,42 +35,60 @@ class ValueRule(Rule):
         return judge_worst(found, claim.number)
 
 
-class RatioRule(Rule):
-    """Curves over a base curve; of several the one farthest from the published ratio counts."""
+class AgainstBaseRule(Rule):
+    """Curves against a base curve; of several the one farthest from what is published counts."""
+
+    curves: list[str]
+    base: str
+    tests: list[str]
+    at: At = "peak"
+
+    def judge(self, evidence: Evidence, claim: Published) -> Judgement:
+        found = {
+            self.name(curve, test): self.compare(
+                evidence.value(curve, test, self.at),
+                evidence.value(self.base, test, self.at),
+                evidence.factor(test, claim) if self.has_unit else 1.0,
+            )
+            for curve in self.curves
+            for test in self.tests
+        }
+        return judge_worst(found, claim.number)
+
+    # Whether what comes out is in the test's unit, which is then turned into the claim's.
+    has_unit: ClassVar[bool]
+
+    def name(self, curve: str, test: str) -> str:
+        raise NotImplementedError
+
+    def compare(self, value: float, base: float, factor: float) -> float:
+        raise NotImplementedError
+
+
+class RatioRule(AgainstBaseRule):
+    """Curves over a base curve."""
 
     kind: Literal["ratio"]
-    curves: list[str]
-    base: str
-    tests: list[str]
-    at: At = "peak"
+    has_unit: ClassVar[bool] = False
 
-    def judge(self, evidence: Evidence, claim: Published) -> Judgement:
-        found = {
-            f"{curve} over {self.base}, {test}": evidence.value(curve, test, self.at)
-            / evidence.value(self.base, test, self.at)
-            for curve in self.curves
-            for test in self.tests
-        }
-        return judge_worst(found, claim.number)
+    def name(self, curve: str, test: str) -> str:
+        return f"{curve} over {self.base}, {test}"
+
+    def compare(self, value: float, base: float, factor: float) -> float:
+        return factor * value / base
 
 
-class DifferenceRule(Rule):
-    """How far curves stay below a base curve; of several the one farthest from the published difference counts."""
+class DifferenceRule(AgainstBaseRule):
+    """How far curves stay below a base curve."""
 
     kind: Literal["difference"]
-    curves: list[str]
-    base: str
-    tests: list[str]
-    at: At = "peak"
+    has_unit: ClassVar[bool] = True
 
-    def judge(self, evidence: Evidence, claim: Published) -> Judgement:
-        found = {
-            f"{self.base} less {curve}, {test}": evidence.factor(test, claim)
-            * (evidence.value(self.base, test, self.at) - evidence.value(curve, test, self.at))
-            for curve in self.curves
-            for test in self.tests
-        }
-        return judge_worst(found, claim.number)
+    def name(self, curve: str, test: str) -> str:
+        return f"{self.base} less {curve}, {test}"
+
+    def compare(self, value: float, base: float, factor: float) -> float:
+        return factor * (base - value)
 
 
 class BelowRule(Rule):

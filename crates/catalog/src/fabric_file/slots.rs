@@ -1,11 +1,11 @@
 //! Cards in slots: what both train to.
 
-use softband_model::parts::{BusPart, CardInterface, HostPart};
+use softband_model::parts::{BusPart, CardInterface, HostPart, PciExpress, Slot};
 
 use super::Context;
 use super::nodes::HcaDraft;
 use crate::catalog::Catalog;
-use crate::parts::PartKind;
+use crate::parts::{PartKind, least_read_request};
 
 /// Puts an HCA into the slot that the file gives it, or else its host part's.
 pub(super) fn train(host: &str, part: &HostPart, hca: &mut HcaDraft, context: &mut Context<'_>) {
@@ -17,11 +17,45 @@ pub(super) fn train(host: &str, part: &HostPart, hca: &mut HcaDraft, context: &m
     use_sheets(&bus.name, context);
     match bus.slot.train(card) {
         Some(slot) => {
+            check_reads(host, part, hca, slot, context);
+            let slot = as_its_generation_has_it(slot, bus.slot, context);
             hca.bus = Some(BusPart { slot, ..bus.clone() });
             warn_of_lesser(host, hca, card, &bus, context);
         }
         None => refuse(host, hca, card, &bus, context),
     }
+}
+
+/// A slot that has trained to an earlier generation than its own costs what slots of that one do, if the catalogue has any: their share of
+/// link-layer packets, and packets no larger than theirs. Of several the one as wide, or else the first.
+fn as_its_generation_has_it(trained: Slot, own: Slot, context: &mut Context<'_>) -> Slot {
+    let (Slot::PciExpress(trained_slot), Slot::PciExpress(own)) = (trained, own) else { return trained };
+    if trained_slot.generation == own.generation {
+        return trained;
+    }
+    let catalog = context.catalog;
+    let of_generation = |name| match catalog.bus(name) {
+        Some(BusPart { slot: Slot::PciExpress(slot), bridge: None, .. }) if slot.generation == trained_slot.generation => Some((name, *slot)),
+        _ => None,
+    };
+    let found = catalog.parts(PartKind::Bus).into_iter().filter_map(of_generation).min_by_key(|(_, slot)| slot.lanes != trained_slot.lanes);
+    let Some((name, like)) = found else { return trained };
+    context.use_sheet(PartKind::Bus, name);
+    Slot::PciExpress(PciExpress {
+        max_payload_bytes: trained_slot.max_payload_bytes.min(like.max_payload_bytes),
+        completion_bytes: trained_slot.completion_bytes.min(like.completion_bytes),
+        link_layer_ppm: like.link_layer_ppm,
+        ..trained_slot
+    })
+}
+
+/// The host's part was checked with its own slot; another kind of slot may not have such small reads.
+fn check_reads(host: &str, part: &HostPart, hca: &HcaDraft, slot: Slot, context: &mut Context<'_>) {
+    let least = least_read_request(slot.interface());
+    let (Some((name, span)), true) = (&hca.slot, part.read_request_bytes < least) else { return };
+    let message = format!("host `{host}` reads {} B at a time, and slot `{name}` has {least} B at least", part.read_request_bytes);
+    let help = format!("give `{host}` a part with `read_request` of {least} B or more, or the HCA another slot");
+    context.findings.error(message, vec![(span.clone(), "this slot".into())], Some(help));
 }
 
 /// A bridge's sheet names the slot that it offers.
@@ -48,7 +82,9 @@ fn refuse(host: &str, hca: &HcaDraft, card: CardInterface, bus: &BusPart, contex
     let message = format!("`{part}` is a {} card, and `{}` is a {slot} slot", card.kind(), bus.name);
     let catalog = context.catalog;
     let fits = |name: &&str| catalog.bus(name).is_some_and(|bus| card.is_kind_of(bus.slot));
-    let names: Vec<&str> = catalog.parts(PartKind::Bus).into_iter().filter(fits).collect();
+    let mut names: Vec<&str> = catalog.parts(PartKind::Bus).into_iter().filter(fits).collect();
+    // What the card was made for first, bridges last.
+    names.sort_by_key(|name| catalog.bus(name).map(|bus| (bus.bridge.is_some(), bus.slot.interface() != card)));
     let mut help = format!("give the HCA another slot, such as `slot = \"{}\"`", names.first().unwrap_or(&"..."));
     if names.len() > 1 {
         help = format!("{help}; {} slots and bridges to one are: {}", card.kind(), names.join(", "));

@@ -139,12 +139,21 @@ fn check_size(read: &mut PartReader<'_>, name: &'static str, bytes: u32, least: 
     }
 }
 
+/// The least that the field of the configuration space can hold.
+pub(crate) fn least_read_request(interface: CardInterface) -> u32 {
+    match interface {
+        CardInterface::PciExpress { .. } => 128,
+        CardInterface::PciX { .. } => 512,
+    }
+}
+
 /// The sizes that the field of the configuration space can hold.
 pub(crate) fn check_read_request(read: &mut PartReader<'_>, name: &'static str, bytes: u32, interface: CardInterface) {
-    match interface {
-        CardInterface::PciExpress { .. } => check_size(read, name, bytes, 128, "a read request size of PCI Express"),
-        CardInterface::PciX { .. } => check_size(read, name, bytes, 512, "a read byte count of PCI-X"),
-    }
+    let what = match interface {
+        CardInterface::PciExpress { .. } => "a read request size of PCI Express",
+        CardInterface::PciX { .. } => "a read byte count of PCI-X",
+    };
+    check_size(read, name, bytes, least_read_request(interface), what);
 }
 
 /// Stands in for one that could not be read.

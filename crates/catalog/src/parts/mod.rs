@@ -5,6 +5,7 @@ mod convert;
 mod raw;
 mod reader;
 
+pub(crate) use bus::least_read_request;
 pub(crate) use bus::{bus, variants};
 pub(crate) use convert::{cable, hca, host, length_limits, switch};
 pub(crate) use raw::{RawPart, inherit, read};
