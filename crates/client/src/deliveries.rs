@@ -68,9 +68,14 @@ impl Deliveries {
     /// Whether the entry of a counter is there.
     #[inline]
     fn is_there(&self, counter: u32) -> bool {
+        self.has_number(counter) && self.mapped_by == own_number()
+    }
+
+    #[inline(always)]
+    fn has_number(&self, counter: u32) -> bool {
         // SAFETY: within the mapping; only this part of it is looked at while others may write.
         let sequence = unsafe { &(*self.entry(counter)).sequence };
-        sequence.load(Ordering::Acquire) == counter.wrapping_add(1) && self.mapped_by == own_number()
+        sequence.load(Ordering::Acquire) == counter.wrapping_add(1)
     }
 
     /// The owner reads times of completions: from now on they are noted.
@@ -143,6 +148,29 @@ impl Deliveries {
         let cqe = cqe_of(unsafe { &*self.entry(counter) });
         consumed.store(counter.wrapping_add(1), Ordering::Release);
         Some(cqe)
+    }
+
+    /// How many wait, up to `most`.
+    #[inline(always)]
+    pub fn ready(&self, most: usize) -> u32 {
+        if self.mapped_by != own_number() {
+            return 0;
+        }
+        let first = self.header().consumed.0.load(Ordering::Relaxed);
+        let most = most.min(self.entries as usize) as u32;
+        (0..most).take_while(|step| self.has_number(first.wrapping_add(*step))).count() as u32
+    }
+
+    /// Takes the oldest `count`, of which the caller knows that they wait. One thread at a time, as for `take`.
+    #[inline(always)]
+    pub fn take_ready(&self, count: u32, mut to: impl FnMut(Cqe)) {
+        let consumed = &self.header().consumed.0;
+        let first = consumed.load(Ordering::Relaxed);
+        for step in 0..count {
+            // SAFETY: as in `take`.
+            to(cqe_of(unsafe { &*self.entry(first.wrapping_add(step)) }));
+        }
+        consumed.store(first.wrapping_add(count), Ordering::Release);
     }
 
     /// Takes out what `goes`, wherever it stands: what stays moves up to the end, behind which peers go on unhindered. One thread at a

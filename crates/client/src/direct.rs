@@ -61,7 +61,7 @@ pub fn announce() -> Option<Announced> {
 }
 
 impl Announced {
-    /// The lock is taken: a locked instruction of this thread has come since.
+    /// The lock is taken: a locked instruction of this thread has come since, or it is alone.
     #[inline(always)]
     pub fn look_after_lock(self) -> Looking {
         Looking::new(self.tables, self.place)

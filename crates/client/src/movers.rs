@@ -3,6 +3,7 @@
 //! Each has a place in the shared header whose number is odd meanwhile. Most threads have one of their own, which takes no locked
 //! instruction; but between the number and the first look at the tables there must be one, or else the look may come first.
 
+use crate::alone::is_alone;
 use crate::fork::{is_attached_process, own_number};
 use crate::session::{header, thread_pointer};
 use softband_ipc::layout::MOVERS;
@@ -18,13 +19,13 @@ pub(crate) struct Place(&'static AtomicU64);
 
 /// What distinguishes the calling thread from others that live at the same time, also from its image in a child; never 0.
 #[inline]
-pub fn this_thread() -> u64 {
+fn this_thread() -> u64 {
     thread_pointer() as u64 ^ u64::from(own_number()).rotate_right(20)
 }
 
 impl Place {
     /// With `IS_ORDERED` whatever is read later is at least as new as the number; otherwise the caller sees to that by a locked
-    /// instruction.
+    /// instruction, unless it is alone.
     #[inline(always)]
     pub(crate) fn take<const IS_ORDERED: bool>() -> Self {
         let me = this_thread();
@@ -32,7 +33,7 @@ impl Place {
         if OWNERS[first].load(Ordering::Relaxed) == me {
             let number = &header().movers[first].0;
             if number.load(Ordering::Relaxed).is_multiple_of(2) {
-                if IS_ORDERED {
+                if IS_ORDERED && !is_alone() {
                     number.fetch_add(1, Ordering::SeqCst);
                 } else {
                     advance(number);

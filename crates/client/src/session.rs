@@ -61,7 +61,7 @@ static LAST_SLOT: AtomicPtr<ThreadSlot> = AtomicPtr::new(std::ptr::null_mut());
 
 /// What distinguishes threads of one process: the address of the thread's own control block (System V ABI, x86-64).
 #[inline]
-pub(crate) fn thread_pointer() -> usize {
+pub fn thread_pointer() -> usize {
     let pointer: usize;
     // SAFETY: the first word of the control block is its own address; reading it changes nothing.
     unsafe { std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly)) };
@@ -221,6 +221,7 @@ fn attach(engine: &str, ticket: u64, forked: bool) -> Result<(), AttachError> {
     TICKET.store(ticket, Ordering::Relaxed);
     crate::fork::note_owner();
     if is_wall() {
+        crate::alone::begin();
         crate::shared_memory::open_own();
     }
     // High numbers stay out of the way of programs that expect their first file to be 3.

@@ -1,25 +1,15 @@
 //! The tables by which programs move data themselves, in wall pace (`softband_ipc::tables`).
 
 use crate::pace::{Engine, Pace};
-use crate::process::{Process, ProcessState};
 use rustix::fd::OwnedFd;
 use rustix::fs::SealFlags;
 use rustix::mm::{MapFlags, ProtFlags};
-use softband_ipc::layout::{MOVERS, QUEUES_OFFSET};
+use softband_ipc::layout::QUEUES_OFFSET;
 use softband_ipc::tables::{KEYS, KeyEntry, QPS, QpEntry, Tables, key_index};
 use softband_model::verbs::api::QpSnapshot;
 use softband_types::{HcaId, Lid, MrHandle, PortNumber, ProcessId, QpState, QpType, Qpn, SrqHandle};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-
-/// How long a program that is stopped may take for one transfer before it is not waited for any more.
-const GRACE: Duration = Duration::from_millis(200);
-/// So many times as long is one waited for that runs, or would if it had a processor.
-const GRACES_OF_RUNNING: u32 = 10;
-/// So many times as long, and this part of the time since the first, programs are waited for in vain in all: they may lie.
-const GRACES_IN_ALL: u32 = 50;
-const GRACE_PART: u32 = 8;
 
 /// A queue pair.
 type Name = (HcaId, Qpn);
@@ -40,8 +30,6 @@ pub(crate) struct DirectTables {
     pub(crate) free: Vec<u32>,
     next: u32,
     serial: AtomicU64,
-    /// [`GRACE`], but for tests.
-    pub(crate) grace: Duration,
 }
 
 impl DirectTables {
@@ -65,7 +53,6 @@ impl DirectTables {
             free: Vec::new(),
             next: 0,
             serial: AtomicU64::new(0),
-            grace: GRACE,
         })
     }
 
@@ -428,62 +415,4 @@ impl Engine {
         self.look_at_limits();
         self.make_up_for_the_gone(&around);
     }
-
-    /// Waits until every program that was moving data when this began has finished that transfer.
-    pub(crate) fn await_movers(&self) {
-        for process in self.processes.living().filter(|process| process.state == ProcessState::Attached) {
-            let mut given_up = process.given_up.get();
-            for (slot, transfer) in process.shared.header().movers.iter().zip(&mut given_up.transfers) {
-                let seen = slot.0.load(Ordering::SeqCst);
-                if seen % 2 == 0 || seen == *transfer {
-                    continue;
-                }
-                // For one transfer nobody waits twice, and who is in vain waited for takes at most a part of the time: a lying program
-                // could hold everybody back.
-                let (grace, started) = (self.direct.grace, Instant::now());
-                let since = *given_up.since.get_or_insert(started);
-                let left = (grace * GRACES_IN_ALL + (started - since) / GRACE_PART).saturating_sub(given_up.in_vain);
-                let has_ended = has_changed(&slot.0, seen, started + grace.min(left))
-                    || !is_stopped(process.pid) && has_changed(&slot.0, seen, started + (grace * GRACES_OF_RUNNING).min(left));
-                if !has_ended {
-                    *transfer = seen;
-                    given_up.in_vain += started.elapsed();
-                }
-            }
-            process.given_up.set(given_up);
-        }
-    }
-}
-
-/// What was waited for in vain: the last transfer in each slot, since when there was anything to wait for, and for how long in all.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct GivenUp {
-    transfers: [u64; MOVERS],
-    since: Option<Instant>,
-    in_vain: Duration,
-}
-
-impl Process {
-    /// Whether it is still in the midst of a transfer that was waited for in vain.
-    pub(crate) fn is_held_up(&self) -> bool {
-        let given_up = self.given_up.get().transfers;
-        self.shared.header().movers.iter().zip(given_up).any(|(slot, given_up)| given_up % 2 == 1 && slot.0.load(Ordering::SeqCst) == given_up)
-    }
-}
-
-/// Whether a process is stopped, by a signal or a debugger.
-fn is_stopped(pid: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
-}
-
-/// One transfer is short: longer ones are cut, and begin anew. Only a stopped program takes as long as the time of grace.
-fn has_changed(slot: &AtomicU64, seen: u64, deadline: Instant) -> bool {
-    while slot.load(Ordering::SeqCst) == seen {
-        if Instant::now() >= deadline {
-            return false;
-        }
-        std::thread::yield_now();
-    }
-    true
 }

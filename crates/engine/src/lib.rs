@@ -24,6 +24,7 @@ mod hearing;
 mod launch;
 mod lifecycle;
 mod memory;
+mod movers;
 mod network;
 mod notifications;
 mod objects;

@@ -93,6 +93,7 @@ impl Engine {
             },
             deadline_ps: AtomicU64::new(u64::MAX),
             movers: Default::default(),
+            orders_movers: u32::from(self.waiting.has_barriers),
             wall_start_ns: self.wall_start_ns,
             ring_produced: AtomicU64::new(0),
             ring_consumed: AtomicU64::new(0),

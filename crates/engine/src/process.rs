@@ -395,7 +395,7 @@ pub(crate) struct Process {
     /// In wall pace: send requests that are carried out when all processes' posts have been looked at again.
     pub(crate) held_sends: Vec<u8>,
     /// In wall pace: transfers that were waited for in vain.
-    pub(crate) given_up: Cell<crate::direct::GivenUp>,
+    pub(crate) given_up: Cell<crate::movers::GivenUp>,
     pub(crate) signals_pending: u64,
     pub(crate) alarms: BTreeMap<u32, AlarmState>,
     /// Objects that it holds, with how often.

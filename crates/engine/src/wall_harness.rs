@@ -112,7 +112,7 @@ impl WallHarness {
         let parts = (libraries, Processors::choose(Some(1)), Pace::Wall);
         let mut engine = Engine::assemble(spec, 1, "softband-harness".into(), parts, Default::default(), (mailbox, receiver)).expect("an engine");
         engine.programs_for_harness();
-        engine.direct.grace = GRACE;
+        engine.waiting.grace = GRACE;
         for (process, host) in [0, 0, 1].into_iter().enumerate() {
             engine.expect_process(host, 0, None);
             let record = &mut engine.processes[process];

@@ -71,6 +71,8 @@ pub struct SharedHeader {
     pub deadline_ps: AtomicU64,
     /// In wall pace: each is odd while a thread of the process moves data itself.
     pub movers: [LineOf<AtomicU64>; MOVERS],
+    /// Not zero: before the engine reads those, it puts a barrier between all instructions of programs that have asked the kernel for it.
+    pub orders_movers: u32,
     /// In wall pace: the host's monotonic clock when the engine started.
     pub wall_start_ns: u64,
     /// Bytes that were put into and taken out of the ring of posts, in wall pace. Both only grow.

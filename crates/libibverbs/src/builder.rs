@@ -1,17 +1,42 @@
 //! Requests of one queue pair that are built field by field, by one thread at a time, in place.
 
+use crate::guard::guarded;
+use crate::post::Data;
 use rustix::thread::{Timespec, futex};
 use softband_abi::verbs::ibv_sge;
-use softband_client::{Errno, is_wall};
+use softband_client::{Errno, is_alone, is_wall, thread_pointer};
 use softband_ipc::post::PostRecord;
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
 
 /// A request that is being built.
 pub(crate) struct Pending {
     pub(crate) record: PostRecord,
-    pub(crate) entries: Vec<ibv_sge>,
+    /// What it sends, where that is one entry, as it mostly is.
+    one: Option<ibv_sge>,
+    entries: Vec<ibv_sge>,
     pub(crate) inline: Vec<u8>,
+}
+
+impl Pending {
+    pub(crate) fn set_entry(&mut self, entry: ibv_sge) {
+        self.one = Some(entry);
+    }
+
+    pub(crate) fn set_entries(&mut self, list: &[ibv_sge]) {
+        self.one = None;
+        self.entries.clear();
+        self.entries.extend_from_slice(list);
+    }
+
+    #[inline(always)]
+    pub(crate) fn data(&self) -> Data<'_> {
+        match &self.one {
+            Some(entry) => Data::Registered(std::slice::from_ref(entry)),
+            None if self.entries.is_empty() => Data::Copied(&self.inline),
+            None => Data::Registered(&self.entries),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -22,6 +47,14 @@ struct Batch {
     error: Option<Errno>,
 }
 
+impl Batch {
+    #[cold]
+    fn grow(&mut self) {
+        let fresh = || Pending { record: bytemuck::Zeroable::zeroed(), one: None, entries: Vec::new(), inline: Vec::new() };
+        guarded((), || self.requests.push(fresh()));
+    }
+}
+
 /// Who waits looks again after this at the latest: whoever ends may not see at once that somebody has begun to wait, for to be sure of
 /// that it would have to wait for all that it has just written.
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
@@ -30,7 +63,7 @@ const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 #[derive(Default)]
 pub(crate) struct Builder {
     /// The thread that is between `wr_start` and `wr_complete` or `wr_abort`, or 0.
-    owner: AtomicU64,
+    owner: AtomicUsize,
     /// That thread's.
     batch: UnsafeCell<Batch>,
     /// Threads that wait for it to end, and what they sleep on: another number whenever they are woken.
@@ -55,8 +88,19 @@ impl Drop for Ending<'_> {
 
 impl Builder {
     /// Waits until no other thread builds. The engine does not wait for this one meanwhile.
+    #[inline(always)]
     pub(crate) fn open(&self) {
-        let me = softband_client::this_thread();
+        let me = thread_pointer();
+        if is_alone() && self.owner.load(Ordering::Relaxed) == 0 {
+            self.owner.store(me, Ordering::Relaxed);
+            compiler_fence(Ordering::SeqCst);
+            return;
+        }
+        self.open_in_a_crowd(me);
+    }
+
+    #[inline(never)]
+    fn open_in_a_crowd(&self, me: usize) {
         let takes = || self.owner.compare_exchange(0, me, Ordering::SeqCst, Ordering::Relaxed).is_ok();
         if takes() {
             return;
@@ -83,10 +127,11 @@ impl Builder {
     #[expect(clippy::mut_from_ref, reason = "only the owner gets it, and nobody here keeps it")]
     fn own(&self) -> Option<&mut Batch> {
         // SAFETY: only the owner comes here, and the batch stays its own until it has closed it.
-        (self.owner.load(Ordering::Relaxed) == softband_client::this_thread()).then(|| unsafe { &mut *self.batch.get() })
+        (self.owner.load(Ordering::Relaxed) == thread_pointer()).then(|| unsafe { &mut *self.batch.get() })
     }
 
     /// Ends the batch and does `post` with its requests; not when there was an error in any.
+    #[inline(always)]
     pub(crate) fn close(&self, post: impl FnOnce(&[Pending]) -> Result<(), Errno>) -> Result<(), Errno> {
         let batch = self.own().ok_or(Errno(libc::EINVAL))?;
         let ending = Ending(self);
@@ -104,7 +149,7 @@ impl Builder {
     }
 
     /// Begins a request, which is filled in where it stands; `None` when that is not allowed, or nothing is open.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin(&self, allowed: Result<(), Errno>) -> Option<&mut Pending> {
         let batch = self.own()?;
         if let Err(error) = allowed {
@@ -112,10 +157,11 @@ impl Builder {
             return None;
         }
         if batch.begun == batch.requests.len() {
-            batch.requests.push(Pending { record: bytemuck::Zeroable::zeroed(), entries: Vec::new(), inline: Vec::new() });
+            batch.grow();
         }
-        let pending = &mut batch.requests[batch.begun];
+        let pending = batch.requests.get_mut(batch.begun)?;
         batch.begun += 1;
+        pending.one = None;
         pending.entries.clear();
         pending.inline.clear();
         Some(pending)
@@ -126,6 +172,7 @@ impl Builder {
     }
 
     /// Changes the request that was begun last.
+    #[inline(always)]
     pub(crate) fn amend(&self, change: impl FnOnce(&mut Pending) -> Result<(), Errno>) {
         let Some(batch) = self.own() else { return };
         let last = batch.begun.checked_sub(1).and_then(|last| batch.requests.get_mut(last));

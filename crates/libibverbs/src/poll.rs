@@ -98,6 +98,11 @@ pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl F
     let mut taken = 0;
     let mut queue = cq.queue.lock();
     while taken < room {
+        let delivered = only_delivered(&mut queue, cq, room - taken);
+        if delivered > 0 {
+            taken += take_delivered((ours, cq), &mut queue, delivered, store);
+            continue;
+        }
         let Some(from) = next(&mut queue, cq) else { break };
         // Each where it was made: copies of what was just written would wait until that is in the cache.
         let is_kept = match from {
@@ -111,8 +116,34 @@ pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl F
     taken
 }
 
+/// How many come next that peers have put there, where there is nothing else: most queues are filled by one side only.
+#[inline(always)]
+fn only_delivered(queue: &mut CqQueue, cq: &CqInner, room: usize) -> u32 {
+    let Some(deliveries) = &cq.deliveries else { return 0 };
+    if !queue.own.is_empty() {
+        return 0;
+    }
+    let count = deliveries.ready(room);
+    // One of the engine's that came first is there by now.
+    if count == 0 || queue.ring.front_ps().is_some() {
+        return 0;
+    }
+    queue.own_before = None;
+    count
+}
+
+/// Takes so many of them; how many of those the program gets.
+#[inline(always)]
+fn take_delivered(of: (&Context, &CqInner), queue: &mut CqQueue, count: u32, store: &mut impl FnMut(&Cqe)) -> usize {
+    let mut taken = 0;
+    if let Some(deliveries) = &of.1.deliveries {
+        deliveries.take_ready(count, |mut cqe| taken += usize::from(keep(of, queue, &mut cqe, store)));
+    }
+    taken
+}
+
 /// Hands a completion to the program, if its queue pair is still there.
-#[inline(never)]
+#[inline]
 fn keep((ours, cq): (&Context, &CqInner), queue: &mut CqQueue, cqe: &mut Cqe, store: &mut impl FnMut(&Cqe)) -> bool {
     let is_kept = retire(ours, cq, &mut queue.known, cqe);
     if is_kept {

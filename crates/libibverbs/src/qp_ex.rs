@@ -4,7 +4,7 @@
 use crate::ah;
 use crate::builder::Pending;
 use crate::guard::{guarded, not_null};
-use crate::post::{Data, bind_info, check_opcode, check_send_state, may_be_inline, submit_send};
+use crate::post::{bind_info, check_opcode, check_send_state, may_be_inline, submit_send};
 use crate::qp::{self, QpInner};
 use crate::unsupported::refuse;
 use libc::{c_int, c_void};
@@ -18,22 +18,31 @@ use std::sync::atomic::Ordering;
 /// # Safety
 /// `shown` is a queue pair of ours.
 unsafe fn with(shown: *mut ibv_qp_ex, body: impl FnOnce(&QpInner)) {
-    guarded((), || {
-        // SAFETY: the caller's promise.
-        if let Ok(qp) = unsafe { qp::inner(shown.cast()) } {
-            body(qp);
-        }
-    });
+    // SAFETY: the caller's promise.
+    guarded((), || unsafe { with_it(shown, body) });
+}
+
+/// The same for what has nothing in it that could panic, as requests of the plain kind have not: they are many.
+///
+/// # Safety
+/// `shown` is a queue pair of ours.
+#[inline(always)]
+unsafe fn with_it(shown: *mut ibv_qp_ex, body: impl FnOnce(&QpInner)) {
+    // SAFETY: the caller's promise.
+    if let Ok(qp) = unsafe { qp::inner(shown.cast()) } {
+        body(qp);
+    }
 }
 
 /// Begins a request with what the program has put into `wr_id` and `wr_flags`.
 ///
 /// # Safety
 /// `shown` is a queue pair of ours.
+#[inline(always)]
 unsafe fn begin(shown: *mut ibv_qp_ex, opcode: u32, fill: impl FnOnce(&mut PostRecord)) {
     // SAFETY: the caller's promise.
     unsafe {
-        with(shown, |qp| {
+        with_it(shown, |qp| {
             let (wr_id, flags) = ((*shown).wr_id, (*shown).wr_flags);
             let allowed = check_send_state(qp.state.load(Ordering::Acquire)).and_then(|()| check_opcode(qp.qp_type, opcode));
             let Some(pending) = qp.builder.begin(allowed) else { return };
@@ -157,15 +166,21 @@ fn set_entries(qp: &QpInner, list: &[ibv_sge]) {
         if list.len() > qp.cap.max_send_sge as usize {
             return Err(Errno(libc::EINVAL));
         }
-        request.entries.clear();
-        request.entries.extend_from_slice(list);
+        request.set_entries(list);
         Ok(())
     });
 }
 
 unsafe extern "C" fn wr_set_sge(shown: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
+    let set = |qp: &QpInner| {
+        let has_room = qp.cap.max_send_sge > 0;
+        qp.builder.amend(|request| {
+            request.set_entry(ibv_sge { addr, length, lkey });
+            if has_room { Ok(()) } else { Err(Errno(libc::EINVAL)) }
+        });
+    };
     // SAFETY: as in `operations`.
-    unsafe { with(shown, |qp| set_entries(qp, &[ibv_sge { addr, length, lkey }])) }
+    unsafe { with_it(shown, set) }
 }
 
 unsafe extern "C" fn wr_set_sge_list(shown: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
@@ -216,7 +231,7 @@ unsafe extern "C" fn wr_set_inline_data_list(shown: *mut ibv_qp_ex, count: usize
 
 unsafe extern "C" fn wr_start(shown: *mut ibv_qp_ex) {
     // SAFETY: as in `operations`.
-    unsafe { with(shown, |qp| qp.builder.open()) }
+    unsafe { with_it(shown, |qp| qp.builder.open()) }
 }
 
 unsafe extern "C" fn wr_complete(shown: *mut ibv_qp_ex) -> c_int {
@@ -238,13 +253,10 @@ unsafe extern "C" fn wr_abort(shown: *mut ibv_qp_ex) {
 
 /// Posts all requests, or none when they do not all fit into the send queue.
 fn post_all(qp: &QpInner, requests: &[Pending]) -> Result<(), Errno> {
-    if qp.send.places_left() < requests.len() {
+    if requests.len() > 1 && qp.send.places_left() < requests.len() {
         return Err(Errno(libc::ENOMEM));
     }
-    requests.iter().try_for_each(|request| {
-        let data = if request.entries.is_empty() { Data::Copied(&request.inline) } else { Data::Registered(&request.entries) };
-        submit_send(qp, &request.record, data)
-    })
+    requests.iter().try_for_each(|request| submit_send(qp, &request.record, request.data()))
 }
 
 /// The table of an extended queue pair around `qp_base`.

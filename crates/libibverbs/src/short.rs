@@ -1,9 +1,11 @@
-//! A lock for what takes some ten nanoseconds: one locked instruction to take it, none to give it back.
+//! A lock for what takes some ten nanoseconds: one locked instruction to take it, none to give it back, and
+//! none at all in a process of one thread.
 
 use softband_client::direct::{Announced, Looking, announce, look};
+use softband_client::is_alone;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
 /// Looks before the processor is given to others: the holder may be waiting for it.
 const LOOKS: u32 = 200;
@@ -37,8 +39,18 @@ impl<T> Short<T> {
     /// The value if nobody has it.
     #[inline(always)]
     fn try_lock(&self) -> Option<Held<'_, T>> {
-        let taken = self.holder.compare_exchange(0, softband_client::process_id(), Ordering::SeqCst, Ordering::Relaxed);
-        taken.is_ok().then(|| Held(self))
+        let me = softband_client::process_id();
+        if !is_alone() {
+            let taken = self.holder.compare_exchange(0, me, Ordering::SeqCst, Ordering::Relaxed);
+            return taken.is_ok().then(|| Held(self));
+        }
+        if self.holder.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        // The handler of a signal that comes in between gives it back before it ends.
+        self.holder.store(me, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        Some(Held(self))
     }
 
     /// The value, and the right to look at the engine's tables; that alone is `None` where there are none.
