@@ -140,6 +140,24 @@ fn a_card_that_trains_a_newer_slot_down_costs_what_a_slot_of_its_own_generation_
     }
 }
 
+#[test]
+fn a_shared_bus_is_told_in_drawings_and_in_the_resolved_fabric() {
+    let pair = pair_in("slot = \"pci-x-133\"\n", "mt23108");
+    let shared = pair.replacen("slot = \"pci-x-133\"", "bus = \"riser\"", 1).replacen(
+        "[[hosts.a",
+        "[hosts.a.buses.riser]\npart = \"intel-6700pxh\"\n[[hosts.a",
+        1,
+    );
+    let loaded = parse(&shared).unwrap_or_else(|error| panic!("{}", error.to_text()));
+    let hca = &loaded.spec.hosts[0].hcas[0];
+    assert_eq!((hca.shared_bus.as_deref(), hca.bus.name.as_str(), hca.bus.bridge.is_some()), (Some("riser"), "intel-6700pxh", true));
+    assert_eq!(loaded.spec.hosts[1].hcas[0].shared_bus, None);
+    assert!(draw_text(&loaded.spec).contains("PCI-X 133 MHz, on riser"), "{}", draw_text(&loaded.spec));
+    let text = loaded.resolved_toml();
+    assert!(text.contains("[hosts.\"a\".buses.\"riser\"]\npart = \"intel-6700pxh\""), "{text}");
+    assert!(text.contains("bus = \"riser\"\nslot_trained = \"PCI-X 133 MHz\"") && text.contains("slot = \"pci-x-133\"\nslot_trained"), "{text}");
+}
+
 /// What a run keeps of its buses is as good as the catalogue.
 #[test]
 fn the_buses_of_a_resolved_fabric_are_the_parts_they_were() {

@@ -160,7 +160,7 @@ fn host(name: &str, index: u64, part: HostPart, hca: HcaPart) -> HostSpec {
     HostSpec {
         name: name.into(),
         part,
-        hcas: vec![HcaSpec { device: "test0".into(), part: hca, bus, tune_pci: false, node_guid, pkeys: vec![PKey::DEFAULT_FULL] }],
+        hcas: vec![HcaSpec { device: "test0".into(), part: hca, bus, shared_bus: None, tune_pci: false, node_guid, pkeys: vec![PKey::DEFAULT_FULL] }],
     }
 }
 
