@@ -379,7 +379,7 @@ fn what_cards_on_one_bus_do_to_each_other_is_warned_of() {
     let slow = "summary = \"slow\"\nlike = \"mt23108\"\n\
                 interface_clock = { value = 66, unit = \"MHz\", source = \"test\", status = \"assumed\" }\n";
     let mixed = text.replacen("part = \"mt23108\"", "part = \"slow\"", 1);
-    let loaded = parse_fabric("test.toml", &mixed, &common::catalog_with_hca("slow", slow), &LoadOptions::default()).unwrap();
+    let loaded = parse_fabric("test.toml", &mixed, &common::catalog_with_hca("slow", slow).unwrap(), &LoadOptions::default()).unwrap();
     assert!(loaded.spec.hosts[0].hcas.iter().all(|hca| hca.bus.slot.interface().to_string() == "PCI-X 66 MHz"));
     assert_eq!(
         loaded.warnings.last().unwrap().to_text(),

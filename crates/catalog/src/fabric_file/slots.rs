@@ -21,6 +21,7 @@ pub(super) fn train(host: &str, part: &HostPart, buses: &[BusDraft], hca: &mut H
         Some(slot) => {
             check_reads(host, part, hca, slot, context);
             let slot = as_its_generation_has_it(slot, bus.slot, context);
+            let slot = as_the_card_takes_it(slot, hca.part.as_ref().and_then(|part| part.max_payload_bytes));
             hca.bus = Some(BusPart { slot, ..bus.clone() });
             warn_of_lesser(host, hca, card, &bus, context);
         }
@@ -49,6 +50,12 @@ fn as_its_generation_has_it(trained: Slot, own: Slot, context: &mut Context<'_>)
         link_layer_ppm: like.link_layer_ppm,
         ..trained_slot
     })
+}
+
+/// Packets carry no more than both ends take, those that answer reads no more than others (PCI Express Base, Max_Payload_Size).
+fn as_the_card_takes_it(slot: Slot, max_payload_bytes: Option<u32>) -> Slot {
+    let (Slot::PciExpress(slot), Some(most)) = (slot, max_payload_bytes) else { return slot };
+    Slot::PciExpress(PciExpress { max_payload_bytes: slot.max_payload_bytes.min(most), completion_bytes: slot.completion_bytes.min(most), ..slot })
 }
 
 /// The host's part was checked with its own slot; another kind of slot may not have such small reads.

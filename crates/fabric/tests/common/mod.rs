@@ -41,6 +41,7 @@ pub fn hca_part() -> HcaPart {
         port_buffer_bytes: 33_792,
         receive_mode: ReceiveMode::CutThrough,
         interface: CardInterface::PciExpress { generation: 1, lanes: 8 },
+        max_payload_bytes: None,
         outstanding_reads: 4,
         tuned_read_request_bytes: 4_096,
         processing_engines: 1,
