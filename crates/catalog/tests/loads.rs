@@ -135,8 +135,6 @@ fn a_card_that_trains_a_newer_slot_down_costs_what_a_slot_of_its_own_generation_
         let slot = |loaded: &LoadedFabric| loaded.spec.hosts[0].hcas[0].bus.slot;
         assert_eq!(slot(&loaded), slot(&own), "in gen {generation} x{lanes}");
         assert!(loaded.resolved_toml().contains("[parts.bus.\"pcie-gen1"), "{}", loaded.resolved_toml());
-        let again = parse(&loaded.resolved_toml()).unwrap_or_else(|error| panic!("{}", error.to_text()));
-        assert_eq!(slot(&again), slot(&own), "as resolved");
     }
 }
 
