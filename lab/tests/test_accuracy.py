@@ -10,7 +10,7 @@ import pytest
 from conftest import Tree
 from rich.console import Console
 
-from softband_lab.accuracy import NO_HCA, NOTHING_PREDICTED, check_targets, run_accuracy
+from softband_lab.accuracy import FORMAT, NO_HCA, NOTHING_PREDICTED, check_targets, run_accuracy
 from softband_lab.errors import LabError
 from softband_lab.study import Accuracy, Targets, load_study
 from softband_lab.study_run import StudyOptions
@@ -119,6 +119,7 @@ def test_every_row_stands_with_the_oldest_generation_that_it_touches(summed: Tre
     assert rows["M1"]["generation"] == "Old"
     assert rows["M2"]["generation"] == rows["Z2"]["generation"] == "New"
     assert rows["M7"]["generation"] == NO_HCA
+    assert {row["format"] for row in rows.values()} == {str(FORMAT)}
     assert (rows["Z1"]["study"], rows["Z1"]["source"]) == ("sum", "https://example.org, 1")
     assert "of the predicted rows under 3 %" in printed
     page = (summed.out / "sum/accuracy.html").read_text()

@@ -43,6 +43,13 @@ def test_results_of_another_version_are_refused(tree: Tree) -> None:
         load_results(tree.out)
 
 
+@pytest.mark.parametrize("name", ["claims.csv", "claims_notes.csv"])
+def test_what_is_no_table_of_cells_is_not_taken_for_an_old_one(tree: Tree, name: str) -> None:
+    tree.run(quick=True)
+    with pytest.raises(LabError, match=rf"{name}:1: has no column `cell`\n  instead: the results\.csv that"):
+        load_results(tree.out / name)
+
+
 def test_places_come_from_the_environment_first(tree: Tree) -> None:
     assert find_home({"SOFTBAND_HOME": str(tree.home)}) == tree.home.resolve()
     assert find_softband({"SOFTBAND_BIN": str(tree.home / "bin/softband")}) == (tree.home / "bin/softband").resolve()

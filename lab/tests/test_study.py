@@ -70,6 +70,7 @@ def test_the_cable_study_is_complete() -> None:
     [
         ("pcie", [*(f"E{number:03}" for number in range(1, 46)), "E069", "E070"]),
         ("xt3", [f"C{number:03}" for number in range(1, 15)]),
+        ("generations", [f"G{number:03}" for number in range(1, 50)]),
     ],
 )
 def test_a_study_judges_all_claims_of_its_paper(name: str, claims: list[str]) -> None:

@@ -56,3 +56,31 @@ def test_woodcrest_wants_tuned_reads_and_fewer_lanes(softband: Softband) -> None
     assert tuned == pytest.approx(938, rel=0.015)
     assert bandwidth(softband, "woodcrest-quad-cx4-tune-pci") == pytest.approx(tuned, rel=0.001)
     assert bandwidth(softband, "woodcrest-dual-cx4-vl1-tune-pci") == pytest.approx(938, rel=0.01)
+
+
+def together(softband: Softband, part: str, slot: str, bus: str | None, program: str, pairs: int) -> float:
+    """MB/s of `pairs` of programs at once, each with an HCA of its own on both hosts: those of a on one `bus`, if there is one."""
+    declared = f'[hosts.a.buses.riser]\npart = "{bus}"\n' if bus else ""
+    places = {"a": 'bus = "riser"' if bus else f'slot = "{slot}"', "b": f'slot = "{slot}"'}
+    hcas = {host: f'[[hosts.{host}.hcas]]\npart = "{part}"\n{place}\n' * 2 for host, place in places.items()}
+    hosts = [f'[hosts.{host}]\npart = "se7520jr23d"\n{declared if host == "a" else ""}{hcas[host]}' for host in places]
+    cables = [f'[[cables]]\npart = "cx4"\nfrom = "a/mthca{index}/1"\nto = "b/mthca{index}/1"\n' for index in range(2)]
+    fabric = softband.folder / "together.toml"
+    fabric.write_text("".join([*hosts, *cables]))
+    commands = [f"{program} -s 65536 -n 300 -d mthca{index} -p {18515 + index}" for index in range(pairs)]
+    run = [("b", command) for command in commands] + [("a", f"{command} b") for command in commands]
+    outcome = softband.run(fabric, *run).assert_ok()
+    return sum(table(outcome.program(f"a-{index}"))[0][3] for index in range(pairs)) * MIB / 1e6
+
+
+def test_two_hcas_on_one_pci_x_bus_get_together_what_one_gets(softband: Softband) -> None:
+    alone = together(softband, "mt23108", "pci-x-133", None, "ib_write_bw -b", 1)
+    assert together(softband, "mt23108", "pci-x-133", None, "ib_write_bw -b", 2) > 1.9 * alone
+    assert together(softband, "mt23108", "pci-x-133", "pci-x-133", "ib_write_bw -b", 2) == pytest.approx(alone, rel=0.04)
+
+
+def test_two_hcas_behind_one_bridge_share_the_link_behind_it(softband: Softband) -> None:
+    alone = together(softband, "voltaire-ddr", "pcie-gen1-x8", "dell-pe1950-riser", "ib_write_bw", 1)
+    assert alone == pytest.approx(1493, rel=0.02)
+    assert together(softband, "voltaire-ddr", "pcie-gen1-x8", "dell-pe1950-riser", "ib_write_bw", 2) == pytest.approx(2000, rel=0.02)
+    assert together(softband, "voltaire-ddr", "pcie-gen1-x8", None, "ib_write_bw", 2) > 2600

@@ -23,8 +23,9 @@ fn write_text(out: &mut String, spec: &FabricSpec) -> std::fmt::Result {
         writeln!(out, "\nhost {}  ({})", host.name, host.part.name)?;
         for (hca_index, hca) in host.hcas.iter().enumerate() {
             let tuned = if hca.tune_pci { ", tune_pci" } else { "" };
+            let shared = hca.shared_bus.as_ref().map_or(String::new(), |name| format!(", on {name}"));
             let bus = hca.bus.slot.interface();
-            writeln!(out, "  {}  ({} in {}: {bus}{tuned}, GUID {})", hca.device, hca.part.name, hca.bus.name, hca.node_guid)?;
+            writeln!(out, "  {}  ({} in {}: {bus}{shared}{tuned}, GUID {})", hca.device, hca.part.name, hca.bus.name, hca.node_guid)?;
             let port_ref = |port| PortRef::Hca { host: host_index, hca: hca_index, port };
             write_ports(out, spec, &by_port, hca.part.ports, "    ", port_ref)?;
         }

@@ -326,6 +326,71 @@ fn an_unknown_slot_is_named_with_the_known_ones() {
     assert!(error_of(&text).starts_with("test.toml:6:8: error: `slot` must be"), "{}", error_of(&text));
 }
 
+/// Host a with two HCAs of `part` on the bus `riser`, which `bus` describes.
+fn two_on_a_bus(bus: &str, part: &str) -> String {
+    let hca = |name: &str, more: &str| format!("[[hosts.{name}.hcas]]\npart = \"{part}\"\n{more}");
+    let cable = |from: &str| format!("[[cables]]\npart = \"cx4\"\nfrom = \"{from}/1\"\nto = \"b/{}/1\"\n", from.rsplit('/').next().unwrap());
+    let (on, own) = ("bus = \"riser\"\n", if part == "mt23108" { "slot = \"pci-x-133\"\n" } else { "" });
+    let hosts = format!("[hosts.a]\npart = \"se7520jr23d\"\n{bus}{0}{0}[hosts.b]\npart = \"se7520jr23d\"\n{1}{1}", hca("a", on), hca("b", own));
+    hosts + &cable("a/mthca0") + &cable("a/mthca1")
+}
+
+#[test]
+fn a_bus_that_the_host_has_not_is_named() {
+    assert_eq!(error_of(&two_on_a_bus("", "mt23108")).lines().next().unwrap(), "test.toml:5:7: error: host `a` has no bus `riser`",);
+    assert!(error_of(&two_on_a_bus("", "mt23108")).contains("help: add it with its part:\n[hosts.a.buses.riser]\npart = \"...\""));
+    let other = error_of(&two_on_a_bus("[hosts.a.buses.raiser]\npart = \"pci-x-133\"\n", "mt23108"));
+    assert!(other.contains("did you mean `raiser`"), "{other}");
+    let unknown = error_of(&two_on_a_bus("[hosts.a.buses.riser]\npart = \"pci-x-132\"\n", "mt23108"));
+    assert!(unknown.starts_with("test.toml:4:8: error: no bus part `pci-x-132`"), "{unknown}");
+    let table = error_of(&two_on_a_bus("buses = \"pci-x-133\"\n", "mt23108"));
+    assert!(table.contains("a table of tables, such as `[hosts.a.buses.riser]`"), "{table}");
+}
+
+#[test]
+fn a_pci_express_slot_takes_one_card() {
+    assert_eq!(
+        error_of(&two_on_a_bus("[hosts.a.buses.riser]\npart = \"pcie-gen1-x8\"\n", "voltaire-ddr")),
+        "test.toml:7:7: error: 2 HCAs of host `a` are on `riser`, and `pcie-gen1-x8` is a PCI Express slot, which takes one card\n  \
+         test.toml:10:7: `mthca1`\n  \
+         help: cards share PCI-X buses, and what is behind a bridge; leave `bus` out, and each has a slot of its own"
+    );
+}
+
+#[test]
+fn an_hca_is_on_a_bus_or_in_a_slot() {
+    let text = two_on_a_bus("[hosts.a.buses.riser]\npart = \"pci-x-100\"\n", "mt23108");
+    let both = error_of(&text.replacen("bus = \"riser\"", "bus = \"riser\"\nslot = \"pci-x-100\"", 1));
+    assert!(both.starts_with("test.toml:7:7: error: `a/mthca0` is in two places\n  test.toml:8:8: and in this slot\n  help: remove one"), "{both}");
+    let kind = error_of(&text.replace("pci-x-100", "dell-pe1950-riser"));
+    assert!(kind.starts_with("test.toml:7:7: error: `mt23108` is a PCI-X card, and `dell-pe1950-riser` is a PCI Express slot"), "{kind}");
+}
+
+#[test]
+fn what_cards_on_one_bus_do_to_each_other_is_warned_of() {
+    let warnings = |text: &str| parse(text).unwrap_or_else(|error| panic!("{}", error.to_text())).warnings;
+    let text = two_on_a_bus("[hosts.a.buses.riser]\npart = \"pci-x-133\"\n", "mt23108");
+    let told: Vec<String> = warnings(&text).iter().map(|warning| warning.to_text()).collect();
+    assert_eq!(
+        told,
+        ["test.toml:7:7: warning: PCI-X at 133 MHz is meant for one card (PCI-X 1.0a)\n  test.toml:10:7: `mthca1`\n  \
+          help: boards run such a bus at 100 MHz, as the part `pci-x-100`"]
+    );
+    let slow = "summary = \"slow\"\nlike = \"mt23108\"\n\
+                interface_clock = { value = 66, unit = \"MHz\", source = \"test\", status = \"assumed\" }\n";
+    let mixed = text.replacen("part = \"mt23108\"", "part = \"slow\"", 1);
+    let loaded = parse_fabric("test.toml", &mixed, &common::catalog_with_hca("slow", slow).unwrap(), &LoadOptions::default()).unwrap();
+    assert!(loaded.spec.hosts[0].hcas.iter().all(|hca| hca.bus.slot.interface().to_string() == "PCI-X 66 MHz"));
+    assert_eq!(
+        loaded.warnings.last().unwrap().to_text(),
+        "test.toml:10:7: warning: `a/mthca1` runs at 66 MHz: another card on its bus can do no more"
+    );
+    let idle = two_on_a_bus("[hosts.a.buses.riser]\npart = \"dell-pe1950-riser\"\n[hosts.a.buses.other]\npart = \"pci-x-66\"\n", "voltaire-ddr");
+    let told = warnings(&idle);
+    assert_eq!(told.len(), 1);
+    assert!(told[0].to_text().starts_with("test.toml:5:16: warning: no HCA of host `a` is on bus `other`"), "{}", told[0].to_text());
+}
+
 #[test]
 fn congestion_control_says_which_settings_are_possible() {
     let error = |settings: &str| error_of(&format!("[subnet.congestion_control]\n{settings}\n{HOSTS_AND_SWITCH}"));

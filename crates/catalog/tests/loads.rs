@@ -135,9 +135,46 @@ fn a_card_that_trains_a_newer_slot_down_costs_what_a_slot_of_its_own_generation_
         let slot = |loaded: &LoadedFabric| loaded.spec.hosts[0].hcas[0].bus.slot;
         assert_eq!(slot(&loaded), slot(&own), "in gen {generation} x{lanes}");
         assert!(loaded.resolved_toml().contains("[parts.bus.\"pcie-gen1"), "{}", loaded.resolved_toml());
-        let again = parse(&loaded.resolved_toml()).unwrap_or_else(|error| panic!("{}", error.to_text()));
-        assert_eq!(slot(&again), slot(&own), "as resolved");
     }
+}
+
+#[test]
+fn a_shared_bus_is_told_in_drawings_and_in_the_resolved_fabric() {
+    let pair = pair_in("slot = \"pci-x-133\"\n", "mt23108");
+    let shared = pair.replacen("slot = \"pci-x-133\"", "bus = \"riser\"", 1).replacen(
+        "[[hosts.a",
+        "[hosts.a.buses.riser]\npart = \"intel-6700pxh\"\n[[hosts.a",
+        1,
+    );
+    let loaded = parse(&shared).unwrap_or_else(|error| panic!("{}", error.to_text()));
+    let hca = &loaded.spec.hosts[0].hcas[0];
+    assert_eq!((hca.shared_bus.as_deref(), hca.bus.name.as_str(), hca.bus.bridge.is_some()), (Some("riser"), "intel-6700pxh", true));
+    assert_eq!(loaded.spec.hosts[1].hcas[0].shared_bus, None);
+    assert!(draw_text(&loaded.spec).contains("PCI-X 133 MHz, on riser"), "{}", draw_text(&loaded.spec));
+    let text = loaded.resolved_toml();
+    assert!(text.contains("[hosts.\"a\".buses.\"riser\"]\npart = \"intel-6700pxh\""), "{text}");
+    assert!(text.contains("bus = \"riser\"\nslot_trained = \"PCI-X 133 MHz\"") && text.contains("slot = \"pci-x-133\"\nslot_trained"), "{text}");
+}
+
+#[test]
+fn packets_on_the_bus_carry_no_more_than_the_card_takes() {
+    let small_text = "summary = \"small\"\nlike = \"connectx4\"\n\
+                 interface_max_payload = { value = 128, unit = \"B\", source = \"test\", status = \"assumed\" }\n";
+    let catalog = common::catalog_with_hca("small", small_text).unwrap();
+    let slot_of = |part: &str| {
+        let text = pair_in("slot = \"pcie-gen3-x16\"\n", part).replace("\"cx4\"", "\"direct-attach\"\nlength = \"1 m\"").replace("mthca", "mlx5_");
+        let loaded = parse_fabric("test.toml", &text, &catalog, &LoadOptions::default()).unwrap_or_else(|error| panic!("{}", error.to_text()));
+        let Slot::PciExpress(slot) = loaded.spec.hosts[0].hcas[0].bus.slot else { panic!("a PCI Express slot") };
+        slot
+    };
+    let (own, small) = (slot_of("connectx4"), slot_of("small"));
+    assert_eq!((own.max_payload_bytes, own.completion_bytes), (256, 256));
+    assert_eq!((small.max_payload_bytes, small.completion_bytes), (128, 128));
+    let odd = common::catalog_with_hca("odd", &small_text.replace("128", "100")).unwrap_err().to_text();
+    assert!(odd.contains("100 B is not a payload size of PCI Express\n  help: write 128, 256, 512, 1024, 2048 or 4096 B"), "{odd}");
+    let pci_x = common::catalog_with_hca("odd", &small_text.replace("connectx4", "mt23108")).unwrap_err().to_text();
+    assert!(pci_x.contains("part has no `interface_max_payload`"), "{pci_x}");
+    assert_eq!(small, softband_model::parts::PciExpress { max_payload_bytes: 128, completion_bytes: 128, ..own });
 }
 
 /// What a run keeps of its buses is as good as the catalogue.

@@ -2,9 +2,9 @@
 
 use crate::port::{Cabling, Owner, Port};
 use crate::slab::Slab;
-use crate::spec::{CableSpec, FabricSpec, PortRef};
+use crate::spec::{CableSpec, FabricSpec, HcaSpec, PortRef};
 use crate::world::{Hca, ProcessingEngine, SwitchNode, World};
-use softband_model::bus::{Bus, MemoryController};
+use softband_model::bus::{Bus, MemoryController, SharedBus};
 use softband_model::link::{Arbiter, CreditLedger, blocks_per_lane};
 use softband_model::management::{Neighbour, PortCapabilities, forwarding_entries, link_settings};
 use softband_model::parts::{BusPart, HcaPart};
@@ -13,11 +13,11 @@ use softband_model::transport::Throttle;
 use softband_model::verbs::{ChunkPool, Limits, Verbs};
 use softband_sim::{EventQueue, RandomStream};
 use softband_types::{Lid, PortNumber};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
-    let mut ports = Vec::new();
-    let hcas = hca_nodes(spec, &mut ports);
+    let (mut ports, mut buses) = (Vec::new(), Vec::new());
+    let hcas = hca_nodes(spec, &mut ports, &mut buses);
     let switches = switch_nodes(spec, hcas.len() as u32, &mut ports);
     let limits = hcas.iter().map(|hca| Limits::of(&hca.part)).collect();
     let mut world = World {
@@ -26,6 +26,7 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
         verbs: Verbs::new(limits),
         chunks: ChunkPool::default(),
         hcas,
+        buses,
         memories: spec.hosts.iter().map(|host| MemoryController::new(&host.part.memory)).collect(),
         switches,
         ports,
@@ -51,9 +52,10 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
     world
 }
 
-fn hca_nodes(spec: &FabricSpec, ports: &mut Vec<Port>) -> Vec<Hca> {
+fn hca_nodes(spec: &FabricSpec, ports: &mut Vec<Port>, buses: &mut Vec<SharedBus>) -> Vec<Hca> {
     let mut hcas = Vec::new();
     for (host_index, host) in spec.hosts.iter().enumerate() {
+        let mut known = BTreeMap::new();
         for (index, hca) in host.hcas.iter().enumerate() {
             let node = hcas.len() as u32;
             let first_port = ports.len() as u32;
@@ -68,6 +70,7 @@ fn hca_nodes(spec: &FabricSpec, ports: &mut Vec<Port>) -> Vec<Hca> {
                 node_guid: hca.node_guid,
                 first_port,
                 bus: Bus::new(&hca.bus, request, hca.part.outstanding_reads),
+                shared_bus: bus_of(hca, &mut known, buses),
                 qp_of_qpn: Vec::new(),
                 qp_count: 0,
                 engines: vec![ProcessingEngine::default(); hca.part.processing_engines.max(1) as usize],
@@ -76,6 +79,16 @@ fn hca_nodes(spec: &FabricSpec, ports: &mut Vec<Port>) -> Vec<Hca> {
         }
     }
     hcas
+}
+
+/// The bus that an HCA is on: the one of its name if its host has it already, else another one.
+fn bus_of<'a>(hca: &'a HcaSpec, known: &mut BTreeMap<&'a str, u32>, buses: &mut Vec<SharedBus>) -> u32 {
+    let next = buses.len() as u32;
+    let index = hca.shared_bus.as_deref().map_or(next, |name| *known.entry(name).or_insert(next));
+    if index == next {
+        buses.push(SharedBus::new(&hca.bus));
+    }
+    index
 }
 
 /// An HCA's times are those in a slot of the host bridge's own. A bridge between is passed by doorbells and completions once, by what

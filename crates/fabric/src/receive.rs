@@ -251,7 +251,8 @@ impl World {
         }
         let tail = start.max(arrival.tail + part.receive_processing);
         let bytes = delivery.bytes();
-        let done = node.bus.write(&mut self.memories[node.place.0], now, start, tail, bytes).max(slot.in_memory_last);
+        let (shared, memory) = (&mut self.buses[node.shared_bus as usize], &mut self.memories[node.place.0]);
+        let done = node.bus.write(shared, memory, now, start, tail, bytes).max(slot.in_memory_last);
         slot.in_memory_last = done;
         if matches!(delivery.end, DeliveryEnd::Request { completion: Some(_), .. }) {
             // Whatever completes after it, a flush above all, waits for it.

@@ -155,8 +155,8 @@ impl World {
     fn stage(&mut self, hca: u32, work: Work, next: &Next, staged: (Packet, u32, Option<(u32, u32)>), now: SimTime) {
         let (packet, dma_bytes, completes) = staged;
         let node = &mut self.hcas[hca as usize];
-        let memory = &mut self.memories[node.place.0];
-        let read = if dma_bytes > 0 { node.bus.read(memory, now, dma_bytes) } else { now };
+        let (shared, memory) = (&mut self.buses[node.shared_bus as usize], &mut self.memories[node.place.0]);
+        let read = if dma_bytes > 0 { node.bus.read(shared, memory, now, dma_bytes) } else { now };
         let at = read + node.part.transmit_processing;
         let mut transit = transit(packet, next.port, next.lane);
         transit.staged = true;

@@ -49,6 +49,8 @@ pub struct HcaSpec {
     pub part: HcaPart,
     /// What it sits in, as card and slot have trained: the lesser of both.
     pub bus: BusPart,
+    /// The host's bus that it is on together with others, by name; `None`: one of its own.
+    pub shared_bus: Option<String>,
     /// The driver's option of this name: read requests as large as the HCA's tuned size.
     pub tune_pci: bool,
     pub node_guid: Guid,

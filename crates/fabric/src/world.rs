@@ -8,7 +8,7 @@ use crate::receive::InFlight;
 use crate::send_engine::Work;
 use crate::slab::Slab;
 use crate::spec::FabricSpec;
-use softband_model::bus::{Bus, MemoryController};
+use softband_model::bus::{Bus, MemoryController, SharedBus};
 use softband_model::packet::Packet;
 use softband_model::parts::HcaPart;
 use softband_model::switch::Switch;
@@ -28,6 +28,7 @@ pub struct World {
     pub(crate) hcas: Vec<Hca>,
     /// Of each host, in the order of the file.
     pub(crate) memories: Vec<MemoryController>,
+    pub(crate) buses: Vec<SharedBus>,
     pub(crate) switches: Vec<SwitchNode>,
     /// Ports of all HCAs, then of all switches.
     pub(crate) ports: Vec<Port>,
@@ -59,6 +60,8 @@ pub(crate) struct Hca {
     pub node_guid: Guid,
     pub first_port: u32,
     pub bus: Bus,
+    /// Of the World's buses: what it shares with other cards.
+    pub shared_bus: u32,
     /// Queue pairs by QPN, from the first one on; `None` when destroyed.
     pub qp_of_qpn: Vec<Option<u32>>,
     pub qp_count: u32,

@@ -53,6 +53,8 @@ pub struct HcaPart {
     pub port_buffer_bytes: u32,
     pub receive_mode: ReceiveMode,
     pub interface: CardInterface,
+    /// Largest payload of a PCI Express packet that the card takes or sends; `None`: its slot's.
+    pub max_payload_bytes: Option<u32>,
     /// DMA reads that may be outstanding on the bus.
     pub outstanding_reads: u32,
     /// What the driver's `tune_pci` option sets the read request to: the maximum of PCI Express, the byte count of PCI-X.

@@ -21,11 +21,14 @@ from softband_lab.softband import Softband
 from softband_lab.study import Accuracy, Study, load_study
 from softband_lab.study_run import StudyOptions, run_study
 
+# Of accuracy.csv; it goes up with every change after which a file means something else.
+FORMAT = 1
+
 NOTHING_PREDICTED = "no predicted number"
 NO_HCA = "Cables, buses and settings, without an HCA"
 COLUMNS = [
     "generation", "study", "id", "claim", "published", "unit", "predicted", "deviation_percent", "verdict", "basis",
-    "source", "explanation",
+    "source", "explanation", "format",
 ]  # fmt: skip
 
 
@@ -46,6 +49,7 @@ class AccuracyRow:
             **self.claim.cells(),
             "source": f"{self.claim.published.source}, {self.claim.published.section}",
             "explanation": self.claim.rule.explanation,
+            "format": str(FORMAT),
         }
 
 

@@ -18,8 +18,12 @@ from softband_lab.judgement import NUMBER_TOLERANCE_PERCENT, Basis, Judgement, R
 from softband_lab.published import Published
 from softband_lab.study import Study, parse_model
 
+# Of claims.csv, whose columns are fixed: it stands in claims_notes.csv. It goes up with every change after which a file
+# means something else.
+FORMAT = 1
+
 COLUMNS = ["id", "claim", "published", "unit", "predicted", "deviation_percent", "verdict", "basis"]
-NOTE_COLUMNS = ["id", "section", "quality", "figures", "note"]
+NOTE_COLUMNS = ["id", "section", "quality", "figures", "note", "format"]
 VERDICTS: tuple[Verdict, ...] = ("reproduced", "off", "contradicted", "not testable")
 
 
@@ -153,6 +157,7 @@ def write_claims(rows: list[ClaimRow], out: Path) -> None:
             "quality": row.published.quality,
             "figures": " ".join(str(number) for number in row.rule.figures),
             "note": row.note,
+            "format": str(FORMAT),
         }
         for row in rows
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,11 +40,17 @@ def load_results(folder: Path) -> pl.DataFrame:
         raise LabError(path, f"cannot be read: {error}", "name a folder that `softband-study` wrote") from None
     except pl.exceptions.PolarsError as error:
         raise LabError(path, f"is no results table: {error}", "the results.csv that `softband-study` wrote") from None
+    # What is no table of cells at all, such as claims.csv or accuracy.csv, is of no version of one.
+    _check_columns(table, path, _KEY)
     _check_format(table, path)
-    for column in (*_KEY, *_QUANTITIES):
+    _check_columns(table, path, _QUANTITIES)
+    return table.with_columns(pl.col(name).cast(pl.Float64) for name in _QUANTITIES)
+
+
+def _check_columns(table: pl.DataFrame, path: Path, columns: Sequence[str]) -> None:
+    for column in columns:
         if column not in table.columns:
             raise LabError(f"{path}:1", f"has no column `{column}`", "the results.csv that `softband-study` wrote")
-    return table.with_columns(pl.col(name).cast(pl.Float64) for name in _QUANTITIES)
 
 
 def _check_format(table: pl.DataFrame, path: Path) -> None:

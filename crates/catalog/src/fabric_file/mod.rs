@@ -1,5 +1,6 @@
 //! Fabric files: from TOML to a checked fabric.
 
+mod buses;
 mod cables;
 mod congestion;
 mod guids;

@@ -8,6 +8,7 @@ use softband_model::parts::{BusPart, HcaPart, HostPart, SwitchPart};
 use softband_types::{Guid, PKey};
 
 use super::Context;
+use super::buses;
 use super::guids::GuidText;
 use super::slots;
 use crate::catalog::Catalog;
@@ -34,6 +35,8 @@ pub(super) struct HcaDraft {
     pub(super) part_span: Range<usize>,
     /// The bus part that the file names for it.
     pub(super) slot: Option<(String, Range<usize>)>,
+    /// The host's bus that the file says it is on, with others.
+    pub(super) shared_bus: Option<(String, Range<usize>)>,
     /// What it sits in, trained.
     pub(super) bus: Option<BusPart>,
     tune_pci: bool,
@@ -57,9 +60,16 @@ impl HostDraft {
 }
 
 impl HcaDraft {
+    /// Where the file says what it sits in, or else what it is.
+    pub(super) fn place_span(&self) -> Range<usize> {
+        let place = self.shared_bus.as_ref().or(self.slot.as_ref());
+        place.map_or(&self.part_span, |(_, span)| span).clone()
+    }
+
     fn into_spec(self) -> Option<HcaSpec> {
         let node_guid = self.node_guid.assigned?;
-        Some(HcaSpec { device: self.device, part: self.part?, bus: self.bus?, tune_pci: self.tune_pci, node_guid, pkeys: self.pkeys })
+        let shared_bus = self.shared_bus.map(|(name, _)| name);
+        Some(HcaSpec { device: self.device, part: self.part?, bus: self.bus?, shared_bus, tune_pci: self.tune_pci, node_guid, pkeys: self.pkeys })
     }
 }
 
@@ -95,13 +105,16 @@ fn host(entry: &Entry, context: &mut Context<'_>) -> Option<HostDraft> {
     let mut fields = Fields::of(&what, &entry.node, entry.key_span.clone(), &mut context.findings)?;
     check_name("host", entry, &mut context.findings);
     let part = fields.required_text("part", "\"...\", a host part", &mut context.findings);
+    let buses = fields.optional("buses");
     let hcas = fields.optional("hcas");
     fields.finish(&mut context.findings);
     let part = part.and_then(|(name, span)| context.part(PartKind::Host, name, span, |all: &Catalog, name| all.host(name).cloned()));
+    let buses = buses.map_or(Vec::new(), |buses| buses::buses(&entry.key, buses, context));
     let mut hcas = hcas.map_or(Vec::new(), |hcas| hca_list(&entry.key, hcas, context));
     if let Some(part) = &part {
-        hcas.iter_mut().for_each(|hca| slots::train(&entry.key, part, hca, context));
+        hcas.iter_mut().for_each(|hca| slots::train(&entry.key, part, &buses, hca, context));
     }
+    buses::share(&entry.key, &buses, &mut hcas, context);
     if hcas.is_empty() {
         let help = format!("add an HCA:\n[[hosts.{0}.hcas]]\npart = \"...\"", entry.key);
         context.findings.error(format!("{what} has no HCA"), vec![(entry.key_span.clone(), "this host".into())], Some(help));
@@ -127,6 +140,7 @@ fn hca(host: &str, node: &Node, index: usize, context: &mut Context<'_>) -> Opti
     let device = fields.optional_text("device", &mut context.findings);
     let part = fields.required_text("part", "\"...\", an HCA part", &mut context.findings);
     let slot = fields.optional_text("slot", &mut context.findings).map(|(name, span)| (name.to_owned(), span));
+    let shared_bus = fields.optional_text("bus", &mut context.findings).map(|(name, span)| (name.to_owned(), span));
     let guid = fields.optional_text("node_guid", &mut context.findings);
     let options = fields.optional("options");
     let pkeys = fields.optional("pkeys");
@@ -143,7 +157,12 @@ fn hca(host: &str, node: &Node, index: usize, context: &mut Context<'_>) -> Opti
             (format!("{driver}{index}"), node.span.clone())
         }
     };
-    Some(HcaDraft { device, span, part, part_span, slot, bus: None, tune_pci, pkeys, node_guid })
+    if let (Some((_, slot)), Some((_, bus))) = (&slot, &shared_bus) {
+        let labels = vec![(bus.clone(), "on this bus".into()), (slot.clone(), "and in this slot".into())];
+        let help = "remove one of them: `slot` is a part for this HCA alone, `bus` one that the host's table names for several";
+        context.findings.error(format!("`{host}/{device}` is in two places"), labels, Some(help.into()));
+    }
+    Some(HcaDraft { device, span, part, part_span, slot, shared_bus, bus: None, tune_pci, pkeys, node_guid })
 }
 
 /// Partitions of an HCA. A port holds each at most once, and a key of no partition is none (IBTA 10.9.1).

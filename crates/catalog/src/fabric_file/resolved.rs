@@ -23,10 +23,15 @@ fn write_toml(out: &mut String, spec: &FabricSpec, seed: u64, sheets: &Sheets) -
     write_subnet(out, &spec.subnet)?;
     for host in &spec.hosts {
         writeln!(out, "\n[hosts.{}]\npart = {}", quoted(&host.name), quoted(&host.part.name))?;
+        let buses: BTreeMap<_, _> = host.hcas.iter().filter_map(|hca| Some((hca.shared_bus.as_ref()?, &hca.bus.name))).collect();
+        for (name, part) in buses {
+            writeln!(out, "\n[hosts.{}.buses.{}]\npart = {}", quoted(&host.name), quoted(name), quoted(part))?;
+        }
         for hca in &host.hcas {
             writeln!(out, "\n[[hosts.{}.hcas]]\ndevice = {}", quoted(&host.name), quoted(&hca.device))?;
             writeln!(out, "part = {}\nnode_guid = \"{}\"", quoted(&hca.part.name), hca.node_guid)?;
-            writeln!(out, "slot = {}\nslot_trained = {}", quoted(&hca.bus.name), quoted(&hca.bus.slot.interface().to_string()))?;
+            let (key, place) = hca.shared_bus.as_ref().map_or(("slot", &hca.bus.name), |name| ("bus", name));
+            writeln!(out, "{key} = {}\nslot_trained = {}", quoted(place), quoted(&hca.bus.slot.interface().to_string()))?;
             writeln!(out, "options = {{ tune_pci = {} }}", u8::from(hca.tune_pci))?;
             let pkeys: Vec<String> = hca.pkeys.iter().map(|key| format!("{:#06x}", key.0)).collect();
             writeln!(out, "pkeys = [{}]", pkeys.join(", "))?;

@@ -3,15 +3,17 @@
 use softband_model::parts::{BusPart, CardInterface, HostPart, PciExpress, Slot};
 
 use super::Context;
+use super::buses::{self, BusDraft};
 use super::nodes::HcaDraft;
 use crate::catalog::Catalog;
 use crate::parts::{PartKind, least_read_request};
 
-/// Puts an HCA into the slot that the file gives it, or else its host part's.
-pub(super) fn train(host: &str, part: &HostPart, hca: &mut HcaDraft, context: &mut Context<'_>) {
-    let slot = match &hca.slot {
-        Some((name, span)) => context.part(PartKind::Bus, name, span.clone(), |all: &Catalog, name| all.bus(name).cloned()),
-        None => Some(part.bus.clone()),
+/// Puts an HCA onto the bus or into the slot that the file gives it, or else its host part's.
+pub(super) fn train(host: &str, part: &HostPart, buses: &[BusDraft], hca: &mut HcaDraft, context: &mut Context<'_>) {
+    let slot = match (&hca.shared_bus, &hca.slot) {
+        (Some(named), _) => buses::part_of(host, named, buses, context),
+        (None, Some((name, span))) => context.part(PartKind::Bus, name, span.clone(), |all: &Catalog, name| all.bus(name).cloned()),
+        (None, None) => Some(part.bus.clone()),
     };
     let (Some(bus), Some(card)) = (slot, hca.part.as_ref().map(|part| part.interface)) else { return };
     use_sheets(&bus.name, context);
@@ -19,6 +21,7 @@ pub(super) fn train(host: &str, part: &HostPart, hca: &mut HcaDraft, context: &m
         Some(slot) => {
             check_reads(host, part, hca, slot, context);
             let slot = as_its_generation_has_it(slot, bus.slot, context);
+            let slot = as_the_card_takes_it(slot, hca.part.as_ref().and_then(|part| part.max_payload_bytes));
             hca.bus = Some(BusPart { slot, ..bus.clone() });
             warn_of_lesser(host, hca, card, &bus, context);
         }
@@ -49,10 +52,16 @@ fn as_its_generation_has_it(trained: Slot, own: Slot, context: &mut Context<'_>)
     })
 }
 
+/// Packets carry no more than both ends take, those that answer reads no more than others (PCI Express Base, Max_Payload_Size).
+fn as_the_card_takes_it(slot: Slot, max_payload_bytes: Option<u32>) -> Slot {
+    let (Slot::PciExpress(slot), Some(most)) = (slot, max_payload_bytes) else { return slot };
+    Slot::PciExpress(PciExpress { max_payload_bytes: slot.max_payload_bytes.min(most), completion_bytes: slot.completion_bytes.min(most), ..slot })
+}
+
 /// The host's part was checked with its own slot; another kind of slot may not have such small reads.
 fn check_reads(host: &str, part: &HostPart, hca: &HcaDraft, slot: Slot, context: &mut Context<'_>) {
     let least = least_read_request(slot.interface());
-    let (Some((name, span)), true) = (&hca.slot, part.read_request_bytes < least) else { return };
+    let (Some((name, span)), true) = (hca.shared_bus.as_ref().or(hca.slot.as_ref()), part.read_request_bytes < least) else { return };
     let message = format!("host `{host}` reads {} B at a time, and slot `{name}` has {least} B at least", part.read_request_bytes);
     let help = format!("give `{host}` a part with `read_request` of {least} B or more, or the HCA another slot");
     context.findings.error(message, vec![(span.clone(), "this slot".into())], Some(help));
@@ -71,9 +80,8 @@ fn use_sheets(bus: &str, context: &mut Context<'_>) {
 /// A card that could do more than its slot lets it: nothing is wrong, but it is not what the card was bought for.
 fn warn_of_lesser(host: &str, hca: &HcaDraft, card: CardInterface, bus: &BusPart, context: &mut Context<'_>) {
     let Some(trained) = bus.slot.train(card).map(|slot| slot.interface()).filter(|trained| *trained != card) else { return };
-    let span = hca.slot.as_ref().map_or(&hca.part_span, |(_, span)| span);
     let message = format!("`{host}/{}` trains to {trained}: the card is {card}, slot `{}` is {}", hca.device, bus.name, bus.slot.interface());
-    context.findings.warning(message, vec![(span.clone(), "this slot".into())], None);
+    context.findings.warning(message, vec![(hca.place_span(), "this slot".into())], None);
 }
 
 fn refuse(host: &str, hca: &HcaDraft, card: CardInterface, bus: &BusPart, context: &mut Context<'_>) {
@@ -89,8 +97,8 @@ fn refuse(host: &str, hca: &HcaDraft, card: CardInterface, bus: &BusPart, contex
     if names.len() > 1 {
         help = format!("{help}; {} slots and bridges to one are: {}", card.kind(), names.join(", "));
     }
-    let mut labels = vec![(hca.slot.as_ref().map_or(&hca.part_span, |(_, span)| span).clone(), format!("{slot} slot"))];
-    if hca.slot.is_some() {
+    let mut labels = vec![(hca.place_span(), format!("{slot} slot"))];
+    if hca.slot.is_some() || hca.shared_bus.is_some() {
         labels.push((hca.part_span.clone(), format!("{} card", card.kind())));
     } else {
         help = format!("{help}. Host `{host}` has this slot by its part; an HCA part for {slot} would fit as well");

@@ -110,6 +110,15 @@ pub(crate) fn interface(read: &mut PartReader<'_>) -> CardInterface {
     CardInterface::PciExpress { generation, lanes }
 }
 
+/// The largest payload of a card that takes less than slots may have.
+pub(crate) fn max_payload(read: &mut PartReader<'_>, interface: CardInterface) -> Option<u32> {
+    const NAME: &str = "interface_max_payload";
+    let CardInterface::PciExpress { .. } = interface else { return None };
+    let bytes = read.optional_bytes(NAME)?;
+    check_size(read, NAME, bytes, 128, "a payload size of PCI Express");
+    Some(bytes)
+}
+
 fn generation_and_lanes(read: &mut PartReader<'_>, generation: &'static str, lanes: &'static str) -> (u8, u8) {
     let (generation_number, lanes_number) = (read.count(generation), read.count(lanes));
     let as_generation = u8::try_from(generation_number).ok().filter(|number| PciExpress::GENERATIONS.contains(number));

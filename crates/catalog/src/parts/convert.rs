@@ -8,7 +8,7 @@ use softband_sim::SimDuration;
 use softband_types::{CreditBlocks, LinkRate, LinkSpeed, LinkWidth, Mtu, OperationalVls};
 
 use crate::diagnostic::suggest;
-use crate::parts::bus::{check_read_request, interface, no_bus};
+use crate::parts::bus::{check_read_request, interface, max_payload, no_bus};
 use crate::parts::{CableTemplate, LengthLimit, PartReader, PartSheet};
 use crate::units::Dimension;
 
@@ -16,7 +16,7 @@ use crate::units::Dimension;
 const PACKET_OVERHEAD_BYTES: u32 = 26;
 
 pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
-    let part = HcaPart {
+    let mut part = HcaPart {
         name: read.name(),
         driver: read.text("driver"),
         vendor_id: read.id("vendor_id"),
@@ -36,6 +36,7 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
             &[("cut-through", ReceiveMode::CutThrough), ("store-and-forward", ReceiveMode::StoreAndForward)],
         ),
         interface: interface(&mut read),
+        max_payload_bytes: None,
         outstanding_reads: read.count("outstanding_reads"),
         tuned_read_request_bytes: read.bytes("tuned_read_request"),
         processing_engines: read.optional_count("processing_engines").unwrap_or(1),
@@ -65,6 +66,7 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
         max_rd_atomic: read.count("max_rd_atomic"),
         optional: optional_verbs(&mut read),
     };
+    part.max_payload_bytes = max_payload(&mut read, part.interface);
     check_buffer(&mut read, part.port_buffer_bytes, part.vl_cap, part.mtu_max);
     let needed = [
         ("outstanding_reads", part.outstanding_reads),

@@ -42,6 +42,9 @@ impl<'a> PartReader<'a> {
     pub(crate) fn bytes(&mut self, name: &str) -> u32 {
         self.small(name, Dimension::Bytes)
     }
+    pub(crate) fn optional_bytes(&mut self, name: &str) -> Option<u32> {
+        self.peek(name).then(|| self.bytes(name))
+    }
     pub(crate) fn count(&mut self, name: &str) -> u32 {
         self.small(name, Dimension::Count)
     }

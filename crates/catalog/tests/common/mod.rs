@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use softband_catalog::{Catalog, FabricError, LoadOptions, LoadedFabric, parse_fabric};
+use softband_catalog::{Catalog, CatalogError, FabricError, LoadOptions, LoadedFabric, PartFile, PartKind, parse_fabric};
 
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -11,6 +11,20 @@ pub fn root() -> PathBuf {
 
 pub fn catalog() -> Catalog {
     Catalog::load(&root().join("catalog")).unwrap_or_else(|error| panic!("{}", error.to_text()))
+}
+
+/// The real catalogue with an HCA part more: `text` of a file called `name`.
+pub fn catalog_with_hca(name: &str, text: &str) -> Result<Catalog, CatalogError> {
+    let mut files = vec![PartFile { kind: PartKind::Hca, name: name.into(), file: format!("{name}.toml"), text: text.into() }];
+    for kind in PartKind::ALL {
+        for entry in std::fs::read_dir(root().join("catalog").join(kind.folder())).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            let text = std::fs::read_to_string(&path).unwrap();
+            files.push(PartFile { kind, name, file: path.display().to_string(), text });
+        }
+    }
+    Catalog::from_files(&files)
 }
 
 /// Every fabric file of the repository, in order.

@@ -41,6 +41,7 @@ pub fn hca_part() -> HcaPart {
         port_buffer_bytes: 33_792,
         receive_mode: ReceiveMode::CutThrough,
         interface: CardInterface::PciExpress { generation: 1, lanes: 8 },
+        max_payload_bytes: None,
         outstanding_reads: 4,
         tuned_read_request_bytes: 4_096,
         processing_engines: 1,
@@ -160,7 +161,7 @@ fn host(name: &str, index: u64, part: HostPart, hca: HcaPart) -> HostSpec {
     HostSpec {
         name: name.into(),
         part,
-        hcas: vec![HcaSpec { device: "test0".into(), part: hca, bus, tune_pci: false, node_guid, pkeys: vec![PKey::DEFAULT_FULL] }],
+        hcas: vec![HcaSpec { device: "test0".into(), part: hca, bus, shared_bus: None, tune_pci: false, node_guid, pkeys: vec![PKey::DEFAULT_FULL] }],
     }
 }
 

@@ -10,10 +10,10 @@ mod rate;
 pub use memory::MemoryController;
 
 use crate::parts::{BusPart, Slot};
-use rate::SharedRate;
+use rate::{Shared, SharedRate};
 use softband_sim::{SimDuration, SimTime};
 
-/// One HCA's slot, with the bridge behind it where there is one.
+/// One HCA's side of its slot.
 pub struct Bus {
     read_request_bytes: u32,
     /// When each of the outstanding read requests will have its last byte; the oldest at `read_oldest`.
@@ -21,13 +21,24 @@ pub struct Bus {
     read_oldest: usize,
     segment: Segment,
     bridge_delay: SimDuration,
+}
+
+/// What all cards on one bus share: the lines of PCI-X, and the bridge behind the slots where there is one.
+pub struct SharedBus {
+    lines: Shared,
     bridge: SharedRate,
+}
+
+impl SharedBus {
+    pub fn new(part: &BusPart) -> Self {
+        Self { lines: Shared::default(), bridge: SharedRate::new(part.bridge.and_then(|bridge| bridge.bytes_per_second)) }
+    }
 }
 
 /// What the card itself is on.
 enum Segment {
     PciExpress(pci_express::Link),
-    PciX(pci_x::ParallelBus),
+    PciX(pci_x::Card),
 }
 
 impl Bus {
@@ -35,7 +46,7 @@ impl Bus {
     pub fn new(part: &BusPart, read_request_bytes: u32, outstanding_reads: u32) -> Self {
         let segment = match &part.slot {
             Slot::PciExpress(slot) => Segment::PciExpress(pci_express::Link::new(slot)),
-            Slot::PciX(slot) => Segment::PciX(pci_x::ParallelBus::new(slot)),
+            Slot::PciX(slot) => Segment::PciX(pci_x::Card::new(slot)),
         };
         let least = match part.slot {
             Slot::PciExpress(_) => 64,
@@ -48,14 +59,13 @@ impl Bus {
             read_oldest: 0,
             segment,
             bridge_delay: part.bridge.map_or(SimDuration::ZERO, |bridge| bridge.delay),
-            bridge: SharedRate::new(part.bridge.and_then(|bridge| bridge.bytes_per_second)),
         }
     }
 
     /// DMA read of `bytes` asked for at `now`: when the last byte is in the HCA.
     ///
     /// Each request waits for a free place among the outstanding ones, then a memory latency, then for its turn on the bus.
-    pub fn read(&mut self, memory: &mut MemoryController, now: SimTime, bytes: u32) -> SimTime {
+    pub fn read(&mut self, shared: &mut SharedBus, memory: &mut MemoryController, now: SimTime, bytes: u32) -> SimTime {
         let latency = memory.read_latency() + self.bridge_delay * 2;
         let mut rest = bytes;
         let mut end = now;
@@ -64,30 +74,38 @@ impl Bus {
             let issued = now.max(self.read_ends[self.read_oldest]);
             end = match &mut self.segment {
                 Segment::PciExpress(link) => link.complete_read(issued + latency, part),
-                Segment::PciX(bus) => {
-                    let first = issued + bus.request() + latency;
-                    bus.complete_read(now, first, part)
+                Segment::PciX(card) => {
+                    let first = issued + card.request() + latency;
+                    card.complete_read(&mut shared.lines, now, first, part)
                 }
             };
             self.read_ends[self.read_oldest] = end;
             self.read_oldest = (self.read_oldest + 1) % self.read_ends.len();
             rest -= part;
         }
-        let end = self.bridge.pass(now, bytes, end);
+        let end = shared.bridge.pass(now, bytes, end);
         memory.read(now, bytes, end)
     }
 
     /// DMA write of `bytes` that may start at `start` and whose last byte reaches the bus at `tail` at the earliest:
     /// when the last byte is in memory.
-    pub fn write(&mut self, memory: &mut MemoryController, now: SimTime, start: SimTime, tail: SimTime, bytes: u32) -> SimTime {
+    pub fn write(
+        &mut self,
+        shared: &mut SharedBus,
+        memory: &mut MemoryController,
+        now: SimTime,
+        start: SimTime,
+        tail: SimTime,
+        bytes: u32,
+    ) -> SimTime {
         if bytes == 0 {
             return tail;
         }
         let through = match &mut self.segment {
             Segment::PciExpress(link) => link.write(start, tail, bytes),
-            Segment::PciX(bus) => bus.write(now, start, tail, bytes),
+            Segment::PciX(card) => card.write(&mut shared.lines, now, start, tail, bytes),
         };
-        let end = self.bridge.pass(now, bytes, through) + self.bridge_delay;
+        let end = shared.bridge.pass(now, bytes, through) + self.bridge_delay;
         memory.write(now, bytes, end)
     }
 }

@@ -1,19 +1,19 @@
-//! A PCI-X bus: one at a time, requests, completions and writes alike. Reads are split: the bus is free while memory answers.
+//! A card on a PCI-X bus: one at a time, requests, completions and writes alike, of all cards on it. Reads are split: the bus is free
+//! while memory answers.
 
 use super::rate::Shared;
 use crate::parts::PciX;
 use softband_sim::{SimDuration, SimTime};
 
-pub(super) struct ParallelBus {
+pub(super) struct Card {
     part: PciX,
-    bus: Shared,
     completions_free: SimTime,
     writes_free: SimTime,
 }
 
-impl ParallelBus {
+impl Card {
     pub(super) fn new(part: &PciX) -> Self {
-        Self { part: *part, bus: Shared::default(), completions_free: SimTime::ZERO, writes_free: SimTime::ZERO }
+        Self { part: *part, completions_free: SimTime::ZERO, writes_free: SimTime::ZERO }
     }
 
     fn clocks(&self, clocks: u32) -> SimDuration {
@@ -30,20 +30,20 @@ impl ParallelBus {
     }
 
     /// Brings the data of one read request asked for at `now`, which come from `first` on: when the last byte is through.
-    pub(super) fn complete_read(&mut self, now: SimTime, first: SimTime, bytes: u32) -> SimTime {
+    pub(super) fn complete_read(&mut self, lines: &mut Shared, now: SimTime, first: SimTime, bytes: u32) -> SimTime {
         let burst = self.burst(bytes);
-        let turn = self.bus.pass(now, self.request() + burst);
+        let turn = lines.pass(now, self.request() + burst);
         self.completions_free = (first.max(self.completions_free) + burst).max(turn);
         self.completions_free
     }
 
     /// Takes a write asked for at `now`, that may start at `start` and whose last byte comes at `tail` at the earliest: when the last
     /// byte is through.
-    pub(super) fn write(&mut self, now: SimTime, start: SimTime, tail: SimTime, bytes: u32) -> SimTime {
+    pub(super) fn write(&mut self, lines: &mut Shared, now: SimTime, start: SimTime, tail: SimTime, bytes: u32) -> SimTime {
         let size = self.part.write_burst_bytes;
         let last = if bytes.is_multiple_of(size) { size } else { bytes % size };
         let time = self.burst(size) * u64::from(bytes.div_ceil(size) - 1) + self.burst(last);
-        let turn = self.bus.pass(now, time);
+        let turn = lines.pass(now, time);
         self.writes_free = start.max(self.writes_free) + time;
         self.writes_free.max(turn).max(tail + self.burst(last))
     }

@@ -15,9 +15,10 @@ const GEN1_X8: PciExpress = PciExpress {
 
 const PCI_X_133: PciX = PciX { clock: PciXClock::Mhz133, width_bytes: 8, request_clocks: 4, burst_clocks: 6, write_burst_bytes: 512 };
 
-/// A bus with its host's memory.
+/// A card on a bus, with its host's memory.
 struct Path {
     bus: Bus,
+    shared: SharedBus,
     memory: MemoryController,
 }
 
@@ -34,7 +35,7 @@ fn with_bridge(slot: Slot, bridge: Option<Bridge>, latency_nanos: u64, request: 
         bytes_per_second,
     };
     let part = BusPart { name: "test".into(), slot, bridge };
-    Path { bus: Bus::new(&part, request, outstanding), memory: MemoryController::new(&memory) }
+    Path { bus: Bus::new(&part, request, outstanding), shared: SharedBus::new(&part), memory: MemoryController::new(&memory) }
 }
 
 fn gen1(latency_nanos: u64, request: u32, duplex: Option<u64>) -> Path {
@@ -43,11 +44,11 @@ fn gen1(latency_nanos: u64, request: u32, duplex: Option<u64>) -> Path {
 
 impl Path {
     fn read(&mut self, now: SimTime, bytes: u32) -> SimTime {
-        self.bus.read(&mut self.memory, now, bytes)
+        self.bus.read(&mut self.shared, &mut self.memory, now, bytes)
     }
 
     fn write(&mut self, now: SimTime, bytes: u32) -> SimTime {
-        self.bus.write(&mut self.memory, now, now, now, bytes)
+        self.bus.write(&mut self.shared, &mut self.memory, now, now, now, bytes)
     }
 
     /// Megabytes per second of back-to-back 2 KiB reads.
@@ -100,7 +101,7 @@ fn both_directions_share_what_the_host_bridge_can_move() {
 fn a_cut_through_write_ends_a_bus_packet_after_the_tail() {
     let mut path = gen1(600, 512, None);
     let tail = SimTime::from_picos(2_082_000);
-    let in_memory = path.bus.write(&mut path.memory, SimTime::ZERO, SimTime::ZERO, tail, 2_048);
+    let in_memory = path.bus.write(&mut path.shared, &mut path.memory, SimTime::ZERO, SimTime::ZERO, tail, 2_048);
     // 128 bytes at 1,650 MB/s are 77.5 ns; then 300 ns to memory.
     assert_eq!((in_memory - tail).as_nanos(), 377);
 }
@@ -139,7 +140,7 @@ fn pci_x_is_free_for_writes_while_reads_wait_for_memory() {
     let end = SimTime::from_picos(5_000_000_000);
     while let Some(at) = reads.iter().chain(&writes).min().copied().filter(|at| *at < end) {
         if let Some(next) = reads.iter_mut().find(|next| **next == at) {
-            *next = path.bus.read(&mut path.memory, at, 1_024);
+            *next = path.bus.read(&mut path.shared, &mut path.memory, at, 1_024);
         } else {
             *writes.iter_mut().find(|next| **next == at).unwrap() = path.write(at, 1_024);
         }
@@ -237,4 +238,54 @@ proptest! {
             *last = end;
         }
     }
+}
+
+/// Megabytes per second that cards on one bus move together, each asking for `bytes` of reads and of writes when it has got the last.
+fn together(slot: Slot, bridge: Option<Bridge>, cards: usize, reads: bool, writes: bool) -> u64 {
+    let part = BusPart { name: "test".into(), slot, bridge };
+    let memory = MemoryPart {
+        read_latency: SimDuration::from_nanos(400),
+        write_latency: SimDuration::from_nanos(300),
+        read_bytes_per_second: None,
+        write_bytes_per_second: None,
+        bytes_per_second: None,
+    };
+    let (mut shared, mut memory) = (SharedBus::new(&part), MemoryController::new(&memory));
+    let mut cards: Vec<Bus> = (0..cards).map(|_| Bus::new(&part, 512, 4)).collect();
+    // Streams in the order of time, as the fabric's events ask.
+    let mut streams: Vec<(SimTime, usize, bool)> = Vec::new();
+    for card in 0..cards.len() {
+        streams.extend(reads.then_some((SimTime::ZERO, card, true)));
+        streams.extend(writes.then_some((SimTime::ZERO, card, false)));
+    }
+    let mut bytes = 0;
+    while let Some(stream) = streams.iter_mut().min_by_key(|(at, ..)| *at).filter(|(at, ..)| *at < SimTime::from_picos(10_000_000_000)) {
+        let (now, card, read) = *stream;
+        let bus = &mut cards[card];
+        stream.0 = if read { bus.read(&mut shared, &mut memory, now, 4_096) } else { bus.write(&mut shared, &mut memory, now, now, now, 4_096) };
+        bytes += 4_096;
+    }
+    let end = streams.iter().map(|(at, ..)| *at).max().unwrap();
+    bytes * 1_000_000 / end.as_picos()
+}
+
+#[test]
+fn two_cards_on_one_pci_x_bus_get_together_what_one_gets() {
+    let pci_x = Slot::PciX(PCI_X_133);
+    let [one, two] = [1, 2].map(|cards| together(pci_x, None, cards, true, true));
+    assert!(one > 800 && two.abs_diff(one) * 100 < one * 12, "{one} and {two} MB/s both ways");
+    assert!(two < 950, "{two} MB/s are more than the bus carries");
+    // Alone a card waits for memory between its reads; the other one has the bus meanwhile.
+    let [one, two] = [1, 2].map(|cards| together(pci_x, None, cards, true, false));
+    assert!(one < two && two < 925, "{one} and {two} MB/s of reads");
+}
+
+#[test]
+fn cards_behind_one_bridge_share_its_rate_and_those_without_one_nothing() {
+    let slot = Slot::PciExpress(GEN1_X8);
+    let bridge = Bridge { delay: SimDuration::ZERO, bytes_per_second: Some(1_000_000_000) };
+    let [one, two] = [1, 2].map(|cards| together(slot, Some(bridge), cards, false, true));
+    assert!(one > 900 && (one..=1_000).contains(&two), "{one} and {two} MB/s behind a bridge of 1,000");
+    let [one, two] = [1, 2].map(|cards| together(slot, None, cards, false, true));
+    assert!(two > one * 19 / 10, "{one} and {two} MB/s in slots of their own");
 }

@@ -45,7 +45,7 @@ pub struct PciExpress {
     pub link_layer_ppm: u32,
 }
 
-/// A PCI-X bus with one slot: both directions and all ports of the HCA share it.
+/// A PCI-X bus: both directions and all ports of its cards share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PciX {
     pub clock: PciXClock,
