@@ -176,6 +176,12 @@ with Context(name="mlx5_0") as context:
     assert ipv6[1] == "6200000000281109" + own + own
 
 
+@PACES
+def test_groups_go_by_their_gid(softband: Softband, c_programs: Path, pace: str) -> None:
+    outcome = softband.run(FABRIC, ("a", str(c_programs / "group")), options=("--pace", pace)).assert_ok()
+    assert outcome.program("a-0") == "every member got its copy\n"
+
+
 def test_pauses_are_counted_and_lose_nothing_while_a_full_buffer_without_them_does(softband: Softband, tmp_path: Path) -> None:
     text = text_of()
     host = text[text.index("[hosts.b]") : text.index("[switches.sw]")]
