@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use softband_fabric::settings_of;
 use softband_fabric::spec::{CableSpec, FabricSpec, PortRef};
-use softband_types::{OperationalVls, PortNumber};
+use softband_types::{LinkLayer, OperationalVls, PortNumber};
 
 use crate::fabric_file::train::metres;
 
@@ -97,17 +98,24 @@ pub(crate) fn summary(spec: &FabricSpec) -> String {
     parts.push(count(spec.cables.len(), "cable", "cables"));
     let subnet = &spec.subnet;
     let control = if subnet.congestion_control.is_some() { ", congestion control" } else { "" };
+    if spec.has_ethernet() {
+        parts.push(format!("Ethernet MTU {}", spec.ethernet.mtu_bytes));
+    }
     format!("{}; max_op_vls {}, MTU up to {}{control}", parts.join(", "), subnet.max_op_vls.code(), subnet.mtu_max.bytes())
 }
 
 /// `cx4, 8 m, 4X DDR, VL0-7, MTU 2048`.
 pub(crate) fn cable_label(spec: &FabricSpec, cable: &CableSpec) -> String {
     let (part, length) = (&cable.part.name, metres(cable.part.length_millimetres));
-    format!("{part}, {length}, {}, {}, MTU {}", cable.rate, lanes(spec, cable), mtu_bytes(spec, cable))
+    format!("{part}, {length}, {}, {}, MTU {}", cable.rate_name(), lanes(spec, cable), mtu_bytes(spec, cable))
 }
 
 /// The lanes that the subnet manager will put into operation: the least of its limit and both ports'.
 pub(crate) fn lanes(spec: &FabricSpec, cable: &CableSpec) -> String {
+    if cable.part.link_layer() == LinkLayer::Ethernet {
+        let count = spec.ethernet.priorities.data_lanes();
+        return if count == 1 { "1 priority".to_owned() } else { format!("{count} priorities") };
+    }
     let cap = |port| match port {
         PortRef::Hca { host, hca, .. } => spec.hosts[host].hcas[hca].part.vl_cap,
         PortRef::Switch { switch, .. } => spec.switches[switch].part.vl_cap,
@@ -120,6 +128,9 @@ pub(crate) fn lanes(spec: &FabricSpec, cable: &CableSpec) -> String {
 }
 
 pub(crate) fn mtu_bytes(spec: &FabricSpec, cable: &CableSpec) -> u32 {
+    if cable.part.link_layer() == LinkLayer::Ethernet {
+        return settings_of(spec, cable).mtu.bytes();
+    }
     let cap = |port| match port {
         PortRef::Hca { host, hca, .. } => spec.hosts[host].hcas[hca].part.mtu_max,
         PortRef::Switch { switch, .. } => spec.switches[switch].part.mtu_max,

@@ -208,7 +208,7 @@ impl Picture {
         let x = if is_hca(first) { at.x + at.outward * 12 } else { at.x - BOX_WIDTH + 12 };
         let end = if at.outward < 0 { " text-anchor=\"end\"" } else { "" };
         let what = format!("{}, {}", cable.part.name, metres(cable.part.length_millimetres));
-        let how = format!("{}, {}, MTU {}", cable.rate, lanes(spec, cable), mtu_bytes(spec, cable));
+        let how = format!("{}, {}, MTU {}", cable.rate_name(), lanes(spec, cable), mtu_bytes(spec, cable));
         writeln!(out, "<text x=\"{x}\" y=\"{}\" class=\"small\"{end}>{}</text>", at.y - 6, escape(&what))?;
         writeln!(out, "<text x=\"{x}\" y=\"{}\" class=\"small\"{end}>{}</text>", at.y + 15, escape(&how))
     }

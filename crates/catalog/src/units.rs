@@ -33,6 +33,8 @@ pub enum Dimension {
     LinkWidth,
     /// `SDR` to `XDR`.
     LinkSpeed,
+    /// `10GbE` to `800GbE`.
+    EthernetRate,
 }
 
 impl Dimension {
@@ -54,6 +56,7 @@ impl Dimension {
             Self::Part => &[("part", 1)],
             Self::LinkWidth => &[("link width", 1)],
             Self::LinkSpeed => &[("link speed", 1)],
+            Self::EthernetRate => &[("Ethernet rate", 1)],
         }
     }
 

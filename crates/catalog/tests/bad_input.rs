@@ -20,7 +20,8 @@ fn an_unknown_part_is_named_with_the_known_ones() {
     assert_eq!(
         error_of(&with(&cable("cx44", "a/mthca0/1", "sw/1"))),
         "test.toml:14:8: error: no cable part `cx44`\n  help: did you mean `cx4`? The cable parts are: aoc, copper-12x, \
-         copper-1x, copper-4x, cx4, cx4-5m, direct-attach, emcore-qm3400, emcore-qtr3400, intel-connects-100m, intel-connects-10m, intel-connects-1m, \
+         copper-1x, copper-4x, cx4, cx4-5m, direct-attach, emcore-qm3400, emcore-qtr3400, ethernet-copper, ethernet-optical, \
+         intel-connects-100m, intel-connects-10m, intel-connects-1m, \
          multimode, optical-active, singlemode"
     );
 }
@@ -126,7 +127,7 @@ fn rates_that_nobody_knows_or_no_port_does_are_refused() {
     assert_eq!(
         error("EEDR"),
         "test.toml:17:8: error: unknown link rate `EEDR`\n  help: write \"SDR\", \"DDR\", \"QDR\", \"FDR10\", \"FDR\", \"EDR\", \"HDR\", \
-         \"NDR\" or \"XDR\"; the width follows from the parts"
+         \"NDR\" or \"XDR\", whose width follows from the parts; for Ethernet \"10GbE\", \"25GbE\", \"40GbE\", \"50GbE\", \"100GbE\", \"200GbE\", \"400GbE\" or \"800GbE\""
     );
     assert_eq!(
         error("QDR"),
@@ -192,7 +193,7 @@ fn unknown_keys_are_named_with_the_known_ones() {
     );
     assert_eq!(
         error_of(&format!("{HOSTS_AND_SWITCH}[cabels]\n")),
-        "test.toml:13:2: error: the file has no key `cabels`\n  help: did you mean `cables`? The keys here are: fabric, subnet, hosts, switches, cables"
+        "test.toml:13:2: error: the file has no key `cabels`\n  help: did you mean `cables`? The keys here are: fabric, subnet, ethernet, hosts, switches, cables"
     );
     let options = HOSTS_AND_SWITCH.replacen("[hosts.b]", "options = { tune_pcie = 1 }\n[hosts.b]", 1);
     let error = error_of(&options);

@@ -68,7 +68,7 @@ fn a_media_converter_slows_the_link_down_and_the_loader_says_so() {
     let warnings: Vec<String> = loaded.warnings.iter().map(|warning| warning.message().to_owned()).collect();
     assert_eq!(warnings, ["the link of `a/mthca0/1` trains to SDR: cable `emcore-qm3400` is rated for SDR"]);
     // 40 m of fibre at 5 ns/m and two converters of 5 ns.
-    assert_eq!(loaded.spec.cables[0].part.delay(LinkSpeed::Sdr).as_nanos(), 210);
+    assert_eq!(loaded.spec.cables[0].part.delay(loaded.spec.cables[0].rate).as_nanos(), 210);
 }
 
 #[test]

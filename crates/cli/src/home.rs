@@ -2,6 +2,7 @@
 
 use anyhow::{Context, bail};
 use softband_catalog::{Catalog, LoadOptions, LoadedFabric};
+use softband_types::LinkLayer;
 use std::path::{Path, PathBuf};
 
 /// Names another installation.
@@ -81,8 +82,12 @@ pub(crate) fn load_fabric(given: &Path, allow_out_of_spec: bool) -> anyhow::Resu
 /// Each credit loop of the fabric, by the ports that it leads round.
 fn warn_of_credit_loops(path: &Path, loaded: &LoadedFabric) {
     for found in softband_fabric::credit_loops(&loaded.spec) {
+        let (what, whom) = match loaded.spec.link_layer(found.ports[0]) {
+            LinkLayer::Infiniband => ("credit loop", "each other's credits"),
+            LinkLayer::Ethernet => ("loop of pauses", "the end of each other's pauses"),
+        };
         eprintln!(
-            "{}: warning: credit loop: {}: packets there can wait for each other's credits for ever\n  \
+            "{}: warning: {what}: {}: packets there can wait for {whom} for ever\n  \
              help: the small subnet manager routes by minimum hops; cable the switches as a tree or fat tree, or leave a cable of the loop out",
             path.display(),
             found.describe(&loaded.spec)

@@ -9,6 +9,7 @@ use clap::{ArgMatches, Args};
 use serde_json::json;
 use softband_catalog::LoadedFabric;
 use softband_engine::{Engine, Failure, Options, Pace, Program, RunReport};
+use softband_fabric::PortCounters;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -206,32 +207,35 @@ fn leave(out: &Path, (fabric, pace): (&Path, PaceName), loaded: &LoadedFabric, s
         "failure": report.failure,
     });
     write_json(&out.join("run.json"), &run)?;
-    let counters: Vec<_> = engine
-        .world()
-        .counters()
-        .into_iter()
-        .map(|port| {
-            json!({
-                "node": port.node,
-                "port": port.port.0,
-                "port_xmit_data": port.port_xmit_data,
-                "port_rcv_data": port.port_rcv_data,
-                "port_xmit_pkts": port.port_xmit_pkts,
-                "port_rcv_pkts": port.port_rcv_pkts,
-                "unicast_xmit_pkts": port.unicast_xmit_pkts,
-                "unicast_rcv_pkts": port.unicast_rcv_pkts,
-                "port_xmit_discards": port.port_xmit_discards,
-                "port_xmit_time_cong": port.port_xmit_time_cong,
-                "port_pkt_rcv_fecn": port.port_pkt_rcv_fecn,
-                "port_pkt_rcv_becn": port.port_pkt_rcv_becn,
-                "port_xmit_wait": port.port_xmit_wait,
-                "credit_stall_picos": port.credit_stall_picos,
-            })
-        })
-        .collect();
+    let counters: Vec<_> = engine.world().counters().into_iter().map(port_counters).collect();
     write_json(&out.join("counters.json"), &json!({ "unit_of_data": "4 bytes", "ports": counters }))?;
     std::fs::write(out.join("fabric.toml"), loaded.resolved_toml())?;
     Ok(())
+}
+
+fn port_counters(port: PortCounters) -> serde_json::Value {
+    let mut counters = json!({
+        "node": port.node,
+        "port": port.port.0,
+        "port_xmit_data": port.port_xmit_data,
+        "port_rcv_data": port.port_rcv_data,
+        "port_xmit_pkts": port.port_xmit_pkts,
+        "port_rcv_pkts": port.port_rcv_pkts,
+        "unicast_xmit_pkts": port.unicast_xmit_pkts,
+        "unicast_rcv_pkts": port.unicast_rcv_pkts,
+        "port_xmit_discards": port.port_xmit_discards,
+        "port_xmit_time_cong": port.port_xmit_time_cong,
+        "port_pkt_rcv_fecn": port.port_pkt_rcv_fecn,
+        "port_pkt_rcv_becn": port.port_pkt_rcv_becn,
+        "port_xmit_wait": port.port_xmit_wait,
+        "credit_stall_picos": port.credit_stall_picos,
+    });
+    if let Some(ethernet) = port.ethernet {
+        counters["pause_frames_sent"] = json!(ethernet.xmit_pauses);
+        counters["pause_frames_received"] = json!(ethernet.rcv_pauses);
+        counters["buffer_discards"] = json!(ethernet.rcv_discards);
+    }
+    counters
 }
 
 fn write_json(path: &Path, value: &serde_json::Value) -> anyhow::Result<()> {

@@ -85,6 +85,7 @@ fn to_text(fabric: &Value) -> String {
 
 fn device_text(device: &Value) -> String {
     let ports = list(&device["ports"]).map(|port| match text(&port["state"]) {
+        "active" if text(&port["link_layer"]) == "ethernet" => format!("port {} active, Ethernet, {}", port["port"], text(&port["ipv4"])),
         "active" => format!("port {} active, LID {}", port["port"], port["lid"]),
         state => format!("port {} {state}", port["port"]),
     });

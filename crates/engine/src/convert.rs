@@ -7,8 +7,8 @@ use softband_model::verbs::api::{
     ScatterGatherEntry, SendOperation, SendRequest, VerbsError, WindowBind,
 };
 use softband_types::{
-    Access, AhHandle, CqHandle, Gid, LKey, Lid, MrHandle, Mtu, MwHandle, PdHandle, PortNumber, Psn, QKey, QpState, QpType, Qpn, RKey, ServiceLevel,
-    SrqHandle, XrcdHandle,
+    Access, AhHandle, CqHandle, Gid, LKey, Lid, LinkLayer, LinkSpeed, MrHandle, Mtu, MwHandle, PdHandle, PortNumber, Psn, QKey, QpState, QpType, Qpn,
+    RKey, ServiceLevel, SrqHandle, XrcdHandle,
 };
 use std::sync::Arc;
 
@@ -71,6 +71,8 @@ pub(crate) fn errno_of(error: VerbsError) -> i32 {
         VerbsError::NoMemory => libc::ENOMEM,
         VerbsError::Unsupported => libc::EOPNOTSUPP,
         VerbsError::Forbidden => libc::EPERM,
+        // What the kernel says when it has asked for a neighbour in vain.
+        VerbsError::Unresolved => libc::ETIMEDOUT,
     }
 }
 
@@ -94,6 +96,20 @@ pub(crate) fn access_bits(access: Access) -> u32 {
         | (u32::from(access.remote_read) * ACCESS_REMOTE_READ)
         | (u32::from(access.remote_atomic) * ACCESS_REMOTE_ATOMIC)
         | (u32::from(access.mw_bind) * ACCESS_MW_BIND)
+}
+
+/// A link layer, as `struct ibv_port_attr` has it.
+pub(crate) fn link_layer_code(layer: LinkLayer) -> u32 {
+    match layer {
+        LinkLayer::Infiniband => 1,
+        LinkLayer::Ethernet => 2,
+    }
+}
+
+/// Code of a link's speed. The kernel's drivers say of an Ethernet lane of 10.3 Gb/s that it is QDR.
+pub(crate) fn speed_code(layer: LinkLayer, speed: LinkSpeed) -> u32 {
+    let shown = if layer == LinkLayer::Ethernet && speed == LinkSpeed::Fdr10 { LinkSpeed::Qdr } else { speed };
+    u32::from(shown.code())
 }
 
 /// Code of an MTU in `enum ibv_mtu`.

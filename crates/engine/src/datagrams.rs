@@ -20,7 +20,7 @@ impl Engine {
             (&entry.pkey, u32::from(qp.pkey.0)),
             (&entry.mtu_bytes, qp.path_mtu.bytes()),
         ];
-        let gid = port.as_ref().map_or(0, |port| u128::from_be_bytes(port.gid.0));
+        let gid = port.as_ref().and_then(|port| port.gids[0]).map_or(0, |gid| u128::from_be_bytes(gid.0));
         entry.port_guid.store(gid as u64, Ordering::SeqCst); // another one comes with another LID only
         let others = fields.into_iter().filter(|(field, value)| field.swap(*value, Ordering::SeqCst) != *value);
         others.count() > 0 && is_for_datagrams

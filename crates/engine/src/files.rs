@@ -2,12 +2,13 @@
 //! in them leads such paths (`guest/files`). It looks like the kernel's, by what the fabric file says.
 
 use crate::pace::Engine;
+use crate::verbs::shown_lid;
 use rustix::fs::FlockOperation;
 use softband_fabric::World;
 use softband_fabric::spec::{HcaSpec, HostSpec};
 use softband_ipc::environment;
 use softband_model::verbs::api::PortSnapshot;
-use softband_types::{LinkRate, LinkSpeed, PortNumber};
+use softband_types::{LinkLayer, LinkRate, LinkSpeed, PortNumber};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -18,8 +19,9 @@ const UVERBS_MAJOR: u32 = 231;
 const UVERBS_MINOR: u32 = 192;
 /// What the kernel's interface calls itself (`IB_USER_VERBS_ABI_VERSION`).
 const VERBS_ABI: &str = "6";
-/// The class of an InfiniBand controller in PCI (`PCI_CLASS_NETWORK_INFINIBAND` with its two zeros).
-const PCI_CLASS: &str = "0x020700";
+/// The classes of InfiniBand and Ethernet controllers in PCI (`PCI_CLASS_NETWORK_INFINIBAND` and `_ETHERNET` with their two zeros).
+const PCI_CLASS_INFINIBAND: &str = "0x020700";
+const PCI_CLASS_ETHERNET: &str = "0x020000";
 
 /// The folders; they go when this goes.
 #[derive(Debug)]
@@ -118,7 +120,7 @@ fn write_card(card: &Path, world: &World, (host, number): (usize, usize), hca: &
     let facts = [
         ("vendor", format!("{:#06x}", part.vendor_id)),
         ("device", format!("{:#06x}", part.vendor_part_id)),
-        ("class", PCI_CLASS.into()),
+        ("class", if hca.link_layer == LinkLayer::Ethernet { PCI_CLASS_ETHERNET } else { PCI_CLASS_INFINIBAND }.into()),
         ("numa_node", "-1".into()),
         ("local_cpus", "ffffffff,ffffffff".into()),
         ("local_cpulist", "0-63".into()),
@@ -151,28 +153,42 @@ fn write_card(card: &Path, world: &World, (host, number): (usize, usize), hca: &
 
 fn write_port(folder: &Path, port: &PortSnapshot, pkeys: impl Iterator<Item = u16>) -> io::Result<()> {
     let states = if port.active { ("4: ACTIVE", "5: LinkUp") } else { ("1: DOWN", "2: Polling") };
+    // The service levels' map and the system image's GUID, or that its GIDs are IP addresses: as `ibv_query_port` says.
+    let is_ethernet = port.link_layer == LinkLayer::Ethernet;
+    let (capabilities, gid_type) = if is_ethernet { ("0x04000000", "RoCE v2") } else { ("0x00000840", "IB/RoCE v1") };
     let facts = [
         ("state", states.0.into()),
         ("phys_state", states.1.into()),
-        ("rate", rate_text(port.rate)),
-        ("lid", format!("{:#x}", port.lid.0)),
+        ("rate", rate_text(port.link_layer, port.rate)),
+        ("lid", format!("{:#x}", shown_lid(port.link_layer, port.lid).0)),
         ("lid_mask_count", "0".into()),
-        ("sm_lid", format!("{:#x}", port.sm_lid.0)),
+        ("sm_lid", format!("{:#x}", shown_lid(port.link_layer, port.sm_lid).0)),
         ("sm_sl", "0".into()),
-        ("cap_mask", "0x00000840".into()), // the service levels' map and the system image's GUID, as `ibv_query_port` says
-        ("link_layer", "InfiniBand".into()),
+        ("cap_mask", capabilities.into()),
+        ("link_layer", port.link_layer.to_string()),
     ];
     put(folder, &facts)?;
-    put(&folder.join("gids"), &[("0", groups(&port.gid.0))])?;
-    put(&folder.join("gid_attrs/types"), &[("0", "IB/RoCE v1".into())])?;
-    fs::create_dir_all(folder.join("gid_attrs/ndevs"))?; // no network interface belongs to it
+    let gids: Vec<(String, String)> = port.gids.iter().flatten().enumerate().map(|(index, gid)| (index.to_string(), groups(&gid.0))).collect();
+    let each = |text: &dyn Fn(&str) -> String| gids.iter().map(|(index, gid)| (index.as_str(), text(gid))).collect::<Vec<_>>();
+    put(&folder.join("gids"), &each(&str::to_owned))?;
+    put(&folder.join("gid_attrs/types"), &each(&|_| gid_type.to_owned()))?;
+    // No network interface belongs to an InfiniBand port here.
+    let interfaces = if is_ethernet { each(&|_| interface_name(port)) } else { Vec::new() };
+    put(&folder.join("gid_attrs/ndevs"), &interfaces)?;
     let pkeys: Vec<(String, String)> = pkeys.enumerate().map(|(index, key)| (index.to_string(), format!("{key:#06x}"))).collect();
     put(&folder.join("pkeys"), &pkeys.iter().map(|(name, text)| (name.as_str(), text.clone())).collect::<Vec<_>>())
 }
 
-/// A link's rate as the kernel words it: a speed by its round name in tenths of a gigabit a second, and SDR without its own.
-fn rate_text(rate: LinkRate) -> String {
+/// Name of an Ethernet port's network interface, of which nothing else is there.
+fn interface_name(port: &PortSnapshot) -> String {
+    format!("roce{}", port.lid.0)
+}
+
+/// A link's rate as the kernel words it: a speed by its round name in tenths of a gigabit a second, and SDR without its own. A lane of 10 GbE
+/// is QDR to it.
+fn rate_text(layer: LinkLayer, rate: LinkRate) -> String {
     let (tenths, name) = match rate.speed {
+        LinkSpeed::Fdr10 if layer == LinkLayer::Ethernet => (100, " QDR"),
         LinkSpeed::Sdr => (25, ""),
         LinkSpeed::Ddr => (50, " DDR"),
         LinkSpeed::Qdr => (100, " QDR"),
@@ -196,7 +212,7 @@ fn groups(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Files, groups, rate_text};
-    use softband_types::{Guid, LinkRate, LinkSpeed, LinkWidth};
+    use softband_types::{EthernetRate, Guid, LinkLayer, LinkRate, LinkSpeed, LinkWidth};
 
     #[test]
     fn engines_that_start_at_once_leave_each_other_s_folders_alone() {
@@ -211,11 +227,12 @@ mod tests {
 
     #[test]
     fn rates_are_written_as_the_kernel_does() {
-        let text = |width, speed| rate_text(LinkRate { width, speed });
+        let text = |width, speed| rate_text(LinkLayer::Infiniband, LinkRate { width, speed });
         assert_eq!(text(LinkWidth::X1, LinkSpeed::Sdr), "2.5 Gb/sec (1X)");
         assert_eq!(text(LinkWidth::X4, LinkSpeed::Fdr), "56 Gb/sec (4X FDR)");
         assert_eq!(text(LinkWidth::X2, LinkSpeed::Hdr), "100 Gb/sec (2X HDR)");
         assert_eq!(text(LinkWidth::X4, LinkSpeed::Xdr), "800 Gb/sec (4X XDR)");
+        assert_eq!(rate_text(LinkLayer::Ethernet, EthernetRate::G40.link_rate()), "40 Gb/sec (4X QDR)");
     }
 
     #[test]

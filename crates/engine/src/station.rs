@@ -5,13 +5,14 @@ use crate::pace::{Engine, Pace};
 use crate::process::ProcessState;
 use crate::remote::Pass;
 use crate::report::RunReport;
+use crate::verbs::shown_lid;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use serde_json::{Value, json};
 use softband_fabric::spec::HcaSpec;
 use softband_ipc::command::{Command, CommandReply, kind};
 use softband_ipc::environment;
-use softband_types::PortNumber;
+use softband_types::{Gid, PortNumber};
 use std::io::Write;
 use std::mem::MaybeUninit;
 
@@ -104,9 +105,19 @@ impl Engine {
 
     fn device_status(&self, host: usize, number: usize, hca: &HcaSpec) -> Value {
         let id = self.world.hca_id(host, number);
-        let ports = (1..=hca.part.ports).filter_map(|port| {
-            let port = self.world.port(id, PortNumber(port)).map(|snapshot| (port, snapshot))?;
-            Some(json!({ "port": port.0, "state": if port.1.active { "active" } else { "down" }, "lid": port.1.lid.0 }))
+        let ports = (1..=hca.part.ports).filter_map(|number| {
+            let port = self.world.port(id, PortNumber(number))?;
+            let address = port.gids.into_iter().flatten().find_map(Gid::ipv4).map(|[a, b, c, d]| format!("{a}.{b}.{c}.{d}"));
+            let mut shown = json!({
+                "port": number,
+                "state": if port.active { "active" } else { "down" },
+                "link_layer": port.link_layer.name(),
+                "lid": shown_lid(port.link_layer, port.lid).0,
+            });
+            if let Some(address) = address {
+                shown["ipv4"] = json!(address);
+            }
+            Some(shown)
         });
         let qps = self.world.queue_pairs().filter(|(_, of, _)| *of == id).count();
         json!({ "name": hca.device, "queue_pairs": qps, "ports": ports.collect::<Vec<_>>() })

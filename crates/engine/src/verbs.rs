@@ -6,8 +6,23 @@ use crate::objects::{self, About, Object};
 use crate::pace::{Engine, Event, Pace};
 use softband_fabric::notice::Notice;
 use softband_ipc::calls::{self, Op};
+use softband_model::verbs::api::{PortSnapshot, QpSnapshot};
 use softband_sim::{SimDuration, SimTime};
-use softband_types::{AhHandle, HcaId, MrHandle, MwHandle, PdHandle, PortNumber, ProcessId, QpState, Qpn, SrqHandle, XrcdHandle};
+use softband_types::{
+    AhHandle, Gid, HcaId, Lid, LinkLayer, MrHandle, MwHandle, PdHandle, PortNumber, ProcessId, QpState, Qpn, SrqHandle, XrcdHandle,
+};
+
+/// What programs are told of a LID: on Ethernet there are none for them.
+pub(crate) fn shown_lid(layer: LinkLayer, lid: Lid) -> Lid {
+    if layer == LinkLayer::Ethernet { Lid::NONE } else { lid }
+}
+
+/// The number of an Ethernet port's network interface, which stands there for programs that ask: nothing else of it does. Far from those of
+/// the machine's own.
+pub(crate) fn interface_index(port: &PortSnapshot) -> u32 {
+    const FIRST: u32 = 1 << 16;
+    if port.link_layer == LinkLayer::Ethernet && port.active { FIRST + u32::from(port.lid.0) } else { 0 }
+}
 
 /// Asynchronous events, numbered as `enum ibv_event_type`.
 const EVENT_CQ_ERROR: u32 = 0;
@@ -63,12 +78,7 @@ impl Engine {
             Op::DestroyCq => self.destroy_cq(process, handle()?),
             Op::CreateChannel | Op::CreateAsyncChannel => self.create_channel(process, op, request::<calls::Hca>(bytes)?.hca),
             Op::ChannelRead | Op::AsyncRead => self.read_channel(process, request::<calls::Object>(bytes)?.object),
-            Op::CreateAh => {
-                let ah: calls::CreateAh = request(bytes)?;
-                let vector = convert::vector(&ah.vector)?;
-                let ah = self.world.create_ah(owner, PdHandle(ah.pd), vector).map_err(convert::errno_of)?;
-                Ok(reply(&calls::Handle { handle: ah.0, reserved: 0 }))
-            }
+            Op::CreateAh => self.create_ah(process, &request(bytes)?),
             Op::DestroyAh => self.world.destroy_ah(owner, AhHandle(handle()?)).map(|()| Vec::new()).map_err(convert::errno_of),
             Op::AllocMw => self.alloc_mw(process, &request(bytes)?),
             Op::DeallocMw => self.world.dealloc_mw(owner, MwHandle(handle()?)).map(|()| Vec::new()).map_err(convert::errno_of),
@@ -128,7 +138,8 @@ impl Engine {
                 max_mw: part.optional.max_mw,
                 max_multicast_groups: part.optional.max_multicast_groups,
                 max_multicast_members: part.optional.max_multicast_members,
-                gid_table_len: part.optional.gid_table_len.max(1),
+                // Its first port's entries at least.
+                gid_table_len: part.optional.gid_table_len.max(if spec.link_layer == LinkLayer::Ethernet { 2 } else { 1 }),
                 on_demand_paging: u32::from(part.optional.on_demand_paging),
                 atomic_write: u32::from(part.optional.atomic_write),
                 reserved: 0,
@@ -147,18 +158,45 @@ impl Engine {
         }
         Ok(reply(&calls::PortReply {
             state: if port.active { 4 } else { 1 },
-            lid: u32::from(port.lid.0),
-            sm_lid: u32::from(port.sm_lid.0),
+            lid: u32::from(shown_lid(port.link_layer, port.lid).0),
+            sm_lid: u32::from(shown_lid(port.link_layer, port.sm_lid).0),
             mtu_max_code: convert::mtu_code(port.mtu_max),
             mtu_active_code: convert::mtu_code(port.mtu_active),
-            vl_cap_code: u32::from(port.vl_cap.code()),
+            vl_cap_code: if port.link_layer == LinkLayer::Ethernet { 0 } else { u32::from(port.vl_cap.code()) },
             width_code: u32::from(port.rate.width.code()),
-            speed_code: u32::from(port.rate.speed.code()),
+            speed_code: convert::speed_code(port.link_layer, port.rate.speed),
             physical_state: if port.active { 5 } else { 2 },
             pkey_count: self.world.pkeys(hca).len() as u32,
-            gid: port.gid.0,
+            link_layer: convert::link_layer_code(port.link_layer),
+            interface_index: interface_index(&port),
+            gid_count: port.gids.iter().flatten().count() as u32,
+            gids: port.gids.map(|gid| gid.unwrap_or_default().0),
             pkeys,
         }))
+    }
+
+    fn create_ah(&mut self, process: usize, wanted: &calls::CreateAh) -> Answer {
+        let owner = self.processes[process].number;
+        let hca = self.own_hca(process, wanted.hca)?;
+        let vector = self.world.resolve(hca, &convert::vector(&wanted.vector)?).map_err(convert::errno_of)?;
+        let ah = self.world.create_ah(owner, PdHandle(wanted.pd), vector).map_err(convert::errno_of)?;
+        let gids = self.world.port(hca, vector.port).map(|port| port.gids).unwrap_or_default();
+        let source = vector.grh.and_then(|route| gids.get(usize::from(route.sgid_index)).copied().flatten()).and_then(Gid::ipv4);
+        Ok(reply(&calls::AhReply {
+            handle: ah.0,
+            dlid: u32::from(vector.dlid.0),
+            link_layer: convert::link_layer_code(self.world.link_layer(hca)),
+            source_ipv4: source.map_or(0, u32::from_be_bytes),
+        }))
+    }
+
+    /// A queue pair as its program sees it: on Ethernet without the LID that its peer's GID stands for.
+    pub(crate) fn shown_queue_pair(&self, hca: HcaId, qp: &QpSnapshot) -> calls::QpFields {
+        let mut fields = convert::qp_fields(hca.0, qp);
+        if self.world.link_layer(hca) == LinkLayer::Ethernet {
+            fields.vector.dlid = 0;
+        }
+        fields
     }
 
     fn create_channel(&mut self, process: usize, op: Op, hca: u32) -> Answer {
@@ -253,7 +291,7 @@ impl Engine {
             self.direct.set_since(HcaId(hca), qp.qpn, since_ps);
         }
         let direct = self.direct.entry_of(HcaId(hca), qp.qpn);
-        Ok(reply(&calls::QpFields { direct, since_ps: [since_ps as u32, (since_ps >> 32) as u32], ..convert::qp_fields(hca, &qp) }))
+        Ok(reply(&calls::QpFields { direct, since_ps: [since_ps as u32, (since_ps >> 32) as u32], ..self.shown_queue_pair(HcaId(hca), &qp) }))
     }
 
     /// A moment later than every completion so far, in wall pace: what a queue pair that begins now completes is told by it from what

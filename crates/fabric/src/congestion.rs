@@ -2,9 +2,8 @@
 
 use crate::event::Event;
 use crate::port::{Cabling, Owner};
-use crate::send_engine::{Work, transit};
+use crate::send_engine::Work;
 use crate::world::World;
-use softband_model::link::serialisation;
 use softband_model::packet::Packet;
 use softband_model::transport::{Flow, InjectionSettings, Side, Throttle, congestion_notification};
 use softband_model::verbs::api::HostMemory;
@@ -25,7 +24,7 @@ impl World {
         let Some(settings) = &self.spec.subnet.congestion_control else { return };
         let transit = self.packets.get_mut(packet);
         let port = &mut self.ports[id as usize];
-        port.tally.xmit_time_congested += serialisation(cabling.rate, transit.bytes);
+        port.tally.xmit_time_congested += cabling.serialisation(transit.bytes);
         if u32::from(transit.blocks) < settings.marking.packet_size.0 || transit.packet.dlid.is_multicast() {
             return;
         }
@@ -54,7 +53,8 @@ impl World {
         let at = tail + part.ack_processing;
         let notification = congestion_notification(packet, slid);
         let lane = self.lane_at(port, notification.service_level);
-        self.ready_at(Work { qp, side: Side::Responder }, transit(notification, port, lane), at);
+        let transit = self.transit(notification, port, lane);
+        self.ready_at(Work { qp, side: Side::Responder }, transit, at);
     }
 
     /// The receiver of a flow tells that its packets met congestion.
@@ -79,7 +79,7 @@ impl World {
             return;
         }
         let Some(cabling) = self.ports[flow.port as usize].cabling else { return };
-        let time = serialisation(cabling.rate, bytes);
+        let time = cabling.serialisation(bytes);
         self.with_throttle(flow, |throttle, settings| throttle.on_injected(settings, time, now));
     }
 

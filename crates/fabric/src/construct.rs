@@ -1,18 +1,20 @@
 //! A World from a fabric's specification: nodes, trained links, and the subnet manager's settings.
 
-use crate::port::{Cabling, Owner, Port};
+use crate::counters::EthernetCounters;
+use crate::port::{Cabling, EthernetPort, Owner, Port};
 use crate::slab::Slab;
-use crate::spec::{CableSpec, FabricSpec, HcaSpec, PortRef};
+use crate::spec::{CableSpec, EthernetFlowControl, FabricSpec, HcaSpec, PortRef};
 use crate::world::{Hca, ProcessingEngine, SwitchNode, World};
 use softband_model::bus::{Bus, MemoryController, SharedBus};
-use softband_model::link::{Arbiter, CreditLedger, blocks_per_lane};
-use softband_model::management::{Neighbour, PortCapabilities, forwarding_entries, link_settings};
-use softband_model::parts::{BusPart, HcaPart};
+use softband_model::link::{Arbiter, CreditLedger, FlowControl, PauseLedger, PauseLoop, ReceiveBuffer, blocks_per_lane};
+use softband_model::management::{LinkSettings, Neighbour, PortCapabilities, forwarding_entries, link_settings};
+use softband_model::parts::{BusPart, EthernetPorts, HcaPart};
 use softband_model::switch::Switch;
 use softband_model::transport::Throttle;
 use softband_model::verbs::{ChunkPool, Limits, Verbs};
-use softband_sim::{EventQueue, RandomStream};
-use softband_types::{Lid, PortNumber};
+use softband_sim::{EventQueue, RandomStream, SimDuration, SimTime};
+use softband_types::{CreditBlocks, Lid, LinkLayer, Mtu, PortNumber};
+use softband_wire::ethernet::mtu_of_port;
 use std::collections::{BTreeMap, VecDeque};
 
 pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
@@ -61,7 +63,7 @@ fn hca_nodes(spec: &FabricSpec, ports: &mut Vec<Port>, buses: &mut Vec<SharedBus
             let first_port = ports.len() as u32;
             for port in 0..hca.part.ports {
                 let owner = Owner::Hca { hca: node, index: port };
-                ports.push(Port::new(node, owner, PortNumber(port + 1), hca.part.credit_return));
+                ports.push(new_port(spec, node, owner, PortNumber(port + 1), hca.link_layer, hca.part.credit_return));
             }
             let request = if hca.tune_pci { hca.part.tuned_read_request_bytes } else { host.part.read_request_bytes };
             hcas.push(Hca {
@@ -91,6 +93,12 @@ fn bus_of<'a>(hca: &'a HcaSpec, known: &mut BTreeMap<&'a str, u32>, buses: &mut 
     index
 }
 
+fn new_port(spec: &FabricSpec, node: u32, owner: Owner, number: PortNumber, layer: LinkLayer, credit_return: SimDuration) -> Port {
+    // A pause frame that lets a priority go on leaves at once.
+    let credit_return = if layer == LinkLayer::Ethernet { SimDuration::ZERO } else { credit_return };
+    Port::new(node, owner, number, spec.framing(layer), credit_return)
+}
+
 /// An HCA's times are those in a slot of the host bridge's own. A bridge between is passed by doorbells and completions once, by what
 /// the HCA fetches to work with twice; its payload is the bus's own affair.
 fn behind_bridge(part: &HcaPart, bus: &BusPart) -> HcaPart {
@@ -112,7 +120,8 @@ fn switch_nodes(spec: &FabricSpec, first_node: u32, ports: &mut Vec<Port>) -> Ve
         let first_port = ports.len() as u32;
         for port in 0..switch.part.ports {
             let owner = Owner::Switch { switch: index as u32, index: port };
-            ports.push(Port::new(first_node + index as u32, owner, PortNumber(port + 1), switch.part.credit_return));
+            let (node, layer) = (first_node + index as u32, switch.part.link_layer());
+            ports.push(new_port(spec, node, owner, PortNumber(port + 1), layer, switch.part.credit_return));
         }
         nodes.push(SwitchNode { switch: Switch::new(&switch.part), first_port, buffer_hold: switch.part.buffer_hold });
     }
@@ -129,7 +138,17 @@ fn port_of(world: &World, end: PortRef) -> u32 {
     }
 }
 
-pub(crate) fn capabilities(spec: &FabricSpec, end: PortRef) -> PortCapabilities {
+/// What a link operates at.
+pub fn settings_of(spec: &FabricSpec, cable: &CableSpec) -> LinkSettings {
+    if spec.link_layer(cable.ends[0]) == LinkLayer::Infiniband {
+        return link_settings(cable.ends.map(|end| capabilities(spec, end)), spec.subnet.max_op_vls, spec.subnet.mtu_max);
+    }
+    let longest = cable.ends.map(|end| capabilities(spec, end).mtu_max);
+    let mtu = mtu_of_port(spec.ethernet.mtu_bytes).unwrap_or(Mtu::B256);
+    LinkSettings { vls: spec.ethernet.priorities, mtu: mtu.min(longest[0]).min(longest[1]) }
+}
+
+fn capabilities(spec: &FabricSpec, end: PortRef) -> PortCapabilities {
     match end {
         PortRef::Hca { host, hca, .. } => {
             let part = &spec.hosts[host].hcas[hca].part;
@@ -142,11 +161,50 @@ pub(crate) fn capabilities(spec: &FabricSpec, end: PortRef) -> PortCapabilities 
     }
 }
 
+/// What an end of an Ethernet link is like there.
+fn ethernet_part(spec: &FabricSpec, end: PortRef) -> &EthernetPorts {
+    let part = match end {
+        PortRef::Hca { host, hca, .. } => &spec.hosts[host].hcas[hca].part.ethernet,
+        PortRef::Switch { switch, .. } => &spec.switches[switch].part.ethernet,
+    };
+    part.as_ref().expect("a checked fabric has Ethernet ports only where parts can")
+}
+
+/// Room for a lane at the end of an Ethernet link, and what passes from there until the other end has stopped.
+fn lane_and_loop(spec: &FabricSpec, cable: &CableSpec, side: usize) -> (CreditBlocks, PauseLoop) {
+    let framing = spec.framing(LinkLayer::Ethernet);
+    let pause_loop = PauseLoop {
+        rate: cable.rate,
+        framing,
+        cable_delay: cable.part.delay(cable.rate),
+        response: ethernet_part(spec, cable.ends[1 - side]).pause_response,
+        frame_bytes_max: framing.frame_bytes(spec.ethernet.mtu_bytes),
+    };
+    (blocks_per_lane(ethernet_part(spec, cable.ends[side]).buffer_bytes, spec.ethernet.priorities), pause_loop)
+}
+
+/// The ends of Ethernet links whose buffers are too small for their headroom: how much a priority has, and how much it would need with
+/// two full frames beside it, in bytes. There packets get lost though priorities are paused.
+pub fn lossy_ends(spec: &FabricSpec) -> Vec<(PortRef, u32, u32)> {
+    if spec.ethernet.flow_control == EthernetFlowControl::None {
+        return Vec::new();
+    }
+    let sides = spec.cables.iter().filter(|cable| spec.link_layer(cable.ends[0]) == LinkLayer::Ethernet).flat_map(|cable| [(cable, 0), (cable, 1)]);
+    let bytes = |blocks: CreditBlocks| blocks.0 * CreditBlocks::BLOCK_BYTES;
+    sides
+        .map(|(cable, side)| {
+            let (lane, pause_loop) = lane_and_loop(spec, cable, side);
+            let frames = CreditBlocks(2 * CreditBlocks::for_packet(pause_loop.frame_bytes_max).0);
+            (cable.ends[side], bytes(lane), bytes(pause_loop.headroom() + frames))
+        })
+        .filter(|(_, has, needs)| has < needs)
+        .collect()
+}
+
 /// Brings a link up: both ports learn rate, lanes, MTU and each other's buffer.
 fn train(world: &mut World, cable: &CableSpec) {
-    let subnet = &world.spec.subnet;
-    let ends = cable.ends.map(|end| capabilities(&world.spec, end));
-    let settings = link_settings(ends, subnet.max_op_vls, subnet.mtu_max);
+    let settings = settings_of(&world.spec, cable);
+    let layer = world.spec.link_layer(cable.ends[0]);
     let indices = cable.ends.map(|end| port_of(world, end));
     for side in 0..2 {
         let inputs = match cable.ends[side] {
@@ -158,18 +216,43 @@ fn train(world: &mut World, cable: &CableSpec) {
         port.cabling = Some(Cabling {
             peer: indices[1 - side],
             rate: cable.rate,
-            delay: cable.part.delay(cable.rate.speed),
+            framing: world.spec.framing(layer),
+            delay: cable.part.delay(cable.rate),
             vls: settings.vls,
             mtu: settings.mtu,
         });
         port.arbiter = Arbiter::new(settings.vls.data_lanes(), inputs);
-        port.head_lifetime = match cable.ends[1 - side] {
-            PortRef::Hca { .. } => subnet.lifetimes.leaf_head_of_queue_lifetime,
-            PortRef::Switch { .. } => subnet.lifetimes.head_of_queue_lifetime,
-        };
         set_congestion_control(port, &world.spec, cable, side);
-        port.credits = CreditLedger::new(blocks_per_lane(ends[1 - side].port_buffer_bytes, settings.vls));
+        match layer {
+            LinkLayer::Infiniband => set_infiniband_flow_control(port, &world.spec, cable, (side, settings)),
+            LinkLayer::Ethernet => set_ethernet_flow_control(port, &world.spec, cable, side),
+        }
     }
+}
+
+fn set_infiniband_flow_control(port: &mut Port, spec: &FabricSpec, cable: &CableSpec, (side, settings): (usize, LinkSettings)) {
+    let peer = cable.ends[1 - side];
+    port.head_lifetime = match peer {
+        PortRef::Hca { .. } => spec.subnet.lifetimes.leaf_head_of_queue_lifetime,
+        PortRef::Switch { .. } => spec.subnet.lifetimes.head_of_queue_lifetime,
+    };
+    let per_lane = blocks_per_lane(capabilities(spec, peer).port_buffer_bytes, settings.vls);
+    port.flow_control = FlowControl::Credits(CreditLedger::new(per_lane));
+}
+
+fn set_ethernet_flow_control(port: &mut Port, spec: &FabricSpec, cable: &CableSpec, side: usize) {
+    let (lane, pause_loop) = lane_and_loop(spec, cable, side);
+    let thresholds = match spec.ethernet.flow_control {
+        EthernetFlowControl::Pfc => Some(pause_loop.thresholds(lane)),
+        EthernetFlowControl::None => None,
+    };
+    port.flow_control = FlowControl::Pause(PauseLedger::default());
+    port.ethernet = Some(EthernetPort {
+        buffer: ReceiveBuffer::new(lane, thresholds),
+        pause_response: ethernet_part(spec, cable.ends[side]).pause_response,
+        pauses_until: SimTime::ZERO,
+        counters: EthernetCounters::default(),
+    });
 }
 
 /// A switch's port learns what congestion is, an HCA's has its flows to slow down.
@@ -193,18 +276,21 @@ fn set_congestion_control(port: &mut Port, spec: &FabricSpec, cable: &CableSpec,
     }
 }
 
-/// LIDs from 1 on: the HCAs' cabled ports in the order of the file, then the switches.
+/// LIDs from 1 on: the HCAs' cabled ports in the order of the file, then the switches; after all of InfiniBand what is Ethernet's.
 fn assign_lids(world: &mut World) {
-    let mut next = 1;
-    for port in &mut world.ports {
-        if matches!(port.owner, Owner::Hca { .. }) && port.cabling.is_some() {
-            port.lid = Lid(next);
-            next += 1;
+    let mut next = 1..;
+    for layer in LinkLayer::ALL {
+        for port in &mut world.ports {
+            if matches!(port.owner, Owner::Hca { .. }) && port.cabling.is_some() && port.framing.link_layer() == layer {
+                port.lid = Lid(next.next().expect("a fabric has fewer ports"));
+            }
         }
-    }
-    for switch in &world.switches {
-        world.ports[switch.first_port as usize].lid = Lid(next);
-        next += 1;
+        for switch in &world.switches {
+            let port = &mut world.ports[switch.first_port as usize];
+            if port.framing.link_layer() == layer {
+                port.lid = Lid(next.next().expect("a fabric has fewer ports"));
+            }
+        }
     }
     world.sm_lid = Lid(1);
 }

@@ -11,7 +11,7 @@ pub struct PortCounters {
     /// `host/device` of an HCA, the name of a switch.
     pub node: String,
     pub port: PortNumber,
-    /// In words of four bytes, from LRH to VCRC.
+    /// In words of four bytes, from LRH to VCRC, or of whole frames.
     pub port_xmit_data: u64,
     pub port_rcv_data: u64,
     pub port_xmit_pkts: u64,
@@ -29,6 +29,17 @@ pub struct PortCounters {
     pub port_xmit_wait: u64,
     /// The same by data lane, in picoseconds.
     pub credit_stall_picos: Vec<u64>,
+    pub ethernet: Option<EthernetCounters>,
+}
+
+/// What an Ethernet port counts beside that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EthernetCounters {
+    /// Pause frames, those that let a priority go on among them.
+    pub xmit_pauses: u64,
+    pub rcv_pauses: u64,
+    /// Frames that the receive buffer had no room for.
+    pub rcv_discards: u64,
 }
 
 impl World {
@@ -63,6 +74,7 @@ impl World {
                     port_pkt_rcv_becn: tally.rcv_becn,
                     port_xmit_wait: tally.wait.as_picos() / symbol_time(cabling.rate).as_picos(),
                     credit_stall_picos: tally.lane_wait[..lanes].iter().map(|wait| wait.as_picos()).collect(),
+                    ethernet: port.ethernet.as_ref().map(|port| port.counters),
                 }
             })
             .collect()

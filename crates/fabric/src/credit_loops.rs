@@ -1,13 +1,14 @@
 //! Credit loops of a fabric, before anything moves in it.
 
-use crate::construct::capabilities;
-use crate::spec::{FabricSpec, PortRef};
-use softband_model::management::{self, Neighbour, link_settings};
-use softband_types::{Lid, OperationalVls, PortNumber};
+use crate::construct::settings_of;
+use crate::spec::{EthernetFlowControl, FabricSpec, PortRef};
+use softband_model::management::{self, Neighbour};
+use softband_types::{Lid, LinkLayer, OperationalVls, PortNumber};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Output ports of switches whose packets can come to wait for each other's credits, each for the next and the last for the first.
+/// Output ports of switches whose packets can come to wait for each other's buffers (credits, or the end of a pause), each for the next and
+/// the last for the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreditLoop {
     pub ports: Vec<PortRef>,
@@ -18,21 +19,22 @@ pub struct CreditLoop {
 impl CreditLoop {
     /// `s1/3 -> s2/4 -> s3/1 -> s1/3 (VL0)`; with lanes at each port where they differ.
     pub fn describe(&self, spec: &FabricSpec) -> String {
+        let prefix = if spec.link_layer(self.ports[0]) == LinkLayer::Ethernet { "priority " } else { "VL" };
         let alike = self.lanes.windows(2).all(|pair| pair[0] == pair[1]);
         let mut text = String::new();
         for (port, lanes) in self.ports.iter().zip(&self.lanes).cycle().take(self.ports.len() + 1) {
             let between = if text.is_empty() { "" } else { " -> " };
             let _ = write!(text, "{between}{}", spec.port_name(*port));
             if !alike {
-                let _ = write!(text, " ({})", lane_list(lanes));
+                let _ = write!(text, " ({})", lane_list(lanes, prefix));
             }
         }
-        if alike { format!("{text} ({})", lane_list(&self.lanes[0])) } else { text }
+        if alike { format!("{text} ({})", lane_list(&self.lanes[0], prefix)) } else { text }
     }
 }
 
 /// `VL0`, `VL0-3`, `VL0, VL2-3`.
-fn lane_list(lanes: &[u8]) -> String {
+fn lane_list(lanes: &[u8], prefix: &str) -> String {
     let mut runs: Vec<(u8, u8)> = Vec::new();
     for &lane in lanes {
         match runs.last_mut() {
@@ -40,7 +42,7 @@ fn lane_list(lanes: &[u8]) -> String {
             _ => runs.push((lane, lane)),
         }
     }
-    let shown = runs.iter().map(|(first, last)| if first == last { format!("VL{first}") } else { format!("VL{first}-{last}") });
+    let shown = runs.iter().map(|(first, last)| if first == last { format!("{prefix}{first}") } else { format!("{prefix}{first}-{last}") });
     shown.collect::<Vec<_>>().join(", ")
 }
 
@@ -49,8 +51,10 @@ pub fn credit_loops(spec: &FabricSpec) -> Vec<CreditLoop> {
     let ports_of = |switch: usize| usize::from(spec.switches[switch].part.ports);
     let mut neighbours: Vec<Vec<Neighbour>> = (0..spec.switches.len()).map(|switch| vec![Neighbour::None; ports_of(switch)]).collect();
     let mut vls: Vec<Vec<Option<OperationalVls>>> = (0..spec.switches.len()).map(|switch| vec![None; ports_of(switch)]).collect();
-    for cable in &spec.cables {
-        let settings = link_settings(cable.ends.map(|end| capabilities(spec, end)), spec.subnet.max_op_vls, spec.subnet.mtu_max);
+    // Who is never stopped waits for nobody.
+    let waits = |port| spec.link_layer(port) == LinkLayer::Infiniband || spec.ethernet.flow_control == EthernetFlowControl::Pfc;
+    for cable in spec.cables.iter().filter(|cable| waits(cable.ends[0])) {
+        let settings = settings_of(spec, cable);
         for [near, far] in [cable.ends, [cable.ends[1], cable.ends[0]]] {
             let PortRef::Switch { switch, port } = near else { continue };
             let index = usize::from(port.0) - 1;

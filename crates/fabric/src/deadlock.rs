@@ -1,12 +1,13 @@
-//! Packets that wait for each other's credits: found by what each output port waits for, broken up by the lifetime limits.
+//! Packets that wait for each other's credits, or for the end of each other's pauses: found by what each output port waits for, broken up by the lifetime limits.
 
 use crate::event::Event;
 use crate::notice::Notice;
 use crate::port::Owner;
 use crate::world::World;
+use softband_model::link::FlowControl;
 use softband_model::management::shortest_circles;
 use softband_sim::{SimDuration, SimTime};
-use softband_types::{CreditBlocks, VirtualLane};
+use softband_types::{LinkLayer, VirtualLane};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A packet that has lacked credits for so long makes its port look whether it waits for itself. Far more than any queue takes to
@@ -19,8 +20,8 @@ struct Starved {
     lane: VirtualLane,
     /// Where its packets go, on the same lane.
     next_input: u32,
-    needs: CreditBlocks,
-    capacity: CreditBlocks,
+    /// While packets that will never move hold more of the next input than this, it will never move either.
+    stuck_above: u32,
     /// What its packets hold: lanes of inputs of its own switch, and how many blocks of each.
     holds: BTreeMap<(u32, u8), u32>,
 }
@@ -68,7 +69,8 @@ impl World {
         let head = port.arbiter.head(lane)?;
         let entered = self.packets.get(head.packet).head;
         let at_head = port.head_lifetime.limit().map(|limit| since + limit);
-        let in_switch = self.spec.subnet.lifetimes.packet_life_time.limit().map(|limit| entered + limit);
+        let has_limit = port.framing.link_layer() == LinkLayer::Infiniband;
+        let in_switch = self.spec.subnet.lifetimes.packet_life_time.limit().filter(|_| has_limit).map(|limit| entered + limit);
         [at_head, in_switch].into_iter().flatten().min()
     }
 
@@ -107,7 +109,11 @@ impl World {
     }
 
     fn wait_in_words(&self, waiting: &Starved) -> String {
-        format!("{} waits for credits of {} (VL{})", self.name_of_port(waiting.port), self.name_of_port(waiting.next_input), waiting.lane.0)
+        let (port, next, lane) = (self.name_of_port(waiting.port), self.name_of_port(waiting.next_input), waiting.lane.0);
+        match self.ports[waiting.port as usize].flow_control {
+            FlowControl::Credits(_) => format!("{port} waits for credits of {next} (VL{lane})"),
+            FlowControl::Pause(_) => format!("{port} is paused by {next} (priority {lane})"),
+        }
     }
 
     fn name_of_port(&self, id: u32) -> String {
@@ -135,7 +141,7 @@ impl World {
             let before = stuck.len();
             stuck.retain(|waiting| {
                 let held = held.get(&(waiting.next_input, waiting.lane.0)).copied().unwrap_or(0);
-                held > 0 && waiting.capacity.0.saturating_sub(held) < waiting.needs.0
+                held > waiting.stuck_above
             });
             if stuck.len() == before {
                 return stuck;
@@ -158,8 +164,11 @@ impl World {
                     let is_first = transit.copies.is_none_or(|copies| counted.insert(copies));
                     *holds.entry((transit.port, transit.lane.0)).or_default() += if is_first { waiting.blocks.0 } else { 0 };
                 }
-                let capacity = port.credits.capacity();
-                lanes.push(Starved { port: id as u32, lane, next_input: cabling.peer, needs: head.blocks, capacity, holds });
+                let stuck_above = match &port.flow_control {
+                    FlowControl::Credits(ledger) => ledger.capacity().0.saturating_sub(head.blocks.0),
+                    FlowControl::Pause(_) => self.ports[cabling.peer as usize].ethernet.as_ref().map_or(0, |port| port.buffer.resumes_at().0),
+                };
+                lanes.push(Starved { port: id as u32, lane, next_input: cabling.peer, stuck_above, holds });
             }
         }
         lanes

@@ -53,6 +53,14 @@ pub(crate) enum Event {
     CreditsBack {
         port: u32,
     },
+    /// A frame's first bit has come to an Ethernet port.
+    FrameArrival {
+        packet: u32,
+    },
+    /// The last bit of a pause frame has left.
+    PauseSent {
+        port: u32,
+    },
     HcaArrival {
         packet: u32,
     },

@@ -10,7 +10,9 @@ mod construct;
 mod counters;
 mod credit_loops;
 mod deadlock;
+mod ethernet;
 mod event;
+mod gids;
 mod link;
 mod multicast;
 mod port;
@@ -23,6 +25,7 @@ mod slab;
 mod verbs;
 mod world;
 
-pub use counters::PortCounters;
+pub use construct::{lossy_ends, settings_of};
+pub use counters::{EthernetCounters, PortCounters};
 pub use credit_loops::{CreditLoop, credit_loops};
 pub use world::World;

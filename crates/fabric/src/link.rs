@@ -4,7 +4,7 @@ use crate::event::Event;
 use crate::port::{Cabling, Origin, Owner, Sending};
 use crate::send_engine::lane_on;
 use crate::world::World;
-use softband_model::link::{Choice, serialisation};
+use softband_model::link::{Choice, FlowControl, Framing};
 use softband_model::verbs::api::HostMemory;
 use softband_sim::{SimDuration, SimTime};
 use softband_types::{CreditBlocks, LinkSpeed, VirtualLane};
@@ -34,15 +34,15 @@ impl World {
         }
     }
 
-    /// Starts the next packet, if the link is free and one has its credits.
+    /// Starts the next packet, if the link is free and flow control lets one go.
     pub(crate) fn transmit(&mut self, id: u32, now: SimTime) {
         let port = &mut self.ports[id as usize];
         let Some(cabling) = port.cabling else { return };
-        if port.sending.is_some() {
+        if port.sending.is_some() || port.ethernet.as_ref().is_some_and(|ethernet| now < ethernet.pauses_until) {
             return;
         }
-        port.credits.collect(now);
-        let choice = port.arbiter.choose(&mut port.credits, now);
+        port.flow_control.collect(now);
+        let choice = port.arbiter.choose(&mut port.flow_control, now);
         let wants_watch = port.arbiter.is_starved() && !port.watched;
         match choice {
             Choice::Idle => port.set_stalled(0, now),
@@ -63,10 +63,10 @@ impl World {
         }
     }
 
-    /// Looks again when the next credits come. Without any on their way, their departure will see to it.
-    fn await_credits(&mut self, id: u32) {
+    /// Looks again when the next credits come, or the next pause frame. Without any on their way, their departure will see to it.
+    pub(crate) fn await_credits(&mut self, id: u32) {
         let port = &mut self.ports[id as usize];
-        if let Some(at) = port.credits.next_return().filter(|_| !port.kicked) {
+        if let Some(at) = port.flow_control.next_arrival().filter(|_| !port.kicked) {
             port.kicked = true;
             self.queue.push(at, port.node, Event::CreditsBack { port: id });
         }
@@ -74,7 +74,7 @@ impl World {
 
     fn start(&mut self, id: u32, cabling: Cabling, packet: u32, lane: VirtualLane, now: SimTime) {
         let transit = self.packets.get_mut(packet);
-        let time = serialisation(cabling.rate, transit.bytes);
+        let time = cabling.serialisation(transit.bytes);
         let origin = match (transit.staged, transit.port == id) {
             (true, _) => Origin::Staged { completes: transit.completes },
             (false, true) => Origin::Plain,
@@ -99,7 +99,13 @@ impl World {
         {
             self.leave_input(port, lane, blocks, cabling.rate.speed, busy_until, now);
         }
-        self.schedule_arrival(packet, cabling, time);
+        match cabling.framing {
+            Framing::Infiniband => self.schedule_arrival(packet, cabling, time),
+            Framing::Ethernet { .. } => {
+                let (at, node) = (now + cabling.delay, self.ports[cabling.peer as usize].node);
+                self.queue.push(at, node, Event::FrameArrival { packet });
+            }
+        }
     }
 
     /// A switch's input buffer is free when the packet's last bit has entered the crossbar, which is the forwarding time before it
@@ -114,7 +120,7 @@ impl World {
     }
 
     /// The packet's next event is at the far end of the cable.
-    fn schedule_arrival(&mut self, packet: u32, cabling: Cabling, time_in: SimDuration) {
+    pub(crate) fn schedule_arrival(&mut self, packet: u32, cabling: Cabling, time_in: SimDuration) {
         let peer = &self.ports[cabling.peer as usize];
         let transit = self.packets.get_mut(packet);
         let Owner::Switch { switch, index } = peer.owner else {
@@ -134,7 +140,7 @@ impl World {
             return self.queue.push(transit.tail, peer.node, Event::SwitchDiscard { packet });
         };
         transit.output = output;
-        let time_out = serialisation(onward.rate, transit.bytes);
+        let time_out = onward.serialisation(transit.bytes);
         let at = node.switch.ready_at(transit.head, onward.rate.speed, time_in, time_out);
         self.queue.push(at, peer.node, Event::SwitchArrival { packet });
     }
@@ -196,9 +202,10 @@ impl World {
     pub(crate) fn on_buffer_free(&mut self, id: u32, lane: VirtualLane, blocks: u16, now: SimTime) {
         let port = &self.ports[id as usize];
         let Some(cabling) = port.cabling else { return };
-        let arrival = port.busy_until.max(now) + cabling.delay;
+        let (arrival, blocks) = (port.busy_until.max(now) + cabling.delay, CreditBlocks(u32::from(blocks)));
         let sender = &mut self.ports[cabling.peer as usize];
-        sender.credits.schedule_return(arrival, lane, CreditBlocks(u32::from(blocks)));
+        let FlowControl::Credits(ledger) = &mut sender.flow_control else { return self.free_frame(id, lane, blocks, now) };
+        ledger.schedule_return(arrival, lane, blocks);
         if sender.is_stalled() {
             self.await_credits(cabling.peer);
         }

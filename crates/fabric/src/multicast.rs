@@ -6,7 +6,6 @@
 use crate::event::Event;
 use crate::port::{Cabling, Owner};
 use crate::world::{Transit, World};
-use softband_model::link::serialisation;
 use softband_model::packet::Packet;
 use softband_model::verbs::Group;
 use softband_model::verbs::api::VerbsError;
@@ -22,6 +21,7 @@ impl World {
         if self.query_qp(owner, hca, qpn)?.init.qp_type != QpType::Ud {
             return Err(VerbsError::Invalid);
         }
+        let mlid = self.lid_of_group(hca, mgid, mlid);
         self.verbs.attach_multicast(Group { hca, mlid, mgid }, qpn)?;
         self.grow_tree(mlid);
         Ok(())
@@ -31,6 +31,7 @@ impl World {
     /// `Invalid` when the queue pair is not attached.
     pub fn detach_multicast(&mut self, owner: ProcessId, hca: HcaId, qpn: Qpn, mgid: Gid, mlid: Lid) -> Result<(), VerbsError> {
         self.query_qp(owner, hca, qpn)?;
+        let mlid = self.lid_of_group(hca, mgid, mlid);
         self.verbs.detach_multicast(Group { hca, mlid, mgid }, qpn)?;
         self.grow_tree(mlid);
         Ok(())
@@ -139,7 +140,7 @@ impl World {
             let transit = self.packets.get_mut(id);
             (transit.output, transit.copies) = (output, Some(copies));
             transit.counted = number > 0;
-            let (head, time_out) = (transit.head, serialisation(onward.rate, transit.bytes));
+            let (head, time_out) = (transit.head, onward.serialisation(transit.bytes));
             let at = self.switches[switch as usize].switch.ready_at(head, onward.rate.speed, time_in, time_out);
             self.queue.push(at, node_number, Event::SwitchArrival { packet: id });
         }

@@ -1,7 +1,8 @@
 //! A port of an HCA or switch: its sending end, and what it knows of its receiving end.
 
+use crate::counters::EthernetCounters;
 use crate::send_engine::Work;
-use softband_model::link::{Arbiter, CreditLedger};
+use softband_model::link::{Arbiter, CreditLedger, FlowControl, Framing, ReceiveBuffer, serialisation};
 use softband_model::switch::LifetimeCode;
 use softband_model::transport::Throttle;
 use softband_sim::{SimDuration, SimTime};
@@ -38,9 +39,17 @@ pub(crate) enum Origin {
 pub(crate) struct Cabling {
     pub peer: u32,
     pub rate: LinkRate,
+    pub framing: Framing,
     pub delay: SimDuration,
     pub vls: OperationalVls,
     pub mtu: Mtu,
+}
+
+impl Cabling {
+    /// How long a packet of so many bytes occupies the link.
+    pub(crate) fn serialisation(&self, bytes: u32) -> SimDuration {
+        serialisation(self.rate, self.framing, bytes)
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -59,6 +68,16 @@ pub(crate) struct Tally {
     pub lane_wait: [SimDuration; 15],
 }
 
+/// What an Ethernet port has beside what every port has.
+pub(crate) struct EthernetPort {
+    pub buffer: ReceiveBuffer,
+    /// From a pause frame's arrival to the stop of its priority.
+    pub pause_response: SimDuration,
+    /// When the last pause frame will have left: the link is taken until then.
+    pub pauses_until: SimTime,
+    pub counters: EthernetCounters,
+}
+
 pub(crate) struct Port {
     pub node: u32,
     pub owner: Owner,
@@ -68,7 +87,11 @@ pub(crate) struct Port {
     /// From freed buffer to flow-control packet.
     pub credit_return: SimDuration,
     pub arbiter: Arbiter,
-    pub credits: CreditLedger,
+    pub flow_control: FlowControl,
+    /// Of cabled ports of Ethernet links.
+    pub ethernet: Option<EthernetPort>,
+    /// How it frames what it sends, cabled or not.
+    pub framing: Framing,
     pub sending: Option<Sending>,
     pub busy_until: SimTime,
     /// A `CreditsBack` is under way.
@@ -93,7 +116,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    pub(crate) fn new(node: u32, owner: Owner, number: PortNumber, credit_return: SimDuration) -> Self {
+    pub(crate) fn new(node: u32, owner: Owner, number: PortNumber, framing: Framing, credit_return: SimDuration) -> Self {
         Self {
             node,
             owner,
@@ -102,7 +125,9 @@ impl Port {
             cabling: None,
             credit_return,
             arbiter: Arbiter::new(1, 1),
-            credits: CreditLedger::new(softband_types::CreditBlocks(0)),
+            flow_control: FlowControl::Credits(CreditLedger::new(softband_types::CreditBlocks(0))),
+            ethernet: None,
+            framing,
             sending: None,
             busy_until: SimTime::ZERO,
             kicked: false,

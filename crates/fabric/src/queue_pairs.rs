@@ -143,7 +143,7 @@ impl World {
     }
 
     /// # Errors
-    /// `Invalid` when there is no such transition or an attribute is missing, needless or out of range.
+    /// `Invalid` when there is no such transition or an attribute is missing, needless or out of range, and those of [`Self::resolve`].
     pub fn modify_qp(
         &mut self,
         now: SimTime,
@@ -157,6 +157,7 @@ impl World {
         let mut m = of_this_side(modification, attributes.init.qp_type);
         let next = check_modification(attributes.state, attributes.init.qp_type, &m)?;
         self.check_ranges(hca, &attributes, &m)?;
+        m.address_vector = m.address_vector.map(|vector| self.resolve(hca, &vector)).transpose()?;
         if attributes.init.qp_type == QpType::Ud && next == QpState::Rtr {
             // A datagram is as long as its port's MTU allows (IBTA 9.8.3.1).
             let number = m.port.unwrap_or(attributes.port);

@@ -2,14 +2,14 @@
 
 use crate::event::Event;
 use crate::notice::Notice;
-use crate::send_engine::{Work, transit};
+use crate::send_engine::Work;
 use crate::world::{Transit, World};
-use softband_model::packet::{NakCode, Packet, PacketKind, grh_bytes};
+use softband_model::packet::{NakCode, Packet, PacketKind};
 use softband_model::parts::ReceiveMode;
 use softband_model::transport::{Delivery, DeliveryEnd, Outcome, Refusal, Response, Side, response_packet};
 use softband_model::verbs::api::{Completion, HostMemory, PayloadSlice};
 use softband_sim::SimTime;
-use softband_types::{Gid, Guid, Lid, QpState, SrqHandle, WcStatus};
+use softband_types::{QpState, SrqHandle, WcStatus};
 
 use crate::port::Owner;
 
@@ -76,7 +76,7 @@ impl World {
             self.on_fecn(qp, &packet, transit.port, arrival.tail);
         }
         if matches!(packet.kind, PacketKind::Datagram { .. }) {
-            self.put_grh_before_payload(&mut packet, transit.bytes);
+            self.put_route_before_payload(&mut packet, transit.port);
         }
         let freed =
             if packet.kind.is_response() { self.on_response(qp, &packet, arrival, memory, now) } else { self.on_request(qp, &packet, arrival, now) };
@@ -89,7 +89,7 @@ impl World {
         let mut freed = arrival.tail;
         for mut packet in self.copies_for_members(&transit.packet, softband_types::HcaId(hca)) {
             let Some(qp) = self.receiver_of(&packet, transit.port) else { continue };
-            self.put_grh_before_payload(&mut packet, transit.bytes);
+            self.put_route_before_payload(&mut packet, transit.port);
             freed = freed.max(self.on_request(qp, &packet, arrival, now).unwrap_or(arrival.tail));
         }
         freed
@@ -211,7 +211,8 @@ impl World {
         let mut packet = response_packet(&slot.qp.attributes, self.ports[port as usize].lid, response);
         packet.becn = std::mem::take(&mut slot.becn_due);
         let lane = self.lane_at(port, packet.service_level);
-        self.ready_at(Work { qp, side: Side::Responder }, transit(packet, port, lane), at);
+        let transit = self.transit(packet, port, lane);
+        self.ready_at(Work { qp, side: Side::Responder }, transit, at);
     }
 
     fn on_response(&mut self, qp: u32, packet: &Packet, arrival: Arrival, memory: &mut dyn HostMemory, now: SimTime) -> Option<SimTime> {
@@ -323,20 +324,14 @@ impl World {
         self.on_refusal(qp, Refusal { event: None }, now);
     }
 
-    fn put_grh_before_payload(&self, packet: &mut Packet, packet_bytes: u32) {
-        let Some(route) = &packet.grh else { return };
-        let mut bytes = grh_bytes(route, self.gid_of(packet.slid), packet_bytes).to_vec();
+    /// Of a datagram with a global route the receiver gets the header as well.
+    fn put_route_before_payload(&self, packet: &mut Packet, port: u32) {
+        let source = self.source_gid(packet);
+        let Some(header) = packet.route_header(self.ports[port as usize].framing, source) else { return };
+        let mut bytes = header.to_vec();
         if let Some(payload) = &packet.payload {
             bytes.extend_from_slice(payload.bytes());
         }
         packet.payload = Some(PayloadSlice { len: bytes.len(), offset: 0, buffer: bytes.into() });
-    }
-
-    fn gid_of(&self, lid: Lid) -> Gid {
-        let guid = self.ports.iter().find(|port| port.lid == lid).map_or(Guid(0), |port| match port.owner {
-            Owner::Hca { hca, .. } => Guid(self.hcas[hca as usize].node_guid.0 + u64::from(port.number.0)),
-            Owner::Switch { switch, .. } => self.spec.switches[switch as usize].node_guid,
-        });
-        Gid::new(Gid::DEFAULT_PREFIX, guid)
     }
 }

@@ -138,7 +138,8 @@ impl World {
                 if work.side == Side::Responder {
                     packet.becn = std::mem::take(&mut slot.becn_due);
                 }
-                self.note_injected(hca, next.flow(work), packet.bytes(), now);
+                let bytes = packet.bytes(self.ports[next.port as usize].framing);
+                self.note_injected(hca, next.flow(work), bytes, now);
                 let completes = completes_when_sent.then_some((work.qp, epoch));
                 self.ports[next.port as usize].staged[usize::from(next.lane.0)] += 1;
                 self.stage(hca, work, next, (packet, dma_bytes, completes), now);
@@ -158,7 +159,7 @@ impl World {
         let (shared, memory) = (&mut self.buses[node.shared_bus as usize], &mut self.memories[node.place.0]);
         let read = if dma_bytes > 0 { node.bus.read(shared, memory, now, dma_bytes) } else { now };
         let at = read + node.part.transmit_processing;
-        let mut transit = transit(packet, next.port, next.lane);
+        let mut transit = self.transit(packet, next.port, next.lane);
         transit.staged = true;
         transit.completes = completes;
         self.ready_at(work, transit, at);
@@ -172,6 +173,25 @@ impl World {
         let (at, node) = (*last, slot.qp.hca.0);
         let packet = self.packets.insert(transit);
         self.queue.push(at, node, Event::PacketReady { packet });
+    }
+
+    /// A packet that is to leave by a port.
+    pub(crate) fn transit(&self, packet: Packet, port: u32, lane: VirtualLane) -> Transit {
+        let bytes = packet.bytes(self.ports[port as usize].framing);
+        Transit {
+            bytes,
+            blocks: CreditBlocks::for_packet(bytes).0 as u16,
+            packet,
+            lane,
+            port,
+            output: port,
+            tail: SimTime::ZERO,
+            head: SimTime::ZERO,
+            copies: None,
+            counted: false,
+            staged: false,
+            completes: None,
+        }
     }
 
     pub(crate) fn on_reply_ready(&mut self, qp: u32, memory: &mut dyn HostMemory, now: SimTime) {
@@ -191,24 +211,6 @@ impl World {
             self.hcas[hca as usize].ready.push_back(work);
             self.pump(hca, memory, now);
         }
-    }
-}
-
-pub(crate) fn transit(packet: Packet, port: u32, lane: VirtualLane) -> Transit {
-    let bytes = packet.bytes();
-    Transit {
-        bytes,
-        blocks: CreditBlocks::for_packet(bytes).0 as u16,
-        packet,
-        lane,
-        port,
-        output: port,
-        tail: SimTime::ZERO,
-        head: SimTime::ZERO,
-        copies: None,
-        counted: false,
-        staged: false,
-        completes: None,
     }
 }
 

@@ -1,9 +1,10 @@
 //! A fabric as the World is built from it: checked, with every part resolved.
 
+use softband_model::link::Framing;
 use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, SwitchPart};
 use softband_model::switch::{MarkingSettings, PacketLifetimes};
 use softband_model::transport::InjectionSettings;
-use softband_types::{Guid, LinkRate, Mtu, OperationalVls, PKey, PortNumber};
+use softband_types::{EthernetRate, Guid, LinkLayer, LinkRate, Mtu, OperationalVls, PKey, PortNumber};
 
 /// A whole fabric. Hosts, switches and cables stand in the order of the fabric file, which numbers them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,34 @@ pub struct FabricSpec {
     pub switches: Vec<SwitchSpec>,
     pub cables: Vec<CableSpec>,
     pub subnet: SubnetSpec,
+    pub ethernet: EthernetSpec,
+}
+
+/// What the administrator of the Ethernet links sets on all their ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EthernetSpec {
+    /// Of IP packets, as interfaces have it.
+    pub mtu_bytes: u32,
+    pub flow_control: EthernetFlowControl,
+    /// How many priorities have queues and buffers of their own: service levels are shared out among them.
+    pub priorities: OperationalVls,
+    /// The priority stands in a VLAN tag.
+    pub tagged: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EthernetFlowControl {
+    /// Priority-based flow control on all priorities.
+    Pfc,
+    /// Full buffers drop.
+    None,
+}
+
+impl Default for EthernetSpec {
+    fn default() -> Self {
+        let one = OperationalVls::from_code(1).expect("code 1 is one lane");
+        Self { mtu_bytes: 1500, flow_control: EthernetFlowControl::Pfc, priorities: one, tagged: false }
+    }
 }
 
 /// What the subnet manager is told.
@@ -54,6 +83,8 @@ pub struct HcaSpec {
     /// The driver's option of this name: read requests as large as the HCA's tuned size.
     pub tune_pci: bool,
     pub node_guid: Guid,
+    /// Of all its ports.
+    pub link_layer: LinkLayer,
     /// P_Key table of its ports: the partitions that it belongs to.
     pub pkeys: Vec<PKey>,
 }
@@ -80,7 +111,35 @@ pub struct CableSpec {
     pub rate: LinkRate,
 }
 
+impl CableSpec {
+    /// What the link trained to, as its link layer calls it.
+    pub fn rate_name(&self) -> String {
+        let ethernet = self.part.ethernet.as_ref().and_then(|_| EthernetRate::of(self.rate));
+        ethernet.map_or_else(|| self.rate.to_string(), |rate| rate.to_string())
+    }
+}
+
 impl FabricSpec {
+    pub fn link_layer(&self, port: PortRef) -> LinkLayer {
+        match port {
+            PortRef::Hca { host, hca, .. } => self.hosts[host].hcas[hca].link_layer,
+            PortRef::Switch { switch, .. } => self.switches[switch].part.link_layer(),
+        }
+    }
+
+    pub fn framing(&self, layer: LinkLayer) -> Framing {
+        match layer {
+            LinkLayer::Infiniband => Framing::Infiniband,
+            LinkLayer::Ethernet => Framing::Ethernet { tagged: self.ethernet.tagged },
+        }
+    }
+
+    /// Whether anything of it is Ethernet.
+    pub fn has_ethernet(&self) -> bool {
+        let hcas = self.hosts.iter().flat_map(|host| &host.hcas).any(|hca| hca.link_layer == LinkLayer::Ethernet);
+        hcas || self.switches.iter().any(|switch| switch.part.link_layer() == LinkLayer::Ethernet)
+    }
+
     /// A port as a fabric file names it: `a/mthca0/1`, `sw/1`.
     pub fn port_name(&self, port: PortRef) -> String {
         match port {

@@ -136,10 +136,10 @@ impl World {
     }
 
     /// # Errors
-    /// `NoMemory` when the HCA has no more of them.
+    /// `NoMemory` when the HCA has no more of them, and those of [`Self::resolve`].
     pub fn create_ah(&mut self, owner: ProcessId, pd: PdHandle, vector: AddressVector) -> Result<AhHandle, VerbsError> {
         let hca = self.verbs.pd(owner, pd)?.hca;
-        self.port_index(hca, vector.port).ok_or(VerbsError::Invalid)?;
+        let vector = self.resolve(hca, &vector)?;
         self.verbs.create_ah(owner, pd, vector)
     }
 

@@ -9,6 +9,7 @@ use crate::send_engine::Work;
 use crate::slab::Slab;
 use crate::spec::FabricSpec;
 use softband_model::bus::{Bus, MemoryController, SharedBus};
+use softband_model::link::FlowControl;
 use softband_model::packet::Packet;
 use softband_model::parts::HcaPart;
 use softband_model::switch::Switch;
@@ -16,7 +17,7 @@ use softband_model::transport::InjectionSettings;
 use softband_model::verbs::api::{Completion, HostMemory, PortSnapshot};
 use softband_model::verbs::{ChunkPool, Verbs};
 use softband_sim::{EventQueue, RandomStream, SimDuration, SimTime};
-use softband_types::{CqHandle, Gid, Guid, HcaId, Lid, LinkRate, LinkSpeed, LinkWidth, PKey, PortNumber, ProcessId, VirtualLane};
+use softband_types::{CqHandle, Guid, HcaId, Lid, LinkRate, LinkSpeed, LinkWidth, PKey, PortNumber, ProcessId, VirtualLane};
 use std::collections::VecDeque;
 
 /// A fabric in motion. It asks no clock: verbs are told the time, and `step` executes the next event.
@@ -89,7 +90,7 @@ pub(crate) struct SwitchNode {
 /// A packet under way, with what the present hop needs.
 pub(crate) struct Transit {
     pub packet: Packet,
-    /// LRH to VCRC.
+    /// LRH to VCRC, or a whole frame.
     pub bytes: u32,
     pub blocks: u16,
     /// Lane on the link that it came in by.
@@ -154,7 +155,6 @@ impl World {
     pub fn port(&self, hca: HcaId, number: PortNumber) -> Option<PortSnapshot> {
         let node = self.hcas.get(hca.0 as usize)?;
         let port = &self.ports[self.port_index(hca, number)? as usize];
-        let guid = Guid(node.node_guid.0 + u64::from(number.0));
         let mtu_active = port.cabling.map_or(node.part.mtu_max, |cabling| cabling.mtu);
         Some(PortSnapshot {
             hca,
@@ -165,7 +165,8 @@ impl World {
             mtu_active,
             vl_cap: node.part.vl_cap,
             rate: port.cabling.map_or(LinkRate { width: LinkWidth::X1, speed: LinkSpeed::Sdr }, |cabling| cabling.rate),
-            gid: Gid::new(Gid::DEFAULT_PREFIX, guid),
+            link_layer: port.framing.link_layer(),
+            gids: self.gids(port),
         })
     }
 
@@ -213,6 +214,8 @@ impl World {
                 self.ports[port as usize].kicked = false;
                 self.transmit(port, now);
             }
+            Event::FrameArrival { packet } => self.on_frame_arrival(packet, now),
+            Event::PauseSent { port } => self.on_pause_sent(port, now),
             Event::HcaArrival { packet } => self.on_hca_arrival(packet, memory, now),
             Event::SwitchArrival { packet } => self.on_switch_arrival(packet, now),
             Event::SwitchDiscard { packet } => self.on_switch_discard(packet, now),
@@ -239,7 +242,11 @@ impl World {
     pub fn assert_credits_are_back(&self) {
         for port in self.ports.iter().filter(|port| port.cabling.is_some()) {
             for lane in 0..15 {
-                assert_eq!(port.credits.outstanding(VirtualLane(lane)), 0, "node {} port {:?} lane {lane}", port.node, port.number);
+                let held = match &port.flow_control {
+                    FlowControl::Credits(ledger) => ledger.outstanding(VirtualLane(lane)),
+                    FlowControl::Pause(_) => port.ethernet.as_ref().map_or(0, |port| port.buffer.held(VirtualLane(lane)).0 as i32),
+                };
+                assert_eq!(held, 0, "node {} port {:?} lane {lane}", port.node, port.number);
                 assert_eq!(port.staged[usize::from(lane)], 0, "node {} port {:?} lane {lane}", port.node, port.number);
             }
         }

@@ -121,10 +121,11 @@ fn every_generation_carries_its_rate_less_the_headers() {
 #[test]
 fn forward_error_correction_delays_a_link_and_its_credits() {
     let mut spec = faster_than_the_link(LinkSpeed::Hdr);
-    let plain = spec.cables[0].part.delay(LinkSpeed::Hdr);
+    let at = |speed| LinkRate { width: LinkWidth::X4, speed };
+    let plain = spec.cables[0].part.delay(at(LinkSpeed::Hdr));
     spec.cables[0].part.fec_latency = vec![(LinkSpeed::Hdr, nanos(1_000))];
-    assert_eq!(spec.cables[0].part.delay(LinkSpeed::Hdr), plain + nanos(1_000));
-    assert_eq!(spec.cables[0].part.delay(LinkSpeed::Edr), plain);
+    assert_eq!(spec.cables[0].part.delay(at(LinkSpeed::Hdr)), plain + nanos(1_000));
+    assert_eq!(spec.cables[0].part.delay(at(LinkSpeed::Edr)), plain);
     for host in &mut spec.hosts {
         host.hcas[0].part.port_buffer_bytes = 8 * 33 * 64;
     }

@@ -310,8 +310,8 @@ fn a_datagram_leaves_room_for_a_grh_and_fills_it_when_there_is_one() {
         let (a, b) = lab.connect(0, 1, QpType::Ud);
         lab.fill(0, 0, 2_048, 8);
         lab.receive(1, b, 5, 0, 2_088);
-        let dgid = lab.world.port(lab.programs[1].hca, PortNumber(1)).unwrap().gid;
-        let sgid = lab.world.port(lab.programs[0].hca, PortNumber(1)).unwrap().gid;
+        let dgid = lab.world.port(lab.programs[1].hca, PortNumber(1)).unwrap().gids[0].unwrap();
+        let sgid = lab.world.port(lab.programs[0].hca, PortNumber(1)).unwrap().gids[0].unwrap();
         let route = GlobalRoute { dgid, hop_limit: 64, ..Default::default() };
         let request = datagram_request(&mut lab, (1, b), 2_048, with_grh.then_some(route), 0x1111);
         lab.send(0, a, request);

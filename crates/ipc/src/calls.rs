@@ -110,7 +110,7 @@ ops! {
     QueryQp = 112,
     /// [`QpName`].
     DestroyQp = 113,
-    /// [`CreateAh`] / [`Handle`].
+    /// [`CreateAh`] / [`AhReply`].
     CreateAh = 114,
     /// [`Handle`].
     DestroyAh = 115,
@@ -213,7 +213,7 @@ pod! {
         pub max_multicast_groups: u32, pub max_multicast_members: u32, pub gid_table_len: u32, pub on_demand_paging: u32, pub atomic_write: u32, pub reserved: u32,
     }
     pub struct PortQuery { pub hca: u32, pub port: u32, }
-    /// Codes as `struct ibv_port_attr` has them; `gid` in network order.
+    /// Codes as `struct ibv_port_attr` has them; GIDs in network order.
     pub struct PortReply {
         /// 4 = active, 1 = down.
         pub state: u32, pub lid: u32, pub sm_lid: u32, pub mtu_max_code: u32, pub mtu_active_code: u32,
@@ -221,7 +221,13 @@ pod! {
         pub vl_cap_code: u32, pub width_code: u32, pub speed_code: u32,
         /// 5 = link up, 3 = disabled, 2 = polling.
         pub physical_state: u32, pub pkey_count: u32,
-        pub gid: [u8; 16],
+        /// As `struct ibv_port_attr` has it: 1 InfiniBand, 2 Ethernet.
+        pub link_layer: u32,
+        /// Of the network interface of an Ethernet port; 0 for none.
+        pub interface_index: u32,
+        /// The GID table, as far as it is filled.
+        pub gid_count: u32,
+        pub gids: [[u8; 16]; 2],
         pub pkeys: [u16; 32],
     }
     pub struct RegisterMr { pub pd: u32, pub hca: u32, pub address: u64, pub len_bytes: u64, pub iova: u64, /** `IBV_ACCESS_` bits. */ pub access: u32, /** 1: its pages lie in the process's file of memory. */ pub shared: u32, }
@@ -259,6 +265,8 @@ pod! {
         pub dgid: [u8; 16], pub flow_label: u32, pub sgid_index: u32, pub hop_limit: u32, pub traffic_class: u32,
     }
     pub struct CreateAh { pub pd: u32, pub hca: u32, pub vector: AddressVector, }
+    /// `dlid`: where it leads to, on Ethernet what its GID was resolved to. `link_layer` as `struct ibv_port_attr` has it.
+    pub struct AhReply { pub handle: u32, pub dlid: u32, pub link_layer: u32, /** The source's, where it has one, as a big-endian number. */ pub source_ipv4: u32, }
     /// A queue pair: what it was made with and its attributes, numbered as `struct ibv_qp_attr` numbers them.
     pub struct QpFields {
         pub hca: u32, pub qpn: u32,

@@ -88,6 +88,9 @@ pub const fn path(lid: u16, service_level: u8) -> u32 {
 /// Set in a [`path`] that has a global route as well, which [`PostRecord::set_route`] has put into the record.
 pub const HAS_ROUTE: u32 = 1 << 24;
 
+/// Set in a [`path`] by Ethernet: the LID in it is nothing that programs get to see.
+pub const ON_ETHERNET: u32 = 1 << 25;
+
 /// What a datagram's global route header says of its way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GlobalRoute {
@@ -95,6 +98,8 @@ pub struct GlobalRoute {
     /// Version, traffic class and flow label (IBTA 8.3), from the top.
     pub first_word: u32,
     pub hop_limit: u8,
+    /// On Ethernet, of a source that has one, as a big-endian number.
+    pub source_ipv4: u32,
 }
 
 impl PostRecord {
@@ -103,12 +108,14 @@ impl PostRecord {
         self.remote_address = u64::from(route.hop_limit) << 32 | u64::from(route.first_word);
         let dgid = u128::from_be_bytes(route.dgid);
         (self.compare_or_add, self.swap) = ((dgid >> 64) as u64, dgid as u64);
+        self.rkey = route.source_ipv4;
     }
 
     /// What [`Self::set_route`] has put there.
     pub fn route(&self) -> GlobalRoute {
         let dgid = u128::from(self.compare_or_add) << 64 | u128::from(self.swap);
-        GlobalRoute { dgid: dgid.to_be_bytes(), first_word: self.remote_address as u32, hop_limit: (self.remote_address >> 32) as u8 }
+        let (first_word, hop_limit) = (self.remote_address as u32, (self.remote_address >> 32) as u8);
+        GlobalRoute { dgid: dgid.to_be_bytes(), first_word, hop_limit, source_ipv4: self.rkey }
     }
 }
 
@@ -152,10 +159,10 @@ mod tests {
     #[test]
     fn a_record_carries_the_whole_route() {
         let dgid = std::array::from_fn(|byte| 0xF0 + byte as u8);
-        let route = GlobalRoute { dgid, first_word: 0xFEDC_BA98, hop_limit: 0xFF };
+        let route = GlobalRoute { dgid, first_word: 0xFEDC_BA98, hop_limit: 0xFF, source_ipv4: 0x0A4D_0001 };
         let mut record = PostRecord::zeroed();
         record.set_route(&route);
         assert_eq!(record.route(), route);
-        assert_eq!(path_parts(path(0xBFFF, 15) | HAS_ROUTE), (0xBFFF, 15));
+        assert_eq!(path_parts(path(0xBFFF, 15) | HAS_ROUTE | ON_ETHERNET), (0xBFFF, 15));
     }
 }

@@ -76,7 +76,8 @@ pub struct QpEntry {
     pub qkey: AtomicU32,
     pub pkey: AtomicU32,
     pub mtu_bytes: AtomicU32,
-    /// The GUID of its port: with the default subnet prefix in front of it what a global route names as the source.
+    /// The GUID of its port, on Ethernet the second half of its link-local address: with the default subnet prefix in front of it what a
+    /// global route names as the source.
     pub port_guid: AtomicU64,
 }
 

@@ -1,13 +1,13 @@
 //! Address handles.
 
 use crate::context::context;
-use crate::convert::address_vector;
+use crate::convert::{address_vector, narrow};
 use crate::direct::route_of;
 use crate::guard::{not_null, object, status};
 use libc::c_int;
-use softband_abi::verbs::{ibv_ah, ibv_ah_attr, ibv_pd};
+use softband_abi::verbs::{IBV_LINK_LAYER_ETHERNET, ibv_ah, ibv_ah_attr, ibv_pd};
 use softband_client::{Errno, call, call_void};
-use softband_ipc::calls::{CreateAh, Handle, Op};
+use softband_ipc::calls::{AhReply, CreateAh, Handle, Op};
 use softband_ipc::post::{self, GlobalRoute, PostRecord};
 
 /// An address handle: what the header shows, and our part.
@@ -36,10 +36,13 @@ pub(crate) unsafe fn address(record: &mut PostRecord, shown: *mut ibv_ah, pd: u3
     Ok(())
 }
 
-fn path_of(attributes: &ibv_ah_attr) -> u32 {
-    let is_plain = attributes.src_path_bits == 0 && (attributes.dlid < post::MULTICAST_LIDS || attributes.is_global != 0);
+/// What the engine says of the way there: the LID is what the program has said, or what its GID was resolved to.
+fn path_of(attributes: &ibv_ah_attr, reply: &AhReply) -> u32 {
+    let dlid = narrow(reply.dlid);
+    let is_plain = attributes.src_path_bits == 0 && (dlid < post::MULTICAST_LIDS || attributes.is_global != 0);
     let has_route = if attributes.is_global == 0 { 0 } else { post::HAS_ROUTE };
-    if is_plain { post::path(attributes.dlid, attributes.sl) | has_route } else { 0 }
+    let layer = if reply.link_layer == u32::from(IBV_LINK_LAYER_ETHERNET as u8) { post::ON_ETHERNET } else { 0 };
+    if is_plain { post::path(dlid, attributes.sl) | has_route | layer } else { 0 }
 }
 
 /// Makes an address handle.
@@ -52,9 +55,10 @@ pub(crate) unsafe fn create(pd: *mut ibv_pd, attributes: &ibv_ah_attr) -> Result
         let known = &*not_null(pd)?;
         (known.context, known.handle, context(known.context)?.hca)
     };
-    let Handle { handle, .. } = call(Op::CreateAh, &CreateAh { pd: pd_handle, hca, vector: address_vector(attributes) })?;
-    let shown = ibv_ah { context: shown, pd, handle };
-    Ok(Box::into_raw(Box::new(Ah { shown, pd: pd_handle, path: path_of(attributes), route: route_of(attributes) })).cast())
+    let reply: AhReply = call(Op::CreateAh, &CreateAh { pd: pd_handle, hca, vector: address_vector(attributes) })?;
+    let shown = ibv_ah { context: shown, pd, handle: reply.handle };
+    let route = route_of(attributes, reply.source_ipv4);
+    Ok(Box::into_raw(Box::new(Ah { shown, pd: pd_handle, path: path_of(attributes, &reply), route })).cast())
 }
 
 #[unsafe(no_mangle)]

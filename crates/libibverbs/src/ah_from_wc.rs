@@ -1,15 +1,18 @@
 //! The way back to the sender of a datagram.
 
-use crate::ah;
+use crate::convert::narrow;
 use crate::guard::{minus_one, not_null, object};
-use crate::query::ibv_query_gid;
+use crate::{ah, query};
 use libc::c_int;
 use softband_abi::verbs::*;
 use softband_client::Errno;
+use softband_types::Gid;
 
 /// What a GRH says in its first word: version, traffic class and flow label, in that order from the top.
 const FLOW_LABEL_MASK: u32 = 0x000F_FFFF;
 const TRAFFIC_CLASS_SHIFT: u32 = 20;
+/// The first byte of such a header; in a GRH its place is within the source's interface.
+const IPV4_WITHOUT_OPTIONS: u8 = 0x45;
 
 /// The address that a completion came from. The GRH counts only where the completion says that there is one.
 fn reply_address(wc: &ibv_wc, grh: Option<&ibv_grh>, port_num: u8) -> ibv_ah_attr {
@@ -33,6 +36,24 @@ fn reply_address(wc: &ibv_wc, grh: Option<&ibv_grh>, port_num: u8) -> ibv_ah_att
     address
 }
 
+/// The header in front of a datagram's payload as a GRH: of one of IPv4, which stands in its last twenty bytes, what a GRH would say.
+fn as_grh(header: [u8; 40]) -> ibv_grh {
+    let [saddr, daddr] = [&header[32..36], &header[36..]].map(|address| [address[0], address[1], address[2], address[3]]);
+    if header[0] >> 4 == 6 || header[20] != IPV4_WITHOUT_OPTIONS {
+        // SAFETY: any forty bytes are a GRH.
+        return unsafe { header.as_ptr().cast::<ibv_grh>().read_unaligned() };
+    }
+    let gid = |address| ibv_gid { raw: Gid::of_ipv4(address).0 };
+    ibv_grh {
+        version_tclass_flow: (u32::from(header[21]) << TRAFFIC_CLASS_SHIFT).to_be(),
+        paylen: u16::from_be_bytes([header[22], header[23]]).to_be(),
+        next_hdr: header[29],
+        hop_limit: header[28],
+        sgid: gid(saddr),
+        dgid: gid(daddr),
+    }
+}
+
 /// # Safety
 /// The pointers are what the manual page of `ibv_init_ah_from_wc` asks for.
 unsafe fn from_completion(shown: *mut ibv_context, port_num: u8, wc: *mut ibv_wc, grh: *mut ibv_grh) -> Result<ibv_ah_attr, Errno> {
@@ -42,15 +63,21 @@ unsafe fn from_completion(shown: *mut ibv_context, port_num: u8, wc: *mut ibv_wc
         return Ok(reply_address(wc, None, port_num));
     }
     // SAFETY: the caller's promise. The header lies in the receive buffer, wherever that begins.
-    let grh = unsafe { not_null(grh)?.read_unaligned() };
-    let mut own = ibv_gid { raw: [0; 16] };
-    // SAFETY: the caller names an open context; any sixteen bytes are a GID. Each port has one entry, number 0.
-    unsafe {
-        if ibv_query_gid(shown, port_num, 0, &raw mut own) != 0 || own.raw != grh.dgid.raw {
-            return Err(Errno(libc::ENOENT));
-        }
-    }
-    Ok(reply_address(wc, Some(&grh), port_num))
+    let grh = as_grh(unsafe { not_null(grh)?.cast::<[u8; 40]>().read_unaligned() });
+    // SAFETY: the caller names an open context; any sixteen bytes are a GID.
+    let (port, wanted) = unsafe { (query::port(shown, u32::from(port_num))?, grh.dgid.raw) };
+    // SAFETY: as above.
+    let own = query::gid_entries(&port, u32::from(port_num)).find(|entry| unsafe { entry.gid.raw } == wanted);
+    let is_of_group = Gid(wanted).is_multicast() && port.link_layer == u32::from(IBV_LINK_LAYER_ETHERNET as u8);
+    let index = match own {
+        Some(entry) => entry.gid_index,
+        // From a group one answers by the address of the same kind.
+        None if is_of_group => u32::from(Gid(wanted).ipv4().is_some()),
+        None => return Err(Errno(libc::ENOENT)),
+    };
+    let mut address = reply_address(wc, Some(&grh), port_num);
+    address.grh.sgid_index = narrow(index);
+    Ok(address)
 }
 
 #[unsafe(no_mangle)]
@@ -95,5 +122,15 @@ mod tests {
         // SAFETY: any sixteen bytes are a GID.
         assert_eq!(unsafe { global.grh.dgid.raw }, [7; 16]);
         assert_eq!((global.grh.flow_label, global.grh.traffic_class, global.grh.hop_limit), (0x1_2345, 0xAB, 64));
+    }
+
+    #[test]
+    fn a_header_of_ipv4_names_both_by_their_mapped_addresses() {
+        let way = softband_wire::ethernet::Way { traffic_class: 0xAB, flow_label: 0, hop_limit: 9 };
+        let (from, to) = (Gid::of_ipv4([10, 77, 0, 1]), Gid::of_ipv4([10, 77, 0, 2]));
+        let grh = as_grh(softband_wire::ethernet::route_header(from, to, way, 32));
+        // SAFETY: any sixteen bytes are a GID.
+        assert_eq!(unsafe { (grh.sgid.raw, grh.dgid.raw) }, (from.0, to.0));
+        assert_eq!((u32::from_be(grh.version_tclass_flow) >> TRAFFIC_CLASS_SHIFT, grh.hop_limit), (0xAB, 9));
     }
 }

@@ -26,7 +26,7 @@ const SUBNET_TIMEOUT_CODE: u8 = 18;
 ///
 /// # Safety
 /// `shown` is an open context of ours.
-unsafe fn port(shown: *mut ibv_context, port: u32) -> Result<PortReply, Errno> {
+pub(crate) unsafe fn port(shown: *mut ibv_context, port: u32) -> Result<PortReply, Errno> {
     // SAFETY: the caller's promise.
     let hca = unsafe { context(shown) }?.hca;
     call(Op::PortQuery, &PortQuery { hca, port })
@@ -143,31 +143,38 @@ fn extended_attributes(device: &Device) -> ibv_device_attr_ex {
 }
 
 fn port_attributes(port: &PortReply, gid_table_len: u32) -> ibv_port_attr {
+    let is_ethernet = port.link_layer == u32::from(IBV_LINK_LAYER_ETHERNET as u8);
     ibv_port_attr {
         state: port.state,
         max_mtu: port.mtu_max_code,
         active_mtu: port.mtu_active_code,
         gid_tbl_len: c_int::try_from(gid_table_len).unwrap_or(c_int::MAX),
-        port_cap_flags: IBV_PORT_SL_MAP_SUP | IBV_PORT_SYS_IMAGE_GUID_SUP,
+        port_cap_flags: if is_ethernet { IBV_PORT_IP_BASED_GIDS } else { IBV_PORT_SL_MAP_SUP | IBV_PORT_SYS_IMAGE_GUID_SUP },
         max_msg_sz: MESSAGE_BYTES_MAX,
         bad_pkey_cntr: 0,
         qkey_viol_cntr: 0,
-        pkey_tbl_len: PKEY_TABLE_LEN,
+        pkey_tbl_len: pkey_table_len(port),
         lid: narrow(port.lid),
         sm_lid: narrow(port.sm_lid),
         lmc: 0,
         max_vl_num: narrow(port.vl_cap_code),
         sm_sl: 0,
-        subnet_timeout: SUBNET_TIMEOUT_CODE,
+        // On Ethernet there is no subnet manager that would have set it.
+        subnet_timeout: if is_ethernet { 0 } else { SUBNET_TIMEOUT_CODE },
         init_type_reply: 0,
         active_width: narrow(port.width_code),
         // As the kernel says it: what does not fit in the old field stands in the new one alone.
         active_speed: u8::try_from(port.speed_code).unwrap_or(0),
         phys_state: narrow(port.physical_state),
-        link_layer: IBV_LINK_LAYER_INFINIBAND as u8,
+        link_layer: narrow(port.link_layer),
         flags: 0,
         port_cap_flags2: 0,
     }
+}
+
+/// An Ethernet port has the default partition alone.
+fn pkey_table_len(port: &PortReply) -> u16 {
+    if port.link_layer == u32::from(IBV_LINK_LAYER_ETHERNET as u8) { 1 } else { PKEY_TABLE_LEN }
 }
 
 /// The port's attributes as rdma-core has them since XDR, whose code is too large for `active_speed`.
@@ -236,7 +243,15 @@ pub(crate) unsafe extern "C" fn query_port(shown: *mut ibv_context, number: u8, 
     })
 }
 
-/// The entry of a GID table. Each port has one; `None` for the others.
+/// The entries of a port's GID table that are filled.
+pub(crate) fn gid_entries(port: &PortReply, number: u32) -> impl Iterator<Item = ibv_gid_entry> {
+    let is_ethernet = port.link_layer == u32::from(IBV_LINK_LAYER_ETHERNET as u8);
+    let (gid_type, ndev_ifindex) = (if is_ethernet { IBV_GID_TYPE_ROCE_V2 } else { IBV_GID_TYPE_IB }, port.interface_index);
+    let entry = move |(index, raw)| ibv_gid_entry { gid: ibv_gid { raw }, gid_index: index as u32, port_num: number, gid_type, ndev_ifindex };
+    port.gids.into_iter().take(port.gid_count as usize).enumerate().map(entry)
+}
+
+/// The entry of a GID table; `None` for one that is not filled.
 ///
 /// # Safety
 /// `shown` is an open context of ours.
@@ -246,13 +261,7 @@ unsafe fn gid_entry(shown: *mut ibv_context, number: u32, index: u32) -> Result<
     if index >= table_len {
         return Err(Errno(libc::EINVAL));
     }
-    Ok((index == 0).then_some(ibv_gid_entry {
-        gid: ibv_gid { raw: port.gid },
-        gid_index: 0,
-        port_num: number,
-        gid_type: IBV_GID_TYPE_IB,
-        ndev_ifindex: 0,
-    }))
+    Ok(gid_entries(&port, number).nth(index as usize))
 }
 
 #[unsafe(no_mangle)]
@@ -265,14 +274,14 @@ pub unsafe extern "C" fn ibv_query_gid(shown: *mut ibv_context, number: u8, inde
     })
 }
 
-/// 0 is the type of InfiniBand GIDs.
+/// The types of the kernel's files: 1 is RoCE v2, 0 all others.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_gid_type(shown: *mut ibv_context, number: u8, index: u32, kind: *mut u32) -> c_int {
     minus_one(|| {
         // SAFETY: the caller names an open context and gives the type to be written.
         unsafe {
-            gid_entry(shown, u32::from(number), index)?;
-            not_null(kind)?.write(0);
+            let entry = gid_entry(shown, u32::from(number), index)?;
+            not_null(kind)?.write(u32::from(entry.is_some_and(|entry| entry.gid_type == IBV_GID_TYPE_ROCE_V2)));
         }
         Ok(0)
     })
@@ -309,19 +318,20 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
         if flags != 0 {
             return Err(Errno(libc::EOPNOTSUPP));
         }
+        let mut filled = 0;
         // SAFETY: the caller names an open context.
-        let ports = unsafe { device_of(shown) }?.ports;
-        if ports as usize > entries_max {
-            return Err(Errno(libc::EINVAL));
-        }
-        for number in 1..=ports {
-            // SAFETY: the caller gives `entries_max` entries of `bytes` each, and there are enough.
-            unsafe {
-                let to = not_null(entries)?.cast::<u8>().add((number as usize - 1) * bytes);
-                copy_head(&gid_entry(shown, number, 0)?.ok_or(Errno(libc::ENODATA))?, to.cast(), bytes);
+        for number in 1..=unsafe { device_of(shown) }?.ports {
+            // SAFETY: as above.
+            for entry in gid_entries(&unsafe { port(shown, number) }?, number) {
+                if filled >= entries_max {
+                    return Err(Errno(libc::EINVAL));
+                }
+                // SAFETY: the caller gives `entries_max` entries of `bytes` each, and there are enough.
+                unsafe { copy_head(&entry, not_null(entries)?.cast::<u8>().add(filled * bytes).cast(), bytes) };
+                filled += 1;
             }
         }
-        Ok(ports as isize)
+        Ok(filled as isize)
     };
     guarded(-(libc::EIO as isize), || filled().unwrap_or_else(|Errno(errno)| -(errno as isize)))
 }
@@ -331,7 +341,8 @@ pub unsafe extern "C" fn ibv_query_pkey(shown: *mut ibv_context, number: u8, ind
     minus_one(|| {
         // SAFETY: the caller names an open context.
         let port = unsafe { port(shown, u32::from(number)) }?;
-        let key = usize::try_from(index).ok().and_then(|index| port.pkeys.get(index)).ok_or(Errno(libc::EINVAL))?;
+        let table = &port.pkeys[..usize::from(pkey_table_len(&port))];
+        let key = usize::try_from(index).ok().and_then(|index| table.get(index)).ok_or(Errno(libc::EINVAL))?;
         // SAFETY: the caller gives the key to be written.
         unsafe { not_null(pkey)?.write(key.to_be()) };
         Ok(0)

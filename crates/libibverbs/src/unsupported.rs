@@ -120,7 +120,7 @@ pub unsafe extern "C" fn ibv_reg_dmabuf_mr(_pd: *mut ibv_pd, _offset: u64, _leng
 /// An InfiniBand port has no Ethernet addresses to resolve.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(_context: *mut ibv_context, _attr: *mut c_void, _mac: *mut u8, _vlan: *mut u16) -> c_int {
-    set_errno(refuse("ibv_resolve_eth_l2_from_gid (the ports are InfiniBand)"));
+    set_errno(refuse("ibv_resolve_eth_l2_from_gid (address handles resolve by themselves, and there are no MAC addresses)"));
     -1
 }
 

@@ -1,8 +1,10 @@
 //! A packet as the model carries it: what its headers mean, not their bytes.
 
+use crate::link::Framing;
 use crate::verbs::api::{GlobalRoute, PayloadSlice};
 use softband_types::{Gid, Lid, PKey, Psn, QKey, Qpn, ServiceLevel};
 use softband_wire as wire;
+use softband_wire::ethernet::{self, Way};
 
 /// Where in its message a packet stands. An only packet is first and last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,26 +145,87 @@ impl Packet {
         self.payload.as_ref().map_or(0, |payload| payload.len as u32)
     }
 
-    /// From the local route header to the variant CRC: what port counters and receive buffers see.
-    pub fn bytes(&self) -> u32 {
-        let grh = if self.grh.is_some() { wire::GRH_BYTES } else { 0 };
+    /// What port counters and receive buffers see of it: from the local route header to the variant CRC, or a frame from its address to its
+    /// check sequence.
+    pub fn bytes(&self, framing: Framing) -> u32 {
+        match framing {
+            Framing::Infiniband => {
+                let grh = if self.grh.is_some() { wire::GRH_BYTES } else { 0 };
+                wire::LRH_BYTES + grh + self.transport_bytes() + wire::VCRC_BYTES
+            }
+            Framing::Ethernet { .. } => {
+                let ip = self.grh.map_or(ethernet::IPV6_BYTES, |route| ethernet::ip_bytes(route.dgid));
+                framing.frame_bytes(ip + ethernet::UDP_BYTES + self.transport_bytes()).max(ethernet::FRAME_BYTES_MIN)
+            }
+        }
+    }
+
+    /// From the base transport header to the invariant CRC.
+    fn transport_bytes(&self) -> u32 {
         let xrc = if self.xrc_srq.is_some() { wire::XRC_ETH_BYTES } else { 0 };
         // Payload is padded to whole words (IBTA 9.2.3).
-        wire::BASE_BYTES + grh + xrc + self.kind.header_bytes() + self.payload_bytes().next_multiple_of(4)
+        wire::BTH_BYTES + xrc + self.kind.header_bytes() + self.payload_bytes().next_multiple_of(4) + wire::ICRC_BYTES
+    }
+
+    /// What the receiver of a datagram with a global route finds before the payload.
+    pub fn route_header(&self, framing: Framing, source: Gid) -> Option<[u8; 40]> {
+        let route = self.grh.as_ref()?;
+        let bytes = self.transport_bytes();
+        Some(match framing {
+            Framing::Infiniband => grh_bytes(route, source, bytes),
+            Framing::Ethernet { .. } => {
+                let way = Way { traffic_class: route.traffic_class, flow_label: route.flow_label, hop_limit: route.hop_limit };
+                ethernet::route_header(source, route.dgid, way, bytes)
+            }
+        })
     }
 }
 
-/// The 40 bytes of a GRH in front of `payload_bytes` (IBTA 8.3): what a datagram's receiver finds before the payload.
-pub fn grh_bytes(route: &GlobalRoute, source: Gid, packet_bytes: u32) -> [u8; 40] {
+/// A GRH (IBTA 8.3). Its payload length counts from what follows it to the invariant CRC.
+fn grh_bytes(route: &GlobalRoute, source: Gid, transport_bytes: u32) -> [u8; 40] {
     let mut bytes = [0; 40];
     let word = 6 << 28 | u32::from(route.traffic_class) << 20 | route.flow_label & 0xF_FFFF;
     bytes[..4].copy_from_slice(&word.to_be_bytes());
-    // From after the GRH to the invariant CRC, the LRH and the variant CRC left out.
-    let len = packet_bytes - wire::GRH_BYTES - wire::LRH_BYTES - 2;
-    bytes[4..6].copy_from_slice(&(len as u16).to_be_bytes());
+    bytes[4..6].copy_from_slice(&(transport_bytes as u16).to_be_bytes());
     bytes[6] = 0x1B; // NxtHdr: an IBA transport follows.
     bytes[7] = route.hop_limit;
     bytes[8..24].copy_from_slice(&source.0);
     bytes[24..].copy_from_slice(&route.dgid.0);
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(dgid: Option<Gid>, kind: PacketKind) -> Packet {
+        Packet {
+            slid: Lid(1),
+            dlid: Lid(2),
+            service_level: ServiceLevel(0),
+            pkey: PKey::DEFAULT_FULL,
+            source: Qpn(1),
+            destination: Qpn(2),
+            psn: Psn::new(0),
+            ack_request: false,
+            solicited: false,
+            fecn: false,
+            becn: false,
+            grh: dgid.map(|dgid| GlobalRoute { dgid, ..GlobalRoute::default() }),
+            xrc_srq: None,
+            kind,
+            payload: None,
+        }
+    }
+
+    #[test]
+    fn each_framing_has_its_own_headers() {
+        let ipv4 = Some(Gid::of_ipv4([10, 77, 0, 2]));
+        let (plain, tagged) = (Framing::Ethernet { tagged: false }, Framing::Ethernet { tagged: true });
+        let ack = |dgid, framing| packet(dgid, PacketKind::Ack).bytes(framing);
+        // Ethernet 14, IP 20 or 40, UDP 8, BTH 12, AETH 4, ICRC 4, FCS 4; LRH 8, GRH 40, VCRC 2.
+        assert_eq!((ack(ipv4, plain), ack(ipv4, tagged), ack(Some(Gid::default()), plain)), (66, 70, 86));
+        assert_eq!((ack(None, Framing::Infiniband), ack(ipv4, Framing::Infiniband)), (30, 70));
+        assert_eq!(packet(ipv4, PacketKind::CongestionNotification).bytes(plain), 64, "no frame is shorter");
+    }
 }

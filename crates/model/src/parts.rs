@@ -8,7 +8,7 @@ pub use bus::{Bridge, BusPart, CardInterface, PciExpress, PciX, PciXClock, Slot}
 
 use crate::transport::AckTimer;
 use softband_sim::SimDuration;
-use softband_types::{LinkSpeed, LinkWidth, Mtu, OperationalVls};
+use softband_types::{EthernetRate, LinkLayer, LinkRate, LinkSpeed, LinkWidth, Mtu, OperationalVls};
 use std::fmt;
 
 /// How long an adapter or switch takes for each kind of operation.
@@ -30,6 +30,16 @@ pub enum ReceiveMode {
     CutThrough,
     /// The DMA write starts when the whole packet is there.
     StoreAndForward,
+}
+
+/// What a part is like where its ports are Ethernet's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EthernetPorts {
+    pub rates: Vec<EthernetRate>,
+    /// Receive buffer of one port, shared out among the priorities in use.
+    pub buffer_bytes: u32,
+    /// From a pause frame's arrival to the stop of its priority.
+    pub pause_response: SimDuration,
 }
 
 /// An HCA.
@@ -86,6 +96,8 @@ pub struct HcaPart {
     pub ack_timer: AckTimer,
     /// It answers FECN with BECN and slows flows down on BECN, where the subnet has congestion control (IBTA annex A10).
     pub congestion_control: bool,
+    /// Its ports can be Ethernet's as well.
+    pub ethernet: Option<EthernetPorts>,
     /// Packets of payload that may be read from the host ahead of the link.
     pub transmit_staging_packets: u32,
     pub max_qp: u32,
@@ -180,6 +192,22 @@ pub struct SwitchPart {
     pub credit_return: SimDuration,
     /// It can mark packets with FECN, where the subnet has congestion control (IBTA annex A10).
     pub congestion_control: bool,
+    /// An Ethernet switch: what stands above of widths, speeds, lanes and credits is not its.
+    pub ethernet: Option<EthernetPorts>,
+}
+
+impl SwitchPart {
+    pub fn link_layer(&self) -> LinkLayer {
+        if self.ethernet.is_some() { LinkLayer::Ethernet } else { LinkLayer::Infiniband }
+    }
+}
+
+/// What a cable of Ethernet links is rated for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EthernetCable {
+    pub rate_max: EthernetRate,
+    /// What forward error correction of both ends adds: none where there is no row.
+    pub fec_latency: Vec<(EthernetRate, SimDuration)>,
 }
 
 /// A cable, with everything that sits in its connectors.
@@ -197,6 +225,8 @@ pub struct CablePart {
     pub width_max: LinkWidth,
     /// What forward error correction of both ends adds to a link over this cable, by its speed: none where there is no row.
     pub fec_latency: Vec<(LinkSpeed, SimDuration)>,
+    /// It is for Ethernet links: what stands above of speeds and widths is not its.
+    pub ethernet: Option<EthernetCable>,
 }
 
 /// What a cable is made of.
@@ -216,9 +246,18 @@ impl fmt::Display for Medium {
 }
 
 impl CablePart {
-    /// One-way delay from port to port of a link that runs at `speed`.
-    pub fn delay(&self, speed: LinkSpeed) -> SimDuration {
-        let correction = self.fec_latency.iter().find(|(of, _)| *of == speed).map_or(SimDuration::ZERO, |(_, latency)| *latency);
-        SimDuration::from_picos(self.length_millimetres * self.picos_per_metre / 1_000) + self.converter_delay + correction
+    pub fn link_layer(&self) -> LinkLayer {
+        if self.ethernet.is_some() { LinkLayer::Ethernet } else { LinkLayer::Infiniband }
+    }
+
+    /// One-way delay from port to port of a link that trained to `rate`.
+    pub fn delay(&self, rate: LinkRate) -> SimDuration {
+        let correction = match &self.ethernet {
+            None => self.fec_latency.iter().find(|(of, _)| *of == rate.speed).map(|(_, latency)| *latency),
+            Some(cable) => cable.fec_latency.iter().find(|(of, _)| of.link_rate() == rate).map(|(_, latency)| *latency),
+        };
+        SimDuration::from_picos(self.length_millimetres * self.picos_per_metre / 1_000)
+            + self.converter_delay
+            + correction.unwrap_or(SimDuration::ZERO)
     }
 }

@@ -41,6 +41,29 @@ impl Gid {
         let (p, g) = (prefix.to_be_bytes(), guid.0.to_be_bytes());
         Self([p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7]])
     }
+
+    /// An IPv4 address, as RoCE v2 has it in a GID (RFC 4291, 2.5.5.2: ::ffff:a.b.c.d).
+    pub const fn of_ipv4([a, b, c, d]: [u8; 4]) -> Self {
+        Self([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, a, b, c, d])
+    }
+    /// The IPv4 address that it stands for, if it stands for one.
+    pub const fn ipv4(self) -> Option<[u8; 4]> {
+        match self.0 {
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, a, b, c, d] => Some([a, b, c, d]),
+            _ => None,
+        }
+    }
+    /// Whether it is a group's: it begins with 0xFF (IBTA 4.1.1), or stands for an IPv4 address of one.
+    pub const fn is_multicast(self) -> bool {
+        match self.ipv4() {
+            Some([first, ..]) => first >> 4 == 0xE,
+            None => self.0[0] == 0xFF,
+        }
+    }
+    /// Whether it counts on one link only (fe80::/64).
+    pub const fn is_link_local(self) -> bool {
+        matches!(self.0, [0xFE, 0x80, 0, 0, 0, 0, 0, 0, ..])
+    }
 }
 
 /// Partition key: 15 bits of index and the membership bit.
@@ -69,7 +92,17 @@ pub struct QKey(pub u32);
 
 #[cfg(test)]
 mod tests {
-    use super::PKey;
+    use super::{Gid, Guid, PKey};
+
+    #[test]
+    fn gids_of_ipv4_addresses_lead_back_and_know_groups() {
+        let gid = Gid::of_ipv4([10, 77, 0, 1]);
+        assert_eq!((gid.ipv4(), gid.is_multicast(), gid.is_link_local()), (Some([10, 77, 0, 1]), false, false));
+        assert!(Gid::of_ipv4([239, 0, 0, 1]).is_multicast() && !Gid::of_ipv4([240, 0, 0, 1]).is_multicast());
+        let local = Gid::new(Gid::DEFAULT_PREFIX, Guid(1));
+        assert_eq!((local.ipv4(), local.is_multicast(), local.is_link_local()), (None, false, true));
+        assert!(Gid([0xFF; 16]).is_multicast());
+    }
 
     #[test]
     fn only_limited_members_do_not_hear_each_other() {

@@ -223,7 +223,7 @@ impl OperationalVls {
     }
 }
 
-/// Flow-control credits: blocks of 64 bytes (IBTA 7.9.3).
+/// What a receive buffer is counted in: blocks of 64 bytes, as flow-control credits are (IBTA 7.9.3).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct CreditBlocks(pub u32);
 
@@ -232,6 +232,13 @@ impl CreditBlocks {
     /// The blocks a packet of `bytes` needs: all of them, rounded up.
     pub const fn for_packet(bytes: u32) -> Self {
         Self(bytes.div_ceil(Self::BLOCK_BYTES))
+    }
+}
+
+impl std::ops::Add for CreditBlocks {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
     }
 }
 

@@ -1,7 +1,9 @@
-//! Sizes of what is on the wire (IBTA volume 1, chapters 5 and 9).
+//! Sizes of what is on the wire (IBTA volume 1, chapters 5 and 9; annex A17 for RoCE v2).
 //!
-//! The model carries meanings, not bytes, so only lengths are needed of each header.
+//! The model carries meanings, not bytes, so only lengths are needed of each header, but for those that programs get to see.
 #![forbid(unsafe_code)]
+
+pub mod ethernet;
 
 /// Local route header.
 pub const LRH_BYTES: u32 = 8;
@@ -27,11 +29,13 @@ pub const IMM_DT_BYTES: u32 = 4;
 pub const XRC_ETH_BYTES: u32 = 4;
 /// Key that a send takes back (IBTA 9.3.6).
 pub const IETH_BYTES: u32 = 4;
-/// Invariant and variant CRC together.
-pub const CRC_BYTES: u32 = 6;
+/// Invariant CRC, on every link layer.
+pub const ICRC_BYTES: u32 = 4;
+/// Variant CRC, InfiniBand's own.
+pub const VCRC_BYTES: u32 = 2;
 
 /// What every packet of a connected transport carries beside its payload.
-pub const BASE_BYTES: u32 = LRH_BYTES + BTH_BYTES + CRC_BYTES;
+pub const BASE_BYTES: u32 = LRH_BYTES + BTH_BYTES + ICRC_BYTES + VCRC_BYTES;
 
 #[cfg(test)]
 mod tests {

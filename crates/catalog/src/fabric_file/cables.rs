@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use softband_fabric::spec::{CableSpec, PortRef};
-use softband_types::PortNumber;
+use softband_model::parts::EthernetPorts;
+use softband_types::{LinkLayer, LinkSpeed, LinkWidth, PortNumber};
 
 use super::Context;
+use super::ethernet;
 use super::nodes::{HostDraft, SwitchDraft};
-use super::train::{self, Capabilities};
+use super::train::{self, Capabilities, PortCan};
+
 use crate::diagnostic::{Findings, suggest};
 use crate::document::{Entry, Fields, Node, Value, wrong_kind};
 use crate::parts::PartKind;
@@ -32,7 +35,7 @@ struct End<'a> {
     span: Range<usize>,
     port: PortRef,
     /// `None` when the node's part is unknown, which has been reported.
-    capabilities: Option<Capabilities<'a>>,
+    capabilities: Option<PortCan<'a>>,
 }
 
 /// Reads `[[cables]]`.
@@ -70,9 +73,9 @@ fn cable(index: usize, node: &Node, nodes: &Nodes<'_>, taken: &mut BTreeMap<Port
     if a.port == b.port {
         return None;
     }
-    let link =
-        train::Link { part: &template, part_span, length, cap: rate, ends: [(a.text, &a.span, a.capabilities?), (b.text, &b.span, b.capabilities?)] };
-    let (part, rate) = train::train(&link, context)?;
+    let laid = train::Laid { part: &template, part_span, length };
+    let ends = [(a.text, &a.span, a.capabilities?), (b.text, &b.span, b.capabilities?)];
+    let (part, rate) = ethernet::train(laid, rate, ends, context)?;
     Some(CableSpec { part, ends: [a.port, b.port], rate })
 }
 
@@ -120,7 +123,7 @@ impl<'a> Nodes<'a> {
         text: &str,
         span: &Range<usize>,
         findings: &mut Findings,
-    ) -> Option<(PortRef, Option<Capabilities<'a>>)> {
+    ) -> Option<(PortRef, Option<PortCan<'a>>)> {
         let draft = &self.hosts[host];
         let devices: Vec<&str> = draft.hcas.iter().map(|hca| hca.device.as_str()).collect();
         let first = devices.first().copied().unwrap_or("mthca0");
@@ -139,7 +142,9 @@ impl<'a> Nodes<'a> {
         let ports = part.map_or(u8::MAX, |part| part.ports);
         let owner = part.map_or(String::new(), |part| format!("`{}/{device}` ({})", draft.name, part.name));
         let port = port_number(port, ports, text, &owner, span, findings)?;
-        Some((PortRef::Hca { host, hca, port }, part.map(|part| Capabilities { widths: &part.widths, speeds: &part.speeds })))
+        let ethernet = part.and_then(|part| part.ethernet.as_ref()).filter(|_| draft.hcas[hca].link_layer == LinkLayer::Ethernet);
+        let can = part.map(|part| port_can(ethernet, &part.widths, &part.speeds));
+        Some((PortRef::Hca { host, hca, port }, can))
     }
 
     fn switch_port(
@@ -149,7 +154,7 @@ impl<'a> Nodes<'a> {
         text: &str,
         span: &Range<usize>,
         findings: &mut Findings,
-    ) -> Option<(PortRef, Option<Capabilities<'a>>)> {
+    ) -> Option<(PortRef, Option<PortCan<'a>>)> {
         let draft = &self.switches[switch];
         let [_, port] = words else {
             let help = format!("`{0}` is a switch; write \"{0}/1\"", draft.name);
@@ -160,8 +165,13 @@ impl<'a> Nodes<'a> {
         let ports = part.map_or(u8::MAX, |part| part.ports);
         let owner = part.map_or(String::new(), |part| format!("`{}` ({})", draft.name, part.name));
         let port = port_number(port, ports, text, &owner, span, findings)?;
-        Some((PortRef::Switch { switch, port }, part.map(|part| Capabilities { widths: &part.widths, speeds: &part.speeds })))
+        let can = part.map(|part| port_can(part.ethernet.as_ref(), &part.widths, &part.speeds));
+        Some((PortRef::Switch { switch, port }, can))
     }
+}
+
+fn port_can<'a>(ethernet: Option<&'a EthernetPorts>, widths: &'a [LinkWidth], speeds: &'a [LinkSpeed]) -> PortCan<'a> {
+    ethernet.map_or(PortCan::Infiniband(Capabilities { widths, speeds }), |ports| PortCan::Ethernet(&ports.rates))
 }
 
 fn port_number(word: &str, ports: u8, text: &str, owner: &str, span: &Range<usize>, findings: &mut Findings) -> Option<PortNumber> {

@@ -3,6 +3,7 @@
 mod buses;
 mod cables;
 mod congestion;
+mod ethernet;
 mod guids;
 mod nodes;
 pub(crate) mod resolved;
@@ -100,6 +101,8 @@ fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Op
     let (title, seed) = read_fabric(top.optional("fabric"), file, &mut context.findings);
     let subnet_entry = top.optional("subnet");
     let subnet = subnet::read_subnet(subnet_entry, &mut context.findings);
+    let ethernet_entry = top.optional("ethernet");
+    let ethernet = ethernet::read_ethernet(ethernet_entry, &mut context.findings);
     let mut hosts = nodes::hosts(top.optional("hosts"), context);
     let mut switches = nodes::switches(top.optional("switches"), context);
     nodes::check_names(&hosts, &switches, &mut context.findings);
@@ -116,7 +119,8 @@ fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Op
     nodes::warn_of_idle_hcas(&hosts, &cables, &mut context.findings);
     let hosts = hosts.into_iter().map(HostDraft::into_spec).collect::<Option<_>>()?;
     let switches = switches.into_iter().map(SwitchDraft::into_spec).collect::<Option<_>>()?;
-    let spec = FabricSpec { title, hosts, switches, cables, subnet };
+    let spec = FabricSpec { title, hosts, switches, cables, subnet, ethernet };
+    ethernet::warn(ethernet_entry, &spec, &mut context.findings);
     congestion::warn_of_bystanders(subnet_entry, &spec, &mut context.findings);
     Some((spec, seed))
 }

@@ -5,10 +5,11 @@ use std::ops::Range;
 
 use softband_fabric::spec::{CableSpec, HcaSpec, HostSpec, PortRef, SwitchSpec};
 use softband_model::parts::{BusPart, HcaPart, HostPart, SwitchPart};
-use softband_types::{Guid, PKey};
+use softband_types::{Guid, LinkLayer, PKey};
 
 use super::Context;
 use super::buses;
+use super::ethernet;
 use super::guids::GuidText;
 use super::slots;
 use crate::catalog::Catalog;
@@ -40,6 +41,7 @@ pub(super) struct HcaDraft {
     /// What it sits in, trained.
     pub(super) bus: Option<BusPart>,
     tune_pci: bool,
+    pub(super) link_layer: LinkLayer,
     pkeys: Vec<PKey>,
     pub(super) node_guid: GuidText,
 }
@@ -69,7 +71,16 @@ impl HcaDraft {
     fn into_spec(self) -> Option<HcaSpec> {
         let node_guid = self.node_guid.assigned?;
         let shared_bus = self.shared_bus.map(|(name, _)| name);
-        Some(HcaSpec { device: self.device, part: self.part?, bus: self.bus?, shared_bus, tune_pci: self.tune_pci, node_guid, pkeys: self.pkeys })
+        Some(HcaSpec {
+            device: self.device,
+            part: self.part?,
+            bus: self.bus?,
+            shared_bus,
+            tune_pci: self.tune_pci,
+            node_guid,
+            link_layer: self.link_layer,
+            pkeys: self.pkeys,
+        })
     }
 }
 
@@ -144,9 +155,11 @@ fn hca(host: &str, node: &Node, index: usize, context: &mut Context<'_>) -> Opti
     let guid = fields.optional_text("node_guid", &mut context.findings);
     let options = fields.optional("options");
     let pkeys = fields.optional("pkeys");
+    let link_layer = fields.optional_text("link_layer", &mut context.findings);
     fields.finish(&mut context.findings);
     let part_span = part.as_ref().map_or(node.span.clone(), |(_, span)| span.clone());
     let part = part.and_then(|(name, span)| context.part(PartKind::Hca, name, span, |all: &Catalog, name| all.hca(name).cloned()));
+    let link_layer = checked_link_layer(link_layer, part.as_ref(), pkeys, context);
     let tune_pci = options.is_some_and(|options| driver_options(options, &mut context.findings));
     let node_guid = GuidText::read(guid, &mut context.findings);
     let pkeys = pkeys.map_or_else(|| vec![PKey::DEFAULT_FULL], |entry| pkey_table(entry, &mut context.findings));
@@ -162,7 +175,27 @@ fn hca(host: &str, node: &Node, index: usize, context: &mut Context<'_>) -> Opti
         let help = "remove one of them: `slot` is a part for this HCA alone, `bus` one that the host's table names for several";
         context.findings.error(format!("`{host}/{device}` is in two places"), labels, Some(help.into()));
     }
-    Some(HcaDraft { device, span, part, part_span, slot, shared_bus, bus: None, tune_pci, pkeys, node_guid })
+    Some(HcaDraft { device, span, part, part_span, slot, shared_bus, bus: None, tune_pci, link_layer, pkeys, node_guid })
+}
+
+/// What the HCA's ports are, if its part can be that and nothing is said that goes with the other link layer.
+fn checked_link_layer(written: Option<(&str, Range<usize>)>, part: Option<&HcaPart>, pkeys: Option<&Entry>, context: &mut Context<'_>) -> LinkLayer {
+    let (layer, span) = ethernet::link_layer(written, &mut context.findings);
+    let Some(span) = span.filter(|_| layer == LinkLayer::Ethernet) else { return layer };
+    if let Some(part) = part.filter(|part| part.ethernet.is_none()) {
+        let catalog = context.catalog;
+        let can = |name: &&str| catalog.hca(name).is_some_and(|part| part.ethernet.is_some());
+        let names: Vec<&str> = catalog.parts(PartKind::Hca).into_iter().filter(can).collect();
+        let help = format!("remove `link_layer`, or take an HCA that can be Ethernet's: {}", names.join(", "));
+        context.findings.error(format!("the ports of `{}` are InfiniBand's only", part.name), vec![(span, "this link layer".into())], Some(help));
+        return LinkLayer::Infiniband;
+    }
+    if let Some(entry) = pkeys {
+        let help = "remove `pkeys`: on Ethernet every port has the default partition, 0xffff, alone";
+        let label = vec![(entry.key_span.clone(), "not here".to_owned())];
+        context.findings.error("an Ethernet port has no partitions".into(), label, Some(help.into()));
+    }
+    layer
 }
 
 /// Partitions of an HCA. A port holds each at most once, and a key of no partition is none (IBTA 10.9.1).

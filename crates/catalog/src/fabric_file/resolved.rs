@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use softband_fabric::spec::{CableSpec, CongestionControl, FabricSpec, SubnetSpec};
+use softband_fabric::spec::{CableSpec, CongestionControl, EthernetFlowControl, EthernetSpec, FabricSpec, SubnetSpec};
 use softband_model::transport::{Flow, InjectionSettings};
-use softband_types::CreditBlocks;
+use softband_types::{CreditBlocks, LinkLayer};
 
 use super::train::metres;
 use crate::parts::{Parameter, PartKind, PartSheet};
@@ -21,6 +21,9 @@ pub(super) fn resolved_toml(spec: &FabricSpec, seed: u64, sheets: &Sheets) -> St
 fn write_toml(out: &mut String, spec: &FabricSpec, seed: u64, sheets: &Sheets) -> std::fmt::Result {
     writeln!(out, "[fabric]\ntitle = {}\nseed = {seed}\n", quoted(&spec.title))?;
     write_subnet(out, &spec.subnet)?;
+    if spec.has_ethernet() {
+        write_ethernet(out, &spec.ethernet)?;
+    }
     for host in &spec.hosts {
         writeln!(out, "\n[hosts.{}]\npart = {}", quoted(&host.name), quoted(&host.part.name))?;
         let buses: BTreeMap<_, _> = host.hcas.iter().filter_map(|hca| Some((hca.shared_bus.as_ref()?, &hca.bus.name))).collect();
@@ -33,6 +36,10 @@ fn write_toml(out: &mut String, spec: &FabricSpec, seed: u64, sheets: &Sheets) -
             let (key, place) = hca.shared_bus.as_ref().map_or(("slot", &hca.bus.name), |name| ("bus", name));
             writeln!(out, "{key} = {}\nslot_trained = {}", quoted(place), quoted(&hca.bus.slot.interface().to_string()))?;
             writeln!(out, "options = {{ tune_pci = {} }}", u8::from(hca.tune_pci))?;
+            if hca.link_layer == LinkLayer::Ethernet {
+                writeln!(out, "link_layer = \"{}\"", hca.link_layer.name())?;
+                continue;
+            }
             let pkeys: Vec<String> = hca.pkeys.iter().map(|key| format!("{:#06x}", key.0)).collect();
             writeln!(out, "pkeys = [{}]", pkeys.join(", "))?;
         }
@@ -54,6 +61,16 @@ fn write_subnet(out: &mut String, subnet: &SubnetSpec) -> std::fmt::Result {
     subnet.congestion_control.as_ref().map_or(Ok(()), |control| write_congestion_control(out, control))
 }
 
+fn write_ethernet(out: &mut String, ethernet: &EthernetSpec) -> std::fmt::Result {
+    let flow_control = match ethernet.flow_control {
+        EthernetFlowControl::Pfc => "pfc",
+        EthernetFlowControl::None => "none",
+    };
+    let priority_in = if ethernet.tagged { "vlan-tag" } else { "dscp" };
+    writeln!(out, "\n[ethernet]\nmtu = {}\nflow_control = \"{flow_control}\"", ethernet.mtu_bytes)?;
+    writeln!(out, "priorities = {}\npriority_in = \"{priority_in}\"", ethernet.priorities.data_lanes())
+}
+
 fn write_congestion_control(out: &mut String, control: &CongestionControl) -> std::fmt::Result {
     let CongestionControl { marking, injection } = control;
     writeln!(out, "\n[subnet.congestion_control]\nthreshold = {}", marking.threshold)?;
@@ -73,8 +90,12 @@ fn write_congestion_control(out: &mut String, control: &CongestionControl) -> st
 fn write_cable(out: &mut String, spec: &FabricSpec, cable: &CableSpec) -> std::fmt::Result {
     let [from, to] = cable.ends.map(|end| spec.port_name(end));
     writeln!(out, "\n[[cables]]\npart = {}\nfrom = {}\nto = {}", quoted(&cable.part.name), quoted(&from), quoted(&to))?;
-    writeln!(out, "length = {}\nwidth = \"{}\"", quoted(&metres(cable.part.length_millimetres)), cable.rate.width)?;
-    writeln!(out, "rate = \"{}\"\ndelay_ps = {}", cable.rate.speed, cable.part.delay(cable.rate.speed).as_picos())
+    writeln!(out, "length = {}", quoted(&metres(cable.part.length_millimetres)))?;
+    match cable.part.link_layer() {
+        LinkLayer::Infiniband => writeln!(out, "width = \"{}\"\nrate = \"{}\"", cable.rate.width, cable.rate.speed)?,
+        LinkLayer::Ethernet => writeln!(out, "rate = \"{}\"", cable.rate_name())?,
+    }
+    writeln!(out, "delay_ps = {}", cable.part.delay(cable.rate).as_picos())
 }
 
 fn write_sheet(out: &mut String, sheet: &PartSheet) -> std::fmt::Result {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use softband_model::parts::{CablePart, Medium};
-use softband_types::{LinkRate, LinkSpeed, LinkWidth};
+use softband_types::{EthernetRate, LinkLayer, LinkRate, LinkSpeed, LinkWidth};
 
 use super::Context;
 use crate::diagnostic::Findings;
@@ -12,20 +12,41 @@ use crate::units::{Dimension, QuantityError, or_list, parse_quantity};
 
 /// What a port can do.
 #[derive(Clone, Copy)]
+pub(super) enum PortCan<'a> {
+    Infiniband(Capabilities<'a>),
+    Ethernet(&'a [EthernetRate]),
+}
+
+/// What a port of InfiniBand links can do.
+#[derive(Clone, Copy)]
 pub(super) struct Capabilities<'a> {
     pub(super) widths: &'a [LinkWidth],
     pub(super) speeds: &'a [LinkSpeed],
 }
 
-/// Everything that decides how a link trains.
-pub(super) struct Link<'a> {
+/// One end of a link: as the file names it, where, and what it can do.
+pub(super) type End<'a, Can> = (&'a str, &'a Range<usize>, Can);
+
+/// A cable as laid.
+pub(super) struct Laid<'a> {
     pub(super) part: &'a CableTemplate,
     pub(super) part_span: Range<usize>,
     pub(super) length: Length,
+}
+
+/// Everything that decides how a link trains.
+pub(super) struct Link<'a> {
+    pub(super) cable: Laid<'a>,
     /// The file's `rate`.
     pub(super) cap: Option<(LinkSpeed, Range<usize>)>,
-    /// Both ends: as the file names them, where, and what they can do.
-    pub(super) ends: [(&'a str, &'a Range<usize>, Capabilities<'a>); 2],
+    pub(super) ends: [End<'a, Capabilities<'a>>; 2],
+}
+
+/// The file's `rate`: a speed of InfiniBand's, whose width follows from the parts, or an Ethernet rate.
+#[derive(Clone, Copy)]
+pub(super) enum Cap {
+    Infiniband(LinkSpeed),
+    Ethernet(EthernetRate),
 }
 
 /// A cable's length, with its place when the fabric file gives it.
@@ -79,13 +100,14 @@ fn parse_length(text: &str, span: &Range<usize>, findings: &mut Findings) -> Opt
 }
 
 /// The file's cap of the link's speed; `Err` after an error.
-pub(super) fn rate_cap(written: Option<(&str, Range<usize>)>, findings: &mut Findings) -> Result<Option<(LinkSpeed, Range<usize>)>, ()> {
+pub(super) fn rate_cap(written: Option<(&str, Range<usize>)>, findings: &mut Findings) -> Result<Option<(Cap, Range<usize>)>, ()> {
     let Some((text, span)) = written else { return Ok(None) };
-    match LinkSpeed::parse(text) {
-        Some(speed) => Ok(Some((speed, span))),
+    let cap = LinkSpeed::parse(text).map(Cap::Infiniband).or_else(|| EthernetRate::parse(text).map(Cap::Ethernet));
+    match cap {
+        Some(cap) => Ok(Some((cap, span))),
         None => {
-            let names = LinkSpeed::ALL.map(|speed| format!("\"{speed}\""));
-            let help = format!("write {}; the width follows from the parts", or_list(&names));
+            let (names, rates) = (LinkSpeed::ALL.map(|speed| format!("\"{speed}\"")), EthernetRate::ALL.map(|rate| format!("\"{rate}\"")));
+            let help = format!("write {}, whose width follows from the parts; for Ethernet {}", or_list(&names), or_list(&rates));
             findings.error(format!("unknown link rate `{text}`"), vec![(span, "this rate".into())], Some(help));
             Err(())
         }
@@ -94,7 +116,7 @@ pub(super) fn rate_cap(written: Option<(&str, Range<usize>)>, findings: &mut Fin
 
 /// The rate that the link trains to and the cable as laid; `None` after an error.
 pub(super) fn train(link: &Link<'_>, context: &mut Context<'_>) -> Option<(CablePart, LinkRate)> {
-    let part = CablePart { length_millimetres: link.length.millimetres, ..link.part.part.clone() };
+    let part = link.cable.part();
     let [a, b] = [link.ends[0].2, link.ends[1].2];
     let width = best(a.widths, b.widths, |width| width <= part.width_max);
     let possible = best(a.speeds, b.speeds, |speed| speed <= part.speed_max);
@@ -106,19 +128,25 @@ pub(super) fn train(link: &Link<'_>, context: &mut Context<'_>) -> Option<(Cable
     check_cap(link, possible, context);
     note_slower(link, speed, context);
     let rate = LinkRate { width, speed };
-    check_limit(link, &part, rate, context).then_some((part, rate))
+    check_limit(&link.cable, (LinkLayer::Infiniband, rate), &rate.to_string(), context).then_some((part, rate))
 }
 
-fn best<T: Copy + Ord>(a: &[T], b: &[T], allowed: impl Fn(T) -> bool) -> Option<T> {
+impl Laid<'_> {
+    pub(super) fn part(&self) -> CablePart {
+        CablePart { length_millimetres: self.length.millimetres, ..self.part.part.clone() }
+    }
+}
+
+pub(super) fn best<T: Copy + Ord>(a: &[T], b: &[T], allowed: impl Fn(T) -> bool) -> Option<T> {
     a.iter().copied().filter(|value| b.contains(value) && allowed(*value)).max()
 }
 
-fn list<T: ToString>(values: &[T]) -> String {
+pub(super) fn list<T: ToString>(values: &[T]) -> String {
     values.iter().map(ToString::to_string).collect::<Vec<_>>().join("/")
 }
 
 fn cannot_train(link: &Link<'_>, context: &mut Context<'_>) {
-    let part = &link.part.part;
+    let part = &link.cable.part.part;
     let ends = link.ends.iter().map(|(name, _, can)| format!("`{name}` does {} at {}", list(can.widths), list(can.speeds)));
     let mut help = ends.collect::<Vec<_>>().join(", ");
     help.push_str(&format!(", cable `{}` up to {} {}", part.name, part.width_max, part.speed_max));
@@ -153,11 +181,14 @@ fn note_slower(link: &Link<'_>, speed: LinkSpeed, context: &mut Context<'_>) {
     }
     let fastest = |can: &Capabilities<'_>| can.speeds.iter().copied().max();
     let Some((name, span, can)) = link.ends.iter().find(|(_, _, can)| fastest(can) > Some(speed)) else { return };
-    let part = &link.part.part;
+    let part = &link.cable.part.part;
     let slow_end = link.ends.iter().find(|(_, _, can)| fastest(can) == Some(speed));
     let (why, label) = match slow_end {
         Some((other, other_span, _)) => (format!("`{other}` is {speed}"), ((*other_span).clone(), format!("{speed} port"))),
-        None => (format!("cable `{}` is rated for {}", part.name, part.speed_max), (link.part_span.clone(), format!("rated for {}", part.speed_max))),
+        None => (
+            format!("cable `{}` is rated for {}", part.name, part.speed_max),
+            (link.cable.part_span.clone(), format!("rated for {}", part.speed_max)),
+        ),
     };
     let fast = can.speeds.iter().copied().max().unwrap_or(speed);
     let labels = vec![label, ((*span).clone(), format!("{fast} port"))];
@@ -165,15 +196,16 @@ fn note_slower(link: &Link<'_>, speed: LinkSpeed, context: &mut Context<'_>) {
 }
 
 /// Whether the cable may be this long.
-fn check_limit(link: &Link<'_>, part: &CablePart, rate: LinkRate, context: &mut Context<'_>) -> bool {
-    let Some(limits_name) = &link.part.limits else { return true };
+pub(super) fn check_limit(cable: &Laid<'_>, of: (LinkLayer, LinkRate), rate: &str, context: &mut Context<'_>) -> bool {
+    let part = cable.part();
+    let Some(limits_name) = &cable.part.limits else { return true };
     context.use_sheet(crate::parts::PartKind::Limit, limits_name);
     let limits: &[LengthLimit] = context.catalog.limits(limits_name).unwrap_or_default();
-    let limit = limits.iter().find(|limit| limit.rate == rate);
+    let limit = limits.iter().find(|limit| limit.rate == of);
     if limit.is_some_and(|limit| part.length_millimetres <= limit.millimetres) {
         return true;
     }
-    let span = link.length.span.clone().unwrap_or_else(|| link.part_span.clone());
+    let span = cable.length.span.clone().unwrap_or_else(|| cable.part_span.clone());
     let length = metres(part.length_millimetres);
     let (message, source) = match limit {
         Some(limit) => {

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, Medium, MemoryPart, MessageGaps, OptionalVerbs, ReceiveMode, SwitchPart};
+use softband_model::parts::{
+    BusPart, CablePart, EthernetCable, EthernetPorts, HcaPart, HostPart, Medium, MemoryPart, MessageGaps, OptionalVerbs, ReceiveMode, SwitchPart,
+};
 use softband_model::transport::AckTimer;
 use softband_sim::SimDuration;
-use softband_types::{CreditBlocks, LinkRate, LinkSpeed, LinkWidth, Mtu, OperationalVls};
+use softband_types::{CreditBlocks, EthernetRate, LinkLayer, LinkRate, LinkSpeed, LinkWidth, Mtu, OperationalVls};
 
 use crate::diagnostic::suggest;
 use crate::parts::bus::{check_read_request, interface, max_payload, no_bus};
@@ -53,6 +55,7 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
         credit_return: read.duration("credit_return"),
         ack_timer: AckTimer { code_min: read.code("ack_timeout_min"), periods: read.count("ack_timer_periods") },
         congestion_control: read.optional_flag("congestion_control"),
+        ethernet: read.optional_link_layers().contains(&LinkLayer::Ethernet).then(|| ethernet_ports(&mut read)),
         transmit_staging_packets: read.count("transmit_staging_packets"),
         max_qp: read.count("max_qp"),
         max_qp_wr: read.count("max_qp_wr"),
@@ -172,6 +175,14 @@ pub(crate) fn host(mut read: PartReader<'_>, buses: &BTreeMap<String, (BusPart, 
 }
 
 pub(crate) fn switch(mut read: PartReader<'_>) -> Option<(SwitchPart, PartSheet)> {
+    let part = match read.optional_link_layer() {
+        LinkLayer::Infiniband => infiniband_switch(&mut read),
+        LinkLayer::Ethernet => ethernet_switch(&mut read),
+    };
+    read.finish().map(|sheet| (part, sheet))
+}
+
+fn infiniband_switch(read: &mut PartReader<'_>) -> SwitchPart {
     let mut part = SwitchPart {
         name: read.name(),
         ports: read.ports(),
@@ -184,29 +195,65 @@ pub(crate) fn switch(mut read: PartReader<'_>) -> Option<(SwitchPart, PartSheet)
         buffer_hold: read.duration("buffer_hold"),
         credit_return: read.duration("credit_return"),
         congestion_control: read.optional_flag("congestion_control"),
+        ethernet: None,
     };
     let runs = |speed| part.speeds.contains(&speed);
-    part.forward_latency = read.durations_by_speed("forward_latency", runs, |_| true, |speed| format!("add \"{speed}\" to `speeds`"));
-    check_buffer(&mut read, part.port_buffer_bytes, part.vl_cap, part.mtu_max);
-    read.finish().map(|sheet| (part, sheet))
+    let mend = |speed| format!("add \"{speed}\" to `speeds`");
+    part.forward_latency = read.durations_by(("forward_latency", &LinkSpeed::ALL), runs, |_| true, mend);
+    check_buffer(read, part.port_buffer_bytes, part.vl_cap, part.mtu_max);
+    part
+}
+
+/// Its latency is one for all rates, as makers give it.
+fn ethernet_switch(read: &mut PartReader<'_>) -> SwitchPart {
+    let (name, ports) = (read.name(), read.ports());
+    let (ethernet, latency) = (ethernet_ports(read), read.duration("forward_latency"));
+    let mut speeds: Vec<LinkSpeed> = ethernet.rates.iter().map(|rate| rate.link_rate().speed).collect();
+    speeds.dedup();
+    SwitchPart {
+        name,
+        ports,
+        mtu_max: Mtu::B4096,
+        widths: Vec::new(),
+        speeds: Vec::new(),
+        vl_cap: OperationalVls::from_code(4).expect("code 4 is eight lanes"),
+        port_buffer_bytes: 0,
+        forward_latency: speeds.into_iter().map(|speed| (speed, latency)).collect(),
+        buffer_hold: read.duration("buffer_hold"),
+        credit_return: SimDuration::ZERO,
+        congestion_control: false,
+        ethernet: Some(ethernet),
+    }
+}
+
+fn ethernet_ports(read: &mut PartReader<'_>) -> EthernetPorts {
+    EthernetPorts { rates: read.ethernet_rates(), buffer_bytes: read.bytes("ethernet_buffer"), pause_response: read.duration("pause_response") }
 }
 
 pub(crate) fn cable(mut read: PartReader<'_>, limits: &BTreeMap<String, (Vec<LengthLimit>, PartSheet)>) -> Option<(CableTemplate, PartSheet)> {
     let name = read.name();
     let medium = read.choice("medium", Dimension::Name, &[("copper", Medium::Copper), ("optical", Medium::Optical)]);
     let length = read.optional_millimetres("length");
+    let layer = read.optional_link_layer();
     let mut part = CablePart {
         name,
         medium,
         length_millimetres: length.unwrap_or(0),
         picos_per_metre: read.picos_per_metre("propagation"),
         converter_delay: read.duration("converter_delay"),
-        speed_max: read.speed("speed_max"),
-        width_max: read.width("width_max"),
+        speed_max: LinkSpeed::Sdr,
+        width_max: LinkWidth::X1,
         fec_latency: Vec::new(),
+        ethernet: None,
     };
-    let runs = |speed| speed <= part.speed_max;
-    part.fec_latency = read.durations_by_speed("fec_latency", runs, LinkSpeed::needs_error_correction, |_| "raise `speed_max`".into());
+    match layer {
+        LinkLayer::Infiniband => {
+            (part.speed_max, part.width_max) = (read.speed("speed_max"), read.width("width_max"));
+            let (runs, mend) = (|speed| speed <= part.speed_max, |_| "raise `speed_max`".into());
+            part.fec_latency = read.durations_by(("fec_latency", &LinkSpeed::ALL), runs, LinkSpeed::needs_error_correction, mend);
+        }
+        LinkLayer::Ethernet => part.ethernet = Some(ethernet_cable(&mut read)),
+    }
     let limit = read.optional_part("length_limits").map(|(name, _)| name);
     if let Some(name) = limit.as_ref().filter(|name| !limits.contains_key(*name)) {
         let names: Vec<&str> = limits.keys().map(String::as_str).collect();
@@ -221,12 +268,22 @@ pub(crate) fn cable(mut read: PartReader<'_>, limits: &BTreeMap<String, (Vec<Len
     read.finish().map(|sheet| (CableTemplate { part, adjustable: length.is_none(), limits: limit }, sheet))
 }
 
+fn ethernet_cable(read: &mut PartReader<'_>) -> EthernetCable {
+    let rate_max = read.ethernet_rate("rate_max");
+    let needs = |rate: EthernetRate| rate.link_rate().speed.needs_error_correction();
+    let fec_latency = read.durations_by(("fec_latency", &EthernetRate::ALL), |rate| rate <= rate_max, needs, |_| "raise `rate_max`".into());
+    EthernetCable { rate_max, fec_latency }
+}
+
 pub(crate) fn length_limits(mut read: PartReader<'_>) -> Option<(Vec<LengthLimit>, PartSheet)> {
-    let rates = LinkSpeed::ALL.into_iter().flat_map(|speed| LinkWidth::ALL.map(|width| LinkRate { width, speed }));
-    let lengths: Vec<_> = rates
-        .filter_map(|rate| {
-            let name = format!("{}_{}", rate.width, rate.speed).to_lowercase();
-            read.optional_millimetres(&name).map(|millimetres| (name, rate, millimetres))
+    let infiniband = LinkSpeed::ALL.into_iter().flat_map(|speed| LinkWidth::ALL.map(|width| LinkRate { width, speed }));
+    let infiniband = infiniband.map(|rate| (format!("{}_{}", rate.width, rate.speed), LinkLayer::Infiniband, rate));
+    let ethernet = EthernetRate::ALL.into_iter().map(|rate| (rate.to_string(), LinkLayer::Ethernet, rate.link_rate()));
+    let lengths: Vec<_> = infiniband
+        .chain(ethernet)
+        .filter_map(|(name, layer, rate)| {
+            let name = name.to_lowercase();
+            read.optional_millimetres(&name).map(|millimetres| (name, (layer, rate), millimetres))
         })
         .collect();
     let sheet = read.finish()?;

@@ -14,7 +14,7 @@ pub(crate) use reader::PartReader;
 use std::fmt;
 
 use softband_model::parts::CablePart;
-use softband_types::LinkRate;
+use softband_types::{LinkLayer, LinkRate};
 
 /// A folder of the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -127,7 +127,8 @@ pub(crate) struct CableTemplate {
 /// Longest passive cable by link rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LengthLimit {
-    pub(crate) rate: LinkRate,
+    /// Of links of this layer that trained to this.
+    pub(crate) rate: (LinkLayer, LinkRate),
     pub(crate) millimetres: u64,
     pub(crate) source: String,
     pub(crate) status: Status,

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use softband_sim::SimDuration;
-use softband_types::{LinkSpeed, LinkWidth, Mtu, OperationalVls};
+use softband_types::{EthernetRate, LinkLayer, LinkSpeed, LinkWidth, Mtu, OperationalVls};
 
 use crate::diagnostic::{Findings, suggest};
 use crate::document::{Node, Value};
@@ -143,23 +143,37 @@ impl<'a> PartReader<'a> {
     pub(crate) fn speeds(&mut self) -> Vec<LinkSpeed> {
         self.list("speeds", Dimension::LinkSpeed, &LinkSpeed::ALL)
     }
-    /// Values of one kind, each for its link speed, such as `forward_latency_sdr`: some of those that the part `runs` at, the ones that
-    /// it `needs` at least. `mend` tells how to make it run at a speed that it has a value for and does not run at.
-    pub(crate) fn durations_by_speed(
+    pub(crate) fn ethernet_rate(&mut self, name: &str) -> EthernetRate {
+        self.one_of(name, Dimension::EthernetRate, &EthernetRate::ALL)
+    }
+    pub(crate) fn ethernet_rates(&mut self) -> Vec<EthernetRate> {
+        self.list("ethernet_rates", Dimension::EthernetRate, &EthernetRate::ALL)
+    }
+    /// What a part does not speak of is InfiniBand's alone.
+    pub(crate) fn optional_link_layers(&mut self) -> Vec<LinkLayer> {
+        if self.peek("link_layers") { self.list("link_layers", Dimension::Name, &LinkLayer::ALL) } else { vec![LinkLayer::Infiniband] }
+    }
+    pub(crate) fn optional_link_layer(&mut self) -> LinkLayer {
+        let choices = LinkLayer::ALL.map(|layer| (layer.name(), layer));
+        if self.peek("link_layer") { self.choice("link_layer", Dimension::Name, &choices) } else { LinkLayer::Infiniband }
+    }
+    /// Values of one kind, each for its link speed or rate, such as `forward_latency_sdr`: some of those that the part `runs` at, the ones
+    /// that it `needs` at least. `mend` tells how to make it run at one that it has a value for and does not run at.
+    pub(crate) fn durations_by<T: Copy + ToString>(
         &mut self,
-        prefix: &str,
-        runs: impl Fn(LinkSpeed) -> bool,
-        needs: impl Fn(LinkSpeed) -> bool,
-        mend: impl Fn(LinkSpeed) -> String,
-    ) -> Vec<(LinkSpeed, SimDuration)> {
+        (prefix, all): (&str, &[T]),
+        runs: impl Fn(T) -> bool,
+        needs: impl Fn(T) -> bool,
+        mend: impl Fn(T) -> String,
+    ) -> Vec<(T, SimDuration)> {
         let mut found = Vec::new();
-        for speed in LinkSpeed::ALL {
+        for speed in all.iter().copied() {
             let name = format!("{prefix}_{}", speed.to_string().to_lowercase());
             if runs(speed) && (needs(speed) || self.peek(&name)) {
                 found.push((speed, self.duration(&name)));
             } else if self.writes(&name) {
                 let help = format!("{} or remove `{name}`", mend(speed));
-                self.refuse(&name, format!("the {} does not run at {speed}", self.part.kind), Some(help));
+                self.refuse(&name, format!("the {} does not run at {}", self.part.kind, speed.to_string()), Some(help));
             }
         }
         found

@@ -3,7 +3,7 @@
 
 use softband_fabric::World;
 use softband_fabric::notice::Notice;
-use softband_fabric::spec::{CableSpec, FabricSpec, HcaSpec, HostSpec, PortRef, SubnetSpec, SwitchSpec};
+use softband_fabric::spec::{CableSpec, EthernetSpec, FabricSpec, HcaSpec, HostSpec, PortRef, SubnetSpec, SwitchSpec};
 use softband_model::parts::{
     BusPart, CablePart, CardInterface, HcaPart, HostPart, Medium, MemoryPart, MessageGaps, OptionalVerbs, PciExpress, ReceiveMode, Slot, SwitchPart,
 };
@@ -58,6 +58,7 @@ pub fn hca_part() -> HcaPart {
         credit_return: nanos(50),
         ack_timer: AckTimer::SHORTEST,
         congestion_control: true,
+        ethernet: None,
         transmit_staging_packets: 4,
         max_qp: 1_024,
         max_qp_wr: 16_384,
@@ -135,6 +136,7 @@ pub fn switch_part() -> SwitchPart {
         buffer_hold: nanos(0),
         credit_return: nanos(20),
         congestion_control: true,
+        ethernet: None,
     }
 }
 
@@ -148,6 +150,7 @@ pub fn cable(metres: u64) -> CablePart {
         speed_max: LinkSpeed::Qdr,
         width_max: LinkWidth::X12,
         fec_latency: Vec::new(),
+        ethernet: None,
     }
 }
 
@@ -161,7 +164,16 @@ fn host(name: &str, index: u64, part: HostPart, hca: HcaPart) -> HostSpec {
     HostSpec {
         name: name.into(),
         part,
-        hcas: vec![HcaSpec { device: "test0".into(), part: hca, bus, shared_bus: None, tune_pci: false, node_guid, pkeys: vec![PKey::DEFAULT_FULL] }],
+        hcas: vec![HcaSpec {
+            device: "test0".into(),
+            part: hca,
+            bus,
+            shared_bus: None,
+            tune_pci: false,
+            node_guid,
+            link_layer: LinkLayer::Infiniband,
+            pkeys: vec![PKey::DEFAULT_FULL],
+        }],
     }
 }
 
@@ -177,7 +189,7 @@ pub fn subnet(code: u8) -> SubnetSpec {
 pub fn back_to_back(speed: LinkSpeed, metres: u64, code: u8, part: HostPart) -> FabricSpec {
     let cables = vec![CableSpec { part: cable(metres), ends: [port1(0), port1(1)], rate: rate(speed) }];
     let hosts = vec![host("a", 0, part.clone(), hca_part()), host("b", 1, part, hca_part())];
-    FabricSpec { title: "test".into(), hosts, switches: vec![], cables, subnet: subnet(code) }
+    FabricSpec { title: "test".into(), hosts, switches: vec![], cables, subnet: subnet(code), ethernet: EthernetSpec::default() }
 }
 
 /// Hosts on a switch, each with a cable of its own length.
@@ -191,6 +203,7 @@ pub fn through_switch(speed: LinkSpeed, metres: &[u64], code: u8, part: HostPart
         switches: vec![SwitchSpec { name: "switch".into(), part: switch_part(), node_guid: Guid(0x5) }],
         cables: metres.iter().enumerate().map(wire).collect(),
         subnet: subnet(code),
+        ethernet: EthernetSpec::default(),
     }
 }
 

@@ -13,7 +13,7 @@ use softband_client::call;
 use softband_client::direct::{Looking, look};
 use softband_client::stretches::{Stretches, write};
 use softband_ipc::calls::{DatagramReceiver, Handle, Op};
-use softband_ipc::post::{HAS_ROUTE, PostRecord, kind, path_parts, send_flags};
+use softband_ipc::post::{HAS_ROUTE, ON_ETHERNET, PostRecord, kind, path_parts, send_flags};
 use softband_ipc::queues::Parties;
 use softband_ipc::ring::flags;
 use softband_ipc::tables::{QpEntry, shared_queue_of};
@@ -170,7 +170,7 @@ fn step(
     let mut local = Stretches::default();
     if record.path & HAS_ROUTE != 0 {
         route = header(own.port_guid.load(Ordering::Relaxed), record, data);
-        local.push(stretch_here(&raw const route as u64, GRH_BYTES))?;
+        local.push(stretch_here(route.as_ptr() as u64, GRH_BYTES))?;
     }
     let free = GRH_BYTES - local.len_bytes(); // in front, which stays as it is
     local_stretches(looking, own, data, false, &mut local)?;
@@ -223,7 +223,7 @@ fn parties((own, to, source): (&QpEntry, &QpEntry, &QpEntry), record: &PostRecor
         qpn: of(&to.qpn),
         source_qpn: of(&own.qpn),
         srq: shared_queue_of(of(&source.qpn)).unwrap_or(0),
-        source_lid: of(&own.lid) as u16,
+        source_lid: if record.path & ON_ETHERNET != 0 { 0 } else { of(&own.lid) as u16 },
         pkey_index: of(&to.pkey_index) as u16,
         service_level: path_parts(record.path).1,
         path_bits: 0,

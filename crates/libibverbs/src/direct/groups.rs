@@ -8,7 +8,7 @@ use crate::qp::QpInner;
 use softband_client::call_bytes;
 use softband_client::direct::look;
 use softband_ipc::calls::{DatagramReceiver, GroupMembers, Multicast, Op};
-use softband_ipc::post::{HAS_ROUTE, PostRecord, path, path_parts};
+use softband_ipc::post::{HAS_ROUTE, ON_ETHERNET, PostRecord, path, path_parts};
 use std::collections::BTreeMap;
 
 /// Larger groups are the engine's.
@@ -49,7 +49,11 @@ pub(super) fn deliver(at: (&QpInner, u32), (receivers, groups): (&mut Receivers,
     let group = (mlid, record.route().dgid);
     let (mut version, members) = groups.members(at.0, group)?;
     let members = members.to_vec(); // as they were when it was sent
-    let to = |member: &DatagramReceiver| PostRecord { path: path(member.lid as u16, service_level) | HAS_ROUTE, remote_qpn: member.qpn, ..*record };
+    let to = |member: &DatagramReceiver| PostRecord {
+        path: path(member.lid as u16, service_level) | record.path & (HAS_ROUTE | ON_ETHERNET),
+        remote_qpn: member.qpn,
+        ..*record
+    };
     if !members.iter().all(|member| datagram::is_within_reach(at, receivers, &to(member))) {
         return None;
     }

@@ -1,6 +1,6 @@
 //! Which packet goes next: round robin over virtual lanes, and on each lane over the inputs that feed it.
 
-use super::CreditLedger;
+use super::FlowControl;
 use softband_sim::SimTime;
 use softband_types::{CreditBlocks, VirtualLane};
 use std::collections::VecDeque;
@@ -81,11 +81,11 @@ impl Arbiter {
         self.waiting |= 1 << lane.0;
     }
 
-    /// Takes the next packet out and its credits off the ledger.
+    /// Takes the next packet out that flow control lets go.
     ///
     /// On a lane it is the turn of one input's oldest packet; when that lacks credits the lane waits, lest small packets of other
     /// inputs keep a large one waiting for ever.
-    pub fn choose(&mut self, credits: &mut CreditLedger, now: SimTime) -> Choice {
+    pub fn choose(&mut self, flow_control: &mut FlowControl, now: SimTime) -> Choice {
         if self.waiting == 0 {
             return Choice::Idle;
         }
@@ -96,7 +96,7 @@ impl Arbiter {
                 continue;
             }
             let lane = VirtualLane(number);
-            if let Some(packet) = self.lanes[usize::from(number)].take(lane, credits) {
+            if let Some(packet) = self.lanes[usize::from(number)].take(lane, flow_control) {
                 let left = &self.lanes[usize::from(number)];
                 if left.len == 0 {
                     self.waiting &= !(1 << number);
@@ -151,15 +151,15 @@ impl Arbiter {
 }
 
 impl Lane {
-    fn take(&mut self, lane: VirtualLane, credits: &mut CreditLedger) -> Option<u32> {
+    fn take(&mut self, lane: VirtualLane, flow_control: &mut FlowControl) -> Option<u32> {
         let turn = self.turn()?;
         let first = self.inputs[turn].front().copied()?;
         // The turn stays with this input until its packet has gone.
         self.input_next = turn;
-        if !credits.permits(lane, first.blocks) {
+        if !flow_control.permits(lane, first.blocks) {
             return None;
         }
-        credits.consume(lane, first.blocks);
+        flow_control.consume(lane, first.blocks);
         self.pop(turn).map(|first| first.packet)
     }
 
@@ -180,14 +180,24 @@ impl Lane {
 
 #[cfg(test)]
 mod tests {
+    use super::super::CreditLedger;
     use super::*;
 
     const NOW: SimTime = SimTime::from_picos(7);
 
+    /// Credits for each lane, of which lane 0 has spent `spent`.
+    fn credits(per_lane: u32, spent: u32) -> FlowControl {
+        let mut ledger = CreditLedger::new(CreditBlocks(per_lane));
+        if spent > 0 {
+            ledger.consume(VirtualLane(0), CreditBlocks(spent));
+        }
+        FlowControl::Credits(ledger)
+    }
+
     #[test]
     fn lanes_take_turns_and_so_do_the_inputs_of_a_lane() {
         let mut arbiter = Arbiter::new(2, 2);
-        let mut credits = CreditLedger::new(CreditBlocks(100));
+        let mut credits = credits(100, 0);
         for (packet, (lane, input)) in [(0, 0), (0, 0), (0, 1), (1, 0), (1, 0)].into_iter().enumerate() {
             arbiter.enqueue(VirtualLane(lane), input, packet as u32, CreditBlocks(1));
         }
@@ -203,8 +213,7 @@ mod tests {
     #[test]
     fn a_lane_without_credits_does_not_hold_up_the_others() {
         let mut arbiter = Arbiter::new(2, 1);
-        let mut credits = CreditLedger::new(CreditBlocks(2));
-        credits.consume(VirtualLane(0), CreditBlocks(1));
+        let mut credits = credits(2, 1);
         arbiter.enqueue(VirtualLane(0), 0, 7, CreditBlocks(2));
         arbiter.enqueue(VirtualLane(1), 0, 8, CreditBlocks(2));
         assert_eq!(arbiter.choose(&mut credits, NOW), Choice::Send { packet: 8, lane: VirtualLane(1), congested: false });
@@ -214,8 +223,7 @@ mod tests {
     #[test]
     fn a_starved_lane_knows_since_when_until_its_packet_goes_or_is_discarded() {
         let mut arbiter = Arbiter::new(1, 2);
-        let mut credits = CreditLedger::new(CreditBlocks(2));
-        credits.consume(VirtualLane(0), CreditBlocks(1));
+        let mut credits = credits(2, 1);
         arbiter.enqueue(VirtualLane(0), 0, 7, CreditBlocks(2));
         arbiter.enqueue(VirtualLane(0), 1, 8, CreditBlocks(1));
         assert!(!arbiter.is_starved());
@@ -233,15 +241,13 @@ mod tests {
         let congested = |of_victims: bool, waiting: u32, starve: bool| {
             let mut arbiter = Arbiter::new(1, 1);
             arbiter.detect_congestion(CreditBlocks(10), of_victims);
-            let mut credits = CreditLedger::new(CreditBlocks(100));
-            if starve {
-                credits.consume(VirtualLane(0), CreditBlocks(100));
-            }
+            let mut credits = credits(100, if starve { 100 } else { 0 });
             arbiter.enqueue(VirtualLane(0), 0, 1, CreditBlocks(33));
             arbiter.enqueue(VirtualLane(0), 0, 2, CreditBlocks(waiting));
             if starve {
                 assert_eq!(arbiter.choose(&mut credits, NOW), Choice::Stalled { lanes: 1 });
-                credits.schedule_return(NOW, VirtualLane(0), CreditBlocks(100));
+                let FlowControl::Credits(ledger) = &mut credits else { unreachable!("it was made so") };
+                ledger.schedule_return(NOW, VirtualLane(0), CreditBlocks(100));
                 credits.collect(NOW);
             }
             let Choice::Send { congested, .. } = arbiter.choose(&mut credits, NOW) else { panic!("it has its credits") };

@@ -1,8 +1,8 @@
 //! What crosses the verbs boundary by value: requests in, completions out.
 
 use softband_types::{
-    Access, AhHandle, CqHandle, Gid, HcaId, LKey, Lid, LinkRate, MrHandle, Mtu, MwHandle, OperationalVls, PKey, PdHandle, PortNumber, ProcessId, Psn,
-    QKey, QpState, QpType, Qpn, RKey, ServiceLevel, SrqHandle, WcOpcode, WcStatus, XrcdHandle,
+    Access, AhHandle, CqHandle, Gid, HcaId, LKey, Lid, LinkLayer, LinkRate, MrHandle, Mtu, MwHandle, OperationalVls, PKey, PdHandle, PortNumber,
+    ProcessId, Psn, QKey, QpState, QpType, Qpn, RKey, ServiceLevel, SrqHandle, WcOpcode, WcStatus, XrcdHandle,
 };
 use std::sync::Arc;
 
@@ -310,7 +310,10 @@ pub struct PortSnapshot {
     pub vl_cap: OperationalVls,
     /// What the link trained to; the slowest and narrowest while there is none.
     pub rate: LinkRate,
-    pub gid: Gid,
+    /// Only ports of InfiniBand links show their LIDs: on Ethernet they are the fabric's own names.
+    pub link_layer: LinkLayer,
+    /// Its GID table. InfiniBand's has one entry, that of an Ethernet port its link-local and its IPv4 address.
+    pub gids: [Option<Gid>; 2],
 }
 
 /// Why a verb was refused; the library turns it into an errno.
@@ -328,6 +331,8 @@ pub enum VerbsError {
     Unsupported,
     #[error("the object belongs to another process")]
     Forbidden,
+    #[error("nobody on the network has this address")]
+    Unresolved,
 }
 
 /// The memory of programs, as the model reaches it. Implemented by the engine and by tests.

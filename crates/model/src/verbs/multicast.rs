@@ -59,8 +59,7 @@ impl Verbs {
         if groups_max == 0 {
             return Err(VerbsError::Unsupported);
         }
-        // A group's GID begins with 0xFF (IBTA 4.1.1).
-        if group.mgid.0[0] != 0xFF || !group.mlid.is_multicast() {
+        if !group.mgid.is_multicast() || !group.mlid.is_multicast() {
             return Err(VerbsError::Invalid);
         }
         let groups = &mut self.multicast.groups;

@@ -1,0 +1,62 @@
+//! Ethernet ports: frames into receive buffers, and the pause frames that keep these from running over.
+
+use crate::event::Event;
+use crate::world::World;
+use softband_model::link::{FlowControl, Taken};
+use softband_sim::SimTime;
+use softband_types::{CreditBlocks, VirtualLane};
+use softband_wire::ethernet::PAUSE_FRAME_BYTES;
+
+impl World {
+    /// A frame's first bit is there: there is room for it, or it is lost.
+    pub(crate) fn on_frame_arrival(&mut self, id: u32, now: SimTime) {
+        let transit = self.packets.get_mut(id);
+        let (at, lane, time) = (transit.port, transit.lane, transit.tail - transit.head);
+        let blocks = CreditBlocks(u32::from(transit.blocks));
+        let port = &mut self.ports[at as usize];
+        let (Some(ethernet), Some(cabling)) = (&mut port.ethernet, port.cabling) else { unreachable!("frames come to cabled Ethernet ports") };
+        match ethernet.buffer.take(lane, blocks) {
+            Taken::Dropped => {
+                ethernet.counters.rcv_discards += 1;
+                self.packets.take(id);
+            }
+            Taken::Kept { pauses } => {
+                if pauses {
+                    self.send_pause(at, lane, true, now);
+                }
+                let way_here = self.ports[cabling.peer as usize].cabling.expect("a cable has two ends");
+                self.schedule_arrival(id, way_here, time);
+            }
+        }
+    }
+
+    /// A frame has left its receive buffer.
+    pub(crate) fn free_frame(&mut self, id: u32, lane: VirtualLane, blocks: CreditBlocks, now: SimTime) {
+        let Some(ethernet) = &mut self.ports[id as usize].ethernet else { unreachable!("its peer pauses, so it is Ethernet's") };
+        if ethernet.buffer.release(lane, blocks) {
+            self.send_pause(id, lane, false, now);
+        }
+    }
+
+    /// A pause frame goes out, or one that takes a pause back: behind the frame on the link, before all others.
+    fn send_pause(&mut self, id: u32, lane: VirtualLane, pauses: bool, now: SimTime) {
+        let port = &mut self.ports[id as usize];
+        let (Some(ethernet), Some(cabling)) = (&mut port.ethernet, port.cabling) else { return };
+        let start = now.max(port.busy_until).max(ethernet.pauses_until);
+        let sent = start + cabling.serialisation(PAUSE_FRAME_BYTES);
+        ethernet.pauses_until = sent;
+        ethernet.counters.xmit_pauses += 1;
+        self.queue.push(sent, port.node, Event::PauseSent { port: id });
+        let sender = &mut self.ports[cabling.peer as usize];
+        let (Some(ethernet), FlowControl::Pause(ledger)) = (&mut sender.ethernet, &mut sender.flow_control) else { return };
+        ledger.schedule(sent + cabling.delay + ethernet.pause_response, lane, pauses);
+        ethernet.counters.rcv_pauses += 1;
+        if sender.is_stalled() {
+            self.await_credits(cabling.peer);
+        }
+    }
+
+    pub(crate) fn on_pause_sent(&mut self, id: u32, now: SimTime) {
+        self.transmit(id, now);
+    }
+}

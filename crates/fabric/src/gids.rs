@@ -1,0 +1,124 @@
+//! Addresses of ports: GID tables, and on Ethernet what stands for an address inside.
+//!
+//! Every port has a LID, which is what forwarding tables know. On Ethernet it stands for the MAC address, and programs never see it:
+//! they name GIDs, which are resolved here as a host resolves addresses of the network layer.
+
+use crate::port::{Owner, Port};
+use crate::world::World;
+use softband_model::packet::Packet;
+use softband_model::verbs::api::{AddressVector, VerbsError};
+use softband_types::{Gid, Guid, HcaId, Lid, LinkLayer};
+
+/// The network of all Ethernet ports of a fabric, 10.77.0.0/16: the rest of an address is the port's LID.
+const NETWORK: [u8; 2] = [10, 77];
+/// LIDs of groups on Ethernet, from the first one on.
+const GROUP_LID_FIRST: u16 = 0xE000;
+const GROUP_LIDS: u16 = 0x1FFF;
+
+impl World {
+    /// The GID table of a port. On Ethernet: what its interface has, in the order in which the kernel enters them; nothing while it is down.
+    pub(crate) fn gids(&self, port: &Port) -> [Option<Gid>; 2] {
+        let guid = match port.owner {
+            Owner::Hca { hca, .. } => Guid(self.hcas[hca as usize].node_guid.0 + u64::from(port.number.0)),
+            Owner::Switch { switch, .. } => self.spec.switches[switch as usize].node_guid,
+        };
+        match port.framing.link_layer() {
+            LinkLayer::Infiniband => [Some(Gid::new(Gid::DEFAULT_PREFIX, guid)), None],
+            LinkLayer::Ethernet if port.lid == Lid::NONE => [None, None],
+            LinkLayer::Ethernet => [Some(link_local(guid, port.lid)), Some(ipv4(port.lid))],
+        }
+    }
+
+    /// The GID that a packet's sender has chosen.
+    pub(crate) fn source_gid(&self, packet: &Packet) -> Gid {
+        let Some(port) = self.ports.iter().find(|port| port.lid == packet.slid) else { return Gid::default() };
+        let index = match port.framing.link_layer() {
+            LinkLayer::Infiniband => 0,
+            LinkLayer::Ethernet => packet.grh.map_or(0, |route| usize::from(route.sgid_index)),
+        };
+        self.gids(port).get(index).copied().flatten().unwrap_or_default()
+    }
+
+    /// The address vector that a program gives, with the LID that it leads to. InfiniBand's stay as they are; on Ethernet there is always
+    /// a global route (`IB_QP_AV` of RoCE in the kernel's `ib_resolve_eth_dmac`).
+    ///
+    /// # Errors
+    /// `Invalid` for a vector without a global route or with a GID index that does not go with the destination, `Unresolved` when nobody
+    /// has the IPv4 address. A link-local address needs no resolution: what is sent to one that nobody has is lost.
+    pub fn resolve(&self, hca: HcaId, vector: &AddressVector) -> Result<AddressVector, VerbsError> {
+        let port = self.port_index(hca, vector.port).ok_or(VerbsError::Invalid)?;
+        let port = &self.ports[port as usize];
+        if port.framing.link_layer() == LinkLayer::Infiniband {
+            return Ok(*vector);
+        }
+        let route = vector.grh.ok_or(VerbsError::Invalid)?;
+        let source = self.gids(port).get(usize::from(route.sgid_index)).copied().flatten().ok_or(VerbsError::Invalid)?;
+        if source.ipv4().is_some() != route.dgid.ipv4().is_some() {
+            return Err(VerbsError::Invalid);
+        }
+        let dlid = if route.dgid.is_multicast() { Some(group_lid(route.dgid)) } else { self.ethernet_lid(route.dgid) };
+        match dlid {
+            Some(dlid) => Ok(AddressVector { dlid, ..*vector }),
+            None if route.dgid.is_link_local() => Ok(AddressVector { dlid: Lid::NONE, ..*vector }),
+            None => Err(VerbsError::Unresolved),
+        }
+    }
+
+    fn ethernet_lid(&self, gid: Gid) -> Option<Lid> {
+        let is_ethernet = |port: &&Port| port.framing.link_layer() == LinkLayer::Ethernet;
+        self.ports.iter().filter(is_ethernet).find(|port| self.gids(port).contains(&Some(gid))).map(|port| port.lid)
+    }
+
+    /// The LID of a group: what the program says, or on Ethernet what its GID is mapped to.
+    pub(crate) fn lid_of_group(&self, hca: HcaId, mgid: Gid, mlid: Lid) -> Lid {
+        match self.link_layer(hca) {
+            LinkLayer::Infiniband => mlid,
+            LinkLayer::Ethernet => group_lid(mgid),
+        }
+    }
+
+    /// # Panics
+    /// When `hca` is not of this fabric.
+    pub fn link_layer(&self, hca: HcaId) -> LinkLayer {
+        let (host, index) = self.hcas[hca.0 as usize].place;
+        self.spec.hosts[host].hcas[index].link_layer
+    }
+}
+
+/// Several groups may share one, as they share a MAC address (RFC 1112, 6.4): HCAs look at the GID.
+fn group_lid(mgid: Gid) -> Lid {
+    Lid(GROUP_LID_FIRST + u16::from_be_bytes([mgid.0[14], mgid.0[15]]) % GROUP_LIDS)
+}
+
+fn ipv4(lid: Lid) -> Gid {
+    let [high, low] = lid.0.to_be_bytes();
+    Gid::of_ipv4([NETWORK[0], NETWORK[1], high, low])
+}
+
+/// Of the MAC address, the maker's three bytes and the LID (RFC 4291, appendix A).
+fn link_local(guid: Guid, lid: Lid) -> Gid {
+    const UNIVERSAL: u8 = 2;
+    let ([a, b, c, ..], [high, low]) = (guid.0.to_be_bytes(), lid.0.to_be_bytes());
+    Gid::new(Gid::DEFAULT_PREFIX, Guid(u64::from_be_bytes([a ^ UNIVERSAL, b, c, 0xFF, 0xFE, 0, high, low])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_follow_from_the_maker_and_the_lid() {
+        assert_eq!(ipv4(Lid(0x102)).ipv4(), Some([10, 77, 1, 2]));
+        let local = link_local(Guid(0x0002_c903_0000_1f02), Lid(0x102));
+        assert_eq!(local.0, [0xFE, 0x80, 0, 0, 0, 0, 0, 0, 0x02, 0x02, 0xC9, 0xFF, 0xFE, 0, 1, 2]);
+    }
+
+    #[test]
+    fn groups_have_lids_of_groups() {
+        for last in [0, 1, 0xFFFE, 0xFFFF] {
+            let mut mgid = Gid([0xFF; 16]);
+            mgid.0[14..].copy_from_slice(&u16::to_be_bytes(last));
+            assert!(group_lid(mgid).is_multicast(), "{last}");
+        }
+    }
+}

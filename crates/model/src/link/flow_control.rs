@@ -1,0 +1,47 @@
+//! What keeps a sender from running over the next buffer: the questions that a sending port asks, and two ways to answer them.
+
+use super::{CreditLedger, PauseLedger};
+use softband_sim::SimTime;
+use softband_types::{CreditBlocks, VirtualLane};
+
+/// Flow control of one link direction, as its sender keeps it.
+pub enum FlowControl {
+    /// InfiniBand: the receiver says how much it has room for.
+    Credits(CreditLedger),
+    /// Ethernet: the receiver says when to stop and when to go on.
+    Pause(PauseLedger),
+}
+
+impl FlowControl {
+    /// Whether a packet of `blocks` may start on a lane.
+    pub fn permits(&self, lane: VirtualLane, blocks: CreditBlocks) -> bool {
+        match self {
+            Self::Credits(ledger) => ledger.permits(lane, blocks),
+            Self::Pause(ledger) => ledger.permits(lane),
+        }
+    }
+
+    /// It starts.
+    pub fn consume(&mut self, lane: VirtualLane, blocks: CreditBlocks) {
+        match self {
+            Self::Credits(ledger) => ledger.consume(lane, blocks),
+            Self::Pause(_) => {}
+        }
+    }
+
+    /// Takes in what the receiver has said, as far as it has arrived by `now`.
+    pub fn collect(&mut self, now: SimTime) {
+        match self {
+            Self::Credits(ledger) => ledger.collect(now),
+            Self::Pause(ledger) => ledger.collect(now),
+        }
+    }
+
+    /// When the next word of the receiver arrives.
+    pub fn next_arrival(&self) -> Option<SimTime> {
+        match self {
+            Self::Credits(ledger) => ledger.next_return(),
+            Self::Pause(ledger) => ledger.next_change(),
+        }
+    }
+}

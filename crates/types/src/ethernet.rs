@@ -1,0 +1,115 @@
+//! Ethernet as the link layer of RDMA (RoCE): what a link is, and the rates of its ports.
+
+use crate::{LinkRate, LinkSpeed, LinkWidth};
+use std::fmt;
+
+/// What carries packets from port to port.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum LinkLayer {
+    #[default]
+    Infiniband,
+    Ethernet,
+}
+
+impl LinkLayer {
+    pub const ALL: [Self; 2] = [Self::Infiniband, Self::Ethernet];
+
+    /// As files write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Infiniband => "infiniband",
+            Self::Ethernet => "ethernet",
+        }
+    }
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|layer| layer.name() == text)
+    }
+}
+
+impl fmt::Display for LinkLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Infiniband => "InfiniBand",
+            Self::Ethernet => "Ethernet",
+        })
+    }
+}
+
+/// Rate of an Ethernet port, in the order in which a link prefers them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum EthernetRate {
+    G10,
+    G25,
+    G40,
+    G50,
+    G100,
+    G200,
+    G400,
+    G800,
+}
+
+impl EthernetRate {
+    pub const ALL: [Self; 8] = [Self::G10, Self::G25, Self::G40, Self::G50, Self::G100, Self::G200, Self::G400, Self::G800];
+
+    /// Its lanes. Each signals as one of InfiniBand's does and carries as much: 10.3125 Gb/s (IEEE 802.3 clause 49, 40 Gb/s: 82) and
+    /// 25.78125 (clauses 107 and 82) with 64b/66b, 53.125 (clause 119, 200 Gb/s) and 106.25 (802.3ck, 802.3df) with 256b/257b
+    /// and RS(544,514). 50 Gb/s are two lanes of 25, as the 25 Gigabit Ethernet Consortium had it.
+    pub const fn link_rate(self) -> LinkRate {
+        let (width, speed) = match self {
+            Self::G10 => (LinkWidth::X1, LinkSpeed::Fdr10),
+            Self::G25 => (LinkWidth::X1, LinkSpeed::Edr),
+            Self::G40 => (LinkWidth::X4, LinkSpeed::Fdr10),
+            Self::G50 => (LinkWidth::X2, LinkSpeed::Edr),
+            Self::G100 => (LinkWidth::X4, LinkSpeed::Edr),
+            Self::G200 => (LinkWidth::X4, LinkSpeed::Hdr),
+            Self::G400 => (LinkWidth::X4, LinkSpeed::Ndr),
+            Self::G800 => (LinkWidth::X8, LinkSpeed::Ndr),
+        };
+        LinkRate { width, speed }
+    }
+
+    /// The rate of a link that trained to these lanes.
+    pub fn of(rate: LinkRate) -> Option<Self> {
+        Self::ALL.into_iter().find(|ethernet| ethernet.link_rate() == rate)
+    }
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|rate| rate.to_string().eq_ignore_ascii_case(text))
+    }
+}
+
+impl fmt::Display for EthernetRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::G10 => "10GbE",
+            Self::G25 => "25GbE",
+            Self::G40 => "40GbE",
+            Self::G50 => "50GbE",
+            Self::G100 => "100GbE",
+            Self::G200 => "200GbE",
+            Self::G400 => "400GbE",
+            Self::G800 => "800GbE",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rate_carries_what_its_name_says() {
+        // Nanoseconds of a megabyte.
+        let times = EthernetRate::ALL.map(|rate| rate.link_rate().picos_of_bytes(1_000_000) / 1_000);
+        assert_eq!(times, [800_000, 320_000, 200_000, 160_000, 80_000, 40_000, 20_000, 10_000]);
+    }
+
+    #[test]
+    fn names_and_lanes_lead_back() {
+        for rate in EthernetRate::ALL {
+            assert_eq!((EthernetRate::parse(&rate.to_string()), EthernetRate::of(rate.link_rate())), (Some(rate), Some(rate)));
+        }
+        let sdr = LinkRate { width: LinkWidth::X4, speed: LinkSpeed::Sdr };
+        assert_eq!((EthernetRate::parse("56GbE"), EthernetRate::of(sdr)), (None, None));
+        assert_eq!(LinkLayer::ALL.map(|layer| LinkLayer::parse(layer.name())), LinkLayer::ALL.map(Some));
+    }
+}
