@@ -144,6 +144,19 @@ def test_cells_of_included_studies_are_not_run_twice(summed: Tree) -> None:
     assert len(summed.runs()) == before
 
 
+def test_targets_of_some_studies_stand_apart_from_those_of_all(summed: Tree) -> None:
+    explain(summed, "M4", "M8")
+    path = summed.home / "studies/sum/study.toml"
+    path.write_text(path.read_text().replace("worst_percent = 10.0 }", 'worst_percent = 10.0, studies = ["sum"] }'))
+    _, printed, _ = run(summed)
+    aimed, overall = (
+        [line for line in printed.splitlines() if f"median of {which}" in line]
+        for which in ("the predicted rows of sum under", "all predicted rows under")
+    )
+    assert len(aimed) == len(overall) == 1
+    assert aimed[0].split(":")[-1] != overall[0].split(":")[-1]
+
+
 def test_an_hca_of_no_generation_is_named(summed: Tree) -> None:
     path = summed.home / "fabrics/sdr.toml"
     path.write_text(path.read_text().replace("old-hca", "other-hca"))

@@ -148,22 +148,35 @@ def generation_of(settings: Accuracy, home: Path, fabrics: frozenset[str]) -> st
 
 
 def check_targets(settings: Accuracy, rows: list[AccuracyRow]) -> list[Target]:
+    """What is aimed at: for the studies that it is aimed at in, and for all, where there are others."""
+    aimed_at = settings.targets.studies
+    aimed = [row for row in rows if row.study in aimed_at]
+    if not aimed_at or len(aimed) == len(rows):
+        return _check(settings, rows, "the predicted rows")
+    names = f"{', '.join(aimed_at[:-1])} and {aimed_at[-1]}" if len(aimed_at) > 1 else aimed_at[0]
+    return [
+        *_check(settings, aimed, f"the predicted rows of {names}"),
+        *_check(settings, rows, "all predicted rows"),
+    ]
+
+
+def _check(settings: Accuracy, rows: list[AccuracyRow], which: str) -> list[Target]:
     predicted = Statistics.of(rows, "predicted")
     median, worst = predicted.median_percent, predicted.worst_percent
     limits = settings.targets
     return [
         Target(
-            f"median of the predicted rows under {limits.median_percent:g} %",
+            f"median of {which} under {limits.median_percent:g} %",
             NOTHING_PREDICTED if median is None else f"{median:.2f} %",
             median is not None and median < limits.median_percent,
         ),
         Target(
-            f"worst of the predicted rows under {limits.worst_percent:g} %",
+            f"worst of {which} under {limits.worst_percent:g} %",
             NOTHING_PREDICTED if worst is None else f"{worst:.2f} % ({predicted.worst_id})",
             worst is not None and worst < limits.worst_percent,
         ),
         Target(
-            "all predicted orders right",
+            f"all orders among {which} right",
             f"{predicted.orderings_right} of {predicted.orderings}",
             0 < predicted.orderings == predicted.orderings_right,
         ),

@@ -137,6 +137,8 @@ class Targets(Strict):
 
     median_percent: float
     worst_percent: float
+    # The studies that this is aimed at in, apart from all of them together; none: in all.
+    studies: list[str] = Field(default_factory=list)
 
 
 class Accuracy(Strict):
