@@ -284,6 +284,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "life_cycle",
         "many_senders",
         "registered_memory",
+        "joined",
         "shared_builder",
         "soak",
         "verbs_errors",

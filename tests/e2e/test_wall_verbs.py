@@ -64,6 +64,12 @@ def test_threads_build_requests_of_one_queue_pair_one_after_another(softband: So
 
 
 @pytest.mark.parametrize("pace", ["virtual", "wall"])
+def test_a_program_gets_a_second_thread_in_the_midst_of_its_work(softband: Softband, c_programs: Path, pace: str) -> None:
+    outcome = softband.run("modern-pair", ("a", str(c_programs / "joined")), options=("--pace", pace)).assert_ok()
+    assert "as it should be" in outcome.program("a-0")
+
+
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
 def test_a_queue_pair_without_outstanding_reads_reads_nothing(softband: Softband, c_programs: Path, pace: str) -> None:
     outcome = softband.run("modern-pair", ("a", str(c_programs / "no_reads")), options=("--pace", pace)).assert_ok()
     assert "as it should be" in outcome.program("a-0")

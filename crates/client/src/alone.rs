@@ -29,7 +29,7 @@ pub(crate) fn begin() {
     }
 }
 
-/// A child has asked for nothing yet.
+/// A child has asked for nothing yet; or more than one thread has to do with verbs, and will have.
 pub(crate) fn forget() {
     IS_ALONE.store((&raw const NEVER).cast_mut(), Ordering::Release);
 }

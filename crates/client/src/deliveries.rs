@@ -168,9 +168,11 @@ impl Deliveries {
         let first = consumed.load(Ordering::Relaxed);
         for step in 0..count {
             // SAFETY: as in `take`.
-            to(cqe_of(unsafe { &*self.entry(first.wrapping_add(step)) }));
+            let cqe = cqe_of(unsafe { &*self.entry(first.wrapping_add(step)) });
+            // Before its receive request counts as done: another one may be posted then, and complete.
+            consumed.store(first.wrapping_add(step + 1), Ordering::Release);
+            to(cqe);
         }
-        consumed.store(first.wrapping_add(count), Ordering::Release);
     }
 
     /// Takes out what `goes`, wherever it stands: what stays moves up to the end, behind which peers go on unhindered. One thread at a

@@ -71,6 +71,10 @@ fn take_another(me: u64, first: usize) -> Place {
         0 => OWNERS[*index].compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok(),
         owner => owner == me,
     };
+    // Another thread has come here before, whoever made it: the C library knows of its own only.
+    if OWNERS.iter().any(|owner| ![0, me].contains(&owner.load(Ordering::Relaxed))) {
+        crate::alone::forget();
+    }
     // A child by a raw `clone` has owners of its own, but not places.
     let may_own = is_attached_process();
     let own = (0..OWNED).map(|step| (first + step) % OWNED).find(|index| may_own && is_or_becomes_mine(index));

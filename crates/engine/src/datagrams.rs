@@ -1,8 +1,9 @@
 //! What programs must know of queue pairs for datagrams to send to them themselves, in wall pace (`softband_ipc::tables`).
 
 use crate::calls::{Answer, reply};
+use crate::convert;
 use crate::pace::Engine;
-use softband_ipc::calls::{DatagramReceiver, Handle};
+use softband_ipc::calls::{DatagramWay, Handle};
 use softband_ipc::post::{PostRecord, path_parts};
 use softband_ipc::tables::QpEntry;
 use softband_model::verbs::api::QpSnapshot;
@@ -27,8 +28,8 @@ impl Engine {
     }
 
     /// Whom a program says that it has sent a datagram to itself.
-    pub(crate) fn receiver_of_datagram(&self, record: &PostRecord) -> Option<(HcaId, Qpn)> {
-        self.hca_with_lid(Lid(path_parts(record.path).0)).map(|hca| (hca, Qpn(record.remote_qpn)))
+    pub(crate) fn receiver_of_datagram(&self, (hca, qp): (HcaId, &QpSnapshot), record: &PostRecord) -> Option<(HcaId, Qpn)> {
+        self.world.hca_reached((hca, qp.port), Lid(path_parts(record.path).0)).map(|hca| (hca, Qpn(record.remote_qpn)))
     }
 
     /// The completion queues in which datagrams are received: whose sender was any that has ended.
@@ -41,8 +42,10 @@ impl Engine {
     }
 
     /// Where in the table a queue pair is that datagrams for this address reach.
-    pub(crate) fn find_datagram_receiver(&self, to: &DatagramReceiver) -> Answer {
-        let hca = u16::try_from(to.lid).ok().and_then(|lid| self.hca_with_lid(Lid(lid)));
+    pub(crate) fn find_datagram_receiver(&self, process: usize, to: &DatagramWay) -> Answer {
+        let from = self.own_hca(process, to.hca)?;
+        let sender = self.world.query_qp(self.processes[process].number, from, Qpn(to.from)).map_err(convert::errno_of)?;
+        let hca = u16::try_from(to.lid).ok().and_then(|lid| self.world.hca_reached((from, sender.port), Lid(lid)));
         let receives = |hca: &HcaId| self.world.find_qp(*hca, Qpn(to.qpn)).is_some_and(|(_, qp)| qp.init.qp_type == QpType::Ud);
         let handle = hca.filter(receives).map_or(0, |hca| self.direct.entry_of(hca, Qpn(to.qpn)));
         Ok(reply(&Handle { handle, reserved: 0 }))

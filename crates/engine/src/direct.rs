@@ -7,7 +7,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use softband_ipc::layout::QUEUES_OFFSET;
 use softband_ipc::tables::{KEYS, KeyEntry, QPS, QpEntry, Tables, key_index};
 use softband_model::verbs::api::QpSnapshot;
-use softband_types::{HcaId, Lid, MrHandle, PortNumber, ProcessId, QpState, QpType, Qpn, SrqHandle};
+use softband_types::{HcaId, MrHandle, ProcessId, QpState, QpType, Qpn, SrqHandle};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -293,7 +293,7 @@ impl Engine {
             self.await_movers();
         }
         // The other side may have been waiting for this one.
-        if let Some((peer_hca, peer_qpn)) = self.named_peer(&qp)
+        if let Some((peer_hca, peer_qpn)) = self.named_peer(hca, &qp)
             && let Some((_, peer_qp)) = self.world.find_qp(peer_hca, peer_qpn)
         {
             let own = self.peer_entry((peer_hca, peer_qpn), &peer_qp);
@@ -334,22 +334,22 @@ impl Engine {
     }
 
     /// Whom a connected queue pair names as its peer.
-    pub(crate) fn named_peer(&self, qp: &QpSnapshot) -> Option<Name> {
+    pub(crate) fn named_peer(&self, hca: HcaId, qp: &QpSnapshot) -> Option<Name> {
         if qp.init.qp_type == QpType::Ud {
             return None;
         }
-        self.hca_with_lid(qp.address_vector.dlid).map(|peer| (peer, qp.dest_qpn))
+        self.world.hca_reached((hca, qp.port), qp.address_vector.dlid).map(|peer| (peer, qp.dest_qpn))
     }
 
     /// The entry of the queue pair that `qp` is connected to (plus one); 0 unless that one is ready to receive and this one to send,
     /// and everything fits that packets would be checked for: who is connected to whom, sequence numbers, partitions, packet sizes.
     fn peer_entry(&mut self, name: Name, qp: &QpSnapshot) -> u32 {
-        let Some(to) = self.named_peer(qp).filter(|_| qp.state == QpState::Rts) else { return 0 };
+        let Some(to) = self.named_peer(name.0, qp).filter(|_| qp.state == QpState::Rts) else { return 0 };
         let Some((_, peer)) = self.world.find_qp(to.0, to.1) else { return 0 };
         let connected = matches!(peer.state, QpState::Rtr | QpState::Rts)
             && peer.dest_qpn == qp.qpn
             && Some(peer.init.qp_type) == receiving_type(qp.init.qp_type)
-            && self.hca_with_lid(peer.address_vector.dlid) == Some(name.0);
+            && self.named_peer(to.0, &peer).is_some_and(|(back, _)| back == name.0);
         let fits = qp.pkey.reaches(peer.pkey) && qp.path_mtu == peer.path_mtu && qp.max_rd_atomic <= peer.max_dest_rd_atomic;
         // While packets are under way the numbers of both sides differ; that they were equal at first is enough.
         let in_step = self.direct.fitted.get(&name) == Some(&to) || qp.send_psn == peer.receive_psn;
@@ -358,13 +358,6 @@ impl Engine {
         }
         self.direct.note_fitted(name, to);
         self.direct.entry_of(to.0, to.1)
-    }
-
-    pub(crate) fn hca_with_lid(&self, lid: Lid) -> Option<HcaId> {
-        (0..)
-            .map(HcaId)
-            .map_while(|hca| self.world.port(hca, PortNumber(1)).map(|_| hca))
-            .find(|hca| (1..).map_while(|port| self.world.port(*hca, PortNumber(port))).any(|port| port.active && port.lid == lid))
     }
 
     /// A queue pair is gone; when this returns, nobody moves data by it.

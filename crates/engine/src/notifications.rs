@@ -69,7 +69,7 @@ impl Engine {
     pub(crate) fn notify_peer(&mut self, owner: ProcessId, hca: HcaId, qpn: Qpn, record: &PostRecord) {
         let Ok(qp) = self.world.query_qp(owner, hca, qpn) else { return };
         let receiver = match qp.init.qp_type {
-            QpType::Ud => self.receiver_of_datagram(record).and_then(|(hca, qpn)| self.world.find_qp(hca, qpn)).map(|(_, to)| to),
+            QpType::Ud => self.receiver_of_datagram((hca, &qp), record).and_then(|(hca, qpn)| self.world.find_qp(hca, qpn)).map(|(_, to)| to),
             _ => self.peer_of(hca, &qp),
         };
         if let Some(receiver) = receiver {
@@ -84,9 +84,9 @@ impl Engine {
 
     /// The peer of a queue pair, if that one is connected to it.
     fn peer_of(&self, hca: HcaId, qp: &QpSnapshot) -> Option<QpSnapshot> {
-        let (peer_hca, peer_qpn) = self.named_peer(qp)?;
+        let (peer_hca, peer_qpn) = self.named_peer(hca, qp)?;
         let (_, peer) = self.world.find_qp(peer_hca, peer_qpn)?;
-        (self.named_peer(&peer) == Some((hca, qp.qpn))).then_some(peer)
+        (self.named_peer(peer_hca, &peer) == Some((hca, qp.qpn))).then_some(peer)
     }
 
     /// Raises an event that is due; whether there was one. Each is due once, whoever tells of it how often.

@@ -90,8 +90,8 @@ impl Engine {
             }
             kind::ESTABLISHED => {
                 let receiver_of = |qp: QpSnapshot| match qp.init.qp_type {
-                    QpType::Ud => self.receiver_of_datagram(record),
-                    _ => self.named_peer(&qp),
+                    QpType::Ud => self.receiver_of_datagram((hca, &qp), record),
+                    _ => self.named_peer(hca, &qp),
                 };
                 if let Some((peer_hca, peer)) = self.world.query_qp(owner, hca, qpn).ok().and_then(receiver_of) {
                     self.world.establish(at, peer_hca, peer);

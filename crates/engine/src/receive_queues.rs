@@ -244,8 +244,8 @@ impl Engine {
         *given = given.wrapping_add(1);
         self.receive_queues.busy.insert(sender);
         let receivers = match send.and_then(|send| send.datagram.as_ref()) {
-            Some(to) => self.world.datagram_receivers(to, qp),
-            None => self.named_peer(qp).filter(|_| takes_receive).into_iter().collect(),
+            Some(to) => self.world.datagram_receivers(to, (hca, qp)),
+            None => self.named_peer(hca, qp).filter(|_| takes_receive).into_iter().collect(),
         };
         for (hca, qpn) in receivers {
             let receiver = self.world.find_qp(hca, qpn).map(|(_, receiver)| receiver.init);
@@ -280,10 +280,10 @@ impl Engine {
             }
             // What went wrong shows in the states of both, before posters hear that everything is done.
             self.publish_queue_pair(hca, qpn);
-            if let Some((peer_hca, peer_qpn)) = self.named_peer(&qp) {
+            if let Some((peer_hca, peer_qpn)) = self.named_peer(hca, &qp) {
                 self.publish_queue_pair(peer_hca, peer_qpn);
             }
-            let peer = self.named_peer(&qp).filter(|_| qp.state == QpState::Rts);
+            let peer = self.named_peer(hca, &qp).filter(|_| qp.state == QpState::Rts);
             if peer.is_some_and(|(peer_hca, peer_qpn)| !self.give_back_receive_queue(peer_hca, peer_qpn)) {
                 continue;
             }

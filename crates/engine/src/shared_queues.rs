@@ -86,7 +86,7 @@ impl Engine {
     pub(crate) fn find_xrc_queue(&self, process: usize, of: &calls::XrcQueue) -> Answer {
         let hca = self.own_hca(process, of.hca)?;
         let qp = self.world.query_qp(self.processes[process].number, hca, Qpn(of.qpn)).map_err(convert::errno_of)?;
-        let target = self.named_peer(&qp).and_then(|(hca, qpn)| self.world.find_qp(hca, qpn));
+        let target = self.named_peer(hca, &qp).and_then(|(hca, qpn)| self.world.find_qp(hca, qpn));
         let queue = target.and_then(|(_, target)| self.world.queue_of_domain(target.init.xrcd?, of.number));
         Ok(reply(&calls::Handle { handle: queue.map_or(0, |(srq, _)| self.direct.shared_entry_of(srq)), reserved: 0 }))
     }

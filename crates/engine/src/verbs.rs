@@ -86,7 +86,7 @@ impl Engine {
             Op::CloseXrcd => self.world.close_xrcd(owner, XrcdHandle(handle()?)).map(|()| Vec::new()).map_err(convert::errno_of),
             Op::OpenQp => self.open_qp(process, &request(bytes)?),
             Op::AttachMulticast | Op::DetachMulticast => self.multicast(process, op, &request(bytes)?),
-            Op::FindDatagramReceiver => self.find_datagram_receiver(&request(bytes)?),
+            Op::FindDatagramReceiver => self.find_datagram_receiver(process, &request(bytes)?),
             Op::FindGroup => self.find_group(process, &request(bytes)?),
             Op::FindXrcQueue => self.find_xrc_queue(process, &request(bytes)?),
             Op::CreateSrq => self.create_srq(process, &request(bytes)?),

@@ -49,6 +49,7 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
     for cable in &spec.cables {
         train(&mut world, cable);
     }
+    number_networks(&mut world);
     assign_lids(&mut world);
     set_routes(&mut world);
     world
@@ -277,6 +278,28 @@ fn set_congestion_control(port: &mut Port, spec: &FabricSpec, cable: &CableSpec,
 }
 
 /// LIDs from 1 on: the HCAs' cabled ports in the order of the file, then the switches; after all of InfiniBand what is Ethernet's.
+/// Ports that cables and switches connect get one number.
+fn number_networks(world: &mut World) {
+    let mut known = vec![false; world.ports.len()];
+    let mut network = 0;
+    for first in 0..world.ports.len() as u32 {
+        let mut reached = vec![first];
+        while let Some(at) = reached.pop() {
+            if std::mem::replace(&mut known[at as usize], true) {
+                continue;
+            }
+            let port = &mut world.ports[at as usize];
+            port.network = network;
+            reached.extend(port.cabling.map(|cabling| cabling.peer));
+            if let Owner::Switch { switch, .. } = port.owner {
+                let first = world.switches[switch as usize].first_port;
+                reached.extend(first..first + u32::from(world.spec.switches[switch as usize].part.ports));
+            }
+        }
+        network += 1;
+    }
+}
+
 fn assign_lids(world: &mut World) {
     let mut next = 1..;
     for layer in LinkLayer::ALL {

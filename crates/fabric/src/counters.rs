@@ -2,7 +2,7 @@
 
 use crate::World;
 use crate::port::Owner;
-use softband_model::link::symbol_time;
+use softband_model::link::{FlowControl, symbol_time};
 use softband_types::PortNumber;
 
 /// Counters of one port since the fabric began.
@@ -74,7 +74,13 @@ impl World {
                     port_pkt_rcv_becn: tally.rcv_becn,
                     port_xmit_wait: tally.wait.as_picos() / symbol_time(cabling.rate).as_picos(),
                     credit_stall_picos: tally.lane_wait[..lanes].iter().map(|wait| wait.as_picos()).collect(),
-                    ethernet: port.ethernet.as_ref().map(|port| port.counters),
+                    ethernet: port.ethernet.as_ref().map(|ethernet| EthernetCounters {
+                        rcv_pauses: match &port.flow_control {
+                            FlowControl::Pause(ledger) => ledger.received(self.now()),
+                            FlowControl::Credits(_) => 0,
+                        },
+                        ..ethernet.counters
+                    }),
                 }
             })
             .collect()

@@ -50,7 +50,6 @@ impl World {
         let sender = &mut self.ports[cabling.peer as usize];
         let (Some(ethernet), FlowControl::Pause(ledger)) = (&mut sender.ethernet, &mut sender.flow_control) else { return };
         ledger.schedule(sent + cabling.delay + ethernet.pause_response, lane, pauses);
-        ethernet.counters.rcv_pauses += 1;
         if sender.is_stalled() {
             self.await_credits(cabling.peer);
         }

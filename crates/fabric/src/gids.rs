@@ -7,7 +7,7 @@ use crate::port::{Owner, Port};
 use crate::world::World;
 use softband_model::packet::Packet;
 use softband_model::verbs::api::{AddressVector, VerbsError};
-use softband_types::{Gid, Guid, HcaId, Lid, LinkLayer};
+use softband_types::{Gid, Guid, HcaId, Lid, LinkLayer, PortNumber};
 
 /// The network of all Ethernet ports of a fabric, 10.77.0.0/16: the rest of an address is the port's LID.
 const NETWORK: [u8; 2] = [10, 77];
@@ -56,7 +56,7 @@ impl World {
         if source.ipv4().is_some() != route.dgid.ipv4().is_some() {
             return Err(VerbsError::Invalid);
         }
-        let dlid = if route.dgid.is_multicast() { Some(group_lid(route.dgid)) } else { self.ethernet_lid(route.dgid) };
+        let dlid = if route.dgid.is_multicast() { Some(group_lid(route.dgid)) } else { self.ethernet_lid(port, route.dgid) };
         match dlid {
             Some(dlid) => Ok(AddressVector { dlid, ..*vector }),
             None if route.dgid.is_link_local() => Ok(AddressVector { dlid: Lid::NONE, ..*vector }),
@@ -64,9 +64,20 @@ impl World {
         }
     }
 
-    fn ethernet_lid(&self, gid: Gid) -> Option<Lid> {
-        let is_ethernet = |port: &&Port| port.framing.link_layer() == LinkLayer::Ethernet;
-        self.ports.iter().filter(is_ethernet).find(|port| self.gids(port).contains(&Some(gid))).map(|port| port.lid)
+    /// Who has the address, of the hosts in the network of a port. Switches have none.
+    fn ethernet_lid(&self, from: &Port, gid: Gid) -> Option<Lid> {
+        let is_host_there = |port: &&Port| port.network == from.network && matches!(port.owner, Owner::Hca { .. });
+        self.ports.iter().filter(is_host_there).find(|port| self.gids(port).contains(&Some(gid))).map(|port| port.lid)
+    }
+
+    /// The HCA that packets with this LID reach from a port, if there is one and a way to it.
+    pub fn hca_reached(&self, from: (HcaId, PortNumber), lid: Lid) -> Option<HcaId> {
+        let network = self.ports[self.port_index(from.0, from.1)? as usize].network;
+        let is_it = |port: &&Port| port.lid == lid && port.network == network && port.cabling.is_some();
+        self.ports.iter().find(is_it).and_then(|port| match port.owner {
+            Owner::Hca { hca, .. } => Some(HcaId(hca)),
+            Owner::Switch { .. } => None,
+        })
     }
 
     /// The LID of a group: what the program says, or on Ethernet what its GID is mapped to.

@@ -11,7 +11,7 @@ use softband_model::verbs::Group;
 use softband_model::verbs::api::VerbsError;
 use softband_sim::SimDuration;
 use softband_types::{Gid, HcaId, Lid, ProcessId, QpType, Qpn};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl World {
     /// # Errors
@@ -46,10 +46,12 @@ impl World {
     pub fn hearers(&self, (sender_hca, sender): (HcaId, Qpn), mlid: Lid, mgid: Gid) -> Vec<(Lid, Qpn)> {
         let members = |hca| self.verbs.multicast.members(Group { hca, mlid, mgid }).iter().map(move |qpn| (hca, *qpn));
         let hcas: BTreeSet<HcaId> = self.verbs.multicast.hcas(mlid).collect();
+        let network_of = |hca, port| self.port_index(hca, port).map(|port| self.ports[port as usize].network);
+        let network = self.find_qp(sender_hca, sender).and_then(|(_, qp)| network_of(sender_hca, qp.port));
         let hears = |(hca, qpn): (HcaId, Qpn)| {
             let (_, qp) = self.find_qp(hca, qpn)?;
             let is_deaf = qp.init.block_own_multicast && (hca, qpn) == (sender_hca, sender);
-            let port = self.port(hca, qp.port).filter(|port| port.active && !is_deaf)?;
+            let port = self.port(hca, qp.port).filter(|port| port.active && !is_deaf && network_of(hca, qp.port) == network)?;
             Some((port.lid, qpn))
         };
         hcas.into_iter().flat_map(members).filter_map(hears).collect()
@@ -72,12 +74,17 @@ impl World {
         for node in &mut self.switches {
             node.switch.clear_multicast(mlid);
         }
-        let Some(root) = members.first().map(|port| self.ports[*port as usize].lid) else { return };
+        // One tree for each network that has members.
+        let mut roots: BTreeMap<u32, Lid> = BTreeMap::new();
         for member in members {
+            let port = &self.ports[member as usize];
+            let root = *roots.entry(port.network).or_insert(port.lid);
             self.mark_way(member, root, mlid);
         }
         for node in &mut self.switches {
-            node.switch.set_multicast_root(mlid, root);
+            if let Some(root) = roots.get(&self.ports[node.first_port as usize].network) {
+                node.switch.set_multicast_root(mlid, *root);
+            }
         }
     }
 

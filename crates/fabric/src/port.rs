@@ -83,6 +83,8 @@ pub(crate) struct Port {
     pub owner: Owner,
     pub number: PortNumber,
     pub lid: Lid,
+    /// Ports with the same number are those that ways lead to from each other.
+    pub network: u32,
     pub cabling: Option<Cabling>,
     /// From freed buffer to flow-control packet.
     pub credit_return: SimDuration,
@@ -122,6 +124,7 @@ impl Port {
             owner,
             number,
             lid: Lid::NONE,
+            network: 0,
             cabling: None,
             credit_return,
             arbiter: Arbiter::new(1, 1),

@@ -1,6 +1,5 @@
 //! Receive queues that many programs take from themselves: their requests come into the World, and go out of it, as a whole.
 
-use crate::port::Owner;
 use crate::queue_pairs::Post;
 use crate::world::World;
 use softband_model::verbs::Group;
@@ -40,17 +39,14 @@ impl World {
     }
 
     /// The queue pairs that a datagram with these keys reaches: one, or the members of a group.
-    pub fn datagram_receivers(&self, to: &DatagramDestination, sender: &QpSnapshot) -> Vec<(HcaId, Qpn)> {
+    pub fn datagram_receivers(&self, to: &DatagramDestination, (from, sender): (HcaId, &QpSnapshot)) -> Vec<(HcaId, Qpn)> {
         let Some(path) = self.verbs.ahs.get(to.ah.0).map(|ah| ah.vector) else { return Vec::new() };
         if let Some(route) = path.grh.filter(|_| path.dlid.is_multicast()) {
             let members = |hca| self.verbs.multicast.members(Group { hca, mlid: path.dlid, mgid: route.dgid }).iter().map(move |qpn| (hca, *qpn));
             return self.verbs.multicast.hcas(path.dlid).flat_map(members).collect();
         }
         let wanted = if to.remote_qkey.0 >> 31 == 1 { sender.qkey } else { to.remote_qkey };
-        let at = self.ports.iter().find(|port| port.lid == path.dlid).and_then(|port| match port.owner {
-            Owner::Hca { hca, .. } => Some(HcaId(hca)),
-            Owner::Switch { .. } => None,
-        });
+        let at = self.hca_reached((from, sender.port), path.dlid);
         let takes = |hca: &HcaId| self.find_qp(*hca, to.remote_qpn).is_some_and(|(_, receiver)| receiver.qkey == wanted);
         at.filter(takes).map(|hca| (hca, to.remote_qpn)).into_iter().collect()
     }

@@ -104,7 +104,9 @@ fn with_pauses_nothing_is_lost_though_all_send_to_one() {
     let lab = incast(&star(5, EthernetRate::G10), 40);
     let counted = total(&lab);
     assert!(counted.xmit_pauses > 0, "{counted:?}");
-    assert_eq!((counted.rcv_discards, counted.rcv_pauses), (0, counted.xmit_pauses));
+    // The last of each of the five ports may still be on their way.
+    let under_way = counted.xmit_pauses.checked_sub(counted.rcv_pauses);
+    assert!(counted.rcv_discards == 0 && counted.rcv_pauses > 0 && under_way.is_some_and(|frames| frames <= 5), "{counted:?}");
     assert!(lab.world.counters().iter().any(|port| port.port_xmit_wait > 0), "somebody stood still meanwhile");
 }
 
@@ -187,10 +189,47 @@ fn address_vectors_need_a_route_and_go_where_their_gid_leads() {
     assert_eq!((to(gids[0], 0), to(gids[1], 1)), (Ok(Lid(2)), Ok(Lid(2))));
     assert_eq!((to(gids[0], 1), to(gids[1], 0), to(gids[1], 2)), (Err(VerbsError::Invalid), Err(VerbsError::Invalid), Err(VerbsError::Invalid)));
     assert_eq!(to(Gid::of_ipv4([10, 77, 9, 9]), 1), Err(VerbsError::Unresolved));
+    assert_eq!(to(Gid::of_ipv4([10, 77, 0, 3]), 1), Err(VerbsError::Unresolved), "the LID of the switch is no address");
     assert_eq!(to(Gid::new(Gid::DEFAULT_PREFIX, Guid(9)), 0), Ok(Lid::NONE), "nobody asks the network");
     assert!(to(Gid::of_ipv4([239, 1, 2, 3]), 1).is_ok_and(Lid::is_multicast));
     let plain = AddressVector { dlid: Lid(2), port: PortNumber(1), ..AddressVector::default() };
     assert_eq!(lab.world.resolve(hca, &plain), Err(VerbsError::Invalid));
+}
+
+/// Two hosts on a switch of their own each: hosts 0 and 1 here, 2 and 3 there.
+fn two_networks() -> FabricSpec {
+    let mut spec = through_switch(LinkSpeed::Sdr, &[1; 4], 1, host_part(600, 300));
+    spec.switches.push(SwitchSpec { name: "there".into(), part: switch_part(), node_guid: Guid(0x200) });
+    for (index, cable) in spec.cables.iter_mut().enumerate().skip(2) {
+        cable.ends[1] = PortRef::Switch { switch: 1, port: PortNumber(index as u8) };
+    }
+    spec
+}
+
+#[test]
+fn addresses_of_another_network_lead_nowhere() {
+    let lab = Lab::new(&on_ethernet(two_networks(), EthernetRate::G10));
+    let of = |who: usize| lab.programs[who].hca;
+    let reached = |lab: &Lab, from: usize, to: usize| {
+        let lid = lab.world.port(of(to), PortNumber(1)).unwrap().lid;
+        lab.world.hca_reached((of(from), PortNumber(1)), lid) == Some(of(to))
+    };
+    let resolves = |from: usize, to: usize| {
+        let dgid = lab.world.port(of(to), PortNumber(1)).unwrap().gids[1].unwrap();
+        let grh = Some(GlobalRoute { dgid, sgid_index: 1, ..GlobalRoute::default() });
+        lab.world.resolve(of(from), &AddressVector { port: PortNumber(1), grh, ..AddressVector::default() }).is_ok()
+    };
+    let infiniband = Lab::new(&two_networks());
+    for from in 0..4 {
+        for to in 0..4 {
+            let is_there = from / 2 == to / 2;
+            assert_eq!(
+                (reached(&lab, from, to), resolves(from, to), reached(&infiniband, from, to)),
+                (is_there, is_there, is_there),
+                "{from} to {to}"
+            );
+        }
+    }
 }
 
 /// Seven switches in a ring, each with a host that writes to the one three switches further on.

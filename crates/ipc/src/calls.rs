@@ -242,6 +242,8 @@ pod! {
     pub struct OpenXrcd { pub hca: u32, pub has_file: u32, pub device: u64, pub inode: u64, pub create: u32, pub exclusive: u32, }
     pub struct Multicast { pub hca: u32, pub qpn: u32, pub mlid: u32, pub reserved: u32, pub mgid: [u8; 16], }
     pub struct DatagramReceiver { pub lid: u32, pub qpn: u32, }
+    /// Of a queue pair of the program, to a receiver.
+    pub struct DatagramWay { pub hca: u32, pub from: u32, pub lid: u32, pub qpn: u32, }
     /// `version`: [`crate::tables::Tables::groups`] as it was then.
     pub struct GroupMembers { pub version: u32, pub count: u32, }
     pub struct XrcQueue { pub hca: u32, pub qpn: u32, pub number: u32, pub reserved: u32, }

@@ -159,7 +159,10 @@ impl Builder {
         if batch.begun == batch.requests.len() {
             batch.grow();
         }
-        let pending = batch.requests.get_mut(batch.begun)?;
+        let Some(pending) = batch.requests.get_mut(batch.begun) else {
+            batch.error.get_or_insert(Errno(libc::ENOMEM));
+            return None;
+        };
         batch.begun += 1;
         pending.one = None;
         pending.entries.clear();

@@ -5,7 +5,7 @@ use std::ops::Range;
 use softband_model::parts::{BusPart, PciX, PciXClock, Slot};
 
 use super::Context;
-use super::nodes::HcaDraft;
+use super::nodes::{HcaDraft, check_name};
 use crate::catalog::Catalog;
 use crate::diagnostic::suggest;
 use crate::document::{Entry, Fields, Value, wrong_kind};
@@ -29,6 +29,7 @@ pub(super) fn buses(host: &str, entry: &Entry, context: &mut Context<'_>) -> Vec
 }
 
 fn bus(host: &str, entry: &Entry, context: &mut Context<'_>) -> Option<BusDraft> {
+    check_name("bus", entry, &mut context.findings);
     let what = format!("bus `{}` of host `{host}`", entry.key);
     let mut fields = Fields::of(what, &entry.node, entry.key_span.clone(), &mut context.findings)?;
     let part = fields.required_text("part", "\"...\", a bus part", &mut context.findings);

@@ -275,8 +275,9 @@ fn switch(entry: &Entry, context: &mut Context<'_>) -> Option<SwitchDraft> {
     Some(SwitchDraft { name: entry.key.clone(), name_span: entry.key_span.clone(), part, node_guid })
 }
 
-/// A label of a host name (RFC 1123), so that programs can look it up; not one that resolvers take for something else.
-fn check_name(what: &str, entry: &Entry, findings: &mut Findings) {
+/// A label of a host name (RFC 1123), so that programs can look it up; not one that resolvers take for something else. Buses have such
+/// names, too, which then need no quotes.
+pub(super) fn check_name(what: &str, entry: &Entry, findings: &mut Findings) {
     let name = entry.key.as_str();
     let characters = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     let ends = !name.starts_with('-') && !name.ends_with('-');

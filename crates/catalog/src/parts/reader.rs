@@ -151,7 +151,15 @@ impl<'a> PartReader<'a> {
     }
     /// What a part does not speak of is InfiniBand's alone.
     pub(crate) fn optional_link_layers(&mut self) -> Vec<LinkLayer> {
-        if self.peek("link_layers") { self.list("link_layers", Dimension::Name, &LinkLayer::ALL) } else { vec![LinkLayer::Infiniband] }
+        if !self.peek("link_layers") {
+            return vec![LinkLayer::Infiniband];
+        }
+        let layers = self.list("link_layers", Dimension::Name, &LinkLayer::ALL);
+        if !layers.is_empty() && !layers.contains(&LinkLayer::Infiniband) {
+            let help = "add \"infiniband\": what the part has there (widths, speeds, buffers) it must have in any case";
+            self.refuse("link_layers", "an HCA of Ethernet alone cannot be described".into(), Some(help.into()));
+        }
+        layers
     }
     pub(crate) fn optional_link_layer(&mut self) -> LinkLayer {
         let choices = LinkLayer::ALL.map(|layer| (layer.name(), layer));

@@ -12,7 +12,7 @@ use softband_abi::verbs::*;
 use softband_client::call;
 use softband_client::direct::{Looking, look};
 use softband_client::stretches::{Stretches, write};
-use softband_ipc::calls::{DatagramReceiver, Handle, Op};
+use softband_ipc::calls::{DatagramWay, Handle, Op};
 use softband_ipc::post::{HAS_ROUTE, ON_ETHERNET, PostRecord, kind, path_parts, send_flags};
 use softband_ipc::queues::Parties;
 use softband_ipc::ring::flags;
@@ -59,7 +59,7 @@ pub(super) fn deliver(
     data: &Data<'_>,
 ) -> Option<u64> {
     let to = (path_parts(record.path).0, record.remote_qpn);
-    let receiver = receivers.find(to)?;
+    let receiver = receivers.find(at.0, to)?;
     receiver.has_no_request = false;
     receiver.is_starved |= !may_wait;
     let mut attempt = |is_waiting| {
@@ -82,7 +82,7 @@ pub(super) fn deliver(
 /// Whether the receiver of a datagram takes it, and takes it from here.
 pub(super) fn is_within_reach((qp, index): (&QpInner, u32), receivers: &mut Receivers, record: &PostRecord) -> bool {
     let to = (path_parts(record.path).0, record.remote_qpn);
-    let Some(receiver) = receivers.find(to) else { return false };
+    let Some(receiver) = receivers.find(qp, to) else { return false };
     let Some(looking) = look() else { return false };
     let own = looking.queue_pair(index, qp.qpn);
     let found = receiver.entry.checked_sub(1).and_then(|entry| looking.datagram_receiver(entry, to.0, to.1));
@@ -91,7 +91,7 @@ pub(super) fn is_within_reach((qp, index): (&QpInner, u32), receivers: &mut Rece
 }
 
 impl Receivers {
-    fn find(&mut self, to: (u16, u32)) -> Option<&mut Receiver> {
+    fn find(&mut self, qp: &QpInner, to: (u16, u32)) -> Option<&mut Receiver> {
         if self.0.len() > RECEIVERS_MAX {
             self.0.clear();
         }
@@ -107,7 +107,7 @@ impl Receivers {
         };
         let receiver = self.0.entry(to).or_insert_with(unknown);
         if receiver.entry == 0 {
-            receiver.ask(to)?;
+            receiver.ask(qp, to)?;
         }
         Some(receiver)
     }
@@ -125,12 +125,13 @@ impl Receiver {
 
     /// Asks the engine where the receiver is: now and then, if it has none.
     #[cold]
-    fn ask(&mut self, (lid, qpn): (u16, u32)) -> Option<()> {
+    fn ask(&mut self, qp: &QpInner, (lid, qpn): (u16, u32)) -> Option<()> {
         if self.until_asked > 0 {
             self.until_asked -= 1;
             return None;
         }
-        let found: Handle = call(Op::FindDatagramReceiver, &DatagramReceiver { lid: u32::from(lid), qpn }).ok()?;
+        let way = DatagramWay { hca: qp.hca, from: qp.qpn, lid: u32::from(lid), qpn };
+        let found: Handle = call(Op::FindDatagramReceiver, &way).ok()?;
         self.entry = found.handle;
         self.between = if found.handle == 0 { (self.between * 2).min(DATAGRAMS_BETWEEN_MAX) } else { 1 };
         self.until_asked = self.between;

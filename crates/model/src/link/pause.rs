@@ -17,6 +17,8 @@ pub struct PauseLedger {
     paused: u16,
     /// Frames on the cable: when they take effect, lane, and whether they pause it. In that order.
     coming: VecDeque<(SimTime, u8, bool)>,
+    /// Frames that have taken effect.
+    collected: u64,
 }
 
 impl PauseLedger {
@@ -36,8 +38,14 @@ impl PauseLedger {
                 break;
             }
             self.coming.pop_front();
+            self.collected += 1;
             self.paused = if pauses { self.paused | 1 << lane } else { self.paused & !(1 << lane) };
         }
+    }
+
+    /// Frames that have arrived by `now`.
+    pub fn received(&self, now: SimTime) -> u64 {
+        self.collected + self.coming.iter().take_while(|(arrival, ..)| *arrival <= now).count() as u64
     }
 
     pub fn next_change(&self) -> Option<SimTime> {
