@@ -344,6 +344,8 @@ fn a_bus_that_the_host_has_not_is_named() {
     assert!(other.contains("did you mean `raiser`"), "{other}");
     let unknown = error_of(&two_on_a_bus("[hosts.a.buses.riser]\npart = \"pci-x-132\"\n", "mt23108"));
     assert!(unknown.starts_with("test.toml:4:8: error: no bus part `pci-x-132`"), "{unknown}");
+    let name = error_of(&two_on_a_bus("[hosts.a.buses.\"a b\"]\npart = \"pci-x-133\"\n", "mt23108"));
+    assert!(name.starts_with("test.toml:3:16: error: `a b` cannot name a bus\n  help: it may hold letters"), "{name}");
     let table = error_of(&two_on_a_bus("buses = \"pci-x-133\"\n", "mt23108"));
     assert!(table.contains("a table of tables, such as `[hosts.a.buses.riser]`"), "{table}");
 }

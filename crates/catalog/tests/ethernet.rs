@@ -108,7 +108,12 @@ fn what_does_nothing_or_loses_packets_is_warned_of() {
     let warnings = parse(&infiniband).unwrap().warnings;
     assert!(warnings[0].to_text().contains("nothing of this fabric is Ethernet, so `[ethernet]` does nothing"));
     let small = parse(&with("mtu = 4200", "mtu = 9000\npriorities = 8")).unwrap().warnings;
-    assert!(small.iter().any(|warning| warning.to_text().contains("`a/mlx5_0/1` may lose packets though it pauses priorities")), "{}", small.len());
+    let first = |warnings: &[softband_catalog::Warning]| warnings[0].to_text().lines().take(2).map(str::to_owned).collect::<Vec<_>>();
+    let told = first(&small);
+    let line = |of: &str, text: &str| text.lines().position(|line| line == of).unwrap() + 1;
+    let (cable, table) = (line("[[cables]]", &shipped()) + 1, line("[ethernet]", &shipped()));
+    assert!(told[0].starts_with(&format!("test.toml:{cable}:1: warning: `a/mlx5_0/1` may lose packets though it pauses priorities")), "{told:?}");
+    assert_eq!(told[1], format!("  test.toml:{table}:2: this table"));
 }
 
 #[test]
@@ -120,6 +125,15 @@ fn ethernet_parts_have_what_they_need() {
     assert!(load(without).map(|_| ()).unwrap_err().to_text().contains("switch part `sw` has no `pause_response`"));
     let unknown = load(switch.replace("\"100GbE\"]", "\"101GbE\"]")).map(|_| ()).unwrap_err().to_text();
     assert!(unknown.contains("`ethernet_rates`: a value is not known\n  help: the list may hold 10GbE, 25GbE"), "{unknown}");
+    let hca = std::fs::read_to_string(root().join("catalog/hca/connectx4.toml")).unwrap();
+    let alone = PartFile {
+        kind: PartKind::Hca,
+        name: "nic".into(),
+        file: "hca/nic.toml".into(),
+        text: hca.replace("[\"infiniband\", \"ethernet\"]", "[\"ethernet\"]"),
+    };
+    let alone = Catalog::from_files(&[alone]).map(|_| ()).unwrap_err().to_text();
+    assert!(alone.contains("an HCA of Ethernet alone cannot be described\n  help: add \"infiniband\""), "{alone}");
     let credits = load(switch + "credit_return = { value = 1, unit = \"ns\", source = \"s\", status = \"assumed\" }\n");
     assert!(credits.map(|_| ()).unwrap_err().to_text().contains("a switch part has no `credit_return`"));
 }

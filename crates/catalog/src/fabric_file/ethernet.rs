@@ -10,7 +10,7 @@ use softband_wire::ethernet::{OVERHEAD_BYTES, mtu_of_port};
 use super::Context;
 use super::train::{self, Cap, End, Laid, Link, PortCan};
 use crate::diagnostic::{Findings, suggest};
-use crate::document::{Entry, Fields};
+use crate::document::{Entry, Fields, Value};
 use crate::parts::PartKind;
 
 /// The longest that switches commonly take.
@@ -171,7 +171,7 @@ fn refuse_mixture(ends: [End<'_, PortCan<'_>>; 2], context: &mut Context<'_>) {
 }
 
 /// What `[ethernet]` says is nothing to a fabric without Ethernet, and priorities without room for their headroom lose packets.
-pub(super) fn warn(entry: Option<&Entry>, spec: &FabricSpec, findings: &mut Findings) {
+pub(super) fn warn((entry, cables): (Option<&Entry>, Option<&Entry>), spec: &FabricSpec, findings: &mut Findings) {
     let place = entry.map_or_else(Vec::new, |entry| vec![(entry.key_span.clone(), "this table".to_owned())]);
     if entry.is_some() && !spec.has_ethernet() {
         let help = "give HCAs `link_layer = \"ethernet\"` and take Ethernet switch parts, or remove the table";
@@ -183,6 +183,16 @@ pub(super) fn warn(entry: Option<&Entry>, spec: &FabricSpec, findings: &mut Find
             spec.port_name(port)
         );
         let help = "fewer `priorities`, a smaller `mtu` or a shorter cable need less; real ports are set up so that headroom fits";
-        findings.warning(message, place.clone(), Some(help.into()));
+        let cable = spec.cables.iter().position(|cable| cable.ends.contains(&port));
+        let labels = cable.and_then(|index| cable_span(cables, index)).map(|span| (span, "this cable".to_owned()));
+        findings.warning(message, labels.into_iter().chain(place.clone()).collect(), Some(help.into()));
+    }
+}
+
+/// Where the file has a cable, by its place among all.
+fn cable_span(cables: Option<&Entry>, index: usize) -> Option<Range<usize>> {
+    match &cables?.node.value {
+        Value::Array(nodes) => nodes.get(index).map(|node| node.span.clone()),
+        _ => None,
     }
 }

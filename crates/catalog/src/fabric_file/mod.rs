@@ -106,7 +106,8 @@ fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Op
     let mut hosts = nodes::hosts(top.optional("hosts"), context);
     let mut switches = nodes::switches(top.optional("switches"), context);
     nodes::check_names(&hosts, &switches, &mut context.findings);
-    let cables = cables::cables(top.optional("cables"), &hosts, &switches, context);
+    let cables_entry = top.optional("cables");
+    let cables = cables::cables(cables_entry, &hosts, &switches, context);
     top.finish(&mut context.findings);
     if hosts.is_empty() && context.findings.errors.is_empty() {
         let help = "add `[hosts.a]` with its `part` and an HCA under `[[hosts.a.hcas]]`";
@@ -120,7 +121,7 @@ fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Op
     let hosts = hosts.into_iter().map(HostDraft::into_spec).collect::<Option<_>>()?;
     let switches = switches.into_iter().map(SwitchDraft::into_spec).collect::<Option<_>>()?;
     let spec = FabricSpec { title, hosts, switches, cables, subnet, ethernet };
-    ethernet::warn(ethernet_entry, &spec, &mut context.findings);
+    ethernet::warn((ethernet_entry, cables_entry), &spec, &mut context.findings);
     congestion::warn_of_bystanders(subnet_entry, &spec, &mut context.findings);
     Some((spec, seed))
 }
