@@ -38,15 +38,17 @@ int main(int argc, char **argv)
 	OK(!ibv_query_port(ctx, 1, &port));
 	for (int i = 0; i < 2; i++) {
 		cq[i] = ibv_create_cq(ctx, 2 * DEPTH, NULL, NULL, 0);
-		struct ibv_qp_init_attr init = {.send_cq = cq[i], .recv_cq = cq[i], .qp_type = IBV_QPT_RC, .cap = {DEPTH, DEPTH, 1, 1, 64}};
-		qp[i] = ibv_create_qp(pd, &init);
+		struct ibv_qp_init_attr_ex init = {.send_cq = cq[i], .recv_cq = cq[i], .qp_type = IBV_QPT_RC, .cap = {DEPTH, DEPTH, 1, 1, 64}, .pd = pd,
+			.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .send_ops_flags = IBV_QP_EX_WITH_SEND};
+		qp[i] = ibv_create_qp_ex(ctx, &init);
 		OK(qp[i]);
 	}
 	up(qp[0], qp[1]->qp_num, port.lid); up(qp[1], qp[0]->qp_num, port.lid);
 	struct ibv_sge from = {(uintptr_t)buffer, bytes, mr->lkey}, to = {(uintptr_t)buffer + 4096, bytes, mr->lkey};
 	struct ibv_wc wc[16];
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp[0]);
 	for (int run = 0; run < RUNS; run++) {
-		double t[7] = {0};
+		double t[9] = {0};
 		for (int round = 0; round < BATCHES; round++) {
 			double a = ns();
 			for (int i = 0; i < DEPTH; i++) { struct ibv_recv_wr w = {.sg_list = &to, .num_sge = 1}, *bad; OK(!ibv_post_recv(qp[1], &w, &bad)); }
@@ -63,10 +65,26 @@ int main(int argc, char **argv)
 			double g = ns();
 			for (int i = 0; i < DEPTH; i++) ibv_poll_cq(cq[0], 1, wc);
 			double h = ns();
+			for (int i = 0; i < DEPTH; i++) { struct ibv_recv_wr w = {.sg_list = &to, .num_sge = 1}, *bad; OK(!ibv_post_recv(qp[1], &w, &bad)); }
+			double j = ns();
+			for (int i = 0; i < DEPTH; i++) {
+				ibv_wr_start(ex);
+				ex->wr_id = i;
+				ex->wr_flags = i == DEPTH - 1 ? IBV_SEND_SIGNALED : 0;
+				ibv_wr_send(ex);
+				ibv_wr_set_sge(ex, from.lkey, from.addr, from.length);
+				OK(!ibv_wr_complete(ex));
+			}
+			double k = ns();
+			n = 0; while (n < 1) n += ibv_poll_cq(cq[0], 16, wc);
+			double l = ns();
+			for (n = 0; n < DEPTH;) n += ibv_poll_cq(cq[1], 16, wc);
+			double m = ns();
+			t[7] += k - j; t[8] += m - l;
 			t[0] += b - a; t[1] += c - b; t[2] += d - c; t[3] += e - d; t[4] += f - e; t[5] += g - f; t[6] += h - g;
 		}
 		double per = (double)BATCHES * DEPTH;
-		printf("post_recv %.1f  post_send %.1f  poll recv %.1f  | post write %.1f  poll own %.1f  empty poll %.1f ns\n", t[0] / per, t[1] / per, t[3] / per, t[4] / per, t[5] / per, t[6] / per);
+		printf("post_recv %.1f  post_send %.1f  poll recv %.1f  | post write %.1f  poll own %.1f  empty poll %.1f  | ibv_wr_* send %.1f  poll 16 %.1f ns\n", t[0] / per, t[1] / per, t[3] / per, t[4] / per, t[5] / per, t[6] / per, t[7] / per, t[8] / per);
 	}
 	return 0;
 }

@@ -69,6 +69,14 @@ def test_a_program_gets_a_second_thread_in_the_midst_of_its_work(softband: Softb
     assert "as it should be" in outcome.program("a-0")
 
 
+@pytest.mark.parametrize(("pace", "rounds"), [("virtual", 5), ("wall", 300)])
+def test_a_queue_pair_gets_company_at_its_completion_queue_in_the_midst_of_a_stream(
+    softband: Softband, c_programs: Path, pace: str, rounds: int
+) -> None:
+    outcome = softband.run("modern-pair", ("a", f"{c_programs / 'company'} {rounds}"), options=("--pace", pace)).assert_ok()
+    assert "as it should be" in outcome.program("a-0")
+
+
 @pytest.mark.parametrize("pace", ["virtual", "wall"])
 def test_a_queue_pair_without_outstanding_reads_reads_nothing(softband: Softband, c_programs: Path, pace: str) -> None:
     outcome = softband.run("modern-pair", ("a", str(c_programs / "no_reads")), options=("--pace", pace)).assert_ok()

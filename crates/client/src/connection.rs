@@ -18,6 +18,8 @@ pub struct Connection {
     pub keeper: &'static QpEntry,
     /// What completes for the peer says of both.
     pub parties: Parties,
+    /// Nobody else puts completions where the peer's go.
+    pub delivers_alone: bool,
     versions: [u32; 3],
     /// A child of a fork may hold its parent's queue pairs, but they are not its own.
     process: u32,
@@ -51,12 +53,13 @@ impl Connection {
             source_qpn: of(&peer.dest_qpn),
             srq: shared_queue_of(of(&source.qpn)).unwrap_or(0),
             source_lid: 0,
-            pkey_index: of(&peer.pkey_index) as u16,
-            service_level: of(&peer.service_level) as u8,
+            pkey_index: peer.pkey_index.load(Ordering::Relaxed),
+            service_level: peer.service_level.load(Ordering::Relaxed) as u8,
             path_bits: 0,
             reserved: 0,
         };
-        is_same.then(|| Self { own, peer, source, keeper, parties, versions: [of_own, of_peer, of_source], process: own_number() })
+        let delivers_alone = of(&keeper.delivers_alone) != 0;
+        is_same.then(|| Self { delivers_alone, own, peer, source, keeper, parties, versions: [of_own, of_peer, of_source], process: own_number() })
     }
 
     /// Whether nothing of that has changed.

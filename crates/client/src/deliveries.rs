@@ -26,7 +26,7 @@ pub struct Deliveries {
     /// Which process mapped it: a child of a fork must not take what is its parent's.
     mapped_by: u32,
 }
-// SAFETY: peers hold the ring's lock, the owner the one of its completion queue; the counters are atomics.
+// SAFETY: peers hold the ring's lock or are the only one, the owner the one of its completion queue; the counters are atomics.
 unsafe impl Send for Deliveries {}
 // SAFETY: as above.
 unsafe impl Sync for Deliveries {}
@@ -202,7 +202,7 @@ impl Deliveries {
         }
     }
 
-    /// Whether there is room for one more. The lock is held.
+    /// Whether there is room for one more. Nobody else puts anything in.
     #[inline]
     fn has_room(&self, produced: u32) -> bool {
         let header = self.header();
@@ -214,11 +214,11 @@ impl Deliveries {
         produced.wrapping_sub(consumed) < self.entries
     }
 
-    /// Room for one more; `None` when there is none, or the lock cannot be had.
+    /// Room for one more; `None` when there is none, or the lock cannot be had, which is not needed where nobody else puts anything in.
     #[inline(always)]
-    pub fn reserve(&self) -> Option<Room<'_>> {
-        let me = own_number();
-        if !self.lock(me) {
+    pub fn reserve(&self, is_alone: bool) -> Option<Room<'_>> {
+        let me = if is_alone { 0 } else { own_number() };
+        if !is_alone && !self.lock(me) {
             return None;
         }
         let (counter, former) = self.next_place(self.header());
@@ -226,7 +226,7 @@ impl Deliveries {
         self.has_room(counter).then_some(room)
     }
 
-    /// The counter of the next one to be put in, and what its entry says now. The lock is held.
+    /// The counter of the next one to be put in, and what its entry says now. Nobody else puts anything in.
     #[inline]
     fn next_place(&self, header: &DeliveriesHeader) -> (u32, u32) {
         // SAFETY: within the mapping.
@@ -268,13 +268,14 @@ impl Deliveries {
     }
 }
 
-/// Room for one completion, and the lock.
+/// Room for one completion, and the lock, if one was needed.
 pub struct Room<'a> {
     deliveries: &'a Deliveries,
     counter: u32,
     entry: *mut Delivery,
     /// What the entry says as its number: that of a former round, or none.
     former: u32,
+    /// By what the lock was taken; 0: without one.
     me: u32,
 }
 
@@ -304,7 +305,7 @@ impl Drop for Room<'_> {
     fn drop(&mut self) {
         let lock = &self.deliveries.header().lock;
         // Unless somebody took it for that of a process that is gone.
-        if lock.load(Ordering::Relaxed) == self.me {
+        if self.me != 0 && lock.load(Ordering::Relaxed) == self.me {
             lock.store(0, Ordering::Release);
         }
     }

@@ -3,7 +3,6 @@
 use crate::movers::{self, Place};
 use crate::session::header;
 use crate::shared_memory;
-use crate::stretches::Stretch;
 use rustix::fd::OwnedFd;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use softband_ipc::tables::{KeyEntry, QPS, QpEntry, Tables, key_index, shared_queue_of};
@@ -172,22 +171,9 @@ impl Looking {
         shared_queue_of(entry.qpn.load(Ordering::SeqCst)).filter(|_| is_it).map(|_| entry)
     }
 
-    /// Where `len_bytes` at `iova` of a region are, if queue pair `by` may reach them with these rights.
-    #[inline(always)]
-    pub fn reach(&self, by: &QpEntry, key: u32, iova: u64, len_bytes: u64, rights: u32) -> Option<Stretch> {
-        let region = region_of(self.tables, key)?;
-        // A domain is one process's, on one HCA.
-        if region.pd.load(Ordering::Relaxed) != by.pd.load(Ordering::Relaxed) {
-            return None;
-        }
-        let offset = iova.checked_sub(region.iova.load(Ordering::Relaxed))?;
-        let fits = offset.checked_add(len_bytes)? <= region.len_bytes.load(Ordering::Relaxed);
-        let allowed = region.access.load(Ordering::Relaxed) & rights == rights;
-        if !fits || !allowed {
-            return None;
-        }
-        let address = region.address.load(Ordering::Relaxed) + offset;
-        Some(Stretch { address, len_bytes, here: shared_memory::alias(region, key, address).unwrap_or(std::ptr::null_mut()) })
+    /// The entry of a key, if there is such a region.
+    pub(crate) fn region(&self, key: u32) -> Option<&'static KeyEntry> {
+        region_of(self.tables, key)
     }
 }
 

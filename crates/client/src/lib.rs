@@ -17,6 +17,7 @@ mod fork;
 mod hosts;
 mod movers;
 pub mod post;
+pub mod reach;
 pub mod receive_queue;
 pub mod regions;
 mod ring;

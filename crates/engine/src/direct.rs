@@ -1,5 +1,6 @@
 //! The tables by which programs move data themselves, in wall pace (`softband_ipc::tables`).
 
+use crate::feeders::Feeders;
 use crate::pace::{Engine, Pace};
 use rustix::fd::OwnedFd;
 use rustix::fs::SealFlags;
@@ -7,7 +8,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use softband_ipc::layout::QUEUES_OFFSET;
 use softband_ipc::tables::{KEYS, KeyEntry, QPS, QpEntry, Tables, key_index};
 use softband_model::verbs::api::QpSnapshot;
-use softband_types::{HcaId, MrHandle, ProcessId, QpState, QpType, Qpn, SrqHandle};
+use softband_types::{CqHandle, HcaId, MrHandle, ProcessId, QpState, QpType, Qpn, SrqHandle};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -30,6 +31,7 @@ pub(crate) struct DirectTables {
     pub(crate) free: Vec<u32>,
     next: u32,
     serial: AtomicU64,
+    pub(crate) feeders: Feeders,
 }
 
 impl DirectTables {
@@ -53,6 +55,7 @@ impl DirectTables {
             free: Vec::new(),
             next: 0,
             serial: AtomicU64::new(0),
+            feeders: Feeders::default(),
         })
     }
 
@@ -134,6 +137,7 @@ impl DirectTables {
             let _ = self.qp(from).peer.compare_exchange(index + 1, 0, Ordering::SeqCst, Ordering::Relaxed);
             self.note_changed(from);
         }
+        self.feeders.remove(index);
         self.forget_fitted(name);
     }
 
@@ -286,6 +290,7 @@ impl Engine {
         let peer = self.peer_entry((hca, qpn), &qp);
         let worse = self.direct.qp(index).access.load(Ordering::Relaxed) & !crate::convert::access_bits(qp.access) != 0;
         let received = is_receiving(self.direct.qp(index).state.load(Ordering::Relaxed));
+        self.note_feeder(index, qp.init.recv_cq);
         self.write_entry(index, owner, hca, &qp);
         let ends = received && !is_receiving(qp.state as u32);
         let has_other_keys = self.write_datagram_part(self.direct.qp(index), hca, &qp);
@@ -304,6 +309,15 @@ impl Engine {
         }
     }
 
+    /// What reaches an entry goes into the ring of this queue: if another one's peer was alone there, it is no longer when this returns.
+    pub(crate) fn note_feeder(&mut self, index: u32, cq: CqHandle) {
+        if let Some(alone) = self.direct.feeders.add(cq, index) {
+            self.direct.qp(alone).delivers_alone.store(0, Ordering::SeqCst);
+            self.direct.note_changed(alone);
+            self.await_movers();
+        }
+    }
+
     fn write_entry(&self, index: u32, owner: ProcessId, hca: HcaId, qp: &QpSnapshot) {
         let owner = &self.processes[owner.0 as usize];
         let entry = self.direct.qp(index);
@@ -314,8 +328,8 @@ impl Engine {
         set(&entry.pid, owner.pid as u32);
         set(&entry.access, crate::convert::access_bits(qp.access));
         set(&entry.dest_qpn, qp.dest_qpn.0);
-        set(&entry.pkey_index, u32::from(qp.pkey_index));
-        set(&entry.service_level, u32::from(qp.address_vector.service_level.0));
+        entry.pkey_index.store(qp.pkey_index, Ordering::SeqCst);
+        entry.service_level.store(u16::from(qp.address_vector.service_level.0), Ordering::SeqCst);
         set(&entry.rnr_retry, u32::from(qp.rnr_retry));
         set(&entry.max_reads, u32::from(qp.max_rd_atomic));
         set(&entry.file, owner.shared.memory_file_number());
@@ -327,6 +341,9 @@ impl Engine {
         set(&entry.receive_entries, queue.map_or(0, |queue| queue.entries));
         set(&entry.receive_sges, queue.map_or(0, |queue| queue.sges));
         set(&entry.delivery_entries, deliveries.map_or(0, |cq| cq.delivery_entries));
+        // Of a connected queue pair there is one sender; datagrams and shared queues have many.
+        let has_one_sender = matches!(qp.init.qp_type, QpType::Rc | QpType::Uc) && queue.is_some() && shared == 0;
+        set(&entry.delivers_alone, u32::from(has_one_sender && self.direct.feeders.are_only(index)));
         entry.receive_queue.store(queue.map_or(0, |queue| queue.offset), Ordering::SeqCst);
         entry.deliveries.store(deliveries.map_or(0, |cq| cq.deliveries), Ordering::SeqCst);
         set(&entry.qpn, qp.qpn.0);

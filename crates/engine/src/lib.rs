@@ -16,6 +16,7 @@ mod convert;
 mod counter;
 mod datagrams;
 mod direct;
+mod feeders;
 mod files;
 mod handover;
 #[doc(hidden)]

@@ -92,11 +92,14 @@ impl Engine {
     /// Lets the table say where a shared receive queue is.
     pub(crate) fn publish_shared_queue(&mut self, srq: SrqHandle, hca: HcaId, init: &SrqInit, queue: &ReceiveQueue) {
         let Some(index) = self.direct.take_index() else { return };
+        if let Some(xrc) = init.xrc {
+            self.note_feeder(index, xrc.cq);
+        }
         let owner = &self.processes[queue.process];
         self.direct.shared.insert(srq, (index, owner.number));
         let entry = self.direct.qp(index);
         let set = |field: &AtomicU32, value: u32| field.store(value, Ordering::SeqCst);
-        for unused in [&entry.access, &entry.state, &entry.peer, &entry.srq] {
+        for unused in [&entry.access, &entry.state, &entry.peer, &entry.srq, &entry.delivers_alone] {
             set(unused, 0);
         }
         set(&entry.hca, hca.0);
@@ -121,6 +124,7 @@ impl Engine {
         if let Some((index, _)) = self.direct.shared.remove(&srq) {
             self.direct.qp(index).qpn.store(0, Ordering::SeqCst);
             self.direct.note_changed(index);
+            self.direct.feeders.remove(index);
             self.await_movers();
             self.direct.free.push(index);
         }

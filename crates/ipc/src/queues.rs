@@ -104,7 +104,8 @@ pub const fn receive_queue_bytes(entries: u32, sges: u32) -> usize {
 /// whether it is there.
 #[repr(C, align(64))]
 pub struct DeliveriesHeader {
-    /// Number on the host of the process that is putting something in, or 0.
+    /// Number on the host of the process that is putting something in, or 0; who does so alone ([`super::tables::QpEntry::delivers_alone`])
+    /// leaves it.
     pub lock: AtomicU32,
     pub produced: AtomicU32,
     /// What `consumed` was when somebody last had to look.

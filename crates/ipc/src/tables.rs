@@ -3,7 +3,7 @@
 //! An entry is valid while its key (its QP number) is not zero. Whoever moves data says so ([`super::layout::SharedHeader::movers`])
 //! before it looks at entries; the engine takes an entry away and then waits until everybody who was moving has finished.
 
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
 /// Keys and queue pairs that have an entry; those beyond go through the engine.
 pub const KEYS: usize = 1 << 16;
@@ -59,8 +59,10 @@ pub struct QpEntry {
     /// The ring into which peers put what completes.
     pub deliveries: AtomicU64,
     /// What completions of receives say of this queue pair: its own P_Key index and service level.
-    pub pkey_index: AtomicU32,
-    pub service_level: AtomicU32,
+    pub pkey_index: AtomicU16,
+    pub service_level: AtomicU16,
+    /// Not 0: nobody but the peer of this one puts anything into that ring, and takes no lock for it.
+    pub delivers_alone: AtomicU32,
     /// How many of the requests that went to the engine are done.
     pub done: AtomicU32,
     /// `rnr_retry` of what it sends.

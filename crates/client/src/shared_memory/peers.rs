@@ -29,7 +29,6 @@ static FORMER: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
 static USED: Mutex<Vec<(u32, u64)>> = Mutex::new(Vec::new());
 
 /// Where byte `address` of a shared region is mapped here, if it is shared. The caller is looking at the tables.
-#[inline(always)]
 pub(crate) fn alias(entry: &KeyEntry, key: u32, address: u64) -> Option<*mut u8> {
     let alias = &ALIASES[key_index(key)?];
     if alias.serial.load(Ordering::Acquire) != entry.serial.load(Ordering::Relaxed) {

@@ -5,7 +5,7 @@
 use super::global_route::{GRH_BYTES, header};
 use super::send::{delivery, places_of_request};
 use super::waiting::{Outcome, PATIENCE, Step};
-use super::{PeerQueues, is_receiving, local_stretches, stretch_here, tell};
+use super::{PeerQueues, Reached, is_receiving, local_stretches, stretch_here, tell};
 use crate::post::Data;
 use crate::qp::QpInner;
 use softband_abi::verbs::*;
@@ -37,6 +37,7 @@ struct Receiver {
     /// Its entry in the table of queue pairs plus one; 0 when there was none.
     entry: u32,
     queues: Option<PeerQueues>,
+    reached: Reached,
     /// Datagrams until the engine is asked for the entry again, and how many those were last time.
     until_asked: u32,
     between: u32,
@@ -98,6 +99,7 @@ impl Receivers {
         let unknown = || Receiver {
             entry: 0,
             queues: None,
+            reached: Reached::default(),
             until_asked: 0,
             between: 1,
             is_new: false,
@@ -174,7 +176,7 @@ fn step(
         local.push(stretch_here(route.as_ptr() as u64, GRH_BYTES))?;
     }
     let free = GRH_BYTES - local.len_bytes(); // in front, which stays as it is
-    local_stretches(looking, own, data, false, &mut local)?;
+    local_stretches(looking, &mut receiver.reached.local, own, data, false, &mut local)?;
     let len_bytes = free + local.len_bytes() - GRH_BYTES;
     if len_bytes > u64::from(own.mtu_bytes.load(Ordering::Relaxed)) {
         return None;
@@ -188,7 +190,7 @@ fn step(
     };
     let wr_id = request.wr_id;
     let mut remote = Stretches::default();
-    places_of_request(looking, source, request, (free, local.len_bytes()), &mut remote)?;
+    places_of_request(looking, (source, &mut receiver.reached.remote), request, (free, local.len_bytes()), &mut remote)?;
     if !turn.is_valid() {
         return Some(Step::LATER);
     }
@@ -197,7 +199,7 @@ fn step(
     }
     let mut delivery = delivery((to, parties((own, to, source), record)), record, wr_id, GRH_BYTES + len_bytes, receives.since_ps());
     delivery.flags |= if free == 0 { flags::GRH } else { 0 };
-    let room = deliveries.reserve()?;
+    let room = deliveries.reserve(false)?;
     room.write(delivery);
     // Again: this thread may have been stopped for so long that the engine went on without it.
     if to.version.load(Ordering::SeqCst) != version || !turn.is_valid() || !turn.take_front() {
@@ -225,7 +227,7 @@ fn parties((own, to, source): (&QpEntry, &QpEntry, &QpEntry), record: &PostRecor
         source_qpn: of(&own.qpn),
         srq: shared_queue_of(of(&source.qpn)).unwrap_or(0),
         source_lid: if record.path & ON_ETHERNET != 0 { 0 } else { of(&own.lid) as u16 },
-        pkey_index: of(&to.pkey_index) as u16,
+        pkey_index: to.pkey_index.load(Ordering::Relaxed),
         service_level: path_parts(record.path).1,
         path_bits: 0,
         reserved: 0,

@@ -2,13 +2,14 @@
 //! into the ring of the peer's completion queue.
 
 use super::waiting::{Outcome, PATIENCE, Step};
-use super::{PeerQueues, Sending, is_reliable, local_stretches, stretch_here, tell};
+use super::{PeerQueues, Reached, Sending, is_reliable, local_stretches, named_stretch, only_stretch, tell};
 use crate::post::Data;
 use crate::qp::QpInner;
 use softband_abi::verbs::*;
 use softband_client::connection::Connection;
 use softband_client::direct::{Looking, look};
-use softband_client::receive_queue::Front;
+use softband_client::reach::Region;
+use softband_client::receive_queue::{Front, Mode, ReceiveQueue};
 use softband_client::stretches::{Stretches, copy_one, write};
 use softband_client::takers::Taking;
 use softband_ipc::post::{PostRecord, PostSge, kind, opcode, send_flags};
@@ -46,99 +47,148 @@ fn try_again(last: Step, at: (&QpInner, u32), sending: &mut Sending, record: &Po
 #[inline(always)]
 fn step(looking: Looking, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>, is_waiting: bool) -> Option<Step> {
     let looking = &looking;
-    let (connection, queues) = sending.connect(looking, at)?;
-    let Connection { own, peer, source, keeper, parties, .. } = connection;
-    let PeerQueues { receives, deliveries } = match queues {
+    let (connection, queues, reached) = sending.connect(looking, at)?;
+    let queues = match queues {
         Some(queues) => queues,
-        unknown => unknown.insert(PeerQueues::of(source, keeper)?),
+        unknown => unknown.insert(PeerQueues::of(connection.source, connection.keeper)?),
     };
-    let mode = receives.mode();
+    let mode = queues.receives.mode();
     match mode.is_shared() {
         None => return Some(Step::LATER),
         Some(false) => return None,
         Some(true) => {}
     }
-    let turn = match connection.is_shared().then(|| receives.take_turn(is_waiting)) {
-        Some(None) => return Some(Step::BUSY),
-        turn => turn.flatten(),
-    };
-    let Some(request) = receives.front(mode) else {
-        let may_wait = is_reliable(at.0) && own.rnr_retry.load(Ordering::Relaxed) != 0;
-        return may_wait.then_some(Step::LATER);
-    };
-    let wr_id = request.wr_id;
-    let is_ours = || turn.as_ref().is_none_or(Taking::is_valid);
-    let len_bytes = match move_one(looking, connection, record, data, &request, is_ours) {
-        Some(len_bytes) => len_bytes,
-        None => move_any(looking, connection, record, data, request, is_ours)?,
-    };
-    let room = deliveries.reserve()?;
-    room.write(delivery((peer, *parties), record, wr_id, len_bytes, receives.since_ps()));
-    // Again: this thread may have been stopped for so long that the engine went on without it.
-    if receives.mode() != mode || !connection.is_still_valid(looking) || turn.as_ref().is_some_and(|turn| !turn.take_front()) {
-        return Some(Step::LATER);
+    let message = Message { looking, sender: at.0, connection, queues, mode, record, data };
+    if !connection.is_shared() {
+        return message.deliver(reached, &Alone(&queues.receives));
     }
-    if turn.is_none() {
-        receives.take_front();
+    match queues.receives.take_turn(is_waiting) {
+        Some(turn) => message.deliver_in_turn(reached, &turn),
+        None => Some(Step::BUSY),
     }
-    room.publish(); // at once: who ends in between takes the request with him
-    let reaches_limit = turn.as_ref().is_some_and(Taking::reaches_limit);
-    Some(Step::done(len_bytes, deliveries.raises_event(record.flags & send_flags::SOLICITED != 0) | reaches_limit))
 }
 
-/// Moves a message that lies in one place and goes to one, as most do; `None` when it is another one. `is_ours`: what was read of the
-/// request is true.
-#[inline(always)]
-fn move_one(
-    looking: &Looking,
-    to: &Connection,
-    record: &PostRecord,
-    data: &Data<'_>,
-    request: &Front<'_>,
-    is_ours: impl Fn() -> bool,
-) -> Option<u64> {
-    let (from, to) = match *data {
-        Data::Registered([from]) if record.opcode != opcode::RDMA_WRITE_WITH_IMM => {
-            (looking.reach(to.own, from.lkey, from.addr, u64::from(from.length), 0)?, to)
+/// The right to take the oldest request of the peer's queue.
+trait Turn {
+    /// Whether what was read of the request is true, where others may have taken it meanwhile.
+    fn is_valid(&self) -> bool;
+    /// The request is used up. False: it was no longer there.
+    fn take_front(&self) -> bool;
+    fn reaches_limit(&self) -> bool;
+}
+
+impl Turn for Taking<'_> {
+    fn is_valid(&self) -> bool {
+        self.is_valid()
+    }
+
+    fn take_front(&self) -> bool {
+        self.take_front()
+    }
+
+    fn reaches_limit(&self) -> bool {
+        self.reaches_limit()
+    }
+}
+
+/// Nobody else takes from the queue.
+struct Alone<'a>(&'a ReceiveQueue);
+
+impl Turn for Alone<'_> {
+    #[inline(always)]
+    fn is_valid(&self) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn take_front(&self) -> bool {
+        self.0.take_front();
+        true
+    }
+
+    #[inline(always)]
+    fn reaches_limit(&self) -> bool {
+        false
+    }
+}
+
+/// What one step moves, by which way.
+struct Message<'a> {
+    looking: &'a Looking,
+    sender: &'a QpInner,
+    connection: &'a Connection,
+    queues: &'a PeerQueues,
+    mode: Mode,
+    record: &'a PostRecord,
+    data: &'a Data<'a>,
+}
+
+impl Message<'_> {
+    #[inline(never)]
+    fn deliver_in_turn(&self, reached: &mut Reached, turn: &Taking<'_>) -> Option<Step> {
+        self.deliver(reached, turn)
+    }
+
+    #[inline(always)]
+    fn deliver(&self, reached: &mut Reached, turn: &impl Turn) -> Option<Step> {
+        let Self { looking, connection, record, .. } = *self;
+        let PeerQueues { receives, deliveries } = self.queues;
+        let Some(request) = receives.front(self.mode) else {
+            let may_wait = is_reliable(self.sender) && connection.own.rnr_retry.load(Ordering::Relaxed) != 0;
+            return may_wait.then_some(Step::LATER);
+        };
+        let wr_id = request.wr_id;
+        let len_bytes = match self.move_one(reached, &request, turn) {
+            Some(len_bytes) => len_bytes,
+            None => self.move_any(reached, request, turn)?,
+        };
+        let room = deliveries.reserve(connection.delivers_alone)?;
+        // Again: this thread may have been stopped for so long that the engine went on without it.
+        if receives.mode() != self.mode || !connection.is_still_valid(looking) {
+            return Some(Step::LATER);
         }
-        Data::Here([from]) if record.opcode != opcode::RDMA_WRITE_WITH_IMM => (stretch_here(from.addr, u64::from(from.length)), to),
-        Data::Copied(bytes) if record.opcode != opcode::RDMA_WRITE_WITH_IMM => (stretch_here(bytes.as_ptr() as u64, bytes.len() as u64), to),
-        _ => return None,
-    };
-    let entry = request.only()?;
-    let place = looking.reach(to.source, entry.lkey, entry.address, u64::from(entry.len_bytes), IBV_ACCESS_LOCAL_WRITE)?;
-    let may_move = from.len_bytes <= place.len_bytes.min(BYTES_MAX) && is_ours();
-    (may_move && copy_one(&from, &place)).then_some(from.len_bytes)
-}
+        room.write(delivery((connection.peer, connection.parties), record, wr_id, len_bytes, receives.since_ps()));
+        if !turn.take_front() {
+            return Some(Step::LATER);
+        }
+        room.publish(); // at once: who ends in between takes the request with him
+        Some(Step::done(len_bytes, deliveries.raises_event(record.flags & send_flags::SOLICITED != 0) | turn.reaches_limit()))
+    }
 
-/// The same of any message. `None`: it is the engine's.
-#[inline(never)]
-fn move_any(looking: &Looking, to: &Connection, record: &PostRecord, data: &Data<'_>, request: Front<'_>, is_ours: impl Fn() -> bool) -> Option<u64> {
-    let mut local = Stretches::default();
-    local_stretches(looking, to.own, data, false, &mut local)?;
-    let len_bytes = local.len_bytes();
-    if len_bytes > BYTES_MAX {
-        return None;
+    /// Moves a message that lies in one place and goes to one, as most do; `None` when it is another one.
+    #[inline(always)]
+    fn move_one(&self, reached: &mut Reached, request: &Front<'_>, turn: &impl Turn) -> Option<u64> {
+        let (looking, to) = (self.looking, self.connection);
+        if self.record.opcode == opcode::RDMA_WRITE_WITH_IMM {
+            return None;
+        }
+        let from = only_stretch(looking, &mut reached.local, to.own, self.data, false)?;
+        let entry = request.only()?;
+        let memory = (entry.address, u64::from(entry.len_bytes));
+        let place = looking.reach_again(&mut reached.remote, to.source, entry.lkey, memory, IBV_ACCESS_LOCAL_WRITE)?;
+        let may_move = from.len_bytes <= place.len_bytes.min(BYTES_MAX) && turn.is_valid();
+        (may_move && copy_one(&from, &place)).then_some(from.len_bytes)
     }
-    let mut remote = Stretches::default();
-    if record.opcode == opcode::RDMA_WRITE_WITH_IMM {
-        named_place(looking, to, record, len_bytes, &mut remote)?;
-    } else {
-        places_of_request(looking, to.source, request, (0, len_bytes), &mut remote)?;
-    }
-    let is_moved = is_ours() && (len_bytes == 0 || write(to.keeper.pid.load(Ordering::Relaxed), &local, &remote));
-    is_moved.then_some(len_bytes)
-}
 
-/// Where an RDMA write goes.
-fn named_place(looking: &Looking, to: &Connection, record: &PostRecord, len_bytes: u64, found: &mut Stretches) -> Option<()> {
-    if to.peer.access.load(Ordering::Relaxed) & IBV_ACCESS_REMOTE_WRITE == 0 {
-        return None;
+    /// The same of any message. `None`: it is the engine's.
+    #[inline(never)]
+    fn move_any(&self, reached: &mut Reached, request: Front<'_>, turn: &impl Turn) -> Option<u64> {
+        let (looking, to) = (self.looking, self.connection);
+        let mut local = Stretches::default();
+        local_stretches(looking, &mut reached.local, to.own, self.data, false, &mut local)?;
+        let len_bytes = local.len_bytes();
+        if len_bytes > BYTES_MAX {
+            return None;
+        }
+        let mut remote = Stretches::default();
+        if self.record.opcode == opcode::RDMA_WRITE_WITH_IMM {
+            remote.push(named_stretch(looking, &mut reached.remote, to, self.record, len_bytes)?)?;
+        } else {
+            places_of_request(looking, (to.source, &mut reached.remote), request, (0, len_bytes), &mut remote)?;
+        }
+        let is_moved = turn.is_valid() && (len_bytes == 0 || write(to.keeper.pid.load(Ordering::Relaxed), &local, &remote));
+        is_moved.then_some(len_bytes)
     }
-    if len_bytes > 0 {
-        found.push(looking.reach(to.keeper, record.rkey, record.remote_address, len_bytes, IBV_ACCESS_REMOTE_WRITE)?)?;
-    }
-    Some(())
 }
 
 /// Where a message goes that is as long as this, behind so many bytes that are left free; `None` when it is too long for the request, or
@@ -146,7 +196,7 @@ fn named_place(looking: &Looking, to: &Connection, record: &PostRecord, len_byte
 #[inline(always)]
 pub(super) fn places_of_request(
     looking: &Looking,
-    of: &QpEntry,
+    (of, last): (&QpEntry, &mut Region),
     request: impl Iterator<Item = PostSge>,
     (mut free, len_bytes): (u64, u64),
     found: &mut Stretches,
@@ -160,7 +210,8 @@ pub(super) fn places_of_request(
         let whole = u64::from(entry.len_bytes);
         let begin = free.min(whole);
         let len = (whole - begin).min(left);
-        found.push(looking.reach(of, entry.lkey, entry.address, whole, IBV_ACCESS_LOCAL_WRITE)?.part(begin, len))?;
+        let place = looking.reach_again(last, of, entry.lkey, (entry.address, whole), IBV_ACCESS_LOCAL_WRITE)?;
+        found.push(place.part(begin, len))?;
         free -= begin;
         left -= len;
     }

@@ -1,0 +1,77 @@
+//! Where registered memory is: what a key allows, and where that is mapped here.
+
+use crate::direct::Looking;
+use crate::shared_memory;
+use crate::stretches::Stretch;
+use softband_ipc::tables::{KeyEntry, QpEntry};
+use std::sync::atomic::Ordering;
+
+/// A region that was reached before, so that it is reached again without looking at more than whether it still is that one: nothing of a
+/// region changes as long as its key and its serial do not.
+#[derive(Default)]
+pub struct Region {
+    entry: Option<&'static KeyEntry>,
+    key: u32,
+    pd: u32,
+    access: u32,
+    serial: u64,
+    iova: u64,
+    len_bytes: u64,
+    address: u64,
+    /// Where its first byte is mapped here; 0 where it is not.
+    here: usize,
+}
+
+impl Region {
+    #[inline(always)]
+    fn is_still(&self, key: u32) -> bool {
+        self.entry
+            .is_some_and(|entry| self.key == key && entry.key.load(Ordering::SeqCst) == key && entry.serial.load(Ordering::Relaxed) == self.serial)
+    }
+
+    /// The caller is looking.
+    #[cold]
+    fn find(&mut self, looking: &Looking, key: u32) -> Option<()> {
+        *self = Self::default();
+        let entry = looking.region(key)?;
+        let address = entry.address.load(Ordering::Relaxed);
+        *self = Self {
+            entry: Some(entry),
+            key,
+            pd: entry.pd.load(Ordering::Relaxed),
+            access: entry.access.load(Ordering::Relaxed),
+            serial: entry.serial.load(Ordering::Relaxed),
+            iova: entry.iova.load(Ordering::Relaxed),
+            len_bytes: entry.len_bytes.load(Ordering::Relaxed),
+            address,
+            here: shared_memory::alias(entry, key, address).map_or(0, |here| here as usize),
+        };
+        Some(())
+    }
+
+    /// Where `len_bytes` at `iova` are, if queue pair `by` may reach them with these rights.
+    #[inline(always)]
+    fn stretch(&self, by: &QpEntry, (iova, len_bytes): (u64, u64), rights: u32) -> Option<Stretch> {
+        // A domain is one process's, on one HCA.
+        let is_in_domain = self.pd == by.pd.load(Ordering::Relaxed);
+        let offset = iova.wrapping_sub(self.iova);
+        let fits = offset <= self.len_bytes && len_bytes <= self.len_bytes - offset;
+        if !is_in_domain || !fits || self.access & rights != rights {
+            return None;
+        }
+        let here = if self.here == 0 { 0 } else { self.here + offset as usize };
+        Some(Stretch { address: self.address.wrapping_add(offset), len_bytes, here: here as *mut u8 })
+    }
+}
+
+impl Looking {
+    /// Where `len_bytes` at `iova` of a region are, if queue pair `by` may reach them with these rights. `last` is what was reached in
+    /// this way before, which mostly is it again.
+    #[inline(always)]
+    pub fn reach_again(&self, last: &mut Region, by: &QpEntry, key: u32, memory: (u64, u64), rights: u32) -> Option<Stretch> {
+        if !last.is_still(key) {
+            last.find(self, key)?;
+        }
+        last.stretch(by, memory, rights)
+    }
+}
