@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * A queue pair alone at its completion queue gets company there in the midst of a stream, again and again, and is alone again: two
- * processes send, one receives by one completion queue. Every message comes once, in the order of its sender. On one host.
+ * processes send, one receives by one completion queue. Every message comes once, whole and in the order of its sender. On one host.
  *
  *     company ROUNDS
  */
 #include "verbs_common.h"
+#include <pthread.h>
 #include <sys/wait.h>
 
 enum { SENDERS = 2, REQUESTS = 64, A_ROUND = 400, STEADY = 0, GUEST = 1 };
@@ -43,8 +44,10 @@ static void stream(struct side *s, struct ibv_qp *qp, uint32_t *next, int count)
 {
 	for (int under_way = 0, left = count; left || under_way;) {
 		while (left && under_way < REQUESTS) {
-			*(uint32_t *)(s->buffer + OUT) = *next;
-			IS(0, post(qp, (struct ibv_send_wr){.sg_list = &(struct ibv_sge){(uintptr_t)s->buffer + OUT, 4, s->mr->lkey}, .num_sge = 1,
+			size_t at = OUT + 64 * (*next % REQUESTS); /* not sent from any more: no more are under way */
+
+			*(uint32_t *)(s->buffer + at) = *next;
+			IS(0, post(qp, (struct ibv_send_wr){.sg_list = &(struct ibv_sge){(uintptr_t)s->buffer + at, 4, s->mr->lkey}, .num_sge = 1,
 							    .opcode = IBV_WR_SEND_WITH_IMM, .imm_data = htonl((*next)++), .send_flags = IBV_SEND_SIGNALED}));
 			left--, under_way++;
 		}
@@ -78,62 +81,107 @@ static int sends(int which, int control, int rounds)
 	return 0;
 }
 
+static struct end sides[SENDERS];
+static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
+
+/* Every request has a place of its own, by its number. */
+static int requests(struct end *end, uint64_t id)
+{
+	return receive(end->qp, id, piece(&end->side, IN + 64 * ((end - sides) * REQUESTS + id), 4));
+}
+
 static void joins(struct end *end)
 {
-	end->qp = new_pair(&end->side);
-	for (int i = 0; i < REQUESTS; i++) IS(0, receive(end->qp, 0, piece(&end->side, IN, 4)));
-	connect_qp(&end->side, end->qp);
+	struct ibv_qp *qp = new_pair(&end->side);
+
+	pthread_mutex_lock(&changing);
+	end->qp = qp;
+	pthread_mutex_unlock(&changing);
+	for (int i = 0; i < REQUESTS; i++) IS(0, requests(end, i));
+	connect_qp(&end->side, qp);
 	meet(&end->side, 1);
 }
 
-/* Takes what comes until each sender has sent so many. */
-static void takes(struct end ends[SENDERS], uint32_t steady, uint32_t guest)
+static uint32_t taken(int which)
 {
-	while (ends[STEADY].next < steady || ends[GUEST].next < guest) {
-		struct ibv_wc wc = completion(ends[STEADY].side.recv_cq);
-		struct end *end = wc.qp_num == ends[STEADY].qp->qp_num ? &ends[STEADY] : &ends[GUEST];
+	return __atomic_load_n(&sides[which].next, __ATOMIC_SEQ_CST);
+}
 
-		CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV);
+/* Takes what comes in so many rounds, while the other thread makes queue pairs and destroys them. */
+static void *takes(void *count)
+{
+	uint32_t rounds = (uintptr_t)count;
+
+	while (taken(STEADY) < 3 * A_ROUND * rounds || taken(GUEST) < A_ROUND * rounds) {
+		struct ibv_wc wc = completion(sides[STEADY].side.recv_cq);
+
+		pthread_mutex_lock(&changing);
+		struct end *end = wc.qp_num == sides[STEADY].qp->qp_num ? &sides[STEADY] : &sides[GUEST];
+		uint32_t number = end->next;
+
+		CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV && wc.byte_len == 4);
 		CHECK(end->qp && wc.qp_num == end->qp->qp_num);
-		if (ntohl(wc.imm_data) != end->next) FAIL("message %u of sender %d comes instead of %u", ntohl(wc.imm_data), end == &ends[GUEST], end->next);
-		end->next++;
-		IS(0, receive(end->qp, 0, piece(&end->side, IN, 4)));
+		if (ntohl(wc.imm_data) != number) FAIL("message %u of sender %d comes instead of %u", ntohl(wc.imm_data), end == &sides[GUEST], number);
+		CHECK(*(uint32_t *)(uintptr_t)(end->side.buffer + IN + 64 * ((end - sides) * REQUESTS + wc.wr_id)) == number);
+		IS(0, requests(end, wc.wr_id));
+		__atomic_store_n(&end->next, number + 1, __ATOMIC_SEQ_CST);
+		pthread_mutex_unlock(&changing);
+	}
+	return NULL;
+}
+
+static void until(int which, uint32_t count)
+{
+	double start = seconds();
+
+	while (taken(which) < count) {
+		if (seconds() - start > PATIENCE_SECONDS) FAIL("sender %d: %u of %u messages", which, taken(which), count);
+		usleep(20);
 	}
 }
 
 static void receives(int controls[SENDERS], int rounds)
 {
-	struct end ends[SENDERS] = {0};
+	pthread_t taker;
 
-	open_side(&ends[STEADY].side, controls[STEADY]);
-	ends[GUEST].side = ends[STEADY].side;
-	ends[GUEST].side.control = controls[GUEST];
-	joins(&ends[STEADY]);
+	open_side(&sides[STEADY].side, controls[STEADY]);
+	sides[GUEST].side = sides[STEADY].side;
+	sides[GUEST].side.control = controls[GUEST];
+	joins(&sides[STEADY]);
+	IS(0, pthread_create(&taker, NULL, takes, (void *)(uintptr_t)rounds));
 	for (uint32_t round = 0; round < (uint32_t)rounds; round++) {
-		struct ibv_qp_attr same = {.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC};
-		uint32_t before = 3 * A_ROUND * round;
-
-		takes(ends, before + A_ROUND, 0);
-		joins(&ends[GUEST]);
-		takes(ends, before + A_ROUND, A_ROUND * (round + 1));
-		meet(&ends[GUEST].side, 2);
-		IS(0, ibv_destroy_qp(ends[GUEST].qp));
-		ends[GUEST].qp = NULL;
-		IS(0, ibv_modify_qp(ends[STEADY].qp, &same, IBV_QP_ACCESS_FLAGS)); /* its entry is written anew: alone again */
-		takes(ends, before + 3 * A_ROUND, 0);
-		meet(&ends[STEADY].side, 2);
+		until(STEADY, 3 * A_ROUND * round + A_ROUND);
+		joins(&sides[GUEST]);
+		until(GUEST, A_ROUND * (round + 1));
+		meet(&sides[GUEST].side, 2);
+		struct ibv_qp *gone = sides[GUEST].qp;
+		IS(0, ibv_destroy_qp(gone));
+		until(STEADY, 3 * A_ROUND * (round + 1));
+		meet(&sides[STEADY].side, 2);
 	}
+	IS(0, pthread_join(taker, NULL));
+	struct ibv_wc wc;
+	CHECK(ibv_poll_cq(sides[STEADY].side.recv_cq, 1, &wc) == 0); /* and no more */
 }
 
 int main(int argc, char **argv)
 {
-	int rounds = argc > 1 ? atoi(argv[1]) : 20, ends[SENDERS][2], controls[SENDERS], status;
+	int rounds = argc > 1 ? atoi(argv[1]) : 20, pairs[SENDERS][2], controls[SENDERS], status;
 
+	for (int which = 0; which < SENDERS; which++) IS(0, socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[which]));
 	for (int which = 0; which < SENDERS; which++) {
-		IS(0, socketpair(AF_UNIX, SOCK_STREAM, 0, ends[which]));
-		controls[which] = ends[which][0];
-		if (fork() == 0) return sends(which, ends[which][1], rounds);
+		pid_t child = fork();
+
+		CHECK(child >= 0);
+		controls[which] = pairs[which][0];
+		if (child > 0) continue;
+		for (int i = 0; i < SENDERS; i++) {
+			close(pairs[i][0]);
+			if (i != which) close(pairs[i][1]);
+		}
+		return sends(which, pairs[which][1], rounds);
 	}
+	for (int which = 0; which < SENDERS; which++) close(pairs[which][1]); /* who fails ends the connection */
 	receives(controls, rounds);
 	for (int which = 0; which < SENDERS; which++) CHECK(wait(&status) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	printf("company: as it should be\n");

@@ -34,19 +34,21 @@ impl Region {
     fn find(&mut self, looking: &Looking, key: u32) -> Option<()> {
         *self = Self::default();
         let entry = looking.region(key)?;
+        let serial = entry.serial.load(Ordering::SeqCst);
         let address = entry.address.load(Ordering::Relaxed);
-        *self = Self {
+        let found = Self {
             entry: Some(entry),
             key,
             pd: entry.pd.load(Ordering::Relaxed),
             access: entry.access.load(Ordering::Relaxed),
-            serial: entry.serial.load(Ordering::Relaxed),
+            serial,
             iova: entry.iova.load(Ordering::Relaxed),
             len_bytes: entry.len_bytes.load(Ordering::Relaxed),
             address,
             here: shared_memory::alias(entry, key, address).map_or(0, |here| here as usize),
         };
-        Some(())
+        // Of one region, all of it: this thread may have been stopped for so long that the engine put another one there meanwhile.
+        found.is_still(key).then(|| *self = found)
     }
 
     /// Where `len_bytes` at `iova` are, if queue pair `by` may reach them with these rights.

@@ -1,5 +1,6 @@
 //! The tables by which programs move data themselves, in wall pace (`softband_ipc::tables`).
 
+use crate::completion_queues::CqRecord;
 use crate::feeders::Feeders;
 use crate::pace::{Engine, Pace};
 use rustix::fd::OwnedFd;
@@ -120,12 +121,35 @@ impl DirectTables {
 
     /// Lets an entry lead to another one, or nowhere (0). True when it led elsewhere before.
     fn link(&mut self, from: u32, to: u32) -> bool {
-        if to != 0 {
-            self.links.insert(to - 1, from);
-        }
+        // Whoever led there before has heard of nothing: its own program has done nothing.
+        let displaces = to != 0 && self.links.insert(to - 1, from).is_some_and(|other| other != from && self.unlink(other, to));
         let former = self.qp(from).peer.swap(to, Ordering::SeqCst);
         self.note_changed(from);
-        former != 0 && former != to
+        displaces || former != 0 && former != to
+    }
+
+    /// Lets an entry lead nowhere, if it leads to this one; whether it did.
+    fn unlink(&self, from: u32, to: u32) -> bool {
+        let led_there = self.qp(from).peer.compare_exchange(to, 0, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+        if led_there {
+            self.note_changed(from);
+        }
+        led_there
+    }
+
+    /// Lets nobody lead to an entry.
+    fn unlink_from_all(&mut self, index: u32) {
+        if let Some(from) = self.links.remove(&index) {
+            self.unlink(from, index + 1);
+        }
+    }
+
+    /// Entries that others were at whom nobody waits for any more: who is alone now takes no lock from now on.
+    fn note_lone_senders(&mut self) {
+        for index in self.feeders.take_lone() {
+            self.qp(index).delivers_alone.store(1, Ordering::SeqCst);
+            self.note_changed(index);
+        }
     }
 
     /// Takes an entry away, and the link that leads to it. The caller waits for those who were moving data.
@@ -133,10 +157,7 @@ impl DirectTables {
         self.qp(index).qpn.store(0, Ordering::SeqCst);
         self.qp(index).peer.store(0, Ordering::SeqCst);
         self.note_changed(index);
-        if let Some(from) = self.links.remove(&index) {
-            let _ = self.qp(from).peer.compare_exchange(index + 1, 0, Ordering::SeqCst, Ordering::Relaxed);
-            self.note_changed(from);
-        }
+        self.unlink_from_all(index);
         self.feeders.remove(index);
         self.forget_fitted(name);
     }
@@ -220,6 +241,11 @@ fn is_receiving(state: u32) -> bool {
     state == QpState::Rtr as u32 || state == QpState::Rts as u32
 }
 
+/// Whether one queue pair alone sends to this one: datagrams come from many, and so does what takes from a shared queue.
+fn has_one_sender(qp: &QpSnapshot) -> bool {
+    matches!(qp.init.qp_type, QpType::Rc | QpType::Uc) && qp.init.srq.is_none()
+}
+
 /// The type of the queue pair that receives what one of this type sends.
 fn receiving_type(sender: QpType) -> Option<QpType> {
     match sender {
@@ -290,9 +316,14 @@ impl Engine {
         let peer = self.peer_entry((hca, qpn), &qp);
         let worse = self.direct.qp(index).access.load(Ordering::Relaxed) & !crate::convert::access_bits(qp.access) != 0;
         let received = is_receiving(self.direct.qp(index).state.load(Ordering::Relaxed));
-        self.note_feeder(index, qp.init.recv_cq);
+        if self.ring_of(hca, &qp).is_some() {
+            self.note_feeder(index, qp.init.recv_cq, has_one_sender(&qp));
+        }
         self.write_entry(index, owner, hca, &qp);
         let ends = received && !is_receiving(qp.state as u32);
+        if ends {
+            self.direct.unlink_from_all(index); // it may be somebody else's peer when it receives again
+        }
         let has_other_keys = self.write_datagram_part(self.direct.qp(index), hca, &qp);
         if self.direct.link(index, peer) || worse || ends || received && has_other_keys {
             self.await_movers();
@@ -303,19 +334,31 @@ impl Engine {
         {
             let own = self.peer_entry((peer_hca, peer_qpn), &peer_qp);
             let entry = self.direct.entry_of(peer_hca, peer_qpn);
-            if own == index + 1 && entry != 0 {
-                self.direct.link(entry - 1, own);
+            if own == index + 1 && entry != 0 && self.direct.link(entry - 1, own) {
+                self.await_movers();
             }
         }
     }
 
     /// What reaches an entry goes into the ring of this queue: if another one's peer was alone there, it is no longer when this returns.
-    pub(crate) fn note_feeder(&mut self, index: u32, cq: CqHandle) {
-        if let Some(alone) = self.direct.feeders.add(cq, index) {
-            self.direct.qp(alone).delivers_alone.store(0, Ordering::SeqCst);
-            self.direct.note_changed(alone);
+    pub(crate) fn note_feeder(&mut self, index: u32, cq: CqHandle, has_one_sender: bool) {
+        let only = self.direct.feeders.add(cq, index, has_one_sender);
+        if let Some(only) = only.filter(|only| self.direct.qp(*only).delivers_alone.swap(0, Ordering::SeqCst) != 0) {
+            self.direct.note_changed(only);
             self.await_movers();
         }
+    }
+
+    /// Nobody is at what was taken away any more, when this returns.
+    pub(crate) fn await_those_at_the_gone(&mut self) {
+        self.await_movers();
+        self.direct.note_lone_senders();
+    }
+
+    /// The completion queue with the ring into which that goes which reaches a queue pair.
+    fn ring_of(&self, hca: HcaId, qp: &QpSnapshot) -> Option<&CqRecord> {
+        let receives = self.receive_queues.get(hca, qp.qpn).is_some() || qp.init.srq.is_some_and(|srq| self.direct.shared_entry_of(srq) != 0);
+        self.cqs.get(&qp.init.recv_cq.0).filter(|cq| receives && cq.deliveries != 0)
     }
 
     fn write_entry(&self, index: u32, owner: ProcessId, hca: HcaId, qp: &QpSnapshot) {
@@ -335,15 +378,13 @@ impl Engine {
         set(&entry.file, owner.shared.memory_file_number());
         let queue = self.receive_queues.get(hca, qp.qpn);
         let shared = qp.init.srq.map_or(0, |srq| self.direct.shared_entry_of(srq));
-        let deliveries = self.cqs.get(&qp.init.recv_cq.0).filter(|_| queue.is_some() || shared != 0);
+        let deliveries = self.ring_of(hca, qp);
         set(&entry.srq, shared);
         set(&entry.xrcd, qp.init.xrcd.map_or(0, |xrcd| xrcd.0));
         set(&entry.receive_entries, queue.map_or(0, |queue| queue.entries));
         set(&entry.receive_sges, queue.map_or(0, |queue| queue.sges));
         set(&entry.delivery_entries, deliveries.map_or(0, |cq| cq.delivery_entries));
-        // Of a connected queue pair there is one sender; datagrams and shared queues have many.
-        let has_one_sender = matches!(qp.init.qp_type, QpType::Rc | QpType::Uc) && queue.is_some() && shared == 0;
-        set(&entry.delivers_alone, u32::from(has_one_sender && self.direct.feeders.are_only(index)));
+        set(&entry.delivers_alone, u32::from(deliveries.is_some() && self.direct.feeders.has_lone_sender(index)));
         entry.receive_queue.store(queue.map_or(0, |queue| queue.offset), Ordering::SeqCst);
         entry.deliveries.store(deliveries.map_or(0, |cq| cq.deliveries), Ordering::SeqCst);
         set(&entry.qpn, qp.qpn.0);
@@ -381,7 +422,7 @@ impl Engine {
     pub(crate) fn withdraw_queue_pair(&mut self, hca: HcaId, qpn: Qpn) {
         if let Some((index, _)) = self.direct.entries.remove(&(hca, qpn)) {
             self.direct.clear((hca, qpn), index);
-            self.await_movers();
+            self.await_those_at_the_gone();
             self.direct.free.push(index);
         }
     }
@@ -419,7 +460,7 @@ impl Engine {
         }
         self.direct.note_withdrawn();
         self.direct.note_groups_changed();
-        self.await_movers();
+        self.await_those_at_the_gone();
         self.release_locks_of(pid);
         self.release_takers_of(pid);
         self.look_at_limits();

@@ -1,37 +1,53 @@
 //! Who puts completions into which ring of deliveries: where it is one queue pair's peer alone, that one needs no lock.
 
 use softband_types::CqHandle;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Entries of the table of queue pairs, by the completion queue into whose ring that goes which reaches them, and the other way round.
 #[derive(Default)]
 pub(crate) struct Feeders {
-    of: BTreeMap<CqHandle, BTreeSet<u32>>,
+    /// With it, whether an entry has one sender only.
+    of: BTreeMap<CqHandle, BTreeMap<u32, bool>>,
     by: BTreeMap<u32, CqHandle>,
+    /// Queues that have lost one.
+    left: Vec<CqHandle>,
 }
 
 impl Feeders {
-    /// What reaches this entry goes there from now on; the entry that was alone until then, if there was one.
-    pub(crate) fn add(&mut self, cq: CqHandle, entry: u32) -> Option<u32> {
+    /// What reaches this entry goes there from now on; the entry that was the only one until then, if there was one.
+    pub(crate) fn add(&mut self, cq: CqHandle, entry: u32, has_one_sender: bool) -> Option<u32> {
         self.by.insert(entry, cq);
         let all = self.of.entry(cq).or_default();
-        let alone = if all.len() == 1 { all.first().copied() } else { None };
-        all.insert(entry);
-        alone.filter(|former| *former != entry)
+        let only = if all.len() == 1 { all.keys().next().copied() } else { None };
+        all.insert(entry, has_one_sender);
+        only.filter(|former| *former != entry)
     }
 
-    pub(crate) fn are_only(&self, entry: u32) -> bool {
-        self.by.get(&entry).and_then(|cq| self.of.get(cq)).is_some_and(|all| all.len() == 1)
+    /// Whether nobody puts anything into that ring but the one sender of this entry.
+    pub(crate) fn has_lone_sender(&self, entry: u32) -> bool {
+        self.by.get(&entry).is_some_and(|cq| self.lone_of(*cq) == Some(entry))
+    }
+
+    fn lone_of(&self, cq: CqHandle) -> Option<u32> {
+        let all = self.of.get(&cq).filter(|all| all.len() == 1)?;
+        all.iter().find(|(_, has_one_sender)| **has_one_sender).map(|(entry, _)| *entry)
     }
 
     pub(crate) fn remove(&mut self, entry: u32) {
         let Some(cq) = self.by.remove(&entry) else { return };
-        if let Some(all) = self.of.get_mut(&cq) {
-            all.remove(&entry);
-            if all.is_empty() {
-                self.of.remove(&cq);
-            }
+        let Some(all) = self.of.get_mut(&cq) else { return };
+        all.remove(&entry);
+        if all.is_empty() {
+            self.of.remove(&cq);
+        } else {
+            self.left.push(cq);
         }
+    }
+
+    /// The entries that are alone since others were removed. Each is named once.
+    pub(crate) fn take_lone(&mut self) -> Vec<u32> {
+        let left = std::mem::take(&mut self.left);
+        left.into_iter().filter_map(|cq| self.lone_of(cq)).collect()
     }
 }
 
@@ -44,27 +60,39 @@ mod tests {
     #[test]
     fn whoever_was_alone_is_named_once() {
         let mut feeders = Feeders::default();
-        assert_eq!(feeders.add(CQ, 1), None);
-        assert_eq!(feeders.add(CQ, 1), None, "it says the same again");
-        assert!(feeders.are_only(1));
-        assert_eq!(feeders.add(CQ, 2), Some(1));
-        assert_eq!(feeders.add(CQ, 3), None);
-        assert!(!feeders.are_only(1) && !feeders.are_only(3));
-        assert_eq!(feeders.add(CqHandle(8), 4), None, "another queue");
-        assert!(feeders.are_only(4));
+        assert_eq!(feeders.add(CQ, 1, true), None);
+        assert_eq!(feeders.add(CQ, 1, true), None, "it says the same again");
+        assert!(feeders.has_lone_sender(1));
+        assert_eq!(feeders.add(CQ, 2, true), Some(1));
+        assert_eq!(feeders.add(CQ, 3, true), None);
+        assert!(!feeders.has_lone_sender(1) && !feeders.has_lone_sender(3));
+        assert_eq!(feeders.add(CqHandle(8), 4, false), None, "another queue");
+        assert!(!feeders.has_lone_sender(4), "it has many");
     }
 
     #[test]
     fn the_last_one_is_alone_again() {
         let mut feeders = Feeders::default();
         for entry in [1, 2, 3] {
-            feeders.add(CQ, entry);
+            feeders.add(CQ, entry, entry != 3);
         }
         feeders.remove(1);
+        assert!(feeders.take_lone().is_empty());
         feeders.remove(3);
         feeders.remove(3);
-        assert!(feeders.are_only(2) && !feeders.are_only(1));
+        assert_eq!(feeders.take_lone(), [2]);
+        assert!(feeders.take_lone().is_empty());
+        assert!(feeders.has_lone_sender(2) && !feeders.has_lone_sender(1));
         feeders.remove(2);
-        assert!(!feeders.are_only(2) && feeders.of.is_empty() && feeders.by.is_empty());
+        assert!(feeders.take_lone().is_empty() && feeders.of.is_empty() && feeders.by.is_empty());
+    }
+
+    #[test]
+    fn one_with_many_senders_is_not_alone_when_it_is_left() {
+        let mut feeders = Feeders::default();
+        feeders.add(CQ, 1, false);
+        feeders.add(CQ, 2, true);
+        feeders.remove(2);
+        assert!(feeders.take_lone().is_empty() && !feeders.has_lone_sender(1));
     }
 }

@@ -93,7 +93,7 @@ impl Engine {
     pub(crate) fn publish_shared_queue(&mut self, srq: SrqHandle, hca: HcaId, init: &SrqInit, queue: &ReceiveQueue) {
         let Some(index) = self.direct.take_index() else { return };
         if let Some(xrc) = init.xrc {
-            self.note_feeder(index, xrc.cq);
+            self.note_feeder(index, xrc.cq, false);
         }
         let owner = &self.processes[queue.process];
         self.direct.shared.insert(srq, (index, owner.number));
@@ -125,7 +125,7 @@ impl Engine {
             self.direct.qp(index).qpn.store(0, Ordering::SeqCst);
             self.direct.note_changed(index);
             self.direct.feeders.remove(index);
-            self.await_movers();
+            self.await_those_at_the_gone();
             self.direct.free.push(index);
         }
     }

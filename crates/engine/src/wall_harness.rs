@@ -480,3 +480,6 @@ impl WallHarness {
 fn one_of(places: &[Place], which: u8) -> Place {
     places[usize::from(which) % places.len()]
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! What the table says of queue pairs, as their lives go on.
+
+use super::*;
+use softband_catalog::{Catalog, LoadOptions, load_fabric};
+use std::path::Path;
+
+fn harness() -> WallHarness {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let catalog = Catalog::load(&root.join("catalog")).expect("the catalogue");
+    WallHarness::new(&load_fabric(&root.join("fabrics/modern-pair.toml"), &catalog, &LoadOptions::default()).expect("a fabric").spec)
+}
+
+impl WallHarness {
+    fn entry_of(&self, place: Place) -> u32 {
+        self.engine.direct.entry_of(self.hca(place.process), Qpn(place.qpn)).checked_sub(1).expect("it has an entry")
+    }
+
+    fn delivers_alone(&self, place: Place) -> bool {
+        self.engine.direct.qp(self.entry_of(place)).delivers_alone.load(Ordering::SeqCst) != 0
+    }
+
+    fn version(&self, place: Place) -> u32 {
+        self.engine.direct.qp(self.entry_of(place)).version.load(Ordering::SeqCst)
+    }
+
+    /// Whom it leads to.
+    fn peer_of(&self, place: Place) -> Option<u32> {
+        self.engine.direct.qp(self.entry_of(place)).peer.load(Ordering::SeqCst).checked_sub(1)
+    }
+
+    /// Another one at the same completion queue, by which it receives at most so many.
+    fn beside(&mut self, place: Place, max_recv_wr: u32) -> Place {
+        let hca = self.hca(place.process);
+        let mut wanted = QpFields { hca: hca.0, qp_type: RC, send_cq: place.cq, recv_cq: place.cq, ..Zeroable::zeroed() };
+        wanted.pd = self.engine.world.find_qp(hca, Qpn(place.qpn)).expect("it was made").1.init.pd.0;
+        (wanted.max_send_wr, wanted.max_recv_wr, wanted.max_send_sge, wanted.max_recv_sge) = (DEPTH, max_recv_wr, 2, 2);
+        let qp: QpFields = self.ask(place.process, Op::CreateQp, &wanted);
+        let beside = Place { qpn: qp.qpn, srq: 0, datagrams_to: None, ..place };
+        self.modify(beside, TO_INIT, QpFields { state: 1, ..Zeroable::zeroed() });
+        beside
+    }
+
+    fn destroy(&mut self, place: Place) {
+        let hca = self.hca(place.process).0;
+        let name = softband_ipc::calls::QpName { hca, qpn: place.qpn };
+        let _: Handle = self.ask(place.process, Op::DestroyQp, &name);
+    }
+}
+
+#[test]
+fn a_queue_pair_is_alone_at_its_completion_queue_until_it_gets_company_and_afterwards() {
+    let mut harness = harness();
+    let plain = harness.pair[0];
+    assert!(harness.delivers_alone(plain));
+    let before = harness.version(plain);
+    let guest = harness.beside(plain, DEPTH);
+    assert!(!harness.delivers_alone(plain) && !harness.delivers_alone(guest));
+    assert_ne!(harness.version(plain), before, "who remembers that it was alone looks again");
+    let between = harness.version(plain);
+    harness.destroy(guest);
+    assert!(harness.delivers_alone(plain));
+    assert_ne!(harness.version(plain), between);
+}
+
+#[test]
+fn who_has_many_senders_is_never_alone() {
+    let harness = harness();
+    let of_shared_queue = harness.pair[1];
+    assert!(of_shared_queue.srq != 0 && !harness.delivers_alone(of_shared_queue));
+    assert!(harness.liars[3].datagrams_to.is_some() && !harness.delivers_alone(harness.liars[3]));
+}
+
+#[test]
+fn a_queue_pair_whose_peer_has_left_leads_nowhere_whoever_comes_instead() {
+    let mut harness = harness();
+    let (sender, receiver) = (harness.liars[2], harness.peer);
+    assert_eq!(harness.peer_of(sender), Some(harness.entry_of(receiver)));
+    harness.modify(receiver, 1, Zeroable::zeroed());
+    assert_eq!(harness.peer_of(sender), None);
+    let other = harness.beside(sender, DEPTH);
+    harness.connect(other, receiver);
+    harness.connect(receiver, other);
+    harness.connect_rts(other);
+    harness.connect_rts(receiver);
+    assert_eq!(harness.peer_of(other), Some(harness.entry_of(receiver)));
+    assert_eq!((harness.peer_of(sender), harness.peer_of(receiver)), (None, Some(harness.entry_of(other))));
+}
