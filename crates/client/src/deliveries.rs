@@ -214,6 +214,12 @@ impl Deliveries {
         produced.wrapping_sub(consumed) < self.entries
     }
 
+    /// Something will be put in soon: the cache line for it may be the owner's, which looks at what comes next.
+    #[inline(always)]
+    pub fn will_put(&self) {
+        will_write(self.entry(self.header().produced.load(Ordering::Relaxed)).cast());
+    }
+
     /// Room for one more; `None` when there is none, or the lock cannot be had, which is not needed where nobody else puts anything in.
     #[inline(always)]
     pub fn reserve(&self, is_alone: bool) -> Option<Room<'_>> {

@@ -52,6 +52,7 @@ fn step(looking: Looking, at: (&QpInner, u32), sending: &mut Sending, record: &P
         Some(queues) => queues,
         unknown => unknown.insert(PeerQueues::of(connection.source, connection.keeper)?),
     };
+    queues.deliveries.will_put();
     let mode = queues.receives.mode();
     match mode.is_shared() {
         None => return Some(Step::LATER),
