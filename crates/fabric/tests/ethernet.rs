@@ -110,29 +110,49 @@ fn with_pauses_nothing_is_lost_though_all_send_to_one() {
     assert!(lab.world.counters().iter().any(|port| port.port_xmit_wait > 0), "somebody stood still meanwhile");
 }
 
-#[test]
-fn headroom_is_enough_however_small_the_buffer_and_the_messages() {
-    for (messages, payload) in [(200, 1_u32), (200, 1_100), (60, 4_096)] {
-        let mut spec = star(6, EthernetRate::G40);
-        spec.ethernet.priorities = OperationalVls::from_code(1).unwrap();
+/// Five hosts write to the sixth on all priorities, with the smallest buffers that their headroom allows; nothing is lost.
+fn assert_headroom_is_enough(mtu_bytes: u32, priorities: OperationalVls, path_mtu: Mtu) {
+    use EthernetRate::{G10, G40};
+    // Messages of a byte come too seldom to fill a faster link.
+    for (rate, messages, payload) in [(G10, 400, 1_u32), (G40, 200, 1_100), (G40, 60, 4_096)] {
+        let lanes = u32::from(priorities.data_lanes());
+        let mut spec = star(6, rate);
+        (spec.ethernet.mtu_bytes, spec.ethernet.priorities) = (mtu_bytes, priorities);
         let needs = |spec: &FabricSpec| lossy_ends(spec).first().map(|(_, _, needs)| *needs);
         let shrink = |spec: &mut FabricSpec, bytes: u32| spec.switches[0].part.ethernet.as_mut().unwrap().buffer_bytes = bytes;
-        shrink(&mut spec, 64);
+        shrink(&mut spec, 64 * lanes);
         let least = needs(&spec).unwrap();
-        shrink(&mut spec, least);
+        shrink(&mut spec, least * lanes);
         assert_eq!(lossy_ends(&spec), []);
         let mut lab = Lab::new(&spec);
-        for who in 1..6 {
-            let qpn = lab.connect_with(who, 0, QpType::Uc, by_ipv4).0;
+        for (who, level) in (1..6).flat_map(|who| (0..lanes as u8).map(move |level| (who, level))) {
+            let on_level = |m: &mut QpModification| {
+                by_ipv4(m);
+                m.path_mtu = m.path_mtu.map(|_| path_mtu);
+                m.address_vector = m.address_vector.map(|vector| AddressVector { service_level: ServiceLevel(level), ..vector });
+            };
+            let qpn = lab.connect_with(who, 0, QpType::Uc, on_level).0;
             for number in 0..messages {
                 let request = lab.request(who, number, lab.write_to(0, 0), 0, payload);
                 lab.send(who, qpn, request);
             }
         }
         lab.run();
-        assert_eq!(total(&lab).rcv_discards, 0, "{payload} B");
+        let counted = total(&lab);
+        assert_eq!(counted.rcv_discards, 0, "{payload} B");
+        assert!(counted.xmit_pauses > 0, "{payload} B: {counted:?}");
         lab.world.assert_credits_are_back();
     }
+}
+
+#[test]
+fn headroom_is_enough_however_small_the_buffer_and_the_messages() {
+    assert_headroom_is_enough(4_200, OperationalVls::from_code(1).unwrap(), Mtu::B4096);
+}
+
+#[test]
+fn headroom_is_enough_for_eight_priorities_at_once() {
+    assert_headroom_is_enough(1_500, OperationalVls::from_code(4).unwrap(), Mtu::B1024);
 }
 
 #[test]
