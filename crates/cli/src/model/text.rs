@@ -68,7 +68,9 @@ fn hottest(results: &Results) -> String {
     let mut text = String::from("  hottest ports\n");
     for port in results.hot.iter().take(SHOWN) {
         let _ = writeln!(text, "    {} -> {}: {}", port.name, port.to, load(port.utilisation, port.stalled));
-        feeders(&mut text, &port.feeders, 6);
+        if !port.feeders.is_empty() {
+            let _ = writeln!(text, "      fed by {}", feeders(&port.feeders));
+        }
     }
     if results.hot.len() > SHOWN {
         let _ = writeln!(text, "    and {} more (model.json)", results.hot.len() - SHOWN);
@@ -80,12 +82,12 @@ fn load(utilisation: f64, stalled: f64) -> String {
     format!("{:.1} % busy, {:.1} % without credits", utilisation * 100.0, stalled * 100.0)
 }
 
-fn feeders(text: &mut String, feeders_of: &[Feeder], indent: usize) {
-    for feeder in feeders_of.iter().take(FEEDERS_SHOWN) {
-        let _ = writeln!(text, "{:indent$}fed by {}: {}", "", feeder.name, load(feeder.utilisation, feeder.stalled));
-        feeders(text, &feeder.feeders, indent + 2);
-    }
+/// Who waits for the port's switch, on one line; who in turn waits for these stands in `model.json`.
+fn feeders(feeders_of: &[Feeder]) -> String {
+    let name = |feeder: &Feeder| format!("{} ({:.1} % without credits)", feeder.name, feeder.stalled * 100.0);
+    let mut named: Vec<String> = feeders_of.iter().take(FEEDERS_SHOWN).map(name).collect();
     if feeders_of.len() > FEEDERS_SHOWN {
-        let _ = writeln!(text, "{:indent$}and {} more", "", feeders_of.len() - FEEDERS_SHOWN);
+        named.push(format!("{} more", feeders_of.len() - FEEDERS_SHOWN));
     }
+    named.join(", ")
 }
