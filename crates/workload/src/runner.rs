@@ -38,8 +38,6 @@ struct StepState {
     waits: u32,
     posted: u32,
     retired: u32,
-    /// Messages that have arrived.
-    arrived: u32,
     is_open: bool,
 }
 
@@ -302,7 +300,6 @@ impl Runner {
         // The request that the message has used is replaced.
         thread.clock += thread.costs.post_receive;
         let now = thread.clock;
-        self.states[step as usize].arrived += 1;
         let sender = self.schedule.steps[step as usize];
         let Action::Send { tag, .. } = sender.action else { return };
         if !self.matches_receives {

@@ -185,3 +185,17 @@ fn ranks_that_wait_for_each_other_are_named_at_the_end() {
     assert!(error.contains("rank 0 (host a) for a message from rank 1, tag 3"), "{error}");
     assert!(error.contains("rank 1 (host b) for a message from rank 0, tag 4"), "{error}");
 }
+
+#[test]
+fn more_messages_than_a_send_queue_holds_wait_for_room() {
+    let lines = |verb: &str| (0..400).map(|number| format!("l{number}: {verb} tag {number}\n")).collect::<String>();
+    let text = format!("num_ranks 2\nrank 0 {{\n{}}}\nrank 1 {{\n{}}}", lines("send 64b to 1"), lines("recv 64b from 0"));
+    let measured = of(&text, &star(2), 1);
+    assert_eq!((measured.flows.len(), measured.flows[0].messages), (1, 400));
+}
+
+#[test]
+fn a_message_without_bytes_arrives_too_also_from_a_rank_to_itself() {
+    let text = "num_ranks 2\nrank 0 {\na: send 0b to 1\nb: send 0b to 0\nc: recv 0b from 0\n}\nrank 1 {\na: recv 0b from 0\n}";
+    assert_eq!(of(text, &star(2), 1).flows.iter().map(|flow| flow.messages).collect::<Vec<_>>(), [1, 1]);
+}

@@ -78,3 +78,28 @@ fn a_send_without_its_receive_is_named_and_so_is_a_receive_without_its_send() {
     let (line, message) = refused("num_ranks 2\nrank 1 {\nl1: recv 8b from 0 tag 6\n}");
     assert_eq!((line, message.as_str()), (3, "nobody sends what rank 1 receives from rank 0 with tag 6"));
 }
+
+#[test]
+fn traces_with_words_changed_taken_out_or_doubled_are_answered_and_never_a_panic() {
+    let words: Vec<&str> = PING.split_inclusive([' ', '\n']).collect();
+    let mut random = softband_sim::RandomStream::new(1, 0);
+    let mut below = |bound: usize| (random.next_u64() % bound as u64) as usize;
+    for round in 0..20_000 {
+        let mut changed = words.clone();
+        for _ in 0..=below(3) {
+            let (at, other) = (below(changed.len()), words[below(words.len())]);
+            match below(3) {
+                0 => {
+                    changed.remove(at);
+                }
+                1 => changed[at] = other,
+                _ => changed.insert(at, other),
+            }
+        }
+        let text = changed.concat();
+        match parse(&text) {
+            Ok(schedule) => assert_eq!(schedule.check(), Ok(()), "round {round}: {text}"),
+            Err(error) => assert!(error.line as usize <= text.lines().count().max(1), "round {round}: {text}"),
+        }
+    }
+}
