@@ -41,12 +41,13 @@ def refusal(softband: Softband, *words: str) -> str:
 
 @pytest.mark.parametrize("fabric", ["default", "two-hosts", "ddr-through-switch"])
 @pytest.mark.parametrize("size", [4096, 65536])
-def test_a_stream_is_as_fast_as_the_program_that_it_is_like(softband: Softband, fabric: str, size: int) -> None:
+@pytest.mark.parametrize("operation", ["send", "write"])
+def test_a_stream_is_as_fast_as_the_program_that_it_is_like(softband: Softband, fabric: str, size: int, operation: str) -> None:
     # The client is on b and sends.
-    command = f"ib_send_bw -s {size} -n 1000"
+    command = f"ib_{operation}_bw -s {size} -n 1000"
     run = softband.pair(fabric, command).assert_ok()
     messages_per_second = table(run.program("b-0"))[0][4] * 1e6
-    result = model(softband, fabric, "stream", "--bytes", str(size), "--from", "b", "--to", "a")
+    result = model(softband, fabric, "stream", "--bytes", str(size), "--operation", operation, "--from", "b", "--to", "a")
     (flow,) = result["flows"]
     assert flow["messages"] == 1000
     assert flow["bytes_per_second"] / size == pytest.approx(messages_per_second, rel=1e-3)
@@ -86,6 +87,18 @@ def test_a_workload_file_has_the_same_keys_and_the_command_line_counts_first(sof
     file.write_text('workload = "incast"\nbytes = "64 KiB"\nmessages = 2\nsenders = 1\n')
     result = model(softband, "three-hosts", str(file), "--senders", "2")
     assert [(flow["messages"], flow["bytes"]) for flow in result["flows"]] == [(2, 131072), (2, 131072)]
+
+
+def test_links_of_ethernet_carry_workloads_too(softband: Softband) -> None:
+    result = model(softband, "roce-100g", "permutation", "--bytes", "64KiB")
+    assert all(flow["bytes_per_second"] > 1e9 for flow in result["flows"])
+
+
+def test_a_fabric_that_comes_to_a_deadlock_is_told_by_its_ports_and_leaves_nothing(softband: Softband) -> None:
+    errors = refusal(softband, str(FABRICS / "ring-of-five.toml"), "all-to-all", "--out", "out")
+    assert "warning: credit loop: s1/2" in errors
+    assert "deadlock, broken up by lifetime limits: s1/2 waits for credits of s2/3" in errors
+    assert "RetryExceeded" in errors
 
 
 def test_a_trace_is_replayed(softband: Softband) -> None:
