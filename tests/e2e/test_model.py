@@ -36,6 +36,7 @@ def refusal(softband: Softband, *words: str) -> str:
     assert done.returncode == 2
     assert not list(softband.folder.rglob("*.part"))
     assert not list(softband.folder.rglob("model.json"))
+    assert not (softband.folder / "results").exists()
     return done.stderr
 
 

@@ -77,10 +77,10 @@ pub(crate) fn run(arguments: &ModelArguments) -> anyhow::Result<i32> {
     let (path, loaded) = home::load_fabric(&arguments.fabric, arguments.allow_out_of_spec)?;
     let chosen = choice::choose(arguments, &loaded)?;
     let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from("results").join(format!("model-{}", chosen.name)));
-    results::check_folder(&out).with_context(|| format!("cannot write to the results folder {}", out.display()))?;
     let begun = Instant::now();
     let world = World::new(&loaded.spec, chosen.seed);
     let mut runner = Runner::new(world, chosen.schedule, chosen.ranks_per_host)?;
+    results::check_folder(&out).with_context(|| format!("cannot write to the results folder {}", out.display()))?;
     let outcome = drive(&mut runner, begun);
     for warning in runner.warnings() {
         eprintln!("softband: {warning}");
