@@ -6,6 +6,7 @@ mod exec;
 mod external;
 mod fabric;
 mod home;
+mod model;
 mod output;
 mod parts;
 mod programs;
@@ -32,6 +33,7 @@ const EXAMPLES: &str = "Examples:
   softband run -n 2 --pace wall -- ./program
   softband up --detach; softband exec a -- ibv_devinfo; softband down
   softband fabric show fabrics/cables/ddr-switch-cx4-100m.toml
+  softband model default incast --bytes 1MiB
   softband study cables --quick
   softband what-if --cable-length 1m..300m --vls 1,2,4,8
 
@@ -49,6 +51,8 @@ enum Command {
     Status(status::StatusArguments),
     /// End a fabric that is up, and all programs on it
     Down(status::DownArguments),
+    /// Drive a fabric by a workload or a trace instead of programs
+    Model(model::ModelArguments),
     /// Check or show a fabric file
     #[command(subcommand)]
     Fabric(fabric::FabricCommand),
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         Command::Exec(exec) => exec::run(&exec),
         Command::Status(arguments) => status::status(&arguments),
         Command::Down(arguments) => status::down(&arguments),
+        Command::Model(arguments) => model::run(&arguments),
         Command::Fabric(command) => fabric::run(&command),
         Command::Parts(command) => parts::run(&command),
         Command::External(words) => external::run(&words),

@@ -1,0 +1,125 @@
+//! `softband model`: a fabric driven by a workload, without programs.
+
+mod choice;
+mod results;
+mod text;
+
+use crate::home;
+use anyhow::{Context, bail};
+use clap::Args;
+use softband_fabric::World;
+use softband_workload::{Runner, Schedule};
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+#[derive(Args)]
+pub(crate) struct ModelArguments {
+    /// The fabric file, or the name of one in the installation
+    fabric: PathBuf,
+    /// permutation, all-to-all, incast, uniform-random, ring-allreduce, tree-allreduce, broadcast, stream; or a file: WORKLOAD.toml with
+    /// the options below as keys, or a GOAL trace
+    workload: String,
+    /// Bytes of each message, of a collective those of each rank's vector; 65536, 64KiB, 1MiB
+    #[arg(long, value_parser = softband_workload::parse_bytes)]
+    bytes: Option<u64>,
+    /// Messages of each flow; of uniform-random those of each sender
+    #[arg(long, value_name = "N")]
+    messages: Option<u32>,
+    /// Messages outstanding of each flow
+    #[arg(long, value_name = "N")]
+    window: Option<u32>,
+    /// Host that an incast goes to, or that a broadcast or tree begins at
+    #[arg(long, value_name = "HOST")]
+    root: Option<String>,
+    /// Hosts that send in an incast (default: all others)
+    #[arg(long, value_name = "N")]
+    senders: Option<u32>,
+    /// Sender of a stream (default: the first host)
+    #[arg(long, value_name = "HOST")]
+    from: Option<String>,
+    /// Receiver of a stream (default: the second host)
+    #[arg(long, value_name = "HOST")]
+    to: Option<String>,
+    /// RC sends, or RDMA writes
+    #[arg(long, value_enum)]
+    operation: Option<choice::OperationName>,
+    /// The whole workload so many times, each rank going on when it has done its part
+    #[arg(long, value_name = "N")]
+    repeat: Option<u32>,
+    /// Ranks on each host, in the order of the fabric file
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    ranks_per_host: Option<u32>,
+    /// Seed of everything random (default: the fabric file's)
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Leave model.json, flows.csv and ports.csv in this folder (default: results/model-WORKLOAD)
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Run cables beyond their length limit
+    #[arg(long)]
+    allow_out_of_spec: bool,
+}
+
+/// What is to be run, and by what name.
+pub(crate) struct Chosen {
+    name: String,
+    schedule: Schedule,
+    seed: u64,
+    ranks_per_host: u32,
+}
+
+/// Events between two looks at the clock.
+const EVENTS_AT_ONCE: u64 = 20_000;
+const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+
+pub(crate) fn run(arguments: &ModelArguments) -> anyhow::Result<i32> {
+    let (path, loaded) = home::load_fabric(&arguments.fabric, arguments.allow_out_of_spec)?;
+    let chosen = choice::choose(arguments, &loaded)?;
+    let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from("results").join(format!("model-{}", chosen.name)));
+    let begun = Instant::now();
+    let world = World::new(&loaded.spec, chosen.seed);
+    let mut runner = Runner::new(world, chosen.schedule, chosen.ranks_per_host)?;
+    results::check_folder(&out).with_context(|| format!("cannot write to the results folder {}", out.display()))?;
+    let outcome = drive(&mut runner, begun);
+    for warning in runner.warnings() {
+        eprintln!("softband: {warning}");
+    }
+    if let Err(error) = outcome {
+        bail!("the workload did not come to its end, after {} of simulated time: {error}", text::time(runner.now().as_secs_f64()));
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    let whole = results::Results::new(&path, &chosen.name, chosen.seed, &runner);
+    whole.leave(&out).with_context(|| format!("cannot write the results to {}", out.display()))?;
+    let report = text::report(&whole, seconds, peak_memory_bytes());
+    // Whoever reads may have heard enough.
+    let _ = writeln!(std::io::stdout().lock(), "{report}  results           {}", out.display());
+    Ok(0)
+}
+
+fn drive(runner: &mut Runner, begun: Instant) -> Result<(), softband_workload::RunError> {
+    let shows = std::io::stderr().is_terminal();
+    let mut shown = begun;
+    let outcome = loop {
+        match runner.run(EVENTS_AT_ONCE) {
+            Ok(true) => break Ok(()),
+            Ok(false) if shows && shown.elapsed() >= PROGRESS_EVERY => {
+                shown = Instant::now();
+                let _ = write!(std::io::stderr().lock(), "\r\x1b[K{}", text::progress(runner, begun.elapsed().as_secs_f64()));
+            }
+            Ok(false) => {}
+            Err(error) => break Err(error),
+        }
+    };
+    if shows && shown != begun {
+        let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
+    }
+    outcome
+}
+
+/// What the kernel says the process has needed at most (`VmHWM`).
+fn peak_memory_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}

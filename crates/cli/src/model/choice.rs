@@ -1,0 +1,130 @@
+//! Which workload is meant: one by name, a TOML file, or a GOAL trace.
+
+use super::{Chosen, ModelArguments};
+use anyhow::{Context, bail};
+use serde::Deserialize;
+use softband_catalog::LoadedFabric;
+use softband_fabric::spec::FabricSpec;
+use softband_workload::{Operation, Pattern, Settings, build, parse_bytes};
+use std::path::Path;
+
+/// As the user writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum OperationName {
+    Send,
+    Write,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a number of bytes, or a size such as \"64KiB\"")]
+enum Size {
+    Bytes(u64),
+    Text(String),
+}
+
+/// A workload file. What the command line says as well counts.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WorkloadFile {
+    workload: String,
+    bytes: Option<Size>,
+    messages: Option<u32>,
+    window: Option<u32>,
+    root: Option<String>,
+    senders: Option<u32>,
+    from: Option<String>,
+    to: Option<String>,
+    operation: Option<OperationName>,
+    repeat: Option<u32>,
+    ranks_per_host: Option<u32>,
+    seed: Option<u64>,
+}
+
+pub(super) fn choose(arguments: &ModelArguments, loaded: &LoadedFabric) -> anyhow::Result<Chosen> {
+    if let Some(pattern) = Pattern::parse(&arguments.workload) {
+        return by_pattern(arguments, loaded, pattern, pattern.name(), WorkloadFile::default());
+    }
+    let path = Path::new(&arguments.workload);
+    if !path.is_file() {
+        let names: Vec<&str> = Pattern::ALL.iter().map(|(name, _)| *name).collect();
+        bail!("no workload {}: it is no file, and the names are {}", arguments.workload, names.join(", "));
+    }
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+    if path.extension().is_some_and(|extension| extension == "toml") {
+        let file: WorkloadFile = toml::from_str(&text).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
+        let pattern = Pattern::parse(&file.workload).with_context(|| {
+            let names: Vec<&str> = Pattern::ALL.iter().map(|(name, _)| *name).collect();
+            format!("{}: no workload `{}`: the names are {}", path.display(), file.workload, names.join(", "))
+        })?;
+        return by_pattern(arguments, loaded, pattern, &stem, file);
+    }
+    by_trace(arguments, loaded, &text, &stem)
+}
+
+fn by_pattern(arguments: &ModelArguments, loaded: &LoadedFabric, pattern: Pattern, name: &str, file: WorkloadFile) -> anyhow::Result<Chosen> {
+    let ranks_per_host = arguments.ranks_per_host.or(file.ranks_per_host).unwrap_or(1);
+    if ranks_per_host == 0 {
+        bail!("ranks_per_host = 0: there must be one at least");
+    }
+    let ranks = loaded.spec.hosts.len() as u32 * ranks_per_host;
+    let seed = arguments.seed.or(file.seed).unwrap_or(loaded.seed);
+    let rank = |key: &str, given: &Option<String>, of_file: &Option<String>| {
+        given.as_ref().or(of_file.as_ref()).map(|host| rank_of(&loaded.spec, key, host, ranks_per_host)).transpose()
+    };
+    let of_file = match file.bytes {
+        Some(Size::Text(text)) => Some(parse_bytes(&text)?),
+        Some(Size::Bytes(bytes)) => Some(bytes),
+        None => None,
+    };
+    let operation = match arguments.operation.or(file.operation) {
+        Some(OperationName::Write) => Operation::Write,
+        Some(OperationName::Send) | None => Operation::Send,
+    };
+    let settings = Settings {
+        bytes: arguments.bytes.or(of_file),
+        messages: arguments.messages.or(file.messages),
+        window: arguments.window.or(file.window),
+        seed,
+        root: rank("root", &arguments.root, &file.root)?,
+        senders: arguments.senders.or(file.senders),
+        from: rank("from", &arguments.from, &file.from)?,
+        to: rank("to", &arguments.to, &file.to)?,
+        operation,
+        repeat: arguments.repeat.or(file.repeat),
+    };
+    let schedule = build(pattern, ranks, &settings)?;
+    Ok(Chosen { name: name.to_owned(), schedule, seed, ranks_per_host })
+}
+
+/// The first rank on a host.
+fn rank_of(spec: &FabricSpec, key: &str, host: &str, ranks_per_host: u32) -> anyhow::Result<u32> {
+    let names: Vec<&str> = spec.hosts.iter().map(|host| host.name.as_str()).collect();
+    match names.iter().position(|name| *name == host) {
+        Some(index) => Ok(index as u32 * ranks_per_host),
+        None if names.len() <= 16 => bail!("{key}: there is no host {host} in the fabric: its hosts are {}", names.join(", ")),
+        None => bail!("{key}: there is no host {host} in the fabric: its {} hosts are {} to {}", names.len(), names[0], names[names.len() - 1]),
+    }
+}
+
+/// A trace says by itself what is sent; only its ranks' places and the kind of message are open.
+fn by_trace(arguments: &ModelArguments, loaded: &LoadedFabric, text: &str, name: &str) -> anyhow::Result<Chosen> {
+    let needless = [
+        ("--bytes", arguments.bytes.is_some()),
+        ("--messages", arguments.messages.is_some()),
+        ("--window", arguments.window.is_some()),
+        ("--root", arguments.root.is_some()),
+        ("--senders", arguments.senders.is_some()),
+        ("--from", arguments.from.is_some()),
+        ("--to", arguments.to.is_some()),
+        ("--repeat", arguments.repeat.is_some()),
+    ];
+    if let Some((key, _)) = needless.iter().find(|(_, given)| *given) {
+        bail!("{key} means nothing to a trace: leave it out");
+    }
+    let mut schedule = softband_workload::goal::parse(text).map_err(|error| anyhow::anyhow!("{}:{error}", arguments.workload))?;
+    schedule.writes = arguments.operation == Some(OperationName::Write);
+    let seed = arguments.seed.unwrap_or(loaded.seed);
+    Ok(Chosen { name: name.to_owned(), schedule, seed, ranks_per_host: arguments.ranks_per_host.unwrap_or(1) })
+}

@@ -1,0 +1,93 @@
+//! The report for people: short, with units.
+
+use super::results::Results;
+use softband_workload::{Feeder, Runner};
+use std::fmt::Write;
+
+/// Of the hot ports and of phases so many are shown; the files have all.
+const SHOWN: usize = 5;
+const FEEDERS_SHOWN: usize = 3;
+
+pub(super) fn time(seconds: f64) -> String {
+    match seconds {
+        s if s >= 1.0 => format!("{s:.3} s"),
+        s if s >= 1e-3 => format!("{:.3} ms", s * 1e3),
+        s => format!("{:.3} us", s * 1e6),
+    }
+}
+
+fn rate(bytes_per_second: f64) -> String {
+    match bytes_per_second {
+        rate if rate >= 1e9 => format!("{:.3} GB/s", rate / 1e9),
+        rate => format!("{:.1} MB/s", rate / 1e6),
+    }
+}
+
+pub(super) fn progress(runner: &Runner, seconds: f64) -> String {
+    let done = runner.part_done();
+    let left = if done > 0.001 { format!(", about {:.0} s left", seconds * (1.0 - done) / done) } else { String::new() };
+    format!("{:.1} % done, {} simulated{left}", done * 100.0, time(runner.now().as_secs_f64()))
+}
+
+pub(super) fn report(results: &Results, wall_seconds: f64, peak_bytes: Option<u64>) -> String {
+    let measured = &results.measured;
+    let mut text = String::new();
+    let mut line = |name: &str, what: String| text.push_str(&format!("  {name:<17} {what}\n"));
+    line("fabric", format!("{} ({} hosts, {} switches)", results.title, results.hosts, results.switches));
+    line("workload", format!("{}, seed {}, {} flows", results.workload, results.seed, measured.flows.len()));
+    line("completion time", time(measured.completion.as_secs_f64()));
+    let phases: Vec<_> = measured.phases.iter().filter(|phase| phase.begun.is_some()).collect();
+    if phases.len() > 1 {
+        for phase in phases.iter().take(SHOWN) {
+            let begun = phase.begun.unwrap_or_default();
+            line(&format!("  {}", phase.name), format!("{} to {}", time(begun.as_secs_f64()), time(phase.ended.as_secs_f64())));
+        }
+        if phases.len() > SHOWN {
+            line("", format!("and {} more phases", phases.len() - SHOWN));
+        }
+    }
+    let rates = measured.rates();
+    let spread = format!("min {}, median {}, max {}, mean {}", rate(rates.min), rate(rates.median), rate(rates.max), rate(rates.mean));
+    line("rate of a flow", spread);
+    let hops = measured.packet_hops as f64;
+    let speed = hops / wall_seconds / 1e6;
+    line("packet-hops", format!("{} in {wall_seconds:.2} s ({speed:.2} million/s)", measured.packet_hops));
+    line("events", format!("{} ({:.1} a packet-hop)", measured.events, measured.events as f64 / hops.max(1.0)));
+    if let Some(peak) = peak_bytes {
+        let a_host = peak as f64 / results.hosts.max(1) as f64 / 1024.0;
+        line("memory", format!("{:.1} MiB at most, {a_host:.0} KiB a host", peak as f64 / 1_048_576.0));
+    }
+    text.push_str(&hottest(results));
+    text
+}
+
+fn hottest(results: &Results) -> String {
+    if results.hot.is_empty() {
+        return String::from("  hottest ports     none is full or waits for a host's credits\n");
+    }
+    let mut text = String::from("  hottest ports\n");
+    for port in results.hot.iter().take(SHOWN) {
+        let _ = writeln!(text, "    {} -> {}: {}", port.name, port.to, load(port.utilisation, port.stalled));
+        if !port.feeders.is_empty() {
+            let _ = writeln!(text, "      fed by {}", feeders(&port.feeders));
+        }
+    }
+    if results.hot.len() > SHOWN {
+        let _ = writeln!(text, "    and {} more (model.json)", results.hot.len() - SHOWN);
+    }
+    text
+}
+
+fn load(utilisation: f64, stalled: f64) -> String {
+    format!("{:.1} % busy, {:.1} % without credits", utilisation * 100.0, stalled * 100.0)
+}
+
+/// Who waits for the port's switch, on one line; who in turn waits for these stands in `model.json`.
+fn feeders(feeders_of: &[Feeder]) -> String {
+    let name = |feeder: &Feeder| format!("{} ({:.1} % without credits)", feeder.name, feeder.stalled * 100.0);
+    let mut named: Vec<String> = feeders_of.iter().take(FEEDERS_SHOWN).map(name).collect();
+    if feeders_of.len() > FEEDERS_SHOWN {
+        named.push(format!("{} more", feeders_of.len() - FEEDERS_SHOWN));
+    }
+    named.join(", ")
+}

@@ -1,0 +1,296 @@
+//! Traces in the text form of GOAL (Hoefler, Siebert and Lumsdaine 2009), as LogGOPSim and ATLAHS read them:
+//!
+//! ```text
+//! num_ranks 2
+//! rank 0 {
+//!   l1: calc 1000
+//!   l2: send 8b to 1 tag 5 cpu 0 nic 0
+//!   l2 requires l1
+//! }
+//! ```
+//!
+//! A step may end with a semicolon. `calc` is in nanoseconds; `requires` waits for a step's end, `irequires` for its beginning.
+
+mod words;
+
+use crate::schedule::{Action, Schedule, ScheduleError, Wait};
+use std::collections::BTreeMap;
+use words::Word;
+
+/// What is wrong with a trace, on which line, and what would be right. Written as `line: error: ...`, for a file's name in front.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{line}: error: {message}\n  help: {help}")]
+pub struct GoalError {
+    pub line: u32,
+    pub message: String,
+    pub help: String,
+}
+
+/// So many ranks have queues and memory; more is a slip of the keyboard.
+const RANKS_MAX: u64 = 1 << 20;
+/// The largest message (IBTA 9.7.7: 2^31 bytes) is half of what this leaves room for.
+const BYTES_MAX: u64 = 1 << 30;
+/// A circle is named by this many labels at most.
+const CIRCLE_NAMED: usize = 12;
+
+const STEP_FORMS: &str = "a line is `l1: send 8b to 1 tag 5`, `l2: recv 8b from 1 tag 5`, `l3: calc 1000`, `l3 requires l1` or `l3 irequires l1`";
+
+/// Reads a trace, and checks that it can be carried out.
+///
+/// # Errors
+/// With the first mistake.
+pub fn parse(text: &str) -> Result<Schedule, GoalError> {
+    let mut reader = Reader {
+        words: words::words(text).collect(),
+        at: 0,
+        lines_last: text.lines().count().max(1) as u32,
+        schedule: Schedule::new(0),
+        lines: Vec::new(),
+        names: Vec::new(),
+        seen: Vec::new(),
+    };
+    reader.trace()?;
+    let Reader { mut schedule, lines, names, .. } = reader;
+    schedule.receives_all = true;
+    match schedule.check() {
+        Ok(()) => Ok(schedule),
+        Err(error) => Err(explain(&schedule, &lines, &names, error)),
+    }
+}
+
+fn error<T>(line: u32, message: impl Into<String>, help: impl Into<String>) -> Result<T, GoalError> {
+    Err(GoalError { line, message: message.into(), help: help.into() })
+}
+
+struct Reader<'a> {
+    words: Vec<Word<'a>>,
+    at: usize,
+    lines_last: u32,
+    schedule: Schedule,
+    /// Line and label of each step.
+    lines: Vec<u32>,
+    names: Vec<&'a str>,
+    /// Ranks by the line of their block, 0 when there is none yet.
+    seen: Vec<u32>,
+}
+
+/// `later requires earlier` on a line.
+struct Order<'a> {
+    later: &'a str,
+    earlier: &'a str,
+    wait: Wait,
+    line: u32,
+}
+
+impl<'a> Reader<'a> {
+    fn trace(&mut self) -> Result<(), GoalError> {
+        let head = self.next("num_ranks")?;
+        if head.text != "num_ranks" {
+            return error(head.line, format!("a trace begins with `num_ranks N`, not with `{}`", head.text), "write `num_ranks 2` first");
+        }
+        let (ranks, line) = self.number("how many ranks there are")?;
+        if !(1..=RANKS_MAX).contains(&ranks) {
+            return error(line, format!("num_ranks {ranks} is out of range"), format!("from 1 to {RANKS_MAX} ranks are possible"));
+        }
+        self.schedule.ranks = ranks as u32;
+        self.seen = vec![0; ranks as usize];
+        while let Some(word) = self.words.get(self.at).copied() {
+            self.at += 1;
+            match word.text {
+                "rank" => self.block()?,
+                ";" => {}
+                other => return error(word.line, format!("`{other}` where a rank's block begins"), "write `rank 0 {`, and close it with `}`"),
+            }
+        }
+        Ok(())
+    }
+
+    fn next(&mut self, wanted: &str) -> Result<Word<'a>, GoalError> {
+        let Some(word) = self.words.get(self.at).copied() else {
+            return error(self.lines_last, format!("the trace ends where {wanted} was to come"), "it may have been cut off: write it out again");
+        };
+        self.at += 1;
+        Ok(word)
+    }
+
+    fn skip(&mut self, text: &str) -> bool {
+        let there = self.words.get(self.at).is_some_and(|word| word.text == text);
+        self.at += usize::from(there);
+        there
+    }
+
+    fn expect(&mut self, text: &str) -> Result<u32, GoalError> {
+        let word = self.next(&format!("`{text}`"))?;
+        if word.text == text { Ok(word.line) } else { error(word.line, format!("`{}` where `{text}` was to come", word.text), STEP_FORMS) }
+    }
+
+    fn number(&mut self, what: &str) -> Result<(u64, u32), GoalError> {
+        let word = self.next(what)?;
+        match word.text.parse::<u64>() {
+            Ok(number) => Ok((number, word.line)),
+            Err(_) => error(word.line, format!("`{}` is no number: it should say {what}", word.text), "write a whole number that is not negative"),
+        }
+    }
+
+    fn small_number(&mut self, what: &str) -> Result<u32, GoalError> {
+        let (number, line) = self.number(what)?;
+        u32::try_from(number).or_else(|_| error(line, format!("{number} is too large for {what}"), format!("{} is the most", u32::MAX)))
+    }
+
+    fn rank(&mut self, what: &str) -> Result<(u32, u32), GoalError> {
+        let (rank, line) = self.number(what)?;
+        if rank < u64::from(self.schedule.ranks) {
+            return Ok((rank as u32, line));
+        }
+        let ranks = self.schedule.ranks;
+        error(line, format!("rank {rank} is beyond num_ranks {ranks}"), format!("ranks are 0 to {}, or num_ranks should be larger", ranks - 1))
+    }
+
+    /// `5 { ... }`: the steps of a rank.
+    fn block(&mut self) -> Result<(), GoalError> {
+        let (rank, line) = self.rank("which rank")?;
+        let former = std::mem::replace(&mut self.seen[rank as usize], line);
+        if former != 0 {
+            return error(line, format!("rank {rank} has a block already, on line {former}"), "put its steps into one block");
+        }
+        self.expect("{")?;
+        let mut labels: BTreeMap<&'a str, u32> = BTreeMap::new();
+        let mut orders: Vec<Order<'a>> = Vec::new();
+        loop {
+            let word = match self.next("`}`") {
+                Ok(word) => word,
+                Err(cut) => return error(cut.line, format!("the trace ends within rank {rank}, which began on line {line}"), "close it with `}`"),
+            };
+            match word.text {
+                "}" => break,
+                ";" => {}
+                "{" | ":" => return error(word.line, format!("`{}` where a step begins", word.text), STEP_FORMS),
+                "send" | "recv" | "calc" => {
+                    self.at -= 1;
+                    self.step(rank, "")?;
+                }
+                label if self.skip(":") => {
+                    let step = self.step(rank, label)?;
+                    if let Some(former) = labels.insert(label, step) {
+                        let former = self.lines[former as usize];
+                        return error(word.line, format!("the label {label} is there already, on line {former}"), "each step of a rank has its own");
+                    }
+                }
+                later => orders.push(self.order(later)?),
+            }
+        }
+        orders.iter().try_for_each(|order| self.put_order(rank, &labels, order))
+    }
+
+    fn order(&mut self, later: &'a str) -> Result<Order<'a>, GoalError> {
+        let verb = self.next("`requires`")?;
+        let wait = match verb.text {
+            "requires" => Wait::UntilDone,
+            "irequires" => Wait::UntilBegun,
+            other => return error(verb.line, format!("`{later} {other}` is neither a step nor an order"), STEP_FORMS),
+        };
+        let earlier = self.next("a label")?;
+        Ok(Order { later, earlier: earlier.text, wait, line: earlier.line })
+    }
+
+    fn put_order(&mut self, rank: u32, labels: &BTreeMap<&'a str, u32>, order: &Order<'a>) -> Result<(), GoalError> {
+        let of = |label: &str| match labels.get(label) {
+            Some(step) => Ok(*step),
+            None => error(order.line, format!("rank {rank} has no label {label}"), "orders name steps of their own rank"),
+        };
+        let (earlier, later) = (of(order.earlier)?, of(order.later)?);
+        self.schedule.order.push((earlier, later, order.wait));
+        Ok(())
+    }
+
+    /// `send 8b to 1 tag 5 cpu 0 nic 0`, `recv ... from ...` or `calc 1000`.
+    fn step(&mut self, rank: u32, label: &'a str) -> Result<u32, GoalError> {
+        let what = self.next("send, recv or calc")?;
+        let mut action = match what.text {
+            "send" => {
+                let bytes = self.bytes()?;
+                self.expect("to")?;
+                Action::Send { to: self.rank("to which rank")?.0, bytes, messages: 1, tag: 0 }
+            }
+            "recv" => {
+                self.bytes()?;
+                self.expect("from")?;
+                Action::Receive { from: self.rank("from which rank")?.0, tag: 0 }
+            }
+            "calc" => Action::Calculate { nanos: self.nanos()?, cpu: 0 },
+            other => return error(what.line, format!("there is no step `{other}`"), STEP_FORMS),
+        };
+        self.options(&mut action)?;
+        self.lines.push(what.line);
+        self.names.push(label);
+        Ok(self.schedule.push(rank, action))
+    }
+
+    fn bytes(&mut self) -> Result<u32, GoalError> {
+        let word = self.next("a size")?;
+        let digits = word.text.strip_suffix(['b', 'B']).unwrap_or(word.text);
+        match digits.parse::<u64>() {
+            Ok(bytes) if bytes <= BYTES_MAX => Ok(bytes as u32),
+            Ok(bytes) => error(word.line, format!("a message of {bytes} bytes is too large"), format!("{BYTES_MAX} are the most: send it in parts")),
+            Err(_) => error(word.line, format!("`{}` is no size", word.text), "write bytes as `8b`"),
+        }
+    }
+
+    /// An hour of work is the most: a run of days has no meaning.
+    fn nanos(&mut self) -> Result<u64, GoalError> {
+        const NANOS_MAX: u64 = 3_600_000_000_000;
+        let (nanos, line) = self.number("how many nanoseconds")?;
+        if nanos <= NANOS_MAX { Ok(nanos) } else { error(line, format!("calc {nanos} is too long"), format!("{NANOS_MAX} ns are the most")) }
+    }
+
+    fn options(&mut self, action: &mut Action) -> Result<(), GoalError> {
+        loop {
+            if self.skip("tag") {
+                let number = self.small_number("a tag")?;
+                match action {
+                    Action::Send { tag, .. } | Action::Receive { tag, .. } => *tag = number,
+                    Action::Calculate { .. } => return error(self.words[self.at - 1].line, "a calc has no tag", "leave it out"),
+                }
+            } else if self.skip("cpu") {
+                let number = self.small_number("a processor")?;
+                if let Action::Calculate { cpu, .. } = action {
+                    *cpu = number;
+                }
+            } else if self.skip("nic") {
+                self.small_number("an HCA")?;
+            } else {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A mistake that the whole trace makes, by its lines and labels.
+fn explain(schedule: &Schedule, lines: &[u32], names: &[&str], error: ScheduleError) -> GoalError {
+    let at = |step: u32| (lines[step as usize], schedule.steps[step as usize]);
+    match error {
+        ScheduleError::Circle(steps) => {
+            // Found from later to earlier: as the orders read.
+            let mut named: Vec<&str> = steps.iter().take(CIRCLE_NAMED).map(|step| names[*step as usize]).collect();
+            named.push(if steps.len() > CIRCLE_NAMED { "..." } else { names[steps[0] as usize] });
+            let (line, step) = at(steps[0]);
+            let message = format!("steps of rank {} wait for each other: {}", step.rank, named.join(" requires "));
+            GoalError { line, message, help: "take one of these orders out".into() }
+        }
+        ScheduleError::Unreceived { step } => {
+            let (line, step) = at(step);
+            let Action::Send { to, tag, .. } = step.action else { unreachable!("a send is not received") };
+            let message = format!("nobody receives what rank {} sends to rank {to} with tag {tag}", step.rank);
+            GoalError { line, message, help: format!("rank {to} needs a `recv ... from {} tag {tag}` for each", step.rank) }
+        }
+        ScheduleError::Unsent { step } => {
+            let (line, step) = at(step);
+            let Action::Receive { from, tag } = step.action else { unreachable!("a receive is not sent to") };
+            let message = format!("nobody sends what rank {} receives from rank {from} with tag {tag}", step.rank);
+            GoalError { line, message, help: format!("rank {from} needs a `send ... to {} tag {tag}` for each", step.rank) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

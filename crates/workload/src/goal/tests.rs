@@ -1,0 +1,105 @@
+use super::*;
+
+const PING: &str = "num_ranks 2\n\nrank 0 {\nl1: calc 1000 cpu 1\nl2: send 8b to 1 tag 5 cpu 0 nic 0;\nl2 requires l1\n}\n\
+                    rank 1 { // the other\n l1: recv 8b from 0 tag 5; l2: calc 7\n l2 irequires l1 }\n";
+
+/// Line and message, with what would be right.
+fn refused(text: &str) -> (u32, String) {
+    let error = parse(text).unwrap_err();
+    assert!(!error.help.is_empty());
+    assert!(error.to_string().starts_with(&format!("{}: error: ", error.line)));
+    (error.line, error.message)
+}
+
+#[test]
+fn a_trace_is_read_with_all_its_options_and_orders() {
+    let schedule = parse(PING).unwrap();
+    let actions: Vec<_> = schedule.steps.iter().map(|step| (step.rank, step.action)).collect();
+    let wanted = [
+        (0, Action::Calculate { nanos: 1000, cpu: 1 }),
+        (0, Action::Send { to: 1, bytes: 8, messages: 1, tag: 5 }),
+        (1, Action::Receive { from: 0, tag: 5 }),
+        (1, Action::Calculate { nanos: 7, cpu: 0 }),
+    ];
+    assert_eq!(actions, wanted);
+    assert_eq!(schedule.order, [(0, 1, Wait::UntilDone), (2, 3, Wait::UntilBegun)]);
+    assert_eq!(schedule.ranks, 2);
+}
+
+#[test]
+fn a_trace_that_was_cut_off_anywhere_is_refused() {
+    for end in (0..PING.trim_end().len()).filter(|end| PING.is_char_boundary(*end)) {
+        let cut = &PING[..end];
+        // Whole blocks may be missing only where their messages then miss a receiver.
+        assert!(parse(cut).is_err() || cut.trim() == "num_ranks 2", "{cut}");
+    }
+    let (line, message) = refused("num_ranks 1\nrank 0 {\nl1: calc 5\n");
+    assert_eq!((line, message.as_str()), (3, "the trace ends within rank 0, which began on line 2"));
+}
+
+#[test]
+fn what_is_wrong_on_a_line_is_told_with_the_line() {
+    let cases = [
+        ("rank 0 {}", 1, "num_ranks"),
+        ("num_ranks none", 1, "`none` is no number"),
+        ("num_ranks 0", 1, "out of range"),
+        ("num_ranks 2\nrank 2 {}", 2, "rank 2 is beyond num_ranks 2"),
+        ("num_ranks 2\nrank 0 {\nl1: send 8b to 7 tag 1\n}", 3, "rank 7 is beyond num_ranks 2"),
+        ("num_ranks 1\nrank 0 {}\nrank 0 {}", 3, "already, on line 2"),
+        ("num_ranks 1\nrank 0 {\nl1: calc 1\nl1: calc 2 }", 4, "label l1 is there already, on line 3"),
+        ("num_ranks 1\nrank 0 {\nl1: calc 1\nl1 requires l9 }", 4, "rank 0 has no label l9"),
+        ("num_ranks 1\nrank 0 {\nl1: sleep 1 }", 3, "no step `sleep`"),
+        ("num_ranks 1\nrank 0 {\nl1: send eight to 0 }", 3, "`eight` is no size"),
+        ("num_ranks 1\nrank 0 {\nl1: send 8b at 0 }", 3, "`at` where `to`"),
+        ("num_ranks 1\nrank 0 {\nl1 needs l2 }", 3, "`l1 needs`"),
+        ("num_ranks 1\nrank 0 {\nl1: send 9999999999b to 0 }", 3, "too large"),
+        ("num_ranks 1\nrank 0 {\nl1: calc -5 }", 3, "`-5` is no number"),
+        ("num_ranks 1\nrank 0 {\nl1: calc 5 tag 1 }", 3, "a calc has no tag"),
+        ("num_ranks 1\nbank 0 {", 2, "`bank` where a rank's block begins"),
+    ];
+    for (text, line, what) in cases {
+        let (at, message) = refused(text);
+        assert!(at == line && message.contains(what), "{text}: {at}: {message}");
+    }
+}
+
+#[test]
+fn a_circle_of_orders_is_named_as_it_reads() {
+    let text = "num_ranks 1\nrank 0 {\na: calc 1\nb: calc 1\nc: calc 1\na requires c\nc irequires b\nb requires a\n}";
+    let (_, message) = refused(text);
+    let circles = ["a requires c requires b requires a", "b requires a requires c requires b", "c requires b requires a requires c"];
+    assert!(circles.iter().any(|circle| message.ends_with(circle)), "{message}");
+}
+
+#[test]
+fn a_send_without_its_receive_is_named_and_so_is_a_receive_without_its_send() {
+    let (line, message) = refused("num_ranks 2\nrank 0 {\nl1: send 8b to 1 tag 5\n}\nrank 1 {\nl1: recv 8b from 0 tag 6\n}");
+    assert_eq!((line, message.as_str()), (3, "nobody receives what rank 0 sends to rank 1 with tag 5"));
+    let (line, message) = refused("num_ranks 2\nrank 1 {\nl1: recv 8b from 0 tag 6\n}");
+    assert_eq!((line, message.as_str()), (3, "nobody sends what rank 1 receives from rank 0 with tag 6"));
+}
+
+#[test]
+fn traces_with_words_changed_taken_out_or_doubled_are_answered_and_never_a_panic() {
+    let words: Vec<&str> = PING.split_inclusive([' ', '\n']).collect();
+    let mut random = softband_sim::RandomStream::new(1, 0);
+    let mut below = |bound: usize| (random.next_u64() % bound as u64) as usize;
+    for round in 0..20_000 {
+        let mut changed = words.clone();
+        for _ in 0..=below(3) {
+            let (at, other) = (below(changed.len()), words[below(words.len())]);
+            match below(3) {
+                0 => {
+                    changed.remove(at);
+                }
+                1 => changed[at] = other,
+                _ => changed.insert(at, other),
+            }
+        }
+        let text = changed.concat();
+        match parse(&text) {
+            Ok(schedule) => assert_eq!(schedule.check(), Ok(()), "round {round}: {text}"),
+            Err(error) => assert!(error.line as usize <= text.lines().count().max(1), "round {round}: {text}"),
+        }
+    }
+}

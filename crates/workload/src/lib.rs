@@ -1,0 +1,21 @@
+//! Workloads in the place of programs: who sends what to whom and after what, and a runner that drives a World by it.
+#![forbid(unsafe_code)]
+
+pub mod goal;
+
+mod connections;
+mod measure;
+mod memory;
+mod pattern;
+mod ports;
+mod progress;
+mod runner;
+mod schedule;
+mod sizes;
+
+pub use measure::{FlowReport, Measurements, PhaseReport, RateSummary};
+pub use pattern::{Operation, Pattern, PatternError, Settings, build};
+pub use ports::{Feeder, HotPort, PortReport, hot_ports, port_reports};
+pub use runner::{RunError, Runner};
+pub use schedule::{Action, Schedule, ScheduleError, Step, Wait};
+pub use sizes::{SizeError, parse_bytes};

@@ -1,0 +1,105 @@
+//! What a run was like: its end, its phases, its flows.
+
+use softband_sim::SimTime;
+
+/// A part of a workload, from its first step's beginning to its last step's end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PhaseReport {
+    pub name: String,
+    pub begun: Option<SimTime>,
+    pub ended: SimTime,
+}
+
+impl PhaseReport {
+    pub(crate) fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), begun: None, ended: SimTime::ZERO }
+    }
+    pub(crate) fn begun(&mut self, at: SimTime) {
+        self.begun = Some(self.begun.map_or(at, |begun| begun.min(at)));
+    }
+    pub(crate) fn done(&mut self, at: SimTime) {
+        self.ended = self.ended.max(at);
+    }
+}
+
+/// What went one way between two ranks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    messages: u64,
+    bytes: u64,
+    begun: Option<SimTime>,
+    ended: SimTime,
+}
+
+impl Tally {
+    pub(crate) fn posted(&mut self, at: SimTime, bytes: u32) {
+        self.begun.get_or_insert(at);
+        self.messages += 1;
+        self.bytes += u64::from(bytes);
+    }
+    pub(crate) fn completed(&mut self, at: SimTime) {
+        self.ended = self.ended.max(at);
+    }
+    pub(crate) fn report(&self, (from_rank, to_rank): (u32, u32), (from_host, to_host): (String, String)) -> FlowReport {
+        let begun = self.begun.unwrap_or_default();
+        let (messages, bytes, ended) = (self.messages, self.bytes, self.ended.max(begun));
+        FlowReport { from_rank, to_rank, from_host, to_host, messages, bytes, begun, ended }
+    }
+}
+
+/// All messages from one rank to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowReport {
+    pub from_rank: u32,
+    pub to_rank: u32,
+    pub from_host: String,
+    pub to_host: String,
+    pub messages: u64,
+    pub bytes: u64,
+    /// Before the first post.
+    pub begun: SimTime,
+    /// When the sender saw its last completion.
+    pub ended: SimTime,
+}
+
+impl FlowReport {
+    /// Payload over the time from its first post to its last completion; 0 of a flow without time.
+    pub fn bytes_per_second(&self) -> f64 {
+        let seconds = self.ended.saturating_since(self.begun).as_secs_f64();
+        if seconds > 0.0 { self.bytes as f64 / seconds } else { 0.0 }
+    }
+}
+
+/// Rates of all flows, in bytes per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RateSummary {
+    pub min: f64,
+    pub median: f64,
+    pub max: f64,
+    pub mean: f64,
+}
+
+/// Of a whole run.
+#[derive(Clone, Debug)]
+pub struct Measurements {
+    /// When the last step was done.
+    pub completion: SimTime,
+    pub phases: Vec<PhaseReport>,
+    pub flows: Vec<FlowReport>,
+    pub connections: usize,
+    /// Of the World.
+    pub events: u64,
+    /// Packets by the links that they have crossed, acknowledgements too.
+    pub packet_hops: u64,
+}
+
+impl Measurements {
+    pub fn rates(&self) -> RateSummary {
+        let mut rates: Vec<f64> = self.flows.iter().map(FlowReport::bytes_per_second).collect();
+        rates.sort_by(f64::total_cmp);
+        let count = rates.len();
+        let (Some(min), Some(max)) = (rates.first(), rates.last()) else { return RateSummary::default() };
+        let median = (rates[(count - 1) / 2] + rates[count / 2]) / 2.0;
+        RateSummary { min: *min, median, max: *max, mean: rates.iter().sum::<f64>() / count as f64 }
+    }
+}

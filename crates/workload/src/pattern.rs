@@ -1,0 +1,294 @@
+//! Workloads by name: patterns of flows, and collectives as steps that wait for each other.
+
+use crate::schedule::{Action, Schedule};
+use softband_sim::RandomStream;
+
+mod collectives;
+
+/// How messages go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Operation {
+    #[default]
+    Send,
+    /// RDMA writes; with immediate data where a rank waits for the message.
+    Write,
+}
+
+/// A workload that has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// Every rank sends to one other, and every rank receives from one.
+    Permutation,
+    AllToAll,
+    /// Many ranks send to one.
+    Incast,
+    /// Each message goes to a rank drawn anew.
+    UniformRandom,
+    RingAllreduce,
+    TreeAllreduce,
+    Broadcast,
+    /// One rank sends to another, as a bandwidth program does.
+    Stream,
+}
+
+impl Pattern {
+    pub const ALL: [(&'static str, Self); 8] = [
+        ("permutation", Self::Permutation),
+        ("all-to-all", Self::AllToAll),
+        ("incast", Self::Incast),
+        ("uniform-random", Self::UniformRandom),
+        ("ring-allreduce", Self::RingAllreduce),
+        ("tree-allreduce", Self::TreeAllreduce),
+        ("broadcast", Self::Broadcast),
+        ("stream", Self::Stream),
+    ];
+
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, pattern)| *pattern)
+    }
+
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, pattern)| *pattern == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether `bytes` is what a whole collective is about, and not a message.
+    pub fn is_collective(self) -> bool {
+        matches!(self, Self::RingAllreduce | Self::TreeAllreduce | Self::Broadcast)
+    }
+}
+
+/// What a workload may be told; what is not given is the pattern's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Of each message; of collectives the whole vector of each rank.
+    pub bytes: Option<u64>,
+    /// From each sender to each of its receivers, or of each sender where receivers are drawn.
+    pub messages: Option<u32>,
+    /// Messages outstanding of each flow.
+    pub window: Option<u32>,
+    pub seed: u64,
+    /// Who receives an incast, or begins a broadcast or tree.
+    pub root: Option<u32>,
+    /// How many send in an incast.
+    pub senders: Option<u32>,
+    /// Ends of a stream.
+    pub from: Option<u32>,
+    pub to: Option<u32>,
+    pub operation: Operation,
+    pub repeat: Option<u32>,
+}
+
+/// Why a pattern cannot be made of settings.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    #[error("a workload needs two ranks at least, and there are {0}")]
+    TooFewRanks(u32),
+    #[error("{key} = {value} is out of range: {range}")]
+    OutOfRange { key: &'static str, value: u64, range: String },
+    #[error("{key} means nothing to {pattern}: leave it out")]
+    Needless { key: &'static str, pattern: &'static str },
+    #[error("a stream goes from one host to another, not to itself")]
+    ToItself,
+}
+
+/// The largest message (IBTA 9.7.7: 2^31 bytes) is half of what this leaves room for.
+const BYTES_MAX: u64 = 1 << 30;
+/// perftest's for bandwidth: 128 in the send queue, 100 messages to a completion while they are no larger than 8 KiB, and clocks
+/// are read at each message of up to 20000.
+const STREAM_WINDOW: u32 = 128;
+const STREAM_INTERVAL: u32 = 100;
+const STREAM_INTERVAL_BYTES_MAX: u64 = 8_192;
+const STREAM_CLOCK_MESSAGES_MAX: u32 = 20_000;
+const STEPS_MAX: u64 = 50_000_000;
+
+/// The steps of a named workload on so many ranks.
+///
+/// # Errors
+/// When a setting is out of range or means nothing to the pattern.
+pub fn build(pattern: Pattern, ranks: u32, settings: &Settings) -> Result<Schedule, PatternError> {
+    if ranks < 2 {
+        return Err(PatternError::TooFewRanks(ranks));
+    }
+    refuse_needless(pattern, settings)?;
+    let plan = Plan::new(pattern, ranks, settings)?;
+    let mut schedule = Schedule::new(ranks);
+    schedule.window = plan.window;
+    schedule.writes = settings.operation == Operation::Write;
+    if pattern == Pattern::Stream {
+        let interval = if u64::from(plan.bytes) <= STREAM_INTERVAL_BYTES_MAX { STREAM_INTERVAL } else { 1 };
+        schedule.completion_interval = interval.min(plan.window);
+        schedule.reads_clock = plan.messages <= STREAM_CLOCK_MESSAGES_MAX;
+    }
+    let mut random = RandomStream::new(settings.seed, 1);
+    let mut joins = Vec::new();
+    for round in 0..plan.repeat {
+        let prefix = if plan.repeat > 1 { format!("{}: ", round + 1) } else { String::new() };
+        let first = schedule.steps.len() as u32;
+        plan.round(&mut schedule, &prefix, round, &mut random);
+        chain_rounds(&mut schedule, first, &mut joins, round + 1 < plan.repeat);
+    }
+    Ok(schedule)
+}
+
+/// A pattern with everything decided.
+struct Plan {
+    pattern: Pattern,
+    ranks: u32,
+    bytes: u32,
+    messages: u32,
+    window: u32,
+    root: u32,
+    senders: u32,
+    ends: (u32, u32),
+    repeat: u32,
+}
+
+fn within(key: &'static str, value: u64, range: std::ops::RangeInclusive<u64>) -> Result<u32, PatternError> {
+    if range.contains(&value) {
+        return Ok(value as u32);
+    }
+    Err(PatternError::OutOfRange { key, value, range: format!("from {} to {}", range.start(), range.end()) })
+}
+
+fn refuse_needless(pattern: Pattern, settings: &Settings) -> Result<(), PatternError> {
+    use Pattern::{Broadcast, Incast, Stream, TreeAllreduce};
+    let needless = [
+        ("root", settings.root.is_some() && !matches!(pattern, Incast | TreeAllreduce | Broadcast)),
+        ("senders", settings.senders.is_some() && pattern != Incast),
+        ("from", settings.from.is_some() && pattern != Stream),
+        ("to", settings.to.is_some() && pattern != Stream),
+        ("messages", settings.messages.is_some() && pattern.is_collective()),
+        ("window", settings.window.is_some() && pattern.is_collective()),
+    ];
+    match needless.iter().find(|(_, needless)| *needless) {
+        Some((key, _)) => Err(PatternError::Needless { key, pattern: pattern.name() }),
+        None => Ok(()),
+    }
+}
+
+impl Plan {
+    fn new(pattern: Pattern, ranks: u32, settings: &Settings) -> Result<Self, PatternError> {
+        let (bytes, messages, window) = match pattern {
+            Pattern::Stream => (65_536, 1_000, STREAM_WINDOW),
+            Pattern::AllToAll => (65_536, 1, 16),
+            Pattern::UniformRandom => (65_536, 64, 16),
+            Pattern::Permutation | Pattern::Incast => (1 << 20, 16, 16),
+            Pattern::RingAllreduce | Pattern::TreeAllreduce | Pattern::Broadcast => (1 << 20, 1, 1),
+        };
+        let last = u64::from(ranks) - 1;
+        let rank = |key, given: Option<u32>, default| within(key, u64::from(given.unwrap_or(default)), 0..=last);
+        let (from, to) = (rank("from", settings.from, 0)?, rank("to", settings.to, u32::from(settings.from != Some(1)))?);
+        if pattern == Pattern::Stream && from == to {
+            return Err(PatternError::ToItself);
+        }
+        let plan = Self {
+            pattern,
+            ranks,
+            bytes: within("bytes", settings.bytes.unwrap_or(bytes), 1..=BYTES_MAX)?,
+            messages: within("messages", u64::from(settings.messages.unwrap_or(messages)), 1..=u64::from(u32::MAX >> 1))?,
+            window: within("window", u64::from(settings.window.unwrap_or(window)), 1..=1_024)?,
+            root: rank("root", settings.root, 0)?,
+            senders: within("senders", u64::from(settings.senders.unwrap_or(ranks - 1)), 1..=last)?,
+            ends: (from, to),
+            repeat: within("repeat", u64::from(settings.repeat.unwrap_or(1)), 1..=30_000)?,
+        };
+        within("repeat", plan.steps_about().min(u64::from(u32::MAX)), 1..=STEPS_MAX).map_err(|_| PatternError::OutOfRange {
+            key: "repeat",
+            value: u64::from(plan.repeat),
+            range: format!("the workload would have {} steps, {STEPS_MAX} are the most", plan.steps_about()),
+        })?;
+        Ok(plan)
+    }
+
+    fn steps_about(&self) -> u64 {
+        let ranks = u64::from(self.ranks);
+        let a_round = match self.pattern {
+            Pattern::AllToAll => ranks * ranks,
+            Pattern::RingAllreduce => 4 * ranks * ranks,
+            Pattern::UniformRandom => ranks * u64::from(self.messages),
+            _ => 4 * ranks,
+        };
+        a_round * u64::from(self.repeat)
+    }
+
+    fn round(&self, schedule: &mut Schedule, prefix: &str, round: u32, random: &mut RandomStream) {
+        match self.pattern {
+            Pattern::RingAllreduce => return collectives::ring_allreduce(schedule, prefix, self.bytes, round),
+            Pattern::TreeAllreduce => return collectives::tree_allreduce(schedule, prefix, (self.bytes, self.root), round),
+            Pattern::Broadcast => {
+                schedule.phase(format!("{prefix}broadcast"));
+                collectives::broadcast(schedule, (self.bytes, self.root), round, &mut vec![None; self.ranks as usize]);
+                return;
+            }
+            _ => schedule.phase(format!("{prefix}{}", self.pattern.name())),
+        }
+        match self.pattern {
+            Pattern::Permutation => {
+                let permutation = cycle(self.ranks, random);
+                (0..self.ranks).zip(permutation).for_each(|(from, to)| self.flow(schedule, from, to));
+            }
+            // In the k-th turn each sends to the k-th after itself, so that no receiver is everybody's first.
+            Pattern::AllToAll => (1..self.ranks).for_each(|shift| {
+                (0..self.ranks).for_each(|from| self.flow(schedule, from, (from + shift) % self.ranks));
+            }),
+            Pattern::Incast => {
+                let senders = (0..self.ranks).filter(|rank| *rank != self.root).take(self.senders as usize);
+                senders.for_each(|from| self.flow(schedule, from, self.root));
+            }
+            Pattern::UniformRandom => (0..self.ranks).for_each(|from| self.draw(schedule, from, random)),
+            _ => self.flow(schedule, self.ends.0, self.ends.1),
+        }
+    }
+
+    fn flow(&self, schedule: &mut Schedule, from: u32, to: u32) {
+        schedule.push(from, Action::Send { to, bytes: self.bytes, messages: self.messages, tag: 0 });
+    }
+
+    /// One step for each message, so many at a time.
+    fn draw(&self, schedule: &mut Schedule, from: u32, random: &mut RandomStream) {
+        let first = schedule.steps.len() as u32;
+        for number in 0..self.messages {
+            let other = below(random, self.ranks - 1);
+            let to = if other >= from { other + 1 } else { other };
+            let step = schedule.push(from, Action::Send { to, bytes: self.bytes, messages: 1, tag: 0 });
+            if number >= self.window {
+                schedule.after(first + number - self.window, step);
+            }
+        }
+    }
+}
+
+/// Evenly below `bound`: the high half of a product of 64 bits each.
+fn below(random: &mut RandomStream, bound: u32) -> u32 {
+    ((u128::from(random.next_u64()) * u128::from(bound)) >> 64) as u32
+}
+
+/// A permutation without fixed points: one cycle through all ranks (Sattolo 1986).
+fn cycle(ranks: u32, random: &mut RandomStream) -> Vec<u32> {
+    let mut permutation: Vec<u32> = (0..ranks).collect();
+    for last in (1..ranks).rev() {
+        permutation.swap(last as usize, below(random, last) as usize);
+    }
+    permutation
+}
+
+/// A rank begins a round when it has done its part of the round before.
+fn chain_rounds(schedule: &mut Schedule, first: u32, joins: &mut Vec<u32>, goes_on: bool) {
+    let steps: Vec<(u32, u32)> = (first..).zip(&schedule.steps[first as usize..]).map(|(number, step)| (number, step.rank)).collect();
+    if !joins.is_empty() {
+        steps.iter().for_each(|(step, rank)| schedule.after(joins[*rank as usize], *step));
+    }
+    if goes_on {
+        let next: Vec<u32> = (0..schedule.ranks).map(|rank| schedule.push(rank, Action::Calculate { nanos: 0, cpu: 0 })).collect();
+        for (rank, join) in next.iter().enumerate() {
+            if let Some(former) = joins.get(rank) {
+                schedule.after(*former, *join);
+            }
+        }
+        steps.iter().for_each(|(step, rank)| schedule.after(*step, next[*rank as usize]));
+        *joins = next;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! Collectives as MPI libraries make them of messages. What hosts compute with the data takes no time.
+
+use crate::schedule::{Action, Schedule};
+
+fn message(schedule: &mut Schedule, (from, to): (u32, u32), bytes: u32, tag: u32) -> (u32, u32) {
+    let send = schedule.push(from, Action::Send { to, bytes, messages: 1, tag });
+    let receive = schedule.push(to, Action::Receive { from, tag });
+    (send, receive)
+}
+
+/// Reduce-scatter and allgather round a ring (Patarasuk and Yuan 2009): in each turn every rank sends one of as many parts of the
+/// vector as there are ranks to the next rank, once it has the part from the one before.
+pub(super) fn ring_allreduce(schedule: &mut Schedule, prefix: &str, bytes: u32, round: u32) {
+    let ranks = schedule.ranks;
+    let part = bytes.div_ceil(ranks);
+    let mut received: Vec<Option<u32>> = vec![None; ranks as usize];
+    for phase in ["reduce-scatter", "allgather"] {
+        schedule.phase(format!("{prefix}{phase}"));
+        for _ in 1..ranks {
+            let mut fresh = vec![None; ranks as usize];
+            for from in 0..ranks {
+                let to = (from + 1) % ranks;
+                let (send, receive) = message(schedule, (from, to), part, round);
+                if let Some(before) = received[from as usize] {
+                    schedule.after(before, send);
+                }
+                if let Some(before) = received[to as usize] {
+                    schedule.after(before, receive);
+                }
+                fresh[to as usize] = Some(receive);
+            }
+            received = fresh;
+        }
+    }
+}
+
+/// Up a binomial tree to the root, and down again.
+pub(super) fn tree_allreduce(schedule: &mut Schedule, prefix: &str, (bytes, root): (u32, u32), round: u32) {
+    schedule.phase(format!("{prefix}reduce"));
+    let ranks = schedule.ranks;
+    // What a rank has received last: it sends on when all its children's vectors are there.
+    let mut last: Vec<Option<u32>> = vec![None; ranks as usize];
+    let mut distance = 1;
+    while distance < ranks {
+        for place in (0..ranks).filter(|place| place % (2 * distance) == distance) {
+            let (from, to) = (at(place, root, ranks), at(place - distance, root, ranks));
+            let (send, receive) = message(schedule, (from, to), bytes, round);
+            if let Some(before) = last[from as usize] {
+                schedule.after(before, send);
+            }
+            if let Some(before) = last[to as usize].replace(receive) {
+                schedule.after(before, receive);
+            }
+        }
+        distance *= 2;
+    }
+    schedule.phase(format!("{prefix}broadcast"));
+    broadcast(schedule, (bytes, root), round, &mut last);
+}
+
+/// Down a binomial tree from the root, to the farthest first.
+pub(super) fn broadcast(schedule: &mut Schedule, (bytes, root): (u32, u32), round: u32, last: &mut [Option<u32>]) {
+    let ranks = schedule.ranks;
+    let mut distance = ranks.next_power_of_two() / 2;
+    while distance > 0 {
+        for place in (0..ranks).filter(|place| place % (2 * distance) == distance) {
+            let (from, to) = (at(place - distance, root, ranks), at(place, root, ranks));
+            let (send, receive) = message(schedule, (from, to), bytes, round);
+            if let Some(before) = last[from as usize] {
+                schedule.after(before, send);
+            }
+            last[to as usize] = Some(receive);
+        }
+        distance /= 2;
+    }
+}
+
+/// The rank at a place of a tree whose root is not rank 0.
+fn at(place: u32, root: u32, ranks: u32) -> u32 {
+    (place + root) % ranks
+}

@@ -1,0 +1,205 @@
+//! What a workload does: steps of ranks, and which of them wait for which others.
+
+use std::collections::BTreeMap;
+
+/// What one rank does in one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// `messages` messages of `bytes` each to another rank, or to itself.
+    Send { to: u32, bytes: u32, messages: u32, tag: u32 },
+    /// One message from a rank, with this tag.
+    Receive { from: u32, tag: u32 },
+    /// Work of the host itself, on one of its processors.
+    Calculate { nanos: u64, cpu: u32 },
+}
+
+/// One step of one rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub rank: u32,
+    pub phase: u16,
+    pub action: Action,
+}
+
+/// What of a step another one waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    UntilDone,
+    UntilBegun,
+}
+
+/// A whole workload: steps by number, and who waits for whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Schedule {
+    pub ranks: u32,
+    pub phases: Vec<String>,
+    pub steps: Vec<Step>,
+    /// (earlier, later): the later one begins only when the earlier one is done, or has begun.
+    pub order: Vec<(u32, u32, Wait)>,
+    /// Messages that a step has outstanding at most.
+    pub window: u32,
+    /// Of the messages of a step every so many ask for a completion, and the last one.
+    pub completion_interval: u32,
+    /// The clock is read before each post and at each completion, as bandwidth programs do.
+    pub reads_clock: bool,
+    /// RDMA writes instead of sends.
+    pub writes: bool,
+    /// Every message needs a step that receives it, even if there is none at all.
+    pub receives_all: bool,
+}
+
+/// Why a schedule can never be carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScheduleError {
+    #[error("steps wait for each other in a circle")]
+    Circle(Vec<u32>),
+    #[error("a send has no matching receive")]
+    Unreceived { step: u32 },
+    #[error("a receive has no matching send")]
+    Unsent { step: u32 },
+}
+
+impl Schedule {
+    pub fn new(ranks: u32) -> Self {
+        Self { ranks, window: 1, completion_interval: 1, ..Self::default() }
+    }
+
+    /// Adds a step to the newest phase; its number.
+    pub fn push(&mut self, rank: u32, action: Action) -> u32 {
+        if self.phases.is_empty() {
+            self.phases.push("all".into());
+        }
+        self.steps.push(Step { rank, phase: (self.phases.len() - 1) as u16, action });
+        (self.steps.len() - 1) as u32
+    }
+
+    pub fn phase(&mut self, name: impl Into<String>) {
+        self.phases.push(name.into());
+    }
+
+    pub fn after(&mut self, earlier: u32, later: u32) {
+        self.order.push((earlier, later, Wait::UntilDone));
+    }
+
+    /// Whether ranks receive what they are sent, step by step.
+    pub fn has_receives(&self) -> bool {
+        self.receives_all || self.steps.iter().any(|step| matches!(step.action, Action::Receive { .. }))
+    }
+
+    /// Payload of all messages.
+    pub fn bytes(&self) -> u64 {
+        let of = |step: &Step| match step.action {
+            Action::Send { bytes, messages, .. } => u64::from(bytes) * u64::from(messages),
+            _ => 0,
+        };
+        self.steps.iter().map(of).sum()
+    }
+
+    /// # Errors
+    /// When steps wait in a circle, or messages and receives do not match.
+    pub fn check(&self) -> Result<(), ScheduleError> {
+        self.check_circles()?;
+        if self.has_receives() { self.check_matches() } else { Ok(()) }
+    }
+
+    /// Who waits for each step.
+    pub(crate) fn followers(&self) -> Vec<Vec<(u32, Wait)>> {
+        let mut followers = vec![Vec::new(); self.steps.len()];
+        for (earlier, later, wait) in &self.order {
+            followers[*earlier as usize].push((*later, *wait));
+        }
+        followers
+    }
+
+    fn check_circles(&self) -> Result<(), ScheduleError> {
+        let followers = self.followers();
+        let mut waits = vec![0u32; self.steps.len()];
+        self.order.iter().for_each(|(_, later, _)| waits[*later as usize] += 1);
+        let mut free: Vec<u32> = (0..self.steps.len() as u32).filter(|step| waits[*step as usize] == 0).collect();
+        while let Some(step) = free.pop() {
+            for (later, _) in &followers[step as usize] {
+                waits[*later as usize] -= 1;
+                if waits[*later as usize] == 0 {
+                    free.push(*later);
+                }
+            }
+        }
+        match waits.iter().position(|waits| *waits > 0) {
+            Some(stuck) => Err(ScheduleError::Circle(self.circle_from(stuck as u32, &waits))),
+            None => Ok(()),
+        }
+    }
+
+    /// Back along the order from a step that never becomes free, until one comes again: a circle, in the order of waiting.
+    fn circle_from(&self, stuck: u32, waits: &[u32]) -> Vec<u32> {
+        let mut earlier_of = vec![None; self.steps.len()];
+        for (earlier, later, _) in self.order.iter().rev().filter(|(earlier, _, _)| waits[*earlier as usize] > 0) {
+            earlier_of[*later as usize] = Some(*earlier);
+        }
+        let mut seen = vec![false; self.steps.len()];
+        let mut path = Vec::new();
+        let mut at = stuck;
+        while !std::mem::replace(&mut seen[at as usize], true) {
+            path.push(at);
+            match earlier_of[at as usize] {
+                Some(earlier) => at = earlier,
+                None => break,
+            }
+        }
+        let start = path.iter().position(|step| *step == at).unwrap_or(0);
+        path.split_off(start)
+    }
+
+    /// As many messages as receives, for each pair of ranks and tag.
+    fn check_matches(&self) -> Result<(), ScheduleError> {
+        // Sends and receives by (from, to, tag).
+        type Ends = (Vec<u32>, Vec<u32>);
+        let mut open: BTreeMap<(u32, u32, u32), Ends> = BTreeMap::new();
+        for (number, step) in (0u32..).zip(&self.steps) {
+            match step.action {
+                Action::Send { to, messages, tag, .. } => {
+                    open.entry((step.rank, to, tag)).or_default().0.extend(std::iter::repeat_n(number, messages as usize));
+                }
+                Action::Receive { from, tag } => open.entry((from, step.rank, tag)).or_default().1.push(number),
+                Action::Calculate { .. } => {}
+            }
+        }
+        let unmatched = |(sent, received): &Ends| match sent.len().cmp(&received.len()) {
+            std::cmp::Ordering::Greater => Some(ScheduleError::Unreceived { step: sent[received.len()] }),
+            std::cmp::Ordering::Less => Some(ScheduleError::Unsent { step: received[sent.len()] }),
+            std::cmp::Ordering::Equal => None,
+        };
+        open.values().find_map(unmatched).map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_circle_is_named_by_its_steps() {
+        let mut schedule = Schedule::new(1);
+        let steps: Vec<u32> = (0..4).map(|_| schedule.push(0, Action::Calculate { nanos: 1, cpu: 0 })).collect();
+        schedule.after(steps[0], steps[1]);
+        schedule.after(steps[1], steps[2]);
+        schedule.after(steps[2], steps[1]);
+        schedule.after(steps[2], steps[3]);
+        let Err(ScheduleError::Circle(mut circle)) = schedule.check() else { panic!("a circle") };
+        circle.sort_unstable();
+        assert_eq!(circle, [1, 2]);
+    }
+
+    #[test]
+    fn a_message_that_nobody_receives_is_found_before_the_run() {
+        let mut schedule = Schedule::new(2);
+        schedule.push(1, Action::Receive { from: 0, tag: 5 });
+        schedule.push(0, Action::Send { to: 1, bytes: 8, messages: 1, tag: 5 });
+        assert_eq!(schedule.check(), Ok(()));
+        schedule.push(0, Action::Send { to: 1, bytes: 8, messages: 1, tag: 6 });
+        assert_eq!(schedule.check(), Err(ScheduleError::Unreceived { step: 2 }));
+        schedule.push(1, Action::Receive { from: 0, tag: 6 });
+        schedule.push(1, Action::Receive { from: 1, tag: 6 });
+        assert_eq!(schedule.check(), Err(ScheduleError::Unsent { step: 4 }));
+    }
+}

@@ -1,0 +1,201 @@
+//! Workloads on hand-made fabrics: their times follow from the rates of the links.
+
+#[path = "../../fabric/tests/common/mod.rs"]
+mod common;
+
+use common::{back_to_back, host_part, through_switch};
+use softband_fabric::World;
+use softband_fabric::spec::{CableSpec, FabricSpec, PortRef, SwitchSpec};
+use softband_sim::SimTime;
+use softband_types::{Guid, LinkSpeed, PortNumber};
+use softband_workload::{Measurements, Operation, Pattern, RunError, Runner, Settings, build, goal, hot_ports, port_reports};
+
+/// SDR 4X.
+const BYTES_PER_SECOND: f64 = 1e9;
+/// A packet of 2 KiB with its headers, and an acknowledgement's share for each (IBTA 5.2).
+const PACKET_SHARE: f64 = (2_048.0 + 26.0) / 2_048.0;
+
+fn star(hosts: usize) -> FabricSpec {
+    through_switch(LinkSpeed::Sdr, &vec![1; hosts], 1, host_part(600, 300))
+}
+
+/// Leaves with as many hosts each, and spines with a cable to each leaf.
+fn two_levels(leaves: u8, hosts_a_leaf: u8, spines: u8) -> FabricSpec {
+    let mut spec = star(usize::from(leaves) * usize::from(hosts_a_leaf));
+    let part = spec.switches[0].part.clone();
+    let switch = |number: u8| SwitchSpec { name: format!("s{number}"), part: part.clone(), node_guid: Guid(0x100 + u64::from(number)) };
+    spec.switches = (0..leaves + spines).map(switch).collect();
+    for (host, cable) in spec.cables.iter_mut().enumerate() {
+        let (leaf, place) = (host / usize::from(hosts_a_leaf), host % usize::from(hosts_a_leaf));
+        cable.ends[1] = PortRef::Switch { switch: leaf, port: PortNumber(place as u8 + 1) };
+    }
+    let template = spec.cables[0].clone();
+    for (leaf, spine) in (0..leaves).flat_map(|leaf| (0..spines).map(move |spine| (leaf, spine))) {
+        let up = PortRef::Switch { switch: usize::from(leaf), port: PortNumber(hosts_a_leaf + spine + 1) };
+        let down = PortRef::Switch { switch: usize::from(leaves + spine), port: PortNumber(leaf + 1) };
+        spec.cables.push(CableSpec { ends: [up, down], ..template.clone() });
+    }
+    spec
+}
+
+fn finished(mut runner: Runner) -> Runner {
+    while !runner.run(100_000).unwrap() {}
+    runner
+}
+
+fn run(spec: &FabricSpec, pattern: Pattern, settings: &Settings) -> Runner {
+    let schedule = build(pattern, spec.hosts.len() as u32, settings).unwrap();
+    finished(Runner::new(World::new(spec, 1), schedule, 1).unwrap())
+}
+
+fn seconds(spec: &FabricSpec, pattern: Pattern, settings: &Settings) -> f64 {
+    run(spec, pattern, settings).measurements().completion.as_secs_f64()
+}
+
+fn assert_near(found: f64, wanted: f64, share: f64) {
+    assert!((found / wanted - 1.0).abs() < share, "{found} instead of {wanted}");
+}
+
+fn of(text: &str, spec: &FabricSpec, ranks_per_host: u32) -> Measurements {
+    let schedule = goal::parse(text).unwrap();
+    finished(Runner::new(World::new(spec, 1), schedule, ranks_per_host).unwrap()).measurements()
+}
+
+#[test]
+fn a_stream_on_one_cable_takes_its_bytes_over_the_rate_of_the_link() {
+    let spec = back_to_back(LinkSpeed::Sdr, 1, 1, host_part(600, 300));
+    for operation in [Operation::Send, Operation::Write] {
+        let settings = Settings { bytes: Some(1 << 20), messages: Some(20), operation, ..Settings::default() };
+        assert_near(seconds(&spec, Pattern::Stream, &settings), 20.0 * f64::from(1 << 20) * PACKET_SHARE / BYTES_PER_SECOND, 0.01);
+    }
+}
+
+#[test]
+fn a_permutation_on_a_star_takes_as_long_as_one_flow() {
+    let settings = Settings { bytes: Some(1 << 20), messages: Some(8), ..Settings::default() };
+    let taken = seconds(&star(8), Pattern::Permutation, &settings);
+    // Acknowledgements of the flow that a host receives share the link with what it sends.
+    assert_near(taken, 8.0 * f64::from(1 << 20) * PACKET_SHARE / BYTES_PER_SECOND, 0.03);
+}
+
+#[test]
+fn an_incast_of_n_senders_takes_n_times_as_long_as_one() {
+    let settings = |senders| Settings { bytes: Some(1 << 20), messages: Some(4), senders: Some(senders), ..Settings::default() };
+    let one = seconds(&star(7), Pattern::Incast, &settings(1));
+    for senders in [2, 3, 6] {
+        assert_near(seconds(&star(7), Pattern::Incast, &settings(senders)), one * f64::from(senders), 0.02);
+    }
+}
+
+#[test]
+fn the_port_that_an_incast_fills_is_hot_and_its_senders_feed_it() {
+    let spec = star(4);
+    let runner = run(&spec, Pattern::Incast, &Settings { messages: Some(4), root: Some(2), ..Settings::default() });
+    let ports = port_reports(runner.world(), runner.measurements().completion);
+    let hot = hot_ports(&ports);
+    assert_eq!(hot[0].name, "switch/3");
+    assert!(hot[0].utilisation > 0.95, "{hot:?}");
+    let mut feeders: Vec<&str> = hot[0].feeders.iter().map(|feeder| feeder.name.as_str()).collect();
+    feeders.sort_unstable();
+    assert_eq!(feeders, ["a/test0/1", "b/test0/1", "d/test0/1"]);
+}
+
+#[test]
+fn one_seed_gives_the_same_run_again() {
+    let settings = Settings { seed: 5, messages: Some(8), ..Settings::default() };
+    let whole = |seed| {
+        let runner = run(&two_levels(3, 2, 2), Pattern::UniformRandom, &Settings { seed, ..settings });
+        (runner.measurements().flows, runner.world().counters(), runner.measurements().events)
+    };
+    assert_eq!(whole(5), whole(5));
+    assert_ne!(whole(5), whole(6));
+}
+
+#[test]
+fn every_workload_comes_to_its_end_through_two_levels_of_switches() {
+    let spec = two_levels(4, 4, 4);
+    for (name, pattern) in Pattern::ALL {
+        for operation in [Operation::Send, Operation::Write] {
+            let settings = Settings { bytes: Some(20_000), repeat: Some(2), operation, ..Settings::default() };
+            let measured = run(&spec, pattern, &settings).measurements();
+            assert!(measured.completion > SimTime::ZERO && measured.rates().min > 0.0, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_ring_allreduce_takes_two_vectors_less_two_parts_over_the_rate_of_a_link() {
+    let (ranks, bytes) = (8, 8 << 20);
+    let taken = seconds(&star(ranks), Pattern::RingAllreduce, &Settings { bytes: Some(bytes), ..Settings::default() });
+    let moved = 2.0 * bytes as f64 * (ranks - 1) as f64 / ranks as f64;
+    // Each of the turns has its latency.
+    assert_near(taken, moved * PACKET_SHARE / BYTES_PER_SECOND, 0.04);
+}
+
+#[test]
+fn ranks_of_one_host_reach_each_other_within_its_hca() {
+    let spec = star(2);
+    let schedule = build(Pattern::AllToAll, 4, &Settings::default()).unwrap();
+    let measured = finished(Runner::new(World::new(&spec, 1), schedule, 2).unwrap()).measurements();
+    assert_eq!(measured.flows.len(), 12);
+    assert!(measured.flows.iter().all(|flow| flow.bytes == 65_536 && flow.ended > flow.begun));
+}
+
+#[test]
+fn more_ranks_than_places_are_refused_before_the_run() {
+    let schedule = build(Pattern::AllToAll, 5, &Settings::default()).unwrap();
+    let refused = Runner::new(World::new(&star(2), 1), schedule, 2).err().unwrap();
+    assert_eq!(refused, RunError::TooManyRanks { ranks: 5, places: 4, hosts: 2, ranks_per_host: 2 });
+}
+
+#[test]
+fn a_trace_keeps_its_order_of_work_and_messages() {
+    let spec = star(2);
+    // Rank 1 works 50 us before it answers, on one processor after the other 20 us that it has begun with.
+    let text = "num_ranks 2\nrank 0 {\na: send 8b to 1 tag 1\nb: recv 8b from 1 tag 2\nb requires a\n}\n\
+                rank 1 {\na: recv 8b from 0 tag 1\nw: calc 20000\nv: calc 50000\nb: send 8b to 0 tag 2\nv requires a\nb requires v\nb requires w\n}";
+    let taken = of(text, &spec, 1).completion.as_nanos();
+    assert!((70_000..90_000).contains(&taken), "{taken} ns");
+    let side_by_side = of(&text.replace("calc 50000", "calc 50000 cpu 1"), &spec, 1).completion.as_nanos();
+    assert!((50_000..70_000).contains(&side_by_side), "{side_by_side} ns");
+}
+
+#[test]
+fn messages_of_a_trace_find_their_receives_by_source_and_tag() {
+    let text = "num_ranks 3\nrank 0 {\nx: recv 8b from 2 tag 1\nc: calc 500000\nc requires x\ny: recv 8b from 1 tag 1\n}\n\
+                rank 1 {\ns: send 8b to 0 tag 1\n}\nrank 2 {\nw: calc 100000\ns: send 8b to 0 tag 1\ns requires w\n}";
+    // The message of rank 1 comes first, but only that of rank 2 lets the work begin.
+    let taken = of(text, &star(3), 1).completion.as_nanos();
+    assert!((600_000..620_000).contains(&taken), "{taken} ns");
+}
+
+#[test]
+fn a_step_that_waits_for_a_beginning_does_not_wait_for_the_end() {
+    let text = |order: &str| format!("num_ranks 1\nrank 0 {{\na: calc 5000 cpu 0\nb: calc 5000 cpu 1\nb {order} a\n}}");
+    assert_eq!(of(&text("requires"), &star(1), 1).completion.as_nanos(), 10_000);
+    assert_eq!(of(&text("irequires"), &star(1), 1).completion.as_nanos(), 5_000);
+}
+
+#[test]
+fn ranks_that_wait_for_each_other_are_named_at_the_end() {
+    let text = "num_ranks 2\nrank 0 {\nr: recv 8b from 1 tag 3\ns: send 8b to 1 tag 4\ns requires r\n}\n\
+                rank 1 {\nr: recv 8b from 0 tag 4\ns: send 8b to 0 tag 3\ns requires r\n}";
+    let mut runner = Runner::new(World::new(&star(2), 1), goal::parse(text).unwrap(), 1).unwrap();
+    let error = runner.run(1_000_000).unwrap_err().to_string();
+    assert!(error.contains("rank 0 (host a) for a message from rank 1, tag 3"), "{error}");
+    assert!(error.contains("rank 1 (host b) for a message from rank 0, tag 4"), "{error}");
+}
+
+#[test]
+fn more_messages_than_a_send_queue_holds_wait_for_room() {
+    let lines = |verb: &str| (0..400).map(|number| format!("l{number}: {verb} tag {number}\n")).collect::<String>();
+    let text = format!("num_ranks 2\nrank 0 {{\n{}}}\nrank 1 {{\n{}}}", lines("send 64b to 1"), lines("recv 64b from 0"));
+    let measured = of(&text, &star(2), 1);
+    assert_eq!((measured.flows.len(), measured.flows[0].messages), (1, 400));
+}
+
+#[test]
+fn a_message_without_bytes_arrives_too_also_from_a_rank_to_itself() {
+    let text = "num_ranks 2\nrank 0 {\na: send 0b to 1\nb: send 0b to 0\nc: recv 0b from 0\n}\nrank 1 {\na: recv 0b from 0\n}";
+    assert_eq!(of(text, &star(2), 1).flows.iter().map(|flow| flow.messages).collect::<Vec<_>>(), [1, 1]);
+}

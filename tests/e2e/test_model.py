@@ -1,0 +1,144 @@
+"""`softband model`: workloads in the place of programs, on the same fabrics."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import FABRICS, Softband, table
+
+TRACE = """num_ranks 2
+rank 0 {
+l1: calc 1000
+l2: send 4096b to 1 tag 5
+l2 requires l1
+}
+rank 1 {
+l1: recv 4096b from 0 tag 5
+}
+"""
+FILES = ("model.json", "flows.csv", "ports.csv")
+
+
+def model(softband: Softband, fabric: str, workload: str, *options: str, out: str = "out") -> dict[str, Any]:
+    done = softband.command("model", str(FABRICS / f"{fabric}.toml"), workload, "--out", out, *options)
+    assert done.returncode == 0, done.stderr
+    loaded: dict[str, Any] = json.loads((softband.folder / out / "model.json").read_text())
+    return {**loaded, "text": done.stdout}
+
+
+def refusal(softband: Softband, *words: str) -> str:
+    """What a command says that leaves nothing behind."""
+    done = softband.command("model", *words)
+    assert done.returncode == 2
+    assert not list(softband.folder.rglob("*.part"))
+    assert not list(softband.folder.rglob("model.json"))
+    assert not (softband.folder / "results").exists()
+    return done.stderr
+
+
+@pytest.mark.parametrize("fabric", ["default", "two-hosts", "ddr-through-switch"])
+@pytest.mark.parametrize("size", [4096, 65536])
+@pytest.mark.parametrize("operation", ["send", "write"])
+def test_a_stream_is_as_fast_as_the_program_that_it_is_like(softband: Softband, fabric: str, size: int, operation: str) -> None:
+    # The client is on b and sends.
+    command = f"ib_{operation}_bw -s {size} -n 1000"
+    run = softband.pair(fabric, command).assert_ok()
+    messages_per_second = table(run.program("b-0"))[0][4] * 1e6
+    result = model(softband, fabric, "stream", "--bytes", str(size), "--operation", operation, "--from", "b", "--to", "a")
+    (flow,) = result["flows"]
+    assert flow["messages"] == 1000
+    assert flow["bytes_per_second"] / size == pytest.approx(messages_per_second, rel=1e-3)
+
+
+def test_an_incast_is_shared_evenly_and_its_port_is_named(softband: Softband) -> None:
+    result = model(softband, "three-hosts", "incast", "--bytes", "256KiB", "--root", "c")
+    first, second = (flow["bytes_per_second"] for flow in result["flows"])
+    assert first == pytest.approx(second, rel=0.02)
+    assert result["hot_ports"][0]["to"].startswith("c/")
+    assert {port["port"].split("/")[0] for port in result["hot_ports"][0]["feeders"]} == {"a", "b"}
+    for word in ("completion time", "packet-hops", "million/s", "MiB", "hottest ports"):
+        assert word in result["text"]
+
+
+def test_the_same_run_leaves_the_same_bytes(softband: Softband) -> None:
+    for out in ("first", "second"):
+        model(softband, "three-hosts", "uniform-random", "--seed", "3", out=out)
+    model(softband, "three-hosts", "uniform-random", "--seed", "4", out="other")
+    read = {out: [(softband.folder / out / name).read_bytes() for name in FILES] for out in ("first", "second", "other")}
+    assert read["first"] == read["second"]
+    assert read["first"][1] != read["other"][1]
+
+
+def test_tables_have_a_line_for_each_flow_and_each_end_of_a_cable(softband: Softband) -> None:
+    result = model(softband, "three-hosts", "all-to-all")
+    flows = list(csv.DictReader((softband.folder / "out" / "flows.csv").open()))
+    ports = list(csv.DictReader((softband.folder / "out" / "ports.csv").open()))
+    assert len(flows) == 6 and len(ports) == 6
+    assert sum(int(flow["bytes"]) for flow in flows) == 6 * 65536
+    assert all(float(port["xmit_utilisation"]) <= 1 for port in ports)
+    assert sum(int(port["port_xmit_pkts"]) for port in ports) == result["packet_hops"]
+
+
+def test_a_workload_file_has_the_same_keys_and_the_command_line_counts_first(softband: Softband) -> None:
+    file = softband.folder / "many.toml"
+    file.write_text('workload = "incast"\nbytes = "64 KiB"\nmessages = 2\nsenders = 1\n')
+    result = model(softband, "three-hosts", str(file), "--senders", "2")
+    assert [(flow["messages"], flow["bytes"]) for flow in result["flows"]] == [(2, 131072), (2, 131072)]
+
+
+def test_links_of_ethernet_carry_workloads_too(softband: Softband) -> None:
+    result = model(softband, "roce-100g", "permutation", "--bytes", "64KiB")
+    assert all(flow["bytes_per_second"] > 1e9 for flow in result["flows"])
+
+
+def test_a_fabric_that_comes_to_a_deadlock_is_told_by_its_ports_and_leaves_nothing(softband: Softband) -> None:
+    errors = refusal(softband, str(FABRICS / "ring-of-five.toml"), "all-to-all", "--out", "out")
+    assert "warning: credit loop: s1/2" in errors
+    assert "deadlock, broken up by lifetime limits: s1/2 waits for credits of s2/3" in errors
+    assert "RetryExceeded" in errors
+
+
+def test_a_trace_is_replayed(softband: Softband) -> None:
+    (softband.folder / "ping.goal").write_text(TRACE)
+    result = model(softband, "two-hosts", "ping.goal")
+    assert [flow["bytes"] for flow in result["flows"]] == [4096]
+    assert result["completion_picos"] > 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (("three-hosts", "incst"), "no workload incst"),
+        (("three-hosts", "incast", "--root", "zz"), "no host zz"),
+        (("three-hosts", "permutation", "--senders", "2"), "senders means nothing to permutation"),
+        (("three-hosts", "incast", "--bytes", "4 parsecs"), "64KiB"),
+        (("three-hosts", "incast", "--bytes", "0"), "bytes = 0 is out of range"),
+        (("three-hosts", "incast", "--out", "/proc/nowhere"), "cannot write to the results folder"),
+        (("no-such-fabric", "incast"), "no fabric file"),
+        (("three-hosts", "keys.toml"), "unknown field `bits`"),
+        (("three-hosts", "cut.goal"), "cut.goal:4: error: the trace ends within rank 0"),
+        (("two-hosts", "many.goal"), "the fabric places for 2"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_is_written(softband: Softband, words: tuple[str, ...], wanted: str) -> None:
+    (softband.folder / "keys.toml").write_text('workload = "incast"\nbits = 4\n')
+    (softband.folder / "cut.goal").write_text("\n".join(TRACE.splitlines()[:4]))
+    (softband.folder / "many.goal").write_text("num_ranks 9\nrank 8 {\nl1: calc 5\n}\n")
+    assert wanted in refusal(softband, *words)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="nothing here is always full")
+def test_a_full_disk_leaves_the_former_results_whole(softband: Softband) -> None:
+    model(softband, "three-hosts", "incast")
+    before = [(softband.folder / "out" / name).read_bytes() for name in FILES]
+    # The second file has no room.
+    (softband.folder / "out" / "flows.csv.part").symlink_to("/dev/full")
+    done = softband.command("model", str(FABRICS / "three-hosts.toml"), "incast", "--messages", "3", "--out", "out")
+    assert done.returncode == 2
+    assert "No space left" in done.stderr
+    assert [(softband.folder / "out" / name).read_bytes() for name in FILES] == before
+    assert not list((softband.folder / "out").glob("*.part"))
