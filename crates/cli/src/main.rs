@@ -5,6 +5,7 @@
 mod exec;
 mod external;
 mod fabric;
+mod generate;
 mod home;
 mod output;
 mod parts;
@@ -49,7 +50,7 @@ enum Command {
     Status(status::StatusArguments),
     /// End a fabric that is up, and all programs on it
     Down(status::DownArguments),
-    /// Check or show a fabric file
+    /// Check, show or generate a fabric file
     #[command(subcommand)]
     Fabric(fabric::FabricCommand),
     /// List the catalogue of parts, or show one with units and sources

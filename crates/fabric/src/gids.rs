@@ -39,7 +39,8 @@ impl World {
         self.gids(port).get(index).copied().flatten().unwrap_or_default()
     }
 
-    /// The address vector that a program gives, with the LID that it leads to. InfiniBand's stay as they are; on Ethernet there is always
+    /// The address vector that a program gives, with the LID that it leads to. InfiniBand's stay as they are, but for the service level
+    /// where the routing engine has one for each path: programs ask the subnet manager for it; here they have it unasked. On Ethernet there is always
     /// a global route (`IB_QP_AV` of RoCE in the kernel's `ib_resolve_eth_dmac`).
     ///
     /// # Errors
@@ -49,7 +50,7 @@ impl World {
         let port = self.port_index(hca, vector.port).ok_or(VerbsError::Invalid)?;
         let port = &self.ports[port as usize];
         if port.framing.link_layer() == LinkLayer::Infiniband {
-            return Ok(*vector);
+            return Ok(AddressVector { service_level: self.level_of_path(port.lid, vector), ..*vector });
         }
         let route = vector.grh.ok_or(VerbsError::Invalid)?;
         let source = self.gids(port).get(usize::from(route.sgid_index)).copied().flatten().ok_or(VerbsError::Invalid)?;
