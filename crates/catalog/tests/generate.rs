@@ -128,6 +128,8 @@ fn a_shift_of_all_hosts_puts_no_two_flows_on_one_link_of_a_full_fat_tree() {
 fn a_thousand_hosts_in_three_levels_are_320_switches() {
     let spec = load(&text("kind = \"fat-tree\"\nports = 16\nlevels = 3")).spec;
     assert_eq!((spec.hosts.len(), spec.switches.len(), spec.cables.len()), (1_024, 320, 3 * 1_024));
+    let world = softband_fabric::World::new(&spec, 1);
+    assert_eq!((world.hca_id(0, 0).0, world.hca_id(1_023, 0).0), (0, 1_023));
     assert_eq!((spec.hosts[1_023].name.as_str(), spec.hosts[0].hcas[0].device.as_str()), ("h1023", "mlx4_0"));
     assert_eq!(softband_fabric::credit_loops(&spec), []);
 }

@@ -41,6 +41,7 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
         copies_left: Slab::default(),
         sm_lid: Lid::NONE,
         routes: Routes::new(Routing::MinimumHop, &[]).expect("any fabric can have it"),
+        port_of_lid: Vec::new(),
         leaf_of_lid: Vec::new(),
         loss_ppm: 0,
         random: RandomStream::new(seed, 0),

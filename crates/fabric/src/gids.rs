@@ -31,7 +31,7 @@ impl World {
 
     /// The GID that a packet's sender has chosen.
     pub(crate) fn source_gid(&self, packet: &Packet) -> Gid {
-        let Some(port) = self.ports.iter().find(|port| port.lid == packet.slid) else { return Gid::default() };
+        let Some(port) = self.port_with_lid(packet.slid) else { return Gid::default() };
         let index = match port.framing.link_layer() {
             LinkLayer::Infiniband => 0,
             LinkLayer::Ethernet => packet.grh.map_or(0, |route| usize::from(route.sgid_index)),
@@ -74,8 +74,8 @@ impl World {
     /// The HCA that packets with this LID reach from a port, if there is one and a way to it.
     pub fn hca_reached(&self, from: (HcaId, PortNumber), lid: Lid) -> Option<HcaId> {
         let network = self.ports[self.port_index(from.0, from.1)? as usize].network;
-        let is_it = |port: &&Port| port.lid == lid && port.network == network && port.cabling.is_some();
-        self.ports.iter().find(is_it).and_then(|port| match port.owner {
+        let is_there = |port: &&Port| port.network == network && port.cabling.is_some();
+        self.port_with_lid(lid).filter(is_there).and_then(|port| match port.owner {
             Owner::Hca { hca, .. } => Some(HcaId(hca)),
             Owner::Switch { .. } => None,
         })

@@ -47,6 +47,10 @@ pub(crate) fn set_routes(world: &mut World) {
     let routes = Routes::new(world.spec.subnet.routing, &swept).expect("a checked fabric suits its routing engine");
     let lids = world.ports.iter().map(|port| usize::from(port.lid.0) + 1).max().unwrap_or(0);
     world.leaf_of_lid = vec![None; lids];
+    world.port_of_lid = vec![None; lids];
+    for (index, port) in world.ports.iter().enumerate() {
+        world.port_of_lid[usize::from(port.lid.0)].get_or_insert(index as u32);
+    }
     routes.for_each_end(&swept, |home, port, output| {
         let Neighbour::End(lid) = swept[home][port] else { return };
         world.leaf_of_lid[usize::from(lid.0)] = Some(home as u32);
@@ -61,6 +65,11 @@ pub(crate) fn set_routes(world: &mut World) {
 }
 
 impl World {
+    pub(crate) fn port_with_lid(&self, lid: Lid) -> Option<&Port> {
+        let index = self.port_of_lid.get(usize::from(lid.0)).copied().flatten()?;
+        Some(&self.ports[index as usize])
+    }
+
     /// The service level of packets to where an address vector leads: what it says, unless the routing engine has another for the path.
     pub(crate) fn level_of_path(&self, from: Lid, vector: &AddressVector) -> ServiceLevel {
         let leaf = |lid: Lid| self.leaf_of_lid.get(usize::from(lid.0)).copied().flatten();

@@ -44,6 +44,8 @@ pub struct World {
     pub(crate) copies_left: Slab<u32>,
     pub(crate) sm_lid: Lid,
     pub(crate) routes: Routes,
+    /// The first port that has a LID.
+    pub(crate) port_of_lid: Vec<Option<u32>>,
     /// The switch that the end port with a LID is cabled to, if it is to one.
     pub(crate) leaf_of_lid: Vec<Option<u32>>,
     /// Packets lost on arrival, in parts per million.
