@@ -1,5 +1,6 @@
 //! What is wrong, where, and what would be right.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -179,6 +180,16 @@ impl Findings {
     pub(crate) fn note(&mut self, message: String, labels: Vec<Label>, help: Option<String>) {
         let fault = self.fault(Severity::Advice, message, labels, help);
         self.warnings.push(fault);
+    }
+    /// Keeps the first of those that say the same of the same place but for numbers: generated nodes are all alike.
+    pub(crate) fn say_once(&mut self) {
+        let mut said = BTreeSet::new();
+        for faults in [&mut self.errors, &mut self.warnings] {
+            faults.retain(|fault| {
+                let words: String = fault.message.chars().filter(|letter| !letter.is_ascii_digit()).collect();
+                said.insert((words, fault.labels.first().map_or(0, |(span, _)| span.start)))
+            });
+        }
     }
     fn fault(&self, severity: Severity, message: String, labels: Vec<Label>, help: Option<String>) -> Fault {
         Fault { severity, message, labels, help, source: self.source.clone() }

@@ -32,6 +32,13 @@ pub(crate) struct Entry {
     pub(crate) node: Node,
 }
 
+impl Entry {
+    /// Whether it is a table that has `key`, right or wrong.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        matches!(&self.node.value, Value::Table(entries) if entries.iter().any(|entry| entry.key == key))
+    }
+}
+
 impl Value {
     pub(crate) fn kind(&self) -> &'static str {
         match self {

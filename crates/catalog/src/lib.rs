@@ -19,7 +19,7 @@ pub use catalog::{Catalog, PartFile};
 pub use diagnostic::{CatalogError, FabricError, Fault, Warning};
 pub use draw::draw_text;
 pub use draw_svg::draw_svg;
-pub use fabric_file::{LoadOptions, LoadedFabric, parse_fabric};
+pub use fabric_file::{LoadOptions, LoadedFabric, expand, parse_fabric};
 pub use grow::with_hosts;
 pub use load::load_fabric;
 pub use parts::{Parameter, PartKind, PartSheet, Status};

@@ -189,11 +189,11 @@ fn unknown_keys_are_named_with_the_known_ones() {
     assert_eq!(
         error_of(&format!("[subnet]\nmax_opvls = 1\n{HOSTS_AND_SWITCH}")),
         "test.toml:2:1: error: `[subnet]` has no key `max_opvls`\n  help: did you mean `max_op_vls`? The keys here are: max_op_vls, mtu, \
-         packet_life_time, head_of_queue_lifetime, leaf_head_of_queue_lifetime, congestion_control"
+         packet_life_time, head_of_queue_lifetime, leaf_head_of_queue_lifetime, routing, congestion_control"
     );
     assert_eq!(
         error_of(&format!("{HOSTS_AND_SWITCH}[cabels]\n")),
-        "test.toml:13:2: error: the file has no key `cabels`\n  help: did you mean `cables`? The keys here are: fabric, subnet, ethernet, hosts, switches, cables"
+        "test.toml:13:2: error: the file has no key `cabels`\n  help: did you mean `cables`? The keys here are: fabric, subnet, ethernet, generate, hosts, switches, cables"
     );
     let options = HOSTS_AND_SWITCH.replacen("[hosts.b]", "options = { tune_pcie = 1 }\n[hosts.b]", 1);
     let error = error_of(&options);

@@ -1,6 +1,6 @@
-//! `softband fabric check` and `softband fabric show`.
+//! `softband fabric check`, `generate` and `show`.
 
-use crate::home;
+use crate::{generate, home};
 use anyhow::Context;
 use clap::Subcommand;
 use std::path::PathBuf;
@@ -14,6 +14,8 @@ pub(crate) enum FabricCommand {
         #[arg(long)]
         allow_out_of_spec: bool,
     },
+    /// Write a fabric file for a fabric of one of the usual forms
+    Generate(Box<generate::GenerateArguments>),
     /// Draw a fabric: hosts, cables, switches
     Show {
         file: PathBuf,
@@ -32,6 +34,7 @@ pub(crate) fn run(command: &FabricCommand) -> anyhow::Result<i32> {
             let spec = &loaded.spec;
             println!("{}: {} hosts, {} switches, {} cables: no faults", path.display(), spec.hosts.len(), spec.switches.len(), spec.cables.len());
         }
+        FabricCommand::Generate(arguments) => generate::run(arguments)?,
         FabricCommand::Show { file, svg, allow_out_of_spec } => {
             let (_, loaded) = home::load_fabric(file, *allow_out_of_spec)?;
             match svg {

@@ -81,14 +81,18 @@ pub(crate) fn load_fabric(given: &Path, allow_out_of_spec: bool) -> anyhow::Resu
 
 /// Each credit loop of the fabric, by the ports that it leads round.
 fn warn_of_credit_loops(path: &Path, loaded: &LoadedFabric) {
+    let help = if loaded.spec.subnet.routing == Default::default() {
+        "the small subnet manager routes by minimum hops; cable the switches as a tree or fat tree, or leave a cable of the loop out"
+    } else {
+        "the routing engine needs more virtual lanes than these links have, or another cabling; `routing = \"up-down\"` has no loops anywhere"
+    };
     for found in softband_fabric::credit_loops(&loaded.spec) {
         let (what, whom) = match loaded.spec.link_layer(found.ports[0]) {
             LinkLayer::Infiniband => ("credit loop", "each other's credits"),
             LinkLayer::Ethernet => ("loop of pauses", "the end of each other's pauses"),
         };
         eprintln!(
-            "{}: warning: {what}: {}: packets there can wait for {whom} for ever\n  \
-             help: the small subnet manager routes by minimum hops; cable the switches as a tree or fat tree, or leave a cable of the loop out",
+            "{}: warning: {what}: {}: packets there can wait for {whom} for ever\n  help: {help}",
             path.display(),
             found.describe(&loaded.spec)
         );

@@ -5,6 +5,7 @@
 mod exec;
 mod external;
 mod fabric;
+mod generate;
 mod home;
 mod model;
 mod output;
@@ -53,7 +54,7 @@ enum Command {
     Down(status::DownArguments),
     /// Drive a fabric by a workload or a trace instead of programs
     Model(model::ModelArguments),
-    /// Check or show a fabric file
+    /// Check, show or generate a fabric file
     #[command(subcommand)]
     Fabric(fabric::FabricCommand),
     /// List the catalogue of parts, or show one with units and sources

@@ -7,7 +7,7 @@ use crate::spec::{CableSpec, EthernetFlowControl, FabricSpec, HcaSpec, PortRef};
 use crate::world::{Hca, ProcessingEngine, SwitchNode, World};
 use softband_model::bus::{Bus, MemoryController, SharedBus};
 use softband_model::link::{Arbiter, CreditLedger, FlowControl, PauseLedger, PauseLoop, ReceiveBuffer, blocks_per_lane};
-use softband_model::management::{LinkSettings, Neighbour, PortCapabilities, forwarding_entries, link_settings};
+use softband_model::management::{LinkSettings, PortCapabilities, Routes, Routing, link_settings};
 use softband_model::parts::{BusPart, EthernetPorts, HcaPart};
 use softband_model::switch::Switch;
 use softband_model::transport::Throttle;
@@ -40,6 +40,9 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
         reports: Slab::default(),
         copies_left: Slab::default(),
         sm_lid: Lid::NONE,
+        routes: Routes::new(Routing::MinimumHop, &[]).expect("any fabric can have it"),
+        port_of_lid: Vec::new(),
+        leaf_of_lid: Vec::new(),
         loss_ppm: 0,
         random: RandomStream::new(seed, 0),
         ack_wait_max: None,
@@ -51,7 +54,7 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
     }
     number_networks(&mut world);
     assign_lids(&mut world);
-    set_routes(&mut world);
+    crate::routes::set_routes(&mut world);
     world
 }
 
@@ -316,23 +319,4 @@ fn assign_lids(world: &mut World) {
         }
     }
     world.sm_lid = Lid(1);
-}
-
-fn set_routes(world: &mut World) {
-    let neighbour = |port: &Port| match port.cabling.map(|cabling| &world.ports[cabling.peer as usize]) {
-        None => Neighbour::None,
-        Some(peer) => match peer.owner {
-            Owner::Hca { .. } => Neighbour::End(peer.lid),
-            Owner::Switch { switch, .. } => Neighbour::Switch(switch as usize),
-        },
-    };
-    let swept: Vec<Vec<Neighbour>> = (world.switches.iter().zip(&world.spec.switches))
-        .map(|(node, spec)| {
-            let first = node.first_port as usize;
-            world.ports[first..first + usize::from(spec.part.ports)].iter().map(neighbour).collect()
-        })
-        .collect();
-    for (switch, lid, output) in forwarding_entries(&swept) {
-        world.switches[switch].switch.set_route(lid, output);
-    }
 }

@@ -2,7 +2,7 @@
 
 use crate::construct::settings_of;
 use crate::spec::{EthernetFlowControl, FabricSpec, PortRef};
-use softband_model::management::{self, Neighbour};
+use softband_model::management::{self, Neighbour, Routes};
 use softband_types::{Lid, LinkLayer, OperationalVls, PortNumber};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -46,7 +46,7 @@ fn lane_list(lanes: &[u8], prefix: &str) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// The credit loops that the small subnet manager's routes leave in a fabric, with any service level: none in most.
+/// The credit loops that the small subnet manager's routes leave in a fabric, with any service level that packets can have: none in most.
 pub fn credit_loops(spec: &FabricSpec) -> Vec<CreditLoop> {
     let ports_of = |switch: usize| usize::from(spec.switches[switch].part.ports);
     let mut neighbours: Vec<Vec<Neighbour>> = (0..spec.switches.len()).map(|switch| vec![Neighbour::None; ports_of(switch)]).collect();
@@ -66,7 +66,9 @@ pub fn credit_loops(spec: &FabricSpec) -> Vec<CreditLoop> {
             };
         }
     }
-    let loops = management::credit_loops(&neighbours, |switch, port| vls[switch][port].expect("ways lead by cabled ports"));
+    // Links that never stop anybody are left out, which no engine but the one for any fabric need understand.
+    let Ok(routes) = Routes::new(spec.subnet.routing, &neighbours) else { return Vec::new() };
+    let loops = management::credit_loops(&neighbours, &routes, |switch, port| vls[switch][port].expect("ways lead by cabled ports"));
     loops.into_iter().map(named).collect()
 }
 

@@ -31,7 +31,7 @@ impl World {
 
     /// The GID that a packet's sender has chosen.
     pub(crate) fn source_gid(&self, packet: &Packet) -> Gid {
-        let Some(port) = self.ports.iter().find(|port| port.lid == packet.slid) else { return Gid::default() };
+        let Some(port) = self.port_with_lid(packet.slid) else { return Gid::default() };
         let index = match port.framing.link_layer() {
             LinkLayer::Infiniband => 0,
             LinkLayer::Ethernet => packet.grh.map_or(0, |route| usize::from(route.sgid_index)),
@@ -39,7 +39,8 @@ impl World {
         self.gids(port).get(index).copied().flatten().unwrap_or_default()
     }
 
-    /// The address vector that a program gives, with the LID that it leads to. InfiniBand's stay as they are; on Ethernet there is always
+    /// The address vector that a program gives, with the LID that it leads to. InfiniBand's stay as they are, but for the service level
+    /// where the routing engine has one for each path: programs ask the subnet manager for it; here they have it unasked. On Ethernet there is always
     /// a global route (`IB_QP_AV` of RoCE in the kernel's `ib_resolve_eth_dmac`).
     ///
     /// # Errors
@@ -49,7 +50,7 @@ impl World {
         let port = self.port_index(hca, vector.port).ok_or(VerbsError::Invalid)?;
         let port = &self.ports[port as usize];
         if port.framing.link_layer() == LinkLayer::Infiniband {
-            return Ok(*vector);
+            return Ok(AddressVector { service_level: self.level_of_path(port.lid, vector), ..*vector });
         }
         let route = vector.grh.ok_or(VerbsError::Invalid)?;
         let source = self.gids(port).get(usize::from(route.sgid_index)).copied().flatten().ok_or(VerbsError::Invalid)?;
@@ -73,8 +74,8 @@ impl World {
     /// The HCA that packets with this LID reach from a port, if there is one and a way to it.
     pub fn hca_reached(&self, from: (HcaId, PortNumber), lid: Lid) -> Option<HcaId> {
         let network = self.ports[self.port_index(from.0, from.1)? as usize].network;
-        let is_it = |port: &&Port| port.lid == lid && port.network == network && port.cabling.is_some();
-        self.ports.iter().find(is_it).and_then(|port| match port.owner {
+        let is_there = |port: &&Port| port.network == network && port.cabling.is_some();
+        self.port_with_lid(lid).filter(is_there).and_then(|port| match port.owner {
             Owner::Hca { hca, .. } => Some(HcaId(hca)),
             Owner::Switch { .. } => None,
         })

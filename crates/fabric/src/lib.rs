@@ -19,8 +19,8 @@ mod port;
 mod queue_pairs;
 mod receive;
 mod receive_requests;
+mod routes;
 mod send_engine;
-
 mod slab;
 mod verbs;
 mod world;
@@ -28,4 +28,5 @@ mod world;
 pub use construct::{lossy_ends, settings_of};
 pub use counters::{EthernetCounters, PortCounters};
 pub use credit_loops::{CreditLoop, credit_loops};
+pub use routes::{neighbours, unroutable};
 pub use world::World;

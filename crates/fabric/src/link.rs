@@ -2,7 +2,6 @@
 
 use crate::event::Event;
 use crate::port::{Cabling, Origin, Owner, Sending};
-use crate::send_engine::lane_on;
 use crate::world::World;
 use softband_model::link::{Choice, FlowControl, Framing};
 use softband_model::verbs::api::HostMemory;
@@ -153,7 +152,7 @@ impl World {
         }
         let Owner::Switch { index, .. } = self.ports[input as usize].owner else { unreachable!("this is a switch's port") };
         let vls = self.ports[output as usize].cabling.expect("routes lead to cabled ports").vls;
-        let lane = lane_on(self.packets.get_mut(id), vls);
+        let lane = self.lane_through(id, index, output, vls);
         self.ports[output as usize].arbiter.enqueue(lane, usize::from(index), id, CreditBlocks(u32::from(blocks)));
         self.transmit(output, now);
     }

@@ -9,7 +9,7 @@ use softband_model::packet::Packet;
 use softband_model::transport::{Emission, Environment, MessageKind, Side};
 use softband_model::verbs::api::HostMemory;
 use softband_sim::SimTime;
-use softband_types::{CreditBlocks, OperationalVls, ServiceLevel, VirtualLane};
+use softband_types::{CreditBlocks, ServiceLevel, VirtualLane};
 
 /// A side of a queue pair that has something to send.
 #[derive(Clone, Copy, Debug)]
@@ -212,9 +212,4 @@ impl World {
             self.pump(hca, memory, now);
         }
     }
-}
-
-/// The lane that a packet takes on a link with these lanes.
-pub(crate) fn lane_on(transit: &Transit, vls: OperationalVls) -> VirtualLane {
-    lane_of(transit.packet.service_level, vls)
 }

@@ -1,6 +1,7 @@
 //! A fabric as the World is built from it: checked, with every part resolved.
 
 use softband_model::link::Framing;
+use softband_model::management::Routing;
 use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, SwitchPart};
 use softband_model::switch::{MarkingSettings, PacketLifetimes};
 use softband_model::transport::InjectionSettings;
@@ -51,6 +52,8 @@ pub struct SubnetSpec {
     pub max_op_vls: OperationalVls,
     /// Upper limit of the MTU of every link; the parts' own limits hold as well.
     pub mtu_max: Mtu,
+    /// The engine that chooses the ways.
+    pub routing: Routing,
     /// When switches give packets up that cannot go on.
     pub lifetimes: PacketLifetimes,
     /// Off when there is none.

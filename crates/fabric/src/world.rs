@@ -10,6 +10,7 @@ use crate::slab::Slab;
 use crate::spec::FabricSpec;
 use softband_model::bus::{Bus, MemoryController, SharedBus};
 use softband_model::link::FlowControl;
+use softband_model::management::Routes;
 use softband_model::packet::Packet;
 use softband_model::parts::HcaPart;
 use softband_model::switch::Switch;
@@ -42,6 +43,11 @@ pub struct World {
     pub(crate) reports: Slab<Notice>,
     pub(crate) copies_left: Slab<u32>,
     pub(crate) sm_lid: Lid,
+    pub(crate) routes: Routes,
+    /// The first port that has a LID.
+    pub(crate) port_of_lid: Vec<Option<u32>>,
+    /// The switch that the end port with a LID is cabled to, if it is to one.
+    pub(crate) leaf_of_lid: Vec<Option<u32>>,
     /// Packets lost on arrival, in parts per million.
     pub(crate) loss_ppm: u32,
     pub(crate) random: RandomStream,
@@ -131,7 +137,8 @@ impl World {
     /// # Panics
     /// When there is no such HCA in the fabric's file.
     pub fn hca_id(&self, host: usize, hca_index: usize) -> HcaId {
-        let index = self.hcas.iter().position(|hca| hca.place == (host, hca_index));
+        // They stand in the order of the file.
+        let index = self.hcas.binary_search_by_key(&(host, hca_index), |hca| hca.place).ok();
         HcaId(index.expect("the caller knows the fabric file") as u32)
     }
 

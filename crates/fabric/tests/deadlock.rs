@@ -5,6 +5,7 @@ use common::*;
 use softband_fabric::credit_loops;
 use softband_fabric::notice::Notice;
 use softband_fabric::spec::{CableSpec, FabricSpec, PortRef, SwitchSpec};
+use softband_model::management::Routing;
 use softband_model::switch::{LifetimeCode, PacketLifetimes};
 use softband_sim::SimTime;
 use softband_types::*;
@@ -133,4 +134,24 @@ fn a_deadlock_is_the_same_in_every_run() {
         (lab.events, lab.world.now(), deadlocks(&lab), lab.world.counters())
     };
     assert_eq!(run(), run());
+}
+
+#[test]
+fn the_same_ring_does_not_deadlock_with_a_lane_for_ways_across_its_dateline_nor_by_going_up_and_down() {
+    for (routing, code) in [(Routing::Torus, 2), (Routing::Torus, 5), (Routing::UpDown, 1)] {
+        let mut spec = ring(SWITCHES, code, PacketLifetimes::INFINITE);
+        spec.subnet.routing = routing;
+        for end in spec.cables.iter_mut().flat_map(|cable| &mut cable.ends) {
+            // As a torus wants it: to the next switch by port 1, to the one before by port 2.
+            if let PortRef::Switch { port, .. } = end {
+                *port = PortNumber([3, 1, 2][usize::from(port.0) - 1]);
+            }
+        }
+        assert_eq!(credit_loops(&spec), [], "{routing:?}");
+        let mut lab = two_hops_each(&spec, 8, 7);
+        lab.run();
+        assert_eq!((deadlocks(&lab).len(), discards(&lab)), (0, 0), "{routing:?}");
+        assert!((0..SWITCHES).all(|who| lab.completions(who).iter().all(|done| done.status == WcStatus::Success)), "{routing:?}");
+        lab.world.assert_credits_are_back();
+    }
 }

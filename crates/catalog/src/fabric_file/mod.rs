@@ -4,6 +4,7 @@ mod buses;
 mod cables;
 mod congestion;
 mod ethernet;
+mod generate;
 mod guids;
 mod nodes;
 pub(crate) mod resolved;
@@ -20,6 +21,8 @@ use crate::catalog::Catalog;
 use crate::diagnostic::{FabricError, Findings, Warning, suggest};
 use crate::document::{self, Entry, Fields};
 use crate::parts::{PartKind, PartSheet};
+use generate::Generated;
+pub use generate::expand;
 use nodes::{HostDraft, SwitchDraft};
 
 /// How strict the loader is.
@@ -100,15 +103,29 @@ fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Op
     let mut top = Fields::new("the file", 0..0, entries);
     let (title, seed) = read_fabric(top.optional("fabric"), file, &mut context.findings);
     let subnet_entry = top.optional("subnet");
-    let subnet = subnet::read_subnet(subnet_entry, &mut context.findings);
+    let mut subnet = subnet::read_subnet(subnet_entry, &mut context.findings);
     let ethernet_entry = top.optional("ethernet");
     let ethernet = ethernet::read_ethernet(ethernet_entry, &mut context.findings);
-    let mut hosts = nodes::hosts(top.optional("hosts"), context);
-    let mut switches = nodes::switches(top.optional("switches"), context);
+    let generate_entry = top.optional("generate");
+    let written = [top.optional("hosts"), top.optional("switches"), top.optional("cables")];
+    let generated = generate_entry.map(|entry| generated(entry, written, context));
+    let Some(generated) = generated.map_or(Some(None), |made| made.map(Some)) else {
+        top.finish(&mut context.findings);
+        return None;
+    };
+    if let Some(generated) = generated.as_ref().filter(|_| !subnet_entry.is_some_and(|entry| entry.has("routing"))) {
+        subnet.routing = generated.routing;
+    }
+    let made = generated.as_ref().map(|made| [Some(&made.hosts), Some(&made.switches), Some(&made.cables)]);
+    let [hosts_entry, switches_entry, cables_entry] = made.unwrap_or(written);
+    let mut hosts = nodes::hosts(hosts_entry, context);
+    let mut switches = nodes::switches(switches_entry, context);
     nodes::check_names(&hosts, &switches, &mut context.findings);
-    let cables_entry = top.optional("cables");
     let cables = cables::cables(cables_entry, &hosts, &switches, context);
     top.finish(&mut context.findings);
+    if generated.is_some() {
+        context.findings.say_once();
+    }
     if hosts.is_empty() && context.findings.errors.is_empty() {
         let help = "add `[hosts.a]` with its `part` and an HCA under `[[hosts.a.hcas]]`";
         context.findings.error("the fabric has no host".into(), Vec::new(), Some(help.into()));
@@ -121,9 +138,17 @@ fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Op
     let hosts = hosts.into_iter().map(HostDraft::into_spec).collect::<Option<_>>()?;
     let switches = switches.into_iter().map(SwitchDraft::into_spec).collect::<Option<_>>()?;
     let spec = FabricSpec { title, hosts, switches, cables, subnet, ethernet };
+    subnet::check_routing(subnet_entry, &spec, &mut context.findings);
     ethernet::warn((ethernet_entry, cables_entry), &spec, &mut context.findings);
     congestion::warn_of_bystanders(subnet_entry, &spec, &mut context.findings);
     Some((spec, seed))
+}
+
+/// The tables that `[generate]` stands for; `None` after an error.
+fn generated(entry: &Entry, written: [Option<&Entry>; 3], context: &mut Context<'_>) -> Option<Generated> {
+    generate::refuse_beside(written, &mut context.findings);
+    let generated = generate::generate(entry, context);
+    generated.filter(|_| context.findings.errors.is_empty())
 }
 
 fn read_fabric(entry: Option<&Entry>, file: &str, findings: &mut Findings) -> (String, u64) {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use softband_fabric::spec::{CableSpec, CongestionControl, EthernetFlowControl, EthernetSpec, FabricSpec, SubnetSpec};
+use softband_model::management::Routing;
 use softband_model::transport::{Flow, InjectionSettings};
 use softband_types::{CreditBlocks, LinkLayer};
 
@@ -54,6 +55,9 @@ fn write_toml(out: &mut String, spec: &FabricSpec, seed: u64, sheets: &Sheets) -
 
 fn write_subnet(out: &mut String, subnet: &SubnetSpec) -> std::fmt::Result {
     writeln!(out, "[subnet]\nmax_op_vls = {}\nmtu = {}", subnet.max_op_vls.code(), subnet.mtu_max.bytes())?;
+    if subnet.routing != Routing::default() {
+        writeln!(out, "routing = \"{}\"", subnet.routing.name())?;
+    }
     let limits = &subnet.lifetimes;
     writeln!(out, "packet_life_time = {}", limits.packet_life_time.code())?;
     writeln!(out, "head_of_queue_lifetime = {}", limits.head_of_queue_lifetime.code())?;

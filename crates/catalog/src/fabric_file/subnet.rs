@@ -2,17 +2,24 @@
 
 use std::ops::Range;
 
-use softband_fabric::spec::SubnetSpec;
+use softband_fabric::spec::{FabricSpec, SubnetSpec};
+use softband_model::management::Routing;
 use softband_model::switch::{LifetimeCode, PacketLifetimes};
 use softband_types::{Mtu, OperationalVls};
 
 use super::congestion::read_congestion_control;
-use crate::diagnostic::Findings;
+use crate::diagnostic::{Findings, suggest};
 use crate::document::{Entry, Fields};
 
 pub(super) fn read_subnet(entry: Option<&Entry>, findings: &mut Findings) -> SubnetSpec {
     let widest = OperationalVls::from_code(5).expect("code 5 is VL0-14");
-    let mut subnet = SubnetSpec { max_op_vls: widest, mtu_max: Mtu::B4096, lifetimes: PacketLifetimes::default(), congestion_control: None };
+    let mut subnet = SubnetSpec {
+        max_op_vls: widest,
+        mtu_max: Mtu::B4096,
+        routing: Routing::default(),
+        lifetimes: PacketLifetimes::default(),
+        congestion_control: None,
+    };
     let Some(entry) = entry else { return subnet };
     let Some(mut fields) = Fields::of("`[subnet]`", &entry.node, entry.key_span.clone(), findings) else { return subnet };
     if let Some((code, span)) = fields.optional_integer("max_op_vls", findings) {
@@ -43,11 +50,31 @@ pub(super) fn read_subnet(entry: Option<&Entry>, findings: &mut Findings) -> Sub
             *limit = lifetime(key, code, span, findings).unwrap_or(*limit);
         }
     }
+    if let Some((text, span)) = fields.optional_text("routing", findings) {
+        subnet.routing = read_routing(text, span, findings);
+    }
     if let Some(entry) = fields.optional("congestion_control") {
         subnet.congestion_control = read_congestion_control(entry, findings);
     }
     fields.finish(findings);
     subnet
+}
+
+fn read_routing(text: &str, span: Range<usize>, findings: &mut Findings) -> Routing {
+    Routing::parse(text).unwrap_or_else(|| {
+        let help = suggest(text, "routing engines", &Routing::ALL.map(Routing::name));
+        findings.error(format!("no routing engine `{text}`"), vec![(span, "unknown engine".into())], Some(help));
+        Routing::default()
+    })
+}
+
+/// Whether the routing engine can work on the fabric.
+pub(super) fn check_routing(entry: Option<&Entry>, spec: &FabricSpec, findings: &mut Findings) {
+    let Some(found) = softband_fabric::unroutable(spec) else { return };
+    let place = entry.map_or(0..0, |entry| entry.key_span.clone());
+    let message = format!("routing `{}` cannot work here: switch `{}` {}", spec.subnet.routing.name(), spec.switches[found.switch].name, found.why);
+    let help = "cable the switches as that engine wants, or write `routing = \"up-down\"`, which takes any fabric";
+    findings.error(message, vec![(place, "this subnet".into())], Some(help.into()));
 }
 
 fn lifetime(key: &str, code: i64, span: Range<usize>, findings: &mut Findings) -> Option<LifetimeCode> {

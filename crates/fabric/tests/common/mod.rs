@@ -4,6 +4,7 @@
 use softband_fabric::World;
 use softband_fabric::notice::Notice;
 use softband_fabric::spec::{CableSpec, EthernetSpec, FabricSpec, HcaSpec, HostSpec, PortRef, SubnetSpec, SwitchSpec};
+use softband_model::management::Routing;
 use softband_model::parts::{
     BusPart, CablePart, CardInterface, HcaPart, HostPart, Medium, MemoryPart, MessageGaps, OptionalVerbs, PciExpress, ReceiveMode, Slot, SwitchPart,
 };
@@ -182,7 +183,13 @@ fn port1(host: usize) -> PortRef {
 }
 
 pub fn subnet(code: u8) -> SubnetSpec {
-    SubnetSpec { max_op_vls: vls(code), mtu_max: Mtu::B4096, lifetimes: PacketLifetimes::default(), congestion_control: None }
+    SubnetSpec {
+        max_op_vls: vls(code),
+        mtu_max: Mtu::B4096,
+        routing: Routing::default(),
+        lifetimes: PacketLifetimes::default(),
+        congestion_control: None,
+    }
 }
 
 /// Two hosts on one cable.

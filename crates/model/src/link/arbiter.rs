@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 /// What waits at a sending port, by lane and by input. An HCA has one input, a switch one for each of its ports.
 pub struct Arbiter {
     lanes: Vec<Lane>,
+    inputs: usize,
     /// Lanes with something waiting, by bit.
     waiting: u16,
     /// Lanes whose turn it was and whose next packet lacked credits, by bit.
@@ -26,6 +27,7 @@ struct Congestion {
 }
 
 struct Lane {
+    /// None before the first packet: most lanes of a large fabric never have one.
     inputs: Vec<VecDeque<Waiting>>,
     input_next: usize,
     len: usize,
@@ -58,9 +60,10 @@ pub enum Choice {
 
 impl Arbiter {
     pub fn new(lanes: u8, inputs: usize) -> Self {
-        let lane = || Lane { inputs: (0..inputs).map(|_| VecDeque::new()).collect(), input_next: 0, len: 0, blocks: 0, starved_since: SimTime::ZERO };
+        let lane = || Lane { inputs: Vec::new(), input_next: 0, len: 0, blocks: 0, starved_since: SimTime::ZERO };
         Self {
             lanes: (0..lanes).map(|_| lane()).collect(),
+            inputs,
             waiting: 0,
             starved: 0,
             lane_next: 0,
@@ -75,6 +78,9 @@ impl Arbiter {
 
     pub fn enqueue(&mut self, lane: VirtualLane, input: usize, packet: u32, blocks: CreditBlocks) {
         let queue = &mut self.lanes[usize::from(lane.0)];
+        if queue.inputs.is_empty() {
+            queue.inputs.resize_with(self.inputs, VecDeque::new);
+        }
         queue.inputs[input].push_back(Waiting { packet, blocks });
         queue.len += 1;
         queue.blocks += blocks.0;

@@ -4,7 +4,7 @@
 //! take at the next switch: a packet there holds the buffer that the first channel waits for. A circle of dependencies can
 //! deadlock, a graph without one cannot (Dally and Seitz 1987). HCAs take whatever comes, so no circle leads through them.
 
-use super::{Neighbour, ways_to};
+use super::{Neighbour, Routes, Ways};
 use crate::link::lane_of;
 use softband_types::{OperationalVls, ServiceLevel, VirtualLane};
 
@@ -19,42 +19,24 @@ pub struct CreditLoop {
 /// The loops of a fabric as the manager's sweep finds it: one for each set of channels that all reach each other, the shortest.
 ///
 /// Only ways between end ports count. `vls` tells at how many lanes the link of a switch's port operates.
-pub fn credit_loops(neighbours: &[Vec<Neighbour>], vls: impl Fn(usize, usize) -> OperationalVls) -> Vec<CreditLoop> {
-    let first_port = running_sum(neighbours.iter().map(Vec::len));
-    let following = following_ports(neighbours, &first_port);
-    let ports: Vec<(usize, usize)> = (0..neighbours.len()).flat_map(|switch| (0..neighbours[switch].len()).map(move |port| (switch, port))).collect();
-    let lanes_of = |port: usize| {
-        let (switch, index) = ports[port];
-        if matches!(neighbours[switch][index], Neighbour::Switch(_)) { vls(switch, index).data_lanes() } else { 0 }
-    };
-    let first_channel = running_sum((0..ports.len()).map(|port| usize::from(lanes_of(port))));
-    let mut graph = vec![Vec::new(); first_channel[ports.len()]];
-    for (port, (switch, index)) in ports.iter().enumerate() {
-        let Neighbour::Switch(next) = neighbours[*switch][*index] else { continue };
-        for output in following[port].ports() {
-            let output_port = first_port[next] + output;
-            if lanes_of(output_port) == 0 {
-                continue; // to an HCA
-            }
-            for service_level in (0..16).map(ServiceLevel) {
-                let channel = |port: usize, of: (usize, usize)| first_channel[port] + usize::from(lane_of(service_level, vls(of.0, of.1)).0);
-                graph[channel(port, (*switch, *index))].push(channel(output_port, (next, output)) as u32);
-            }
+pub fn credit_loops(neighbours: &[Vec<Neighbour>], routes: &Routes, vls: impl Fn(usize, usize) -> OperationalVls) -> Vec<CreditLoop> {
+    let channels = Channels::new(neighbours, &vls);
+    let mut graph = if routes.choose_lanes() {
+        channels.of_ways(routes, &vls)
+    } else {
+        let following = following_ports(neighbours, routes, &channels.first_port);
+        if shortest_circles(&channels.without_lanes(&following)).is_empty() {
+            return Vec::new(); // nor is there one with lanes: it would lead by ports in a circle
         }
-    }
-    for channels in &mut graph {
-        channels.sort_unstable();
-        channels.dedup();
+        channels.of_all_levels(&following, &vls)
+    };
+    for dependencies in &mut graph {
+        dependencies.sort_unstable();
+        dependencies.dedup();
     }
     let mut loops: Vec<CreditLoop> = Vec::new();
     for circle in shortest_circles(&graph) {
-        let port_of = |channel: u32| first_channel.partition_point(|first| *first <= channel as usize) - 1;
-        let mut members: Vec<(usize, u8, VirtualLane)> = Vec::new();
-        for channel in circle {
-            let port = port_of(channel);
-            let (switch, index) = ports[port];
-            members.push((switch, index as u8, VirtualLane((channel as usize - first_channel[port]) as u8)));
-        }
+        let members: Vec<(usize, u8, VirtualLane)> = circle.into_iter().map(|channel| channels.named(channel)).collect();
         let by: Vec<(usize, u8)> = members.iter().map(|(switch, port, _)| (*switch, *port)).collect();
         let lanes = members.iter().map(|(_, _, lane)| *lane).collect();
         match loops.iter_mut().find(|known| known.ports == by) {
@@ -63,6 +45,115 @@ pub fn credit_loops(neighbours: &[Vec<Neighbour>], vls: impl Fn(usize, usize) ->
         }
     }
     loops
+}
+
+/// The channels of a fabric, by number.
+struct Channels<'a> {
+    neighbours: &'a [Vec<Neighbour>],
+    /// By switch: its first port's number.
+    first_port: Vec<usize>,
+    /// By number: switch and port index.
+    ports: Vec<(usize, usize)>,
+    /// By port's number: its first lane's number. Ports that lead to no switch have none.
+    first_channel: Vec<usize>,
+}
+
+impl<'a> Channels<'a> {
+    fn new(neighbours: &'a [Vec<Neighbour>], vls: impl Fn(usize, usize) -> OperationalVls) -> Self {
+        let ports: Vec<_> = (0..neighbours.len()).flat_map(|switch| (0..neighbours[switch].len()).map(move |port| (switch, port))).collect();
+        let lanes_of = |(switch, index): &(usize, usize)| match neighbours[*switch][*index] {
+            Neighbour::Switch(_) => usize::from(vls(*switch, *index).data_lanes()),
+            Neighbour::None | Neighbour::End(_) => 0,
+        };
+        let first_channel = running_sum(ports.iter().map(lanes_of));
+        Self { neighbours, first_port: running_sum(neighbours.iter().map(Vec::len)), ports, first_channel }
+    }
+
+    fn count(&self) -> usize {
+        self.first_channel[self.ports.len()]
+    }
+
+    fn named(&self, channel: u32) -> (usize, u8, VirtualLane) {
+        let port = self.first_channel.partition_point(|first| *first <= channel as usize) - 1;
+        let (switch, index) = self.ports[port];
+        (switch, index as u8, VirtualLane((channel as usize - self.first_channel[port]) as u8))
+    }
+
+    /// The output ports to switches by which packets go on that have taken a port.
+    fn onward<'b>(&'b self, port: usize, following: &'b [PortSet]) -> impl Iterator<Item = usize> + 'b {
+        let (switch, index) = self.ports[port];
+        let next = match self.neighbours[switch][index] {
+            Neighbour::Switch(next) => Some(next),
+            Neighbour::None | Neighbour::End(_) => None,
+        };
+        let outputs = next.into_iter().flat_map(move |next| following[port].ports().map(move |output| (next, output)));
+        outputs
+            .filter(|(next, output)| matches!(self.neighbours[*next][*output], Neighbour::Switch(_)))
+            .map(|(next, output)| self.first_port[next] + output)
+    }
+
+    /// Dependencies of ports, whatever the lanes.
+    fn without_lanes(&self, following: &[PortSet]) -> Vec<Vec<u32>> {
+        (0..self.ports.len()).map(|port| self.onward(port, following).map(|output| output as u32).collect()).collect()
+    }
+
+    /// Dependencies where each service level has its lane on each link.
+    fn of_all_levels(&self, following: &[PortSet], vls: impl Fn(usize, usize) -> OperationalVls) -> Vec<Vec<u32>> {
+        let mut graph = vec![Vec::new(); self.count()];
+        let lane = |port: usize, level| usize::from(lane_of(level, vls(self.ports[port].0, self.ports[port].1)).0);
+        for port in 0..self.ports.len() {
+            for output in self.onward(port, following) {
+                for level in (0..16).map(ServiceLevel) {
+                    let channel = |port: usize| self.first_channel[port] + lane(port, level);
+                    graph[channel(port)].push(channel(output) as u32);
+                }
+            }
+        }
+        graph
+    }
+
+    /// Dependencies where lanes follow from the way: each is gone from end to end.
+    fn of_ways(&self, routes: &Routes, vls: impl Fn(usize, usize) -> OperationalVls) -> Vec<Vec<u32>> {
+        let mut graph: Vec<Vec<u32>> = vec![Vec::new(); self.count()];
+        let sources: Vec<usize> = (0..self.neighbours.len()).filter(|switch| has_ends(&self.neighbours[*switch])).collect();
+        for (home, ways, destinations) in homes(self.neighbours, routes) {
+            for (destination, source) in destinations.flat_map(|destination| sources.iter().map(move |source| (destination, *source))) {
+                let level = routes.service_level(source, home).unwrap_or(ServiceLevel(0));
+                // Which end port it comes from makes no difference.
+                let first = self.neighbours[source].iter().position(|port| matches!(port, Neighbour::End(_))).unwrap_or(0);
+                let (mut at, mut input, mut held) = (source, first as u8, None);
+                while let Some(output) = ways.output(at, destination) {
+                    let index = usize::from(output);
+                    let lane = routes.lane(input, output, level, vls(at, index));
+                    let channel = self.first_channel[self.first_port[at] + index] + usize::from(lane.0);
+                    let dependencies = held.replace(channel).map(|held: usize| &mut graph[held]);
+                    if let Some(known) = dependencies.filter(|known| !known.contains(&(channel as u32))) {
+                        known.push(channel as u32);
+                    }
+                    let Neighbour::Switch(next) = self.neighbours[at][index] else { break };
+                    let back = |port: &Neighbour| *port == Neighbour::Switch(at);
+                    input = self.neighbours[next].iter().position(back).unwrap_or(0) as u8;
+                    at = next;
+                }
+            }
+        }
+        graph
+    }
+}
+
+fn has_ends(ports: &[Neighbour]) -> bool {
+    ports.iter().any(|port| matches!(port, Neighbour::End(_)))
+}
+
+/// The switches with end ports, the ways to each, and those of its destinations that have ways of their own.
+fn homes<'a>(neighbours: &'a [Vec<Neighbour>], routes: &'a Routes) -> impl Iterator<Item = (usize, Ways, std::ops::Range<usize>)> + 'a {
+    let ends = |ports: &Vec<Neighbour>| ports.iter().filter(|port| matches!(port, Neighbour::End(_))).count();
+    let first = running_sum(neighbours.iter().map(ends));
+    (0..neighbours.len()).filter(|home| has_ends(&neighbours[*home])).map(move |home| {
+        let ways = routes.ways_to(home, neighbours);
+        let destinations = if ways.are_one() { first[home]..first[home] + 1 } else { first[home]..first[home + 1] };
+        (home, ways, destinations)
+    })
 }
 
 /// A set of a switch's ports.
@@ -79,19 +170,18 @@ impl PortSet {
 }
 
 /// By output port of all switches: the outputs at the next switch by which packets that took it go on.
-fn following_ports(neighbours: &[Vec<Neighbour>], first_port: &[usize]) -> Vec<PortSet> {
-    let has_ends: Vec<bool> = neighbours.iter().map(|ports| ports.iter().any(|port| matches!(port, Neighbour::End(_)))).collect();
+fn following_ports(neighbours: &[Vec<Neighbour>], routes: &Routes, first_port: &[usize]) -> Vec<PortSet> {
+    let sources: Vec<usize> = (0..neighbours.len()).filter(|switch| has_ends(&neighbours[*switch])).collect();
     let mut following = vec![PortSet::default(); first_port[neighbours.len()]];
     // For which destination a switch was last passed: from there on the way is known.
     let mut passed = vec![usize::MAX; neighbours.len()];
-    for home in (0..neighbours.len()).filter(|home| has_ends[*home]) {
-        let ways = ways_to(home, neighbours);
-        for source in (0..neighbours.len()).filter(|source| has_ends[*source]) {
+    for (_, ways, destinations) in homes(neighbours, routes) {
+        for (destination, source) in destinations.flat_map(|destination| sources.iter().map(move |source| (destination, *source))) {
             let mut at = source;
-            while let Some(output) = ways[at].filter(|_| passed[at] != home) {
-                passed[at] = home;
+            while let Some(output) = ways.output(at, destination).filter(|_| passed[at] != destination) {
+                passed[at] = destination;
                 let Neighbour::Switch(next) = neighbours[at][usize::from(output)] else { break };
-                if let Some(onward) = ways[next] {
+                if let Some(onward) = ways.output(next, destination) {
                     following[first_port[at] + usize::from(output)].insert(usize::from(onward));
                 }
                 at = next;
@@ -240,84 +330,4 @@ impl Search<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use softband_types::Lid;
-
-    fn vls(code: u8) -> OperationalVls {
-        OperationalVls::from_code(code).unwrap()
-    }
-
-    /// Switches in a ring, each with one end port at 0, its next neighbour at 1 and the one before it at 2.
-    fn ring(count: usize) -> Vec<Vec<Neighbour>> {
-        let around = |switch: usize| {
-            vec![Neighbour::End(Lid(switch as u16 + 1)), Neighbour::Switch((switch + 1) % count), Neighbour::Switch((switch + count - 1) % count)]
-        };
-        (0..count).map(around).collect()
-    }
-
-    #[test]
-    fn a_ring_of_five_has_a_loop_each_way_round() {
-        let lane = |_, _| vls(1);
-        let loops = credit_loops(&ring(5), lane);
-        let ports: Vec<_> = loops.iter().map(|found| found.ports.clone()).collect();
-        assert_eq!(ports, [vec![(0, 1), (1, 1), (2, 1), (3, 1), (4, 1)], vec![(0, 2), (4, 2), (3, 2), (2, 2), (1, 2)]]);
-        assert!(loops.iter().all(|found| found.lanes == [vec![VirtualLane(0); 5]]));
-    }
-
-    #[test]
-    fn the_loops_of_all_lanes_by_the_same_ports_are_one() {
-        let loops = credit_loops(&ring(5), |_, _| vls(3));
-        assert_eq!(loops.len(), 2);
-        assert_eq!(loops[0].lanes.iter().map(|lanes| lanes[0].0).collect::<Vec<_>>(), [0, 1, 2, 3]);
-    }
-
-    #[test]
-    fn a_link_with_fewer_lanes_joins_those_of_the_others() {
-        // The link from switch 0 on has one lane: what goes round on either lane of the others meets there.
-        let loops = credit_loops(&ring(5), |switch, port| if switch == 0 && port == 1 { vls(1) } else { vls(2) });
-        assert_eq!(loops.iter().map(|found| found.lanes.len()).collect::<Vec<_>>(), [1, 2]);
-        assert_eq!(loops[0].ports[0], (0, 1));
-    }
-
-    #[test]
-    fn short_ways_round_three_switches_and_trees_have_none() {
-        let lane = |_, _| vls(1);
-        assert_eq!(credit_loops(&ring(3), lane), []);
-        use Neighbour::{End, Switch};
-        let star = [vec![Switch(1), Switch(2)], vec![Switch(0), End(Lid(1))], vec![Switch(0), End(Lid(2))]];
-        assert_eq!(credit_loops(&star, lane), []);
-    }
-
-    #[test]
-    fn ways_that_nobody_takes_make_no_loop() {
-        // A ring of five with end ports on two neighbours only.
-        let mut fabric = ring(5);
-        for ports in &mut fabric[2..] {
-            ports[0] = Neighbour::None;
-        }
-        assert_eq!(credit_loops(&fabric, |_, _| vls(1)), []);
-    }
-
-    #[test]
-    fn the_shortest_circle_of_each_component_is_named_from_its_least_node() {
-        // 0 and 1 apart; 2-3-4-5 with a short cut 4-2; 6 leads to itself.
-        let graph = [vec![1], vec![2], vec![3], vec![4], vec![5, 2], vec![2], vec![6]];
-        assert_eq!(shortest_circles(&graph), [vec![2, 3, 4], vec![6]]);
-    }
-
-    #[test]
-    fn a_thousand_switches_are_no_trouble() {
-        // A torus of 32 by 32: each row and column a ring that deadlocks in both directions.
-        let (side, at) = (32, |row: usize, column: usize| (row % 32) * 32 + column % 32);
-        let around = |switch: usize| {
-            let (row, column) = (switch / side, switch % side);
-            let near = [at(row, column + 1), at(row, column + side - 1), at(row + 1, column), at(row + side - 1, column)];
-            let mut ports: Vec<_> = near.into_iter().map(Neighbour::Switch).collect();
-            ports.push(Neighbour::End(Lid(switch as u16 + 1)));
-            ports
-        };
-        let torus: Vec<_> = (0..side * side).map(around).collect();
-        assert!(!credit_loops(&torus, |_, _| vls(4)).is_empty());
-    }
-}
+mod tests;

@@ -1,10 +1,12 @@
 //! A small subnet manager: LIDs, forwarding tables, and what each link operates at.
 //!
-//! It stands in for OpenSM when none runs: minimum hops, the lowest port on a tie.
+//! It stands in for OpenSM when none runs. Its routing engines are those of `routing`: minimum hops unless another is asked for.
 
 mod credit_loops;
+mod routing;
 
 pub use credit_loops::{CreditLoop, credit_loops, shortest_circles};
+pub use routing::{Routes, Routing, Unroutable, Ways};
 
 use crate::link::{blocks_per_lane, mtu_that_fits};
 use softband_types::{Lid, Mtu, OperationalVls};
@@ -47,22 +49,8 @@ pub enum Neighbour {
     End(Lid),
 }
 
-/// The forwarding entries `(switch, lid, port index)` that reach every end port by the fewest hops.
-pub fn forwarding_entries(neighbours: &[Vec<Neighbour>]) -> Vec<(usize, Lid, u8)> {
-    let mut entries = Vec::new();
-    for (home, ports) in neighbours.iter().enumerate() {
-        let ways = ways_to(home, neighbours);
-        for (port, neighbour) in ports.iter().enumerate() {
-            let Neighbour::End(lid) = *neighbour else { continue };
-            entries.push((home, lid, port as u8));
-            entries.extend(ways.iter().enumerate().filter_map(|(switch, out)| Some((switch, lid, (*out)?))));
-        }
-    }
-    entries
-}
-
 /// By switch: the port index by which packets for the end ports of switch `home` leave it. None there itself, and where no way leads.
-pub(crate) fn ways_to(home: usize, neighbours: &[Vec<Neighbour>]) -> Vec<Option<u8>> {
+fn ways_to(home: usize, neighbours: &[Vec<Neighbour>]) -> Vec<Option<u8>> {
     let distances = hops_to(home, neighbours);
     let way = |(switch, ports): (usize, &Vec<Neighbour>)| {
         let distance = distances[switch].filter(|distance| *distance > 0)?;
@@ -92,17 +80,6 @@ fn hops_to(home: usize, neighbours: &[Vec<Neighbour>]) -> Vec<Option<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_switch_forwards_along_the_shortest_way() {
-        use Neighbour::{End, Switch};
-        // Three switches in a row, an end port at each end of it.
-        let fabric = [vec![End(Lid(1)), Switch(1)], vec![Switch(0), Switch(2)], vec![Switch(1), End(Lid(2))]];
-        let mut entries = forwarding_entries(&fabric);
-        entries.sort();
-        let one = [(0, Lid(1), 0), (0, Lid(2), 1), (1, Lid(1), 0), (1, Lid(2), 1), (2, Lid(1), 0), (2, Lid(2), 1)];
-        assert_eq!(entries, one);
-    }
 
     #[test]
     fn operational_vls_are_the_least_of_three_codes() {

@@ -1,0 +1,185 @@
+//! Fabrics that the file only describes: `[generate]` stands for all their hosts, switches and cables.
+//!
+//! It is turned into the tables that a file would have, whose places are those of the values they come from; the rest of the loader
+//! makes no difference between them. So a file that has them written out gives the same fabric.
+
+mod read;
+mod shape;
+mod write;
+
+use std::ops::Range;
+
+use softband_model::management::Routing;
+
+use super::Context;
+use crate::catalog::Catalog;
+use crate::diagnostic::{FabricError, Findings};
+use crate::document::{self, Entry, Fields, Node, Value};
+use crate::parts::PartKind;
+use shape::{End, Shape};
+
+/// A text of the file.
+type Text = (String, Range<usize>);
+
+/// What a generated fabric is made of, by the names of parts.
+struct Parts {
+    host: Text,
+    hca: Text,
+    /// As the file names it, if it does.
+    device_written: Option<Text>,
+    device: String,
+    switch: Option<Text>,
+    host_cable: Cable,
+    switch_cable: Cable,
+}
+
+#[derive(Clone)]
+struct Cable {
+    part: Text,
+    length: Option<Text>,
+}
+
+/// A generated fabric as tables of the file.
+pub(super) struct Generated {
+    pub(super) hosts: Entry,
+    pub(super) switches: Entry,
+    pub(super) cables: Entry,
+    pub(super) routing: Routing,
+}
+
+/// Reads `[generate]`; `None` after an error.
+pub(super) fn generate(entry: &Entry, context: &mut Context<'_>) -> Option<Generated> {
+    let (shape, parts) = read_table(entry, context)?;
+    Some(tables(&shape, &parts, &entry.key_span))
+}
+
+/// What stands beside `[generate]` that it makes itself.
+pub(super) fn refuse_beside(entries: [Option<&Entry>; 3], findings: &mut Findings) {
+    for entry in entries.into_iter().flatten() {
+        let help = "remove one of them; `softband fabric generate ... --expand` writes everything out, to be changed at will";
+        let message = format!("`{}` stands beside `[generate]`, which makes all hosts, switches and cables", entry.key);
+        findings.error(message, vec![(entry.key_span.clone(), "this table".into())], Some(help.into()));
+    }
+}
+
+/// The fabric file that `text`, one with `[generate]`, stands for: with all hosts, switches and cables written out, and without what
+/// else `text` has.
+///
+/// # Errors
+/// As [`parse_fabric`](super::parse_fabric), of `[generate]` alone.
+pub fn expand(file: &str, text: &str, catalog: &Catalog) -> Result<String, FabricError> {
+    let mut context = Context { catalog, options: Default::default(), findings: Findings::new(file, text), sheets: Default::default() };
+    let entries = document::parse(text, &mut context.findings).unwrap_or_default();
+    let found = Fields::new("the file", 0..0, &entries).required("generate", "...", &mut context.findings);
+    let read = found.and_then(|entry| read_table(entry, &mut context));
+    match read {
+        Some((shape, parts)) if context.findings.errors.is_empty() => Ok(write::toml(&shape, &parts)),
+        _ => Err(FabricError::new(context.findings.errors)),
+    }
+}
+
+fn read_table(entry: &Entry, context: &mut Context<'_>) -> Option<(Shape, Parts)> {
+    let mut fields = Fields::of("`[generate]`", &entry.node, entry.key_span.clone(), &mut context.findings)?;
+    let kind = fields.required_text("kind", "\"fat-tree\"", &mut context.findings);
+    let kind = kind.and_then(|(kind, span)| read::checked_kind(kind, span, &mut context.findings))?;
+    let errors = context.findings.errors.len();
+    let read = parts(kind, &mut fields, context);
+    let shape = read.as_ref().and_then(|(_, ports)| {
+        let mut reader = read::Reader { fields: &mut fields, findings: &mut context.findings, ports: *ports };
+        reader.shape(kind)
+    });
+    if read.is_some() {
+        fields.finish(&mut context.findings);
+    }
+    (context.findings.errors.len() == errors).then_some(())?;
+    shape.zip(read).map(|(shape, (parts, _))| (shape, parts))
+}
+
+/// The parts, and how many ports the switch has.
+fn parts(kind: &str, fields: &mut Fields<'_>, context: &mut Context<'_>) -> Option<(Parts, usize)> {
+    let owned = |(text, span): (&str, Range<usize>)| (text.to_owned(), span);
+    let host = fields.required_text("host", "\"...\", a host part", &mut context.findings).map(owned);
+    let hca = fields.required_text("hca", "\"...\", an HCA part", &mut context.findings).map(owned);
+    let device = fields.optional_text("device", &mut context.findings).map(owned);
+    let host_cable = cable(fields, ("host_cable", "host_cable_length"), context);
+    if host_cable.is_none() && !fields.has("host_cable") {
+        fields.required("host_cable", "\"...\", a cable part", &mut context.findings);
+    }
+    let (switch, switch_cable) = if kind == "back-to-back" {
+        (None, None)
+    } else {
+        let switch = fields.required_text("switch", "\"...\", a switch part", &mut context.findings).map(owned);
+        let cable = if kind == "star" { None } else { cable(fields, ("switch_cable", "switch_cable_length"), context) };
+        (Some(switch?), cable)
+    };
+    let (host, hca, host_cable) = (host?, hca?, host_cable?);
+    let known =
+        |context: &mut Context<'_>, kind, (name, span): &Text, is: fn(&Catalog, &str) -> Option<()>| context.part(kind, name, span.clone(), is);
+    known(context, PartKind::Host, &host, |all, name| all.host(name).map(drop))?;
+    let driver = context.part(PartKind::Hca, &hca.0, hca.1.clone(), |all, name| all.hca(name).map(|part| part.driver.clone()))?;
+    known(context, PartKind::Cable, &host_cable.part, |all, name| all.cable_template(name).map(drop))?;
+    if let Some(cable) = &switch_cable {
+        known(context, PartKind::Cable, &cable.part, |all, name| all.cable_template(name).map(drop))?;
+    }
+    let ports = match &switch {
+        None => 0,
+        Some((name, span)) => usize::from(context.part(PartKind::Switch, name, span.clone(), |all, name| all.switch(name).map(|part| part.ports))?),
+    };
+    // As the loader calls the first HCA of a host that has no name of its own.
+    let name = device.as_ref().map_or_else(|| format!("{driver}0"), |(device, _)| device.clone());
+    let switch_cable = switch_cable.unwrap_or_else(|| host_cable.clone());
+    Some((Parts { host, hca, device_written: device, device: name, switch, host_cable, switch_cable }, ports))
+}
+
+fn cable(fields: &mut Fields<'_>, (part, length): (&'static str, &'static str), context: &mut Context<'_>) -> Option<Cable> {
+    let part = fields.optional_text(part, &mut context.findings);
+    let length = fields.optional_text(length, &mut context.findings).map(|(text, span)| (text.to_owned(), span));
+    part.map(|(text, span)| Cable { part: (text.to_owned(), span), length })
+}
+
+fn host_name(index: usize) -> String {
+    format!("h{index}")
+}
+
+impl Parts {
+    fn cable_of(&self, ends: &[End; 2]) -> &Cable {
+        if matches!(ends, [End::Switch(..), End::Switch(..)]) { &self.switch_cable } else { &self.host_cable }
+    }
+
+    /// As a cable names it.
+    fn port_name(&self, end: End, shape: &Shape) -> String {
+        match end {
+            End::Host(host) => format!("{}/{}/1", host_name(host), self.device),
+            End::Switch(switch, port) => format!("{}/{port}", shape.switches[switch]),
+        }
+    }
+}
+
+/// The tables that the file would have.
+fn tables(shape: &Shape, parts: &Parts, place: &Range<usize>) -> Generated {
+    let key = |key: &str, value, span: &Range<usize>| Entry { key: key.to_owned(), key_span: span.clone(), node: Node { span: span.clone(), value } };
+    let text = |name: &str, (text, span): &Text| key(name, Value::Text(text.clone()), span);
+    let table = |entries, span: &Range<usize>| Node { span: span.clone(), value: Value::Table(entries) };
+    let host = |index| {
+        let hca = std::iter::once(text("part", &parts.hca)).chain(parts.device_written.iter().map(|device| text("device", device)));
+        let hcas = key("hcas", Value::Array(vec![table(hca.collect(), &parts.hca.1)]), &parts.hca.1);
+        key(&host_name(index), Value::Table(vec![text("part", &parts.host), hcas]), &parts.host.1)
+    };
+    let switch = |name: &String| {
+        let part = parts.switch.iter().map(|part| text("part", part)).collect();
+        key(name, Value::Table(part), place)
+    };
+    let cable = |ends: &[End; 2]| {
+        let cable = parts.cable_of(ends);
+        let span = &cable.part.1;
+        let [from, to] = ends.map(|end| (parts.port_name(end, shape), span.clone()));
+        let length = cable.length.iter().map(|length| text("length", length));
+        table([text("part", &cable.part), text("from", &from), text("to", &to)].into_iter().chain(length).collect(), span)
+    };
+    Generated {
+        hosts: key("hosts", Value::Table((0..shape.hosts).map(host).collect()), place),
+        switches: key("switches", Value::Table(shape.switches.iter().map(switch).collect()), place),
+        cables: key("cables", Value::Array(shape.cables.iter().map(cable).collect()), place),
+        routing: shape.routing,
+    }
+}

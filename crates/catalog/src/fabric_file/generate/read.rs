@@ -1,0 +1,223 @@
+//! The numbers of `[generate]`, checked: from a kind and its measures to a shape.
+
+use std::ops::Range;
+
+use super::shape::{self, Dragonfly, Shape, Tree};
+use crate::diagnostic::{Findings, suggest};
+use crate::document::{Entry, Fields, Node, Value, wrong_kind};
+use crate::units::Number;
+
+/// Kinds of generated fabrics.
+pub(super) const KINDS: [&str; 6] = ["back-to-back", "star", "fat-tree", "torus", "hypercube", "dragonfly"];
+/// Unicast LIDs (IBTA 4.1.3).
+const LIDS: usize = 0xBFFF;
+const TORUS_DIMENSIONS: Range<usize> = 2..4;
+
+/// What the measures are read from.
+pub(super) struct Reader<'f, 'a> {
+    pub(super) fields: &'f mut Fields<'a>,
+    pub(super) findings: &'f mut Findings,
+    /// Of the switch part.
+    pub(super) ports: usize,
+}
+
+impl Reader<'_, '_> {
+    pub(super) fn shape(&mut self, kind: &str) -> Option<Shape> {
+        match kind {
+            "back-to-back" => self.back_to_back(),
+            "star" => self.star(),
+            "fat-tree" => self.fat_tree(),
+            "torus" => self.torus(),
+            "hypercube" => self.hypercube(),
+            _ => self.dragonfly(),
+        }
+    }
+
+    fn back_to_back(&mut self) -> Option<Shape> {
+        let (hosts, span) = self.count("hosts", 1)?.unwrap_or((2, 0..0));
+        self.refuse_unless(hosts == 2, span, || {
+            (format!("{hosts} hosts are not back to back"), "a cable has two ends: write `hosts = 2`, or another `kind`".into())
+        })?;
+        Some(shape::back_to_back())
+    }
+
+    fn star(&mut self) -> Option<Shape> {
+        let ports = self.ports_in_use()?;
+        let (hosts, span) = self.count("hosts", 1)?.unwrap_or((ports, 0..0));
+        self.refuse_unless(hosts <= ports, span, || {
+            let help = format!("write at most {ports}, name a switch with more ports, or take `kind = \"fat-tree\"`");
+            (format!("{hosts} hosts do not fit on a switch of {ports} ports"), help)
+        })?;
+        Some(shape::star(hosts))
+    }
+
+    fn fat_tree(&mut self) -> Option<Shape> {
+        let ports = self.ports_in_use()?;
+        let span = self.span_of("ports");
+        self.refuse_unless(ports >= 2 && ports.is_multiple_of(2), span, || {
+            let help = format!("half of them lead down and half of them up: write `ports = {}`", (ports & !1).max(2));
+            (format!("a fat tree cannot use {ports} ports of each switch"), help)
+        })?;
+        let (over, span) = self.count("oversubscription", 1)?.unwrap_or((1, 0..0));
+        self.refuse_unless(ports.is_multiple_of(over + 1), span, || {
+            let can = (1..ports).filter(|over| ports.is_multiple_of(over + 1)).map(|over| over.to_string()).collect::<Vec<_>>().join(", ");
+            let help = format!("so many ports to hosts for each one to spines; with {ports} ports it can be {can}");
+            (format!("the {ports} ports of a leaf cannot be divided {over} to 1"), help)
+        })?;
+        let ups = ports / (over + 1);
+        let levels = self.count("levels", 1)?;
+        let hosts = self.count("hosts", 1)?;
+        let most = |levels| Tree::hosts_max(ports, ups, levels);
+        let fitting = |hosts: usize| if hosts <= most(2) { 2 } else { 3 };
+        let (levels, span) = levels.unwrap_or_else(|| (hosts.as_ref().map_or(2, |(hosts, _)| fitting(*hosts)), 0..0));
+        let help = "write 2 (leaves and spines) or 3 (with cores above)";
+        self.refuse_unless((2..=3).contains(&levels), span, || (format!("a fat tree cannot have {levels} levels here"), help.into()))?;
+        let (hosts, span) = hosts.unwrap_or((most(levels), 0..0));
+        self.refuse_unless(hosts <= most(levels), span, || {
+            let more = if levels == 2 { "use `levels = 3`, or " } else { "" };
+            let help = format!("write at most {}; {more}name a switch with more ports", most(levels));
+            (format!("{hosts} hosts do not fit in a fat tree of {levels} levels with {ports} ports at each switch"), help)
+        })?;
+        self.check_lids(hosts, hosts.div_ceil(ports - ups))?;
+        Some(Tree { hosts, ports, ups, levels }.shape())
+    }
+
+    fn torus(&mut self) -> Option<Shape> {
+        let entry = self.fields.required("dimensions", "[4, 4]", self.findings)?;
+        let sides = self.sides(entry)?;
+        let hosts = self.hosts_per_switch(2 * sides.len())?;
+        let switches = sides.iter().try_fold(1_usize, |product, side| product.checked_mul(*side)).unwrap_or(usize::MAX);
+        self.check_lids(switches.saturating_mul(hosts), switches)?;
+        Some(shape::torus(&sides, hosts))
+    }
+
+    fn sides(&mut self, entry: &Entry) -> Option<Vec<usize>> {
+        let Value::Array(items) = &entry.node.value else {
+            wrong_kind(entry, "a list of two or three numbers, such as [4, 4]", self.findings);
+            return None;
+        };
+        let side = |item: &Node| match item.value {
+            Value::Number(Number::Integer(side)) => usize::try_from(side).ok().filter(|side| *side >= 2),
+            _ => None,
+        };
+        if let Some(wrong) = items.iter().find(|item| side(item).is_none()) {
+            let help = "write whole numbers of 2 and more; leave out a dimension that is 1 long";
+            self.findings.error(
+                "a dimension of a torus is at least 2 switches long".into(),
+                vec![(wrong.span.clone(), "this one".into())],
+                Some(help.into()),
+            );
+            return None;
+        }
+        self.refuse_unless(TORUS_DIMENSIONS.contains(&items.len()), entry.node.span.clone(), || {
+            (format!("a torus cannot have {} dimensions here", items.len()), "write two or three, such as [4, 4] or [4, 4, 4]".into())
+        })?;
+        Some(items.iter().filter_map(side).collect())
+    }
+
+    fn hypercube(&mut self) -> Option<Shape> {
+        let entry = self.fields.required("dimension", "3", self.findings)?;
+        let (dimension, span) = self.count_of(entry, 1)?;
+        // A thousand switches and more need more ports than any has.
+        self.refuse_unless(dimension <= 15, span, || (format!("a hypercube of dimension {dimension} is too large"), "write at most 15".into()))?;
+        let hosts = self.hosts_per_switch(dimension)?;
+        self.check_lids(hosts << dimension, 1 << dimension)?;
+        Some(shape::hypercube(dimension, hosts))
+    }
+
+    /// What is not said is balanced: as many global links as hosts at a switch, twice as many switches in a group, and as many groups as
+    /// have a link to each other.
+    fn dragonfly(&mut self) -> Option<Shape> {
+        let written = self.fields.has("hosts_per_switch");
+        let hosts = self.count("hosts_per_switch", 1)?.map_or((self.ports + 1) / 4, |(hosts, _)| hosts).max(1);
+        let (globals, globals_span) = self.count("global_links", 1)?.unwrap_or((hosts, 0..0));
+        let (group, group_span) = self.count("switches_per_group", 2)?.unwrap_or((2 * hosts, 0..0));
+        let group = if written { group } else { group.max(2) };
+        let links = group.saturating_mul(globals);
+        let (groups, span) = self.count("groups", 2)?.unwrap_or((links + 1, 0..0));
+        self.refuse_unless(groups <= links + 1, span, || {
+            let help = format!("write at most {}, or more `global_links` or `switches_per_group`", links + 1);
+            (format!("{groups} groups need {} links from each to the others, and a group has {links}", groups - 1), help)
+        })?;
+        let place = [group_span, globals_span].into_iter().find(|span| !span.is_empty()).unwrap_or_else(|| self.span_of("hosts_per_switch"));
+        self.check_ports(hosts, group - 1 + globals, place)?;
+        let switches = groups.saturating_mul(group);
+        self.check_lids(switches.saturating_mul(hosts), switches)?;
+        Some(Dragonfly { groups, switches_per_group: group, hosts_per_switch: hosts, global_links: globals }.shape())
+    }
+
+    fn hosts_per_switch(&mut self, others: usize) -> Option<usize> {
+        let (hosts, span) = self.count("hosts_per_switch", 1)?.unwrap_or((1, 0..0));
+        self.check_ports(hosts, others, span)?;
+        Some(hosts)
+    }
+
+    fn check_ports(&mut self, hosts: usize, others: usize, span: Range<usize>) -> Option<()> {
+        let (needed, ports) = (hosts.saturating_add(others), self.ports);
+        self.refuse_unless(needed <= ports, span, || {
+            let help = "write fewer, or name a switch with more ports";
+            (format!("{hosts} ports to hosts and {others} to switches do not fit on a switch of {ports} ports"), help.into())
+        })
+    }
+
+    fn check_lids(&mut self, hosts: usize, switches: usize) -> Option<()> {
+        let span = self.fields.span();
+        self.refuse_unless(hosts.saturating_add(switches) <= LIDS, span, || {
+            (format!("{hosts} hosts and their switches do not fit in a subnet"), format!("a subnet has {LIDS} LIDs: make a smaller one"))
+        })
+    }
+
+    /// How many ports of each switch are used: `ports`, or all.
+    fn ports_in_use(&mut self) -> Option<usize> {
+        let ports = self.ports;
+        let Some((wanted, span)) = self.count("ports", 1)? else { return Some(ports) };
+        self.refuse_unless(wanted <= ports, span, || {
+            (format!("the switch has {ports} ports, not {wanted}"), "write fewer, or name another switch".into())
+        })?;
+        Some(wanted)
+    }
+
+    /// A number of at least `least`, if it is there; `None` after an error.
+    fn count(&mut self, key: &'static str, least: usize) -> Option<Option<(usize, Range<usize>)>> {
+        match self.fields.optional(key) {
+            None => Some(None),
+            Some(entry) => self.count_of(entry, least).map(Some),
+        }
+    }
+
+    fn count_of(&mut self, entry: &Entry, least: usize) -> Option<(usize, Range<usize>)> {
+        let Value::Number(Number::Integer(number)) = entry.node.value else {
+            wrong_kind(entry, "a whole number", self.findings);
+            return None;
+        };
+        let count = usize::try_from(number).ok().filter(|count| (least..=LIDS).contains(count));
+        self.refuse_unless(count.is_some(), entry.node.span.clone(), || {
+            (format!("`{}` cannot be {number}", entry.key), format!("write a whole number from {least} on, and not more than a subnet's {LIDS}"))
+        })?;
+        count.map(|count| (count, entry.node.span.clone()))
+    }
+
+    fn span_of(&mut self, key: &'static str) -> Range<usize> {
+        self.fields.optional(key).map_or_else(|| self.fields.span(), |entry| entry.node.span.clone())
+    }
+
+    /// `None` after an error; where the number was not written it points to the table.
+    fn refuse_unless(&mut self, right: bool, span: Range<usize>, why: impl FnOnce() -> (String, String)) -> Option<()> {
+        if right {
+            return Some(());
+        }
+        let (message, help) = why();
+        let span = if span.is_empty() { self.fields.span() } else { span };
+        self.findings.error(message, vec![(span, "here".into())], Some(help));
+        None
+    }
+}
+
+/// The kind, if it is one.
+pub(super) fn checked_kind<'a>(text: &'a str, span: Range<usize>, findings: &mut Findings) -> Option<&'a str> {
+    if KINDS.contains(&text) {
+        return Some(text);
+    }
+    findings.error(format!("no kind of fabric `{text}`"), vec![(span, "unknown kind".into())], Some(suggest(text, "kinds", &KINDS)));
+    None
+}

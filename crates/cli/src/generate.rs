@@ -1,0 +1,152 @@
+//! `softband fabric generate`: a fabric file from a kind and its measures.
+
+use crate::{home, output};
+use anyhow::Context;
+use clap::Args;
+use softband_catalog::LoadOptions;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+#[derive(Args)]
+pub(crate) struct GenerateArguments {
+    /// back-to-back, star, fat-tree, torus, hypercube or dragonfly
+    kind: String,
+    /// Hosts: of a star or fat tree as many as fit when not said
+    #[arg(long)]
+    hosts: Option<u32>,
+    /// How many ports of each switch a star or fat tree uses; all when not said
+    #[arg(long)]
+    ports: Option<u32>,
+    /// Levels of a fat tree, 2 or 3
+    #[arg(long)]
+    levels: Option<u32>,
+    /// Ports of a leaf to hosts for each one to spines
+    #[arg(long)]
+    oversubscription: Option<u32>,
+    /// Lengths of a torus, such as 4,4 or 4,4,4
+    #[arg(long, value_delimiter = ',')]
+    dimensions: Vec<u32>,
+    /// Dimension of a hypercube
+    #[arg(long)]
+    dimension: Option<u32>,
+    /// Hosts at each switch of a torus, hypercube or dragonfly
+    #[arg(long)]
+    hosts_per_switch: Option<u32>,
+    /// Groups of a dragonfly
+    #[arg(long)]
+    groups: Option<u32>,
+    /// Switches in each group of a dragonfly
+    #[arg(long)]
+    switches_per_group: Option<u32>,
+    /// Links of each switch of a dragonfly to other groups
+    #[arg(long)]
+    global_links: Option<u32>,
+    #[command(flatten)]
+    parts: PartArguments,
+    /// Write all hosts, switches and cables out, to be edited
+    #[arg(long)]
+    expand: bool,
+    /// Write into this file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// What is not said is as in the default fabric.
+#[derive(Args)]
+struct PartArguments {
+    /// Host part; this and the other parts are those of the default fabric when not said
+    #[arg(long, value_name = "PART")]
+    host: Option<String>,
+    /// HCA part
+    #[arg(long, value_name = "PART")]
+    hca: Option<String>,
+    /// Device name of the HCAs
+    #[arg(long)]
+    device: Option<String>,
+    /// Switch part
+    #[arg(long, value_name = "PART")]
+    switch: Option<String>,
+    /// Cable part between hosts and switches
+    #[arg(long, value_name = "PART")]
+    host_cable: Option<String>,
+    /// Its length, such as "2 m", where the part comes in any
+    #[arg(long, value_name = "LENGTH")]
+    host_cable_length: Option<String>,
+    /// Cable part between switches; as to hosts when not said
+    #[arg(long, value_name = "PART")]
+    switch_cable: Option<String>,
+    #[arg(long, value_name = "LENGTH")]
+    switch_cable_length: Option<String>,
+}
+
+pub(crate) fn run(arguments: &GenerateArguments) -> anyhow::Result<()> {
+    let head = format!("[fabric]\ntitle = \"Generated: {}\"\n\n", arguments.kind.replace(['"', '\\'], "'"));
+    let table = table(arguments)?;
+    let catalog = home::catalog()?;
+    let described = format!("{head}{table}");
+    let name = "generated";
+    let loaded = softband_catalog::parse_fabric(name, &described, &catalog, &LoadOptions::default()).map_err(output::diagnostic)?;
+    for warning in &loaded.warnings {
+        eprintln!("{}", warning.to_text());
+    }
+    let text = if arguments.expand {
+        format!("{head}{}", softband_catalog::expand(name, &described, &catalog).map_err(output::diagnostic)?)
+    } else {
+        described
+    };
+    match &arguments.out {
+        Some(to) => std::fs::write(to, text).with_context(|| format!("cannot write {}", to.display()))?,
+        None => print!("{text}"),
+    }
+    Ok(())
+}
+
+/// The `[generate]` table.
+fn table(arguments: &GenerateArguments) -> anyhow::Result<String> {
+    let mut text = format!("[generate]\nkind = {:?}\n", arguments.kind);
+    let numbers = [
+        ("hosts", arguments.hosts),
+        ("ports", arguments.ports),
+        ("levels", arguments.levels),
+        ("oversubscription", arguments.oversubscription),
+        ("dimension", arguments.dimension),
+        ("hosts_per_switch", arguments.hosts_per_switch),
+        ("groups", arguments.groups),
+        ("switches_per_group", arguments.switches_per_group),
+        ("global_links", arguments.global_links),
+    ];
+    for (key, number) in numbers {
+        number.map_or(Ok(()), |number| writeln!(text, "{key} = {number}"))?;
+    }
+    if !arguments.dimensions.is_empty() {
+        writeln!(text, "dimensions = {:?}", arguments.dimensions)?;
+    }
+    for (key, value) in part_texts(&arguments.parts, &arguments.kind)? {
+        value.map_or(Ok(()), |value| writeln!(text, "{key} = {value:?}"))?;
+    }
+    Ok(text)
+}
+
+/// Keys and values of the parts, from the command line or else from the default fabric.
+fn part_texts(parts: &PartArguments, kind: &str) -> anyhow::Result<Vec<(&'static str, Option<String>)>> {
+    let (_, default) = home::load_fabric(Path::new(home::DEFAULT_FABRIC), false)?;
+    let host = default.spec.hosts.first().context("the default fabric has no host")?;
+    let hca = host.hcas.first().context("the default fabric has no HCA")?;
+    let cable = default.spec.cables.first().context("the default fabric has no cable")?;
+    let switch = default.spec.switches.first().map(|switch| switch.part.name.clone());
+    let length = format!("{} m", cable.part.length_millimetres as f64 / 1e3);
+    let or = |said: &Option<String>, default: &str| Some(said.clone().unwrap_or_else(|| default.to_owned()));
+    let has_switch = kind != "back-to-back";
+    let default_device = parts.hca.is_none().then(|| hca.device.clone());
+    let default_length = parts.host_cable.is_none().then_some(length);
+    Ok(vec![
+        ("host", or(&parts.host, &host.part.name)),
+        ("hca", or(&parts.hca, &hca.part.name)),
+        ("device", parts.device.clone().or(default_device)),
+        ("switch", parts.switch.clone().or(switch.filter(|_| has_switch))),
+        ("host_cable", or(&parts.host_cable, &cable.part.name)),
+        ("host_cable_length", parts.host_cable_length.clone().or(default_length)),
+        ("switch_cable", parts.switch_cable.clone()),
+        ("switch_cable_length", parts.switch_cable_length.clone()),
+    ])
+}

@@ -1,0 +1,89 @@
+//! The subnet manager's ways, as they stand in forwarding tables, path records and mappings to lanes.
+
+use crate::port::{Owner, Port};
+use crate::spec::{FabricSpec, PortRef};
+use crate::world::World;
+use softband_model::management::{Neighbour, Routes, Routing, Unroutable};
+use softband_model::verbs::api::AddressVector;
+use softband_types::{Lid, OperationalVls, ServiceLevel, VirtualLane};
+
+/// What the subnet manager's sweep finds at each switch's ports; all end ports with the same LID.
+pub fn neighbours(spec: &FabricSpec) -> Vec<Vec<Neighbour>> {
+    let ports_of = |switch: usize| usize::from(spec.switches[switch].part.ports);
+    let mut neighbours: Vec<Vec<Neighbour>> = (0..spec.switches.len()).map(|switch| vec![Neighbour::None; ports_of(switch)]).collect();
+    for cable in &spec.cables {
+        for [near, far] in [cable.ends, [cable.ends[1], cable.ends[0]]] {
+            let PortRef::Switch { switch, port } = near else { continue };
+            neighbours[switch][usize::from(port.0) - 1] = match far {
+                PortRef::Switch { switch, .. } => Neighbour::Switch(switch),
+                PortRef::Hca { .. } => Neighbour::End(Lid(1)),
+            };
+        }
+    }
+    neighbours
+}
+
+/// Why the routing engine that a fabric asks for cannot work on it.
+pub fn unroutable(spec: &FabricSpec) -> Option<Unroutable> {
+    // Any fabric will do for the one that looks for the fewest hops.
+    (spec.subnet.routing != Routing::MinimumHop).then(|| Routes::new(spec.subnet.routing, &neighbours(spec)).err()).flatten()
+}
+
+/// Sets all forwarding tables.
+pub(crate) fn set_routes(world: &mut World) {
+    let neighbour = |port: &Port| match port.cabling.map(|cabling| &world.ports[cabling.peer as usize]) {
+        None => Neighbour::None,
+        Some(peer) => match peer.owner {
+            Owner::Hca { .. } => Neighbour::End(peer.lid),
+            Owner::Switch { switch, .. } => Neighbour::Switch(switch as usize),
+        },
+    };
+    let swept: Vec<Vec<Neighbour>> = (world.switches.iter().zip(&world.spec.switches))
+        .map(|(node, spec)| {
+            let first = node.first_port as usize;
+            world.ports[first..first + usize::from(spec.part.ports)].iter().map(neighbour).collect()
+        })
+        .collect();
+    let routes = Routes::new(world.spec.subnet.routing, &swept).expect("a checked fabric suits its routing engine");
+    let lids = world.ports.iter().map(|port| usize::from(port.lid.0) + 1).max().unwrap_or(0);
+    world.leaf_of_lid = vec![None; lids];
+    world.port_of_lid = vec![None; lids];
+    for (index, port) in world.ports.iter().enumerate() {
+        world.port_of_lid[usize::from(port.lid.0)].get_or_insert(index as u32);
+    }
+    routes.for_each_end(&swept, |home, port, output| {
+        let Neighbour::End(lid) = swept[home][port] else { return };
+        world.leaf_of_lid[usize::from(lid.0)] = Some(home as u32);
+        for (switch, node) in world.switches.iter_mut().enumerate() {
+            let output = if switch == home { Some(port as u8) } else { output(switch) };
+            if let Some(output) = output {
+                node.switch.set_route(lid, output);
+            }
+        }
+    });
+    world.routes = routes;
+}
+
+impl World {
+    pub(crate) fn port_with_lid(&self, lid: Lid) -> Option<&Port> {
+        let index = self.port_of_lid.get(usize::from(lid.0)).copied().flatten()?;
+        Some(&self.ports[index as usize])
+    }
+
+    /// The service level of packets to where an address vector leads: what it says, unless the routing engine has another for the path.
+    pub(crate) fn level_of_path(&self, from: Lid, vector: &AddressVector) -> ServiceLevel {
+        let leaf = |lid: Lid| self.leaf_of_lid.get(usize::from(lid.0)).copied().flatten();
+        let level = match (leaf(from), leaf(vector.dlid)) {
+            (Some(from), Some(to)) => self.routes.service_level(from as usize, to as usize),
+            _ => None,
+        };
+        level.unwrap_or(vector.service_level)
+    }
+
+    /// The lane that a packet takes from an input of a switch to an output with these lanes.
+    pub(crate) fn lane_through(&mut self, packet: u32, input_index: u8, output: u32, vls: OperationalVls) -> VirtualLane {
+        let Owner::Switch { index, .. } = self.ports[output as usize].owner else { unreachable!("switches send by their own ports") };
+        let level = self.packets.get_mut(packet).packet.service_level;
+        self.routes.lane(input_index, index, level, vls)
+    }
+}

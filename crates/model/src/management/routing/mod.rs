@@ -1,0 +1,179 @@
+//! Routing engines: which output leads to each end port, and by which virtual lanes, as OpenSM's engines of similar names have it.
+
+mod dragonfly;
+mod torus;
+mod tree;
+
+use super::{Neighbour, hops_to};
+use crate::link::lane_of;
+use dragonfly::Dragonfly;
+use softband_types::{OperationalVls, ServiceLevel, VirtualLane};
+use torus::Torus;
+
+/// How the subnet manager chooses ways.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Routing {
+    /// The fewest hops, the lowest port on a tie.
+    #[default]
+    MinimumHop,
+    /// Up towards one switch in the middle, then down (Autonet: Schroeder and others 1991).
+    UpDown,
+    /// Up and down between the levels of a fat tree, ways spread by destination (D-mod-K: Zahavi 2012).
+    FatTree,
+    /// As minimum hops; without loops in meshes and hypercubes whose ports are in the order of the dimensions.
+    DimensionOrder,
+    /// Dimension by dimension, with a virtual lane for ways across the dateline of a ring (Dally and Seitz 1987).
+    Torus,
+    /// To the group of the destination by one global link, then on with another virtual lane (Kim and others 2008).
+    Dragonfly,
+}
+
+impl Routing {
+    pub const ALL: [Self; 6] = [Self::MinimumHop, Self::UpDown, Self::FatTree, Self::DimensionOrder, Self::Torus, Self::Dragonfly];
+
+    /// As fabric files call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MinimumHop => "minimum-hop",
+            Self::UpDown => "up-down",
+            Self::FatTree => "fat-tree",
+            Self::DimensionOrder => "dimension-order",
+            Self::Torus => "torus",
+            Self::Dragonfly => "dragonfly",
+        }
+    }
+
+    /// By that name, or by OpenSM's.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "minhop" => Some(Self::MinimumHop),
+            "updn" => Some(Self::UpDown),
+            "ftree" => Some(Self::FatTree),
+            "dor" => Some(Self::DimensionOrder),
+            "torus-2QoS" => Some(Self::Torus),
+            _ => Self::ALL.into_iter().find(|routing| routing.name() == text),
+        }
+    }
+}
+
+/// Why a routing engine cannot work on a fabric: which switch is not as it expects, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unroutable {
+    pub switch: usize,
+    pub why: &'static str,
+}
+
+/// What a routing engine has found out about a fabric.
+#[derive(Clone, Debug)]
+pub struct Routes {
+    engine: Engine,
+}
+
+#[derive(Clone, Debug)]
+enum Engine {
+    MinimumHop,
+    Tree(tree::Tree),
+    Torus(Torus),
+    Dragonfly(Dragonfly),
+}
+
+/// The outputs of every switch towards the end ports of one.
+#[derive(Clone, Debug)]
+pub struct Ways(Vec<Outputs>);
+
+/// The outputs that a switch has for some destinations: one for each in turn, after so many of them.
+#[derive(Clone, Debug, Default)]
+struct Outputs {
+    ports: Vec<u8>,
+    stride: usize,
+}
+
+impl Ways {
+    /// The port index by which packets for an end port leave a switch; `destination` is its place among all end ports, in the order of
+    /// switches and their ports. None at its own switch, and where no way leads.
+    pub fn output(&self, switch: usize, destination: usize) -> Option<u8> {
+        let outputs = &self.0[switch];
+        (!outputs.ports.is_empty()).then(|| outputs.ports[destination / outputs.stride % outputs.ports.len()])
+    }
+
+    /// Whether all end ports of the switch are reached by the same ways.
+    pub fn are_one(&self) -> bool {
+        self.0.iter().all(|outputs| outputs.ports.len() <= 1)
+    }
+
+    fn single(outputs: impl Iterator<Item = Option<u8>>) -> Self {
+        Self(outputs.map(|output| Outputs { ports: output.into_iter().collect(), stride: 1 }).collect())
+    }
+}
+
+impl Routes {
+    /// # Errors
+    /// When the fabric is not what the engine is for.
+    pub fn new(routing: Routing, neighbours: &[Vec<Neighbour>]) -> Result<Self, Unroutable> {
+        let engine = match routing {
+            _ if neighbours.is_empty() => Engine::MinimumHop,
+            Routing::MinimumHop | Routing::DimensionOrder => Engine::MinimumHop,
+            Routing::UpDown => Engine::Tree(tree::Tree::around_the_middle(neighbours)),
+            Routing::FatTree => Engine::Tree(tree::Tree::of_levels(neighbours)?),
+            Routing::Torus => Engine::Torus(Torus::new(neighbours)?),
+            Routing::Dragonfly => Engine::Dragonfly(Dragonfly::new(neighbours)?),
+        };
+        Ok(Self { engine })
+    }
+
+    /// The ways of all switches to the end ports of switch `home`.
+    pub fn ways_to(&self, home: usize, neighbours: &[Vec<Neighbour>]) -> Ways {
+        match &self.engine {
+            Engine::MinimumHop => Ways::single(super::ways_to(home, neighbours).into_iter()),
+            Engine::Tree(tree) => tree.ways_to(home, neighbours),
+            Engine::Torus(torus) => torus.ways_to(home),
+            Engine::Dragonfly(dragonfly) => dragonfly.ways_to(home),
+        }
+    }
+
+    /// Calls `set` with switch, port index of the end port there, and its ways, for every end port, as they stand in forwarding tables.
+    pub fn for_each_end(&self, neighbours: &[Vec<Neighbour>], mut set: impl FnMut(usize, usize, &dyn Fn(usize) -> Option<u8>)) {
+        let mut destination = 0;
+        for (home, ports) in neighbours.iter().enumerate() {
+            if !has_ends(ports) {
+                continue;
+            }
+            let ways = self.ways_to(home, neighbours);
+            for port in (0..ports.len()).filter(|port| matches!(ports[*port], Neighbour::End(_))) {
+                set(home, port, &|switch| ways.output(switch, destination));
+                destination += 1;
+            }
+        }
+    }
+
+    /// Whether the lane of a packet follows from its way, not from the service level that its sender would choose.
+    pub fn choose_lanes(&self) -> bool {
+        matches!(self.engine, Engine::Torus(_) | Engine::Dragonfly(_))
+    }
+
+    /// The service level of a path record: what packets from the end ports of one switch to those of another have to use; `None`: any.
+    pub fn service_level(&self, from: usize, to: usize) -> Option<ServiceLevel> {
+        match &self.engine {
+            Engine::Torus(torus) => Some(torus.service_level(from, to)),
+            Engine::Dragonfly(_) => Some(ServiceLevel(0)),
+            Engine::MinimumHop | Engine::Tree(_) => None,
+        }
+    }
+
+    /// A switch's SL-to-VL mapping, by input and output (IBTA 7.6.6).
+    pub fn lane(&self, input: u8, output: u8, service_level: ServiceLevel, vls: OperationalVls) -> VirtualLane {
+        let level = match &self.engine {
+            Engine::MinimumHop | Engine::Tree(_) => service_level,
+            Engine::Torus(torus) => torus.level_at(output, service_level),
+            Engine::Dragonfly(dragonfly) => dragonfly.level_at(input, output),
+        };
+        lane_of(level, vls)
+    }
+}
+
+fn has_ends(ports: &[Neighbour]) -> bool {
+    ports.iter().any(|port| matches!(port, Neighbour::End(_)))
+}
+
+#[cfg(test)]
+mod tests;
