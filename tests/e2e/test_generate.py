@@ -1,0 +1,41 @@
+"""`softband fabric generate`: what it writes is checked, carries workloads, and runs programs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from conftest import Softband, table
+
+KINDS = {
+    "back-to-back": ((), 2),
+    "star": (("--hosts", "5"), 5),
+    "fat-tree": (("--ports", "4", "--levels", "3"), 16),
+    "torus": (("--dimensions", "3,4"), 12),
+    "hypercube": (("--dimension", "3"), 8),
+    "dragonfly": (("--groups", "5", "--switches-per-group", "2", "--global-links", "2"), None),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_generated_fabric_is_sound_and_carries_workloads_and_programs(softband: Softband, kind: str) -> None:
+    options, hosts = KINDS[kind]
+    made = softband.command("fabric", "generate", kind, *options, "--out", "made.toml")
+    assert made.returncode == 0, made.stderr
+    checked = softband.command("fabric", "check", "made.toml")
+    assert checked.returncode == 0 and "no faults" in checked.stdout and "loop" not in checked.stderr, checked.stderr
+    count = int(checked.stdout.split(": ")[1].split()[0])
+    assert hosts in (None, count)
+    done = softband.command("model", "made.toml", "permutation", "--bytes", "64KiB", "--messages", "4", "--out", "out")
+    assert done.returncode == 0, done.stderr
+    flows = json.loads((softband.folder / "out" / "model.json").read_text())["flows"]
+    assert len(flows) == count and all(flow["bytes"] == 4 * 65536 for flow in flows)
+    last = f"h{count - 1}"
+    outcome = softband.run(softband.folder / "made.toml", ("h0", "ib_send_lat -n 100"), (last, "ib_send_lat -n 100 h0")).assert_ok()
+    assert table(outcome.program(f"{last}-0"))[0][0] == 2
+
+
+def test_what_cannot_be_made_is_said_before_a_file_is_there(softband: Softband) -> None:
+    done = softband.command("fabric", "generate", "fat-tree", "--ports", "5", "--out", "made.toml")
+    assert done.returncode != 0 and "ports" in done.stderr
+    assert not (softband.folder / "made.toml").exists()
