@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import Softband, table
+from conftest import FABRICS, Softband, table
 
 KINDS = {
     "back-to-back": ((), 2),
@@ -33,6 +33,18 @@ def test_a_generated_fabric_is_sound_and_carries_workloads_and_programs(softband
     last = f"h{count - 1}"
     outcome = softband.run(softband.folder / "made.toml", ("h0", "ib_send_lat -n 100"), (last, "ib_send_lat -n 100 h0")).assert_ok()
     assert table(outcome.program(f"{last}-0"))[0][0] == 2
+
+
+def test_routing_by_service_levels_is_refused_on_ethernet(softband: Softband) -> None:
+    fabric = (FABRICS / "roce-100g.toml").read_text()
+    (softband.folder / "made.toml").write_text(fabric + '\n[subnet]\nrouting = "torus"\n')
+    done = softband.command("fabric", "check", "made.toml")
+    assert done.returncode == 2 and "on Ethernet programs choose their priorities" in done.stderr
+
+
+def test_more_switches_than_a_subnet_has_lids_for_are_refused(softband: Softband) -> None:
+    done = softband.command("fabric", "generate", "fat-tree", "--levels", "3", "--hosts", "46500")
+    assert done.returncode == 2 and "do not fit in a subnet" in done.stderr
 
 
 def test_what_cannot_be_made_is_said_before_a_file_is_there(softband: Softband) -> None:

@@ -142,3 +142,21 @@ def test_a_full_disk_leaves_the_former_results_whole(softband: Softband) -> None
     assert "No space left" in done.stderr
     assert [(softband.folder / "out" / name).read_bytes() for name in FILES] == before
     assert not list((softband.folder / "out").glob("*.part"))
+
+
+def test_a_stream_goes_from_host_to_host_however_many_ranks_each_has(softband: Softband) -> None:
+    ends = {
+        "out": (("--ranks-per-host", "2"), ("a", "b")),
+        "back": (("--to", "a"), ("b", "a")),
+        "on": (("--from", "c"), ("c", "b")),
+        "from-second": (("--from", "b"), ("b", "a")),
+    }
+    for out, (options, (begin, end)) in ends.items():
+        flows = model(softband, "three-hosts", "stream", "--messages", "10", *options, out=out)["flows"]
+        assert [(flow["from_host"], flow["to_host"]) for flow in flows] == [(begin, end)]
+
+
+def test_as_many_ranks_as_the_command_line_allows_may_stand_in_a_file(softband: Softband) -> None:
+    file = softband.folder / "many.toml"
+    file.write_text('workload = "permutation"\nranks_per_host = 2147483649\n')
+    assert "ranks_per_host = 2147483649: from 1 to 1024" in refusal(softband, str(FABRICS / "three-hosts.toml"), str(file))

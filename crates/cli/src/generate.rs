@@ -75,6 +75,7 @@ struct PartArguments {
     /// Cable part between switches; as to hosts when not said
     #[arg(long, value_name = "PART")]
     switch_cable: Option<String>,
+    /// Its length
     #[arg(long, value_name = "LENGTH")]
     switch_cable_length: Option<String>,
 }

@@ -139,6 +139,10 @@ impl World {
     /// `NoMemory` when the HCA has no more of them, and those of [`Self::resolve`].
     pub fn create_ah(&mut self, owner: ProcessId, pd: PdHandle, vector: AddressVector) -> Result<AhHandle, VerbsError> {
         let hca = self.verbs.pd(owner, pd)?.hca;
+        // The path's own takes its place where the routing engine has one.
+        if vector.service_level.0 > 15 {
+            return Err(VerbsError::Invalid);
+        }
         let vector = self.resolve(hca, &vector)?;
         self.verbs.create_ah(owner, pd, vector)
     }

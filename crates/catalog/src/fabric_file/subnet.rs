@@ -70,8 +70,14 @@ fn read_routing(text: &str, span: Range<usize>, findings: &mut Findings) -> Rout
 
 /// Whether the routing engine can work on the fabric.
 pub(super) fn check_routing(entry: Option<&Entry>, spec: &FabricSpec, findings: &mut Findings) {
-    let Some(found) = softband_fabric::unroutable(spec) else { return };
     let place = entry.map_or(0..0, |entry| entry.key_span.clone());
+    // On Ethernet the priority is the program's.
+    if spec.subnet.routing == Routing::Torus && spec.has_ethernet() {
+        let message = "routing `torus` cannot work here: it chooses service levels by path, and on Ethernet programs choose their priorities";
+        let help = "write `routing = \"up-down\"`, which takes any fabric";
+        return findings.error(message.into(), vec![(place, "this subnet".into())], Some(help.into()));
+    }
+    let Some(found) = softband_fabric::unroutable(spec) else { return };
     let message = format!("routing `{}` cannot work here: switch `{}` {}", spec.subnet.routing.name(), spec.switches[found.switch].name, found.why);
     let help = "cable the switches as that engine wants, or write `routing = \"up-down\"`, which takes any fabric";
     findings.error(message, vec![(place, "this subnet".into())], Some(help.into()));

@@ -65,8 +65,8 @@ pub(super) fn choose(arguments: &ModelArguments, loaded: &LoadedFabric) -> anyho
 
 fn by_pattern(arguments: &ModelArguments, loaded: &LoadedFabric, pattern: Pattern, name: &str, file: WorkloadFile) -> anyhow::Result<Chosen> {
     let ranks_per_host = arguments.ranks_per_host.or(file.ranks_per_host).unwrap_or(1);
-    if ranks_per_host == 0 {
-        bail!("ranks_per_host = 0: there must be one at least");
+    if !(1..=1024).contains(&ranks_per_host) {
+        bail!("ranks_per_host = {ranks_per_host}: from 1 to 1024");
     }
     let ranks = loaded.spec.hosts.len() as u32 * ranks_per_host;
     let seed = arguments.seed.or(file.seed).unwrap_or(loaded.seed);
@@ -82,6 +82,10 @@ fn by_pattern(arguments: &ModelArguments, loaded: &LoadedFabric, pattern: Patter
         Some(OperationName::Write) => Operation::Write,
         Some(OperationName::Send) | None => Operation::Send,
     };
+    let (from, to) = (rank("from", &arguments.from, &file.from)?, rank("to", &arguments.to, &file.to)?);
+    let is_stream = pattern == Pattern::Stream;
+    // The first host and the second one, whichever of them is not said to be the other end.
+    let other_than = |end: Option<u32>, first, second| Some(if end == Some(first) { second } else { first }).filter(|_| is_stream);
     let settings = Settings {
         bytes: arguments.bytes.or(of_file),
         messages: arguments.messages.or(file.messages),
@@ -89,8 +93,8 @@ fn by_pattern(arguments: &ModelArguments, loaded: &LoadedFabric, pattern: Patter
         seed,
         root: rank("root", &arguments.root, &file.root)?,
         senders: arguments.senders.or(file.senders),
-        from: rank("from", &arguments.from, &file.from)?,
-        to: rank("to", &arguments.to, &file.to)?,
+        from: from.or_else(|| other_than(to, 0, ranks_per_host)),
+        to: to.or_else(|| other_than(from, ranks_per_host, 0)),
         operation,
         repeat: arguments.repeat.or(file.repeat),
     };

@@ -44,6 +44,7 @@ pub fn parse(text: &str) -> Result<Schedule, GoalError> {
         words: words::words(text).collect(),
         at: 0,
         lines_last: text.lines().count().max(1) as u32,
+        nanos: 0,
         schedule: Schedule::new(0),
         lines: Vec::new(),
         names: Vec::new(),
@@ -66,6 +67,8 @@ struct Reader<'a> {
     words: Vec<Word<'a>>,
     at: usize,
     lines_last: u32,
+    /// Of all calculations so far.
+    nanos: u64,
     schedule: Schedule,
     /// Line and label of each step.
     lines: Vec<u32>,
@@ -239,8 +242,17 @@ impl<'a> Reader<'a> {
     /// An hour of work is the most: a run of days has no meaning.
     fn nanos(&mut self) -> Result<u64, GoalError> {
         const NANOS_MAX: u64 = 3_600_000_000_000;
+        // A hundred days: simulated time ends after 213.
+        const ALL_NANOS_MAX: u64 = 100 * 24 * NANOS_MAX;
         let (nanos, line) = self.number("how many nanoseconds")?;
-        if nanos <= NANOS_MAX { Ok(nanos) } else { error(line, format!("calc {nanos} is too long"), format!("{NANOS_MAX} ns are the most")) }
+        if nanos > NANOS_MAX {
+            return error(line, format!("calc {nanos} is too long"), format!("{NANOS_MAX} ns are the most"));
+        }
+        self.nanos += nanos;
+        if self.nanos > ALL_NANOS_MAX {
+            return error(line, "all calculations together are too long", format!("{ALL_NANOS_MAX} ns are the most: cut the trace"));
+        }
+        Ok(nanos)
     }
 
     fn options(&mut self, action: &mut Action) -> Result<(), GoalError> {

@@ -64,6 +64,14 @@ fn what_is_wrong_on_a_line_is_told_with_the_line() {
 }
 
 #[test]
+fn a_trace_longer_than_simulated_time_is_refused_where_it_gets_too_long() {
+    let of_hours = |hours: usize| format!("num_ranks 1\nrank 0 {{\n{}}}\n", "calc 3600000000000\n".repeat(hours));
+    assert!(parse(&of_hours(2_400)).is_ok());
+    let (line, message) = refused(&of_hours(2_401));
+    assert_eq!((line, message.as_str()), (2_403, "all calculations together are too long"));
+}
+
+#[test]
 fn a_circle_of_orders_is_named_as_it_reads() {
     let text = "num_ranks 1\nrank 0 {\na: calc 1\nb: calc 1\nc: calc 1\na requires c\nc irequires b\nb requires a\n}";
     let (_, message) = refused(text);

@@ -78,8 +78,10 @@ impl Reader<'_, '_> {
             let help = format!("write at most {}; {more}name a switch with more ports", most(levels));
             (format!("{hosts} hosts do not fit in a fat tree of {levels} levels with {ports} ports at each switch"), help)
         })?;
-        self.check_lids(hosts, hosts.div_ceil(ports - ups))?;
-        Some(Tree { hosts, ports, ups, levels }.shape())
+        self.check_lids(hosts, hosts.div_ceil(ports - ups))?; // before anything large is made
+        let shape = Tree { hosts, ports, ups, levels }.shape();
+        self.check_lids(hosts, shape.switches.len())?;
+        Some(shape)
     }
 
     fn torus(&mut self) -> Option<Shape> {
