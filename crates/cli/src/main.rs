@@ -75,7 +75,7 @@ fn main() -> ExitCode {
         Command::Exec(exec) => exec::run(&exec),
         Command::Status(arguments) => status::status(&arguments),
         Command::Down(arguments) => status::down(&arguments),
-        Command::Model(arguments) => model::run(&arguments),
+        Command::Model(arguments) => model::run(&arguments, matches.subcommand_matches("model")),
         Command::Fabric(command) => fabric::run(&command),
         Command::Parts(command) => parts::run(&command),
         Command::External(words) => external::run(&words),

@@ -1,9 +1,10 @@
-//! What a run leaves: `model.json`, `flows.csv`, `ports.csv`. The same run gives the same bytes, so nothing of wall time is in them.
+//! What a run leaves: `model.json`, and its flows and ports as CSV and as Parquet. The same run gives the same bytes, so nothing of wall
+//! time is in them.
 
+use super::table::{Column, Table, Values};
 use serde_json::{Value, json};
 use softband_sim::SimTime;
 use softband_workload::{Feeder, FlowReport, HotPort, Measurements, PortReport, Runner, hot_ports, port_reports};
-use std::fmt::Write;
 use std::path::Path;
 
 pub(super) struct Results {
@@ -18,7 +19,7 @@ pub(super) struct Results {
     pub hot: Vec<HotPort>,
 }
 
-const FILES: [&str; 3] = ["model.json", "flows.csv", "ports.csv"];
+const FILES: [&str; 5] = ["model.json", "flows.csv", "ports.csv", "flows.parquet", "ports.parquet"];
 
 /// That the folder is there and can be written to, before a long run.
 pub(super) fn check_folder(out: &Path) -> std::io::Result<()> {
@@ -49,9 +50,12 @@ impl Results {
 
     /// All files, or none: each beside its place first, and moved there when all are whole.
     pub(super) fn leave(&self, out: &Path) -> std::io::Result<()> {
-        let texts = [format!("{:#}\n", self.json()), self.flows_csv(), self.ports_csv()];
+        let (flows, ports) = (self.flows(), self.ports());
+        let tables = [flows.parquet(), ports.parquet()].map(|bytes| bytes.map_err(std::io::Error::other));
+        let [flows_parquet, ports_parquet] = tables;
+        let contents = [format!("{:#}\n", self.json()).into(), flows.csv().into(), ports.csv().into(), flows_parquet?, ports_parquet?];
         let parts = FILES.map(|name| out.join(format!("{name}.part")));
-        let written = parts.iter().zip(&texts).try_for_each(|(part, text)| std::fs::write(part, text));
+        let written = parts.iter().zip(&contents).try_for_each(|(part, bytes): (_, &Vec<u8>)| std::fs::write(part, bytes));
         let moved = written.and_then(|()| FILES.iter().zip(&parts).try_for_each(|(name, part)| std::fs::rename(part, out.join(name))));
         if moved.is_err() {
             parts.iter().for_each(|part| drop(std::fs::remove_file(part)));
@@ -84,62 +88,49 @@ impl Results {
         })
     }
 
-    fn flows_csv(&self) -> String {
-        let mut text = String::from("from_rank,to_rank,from_host,to_host,messages,bytes,begun_ps,ended_ps,bytes_per_second\n");
-        for flow in &self.measured.flows {
-            let _ = writeln!(
-                text,
-                "{},{},{},{},{},{},{},{},{:.0}",
-                flow.from_rank,
-                flow.to_rank,
-                flow.from_host,
-                flow.to_host,
-                flow.messages,
-                flow.bytes,
-                flow.begun.as_picos(),
-                flow.ended.as_picos(),
-                flow.bytes_per_second()
-            );
-        }
-        text
+    fn flows(&self) -> Table {
+        let flows = &self.measured.flows;
+        let text = |name: &str, of: fn(&FlowReport) -> &str| Column::new(name, Values::Text(flows.iter().map(|flow| of(flow).to_owned()).collect()));
+        let count = |name: &str, of: fn(&FlowReport) -> u64| Column::new(name, Values::Count(flows.iter().map(of).collect()));
+        Table::new(vec![
+            count("from_rank", |flow| u64::from(flow.from_rank)),
+            count("to_rank", |flow| u64::from(flow.to_rank)),
+            text("from_host", |flow| &flow.from_host),
+            text("to_host", |flow| &flow.to_host),
+            count("messages", |flow| flow.messages),
+            count("bytes", |flow| flow.bytes),
+            count("begun_ps", |flow| flow.begun.as_picos()),
+            count("ended_ps", |flow| flow.ended.as_picos()),
+            Column::new("bytes_per_second", Values::Number(flows.iter().map(FlowReport::bytes_per_second).collect(), 0)),
+        ])
     }
 
     /// Lanes that a port has not are empty.
-    fn ports_csv(&self) -> String {
-        let lanes = self.ports.iter().map(|port| port.counters.credit_stall_picos.len()).max().unwrap_or(0);
-        let mut text = String::from(
-            "port,peer,rate,link_bytes_per_second,xmit_utilisation,rcv_utilisation,port_xmit_data,port_rcv_data,port_xmit_pkts,port_rcv_pkts,\
-             port_xmit_discards,port_xmit_wait",
-        );
+    fn ports(&self) -> Table {
+        let ports = &self.ports;
+        let text = |name: &str, of: fn(&PortReport) -> &str| Column::new(name, Values::Text(ports.iter().map(|port| of(port).to_owned()).collect()));
+        let count = |name: &str, of: fn(&PortReport) -> u64| Column::new(name, Values::Count(ports.iter().map(of).collect()));
+        let number = |name: &str, of: fn(&PortReport) -> f64, decimals| Column::new(name, Values::Number(ports.iter().map(of).collect(), decimals));
+        let mut columns = vec![
+            text("port", |port| &port.name),
+            text("peer", |port| &port.peer_name),
+            text("rate", |port| &port.rate_name),
+            number("link_bytes_per_second", |port| port.link_bytes_per_second, 0),
+            number("xmit_utilisation", |port| port.xmit_utilisation, 6),
+            number("rcv_utilisation", |port| port.rcv_utilisation, 6),
+            count("port_xmit_data", |port| port.counters.port_xmit_data),
+            count("port_rcv_data", |port| port.counters.port_rcv_data),
+            count("port_xmit_pkts", |port| port.counters.port_xmit_pkts),
+            count("port_rcv_pkts", |port| port.counters.port_rcv_pkts),
+            count("port_xmit_discards", |port| port.counters.port_xmit_discards),
+            count("port_xmit_wait", |port| port.counters.port_xmit_wait),
+        ];
+        let lanes = ports.iter().map(|port| port.counters.credit_stall_picos.len()).max().unwrap_or(0);
         for lane in 0..lanes {
-            let _ = write!(text, ",credit_stall_vl{lane}_ps");
+            let stalls = ports.iter().map(|port| port.counters.credit_stall_picos.get(lane).copied()).collect();
+            columns.push(Column::new(format!("credit_stall_vl{lane}_ps"), Values::Some(stalls)));
         }
-        text.push('\n');
-        for port in &self.ports {
-            let counters = &port.counters;
-            let _ = write!(
-                text,
-                "{},{},{},{:.0},{:.6},{:.6},{},{},{},{},{},{}",
-                port.name,
-                port.peer_name,
-                port.rate_name,
-                port.link_bytes_per_second,
-                port.xmit_utilisation,
-                port.rcv_utilisation,
-                counters.port_xmit_data,
-                counters.port_rcv_data,
-                counters.port_xmit_pkts,
-                counters.port_rcv_pkts,
-                counters.port_xmit_discards,
-                counters.port_xmit_wait
-            );
-            for lane in 0..lanes {
-                let stall = counters.credit_stall_picos.get(lane).map(u64::to_string).unwrap_or_default();
-                let _ = write!(text, ",{stall}");
-            }
-            text.push('\n');
-        }
-        text
+        Table::new(columns)
     }
 }
 
