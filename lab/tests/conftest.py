@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from softband_lab.cluster import Cluster
 from softband_lab.softband import Softband
 from softband_lab.study import Study, load_study
 from softband_lab.study_run import StudyOptions, run_study
@@ -196,8 +197,9 @@ class Tree:
     def run(self, quick: bool = False) -> tuple[int, str]:
         text = io.StringIO()
         console = Console(file=text, width=200)
-        options = StudyOptions(self.home, self.out, quick, 2, "softband study mini")
-        return run_study(self.study(), self.softband, options, console).status, text.getvalue()
+        with Cluster(None, 2) as cluster:
+            options = StudyOptions(self.home, self.out, quick, cluster, "softband study mini")
+            return run_study(self.study(), self.softband, options, console).status, text.getvalue()
 
     def runs(self) -> list[str]:
         log = self.home / "bin" / "runs.log"

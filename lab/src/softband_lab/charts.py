@@ -10,7 +10,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from softband_lab.campaign import JobResult
+from softband_lab.engine_job import JobResult
 from softband_lab.study import Figure, Study, Test
 
 # Okabe and Ito's colours, told apart with any colour vision, and four more of the same kind.
