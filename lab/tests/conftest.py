@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -215,7 +215,10 @@ def tree(tmp_path: Path) -> Tree:
     home = tmp_path / "home"
     for folder in ("bin", "fabrics", "references", "studies/mini"):
         (home / folder).mkdir(parents=True)
-    shutil.copy(TESTS / "fake_softband.py", home / "bin" / "softband")
+    fake = home / "bin" / "softband"
+    # With this Python, which has the packages that the fake may need.
+    fake.write_text((TESTS / "fake_softband.py").read_text().replace("/usr/bin/env python3", sys.executable, 1))
+    fake.chmod(0o755)
     (home / "studies/mini/study.toml").write_text(STUDY)
     (home / "studies/mini/claims.toml").write_text(CLAIMS)
     (home / "studies/what-if.toml").write_text(WHAT_IF)

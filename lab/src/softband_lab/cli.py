@@ -197,9 +197,7 @@ def _run(app: Callable[..., object], name: str) -> None:
         Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(2)
     except OSError as error:
-        if error.filename is None:
-            raise
-        text = escape(f"{error.filename}: {error.strerror}")
+        text = escape(f"{error.filename or name}: {error.strerror or error}")
         Console(stderr=True).print(f"[bold red]error:[/] {text}", soft_wrap=True, highlight=False)
         sys.exit(2)
     except KeyboardInterrupt:

@@ -6,6 +6,7 @@ import importlib
 import logging
 import os
 import re
+import shlex
 import shutil
 import sys
 import threading
@@ -23,7 +24,7 @@ from softband_lab import worker
 from softband_lab.errors import LabError
 
 # A scheduler that is there answers much sooner.
-_CONNECT_SECONDS = 5.0
+_CONNECT_SECONDS = 4.0
 _WORKERLESS_SECONDS = 60.0
 _COUNT_EVERY_SECONDS = 1.0
 _GOES_ON = "the same command goes on with the cells that are finished"
@@ -160,7 +161,7 @@ def _reach(address: str, name: str) -> Client:
 
     thread = threading.Thread(target=reach, daemon=True)
     thread.start()
-    thread.join(2 * _CONNECT_SECONDS)
+    thread.join(_CONNECT_SECONDS + 1)
     if not found:
         raise LabError(
             name,
@@ -195,7 +196,7 @@ def _slurm(jobs: int) -> Any:
 def _environment() -> list[str]:
     """Jobs find the tree that this process found."""
     names = ("SOFTBAND_BIN", "SOFTBAND_HOME", "PYTHONPATH", "PATH")
-    return [f"export {name}='{os.environ[name]}'" for name in names if name in os.environ]
+    return [f"export {name}={shlex.quote(os.environ[name])}" for name in names if name in os.environ]
 
 
 def _how_to_install() -> str:

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from softband_lab.campaign import exclusive, run_jobs
 from softband_lab.cluster import Cluster
-from softband_lab.dataset import Store, write_whole
+from softband_lab.dataset import Store, cannot_write, write_whole
 from softband_lab.errors import LabError
 from softband_lab.model_job import ModelJob
 from softband_lab.results import write_table
@@ -52,7 +52,10 @@ def check(question: Question, softband: Softband) -> None:
     """`softband` itself says what is wrong with a value, before anything is run."""
     for where, job in question.to_be_checked():
         with tempfile.TemporaryDirectory(prefix="softband-check-") as folder:
-            words = job.place(Path(folder))
+            try:
+                words = job.place(Path(folder))
+            except OSError as error:
+                raise cannot_write(Path(folder), error) from None
             answer = softband.ask(["model", *words, "--check"])
         if answer.exit_status != 0:
             said = answer.stderr.replace(words[0], job.fabric_label).strip().removeprefix("softband: ")
