@@ -30,7 +30,9 @@ _COUNT_EVERY_SECONDS = 1.0
 _GOES_ON = "the same command goes on with the cells that are finished"
 _LOCAL_PAGES: dict[str, Any] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 
-logging.getLogger("distributed").setLevel(logging.CRITICAL)
+# What matters is said by the campaign. Dask gives each of its loggers a level of its own.
+for _name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 
 def default_jobs() -> int:

@@ -162,7 +162,7 @@ def ask(
     for name in names:
         if names.count(name) > 1:
             raise LabError(f"--sweep {name}", "is given twice", "all its values in one --sweep, with commas")
-        if f"--{name}" in options:
+        if any(option.partition("=")[0] == f"--{name}" for option in options):
             raise LabError(f"--sweep {name}", f"there is a --{name}, too", "one of the two")
     cells = math.prod(len(axis.values) for axis in axes)
     if cells > _MOST_CELLS:
