@@ -95,8 +95,8 @@ class Campaigns:
             port = free.getsockname()[1]
         self.address = f"tcp://127.0.0.1:{port}"
         self.begin("dask", "scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard")
-        for _ in range(workers):
-            self.worker()
+        started = [self.worker() for _ in range(workers)]
+        assert until(lambda: all("Registered to" in self.said(worker) for worker in started))
 
     def sweep(self, out: str, *words: str, values: str = SWEEP) -> subprocess.Popen[bytes]:
         fabric = str(FABRICS / "three-hosts.toml")

@@ -117,6 +117,8 @@ class _Campaign(Generic[ResultT]):
             ended_well = True
         except KeyboardInterrupt:
             self.outcome.interrupted = True
+            while not self.done.empty():
+                self._take_one()
         finally:
             if not ended_well:
                 for future in self.under_way:
@@ -153,7 +155,11 @@ class _Campaign(Generic[ResultT]):
             raise self.cluster.lost() from None
         except LabError:
             raise
+        except OSError:
+            raise self.cluster.lost() from None  # cells' own ones are Failures
         except Exception as error:
+            if self.cluster.is_local:
+                raise
             raise LabError(
                 self.cluster.name,
                 f"a worker cannot take cells: {type(error).__name__}: {error}",

@@ -50,6 +50,17 @@ def _word(text: str, where: str) -> Value:
     return text
 
 
+# What `softband model` has under these names, it does not look for as a file.
+_PATTERNS = (
+    "permutation",
+    "all-to-all",
+    "incast",
+    "uniform-random",
+    "ring-allreduce",
+    "tree-allreduce",
+    "broadcast",
+    "stream",
+)
 # Of `softband model`, by their names there.
 _OPTIONS: dict[str, Callable[[str, str], Value]] = {
     "bytes": _bytes,
@@ -169,7 +180,7 @@ def ask(
         raise LabError("--sweep", f"{cells} cells", f"at most {_MOST_CELLS}, in several sweeps")
     file = Path(workload)
     try:
-        text = file.read_text(encoding="utf-8") if file.is_file() else None
+        text = file.read_text(encoding="utf-8") if workload not in _PATTERNS and file.is_file() else None
     except (OSError, UnicodeDecodeError) as error:
         raise LabError(file, f"cannot be read: {error}", "a TOML file, or a GOAL trace in its text form") from None
     return Question(home, path, label or str(fabric), workload, text, options, axes)

@@ -67,8 +67,8 @@ def _make_room(question: Question, softband: Softband, out: Path, console: Conso
     path = out / "sweep.json"
     of_whom = {
         "format": _FORMAT,
-        "fabric": question.fabric_label,
-        "workload": question.workload,
+        "fabric": question.fabric.name,
+        "workload": question.workload_name,
         "keys": {axis.column: axis.kind for axis in question.axes},
     }
     ours: dict[str, Any] = {**of_whom, "inputs": _digest(question, softband)}
