@@ -212,6 +212,13 @@ def test_a_cluster_is_an_address_or_slurm(where: str) -> None:
         Cluster(where)
 
 
+def test_of_many_values_the_ends_are_checked(tree: Tree) -> None:
+    sizes = [7, *range(100, 40, -1), 8]
+    checked = question(tree, f"bytes={','.join(map(str, sizes))}", "seed=1,2").to_be_checked()
+    assert [where for where, _ in checked if "bytes" in where] == [f"--sweep bytes={size}" for size in (7, 8, 100)]
+    assert [where for where, _ in checked if "seed" in where] == ["--sweep seed=1", "--sweep seed=2"]
+
+
 def test_names_of_cells_are_files_and_differ() -> None:
     assert name_of((("bytes", 4096), ("seed", 1))) == "bytes-4096_seed-1"
     odd = [name_of((("cables.0.length", value),)) for value in ("1 m", "1/m", "1-m")]
