@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from conftest import Tree
 from distributed import KilledWorker
 from rich.console import Console
 
-from softband_lab import dataset, jobs
+from softband_lab import jobs
 from softband_lab.cluster import Cluster
 from softband_lab.errors import LabError
 from softband_lab.fabricfile import set_field
@@ -32,6 +33,18 @@ def run(tree: Tree, *sweeps: str, options: tuple[str, ...] = (), workload: str =
     asked = question(tree, *sweeps, options=options, workload=workload)
     with Cluster(None, 2) as cluster:
         return run_sweep(asked, tree.softband, tree.out, cluster, console), text.getvalue()
+
+
+def fill_the_disk(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """There is no room for what is called so."""
+    real = os.fsync
+
+    def full(descriptor: int) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").resolve().name.startswith(name):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
 
 
 def table(tree: Tree, name: str) -> pl.DataFrame:
@@ -107,14 +120,7 @@ def test_a_full_disk_is_an_error_with_its_place_and_the_same_command_goes_on(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(tree, "bytes=1,2")
-    real = dataset.os.fsync
-
-    def full(descriptor: int) -> None:
-        if Path(f"/proc/self/fd/{descriptor}").resolve().name.startswith(".bytes-4.parquet"):
-            raise OSError(errno.ENOSPC, "No space left on device")
-        real(descriptor)
-
-    monkeypatch.setattr(dataset.os, "fsync", full)
+    fill_the_disk(monkeypatch, ".bytes-4.parquet")
     with pytest.raises(LabError, match=r"data/flows/bytes-4.parquet: cannot be written: No space left on device"):
         run(tree, "bytes=1,2,4")
     assert table(tree, "cells")["bytes"].to_list() == [1, 2]
@@ -123,6 +129,18 @@ def test_a_full_disk_is_an_error_with_its_place_and_the_same_command_goes_on(
     monkeypatch.undo()
     assert run(tree, "bytes=1,2,4")[0] == 0
     assert [line.split()[1] for line in tree.runs()] == ["1", "2", "4", "4"]
+
+
+def test_a_full_disk_at_the_end_of_a_study_is_an_error_with_its_place(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_the_disk(monkeypatch, ".figure-02-bandwidth.png")
+    with pytest.raises(LabError, match=r"figures/figure-02-bandwidth.png: cannot be written: No space left"):
+        tree.run(quick=True)
+    monkeypatch.undo()
+    before = len(tree.runs())
+    assert tree.run(quick=True)[0] == 0
+    assert len(tree.runs()) == before
 
 
 def test_what_was_being_written_is_never_read(tree: Tree) -> None:

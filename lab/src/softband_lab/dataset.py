@@ -7,14 +7,13 @@ which nobody reads. A cell is finished when the head, the table written last, is
 from __future__ import annotations
 
 import io
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from softband_lab.errors import LabError
+from softband_lab.files import cannot_write, write_whole
 from softband_lab.jobs import Failure, Finished, Job
 
 _KEY = "key"
@@ -78,29 +77,6 @@ def parquet_bytes(table: pl.DataFrame) -> bytes:
     buffer = io.BytesIO()
     table.write_parquet(buffer)
     return buffer.getvalue()
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """The file under its name has all of the content, or is what it was."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise cannot_write(path, error) from None
-
-
-def cannot_write(path: Path, error: OSError) -> LabError:
-    return LabError(
-        path,
-        f"cannot be written: {error.strerror or error}",
-        "make room there, or name another --out; the same command goes on with the cells that are finished",
-    )
 
 
 def _write_files(folder: Path, files: dict[str, bytes]) -> None:

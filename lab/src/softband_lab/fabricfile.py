@@ -14,6 +14,7 @@ from typing import Any
 import tomli_w
 
 from softband_lab.errors import LabError
+from softband_lab.files import write_whole
 
 # IBTA code of OperationalVLs, as OpenSM's max_op_vls takes it, by number of data lanes.
 OPERATIONAL_VLS_CODE = {1: 1, 2: 2, 4: 3, 8: 4, 15: 5}
@@ -125,8 +126,7 @@ def with_cable(document: Document, indices: list[int], length_m: float, part: st
 
 
 def write_toml(document: Document, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(tomli_w.dumps(document), encoding="utf-8")
+    write_whole(path, tomli_w.dumps(document).encode())
 
 
 def parse_length_m(text: str, where: str) -> float:

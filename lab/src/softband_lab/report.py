@@ -19,6 +19,7 @@ from softband_lab.campaign import Outcome
 from softband_lab.charts import Panel, colours, page_spec
 from softband_lab.claims import ClaimRow, count_verdicts
 from softband_lab.engine_job import EngineJob, JobResult
+from softband_lab.files import write_whole
 from softband_lab.study import Figure, Study
 
 
@@ -75,7 +76,7 @@ def render(template: str, path: Path, context: dict[str, Any]) -> None:
         vega=Markup(vega_bundle()),
         **context,
     )
-    path.write_text(page, encoding="utf-8")
+    write_whole(path, page.encode())
 
 
 def script_json(value: Any) -> Markup:

@@ -8,8 +8,9 @@ from typing import Any
 
 import polars as pl
 
-from softband_lab.dataset import parquet_bytes, write_whole
+from softband_lab.dataset import parquet_bytes
 from softband_lab.engine_job import JobResult
+from softband_lab.files import write_whole
 from softband_lab.study import Cell, Study
 
 # Of results.csv; it goes up with every change after which a file means something else.

@@ -14,8 +14,9 @@ from rich.table import Table
 
 from softband_lab.campaign import exclusive, run_jobs
 from softband_lab.cluster import Cluster
-from softband_lab.dataset import Store, cannot_write, write_whole
+from softband_lab.dataset import Store
 from softband_lab.errors import LabError
+from softband_lab.files import cannot_write, write_whole
 from softband_lab.model_job import ModelJob
 from softband_lab.results import write_table
 from softband_lab.softband import Softband
