@@ -11,6 +11,7 @@ use softband_fabric::World;
 use softband_workload::{Runner, Schedule};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[derive(Args)]
@@ -78,8 +79,9 @@ pub(crate) fn run(arguments: &ModelArguments) -> anyhow::Result<i32> {
     let chosen = choice::choose(arguments, &loaded)?;
     let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from("results").join(format!("model-{}", chosen.name)));
     let begun = Instant::now();
-    let world = World::new(&loaded.spec, chosen.seed);
-    let mut runner = Runner::new(world, chosen.schedule, chosen.ranks_per_host)?;
+    let mut world = World::new(&loaded.spec, chosen.seed);
+    world.work_in_windows();
+    let mut runner = Runner::new(world, Arc::new(chosen.schedule), chosen.ranks_per_host)?;
     results::check_folder(&out).with_context(|| format!("cannot write to the results folder {}", out.display()))?;
     let outcome = drive(&mut runner, begun);
     for warning in runner.warnings() {

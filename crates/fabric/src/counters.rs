@@ -76,7 +76,7 @@ impl World {
                     credit_stall_picos: (0..lanes).map(|lane| tally.lane_wait.get(lane).map_or(0, |wait| wait.as_picos())).collect(),
                     ethernet: port.ethernet.as_ref().map(|ethernet| EthernetCounters {
                         rcv_pauses: match &port.flow_control {
-                            FlowControl::Pause(ledger) => ledger.received(self.now()),
+                            FlowControl::Pause(ledger) => ledger.received(self.queue.latest()),
                             FlowControl::Credits(_) => 0,
                         },
                         ..ethernet.counters

@@ -47,7 +47,6 @@ impl World {
         self.ports[id as usize].watched = false;
         let starved: Vec<_> = self.ports[id as usize].arbiter.starved_lanes().collect();
         let is_long = starved.iter().any(|(_, since)| now - *since >= LOOK_AFTER);
-        let stuck = if is_long { self.look_for_deadlock(now) } else { Vec::new() };
         let mut discarded = false;
         for (lane, mut since) in starved {
             while self.expiry_of_head(id, lane, since).is_some_and(|expires| expires <= now) {
@@ -58,8 +57,27 @@ impl World {
         if discarded {
             self.transmit(id, now);
         }
+        if is_long {
+            self.looks.push(id);
+        } else {
+            self.watch_again(id, &[], now);
+        }
+    }
+
+    fn watch_again(&mut self, id: u32, stuck: &[(u32, u8)], now: SimTime) {
         if self.ports[id as usize].arbiter.is_starved() && !self.ports[id as usize].watched {
-            self.watch_queue(id, &stuck, now);
+            self.watch_queue(id, stuck, now);
+        }
+    }
+
+    /// Looks at the whole fabric for those who have waited for long: what stands still for ever does so a little later as well.
+    pub(crate) fn look_where_asked(&mut self, now: SimTime) {
+        if self.looks.is_empty() {
+            return;
+        }
+        let stuck = self.look_for_deadlock(now);
+        for port in std::mem::take(&mut self.looks) {
+            self.watch_again(port, &stuck, now);
         }
     }
 

@@ -22,11 +22,14 @@ mod receive_requests;
 mod routes;
 mod send_engine;
 mod slab;
+mod timeline;
 mod verbs;
+mod windows;
 mod world;
 
 pub use construct::{lossy_ends, settings_of};
 pub use counters::{EthernetCounters, PortCounters};
 pub use credit_loops::{CreditLoop, credit_loops};
+pub use queue_pairs::QPN_FIRST;
 pub use routes::{neighbours, unroutable};
 pub use world::World;

@@ -2,6 +2,7 @@
 
 use crate::event::Event;
 use crate::port::{Cabling, Departing, Owner};
+use crate::timeline::Source;
 use crate::world::World;
 use softband_model::link::{Choice, FlowControl, Framing};
 use softband_model::verbs::api::HostMemory;
@@ -72,7 +73,7 @@ impl World {
         let port = &mut self.ports[id as usize];
         if let Some(at) = port.flow_control.next_arrival().filter(|_| !port.kicked) {
             port.kicked = true;
-            self.queue.push(at, port.node, Event::CreditsBack { port: id });
+            self.queue.push_arrival(at, port.node, (id, Source::Credits), Event::CreditsBack { port: id });
         }
     }
 
@@ -106,7 +107,7 @@ impl World {
             Framing::Infiniband => self.schedule_arrival(packet, cabling, time),
             Framing::Ethernet { .. } => {
                 let (at, node) = (now + cabling.delay, self.ports[cabling.peer as usize].node);
-                self.queue.push(at, node, Event::FrameArrival { packet });
+                self.queue.push_arrival(at, node, (cabling.peer, Source::Packets), Event::FrameArrival { packet });
             }
         }
     }
@@ -129,7 +130,7 @@ impl World {
         let Owner::Switch { switch, index } = peer.owner else {
             // What carries payload is looked at with its first bit, since the DMA write may follow the bytes.
             let at = if transit.payload_bytes > 0 { transit.head } else { transit.tail };
-            return self.queue.push(at, peer.node, Event::HcaArrival { packet });
+            return self.queue.push_arrival(at, peer.node, (cabling.peer, Source::Packets), Event::HcaArrival { packet });
         };
         if transit.dlid.is_multicast() {
             return self.fork_at_switch(packet, switch, index, time_in);
@@ -140,12 +141,12 @@ impl World {
         let onward = output.and_then(|output| self.ports[output as usize].cabling);
         let fits = |onward: &Cabling| u32::from(transit.payload_bytes) <= onward.mtu.bytes();
         let (Some(output), Some(onward)) = (output, onward.filter(fits)) else {
-            return self.queue.push(transit.tail, peer.node, Event::SwitchDiscard { packet });
+            return self.queue.push_arrival(transit.tail, peer.node, (cabling.peer, Source::Packets), Event::SwitchDiscard { packet });
         };
         transit.output = output;
         let time_out = onward.serialisation(transit.bytes);
         let at = node.switch.ready_at(transit.head, onward.rate.speed, time_in, time_out);
-        self.queue.push(at, peer.node, Event::SwitchArrival { packet });
+        self.queue.push_arrival(at, peer.node, (cabling.peer, Source::Packets), Event::SwitchArrival { packet });
     }
 
     pub(crate) fn on_switch_arrival(&mut self, id: u32, now: SimTime) {

@@ -12,6 +12,7 @@ mod progress;
 mod runner;
 mod schedule;
 mod sizes;
+mod ways;
 
 pub use measure::{FlowReport, Measurements, PhaseReport, RateSummary};
 pub use pattern::{Operation, Pattern, PatternError, Settings, build};

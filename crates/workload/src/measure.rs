@@ -37,6 +37,9 @@ impl Tally {
         self.messages += 1;
         self.bytes += u64::from(bytes);
     }
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun.is_some()
+    }
     pub(crate) fn completed(&mut self, at: SimTime) {
         self.ended = self.ended.max(at);
     }

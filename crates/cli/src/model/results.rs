@@ -74,7 +74,6 @@ impl Results {
             "completion_picos": measured.completion.as_picos(),
             "phases": measured.phases.iter().filter(|phase| phase.begun.is_some()).map(phase).collect::<Vec<_>>(),
             "connections": measured.connections,
-            "fabric_events": measured.events,
             "packet_hops": measured.packet_hops,
             "flow_bytes_per_second": { "min": rates.min, "median": rates.median, "max": rates.max, "mean": rates.mean },
             "flows": measured.flows.iter().map(flow).collect::<Vec<_>>(),

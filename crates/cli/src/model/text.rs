@@ -24,7 +24,8 @@ fn rate(bytes_per_second: f64) -> String {
 }
 
 pub(super) fn progress(runner: &Runner, seconds: f64) -> String {
-    let done = runner.part_done();
+    let (done, total) = runner.progress();
+    let done = done as f64 / total as f64;
     let left = if done > 0.001 { format!(", about {:.0} s left", seconds * (1.0 - done) / done) } else { String::new() };
     format!("{:.1} % done, {} simulated{left}", done * 100.0, time(runner.now().as_secs_f64()))
 }
