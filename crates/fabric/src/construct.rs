@@ -1,6 +1,7 @@
 //! A World from a fabric's specification: nodes, trained links, and the subnet manager's settings.
 
 use crate::counters::EthernetCounters;
+use crate::parts::Parts;
 use crate::port::{Cabling, EthernetPort, Owner, Port};
 use crate::slab::Slab;
 use crate::spec::{CableSpec, EthernetFlowControl, FabricSpec, HcaSpec, PortRef};
@@ -27,6 +28,7 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
         spec: spec.clone(),
         queue: Timeline::Total(EventQueue::default()),
         looks: Vec::new(),
+        parts: Parts::default(),
         verbs: Verbs::new(limits),
         chunks: ChunkPool::default(),
         hcas,

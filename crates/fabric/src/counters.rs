@@ -43,10 +43,11 @@ pub struct EthernetCounters {
 }
 
 impl World {
-    /// Counters of every cabled port, HCAs first, in the order of the fabric file.
+    /// Counters of every cabled port of the nodes that are here, HCAs first, in the order of the fabric file.
     pub fn counters(&self) -> Vec<PortCounters> {
         self.ports
             .iter()
+            .filter(|port| self.has_node(port.node))
             .filter_map(|port| port.cabling.map(|cabling| (port, cabling)))
             .map(|(port, cabling)| {
                 let tally = &port.tally;

@@ -1,6 +1,7 @@
 //! Packets onto links, through switches, and credits back.
 
 use crate::event::Event;
+use crate::parts::{Content, Word};
 use crate::port::{Cabling, Departing, Owner};
 use crate::timeline::Source;
 use crate::world::World;
@@ -103,11 +104,23 @@ impl World {
         {
             self.leave_input(port, lane, blocks, cabling.rate.speed, busy_until, now);
         }
+        if self.has_node(self.ports[cabling.peer as usize].node) {
+            self.cross(packet, cabling);
+        } else {
+            let transit = self.packets.take(packet);
+            self.hand_over(cabling.peer, Content::Packet { by: id, transit });
+        }
+    }
+
+    /// A packet is on its way over a cable.
+    pub(crate) fn cross(&mut self, packet: u32, cabling: Cabling) {
+        let transit = self.packets.get(packet);
+        let (head, time) = (transit.head, transit.tail - transit.head);
         match cabling.framing {
             Framing::Infiniband => self.schedule_arrival(packet, cabling, time),
             Framing::Ethernet { .. } => {
-                let (at, node) = (now + cabling.delay, self.ports[cabling.peer as usize].node);
-                self.queue.push_arrival(at, node, (cabling.peer, Source::Packets), Event::FrameArrival { packet });
+                let node = self.ports[cabling.peer as usize].node;
+                self.queue.push_arrival(head, node, (cabling.peer, Source::Packets), Event::FrameArrival { packet });
             }
         }
     }
@@ -216,11 +229,25 @@ impl World {
         let port = &self.ports[id as usize];
         let Some(cabling) = port.cabling else { return };
         let (arrival, blocks) = (port.busy_until.max(now) + cabling.delay, CreditBlocks(u32::from(blocks)));
-        let sender = &mut self.ports[cabling.peer as usize];
-        let FlowControl::Credits(ledger) = &mut sender.flow_control else { return self.free_frame(id, lane, blocks, now) };
-        ledger.schedule_return(arrival, lane, blocks);
+        match &port.flow_control {
+            FlowControl::Pause(_) => self.free_frame(id, lane, blocks, now),
+            FlowControl::Credits(_) => self.tell_sender(cabling.peer, arrival, Word::Credits { lane, blocks }),
+        }
+    }
+
+    /// A receiver's word on what a port may send is on its way.
+    pub(crate) fn tell_sender(&mut self, to: u32, arrival: SimTime, word: Word) {
+        let sender = &mut self.ports[to as usize];
+        if !self.parts.has(sender.node) {
+            return self.hand_over(to, Content::Word { to, arrival, word });
+        }
+        match (word, &mut sender.flow_control) {
+            (Word::Credits { lane, blocks }, FlowControl::Credits(ledger)) => ledger.schedule_return(arrival, lane, blocks),
+            (Word::Pause { lane, pauses }, FlowControl::Pause(ledger)) => ledger.schedule(arrival, lane, pauses),
+            _ => unreachable!("both ends of a cable have the same flow control"),
+        }
         if sender.is_stalled() {
-            self.await_credits(cabling.peer);
+            self.await_credits(to);
         }
     }
 }

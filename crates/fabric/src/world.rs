@@ -2,6 +2,7 @@
 
 use crate::event::Event;
 use crate::notice::Notice;
+use crate::parts::Parts;
 use crate::port::Port;
 use crate::queue_pairs::{Post, QpSlot};
 use crate::receive::InFlight;
@@ -26,6 +27,8 @@ use std::collections::VecDeque;
 pub struct World {
     pub(crate) spec: FabricSpec,
     pub(crate) queue: Timeline,
+    /// Which nodes' events are executed here.
+    pub(crate) parts: Parts,
     /// Ports whose packets have waited for so long that the whole fabric is to be looked at.
     pub(crate) looks: Vec<u32>,
     pub(crate) verbs: Verbs,
@@ -258,7 +261,7 @@ impl World {
         self.queue.push_last(at, hca.0, Event::Wakeup { token });
     }
 
-    /// Packets that have begun to cross a link, by links.
+    /// Packets that have begun to cross a link here, by links.
     pub fn packets_sent(&self) -> u64 {
         self.ports.iter().map(|port| port.tally.xmit_packets).sum()
     }

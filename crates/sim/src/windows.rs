@@ -133,11 +133,13 @@ impl<E> WindowQueue<E> {
         self.block_next.iter().copied().min().filter(|time| *time < SimTime::MAX)
     }
 
-    /// Opens the next window, from `start` on: the earliest event of all nodes, or earlier.
-    pub fn open(&mut self, start: SimTime) {
+    /// Opens the window that `time` lies in, that of the earliest event of all nodes. Windows stand side by side from time zero on, whatever
+    /// happens in them.
+    pub fn open(&mut self, time: SimTime) {
         debug_assert!(self.node == self.nodes.len(), "the window before is over");
-        debug_assert!(start >= self.end, "windows follow each other");
-        self.end = start.saturating_add(self.lookahead);
+        debug_assert!(time >= self.end, "windows follow each other");
+        let length = self.lookahead.as_picos();
+        self.end = SimTime::from_picos((time.as_picos() / length * length).saturating_add(length));
         self.node = 0;
         if self.block_next.first().is_some_and(|time| *time >= self.end) {
             self.node = BLOCK.min(self.nodes.len()) - 1;

@@ -92,7 +92,7 @@ fn an_incast_of_n_senders_takes_n_times_as_long_as_one() {
 fn the_port_that_an_incast_fills_is_hot_and_its_senders_feed_it() {
     let spec = star(4);
     let runner = run(&spec, Pattern::Incast, &Settings { messages: Some(4), root: Some(2), ..Settings::default() });
-    let ports = port_reports(runner.world(), runner.measurements().completion);
+    let ports = port_reports(runner.world().spec(), runner.world().counters().into_iter(), runner.measurements().completion);
     let hot = hot_ports(&ports);
     assert_eq!(hot[0].name, "switch/3");
     assert!(hot[0].utilisation > 0.95, "{hot:?}");

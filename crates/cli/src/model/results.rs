@@ -1,8 +1,10 @@
 //! What a run leaves: `model.json`, `flows.csv`, `ports.csv`. The same run gives the same bytes, so nothing of wall time is in them.
 
 use serde_json::{Value, json};
+use softband_fabric::spec::FabricSpec;
+use softband_parallel::Crew;
 use softband_sim::SimTime;
-use softband_workload::{Feeder, FlowReport, HotPort, Measurements, PortReport, Runner, hot_ports, port_reports};
+use softband_workload::{Feeder, FlowReport, HotPort, Measurements, PortReport, hot_ports};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -29,10 +31,9 @@ pub(super) fn check_folder(out: &Path) -> std::io::Result<()> {
 }
 
 impl Results {
-    pub(super) fn new(fabric: &Path, workload: &str, seed: u64, runner: &Runner) -> Self {
-        let measured = runner.measurements();
-        let spec = runner.world().spec();
-        let ports = port_reports(runner.world(), measured.completion);
+    pub(super) fn new(fabric: &Path, workload: &str, seed: u64, spec: &FabricSpec, crew: &Crew) -> Self {
+        let measured = crew.measurements();
+        let ports = crew.port_reports();
         let hot = hot_ports(&ports);
         Self {
             fabric: fabric.display().to_string(),

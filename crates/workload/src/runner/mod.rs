@@ -20,6 +20,7 @@ use softband_sim::SimTime;
 use softband_types::{WcOpcode, WcStatus};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+pub use steps::Waiting;
 use steps::{Match, StepState};
 
 /// Why a workload did not come to its end.
@@ -58,7 +59,7 @@ pub struct Runner {
     matches: BTreeMap<(u32, u32, u32), Match>,
     phases: Vec<PhaseReport>,
     notices: Vec<Notice>,
-    failure: Option<RunError>,
+    failure: Option<(SimTime, RunError)>,
     warnings: Vec<String>,
     steps_left: usize,
     bytes_done: u64,
@@ -138,35 +139,42 @@ impl Runner {
     pub fn run(&mut self, events_max: u64) -> Result<bool, RunError> {
         let until = self.events + events_max;
         while self.events < until {
-            self.run_window()?;
+            self.run_window();
+            if let Some((_, failure)) = self.failure.take() {
+                return Err(failure);
+            }
             if self.is_done() {
                 return Ok(true);
             }
             if !self.world.next_window() && self.world.next_event_time().is_none() {
-                return Err(RunError::Stuck { waiting: self.waiting() });
+                return Err(RunError::Stuck { waiting: self.waiting().in_words() });
             }
         }
         Ok(false)
     }
 
     /// All events of the World's window; one event of a World without windows.
-    ///
-    /// # Errors
-    /// When the workload cannot come to its end.
-    pub fn run_window(&mut self) -> Result<(), RunError> {
+    pub fn run_window(&mut self) {
         while self.world.step_in_window(&mut NoMemory, &mut self.notices) {
             self.events += 1;
             if !self.notices.is_empty() {
                 self.take_notices();
             }
-            if let Some(failure) = self.failure.take() {
-                return Err(failure);
-            }
             if !self.world.has_windows() {
                 break;
             }
         }
-        Ok(())
+    }
+
+    /// Why the workload cannot come to its end, and since when: the first reason.
+    pub fn failure(&self) -> Option<&(SimTime, RunError)> {
+        self.failure.as_ref()
+    }
+
+    fn fail(&mut self, at: SimTime, error: RunError) {
+        if self.failure.as_ref().is_none_or(|(first, _)| at < *first) {
+            self.failure = Some((at, error));
+        }
     }
 
     /// Whether all steps of this runner's hosts are done.
@@ -232,7 +240,7 @@ impl Runner {
                     Due::Calculated { step } => self.finish(step, now),
                 },
                 Notice::Deadlock { waits, is_broken_up: true } => self.warnings.push(format!("deadlock, broken up by lifetime limits: {waits}")),
-                Notice::Deadlock { waits, is_broken_up: false } => self.failure = Some(RunError::Deadlock { waits }),
+                Notice::Deadlock { waits, is_broken_up: false } => self.fail(now, RunError::Deadlock { waits }),
                 _ => {}
             }
         }
@@ -254,7 +262,7 @@ impl Runner {
         let sender = self.schedule.steps[step as usize];
         if let Action::Send { to, .. } = sender.action {
             let status = format!("{:?}", completion.status);
-            self.failure.get_or_insert(RunError::Failed { from: self.name_of(sender.rank), to: self.name_of(to), status });
+            self.fail(now, RunError::Failed { from: self.name_of(sender.rank), to: self.name_of(to), status });
         }
     }
 

@@ -24,6 +24,30 @@ pub(super) struct Match {
     waiting: VecDeque<u32>,
 }
 
+/// Steps that have begun and will not end: how many, and the first of them by number.
+#[derive(Clone, Debug, Default)]
+pub struct Waiting {
+    named: Vec<(usize, String)>,
+    count: usize,
+}
+
+impl Waiting {
+    /// Both together.
+    pub fn and(mut self, other: Self) -> Self {
+        self.named.extend(other.named);
+        self.named.sort();
+        self.named.truncate(WAITING_NAMED);
+        self.count += other.count;
+        self
+    }
+
+    pub fn in_words(self) -> Vec<String> {
+        let more = self.count - self.named.len();
+        let rest = (more > 0).then(|| format!("and {more} more"));
+        self.named.into_iter().map(|(_, words)| words).chain(rest).collect()
+    }
+}
+
 impl Runner {
     pub(super) fn finish(&mut self, step: u32, at: SimTime) {
         let mut begun = VecDeque::new();
@@ -95,7 +119,7 @@ impl Runner {
     }
 
     /// Steps of this runner's hosts that have begun and not ended, by name.
-    pub fn waiting(&self) -> Vec<String> {
+    pub fn waiting(&self) -> Waiting {
         let begun = |(number, state): &(usize, &StepState)| {
             let step = self.schedule.steps[*number];
             match step.action {
@@ -108,11 +132,7 @@ impl Runner {
             }
         };
         let stuck: Vec<usize> = self.states.iter().enumerate().filter(begun).map(|(step, _)| step).collect();
-        let mut named: Vec<String> = stuck.iter().take(WAITING_NAMED).map(|step| self.describe(*step)).collect();
-        if stuck.len() > WAITING_NAMED {
-            named.push(format!("and {} more", stuck.len() - WAITING_NAMED));
-        }
-        named
+        Waiting { named: stuck.iter().take(WAITING_NAMED).map(|step| (*step, self.describe(*step))).collect(), count: stuck.len() }
     }
 
     fn describe(&self, step: usize) -> String {
