@@ -2,12 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// So often one looks before one lets others have the processor.
+/// So often one looks before one lets others have the processor, where each has its own.
 const LOOKS: u32 = 2_000;
 
 /// All of a number of threads meet again and again; nobody leaves before all have come.
 pub(crate) struct Meeting {
     members: usize,
+    looks: u32,
     here: AtomicUsize,
     /// How often all have met.
     met: AtomicUsize,
@@ -20,7 +21,9 @@ pub(crate) struct Attendance<'a>(&'a Meeting);
 
 impl Meeting {
     pub(crate) fn new(members: usize) -> Self {
-        Self { members, here: AtomicUsize::new(0), met: AtomicUsize::new(0), is_off: AtomicBool::new(false) }
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let looks = if members <= cores { LOOKS } else { 0 };
+        Self { members, looks, here: AtomicUsize::new(0), met: AtomicUsize::new(0), is_off: AtomicBool::new(false) }
     }
 
     pub(crate) fn attend(&self) -> Attendance<'_> {
@@ -42,7 +45,7 @@ impl Meeting {
         while self.met.load(Ordering::Acquire) == met {
             assert!(!self.is_off.load(Ordering::Relaxed), "another part has failed");
             looks += 1;
-            if looks < LOOKS {
+            if looks < self.looks {
                 std::hint::spin_loop();
             } else {
                 std::thread::yield_now();
