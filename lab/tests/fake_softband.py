@@ -149,7 +149,7 @@ def model(arguments: list[str]) -> int:
         return 2
     time.sleep(fabric.get("fake", {}).get("seconds", 0))
     with (Path(__file__).parent / "runs.log").open("a") as log:
-        log.write(f"{Path(arguments[0]).name} {size}\n")
+        log.write(f"{Path(arguments[0]).name} {size} on {option['--threads']} threads\n")
     leave_model(fabric, Path(arguments[1]).stem, size, Path(option["--out"]))
     return 0
 

@@ -76,7 +76,9 @@ def test_a_sweep_leaves_a_cell_for_each_combination_in_one_data_set(tree: Tree) 
 def test_cells_that_are_there_are_not_run_again_and_further_values_join_them(tree: Tree) -> None:
     run(tree, "bytes=1,2")
     assert run(tree, "bytes=2,3")[0] == 0
-    assert sorted(tree.runs()) == ["switch.toml 1", "switch.toml 2", "switch.toml 3"]
+    assert sorted(tree.runs()) == [f"switch.toml {size} on 1 threads" for size in (1, 2, 3)]
+    run(tree, "bytes=4", options=("--threads", "2"))
+    assert tree.runs()[-1] == "switch.toml 4 on 2 threads"
     assert table(tree, "cells")["bytes"].to_list() == [1, 2, 3]
     assert pl.read_csv(tree.out / "cells.csv")["bytes"].to_list() == [2, 3]
 

@@ -1,27 +1,30 @@
 //! Packets onto links, through switches, and credits back.
 
 use crate::event::Event;
-use crate::port::{Cabling, Origin, Owner, Sending};
+use crate::parts::{Content, Word};
+use crate::port::{Cabling, Departing, Owner};
+use crate::timeline::Source;
 use crate::world::World;
 use softband_model::link::{Choice, FlowControl, Framing};
+use softband_model::switch::ready_at;
 use softband_model::verbs::api::HostMemory;
 use softband_sim::{SimDuration, SimTime};
-use softband_types::{CreditBlocks, LinkSpeed, VirtualLane};
+use softband_types::{CreditBlocks, VirtualLane};
 
 impl World {
     /// A packet of an HCA joins the queue of its port, or turns round inside the HCA when it is for the same port.
     pub(crate) fn on_packet_ready(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
         let transit = self.packets.get_mut(id);
         let (port, lane, blocks) = (transit.port, transit.lane, transit.blocks);
-        if transit.packet.dlid.is_multicast() {
+        if transit.dlid.is_multicast() {
             self.on_multicast_ready(id, memory, now);
         }
         let transit = self.packets.get_mut(id);
         let at = &mut self.ports[port as usize];
-        if transit.packet.dlid == at.lid {
+        if transit.dlid == at.lid {
             transit.head = now;
             transit.tail = now;
-            let (staged, completes) = (transit.staged, transit.completes);
+            let (staged, completes) = (transit.staged, transit.completes.as_deref().copied());
             self.on_looped_back(id, memory, now);
             self.on_departed(port, lane, staged.then_some(completes), memory, now);
         } else if at.cabling.is_some() {
@@ -29,7 +32,7 @@ impl World {
             self.transmit(port, now);
         } else {
             let transit = self.packets.take(id);
-            self.on_departed(port, lane, transit.staged.then_some(transit.completes), memory, now);
+            self.on_departed(port, lane, transit.staged.then_some(transit.completes.as_deref().copied()), memory, now);
         }
     }
 
@@ -37,8 +40,13 @@ impl World {
     pub(crate) fn transmit(&mut self, id: u32, now: SimTime) {
         let port = &mut self.ports[id as usize];
         let Some(cabling) = port.cabling else { return };
-        if port.sending.is_some() || port.ethernet.as_ref().is_some_and(|ethernet| now < ethernet.pauses_until) {
+        if port.free_due || port.ethernet.as_ref().is_some_and(|ethernet| now < ethernet.pauses_until) {
             return;
+        }
+        if now < port.busy_until {
+            // Something waits now: it is told when the link is free.
+            port.free_due = true;
+            return self.queue.push(port.busy_until, port.node, Event::LinkFree { port: id });
         }
         port.flow_control.collect(now);
         let choice = port.arbiter.choose(&mut port.flow_control, now);
@@ -67,20 +75,17 @@ impl World {
         let port = &mut self.ports[id as usize];
         if let Some(at) = port.flow_control.next_arrival().filter(|_| !port.kicked) {
             port.kicked = true;
-            self.queue.push(at, port.node, Event::CreditsBack { port: id });
+            self.queue.push_arrival(at, port.node, (id, Source::Credits), Event::CreditsBack { port: id });
         }
     }
 
     fn start(&mut self, id: u32, cabling: Cabling, packet: u32, lane: VirtualLane, now: SimTime) {
         let transit = self.packets.get_mut(packet);
-        let time = cabling.serialisation(transit.bytes);
-        let origin = match (transit.staged, transit.port == id) {
-            (true, _) => Origin::Staged { completes: transit.completes },
-            (false, true) => Origin::Plain,
-            (false, false) => Origin::Input { port: transit.port, lane: transit.lane, blocks: transit.blocks },
-        };
-        transit.staged = false;
-        transit.completes = None;
+        let from_input = transit.port != id;
+        let time = if from_input { SimDuration::from_picos(u64::from(transit.time_out)) } else { cabling.serialisation(transit.bytes) };
+        let departing =
+            std::mem::take(&mut transit.staged).then(|| Departing { lane, completes: transit.completes.take().map(|completes| *completes) });
+        let input = from_input.then_some((transit.port, transit.lane, transit.blocks));
         let copies = transit.copies.take();
         transit.port = cabling.peer;
         transit.lane = lane;
@@ -90,31 +95,46 @@ impl World {
         port.tally.xmit_bytes += u64::from(transit.bytes);
         port.tally.xmit_packets += 1;
         port.busy_until = now + time;
-        port.sending = Some(Sending { lane, origin });
         let busy_until = port.busy_until;
-        self.queue.push(busy_until, port.node, Event::LinkFree { port: id });
-        if let Origin::Input { port, lane, blocks } = origin
+        // Without anything that waits for it, nobody has to be told that the link is free.
+        port.free_due = departing.is_some() || !port.arbiter.is_empty();
+        port.departing = departing;
+        if port.free_due {
+            self.queue.push(busy_until, port.node, Event::LinkFree { port: id });
+        }
+        if let Some((port, lane, blocks)) = input
             && self.last_copy_leaves(copies)
         {
-            self.leave_input(port, lane, blocks, cabling.rate.speed, busy_until, now);
+            self.leave_input(port, lane, blocks, self.ports[id as usize].through, busy_until, now);
         }
+        if self.has_node(self.ports[cabling.peer as usize].node) {
+            self.cross(packet, cabling);
+        } else {
+            let transit = self.packets.take(packet);
+            self.hand_over(cabling.peer, Content::Packet { by: id, transit });
+        }
+    }
+
+    /// A packet is on its way over a cable.
+    pub(crate) fn cross(&mut self, packet: u32, cabling: Cabling) {
+        let transit = self.packets.get(packet);
+        let (head, time) = (transit.head, transit.tail - transit.head);
         match cabling.framing {
             Framing::Infiniband => self.schedule_arrival(packet, cabling, time),
             Framing::Ethernet { .. } => {
-                let (at, node) = (now + cabling.delay, self.ports[cabling.peer as usize].node);
-                self.queue.push(at, node, Event::FrameArrival { packet });
+                let node = self.ports[cabling.peer as usize].node;
+                self.queue.push_arrival(head, node, (cabling.peer, Source::Packets), Event::FrameArrival { packet });
             }
         }
     }
 
     /// A switch's input buffer is free when the packet's last bit has entered the crossbar, which is the forwarding time before it
     /// leaves the output, and the switch has held it for its time.
-    fn leave_input(&mut self, input: u32, lane: VirtualLane, blocks: u16, speed: LinkSpeed, tail_out: SimTime, now: SimTime) {
+    fn leave_input(&mut self, input: u32, lane: VirtualLane, blocks: u16, through: SimDuration, tail_out: SimTime, now: SimTime) {
         let Owner::Switch { switch, .. } = self.ports[input as usize].owner else { unreachable!("inputs are a switch's") };
-        let node = &self.switches[switch as usize];
         let passage = tail_out.saturating_since(now);
-        let entered = now + SimDuration::from_picos(passage.as_picos().saturating_sub(node.switch.forward_latency(speed).as_picos()));
-        let hold = node.buffer_hold;
+        let entered = now + SimDuration::from_picos(passage.as_picos().saturating_sub(through.as_picos()));
+        let hold = self.switches[switch as usize].buffer_hold;
         self.free_buffer(input, lane, blocks, entered + hold);
     }
 
@@ -124,24 +144,27 @@ impl World {
         let transit = self.packets.get_mut(packet);
         let Owner::Switch { switch, index } = peer.owner else {
             // What carries payload is looked at with its first bit, since the DMA write may follow the bytes.
-            let at = if transit.packet.payload.is_some() { transit.head } else { transit.tail };
-            return self.queue.push(at, peer.node, Event::HcaArrival { packet });
+            let at = if transit.payload_bytes > 0 { transit.head } else { transit.tail };
+            return self.queue.push_arrival(at, peer.node, (cabling.peer, Source::Packets), Event::HcaArrival { packet });
         };
-        if transit.packet.dlid.is_multicast() {
+        if transit.dlid.is_multicast() {
             return self.fork_at_switch(packet, switch, index, time_in);
         }
         let node = &self.switches[switch as usize];
-        let route = node.switch.route(transit.packet.dlid).filter(|output| *output != usize::from(index));
+        let route = node.switch.route(transit.dlid).filter(|output| *output != usize::from(index));
         let output = route.map(|output| node.first_port + output as u32);
         let onward = output.and_then(|output| self.ports[output as usize].cabling);
-        let fits = |onward: &Cabling| transit.packet.payload_bytes() <= onward.mtu.bytes();
+        let fits = |onward: &Cabling| u32::from(transit.payload_bytes) <= onward.mtu.bytes();
         let (Some(output), Some(onward)) = (output, onward.filter(fits)) else {
-            return self.queue.push(transit.tail, peer.node, Event::SwitchDiscard { packet });
+            return self.queue.push_arrival(transit.tail, peer.node, (cabling.peer, Source::Packets), Event::SwitchDiscard { packet });
         };
         transit.output = output;
-        let time_out = onward.serialisation(transit.bytes);
-        let at = node.switch.ready_at(transit.head, onward.rate.speed, time_in, time_out);
-        self.queue.push(at, peer.node, Event::SwitchArrival { packet });
+        // Alike links take alike times.
+        let is_alike = onward.rate == cabling.rate && onward.framing == cabling.framing;
+        let time_out = if is_alike { time_in } else { onward.serialisation(transit.bytes) };
+        transit.time_out = time_out.as_picos() as u32;
+        let at = ready_at(transit.head, self.ports[output as usize].through, time_in, time_out);
+        self.queue.push_arrival(at, peer.node, (cabling.peer, Source::Packets), Event::SwitchArrival { packet });
     }
 
     pub(crate) fn on_switch_arrival(&mut self, id: u32, now: SimTime) {
@@ -153,7 +176,16 @@ impl World {
         let Owner::Switch { index, .. } = self.ports[input as usize].owner else { unreachable!("this is a switch's port") };
         let vls = self.ports[output as usize].cabling.expect("routes lead to cabled ports").vls;
         let lane = self.lane_through(id, index, output, vls);
-        self.ports[output as usize].arbiter.enqueue(lane, usize::from(index), id, CreditBlocks(u32::from(blocks)));
+        let port = &mut self.ports[output as usize];
+        let (input, blocks) = (usize::from(index), CreditBlocks(u32::from(blocks)));
+        if now >= port.busy_until && !port.free_due && port.ethernet.is_none() {
+            port.flow_control.collect(now);
+            if port.arbiter.passes(lane, input, blocks, &mut port.flow_control) {
+                let cabling = port.cabling.expect("routes lead to cabled ports");
+                return self.start(output, cabling, id, lane, now);
+            }
+        }
+        port.arbiter.enqueue(lane, input, id, blocks);
         self.transmit(output, now);
     }
 
@@ -171,11 +203,11 @@ impl World {
 
     pub(crate) fn on_link_free(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
         let port = &mut self.ports[id as usize];
-        let Some(Sending { lane, origin }) = port.sending.take() else { unreachable!("a link is freed once") };
+        port.free_due = false;
+        let departed = port.departing.take();
         self.transmit(id, now);
-        match origin {
-            Origin::Staged { completes } => self.on_departed(id, lane, Some(completes), memory, now),
-            Origin::Plain | Origin::Input { .. } => {}
+        if let Some(Departing { lane, completes }) = departed {
+            self.on_departed(id, lane, Some(completes), memory, now);
         }
     }
 
@@ -202,11 +234,25 @@ impl World {
         let port = &self.ports[id as usize];
         let Some(cabling) = port.cabling else { return };
         let (arrival, blocks) = (port.busy_until.max(now) + cabling.delay, CreditBlocks(u32::from(blocks)));
-        let sender = &mut self.ports[cabling.peer as usize];
-        let FlowControl::Credits(ledger) = &mut sender.flow_control else { return self.free_frame(id, lane, blocks, now) };
-        ledger.schedule_return(arrival, lane, blocks);
+        match &port.flow_control {
+            FlowControl::Pause(_) => self.free_frame(id, lane, blocks, now),
+            FlowControl::Credits(_) => self.tell_sender(cabling.peer, arrival, Word::Credits { lane, blocks }),
+        }
+    }
+
+    /// A receiver's word on what a port may send is on its way.
+    pub(crate) fn tell_sender(&mut self, to: u32, arrival: SimTime, word: Word) {
+        let sender = &mut self.ports[to as usize];
+        if !self.parts.has(sender.node) {
+            return self.hand_over(to, Content::Word { to, arrival, word });
+        }
+        match (word, &mut sender.flow_control) {
+            (Word::Credits { lane, blocks }, FlowControl::Credits(ledger)) => ledger.schedule_return(arrival, lane, blocks),
+            (Word::Pause { lane, pauses }, FlowControl::Pause(ledger)) => ledger.schedule(arrival, lane, pauses),
+            _ => unreachable!("both ends of a cable have the same flow control"),
+        }
         if sender.is_stalled() {
-            self.await_credits(cabling.peer);
+            self.await_credits(to);
         }
     }
 }

@@ -16,22 +16,19 @@ pub(crate) enum Owner {
     Switch { switch: u32, index: u8 },
 }
 
-/// The packet on the link, as far as its departure matters to this side.
+/// What the departure of the packet on an HCA's link sets free: a place of the staging buffer, and the message of an unreliable
+/// queue pair.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sending {
+pub(crate) struct Departing {
     pub lane: VirtualLane,
-    pub origin: Origin,
+    pub completes: Option<(u32, u32)>,
 }
 
-/// What a packet's departure sets free.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Origin {
-    /// A place of the staging buffer of an HCA, and the message of an unreliable queue pair.
-    Staged { completes: Option<(u32, u32)> },
-    /// Nothing: an answer without payload.
-    Plain,
-    /// A switch's input buffer.
-    Input { port: u32, lane: VirtualLane, blocks: u16 },
+/// Packets of an HCA between DMA read and departure, by lane, and the work that waits for a place.
+#[derive(Default)]
+pub(crate) struct Staging {
+    pub held: [u32; 15],
+    pub parked: [VecDeque<Work>; 15],
 }
 
 /// What it is cabled to.
@@ -65,7 +62,8 @@ pub(crate) struct Tally {
     pub rcv_becn: u64,
     /// How long the link stood still with packets waiting and no credits.
     pub wait: SimDuration,
-    pub lane_wait: [SimDuration; 15],
+    /// Of lanes that have waited, and of those below them.
+    pub lane_wait: Vec<SimDuration>,
 }
 
 /// What an Ethernet port has beside what every port has.
@@ -78,28 +76,36 @@ pub(crate) struct EthernetPort {
     pub counters: EthernetCounters,
 }
 
+/// In the order in which a packet that passes needs them.
+#[repr(C, align(64))]
 pub(crate) struct Port {
     pub node: u32,
     pub owner: Owner,
-    pub number: PortNumber,
-    pub lid: Lid,
-    /// Ports with the same number are those that ways lead to from each other.
-    pub network: u32,
-    pub cabling: Option<Cabling>,
+    pub busy_until: SimTime,
     /// From freed buffer to flow-control packet.
     pub credit_return: SimDuration,
-    pub arbiter: Arbiter,
-    pub flow_control: FlowControl,
-    /// Of cabled ports of Ethernet links.
-    pub ethernet: Option<EthernetPort>,
-    /// How it frames what it sends, cabled or not.
-    pub framing: Framing,
-    pub sending: Option<Sending>,
-    pub busy_until: SimTime,
+    pub cabling: Option<Cabling>,
+    /// A `LinkFree` is under way.
+    pub free_due: bool,
     /// A `CreditsBack` is under way.
     pub kicked: bool,
     /// A `QueueWatch` is under way. HCAs' ports have none: nobody waits for what they wait to send.
     pub watched: bool,
+    /// How it frames what it sends, cabled or not.
+    pub framing: Framing,
+    /// Lanes that wait for credits while the link stands still, by bit, and since when.
+    stalled_lanes: u16,
+    stalled_since: SimTime,
+    pub flow_control: FlowControl,
+    pub arbiter: Arbiter,
+    pub tally: Tally,
+    /// Of a switch: from a first bit in to that bit out by this port.
+    pub through: SimDuration,
+    /// Of cabled ports of Ethernet links.
+    pub ethernet: Option<Box<EthernetPort>>,
+    pub departing: Option<Departing>,
+    /// Of an HCA.
+    pub staging: Option<Box<Staging>>,
     /// How long a packet may wait for credits at the head of a lane.
     pub head_lifetime: LifetimeCode,
     /// Packets that still pass before one is marked.
@@ -108,13 +114,10 @@ pub(crate) struct Port {
     pub throttles: Vec<Throttle>,
     /// What each of them holds back, in the order in which it may go on.
     pub held_back: Vec<VecDeque<Work>>,
-    /// Lanes that wait for credits while the link stands still, by bit, and since when.
-    stalled_lanes: u16,
-    stalled_since: SimTime,
-    /// Packets of an HCA between DMA read and departure, by lane, and the work that waits for a place.
-    pub staged: [u32; 15],
-    pub parked: [VecDeque<Work>; 15],
-    pub tally: Tally,
+    pub number: PortNumber,
+    pub lid: Lid,
+    /// Ports with the same number are those that ways lead to from each other.
+    pub network: u32,
 }
 
 impl Port {
@@ -131,8 +134,9 @@ impl Port {
             flow_control: FlowControl::Credits(CreditLedger::new(softband_types::CreditBlocks(0))),
             ethernet: None,
             framing,
-            sending: None,
             busy_until: SimTime::ZERO,
+            free_due: false,
+            departing: None,
             kicked: false,
             watched: matches!(owner, Owner::Hca { .. }),
             head_lifetime: LifetimeCode::INFINITE,
@@ -141,10 +145,16 @@ impl Port {
             held_back: Vec::new(),
             stalled_lanes: 0,
             stalled_since: SimTime::ZERO,
-            staged: [0; 15],
-            parked: Default::default(),
+            through: SimDuration::ZERO,
+            staging: matches!(owner, Owner::Hca { .. }).then(Box::default),
             tally: Tally::default(),
         }
+    }
+
+    /// # Panics
+    /// Of a switch's port.
+    pub(crate) fn staging(&mut self) -> &mut Staging {
+        self.staging.as_deref_mut().expect("only HCAs stage packets")
     }
 
     pub(crate) fn is_stalled(&self) -> bool {
@@ -156,7 +166,11 @@ impl Port {
         if self.stalled_lanes != 0 {
             let span = now - self.stalled_since;
             self.tally.wait += span;
-            for lane in (0..15).filter(|lane| self.stalled_lanes & 1 << lane != 0) {
+            let lanes = 16 - self.stalled_lanes.leading_zeros() as usize;
+            if self.tally.lane_wait.len() < lanes {
+                self.tally.lane_wait.resize(lanes, SimDuration::ZERO);
+            }
+            for lane in (0..lanes).filter(|lane| self.stalled_lanes & 1 << lane != 0) {
                 self.tally.lane_wait[lane] += span;
             }
         }

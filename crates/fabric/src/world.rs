@@ -2,12 +2,14 @@
 
 use crate::event::Event;
 use crate::notice::Notice;
+use crate::parts::Parts;
 use crate::port::Port;
 use crate::queue_pairs::{Post, QpSlot};
 use crate::receive::InFlight;
 use crate::send_engine::Work;
 use crate::slab::Slab;
 use crate::spec::FabricSpec;
+use crate::timeline::Timeline;
 use softband_model::bus::{Bus, MemoryController, SharedBus};
 use softband_model::link::FlowControl;
 use softband_model::management::Routes;
@@ -17,14 +19,20 @@ use softband_model::switch::Switch;
 use softband_model::transport::InjectionSettings;
 use softband_model::verbs::api::{Completion, HostMemory, PortSnapshot};
 use softband_model::verbs::{ChunkPool, Verbs};
-use softband_sim::{EventQueue, RandomStream, SimDuration, SimTime};
-use softband_types::{CqHandle, Guid, HcaId, Lid, LinkRate, LinkSpeed, LinkWidth, PKey, PortNumber, ProcessId, VirtualLane};
+use softband_sim::{RandomStream, SimDuration, SimTime};
+use softband_types::{CqHandle, Guid, HcaId, Lid, LinkRate, LinkSpeed, LinkWidth, PKey, PortNumber, ProcessId, ServiceLevel, VirtualLane};
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::sync::Arc;
 
 /// A fabric in motion. It asks no clock: verbs are told the time, and `step` executes the next event.
 pub struct World {
     pub(crate) spec: FabricSpec,
-    pub(crate) queue: EventQueue<Event>,
+    pub(crate) queue: Timeline,
+    /// Which nodes' events are executed here.
+    pub(crate) parts: Parts,
+    /// Ports whose packets have waited for so long that the whole fabric is to be looked at.
+    pub(crate) looks: Vec<u32>,
     pub(crate) verbs: Verbs,
     pub(crate) chunks: ChunkPool,
     pub(crate) hcas: Vec<Hca>,
@@ -62,8 +70,8 @@ pub struct World {
 pub(crate) struct Hca {
     /// Host and HCA of that host.
     pub place: (usize, usize),
-    /// With the times of its slot: see `construct`.
-    pub part: HcaPart,
+    /// With the times of its slot: see `construct`. HCAs that are alike share it.
+    pub part: Arc<HcaPart>,
     pub node_guid: Guid,
     pub first_port: u32,
     pub bus: Bus,
@@ -93,11 +101,21 @@ pub(crate) struct SwitchNode {
     pub buffer_hold: SimDuration,
 }
 
-/// A packet under way, with what the present hop needs.
+/// A packet under way: what the present hop needs, on one cache line, and the packet itself, which its ends look at.
+#[repr(align(64))]
 pub(crate) struct Transit {
-    pub packet: Packet,
+    pub packet: Box<Packet>,
+    /// When its first and its last bit arrive.
+    pub head: SimTime,
+    pub tail: SimTime,
     /// LRH to VCRC, or a whole frame.
     pub bytes: u32,
+    /// How long it takes on the link of `output`, in picoseconds.
+    pub time_out: u32,
+    /// Of the packet: switches look no further.
+    pub payload_bytes: u16,
+    pub dlid: Lid,
+    pub service_level: ServiceLevel,
     pub blocks: u16,
     /// Lane on the link that it came in by.
     pub lane: VirtualLane,
@@ -105,15 +123,13 @@ pub(crate) struct Transit {
     pub port: u32,
     /// Output of the switch that it is in.
     pub output: u32,
-    /// When its last bit arrives.
-    pub tail: SimTime,
-    pub head: SimTime,
     /// Copies of one packet in a switch share a count of those that have not left; all but the first were counted already.
-    pub copies: Option<u32>,
+    pub copies: Option<NonZeroU32>,
     pub counted: bool,
-    /// Whether it holds a place of the HCA's staging buffer, and what its departure completes (queue pair and epoch).
+    /// Whether it holds a place of the HCA's staging buffer, and what its departure completes (queue pair and epoch), where that is
+    /// anything.
     pub staged: bool,
-    pub completes: Option<(u32, u32)>,
+    pub completes: Option<Box<(u32, u32)>>,
 }
 
 impl World {
@@ -123,6 +139,11 @@ impl World {
     /// When a cable names a port that does not exist: such files are refused before.
     pub fn new(spec: &FabricSpec, seed: u64) -> Self {
         crate::construct::world(spec, seed)
+    }
+
+    /// From now on payload is counted and not moved: for those who have no memory that anybody looks at.
+    pub fn count_payload_only(&mut self) {
+        self.chunks = ChunkPool::counting_only();
     }
 
     pub fn spec(&self) -> &FabricSpec {
@@ -202,10 +223,12 @@ impl World {
         self.packets.len()
     }
 
-    /// Executes exactly the next event; what programs may see of it is appended to `notices`.
+    /// Executes exactly the next event, in windows the next of the node at hand; what programs may see of it is appended to `notices`.
     pub fn step(&mut self, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>) {
-        let Some((key, event)) = self.queue.pop() else { return };
-        let now = key.time;
+        while !self.step_in_window(memory, notices) && self.next_window() {}
+    }
+
+    pub(crate) fn execute(&mut self, event: Event, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>, now: SimTime) {
         match event {
             Event::Doorbell { post } => self.on_doorbell(post, memory, now),
             Event::WqeFetched { qp, epoch } => self.on_wqe_fetched(qp, epoch, memory, now),
@@ -219,7 +242,9 @@ impl World {
             Event::QueueWatch { port } => self.on_queue_watch(port, now),
             Event::CreditsBack { port } => {
                 self.ports[port as usize].kicked = false;
-                self.transmit(port, now);
+                if self.ports[port as usize].is_stalled() {
+                    self.transmit(port, now);
+                }
             }
             Event::FrameArrival { packet } => self.on_frame_arrival(packet, now),
             Event::PauseSent { port } => self.on_pause_sent(port, now),
@@ -233,7 +258,18 @@ impl World {
             Event::ReceiverWaited { qp, epoch } => self.on_receiver_waited(qp, epoch, memory, now),
             Event::ReplyReady { qp } => self.on_reply_ready(qp, memory, now),
             Event::Report { notice } => notices.push(self.reports.take(notice)),
+            Event::Wakeup { token } => notices.push(Notice::Wakeup { token }),
         }
+    }
+
+    /// Tells `token` at `at`, after all else that happens at an HCA at that instant.
+    pub fn wake_at(&mut self, hca: HcaId, at: SimTime, token: u32) {
+        self.queue.push_last(at, hca.0, Event::Wakeup { token });
+    }
+
+    /// Packets that have begun to cross a link here, by links.
+    pub fn packets_sent(&self) -> u64 {
+        self.ports.iter().map(|port| port.tally.xmit_packets).sum()
     }
 
     pub(crate) fn report(&mut self, now: SimTime, node: u32, notice: Notice) {
@@ -254,8 +290,12 @@ impl World {
                     FlowControl::Pause(_) => port.ethernet.as_ref().map_or(0, |port| port.buffer.held(VirtualLane(lane)).0 as i32),
                 };
                 assert_eq!(held, 0, "node {} port {:?} lane {lane}", port.node, port.number);
-                assert_eq!(port.staged[usize::from(lane)], 0, "node {} port {:?} lane {lane}", port.node, port.number);
+                let staged = port.staging.as_ref().map_or(0, |staging| staging.held[usize::from(lane)]);
+                assert_eq!(staged, 0, "node {} port {:?} lane {lane}", port.node, port.number);
             }
         }
     }
 }
+#[cfg(test)]
+mod sizes { #[test] fn s() { use super::*; println!("transit {} packet {} port {} qpslot {} event {} arb {} fc {} cabling {} hca {}", size_of::<Option<Transit>>(), size_of::<Packet>(), size_of::<Port>(), size_of::<QpSlot>(), size_of::<Event>(), size_of::<softband_model::link::Arbiter>(), size_of::<FlowControl>(), size_of::<Option<crate::port::Cabling>>(), size_of::<Hca>());
+ println!("sl {} tail {} bus {}", std::mem::offset_of!(Port, flow_control), std::mem::offset_of!(Port, arbiter), size_of::<Bus>()); println!("tally {}", std::mem::offset_of!(Port, tally)); } }

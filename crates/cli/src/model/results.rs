@@ -3,8 +3,10 @@
 
 use super::table::{Column, Table, Values};
 use serde_json::{Value, json};
+use softband_fabric::spec::FabricSpec;
+use softband_parallel::Crew;
 use softband_sim::SimTime;
-use softband_workload::{Feeder, FlowReport, HotPort, Measurements, PortReport, Runner, hot_ports, port_reports};
+use softband_workload::{Feeder, FlowReport, HotPort, Measurements, PortReport, hot_ports};
 use std::path::Path;
 
 pub(super) struct Results {
@@ -30,10 +32,9 @@ pub(super) fn check_folder(out: &Path) -> std::io::Result<()> {
 }
 
 impl Results {
-    pub(super) fn new(fabric: &Path, workload: &str, seed: u64, runner: &Runner) -> Self {
-        let measured = runner.measurements();
-        let spec = runner.world().spec();
-        let ports = port_reports(runner.world(), measured.completion);
+    pub(super) fn new(fabric: &Path, workload: &str, seed: u64, spec: &FabricSpec, crew: &Crew) -> Self {
+        let measured = crew.measurements();
+        let ports = crew.port_reports();
         let hot = hot_ports(&ports);
         Self {
             fabric: fabric.display().to_string(),
@@ -78,7 +79,6 @@ impl Results {
             "completion_picos": measured.completion.as_picos(),
             "phases": measured.phases.iter().filter(|phase| phase.begun.is_some()).map(phase).collect::<Vec<_>>(),
             "connections": measured.connections,
-            "fabric_events": measured.events,
             "packet_hops": measured.packet_hops,
             "flow_bytes_per_second": { "min": rates.min, "median": rates.median, "max": rates.max, "mean": rates.mean },
             "flows": measured.flows.iter().map(flow).collect::<Vec<_>>(),
