@@ -77,10 +77,10 @@ def test_cells_that_are_there_are_not_run_again_and_further_values_join_them(tre
     run(tree, "bytes=1,2")
     assert run(tree, "bytes=2,3")[0] == 0
     assert sorted(tree.runs()) == [f"switch.toml {size} on 1 threads" for size in (1, 2, 3)]
-    run(tree, "bytes=4", options=("--threads", "2"))
+    run(tree, "bytes=3,4", options=("--threads", "2"))
     assert tree.runs()[-1] == "switch.toml 4 on 2 threads"
-    assert table(tree, "cells")["bytes"].to_list() == [1, 2, 3]
-    assert pl.read_csv(tree.out / "cells.csv")["bytes"].to_list() == [2, 3]
+    assert table(tree, "cells")["bytes"].to_list() == [1, 2, 3, 4]
+    assert pl.read_csv(tree.out / "cells.csv")["bytes"].to_list() == [3, 4]
 
 
 def test_a_changed_fabric_makes_the_cells_run_again_and_the_old_ones_go(tree: Tree) -> None:
@@ -96,6 +96,8 @@ def test_another_sweep_in_the_same_folder_is_refused(tree: Tree) -> None:
     run(tree, "bytes=1,2")
     with pytest.raises(LabError, match=r"sweep.json: holds a sweep of bytes of incast on switch.toml"):
         run(tree, "messages=1,2")
+    with pytest.raises(LabError, match=r"instead: another --out"):
+        run(tree, "bytes=1,2", options=("--window", "3"))
     assert table(tree, "cells").height == 2
 
 

@@ -67,6 +67,8 @@ class ModelJob:
     workload: str
     workload_text: str | None
     options: tuple[str, ...]
+    # Results do not depend on them.
+    threads: str
 
     tables: ClassVar[tuple[str, ...]] = ("flows", "ports", "hot_ports", "cells")
     keeps_files: ClassVar[bool] = False
@@ -92,7 +94,7 @@ class ModelJob:
     def run(self, softband: Softband, folder: Path) -> Tables:
         words, out = self.place(folder), folder / "results"
         try:
-            summary = softband.model([*words, *self._threads()], out, None)
+            summary = softband.model([*words, "--threads", self.threads], out, None)
             return self._tables(summary, out)
         except RunFailed as failed:
             # As a person would type it, not with the folders of where it ran.
@@ -104,11 +106,6 @@ class ModelJob:
     def read(self, key: str, head: pl.DataFrame) -> pl.DataFrame:
         del key
         return head
-
-    def _threads(self) -> tuple[str, ...]:
-        """Other cells run beside this one: each gets one processor. Results do not depend on it."""
-        given = any(option.partition("=")[0] == "--threads" for option in self.options)
-        return () if given else ("--threads", "1")
 
     def _tables(self, summary: dict[str, Any], out: Path) -> Tables:
         ports = _ports(pl.read_parquet(out / "ports.parquet"))

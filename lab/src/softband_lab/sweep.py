@@ -115,6 +115,7 @@ class Question:
     workload_text: str | None
     options: tuple[str, ...]
     axes: tuple[Axis, ...]
+    threads: str
 
     @property
     def workload_name(self) -> str:
@@ -142,7 +143,8 @@ class Question:
             texts[key] = self._fabric(of_fabric)
         label, text = texts[key]
         options = (*self.options, *(word for axis, value in given for word in (f"--{axis.name}", str(value))))
-        return ModelJob(name_of(parameters), parameters, label, text, self.workload, self.workload_text, options)
+        name, workload = name_of(parameters), (self.workload, self.workload_text)
+        return ModelJob(name, parameters, label, text, *workload, options, self.threads)
 
     def _fabric(self, changes: list[tuple[Axis, Value]]) -> tuple[str, str]:
         if not changes:
@@ -172,9 +174,7 @@ class Question:
         return set_field(document, name, value, where)
 
 
-def ask(
-    home: Path, fabric: Path, workload: str, options: tuple[str, ...], sweeps: list[str], label: str | None = None
-) -> Question:
+def ask(home: Path, fabric: Path, workload: str, options: tuple[str, ...], sweeps: list[str]) -> Question:
     path = find_fabric(home, fabric)
     axes = tuple(_parse_axis(text) for text in sweeps)
     names = [axis.name for axis in axes]
@@ -191,7 +191,16 @@ def ask(
         text = file.read_text(encoding="utf-8") if workload not in _PATTERNS and file.is_file() else None
     except (OSError, UnicodeDecodeError) as error:
         raise LabError(file, f"cannot be read: {error}", "a TOML file, or a GOAL trace in its text form") from None
-    return Question(home, path, label or str(fabric), workload, text, options, axes)
+    others, threads = _without_threads(options)
+    return Question(home, path, str(fabric), workload, text, others, axes, threads)
+
+
+def _without_threads(options: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    """Other cells run beside each: it gets one processor, unless somebody says otherwise."""
+    if "--threads" not in options[:-1]:
+        return options, "1"
+    place = options.index("--threads")
+    return (*options[:place], *options[place + 2 :]), options[place + 1]
 
 
 def _parse_axis(text: str) -> Axis:

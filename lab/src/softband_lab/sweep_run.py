@@ -70,6 +70,7 @@ def _make_room(question: Question, softband: Softband, out: Path, console: Conso
         "format": _FORMAT,
         "fabric": question.fabric.name,
         "workload": question.workload_name,
+        "options": list(question.options),
         "keys": {axis.column: axis.kind for axis in question.axes},
     }
     ours: dict[str, Any] = {**of_whom, "inputs": _digest(question, softband)}
@@ -78,12 +79,14 @@ def _make_room(question: Question, softband: Softband, out: Path, console: Conso
         return
     if theirs is not None and {name: theirs.get(name) for name in of_whom} != of_whom:
         keys = ", ".join(theirs.get("keys", {}))
-        raise LabError(
-            path, f"holds a sweep of {keys} of {theirs.get('workload')} on {theirs.get('fabric')}", "another --out"
-        )
+        options = " ".join(theirs.get("options", []))
+        whose = f"of {theirs.get('workload')} {options}".rstrip() + f" on {theirs.get('fabric')}"
+        raise LabError(path, f"holds a sweep of {keys} {whose}", "another --out, or what that sweep had")
     former = Store(out).clear(ModelJob.tables)
     if former:
-        console.print(f"{former} cells in {out} are of another fabric text, options or softband: they go")
+        console.print(
+            f"{former} cells in {out} are of another text of the fabric or workload, or of another softband: they go"
+        )
     write_whole(path, (json.dumps(ours, indent=1) + "\n").encode())
 
 
@@ -97,7 +100,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 def _digest(question: Question, softband: Softband) -> str:
     text = question.fabric.read_text(encoding="utf-8")
-    parts = [softband.version, softband.build_digest, text, question.workload_text, question.options]
+    parts = [softband.version, softband.build_digest, text, question.workload_text]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
