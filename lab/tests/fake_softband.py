@@ -173,7 +173,7 @@ def leave_model(fabric: dict[str, Any], workload: str, size: int, out: Path) -> 
         "workload": workload,
         "seed": 1,
         "completion_picos": size * 1000,
-        **dict.fromkeys(("packet_hops", "fabric_events", "connections"), size),
+        **dict.fromkeys(("packet_hops", "connections"), size),
         "flow_bytes_per_second": dict.fromkeys(("min", "median", "max", "mean"), rate),
         "flows": flows,
         "hot_ports": [hot],
