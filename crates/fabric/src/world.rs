@@ -296,3 +296,6 @@ impl World {
         }
     }
 }
+#[cfg(test)]
+mod sizes { #[test] fn s() { use super::*; println!("transit {} packet {} port {} qpslot {} event {} arb {} fc {} cabling {} hca {}", size_of::<Option<Transit>>(), size_of::<Packet>(), size_of::<Port>(), size_of::<QpSlot>(), size_of::<Event>(), size_of::<softband_model::link::Arbiter>(), size_of::<FlowControl>(), size_of::<Option<crate::port::Cabling>>(), size_of::<Hca>());
+ println!("sl {} tail {} bus {}", std::mem::offset_of!(Port, flow_control), std::mem::offset_of!(Port, arbiter), size_of::<Bus>()); println!("tally {}", std::mem::offset_of!(Port, tally)); } }
