@@ -65,6 +65,8 @@ impl Bits {
 pub struct WindowQueue<E> {
     /// Length of a window, and the number of the next one: windows stand side by side from time zero on, whatever happens in them.
     lookahead: u64,
+    /// 2^64 divided by it: a multiplication takes less than a division.
+    reciprocal: u64,
     next: u64,
     /// Of each window of the next ones its events, at its number modulo the count; those that have any; and room that is used again.
     slots: Vec<Vec<Entry<E>>>,
@@ -93,6 +95,7 @@ impl<E: Copy> WindowQueue<E> {
         assert!(lookahead > SimDuration::ZERO, "nodes that reach each other at once cannot be worked through one by one");
         Self {
             lookahead: lookahead.as_picos(),
+            reciprocal: u64::MAX / lookahead.as_picos(),
             next: 0,
             slots: std::iter::repeat_with(Vec::new).take(SLOTS as usize).collect(),
             filled: Bits::new(SLOTS as usize),
@@ -130,7 +133,7 @@ impl<E: Copy> WindowQueue<E> {
 
     fn insert(&mut self, entry: Entry<E>) {
         self.count += 1;
-        let number = entry.time.as_picos() / self.lookahead;
+        let number = self.window_of(entry.time);
         if number < self.next {
             return self.insert_today(entry);
         }
@@ -138,6 +141,17 @@ impl<E: Copy> WindowQueue<E> {
             return self.later.push(entry);
         }
         self.put(number, entry);
+    }
+
+    /// The number of the window that a time lies in.
+    fn window_of(&self, time: SimTime) -> u64 {
+        let picos = time.as_picos();
+        // Rounded down, the reciprocal gives too little by up to two.
+        let mut number = ((u128::from(picos) * u128::from(self.reciprocal)) >> 64) as u64;
+        while picos - number * self.lookahead >= self.lookahead {
+            number += 1;
+        }
+        number
     }
 
     fn put(&mut self, number: u64, entry: Entry<E>) {
@@ -188,7 +202,9 @@ impl<E: Copy> WindowQueue<E> {
             self.today.push(self.window[index as usize]);
             index = self.rest[index as usize];
         }
-        self.today.sort_unstable();
+        if self.today.len() > 1 {
+            self.today.sort_unstable();
+        }
         Some(())
     }
 
@@ -203,14 +219,14 @@ impl<E: Copy> WindowQueue<E> {
 
     /// Opens the window that `time` lies in, that of the earliest event of all nodes.
     pub fn open(&mut self, time: SimTime) {
-        let number = time.as_picos() / self.lookahead;
+        let number = self.window_of(time);
         debug_assert!(self.node == NONE, "the window before is over");
         debug_assert!(number >= self.next, "windows follow each other");
         // All slots up to this one are empty: nothing comes before it.
         self.next = number;
-        while self.later.peek().is_some_and(|entry| entry.time.as_picos() / self.lookahead - number < SLOTS) {
+        while self.later.peek().is_some_and(|entry| self.window_of(entry.time) - number < SLOTS) {
             let Some(entry) = self.later.pop() else { break };
-            self.put(entry.time.as_picos() / self.lookahead, entry);
+            self.put(self.window_of(entry.time), entry);
         }
         self.next = number + 1;
         let index = (number % SLOTS) as usize;
@@ -319,6 +335,17 @@ mod tests {
             let seen = lives(&mut windows, nodes);
             assert!(seen.iter().map(Vec::len).sum::<usize>() > 12);
             assert_eq!(seen, lives(&mut EventQueue::default(), nodes), "{nodes} nodes");
+        }
+    }
+
+    #[test]
+    fn every_time_lies_in_the_window_that_a_division_says() {
+        for lookahead in [1, 2, 3, 7, 31_500, 1 << 20, (1 << 40) - 1] {
+            let queue: WindowQueue<()> = WindowQueue::new(1, SimDuration::from_picos(lookahead));
+            for time in [0, 1, lookahead - 1, lookahead, lookahead + 1, 5 * lookahead - 1, 5 * lookahead, 123_456_789_012_345, u64::MAX / 2, u64::MAX]
+            {
+                assert_eq!(queue.window_of(SimTime::from_picos(time)), time / lookahead, "{time} / {lookahead}");
+            }
         }
     }
 
