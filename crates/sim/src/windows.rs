@@ -73,12 +73,14 @@ pub struct WindowQueue<E> {
     filled: Bits,
     spare: Vec<Vec<Entry<E>>>,
     later: BinaryHeap<Entry<E>>,
-    /// Of the window at hand: all its events, as lists by node from `first` on through `rest`, and nodes that have any.
-    window: Vec<Entry<E>>,
+    /// To bring the events of a window into the order of their nodes: lists from `first` on through `rest`, and nodes that have any.
     rest: Vec<u32>,
     first: Vec<u32>,
     busy: Bits,
-    /// The node at hand, and what it has left to do, latest first.
+    /// The window at hand: its events in the order in which they happen, as far as they are known when it opens; and those done.
+    window: Vec<Entry<E>>,
+    done: usize,
+    /// The node at hand, and what it has scheduled for itself within the window, latest first.
     node: u32,
     today: Vec<Entry<E>>,
     count: u64,
@@ -102,6 +104,7 @@ impl<E: Copy> WindowQueue<E> {
             spare: Vec::new(),
             later: BinaryHeap::new(),
             window: Vec::new(),
+            done: 0,
             rest: Vec::new(),
             first: vec![NONE; nodes],
             busy: Bits::new(nodes),
@@ -175,37 +178,24 @@ impl<E: Copy> WindowQueue<E> {
 
     /// Takes out the next event of the node at hand, or of the next node that has one within the window.
     pub fn pop(&mut self) -> Option<(SimTime, u32, E)> {
-        loop {
-            if let Some(entry) = self.today.pop() {
-                self.now = entry.time;
-                self.latest = self.latest.max(entry.time);
-                return Some((entry.time, entry.node, entry.event));
-            }
-            self.go_on()?;
-        }
-    }
-
-    /// To the next node that has events in the window.
-    fn go_on(&mut self) -> Option<()> {
-        if self.node == NONE {
-            return None;
-        }
-        let Some(node) = self.busy.next_from(self.node as usize) else {
+        let next = self.window.get(self.done);
+        // In the reversed order what is greater comes first.
+        let is_own_first = self.today.last().is_some_and(|own| next.is_none_or(|next| next.node != self.node || own > next));
+        let entry = if is_own_first { self.today.pop() } else { next.copied() };
+        let Some(entry) = entry else {
             self.node = NONE;
             return None;
         };
-        self.busy.clear(node);
-        self.node = node as u32;
-        self.now = SimTime::ZERO;
-        let mut index = std::mem::replace(&mut self.first[node], NONE);
-        while index != NONE {
-            self.today.push(self.window[index as usize]);
-            index = self.rest[index as usize];
-        }
-        if self.today.len() > 1 {
-            self.today.sort_unstable();
-        }
-        Some(())
+        self.done += usize::from(!is_own_first);
+        self.node = entry.node;
+        self.now = entry.time;
+        self.latest = self.latest.max(entry.time);
+        Some((entry.time, entry.node, entry.event))
+    }
+
+    /// What will be taken out after `count` others, as far as is known: for those who want to be prepared.
+    pub fn upcoming(&self, count: usize) -> Option<E> {
+        self.window.get(self.done + count).map(|entry| entry.event)
     }
 
     /// A time in the window of the earliest event, not later than that.
@@ -220,7 +210,7 @@ impl<E: Copy> WindowQueue<E> {
     /// Opens the window that `time` lies in, that of the earliest event of all nodes.
     pub fn open(&mut self, time: SimTime) {
         let number = self.window_of(time);
-        debug_assert!(self.node == NONE, "the window before is over");
+        debug_assert!(self.done == self.window.len() && self.today.is_empty(), "the window before is over");
         debug_assert!(number >= self.next, "windows follow each other");
         // All slots up to this one are empty: nothing comes before it.
         self.next = number;
@@ -230,19 +220,40 @@ impl<E: Copy> WindowQueue<E> {
         }
         self.next = number + 1;
         let index = (number % SLOTS) as usize;
-        let mut window = std::mem::replace(&mut self.window, std::mem::take(&mut self.slots[index]));
-        window.clear();
-        if window.capacity() > 0 {
-            self.spare.push(window);
-        }
+        let mut unordered = std::mem::take(&mut self.slots[index]);
         self.filled.clear(index);
+        self.order(&unordered);
+        unordered.clear();
+        if unordered.capacity() > 0 {
+            self.spare.push(unordered);
+        }
+    }
+
+    /// Brings the events of a window into the order of their nodes, and of their times at each.
+    fn order(&mut self, unordered: &[Entry<E>]) {
         self.rest.clear();
-        for (index, entry) in self.window.iter().enumerate() {
+        for (index, entry) in unordered.iter().enumerate() {
             let node = entry.node as usize;
             self.rest.push(std::mem::replace(&mut self.first[node], index as u32));
             self.busy.set(node);
         }
-        self.node = 0;
+        self.window.clear();
+        self.done = 0;
+        let mut from = 0;
+        while let Some(node) = self.busy.next_from(from) {
+            self.busy.clear(node);
+            let mut index = std::mem::replace(&mut self.first[node], NONE);
+            let begin = self.window.len();
+            while index != NONE {
+                self.window.push(unordered[index as usize]);
+                index = self.rest[index as usize];
+            }
+            let own = &mut self.window[begin..];
+            if own.len() > 1 {
+                own.sort_unstable_by(|a, b| b.cmp(a));
+            }
+            from = node;
+        }
     }
 
     /// Nothing before this is still to come.
