@@ -2,12 +2,14 @@
 //! time is in them.
 
 use super::table::{Column, Table, Values};
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 use softband_fabric::spec::FabricSpec;
 use softband_parallel::Crew;
 use softband_sim::SimTime;
 use softband_workload::{Feeder, FlowReport, HotPort, Measurements, PortReport, hot_ports};
 use std::path::Path;
+use std::sync::Arc;
 
 pub(super) struct Results {
     pub fabric: String,
@@ -54,7 +56,7 @@ impl Results {
         let (flows, ports) = (self.flows(), self.ports());
         let tables = [flows.parquet(), ports.parquet()].map(|bytes| bytes.map_err(std::io::Error::other));
         let [flows_parquet, ports_parquet] = tables;
-        let contents = [format!("{:#}\n", self.json()).into(), flows.csv().into(), ports.csv().into(), flows_parquet?, ports_parquet?];
+        let contents = [self.json()?, flows.csv().into(), ports.csv().into(), flows_parquet?, ports_parquet?];
         let parts = FILES.map(|name| out.join(format!("{name}.part")));
         let written = parts.iter().zip(&contents).try_for_each(|(part, bytes): (_, &Vec<u8>)| std::fs::write(part, bytes));
         let moved = written.and_then(|()| FILES.iter().zip(&parts).try_for_each(|(name, part)| std::fs::rename(part, out.join(name))));
@@ -64,33 +66,39 @@ impl Results {
         moved
     }
 
-    fn json(&self) -> Value {
+    /// The flows may be a million: one after the other is written and forgotten.
+    fn json(&self) -> serde_json::Result<Vec<u8>> {
         let measured = &self.measured;
         let rates = measured.rates();
         let phase = |phase: &softband_workload::PhaseReport| {
             let begun = phase.begun.unwrap_or(SimTime::ZERO);
             json!({ "name": phase.name, "begun_picos": begun.as_picos(), "ended_picos": phase.ended.as_picos() })
         };
-        json!({
-            "softband_version": env!("CARGO_PKG_VERSION"),
-            "fabric": { "file": self.fabric, "title": self.title, "hosts": self.hosts, "switches": self.switches },
-            "workload": self.workload,
-            "seed": self.seed,
-            "completion_picos": measured.completion.as_picos(),
-            "phases": measured.phases.iter().filter(|phase| phase.begun.is_some()).map(phase).collect::<Vec<_>>(),
-            "connections": measured.connections,
-            "packet_hops": measured.packet_hops,
-            "flow_bytes_per_second": { "min": rates.min, "median": rates.median, "max": rates.max, "mean": rates.mean },
-            "flows": measured.flows.iter().map(flow).collect::<Vec<_>>(),
-            "unit_of_port_data": "4 bytes",
-            "ports": self.ports.iter().map(port).collect::<Vec<_>>(),
-            "hot_ports": self.hot.iter().map(hot).collect::<Vec<_>>(),
-        })
+        let mut text = Vec::new();
+        let mut serializer = serde_json::Serializer::pretty(&mut text);
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("softband_version", &env!("CARGO_PKG_VERSION"))?;
+        map.serialize_entry("fabric", &json!({ "file": self.fabric, "title": self.title, "hosts": self.hosts, "switches": self.switches }))?;
+        map.serialize_entry("workload", &self.workload)?;
+        map.serialize_entry("seed", &self.seed)?;
+        map.serialize_entry("completion_picos", &measured.completion.as_picos())?;
+        map.serialize_entry("phases", &measured.phases.iter().filter(|phase| phase.begun.is_some()).map(phase).collect::<Vec<_>>())?;
+        map.serialize_entry("connections", &measured.connections)?;
+        map.serialize_entry("packet_hops", &measured.packet_hops)?;
+        map.serialize_entry("flow_bytes_per_second", &json!({ "min": rates.min, "median": rates.median, "max": rates.max, "mean": rates.mean }))?;
+        map.serialize_entry("flows", &InTurn(&measured.flows, flow))?;
+        map.serialize_entry("unit_of_port_data", "4 bytes")?;
+        map.serialize_entry("ports", &InTurn(&self.ports, port))?;
+        map.serialize_entry("hot_ports", &InTurn(&self.hot, hot))?;
+        map.end()?;
+        text.push(b'\n');
+        Ok(text)
     }
 
     fn flows(&self) -> Table {
         let flows = &self.measured.flows;
-        let text = |name: &str, of: fn(&FlowReport) -> &str| Column::new(name, Values::Text(flows.iter().map(|flow| of(flow).to_owned()).collect()));
+        let text =
+            |name: &str, of: fn(&FlowReport) -> &Arc<str>| Column::new(name, Values::Text(flows.iter().map(|flow| Arc::clone(of(flow))).collect()));
         let count = |name: &str, of: fn(&FlowReport) -> u64| Column::new(name, Values::Count(flows.iter().map(of).collect()));
         Table::new(vec![
             count("from_rank", |flow| u64::from(flow.from_rank)),
@@ -108,7 +116,7 @@ impl Results {
     /// Lanes that a port has not are empty.
     fn ports(&self) -> Table {
         let ports = &self.ports;
-        let text = |name: &str, of: fn(&PortReport) -> &str| Column::new(name, Values::Text(ports.iter().map(|port| of(port).to_owned()).collect()));
+        let text = |name: &str, of: fn(&PortReport) -> &str| Column::new(name, Values::Text(ports.iter().map(|port| of(port).into()).collect()));
         let count = |name: &str, of: fn(&PortReport) -> u64| Column::new(name, Values::Count(ports.iter().map(of).collect()));
         let number = |name: &str, of: fn(&PortReport) -> f64, decimals| Column::new(name, Values::Number(ports.iter().map(of).collect(), decimals));
         let mut columns = vec![
@@ -134,12 +142,21 @@ impl Results {
     }
 }
 
+/// Things that are described one after the other.
+struct InTurn<'a, T>(&'a [T], fn(&T) -> Value);
+
+impl<T> Serialize for InTurn<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(self.1))
+    }
+}
+
 fn flow(flow: &FlowReport) -> Value {
     json!({
         "from_rank": flow.from_rank,
         "to_rank": flow.to_rank,
-        "from_host": flow.from_host,
-        "to_host": flow.to_host,
+        "from_host": &*flow.from_host,
+        "to_host": &*flow.to_host,
         "messages": flow.messages,
         "bytes": flow.bytes,
         "begun_picos": flow.begun.as_picos(),

@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 pub(super) enum Values {
-    Text(Vec<String>),
+    Text(Vec<Arc<str>>),
     Count(Vec<u64>),
     /// What some rows have not.
     Some(Vec<Option<u64>>),
@@ -61,7 +61,7 @@ impl Column {
     fn write(&self, writer: &mut SerializedColumnWriter<'_>) -> Result<()> {
         match &self.values {
             Values::Text(values) => {
-                let values: Vec<ByteArray> = values.iter().map(|value| ByteArray::from(value.as_str())).collect();
+                let values: Vec<ByteArray> = values.iter().map(|value| ByteArray::from(value.as_ref())).collect();
                 writer.typed::<ByteArrayType>().write_batch(&values, None, None)?;
             }
             Values::Count(values) => {
@@ -147,7 +147,7 @@ mod tests {
     fn table(rows: usize) -> Table {
         let numbers = || (0..rows as u64).map(|row| row * 1_000_000_007);
         Table::new(vec![
-            Column::new("host", Values::Text(numbers().map(|number| format!("h{number}")).collect())),
+            Column::new("host", Values::Text(numbers().map(|number| format!("h{number}").into()).collect())),
             Column::new("bytes", Values::Count(numbers().collect())),
             Column::new("stall_ps", Values::Some(numbers().map(|number| (number % 2 == 0).then_some(number)).collect())),
             Column::new("share", Values::Number(numbers().map(|number| number as f64 / 3.0).collect(), 6)),
