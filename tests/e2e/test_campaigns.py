@@ -158,6 +158,8 @@ def test_a_killed_worker_costs_its_cell_only_and_the_data_set_is_that_of_one_mac
     campaign = cluster.sweep("far", "--cluster", cluster.address)
     worker, run = cluster.hostage()
     assert worker in {child.pid for child in cluster.children[1:4]}
+    # What the worker had finished before has come back: it would be lost with it otherwise, and run again.
+    assert until(lambda: cluster.finished("far") == set(SIZES) - {HOSTAGE})
     os.kill(worker, signal.SIGKILL)
     said = cluster.ends(campaign)
     assert "12 finished, 0 of them kept" in said

@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods)] // the command line is the product's reader of the environment and of signals
 
+mod counters;
 mod exec;
 mod external;
 mod fabric;

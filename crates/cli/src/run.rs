@@ -1,5 +1,6 @@
 //! `softband run`: programs on the hosts of a fabric.
 
+use crate::counters::port_counters;
 use crate::output::{Copy, Stream};
 use crate::programs::{self, Wanted};
 use crate::{home, signals};
@@ -207,34 +208,16 @@ fn leave(out: &Path, (fabric, pace): (&Path, PaceName), loaded: &LoadedFabric, s
         "failure": report.failure,
     });
     write_json(&out.join("run.json"), &run)?;
-    let counters: Vec<_> = engine.world().counters().into_iter().map(port_counters).collect();
+    let counters: Vec<_> = engine.world().counters().iter().map(of_node).collect();
     write_json(&out.join("counters.json"), &json!({ "unit_of_data": "4 bytes", "ports": counters }))?;
     std::fs::write(out.join("fabric.toml"), loaded.resolved_toml())?;
     Ok(())
 }
 
-fn port_counters(port: PortCounters) -> serde_json::Value {
-    let mut counters = json!({
-        "node": port.node,
-        "port": port.port.0,
-        "port_xmit_data": port.port_xmit_data,
-        "port_rcv_data": port.port_rcv_data,
-        "port_xmit_pkts": port.port_xmit_pkts,
-        "port_rcv_pkts": port.port_rcv_pkts,
-        "unicast_xmit_pkts": port.unicast_xmit_pkts,
-        "unicast_rcv_pkts": port.unicast_rcv_pkts,
-        "port_xmit_discards": port.port_xmit_discards,
-        "port_xmit_time_cong": port.port_xmit_time_cong,
-        "port_pkt_rcv_fecn": port.port_pkt_rcv_fecn,
-        "port_pkt_rcv_becn": port.port_pkt_rcv_becn,
-        "port_xmit_wait": port.port_xmit_wait,
-        "credit_stall_picos": port.credit_stall_picos,
-    });
-    if let Some(ethernet) = port.ethernet {
-        counters["pause_frames_sent"] = json!(ethernet.xmit_pauses);
-        counters["pause_frames_received"] = json!(ethernet.rcv_pauses);
-        counters["buffer_discards"] = json!(ethernet.rcv_discards);
-    }
+fn of_node(port: &PortCounters) -> serde_json::Value {
+    let mut counters = port_counters(port);
+    counters["node"] = json!(port.node);
+    counters["port"] = json!(port.port.0);
     counters
 }
 

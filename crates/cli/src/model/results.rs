@@ -2,6 +2,7 @@
 //! time is in them.
 
 use super::table::{Column, Table, Values};
+use crate::counters::port_counters;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 use softband_fabric::spec::FabricSpec;
@@ -166,27 +167,13 @@ fn flow(flow: &FlowReport) -> Value {
 }
 
 fn port(port: &PortReport) -> Value {
-    let counters = &port.counters;
-    let mut value = json!({
-        "port": port.name,
-        "peer": port.peer_name,
-        "rate": port.rate_name,
-        "link_bytes_per_second": port.link_bytes_per_second,
-        "xmit_utilisation": port.xmit_utilisation,
-        "rcv_utilisation": port.rcv_utilisation,
-        "port_xmit_data": counters.port_xmit_data,
-        "port_rcv_data": counters.port_rcv_data,
-        "port_xmit_pkts": counters.port_xmit_pkts,
-        "port_rcv_pkts": counters.port_rcv_pkts,
-        "port_xmit_discards": counters.port_xmit_discards,
-        "port_xmit_wait": counters.port_xmit_wait,
-        "credit_stall_picos": counters.credit_stall_picos,
-    });
-    if let Some(ethernet) = counters.ethernet {
-        value["pause_frames_sent"] = json!(ethernet.xmit_pauses);
-        value["pause_frames_received"] = json!(ethernet.rcv_pauses);
-        value["buffer_discards"] = json!(ethernet.rcv_discards);
-    }
+    let mut value = port_counters(&port.counters);
+    value["port"] = json!(port.name);
+    value["peer"] = json!(port.peer_name);
+    value["rate"] = json!(port.rate_name);
+    value["link_bytes_per_second"] = json!(port.link_bytes_per_second);
+    value["xmit_utilisation"] = json!(port.xmit_utilisation);
+    value["rcv_utilisation"] = json!(port.rcv_utilisation);
     value
 }
 

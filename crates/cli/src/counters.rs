@@ -1,0 +1,28 @@
+//! Port counters as JSON, the same for runs of programs and of workloads.
+
+use serde_json::{Value, json};
+use softband_fabric::PortCounters;
+
+/// A port's counters, by their names.
+pub(crate) fn port_counters(port: &PortCounters) -> Value {
+    let mut counters = json!({
+        "port_xmit_data": port.port_xmit_data,
+        "port_rcv_data": port.port_rcv_data,
+        "port_xmit_pkts": port.port_xmit_pkts,
+        "port_rcv_pkts": port.port_rcv_pkts,
+        "unicast_xmit_pkts": port.unicast_xmit_pkts,
+        "unicast_rcv_pkts": port.unicast_rcv_pkts,
+        "port_xmit_discards": port.port_xmit_discards,
+        "port_xmit_time_cong": port.port_xmit_time_cong,
+        "port_pkt_rcv_fecn": port.port_pkt_rcv_fecn,
+        "port_pkt_rcv_becn": port.port_pkt_rcv_becn,
+        "port_xmit_wait": port.port_xmit_wait,
+        "credit_stall_picos": port.credit_stall_picos,
+    });
+    if let Some(ethernet) = port.ethernet {
+        counters["pause_frames_sent"] = json!(ethernet.xmit_pauses);
+        counters["pause_frames_received"] = json!(ethernet.rcv_pauses);
+        counters["buffer_discards"] = json!(ethernet.rcv_discards);
+    }
+    counters
+}
