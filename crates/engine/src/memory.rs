@@ -206,7 +206,7 @@ mod tests {
         let address = target.as_mut_ptr() as u64;
         let buffer: Arc<[u8]> = Arc::from(&[7u8; 32][..]);
         for half in 0..2 {
-            let payload = PayloadSlice { buffer: buffer.clone(), offset: half * 16, len: 16 };
+            let payload = PayloadSlice { buffer: Some(buffer.clone()), offset: half * 16, len: 16 };
             memory.write(me, address + half as u64 * 16, &payload).unwrap();
         }
         let mut seen = [0u8; 40];

@@ -25,7 +25,7 @@ impl World {
         let transit = self.packets.get_mut(packet);
         let port = &mut self.ports[id as usize];
         port.tally.xmit_time_congested += cabling.serialisation(transit.bytes);
-        if u32::from(transit.blocks) < settings.marking.packet_size.0 || transit.packet.dlid.is_multicast() {
+        if u32::from(transit.blocks) < settings.marking.packet_size.0 || transit.dlid.is_multicast() {
             return;
         }
         if port.until_mark > 0 {

@@ -73,7 +73,7 @@ impl World {
                     port_pkt_rcv_fecn: tally.rcv_fecn,
                     port_pkt_rcv_becn: tally.rcv_becn,
                     port_xmit_wait: tally.wait.as_picos() / symbol_time(cabling.rate).as_picos(),
-                    credit_stall_picos: tally.lane_wait[..lanes].iter().map(|wait| wait.as_picos()).collect(),
+                    credit_stall_picos: (0..lanes).map(|lane| tally.lane_wait.get(lane).map_or(0, |wait| wait.as_picos())).collect(),
                     ethernet: port.ethernet.as_ref().map(|ethernet| EthernetCounters {
                         rcv_pauses: match &port.flow_control {
                             FlowControl::Pause(ledger) => ledger.received(self.now()),

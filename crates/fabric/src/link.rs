@@ -1,7 +1,7 @@
 //! Packets onto links, through switches, and credits back.
 
 use crate::event::Event;
-use crate::port::{Cabling, Origin, Owner, Sending};
+use crate::port::{Cabling, Departing, Owner};
 use crate::world::World;
 use softband_model::link::{Choice, FlowControl, Framing};
 use softband_model::verbs::api::HostMemory;
@@ -13,12 +13,12 @@ impl World {
     pub(crate) fn on_packet_ready(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
         let transit = self.packets.get_mut(id);
         let (port, lane, blocks) = (transit.port, transit.lane, transit.blocks);
-        if transit.packet.dlid.is_multicast() {
+        if transit.dlid.is_multicast() {
             self.on_multicast_ready(id, memory, now);
         }
         let transit = self.packets.get_mut(id);
         let at = &mut self.ports[port as usize];
-        if transit.packet.dlid == at.lid {
+        if transit.dlid == at.lid {
             transit.head = now;
             transit.tail = now;
             let (staged, completes) = (transit.staged, transit.completes);
@@ -37,8 +37,13 @@ impl World {
     pub(crate) fn transmit(&mut self, id: u32, now: SimTime) {
         let port = &mut self.ports[id as usize];
         let Some(cabling) = port.cabling else { return };
-        if port.sending.is_some() || port.ethernet.as_ref().is_some_and(|ethernet| now < ethernet.pauses_until) {
+        if port.free_due || port.ethernet.as_ref().is_some_and(|ethernet| now < ethernet.pauses_until) {
             return;
+        }
+        if now < port.busy_until {
+            // Something waits now: it is told when the link is free.
+            port.free_due = true;
+            return self.queue.push(port.busy_until, port.node, Event::LinkFree { port: id });
         }
         port.flow_control.collect(now);
         let choice = port.arbiter.choose(&mut port.flow_control, now);
@@ -74,13 +79,8 @@ impl World {
     fn start(&mut self, id: u32, cabling: Cabling, packet: u32, lane: VirtualLane, now: SimTime) {
         let transit = self.packets.get_mut(packet);
         let time = cabling.serialisation(transit.bytes);
-        let origin = match (transit.staged, transit.port == id) {
-            (true, _) => Origin::Staged { completes: transit.completes },
-            (false, true) => Origin::Plain,
-            (false, false) => Origin::Input { port: transit.port, lane: transit.lane, blocks: transit.blocks },
-        };
-        transit.staged = false;
-        transit.completes = None;
+        let departing = std::mem::take(&mut transit.staged).then(|| Departing { lane, completes: transit.completes.take() });
+        let input = (transit.port != id).then_some((transit.port, transit.lane, transit.blocks));
         let copies = transit.copies.take();
         transit.port = cabling.peer;
         transit.lane = lane;
@@ -90,10 +90,14 @@ impl World {
         port.tally.xmit_bytes += u64::from(transit.bytes);
         port.tally.xmit_packets += 1;
         port.busy_until = now + time;
-        port.sending = Some(Sending { lane, origin });
         let busy_until = port.busy_until;
-        self.queue.push(busy_until, port.node, Event::LinkFree { port: id });
-        if let Origin::Input { port, lane, blocks } = origin
+        // Without anything that waits for it, nobody has to be told that the link is free.
+        port.free_due = departing.is_some() || !port.arbiter.is_empty();
+        port.departing = departing;
+        if port.free_due {
+            self.queue.push(busy_until, port.node, Event::LinkFree { port: id });
+        }
+        if let Some((port, lane, blocks)) = input
             && self.last_copy_leaves(copies)
         {
             self.leave_input(port, lane, blocks, cabling.rate.speed, busy_until, now);
@@ -124,17 +128,17 @@ impl World {
         let transit = self.packets.get_mut(packet);
         let Owner::Switch { switch, index } = peer.owner else {
             // What carries payload is looked at with its first bit, since the DMA write may follow the bytes.
-            let at = if transit.packet.payload.is_some() { transit.head } else { transit.tail };
+            let at = if transit.payload_bytes > 0 { transit.head } else { transit.tail };
             return self.queue.push(at, peer.node, Event::HcaArrival { packet });
         };
-        if transit.packet.dlid.is_multicast() {
+        if transit.dlid.is_multicast() {
             return self.fork_at_switch(packet, switch, index, time_in);
         }
         let node = &self.switches[switch as usize];
-        let route = node.switch.route(transit.packet.dlid).filter(|output| *output != usize::from(index));
+        let route = node.switch.route(transit.dlid).filter(|output| *output != usize::from(index));
         let output = route.map(|output| node.first_port + output as u32);
         let onward = output.and_then(|output| self.ports[output as usize].cabling);
-        let fits = |onward: &Cabling| transit.packet.payload_bytes() <= onward.mtu.bytes();
+        let fits = |onward: &Cabling| u32::from(transit.payload_bytes) <= onward.mtu.bytes();
         let (Some(output), Some(onward)) = (output, onward.filter(fits)) else {
             return self.queue.push(transit.tail, peer.node, Event::SwitchDiscard { packet });
         };
@@ -153,7 +157,16 @@ impl World {
         let Owner::Switch { index, .. } = self.ports[input as usize].owner else { unreachable!("this is a switch's port") };
         let vls = self.ports[output as usize].cabling.expect("routes lead to cabled ports").vls;
         let lane = self.lane_through(id, index, output, vls);
-        self.ports[output as usize].arbiter.enqueue(lane, usize::from(index), id, CreditBlocks(u32::from(blocks)));
+        let port = &mut self.ports[output as usize];
+        let (input, blocks) = (usize::from(index), CreditBlocks(u32::from(blocks)));
+        if now >= port.busy_until && !port.free_due && port.ethernet.is_none() {
+            port.flow_control.collect(now);
+            if port.arbiter.passes(lane, input, blocks, &mut port.flow_control) {
+                let cabling = port.cabling.expect("routes lead to cabled ports");
+                return self.start(output, cabling, id, lane, now);
+            }
+        }
+        port.arbiter.enqueue(lane, input, id, blocks);
         self.transmit(output, now);
     }
 
@@ -171,11 +184,11 @@ impl World {
 
     pub(crate) fn on_link_free(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
         let port = &mut self.ports[id as usize];
-        let Some(Sending { lane, origin }) = port.sending.take() else { unreachable!("a link is freed once") };
+        port.free_due = false;
+        let departed = port.departing.take();
         self.transmit(id, now);
-        match origin {
-            Origin::Staged { completes } => self.on_departed(id, lane, Some(completes), memory, now),
-            Origin::Plain | Origin::Input { .. } => {}
+        if let Some(Departing { lane, completes }) = departed {
+            self.on_departed(id, lane, Some(completes), memory, now);
         }
     }
 

@@ -125,8 +125,8 @@ impl World {
         let node = &self.switches[switch as usize];
         let (first_port, node_number) = (node.first_port, self.ports[node.first_port as usize].node);
         let transit = self.packets.get_mut(packet);
-        let payload_bytes = transit.packet.payload_bytes();
-        let outputs = node.switch.multicast_outputs(transit.packet.dlid);
+        let payload_bytes = u32::from(transit.payload_bytes);
+        let outputs = node.switch.multicast_outputs(transit.dlid);
         let ways: Vec<(u32, Cabling)> = (outputs.into_iter().filter(|output| *output != input_index))
             .map(|output| first_port + u32::from(output))
             .filter_map(|output| self.ports[output as usize].cabling.map(|cabling| (output, cabling)))

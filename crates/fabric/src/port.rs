@@ -16,22 +16,19 @@ pub(crate) enum Owner {
     Switch { switch: u32, index: u8 },
 }
 
-/// The packet on the link, as far as its departure matters to this side.
+/// What the departure of the packet on an HCA's link sets free: a place of the staging buffer, and the message of an unreliable
+/// queue pair.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sending {
+pub(crate) struct Departing {
     pub lane: VirtualLane,
-    pub origin: Origin,
+    pub completes: Option<(u32, u32)>,
 }
 
-/// What a packet's departure sets free.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Origin {
-    /// A place of the staging buffer of an HCA, and the message of an unreliable queue pair.
-    Staged { completes: Option<(u32, u32)> },
-    /// Nothing: an answer without payload.
-    Plain,
-    /// A switch's input buffer.
-    Input { port: u32, lane: VirtualLane, blocks: u16 },
+/// Packets of an HCA between DMA read and departure, by lane, and the work that waits for a place.
+#[derive(Default)]
+pub(crate) struct Staging {
+    pub held: [u32; 15],
+    pub parked: [VecDeque<Work>; 15],
 }
 
 /// What it is cabled to.
@@ -65,7 +62,8 @@ pub(crate) struct Tally {
     pub rcv_becn: u64,
     /// How long the link stood still with packets waiting and no credits.
     pub wait: SimDuration,
-    pub lane_wait: [SimDuration; 15],
+    /// Of lanes that have waited, and of those below them.
+    pub lane_wait: Vec<SimDuration>,
 }
 
 /// What an Ethernet port has beside what every port has.
@@ -94,8 +92,10 @@ pub(crate) struct Port {
     pub ethernet: Option<EthernetPort>,
     /// How it frames what it sends, cabled or not.
     pub framing: Framing,
-    pub sending: Option<Sending>,
     pub busy_until: SimTime,
+    /// A `LinkFree` is under way.
+    pub free_due: bool,
+    pub departing: Option<Departing>,
     /// A `CreditsBack` is under way.
     pub kicked: bool,
     /// A `QueueWatch` is under way. HCAs' ports have none: nobody waits for what they wait to send.
@@ -111,9 +111,8 @@ pub(crate) struct Port {
     /// Lanes that wait for credits while the link stands still, by bit, and since when.
     stalled_lanes: u16,
     stalled_since: SimTime,
-    /// Packets of an HCA between DMA read and departure, by lane, and the work that waits for a place.
-    pub staged: [u32; 15],
-    pub parked: [VecDeque<Work>; 15],
+    /// Of an HCA.
+    pub staging: Box<Staging>,
     pub tally: Tally,
 }
 
@@ -131,8 +130,9 @@ impl Port {
             flow_control: FlowControl::Credits(CreditLedger::new(softband_types::CreditBlocks(0))),
             ethernet: None,
             framing,
-            sending: None,
             busy_until: SimTime::ZERO,
+            free_due: false,
+            departing: None,
             kicked: false,
             watched: matches!(owner, Owner::Hca { .. }),
             head_lifetime: LifetimeCode::INFINITE,
@@ -141,8 +141,7 @@ impl Port {
             held_back: Vec::new(),
             stalled_lanes: 0,
             stalled_since: SimTime::ZERO,
-            staged: [0; 15],
-            parked: Default::default(),
+            staging: Box::default(),
             tally: Tally::default(),
         }
     }
@@ -156,7 +155,11 @@ impl Port {
         if self.stalled_lanes != 0 {
             let span = now - self.stalled_since;
             self.tally.wait += span;
-            for lane in (0..15).filter(|lane| self.stalled_lanes & 1 << lane != 0) {
+            let lanes = 16 - self.stalled_lanes.leading_zeros() as usize;
+            if self.tally.lane_wait.len() < lanes {
+                self.tally.lane_wait.resize(lanes, SimDuration::ZERO);
+            }
+            for lane in (0..lanes).filter(|lane| self.stalled_lanes & 1 << lane != 0) {
                 self.tally.lane_wait[lane] += span;
             }
         }

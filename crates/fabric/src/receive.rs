@@ -59,10 +59,10 @@ impl World {
     /// Hands a packet to its queue pair; when its buffer will be free.
     fn receive(&mut self, transit: Transit, memory: &mut dyn HostMemory, now: SimTime) -> SimTime {
         let arrival = Arrival { head: transit.head, tail: transit.tail };
-        if transit.packet.dlid.is_multicast() {
+        if transit.dlid.is_multicast() {
             return self.receive_for_group(&transit, arrival, now);
         }
-        let mut packet = transit.packet;
+        let mut packet = *transit.packet;
         if packet.becn
             && let Owner::Hca { hca, .. } = self.ports[transit.port as usize].owner
         {
@@ -332,6 +332,6 @@ impl World {
         if let Some(payload) = &packet.payload {
             bytes.extend_from_slice(payload.bytes());
         }
-        packet.payload = Some(PayloadSlice { len: bytes.len(), offset: 0, buffer: bytes.into() });
+        packet.payload = Some(PayloadSlice { len: header.len() + packet.payload_bytes() as usize, offset: 0, buffer: Some(bytes.into()) });
     }
 }

@@ -83,7 +83,7 @@ impl World {
     /// The lane that a packet takes from an input of a switch to an output with these lanes.
     pub(crate) fn lane_through(&mut self, packet: u32, input_index: u8, output: u32, vls: OperationalVls) -> VirtualLane {
         let Owner::Switch { index, .. } = self.ports[output as usize].owner else { unreachable!("switches send by their own ports") };
-        let level = self.packets.get_mut(packet).packet.service_level;
+        let level = self.packets.get(packet).service_level;
         self.routes.lane(input_index, index, level, vls)
     }
 }

@@ -74,9 +74,9 @@ impl World {
             }
             let lane = usize::from(next.lane.0);
             let places = self.hcas[hca as usize].part.transmit_staging_packets.max(1);
-            let port = &mut self.ports[next.port as usize];
-            if port.staged[lane] >= places {
-                port.parked[lane].push_back(work);
+            let staging = &mut self.ports[next.port as usize].staging;
+            if staging.held[lane] >= places {
+                staging.parked[lane].push_back(work);
                 continue;
             }
             self.emit(hca, work, &next, memory, now);
@@ -141,7 +141,7 @@ impl World {
                 let bytes = packet.bytes(self.ports[next.port as usize].framing);
                 self.note_injected(hca, next.flow(work), bytes, now);
                 let completes = completes_when_sent.then_some((work.qp, epoch));
-                self.ports[next.port as usize].staged[usize::from(next.lane.0)] += 1;
+                self.ports[next.port as usize].staging.held[usize::from(next.lane.0)] += 1;
                 self.stage(hca, work, next, (packet, dma_bytes, completes), now);
                 self.arm_timer(work.qp, now);
             }
@@ -181,7 +181,10 @@ impl World {
         Transit {
             bytes,
             blocks: CreditBlocks::for_packet(bytes).0 as u16,
-            packet,
+            payload_bytes: packet.payload_bytes() as u16,
+            dlid: packet.dlid,
+            service_level: packet.service_level,
+            packet: Box::new(packet),
             lane,
             port,
             output: port,
@@ -202,12 +205,12 @@ impl World {
     pub(crate) fn release_place(&mut self, port: u32, lane: VirtualLane, memory: &mut dyn HostMemory, now: SimTime) {
         let index = usize::from(lane.0);
         let at = &mut self.ports[port as usize];
-        at.staged[index] -= 1;
+        at.staging.held[index] -= 1;
         let Owner::Hca { hca, .. } = at.owner else { unreachable!("only HCAs stage packets") };
         let places = self.hcas[hca as usize].part.transmit_staging_packets.max(1);
         // Who is woken may have nothing left to send; then the place is the next one's.
-        while self.ports[port as usize].staged[index] < places {
-            let Some(work) = self.ports[port as usize].parked[index].pop_front() else { break };
+        while self.ports[port as usize].staging.held[index] < places {
+            let Some(work) = self.ports[port as usize].staging.parked[index].pop_front() else { break };
             self.hcas[hca as usize].ready.push_back(work);
             self.pump(hca, memory, now);
         }

@@ -18,7 +18,7 @@ use softband_model::transport::InjectionSettings;
 use softband_model::verbs::api::{Completion, HostMemory, PortSnapshot};
 use softband_model::verbs::{ChunkPool, Verbs};
 use softband_sim::{EventQueue, RandomStream, SimDuration, SimTime};
-use softband_types::{CqHandle, Guid, HcaId, Lid, LinkRate, LinkSpeed, LinkWidth, PKey, PortNumber, ProcessId, VirtualLane};
+use softband_types::{CqHandle, Guid, HcaId, Lid, LinkRate, LinkSpeed, LinkWidth, PKey, PortNumber, ProcessId, ServiceLevel, VirtualLane};
 use std::collections::VecDeque;
 
 /// A fabric in motion. It asks no clock: verbs are told the time, and `step` executes the next event.
@@ -93,11 +93,15 @@ pub(crate) struct SwitchNode {
     pub buffer_hold: SimDuration,
 }
 
-/// A packet under way, with what the present hop needs.
+/// A packet under way: what the present hop needs, on one cache line, and the packet itself, which its ends look at.
 pub(crate) struct Transit {
-    pub packet: Packet,
+    pub packet: Box<Packet>,
     /// LRH to VCRC, or a whole frame.
     pub bytes: u32,
+    /// Of the packet: switches look no further.
+    pub payload_bytes: u16,
+    pub dlid: Lid,
+    pub service_level: ServiceLevel,
     pub blocks: u16,
     /// Lane on the link that it came in by.
     pub lane: VirtualLane,
@@ -123,6 +127,11 @@ impl World {
     /// When a cable names a port that does not exist: such files are refused before.
     pub fn new(spec: &FabricSpec, seed: u64) -> Self {
         crate::construct::world(spec, seed)
+    }
+
+    /// From now on payload is counted and not moved: for those who have no memory that anybody looks at.
+    pub fn count_payload_only(&mut self) {
+        self.chunks = ChunkPool::counting_only();
     }
 
     pub fn spec(&self) -> &FabricSpec {
@@ -254,7 +263,7 @@ impl World {
                     FlowControl::Pause(_) => port.ethernet.as_ref().map_or(0, |port| port.buffer.held(VirtualLane(lane)).0 as i32),
                 };
                 assert_eq!(held, 0, "node {} port {:?} lane {lane}", port.node, port.number);
-                assert_eq!(port.staged[usize::from(lane)], 0, "node {} port {:?} lane {lane}", port.node, port.number);
+                assert_eq!(port.staging.held[usize::from(lane)], 0, "node {} port {:?} lane {lane}", port.node, port.number);
             }
         }
     }

@@ -87,6 +87,7 @@ impl Runner {
     /// # Errors
     /// When the ranks have no place on the fabric's hosts.
     pub fn new(mut world: World, schedule: Schedule, ranks_per_host: u32) -> Result<Self, RunError> {
+        world.count_payload_only();
         let hosts = world.spec().hosts.len();
         let places = hosts * ranks_per_host as usize;
         if schedule.ranks as usize > places {

@@ -1,14 +1,14 @@
 //! Which packet goes next: round robin over virtual lanes, and on each lane over the inputs that feed it.
 
 use super::FlowControl;
+use super::inputs::Inputs;
 use softband_sim::SimTime;
 use softband_types::{CreditBlocks, VirtualLane};
-use std::collections::VecDeque;
 
 /// What waits at a sending port, by lane and by input. An HCA has one input, a switch one for each of its ports.
 pub struct Arbiter {
     lanes: Vec<Lane>,
-    inputs: usize,
+    inputs: u16,
     /// Lanes with something waiting, by bit.
     waiting: u16,
     /// Lanes whose turn it was and whose next packet lacked credits, by bit.
@@ -27,10 +27,8 @@ struct Congestion {
 }
 
 struct Lane {
-    /// None before the first packet: most lanes of a large fabric never have one.
-    inputs: Vec<VecDeque<Waiting>>,
-    input_next: usize,
-    len: usize,
+    inputs: Inputs,
+    input_next: u16,
     blocks: u32,
     /// While it is starved: since when.
     starved_since: SimTime,
@@ -60,10 +58,10 @@ pub enum Choice {
 
 impl Arbiter {
     pub fn new(lanes: u8, inputs: usize) -> Self {
-        let lane = || Lane { inputs: Vec::new(), input_next: 0, len: 0, blocks: 0, starved_since: SimTime::ZERO };
+        let lane = || Lane { inputs: Inputs::default(), input_next: 0, blocks: 0, starved_since: SimTime::ZERO };
         Self {
             lanes: (0..lanes).map(|_| lane()).collect(),
-            inputs,
+            inputs: u16::try_from(inputs).expect("ports have 8-bit numbers"),
             waiting: 0,
             starved: 0,
             lane_next: 0,
@@ -78,13 +76,25 @@ impl Arbiter {
 
     pub fn enqueue(&mut self, lane: VirtualLane, input: usize, packet: u32, blocks: CreditBlocks) {
         let queue = &mut self.lanes[usize::from(lane.0)];
-        if queue.inputs.is_empty() {
-            queue.inputs.resize_with(self.inputs, VecDeque::new);
-        }
-        queue.inputs[input].push_back(Waiting { packet, blocks });
-        queue.len += 1;
+        queue.inputs.push(usize::from(self.inputs), input, Waiting { packet, blocks });
         queue.blocks += blocks.0;
         self.waiting |= 1 << lane.0;
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// Lets a packet go that finds nothing waiting, as enqueueing and choosing it would, if flow control does.
+    pub fn passes(&mut self, lane: VirtualLane, input: usize, blocks: CreditBlocks, flow_control: &mut FlowControl) -> bool {
+        if self.waiting != 0 || !flow_control.permits(lane, blocks) {
+            return false;
+        }
+        flow_control.consume(lane, blocks);
+        self.lanes[usize::from(lane.0)].input_next = next_of(input as u16, self.inputs);
+        self.lane_next = next_of(u16::from(lane.0), self.lanes.len() as u16) as u8;
+        true
     }
 
     /// Takes the next packet out that flow control lets go.
@@ -102,9 +112,9 @@ impl Arbiter {
                 continue;
             }
             let lane = VirtualLane(number);
-            if let Some(packet) = self.lanes[usize::from(number)].take(lane, flow_control) {
+            if let Some(packet) = self.lanes[usize::from(number)].take(self.inputs, lane, flow_control) {
                 let left = &self.lanes[usize::from(number)];
-                if left.len == 0 {
+                if left.inputs.is_empty() {
                     self.waiting &= !(1 << number);
                 }
                 let held_up = self.starved & 1 << number != 0;
@@ -135,20 +145,20 @@ impl Arbiter {
     /// The packet of a lane whose turn it is.
     pub fn head(&self, lane: VirtualLane) -> Option<Waiting> {
         let lane = &self.lanes[usize::from(lane.0)];
-        lane.turn().and_then(|input| lane.inputs[input].front()).copied()
+        lane.turn().and_then(|input| lane.inputs.front(input))
     }
 
     /// All packets of a lane.
     pub fn queued(&self, lane: VirtualLane) -> impl Iterator<Item = Waiting> {
-        self.lanes[usize::from(lane.0)].inputs.iter().flatten().copied()
+        self.lanes[usize::from(lane.0)].inputs.iter()
     }
 
     /// Takes the packet of a lane whose turn it is out, without credits: it goes nowhere.
     pub fn discard_head(&mut self, lane: VirtualLane) -> Option<Waiting> {
         let queue = &mut self.lanes[usize::from(lane.0)];
         let input = queue.turn()?;
-        let packet = queue.pop(input);
-        if queue.len == 0 {
+        let packet = queue.pop(self.inputs, input);
+        if queue.inputs.is_empty() {
             self.waiting &= !(1 << lane.0);
         }
         self.starved &= !(1 << lane.0);
@@ -157,31 +167,34 @@ impl Arbiter {
 }
 
 impl Lane {
-    fn take(&mut self, lane: VirtualLane, flow_control: &mut FlowControl) -> Option<u32> {
+    fn take(&mut self, inputs: u16, lane: VirtualLane, flow_control: &mut FlowControl) -> Option<u32> {
         let turn = self.turn()?;
-        let first = self.inputs[turn].front().copied()?;
+        let first = self.inputs.front(turn)?;
         // The turn stays with this input until its packet has gone.
-        self.input_next = turn;
+        self.input_next = turn as u16;
         if !flow_control.permits(lane, first.blocks) {
             return None;
         }
         flow_control.consume(lane, first.blocks);
-        self.pop(turn).map(|first| first.packet)
+        self.pop(inputs, turn).map(|first| first.packet)
     }
 
     /// The input whose oldest packet goes next.
     fn turn(&self) -> Option<usize> {
-        let inputs = self.inputs.len();
-        (0..inputs).map(|step| (self.input_next + step) % inputs).find(|input| !self.inputs[*input].is_empty())
+        self.inputs.next_from(usize::from(self.input_next))
     }
 
-    fn pop(&mut self, input: usize) -> Option<Waiting> {
-        let first = self.inputs[input].pop_front()?;
-        self.input_next = (input + 1) % self.inputs.len();
-        self.len -= 1;
+    fn pop(&mut self, inputs: u16, input: usize) -> Option<Waiting> {
+        let first = self.inputs.pop(input)?;
+        self.input_next = next_of(input as u16, inputs);
         self.blocks -= first.blocks.0;
         Some(first)
     }
+}
+
+/// The one after `number` of `count`, in a circle.
+fn next_of(number: u16, count: u16) -> u16 {
+    if number + 1 < count { number + 1 } else { 0 }
 }
 
 #[cfg(test)]
@@ -214,6 +227,29 @@ mod tests {
         .collect();
         assert_eq!(order, [0, 3, 2, 4, 1]);
         assert_eq!(arbiter.choose(&mut credits, NOW), Choice::Idle);
+    }
+
+    #[test]
+    fn a_packet_that_passes_leaves_the_turns_as_if_it_had_waited() {
+        let run = |passes: bool| {
+            let mut arbiter = Arbiter::new(2, 3);
+            let mut credits = credits(100, 0);
+            if passes {
+                assert!(arbiter.passes(VirtualLane(0), 1, CreditBlocks(1), &mut credits));
+            } else {
+                arbiter.enqueue(VirtualLane(0), 1, 9, CreditBlocks(1));
+                assert!(matches!(arbiter.choose(&mut credits, NOW), Choice::Send { packet: 9, .. }));
+            }
+            for (packet, (lane, input)) in [(0, 0), (0, 1), (0, 2), (1, 0)].into_iter().enumerate() {
+                arbiter.enqueue(VirtualLane(lane), input, packet as u32, CreditBlocks(1));
+            }
+            assert!(!arbiter.passes(VirtualLane(0), 1, CreditBlocks(1), &mut credits), "others wait");
+            let order: Vec<Choice> = (0..4).map(|_| arbiter.choose(&mut credits, NOW)).collect();
+            order
+        };
+        assert_eq!(run(true), run(false));
+        let mut arbiter = Arbiter::new(1, 1);
+        assert!(!arbiter.passes(VirtualLane(0), 0, CreditBlocks(2), &mut credits(2, 1)), "it lacks credits");
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod arbiter;
 mod credit;
 mod flow_control;
 mod framing;
+mod inputs;
 mod pause;
 
 pub use arbiter::{Arbiter, Choice, Waiting};

@@ -14,17 +14,18 @@ pub struct ScatterGatherEntry {
     pub lkey: LKey,
 }
 
-/// Bytes on their way: a shared buffer and the part of it that is meant.
+/// Bytes on their way: a shared buffer and the part of it that is meant. Without a buffer only their number is known.
 #[derive(Clone, Debug)]
 pub struct PayloadSlice {
-    pub buffer: Arc<[u8]>,
+    pub buffer: Option<Arc<[u8]>>,
     pub offset: usize,
     pub len: usize,
 }
 
 impl PayloadSlice {
+    /// None where only their number is known.
     pub fn bytes(&self) -> &[u8] {
-        &self.buffer[self.offset..self.offset + self.len]
+        self.buffer.as_deref().map_or(&[], |buffer| &buffer[self.offset..self.offset + self.len])
     }
 }
 
@@ -370,7 +371,7 @@ pub fn read_and_write<M: HostMemory + ?Sized>(
     let mut bytes = [0; 8];
     memory.read(process, address, &mut bytes)?;
     let original = u64::from_ne_bytes(bytes);
-    let buffer = Arc::from(change(original).to_ne_bytes().as_slice());
+    let buffer = Some(Arc::from(change(original).to_ne_bytes().as_slice()));
     memory.write(process, address, &PayloadSlice { buffer, offset: 0, len: 8 })?;
     Ok(original)
 }

@@ -156,11 +156,13 @@ impl Verbs {
 /// Buffers for payload on its way, used again when nobody holds them any more.
 pub struct ChunkPool {
     lent: VecDeque<Arc<[u8]>>,
+    /// Nobody looks at payload: only its length is kept.
+    counts_only: bool,
 }
 
 impl Default for ChunkPool {
     fn default() -> Self {
-        Self { lent: VecDeque::with_capacity(Self::BUFFERS_MAX) }
+        Self { lent: VecDeque::with_capacity(Self::BUFFERS_MAX), counts_only: false }
     }
 }
 
@@ -171,23 +173,31 @@ impl ChunkPool {
     /// A message of up to this size gets a buffer of its own size.
     const SMALL_BYTES: usize = 4_096;
 
+    /// Payload without bytes, where memory is neither read nor written.
+    pub fn counting_only() -> Self {
+        Self { lent: VecDeque::new(), counts_only: true }
+    }
+
     /// A buffer of `len` bytes, filled by `fill`.
     ///
     /// # Errors
     /// That of `fill`.
     pub fn filled<E>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<PayloadSlice, E> {
         debug_assert!(len <= Self::CHUNK_BYTES as usize);
+        if self.counts_only {
+            return Ok(PayloadSlice { buffer: None, offset: 0, len });
+        }
         if len <= Self::SMALL_BYTES {
             let mut buffer = new_buffer(len);
             fill(Arc::get_mut(&mut buffer).expect("a new buffer has one holder"))?;
-            return Ok(PayloadSlice { buffer, offset: 0, len });
+            return Ok(PayloadSlice { buffer: Some(buffer), offset: 0, len });
         }
         let mut buffer = self.take();
         let result = fill(&mut Arc::get_mut(&mut buffer).expect("taken only when unshared")[..len]);
         if self.lent.len() < Self::BUFFERS_MAX {
             self.lent.push_back(Arc::clone(&buffer));
         }
-        result.map(|()| PayloadSlice { buffer, offset: 0, len })
+        result.map(|()| PayloadSlice { buffer: Some(buffer), offset: 0, len })
     }
 
     /// The buffer lent out longest, if it is back; else a new one.

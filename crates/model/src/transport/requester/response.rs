@@ -23,7 +23,7 @@ impl Requester {
         let (payload, offset, expected_len) = match packet.kind {
             PacketKind::AtomicAck { .. } if wqe.is_atomic_write() => (None, 0, 0),
             PacketKind::AtomicAck { original } => {
-                let buffer = std::sync::Arc::from(original.to_ne_bytes().as_slice());
+                let buffer = Some(std::sync::Arc::from(original.to_ne_bytes().as_slice()));
                 (Some(PayloadSlice { buffer, offset: 0, len: 8 }), 0, 8)
             }
             _ => {
