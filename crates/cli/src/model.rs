@@ -1,6 +1,7 @@
 //! `softband model`: a fabric driven by a workload, without programs.
 
 mod choice;
+mod hot;
 mod results;
 mod text;
 
@@ -53,7 +54,7 @@ pub(crate) struct ModelArguments {
     /// Seed of everything random (default: the fabric file's)
     #[arg(long)]
     seed: Option<u64>,
-    /// Leave model.json, flows.csv and ports.csv in this folder (default: results/model-WORKLOAD)
+    /// Leave model.json, flows.csv, ports.csv and hot.svg in this folder (default: results/model-WORKLOAD)
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Run cables beyond their length limit

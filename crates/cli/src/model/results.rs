@@ -1,5 +1,7 @@
-//! What a run leaves: `model.json`, `flows.csv`, `ports.csv`. The same run gives the same bytes, so nothing of wall time is in them.
+//! What a run leaves: `model.json`, `flows.csv`, `ports.csv`, `hot.svg`. The same run gives the same bytes, so nothing of wall time is in them.
 
+use super::hot::{self, LevelLoad};
+use super::text;
 use serde_json::{Value, json};
 use softband_sim::SimTime;
 use softband_workload::{Feeder, FlowReport, HotPort, Measurements, PortReport, Runner, hot_ports, port_reports};
@@ -16,9 +18,11 @@ pub(super) struct Results {
     pub measured: Measurements,
     pub ports: Vec<PortReport>,
     pub hot: Vec<HotPort>,
+    pub levels: Vec<LevelLoad>,
+    picture: String,
 }
 
-const FILES: [&str; 3] = ["model.json", "flows.csv", "ports.csv"];
+const FILES: [&str; 4] = ["model.json", "flows.csv", "ports.csv", "hot.svg"];
 
 /// That the folder is there and can be written to, before a long run.
 pub(super) fn check_folder(out: &Path) -> std::io::Result<()> {
@@ -34,6 +38,8 @@ impl Results {
         let spec = runner.world().spec();
         let ports = port_reports(runner.world(), measured.completion);
         let hot = hot_ports(&ports);
+        let what = format!("{workload}, seed {seed}, done in {}", text::time(measured.completion.as_secs_f64()));
+        let (levels, picture) = (hot::level_loads(spec, &ports), hot::draw(spec, &ports, &hot, &what));
         Self {
             fabric: fabric.display().to_string(),
             title: spec.title.clone(),
@@ -44,12 +50,14 @@ impl Results {
             measured,
             ports,
             hot,
+            levels,
+            picture,
         }
     }
 
     /// All files, or none: each beside its place first, and moved there when all are whole.
     pub(super) fn leave(&self, out: &Path) -> std::io::Result<()> {
-        let texts = [format!("{:#}\n", self.json()), self.flows_csv(), self.ports_csv()];
+        let texts = [format!("{:#}\n", self.json()), self.flows_csv(), self.ports_csv(), self.picture.clone()];
         let parts = FILES.map(|name| out.join(format!("{name}.part")));
         let written = parts.iter().zip(&texts).try_for_each(|(part, text)| std::fs::write(part, text));
         let moved = written.and_then(|()| FILES.iter().zip(&parts).try_for_each(|(name, part)| std::fs::rename(part, out.join(name))));
