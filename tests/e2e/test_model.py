@@ -20,7 +20,7 @@ rank 1 {
 l1: recv 4096b from 0 tag 5
 }
 """
-FILES = ("model.json", "flows.csv", "ports.csv")
+FILES = ("model.json", "flows.csv", "ports.csv", "hot.svg")
 
 
 def model(softband: Softband, fabric: str, workload: str, *options: str, out: str = "out") -> dict[str, Any]:

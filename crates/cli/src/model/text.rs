@@ -66,18 +66,11 @@ pub(super) fn report(results: &Results, wall_seconds: f64, peak_bytes: Option<u6
 fn by_level(results: &Results) -> String {
     let names: Vec<String> = results.levels.iter().map(|level| format!("{} -> {}", level.from, level.to)).collect();
     let room = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-    let mut text = format!(
-        "  {:<room$}  {:>6}  {:<26}  {:>10}  {:<26}\n",
-        "load by level",
-        "ports",
-        "sends, on average",
-        "over 80 %",
-        "without credits, at most",
-        room = room + 2
-    );
+    let heads = ["sends, on average", "over 80 %", "without credits, most"];
+    let mut text = format!("  {:<width$}  {:>6}  {:<24}  {:>9}  {}\n", "load by level", "ports", heads[0], heads[1], heads[2], width = room + 2);
     for (name, level) in names.iter().zip(&results.levels) {
         let (sends, stalled) = (bar(level.busy_mean), bar(level.stalled_most));
-        let _ = writeln!(text, "    {name:<room$}  {:>6}  {sends:<26}  {:>10}  {stalled}", level.ports, level.full);
+        let _ = writeln!(text, "    {name:<room$}  {:>6}  {sends:<24}  {:>9}  {stalled}", level.ports, level.full);
     }
     text
 }

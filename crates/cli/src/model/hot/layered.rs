@@ -2,7 +2,7 @@
 
 use super::levels::Levels;
 use super::nodes::{Drawing, HOST_HEIGHT, Node, Point, SWITCH_HEIGHT, box_width};
-use super::{MARGIN, TOP};
+use super::{MARGIN, TOP, WIDTH_MIN};
 use softband_fabric::spec::{FabricSpec, PortRef};
 use std::collections::BTreeMap;
 
@@ -14,7 +14,9 @@ const STAGGER: i64 = 44;
 const GROUP_GAP: i64 = 26;
 /// Of a switch's box for each of its cables on one side.
 const CABLE_ROOM: i64 = 18;
-const WIDTH_MIN: i64 = 820;
+
+/// A cable at a box: where its other end is, that end, and the own one.
+type Leaving = (i64, PortRef, PortRef);
 
 pub(super) fn place(spec: &FabricSpec, levels: &Levels) -> Drawing {
     let mut rows = Rows { spec, levels, hosts: vec![(0, 0); spec.hosts.len()], switches: vec![(0, 0, 0); spec.switches.len()], right: 0 };
@@ -132,7 +134,7 @@ impl Rows<'_> {
 
     /// Where the cables of each port begin: side by side along the upper or lower edge of its box, in the order of their other ends.
     fn anchors(&self) -> BTreeMap<PortRef, Point> {
-        let mut sides: BTreeMap<(Point, bool), Vec<(i64, PortRef, PortRef)>> = BTreeMap::new();
+        let mut sides: BTreeMap<(Point, bool), Vec<Leaving>> = BTreeMap::new();
         for cable in &self.spec.cables {
             for (own, other) in [(cable.ends[0], cable.ends[1]), (cable.ends[1], cable.ends[0])] {
                 sides.entry((self.centre(own), self.is_above(other, own))).or_default().push((self.centre(other).0, other, own));

@@ -91,24 +91,18 @@ pub(in crate::model) struct LevelLoad {
     pub ports: usize,
     pub full: usize,
     pub busy_mean: f64,
-    pub busy_most: f64,
-    pub stalled_mean: f64,
     pub stalled_most: f64,
 }
 
 impl LevelLoad {
     fn new((from, to): (String, String), reports: &[&PortReport]) -> Self {
-        let mean = |what: fn(&PortReport) -> f64| reports.iter().map(|report| what(report)).sum::<f64>() / reports.len().max(1) as f64;
-        let most = |what: fn(&PortReport) -> f64| reports.iter().map(|report| what(report)).fold(0.0, f64::max);
         Self {
             from,
             to,
             ports: reports.len(),
             full: reports.iter().filter(|report| class(report.xmit_utilisation) == CLASSES.len()).count(),
-            busy_mean: mean(|report| report.xmit_utilisation),
-            busy_most: most(|report| report.xmit_utilisation),
-            stalled_mean: mean(|report| report.stalled),
-            stalled_most: most(|report| report.stalled),
+            busy_mean: reports.iter().map(|report| report.xmit_utilisation).sum::<f64>() / reports.len().max(1) as f64,
+            stalled_most: reports.iter().map(|report| report.stalled).fold(0.0, f64::max),
         }
     }
 }

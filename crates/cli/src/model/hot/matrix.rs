@@ -42,7 +42,7 @@ pub(super) fn write(out: &mut String, spec: &FabricSpec, levels: &Levels, loads:
         let cells = Cells::new(spec, &reports);
         y = heading(out, (levels.names(spec, from), levels.names(spec, to)), &reports, &cells, y);
         y = cells.write(out, loads, y, 'b', |report| report.xmit_utilisation);
-        y = cells.write(out, loads, y + 6, 's', |report| report.stalled) + 2 * LINE;
+        y = cells.write(out, loads, y + 14, 's', |report| report.stalled) + 2 * LINE;
     }
     (WIDTH.max(first).max(second), y)
 }
@@ -158,8 +158,9 @@ impl<'a> Cells<'a> {
             for (place, report) in &self.by_place {
                 if let Some(number) = loads.numbers.get(&report.port) {
                     let (column, row) = self.cell(*place);
-                    let at = |cell: usize, size: f64| ((cell as f64 + 0.5) * size).round() as i64;
-                    mark(out, (left + at(column, width), y + at(row, height)), *number);
+                    // Beside the cell, which is to be seen.
+                    let (x, middle) = ((column + 1) as f64 * width, (row as f64 + 0.5) * height);
+                    mark(out, (left + x.round() as i64 + 9, y + middle.round() as i64), *number);
                 }
             }
         }
@@ -199,6 +200,9 @@ impl<'a> Cells<'a> {
             for (index, name) in across.iter().enumerate().step_by(each) {
                 let x = (MARGIN + LABELS) as f64 + ((index / self.columns_in_one()) as f64 + 0.5) * width;
                 let (x, y) = (x.round() as i64, bottom + 15);
+                if x + longest as i64 > WIDTH {
+                    break;
+                }
                 let _ = writeln!(
                     out,
                     "<path stroke=\"#64748b\" d=\"M{x} {}v4\"/><text x=\"{x}\" y=\"{y}\" class=\"small\">{}</text>",

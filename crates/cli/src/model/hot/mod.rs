@@ -1,11 +1,12 @@
 //! `hot.svg`: the fabric with the load of each direction of each cable. Up to some size every node is drawn; of larger fabrics a matrix
 //! of ports and switches for each level. The same run gives the same bytes.
 
+mod circle;
+mod grid;
 mod layered;
 mod levels;
 mod matrix;
 mod nodes;
-mod ring;
 
 pub(super) use levels::{LevelLoad, level_loads};
 
@@ -24,10 +25,13 @@ const MARGIN: i64 = 28;
 /// Below title, subtitle and what the picture shows.
 const TOP: i64 = 104;
 const LINE: i64 = 20;
+/// In front of the colours and widths of a legend.
+const LEGEND_TEXT: i64 = 226;
+const WIDTH_MIN: i64 = 860;
 
 /// Shares of the run's time at which a darker colour begins; below the first it counts as idle.
 const CLASSES: [f64; 5] = [0.01, 0.2, 0.4, 0.6, 0.8];
-const CLASS_NAMES: [&str; 6] = ["< 1 %", "1 to 20", "20 to 40", "40 to 60", "60 to 80", "80 to 100 %"];
+const CLASS_NAMES: [&str; 6] = ["under 1 %", "to 20 %", "to 40 %", "to 60 %", "to 80 %", "over 80 %"];
 /// Of links that send, and of the time without credits: each darker than the one before, in grey as well.
 const BUSY: [&str; 6] = ["#d5dbe3", "#fdcc8a", "#fc9d59", "#ef6548", "#c8232c", "#67000d"];
 const STALLED: [&str; 6] = ["#eef1f5", "#bdd7e7", "#7fb8da", "#3182bd", "#08519c", "#08264f"];
@@ -57,7 +61,7 @@ pub(super) fn draw(spec: &FabricSpec, ports: &[PortReport], hot: &[HotPort], wha
     let mut body = String::new();
     let nodes = spec.hosts.len() + spec.switches.len();
     let (explained, width, below) = if nodes <= NODES_MAX {
-        let drawing = if levels.are_layers(spec) { layered::place(spec, &levels) } else { ring::place(spec) };
+        let drawing = place(spec, &levels);
         drawing.write(&mut body, &loads);
         let below = legend_of_cables(&mut body, drawing.height);
         (
@@ -79,6 +83,14 @@ pub(super) fn draw(spec: &FabricSpec, ports: &[PortReport], hot: &[HotPort], wha
     let _ = writeln!(text, "<text x=\"{MARGIN}\" y=\"56\">{}</text>", escape_xml(what));
     let _ = writeln!(text, "<text x=\"{MARGIN}\" y=\"76\" class=\"small\">{explained}</text>");
     text + &body + "</svg>\n"
+}
+
+/// Trees in rows, tori in a grid, everything else on a circle.
+fn place(spec: &FabricSpec, levels: &Levels) -> nodes::Drawing {
+    if levels.are_layers(spec) {
+        return layered::place(spec, levels);
+    }
+    grid::find(spec).map_or_else(|| circle::place(spec), |grid| grid::place(spec, &grid))
 }
 
 fn style() -> String {
@@ -103,11 +115,11 @@ path { fill: none; }
 /// Colours of one measure, from `x` on; where the next thing may stand.
 fn legend_of_colours(out: &mut String, (x, y): (i64, i64), what: &str, letter: char) -> i64 {
     let _ = writeln!(out, "<text x=\"{x}\" y=\"{}\">{what}</text>", y + 4);
-    let mut at = x + 8 * what.chars().count() as i64;
+    let mut at = x + LEGEND_TEXT;
     for (index, name) in CLASS_NAMES.iter().enumerate() {
         let _ = writeln!(out, "<path class=\"{letter}{index}\" stroke-width=\"12\" d=\"M{at} {y}h22\"/>");
         let _ = writeln!(out, "<text x=\"{}\" y=\"{}\" class=\"small\">{name}</text>", at + 27, y + 4);
-        at += 40 + 7 * name.chars().count() as i64;
+        at += 38 + 7 * name.chars().count() as i64;
     }
     at
 }
@@ -117,7 +129,7 @@ fn legend_of_cables(out: &mut String, top: i64) -> i64 {
     let y = top + 8 + LINE + 6;
     let what = "Waits without credits, share of it:";
     let _ = writeln!(out, "<text x=\"{MARGIN}\" y=\"{}\">{what}</text>", y + 4);
-    let mut at = MARGIN + 8 * what.chars().count() as i64;
+    let mut at = MARGIN + LEGEND_TEXT;
     for percent in [0, 25, 50, 100] {
         let width = nodes::stroke_width(f64::from(percent) / 100.0);
         let _ = writeln!(out, "<path class=\"b3\" stroke-width=\"{width:.1}\" d=\"M{at} {y}h30\"/>");

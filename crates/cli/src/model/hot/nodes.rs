@@ -2,7 +2,7 @@
 
 use super::{Loads, class, mark};
 use softband_catalog::escape_xml;
-use softband_fabric::spec::PortRef;
+use softband_fabric::spec::{FabricSpec, PortRef};
 use std::fmt::Write;
 
 pub(super) type Point = (i64, i64);
@@ -46,6 +46,42 @@ pub(super) fn stroke_width(stalled: f64) -> f64 {
     2.5 + 9.5 * stalled.clamp(0.0, 1.0)
 }
 
+pub(super) fn switch_node(centre: Point, name: &str) -> Node {
+    Node { centre, width: box_width(name) + 6, height: SWITCH_HEIGHT, name: name.to_owned(), is_switch: true }
+}
+pub(super) fn host_node(centre: Point, name: &str) -> Node {
+    Node { centre, width: box_width(name), height: HOST_HEIGHT, name: name.to_owned(), is_switch: false }
+}
+
+/// Of the box at a cable's end.
+pub(super) fn size(spec: &FabricSpec, end: PortRef) -> (i64, i64) {
+    let node = match end {
+        PortRef::Hca { host, .. } => host_node((0, 0), &spec.hosts[host].name),
+        PortRef::Switch { switch, .. } => switch_node((0, 0), &spec.switches[switch].name),
+    };
+    (node.width, node.height)
+}
+
+/// The first switch that each host is cabled to.
+pub(super) fn homes(spec: &FabricSpec) -> Vec<Option<usize>> {
+    let mut homes = vec![None; spec.hosts.len()];
+    for cable in &spec.cables {
+        for (own, other) in [(cable.ends[0], cable.ends[1]), (cable.ends[1], cable.ends[0])] {
+            if let (PortRef::Hca { host, .. }, PortRef::Switch { switch, .. }) = (own, other) {
+                homes[host].get_or_insert(switch);
+            }
+        }
+    }
+    homes
+}
+
+/// Where the line from a box's centre to another point leaves it.
+pub(super) fn edge((x, y): Point, (width, height): (i64, i64), (to_x, to_y): Point) -> Point {
+    let (dx, dy) = ((to_x - x) as f64, (to_y - y) as f64);
+    let reach = (width as f64 / 2.0 / dx.abs().max(1e-9)).min(height as f64 / 2.0 / dy.abs().max(1e-9)).min(1.0);
+    (x + (dx * reach).round() as i64, y + (dy * reach).round() as i64)
+}
+
 impl Drawing {
     pub(super) fn cable(&mut self, ends: [PortRef; 2], [a, b]: [Point; 2]) {
         let middle = middle(a, b);
@@ -74,7 +110,7 @@ impl Drawing {
         for (half, report) in halves {
             if let Some(number) = loads.numbers.get(&report.port) {
                 let ((ax, ay), (bx, by)) = (half.from, half.to);
-                mark(out, ((ax + 3 * bx) / 4, (ay + 3 * by) / 4), *number);
+                mark(out, middle((ax, ay), (bx, by)), *number);
             }
         }
     }
