@@ -8,10 +8,11 @@ mod text;
 use crate::home;
 use anyhow::{Context, bail};
 use clap::Args;
-use softband_fabric::World;
-use softband_workload::{Runner, Schedule};
+use softband_parallel::Crew;
+use softband_workload::Schedule;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[derive(Args)]
@@ -54,6 +55,9 @@ pub(crate) struct ModelArguments {
     /// Seed of everything random (default: the fabric file's)
     #[arg(long)]
     seed: Option<u64>,
+    /// Threads that the fabric is shared out to (default: one for each processor); the results do not depend on it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    threads: Option<u8>,
     /// Leave model.json, flows.csv, ports.csv and hot.svg in this folder (default: results/model-WORKLOAD)
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -70,8 +74,6 @@ pub(crate) struct Chosen {
     ranks_per_host: u32,
 }
 
-/// Events between two looks at the clock.
-const EVENTS_AT_ONCE: u64 = 20_000;
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(arguments: &ModelArguments) -> anyhow::Result<i32> {
@@ -79,39 +81,41 @@ pub(crate) fn run(arguments: &ModelArguments) -> anyhow::Result<i32> {
     let chosen = choice::choose(arguments, &loaded)?;
     let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from("results").join(format!("model-{}", chosen.name)));
     let begun = Instant::now();
-    let world = World::new(&loaded.spec, chosen.seed);
-    let mut runner = Runner::new(world, chosen.schedule, chosen.ranks_per_host)?;
+    let threads = arguments.threads.unwrap_or_else(cores);
+    let schedule = Arc::new(chosen.schedule);
+    let mut crew = Crew::new(&loaded.spec, chosen.seed, &schedule, (chosen.ranks_per_host, threads))?;
     results::check_folder(&out).with_context(|| format!("cannot write to the results folder {}", out.display()))?;
-    let outcome = drive(&mut runner, begun);
-    for warning in runner.warnings() {
+    let outcome = drive(&mut crew, begun);
+    for warning in crew.warnings() {
         eprintln!("softband: {warning}");
     }
     if let Err(error) = outcome {
-        bail!("the workload did not come to its end, after {} of simulated time: {error}", text::time(runner.now().as_secs_f64()));
+        bail!("the workload did not come to its end, after {} of simulated time: {error}", text::time(crew.now().as_secs_f64()));
     }
     let seconds = begun.elapsed().as_secs_f64();
-    let whole = results::Results::new(&path, &chosen.name, chosen.seed, &runner);
+    let whole = results::Results::new(&path, &chosen.name, chosen.seed, &loaded.spec, &crew);
     whole.leave(&out).with_context(|| format!("cannot write the results to {}", out.display()))?;
-    let report = text::report(&whole, seconds, peak_memory_bytes());
+    let report = text::report(&whole, (seconds, crew.threads()), peak_memory_bytes());
     // Whoever reads may have heard enough.
     let _ = writeln!(std::io::stdout().lock(), "{report}  results           {}", out.display());
     Ok(0)
 }
 
-fn drive(runner: &mut Runner, begun: Instant) -> Result<(), softband_workload::RunError> {
+/// As many threads as processors, as long as they are worth it.
+fn cores() -> u8 {
+    const THREADS_MAX: usize = 64;
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(THREADS_MAX) as u8)
+}
+
+fn drive(crew: &mut Crew, begun: Instant) -> Result<(), softband_workload::RunError> {
     let shows = std::io::stderr().is_terminal();
     let mut shown = begun;
-    let outcome = loop {
-        match runner.run(EVENTS_AT_ONCE) {
-            Ok(true) => break Ok(()),
-            Ok(false) if shows && shown.elapsed() >= PROGRESS_EVERY => {
-                shown = Instant::now();
-                let _ = write!(std::io::stderr().lock(), "\r\x1b[K{}", text::progress(runner, begun.elapsed().as_secs_f64()));
-            }
-            Ok(false) => {}
-            Err(error) => break Err(error),
+    let outcome = crew.run(&mut |progress| {
+        if shows && shown.elapsed() >= PROGRESS_EVERY {
+            shown = Instant::now();
+            let _ = write!(std::io::stderr().lock(), "\r\x1b[K{}", text::progress(&progress, begun.elapsed().as_secs_f64()));
         }
-    };
+    });
     if shows && shown != begun {
         let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
     }

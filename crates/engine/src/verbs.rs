@@ -325,7 +325,8 @@ impl Engine {
             Notice::SrqEvent { process, hca, srq, event } if self.world.query_srq(process, srq).is_ok() => {
                 self.async_event(process, hca, event, srq.0);
             }
-            Notice::SrqEvent { .. } => {}
+            // The engine keeps its own wake-ups.
+            Notice::SrqEvent { .. } | Notice::Wakeup { .. } => {}
             Notice::Deadlock { waits, is_broken_up } => self.deadlocked(waits, is_broken_up),
             Notice::PortEvent { hca, port, event } => {
                 self.note_groups_changed();

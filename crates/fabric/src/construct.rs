@@ -1,9 +1,11 @@
 //! A World from a fabric's specification: nodes, trained links, and the subnet manager's settings.
 
 use crate::counters::EthernetCounters;
+use crate::parts::Parts;
 use crate::port::{Cabling, EthernetPort, Owner, Port};
 use crate::slab::Slab;
 use crate::spec::{CableSpec, EthernetFlowControl, FabricSpec, HcaSpec, PortRef};
+use crate::timeline::Timeline;
 use crate::world::{Hca, ProcessingEngine, SwitchNode, World};
 use softband_model::bus::{Bus, MemoryController, SharedBus};
 use softband_model::link::{Arbiter, CreditLedger, FlowControl, PauseLedger, PauseLoop, ReceiveBuffer, blocks_per_lane};
@@ -24,7 +26,9 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
     let limits = hcas.iter().map(|hca| Limits::of(&hca.part)).collect();
     let mut world = World {
         spec: spec.clone(),
-        queue: EventQueue::default(),
+        queue: Timeline::Total(EventQueue::default()),
+        looks: Vec::new(),
+        parts: Parts::default(),
         verbs: Verbs::new(limits),
         chunks: ChunkPool::default(),
         hcas,

@@ -43,10 +43,11 @@ pub struct EthernetCounters {
 }
 
 impl World {
-    /// Counters of every cabled port, HCAs first, in the order of the fabric file.
+    /// Counters of every cabled port of the nodes that are here, HCAs first, in the order of the fabric file.
     pub fn counters(&self) -> Vec<PortCounters> {
         self.ports
             .iter()
+            .filter(|port| self.has_node(port.node))
             .filter_map(|port| port.cabling.map(|cabling| (port, cabling)))
             .map(|(port, cabling)| {
                 let tally = &port.tally;
@@ -76,7 +77,7 @@ impl World {
                     credit_stall_picos: (0..lanes).map(|lane| tally.lane_wait.get(lane).map_or(0, |wait| wait.as_picos())).collect(),
                     ethernet: port.ethernet.as_ref().map(|ethernet| EthernetCounters {
                         rcv_pauses: match &port.flow_control {
-                            FlowControl::Pause(ledger) => ledger.received(self.now()),
+                            FlowControl::Pause(ledger) => ledger.received(self.queue.latest()),
                             FlowControl::Credits(_) => 0,
                         },
                         ..ethernet.counters

@@ -15,7 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const LOOK_AFTER: SimDuration = SimDuration::from_micros(1_000);
 
 /// A lane of a switch's output port whose next packet lacks credits.
-struct Starved {
+#[derive(Clone, Debug)]
+pub struct Starved {
     port: u32,
     lane: VirtualLane,
     /// Where its packets go, on the same lane.
@@ -24,6 +25,13 @@ struct Starved {
     stuck_above: u32,
     /// What its packets hold: lanes of inputs of its own switch, and how many blocks of each.
     holds: BTreeMap<(u32, u8), u32>,
+}
+
+impl Starved {
+    /// What they are ordered by.
+    pub fn place(&self) -> (u32, u8) {
+        (self.port, self.lane.0)
+    }
 }
 
 impl World {
@@ -47,7 +55,6 @@ impl World {
         self.ports[id as usize].watched = false;
         let starved: Vec<_> = self.ports[id as usize].arbiter.starved_lanes().collect();
         let is_long = starved.iter().any(|(_, since)| now - *since >= LOOK_AFTER);
-        let stuck = if is_long { self.look_for_deadlock(now) } else { Vec::new() };
         let mut discarded = false;
         for (lane, mut since) in starved {
             while self.expiry_of_head(id, lane, since).is_some_and(|expires| expires <= now) {
@@ -58,8 +65,37 @@ impl World {
         if discarded {
             self.transmit(id, now);
         }
+        if is_long {
+            self.looks.push(id);
+        } else {
+            self.watch_again(id, &[], now);
+        }
+    }
+
+    fn watch_again(&mut self, id: u32, stuck: &[(u32, u8)], now: SimTime) {
         if self.ports[id as usize].arbiter.is_starved() && !self.ports[id as usize].watched {
-            self.watch_queue(id, &stuck, now);
+            self.watch_queue(id, stuck, now);
+        }
+    }
+
+    /// Looks at the whole fabric for those who have waited for long: what stands still for ever does so a little later as well.
+    pub(crate) fn look_where_asked(&mut self) {
+        if self.wants_look() {
+            self.look(self.starved_lanes());
+        }
+    }
+
+    /// Whether one of this part's ports has waited for so long that the lanes of all parts are to be looked at.
+    pub fn wants_look(&self) -> bool {
+        !self.looks.is_empty()
+    }
+
+    /// Looks at the starved lanes of all parts, in the order of their ports: at the end of a window.
+    pub fn look(&mut self, starved: Vec<Starved>) {
+        let now = self.queue.window_end().unwrap_or_else(|| self.queue.now());
+        let stuck = self.look_for_deadlock(starved, now);
+        for port in std::mem::take(&mut self.looks) {
+            self.watch_again(port, &stuck, now);
         }
     }
 
@@ -85,8 +121,8 @@ impl World {
     }
 
     /// Tells of circles that were not known yet; all the lanes that will never move by themselves.
-    fn look_for_deadlock(&mut self, now: SimTime) -> Vec<(u32, u8)> {
-        let stuck = self.stuck_lanes();
+    fn look_for_deadlock(&mut self, starved: Vec<Starved>, now: SimTime) -> Vec<(u32, u8)> {
+        let stuck = stuck_among(starved);
         let waits_for = |waiting: &Starved| {
             let input = (waiting.next_input, waiting.lane.0);
             (0..stuck.len() as u32).filter(|other| stuck[*other as usize].holds.contains_key(&input)).collect()
@@ -99,13 +135,21 @@ impl World {
                 continue;
             }
             let waits: Vec<String> = lanes.iter().map(|waiting| self.wait_in_words(waiting)).collect();
-            let is_limited = |waiting: &&Starved| self.expiry_of_head(waiting.port, waiting.lane, now).is_some();
-            let is_broken_up = lanes.iter().any(is_limited);
+            let is_broken_up = lanes.iter().any(|waiting| self.gives_up(waiting.port));
             let node = self.ports[lanes[0].port as usize].node;
             self.deadlocks_told.push(told);
-            self.report(now, node, Notice::Deadlock { waits: waits.join(", "), is_broken_up });
+            if self.has_node(node) {
+                self.report(now, node, Notice::Deadlock { waits: waits.join(", "), is_broken_up });
+            }
         }
         stuck.iter().map(|waiting| (waiting.port, waiting.lane.0)).collect()
+    }
+
+    /// Whether a port discards what waits for too long.
+    fn gives_up(&self, id: u32) -> bool {
+        let port = &self.ports[id as usize];
+        let in_switch = port.framing.link_layer() == LinkLayer::Infiniband && self.spec.subnet.lifetimes.packet_life_time.limit().is_some();
+        in_switch || port.head_lifetime.limit().is_some()
     }
 
     fn wait_in_words(&self, waiting: &Starved) -> String {
@@ -128,29 +172,8 @@ impl World {
         format!("{node}/{}", port.number.0)
     }
 
-    /// The lanes that will never get their credits: what they lack is held by packets that wait for such lanes themselves.
-    ///
-    /// Everything else that is held may come back, and so may what is on its way.
-    fn stuck_lanes(&self) -> Vec<Starved> {
-        let mut stuck = self.starved_lanes();
-        loop {
-            let mut held: BTreeMap<(u32, u8), u32> = BTreeMap::new();
-            for (input, blocks) in stuck.iter().flat_map(|waiting| &waiting.holds) {
-                *held.entry(*input).or_default() += blocks;
-            }
-            let before = stuck.len();
-            stuck.retain(|waiting| {
-                let held = held.get(&(waiting.next_input, waiting.lane.0)).copied().unwrap_or(0);
-                held > waiting.stuck_above
-            });
-            if stuck.len() == before {
-                return stuck;
-            }
-        }
-    }
-
     /// Every lane between two switches whose next packet lacks credits.
-    fn starved_lanes(&self) -> Vec<Starved> {
+    pub fn starved_lanes(&self) -> Vec<Starved> {
         let mut lanes = Vec::new();
         // Copies of one packet share the buffer that they came in by.
         let mut counted = BTreeSet::new();
@@ -176,5 +199,25 @@ impl World {
 
     fn is_switch_port(&self, id: u32) -> bool {
         matches!(self.ports[id as usize].owner, Owner::Switch { .. })
+    }
+}
+
+/// The lanes that will never get their credits: what they lack is held by packets that wait for such lanes themselves.
+///
+/// Everything else that is held may come back, and so may what is on its way.
+fn stuck_among(mut stuck: Vec<Starved>) -> Vec<Starved> {
+    loop {
+        let mut held: BTreeMap<(u32, u8), u32> = BTreeMap::new();
+        for (input, blocks) in stuck.iter().flat_map(|waiting| &waiting.holds) {
+            *held.entry(*input).or_default() += blocks;
+        }
+        let before = stuck.len();
+        stuck.retain(|waiting| {
+            let held = held.get(&(waiting.next_input, waiting.lane.0)).copied().unwrap_or(0);
+            held > waiting.stuck_above
+        });
+        if stuck.len() == before {
+            return stuck;
+        }
     }
 }

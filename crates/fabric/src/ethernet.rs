@@ -1,8 +1,9 @@
 //! Ethernet ports: frames into receive buffers, and the pause frames that keep these from running over.
 
 use crate::event::Event;
+use crate::parts::Word;
 use crate::world::World;
-use softband_model::link::{FlowControl, Taken};
+use softband_model::link::Taken;
 use softband_sim::SimTime;
 use softband_types::{CreditBlocks, VirtualLane};
 use softband_wire::ethernet::PAUSE_FRAME_BYTES;
@@ -47,12 +48,8 @@ impl World {
         ethernet.pauses_until = sent;
         ethernet.counters.xmit_pauses += 1;
         self.queue.push(sent, port.node, Event::PauseSent { port: id });
-        let sender = &mut self.ports[cabling.peer as usize];
-        let (Some(ethernet), FlowControl::Pause(ledger)) = (&mut sender.ethernet, &mut sender.flow_control) else { return };
-        ledger.schedule(sent + cabling.delay + ethernet.pause_response, lane, pauses);
-        if sender.is_stalled() {
-            self.await_credits(cabling.peer);
-        }
+        let Some(response) = self.ports[cabling.peer as usize].ethernet.as_ref().map(|ethernet| ethernet.pause_response) else { return };
+        self.tell_sender(cabling.peer, sent + cabling.delay + response, Word::Pause { lane, pauses });
     }
 
     pub(crate) fn on_pause_sent(&mut self, id: u32, now: SimTime) {

@@ -98,6 +98,10 @@ pub(crate) enum Event {
     Report {
         notice: u32,
     },
+    /// Somebody outside asked for it.
+    Wakeup {
+        token: u32,
+    },
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! Packets onto links, through switches, and credits back.
 
 use crate::event::Event;
+use crate::parts::{Content, Word};
 use crate::port::{Cabling, Departing, Owner};
+use crate::timeline::Source;
 use crate::world::World;
 use softband_model::link::{Choice, FlowControl, Framing};
 use softband_model::verbs::api::HostMemory;
@@ -72,7 +74,7 @@ impl World {
         let port = &mut self.ports[id as usize];
         if let Some(at) = port.flow_control.next_arrival().filter(|_| !port.kicked) {
             port.kicked = true;
-            self.queue.push(at, port.node, Event::CreditsBack { port: id });
+            self.queue.push_arrival(at, port.node, (id, Source::Credits), Event::CreditsBack { port: id });
         }
     }
 
@@ -102,11 +104,23 @@ impl World {
         {
             self.leave_input(port, lane, blocks, cabling.rate.speed, busy_until, now);
         }
+        if self.has_node(self.ports[cabling.peer as usize].node) {
+            self.cross(packet, cabling);
+        } else {
+            let transit = self.packets.take(packet);
+            self.hand_over(cabling.peer, Content::Packet { by: id, transit });
+        }
+    }
+
+    /// A packet is on its way over a cable.
+    pub(crate) fn cross(&mut self, packet: u32, cabling: Cabling) {
+        let transit = self.packets.get(packet);
+        let (head, time) = (transit.head, transit.tail - transit.head);
         match cabling.framing {
             Framing::Infiniband => self.schedule_arrival(packet, cabling, time),
             Framing::Ethernet { .. } => {
-                let (at, node) = (now + cabling.delay, self.ports[cabling.peer as usize].node);
-                self.queue.push(at, node, Event::FrameArrival { packet });
+                let node = self.ports[cabling.peer as usize].node;
+                self.queue.push_arrival(head, node, (cabling.peer, Source::Packets), Event::FrameArrival { packet });
             }
         }
     }
@@ -129,7 +143,7 @@ impl World {
         let Owner::Switch { switch, index } = peer.owner else {
             // What carries payload is looked at with its first bit, since the DMA write may follow the bytes.
             let at = if transit.payload_bytes > 0 { transit.head } else { transit.tail };
-            return self.queue.push(at, peer.node, Event::HcaArrival { packet });
+            return self.queue.push_arrival(at, peer.node, (cabling.peer, Source::Packets), Event::HcaArrival { packet });
         };
         if transit.dlid.is_multicast() {
             return self.fork_at_switch(packet, switch, index, time_in);
@@ -140,12 +154,12 @@ impl World {
         let onward = output.and_then(|output| self.ports[output as usize].cabling);
         let fits = |onward: &Cabling| u32::from(transit.payload_bytes) <= onward.mtu.bytes();
         let (Some(output), Some(onward)) = (output, onward.filter(fits)) else {
-            return self.queue.push(transit.tail, peer.node, Event::SwitchDiscard { packet });
+            return self.queue.push_arrival(transit.tail, peer.node, (cabling.peer, Source::Packets), Event::SwitchDiscard { packet });
         };
         transit.output = output;
         let time_out = onward.serialisation(transit.bytes);
         let at = node.switch.ready_at(transit.head, onward.rate.speed, time_in, time_out);
-        self.queue.push(at, peer.node, Event::SwitchArrival { packet });
+        self.queue.push_arrival(at, peer.node, (cabling.peer, Source::Packets), Event::SwitchArrival { packet });
     }
 
     pub(crate) fn on_switch_arrival(&mut self, id: u32, now: SimTime) {
@@ -215,11 +229,25 @@ impl World {
         let port = &self.ports[id as usize];
         let Some(cabling) = port.cabling else { return };
         let (arrival, blocks) = (port.busy_until.max(now) + cabling.delay, CreditBlocks(u32::from(blocks)));
-        let sender = &mut self.ports[cabling.peer as usize];
-        let FlowControl::Credits(ledger) = &mut sender.flow_control else { return self.free_frame(id, lane, blocks, now) };
-        ledger.schedule_return(arrival, lane, blocks);
+        match &port.flow_control {
+            FlowControl::Pause(_) => self.free_frame(id, lane, blocks, now),
+            FlowControl::Credits(_) => self.tell_sender(cabling.peer, arrival, Word::Credits { lane, blocks }),
+        }
+    }
+
+    /// A receiver's word on what a port may send is on its way.
+    pub(crate) fn tell_sender(&mut self, to: u32, arrival: SimTime, word: Word) {
+        let sender = &mut self.ports[to as usize];
+        if !self.parts.has(sender.node) {
+            return self.hand_over(to, Content::Word { to, arrival, word });
+        }
+        match (word, &mut sender.flow_control) {
+            (Word::Credits { lane, blocks }, FlowControl::Credits(ledger)) => ledger.schedule_return(arrival, lane, blocks),
+            (Word::Pause { lane, pauses }, FlowControl::Pause(ledger)) => ledger.schedule(arrival, lane, pauses),
+            _ => unreachable!("both ends of a cable have the same flow control"),
+        }
         if sender.is_stalled() {
-            self.await_credits(cabling.peer);
+            self.await_credits(to);
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::event::Event;
 use crate::port::{Cabling, Owner};
+use crate::timeline::Source;
 use crate::world::{Transit, World};
 use softband_model::packet::Packet;
 use softband_model::verbs::Group;
@@ -125,6 +126,7 @@ impl World {
         let node = &self.switches[switch as usize];
         let (first_port, node_number) = (node.first_port, self.ports[node.first_port as usize].node);
         let transit = self.packets.get_mut(packet);
+        let input = transit.port;
         let payload_bytes = u32::from(transit.payload_bytes);
         let outputs = node.switch.multicast_outputs(transit.dlid);
         let ways: Vec<(u32, Cabling)> = (outputs.into_iter().filter(|output| *output != input_index))
@@ -134,7 +136,7 @@ impl World {
             .collect();
         let tail = self.packets.get_mut(packet).tail;
         if ways.is_empty() {
-            return self.queue.push(tail, node_number, Event::SwitchDiscard { packet });
+            return self.queue.push_arrival(tail, node_number, (input, Source::Packets), Event::SwitchDiscard { packet });
         }
         let copies = self.copies_left.insert(ways.len() as u32);
         for (number, (output, onward)) in ways.into_iter().enumerate() {
@@ -149,7 +151,7 @@ impl World {
             transit.counted = number > 0;
             let (head, time_out) = (transit.head, onward.serialisation(transit.bytes));
             let at = self.switches[switch as usize].switch.ready_at(head, onward.rate.speed, time_in, time_out);
-            self.queue.push(at, node_number, Event::SwitchArrival { packet: id });
+            self.queue.push_arrival(at, node_number, (input, Source::Packets), Event::SwitchArrival { packet: id });
         }
     }
 

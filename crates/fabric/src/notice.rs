@@ -29,6 +29,8 @@ pub enum Notice {
         /// Switches will give packets up in the end; else they wait for ever.
         is_broken_up: bool,
     },
+    /// The time has come that was asked for.
+    Wakeup { token: u32 },
     /// An asynchronous event of a port.
     PortEvent { hca: HcaId, port: PortNumber, event: u32 },
 }

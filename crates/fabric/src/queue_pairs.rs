@@ -9,7 +9,7 @@ use softband_sim::SimTime;
 use softband_types::{CqHandle, HcaId, PdHandle, ProcessId, QpState, QpType, Qpn, SrqHandle, XrcdHandle};
 
 /// QPN of an HCA's first queue pair; the numbers below are for management (IBTA 3.5.3).
-const QPN_FIRST: u32 = 0x404;
+pub const QPN_FIRST: u32 = 0x404;
 const QPNS_MAX: usize = (1 << 24) - QPN_FIRST as usize;
 
 /// A queue pair with what the fabric keeps about it.
@@ -302,6 +302,14 @@ impl World {
         let post = self.posts.insert(Post::Send { qp, epoch: slot.qp.epoch, request });
         let at = now + self.hcas[hca.0 as usize].part.doorbell;
         self.queue.push(at, hca.0, Event::Doorbell { post });
+    }
+
+    /// From now on a queue pair has a receive request for every message: `request`, as often as it takes. Nothing when there is none of
+    /// this number.
+    pub fn receive_always(&mut self, hca: HcaId, qpn: Qpn, request: ReceiveRequest) {
+        if let Some(slot) = self.qp_index(hca, qpn).and_then(|index| self.slot_mut(index)) {
+            slot.qp.responder.stand_ready(request);
+        }
     }
 
     /// Posts a receive request. It is there for packets that come at `now` or later.

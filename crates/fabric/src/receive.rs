@@ -296,7 +296,7 @@ impl World {
 
     /// Moves the bytes, unless the region was deregistered while they were on the bus.
     fn write_to_memory(&self, delivery: &Delivery, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>) -> Result<(), ()> {
-        let Some(payload) = &delivery.payload else { return Ok(()) };
+        let Some(payload) = delivery.payload.as_ref().filter(|payload| payload.buffer.is_some()) else { return Ok(()) };
         let mut offset = payload.offset;
         for segment in delivery.placement.iter() {
             let len = segment.len_bytes as usize;

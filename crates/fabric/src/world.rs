@@ -2,12 +2,14 @@
 
 use crate::event::Event;
 use crate::notice::Notice;
+use crate::parts::Parts;
 use crate::port::Port;
 use crate::queue_pairs::{Post, QpSlot};
 use crate::receive::InFlight;
 use crate::send_engine::Work;
 use crate::slab::Slab;
 use crate::spec::FabricSpec;
+use crate::timeline::Timeline;
 use softband_model::bus::{Bus, MemoryController, SharedBus};
 use softband_model::link::FlowControl;
 use softband_model::management::Routes;
@@ -17,14 +19,18 @@ use softband_model::switch::Switch;
 use softband_model::transport::InjectionSettings;
 use softband_model::verbs::api::{Completion, HostMemory, PortSnapshot};
 use softband_model::verbs::{ChunkPool, Verbs};
-use softband_sim::{EventQueue, RandomStream, SimDuration, SimTime};
+use softband_sim::{RandomStream, SimDuration, SimTime};
 use softband_types::{CqHandle, Guid, HcaId, Lid, LinkRate, LinkSpeed, LinkWidth, PKey, PortNumber, ProcessId, ServiceLevel, VirtualLane};
 use std::collections::VecDeque;
 
 /// A fabric in motion. It asks no clock: verbs are told the time, and `step` executes the next event.
 pub struct World {
     pub(crate) spec: FabricSpec,
-    pub(crate) queue: EventQueue<Event>,
+    pub(crate) queue: Timeline,
+    /// Which nodes' events are executed here.
+    pub(crate) parts: Parts,
+    /// Ports whose packets have waited for so long that the whole fabric is to be looked at.
+    pub(crate) looks: Vec<u32>,
     pub(crate) verbs: Verbs,
     pub(crate) chunks: ChunkPool,
     pub(crate) hcas: Vec<Hca>,
@@ -211,10 +217,12 @@ impl World {
         self.packets.len()
     }
 
-    /// Executes exactly the next event; what programs may see of it is appended to `notices`.
+    /// Executes exactly the next event, in windows the next of the node at hand; what programs may see of it is appended to `notices`.
     pub fn step(&mut self, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>) {
-        let Some((key, event)) = self.queue.pop() else { return };
-        let now = key.time;
+        while !self.step_in_window(memory, notices) && self.next_window() {}
+    }
+
+    pub(crate) fn execute(&mut self, event: Event, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>, now: SimTime) {
         match event {
             Event::Doorbell { post } => self.on_doorbell(post, memory, now),
             Event::WqeFetched { qp, epoch } => self.on_wqe_fetched(qp, epoch, memory, now),
@@ -228,7 +236,9 @@ impl World {
             Event::QueueWatch { port } => self.on_queue_watch(port, now),
             Event::CreditsBack { port } => {
                 self.ports[port as usize].kicked = false;
-                self.transmit(port, now);
+                if self.ports[port as usize].is_stalled() {
+                    self.transmit(port, now);
+                }
             }
             Event::FrameArrival { packet } => self.on_frame_arrival(packet, now),
             Event::PauseSent { port } => self.on_pause_sent(port, now),
@@ -242,7 +252,18 @@ impl World {
             Event::ReceiverWaited { qp, epoch } => self.on_receiver_waited(qp, epoch, memory, now),
             Event::ReplyReady { qp } => self.on_reply_ready(qp, memory, now),
             Event::Report { notice } => notices.push(self.reports.take(notice)),
+            Event::Wakeup { token } => notices.push(Notice::Wakeup { token }),
         }
+    }
+
+    /// Tells `token` at `at`, after all else that happens at an HCA at that instant.
+    pub fn wake_at(&mut self, hca: HcaId, at: SimTime, token: u32) {
+        self.queue.push_last(at, hca.0, Event::Wakeup { token });
+    }
+
+    /// Packets that have begun to cross a link here, by links.
+    pub fn packets_sent(&self) -> u64 {
+        self.ports.iter().map(|port| port.tally.xmit_packets).sum()
     }
 
     pub(crate) fn report(&mut self, now: SimTime, node: u32, notice: Notice) {

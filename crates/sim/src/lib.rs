@@ -6,7 +6,9 @@
 mod queue;
 mod random;
 mod time;
+mod windows;
 
-pub use queue::{EventKey, EventQueue};
+pub use queue::{EventKey, EventQueue, Order};
 pub use random::RandomStream;
 pub use time::{SimDuration, SimTime};
+pub use windows::WindowQueue;

@@ -1,7 +1,9 @@
-//! Queue pairs between ranks, made when they are first needed. Making them takes no simulated time.
+//! Queue pairs between ranks. Making them takes no simulated time.
 
-use softband_fabric::World;
-use softband_model::verbs::api::{AddressVector, GlobalRoute, MrInit, QpCapabilities, QpInit, QpModification, VerbsError};
+use softband_fabric::{QPN_FIRST, World};
+use softband_model::verbs::api::{
+    AddressVector, GlobalRoute, MrInit, QpCapabilities, QpInit, QpModification, ReceiveRequest, ScatterGatherEntry, VerbsError,
+};
 use softband_types::{Access, CqHandle, HcaId, LKey, Lid, LinkLayer, Mtu, PdHandle, PortNumber, ProcessId, Psn, QpState, QpType, Qpn, RKey};
 use std::collections::BTreeMap;
 
@@ -9,6 +11,7 @@ use std::collections::BTreeMap;
 pub(crate) const BASE: u64 = 0x1_0000;
 /// As much as the largest message may have.
 const MEMORY_BYTES: u64 = 1 << 32;
+const MESSAGE_BYTES_MAX: u32 = 1 << 31;
 /// perftest's defaults: timeout, retries, pauses of a receiver that is not ready.
 const ACK_TIMEOUT: u8 = 14;
 const RETRIES: u8 = 7;
@@ -65,69 +68,94 @@ pub(crate) fn endpoint(world: &mut World, rank: u32, host: usize) -> Result<Endp
 /// One side of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Side {
-    /// What this side sends by, and its peer receives by.
-    pub sender: Qpn,
-    pub receiver: Qpn,
-    /// Work requests that a queue holds.
+    /// Of the queue pair that this side sends by.
+    pub qpn: Qpn,
+    /// Work requests that it holds.
     pub depth: u32,
 }
 
-/// All connections made so far, by the lower and the higher rank.
-#[derive(Default)]
+/// All connections made so far.
 pub(crate) struct Connections {
-    pairs: BTreeMap<(u32, u32), ([Qpn; 2], u32)>,
+    depth: u32,
+    /// Of each rank, by the higher one of both: the queue pairs of the lower and of the higher one.
+    pairs: Vec<BTreeMap<u32, [Qpn; 2]>>,
+    /// Queue pairs made by each rank's HCA: their numbers follow from that.
+    made: BTreeMap<HcaId, u32>,
+    count: usize,
 }
 
 impl Connections {
+    pub(crate) fn new(ranks: usize, depth: u32) -> Self {
+        Self { depth, pairs: vec![BTreeMap::new(); ranks], made: BTreeMap::new(), count: 0 }
+    }
+
     /// The way from one rank to another.
-    pub(crate) fn side(&mut self, world: &mut World, from: (u32, Endpoint), to: (u32, Endpoint), depth: u32) -> Result<Side, Refusal> {
-        let (low, high) = if from.0 <= to.0 { (from, to) } else { (to, from) };
-        let key = (low.0, high.0);
-        let (qpns, depth) = match self.pairs.get(&key) {
-            Some(pair) => *pair,
+    pub(crate) fn side(&mut self, world: &mut World, endpoints: &[Endpoint], from: u32, to: u32) -> Result<Side, Refusal> {
+        let (low, high) = (from.min(to), from.max(to));
+        let (a, b) = (endpoints[low as usize], endpoints[high as usize]);
+        let depth = self.depth.min(a.depth_max).min(b.depth_max);
+        let qpns = match self.pairs[low as usize].get(&high) {
+            Some(qpns) => *qpns,
             None => {
-                let depth = depth.min(low.1.depth_max).min(high.1.depth_max);
-                let pair = (connect(world, low.1, high.1, depth)?, depth);
-                self.pairs.insert(key, pair);
-                pair
+                let qpns = self.connect(world, a, b, depth)?;
+                self.pairs[low as usize].insert(high, qpns);
+                self.count += 1;
+                qpns
             }
         };
-        let [sender, receiver] = if from.0 <= to.0 { qpns } else { [qpns[1], qpns[0]] };
-        Ok(Side { sender, receiver, depth })
+        Ok(Side { qpn: if from <= to { qpns[0] } else { qpns[1] }, depth })
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.pairs.len()
+        self.count
+    }
+
+    fn connect(&mut self, world: &mut World, a: Endpoint, b: Endpoint, depth: u32) -> Result<[Qpn; 2], Refusal> {
+        let qpns = [self.create(world, a, depth)?, self.create(world, b, depth)?];
+        let mtu = mtu(world, a).min(mtu(world, b));
+        for (own, peer, qpn, other) in [(a, b, qpns[0], qpns[1]), (b, a, qpns[1], qpns[0])] {
+            if world.has_hca(own.hca) {
+                bring_up(world, own, qpn, peer, (other, mtu))?;
+                world.receive_always(own.hca, qpn, standing_receive(own));
+            }
+        }
+        Ok(qpns)
+    }
+
+    /// The next queue pair of a rank's HCA. Those of HCAs that this World has not are counted: their own World makes the same.
+    fn create(&mut self, world: &mut World, of: Endpoint, depth: u32) -> Result<Qpn, Refusal> {
+        let made = self.made.entry(of.hca).or_default();
+        let expected = Qpn(QPN_FIRST + *made);
+        *made += 1;
+        if !world.has_hca(of.hca) {
+            return Ok(expected);
+        }
+        let capabilities = QpCapabilities { max_send_wr: depth, max_recv_wr: 1, max_send_sge: 1, max_recv_sge: 1, max_inline_bytes: 0 };
+        let init = QpInit {
+            qp_type: QpType::Rc,
+            pd: of.pd,
+            send_cq: of.cq,
+            recv_cq: of.cq,
+            srq: None,
+            xrcd: None,
+            capabilities,
+            signal_all: false,
+            block_own_multicast: false,
+        };
+        let qpn = world.create_qp(of.process, of.hca, init)?.qpn;
+        debug_assert_eq!(qpn, expected, "nobody else makes queue pairs here");
+        Ok(qpn)
     }
 }
 
-fn connect(world: &mut World, a: Endpoint, b: Endpoint, depth: u32) -> Result<[Qpn; 2], Refusal> {
-    let qpns = [create(world, a, depth)?, create(world, b, depth)?];
-    let (mtu_a, mtu_b) = (mtu(world, a), mtu(world, b));
-    for (own, peer, qpn, other) in [(a, b, qpns[0], qpns[1]), (b, a, qpns[1], qpns[0])] {
-        bring_up(world, own, qpn, peer, (other, mtu_a.min(mtu_b)))?;
-    }
-    Ok(qpns)
+/// Takes any message: receivers are never late.
+fn standing_receive(of: Endpoint) -> ReceiveRequest {
+    let entry = ScatterGatherEntry { address: BASE, len_bytes: MESSAGE_BYTES_MAX, lkey: of.lkey };
+    ReceiveRequest { wr_id: 0, entries: vec![entry], srq: None }
 }
 
 fn mtu(world: &World, of: Endpoint) -> Mtu {
     world.port(of.hca, of.port).map_or(Mtu::B256, |port| port.mtu_active)
-}
-
-fn create(world: &mut World, of: Endpoint, depth: u32) -> Result<Qpn, Refusal> {
-    let capabilities = QpCapabilities { max_send_wr: depth, max_recv_wr: depth, max_send_sge: 1, max_recv_sge: 1, max_inline_bytes: 0 };
-    let init = QpInit {
-        qp_type: QpType::Rc,
-        pd: of.pd,
-        send_cq: of.cq,
-        recv_cq: of.cq,
-        srq: None,
-        xrcd: None,
-        capabilities,
-        signal_all: false,
-        block_own_multicast: false,
-    };
-    Ok(world.create_qp(of.process, of.hca, init)?.qpn)
 }
 
 /// The way to a port: by its LID, on Ethernet by its IPv4 address, the last of its GID table.

@@ -12,10 +12,11 @@ mod progress;
 mod runner;
 mod schedule;
 mod sizes;
+mod ways;
 
 pub use measure::{FlowReport, Measurements, PhaseReport, RateSummary};
 pub use pattern::{Operation, Pattern, PatternError, Settings, build};
 pub use ports::{Feeder, HotPort, PortReport, hot_ports, port_reports};
-pub use runner::{RunError, Runner};
+pub use runner::{RunError, Runner, Waiting};
 pub use schedule::{Action, Schedule, ScheduleError, Step, Wait};
 pub use sizes::{SizeError, parse_bytes};

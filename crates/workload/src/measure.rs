@@ -17,6 +17,10 @@ impl PhaseReport {
     pub(crate) fn begun(&mut self, at: SimTime) {
         self.begun = Some(self.begun.map_or(at, |begun| begun.min(at)));
     }
+    fn join(&mut self, other: &Self) {
+        other.begun.into_iter().for_each(|at| self.begun(at));
+        self.done(other.ended);
+    }
     pub(crate) fn done(&mut self, at: SimTime) {
         self.ended = self.ended.max(at);
     }
@@ -36,6 +40,9 @@ impl Tally {
         self.begun.get_or_insert(at);
         self.messages += 1;
         self.bytes += u64::from(bytes);
+    }
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun.is_some()
     }
     pub(crate) fn completed(&mut self, at: SimTime) {
         self.ended = self.ended.max(at);
@@ -94,6 +101,21 @@ pub struct Measurements {
 }
 
 impl Measurements {
+    /// Of a fabric in parts, from those of its parts.
+    pub fn of_parts(parts: impl Iterator<Item = Self>) -> Self {
+        let together = |mut all: Self, part: Self| {
+            all.completion = all.completion.max(part.completion);
+            all.phases.iter_mut().zip(part.phases).for_each(|(phase, other)| phase.join(&other));
+            all.flows.extend(part.flows);
+            all.events += part.events;
+            all.packet_hops += part.packet_hops;
+            all
+        };
+        let mut all = parts.reduce(together).expect("there is a part");
+        all.flows.sort_by_key(|flow| (flow.from_rank, flow.to_rank));
+        all
+    }
+
     pub fn rates(&self) -> RateSummary {
         let mut rates: Vec<f64> = self.flows.iter().map(FlowReport::bytes_per_second).collect();
         rates.sort_by(f64::total_cmp);

@@ -1,7 +1,7 @@
 //! Where the fabric is hot: ports by their load and by what they wait for, as far as their counters tell.
 
-use softband_fabric::spec::PortRef;
-use softband_fabric::{PortCounters, World};
+use softband_fabric::PortCounters;
+use softband_fabric::spec::{FabricSpec, PortRef};
 use softband_sim::SimTime;
 use std::collections::BTreeMap;
 
@@ -32,10 +32,8 @@ pub struct PortReport {
 }
 
 /// Every cabled port, in the order of the fabric's cables.
-pub fn port_reports(world: &World, completion: SimTime) -> Vec<PortReport> {
-    let spec = world.spec();
-    let counters: BTreeMap<String, PortCounters> =
-        world.counters().into_iter().map(|port| (format!("{}/{}", port.node, port.port.0), port)).collect();
+pub fn port_reports(spec: &FabricSpec, counters: impl Iterator<Item = PortCounters>, completion: SimTime) -> Vec<PortReport> {
+    let counters: BTreeMap<String, PortCounters> = counters.map(|port| (format!("{}/{}", port.node, port.port.0), port)).collect();
     let picos = (completion.as_picos() as f64).max(1.0);
     let mut reports = Vec::new();
     for cable in &spec.cables {

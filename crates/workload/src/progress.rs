@@ -2,8 +2,7 @@
 
 use softband_fabric::World;
 use softband_sim::{SimDuration, SimTime};
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 /// Completions that one look takes, as perftest's programs do.
 pub(crate) const POLL_BATCH: usize = 16;
@@ -29,13 +28,9 @@ impl Costs {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Seen {
     /// Messages of a step up to this one.
-    Sent {
-        step: u32,
-        index: u32,
-    },
-    Received {
-        step: u32,
-    },
+    Sent { step: u32, index: u32 },
+    /// A message of a step, where ranks are told of it.
+    Received { step: Option<u32> },
 }
 
 /// What polls and posts for a rank.
@@ -49,29 +44,25 @@ pub(crate) struct Thread {
     pub costs: Costs,
 }
 
-/// What is due at some time, beside the events of the World.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// What is due at some time, beside what the World does by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Look { rank: u32 },
     Calculated { step: u32 },
 }
 
-/// In the order of time, then as it was put in.
-#[derive(Default)]
-pub(crate) struct Agenda {
-    heap: BinaryHeap<Reverse<(SimTime, u64, Due)>>,
-    count: u64,
-}
+impl Due {
+    const CALCULATED: u32 = 1 << 31;
 
-impl Agenda {
-    pub(crate) fn push(&mut self, at: SimTime, due: Due) {
-        self.heap.push(Reverse((at, self.count, due)));
-        self.count += 1;
+    /// As the World keeps it until then.
+    pub(crate) const fn token(self) -> u32 {
+        match self {
+            Self::Look { rank } => rank,
+            Self::Calculated { step } => step | Self::CALCULATED,
+        }
     }
-    pub(crate) fn next_time(&self) -> Option<SimTime> {
-        self.heap.peek().map(|Reverse((at, _, _))| *at)
-    }
-    pub(crate) fn pop(&mut self) -> Option<(SimTime, Due)> {
-        self.heap.pop().map(|Reverse((at, _, due))| (at, due))
+
+    pub(crate) const fn of_token(token: u32) -> Self {
+        if token & Self::CALCULATED == 0 { Self::Look { rank: token } } else { Self::Calculated { step: token & !Self::CALCULATED } }
     }
 }

@@ -21,6 +21,16 @@ pub struct Step {
     pub action: Action,
 }
 
+impl Step {
+    /// Payload of all that it sends.
+    pub fn bytes(&self) -> u64 {
+        match self.action {
+            Action::Send { bytes, messages, .. } => u64::from(bytes) * u64::from(messages),
+            _ => 0,
+        }
+    }
+}
+
 /// What of a step another one waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
@@ -34,7 +44,7 @@ pub struct Schedule {
     pub ranks: u32,
     pub phases: Vec<String>,
     pub steps: Vec<Step>,
-    /// (earlier, later): the later one begins only when the earlier one is done, or has begun.
+    /// (earlier, later), both of one rank: the later one begins only when the earlier one is done, or has begun.
     pub order: Vec<(u32, u32, Wait)>,
     /// Messages that a step has outstanding at most.
     pub window: u32,
@@ -46,6 +56,18 @@ pub struct Schedule {
     pub writes: bool,
     /// Every message needs a step that receives it, even if there is none at all.
     pub receives_all: bool,
+}
+
+/// Who waits for each step: one list of all, and where each step's part begins.
+pub(crate) struct Followers {
+    starts: Vec<u32>,
+    list: Vec<(u32, Wait)>,
+}
+
+impl Followers {
+    pub(crate) fn of(&self, step: u32) -> &[(u32, Wait)] {
+        &self.list[self.starts[step as usize] as usize..self.starts[step as usize + 1] as usize]
+    }
 }
 
 /// Why a schedule can never be carried out.
@@ -77,22 +99,15 @@ impl Schedule {
         self.phases.push(name.into());
     }
 
+    /// Lets a step wait until another one of its rank is done: ranks wait for each other by messages only.
     pub fn after(&mut self, earlier: u32, later: u32) {
+        debug_assert_eq!(self.steps[earlier as usize].rank, self.steps[later as usize].rank);
         self.order.push((earlier, later, Wait::UntilDone));
     }
 
     /// Whether ranks receive what they are sent, step by step.
     pub fn has_receives(&self) -> bool {
         self.receives_all || self.steps.iter().any(|step| matches!(step.action, Action::Receive { .. }))
-    }
-
-    /// Payload of all messages.
-    pub fn bytes(&self) -> u64 {
-        let of = |step: &Step| match step.action {
-            Action::Send { bytes, messages, .. } => u64::from(bytes) * u64::from(messages),
-            _ => 0,
-        };
-        self.steps.iter().map(of).sum()
     }
 
     /// # Errors
@@ -103,12 +118,18 @@ impl Schedule {
     }
 
     /// Who waits for each step.
-    pub(crate) fn followers(&self) -> Vec<Vec<(u32, Wait)>> {
-        let mut followers = vec![Vec::new(); self.steps.len()];
+    pub(crate) fn followers(&self) -> Followers {
+        let mut starts = vec![0u32; self.steps.len() + 1];
+        self.order.iter().for_each(|(earlier, _, _)| starts[*earlier as usize + 1] += 1);
+        (1..starts.len()).for_each(|step| starts[step] += starts[step - 1]);
+        let mut next = starts.clone();
+        let mut list = vec![(0, Wait::UntilDone); self.order.len()];
         for (earlier, later, wait) in &self.order {
-            followers[*earlier as usize].push((*later, *wait));
+            let place = &mut next[*earlier as usize];
+            list[*place as usize] = (*later, *wait);
+            *place += 1;
         }
-        followers
+        Followers { starts, list }
     }
 
     fn check_circles(&self) -> Result<(), ScheduleError> {
@@ -117,7 +138,7 @@ impl Schedule {
         self.order.iter().for_each(|(_, later, _)| waits[*later as usize] += 1);
         let mut free: Vec<u32> = (0..self.steps.len() as u32).filter(|step| waits[*step as usize] == 0).collect();
         while let Some(step) = free.pop() {
-            for (later, _) in &followers[step as usize] {
+            for (later, _) in followers.of(step) {
                 waits[*later as usize] -= 1;
                 if waits[*later as usize] == 0 {
                     free.push(*later);

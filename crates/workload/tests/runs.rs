@@ -8,7 +8,8 @@ use softband_fabric::World;
 use softband_fabric::spec::{CableSpec, FabricSpec, PortRef, SwitchSpec};
 use softband_sim::SimTime;
 use softband_types::{Guid, LinkSpeed, PortNumber};
-use softband_workload::{Measurements, Operation, Pattern, RunError, Runner, Settings, build, goal, hot_ports, port_reports};
+use softband_workload::{Measurements, Operation, Pattern, RunError, Runner, Schedule, Settings, build, goal, hot_ports, port_reports};
+use std::sync::Arc;
 
 /// SDR 4X.
 const BYTES_PER_SECOND: f64 = 1e9;
@@ -45,7 +46,7 @@ fn finished(mut runner: Runner) -> Runner {
 
 fn run(spec: &FabricSpec, pattern: Pattern, settings: &Settings) -> Runner {
     let schedule = build(pattern, spec.hosts.len() as u32, settings).unwrap();
-    finished(Runner::new(World::new(spec, 1), schedule, 1).unwrap())
+    finished(Runner::new(World::new(spec, 1), Arc::new(schedule), 1).unwrap())
 }
 
 fn seconds(spec: &FabricSpec, pattern: Pattern, settings: &Settings) -> f64 {
@@ -58,7 +59,7 @@ fn assert_near(found: f64, wanted: f64, share: f64) {
 
 fn of(text: &str, spec: &FabricSpec, ranks_per_host: u32) -> Measurements {
     let schedule = goal::parse(text).unwrap();
-    finished(Runner::new(World::new(spec, 1), schedule, ranks_per_host).unwrap()).measurements()
+    finished(Runner::new(World::new(spec, 1), Arc::new(schedule), ranks_per_host).unwrap()).measurements()
 }
 
 #[test]
@@ -91,7 +92,7 @@ fn an_incast_of_n_senders_takes_n_times_as_long_as_one() {
 fn the_port_that_an_incast_fills_is_hot_and_its_senders_feed_it() {
     let spec = star(4);
     let runner = run(&spec, Pattern::Incast, &Settings { messages: Some(4), root: Some(2), ..Settings::default() });
-    let ports = port_reports(runner.world(), runner.measurements().completion);
+    let ports = port_reports(runner.world().spec(), runner.world().counters().into_iter(), runner.measurements().completion);
     let hot = hot_ports(&ports);
     assert_eq!(hot[0].name, "switch/3");
     assert!(hot[0].utilisation > 0.95, "{hot:?}");
@@ -136,7 +137,7 @@ fn a_ring_allreduce_takes_two_vectors_less_two_parts_over_the_rate_of_a_link() {
 fn ranks_of_one_host_reach_each_other_within_its_hca() {
     let spec = star(2);
     let schedule = build(Pattern::AllToAll, 4, &Settings::default()).unwrap();
-    let measured = finished(Runner::new(World::new(&spec, 1), schedule, 2).unwrap()).measurements();
+    let measured = finished(Runner::new(World::new(&spec, 1), Arc::new(schedule), 2).unwrap()).measurements();
     assert_eq!(measured.flows.len(), 12);
     assert!(measured.flows.iter().all(|flow| flow.bytes == 65_536 && flow.ended > flow.begun));
 }
@@ -144,7 +145,7 @@ fn ranks_of_one_host_reach_each_other_within_its_hca() {
 #[test]
 fn more_ranks_than_places_are_refused_before_the_run() {
     let schedule = build(Pattern::AllToAll, 5, &Settings::default()).unwrap();
-    let refused = Runner::new(World::new(&star(2), 1), schedule, 2).err().unwrap();
+    let refused = Runner::new(World::new(&star(2), 1), Arc::new(schedule), 2).err().unwrap();
     assert_eq!(refused, RunError::TooManyRanks { ranks: 5, places: 4, hosts: 2, ranks_per_host: 2 });
 }
 
@@ -180,7 +181,7 @@ fn a_step_that_waits_for_a_beginning_does_not_wait_for_the_end() {
 fn ranks_that_wait_for_each_other_are_named_at_the_end() {
     let text = "num_ranks 2\nrank 0 {\nr: recv 8b from 1 tag 3\ns: send 8b to 1 tag 4\ns requires r\n}\n\
                 rank 1 {\nr: recv 8b from 0 tag 4\ns: send 8b to 0 tag 3\ns requires r\n}";
-    let mut runner = Runner::new(World::new(&star(2), 1), goal::parse(text).unwrap(), 1).unwrap();
+    let mut runner = Runner::new(World::new(&star(2), 1), Arc::new(goal::parse(text).unwrap()), 1).unwrap();
     let error = runner.run(1_000_000).unwrap_err().to_string();
     assert!(error.contains("rank 0 (host a) for a message from rank 1, tag 3"), "{error}");
     assert!(error.contains("rank 1 (host b) for a message from rank 0, tag 4"), "{error}");
@@ -198,4 +199,31 @@ fn more_messages_than_a_send_queue_holds_wait_for_room() {
 fn a_message_without_bytes_arrives_too_also_from_a_rank_to_itself() {
     let text = "num_ranks 2\nrank 0 {\na: send 0b to 1\nb: send 0b to 0\nc: recv 0b from 0\n}\nrank 1 {\na: recv 0b from 0\n}";
     assert_eq!(of(text, &star(2), 1).flows.iter().map(|flow| flow.messages).collect::<Vec<_>>(), [1, 1]);
+}
+
+/// Events of all nodes by time, or node by node in windows.
+fn with(spec: &FabricSpec, schedule: &Arc<Schedule>, in_windows: bool) -> Measurements {
+    let mut world = World::new(spec, 1);
+    if in_windows {
+        world.work_in_windows();
+        assert!(world.has_windows());
+    }
+    finished(Runner::new(world, Arc::clone(schedule), 1).unwrap()).measurements()
+}
+
+#[test]
+fn node_by_node_every_flow_has_the_same_life_as_with_one_queue_for_all() {
+    let spec = two_levels(3, 4, 2);
+    let settings = Settings { bytes: Some(40_000), messages: Some(5), seed: 3, ..Settings::default() };
+    for (name, pattern) in Pattern::ALL {
+        let settings = match pattern {
+            Pattern::RingAllreduce | Pattern::TreeAllreduce | Pattern::Broadcast => Settings { messages: None, ..settings.clone() },
+            Pattern::AllToAll => Settings { messages: Some(2), ..settings.clone() },
+            _ => settings.clone(),
+        };
+        let schedule = Arc::new(build(pattern, 12, &settings).unwrap());
+        let (total, windows) = (with(&spec, &schedule, false), with(&spec, &schedule, true));
+        assert_eq!((total.completion, &total.flows, &total.phases), (windows.completion, &windows.flows, &windows.phases), "{name}");
+        assert!(total.completion > SimTime::ZERO);
+    }
 }

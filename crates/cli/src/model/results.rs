@@ -3,8 +3,10 @@
 use super::hot::{self, LevelLoad};
 use super::text;
 use serde_json::{Value, json};
+use softband_fabric::spec::FabricSpec;
+use softband_parallel::Crew;
 use softband_sim::SimTime;
-use softband_workload::{Feeder, FlowReport, HotPort, Measurements, PortReport, Runner, hot_ports, port_reports};
+use softband_workload::{Feeder, FlowReport, HotPort, Measurements, PortReport, hot_ports};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -33,10 +35,9 @@ pub(super) fn check_folder(out: &Path) -> std::io::Result<()> {
 }
 
 impl Results {
-    pub(super) fn new(fabric: &Path, workload: &str, seed: u64, runner: &Runner) -> Self {
-        let measured = runner.measurements();
-        let spec = runner.world().spec();
-        let ports = port_reports(runner.world(), measured.completion);
+    pub(super) fn new(fabric: &Path, workload: &str, seed: u64, spec: &FabricSpec, crew: &Crew) -> Self {
+        let measured = crew.measurements();
+        let ports = crew.port_reports();
         let hot = hot_ports(&ports);
         let what = format!("{workload}, seed {seed}, done in {}", text::time(measured.completion.as_secs_f64()));
         let (levels, picture) = (hot::level_loads(spec, &ports), hot::draw(spec, &ports, &hot, &what));
@@ -82,7 +83,6 @@ impl Results {
             "completion_picos": measured.completion.as_picos(),
             "phases": measured.phases.iter().filter(|phase| phase.begun.is_some()).map(phase).collect::<Vec<_>>(),
             "connections": measured.connections,
-            "fabric_events": measured.events,
             "packet_hops": measured.packet_hops,
             "flow_bytes_per_second": { "min": rates.min, "median": rates.median, "max": rates.max, "mean": rates.mean },
             "flows": measured.flows.iter().map(flow).collect::<Vec<_>>(),

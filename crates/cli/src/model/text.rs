@@ -1,7 +1,8 @@
 //! The report for people: short, with units.
 
 use super::results::Results;
-use softband_workload::{Feeder, Runner};
+use softband_parallel::Progress;
+use softband_workload::Feeder;
 use std::fmt::Write;
 
 /// Of the hot ports and of phases so many are shown; the files have all.
@@ -23,13 +24,17 @@ fn rate(bytes_per_second: f64) -> String {
     }
 }
 
-pub(super) fn progress(runner: &Runner, seconds: f64) -> String {
-    let done = runner.part_done();
+pub(super) fn progress(progress: &Progress, seconds: f64) -> String {
+    let done = progress.done as f64 / progress.total.max(1) as f64;
     let left = if done > 0.001 { format!(", about {:.0} s left", seconds * (1.0 - done) / done) } else { String::new() };
-    format!("{:.1} % done, {} simulated{left}", done * 100.0, time(runner.now().as_secs_f64()))
+    format!("{:.1} % done, {} simulated{left}", done * 100.0, time(progress.now.as_secs_f64()))
 }
 
-pub(super) fn report(results: &Results, wall_seconds: f64, peak_bytes: Option<u64>) -> String {
+fn threads_in_words(threads: usize) -> String {
+    if threads == 1 { String::from("1 thread") } else { format!("{threads} threads") }
+}
+
+pub(super) fn report(results: &Results, (wall_seconds, threads): (f64, usize), peak_bytes: Option<u64>) -> String {
     let measured = &results.measured;
     let mut text = String::new();
     let mut line = |name: &str, what: String| text.push_str(&format!("  {name:<17} {what}\n"));
@@ -51,7 +56,7 @@ pub(super) fn report(results: &Results, wall_seconds: f64, peak_bytes: Option<u6
     line("rate of a flow", spread);
     let hops = measured.packet_hops as f64;
     let speed = hops / wall_seconds / 1e6;
-    line("packet-hops", format!("{} in {wall_seconds:.2} s ({speed:.2} million/s)", measured.packet_hops));
+    line("packet-hops", format!("{} in {wall_seconds:.2} s ({speed:.2} million/s, {})", measured.packet_hops, threads_in_words(threads)));
     line("events", format!("{} ({:.1} a packet-hop)", measured.events, measured.events as f64 / hops.max(1.0)));
     if let Some(peak) = peak_bytes {
         let a_host = peak as f64 / results.hosts.max(1) as f64 / 1024.0;

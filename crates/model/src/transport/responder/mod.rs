@@ -24,6 +24,8 @@ const EVENT_ACCESS_ERROR: u32 = 3;
 pub struct Responder {
     expected_psn: Psn,
     receive_queue: VecDeque<ReceiveRequest>,
+    /// What messages find when the queue is empty, where somebody sees to it that it never is.
+    standing: Option<Box<ReceiveRequest>>,
     message: Option<Message>,
     /// The expected packet was asked for again; until it comes nothing else is answered (IBTA 9.7.5.1.2).
     refused: bool,
@@ -115,6 +117,11 @@ impl Responder {
         self.receive_queue.push_back(request);
     }
 
+    /// From now on every message finds a receive request like this one.
+    pub fn stand_ready(&mut self, request: ReceiveRequest) {
+        self.standing = Some(Box::new(request));
+    }
+
     /// Gives a request back that was taken out, before all others.
     pub fn put_back(&mut self, request: ReceiveRequest) {
         self.receive_queue.push_front(request);
@@ -176,7 +183,7 @@ impl Responder {
 
     /// The next receive request, of the shared queue where there is one.
     fn take_receive(&mut self, r: &mut Receiving) -> Option<ReceiveRequest> {
-        let Some(srq) = r.srq else { return self.receive_queue.pop_front() };
+        let Some(srq) = r.srq else { return self.receive_queue.pop_front().or_else(|| self.standing.as_deref().cloned()) };
         let (request, reached) = r.verbs.srqs.get_mut(srq.0)?.take()?;
         r.srq_limit = reached.then_some(srq).or(r.srq_limit);
         Some(request)

@@ -1,0 +1,102 @@
+//! The World's events, in one of two orders that make no difference to what happens.
+
+use crate::event::Event;
+use softband_sim::{EventQueue, SimDuration, SimTime, WindowQueue};
+
+/// Events that are still to come.
+pub(crate) enum Timeline {
+    /// Of all nodes by time: for those who look at the whole fabric between any two of them.
+    Total(EventQueue<Event>),
+    /// Node by node, in windows as short as the shortest cable.
+    Windows(WindowQueue<Event>),
+}
+
+/// What comes to a port: packets of its peer, or its peer's word on what may be sent.
+#[derive(Clone, Copy)]
+pub(crate) enum Source {
+    Packets,
+    Credits,
+}
+
+impl Timeline {
+    /// What a node does by itself.
+    pub(crate) fn push(&mut self, time: SimTime, node: u32, event: Event) {
+        match self {
+            Self::Total(queue) => queue.push(time, node, event),
+            Self::Windows(queue) => queue.push(time, node, event),
+        }
+    }
+
+    /// What comes to a node by one of its ports.
+    pub(crate) fn push_arrival(&mut self, time: SimTime, node: u32, (port, source): (u32, Source), event: Event) {
+        let source = port << 1 | source as u32;
+        match self {
+            Self::Total(queue) => queue.push_from(time, node, source, event),
+            Self::Windows(queue) => queue.push_from(time, node, source, event),
+        }
+    }
+
+    /// What is to see all else of its instant.
+    pub(crate) fn push_last(&mut self, time: SimTime, node: u32, event: Event) {
+        match self {
+            Self::Total(queue) => queue.push_last(time, node, event),
+            Self::Windows(queue) => queue.push_last(time, node, event),
+        }
+    }
+
+    /// The next event; in windows `None` also at the end of one.
+    pub(crate) fn pop(&mut self) -> Option<(SimTime, Event)> {
+        match self {
+            Self::Total(queue) => queue.pop().map(|(key, event)| (key.time, event)),
+            Self::Windows(queue) => queue.pop().map(|(time, _, event)| (time, event)),
+        }
+    }
+
+    /// When the next event is due; in windows exact between two of them.
+    pub(crate) fn next_time(&self) -> Option<SimTime> {
+        match self {
+            Self::Total(queue) => queue.next_time(),
+            Self::Windows(queue) => queue.next_time(),
+        }
+    }
+
+    /// The time of the event taken out last.
+    pub(crate) fn now(&self) -> SimTime {
+        match self {
+            Self::Total(queue) => queue.now(),
+            Self::Windows(queue) => queue.now(),
+        }
+    }
+
+    /// The time of the latest event so far.
+    pub(crate) fn latest(&self) -> SimTime {
+        match self {
+            Self::Total(queue) => queue.now(),
+            Self::Windows(queue) => queue.latest(),
+        }
+    }
+
+    /// Up to when everything has happened, in windows: the end of the last one.
+    pub(crate) fn window_end(&self) -> Option<SimTime> {
+        match self {
+            Self::Total(_) => None,
+            Self::Windows(queue) => Some(queue.end()),
+        }
+    }
+
+    /// Opens the next window.
+    pub(crate) fn open_window(&mut self, start: SimTime) {
+        if let Self::Windows(queue) = self {
+            queue.open(start);
+        }
+    }
+
+    pub(crate) fn is_total(&self) -> bool {
+        matches!(self, Self::Total(_))
+    }
+
+    /// From now on in windows. Only before anything was scheduled.
+    pub(crate) fn in_windows(nodes: usize, lookahead: SimDuration) -> Self {
+        Self::Windows(WindowQueue::new(nodes, lookahead))
+    }
+}

@@ -1,0 +1,237 @@
+//! A workload on as many threads as there are parts of its fabric, window by window (conservative parallel simulation).
+//!
+//! In a window every part executes its own nodes' events; then they exchange what crosses cables between them, agree on the earliest event
+//! that is left, and go on with the window that it lies in. What happens does not depend on the number of parts, nor on the host's
+//! scheduling.
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods)] // threads, beside the model side and not in it
+
+mod meeting;
+
+use meeting::Meeting;
+use softband_fabric::spec::FabricSpec;
+use softband_fabric::{Parcel, Split, Starved, World, lookahead};
+use softband_sim::SimTime;
+use softband_workload::{Measurements, PortReport, RunError, Runner, Schedule, Waiting, port_reports};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A workload under way, in parts.
+pub struct Crew {
+    runners: Vec<Runner>,
+}
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    pub now: SimTime,
+    /// Of how much, in bytes or steps.
+    pub done: u64,
+    pub total: u64,
+}
+
+/// What a part tells the others between two windows.
+#[derive(Clone, Default)]
+struct Report {
+    /// `None` when nothing can happen any more.
+    next: Option<SimTime>,
+    wants_look: bool,
+    is_done: bool,
+    failure: Option<(SimTime, RunError)>,
+    progress: (u64, u64),
+    now: SimTime,
+}
+
+/// What all parts agree on after they have heard each other.
+enum Verdict {
+    GoOn(SimTime),
+    Look,
+    Done,
+    Failed(RunError),
+    Stuck,
+}
+
+/// Where parts leave things for each other: each place has one who writes and who reads at another time.
+struct Board {
+    meeting: Meeting,
+    reports: Vec<Mutex<Report>>,
+    /// From each part to each.
+    mail: Vec<Vec<Mutex<Vec<Parcel>>>>,
+    starved: Vec<Mutex<Vec<Starved>>>,
+}
+
+impl Crew {
+    /// Makes a World for each part: as many as `threads`, but not more than hosts, and one where nodes reach each other at once.
+    ///
+    /// # Errors
+    /// When the ranks have no place on the fabric's hosts.
+    pub fn new(spec: &FabricSpec, seed: u64, schedule: &Arc<Schedule>, (ranks_per_host, threads): (u32, u8)) -> Result<Self, RunError> {
+        let most = u8::try_from(spec.hosts.len()).unwrap_or(u8::MAX);
+        let split = Split::new(spec, if lookahead(spec).is_some() { threads.min(most) } else { 1 });
+        let make = |part: u8| {
+            let mut world = World::new(spec, seed);
+            world.work_in_windows();
+            if split.parts() > 1 {
+                world.take_part(&split, part);
+            }
+            Runner::new(world, Arc::clone(schedule), ranks_per_host)
+        };
+        let made: Vec<Result<Runner, RunError>> = std::thread::scope(|scope| {
+            let makers: Vec<_> = (1..split.parts()).map(|part| scope.spawn(move || make_part(make, part))).collect();
+            let own = make(0);
+            std::iter::once(own).chain(makers.into_iter().map(join)).collect()
+        });
+        Ok(Self { runners: made.into_iter().collect::<Result<_, _>>()? })
+    }
+
+    /// Runs the workload to its end, and shows from time to time how far it is.
+    ///
+    /// # Errors
+    /// When it cannot come to its end.
+    pub fn run(&mut self, show: &mut dyn FnMut(Progress)) -> Result<(), RunError> {
+        let board = Board::new(self.runners.len());
+        let board = &board;
+        let ends: Vec<Verdict> = std::thread::scope(|scope| {
+            let mut others = self.runners.iter_mut().enumerate();
+            let first = others.next();
+            let workers: Vec<_> = others.map(|(part, runner)| scope.spawn(move || board.work(part, runner, &mut |_| ()))).collect();
+            let own = first.map(|(part, runner)| board.work(part, runner, show));
+            own.into_iter().chain(workers.into_iter().map(join)).collect()
+        });
+        match ends.into_iter().next() {
+            Some(Verdict::Failed(error)) => Err(error),
+            Some(Verdict::Stuck) => {
+                let waiting = self.runners.iter().map(Runner::waiting).fold(Waiting::default(), Waiting::and);
+                Err(RunError::Stuck { waiting: waiting.in_words() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The latest event's time.
+    pub fn now(&self) -> SimTime {
+        self.runners.iter().map(Runner::now).max().unwrap_or_default()
+    }
+
+    pub fn threads(&self) -> usize {
+        self.runners.len()
+    }
+
+    /// What went wrong without ending the run.
+    pub fn warnings(&self) -> impl Iterator<Item = &String> {
+        self.runners.iter().flat_map(Runner::warnings)
+    }
+
+    pub fn measurements(&self) -> Measurements {
+        Measurements::of_parts(self.runners.iter().map(Runner::measurements))
+    }
+
+    pub fn port_reports(&self) -> Vec<PortReport> {
+        let counters = self.runners.iter().flat_map(|runner| runner.world().counters());
+        let completion = self.runners.iter().map(|runner| runner.measurements().completion).max().unwrap_or_default();
+        port_reports(self.runners[0].world().spec(), counters, completion)
+    }
+}
+
+fn make_part<T>(make: impl Fn(u8) -> T, part: u8) -> T {
+    make(part)
+}
+
+/// A worker's panic is everybody's.
+fn join<T>(worker: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+fn lock<T>(place: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    place.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Board {
+    fn new(parts: usize) -> Self {
+        Self {
+            meeting: Meeting::new(parts),
+            reports: (0..parts).map(|_| Mutex::default()).collect(),
+            mail: (0..parts).map(|_| (0..parts).map(|_| Mutex::default()).collect()).collect(),
+            starved: (0..parts).map(|_| Mutex::default()).collect(),
+        }
+    }
+
+    /// One part's work, up to the end of all.
+    fn work(&self, part: usize, runner: &mut Runner, show: &mut dyn FnMut(Progress)) -> Verdict {
+        let attendance = self.meeting.attend();
+        loop {
+            runner.run_window();
+            self.exchange(part, runner);
+            loop {
+                *lock(&self.reports[part]) = Report::of(runner);
+                attendance.meet();
+                let verdict = self.verdict(show);
+                attendance.meet();
+                match verdict {
+                    Verdict::GoOn(next) => {
+                        runner.world_mut().open_window(next);
+                        break;
+                    }
+                    Verdict::Look => self.look(part, runner, &attendance),
+                    end => return end,
+                }
+            }
+        }
+    }
+
+    /// Gives the other parts what is for them, and takes in what they have.
+    fn exchange(&self, part: usize, runner: &mut Runner) {
+        if self.reports.len() == 1 {
+            return;
+        }
+        for to in (0..self.reports.len()).filter(|to| *to != part) {
+            let parcels = runner.world_mut().take_parcels(to as u8);
+            lock(&self.mail[part][to]).extend(parcels);
+        }
+        self.meeting.meet();
+        for from in (0..self.reports.len()).filter(|from| *from != part) {
+            let parcels = std::mem::take(&mut *lock(&self.mail[from][part]));
+            runner.world_mut().take_in(parcels);
+        }
+    }
+
+    fn verdict(&self, show: &mut dyn FnMut(Progress)) -> Verdict {
+        let reports: Vec<Report> = self.reports.iter().map(|report| lock(report).clone()).collect();
+        let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum();
+        let now = reports.iter().map(|report| report.now).max().unwrap_or_default();
+        show(Progress { now, done: sum(|report| report.progress.0), total: sum(|report| report.progress.1) });
+        if let Some((_, error)) = reports.iter().filter_map(|report| report.failure.clone()).min_by_key(|(at, _)| *at) {
+            return Verdict::Failed(error);
+        }
+        if reports.iter().all(|report| report.is_done) {
+            return Verdict::Done;
+        }
+        if reports.iter().any(|report| report.wants_look) {
+            return Verdict::Look;
+        }
+        reports.iter().filter_map(|report| report.next).min().map_or(Verdict::Stuck, Verdict::GoOn)
+    }
+
+    /// All parts look at the starved lanes of all.
+    fn look(&self, part: usize, runner: &mut Runner, attendance: &meeting::Attendance) {
+        *lock(&self.starved[part]) = runner.world().starved_lanes();
+        attendance.meet();
+        let mut starved: Vec<Starved> = self.starved.iter().flat_map(|lanes| lock(lanes).clone()).collect();
+        starved.sort_by_key(Starved::place);
+        runner.world_mut().look(starved);
+        attendance.meet();
+    }
+}
+
+impl Report {
+    fn of(runner: &Runner) -> Self {
+        let world = runner.world();
+        Self {
+            next: world.next_event_time(),
+            wants_look: world.wants_look(),
+            is_done: runner.is_done(),
+            failure: runner.failure().cloned(),
+            progress: runner.progress(),
+            now: world.latest(),
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Drives a World by a schedule. Each rank has one thread that posts and polls, and pays for both what its host's part says; it sees a
+//! completion as a program in virtual pace does: when it looks, or, while it looks in vain, when the completion comes.
+//!
+//! What a rank does follows from what its own host's HCA tells it, so a World may work through its nodes one by one, and a runner may have
+//! only some of the hosts.
+
+mod steps;
+mod thread;
+
+use crate::connections::{Endpoint, Refusal, endpoint};
+use crate::measure::{Measurements, PhaseReport};
+use crate::memory::NoMemory;
+use crate::progress::{Costs, Due, Seen, Thread};
+use crate::schedule::{Action, Followers, Schedule};
+use crate::ways::{Way, Ways};
+use softband_fabric::World;
+use softband_fabric::notice::Notice;
+use softband_model::verbs::api::Completion;
+use softband_sim::SimTime;
+use softband_types::{WcOpcode, WcStatus};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+pub use steps::Waiting;
+use steps::{Match, StepState};
+
+/// Why a workload did not come to its end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    #[error("the workload has {ranks} ranks, and the fabric places for {places}: {hosts} hosts with {ranks_per_host} each")]
+    TooManyRanks { ranks: u32, places: usize, hosts: usize, ranks_per_host: u32 },
+    #[error("host {host} has no cabled port")]
+    NoPort { host: String },
+    #[error("host {host} cannot make what the workload needs ({what})")]
+    Verbs { host: String, what: String },
+    #[error("a message from {from} to {to} failed: {status}")]
+    Failed { from: String, to: String, status: String },
+    #[error("nothing can happen any more, but these still wait: {}", waiting.join("; "))]
+    Stuck { waiting: Vec<String> },
+    #[error("deadlock in the fabric: {waits}")]
+    Deadlock { waits: String },
+}
+
+/// A workload under way, or its part on the hosts that its World has.
+pub struct Runner {
+    world: World,
+    schedule: Arc<Schedule>,
+    /// Ranks are told of messages that come, and match them.
+    matches_receives: bool,
+    endpoints: Vec<Endpoint>,
+    ranks_per_host: u32,
+    followers: Followers,
+    states: Vec<StepState>,
+    threads: Vec<Thread>,
+    cpus: BTreeMap<(u32, u32), SimTime>,
+    ways: Vec<Way>,
+    /// By step: the way that its messages take.
+    way_of_step: Vec<u32>,
+    connections: usize,
+    matches: BTreeMap<(u32, u32, u32), Match>,
+    phases: Vec<PhaseReport>,
+    notices: Vec<Notice>,
+    failure: Option<(SimTime, RunError)>,
+    warnings: Vec<String>,
+    steps_left: usize,
+    bytes_done: u64,
+    bytes_total: u64,
+    ended: SimTime,
+    events: u64,
+}
+
+impl Runner {
+    /// For the hosts that `world` has; other runners have the other ones.
+    ///
+    /// # Errors
+    /// When the ranks have no place on the fabric's hosts.
+    pub fn new(mut world: World, schedule: Arc<Schedule>, ranks_per_host: u32) -> Result<Self, RunError> {
+        world.count_payload_only();
+        let hosts = world.spec().hosts.len();
+        let places = hosts * ranks_per_host as usize;
+        if schedule.ranks as usize > places {
+            return Err(RunError::TooManyRanks { ranks: schedule.ranks, places, hosts, ranks_per_host });
+        }
+        let mut endpoints = Vec::new();
+        for rank in 0..schedule.ranks {
+            let host = (rank / ranks_per_host) as usize;
+            let made = endpoint(&mut world, rank, host);
+            endpoints.push(made.map_err(|refusal| refused(&world, host, &refusal))?);
+        }
+        let Ways { ways, of_step, connections } =
+            Ways::of(&mut world, &schedule, &endpoints).map_err(|(rank, refusal)| refused(&world, (rank / ranks_per_host) as usize, &refusal))?;
+        let thread = |rank: u32| Thread {
+            clock: SimTime::ZERO,
+            parked: true,
+            ring: VecDeque::new(),
+            open: VecDeque::new(),
+            costs: Costs::of(&world, (rank / ranks_per_host) as usize, schedule.reads_clock),
+        };
+        let threads = (0..schedule.ranks).map(thread).collect();
+        let is_own = |rank: u32| world.has_hca(endpoints[rank as usize].hca);
+        let own = schedule.steps.iter().filter(|step| is_own(step.rank));
+        let bytes_total = own.clone().map(|step| step.bytes()).sum();
+        let steps_left = own.count();
+        let mut states = vec![StepState::default(); schedule.steps.len()];
+        schedule.order.iter().for_each(|(_, later, _)| states[*later as usize].waits += 1);
+        let free = (0..states.len() as u32).filter(|step| states[*step as usize].waits == 0 && is_own(schedule.steps[*step as usize].rank));
+        let free: VecDeque<(u32, SimTime)> = free.map(|step| (step, SimTime::ZERO)).collect();
+        let mut runner = Self {
+            world,
+            matches_receives: schedule.has_receives(),
+            endpoints,
+            ranks_per_host,
+            followers: schedule.followers(),
+            states,
+            threads,
+            cpus: BTreeMap::new(),
+            ways,
+            way_of_step: of_step,
+            connections,
+            matches: BTreeMap::new(),
+            phases: schedule.phases.iter().map(|name| PhaseReport::new(name)).collect(),
+            notices: Vec::new(),
+            failure: None,
+            warnings: Vec::new(),
+            steps_left,
+            bytes_done: 0,
+            bytes_total,
+            ended: SimTime::ZERO,
+            events: 0,
+            schedule,
+        };
+        runner.settle(free);
+        Ok(runner)
+    }
+
+    /// Goes on for at most about so many events; whether everything is done. A window that was begun is seen through.
+    ///
+    /// # Errors
+    /// When the workload cannot come to its end.
+    pub fn run(&mut self, events_max: u64) -> Result<bool, RunError> {
+        let until = self.events + events_max;
+        while self.events < until {
+            self.run_window();
+            if let Some((_, failure)) = self.failure.take() {
+                return Err(failure);
+            }
+            if self.is_done() {
+                return Ok(true);
+            }
+            if !self.world.next_window() && self.world.next_event_time().is_none() {
+                return Err(RunError::Stuck { waiting: self.waiting().in_words() });
+            }
+        }
+        Ok(false)
+    }
+
+    /// All events of the World's window; one event of a World without windows.
+    pub fn run_window(&mut self) {
+        while self.world.step_in_window(&mut NoMemory, &mut self.notices) {
+            self.events += 1;
+            if !self.notices.is_empty() {
+                self.take_notices();
+            }
+            if !self.world.has_windows() {
+                break;
+            }
+        }
+    }
+
+    /// Why the workload cannot come to its end, and since when: the first reason.
+    pub fn failure(&self) -> Option<&(SimTime, RunError)> {
+        self.failure.as_ref()
+    }
+
+    fn fail(&mut self, at: SimTime, error: RunError) {
+        if self.failure.as_ref().is_none_or(|(first, _)| at < *first) {
+            self.failure = Some((at, error));
+        }
+    }
+
+    /// Whether all steps of this runner's hosts are done.
+    pub fn is_done(&self) -> bool {
+        self.steps_left == 0
+    }
+
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    pub fn world_mut(&mut self) -> &mut World {
+        &mut self.world
+    }
+
+    pub fn now(&self) -> SimTime {
+        self.world.latest()
+    }
+
+    /// What went wrong without ending the run.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// How much is done of how much: of the payload that is to be sent, or where there is none of the steps.
+    pub fn progress(&self) -> (u64, u64) {
+        match self.bytes_total {
+            0 => ((self.states.len() - self.steps_left.min(self.states.len())) as u64, self.states.len().max(1) as u64),
+            total => (self.bytes_done, total),
+        }
+    }
+
+    pub fn measurements(&self) -> Measurements {
+        let flow = |way: &Way| way.tally.report((way.from, way.to), (self.host_of(way.from), self.host_of(way.to)));
+        let mut flows: Vec<_> = self.ways.iter().filter(|way| way.tally.has_begun()).map(flow).collect();
+        flows.sort_by_key(|flow| (flow.from_rank, flow.to_rank));
+        Measurements {
+            completion: self.ended,
+            phases: self.phases.clone(),
+            flows,
+            connections: self.connections,
+            events: self.events,
+            packet_hops: self.world.packets_sent(),
+        }
+    }
+
+    fn host_of(&self, rank: u32) -> String {
+        self.world.spec().hosts[(rank / self.ranks_per_host) as usize].name.clone()
+    }
+
+    fn name_of(&self, rank: u32) -> String {
+        format!("rank {rank} (host {})", self.host_of(rank))
+    }
+
+    fn take_notices(&mut self) {
+        let now = self.world.now();
+        let mut notices = std::mem::take(&mut self.notices);
+        for notice in notices.drain(..) {
+            match notice {
+                Notice::Completed { process, completion, .. } => self.on_completed(process.0, &completion, now),
+                Notice::Wakeup { token } => match Due::of_token(token) {
+                    Due::Look { rank } => self.look(rank, now),
+                    Due::Calculated { step } => self.finish(step, now),
+                },
+                Notice::Deadlock { waits, is_broken_up: true } => self.warnings.push(format!("deadlock, broken up by lifetime limits: {waits}")),
+                Notice::Deadlock { waits, is_broken_up: false } => self.fail(now, RunError::Deadlock { waits }),
+                _ => {}
+            }
+        }
+        self.notices = notices;
+    }
+
+    fn on_completed(&mut self, rank: u32, completion: &Completion, now: SimTime) {
+        let received = matches!(completion.opcode, WcOpcode::Receive | WcOpcode::ReceiveRdmaWithImmediate);
+        let seen = match received {
+            true => Seen::Received { step: completion.immediate },
+            false => Seen::Sent { step: (completion.wr_id >> 32) as u32, index: completion.wr_id as u32 },
+        };
+        if completion.status == WcStatus::Success {
+            self.threads[rank as usize].ring.push_back(seen);
+            return self.rouse(rank, now);
+        }
+        // What fails at the receiver fails at the sender as well, and tells of it there.
+        let Seen::Sent { step, .. } = seen else { return };
+        let sender = self.schedule.steps[step as usize];
+        if let Action::Send { to, .. } = sender.action {
+            let status = format!("{:?}", completion.status);
+            self.fail(now, RunError::Failed { from: self.name_of(sender.rank), to: self.name_of(to), status });
+        }
+    }
+
+    fn wake_at(&mut self, rank: u32, at: SimTime, due: Due) {
+        self.world.wake_at(self.endpoints[rank as usize].hca, at, due.token());
+    }
+}
+
+fn refused(world: &World, host: usize, refusal: &Refusal) -> RunError {
+    let host = world.spec().hosts[host].name.clone();
+    match refusal {
+        Refusal::NoPort => RunError::NoPort { host },
+        Refusal::Verbs(error) => RunError::Verbs { host, what: error.to_string() },
+    }
+}

@@ -1,0 +1,147 @@
+//! Which steps have begun, which are done, and what waits for them.
+
+use super::Runner;
+use crate::progress::Due;
+use crate::schedule::{Action, Wait};
+use softband_sim::{SimDuration, SimTime};
+use std::collections::VecDeque;
+
+/// Of those that wait at the end so many are named.
+const WAITING_NAMED: usize = 8;
+
+#[derive(Clone, Copy, Default)]
+pub(super) struct StepState {
+    pub waits: u32,
+    pub posted: u32,
+    pub retired: u32,
+    pub is_open: bool,
+}
+
+/// Messages that have come and receives that wait, of one source and tag.
+#[derive(Default)]
+pub(super) struct Match {
+    arrived: u32,
+    waiting: VecDeque<u32>,
+}
+
+/// Steps that have begun and will not end: how many, and the first of them by number.
+#[derive(Clone, Debug, Default)]
+pub struct Waiting {
+    named: Vec<(usize, String)>,
+    count: usize,
+}
+
+impl Waiting {
+    /// Both together.
+    pub fn and(mut self, other: Self) -> Self {
+        self.named.extend(other.named);
+        self.named.sort();
+        self.named.truncate(WAITING_NAMED);
+        self.count += other.count;
+        self
+    }
+
+    pub fn in_words(self) -> Vec<String> {
+        let more = self.count - self.named.len();
+        let rest = (more > 0).then(|| format!("and {more} more"));
+        self.named.into_iter().map(|(_, words)| words).chain(rest).collect()
+    }
+}
+
+impl Runner {
+    pub(super) fn finish(&mut self, step: u32, at: SimTime) {
+        let mut begun = VecDeque::new();
+        self.note_done(step, at, &mut begun);
+        self.settle(begun);
+    }
+
+    /// A message from a rank to another with this tag has come.
+    pub(super) fn take_message(&mut self, key: (u32, u32, u32), at: SimTime) {
+        let entry = self.matches.entry(key).or_default();
+        match entry.waiting.pop_front() {
+            Some(receive) => self.finish(receive, at),
+            None => entry.arrived += 1,
+        }
+    }
+
+    fn note_done(&mut self, step: u32, at: SimTime, begun: &mut VecDeque<(u32, SimTime)>) {
+        self.steps_left -= 1;
+        self.ended = self.ended.max(at);
+        self.phases[usize::from(self.schedule.steps[step as usize].phase)].done(at);
+        self.release(step, at, Wait::UntilDone, begun);
+    }
+
+    /// One wait less for those who wait for this of a step.
+    fn release(&mut self, step: u32, at: SimTime, what: Wait, begun: &mut VecDeque<(u32, SimTime)>) {
+        for (later, wait) in self.followers.of(step) {
+            if *wait == what {
+                let state = &mut self.states[*later as usize];
+                state.waits -= 1;
+                if state.waits == 0 {
+                    begun.push_back((*later, at));
+                }
+            }
+        }
+    }
+
+    /// Begins steps, and those that can begin by that: a list, since chains of them may be as long as a trace.
+    pub(super) fn settle(&mut self, mut begun: VecDeque<(u32, SimTime)>) {
+        while let Some((number, at)) = begun.pop_front() {
+            let step = self.schedule.steps[number as usize];
+            // A receive may wait from the beginning on: that begins nothing.
+            if !matches!(step.action, Action::Receive { .. }) {
+                self.phases[usize::from(step.phase)].begun(at);
+            }
+            self.release(number, at, Wait::UntilBegun, &mut begun);
+            match step.action {
+                Action::Send { messages: 0, .. } => self.note_done(number, at, &mut begun),
+                Action::Send { .. } => {
+                    self.open(number);
+                    self.rouse(step.rank, at);
+                }
+                Action::Receive { from, tag } => {
+                    let entry = self.matches.entry((from, step.rank, tag)).or_default();
+                    if entry.arrived > 0 {
+                        entry.arrived -= 1;
+                        self.note_done(number, at, &mut begun);
+                    } else {
+                        entry.waiting.push_back(number);
+                    }
+                }
+                Action::Calculate { nanos, cpu } => {
+                    let free = self.cpus.entry((step.rank, cpu)).or_default();
+                    *free = at.max(*free) + SimDuration::from_nanos(nanos);
+                    let until = *free;
+                    self.wake_at(step.rank, until, Due::Calculated { step: number });
+                }
+            }
+        }
+    }
+
+    /// Steps of this runner's hosts that have begun and not ended, by name.
+    pub fn waiting(&self) -> Waiting {
+        let begun = |(number, state): &(usize, &StepState)| {
+            let step = self.schedule.steps[*number];
+            match step.action {
+                _ if !self.world.has_hca(self.endpoints[step.rank as usize].hca) => false,
+                Action::Send { messages, .. } => state.waits == 0 && state.retired < messages,
+                Action::Receive { from, tag } => {
+                    self.matches.get(&(from, step.rank, tag)).is_some_and(|entry| entry.waiting.contains(&(*number as u32)))
+                }
+                Action::Calculate { .. } => false,
+            }
+        };
+        let stuck: Vec<usize> = self.states.iter().enumerate().filter(begun).map(|(step, _)| step).collect();
+        Waiting { named: stuck.iter().take(WAITING_NAMED).map(|step| (*step, self.describe(*step))).collect(), count: stuck.len() }
+    }
+
+    fn describe(&self, step: usize) -> String {
+        let step = self.schedule.steps[step];
+        let who = self.name_of(step.rank);
+        match step.action {
+            Action::Send { to, tag, .. } => format!("{who} for its send to rank {to}, tag {tag}"),
+            Action::Receive { from, tag } => format!("{who} for a message from rank {from}, tag {tag}"),
+            Action::Calculate { .. } => format!("{who} for its processor"),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What a rank's thread does: it looks for completions, and posts what may be posted.
+
+use super::Runner;
+use crate::connections::BASE;
+use crate::progress::{Due, POLL_BATCH, Seen};
+use crate::schedule::Action;
+use softband_model::verbs::api::{ScatterGatherEntry, SendOperation, SendRequest};
+use softband_sim::SimTime;
+
+impl Runner {
+    /// Lets a thread that looks in vain look at `at`.
+    pub(super) fn rouse(&mut self, rank: u32, at: SimTime) {
+        let thread = &mut self.threads[rank as usize];
+        if std::mem::take(&mut thread.parked) {
+            let at = at.max(thread.clock);
+            self.wake_at(rank, at, Due::Look { rank });
+        }
+    }
+
+    /// One round of a thread's loop: what has completed, then what may be posted.
+    pub(super) fn look(&mut self, rank: u32, at: SimTime) {
+        let thread = &mut self.threads[rank as usize];
+        thread.clock = thread.clock.max(at);
+        for _ in 0..thread.ring.len().min(POLL_BATCH) {
+            match self.threads[rank as usize].ring.pop_front() {
+                Some(Seen::Sent { step, index }) => self.on_sent(rank, step, index),
+                Some(Seen::Received { step }) => self.on_received(rank, step),
+                None => break,
+            }
+        }
+        while let Some(step) = self.threads[rank as usize].open.pop_front() {
+            self.post_one(rank, step);
+        }
+        let thread = &mut self.threads[rank as usize];
+        let next = thread.clock + thread.costs.poll;
+        if thread.ring.is_empty() {
+            // The next look is in vain unless something comes before it.
+            thread.clock = next;
+            thread.parked = true;
+        } else {
+            self.wake_at(rank, next, Due::Look { rank });
+        }
+    }
+
+    /// A completion covers all messages of its step up to its own.
+    fn on_sent(&mut self, rank: u32, step: u32, index: u32) {
+        let Action::Send { bytes, messages, .. } = self.schedule.steps[step as usize].action else { return };
+        let thread = &mut self.threads[rank as usize];
+        thread.clock += thread.costs.clock;
+        let now = thread.clock;
+        let state = &mut self.states[step as usize];
+        let count = index + 1 - state.retired;
+        state.retired = index + 1;
+        let (done, goes_on) = (state.retired == messages, state.posted < messages);
+        self.bytes_done += u64::from(bytes) * u64::from(count);
+        let way = &mut self.ways[self.way_of_step[step as usize] as usize];
+        way.outstanding -= count;
+        way.tally.completed(now);
+        for step in std::mem::take(&mut way.blocked) {
+            self.open(step);
+        }
+        if goes_on {
+            self.open(step);
+        }
+        if done {
+            self.finish(step, now);
+        }
+    }
+
+    fn on_received(&mut self, rank: u32, step: Option<u32>) {
+        let thread = &mut self.threads[rank as usize];
+        // The request that the message has used is replaced.
+        thread.clock += thread.costs.post_receive;
+        let now = thread.clock;
+        let Some(sender) = step.and_then(|step| self.schedule.steps.get(step as usize)).copied() else { return };
+        let Action::Send { tag, .. } = sender.action else { return };
+        self.take_message((sender.rank, rank, tag), now);
+    }
+
+    pub(super) fn open(&mut self, step: u32) {
+        let rank = self.schedule.steps[step as usize].rank;
+        if !std::mem::replace(&mut self.states[step as usize].is_open, true) {
+            self.threads[rank as usize].open.push_back(step);
+        }
+    }
+
+    /// Posts the next message of a step, if its window and the queue have room.
+    fn post_one(&mut self, rank: u32, step: u32) {
+        self.states[step as usize].is_open = false;
+        let Action::Send { bytes, messages, .. } = self.schedule.steps[step as usize].action else { return };
+        let state = self.states[step as usize];
+        if state.posted == messages || state.posted - state.retired >= self.schedule.window {
+            return;
+        }
+        let way = &mut self.ways[self.way_of_step[step as usize] as usize];
+        if way.outstanding == way.depth {
+            way.blocked.push(step);
+            return;
+        }
+        way.outstanding += 1;
+        let thread = &mut self.threads[rank as usize];
+        thread.clock += thread.costs.clock;
+        way.tally.posted(thread.clock, bytes);
+        thread.clock += thread.costs.post_send;
+        let at = thread.clock;
+        let interval = self.schedule.completion_interval;
+        let signaled = state.posted % interval == interval - 1 || state.posted + 1 == messages;
+        self.states[step as usize].posted += 1;
+        self.post(at, step, bytes, (state.posted, signaled));
+        if state.posted + 1 < messages {
+            self.open(step);
+        }
+    }
+
+    /// Hands a message to the World. Where ranks are told of messages, each carries the number of its step.
+    fn post(&mut self, at: SimTime, step: u32, bytes: u32, (index, signaled): (u32, bool)) {
+        let way = &self.ways[self.way_of_step[step as usize] as usize];
+        let (own, peer) = (self.endpoints[way.from as usize], self.endpoints[way.to as usize]);
+        let immediate = self.matches_receives.then_some(step);
+        let operation = match self.schedule.writes {
+            true => SendOperation::RdmaWrite { remote_address: BASE, rkey: peer.rkey, immediate },
+            false => SendOperation::Send { immediate },
+        };
+        let entry = ScatterGatherEntry { address: BASE, len_bytes: bytes, lkey: own.lkey };
+        let request = SendRequest {
+            wr_id: u64::from(step) << 32 | u64::from(index),
+            operation,
+            signaled,
+            solicited: false,
+            fence: false,
+            inline: None,
+            entries: if bytes == 0 { Vec::new() } else { vec![entry] },
+            datagram: None,
+            xrc_srq: None,
+        };
+        self.world.post_send(at, own.process, own.hca, way.qpn, request);
+    }
+}

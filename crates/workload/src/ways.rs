@@ -1,0 +1,71 @@
+//! Ways between ranks: who sends to whom, by which queue pair, and what has gone there.
+
+use crate::connections::{Connections, Endpoint, Refusal};
+use crate::measure::Tally;
+use crate::schedule::{Action, Schedule};
+use softband_fabric::World;
+use softband_types::Qpn;
+use std::collections::BTreeMap;
+
+/// From one rank to another.
+pub(crate) struct Way {
+    pub from: u32,
+    pub to: u32,
+    /// Of the sender's queue pair.
+    pub qpn: Qpn,
+    /// Work requests that its queue holds, and those in it.
+    pub depth: u32,
+    pub outstanding: u32,
+    /// Steps that wait for room in the send queue.
+    pub blocked: Vec<u32>,
+    pub tally: Tally,
+}
+
+/// All ways of a workload.
+pub(crate) struct Ways {
+    pub ways: Vec<Way>,
+    /// By step: its way. Steps that send nothing have the first.
+    pub of_step: Vec<u32>,
+    pub connections: usize,
+}
+
+impl Ways {
+    /// Makes the queue pairs in the order in which steps first need them; of hosts that `world` has not only their numbers are known.
+    ///
+    /// # Errors
+    /// The rank whose host cannot make one, and why.
+    pub(crate) fn of(world: &mut World, schedule: &Schedule, endpoints: &[Endpoint]) -> Result<Self, (u32, Refusal)> {
+        // Both directions and several steps share the queues.
+        let depth = schedule.window.saturating_mul(4).clamp(128, 4_096);
+        let mut connections = Connections::new(endpoints.len(), depth);
+        let mut known: Vec<BTreeMap<u32, u32>> = vec![BTreeMap::new(); endpoints.len()];
+        let (mut ways, mut of_step) = (Vec::new(), Vec::with_capacity(schedule.steps.len()));
+        for step in &schedule.steps {
+            let Action::Send { to, .. } = step.action else {
+                of_step.push(0);
+                continue;
+            };
+            let of_rank = &mut known[step.rank as usize];
+            let way = match of_rank.get(&to) {
+                Some(way) => *way,
+                None => {
+                    let side = connections.side(world, endpoints, step.rank, to).map_err(|refusal| (step.rank, refusal))?;
+                    let way = ways.len() as u32;
+                    ways.push(Way {
+                        from: step.rank,
+                        to,
+                        qpn: side.qpn,
+                        depth: side.depth,
+                        outstanding: 0,
+                        blocked: Vec::new(),
+                        tally: Tally::default(),
+                    });
+                    of_rank.insert(to, way);
+                    way
+                }
+            };
+            of_step.push(way);
+        }
+        Ok(Self { ways, of_step, connections: connections.len() })
+    }
+}

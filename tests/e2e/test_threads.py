@@ -1,0 +1,90 @@
+"""A fabric shared out to threads: results do not depend on how many there are."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import FABRICS, Softband
+
+FILES = ("model.json", "flows.csv", "ports.csv")
+TRACE = """num_ranks 5
+rank 0 {
+l1: send 70000b to 4 tag 5
+l2: recv 9b from 3 tag 1
+l3: send 1b to 1 tag 2
+l3 requires l2
+}
+rank 1 {
+l1: recv 1b from 0 tag 2
+l2: calc 700
+l2 requires l1
+l3: send 300000b to 4 tag 7
+l3 requires l2
+}
+rank 3 {
+l1: calc 1500
+l2: send 9b to 0 tag 1
+l2 requires l1
+}
+rank 4 {
+l1: recv 70000b from 0 tag 5
+l2: recv 300000b from 1 tag 7
+}
+"""
+
+
+def results(softband: Softband, threads: int, *words: str) -> dict[str, bytes]:
+    out = f"out-{threads}"
+    done = softband.command("model", *words, "--threads", str(threads), "--out", out)
+    assert done.returncode == 0, done.stderr
+    # More threads than hosts have nothing to do.
+    assert f"{threads} thread" in done.stdout or threads > 2
+    return {path.name: path.read_bytes() for path in (softband.folder / out).iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("fabric", "workload", "options"),
+    [
+        ("fat-tree-16", "permutation", ("--bytes", "300KiB", "--messages", "4")),
+        ("fat-tree-16", "all-to-all", ("--bytes", "20KiB")),
+        ("fat-tree-16", "incast", ("--bytes", "100KiB", "--messages", "3")),
+        ("torus-4x4", "uniform-random", ("--messages", "12", "--seed", "5")),
+        ("torus-4x4", "ring-allreduce", ("--bytes", "128KiB", "--repeat", "2")),
+        ("torus-4x4", "tree-allreduce", ("--operation", "write")),
+        ("three-hosts", "broadcast", ("--ranks-per-host", "2")),
+        ("roce-100g", "permutation", ("--bytes", "256KiB")),
+    ],
+)
+def test_results_are_the_same_on_one_two_and_four_threads(
+    softband: Softband, fabric: str, workload: str, options: tuple[str, ...]
+) -> None:
+    one, two, four = (results(softband, threads, str(FABRICS / f"{fabric}.toml"), workload, *options) for threads in (1, 2, 4))
+    assert set(FILES) <= set(one)
+    assert one == two
+    assert one == four
+
+
+def test_a_trace_is_the_same_on_any_number_of_threads(softband: Softband) -> None:
+    (softband.folder / "trace.goal").write_text(TRACE)
+    words = (str(FABRICS / "fat-tree-16.toml"), "trace.goal", "--ranks-per-host", "1")
+    one, two, four = (results(softband, threads, *words) for threads in (1, 2, 4))
+    assert one == two == four
+    assert len(one["flows.csv"].splitlines()) == 1 + 4
+
+
+def test_a_deadlock_across_parts_is_the_same_deadlock(softband: Softband) -> None:
+    words = ("model", str(FABRICS / "ring-of-five.toml"), "all-to-all", "--out", "out")
+    one, two, four = (softband.command(*words, "--threads", str(threads)) for threads in (1, 2, 4))
+    assert one.returncode == two.returncode == four.returncode == 2
+    assert "waits for credits of" in one.stderr
+    assert one.stderr == two.stderr == four.stderr
+
+
+def test_ranks_that_wait_for_each_other_are_named_whichever_part_they_are_in(softband: Softband) -> None:
+    ranks = range(10)
+    blocks = (f"rank {rank} {{\nl1: recv 8b from {(rank - 1) % 10}\nl2: send 8b to {(rank + 1) % 10}\nl2 requires l1\n}}\n" for rank in ranks)
+    (softband.folder / "circle.goal").write_text("num_ranks 10\n" + "".join(blocks))
+    words = ("model", str(FABRICS / "fat-tree-16.toml"), "circle.goal", "--out", "out")
+    one, two, four = (softband.command(*words, "--threads", str(threads)) for threads in (1, 2, 4))
+    assert "rank 0 (host h0) for a message from rank 9" in one.stderr
+    assert "and 2 more" in one.stderr
+    assert one.stderr == two.stderr == four.stderr
