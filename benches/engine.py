@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -47,15 +46,8 @@ class Bench:
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
         self.options, self.folder = options, folder
         self.memory_bytes = int(memory_available_bytes() * 0.9)
-        self.threads = self.thread_counts()
+        self.threads = [int(count) for count in options.threads.split(",")]
         self.peers = [] if options.no_peers else [(peer, program) for peer in PEERS if (program := build(peer, folder))]
-
-    def thread_counts(self) -> list[int]:
-        helped = subprocess.run([str(SOFTBAND), "model", "--help"], capture_output=True, text=True, check=True).stdout
-        if "--threads" in helped:
-            return [int(count) for count in self.options.threads.split(",")]
-        print("softband model has no --threads: one core only")
-        return []
 
     def once(self, words: list[str]) -> Callable[[], Run]:
         return lambda: run(words, self.options.seconds, self.memory_bytes)
@@ -68,10 +60,10 @@ class Bench:
         fabric = self.folder / f"{job.name}.toml"
         generate(SOFTBAND, job.ports, fabric)
         first, digests = None, set()
-        for threads in self.threads or [0]:
+        for threads in self.threads:
             out = self.folder / job.name
-            words = [str(SOFTBAND), "model", str(fabric), job.workload, *job.options, "--out", str(out)]
-            figures = self.ours(job, words + (["--threads", str(threads)] if threads else []), max(threads, 1))
+            words = [str(SOFTBAND), "model", str(fabric), job.workload, *job.options, "--threads", str(threads), "--out", str(out)]
+            figures = self.ours(job, words, threads)
             first = first or figures
             if figures is not None:
                 digests.add(hashlib.sha256((out / "flows.csv").read_bytes() + (out / "ports.csv").read_bytes()).hexdigest())
@@ -133,7 +125,7 @@ def simulated_milliseconds(done: Run) -> float:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", default=",".join(JOBS), help="of a,b,c,d,e (default: all); " + "; ".join(f"{key}: {job.name}, {job.what}" for key, job in JOBS.items()))
-    parser.add_argument("--threads", default="1,2", help="numbers of threads, where softband model has them (default: 1,2)")
+    parser.add_argument("--threads", default="1,2", help="numbers of threads of softband model (default: 1,2)")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each job that takes up to 20 s; the median is printed (default: 3)")
     parser.add_argument("--seconds", type=float, default=300.0, help="time that a run may take (default: 300)")
     parser.add_argument("--no-peers", action="store_true", help="without ns-3 and SimGrid")
