@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -47,6 +48,9 @@ class Bench:
         self.options, self.folder = options, folder
         self.memory_bytes = int(memory_available_bytes() * 0.9)
         self.threads = [int(count) for count in options.threads.split(",")]
+        load = os.getloadavg()[0]
+        if load > 0.5:
+            print(f"the machine is busy (load {load:.1f}): with more than one core rates come out too low, and with one a little")
         self.peers = [] if options.no_peers else [(peer, program) for peer in PEERS if (program := build(peer, folder))]
 
     def once(self, words: list[str]) -> Callable[[], Run]:
