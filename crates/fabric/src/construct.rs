@@ -18,6 +18,7 @@ use softband_sim::{EventQueue, RandomStream, SimDuration, SimTime};
 use softband_types::{CreditBlocks, Lid, LinkLayer, Mtu, PortNumber};
 use softband_wire::ethernet::mtu_of_port;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
     let (mut ports, mut buses) = (Vec::new(), Vec::new());
@@ -63,7 +64,7 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
 }
 
 fn hca_nodes(spec: &FabricSpec, ports: &mut Vec<Port>, buses: &mut Vec<SharedBus>) -> Vec<Hca> {
-    let mut hcas = Vec::new();
+    let mut hcas: Vec<Hca> = Vec::new();
     for (host_index, host) in spec.hosts.iter().enumerate() {
         let mut known = BTreeMap::new();
         for (index, hca) in host.hcas.iter().enumerate() {
@@ -76,7 +77,7 @@ fn hca_nodes(spec: &FabricSpec, ports: &mut Vec<Port>, buses: &mut Vec<SharedBus
             let request = if hca.tune_pci { hca.part.tuned_read_request_bytes } else { host.part.read_request_bytes };
             hcas.push(Hca {
                 place: (host_index, index),
-                part: behind_bridge(&hca.part, &hca.bus),
+                part: shared_with(hcas.last(), behind_bridge(&hca.part, &hca.bus)),
                 node_guid: hca.node_guid,
                 first_port,
                 bus: Bus::new(&hca.bus, request, hca.part.outstanding_reads),
@@ -105,6 +106,14 @@ fn new_port(spec: &FabricSpec, node: u32, owner: Owner, number: PortNumber, laye
     // A pause frame that lets a priority go on leaves at once.
     let credit_return = if layer == LinkLayer::Ethernet { SimDuration::ZERO } else { credit_return };
     Port::new(node, owner, number, spec.framing(layer), credit_return)
+}
+
+/// A part, or that of the HCA before where both are alike: in a large fabric one is enough for all.
+fn shared_with(before: Option<&Hca>, part: HcaPart) -> Arc<HcaPart> {
+    match before {
+        Some(before) if *before.part == part => Arc::clone(&before.part),
+        _ => Arc::new(part),
+    }
 }
 
 /// An HCA's times are those in a slot of the host bridge's own. A bridge between is passed by doorbells and completions once, by what
@@ -229,6 +238,9 @@ fn train(world: &mut World, cable: &CableSpec) {
             vls: settings.vls,
             mtu: settings.mtu,
         });
+        if let PortRef::Switch { switch, .. } = cable.ends[side] {
+            port.through = world.switches[switch].switch.forward_latency(cable.rate.speed);
+        }
         port.arbiter = Arbiter::new(settings.vls.data_lanes(), inputs);
         set_congestion_control(port, &world.spec, cable, side);
         match layer {
@@ -255,12 +267,12 @@ fn set_ethernet_flow_control(port: &mut Port, spec: &FabricSpec, cable: &CableSp
         EthernetFlowControl::None => None,
     };
     port.flow_control = FlowControl::Pause(PauseLedger::default());
-    port.ethernet = Some(EthernetPort {
+    port.ethernet = Some(Box::new(EthernetPort {
         buffer: ReceiveBuffer::new(lane, thresholds),
         pause_response: ethernet_part(spec, cable.ends[side]).pause_response,
         pauses_until: SimTime::ZERO,
         counters: EthernetCounters::default(),
-    });
+    }));
 }
 
 /// A switch's port learns what congestion is, an HCA's has its flows to slow down.

@@ -6,9 +6,10 @@ use crate::port::{Cabling, Departing, Owner};
 use crate::timeline::Source;
 use crate::world::World;
 use softband_model::link::{Choice, FlowControl, Framing};
+use softband_model::switch::ready_at;
 use softband_model::verbs::api::HostMemory;
 use softband_sim::{SimDuration, SimTime};
-use softband_types::{CreditBlocks, LinkSpeed, VirtualLane};
+use softband_types::{CreditBlocks, VirtualLane};
 
 impl World {
     /// A packet of an HCA joins the queue of its port, or turns round inside the HCA when it is for the same port.
@@ -23,7 +24,7 @@ impl World {
         if transit.dlid == at.lid {
             transit.head = now;
             transit.tail = now;
-            let (staged, completes) = (transit.staged, transit.completes);
+            let (staged, completes) = (transit.staged, transit.completes.as_deref().copied());
             self.on_looped_back(id, memory, now);
             self.on_departed(port, lane, staged.then_some(completes), memory, now);
         } else if at.cabling.is_some() {
@@ -31,7 +32,7 @@ impl World {
             self.transmit(port, now);
         } else {
             let transit = self.packets.take(id);
-            self.on_departed(port, lane, transit.staged.then_some(transit.completes), memory, now);
+            self.on_departed(port, lane, transit.staged.then_some(transit.completes.as_deref().copied()), memory, now);
         }
     }
 
@@ -80,9 +81,11 @@ impl World {
 
     fn start(&mut self, id: u32, cabling: Cabling, packet: u32, lane: VirtualLane, now: SimTime) {
         let transit = self.packets.get_mut(packet);
-        let time = cabling.serialisation(transit.bytes);
-        let departing = std::mem::take(&mut transit.staged).then(|| Departing { lane, completes: transit.completes.take() });
-        let input = (transit.port != id).then_some((transit.port, transit.lane, transit.blocks));
+        let from_input = transit.port != id;
+        let time = if from_input { SimDuration::from_picos(u64::from(transit.time_out)) } else { cabling.serialisation(transit.bytes) };
+        let departing =
+            std::mem::take(&mut transit.staged).then(|| Departing { lane, completes: transit.completes.take().map(|completes| *completes) });
+        let input = from_input.then_some((transit.port, transit.lane, transit.blocks));
         let copies = transit.copies.take();
         transit.port = cabling.peer;
         transit.lane = lane;
@@ -102,7 +105,7 @@ impl World {
         if let Some((port, lane, blocks)) = input
             && self.last_copy_leaves(copies)
         {
-            self.leave_input(port, lane, blocks, cabling.rate.speed, busy_until, now);
+            self.leave_input(port, lane, blocks, self.ports[id as usize].through, busy_until, now);
         }
         if self.has_node(self.ports[cabling.peer as usize].node) {
             self.cross(packet, cabling);
@@ -127,12 +130,11 @@ impl World {
 
     /// A switch's input buffer is free when the packet's last bit has entered the crossbar, which is the forwarding time before it
     /// leaves the output, and the switch has held it for its time.
-    fn leave_input(&mut self, input: u32, lane: VirtualLane, blocks: u16, speed: LinkSpeed, tail_out: SimTime, now: SimTime) {
+    fn leave_input(&mut self, input: u32, lane: VirtualLane, blocks: u16, through: SimDuration, tail_out: SimTime, now: SimTime) {
         let Owner::Switch { switch, .. } = self.ports[input as usize].owner else { unreachable!("inputs are a switch's") };
-        let node = &self.switches[switch as usize];
         let passage = tail_out.saturating_since(now);
-        let entered = now + SimDuration::from_picos(passage.as_picos().saturating_sub(node.switch.forward_latency(speed).as_picos()));
-        let hold = node.buffer_hold;
+        let entered = now + SimDuration::from_picos(passage.as_picos().saturating_sub(through.as_picos()));
+        let hold = self.switches[switch as usize].buffer_hold;
         self.free_buffer(input, lane, blocks, entered + hold);
     }
 
@@ -157,8 +159,11 @@ impl World {
             return self.queue.push_arrival(transit.tail, peer.node, (cabling.peer, Source::Packets), Event::SwitchDiscard { packet });
         };
         transit.output = output;
-        let time_out = onward.serialisation(transit.bytes);
-        let at = node.switch.ready_at(transit.head, onward.rate.speed, time_in, time_out);
+        // Alike links take alike times.
+        let is_alike = onward.rate == cabling.rate && onward.framing == cabling.framing;
+        let time_out = if is_alike { time_in } else { onward.serialisation(transit.bytes) };
+        transit.time_out = time_out.as_picos() as u32;
+        let at = ready_at(transit.head, self.ports[output as usize].through, time_in, time_out);
         self.queue.push_arrival(at, peer.node, (cabling.peer, Source::Packets), Event::SwitchArrival { packet });
     }
 

@@ -8,11 +8,13 @@ use crate::port::{Cabling, Owner};
 use crate::timeline::Source;
 use crate::world::{Transit, World};
 use softband_model::packet::Packet;
+use softband_model::switch::ready_at;
 use softband_model::verbs::Group;
 use softband_model::verbs::api::VerbsError;
 use softband_sim::SimDuration;
 use softband_types::{Gid, HcaId, Lid, ProcessId, QpType, Qpn};
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 
 impl World {
     /// # Errors
@@ -138,7 +140,8 @@ impl World {
         if ways.is_empty() {
             return self.queue.push_arrival(tail, node_number, (input, Source::Packets), Event::SwitchDiscard { packet });
         }
-        let copies = self.copies_left.insert(ways.len() as u32);
+        // From 1 on: a packet without copies has none.
+        let copies = NonZeroU32::new(self.copies_left.insert(ways.len() as u32) + 1);
         for (number, (output, onward)) in ways.into_iter().enumerate() {
             let id = if number == 0 {
                 packet
@@ -147,17 +150,18 @@ impl World {
                 self.packets.insert(copy)
             };
             let transit = self.packets.get_mut(id);
-            (transit.output, transit.copies) = (output, Some(copies));
+            (transit.output, transit.copies) = (output, copies);
             transit.counted = number > 0;
             let (head, time_out) = (transit.head, onward.serialisation(transit.bytes));
-            let at = self.switches[switch as usize].switch.ready_at(head, onward.rate.speed, time_in, time_out);
+            transit.time_out = time_out.as_picos() as u32;
+            let at = ready_at(head, self.ports[output as usize].through, time_in, time_out);
             self.queue.push_arrival(at, node_number, (input, Source::Packets), Event::SwitchArrival { packet: id });
         }
     }
 
     /// Whether the copy that leaves a switch now is the last of its packet, which frees the buffer that all came in by.
-    pub(crate) fn last_copy_leaves(&mut self, copies: Option<u32>) -> bool {
-        let Some(id) = copies else { return true };
+    pub(crate) fn last_copy_leaves(&mut self, copies: Option<NonZeroU32>) -> bool {
+        let Some(id) = copies.map(|copies| copies.get() - 1) else { return true };
         let left = self.copies_left.get_mut(id);
         *left -= 1;
         if *left > 0 {

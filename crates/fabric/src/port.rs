@@ -76,30 +76,36 @@ pub(crate) struct EthernetPort {
     pub counters: EthernetCounters,
 }
 
+/// In the order in which a packet that passes needs them.
+#[repr(C, align(64))]
 pub(crate) struct Port {
     pub node: u32,
     pub owner: Owner,
-    pub number: PortNumber,
-    pub lid: Lid,
-    /// Ports with the same number are those that ways lead to from each other.
-    pub network: u32,
-    pub cabling: Option<Cabling>,
+    pub busy_until: SimTime,
     /// From freed buffer to flow-control packet.
     pub credit_return: SimDuration,
-    pub arbiter: Arbiter,
-    pub flow_control: FlowControl,
-    /// Of cabled ports of Ethernet links.
-    pub ethernet: Option<EthernetPort>,
-    /// How it frames what it sends, cabled or not.
-    pub framing: Framing,
-    pub busy_until: SimTime,
+    pub cabling: Option<Cabling>,
     /// A `LinkFree` is under way.
     pub free_due: bool,
-    pub departing: Option<Departing>,
     /// A `CreditsBack` is under way.
     pub kicked: bool,
     /// A `QueueWatch` is under way. HCAs' ports have none: nobody waits for what they wait to send.
     pub watched: bool,
+    /// How it frames what it sends, cabled or not.
+    pub framing: Framing,
+    /// Lanes that wait for credits while the link stands still, by bit, and since when.
+    stalled_lanes: u16,
+    stalled_since: SimTime,
+    pub flow_control: FlowControl,
+    pub arbiter: Arbiter,
+    pub tally: Tally,
+    /// Of a switch: from a first bit in to that bit out by this port.
+    pub through: SimDuration,
+    /// Of cabled ports of Ethernet links.
+    pub ethernet: Option<Box<EthernetPort>>,
+    pub departing: Option<Departing>,
+    /// Of an HCA.
+    pub staging: Option<Box<Staging>>,
     /// How long a packet may wait for credits at the head of a lane.
     pub head_lifetime: LifetimeCode,
     /// Packets that still pass before one is marked.
@@ -108,12 +114,10 @@ pub(crate) struct Port {
     pub throttles: Vec<Throttle>,
     /// What each of them holds back, in the order in which it may go on.
     pub held_back: Vec<VecDeque<Work>>,
-    /// Lanes that wait for credits while the link stands still, by bit, and since when.
-    stalled_lanes: u16,
-    stalled_since: SimTime,
-    /// Of an HCA.
-    pub staging: Box<Staging>,
-    pub tally: Tally,
+    pub number: PortNumber,
+    pub lid: Lid,
+    /// Ports with the same number are those that ways lead to from each other.
+    pub network: u32,
 }
 
 impl Port {
@@ -141,9 +145,16 @@ impl Port {
             held_back: Vec::new(),
             stalled_lanes: 0,
             stalled_since: SimTime::ZERO,
-            staging: Box::default(),
+            through: SimDuration::ZERO,
+            staging: matches!(owner, Owner::Hca { .. }).then(Box::default),
             tally: Tally::default(),
         }
+    }
+
+    /// # Panics
+    /// Of a switch's port.
+    pub(crate) fn staging(&mut self) -> &mut Staging {
+        self.staging.as_deref_mut().expect("only HCAs stage packets")
     }
 
     pub(crate) fn is_stalled(&self) -> bool {

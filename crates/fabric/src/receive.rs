@@ -98,7 +98,7 @@ impl World {
     /// What an HCA sends to a group reaches its own members inside, beside what goes out.
     pub(crate) fn on_multicast_ready(&mut self, id: u32, _memory: &mut dyn HostMemory, now: SimTime) {
         let transit = self.packets.get_mut(id);
-        let own = Transit { packet: transit.packet.clone(), head: now, tail: now, ..*transit };
+        let own = Transit { packet: transit.packet.clone(), completes: None, head: now, tail: now, ..*transit };
         self.receive_for_group(&own, Arrival { head: now, tail: now }, now);
     }
 
@@ -134,9 +134,8 @@ impl World {
     fn on_request(&mut self, qp: u32, packet: &Packet, arrival: Arrival, now: SimTime) -> Option<SimTime> {
         self.note_established(qp, now);
         let slot = self.qps[qp as usize].as_deref_mut()?;
-        let a = slot.qp.attributes;
         let hca = slot.qp.hca;
-        let outcome = slot.qp.responder.on_request(&a, hca, &mut self.verbs, packet);
+        let outcome = slot.qp.responder.on_request(&slot.qp.attributes, hca, &mut self.verbs, packet);
         let Outcome { delivery, response, reply_queued, completion, refusal, srq_limit } = outcome;
         if let Some(srq) = srq_limit {
             self.report_srq_limit(srq, now);
@@ -217,18 +216,18 @@ impl World {
 
     fn on_response(&mut self, qp: u32, packet: &Packet, arrival: Arrival, memory: &mut dyn HostMemory, now: SimTime) -> Option<SimTime> {
         let slot = self.qps[qp as usize].as_deref_mut()?;
-        let (a, hca, epoch) = (slot.qp.attributes, slot.qp.hca, slot.qp.epoch);
-        let requester = &mut slot.qp.requester;
+        let (hca, epoch) = (slot.qp.hca, slot.qp.epoch);
+        let (a, requester) = (&slot.qp.attributes, &mut slot.qp.requester);
         let mut delivery = None;
         match packet.kind {
-            PacketKind::Ack => requester.on_ack(&a, packet.psn, now),
-            PacketKind::Nak(code) => requester.on_nak(&a, packet.psn, code, now),
+            PacketKind::Ack => requester.on_ack(a, packet.psn, now),
+            PacketKind::Nak(code) => requester.on_nak(a, packet.psn, code, now),
             PacketKind::RnrNak { timer_code } => {
-                if let Some(wait) = requester.on_rnr_nak(&a, packet.psn, timer_code, now) {
+                if let Some(wait) = requester.on_rnr_nak(a, packet.psn, timer_code, now) {
                     self.queue.push(now + wait, hca.0, Event::ReceiverWaited { qp, epoch });
                 }
             }
-            _ => delivery = requester.on_response(&a, hca, &self.verbs, packet, now),
+            _ => delivery = requester.on_response(a, hca, &self.verbs, packet, now),
         }
         let freed = delivery.map(|delivery| self.deliver(qp, delivery, arrival, now));
         self.after_requester(qp, memory, now);

@@ -74,7 +74,7 @@ impl World {
             }
             let lane = usize::from(next.lane.0);
             let places = self.hcas[hca as usize].part.transmit_staging_packets.max(1);
-            let staging = &mut self.ports[next.port as usize].staging;
+            let staging = self.ports[next.port as usize].staging();
             if staging.held[lane] >= places {
                 staging.parked[lane].push_back(work);
                 continue;
@@ -122,11 +122,11 @@ impl World {
     fn emit(&mut self, hca: u32, work: Work, next: &Next, memory: &mut dyn HostMemory, now: SimTime) {
         let slid = self.ports[next.port as usize].lid;
         let Some(slot) = self.qps[work.qp as usize].as_deref_mut() else { return };
-        let a = slot.qp.attributes;
+        let a = &slot.qp.attributes;
         let mut env = Environment { verbs: &mut self.verbs, memory, chunks: &mut self.chunks, slid };
         let (emission, refusal) = match work.side {
-            Side::Requester => (slot.qp.requester.emit(&a, slot.qp.hca, &mut env, now), None),
-            Side::Responder => slot.qp.responder.emit(&a, slot.qp.hca, &mut env),
+            Side::Requester => (slot.qp.requester.emit(a, slot.qp.hca, &mut env, now), None),
+            Side::Responder => slot.qp.responder.emit(a, slot.qp.hca, &mut env),
         };
         let epoch = slot.qp.epoch;
         if let Some(kind) = next.starts {
@@ -141,7 +141,7 @@ impl World {
                 let bytes = packet.bytes(self.ports[next.port as usize].framing);
                 self.note_injected(hca, next.flow(work), bytes, now);
                 let completes = completes_when_sent.then_some((work.qp, epoch));
-                self.ports[next.port as usize].staging.held[usize::from(next.lane.0)] += 1;
+                self.ports[next.port as usize].staging().held[usize::from(next.lane.0)] += 1;
                 self.stage(hca, work, next, (packet, dma_bytes, completes), now);
                 self.arm_timer(work.qp, now);
             }
@@ -161,7 +161,7 @@ impl World {
         let at = read + node.part.transmit_processing;
         let mut transit = self.transit(packet, next.port, next.lane);
         transit.staged = true;
-        transit.completes = completes;
+        transit.completes = completes.map(Box::new);
         self.ready_at(work, transit, at);
     }
 
@@ -180,6 +180,7 @@ impl World {
         let bytes = packet.bytes(self.ports[port as usize].framing);
         Transit {
             bytes,
+            time_out: 0,
             blocks: CreditBlocks::for_packet(bytes).0 as u16,
             payload_bytes: packet.payload_bytes() as u16,
             dlid: packet.dlid,
@@ -205,12 +206,12 @@ impl World {
     pub(crate) fn release_place(&mut self, port: u32, lane: VirtualLane, memory: &mut dyn HostMemory, now: SimTime) {
         let index = usize::from(lane.0);
         let at = &mut self.ports[port as usize];
-        at.staging.held[index] -= 1;
+        at.staging().held[index] -= 1;
         let Owner::Hca { hca, .. } = at.owner else { unreachable!("only HCAs stage packets") };
         let places = self.hcas[hca as usize].part.transmit_staging_packets.max(1);
         // Who is woken may have nothing left to send; then the place is the next one's.
-        while self.ports[port as usize].staging.held[index] < places {
-            let Some(work) = self.ports[port as usize].staging.parked[index].pop_front() else { break };
+        while self.ports[port as usize].staging().held[index] < places {
+            let Some(work) = self.ports[port as usize].staging().parked[index].pop_front() else { break };
             self.hcas[hca as usize].ready.push_back(work);
             self.pump(hca, memory, now);
         }

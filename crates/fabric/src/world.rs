@@ -22,6 +22,8 @@ use softband_model::verbs::{ChunkPool, Verbs};
 use softband_sim::{RandomStream, SimDuration, SimTime};
 use softband_types::{CqHandle, Guid, HcaId, Lid, LinkRate, LinkSpeed, LinkWidth, PKey, PortNumber, ProcessId, ServiceLevel, VirtualLane};
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::sync::Arc;
 
 /// A fabric in motion. It asks no clock: verbs are told the time, and `step` executes the next event.
 pub struct World {
@@ -68,8 +70,8 @@ pub struct World {
 pub(crate) struct Hca {
     /// Host and HCA of that host.
     pub place: (usize, usize),
-    /// With the times of its slot: see `construct`.
-    pub part: HcaPart,
+    /// With the times of its slot: see `construct`. HCAs that are alike share it.
+    pub part: Arc<HcaPart>,
     pub node_guid: Guid,
     pub first_port: u32,
     pub bus: Bus,
@@ -100,10 +102,16 @@ pub(crate) struct SwitchNode {
 }
 
 /// A packet under way: what the present hop needs, on one cache line, and the packet itself, which its ends look at.
+#[repr(align(64))]
 pub(crate) struct Transit {
     pub packet: Box<Packet>,
+    /// When its first and its last bit arrive.
+    pub head: SimTime,
+    pub tail: SimTime,
     /// LRH to VCRC, or a whole frame.
     pub bytes: u32,
+    /// How long it takes on the link of `output`, in picoseconds.
+    pub time_out: u32,
     /// Of the packet: switches look no further.
     pub payload_bytes: u16,
     pub dlid: Lid,
@@ -115,15 +123,13 @@ pub(crate) struct Transit {
     pub port: u32,
     /// Output of the switch that it is in.
     pub output: u32,
-    /// When its last bit arrives.
-    pub tail: SimTime,
-    pub head: SimTime,
     /// Copies of one packet in a switch share a count of those that have not left; all but the first were counted already.
-    pub copies: Option<u32>,
+    pub copies: Option<NonZeroU32>,
     pub counted: bool,
-    /// Whether it holds a place of the HCA's staging buffer, and what its departure completes (queue pair and epoch).
+    /// Whether it holds a place of the HCA's staging buffer, and what its departure completes (queue pair and epoch), where that is
+    /// anything.
     pub staged: bool,
-    pub completes: Option<(u32, u32)>,
+    pub completes: Option<Box<(u32, u32)>>,
 }
 
 impl World {
@@ -284,8 +290,12 @@ impl World {
                     FlowControl::Pause(_) => port.ethernet.as_ref().map_or(0, |port| port.buffer.held(VirtualLane(lane)).0 as i32),
                 };
                 assert_eq!(held, 0, "node {} port {:?} lane {lane}", port.node, port.number);
-                assert_eq!(port.staging.held[usize::from(lane)], 0, "node {} port {:?} lane {lane}", port.node, port.number);
+                let staged = port.staging.as_ref().map_or(0, |staging| staging.held[usize::from(lane)]);
+                assert_eq!(staged, 0, "node {} port {:?} lane {lane}", port.node, port.number);
             }
         }
     }
 }
+#[cfg(test)]
+mod sizes { #[test] fn s() { use super::*; println!("transit {} packet {} port {} qpslot {} event {} arb {} fc {} cabling {} hca {}", size_of::<Option<Transit>>(), size_of::<Packet>(), size_of::<Port>(), size_of::<QpSlot>(), size_of::<Event>(), size_of::<softband_model::link::Arbiter>(), size_of::<FlowControl>(), size_of::<Option<crate::port::Cabling>>(), size_of::<Hca>());
+ println!("sl {} tail {} bus {}", std::mem::offset_of!(Port, flow_control), std::mem::offset_of!(Port, arbiter), size_of::<Bus>()); println!("tally {}", std::mem::offset_of!(Port, tally)); } }

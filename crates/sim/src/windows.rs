@@ -1,20 +1,24 @@
 //! Events of nodes that reach each other only after a while.
 //!
 //! Within a window no longer than that while, nothing that one node does can matter to another one, so they are worked through one after
-//! the other: each has a small queue of its own, and what it needs stays in the cache. What happens at each node, and in which order, is
-//! the same as with one queue for all.
+//! the other. What happens at each node, and in which order, is the same as with one queue for all; but nothing has to be sorted beyond
+//! the few events that a node has in a window.
 
 use crate::queue::Order;
 use crate::{SimDuration, SimTime};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// Nodes whose earliest events are looked for together.
-const BLOCK: usize = 64;
+/// Windows for which there is a place each; what is due later waits in a heap.
+const SLOTS: u64 = 1 << 10;
+const NONE: u32 = u32::MAX;
+const WORD_BITS: usize = 64;
 
+#[derive(Clone, Copy)]
 struct Entry<E> {
     time: SimTime,
     order: Order,
+    node: u32,
     event: E,
 }
 
@@ -36,21 +40,51 @@ impl<E> Ord for Entry<E> {
     }
 }
 
-/// A queue for each node, and the window that they are in.
+/// Some numbers from 0 on, by bits.
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn new(len: usize) -> Self {
+        Self(vec![0; len.div_ceil(WORD_BITS)])
+    }
+    fn set(&mut self, number: usize) {
+        self.0[number / WORD_BITS] |= 1 << (number % WORD_BITS);
+    }
+    fn clear(&mut self, number: usize) {
+        self.0[number / WORD_BITS] &= !(1 << (number % WORD_BITS));
+    }
+    /// The first one from `from` on.
+    fn next_from(&self, from: usize) -> Option<usize> {
+        let (first, mask) = (from / WORD_BITS, u64::MAX << (from % WORD_BITS));
+        let of = |word: usize, bits: u64| (bits != 0).then(|| word * WORD_BITS + bits.trailing_zeros() as usize);
+        of(first, self.0.get(first)? & mask).or_else(|| (first + 1..self.0.len()).find_map(|word| of(word, self.0[word])))
+    }
+}
+
+/// What is to come, by windows, and in the one at hand by nodes.
 pub struct WindowQueue<E> {
-    nodes: Vec<BinaryHeap<Entry<E>>>,
-    /// When each node's next event is due, `SimTime::MAX` without any; and the least of each block of nodes, or less.
-    next: Vec<SimTime>,
-    block_next: Vec<SimTime>,
-    lookahead: SimDuration,
-    end: SimTime,
-    node: usize,
+    /// Length of a window, and the number of the next one: windows stand side by side from time zero on, whatever happens in them.
+    lookahead: u64,
+    next: u64,
+    /// Of each window of the next ones its events, at its number modulo the count; those that have any; and room that is used again.
+    slots: Vec<Vec<Entry<E>>>,
+    filled: Bits,
+    spare: Vec<Vec<Entry<E>>>,
+    later: BinaryHeap<Entry<E>>,
+    /// Of the window at hand: all its events, as lists by node from `first` on through `rest`, and nodes that have any.
+    window: Vec<Entry<E>>,
+    rest: Vec<u32>,
+    first: Vec<u32>,
+    busy: Bits,
+    /// The node at hand, and what it has left to do, latest first.
+    node: u32,
+    today: Vec<Entry<E>>,
     count: u64,
     now: SimTime,
     latest: SimTime,
 }
 
-impl<E> WindowQueue<E> {
+impl<E: Copy> WindowQueue<E> {
     /// For nodes that reach each other after `lookahead` at the earliest.
     ///
     /// # Panics
@@ -58,12 +92,18 @@ impl<E> WindowQueue<E> {
     pub fn new(nodes: usize, lookahead: SimDuration) -> Self {
         assert!(lookahead > SimDuration::ZERO, "nodes that reach each other at once cannot be worked through one by one");
         Self {
-            nodes: std::iter::repeat_with(BinaryHeap::new).take(nodes).collect(),
-            next: vec![SimTime::MAX; nodes],
-            block_next: vec![SimTime::MAX; nodes.div_ceil(BLOCK)],
-            lookahead,
-            end: SimTime::ZERO,
-            node: nodes,
+            lookahead: lookahead.as_picos(),
+            next: 0,
+            slots: std::iter::repeat_with(Vec::new).take(SLOTS as usize).collect(),
+            filled: Bits::new(SLOTS as usize),
+            spare: Vec::new(),
+            later: BinaryHeap::new(),
+            window: Vec::new(),
+            rest: Vec::new(),
+            first: vec![NONE; nodes],
+            busy: Bits::new(nodes),
+            node: NONE,
+            today: Vec::new(),
             count: 0,
             now: SimTime::ZERO,
             latest: SimTime::ZERO,
@@ -75,81 +115,123 @@ impl<E> WindowQueue<E> {
     /// # Panics
     /// When another node would be reached within the window, as all that schedule.
     pub fn push(&mut self, time: SimTime, node: u32, event: E) {
-        self.insert(time, node, Order::own(self.count), event);
+        self.insert(Entry { time, order: Order::own(self.count), node, event });
     }
 
     /// Schedules what comes to a node from `source`, a number for each way on which nothing overtakes.
     pub fn push_from(&mut self, time: SimTime, node: u32, source: u32, event: E) {
-        self.insert(time, node, Order::arriving(source, self.count), event);
+        self.insert(Entry { time, order: Order::arriving(source, self.count), node, event });
     }
 
     /// Schedules what is to see everything else of that instant at the node.
     pub fn push_last(&mut self, time: SimTime, node: u32, event: E) {
-        self.insert(time, node, Order::last(self.count), event);
+        self.insert(Entry { time, order: Order::last(self.count), node, event });
     }
 
-    fn insert(&mut self, time: SimTime, node: u32, order: Order, event: E) {
-        let node = node as usize;
-        assert!(time >= self.end || node == self.node, "node {node} reached at {time:?}, within the window up to {:?}", self.end);
+    fn insert(&mut self, entry: Entry<E>) {
         self.count += 1;
-        self.nodes[node].push(Entry { time, order, event });
-        self.next[node] = self.next[node].min(time);
-        let block = &mut self.block_next[node / BLOCK];
-        *block = time.min(*block);
+        let number = entry.time.as_picos() / self.lookahead;
+        if number < self.next {
+            return self.insert_today(entry);
+        }
+        if number - self.next >= SLOTS {
+            return self.later.push(entry);
+        }
+        self.put(number, entry);
+    }
+
+    fn put(&mut self, number: u64, entry: Entry<E>) {
+        let index = (number % SLOTS) as usize;
+        let slot = &mut self.slots[index];
+        if slot.is_empty() {
+            if let Some(spare) = self.spare.pop() {
+                *slot = spare;
+            }
+            self.filled.set(index);
+        }
+        slot.push(entry);
+    }
+
+    /// Within the window a node schedules only for itself.
+    fn insert_today(&mut self, entry: Entry<E>) {
+        assert!(entry.node == self.node && entry.time >= self.now, "node {} reached at {:?}, within the window", entry.node, entry.time);
+        let place = self.today.iter().rposition(|other| *other < entry).map_or(0, |before| before + 1);
+        self.today.insert(place, entry);
     }
 
     /// Takes out the next event of the node at hand, or of the next node that has one within the window.
     pub fn pop(&mut self) -> Option<(SimTime, u32, E)> {
-        while self.node < self.nodes.len() {
-            if self.next[self.node] < self.end {
-                let heap = &mut self.nodes[self.node];
-                let entry = heap.pop()?;
-                self.next[self.node] = heap.peek().map_or(SimTime::MAX, |entry| entry.time);
+        loop {
+            if let Some(entry) = self.today.pop() {
                 self.now = entry.time;
                 self.latest = self.latest.max(entry.time);
-                return Some((entry.time, self.node as u32, entry.event));
+                return Some((entry.time, entry.node, entry.event));
             }
-            self.go_on();
-        }
-        None
-    }
-
-    /// To the next node, leaving blocks out that have nothing in this window.
-    fn go_on(&mut self) {
-        self.node += 1;
-        while self.node.is_multiple_of(BLOCK) || self.node == self.nodes.len() {
-            let former = (self.node - 1) / BLOCK;
-            let nodes = former * BLOCK..self.node;
-            self.block_next[former] = self.next[nodes].iter().copied().min().unwrap_or(SimTime::MAX);
-            if self.node == self.nodes.len() || self.block_next[self.node / BLOCK] < self.end {
-                return;
-            }
-            self.node = (self.node + BLOCK).min(self.nodes.len());
+            self.go_on()?;
         }
     }
 
-    /// When the earliest event is due. Exact between windows.
+    /// To the next node that has events in the window.
+    fn go_on(&mut self) -> Option<()> {
+        if self.node == NONE {
+            return None;
+        }
+        let Some(node) = self.busy.next_from(self.node as usize) else {
+            self.node = NONE;
+            return None;
+        };
+        self.busy.clear(node);
+        self.node = node as u32;
+        self.now = SimTime::ZERO;
+        let mut index = std::mem::replace(&mut self.first[node], NONE);
+        while index != NONE {
+            self.today.push(self.window[index as usize]);
+            index = self.rest[index as usize];
+        }
+        self.today.sort_unstable();
+        Some(())
+    }
+
+    /// A time in the window of the earliest event, not later than that.
     pub fn next_time(&self) -> Option<SimTime> {
-        self.block_next.iter().copied().min().filter(|time| *time < SimTime::MAX)
+        let start = (self.next % SLOTS) as usize;
+        let slot = self.filled.next_from(start).or_else(|| self.filled.next_from(0));
+        let number = slot.map(|slot| self.next + (slot as u64 + SLOTS - start as u64) % SLOTS);
+        let near = number.map(|number| SimTime::from_picos(number * self.lookahead));
+        near.into_iter().chain(self.later.peek().map(|entry| entry.time)).min()
     }
 
-    /// Opens the window that `time` lies in, that of the earliest event of all nodes. Windows stand side by side from time zero on, whatever
-    /// happens in them.
+    /// Opens the window that `time` lies in, that of the earliest event of all nodes.
     pub fn open(&mut self, time: SimTime) {
-        debug_assert!(self.node == self.nodes.len(), "the window before is over");
-        debug_assert!(time >= self.end, "windows follow each other");
-        let length = self.lookahead.as_picos();
-        self.end = SimTime::from_picos((time.as_picos() / length * length).saturating_add(length));
-        self.node = 0;
-        if self.block_next.first().is_some_and(|time| *time >= self.end) {
-            self.node = BLOCK.min(self.nodes.len()) - 1;
-            self.go_on();
+        let number = time.as_picos() / self.lookahead;
+        debug_assert!(self.node == NONE, "the window before is over");
+        debug_assert!(number >= self.next, "windows follow each other");
+        // All slots up to this one are empty: nothing comes before it.
+        self.next = number;
+        while self.later.peek().is_some_and(|entry| entry.time.as_picos() / self.lookahead - number < SLOTS) {
+            let Some(entry) = self.later.pop() else { break };
+            self.put(entry.time.as_picos() / self.lookahead, entry);
         }
+        self.next = number + 1;
+        let index = (number % SLOTS) as usize;
+        let mut window = std::mem::replace(&mut self.window, std::mem::take(&mut self.slots[index]));
+        window.clear();
+        if window.capacity() > 0 {
+            self.spare.push(window);
+        }
+        self.filled.clear(index);
+        self.rest.clear();
+        for (index, entry) in self.window.iter().enumerate() {
+            let node = entry.node as usize;
+            self.rest.push(std::mem::replace(&mut self.first[node], index as u32));
+            self.busy.set(node);
+        }
+        self.node = 0;
     }
 
     /// Nothing before this is still to come.
     pub fn end(&self) -> SimTime {
-        self.end
+        SimTime::from_picos(self.next.saturating_mul(self.lookahead))
     }
 
     /// The time of the event taken out last.

@@ -4,6 +4,8 @@ use super::Waiting;
 
 const NONE: u32 = u32::MAX;
 const WORD_BITS: usize = 64;
+/// Ports have 8-bit numbers.
+const WORDS: usize = 4;
 
 /// A queue for each input.
 #[derive(Default)]
@@ -11,7 +13,7 @@ pub(super) struct Inputs {
     /// None before the first packet: most lanes of a large fabric never have one.
     ends: Vec<Ends>,
     /// Inputs with something in their queues, by bit.
-    occupied: Vec<u64>,
+    occupied: [u64; WORDS],
     links: Vec<Link>,
     free: u32,
     len: usize,
@@ -38,7 +40,6 @@ impl Inputs {
     pub(super) fn push(&mut self, count: usize, input: usize, waiting: Waiting) {
         if self.ends.is_empty() {
             self.ends.resize(count, Ends { first: NONE, last: NONE });
-            self.occupied.resize(count.div_ceil(WORD_BITS), 0);
             self.free = NONE;
         }
         let link = Link { waiting, next: NONE };
@@ -86,11 +87,10 @@ impl Inputs {
     /// The first input with something, from `start` on and round.
     pub(super) fn next_from(&self, start: usize) -> Option<usize> {
         let (word, bit) = (start / WORD_BITS, start % WORD_BITS);
-        let words = self.occupied.len();
         let of = |word: usize, bits: u64| (bits != 0).then(|| word * WORD_BITS + bits.trailing_zeros() as usize);
-        let here = self.occupied.get(word).copied().unwrap_or(0);
+        let here = self.occupied[word];
         of(word, here & (u64::MAX << bit))
-            .or_else(|| (1..words).map(|step| (word + step) % words).find_map(|word| of(word, self.occupied[word])))
+            .or_else(|| (1..WORDS).map(|step| (word + step) % WORDS).find_map(|word| of(word, self.occupied[word])))
             .or_else(|| of(word, here))
     }
 

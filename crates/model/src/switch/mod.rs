@@ -78,12 +78,12 @@ impl Switch {
         let exact = self.forward_latency.iter().find(|(of, _)| *of == speed);
         exact.or(self.forward_latency.last()).map_or(SimDuration::ZERO, |(_, latency)| *latency)
     }
+}
 
-    /// When a packet whose first bit came in at `head` may go out on a link of `speed`.
-    ///
-    /// Where the output is faster than the input it starts later, so as not to run out of bits before the last has come.
-    pub fn ready_at(&self, head: SimTime, speed: LinkSpeed, time_in: SimDuration, time_out: SimDuration) -> SimTime {
-        let wait = if time_in > time_out { time_in - time_out } else { SimDuration::ZERO };
-        head + self.forward_latency(speed) + wait
-    }
+/// When a packet whose first bit came in at `head` may go out, `latency` later at the earliest.
+///
+/// Where the output is faster than the input it starts later, so as not to run out of bits before the last has come.
+pub fn ready_at(head: SimTime, latency: SimDuration, time_in: SimDuration, time_out: SimDuration) -> SimTime {
+    let wait = if time_in > time_out { time_in - time_out } else { SimDuration::ZERO };
+    head + latency + wait
 }
