@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,26 +48,37 @@ def table(softband: Path, folder: Path, seconds: float, memory_bytes: int) -> No
         hops = done.number(r"packet-hops\s+(\d+)")
         print(f"{head} {row.wall:.2f} | {row.cpu:.2f} | {hops:,.0f} | {row.peak_mb:.0f} | {row.peak_mb * 1e3 / row.hosts:.0f} |", flush=True)
     print()
-    estimate("peak memory", "MB", [(row.ports, row.peak_mb) for row in rows])
-    estimate("processor time", "s", [(row.ports, row.cpu) for row in rows])
-
-
-def estimate(what: str, unit: str, points: list[tuple[int, float]]) -> None:
-    if len(points) < 3:
-        print(f"{what}: no estimate, since fewer than three sizes have been measured")
+    if len(rows) < 3:
+        print("no estimate, since fewer than three sizes have been measured")
         return
+    memory = [(row.ports, row.peak_mb) for row in rows]
+    print(told("peak memory", "MB", memory, *by_terms(memory)))
+    time = [(row.ports, row.cpu) for row in rows]
+    print(told("processor time", "s", time, *by_power(time)))
+
+
+Estimate = Callable[[int], float]
+
+
+def told(what: str, unit: str, points: list[tuple[int, float]], how: str, value_at: Estimate) -> str:
+    worst = max(abs(value_at(ports) / value - 1) for ports, value in points)
+    size = f"{hosts_of(ASKED_PORTS):,} hosts ({switches_of(ASKED_PORTS):,} switches)"
+    return f"- {what} of {size}, estimated: {value_at(ASKED_PORTS):,.0f} {unit} = {how}; at most {worst * 100:.0f} % off a measured one"
+
+
+def by_power(points: list[tuple[int, float]]) -> tuple[str, Estimate]:
+    """A power of the number of hosts: a straight line through logarithms."""
+    logs = [(math.log(hosts_of(ports)), math.log(value)) for ports, value in points]
+    slope, offset = statistics.linear_regression(*zip(*logs, strict=True))
+    return f"{math.exp(offset):.3g} x hosts^{slope:.2f}", lambda ports: math.exp(offset + slope * math.log(hosts_of(ports)))
+
+
+def by_terms(points: list[tuple[int, float]]) -> tuple[str, Estimate]:
+    """So much for nothing, for each host, and for each switch and host: least squares of relative deviations."""
     factors = fitted(points)
-    if factors is None:
-        print(f"{what}: no estimate, since no sum of terms in hosts and switches fits")
-        return
-    terms = ((factor, name) for factor, name in zip(factors, ("", " a host", " for each switch and host"), strict=True) if factor)
-    worst = max(abs(value_at(factors, ports) / value - 1) for ports, value in points)
-    asked = value_at(factors, ASKED_PORTS)
-    print(
-        f"{what} of {hosts_of(ASKED_PORTS):,} hosts ({switches_of(ASKED_PORTS):,} switches), estimated: {asked:,.0f} {unit} = "
-        + " + ".join(f"{factor:.3g} {unit}{name}" for factor, name in terms)
-        + f"; least squares of relative deviations, at most {worst * 100:.0f} % of a measured one"
-    )
+    named = zip(factors, ("", " a host", " for each switch and host"), strict=True)
+    how = " + ".join(f"{factor:.3g}{name}" for factor, name in named if factor)
+    return how, lambda ports: value_at(factors, ports)
 
 
 def bases(ports: int) -> list[float]:
@@ -76,7 +90,7 @@ def value_at(factors: list[float], ports: int) -> float:
     return sum(factor * base for factor, base in zip(factors, bases(ports), strict=True))
 
 
-def fitted(points: list[tuple[int, float]]) -> list[float] | None:
+def fitted(points: list[tuple[int, float]]) -> list[float]:
     """Factors of the bases, none of them negative: of all choices of bases the one with the least deviation."""
     best: tuple[float, list[float]] | None = None
     for chosen in ([0, 1, 2], [0, 1], [0, 2], [1, 2], [1], [2]):
@@ -90,7 +104,9 @@ def fitted(points: list[tuple[int, float]]) -> list[float] | None:
         deviation = sum((value_at(factors, ports) / value - 1) ** 2 for ports, value in points)
         if best is None or deviation < best[0]:
             best = (deviation, factors)
-    return best[1] if best else None
+    # One term alone always has a factor above zero.
+    assert best is not None
+    return best[1]
 
 
 def least_squares(rows: list[list[float]]) -> list[float] | None:

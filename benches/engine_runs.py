@@ -56,7 +56,7 @@ def run(words: list[str], seconds: float, memory_bytes: int) -> Run:
     if status != 0 and ("memory allocation" in text or "bad_alloc" in text):
         raise NotFinishedError(f"not finished: it needs more than the {memory_bytes / 1e6:.0f} MB that it may have")
     if status != 0:
-        raise NotFinishedError(f"failed with status {status}: {text.strip()[-300:]}")
+        raise NotFinishedError(f"failed with status {status}: {text.strip()[:300]}")
     return Run(wall, usage.ru_utime + usage.ru_stime, text)
 
 

@@ -88,6 +88,8 @@ int main(int argc, char** argv) {
   sg4::Engine::set_config("network/model:CM02");
   sg4::Engine::set_config("network/TCP-gamma:0");
   sg4::Engine::set_config("network/crosstraffic:0");
+  // KiB for each sender; 8 MiB, the default, are too much for thousands of them.
+  sg4::Engine::set_config("contexts/stack-size:64");
   if (argc != 3) {
     std::fprintf(stderr, "usage: simgrid_flows PORTS FLOWS\n");
     return 2;
