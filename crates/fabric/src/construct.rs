@@ -10,6 +10,7 @@ use crate::world::{Hca, ProcessingEngine, SwitchNode, World};
 use softband_model::bus::{Bus, MemoryController, SharedBus};
 use softband_model::link::{Arbiter, CreditLedger, FlowControl, PauseLedger, PauseLoop, ReceiveBuffer, blocks_per_lane};
 use softband_model::management::{LinkSettings, PortCapabilities, Routes, Routing, link_settings};
+use softband_model::packet::PacketPool;
 use softband_model::parts::{BusPart, EthernetPorts, HcaPart};
 use softband_model::switch::Switch;
 use softband_model::transport::Throttle;
@@ -32,6 +33,7 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
         parts: Parts::default(),
         verbs: Verbs::new(limits),
         chunks: ChunkPool::default(),
+        places: PacketPool::default(),
         hcas,
         buses,
         memories: spec.hosts.iter().map(|host| MemoryController::new(&host.part.memory)).collect(),

@@ -62,25 +62,30 @@ impl World {
         if transit.dlid.is_multicast() {
             return self.receive_for_group(&transit, arrival, now);
         }
-        let mut packet = *transit.packet;
+        let mut packet = transit.packet;
+        let freed = self.receive_by(&mut packet, transit.port, arrival, memory, now).unwrap_or(arrival.tail);
+        self.places.take_back(packet);
+        freed
+    }
+
+    /// When its buffer will be free, if that is not with its last bit.
+    fn receive_by(&mut self, packet: &mut Packet, port: u32, arrival: Arrival, memory: &mut dyn HostMemory, now: SimTime) -> Option<SimTime> {
         if packet.becn
-            && let Owner::Hca { hca, .. } = self.ports[transit.port as usize].owner
+            && let Owner::Hca { hca, .. } = self.ports[port as usize].owner
         {
-            self.on_becn(hca, &packet, transit.port, now);
+            self.on_becn(hca, packet, port, now);
         }
         if matches!(packet.kind, PacketKind::CongestionNotification) {
-            return arrival.tail;
+            return None;
         }
-        let Some(qp) = self.receiver_of(&packet, transit.port) else { return arrival.tail };
+        let qp = self.receiver_of(packet, port)?;
         if packet.fecn {
-            self.on_fecn(qp, &packet, transit.port, arrival.tail);
+            self.on_fecn(qp, packet, port, arrival.tail);
         }
         if matches!(packet.kind, PacketKind::Datagram { .. }) {
-            self.put_route_before_payload(&mut packet, transit.port);
+            self.put_route_before_payload(packet, port);
         }
-        let freed =
-            if packet.kind.is_response() { self.on_response(qp, &packet, arrival, memory, now) } else { self.on_request(qp, &packet, arrival, now) };
-        freed.unwrap_or(arrival.tail)
+        if packet.kind.is_response() { self.on_response(qp, packet, arrival, memory, now) } else { self.on_request(qp, packet, arrival, now) }
     }
 
     /// A packet for a group goes to all its members on this HCA, each with its own receive request.
@@ -210,6 +215,7 @@ impl World {
         let mut packet = response_packet(&slot.qp.attributes, self.ports[port as usize].lid, response);
         packet.becn = std::mem::take(&mut slot.becn_due);
         let lane = self.lane_at(port, packet.service_level);
+        let packet = self.places.place(packet);
         let transit = self.transit(packet, port, lane);
         self.ready_at(Work { qp, side: Side::Responder }, transit, at);
     }

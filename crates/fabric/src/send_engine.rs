@@ -123,7 +123,7 @@ impl World {
         let slid = self.ports[next.port as usize].lid;
         let Some(slot) = self.qps[work.qp as usize].as_deref_mut() else { return };
         let a = &slot.qp.attributes;
-        let mut env = Environment { verbs: &mut self.verbs, memory, chunks: &mut self.chunks, slid };
+        let mut env = Environment { verbs: &mut self.verbs, memory, chunks: &mut self.chunks, packets: &mut self.places, slid };
         let (emission, refusal) = match work.side {
             Side::Requester => (slot.qp.requester.emit(a, slot.qp.hca, &mut env, now), None),
             Side::Responder => slot.qp.responder.emit(a, slot.qp.hca, &mut env),
@@ -153,7 +153,7 @@ impl World {
     }
 
     /// Asks the bus for a packet's payload; the packet is ready for the link when it has come and been processed.
-    fn stage(&mut self, hca: u32, work: Work, next: &Next, staged: (Packet, u32, Option<(u32, u32)>), now: SimTime) {
+    fn stage(&mut self, hca: u32, work: Work, next: &Next, staged: (Box<Packet>, u32, Option<(u32, u32)>), now: SimTime) {
         let (packet, dma_bytes, completes) = staged;
         let node = &mut self.hcas[hca as usize];
         let (shared, memory) = (&mut self.buses[node.shared_bus as usize], &mut self.memories[node.place.0]);
@@ -176,7 +176,7 @@ impl World {
     }
 
     /// A packet that is to leave by a port.
-    pub(crate) fn transit(&self, packet: Packet, port: u32, lane: VirtualLane) -> Transit {
+    pub(crate) fn transit(&self, packet: Box<Packet>, port: u32, lane: VirtualLane) -> Transit {
         let bytes = packet.bytes(self.ports[port as usize].framing);
         Transit {
             bytes,
@@ -185,7 +185,7 @@ impl World {
             payload_bytes: packet.payload_bytes() as u16,
             dlid: packet.dlid,
             service_level: packet.service_level,
-            packet: Box::new(packet),
+            packet,
             lane,
             port,
             output: port,

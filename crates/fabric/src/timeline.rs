@@ -52,6 +52,14 @@ impl Timeline {
         }
     }
 
+    /// What comes after so many others, as far as is known.
+    pub(crate) fn upcoming(&self, count: usize) -> Option<Event> {
+        match self {
+            Self::Total(_) => None,
+            Self::Windows(queue) => queue.upcoming(count),
+        }
+    }
+
     /// When the next event is due; in windows exact between two of them.
     pub(crate) fn next_time(&self) -> Option<SimTime> {
         match self {

@@ -2,12 +2,14 @@
 //!
 //! Nodes reach each other by packets and by what is said about buffers, and both take a cable's delay at least.
 
+use crate::event::Event;
 use crate::notice::Notice;
 use crate::spec::FabricSpec;
 use crate::timeline::Timeline;
 use crate::world::World;
 use softband_model::verbs::api::HostMemory;
 use softband_sim::{SimDuration, SimTime};
+use std::hint::black_box;
 
 /// How long nodes of a fabric take to reach each other at least; `None` when that is no time.
 pub fn lookahead(spec: &FabricSpec) -> Option<SimDuration> {
@@ -28,11 +30,38 @@ impl World {
     /// Executes the next event; in windows false at the end of one.
     pub fn step_in_window(&mut self, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>) -> bool {
         let Some((now, event)) = self.queue.pop() else { return false };
+        self.look_ahead();
         self.execute(event, memory, notices, now);
         if self.queue.is_total() {
             self.look_where_asked();
         }
         true
+    }
+
+    /// Reads what the next events will need: of a large fabric it is not in the cache, and the processor can wait for it while it works on
+    /// this one.
+    fn look_ahead(&self) {
+        if let Some(Event::SwitchArrival { packet } | Event::HcaArrival { packet } | Event::PacketReady { packet }) = self.queue.upcoming(3) {
+            black_box(self.packets.get(packet).bytes);
+        }
+        match self.queue.upcoming(1) {
+            Some(Event::SwitchArrival { packet }) => {
+                let transit = self.packets.get(packet);
+                self.ports[transit.output as usize].touch();
+                black_box(self.ports[transit.port as usize].node);
+            }
+            Some(Event::HcaArrival { packet }) => {
+                let transit = self.packets.get(packet);
+                black_box((transit.packet.psn, self.ports[transit.port as usize].node));
+            }
+            Some(Event::LinkFree { port }) => self.ports[port as usize].touch(),
+            Some(Event::BufferFree { port, .. }) => {
+                if let Some(cabling) = self.ports[port as usize].cabling {
+                    black_box(&self.ports[cabling.peer as usize].flow_control.next_arrival());
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Opens the next window, if anything is left to be done.

@@ -13,7 +13,7 @@ use crate::timeline::Timeline;
 use softband_model::bus::{Bus, MemoryController, SharedBus};
 use softband_model::link::FlowControl;
 use softband_model::management::Routes;
-use softband_model::packet::Packet;
+use softband_model::packet::{Packet, PacketPool};
 use softband_model::parts::HcaPart;
 use softband_model::switch::Switch;
 use softband_model::transport::InjectionSettings;
@@ -35,6 +35,7 @@ pub struct World {
     pub(crate) looks: Vec<u32>,
     pub(crate) verbs: Verbs,
     pub(crate) chunks: ChunkPool,
+    pub(crate) places: PacketPool,
     pub(crate) hcas: Vec<Hca>,
     /// Of each host, in the order of the file.
     pub(crate) memories: Vec<MemoryController>,
@@ -297,5 +298,23 @@ impl World {
     }
 }
 #[cfg(test)]
-mod sizes { #[test] fn s() { use super::*; println!("transit {} packet {} port {} qpslot {} event {} arb {} fc {} cabling {} hca {}", size_of::<Option<Transit>>(), size_of::<Packet>(), size_of::<Port>(), size_of::<QpSlot>(), size_of::<Event>(), size_of::<softband_model::link::Arbiter>(), size_of::<FlowControl>(), size_of::<Option<crate::port::Cabling>>(), size_of::<Hca>());
- println!("sl {} tail {} bus {}", std::mem::offset_of!(Port, flow_control), std::mem::offset_of!(Port, arbiter), size_of::<Bus>()); println!("tally {}", std::mem::offset_of!(Port, tally)); } }
+mod sizes {
+    #[test]
+    fn s() {
+        use super::*;
+        println!(
+            "transit {} packet {} port {} qpslot {} event {} arb {} fc {} cabling {} hca {}",
+            size_of::<Option<Transit>>(),
+            size_of::<Packet>(),
+            size_of::<Port>(),
+            size_of::<QpSlot>(),
+            size_of::<Event>(),
+            size_of::<softband_model::link::Arbiter>(),
+            size_of::<FlowControl>(),
+            size_of::<Option<crate::port::Cabling>>(),
+            size_of::<Hca>()
+        );
+        println!("sl {} tail {} bus {}", std::mem::offset_of!(Port, flow_control), std::mem::offset_of!(Port, arbiter), size_of::<Bus>());
+        println!("tally {}", std::mem::offset_of!(Port, tally));
+    }
+}

@@ -140,6 +140,35 @@ pub struct Packet {
     pub payload: Option<PayloadSlice>,
 }
 
+/// Room for packets, used again when they are gone.
+#[derive(Default)]
+pub struct PacketPool {
+    #[allow(clippy::vec_box)] // their places stay where they are
+    spare: Vec<Box<Packet>>,
+}
+
+impl PacketPool {
+    /// Places that are kept: more than come and go within a while.
+    const SPARE_MAX: usize = 4_096;
+
+    pub fn place(&mut self, packet: Packet) -> Box<Packet> {
+        match self.spare.pop() {
+            Some(mut place) => {
+                *place = packet;
+                place
+            }
+            None => Box::new(packet),
+        }
+    }
+
+    pub fn take_back(&mut self, mut place: Box<Packet>) {
+        if self.spare.len() < Self::SPARE_MAX {
+            place.payload = None;
+            self.spare.push(place);
+        }
+    }
+}
+
 impl Packet {
     pub fn payload_bytes(&self) -> u32 {
         self.payload.as_ref().map_or(0, |payload| payload.len as u32)

@@ -65,18 +65,22 @@ impl Bits {
 pub struct WindowQueue<E> {
     /// Length of a window, and the number of the next one: windows stand side by side from time zero on, whatever happens in them.
     lookahead: u64,
+    /// 2^64 divided by it: a multiplication takes less than a division.
+    reciprocal: u64,
     next: u64,
     /// Of each window of the next ones its events, at its number modulo the count; those that have any; and room that is used again.
     slots: Vec<Vec<Entry<E>>>,
     filled: Bits,
     spare: Vec<Vec<Entry<E>>>,
     later: BinaryHeap<Entry<E>>,
-    /// Of the window at hand: all its events, as lists by node from `first` on through `rest`, and nodes that have any.
-    window: Vec<Entry<E>>,
+    /// To bring the events of a window into the order of their nodes: lists from `first` on through `rest`, and nodes that have any.
     rest: Vec<u32>,
     first: Vec<u32>,
     busy: Bits,
-    /// The node at hand, and what it has left to do, latest first.
+    /// The window at hand: its events in the order in which they happen, as far as they are known when it opens; and those done.
+    window: Vec<Entry<E>>,
+    done: usize,
+    /// The node at hand, and what it has scheduled for itself within the window, latest first.
     node: u32,
     today: Vec<Entry<E>>,
     count: u64,
@@ -93,12 +97,14 @@ impl<E: Copy> WindowQueue<E> {
         assert!(lookahead > SimDuration::ZERO, "nodes that reach each other at once cannot be worked through one by one");
         Self {
             lookahead: lookahead.as_picos(),
+            reciprocal: u64::MAX / lookahead.as_picos(),
             next: 0,
             slots: std::iter::repeat_with(Vec::new).take(SLOTS as usize).collect(),
             filled: Bits::new(SLOTS as usize),
             spare: Vec::new(),
             later: BinaryHeap::new(),
             window: Vec::new(),
+            done: 0,
             rest: Vec::new(),
             first: vec![NONE; nodes],
             busy: Bits::new(nodes),
@@ -130,7 +136,7 @@ impl<E: Copy> WindowQueue<E> {
 
     fn insert(&mut self, entry: Entry<E>) {
         self.count += 1;
-        let number = entry.time.as_picos() / self.lookahead;
+        let number = self.window_of(entry.time);
         if number < self.next {
             return self.insert_today(entry);
         }
@@ -138,6 +144,17 @@ impl<E: Copy> WindowQueue<E> {
             return self.later.push(entry);
         }
         self.put(number, entry);
+    }
+
+    /// The number of the window that a time lies in.
+    fn window_of(&self, time: SimTime) -> u64 {
+        let picos = time.as_picos();
+        // Rounded down, the reciprocal gives too little by up to two.
+        let mut number = ((u128::from(picos) * u128::from(self.reciprocal)) >> 64) as u64;
+        while picos - number * self.lookahead >= self.lookahead {
+            number += 1;
+        }
+        number
     }
 
     fn put(&mut self, number: u64, entry: Entry<E>) {
@@ -161,35 +178,24 @@ impl<E: Copy> WindowQueue<E> {
 
     /// Takes out the next event of the node at hand, or of the next node that has one within the window.
     pub fn pop(&mut self) -> Option<(SimTime, u32, E)> {
-        loop {
-            if let Some(entry) = self.today.pop() {
-                self.now = entry.time;
-                self.latest = self.latest.max(entry.time);
-                return Some((entry.time, entry.node, entry.event));
-            }
-            self.go_on()?;
-        }
-    }
-
-    /// To the next node that has events in the window.
-    fn go_on(&mut self) -> Option<()> {
-        if self.node == NONE {
-            return None;
-        }
-        let Some(node) = self.busy.next_from(self.node as usize) else {
+        let next = self.window.get(self.done);
+        // In the reversed order what is greater comes first.
+        let is_own_first = self.today.last().is_some_and(|own| next.is_none_or(|next| next.node != self.node || own > next));
+        let entry = if is_own_first { self.today.pop() } else { next.copied() };
+        let Some(entry) = entry else {
             self.node = NONE;
             return None;
         };
-        self.busy.clear(node);
-        self.node = node as u32;
-        self.now = SimTime::ZERO;
-        let mut index = std::mem::replace(&mut self.first[node], NONE);
-        while index != NONE {
-            self.today.push(self.window[index as usize]);
-            index = self.rest[index as usize];
-        }
-        self.today.sort_unstable();
-        Some(())
+        self.done += usize::from(!is_own_first);
+        self.node = entry.node;
+        self.now = entry.time;
+        self.latest = self.latest.max(entry.time);
+        Some((entry.time, entry.node, entry.event))
+    }
+
+    /// What will be taken out after `count` others, as far as is known: for those who want to be prepared.
+    pub fn upcoming(&self, count: usize) -> Option<E> {
+        self.window.get(self.done + count).map(|entry| entry.event)
     }
 
     /// A time in the window of the earliest event, not later than that.
@@ -203,30 +209,51 @@ impl<E: Copy> WindowQueue<E> {
 
     /// Opens the window that `time` lies in, that of the earliest event of all nodes.
     pub fn open(&mut self, time: SimTime) {
-        let number = time.as_picos() / self.lookahead;
-        debug_assert!(self.node == NONE, "the window before is over");
+        let number = self.window_of(time);
+        debug_assert!(self.done == self.window.len() && self.today.is_empty(), "the window before is over");
         debug_assert!(number >= self.next, "windows follow each other");
         // All slots up to this one are empty: nothing comes before it.
         self.next = number;
-        while self.later.peek().is_some_and(|entry| entry.time.as_picos() / self.lookahead - number < SLOTS) {
+        while self.later.peek().is_some_and(|entry| self.window_of(entry.time) - number < SLOTS) {
             let Some(entry) = self.later.pop() else { break };
-            self.put(entry.time.as_picos() / self.lookahead, entry);
+            self.put(self.window_of(entry.time), entry);
         }
         self.next = number + 1;
         let index = (number % SLOTS) as usize;
-        let mut window = std::mem::replace(&mut self.window, std::mem::take(&mut self.slots[index]));
-        window.clear();
-        if window.capacity() > 0 {
-            self.spare.push(window);
-        }
+        let mut unordered = std::mem::take(&mut self.slots[index]);
         self.filled.clear(index);
+        self.order(&unordered);
+        unordered.clear();
+        if unordered.capacity() > 0 {
+            self.spare.push(unordered);
+        }
+    }
+
+    /// Brings the events of a window into the order of their nodes, and of their times at each.
+    fn order(&mut self, unordered: &[Entry<E>]) {
         self.rest.clear();
-        for (index, entry) in self.window.iter().enumerate() {
+        for (index, entry) in unordered.iter().enumerate() {
             let node = entry.node as usize;
             self.rest.push(std::mem::replace(&mut self.first[node], index as u32));
             self.busy.set(node);
         }
-        self.node = 0;
+        self.window.clear();
+        self.done = 0;
+        let mut from = 0;
+        while let Some(node) = self.busy.next_from(from) {
+            self.busy.clear(node);
+            let mut index = std::mem::replace(&mut self.first[node], NONE);
+            let begin = self.window.len();
+            while index != NONE {
+                self.window.push(unordered[index as usize]);
+                index = self.rest[index as usize];
+            }
+            let own = &mut self.window[begin..];
+            if own.len() > 1 {
+                own.sort_unstable_by(|a, b| b.cmp(a));
+            }
+            from = node;
+        }
     }
 
     /// Nothing before this is still to come.
@@ -319,6 +346,17 @@ mod tests {
             let seen = lives(&mut windows, nodes);
             assert!(seen.iter().map(Vec::len).sum::<usize>() > 12);
             assert_eq!(seen, lives(&mut EventQueue::default(), nodes), "{nodes} nodes");
+        }
+    }
+
+    #[test]
+    fn every_time_lies_in_the_window_that_a_division_says() {
+        for lookahead in [1, 2, 3, 7, 31_500, 1 << 20, (1 << 40) - 1] {
+            let queue: WindowQueue<()> = WindowQueue::new(1, SimDuration::from_picos(lookahead));
+            for time in [0, 1, lookahead - 1, lookahead, lookahead + 1, 5 * lookahead - 1, 5 * lookahead, 123_456_789_012_345, u64::MAX / 2, u64::MAX]
+            {
+                assert_eq!(queue.window_of(SimTime::from_picos(time)), time / lookahead, "{time} / {lookahead}");
+            }
         }
     }
 

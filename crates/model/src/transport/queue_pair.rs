@@ -2,6 +2,7 @@
 
 use super::requester::Requester;
 use super::responder::Responder;
+use crate::packet::PacketPool;
 use crate::verbs::api::{AddressVector, HostMemory, QpInit, QpModification, QpSnapshot};
 use crate::verbs::{ChunkPool, Verbs};
 use softband_types::{Access, HcaId, Lid, Mtu, PKey, PortNumber, ProcessId, Psn, QKey, QpState, Qpn};
@@ -18,6 +19,7 @@ pub struct Environment<'a> {
     pub verbs: &'a mut Verbs,
     pub memory: &'a mut dyn HostMemory,
     pub chunks: &'a mut ChunkPool,
+    pub packets: &'a mut PacketPool,
     /// LID of the queue pair's port.
     pub slid: Lid,
 }

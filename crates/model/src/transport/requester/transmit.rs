@@ -25,7 +25,7 @@ pub struct Pending {
 /// What the send engine got.
 pub enum Emission {
     Packet {
-        packet: Packet,
+        packet: Box<Packet>,
         /// Payload that has to come over the bus.
         dma_bytes: u32,
         /// Its departure completes the message, for want of acknowledgements.
@@ -145,7 +145,7 @@ impl Requester {
             self.cursor_packet += 1;
         }
         self.note_sent(psn.plus(1), a, now, asks);
-        Emission::Packet { packet, dma_bytes, completes_when_sent: position.last && !reliable }
+        Emission::Packet { packet: env.packets.place(packet), dma_bytes, completes_when_sent: position.last && !reliable }
     }
 
     /// The request of an RDMA read or atomic; a read goes on after what it has received.
@@ -183,7 +183,7 @@ impl Requester {
         self.cursor_packet = 0;
         self.skip_local();
         self.note_sent(end, a, now, true);
-        Emission::Packet { packet, dma_bytes, completes_when_sent: false }
+        Emission::Packet { packet: env.packets.place(packet), dma_bytes, completes_when_sent: false }
     }
 
     /// Notes that everything before `end` was sent; the timer runs from the oldest packet that asks for an answer.

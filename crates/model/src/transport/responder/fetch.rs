@@ -177,7 +177,7 @@ impl Responder {
             self.replies.push_front(reply);
         }
         let packet = Packet { psn, kind: PacketKind::ReadResponse { position }, payload, ..base(a, env.slid) };
-        (Emission::Packet { packet, dma_bytes: len, completes_when_sent: false }, None)
+        (Emission::Packet { packet: env.packets.place(packet), dma_bytes: len, completes_when_sent: false }, None)
     }
 
     /// Reads, changes and writes eight bytes at one instant, so that atomics of all queue pairs exclude each other.
@@ -223,9 +223,9 @@ pub fn response_packet(a: &QpSnapshot, slid: Lid, response: Response) -> Packet 
     Packet { psn: response.psn, kind: response.kind, ..base(a, slid) }
 }
 
-fn plain(a: &QpSnapshot, env: &Environment, response: Response) -> Emission {
+fn plain(a: &QpSnapshot, env: &mut Environment, response: Response) -> Emission {
     let packet = response_packet(a, env.slid, response);
-    Emission::Packet { packet, dma_bytes: 0, completes_when_sent: false }
+    Emission::Packet { packet: env.packets.place(packet), dma_bytes: 0, completes_when_sent: false }
 }
 
 /// Bytes of a read, from the chunk at hand or the next one. `None` when they may not be read (any more).
