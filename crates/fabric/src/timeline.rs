@@ -8,7 +8,7 @@ pub(crate) enum Timeline {
     /// Of all nodes by time: for those who look at the whole fabric between any two of them.
     Total(EventQueue<Event>),
     /// Node by node, in windows as short as the shortest cable.
-    Windows(WindowQueue<Event>),
+    Windows(Box<WindowQueue<Event>>),
 }
 
 /// What comes to a port: packets of its peer, or its peer's word on what may be sent.
@@ -105,6 +105,6 @@ impl Timeline {
 
     /// From now on in windows. Only before anything was scheduled.
     pub(crate) fn in_windows(nodes: usize, lookahead: SimDuration) -> Self {
-        Self::Windows(WindowQueue::new(nodes, lookahead))
+        Self::Windows(Box::new(WindowQueue::new(nodes, lookahead)))
     }
 }

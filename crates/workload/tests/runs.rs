@@ -217,9 +217,9 @@ fn node_by_node_every_flow_has_the_same_life_as_with_one_queue_for_all() {
     let settings = Settings { bytes: Some(40_000), messages: Some(5), seed: 3, ..Settings::default() };
     for (name, pattern) in Pattern::ALL {
         let settings = match pattern {
-            Pattern::RingAllreduce | Pattern::TreeAllreduce | Pattern::Broadcast => Settings { messages: None, ..settings.clone() },
-            Pattern::AllToAll => Settings { messages: Some(2), ..settings.clone() },
-            _ => settings.clone(),
+            Pattern::RingAllreduce | Pattern::TreeAllreduce | Pattern::Broadcast => Settings { messages: None, ..settings },
+            Pattern::AllToAll => Settings { messages: Some(2), ..settings },
+            _ => settings,
         };
         let schedule = Arc::new(build(pattern, 12, &settings).unwrap());
         let (total, windows) = (with(&spec, &schedule, false), with(&spec, &schedule, true));
