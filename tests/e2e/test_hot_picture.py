@@ -19,7 +19,7 @@ CLASSES = [0.01, 0.2, 0.4, 0.6, 0.8]
 
 def model(softband: Softband, fabric: Path, *words: str) -> tuple[ET.Element, list[dict[str, str]], str]:
     """The picture, the ports, and what has been printed."""
-    done = softband.command("model", str(fabric), *words, "--out", "out")
+    done = softband.command("model", str(fabric), *words, "--threads", "1", "--out", "out")
     assert done.returncode == 0, done.stderr
     ports = list(csv.DictReader((softband.folder / "out" / "ports.csv").open()))
     return ET.parse(softband.folder / "out" / "hot.svg").getroot(), ports, done.stdout
