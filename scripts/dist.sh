@@ -28,13 +28,18 @@ else
 fi
 rm -rf lab/build
 
-for command in study what-if compare; do
-    cat >"$dist/bin/softband-$command" <<SH
+lab_command() { # lab_command NAME PYTHON-MODULE [WORD]
+    cat >"$dist/bin/softband-$1" <<SH
 #!/bin/sh
 # Runs this tree's own Python packages, wherever the tree lies; those of the current folder are none of them (-P).
 home=\$(dirname "\$(dirname "\$(readlink -f "\$0")")")
-PYTHONPATH="\$home/python" SOFTBAND_HOME="\${SOFTBAND_HOME:-\$home}" SOFTBAND_BIN="\${SOFTBAND_BIN:-\$home/bin/softband}" PYTHONDONTWRITEBYTECODE=1 exec python3 -P -m softband_lab $command "\$@"
+PYTHONPATH="\$home/python" SOFTBAND_HOME="\${SOFTBAND_HOME:-\$home}" SOFTBAND_BIN="\${SOFTBAND_BIN:-\$home/bin/softband}" PYTHONDONTWRITEBYTECODE=1 exec python3 -P -m ${*:2} "\$@"
 SH
-    chmod 755 "$dist/bin/softband-$command"
+    chmod 755 "$dist/bin/softband-$1"
+}
+for command in study what-if model-sweep compare; do
+    lab_command "$command" softband_lab "$command"
 done
+# Schedulers and workers for campaigns, of the same versions as the lab's own.
+lab_command dask dask
 echo "built $dist"

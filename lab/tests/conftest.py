@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
-import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from softband_lab.cluster import Cluster
 from softband_lab.softband import Softband
 from softband_lab.study import Study, load_study
 from softband_lab.study_run import StudyOptions, run_study
@@ -196,8 +197,9 @@ class Tree:
     def run(self, quick: bool = False) -> tuple[int, str]:
         text = io.StringIO()
         console = Console(file=text, width=200)
-        options = StudyOptions(self.home, self.out, quick, 2, "softband study mini")
-        return run_study(self.study(), self.softband, options, console).status, text.getvalue()
+        with Cluster(None, 2) as cluster:
+            options = StudyOptions(self.home, self.out, quick, cluster, "softband study mini")
+            return run_study(self.study(), self.softband, options, console).status, text.getvalue()
 
     def runs(self) -> list[str]:
         log = self.home / "bin" / "runs.log"
@@ -213,7 +215,10 @@ def tree(tmp_path: Path) -> Tree:
     home = tmp_path / "home"
     for folder in ("bin", "fabrics", "references", "studies/mini"):
         (home / folder).mkdir(parents=True)
-    shutil.copy(TESTS / "fake_softband.py", home / "bin" / "softband")
+    fake = home / "bin" / "softband"
+    # With this Python, which has the packages that the fake may need.
+    fake.write_text((TESTS / "fake_softband.py").read_text().replace("/usr/bin/env python3", sys.executable, 1))
+    fake.chmod(0o755)
     (home / "studies/mini/study.toml").write_text(STUDY)
     (home / "studies/mini/claims.toml").write_text(CLAIMS)
     (home / "studies/what-if.toml").write_text(WHAT_IF)

@@ -134,8 +134,57 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
+def model(arguments: list[str]) -> int:
+    """Two flows, whose rate is the link's; bytes = 13 brings bad luck, senders over 2 are refused."""
+    fabric = tomllib.loads(Path(arguments[0]).read_text())
+    option = {name: arguments[index + 1] for index, name in enumerate(arguments[:-1]) if name.startswith("--")}
+    if int(option.get("--senders", "1")) > 2:
+        print("softband: senders = 3 is out of range", file=sys.stderr)
+        return 2
+    if "--check" in arguments:
+        return 0
+    size = int(option.get("--bytes", "65536"))
+    if size == 13:
+        print(f"{arguments[0]}: bad luck", file=sys.stderr)
+        return 2
+    time.sleep(fabric.get("fake", {}).get("seconds", 0))
+    with (Path(__file__).parent / "runs.log").open("a") as log:
+        log.write(f"{Path(arguments[0]).name} {size} on {option['--threads']} threads\n")
+    leave_model(fabric, Path(arguments[1]).stem, size, Path(option["--out"]))
+    return 0
+
+
+def leave_model(fabric: dict[str, Any], workload: str, size: int, out: Path) -> None:
+    import polars as pl
+
+    rate = RATE_MIB[link_rate(fabric)]
+    lanes = LANES[fabric.get("subnet", {}).get("max_op_vls", 5)]
+    flows = [{"from_rank": n, "to_rank": 1 - n, "bytes": size, "bytes_per_second": rate} for n in (0, 1)]
+    counts = ("port_xmit_data", "port_rcv_data", "port_xmit_pkts", "port_rcv_pkts", "port_xmit_discards")
+    port = {"port": "sw/1", "peer": "a/mthca0/1", "rate": "4X DDR", "port_xmit_wait": 5, **dict.fromkeys(counts, size)}
+    shares = {"link_bytes_per_second": 2e9, "xmit_utilisation": 0.5, "rcv_utilisation": 0.25}
+    stalls = {f"credit_stall_vl{lane}_ps": 10 + lane for lane in range(lanes)}
+    pl.DataFrame(flows).write_parquet(out / "flows.parquet")
+    pl.DataFrame([{**port, **shares, **stalls}]).write_parquet(out / "ports.parquet")
+    feeder = {"port": "b/mthca0/1", "utilisation": 0.4, "stalled": 0.5, "feeders": []}
+    hot = {"port": "sw/1", "to": "a/mthca0/1", "utilisation": 0.9, "stalled": 0.1, "feeders": [feeder]}
+    summary = {
+        "softband_version": "0.0.0",
+        "workload": workload,
+        "seed": 1,
+        "completion_picos": size * 1000,
+        **dict.fromkeys(("packet_hops", "connections"), size),
+        "flow_bytes_per_second": dict.fromkeys(("min", "median", "max", "mean"), rate),
+        "flows": flows,
+        "hot_ports": [hot],
+    }
+    (out / "model.json").write_text(json.dumps(summary))
+
+
 def main() -> int:
     arguments = sys.argv[1:]
+    if arguments[0] == "model":
+        return model(arguments[1:])
     if arguments == ["--version"]:
         print("softband 0.0.0 (fake)")
         return 0

@@ -11,6 +11,7 @@ from conftest import Tree
 from rich.console import Console
 
 from softband_lab.accuracy import FORMAT, NO_HCA, NOTHING_PREDICTED, check_targets, run_accuracy
+from softband_lab.cluster import Cluster
 from softband_lab.errors import LabError
 from softband_lab.study import Accuracy, Targets, load_study
 from softband_lab.study_run import StudyOptions
@@ -100,8 +101,9 @@ def run(tree: Tree) -> tuple[int, str, dict[str, dict[str, str]]]:
     console = Console(file=text, width=200)
     study = load_study(tree.home, "sum")
     assert study.accuracy is not None
-    options = StudyOptions(tree.home, tree.out / "sum", False, 2, "softband study sum")
-    status = run_accuracy(study, study.accuracy, tree.softband, options, tree.out, console)
+    with Cluster(None, 2) as cluster:
+        options = StudyOptions(tree.home, tree.out / "sum", False, cluster, "softband study sum")
+        status = run_accuracy(study, study.accuracy, tree.softband, options, tree.out, console)
     with (tree.out / "sum/accuracy.csv").open() as file:
         return status, text.getvalue(), {row["id"]: row for row in csv.DictReader(file)}
 

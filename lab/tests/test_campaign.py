@@ -79,8 +79,8 @@ def test_a_changed_fabric_reruns_its_cells_only(tree: Tree) -> None:
 
 def test_a_half_written_cell_is_run_again(tree: Tree) -> None:
     tree.run(quick=True)
-    cell = tree.out / "cells/ddr-rc-bandwidth/cell.json"
-    cell.write_text(cell.read_text()[:100])
+    cell = tree.out / "data/measurements/ddr-rc-bandwidth.parquet"
+    cell.write_bytes(cell.read_bytes()[:100])
     before = len(tree.runs())
     assert tree.run(quick=True)[0] == 0
     assert [Path(line).name for line in tree.runs()[before:]] == ["ddr.toml"]
@@ -131,7 +131,7 @@ def test_ctrl_c_keeps_finished_cells_and_ends_the_runs(tree: Tree) -> None:
     }
     command = [sys.executable, "-m", "softband_lab", "study", "mini", "--quick", "--jobs", "2", "--out", str(tree.out)]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-    cell = tree.out / "cells/switch-rc-bandwidth/cell.json"
+    cell = tree.out / "data/measurements/switch-rc-bandwidth.parquet"
     deadline = time.monotonic() + 30
     while not cell.exists() and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from conftest import FABRICS, Softband, table
 
@@ -20,7 +21,7 @@ rank 1 {
 l1: recv 4096b from 0 tag 5
 }
 """
-FILES = ("model.json", "flows.csv", "ports.csv", "hot.svg")
+FILES = ("model.json", "flows.csv", "ports.csv", "flows.parquet", "ports.parquet", "hot.svg")
 
 
 def model(softband: Softband, fabric: str, workload: str, *options: str, out: str = "out") -> dict[str, Any]:
@@ -81,6 +82,22 @@ def test_tables_have_a_line_for_each_flow_and_each_end_of_a_cable(softband: Soft
     assert sum(int(flow["bytes"]) for flow in flows) == 6 * 65536
     assert all(float(port["xmit_utilisation"]) <= 1 for port in ports)
     assert sum(int(port["port_xmit_pkts"]) for port in ports) == result["packet_hops"]
+
+
+@pytest.mark.parametrize("fabric", ["three-hosts", "roce-100g"])
+def test_parquet_has_what_the_csv_has(softband: Softband, fabric: str) -> None:
+    model(softband, fabric, "permutation", "--bytes", "64KiB")
+    for name in ("flows", "ports"):
+        written = pl.read_parquet(softband.folder / "out" / f"{name}.parquet")
+        assert written.height > 0
+        assert written.equals(pl.read_csv(softband.folder / "out" / f"{name}.csv", schema=written.schema))
+
+
+def test_a_check_runs_nothing(softband: Softband) -> None:
+    done = softband.command("model", str(FABRICS / "three-hosts.toml"), "incast", "--check")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "means nothing to permutation" in refusal(softband, str(FABRICS / "three-hosts.toml"), "permutation", "--senders", "2", "--check")
+    assert not (softband.folder / "results").exists()
 
 
 def test_a_workload_file_has_the_same_keys_and_the_command_line_counts_first(softband: Softband) -> None:

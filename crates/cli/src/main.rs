@@ -35,6 +35,7 @@ const EXAMPLES: &str = "Examples:
   softband up --detach; softband exec a -- ibv_devinfo; softband down
   softband fabric show fabrics/cables/ddr-switch-cx4-100m.toml
   softband model default incast --bytes 1MiB
+  softband model default incast --sweep bytes=4KiB,64KiB,1MiB --sweep vls=1,8
   softband study cables --quick
   softband what-if --cable-length 1m..300m --vls 1,2,4,8
 
@@ -75,7 +76,7 @@ fn main() -> ExitCode {
         Command::Exec(exec) => exec::run(&exec),
         Command::Status(arguments) => status::status(&arguments),
         Command::Down(arguments) => status::down(&arguments),
-        Command::Model(arguments) => model::run(&arguments),
+        Command::Model(arguments) => model::run(&arguments, matches.subcommand_matches("model")),
         Command::Fabric(command) => fabric::run(&command),
         Command::Parts(command) => parts::run(&command),
         Command::External(words) => external::run(&words),

@@ -3,11 +3,13 @@
 mod choice;
 mod hot;
 mod results;
+mod sweep;
+mod table;
 mod text;
 
 use crate::home;
 use anyhow::{Context, bail};
-use clap::Args;
+use clap::{ArgMatches, Args};
 use softband_parallel::Crew;
 use softband_workload::Schedule;
 use std::io::{IsTerminal, Write};
@@ -58,12 +60,17 @@ pub(crate) struct ModelArguments {
     /// Threads that the fabric is shared out to (default: one for each processor); the results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
-    /// Leave model.json, flows.csv, ports.csv and hot.svg in this folder (default: results/model-WORKLOAD)
+    /// Leave model.json, flows and ports as CSV and Parquet, and hot.svg in this folder (default: results/model-WORKLOAD)
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Run cables beyond their length limit
     #[arg(long)]
     allow_out_of_spec: bool,
+    /// Check the fabric, the workload and its options, and run nothing
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    campaign: sweep::SweepArguments,
 }
 
 /// What is to be run, and by what name.
@@ -76,7 +83,11 @@ pub(crate) struct Chosen {
 
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
-pub(crate) fn run(arguments: &ModelArguments) -> anyhow::Result<i32> {
+/// `matches` has the options as they were typed.
+pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> anyhow::Result<i32> {
+    if let Some(matches) = matches.filter(|_| arguments.campaign.is_asked_for()) {
+        return sweep::hand_over(matches);
+    }
     let (path, loaded) = home::load_fabric(&arguments.fabric, arguments.allow_out_of_spec)?;
     let chosen = choice::choose(arguments, &loaded)?;
     let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from("results").join(format!("model-{}", chosen.name)));
@@ -84,6 +95,9 @@ pub(crate) fn run(arguments: &ModelArguments) -> anyhow::Result<i32> {
     let threads = arguments.threads.unwrap_or_else(cores);
     let schedule = Arc::new(chosen.schedule);
     let mut crew = Crew::new(&loaded.spec, chosen.seed, &schedule, (chosen.ranks_per_host, threads))?;
+    if arguments.check {
+        return Ok(0);
+    }
     results::check_folder(&out).with_context(|| format!("cannot write to the results folder {}", out.display()))?;
     let outcome = drive(&mut crew, begun);
     for warning in crew.warnings() {

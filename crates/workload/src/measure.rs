@@ -1,6 +1,7 @@
 //! What a run was like: its end, its phases, its flows.
 
 use softband_sim::SimTime;
+use std::sync::Arc;
 
 /// A part of a workload, from its first step's beginning to its last step's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +48,7 @@ impl Tally {
     pub(crate) fn completed(&mut self, at: SimTime) {
         self.ended = self.ended.max(at);
     }
-    pub(crate) fn report(&self, (from_rank, to_rank): (u32, u32), (from_host, to_host): (String, String)) -> FlowReport {
+    pub(crate) fn report(&self, (from_rank, to_rank): (u32, u32), (from_host, to_host): (Arc<str>, Arc<str>)) -> FlowReport {
         let begun = self.begun.unwrap_or_default();
         let (messages, bytes, ended) = (self.messages, self.bytes, self.ended.max(begun));
         FlowReport { from_rank, to_rank, from_host, to_host, messages, bytes, begun, ended }
@@ -59,8 +60,8 @@ impl Tally {
 pub struct FlowReport {
     pub from_rank: u32,
     pub to_rank: u32,
-    pub from_host: String,
-    pub to_host: String,
+    pub from_host: Arc<str>,
+    pub to_host: Arc<str>,
     pub messages: u64,
     pub bytes: u64,
     /// Before the first post.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from softband_lab.claims import ClaimRow
 from softband_lab.errors import LabError
 from softband_lab.evidence import Evidence
 from softband_lab.fabricfile import load_toml
+from softband_lab.files import write_csv
 from softband_lab.judgement import NUMBER_TOLERANCE_PERCENT
 from softband_lab.places import fabric_path
 from softband_lab.report import render
@@ -184,10 +184,7 @@ def _check(settings: Accuracy, rows: list[AccuracyRow], which: str) -> list[Targ
 
 
 def write_accuracy(rows: list[AccuracyRow], path: Path) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(row.cells() for row in rows)
+    write_csv(path, COLUMNS, (row.cells() for row in rows))
 
 
 def write_page(

@@ -1,26 +1,24 @@
-"""Runs jobs on several cores, keeps what is finished, and goes on where an earlier campaign stopped.
+"""Runs jobs on a cluster, keeps what is finished, and goes on where an earlier campaign stopped.
 
-A job's folder appears under its name only when it is complete (a rename), so a folder that exists is a result;
-its fingerprint says of what.
+Cells run anywhere and come back to this process, which alone writes: a cell is finished when it is in the data set.
 """
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
-import json
-import os
-import shlex
-import shutil
+import queue
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+import uuid
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from distributed import Future, KilledWorker
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
@@ -32,80 +30,23 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from softband_lab.cluster import Cluster
+from softband_lab.dataset import Store
 from softband_lab.errors import LabError
-from softband_lab.perftest import Measurement, parse_table
-from softband_lab.softband import Cancelled, Program, RunFailed, Softband, run_arguments
+from softband_lab.jobs import Failure, Finished, Job, content_key
+from softband_lab.softband import Cancelled, Softband
+from softband_lab.worker import Order
 
 _SIGNAL_CHECK_SECONDS = 0.5
-_FORMAT = 2  # of cell.json; a change makes every cell run again
 
-
-@dataclass(frozen=True)
-class Step:
-    """One engine run; the last program's table is read."""
-
-    programs: list[Program]
-
-
-@dataclass(frozen=True)
-class Job:
-    """One or more engine runs on one fabric whose tables together are one result."""
-
-    id: str
-    fabric: Path
-    fabric_label: str
-    steps: list[Step]
-    seed: int
-    timeout_seconds: float
-    expected_sizes: list[int]
-
-    def fingerprint(self, softband: Softband) -> str:
-        parts = [
-            _FORMAT,
-            softband.version,
-            softband.build_digest,
-            self.fabric.read_text(encoding="utf-8"),
-            [[asdict(program) for program in step.programs] for step in self.steps],
-            self.seed,
-            self.expected_sizes,
-        ]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-    def command(self, step: Step) -> str:
-        return shlex.join(["softband", *run_arguments(self.fabric_label, step.programs, self.seed, "OUT")])
-
-
-@dataclass(frozen=True)
-class Row:
-    """One measurement with the run it came from."""
-
-    measurement: Measurement
-    command: str
-    versions: str
-    virtual_seconds: float
-    wall_seconds: float
-
-
-@dataclass(frozen=True)
-class JobResult:
-    id: str
-    fingerprint: str
-    rows: list[Row]
-
-
-@dataclass(frozen=True)
-class Failure:
-    id: str
-    command: str
-    reason: str
-    last_lines: list[str]
+ResultT = TypeVar("ResultT")
 
 
 @dataclass
-class Outcome:
+class Outcome(Generic[ResultT]):
     """What a campaign left."""
 
-    results: dict[str, JobResult] = field(default_factory=dict)
+    results: dict[str, ResultT] = field(default_factory=dict)
     failures: dict[str, Failure] = field(default_factory=dict)
     reused: int = 0
     interrupted: bool = False
@@ -114,8 +55,12 @@ class Outcome:
 @contextmanager
 def exclusive(out: Path) -> Iterator[None]:
     """Two campaigns in one folder would take each other's half-written cells for leftovers."""
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / ".lock").open("w") as lock:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        lock = (out / ".lock").open("w")
+    except OSError as error:
+        raise LabError(out, f"cannot be written to: {error.strerror}", "another --out") from None
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -125,62 +70,117 @@ def exclusive(out: Path) -> Iterator[None]:
         yield
 
 
-def run_jobs(jobs: list[Job], softband: Softband, out: Path, workers: int, console: Console) -> Outcome:
+def run_jobs(
+    jobs: Sequence[Job[ResultT]], softband: Softband, out: Path, cluster: Cluster, console: Console
+) -> Outcome[ResultT]:
     """Run every job whose result is not there already. Ctrl-C keeps the finished ones."""
-    store = Store(out / "cells")
+    store = Store(out)
     store.remove_leftovers()
-    outcome = Outcome()
-    waiting: list[tuple[Job, str]] = []
+    outcome: Outcome[ResultT] = Outcome()
+    waiting: deque[tuple[Job[ResultT], str]] = deque()
     for job in jobs:
-        fingerprint = job.fingerprint(softband)
-        known = store.load(job.id, fingerprint)
+        key = content_key(job, softband)
+        known = store.load(job, key)
         if known is None:
-            waiting.append((job, fingerprint))
+            waiting.append((job, key))
         else:
-            outcome.results[job.id] = known
+            outcome.results[job.id] = job.read(key, known)
             outcome.reused += 1
     with _progress(console) as progress:
         bar = progress.add_task("cells", total=len(jobs), completed=outcome.reused)
-        _run_waiting(waiting, softband, store, workers, outcome, progress, lambda: progress.advance(bar))
+        if waiting:
+            cluster.connect()
+            _Campaign(softband, store, cluster, outcome, progress, bar, waiting).run()
     return outcome
 
 
-def _run_waiting(
-    waiting: list[tuple[Job, str]],
-    softband: Softband,
-    store: Store,
-    workers: int,
-    outcome: Outcome,
-    progress: Progress,
-    advance: Callable[[], None],
-) -> None:
-    with ThreadPoolExecutor(max_workers=workers) as pool, _signals_interrupt():
-        futures: dict[Future[JobResult], Job] = {}
+@dataclass
+class _Campaign(Generic[ResultT]):
+    softband: Softband
+    store: Store
+    cluster: Cluster
+    outcome: Outcome[ResultT]
+    progress: Progress
+    bar: Any
+    waiting: deque[tuple[Job[ResultT], str]]
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    under_way: dict[Future[Any], tuple[Job[ResultT], str]] = field(default_factory=dict)
+    done: queue.SimpleQueue[Future[Any]] = field(default_factory=queue.SimpleQueue)
+
+    def run(self) -> None:
+        ended_well = False
         try:
-            for job, fingerprint in waiting:
-                futures[pool.submit(run_job, job, fingerprint, softband, store)] = job
-            for future in _as_completed(set(futures)):
-                _collect(future, futures[future], outcome, progress)
-                advance()
+            with _signals_interrupt():
+                while self.waiting or self.under_way:
+                    self._hand_out()
+                    self._take_one()
+            ended_well = True
         except KeyboardInterrupt:
-            outcome.interrupted = True
-            pool.shutdown(wait=False, cancel_futures=True)
-            softband.stop()
+            self.outcome.interrupted = True
+            while not self.done.empty():
+                self._take_one()
+        finally:
+            if not ended_well:
+                for future in self.under_way:
+                    future.cancel()
+                self.cluster.stop(self.id)
+            self.cluster.forget(self.id)
+
+    def _hand_out(self) -> None:
+        """As many as can run: what waits, waits here, where no worker can take it along when it is lost."""
+        slots = self.cluster.slots()
+        self.progress.update(self.bar, description="cells" if slots else "waiting for workers")
+        while self.waiting and len(self.under_way) < slots:
+            job, key = self.waiting.popleft()
+            places = (self.softband.binary, self.softband.home) if self.cluster.is_local else (None, None)
+            order = Order(self.id, job, self.softband.version, self.softband.build_digest, *places)
+            future = self.cluster.submit(order)
+            self.under_way[future] = (job, key)
+            future.add_done_callback(self.done.put)
+
+    def _take_one(self) -> None:
+        # Never for long: a wait without end may sleep through a signal.
+        try:
+            future = self.done.get(timeout=_SIGNAL_CHECK_SECONDS)
+        except queue.Empty:
+            return
+        job, key = self.under_way.pop(future)
+        try:
+            came_out = future.result()
+        except KilledWorker as lost:
+            came_out = _lost_workers(job, lost)
+        except Cancelled:
+            raise KeyboardInterrupt from None
+        except CancelledError:
+            raise self.cluster.lost() from None
+        except LabError:
+            raise
+        except OSError:
+            raise self.cluster.lost() from None  # cells' own ones are Failures
+        except Exception as error:
+            if self.cluster.is_local:
+                raise
+            raise LabError(
+                self.cluster.name,
+                f"a worker cannot take cells: {type(error).__name__}: {error}",
+                "the same Python and the same Softband on every machine (`softband dask worker`)",
+            ) from error
+        self._keep(job, key, came_out)
+        self.progress.advance(self.bar)
+
+    def _keep(self, job: Job[ResultT], key: str, came_out: Finished | Failure) -> None:
+        if isinstance(came_out, Finished):
+            self.outcome.results[job.id] = job.read(key, self.store.write(job, key, came_out))
+            return
+        self.outcome.failures[job.id] = came_out
+        self.progress.console.print(describe_failure(came_out))
+        self.store.keep_failure(came_out)
 
 
-def _collect(future: Future[JobResult], job: Job, outcome: Outcome, progress: Progress) -> None:
-    try:
-        outcome.results[job.id] = future.result()
-    except Cancelled:
-        outcome.interrupted = True
-    except RunFailed as failed:
-        failure = Failure(job.id, failed.command, failed.reason, failed.last_lines)
-        outcome.failures[job.id] = failure
-        progress.console.print(describe_failure(failure))
-    except LabError as error:
-        failure = Failure(job.id, job.command(job.steps[0]), str(error), [])
-        outcome.failures[job.id] = failure
-        progress.console.print(describe_failure(failure))
+def _lost_workers(job: Job[Any], lost: KilledWorker) -> Failure:
+    where = getattr(lost.last_worker, "address", lost.last_worker)
+    reason = f"the worker that ran it was lost {lost.allowed_failures + 1} times, last {where}: out of memory there?"
+    return Failure(job.id, job.command(), reason, [])
 
 
 def describe_failure(failure: Failure) -> str:
@@ -189,111 +189,6 @@ def describe_failure(failure: Failure) -> str:
         f"  {escape(failure.command)}",
     ]
     return "\n".join([*lines, *(f"  | {escape(line)}" for line in failure.last_lines)])
-
-
-def run_job(job: Job, fingerprint: str, softband: Softband, store: Store) -> JobResult:
-    with store.writing(job.id) as folder:
-        rows: list[Row] = []
-        for number, step in enumerate(job.steps):
-            rows += _run_step(job, step, softband, folder / f"run-{number}")
-        _check_sizes(job, rows)
-        result = JobResult(job.id, fingerprint, rows)
-        store.write(folder, result)
-    return result
-
-
-def _run_step(job: Job, step: Step, softband: Softband, out: Path) -> list[Row]:
-    command = job.command(step)
-    try:
-        run = softband.run(job.fabric, step.programs, out, job.seed, job.timeout_seconds)
-    except RunFailed as failed:
-        # As a person would type it, not with this campaign's folders.
-        raise RunFailed(command, failed.reason, failed.last_lines) from None
-    reader = step.programs[-1]
-    number = sum(program.host == reader.host for program in step.programs) - 1
-    output = out / f"{reader.host}-{number}.out"
-    try:
-        text = output.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        raise RunFailed(command, f"the run left no {output.name}", []) from None
-    try:
-        table = parse_table(text, output)
-    except LabError as error:
-        raise RunFailed(command, str(error), text.rstrip().splitlines()[-12:]) from None
-    return [
-        Row(
-            measurement,
-            command,
-            describe_versions(run.get("versions")),
-            float(run.get("virtual_seconds", 0.0)),
-            float(run.get("wall_seconds", 0.0)),
-        )
-        for measurement in table
-    ]
-
-
-def _check_sizes(job: Job, rows: list[Row]) -> None:
-    got = [row.measurement.size_bytes for row in rows]
-    if got != job.expected_sizes:
-        raise RunFailed(
-            job.command(job.steps[0]),
-            f"the program reported the sizes {_brief(got)}, the study expects {_brief(job.expected_sizes)}",
-            [],
-        )
-
-
-def _brief(sizes: list[int]) -> str:
-    return f"{sizes[0]}..{sizes[-1]} ({len(sizes)} of them)" if sizes else "none"
-
-
-def describe_versions(versions: Any) -> str:
-    """`softband 0.1.0; perftest 4.5` from whatever table the engine wrote."""
-    if isinstance(versions, dict):
-        return "; ".join(f"{name} {versions[name]}" for name in sorted(versions))
-    return "" if versions is None else str(versions)
-
-
-class Store:
-    """Finished jobs on disk, one folder each."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def remove_leftovers(self) -> None:
-        for path in self.folder.glob(".writing-*"):
-            shutil.rmtree(path, ignore_errors=True)
-
-    def load(self, job_id: str, fingerprint: str) -> JobResult | None:
-        try:
-            content = json.loads((self.folder / job_id / "cell.json").read_text(encoding="utf-8"))
-            if content["fingerprint"] != fingerprint:
-                return None
-            rows = [Row(**{**row, "measurement": Measurement(**row["measurement"])}) for row in content["rows"]]
-        except (OSError, ValueError, KeyError, TypeError):
-            return None  # absent or unreadable: the cell runs again
-        return JobResult(job_id, fingerprint, rows)
-
-    @contextmanager
-    def writing(self, job_id: str) -> Iterator[Path]:
-        """A folder that takes the job's name when all went well; else it stays to be looked at until the next time."""
-        partial = self.folder / f".writing-{job_id}"
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        yield partial
-        final = self.folder / job_id
-        shutil.rmtree(final, ignore_errors=True)
-        partial.rename(final)
-
-    def write(self, folder: Path, result: JobResult) -> None:
-        path = folder / "cell.json"
-        path.write_text(json.dumps(asdict(result), indent=1, sort_keys=True) + "\n", encoding="utf-8")
-
-
-def _as_completed(pending: set[Future[JobResult]]) -> Iterator[Future[JobResult]]:
-    """As the library's, but never waits for long: a wait without end may sleep through a signal."""
-    while pending:
-        done, pending = wait(pending, timeout=_SIGNAL_CHECK_SECONDS, return_when=FIRST_COMPLETED)
-        yield from done
 
 
 @contextmanager
@@ -323,7 +218,3 @@ def _progress(console: Console) -> Progress:
         TimeRemainingColumn(),
         console=console,
     )
-
-
-def default_workers() -> int:
-    return len(os.sched_getaffinity(0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from softband_lab.campaign import JobResult
+from softband_lab.engine_job import JobResult
+from softband_lab.files import write_whole
 from softband_lab.study import Figure, Study, Test
 
 # Okabe and Ito's colours, told apart with any colour vision, and four more of the same kind.
@@ -120,8 +122,11 @@ def static_figure(title: str, panels: list[Panel]) -> Chart:
 
 
 def save_chart(chart: Chart, stem: Path) -> None:
-    chart.save(str(stem.with_suffix(".svg")))
-    chart.save(str(stem.with_suffix(".png")), scale_factor=1.5)
+    drawing, picture = io.StringIO(), io.BytesIO()
+    chart.save(drawing, format="svg")
+    chart.save(picture, format="png", scale_factor=1.5)
+    write_whole(stem.with_suffix(".svg"), drawing.getvalue().encode())
+    write_whole(stem.with_suffix(".png"), picture.getvalue())
 
 
 def _layers(panel: Panel, legend: alt.Legend | None, hideable: bool) -> Chart:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from softband_lab.errors import LabError, MissingEvidence
 from softband_lab.evaluators import AnyRule
 from softband_lab.evidence import Evidence
 from softband_lab.fabricfile import load_toml
+from softband_lab.files import write_csv
 from softband_lab.judgement import NUMBER_TOLERANCE_PERCENT, Basis, Judgement, Rule, Verdict
 from softband_lab.published import Published
 from softband_lab.study import Study, parse_model
@@ -149,7 +149,7 @@ def count_verdicts(rows: list[ClaimRow]) -> dict[str, int]:
 
 def write_claims(rows: list[ClaimRow], out: Path) -> None:
     """claims.csv has a fixed set of columns; what explains a row goes beside it."""
-    _write(out / "claims.csv", COLUMNS, [row.cells() for row in rows])
+    write_csv(out / "claims.csv", COLUMNS, [row.cells() for row in rows])
     notes = [
         {
             "id": row.published.id,
@@ -161,11 +161,4 @@ def write_claims(rows: list[ClaimRow], out: Path) -> None:
         }
         for row in rows
     ]
-    _write(out / "claims_notes.csv", NOTE_COLUMNS, notes)
-
-
-def _write(path: Path, columns: list[str], rows: list[dict[str, str]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(out / "claims_notes.csv", NOTE_COLUMNS, notes)

@@ -1,4 +1,4 @@
-"""The commands: study, what-if, compare."""
+"""The commands: study, what-if, model-sweep, compare."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from softband_lab.accuracy import run_accuracy
-from softband_lab.campaign import default_workers, describe_failure, exclusive
+from softband_lab.campaign import describe_failure, exclusive
+from softband_lab.cluster import Cluster
 from softband_lab.compare import compare as compare_tables
 from softband_lab.compare import load_results, print_comparison
 from softband_lab.errors import LabError
@@ -23,10 +24,19 @@ from softband_lab.results import write_table
 from softband_lab.softband import Softband
 from softband_lab.study import list_studies, load_study
 from softband_lab.study_run import StudyOptions, run_study
+from softband_lab.sweep import ask as ask_sweep
+from softband_lab.sweep_run import run_sweep
 from softband_lab.whatif import Point, Question, choose_cables, load_defaults, message_size, parse_lengths
 from softband_lab.whatif_report import print_surface, write_page
 
-Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Cells at the same time; default: one a core.")]
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", "-j", min=1, help="Cells at the same time; default: one a core. Of slurm: jobs to ask for."),
+]
+Where = Annotated[
+    str | None,
+    typer.Option("--cluster", help="Where cells run: tcp://HOST:PORT of a Dask scheduler, or `slurm`; default: here."),
+]
 
 
 def study(
@@ -34,6 +44,7 @@ def study(
     quick: Annotated[bool, typer.Option("--quick", help="Only the figures that the study calls quick.")] = False,
     out: Annotated[Path | None, typer.Option("--out", help="Results folder; default: results/NAME.")] = None,
     jobs: Jobs = None,
+    cluster: Where = None,
     listing: Annotated[bool, typer.Option("--list", help="List the studies, or the study's cells.")] = False,
 ) -> None:
     """Run a study: every cell that is not there yet, then tables, claims, figures and the page."""
@@ -52,12 +63,15 @@ def study(
         return
     folder = out or Path("results") / chosen.head.name
     command = shlex.join(["softband", "study", chosen.head.name, *(["--quick"] if quick else [])])
-    options = StudyOptions(home, folder, quick, jobs or default_workers(), command)
     softband = Softband(find_softband(), home)
-    if chosen.accuracy is not None:
-        folders = out or Path("results")
-        raise typer.Exit(run_accuracy(chosen, chosen.accuracy, softband, options, folders, console))
-    raise typer.Exit(run_study(chosen, softband, options, console).status)
+    with Cluster(cluster, jobs) as place:
+        options = StudyOptions(home, folder, quick, place, command)
+        if chosen.accuracy is not None:
+            folders = out or Path("results")
+            status = run_accuracy(chosen, chosen.accuracy, softband, options, folders, console)
+        else:
+            status = run_study(chosen, softband, options, console).status
+    raise typer.Exit(status)
 
 
 def what_if(
@@ -82,6 +96,7 @@ def what_if(
     ] = None,
     out: Annotated[Path, typer.Option("--out", help="Results folder.")] = Path("results/what-if"),
     jobs: Jobs = None,
+    cluster: Where = None,
 ) -> None:
     """Bandwidth over cable length, lanes and rate, and the longest cable at full bandwidth."""
     console = Console()
@@ -89,23 +104,23 @@ def what_if(
     defaults = load_defaults(home)
     path = find_fabric(home, fabric) if fabric else fabric_path(home, defaults.fabric)
     line = command or defaults.command
-    question = Question(
-        Softband(find_softband(), home),
-        out,
-        path,
-        part or defaults.cable_part,
-        choose_cables(load_toml(path), path, cable or [], defaults.fixed_parts),
-        line,
-        defaults,
-        message_size(line, defaults.size_bytes),
-        jobs or default_workers(),
-        console,
-    )
     lengths = parse_lengths(cable_length or defaults.lengths)
     lanes = _parse_vls(vls) if vls else defaults.vls
     rates: list[str | None] = [name.strip().upper() for name in rate.split(",")] if rate else [None]
     points = [Point(count, name, length) for name in rates for count in lanes for length in lengths]
-    with exclusive(out):
+    with Cluster(cluster, jobs) as place, exclusive(out):
+        question = Question(
+            Softband(find_softband(), home),
+            out,
+            path,
+            part or defaults.cable_part,
+            choose_cables(load_toml(path), path, cable or [], defaults.fixed_parts),
+            line,
+            defaults,
+            message_size(line, defaults.size_bytes),
+            place,
+            console,
+        )
         question.measure(points)
         limits = question.limits(points)
         write_table(question.table(), out, "surface")
@@ -117,6 +132,31 @@ def what_if(
     if question.known:
         console.print(f"[bold]the page with the charts:[/] {out / 'report.html'}", soft_wrap=True)
     raise typer.Exit(1 if question.outcome.failures else 0)
+
+
+def model_sweep(
+    fabric: Annotated[Path, typer.Argument(help="The fabric file, or the name of one in the installation.")],
+    workload: Annotated[str, typer.Argument(help="A workload of `softband model`, or its file.")],
+    options: Annotated[
+        list[str] | None, typer.Argument(help="Further options of `softband model`, after `--`.")
+    ] = None,
+    sweep: Annotated[
+        list[str] | None, typer.Option("--sweep", help="KEY=V1,V2,...; several: each combination.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Results folder; default: results/sweep-WORKLOAD.")] = None,
+    jobs: Jobs = None,
+    cluster: Where = None,
+) -> None:
+    """`softband model FABRIC WORKLOAD --sweep KEY=V1,V2,...`: one run for each combination of values."""
+    home = find_home()
+    softband = Softband(find_softband(), home)
+    if not sweep:
+        raise LabError("--sweep", "is missing", "what to vary, as in --sweep bytes=4KiB,64KiB")
+    question = ask_sweep(home, fabric, workload, tuple(options or ()), sweep)
+    folder = out or Path("results") / f"sweep-{question.workload_name}"
+    with Cluster(cluster, jobs) as place:
+        status = run_sweep(question, softband, folder, place, Console())
+    raise typer.Exit(status)
 
 
 def compare(
@@ -156,6 +196,10 @@ def _run(app: Callable[..., object], name: str) -> None:
     except LabError as error:
         Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(2)
+    except OSError as error:
+        text = escape(f"{error.filename or name}: {error.strerror or error}")
+        Console(stderr=True).print(f"[bold red]error:[/] {text}", soft_wrap=True, highlight=False)
+        sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
 
@@ -174,6 +218,10 @@ def what_if_main() -> None:
     _run(_single(what_if), "softband what-if")
 
 
+def model_sweep_main() -> None:
+    _run(_single(model_sweep), "softband model-sweep")
+
+
 def compare_main() -> None:
     _run(_single(compare), "softband compare")
 
@@ -182,5 +230,6 @@ def main() -> None:
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
     app.command("study")(study)
     app.command("what-if")(what_if)
+    app.command("model-sweep")(model_sweep)
     app.command("compare")(compare)
     _run(app, "softband")

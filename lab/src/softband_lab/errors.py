@@ -14,6 +14,10 @@ class LabError(Exception):
         self.problem = problem
         self.remedy = remedy
 
+    def __reduce__(self) -> tuple[type[LabError], tuple[str, str, str]]:
+        """Exceptions come from other machines, too: without this only the text would be given to the constructor."""
+        return LabError, (self.where, self.problem, self.remedy)
+
 
 class MissingEvidence(Exception):
     """A claim needs a result that this run does not have; the text is the reason."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from softband_lab.campaign import JobResult
+from softband_lab.engine_job import JobResult
 from softband_lab.errors import LabError, MissingEvidence
 from softband_lab.fabricfile import load_toml, with_cable, with_rate, write_toml
 from softband_lab.places import fabric_path

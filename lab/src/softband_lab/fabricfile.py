@@ -14,6 +14,7 @@ from typing import Any
 import tomli_w
 
 from softband_lab.errors import LabError
+from softband_lab.files import write_whole
 
 # IBTA code of OperationalVLs, as OpenSM's max_op_vls takes it, by number of data lanes.
 OPERATIONAL_VLS_CODE = {1: 1, 2: 2, 4: 3, 8: 4, 15: 5}
@@ -47,6 +48,34 @@ def read_field(document: Document, dotted: str) -> Any:
     return value
 
 
+def set_field(document: Document, dotted: str, value: Any, where: str) -> Document:
+    """The same document with another value at `subnet.max_op_vls` or `cables.0.part`, as `read_field` has it.
+
+    Tables that are not there are made: whether the key means anything, the engine says.
+    """
+    changed = copy.deepcopy(document)
+    *above, last = dotted.split(".")
+    place: Any = changed
+    done: list[str] = []
+    for step in [*above, last]:
+        if isinstance(place, list) and not (step.isdigit() and int(step) < len(place)):
+            raise LabError(where, f"there is no `{step}` in `{'.'.join(done)}`", f"from 0 to {len(place) - 1}")
+        if not isinstance(place, list | dict):
+            raise LabError(
+                where, f"`{'.'.join(done)}` is {place!r}, and nothing is in it", "the path of a single value"
+            )
+        index: Any = int(step) if isinstance(place, list) else step
+        if len(done) == len(above):
+            old = place[index] if isinstance(place, list) else place.get(index)
+            if isinstance(old, dict | list):
+                raise LabError(where, f"`{dotted}` is no single value", f"the path of a value in it, as {dotted}.NAME")
+            place[index] = value
+            break
+        place = place[index] if isinstance(place, list) else place.setdefault(index, {})
+        done.append(step)
+    return changed
+
+
 def cables(document: Document, path: Path) -> list[dict[str, Any]]:
     """The file's cables, of which there must be one at least."""
     found = document.get("cables")
@@ -65,20 +94,20 @@ def two_hosts(document: Document, path: Path, wanted: tuple[str, str]) -> tuple[
     return hosts[0], hosts[1]
 
 
-def with_vls(document: Document, data_vls: int) -> Document:
+def with_vls(document: Document, data_vls: int, where: str = "--vls") -> Document:
     """The same fabric with this many data lanes (as far as both ports of each link can)."""
     if data_vls not in OPERATIONAL_VLS_CODE:
         allowed = ", ".join(str(count) for count in OPERATIONAL_VLS_CODE)
-        raise LabError("--vls", f"{data_vls} is no number of operational data lanes", f"one of {allowed}")
+        raise LabError(where, f"{data_vls} is no number of operational data lanes", f"one of {allowed}")
     changed = copy.deepcopy(document)
     changed.setdefault("subnet", {})["max_op_vls"] = OPERATIONAL_VLS_CODE[data_vls]
     return changed
 
 
-def with_rate(document: Document, rate: str) -> Document:
+def with_rate(document: Document, rate: str, where: str = "--rate") -> Document:
     """The same fabric with every cable capped at a link rate."""
     if rate.upper() not in LINK_RATES:
-        raise LabError("--rate", f"`{rate}` is no link rate", f"one of {', '.join(LINK_RATES)}")
+        raise LabError(where, f"`{rate}` is no link rate", f"one of {', '.join(LINK_RATES)}")
     changed = copy.deepcopy(document)
     for cable in changed.get("cables", []):
         cable["rate"] = rate.upper()
@@ -97,8 +126,7 @@ def with_cable(document: Document, indices: list[int], length_m: float, part: st
 
 
 def write_toml(document: Document, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(tomli_w.dumps(document), encoding="utf-8")
+    write_whole(path, tomli_w.dumps(document).encode())
 
 
 def parse_length_m(text: str, where: str) -> float:

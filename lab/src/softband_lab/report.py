@@ -15,9 +15,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 from softband_lab import __version__
-from softband_lab.campaign import Job, Outcome
+from softband_lab.campaign import Outcome
 from softband_lab.charts import Panel, colours, page_spec
 from softband_lab.claims import ClaimRow, count_verdicts
+from softband_lab.engine_job import EngineJob, JobResult
+from softband_lab.files import write_whole
 from softband_lab.study import Figure, Study
 
 
@@ -29,9 +31,9 @@ class Report:
     figures: list[Figure]
     panels: dict[int, list[Panel]]
     claims: list[ClaimRow]
-    outcome: Outcome
+    outcome: Outcome[JobResult]
     drawings: dict[str, Path]
-    jobs: dict[str, Job]
+    jobs: dict[str, EngineJob]
     softband_version: str
     command: str
     quick: bool
@@ -74,7 +76,7 @@ def render(template: str, path: Path, context: dict[str, Any]) -> None:
         vega=Markup(vega_bundle()),
         **context,
     )
-    path.write_text(page, encoding="utf-8")
+    write_whole(path, page.encode())
 
 
 def script_json(value: Any) -> Markup:
@@ -148,7 +150,7 @@ def _cell_context(report: Report) -> list[dict[str, Any]]:
         {
             "id": job_id,
             "uses": uses[job_id],
-            "commands": [job.command(step) for step in job.steps],
+            "commands": [job.command_of(step) for step in job.steps],
             "state": "failed" if job_id in report.outcome.failures else "finished",
         }
         for job_id, job in report.jobs.items()

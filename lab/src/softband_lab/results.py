@@ -8,7 +8,9 @@ from typing import Any
 
 import polars as pl
 
-from softband_lab.campaign import JobResult
+from softband_lab.dataset import parquet_bytes
+from softband_lab.engine_job import JobResult
+from softband_lab.files import write_whole
 from softband_lab.study import Cell, Study
 
 # Of results.csv; it goes up with every change after which a file means something else.
@@ -76,5 +78,5 @@ def _cell_rows(study: Study, cell: Cell, result: JobResult) -> list[dict[str, An
 
 
 def write_table(table: pl.DataFrame, out: Path, stem: str) -> None:
-    table.write_csv(out / f"{stem}.csv")
-    table.write_parquet(out / f"{stem}.parquet")
+    write_whole(out / f"{stem}.csv", table.write_csv().encode())
+    write_whole(out / f"{stem}.parquet", parquet_bytes(table))

@@ -7,12 +7,13 @@ import hashlib
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,15 @@ class Softband:
         self, fabric: Path, programs: list[Program], out: Path, seed: int, timeout_seconds: float
     ) -> dict[str, Any]:
         """One engine run; returns its run.json. Raises RunFailed, or Cancelled after `stop`."""
-        arguments = run_arguments(str(fabric), programs, seed, str(out))
+        return self._carry_out(run_arguments(str(fabric), programs, seed, str(out)), out, timeout_seconds, "run.json")
+
+    def model(self, words: list[str], out: Path, timeout_seconds: float | None) -> dict[str, Any]:
+        """One workload, by what follows `softband model`; returns its model.json. Raises as `run`."""
+        return self._carry_out(["model", *words, "--out", str(out)], out, timeout_seconds, "model.json")
+
+    def _carry_out(
+        self, arguments: list[str], out: Path, timeout_seconds: float | None, summary: str
+    ) -> dict[str, Any]:
         shown = shlex.join(["softband", *arguments])
         out.mkdir(parents=True, exist_ok=True)
         log = out / "softband.log"
@@ -135,7 +144,7 @@ class Softband:
             raise RunFailed(shown, f"no end within {timeout_seconds:g} s", _tail(log))
         if status != 0:
             raise RunFailed(shown, f"exit status {status}", _tail(log))
-        return _read_run_json(out / "run.json", shown, log)
+        return _read_summary(out / summary, shown, log)
 
     def stop(self) -> None:
         """End every run that is under way; later ones are refused."""
@@ -151,7 +160,7 @@ class Softband:
                 raise Cancelled
             # An own session: Ctrl-C in the terminal reaches the lab alone, which then ends its runs in order.
             process = subprocess.Popen(
-                [str(self.binary), *arguments],
+                [*_tied_to_us(), str(self.binary), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
@@ -166,7 +175,7 @@ class Softband:
         path = f"{self.binary.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         return {"SOFTBAND_PROCESSORS": "1", **os.environ, "PATH": path}
 
-    def _wait(self, process: subprocess.Popen[bytes], timeout_seconds: float) -> int | None:
+    def _wait(self, process: subprocess.Popen[bytes], timeout_seconds: float | None) -> int | None:
         try:
             return process.wait(timeout=timeout_seconds)
         except subprocess.TimeoutExpired:
@@ -189,6 +198,13 @@ def digest_files(files: Iterable[Path]) -> str:
     return digest.hexdigest()[:16]
 
 
+@cache
+def _tied_to_us() -> list[str]:
+    """A run ends with the campaign or the worker that started it, also when that is killed."""
+    program = shutil.which("setpriv")
+    return [program, "--pdeathsig", "TERM", "--"] if program else []
+
+
 def _end(process: subprocess.Popen[bytes]) -> None:
     """First politely, so that the engine cleans up after itself; then for certain."""
     if process.poll() is not None:
@@ -203,7 +219,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _read_run_json(path: Path, shown: str, log: Path) -> dict[str, Any]:
+def _read_summary(path: Path, shown: str, log: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from softband_lab.campaign import Job, Outcome, Step, exclusive, run_jobs
+from softband_lab.campaign import Outcome, exclusive, run_jobs
 from softband_lab.charts import Mark, Panel, make_panel, save_chart, static_figure, static_panel
 from softband_lab.claims import ClaimRow, count_verdicts, judge_all, load_rules, write_claims
+from softband_lab.cluster import Cluster
 from softband_lab.curve_rules import ValueRule
+from softband_lab.engine_job import EngineJob, JobResult, Step
 from softband_lab.errors import LabError
 from softband_lab.evidence import Evidence
 from softband_lab.places import fabric_path
@@ -28,7 +30,7 @@ class StudyOptions:
     home: Path
     out: Path
     quick: bool
-    workers: int
+    cluster: Cluster
     command: str
 
 
@@ -55,7 +57,7 @@ def run_study(
     rules = load_rules(study, published, reference)
     jobs = [make_job(study, cell, options.home) for cell in study.cells(options.quick)]
     with exclusive(options.out):
-        outcome = run_jobs(jobs, softband, options.out, options.workers, console)
+        outcome = run_jobs(jobs, softband, options.out, options.cluster, console)
         if outcome.interrupted:
             console.print(f"interrupted: {len(outcome.results)} of {len(jobs)} cells are kept in {options.out}")
             console.print("the same command goes on from there")
@@ -70,7 +72,7 @@ def run_study(
             options.quick,
             options.out / "cells",
             {claim.id: claim for claim in published},
-            ClaimProber(options.home, softband, options.out / "claims", options.workers),
+            ClaimProber(options.home, softband, options.out / "claims", options.cluster),
         )
         with console.status("judging the claims"):
             by_study: dict[str | None, Evidence] = {None: evidence}
@@ -82,7 +84,7 @@ def run_study(
     return StudyResult(1 if outcome.failures else 0, claims, evidence)
 
 
-def make_job(study: Study, cell: Cell, home: Path) -> Job:
+def make_job(study: Study, cell: Cell, home: Path) -> EngineJob:
     path = fabric_path(home, cell.fabric)
     if not path.is_file():
         raise LabError(
@@ -95,7 +97,8 @@ def make_job(study: Study, cell: Cell, home: Path) -> Job:
     steps = [
         Step(test.programs(cell.transport, size, cell.client_host)) for size in (sizes if test.run_per_size else [None])
     ]
-    return Job(cell.id, path, f"fabrics/{cell.fabric}", steps, study.head.seed, study.head.timeout_seconds, sizes)
+    head, text = study.head, path.read_text(encoding="utf-8")
+    return EngineJob(cell.id, f"fabrics/{cell.fabric}", text, steps, head.seed, head.timeout_seconds, sizes)
 
 
 def published_marks(study: Study, claims: list[ClaimRow], figure: Figure, test_name: str) -> list[Mark]:
@@ -118,7 +121,7 @@ def published_marks(study: Study, claims: list[ClaimRow], figure: Figure, test_n
 
 
 def _write_all(
-    study: Study, softband: Softband, options: StudyOptions, outcome: Outcome, claims: list[ClaimRow]
+    study: Study, softband: Softband, options: StudyOptions, outcome: Outcome[JobResult], claims: list[ClaimRow]
 ) -> None:
     write_claims(claims, options.out)
     figures = study.chosen_figures(options.quick)
@@ -172,7 +175,7 @@ def draw_fabrics(study: Study, softband: Softband, options: StudyOptions) -> dic
     return drawings
 
 
-def _print_end(options: StudyOptions, outcome: Outcome, claims: list[ClaimRow], console: Console) -> None:
+def _print_end(options: StudyOptions, outcome: Outcome[JobResult], claims: list[ClaimRow], console: Console) -> None:
     counts = ", ".join(f"{count} {verdict}" for verdict, count in count_verdicts(claims).items())
     console.print(f"cells: {len(outcome.results)} finished, {outcome.reused} of them kept from before")
     predicted = sum(row.judgement.verdict == "reproduced" and row.basis == "predicted" for row in claims)
@@ -180,5 +183,5 @@ def _print_end(options: StudyOptions, outcome: Outcome, claims: list[ClaimRow], 
     console.print(f"of the reproduced ones {predicted} were predicted, the others put in or calibrated")
     if outcome.failures:
         console.print(f"[bold red]{len(outcome.failures)} cells failed:[/] {', '.join(outcome.failures)}")
-        console.print(f"what their programs printed: {options.out / 'cells' / '.writing-*'}", soft_wrap=True)
+        console.print(f"what their programs printed: {options.out / 'cells' / '.failed-*'}", soft_wrap=True)
     console.print(f"[bold]the page with the charts:[/] {options.out / 'report.html'}", soft_wrap=True)

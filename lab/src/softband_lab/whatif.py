@@ -10,7 +10,9 @@ from pathlib import Path
 import polars as pl
 from rich.console import Console
 
-from softband_lab.campaign import Job, Outcome, Step, run_jobs
+from softband_lab.campaign import Outcome, run_jobs
+from softband_lab.cluster import Cluster
+from softband_lab.engine_job import EngineJob, JobResult, Step
 from softband_lab.errors import LabError, MissingEvidence
 from softband_lab.fabricfile import (
     Document,
@@ -84,9 +86,9 @@ class Question:
     command: str
     defaults: WhatIfDefaults
     size_bytes: int
-    workers: int
+    cluster: Cluster
     console: Console
-    outcome: Outcome = field(default_factory=Outcome)
+    outcome: Outcome[JobResult] = field(default_factory=Outcome)
     known: dict[Point, float] = field(default_factory=dict)
     commands: dict[Point, str] = field(default_factory=dict)
 
@@ -94,7 +96,7 @@ class Question:
         """Bandwidth at each point that is not known yet."""
         jobs = {self._job(point).id: (point, self._job(point)) for point in points if point not in self.known}
         console = Console(quiet=True) if quiet else self.console
-        outcome = run_jobs([job for _, job in jobs.values()], self.softband, self.out, self.workers, console)
+        outcome = run_jobs([job for _, job in jobs.values()], self.softband, self.out, self.cluster, console)
         self.outcome.failures.update(outcome.failures)
         self.outcome.reused += outcome.reused
         self.outcome.interrupted |= outcome.interrupted
@@ -173,17 +175,17 @@ class Question:
             good = point
         return good, None, full
 
-    def _job(self, point: Point) -> Job:
+    def _job(self, point: Point) -> EngineJob:
         document = derive(load_toml(self.fabric), point, self.varied, self.part)
         name = f"{self.fabric.stem}-{point.name}"
         path = self.out / "fabrics" / f"{name}.toml"
         write_toml(document, path)
         server, client = two_hosts(document, self.fabric, (self.defaults.server_host, self.defaults.client_host))
         programs = [Program(server, self.command), Program(client, f"{self.command} {server}")]
-        return Job(
+        return EngineJob(
             f"{name}-{self.size_bytes}",
-            path,
             f"fabrics/{path.name}",
+            path.read_text(encoding="utf-8"),
             [Step(programs)],
             self.defaults.seed,
             _TIMEOUT_SECONDS,
@@ -198,7 +200,7 @@ class ClaimProber:
     home: Path
     softband: Softband
     out: Path
-    workers: int
+    cluster: Cluster
 
     def longest_m(self, fabric: str, varied: list[int], low_m: float, high_m: float) -> float:
         question = self._question(fabric, varied, options=None)
@@ -224,7 +226,7 @@ class ClaimProber:
             command,
             defaults,
             message_size(command, defaults.size_bytes),
-            self.workers,
+            self.cluster,
             Console(quiet=True),
         )
 

@@ -1,14 +1,17 @@
-//! What a run leaves: `model.json`, `flows.csv`, `ports.csv`, `hot.svg`. The same run gives the same bytes, so nothing of wall time is in them.
+//! What a run leaves: `model.json`, its flows and ports as CSV and as Parquet, and `hot.svg`. The same run gives the same bytes, so nothing
+//! of wall time is in them.
 
 use super::hot::{self, LevelLoad};
+use super::table::{Column, Table, Values};
 use super::text;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 use softband_fabric::spec::FabricSpec;
 use softband_parallel::Crew;
 use softband_sim::SimTime;
 use softband_workload::{Feeder, FlowReport, HotPort, Measurements, PortReport, hot_ports};
-use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 pub(super) struct Results {
     pub fabric: String,
@@ -24,7 +27,7 @@ pub(super) struct Results {
     picture: String,
 }
 
-const FILES: [&str; 4] = ["model.json", "flows.csv", "ports.csv", "hot.svg"];
+const FILES: [&str; 6] = ["model.json", "flows.csv", "ports.csv", "flows.parquet", "ports.parquet", "hot.svg"];
 
 /// That the folder is there and can be written to, before a long run.
 pub(super) fn check_folder(out: &Path) -> std::io::Result<()> {
@@ -58,9 +61,13 @@ impl Results {
 
     /// All files, or none: each beside its place first, and moved there when all are whole.
     pub(super) fn leave(&self, out: &Path) -> std::io::Result<()> {
-        let texts = [format!("{:#}\n", self.json()), self.flows_csv(), self.ports_csv(), self.picture.clone()];
+        let (flows, ports) = (self.flows(), self.ports());
+        let tables = [flows.parquet(), ports.parquet()].map(|bytes| bytes.map_err(std::io::Error::other));
+        let [flows_parquet, ports_parquet] = tables;
+        let picture = self.picture.clone().into_bytes();
+        let contents = [self.json()?, flows.csv().into(), ports.csv().into(), flows_parquet?, ports_parquet?, picture];
         let parts = FILES.map(|name| out.join(format!("{name}.part")));
-        let written = parts.iter().zip(&texts).try_for_each(|(part, text)| std::fs::write(part, text));
+        let written = parts.iter().zip(&contents).try_for_each(|(part, bytes): (_, &Vec<u8>)| std::fs::write(part, bytes));
         let moved = written.and_then(|()| FILES.iter().zip(&parts).try_for_each(|(name, part)| std::fs::rename(part, out.join(name))));
         if moved.is_err() {
             parts.iter().for_each(|part| drop(std::fs::remove_file(part)));
@@ -68,86 +75,88 @@ impl Results {
         moved
     }
 
-    fn json(&self) -> Value {
+    /// The flows may be a million: one after the other is written and forgotten.
+    fn json(&self) -> serde_json::Result<Vec<u8>> {
         let measured = &self.measured;
         let rates = measured.rates();
         let phase = |phase: &softband_workload::PhaseReport| {
             let begun = phase.begun.unwrap_or(SimTime::ZERO);
             json!({ "name": phase.name, "begun_picos": begun.as_picos(), "ended_picos": phase.ended.as_picos() })
         };
-        json!({
-            "softband_version": env!("CARGO_PKG_VERSION"),
-            "fabric": { "file": self.fabric, "title": self.title, "hosts": self.hosts, "switches": self.switches },
-            "workload": self.workload,
-            "seed": self.seed,
-            "completion_picos": measured.completion.as_picos(),
-            "phases": measured.phases.iter().filter(|phase| phase.begun.is_some()).map(phase).collect::<Vec<_>>(),
-            "connections": measured.connections,
-            "packet_hops": measured.packet_hops,
-            "flow_bytes_per_second": { "min": rates.min, "median": rates.median, "max": rates.max, "mean": rates.mean },
-            "flows": measured.flows.iter().map(flow).collect::<Vec<_>>(),
-            "unit_of_port_data": "4 bytes",
-            "ports": self.ports.iter().map(port).collect::<Vec<_>>(),
-            "hot_ports": self.hot.iter().map(hot).collect::<Vec<_>>(),
-        })
+        let mut text = Vec::new();
+        let mut serializer = serde_json::Serializer::pretty(&mut text);
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("softband_version", &env!("CARGO_PKG_VERSION"))?;
+        map.serialize_entry("fabric", &json!({ "file": self.fabric, "title": self.title, "hosts": self.hosts, "switches": self.switches }))?;
+        map.serialize_entry("workload", &self.workload)?;
+        map.serialize_entry("seed", &self.seed)?;
+        map.serialize_entry("completion_picos", &measured.completion.as_picos())?;
+        map.serialize_entry("phases", &measured.phases.iter().filter(|phase| phase.begun.is_some()).map(phase).collect::<Vec<_>>())?;
+        map.serialize_entry("connections", &measured.connections)?;
+        map.serialize_entry("packet_hops", &measured.packet_hops)?;
+        map.serialize_entry("flow_bytes_per_second", &json!({ "min": rates.min, "median": rates.median, "max": rates.max, "mean": rates.mean }))?;
+        map.serialize_entry("flows", &InTurn(&measured.flows, flow))?;
+        map.serialize_entry("unit_of_port_data", "4 bytes")?;
+        map.serialize_entry("ports", &InTurn(&self.ports, port))?;
+        map.serialize_entry("hot_ports", &InTurn(&self.hot, hot))?;
+        map.end()?;
+        text.push(b'\n');
+        Ok(text)
     }
 
-    fn flows_csv(&self) -> String {
-        let mut text = String::from("from_rank,to_rank,from_host,to_host,messages,bytes,begun_ps,ended_ps,bytes_per_second\n");
-        for flow in &self.measured.flows {
-            let _ = writeln!(
-                text,
-                "{},{},{},{},{},{},{},{},{:.0}",
-                flow.from_rank,
-                flow.to_rank,
-                flow.from_host,
-                flow.to_host,
-                flow.messages,
-                flow.bytes,
-                flow.begun.as_picos(),
-                flow.ended.as_picos(),
-                flow.bytes_per_second()
-            );
-        }
-        text
+    fn flows(&self) -> Table {
+        let flows = &self.measured.flows;
+        let text =
+            |name: &str, of: fn(&FlowReport) -> &Arc<str>| Column::new(name, Values::Text(flows.iter().map(|flow| Arc::clone(of(flow))).collect()));
+        let count = |name: &str, of: fn(&FlowReport) -> u64| Column::new(name, Values::Count(flows.iter().map(of).collect()));
+        Table::new(vec![
+            count("from_rank", |flow| u64::from(flow.from_rank)),
+            count("to_rank", |flow| u64::from(flow.to_rank)),
+            text("from_host", |flow| &flow.from_host),
+            text("to_host", |flow| &flow.to_host),
+            count("messages", |flow| flow.messages),
+            count("bytes", |flow| flow.bytes),
+            count("begun_ps", |flow| flow.begun.as_picos()),
+            count("ended_ps", |flow| flow.ended.as_picos()),
+            Column::new("bytes_per_second", Values::Number(flows.iter().map(FlowReport::bytes_per_second).collect(), 0)),
+        ])
     }
 
     /// Lanes that a port has not are empty.
-    fn ports_csv(&self) -> String {
-        let lanes = self.ports.iter().map(|port| port.counters.credit_stall_picos.len()).max().unwrap_or(0);
-        let mut text = String::from(
-            "port,peer,rate,link_bytes_per_second,xmit_utilisation,rcv_utilisation,port_xmit_data,port_rcv_data,port_xmit_pkts,port_rcv_pkts,\
-             port_xmit_discards,port_xmit_wait",
-        );
+    fn ports(&self) -> Table {
+        let ports = &self.ports;
+        let text = |name: &str, of: fn(&PortReport) -> &str| Column::new(name, Values::Text(ports.iter().map(|port| of(port).into()).collect()));
+        let count = |name: &str, of: fn(&PortReport) -> u64| Column::new(name, Values::Count(ports.iter().map(of).collect()));
+        let number = |name: &str, of: fn(&PortReport) -> f64, decimals| Column::new(name, Values::Number(ports.iter().map(of).collect(), decimals));
+        let mut columns = vec![
+            text("port", |port| &port.name),
+            text("peer", |port| &port.peer_name),
+            text("rate", |port| &port.rate_name),
+            number("link_bytes_per_second", |port| port.link_bytes_per_second, 0),
+            number("xmit_utilisation", |port| port.xmit_utilisation, 6),
+            number("rcv_utilisation", |port| port.rcv_utilisation, 6),
+            count("port_xmit_data", |port| port.counters.port_xmit_data),
+            count("port_rcv_data", |port| port.counters.port_rcv_data),
+            count("port_xmit_pkts", |port| port.counters.port_xmit_pkts),
+            count("port_rcv_pkts", |port| port.counters.port_rcv_pkts),
+            count("port_xmit_discards", |port| port.counters.port_xmit_discards),
+            count("port_xmit_wait", |port| port.counters.port_xmit_wait),
+        ];
+        let lanes = ports.iter().map(|port| port.counters.credit_stall_picos.len()).max().unwrap_or(0);
         for lane in 0..lanes {
-            let _ = write!(text, ",credit_stall_vl{lane}_ps");
+            let stalls = ports.iter().map(|port| port.counters.credit_stall_picos.get(lane).copied()).collect();
+            columns.push(Column::new(format!("credit_stall_vl{lane}_ps"), Values::Some(stalls)));
         }
-        text.push('\n');
-        for port in &self.ports {
-            let counters = &port.counters;
-            let _ = write!(
-                text,
-                "{},{},{},{:.0},{:.6},{:.6},{},{},{},{},{},{}",
-                port.name,
-                port.peer_name,
-                port.rate_name,
-                port.link_bytes_per_second,
-                port.xmit_utilisation,
-                port.rcv_utilisation,
-                counters.port_xmit_data,
-                counters.port_rcv_data,
-                counters.port_xmit_pkts,
-                counters.port_rcv_pkts,
-                counters.port_xmit_discards,
-                counters.port_xmit_wait
-            );
-            for lane in 0..lanes {
-                let stall = counters.credit_stall_picos.get(lane).map(u64::to_string).unwrap_or_default();
-                let _ = write!(text, ",{stall}");
-            }
-            text.push('\n');
-        }
-        text
+        Table::new(columns)
+    }
+}
+
+/// Things that are described one after the other.
+struct InTurn<'a, T>(&'a [T], fn(&T) -> Value);
+
+impl<T> Serialize for InTurn<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(self.1))
     }
 }
 
@@ -155,8 +164,8 @@ fn flow(flow: &FlowReport) -> Value {
     json!({
         "from_rank": flow.from_rank,
         "to_rank": flow.to_rank,
-        "from_host": flow.from_host,
-        "to_host": flow.to_host,
+        "from_host": &*flow.from_host,
+        "to_host": &*flow.to_host,
         "messages": flow.messages,
         "bytes": flow.bytes,
         "begun_picos": flow.begun.as_picos(),

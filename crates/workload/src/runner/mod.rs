@@ -208,7 +208,9 @@ impl Runner {
     }
 
     pub fn measurements(&self) -> Measurements {
-        let flow = |way: &Way| way.tally.report((way.from, way.to), (self.host_of(way.from), self.host_of(way.to)));
+        let names: Vec<Arc<str>> = self.world.spec().hosts.iter().map(|host| host.name.as_str().into()).collect();
+        let name = |rank: u32| Arc::clone(&names[(rank / self.ranks_per_host) as usize]);
+        let flow = |way: &Way| way.tally.report((way.from, way.to), (name(way.from), name(way.to)));
         let mut flows: Vec<_> = self.ways.iter().filter(|way| way.tally.has_begun()).map(flow).collect();
         flows.sort_by_key(|flow| (flow.from_rank, flow.to_rank));
         Measurements {

@@ -152,6 +152,10 @@ impl Requester {
     }
 
     pub fn post(&mut self, request: SendRequest) {
+        if self.queue.capacity() == 0 {
+            // Where there are a million queue pairs, most of them send one message.
+            self.queue.reserve_exact(1);
+        }
         self.queue.push_back(SendWqe::new(request));
     }
 

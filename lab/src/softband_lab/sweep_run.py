@@ -1,0 +1,128 @@
+"""A sweep from start to end: inputs checked, cells run, one table of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+
+from softband_lab.campaign import exclusive, run_jobs
+from softband_lab.cluster import Cluster
+from softband_lab.dataset import Store
+from softband_lab.errors import LabError
+from softband_lab.files import cannot_write, write_whole
+from softband_lab.model_job import ModelJob
+from softband_lab.results import write_table
+from softband_lab.softband import Softband
+from softband_lab.sweep import Question
+
+_FORMAT = 1  # of sweep.json
+_SHOWN = 20
+
+
+def run_sweep(question: Question, softband: Softband, out: Path, cluster: Cluster, console: Console) -> int:
+    """0 all well, 1 some cells failed, 130 interrupted."""
+    with console.status("checking the values"):
+        check(question, softband)
+    jobs = question.jobs()
+    with exclusive(out):
+        _make_room(question, softband, out, console)
+        _leave_fabrics(jobs, out)
+        outcome = run_jobs(jobs, softband, out, cluster, console)
+        heads = [outcome.results[job.id] for job in jobs if job.id in outcome.results]
+        if outcome.interrupted:
+            console.print(f"interrupted: {len(heads)} of {len(jobs)} cells are kept in {out}")
+            console.print("the same command goes on from there")
+            return 130
+        if heads:
+            write_table(pl.concat(heads), out, "cells")
+    _print_end(question, heads, outcome.reused, console)
+    if outcome.failures:
+        console.print(f"[bold red]{len(outcome.failures)} cells failed:[/] {', '.join(outcome.failures)}")
+    console.print(f"[bold]the data set:[/] {out / 'data'}", soft_wrap=True)
+    return 1 if outcome.failures else 0
+
+
+def check(question: Question, softband: Softband) -> None:
+    """`softband` itself says what is wrong with a value, before anything is run."""
+    for where, job in question.to_be_checked():
+        with tempfile.TemporaryDirectory(prefix="softband-check-") as folder:
+            try:
+                words = job.place(Path(folder))
+            except OSError as error:
+                raise cannot_write(Path(folder), error) from None
+            answer = softband.ask(["model", *words, "--check"])
+        if answer.exit_status != 0:
+            said = answer.stderr.replace(words[0], job.fabric_label).strip().removeprefix("softband: ")
+            raise LabError(where, said or f"exit status {answer.exit_status}", "what docs/model.md says of that key")
+
+
+def _make_room(question: Question, softband: Softband, out: Path, console: Console) -> None:
+    """Cells of one data set differ in what is varied and in nothing else."""
+    path = out / "sweep.json"
+    of_whom = {
+        "format": _FORMAT,
+        "fabric": question.fabric.name,
+        "workload": question.workload_name,
+        "options": list(question.options),
+        "keys": {axis.column: axis.kind for axis in question.axes},
+    }
+    ours: dict[str, Any] = {**of_whom, "inputs": _digest(question, softband)}
+    theirs = _read(path)
+    if theirs == ours:
+        return
+    if theirs is not None and {name: theirs.get(name) for name in of_whom} != of_whom:
+        keys = ", ".join(theirs.get("keys", {}))
+        options = " ".join(theirs.get("options", []))
+        whose = f"of {theirs.get('workload')} {options}".rstrip() + f" on {theirs.get('fabric')}"
+        raise LabError(path, f"holds a sweep of {keys} {whose}", "another --out, or what that sweep had")
+    former = Store(out).clear(ModelJob.tables)
+    if former:
+        console.print(
+            f"{former} cells in {out} are of another text of the fabric or workload, or of another softband: they go"
+        )
+    write_whole(path, (json.dumps(ours, indent=1) + "\n").encode())
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _digest(question: Question, softband: Softband) -> str:
+    text = question.fabric.read_text(encoding="utf-8")
+    parts = [softband.version, softband.build_digest, text, question.workload_text]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _leave_fabrics(jobs: list[ModelJob], out: Path) -> None:
+    """So that the command of each cell can be typed."""
+    texts = {job.fabric_label: job.fabric_text for job in jobs if job.fabric_label.startswith("fabrics/")}
+    for label, text in texts.items():
+        write_whole(out / label, text.encode())
+
+
+def _print_end(question: Question, heads: list[pl.DataFrame], reused: int, console: Console) -> None:
+    columns = [axis.column for axis in question.axes]
+    table = Table(title=f"{question.workload_name} on {question.fabric_label}")
+    for column in (*columns, "completion", "median rate of a flow"):
+        table.add_column(column, justify="right")
+    for head in heads[:_SHOWN]:
+        (row,) = head.to_dicts()
+        rate = row["flow_median_bytes_per_second"] / 1e6
+        table.add_row(
+            *(str(row[column]) for column in columns), f"{row['completion_ps'] / 1e6:.3f} us", f"{rate:.1f} MB/s"
+        )
+    console.print(table)
+    if len(heads) > _SHOWN:
+        console.print(f"and {len(heads) - _SHOWN} more (cells.csv)")
+    console.print(f"cells: {len(heads)} finished, {reused} of them kept from before")

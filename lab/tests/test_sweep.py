@@ -1,0 +1,255 @@
+"""Sweeps of `softband model`: keys and values, the data set, what a full disk and lost workers leave."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from conftest import Tree
+from distributed import KilledWorker
+from rich.console import Console
+
+from softband_lab import jobs
+from softband_lab.cluster import Cluster
+from softband_lab.errors import LabError
+from softband_lab.fabricfile import set_field
+from softband_lab.model_job import name_of
+from softband_lab.sweep import Question, ask
+from softband_lab.sweep_run import run_sweep
+
+
+def question(tree: Tree, *sweeps: str, options: tuple[str, ...] = (), workload: str = "incast") -> Question:
+    return ask(tree.home, Path("switch.toml"), workload, options, list(sweeps))
+
+
+def run(tree: Tree, *sweeps: str, options: tuple[str, ...] = (), workload: str = "incast") -> tuple[int, str]:
+    text = io.StringIO()
+    console = Console(file=text, width=200)
+    asked = question(tree, *sweeps, options=options, workload=workload)
+    with Cluster(None, 2) as cluster:
+        return run_sweep(asked, tree.softband, tree.out, cluster, console), text.getvalue()
+
+
+def fill_the_disk(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """There is no room for what is called so."""
+    real = os.fsync
+
+    def full(descriptor: int) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").resolve().name.startswith(name):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+
+
+def table(tree: Tree, name: str) -> pl.DataFrame:
+    return pl.read_parquet(tree.out / "data" / name / "**/*.parquet").sort("cell")
+
+
+def test_a_sweep_leaves_a_cell_for_each_combination_in_one_data_set(tree: Tree) -> None:
+    status, printed = run(tree, "bytes=4KiB,64KiB", "vls=1,8", "fake.rate=SDR,DDR")
+    assert status == 0, printed
+    assert "8 finished, 0 of them kept" in printed
+    cells = table(tree, "cells")
+    assert cells.select("bytes", "vls", "fake.rate").unique().height == 8
+    assert cells.schema["bytes"] == pl.Int64
+    assert cells["completion_ps"].unique().sort().to_list() == [4096000, 65536000]
+    assert table(tree, "flows").join(cells, on=["cell", "key"]).height == 16
+    assert table(tree, "hot_ports").select("depth", "port", "feeds").unique().sort("depth").rows() == [
+        (0, "sw/1", "a/mthca0/1"),
+        (1, "b/mthca0/1", "sw/1"),
+    ]
+    ports = table(tree, "ports").join(cells.select("cell", "vls"), on="cell")
+    assert ports.filter(vls=1)["credit_stall_vl7_ps"].null_count() == 4
+    assert ports.filter(vls=8)["credit_stall_vl7_ps"].to_list() == [17] * 4
+    whole = pl.read_parquet(tree.out / "cells.parquet")
+    assert whole.sort("cell").equals(cells)
+    assert whole["bytes"].to_list() == [4096] * 4 + [65536] * 4  # in the order that was asked for
+    assert (tree.out / whole["fabric"][0]).is_file()
+
+
+def test_cells_that_are_there_are_not_run_again_and_further_values_join_them(tree: Tree) -> None:
+    run(tree, "bytes=1,2")
+    assert run(tree, "bytes=2,3")[0] == 0
+    assert sorted(tree.runs()) == [f"switch.toml {size} on 1 threads" for size in (1, 2, 3)]
+    run(tree, "bytes=3,4", options=("--threads", "2"))
+    assert tree.runs()[-1] == "switch.toml 4 on 2 threads"
+    assert table(tree, "cells")["bytes"].to_list() == [1, 2, 3, 4]
+    assert pl.read_csv(tree.out / "cells.csv")["bytes"].to_list() == [3, 4]
+
+
+def test_a_changed_fabric_makes_the_cells_run_again_and_the_old_ones_go(tree: Tree) -> None:
+    run(tree, "bytes=1,2")
+    tree.append("switch.toml", "bus_mib = 900.0")
+    status, printed = run(tree, "bytes=2,3")
+    assert status == 0
+    assert "2 cells in" in printed
+    assert table(tree, "cells")["bytes"].to_list() == [2, 3]
+
+
+def test_another_sweep_in_the_same_folder_is_refused(tree: Tree) -> None:
+    run(tree, "bytes=1,2")
+    with pytest.raises(LabError, match=r"sweep.json: holds a sweep of bytes of incast on switch.toml"):
+        run(tree, "messages=1,2")
+    with pytest.raises(LabError, match=r"instead: another --out"):
+        run(tree, "bytes=1,2", options=("--window", "3"))
+    assert table(tree, "cells").height == 2
+
+
+def test_a_failing_cell_is_named_and_the_others_go_on(tree: Tree) -> None:
+    status, printed = run(tree, "bytes=12,13,14", workload="permutation")
+    assert status == 1
+    assert "failed bytes-13: exit status 2" in printed
+    assert "softband model switch.toml permutation --bytes 13" in printed
+    assert "| switch.toml: bad luck" in printed
+    assert table(tree, "cells")["bytes"].to_list() == [12, 14]
+
+
+def test_the_workload_may_be_a_file(tree: Tree) -> None:
+    trace = tree.home / "two words.goal"
+    trace.write_text("num_ranks 2\n")
+    assert run(tree, "bytes=1,2", workload=str(trace))[0] == 0
+    assert table(tree, "cells")["workload"].unique().to_list() == ["two words"]
+    assert question(tree, "bytes=1", workload="incast").workload_text is None
+    trace.write_text("num_ranks 3\n")
+    assert "they go" in run(tree, "bytes=1,2", workload=str(trace))[1]
+
+
+def test_a_full_disk_is_an_error_with_its_place_and_the_same_command_goes_on(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tree, "bytes=1,2")
+    fill_the_disk(monkeypatch, ".bytes-4.parquet")
+    with pytest.raises(LabError, match=r"data/flows/bytes-4.parquet: cannot be written: No space left on device"):
+        run(tree, "bytes=1,2,4")
+    assert table(tree, "cells")["bytes"].to_list() == [1, 2]
+    assert table(tree, "flows").height == 4
+    assert not list(tree.out.rglob("*.part"))
+    monkeypatch.undo()
+    assert run(tree, "bytes=1,2,4")[0] == 0
+    assert [line.split()[1] for line in tree.runs()] == ["1", "2", "4", "4"]
+
+
+def test_a_full_disk_at_the_end_of_a_study_is_an_error_with_its_place(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_the_disk(monkeypatch, ".figure-02-bandwidth.png")
+    with pytest.raises(LabError, match=r"figures/figure-02-bandwidth.png: cannot be written: No space left"):
+        tree.run(quick=True)
+    monkeypatch.undo()
+    before = len(tree.runs())
+    assert tree.run(quick=True)[0] == 0
+    assert len(tree.runs()) == before
+
+
+def test_what_was_being_written_is_never_read(tree: Tree) -> None:
+    run(tree, "bytes=1,2")
+    cells = tree.out / "data/cells"
+    (cells / ".bytes-3.parquet.part").write_bytes(b"PAR1 half")
+    (cells / "bytes-1.parquet").unlink()  # its other tables are there
+    assert run(tree, "bytes=1,2")[0] == 0
+    assert sorted(path.name for path in cells.iterdir()) == ["bytes-1.parquet", "bytes-2.parquet"]
+    assert len(tree.runs()) == 3
+
+
+def test_a_cell_that_loses_its_workers_is_a_failure_and_the_others_go_on(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Cluster.submit
+
+    class Lost:
+        def result(self) -> Any:
+            raise KilledWorker("cell", "tcp://there:1", 3)
+
+        def add_done_callback(self, done: Any) -> None:
+            done(self)
+
+        def cancel(self) -> None: ...
+
+    def submit(cluster: Cluster, order: Any) -> Any:
+        return Lost() if order.job.id == "bytes-2" else real(cluster, order)
+
+    monkeypatch.setattr(Cluster, "submit", submit)
+    status, printed = run(tree, "bytes=1,2,3")
+    assert status == 1
+    assert "failed bytes-2: the worker that ran it was lost 4 times, last tcp://there:1" in printed
+    assert table(tree, "cells")["bytes"].to_list() == [1, 3]
+
+
+def test_a_cluster_without_workers_is_an_error_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster("tcp://127.0.0.1:1")
+    monkeypatch.setattr(cluster, "_count", lambda: 0)
+    assert cluster.slots() == 0
+    monkeypatch.setattr(cluster, "_workers_seen", -1e9)
+    with pytest.raises(LabError, match=r"has had no workers for 60 s\n  instead: start some"):
+        cluster.slots()
+
+
+def test_keys_follow_from_all_inputs_and_from_nothing_else(tree: Tree) -> None:
+    softband = tree.softband
+    one = [jobs.content_key(job, softband) for job in question(tree, "bytes=1,2").jobs()]
+    assert one == [jobs.content_key(job, softband) for job in question(tree, "bytes=1,2").jobs()]
+    assert len(set(one)) == 2
+    more = question(tree, "bytes=1", options=("--seed", "2")).jobs()
+    assert jobs.content_key(more[0], softband) not in one
+    tree.append("switch.toml", "bus_mib = 900.0")
+    assert jobs.content_key(question(tree, "bytes=1").jobs()[0], softband) not in one
+
+
+@pytest.mark.parametrize(
+    ("sweeps", "wanted"),
+    [
+        (["bytes"], "--sweep bytes: has no values"),
+        (["bytes="], "has an empty value"),
+        (["bytes=1,1B"], "has a value twice"),
+        (["bytes=1", "bytes=2"], "--sweep bytes: is given twice"),
+        (["byts=1"], "--sweep byts: is no key\n  instead: one of bytes, messages"),
+        (["bytes=4 parsecs"], "--sweep bytes: `4 parsecs` is no size"),
+        (["window=-1"], "--sweep window: `-1` is no whole number"),
+        (["vls=3"], "--sweep vls: 3 is no number of operational data lanes"),
+        (["rate=slow"], "--sweep rate: `SLOW` is no link rate"),
+        (["cable-length=far"], "--sweep cable-length: `far` is no length"),
+        (["cables.9.part=cx4"], "--sweep cables.9.part: there is no `9` in `cables`\n  instead: from 0 to 1"),
+        (["cables.0=cx4"], "`cables.0` is no single value"),
+        (["subnet.max_op_vls.x=1"], "`subnet.max_op_vls` is 5, and nothing is in it"),
+        (["senders=1,3"], "--sweep senders=3: senders = 3 is out of range"),
+        ([f"seed={','.join(map(str, range(400)))}", f"bytes={','.join(map(str, range(400)))}"], "160000 cells"),
+    ],
+)
+def test_a_bad_key_or_value_is_refused_with_what_would_be_right(tree: Tree, sweeps: list[str], wanted: str) -> None:
+    with pytest.raises(LabError) as caught:
+        run(tree, *sweeps)
+    assert wanted in str(caught.value)
+    assert not tree.runs()
+
+
+@pytest.mark.parametrize("where", ["here", "tcp://", "tcp://host", "http://host:1"])
+def test_a_cluster_is_an_address_or_slurm(where: str) -> None:
+    with pytest.raises(LabError, match="is no cluster\n  instead: the address of a Dask scheduler, tcp://HOST:PORT"):
+        Cluster(where)
+
+
+def test_of_many_values_the_ends_are_checked(tree: Tree) -> None:
+    sizes = [7, *range(100, 40, -1), 8]
+    checked = question(tree, f"bytes={','.join(map(str, sizes))}", "seed=1,2").to_be_checked()
+    assert [where for where, _ in checked if "bytes" in where] == [f"--sweep bytes={size}" for size in (7, 8, 100)]
+    assert [where for where, _ in checked if "seed" in where] == ["--sweep seed=1", "--sweep seed=2"]
+
+
+def test_names_of_cells_are_files_and_differ() -> None:
+    assert name_of((("bytes", 4096), ("seed", 1))) == "bytes-4096_seed-1"
+    odd = [name_of((("cables.0.length", value),)) for value in ("1 m", "1/m", "1-m")]
+    assert len(set(odd)) == 3
+    assert all("/" not in name and " " not in name for name in odd)
+
+
+def test_a_field_is_set_by_its_path() -> None:
+    document = {"cables": [{"part": "cx4"}], "subnet": {"max_op_vls": 5}}
+    assert set_field(document, "cables.0.length", "3 m", "x")["cables"] == [{"part": "cx4", "length": "3 m"}]
+    assert set_field(document, "ethernet.mtu", 1500, "x")["ethernet"] == {"mtu": 1500}
+    assert document == {"cables": [{"part": "cx4"}], "subnet": {"max_op_vls": 5}}
