@@ -9,7 +9,7 @@ DATA := $(shell find catalog fabrics studies references -type f 2>/dev/null)
 LAB := $(shell find lab/src -name '*.py' -o -name '*.html' -o -name '*.jinja*' -o -name '*.css' -o -name '*.js' 2>/dev/null) lab/pyproject.toml
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help demo test test-full build setup install bench soak lint test-rust test-lab test-e2e fuzz clean
+.PHONY: help demo test test-full build setup install bench bench-engine soak lint test-rust test-lab test-e2e fuzz clean
 
 help:
 	@echo "make demo       set up, build, run the paper's main story, and say where the page with the charts is"
@@ -18,6 +18,7 @@ help:
 	@echo "make install    copy it to PREFIX ($(PREFIX))"
 	@echo "make test-full  the slow tests as well: the whole study of the cable paper, rdma-core's own Python tests"
 	@echo "make bench      benchmarks, with printed ratios"
+	@echo "make bench-engine  speed and memory of fabrics up to 11,664 hosts, beside ns-3, SimGrid and bare events"
 	@echo "make soak       ten processes, random work, every byte checked, for an hour (SOAK_SECONDS)"
 	@echo "make fuzz       each fuzz target for a minute (needs a nightly toolchain and cargo-fuzz)"
 
@@ -61,7 +62,7 @@ test-rust: target/setup.stamp
 	@$(CARGO) run --quiet -p xtask -- abi
 
 test-lab: $(VENV)/stamp
-	@$(VENV)/bin/ruff check lab tests conformance
+	@$(VENV)/bin/ruff check lab tests conformance benches
 	@cd lab && ../$(VENV)/bin/mypy --no-error-summary src
 	@$(VENV)/bin/pytest -q lab/tests
 
@@ -80,6 +81,10 @@ bench: build
 	@python3 benches/post_poll.py
 	@python3 benches/wall.py
 	@python3 benches/queue_pairs.py
+
+# Peers are installed by scripts/bench-peers.sh; what is missing is left out. ENGINE: options, such as `--jobs a,c` or `--growth`.
+bench-engine: build
+	@python3 benches/engine.py $(ENGINE)
 
 fuzz:
 	@cd fuzz && for target in $$(cargo fuzz list); do \

@@ -21,7 +21,7 @@ rank 1 {
 l1: recv 4096b from 0 tag 5
 }
 """
-FILES = ("model.json", "flows.csv", "ports.csv", "flows.parquet", "ports.parquet")
+FILES = ("model.json", "flows.csv", "ports.csv", "flows.parquet", "ports.parquet", "hot.svg")
 
 
 def model(softband: Softband, fabric: str, workload: str, *options: str, out: str = "out") -> dict[str, Any]:

@@ -69,11 +69,11 @@ fn write_svg(out: &mut String, spec: &FabricSpec) -> std::fmt::Result {
     picture.place_switches(spec, MARGIN + BOX_WIDTH + STUB + SLANT);
     let height = picture.bottom + LEGEND;
     writeln!(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\">")?;
-    writeln!(out, "<title>{}</title>", escape(&spec.title))?;
+    writeln!(out, "<title>{}</title>", escape_xml(&spec.title))?;
     out.push_str(STYLE);
     writeln!(out, "<rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>")?;
-    writeln!(out, "<text x=\"{MARGIN}\" y=\"34\" class=\"title\">{}</text>", escape(&spec.title))?;
-    writeln!(out, "<text x=\"{MARGIN}\" y=\"56\" class=\"small\">{}</text>", escape(&summary(spec)))?;
+    writeln!(out, "<text x=\"{MARGIN}\" y=\"34\" class=\"title\">{}</text>", escape_xml(&spec.title))?;
+    writeln!(out, "<text x=\"{MARGIN}\" y=\"56\" class=\"small\">{}</text>", escape_xml(&summary(spec)))?;
     (0..spec.cables.len()).try_for_each(|index| picture.write_cable(out, spec, index))?;
     picture.write_boxes(out)?;
     spec.cables.iter().try_for_each(|cable| picture.write_label(out, spec, cable))?;
@@ -175,7 +175,7 @@ impl Picture {
         }
         for line in &self.lines {
             let end = if line.end { " text-anchor=\"end\"" } else { "" };
-            writeln!(out, "<text x=\"{}\" y=\"{}\" class=\"{}\"{end}>{}</text>", line.x, line.y, line.class, escape(&line.text))?;
+            writeln!(out, "<text x=\"{}\" y=\"{}\" class=\"{}\"{end}>{}</text>", line.x, line.y, line.class, escape_xml(&line.text))?;
         }
         Ok(())
     }
@@ -209,8 +209,8 @@ impl Picture {
         let end = if at.outward < 0 { " text-anchor=\"end\"" } else { "" };
         let what = format!("{}, {}", cable.part.name, metres(cable.part.length_millimetres));
         let how = format!("{}, {}, MTU {}", cable.rate_name(), lanes(spec, cable), mtu_bytes(spec, cable));
-        writeln!(out, "<text x=\"{x}\" y=\"{}\" class=\"small\"{end}>{}</text>", at.y - 6, escape(&what))?;
-        writeln!(out, "<text x=\"{x}\" y=\"{}\" class=\"small\"{end}>{}</text>", at.y + 15, escape(&how))
+        writeln!(out, "<text x=\"{x}\" y=\"{}\" class=\"small\"{end}>{}</text>", at.y - 6, escape_xml(&what))?;
+        writeln!(out, "<text x=\"{x}\" y=\"{}\" class=\"small\"{end}>{}</text>", at.y + 15, escape_xml(&how))
     }
 }
 
@@ -250,7 +250,7 @@ fn write_legend(out: &mut String, height: i64) -> std::fmt::Result {
 }
 
 /// Text for XML: its special characters escaped, those that it cannot hold left out.
-fn escape(text: &str) -> String {
+pub fn escape_xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

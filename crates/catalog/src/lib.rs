@@ -18,7 +18,7 @@ mod units;
 pub use catalog::{Catalog, PartFile};
 pub use diagnostic::{CatalogError, FabricError, Fault, Warning};
 pub use draw::draw_text;
-pub use draw_svg::draw_svg;
+pub use draw_svg::{draw_svg, escape_xml};
 pub use fabric_file::{LoadOptions, LoadedFabric, expand, parse_fabric};
 pub use grow::with_hosts;
 pub use load::load_fabric;

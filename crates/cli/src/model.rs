@@ -1,6 +1,7 @@
 //! `softband model`: a fabric driven by a workload, without programs.
 
 mod choice;
+mod hot;
 mod results;
 mod sweep;
 mod table;
@@ -59,7 +60,7 @@ pub(crate) struct ModelArguments {
     /// Threads that the fabric is shared out to (default: one for each processor); the results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
-    /// Leave model.json, and flows and ports as CSV and Parquet, in this folder (default: results/model-WORKLOAD)
+    /// Leave model.json, flows and ports as CSV and Parquet, and hot.svg in this folder (default: results/model-WORKLOAD)
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Run cables beyond their length limit

@@ -1,7 +1,9 @@
-//! What a run leaves: `model.json`, and its flows and ports as CSV and as Parquet. The same run gives the same bytes, so nothing of wall
-//! time is in them.
+//! What a run leaves: `model.json`, its flows and ports as CSV and as Parquet, and `hot.svg`. The same run gives the same bytes, so nothing
+//! of wall time is in them.
 
+use super::hot::{self, LevelLoad};
 use super::table::{Column, Table, Values};
+use super::text;
 use crate::counters::port_counters;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
@@ -22,9 +24,11 @@ pub(super) struct Results {
     pub measured: Measurements,
     pub ports: Vec<PortReport>,
     pub hot: Vec<HotPort>,
+    pub levels: Vec<LevelLoad>,
+    picture: String,
 }
 
-const FILES: [&str; 5] = ["model.json", "flows.csv", "ports.csv", "flows.parquet", "ports.parquet"];
+const FILES: [&str; 6] = ["model.json", "flows.csv", "ports.csv", "flows.parquet", "ports.parquet", "hot.svg"];
 
 /// That the folder is there and can be written to, before a long run.
 pub(super) fn check_folder(out: &Path) -> std::io::Result<()> {
@@ -39,6 +43,8 @@ impl Results {
         let measured = crew.measurements();
         let ports = crew.port_reports();
         let hot = hot_ports(&ports);
+        let what = format!("{workload}, seed {seed}, done in {}", text::time(measured.completion.as_secs_f64()));
+        let (levels, picture) = (hot::level_loads(spec, &ports), hot::draw(spec, &ports, &hot, &what));
         Self {
             fabric: fabric.display().to_string(),
             title: spec.title.clone(),
@@ -49,6 +55,8 @@ impl Results {
             measured,
             ports,
             hot,
+            levels,
+            picture,
         }
     }
 
@@ -57,7 +65,8 @@ impl Results {
         let (flows, ports) = (self.flows(), self.ports());
         let tables = [flows.parquet(), ports.parquet()].map(|bytes| bytes.map_err(std::io::Error::other));
         let [flows_parquet, ports_parquet] = tables;
-        let contents = [self.json()?, flows.csv().into(), ports.csv().into(), flows_parquet?, ports_parquet?];
+        let picture = self.picture.clone().into_bytes();
+        let contents = [self.json()?, flows.csv().into(), ports.csv().into(), flows_parquet?, ports_parquet?, picture];
         let parts = FILES.map(|name| out.join(format!("{name}.part")));
         let written = parts.iter().zip(&contents).try_for_each(|(part, bytes): (_, &Vec<u8>)| std::fs::write(part, bytes));
         let moved = written.and_then(|()| FILES.iter().zip(&parts).try_for_each(|(name, part)| std::fs::rename(part, out.join(name))));

@@ -62,8 +62,30 @@ pub(super) fn report(results: &Results, (wall_seconds, threads): (f64, usize), p
         let a_host = peak as f64 / results.hosts.max(1) as f64 / 1024.0;
         line("memory", format!("{:.1} MiB at most, {a_host:.0} KiB a host", peak as f64 / 1_048_576.0));
     }
+    text.push_str(&by_level(results));
     text.push_str(&hottest(results));
     text
+}
+
+/// A line for each level of the fabric, up and down: how long its ports send, and how long packets wait there without credits.
+fn by_level(results: &Results) -> String {
+    let names: Vec<String> = results.levels.iter().map(|level| format!("{} -> {}", level.from, level.to)).collect();
+    let room = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let heads = ["sends, on average", "over 80 %", "without credits, most"];
+    let mut text = format!("  {:<width$}  {:>6}  {:<24}  {:>9}  {}\n", "load by level", "ports", heads[0], heads[1], heads[2], width = room + 2);
+    for (name, level) in names.iter().zip(&results.levels) {
+        let (sends, stalled) = (bar(level.busy_mean), bar(level.stalled_most));
+        let _ = writeln!(text, "    {name:<room$}  {:>6}  {sends:<24}  {:>9}  {stalled}", level.ports, level.full);
+    }
+    text
+}
+
+/// `█████▌···· 55.0 %`: a share, as long as it is large.
+fn bar(share: f64) -> String {
+    const LENGTH: usize = 16;
+    let halves = (share.clamp(0.0, 1.0) * 2.0 * LENGTH as f64).round() as usize;
+    let drawn = "█".repeat(halves / 2) + if halves % 2 == 1 { "▌" } else { "" };
+    format!("{drawn:·<LENGTH$} {:>5.1} %", share * 100.0)
 }
 
 fn hottest(results: &Results) -> String {

@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""Speed and memory of `softband model` on fabrics of two to 11,664 hosts, beside ns-3, SimGrid and bare events: prints figures and ratios,
+asserts nothing.
+
+Each run is a process of its own, from the reading of the fabric file to the last result written. A packet-hop is a packet that has crossed a
+link, acknowledgements too. With one core its rate is by processor time, with more by the clock on the wall.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import engine_growth
+from engine_jobs import JOBS, Job, generate, write_flows
+from engine_peers import PEERS, build, floor
+from engine_runs import (
+    NotFinishedError,
+    Run,
+    median,
+    memory_available_bytes,
+    repeated,
+    run,
+)
+
+ROOT = Path(__file__).resolve().parents[1]
+SOFTBAND = ROOT / "target" / "dist" / "bin" / "softband"
+CORES = {1: "one-core", 2: "two-core", 4: "four-core", 8: "eight-core"}
+UNITS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
+# The job that bare events are measured on, too.
+FLOOR_JOB = "c"
+
+
+@dataclass(frozen=True)
+class Figures:
+    hops_a_second: float
+    cpu_seconds: float
+
+
+class Bench:
+    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+        self.options, self.folder = options, folder
+        self.memory_bytes = int(memory_available_bytes() * 0.9)
+        self.threads = [int(count) for count in options.threads.split(",")]
+        load = os.getloadavg()[0]
+        if load > 0.5:
+            print(f"the machine is busy (load {load:.1f}): with more than one core rates come out too low, and with one a little")
+        self.peers = [] if options.no_peers else [(peer, program) for peer in PEERS if (program := build(peer, folder))]
+
+    def once(self, words: list[str]) -> Callable[[], Run]:
+        return lambda: run(words, self.options.seconds, self.memory_bytes)
+
+    def repeated(self, words: list[str]) -> tuple[list[Run], str]:
+        return repeated(self.options.rounds, self.once(words))
+
+    def job(self, job: Job) -> Figures | None:
+        """Ours with each number of threads, then the peers; what one core has made of it."""
+        fabric = self.folder / f"{job.name}.toml"
+        generate(SOFTBAND, job.ports, fabric)
+        first, digests = None, set()
+        for threads in self.threads:
+            out = self.folder / job.name
+            words = [str(SOFTBAND), "model", str(fabric), job.workload, *job.options, "--threads", str(threads), "--out", str(out)]
+            figures = self.ours(job, words, threads)
+            first = first or figures
+            if figures is not None:
+                digests.add(hashlib.sha256((out / "flows.csv").read_bytes() + (out / "ports.csv").read_bytes()).hexdigest())
+        if len(digests) > 1:
+            print(f"{job.name} the number of threads has changed the results")
+        flows = self.folder / "flows"
+        write_flows(job, self.folder / job.name / "flows.csv", flows)
+        for peer, program in self.peers:
+            self.theirs(job, peer.name, [str(program), str(job.ports), str(flows)], first)
+        return first
+
+    def ours(self, job: Job, words: list[str], threads: int) -> Figures | None:
+        cores = CORES.get(threads, f"{threads}-core")
+        try:
+            runs, how = self.repeated(words)
+            hops = runs[0].number(r"packet-hops\s+(\d+)")
+            peak = median(runs, lambda each: each.number(r"memory\s+([\d.]+) MiB")) * 1.048576
+            simulated = simulated_milliseconds(runs[0])
+        except NotFinishedError as error:
+            print(f"{job.name} {cores} {error}")
+            return None
+        cpu, wall = median(runs, lambda each: each.cpu_seconds), median(runs, lambda each: each.wall_seconds)
+        seconds = cpu if threads == 1 else wall
+        print(
+            f"{job.name} {cores} {hops / seconds / 1e6:.2f} M packet-hops/s, {peak:.0f} MB; {peak * 1e3 / job.hosts:.0f} KB a host, {hops:.0f} hops,"
+            f" {simulated:.3f} ms simulated in {cpu:.2f} CPU s, {wall:.2f} s ({how})",
+            flush=True,
+        )
+        return Figures(hops / seconds, cpu)
+
+    def theirs(self, job: Job, name: str, words: list[str], ours: Figures | None) -> None:
+        try:
+            runs, how = self.repeated(words)
+            peak = median(runs, lambda each: each.number(r"peak_kib (\d+)")) * 1024 / 1e6
+            simulated = runs[0].number(r"simulated_picos (\d+)") / 1e9
+        except NotFinishedError as error:
+            print(f"{job.name} {name} {error}", flush=True)
+            return
+        cpu = median(runs, lambda each: each.cpu_seconds)
+        hops = runs[0].number(r"packet_hops (\d+)") if "packet_hops" in runs[0].text else 0
+        speed = f"{hops / cpu / 1e6:.2f} M packet-hops/s" if hops else "no packets"
+        line = f"{job.name} {name} {speed}, {peak:.0f} MB; {simulated:.3f} ms simulated in {cpu:.2f} CPU s ({how})"
+        if ours is not None:
+            of_hops = f"ours/{name} {ours.hops_a_second / (hops / cpu):.2f} in packet-hops/s, " if hops else f"ours/{name} "
+            line += f": {of_hops}{cpu / ours.cpu_seconds:.3g} in speed of the whole job"
+        print(line, flush=True)
+
+    def floor(self, ours: Figures | None) -> None:
+        for way, speed in floor():
+            ratio = f": ours/floor {ours.hops_a_second / 1e6 / speed:.3f} ({JOBS[FLOOR_JOB].name}, one core)" if ours else ""
+            print(f"bare-events {way} {speed:.1f} M packet-hops/s{ratio}", flush=True)
+
+
+def simulated_milliseconds(done: Run) -> float:
+    unit = next((unit for unit in UNITS if f" {unit}\n" in done.text.split("completion time", 1)[-1][:40]), "s")
+    return done.number(r"completion time\s+([\d.]+)") * UNITS[unit]
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", default=",".join(JOBS), help="of a,b,c,d,e (default: all); " + "; ".join(f"{key}: {job.name}, {job.what}" for key, job in JOBS.items()))
+    parser.add_argument("--threads", default="1,2", help="numbers of threads of softband model (default: 1,2)")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each job that takes up to 20 s; the median is printed (default: 3)")
+    parser.add_argument("--seconds", type=float, default=300.0, help="time that a run may take (default: 300)")
+    parser.add_argument("--no-peers", action="store_true", help="without ns-3 and SimGrid")
+    parser.add_argument("--no-floor", action="store_true", help="without bare events")
+    parser.add_argument("--growth", action="store_true", help="instead: time and memory of full fat trees by their hosts, and what 100,000 hosts would need")
+    options = parser.parse_args()
+    unknown = [key for key in options.jobs.split(",") if key not in JOBS]
+    if unknown:
+        parser.error(f"no job {unknown[0]}: the jobs are {', '.join(JOBS)}")
+    return options
+
+
+def main() -> int:
+    options = parse()
+    if not SOFTBAND.is_file():
+        print(f"{SOFTBAND} is not there: run `make build`", file=sys.stderr)
+        return 1
+    with tempfile.TemporaryDirectory() as folder:
+        if options.growth:
+            engine_growth.table(SOFTBAND, Path(folder), options.seconds, int(memory_available_bytes() * 0.9))
+            return 0
+        bench = Bench(options, Path(folder))
+        done = {key: bench.job(JOBS[key]) for key in options.jobs.split(",")}
+        if not options.no_floor:
+            bench.floor(done.get(FLOOR_JOB))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""What `benches/engine.py` has simulated: fabrics and workloads, and the flows that its peers get."""
+
+from __future__ import annotations
+
+import csv
+import random
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PARTS = ["--host", "qdr-host", "--hca", "connectx2-qdr", "--device", "mlx4_0"]
+CABLES = ["--host-cable", "copper-4x", "--host-cable-length", "1 m"]
+# The parts could carry packets of 4 KiB.
+PACKETS_OF_2_KIB = "\n[subnet]\nmtu = 2048\n"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A fabric (two hosts and a cable where `ports` is 0, else a full fat tree of three levels) and what is sent on it."""
+
+    name: str
+    what: str
+    ports: int
+    workload: str
+    options: tuple[str, ...]
+    # What one host sends to one other, all in all.
+    flow_bytes: int
+
+    @property
+    def hosts(self) -> int:
+        return hosts_of(self.ports)
+
+
+MEGABYTE = ("--bytes", "1000000", "--messages")
+JOBS = {
+    "a": Job("two-hosts", "one link, 1,000,000 packets of 2 KiB", 0, "stream", ("--bytes", "64KiB", "--messages", "31250"), 2_048_000_000),
+    "b": Job("fat-tree-128", "permutation, 10 MB a host", 8, "permutation", (*MEGABYTE, "10"), 10_000_000),
+    "c": Job("fat-tree-1024", "permutation, 1 MB a host", 16, "permutation", (*MEGABYTE, "1"), 1_000_000),
+    "d": Job("all-to-all-1024", "4 KiB from each host to each other", 16, "all-to-all", ("--bytes", "4KiB", "--messages", "1"), 4_096),
+    "e": Job("fat-tree-11664", "permutation, 1 MB a host", 36, "permutation", (*MEGABYTE, "1"), 1_000_000),
+}
+
+
+def hosts_of(ports: int) -> int:
+    return ports**3 // 4 if ports else 2
+
+
+def switches_of(ports: int) -> int:
+    return ports**2 + ports**2 // 4
+
+
+def generate(softband: Path, ports: int, to: Path) -> None:
+    """Leaves the fabric file."""
+    form = ["fat-tree", "--levels", "3", "--ports", str(ports), "--switch", "infiniscale-iv"] if ports else ["back-to-back"]
+    subprocess.run([str(softband), "fabric", "generate", *form, *PARTS, *CABLES, "--out", str(to)], check=True)
+    to.write_text(to.read_text() + PACKETS_OF_2_KIB)
+
+
+def flows(job: Job, ours: Path) -> Iterator[tuple[int, int, int]]:
+    """From, to and bytes, as softband's run has had them; where it has left none, others of the same kind."""
+    if ours.is_file():
+        with ours.open() as file:
+            for row in csv.DictReader(file):
+                yield int(row["from_rank"]), int(row["to_rank"]), int(row["bytes"])
+        return
+    hosts = range(job.hosts)
+    match job.workload:
+        case "stream":
+            yield 0, 1, job.flow_bytes
+        case "all-to-all":
+            yield from ((host, (host + step) % job.hosts, job.flow_bytes) for host in hosts for step in hosts[1:])
+        case _:
+            circle = random.Random(1).sample(hosts, job.hosts)
+            yield from ((host, circle[place - 1], job.flow_bytes) for place, host in enumerate(circle))
+
+
+def write_flows(job: Job, ours: Path, to: Path) -> None:
+    with to.open("w") as file:
+        file.writelines(f"{sender} {receiver} {size}\n" for sender, receiver, size in flows(job, ours))

@@ -1,0 +1,171 @@
+//! `hot.svg`: the fabric with the load of each direction of each cable. Up to some size every node is drawn; of larger fabrics a matrix
+//! of ports and switches for each level. The same run gives the same bytes.
+
+mod circle;
+mod grid;
+mod layered;
+mod levels;
+mod matrix;
+mod nodes;
+
+pub(super) use levels::{LevelLoad, level_loads};
+
+use levels::Levels;
+use softband_catalog::escape_xml;
+use softband_fabric::spec::{FabricSpec, PortRef};
+use softband_workload::{HotPort, PortReport};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Hosts and switches that are drawn one by one.
+const NODES_MAX: usize = 64;
+/// Hot ports that get a number.
+const NUMBERED: usize = 10;
+const MARGIN: i64 = 28;
+/// Below title, subtitle and what the picture shows.
+const TOP: i64 = 104;
+const LINE: i64 = 20;
+/// In front of the colours and widths of a legend.
+const LEGEND_TEXT: i64 = 226;
+const WIDTH_MIN: i64 = 860;
+
+/// Shares of the run's time at which a darker colour begins; below the first it counts as idle.
+const CLASSES: [f64; 5] = [0.01, 0.2, 0.4, 0.6, 0.8];
+const CLASS_NAMES: [&str; 6] = ["under 1 %", "to 20 %", "to 40 %", "to 60 %", "to 80 %", "over 80 %"];
+/// Of links that send, and of the time without credits: each darker than the one before, in grey as well.
+const BUSY: [&str; 6] = ["#d5dbe3", "#fdcc8a", "#fc9d59", "#ef6548", "#c8232c", "#67000d"];
+const STALLED: [&str; 6] = ["#eef1f5", "#bdd7e7", "#7fb8da", "#3182bd", "#08519c", "#08264f"];
+
+fn class(share: f64) -> usize {
+    CLASSES.iter().filter(|from| share >= **from).count()
+}
+
+/// A port and how hot it is, if it is one of the hottest: 1 for the first of them.
+struct Loads<'a> {
+    ports: BTreeMap<PortRef, &'a PortReport>,
+    numbers: BTreeMap<PortRef, usize>,
+}
+
+impl<'a> Loads<'a> {
+    fn new(ports: &'a [PortReport], hot: &[HotPort]) -> Self {
+        let by_name: BTreeMap<&str, PortRef> = ports.iter().map(|report| (report.name.as_str(), report.port)).collect();
+        let numbers = hot.iter().take(NUMBERED).enumerate().map(|(index, hot)| (by_name[hot.name.as_str()], index + 1)).collect();
+        Self { ports: ports.iter().map(|report| (report.port, report)).collect(), numbers }
+    }
+}
+
+/// The whole file.
+pub(super) fn draw(spec: &FabricSpec, ports: &[PortReport], hot: &[HotPort], what: &str) -> String {
+    let loads = Loads::new(ports, hot);
+    let levels = Levels::of(spec);
+    let mut body = String::new();
+    let nodes = spec.hosts.len() + spec.switches.len();
+    let (explained, width, below) = if nodes <= NODES_MAX {
+        let drawing = place(spec, &levels);
+        drawing.write(&mut body, &loads);
+        let below = legend_of_cables(&mut body, drawing.height);
+        (
+            "The half of a cable at a port is what this port sends. Colour: how long it sends; width: how long packets wait without credits.",
+            drawing.width,
+            below,
+        )
+    } else {
+        let (width, height) = matrix::write(&mut body, spec, &levels, &loads);
+        ("One cell for each port that sends: how long it sends (red), how long packets wait there without credits (blue).", width, height)
+    };
+    let height = list_of_hot(&mut body, hot, below) + MARGIN;
+    let mut text =
+        format!("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\">\n");
+    let title = format!("{}: {what}", spec.title);
+    let _ = writeln!(text, "<title>{}</title>\n{}", escape_xml(&title), style());
+    let _ = writeln!(text, "<rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>");
+    let _ = writeln!(text, "<text x=\"{MARGIN}\" y=\"34\" class=\"title\">{}</text>", escape_xml(&spec.title));
+    let _ = writeln!(text, "<text x=\"{MARGIN}\" y=\"56\">{}</text>", escape_xml(what));
+    let _ = writeln!(text, "<text x=\"{MARGIN}\" y=\"76\" class=\"small\">{explained}</text>");
+    text + &body + "</svg>\n"
+}
+
+/// Trees in rows, tori in a grid, everything else on a circle.
+fn place(spec: &FabricSpec, levels: &Levels) -> nodes::Drawing {
+    if levels.are_layers(spec) {
+        return layered::place(spec, levels);
+    }
+    grid::find(spec).map_or_else(|| circle::place(spec), |grid| grid::place(spec, &grid))
+}
+
+fn style() -> String {
+    let mut text = String::from(
+        "<style>
+text { font-family: 'Helvetica Neue', Arial, sans-serif; font-size: 13px; fill: #1f2937; }
+.title { font-size: 18px; font-weight: 600; }
+.head { font-weight: 600; }
+.small { font-size: 12px; fill: #4b5563; }
+.mark { font-size: 12px; font-weight: 600; text-anchor: middle; }
+.end { text-anchor: end; }
+.middle { text-anchor: middle; }
+path { fill: none; }
+",
+    );
+    for (index, (busy, stalled)) in BUSY.iter().zip(STALLED).enumerate() {
+        let _ = writeln!(text, ".b{index} {{ stroke: {busy}; }}\n.s{index} {{ stroke: {stalled}; }}");
+    }
+    text + "</style>"
+}
+
+/// Colours of one measure, from `x` on; where the next thing may stand.
+fn legend_of_colours(out: &mut String, (x, y): (i64, i64), what: &str, letter: char) -> i64 {
+    let _ = writeln!(out, "<text x=\"{x}\" y=\"{}\">{what}</text>", y + 4);
+    let mut at = x + LEGEND_TEXT;
+    for (index, name) in CLASS_NAMES.iter().enumerate() {
+        let _ = writeln!(out, "<path class=\"{letter}{index}\" stroke-width=\"12\" d=\"M{at} {y}h22\"/>");
+        let _ = writeln!(out, "<text x=\"{}\" y=\"{}\" class=\"small\">{name}</text>", at + 27, y + 4);
+        at += 38 + 7 * name.chars().count() as i64;
+    }
+    at
+}
+
+fn legend_of_cables(out: &mut String, top: i64) -> i64 {
+    legend_of_colours(out, (MARGIN, top + 8), "Sends, share of the run's time:", 'b');
+    let y = top + 8 + LINE + 6;
+    let what = "Waits without credits, share of it:";
+    let _ = writeln!(out, "<text x=\"{MARGIN}\" y=\"{}\">{what}</text>", y + 4);
+    let mut at = MARGIN + LEGEND_TEXT;
+    for percent in [0, 25, 50, 100] {
+        let width = nodes::stroke_width(f64::from(percent) / 100.0);
+        let _ = writeln!(out, "<path class=\"b3\" stroke-width=\"{width:.1}\" d=\"M{at} {y}h30\"/>");
+        let _ = writeln!(out, "<text x=\"{}\" y=\"{}\" class=\"small\">{percent} %</text>", at + 36, y + 4);
+        at += 84;
+    }
+    y + LINE
+}
+
+/// The numbered ports by name; where the picture ends.
+fn list_of_hot(out: &mut String, hot: &[HotPort], top: i64) -> i64 {
+    let mut y = top + LINE;
+    if hot.is_empty() {
+        let _ = writeln!(out, "<text x=\"{MARGIN}\" y=\"{y}\">No port sends for more than 80 % of the time or waits for a host's credits.</text>");
+        return y;
+    }
+    let _ = writeln!(out, "<text x=\"{MARGIN}\" y=\"{y}\" class=\"head\">Hottest ports</text>");
+    for (index, port) in hot.iter().take(NUMBERED).enumerate() {
+        y += LINE;
+        mark(out, (MARGIN + 10, y - 4), index + 1);
+        let (busy, stalled) = (port.utilisation * 100.0, port.stalled * 100.0);
+        let text = format!("{} to {}: sends {busy:.1} % of the time, {stalled:.1} % without credits", port.name, port.to);
+        let _ = writeln!(out, "<text x=\"{}\" y=\"{y}\">{}</text>", MARGIN + 28, escape_xml(&text));
+    }
+    if hot.len() > NUMBERED {
+        y += LINE;
+        let _ = writeln!(out, "<text x=\"{}\" y=\"{y}\" class=\"small\">and {} more (model.json)</text>", MARGIN + 28, hot.len() - NUMBERED);
+    }
+    y
+}
+
+/// The number of a hot port.
+fn mark(out: &mut String, (x, y): (i64, i64), number: usize) {
+    let _ = writeln!(
+        out,
+        "<circle cx=\"{x}\" cy=\"{y}\" r=\"8.5\" fill=\"#ffffff\" stroke=\"#1f2937\"/><text x=\"{x}\" y=\"{}\" class=\"mark\">{number}</text>",
+        y + 4
+    );
+}
