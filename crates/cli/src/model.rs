@@ -57,7 +57,7 @@ pub(crate) struct ModelArguments {
     /// Seed of everything random (default: the fabric file's)
     #[arg(long)]
     seed: Option<u64>,
-    /// Threads that the fabric is shared out to (default: one for each processor); the results do not depend on it
+    /// Threads that the fabric is shared out to (default: one for each processor, but not for fewer than 256 hosts each); the results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
     /// Leave model.json, flows and ports as CSV and Parquet, and hot.svg in this folder (default: results/model-WORKLOAD)
@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
     let chosen = choice::choose(arguments, &loaded)?;
     let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from("results").join(format!("model-{}", chosen.name)));
     let begun = Instant::now();
-    let threads = arguments.threads.unwrap_or_else(cores);
+    let threads = arguments.threads.unwrap_or_else(|| threads_for(loaded.spec.hosts.len()));
     let schedule = Arc::new(chosen.schedule);
     let mut crew = Crew::new(&loaded.spec, chosen.seed, &schedule, (chosen.ranks_per_host, threads))?;
     if arguments.check {
@@ -115,10 +115,12 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
     Ok(0)
 }
 
-/// As many threads as processors, as long as they are worth it.
-fn cores() -> u8 {
+/// As many threads as processors, as long as each has hosts enough to be worth the waiting for each other.
+fn threads_for(hosts: usize) -> u8 {
     const THREADS_MAX: usize = 64;
-    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(THREADS_MAX) as u8)
+    const HOSTS_EACH: usize = 256;
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    (hosts / HOSTS_EACH).clamp(1, cores.min(THREADS_MAX)) as u8
 }
 
 fn drive(crew: &mut Crew, begun: Instant) -> Result<(), softband_workload::RunError> {

@@ -11,6 +11,16 @@ use std::sync::Arc;
 /// What crosses a cable to another part.
 pub struct Parcel(pub(crate) Content);
 
+impl Parcel {
+    /// Before this it makes no difference.
+    pub fn arrival(&self) -> SimTime {
+        match &self.0 {
+            Content::Packet { transit, .. } => transit.head,
+            Content::Word { arrival, .. } => *arrival,
+        }
+    }
+}
+
 pub(crate) enum Content {
     /// A packet, and the port that it left by.
     Packet { by: u32, transit: Transit },

@@ -7,9 +7,14 @@ use softband_sim::{EventQueue, SimDuration, SimTime, WindowQueue};
 pub(crate) enum Timeline {
     /// Of all nodes by time: for those who look at the whole fabric between any two of them.
     Total(EventQueue<Event>),
+    /// The same, in windows: where there are few nodes, most have nothing to do in most windows.
+    Timed { queue: EventQueue<Event>, length: u64, end: SimTime },
     /// Node by node, in windows as short as the shortest cable.
     Windows(Box<WindowQueue<Event>>),
 }
+
+/// From so many nodes on it is worth while to go through them node by node.
+const NODES_MANY: usize = 64;
 
 /// What comes to a port: packets of its peer, or its peer's word on what may be sent.
 #[derive(Clone, Copy)]
@@ -22,7 +27,7 @@ impl Timeline {
     /// What a node does by itself.
     pub(crate) fn push(&mut self, time: SimTime, node: u32, event: Event) {
         match self {
-            Self::Total(queue) => queue.push(time, node, event),
+            Self::Total(queue) | Self::Timed { queue, .. } => queue.push(time, node, event),
             Self::Windows(queue) => queue.push(time, node, event),
         }
     }
@@ -31,7 +36,7 @@ impl Timeline {
     pub(crate) fn push_arrival(&mut self, time: SimTime, node: u32, (port, source): (u32, Source), event: Event) {
         let source = port << 1 | source as u32;
         match self {
-            Self::Total(queue) => queue.push_from(time, node, source, event),
+            Self::Total(queue) | Self::Timed { queue, .. } => queue.push_from(time, node, source, event),
             Self::Windows(queue) => queue.push_from(time, node, source, event),
         }
     }
@@ -39,7 +44,7 @@ impl Timeline {
     /// What is to see all else of its instant.
     pub(crate) fn push_last(&mut self, time: SimTime, node: u32, event: Event) {
         match self {
-            Self::Total(queue) => queue.push_last(time, node, event),
+            Self::Total(queue) | Self::Timed { queue, .. } => queue.push_last(time, node, event),
             Self::Windows(queue) => queue.push_last(time, node, event),
         }
     }
@@ -47,7 +52,8 @@ impl Timeline {
     /// The next event; in windows `None` also at the end of one.
     pub(crate) fn pop(&mut self) -> Option<(SimTime, Event)> {
         match self {
-            Self::Total(queue) => queue.pop().map(|(key, event)| (key.time, event)),
+            Self::Timed { queue, end, .. } if queue.next_time().is_some_and(|time| time >= *end) => None,
+            Self::Total(queue) | Self::Timed { queue, .. } => queue.pop().map(|(key, event)| (key.time, event)),
             Self::Windows(queue) => queue.pop().map(|(time, _, event)| (time, event)),
         }
     }
@@ -55,7 +61,7 @@ impl Timeline {
     /// What comes after so many others, as far as is known.
     pub(crate) fn upcoming(&self, count: usize) -> Option<Event> {
         match self {
-            Self::Total(_) => None,
+            Self::Total(_) | Self::Timed { .. } => None,
             Self::Windows(queue) => queue.upcoming(count),
         }
     }
@@ -63,7 +69,7 @@ impl Timeline {
     /// When the next event is due; in windows exact between two of them.
     pub(crate) fn next_time(&self) -> Option<SimTime> {
         match self {
-            Self::Total(queue) => queue.next_time(),
+            Self::Total(queue) | Self::Timed { queue, .. } => queue.next_time(),
             Self::Windows(queue) => queue.next_time(),
         }
     }
@@ -71,7 +77,7 @@ impl Timeline {
     /// The time of the event taken out last.
     pub(crate) fn now(&self) -> SimTime {
         match self {
-            Self::Total(queue) => queue.now(),
+            Self::Total(queue) | Self::Timed { queue, .. } => queue.now(),
             Self::Windows(queue) => queue.now(),
         }
     }
@@ -79,7 +85,7 @@ impl Timeline {
     /// The time of the latest event so far.
     pub(crate) fn latest(&self) -> SimTime {
         match self {
-            Self::Total(queue) => queue.now(),
+            Self::Total(queue) | Self::Timed { queue, .. } => queue.now(),
             Self::Windows(queue) => queue.latest(),
         }
     }
@@ -88,14 +94,19 @@ impl Timeline {
     pub(crate) fn window_end(&self) -> Option<SimTime> {
         match self {
             Self::Total(_) => None,
+            Self::Timed { end, .. } => Some(*end),
             Self::Windows(queue) => Some(queue.end()),
         }
     }
 
     /// Opens the next window.
     pub(crate) fn open_window(&mut self, start: SimTime) {
-        if let Self::Windows(queue) = self {
-            queue.open(start);
+        match self {
+            Self::Total(_) => {}
+            Self::Timed { length, end, .. } => {
+                *end = SimTime::from_picos((start.as_picos() / *length).saturating_add(1).saturating_mul(*length));
+            }
+            Self::Windows(queue) => queue.open(start),
         }
     }
 
@@ -105,6 +116,9 @@ impl Timeline {
 
     /// From now on in windows. Only before anything was scheduled.
     pub(crate) fn in_windows(nodes: usize, lookahead: SimDuration) -> Self {
+        if nodes < NODES_MANY {
+            return Self::Timed { queue: EventQueue::default(), length: lookahead.as_picos(), end: SimTime::ZERO };
+        }
         Self::Windows(Box::new(WindowQueue::new(nodes, lookahead)))
     }
 }

@@ -50,13 +50,18 @@ enum Verdict {
     Stuck,
 }
 
-/// Where parts leave things for each other: each place has one who writes and who reads at another time.
+/// Where parts leave things for each other. Of everything there are two, for rounds by turns: who is ahead writes where nobody reads
+/// any more, since all have met after they had read there.
 struct Board {
     meeting: Meeting,
+    rounds: [Round; 2],
+    starved: Vec<Mutex<Vec<Starved>>>,
+}
+
+struct Round {
     reports: Vec<Mutex<Report>>,
     /// From each part to each.
     mail: Vec<Vec<Mutex<Vec<Parcel>>>>,
-    starved: Vec<Mutex<Vec<Starved>>>,
 }
 
 impl Crew {
@@ -145,50 +150,27 @@ fn lock<T>(place: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     place.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Board {
+impl Round {
     fn new(parts: usize) -> Self {
         Self {
-            meeting: Meeting::new(parts),
             reports: (0..parts).map(|_| Mutex::default()).collect(),
             mail: (0..parts).map(|_| (0..parts).map(|_| Mutex::default()).collect()).collect(),
-            starved: (0..parts).map(|_| Mutex::default()).collect(),
         }
     }
 
-    /// One part's work, up to the end of all.
-    fn work(&self, part: usize, runner: &mut Runner, show: &mut dyn FnMut(Progress)) -> Verdict {
-        let attendance = self.meeting.attend();
-        loop {
-            runner.run_window();
-            self.exchange(part, runner);
-            loop {
-                *lock(&self.reports[part]) = Report::of(runner);
-                attendance.meet();
-                let verdict = self.verdict(show);
-                attendance.meet();
-                match verdict {
-                    Verdict::GoOn(next) => {
-                        runner.world_mut().open_window(next);
-                        break;
-                    }
-                    Verdict::Look => self.look(part, runner, &attendance),
-                    end => return end,
-                }
-            }
-        }
-    }
-
-    /// Gives the other parts what is for them, and takes in what they have.
-    fn exchange(&self, part: usize, runner: &mut Runner) {
-        if self.reports.len() == 1 {
-            return;
-        }
-        for to in (0..self.reports.len()).filter(|to| *to != part) {
+    /// Leaves what is for the other parts; when the first of it arrives.
+    fn send(&self, part: usize, runner: &mut Runner) -> Option<SimTime> {
+        let mut first = None;
+        for to in (0..self.mail.len()).filter(|to| *to != part) {
             let parcels = runner.world_mut().take_parcels(to as u8);
-            lock(&self.mail[part][to]).extend(parcels);
+            first = parcels.iter().map(Parcel::arrival).chain(first).min();
+            *lock(&self.mail[part][to]) = parcels;
         }
-        self.meeting.meet();
-        for from in (0..self.reports.len()).filter(|from| *from != part) {
+        first
+    }
+
+    fn receive(&self, part: usize, runner: &mut Runner) {
+        for from in (0..self.mail.len()).filter(|from| *from != part) {
             let parcels = std::mem::take(&mut *lock(&self.mail[from][part]));
             runner.world_mut().take_in(parcels);
         }
@@ -210,6 +192,32 @@ impl Board {
         }
         reports.iter().filter_map(|report| report.next).min().map_or(Verdict::Stuck, Verdict::GoOn)
     }
+}
+
+impl Board {
+    fn new(parts: usize) -> Self {
+        Self { meeting: Meeting::new(parts), rounds: [Round::new(parts), Round::new(parts)], starved: (0..parts).map(|_| Mutex::default()).collect() }
+    }
+
+    /// One part's work, up to the end of all.
+    fn work(&self, part: usize, runner: &mut Runner, show: &mut dyn FnMut(Progress)) -> Verdict {
+        let attendance = self.meeting.attend();
+        for round in self.rounds.iter().cycle() {
+            runner.run_window();
+            let first_sent = round.send(part, runner);
+            *lock(&round.reports[part]) = Report::of(runner, first_sent);
+            attendance.meet();
+            let verdict = round.verdict(show);
+            round.receive(part, runner);
+            match verdict {
+                Verdict::GoOn(next) => runner.world_mut().open_window(next),
+                // The window is over: the next round only agrees on what the look has changed.
+                Verdict::Look => self.look(part, runner, &attendance),
+                end => return end,
+            }
+        }
+        unreachable!("rounds follow each other for ever")
+    }
 
     /// All parts look at the starved lanes of all.
     fn look(&self, part: usize, runner: &mut Runner, attendance: &meeting::Attendance) {
@@ -218,15 +226,15 @@ impl Board {
         let mut starved: Vec<Starved> = self.starved.iter().flat_map(|lanes| lock(lanes).clone()).collect();
         starved.sort_by_key(Starved::place);
         runner.world_mut().look(starved);
-        attendance.meet();
     }
 }
 
 impl Report {
-    fn of(runner: &Runner) -> Self {
+    /// After a window in which something was sent that arrives at `first_sent`.
+    fn of(runner: &Runner, first_sent: Option<SimTime>) -> Self {
         let world = runner.world();
         Self {
-            next: world.next_event_time(),
+            next: world.next_event_time().into_iter().chain(first_sent).min(),
             wants_look: world.wants_look(),
             is_done: runner.is_done(),
             failure: runner.failure().cloned(),

@@ -213,7 +213,12 @@ fn with(spec: &FabricSpec, schedule: &Arc<Schedule>, in_windows: bool) -> Measur
 
 #[test]
 fn node_by_node_every_flow_has_the_same_life_as_with_one_queue_for_all() {
-    let spec = two_levels(3, 4, 2);
+    for (leaves, hosts, spines) in [(3, 4, 2), (8, 8, 4)] {
+        lives_are_the_same(&two_levels(leaves, hosts, spines));
+    }
+}
+
+fn lives_are_the_same(spec: &FabricSpec) {
     let settings = Settings { bytes: Some(40_000), messages: Some(5), seed: 3, ..Settings::default() };
     for (name, pattern) in Pattern::ALL {
         let settings = match pattern {
@@ -221,8 +226,8 @@ fn node_by_node_every_flow_has_the_same_life_as_with_one_queue_for_all() {
             Pattern::AllToAll => Settings { messages: Some(2), ..settings },
             _ => settings,
         };
-        let schedule = Arc::new(build(pattern, 12, &settings).unwrap());
-        let (total, windows) = (with(&spec, &schedule, false), with(&spec, &schedule, true));
+        let schedule = Arc::new(build(pattern, spec.hosts.len() as u32, &settings).unwrap());
+        let (total, windows) = (with(spec, &schedule, false), with(spec, &schedule, true));
         assert_eq!((total.completion, &total.flows, &total.phases), (windows.completion, &windows.flows, &windows.phases), "{name}");
         assert!(total.completion > SimTime::ZERO);
     }
