@@ -79,6 +79,30 @@ def test_a_trace_is_the_same_on_any_number_of_threads(softband: Softband) -> Non
     assert len(one["flows.csv"].splitlines()) == 1 + 4
 
 
+def two_ethernet_switches() -> str:
+    """Three hosts at each of two switches; eight priorities, so that two frames are enough for a pause."""
+    text = '[fabric]\ntitle = "pauses"\n[ethernet]\nmtu = 4200\nflow_control = "pfc"\npriorities = 8\n[switches.sw1]\npart = "sn2700"\n'
+    text += '[switches.sw2]\npart = "sn2700"\n'
+    ends = [("sw1/9", "sw2/9")]
+    for number, host in enumerate("abcdef"):
+        text += f'[hosts.{host}]\npart = "xeon-e5-2600-v4"\n'
+        text += f'[[hosts.{host}.hcas]]\ndevice = "mlx5_0"\npart = "connectx5"\nlink_layer = "ethernet"\n'
+        ends.append((f"{host}/mlx5_0/1", f"sw{1 + number // 3}/{1 + number % 3}"))
+    cable = '[[cables]]\npart = "ethernet-copper"\nlength = "1 m"\nfrom = "{}"\nto = "{}"\n'
+    return text + "".join(cable.format(*pair) for pair in ends)
+
+
+def test_pauses_still_on_their_way_count_the_same_whichever_part_was_done_first(softband: Softband) -> None:
+    (softband.folder / "pauses.toml").write_text(two_ethernet_switches())
+    receives = "l1: recv 4096b from 1 tag 5\nl2: recv 4096b from 2 tag 5"
+    steps = [receives, "l1: send 4096b to 0 tag 5", "l1: send 4096b to 0 tag 5", "l1: send 1000000b to 4 tag 5", "l1: recv 1000000b from 3 tag 5"]
+    blocks = [f"rank {rank} {{\n{text}\n}}\n" for rank, text in enumerate(steps)]
+    (softband.folder / "pauses.goal").write_text("num_ranks 5\n" + "".join(blocks))
+    one, two, three = (results(softband, threads, "pauses.toml", "pauses.goal") for threads in (1, 2, 3))
+    assert b'"pause_frames_received": 2' in one["model.json"]
+    assert one == two == three
+
+
 def test_a_deadlock_across_parts_is_the_same_deadlock(softband: Softband) -> None:
     words = ("model", str(FABRICS / "ring-of-five.toml"), "all-to-all", "--out", "out")
     one, two, four = (softband.command(*words, "--threads", str(threads)) for threads in (1, 2, 4))

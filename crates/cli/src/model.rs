@@ -117,7 +117,7 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
 
 /// As many threads as processors, as long as each has hosts enough to be worth the waiting for each other.
 fn threads_for(hosts: usize) -> u8 {
-    const THREADS_MAX: usize = 64;
+    const THREADS_MAX: usize = 16;
     const HOSTS_EACH: usize = 256;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     (hosts / HOSTS_EACH).clamp(1, cores.min(THREADS_MAX)) as u8

@@ -45,6 +45,8 @@ pub struct EthernetCounters {
 impl World {
     /// Counters of every cabled port of the nodes that are here, HCAs first, in the order of the fabric file.
     pub fn counters(&self) -> Vec<PortCounters> {
+        // In windows every part is at the same window's end, whatever was its own last event.
+        let heard_until = self.queue.window_end().unwrap_or_else(|| self.queue.latest());
         self.ports
             .iter()
             .filter(|port| self.has_node(port.node))
@@ -77,7 +79,7 @@ impl World {
                     credit_stall_picos: (0..lanes).map(|lane| tally.lane_wait.get(lane).map_or(0, |wait| wait.as_picos())).collect(),
                     ethernet: port.ethernet.as_ref().map(|ethernet| EthernetCounters {
                         rcv_pauses: match &port.flow_control {
-                            FlowControl::Pause(ledger) => ledger.received(self.queue.latest()),
+                            FlowControl::Pause(ledger) => ledger.received(heard_until),
                             FlowControl::Credits(_) => 0,
                         },
                         ..ethernet.counters

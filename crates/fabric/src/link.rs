@@ -123,7 +123,7 @@ impl World {
             Framing::Infiniband => self.schedule_arrival(packet, cabling, time),
             Framing::Ethernet { .. } => {
                 let node = self.ports[cabling.peer as usize].node;
-                self.queue.push_arrival(head, node, (cabling.peer, Source::Packets), Event::FrameArrival { packet });
+                self.queue.push_arrival(head, node, (cabling.peer, Source::Frames), Event::FrameArrival { packet });
             }
         }
     }

@@ -21,6 +21,8 @@ const NODES_MANY: usize = 64;
 pub(crate) enum Source {
     Packets,
     Credits,
+    /// First bits of frames, which the peer sends; whether they become packets here is seen then.
+    Frames,
 }
 
 impl Timeline {
@@ -34,7 +36,7 @@ impl Timeline {
 
     /// What comes to a node by one of its ports.
     pub(crate) fn push_arrival(&mut self, time: SimTime, node: u32, (port, source): (u32, Source), event: Event) {
-        let source = port << 1 | source as u32;
+        let source = port << 2 | source as u32;
         match self {
             Self::Total(queue) | Self::Timed { queue, .. } => queue.push_from(time, node, source, event),
             Self::Windows(queue) => queue.push_from(time, node, source, event),

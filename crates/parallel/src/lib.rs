@@ -8,12 +8,13 @@
 
 mod meeting;
 
-use meeting::Meeting;
+use meeting::{Attendance, CalledOff, Meeting};
 use softband_fabric::spec::FabricSpec;
 use softband_fabric::{Parcel, Split, Starved, World, lookahead};
 use softband_sim::SimTime;
 use softband_workload::{Measurements, PortReport, RunError, Runner, Schedule, Waiting, port_reports};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Scope, ScopedJoinHandle};
 
 /// A workload under way, in parts.
 pub struct Crew {
@@ -81,9 +82,9 @@ impl Crew {
             Runner::new(world, Arc::clone(schedule), ranks_per_host)
         };
         let made: Vec<Result<Runner, RunError>> = std::thread::scope(|scope| {
-            let makers: Vec<_> = (1..split.parts()).map(|part| scope.spawn(move || make_part(make, part))).collect();
+            let makers: Vec<_> = (1..split.parts()).map(|part| start(scope, move || make_part(make, part))).collect();
             let own = make(0);
-            std::iter::once(own).chain(makers.into_iter().map(join)).collect()
+            std::iter::once(own).chain(makers.into_iter().map(|maker| maker.and_then(join))).collect()
         });
         Ok(Self { runners: made.into_iter().collect::<Result<_, _>>()? })
     }
@@ -95,16 +96,21 @@ impl Crew {
     pub fn run(&mut self, show: &mut dyn FnMut(Progress)) -> Result<(), RunError> {
         let board = Board::new(self.runners.len());
         let board = &board;
-        let ends: Vec<Verdict> = std::thread::scope(|scope| {
+        let verdict = std::thread::scope(|scope| {
+            // Whatever goes wrong here, the others are not left waiting.
+            let attendance = board.meeting.attend();
             let mut others = self.runners.iter_mut().enumerate();
             let first = others.next();
-            let workers: Vec<_> = others.map(|(part, runner)| scope.spawn(move || board.work(part, runner, &mut |_| ()))).collect();
-            let own = first.map(|(part, runner)| board.work(part, runner, show));
-            own.into_iter().chain(workers.into_iter().map(join)).collect()
-        });
-        match ends.into_iter().next() {
-            Some(Verdict::Failed(error)) => Err(error),
-            Some(Verdict::Stuck) => {
+            let workers: Result<Vec<_>, RunError> =
+                others.map(|(part, runner)| start(scope, move || board.work(part, runner, &board.meeting.attend(), &mut |_| ()))).collect();
+            let workers = workers.inspect_err(|_| board.meeting.call_off())?;
+            let own = first.map(|(part, runner)| board.work(part, runner, &attendance, show));
+            workers.into_iter().for_each(|worker| drop(join(worker)));
+            Ok(own)
+        })?;
+        match verdict {
+            Some(Ok(Verdict::Failed(error))) => Err(error),
+            Some(Ok(Verdict::Stuck)) => {
                 let waiting = self.runners.iter().map(Runner::waiting).fold(Waiting::default(), Waiting::and);
                 Err(RunError::Stuck { waiting: waiting.in_words() })
             }
@@ -121,9 +127,11 @@ impl Crew {
         self.runners.len()
     }
 
-    /// What went wrong without ending the run.
+    /// What went wrong without ending the run, in the order in which it did.
     pub fn warnings(&self) -> impl Iterator<Item = &String> {
-        self.runners.iter().flat_map(Runner::warnings)
+        let mut warnings: Vec<&(SimTime, String)> = self.runners.iter().flat_map(Runner::warnings).collect();
+        warnings.sort();
+        warnings.into_iter().map(|(_, warning)| warning)
     }
 
     pub fn measurements(&self) -> Measurements {
@@ -132,7 +140,7 @@ impl Crew {
 
     pub fn port_reports(&self) -> Vec<PortReport> {
         let counters = self.runners.iter().flat_map(|runner| runner.world().counters());
-        let completion = self.runners.iter().map(|runner| runner.measurements().completion).max().unwrap_or_default();
+        let completion = self.runners.iter().map(Runner::ended).max().unwrap_or_default();
         port_reports(self.runners[0].world().spec(), counters, completion)
     }
 }
@@ -141,8 +149,16 @@ fn make_part<T>(make: impl Fn(u8) -> T, part: u8) -> T {
     make(part)
 }
 
+/// A thread in `scope`, if there may be one more.
+fn start<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>, RunError> {
+    std::thread::Builder::new().spawn_scoped(scope, work).map_err(|error| RunError::NoThread { error: error.to_string() })
+}
+
 /// A worker's panic is everybody's.
-fn join<T>(worker: std::thread::ScopedJoinHandle<'_, T>) -> T {
+fn join<T>(worker: ScopedJoinHandle<'_, T>) -> T {
     worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
@@ -200,32 +216,32 @@ impl Board {
     }
 
     /// One part's work, up to the end of all.
-    fn work(&self, part: usize, runner: &mut Runner, show: &mut dyn FnMut(Progress)) -> Verdict {
-        let attendance = self.meeting.attend();
+    fn work(&self, part: usize, runner: &mut Runner, attendance: &Attendance, show: &mut dyn FnMut(Progress)) -> Result<Verdict, CalledOff> {
         for round in self.rounds.iter().cycle() {
             runner.run_window();
             let first_sent = round.send(part, runner);
             *lock(&round.reports[part]) = Report::of(runner, first_sent);
-            attendance.meet();
+            attendance.meet()?;
             let verdict = round.verdict(show);
             round.receive(part, runner);
             match verdict {
                 Verdict::GoOn(next) => runner.world_mut().open_window(next),
                 // The window is over: the next round only agrees on what the look has changed.
-                Verdict::Look => self.look(part, runner, &attendance),
-                end => return end,
+                Verdict::Look => self.look(part, runner, attendance)?,
+                end => return Ok(end),
             }
         }
         unreachable!("rounds follow each other for ever")
     }
 
     /// All parts look at the starved lanes of all.
-    fn look(&self, part: usize, runner: &mut Runner, attendance: &meeting::Attendance) {
+    fn look(&self, part: usize, runner: &mut Runner, attendance: &Attendance) -> Result<(), CalledOff> {
         *lock(&self.starved[part]) = runner.world().starved_lanes();
-        attendance.meet();
+        attendance.meet()?;
         let mut starved: Vec<Starved> = self.starved.iter().flat_map(|lanes| lock(lanes).clone()).collect();
         starved.sort_by_key(Starved::place);
         runner.world_mut().look(starved);
+        Ok(())
     }
 }
 

@@ -17,7 +17,7 @@ impl Order {
     const SOURCE_BITS: u32 = 24;
 
     fn new(class: u64, source: u32, count: u64) -> Self {
-        debug_assert!(source < 1 << Self::SOURCE_BITS, "there are fewer sources");
+        assert!(source < 1 << Self::SOURCE_BITS, "no fabric has four million ports");
         Self(class << (Self::COUNT_BITS + Self::SOURCE_BITS) | u64::from(source) << Self::COUNT_BITS | count & ((1 << Self::COUNT_BITS) - 1))
     }
     pub(crate) fn own(count: u64) -> Self {

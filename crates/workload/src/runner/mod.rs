@@ -36,6 +36,8 @@ pub enum RunError {
     Failed { from: String, to: String, status: String },
     #[error("nothing can happen any more, but these still wait: {}", waiting.join("; "))]
     Stuck { waiting: Vec<String> },
+    #[error("no thread could be started for a part of the fabric ({error}): ask for fewer with --threads")]
+    NoThread { error: String },
     #[error("deadlock in the fabric: {waits}")]
     Deadlock { waits: String },
 }
@@ -60,8 +62,10 @@ pub struct Runner {
     phases: Vec<PhaseReport>,
     notices: Vec<Notice>,
     failure: Option<(SimTime, RunError)>,
-    warnings: Vec<String>,
+    warnings: Vec<(SimTime, String)>,
     steps_left: usize,
+    steps_total: usize,
+    sends_payload: bool,
     bytes_done: u64,
     bytes_total: u64,
     ended: SimTime,
@@ -122,6 +126,8 @@ impl Runner {
             failure: None,
             warnings: Vec::new(),
             steps_left,
+            steps_total: steps_left,
+            sends_payload: schedule.steps.iter().any(|step| step.bytes() > 0),
             bytes_done: 0,
             bytes_total,
             ended: SimTime::ZERO,
@@ -194,17 +200,22 @@ impl Runner {
         self.world.latest()
     }
 
-    /// What went wrong without ending the run.
-    pub fn warnings(&self) -> &[String] {
+    /// What went wrong without ending the run, and when.
+    pub fn warnings(&self) -> &[(SimTime, String)] {
         &self.warnings
     }
 
-    /// How much is done of how much: of the payload that is to be sent, or where there is none of the steps.
+    /// How much is done of how much: of the payload that is to be sent, or, where the whole workload has none, of the steps.
     pub fn progress(&self) -> (u64, u64) {
-        match self.bytes_total {
-            0 => ((self.states.len() - self.steps_left.min(self.states.len())) as u64, self.states.len().max(1) as u64),
-            total => (self.bytes_done, total),
+        if self.sends_payload {
+            return (self.bytes_done, self.bytes_total);
         }
+        ((self.steps_total - self.steps_left) as u64, self.steps_total as u64)
+    }
+
+    /// When the last step of this runner's hosts was done.
+    pub fn ended(&self) -> SimTime {
+        self.ended
     }
 
     pub fn measurements(&self) -> Measurements {
@@ -241,7 +252,9 @@ impl Runner {
                     Due::Look { rank } => self.look(rank, now),
                     Due::Calculated { step } => self.finish(step, now),
                 },
-                Notice::Deadlock { waits, is_broken_up: true } => self.warnings.push(format!("deadlock, broken up by lifetime limits: {waits}")),
+                Notice::Deadlock { waits, is_broken_up: true } => {
+                    self.warnings.push((now, format!("deadlock, broken up by lifetime limits: {waits}")))
+                }
                 Notice::Deadlock { waits, is_broken_up: false } => self.fail(now, RunError::Deadlock { waits }),
                 _ => {}
             }
