@@ -66,8 +66,8 @@ pub fn credit_loops(spec: &FabricSpec) -> Vec<CreditLoop> {
             };
         }
     }
-    // Links that never stop anybody are left out, which no engine but the one for any fabric need understand.
-    let Ok(routes) = Routes::new(spec.subnet.routing, &neighbours) else { return Vec::new() };
+    // The ways are those of the whole fabric; no way leads from links that never stop anybody to others.
+    let Ok(routes) = Routes::new(spec.subnet.routing, &crate::routes::neighbours(spec)) else { return Vec::new() };
     let loops = management::credit_loops(&neighbours, &routes, |switch, port| vls[switch][port].expect("ways lead by cabled ports"));
     loops.into_iter().map(named).collect()
 }
