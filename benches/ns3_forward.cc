@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "peak_memory.h"
 #include "ns3/core-module.h"
 #include "ns3/network-module.h"
 #include "ns3/point-to-point-module.h"
@@ -195,18 +196,6 @@ uint64_t ReadFlows(const char* path) {
     packets += count;
   }
   return packets;
-}
-
-// What the kernel says the process has needed at most.
-long PeakKib() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    if (word == "VmHWM:") {
-      status >> word;
-      return std::atol(word.c_str());
-    }
-  }
-  return 0;
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 // SimGrid's network model is one of flows: a message is one transfer that gets its share of each link, and what costs time is to share
 // anew whenever a transfer begins or ends. There are no packets, so only the time that the whole job takes can be compared.
 
+#include "peak_memory.h"
+
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -65,18 +67,6 @@ void Send(const std::vector<Flow>& flows) {
     under_way.push_back(sg4::Comm::sendto_async(sg4::this_actor::get_host(), g_hosts[flow.to], flow.bytes));
   }
   sg4::Comm::wait_all(under_way);
-}
-
-// What the kernel says the process has needed at most.
-long PeakKib() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    if (word == "VmHWM:") {
-      status >> word;
-      return std::atol(word.c_str());
-    }
-  }
-  return 0;
 }
 
 }  // namespace

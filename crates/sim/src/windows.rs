@@ -4,41 +4,14 @@
 //! the other. What happens at each node, and in which order, is the same as with one queue for all; but nothing has to be sorted beyond
 //! the few events that a node has in a window.
 
-use crate::queue::Order;
+use crate::queue::{Entry, Order};
 use crate::{SimDuration, SimTime};
-use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 /// Windows for which there is a place each; what is due later waits in a heap.
 const SLOTS: u64 = 1 << 10;
 const NONE: u32 = u32::MAX;
 const WORD_BITS: usize = 64;
-
-#[derive(Clone, Copy)]
-struct Entry<E> {
-    time: SimTime,
-    order: Order,
-    node: u32,
-    event: E,
-}
-
-impl<E> PartialEq for Entry<E> {
-    fn eq(&self, other: &Self) -> bool {
-        (self.time, self.order) == (other.time, other.order)
-    }
-}
-impl<E> Eq for Entry<E> {}
-impl<E> PartialOrd for Entry<E> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl<E> Ord for Entry<E> {
-    // Reversed, as in the queue for all.
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.time, other.order).cmp(&(self.time, self.order))
-    }
-}
 
 /// Some numbers from 0 on, by bits.
 struct Bits(Vec<u64>);
