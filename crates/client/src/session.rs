@@ -1,5 +1,6 @@
 //! The process's connection to its engine and the memory they share.
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use softband_ipc::attach::event_socket;
@@ -226,7 +227,7 @@ fn attach(engine: &str, ticket: u64, forked: bool) -> Result<(), AttachError> {
     }
     // High numbers stay out of the way of programs that expect their first file to be 3.
     let high = rustix::io::fcntl_dupfd_cloexec(&socket, 900).map_or(socket, |high| high);
-    end_with_engine(&high);
+    end_with_engine(&high)?;
     CONTROL_FD.store(high.into_raw_fd(), Ordering::Release);
     bind_thread(welcome.slot);
     crate::turn::await_turn();
@@ -234,8 +235,14 @@ fn attach(engine: &str, ticket: u64, forked: bool) -> Result<(), AttachError> {
 }
 
 /// Lets the kernel end this process when the engine's end of the control socket closes: there is no time left then in which it
-/// could go on. The engine sends nothing after its welcome, so nothing else raises the signal.
-fn end_with_engine(control: &OwnedFd) {
+/// could go on. The kernel raises the signal for whatever comes as well, and for a message a moment after it can be received: so the
+/// engine has to be through with its welcome before. It sends nothing after that.
+fn end_with_engine(control: &OwnedFd) -> Result<(), AttachError> {
+    while header().is_welcomed.load(Ordering::Acquire) == 0 {
+        if has_hung_up(control, WELCOME_PAUSE) {
+            return Err(AttachError("the engine hung up".into()));
+        }
+    }
     let fd = control.as_raw_fd();
     // SAFETY: plain descriptor operations on our own socket.
     unsafe {
@@ -244,7 +251,18 @@ fn end_with_engine(control: &OwnedFd) {
         let flags = libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL);
         libc::syscall(libc::SYS_fcntl, fd, libc::F_SETFL, flags | i64::from(libc::O_ASYNC));
     }
+    // An end that came before raises nothing.
+    if has_hung_up(control, Timespec::default()) { Err(AttachError("the engine hung up".into())) } else { Ok(()) }
 }
+
+/// Whether the other end is closed, or closes within `limit`.
+fn has_hung_up(control: &OwnedFd, limit: Timespec) -> bool {
+    let mut set = [PollFd::new(control, PollFlags::empty())];
+    rustix::event::poll(&mut set, Some(&limit)).is_ok_and(|_| set[0].revents().contains(PollFlags::HUP))
+}
+
+/// Between two looks at whether the engine is through with its welcome: a moment after it has come, as a rule.
+const WELCOME_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000 };
 
 /// `F_SETSIG` of Linux.
 const F_SETSIG: libc::c_int = 10;

@@ -100,6 +100,7 @@ impl Engine {
             memory_generation: AtomicU64::new(0),
             engine_pid: std::process::id(),
             memory_file,
+            is_welcomed: AtomicU32::new(0),
         });
     }
 
@@ -146,6 +147,7 @@ impl Engine {
                 let clock = record.clock(0).max(self.now);
                 self.queue.push(clock, process as u32, Event::Resume { process, slot: 0 });
                 control::welcome(socket, &welcome, Some([self.processes[process].shared.file(), self.handover.file(), self.direct.file()]));
+                self.processes[process].shared.header().is_welcomed.store(1, Ordering::Release);
             }
             Err(errno) => {
                 welcome.status = errno;

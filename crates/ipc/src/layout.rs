@@ -83,6 +83,8 @@ pub struct SharedHeader {
     /// In wall pace: the engine's number on the host, and which of its descriptors is the file of this process's memory, plus one.
     pub engine_pid: u32,
     pub memory_file: u32,
+    /// Not zero: the engine is through with sending its welcome, and nothing more will come over the control socket.
+    pub is_welcomed: AtomicU32,
 }
 
 /// One thread of the program.
