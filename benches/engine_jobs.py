@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PARTS = ["--host", "qdr-host", "--hca", "connectx2-qdr", "--device", "mlx4_0"]
-CABLES = ["--host-cable", "copper-4x", "--host-cable-length", "1 m"]
+HOST_CABLES = ["--host-cable", "copper-4x", "--host-cable-length", "1 m"]
+# From rack to rack; the more time a cable takes, the more parts of a fabric can do before they hear from each other.
+SWITCH_CABLES = ["--switch-cable", "copper-4x", "--switch-cable-length", "5 m"]
 # The parts could carry packets of 4 KiB.
 PACKETS_OF_2_KIB = "\n[subnet]\nmtu = 2048\n"
 
@@ -52,8 +54,9 @@ def switches_of(ports: int) -> int:
 
 def generate(softband: Path, ports: int, to: Path) -> None:
     """Leaves the fabric file."""
-    form = ["fat-tree", "--levels", "3", "--ports", str(ports), "--switch", "infiniscale-iv"] if ports else ["back-to-back"]
-    subprocess.run([str(softband), "fabric", "generate", *form, *PARTS, *CABLES, "--out", str(to)], check=True)
+    tree = ["fat-tree", "--levels", "3", "--ports", str(ports), "--switch", "infiniscale-iv", *SWITCH_CABLES]
+    form = tree if ports else ["back-to-back"]
+    subprocess.run([str(softband), "fabric", "generate", *form, *PARTS, *HOST_CABLES, "--out", str(to)], check=True)
     to.write_text(to.read_text() + PACKETS_OF_2_KIB)
 
 

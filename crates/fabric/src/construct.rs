@@ -15,7 +15,7 @@ use softband_model::parts::{BusPart, EthernetPorts, HcaPart};
 use softband_model::switch::Switch;
 use softband_model::transport::Throttle;
 use softband_model::verbs::{ChunkPool, Limits, Verbs};
-use softband_sim::{EventQueue, RandomStream, SimDuration, SimTime};
+use softband_sim::{RandomStream, SimDuration, SimTime};
 use softband_types::{CreditBlocks, Lid, LinkLayer, Mtu, PortNumber};
 use softband_wire::ethernet::mtu_of_port;
 use std::collections::{BTreeMap, VecDeque};
@@ -28,7 +28,7 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
     let limits = hcas.iter().map(|hca| Limits::of(&hca.part)).collect();
     let mut world = World {
         spec: spec.clone(),
-        queue: Timeline::Total(EventQueue::default()),
+        queue: Timeline::for_nodes(hcas.len() + switches.len()),
         looks: Vec::new(),
         parts: Parts::default(),
         verbs: Verbs::new(limits),

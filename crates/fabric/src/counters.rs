@@ -46,7 +46,7 @@ impl World {
     /// Counters of every cabled port of the nodes that are here, HCAs first, in the order of the fabric file.
     pub fn counters(&self) -> Vec<PortCounters> {
         // In windows every part is at the same window's end, whatever was its own last event.
-        let heard_until = self.queue.window_end().unwrap_or_else(|| self.queue.latest());
+        let heard_until = self.queue.window_end().unwrap_or_else(|| self.queue.now());
         self.ports
             .iter()
             .filter(|port| self.has_node(port.node))

@@ -43,7 +43,8 @@ pub struct Split {
 }
 
 impl Split {
-    /// Hosts in equal shares, in the order of the file; switches with those they are cabled to, so that few cables lead across.
+    /// Hosts in equal shares, in the order of the file; switches with those they are cabled to, so that few cables lead across. Hosts whose
+    /// only cable leads to a switch are where that is.
     pub fn new(spec: &FabricSpec, parts: u8) -> Self {
         let parts = parts.max(1);
         let first_of_host: Vec<usize> = spec.hosts.iter().scan(0, |next, host| Some(std::mem::replace(next, *next + host.hcas.len()))).collect();
@@ -64,12 +65,34 @@ impl Split {
             part_of[first_of_host[host]..first_of_host[host] + of.hcas.len()].fill(Some(part as u8));
         }
         spread(&neighbours, &mut part_of, usize::from(parts));
+        for (host, switch) in only_cables(spec).into_iter().flatten() {
+            let part = part_of[hcas + switch];
+            part_of[first_of_host[host]..first_of_host[host] + spec.hosts[host].hcas.len()].fill(part);
+        }
         Self { part_of: part_of.into_iter().map(|part| part.unwrap_or(0)).collect(), parts }
     }
 
     pub fn parts(&self) -> u8 {
         self.parts
     }
+}
+
+/// Of each cable the host and the switch that it connects, where the host has no other cable: nothing is to be gained by dividing them.
+pub(crate) fn only_cables(spec: &FabricSpec) -> Vec<Option<(usize, usize)>> {
+    let mut count = vec![0; spec.hosts.len()];
+    let ends = spec.cables.iter().flat_map(|cable| cable.ends);
+    ends.for_each(|end| {
+        if let PortRef::Hca { host, .. } = end {
+            count[host] += 1;
+        }
+    });
+    let connects = |ends: [PortRef; 2]| match ends {
+        [PortRef::Hca { host, .. }, PortRef::Switch { switch, .. }] | [PortRef::Switch { switch, .. }, PortRef::Hca { host, .. }] => {
+            Some((host, switch))
+        }
+        _ => None,
+    };
+    spec.cables.iter().map(|cable| connects(cable.ends).filter(|(host, _)| count[*host] == 1)).collect()
 }
 
 /// Gives each node the part of most of its neighbours that have one, from those that have one on; of several the one with fewest nodes.
@@ -113,6 +136,7 @@ impl World {
     /// When events do not come in windows.
     pub fn take_part(&mut self, split: &Split, own: u8) {
         assert!(self.has_windows(), "parts meet between windows");
+        self.queue.end_window_of(SimTime::ZERO);
         let outboxes = std::iter::repeat_with(Vec::new).take(usize::from(split.parts)).collect();
         self.parts = Parts { split: Some(split.clone()), own, outboxes };
     }

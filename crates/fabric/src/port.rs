@@ -8,7 +8,6 @@ use softband_model::transport::Throttle;
 use softband_sim::{SimDuration, SimTime};
 use softband_types::{Lid, LinkRate, Mtu, OperationalVls, PortNumber, VirtualLane};
 use std::collections::VecDeque;
-use std::hint::black_box;
 
 /// Whose port it is; `index` counts its ports from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,11 +149,6 @@ impl Port {
             staging: matches!(owner, Owner::Hca { .. }).then(Box::default),
             tally: Tally::default(),
         }
-    }
-
-    /// Reads what a packet that leaves by it will need.
-    pub(crate) fn touch(&self) {
-        black_box((self.busy_until, self.flow_control.next_arrival(), self.arbiter.is_empty(), self.tally.xmit_bytes));
     }
 
     /// # Panics

@@ -224,7 +224,7 @@ impl World {
         self.packets.len()
     }
 
-    /// Executes exactly the next event, in windows the next of the node at hand; what programs may see of it is appended to `notices`.
+    /// Executes exactly the next event; what programs may see of it is appended to `notices`.
     pub fn step(&mut self, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>) {
         while !self.step_in_window(memory, notices) && self.next_window() {}
     }

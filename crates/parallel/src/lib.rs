@@ -16,6 +16,9 @@ use softband_workload::{Measurements, PortReport, RunError, Runner, Schedule, Wa
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 
+/// A part alone shows after so many events how far it is.
+const EVENTS_BETWEEN_LOOKS: u64 = 1 << 16;
+
 /// A workload under way, in parts.
 pub struct Crew {
     runners: Vec<Runner>,
@@ -94,6 +97,9 @@ impl Crew {
     /// # Errors
     /// When it cannot come to its end.
     pub fn run(&mut self, show: &mut dyn FnMut(Progress)) -> Result<(), RunError> {
+        if let [runner] = &mut self.runners[..] {
+            return run_alone(runner, show);
+        }
         let board = Board::new(self.runners.len());
         let board = &board;
         let verdict = std::thread::scope(|scope| {
@@ -143,6 +149,15 @@ impl Crew {
         let completion = self.runners.iter().map(Runner::ended).max().unwrap_or_default();
         port_reports(self.runners[0].world().spec(), counters, completion)
     }
+}
+
+/// Without others nobody has to be met.
+fn run_alone(runner: &mut Runner, show: &mut dyn FnMut(Progress)) -> Result<(), RunError> {
+    while !runner.run(EVENTS_BETWEEN_LOOKS)? {
+        let (done, total) = runner.progress();
+        show(Progress { now: runner.now(), done, total });
+    }
+    Ok(())
 }
 
 fn make_part<T>(make: impl Fn(u8) -> T, part: u8) -> T {
@@ -218,7 +233,7 @@ impl Board {
     /// One part's work, up to the end of all.
     fn work(&self, part: usize, runner: &mut Runner, attendance: &Attendance, show: &mut dyn FnMut(Progress)) -> Result<Verdict, CalledOff> {
         for round in self.rounds.iter().cycle() {
-            runner.run_window();
+            runner.run_window(u64::MAX);
             let first_sent = round.send(part, runner);
             *lock(&round.reports[part]) = Report::of(runner, first_sent);
             attendance.meet()?;
@@ -255,7 +270,7 @@ impl Report {
             is_done: runner.is_done(),
             failure: runner.failure().cloned(),
             progress: runner.progress(),
-            now: world.latest(),
+            now: world.now(),
         }
     }
 }

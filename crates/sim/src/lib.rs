@@ -3,12 +3,11 @@
 //! Nothing here knows InfiniBand, and nothing here asks a clock: `now` is always an argument.
 #![forbid(unsafe_code)]
 
+mod days;
 mod queue;
 mod random;
 mod time;
-mod windows;
 
 pub use queue::{EventKey, EventQueue, Order};
 pub use random::RandomStream;
 pub use time::{SimDuration, SimTime};
-pub use windows::WindowQueue;

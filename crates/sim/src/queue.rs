@@ -1,6 +1,7 @@
 //! The event queue: a total order of (time, node, order at the node).
 
 use crate::SimTime;
+use crate::days::{DAYS, Days};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
@@ -44,13 +45,19 @@ pub struct EventKey {
 pub(crate) struct Entry<E> {
     pub time: SimTime,
     pub order: Order,
-    pub node: u32,
     pub event: E,
+    pub node: u32,
 }
 
 impl<E> Entry<E> {
     fn key(&self) -> EventKey {
         EventKey { time: self.time, node: self.node, order: self.order }
+    }
+
+    /// What orders the events of a day, but for those of one instant at one node.
+    fn within_day(&self, day_bits: u32) -> u64 {
+        let time = self.time.as_picos() & ((1 << day_bits) - 1);
+        time << u32::BITS | u64::from(self.node)
     }
 }
 
@@ -72,72 +79,178 @@ impl<E> Ord for Entry<E> {
     }
 }
 
-/// Events in the order in which they happen.
+/// Events in the order in which they happen: a calendar. What is to come soon lies in days, unsorted; only the events of the day at hand
+/// are sorted. What is to come late waits in a heap.
 pub struct EventQueue<E> {
-    heap: BinaryHeap<Entry<E>>,
+    /// A day has 2^this picoseconds.
+    day_bits: u32,
+    days: Days<E>,
+    later: BinaryHeap<Entry<E>>,
+    /// The day at hand (before the first one, that before day zero), its events, and what is left of them: latest first, by time of day and
+    /// node, and where they stand.
+    today: u64,
+    events: Vec<Entry<E>>,
+    left: Vec<(u64, u32)>,
     count: u64,
     now: SimTime,
 }
 
-impl<E> Default for EventQueue<E> {
+impl<E: Copy> Default for EventQueue<E> {
+    /// For some nodes: up to a few dozen.
     fn default() -> Self {
-        Self { heap: BinaryHeap::new(), count: 0, now: SimTime::ZERO }
+        Self::for_nodes(16)
     }
 }
 
-impl<E> EventQueue<E> {
+impl<E: Copy> EventQueue<E> {
+    /// Days from 2^8 to 2^16 picoseconds.
+    const DAY_BITS: (u32, u32) = (8, 16);
+
+    /// For so many nodes, each of which has an event every half microsecond or so. With more or less all goes a little slower.
+    pub fn for_nodes(nodes: usize) -> Self {
+        let (shortest, longest) = Self::DAY_BITS;
+        let day_bits = (21_u32).saturating_sub(nodes.max(1).ilog2()).clamp(shortest, longest);
+        Self {
+            day_bits,
+            days: Days::new(),
+            later: BinaryHeap::new(),
+            today: u64::MAX,
+            events: Vec::new(),
+            left: Vec::new(),
+            count: 0,
+            now: SimTime::ZERO,
+        }
+    }
+
     /// Schedules what a node does at `time` by itself.
     ///
     /// # Panics
     /// When `time` lies before the last event taken out, as all that schedule: time never moves back.
+    #[inline]
     pub fn push(&mut self, time: SimTime, node: u32, event: E) {
-        self.insert(time, node, Order::own(self.count), event);
+        self.insert(Entry { time, order: Order::own(self.count), event, node });
     }
 
     /// Schedules what comes to a node from `source`, a number for each way on which nothing overtakes.
+    #[inline]
     pub fn push_from(&mut self, time: SimTime, node: u32, source: u32, event: E) {
-        self.insert(time, node, Order::arriving(source, self.count), event);
+        self.insert(Entry { time, order: Order::arriving(source, self.count), event, node });
     }
 
     /// Schedules what is to see everything else of that instant at the node.
     pub fn push_last(&mut self, time: SimTime, node: u32, event: E) {
-        self.insert(time, node, Order::last(self.count), event);
+        self.insert(Entry { time, order: Order::last(self.count), event, node });
     }
 
-    fn insert(&mut self, time: SimTime, node: u32, order: Order, event: E) {
-        assert!(time >= self.now, "event at {time:?} scheduled after {:?} was executed", self.now);
+    // Small as it is, and called from a few places only, it is worth having there.
+    #[inline(always)]
+    fn insert(&mut self, entry: Entry<E>) {
+        assert!(entry.time >= self.now, "event at {:?} scheduled after {:?} was executed", entry.time, self.now);
         self.count += 1;
-        self.heap.push(Entry { time, order, node, event });
+        let day = self.day_of(entry.time);
+        if (1..DAYS).contains(&day.wrapping_sub(self.today)) {
+            return self.days.put(day, entry);
+        }
+        self.insert_aside(day, entry);
+    }
+
+    #[inline(never)]
+    fn insert_aside(&mut self, day: u64, entry: Entry<E>) {
+        if day == self.today { self.insert_today(entry) } else { self.later.push(entry) }
+    }
+
+    fn insert_today(&mut self, entry: Entry<E>) {
+        let within = entry.within_day(self.day_bits);
+        let events = &self.events;
+        let is_after = |(other, place): &(u64, u32)| *other > within || *other == within && events[*place as usize].order > entry.order;
+        let place = self.left.iter().rposition(is_after).map_or(0, |after| after + 1);
+        self.left.insert(place, (within, self.events.len() as u32));
+        self.events.push(entry);
+    }
+
+    fn day_of(&self, time: SimTime) -> u64 {
+        time.as_picos() >> self.day_bits
     }
 
     /// Takes out the earliest event and moves `now` to it.
     pub fn pop(&mut self) -> Option<(EventKey, E)> {
-        let entry = self.heap.pop()?;
-        assert!(entry.time >= self.now, "time never moves back");
+        self.pop_until(SimTime::MAX)
+    }
+
+    /// The same, of those not later than `last`.
+    pub fn pop_until(&mut self, last: SimTime) -> Option<(EventKey, E)> {
+        if self.left.is_empty() && !self.begin_day(last) {
+            return None;
+        }
+        let (_, place) = *self.left.last()?;
+        let entry = self.events[place as usize];
+        if entry.time > last {
+            return None;
+        }
+        self.left.pop();
         self.now = entry.time;
         Some((entry.key(), entry.event))
     }
 
+    /// Goes on to the next day that has an event, if one of that is not later than `last`.
+    fn begin_day(&mut self, last: SimTime) -> bool {
+        let next = self.days.next_after(self.today);
+        let later = self.later.peek().map(|entry| self.day_of(entry.time));
+        let Some(day) = next.into_iter().chain(later).min() else { return false };
+        if day > self.day_of(last) || day == self.day_of(last) && self.next_time() > Some(last) {
+            return false;
+        }
+        self.today = day;
+        while self.later.peek().is_some_and(|entry| self.day_of(entry.time) - day < DAYS) {
+            let Some(entry) = self.later.pop() else { break };
+            self.days.put(self.day_of(entry.time), entry);
+        }
+        self.events = self.days.exchange(day, std::mem::take(&mut self.events));
+        let (events, day_bits) = (&self.events, self.day_bits);
+        self.left.extend(events.iter().zip(0..).map(|(entry, place)| (entry.within_day(day_bits), place)));
+        let order = |place: u32| events[place as usize].order;
+        sort(&mut self.left, |a, b| b.0.cmp(&a.0).then_with(|| order(b.1).cmp(&order(a.1))));
+        true
+    }
+
     pub fn next_time(&self) -> Option<SimTime> {
-        self.heap.peek().map(|entry| entry.time)
+        if let Some((_, place)) = self.left.last() {
+            return Some(self.events[*place as usize].time);
+        }
+        let soon = self.days.next_after(self.today).and_then(|day| self.days.earliest_of(day));
+        soon.into_iter().chain(self.later.peek().map(|entry| entry.time)).min()
     }
 
     /// The time of the last event taken out.
     pub fn now(&self) -> SimTime {
         self.now
     }
+}
 
-    pub fn len(&self) -> usize {
-        self.heap.len()
+/// As many events as are brought into order one by one.
+const FEW: usize = 24;
+
+/// Most days have a few events, for which nothing is faster than to look for each one's place.
+fn sort<T: Copy>(events: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
+    if events.len() > FEW {
+        return events.sort_unstable_by(compare);
     }
-    pub fn is_empty(&self) -> bool {
-        self.heap.is_empty()
+    for end in 1..events.len() {
+        let event = events[end];
+        let mut place = end;
+        while place > 0 && compare(&event, &events[place - 1]).is_lt() {
+            events[place] = events[place - 1];
+            place -= 1;
+        }
+        events[place] = event;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{RandomStream, SimDuration};
+    use std::collections::BTreeSet;
 
     #[test]
     fn events_of_one_instant_keep_the_order_of_node_then_scheduling() {
@@ -162,6 +275,50 @@ mod tests {
         queue.push(at, 1, "own");
         let order: Vec<_> = std::iter::from_fn(|| queue.pop().map(|(_, event)| event)).collect();
         assert_eq!(order, ["own", "from 3", "and then", "from 8", "program"]);
+    }
+
+    #[test]
+    fn events_come_in_their_order_from_near_and_far() {
+        for nodes in [1, 100, 100_000] {
+            let mut queue = EventQueue::for_nodes(nodes);
+            let mut random = RandomStream::new(3, nodes as u64);
+            let mut draw = |below: u64| random.next_u64() % below;
+            let mut left = BTreeSet::new();
+            let mut count = 0;
+            for _ in 0..20_000 {
+                for _ in 0..draw(3) {
+                    // The same instant, the same day, near days, far days, and what is always far.
+                    let reach = [1, 200, 100_000, 1 << 28, 1 << 40][draw(5) as usize];
+                    let span = draw(reach);
+                    let (time, node, source) = (queue.now() + SimDuration::from_picos(span), draw(nodes as u64) as u32, draw(4) as u32);
+                    let order = match draw(3) {
+                        0 => {
+                            queue.push(time, node, count);
+                            Order::own(count)
+                        }
+                        1 => {
+                            queue.push_from(time, node, source, count);
+                            Order::arriving(source, count)
+                        }
+                        _ => {
+                            queue.push_last(time, node, count);
+                            Order::last(count)
+                        }
+                    };
+                    left.insert((EventKey { time, node, order }, count));
+                    count += 1;
+                }
+                let end = queue.now() + SimDuration::from_picos(draw(3) * 5_000);
+                for last in [end, if draw(2) == 0 { SimTime::MAX } else { end }] {
+                    let earliest = left.first().copied();
+                    assert_eq!(queue.next_time(), earliest.map(|(key, _)| key.time));
+                    let taken = queue.pop_until(last);
+                    assert_eq!(taken, earliest.filter(|(key, _)| key.time <= last));
+                    assert!(taken.is_none_or(|taken| left.remove(&taken)));
+                }
+            }
+            assert!(count > 10_000 && left.len() < count as usize / 2);
+        }
     }
 
     #[test]

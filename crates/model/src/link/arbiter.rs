@@ -105,11 +105,15 @@ impl Arbiter {
         if self.waiting == 0 {
             return Choice::Idle;
         }
-        let count = self.lanes.len() as u8;
-        for step in 0..count {
-            let number = (self.lane_next + step) % count;
-            if self.waiting & 1 << number == 0 {
-                continue;
+        let count = self.lanes.len() as u16;
+        // Lanes from the next one on, and then those below it.
+        let (from_next, mut below) = (self.waiting & (u16::MAX << self.lane_next), self.waiting & !(u16::MAX << self.lane_next));
+        let mut left = if from_next != 0 { from_next } else { std::mem::take(&mut below) };
+        while left != 0 {
+            let number = left.trailing_zeros() as u8;
+            left &= left - 1;
+            if left == 0 {
+                left = std::mem::take(&mut below);
             }
             let lane = VirtualLane(number);
             if let Some(packet) = self.lanes[usize::from(number)].take(self.inputs, lane, flow_control) {
@@ -120,7 +124,7 @@ impl Arbiter {
                 let held_up = self.starved & 1 << number != 0;
                 let congested = left.blocks > self.congestion.above && (self.congestion.of_victims || !held_up);
                 self.starved &= !(1 << number);
-                self.lane_next = (number + 1) % count;
+                self.lane_next = next_of(u16::from(number), count) as u8;
                 return Choice::Send { packet, lane, congested };
             }
             if self.starved & 1 << number == 0 {

@@ -138,38 +138,41 @@ impl Runner {
         Ok(runner)
     }
 
-    /// Goes on for at most about so many events; whether everything is done. A window that was begun is seen through.
+    /// Goes on for so many events; whether everything is done. For a runner that has all hosts.
     ///
     /// # Errors
     /// When the workload cannot come to its end.
     pub fn run(&mut self, events_max: u64) -> Result<bool, RunError> {
         let until = self.events + events_max;
-        while self.events < until {
-            self.run_window();
+        while !self.run_window(until) {
             if let Some((_, failure)) = self.failure.take() {
                 return Err(failure);
             }
             if self.is_done() {
                 return Ok(true);
             }
-            if !self.world.next_window() && self.world.next_event_time().is_none() {
+            if !self.world.next_window() {
                 return Err(RunError::Stuck { waiting: self.waiting().in_words() });
             }
         }
         Ok(false)
     }
 
-    /// All events of the World's window; one event of a World without windows.
-    pub fn run_window(&mut self) {
-        while self.world.step_in_window(&mut NoMemory, &mut self.notices) {
+    /// All events up to the end of the World's window, but not beyond so many of the whole run; whether that was what ended it.
+    pub fn run_window(&mut self, events_max: u64) -> bool {
+        while self.events < events_max {
+            if !self.world.step_in_window(&mut NoMemory, &mut self.notices) {
+                return false;
+            }
             self.events += 1;
             if !self.notices.is_empty() {
                 self.take_notices();
-            }
-            if !self.world.has_windows() {
-                break;
+                if self.is_done() || self.failure.is_some() {
+                    self.world.end_window();
+                }
             }
         }
+        true
     }
 
     /// Why the workload cannot come to its end, and since when: the first reason.
@@ -197,7 +200,7 @@ impl Runner {
     }
 
     pub fn now(&self) -> SimTime {
-        self.world.latest()
+        self.world.now()
     }
 
     /// What went wrong without ending the run, and when.
