@@ -232,6 +232,8 @@ fn train(world: &mut World, cable: &CableSpec) {
         };
         let port = &mut world.ports[indices[side] as usize];
         assert!(port.cabling.is_none(), "a checked fabric cables no port twice");
+        port.far_end = indices[1 - side];
+        port.cable_delay = cable.part.delay(cable.rate);
         port.cabling = Some(Cabling {
             peer: indices[1 - side],
             rate: cable.rate,

@@ -52,7 +52,7 @@ impl World {
             .filter(|port| self.has_node(port.node))
             .filter_map(|port| port.cabling.map(|cabling| (port, cabling)))
             .map(|(port, cabling)| {
-                let tally = &port.tally;
+                let (tally, sent, received) = (&port.tally, port.sent, port.received);
                 let node = match port.owner {
                     Owner::Hca { hca, .. } => {
                         let place = self.hcas[hca as usize].place;
@@ -65,12 +65,12 @@ impl World {
                 PortCounters {
                     node,
                     port: port.number,
-                    port_xmit_data: tally.xmit_bytes / 4,
-                    port_rcv_data: tally.rcv_bytes / 4,
-                    port_xmit_pkts: tally.xmit_packets,
-                    port_rcv_pkts: tally.rcv_packets,
-                    unicast_xmit_pkts: tally.xmit_packets,
-                    unicast_rcv_pkts: tally.rcv_packets,
+                    port_xmit_data: sent.bytes / 4,
+                    port_rcv_data: received.bytes / 4,
+                    port_xmit_pkts: sent.packets,
+                    port_rcv_pkts: received.packets,
+                    unicast_xmit_pkts: sent.packets,
+                    unicast_rcv_pkts: received.packets,
                     port_xmit_discards: tally.xmit_discards,
                     port_xmit_time_cong: tally.xmit_time_congested.as_picos() / symbol_time(cabling.rate).as_picos(),
                     port_pkt_rcv_fecn: tally.rcv_fecn,

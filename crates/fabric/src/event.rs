@@ -67,6 +67,8 @@ pub(crate) enum Event {
     /// A packet has got through the switch to its output.
     SwitchArrival {
         packet: u32,
+        /// The packet's: both are read at once.
+        output: u32,
     },
     /// A packet that the switch cannot forward has come in.
     SwitchDiscard {
@@ -108,6 +110,6 @@ pub(crate) enum Event {
 mod tests {
     #[test]
     fn events_are_small() {
-        assert!(size_of::<super::Event>() <= 16);
+        assert!(size_of::<super::Event>() <= 12);
     }
 }

@@ -92,8 +92,7 @@ impl World {
         transit.head = now + cabling.delay;
         transit.tail = transit.head + time;
         let port = &mut self.ports[id as usize];
-        port.tally.xmit_bytes += u64::from(transit.bytes);
-        port.tally.xmit_packets += 1;
+        port.sent.count(transit.bytes);
         port.busy_until = now + time;
         let busy_until = port.busy_until;
         // Without anything that waits for it, nobody has to be told that the link is free.
@@ -164,12 +163,12 @@ impl World {
         let time_out = if is_alike { time_in } else { onward.serialisation(transit.bytes) };
         transit.time_out = time_out.as_picos() as u32;
         let at = ready_at(transit.head, self.ports[output as usize].through, time_in, time_out);
-        self.queue.push_arrival(at, peer.node, (cabling.peer, Source::Packets), Event::SwitchArrival { packet });
+        self.queue.push_arrival(at, peer.node, (cabling.peer, Source::Packets), Event::SwitchArrival { packet, output });
     }
 
-    pub(crate) fn on_switch_arrival(&mut self, id: u32, now: SimTime) {
+    pub(crate) fn on_switch_arrival(&mut self, id: u32, output: u32, now: SimTime) {
         let transit = self.packets.get_mut(id);
-        let (input, output, bytes, blocks) = (transit.port, transit.output, transit.bytes, transit.blocks);
+        let (input, bytes, blocks) = (transit.port, transit.bytes, transit.blocks);
         if !std::mem::replace(&mut transit.counted, false) {
             self.count_received(input, bytes);
         }
@@ -196,9 +195,7 @@ impl World {
     }
 
     pub(crate) fn count_received(&mut self, port: u32, bytes: u32) {
-        let tally = &mut self.ports[port as usize].tally;
-        tally.rcv_bytes += u64::from(bytes);
-        tally.rcv_packets += 1;
+        self.ports[port as usize].received.count(bytes);
     }
 
     pub(crate) fn on_link_free(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
@@ -232,11 +229,11 @@ impl World {
     /// A flow-control packet goes out: after the packet on the link, but before those that wait (IBTA 7.9.4).
     pub(crate) fn on_buffer_free(&mut self, id: u32, lane: VirtualLane, blocks: u16, now: SimTime) {
         let port = &self.ports[id as usize];
-        let Some(cabling) = port.cabling else { return };
-        let (arrival, blocks) = (port.busy_until.max(now) + cabling.delay, CreditBlocks(u32::from(blocks)));
-        match &port.flow_control {
-            FlowControl::Pause(_) => self.free_frame(id, lane, blocks, now),
-            FlowControl::Credits(_) => self.tell_sender(cabling.peer, arrival, Word::Credits { lane, blocks }),
+        let (peer, arrival) = (port.far_end, port.busy_until.max(now) + port.cable_delay);
+        let blocks = CreditBlocks(u32::from(blocks));
+        match port.framing {
+            Framing::Ethernet { .. } => self.free_frame(id, lane, blocks, now),
+            Framing::Infiniband => self.tell_sender(peer, arrival, Word::Credits { lane, blocks }),
         }
     }
 

@@ -155,7 +155,7 @@ impl World {
             let (head, time_out) = (transit.head, onward.serialisation(transit.bytes));
             transit.time_out = time_out.as_picos() as u32;
             let at = ready_at(head, self.ports[output as usize].through, time_in, time_out);
-            self.queue.push_arrival(at, node_number, (input, Source::Packets), Event::SwitchArrival { packet: id });
+            self.queue.push_arrival(at, node_number, (input, Source::Packets), Event::SwitchArrival { packet: id, output });
         }
     }
 

@@ -24,11 +24,14 @@ pub(crate) struct Departing {
     pub completes: Option<(u32, u32)>,
 }
 
-/// Packets of an HCA between DMA read and departure, by lane, and the work that waits for a place.
+/// Packets of an HCA between DMA read and departure, by lane.
+pub(crate) type Staging = [Staged; 15];
+
 #[derive(Default)]
-pub(crate) struct Staging {
-    pub held: [u32; 15],
-    pub parked: [VecDeque<Work>; 15],
+pub(crate) struct Staged {
+    pub held: u32,
+    /// Work that waits for a place.
+    pub parked: VecDeque<Work>,
 }
 
 /// What it is cabled to.
@@ -49,12 +52,23 @@ impl Cabling {
     }
 }
 
+/// What has passed in one direction.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Traffic {
+    pub bytes: u64,
+    pub packets: u64,
+}
+
+impl Traffic {
+    pub(crate) fn count(&mut self, bytes: u32) {
+        self.bytes += u64::from(bytes);
+        self.packets += 1;
+    }
+}
+
+/// What is counted beside that.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
-    pub xmit_bytes: u64,
-    pub xmit_packets: u64,
-    pub rcv_bytes: u64,
-    pub rcv_packets: u64,
     pub xmit_discards: u64,
     /// Time of sending packets of congested lanes.
     pub xmit_time_congested: SimDuration,
@@ -76,15 +90,13 @@ pub(crate) struct EthernetPort {
     pub counters: EthernetCounters,
 }
 
-/// In the order in which a packet that passes needs them.
+/// In the order in which a packet that passes needs them: four lines of the cache, the first for its input.
 #[repr(C, align(64))]
 pub(crate) struct Port {
     pub node: u32,
+    /// Of its cable, once more: the port at the other end (here), and how far that is (below).
+    pub far_end: u32,
     pub owner: Owner,
-    pub busy_until: SimTime,
-    /// From freed buffer to flow-control packet.
-    pub credit_return: SimDuration,
-    pub cabling: Option<Cabling>,
     /// A `LinkFree` is under way.
     pub free_due: bool,
     /// A `CreditsBack` is under way.
@@ -93,29 +105,39 @@ pub(crate) struct Port {
     pub watched: bool,
     /// How it frames what it sends, cabled or not.
     pub framing: Framing,
-    /// Lanes that wait for credits while the link stands still, by bit, and since when.
+    /// Lanes that wait for credits while the link stands still, by bit, and (below) since when.
     stalled_lanes: u16,
-    stalled_since: SimTime,
-    pub flow_control: FlowControl,
-    pub arbiter: Arbiter,
-    pub tally: Tally,
+    pub busy_until: SimTime,
+    /// From freed buffer to flow-control packet.
+    pub credit_return: SimDuration,
+    pub cable_delay: SimDuration,
+    pub received: Traffic,
+    // The second line.
+    pub sent: Traffic,
+    pub cabling: Option<Cabling>,
     /// Of a switch: from a first bit in to that bit out by this port.
     pub through: SimDuration,
     /// Of cabled ports of Ethernet links.
     pub ethernet: Option<Box<EthernetPort>>,
-    pub departing: Option<Departing>,
-    /// Of an HCA.
-    pub staging: Option<Box<Staging>>,
+    pub number: PortNumber,
     /// How long a packet may wait for credits at the head of a lane.
     pub head_lifetime: LifetimeCode,
+    pub lid: Lid,
     /// Packets that still pass before one is marked.
     pub until_mark: u16,
+    // The third line, and some more.
+    pub flow_control: FlowControl,
+    stalled_since: SimTime,
+    // The fifth line.
+    pub arbiter: Arbiter,
+    pub departing: Option<Departing>,
+    pub tally: Tally,
+    /// Of an HCA.
+    pub staging: Option<Box<Staging>>,
     /// Of an HCA that slows down service levels: each of them.
     pub throttles: Vec<Throttle>,
     /// What each of them holds back, in the order in which it may go on.
     pub held_back: Vec<VecDeque<Work>>,
-    pub number: PortNumber,
-    pub lid: Lid,
     /// Ports with the same number are those that ways lead to from each other.
     pub network: u32,
 }
@@ -147,14 +169,18 @@ impl Port {
             stalled_since: SimTime::ZERO,
             through: SimDuration::ZERO,
             staging: matches!(owner, Owner::Hca { .. }).then(Box::default),
+            far_end: u32::MAX,
+            cable_delay: SimDuration::ZERO,
+            sent: Traffic::default(),
+            received: Traffic::default(),
             tally: Tally::default(),
         }
     }
 
     /// # Panics
     /// Of a switch's port.
-    pub(crate) fn staging(&mut self) -> &mut Staging {
-        self.staging.as_deref_mut().expect("only HCAs stage packets")
+    pub(crate) fn staged(&mut self, lane: VirtualLane) -> &mut Staged {
+        &mut self.staging.as_deref_mut().expect("only HCAs stage packets")[usize::from(lane.0)]
     }
 
     pub(crate) fn is_stalled(&self) -> bool {
@@ -175,6 +201,8 @@ impl Port {
             }
         }
         self.stalled_lanes = lanes;
-        self.stalled_since = now;
+        if lanes != 0 {
+            self.stalled_since = now;
+        }
     }
 }

@@ -72,11 +72,10 @@ impl World {
                 engine.starters.push_back(work);
                 continue;
             }
-            let lane = usize::from(next.lane.0);
             let places = self.hcas[hca as usize].part.transmit_staging_packets.max(1);
-            let staging = self.ports[next.port as usize].staging();
-            if staging.held[lane] >= places {
-                staging.parked[lane].push_back(work);
+            let staged = self.ports[next.port as usize].staged(next.lane);
+            if staged.held >= places {
+                staged.parked.push_back(work);
                 continue;
             }
             self.emit(hca, work, &next, memory, now);
@@ -141,7 +140,7 @@ impl World {
                 let bytes = packet.bytes(self.ports[next.port as usize].framing);
                 self.note_injected(hca, next.flow(work), bytes, now);
                 let completes = completes_when_sent.then_some((work.qp, epoch));
-                self.ports[next.port as usize].staging().held[usize::from(next.lane.0)] += 1;
+                self.ports[next.port as usize].staged(next.lane).held += 1;
                 self.stage(hca, work, next, (packet, dma_bytes, completes), now);
                 self.arm_timer(work.qp, now);
             }
@@ -204,14 +203,13 @@ impl World {
 
     /// A packet has left: its place in the staging buffer is free for whoever waits for one.
     pub(crate) fn release_place(&mut self, port: u32, lane: VirtualLane, memory: &mut dyn HostMemory, now: SimTime) {
-        let index = usize::from(lane.0);
         let at = &mut self.ports[port as usize];
-        at.staging().held[index] -= 1;
+        at.staged(lane).held -= 1;
         let Owner::Hca { hca, .. } = at.owner else { unreachable!("only HCAs stage packets") };
         let places = self.hcas[hca as usize].part.transmit_staging_packets.max(1);
         // Who is woken may have nothing left to send; then the place is the next one's.
-        while self.ports[port as usize].staging().held[index] < places {
-            let Some(work) = self.ports[port as usize].staging().parked[index].pop_front() else { break };
+        while self.ports[port as usize].staged(lane).held < places {
+            let Some(work) = self.ports[port as usize].staged(lane).parked.pop_front() else { break };
             self.hcas[hca as usize].ready.push_back(work);
             self.pump(hca, memory, now);
         }

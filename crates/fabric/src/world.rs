@@ -250,7 +250,7 @@ impl World {
             Event::FrameArrival { packet } => self.on_frame_arrival(packet, now),
             Event::PauseSent { port } => self.on_pause_sent(port, now),
             Event::HcaArrival { packet } => self.on_hca_arrival(packet, memory, now),
-            Event::SwitchArrival { packet } => self.on_switch_arrival(packet, now),
+            Event::SwitchArrival { packet, output } => self.on_switch_arrival(packet, output, now),
             Event::SwitchDiscard { packet } => self.on_switch_discard(packet, now),
             Event::InMemory { delivery } => self.on_in_memory(delivery, memory, notices, now),
             Event::BufferFree { port, lane, blocks } => self.on_buffer_free(port, VirtualLane(lane), blocks, now),
@@ -270,7 +270,7 @@ impl World {
 
     /// Packets that have begun to cross a link here, by links.
     pub fn packets_sent(&self) -> u64 {
-        self.ports.iter().map(|port| port.tally.xmit_packets).sum()
+        self.ports.iter().map(|port| port.sent.packets).sum()
     }
 
     pub(crate) fn report(&mut self, now: SimTime, node: u32, notice: Notice) {
@@ -291,30 +291,25 @@ impl World {
                     FlowControl::Pause(_) => port.ethernet.as_ref().map_or(0, |port| port.buffer.held(VirtualLane(lane)).0 as i32),
                 };
                 assert_eq!(held, 0, "node {} port {:?} lane {lane}", port.node, port.number);
-                let staged = port.staging.as_ref().map_or(0, |staging| staging.held[usize::from(lane)]);
+                let staged = port.staging.as_ref().map_or(0, |staging| staging[usize::from(lane)].held);
                 assert_eq!(staged, 0, "node {} port {:?} lane {lane}", port.node, port.number);
             }
         }
     }
 }
+
 #[cfg(test)]
-mod sizes {
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    /// Of a large fabric little is in the cache: what a packet that passes needs of a port is to be on few of its lines.
     #[test]
-    fn s() {
-        use super::*;
-        println!(
-            "transit {} packet {} port {} qpslot {} event {} arb {} fc {} cabling {} hca {}",
-            size_of::<Option<Transit>>(),
-            size_of::<Packet>(),
-            size_of::<Port>(),
-            size_of::<QpSlot>(),
-            size_of::<Event>(),
-            size_of::<softband_model::link::Arbiter>(),
-            size_of::<FlowControl>(),
-            size_of::<Option<crate::port::Cabling>>(),
-            size_of::<Hca>()
-        );
-        println!("sl {} tail {} bus {}", std::mem::offset_of!(Port, flow_control), std::mem::offset_of!(Port, arbiter), size_of::<Bus>());
-        println!("tally {}", std::mem::offset_of!(Port, tally));
+    fn what_passes_finds_what_it_needs_on_few_lines_of_the_cache() {
+        const LINE: usize = 64;
+        let port = [offset_of!(Port, busy_until), offset_of!(Port, sent), offset_of!(Port, flow_control), offset_of!(Port, arbiter)];
+        assert_eq!(port.map(|offset| offset / LINE), [0, 1, 2, 4]);
+        assert_eq!(port[1..].iter().map(|offset| offset % LINE).sum::<usize>(), 0, "{port:?}");
+        assert_eq!((size_of::<Option<Transit>>(), size_of::<Port>()), (LINE, 8 * LINE));
     }
 }

@@ -6,14 +6,18 @@ use softband_sim::SimTime;
 use softband_types::{CreditBlocks, VirtualLane};
 
 /// What waits at a sending port, by lane and by input. An HCA has one input, a switch one for each of its ports.
+#[repr(C)]
 pub struct Arbiter {
-    lanes: Vec<Lane>,
-    inputs: u16,
     /// Lanes with something waiting, by bit.
     waiting: u16,
     /// Lanes whose turn it was and whose next packet lacked credits, by bit.
     starved: u16,
+    inputs: u8,
+    lanes: u8,
     lane_next: u8,
+    /// The first lane, which most traffic takes, is here, the others are elsewhere.
+    first: Lane,
+    others: Box<[Lane]>,
     congestion: Congestion,
 }
 
@@ -26,10 +30,11 @@ struct Congestion {
     of_victims: bool,
 }
 
+#[repr(C)]
 struct Lane {
     inputs: Inputs,
-    input_next: u16,
     blocks: u32,
+    input_next: u8,
     /// While it is starved: since when.
     starved_since: SimTime,
 }
@@ -60,13 +65,23 @@ impl Arbiter {
     pub fn new(lanes: u8, inputs: usize) -> Self {
         let lane = || Lane { inputs: Inputs::default(), input_next: 0, blocks: 0, starved_since: SimTime::ZERO };
         Self {
-            lanes: (0..lanes).map(|_| lane()).collect(),
-            inputs: u16::try_from(inputs).expect("ports have 8-bit numbers"),
+            first: lane(),
+            others: (1..lanes).map(|_| lane()).collect(),
+            inputs: u8::try_from(inputs).expect("ports have 8-bit numbers"),
+            lanes,
             waiting: 0,
             starved: 0,
             lane_next: 0,
             congestion: Congestion { above: u32::MAX, of_victims: false },
         }
+    }
+
+    fn lane(&self, number: u8) -> &Lane {
+        if number == 0 { &self.first } else { &self.others[usize::from(number) - 1] }
+    }
+
+    fn lane_mut(&mut self, number: u8) -> &mut Lane {
+        if number == 0 { &mut self.first } else { &mut self.others[usize::from(number) - 1] }
     }
 
     /// From now on lanes count as congested where more than `above` waits; `of_victims`: also where credits lack.
@@ -75,8 +90,9 @@ impl Arbiter {
     }
 
     pub fn enqueue(&mut self, lane: VirtualLane, input: usize, packet: u32, blocks: CreditBlocks) {
-        let queue = &mut self.lanes[usize::from(lane.0)];
-        queue.inputs.push(usize::from(self.inputs), input, Waiting { packet, blocks });
+        let inputs = usize::from(self.inputs);
+        let queue = self.lane_mut(lane.0);
+        queue.inputs.push(inputs, input, Waiting { packet, blocks });
         queue.blocks += blocks.0;
         self.waiting |= 1 << lane.0;
     }
@@ -92,8 +108,8 @@ impl Arbiter {
             return false;
         }
         flow_control.consume(lane, blocks);
-        self.lanes[usize::from(lane.0)].input_next = next_of(input as u16, self.inputs);
-        self.lane_next = next_of(u16::from(lane.0), self.lanes.len() as u16) as u8;
+        self.lane_mut(lane.0).input_next = next_of(input as u8, self.inputs);
+        self.lane_next = next_of(lane.0, self.lanes);
         true
     }
 
@@ -105,7 +121,7 @@ impl Arbiter {
         if self.waiting == 0 {
             return Choice::Idle;
         }
-        let count = self.lanes.len() as u16;
+        let (count, inputs) = (self.lanes, self.inputs);
         // Lanes from the next one on, and then those below it.
         let (from_next, mut below) = (self.waiting & (u16::MAX << self.lane_next), self.waiting & !(u16::MAX << self.lane_next));
         let mut left = if from_next != 0 { from_next } else { std::mem::take(&mut below) };
@@ -116,20 +132,20 @@ impl Arbiter {
                 left = std::mem::take(&mut below);
             }
             let lane = VirtualLane(number);
-            if let Some(packet) = self.lanes[usize::from(number)].take(self.inputs, lane, flow_control) {
-                let left = &self.lanes[usize::from(number)];
-                if left.inputs.is_empty() {
+            if let Some(packet) = self.lane_mut(number).take(inputs, lane, flow_control) {
+                let (is_empty, blocks) = (self.lane(number).inputs.is_empty(), self.lane(number).blocks);
+                if is_empty {
                     self.waiting &= !(1 << number);
                 }
                 let held_up = self.starved & 1 << number != 0;
-                let congested = left.blocks > self.congestion.above && (self.congestion.of_victims || !held_up);
+                let congested = blocks > self.congestion.above && (self.congestion.of_victims || !held_up);
                 self.starved &= !(1 << number);
-                self.lane_next = next_of(u16::from(number), count) as u8;
+                self.lane_next = next_of(number, count);
                 return Choice::Send { packet, lane, congested };
             }
             if self.starved & 1 << number == 0 {
                 self.starved |= 1 << number;
-                self.lanes[usize::from(number)].starved_since = now;
+                self.lane_mut(number).starved_since = now;
             }
         }
         Choice::Stalled { lanes: self.waiting }
@@ -142,26 +158,27 @@ impl Arbiter {
 
     /// Lanes whose next packet lacks credits, and since when.
     pub fn starved_lanes(&self) -> impl Iterator<Item = (VirtualLane, SimTime)> {
-        let starved = |number: &usize| self.starved & 1 << number != 0;
-        (0..self.lanes.len()).filter(starved).map(|number| (VirtualLane(number as u8), self.lanes[number].starved_since))
+        let starved = |number: &u8| self.starved & 1 << number != 0;
+        (0..self.lanes).filter(starved).map(|number| (VirtualLane(number), self.lane(number).starved_since))
     }
 
     /// The packet of a lane whose turn it is.
     pub fn head(&self, lane: VirtualLane) -> Option<Waiting> {
-        let lane = &self.lanes[usize::from(lane.0)];
+        let lane = self.lane(lane.0);
         lane.turn().and_then(|input| lane.inputs.front(input))
     }
 
     /// All packets of a lane.
     pub fn queued(&self, lane: VirtualLane) -> impl Iterator<Item = Waiting> {
-        self.lanes[usize::from(lane.0)].inputs.iter()
+        self.lane(lane.0).inputs.iter()
     }
 
     /// Takes the packet of a lane whose turn it is out, without credits: it goes nowhere.
     pub fn discard_head(&mut self, lane: VirtualLane) -> Option<Waiting> {
-        let queue = &mut self.lanes[usize::from(lane.0)];
+        let inputs = self.inputs;
+        let queue = self.lane_mut(lane.0);
         let input = queue.turn()?;
-        let packet = queue.pop(self.inputs, input);
+        let packet = queue.pop(inputs, input);
         if queue.inputs.is_empty() {
             self.waiting &= !(1 << lane.0);
         }
@@ -171,11 +188,11 @@ impl Arbiter {
 }
 
 impl Lane {
-    fn take(&mut self, inputs: u16, lane: VirtualLane, flow_control: &mut FlowControl) -> Option<u32> {
+    fn take(&mut self, inputs: u8, lane: VirtualLane, flow_control: &mut FlowControl) -> Option<u32> {
         let turn = self.turn()?;
         let first = self.inputs.front(turn)?;
         // The turn stays with this input until its packet has gone.
-        self.input_next = turn as u16;
+        self.input_next = turn as u8;
         if !flow_control.permits(lane, first.blocks) {
             return None;
         }
@@ -188,17 +205,18 @@ impl Lane {
         self.inputs.next_from(usize::from(self.input_next))
     }
 
-    fn pop(&mut self, inputs: u16, input: usize) -> Option<Waiting> {
+    fn pop(&mut self, inputs: u8, input: usize) -> Option<Waiting> {
         let first = self.inputs.pop(input)?;
-        self.input_next = next_of(input as u16, inputs);
+        self.input_next = next_of(input as u8, inputs);
         self.blocks -= first.blocks.0;
         Some(first)
     }
 }
 
 /// The one after `number` of `count`, in a circle.
-fn next_of(number: u16, count: u16) -> u16 {
-    if number + 1 < count { number + 1 } else { 0 }
+fn next_of(number: u8, count: u8) -> u8 {
+    let next = number.wrapping_add(1);
+    if next < count { next } else { 0 }
 }
 
 #[cfg(test)]

@@ -9,19 +9,31 @@ use std::collections::VecDeque;
 
 const LANES: usize = 15;
 
-/// Credits of a sender, lane by lane.
+/// A flow-control packet on the cable.
+#[derive(Clone, Copy, Debug)]
+struct Returning {
+    arrival: SimTime,
+    lane: u8,
+    blocks: i32,
+}
+
+const NONE: Returning = Returning { arrival: SimTime::MAX, lane: 0, blocks: 0 };
+
+/// Credits of a sender, lane by lane. In the order in which a packet that passes needs them.
+#[repr(C)]
 pub struct CreditLedger {
+    /// On their way back, in the order of their arrival: the first (at no time when there is none), and, as there seldom are, others.
+    first: Returning,
+    others: VecDeque<Returning>,
+    full: i32,
     /// Negative while the one packet that is larger than its lane is under way.
     available: [i32; LANES],
-    full: i32,
-    /// Flow-control packets on the cable: arrival, lane, blocks. In order of arrival.
-    returning: VecDeque<(SimTime, u8, i32)>,
 }
 
 impl CreditLedger {
     pub fn new(per_lane: CreditBlocks) -> Self {
         let full = i32::try_from(per_lane.0).expect("a buffer is smaller than 128 GiB");
-        Self { available: [full; LANES], full, returning: VecDeque::new() }
+        Self { first: NONE, full, available: [full; LANES], others: VecDeque::new() }
     }
 
     /// Whether a packet of `blocks` may start: all its blocks are credited, or its lane is empty.
@@ -40,17 +52,19 @@ impl CreditLedger {
 
     /// Notes that `blocks` of `lane` will be back at `arrival`.
     pub fn schedule_return(&mut self, arrival: SimTime, lane: VirtualLane, blocks: CreditBlocks) {
-        debug_assert!(self.returning.back().is_none_or(|last| last.0 <= arrival), "flow control does not overtake itself");
-        self.returning.push_back((arrival, lane.0, blocks.0 as i32));
+        let returning = Returning { arrival, lane: lane.0, blocks: blocks.0 as i32 };
+        if self.first.arrival == SimTime::MAX {
+            self.first = returning;
+            return;
+        }
+        debug_assert!(self.others.back().unwrap_or(&self.first).arrival <= arrival, "flow control does not overtake itself");
+        self.others.push_back(returning);
     }
 
     /// Takes in what has arrived by `now`.
     pub fn collect(&mut self, now: SimTime) {
-        while let Some(&(arrival, lane, blocks)) = self.returning.front() {
-            if arrival > now {
-                break;
-            }
-            self.returning.pop_front();
+        while self.first.arrival <= now {
+            let Returning { lane, blocks, .. } = std::mem::replace(&mut self.first, self.others.pop_front().unwrap_or(NONE));
             let available = &mut self.available[usize::from(lane)];
             *available += blocks;
             assert!(*available <= self.full, "lane {lane} got back more credits than it gave");
@@ -64,12 +78,12 @@ impl CreditLedger {
 
     /// When the next flow-control packet arrives.
     pub fn next_return(&self) -> Option<SimTime> {
-        self.returning.front().map(|first| first.0)
+        Some(self.first.arrival).filter(|arrival| *arrival < SimTime::MAX)
     }
 
     /// Blocks that are neither here nor on their way back: taken at the receiver or on the cable.
     pub fn outstanding(&self, lane: VirtualLane) -> i32 {
-        let returning: i32 = self.returning.iter().filter(|(_, of, _)| *of == lane.0).map(|(_, _, blocks)| blocks).sum();
+        let returning: i32 = std::iter::once(&self.first).chain(&self.others).filter(|of| of.lane == lane.0).map(|of| of.blocks).sum();
         self.full - self.available[usize::from(lane.0)] - returning
     }
 }

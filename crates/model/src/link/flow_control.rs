@@ -4,7 +4,8 @@ use super::{CreditLedger, PauseLedger};
 use softband_sim::SimTime;
 use softband_types::{CreditBlocks, VirtualLane};
 
-/// Flow control of one link direction, as its sender keeps it.
+/// Flow control of one link direction, as its sender keeps it. What it is stands where its contents begin.
+#[repr(C)]
 pub enum FlowControl {
     /// InfiniBand: the receiver says how much it has room for.
     Credits(CreditLedger),

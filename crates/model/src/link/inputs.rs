@@ -1,33 +1,31 @@
 //! The inputs' queues of one lane of an output: lists through one pool, so that a port which holds little takes little memory.
 
 use super::Waiting;
+use softband_types::CreditBlocks;
 
 const NONE: u32 = u32::MAX;
 const WORD_BITS: usize = 64;
-/// Ports have 8-bit numbers.
-const WORDS: usize = 4;
+/// Ports have 8-bit numbers: so many words beside the first.
+const OTHER_WORDS: usize = 3;
 
-/// A queue for each input.
+/// A queue for each input. Small, and together: of a large fabric's ports little is in the cache.
 #[derive(Default)]
+#[repr(C)]
 pub(super) struct Inputs {
-    /// None before the first packet: most lanes of a large fabric never have one.
-    ends: Vec<Ends>,
-    /// Inputs with something in their queues, by bit.
-    occupied: [u64; WORDS],
-    links: Vec<Link>,
+    /// Inputs with something in their queues, by bit: the first 64, and the others, where there were any.
+    occupied: u64,
+    others_occupied: Option<Box<[u64; OTHER_WORDS]>>,
+    /// Of each input the ends of its queue, then packets. None before the first packet: most lanes of a large fabric never have one.
+    slots: Vec<Slot>,
     free: u32,
-    len: usize,
+    len: u32,
 }
 
+/// A packet that waits, and the one behind it. An input's own slot has its first packet as the next one, and its last one as `packet`.
 #[derive(Clone, Copy)]
-struct Ends {
-    first: u32,
-    last: u32,
-}
-
-#[derive(Clone, Copy)]
-struct Link {
-    waiting: Waiting,
+struct Slot {
+    packet: u32,
+    blocks: CreditBlocks,
     next: u32,
 }
 
@@ -37,74 +35,88 @@ impl Inputs {
     }
 
     /// Adds a packet to the queue of one of `count` inputs.
-    pub(super) fn push(&mut self, count: usize, input: usize, waiting: Waiting) {
-        if self.ends.is_empty() {
-            self.ends.resize(count, Ends { first: NONE, last: NONE });
+    pub(super) fn push(&mut self, count: usize, input: usize, Waiting { packet, blocks }: Waiting) {
+        if self.slots.is_empty() {
+            self.slots.resize(count, Slot { packet: NONE, blocks: CreditBlocks(0), next: NONE });
             self.free = NONE;
         }
-        let link = Link { waiting, next: NONE };
+        let slot = Slot { packet, blocks, next: NONE };
         let index = match self.free {
             NONE => {
-                self.links.push(link);
-                self.links.len() as u32 - 1
+                self.slots.push(slot);
+                self.slots.len() as u32 - 1
             }
             index => {
-                self.free = std::mem::replace(&mut self.links[index as usize], link).next;
+                self.free = std::mem::replace(&mut self.slots[index as usize], slot).next;
                 index
             }
         };
-        let ends = &mut self.ends[input];
-        if ends.first == NONE {
-            ends.first = index;
-            self.occupied[input / WORD_BITS] |= 1 << (input % WORD_BITS);
+        let last = std::mem::replace(&mut self.slots[input].packet, index);
+        if self.slots[input].next == NONE {
+            self.slots[input].next = index;
+            *self.word_mut(input / WORD_BITS) |= 1 << (input % WORD_BITS);
         } else {
-            self.links[ends.last as usize].next = index;
+            self.slots[last as usize].next = index;
         }
-        ends.last = index;
         self.len += 1;
     }
 
     /// The first packet of an input.
     pub(super) fn front(&self, input: usize) -> Option<Waiting> {
-        let first = self.ends.get(input)?.first;
-        (first != NONE).then(|| self.links[first as usize].waiting)
+        let first = self.slots.get(input)?.next;
+        self.waiting(first)
+    }
+
+    fn waiting(&self, index: u32) -> Option<Waiting> {
+        let Slot { packet, blocks, .. } = *self.slots.get(index as usize)?;
+        Some(Waiting { packet, blocks })
     }
 
     pub(super) fn pop(&mut self, input: usize) -> Option<Waiting> {
-        let ends = self.ends.get_mut(input).filter(|ends| ends.first != NONE)?;
-        let index = ends.first;
-        let link = &mut self.links[index as usize];
-        ends.first = std::mem::replace(&mut link.next, self.free);
-        let waiting = link.waiting;
+        let index = self.slots.get(input)?.next;
+        let waiting = self.waiting(index)?;
+        let next = std::mem::replace(&mut self.slots[index as usize].next, self.free);
         self.free = index;
-        if ends.first == NONE {
-            self.occupied[input / WORD_BITS] &= !(1 << (input % WORD_BITS));
+        self.slots[input].next = next;
+        if next == NONE {
+            *self.word_mut(input / WORD_BITS) &= !(1 << (input % WORD_BITS));
         }
         self.len -= 1;
         Some(waiting)
+    }
+
+    fn word(&self, word: usize) -> u64 {
+        if word == 0 { self.occupied } else { self.others_occupied.as_ref().map_or(0, |others| others[word - 1]) }
+    }
+
+    fn word_mut(&mut self, word: usize) -> &mut u64 {
+        if word == 0 { &mut self.occupied } else { &mut self.others_occupied.get_or_insert_default()[word - 1] }
     }
 
     /// The first input with something, from `start` on and round.
     pub(super) fn next_from(&self, start: usize) -> Option<usize> {
         let (word, bit) = (start / WORD_BITS, start % WORD_BITS);
         let of = |word: usize, bits: u64| (bits != 0).then(|| word * WORD_BITS + bits.trailing_zeros() as usize);
-        let here = self.occupied[word];
-        of(word, here & (u64::MAX << bit))
-            .or_else(|| (1..WORDS).map(|step| (word + step) % WORDS).find_map(|word| of(word, self.occupied[word])))
-            .or_else(|| of(word, here))
+        let here = self.word(word);
+        let has_others = word > 0 || self.others_occupied.is_some();
+        let others = || (1..=OTHER_WORDS).map(|step| (word + step) % (OTHER_WORDS + 1)).find_map(|word| of(word, self.word(word)));
+        of(word, here & (u64::MAX << bit)).or_else(|| if has_others { others() } else { None }).or_else(|| of(word, here))
     }
 
     /// All packets, input by input.
     pub(super) fn iter(&self) -> impl Iterator<Item = Waiting> {
-        let follow = |index: u32| (index != NONE).then(|| self.links[index as usize]);
-        self.ends.iter().flat_map(move |ends| std::iter::successors(follow(ends.first), move |link| follow(link.next))).map(|link| link.waiting)
+        let inputs =
+            (0..self.slots.len().min((OTHER_WORDS + 1) * WORD_BITS)).filter(|input| self.word(input / WORD_BITS) & 1 << (input % WORD_BITS) != 0);
+        let follow = |index: u32| (index != NONE).then(|| self.slots[index as usize]);
+        inputs
+            .flat_map(move |input| std::iter::successors(follow(self.slots[input].next), move |slot| follow(slot.next)))
+            .map(|Slot { packet, blocks, .. }| Waiting { packet, blocks })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use softband_types::CreditBlocks;
 
     fn waiting(packet: u32) -> Waiting {
         Waiting { packet, blocks: CreditBlocks(1) }
@@ -124,7 +136,7 @@ mod tests {
             assert_eq!(order, [Some(1), Some(0), Some(2), Some(3)]);
             assert!(inputs.is_empty() && inputs.pop(3).is_none());
         }
-        assert_eq!(inputs.links.len(), 4);
+        assert_eq!(inputs.slots.len(), 130 + 4);
     }
 
     #[test]
