@@ -111,6 +111,34 @@ def test_a_deadlock_across_parts_is_the_same_deadlock(softband: Softband) -> Non
     assert one.stderr == two.stderr == four.stderr
 
 
+def two_rings() -> str:
+    """Two rings of five switches alike, without lifetime limits; the first hosts are on the last switches."""
+    text = '[fabric]\n[subnet]\nhead_of_queue_lifetime = 20\npacket_life_time = 20\n'
+    for host in range(10):
+        text += f'[hosts.h{host}]\npart = "se7520jr23d"\n[[hosts.h{host}.hcas]]\ndevice = "mthca0"\npart = "voltaire-ddr"\n'
+    text += "".join(f'[switches.s{switch}]\npart = "flextronics-f-x430046"\n' for switch in range(10))
+    ends = [(f"h{host}/mthca0/1", f"s{(host + 5) % 10}/1") for host in range(10)] + [("s0/4", "s5/4")]
+    ends += [(f"s{ring + place}/2", f"s{ring + (place + 1) % 5}/3") for ring in (0, 5) for place in range(5)]
+    return text + "".join(f'[[cables]]\npart = "copper-4x"\nlength = "3 m"\nfrom = "{near}"\nto = "{far}"\n' for near, far in ends)
+
+
+def test_of_two_deadlocks_at_one_instant_the_same_one_is_told(softband: Softband) -> None:
+    (softband.folder / "rings.toml").write_text(two_rings())
+    # Each host sends to the next but one of its ring.
+    text = "num_ranks 10\n"
+    for rank in range(10):
+        ring, place = rank // 5 * 5, rank % 5
+        to, source = ring + (place + 2) % 5, ring + (place + 3) % 5
+        lines = [f"s{tag}: send 1000000b to {to} tag {tag}\nr{tag}: recv 1000000b from {source} tag {tag}\n" for tag in range(16)]
+        text += f"rank {rank} {{\n{''.join(lines)}}}\n"
+    (softband.folder / "rings.goal").write_text(text)
+    words = ("model", "rings.toml", "rings.goal", "--out", "out")
+    one, two, four = (softband.command(*words, "--threads", str(threads)) for threads in (1, 2, 4))
+    assert one.returncode == two.returncode == four.returncode == 2
+    assert "s0/2 waits for credits of" in one.stderr
+    assert one.stderr == two.stderr == four.stderr
+
+
 def test_ranks_that_wait_for_each_other_are_named_whichever_part_they_are_in(softband: Softband) -> None:
     ranks = range(10)
     blocks = (f"rank {rank} {{\nl1: recv 8b from {(rank - 1) % 10}\nl2: send 8b to {(rank + 1) % 10}\nl2 requires l1\n}}\n" for rank in ranks)

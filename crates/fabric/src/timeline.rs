@@ -62,6 +62,11 @@ impl Timeline {
         self.queue.now()
     }
 
+    /// Where that happened.
+    pub(crate) fn node(&self) -> u32 {
+        self.queue.node()
+    }
+
     /// Before when everything has happened, where a window was ended: its end.
     pub(crate) fn window_end(&self) -> Option<SimTime> {
         (self.last < SimTime::MAX).then(|| self.last + SimDuration::from_picos(1))

@@ -219,6 +219,11 @@ impl World {
         self.queue.now()
     }
 
+    /// The same, and the node that it happened at.
+    pub fn present(&self) -> (SimTime, u32) {
+        (self.queue.now(), self.queue.node())
+    }
+
     /// Packets under way, for tests that want to see none left behind.
     pub fn packets_under_way(&self) -> usize {
         self.packets.len()

@@ -12,7 +12,7 @@ use meeting::{Attendance, CalledOff, Meeting};
 use softband_fabric::spec::FabricSpec;
 use softband_fabric::{Parcel, Split, Starved, World, lookahead};
 use softband_sim::SimTime;
-use softband_workload::{Measurements, PortReport, RunError, Runner, Schedule, Waiting, port_reports};
+use softband_workload::{Failure, Measurements, PortReport, RunError, Runner, Schedule, Waiting, port_reports};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 
@@ -40,7 +40,7 @@ struct Report {
     next: Option<SimTime>,
     wants_look: bool,
     is_done: bool,
-    failure: Option<(SimTime, RunError)>,
+    failure: Option<Failure>,
     progress: (u64, u64),
     now: SimTime,
 }

@@ -1,11 +1,12 @@
 //! What is to come within the next days, by days.
 
-use crate::SimTime;
 use crate::queue::Entry;
 
 /// For so many days there is a place each.
 pub(crate) const DAYS: u64 = 1 << 10;
 const WORD_BITS: usize = 64;
+/// Room for so many events is kept whatever days need.
+const ROOM_KEPT: usize = 256;
 const WORDS: usize = DAYS as usize / WORD_BITS;
 
 /// Events in lists, one for each of the next days. Lists, since what is read in a row is there when it is needed.
@@ -49,8 +50,11 @@ impl<E: Copy> Days<E> {
         let index = (day % DAYS) as usize;
         self.filled[index / WORD_BITS] &= !(1 << (index % WORD_BITS));
         let list = std::mem::take(&mut self.lists[index]);
-        room.clear();
-        self.spare.push(room);
+        // Not what a day with far more than others had: all days would come to have as much.
+        if room.capacity() <= ROOM_KEPT.max(2 * list.len()) {
+            room.clear();
+            self.spare.push(room);
+        }
         list
     }
 
@@ -68,7 +72,7 @@ impl<E: Copy> Days<E> {
         of(first, self.filled[first] & mask).or_else(|| (first + 1..WORDS).find_map(|word| of(word, self.filled[word])))
     }
 
-    pub(crate) fn earliest_of(&self, day: u64) -> Option<SimTime> {
-        self.lists[(day % DAYS) as usize].iter().map(|entry| entry.time).min()
+    pub(crate) fn list(&self, day: u64) -> &[Entry<E>] {
+        &self.lists[(day % DAYS) as usize]
     }
 }

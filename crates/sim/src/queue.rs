@@ -2,6 +2,7 @@
 
 use crate::SimTime;
 use crate::days::{DAYS, Days};
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
@@ -91,8 +92,14 @@ pub struct EventQueue<E> {
     today: u64,
     events: Vec<Entry<E>>,
     left: Vec<(u64, u32)>,
+    /// What has been scheduled for the day at hand behind many others.
+    fresh: BinaryHeap<Entry<E>>,
+    /// A day that has been looked at for its earliest event: how many it had then, and the time of that.
+    peeked: Cell<(u64, usize, SimTime)>,
     count: u64,
+    /// Of the event taken out last.
     now: SimTime,
+    node: u32,
 }
 
 impl<E: Copy> Default for EventQueue<E> {
@@ -117,8 +124,11 @@ impl<E: Copy> EventQueue<E> {
             today: u64::MAX,
             events: Vec::new(),
             left: Vec::new(),
+            fresh: BinaryHeap::new(),
+            peeked: Cell::new((0, 0, SimTime::MAX)),
             count: 0,
             now: SimTime::ZERO,
+            node: 0,
         }
     }
 
@@ -160,11 +170,25 @@ impl<E: Copy> EventQueue<E> {
     }
 
     fn insert_today(&mut self, entry: Entry<E>) {
-        let within = entry.within_day(self.day_bits);
-        let events = &self.events;
+        let (within, events) = (entry.within_day(self.day_bits), &self.events);
         let is_after = |(other, place): &(u64, u32)| *other > within || *other == within && events[*place as usize].order > entry.order;
-        let place = self.left.iter().rposition(is_after).map_or(0, |after| after + 1);
-        self.left.insert(place, (within, self.events.len() as u32));
+        let beyond = self.left.len().saturating_sub(FEW);
+        match self.left[beyond..].iter().rposition(is_after) {
+            Some(after) => self.left.insert(beyond + after + 1, (within, self.events.len() as u32)),
+            None if beyond == 0 => self.left.insert(0, (within, self.events.len() as u32)),
+            None => return self.fresh.push(entry),
+        }
+        self.events.push(entry);
+    }
+
+    /// Brings the first of those that stood apart to the others, where it is before them.
+    #[cold]
+    fn bring_fresh(&mut self) {
+        let first = self.left.last().map(|(_, place)| self.events[*place as usize]);
+        // In the reversed order what is greater comes first.
+        let Some(entry) = self.fresh.peek().copied().filter(|fresh| first.is_none_or(|first| *fresh > first)) else { return };
+        self.fresh.pop();
+        self.left.push((entry.within_day(self.day_bits), self.events.len() as u32));
         self.events.push(entry);
     }
 
@@ -179,6 +203,9 @@ impl<E: Copy> EventQueue<E> {
 
     /// The same, of those not later than `last`.
     pub fn pop_until(&mut self, last: SimTime) -> Option<(EventKey, E)> {
+        if !self.fresh.is_empty() {
+            self.bring_fresh();
+        }
         if self.left.is_empty() && !self.begin_day(last) {
             return None;
         }
@@ -188,7 +215,7 @@ impl<E: Copy> EventQueue<E> {
             return None;
         }
         self.left.pop();
-        self.now = entry.time;
+        (self.now, self.node) = (entry.time, entry.node);
         Some((entry.key(), entry.event))
     }
 
@@ -214,16 +241,32 @@ impl<E: Copy> EventQueue<E> {
     }
 
     pub fn next_time(&self) -> Option<SimTime> {
-        if let Some((_, place)) = self.left.last() {
-            return Some(self.events[*place as usize].time);
+        let left = self.left.last().map(|(_, place)| self.events[*place as usize].time);
+        if let Some(time) = left.into_iter().chain(self.fresh.peek().map(|entry| entry.time)).min() {
+            return Some(time);
         }
-        let soon = self.days.next_after(self.today).and_then(|day| self.days.earliest_of(day));
+        let soon = self.days.next_after(self.today).map(|day| self.earliest_of(day));
         soon.into_iter().chain(self.later.peek().map(|entry| entry.time)).min()
+    }
+
+    /// Who asks again and again looks at each event of a day once.
+    fn earliest_of(&self, day: u64) -> SimTime {
+        let list = self.days.list(day);
+        let (known, count, earliest) = self.peeked.get();
+        let (count, earliest) = if known == day && count <= list.len() { (count, earliest) } else { (0, SimTime::MAX) };
+        let earliest = list[count..].iter().map(|entry| entry.time).min().map_or(earliest, |time| time.min(earliest));
+        self.peeked.set((day, list.len(), earliest));
+        earliest
     }
 
     /// The time of the last event taken out.
     pub fn now(&self) -> SimTime {
         self.now
+    }
+
+    /// The node that it happened at.
+    pub fn node(&self) -> u32 {
+        self.node
     }
 }
 
@@ -319,6 +362,27 @@ mod tests {
             }
             assert!(count > 10_000 && left.len() < count as usize / 2);
         }
+    }
+
+    #[test]
+    fn a_day_full_of_events_that_lead_to_others_keeps_its_order() {
+        let mut queue = EventQueue::default();
+        let mut random = RandomStream::new(5, 0);
+        let mut left = BTreeSet::new();
+        let mut schedule = |queue: &mut EventQueue<u64>, left: &mut BTreeSet<(SimTime, u64)>, number: u64, span: u64| {
+            let time = queue.now() + SimDuration::from_picos(random.next_u64() % span);
+            queue.push(time, 0, number);
+            left.insert((time, number));
+        };
+        (0..3_000).for_each(|number| schedule(&mut queue, &mut left, number, 2));
+        for number in 3_000..20_000 {
+            assert_eq!(queue.next_time(), left.first().map(|first| first.0));
+            let taken = queue.pop().map(|(key, event)| (key.time, event));
+            assert_eq!(taken, left.pop_first());
+            schedule(&mut queue, &mut left, number, 20_000);
+        }
+        assert_eq!(left.len(), 3_000);
+        assert!(std::iter::from_fn(|| queue.pop()).map(|(key, event)| (key.time, event)).eq(left));
     }
 
     #[test]

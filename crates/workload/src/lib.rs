@@ -17,6 +17,6 @@ mod ways;
 pub use measure::{FlowReport, Measurements, PhaseReport, RateSummary};
 pub use pattern::{Operation, Pattern, PatternError, Settings, build};
 pub use ports::{Feeder, HotPort, PortReport, hot_ports, port_reports};
-pub use runner::{RunError, Runner, Waiting};
+pub use runner::{Failure, RunError, Runner, Waiting};
 pub use schedule::{Action, Schedule, ScheduleError, Step, Wait};
 pub use sizes::{SizeError, parse_bytes};

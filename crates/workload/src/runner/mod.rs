@@ -42,6 +42,9 @@ pub enum RunError {
     Deadlock { waits: String },
 }
 
+/// When and at which node something went wrong, and what. Of several the first by time and node counts, in whichever part it is.
+pub type Failure = ((SimTime, u32), RunError);
+
 /// A workload under way, or its part on the hosts that its World has.
 pub struct Runner {
     world: World,
@@ -61,7 +64,7 @@ pub struct Runner {
     matches: BTreeMap<(u32, u32, u32), Match>,
     phases: Vec<PhaseReport>,
     notices: Vec<Notice>,
-    failure: Option<(SimTime, RunError)>,
+    failure: Option<Failure>,
     warnings: Vec<(SimTime, String)>,
     steps_left: usize,
     steps_total: usize,
@@ -144,6 +147,9 @@ impl Runner {
     /// When the workload cannot come to its end.
     pub fn run(&mut self, events_max: u64) -> Result<bool, RunError> {
         let until = self.events + events_max;
+        if self.is_done() {
+            self.world.end_window();
+        }
         while !self.run_window(until) {
             if let Some((_, failure)) = self.failure.take() {
                 return Err(failure);
@@ -176,11 +182,12 @@ impl Runner {
     }
 
     /// Why the workload cannot come to its end, and since when: the first reason.
-    pub fn failure(&self) -> Option<&(SimTime, RunError)> {
+    pub fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()
     }
 
-    fn fail(&mut self, at: SimTime, error: RunError) {
+    fn fail(&mut self, error: RunError) {
+        let at = self.world.present();
         if self.failure.as_ref().is_none_or(|(first, _)| at < *first) {
             self.failure = Some((at, error));
         }
@@ -258,7 +265,7 @@ impl Runner {
                 Notice::Deadlock { waits, is_broken_up: true } => {
                     self.warnings.push((now, format!("deadlock, broken up by lifetime limits: {waits}")))
                 }
-                Notice::Deadlock { waits, is_broken_up: false } => self.fail(now, RunError::Deadlock { waits }),
+                Notice::Deadlock { waits, is_broken_up: false } => self.fail(RunError::Deadlock { waits }),
                 _ => {}
             }
         }
@@ -280,7 +287,7 @@ impl Runner {
         let sender = self.schedule.steps[step as usize];
         if let Action::Send { to, .. } = sender.action {
             let status = format!("{:?}", completion.status);
-            self.fail(now, RunError::Failed { from: self.name_of(sender.rank), to: self.name_of(to), status });
+            self.fail(RunError::Failed { from: self.name_of(sender.rank), to: self.name_of(to), status });
         }
     }
 
