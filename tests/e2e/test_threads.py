@@ -63,7 +63,7 @@ def test_results_are_the_same_on_one_two_and_four_threads(
     assert one == four
 
 
-def test_a_large_fabric_is_the_same_node_by_node_on_any_number_of_threads(softband: Softband) -> None:
+def test_a_large_fabric_is_the_same_on_any_number_of_threads(softband: Softband) -> None:
     # Many nodes are worked through one by one within a window; few are not.
     assert softband.command("fabric", "generate", "fat-tree", "--ports", "8", "--levels", "3", "--out", "large.toml").returncode == 0
     for workload, options in (("permutation", ("--bytes", "200KiB", "--messages", "2")), ("uniform-random", ("--messages", "4"))):

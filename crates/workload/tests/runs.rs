@@ -201,7 +201,7 @@ fn a_message_without_bytes_arrives_too_also_from_a_rank_to_itself() {
     assert_eq!(of(text, &star(2), 1).flows.iter().map(|flow| flow.messages).collect::<Vec<_>>(), [1, 1]);
 }
 
-/// Events of all nodes by time, or node by node in windows.
+/// With or without windows.
 fn with(spec: &FabricSpec, schedule: &Arc<Schedule>, in_windows: bool) -> Measurements {
     let mut world = World::new(spec, 1);
     if in_windows {
@@ -211,7 +211,7 @@ fn with(spec: &FabricSpec, schedule: &Arc<Schedule>, in_windows: bool) -> Measur
 }
 
 #[test]
-fn node_by_node_every_flow_has_the_same_life_as_with_one_queue_for_all() {
+fn every_flow_has_the_same_life_with_and_without_windows() {
     for (leaves, hosts, spines) in [(3, 4, 2), (8, 8, 4)] {
         lives_are_the_same(&two_levels(leaves, hosts, spines));
     }
