@@ -67,7 +67,7 @@ pub(crate) enum Event {
     /// A packet has got through the switch to its output.
     SwitchArrival {
         packet: u32,
-        /// The packet's: both are read at once.
+        /// Output port that it leaves by.
         output: u32,
     },
     /// A packet that the switch cannot forward has come in.

@@ -157,7 +157,6 @@ impl World {
         let (Some(output), Some(onward)) = (output, onward.filter(fits)) else {
             return self.queue.push_arrival(transit.tail, peer.node, (cabling.peer, Source::Packets), Event::SwitchDiscard { packet });
         };
-        transit.output = output;
         // Alike links take alike times.
         let is_alike = onward.rate == cabling.rate && onward.framing == cabling.framing;
         let time_out = if is_alike { time_in } else { onward.serialisation(transit.bytes) };

@@ -150,7 +150,7 @@ impl World {
                 self.packets.insert(copy)
             };
             let transit = self.packets.get_mut(id);
-            (transit.output, transit.copies) = (output, copies);
+            transit.copies = copies;
             transit.counted = number > 0;
             let (head, time_out) = (transit.head, onward.serialisation(transit.bytes));
             transit.time_out = time_out.as_picos() as u32;

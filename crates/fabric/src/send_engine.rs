@@ -187,7 +187,6 @@ impl World {
             packet,
             lane,
             port,
-            output: port,
             tail: SimTime::ZERO,
             head: SimTime::ZERO,
             copies: None,

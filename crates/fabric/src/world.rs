@@ -111,7 +111,7 @@ pub(crate) struct Transit {
     pub tail: SimTime,
     /// LRH to VCRC, or a whole frame.
     pub bytes: u32,
-    /// How long it takes on the link of `output`, in picoseconds.
+    /// How long it takes on the link that it leaves a switch by, in picoseconds.
     pub time_out: u32,
     /// Of the packet: switches look no further.
     pub payload_bytes: u16,
@@ -122,8 +122,6 @@ pub(crate) struct Transit {
     pub lane: VirtualLane,
     /// Port that it came in by; on its way out of an HCA, that HCA's port.
     pub port: u32,
-    /// Output of the switch that it is in.
-    pub output: u32,
     /// Copies of one packet in a switch share a count of those that have not left; all but the first were counted already.
     pub copies: Option<NonZeroU32>,
     pub counted: bool,

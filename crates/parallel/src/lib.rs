@@ -16,8 +16,8 @@ use softband_workload::{Failure, Measurements, PortReport, RunError, Runner, Sch
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 
-/// A part alone shows after so many events how far it is.
-const EVENTS_BETWEEN_LOOKS: u64 = 1 << 16;
+/// A part alone shows after so many events how far it is: some hundredths of a second.
+const EVENTS_BETWEEN_SHOWS: u64 = 1 << 16;
 
 /// A workload under way, in parts.
 pub struct Crew {
@@ -153,7 +153,7 @@ impl Crew {
 
 /// Without others nobody has to be met.
 fn run_alone(runner: &mut Runner, show: &mut dyn FnMut(Progress)) -> Result<(), RunError> {
-    while !runner.run(EVENTS_BETWEEN_LOOKS)? {
+    while !runner.run(EVENTS_BETWEEN_SHOWS)? {
         let (done, total) = runner.progress();
         show(Progress { now: runner.now(), done, total });
     }

@@ -113,7 +113,8 @@ impl<E: Copy> EventQueue<E> {
     /// Days from 2^8 to 2^16 picoseconds.
     const DAY_BITS: (u32, u32) = (8, 16);
 
-    /// For so many nodes, each of which has an event every half microsecond or so. With more or less all goes a little slower.
+    /// For so many nodes, each of which has an event every half microsecond or so: then a day has some four of them, or ten where many
+    /// nodes do the same. With more or less all goes a little slower.
     pub fn for_nodes(nodes: usize) -> Self {
         let (shortest, longest) = Self::DAY_BITS;
         let day_bits = (21_u32).saturating_sub(nodes.max(1).ilog2()).clamp(shortest, longest);
