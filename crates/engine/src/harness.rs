@@ -68,8 +68,8 @@ impl Harness {
             match (self.0.world.next_event_time(), self.0.queue.next_time()) {
                 (Some(fabric), own) if own.is_none_or(|own| fabric <= own) => self.0.step_fabric(&mut notices),
                 (_, Some(_)) => {
-                    let (key, event) = self.0.queue.pop().expect("there is one");
-                    self.0.now = key.time;
+                    let (time, event) = self.0.queue.pop().expect("there is one");
+                    self.0.now = time;
                     if !matches!(event, Event::Resume { .. } | Event::StartProgram { .. }) {
                         self.0.handle(event);
                     }

@@ -270,8 +270,8 @@ impl Engine {
             match (self.world.next_event_time(), self.queue.next_time()) {
                 (Some(fabric), own) if own.is_none_or(|own| fabric <= own) => self.step_fabric(&mut notices),
                 (_, Some(_)) => {
-                    let (key, event) = self.queue.pop().expect("there is a next event");
-                    self.now = key.time;
+                    let (time, event) = self.queue.pop().expect("there is a next event");
+                    self.now = time;
                     self.handle(event);
                 }
                 _ => {

@@ -148,8 +148,8 @@ impl Engine {
 
     /// What is scheduled happens at once: nobody's clock waits for it.
     fn settle_events(&mut self) {
-        while let Some((key, event)) = self.queue.pop() {
-            self.now = self.now.max(key.time);
+        while let Some((time, event)) = self.queue.pop() {
+            self.now = self.now.max(time);
             match event {
                 Event::Resume { process, slot } if self.processes[process].state == ProcessState::Attached => self.return_call(process, slot),
                 Event::Resume { .. } => {}

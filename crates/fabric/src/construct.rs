@@ -43,6 +43,7 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
         packets: Slab::default(),
         deliveries: Slab::default(),
         posts: Slab::default(),
+        visits: Slab::default(),
         completions: Slab::default(),
         reports: Slab::default(),
         copies_left: Slab::default(),
@@ -86,7 +87,7 @@ fn hca_nodes(spec: &FabricSpec, ports: &mut Vec<Port>, buses: &mut Vec<SharedBus
                 shared_bus: bus_of(hca, &mut known, buses),
                 qp_of_qpn: Vec::new(),
                 qp_count: 0,
-                engines: vec![ProcessingEngine::default(); hca.part.processing_engines.max(1) as usize],
+                engines: vec![ProcessingEngine::default(); hca.part.processing_engines.clamp(1, u32::from(u16::MAX)) as usize],
                 ready: VecDeque::new(),
             });
         }

@@ -11,13 +11,11 @@ pub(crate) enum Event {
     },
     /// The first WQE of a send queue that was idle is in the HCA.
     WqeFetched {
-        qp: u32,
-        epoch: u32,
+        visit: u32,
     },
     /// A queue pair has come to RTS.
     QueueResumed {
-        qp: u32,
-        epoch: u32,
+        visit: u32,
     },
     ReceivePosted {
         post: u32,
@@ -25,7 +23,7 @@ pub(crate) enum Event {
     /// A processing engine may start the next message.
     EngineFree {
         hca: u32,
-        engine: u32,
+        engine: u16,
     },
     /// A flow that was slowed down may send its next packet.
     InjectionDue {
@@ -67,8 +65,6 @@ pub(crate) enum Event {
     /// A packet has got through the switch to its output.
     SwitchArrival {
         packet: u32,
-        /// Output port that it leaves by.
-        output: u32,
     },
     /// A packet that the switch cannot forward has come in.
     SwitchDiscard {
@@ -91,8 +87,7 @@ pub(crate) enum Event {
         qp: u32,
     },
     ReceiverWaited {
-        qp: u32,
-        epoch: u32,
+        visit: u32,
     },
     ReplyReady {
         qp: u32,
@@ -110,6 +105,6 @@ pub(crate) enum Event {
 mod tests {
     #[test]
     fn events_are_small() {
-        assert!(size_of::<super::Event>() <= 12);
+        assert!(size_of::<super::Event>() <= 8);
     }
 }

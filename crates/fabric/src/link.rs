@@ -75,7 +75,7 @@ impl World {
         let port = &mut self.ports[id as usize];
         if let Some(at) = port.flow_control.next_arrival().filter(|_| !port.kicked) {
             port.kicked = true;
-            self.queue.push_arrival(at, port.node, (id, Source::Credits), Event::CreditsBack { port: id });
+            self.queue.push_arrival(at, port.node, (port.owner.index(), Source::Credits), Event::CreditsBack { port: id });
         }
     }
 
@@ -121,8 +121,8 @@ impl World {
         match cabling.framing {
             Framing::Infiniband => self.schedule_arrival(packet, cabling, time),
             Framing::Ethernet { .. } => {
-                let node = self.ports[cabling.peer as usize].node;
-                self.queue.push_arrival(head, node, (cabling.peer, Source::Frames), Event::FrameArrival { packet });
+                let peer = &self.ports[cabling.peer as usize];
+                self.queue.push_arrival(head, peer.node, (peer.owner.index(), Source::Frames), Event::FrameArrival { packet });
             }
         }
     }
@@ -144,7 +144,7 @@ impl World {
         let Owner::Switch { switch, index } = peer.owner else {
             // What carries payload is looked at with its first bit, since the DMA write may follow the bytes.
             let at = if transit.payload_bytes > 0 { transit.head } else { transit.tail };
-            return self.queue.push_arrival(at, peer.node, (cabling.peer, Source::Packets), Event::HcaArrival { packet });
+            return self.queue.push_arrival(at, peer.node, (peer.owner.index(), Source::Packets), Event::HcaArrival { packet });
         };
         if transit.dlid.is_multicast() {
             return self.fork_at_switch(packet, switch, index, time_in);
@@ -155,19 +155,20 @@ impl World {
         let onward = output.and_then(|output| self.ports[output as usize].cabling);
         let fits = |onward: &Cabling| u32::from(transit.payload_bytes) <= onward.mtu.bytes();
         let (Some(output), Some(onward)) = (output, onward.filter(fits)) else {
-            return self.queue.push_arrival(transit.tail, peer.node, (cabling.peer, Source::Packets), Event::SwitchDiscard { packet });
+            return self.queue.push_arrival(transit.tail, peer.node, (index, Source::Packets), Event::SwitchDiscard { packet });
         };
         // Alike links take alike times.
         let is_alike = onward.rate == cabling.rate && onward.framing == cabling.framing;
         let time_out = if is_alike { time_in } else { onward.serialisation(transit.bytes) };
         transit.time_out = time_out.as_picos() as u32;
         let at = ready_at(transit.head, self.ports[output as usize].through, time_in, time_out);
-        self.queue.push_arrival(at, peer.node, (cabling.peer, Source::Packets), Event::SwitchArrival { packet, output });
+        transit.output = output;
+        self.queue.push_arrival(at, peer.node, (index, Source::Packets), Event::SwitchArrival { packet });
     }
 
-    pub(crate) fn on_switch_arrival(&mut self, id: u32, output: u32, now: SimTime) {
+    pub(crate) fn on_switch_arrival(&mut self, id: u32, now: SimTime) {
         let transit = self.packets.get_mut(id);
-        let (input, bytes, blocks) = (transit.port, transit.bytes, transit.blocks);
+        let (input, output, bytes, blocks) = (transit.port, transit.output, transit.bytes, transit.blocks);
         if !std::mem::replace(&mut transit.counted, false) {
             self.count_received(input, bytes);
         }

@@ -128,7 +128,6 @@ impl World {
         let node = &self.switches[switch as usize];
         let (first_port, node_number) = (node.first_port, self.ports[node.first_port as usize].node);
         let transit = self.packets.get_mut(packet);
-        let input = transit.port;
         let payload_bytes = u32::from(transit.payload_bytes);
         let outputs = node.switch.multicast_outputs(transit.dlid);
         let ways: Vec<(u32, Cabling)> = (outputs.into_iter().filter(|output| *output != input_index))
@@ -138,7 +137,7 @@ impl World {
             .collect();
         let tail = self.packets.get_mut(packet).tail;
         if ways.is_empty() {
-            return self.queue.push_arrival(tail, node_number, (input, Source::Packets), Event::SwitchDiscard { packet });
+            return self.queue.push_arrival(tail, node_number, (input_index, Source::Packets), Event::SwitchDiscard { packet });
         }
         // From 1 on: a packet without copies has none.
         let copies = NonZeroU32::new(self.copies_left.insert(ways.len() as u32) + 1);
@@ -151,11 +150,11 @@ impl World {
             };
             let transit = self.packets.get_mut(id);
             transit.copies = copies;
-            transit.counted = number > 0;
+            (transit.output, transit.counted) = (output, number > 0);
             let (head, time_out) = (transit.head, onward.serialisation(transit.bytes));
             transit.time_out = time_out.as_picos() as u32;
             let at = ready_at(head, self.ports[output as usize].through, time_in, time_out);
-            self.queue.push_arrival(at, node_number, (input, Source::Packets), Event::SwitchArrival { packet: id, output });
+            self.queue.push_arrival(at, node_number, (input_index, Source::Packets), Event::SwitchArrival { packet: id });
         }
     }
 

@@ -16,6 +16,13 @@ pub(crate) enum Owner {
     Switch { switch: u32, index: u8 },
 }
 
+impl Owner {
+    pub(crate) fn index(self) -> u8 {
+        let (Self::Hca { index, .. } | Self::Switch { index, .. }) = self;
+        index
+    }
+}
+
 /// What the departure of the packet on an HCA's link sets free: a place of the staging buffer, and the message of an unreliable
 /// queue pair.
 #[derive(Clone, Copy, Debug)]

@@ -189,7 +189,8 @@ impl World {
                     slot.qp.requester.resume();
                     // What a drained queue held back goes on; an event, since sending needs the programs' memory.
                     let epoch = slot.qp.epoch;
-                    self.queue.push(now, hca.0, Event::QueueResumed { qp: index, epoch });
+                    let visit = self.visits.insert((index, epoch));
+                    self.queue.push(now, hca.0, Event::QueueResumed { visit });
                 }
                 if let Some(request) = unfinished {
                     self.verbs.put_back(request);
@@ -373,7 +374,8 @@ impl World {
                 if idle {
                     slot.fetching = true;
                     let at = now + self.hcas[hca.0 as usize].part.send_wqe_fetch;
-                    self.queue.push(at, hca.0, Event::WqeFetched { qp, epoch });
+                    let visit = self.visits.insert((qp, epoch));
+                    self.queue.push(at, hca.0, Event::WqeFetched { visit });
                 } else {
                     self.wake(qp, Side::Requester, memory, now);
                 }
@@ -383,14 +385,16 @@ impl World {
         }
     }
 
-    pub(crate) fn on_wqe_fetched(&mut self, qp: u32, epoch: u32, memory: &mut dyn HostMemory, now: SimTime) {
+    pub(crate) fn on_wqe_fetched(&mut self, visit: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        let (qp, epoch) = self.visits.take(visit);
         if let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch) {
             slot.fetching = false;
             self.wake(qp, Side::Requester, memory, now);
         }
     }
 
-    pub(crate) fn on_queue_resumed(&mut self, qp: u32, epoch: u32, memory: &mut dyn HostMemory, now: SimTime) {
+    pub(crate) fn on_queue_resumed(&mut self, visit: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        let (qp, epoch) = self.visits.take(visit);
         if self.slot(qp).is_some_and(|slot| slot.qp.epoch == epoch) {
             self.wake(qp, Side::Requester, memory, now);
         }

@@ -230,7 +230,8 @@ impl World {
             PacketKind::Nak(code) => requester.on_nak(a, packet.psn, code, now),
             PacketKind::RnrNak { timer_code } => {
                 if let Some(wait) = requester.on_rnr_nak(a, packet.psn, timer_code, now) {
-                    self.queue.push(now + wait, hca.0, Event::ReceiverWaited { qp, epoch });
+                    let visit = self.visits.insert((qp, epoch));
+                    self.queue.push(now + wait, hca.0, Event::ReceiverWaited { visit });
                 }
             }
             _ => delivery = requester.on_response(a, hca, &self.verbs, packet, now),

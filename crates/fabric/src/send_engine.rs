@@ -44,7 +44,7 @@ impl World {
         self.pump(hca, memory, now);
     }
 
-    pub(crate) fn on_engine_free(&mut self, hca: u32, engine: u32, memory: &mut dyn HostMemory, now: SimTime) {
+    pub(crate) fn on_engine_free(&mut self, hca: u32, engine: u16, memory: &mut dyn HostMemory, now: SimTime) {
         let node = &mut self.hcas[hca as usize];
         let engine = &mut node.engines[engine as usize];
         engine.waits = false;
@@ -85,7 +85,7 @@ impl World {
             if !engine.starters.is_empty() && !engine.waits {
                 engine.waits = true;
                 let at = engine.free.max(now);
-                self.queue.push(at, hca, Event::EngineFree { hca, engine: index as u32 });
+                self.queue.push(at, hca, Event::EngineFree { hca, engine: index as u16 });
             }
         }
     }
@@ -187,6 +187,7 @@ impl World {
             packet,
             lane,
             port,
+            output: 0,
             tail: SimTime::ZERO,
             head: SimTime::ZERO,
             copies: None,

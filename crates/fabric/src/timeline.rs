@@ -37,9 +37,9 @@ impl Timeline {
         self.queue.push(time, node, event);
     }
 
-    /// What comes to a node by one of its ports.
-    pub(crate) fn push_arrival(&mut self, time: SimTime, node: u32, (port, source): (u32, Source), event: Event) {
-        self.queue.push_from(time, node, port << 2 | source as u32, event);
+    /// What comes to a node by the port with this index.
+    pub(crate) fn push_arrival(&mut self, time: SimTime, node: u32, (port, source): (u8, Source), event: Event) {
+        self.queue.push_from(time, node, u16::from(port) << 2 | source as u16, event);
     }
 
     /// What is to see all else of its instant.
@@ -49,7 +49,7 @@ impl Timeline {
 
     /// The next event, unless a window is to be ended before.
     pub(crate) fn pop(&mut self) -> Option<(SimTime, Event)> {
-        self.queue.pop_until(self.last).map(|(key, event)| (key.time, event))
+        self.queue.pop_until(self.last)
     }
 
     /// When the next event is due.

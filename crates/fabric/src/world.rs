@@ -48,6 +48,8 @@ pub struct World {
     pub(crate) packets: Slab<Transit>,
     pub(crate) deliveries: Slab<InFlight>,
     pub(crate) posts: Slab<Post>,
+    /// Queue pairs that an event is about, and their epochs then.
+    pub(crate) visits: Slab<(u32, u32)>,
     pub(crate) completions: Slab<(ProcessId, CqHandle, Completion)>,
     pub(crate) reports: Slab<Notice>,
     pub(crate) copies_left: Slab<u32>,
@@ -122,6 +124,8 @@ pub(crate) struct Transit {
     pub lane: VirtualLane,
     /// Port that it came in by; on its way out of an HCA, that HCA's port.
     pub port: u32,
+    /// Of a switch: port that it leaves by.
+    pub output: u32,
     /// Copies of one packet in a switch share a count of those that have not left; all but the first were counted already.
     pub copies: Option<NonZeroU32>,
     pub counted: bool,
@@ -235,8 +239,8 @@ impl World {
     pub(crate) fn execute(&mut self, event: Event, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>, now: SimTime) {
         match event {
             Event::Doorbell { post } => self.on_doorbell(post, memory, now),
-            Event::WqeFetched { qp, epoch } => self.on_wqe_fetched(qp, epoch, memory, now),
-            Event::QueueResumed { qp, epoch } => self.on_queue_resumed(qp, epoch, memory, now),
+            Event::WqeFetched { visit } => self.on_wqe_fetched(visit, memory, now),
+            Event::QueueResumed { visit } => self.on_queue_resumed(visit, memory, now),
             Event::ReceivePosted { post } => self.on_receive_posted(post, now),
             Event::EngineFree { hca, engine } => self.on_engine_free(hca, engine, memory, now),
             Event::InjectionDue { qp, side } => self.on_injection_due(Work { qp, side }, memory, now),
@@ -253,13 +257,13 @@ impl World {
             Event::FrameArrival { packet } => self.on_frame_arrival(packet, now),
             Event::PauseSent { port } => self.on_pause_sent(port, now),
             Event::HcaArrival { packet } => self.on_hca_arrival(packet, memory, now),
-            Event::SwitchArrival { packet, output } => self.on_switch_arrival(packet, output, now),
+            Event::SwitchArrival { packet } => self.on_switch_arrival(packet, now),
             Event::SwitchDiscard { packet } => self.on_switch_discard(packet, now),
             Event::InMemory { delivery } => self.on_in_memory(delivery, memory, notices, now),
             Event::BufferFree { port, lane, blocks } => self.on_buffer_free(port, VirtualLane(lane), blocks, now),
             Event::Completed { completion } => self.on_completed(completion, notices, now),
             Event::AckTimer { qp } => self.on_ack_timer(qp, memory, now),
-            Event::ReceiverWaited { qp, epoch } => self.on_receiver_waited(qp, epoch, memory, now),
+            Event::ReceiverWaited { visit } => self.on_receiver_waited(visit, memory, now),
             Event::ReplyReady { qp } => self.on_reply_ready(qp, memory, now),
             Event::Report { notice } => notices.push(self.reports.take(notice)),
             Event::Wakeup { token } => notices.push(Notice::Wakeup { token }),

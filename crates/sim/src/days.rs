@@ -1,6 +1,6 @@
 //! What is to come within the next days, by days.
 
-use crate::queue::Entry;
+use crate::entry::{Entry, Rank};
 
 /// For so many days there is a place each.
 pub(crate) const DAYS: u64 = 1 << 10;
@@ -12,7 +12,7 @@ const WORDS: usize = DAYS as usize / WORD_BITS;
 /// Events in lists, one for each of the next days. Lists, since what is read in a row is there when it is needed.
 pub(crate) struct Days<E> {
     /// At a day's number modulo the count; and days that have any, by bits.
-    lists: Box<[Vec<Entry<E>>]>,
+    lists: Box<[Vec<Entry<E>>; DAYS as usize]>,
     filled: Box<[u64; WORDS]>,
     /// Room that is used again, what was used last first.
     spare: Vec<Vec<Entry<E>>>,
@@ -20,29 +20,31 @@ pub(crate) struct Days<E> {
 
 impl<E: Copy> Days<E> {
     pub(crate) fn new() -> Self {
-        Self { lists: std::iter::repeat_with(Vec::new).take(DAYS as usize).collect(), filled: Box::new([0; WORDS]), spare: Vec::new() }
+        Self { lists: Box::new([const { Vec::new() }; DAYS as usize]), filled: Box::new([0; WORDS]), spare: Vec::new() }
     }
 
+    // An event goes from registers to its place: what is written in halves and read as a whole is waited for.
     #[inline(always)]
-    pub(crate) fn put(&mut self, day: u64, entry: Entry<E>) {
-        let list = &mut self.lists[(day % DAYS) as usize];
-        if list.len() == list.capacity() {
-            Self::make_room(&mut self.spare, list);
-        }
-        list.push(entry);
+    pub(crate) fn put(&mut self, day: u64, rank: Rank, event: E) {
         let index = (day % DAYS) as usize;
+        let list = &mut self.lists[index];
+        if list.len() == list.capacity() {
+            return self.put_to_full(index, rank, event);
+        }
+        list.push(Entry { rank, event });
         self.filled[index / WORD_BITS] |= 1 << (index % WORD_BITS);
     }
 
     #[inline(never)]
-    fn make_room(spare: &mut Vec<Vec<Entry<E>>>, list: &mut Vec<Entry<E>>) {
-        match spare.pop() {
-            Some(spare) if list.is_empty() => *list = spare,
-            other => {
-                spare.extend(other);
-                list.reserve(8);
-            }
+    fn put_to_full(&mut self, index: usize, rank: Rank, event: E) {
+        let list = &mut self.lists[index];
+        if list.is_empty()
+            && let Some(spare) = self.spare.pop()
+        {
+            *list = spare;
         }
+        list.push(Entry { rank, event });
+        self.filled[index / WORD_BITS] |= 1 << (index % WORD_BITS);
     }
 
     /// Empties a day's list: what was in it, for the room of another one.

@@ -4,10 +4,11 @@
 #![forbid(unsafe_code)]
 
 mod days;
+mod entry;
 mod queue;
 mod random;
 mod time;
 
-pub use queue::{EventKey, EventQueue, Order};
+pub use queue::EventQueue;
 pub use random::RandomStream;
 pub use time::{SimDuration, SimTime};
