@@ -266,9 +266,11 @@ impl World {
             let completed = done + part.completion_write;
             slot.completed_last[1] = slot.completed_last[1].max(completed);
         }
-        let in_flight = InFlight { qp, epoch: slot.qp.epoch, delivery, tail: arrival.tail };
-        let delivery = self.deliveries.insert(in_flight);
-        self.queue.push(done, hca, Event::InMemory { delivery });
+        if delivery.leads_to_something() {
+            let in_flight = InFlight { qp, epoch: slot.qp.epoch, delivery, tail: arrival.tail };
+            let delivery = self.deliveries.insert(in_flight);
+            self.queue.push(done, hca, Event::InMemory { delivery });
+        }
         done
     }
 

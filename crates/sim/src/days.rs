@@ -5,6 +5,8 @@ use crate::entry::{Entry, Rank};
 /// For so many days there is a place each.
 pub(crate) const DAYS: u64 = 1 << 10;
 const WORD_BITS: usize = 64;
+/// What most days need, where there are many nodes.
+const ROOM_AT_FIRST: usize = 16;
 /// Room for so many events is kept whatever days need.
 const ROOM_KEPT: usize = 256;
 const WORDS: usize = DAYS as usize / WORD_BITS;
@@ -42,6 +44,8 @@ impl<E: Copy> Days<E> {
             && let Some(spare) = self.spare.pop()
         {
             *list = spare;
+        } else if list.is_empty() {
+            list.reserve(ROOM_AT_FIRST);
         }
         list.push(Entry { rank, event });
         self.filled[index / WORD_BITS] |= 1 << (index % WORD_BITS);

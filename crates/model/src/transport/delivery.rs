@@ -47,6 +47,12 @@ pub struct Delivery {
 }
 
 impl Delivery {
+    /// Whether anything happens when it is in memory. Not where it is one of many packets whose payload is only counted.
+    pub fn leads_to_something(&self) -> bool {
+        let is_moved = self.payload.as_ref().is_some_and(|payload| payload.buffer.is_some());
+        is_moved || !matches!(self.end, DeliveryEnd::Request { completion: None, acknowledge: None })
+    }
+
     pub fn bytes(&self) -> u32 {
         self.payload.as_ref().map_or(0, |payload| payload.len as u32)
     }
