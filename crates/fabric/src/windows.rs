@@ -30,14 +30,22 @@ impl World {
         }
     }
 
-    /// Executes the next event; false at the end of a window that is to be ended, or when none is left.
-    pub fn step_in_window(&mut self, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>) -> bool {
-        let Some((now, event)) = self.queue.pop() else { return false };
-        self.execute(event, memory, notices, now);
-        if !self.looks.is_empty() {
-            if self.has_windows() { self.end_window() } else { self.look_where_asked() }
+    /// Executes events until there is something to be noticed, at most so many; how many. None at the end of a window that is to be ended,
+    /// or when none is left.
+    pub fn run_in_window(&mut self, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>, at_most: u64) -> u64 {
+        let mut executed = 0;
+        while executed < at_most {
+            let Some((now, event)) = self.queue.pop() else { break };
+            self.execute(event, memory, notices, now);
+            executed += 1;
+            if !self.looks.is_empty() {
+                if self.has_windows() { self.end_window() } else { self.look_where_asked() }
+            }
+            if !notices.is_empty() {
+                break;
+            }
         }
-        true
+        executed
     }
 
     /// Ends the window at hand where it ends, instead of going on.

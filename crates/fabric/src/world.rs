@@ -233,9 +233,11 @@ impl World {
 
     /// Executes exactly the next event; what programs may see of it is appended to `notices`.
     pub fn step(&mut self, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>) {
-        while !self.step_in_window(memory, notices) && self.next_window() {}
+        while self.run_in_window(memory, notices, 1) == 0 && self.next_window() {}
     }
 
+    // Once, in the loop over events.
+    #[inline(always)]
     pub(crate) fn execute(&mut self, event: Event, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>, now: SimTime) {
         match event {
             Event::Doorbell { post } => self.on_doorbell(post, memory, now),

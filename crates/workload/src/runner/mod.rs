@@ -167,15 +167,14 @@ impl Runner {
     /// All events up to the end of the World's window, but not beyond so many of the whole run; whether that was what ended it.
     pub fn run_window(&mut self, events_max: u64) -> bool {
         while self.events < events_max {
-            if !self.world.step_in_window(&mut NoMemory, &mut self.notices) {
-                return false;
-            }
-            self.events += 1;
+            self.events += self.world.run_in_window(&mut NoMemory, &mut self.notices, events_max - self.events);
             if !self.notices.is_empty() {
                 self.take_notices();
                 if self.is_done() || self.failure.is_some() {
                     self.world.end_window();
                 }
+            } else if self.events < events_max {
+                return false;
             }
         }
         true
