@@ -108,8 +108,11 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
     }
     let seconds = begun.elapsed().as_secs_f64();
     let whole = results::Results::new(&path, &chosen.name, chosen.seed, &loaded.spec, &crew);
+    let threads = crew.threads();
+    // A million connections take more room than what is told of them.
+    drop(crew);
     whole.leave(&out).with_context(|| format!("cannot write the results to {}", out.display()))?;
-    let report = text::report(&whole, (seconds, crew.threads()), peak_memory_bytes());
+    let report = text::report(&whole, (seconds, threads), peak_memory_bytes());
     // Whoever reads may have heard enough.
     let _ = writeln!(std::io::stdout().lock(), "{report}  results           {}", out.display());
     Ok(0)

@@ -11,6 +11,8 @@ use softband_fabric::spec::FabricSpec;
 use softband_parallel::Crew;
 use softband_sim::SimTime;
 use softband_workload::{Feeder, FlowReport, HotPort, Measurements, PortReport, hot_ports};
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -28,14 +30,18 @@ pub(super) struct Results {
     picture: String,
 }
 
+type PartFile = BufWriter<File>;
+type Content<'a> = &'a dyn Fn(&mut PartFile) -> std::io::Result<()>;
+
 const FILES: [&str; 6] = ["model.json", "flows.csv", "ports.csv", "flows.parquet", "ports.parquet", "hot.svg"];
 
 /// That the folder is there and can be written to, before a long run.
 pub(super) fn check_folder(out: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(out)?;
     let probe = out.join("model.json.part");
-    std::fs::write(&probe, "{}\n")?;
-    std::fs::remove_file(probe)
+    let written = std::fs::write(&probe, "{}\n");
+    // Of a full disk an empty file would stay.
+    std::fs::remove_file(probe).and(written)
 }
 
 impl Results {
@@ -63,12 +69,22 @@ impl Results {
     /// All files, or none: each beside its place first, and moved there when all are whole.
     pub(super) fn leave(&self, out: &Path) -> std::io::Result<()> {
         let (flows, ports) = (self.flows(), self.ports());
-        let tables = [flows.parquet(), ports.parquet()].map(|bytes| bytes.map_err(std::io::Error::other));
-        let [flows_parquet, ports_parquet] = tables;
-        let picture = self.picture.clone().into_bytes();
-        let contents = [self.json()?, flows.csv().into(), ports.csv().into(), flows_parquet?, ports_parquet?, picture];
+        let parquet = |table: &Table, file: &mut PartFile| table.parquet(file).map_err(std::io::Error::other);
+        // One after the other: together they may be larger than what they tell of.
+        let contents: [Content; FILES.len()] = [
+            &|file| Ok(self.json(file)?),
+            &|file| flows.csv(file),
+            &|file| ports.csv(file),
+            &|file| parquet(&flows, file),
+            &|file| parquet(&ports, file),
+            &|file| file.write_all(self.picture.as_bytes()),
+        ];
         let parts = FILES.map(|name| out.join(format!("{name}.part")));
-        let written = parts.iter().zip(&contents).try_for_each(|(part, bytes): (_, &Vec<u8>)| std::fs::write(part, bytes));
+        let written = parts.iter().zip(contents).try_for_each(|(part, content)| {
+            let mut file = PartFile::new(File::create(part)?);
+            content(&mut file)?;
+            file.flush()
+        });
         let moved = written.and_then(|()| FILES.iter().zip(&parts).try_for_each(|(name, part)| std::fs::rename(part, out.join(name))));
         if moved.is_err() {
             parts.iter().for_each(|part| drop(std::fs::remove_file(part)));
@@ -77,15 +93,14 @@ impl Results {
     }
 
     /// The flows may be a million: one after the other is written and forgotten.
-    fn json(&self) -> serde_json::Result<Vec<u8>> {
+    fn json(&self, file: &mut PartFile) -> serde_json::Result<()> {
         let measured = &self.measured;
         let rates = measured.rates();
         let phase = |phase: &softband_workload::PhaseReport| {
             let begun = phase.begun.unwrap_or(SimTime::ZERO);
             json!({ "name": phase.name, "begun_picos": begun.as_picos(), "ended_picos": phase.ended.as_picos() })
         };
-        let mut text = Vec::new();
-        let mut serializer = serde_json::Serializer::pretty(&mut text);
+        let mut serializer = serde_json::Serializer::pretty(&mut *file);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("softband_version", &env!("CARGO_PKG_VERSION"))?;
         map.serialize_entry("fabric", &json!({ "file": self.fabric, "title": self.title, "hosts": self.hosts, "switches": self.switches }))?;
@@ -101,8 +116,7 @@ impl Results {
         map.serialize_entry("ports", &InTurn(&self.ports, port))?;
         map.serialize_entry("hot_ports", &InTurn(&self.hot, hot))?;
         map.end()?;
-        text.push(b'\n');
-        Ok(text)
+        file.write_all(b"\n").map_err(serde_json::Error::io)
     }
 
     fn flows(&self) -> Table {

@@ -6,7 +6,7 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::parser::parse_message_type;
-use std::fmt::Write;
+use std::io::Write;
 use std::sync::Arc;
 
 pub(super) enum Values {
@@ -48,14 +48,13 @@ impl Column {
         format!("{kind} {}{meaning};", self.name)
     }
 
-    fn print(&self, row: usize, text: &mut String) {
-        // Writing to a String does not fail.
-        let _ = match &self.values {
-            Values::Text(values) => write!(text, "{}", values[row]),
-            Values::Count(values) => write!(text, "{}", values[row]),
-            Values::Some(values) => write!(text, "{}", values[row].map(|value| value.to_string()).unwrap_or_default()),
-            Values::Number(values, decimals) => write!(text, "{:.*}", *decimals, values[row]),
-        };
+    fn print(&self, row: usize, file: &mut impl Write) -> std::io::Result<()> {
+        match &self.values {
+            Values::Text(values) => file.write_all(values[row].as_bytes()),
+            Values::Count(values) => write!(file, "{}", values[row]),
+            Values::Some(values) => values[row].map_or(Ok(()), |value| write!(file, "{value}")),
+            Values::Number(values, decimals) => write!(file, "{:.*}", *decimals, values[row]),
+        }
     }
 
     fn write(&self, writer: &mut SerializedColumnWriter<'_>) -> Result<()> {
@@ -107,25 +106,25 @@ impl Table {
         self.columns.first().map_or(0, Column::rows)
     }
 
-    pub(super) fn csv(&self) -> String {
+    pub(super) fn csv(&self, file: &mut impl Write) -> std::io::Result<()> {
         let names: Vec<&str> = self.columns.iter().map(|column| column.name.as_str()).collect();
-        let mut text = names.join(",") + "\n";
+        writeln!(file, "{}", names.join(","))?;
         for row in 0..self.rows() {
             for (number, column) in self.columns.iter().enumerate() {
-                text.push_str(if number == 0 { "" } else { "," });
-                column.print(row, &mut text);
+                file.write_all(if number == 0 { b"" } else { b"," })?;
+                column.print(row, file)?;
             }
-            text.push('\n');
+            file.write_all(b"\n")?;
         }
-        text
+        Ok(())
     }
 
-    pub(super) fn parquet(&self) -> Result<Vec<u8>> {
+    pub(super) fn parquet(&self, file: &mut (impl Write + Send)) -> Result<()> {
         let declarations: Vec<String> = self.columns.iter().map(Column::declaration).collect();
         let schema = parse_message_type(&format!("message table {{ {} }}", declarations.join(" ")))?;
         let writer = concat!("softband version ", env!("CARGO_PKG_VERSION"));
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).set_created_by(writer.to_owned()).build();
-        let mut file = SerializedFileWriter::new(Vec::new(), Arc::new(schema), Arc::new(properties))?;
+        let mut file = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties))?;
         if self.rows() > 0 {
             let mut group = file.next_row_group()?;
             for column in &self.columns {
@@ -135,7 +134,7 @@ impl Table {
             }
             group.close()?;
         }
-        file.into_inner()
+        file.close().map(drop)
     }
 }
 
@@ -154,14 +153,22 @@ mod tests {
         ])
     }
 
+    fn parquet(table: &Table) -> Vec<u8> {
+        let mut file = Vec::new();
+        table.parquet(&mut file).unwrap();
+        file
+    }
+
     #[test]
     fn both_files_have_the_same_values() {
         let table = table(3);
+        let mut text = Vec::new();
+        table.csv(&mut text).unwrap();
         assert_eq!(
-            table.csv(),
+            String::from_utf8(text).unwrap(),
             "host,bytes,stall_ps,share\nh0,0,0,0.000000\nh1000000007,1000000007,,333333335.666667\nh2000000014,2000000014,2000000014,666666671.333333\n"
         );
-        let reader = SerializedFileReader::new(bytes::Bytes::from(table.parquet().unwrap())).unwrap();
+        let reader = SerializedFileReader::new(bytes::Bytes::from(parquet(&table))).unwrap();
         let rows: Vec<String> = reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect();
         assert_eq!(rows[1], "{host: \"h1000000007\", bytes: 1000000007, stall_ps: null, share: 333333335.666667}");
     }
@@ -169,8 +176,8 @@ mod tests {
     #[test]
     fn the_same_table_has_the_same_bytes_and_may_be_empty_or_long() {
         for rows in [0, 1, 50_000] {
-            let bytes = table(rows).parquet().unwrap();
-            assert_eq!(bytes, table(rows).parquet().unwrap());
+            let bytes = parquet(&table(rows));
+            assert_eq!(bytes, parquet(&table(rows)));
             let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
             assert_eq!(reader.metadata().file_metadata().num_rows(), rows as i64);
         }
@@ -179,6 +186,6 @@ mod tests {
     #[test]
     fn what_no_reader_could_read_is_an_error() {
         let table = Table::new(vec![Column::new("bytes", Values::Count(vec![u64::MAX]))]);
-        assert!(table.parquet().unwrap_err().to_string().contains("does not fit"));
+        assert!(table.parquet(&mut Vec::new()).unwrap_err().to_string().contains("does not fit"));
     }
 }
