@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -182,11 +183,27 @@ def test_groups_go_by_their_gid(softband: Softband, c_programs: Path, pace: str)
     assert outcome.program("a-0") == "every member got its copy\n"
 
 
-def test_pauses_are_counted_and_lose_nothing_while_a_full_buffer_without_them_does(softband: Softband, tmp_path: Path) -> None:
+def with_third_host() -> str:
     text = text_of()
     host = text[text.index("[hosts.b]") : text.index("[switches.sw]")]
     cable = text[text.rindex("[[cables]]") :]
-    third = text.replace("[switches.sw]", host.replace("hosts.b", "hosts.c") + "[switches.sw]") + cable.replace("b/mlx5_0", "c/mlx5_0").replace("sw/2", "sw/3")
+    return text.replace("[switches.sw]", host.replace("hosts.b", "hosts.c") + "[switches.sw]") + cable.replace("b/mlx5_0", "c/mlx5_0").replace("sw/2", "sw/3")
+
+
+def test_what_a_workload_loses_stands_in_its_tables_and_its_report(softband: Softband, tmp_path: Path) -> None:
+    fabric = tmp_path / "lossy.toml"
+    fabric.write_text(with_third_host().replace('"pfc"', '"none"'))
+    done = softband.command("model", str(fabric), "incast", "--messages", "4", "--bytes", "256KiB", "--out", "lossy")
+    assert done.returncode == 0, done.stderr
+    with (softband.folder / "lossy" / "ports.csv").open() as file:
+        lost = sum(int(row["buffer_discards"]) for row in csv.DictReader(file))
+    ports = json.loads((softband.folder / "lossy" / "model.json").read_text())["ports"]
+    assert 0 < lost == sum(port["port_xmit_pkts"] - port["port_rcv_pkts"] for port in ports)
+    assert f"  lost              {lost} frames that a buffer had no room for, 0 packets" in done.stdout
+
+
+def test_pauses_are_counted_and_lose_nothing_while_a_full_buffer_without_them_does(softband: Softband, tmp_path: Path) -> None:
+    third = with_third_host()
     counted = {}
     for flow_control in ("pfc", "none"):
         fabric = tmp_path / f"{flow_control}.toml"

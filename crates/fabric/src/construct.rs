@@ -129,7 +129,6 @@ fn behind_bridge(part: &HcaPart, bus: &BusPart) -> HcaPart {
         part.send_wqe_fetch += twice;
         part.receive_wqe_fetch += twice;
         part.completion_write += once;
-        part.atomic_execution += twice;
     }
     part
 }

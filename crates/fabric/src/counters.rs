@@ -1,8 +1,8 @@
 //! Port counters, by the names of the performance management agent (IBTA 16.1.3.5, PortCounters and PortCountersExtended).
 
 use crate::World;
-use crate::port::Owner;
-use softband_model::link::{FlowControl, symbol_time};
+use crate::port::{Owner, Traffic};
+use softband_model::link::{FlowControl, Framing, symbol_time};
 use softband_types::PortNumber;
 
 /// Counters of one port since the fabric began.
@@ -11,9 +11,12 @@ pub struct PortCounters {
     /// `host/device` of an HCA, the name of a switch.
     pub node: String,
     pub port: PortNumber,
-    /// In words of four bytes, from LRH to VCRC, or of whole frames.
+    /// In words of four bytes: from LRH to ICRC, since the VCRC is not counted (IBTA 16.1.3.5), or of whole frames.
     pub port_xmit_data: u64,
     pub port_rcv_data: u64,
+    /// All bytes of packets and frames: what takes the link's time.
+    pub sent_bytes: u64,
+    pub received_bytes: u64,
     pub port_xmit_pkts: u64,
     pub port_rcv_pkts: u64,
     pub unicast_xmit_pkts: u64,
@@ -65,8 +68,10 @@ impl World {
                 PortCounters {
                     node,
                     port: port.number,
-                    port_xmit_data: sent.bytes / 4,
-                    port_rcv_data: received.bytes / 4,
+                    port_xmit_data: data_words(port.framing, sent),
+                    port_rcv_data: data_words(port.framing, received),
+                    sent_bytes: sent.bytes,
+                    received_bytes: received.bytes,
                     port_xmit_pkts: sent.packets,
                     port_rcv_pkts: received.packets,
                     unicast_xmit_pkts: sent.packets,
@@ -88,4 +93,13 @@ impl World {
             })
             .collect()
     }
+}
+
+/// What counts as a port's data.
+fn data_words(framing: Framing, passed: Traffic) -> u64 {
+    let uncounted = match framing {
+        Framing::Infiniband => u64::from(softband_wire::VCRC_BYTES) * passed.packets,
+        Framing::Ethernet { .. } => 0,
+    };
+    (passed.bytes - uncounted) / 4
 }

@@ -175,9 +175,9 @@ fn the_wait_for_credits_shows_in_the_counters() {
     let counters = lab.world.counters();
     let hca = &counters[0];
     assert_eq!((hca.node.as_str(), hca.port_xmit_pkts, hca.port_rcv_pkts), ("a/test0", 32, 1));
-    // 32 packets of payload and 26 bytes, and one RETH; the acknowledgement has 30 bytes.
-    assert_eq!(hca.port_xmit_data, (65_536 + 32 * 26 + 16) / 4);
-    assert_eq!(hca.port_rcv_data, 30 / 4);
+    // 32 packets of payload and 24 bytes, and one RETH; the acknowledgement has 28 bytes. The VCRC does not count.
+    assert_eq!(hca.port_xmit_data, (65_536 + 32 * 24 + 16) / 4);
+    assert_eq!(hca.port_rcv_data, 28 / 4);
     let stalled: u64 = hca.credit_stall_picos.iter().sum();
     assert!(stalled > 25_000_000, "{stalled}");
     assert_eq!(hca.port_xmit_wait, stalled / 2_000);
@@ -211,4 +211,25 @@ fn a_send_takes_about_a_microsecond_longer_than_a_write() {
     assert_near(write as f64, 3_800.0, 5.0);
     // The receive WQE's fetch, in part behind the packet's arrival, the completion, and a poll.
     assert_near((send - write) as f64, 1_000.0, 10.0);
+}
+
+#[test]
+fn an_atomic_reads_its_operand_from_where_a_read_has_its_payload() {
+    let took = |memory_latency: u64, operation: fn(u64, RKey) -> SendOperation| {
+        let mut lab = Lab::new(&back_to_back(LinkSpeed::Sdr, 10, 5, host_part(memory_latency, 300)));
+        let (a, _) = lab.connect(0, 1, QpType::Rc);
+        let request = lab.request(0, 1, operation(BASE + 64, lab.programs[1].rkey), 0, 8);
+        let begun = lab.world.now();
+        lab.send(0, a, request);
+        while lab.completions(0).is_empty() {
+            assert!(lab.step());
+        }
+        lab.world.now() - begun
+    };
+    let read: fn(u64, RKey) -> SendOperation = |remote_address, rkey| SendOperation::RdmaRead { remote_address, rkey };
+    let add: fn(u64, RKey) -> SendOperation = |remote_address, rkey| SendOperation::FetchAdd { remote_address, rkey, add: 2 };
+    for operation in [read, add] {
+        assert_eq!(took(1_500, operation) - took(500, operation), nanos(1_000));
+    }
+    assert!(took(500, add) > took(500, read));
 }

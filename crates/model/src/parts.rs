@@ -86,7 +86,7 @@ pub struct HcaPart {
     pub completion_write: SimDuration,
     /// Responder's work for an RDMA read before it asks for the payload.
     pub read_response_processing: SimDuration,
-    /// Execution of an atomic at the responder, beyond a read's work.
+    /// Execution of an atomic at the responder, beyond a read's work and the reading of its operand.
     pub atomic_execution: SimDuration,
     /// From the last packet of a message to its acknowledgement on the way.
     pub ack_processing: SimDuration,

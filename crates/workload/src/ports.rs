@@ -41,7 +41,7 @@ pub fn port_reports(spec: &FabricSpec, counters: impl Iterator<Item = PortCounte
             let name = spec.port_name(port);
             let counters = counters.get(&name).cloned().unwrap_or_default();
             let picos_a_byte = cable.rate.picos_of_bytes(1_000_000) as f64 / 1e6;
-            let utilisation = |words: u64| (words * 4) as f64 * picos_a_byte / picos;
+            let utilisation = |bytes: u64| bytes as f64 * picos_a_byte / picos;
             reports.push(PortReport {
                 port,
                 name,
@@ -49,8 +49,8 @@ pub fn port_reports(spec: &FabricSpec, counters: impl Iterator<Item = PortCounte
                 peer_name: spec.port_name(peer),
                 rate_name: cable.rate_name(),
                 link_bytes_per_second: 1e12 / picos_a_byte,
-                xmit_utilisation: utilisation(counters.port_xmit_data),
-                rcv_utilisation: utilisation(counters.port_rcv_data),
+                xmit_utilisation: utilisation(counters.sent_bytes),
+                rcv_utilisation: utilisation(counters.received_bytes),
                 stalled: counters.credit_stall_picos.iter().max().map_or(0.0, |stall| *stall as f64 / picos),
                 counters,
             });

@@ -15,7 +15,7 @@ from softband_lab.softband import RunFailed, Softband
 
 Value = str | int | float | bool
 
-# Links have no more; all cells have the same columns, whatever lanes their fabric uses.
+# Links have no more; all cells have the same columns, whatever lanes and link layers their fabric uses.
 _LANES = 15
 _PORT_COLUMNS: dict[str, Any] = {
     "port": pl.String,
@@ -27,6 +27,7 @@ _PORT_COLUMNS: dict[str, Any] = {
     **dict.fromkeys(("port_xmit_data", "port_rcv_data", "port_xmit_pkts", "port_rcv_pkts"), pl.Int64),
     **dict.fromkeys(("port_xmit_discards", "port_xmit_wait"), pl.Int64),
     **dict.fromkeys((f"credit_stall_vl{lane}_ps" for lane in range(_LANES)), pl.Int64),
+    **dict.fromkeys(("pause_frames_sent", "pause_frames_received", "buffer_discards"), pl.Int64),
 }
 _HOT_COLUMNS: dict[str, Any] = {
     "tree": pl.Int64,
@@ -48,6 +49,7 @@ _CELL_COLUMNS: dict[str, Any] = {
     "credit_stall_ps": pl.Int64,
     "port_xmit_wait": pl.Int64,
     "port_xmit_discards": pl.Int64,
+    "buffer_discards": pl.Int64,
     "hot_ports": pl.Int64,
     "hottest_port": pl.String,
     "softband": pl.String,
@@ -123,6 +125,7 @@ class ModelJob:
             "credit_stall_ps": int(stalls.sum()),
             "port_xmit_wait": int(ports["port_xmit_wait"].sum()),
             "port_xmit_discards": int(ports["port_xmit_discards"].sum()),
+            "buffer_discards": int(ports["buffer_discards"].sum()),
             "hot_ports": len(hot),
             "hottest_port": hot[0]["port"] if hot else None,
             "softband": summary["softband_version"],
@@ -153,7 +156,7 @@ def _type_of(value: Value) -> Any:
 
 
 def _ports(table: pl.DataFrame) -> pl.DataFrame:
-    """With a column for each lane that there may be."""
+    """With a column for whatever a port may have."""
     missing = [pl.lit(None, dtype).alias(name) for name, dtype in _PORT_COLUMNS.items() if name not in table.columns]
     return table.with_columns(*missing).select(*_PORT_COLUMNS)
 

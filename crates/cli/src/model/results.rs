@@ -7,6 +7,7 @@ use super::text;
 use crate::counters::port_counters;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
+use softband_fabric::EthernetCounters;
 use softband_fabric::spec::FabricSpec;
 use softband_parallel::Crew;
 use softband_sim::SimTime;
@@ -137,7 +138,7 @@ impl Results {
         ])
     }
 
-    /// Lanes that a port has not are empty.
+    /// Lanes that a port has not are empty; what only Ethernet ports count is there where one is.
     fn ports(&self) -> Table {
         let ports = &self.ports;
         let text = |name: &str, of: fn(&PortReport) -> &str| Column::new(name, Values::Text(ports.iter().map(|port| of(port).into()).collect()));
@@ -161,6 +162,14 @@ impl Results {
         for lane in 0..lanes {
             let stalls = ports.iter().map(|port| port.counters.credit_stall_picos.get(lane).copied()).collect();
             columns.push(Column::new(format!("credit_stall_vl{lane}_ps"), Values::Some(stalls)));
+        }
+        if ports.iter().any(|port| port.counters.ethernet.is_some()) {
+            let of_ethernet = |name: &str, of: fn(&EthernetCounters) -> u64| {
+                Column::new(name, Values::Some(ports.iter().map(|port| port.counters.ethernet.as_ref().map(of)).collect()))
+            };
+            columns.push(of_ethernet("pause_frames_sent", |counters| counters.xmit_pauses));
+            columns.push(of_ethernet("pause_frames_received", |counters| counters.rcv_pauses));
+            columns.push(of_ethernet("buffer_discards", |counters| counters.rcv_discards));
         }
         Table::new(columns)
     }

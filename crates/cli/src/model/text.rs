@@ -57,6 +57,13 @@ pub(super) fn report(results: &Results, (wall_seconds, threads): (f64, usize), p
     let hops = measured.packet_hops as f64;
     let speed = hops / wall_seconds / 1e6;
     line("packet-hops", format!("{} in {wall_seconds:.2} s ({speed:.2} million/s, {})", measured.packet_hops, threads_in_words(threads)));
+    let lost = results.ports.iter().map(|port| &port.counters);
+    let (waited, full) = lost.fold((0, 0), |(waited, full), counters| {
+        (waited + counters.port_xmit_discards, full + counters.ethernet.map_or(0, |ethernet| ethernet.rcv_discards))
+    });
+    if waited + full > 0 {
+        line("lost", format!("{full} frames that a buffer had no room for, {waited} packets that waited for too long"));
+    }
     line("events", format!("{} ({:.1} a packet-hop)", measured.events, measured.events as f64 / hops.max(1.0)));
     if let Some(peak) = peak_bytes {
         let a_host = peak as f64 / results.hosts.max(1) as f64 / 1024.0;

@@ -190,7 +190,12 @@ impl Responder {
         if self.replays.len() > usize::from(a.max_dest_rd_atomic.max(1)) {
             self.replays.pop_front();
         }
-        (plain(a, env, Response { psn, kind: PacketKind::AtomicAck { original } }), None)
+        let mut emission = plain(a, env, Response { psn, kind: PacketKind::AtomicAck { original } });
+        if let (Emission::Packet { dma_bytes, .. }, PacketKind::CompareSwap { .. } | PacketKind::FetchAdd { .. }) = (&mut emission, operation) {
+            // The operand comes from where a read's payload comes from.
+            *dma_bytes = 8;
+        }
+        (emission, None)
     }
 }
 
