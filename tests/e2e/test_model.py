@@ -161,6 +161,14 @@ def test_a_full_disk_leaves_the_former_results_whole(softband: Softband) -> None
     assert not list((softband.folder / "out").glob("*.part"))
 
 
+def test_files_that_may_not_grow_are_an_error_as_a_full_disk_is(softband: Softband) -> None:
+    limited = ("sh", "-c", 'ulimit -f 8; exec "$@"', "sh")
+    done = softband.command("model", str(FABRICS / "three-hosts.toml"), "all-to-all", "--out", "out", "--ranks-per-host", "8", wrapper=limited)
+    assert done.returncode == 2
+    assert "cannot write the results to out: File too large" in done.stderr
+    assert not list((softband.folder / "out").iterdir())
+
+
 def test_a_stream_goes_from_host_to_host_however_many_ranks_each_has(softband: Softband) -> None:
     ends = {
         "out": (("--ranks-per-host", "2"), ("a", "b")),

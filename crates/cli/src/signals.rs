@@ -21,6 +21,12 @@ pub(crate) fn interrupt_on_signals() -> Interrupt {
     interrupt
 }
 
+/// A file that may not grow (`ulimit -f`) is an error like a full disk. For commands that start no programs, which would inherit it.
+pub(crate) fn take_file_limit_as_error() {
+    // SAFETY: to ignore a signal runs nothing in its place.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 pub(crate) fn default_broken_pipe() {
     // SAFETY: before any thread exists; Rust ignores SIGPIPE by default, a command-line tool should not.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
