@@ -7,7 +7,7 @@ mod sweep;
 mod table;
 mod text;
 
-use crate::home;
+use crate::{home, output};
 use anyhow::{Context, bail};
 use clap::{ArgMatches, Args};
 use softband_parallel::Crew;
@@ -114,8 +114,7 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
     drop(crew);
     whole.leave(&out).with_context(|| format!("cannot write the results to {}", out.display()))?;
     let report = text::report(&whole, (seconds, threads), peak_memory_bytes());
-    // Whoever reads may have heard enough.
-    let _ = writeln!(std::io::stdout().lock(), "{report}  results           {}", out.display());
+    output::say(format_args!("{report}  results           {}\n", out.display()))?;
     Ok(0)
 }
 

@@ -1,5 +1,6 @@
 //! What programs print: to the terminal with the host's name in front, and untouched into files.
 
+use anyhow::Context;
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
@@ -8,6 +9,12 @@ use std::sync::Mutex;
 pub(crate) fn diagnostic(error: softband_catalog::FabricError) -> anyhow::Error {
     let text = error.to_text();
     if std::io::stderr().is_terminal() { anyhow::anyhow!("{:?}", miette::Report::new(error)) } else { anyhow::anyhow!("{text}") }
+}
+
+/// Prints what a command answers, to the last byte: where standard output takes it no more, that is an error.
+pub(crate) fn say(text: impl std::fmt::Display) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    write!(out, "{text}").and_then(|()| out.flush()).context("cannot write to standard output")
 }
 
 static LOST: Mutex<Option<String>> = Mutex::new(None);

@@ -1,6 +1,6 @@
 //! `softband parts list` and `softband parts show`.
 
-use crate::home;
+use crate::{home, output};
 use anyhow::bail;
 use clap::Subcommand;
 use softband_catalog::{PartKind, PartSheet};
@@ -18,7 +18,7 @@ pub(crate) fn run(command: &PartsCommand) -> anyhow::Result<i32> {
     match command {
         PartsCommand::List => {
             for kind in PartKind::ALL {
-                println!("{kind}: {}", catalog.parts(kind).join(" "));
+                output::say(format_args!("{kind}: {}\n", catalog.parts(kind).join(" ")))?;
             }
         }
         PartsCommand::Show { name } => {
@@ -26,18 +26,19 @@ pub(crate) fn run(command: &PartsCommand) -> anyhow::Result<i32> {
             if sheets.is_empty() {
                 bail!("no part is called '{name}'; `softband parts list` names them all");
             }
-            sheets.into_iter().for_each(show);
+            sheets.into_iter().try_for_each(show)?;
         }
     }
     Ok(0)
 }
 
-fn show(sheet: &PartSheet) {
-    println!("{} {}: {}", sheet.kind, sheet.name, sheet.summary);
+fn show(sheet: &PartSheet) -> anyhow::Result<()> {
+    output::say(format_args!("{} {}: {}\n", sheet.kind, sheet.name, sheet.summary))?;
     let width = sheet.parameters.iter().map(|parameter| parameter.name.len()).max().unwrap_or(0);
     for parameter in &sheet.parameters {
         let value = format!("{} {}", parameter.value, parameter.unit);
         let on = if parameter.on.is_empty() { String::new() } else { format!(" on {}", parameter.on.join(", ")) };
-        println!("  {:width$}  {value:14}  {}{on}: {}", parameter.name, parameter.status, parameter.source);
+        output::say(format_args!("  {:width$}  {value:14}  {}{on}: {}\n", parameter.name, parameter.status, parameter.source))?;
     }
+    Ok(())
 }

@@ -1,5 +1,6 @@
 //! `softband status` and `softband down`: what is up, and the end of it.
 
+use crate::output;
 use crate::record::{self, Record};
 use anyhow::bail;
 use clap::Args;
@@ -44,11 +45,11 @@ pub(crate) fn status(arguments: &StatusArguments) -> anyhow::Result<i32> {
         }
     }
     if arguments.json {
-        println!("{:#}", json!({ "fabrics": fabrics }));
+        output::say(format_args!("{:#}\n", json!({ "fabrics": fabrics })))?;
     } else if fabrics.is_empty() {
-        println!("no fabric is up: softband up brings one up");
+        output::say("no fabric is up: softband up brings one up\n")?;
     } else {
-        print!("{}", fabrics.iter().map(to_text).collect::<Vec<_>>().join("\n"));
+        output::say(fabrics.iter().map(to_text).collect::<Vec<_>>().join("\n"))?;
     }
     Ok(if fabrics.is_empty() { EXIT_NOTHING_UP } else { 0 })
 }
@@ -104,6 +105,6 @@ pub(crate) fn down(arguments: &DownArguments) -> anyhow::Result<i32> {
     if let Some(remote) = remote {
         remote.await_end(DOWN_LIMIT);
     }
-    println!("fabric '{}' is down", record.name);
+    output::say(format_args!("fabric '{}' is down\n", record.name))?;
     Ok(0)
 }
