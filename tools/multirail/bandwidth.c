@@ -4,10 +4,7 @@
 #include "multirail.h"
 
 #include <stdio.h>
-#include <string.h>
-
-/* What a process tells of its sending. */
-enum { BEGAN, ENDED, BEST_WINDOW, TIMES };
+#include <stdlib.h>
 
 /* Chunks of a divided message begin at multiples of this, so that only the last packet of each is short. */
 enum { CHUNK_UNIT = 4096 };
@@ -56,64 +53,48 @@ static void send_window(struct rails *r, const struct route *route, const struct
 	drain(r->send_cq, posted);
 }
 
-/* Senders neither begin nor end at the same moment. Each sends before and after its clock runs, so that none is measured while
- * another one rests. */
-static int windows_after(const struct options *o)
+static int senders(const struct options *o)
 {
-	int senders = o->procs * (o->bidirectional ? 2 : 1);
-
-	return senders > 1 ? (o->iterations + 3) / 4 : 0;
+	return o->procs * (o->bidirectional ? 2 : 1);
 }
 
-static void send_all(struct rails *r, const struct route *route, const struct options *o, uint64_t size, uint64_t *times)
+/* Senders neither begin nor end at the same moment, and one that is alone on its port is done early. Each sends before its clock runs,
+ * and goes on until the slowest has done its windows, so that none is measured while another one rests. */
+static void send_all(struct rails *r, struct control *c, const struct route *route, const struct options *o, uint64_t size, uint64_t *record)
 {
-	uint64_t before;
-
 	send_window(r, route, o, size);
-	before = now_ns();
-	times[BEGAN] = before;
+	start_record(record);
 	for (int i = 0; i < o->iterations; i++) {
-		uint64_t after;
-
 		send_window(r, route, o, size);
-		after = now_ns();
-		if (i == 0 || after - before < times[BEST_WINDOW])
-			times[BEST_WINDOW] = after - before;
-		before = after;
+		record_window(record);
 	}
-	times[ENDED] = before;
-	for (int i = 0; i < windows_after(o); i++)
+	record_measured(record);
+	if (senders(o) == 1)
+		return;
+	barrier_enter(c);
+	while (!barrier_passed(c)) {
 		send_window(r, route, o, size);
+		record_window(record);
+	}
 }
 
-/* MB/s of one side: all its processes, from the first that began to the last that ended. */
-static void add_side(const uint64_t *times, const struct options *o, uint64_t size, double *peak, double *average)
+static void print_row(uint64_t *all, const struct options *o, uint64_t size, int64_t ahead)
 {
-	double window_bytes = (double)size * o->window, all_bytes = window_bytes * o->iterations * o->procs;
-	uint64_t began = times[BEGAN], ended = times[ENDED];
+	const uint64_t *sender[2 * PROCS_MAX];
+	/* The client's processes come after the server's. */
+	int first = o->bidirectional ? 0 : o->procs;
+	double peak, average, window_megabytes = (double)size * o->window * 1e3;
 
-	for (int i = 0; i < o->procs; i++) {
-		const uint64_t *one = times + i * TIMES;
+	for (int i = 0; i < senders(o); i++) {
+		uint64_t *record = all + (size_t)(first + i) * RECORD_WORDS;
 
-		if (one[BEGAN] < began)
-			began = one[BEGAN];
-		if (one[ENDED] > ended)
-			ended = one[ENDED];
-		*peak += window_bytes / (double)one[BEST_WINDOW] * 1e3;
+		if (first + i < o->procs)
+			shift_record(record, ahead);
+		sender[i] = record;
 	}
-	*average += all_bytes / (double)(ended - began) * 1e3;
-}
-
-static void print_row(const uint64_t *all, const struct options *o, uint64_t size)
-{
-	double peak = 0, average = 0;
-
-	add_side(all + o->procs * TIMES, o, size, &peak, &average);
-	if (o->bidirectional)
-		add_side(all, o, size, &peak, &average);
-	/* Windows of several processes need not be their best at the same time. */
-	if (peak < average)
-		peak = average;
+	rates(sender, senders(o), &peak, &average);
+	peak *= window_megabytes;
+	average *= window_megabytes;
 	printf(" %-10llu %-14d %-16.2f %-18.2f %-.6f\n", (unsigned long long)size, o->iterations, peak, average, average / (double)size);
 	fflush(stdout);
 }
@@ -122,17 +103,24 @@ void run_bandwidth(struct rails *r, struct control *c, const struct options *o)
 {
 	struct route route = route_of(r, c, o);
 	int sends = c->side == 1 || o->bidirectional, prints = c->side == 1 && c->rank == 0;
+	uint64_t *all = malloc(2 * (size_t)c->procs * RECORD_WORDS * sizeof *all);
 
+	if (!all)
+		fail("no memory");
 	if (prints)
 		printf(" #bytes     #iterations    BW peak[MB/s]    BW average[MB/s]   MsgRate[Mpps]\n");
 	for (uint64_t size = o->size_from; size <= o->size_to; size *= 2) {
-		uint64_t times[TIMES] = {0}, all[2 * PROCS_MAX * TIMES];
+		uint64_t record[RECORD_WORDS] = {0};
+		int64_t ahead = o->bidirectional ? clock_ahead(c) : 0;
 
 		barrier(c);
 		if (sends)
-			send_all(r, &route, o, size, times);
-		exchange(c, times, TIMES, all);
+			send_all(r, c, &route, o, size, record);
+		else if (senders(o) > 1)
+			barrier(c);
+		exchange(c, record, RECORD_WORDS, all);
 		if (prints)
-			print_row(all, o, size);
+			print_row(all, o, size, ahead);
 	}
+	free(all);
 }

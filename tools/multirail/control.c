@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -192,4 +193,68 @@ void barrier(struct control *c)
 	uint64_t nothing = 0, all[2 * PROCS_MAX];
 
 	exchange(c, &nothing, 1, all);
+}
+
+static int has_word(int fd)
+{
+	struct pollfd look = {.fd = fd, .events = POLLIN};
+
+	return poll(&look, 1, 0) > 0;
+}
+
+void barrier_enter(struct control *c)
+{
+	uint64_t nothing = 0;
+
+	c->arrived = 1;
+	if (own_number(c) != 0)
+		give(c->up, &nothing, 1);
+}
+
+int barrier_passed(struct control *c)
+{
+	uint64_t nothing, all[2 * PROCS_MAX] = {0};
+	int processes = 2 * c->procs;
+
+	if (own_number(c) != 0) {
+		if (!has_word(c->up))
+			return 0;
+		take(c->up, all, (size_t)processes);
+		return 1;
+	}
+	/* Who comes early is looked at when its number is: nobody leaves before the last one anyway. */
+	for (; c->arrived < processes && has_word(c->peers[c->arrived]); c->arrived++)
+		take(c->peers[c->arrived], &nothing, 1);
+	if (c->arrived < processes)
+		return 0;
+	for (int i = 1; i < processes; i++)
+		give(c->peers[i], all, (size_t)processes);
+	return 1;
+}
+
+int64_t clock_ahead(struct control *c)
+{
+	enum { ROUNDS = 8 };
+	int asks = c->side == 1 && c->rank == 0;
+	uint64_t theirs, shortest = UINT64_MAX;
+	int64_t ahead = 0;
+
+	for (int i = 0; i < ROUNDS && own_number(c) == 0; i++) {
+		take(c->peers[c->procs], &theirs, 1);
+		theirs = now_ns();
+		give(c->peers[c->procs], &theirs, 1);
+	}
+	/* The answer was made somewhere within the round trip: the shortest one leaves least doubt where. */
+	for (int i = 0; i < ROUNDS && asks; i++) {
+		uint64_t asked = now_ns(), took;
+
+		give(c->up, &asked, 1);
+		take(c->up, &theirs, 1);
+		took = now_ns() - asked;
+		if (took < shortest) {
+			shortest = took;
+			ahead = (int64_t)(asked + took / 2 - theirs);
+		}
+	}
+	return ahead;
 }

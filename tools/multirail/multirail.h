@@ -52,6 +52,7 @@ struct control {
 	int side, rank, procs; /* side 0: server, 1: client */
 	int listener;          /* of process 0, until all have come */
 	int *peers;            /* of process 0: a connection to each process, -1 for itself */
+	int arrived;           /* of process 0: how many of them have entered the barrier at which it looks */
 	int up;                /* of all others: the connection to process 0 */
 };
 
@@ -63,6 +64,13 @@ void exchange(struct control *c, const uint64_t *mine, size_t words, uint64_t *a
 
 /* Returns when all processes have come here. */
 void barrier(struct control *c);
+
+/* The same for who goes on working meanwhile: says that this process has come, then whether all have. Once all have, no more. */
+void barrier_enter(struct control *c);
+int barrier_passed(struct control *c);
+
+/* How many nanoseconds the client's clock is ahead of the server's. All processes call it; the client's first one gets to know. */
+int64_t clock_ahead(struct control *c);
 
 static inline int own_number(const struct control *c)
 {
@@ -106,6 +114,20 @@ void rail_receive(struct rails *r, int rail, uint32_t bytes);
 void drain(struct ibv_cq *cq, int count);
 
 uint64_t now_ns(void);
+
+/* rates.c: what a sender tells of its windows. LAST is when the latest of WINDOWS ended, MEASURED when those that --iters asks for had;
+ * each of the MARKED marks is the time after STRIDE windows more. */
+enum { BEGAN, MEASURED, LAST, WINDOWS, BEST, STRIDE, MARKED, MARKS, MARKS_MAX = 256, RECORD_WORDS = MARKS + MARKS_MAX };
+
+void start_record(uint64_t *record);
+void record_window(uint64_t *record);
+void record_measured(uint64_t *record);
+
+/* As another clock would have shown it. */
+void shift_record(uint64_t *record, int64_t by);
+
+/* Windows a nanosecond of all these senders together. */
+void rates(const uint64_t *const *senders, int count, double *peak, double *average);
 
 /* bandwidth.c, latency.c */
 void run_bandwidth(struct rails *r, struct control *c, const struct options *o);
