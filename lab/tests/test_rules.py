@@ -178,6 +178,58 @@ def test_a_claim_in_a_unit_that_its_test_does_not_measure_is_refused(tree: Tree)
         tree.run()
 
 
+SETTINGS = """
+[S1]
+claim = "length of the cable"
+kind = "field"
+files = ["catalog/cable/long.toml"]
+field = "length.value"
+
+[S2]
+claim = "sizes"
+kind = "sizes"
+curves = ["rc-sdr"]
+tests = ["bandwidth"]
+smallest = 2
+largest = 8388608
+
+[S3]
+claim = "peak"
+kind = "value"
+curves = ["rc-sdr"]
+tests = ["bandwidth"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ("S1,x,1,23,m", "S1,x,1,23,us", r"S1 of x: `us` is no unit for `23`: its rule is about a length\n .*one of m;"),
+        ("S1,x,1,23,m", "S1,x,1,23,", r"S1 of x: `` is no unit for `23`"),
+        ("S1,x,1,23,m", "S1,x,1,abc,m", r"S1 of x: `abc` is no number to compare with"),
+        (
+            "S2,x,1,2..2^23,bytes",
+            "S2,x,1,2..2^23,ns",
+            r"S2 of x: `ns` is no unit for `2..2\^23`: .* is about a size",
+        ),
+        ("S2,x,1,2..2^23,bytes", "S2,x,1,large,bytes", r"S2 of x: `large` is no range of sizes"),
+        ("S3,x,1,942,MB/s", "S3,x,1,abc,MB/s", r"S3 of x: `abc` is no number to compare with"),
+        ("S3,x,1,942,MB/s", "S3,x,1,942,us", r"S3: the claim is in `us`"),
+    ],
+)
+def test_what_a_rule_cannot_judge_is_refused_before_any_cell_runs(
+    tree: Tree, right: str, wrong: str, message: str
+) -> None:
+    part = tree.home / "catalog/cable/long.toml"
+    part.parent.mkdir(parents=True)
+    part.write_text('length = { value = 23, unit = "m", source = "x", status = "datasheet" }\n')
+    rows = "S1,x,1,23,m,exact,\nS2,x,1,2..2^23,bytes,exact,\nS3,x,1,942,MB/s,exact,\n"
+    add(tree, rows.replace(right, wrong), SETTINGS)
+    with pytest.raises(LabError, match=message):
+        tree.run()
+    assert not list(tree.out.rglob("*.parquet"))
+
+
 def test_an_unknown_unit_is_named_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "claims.csv"
     path.write_text("id,source,section,value,unit,quality,note\nA1,x,1,3,m,exact,\nA2,x,1,3,furlongs,exact,\n")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from conftest import Tree
 
-from softband_lab.claims import load_rules
+from softband_lab.claims import check_claims, load_rules
 from softband_lab.errors import LabError
 from softband_lab.published import load_published
 from softband_lab.study import list_studies, load_study
@@ -88,7 +88,10 @@ def test_a_study_names_fabrics_and_curves_that_exist(name: str) -> None:
     studies = [study, *(load_study(CHECKOUT, other) for other in included)]
     known = {curve.name for one in studies for figure in one.figures for curve in figure.curves}
     reference = CHECKOUT / "references" / study.head.claims
-    for claim_id, rule in load_rules(study, load_published(reference), reference).items():
+    published = load_published(reference)
+    rules = load_rules(study, published, reference)
+    check_claims(published, rules, {None: study, **{other.head.name: other for other in studies[1:]}}, CHECKOUT)
+    for claim_id, rule in rules.items():
         fields = rule.model_dump()
         groups = fields.get("groups") or []
         named = [*fields.get("curves", []), *fields.get("lower", []), *fields.get("upper", [])]

@@ -19,7 +19,7 @@ from softband_lab.places import fabric_path
 from softband_lab.report import render
 from softband_lab.softband import Softband
 from softband_lab.study import Accuracy, Study, load_study
-from softband_lab.study_run import StudyOptions, run_study
+from softband_lab.study_run import StudyOptions, checked_claims, run_study
 
 # Of accuracy.csv; it goes up with every change after which a file means something else.
 FORMAT = 1
@@ -102,12 +102,15 @@ def run_accuracy(
     """
     included: dict[str, Evidence] = {}
     status, rows = 0, []
-    for name in settings.includes:
+    studies = {name: load_study(options.home, name) for name in settings.includes}
+    # What nobody could judge is told before the included studies run, which may take hours.
+    checked_claims(study, list(studies.values()), options.home)
+    for name, one in studies.items():
         part = replace(
             options, out=folders / name, command=f"softband study {name}{' --quick' if options.quick else ''}"
         )
         console.rule(name)
-        result = run_study(load_study(options.home, name), softband, part, console)
+        result = run_study(one, softband, part, console)
         if result.evidence is None:
             return result.status
         included[name], status = result.evidence, max(status, result.status)

@@ -88,6 +88,15 @@ def load_rules(study: Study, published: list[Published], reference: Path) -> dic
     return rules
 
 
+def check_claims(
+    published: list[Published], rules: Mapping[str, AnyRule], studies: Mapping[str | None, Study], home: Path
+) -> None:
+    """Every published value and unit is one that its rule can judge: told before hours of runs, not after them."""
+    for claim in published:
+        rule = rules[claim.id]
+        rule.check(studies.get(rule.study), home, claim)
+
+
 def judge_all(
     published: list[Published], rules: dict[str, AnyRule], evidence: dict[str | None, Evidence]
 ) -> list[ClaimRow]:

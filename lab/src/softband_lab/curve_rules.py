@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from softband_lab.errors import LabError
 from softband_lab.evidence import At, Evidence
 from softband_lab.judgement import (
     NUMBER_TOLERANCE_PERCENT,
@@ -14,8 +17,11 @@ from softband_lab.judgement import (
     Rule,
     judge_number,
     judge_worst,
+    need_measured,
+    need_unit,
 )
 from softband_lab.published import Published
+from softband_lab.study import Study
 
 
 class ValueRule(Rule):
@@ -33,6 +39,10 @@ class ValueRule(Rule):
             for test in self.tests
         }
         return judge_worst(found, claim.number)
+
+    def check(self, study: Study | None, home: Path, claim: Published) -> None:
+        del home
+        need_measured(claim, study, self.tests)
 
 
 class AgainstBaseRule(Rule):
@@ -54,6 +64,12 @@ class AgainstBaseRule(Rule):
             for test in self.tests
         }
         return judge_worst(found, claim.number)
+
+    def check(self, study: Study | None, home: Path, claim: Published) -> None:
+        del home
+        need_measured(claim, study, self.tests if self.has_unit else [])
+        if not self.has_unit:
+            need_unit(claim, "share")
 
     # Whether what comes out is in the test's unit, which is then turned into the claim's.
     has_unit: ClassVar[bool]
@@ -117,6 +133,10 @@ class BelowRule(Rule):
             note=f"closest: {name} = {ratio:.3f}; clearly below means {self.factor:g} or less",
         )
 
+    def check(self, study: Study | None, home: Path, claim: Published) -> None:
+        del study, home
+        need_unit(claim, None)
+
 
 class EqualRule(Rule):
     """The curves of a group coincide within a tolerance, over all sizes or at one place.
@@ -149,6 +169,10 @@ class EqualRule(Rule):
             "reproduced" if worst_share <= 1.0 else "contradicted",
             note=f"widest: {worst_text}; equal means within {self._tolerance()}",
         )
+
+    def check(self, study: Study | None, home: Path, claim: Published) -> None:
+        del study, home
+        need_unit(claim, None)
 
     def _places(self, evidence: Evidence, group: list[str], test: str) -> list[tuple[str, dict[str, float]]]:
         if self.at != "all":
@@ -201,6 +225,11 @@ class ImprovementRule(Rule):
         verdict = judge_number(100.0 + deviation, 100.0).verdict
         return Judgement(f"{self._percent(ratio):.1f}", verdict, round(deviation, 2), note)
 
+    def check(self, study: Study | None, home: Path, claim: Published) -> None:
+        del study, home
+        need_measured(claim, None, [])
+        need_unit(claim, "share")
+
     def _ratio(self, percent: float) -> float:
         return 1.0 - percent / 100.0 if self.better == "less" else 1.0 + percent / 100.0
 
@@ -229,6 +258,10 @@ class PortsUsedRule(Rule):
             note=f"ports of {self.host} that carry data: {shown}",
         )
 
+    def check(self, study: Study | None, home: Path, claim: Published) -> None:
+        del study, home
+        need_unit(claim, None)
+
     def _used(self, words: list[int]) -> int:
         return sum(count >= self.least_share * max(words) > 0 for count in words)
 
@@ -251,6 +284,14 @@ class SizesRule(InputRule):
                 if got != wanted:
                     return Judgement(f"{got[0]}..{got[-1]}", "off", note=f"{curve}, {test}: {got}")
         return Judgement(f"{wanted[0]}..{wanted[-1]}", "reproduced", note=f"{len(wanted)} sizes, powers of two")
+
+    def check(self, study: Study | None, home: Path, claim: Published) -> None:
+        del study, home
+        need_unit(claim, "size")
+        if not re.fullmatch(r"\d+(\^\d+)?(\.\.\d+(\^\d+)?)?", claim.value):
+            raise LabError(
+                f"{claim.id} of {claim.source}", f"`{claim.value}` is no range of sizes", "`2..2^23`, or one size"
+            )
 
 
 def _extremes(values: dict[str, float]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -17,8 +18,9 @@ from softband_lab.curve_rules import (
     ValueRule,
 )
 from softband_lab.evidence import Evidence
-from softband_lab.judgement import Judgement, Rule, judge_number
+from softband_lab.judgement import Judgement, Rule, judge_number, need_unit
 from softband_lab.published import Published
+from softband_lab.study import Study
 from softband_lab.tree_rules import FabricsRule, FieldRule, LongestAcceptedRule, PartValueRule, ShownRule
 
 
@@ -41,6 +43,10 @@ class LongestFullRule(Rule):
             note="found by bisection to the metre; full bandwidth: 99 % of that of the shortest cable or more",
         )
 
+    def check(self, study: Study | None, home: Path, claim: Published) -> None:
+        del study, home
+        need_unit(claim, "length")
+
 
 class LaneShareRule(Rule):
     """On a link whose rate only credits decide, one of N lanes carries 1/N of what a single lane carries."""
@@ -61,6 +67,10 @@ class LaneShareRule(Rule):
         judged = judge_number(self.lanes * many / one, 1.0)
         note = f"{many:.4g} with {self.lanes} lanes, {one:.4g} with one, over {self.length_m:g} m"
         return Judgement(f"1/{one / many:.3g}", judged.verdict, judged.deviation_percent, note)
+
+    def check(self, study: Study | None, home: Path, claim: Published) -> None:
+        del study, home
+        need_unit(claim, "share")
 
 
 class NotTestableRule(Rule):

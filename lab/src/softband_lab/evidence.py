@@ -54,15 +54,7 @@ class Evidence:
 
     def factor(self, test: str, claim: Published) -> float:
         """What a test's values are multiplied with to be in the unit of a claim."""
-        column = self.study.tests[test].column
-        factor = column_factor(column, claim.unit, self.study.head.megabyte)
-        if factor is None:
-            raise LabError(
-                f"{self.study.folder / 'claims.toml'}: {claim.id}",
-                f"the claim is in `{claim.unit}`, which `{column}` of the test `{test}` does not convert into",
-                "a test that measures what the claim is about",
-            )
-        return factor
+        return factor_of(self.study, test, claim)
 
     def port_words(self, curve: str, test: str, host: str) -> list[int]:
         """Words of four bytes that each cabled port of a host has sent and received, in all runs of a cell."""
@@ -153,3 +145,15 @@ class Evidence:
         if self.quick:
             raise MissingEvidence(f"the cell {cell_id} is not part of --quick; run the whole study")
         raise MissingEvidence(f"the cell {cell_id} was not run: the study was interrupted")
+
+
+def factor_of(study: Study, test: str, claim: Published) -> float:
+    column = study.tests[test].column
+    factor = column_factor(column, claim.unit, study.head.megabyte)
+    if factor is None:
+        raise LabError(
+            f"{study.folder / 'claims.toml'}: {claim.id}",
+            f"the claim is in `{claim.unit}`, which `{column}` of the test `{test}` does not convert into",
+            "a test that measures what the claim is about",
+        )
+    return factor

@@ -6,13 +6,16 @@ A number is `reproduced` within the tolerance, else `off`. An ordering is `repro
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
-from softband_lab.evidence import Evidence
+from softband_lab.errors import LabError
+from softband_lab.evidence import Evidence, factor_of
 from softband_lab.published import Published
-from softband_lab.study import Strict
+from softband_lab.study import Strict, Study
+from softband_lab.units import in_base_units, units_of
 
 Verdict = Literal["reproduced", "off", "contradicted", "not testable"]
 Basis = Literal["predicted", "calibrated"]
@@ -44,6 +47,10 @@ class Rule(Strict):
     def judge(self, evidence: Evidence, claim: Published) -> Judgement:
         raise NotImplementedError
 
+    def check(self, study: Study | None, home: Path, claim: Published) -> None:
+        """Refuses a value or unit that the rule could not judge, before anything runs. `study`: the one that the rule
+        names, if it is at hand."""
+
 
 class InputRule(Rule):
     """What the study or the catalogue took from the paper: it is there as published, but nothing was predicted."""
@@ -68,3 +75,23 @@ def judge_worst(found: dict[str, float], published: float) -> Judgement:
 
 def _range(values: list[float]) -> str:
     return f"{min(values):.4g} to {max(values):.4g}"
+
+
+def need_unit(claim: Published, kind: str | None) -> None:
+    """The claim's unit must be of this kind; None: one of no quantity, for words that a rule stands for."""
+    have = in_base_units(claim.unit, 1)
+    if (have[0] if have else None) != kind:
+        what = f"a {kind}" if kind else "no quantity"
+        raise LabError(
+            f"{claim.id} of {claim.source}",
+            f"`{claim.unit}` is no unit for `{claim.value}`: its rule is about {what}",
+            f"one of {', '.join(units_of(kind))}; or another kind of rule in claims.toml",
+        )
+
+
+def need_measured(claim: Published, study: Study | None, tests: list[str]) -> None:
+    """A number in a unit that each of the tests measures."""
+    _ = claim.number
+    for test in tests:
+        if study is not None and test in study.tests:
+            factor_of(study, test, claim)

@@ -9,14 +9,15 @@ from rich.console import Console
 
 from softband_lab.campaign import Outcome, exclusive, run_jobs
 from softband_lab.charts import Mark, Panel, make_panel, save_chart, static_figure, static_panel
-from softband_lab.claims import ClaimRow, count_verdicts, judge_all, load_rules, write_claims
+from softband_lab.claims import ClaimRow, check_claims, count_verdicts, judge_all, load_rules, write_claims
 from softband_lab.cluster import Cluster
 from softband_lab.curve_rules import ValueRule
 from softband_lab.engine_job import EngineJob, JobResult, Step
 from softband_lab.errors import LabError
+from softband_lab.evaluators import AnyRule
 from softband_lab.evidence import Evidence
 from softband_lab.places import fabric_path
-from softband_lab.published import load_published
+from softband_lab.published import Published, load_published
 from softband_lab.report import Report, write_report
 from softband_lab.results import results_table, write_table
 from softband_lab.softband import Softband
@@ -52,9 +53,7 @@ def run_study(
     included: dict[str, Evidence] | None = None,
 ) -> StudyResult:
     """Every cell, then tables, claims, figures and page. `included`: evidence of the studies that rules may name."""
-    reference = options.home / "references" / study.head.claims
-    published = load_published(reference)
-    rules = load_rules(study, published, reference)
+    published, rules = checked_claims(study, [other.study for other in (included or {}).values()], options.home)
     jobs = [make_job(study, cell, options.home) for cell in study.cells(options.quick)]
     with exclusive(options.out):
         outcome = run_jobs(jobs, softband, options.out, options.cluster, console)
@@ -82,6 +81,16 @@ def run_study(
             _write_all(study, softband, options, outcome, claims)
     _print_end(options, outcome, claims, console)
     return StudyResult(1 if outcome.failures else 0, claims, evidence)
+
+
+def checked_claims(study: Study, included: list[Study], home: Path) -> tuple[list[Published], dict[str, AnyRule]]:
+    reference = home / "references" / study.head.claims
+    published = load_published(reference)
+    rules = load_rules(study, published, reference)
+    studies: dict[str | None, Study] = {None: study}
+    studies.update({other.head.name: other for other in included})
+    check_claims(published, rules, studies, home)
+    return published, rules
 
 
 def make_job(study: Study, cell: Cell, home: Path) -> EngineJob:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from softband_lab.errors import LabError, MissingEvidence
 from softband_lab.evidence import Evidence
-from softband_lab.fabricfile import read_field
-from softband_lab.judgement import InputRule, Judgement, Rule, judge_number
+from softband_lab.fabricfile import load_toml, read_field
+from softband_lab.judgement import InputRule, Judgement, Rule, judge_number, need_unit
 from softband_lab.published import Published
+from softband_lab.study import Study
 from softband_lab.units import DECIMAL_MEGABYTE, in_base_units, known_units
 
 
@@ -42,6 +44,11 @@ class LongestAcceptedRule(InputRule):
         note = f"refused at {bad} m: {refusal}" if refusal else f"accepted up to {self.search_to_m} m"
         return Judgement(judged.predicted, judged.verdict, judged.deviation_percent, note)
 
+    def check(self, study: Study | None, home: Path, claim: Published) -> None:
+        del study, home
+        _ = claim.number
+        need_unit(claim, "length")
+
 
 class FieldRule(InputRule):
     """Fields of the tree's TOML files (fabrics, parts) that must hold a value, as the paper configured it."""
@@ -59,6 +66,16 @@ class FieldRule(InputRule):
             file, value = next(iter(wrong.items()))
             return Judgement(str(value), "off", note=f"{file}: {self.field} = {value}")
         return Judgement(claim.value, "reproduced", 0.0, f"{self.field} in {', '.join(self.files)}")
+
+    def check(self, study: Study | None, home: Path, claim: Published) -> None:
+        del study
+        for document in (load_toml(home / file) for file in self.files if (home / file).is_file()):
+            unit = _unit_of_field(document, self.field)
+            if unit is None:
+                continue
+            _ = claim.number
+            have = in_base_units(unit, DECIMAL_MEGABYTE)
+            need_unit(claim, have[0] if have else None)
 
 
 class PartValueRule(InputRule):
@@ -78,15 +95,7 @@ class PartValueRule(InputRule):
         value, unit = (read_field(document, f"{self.field}.{name}") for name in ("value", "unit"))
         if value is None:
             raise MissingEvidence(f"{self.file} has no {self.field}")
-        have = in_base_units(self.reads_as or str(unit), DECIMAL_MEGABYTE)
-        want = in_base_units(claim.unit, DECIMAL_MEGABYTE)
-        if have is None or want is None or have[0] != want[0]:
-            raise LabError(
-                f"{self.file}: {self.field}",
-                f"`{unit}` does not convert into `{claim.unit}`",
-                f"a unit of the same kind: {', '.join(known_units())}",
-            )
-        judged = judge_number(float(value) * self.times * have[1] / want[1], claim.number)
+        judged = judge_number(float(value) * self.times * self._factor(str(unit), claim), claim.number)
         times = f"{self.times:g} x " if self.times != 1.0 else ""
         return Judgement(
             judged.predicted,
@@ -94,6 +103,25 @@ class PartValueRule(InputRule):
             judged.deviation_percent,
             f"{times}{self.field} of {self.file}: {value} {unit}",
         )
+
+    def check(self, study: Study | None, home: Path, claim: Published) -> None:
+        del study
+        _ = claim.number
+        path = home / self.file
+        if path.is_file() and read_field(load_toml(path), f"{self.field}.unit") is not None:
+            self._factor(str(read_field(load_toml(path), f"{self.field}.unit")), claim)
+
+    def _factor(self, unit: str, claim: Published) -> float:
+        """What the part's value is multiplied with to be in the claim's unit."""
+        have = in_base_units(self.reads_as or unit, DECIMAL_MEGABYTE)
+        want = in_base_units(claim.unit, DECIMAL_MEGABYTE)
+        if have is None or want is None or have[0] != want[0]:
+            raise LabError(
+                f"{self.file}: {self.field}",
+                f"`{unit}` does not convert into `{claim.unit}`",
+                f"a unit of the same kind: {', '.join(known_units())}",
+            )
+        return have[1] / want[1]
 
 
 class ShownRule(Rule):
@@ -109,6 +137,10 @@ class ShownRule(Rule):
         if self.base_fabric is not None:
             value /= self._read(evidence, self.base_fabric)
         return judge_number(value, claim.number)
+
+    def check(self, study: Study | None, home: Path, claim: Published) -> None:
+        del study, home
+        _ = claim.number
 
     def _read(self, evidence: Evidence, fabric: str) -> float:
         answer = evidence.shown(fabric)
@@ -131,6 +163,17 @@ class FabricsRule(InputRule):
             if answer.exit_status != 0:
                 return Judgement(f"{name} refused", "off", note=f"{fabric}: {_first_line(answer.stderr)}")
         return Judgement("; ".join(self.fabrics), "reproduced", note="each file passes `softband fabric check`")
+
+
+def _unit_of_field(document: Any, field: str) -> str | None:
+    """The unit of a number: beside it in a part (`length.value`), behind it in a fabric file (`1 m`), or none."""
+    value = read_field(document, field)
+    if isinstance(value, str):
+        match = re.fullmatch(r"[\d.]+\s*([^\d\s]\S*)", value)
+        return match[1] if match else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return str(read_field(document, f"{field.removesuffix('.value')}.unit")) if field.endswith(".value") else ""
 
 
 def _first_line(text: str) -> str:

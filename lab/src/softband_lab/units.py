@@ -53,6 +53,13 @@ def known_units() -> list[str]:
     return sorted([*_UNITS, *_MEGABYTE_UNITS, *(word for word in _WORDS if word)])
 
 
+def units_of(kind: str | None) -> list[str]:
+    """The units of a kind of quantity; None: the words that are no quantity."""
+    if kind is None:
+        return sorted(word for word in _WORDS if word)
+    return sorted(unit for unit, (other, _) in [*_UNITS.items(), *_MEGABYTE_UNITS.items()] if other == kind)
+
+
 def in_base_units(unit: str, megabyte: int) -> tuple[str, float] | None:
     """The kind of a unit and its size; None for what is no quantity."""
     unit = _bare(unit)
