@@ -86,6 +86,21 @@ def test_a_half_written_cell_is_run_again(tree: Tree) -> None:
     assert [Path(line).name for line in tree.runs()[before:]] == ["ddr.toml"]
 
 
+@pytest.mark.parametrize("change", ["left out", "of another type"])
+def test_a_cell_with_other_columns_is_run_again_and_that_is_said(
+    tree: Tree, capsys: pytest.CaptureFixture[str], change: str
+) -> None:
+    tree.run(quick=True)
+    cell = tree.out / "data/measurements/ddr-rc-bandwidth.parquet"
+    table, column = pl.read_parquet(cell), "bw_average_mib_s"
+    other = table.drop(column) if change == "left out" else table.with_columns(pl.col(column).cast(pl.String))
+    other.write_parquet(cell)
+    before = len(tree.runs())
+    assert tree.run(quick=True)[0] == 0
+    assert [Path(line).name for line in tree.runs()[before:]] == ["ddr.toml"]
+    assert f"{cell}: has no column `{column}` as cells have it: the cell runs again" in capsys.readouterr().err
+
+
 def test_a_failing_cell_is_named_and_the_others_go_on(tree: Tree) -> None:
     tree.append("switch.toml", 'fail = "no such part: flux-capacitor"')
     status, printed = tree.run()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +32,20 @@ class Store:
             path.unlink(missing_ok=True)
 
     def load(self, job: Job[Any], key: str) -> pl.DataFrame | None:
-        """The head of the cell, if the cell is finished."""
+        """The head of the cell, if the cell is finished. One that is not as it was written runs again."""
         paths = [self._path(table, job.id) for table in job.tables]
         if not all(path.is_file() for path in paths):
             return None
         try:
             head = pl.read_parquet(paths[-1])
-            return head if head[_KEY].unique().to_list() == [key] else None
+            if head[_KEY].unique().to_list() != [key]:
+                return None
         except (OSError, pl.exceptions.PolarsError):
             return None  # unreadable: the cell runs again
+        wrong = [name for name, kind in job.head_columns.items() if head.schema.get(name) != kind]
+        if wrong:
+            print(f"{paths[-1]}: has no column `{wrong[0]}` as cells have it: the cell runs again", file=sys.stderr)
+        return None if wrong else head
 
     def write(self, job: Job[Any], key: str, finished: Finished) -> pl.DataFrame:
         """Every table, the head last; first what the runs left."""

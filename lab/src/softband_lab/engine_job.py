@@ -62,6 +62,7 @@ class EngineJob:
     expected_sizes: list[int]
 
     tables: ClassVar[tuple[str, ...]] = ("measurements",)
+    head_columns: ClassVar[dict[str, Any]] = SCHEMA
     keeps_files: ClassVar[bool] = True
 
     def inputs(self) -> Any:

@@ -25,10 +25,12 @@ class Job(Protocol[ResultT_co]):
     """One cell: runs of `softband` whose tables together are one result.
 
     `tables` names the tables of a cell; the last of them, the head, is written last: where it is, the cell is whole.
+    `head_columns` names the columns that every head has, each with its type.
     `keeps_files` says whether what the runs left is kept beside the tables.
     """
 
     tables: ClassVar[tuple[str, ...]]
+    head_columns: ClassVar[dict[str, Any]]
     keeps_files: ClassVar[bool]
 
     @property

@@ -72,6 +72,7 @@ class ModelJob:
     threads: str
 
     tables: ClassVar[tuple[str, ...]] = ("flows", "ports", "hot_ports", "cells")
+    head_columns: ClassVar[dict[str, Any]] = _CELL_COLUMNS
     keeps_files: ClassVar[bool] = False
 
     def inputs(self) -> Any:
