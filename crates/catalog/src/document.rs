@@ -40,6 +40,10 @@ impl Entry {
 }
 
 impl Value {
+    pub(crate) fn same_integer(&self, other: &Self) -> bool {
+        matches!((self, other), (Self::Number(Number::Integer(one)), Self::Number(Number::Integer(two))) if one == two)
+    }
+
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "a text",

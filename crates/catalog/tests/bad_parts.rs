@@ -49,7 +49,17 @@ fn a_right_part_is_converted_to_the_models_integers() {
 
 #[test]
 fn a_value_needs_unit_source_and_status() {
-    assert_eq!(error_of(&BUS.replacen("unit = \"B\", ", "", 1)), "bus/x8.toml:5:1: error: `max_payload` needs `unit`\n  help: write `unit = \"B\"`");
+    assert_eq!(
+        error_of(&BUS.replacen("unit = \"B\", ", "", 1)),
+        "bus/x8.toml:5:1: error: `max_payload` needs `unit`\n  help: write `unit = \"B\"`, `unit = \"KiB\"` or `unit = \"MiB\"`"
+    );
+    // The help names units of this parameter, not of any.
+    let delay = BRIDGE.replacen("unit = \"ns\", ", "", 1);
+    let delay = Catalog::from_files(&[bridge("aaa", &delay), bus(PCI_X)]).map(|_| ()).unwrap_err().to_text();
+    let help = "write `unit = \"ps\"`, `unit = \"ns\"`, `unit = \"us\"` or `unit = \"ms\"`";
+    assert_eq!(delay, format!("bus/aaa.toml:4:1: error: `delay` needs `unit`\n  help: {help}"));
+    let no_text = error_of(&BUS.replacen("unit = \"B\"", "unit = 5", 1));
+    assert_eq!(no_text, "bus/x8.toml:5:37: error: `unit` must be a text in double quotes");
     assert_eq!(
         error_of(&BUS.replacen("max_payload", "max_p", 1)),
         "bus/x8.toml:1:1: error: bus part `x8` has no `max_payload`\n  \
@@ -124,10 +134,20 @@ fn values_that_the_model_cannot_use_are_refused() {
     );
     assert_eq!(of(PCI_X, "133", "125"), "bus/x8.toml:3:19: error: `clock`: PCI-X has no clock of 125 MHz\n  help: write 66, 100 or 133");
     assert_eq!(of(PCI_X, "value = 64", "value = 16"), "bus/x8.toml:4:19: error: `width`: PCI-X has two widths\n  help: write 32 or 64");
+    for width in [39, 65, 71] {
+        let width = of(PCI_X, "value = 64", &format!("value = {width}"));
+        assert_eq!(width, "bus/x8.toml:4:19: error: `width`: PCI-X has two widths\n  help: write 32 or 64");
+    }
     let clocks = of(PCI_X, "value = 4", "value = 0");
     assert!(clocks.starts_with("bus/x8.toml:5:28: error: `request_clocks`: 0 clocks are not possible"), "{clocks}");
     let burst = of(PCI_X, "value = 512", "value = 96");
     assert!(burst.starts_with("bus/x8.toml:7:25: error: `write_burst`: 96 B is not a burst of whole 128 B blocks"), "{burst}");
+    for number in ["nan", "inf"] {
+        let share = of(BUS, "value = 2,", &format!("value = {number},"));
+        let shown = number.replace("nan", "NaN");
+        assert_eq!(share, format!("bus/x8.toml:9:30: error: `link_layer_share`: `{shown}` is no number\n  help: write a number with digits"));
+    }
+    assert_eq!(of(BUS, "value = 2,", "value = 1e300,"), "bus/x8.toml:9:30: error: `link_layer_share`: 1e300 % is too large");
     let kind = of(BUS, "pci-express", "pcie");
     assert!(kind.starts_with("bus/x8.toml:2:18: error: `kind`: unknown value `pcie`\n  help: did you mean"), "{kind}");
 }
@@ -161,6 +181,10 @@ fn a_list_of_lanes_is_a_part_each_and_shared_faults_are_reported_once() {
     assert!(error.starts_with("bus/x8.toml:5:25: error: `max_payload`: 1 B is not") && error.lines().count() == 2, "{error}");
     let lanes = error_of(&family.replace("16]", "32]"));
     assert!(lanes.starts_with("bus/x8.toml:4:26: error: `lanes`: PCI Express has no links of 32 lanes"), "{lanes}");
+    assert_eq!(
+        error_of(&family.replace("16]", "4]")),
+        "bus/x8.toml:4:19: error: `lanes`: a number stands in the list twice\n  help: write each value once"
+    );
     let empty = error_of(&family.replace("[1, 4, 16]", "[]"));
     assert!(empty.starts_with("bus/x8.toml:4:19: error: `lanes` must be a number"), "{empty}");
 }
@@ -230,6 +254,17 @@ fn a_cable_says_what_forward_error_correction_costs_at_the_speeds_that_need_it()
     );
     let unknown = error(&rated("HHDR"));
     assert!(unknown.contains("`speed_max`: unknown value `HHDR`\n  help: did you mean `HDR`?"), "{unknown}");
+}
+
+#[test]
+fn a_list_has_each_value_once() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../catalog/switch/infiniscale-iv.toml");
+    let text = std::fs::read_to_string(folder).unwrap();
+    let speeds = text.lines().find(|line| line.starts_with("speeds")).unwrap();
+    let file = |line: &str| PartFile { kind: PartKind::Switch, name: "sw".into(), file: "switch/sw.toml".into(), text: text.replace(speeds, line) };
+    let twice = speeds.replacen('[', "[\"SDR\", ", 1);
+    let error = Catalog::from_files(&[file(&twice)]).map(|_| ()).expect_err("SDR is there twice").to_text();
+    assert!(error.contains("`speeds`: `SDR` stands in the list twice\n  help: write each value once"), "{error}");
 }
 
 #[test]

@@ -29,7 +29,12 @@ pub(crate) fn variants(part: RawPart) -> Vec<RawPart> {
         variant.parameters[at].value = item.clone();
         variant
     };
-    if items.is_empty() { vec![part] } else { items.iter().map(variant).collect() }
+    if items.is_empty() || lanes_twice(&items).is_some() { vec![part] } else { items.iter().map(variant).collect() }
+}
+
+/// A list that has a number twice would give two parts of one name.
+fn lanes_twice(items: &[Node]) -> Option<&Node> {
+    items.iter().enumerate().find(|(index, item)| items[..*index].iter().any(|other| other.value.same_integer(&item.value))).map(|(_, item)| item)
 }
 
 /// `buses`: those that a bridge may offer as its slot.
@@ -69,16 +74,17 @@ fn pci_express(read: &mut PartReader<'_>) -> PciExpress {
 }
 
 fn pci_x(read: &mut PartReader<'_>) -> PciX {
+    let (clock, bits) = (clock(read, "clock"), read.bits("width"));
+    if !matches!(bits, 32 | 64) {
+        read.refuse("width", "PCI-X has two widths".into(), Some("write 32 or 64".into()));
+    }
     let part = PciX {
-        clock: clock(read, "clock"),
-        width_bytes: read.bits("width") / 8,
+        clock,
+        width_bytes: bits / 8,
         request_clocks: read.count("request_clocks"),
         burst_clocks: read.count("burst_clocks"),
         write_burst_bytes: read.bytes("write_burst"),
     };
-    if !matches!(part.width_bytes, 4 | 8) {
-        read.refuse("width", "PCI-X has two widths".into(), Some("write 32 or 64".into()));
-    }
     for (name, clocks) in [("request_clocks", part.request_clocks), ("burst_clocks", part.burst_clocks)] {
         if !(1..=1_000).contains(&clocks) {
             let help = "address, attributes, response and turn-around are four at least; write 1 to 1000";
@@ -120,7 +126,13 @@ pub(crate) fn max_payload(read: &mut PartReader<'_>, interface: CardInterface) -
 }
 
 fn generation_and_lanes(read: &mut PartReader<'_>, generation: &'static str, lanes: &'static str) -> (u8, u8) {
-    let (generation_number, lanes_number) = (read.count(generation), read.count(lanes));
+    let generation_number = read.count(generation);
+    if read.items(lanes).is_some_and(|items| lanes_twice(items).is_some()) {
+        read.refuse(lanes, "a number stands in the list twice".into(), Some("write each value once".into()));
+        read.known(lanes);
+        return (1, 1);
+    }
+    let lanes_number = read.count(lanes);
     let as_generation = u8::try_from(generation_number).ok().filter(|number| PciExpress::GENERATIONS.contains(number));
     if as_generation.is_none() {
         read.refuse(generation, format!("there is no generation {generation_number} of PCI Express"), Some("write 1 to 6".into()));

@@ -64,7 +64,10 @@ pub(crate) fn read(kind: PartKind, name: &str, text: &str, findings: &mut Findin
 fn parameter(entry: &Entry, findings: &mut Findings) -> Option<RawParameter> {
     let mut fields = Fields::of(format!("`{}`", entry.key), &entry.node, entry.key_span.clone(), findings)?;
     let value = fields.required("value", "512", findings).map(|entry| entry.node.clone());
-    let unit = fields.required_text("unit", "\"B\"", findings);
+    // Whoever knows what the parameter measures says that the unit is missing, and which ones there are.
+    let has_unit = fields.has("unit");
+    let unit = fields.optional_text("unit", findings);
+    let unit = if has_unit { unit } else { Some(("", entry.key_span.clone())) };
     let source = fields.required_text("source", "\"the paper, datasheet or reason that gives the value\"", findings);
     let status = fields.required_text("status", "\"datasheet\"", findings);
     let on = fields.optional("on");

@@ -9,7 +9,7 @@ use crate::diagnostic::{Findings, suggest};
 use crate::document::{Node, Value};
 use crate::parts::raw::{RawParameter, RawPart};
 use crate::parts::{Parameter, PartSheet, Status};
-use crate::units::{Dimension, Number};
+use crate::units::{Dimension, Number, or_list};
 
 /// Takes parameters one by one; a fault yields a stand-in, so that all faults of a file are found.
 pub(crate) struct PartReader<'a> {
@@ -241,14 +241,37 @@ impl<'a> PartReader<'a> {
         if dimension.multiplier(&parameter.unit).is_none() {
             self.failed.push(name.to_owned());
             if !parameter.inherited {
-                let label = vec![(parameter.unit_span.clone(), "not a unit of this parameter".to_owned())];
-                let help = format!("accepted here: {}", dimension.accepted());
-                self.findings.error(format!("`{name}` cannot be in `{}`", parameter.unit), label, Some(help));
+                self.wrong_unit(parameter, dimension);
             }
             return None;
         }
         self.sheet.push(sheet_row(parameter));
         Some(parameter)
+    }
+
+    /// Makes it a known key.
+    pub(crate) fn known(&mut self, name: &str) {
+        self.known.push(name.to_owned());
+    }
+
+    /// What a parameter lists.
+    pub(crate) fn items(&self, name: &str) -> Option<&'a [Node]> {
+        let part: &'a RawPart = self.part;
+        match &part.parameters.iter().find(|parameter| parameter.name == name)?.value.value {
+            Value::Array(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    fn wrong_unit(&mut self, parameter: &RawParameter, dimension: Dimension) {
+        let (name, accepted) = (&parameter.name, dimension.accepted());
+        let (message, label, help) = if parameter.unit.is_empty() {
+            let units: Vec<String> = dimension.units().iter().map(|(unit, _)| format!("`unit = \"{unit}\"`")).collect();
+            (format!("`{name}` needs `unit`"), "`unit` is missing", format!("write {}", or_list(&units)))
+        } else {
+            (format!("`{name}` cannot be in `{}`", parameter.unit), "not a unit of this parameter", format!("accepted here: {accepted}"))
+        };
+        self.findings.error(message, vec![(parameter.unit_span.clone(), label.to_owned())], Some(help));
     }
 
     fn wrong_value(&mut self, parameter: &RawParameter, wanted: &str) {
@@ -276,6 +299,12 @@ impl<'a> PartReader<'a> {
             return None;
         };
         let multiplier = dimension.multiplier(&parameter.unit)?;
+        if let Number::Decimal(value) = number
+            && !value.is_finite()
+        {
+            self.refuse(name, format!("`{value}` is no number"), Some("write a number with digits".into()));
+            return None;
+        }
         match number.scaled(multiplier) {
             Ok(value) => Some(value),
             Err(error) => {
@@ -305,6 +334,11 @@ impl<'a> PartReader<'a> {
         if parsed.len() != items.len() || parsed.is_empty() {
             self.refuse(name, "a value is not known".into(), Some(format!("the list may hold {}", words.join(", "))));
         }
+        let mut indices: Vec<usize> = items.iter().filter_map(index_of).collect();
+        indices.sort_unstable();
+        if let Some(twice) = indices.windows(2).find(|pair| pair[0] == pair[1]) {
+            self.refuse(name, format!("`{}` stands in the list twice", words[twice[0]]), Some("write each value once".into()));
+        }
         parsed
     }
 }
@@ -316,6 +350,8 @@ fn text_in(node: &Node) -> Option<&str> {
 fn show_number(number: Number) -> String {
     match number {
         Number::Integer(value) => value.to_string(),
+        // Written out, 1e300 would fill lines.
+        Number::Decimal(value) if value.abs() >= 1e15 => format!("{value:e}"),
         Number::Decimal(value) => value.to_string(),
     }
 }
