@@ -81,15 +81,18 @@ pub(crate) fn load_fabric(given: &Path, allow_out_of_spec: bool) -> anyhow::Resu
 
 /// Each credit loop of the fabric, by the ports that it leads round.
 fn warn_of_credit_loops(path: &Path, loaded: &LoadedFabric) {
-    let help = if loaded.spec.subnet.routing == Default::default() {
+    let minimum_hops = loaded.spec.subnet.routing == Default::default();
+    let managed = if minimum_hops {
         "the small subnet manager routes by minimum hops; cable the switches as a tree or fat tree, or leave a cable of the loop out"
     } else {
         "the routing engine needs more virtual lanes than these links have, or another cabling; `routing = \"up-down\"` has no loops anywhere"
     };
+    // Nobody manages a subnet of Ethernet: the ways are what they are.
+    let ethernet = "frames take the shortest ways; cable the switches as a tree or fat tree, or leave a cable of the loop out";
     for found in softband_fabric::credit_loops(&loaded.spec) {
-        let (what, whom) = match loaded.spec.link_layer(found.ports[0]) {
-            LinkLayer::Infiniband => ("credit loop", "each other's credits"),
-            LinkLayer::Ethernet => ("loop of pauses", "the end of each other's pauses"),
+        let (what, whom, help) = match loaded.spec.link_layer(found.ports[0]) {
+            LinkLayer::Infiniband => ("credit loop", "each other's credits", managed),
+            LinkLayer::Ethernet => ("loop of pauses", "the end of each other's pauses", if minimum_hops { ethernet } else { managed }),
         };
         eprintln!(
             "{}: warning: {what}: {}: packets there can wait for {whom} for ever\n  help: {help}",
