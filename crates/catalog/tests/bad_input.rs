@@ -195,6 +195,12 @@ fn unknown_keys_are_named_with_the_known_ones() {
         error_of(&format!("{HOSTS_AND_SWITCH}[cabels]\n")),
         "test.toml:13:2: error: the file has no key `cabels`\n  help: did you mean `cables`? The keys here are: fabric, subnet, ethernet, generate, hosts, switches, cables"
     );
+    let misplaced = error_of(&HOSTS_AND_SWITCH.replacen("[hosts.b]", "tune_pci = 1\n[hosts.b]", 1));
+    let help = "it is an option of the HCA's driver: write `options = { tune_pci = 1 }`";
+    assert_eq!(misplaced, format!("test.toml:6:1: error: `tune_pci` belongs into `options`\n  help: {help}"));
+    let other_driver = HOSTS_AND_SWITCH.replacen("voltaire-ddr", "connectx4", 1);
+    let error = error_of(&other_driver.replacen("[hosts.b]", "options = { tune_pci = 1 }\n[hosts.b]", 1));
+    assert!(error.contains("error: the driver of `connectx4` has no option `tune_pci`\n  help: remove it"), "{error}");
     let options = HOSTS_AND_SWITCH.replacen("[hosts.b]", "options = { tune_pcie = 1 }\n[hosts.b]", 1);
     let error = error_of(&options);
     assert!(error.starts_with("test.toml:6:13: error: `options` has no key `tune_pcie`\n  help: did you mean `tune_pci`?"), "{error}");

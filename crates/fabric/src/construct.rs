@@ -77,7 +77,8 @@ fn hca_nodes(spec: &FabricSpec, ports: &mut Vec<Port>, buses: &mut Vec<SharedBus
                 let owner = Owner::Hca { hca: node, index: port };
                 ports.push(new_port(spec, node, owner, PortNumber(port + 1), hca.link_layer, hca.part.credit_return));
             }
-            let request = if hca.tune_pci { hca.part.tuned_read_request_bytes } else { host.part.read_request_bytes };
+            let tuned = hca.part.tuned_read_request_bytes.filter(|_| hca.tune_pci);
+            let request = tuned.unwrap_or(host.part.read_request_bytes);
             hcas.push(Hca {
                 place: (host_index, index),
                 part: shared_with(hcas.last(), behind_bridge(&hca.part, &hca.bus)),

@@ -68,7 +68,7 @@ pub struct HcaPart {
     /// DMA reads that may be outstanding on the bus.
     pub outstanding_reads: u32,
     /// What the driver's `tune_pci` option sets the read request to: the maximum of PCI Express, the byte count of PCI-X.
-    pub tuned_read_request_bytes: u32,
+    pub tuned_read_request_bytes: Option<u32>,
     /// Engines that start messages side by side; those of one queue pair are started by one of them.
     pub processing_engines: u32,
     pub gaps: MessageGaps,

@@ -156,11 +156,17 @@ fn hca(host: &str, node: &Node, index: usize, context: &mut Context<'_>) -> Opti
     let options = fields.optional("options");
     let pkeys = fields.optional("pkeys");
     let link_layer = fields.optional_text("link_layer", &mut context.findings);
+    // Asked for only where it is: it is none of the keys that a message names.
+    if let Some(entry) = fields.has("tune_pci").then(|| fields.optional("tune_pci")).flatten() {
+        let help = "it is an option of the HCA's driver: write `options = { tune_pci = 1 }`";
+        let label = vec![(entry.key_span.clone(), "not here".to_owned())];
+        context.findings.error("`tune_pci` belongs into `options`".into(), label, Some(help.into()));
+    }
     fields.finish(&mut context.findings);
     let part_span = part.as_ref().map_or(node.span.clone(), |(_, span)| span.clone());
     let part = part.and_then(|(name, span)| context.part(PartKind::Hca, name, span, |all: &Catalog, name| all.hca(name).cloned()));
     let link_layer = checked_link_layer(link_layer, part.as_ref(), pkeys, context);
-    let tune_pci = options.is_some_and(|options| driver_options(options, &mut context.findings));
+    let tune_pci = options.is_some_and(|options| driver_options(options, part.as_ref(), &mut context.findings));
     let node_guid = GuidText::read(guid, &mut context.findings);
     let pkeys = pkeys.map_or_else(|| vec![PKey::DEFAULT_FULL], |entry| pkey_table(entry, &mut context.findings));
     let (device, span) = match device {
@@ -223,13 +229,20 @@ fn pkey_table(entry: &Entry, findings: &mut Findings) -> Vec<PKey> {
     keys
 }
 
-fn driver_options(entry: &Entry, findings: &mut Findings) -> bool {
+fn driver_options(entry: &Entry, part: Option<&HcaPart>, findings: &mut Findings) -> bool {
     let Some(mut fields) = Fields::of("`options`", &entry.node, entry.key_span.clone(), findings) else { return false };
     let tune_pci = fields.optional("tune_pci");
     fields.finish(findings);
     match tune_pci.map(|entry| &entry.node.value) {
         None | Some(Value::Bool(false) | Value::Number(Number::Integer(0))) => false,
-        Some(Value::Bool(true) | Value::Number(Number::Integer(1))) => true,
+        Some(Value::Bool(true) | Value::Number(Number::Integer(1))) => {
+            if let Some(part) = part.filter(|part| part.tuned_read_request_bytes.is_none()) {
+                let help = "remove it: the part has no `tuned_read_request`, so reads are as large as the host's `read_request` says";
+                let label = vec![(entry.node.span.clone(), "this option".to_owned())];
+                findings.error(format!("the driver of `{}` has no option `tune_pci`", part.name), label, Some(help.into()));
+            }
+            true
+        }
         Some(_) => {
             tune_pci.into_iter().for_each(|entry| wrong_kind(entry, "0 or 1", findings));
             false

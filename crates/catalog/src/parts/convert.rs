@@ -40,7 +40,7 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
         interface: interface(&mut read),
         max_payload_bytes: None,
         outstanding_reads: read.count("outstanding_reads"),
-        tuned_read_request_bytes: read.bytes("tuned_read_request"),
+        tuned_read_request_bytes: read.optional_bytes("tuned_read_request"),
         processing_engines: read.optional_count("processing_engines").unwrap_or(1),
         gaps: gaps(&mut read),
         doorbell: read.duration("doorbell"),
@@ -82,7 +82,9 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
         }
     }
     check_ack_timer(&mut read, part.ack_timer);
-    check_read_request(&mut read, "tuned_read_request", part.tuned_read_request_bytes, part.interface);
+    if let Some(bytes) = part.tuned_read_request_bytes {
+        check_read_request(&mut read, "tuned_read_request", bytes, part.interface);
+    }
     read.finish().map(|sheet| (part, sheet))
 }
 

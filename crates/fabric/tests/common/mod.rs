@@ -44,7 +44,7 @@ pub fn hca_part() -> HcaPart {
         interface: CardInterface::PciExpress { generation: 1, lanes: 8 },
         max_payload_bytes: None,
         outstanding_reads: 4,
-        tuned_read_request_bytes: 4_096,
+        tuned_read_request_bytes: Some(4_096),
         processing_engines: 1,
         gaps: MessageGaps { send: nanos(300), write: nanos(300), read: nanos(400), atomic: nanos(600), datagram: nanos(2_200) },
         doorbell: nanos(500),
