@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from conftest import Tree
 
-from softband_lab.claims import check_claims, load_rules
+from softband_lab.claims import check_calibrated, check_claims, load_rules
 from softband_lab.errors import LabError
 from softband_lab.published import load_published
 from softband_lab.study import list_studies, load_study
@@ -98,3 +98,12 @@ def test_a_study_names_fabrics_and_curves_that_exist(name: str) -> None:
         named += [curve for group in groups for curve in group]
         named += [fields[name] for name in ("base", "curve") if name in fields]
         assert set(named) <= known, claim_id
+
+
+def test_calibrated_values_name_rows_of_the_references(tree: Tree) -> None:
+    check_calibrated(CHECKOUT)
+    part = tree.home / "catalog/hca/odd.toml"
+    part.parent.mkdir(parents=True, exist_ok=True)
+    part.write_text('gap = { value = 1, unit = "ns", source = "x", status = "calibrated", on = ["M1", "Z999"] }\n')
+    with pytest.raises(LabError, match=r"hca/odd gap: is calibrated on `Z999`, which no file of references/ has"):
+        tree.run()

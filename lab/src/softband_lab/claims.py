@@ -15,7 +15,7 @@ from softband_lab.evidence import Evidence
 from softband_lab.fabricfile import load_toml
 from softband_lab.files import write_csv
 from softband_lab.judgement import NUMBER_TOLERANCE_PERCENT, Basis, Judgement, Rule, Verdict
-from softband_lab.published import Published
+from softband_lab.published import Published, published_ids
 from softband_lab.study import Study, parse_model
 
 # Of claims.csv, whose columns are fixed: it stands in claims_notes.csv. It goes up with every change after which a file
@@ -131,6 +131,18 @@ def calibrated_parameters(catalog: Path) -> dict[str, list[str]]:
             for claim_id in value.get("on", []) if isinstance(value, dict) else []:
                 found.setdefault(claim_id, []).append(f"{path.relative_to(catalog).with_suffix('')} {name}")
     return found
+
+
+def check_calibrated(home: Path) -> None:
+    """A value is fitted to rows that exist: one that names others would pass for a fit of nothing."""
+    known = published_ids(home / "references")
+    for claim_id, parameters in calibrated_parameters(home / "catalog").items():
+        if claim_id not in known:
+            raise LabError(
+                f"{home / 'catalog'}: {parameters[0]}",
+                f"is calibrated on `{claim_id}`, which no file of references/ has",
+                "the id of a row there in `on`, or another `status`",
+            )
 
 
 def _judge(

@@ -57,6 +57,15 @@ def load_published(path: Path) -> list[Published]:
     return list(found.values())
 
 
+def published_ids(references: Path) -> set[str]:
+    """The ids of all rows of all files."""
+    found: set[str] = set()
+    for path in references.glob("*.csv"):
+        with path.open(encoding="utf-8", newline="") as file:
+            found |= {row["id"] for row in csv.DictReader(file) if row.get("id")}
+    return found
+
+
 def _parse(row: dict[str, str], where: str) -> Published:
     for column in Published.__dataclass_fields__:
         if row.get(column) is None:

@@ -9,7 +9,15 @@ from rich.console import Console
 
 from softband_lab.campaign import Outcome, exclusive, run_jobs
 from softband_lab.charts import Mark, Panel, make_panel, save_chart, static_figure, static_panel
-from softband_lab.claims import ClaimRow, check_claims, count_verdicts, judge_all, load_rules, write_claims
+from softband_lab.claims import (
+    ClaimRow,
+    check_calibrated,
+    check_claims,
+    count_verdicts,
+    judge_all,
+    load_rules,
+    write_claims,
+)
 from softband_lab.cluster import Cluster
 from softband_lab.curve_rules import ValueRule
 from softband_lab.engine_job import EngineJob, JobResult, Step
@@ -90,6 +98,7 @@ def checked_claims(study: Study, included: list[Study], home: Path) -> tuple[lis
     studies: dict[str | None, Study] = {None: study}
     studies.update({other.head.name: other for other in included})
     check_claims(published, rules, studies, home)
+    check_calibrated(home)
     return published, rules
 
 
