@@ -11,7 +11,7 @@ use crate::{home, output};
 use anyhow::{Context, bail};
 use clap::{ArgMatches, Args};
 use softband_parallel::Crew;
-use softband_workload::Schedule;
+use softband_workload::{RunError, Schedule};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -95,7 +95,11 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
     let begun = Instant::now();
     let threads = arguments.threads.unwrap_or_else(|| threads_for(loaded.spec.hosts.len()));
     let schedule = Arc::new(chosen.schedule);
-    let mut crew = Crew::new(&loaded.spec, chosen.seed, &schedule, (chosen.ranks_per_host, threads))?;
+    let made = Crew::new(&loaded.spec, chosen.seed, &schedule, (chosen.ranks_per_host, threads));
+    let mut crew = made.map_err(|error| match error {
+        RunError::NoPort { .. } => anyhow::anyhow!("{}: {error}", path.display()),
+        other => other.into(),
+    })?;
     if arguments.check {
         return Ok(0);
     }
@@ -126,7 +130,7 @@ fn threads_for(hosts: usize) -> u8 {
     (hosts / HOSTS_EACH).clamp(1, cores.min(THREADS_MAX)) as u8
 }
 
-fn drive(crew: &mut Crew, begun: Instant) -> Result<(), softband_workload::RunError> {
+fn drive(crew: &mut Crew, begun: Instant) -> Result<(), RunError> {
     let shows = std::io::stderr().is_terminal();
     let mut shown = begun;
     let outcome = crew.run(&mut |progress| {

@@ -52,8 +52,10 @@ fn port_of(world: &World, host: usize) -> Option<(HcaId, PortNumber)> {
     })
 }
 
-pub(crate) fn endpoint(world: &mut World, rank: u32, host: usize) -> Result<Endpoint, Refusal> {
-    let (hca, port) = port_of(world, host).ok_or(Refusal::NoPort)?;
+/// A rank that takes no part needs no cable: its endpoint is never used.
+pub(crate) fn endpoint(world: &mut World, rank: u32, host: usize, takes_part: bool) -> Result<Endpoint, Refusal> {
+    let idle = (!takes_part && !world.spec().hosts[host].hcas.is_empty()).then(|| (world.hca_id(host, 0), PortNumber(1)));
+    let (hca, port) = port_of(world, host).or(idle).ok_or(Refusal::NoPort)?;
     let process = ProcessId(rank);
     let pd = world.alloc_pd(process, hca)?;
     let depth_max = world.hca_part(hca).max_qp_wr;

@@ -110,6 +110,18 @@ impl Schedule {
         self.receives_all || self.steps.iter().any(|step| matches!(step.action, Action::Receive { .. }))
     }
 
+    /// By rank, whether anything is to be done by it or with it.
+    pub(crate) fn ranks_that_take_part(&self) -> Vec<bool> {
+        let mut takes_part = vec![false; self.ranks as usize];
+        for step in &self.steps {
+            takes_part[step.rank as usize] = true;
+            if let Action::Send { to: other, .. } | Action::Receive { from: other, .. } = step.action {
+                takes_part[other as usize] = true;
+            }
+        }
+        takes_part
+    }
+
     /// # Errors
     /// When steps wait in a circle, or messages and receives do not match.
     pub fn check(&self) -> Result<(), ScheduleError> {

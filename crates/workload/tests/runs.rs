@@ -146,7 +146,7 @@ fn ranks_of_one_host_reach_each_other_within_its_hca() {
 fn more_ranks_than_places_are_refused_before_the_run() {
     let schedule = build(Pattern::AllToAll, 5, &Settings::default()).unwrap();
     let refused = Runner::new(World::new(&star(2), 1), Arc::new(schedule), 2).err().unwrap();
-    assert_eq!(refused, RunError::TooManyRanks { ranks: 5, places: 4, hosts: 2, ranks_per_host: 2 });
+    assert_eq!(refused, RunError::TooManyRanks { ranks: 5, places: 4, hosts: 2, ranks_per_host: 2, enough: 3 });
 }
 
 #[test]
@@ -168,6 +168,17 @@ fn messages_of_a_trace_find_their_receives_by_source_and_tag() {
     // The message of rank 1 comes first, but only that of rank 2 lets the work begin.
     let taken = of(text, &star(3), 1).completion.as_nanos();
     assert!((600_000..620_000).contains(&taken), "{taken} ns");
+}
+
+#[test]
+fn a_host_without_a_cable_is_missed_only_where_it_takes_part() {
+    let mut spec = star(3);
+    spec.cables.pop();
+    let stream = Settings { from: Some(0), to: Some(1), messages: Some(5), ..Settings::default() };
+    assert_eq!(run(&spec, Pattern::Stream, &stream).measurements().flows.len(), 1);
+    let all = Arc::new(build(Pattern::AllToAll, 3, &Settings::default()).unwrap());
+    let error = Runner::new(World::new(&spec, 1), all, 1).map(drop).unwrap_err();
+    assert!(matches!(&error, RunError::NoPort { host } if *host == spec.hosts[2].name), "{error}");
 }
 
 #[test]

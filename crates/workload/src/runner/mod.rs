@@ -26,9 +26,15 @@ use steps::{Match, StepState};
 /// Why a workload did not come to its end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    #[error("the workload has {ranks} ranks, and the fabric places for {places}: {hosts} hosts with {ranks_per_host} each")]
-    TooManyRanks { ranks: u32, places: usize, hosts: usize, ranks_per_host: u32 },
-    #[error("host {host} has no cabled port")]
+    #[error(
+        "the workload has {ranks} ranks, and the fabric places for {places}: {hosts} hosts with {ranks_per_host} each\n  \
+         help: --ranks-per-host {enough} makes places for all, or take a fabric with more hosts"
+    )]
+    TooManyRanks { ranks: u32, places: usize, hosts: usize, ranks_per_host: u32, enough: usize },
+    #[error(
+        "host {host} takes part in the workload, and no port of it has a cable\n  \
+         help: give it one under [[cables]], take the host out, or let the workload keep to others"
+    )]
     NoPort { host: String },
     #[error("host {host} cannot make what the workload needs ({what})")]
     Verbs { host: String, what: String },
@@ -85,12 +91,14 @@ impl Runner {
         let hosts = world.spec().hosts.len();
         let places = hosts * ranks_per_host as usize;
         if schedule.ranks as usize > places {
-            return Err(RunError::TooManyRanks { ranks: schedule.ranks, places, hosts, ranks_per_host });
+            let enough = (schedule.ranks as usize).div_ceil(hosts.max(1));
+            return Err(RunError::TooManyRanks { ranks: schedule.ranks, places, hosts, ranks_per_host, enough });
         }
+        let takes_part = schedule.ranks_that_take_part();
         let mut endpoints = Vec::new();
         for rank in 0..schedule.ranks {
             let host = (rank / ranks_per_host) as usize;
-            let made = endpoint(&mut world, rank, host);
+            let made = endpoint(&mut world, rank, host, takes_part[rank as usize]);
             endpoints.push(made.map_err(|refusal| refused(&world, host, &refusal))?);
         }
         let Ways { ways, of_step, connections } =
