@@ -139,13 +139,35 @@ def test_a_trace_is_replayed(softband: Softband) -> None:
         (("three-hosts", "keys.toml"), "unknown field `bits`"),
         (("three-hosts", "cut.goal"), "cut.goal:4: error: the trace ends within rank 0"),
         (("two-hosts", "many.goal"), "the fabric places for 2"),
+        (("two-hosts", "many.goal"), "help: --ranks-per-host 5"),
+        (("three-hosts", "short.goal"), "short.goal:3: error: the trace ends, and rank 2 of num_ranks 3 has no block"),
+        (("three-hosts", "binary.goal"), "binary.goal: error: this is no text: only GOAL traces in text form are read"),
+        (("three-hosts", "hosts.toml"), "hosts.toml: root: there is no host zz"),
+        (("three-hosts", "pattern.toml"), "pattern.toml: senders means nothing to permutation"),
+        (("three-hosts", "pattern.toml", "--root", "zz"), "pattern.toml with the options of the command line: root: there is no host zz"),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_is_written(softband: Softband, words: tuple[str, ...], wanted: str) -> None:
     (softband.folder / "keys.toml").write_text('workload = "incast"\nbits = 4\n')
     (softband.folder / "cut.goal").write_text("\n".join(TRACE.splitlines()[:4]))
-    (softband.folder / "many.goal").write_text("num_ranks 9\nrank 8 {\nl1: calc 5\n}\n")
+    (softband.folder / "many.goal").write_text("num_ranks 9\n" + "".join(f"rank {rank} {{\nl1: calc 5\n}}\n" for rank in range(9)))
+    (softband.folder / "short.goal").write_text("num_ranks 3\nrank 0 { }\nrank 1 { }\n")
+    (softband.folder / "binary.goal").write_bytes(b"\x7fELF\xff\xfe\x00\x01\x1b[2J")
+    (softband.folder / "hosts.toml").write_text('workload = "incast"\nroot = "zz"\n')
+    (softband.folder / "pattern.toml").write_text('workload = "permutation"\nsenders = 2\n')
     assert wanted in refusal(softband, *words)
+
+
+def test_a_host_without_a_cable_matters_to_nobody_who_does_not_use_it(softband: Softband) -> None:
+    fabric = softband.folder / "nocable.toml"
+    lone = '\n[hosts.lone]\npart = "modern-host"\n[[hosts.lone.hcas]]\npart = "modern-hca"\n'
+    fabric.write_text((FABRICS / "modern-pair.toml").read_text() + lone)
+    done = softband.command("model", str(fabric), "stream", "--messages", "10")
+    assert done.returncode == 0, done.stderr
+    (softband.folder / "results" / "model-stream" / "model.json").unlink()
+    done = softband.command("model", str(fabric), "all-to-all")
+    assert done.returncode == 2
+    assert "nocable.toml: host lone takes part in the workload, and no port of it has a cable\n  help: " in done.stderr
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="nothing here is always full")

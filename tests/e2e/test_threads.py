@@ -20,6 +20,7 @@ l2 requires l1
 l3: send 300000b to 4 tag 7
 l3 requires l2
 }
+rank 2 { }
 rank 3 {
 l1: calc 1500
 l2: send 9b to 0 tag 1

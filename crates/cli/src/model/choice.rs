@@ -5,7 +5,7 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 use softband_catalog::LoadedFabric;
 use softband_fabric::spec::FabricSpec;
-use softband_workload::{Operation, Pattern, Settings, build, parse_bytes};
+use softband_workload::{Operation, Pattern, Settings, build, goal, parse_bytes};
 use std::path::Path;
 
 /// As the user writes it.
@@ -50,15 +50,23 @@ pub(super) fn choose(arguments: &ModelArguments, loaded: &LoadedFabric) -> anyho
         let names: Vec<&str> = Pattern::ALL.iter().map(|(name, _)| *name).collect();
         bail!("no workload {}: it is no file, and the names are {}", arguments.workload, names.join(", "));
     }
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let is_toml = path.extension().is_some_and(|extension| extension == "toml");
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    // What is no text is not shown either: the terminal would carry it out.
+    let Ok(text) = String::from_utf8(bytes) else {
+        let (what, help) =
+            if is_toml { ("this is no text: a workload file is TOML", "docs/model.md has its keys") } else { (goal::NO_TEXT, goal::TEXT_FORM) };
+        bail!("{}: error: {what}\n  help: {help}", path.display());
+    };
     let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-    if path.extension().is_some_and(|extension| extension == "toml") {
+    if is_toml {
         let file: WorkloadFile = toml::from_str(&text).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
         let pattern = Pattern::parse(&file.workload).with_context(|| {
             let names: Vec<&str> = Pattern::ALL.iter().map(|(name, _)| *name).collect();
             format!("{}: no workload `{}`: the names are {}", path.display(), file.workload, names.join(", "))
         })?;
-        return by_pattern(arguments, loaded, pattern, &stem, file);
+        let of_whom = if options_given(arguments).is_some() { " with the options of the command line" } else { "" };
+        return by_pattern(arguments, loaded, pattern, &stem, file).map_err(|error| anyhow::anyhow!("{}{of_whom}: {error:#}", path.display()));
     }
     by_trace(arguments, loaded, &text, &stem)
 }
@@ -102,6 +110,21 @@ fn by_pattern(arguments: &ModelArguments, loaded: &LoadedFabric, pattern: Patter
     Ok(Chosen { name: name.to_owned(), schedule, seed, ranks_per_host })
 }
 
+/// The first of the options that say what a workload by name is to be like.
+fn options_given(arguments: &ModelArguments) -> Option<&'static str> {
+    let options = [
+        ("--bytes", arguments.bytes.is_some()),
+        ("--messages", arguments.messages.is_some()),
+        ("--window", arguments.window.is_some()),
+        ("--root", arguments.root.is_some()),
+        ("--senders", arguments.senders.is_some()),
+        ("--from", arguments.from.is_some()),
+        ("--to", arguments.to.is_some()),
+        ("--repeat", arguments.repeat.is_some()),
+    ];
+    options.iter().find(|(_, given)| *given).map(|(key, _)| *key)
+}
+
 /// The first rank on a host.
 fn rank_of(spec: &FabricSpec, key: &str, host: &str, ranks_per_host: u32) -> anyhow::Result<u32> {
     let names: Vec<&str> = spec.hosts.iter().map(|host| host.name.as_str()).collect();
@@ -114,20 +137,10 @@ fn rank_of(spec: &FabricSpec, key: &str, host: &str, ranks_per_host: u32) -> any
 
 /// A trace says by itself what is sent; only its ranks' places and the kind of message are open.
 fn by_trace(arguments: &ModelArguments, loaded: &LoadedFabric, text: &str, name: &str) -> anyhow::Result<Chosen> {
-    let needless = [
-        ("--bytes", arguments.bytes.is_some()),
-        ("--messages", arguments.messages.is_some()),
-        ("--window", arguments.window.is_some()),
-        ("--root", arguments.root.is_some()),
-        ("--senders", arguments.senders.is_some()),
-        ("--from", arguments.from.is_some()),
-        ("--to", arguments.to.is_some()),
-        ("--repeat", arguments.repeat.is_some()),
-    ];
-    if let Some((key, _)) = needless.iter().find(|(_, given)| *given) {
+    if let Some(key) = options_given(arguments) {
         bail!("{key} means nothing to a trace: leave it out");
     }
-    let mut schedule = softband_workload::goal::parse(text).map_err(|error| anyhow::anyhow!("{}:{error}", arguments.workload))?;
+    let mut schedule = goal::parse(text).map_err(|error| anyhow::anyhow!("{}:{error}", arguments.workload))?;
     schedule.writes = arguments.operation == Some(OperationName::Write);
     let seed = arguments.seed.unwrap_or(loaded.seed);
     Ok(Chosen { name: name.to_owned(), schedule, seed, ranks_per_host: arguments.ranks_per_host.unwrap_or(1) })

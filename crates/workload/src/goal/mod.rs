@@ -9,7 +9,7 @@
 //! }
 //! ```
 //!
-//! A step may end with a semicolon. `calc` is in nanoseconds; `requires` waits for a step's end, `irequires` for its beginning.
+//! A step may end with a semicolon. Every rank has its block, `rank 2 { }` where it does nothing. `calc` is in nanoseconds; `requires` waits for a step's end, `irequires` for its beginning.
 
 mod words;
 
@@ -32,6 +32,12 @@ const RANKS_MAX: u64 = 1 << 20;
 const BYTES_MAX: u64 = 1 << 30;
 /// A circle is named by this many labels at most.
 const CIRCLE_NAMED: usize = 12;
+/// So many ranks without a block are named.
+const RANKS_NAMED: usize = 8;
+
+/// What is said of files that hold no text at all.
+pub const NO_TEXT: &str = "this is no text: only GOAL traces in text form are read";
+pub const TEXT_FORM: &str = "binary traces can be turned back into text, or are written as text by the program that made them";
 
 const STEP_FORMS: &str = "a line is `l1: send 8b to 1 tag 5`, `l2: recv 8b from 1 tag 5`, `l3: calc 1000`, `l3 requires l1` or `l3 irequires l1`";
 
@@ -40,6 +46,11 @@ const STEP_FORMS: &str = "a line is `l1: send 8b to 1 tag 5`, `l2: recv 8b from 
 /// # Errors
 /// With the first mistake.
 pub fn parse(text: &str) -> Result<Schedule, GoalError> {
+    // Some editors begin a file with a byte-order mark.
+    let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
+    if let Some((line, _)) = (1..).zip(text.lines()).find(|(_, text)| text.contains(|letter: char| letter.is_control() && !letter.is_whitespace())) {
+        return error(line, NO_TEXT, TEXT_FORM);
+    }
     let mut reader = Reader {
         words: words::words(text).collect(),
         at: 0,
@@ -51,6 +62,7 @@ pub fn parse(text: &str) -> Result<Schedule, GoalError> {
         seen: Vec::new(),
     };
     reader.trace()?;
+    reader.check_all_there()?;
     let Reader { mut schedule, lines, names, .. } = reader;
     schedule.receives_all = true;
     match schedule.check() {
@@ -106,6 +118,19 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(())
+    }
+
+    /// A file that was cut off between two blocks looks whole: only the ranks that are missing tell.
+    fn check_all_there(&self) -> Result<(), GoalError> {
+        let missing: Vec<usize> = self.seen.iter().enumerate().filter(|(_, line)| **line == 0).map(|(rank, _)| rank).collect();
+        let Some(first) = missing.first() else { return Ok(()) };
+        let mut named: Vec<String> = missing.iter().take(RANKS_NAMED).map(usize::to_string).collect();
+        if missing.len() > RANKS_NAMED {
+            named.push(format!("{} more", missing.len() - RANKS_NAMED));
+        }
+        let (ranks, verb) = if missing.len() == 1 { ("rank", "has") } else { ("ranks", "have") };
+        let message = format!("the trace ends, and {ranks} {} of num_ranks {} {verb} no block", named.join(", "), self.schedule.ranks);
+        error(self.lines_last, message, format!("it may have been cut off; a rank that does nothing is written `rank {first} {{ }}`"))
     }
 
     fn next(&mut self, wanted: &str) -> Result<Word<'a>, GoalError> {
