@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use softband_fabric::spec::FabricSpec;
 use softband_model::parts::{BusPart, HcaPart, HostPart, SwitchPart};
 
 use crate::diagnostic::{CatalogError, Fault, Findings};
@@ -20,9 +21,37 @@ pub struct PartFile {
     pub text: String,
 }
 
+/// The parts of a fabric that stand in where none are named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsualParts {
+    pub host: String,
+    pub hca: String,
+    pub device: String,
+    pub switch: Option<String>,
+    pub cable: String,
+    pub cable_length: String,
+}
+
+impl UsualParts {
+    /// The first of each kind; `None` where a host, an HCA or a cable is missing.
+    pub fn of(spec: &FabricSpec) -> Option<Self> {
+        let (host, cable) = (spec.hosts.first()?, spec.cables.first()?);
+        let hca = host.hcas.first()?;
+        Some(Self {
+            host: host.part.name.clone(),
+            hca: hca.part.name.clone(),
+            device: hca.device.clone(),
+            switch: spec.switches.first().map(|switch| switch.part.name.clone()),
+            cable: cable.part.name.clone(),
+            cable_length: format!("{} m", cable.part.length_millimetres as f64 / 1e3),
+        })
+    }
+}
+
 /// All known parts.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
+    usual: Option<UsualParts>,
     buses: Shelf<BusPart>,
     cables: Shelf<CableTemplate>,
     hcas: Shelf<HcaPart>,
@@ -74,6 +103,14 @@ impl Catalog {
             PartKind::Limit => keep(&mut self.limits, name, parts::length_limits(read)),
             PartKind::Switch => keep(&mut self.switches, name, parts::switch(read)),
         }
+    }
+
+    /// What `[generate]` takes where a file does not name parts.
+    pub fn set_usual_parts(&mut self, usual: Option<UsualParts>) {
+        self.usual = usual;
+    }
+    pub(crate) fn usual_parts(&self) -> Option<&UsualParts> {
+        self.usual.as_ref()
     }
 
     /// Names of all parts of a kind, in order.

@@ -144,7 +144,9 @@ impl<'a> Fields<'a> {
         self.span.clone()
     }
     pub(crate) fn optional(&mut self, key: &'static str) -> Option<&'a Entry> {
-        self.known.push(key);
+        if !self.known.contains(&key) {
+            self.known.push(key);
+        }
         self.entries.iter().find(|entry| entry.key == key)
     }
     /// Whether the table has `key`, right or wrong.

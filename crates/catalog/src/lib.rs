@@ -15,7 +15,7 @@ mod load;
 mod parts;
 mod units;
 
-pub use catalog::{Catalog, PartFile};
+pub use catalog::{Catalog, PartFile, UsualParts};
 pub use diagnostic::{CatalogError, FabricError, Fault, Warning};
 pub use draw::draw_text;
 pub use draw_svg::{draw_svg, escape_xml};

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{catalog, error_of};
-use softband_catalog::{LoadOptions, LoadedFabric, expand, parse_fabric};
+use softband_catalog::{LoadOptions, LoadedFabric, UsualParts, expand, parse_fabric};
 use softband_fabric::spec::FabricSpec;
 use softband_model::management::{Neighbour, Routes, Routing};
 use std::collections::BTreeSet;
@@ -56,6 +56,14 @@ fn kinds() -> Vec<String> {
             "kind = \"fat-tree\"\nports = {ports}\noversubscription = {over}\nhosts = 40\nlevels = {}",
             if ports == 36 { 2 } else { 3 }
         ));
+    }
+    for (ports, over, levels) in
+        [(3, "1", 3), (7, "1", 2), (7, "1", 3), (9, "1", 3), (15, "1.5", 2), (15, "2", 3), (8, "2", 2), (8, "2", 3), (9, "2.5", 3)]
+    {
+        kinds.push(format!("kind = \"fat-tree\"\nports = {ports}\noversubscription = {over}\nlevels = {levels}"));
+    }
+    for (over, levels, hosts) in [("1.5", 2, 100), ("1.5", 3, 200), ("35", 2, 80)] {
+        kinds.push(format!("kind = \"fat-tree\"\noversubscription = {over}\nlevels = {levels}\nhosts = {hosts}"));
     }
     for sides in ["[2, 2]", "[3, 2]", "[3, 3]", "[4, 5]", "[5, 5]", "[2, 2, 2]", "[3, 4, 5]", "[4, 4, 4]", "[2, 6, 3]"] {
         kinds.push(format!("kind = \"torus\"\ndimensions = {sides}\nhosts_per_switch = 2"));
@@ -124,6 +132,55 @@ fn a_shift_of_all_hosts_puts_no_two_flows_on_one_link_of_a_full_fat_tree() {
     }
 }
 
+/// Hosts and spines of a leaf in a fabric of two leaves.
+fn leaf_of(ports: usize, over: &str) -> (usize, usize) {
+    let spec = load(&text(&format!("kind = \"fat-tree\"\nports = {ports}\noversubscription = {over}\nlevels = 2"))).spec;
+    let ends = |port: &&Neighbour| matches!(port, Neighbour::End(_));
+    let leaf = &softband_fabric::neighbours(&spec)[0];
+    (leaf.iter().filter(ends).count(), leaf.iter().filter(|port| matches!(port, Neighbour::Switch(_))).count())
+}
+
+#[test]
+fn a_leaf_has_as_many_hosts_as_the_oversubscription_allows_and_no_more_ways_up_than_they_need() {
+    for (ports, over, wanted) in [
+        (8, "1", (4, 4)),
+        (36, "2", (24, 12)),
+        (36, "2.0", (24, 12)),
+        (36, "5", (30, 6)),
+        (7, "1", (3, 3)),
+        (3, "1", (1, 1)),
+        (8, "2", (5, 3)),
+        (36, "1.5", (21, 14)),
+        (36, "4", (28, 7)),
+        (21, "1.1", (11, 10)),
+        (36, "35", (35, 1)),
+        (36, "1e300", (35, 1)),
+    ] {
+        assert_eq!(leaf_of(ports, over), wanted, "{ports} ports at {over}");
+    }
+}
+
+#[test]
+fn parts_that_are_not_named_are_the_usual_ones() {
+    let default = std::fs::read_to_string(common::root().join("fabrics/default.toml")).unwrap();
+    let default = load(&default).spec;
+    let bare = "[generate]\nkind = \"fat-tree\"\nports = 8\nlevels = 2\n";
+    let error = error_of(bare);
+    assert!(error.contains("`[generate]` needs `host`") && error.contains("needs `switch`"), "{error}");
+    let mut catalog = catalog();
+    catalog.set_usual_parts(UsualParts::of(&default));
+    let read = |text: &str| parse_fabric("test.toml", text, &catalog, &LoadOptions::default());
+    let spec = read(bare).unwrap_or_else(|error| panic!("{}", error.to_text())).spec;
+    assert_eq!((spec.hosts.len(), &spec.hosts[31].part), (32, &default.hosts[0].part));
+    let [hca, wanted] = [&spec.hosts[31], &default.hosts[0]].map(|host| &host.hcas[0]);
+    assert_eq!((&hca.part, &hca.device), (&wanted.part, &wanted.device));
+    assert_eq!((&spec.switches[0].part, &spec.cables[0].part), (&default.switches[0].part, &default.cables[0].part));
+    let own = read(&format!("{bare}{PARTS}{SWITCH}")).unwrap_or_else(|error| panic!("{}", error.to_text())).spec;
+    assert_eq!((own.hosts[0].part.name.as_str(), own.hosts[0].hcas[0].device.as_str()), ("qdr-host", "mlx4_0"));
+    assert!(expand("test.toml", bare, &catalog).unwrap().contains("[hosts.h31]"));
+    assert_eq!(read("[generate]\nkind = \"back-to-back\"").map(|loaded| loaded.spec.hosts.len()).ok(), Some(2));
+}
+
 #[test]
 fn a_thousand_hosts_in_three_levels_are_320_switches() {
     let spec = load(&text("kind = \"fat-tree\"\nports = 16\nlevels = 3")).spec;
@@ -141,15 +198,12 @@ fn what_cannot_be_is_refused_with_what_would_be_right() {
         ("kind = \"fattree\"", "2:8: error: no kind of fabric `fattree`\n  help: did you mean `fat-tree`?"),
         ("kind = \"star\"\nhosts = 37", "3:9: error: 37 hosts do not fit on a switch of 36 ports\n  help: write at most 36"),
         ("kind = \"fat-tree\"\nlevels = 2\nhosts = 649", "4:9: error: 649 hosts do not fit in a fat tree of 2 levels with 36 ports"),
-        (
-            "kind = \"fat-tree\"\nports = 7",
-            "3:9: error: a fat tree cannot use 7 ports of each switch\n  help: half of them lead down and half of them up: write `ports = 6`",
-        ),
+        ("kind = \"fat-tree\"\nports = 1", "3:9: error: a fat tree cannot use 1 ports of each switch\n  help: one port leads down and one up"),
         ("kind = \"fat-tree\"\nports = 40", "3:9: error: the switch has 36 ports, not 40"),
-        (
-            "kind = \"fat-tree\"\noversubscription = 4",
-            "3:20: error: the 36 ports of a leaf cannot be divided 4 to 1\n  help: so many ports to hosts for each one to spines; with 36 ports it can be 1, 2, 3, 5",
-        ),
+        ("kind = \"fat-tree\"\nports = 40\nhosts = 3\nlevels = 2\noversubscription = 2", "3:9: error: the switch has 36 ports, not 40"),
+        ("kind = \"fat-tree\"\noversubscription = 0.5", "3:20: error: `oversubscription` cannot be 0.5\n  help: write how many"),
+        ("kind = \"fat-tree\"\noversubscription = inf", "3:20: error: `oversubscription` cannot be inf"),
+        ("kind = \"fat-tree\"\noversubscription = \"2\"", "3:20: error: `oversubscription` must be a number such as 2 or 1.5"),
         ("kind = \"fat-tree\"\nlevels = 4", "3:10: error: a fat tree cannot have 4 levels here"),
         ("kind = \"fat-tree\"\nhosts = 0", "3:9: error: `hosts` cannot be 0"),
         ("kind = \"torus\"\ndimensions = [4, 1]", "3:18: error: a dimension of a torus is at least 2 switches long"),

@@ -3,7 +3,7 @@
 use crate::{home, output};
 use anyhow::Context;
 use clap::Args;
-use softband_catalog::LoadOptions;
+use softband_catalog::{LoadOptions, UsualParts};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -20,9 +20,9 @@ pub(crate) struct GenerateArguments {
     /// Levels of a fat tree, 2 or 3
     #[arg(long)]
     levels: Option<u32>,
-    /// Ports of a leaf to hosts for each one to spines
+    /// Ports of a leaf to hosts for each one to spines, at the most; such as 2 or 1.5
     #[arg(long)]
-    oversubscription: Option<u32>,
+    oversubscription: Option<f64>,
     /// Lengths of a torus, such as 4,4 or 4,4,4
     #[arg(long, value_delimiter = ',')]
     dimensions: Vec<u32>,
@@ -109,7 +109,6 @@ fn table(arguments: &GenerateArguments) -> anyhow::Result<String> {
         ("hosts", arguments.hosts),
         ("ports", arguments.ports),
         ("levels", arguments.levels),
-        ("oversubscription", arguments.oversubscription),
         ("dimension", arguments.dimension),
         ("hosts_per_switch", arguments.hosts_per_switch),
         ("groups", arguments.groups),
@@ -118,6 +117,9 @@ fn table(arguments: &GenerateArguments) -> anyhow::Result<String> {
     ];
     for (key, number) in numbers {
         number.map_or(Ok(()), |number| writeln!(text, "{key} = {number}"))?;
+    }
+    if let Some(ratio) = arguments.oversubscription {
+        writeln!(text, "oversubscription = {}", ratio_text(ratio))?;
     }
     if !arguments.dimensions.is_empty() {
         writeln!(text, "dimensions = {:?}", arguments.dimensions)?;
@@ -131,23 +133,24 @@ fn table(arguments: &GenerateArguments) -> anyhow::Result<String> {
 /// Keys and values of the parts, from the command line or else from the default fabric.
 fn part_texts(parts: &PartArguments, kind: &str) -> anyhow::Result<Vec<(&'static str, Option<String>)>> {
     let (_, default) = home::load_fabric(Path::new(home::DEFAULT_FABRIC), false)?;
-    let host = default.spec.hosts.first().context("the default fabric has no host")?;
-    let hca = host.hcas.first().context("the default fabric has no HCA")?;
-    let cable = default.spec.cables.first().context("the default fabric has no cable")?;
-    let switch = default.spec.switches.first().map(|switch| switch.part.name.clone());
-    let length = format!("{} m", cable.part.length_millimetres as f64 / 1e3);
-    let or = |said: &Option<String>, default: &str| Some(said.clone().unwrap_or_else(|| default.to_owned()));
+    let usual = UsualParts::of(&default.spec).context("the default fabric lacks a host with an HCA, or a cable")?;
+    let or = |said: &Option<String>, usual: String| Some(said.clone().unwrap_or(usual));
     let has_switch = kind != "back-to-back";
-    let default_device = parts.hca.is_none().then(|| hca.device.clone());
-    let default_length = parts.host_cable.is_none().then_some(length);
+    let usual_device = parts.hca.is_none().then_some(usual.device);
+    let usual_length = parts.host_cable.is_none().then_some(usual.cable_length);
     Ok(vec![
-        ("host", or(&parts.host, &host.part.name)),
-        ("hca", or(&parts.hca, &hca.part.name)),
-        ("device", parts.device.clone().or(default_device)),
-        ("switch", parts.switch.clone().or(switch.filter(|_| has_switch))),
-        ("host_cable", or(&parts.host_cable, &cable.part.name)),
-        ("host_cable_length", parts.host_cable_length.clone().or(default_length)),
+        ("host", or(&parts.host, usual.host)),
+        ("hca", or(&parts.hca, usual.hca)),
+        ("device", parts.device.clone().or(usual_device)),
+        ("switch", parts.switch.clone().or(usual.switch.filter(|_| has_switch))),
+        ("host_cable", or(&parts.host_cable, usual.cable)),
+        ("host_cable_length", parts.host_cable_length.clone().or(usual_length)),
         ("switch_cable", parts.switch_cable.clone()),
         ("switch_cable_length", parts.switch_cable_length.clone()),
     ])
+}
+
+/// As TOML has it: whole numbers stay whole.
+fn ratio_text(ratio: f64) -> String {
+    if ratio.fract() == 0.0 && ratio.abs() < 1e9 { format!("{ratio:.0}") } else { format!("{ratio:?}").to_lowercase() }
 }

@@ -12,7 +12,7 @@ use std::ops::Range;
 use softband_model::management::Routing;
 
 use super::Context;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, UsualParts};
 use crate::diagnostic::{FabricError, Findings};
 use crate::document::{self, Entry, Fields, Node, Value};
 use crate::parts::PartKind;
@@ -88,7 +88,8 @@ fn read_table(entry: &Entry, context: &mut Context<'_>) -> Option<(Shape, Parts)
         let mut reader = read::Reader { fields: &mut fields, findings: &mut context.findings, ports: *ports };
         reader.shape(kind)
     });
-    if read.is_some() {
+    // After an error keys are left that nobody has come to.
+    if shape.is_some() {
         fields.finish(&mut context.findings);
     }
     (context.findings.errors.len() == errors).then_some(())?;
@@ -97,19 +98,22 @@ fn read_table(entry: &Entry, context: &mut Context<'_>) -> Option<(Shape, Parts)
 
 /// The parts, and how many ports the switch has.
 fn parts(kind: &str, fields: &mut Fields<'_>, context: &mut Context<'_>) -> Option<(Parts, usize)> {
-    let owned = |(text, span): (&str, Range<usize>)| (text.to_owned(), span);
-    let host = fields.required_text("host", "\"...\", a host part", &mut context.findings).map(owned);
-    let hca = fields.required_text("hca", "\"...\", an HCA part", &mut context.findings).map(owned);
-    let device = fields.optional_text("device", &mut context.findings).map(owned);
-    let host_cable = cable(fields, ("host_cable", "host_cable_length"), context);
-    if host_cable.is_none() && !fields.has("host_cable") {
-        fields.required("host_cable", "\"...\", a cable part", &mut context.findings);
-    }
+    let host = named(fields, "host", |usual| Some(&usual.host), context);
+    let hca = named(fields, "hca", |usual| Some(&usual.hca), context);
+    let device = fields.optional_text("device", &mut context.findings).map(|(text, span)| (text.to_owned(), span));
+    // The usual names and lengths are those of the usual parts.
+    let usual = context.catalog.usual_parts();
+    let device = device.or_else(|| usual.filter(|_| !fields.has("hca") && !fields.has("device")).map(|usual| (usual.device.clone(), fields.span())));
+    let has_cable = fields.has("host_cable");
+    let host_cable = named(fields, "host_cable", |usual| Some(&usual.cable), context);
+    let length = length(fields, "host_cable_length", context);
+    let length = length.or_else(|| usual.filter(|_| !has_cable).map(|usual| (usual.cable_length.clone(), fields.span())));
+    let host_cable = host_cable.map(|part| Cable { part, length });
     let (switch, switch_cable) = if kind == "back-to-back" {
         (None, None)
     } else {
-        let switch = fields.required_text("switch", "\"...\", a switch part", &mut context.findings).map(owned);
-        let cable = if kind == "star" { None } else { cable(fields, ("switch_cable", "switch_cable_length"), context) };
+        let switch = named(fields, "switch", |usual| usual.switch.as_ref(), context);
+        let cable = if kind == "star" { None } else { switch_cable(fields, context) };
         (Some(switch?), cable)
     };
     let (host, hca, host_cable) = (host?, hca?, host_cable?);
@@ -131,9 +135,24 @@ fn parts(kind: &str, fields: &mut Fields<'_>, context: &mut Context<'_>) -> Opti
     Some((Parts { host, hca, device_written: device, device: name, switch, host_cable, switch_cable }, ports))
 }
 
-fn cable(fields: &mut Fields<'_>, (part, length): (&'static str, &'static str), context: &mut Context<'_>) -> Option<Cable> {
-    let part = fields.optional_text(part, &mut context.findings);
-    let length = fields.optional_text(length, &mut context.findings).map(|(text, span)| (text.to_owned(), span));
+/// A part by its key, or the usual one where the key is not there.
+fn named(fields: &mut Fields<'_>, key: &'static str, usual: fn(&UsualParts) -> Option<&String>, context: &mut Context<'_>) -> Option<Text> {
+    match context.catalog.usual_parts().and_then(usual) {
+        Some(usual) if !fields.has(key) => {
+            fields.optional(key);
+            Some((usual.clone(), fields.span()))
+        }
+        _ => fields.required_text(key, "\"...\", a part of the catalogue", &mut context.findings).map(|(text, span)| (text.to_owned(), span)),
+    }
+}
+
+fn length(fields: &mut Fields<'_>, key: &'static str, context: &mut Context<'_>) -> Option<Text> {
+    fields.optional_text(key, &mut context.findings).map(|(text, span)| (text.to_owned(), span))
+}
+
+fn switch_cable(fields: &mut Fields<'_>, context: &mut Context<'_>) -> Option<Cable> {
+    let part = fields.optional_text("switch_cable", &mut context.findings);
+    let length = length(fields, "switch_cable_length", context);
     part.map(|(text, span)| Cable { part: (text.to_owned(), span), length })
 }
 

@@ -54,20 +54,14 @@ impl Reader<'_, '_> {
     fn fat_tree(&mut self) -> Option<Shape> {
         let ports = self.ports_in_use()?;
         let span = self.span_of("ports");
-        self.refuse_unless(ports >= 2 && ports.is_multiple_of(2), span, || {
-            let help = format!("half of them lead down and half of them up: write `ports = {}`", (ports & !1).max(2));
-            (format!("a fat tree cannot use {ports} ports of each switch"), help)
+        self.refuse_unless(ports >= 2, span, || {
+            let help = "one port leads down and one up at the least: write `ports = 2` or more, or name another switch";
+            (format!("a fat tree cannot use {ports} ports of each switch"), help.into())
         })?;
-        let (over, span) = self.count("oversubscription", 1)?.unwrap_or((1, 0..0));
-        self.refuse_unless(ports.is_multiple_of(over + 1), span, || {
-            let can = (1..ports).filter(|over| ports.is_multiple_of(over + 1)).map(|over| over.to_string()).collect::<Vec<_>>().join(", ");
-            let help = format!("so many ports to hosts for each one to spines; with {ports} ports it can be {can}");
-            (format!("the {ports} ports of a leaf cannot be divided {over} to 1"), help)
-        })?;
-        let ups = ports / (over + 1);
+        let (downs, ups) = shape::leaf_ports(ports, self.oversubscription()?);
         let levels = self.count("levels", 1)?;
         let hosts = self.count("hosts", 1)?;
-        let most = |levels| Tree::hosts_max(ports, ups, levels);
+        let most = |levels| Tree::hosts_max(ports, downs, levels);
         let fitting = |hosts: usize| if hosts <= most(2) { 2 } else { 3 };
         let (levels, span) = levels.unwrap_or_else(|| (hosts.as_ref().map_or(2, |(hosts, _)| fitting(*hosts)), 0..0));
         let help = "write 2 (leaves and spines) or 3 (with cores above)";
@@ -78,10 +72,27 @@ impl Reader<'_, '_> {
             let help = format!("write at most {}; {more}name a switch with more ports", most(levels));
             (format!("{hosts} hosts do not fit in a fat tree of {levels} levels with {ports} ports at each switch"), help)
         })?;
-        self.check_lids(hosts, hosts.div_ceil(ports - ups))?; // before anything large is made
-        let shape = Tree { hosts, ports, ups, levels }.shape();
+        self.check_lids(hosts, hosts.div_ceil(downs))?; // before anything large is made
+        let shape = Tree { hosts, ports, downs, ups, levels }.shape();
         self.check_lids(hosts, shape.switches.len())?;
         Some(shape)
+    }
+
+    /// How many of a leaf's ports lead to hosts for each one that leads up, at the most: a number from 1 on.
+    fn oversubscription(&mut self) -> Option<f64> {
+        let Some(entry) = self.fields.optional("oversubscription") else { return Some(1.0) };
+        let ratio = match entry.node.value {
+            Value::Number(Number::Integer(ratio)) => ratio as f64,
+            Value::Number(Number::Decimal(ratio)) => ratio,
+            _ => {
+                wrong_kind(entry, "a number such as 2 or 1.5", self.findings);
+                return None;
+            }
+        };
+        self.refuse_unless(ratio.is_finite() && ratio >= 1.0, entry.node.span.clone(), || {
+            (format!("`oversubscription` cannot be {ratio}"), "write how many ports to hosts there may be for each one to spines: 1, 1.5, 2".into())
+        })?;
+        Some(ratio)
     }
 
     fn torus(&mut self) -> Option<Shape> {

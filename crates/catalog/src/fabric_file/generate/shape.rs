@@ -47,32 +47,43 @@ pub(super) fn star(hosts: usize) -> Shape {
     shape
 }
 
-/// The measures of a fat tree; `ups` are a leaf's ports to the level above, `half` those of a switch in the middle to either side.
+/// A leaf's ports to hosts and to the level above: of the former as many as possible so that there are at most `ratio` of them for each of
+/// the latter, of the latter no more than that takes. Where it does not come out even, ports stay unused.
+pub(super) fn leaf_ports(ports: usize, ratio: f64) -> (usize, usize) {
+    // What is even in decimals may miss it by a hair in binary.
+    const HAIR: f64 = 1e-9;
+    // All but one lead down already long before.
+    let ratio = ratio.min(ports as f64);
+    let downs = (ports as f64 * ratio / (ratio + 1.0) + HAIR).floor();
+    let ups = (downs / ratio - HAIR).ceil();
+    (downs as usize, ups as usize)
+}
+
+/// The measures of a fat tree; `downs` are a leaf's ports to hosts, `ups` those to the level above, `half` those of a switch in the middle to
+/// either side.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tree {
     pub(super) hosts: usize,
     pub(super) ports: usize,
+    pub(super) downs: usize,
     pub(super) ups: usize,
     pub(super) levels: usize,
 }
 
 impl Tree {
-    pub(super) fn downs(&self) -> usize {
-        self.ports - self.ups
-    }
     fn leaves(&self) -> usize {
-        self.hosts.div_ceil(self.downs())
+        self.hosts.div_ceil(self.downs)
     }
-    pub(super) fn hosts_max(ports: usize, ups: usize, levels: usize) -> usize {
+    pub(super) fn hosts_max(ports: usize, downs: usize, levels: usize) -> usize {
         let leaves = if levels == 2 { ports } else { ports * (ports / 2) };
-        leaves * (ports - ups)
+        leaves * downs
     }
 
     pub(super) fn shape(&self) -> Shape {
         let mut shape = Shape::new(Routing::FatTree);
         let leaf = shape.add_switches(self.leaves(), |leaf| format!("leaf{leaf}"));
         for host in 0..self.hosts {
-            shape.add_host(leaf + host / self.downs(), host % self.downs() + 1);
+            shape.add_host(leaf + host / self.downs, host % self.downs + 1);
         }
         match self.levels {
             2 => self.add_spines(&mut shape),
@@ -92,7 +103,7 @@ impl Tree {
         for leaf in 0..leaves {
             for up in 0..self.ups {
                 let port = leaf * parallel + up % parallel;
-                shape.cables.push([End::Switch(leaf, self.downs() + up + 1), End::Switch(spine + up / parallel, port + 1)]);
+                shape.cables.push([End::Switch(leaf, self.downs + up + 1), End::Switch(spine + up / parallel, port + 1)]);
             }
         }
     }
@@ -106,7 +117,7 @@ impl Tree {
         for leaf in 0..leaves {
             for up in 0..self.ups {
                 let above = spine + leaf / half * self.ups + up;
-                shape.cables.push([End::Switch(leaf, self.downs() + up + 1), End::Switch(above, leaf % half + 1)]);
+                shape.cables.push([End::Switch(leaf, self.downs + up + 1), End::Switch(above, leaf % half + 1)]);
             }
         }
         if pods < 2 {
