@@ -51,3 +51,25 @@ def test_what_cannot_be_made_is_said_before_a_file_is_there(softband: Softband) 
     done = softband.command("fabric", "generate", "fat-tree", "--ports", "1", "--out", "made.toml")
     assert done.returncode != 0 and "ports" in done.stderr
     assert not (softband.folder / "made.toml").exists()
+
+
+def test_a_kind_with_its_measures_is_enough(softband: Softband) -> None:
+    (softband.folder / "tree.toml").write_text('[generate]\nkind = "fat-tree"\nports = 8\nlevels = 2\n')
+    done = softband.command("fabric", "check", "tree.toml")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "tree.toml: 32 hosts, 12 switches, 64 cables: no faults\n"
+    made = softband.command("fabric", "generate", "fat-tree", "--ports", "9", "--levels", "2", "--oversubscription", "1.5")
+    assert made.returncode == 0 and "oversubscription = 1.5\n" in made.stdout, made.stderr
+    made = softband.command("fabric", "generate", "fat-tree", "--oversubscription", "nan")
+    assert made.returncode == 2 and "`oversubscription` cannot be NaN" in made.stderr
+
+
+def test_a_check_that_warns_does_not_say_that_all_is_well(softband: Softband) -> None:
+    done = softband.command("fabric", "check", str(FABRICS / "ring-of-five.toml"))
+    assert done.returncode == 0 and "warning: credit loop" in done.stderr
+    assert done.stdout.endswith(f": no errors, {done.stderr.count('warning:')} warnings\n")
+    fabric = (FABRICS / "modern-pair.toml").read_text().replace('to = "sw/2"', 'to = "other/2"')
+    (softband.folder / "apart.toml").write_text(fabric + '\n[switches.other]\npart = "quantum-2"\n')
+    done = softband.command("fabric", "check", "apart.toml")
+    assert done.returncode == 0 and done.stdout.endswith(": no errors, 1 warning\n")
+    assert "apart.toml: warning: not all hosts can reach each other: no cables lead from a port of a to one of b\n  help: " in done.stderr

@@ -346,3 +346,21 @@ fn every_row_that_parts_were_calibrated_on_stands_in_the_references() {
     }
     assert!(looked_at > 20, "{looked_at} rows");
 }
+
+#[test]
+fn hosts_that_no_cables_join_are_found_and_only_those() {
+    for path in fabric_paths() {
+        let spec =
+            load_fabric(&path, &catalog(), &LoadOptions { allow_out_of_spec: true }).unwrap_or_else(|error| panic!("{}", error.to_text())).spec;
+        assert_eq!(softband_fabric::hosts_apart(&spec), None, "{}", path.display());
+        if path.ends_with("fat-tree-16.toml") {
+            let mut cut = spec.clone();
+            cut.cables.retain(|cable| cable.ends.iter().any(|end| matches!(end, softband_fabric::spec::PortRef::Hca { .. })));
+            let (one, other) = softband_fabric::hosts_apart(&cut).unwrap();
+            assert!(one == 0 && other > 0, "{one} and {other}");
+            // Without a cable at all it is another warning's.
+            cut.cables.clear();
+            assert_eq!(softband_fabric::hosts_apart(&cut), None);
+        }
+    }
+}

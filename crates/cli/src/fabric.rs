@@ -30,9 +30,14 @@ pub(crate) enum FabricCommand {
 pub(crate) fn run(command: &FabricCommand) -> anyhow::Result<i32> {
     match command {
         FabricCommand::Check { file, allow_out_of_spec } => {
-            let (path, loaded) = home::load_fabric(file, *allow_out_of_spec)?;
+            let (path, loaded, warnings) = home::load_and_count(file, *allow_out_of_spec)?;
             let spec = &loaded.spec;
-            println!("{}: {} hosts, {} switches, {} cables: no faults", path.display(), spec.hosts.len(), spec.switches.len(), spec.cables.len());
+            let verdict = match warnings {
+                0 => "no faults".to_owned(),
+                1 => "no errors, 1 warning".to_owned(),
+                more => format!("no errors, {more} warnings"),
+            };
+            println!("{}: {} hosts, {} switches, {} cables: {verdict}", path.display(), spec.hosts.len(), spec.switches.len(), spec.cables.len());
         }
         FabricCommand::Generate(arguments) => generate::run(arguments)?,
         FabricCommand::Show { file, svg, allow_out_of_spec } => {

@@ -1,7 +1,7 @@
 //! Where the installation lies: the folder that holds `lib/`, `catalog/`, `fabrics/` and `studies/`.
 
 use anyhow::{Context, bail};
-use softband_catalog::{Catalog, LoadOptions, LoadedFabric};
+use softband_catalog::{Catalog, LoadOptions, LoadedFabric, UsualParts};
 use softband_types::LinkLayer;
 use std::path::{Path, PathBuf};
 
@@ -28,9 +28,14 @@ pub(crate) fn libraries() -> anyhow::Result<PathBuf> {
     found.cloned().with_context(|| format!("no libsoftband.so in {}: run `make build`", places[0].display()))
 }
 
-/// The catalogue of parts.
+/// The catalogue of parts. The usual ones are those of the default fabric; without it files have to name all.
 pub(crate) fn catalog() -> anyhow::Result<Catalog> {
-    Catalog::load(&home()?.join("catalog")).map_err(|error| anyhow::anyhow!("the catalogue is not usable\n{}", error.to_text()))
+    let home = home()?;
+    let mut catalog = Catalog::load(&home.join("catalog")).map_err(|error| anyhow::anyhow!("the catalogue is not usable\n{}", error.to_text()))?;
+    let default = home.join("fabrics").join(DEFAULT_FABRIC).with_extension("toml");
+    let loaded = softband_catalog::load_fabric(&default, &catalog, &LoadOptions::default());
+    catalog.set_usual_parts(loaded.ok().and_then(|loaded| UsualParts::of(&loaded.spec)));
+    Ok(catalog)
 }
 
 /// A fabric by path, or by its name in the installation (`cables/sdr-cx4` finds `fabrics/cables/sdr-cx4.toml`).
@@ -69,18 +74,36 @@ pub(crate) fn load_default(hosts: usize) -> anyhow::Result<(PathBuf, LoadedFabri
 
 /// Reads and checks a fabric, warnings to standard error.
 pub(crate) fn load_fabric(given: &Path, allow_out_of_spec: bool) -> anyhow::Result<(PathBuf, LoadedFabric)> {
+    let (path, loaded, _) = load_and_count(given, allow_out_of_spec)?;
+    Ok((path, loaded))
+}
+
+/// The same, with the number of warnings.
+pub(crate) fn load_and_count(given: &Path, allow_out_of_spec: bool) -> anyhow::Result<(PathBuf, LoadedFabric, usize)> {
     let path = fabric_path(given)?;
     let options = LoadOptions { allow_out_of_spec };
     let loaded = softband_catalog::load_fabric(&path, &catalog()?, &options).map_err(crate::output::diagnostic)?;
     for warning in &loaded.warnings {
         eprintln!("{}", warning.to_text());
     }
-    warn_of_credit_loops(&path, &loaded);
-    Ok((path, loaded))
+    let warnings = loaded.warnings.len() + warn_of_islands(&path, &loaded) + warn_of_credit_loops(&path, &loaded);
+    Ok((path, loaded, warnings))
 }
 
-/// Each credit loop of the fabric, by the ports that it leads round.
-fn warn_of_credit_loops(path: &Path, loaded: &LoadedFabric) {
+/// Hosts that no cables join; how many warnings that makes.
+fn warn_of_islands(path: &Path, loaded: &LoadedFabric) -> usize {
+    let Some((one, other)) = softband_fabric::hosts_apart(&loaded.spec) else { return 0 };
+    let [one, other] = [one, other].map(|host| &loaded.spec.hosts[host].name);
+    eprintln!(
+        "{}: warning: not all hosts can reach each other: no cables lead from a port of {one} to one of {other}\n  \
+         help: join their switches by a cable under [[cables]], unless nothing is to go between them",
+        path.display()
+    );
+    1
+}
+
+/// Each credit loop of the fabric, by the ports that it leads round; how many there are.
+fn warn_of_credit_loops(path: &Path, loaded: &LoadedFabric) -> usize {
     let minimum_hops = loaded.spec.subnet.routing == Default::default();
     let managed = if minimum_hops {
         "the small subnet manager routes by minimum hops; cable the switches as a tree or fat tree, or leave a cable of the loop out"
@@ -89,7 +112,8 @@ fn warn_of_credit_loops(path: &Path, loaded: &LoadedFabric) {
     };
     // Nobody manages a subnet of Ethernet: the ways are what they are.
     let ethernet = "frames take the shortest ways; cable the switches as a tree or fat tree, or leave a cable of the loop out";
-    for found in softband_fabric::credit_loops(&loaded.spec) {
+    let loops = softband_fabric::credit_loops(&loaded.spec);
+    for found in &loops {
         let (what, whom, help) = match loaded.spec.link_layer(found.ports[0]) {
             LinkLayer::Infiniband => ("credit loop", "each other's credits", managed),
             LinkLayer::Ethernet => ("loop of pauses", "the end of each other's pauses", if minimum_hops { ethernet } else { managed }),
@@ -100,4 +124,5 @@ fn warn_of_credit_loops(path: &Path, loaded: &LoadedFabric) {
             found.describe(&loaded.spec)
         );
     }
+    loops.len()
 }
