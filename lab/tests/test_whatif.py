@@ -11,7 +11,7 @@ import pytest
 from conftest import TESTS, Tree
 
 from softband_lab.errors import LabError
-from softband_lab.fabricfile import load_toml, two_hosts
+from softband_lab.fabricfile import load_toml, plain, two_hosts, with_cable
 from softband_lab.whatif import Point, choose_cables, derive, parse_lengths
 
 
@@ -19,6 +19,16 @@ def test_lengths_are_a_list_a_range_or_steps() -> None:
     assert parse_lengths("10m, 1m,2.5 m") == [1.0, 2.5, 10.0]
     assert parse_lengths("1m..20m") == [1.0, 1.5, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0]
     assert parse_lengths("10m..35m:10m") == [10.0, 20.0, 30.0, 35.0]
+
+
+def test_lengths_keep_all_their_digits() -> None:
+    assert parse_lengths("0.1m..0.4m:0.1m") == [0.1, 0.2, 0.3, 0.4]
+    assert parse_lengths("1.1cm,7km") == [0.011, 7000.0]
+    assert [plain(length) for length in (1e6, 1.2345678, 0.5, 100.0, 1e22)] == [
+        "1000000", "1.2345678", "0.5", "100", "1" + "0" * 22,
+    ]  # fmt: skip
+    cables = {"cables": [{"part": "optical-active"}]}
+    assert with_cable(cables, [0], 1000000.0)["cables"][0]["length"] == "1000000 m"
 
 
 @pytest.mark.parametrize("text", ["10", "1m..", "300m..1m", "10m..20m:0m", "ten metres"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import re
 import tomllib
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,7 @@ def with_cable(document: Document, indices: list[int], length_m: float, part: st
     changed = copy.deepcopy(document)
     for index in indices:
         cable = changed["cables"][index]
-        cable["length"] = f"{length_m:g} m"
+        cable["length"] = f"{plain(length_m)} m"
         if part is not None:
             cable["part"] = part
     return changed
@@ -134,4 +135,10 @@ def parse_length_m(text: str, where: str) -> float:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(m|cm|km)\s*", text)
     if not match:
         raise LabError(where, f"`{text}` is no length", "a number with its unit, such as `8 m`")
-    return float(match[1]) * {"m": 1.0, "cm": 0.01, "km": 1000.0}[match[2]]
+    return float(Decimal(match[1]) * {"m": Decimal(1), "cm": Decimal("0.01"), "km": Decimal(1000)}[match[2]])
+
+
+def plain(number: float) -> str:
+    """All digits and no exponent: `1000000`, `1.2345678`."""
+    text = f"{Decimal(repr(number)):f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

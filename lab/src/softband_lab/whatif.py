@@ -19,6 +19,7 @@ from softband_lab.fabricfile import (
     cables,
     load_toml,
     parse_length_m,
+    plain,
     two_hosts,
     with_cable,
     with_rate,
@@ -60,7 +61,7 @@ class Point:
     @property
     def name(self) -> str:
         lanes = "own" if self.vls is None else str(self.vls)
-        return f"{self.length_m:g}m-{lanes}-vls-{(self.rate or 'own').lower()}-rate"
+        return f"{plain(self.length_m)}m-{lanes}-vls-{(self.rate or 'own').lower()}-rate"
 
 
 @dataclass(frozen=True)
@@ -286,9 +287,14 @@ def parse_lengths(text: str) -> list[float]:
         if width <= 0:
             raise LabError("--cable-length", "the step is 0", "a step such as `10m`")
         count = int((high - low) / width + 1e-9)
-        return sorted({*(low + index * width for index in range(count + 1)), high})
-    ladder = [base * 10**power for power in range(-2, 5) for base in _LADDER]
+        return sorted({*(_decimal(low + index * width) for index in range(count + 1)), high})
+    ladder = [_decimal(base * 10**power) for power in range(-2, 5) for base in _LADDER]
     return sorted({low, high, *(length for length in ladder if low < length < high)})
+
+
+def _decimal(length_m: float) -> float:
+    """Without what binary adds behind the last digit that means something."""
+    return round(length_m, 9)
 
 
 def message_size(command: str, default: int) -> int:

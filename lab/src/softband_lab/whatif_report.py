@@ -10,6 +10,7 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
+from softband_lab.fabricfile import plain
 from softband_lab.report import render
 from softband_lab.whatif import FULL_SHARE, Limit, Question
 
@@ -25,13 +26,10 @@ def lanes_name(vls: int | None) -> str:
 def describe_limit(limit: Limit) -> str:
     """One sentence: where a cable starts to cost bandwidth."""
     rate = f" at {limit.rate}" if limit.rate else ""
-    start = f"{lanes_name(limit.vls)}{rate}"
+    full = f"{lanes_name(limit.vls)}{rate}: full bandwidth ({limit.full_mib_s:.0f} MB/s)"
     if limit.first_short_m is None:
-        return f"{start}: full bandwidth ({limit.full_mib_s:.0f} MB/s) up to {limit.longest_m:g} m, the longest tested"
-    return (
-        f"{start}: full bandwidth ({limit.full_mib_s:.0f} MB/s) up to {limit.longest_m:g} m; "
-        f"{limit.first_short_m:g} m falls short"
-    )
+        return f"{full} up to {plain(limit.longest_m)} m, the longest tested"
+    return f"{full} up to {plain(limit.longest_m)} m; {plain(limit.first_short_m)} m falls short"
 
 
 def print_surface(question: Question, limits: list[Limit], lengths: list[float], console: Console) -> None:
@@ -45,7 +43,7 @@ def print_surface(question: Question, limits: list[Limit], lengths: list[float],
             table.add_column(name, justify="right")
         for (length,), rows in part.group_by("length_m", maintain_order=True):
             by_lane = dict(zip(rows["lanes"], rows["bw_average_mib_s"], strict=True))
-            table.add_row(f"{length:g} m", *(f"{by_lane[name]:.1f}" if name in by_lane else "" for name in lanes))
+            table.add_row(f"{plain(length)} m", *(f"{by_lane[name]:.1f}" if name in by_lane else "" for name in lanes))
         console.print(table)
     console.print("[bold]Longest cable at full bandwidth[/]")
     for limit in limits:
