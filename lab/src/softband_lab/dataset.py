@@ -37,6 +37,9 @@ class Store:
         if not all(path.is_file() for path in paths):
             return None
         try:
+            # What was damaged since it was written has lost its end, where the schema stands.
+            for path in paths[:-1]:
+                pl.read_parquet_schema(path)
             head = pl.read_parquet(paths[-1])
             if head[_KEY].unique().to_list() != [key]:
                 return None
