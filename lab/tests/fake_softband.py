@@ -141,6 +141,10 @@ def model(arguments: list[str]) -> int:
     if int(option.get("--senders", "1")) > 2:
         print("softband: senders = 3 is out of range", file=sys.stderr)
         return 2
+    for path, wrong in ((arguments[1], is_wrong(arguments[1])), (arguments[0], "wrong" in fabric.get("fake", {}))):
+        if wrong:
+            print(f"softband: {path}:1: error: wrong\n  help: right", file=sys.stderr)
+            return 2
     if "--check" in arguments:
         return 0
     size = int(option.get("--bytes", "65536"))
@@ -152,6 +156,10 @@ def model(arguments: list[str]) -> int:
         log.write(f"{Path(arguments[0]).name} {size} on {option['--threads']} threads\n")
     leave_model(fabric, Path(arguments[1]).stem, size, Path(option["--out"]))
     return 0
+
+
+def is_wrong(workload: str) -> bool:
+    return Path(workload).is_file() and Path(workload).read_text() == "wrong\n"
 
 
 def leave_model(fabric: dict[str, Any], workload: str, size: int, out: Path) -> None:

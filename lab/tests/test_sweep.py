@@ -20,7 +20,7 @@ from softband_lab.errors import LabError
 from softband_lab.fabricfile import set_field
 from softband_lab.model_job import name_of
 from softband_lab.sweep import Question, ask
-from softband_lab.sweep_run import run_sweep
+from softband_lab.sweep_run import check_cells, run_sweep
 
 
 def question(tree: Tree, *sweeps: str, options: tuple[str, ...] = (), workload: str = "incast") -> Question:
@@ -102,6 +102,42 @@ def test_a_damaged_table_makes_its_cell_run_again(tree: Tree, name: str) -> None
         assert "2 finished, 1 of them kept" in run(tree, "bytes=1,2")[1]
         assert len(tree.runs()) == before + 1
         assert set(table(tree, name)["cell"]) == {"bytes-1", "bytes-2"}
+
+
+def test_the_largest_seed_has_a_cell(tree: Tree) -> None:
+    most = (1 << 64) - 1
+    assert run(tree, f"seed=1,{most}")[0] == 0
+    assert table(tree, "cells")["seed"].dtype == pl.UInt64
+
+
+def test_a_check_looks_at_every_cell_and_runs_none(tree: Tree) -> None:
+    def checked(*sweeps: str) -> tuple[int, str]:
+        text = io.StringIO()
+        return check_cells(question(tree, *sweeps), tree.softband, 2, Console(file=text, width=200)), text.getvalue()
+
+    assert checked("senders=1,2", "bytes=1,2") == (0, "4 cells checked: all of them can be run\n")
+    status, printed = checked("senders=1,3", "bytes=1,2")
+    assert status == 2
+    assert "cannot run --sweep senders=3 --sweep bytes=1: senders = 3 is out of range" in printed
+    assert "4 cells checked: 2 of them cannot be run" in printed
+    assert not tree.runs()
+    assert not tree.out.exists()
+
+
+def test_what_is_wrong_is_said_of_the_users_own_files(tree: Tree) -> None:
+    trace = tree.home / "wrong.goal"
+    trace.write_text("wrong\n")
+    with pytest.raises(LabError) as caught:
+        run(tree, "seed=1,2", workload=str(trace))
+    assert str(caught.value) == f"--sweep seed=1: {trace}:1: error: wrong\n  help: right"
+    with pytest.raises(LabError) as caught:
+        run(tree, "fake.wrong=1")
+    assert str(caught.value) == "--sweep fake.wrong=1: switch.toml: error: wrong\n  help: right"
+    with pytest.raises(LabError, match=r"instead: what docs/model\.md says of that key"):
+        run(tree, "senders=3")
+    with pytest.raises(LabError) as caught:
+        run(tree, "bytes=1", options=("--senders", "3"))
+    assert "instead" not in str(caught.value)
 
 
 def test_another_sweep_in_the_same_folder_is_refused(tree: Tree) -> None:
@@ -223,6 +259,10 @@ def test_keys_follow_from_all_inputs_and_from_nothing_else(tree: Tree) -> None:
         (["byts=1"], "--sweep byts: is no key\n  instead: one of bytes, messages"),
         (["bytes=4 parsecs"], "--sweep bytes: `4 parsecs` is no size"),
         (["window=-1"], "--sweep window: `-1` is no whole number"),
+        (["seed=18446744073709551616"], "`18446744073709551616` is too large\n  instead: at most 18446744073709551615"),
+        (["messages=4294967296"], "--sweep messages: `4294967296` is too large\n  instead: at most 4294967295"),
+        (["bytes=9000000000GiB"], "`9000000000` is too large"),
+        ([f"bytes={'9' * 5000}"], "is too large"),
         (["vls=3"], "--sweep vls: 3 is no number of operational data lanes"),
         (["rate=slow"], "--sweep rate: `SLOW` is no link rate"),
         (["cable-length=far"], "--sweep cable-length: `far` is no length"),
@@ -249,8 +289,8 @@ def test_a_cluster_is_an_address_or_slurm(where: str) -> None:
 def test_of_many_values_the_ends_are_checked(tree: Tree) -> None:
     sizes = [7, *range(100, 40, -1), 8]
     checked = question(tree, f"bytes={','.join(map(str, sizes))}", "seed=1,2").to_be_checked()
-    assert [where for where, _ in checked if "bytes" in where] == [f"--sweep bytes={size}" for size in (7, 8, 100)]
-    assert [where for where, _ in checked if "seed" in where] == ["--sweep seed=1", "--sweep seed=2"]
+    assert [value for axis, value, _ in checked if axis.name == "bytes"] == [7, 8, 100]
+    assert [value for axis, value, _ in checked if axis.name == "seed"] == [1, 2]
 
 
 def test_names_of_cells_are_files_and_differ() -> None:

@@ -272,6 +272,19 @@ echo "Submitted batch job $!"
 """
 
 
+def test_a_check_of_a_sweep_looks_at_every_cell_and_leaves_nothing(campaigns: Campaigns) -> None:
+    def check(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [str(DIST / "bin" / "softband"), "model", str(FABRICS / "three-hosts.toml"), "incast", "--check", *words]
+        return subprocess.run(command, cwd=campaigns.folder, capture_output=True, text=True, timeout=60, check=False)
+
+    done = check("--sweep", "bytes=1,2", "--sweep", "senders=1,2")
+    assert (done.returncode, done.stdout.strip()) == (0, "4 cells checked: all of them can be run"), done.stderr
+    done = check("--sweep", "bytes=1,2", "--sweep", "senders=1,7")
+    assert done.returncode == 2
+    assert "cannot run --sweep bytes=2 --sweep senders=7: senders = 7 is out of range" in done.stdout
+    assert not (campaigns.folder / "results").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [

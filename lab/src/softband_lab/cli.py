@@ -25,7 +25,7 @@ from softband_lab.softband import Softband
 from softband_lab.study import list_studies, load_study
 from softband_lab.study_run import StudyOptions, run_study
 from softband_lab.sweep import ask as ask_sweep
-from softband_lab.sweep_run import run_sweep
+from softband_lab.sweep_run import check_cells, run_sweep
 from softband_lab.whatif import Point, Question, choose_cables, load_defaults, message_size, parse_lengths
 from softband_lab.whatif_report import print_surface, write_page
 
@@ -144,6 +144,7 @@ def model_sweep(
         list[str] | None, typer.Option("--sweep", help="KEY=V1,V2,...; several: each combination.")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Results folder; default: results/sweep-WORKLOAD.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Check every cell, and run none.")] = False,
     jobs: Jobs = None,
     cluster: Where = None,
 ) -> None:
@@ -153,6 +154,8 @@ def model_sweep(
     if not sweep:
         raise LabError("--sweep", "is missing", "what to vary, as in --sweep bytes=4KiB,64KiB")
     question = ask_sweep(home, fabric, workload, tuple(options or ()), sweep)
+    if check:
+        raise typer.Exit(check_cells(question, softband, jobs, Console()))
     folder = out or Path("results") / f"sweep-{question.workload_name}"
     with Cluster(cluster, jobs) as place:
         status = run_sweep(question, softband, folder, place, Console())

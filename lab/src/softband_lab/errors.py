@@ -6,10 +6,13 @@ from pathlib import Path
 
 
 class LabError(Exception):
-    """A mistake in an input, or a missing piece; never a bug of the lab itself."""
+    """A mistake in an input, or a missing piece; never a bug of the lab itself.
+
+    Without a remedy the problem says it already.
+    """
 
     def __init__(self, where: Path | str, problem: str, remedy: str) -> None:
-        super().__init__(f"{where}: {problem}\n  instead: {remedy}")
+        super().__init__(f"{where}: {problem}" + (f"\n  instead: {remedy}" if remedy else ""))
         self.where = str(where)
         self.problem = problem
         self.remedy = remedy

@@ -40,7 +40,7 @@ _HOT_COLUMNS: dict[str, Any] = {
 _CELL_COLUMNS: dict[str, Any] = {
     "fabric": pl.String,
     "workload": pl.String,
-    "seed": pl.Int64,
+    "seed": pl.UInt64,
     "completion_ps": pl.Int64,
     "packet_hops": pl.Int64,
     "connections": pl.Int64,
@@ -93,6 +93,11 @@ class ModelJob:
             workload = str(path)
         return [str(fabric), workload, *self.options]
 
+    def in_own_words(self, words: list[str], text: str) -> str:
+        """What was said of the laid out inputs, with the names that the user gave them."""
+        text = text.replace(words[0], self.fabric_label)
+        return text if self.workload_text is None else text.replace(words[1], self.workload)
+
     def run(self, softband: Softband, folder: Path) -> Tables:
         words, out = self.place(folder), folder / "results"
         try:
@@ -100,7 +105,7 @@ class ModelJob:
             return self._tables(summary, out)
         except RunFailed as failed:
             # As a person would type it, not with the folders of where it ran.
-            lines = [line.replace(words[0], self.fabric_label) for line in failed.last_lines]
+            lines = [self.in_own_words(words, line) for line in failed.last_lines]
             raise RunFailed(self.command(), failed.reason, lines) from None
         except (KeyError, pl.exceptions.PolarsError) as error:
             raise RunFailed(self.command(), f"left other results than expected: {error!r}", []) from None

@@ -30,20 +30,36 @@ from softband_lab.whatif import choose_cables, load_defaults
 
 _MOST_CELLS = 100_000
 _MOST_CHECKS = 32
+# As `softband model` takes them, and of bytes what a column of the tables holds.
+_MOST_COUNT = (1 << 32) - 1
+_MOST_SEED = (1 << 64) - 1
+_MOST_BYTES = (1 << 63) - 1
 _SIZE_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
-def _count(text: str, where: str) -> Value:
-    if not re.fullmatch(r"\d{1,18}", text):
+def _whole(text: str, where: str, most: int) -> int:
+    if not re.fullmatch(r"[0-9]+", text):
         raise LabError(where, f"`{text}` is no whole number", "a number such as `16`")
+    # Python refuses to read thousands of digits.
+    if len(text.lstrip("0")) > len(str(most)) or int(text) > most:
+        raise LabError(where, f"`{text}` is too large", f"at most {most}")
     return int(text)
 
 
+def _count(text: str, where: str) -> Value:
+    return _whole(text, where, _MOST_COUNT)
+
+
+def _seed(text: str, where: str) -> Value:
+    return _whole(text, where, _MOST_SEED)
+
+
 def _bytes(text: str, where: str) -> Value:
-    match = re.fullmatch(r"(\d{1,18})\s*(KiB|MiB|GiB|B)?", text)
+    match = re.fullmatch(r"([0-9]+)\s*(KiB|MiB|GiB|B)?", text)
     if not match:
         raise LabError(where, f"`{text}` is no size", "bytes (65536), or a number with B, KiB, MiB or GiB (64KiB)")
-    return int(match[1]) * _SIZE_UNITS[match[2] or ""]
+    unit = _SIZE_UNITS[match[2] or ""]
+    return _whole(match[1], where, _MOST_BYTES // unit) * unit
 
 
 def _word(text: str, where: str) -> Value:
@@ -65,7 +81,8 @@ _PATTERNS = (
 # Of `softband model`, by their names there.
 _OPTIONS: dict[str, Callable[[str, str], Value]] = {
     "bytes": _bytes,
-    **dict.fromkeys(("messages", "window", "senders", "repeat", "ranks-per-host", "seed"), _count),
+    **dict.fromkeys(("messages", "window", "senders", "repeat", "ranks-per-host"), _count),
+    "seed": _seed,
     **dict.fromkeys(("root", "from", "to", "operation"), _word),
 }
 # Of `softband what-if`, by their names there.
@@ -125,11 +142,11 @@ class Question:
         texts: dict[tuple[Value, ...], tuple[str, str]] = {}
         return [self._job(values, texts) for values in itertools.product(*(axis.values for axis in self.axes))]
 
-    def to_be_checked(self) -> list[tuple[str, ModelJob]]:
+    def to_be_checked(self) -> list[tuple[Axis, Value, ModelJob]]:
         """For each value a cell that has it, with the others' first values."""
         firsts = tuple(axis.values[0] for axis in self.axes)
         return [
-            (f"--sweep {axis.name}={value}", self._job((*firsts[:place], value, *firsts[place + 1 :]), {}))
+            (axis, value, self._job((*firsts[:place], value, *firsts[place + 1 :]), {}))
             for place, axis in enumerate(self.axes)
             for value in axis.to_be_checked()
         ]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from softband_lab.campaign import exclusive, run_jobs
@@ -51,16 +55,46 @@ def run_sweep(question: Question, softband: Softband, out: Path, cluster: Cluste
 
 def check(question: Question, softband: Softband) -> None:
     """`softband` itself says what is wrong with a value, before anything is run."""
-    for where, job in question.to_be_checked():
-        with tempfile.TemporaryDirectory(prefix="softband-check-") as folder:
-            try:
-                words = job.place(Path(folder))
-            except OSError as error:
-                raise cannot_write(Path(folder), error) from None
-            answer = softband.ask(["model", *words, "--check"])
-        if answer.exit_status != 0:
-            said = answer.stderr.replace(words[0], job.fabric_label).strip().removeprefix("softband: ")
-            raise LabError(where, said or f"exit status {answer.exit_status}", "what docs/model.md says of that key")
+    for axis, value, job in question.to_be_checked():
+        said = _refusal(question, job, softband)
+        if said is not None:
+            # What names its own remedy, or is about something else, needs no other one.
+            has_remedy = "help:" in said or ": from " in said
+            is_of_key = axis.is_option and axis.name in said.replace("_", "-")
+            remedy = "what docs/model.md says of that key" if is_of_key and not has_remedy else ""
+            raise LabError(f"--sweep {axis.name}={value}", said, remedy)
+
+
+def check_cells(question: Question, softband: Softband, at_once: int | None, console: Console) -> int:
+    """Looks at every cell and runs none: 0 when all of them can be run, else 2."""
+    jobs = question.jobs()
+    with ThreadPoolExecutor(at_once or os.cpu_count()) as pool, console.status(f"checking {len(jobs)} cells"):
+        said = list(pool.map(lambda job: _refusal(question, job, softband), jobs))
+    wrong = [(job, text) for job, text in zip(jobs, said, strict=True) if text is not None]
+    for job, text in wrong:
+        given = zip(question.axes, job.parameters, strict=True)
+        values = " ".join(f"--sweep {axis.name}={value}" for axis, (_, value) in given)
+        console.print(f"[bold red]cannot run[/] {escape(values)}: {escape(text)}", soft_wrap=True, highlight=False)
+    verdict = f"{len(wrong)} of them cannot be run" if wrong else "all of them can be run"
+    console.print(f"{len(jobs)} cells checked: {verdict}")
+    return 2 if wrong else 0
+
+
+def _refusal(question: Question, job: ModelJob, softband: Softband) -> str | None:
+    """What is wrong with a cell, with the names that the user has for its inputs."""
+    with tempfile.TemporaryDirectory(prefix="softband-check-") as folder:
+        try:
+            words = job.place(Path(folder))
+        except OSError as error:
+            raise cannot_write(Path(folder), error) from None
+        answer = softband.ask(["model", *words, "--check"])
+    if answer.exit_status == 0:
+        return None
+    said = job.in_own_words(words, answer.stderr).strip().removeprefix("softband: ")
+    if job.fabric_label != question.fabric_label:
+        # The changed file is written nowhere yet, and its lines are not those of the user's.
+        said = re.sub(re.escape(job.fabric_label) + r"(:\d+)*", lambda _: question.fabric_label, said)
+    return said or f"exit status {answer.exit_status}"
 
 
 def _make_room(question: Question, softband: Softband, out: Path, console: Console) -> None:

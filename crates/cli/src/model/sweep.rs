@@ -27,7 +27,7 @@ impl SweepArguments {
 }
 
 /// What the lab's program reads itself; everything else is for the runs.
-const OF_THE_CAMPAIGN: [&str; 4] = ["sweep", "cluster", "jobs", "out"];
+const OF_THE_CAMPAIGN: [&str; 5] = ["sweep", "cluster", "jobs", "out", "check"];
 
 pub(super) fn hand_over(matches: &ArgMatches) -> anyhow::Result<i32> {
     external::run(&words(matches))
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn the_runs_get_every_option_but_those_of_the_campaign() {
-        let typed = "model --bytes 1MiB --sweep senders=1,2 fabric --allow-out-of-spec incast --out there --sweep vls=1,8 --jobs 3 --root a";
+        let typed = "model --bytes 1MiB --sweep senders=1,2 fabric --allow-out-of-spec incast --out there --sweep vls=1,8 --jobs 3 --check --root a";
         let matches = ModelArguments::augment_args(Command::new("model")).get_matches_from(typed.split(' '));
         let words: Vec<String> = words(&matches).into_iter().map(|word| word.into_string().unwrap()).collect();
         let (own, runs) = words.split_at(words.iter().position(|word| word == "--").unwrap());
@@ -73,7 +73,8 @@ mod tests {
         for pair in [["--sweep", "senders=1,2"], ["--sweep", "vls=1,8"], ["--out", "there"], ["--jobs", "3"]] {
             assert!(own.windows(2).any(|words| words == pair), "{own:?}");
         }
-        assert_eq!(own.len(), 9);
+        assert!(own.contains(&"--check".to_owned()));
+        assert_eq!(own.len(), 10);
         assert_eq!(runs[..3], ["--", "fabric", "incast"]);
         for option in ["--bytes", "1MiB", "--root", "a", "--allow-out-of-spec"] {
             assert!(runs[3..].contains(&option.to_owned()), "{runs:?}");
