@@ -160,3 +160,22 @@ def test_ctrl_c_ends_everything(softband: Softband) -> None:
     assert run.returncode == 130
     assert "interrupted" in errors
     assert_nothing_left()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="nothing here is always full")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("parts", "list"),
+        ("parts", "show", "qdr-host"),
+        ("fabric", "check", str(FABRICS / "two-hosts.toml")),
+        ("fabric", "show", str(FABRICS / "two-hosts.toml")),
+        ("fabric", "generate", "star", "--hosts", "3"),
+        ("model", str(FABRICS / "two-hosts.toml"), "stream", "--messages", "1"),
+        ("status",),
+    ],
+)
+def test_an_answer_that_nobody_can_get_is_an_error(softband: Softband, words: tuple[str, ...]) -> None:
+    done = softband.command(*words, wrapper=("sh", "-c", 'exec "$@" > /dev/full', "sh"))
+    assert done.returncode == 2
+    assert done.stderr.endswith("softband: cannot write to standard output: No space left on device (os error 28)\n")

@@ -1,6 +1,6 @@
 //! `softband fabric check`, `generate` and `show`.
 
-use crate::{generate, home};
+use crate::{generate, home, output};
 use anyhow::Context;
 use clap::Subcommand;
 use std::path::PathBuf;
@@ -37,7 +37,13 @@ pub(crate) fn run(command: &FabricCommand) -> anyhow::Result<i32> {
                 1 => "no errors, 1 warning".to_owned(),
                 more => format!("no errors, {more} warnings"),
             };
-            println!("{}: {} hosts, {} switches, {} cables: {verdict}", path.display(), spec.hosts.len(), spec.switches.len(), spec.cables.len());
+            output::say(format_args!(
+                "{}: {} hosts, {} switches, {} cables: {verdict}\n",
+                path.display(),
+                spec.hosts.len(),
+                spec.switches.len(),
+                spec.cables.len()
+            ))?;
         }
         FabricCommand::Generate(arguments) => generate::run(arguments)?,
         FabricCommand::Show { file, svg, allow_out_of_spec } => {
@@ -45,9 +51,9 @@ pub(crate) fn run(command: &FabricCommand) -> anyhow::Result<i32> {
             match svg {
                 Some(to) => {
                     std::fs::write(to, softband_catalog::draw_svg(&loaded.spec)).with_context(|| format!("cannot write {}", to.display()))?;
-                    println!("drawing written to {}", to.display());
+                    output::say(format_args!("drawing written to {}\n", to.display()))?;
                 }
-                None => print!("{}", softband_catalog::draw_text(&loaded.spec)),
+                None => output::say(softband_catalog::draw_text(&loaded.spec))?,
             }
         }
     }

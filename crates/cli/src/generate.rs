@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &GenerateArguments) -> anyhow::Result<()> {
     };
     match &arguments.out {
         Some(to) => std::fs::write(to, text).with_context(|| format!("cannot write {}", to.display()))?,
-        None => print!("{text}"),
+        None => output::say(text)?,
     }
     Ok(())
 }

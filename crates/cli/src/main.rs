@@ -1,5 +1,6 @@
 //! The `softband` command.
 
+#![deny(clippy::print_stdout)] // it panics where standard output is full: `output::say`
 #![allow(clippy::disallowed_methods)] // the command line is the product's reader of the environment and of signals
 
 mod counters;

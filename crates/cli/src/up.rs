@@ -1,11 +1,11 @@
 //! `softband up`: a fabric that stays, for programs from any terminal.
 
 use crate::record::{self, Claim, Record};
-use crate::{home, signals};
+use crate::{home, output, signals};
 use anyhow::{Context, bail};
 use clap::Args;
 use softband_engine::{Engine, Options, Pace};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -57,10 +57,10 @@ fn start_in_background(arguments: &UpArguments, fabric: &Path) -> anyhow::Result
     }
     eprint!("{errors}");
     if line.trim() == READY {
-        println!(
-            "fabric '{}' is up: softband exec HOST --name {0} -- COMMAND runs a program on it, softband down --name {0} ends it",
+        output::say(format_args!(
+            "fabric '{}' is up: softband exec HOST --name {0} -- COMMAND runs a program on it, softband down --name {0} ends it\n",
             arguments.name
-        );
+        ))?;
         return Ok(0);
     }
     let status = child.wait()?;
@@ -88,13 +88,17 @@ fn serve(arguments: &UpArguments, fabric: &Path) -> anyhow::Result<i32> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })?;
     if arguments.in_background {
-        println!("{READY}");
+        output::say(format_args!("{READY}\n"))?;
         leave_terminal()?;
     } else {
         let hosts: Vec<&str> = loaded.spec.hosts.iter().map(|host| host.name.as_str()).collect();
-        println!("fabric '{}' is up: {}; hosts: {}", arguments.name, loaded.spec.title, hosts.join(", "));
-        println!("in another terminal: softband exec {} -- COMMAND; Ctrl-C ends the fabric", hosts[0]);
-        std::io::stdout().flush()?;
+        output::say(format_args!(
+            "fabric '{}' is up: {}; hosts: {}\nin another terminal: softband exec {} -- COMMAND; Ctrl-C ends the fabric\n",
+            arguments.name,
+            loaded.spec.title,
+            hosts.join(", "),
+            hosts[0]
+        ))?;
     }
     let report = engine.stay()?;
     for warning in &report.warnings {
@@ -105,7 +109,6 @@ fn serve(arguments: &UpArguments, fabric: &Path) -> anyhow::Result<i32> {
 
 /// From now on nobody reads what this process says, and no folder is kept busy by it.
 fn leave_terminal() -> anyhow::Result<()> {
-    std::io::stdout().flush()?;
     let nothing = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(&nothing)?;
     rustix::stdio::dup2_stderr(&nothing)?;
