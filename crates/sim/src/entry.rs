@@ -16,7 +16,7 @@ pub(crate) struct Rank(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     Own,
-    /// The source is less than the highest number of 16 bits.
+    /// By the number of the source, which is less than 65,534.
     From(u16),
     Last,
 }
@@ -33,10 +33,12 @@ impl Rank {
     pub(crate) fn new(time: SimTime, day_bits: u32, node: u32, class: Class) -> Self {
         let class = match class {
             Class::Own => 0,
-            Class::From(source) => Self::FROM + u64::from(source),
+            Class::From(source) => {
+                assert!(u64::from(source) < Self::LAST - Self::FROM, "a source has a smaller number");
+                Self::FROM + u64::from(source)
+            }
             Class::Last => Self::LAST,
         };
-        assert!(class <= Self::LAST, "a source has a smaller number");
         let time = time.as_picos() & ((1 << day_bits) - 1);
         Self(time << (u64::BITS - Self::TIME_BITS) | u64::from(node) << Self::CLASS_BITS | class)
     }

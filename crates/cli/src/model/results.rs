@@ -41,8 +41,9 @@ pub(super) fn check_folder(out: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(out)?;
     let probe = out.join("model.json.part");
     let written = std::fs::write(&probe, "{}\n");
-    // Of a full disk an empty file would stay.
-    std::fs::remove_file(probe).and(written)
+    // Of a full disk an empty file would stay. Why nothing could be written says more than that nothing was there to be removed.
+    let removed = std::fs::remove_file(probe);
+    written.and(removed)
 }
 
 impl Results {
