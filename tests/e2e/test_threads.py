@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 from conftest import FABRICS, Softband
 
@@ -106,10 +108,17 @@ def test_pauses_still_on_their_way_count_the_same_whichever_part_was_done_first(
 
 def test_a_deadlock_across_parts_is_the_same_deadlock(softband: Softband) -> None:
     words = ("model", str(FABRICS / "ring-of-five.toml"), "all-to-all", "--out", "out")
-    one, two, four = (softband.command(*words, "--threads", str(threads)) for threads in (1, 2, 4))
+    (one, left), (two, left_by_two), (four, left_by_four) = (ended(softband, threads, *words) for threads in (1, 2, 4))
     assert one.returncode == two.returncode == four.returncode == 2
     assert "waits for credits of" in one.stderr
     assert one.stderr == two.stderr == four.stderr
+    assert left == left_by_two == left_by_four
+
+
+def ended(softband: Softband, threads: int, *words: str) -> tuple[subprocess.CompletedProcess[str], list[bytes]]:
+    """A run that does not come to its end, and what it leaves of it."""
+    done = softband.command(*words, "--threads", str(threads))
+    return done, [(softband.folder / "out" / name).read_bytes() for name in FILES]
 
 
 def two_rings() -> str:
@@ -134,10 +143,11 @@ def test_of_two_deadlocks_at_one_instant_the_same_one_is_told(softband: Softband
         text += f"rank {rank} {{\n{''.join(lines)}}}\n"
     (softband.folder / "rings.goal").write_text(text)
     words = ("model", "rings.toml", "rings.goal", "--out", "out")
-    one, two, four = (softband.command(*words, "--threads", str(threads)) for threads in (1, 2, 4))
+    (one, left), (two, left_by_two), (four, left_by_four) = (ended(softband, threads, *words) for threads in (1, 2, 4))
     assert one.returncode == two.returncode == four.returncode == 2
     assert "s0/2 waits for credits of" in one.stderr
     assert one.stderr == two.stderr == four.stderr
+    assert left == left_by_two == left_by_four
 
 
 def test_ranks_that_wait_for_each_other_are_named_whichever_part_they_are_in(softband: Softband) -> None:

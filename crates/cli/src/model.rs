@@ -8,11 +8,12 @@ mod table;
 mod text;
 
 use crate::{home, output};
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::{ArgMatches, Args};
 use softband_parallel::Crew;
 use softband_workload::{RunError, Schedule};
 use std::io::{IsTerminal, Write};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -81,6 +82,10 @@ pub(crate) struct Chosen {
     ranks_per_host: u32,
 }
 
+/// Exit statuses of a run that did not come to its end: as a shell reports Ctrl-C, and as every error.
+const INTERRUPTED: i32 = 130;
+const FAILED: i32 = 2;
+
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
 /// `matches` has the options as they were typed.
@@ -104,22 +109,27 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
         return Ok(0);
     }
     results::check_folder(&out).with_context(|| format!("cannot write to the results folder {}", out.display()))?;
-    let outcome = drive(&mut crew, begun);
+    let ended_by = drive(&mut crew, begun).err();
     for warning in crew.warnings() {
         eprintln!("softband: {warning}");
     }
-    if let Err(error) = outcome {
-        bail!("the workload did not come to its end, after {} of simulated time: {error}", text::time(crew.now().as_secs_f64()));
-    }
     let seconds = begun.elapsed().as_secs_f64();
-    let whole = results::Results::new(&path, &chosen.name, chosen.seed, &loaded.spec, &crew);
+    let results = results::Results::new(&path, (chosen.name, chosen.seed), &loaded.spec, &crew, ended_by.as_ref());
     let threads = crew.threads();
     // A million connections take more room than what is told of them.
     drop(crew);
-    whole.leave(&out).with_context(|| format!("cannot write the results to {}", out.display()))?;
-    let report = text::report(&whole, (seconds, threads), peak_memory_bytes());
-    output::say(format_args!("{report}  results           {}\n", out.display()))?;
-    Ok(0)
+    let left = results.leave(&out).with_context(|| format!("cannot write the results to {}", out.display()));
+    let Some(error) = ended_by else {
+        left?;
+        let report = text::report(&results, (seconds, threads), peak_memory_bytes());
+        output::say(format_args!("{report}  results           {}\n", out.display()))?;
+        return Ok(0);
+    };
+    let so_far = text::time(results.measured.completion.as_secs_f64());
+    eprintln!("softband: the workload did not come to its end, after {so_far} of simulated time: {error}");
+    left?;
+    eprintln!("softband: what it did until then is in {}", out.display());
+    Ok(if error == RunError::Interrupted { INTERRUPTED } else { FAILED })
 }
 
 /// As many threads as processors, as long as each has hosts enough to be worth the waiting for each other.
@@ -132,12 +142,14 @@ fn threads_for(hosts: usize) -> u8 {
 
 fn drive(crew: &mut Crew, begun: Instant) -> Result<(), RunError> {
     let shows = std::io::stderr().is_terminal();
+    let interrupt = crate::signals::interrupt_on_signals();
     let mut shown = begun;
     let outcome = crew.run(&mut |progress| {
         if shows && shown.elapsed() >= PROGRESS_EVERY {
             shown = Instant::now();
             let _ = write!(std::io::stderr().lock(), "\r\x1b[K{}", text::progress(&progress, begun.elapsed().as_secs_f64()));
         }
+        if interrupt.is_raised() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     if shows && shown != begun {
         let _ = write!(std::io::stderr().lock(), "\r\x1b[K");

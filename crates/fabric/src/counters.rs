@@ -55,7 +55,7 @@ impl World {
             .filter(|port| self.has_node(port.node))
             .filter_map(|port| port.cabling.map(|cabling| (port, cabling)))
             .map(|(port, cabling)| {
-                let (tally, sent, received) = (&port.tally, port.sent, port.received);
+                let (tally, sent, received) = (port.tally_at(heard_until), port.sent, port.received);
                 let node = match port.owner {
                     Owner::Hca { hca, .. } => {
                         let place = self.hcas[hca as usize].place;

@@ -87,6 +87,20 @@ pub(crate) struct Tally {
     pub lane_wait: Vec<SimDuration>,
 }
 
+impl Tally {
+    /// These lanes, by bit, have waited for so long while the link stood still.
+    fn count_wait(&mut self, lanes_waiting: u16, span: SimDuration) {
+        self.wait += span;
+        let lanes = 16 - lanes_waiting.leading_zeros() as usize;
+        if self.lane_wait.len() < lanes {
+            self.lane_wait.resize(lanes, SimDuration::ZERO);
+        }
+        for lane in (0..lanes).filter(|lane| lanes_waiting & 1 << lane != 0) {
+            self.lane_wait[lane] += span;
+        }
+    }
+}
+
 /// What an Ethernet port has beside what every port has.
 pub(crate) struct EthernetPort {
     pub buffer: ReceiveBuffer,
@@ -190,6 +204,15 @@ impl Port {
         &mut self.staging.as_deref_mut().expect("only HCAs stage packets")[usize::from(lane.0)]
     }
 
+    /// What was counted up to `until`, a wait at hand included.
+    pub(crate) fn tally_at(&self, until: SimTime) -> Tally {
+        let mut tally = self.tally.clone();
+        if self.stalled_lanes != 0 {
+            tally.count_wait(self.stalled_lanes, until.saturating_since(self.stalled_since));
+        }
+        tally
+    }
+
     pub(crate) fn is_stalled(&self) -> bool {
         self.stalled_lanes != 0
     }
@@ -197,15 +220,7 @@ impl Port {
     /// Notes which lanes wait for credits from now on; none when the link runs.
     pub(crate) fn set_stalled(&mut self, lanes: u16, now: SimTime) {
         if self.stalled_lanes != 0 {
-            let span = now - self.stalled_since;
-            self.tally.wait += span;
-            let lanes = 16 - self.stalled_lanes.leading_zeros() as usize;
-            if self.tally.lane_wait.len() < lanes {
-                self.tally.lane_wait.resize(lanes, SimDuration::ZERO);
-            }
-            for lane in (0..lanes).filter(|lane| self.stalled_lanes & 1 << lane != 0) {
-                self.tally.lane_wait[lane] += span;
-            }
+            self.tally.count_wait(self.stalled_lanes, now - self.stalled_since);
         }
         self.stalled_lanes = lanes;
         if lanes != 0 {

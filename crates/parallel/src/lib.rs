@@ -13,6 +13,7 @@ use softband_fabric::spec::FabricSpec;
 use softband_fabric::{Parcel, Split, Starved, World, lookahead};
 use softband_sim::SimTime;
 use softband_workload::{Failure, Measurements, PortReport, RunError, Runner, Schedule, Waiting, port_reports};
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 
@@ -33,6 +34,9 @@ pub struct Progress {
     pub total: u64,
 }
 
+/// Is shown from time to time how far a run has come, and may end it.
+pub type Show<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
+
 /// What a part tells the others between two windows.
 #[derive(Clone, Default)]
 struct Report {
@@ -40,6 +44,8 @@ struct Report {
     next: Option<SimTime>,
     wants_look: bool,
     is_done: bool,
+    /// Whoever was shown the progress wants no more.
+    is_interrupted: bool,
     failure: Option<Failure>,
     progress: (u64, u64),
     now: SimTime,
@@ -51,6 +57,7 @@ enum Verdict {
     Look,
     Done,
     Failed(RunError),
+    Interrupted,
     Stuck,
 }
 
@@ -95,8 +102,8 @@ impl Crew {
     /// Runs the workload to its end, and shows from time to time how far it is.
     ///
     /// # Errors
-    /// When it cannot come to its end.
-    pub fn run(&mut self, show: &mut dyn FnMut(Progress)) -> Result<(), RunError> {
+    /// When it cannot come to its end, or `show` ends it.
+    pub fn run(&mut self, show: &mut Show) -> Result<(), RunError> {
         if let [runner] = &mut self.runners[..] {
             return run_alone(runner, show);
         }
@@ -107,8 +114,9 @@ impl Crew {
             let attendance = board.meeting.attend();
             let mut others = self.runners.iter_mut().enumerate();
             let first = others.next();
-            let workers: Result<Vec<_>, RunError> =
-                others.map(|(part, runner)| start(scope, move || board.work(part, runner, &board.meeting.attend(), &mut |_| ()))).collect();
+            let workers: Result<Vec<_>, RunError> = others
+                .map(|(part, runner)| start(scope, move || board.work(part, runner, &board.meeting.attend(), &mut |_| ControlFlow::Continue(()))))
+                .collect();
             let workers = workers.inspect_err(|_| board.meeting.call_off())?;
             let own = first.map(|(part, runner)| board.work(part, runner, &attendance, show));
             workers.into_iter().for_each(|worker| drop(join(worker)));
@@ -116,6 +124,7 @@ impl Crew {
         })?;
         match verdict {
             Some(Ok(Verdict::Failed(error))) => Err(error),
+            Some(Ok(Verdict::Interrupted)) => Err(RunError::Interrupted),
             Some(Ok(Verdict::Stuck)) => {
                 let waiting = self.runners.iter().map(Runner::waiting).fold(Waiting::default(), Waiting::and);
                 Err(RunError::Stuck { waiting: waiting.in_words() })
@@ -140,22 +149,30 @@ impl Crew {
         warnings.into_iter().map(|(_, warning)| warning)
     }
 
+    /// When the last step was done; before that, how far the run has come.
+    fn completion(&self) -> SimTime {
+        let is_done = self.runners.iter().all(Runner::is_done);
+        let of = if is_done { Runner::ended } else { Runner::now };
+        self.runners.iter().map(of).max().unwrap_or_default()
+    }
+
     pub fn measurements(&self) -> Measurements {
-        Measurements::of_parts(self.runners.iter().map(Runner::measurements))
+        Measurements { completion: self.completion(), ..Measurements::of_parts(self.runners.iter().map(Runner::measurements)) }
     }
 
     pub fn port_reports(&self) -> Vec<PortReport> {
         let counters = self.runners.iter().flat_map(|runner| runner.world().counters());
-        let completion = self.runners.iter().map(Runner::ended).max().unwrap_or_default();
-        port_reports(self.runners[0].world().spec(), counters, completion)
+        port_reports(self.runners[0].world().spec(), counters, self.completion())
     }
 }
 
 /// Without others nobody has to be met.
-fn run_alone(runner: &mut Runner, show: &mut dyn FnMut(Progress)) -> Result<(), RunError> {
+fn run_alone(runner: &mut Runner, show: &mut Show) -> Result<(), RunError> {
     while !runner.run(EVENTS_BETWEEN_SHOWS)? {
         let (done, total) = runner.progress();
-        show(Progress { now: runner.now(), done, total });
+        if show(Progress { now: runner.now(), done, total }).is_break() {
+            return Err(RunError::Interrupted);
+        }
     }
     Ok(())
 }
@@ -207,22 +224,30 @@ impl Round {
         }
     }
 
-    fn verdict(&self, show: &mut dyn FnMut(Progress)) -> Verdict {
+    /// What all agree on, and how far they have come.
+    fn verdict(&self) -> (Verdict, Progress) {
         let reports: Vec<Report> = self.reports.iter().map(|report| lock(report).clone()).collect();
         let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum();
         let now = reports.iter().map(|report| report.now).max().unwrap_or_default();
-        show(Progress { now, done: sum(|report| report.progress.0), total: sum(|report| report.progress.1) });
-        if let Some((_, error)) = reports.iter().filter_map(|report| report.failure.clone()).min_by_key(|(at, _)| *at) {
-            return Verdict::Failed(error);
-        }
-        if reports.iter().all(|report| report.is_done) {
-            return Verdict::Done;
-        }
-        if reports.iter().any(|report| report.wants_look) {
-            return Verdict::Look;
-        }
-        reports.iter().filter_map(|report| report.next).min().map_or(Verdict::Stuck, Verdict::GoOn)
+        let progress = Progress { now, done: sum(|report| report.progress.0), total: sum(|report| report.progress.1) };
+        (verdict(&reports), progress)
     }
+}
+
+fn verdict(reports: &[Report]) -> Verdict {
+    if let Some((_, error)) = reports.iter().filter_map(|report| report.failure.clone()).min_by_key(|(at, _)| *at) {
+        return Verdict::Failed(error);
+    }
+    if reports.iter().all(|report| report.is_done) {
+        return Verdict::Done;
+    }
+    if reports.iter().any(|report| report.is_interrupted) {
+        return Verdict::Interrupted;
+    }
+    if reports.iter().any(|report| report.wants_look) {
+        return Verdict::Look;
+    }
+    reports.iter().filter_map(|report| report.next).min().map_or(Verdict::Stuck, Verdict::GoOn)
 }
 
 impl Board {
@@ -231,13 +256,16 @@ impl Board {
     }
 
     /// One part's work, up to the end of all.
-    fn work(&self, part: usize, runner: &mut Runner, attendance: &Attendance, show: &mut dyn FnMut(Progress)) -> Result<Verdict, CalledOff> {
+    fn work(&self, part: usize, runner: &mut Runner, attendance: &Attendance, show: &mut Show) -> Result<Verdict, CalledOff> {
+        let mut is_interrupted = false;
         for round in self.rounds.iter().cycle() {
             runner.run_window(u64::MAX);
             let first_sent = round.send(part, runner);
-            *lock(&round.reports[part]) = Report::of(runner, first_sent);
+            *lock(&round.reports[part]) = Report { is_interrupted, ..Report::of(runner, first_sent) };
             attendance.meet()?;
-            let verdict = round.verdict(show);
+            let (verdict, progress) = round.verdict();
+            // The others hear of it in the next round.
+            is_interrupted = show(progress).is_break();
             round.receive(part, runner);
             match verdict {
                 Verdict::GoOn(next) => runner.world_mut().open_window(next),
@@ -268,6 +296,7 @@ impl Report {
             next: world.next_event_time().into_iter().chain(first_sent).min(),
             wants_look: world.wants_look(),
             is_done: runner.is_done(),
+            is_interrupted: false,
             failure: runner.failure().cloned(),
             progress: runner.progress(),
             now: world.now(),

@@ -37,16 +37,16 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn posted(&mut self, at: SimTime, bytes: u32) {
+    pub(crate) fn posted(&mut self, at: SimTime) {
         self.begun.get_or_insert(at);
-        self.messages += 1;
-        self.bytes += u64::from(bytes);
     }
     pub(crate) fn has_begun(&self) -> bool {
         self.begun.is_some()
     }
-    pub(crate) fn completed(&mut self, at: SimTime) {
+    pub(crate) fn completed(&mut self, at: SimTime, messages: u32, bytes: u64) {
         self.ended = self.ended.max(at);
+        self.messages += u64::from(messages);
+        self.bytes += bytes;
     }
     pub(crate) fn report(&self, (from_rank, to_rank): (u32, u32), (from_host, to_host): (Arc<str>, Arc<str>)) -> FlowReport {
         let begun = self.begun.unwrap_or_default();
@@ -62,6 +62,7 @@ pub struct FlowReport {
     pub to_rank: u32,
     pub from_host: Arc<str>,
     pub to_host: Arc<str>,
+    /// Those whose completion the sender saw, and their payload: all of them, once the run is at its end.
     pub messages: u64,
     pub bytes: u64,
     /// Before the first post.
@@ -90,7 +91,7 @@ pub struct RateSummary {
 /// Of a whole run.
 #[derive(Clone, Debug)]
 pub struct Measurements {
-    /// When the last step was done.
+    /// When the last step was done; of a run that did not come to its end, how far it came.
     pub completion: SimTime,
     pub phases: Vec<PhaseReport>,
     pub flows: Vec<FlowReport>,

@@ -11,7 +11,7 @@ use softband_fabric::EthernetCounters;
 use softband_fabric::spec::FabricSpec;
 use softband_parallel::Crew;
 use softband_sim::SimTime;
-use softband_workload::{Feeder, FlowReport, HotPort, Measurements, PortReport, hot_ports};
+use softband_workload::{Feeder, FlowReport, HotPort, Measurements, PortReport, RunError, hot_ports};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -24,6 +24,8 @@ pub(super) struct Results {
     pub switches: usize,
     pub workload: String,
     pub seed: u64,
+    /// Why it did not come to its end; `None` when it did.
+    pub ended_by: Option<String>,
     pub measured: Measurements,
     pub ports: Vec<PortReport>,
     pub hot: Vec<HotPort>,
@@ -47,19 +49,22 @@ pub(super) fn check_folder(out: &Path) -> std::io::Result<()> {
 }
 
 impl Results {
-    pub(super) fn new(fabric: &Path, workload: &str, seed: u64, spec: &FabricSpec, crew: &Crew) -> Self {
+    /// Of a run that is over, or of what it did until `ended_by`.
+    pub(super) fn new(fabric: &Path, (workload, seed): (String, u64), spec: &FabricSpec, crew: &Crew, ended_by: Option<&RunError>) -> Self {
         let measured = crew.measurements();
         let ports = crew.port_reports();
         let hot = hot_ports(&ports);
-        let what = format!("{workload}, seed {seed}, done in {}", text::time(measured.completion.as_secs_f64()));
+        let end = if ended_by.is_some() { "NOT done, but ended after" } else { "done in" };
+        let what = format!("{workload}, seed {seed}, {end} {}", text::time(measured.completion.as_secs_f64()));
         let (levels, picture) = (hot::level_loads(spec, &ports), hot::draw(spec, &ports, &hot, &what));
         Self {
             fabric: fabric.display().to_string(),
             title: spec.title.clone(),
             hosts: spec.hosts.len(),
             switches: spec.switches.len(),
-            workload: workload.to_owned(),
+            workload,
             seed,
+            ended_by: ended_by.map(RunError::to_string),
             measured,
             ports,
             hot,
@@ -108,6 +113,7 @@ impl Results {
         map.serialize_entry("fabric", &json!({ "file": self.fabric, "title": self.title, "hosts": self.hosts, "switches": self.switches }))?;
         map.serialize_entry("workload", &self.workload)?;
         map.serialize_entry("seed", &self.seed)?;
+        map.serialize_entry("ended_by", &self.ended_by)?;
         map.serialize_entry("completion_picos", &measured.completion.as_picos())?;
         map.serialize_entry("phases", &measured.phases.iter().filter(|phase| phase.begun.is_some()).map(phase).collect::<Vec<_>>())?;
         map.serialize_entry("connections", &measured.connections)?;

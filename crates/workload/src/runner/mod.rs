@@ -46,6 +46,8 @@ pub enum RunError {
     NoThread { error: String },
     #[error("deadlock in the fabric: {waits}")]
     Deadlock { waits: String },
+    #[error("it was interrupted")]
+    Interrupted,
 }
 
 /// When and at which node something went wrong, and what. Of several the first by time and node counts, in whichever part it is.
@@ -230,9 +232,9 @@ impl Runner {
         ((self.steps_total - self.steps_left) as u64, self.steps_total as u64)
     }
 
-    /// When the last step of this runner's hosts was done.
+    /// When the last step of this runner's hosts was done; before that, how far it has come.
     pub fn ended(&self) -> SimTime {
-        self.ended
+        if self.is_done() { self.ended } else { self.now() }
     }
 
     pub fn measurements(&self) -> Measurements {
@@ -242,7 +244,7 @@ impl Runner {
         let mut flows: Vec<_> = self.ways.iter().filter(|way| way.tally.has_begun()).map(flow).collect();
         flows.sort_by_key(|flow| (flow.from_rank, flow.to_rank));
         Measurements {
-            completion: self.ended,
+            completion: self.ended(),
             phases: self.phases.clone(),
             flows,
             connections: self.connections,

@@ -55,7 +55,7 @@ impl Runner {
         self.bytes_done += u64::from(bytes) * u64::from(count);
         let way = &mut self.ways[self.way_of_step[step as usize] as usize];
         way.outstanding -= count;
-        way.tally.completed(now);
+        way.tally.completed(now, count, u64::from(bytes) * u64::from(count));
         for step in std::mem::take(&mut way.blocked) {
             self.open(step);
         }
@@ -100,7 +100,7 @@ impl Runner {
         way.outstanding += 1;
         let thread = &mut self.threads[rank as usize];
         thread.clock += thread.costs.clock;
-        way.tally.posted(thread.clock, bytes);
+        way.tally.posted(thread.clock);
         thread.clock += thread.costs.post_send;
         let at = thread.clock;
         let interval = self.schedule.completion_interval;
