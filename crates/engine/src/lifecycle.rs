@@ -82,6 +82,7 @@ impl Engine {
             host_name,
             epoch_seconds: EPOCH_SECONDS,
             cost_post_send: part.part.post_send.as_picos(),
+            cost_inline_byte: part.part.inline_byte().as_picos(),
             cost_post_receive: part.part.post_receive.as_picos(),
             cost_poll_cq: part.part.poll_cq.as_picos(),
             cost_clock_read: part.part.clock_read.as_picos(),

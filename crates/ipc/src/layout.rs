@@ -58,6 +58,8 @@ pub struct SharedHeader {
     pub epoch_seconds: u64,
     /// What the program pays for on its CPU, in picoseconds.
     pub cost_post_send: u64,
+    /// Beside that, for each byte of inline data.
+    pub cost_inline_byte: u64,
     pub cost_post_receive: u64,
     pub cost_poll_cq: u64,
     pub cost_clock_read: u64,

@@ -245,7 +245,8 @@ pub(crate) fn submit_send(qp: &QpInner, record: &PostRecord, data: Data<'_>) -> 
 
 #[inline(never)]
 fn give_to_engine(qp: &QpInner, record: PostRecord, data: Data<'_>) -> Result<(), Errno> {
-    advance_ps(header().cost_post_send);
+    let inline_bytes = if let Data::Here(list) = &data { total_bytes(list) } else { 0 };
+    advance_ps(header().cost_post_send + header().cost_inline_byte * inline_bytes);
     let outcome = match data {
         Data::Registered(list) => submit(record, list, &[]),
         // SAFETY: whoever made this has promised that the memory is there until the post returns.

@@ -159,6 +159,8 @@ pub struct HostPart {
     pub read_request_bytes: u32,
     pub memory: MemoryPart,
     pub post_send: SimDuration,
+    /// How fast the CPU writes inline data to the HCA, beside that; `None`: in no time.
+    pub inline_bytes_per_second: Option<u64>,
     pub post_receive: SimDuration,
     pub poll_cq: SimDuration,
     pub clock_read: SimDuration,
@@ -194,6 +196,13 @@ pub struct SwitchPart {
     pub congestion_control: bool,
     /// An Ethernet switch: what stands above of widths, speeds, lanes and credits is not its.
     pub ethernet: Option<EthernetPorts>,
+}
+
+impl HostPart {
+    /// What each byte of inline data costs the CPU.
+    pub fn inline_byte(&self) -> SimDuration {
+        SimDuration::from_picos(self.inline_bytes_per_second.map_or(0, |rate| 1_000_000_000_000 / rate))
+    }
 }
 
 impl SwitchPart {

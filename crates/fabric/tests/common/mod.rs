@@ -116,6 +116,7 @@ pub fn host_part(read_nanos: u64, write_nanos: u64) -> HostPart {
         poll_cq: nanos(100),
         clock_read: nanos(20),
         control_verb: nanos(1_000),
+        inline_bytes_per_second: None,
         register_page: nanos(100),
         event_wakeup: nanos(5_000),
         ethernet_latency: nanos(30_000),
