@@ -126,7 +126,8 @@ impl Engine {
     fn wait(&mut self, process: usize, slot: u32, op: Op, bytes: &[u8]) -> After {
         if op == Op::Sleep {
             let Ok(sleep) = request::<calls::Sleep>(bytes) else { return After::Fail(libc::EPROTO) };
-            self.park(process, slot, Waiting::Sleep, program_time(sleep.until_ps));
+            let waiting = if sleep.looks != 0 { Waiting::Look } else { Waiting::Sleep };
+            self.park(process, slot, waiting, program_time(sleep.until_ps));
             return After::Nothing;
         }
         let (head, entries) = match wait_request(bytes) {

@@ -421,7 +421,7 @@ impl Engine {
         let waiting = record.threads.iter().position(|thread| matches!(thread.state, ThreadState::Waiting(_)));
         match waiting {
             Some(slot) => match &record.threads[slot].state {
-                ThreadState::Waiting(Waiting::Objects(_) | Waiting::Sleep) => self.finish_wait(process, slot as u32, true),
+                ThreadState::Waiting(Waiting::Objects(_) | Waiting::Sleep | Waiting::Look) => self.finish_wait(process, slot as u32, true),
                 _ => self.wake(process, slot as u32),
             },
             None if record.threads.iter().all(|thread| thread.state == ThreadState::Away || thread.state == ThreadState::Ended) => {

@@ -1,5 +1,6 @@
 //! The main loop: the next event of the fabric or of a program, whichever is earlier.
 
+use crate::agenda::Agenda;
 use crate::control::{self, Heard, Mailbox};
 use crate::direct::DirectTables;
 use crate::files::Files;
@@ -19,7 +20,7 @@ use softband_fabric::World;
 use softband_fabric::notice::Notice;
 use softband_fabric::spec::FabricSpec;
 use softband_ipc::layout::BELL;
-use softband_sim::{EventQueue, SimTime};
+use softband_sim::SimTime;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
@@ -50,6 +51,8 @@ pub(crate) enum Event {
         process: usize,
         slot: u32,
         generation: u32,
+        /// It was a [`Waiting::Look`](crate::process::Waiting).
+        looks: bool,
     },
     ObjectChanged {
         object: u32,
@@ -74,7 +77,7 @@ pub(crate) enum Event {
 /// A fabric with programs on it, in virtual pace.
 pub struct Engine {
     pub(crate) world: World,
-    pub(crate) queue: EventQueue<Event>,
+    pub(crate) queue: Agenda,
     pub(crate) now: SimTime,
     pub(crate) processes: Processes,
     pub(crate) memory: ProgramMemory,
@@ -159,7 +162,7 @@ impl Engine {
     ) -> anyhow::Result<Self> {
         Ok(Self {
             world: World::new(spec, seed),
-            queue: EventQueue::default(),
+            queue: Agenda::default(),
             now: SimTime::ZERO,
             processes: Processes::default(),
             memory: ProgramMemory::default(),
@@ -272,6 +275,12 @@ impl Engine {
                 (_, Some(_)) => {
                     let (time, event) = self.queue.pop().expect("there is a next event");
                     self.now = time;
+                    if self.only_looks_happen(event) {
+                        self.queue.stir();
+                        if let Some(end) = self.idle() {
+                            return end;
+                        }
+                    }
                     self.handle(event);
                 }
                 _ => {
@@ -285,6 +294,7 @@ impl Engine {
 
     pub(crate) fn step_fabric(&mut self, notices: &mut Vec<Notice>) {
         self.world.step(&mut self.memory, notices);
+        self.queue.stir();
         self.fabric_events += 1;
         // An atomic writes without a packet of data, so no notice tells of it.
         if let Some(process) = self.memory.last_written.take()
@@ -312,9 +322,10 @@ impl Engine {
             Event::Execute { process, slot } => {
                 if self.processes[process].state == ProcessState::Attached {
                     self.execute(process, slot);
+                    self.note_call(process, slot);
                 }
             }
-            Event::WaitOver { process, slot, generation } => {
+            Event::WaitOver { process, slot, generation, .. } => {
                 let record = &self.processes[process];
                 let Some(thread) = record.threads.get(slot as usize) else { return };
                 if record.state == ProcessState::Attached && thread.generation == generation {

@@ -326,6 +326,8 @@ pub(crate) enum Waiting {
     Spin,
     /// A moment.
     Sleep,
+    /// What another process of the run does outside our sight: it looks again at a moment.
+    Look,
     /// One of the objects, by (object, interest).
     Objects(Vec<(u32, u32)>),
 }

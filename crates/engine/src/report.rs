@@ -45,6 +45,7 @@ impl Engine {
             for (slot, thread) in process.threads.iter().enumerate() {
                 let what = match &thread.state {
                     ThreadState::Waiting(Waiting::Objects(_)) => "waits for a socket, channel or timer that will never be ready",
+                    ThreadState::Waiting(Waiting::Look) => "waits for a child, a lock or a pipe of a process that waits itself",
                     ThreadState::Waiting(_) => "polls for something that will never come",
                     _ => continue,
                 };

@@ -240,10 +240,11 @@ impl Engine {
     pub(crate) fn park(&mut self, process: usize, slot: u32, waiting: Waiting, deadline: Option<SimTime>) {
         let thread = &mut self.processes[process].threads[slot as usize];
         thread.generation = thread.generation.wrapping_add(1);
+        let looks = waiting == Waiting::Look;
         thread.state = ThreadState::Waiting(waiting);
         let generation = thread.generation;
         if let Some(deadline) = deadline {
-            self.queue.push(deadline.max(self.now), process as u32, Event::WaitOver { process, slot, generation });
+            self.queue.push(deadline.max(self.now), process as u32, Event::WaitOver { process, slot, generation, looks });
         }
     }
 

@@ -46,7 +46,9 @@ impl Patience {
     /// Sleeps until the next look or the deadline. `Err(EINTR)` when a signal came.
     pub fn step(&self, deadline: u64) -> Result<(), Errno> {
         let before = crate::signals::raised();
-        sleep_until(self.next_look(client::now_ps()).min(deadline))?;
+        let until_ps = self.next_look(client::now_ps()).min(deadline);
+        // What has a deadline will go on by itself.
+        sleep(Sleep { until_ps, looks: u64::from(deadline == u64::MAX) })?;
         // A signal of the system interrupts as one of the engine does, only at the next look.
         if crate::signals::raised() == before { Ok(()) } else { Err(Errno(libc::EINTR)) }
     }
@@ -60,7 +62,11 @@ impl Default for Patience {
 
 /// Gives the turn away until `until_ps`. `Err(EINTR)` when a signal came first.
 pub fn sleep_until(until_ps: u64) -> Result<(), Errno> {
-    let reply: WaitReply = client::call(Op::Sleep, &Sleep { until_ps })?;
+    sleep(Sleep { until_ps, looks: 0 })
+}
+
+fn sleep(request: Sleep) -> Result<(), Errno> {
+    let reply: WaitReply = client::call(Op::Sleep, &request)?;
     if reply.interrupted != 0 { Err(Errno(libc::EINTR)) } else { Ok(()) }
 }
 

@@ -159,7 +159,8 @@ macro_rules! pod {
 }
 
 pod! {
-    pub struct Sleep { pub until_ps: u64, }
+    /// `looks` is not 0: only to look again then at what other processes of the run may have done; nothing else ends the wait.
+    pub struct Sleep { pub until_ps: u64, pub looks: u64, }
     /// `deadline_ps` is `u64::MAX` for no end.
     pub struct WaitRequest { pub deadline_ps: u64, pub count: u32, pub reserved: u32, }
     /// `interest` and `ready` are [`readiness`] bits.

@@ -82,7 +82,12 @@ pub fn wait(machine: &ucontext_t) {
             crate::world::away(|| unsafe { real::poll(&raw mut set, 1, -1) });
             return;
         }
-        if patience.step(u64::MAX).is_err() || what == Awaits::Unknown {
+        if what == Awaits::Unknown {
+            // It may end by itself.
+            let _ = crate::pace::sleep_until(patience.next_look(softband_client::now_ps()));
+            return;
+        }
+        if patience.step(u64::MAX).is_err() {
             return;
         }
     }
