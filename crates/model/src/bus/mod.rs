@@ -1,6 +1,6 @@
 //! The way between an HCA and its host's memory, as the HCA's DMA engine sees it: when a transfer will be over.
 //!
-//! No events: transfers are granted in the order in which they are asked for, so each one's end is known at once.
+//! No events: transfers are granted in the order in which they are asked for, reads and writes in turns, so each one's end is known at once.
 
 mod memory;
 mod pci_express;
@@ -10,7 +10,7 @@ mod rate;
 pub use memory::MemoryController;
 
 use crate::parts::{BusPart, Slot};
-use rate::{Shared, SharedRate};
+use rate::{Shared, SharedRate, Way};
 use softband_sim::{SimDuration, SimTime};
 
 /// One HCA's side of its slot.
@@ -83,7 +83,7 @@ impl Bus {
             self.read_oldest = (self.read_oldest + 1) % self.read_ends.len();
             rest -= part;
         }
-        let end = shared.bridge.pass(now, bytes, end);
+        let end = shared.bridge.pass(now, bytes, end, Way::Read);
         memory.read(now, bytes, end)
     }
 
@@ -105,7 +105,7 @@ impl Bus {
             Segment::PciExpress(link) => link.write(start, tail, bytes),
             Segment::PciX(card) => card.write(&mut shared.lines, now, start, tail, bytes),
         };
-        let end = shared.bridge.pass(now, bytes, through) + self.bridge_delay;
+        let end = shared.bridge.pass(now, bytes, through, Way::Write) + self.bridge_delay;
         memory.write(now, bytes, end)
     }
 }

@@ -25,19 +25,35 @@ impl Rate {
     }
 }
 
-/// Something that whoever asks has to share: when all that was asked for so far is done, at best.
+/// Which way data go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    Read,
+    Write,
+}
+
+/// Something that both ways have to share: when what was asked for is done, at best.
 ///
-/// It counts work and knows no order of bursts: between the request of a slow transfer and its data others have their turn.
+/// It counts work and knows no order of bursts: between the request of a slow transfer and its data others have their turn. Work of the way
+/// that has more waiting comes behind all that was asked for before. The other way's has every other turn, as an arbiter gives it, and is
+/// not behind all of that: since the ends of what waits are told already, it is later work that makes good for it.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Shared {
-    free: SimTime,
+    /// When all of it is done.
+    all: SimTime,
+    /// When what was asked for last is done, of each way.
+    ends: [SimTime; 2],
 }
 
 impl Shared {
     /// Adds work asked for at `now`; when it is done at the earliest.
-    pub(super) fn pass(&mut self, now: SimTime, work: SimDuration) -> SimTime {
-        self.free = self.free.max(now) + work;
-        self.free
+    pub(super) fn pass(&mut self, now: SimTime, work: SimDuration, way: Way) -> SimTime {
+        self.all = self.all.max(now) + work;
+        let [own, other] = if way == Way::Read { self.ends } else { [self.ends[1], self.ends[0]] };
+        let in_turns = own.max(now) + work * 2;
+        let end = if own < other { self.all.min(in_turns) } else { self.all };
+        self.ends[way as usize] = end;
+        end
     }
 }
 
@@ -54,8 +70,8 @@ impl SharedRate {
     }
 
     /// When a transfer asked for at `now`, that would else be over at `end`, is over.
-    pub(super) fn pass(&mut self, now: SimTime, bytes: u32, end: SimTime) -> SimTime {
+    pub(super) fn pass(&mut self, now: SimTime, bytes: u32, end: SimTime, way: Way) -> SimTime {
         let Some(rate) = self.rate else { return end };
-        end.max(self.shared.pass(now, rate.duration(bytes)))
+        end.max(self.shared.pass(now, rate.duration(bytes), way))
     }
 }
