@@ -4,7 +4,7 @@ use crate::event::Event;
 use crate::parts::{Content, Word};
 use crate::port::{Cabling, Departing, Owner};
 use crate::timeline::Source;
-use crate::world::World;
+use crate::world::{Transit, World};
 use softband_model::link::{Choice, FlowControl, Framing};
 use softband_model::switch::ready_at;
 use softband_model::verbs::api::HostMemory;
@@ -15,7 +15,7 @@ impl World {
     /// A packet of an HCA joins the queue of its port, or turns round inside the HCA when it is for the same port.
     pub(crate) fn on_packet_ready(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
         let transit = self.packets.get_mut(id);
-        let (port, lane, blocks) = (transit.port, transit.lane, transit.blocks);
+        let (port, lane, blocks, bytes) = (transit.port, transit.lane, transit.blocks, transit.bytes);
         if transit.dlid.is_multicast() {
             self.on_multicast_ready(id, memory, now);
         }
@@ -26,13 +26,13 @@ impl World {
             transit.tail = now;
             let (staged, completes) = (transit.staged, transit.completes.as_deref().copied());
             self.on_looped_back(id, memory, now);
-            self.on_departed(port, lane, staged.then_some(completes), memory, now);
+            self.on_departed(port, (lane, bytes), staged.then_some(completes), memory, now);
         } else if at.cabling.is_some() {
             at.arbiter.enqueue(lane, 0, id, CreditBlocks(u32::from(blocks)));
             self.transmit(port, now);
         } else {
             let transit = self.packets.take(id);
-            self.on_departed(port, lane, transit.staged.then_some(transit.completes.as_deref().copied()), memory, now);
+            self.on_departed(port, (lane, bytes), transit.staged.then_some(transit.completes.as_deref().copied()), memory, now);
         }
     }
 
@@ -83,8 +83,9 @@ impl World {
         let transit = self.packets.get_mut(packet);
         let from_input = transit.port != id;
         let time = if from_input { SimDuration::from_picos(u64::from(transit.time_out)) } else { cabling.serialisation(transit.bytes) };
-        let departing =
-            std::mem::take(&mut transit.staged).then(|| Departing { lane, completes: transit.completes.take().map(|completes| *completes) });
+        let leaves =
+            |transit: &mut Transit| Departing { lane, bytes: transit.bytes, completes: transit.completes.take().map(|completes| *completes) };
+        let departing = std::mem::take(&mut transit.staged).then(|| leaves(transit));
         let input = from_input.then_some((transit.port, transit.lane, transit.blocks));
         let copies = transit.copies.take();
         transit.port = cabling.peer;
@@ -203,13 +204,13 @@ impl World {
         port.free_due = false;
         let departed = port.departing.take();
         self.transmit(id, now);
-        if let Some(Departing { lane, completes }) = departed {
-            self.on_departed(id, lane, Some(completes), memory, now);
+        if let Some(Departing { lane, bytes, completes }) = departed {
+            self.on_departed(id, (lane, bytes), Some(completes), memory, now);
         }
     }
 
     /// A packet has left the HCA: `staged` tells that it held a place, and whose message is complete with it.
-    fn on_departed(&mut self, port: u32, lane: VirtualLane, staged: Option<Option<(u32, u32)>>, memory: &mut dyn HostMemory, now: SimTime) {
+    fn on_departed(&mut self, port: u32, held: (VirtualLane, u32), staged: Option<Option<(u32, u32)>>, memory: &mut dyn HostMemory, now: SimTime) {
         let Some(completes) = staged else { return };
         if let Some((qp, epoch)) = completes
             && let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch)
@@ -217,7 +218,7 @@ impl World {
             slot.qp.requester.on_sent();
             self.retire(qp, now);
         }
-        self.release_place(port, lane, memory, now);
+        self.release_place(port, held, memory, now);
     }
 
     /// A receive buffer's blocks are free at `at`; the flow-control packet follows after the port's own delay.

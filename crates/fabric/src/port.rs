@@ -3,6 +3,7 @@
 use crate::counters::EthernetCounters;
 use crate::send_engine::Work;
 use softband_model::link::{Arbiter, CreditLedger, FlowControl, Framing, ReceiveBuffer, serialisation};
+use softband_model::parts::HcaPart;
 use softband_model::switch::LifetimeCode;
 use softband_model::transport::Throttle;
 use softband_sim::{SimDuration, SimTime};
@@ -28,6 +29,7 @@ impl Owner {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Departing {
     pub lane: VirtualLane,
+    pub bytes: u32,
     pub completes: Option<(u32, u32)>,
 }
 
@@ -37,8 +39,16 @@ pub(crate) type Staging = [Staged; 15];
 #[derive(Default)]
 pub(crate) struct Staged {
     pub held: u32,
+    pub held_bytes: u32,
     /// Work that waits for a place.
     pub parked: VecDeque<Work>,
+}
+
+impl Staged {
+    /// Whether another packet may be read ahead.
+    pub(crate) fn has_place(&self, part: &HcaPart) -> bool {
+        self.held < part.transmit_staging_packets.max(1) && part.transmit_staging_bytes.is_none_or(|most| self.held_bytes < most)
+    }
 }
 
 /// What it is cabled to.

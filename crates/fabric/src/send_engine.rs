@@ -72,9 +72,8 @@ impl World {
                 engine.starters.push_back(work);
                 continue;
             }
-            let places = self.hcas[hca as usize].part.transmit_staging_packets.max(1);
             let staged = self.ports[next.port as usize].staged(next.lane);
-            if staged.held >= places {
+            if !staged.has_place(&self.hcas[hca as usize].part) {
                 staged.parked.push_back(work);
                 continue;
             }
@@ -140,7 +139,9 @@ impl World {
                 let bytes = packet.bytes(self.ports[next.port as usize].framing);
                 self.note_injected(hca, next.flow(work), bytes, now);
                 let completes = completes_when_sent.then_some((work.qp, epoch));
-                self.ports[next.port as usize].staged(next.lane).held += 1;
+                let staged = self.ports[next.port as usize].staged(next.lane);
+                staged.held += 1;
+                staged.held_bytes += bytes;
                 self.stage(hca, work, next, (packet, dma_bytes, completes), now);
                 self.arm_timer(work.qp, now);
             }
@@ -202,13 +203,14 @@ impl World {
     }
 
     /// A packet has left: its place in the staging buffer is free for whoever waits for one.
-    pub(crate) fn release_place(&mut self, port: u32, lane: VirtualLane, memory: &mut dyn HostMemory, now: SimTime) {
+    pub(crate) fn release_place(&mut self, port: u32, (lane, bytes): (VirtualLane, u32), memory: &mut dyn HostMemory, now: SimTime) {
         let at = &mut self.ports[port as usize];
-        at.staged(lane).held -= 1;
+        let staged = at.staged(lane);
+        staged.held -= 1;
+        staged.held_bytes -= bytes;
         let Owner::Hca { hca, .. } = at.owner else { unreachable!("only HCAs stage packets") };
-        let places = self.hcas[hca as usize].part.transmit_staging_packets.max(1);
         // Who is woken may have nothing left to send; then the place is the next one's.
-        while self.ports[port as usize].staged(lane).held < places {
+        while self.ports[port as usize].staged(lane).has_place(&self.hcas[hca as usize].part) {
             let Some(work) = self.ports[port as usize].staged(lane).parked.pop_front() else { break };
             self.hcas[hca as usize].ready.push_back(work);
             self.pump(hca, memory, now);

@@ -98,8 +98,9 @@ pub struct HcaPart {
     pub congestion_control: bool,
     /// Its ports can be Ethernet's as well.
     pub ethernet: Option<EthernetPorts>,
-    /// Packets of payload that may be read from the host ahead of the link.
+    /// Packets of payload that may be read from the host ahead of the link, and their bytes: no more are read while it holds as many.
     pub transmit_staging_packets: u32,
+    pub transmit_staging_bytes: Option<u32>,
     pub max_qp: u32,
     pub max_qp_wr: u32,
     pub max_sge: u32,

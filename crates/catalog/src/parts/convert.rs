@@ -57,6 +57,7 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
         congestion_control: read.optional_flag("congestion_control"),
         ethernet: read.optional_link_layers().contains(&LinkLayer::Ethernet).then(|| ethernet_ports(&mut read)),
         transmit_staging_packets: read.count("transmit_staging_packets"),
+        transmit_staging_bytes: read.optional_bytes("transmit_staging"),
         max_qp: read.count("max_qp"),
         max_qp_wr: read.count("max_qp_wr"),
         max_sge: read.count("max_sge"),
@@ -80,6 +81,9 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
         if count == 0 {
             read.refuse(name, "nothing could ever be sent".into(), Some("write at least 1".into()));
         }
+    }
+    if part.transmit_staging_bytes == Some(0) {
+        read.refuse("transmit_staging", "nothing could ever be sent".into(), Some("write at least 1 B".into()));
     }
     check_ack_timer(&mut read, part.ack_timer);
     if let Some(bytes) = part.tuned_read_request_bytes {

@@ -61,6 +61,7 @@ pub fn hca_part() -> HcaPart {
         congestion_control: true,
         ethernet: None,
         transmit_staging_packets: 4,
+        transmit_staging_bytes: None,
         max_qp: 1_024,
         max_qp_wr: 16_384,
         max_sge: 8,
