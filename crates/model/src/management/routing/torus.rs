@@ -3,11 +3,13 @@
 //! Of each switch the first two ports are those of the first dimension, to the next and to the one before, and so on: OpenSM's `dor` wants
 //! such an order, too. As in its `torus-2QoS` a bit of the service level for each dimension says whether the way crosses the dateline
 //! there, between the last and the first of a ring, and the mapping to lanes looks at the bit of the dimension that the output is of.
-//! On the lane of ways that do not cross the ring is cut at the dateline; the others are shorter than half of the ring, so that theirs is
-//! cut opposite to it.
+//! On the lane of ways that do not cross the ring is cut at the dateline; the others are no longer than half of the ring, so that theirs is
+//! cut opposite to it. Where both ways round are equally long, one half of the destinations is reached by each: so all links of a ring
+//! carry the same when everybody sends to everybody, or nearly so where half of the ring is odd.
 
 use super::{Neighbour, Unroutable, Ways};
 use softband_types::ServiceLevel;
+use std::cmp::Ordering;
 
 /// A bit of the service level for each.
 const DIMENSIONS_MAX: usize = 3;
@@ -58,10 +60,14 @@ impl Torus {
         Ok(())
     }
 
-    /// The shorter way from `from` to `to` in a dimension; of two that are equally long the one that does not cross.
-    fn leg(&self, dimension: usize, from: usize, to: usize) -> Leg {
-        let (length, is_ring) = self.sides[dimension];
-        let crosses = is_ring && 2 * from.abs_diff(to) > length;
+    /// The shorter way in a dimension; of two that are equally long the one that the destination is for.
+    fn leg(&self, dimension: usize, here: &[usize], there: &[usize]) -> Leg {
+        let ((length, is_ring), from, to) = (self.sides[dimension], here[dimension], there[dimension]);
+        let crosses = match (2 * from.abs_diff(to)).cmp(&length) {
+            Ordering::Equal => (to > from) != there.iter().sum::<usize>().is_multiple_of(2),
+            longer => longer == Ordering::Greater,
+        };
+        let crosses = is_ring && crosses;
         Leg { forward: (to > from) != crosses, crosses }
     }
 
@@ -69,14 +75,14 @@ impl Torus {
         let there = &self.coordinates[home];
         Ways::single(self.coordinates.iter().map(|here| {
             let dimension = (0..self.sides.len()).find(|dimension| here[*dimension] != there[*dimension])?;
-            let leg = self.leg(dimension, here[dimension], there[dimension]);
+            let leg = self.leg(dimension, here, there);
             Some((2 * dimension + usize::from(!leg.forward)) as u8)
         }))
     }
 
     pub(super) fn service_level(&self, from: usize, to: usize) -> ServiceLevel {
         let (here, there) = (&self.coordinates[from], &self.coordinates[to]);
-        let crosses = |dimension: &usize| self.leg(*dimension, here[*dimension], there[*dimension]).crosses;
+        let crosses = |dimension: &usize| self.leg(*dimension, here, there).crosses;
         ServiceLevel((0..self.sides.len()).filter(crosses).fold(0, |level, dimension| level | 1 << dimension))
     }
 
