@@ -52,7 +52,7 @@ pub fn parse(text: &str) -> Result<Schedule, GoalError> {
         return error(line, NO_TEXT, TEXT_FORM);
     }
     let mut reader = Reader {
-        words: words::words(text).collect(),
+        words: words::words(text),
         at: 0,
         lines_last: text.lines().count().max(1) as u32,
         nanos: 0,
@@ -72,7 +72,13 @@ pub fn parse(text: &str) -> Result<Schedule, GoalError> {
 }
 
 fn error<T>(line: u32, message: impl Into<String>, help: impl Into<String>) -> Result<T, GoalError> {
-    Err(GoalError { line, message: message.into(), help: help.into() })
+    const SHOWN_MAX: usize = 200;
+    let mut message = message.into();
+    if let Some((end, _)) = message.char_indices().nth(SHOWN_MAX) {
+        // A file of something else may be one long word.
+        message.replace_range(end.., "...");
+    }
+    Err(GoalError { line, message, help: help.into() })
 }
 
 struct Reader<'a> {
@@ -156,6 +162,11 @@ impl<'a> Reader<'a> {
         let word = self.next(what)?;
         match word.text.parse::<u64>() {
             Ok(number) => Ok((number, word.line)),
+            Err(_) if word.text == "-1" => error(
+                word.line,
+                format!("`-1` where {what} was to come: any source and any tag are not supported"),
+                "say which message is received: what comes first would decide it else",
+            ),
             Err(_) => error(word.line, format!("`{}` is no number: it should say {what}", word.text), "write a whole number that is not negative"),
         }
     }
@@ -257,6 +268,9 @@ impl<'a> Reader<'a> {
     fn bytes(&mut self) -> Result<u32, GoalError> {
         let word = self.next("a size")?;
         let digits = word.text.strip_suffix(['b', 'B']).unwrap_or(word.text);
+        if digits == word.text && !self.skip("b") {
+            self.skip("B");
+        }
         match digits.parse::<u64>() {
             Ok(bytes) if bytes <= BYTES_MAX => Ok(bytes as u32),
             Ok(bytes) => error(word.line, format!("a message of {bytes} bytes is too large"), format!("{BYTES_MAX} are the most: send it in parts")),

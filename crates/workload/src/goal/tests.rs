@@ -74,12 +74,26 @@ fn what_is_wrong_on_a_line_is_told_with_the_line() {
         ("num_ranks 1\nrank 0 {\nl1: send 9999999999b to 0 }", 3, "too large"),
         ("num_ranks 1\nrank 0 {\nl1: calc -5 }", 3, "`-5` is no number"),
         ("num_ranks 1\nrank 0 {\nl1: calc 5 tag 1 }", 3, "a calc has no tag"),
+        ("num_ranks 2\nrank 0 {\nl1: recv 8b from -1 tag 1 }", 3, "any source and any tag are not supported"),
+        ("num_ranks 2\nrank 0 {\nl1: recv 8b from 1 tag -1 }", 3, "any source and any tag are not supported"),
+        ("num_ranks 2 /* cut\n off", 2, "the trace ends, and ranks 0, 1 of num_ranks 2 have no block"),
         ("num_ranks 1\nbank 0 {", 2, "`bank` where a rank's block begins"),
     ];
     for (text, line, what) in cases {
         let (at, message) = refused(text);
         assert!(at == line && message.contains(what), "{text}: {at}: {message}");
     }
+}
+
+#[test]
+fn comments_and_sizes_stand_as_other_tools_write_them() {
+    let plain = "num_ranks 2\nrank 0 { send 8b to 1 tag 5 }\nrank 1 { recv 8b from 0 tag 5 }\n";
+    let other =
+        "/* two\n * ranks */ num_ranks 2 // so many\nrank /* 9 */ 0 { send 8 b to 1 tag 5 } # done\nrank 1 { recv 8 B from 0 tag 5 /* } */ }\n";
+    let steps = |text| parse(text).map(|schedule| format!("{:?}", schedule.steps)).map_err(|error| error.to_string());
+    assert_eq!(steps(plain), steps(other));
+    let (_, message) = refused(&"x".repeat(5_000));
+    assert!(message.len() < 250, "{message}");
 }
 
 #[test]

@@ -10,12 +10,24 @@ pub(super) struct Word<'a> {
 
 const MARKS: [char; 4] = ['{', '}', ':', ';'];
 
-/// Words of the trace; what follows `//` or `#` on a line is a comment.
-pub(super) fn words(text: &str) -> impl Iterator<Item = Word<'_>> {
-    (1..).zip(text.lines()).flat_map(|(line, text)| {
-        let end = [text.find("//"), text.find('#')].into_iter().flatten().min().unwrap_or(text.len());
-        of_line(&text[..end]).map(move |text| Word { text, line })
-    })
+/// Words of the trace. What follows `//` or `#` on a line is a comment, and what stands between `/*` and `*/`.
+pub(super) fn words(text: &str) -> Vec<Word<'_>> {
+    let (mut words, mut is_comment) = (Vec::new(), false);
+    for (line, mut rest) in (1..).zip(text.lines()) {
+        loop {
+            if is_comment {
+                let Some(end) = rest.find("*/") else { break };
+                (rest, is_comment) = (&rest[end + 2..], false);
+            }
+            let end = ["//", "#", "/*"].into_iter().filter_map(|mark| rest.find(mark)).min().unwrap_or(rest.len());
+            words.extend(of_line(&rest[..end]).map(|text| Word { text, line }));
+            if !rest[end..].starts_with("/*") {
+                break;
+            }
+            (rest, is_comment) = (&rest[end + 2..], true);
+        }
+    }
+    words
 }
 
 fn of_line(mut rest: &str) -> impl Iterator<Item = &str> {
