@@ -110,6 +110,22 @@ def test_a_workload_file_has_the_same_keys_and_the_command_line_counts_first(sof
     assert [(flow["messages"], flow["bytes"]) for flow in result["flows"]] == [(2, 131072), (2, 131072)]
 
 
+def test_a_small_message_is_not_behind_all_of_a_large_one(softband: Softband) -> None:
+    made = softband.command("fabric", "generate", "star", "--hosts", "3", "--out", "star.toml")
+    assert made.returncode == 0, made.stderr
+    steps = "b: send 67108864b to 1 tag 1\nc: calc 50000\ns: send 8b to 2 tag 2\ns requires c"
+    receives = "rank 1 {\nrecv 67108864b from 0 tag 1\n}\nrank 2 {\nrecv 8b from 0 tag 2\n}\n"
+    (softband.folder / "bulk.goal").write_text(f"num_ranks 3\nrank 0 {{\n{steps}\n}}\n{receives}")
+    done = softband.command("model", "star.toml", "bulk.goal", "--out", "out")
+    assert done.returncode == 0, done.stderr
+    flows = json.loads((softband.folder / "out" / "model.json").read_text())["flows"]
+    (small,) = [flow["ended_picos"] - flow["begun_picos"] for flow in flows if flow["bytes"] == 8]
+    (bulk,) = [flow["bytes_per_second"] for flow in flows if flow["bytes"] > 8]
+    # Alone it takes 1.7 us; a few packets of 4 KiB are before it. The link is as full as ever.
+    assert small < 3.5e6
+    assert bulk > 49e9
+
+
 def test_links_of_ethernet_carry_workloads_too(softband: Softband) -> None:
     result = model(softband, "roce-100g", "permutation", "--bytes", "64KiB")
     assert all(flow["bytes_per_second"] > 1e9 for flow in result["flows"])

@@ -86,7 +86,8 @@ pub(crate) fn load_and_count(given: &Path, allow_out_of_spec: bool) -> anyhow::R
     for warning in &loaded.warnings {
         eprintln!("{}", warning.to_text());
     }
-    let warnings = loaded.warnings.len() + warn_of_islands(&path, &loaded) + warn_of_credit_loops(&path, &loaded);
+    let found = [warn_of_islands, warn_of_narrow_paths, warn_of_credit_loops].map(|look| look(&path, &loaded));
+    let warnings = loaded.warnings.len() + found.iter().sum::<usize>();
     Ok((path, loaded, warnings))
 }
 
@@ -97,6 +98,19 @@ fn warn_of_islands(path: &Path, loaded: &LoadedFabric) -> usize {
     eprintln!(
         "{}: warning: not all hosts can reach each other: no cables lead from a port of {one} to one of {other}\n  \
          help: join their switches by a cable under [[cables]], unless nothing is to go between them",
+        path.display()
+    );
+    1
+}
+
+/// Ways that carry smaller packets than the ports at their ends; how many warnings that makes.
+fn warn_of_narrow_paths(path: &Path, loaded: &LoadedFabric) -> usize {
+    let Some(narrow) = softband_fabric::narrow_path(&loaded.spec) else { return 0 };
+    let [from, to] = [narrow.hosts.0, narrow.hosts.1].map(|host| &loaded.spec.hosts[host].name);
+    let (ports, way) = (narrow.of_ports.bytes(), narrow.of_path.bytes());
+    eprintln!(
+        "{}: warning: a link between {from} and {to} carries packets of at most {way} B, the ports of both {ports} B\n  \
+         help: programs that take their port's MTU lose their packets there: tell them (perftest: -m {way}), or take a switch that carries more",
         path.display()
     );
     1

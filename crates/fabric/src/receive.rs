@@ -258,6 +258,7 @@ impl World {
         }
         let tail = start.max(arrival.tail + part.receive_processing);
         let bytes = delivery.bytes();
+        self.delivered_bytes += u64::from(bytes);
         let (shared, memory) = (&mut self.buses[node.shared_bus as usize], &mut self.memories[node.place.0]);
         let done = node.bus.write(shared, memory, now, start, tail, bytes).max(slot.in_memory_last);
         slot.in_memory_last = done;

@@ -5,7 +5,7 @@ use crate::spec::{FabricSpec, PortRef};
 use crate::world::World;
 use softband_model::management::{Neighbour, Routes, Routing, Unroutable};
 use softband_model::verbs::api::AddressVector;
-use softband_types::{Lid, OperationalVls, ServiceLevel, VirtualLane};
+use softband_types::{HcaId, Lid, Mtu, OperationalVls, PortNumber, ServiceLevel, VirtualLane};
 
 /// What the subnet manager's sweep finds at each switch's ports; all end ports with the same LID.
 pub fn neighbours(spec: &FabricSpec) -> Vec<Vec<Neighbour>> {
@@ -78,6 +78,30 @@ impl World {
             _ => None,
         };
         level.unwrap_or(vector.service_level)
+    }
+
+    /// The least MTU of all links.
+    pub fn mtu_least(&self) -> Option<Mtu> {
+        self.ports.iter().filter_map(|port| port.cabling.map(|cabling| cabling.mtu)).min()
+    }
+
+    /// The most payload that packets carry all the way from a port to another one, as a path record says it: the least MTU of all links.
+    /// `None` where no way leads.
+    pub fn path_mtu(&self, from: (HcaId, PortNumber), to: (HcaId, PortNumber)) -> Option<Mtu> {
+        let [from, to] = [from, to].map(|(hca, number)| self.port_index(hca, number));
+        let dlid = self.ports[to? as usize].lid;
+        let mut at = from?;
+        let mut least = self.ports[at as usize].cabling?.mtu;
+        // No way passes a switch twice.
+        for _ in 0..=self.switches.len() {
+            let cabling = self.ports[at as usize].cabling?;
+            least = least.min(cabling.mtu);
+            let peer = &self.ports[cabling.peer as usize];
+            let Owner::Switch { switch, .. } = peer.owner else { return (peer.lid == dlid).then_some(least) };
+            let node = &self.switches[switch as usize];
+            at = node.first_port + node.switch.route(dlid)? as u32;
+        }
+        None
     }
 
     /// The lane that a packet takes from an input of a switch to an output with these lanes.

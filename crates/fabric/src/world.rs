@@ -53,6 +53,8 @@ pub struct World {
     pub(crate) completions: Slab<(ProcessId, CqHandle, Completion)>,
     pub(crate) reports: Slab<Notice>,
     pub(crate) copies_left: Slab<u32>,
+    /// Payload that HCAs have accepted here.
+    pub(crate) delivered_bytes: u64,
     pub(crate) sm_lid: Lid,
     pub(crate) routes: Routes,
     /// The first port that has a LID.
@@ -226,6 +228,11 @@ impl World {
         (self.queue.now(), self.queue.node())
     }
 
+    /// Payload of messages and responses that the HCAs here have accepted.
+    pub fn delivered_bytes(&self) -> u64 {
+        self.delivered_bytes
+    }
+
     /// Packets under way, for tests that want to see none left behind.
     pub fn packets_under_way(&self) -> usize {
         self.packets.len()
@@ -300,7 +307,7 @@ impl World {
                     FlowControl::Pause(_) => port.ethernet.as_ref().map_or(0, |port| port.buffer.held(VirtualLane(lane)).0 as i32),
                 };
                 assert_eq!(held, 0, "node {} port {:?} lane {lane}", port.node, port.number);
-                let staged = port.staging.as_ref().map_or(0, |staging| staging[usize::from(lane)].held);
+                let staged = port.staging.as_ref().map_or(0, |staging| staging[usize::from(lane)].held + staging[usize::from(lane)].held_bytes);
                 assert_eq!(staged, 0, "node {} port {:?} lane {lane}", port.node, port.number);
             }
         }

@@ -23,6 +23,8 @@ const EVENTS_BETWEEN_SHOWS: u64 = 1 << 16;
 /// A workload under way, in parts.
 pub struct Crew {
     runners: Vec<Runner>,
+    /// Nothing can happen any more: what came last were timers that nobody waits for.
+    is_stuck: bool,
 }
 
 /// How far a run has come.
@@ -96,7 +98,7 @@ impl Crew {
             let own = make(0);
             std::iter::once(own).chain(makers.into_iter().map(|maker| maker.and_then(join))).collect()
         });
-        Ok(Self { runners: made.into_iter().collect::<Result<_, _>>()? })
+        Ok(Self { runners: made.into_iter().collect::<Result<_, _>>()?, is_stuck: false })
     }
 
     /// Runs the workload to its end, and shows from time to time how far it is.
@@ -104,6 +106,12 @@ impl Crew {
     /// # Errors
     /// When it cannot come to its end, or `show` ends it.
     pub fn run(&mut self, show: &mut Show) -> Result<(), RunError> {
+        let outcome = self.work(show);
+        self.is_stuck = matches!(outcome, Err(RunError::Stuck { .. }));
+        outcome
+    }
+
+    fn work(&mut self, show: &mut Show) -> Result<(), RunError> {
         if let [runner] = &mut self.runners[..] {
             return run_alone(runner, show);
         }
@@ -149,10 +157,10 @@ impl Crew {
         warnings.into_iter().map(|(_, warning)| warning)
     }
 
-    /// When the last step was done; before that, how far the run has come.
+    /// When the last step was done that ever will be; before that, how far the run has come.
     fn completion(&self) -> SimTime {
-        let is_done = self.runners.iter().all(Runner::is_done);
-        let of = if is_done { Runner::ended } else { Runner::now };
+        let is_over = self.is_stuck || self.runners.iter().all(Runner::is_done);
+        let of = if is_over { Runner::last_done } else { Runner::now };
         self.runners.iter().map(of).max().unwrap_or_default()
     }
 

@@ -84,11 +84,13 @@ pub(crate) struct Connections {
     /// Queue pairs made by each rank's HCA: their numbers follow from that.
     made: BTreeMap<HcaId, u32>,
     count: usize,
+    /// Of all links.
+    mtu_least: Option<Mtu>,
 }
 
 impl Connections {
     pub(crate) fn new(ranks: usize, depth: u32) -> Self {
-        Self { depth, pairs: vec![BTreeMap::new(); ranks], made: BTreeMap::new(), count: 0 }
+        Self { depth, pairs: vec![BTreeMap::new(); ranks], made: BTreeMap::new(), count: 0, mtu_least: None }
     }
 
     /// The way from one rank to another.
@@ -114,7 +116,7 @@ impl Connections {
 
     fn connect(&mut self, world: &mut World, a: Endpoint, b: Endpoint, depth: u32) -> Result<[Qpn; 2], Refusal> {
         let qpns = [self.create(world, a, depth)?, self.create(world, b, depth)?];
-        let mtu = mtu(world, a).min(mtu(world, b));
+        let mtu = self.path_mtu(world, a, b);
         for (own, peer, qpn, other) in [(a, b, qpns[0], qpns[1]), (b, a, qpns[1], qpns[0])] {
             if world.has_hca(own.hca) {
                 bring_up(world, own, qpn, peer, (other, mtu))?;
@@ -122,6 +124,17 @@ impl Connections {
             }
         }
         Ok(qpns)
+    }
+
+    /// What packets both ways may carry. Where all links carry what these ports do nobody has to follow the way.
+    fn path_mtu(&mut self, world: &World, a: Endpoint, b: Endpoint) -> Mtu {
+        let of_ports = mtu(world, a).min(mtu(world, b));
+        let least = *self.mtu_least.get_or_insert_with(|| world.mtu_least().unwrap_or(of_ports));
+        if of_ports <= least || a.hca == b.hca {
+            return of_ports;
+        }
+        let ways = [(a, b), (b, a)].map(|(from, to)| world.path_mtu((from.hca, from.port), (to.hca, to.port)));
+        ways.into_iter().flatten().fold(of_ports, Mtu::min)
     }
 
     /// The next queue pair of a rank's HCA. Those of HCAs that this World has not are counted: their own World makes the same.

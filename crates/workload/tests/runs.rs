@@ -134,6 +134,35 @@ fn a_ring_allreduce_takes_two_vectors_less_two_parts_over_the_rate_of_a_link() {
 }
 
 #[test]
+fn a_broadcast_of_a_large_vector_takes_a_vector_for_each_level_of_the_tree() {
+    let bytes = 8 << 20;
+    let vector = bytes as f64 * PACKET_SHARE / BYTES_PER_SECOND;
+    for (ranks, levels) in [(2, 1.0), (4, 2.0), (8, 3.0)] {
+        let settings = Settings { bytes: Some(bytes), ..Settings::default() };
+        assert_near(seconds(&star(ranks), Pattern::Broadcast, &settings), levels * vector, 0.03);
+        assert_near(seconds(&star(ranks), Pattern::TreeAllreduce, &settings), 2.0 * levels * vector, 0.03);
+    }
+    // What is small goes to all children at once: no subtree waits for another one's acknowledgement.
+    let small = |ranks| seconds(&star(ranks), Pattern::Broadcast, &Settings { bytes: Some(8), ..Settings::default() });
+    assert!(small(8) < 3.0 * small(2), "{} and {}", small(8), small(2));
+}
+
+#[test]
+fn progress_goes_on_within_a_message() {
+    let settings = Settings { bytes: Some(8 << 20), messages: Some(1), ..Settings::default() };
+    let schedule = build(Pattern::Stream, 2, &settings).unwrap();
+    let mut runner = Runner::new(World::new(&star(2), 1), Arc::new(schedule), 1).unwrap();
+    let mut seen = Vec::new();
+    while !runner.run(2_000).unwrap() {
+        let (done, total) = runner.progress();
+        assert_eq!(total, 8 << 20);
+        seen.push(done);
+    }
+    assert!(seen.len() > 5 && seen.is_sorted() && seen[0] > 0 && *seen.last().unwrap() < 8 << 20, "{seen:?}");
+    assert_eq!(runner.progress(), (8 << 20, 8 << 20));
+}
+
+#[test]
 fn ranks_of_one_host_reach_each_other_within_its_hca() {
     let spec = star(2);
     let schedule = build(Pattern::AllToAll, 4, &Settings::default()).unwrap();

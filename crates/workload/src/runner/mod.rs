@@ -77,7 +77,6 @@ pub struct Runner {
     steps_left: usize,
     steps_total: usize,
     sends_payload: bool,
-    bytes_done: u64,
     bytes_total: u64,
     ended: SimTime,
     events: u64,
@@ -141,7 +140,6 @@ impl Runner {
             steps_left,
             steps_total: steps_left,
             sends_payload: schedule.steps.iter().any(|step| step.bytes() > 0),
-            bytes_done: 0,
             bytes_total,
             ended: SimTime::ZERO,
             events: 0,
@@ -224,17 +222,18 @@ impl Runner {
         &self.warnings
     }
 
-    /// How much is done of how much: of the payload that is to be sent, or, where the whole workload has none, of the steps.
+    /// How much is done of how much: of the payload that is to be sent (what these hosts have received, of what they send), or, where the
+    /// whole workload has none, of the steps.
     pub fn progress(&self) -> (u64, u64) {
         if self.sends_payload {
-            return (self.bytes_done, self.bytes_total);
+            return (self.world.delivered_bytes(), self.bytes_total);
         }
         ((self.steps_total - self.steps_left) as u64, self.steps_total as u64)
     }
 
-    /// When the last step of this runner's hosts was done; before that, how far it has come.
-    pub fn ended(&self) -> SimTime {
-        if self.is_done() { self.ended } else { self.now() }
+    /// When the last step of this runner's hosts was done so far.
+    pub fn last_done(&self) -> SimTime {
+        self.ended
     }
 
     pub fn measurements(&self) -> Measurements {
@@ -244,7 +243,7 @@ impl Runner {
         let mut flows: Vec<_> = self.ways.iter().filter(|way| way.tally.has_begun()).map(flow).collect();
         flows.sort_by_key(|flow| (flow.from_rank, flow.to_rank));
         Measurements {
-            completion: self.ended(),
+            completion: if self.is_done() { self.ended } else { self.now() },
             phases: self.phases.clone(),
             flows,
             connections: self.connections,

@@ -52,7 +52,6 @@ impl Runner {
         let count = index + 1 - state.retired;
         state.retired = index + 1;
         let (done, goes_on) = (state.retired == messages, state.posted < messages);
-        self.bytes_done += u64::from(bytes) * u64::from(count);
         let way = &mut self.ways[self.way_of_step[step as usize] as usize];
         way.outstanding -= count;
         way.tally.completed(now, count, u64::from(bytes) * u64::from(count));
