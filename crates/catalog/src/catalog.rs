@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use softband_fabric::spec::FabricSpec;
 use softband_model::parts::{BusPart, HcaPart, HostPart, SwitchPart};
 
-use crate::diagnostic::{CatalogError, Fault, Findings};
+use crate::diagnostic::{CatalogError, Findings, Warning};
 use crate::parts::{self, CableTemplate, LengthLimit, PartKind, PartReader, PartSheet, RawPart};
 
 type Shelf<T> = BTreeMap<String, (T, PartSheet)>;
@@ -52,6 +52,7 @@ impl UsualParts {
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     usual: Option<UsualParts>,
+    warnings: Vec<Warning>,
     buses: Shelf<BusPart>,
     cables: Shelf<CableTemplate>,
     hcas: Shelf<HcaPart>,
@@ -63,20 +64,23 @@ pub struct Catalog {
 impl Catalog {
     /// Builds the catalogue from part files; all mistakes of all files are reported together.
     pub fn from_files(files: &[PartFile]) -> Result<Self, CatalogError> {
-        let mut findings: Vec<Findings> = files.iter().map(|file| Findings::new(&file.file, &file.text)).collect();
-        // A part with a mistake stays in place, so that indices match and others can name it.
-        let mut raw = Vec::new();
-        let mut found = Vec::new();
-        for (index, file) in files.iter().enumerate() {
-            if let Some(part) = parts::read(file.kind, &file.name, &file.text, &mut findings[index]) {
-                raw.push(part);
-                found.push(index);
-            }
-        }
-        let full = (0..raw.len()).map(|at| (parts::inherit(&raw, at, &mut findings[found[at]]), found[at]));
-        let full: Vec<(RawPart, usize)> = full.collect();
+        Self::from_layers(&[files])
+    }
+
+    /// Several catalogues in one. A part takes the place of the one of its name in those before, with a warning where its file says something
+    /// else. Whoever names a part gets the last of that name; only `like` never looks into later catalogues, which so change no other part.
+    pub fn from_layers(layers: &[&[PartFile]]) -> Result<Self, CatalogError> {
+        let files: Vec<(usize, &PartFile)> =
+            layers.iter().enumerate().flat_map(|(layer, files)| files.iter().map(move |file| (layer, file))).collect();
+        let mut findings: Vec<Findings> = files.iter().map(|(_, file)| Findings::new(&file.file, &file.text)).collect();
+        let read =
+            |((layer, file), findings): (&(usize, &PartFile), &mut Findings)| parts::read((*layer, file.kind), &file.name, &file.text, findings);
+        let raw: Vec<RawPart> = files.iter().zip(&mut findings).map(read).collect();
+        let full: Vec<(RawPart, usize)> =
+            findings.iter_mut().enumerate().filter_map(|(at, findings)| Some((parts::inherit(&raw, at, findings)?, at))).collect();
         let variants = |(part, file)| parts::variants(part).into_iter().enumerate().map(move |(index, part)| (part, file, index > 0));
         let mut full: Vec<(RawPart, usize, bool)> = full.into_iter().flat_map(variants).collect();
+        let replaced = last_of_each_name(&mut full);
         // What others refer to comes first.
         full.sort_by_key(|(part, ..)| stage(part));
         let mut catalog = Self::default();
@@ -86,8 +90,24 @@ impl Catalog {
                 catalog.shelve(part, &mut findings[*file]);
             }
         }
-        let errors: Vec<Fault> = findings.into_iter().flat_map(|findings| findings.errors).collect();
+        for ((new, old), names) in replaced.iter().filter(|((new, old), _)| files[*new].1.text != files[*old].1.text) {
+            findings[*new].replaced(files[*new].1.kind, names, &files[*old].1.file);
+        }
+        let (mut errors, mut warnings) = (Vec::new(), Vec::new());
+        for findings in findings {
+            errors.extend(findings.errors);
+            warnings.extend(findings.warnings);
+        }
+        catalog.warnings = warnings;
         if errors.is_empty() { Ok(catalog) } else { Err(CatalogError::new(errors)) }
+    }
+
+    /// What the user should know of the parts; no reason to stop.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+    pub(crate) fn warn(&mut self, warnings: Vec<Warning>) {
+        self.warnings.extend(warnings);
     }
 
     fn shelve(&mut self, part: &RawPart, findings: &mut Findings) {
@@ -160,6 +180,28 @@ impl Catalog {
     pub(crate) fn limits(&self, name: &str) -> Option<&[LengthLimit]> {
         self.limits.get(name).map(|(limits, _)| limits.as_slice())
     }
+}
+
+/// Files by index, the new and the old one, with the names of the parts of the old one that the new one has.
+type Replaced = BTreeMap<(usize, usize), Vec<String>>;
+
+/// Leaves of the parts of one name that of the last layer.
+fn last_of_each_name(parts: &mut Vec<(RawPart, usize, bool)>) -> Replaced {
+    let key = |part: &RawPart| (part.kind, part.name.clone());
+    let mut last = BTreeMap::new();
+    for (part, file, _) in &*parts {
+        let entry = last.entry(key(part)).or_insert((part.layer, *file));
+        *entry = (*entry).max((part.layer, *file));
+    }
+    let mut replaced = Replaced::new();
+    parts.retain(|(part, file, _)| {
+        let (layer, by) = last[&key(part)];
+        if part.layer < layer {
+            replaced.entry((by, *file)).or_default().push(part.name.clone());
+        }
+        part.layer == layer
+    });
+    replaced
 }
 
 /// Kinds in the order in which they refer to each other; a bridge names its slot.

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use miette::{Diagnostic, LabeledSpan, NamedSource, Severity, SourceCode};
 
+use crate::parts::PartKind;
+
 /// One mistake, or one thing to know, with the places in the file that it speaks of.
 #[derive(Clone, Debug)]
 pub struct Fault {
@@ -180,6 +182,12 @@ impl Findings {
     pub(crate) fn note(&mut self, message: String, labels: Vec<Label>, help: Option<String>) {
         let fault = self.fault(Severity::Advice, message, labels, help);
         self.warnings.push(fault);
+    }
+    /// Parts of this file stand in for those of that name in `old`.
+    pub(crate) fn replaced(&mut self, kind: PartKind, names: &[String], old: &str) {
+        let names = names.join("`, `");
+        let help = "give the file a name of its own to have both";
+        self.warning(format!("{kind} part `{names}` takes the place of the one in {old}"), Vec::new(), Some(help.into()));
     }
     /// Keeps the first of those that say the same of the same place but for numbers: generated nodes are all alike.
     pub(crate) fn say_once(&mut self) {

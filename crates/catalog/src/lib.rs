@@ -21,6 +21,6 @@ pub use draw::draw_text;
 pub use draw_svg::{draw_svg, escape_xml};
 pub use fabric_file::{LoadOptions, LoadedFabric, expand, parse_fabric};
 pub use grow::with_hosts;
-pub use load::load_fabric;
+pub use load::{digest_of_parts, load_fabric};
 pub use parts::{Parameter, PartKind, PartSheet, Status};
 pub use units::{ConvertError, Dimension, Number};

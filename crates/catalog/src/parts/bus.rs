@@ -129,7 +129,7 @@ fn generation_and_lanes(read: &mut PartReader<'_>, generation: &'static str, lan
     let generation_number = read.count(generation);
     if read.items(lanes).is_some_and(|items| lanes_twice(items).is_some()) {
         read.refuse(lanes, "a number stands in the list twice".into(), Some("write each value once".into()));
-        read.known(lanes);
+        read.know(lanes);
         return (1, 1);
     }
     let lanes_number = read.count(lanes);

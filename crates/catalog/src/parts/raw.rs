@@ -1,10 +1,11 @@
 //! Part files as they stand: parameters with unit, source and status, not yet typed.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::diagnostic::{Findings, suggest};
 use crate::document::{self, Entry, Fields, Node, Value, wrong_kind};
-use crate::parts::{PartKind, Status};
+use crate::parts::{PartKind, Status, variants};
 use crate::units::or_list;
 
 /// A part file, syntactically right.
@@ -18,6 +19,10 @@ pub(crate) struct RawPart {
     pub(crate) parameters: Vec<RawParameter>,
     /// Names of parameters that could not be read, which has been reported.
     pub(crate) broken: Vec<String>,
+    /// Which of several catalogues it is of; those of later ones come first.
+    pub(crate) layer: usize,
+    /// Its file could not be read, which has been reported; others can name it.
+    unreadable: bool,
 }
 
 /// A parameter as its inline table has it.
@@ -35,30 +40,40 @@ pub(crate) struct RawParameter {
     pub(crate) inherited: bool,
 }
 
-/// Reads one part file. Faults go to `findings`; `None` when nothing of use is left.
-pub(crate) fn read(kind: PartKind, name: &str, text: &str, findings: &mut Findings) -> Option<RawPart> {
-    let entries = document::parse(text, findings)?;
+/// Reads one part file. Faults go to `findings`.
+pub(crate) fn read((layer, kind): (usize, PartKind), name: &str, text: &str, findings: &mut Findings) -> RawPart {
+    let mut part = RawPart {
+        kind,
+        name: name.to_owned(),
+        summary: String::new(),
+        like: None,
+        parameters: Vec::new(),
+        broken: Vec::new(),
+        layer,
+        unreadable: true,
+    };
+    let Some(entries) = document::parse(text, findings) else { return part };
     let (heads, rest): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(|entry| !matches!(entry.node.value, Value::Table(_)));
     let mut fields = Fields::new("a part file", 0..0, &heads);
     let summary = fields.required_text("summary", "\"what this part is\"", findings);
     let like = fields.optional_text("like", findings);
-    let (summary, like) = (summary.map_or(String::new(), |(text, _)| text.to_owned()), like.map(|(text, span)| (text.to_owned(), span)));
-    let mut broken = Vec::new();
+    part.unreadable = fields.has("like") && like.is_none();
+    part.summary = summary.map_or(String::new(), |(text, _)| text.to_owned());
+    part.like = like.map(|(text, span)| (text.to_owned(), span));
     for entry in heads.iter().filter(|entry| entry.key != "summary" && entry.key != "like") {
-        broken.push(entry.key.clone());
+        part.broken.push(entry.key.clone());
         let example = "{ value = 512, unit = \"B\", source = \"...\", status = \"datasheet\" }";
         let label = vec![(entry.node.span.clone(), format!("this is {}", entry.node.value.kind()))];
         let help = format!("write `{} = {example}`: every value carries its unit and its source", entry.key);
         findings.error(format!("`{}` must be a table with unit and source", entry.key), label, Some(help));
     }
-    let mut parameters = Vec::new();
     for entry in &rest {
         match parameter(entry, findings) {
-            Some(parameter) => parameters.push(parameter),
-            None => broken.push(entry.key.clone()),
+            Some(parameter) => part.parameters.push(parameter),
+            None => part.broken.push(entry.key.clone()),
         }
     }
-    Some(RawPart { kind, name: name.to_owned(), summary, like, parameters, broken })
+    part
 }
 
 fn parameter(entry: &Entry, findings: &mut Findings) -> Option<RawParameter> {
@@ -145,37 +160,94 @@ fn inherited(parameter: &RawParameter, base: &str) -> RawParameter {
     parameter
 }
 
-/// Fills in what `parts[index]` leaves to the part that it is like, and that one to the one that it is like.
-pub(crate) fn inherit(parts: &[RawPart], index: usize, findings: &mut Findings) -> RawPart {
-    let mut part = parts[index].clone();
-    let Some((_, span)) = part.like.clone() else { return part };
-    let mut lineage = vec![part.name.clone()];
-    let mut next = part.like.clone();
-    while let Some((name, _)) = next {
-        if lineage.contains(&name) {
-            let help = "name a part that does not lead back here";
-            let message = format!("what `{}` is like goes round in a circle: {}, {name}", part.name, lineage.join(", "));
-            findings.error(message, vec![(span.clone(), "here".into())], Some(help.into()));
-            break;
+/// Why it is not known what a part is like.
+enum Lost {
+    /// The names on the way round.
+    Circle(Vec<String>),
+    /// No part has the name that the part of this index gives.
+    Unknown(usize),
+    /// The file of that name cannot be read, which has been reported.
+    Unreadable,
+}
+
+/// `parts[index]` with what it leaves to the part that it is like, and that one to the one that it is like. `None` where one of them is not
+/// known: what the part has is not known then, and the one fault is reported once.
+pub(crate) fn inherit(parts: &[RawPart], index: usize, findings: &mut Findings) -> Option<RawPart> {
+    let lost = match full(parts, index, &mut Vec::new()) {
+        Ok(part) => return Some(part),
+        Err(lost) => lost,
+    };
+    let part = &parts[index];
+    let (name, span) = part.like.clone()?;
+    let label = |what: &str| vec![(span.clone(), what.to_owned())];
+    match lost {
+        Lost::Circle(names) => {
+            let message = format!("what `{}` is like goes round in a circle: {}", part.name, names.join(", "));
+            findings.error(message, label("here"), Some("name a part that does not lead back here".into()));
         }
-        let Some(base) = parts.iter().find(|other| other.kind == part.kind && other.name == name) else {
-            // What a base names is reported in the base's file.
-            if lineage.len() == 1 {
-                let same_kind = parts.iter().filter(|other| other.kind == part.kind && other.name != part.name);
-                let names: Vec<&str> = same_kind.map(|other| other.name.as_str()).collect();
-                let help = suggest(&name, &format!("{} parts", part.kind), &names);
-                findings.error(format!("no {} part `{name}`", part.kind), vec![(span.clone(), "unknown part".into())], Some(help));
-            }
-            break;
-        };
-        part.broken.extend(base.broken.iter().cloned());
-        for parameter in &base.parameters {
-            if !part.parameters.iter().any(|own| own.name == parameter.name) {
-                part.parameters.push(inherited(parameter, &name));
-            }
+        Lost::Unknown(of) if of == index => {
+            let names = names_for(parts, index);
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let help = suggest(&name, &format!("{} parts", part.kind), &names);
+            findings.error(format!("no {} part `{name}`", part.kind), label("unknown part"), Some(help));
         }
-        lineage.push(name);
-        next = base.like.clone();
+        // What a base names is reported in the base's file.
+        Lost::Unknown(_) | Lost::Unreadable => {}
     }
-    part
+    None
+}
+
+fn full(parts: &[RawPart], index: usize, lineage: &mut Vec<usize>) -> Result<RawPart, Lost> {
+    let mut part = parts[index].clone();
+    if part.unreadable {
+        return Err(Lost::Unreadable);
+    }
+    let Some((name, _)) = &part.like else { return Ok(part) };
+    lineage.push(index);
+    let base = base(parts, name, lineage)?;
+    lineage.pop();
+    part.broken.extend(base.broken);
+    for parameter in &base.parameters {
+        if !part.parameters.iter().any(|own| own.name == parameter.name) {
+            part.parameters.push(inherited(parameter, name));
+        }
+    }
+    Ok(part)
+}
+
+/// The part called `name` as the last one of `lineage` knows it: one of its own layer, or else of those before it, and another than itself.
+fn base(parts: &[RawPart], name: &str, lineage: &mut Vec<usize>) -> Result<RawPart, Lost> {
+    let index = *lineage.last().expect("a part asks");
+    let mut circle = false;
+    for layer in (0..=parts[index].layer).rev() {
+        let of_layer = |other: &&RawPart| other.kind == parts[index].kind && other.layer == layer;
+        let named = parts.iter().position(|other| of_layer(&other) && other.name == name);
+        match named {
+            // A part may be like the one whose place it takes.
+            Some(named) if lineage.contains(&named) => circle = true,
+            Some(named) => return full(parts, named, lineage),
+            None => {
+                let family = |other: &RawPart| name.strip_prefix(&other.name).is_some_and(|rest| rest.starts_with("-x"));
+                let families = (0..parts.len()).filter(|at| of_layer(&&parts[*at]) && family(&parts[*at]) && !lineage.contains(at));
+                for at in families.collect::<Vec<_>>() {
+                    if let Some(found) = variants(full(parts, at, lineage)?).into_iter().find(|variant| variant.name == name) {
+                        return Ok(found);
+                    }
+                }
+            }
+        }
+    }
+    if circle {
+        let names = lineage.iter().map(|at| parts[*at].name.clone()).chain([name.to_owned()]);
+        return Err(Lost::Circle(names.collect()));
+    }
+    Err(Lost::Unknown(index))
+}
+
+/// What a part could be like, as `softband parts list` has them.
+fn names_for(parts: &[RawPart], index: usize) -> Vec<String> {
+    let others = (0..parts.len()).filter(|at| *at != index && parts[*at].kind == parts[index].kind && parts[*at].layer <= parts[index].layer);
+    let names: BTreeSet<String> =
+        others.flat_map(|at| full(parts, at, &mut Vec::new()).map_or_else(|_| Vec::new(), variants)).map(|part| part.name).collect();
+    names.into_iter().collect()
 }

@@ -71,7 +71,7 @@ impl<'a> PartReader<'a> {
     }
     /// Whether the part's own file has `name`; makes it a known key that does not stand on the sheet.
     pub(crate) fn writes(&mut self, name: &str) -> bool {
-        self.known.push(name.to_owned());
+        self.know(name);
         self.part.parameters.iter().any(|parameter| parameter.name == name && !parameter.inherited)
     }
     pub(crate) fn rate(&mut self, name: &str) -> u64 {
@@ -195,7 +195,7 @@ impl<'a> PartReader<'a> {
 
     /// Whether the part has `name`; makes it a known key.
     fn peek(&mut self, name: &str) -> bool {
-        self.known.push(name.to_owned());
+        self.know(name);
         self.part.parameters.iter().any(|parameter| parameter.name == name)
     }
 
@@ -226,7 +226,7 @@ impl<'a> PartReader<'a> {
     }
 
     fn take(&mut self, name: &str, dimension: Dimension) -> Option<&'a RawParameter> {
-        self.known.push(name.to_owned());
+        self.know(name);
         let part: &'a RawPart = self.part;
         let Some(parameter) = part.parameters.iter().find(|parameter| parameter.name == name) else {
             self.failed.push(name.to_owned());
@@ -250,8 +250,10 @@ impl<'a> PartReader<'a> {
     }
 
     /// Makes it a known key.
-    pub(crate) fn known(&mut self, name: &str) {
-        self.known.push(name.to_owned());
+    pub(crate) fn know(&mut self, name: &str) {
+        if !self.known.iter().any(|known| known == name) {
+            self.known.push(name.to_owned());
+        }
     }
 
     /// What a parameter lists.
