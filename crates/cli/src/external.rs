@@ -1,9 +1,11 @@
 //! `softband X` with X unknown runs `softband-X`, as git and cargo do.
 
+use crate::{home, own_parts};
 use anyhow::bail;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::Command;
 
 pub(crate) fn run(words: &[OsString]) -> anyhow::Result<i32> {
     let name = format!("softband-{}", words[0].to_string_lossy());
@@ -14,7 +16,15 @@ pub(crate) fn run(words: &[OsString]) -> anyhow::Result<i32> {
         );
     };
     let binary = std::env::current_exe()?;
-    let error = std::process::Command::new(&program).args(&words[1..]).env("SOFTBAND_BIN", binary).exec();
+    let mut command = Command::new(&program);
+    command.args(&words[1..]).env("SOFTBAND_BIN", binary);
+    let fabric = own_parts::fabric_of(words);
+    own_parts::hand_over(&mut command, fabric.as_deref())?;
+    if fabric.is_some() {
+        // What its runs would say of the parts is said once.
+        home::catalog(fabric.as_deref())?;
+    }
+    let error = command.exec();
     bail!("cannot run {}: {error}", program.display())
 }
 

@@ -83,7 +83,7 @@ struct PartArguments {
 pub(crate) fn run(arguments: &GenerateArguments) -> anyhow::Result<()> {
     let head = format!("[fabric]\ntitle = \"Generated: {}\"\n\n", arguments.kind.replace(['"', '\\'], "'"));
     let table = table(arguments)?;
-    let catalog = home::catalog()?;
+    let catalog = home::catalog(arguments.out.as_deref())?;
     let described = format!("{head}{table}");
     let name = "generated";
     let loaded = softband_catalog::parse_fabric(name, &described, &catalog, &LoadOptions::default()).map_err(output::diagnostic)?;

@@ -1,5 +1,6 @@
 //! Where the installation lies: the folder that holds `lib/`, `catalog/`, `fabrics/` and `studies/`.
 
+use crate::own_parts;
 use anyhow::{Context, bail};
 use softband_catalog::{Catalog, LoadOptions, LoadedFabric, UsualParts};
 use softband_types::LinkLayer;
@@ -28,10 +29,14 @@ pub(crate) fn libraries() -> anyhow::Result<PathBuf> {
     found.cloned().with_context(|| format!("no libsoftband.so in {}: run `make build`", places[0].display()))
 }
 
-/// The catalogue of parts. The usual ones are those of the default fabric; without it files have to name all.
-pub(crate) fn catalog() -> anyhow::Result<Catalog> {
+/// The catalogue of parts, with those beside `fabric`, and what the user should know of them said. The usual parts are those of the default
+/// fabric; without it files have to name all.
+pub(crate) fn catalog(fabric: Option<&Path>) -> anyhow::Result<Catalog> {
     let home = home()?;
-    let mut catalog = Catalog::load(&home.join("catalog")).map_err(|error| anyhow::anyhow!("the catalogue is not usable\n{}", error.to_text()))?;
+    let own = own_parts::folders(fabric)?;
+    let mut catalog =
+        Catalog::load_with(&home.join("catalog"), &own).map_err(|error| anyhow::anyhow!("the catalogue is not usable\n{}", error.to_text()))?;
+    own_parts::say(catalog.warnings());
     let default = home.join("fabrics").join(DEFAULT_FABRIC).with_extension("toml");
     let loaded = softband_catalog::load_fabric(&default, &catalog, &LoadOptions::default());
     catalog.set_usual_parts(loaded.ok().and_then(|loaded| UsualParts::of(&loaded.spec)));
@@ -68,7 +73,7 @@ pub(crate) fn load_default(hosts: usize) -> anyhow::Result<(PathBuf, LoadedFabri
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let grown = softband_catalog::with_hosts(&text, hosts).map_err(|what| anyhow::anyhow!("{} is no fabric that grows: {what}", path.display()))?;
     let name = format!("{} with {hosts} hosts", path.display());
-    let loaded = softband_catalog::parse_fabric(&name, &grown, &catalog()?, &LoadOptions::default()).map_err(crate::output::diagnostic)?;
+    let loaded = softband_catalog::parse_fabric(&name, &grown, &catalog(Some(&path))?, &LoadOptions::default()).map_err(crate::output::diagnostic)?;
     Ok((path, loaded))
 }
 
@@ -82,12 +87,13 @@ pub(crate) fn load_fabric(given: &Path, allow_out_of_spec: bool) -> anyhow::Resu
 pub(crate) fn load_and_count(given: &Path, allow_out_of_spec: bool) -> anyhow::Result<(PathBuf, LoadedFabric, usize)> {
     let path = fabric_path(given)?;
     let options = LoadOptions { allow_out_of_spec };
-    let loaded = softband_catalog::load_fabric(&path, &catalog()?, &options).map_err(crate::output::diagnostic)?;
+    let catalog = catalog(Some(&path))?;
+    let loaded = softband_catalog::load_fabric(&path, &catalog, &options).map_err(crate::output::diagnostic)?;
     for warning in &loaded.warnings {
         eprintln!("{}", warning.to_text());
     }
     let found = [warn_of_islands, warn_of_narrow_paths, warn_of_credit_loops].map(|look| look(&path, &loaded));
-    let warnings = loaded.warnings.len() + found.iter().sum::<usize>();
+    let warnings = catalog.warnings().len() + loaded.warnings.len() + found.iter().sum::<usize>();
     Ok((path, loaded, warnings))
 }
 

@@ -11,6 +11,7 @@ mod generate;
 mod home;
 mod model;
 mod output;
+mod own_parts;
 mod parts;
 mod programs;
 mod record;
@@ -21,12 +22,16 @@ mod up;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// InfiniBand in software: run unmodified RDMA programs on a fabric that a file describes.
 #[derive(Parser)]
 #[command(name = "softband", version, arg_required_else_help = true, after_help = EXAMPLES)]
 struct Arguments {
+    /// A folder with parts of your own, as catalog/ beside a fabric file is one, and those that SOFTBAND_CATALOG names
+    #[arg(long, global = true, value_name = "DIR")]
+    catalog: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -70,8 +75,10 @@ enum Command {
 fn main() -> ExitCode {
     // A closed pipe (`softband ... | head`) ends the command quietly, as every other tool.
     signals::default_broken_pipe();
-    let matches = Arguments::command().get_matches();
+    let version: &'static str = Box::leak(own_parts::version().into_boxed_str());
+    let matches = Arguments::command().version(version).get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    own_parts::name(arguments.catalog);
     let outcome = match arguments.command {
         Command::Run(run) => run::check_pace(&run, matches.subcommand_matches("run")).and_then(|()| run::run(&run)),
         Command::Up(up) => up::run(&up),

@@ -14,7 +14,7 @@ pub(crate) enum PartsCommand {
 }
 
 pub(crate) fn run(command: &PartsCommand) -> anyhow::Result<i32> {
-    let catalog = home::catalog()?;
+    let catalog = home::catalog(None)?;
     match command {
         PartsCommand::List => {
             for kind in PartKind::ALL {

@@ -1,7 +1,7 @@
 //! `softband up`: a fabric that stays, for programs from any terminal.
 
 use crate::record::{self, Claim, Record};
-use crate::{home, output, signals};
+use crate::{home, output, own_parts, signals};
 use anyhow::{Context, bail};
 use clap::Args;
 use softband_engine::{Engine, Options, Pace};
@@ -45,6 +45,7 @@ fn start_in_background(arguments: &UpArguments, fabric: &Path) -> anyhow::Result
     let mut command = Command::new(binary);
     let fabric = std::path::absolute(fabric)?;
     command.arg("up").arg(&fabric).args(["--in-background", "--name", &arguments.name]).env("SOFTBAND_HOME", std::path::absolute(home::home()?)?);
+    own_parts::hand_over(&mut command, None)?;
     command.args(arguments.allow_out_of_spec.then_some("--allow-out-of-spec")).args(arguments.no_preload.then_some("--no-preload"));
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("cannot start the engine")?;
     let mut line = String::new();
