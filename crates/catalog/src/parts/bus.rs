@@ -70,7 +70,32 @@ fn pci_express(read: &mut PartReader<'_>) -> PciExpress {
     }
     check_size(read, "max_payload", part.max_payload_bytes, 128, "a payload size of PCI Express");
     check_size(read, "completion", part.completion_bytes, 64, "a size of completions");
+    check_packets(read, &part);
     part
+}
+
+/// What packets have by the specification: headers of three or four words (PCI Express Base 2.2.1), and in completions no more data than in
+/// writes (2.2.9 and 7.5.3).
+fn check_packets(read: &mut PartReader<'_>, part: &PciExpress) {
+    const HEADER_BYTES_MIN: u32 = 12;
+    let (completion, payload) = (part.completion_bytes, part.max_payload_bytes);
+    // A size that is none has been refused.
+    if completion > payload && payload >= 128 {
+        if read.writes("max_payload") && !read.writes("completion") {
+            let help = format!("write {completion} B or more, or a `completion` of {payload} B beside it");
+            read.refuse("max_payload", format!("completions of {completion} B have more data than {payload} B"), Some(help));
+        } else {
+            let message = format!("a completion of {completion} B has more data than `max_payload` allows, {payload} B");
+            read.refuse("completion", message, Some(format!("write {payload} B or less")));
+        }
+    }
+    let write = ("write_header", part.write_header_bytes, "a memory write's header is 12 or 16 B", "write 16 B, or 12 B for addresses of 32 bits");
+    let answer = ("completion_header", part.completion_header_bytes, "a completion's header is 12 B", "write 12 B");
+    for (name, bytes, message, help) in [write, answer] {
+        if bytes < HEADER_BYTES_MIN {
+            read.refuse(name, message.into(), Some(help.into()));
+        }
+    }
 }
 
 fn pci_x(read: &mut PartReader<'_>) -> PciX {

@@ -8,6 +8,7 @@ use softband_model::parts::{
 use softband_model::transport::AckTimer;
 use softband_sim::SimDuration;
 use softband_types::{CreditBlocks, EthernetRate, LinkLayer, LinkRate, LinkSpeed, LinkWidth, Mtu, OperationalVls};
+use softband_wire::ethernet::{FCS_BYTES, MAC_BYTES, OVERHEAD_BYTES, TAG_BYTES};
 
 use crate::diagnostic::suggest;
 use crate::parts::bus::{check_read_request, interface, max_payload, no_bus};
@@ -85,6 +86,21 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
     if part.transmit_staging_bytes == Some(0) {
         read.refuse("transmit_staging", "nothing could ever be sent".into(), Some("write at least 1 B".into()));
     }
+    let objects = [
+        ("max_qp", part.max_qp),
+        ("max_qp_wr", part.max_qp_wr),
+        ("max_sge", part.max_sge),
+        ("max_cq", part.max_cq),
+        ("max_cqe", part.max_cqe),
+        ("max_mr", part.max_mr),
+        ("max_pd", part.max_pd),
+    ];
+    for (name, count) in objects {
+        if count == 0 {
+            read.refuse(name, "no program could use such an HCA".into(), Some("write at least 1".into()));
+        }
+    }
+    check_driver(&mut read, &part.driver);
     check_ack_timer(&mut read, part.ack_timer);
     if let Some(bytes) = part.tuned_read_request_bytes {
         check_read_request(&mut read, "tuned_read_request", bytes, part.interface);
@@ -126,6 +142,16 @@ fn check_buffer(read: &mut PartReader<'_>, buffer_bytes: u32, vls: OperationalVl
         let least = needed * CreditBlocks::BLOCK_BYTES * lanes;
         let message = format!("{lanes} lanes get {blocks} blocks of 64 B each, and a full packet takes {needed}");
         read.refuse("port_buffer", message, Some(format!("write at least {least} B")));
+    }
+}
+
+/// Devices are called after it, and files after them.
+fn check_driver(read: &mut PartReader<'_>, driver: &str) {
+    const LENGTH_MAX: usize = 60;
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if !((1..=LENGTH_MAX).contains(&driver.len()) && driver.bytes().all(good)) {
+        let help = format!("write letters, digits, `-` and `_`, at most {LENGTH_MAX} of them, such as \"mlx5_\"");
+        read.refuse("driver", format!("no device can be called after `{driver}`"), Some(help));
     }
 }
 
@@ -234,7 +260,17 @@ fn ethernet_switch(read: &mut PartReader<'_>) -> SwitchPart {
 }
 
 fn ethernet_ports(read: &mut PartReader<'_>) -> EthernetPorts {
-    EthernetPorts { rates: read.ethernet_rates(), buffer_bytes: read.bytes("ethernet_buffer"), pause_response: read.duration("pause_response") }
+    // Of the largest RDMA packet, with a tag.
+    const FRAME_BYTES_MAX: u32 = 4_096 + OVERHEAD_BYTES + MAC_BYTES + TAG_BYTES + FCS_BYTES;
+    let part =
+        EthernetPorts { rates: read.ethernet_rates(), buffer_bytes: read.bytes("ethernet_buffer"), pause_response: read.duration("pause_response") };
+    let (blocks, needed) = (part.buffer_bytes / CreditBlocks::BLOCK_BYTES, CreditBlocks::for_packet(FRAME_BYTES_MAX).0);
+    if blocks < needed {
+        let least = needed * CreditBlocks::BLOCK_BYTES;
+        let help = format!("write at least {least} B, and more for each priority and its headroom");
+        read.refuse("ethernet_buffer", format!("{blocks} blocks of 64 B, and a full frame of {FRAME_BYTES_MAX} B takes {needed}"), Some(help));
+    }
+    part
 }
 
 pub(crate) fn cable(mut read: PartReader<'_>, limits: &BTreeMap<String, (Vec<LengthLimit>, PartSheet)>) -> Option<(CableTemplate, PartSheet)> {
@@ -265,6 +301,12 @@ pub(crate) fn cable(mut read: PartReader<'_>, limits: &BTreeMap<String, (Vec<Len
     if let Some(name) = limit.as_ref().filter(|name| !limits.contains_key(*name)) {
         let names: Vec<&str> = limits.keys().map(String::as_str).collect();
         read.refuse("length_limits", format!("no usable length limits `{name}`"), Some(suggest(name, "length limits", &names)));
+    }
+    // Light in vacuum takes 3335.64 ps.
+    const PICOS_PER_METRE_MIN: u64 = 3_336;
+    if part.picos_per_metre < PICOS_PER_METRE_MIN {
+        let help = "write at least 3.34 ns/m, light in vacuum; copper and glass have about 5";
+        read.refuse("propagation", "nothing goes faster than light".into(), Some(help.into()));
     }
     if length == Some(0) {
         read.refuse("length", "a cable has a length".into(), None);

@@ -1,0 +1,86 @@
+//! Parts that no hardware can be.
+
+use softband_catalog::{Catalog, PartFile, PartKind};
+
+fn catalog_text(kind: PartKind, name: &str) -> String {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../catalog").join(kind.folder()).join(name).with_extension("toml");
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// The part with another value of a parameter.
+fn changed(text: &str, name: &str, value: &str) -> String {
+    let start = format!("{name} = {{ value = ");
+    let line = text.lines().find(|line| line.starts_with(&start)).unwrap_or_else(|| panic!("no {name}"));
+    let rest = &line[line.find(", unit").unwrap()..];
+    text.replacen(line, &format!("{start}{value}{rest}"), 1)
+}
+
+fn load(kind: PartKind, text: &str, others: &[PartFile]) -> Result<Catalog, String> {
+    let part = PartFile { kind, name: "mine".into(), file: format!("{kind}/mine.toml"), text: text.into() };
+    Catalog::from_files(&[&[part], others].concat()).map_err(|error| error.to_text())
+}
+
+fn error_of(kind: PartKind, text: &str, others: &[PartFile]) -> String {
+    load(kind, text, others).map(|_| ()).expect_err("nothing can be so")
+}
+
+/// The part is refused for the value alone, and the message goes on so.
+fn assert_refused(kind: PartKind, base: &str, (name, value): (&str, &str), wanted: &str) {
+    let error = error_of(kind, &changed(base, name, value), &[]);
+    assert!(error.contains(&format!(": error: `{name}`: {wanted}")), "{name} = {value}: {error}");
+    assert_eq!(error.matches("error: ").count(), 1, "{error}");
+}
+
+#[test]
+fn buses_whose_packets_no_pci_express_has_are_refused() {
+    let (bus, base) = (PartKind::Bus, catalog_text(PartKind::Bus, "pcie-gen1"));
+    let refused = |name: &str, value: &str, wanted: &str| assert_refused(bus, &base, (name, value), wanted);
+    let wanted = "a completion of 256 B has more data than `max_payload` allows, 128 B\n  help: write 128 B or less";
+    refused("completion", "256", wanted);
+    refused("write_header", "11", "a memory write's header is 12 or 16 B\n  help: write 16 B, or 12 B");
+    refused("write_header", "0", "a memory write's header is 12 or 16 B");
+    refused("completion_header", "8", "a completion's header is 12 B\n  help: write 12 B");
+    assert!(load(bus, &changed(&base, "write_header", "12"), &[]).is_ok());
+    assert!(load(bus, &changed(&base, "completion", "128"), &[]).is_ok());
+    // Where it is like another, the value that it gives itself is the one to change.
+    let gen3 = PartFile { kind: bus, name: "pcie-gen3".into(), file: "bus/pcie-gen3.toml".into(), text: catalog_text(bus, "pcie-gen3") };
+    let gen1 = PartFile { kind: bus, name: "pcie-gen1".into(), file: "bus/pcie-gen1.toml".into(), text: base.clone() };
+    let like = "summary = \"s\"\nlike = \"pcie-gen3-x8\"\nmax_payload = { value = 128, unit = \"B\", source = \"s\", status = \"assumed\" }\n";
+    assert_eq!(
+        error_of(bus, like, &[gen3, gen1]),
+        "bus/mine.toml:3:25: error: `max_payload`: completions of 256 B have more data than 128 B\n  \
+         help: write 256 B or more, or a `completion` of 128 B beside it"
+    );
+}
+
+#[test]
+fn a_cable_faster_than_light_is_refused() {
+    let base = catalog_text(PartKind::Cable, "singlemode").lines().filter(|line| !line.starts_with("length_limits")).collect::<Vec<_>>().join("\n");
+    for value in ["0", "1", "3.33"] {
+        assert_refused(PartKind::Cable, &base, ("propagation", value), "nothing goes faster than light\n  help: write at least 3.34 ns/m");
+    }
+    assert!(load(PartKind::Cable, &changed(&base, "propagation", "3.34"), &[]).is_ok());
+}
+
+#[test]
+fn hcas_that_no_program_could_use_are_refused() {
+    let base = catalog_text(PartKind::Hca, "connectx4");
+    for name in ["max_qp", "max_qp_wr", "max_sge", "max_cq", "max_cqe", "max_mr", "max_pd"] {
+        assert_refused(PartKind::Hca, &base, (name, "0"), "no program could use such an HCA\n  help: write at least 1");
+        assert!(load(PartKind::Hca, &changed(&base, name, "1"), &[]).is_ok(), "{name}");
+    }
+    for driver in ["", "../mlx5", "mlx5/", ".", "mlx 5", "m\\u00fc"] {
+        let wanted = "no device can be called after `";
+        assert_refused(PartKind::Hca, &base, ("driver", &format!("\"{driver}\"")), wanted);
+    }
+}
+
+#[test]
+fn a_port_of_ethernet_holds_a_full_frame() {
+    for (kind, name) in [(PartKind::Hca, "connectx4"), (PartKind::Switch, "sn2700")] {
+        let base = catalog_text(kind, name);
+        let wanted = "65 blocks of 64 B, and a full frame of 4214 B takes 66\n  help: write at least 4224 B";
+        assert_refused(kind, &base, ("ethernet_buffer", "4223"), wanted);
+        assert!(load(kind, &changed(&base, "ethernet_buffer", "4224"), &[]).is_ok());
+    }
+}
