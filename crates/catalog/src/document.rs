@@ -161,11 +161,12 @@ impl<'a> Fields<'a> {
         }
         found
     }
-    pub(crate) fn optional_text(&mut self, key: &'static str, findings: &mut Findings) -> Option<(&'a str, Range<usize>)> {
-        self.optional(key).and_then(|entry| text_of(entry, findings))
+    /// `example`: the value as it could stand in the file.
+    pub(crate) fn optional_text(&mut self, key: &'static str, example: &str, findings: &mut Findings) -> Option<(&'a str, Range<usize>)> {
+        self.optional(key).and_then(|entry| text_of(entry, example, findings))
     }
     pub(crate) fn required_text(&mut self, key: &'static str, example: &str, findings: &mut Findings) -> Option<(&'a str, Range<usize>)> {
-        self.required(key, example, findings).and_then(|entry| text_of(entry, findings))
+        self.required(key, example, findings).and_then(|entry| text_of(entry, example, findings))
     }
     pub(crate) fn optional_integer(&mut self, key: &'static str, findings: &mut Findings) -> Option<(i64, Range<usize>)> {
         let entry = self.optional(key)?;
@@ -186,15 +187,19 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn text_of<'a>(entry: &'a Entry, findings: &mut Findings) -> Option<(&'a str, Range<usize>)> {
+fn text_of<'a>(entry: &'a Entry, example: &str, findings: &mut Findings) -> Option<(&'a str, Range<usize>)> {
     if let Value::Text(text) = &entry.node.value {
         return Some((text, entry.node.span.clone()));
     }
-    wrong_kind(entry, "a text in double quotes", findings);
+    refuse_kind(entry, "a text in double quotes", Some(format!("write it as in `{} = {example}`", entry.key)), findings);
     None
 }
 
 pub(crate) fn wrong_kind(entry: &Entry, wanted: &str, findings: &mut Findings) {
+    refuse_kind(entry, wanted, None, findings);
+}
+
+fn refuse_kind(entry: &Entry, wanted: &str, help: Option<String>, findings: &mut Findings) {
     let label = vec![(entry.node.span.clone(), format!("this is {}", entry.node.value.kind()))];
-    findings.error(format!("`{}` must be {wanted}", entry.key), label, None);
+    findings.error(format!("`{}` must be {wanted}", entry.key), label, help);
 }

@@ -109,7 +109,10 @@ fn lengths_must_have_a_unit_and_be_given_where_they_are_needed() {
     assert_eq!(error("optical-active", "length = \"30\"\n"), format!("test.toml:15:10: error: the length `30` has no unit{help}"));
     assert_eq!(error("optical-active", "length = \"-3 m\"\n"), format!("test.toml:15:10: error: the length `-3 m` is negative{help}"));
     assert_eq!(error("optical-active", "length = \"0 m\"\n"), format!("test.toml:15:10: error: a cable cannot have no length{help}"));
-    assert_eq!(error("optical-active", "length = 30\n"), "test.toml:15:10: error: `length` must be a text in double quotes");
+    assert_eq!(
+        error("optical-active", "length = 30\n"),
+        "test.toml:15:10: error: `length` must be a text in double quotes\n  help: write it as in `length = \"1 m\"`"
+    );
     assert_eq!(
         error("optical-active", ""),
         "test.toml:14:8: error: cable part `optical-active` comes in any length\n  help: add `length = \"8 m\"` to the cable"
@@ -417,7 +420,10 @@ fn congestion_control_says_which_settings_are_possible() {
         "test.toml:2:15: error: `packet_size` cannot be 100 B\n  \
          help: write a multiple of 64 B, at most 255 times it: the specification counts it in such steps"
     );
-    assert_eq!(error("packet_size = 512"), "test.toml:2:15: error: `packet_size` must be a text in double quotes");
+    assert_eq!(
+        error("packet_size = 512"),
+        "test.toml:2:15: error: `packet_size` must be a text in double quotes\n  help: write it as in `packet_size = \"64 B\"`"
+    );
     assert!(error("ccti_timer = \"150 us\"").contains("`ccti_timer` cannot be 150 us\n  help: write a multiple of 1.024 us"));
     assert!(error("ccti_timer = \"-1 us\"").contains("`ccti_timer` is negative: `-1 us`"));
     assert!(error("port_control = \"vl\"").contains("`port_control` cannot be `vl`\n  help: write \"qp\""));
@@ -445,4 +451,20 @@ fn congestion_control_that_can_do_nothing_is_a_warning() {
     assert!(warnings.contains(&"`threshold = 0`: no switch marks a packet, so nothing is controlled".to_owned()), "{warnings:?}");
     assert!(warnings.contains(&"no switch of this fabric can mark packets, so congestion control does nothing".to_owned()), "{warnings:?}");
     assert!(warnings.contains(&"no HCA of this fabric can slow down, so congestion control does nothing".to_owned()), "{warnings:?}");
+}
+
+#[test]
+fn a_number_where_a_text_is_wanted_is_answered_with_such_a_text() {
+    let slot = error_of(&HOSTS_AND_SWITCH.replacen("part = \"voltaire-ddr\"", "part = \"voltaire-ddr\"\nslot = 16", 1));
+    assert!(
+        slot.starts_with("test.toml:6:8: error: `slot` must be a text in double quotes\n  help: write it as in `slot = \"pcie-gen3-x16\""),
+        "{slot}"
+    );
+    let length = error_of("[generate]\nkind = \"star\"\nhosts = 2\nhost_cable_length = 2\n");
+    assert!(
+        length.contains(":4:21: error: `host_cable_length` must be a text in double quotes\n  help: write it as in `host_cable_length = \"1 m\"`"),
+        "{length}"
+    );
+    let routing = error_of("[subnet]\nrouting = 1\n");
+    assert!(routing.contains(":2:11: error: `routing` must be a text in double quotes\n  help: write it as in `routing = \"up-down\"`"), "{routing}");
 }

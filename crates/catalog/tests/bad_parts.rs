@@ -59,7 +59,7 @@ fn a_value_needs_unit_source_and_status() {
     let help = "write `unit = \"ps\"`, `unit = \"ns\"`, `unit = \"us\"` or `unit = \"ms\"`";
     assert_eq!(delay, format!("bus/aaa.toml:4:1: error: `delay` needs `unit`\n  help: {help}"));
     let no_text = error_of(&BUS.replacen("unit = \"B\"", "unit = 5", 1));
-    assert_eq!(no_text, "bus/x8.toml:5:37: error: `unit` must be a text in double quotes");
+    assert_eq!(no_text, "bus/x8.toml:5:37: error: `unit` must be a text in double quotes\n  help: write it as in `unit = \"B\"`");
     assert_eq!(
         error_of(&BUS.replacen("max_payload", "max_p", 1)),
         "bus/x8.toml:1:1: error: bus part `x8` has no `max_payload`\n  \

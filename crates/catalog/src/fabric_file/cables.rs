@@ -55,8 +55,8 @@ fn cable(index: usize, node: &Node, nodes: &Nodes<'_>, taken: &mut BTreeMap<Port
     let part = fields.required_text("part", "\"...\", a cable part", &mut context.findings);
     let from = fields.required_text("from", "\"host/device/port\" or \"switch/port\"", &mut context.findings);
     let to = fields.required_text("to", "\"host/device/port\" or \"switch/port\"", &mut context.findings);
-    let length = fields.optional_text("length", &mut context.findings);
-    let rate = fields.optional_text("rate", &mut context.findings);
+    let length = fields.optional_text("length", "\"1 m\"", &mut context.findings);
+    let rate = fields.optional_text("rate", "\"EDR\"", &mut context.findings);
     let length_is_wrong = fields.has("length") && length.is_none();
     fields.finish(&mut context.findings);
     let part = part.and_then(|(name, span)| {

@@ -35,7 +35,7 @@ pub(super) fn read_congestion_control(entry: &Entry, findings: &mut Findings) ->
         marking.packet_size = CreditBlocks(u32::from(blocks));
     }
     let injection = &mut settings.injection;
-    if let Some((word, span)) = fields.optional_text("port_control", findings) {
+    if let Some((word, span)) = fields.optional_text("port_control", "\"qp\"", findings) {
         match word {
             "qp" => injection.flow = Flow::QueuePair,
             "sl" => injection.flow = Flow::ServiceLevel,
@@ -91,7 +91,7 @@ fn steps(
     most: u16,
     findings: &mut Findings,
 ) -> Option<u16> {
-    let (text, span) = fields.optional_text(key, findings)?;
+    let (text, span) = fields.optional_text(key, &format!("\"{shown}\""), findings)?;
     let value = match parse_quantity(text, dimension) {
         Ok(value) => value,
         Err(error) => {

@@ -54,7 +54,7 @@ pub(super) fn read_ethernet(entry: Option<&Entry>, findings: &mut Findings) -> E
 }
 
 fn word<T: Copy>(fields: &mut Fields<'_>, key: &'static str, words: &[Word<'_, T>], to: &mut T, findings: &mut Findings) {
-    let Some((text, span)) = fields.optional_text(key, findings) else { return };
+    let Some((text, span)) = fields.optional_text(key, &format!("\"{}\"", words[0].0), findings) else { return };
     match words.iter().find(|(word, _)| *word == text) {
         Some((_, value)) => *to = *value,
         None => {

@@ -156,7 +156,7 @@ fn read_fabric(entry: Option<&Entry>, file: &str, findings: &mut Findings) -> (S
     let untitled = (file.to_owned(), SEED_DEFAULT);
     let Some(entry) = entry else { return untitled };
     let Some(mut fields) = Fields::of("`[fabric]`", &entry.node, entry.key_span.clone(), findings) else { return untitled };
-    let title = fields.optional_text("title", findings);
+    let title = fields.optional_text("title", "\"what this fabric is\"", findings);
     let seed = fields.optional_integer("seed", findings);
     fields.finish(findings);
     let seed = seed.map_or(SEED_DEFAULT, |(seed, span)| {

@@ -148,14 +148,14 @@ fn hca_list(host: &str, entry: &Entry, context: &mut Context<'_>) -> Vec<HcaDraf
 
 fn hca(host: &str, node: &Node, index: usize, context: &mut Context<'_>) -> Option<HcaDraft> {
     let mut fields = Fields::of(format!("HCA {index} of host `{host}`"), node, node.span.clone(), &mut context.findings)?;
-    let device = fields.optional_text("device", &mut context.findings);
+    let device = fields.optional_text("device", "\"mlx5_0\"", &mut context.findings);
     let part = fields.required_text("part", "\"...\", an HCA part", &mut context.findings);
-    let slot = fields.optional_text("slot", &mut context.findings).map(|(name, span)| (name.to_owned(), span));
-    let shared_bus = fields.optional_text("bus", &mut context.findings).map(|(name, span)| (name.to_owned(), span));
-    let guid = fields.optional_text("node_guid", &mut context.findings);
+    let slot = fields.optional_text("slot", "\"pcie-gen3-x16\", a bus part", &mut context.findings).map(|(name, span)| (name.to_owned(), span));
+    let shared_bus = fields.optional_text("bus", "\"...\", a bus of the host", &mut context.findings).map(|(name, span)| (name.to_owned(), span));
+    let guid = fields.optional_text("node_guid", "\"0x0002c90300001234\"", &mut context.findings);
     let options = fields.optional("options");
     let pkeys = fields.optional("pkeys");
-    let link_layer = fields.optional_text("link_layer", &mut context.findings);
+    let link_layer = fields.optional_text("link_layer", "\"ethernet\"", &mut context.findings);
     // Asked for only where it is: it is none of the keys that a message names.
     if let Some(entry) = fields.has("tune_pci").then(|| fields.optional("tune_pci")).flatten() {
         let help = "it is an option of the HCA's driver: write `options = { tune_pci = 1 }`";
@@ -281,7 +281,7 @@ fn switch(entry: &Entry, context: &mut Context<'_>) -> Option<SwitchDraft> {
     let mut fields = Fields::of(what, &entry.node, entry.key_span.clone(), &mut context.findings)?;
     check_name("switch", entry, &mut context.findings);
     let part = fields.required_text("part", "\"...\", a switch part", &mut context.findings);
-    let guid = fields.optional_text("node_guid", &mut context.findings);
+    let guid = fields.optional_text("node_guid", "\"0x0002c90300001234\"", &mut context.findings);
     fields.finish(&mut context.findings);
     let part = part.and_then(|(name, span)| context.part(PartKind::Switch, name, span, |all: &Catalog, name| all.switch(name).cloned()));
     let node_guid = GuidText::read(guid, &mut context.findings);

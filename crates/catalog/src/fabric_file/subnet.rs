@@ -50,7 +50,7 @@ pub(super) fn read_subnet(entry: Option<&Entry>, findings: &mut Findings) -> Sub
             *limit = lifetime(key, code, span, findings).unwrap_or(*limit);
         }
     }
-    if let Some((text, span)) = fields.optional_text("routing", findings) {
+    if let Some((text, span)) = fields.optional_text("routing", "\"up-down\"", findings) {
         subnet.routing = read_routing(text, span, findings);
     }
     if let Some(entry) = fields.optional("congestion_control") {

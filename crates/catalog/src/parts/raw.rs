@@ -56,7 +56,7 @@ pub(crate) fn read((layer, kind): (usize, PartKind), name: &str, text: &str, fin
     let (heads, rest): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(|entry| !matches!(entry.node.value, Value::Table(_)));
     let mut fields = Fields::new("a part file", 0..0, &heads);
     let summary = fields.required_text("summary", "\"what this part is\"", findings);
-    let like = fields.optional_text("like", findings);
+    let like = fields.optional_text("like", "\"...\", a part of the same kind", findings);
     part.unreadable = fields.has("like") && like.is_none();
     part.summary = summary.map_or(String::new(), |(text, _)| text.to_owned());
     part.like = like.map(|(text, span)| (text.to_owned(), span));
@@ -81,7 +81,7 @@ fn parameter(entry: &Entry, findings: &mut Findings) -> Option<RawParameter> {
     let value = fields.required("value", "512", findings).map(|entry| entry.node.clone());
     // Whoever knows what the parameter measures says that the unit is missing, and which ones there are.
     let has_unit = fields.has("unit");
-    let unit = fields.optional_text("unit", findings);
+    let unit = fields.optional_text("unit", "\"B\"", findings);
     let unit = if has_unit { unit } else { Some(("", entry.key_span.clone())) };
     let source = fields.required_text("source", "\"the paper, datasheet or reason that gives the value\"", findings);
     let status = fields.required_text("status", "\"datasheet\"", findings);

@@ -100,7 +100,7 @@ fn read_table(entry: &Entry, context: &mut Context<'_>) -> Option<(Shape, Parts)
 fn parts(kind: &str, fields: &mut Fields<'_>, context: &mut Context<'_>) -> Option<(Parts, usize)> {
     let host = named(fields, "host", |usual| Some(&usual.host), context);
     let hca = named(fields, "hca", |usual| Some(&usual.hca), context);
-    let device = fields.optional_text("device", &mut context.findings).map(|(text, span)| (text.to_owned(), span));
+    let device = fields.optional_text("device", "\"mlx5_0\"", &mut context.findings).map(|(text, span)| (text.to_owned(), span));
     // The usual names and lengths are those of the usual parts.
     let usual = context.catalog.usual_parts();
     let device = device.or_else(|| usual.filter(|_| !fields.has("hca") && !fields.has("device")).map(|usual| (usual.device.clone(), fields.span())));
@@ -147,11 +147,11 @@ fn named(fields: &mut Fields<'_>, key: &'static str, usual: fn(&UsualParts) -> O
 }
 
 fn length(fields: &mut Fields<'_>, key: &'static str, context: &mut Context<'_>) -> Option<Text> {
-    fields.optional_text(key, &mut context.findings).map(|(text, span)| (text.to_owned(), span))
+    fields.optional_text(key, "\"1 m\"", &mut context.findings).map(|(text, span)| (text.to_owned(), span))
 }
 
 fn switch_cable(fields: &mut Fields<'_>, context: &mut Context<'_>) -> Option<Cable> {
-    let part = fields.optional_text("switch_cable", &mut context.findings);
+    let part = fields.optional_text("switch_cable", "\"...\", a cable part", &mut context.findings);
     let length = length(fields, "switch_cable_length", context);
     part.map(|(text, span)| Cable { part: (text.to_owned(), span), length })
 }
