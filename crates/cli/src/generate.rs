@@ -85,21 +85,32 @@ pub(crate) fn run(arguments: &GenerateArguments) -> anyhow::Result<()> {
     let table = table(arguments)?;
     let catalog = home::catalog(arguments.out.as_deref())?;
     let described = format!("{head}{table}");
-    let name = "generated";
-    let loaded = softband_catalog::parse_fabric(name, &described, &catalog, &LoadOptions::default()).map_err(output::diagnostic)?;
+    let by_options = |error: softband_catalog::FabricError| anyhow::anyhow!("{}", by_options(&error.to_text(), &described));
+    let loaded = softband_catalog::parse_fabric(NAME, &described, &catalog, &LoadOptions::default()).map_err(by_options)?;
     for warning in &loaded.warnings {
         eprintln!("{}", warning.to_text());
     }
-    let text = if arguments.expand {
-        format!("{head}{}", softband_catalog::expand(name, &described, &catalog).map_err(output::diagnostic)?)
-    } else {
-        described
-    };
+    let text =
+        if arguments.expand { format!("{head}{}", softband_catalog::expand(NAME, &described, &catalog).map_err(by_options)?) } else { described };
     match &arguments.out {
         Some(to) => std::fs::write(to, text).with_context(|| format!("cannot write {}", to.display()))?,
         None => output::say(text)?,
     }
     Ok(())
+}
+
+/// Stands for a file in errors, until they name the options.
+const NAME: &str = "generated";
+
+/// Errors of a file that nobody has written, by the options that its lines come from.
+fn by_options(errors: &str, described: &str) -> String {
+    let named = |line: &str| {
+        let (number, rest) = line.trim_start().strip_prefix(NAME)?.strip_prefix(':')?.split_once(':')?;
+        let (_, message) = rest.split_once(": ")?;
+        let (key, _) = described.lines().nth(number.parse::<usize>().ok()?.checked_sub(1)?)?.split_once(" =")?;
+        Some(if key == "kind" { message.to_owned() } else { format!("--{}: {message}", key.replace('_', "-")) })
+    };
+    errors.lines().map(|line| named(line).unwrap_or_else(|| line.to_owned())).collect::<Vec<_>>().join("\n")
 }
 
 /// The `[generate]` table.

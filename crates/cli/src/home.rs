@@ -133,16 +133,16 @@ fn warn_of_credit_loops(path: &Path, loaded: &LoadedFabric) -> usize {
     // Nobody manages a subnet of Ethernet: the ways are what they are.
     let ethernet = "frames take the shortest ways; cable the switches as a tree or fat tree, or leave a cable of the loop out";
     let loops = softband_fabric::credit_loops(&loaded.spec);
+    let mut said = None;
     for found in &loops {
         let (what, whom, help) = match loaded.spec.link_layer(found.ports[0]) {
             LinkLayer::Infiniband => ("credit loop", "each other's credits", managed),
             LinkLayer::Ethernet => ("loop of pauses", "the end of each other's pauses", if minimum_hops { ethernet } else { managed }),
         };
-        eprintln!(
-            "{}: warning: {what}: {}: packets there can wait for {whom} for ever\n  help: {help}",
-            path.display(),
-            found.describe(&loaded.spec)
-        );
+        eprintln!("{}: warning: {what}: {}: packets there can wait for {whom} for ever", path.display(), found.describe(&loaded.spec));
+        if said.replace(help) != Some(help) {
+            eprintln!("  help: {help}");
+        }
     }
     loops.len()
 }
