@@ -12,7 +12,8 @@ from rich.console import Console
 
 from softband_lab.cluster import Cluster
 from softband_lab.softband import Softband
-from softband_lab.study import Study, load_study
+from softband_lab.study import Study
+from softband_lab.study_file import load_study
 from softband_lab.study_run import StudyOptions, run_study
 
 TESTS = Path(__file__).parent
@@ -153,7 +154,7 @@ M3,nobody,2,1.0,ratio,relative claim,
 M4,nobody,2,equal,ordering,ordering only,wrong on purpose
 M5,nobody,1,15,m,exact,
 M6,nobody,2,1 < L < 100,m,relative claim,
-M7,nobody,3,good,,opinion,
+M7,nobody,3,good,,about,
 M8,nobody,2,100,MB/s,about,
 M9,nobody,2,5,code,exact,
 """

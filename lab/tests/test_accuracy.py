@@ -13,7 +13,8 @@ from rich.console import Console
 from softband_lab.accuracy import FORMAT, NO_HCA, NOTHING_PREDICTED, check_targets, run_accuracy
 from softband_lab.cluster import Cluster
 from softband_lab.errors import LabError
-from softband_lab.study import Accuracy, Targets, load_study
+from softband_lab.study import Accuracy, Targets
+from softband_lab.study_file import load_study
 from softband_lab.study_run import StudyOptions
 
 STUDY = """
@@ -170,6 +171,63 @@ def test_a_rule_may_name_included_studies_only(summed: Tree) -> None:
     path = Path(summed.home / "studies/sum/claims.toml")
     path.write_text(path.read_text().replace('study = "mini"', 'study = "maxi"'))
     with pytest.raises(LabError, match=r"Z2\.study: this study does not include `maxi`\n  instead: one of \['mini'\]"):
+        run(summed)
+
+
+IMPROVEMENT = """
+[M10]
+claim = "faster by"
+kind = "improvement"
+curve = "rc-ddr"
+base = "rc-sdr"
+test = "bandwidth"
+better = "more"
+table = ["M1", "M11"]
+
+[M11]
+claim = "DDR peak"
+kind = "value"
+curves = ["rc-ddr"]
+tests = ["bandwidth"]
+"""
+
+
+def test_a_row_says_by_which_value_it_was_judged(summed: Tree) -> None:
+    explain(summed, "M4", "M8")
+    for path, text in (
+        (summed.home / "references/mini_claims.csv", "M10,x,1,89,%,relative claim,\nM11,x,1,1424,MB/s,exact,\n"),
+        (summed.home / "studies/mini/claims.toml", IMPROVEMENT),
+    ):
+        path.write_text(path.read_text() + text)
+    _, _, rows = run(summed)
+    judged_by = rows["M10"]["judged_by"]
+    assert judged_by == "49.9 % by the paper's own M1 and M11: ratio 1.499, predicted 1.512"
+    assert float(rows["M10"]["deviation_percent"]) == pytest.approx(100 * (1.512 / 1.499 - 1), abs=0.1)
+    assert (rows["M10"]["published"], rows["M1"]["judged_by"]) == ("89", "")
+    page = (summed.out / "sum/accuracy.html").read_text()
+    assert "judged by 49.9 % by the paper&#39;s own M1 and M11: ratio 1.499, predicted 1.512" in page
+
+
+def test_a_curve_that_an_included_study_lacks_is_refused_before_any_cell_runs(summed: Tree) -> None:
+    path = summed.home / "studies/sum/claims.toml"
+    right = path.read_text()
+    path.write_text(right.replace('curves = ["rc-ddr"]', 'curves = ["own"]'))
+    with pytest.raises(LabError, match=r"Z2: no figure of the study `mini` has a curve `own`"):
+        run(summed)
+    path.write_text(right)
+    path = summed.home / "studies/mini/claims.toml"
+    path.write_text(path.read_text().replace('base = "rc-ddr"', 'base = "rc-dr"'))
+    with pytest.raises(LabError, match=r"M3: no figure of the study `mini` has a curve `rc-dr`"):
+        run(summed)
+    assert summed.runs() == []
+
+
+def test_targets_name_studies_that_are_counted(summed: Tree) -> None:
+    path = summed.home / "studies/sum/study.toml"
+    path.write_text(path.read_text().replace("worst_percent = 10.0 }", 'worst_percent = 10.0, studies = ["mni"] }'))
+    with pytest.raises(
+        LabError, match=r"targets\.studies: `mni` is not counted here\n  instead: some of \['mini', 'sum'"
+    ):
         run(summed)
 
 

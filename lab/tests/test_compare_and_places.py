@@ -7,7 +7,10 @@ import polars as pl
 import pytest
 from conftest import Tree
 from rich.console import Console
+from typer.testing import CliRunner
 
+from softband_lab.cli import _single
+from softband_lab.cli import compare as compare_command
 from softband_lab.compare import compare, load_results, print_comparison
 from softband_lab.errors import LabError
 from softband_lab.places import find_home, find_softband
@@ -27,6 +30,28 @@ def test_only_what_deviates_is_marked(tree: Tree) -> None:
 def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LabError, match=r"results\.csv: cannot be read"):
         load_results(tmp_path)
+
+
+@pytest.mark.parametrize("order", ["first", "second"])
+def test_a_table_without_rows_is_refused(tree: Tree, tmp_path: Path, order: str) -> None:
+    tree.run(quick=True)
+    empty = tmp_path / "empty.csv"
+    empty.write_text((tree.out / "results.csv").read_text().splitlines()[0] + "\n")
+    tables = [empty, tree.out] if order == "first" else [tree.out, empty]
+    done = CliRunner().invoke(_single(compare_command), [str(table) for table in tables])
+    assert isinstance(done.exception, LabError)
+    assert f"{empty}: has no rows: no cell of that study has finished" in str(done.exception)
+
+
+def test_cells_with_numbers_for_names_are_compared(tree: Tree) -> None:
+    tree.run(quick=True)
+    first = load_results(tree.out)
+    path = tree.out / "results.csv"
+    path.write_text(path.read_text().replace("ddr-rc-bandwidth,", "17,").replace("switch", "17"))
+    assert compare(first, load_results(tree.out)) == []
+    path.write_text(path.read_text().replace(",65536,", ",many,"))
+    with pytest.raises(LabError, match=r"results\.csv: is no results table"):
+        load_results(tree.out)
 
 
 def test_results_of_another_version_are_refused(tree: Tree) -> None:

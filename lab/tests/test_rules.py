@@ -230,6 +230,28 @@ def test_what_a_rule_cannot_judge_is_refused_before_any_cell_runs(
     assert not list(tree.out.rglob("*.parquet"))
 
 
+@pytest.mark.parametrize("claim", ["M1", "M4"])
+def test_a_column_that_its_programs_do_not_print_is_a_reason_and_no_agreement(tree: Tree, claim: str) -> None:
+    path = tree.home / "studies/mini/study.toml"
+    path.write_text(path.read_text().replace('column = "bw_average_mib_s"', 'column = "bw_average_mb_s"'))
+    rules = tree.home / "studies/mini/claims.toml"
+    rules.write_text(rules.read_text().replace('at = "peak"\n', ""))
+    row = judged(tree, claim)
+    assert row["verdict"] == "not testable"
+    assert "the programs of the test bandwidth print no `bw_average_mb_s`" in row["note"]
+
+
+def test_a_quotient_is_a_mark_in_its_figure(tree: Tree) -> None:
+    add(
+        tree,
+        "",
+        SETTINGS[SETTINGS.index("[S3]") :].replace('tests = ["bandwidth"]', 'figures = [1]\ntests = ["bandwidth"]'),
+    )
+    add(tree, "S3,x,1,1884/2,MB/s,exact,\n", "")
+    assert judged(tree, "S3")["verdict"] == "reproduced"
+    assert "published: about 942" in (tree.out / "report.html").read_text()
+
+
 def test_an_unknown_unit_is_named_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "claims.csv"
     path.write_text("id,source,section,value,unit,quality,note\nA1,x,1,3,m,exact,\nA2,x,1,3,furlongs,exact,\n")

@@ -8,7 +8,7 @@ from conftest import Tree
 from softband_lab.claims import check_calibrated, check_claims, load_rules
 from softband_lab.errors import LabError
 from softband_lab.published import load_published
-from softband_lab.study import list_studies, load_study
+from softband_lab.study_file import check_fabrics, list_studies, load_study
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -90,7 +90,8 @@ def test_a_study_names_fabrics_and_curves_that_exist(name: str) -> None:
     reference = CHECKOUT / "references" / study.head.claims
     published = load_published(reference)
     rules = load_rules(study, published, reference)
-    check_claims(published, rules, {None: study, **{other.head.name: other for other in studies[1:]}}, CHECKOUT)
+    check_fabrics(study, CHECKOUT)
+    check_claims(study, published, rules, studies[1:], CHECKOUT)
     for claim_id, rule in rules.items():
         fields = rule.model_dump()
         groups = fields.get("groups") or []

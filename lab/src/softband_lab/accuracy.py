@@ -18,8 +18,9 @@ from softband_lab.judgement import NUMBER_TOLERANCE_PERCENT
 from softband_lab.places import fabric_path
 from softband_lab.report import render
 from softband_lab.softband import Softband
-from softband_lab.study import Accuracy, Study, load_study
-from softband_lab.study_run import StudyOptions, checked_claims, run_study
+from softband_lab.study import Accuracy, Study
+from softband_lab.study_file import load_study
+from softband_lab.study_run import StudyOptions, check_study, run_study
 
 # Of accuracy.csv; it goes up with every change after which a file means something else.
 FORMAT = 1
@@ -27,8 +28,8 @@ FORMAT = 1
 NOTHING_PREDICTED = "no predicted number"
 NO_HCA = "Cables, buses and settings, without an HCA"
 COLUMNS = [
-    "generation", "study", "id", "claim", "published", "unit", "predicted", "deviation_percent", "verdict", "basis",
-    "source", "explanation", "format",
+    "generation", "study", "id", "claim", "published", "unit", "predicted", "deviation_percent", "judged_by", "verdict",
+    "basis", "source", "explanation", "format",
 ]  # fmt: skip
 
 
@@ -47,6 +48,7 @@ class AccuracyRow:
             "generation": self.generation,
             "study": self.study,
             **self.claim.cells(),
+            "judged_by": self.claim.judgement.judged_by,
             "source": f"{self.claim.published.source}, {self.claim.published.section}",
             "explanation": self.claim.rule.explanation,
             "format": str(FORMAT),
@@ -103,8 +105,10 @@ def run_accuracy(
     included: dict[str, Evidence] = {}
     status, rows = 0, []
     studies = {name: load_study(options.home, name) for name in settings.includes}
-    # What nobody could judge is told before the included studies run, which may take hours.
-    checked_claims(study, list(studies.values()), options.home)
+    # What could not run or be judged is told before the included studies run, which may take hours.
+    for one in studies.values():
+        check_study(one, [], options.home)
+    check_study(study, list(studies.values()), options.home)
     for name, one in studies.items():
         part = replace(
             options, out=folders / name, command=f"softband study {name}{' --quick' if options.quick else ''}"

@@ -14,8 +14,8 @@ from softband_lab.evaluators import AnyRule
 from softband_lab.evidence import Evidence
 from softband_lab.fabricfile import load_toml
 from softband_lab.files import write_csv
-from softband_lab.judgement import NUMBER_TOLERANCE_PERCENT, Basis, Judgement, Rule, Verdict
-from softband_lab.published import Published, published_ids
+from softband_lab.judgement import NUMBER_TOLERANCE_PERCENT, Basis, Judgement, Known, Rule, Verdict, need_curves
+from softband_lab.published import Published, load_published, published_ids
 from softband_lab.study import Study, parse_model
 
 # Of claims.csv, whose columns are fixed: it stands in claims_notes.csv. It goes up with every change after which a file
@@ -89,12 +89,40 @@ def load_rules(study: Study, published: list[Published], reference: Path) -> dic
 
 
 def check_claims(
-    published: list[Published], rules: Mapping[str, AnyRule], studies: Mapping[str | None, Study], home: Path
+    study: Study, published: list[Published], rules: Mapping[str, AnyRule], included: list[Study], home: Path
 ) -> None:
-    """Every published value and unit is one that its rule can judge: told before hours of runs, not after them."""
+    """What a rule names is there, and it can judge its claim's value and unit: told before hours of runs, not after."""
+    others = {other.head.name: other for other in included}
+    all_ids = published_ids(home / "references") | set(rules)
+    of_study = {
+        name: {row.id: row for row in load_published(other.claims_path(home))} for name, other in others.items()
+    }
     for claim in published:
-        rule = rules[claim.id]
-        rule.check(studies.get(rule.study), home, claim)
+        rule, where = rules[claim.id], f"{study.folder / 'claims.toml'}: {claim.id}"
+        if rule.study is not None and rule.study not in others:
+            raise LabError(
+                f"{where}.study",
+                f"this study does not include `{rule.study}`",
+                f"one of {sorted(others)}, or nothing for the study itself",
+            )
+        _check_references(rule, where, study, all_ids)
+        if rule.study is None:
+            known = Known(where, study, {row.id: row for row in published}, home)
+        else:
+            known = Known(where, others[rule.study], of_study[rule.study], home)
+        need_curves(rule, known)
+        rule.check(known, claim)
+
+
+def _check_references(rule: AnyRule, where: str, study: Study, ids: set[str]) -> None:
+    """Figures are those of the rule's own study, whose page shows the claim beside them."""
+    numbers = [figure.number for figure in study.figures]
+    for number in rule.figures:
+        if number not in numbers:
+            raise LabError(f"{where}.figures", f"there is no figure {number} in study.toml", f"some of {numbers}")
+    for other in rule.follows_from:
+        if other not in ids:
+            raise LabError(f"{where}.follows_from", f"no claims file has `{other}`", "ids of other claims")
 
 
 def judge_all(
@@ -148,12 +176,6 @@ def check_calibrated(home: Path) -> None:
 def _judge(
     claim: Published, rule: AnyRule, evidence: dict[str | None, Evidence], calibrated_parts: list[str]
 ) -> ClaimRow:
-    if rule.study not in evidence:
-        raise LabError(
-            f"{evidence[None].study.folder / 'claims.toml'}: {claim.id}.study",
-            f"this study does not include `{rule.study}`",
-            f"one of {sorted(name for name in evidence if name)}, or nothing for the study itself",
-        )
     looked_at = evidence[rule.study]
     looked_at.touched.clear()
     try:

@@ -22,7 +22,7 @@ from softband_lab.fabricfile import OPERATIONAL_VLS_CODE, load_toml
 from softband_lab.places import fabric_path, find_fabric, find_home, find_softband
 from softband_lab.results import write_table
 from softband_lab.softband import Softband
-from softband_lab.study import list_studies, load_study
+from softband_lab.study_file import list_studies, load_study
 from softband_lab.study_run import StudyOptions, run_study
 from softband_lab.sweep import ask as ask_sweep
 from softband_lab.sweep_run import check_cells, run_sweep

@@ -197,7 +197,7 @@ def _slurm(jobs: int) -> Any:
 
 def _environment() -> list[str]:
     """Jobs find the tree that this process found."""
-    names = ("SOFTBAND_BIN", "SOFTBAND_HOME", "PYTHONPATH", "PATH")
+    names = ("SOFTBAND_BIN", "SOFTBAND_HOME", "SOFTBAND_CATALOG", "PYTHONPATH", "PATH")
     return [f"export {name}={shlex.quote(os.environ[name])}" for name in names if name in os.environ]
 
 

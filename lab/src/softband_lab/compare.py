@@ -11,10 +11,13 @@ from rich.console import Console
 from rich.table import Table
 
 from softband_lab.errors import LabError
-from softband_lab.results import FORMAT
+from softband_lab.results import FORMAT, SCHEMA
 
 _KEY = ["cell", "size_bytes"]
 _QUANTITIES = ("bw_average_mib_s", "bw_average_mb_s", "latency_typical_us")
+
+# Not guessed from the rows: an empty column, or cells called 1 and 2, would have other types in one of two tables.
+_TYPES = {name: SCHEMA[name] for name in (*_KEY, *_QUANTITIES)}
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Difference:
 def load_results(folder: Path) -> pl.DataFrame:
     path = folder / "results.csv" if folder.is_dir() else folder
     try:
-        table = pl.read_csv(path, infer_schema_length=None)
+        table = pl.read_csv(path, infer_schema_length=None, schema_overrides=_TYPES)
     except OSError as error:
         raise LabError(path, f"cannot be read: {error}", "name a folder that `softband-study` wrote") from None
     except pl.exceptions.PolarsError as error:
@@ -44,7 +47,11 @@ def load_results(folder: Path) -> pl.DataFrame:
     _check_columns(table, path, _KEY)
     _check_format(table, path)
     _check_columns(table, path, _QUANTITIES)
-    return table.with_columns(pl.col(name).cast(pl.Float64) for name in _QUANTITIES)
+    if not table.height:
+        raise LabError(
+            path, "has no rows: no cell of that study has finished", "the results.csv of a study with finished cells"
+        )
+    return table
 
 
 def _check_columns(table: pl.DataFrame, path: Path, columns: Sequence[str]) -> None:

@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import ClassVar, Literal
+from itertools import chain
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from softband_lab.errors import LabError
+from softband_lab.errors import LabError, MissingEvidence
 from softband_lab.evidence import At, Evidence
+from softband_lab.fabricfile import load_toml
 from softband_lab.judgement import (
     NUMBER_TOLERANCE_PERCENT,
+    PEAK,
     InputRule,
     Judgement,
+    Known,
+    Look,
+    Names,
     Rule,
     judge_number,
     judge_worst,
+    looks,
     need_measured,
+    need_percent,
+    need_ratio,
     need_unit,
 )
+from softband_lab.places import fabric_path
 from softband_lab.published import Published
-from softband_lab.study import Study
+from softband_lab.study_file import describe_hosts, has_host
 
 
 class ValueRule(Rule):
     """A curve reaches a number; of several curves the one farthest from it counts."""
 
     kind: Literal["value"]
-    curves: list[str]
-    tests: list[str]
-    at: At = "peak"
+    curves: Names
+    tests: Names
+    at: At = PEAK
 
     def judge(self, evidence: Evidence, claim: Published) -> Judgement:
         found = {
@@ -40,18 +49,20 @@ class ValueRule(Rule):
         }
         return judge_worst(found, claim.number)
 
-    def check(self, study: Study | None, home: Path, claim: Published) -> None:
-        del home
-        need_measured(claim, study, self.tests)
+    def looks_at(self) -> list[Look]:
+        return looks(self.curves, self.tests, self.at)
+
+    def check(self, known: Known, claim: Published) -> None:
+        need_measured(claim, known.study, self.tests)
 
 
 class AgainstBaseRule(Rule):
     """Curves against a base curve; of several the one farthest from what is published counts."""
 
-    curves: list[str]
+    curves: Names
     base: str
-    tests: list[str]
-    at: At = "peak"
+    tests: Names
+    at: At = PEAK
 
     def judge(self, evidence: Evidence, claim: Published) -> Judgement:
         found = {
@@ -65,11 +76,14 @@ class AgainstBaseRule(Rule):
         }
         return judge_worst(found, claim.number)
 
-    def check(self, study: Study | None, home: Path, claim: Published) -> None:
-        del home
-        need_measured(claim, study, self.tests if self.has_unit else [])
-        if not self.has_unit:
-            need_unit(claim, "share")
+    def looks_at(self) -> list[Look]:
+        return looks([*self.curves, self.base], self.tests, self.at)
+
+    def check(self, known: Known, claim: Published) -> None:
+        if self.has_unit:
+            need_measured(claim, known.study, self.tests)
+        else:
+            need_ratio(claim)
 
     # Whether what comes out is in the test's unit, which is then turned into the claim's.
     has_unit: ClassVar[bool]
@@ -111,10 +125,10 @@ class BelowRule(Rule):
     """Curves lie clearly below others: by the factor at least, in every test."""
 
     kind: Literal["below"]
-    lower: list[str]
-    upper: list[str]
-    tests: list[str]
-    at: At = "peak"
+    lower: Names
+    upper: Names
+    tests: Names
+    at: At = PEAK
     factor: float = Field(gt=0, lt=1)
 
     def judge(self, evidence: Evidence, claim: Published) -> Judgement:
@@ -133,9 +147,15 @@ class BelowRule(Rule):
             note=f"closest: {name} = {ratio:.3f}; clearly below means {self.factor:g} or less",
         )
 
-    def check(self, study: Study | None, home: Path, claim: Published) -> None:
-        del study, home
+    def looks_at(self) -> list[Look]:
+        return looks([*self.lower, *self.upper], self.tests, self.at)
+
+    def check(self, known: Known, claim: Published) -> None:
+        del known
         need_unit(claim, None)
+
+
+EVERYWHERE = "all"
 
 
 class EqualRule(Rule):
@@ -145,11 +165,11 @@ class EqualRule(Rule):
     """
 
     kind: Literal["equal"]
-    groups: list[list[str]]
-    tests: list[str]
-    at: At = "all"
-    tolerance_percent: float = NUMBER_TOLERANCE_PERCENT
-    tolerance_absolute: float = 0.0
+    groups: Annotated[list[Names], Field(min_length=1)]
+    tests: Names
+    at: At = EVERYWHERE
+    tolerance_percent: float = Field(default=NUMBER_TOLERANCE_PERCENT, gt=0, allow_inf_nan=False)
+    tolerance_absolute: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
     def judge(self, evidence: Evidence, claim: Published) -> Judgement:
         del claim
@@ -170,15 +190,20 @@ class EqualRule(Rule):
             note=f"widest: {worst_text}; equal means within {self._tolerance()}",
         )
 
-    def check(self, study: Study | None, home: Path, claim: Published) -> None:
-        del study, home
+    def looks_at(self) -> list[Look]:
+        return looks(chain.from_iterable(self.groups), self.tests, None if self.at == EVERYWHERE else self.at)
+
+    def check(self, known: Known, claim: Published) -> None:
+        del known
         need_unit(claim, None)
 
     def _places(self, evidence: Evidence, group: list[str], test: str) -> list[tuple[str, dict[str, float]]]:
-        if self.at != "all":
+        if self.at != EVERYWHERE:
             return [(str(self.at), {curve: evidence.value(curve, test, self.at) for curve in group})]
         series = {curve: evidence.series(curve, test) for curve in group}
         common = sorted(set.intersection(*(set(values) for values in series.values())))
+        if not common:
+            raise MissingEvidence(f"{', '.join(group)} have no size in common with the test {test}")
         return [(f"{size} B", {curve: series[curve][size] for curve in group}) for size in common]
 
     def _absolute_share(self, difference: float) -> float:
@@ -200,35 +225,50 @@ class ImprovementRule(Rule):
     curve: str
     base: str
     test: str
-    at: At = "peak"
+    at: At = PEAK
     better: Literal["less", "more"]
-    table: list[str] = Field(default_factory=list, max_length=2)
+    table: list[str] = Field(default_factory=list)
 
     def judge(self, evidence: Evidence, claim: Published) -> Judgement:
         base = evidence.value(self.base, self.test, self.at)
         ratio = evidence.value(self.curve, self.test, self.at) / base
         stated = self._ratio(claim.number)
-        against_stated = 100.0 * (ratio / stated - 1.0)
-        note = f"ratio {ratio:.3f}, stated {stated:.2f}"
-        deviation = against_stated
+        note, judged_by = f"ratio {ratio:.3f}, stated {stated:.2f}", "the statement"
+        against = stated
         if self.table:
             first, second = (evidence.published[row].number for row in self.table)
-            tabled = second / first
-            against_table = 100.0 * (ratio / tabled - 1.0)
+            tabled, rows = second / first, " and ".join(self.table)
             if abs(100.0 * (tabled / stated - 1.0)) > NUMBER_TOLERANCE_PERCENT:
-                deviation = against_table
+                against, judged_by = tabled, f"the paper's own {rows}"
                 note += (
-                    f"; the statement contradicts the paper's own numbers ({' and '.join(self.table)}), which make "
-                    f"{self._percent(tabled):.1f} %: judged by those it is {against_table:+.1f} % off, by the "
-                    f"statement {against_stated:+.1f} %"
+                    f"; the statement contradicts the paper's own numbers ({rows}), which make "
+                    f"{self._percent(tabled):.1f} %: judged by those it is {_off(ratio, tabled):+.1f} % off, by the "
+                    f"statement {_off(ratio, stated):+.1f} %"
                 )
+        deviation = _off(ratio, against)
+        judged_by = f"{self._percent(against):.1f} % by {judged_by}: ratio {against:.3f}, predicted {ratio:.3f}"
         verdict = judge_number(100.0 + deviation, 100.0).verdict
-        return Judgement(f"{self._percent(ratio):.1f}", verdict, round(deviation, 2), note)
+        return Judgement(f"{self._percent(ratio):.1f}", verdict, round(deviation, 2), note, judged_by)
 
-    def check(self, study: Study | None, home: Path, claim: Published) -> None:
-        del study, home
-        need_measured(claim, None, [])
-        need_unit(claim, "share")
+    def looks_at(self) -> list[Look]:
+        return looks([self.curve, self.base], [self.test], self.at)
+
+    def check(self, known: Known, claim: Published) -> None:
+        need_percent(claim)
+        if self._ratio(claim.number) <= 0:
+            raise LabError(
+                f"{claim.id} of {claim.source}",
+                f"`{claim.value}` % {self.better} leaves nothing",
+                "less than 100" if self.better == "less" else "more than -100",
+            )
+        if len(self.table) not in (0, 2):
+            raise LabError(f"{known.where}.table", f"has the length {len(self.table)}", "two ids, base first, or none")
+        for row in self.table:
+            if row not in known.published:
+                raise LabError(
+                    f"{known.where}.table", f"`{row}` is no claim of the study `{known.study.head.name}`", "ids of two"
+                )
+            _ = known.published[row].number
 
     def _ratio(self, percent: float) -> float:
         return 1.0 - percent / 100.0 if self.better == "less" else 1.0 + percent / 100.0
@@ -243,7 +283,7 @@ class PortsUsedRule(Rule):
     kind: Literal["ports-used"]
     curve: str
     host: str
-    ports: dict[str, int]
+    ports: Annotated[dict[str, int], Field(min_length=1)]
     # A port that carries less than this share of the busiest one carries acknowledgements only.
     least_share: float = Field(default=0.1, gt=0, lt=1)
 
@@ -258,9 +298,20 @@ class PortsUsedRule(Rule):
             note=f"ports of {self.host} that carry data: {shown}",
         )
 
-    def check(self, study: Study | None, home: Path, claim: Published) -> None:
-        del study, home
+    def looks_at(self) -> list[Look]:
+        return looks([self.curve], self.ports)
+
+    def check(self, known: Known, claim: Published) -> None:
         need_unit(claim, None)
+        for look in self.looks_at():
+            cell = known.study.cell_of(look.curve, look.test)
+            fabric = load_toml(fabric_path(known.home, cell.fabric)) if cell else {}
+            if not has_host(fabric, self.host):
+                raise LabError(
+                    f"{known.where}.host",
+                    f"`{self.host}` is no host of the fabric of `{self.curve}`",
+                    f"one of {describe_hosts(fabric)}",
+                )
 
     def _used(self, words: list[int]) -> int:
         return sum(count >= self.least_share * max(words) > 0 for count in words)
@@ -270,8 +321,8 @@ class SizesRule(InputRule):
     """A test went over exactly the powers of two that the paper names."""
 
     kind: Literal["sizes"]
-    curves: list[str]
-    tests: list[str]
+    curves: Names
+    tests: Names
     smallest: int
     largest: int
 
@@ -285,13 +336,20 @@ class SizesRule(InputRule):
                     return Judgement(f"{got[0]}..{got[-1]}", "off", note=f"{curve}, {test}: {got}")
         return Judgement(f"{wanted[0]}..{wanted[-1]}", "reproduced", note=f"{len(wanted)} sizes, powers of two")
 
-    def check(self, study: Study | None, home: Path, claim: Published) -> None:
-        del study, home
+    def looks_at(self) -> list[Look]:
+        return looks(self.curves, self.tests)
+
+    def check(self, known: Known, claim: Published) -> None:
+        del known
         need_unit(claim, "size")
         if not re.fullmatch(r"\d+(\^\d+)?(\.\.\d+(\^\d+)?)?", claim.value):
             raise LabError(
                 f"{claim.id} of {claim.source}", f"`{claim.value}` is no range of sizes", "`2..2^23`, or one size"
             )
+
+
+def _off(value: float, wanted: float) -> float:
+    return 100.0 * (value / wanted - 1.0)
 
 
 def _extremes(values: dict[str, float]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -18,9 +17,8 @@ from softband_lab.curve_rules import (
     ValueRule,
 )
 from softband_lab.evidence import Evidence
-from softband_lab.judgement import Judgement, Rule, judge_number, need_unit
+from softband_lab.judgement import Judgement, Known, Rule, judge_number, need_fabric, need_unit
 from softband_lab.published import Published
-from softband_lab.study import Study
 from softband_lab.tree_rules import FabricsRule, FieldRule, LongestAcceptedRule, PartValueRule, ShownRule
 
 
@@ -43,8 +41,8 @@ class LongestFullRule(Rule):
             note="found by bisection to the metre; full bandwidth: 99 % of that of the shortest cable or more",
         )
 
-    def check(self, study: Study | None, home: Path, claim: Published) -> None:
-        del study, home
+    def check(self, known: Known, claim: Published) -> None:
+        need_fabric(known, self.fabric)
         need_unit(claim, "length")
 
 
@@ -55,7 +53,7 @@ class LaneShareRule(Rule):
     fabric: str
     cables: list[int]
     length_m: float
-    lanes: int
+    lanes: int = Field(gt=0)
     options: str
 
     def judge(self, evidence: Evidence, claim: Published) -> Judgement:
@@ -66,10 +64,12 @@ class LaneShareRule(Rule):
         )
         judged = judge_number(self.lanes * many / one, 1.0)
         note = f"{many:.4g} with {self.lanes} lanes, {one:.4g} with one, over {self.length_m:g} m"
-        return Judgement(f"1/{one / many:.3g}", judged.verdict, judged.deviation_percent, note)
+        return Judgement(
+            f"1/{one / many:.3g}", judged.verdict, judged.deviation_percent, note, f"1/{self.lanes} of a lane alone"
+        )
 
-    def check(self, study: Study | None, home: Path, claim: Published) -> None:
-        del study, home
+    def check(self, known: Known, claim: Published) -> None:
+        need_fabric(known, self.fabric)
         need_unit(claim, "share")
 
 

@@ -50,7 +50,10 @@ class Evidence:
         rows = self.results[self._finished(curve, test).id].rows
         column = self.study.tests[test].column
         values = {row.measurement.size_bytes: getattr(row.measurement, column) for row in rows}
-        return {size: value for size, value in values.items() if value is not None}
+        found = {size: value for size, value in values.items() if value is not None}
+        if not found:
+            raise MissingEvidence(f"the programs of the test {test} print no `{column}`")
+        return found
 
     def factor(self, test: str, claim: Published) -> float:
         """What a test's values are multiplied with to be in the unit of a claim."""

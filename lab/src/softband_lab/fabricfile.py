@@ -30,6 +30,8 @@ def load_toml(path: Path) -> Document:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise LabError(path, f"cannot be read: {error.strerror}", "name a file that exists") from None
+    except UnicodeDecodeError as error:
+        raise LabError(path, f"is no text in UTF-8: {error}", "save the file as UTF-8") from None
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

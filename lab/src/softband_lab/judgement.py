@@ -5,14 +5,16 @@ A number is `reproduced` within the tolerance, else `off`. An ordering is `repro
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
 from softband_lab.errors import LabError
-from softband_lab.evidence import Evidence, factor_of
+from softband_lab.evidence import At, Evidence, factor_of
+from softband_lab.places import fabric_path
 from softband_lab.published import Published
 from softband_lab.study import Strict, Study
 from softband_lab.units import in_base_units, units_of
@@ -28,6 +30,36 @@ class Judgement:
     verdict: Verdict
     deviation_percent: float | None = None
     note: str = ""
+    # What the deviation is one of, where that is not the predicted value from the published one as they stand.
+    judged_by: str = ""
+
+
+Names = Annotated[list[str], Field(min_length=1)]
+PEAK = "peak"
+
+
+class Look(NamedTuple):
+    """A measured curve that a rule needs; `at`: where, if it is one place."""
+
+    curve: str
+    test: str
+    at: At | None
+
+
+def looks(curves: Iterable[str], tests: Iterable[str], at: At | None = None) -> list[Look]:
+    return [Look(curve, test, at) for curve in curves for test in tests]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a rule may name, before anything runs."""
+
+    # The rule's own place.
+    where: str
+    # The study whose curves the rule names, with that study's claims.
+    study: Study
+    published: Mapping[str, Published]
+    home: Path
 
 
 class Rule(Strict):
@@ -47,9 +79,12 @@ class Rule(Strict):
     def judge(self, evidence: Evidence, claim: Published) -> Judgement:
         raise NotImplementedError
 
-    def check(self, study: Study | None, home: Path, claim: Published) -> None:
-        """Refuses a value or unit that the rule could not judge, before anything runs. `study`: the one that the rule
-        names, if it is at hand."""
+    def looks_at(self) -> list[Look]:
+        """The curves that it needs."""
+        return []
+
+    def check(self, known: Known, claim: Published) -> None:
+        """Refuses a value or unit that the rule could not judge, before anything runs. Its curves are there."""
 
 
 class InputRule(Rule):
@@ -89,9 +124,60 @@ def need_unit(claim: Published, kind: str | None) -> None:
         )
 
 
-def need_measured(claim: Published, study: Study | None, tests: list[str]) -> None:
+def need_ratio(claim: Published) -> None:
+    """A number that says how many times the base: a percentage could mean that, or what is on top of it."""
+    number = claim.number
+    need_unit(claim, "share")
+    if in_base_units(claim.unit, 1) != ("share", 1.0):
+        raise LabError(
+            f"{claim.id} of {claim.source}",
+            f"`{claim.value}` in `{claim.unit}` may be so much of the base, or so much more than it",
+            f"`{number / 100:g}` in `ratio` if it is {claim.value} % of the base, `{1 + number / 100:g}` if it is "
+            f"{claim.value} % more; or the kind `improvement` in claims.toml for so many percent better",
+        )
+
+
+def need_percent(claim: Published) -> None:
+    """A number that says how much better, in percent of the base: a ratio could mean all of it."""
+    number = claim.number
+    need_unit(claim, "share")
+    if in_base_units(claim.unit, 1) != ("share", 0.01):
+        raise LabError(
+            f"{claim.id} of {claim.source}",
+            f"`{claim.value}` in `{claim.unit}` may be so many times the base, or so much better than it",
+            f"`{100 * number:g}` in `%` if it is better by {claim.value} times the base; or the kind `ratio` in "
+            "claims.toml for so many times the base",
+        )
+
+
+def need_measured(claim: Published, study: Study, tests: list[str]) -> None:
     """A number in a unit that each of the tests measures."""
     _ = claim.number
     for test in tests:
-        if study is not None and test in study.tests:
-            factor_of(study, test, claim)
+        factor_of(study, test, claim)
+
+
+def need_fabric(known: Known, name: str) -> None:
+    path = fabric_path(known.home, name)
+    if not path.is_file():
+        raise LabError(
+            f"{known.where}: fabric `{name}`", f"there is no {path}", "a file below fabrics/, named from there"
+        )
+
+
+def need_curves(rule: Rule, known: Known) -> None:
+    """Some figure shows each of the rule's curves, with the size at which it is looked at."""
+    for curve, test, at in rule.looks_at():
+        cell = known.study.cell_of(curve, test)
+        if cell is None:
+            of_test = sorted({other.name for one, _, other in known.study.uses() if one.test == test})
+            raise LabError(
+                known.where,
+                f"no figure of the study `{known.study.head.name}` has a curve `{curve}` with the test `{test}`",
+                f"of this test one of {', '.join(of_test)}"
+                if of_test
+                else f"one of the tests {list(known.study.tests)}",
+            )
+        sizes = known.study.tests[test].expected_sizes(cell.transport)
+        if at not in (PEAK, None) and str(at) not in [str(size) for size in sizes]:
+            raise LabError(known.where, f"`{curve}` has no value at `{at}`", f'"peak" or one of the sizes {sizes}')

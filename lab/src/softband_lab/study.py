@@ -10,11 +10,12 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from softband_lab.errors import LabError
-from softband_lab.fabricfile import load_toml
 from softband_lab.softband import Program
-from softband_lab.units import BINARY_MEGABYTE, COLUMN_UNITS
+from softband_lab.units import BINARY_MEGABYTE
 
 Transport = Literal["RC", "UC", "UD"]
+# What a test's command may have in braces.
+COMMAND_WORDS = {"transport", "iterations", "size", "smallest", "largest"}
 
 
 class Strict(BaseModel):
@@ -66,6 +67,7 @@ class Test(Strict):
             "smallest": range_.smallest,
             "largest": range_.largest,
         }
+        assert set(words) == COMMAND_WORDS
         return [
             Program(self.server_host, self.server.format(**words)),
             Program(client_host or self.client_host, self.client.format(**words)),
@@ -117,11 +119,12 @@ class StudyHead(Strict):
     title: str
     source: str
     summary: str
+    # A file beside study.toml, or in references/.
     claims: str
     # Bytes that the source means by MB: 1048576 as perftest, or 1000000.
-    megabyte: int = BINARY_MEGABYTE
-    seed: int = 1
-    timeout_seconds: float = 900.0
+    megabyte: Literal[1_000_000, 1_048_576] = BINARY_MEGABYTE
+    seed: int = Field(default=1, ge=0, lt=1 << 63)
+    timeout_seconds: float = Field(default=900.0, gt=0, allow_inf_nan=False)
     quick_figures: list[int]
 
 
@@ -166,6 +169,11 @@ class Study:
     figures: list[Figure]
     accuracy: Accuracy | None = None
 
+    def claims_path(self, home: Path) -> Path:
+        """The claims file: beside study.toml, else in references/."""
+        own = self.folder / self.head.claims
+        return own if own.is_file() else home / "references" / self.head.claims
+
     def cells(self, quick: bool = False) -> list[Cell]:
         """Every cell once, in the order in which the figures need them."""
         found: dict[Cell, None] = {}
@@ -191,23 +199,6 @@ class Study:
         return None
 
 
-def list_studies(home: Path) -> list[str]:
-    return sorted(path.parent.name for path in (home / "studies").glob("*/study.toml"))
-
-
-def load_study(home: Path, name: str) -> Study:
-    """A study by name, or by the path of its folder."""
-    folder = Path(name) if (Path(name) / "study.toml").is_file() else home / "studies" / name
-    path = folder / "study.toml"
-    if not path.is_file():
-        known = ", ".join(list_studies(home)) or "none"
-        raise LabError(path, f"there is no study `{name}`", f"one of the studies here: {known}; or a study's folder")
-    content = parse_model(StudyFile, load_toml(path), path)
-    study = Study(folder, content.study, content.tests, content.figures, content.accuracy)
-    _check_names(study, path)
-    return study
-
-
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
 
 
@@ -223,50 +214,3 @@ def parse_model(model: type[AnyModel], document: dict[str, Any], path: Path) -> 
             "missing": f"add `{first['loc'][-1]} = ...`",
         }.get(first["type"], "a value of the kind that the message names")
         raise LabError(f"{path}: {place}", first["msg"], remedy) from None
-
-
-def _check_names(study: Study, path: Path) -> None:
-    numbers = [figure.number for figure in study.figures]
-    for number in study.head.quick_figures:
-        if number not in numbers:
-            raise LabError(f"{path}: study.quick_figures", f"there is no figure {number}", f"some of {numbers}")
-    for name, test in study.tests.items():
-        if test.column not in COLUMN_UNITS:
-            columns = ", ".join(sorted(COLUMN_UNITS))
-            raise LabError(f"{path}: tests.{name}.column", f"`{test.column}` is no column", f"one of {columns}")
-    meaning: dict[tuple[str, str], Cell] = {}
-    by_id: dict[str, Cell] = {}
-    for figure in study.figures:
-        for test_name in figure.tests:
-            _check_test(study, path, figure, test_name)
-    for cell, figure, curve in study.uses():
-        if by_id.setdefault(cell.id, cell) != cell:
-            raise LabError(
-                f"{path}: figure {figure.number}, curve {curve.name}",
-                f"the cell {cell.id} has another fabric or client elsewhere",
-                "fabric files of different names, and the same client_host for the same fabric",
-            )
-        known = meaning.setdefault((curve.name, cell.test), cell)
-        if known != cell:
-            raise LabError(
-                f"{path}: figure {figure.number}, curve {curve.name}",
-                f"the name already stands for {known.id}, here it stands for {cell.id}",
-                "one name for one measurement throughout the study",
-            )
-
-
-def _check_test(study: Study, path: Path, figure: Figure, name: str) -> None:
-    if name not in study.tests:
-        raise LabError(
-            f"{path}: figure {figure.number}, tests",
-            f"there is no test `{name}`",
-            f"one of {list(study.tests)}",
-        )
-    for curve in figure.curves:
-        transport = figure.transport_of(curve)
-        if transport not in study.tests[name].sizes:
-            raise LabError(
-                f"{path}: tests.{name}.sizes",
-                f"has no range for {transport}, which figure {figure.number} needs",
-                f"add `{transport} = {{ from = 2, to = 2048 }}` with the sizes of that transport",
-            )

@@ -21,7 +21,6 @@ from softband_lab.claims import (
 from softband_lab.cluster import Cluster
 from softband_lab.curve_rules import ValueRule
 from softband_lab.engine_job import EngineJob, JobResult, Step
-from softband_lab.errors import LabError
 from softband_lab.evaluators import AnyRule
 from softband_lab.evidence import Evidence
 from softband_lab.places import fabric_path
@@ -30,6 +29,7 @@ from softband_lab.report import Report, write_report
 from softband_lab.results import results_table, write_table
 from softband_lab.softband import Softband
 from softband_lab.study import Cell, Figure, Study
+from softband_lab.study_file import check_fabrics
 from softband_lab.units import column_factor
 from softband_lab.whatif import ClaimProber
 
@@ -61,7 +61,7 @@ def run_study(
     included: dict[str, Evidence] | None = None,
 ) -> StudyResult:
     """Every cell, then tables, claims, figures and page. `included`: evidence of the studies that rules may name."""
-    published, rules = checked_claims(study, [other.study for other in (included or {}).values()], options.home)
+    published, rules = check_study(study, [other.study for other in (included or {}).values()], options.home)
     jobs = [make_job(study, cell, options.home) for cell in study.cells(options.quick)]
     with exclusive(options.out):
         outcome = run_jobs(jobs, softband, options.out, options.cluster, console)
@@ -91,25 +91,19 @@ def run_study(
     return StudyResult(1 if outcome.failures else 0, claims, evidence)
 
 
-def checked_claims(study: Study, included: list[Study], home: Path) -> tuple[list[Published], dict[str, AnyRule]]:
-    reference = home / "references" / study.head.claims
+def check_study(study: Study, included: list[Study], home: Path) -> tuple[list[Published], dict[str, AnyRule]]:
+    """Its claims and rules; what could not run or be judged is told here."""
+    check_fabrics(study, home)
+    reference = study.claims_path(home)
     published = load_published(reference)
     rules = load_rules(study, published, reference)
-    studies: dict[str | None, Study] = {None: study}
-    studies.update({other.head.name: other for other in included})
-    check_claims(published, rules, studies, home)
+    check_claims(study, published, rules, included, home)
     check_calibrated(home)
     return published, rules
 
 
 def make_job(study: Study, cell: Cell, home: Path) -> EngineJob:
     path = fabric_path(home, cell.fabric)
-    if not path.is_file():
-        raise LabError(
-            f"{study.folder / 'study.toml'}: fabric `{cell.fabric}`",
-            f"there is no {path}",
-            "a file below fabrics/, named from there",
-        )
     test = study.tests[cell.test]
     sizes = test.expected_sizes(cell.transport)
     steps = [
@@ -132,7 +126,7 @@ def published_marks(study: Study, claims: list[ClaimRow], figure: Figure, test_n
         factor = column_factor(column, row.published.unit, study.head.megabyte)
         if factor is None:
             continue
-        value = float(row.published.value) / factor
+        value = row.published.number / factor
         for curve in rule.curves if figure.chart == "bars" else [None]:
             marks[value, curve] = Mark(value, f"published: about {value:g}", curve)
     return [marks[key] for key in sorted(marks, key=lambda key: (key[0], key[1] or ""))]

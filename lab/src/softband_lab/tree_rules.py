@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any, Literal
 
 from softband_lab.errors import LabError, MissingEvidence
 from softband_lab.evidence import Evidence
 from softband_lab.fabricfile import load_toml, read_field
-from softband_lab.judgement import InputRule, Judgement, Rule, judge_number, need_unit
+from softband_lab.judgement import InputRule, Judgement, Known, Rule, judge_number, need_fabric, need_ratio, need_unit
 from softband_lab.published import Published
-from softband_lab.study import Study
 from softband_lab.units import DECIMAL_MEGABYTE, in_base_units, known_units
 
 
@@ -44,8 +42,8 @@ class LongestAcceptedRule(InputRule):
         note = f"refused at {bad} m: {refusal}" if refusal else f"accepted up to {self.search_to_m} m"
         return Judgement(judged.predicted, judged.verdict, judged.deviation_percent, note)
 
-    def check(self, study: Study | None, home: Path, claim: Published) -> None:
-        del study, home
+    def check(self, known: Known, claim: Published) -> None:
+        need_fabric(known, self.fabric)
         _ = claim.number
         need_unit(claim, "length")
 
@@ -67,15 +65,20 @@ class FieldRule(InputRule):
             return Judgement(str(value), "off", note=f"{file}: {self.field} = {value}")
         return Judgement(claim.value, "reproduced", 0.0, f"{self.field} in {', '.join(self.files)}")
 
-    def check(self, study: Study | None, home: Path, claim: Published) -> None:
-        del study
-        for document in (load_toml(home / file) for file in self.files if (home / file).is_file()):
-            unit = _unit_of_field(document, self.field)
+    def check(self, known: Known, claim: Published) -> None:
+        for file in (file for file in self.files if (known.home / file).is_file()):
+            unit = _unit_of_field(load_toml(known.home / file), self.field)
             if unit is None:
                 continue
             _ = claim.number
             have = in_base_units(unit, DECIMAL_MEGABYTE)
             need_unit(claim, have[0] if have else None)
+            if have != in_base_units(claim.unit, DECIMAL_MEGABYTE):
+                raise LabError(
+                    f"{claim.id} of {claim.source}",
+                    f"is in `{claim.unit}`, {self.field} of {file} in `{unit}`, and the two are compared as they stand",
+                    f"the value in `{unit}`; or the kind `part-value`, which converts",
+                )
 
 
 class PartValueRule(InputRule):
@@ -104,10 +107,9 @@ class PartValueRule(InputRule):
             f"{times}{self.field} of {self.file}: {value} {unit}",
         )
 
-    def check(self, study: Study | None, home: Path, claim: Published) -> None:
-        del study
+    def check(self, known: Known, claim: Published) -> None:
         _ = claim.number
-        path = home / self.file
+        path = known.home / self.file
         if path.is_file() and read_field(load_toml(path), f"{self.field}.unit") is not None:
             self._factor(str(read_field(load_toml(path), f"{self.field}.unit")), claim)
 
@@ -138,9 +140,20 @@ class ShownRule(Rule):
             value /= self._read(evidence, self.base_fabric)
         return judge_number(value, claim.number)
 
-    def check(self, study: Study | None, home: Path, claim: Published) -> None:
-        del study, home
+    def check(self, known: Known, claim: Published) -> None:
         _ = claim.number
+        need_fabric(known, self.fabric)
+        if self.base_fabric is not None:
+            need_fabric(known, self.base_fabric)
+            need_ratio(claim)
+        try:
+            groups = re.compile(self.pattern).groups
+        except re.error as error:
+            raise LabError(f"{known.where}.pattern", f"is no regular expression: {error}", "correct it") from None
+        if groups < 1:
+            raise LabError(
+                f"{known.where}.pattern", "has no group", "the number in parentheses, as in `rate ([0-9.]+)`"
+            )
 
     def _read(self, evidence: Evidence, fabric: str) -> float:
         answer = evidence.shown(fabric)

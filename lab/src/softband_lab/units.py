@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 # What programs and papers call MB is sometimes 10^6 bytes, sometimes 2^20: a study says which its source means.
 DECIMAL_MEGABYTE = 1_000_000
-BINARY_MEGABYTE = 1 << 20
+BINARY_MEGABYTE: Final = 1_048_576
 
 # Unit: its kind, and how many of the kind's base unit it is. Units of a kind convert into each other.
 _UNITS: dict[str, tuple[str, float]] = {
@@ -21,6 +22,7 @@ _UNITS: dict[str, tuple[str, float]] = {
     "bytes": ("size", 1.0),
     "KB": ("size", 1024.0),
     "Mmsg/s": ("message rate", 1e6),
+    "million/s": ("message rate", 1e6),
     "m": ("length", 1.0),
     "%": ("share", 0.01),
     "ratio": ("share", 1.0),
@@ -74,6 +76,18 @@ def column_factor(column: str, unit: str, megabyte: int) -> float | None:
     have = in_base_units(COLUMN_UNITS[column], DECIMAL_MEGABYTE)
     want = in_base_units(unit, megabyte)
     return have[1] / want[1] if have and want and have[0] == want[0] else None
+
+
+def axis_units(column: str, megabyte: int) -> list[str]:
+    """What a chart of this column may have as its unit: its values are drawn as the program prints them."""
+    own = COLUMN_UNITS[column]
+    kind, _ = in_base_units(own, DECIMAL_MEGABYTE) or (None, 0.0)
+    return [unit for unit in units_of(kind) if unit == own or column_factor(column, unit, megabyte) == 1.0]
+
+
+def may_be_negative(unit: str) -> bool:
+    """A change may go either way; a rate, a time, a length, a ratio may not."""
+    return _bare(unit) == "%" or in_base_units(unit, DECIMAL_MEGABYTE) is None
 
 
 def _bare(unit: str) -> str:
