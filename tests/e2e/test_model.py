@@ -185,8 +185,8 @@ def test_a_trace_is_replayed(softband: Softband) -> None:
         (("two-hosts", "many.goal"), "help: --ranks-per-host 5"),
         (("three-hosts", "short.goal"), "short.goal:3: error: the trace ends, and rank 2 of num_ranks 3 has no block"),
         (("three-hosts", "binary.goal"), "binary.goal: error: this is no text: only GOAL traces in text form are read"),
-        (("three-hosts", "hosts.toml"), "hosts.toml: root: there is no host zz"),
-        (("three-hosts", "pattern.toml"), "pattern.toml: senders means nothing to permutation"),
+        (("three-hosts", "hosts.toml"), "hosts.toml:2: root: there is no host zz"),
+        (("three-hosts", "pattern.toml"), "pattern.toml:2: senders means nothing to permutation"),
         (("three-hosts", "pattern.toml", "--root", "zz"), "pattern.toml with the options of the command line: root: there is no host zz"),
     ],
 )
@@ -249,4 +249,4 @@ def test_a_stream_goes_from_host_to_host_however_many_ranks_each_has(softband: S
 def test_as_many_ranks_as_the_command_line_allows_may_stand_in_a_file(softband: Softband) -> None:
     file = softband.folder / "many.toml"
     file.write_text('workload = "permutation"\nranks_per_host = 2147483649\n')
-    assert "ranks_per_host = 2147483649: from 1 to 1024" in refusal(softband, str(FABRICS / "three-hosts.toml"), str(file))
+    assert "many.toml:2: ranks_per_host = 2147483649: from 1 to 1024" in refusal(softband, str(FABRICS / "three-hosts.toml"), str(file))

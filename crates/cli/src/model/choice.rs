@@ -63,12 +63,22 @@ pub(super) fn choose(arguments: &ModelArguments, loaded: &LoadedFabric) -> anyho
         let file: WorkloadFile = toml::from_str(&text).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
         let pattern = Pattern::parse(&file.workload).with_context(|| {
             let names: Vec<&str> = Pattern::ALL.iter().map(|(name, _)| *name).collect();
-            format!("{}: no workload `{}`: the names are {}", path.display(), file.workload, names.join(", "))
+            format!("{}{}: no workload `{}`: the names are {}", path.display(), line_of(&text, "workload"), file.workload, names.join(", "))
         })?;
         let of_whom = if options_given(arguments).is_some() { " with the options of the command line" } else { "" };
-        return by_pattern(arguments, loaded, pattern, &stem, file).map_err(|error| anyhow::anyhow!("{}{of_whom}: {error:#}", path.display()));
+        return by_pattern(arguments, loaded, pattern, &stem, file).map_err(|error| {
+            let message = format!("{error:#}");
+            anyhow::anyhow!("{}{}{of_whom}: {message}", path.display(), line_of(&text, &message))
+        });
     }
     by_trace(arguments, loaded, &text, &stem)
+}
+
+/// `:3`, where the file has the key that a message begins with.
+fn line_of(text: &str, message: &str) -> String {
+    let key = message.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next().unwrap_or_default();
+    let has_key = |line: &str| line.trim_start().strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='));
+    text.lines().position(|line| !key.is_empty() && has_key(line)).map_or_else(String::new, |line| format!(":{}", line + 1))
 }
 
 fn by_pattern(arguments: &ModelArguments, loaded: &LoadedFabric, pattern: Pattern, name: &str, file: WorkloadFile) -> anyhow::Result<Chosen> {
