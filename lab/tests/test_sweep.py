@@ -149,6 +149,20 @@ def test_another_sweep_in_the_same_folder_is_refused(tree: Tree) -> None:
     assert table(tree, "cells").height == 2
 
 
+@pytest.mark.parametrize("damage", ["gone", "broken"])
+def test_finished_cells_stay_when_what_they_are_of_is_lost(tree: Tree, damage: str) -> None:
+    run(tree, "bytes=1,2,3")
+    if damage == "gone":
+        (tree.out / "sweep.json").unlink()
+    else:
+        (tree.out / "sweep.json").write_text("{")
+    status, printed = run(tree, "bytes=1,2")
+    assert status == 0
+    assert "cells: 2 finished, 2 of them kept from before" in printed
+    assert "1 cells in" in printed and "are of other values: they go" in printed
+    assert table(tree, "cells")["bytes"].to_list() == [1, 2]
+
+
 def test_a_failing_cell_is_named_and_the_others_go_on(tree: Tree) -> None:
     status, printed = run(tree, "bytes=12,13,14", workload="permutation")
     assert status == 1

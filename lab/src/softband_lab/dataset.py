@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +66,15 @@ class Store:
         if failure.files:
             _write_files(self.cells / f".failed-{failure.id}", failure.files)
 
-    def clear(self, tables: tuple[str, ...]) -> int:
-        """Removes all cells; how many there were."""
-        cells = len(list((self.data / tables[-1]).glob("*.parquet")))
+    def clear(self, tables: tuple[str, ...], wanted: Iterable[tuple[Job[Any], str]]) -> int:
+        """Removes all cells but finished ones that are wanted, each with its key; how many went."""
+        kept = {job.id for job, key in wanted if self.load(job, key) is not None}
+        gone = [path for path in (self.data / tables[-1]).glob("*.parquet") if path.stem not in kept]
         for table in reversed(tables):
-            shutil.rmtree(self.data / table, ignore_errors=True)
-        return cells
+            for path in (self.data / table).glob("*.parquet"):
+                if path.stem not in kept:
+                    path.unlink(missing_ok=True)
+        return len(gone)
 
     def _path(self, table: str, job_id: str) -> Path:
         return self.data / table / f"{job_id}.parquet"

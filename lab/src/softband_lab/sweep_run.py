@@ -21,6 +21,7 @@ from softband_lab.cluster import Cluster
 from softband_lab.dataset import Store
 from softband_lab.errors import LabError
 from softband_lab.files import cannot_write, write_whole
+from softband_lab.jobs import content_key
 from softband_lab.model_job import ModelJob
 from softband_lab.results import write_table
 from softband_lab.softband import Softband
@@ -116,11 +117,11 @@ def _make_room(question: Question, softband: Softband, out: Path, console: Conso
         options = " ".join(theirs.get("options", []))
         whose = f"of {theirs.get('workload')} {options}".rstrip() + f" on {theirs.get('fabric')}"
         raise LabError(path, f"holds a sweep of {keys} {whose}", "another --out, or what that sweep had")
-    former = Store(out).clear(ModelJob.tables)
+    # Where nobody knows any more what they are of, cells still know it themselves.
+    former = Store(out).clear(ModelJob.tables, [(job, content_key(job, softband)) for job in question.jobs()])
     if former:
-        console.print(
-            f"{former} cells in {out} are of another text of the fabric or workload, or of another softband: they go"
-        )
+        of_what = "another text of the fabric or workload, or of another softband" if theirs else "other values"
+        console.print(f"{former} cells in {out} are of {of_what}: they go")
     write_whole(path, (json.dumps(ours, indent=1) + "\n").encode())
 
 
