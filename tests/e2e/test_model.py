@@ -147,6 +147,18 @@ def test_a_fabric_that_comes_to_a_deadlock_is_told_by_its_ports_and_leaves_what_
     assert "NOT done" in (softband.folder / "out" / "hot.svg").read_text()
 
 
+def test_what_an_unfinished_run_did_takes_no_finished_ones_place(softband: Softband) -> None:
+    model(softband, "ring-of-five", "stream")
+    whole = (softband.folder / "out" / "model.json").read_bytes()
+    words = ("model", str(FABRICS / "ring-of-five.toml"), "all-to-all", "--out", "out")
+    for _ in range(2):
+        done = softband.command(*words)
+        assert done.returncode == 2
+        assert "what it did until then is in out-unfinished" in done.stderr
+        assert (softband.folder / "out" / "model.json").read_bytes() == whole
+    assert sorted(path.name for path in (softband.folder / "out-unfinished").iterdir()) == sorted(FILES)
+
+
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_an_interrupted_run_leaves_what_it_did(softband: Softband, threads: str) -> None:
     words = ("model", str(FABRICS / "fat-tree-16.toml"), "all-to-all", "--messages", "1000000", "--threads", threads, "--out", "out")

@@ -118,7 +118,9 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
     let threads = crew.threads();
     // A million connections take more room than what is told of them.
     drop(crew);
-    let left = results.leave(&out).with_context(|| format!("cannot write the results to {}", out.display()));
+    let out = if ended_by.is_some() { results::place_of_unfinished(&out) } else { out };
+    let left =
+        results::check_folder(&out).and_then(|()| results.leave(&out)).with_context(|| format!("cannot write the results to {}", out.display()));
     let Some(error) = ended_by else {
         left?;
         let report = text::report(&results, (seconds, threads), peak_memory_bytes());

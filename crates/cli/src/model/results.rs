@@ -13,8 +13,8 @@ use softband_parallel::Crew;
 use softband_sim::SimTime;
 use softband_workload::{Feeder, FlowReport, HotPort, Measurements, PortReport, RunError, hot_ports};
 use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::io::{BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(super) struct Results {
@@ -46,6 +46,21 @@ pub(super) fn check_folder(out: &Path) -> std::io::Result<()> {
     // Of a full disk an empty file would stay. Why nothing could be written says more than that nothing was there to be removed.
     let removed = std::fs::remove_file(probe);
     written.and(removed)
+}
+
+/// Where what an unfinished run did is left: beside the results of one that came to its end, not in their place.
+pub(super) fn place_of_unfinished(out: &Path) -> PathBuf {
+    const HEAD_BYTES: u64 = 1 << 16;
+    let mut head = Vec::new();
+    let read = File::open(out.join(FILES[0])).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
+    // Why a run ended stands before its flows and ports.
+    let is_whole = read.is_ok() && !String::from_utf8_lossy(&head).contains("\n  \"ended_by\": \"");
+    if !is_whole {
+        return out.to_path_buf();
+    }
+    let mut name = out.as_os_str().to_owned();
+    name.push("-unfinished");
+    name.into()
 }
 
 impl Results {
