@@ -114,8 +114,11 @@ impl<'a> Channels<'a> {
 
     /// Dependencies where lanes follow from the way: each is gone from end to end.
     fn of_ways(&self, routes: &Routes, vls: impl Fn(usize, usize) -> OperationalVls) -> Vec<Vec<u32>> {
+        const LEVELS: usize = 16;
         let mut graph: Vec<Vec<u32>> = vec![Vec::new(); self.count()];
         let sources: Vec<usize> = (0..self.neighbours.len()).filter(|switch| has_ends(&self.neighbours[*switch])).collect();
+        // For which destination a channel was last taken with a service level: from there on the way is known.
+        let mut passed = vec![u32::MAX; self.count() * LEVELS];
         for (home, ways, destinations) in homes(self.neighbours, routes) {
             for (destination, source) in destinations.flat_map(|destination| sources.iter().map(move |source| (destination, *source))) {
                 let level = routes.service_level(source, home).unwrap_or(ServiceLevel(0));
@@ -129,6 +132,9 @@ impl<'a> Channels<'a> {
                     let dependencies = held.replace(channel).map(|held: usize| &mut graph[held]);
                     if let Some(known) = dependencies.filter(|known| !known.contains(&(channel as u32))) {
                         known.push(channel as u32);
+                    }
+                    if std::mem::replace(&mut passed[channel * LEVELS + usize::from(level.0)], destination as u32) == destination as u32 {
+                        break;
                     }
                     let Neighbour::Switch(next) = self.neighbours[at][index] else { break };
                     let back = |port: &Neighbour| *port == Neighbour::Switch(at);
