@@ -14,25 +14,44 @@ const STILL_LIMIT: SimDuration = SimDuration::from_nanos(30_000_000_000);
 #[derive(Default)]
 pub(crate) struct Agenda {
     queue: EventQueue<Event>,
-    /// Those that are no looks.
+    /// How many of each kind.
+    turns: usize,
     others: usize,
     /// Since when there were only looks.
     still_since: Option<SimTime>,
 }
 
-fn is_look(event: Event) -> bool {
-    matches!(event, Event::WaitOver { looks: true, .. })
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Look,
+    /// A thread gets on: from one look to the next one, if it does nothing else.
+    Turn,
+    Other,
+}
+
+impl Kind {
+    fn of(event: Event) -> Self {
+        match event {
+            Event::WaitOver { looks: true, .. } => Self::Look,
+            Event::Resume { .. } | Event::Execute { .. } => Self::Turn,
+            _ => Self::Other,
+        }
+    }
 }
 
 impl Agenda {
     pub(crate) fn push(&mut self, time: SimTime, node: u32, event: Event) {
-        self.others += usize::from(!is_look(event));
+        let kind = Kind::of(event);
+        self.turns += usize::from(kind == Kind::Turn);
+        self.others += usize::from(kind == Kind::Other);
         self.queue.push(time, node, event);
     }
 
     pub(crate) fn pop(&mut self) -> Option<(SimTime, Event)> {
         let next = self.queue.pop()?;
-        self.others -= usize::from(!is_look(next.1));
+        let kind = Kind::of(next.1);
+        self.turns -= usize::from(kind == Kind::Turn);
+        self.others -= usize::from(kind == Kind::Other);
         Some(next)
     }
 
@@ -49,19 +68,17 @@ impl Agenda {
 impl Engine {
     /// Whether this event, which is about to be handled, is one of nothing but looks for so long that they will never see anything.
     pub(crate) fn only_looks_happen(&mut self, event: Event) -> bool {
-        if is_look(event) {
-            if self.queue.others > 0 || self.world.next_event_time().is_some() {
-                self.queue.stir();
-                return false;
+        match Kind::of(event) {
+            Kind::Look if self.queue.others == 0 && self.world.next_event_time().is_none() => {
+                let since = *self.queue.still_since.get_or_insert(self.now);
+                self.queue.turns == 0 && self.now.saturating_since(since) > STILL_LIMIT
             }
-            let since = *self.queue.still_since.get_or_insert(self.now);
-            return self.now.saturating_since(since) > STILL_LIMIT;
+            Kind::Turn => false,
+            Kind::Look | Kind::Other => {
+                self.queue.stir();
+                false
+            }
         }
-        // From one look the thread gets on to its next one.
-        if !matches!(event, Event::Resume { .. } | Event::Execute { .. }) {
-            self.queue.stir();
-        }
-        false
     }
 
     /// A call of a thread has been carried out.
