@@ -168,6 +168,8 @@ def test_doubled_braces_reach_the_program(tree: Tree) -> None:
             r"M1: .* with the test `bw`",
         ),
         ('curves = ["rc-sdr"]', 'curves = ["rc-sdr"]\nat = "all"', r"M1: `rc-sdr` has no value at `all`"),
+        ("cables = [1]", "cables = [9]", r"cables: there is no cable 9 in .*\n  instead: some of 0 to "),
+        ("cables = [1]", "cables = []", r"cables: no cable is named"),
         ('fabric = "sdr.toml"', 'fabric = "sdrr.toml"', r"M5: fabric `sdrr\.toml`: there is no .*fabrics/sdrr\.toml"),
         ('fabric = "switch.toml"', 'fabric = "swich.toml"', r"M6: fabric `swich\.toml`: there is no "),
         ('base = "rc-ddr"', 'base = "rc-dr"', r"M3: no figure of .* has a curve `rc-dr`"),

@@ -16,10 +16,24 @@ from softband_lab.curve_rules import (
     SizesRule,
     ValueRule,
 )
+from softband_lab.errors import LabError
 from softband_lab.evidence import Evidence
+from softband_lab.fabricfile import cables, load_toml
 from softband_lab.judgement import Judgement, Known, Rule, judge_number, need_fabric, need_unit
+from softband_lab.places import fabric_path
 from softband_lab.published import Published
 from softband_lab.tree_rules import FabricsRule, FieldRule, LongestAcceptedRule, PartValueRule, ShownRule
+
+
+def _need_cables(known: Known, name: str, numbers: list[int]) -> None:
+    """The fabric has cables with these numbers."""
+    need_fabric(known, name)
+    path = fabric_path(known.home, name)
+    count = len(cables(load_toml(path), path))
+    wrong = [number for number in numbers if not 0 <= number < count]
+    if wrong or not numbers:
+        what = f"there is no cable {wrong[0]} in {path}" if wrong else "no cable is named"
+        raise LabError(f"{known.where}: cables", what, f"some of 0 to {count - 1}, in the order of the file")
 
 
 class LongestFullRule(Rule):
@@ -42,7 +56,7 @@ class LongestFullRule(Rule):
         )
 
     def check(self, known: Known, claim: Published) -> None:
-        need_fabric(known, self.fabric)
+        _need_cables(known, self.fabric, self.cables)
         need_unit(claim, "length")
 
 
@@ -69,7 +83,7 @@ class LaneShareRule(Rule):
         )
 
     def check(self, known: Known, claim: Published) -> None:
-        need_fabric(known, self.fabric)
+        _need_cables(known, self.fabric, self.cables)
         need_unit(claim, "share")
 
 
