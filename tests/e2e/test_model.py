@@ -157,6 +157,8 @@ def test_what_an_unfinished_run_did_takes_no_finished_ones_place(softband: Softb
         assert "what it did until then is in out-unfinished" in done.stderr
         assert (softband.folder / "out" / "model.json").read_bytes() == whole
     assert sorted(path.name for path in (softband.folder / "out-unfinished").iterdir()) == sorted(FILES)
+    assert "what it did until then is in out-unfinished" in softband.command(*words[:-1], "out/").stderr
+    assert sorted(path.name for path in (softband.folder / "out").iterdir()) == sorted(FILES)
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])

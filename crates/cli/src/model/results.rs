@@ -55,12 +55,15 @@ pub(super) fn place_of_unfinished(out: &Path) -> PathBuf {
     let read = File::open(out.join(FILES[0])).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
     // Why a run ended stands before its flows and ports.
     let is_whole = read.is_ok() && !String::from_utf8_lossy(&head).contains("\n  \"ended_by\": \"");
-    if !is_whole {
-        return out.to_path_buf();
+    // `DIR/` and `.` have a name as well.
+    let named = if out.file_name().is_some() { Some(out.to_path_buf()) } else { out.canonicalize().ok() };
+    match named.filter(|_| is_whole).and_then(|named| Some((named.file_name()?.to_owned(), named))) {
+        Some((mut name, named)) => {
+            name.push("-unfinished");
+            named.with_file_name(name)
+        }
+        None => out.to_path_buf(),
     }
-    let mut name = out.as_os_str().to_owned();
-    name.push("-unfinished");
-    name.into()
 }
 
 impl Results {
