@@ -73,31 +73,24 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
     };
     part.max_payload_bytes = max_payload(&mut read, part.interface);
     check_buffer(&mut read, part.port_buffer_bytes, part.vl_cap, part.mtu_max);
+    const SENDS_NOTHING: &str = "nothing could ever be sent";
+    const OF_NO_USE: &str = "no program could use such an HCA";
     let needed = [
-        ("outstanding_reads", part.outstanding_reads),
-        ("transmit_staging_packets", part.transmit_staging_packets),
-        ("processing_engines", part.processing_engines),
+        ("outstanding_reads", part.outstanding_reads, SENDS_NOTHING),
+        ("transmit_staging_packets", part.transmit_staging_packets, SENDS_NOTHING),
+        ("transmit_staging", part.transmit_staging_bytes.unwrap_or(1), SENDS_NOTHING),
+        ("processing_engines", part.processing_engines, SENDS_NOTHING),
+        ("max_qp", part.max_qp, OF_NO_USE),
+        ("max_qp_wr", part.max_qp_wr, OF_NO_USE),
+        ("max_sge", part.max_sge, OF_NO_USE),
+        ("max_cq", part.max_cq, OF_NO_USE),
+        ("max_cqe", part.max_cqe, OF_NO_USE),
+        ("max_mr", part.max_mr, OF_NO_USE),
+        ("max_pd", part.max_pd, OF_NO_USE),
     ];
-    for (name, count) in needed {
+    for (name, count, why) in needed {
         if count == 0 {
-            read.refuse(name, "nothing could ever be sent".into(), Some("write at least 1".into()));
-        }
-    }
-    if part.transmit_staging_bytes == Some(0) {
-        read.refuse("transmit_staging", "nothing could ever be sent".into(), Some("write at least 1 B".into()));
-    }
-    let objects = [
-        ("max_qp", part.max_qp),
-        ("max_qp_wr", part.max_qp_wr),
-        ("max_sge", part.max_sge),
-        ("max_cq", part.max_cq),
-        ("max_cqe", part.max_cqe),
-        ("max_mr", part.max_mr),
-        ("max_pd", part.max_pd),
-    ];
-    for (name, count) in objects {
-        if count == 0 {
-            read.refuse(name, "no program could use such an HCA".into(), Some("write at least 1".into()));
+            read.refuse(name, why.into(), Some("write at least 1".into()));
         }
     }
     check_driver(&mut read, &part.driver);
