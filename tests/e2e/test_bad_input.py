@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -128,6 +129,19 @@ def test_a_shell_that_waits_for_a_program_without_end_does_not_keep_the_run_goin
     assert "waits for a child" in outcome.stderr
     # One that does go on is waited for, however long it takes.
     assert softband.run("two-hosts", ("a", "sh -c 'sleep 300; true'")).assert_ok()
+    outcome = softband.run("two-hosts", ("a", "sh -c 'ib_send_bw & wait; echo done'"))
+    assert outcome.status != 0
+    assert "nothing can happen any more" in outcome.stderr
+    assert softband.run("two-hosts", ("a", "sh -c 'sleep 300 & wait'")).assert_ok()
+
+
+def test_a_time_limit_of_coreutils_ends_what_takes_longer_and_nothing_else(softband: Softband) -> None:
+    command = "timeout 60 ib_write_bw -n 100{}; echo $?; timeout 2 sleep 5; echo $?; timeout 40 ib_send_lat; echo $?; date +%T"
+    outcome = softband.run("two-hosts", ("a", command.format("")), ("b", command.format(" a"))).assert_ok()
+    assert outcome.stderr == ""
+    for program in ("a-0", "b-0"):
+        *_, first, second, third, clock = (line for line in outcome.program(program).splitlines() if re.fullmatch(r"\d+|[\d:]+", line))
+        assert (first, second, third, clock) == ("0", "124", "124", "00:00:43")
 
 
 def test_a_peer_that_crashes_costs_an_error_completion_in_virtual_time(softband: Softband, c_programs: Path) -> None:

@@ -244,10 +244,23 @@ impl Engine {
 
     /// A process says that it ends: its peers see that from now on.
     pub(crate) fn process_exits(&mut self, process: usize) {
+        if self.pace == Pace::Virtual {
+            self.miss_children_of(process);
+        }
         self.end_process(process);
         if self.pace == Pace::Virtual {
             self.await_death(process);
         }
+    }
+
+    /// What its parent has seen to be gone is gone, although the end of the connection may be on its way.
+    fn miss_children_of(&mut self, parent: usize) {
+        let is_gone = |child: usize| {
+            let record = &self.processes[child];
+            record.parent == Some(parent) && record.state == ProcessState::Attached && record.pid > 0 && self.is_zombie(child)
+        };
+        let gone: Vec<usize> = (0..).map_while(|nth| self.processes.nth_living(nth)).filter(|child| is_gone(*child)).collect();
+        gone.into_iter().for_each(|child| self.process_gone(child));
     }
 
     /// A process ended without a word: a crash or a kill.

@@ -20,10 +20,13 @@ struct Child {
     real: AtomicI32,
     simulated: AtomicI32,
     lifeline: AtomicI32,
+    /// Whether the program has heard of its end by a signal.
+    told: AtomicBool,
 }
 
 static CHILDREN: [Child; CHILDREN_MAX] =
-    [const { Child { real: AtomicI32::new(0), simulated: AtomicI32::new(0), lifeline: AtomicI32::new(-1) } }; CHILDREN_MAX];
+    [const { Child { real: AtomicI32::new(0), simulated: AtomicI32::new(0), lifeline: AtomicI32::new(-1), told: AtomicBool::new(false) } };
+        CHILDREN_MAX];
 /// Whether the table was ever used: most processes have no children.
 static USED: AtomicBool = AtomicBool::new(false);
 /// This process's own lifeline.
@@ -95,6 +98,7 @@ pub fn add(real: pid_t, simulated: pid_t, lifeline: c_int) {
     for child in &CHILDREN {
         if child.real.compare_exchange(0, real, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             child.simulated.store(simulated, Ordering::Relaxed);
+            child.told.store(false, Ordering::Relaxed);
             child.lifeline.store(lifeline, Ordering::Release);
             return;
         }
@@ -136,13 +140,32 @@ pub fn any(real: pid_t) -> bool {
     known().any(|child| matches(child, real))
 }
 
-/// Whether a child of those that `real` means has told its end, or was killed.
-pub fn has_ended(real: pid_t) -> bool {
-    known().filter(|child| matches(child, real)).any(|child| {
-        let mut set = [pollfd { fd: child.lifeline.load(Ordering::Acquire), events: libc::POLLIN, revents: 0 }];
+impl Child {
+    fn has_ended(&self) -> bool {
+        let mut set = [pollfd { fd: self.lifeline.load(Ordering::Acquire), events: libc::POLLIN, revents: 0 }];
         // SAFETY: one element, as told.
         unsafe { real::poll(set.as_mut_ptr(), 1, 0) > 0 && set[0].revents & (libc::POLLHUP | libc::POLLNVAL) != 0 }
-    })
+    }
+}
+
+/// Whether a child of those that `real` means has told its end, or was killed.
+pub fn has_ended(real: pid_t) -> bool {
+    known().filter(|child| matches(child, real)).any(Child::has_ended)
+}
+
+/// Whether there is a child whose end the program has not heard of.
+pub fn any_untold() -> bool {
+    known().any(|child| !child.told.load(Ordering::Relaxed))
+}
+
+/// A child that has ended, which the program has not heard of: the system's number.
+pub fn untold_end() -> Option<pid_t> {
+    known().find(|child| !child.told.load(Ordering::Relaxed) && child.has_ended()).map(|child| child.real.load(Ordering::Relaxed))
+}
+
+/// The program hears of the end of a child.
+pub fn tell_end(real: pid_t) {
+    known().filter(|child| child.real.load(Ordering::Relaxed) == real).for_each(|child| child.told.store(true, Ordering::Relaxed));
 }
 
 /// A child was killed: its end, which the kernel sees to at its leisure, belongs to this moment of simulated time.

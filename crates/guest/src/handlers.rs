@@ -2,14 +2,16 @@
 //! a handler that called anything of ours then would speak out of turn. So one that comes at such a moment is kept, and runs
 //! when the call that it interrupted has its answer.
 
+use crate::children;
 use crate::real;
 use crate::signals::{in_handler, without_ours};
 use crate::spin;
 use crate::world::{active, is_away, is_parked, keeping_errno};
 use libc::{c_int, c_void, sighandler_t, siginfo_t};
 use softband_client as client;
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{mem, ptr};
 
 const SIGNALS: usize = 65;
 
@@ -17,13 +19,34 @@ struct Table<T>(UnsafeCell<[T; SIGNALS]>);
 // SAFETY: a program that changes the action of a signal while another thread takes it races natively, too.
 unsafe impl<T> Sync for Table<T> {}
 // SAFETY: all zero is a valid value of both types.
-static WANTED: Table<libc::sigaction> = Table(UnsafeCell::new(unsafe { std::mem::zeroed() }));
+static WANTED: Table<libc::sigaction> = Table(UnsafeCell::new(unsafe { mem::zeroed() }));
 // SAFETY: as above.
-static KEPT: Table<siginfo_t> = Table(UnsafeCell::new(unsafe { std::mem::zeroed() }));
+static KEPT: Table<siginfo_t> = Table(UnsafeCell::new(unsafe { mem::zeroed() }));
 /// Signals whose handler of the system is ours, by bit.
 static WRAPPED: AtomicU64 = AtomicU64::new(0);
 /// Signals of which [`KEPT`] holds what the system told.
 static HAS_KEPT: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static RUNS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Grows whenever a handler of the program runs in the calling thread.
+pub fn runs() -> u64 {
+    RUNS.get()
+}
+
+/// Whether the end of a child would run a handler of the program in the calling thread.
+pub fn hears_children() -> bool {
+    if WRAPPED.load(Ordering::Acquire) & bit(libc::SIGCHLD) == 0 {
+        return false;
+    }
+    // SAFETY: only asks.
+    unsafe {
+        let mut blocked: libc::sigset_t = mem::zeroed();
+        real::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &raw mut blocked) == 0 && libc::sigismember(&raw const blocked, libc::SIGCHLD) == 0
+    }
+}
 
 fn bit(signal: c_int) -> u64 {
     1 << (signal as u32 % 64)
@@ -40,7 +63,7 @@ pub unsafe fn set(signal: c_int, new: *const libc::sigaction, old: *mut libc::si
     }
     let was_wrapped = WRAPPED.load(Ordering::Acquire) & bit(signal) != 0;
     let former = *wanted(signal);
-    let mut native: libc::sigaction = std::mem::zeroed();
+    let mut native: libc::sigaction = mem::zeroed();
     let is_function = !new.is_null() && !matches!((*new).sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
     let status = if is_function {
         *wanted(signal) = *new;
@@ -109,20 +132,24 @@ unsafe fn run(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let is_kept = HAS_KEPT.fetch_and(!bit(signal), Ordering::AcqRel) & bit(signal) != 0;
     let info = if is_kept { &raw mut kept } else { info };
     if action.sa_flags & libc::SA_RESETHAND != 0 {
-        let mut default: libc::sigaction = std::mem::zeroed();
+        let mut default: libc::sigaction = mem::zeroed();
         default.sa_sigaction = libc::SIG_DFL;
-        set(signal, &raw const default, std::ptr::null_mut());
+        set(signal, &raw const default, ptr::null_mut());
     }
+    if signal == libc::SIGCHLD {
+        children::tell_end((*info).si_pid());
+    }
+    RUNS.set(RUNS.get() + 1);
     call(&action, signal, info, context);
 }
 
 /// Calls the program's handler, which `action` names, as the kernel would.
 pub(crate) unsafe fn call(action: &libc::sigaction, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     if action.sa_flags & libc::SA_SIGINFO != 0 {
-        let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = std::mem::transmute(action.sa_sigaction);
+        let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = mem::transmute(action.sa_sigaction);
         handler(signal, info, context);
     } else {
-        let handler: extern "C" fn(c_int) = std::mem::transmute(action.sa_sigaction);
+        let handler: extern "C" fn(c_int) = mem::transmute(action.sa_sigaction);
         handler(signal);
     }
 }

@@ -1,11 +1,14 @@
 //! Sleeps: the turn is given away until the time has come.
 
+use crate::children;
 use crate::clock::from_clock;
-use crate::pace::sleep_until;
+use crate::handlers;
+use crate::pace::{Patience, sleep_until};
 use crate::real;
 use crate::world::{PICOS_PER_MICRO, PICOS_PER_SECOND, active, deadline_after, errno, fail, is_valid, keeping_errno, timespec_picos, to_timespec};
 use libc::{c_int, c_uint, clockid_t, timespec, useconds_t};
 use softband_client as client;
+use std::sync::atomic::Ordering;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clock_nanosleep(id: clockid_t, flags: c_int, request: *const timespec, remain: *mut timespec) -> c_int {
@@ -104,7 +107,7 @@ pub unsafe extern "C" fn pause() -> c_int {
     if !active() {
         return real::pause();
     }
-    wait_for_signal(|| real::pause())
+    wait_for_signal(handlers::runs(), || real::pause())
 }
 
 #[unsafe(no_mangle)]
@@ -113,20 +116,49 @@ pub unsafe extern "C" fn sigsuspend(mask: *const libc::sigset_t) -> c_int {
         return real::sigsuspend(mask);
     }
     let mut old: libc::sigset_t = std::mem::zeroed();
+    let known = handlers::runs();
     real::pthread_sigmask(libc::SIG_SETMASK, mask, &raw mut old);
-    let result = wait_for_signal(|| real::sigsuspend(mask));
+    let result = wait_for_signal(known, || real::sigsuspend(mask));
     let saved = errno();
     real::pthread_sigmask(libc::SIG_SETMASK, &raw const old, std::ptr::null_mut());
     crate::world::set_errno(saved);
     result
 }
 
-/// Sleeps without end: until the engine's alarm, or, where none is set, outside simulated time until a signal of the system.
-unsafe fn wait_for_signal(native: impl FnOnce() -> c_int) -> c_int {
-    let alarm = client::header().deadline_ps.load(std::sync::atomic::Ordering::Relaxed);
-    if alarm == 0 || alarm == u64::MAX {
-        return crate::world::away(native);
+/// Sleeps without end: until a handler has run that `known` does not count. Alarms and the ends of children come in simulated time; where
+/// there will be neither, a signal of the system is waited for outside it.
+unsafe fn wait_for_signal(known: u64, native: impl FnOnce() -> c_int) -> c_int {
+    let patience = Patience::new();
+    while handlers::runs() == known {
+        let alarm = match client::header().deadline_ps.load(Ordering::Relaxed) {
+            0 => u64::MAX,
+            at => at,
+        };
+        let hears_children = children::any_untold() && handlers::hears_children();
+        if !hears_children && alarm == u64::MAX {
+            return crate::world::away(native);
+        }
+        if let Some(child) = if hears_children { children::untold_end() } else { None } {
+            await_end_of(child, known);
+            break;
+        }
+        let waited = if hears_children { patience.step(alarm) } else { sleep_until(u64::MAX) };
+        if waited.is_err() {
+            break;
+        }
     }
-    while sleep_until(u64::MAX).is_ok() {}
     fail(libc::EINTR)
+}
+
+/// A child has told its end: its signal, which the kernel sends when it likes, belongs to this moment of simulated time.
+unsafe fn await_end_of(child: libc::pid_t, known: u64) {
+    for _ in 0..200 {
+        if handlers::runs() != known {
+            return;
+        }
+        real::poll(std::ptr::null_mut(), 0, 1);
+    }
+    // One signal told the ends of several, or it came while we were in our own code and was kept.
+    children::tell_end(child);
+    client::sync();
 }
