@@ -25,6 +25,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// What a large fabric holds lies all over its memory: with pages of 2 MiB the processor finds most of it without walking its tables.
+#[unsafe(export_name = "_rjem_malloc_conf")]
+pub static ALLOCATOR_SETTINGS: &[u8; 30] = b"thp:always,metadata_thp:auto\0\0";
+
 /// InfiniBand in software: run unmodified RDMA programs on a fabric that a file describes.
 #[derive(Parser)]
 #[command(name = "softband", version, arg_required_else_help = true, after_help = EXAMPLES)]
