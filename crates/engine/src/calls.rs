@@ -201,8 +201,7 @@ impl Engine {
                 Ok(Vec::new())
             }
             Op::Exec => {
-                let record = &self.processes[process];
-                let (ticket, number) = (record.ticket ^ (self.turns << 8 | 1), record.number);
+                let (ticket, number) = (self.processes[process].ticket ^ (self.turns << 8 | 1), self.processes[process].number);
                 self.exec_tickets.push((ticket, process));
                 Ok(reply(&calls::ForkReply { ticket, process: number.0, virtual_pid: Self::virtual_pid(number) }))
             }
@@ -214,6 +213,7 @@ impl Engine {
                 let (at_ps, interval_ps) = self.set_alarm(process, alarm.signal, SimTime::from_picos(alarm.at_ps), alarm.interval_ps);
                 Ok(reply(&calls::AlarmReply { at_ps, interval_ps }))
             }
+            Op::FindProcess => self.find_process(&request(bytes)?),
             _ => Err(libc::ENOSYS),
         }
     }
@@ -493,7 +493,7 @@ fn wait_request(bytes: &[u8]) -> Result<(calls::WaitRequest, Vec<calls::WaitEntr
 }
 
 fn name_of(text: &str) -> calls::Name {
-    let mut name = calls::Name { len: text.len().min(256) as u32, bytes: [0; 256] };
-    name.bytes[..text.len().min(256)].copy_from_slice(&text.as_bytes()[..text.len().min(256)]);
-    name
+    let (len, mut bytes) = (text.len().min(256), [0; 256]);
+    bytes[..len].copy_from_slice(&text.as_bytes()[..len]);
+    calls::Name { len: len as u32, bytes }
 }

@@ -102,6 +102,8 @@ fn write_host(root: &Path, world: &World, host: usize, spec: &HostSpec) -> io::R
     fs::create_dir_all(&class)?;
     fs::create_dir_all(&devices)?;
     put(&verbs, &[("abi_version", VERBS_ABI.into())])?;
+    // Libraries tell by it whether a peer is on their own machine (UCX).
+    put(&root.join("proc/sys/kernel/random"), &[("boot_id", format!("50f7ba2d-0000-4000-8000-{host:012x}"))])?;
     for (number, hca) in spec.hcas.iter().enumerate() {
         // Each HCA is a card of its own: links lead from its class to it, as in the kernel's tree.
         let card = format!("devices/pci0000:00/0000:00:{:02x}.0", number + 1);

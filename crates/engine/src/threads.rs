@@ -2,8 +2,8 @@
 
 use crate::control::Heard;
 use crate::pace::{Engine, Event};
-use crate::process::{ProcessState, ThreadState, Waiting};
-use softband_ipc::calls::{Op, Ticket};
+use crate::process::{Process, ProcessState, ThreadState, Waiting};
+use softband_ipc::calls::{Op, ProcessNumber, Ticket};
 use softband_ipc::layout::{baton_of, turn};
 use softband_sim::{SimDuration, SimTime};
 use softband_types::ProcessId;
@@ -21,6 +21,12 @@ const ATTACH_LIMIT: Duration = Duration::from_secs(10);
 /// First and longest pause between fruitless looks of a polling thread.
 pub(crate) const SLICE_FIRST_PICOS: u64 = 20_000_000;
 const SLICE_LAST_PICOS: u64 = 1_000_000_000;
+
+/// Whether a thread waits in the kernel for something that may take any time.
+fn is_asleep(pid: i32, tid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
+}
 
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,6 +201,13 @@ impl Engine {
         TurnEnd::Replaced
     }
 
+    /// The system's number of a process of the run by the one that programs know; 0 where there is none.
+    pub(crate) fn find_process(&self, asked: &ProcessNumber) -> Result<Vec<u8>, i32> {
+        let is_it = |record: &Process| Self::virtual_pid(record.number) == asked.number && record.state == ProcessState::Attached;
+        let number = self.processes.find(is_it).map_or(0, |process| self.processes[process].pid as u32);
+        Ok(crate::calls::reply(&ProcessNumber { number, reserved: 0 }))
+    }
+
     pub(crate) fn is_zombie(&self, process: usize) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.processes[process].pid)).unwrap_or_default();
         stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
@@ -212,11 +225,11 @@ impl Engine {
 
     fn suspect_spin(&self, process: usize, slot: u32, elapsed: Duration) {
         let record = &self.processes[process];
-        // Without memory that peers may write it more likely computes; a closer look would only slow it down.
-        if record.remotely_writable == 0 && elapsed < COMPUTE_SUSPECT {
+        let tid = record.shared.slot(slot).tid.load(Ordering::Relaxed) as i32;
+        // Without memory that peers may write it more likely computes, unless it is asleep: a closer look would only slow it down.
+        if record.remotely_writable == 0 && elapsed < COMPUTE_SUSPECT && !is_asleep(record.pid, tid) {
             return;
         }
-        let tid = record.shared.slot(slot).tid.load(Ordering::Relaxed) as i32;
         // SAFETY: a signal to a thread; the kernel checks that it belongs to the process.
         unsafe { libc::syscall(libc::SYS_tgkill, record.pid, tid, softband_ipc::layout::SPIN_SIGNAL) };
     }

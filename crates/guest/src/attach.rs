@@ -75,7 +75,7 @@ pub fn give_up(reason: &str) -> ! {
     warn::always(&format!("cannot take part in the fabric: {reason}"));
     // SAFETY: ends the process.
     unsafe {
-        libc::syscall(libc::SYS_exit_group, EXIT_CANNOT_ATTACH);
+        kernel!(libc::SYS_exit_group, EXIT_CANNOT_ATTACH);
         libc::abort()
     }
 }
@@ -116,7 +116,7 @@ fn after_turn() {
 /// The engine reads and writes registered memory; where the kernel restricts that to debuggers, this permits it.
 pub fn allow_engine_access() {
     // SAFETY: no memory is touched. A kernel without that restriction answers EINVAL.
-    unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
+    unsafe { kernel!(libc::SYS_prctl, libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
 }
 
 extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {

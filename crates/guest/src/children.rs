@@ -177,6 +177,11 @@ pub fn await_killed(real: pid_t, millis: c_int) {
     }
 }
 
+/// Whether the system's `real` is a child of this process.
+pub fn is_child(real: pid_t) -> bool {
+    real > 0 && any(real)
+}
+
 /// A child was waited for.
 pub fn reaped(real: pid_t) {
     for child in known() {

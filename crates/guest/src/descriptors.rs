@@ -8,6 +8,8 @@ use softband_client::fds::{Entry, Kind};
 use softband_client::{self as client, Errno, fds};
 use softband_ipc::calls::{Count, Object, Op, SocketReceive, WaitEntry, WaitReply, WaitRequest};
 
+const F_SETOWN_EX: c_int = 15;
+
 /// The object of the engine behind `fd`, as seen by a thread that may ask for it.
 #[inline]
 pub fn ours(fd: c_int) -> Option<Entry> {
@@ -77,9 +79,14 @@ pub fn blocking_natively<R: From<i8>>(fd: c_int, events: i16, call: impl FnOnce(
 
 /// Whether what is behind `fd` cannot be another program of the run: a terminal or another device.
 fn is_outside(fd: c_int) -> bool {
+    kind_of(fd) == libc::S_IFCHR
+}
+
+/// What kind of file it is (`S_IFMT`); 0 where there is none.
+pub fn kind_of(fd: c_int) -> libc::mode_t {
     // SAFETY: the number is only asked about.
     let borrowed = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd.max(0)) };
-    rustix::fs::fstat(borrowed).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFCHR)
+    rustix::fs::fstat(borrowed).map_or(0, |stat| stat.st_mode & libc::S_IFMT)
 }
 
 /// Lets go of what `fd` stands for, before the number is used for something else.
@@ -124,7 +131,7 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     const CLOSE_RANGE_CLOEXEC: c_int = 4;
     if !crate::attach::attached() || flags & CLOSE_RANGE_CLOEXEC != 0 {
-        return libc::syscall(libc::SYS_close_range, first, last, flags) as c_int;
+        return close_range_natively(first, last, flags);
     }
     if first > last {
         return fail(libc::EINVAL);
@@ -136,11 +143,15 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     let mut start = first;
     for kept in crate::children::reserved_descriptors().into_iter().map(|fd| fd as c_uint).filter(|fd| (first..=last).contains(fd)) {
         if kept > start {
-            libc::syscall(libc::SYS_close_range, start, kept - 1, flags);
+            close_range_natively(start, kept - 1, flags);
         }
         start = kept + 1;
     }
-    if start <= last { libc::syscall(libc::SYS_close_range, start, last, flags) as c_int } else { 0 }
+    if start <= last { close_range_natively(start, last, flags) } else { 0 }
+}
+
+unsafe fn close_range_natively(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    kernel!(libc::SYS_close_range, first, last, flags) as c_int
 }
 
 #[unsafe(no_mangle)]
@@ -198,6 +209,14 @@ pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_
                 }
             }
             0
+        }
+        libc::F_SETOWN => real::fcntl(fd, command, crate::pid::group_or_process(argument as libc::pid_t) as usize),
+        libc::F_GETOWN => crate::pid::known_number(real::fcntl(fd, command, argument)),
+        F_SETOWN_EX if argument != 0 => {
+            // Kind and number, four bytes each.
+            let [kind, pid] = *(argument as *const [c_int; 2]);
+            let owner = [kind, crate::pid::group_or_process(pid)];
+            real::fcntl(fd, command, owner.as_ptr() as usize)
         }
         _ => real::fcntl(fd, command, argument),
     }

@@ -239,7 +239,7 @@ pub unsafe extern "C" fn epoll_pwait(epoll: c_int, events: *mut epoll_event, roo
 pub unsafe extern "C" fn epoll_pwait2(epoll: c_int, events: *mut epoll_event, room: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int {
     if !active() {
         const SIGSET_BYTES: usize = 8;
-        return libc::syscall(libc::SYS_epoll_pwait2, epoll, events, room, timeout, mask, SIGSET_BYTES) as c_int;
+        return kernel!(libc::SYS_epoll_pwait2, epoll, events, room, timeout, mask, SIGSET_BYTES) as c_int;
     }
     let deadline = if timeout.is_null() { u64::MAX } else { deadline_after(timespec_picos(&*timeout)) };
     with_mask(mask, || wait_for(epoll, events, room, deadline))

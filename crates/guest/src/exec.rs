@@ -69,7 +69,7 @@ pub unsafe extern "C" fn fexecve(fd: c_int, argv: Strings, envp: Strings) -> c_i
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execveat(directory: c_int, path: *const c_char, argv: Strings, envp: Strings, flags: c_int) -> c_int {
-    replace(envp, |envp| libc::syscall(libc::SYS_execveat, directory, path, argv, envp, flags) as c_int)
+    replace(envp, |envp| kernel!(libc::SYS_execveat, directory, path, argv, envp, flags) as c_int)
 }
 
 /// The parent of what this process starts.

@@ -1,9 +1,9 @@
-//! The kernel's files about HCAs: what a program looks for below `/sys/class/infiniband*` and `/dev/infiniband` lies in a folder
+//! The kernel's files about HCAs and processes: what a program looks for below `/sys/class/infiniband*` and `/dev/infiniband` lies in a folder
 //! that the engine has written for its host, and the functions of the C library that take paths are led there.
 
 use crate::attach::attached;
 use crate::real;
-use crate::world::fail;
+use crate::world::{active, errno, fail, set_errno};
 use libc::{DIR, FILE, c_char, c_int, c_uint, mode_t, size_t, ssize_t};
 use std::ffi::{CStr, CString, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -12,6 +12,9 @@ use std::sync::OnceLock;
 /// `infiniband_verbs` and `infiniband_mad` as well.
 const CLASSES: &[u8] = b"/sys/class/infiniband";
 const DEVICES: &[u8] = b"/dev/infiniband";
+
+/// By it a library tells whether a peer is on its own machine.
+const BOOT_ID: &[u8] = b"/proc/sys/kernel/random/boot_id";
 
 static FOLDER: OnceLock<OsString> = OnceLock::new();
 
@@ -40,32 +43,61 @@ unsafe fn led(path: *const c_char) -> Led {
 }
 
 fn inside(path: &[u8]) -> Option<CString> {
+    if let Some(rest) = path.strip_prefix(b"/proc/")
+        && rest.first().is_some_and(u8::is_ascii_digit)
+    {
+        return of_process(rest);
+    }
     // Nearly every path ends here.
-    if !is_about_hcas(path) || !attached() {
+    if !(is_about_hcas(path) || path == BOOT_ID) || !attached() {
         return None;
     }
     CString::new([FOLDER.get()?.as_bytes(), path].concat()).ok()
 }
 
+/// Below `/proc`, what belongs to a process that the program knows by another number than the system.
+fn of_process(rest: &[u8]) -> Option<CString> {
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let number = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
+    let real = crate::pid::translated(number);
+    CString::new([b"/proc/", real.to_string().as_bytes(), &rest[digits..]].concat()).ok().filter(|_| real != number)
+}
+
+/// Runs `open`. That of a named pipe waits in the kernel for its other end, and both must be there at once: neither may have the turn.
+unsafe fn opening<R>(folder: c_int, led: &Led, flags: c_int, open: impl FnOnce() -> R) -> R {
+    let waits = active() && flags & (libc::O_NONBLOCK | libc::O_RDWR | libc::O_PATH) == 0 && {
+        let mut about: libc::stat = std::mem::zeroed();
+        let saved = errno();
+        let is_there = kernel!(libc::SYS_newfstatat, folder, led.path, &raw mut about, 0) == 0;
+        set_errno(saved);
+        is_there && about.st_mode & libc::S_IFMT == libc::S_IFIFO
+    };
+    if waits { crate::world::away(open) } else { open() }
+}
+
 /// `open` and its relatives: the mode travels in the same register whether it is there or not (System V ABI).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    real::open(led(path).path, flags, mode)
+    let led = led(path);
+    opening(libc::AT_FDCWD, &led, flags, || real::open(led.path, flags, mode))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    real::open64(led(path).path, flags, mode)
+    let led = led(path);
+    opening(libc::AT_FDCWD, &led, flags, || real::open64(led.path, flags, mode))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn openat(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    real::openat(folder, led(path).path, flags, mode)
+    let led = led(path);
+    opening(folder, &led, flags, || real::openat(folder, led.path, flags, mode))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn openat64(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    real::openat64(folder, led(path).path, flags, mode)
+    let led = led(path);
+    opening(folder, &led, flags, || real::openat64(folder, led.path, flags, mode))
 }
 
 #[unsafe(no_mangle)]
@@ -90,12 +122,14 @@ pub unsafe extern "C" fn __openat64_2(folder: c_int, path: *const c_char, flags:
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
-    real::fopen(led(path).path, mode)
+    let led = led(path);
+    opening(libc::AT_FDCWD, &led, 0, || real::fopen(led.path, mode))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE {
-    real::fopen64(led(path).path, mode)
+    let led = led(path);
+    opening(libc::AT_FDCWD, &led, 0, || real::fopen64(led.path, mode))
 }
 
 #[unsafe(no_mangle)]
@@ -115,7 +149,7 @@ pub unsafe extern "C" fn scandir64(path: *const c_char, list: *mut libc::c_void,
 
 /// By the system call, whose structure is the C library's on this machine: C libraries before 2.33 have no `stat` to call.
 unsafe fn status_of(folder: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int {
-    libc::syscall(libc::SYS_newfstatat, folder, led(path).path, out, flags) as c_int
+    kernel!(libc::SYS_newfstatat, folder, led(path).path, out, flags) as c_int
 }
 
 #[unsafe(no_mangle)]

@@ -1,12 +1,12 @@
 //! `read` and `write`.
 
-use crate::descriptors::{blocking_natively, ours};
+use crate::descriptors::{blocking_natively, is_nonblocking, kind_of, ours};
 use crate::real;
 use crate::socket::message::parts;
 use crate::socket::stream;
 use crate::spin;
 use crate::timerfd;
-use crate::world::{active, fail};
+use crate::world::{active, errno, fail};
 use libc::{c_int, c_void, iovec, size_t, ssize_t};
 use softband_client::Errno;
 use softband_client::fds::{Entry, Kind};
@@ -42,6 +42,45 @@ fn native<R: From<i8>>(fd: c_int, events: i16, call: impl FnOnce() -> R) -> R {
     if active() { blocking_natively(fd, events, call) } else { call() }
 }
 
+/// Whether a native socket may take a part of what is written: messages go whole.
+unsafe fn is_stream(fd: c_int) -> bool {
+    let (mut kind, mut len) = (0, size_of::<c_int>() as libc::socklen_t);
+    let status = real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_TYPE, (&raw mut kind).cast(), &raw mut len);
+    status == 0 && kind == libc::SOCK_STREAM
+}
+
+/// More than a pipe or a native socket may have room for: in parts that do not block, each when there is room, since who makes room needs
+/// the turn. `None` where that is not needed.
+unsafe fn write_in_parts(fd: c_int, list: &[iovec]) -> Option<ssize_t> {
+    let whole: usize = list.iter().map(|part| part.iov_len).sum();
+    if whole <= libc::PIPE_BUF || !active() || is_nonblocking(fd) {
+        return None;
+    }
+    let send: unsafe fn(c_int, *const c_void, size_t) -> ssize_t = match kind_of(fd) {
+        // Where poll says that there is room, so much goes in at once.
+        libc::S_IFIFO => |fd, data, len| unsafe { real::write(fd, data, len.min(libc::PIPE_BUF)) },
+        libc::S_IFSOCK if is_stream(fd) => |fd, data, len| unsafe { real::send(fd, data, len, libc::MSG_DONTWAIT) },
+        _ => return None,
+    };
+    let mut written = 0;
+    for part in list {
+        let mut done = 0;
+        while done < part.iov_len {
+            let (from, left) = (part.iov_base.cast::<u8>().add(done).cast::<c_void>(), part.iov_len - done);
+            let count = native(fd, libc::POLLOUT, || send(fd, from, left));
+            if count < 0 && errno() == libc::EAGAIN {
+                continue;
+            }
+            if count <= 0 {
+                return Some(if written > 0 { written } else { count });
+            }
+            done += count as usize;
+            written += count;
+        }
+    }
+    Some(written)
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn read(fd: c_int, data: *mut c_void, len: size_t) -> ssize_t {
     let list = [iovec { iov_base: data, iov_len: len }];
@@ -74,6 +113,10 @@ pub unsafe extern "C" fn write(fd: c_int, data: *const c_void, len: size_t) -> s
     if let Some(Entry { kind: Kind::StreamSocket, object }) = ours(fd) {
         return counted(stream::send(fd, object, &[iovec { iov_base: data.cast_mut(), iov_len: len }], 0));
     }
+    let list = [iovec { iov_base: data.cast_mut(), iov_len: len }];
+    if let Some(count) = write_in_parts(fd, &list) {
+        return count;
+    }
     native(fd, libc::POLLOUT, || real::write(fd, data, len))
 }
 
@@ -81,6 +124,9 @@ pub unsafe extern "C" fn write(fd: c_int, data: *const c_void, len: size_t) -> s
 pub unsafe extern "C" fn writev(fd: c_int, list: *const iovec, count: c_int) -> ssize_t {
     if let Some(Entry { kind: Kind::StreamSocket, object }) = ours(fd) {
         return counted(stream::send(fd, object, parts(list, count.max(0) as usize), 0));
+    }
+    if let Some(written) = write_in_parts(fd, parts(list, count.max(0) as usize)) {
+        return written;
     }
     native(fd, libc::POLLOUT, || real::writev(fd, list, count))
 }

@@ -14,7 +14,11 @@
 #![allow(clippy::missing_safety_doc, unsafe_op_in_unsafe_fn)] // see "Safety" above
 #![allow(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
+#[macro_use]
+pub mod real;
+
 pub mod alarm;
+pub mod allocator;
 pub mod attach;
 pub mod children;
 pub mod clock;
@@ -35,7 +39,7 @@ pub mod pid;
 pub mod poll;
 pub mod process;
 pub mod random;
-pub mod real;
+pub mod raw;
 pub mod select;
 pub mod semaphore;
 pub mod shell;
@@ -44,6 +48,7 @@ pub mod sleep;
 pub mod socket;
 pub mod spawn;
 pub mod spin;
+pub mod symbols;
 pub mod threads;
 pub mod timerfd;
 pub mod tsc;

@@ -82,6 +82,14 @@ pub unsafe extern "C" fn pthread_mutex_timedlock(mutex: *mut pthread_mutex_t, un
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_clocklock(mutex: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec) -> c_int {
+    if !active() {
+        return real::pthread_mutex_clocklock(mutex, clock, until);
+    }
+    lock_mutex(mutex, from_clock(clock, &*until))
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int {
     let status = real::pthread_mutex_unlock(mutex);
     if status == 0 && doorbell::is_awaited(mutex as usize) && active() {
@@ -172,6 +180,38 @@ pub unsafe extern "C" fn pthread_rwlock_wrlock(lock: *mut pthread_rwlock_t) -> c
         return real::pthread_rwlock_wrlock(lock);
     }
     acquire(lock as usize, false, u64::MAX, || real::pthread_rwlock_trywrlock(lock))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_timedrdlock(lock: *mut pthread_rwlock_t, until: *const timespec) -> c_int {
+    if !active() {
+        return real::pthread_rwlock_timedrdlock(lock, until);
+    }
+    pthread_rwlock_clockrdlock(lock, libc::CLOCK_REALTIME, until)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_timedwrlock(lock: *mut pthread_rwlock_t, until: *const timespec) -> c_int {
+    if !active() {
+        return real::pthread_rwlock_timedwrlock(lock, until);
+    }
+    pthread_rwlock_clockwrlock(lock, libc::CLOCK_REALTIME, until)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_clockrdlock(lock: *mut pthread_rwlock_t, clock: clockid_t, until: *const timespec) -> c_int {
+    if !active() {
+        return real::pthread_rwlock_clockrdlock(lock, clock, until);
+    }
+    acquire(lock as usize, false, from_clock(clock, &*until), || real::pthread_rwlock_tryrdlock(lock))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_clockwrlock(lock: *mut pthread_rwlock_t, clock: clockid_t, until: *const timespec) -> c_int {
+    if !active() {
+        return real::pthread_rwlock_clockwrlock(lock, clock, until);
+    }
+    acquire(lock as usize, false, from_clock(clock, &*until), || real::pthread_rwlock_trywrlock(lock))
 }
 
 #[unsafe(no_mangle)]

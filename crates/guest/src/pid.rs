@@ -1,14 +1,37 @@
 //! Process numbers: simulated ones, so that what a program derives from its own (names, seeds) is the same in each run.
 
-use crate::children::{await_killed, parent_number, to_real};
+use crate::children::{await_killed, is_child, parent_number, to_real, to_simulated};
 use crate::real;
 use crate::world::{active, keeping_errno};
-use libc::{c_int, cpu_set_t, pid_t, rlimit, sched_param, size_t};
+use libc::{c_int, c_uint, c_ulong, cpu_set_t, pid_t, rlimit, sched_param, size_t};
 use softband_client as client;
+use softband_ipc::calls::{Op, ProcessNumber};
 
-/// The system's number for one that the program knows: its own, a child's, or any other.
+/// The system's number for one that the program knows: its own, a child's, that of another process of the run, or any other.
 pub fn system_number(pid: pid_t) -> pid_t {
-    if pid > 0 && pid == own_number() { rustix::process::getpid().as_raw_nonzero().get() } else { to_real(pid) }
+    if pid > 0 && pid == own_number() {
+        return rustix::process::getpid().as_raw_nonzero().get();
+    }
+    match to_real(pid) {
+        real if real != pid || pid <= 0 || !active() => real,
+        _ => keeping_errno(|| in_the_run(pid)).unwrap_or(pid),
+    }
+}
+
+/// Only the engine knows them all.
+fn in_the_run(pid: pid_t) -> Option<pid_t> {
+    let found: ProcessNumber = client::call(Op::FindProcess, &ProcessNumber { number: pid as u32, reserved: 0 }).ok()?;
+    Some(found.number as pid_t).filter(|number| *number > 0)
+}
+
+/// The system's number for a process or, negative, for a process group.
+pub fn group_or_process(pid: pid_t) -> pid_t {
+    if pid < -1 { -translated(-pid) } else { translated(pid) }
+}
+
+/// What the program calls a number of the system's: its own or a child's.
+pub fn known_number(real: pid_t) -> pid_t {
+    if real == rustix::process::getpid().as_raw_nonzero().get() { own_number() } else { to_simulated(real) }
 }
 
 /// What the program takes itself for.
@@ -20,7 +43,7 @@ pub fn own_number() -> pid_t {
     }
 }
 
-fn translated(pid: pid_t) -> pid_t {
+pub fn translated(pid: pid_t) -> pid_t {
     if crate::attach::attached() { system_number(pid) } else { pid }
 }
 
@@ -42,12 +65,23 @@ pub unsafe extern "C" fn getppid() -> pid_t {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kill(pid: pid_t, signal: c_int) -> c_int {
-    let group = if pid < -1 { -translated(-pid) } else { translated(pid) };
+    let group = group_or_process(pid);
     let status = real::kill(group, signal);
     if status == 0 && group > 0 && active() {
-        keeping_errno(|| await_killed(group, end_millis(signal)));
+        keeping_errno(|| if is_child(group) { await_killed(group, end_millis(signal)) } else { await_end(group, end_millis(signal)) });
     }
     status
+}
+
+/// The same of a process that is no child: its end belongs to this moment of simulated time, too.
+unsafe fn await_end(process: pid_t, millis: c_int) {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let fd = if millis == 0 || process == own { -1 } else { kernel!(libc::SYS_pidfd_open, process) as c_int };
+    if fd >= 0 {
+        let mut set = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
+        real::poll(set.as_mut_ptr(), 1, millis);
+        real::close(fd);
+    }
 }
 
 /// How long, in real time, the end of a child by this signal is waited for. One that it may handle does not end at all.
@@ -66,12 +100,66 @@ pub unsafe extern "C" fn setpgid(pid: pid_t, group: pid_t) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getpgid(pid: pid_t) -> pid_t {
-    real::getpgid(translated(pid))
+    known_number(real::getpgid(translated(pid)))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getsid(pid: pid_t) -> pid_t {
     real::getsid(translated(pid))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getpgrp() -> pid_t {
+    known_number(real::getpgrp())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigqueue(pid: pid_t, signal: c_int, value: libc::sigval) -> c_int {
+    real::sigqueue(translated(pid), signal, value)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getpriority(which: c_uint, who: libc::id_t) -> c_int {
+    real::getpriority(which, if which == libc::PRIO_PROCESS { translated(who as pid_t) as libc::id_t } else { who })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn setpriority(which: c_uint, who: libc::id_t, priority: c_int) -> c_int {
+    real::setpriority(which, if which == libc::PRIO_PROCESS { translated(who as pid_t) as libc::id_t } else { who }, priority)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_getparam(pid: pid_t, parameters: *mut sched_param) -> c_int {
+    real::sched_getparam(translated(pid), parameters)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_setparam(pid: pid_t, parameters: *const sched_param) -> c_int {
+    real::sched_setparam(translated(pid), parameters)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn process_vm_readv(
+    pid: pid_t,
+    local: *const libc::iovec,
+    locals: c_ulong,
+    remote: *const libc::iovec,
+    remotes: c_ulong,
+    flags: c_ulong,
+) -> libc::ssize_t {
+    real::process_vm_readv(translated(pid), local, locals, remote, remotes, flags)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn process_vm_writev(
+    pid: pid_t,
+    local: *const libc::iovec,
+    locals: c_ulong,
+    remote: *const libc::iovec,
+    remotes: c_ulong,
+    flags: c_ulong,
+) -> libc::ssize_t {
+    real::process_vm_writev(translated(pid), local, locals, remote, remotes, flags)
 }
 
 #[unsafe(no_mangle)]
@@ -110,8 +198,8 @@ pub unsafe extern "C" fn sched_getcpu() -> c_int {
     if active() {
         return 0;
     }
-    let mut cpu: libc::c_uint = 0;
-    if libc::syscall(libc::SYS_getcpu, &raw mut cpu, std::ptr::null_mut::<libc::c_uint>(), 0) != 0 {
+    let mut cpu: c_uint = 0;
+    if kernel!(libc::SYS_getcpu, &raw mut cpu) != 0 {
         return -1;
     }
     cpu as c_int

@@ -114,7 +114,7 @@ pub fn tell_exit(status: c_int) {
 pub unsafe extern "C" fn _exit(status: c_int) -> ! {
     tell_exit(status);
     loop {
-        libc::syscall(libc::SYS_exit_group, status);
+        kernel!(libc::SYS_exit_group, status);
     }
 }
 

@@ -3,6 +3,7 @@
 //! Not by RTLD_NEXT: behind this library may come our own `libibverbs.so.1`, whose jumps lead back here.
 
 use libc::*;
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 fn find(cell: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
@@ -11,7 +12,7 @@ fn find(cell: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
         return known;
     }
     // SAFETY: every name below ends with a NUL.
-    let found = unsafe { dlsym(c_library(), name.as_ptr().cast()) };
+    let found = crate::symbols::find(unsafe { CStr::from_bytes_with_nul_unchecked(name.as_bytes()) });
     if found.is_null() {
         softband_client::warn::always(&format!("the C library has no {}", name.trim_end_matches('\0')));
         // SAFETY: aborting runs nothing of ours.
@@ -19,19 +20,6 @@ fn find(cell: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
     }
     cell.store(found, Ordering::Relaxed);
     found
-}
-
-fn c_library() -> *mut c_void {
-    static LIBRARY: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
-    let known = LIBRARY.load(Ordering::Relaxed);
-    if !known.is_null() {
-        return known;
-    }
-    // SAFETY: the name ends with a NUL; the library is loaded already, so no constructor runs.
-    let library = unsafe { dlopen(c"libc.so.6".as_ptr(), RTLD_LAZY | RTLD_NOLOAD) };
-    let library = if library.is_null() { RTLD_NEXT } else { library };
-    LIBRARY.store(library, Ordering::Relaxed);
-    library
 }
 
 macro_rules! originals {
@@ -86,6 +74,20 @@ originals! {
     fn usleep(micros: useconds_t) -> c_int;
     fn sleep(seconds: c_uint) -> c_uint;
     fn sched_yield() -> c_int;
+    fn getpgrp() -> pid_t;
+    fn process_vm_readv(pid: pid_t, local: *const iovec, locals: c_ulong, remote: *const iovec, remotes: c_ulong, flags: c_ulong) -> ssize_t;
+    fn process_vm_writev(pid: pid_t, local: *const iovec, locals: c_ulong, remote: *const iovec, remotes: c_ulong, flags: c_ulong) -> ssize_t;
+    fn sigqueue(pid: pid_t, signal: c_int, value: sigval) -> c_int;
+    fn getpriority(which: c_uint, who: id_t) -> c_int;
+    fn setpriority(which: c_uint, who: id_t, priority: c_int) -> c_int;
+    fn sched_getparam(pid: pid_t, parameters: *mut sched_param) -> c_int;
+    fn sched_setparam(pid: pid_t, parameters: *const sched_param) -> c_int;
+    fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long;
+    fn pthread_mutex_clocklock(mutex: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec) -> c_int;
+    fn pthread_rwlock_timedrdlock(lock: *mut pthread_rwlock_t, until: *const timespec) -> c_int;
+    fn pthread_rwlock_timedwrlock(lock: *mut pthread_rwlock_t, until: *const timespec) -> c_int;
+    fn pthread_rwlock_clockrdlock(lock: *mut pthread_rwlock_t, clock: clockid_t, until: *const timespec) -> c_int;
+    fn pthread_rwlock_clockwrlock(lock: *mut pthread_rwlock_t, clock: clockid_t, until: *const timespec) -> c_int;
     fn alarm(seconds: c_uint) -> c_uint;
     fn setitimer(which: c_int, new: *const itimerval, old: *mut itimerval) -> c_int;
     fn getitimer(which: c_int, current: *mut itimerval) -> c_int;
@@ -203,7 +205,21 @@ originals! {
     fn sigtimedwait(set: *const sigset_t, info: *mut siginfo_t, timeout: *const timespec) -> c_int;
 }
 
+/// Asks the kernel, past our own [`crate::raw::syscall`].
+macro_rules! kernel {
+    ($number:expr $(, $argument:expr)*) => {
+        $crate::real::padded_syscall($number, &[$($argument as libc::c_long),*])
+    };
+}
+
+pub unsafe fn padded_syscall(number: c_long, given: &[c_long]) -> c_long {
+    let mut all = [0; 6];
+    all[..given.len()].copy_from_slice(given);
+    let [a, b, c, d, e, f] = all;
+    syscall(number, a, b, c, d, e, f)
+}
+
 /// The kernel's clock, not by the vDSO: that one reads the time stamp counter, which is trapped.
 pub unsafe fn kernel_clock_gettime(clock: clockid_t, out: *mut timespec) -> c_int {
-    syscall(SYS_clock_gettime, c_long::from(clock), out) as c_int
+    kernel!(SYS_clock_gettime, clock, out) as c_int
 }

@@ -93,7 +93,7 @@ pub fn raise_all(signals: u64) {
             let pid = rustix::process::getpid().as_raw_nonzero().get();
             let tid = rustix::thread::gettid().as_raw_nonzero().get();
             // SAFETY: tgkill touches no memory of ours.
-            keeping_errno(|| unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, signal) });
+            keeping_errno(|| unsafe { kernel!(libc::SYS_tgkill, pid, tid, signal) });
         }
     }
 }

@@ -46,7 +46,11 @@ pub unsafe extern "C" fn wait4(pid: pid_t, status: *mut c_int, options: c_int, u
     if !active() {
         return real::wait4(pid, status, options, usage);
     }
-    let which = if pid > 0 { system_number(pid) } else { pid };
+    let which = match pid {
+        1.. => system_number(pid),
+        ..-1 => -system_number(-pid),
+        _ => pid,
+    };
     let look = |no_wait: bool| real::wait4(which, status, options | if no_wait { libc::WNOHANG } else { 0 }, usage);
     match wait_for(which, options & libc::WNOHANG != 0, look, |found| *found != 0) {
         Ok(Look::Done(found) | Look::Nothing(found)) if found <= 0 => found,

@@ -46,6 +46,8 @@ ops! {
     /// A `while` loop spins on memory: come back when registered memory of this process was written, or after a while.
     /// [`SpinTarget`], or nothing when any write counts.
     SpinWait = 13,
+    /// [`ProcessNumber`], as programs know it / [`ProcessNumber`] of the system, or 0.
+    FindProcess = 14,
 
     /// [`Name`] / [`AddressReply`].
     Resolve = 30,
@@ -172,6 +174,7 @@ pod! {
     pub struct ThreadReply { pub slot: u32, pub reserved: u32, }
     pub struct Ticket { pub ticket: u64, }
     pub struct ForkReply { pub ticket: u64, pub process: u32, pub virtual_pid: u32, }
+    pub struct ProcessNumber { pub number: u32, pub reserved: u32, }
     pub struct Exit { pub status: i32, pub reserved: u32, }
     /// Raises `signal` at `at_ps` (0: never) and then every `interval_ps` (0: once). One timer per `signal` and process.
     pub struct Alarm { pub at_ps: u64, pub interval_ps: u64, pub signal: u32, pub reserved: u32, }

@@ -16,7 +16,7 @@ pub mod ring;
 pub mod tables;
 
 /// Changes whenever anything in this crate changes its meaning or layout.
-pub const VERSION: u32 = 17;
+pub const VERSION: u32 = 18;
 
 /// Environment variables by which a program finds its engine and its identity.
 pub mod environment {

@@ -6,8 +6,13 @@ use crate::descriptors::is_ready_natively;
 use crate::pace::Patience;
 use crate::{children, real};
 use libc::{c_int, c_long, ucontext_t};
+use std::cell::Cell;
 
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
+/// Steps of time in an unknown call: a quarter of what it has taken, since each costs the host milliseconds.
+const UNKNOWN_STEPS: u64 = 4;
+const UNKNOWN_STEP_MIN_PS: u64 = 1_000_000;
+const UNKNOWN_STEP_MAX_PS: u64 = 10_000_000_000;
 
 /// Whether the kernel will enter the call again when the handler returns: it was asleep in it, and the instruction pointer is
 /// back on the instruction (which it is not after a call that has ended).
@@ -20,6 +25,26 @@ pub fn is_blocked(machine: &ucontext_t) -> bool {
 
 fn argument(machine: &ucontext_t, register: c_int) -> i64 {
     machine.uc_mcontext.gregs[register as usize]
+}
+
+/// Of a futex: without its flags.
+fn command(machine: &ucontext_t) -> c_int {
+    argument(machine, libc::REG_RSI) as c_int & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME)
+}
+
+thread_local! {
+    /// Where an unknown call was found last (its stack and [`softband_client::progress`] after that), and the time at which it was found first.
+    static UNKNOWN: Cell<(usize, u64, u64)> = const { Cell::new((0, 0, 0)) };
+}
+
+/// An unknown call may end by itself, so it is left alone after each step of time; the steps grow while it goes on.
+fn wait_a_step(machine: &ucontext_t) {
+    let (stack, now) = (registers::stack(machine), softband_client::now_ps());
+    let (known, progress, since) = UNKNOWN.get();
+    let since = if (known, progress) == (stack, softband_client::progress()) { since } else { now };
+    let step = (now.saturating_sub(since) / UNKNOWN_STEPS).clamp(UNKNOWN_STEP_MIN_PS, UNKNOWN_STEP_MAX_PS);
+    let _ = crate::pace::sleep_until(now + step);
+    UNKNOWN.set((stack, softband_client::progress(), since));
 }
 
 /// What the interrupted call waits for.
@@ -39,7 +64,9 @@ fn awaits(call: c_long, machine: &ucontext_t) -> Awaits {
         }
         libc::SYS_write | libc::SYS_writev | libc::SYS_sendto | libc::SYS_sendmsg => Awaits::Descriptor(first as c_int, libc::POLLOUT),
         libc::SYS_wait4 => Awaits::Child(first as libc::pid_t),
-        libc::SYS_futex if argument(machine, libc::REG_RSI) & 0x7f == 0 => Awaits::Word(first as usize, argument(machine, libc::REG_RDX) as u32),
+        libc::SYS_futex if matches!(command(machine), libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET) => {
+            Awaits::Word(first as usize, argument(machine, libc::REG_RDX) as u32)
+        }
         _ => Awaits::Unknown,
     }
 }
@@ -69,7 +96,7 @@ fn has_child_ended(pid: libc::pid_t) -> bool {
     }
 }
 
-/// Waits until the call would not block. An unknown call is given one step of time for each signal.
+/// Waits until the call would not block, or as long as an unknown call is given for each signal.
 pub fn wait(machine: &ucontext_t) {
     let what = awaits(argument(machine, libc::REG_RAX), machine);
     let patience = Patience::new();
@@ -83,9 +110,7 @@ pub fn wait(machine: &ucontext_t) {
             return;
         }
         if what == Awaits::Unknown {
-            // It may end by itself.
-            let _ = crate::pace::sleep_until(patience.next_look(softband_client::now_ps()));
-            return;
+            return wait_a_step(machine);
         }
         if patience.step(u64::MAX).is_err() {
             return;

@@ -48,7 +48,7 @@ static MACHINE: Shared = Shared(UnsafeCell::new(Machine::new()));
 
 fn protect(start: usize, end: usize, rights: libc::c_int) -> bool {
     // SAFETY: the range is registered memory of the program, which has these rights by itself (peers may write it).
-    unsafe { libc::syscall(libc::SYS_mprotect, start, end - start, rights) == 0 }
+    unsafe { kernel!(libc::SYS_mprotect, start, end - start, rights) == 0 }
 }
 
 fn open(start: usize, end: usize) {

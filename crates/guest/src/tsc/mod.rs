@@ -40,7 +40,7 @@ pub fn released<R>(body: impl FnOnce() -> R) -> R {
 
 fn set(mode: i32) -> bool {
     // SAFETY: prctl with these arguments touches no memory. The C library's own `syscall` is not interposed.
-    unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_TSC, mode, 0, 0, 0) == 0 }
+    unsafe { kernel!(libc::SYS_prctl, libc::PR_SET_TSC, mode) == 0 }
 }
 
 /// Which counter instruction starts with these bytes, by its length.

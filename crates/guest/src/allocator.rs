@@ -1,0 +1,92 @@
+//! Memory of our own. The program's `malloc` may be the one that calls us (jemalloc asks for the time and for processors while it makes
+//! itself ready, and the first call attaches), and it may be interrupted by our signal handlers.
+
+use dlmalloc::Dlmalloc;
+use std::alloc::{GlobalAlloc, Layout};
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Pages from the system, shared out behind a lock that no interposed function is asked for.
+pub struct Private {
+    taken: AtomicBool,
+    heap: UnsafeCell<Dlmalloc>,
+}
+
+// SAFETY: the heap is used behind the lock only.
+unsafe impl Sync for Private {}
+
+impl Private {
+    pub const fn new() -> Self {
+        Self { taken: AtomicBool::new(false), heap: UnsafeCell::new(Dlmalloc::new()) }
+    }
+
+    /// Before a fork: no other thread may be in the middle of something, for it will not be in the child.
+    pub fn lock(&self) {
+        while self.taken.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            // SAFETY: asks for nothing but the next thread.
+            unsafe { kernel!(libc::SYS_sched_yield) };
+        }
+    }
+
+    pub fn unlock(&self) {
+        self.taken.store(false, Ordering::Release);
+    }
+
+    fn with<R>(&self, body: impl FnOnce(&mut Dlmalloc) -> R) -> R {
+        self.lock();
+        // SAFETY: the lock is held.
+        let result = body(unsafe { &mut *self.heap.get() });
+        self.unlock();
+        result
+    }
+}
+
+impl Default for Private {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+// SAFETY: dlmalloc keeps the contract, as it is told sizes and alignments as they are here.
+unsafe impl GlobalAlloc for Private {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        self.with(|heap| unsafe { heap.malloc(layout.size(), layout.align()) })
+    }
+
+    unsafe fn dealloc(&self, data: *mut u8, layout: Layout) {
+        self.with(|heap| unsafe { heap.free(data, layout.size(), layout.align()) });
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        self.with(|heap| unsafe { heap.calloc(layout.size(), layout.align()) })
+    }
+
+    unsafe fn realloc(&self, data: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        self.with(|heap| unsafe { heap.realloc(data, layout.size(), layout.align(), new_size) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_get_memory_that_is_theirs_alone() {
+        static HEAP: Private = Private::new();
+        let work = |seed: u8| {
+            for round in 1..200 {
+                let layout = Layout::from_size_align(round * 37, 64).unwrap();
+                // SAFETY: the layout is not empty, and memory is given back as it was taken.
+                unsafe {
+                    let data = HEAP.alloc_zeroed(layout);
+                    assert!((data as usize).is_multiple_of(64) && (0..layout.size()).all(|at| *data.add(at) == 0));
+                    data.write_bytes(seed, layout.size());
+                    let data = HEAP.realloc(data, layout, layout.size() * 2);
+                    assert!((0..layout.size()).all(|at| *data.add(at) == seed));
+                    HEAP.dealloc(data, Layout::from_size_align(layout.size() * 2, 64).unwrap());
+                }
+            }
+        };
+        std::thread::scope(|scope| (1..5).for_each(|seed| drop(scope.spawn(move || work(seed)))));
+    }
+}

@@ -1,0 +1,95 @@
+//! `syscall`: runtimes of other languages (Rust, OpenMP's and C++'s atomics) wait and ask the time by it. The calls that have to do with
+//! time, processes and randomness go the way of the functions of their names; all others pass through.
+
+use crate::clock::{clock_gettime, from_clock, gettimeofday};
+use crate::doorbell::{self, Place};
+use crate::pace::Patience;
+use crate::pid::{kill, own_number};
+use crate::random::getrandom;
+use crate::sleep::{clock_nanosleep, nanosleep, sched_yield};
+use crate::world::{active, deadline_after, fail, is_away, is_parked, keeping_errno, timespec_picos};
+use crate::{real, spin};
+use libc::{c_int, c_long, c_uint, clockid_t, timespec};
+use softband_client as client;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Six arguments travel in the same places whether they are there or not (System V ABI), so this need not be variadic.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long {
+    // A thread that waits for its turn may come by here in a signal handler, or in our own code.
+    if !active() || is_parked() || is_away() {
+        return real::syscall(number, a, b, c, d, e, f);
+    }
+    match number {
+        libc::SYS_futex => {
+            if let Some(result) = futex(a as *const AtomicU32, b as c_int, c as u32, d) {
+                return result;
+            }
+        }
+        libc::SYS_nanosleep => return nanosleep(a as *const timespec, b as *mut timespec).into(),
+        libc::SYS_clock_nanosleep => {
+            return match clock_nanosleep(a as clockid_t, b as c_int, c as *const timespec, d as *mut timespec) {
+                0 => 0,
+                error => fail(error),
+            };
+        }
+        libc::SYS_clock_gettime => return clock_gettime(a as clockid_t, b as *mut timespec).into(),
+        libc::SYS_gettimeofday => return gettimeofday(a as *mut libc::timeval, b as *mut libc::timezone).into(),
+        libc::SYS_sched_yield => return sched_yield().into(),
+        libc::SYS_getpid => return own_number().into(),
+        libc::SYS_kill => return kill(a as c_int, b as c_int).into(),
+        libc::SYS_getrandom => return getrandom(a as *mut libc::c_void, b as usize, c as c_uint) as c_long,
+        _ => {}
+    }
+    spin::before_native();
+    real::syscall(number, a, b, c, d, e, f)
+}
+
+/// Waits and wake-ups; `None` for what is left to the kernel.
+unsafe fn futex(word: *const AtomicU32, operation: c_int, value: u32, timeout: c_long) -> Option<c_long> {
+    let flags = libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME;
+    let until = timeout as *const timespec;
+    match operation & !flags {
+        libc::FUTEX_WAIT => {
+            let deadline = if until.is_null() { u64::MAX } else { deadline_after(timespec_picos(&*until)) };
+            Some(wait(&*word, operation & libc::FUTEX_PRIVATE_FLAG != 0, value, deadline))
+        }
+        libc::FUTEX_WAIT_BITSET => {
+            let clock = if operation & libc::FUTEX_CLOCK_REALTIME == 0 { libc::CLOCK_MONOTONIC } else { libc::CLOCK_REALTIME };
+            let deadline = if until.is_null() { u64::MAX } else { from_clock(clock, &*until) };
+            Some(wait(&*word, operation & libc::FUTEX_PRIVATE_FLAG != 0, value, deadline))
+        }
+        // Of those who wait for some bits only, too many may wake: they look again.
+        libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET if doorbell::is_awaited(word as usize) => {
+            let woken = keeping_errno(|| doorbell::wake(word as usize, value as usize)) as c_long;
+            let left = c_long::from(value) - woken;
+            let natively = if left > 0 { kernel!(libc::SYS_futex, word, libc::FUTEX_WAKE | operation & libc::FUTEX_PRIVATE_FLAG, left) } else { 0 };
+            Some(woken + natively.max(0))
+        }
+        _ => None,
+    }
+}
+
+fn wait(word: &AtomicU32, is_private: bool, value: u32, deadline: u64) -> c_long {
+    let has_changed = || word.load(Ordering::SeqCst) != value;
+    if has_changed() {
+        return fail(libc::EAGAIN);
+    }
+    if is_private && let Some(place) = Place::take(std::ptr::from_ref(word) as usize) {
+        // Taking the place may have given the turn away.
+        if has_changed() {
+            return fail(libc::EAGAIN);
+        }
+        return if keeping_errno(|| place.wait(deadline)) { 0 } else { fail(libc::ETIMEDOUT) };
+    }
+    let patience = Patience::new();
+    while !has_changed() {
+        if deadline <= client::now_ps() {
+            return fail(libc::ETIMEDOUT);
+        }
+        if patience.step(deadline).is_err() {
+            return fail(libc::EINTR);
+        }
+    }
+    0
+}
