@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Stands in for the `softband` binary: same arguments, same files, and a toy model in place of the engine.
 
-A fabric file may hold `[fake] fail = "text"` to fail a run, or `seconds = 5` to take its time.
+A fabric file may hold `[fake] fail = "text"` to fail a run, or `seconds = 5` to take its time; `warn = "text"` to be
+warned of, and `deadlock = true` for a warning of the run.
 """
 
 from __future__ import annotations
@@ -135,9 +136,11 @@ def run(arguments: list[str]) -> int:
 
 
 def model(arguments: list[str]) -> int:
-    """Two flows, whose rate is the link's; bytes = 13 brings bad luck, senders over 2 are refused."""
+    """Two flows, whose rate is the link's; bytes = 13 brings bad luck, 15 a full disk, senders over 2 are refused."""
     fabric = tomllib.loads(Path(arguments[0]).read_text())
     option = {name: arguments[index + 1] for index, name in enumerate(arguments[:-1]) if name.startswith("--")}
+    for warning in filter(None, [fabric.get("fake", {}).get("warn")]):
+        print(f"{arguments[0]}:3:1: warning: {warning}\n  help: less of it", file=sys.stderr)
     if int(option.get("--senders", "1")) > 2:
         print("softband: senders = 3 is out of range", file=sys.stderr)
         return 2
@@ -149,12 +152,20 @@ def model(arguments: list[str]) -> int:
         return 0
     size = int(option.get("--bytes", "65536"))
     if size == 13:
+        (Path(option["--out"]) / "flows.csv").write_text("some\n")
         print(f"{arguments[0]}: bad luck", file=sys.stderr)
+        print(f"softband: what it did until then is in {option['--out']}", file=sys.stderr)
+        return 2
+    if size == 15:
+        print(f"softband: cannot write the results to {option['--out']}: No space left", file=sys.stderr)
         return 2
     time.sleep(fabric.get("fake", {}).get("seconds", 0))
     with (Path(__file__).parent / "runs.log").open("a") as log:
         log.write(f"{Path(arguments[0]).name} {size} on {option['--threads']} threads\n")
     leave_model(fabric, Path(arguments[1]).stem, size, Path(option["--out"]))
+    if fabric.get("fake", {}).get("deadlock"):
+        print(f"softband: deadlock of {size} B, broken up", file=sys.stderr)
+    print(f"a report: {size} B")
     return 0
 
 

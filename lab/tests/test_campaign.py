@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import csv
+import hashlib
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -95,10 +98,33 @@ def test_a_cell_with_other_columns_is_run_again_and_that_is_said(
     table, column = pl.read_parquet(cell), "bw_average_mib_s"
     other = table.drop(column) if change == "left out" else table.with_columns(pl.col(column).cast(pl.String))
     other.write_parquet(cell)
+    record = tree.out / "checksums/ddr-rc-bandwidth.json"
+    content = json.loads(record.read_text())
+    content["sha256"]["data/measurements/ddr-rc-bandwidth.parquet"] = hashlib.sha256(cell.read_bytes()).hexdigest()
+    record.write_text(json.dumps(content))
     before = len(tree.runs())
     assert tree.run(quick=True)[0] == 0
     assert [Path(line).name for line in tree.runs()[before:]] == ["ddr.toml"]
     assert f"{cell}: has no column `{column}` as cells have it: the cell runs again" in capsys.readouterr().err
+
+
+def test_what_runs_left_is_as_it_was_written_or_the_cell_runs_again(
+    tree: Tree, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Claims are judged by it, too."""
+    tree.run(quick=True)
+    counters = tree.out / "cells/ddr-rc-bandwidth/run-0/counters.json"
+    whole = counters.read_text()
+    counters.write_text(whole.replace("3", "4"))
+    before = len(tree.runs())
+    assert tree.run(quick=True)[0] == 0
+    assert [Path(line).name for line in tree.runs()[before:]] == ["ddr.toml"]
+    assert capsys.readouterr().err == f"{counters}: is not as it was written: the cell runs again\n"
+    assert counters.read_text() == whole
+    # Taken away for the room that it takes, it is not missed.
+    shutil.rmtree(tree.out / "cells")
+    assert tree.run(quick=True)[0] == 0
+    assert len(tree.runs()) == before + 1
 
 
 def test_a_failing_cell_is_named_and_the_others_go_on(tree: Tree) -> None:
@@ -108,6 +134,10 @@ def test_a_failing_cell_is_named_and_the_others_go_on(tree: Tree) -> None:
     assert "switch-rc-bandwidth" in printed
     assert "no such part: flux-capacitor" in printed
     assert "ib_send_bw -a -c RC -n 20 a" in printed
+    kept = tree.out / "cells/failed/switch-rc-bandwidth"
+    assert f"  what it left: {kept}\n" in printed
+    assert "flux-capacitor" in (kept / "run-0/softband.log").read_text()
+    assert f"what their programs printed: {kept.parent}\n" in printed
     claims = read_claims(tree.out)
     assert claims["M1"]["verdict"] == "reproduced"
     assert claims["M2"]["verdict"] == "not testable"

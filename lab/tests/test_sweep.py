@@ -92,16 +92,53 @@ def test_a_changed_fabric_makes_the_cells_run_again_and_the_old_ones_go(tree: Tr
     assert table(tree, "cells")["bytes"].to_list() == [2, 3]
 
 
-@pytest.mark.parametrize("name", ["flows", "ports", "hot_ports", "cells"])
-def test_a_damaged_table_makes_its_cell_run_again(tree: Tree, name: str) -> None:
+@pytest.mark.parametrize("name", ["flows", "ports", "hot_ports", "warnings", "cells"])
+def test_a_damaged_table_makes_its_cell_run_again(tree: Tree, capsys: pytest.CaptureFixture[str], name: str) -> None:
     run(tree, "bytes=1,2")
     path = tree.out / "data" / name / "bytes-1.parquet"
-    for damaged in (b"", path.read_bytes()[:-20]):
+    whole = path.read_bytes()
+    in_the_middle = whole[:40] + b"\xff" * 160 + whole[200:]
+    one_bit = whole[:60] + bytes([whole[60] ^ 1]) + whole[61:]
+    for damaged in (b"", whole[:-20], in_the_middle, one_bit):
         path.write_bytes(damaged)
         before = len(tree.runs())
         assert "2 finished, 1 of them kept" in run(tree, "bytes=1,2")[1]
         assert len(tree.runs()) == before + 1
-        assert set(table(tree, name)["cell"]) == {"bytes-1", "bytes-2"}
+        assert capsys.readouterr().err == f"{path}: is not as it was written: the cell runs again\n"
+        assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("damage", ["{", "{}", '{"sha256": []}', '{"sha256": {}}'])
+def test_damaged_checksums_make_their_cell_run_again(
+    tree: Tree, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
+    run(tree, "bytes=1,2")
+    (tree.out / "checksums/bytes-1.json").write_text(damage)
+    assert "2 finished, 1 of them kept" in run(tree, "bytes=1,2")[1]
+    assert "is not as it was written: the cell runs again" in capsys.readouterr().err
+    assert "2 finished, 2 of them kept" in run(tree, "bytes=1,2")[1]
+
+
+def test_of_many_damaged_cells_the_first_are_named(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep = f"seed={','.join(map(str, range(10)))}"
+    run(tree, sweep)
+    for path in (tree.out / "data/flows").iterdir():
+        path.write_bytes(b"damaged")
+    assert "10 finished, 0 of them kept" in run(tree, sweep)[1]
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 9
+    assert said[-1] == "and 2 more cells run again"
+
+
+def test_cells_without_checksums_run_again_and_that_is_said(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of earlier versions have none."""
+    run(tree, "bytes=1,2,3")
+    for name in ("bytes-1", "bytes-3"):
+        (tree.out / f"checksums/{name}.json").unlink()
+    assert "3 finished, 1 of them kept" in run(tree, "bytes=1,2,3")[1]
+    wanted = f"{tree.out}: 2 cells have no checksums, as those of earlier versions: they run again\n"
+    assert capsys.readouterr().err == wanted
+    assert "3 finished, 3 of them kept" in run(tree, "bytes=1,2,3")[1]
 
 
 def test_the_largest_seed_has_a_cell(tree: Tree) -> None:
@@ -169,7 +206,41 @@ def test_a_failing_cell_is_named_and_the_others_go_on(tree: Tree) -> None:
     assert "failed bytes-13: exit status 2" in printed
     assert "softband model switch.toml permutation --bytes 13" in printed
     assert "| switch.toml: bad luck" in printed
+    kept = tree.out / "cells/failed/bytes-13"
+    assert f"  | softband: what it did until then is in {kept}/results\n" in printed
+    assert "what it left" not in printed  # it is said already
+    assert (kept / "results/flows.csv").read_text() == "some\n"
+    assert (kept / "switch.toml").is_file()
     assert table(tree, "cells")["bytes"].to_list() == [12, 14]
+
+
+def test_what_a_failing_cell_left_is_named_and_kept_until_the_next_time(tree: Tree) -> None:
+    (tree.out / "cells/.failed-bytes-9").mkdir(parents=True)  # of an earlier version
+    status, printed = run(tree, "bytes=12,15")
+    assert status == 1
+    # The disk that is full is the one where the cell ran.
+    assert f"cannot write the results to {tree.out}" not in printed
+    assert f"\n  what it left: {tree.out}/cells/failed/bytes-15\n" in printed
+    assert (tree.out / "cells/failed/bytes-15/results/softband.log").is_file()
+    assert [path.name for path in (tree.out / "cells").iterdir()] == ["failed"]
+    run(tree, "bytes=12")
+    assert not (tree.out / "cells/failed").exists()
+
+
+def test_a_failing_cell_is_named_also_when_there_is_no_room_for_what_it_left(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, _content: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    printed = io.StringIO()
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with (
+        Cluster(None, 1) as cluster,
+        pytest.raises(LabError, match=r"cells/failed/bytes-13/\S+: cannot be written: No space left"),
+    ):
+        run_sweep(question(tree, "bytes=13"), tree.softband, tree.out, cluster, Console(file=printed, width=200))
+    assert "failed bytes-13: exit status 2" in printed.getvalue()
 
 
 def test_the_workload_may_be_a_file(tree: Tree) -> None:

@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 from conftest import DIST, FABRICS, ROOT, until
 
-TABLES = ("cells", "flows", "ports", "hot_ports")
+TABLES = ("cells", "flows", "ports", "hot_ports", "warnings")
 SIZES = [1024 * number for number in range(1, 13)]
 SWEEP = f"bytes={','.join(map(str, SIZES))}"
 # The first run of this cell does not come to its end.
@@ -283,6 +283,53 @@ def test_a_check_of_a_sweep_looks_at_every_cell_and_leaves_nothing(campaigns: Ca
     assert done.returncode == 2
     assert "cannot run --sweep bytes=2 --sweep senders=7: senders = 7 is out of range" in done.stdout
     assert not (campaigns.folder / "results").exists()
+
+
+def model(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [str(DIST / "bin" / "softband"), "model", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_sweep_tells_of_the_credit_loops_of_each_fabric_once_and_keeps_them(tmp_path: Path) -> None:
+    text = (FABRICS / "torus-4x4.toml").read_text()
+    (tmp_path / "loops.toml").write_text(text.replace("[generate]", "[subnet]\nmax_op_vls = 1\n[generate]"))
+    words = ("loops.toml", "permutation", "--messages", "1")
+    alone = model(tmp_path, *words, "--check").stderr
+    assert alone.count("warning: credit loop: s-") == 8
+    for more in (("--check",), ("--out", "seeds"), ("--out", "seeds")):
+        done = model(tmp_path, *words, "--sweep", "seed=1,2", *more)
+        assert (done.returncode, done.stderr) == (0, f"warnings of all cells:\n{alone}"), done.stdout
+    kept = pl.read_parquet(tmp_path / "seeds/data/warnings/*.parquet")
+    assert {height for height, in kept.group_by("cell").len().select("len").iter_rows()} == {8}
+    assert "\n".join(kept.filter(cell="seed-1")["warning"]) == alone.rstrip()
+    assert pl.read_csv(tmp_path / "seeds/cells.csv")["warnings"].to_list() == [8, 8]
+    for more in (("--check",), ("--out", "fabrics")):
+        done = model(tmp_path, *words, "--sweep", "generate.hosts_per_switch=1,2", "--sweep", "subnet.max_op_vls=1,2", *more)
+        whose = "; ".join(f"--sweep generate.hosts_per_switch={count} --sweep subnet.max_op_vls=1" for count in (1, 2))
+        assert (done.returncode, done.stderr) == (0, f"warnings of {whose}:\n{alone}"), done.stdout
+
+
+def test_what_a_failed_cell_did_is_where_its_error_says(tmp_path: Path) -> None:
+    done = model(tmp_path, "ring-of-five", "all-to-all", "--sweep", "bytes=4097", "--out", "C")
+    assert done.returncode == 1
+    assert "  | softband: what it did until then is in C/cells/failed/bytes-4097/results\n" in done.stdout
+    assert '"ended_by": "' in (tmp_path / "C/cells/failed/bytes-4097/results/model.json").read_text()
+    assert "softband-cell-" not in done.stdout + done.stderr
+    assert "warnings of all cells:\nring-of-five: warning: credit loop: " in done.stderr
+
+
+def test_a_flows_file_damaged_in_its_middle_is_made_again(tmp_path: Path) -> None:
+    words = ("three-hosts", "incast", "--sweep", "seed=1,2,3", "--bytes", "4096", "--out", "B")
+    assert model(tmp_path, *words).returncode == 0
+    path = tmp_path / "B/data/flows/seed-2.parquet"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:40] + b"\xff" * 160 + whole[200:])
+    done = model(tmp_path, *words)
+    assert done.returncode == 0
+    assert "3 finished, 2 of them kept from before" in done.stdout
+    assert done.stderr == "B/data/flows/seed-2.parquet: is not as it was written: the cell runs again\n"
+    assert path.read_bytes() == whole
+    assert "3 finished, 3 of them kept from before" in model(tmp_path, *words).stdout
 
 
 @pytest.mark.parametrize(

@@ -78,16 +78,18 @@ def run_jobs(
     store.remove_leftovers()
     outcome: Outcome[ResultT] = Outcome()
     waiting: deque[tuple[Job[ResultT], str]] = deque()
-    for job in jobs:
-        key = content_key(job, softband)
-        known = store.load(job, key)
-        if known is None:
-            waiting.append((job, key))
-        else:
-            outcome.results[job.id] = job.read(key, known)
-            outcome.reused += 1
     with _progress(console) as progress:
-        bar = progress.add_task("cells", total=len(jobs), completed=outcome.reused)
+        bar = progress.add_task("cells", total=len(jobs))
+        for job in jobs:
+            key = content_key(job, softband)
+            known = store.load(job, key)
+            if known is None:
+                waiting.append((job, key))
+            else:
+                outcome.results[job.id] = job.read(key, known)
+                outcome.reused += 1
+                progress.advance(bar)
+        store.say_what_runs_again()
         if waiting:
             cluster.connect()
             _Campaign(softband, store, cluster, outcome, progress, bar, waiting).run()
@@ -172,9 +174,12 @@ class _Campaign(Generic[ResultT]):
         if isinstance(came_out, Finished):
             self.outcome.results[job.id] = job.read(key, self.store.write(job, key, came_out))
             return
-        self.outcome.failures[job.id] = came_out
-        self.progress.console.print(describe_failure(came_out))
-        self.store.keep_failure(came_out)
+        try:
+            came_out = self.store.keep_failure(came_out)
+        finally:
+            # Also when there is no room for what it left.
+            self.outcome.failures[job.id] = came_out
+            self.progress.console.print(describe_failure(came_out), soft_wrap=True, highlight=False)
 
 
 def _lost_workers(job: Job[Any], lost: KilledWorker) -> Failure:
@@ -188,7 +193,10 @@ def describe_failure(failure: Failure) -> str:
         f"[bold red]failed[/] {escape(failure.id)}: {escape(failure.reason)}",
         f"  {escape(failure.command)}",
     ]
-    return "\n".join([*lines, *(f"  | {escape(line)}" for line in failure.last_lines)])
+    lines += [f"  | {escape(line)}" for line in failure.last_lines]
+    if failure.folder and not any(failure.folder in line for line in failure.last_lines):
+        lines.append(f"  what it left: {escape(failure.folder)}")
+    return "\n".join(lines)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from softband_lab.softband import Softband
 Tables = dict[str, pl.DataFrame]
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 
-_FORMAT = 3  # of cells; a change makes every cell run again
+FORMAT = 4  # of cells; a change makes every cell run again
 
 
 class Job(Protocol[ResultT_co]):
@@ -64,9 +64,11 @@ class Failure:
     reason: str
     last_lines: list[str]
     files: dict[str, bytes] = field(default_factory=dict)
+    # Where the files are, which the text may name: where the cell ran, and then where they are kept.
+    folder: str = ""
 
 
 def content_key(job: Job[Any], softband: Softband) -> str:
     """The same for the same inputs and the same `softband`, wherever it runs."""
-    parts = [_FORMAT, type(job).__name__, softband.version, softband.build_digest, job.inputs()]
+    parts = [FORMAT, type(job).__name__, softband.version, softband.build_digest, job.inputs()]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 import polars as pl
 
 from softband_lab.jobs import Tables
-from softband_lab.softband import RunFailed, Softband
+from softband_lab.softband import LOG_NAME, RunFailed, Softband
+from softband_lab.warned import paragraphs
 
 Value = str | int | float | bool
 
@@ -37,6 +38,7 @@ _HOT_COLUMNS: dict[str, Any] = {
     "utilisation": pl.Float64,
     "stalled": pl.Float64,
 }
+_WARNING_COLUMNS: dict[str, Any] = {"warning": pl.String}
 _CELL_COLUMNS: dict[str, Any] = {
     "fabric": pl.String,
     "workload": pl.String,
@@ -52,6 +54,7 @@ _CELL_COLUMNS: dict[str, Any] = {
     "buffer_discards": pl.Int64,
     "hot_ports": pl.Int64,
     "hottest_port": pl.String,
+    "warnings": pl.Int64,
     "softband": pl.String,
     "command": pl.String,
 }
@@ -71,7 +74,7 @@ class ModelJob:
     # Results do not depend on them.
     threads: str
 
-    tables: ClassVar[tuple[str, ...]] = ("flows", "ports", "hot_ports", "cells")
+    tables: ClassVar[tuple[str, ...]] = ("flows", "ports", "hot_ports", "warnings", "cells")
     head_columns: ClassVar[dict[str, Any]] = _CELL_COLUMNS
     keeps_files: ClassVar[bool] = False
 
@@ -102,7 +105,8 @@ class ModelJob:
         words, out = self.place(folder), folder / "results"
         try:
             summary = softband.model([*words, "--threads", self.threads], out, None)
-            return self._tables(summary, out)
+            said = (out / LOG_NAME).read_text(encoding="utf-8", errors="replace")
+            return self._tables(summary, paragraphs(self.in_own_words(words, said)), out)
         except RunFailed as failed:
             # As a person would type it, not with the folders of where it ran.
             lines = [self.in_own_words(words, line) for line in failed.last_lines]
@@ -114,7 +118,7 @@ class ModelJob:
         del key
         return head
 
-    def _tables(self, summary: dict[str, Any], out: Path) -> Tables:
+    def _tables(self, summary: dict[str, Any], warnings: list[str], out: Path) -> Tables:
         ports = _ports(pl.read_parquet(out / "ports.parquet"))
         stalls = ports.select(pl.sum_horizontal(pl.col("^credit_stall_vl.*_ps$")).alias("stall"))["stall"]
         hot = summary["hot_ports"]
@@ -134,6 +138,7 @@ class ModelJob:
             "buffer_discards": int(ports["buffer_discards"].sum()),
             "hot_ports": len(hot),
             "hottest_port": hot[0]["port"] if hot else None,
+            "warnings": len(warnings),
             "softband": summary["softband_version"],
             "command": self.command(),
         }
@@ -142,6 +147,7 @@ class ModelJob:
             "flows": pl.read_parquet(out / "flows.parquet"),
             "ports": ports,
             "hot_ports": pl.DataFrame(_trees(hot), schema=_HOT_COLUMNS),
+            "warnings": pl.DataFrame({"warning": warnings}, schema=_WARNING_COLUMNS),
             "cells": pl.DataFrame([cell], schema=schema),
         }
 

@@ -19,6 +19,8 @@ from typing import Any
 
 from softband_lab.errors import LabError
 
+# In the folder of a run: what `softband` said; of `softband model` only what went to standard error.
+LOG_NAME = "softband.log"
 _GRACE_SECONDS = 5.0
 _SHORT_COMMAND_SECONDS = 60.0
 
@@ -123,16 +125,18 @@ class Softband:
 
     def model(self, words: list[str], out: Path, timeout_seconds: float | None) -> dict[str, Any]:
         """One workload, by what follows `softband model`; returns its model.json. Raises as `run`."""
-        return self._carry_out(["model", *words, "--out", str(out)], out, timeout_seconds, "model.json")
+        arguments = ["model", *words, "--out", str(out)]
+        return self._carry_out(arguments, out, timeout_seconds, "model.json", has_report=True)
 
     def _carry_out(
-        self, arguments: list[str], out: Path, timeout_seconds: float | None, summary: str
+        self, arguments: list[str], out: Path, timeout_seconds: float | None, summary: str, has_report: bool = False
     ) -> dict[str, Any]:
+        """A report on standard output is dropped: the summary has all of it, and the log then has warnings only."""
         shown = shlex.join(["softband", *arguments])
         out.mkdir(parents=True, exist_ok=True)
-        log = out / "softband.log"
+        log = out / LOG_NAME
         with log.open("wb") as sink:
-            process = self._start(arguments, sink)
+            process = self._start(arguments, subprocess.DEVNULL if has_report else sink, sink)
             try:
                 status = self._wait(process, timeout_seconds)
             finally:
@@ -154,7 +158,7 @@ class Softband:
         for process in alive:
             _end(process)
 
-    def _start(self, arguments: list[str], sink: Any) -> subprocess.Popen[bytes]:
+    def _start(self, arguments: list[str], output: Any, errors: Any) -> subprocess.Popen[bytes]:
         with self._lock:
             if self._stopping.is_set():
                 raise Cancelled
@@ -162,8 +166,8 @@ class Softband:
             process = subprocess.Popen(
                 [*_tied_to_us(), str(self.binary), *arguments],
                 stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=subprocess.STDOUT,
+                stdout=output,
+                stderr=errors,
                 start_new_session=True,
                 env=self._environment(),
             )

@@ -195,5 +195,5 @@ def _print_end(options: StudyOptions, outcome: Outcome[JobResult], claims: list[
     console.print(f"of the reproduced ones {predicted} were predicted, the others put in or calibrated")
     if outcome.failures:
         console.print(f"[bold red]{len(outcome.failures)} cells failed:[/] {', '.join(outcome.failures)}")
-        console.print(f"what their programs printed: {options.out / 'cells' / '.failed-*'}", soft_wrap=True)
+        console.print(f"what their programs printed: {options.out / 'cells' / 'failed'}", soft_wrap=True)
     console.print(f"[bold]the page with the charts:[/] {options.out / 'report.html'}", soft_wrap=True)

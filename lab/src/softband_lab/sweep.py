@@ -142,6 +142,18 @@ class Question:
         texts: dict[tuple[Value, ...], tuple[str, str]] = {}
         return [self._job(values, texts) for values in itertools.product(*(axis.values for axis in self.axes))]
 
+    def of_cell(self, job: ModelJob) -> str:
+        """The cell as the command line has it."""
+        return self._said(job, self.axes)
+
+    def of_fabric(self, job: ModelJob) -> str:
+        """The cell's fabric as the command line has it; nothing where all cells have the same."""
+        return self._said(job, tuple(axis for axis in self.axes if not axis.is_option))
+
+    def _said(self, job: ModelJob, axes: tuple[Axis, ...]) -> str:
+        values = dict(job.parameters)
+        return " ".join(f"--sweep {axis.name}={values[axis.column]}" for axis in axes)
+
     def to_be_checked(self) -> list[tuple[Axis, Value, ModelJob]]:
         """For each value a cell that has it, with the others' first values."""
         firsts = tuple(axis.values[0] for axis in self.axes)

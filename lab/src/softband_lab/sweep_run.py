@@ -8,6 +8,7 @@ import os
 import re
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +22,36 @@ from softband_lab.cluster import Cluster
 from softband_lab.dataset import Store
 from softband_lab.errors import LabError
 from softband_lab.files import cannot_write, write_whole
-from softband_lab.jobs import content_key
+from softband_lab.jobs import FORMAT, content_key
 from softband_lab.model_job import ModelJob
 from softband_lab.results import write_table
 from softband_lab.softband import Softband
 from softband_lab.sweep import Question
+from softband_lab.warned import Warned, is_of_inputs, paragraphs
 
 _FORMAT = 1  # of sweep.json
 _SHOWN = 20
+# More than that are not looked at before the run; their warnings come when they have run.
+_MOST_FABRICS_FIRST = 32
 
 
 def run_sweep(question: Question, softband: Softband, out: Path, cluster: Cluster, console: Console) -> int:
     """0 all well, 1 some cells failed, 130 interrupted."""
-    with console.status("checking the values"):
-        check(question, softband)
-    jobs = question.jobs()
+    warned, place = Warned(), out / "data" / "warnings"
+    try:
+        with console.status("checking the values"):
+            check(question, softband, warned)
+            jobs = question.jobs()
+            _look_at_other_fabrics(question, jobs, softband, warned)
+    finally:
+        warned.show("they are told when their cells have run")
     with exclusive(out):
         _make_room(question, softband, out, console)
         _leave_fabrics(jobs, out)
         outcome = run_jobs(jobs, softband, out, cluster, console)
         heads = [outcome.results[job.id] for job in jobs if job.id in outcome.results]
+        _hear_cells(question, jobs, outcome.results, place, warned)
+        warned.show(str(place))
         if outcome.interrupted:
             console.print(f"interrupted: {len(heads)} of {len(jobs)} cells are kept in {out}")
             console.print("the same command goes on from there")
@@ -54,10 +65,20 @@ def run_sweep(question: Question, softband: Softband, out: Path, cluster: Cluste
     return 1 if outcome.failures else 0
 
 
-def check(question: Question, softband: Softband) -> None:
+@dataclass(frozen=True)
+class _Look:
+    """What `softband model --check` said of a cell, with the names that the user has for its inputs."""
+
+    refusal: str | None
+    warnings: list[str]
+
+
+def check(question: Question, softband: Softband, warned: Warned) -> None:
     """`softband` itself says what is wrong with a value, before anything is run."""
     for axis, value, job in question.to_be_checked():
-        said = _refusal(question, job, softband)
+        look = _look(question, job, softband)
+        _hear(question, job, look.warnings, warned)
+        said = look.refusal
         if said is not None:
             # What names its own remedy, or is about something else, needs no other one.
             has_remedy = "help:" in said or ": from " in said
@@ -66,36 +87,68 @@ def check(question: Question, softband: Softband) -> None:
             raise LabError(f"--sweep {axis.name}={value}", said, remedy)
 
 
+def _look_at_other_fabrics(question: Question, jobs: list[ModelJob], softband: Softband, warned: Warned) -> None:
+    """Combinations of values, too, are fabrics with warnings of their own: better known before hours of cells."""
+    others = {question.of_fabric(job): job for job in reversed(jobs)}
+    left = [job for whom, job in reversed(others.items()) if not warned.has_heard(whom)][:_MOST_FABRICS_FIRST]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for job, look in zip(left, pool.map(lambda job: _look(question, job, softband), left), strict=True):
+            _hear(question, job, look.warnings, warned)
+
+
+def _hear_cells(
+    question: Question, jobs: list[ModelJob], heads: dict[str, pl.DataFrame], place: Path, warned: Warned
+) -> None:
+    """Only of those cells that have more to say than is known of their fabric: reading all of them takes long."""
+    for job in jobs:
+        if job.id in heads and heads[job.id]["warnings"][0] > warned.count(question.of_fabric(job)):
+            said = pl.read_parquet(place / f"{job.id}.parquet")["warning"].to_list()
+            _hear(question, job, [_own_name(question, job, text) for text in said], warned)
+
+
+def _hear(question: Question, job: ModelJob, warnings: list[str], warned: Warned) -> None:
+    """What the inputs are warned of is the fabric's; what comes up in a run is the cell's."""
+    warned.add(question.of_fabric(job), filter(is_of_inputs, warnings))
+    of_run = [text for text in warnings if not is_of_inputs(text)]
+    if of_run:
+        warned.add(question.of_cell(job), of_run)
+
+
 def check_cells(question: Question, softband: Softband, at_once: int | None, console: Console) -> int:
     """Looks at every cell and runs none: 0 when all of them can be run, else 2."""
-    jobs = question.jobs()
+    jobs, warned, wrong = question.jobs(), Warned(), []
     with ThreadPoolExecutor(at_once or os.cpu_count()) as pool, console.status(f"checking {len(jobs)} cells"):
-        said = list(pool.map(lambda job: _refusal(question, job, softband), jobs))
-    wrong = [(job, text) for job, text in zip(jobs, said, strict=True) if text is not None]
-    for job, text in wrong:
-        given = zip(question.axes, job.parameters, strict=True)
-        values = " ".join(f"--sweep {axis.name}={value}" for axis, (_, value) in given)
+        for job, look in zip(jobs, pool.map(lambda job: _look(question, job, softband), jobs), strict=True):
+            _hear(question, job, look.warnings, warned)
+            if look.refusal is not None:
+                wrong.append((question.of_cell(job), look.refusal))
+    warned.show("--check with these values alone shows them")
+    for values, text in wrong:
         console.print(f"[bold red]cannot run[/] {escape(values)}: {escape(text)}", soft_wrap=True, highlight=False)
     verdict = f"{len(wrong)} of them cannot be run" if wrong else "all of them can be run"
     console.print(f"{len(jobs)} cells checked: {verdict}")
     return 2 if wrong else 0
 
 
-def _refusal(question: Question, job: ModelJob, softband: Softband) -> str | None:
-    """What is wrong with a cell, with the names that the user has for its inputs."""
+def _look(question: Question, job: ModelJob, softband: Softband) -> _Look:
     with tempfile.TemporaryDirectory(prefix="softband-check-") as folder:
         try:
             words = job.place(Path(folder))
         except OSError as error:
             raise cannot_write(Path(folder), error) from None
         answer = softband.ask(["model", *words, "--check"])
+    said = paragraphs(_own_name(question, job, job.in_own_words(words, answer.stderr)))
     if answer.exit_status == 0:
-        return None
-    said = job.in_own_words(words, answer.stderr).strip().removeprefix("softband: ")
-    if job.fabric_label != question.fabric_label:
-        # The changed file is written nowhere yet, and its lines are not those of the user's.
-        said = re.sub(re.escape(job.fabric_label) + r"(:\d+)*", lambda _: question.fabric_label, said)
-    return said or f"exit status {answer.exit_status}"
+        return _Look(None, said)
+    wrong = "\n".join(text for text in said if not is_of_inputs(text)).removeprefix("softband: ")
+    return _Look(wrong or f"exit status {answer.exit_status}", list(filter(is_of_inputs, said)))
+
+
+def _own_name(question: Question, job: ModelJob, text: str) -> str:
+    if job.fabric_label == question.fabric_label:
+        return text
+    # The changed file may be written nowhere yet, and its lines are not those of the user's.
+    return re.sub(re.escape(job.fabric_label) + r"(:\d+)*", lambda _: question.fabric_label, text)
 
 
 def _make_room(question: Question, softband: Softband, out: Path, console: Console) -> None:
@@ -135,7 +188,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 def _digest(question: Question, softband: Softband) -> str:
     text = question.fabric.read_text(encoding="utf-8")
-    parts = [softband.version, softband.build_digest, text, question.workload_text]
+    parts = [FORMAT, softband.version, softband.build_digest, text, question.workload_text]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

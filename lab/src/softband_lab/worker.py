@@ -49,9 +49,9 @@ def _carry_out(job: Job[Any], softband: Softband, folder: Path) -> Finished | Fa
     try:
         tables = job.run(softband, folder)
     except RunFailed as failed:
-        return Failure(job.id, failed.command, failed.reason, failed.last_lines, _files(folder))
+        return Failure(job.id, failed.command, failed.reason, failed.last_lines, _files(folder), str(folder))
     except LabError as error:
-        return Failure(job.id, job.command(), str(error), [], _files(folder))
+        return Failure(job.id, job.command(), str(error), [], _files(folder), str(folder))
     return Finished(tables, _files(folder) if job.keeps_files else {})
 
 
