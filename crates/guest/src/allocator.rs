@@ -4,11 +4,13 @@
 use dlmalloc::Dlmalloc;
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Pages from the system, shared out behind a lock that no interposed function is asked for.
 pub struct Private {
     taken: AtomicBool,
+    /// The thread that holds the lock while it forks: other handlers of a fork run meanwhile, and allocate.
+    forking: AtomicUsize,
     heap: UnsafeCell<Dlmalloc>,
 }
 
@@ -17,28 +19,51 @@ unsafe impl Sync for Private {}
 
 impl Private {
     pub const fn new() -> Self {
-        Self { taken: AtomicBool::new(false), heap: UnsafeCell::new(Dlmalloc::new()) }
+        Self { taken: AtomicBool::new(false), forking: AtomicUsize::new(0), heap: UnsafeCell::new(Dlmalloc::new()) }
     }
 
     /// Before a fork: no other thread may be in the middle of something, for it will not be in the child.
-    pub fn lock(&self) {
+    pub fn begin_fork(&self) {
+        self.lock();
+        self.forking.store(own_thread(), Ordering::Relaxed);
+    }
+
+    /// After it, in the parent and in the child.
+    pub fn end_fork(&self) {
+        self.forking.store(0, Ordering::Relaxed);
+        self.unlock();
+    }
+
+    fn lock(&self) {
         while self.taken.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
             // SAFETY: asks for nothing but the next thread.
             unsafe { kernel!(libc::SYS_sched_yield) };
         }
     }
 
-    pub fn unlock(&self) {
+    fn unlock(&self) {
         self.taken.store(false, Ordering::Release);
     }
 
     fn with<R>(&self, body: impl FnOnce(&mut Dlmalloc) -> R) -> R {
-        self.lock();
+        let forker = self.forking.load(Ordering::Relaxed);
+        let is_held = forker != 0 && forker == own_thread();
+        if !is_held {
+            self.lock();
+        }
         // SAFETY: the lock is held.
         let result = body(unsafe { &mut *self.heap.get() });
-        self.unlock();
+        if !is_held {
+            self.unlock();
+        }
         result
     }
+}
+
+/// The same in the child of a fork as in its parent.
+fn own_thread() -> usize {
+    // SAFETY: only asks.
+    unsafe { libc::pthread_self() as usize }
 }
 
 impl Default for Private {
@@ -69,6 +94,18 @@ unsafe impl GlobalAlloc for Private {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_forks_may_allocate_meanwhile() {
+        let heap = Private::new();
+        heap.begin_fork();
+        let layout = Layout::from_size_align(100, 8).unwrap();
+        // SAFETY: the layout is not empty, and memory is given back as it was taken.
+        unsafe { heap.dealloc(heap.alloc(layout), layout) };
+        heap.end_fork();
+        // SAFETY: as above.
+        unsafe { heap.dealloc(heap.alloc(layout), layout) };
+    }
 
     #[test]
     fn threads_get_memory_that_is_theirs_alone() {

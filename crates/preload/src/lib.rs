@@ -20,9 +20,9 @@ extern "C" fn construct() {
 }
 
 unsafe extern "C" fn before() {
-    ALLOCATOR.lock();
+    ALLOCATOR.begin_fork();
 }
 
 unsafe extern "C" fn after() {
-    ALLOCATOR.unlock();
+    ALLOCATOR.end_fork();
 }
