@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from collections.abc import Callable
@@ -167,16 +168,28 @@ def compare(
     second: Annotated[Path, typer.Argument(help="Results folder, for instance of the model.")],
     tolerance: Annotated[float, typer.Option("--tolerance", help="Percent apart that is still alike.")] = 5.0,
 ) -> None:
-    """Compare two results folders; exit status 1 if anything deviates."""
-    console = Console()
-    differences = compare_tables(load_results(first), load_results(second))
-    if not differences:
+    """Compare two results folders: values of the same cell and message size, and what only one of the two has.
+
+    Exit status:
+
+    0: the two have the same rows and values, none further apart than the tolerance.
+
+    1: a value is further apart, or a row or a value is in one of the two alone.
+
+    2: nothing was compared, for a mistake in a file or in the command.
+    """
+    if not (math.isfinite(tolerance) and tolerance >= 0):
+        raise LabError("--tolerance", f"`{tolerance:g}` is no tolerance", "a number of percent, 0 or more")
+    comparison = compare_tables(load_results(first), load_results(second))
+    if not (comparison.differences or comparison.empty):
         raise LabError(
             f"{first}, {second}",
-            "have no cell and size in common",
+            f"have no cell and size in common: one has {comparison.only_first[0]}, the other "
+            f"{comparison.only_second[0]}",
             "two results of the same study, or of parts of it",
         )
-    raise typer.Exit(1 if print_comparison(differences, tolerance, console) else 0)
+    print_comparison(comparison, tolerance, Console())
+    raise typer.Exit(0 if comparison.is_alike(tolerance) else 1)
 
 
 def _own_arguments(command: str) -> list[str]:
