@@ -29,7 +29,11 @@ def test_a_cell_that_two_figures_share_exists_once(tree: Tree) -> None:
     ("old", "new", "message"),
     [
         ('column = "bw_average_mib_s"', 'column = "speed"', r"tests\.bandwidth\.column: `speed` is no column"),
-        ('caption = "Two hosts."', 'captoin = "Two hosts."', r"figures\.0\.caption: Field required"),
+        (
+            'caption = "Two hosts."',
+            'captoin = "Two hosts."',
+            r"toml:41: figures\.0\.captoin: is no key here\n .* to `caption`",
+        ),
         ('tests = ["bandwidth", "latency"]', 'tests = ["bandwith"]', r"there is no test `bandwith`"),
         ("quick_figures = [2]", "quick_figures = [9]", r"quick_figures: there is no figure 9"),
         ('name = "rc-100m", fabric', 'name = "rc-sdr", fabric', r"curve rc-sdr: the name already stands for"),

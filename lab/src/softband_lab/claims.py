@@ -6,17 +6,21 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import RootModel
 
 from softband_lab.errors import LabError, MissingEvidence
-from softband_lab.evaluators import AnyRule
+from softband_lab.evaluators import KEYS, KINDS, AnyRule
 from softband_lab.evidence import Evidence
 from softband_lab.fabricfile import load_toml
 from softband_lab.files import write_csv
 from softband_lab.judgement import NUMBER_TOLERANCE_PERCENT, Basis, Judgement, Known, Rule, Verdict, need_curves
 from softband_lab.published import Published, load_published, published_ids
-from softband_lab.study import Study, parse_model
+from softband_lab.spelling import nearest, suggest
+from softband_lab.strict import parse_model
+from softband_lab.study import Study
+from softband_lab.toml_lines import place
 
 # Of claims.csv, whose columns are fixed: it stands in claims_notes.csv. It goes up with every change after which a file
 # means something else.
@@ -75,7 +79,9 @@ class ClaimRow:
 def load_rules(study: Study, published: list[Published], reference: Path) -> dict[str, AnyRule]:
     """The study's rules; every published claim must have one, and no other may."""
     path = study.folder / "claims.toml"
-    rules = parse_model(Rules, load_toml(path), path).root
+    document = load_toml(path)
+    _check_kinds(document, path)
+    rules = parse_model(Rules, document, path).root
     known = [claim.id for claim in published]
     for claim_id in known:
         if claim_id not in rules:
@@ -84,8 +90,30 @@ def load_rules(study: Study, published: list[Published], reference: Path) -> dic
             )
     for claim_id in rules:
         if claim_id not in known:
-            raise LabError(f"{path}: {claim_id}", f"is not in {reference}", "add the claim there, or remove the rule")
+            raise LabError(place(path, [claim_id]), f"is not in {reference}", "add the claim there, or remove the rule")
     return rules
+
+
+def _check_kinds(document: dict[str, Any], path: Path) -> None:
+    """The kind says what other keys a rule may have, so it is looked for first, under a misspelt name too."""
+    kinds = ", ".join(KINDS)
+    for claim_id, rule in document.items():
+        if not isinstance(rule, dict):
+            raise LabError(place(path, [claim_id]), "is no table", f"`[{claim_id}]` with a kind, one of {kinds}")
+        if "kind" not in rule:
+            # A key that some kind of rule has is none that is misspelt.
+            near = nearest("kind", [key for key in rule if key not in KEYS])
+            raise LabError(
+                place(path, [claim_id, near] if near else [claim_id]),
+                "is no key of a rule" if near else "has no kind",
+                f"{'rename it to `kind`' if near else 'add `kind = ...`'}, which is one of {kinds}",
+            )
+        if rule["kind"] not in KINDS:
+            raise LabError(
+                place(path, [claim_id, "kind"]),
+                f"`{rule['kind']}` is no kind of rule",
+                suggest(str(rule["kind"]), KINDS),
+            )
 
 
 def check_claims(
@@ -98,7 +126,7 @@ def check_claims(
         name: {row.id: row for row in load_published(other.claims_path(home))} for name, other in others.items()
     }
     for claim in published:
-        rule, where = rules[claim.id], f"{study.folder / 'claims.toml'}: {claim.id}"
+        rule, where = rules[claim.id], place(study.folder / "claims.toml", [claim.id])
         if rule.study is not None and rule.study not in others:
             raise LabError(
                 f"{where}.study",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -115,3 +115,8 @@ AnyRule = Annotated[
     | NotTestableRule,
     Field(discriminator="kind"),
 ]
+
+_RULES: tuple[type[Rule], ...] = get_args(get_args(AnyRule)[0])
+KINDS = [kind for rule in _RULES for kind in get_args(rule.model_fields["kind"].annotation)]
+# The keys of rules of all kinds.
+KEYS = {key for rule in _RULES for key in rule.model_fields}

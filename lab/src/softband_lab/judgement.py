@@ -16,7 +16,8 @@ from softband_lab.errors import LabError
 from softband_lab.evidence import At, Evidence, factor_of
 from softband_lab.places import fabric_path
 from softband_lab.published import Published
-from softband_lab.study import Strict, Study
+from softband_lab.strict import Strict
+from softband_lab.study import Study
 from softband_lab.units import in_base_units, units_of
 
 Verdict = Literal["reproduced", "off", "contradicted", "not testable"]

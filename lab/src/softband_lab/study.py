@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from softband_lab.errors import LabError
 from softband_lab.softband import Program
+from softband_lab.strict import Strict
 from softband_lab.units import BINARY_MEGABYTE
 
 Transport = Literal["RC", "UC", "UD"]
+Direction = Literal["uni", "bi", "pingpong"]
 # What a test's command may have in braces.
 COMMAND_WORDS = {"transport", "iterations", "size", "smallest", "largest"}
-
-
-class Strict(BaseModel):
-    """No unknown keys: a misspelt one must not be silently without effect."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class PowerRange(Strict):
@@ -45,7 +40,7 @@ class Test(Strict):
     title: str
     quantity: str
     unit: str
-    direction: str
+    direction: Direction
     column: str
     iterations: int = Field(gt=0)
     server_host: str
@@ -197,20 +192,3 @@ class Study:
             if curve.name == curve_name and cell.test == test:
                 return cell
         return None
-
-
-AnyModel = TypeVar("AnyModel", bound=BaseModel)
-
-
-def parse_model(model: type[AnyModel], document: dict[str, Any], path: Path) -> AnyModel:
-    """Raw to checked, with the first mistake's place and remedy in the message."""
-    try:
-        return model.model_validate(document)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(step) for step in first["loc"])
-        remedy = {
-            "extra_forbidden": "remove it, or correct its spelling",
-            "missing": f"add `{first['loc'][-1]} = ...`",
-        }.get(first["type"], "a value of the kind that the message names")
-        raise LabError(f"{path}: {place}", first["msg"], remedy) from None

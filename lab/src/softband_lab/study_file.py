@@ -10,7 +10,10 @@ from typing import Any
 from softband_lab.errors import LabError
 from softband_lab.fabricfile import load_toml
 from softband_lab.places import fabric_path
-from softband_lab.study import COMMAND_WORDS, Accuracy, Cell, Figure, Study, StudyFile, Test, parse_model
+from softband_lab.spelling import suggest
+from softband_lab.strict import parse_model
+from softband_lab.study import COMMAND_WORDS, Accuracy, Cell, Curve, Figure, Study, StudyFile, Test
+from softband_lab.toml_lines import at, place
 from softband_lab.units import COLUMN_UNITS, axis_units
 
 
@@ -29,7 +32,7 @@ def load_study(home: Path, name: str) -> Study:
     study = Study(folder, content.study, content.tests, content.figures, content.accuracy)
     _check_numbers(study, path)
     for name, test in study.tests.items():
-        _check_test(study, test, f"{path}: tests.{name}")
+        _check_test(study, name, test, path)
     for figure in study.figures:
         for name in figure.tests:
             _check_use(study, path, figure, name)
@@ -47,7 +50,9 @@ def check_fabrics(study: Study, home: Path) -> None:
         file = fabric_path(home, cell.fabric)
         if not file.is_file():
             raise LabError(
-                f"{path}: fabric `{cell.fabric}`", f"there is no {file}", "a file below fabrics/, named from there"
+                f"{_figure(study, figure, curve, path)}, fabric `{cell.fabric}`",
+                f"there is no {file}",
+                "a file below fabrics/, named from there",
             )
         if cell.fabric not in documents:
             documents[cell.fabric] = load_toml(file)
@@ -55,9 +60,10 @@ def check_fabrics(study: Study, home: Path) -> None:
         for key, host in (("server_host", test.server_host), ("client_host", cell.client_host or test.client_host)):
             if not has_host(documents[cell.fabric], host):
                 of_curve = key == "client_host" and cell.client_host
-                where = f"figure {figure.number}, curve {curve.name}" if of_curve else f"tests.{cell.test}"
                 raise LabError(
-                    f"{path}: {where}.{key}",
+                    f"{_figure(study, figure, curve, path)}.{key}"
+                    if of_curve
+                    else place(path, ["tests", cell.test, key]),
                     f"`{host}` is no host of fabrics/{cell.fabric}, on which the curve `{curve.name}` runs",
                     f"one of {describe_hosts(documents[cell.fabric])}; for the client also `client_host` in the curve",
                 )
@@ -80,15 +86,25 @@ def _table(fabric: dict[str, Any], key: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _figure(study: Study, figure: Figure, curve: Curve, path: Path) -> str:
+    """The place of a curve: figures have numbers of their own, and curves names."""
+    line = at(path, ["figures", study.figures.index(figure), "curves", figure.curves.index(curve)])
+    return f"{line}: figure {figure.number}, curve {curve.name}"
+
+
 def _check_numbers(study: Study, path: Path) -> None:
     numbers = [figure.number for figure in study.figures]
     for number in study.head.quick_figures:
         if number not in numbers:
-            raise LabError(f"{path}: study.quick_figures", f"there is no figure {number}", f"some of {numbers}")
-    for number in numbers:
-        if numbers.count(number) > 1:
             raise LabError(
-                f"{path}: figures", f"there are two with the number {number}", "a number of its own for each"
+                place(path, ["study", "quick_figures"]), f"there is no figure {number}", f"some of {numbers}"
+            )
+    for index, number in enumerate(numbers):
+        if number in numbers[:index]:
+            raise LabError(
+                f"{at(path, ['figures', index])}: figures",
+                f"there are two with the number {number}",
+                "a number of its own for each",
             )
 
 
@@ -96,29 +112,33 @@ def _check_targets(accuracy: Accuracy, own: str, path: Path) -> None:
     counted = [*accuracy.includes, own]
     for name in accuracy.targets.studies:
         if name not in counted:
-            raise LabError(f"{path}: accuracy.targets.studies", f"`{name}` is not counted here", f"some of {counted}")
+            raise LabError(
+                place(path, ["accuracy", "targets", "studies"]), f"`{name}` is not counted here", f"some of {counted}"
+            )
 
 
-def _check_test(study: Study, test: Test, where: str) -> None:
+def _check_test(study: Study, name: str, test: Test, path: Path) -> None:
+    where = ["tests", name]
     if test.column not in COLUMN_UNITS:
-        columns = ", ".join(sorted(COLUMN_UNITS))
-        raise LabError(f"{where}.column", f"`{test.column}` is no column", f"one of {columns}")
+        raise LabError(
+            place(path, [*where, "column"]), f"`{test.column}` is no column", suggest(test.column, sorted(COLUMN_UNITS))
+        )
     units = axis_units(test.column, study.head.megabyte)
     if test.unit not in units:
         raise LabError(
-            f"{where}.unit",
+            place(path, [*where, "unit"]),
             f"`{test.unit}` is not what `{test.column}` is in, and charts show it as it is printed",
             f"one of {', '.join(units)}; or another column",
         )
     for transport, range_ in test.sizes.items():
         if range_.smallest > range_.largest:
             raise LabError(
-                f"{where}.sizes.{transport}",
+                place(path, [*where, "sizes", transport]),
                 f"goes from {range_.smallest} to {range_.largest}, which is less",
                 "`from` at the most as great as `to`",
             )
     for key, command in (("server", test.server), ("client", test.client)):
-        _check_command(command, test.run_per_size, f"{where}.{key}")
+        _check_command(command, test.run_per_size, place(path, [*where, key]))
 
 
 def _check_command(command: str, run_per_size: bool, where: str) -> None:
@@ -142,15 +162,15 @@ def _check_command(command: str, run_per_size: bool, where: str) -> None:
 def _check_use(study: Study, path: Path, figure: Figure, name: str) -> None:
     if name not in study.tests:
         raise LabError(
-            f"{path}: figure {figure.number}, tests",
+            f"{at(path, ['figures', study.figures.index(figure), 'tests'])}: figure {figure.number}, tests",
             f"there is no test `{name}`",
-            f"one of {list(study.tests)}",
+            suggest(name, study.tests),
         )
     for curve in figure.curves:
         transport = figure.transport_of(curve)
         if transport not in study.tests[name].sizes:
             raise LabError(
-                f"{path}: tests.{name}.sizes",
+                place(path, ["tests", name, "sizes"]),
                 f"has no range for {transport}, which figure {figure.number} needs",
                 f"add `{transport} = {{ from = 2, to = 2048 }}` with the sizes of that transport",
             )
@@ -162,14 +182,14 @@ def _check_names(study: Study, path: Path) -> None:
     for cell, figure, curve in study.uses():
         if by_id.setdefault(cell.id, cell) != cell:
             raise LabError(
-                f"{path}: figure {figure.number}, curve {curve.name}",
+                _figure(study, figure, curve, path),
                 f"the cell {cell.id} has another fabric or client elsewhere",
                 "fabric files of different names, and the same client_host for the same fabric",
             )
         known = meaning.setdefault((curve.name, cell.test), cell)
         if known != cell:
             raise LabError(
-                f"{path}: figure {figure.number}, curve {curve.name}",
+                _figure(study, figure, curve, path),
                 f"the name already stands for {known.id}, here it stands for {cell.id}",
                 "one name for one measurement throughout the study",
             )

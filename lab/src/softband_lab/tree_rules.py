@@ -7,9 +7,10 @@ from typing import Any, Literal
 
 from softband_lab.errors import LabError, MissingEvidence
 from softband_lab.evidence import Evidence
-from softband_lab.fabricfile import load_toml, read_field
+from softband_lab.fabricfile import LINK_RATES, load_toml, read_field
 from softband_lab.judgement import InputRule, Judgement, Known, Rule, judge_number, need_fabric, need_ratio, need_unit
 from softband_lab.published import Published
+from softband_lab.spelling import suggest
 from softband_lab.units import DECIMAL_MEGABYTE, in_base_units, known_units
 
 
@@ -44,6 +45,12 @@ class LongestAcceptedRule(InputRule):
 
     def check(self, known: Known, claim: Published) -> None:
         need_fabric(known, self.fabric)
+        if self.rate.upper() not in LINK_RATES:
+            raise LabError(f"{known.where}.rate", f"`{self.rate}` is no link rate", suggest(self.rate, LINK_RATES))
+        # It is looked for in what the engine shows: one that is never there would make the claim not testable.
+        width, _, rate = self.link.partition(" ")
+        if not re.fullmatch(r"[1-9][0-9]*X", width) or rate not in LINK_RATES:
+            raise LabError(f"{known.where}.link", f"`{self.link}` is no link", "its width and rate, as in `4X SDR`")
         _ = claim.number
         need_unit(claim, "length")
 

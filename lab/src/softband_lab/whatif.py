@@ -28,7 +28,7 @@ from softband_lab.fabricfile import (
 )
 from softband_lab.places import fabric_path
 from softband_lab.softband import Program, Softband
-from softband_lab.study import Strict, parse_model
+from softband_lab.strict import Strict, parse_model
 
 FULL_SHARE = 0.99  # of the shortest cable's bandwidth: what still counts as full
 _LADDER = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)  # lengths per decade when a range has no step
