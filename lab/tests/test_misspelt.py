@@ -18,6 +18,77 @@ from softband_lab.toml_lines import place
 from softband_lab.whatif import WhatIfDefaults, load_defaults
 
 CHECKOUT = Path(__file__).parents[2]
+HEADER = "id,source,section,system,test,transport,op,size_bytes,direction,ports,procs,metric,value,unit,quality,note"
+ROW = "A1,x,1,cluster,ib_send_lat,RC,send,4,pingpong,1,1,latency,4.5,us,exact,"
+
+
+def load(tmp_path: Path, header: str = HEADER, row: str = ROW) -> str:
+    """What is said of a claims file; nothing if it is right."""
+    path = tmp_path / "claims.csv"
+    path.write_text(f"{header}\n{row}\n")
+    try:
+        load_published(path)
+    except LabError as error:
+        return str(error).removeprefix(f"{tmp_path}/")
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("metric", "metrik"),
+        ("ports", "prts"),
+        ("size_bytes", "sze"),
+        ("size_bytes", "size"),
+        ("system", "sys"),
+        ("quality", "qualty"),
+        ("note", "nte"),
+        ("value", "vlaue"),
+        ("direction", "Direction"),
+        ("procs", "porcs"),
+    ],
+)
+def test_a_misspelt_column_is_told_with_the_one_that_was_meant(tmp_path: Path, right: str, wrong: str) -> None:
+    assert load(tmp_path, HEADER.replace(right, wrong)) == (
+        f"claims.csv:1: `{wrong}` is no column of a claims file\n"
+        f"  instead: `{right}`, if that is meant; `x_{wrong}` for a column of your own"
+    )
+
+
+def test_a_column_that_is_like_none_is_told_with_those_that_are_missing(tmp_path: Path) -> None:
+    assert load(tmp_path, HEADER.replace("metric", "zzz")).endswith(
+        "`zzz` is no column of a claims file\n  instead: one of metric; `x_zzz` for a column of your own"
+    )
+    assert load(tmp_path, f"{HEADER},zzz", f"{ROW},").endswith("instead: `x_zzz` for a column of your own")
+
+
+def test_a_column_of_ones_own_has_a_name_that_says_so(tmp_path: Path) -> None:
+    assert load(tmp_path, f"{HEADER},x_sze", f"{ROW},17") == ""
+    assert load(tmp_path, "id,source,section,value,unit,quality,note", "A1,x,1,4.5,us,exact,") == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "exact",
+            "sure",
+            ":2: quality: `sure` is no quality\n  instead: one of exact, about, relative claim, ordering ",
+        ),
+        ("exact", "exactly", ":2: quality: `exactly` is no quality\n  instead: `exact`, if that is meant; one of "),
+        ("exact", "", ":2: quality: `` is no quality\n  instead: one of exact, "),
+        ("pingpong", "pnigpong", ":2: direction: `pnigpong` is no direction\n  instead: `pingpong`, if that is meant"),
+        (",1,1,", ",one,1,", ":2: ports: `one` is no number of ports\n  instead: a whole number; or nothing"),
+        (",1,1,", ",1,0,", ":2: procs: `0` is no number of procs"),
+        ("4.5", "", ":2: has no value\n  instead: what was published"),
+        (",us,", ",usec,", ":2: `usec` is no unit\n  instead: `us`, if that is meant; one of %, "),
+        (",exact,", ",exact", ":2: has 15 fields, the header 16\n  instead: a field for each column, empty or not"),
+    ],
+)
+def test_a_word_that_the_lab_does_not_know_is_told_with_its_line(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    assert load(tmp_path, row=ROW.replace(old, new)).startswith(f"claims.csv{message}")
 
 
 @pytest.mark.parametrize(
@@ -86,6 +157,39 @@ KINDS = "value, ratio, difference, improvement, below, "
 )
 def test_a_misspelt_name_in_a_rule_is_told_with_its_line(tree: Tree, old: str, new: str, message: str) -> None:
     change(tree.home / "studies/mini/claims.toml", old, new)
+    refused(tree, message)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "950,MB/s",
+            "fast,MB/s",
+            r"references/mini_claims\.csv:2: M1: the value `fast` is no number to compare with\n",
+        ),
+        (
+            "950,MB/s",
+            "0,MB/s",
+            r":2: M1: the value `0` is nothing that a deviation is .*\n  instead: a number other than",
+        ),
+        (
+            "950,MB/s",
+            "950,",
+            r"mini_claims\.csv:2: M1: `950` has no unit, and its rule compares with `bw_average_mib_s` of the test "
+            r"`bandwidth`\n  instead: a unit of rate, one of B/s, GB/s, Gb/s, MB/s, ",
+        ),
+        (
+            "950,MB/s",
+            "950,us",
+            r":2: M1: is in `us`, which `bw_.*\n  instead: a unit of rate, one of .* quantity in .*toml",
+        ),
+    ],
+)
+def test_what_a_rule_cannot_compare_with_is_told_with_the_line_of_the_table(
+    tree: Tree, old: str, new: str, message: str
+) -> None:
+    change(tree.home / "references/mini_claims.csv", old, new)
     refused(tree, message)
 
 

@@ -237,9 +237,9 @@ ROWS = "U1,x,1,33,%,exact,\nU2,x,1,one,ordering,ordering only,\nU3,x,1,23,us,exa
         (
             "U1,x,1,33,%",
             "U1,x,1,0.33,ratio",
-            r"U1 of x: `0\.33` in `ratio` may be .*\n  instead: `33` in `%` if it is",
+            r":\d+: U1: `0\.33` in `ratio` may be .*\n  instead: `33` in `%` if it is",
         ),
-        ("U1,x,1,33,%", "U1,x,1,100,%", r"U1 of x: `100` % less leaves nothing"),
+        ("U1,x,1,33,%", "U1,x,1,100,%", r":\d+: U1: `100` % less leaves nothing"),
         (
             'better = "less"',
             'better = "less"\ntable = ["M1", "M99"]',
@@ -250,7 +250,7 @@ ROWS = "U1,x,1,33,%,exact,\nU2,x,1,one,ordering,ordering only,\nU3,x,1,23,us,exa
         (
             "U3,x,1,23,us",
             "U3,x,1,23,ns",
-            r"U3 of x: is in `ns`, length\.value of .*long\.toml in `us`",
+            r":\d+: U3: is in `ns`, length\.value of .*long\.toml in `us`",
         ),
         ('pattern = "([0-9]+) m"', 'pattern = "([0-9]+ m"', r"U4\.pattern: is no regular expression"),
         ('pattern = "([0-9]+) m"', 'pattern = "[0-9]+ m"', r"U4\.pattern: has no group"),
@@ -272,7 +272,7 @@ def test_a_ratio_in_percent_is_refused_as_it_could_mean_two_things(tree: Tree) -
     change(tree.home / "references/mini_claims.csv", "M3,nobody,2,1.0,ratio", "M3,nobody,2,220,%")
     refused(
         tree,
-        r"M3 of nobody: `220` in `%` may be so much of the base, or so much more than it\n"
+        r"mini_claims\.csv:4: M3: `220` in `%` may be so much of the base, or so much more than it\n"
         r"  instead: `2\.2` in `ratio` if it is 220 % of the base, `3\.2` if it is 220 % more; or the kind",
     )
 

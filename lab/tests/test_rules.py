@@ -167,14 +167,18 @@ def test_a_part_value_of_another_kind_is_refused(tree: Tree) -> None:
     part.write_text('clock = { value = 133, unit = "MHz", source = "x", status = "datasheet" }\n')
     rule = '[Q1]\nclaim = "peak"\nkind = "part-value"\nfile = "catalog/bus/old.toml"\nfield = "clock"\n'
     add(tree, "Q1,x,1,1.064,GB/s,exact,\n", rule)
-    with pytest.raises(LabError, match=r"old\.toml: clock: `MHz` does not convert into `GB/s`"):
+    with pytest.raises(
+        LabError, match=r"mini_claims\.csv:11: Q1: is in `GB/s`, which `MHz` of clock in .*old\.toml does"
+    ):
         tree.run()
 
 
 def test_a_claim_in_a_unit_that_its_test_does_not_measure_is_refused(tree: Tree) -> None:
     rule = '[R1]\nclaim = "peak"\nkind = "value"\ncurves = ["rc-sdr"]\ntests = ["bandwidth"]\n'
     add(tree, "R1,x,1,4,us,exact,\n", rule)
-    with pytest.raises(LabError, match=r"R1: the claim is in `us`, which `bw_average_mib_s` .* does not convert into"):
+    with pytest.raises(
+        LabError, match=r"mini_claims\.csv:11: R1: is in `us`, which `bw_average_mib_s` .* does not convert"
+    ):
         tree.run()
 
 
@@ -204,17 +208,17 @@ tests = ["bandwidth"]
 @pytest.mark.parametrize(
     ("right", "wrong", "message"),
     [
-        ("S1,x,1,23,m", "S1,x,1,23,us", r"S1 of x: `us` is no unit for `23`: its rule is about a length\n .*one of m;"),
-        ("S1,x,1,23,m", "S1,x,1,23,", r"S1 of x: `` is no unit for `23`"),
-        ("S1,x,1,23,m", "S1,x,1,abc,m", r"S1 of x: `abc` is no number to compare with"),
+        ("S1,x,1,23,m", "S1,x,1,23,us", r":11: S1: `us` is no unit for `23`: its rule is about a length\n .*one of m;"),
+        ("S1,x,1,23,m", "S1,x,1,23,", r":11: S1: `23` has no unit: its rule is about a length\n  instead: one of m"),
+        ("S1,x,1,23,m", "S1,x,1,abc,m", r":11: S1: the value `abc` is no number to compare with"),
         (
             "S2,x,1,2..2^23,bytes",
             "S2,x,1,2..2^23,ns",
-            r"S2 of x: `ns` is no unit for `2..2\^23`: .* is about a size",
+            r":12: S2: `ns` is no unit for `2..2\^23`: .* is about a size",
         ),
-        ("S2,x,1,2..2^23,bytes", "S2,x,1,large,bytes", r"S2 of x: `large` is no range of sizes"),
-        ("S3,x,1,942,MB/s", "S3,x,1,abc,MB/s", r"S3 of x: `abc` is no number to compare with"),
-        ("S3,x,1,942,MB/s", "S3,x,1,942,us", r"S3: the claim is in `us`"),
+        ("S2,x,1,2..2^23,bytes", "S2,x,1,large,bytes", r":12: S2: `large` is no range of sizes"),
+        ("S3,x,1,942,MB/s", "S3,x,1,abc,MB/s", r":13: S3: the value `abc` is no number to compare with"),
+        ("S3,x,1,942,MB/s", "S3,x,1,942,us", r":13: S3: is in `us`"),
     ],
 )
 def test_what_a_rule_cannot_judge_is_refused_before_any_cell_runs(
@@ -275,14 +279,14 @@ def test_megabytes_are_what_the_source_means_by_them() -> None:
 
 def test_a_published_value_that_is_no_number_is_named() -> None:
     def row(value: str) -> Published:
-        return Published("X1", "a paper", "1", value, "us", "exact", "")
+        return Published("X1", "a paper", "1", value, "us", "exact", "", "my.csv:2")
 
     assert row("945").number == 945.0
     assert row("2727/946").number == pytest.approx(2.8827, rel=1e-4)
     for value in ("30-60", "6.4 / 8.5 Gb", "0", "1/0", ""):
-        with pytest.raises(LabError, match="is no number to compare with") as error:
+        with pytest.raises(LabError, match=r"^my\.csv:2: X1: the value `.*` is no") as error:
             _ = row(value).number
-        assert "X1 of a paper" in str(error.value)
+        assert "a number other than 0" in str(error.value)
 
 
 def test_what_follows_from_calibrated_claims_is_no_prediction_and_circles_imply_nothing() -> None:

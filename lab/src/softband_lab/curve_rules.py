@@ -257,7 +257,7 @@ class ImprovementRule(Rule):
         need_percent(claim)
         if self._ratio(claim.number) <= 0:
             raise LabError(
-                f"{claim.id} of {claim.source}",
+                claim.where,
                 f"`{claim.value}` % {self.better} leaves nothing",
                 "less than 100" if self.better == "less" else "more than -100",
             )
@@ -343,9 +343,7 @@ class SizesRule(InputRule):
         del known
         need_unit(claim, "size")
         if not re.fullmatch(r"\d+(\^\d+)?(\.\.\d+(\^\d+)?)?", claim.value):
-            raise LabError(
-                f"{claim.id} of {claim.source}", f"`{claim.value}` is no range of sizes", "`2..2^23`, or one size"
-            )
+            raise LabError(claim.where, f"`{claim.value}` is no range of sizes", "`2..2^23`, or one size")
 
 
 def _off(value: float, wanted: float) -> float:

@@ -16,7 +16,7 @@ from softband_lab.places import fabric_path
 from softband_lab.published import Published
 from softband_lab.softband import Answer, Softband
 from softband_lab.study import Cell, Study
-from softband_lab.units import column_factor
+from softband_lab.units import COLUMN_UNITS, DECIMAL_MEGABYTE, column_factor, in_base_units, units_of
 
 Series = dict[int, float]
 At = int | str  # a size in bytes, or "peak"
@@ -154,9 +154,14 @@ def factor_of(study: Study, test: str, claim: Published) -> float:
     column = study.tests[test].column
     factor = column_factor(column, claim.unit, study.head.megabyte)
     if factor is None:
+        kind, _ = in_base_units(COLUMN_UNITS[column], DECIMAL_MEGABYTE) or ("number", 1.0)
+        measured = f"`{column}` of the test `{test}`"
         raise LabError(
-            f"{study.folder / 'claims.toml'}: {claim.id}",
-            f"the claim is in `{claim.unit}`, which `{column}` of the test `{test}` does not convert into",
-            "a test that measures what the claim is about",
+            claim.where,
+            f"is in `{claim.unit}`, which {measured} does not convert into"
+            if claim.unit
+            else f"`{claim.value}` has no unit, and its rule compares with {measured}",
+            f"a unit of {kind}, one of {', '.join(units_of(kind))}; or a test of another quantity in "
+            f"{study.folder / 'claims.toml'}",
         )
     return factor

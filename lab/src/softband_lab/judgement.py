@@ -119,8 +119,10 @@ def need_unit(claim: Published, kind: str | None) -> None:
     if (have[0] if have else None) != kind:
         what = f"a {kind}" if kind else "no quantity"
         raise LabError(
-            f"{claim.id} of {claim.source}",
-            f"`{claim.unit}` is no unit for `{claim.value}`: its rule is about {what}",
+            claim.where,
+            f"`{claim.unit}` is no unit for `{claim.value}`: its rule is about {what}"
+            if claim.unit
+            else f"`{claim.value}` has no unit: its rule is about {what}",
             f"one of {', '.join(units_of(kind))}; or another kind of rule in claims.toml",
         )
 
@@ -131,7 +133,7 @@ def need_ratio(claim: Published) -> None:
     need_unit(claim, "share")
     if in_base_units(claim.unit, 1) != ("share", 1.0):
         raise LabError(
-            f"{claim.id} of {claim.source}",
+            claim.where,
             f"`{claim.value}` in `{claim.unit}` may be so much of the base, or so much more than it",
             f"`{number / 100:g}` in `ratio` if it is {claim.value} % of the base, `{1 + number / 100:g}` if it is "
             f"{claim.value} % more; or the kind `improvement` in claims.toml for so many percent better",
@@ -144,7 +146,7 @@ def need_percent(claim: Published) -> None:
     need_unit(claim, "share")
     if in_base_units(claim.unit, 1) != ("share", 0.01):
         raise LabError(
-            f"{claim.id} of {claim.source}",
+            claim.where,
             f"`{claim.value}` in `{claim.unit}` may be so many times the base, or so much better than it",
             f"`{100 * number:g}` in `%` if it is better by {claim.value} times the base; or the kind `ratio` in "
             "claims.toml for so many times the base",

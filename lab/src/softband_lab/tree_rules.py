@@ -11,7 +11,7 @@ from softband_lab.fabricfile import LINK_RATES, load_toml, read_field
 from softband_lab.judgement import InputRule, Judgement, Known, Rule, judge_number, need_fabric, need_ratio, need_unit
 from softband_lab.published import Published
 from softband_lab.spelling import suggest
-from softband_lab.units import DECIMAL_MEGABYTE, in_base_units, known_units
+from softband_lab.units import DECIMAL_MEGABYTE, in_base_units, units_of
 
 
 class LongestAcceptedRule(InputRule):
@@ -82,7 +82,7 @@ class FieldRule(InputRule):
             need_unit(claim, have[0] if have else None)
             if have != in_base_units(claim.unit, DECIMAL_MEGABYTE):
                 raise LabError(
-                    f"{claim.id} of {claim.source}",
+                    claim.where,
                     f"is in `{claim.unit}`, {self.field} of {file} in `{unit}`, and the two are compared as they stand",
                     f"the value in `{unit}`; or the kind `part-value`, which converts",
                 )
@@ -125,10 +125,14 @@ class PartValueRule(InputRule):
         have = in_base_units(self.reads_as or unit, DECIMAL_MEGABYTE)
         want = in_base_units(claim.unit, DECIMAL_MEGABYTE)
         if have is None or want is None or have[0] != want[0]:
+            own = self.reads_as or unit
+            fitting = f"one of {', '.join(units_of(have[0]))}; or " if have else ""
             raise LabError(
-                f"{self.file}: {self.field}",
-                f"`{unit}` does not convert into `{claim.unit}`",
-                f"a unit of the same kind: {', '.join(known_units())}",
+                claim.where,
+                f"is in `{claim.unit}`, which `{own}` of {self.field} in {self.file} does not convert into"
+                if claim.unit
+                else f"`{claim.value}` has no unit, and its rule compares with `{own}` of {self.field} in {self.file}",
+                f"{fitting}in claims.toml another field, or `reads_as` with a unit that converts",
             )
         return have[1] / want[1]
 
