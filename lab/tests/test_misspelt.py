@@ -146,6 +146,12 @@ KINDS = "value, ratio, difference, improvement, below, "
         ),
         ('field = "subnet', 'fild = "subnet', r":68: M9\.fild: is no key here\n  instead: rename it to `field`"),
         ('field = "subnet.max_op_vls"', "field = 3", r":68: M9\.field: "),
+        (
+            "subnet.max_op_vls",
+            "subnet.max_opvls",
+            r"M9\.field: fabrics/switch.* no `subnet\.max_opvls`\n.*: `max_op_vls`",
+        ),
+        ("fabrics/switch.toml", "fabrics/swich.toml", r"M9: file `fabrics/swich\.toml`: there is no .*fabrics/swich"),
         ('basis = "calibrated"', 'basis = "calibrat"', r":25: M3\.basis: `calibrat` is not .*\n.*: `calibrated`, if"),
         ('rate = "SDR"', 'rate = "SRD"', r":35: M5\.rate: `SRD` is no link rate\n  instead: `SDR`, if that is meant"),
         (

@@ -73,7 +73,8 @@ class FieldRule(InputRule):
         return Judgement(claim.value, "reproduced", 0.0, f"{self.field} in {', '.join(self.files)}")
 
     def check(self, known: Known, claim: Published) -> None:
-        for file in (file for file in self.files if (known.home / file).is_file()):
+        for file in self.files:
+            _need_field(known, file, self.field)
             unit = _unit_of_field(load_toml(known.home / file), self.field)
             if unit is None:
                 continue
@@ -116,9 +117,9 @@ class PartValueRule(InputRule):
 
     def check(self, known: Known, claim: Published) -> None:
         _ = claim.number
-        path = known.home / self.file
-        if path.is_file() and read_field(load_toml(path), f"{self.field}.unit") is not None:
-            self._factor(str(read_field(load_toml(path), f"{self.field}.unit")), claim)
+        _need_field(known, self.file, f"{self.field}.value")
+        _need_field(known, self.file, f"{self.field}.unit")
+        self._factor(str(read_field(load_toml(known.home / self.file), f"{self.field}.unit")), claim)
 
     def _factor(self, unit: str, claim: Published) -> float:
         """What the part's value is multiplied with to be in the claim's unit."""
@@ -187,6 +188,22 @@ class FabricsRule(InputRule):
             if answer.exit_status != 0:
                 return Judgement(f"{name} refused", "off", note=f"{fabric}: {_first_line(answer.stderr)}")
         return Judgement("; ".join(self.fabrics), "reproduced", note="each file passes `softband fabric check`")
+
+
+def _need_field(known: Known, file: str, field: str) -> None:
+    """A misspelt name would make the claim not testable, or off: hours later, and as if the model were to blame."""
+    path = known.home / file
+    if not path.is_file():
+        raise LabError(f"{known.where}: file `{file}`", f"there is no {path}", "a file of the tree, named from its top")
+    document, name, above = load_toml(path), "", ""
+    for step in field.split("."):
+        name = f"{above}.{step}" if above else step
+        if read_field(document, name) is None:
+            there = read_field(document, above) if above else document
+            names = list(there) if isinstance(there, dict) else []
+            remedy = suggest(step, names) if names else "a field that the file has"
+            raise LabError(f"{known.where}.field", f"{file} has no `{name}`", remedy)
+        above = name
 
 
 def _unit_of_field(document: Any, field: str) -> str | None:
