@@ -44,17 +44,18 @@ enum Segment {
 impl Bus {
     /// The bus of an HCA that keeps `outstanding_reads` requests of `read_request_bytes` in flight; `part` as both have trained.
     pub fn new(part: &BusPart, read_request_bytes: u32, outstanding_reads: u32) -> Self {
-        let segment = match &part.slot {
-            Slot::PciExpress(slot) => Segment::PciExpress(pci_express::Link::new(slot)),
-            Slot::PciX(slot) => Segment::PciX(pci_x::Card::new(slot)),
-        };
         let least = match part.slot {
             Slot::PciExpress(_) => 64,
             // The least of the field in the command register (PCI-X 1.0a).
             Slot::PciX(_) => 512,
         };
+        let read_request_bytes = read_request_bytes.max(least);
+        let segment = match &part.slot {
+            Slot::PciExpress(slot) => Segment::PciExpress(pci_express::Link::new(slot, read_request_bytes)),
+            Slot::PciX(slot) => Segment::PciX(pci_x::Card::new(slot)),
+        };
         Self {
-            read_request_bytes: read_request_bytes.max(least),
+            read_request_bytes,
             read_ends: vec![SimTime::ZERO; outstanding_reads.max(1) as usize],
             read_oldest: 0,
             segment,

@@ -13,12 +13,15 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(slot: &PciExpress) -> Self {
+    /// A card in `slot` that asks for `read_request_bytes` at a time.
+    pub(super) fn new(slot: &PciExpress, read_request_bytes: u32) -> Self {
         let raw = slot.raw_bytes_per_second();
         let rate = |payload, header| Rate::new(raw, slot.link_layer_ppm, payload, header + slot.framing_bytes());
+        // A completion answers one request and no more of it than was asked for (PCI Express Base 2.2.9), however much the host would join.
+        let completion_bytes = slot.completion_bytes.min(read_request_bytes);
         Self {
             max_payload_bytes: slot.max_payload_bytes,
-            read_rate: rate(slot.completion_bytes, slot.completion_header_bytes),
+            read_rate: rate(completion_bytes, slot.completion_header_bytes),
             write_rate: rate(slot.max_payload_bytes, slot.write_header_bytes),
             read_free: SimTime::ZERO,
             write_free: SimTime::ZERO,
@@ -26,6 +29,8 @@ impl Link {
     }
 
     /// Brings the data of one read request, which come from `first` on: when the last byte is through.
+    ///
+    /// A smaller last one of a packet has its share of a header: no transfer is dearer a byte than those that fill their completions.
     pub(super) fn complete_read(&mut self, first: SimTime, bytes: u32) -> SimTime {
         self.read_free = first.max(self.read_free) + self.read_rate.duration(bytes);
         self.read_free

@@ -85,6 +85,22 @@ fn a_long_memory_latency_limits_reads_until_the_requests_grow() {
 }
 
 #[test]
+fn a_completion_carries_no_more_than_its_request_asks_for() {
+    let rate = |completion_bytes, request| {
+        let slot = PciExpress { generation: 3, max_payload_bytes: 4_096, completion_bytes, ..GEN1_X8 };
+        path(Slot::PciExpress(slot), 100, request, 256, None).read_rate()
+    };
+    // A host that would join 256 B answers requests of 128 B as one that joins 128 B, and those that ask for more as before.
+    assert_eq!(rate(256, 128), rate(128, 128));
+    assert_eq!((rate(256, 128), rate(256, 256), rate(256, 512)), (6_674, 7_157, 7_157));
+    // The last request of 300 B asks for 44 B: their own part of a header more, and not that of 128 B.
+    let slot = |completion_bytes| Slot::PciExpress(PciExpress { completion_bytes, ..GEN1_X8 });
+    let end = |completion, bytes| path(slot(completion), 100, 128, 256, None).read(SimTime::ZERO, bytes).as_picos();
+    assert_eq!(end(256, 300), end(128, 300));
+    assert!(end(256, 256) < end(256, 300) && end(256, 300) < end(256, 384));
+}
+
+#[test]
 fn both_directions_share_what_the_host_bridge_can_move() {
     let mut path = gen1(600, 512, Some(2_727_000_000));
     let (mut read, mut write, mut bytes) = (SimTime::ZERO, SimTime::ZERO, 0);
