@@ -8,6 +8,7 @@ use softband_types::{EthernetRate, LinkLayer, LinkRate, OperationalVls};
 use softband_wire::ethernet::{OVERHEAD_BYTES, mtu_of_port};
 
 use super::Context;
+use super::slower::{self, Limits};
 use super::train::{self, Cap, End, Laid, Link, PortCan};
 use crate::diagnostic::{Findings, suggest};
 use crate::document::{Entry, Fields, Value};
@@ -135,6 +136,8 @@ fn train_ethernet(
         let message = format!("`rate = \"{cap}\"` has no effect: the link trains to {possible}");
         context.findings.warning(message, vec![(span.clone(), "this rate".to_owned())], None);
     }
+    let limits = Limits { ends, cable: (&part.name, &cable.part_span, rate_max), cap: cap.map(|(cap, _)| *cap) };
+    slower::note(rate, &limits, &mut context.findings);
     let rate_of_lanes = rate.link_rate();
     train::check_limit(cable, (LinkLayer::Ethernet, rate_of_lanes), &rate.to_string(), context).then_some((part, rate_of_lanes))
 }

@@ -9,6 +9,7 @@ mod guids;
 mod nodes;
 pub(crate) mod resolved;
 mod slots;
+mod slower;
 mod subnet;
 pub(crate) mod train;
 

@@ -6,6 +6,7 @@ use softband_model::parts::{CablePart, Medium};
 use softband_types::{EthernetRate, LinkLayer, LinkRate, LinkSpeed, LinkWidth};
 
 use super::Context;
+use super::slower::{self, Limits};
 use crate::diagnostic::Findings;
 use crate::parts::{CableTemplate, LengthLimit, Status};
 use crate::units::{Dimension, QuantityError, or_list, parse_quantity};
@@ -126,8 +127,8 @@ pub(super) fn train(link: &Link<'_>, context: &mut Context<'_>) -> Option<(Cable
         return None;
     };
     check_cap(link, possible, context);
-    note_slower(link, speed, context);
     let rate = LinkRate { width, speed };
+    note_less(link, rate, &mut context.findings);
     check_limit(&link.cable, (LinkLayer::Infiniband, rate), &rate.to_string(), context).then_some((part, rate))
 }
 
@@ -174,25 +175,19 @@ fn check_cap(link: &Link<'_>, possible: LinkSpeed, context: &mut Context<'_>) {
     }
 }
 
-/// Notes a link that is slower than one of its ports, unless the file asked for it.
-fn note_slower(link: &Link<'_>, speed: LinkSpeed, context: &mut Context<'_>) {
-    if link.cap.as_ref().is_some_and(|(cap, _)| *cap == speed) {
-        return;
+/// Notes a link that is narrower or slower than one of its ports.
+fn note_less(link: &Link<'_>, rate: LinkRate, findings: &mut Findings) {
+    let (part, place) = (&link.cable.part.part, &link.cable.part_span);
+    let ends = link.ends;
+    let widths = ends.map(|(name, span, can)| (name, span, can.widths));
+    // Who takes a cable of 4X for an HCA of 4X knows what the 12X port at the other end comes to.
+    let by_intent = part.width_max == rate.width && widths.iter().any(|(.., can)| can.iter().max() == Some(&rate.width));
+    if !by_intent {
+        slower::note(rate.width, &Limits { ends: widths, cable: (&part.name, place, part.width_max), cap: None }, findings);
     }
-    let fastest = |can: &Capabilities<'_>| can.speeds.iter().copied().max();
-    let Some((name, span, can)) = link.ends.iter().find(|(_, _, can)| fastest(can) > Some(speed)) else { return };
-    let part = &link.cable.part.part;
-    let slow_end = link.ends.iter().find(|(_, _, can)| fastest(can) == Some(speed));
-    let (why, label) = match slow_end {
-        Some((other, other_span, _)) => (format!("`{other}` is {speed}"), ((*other_span).clone(), format!("{speed} port"))),
-        None => (
-            format!("cable `{}` is rated for {}", part.name, part.speed_max),
-            (link.cable.part_span.clone(), format!("rated for {}", part.speed_max)),
-        ),
-    };
-    let fast = can.speeds.iter().copied().max().unwrap_or(speed);
-    let labels = vec![label, ((*span).clone(), format!("{fast} port"))];
-    context.findings.note(format!("the link of `{name}` trains to {speed}: {why}"), labels, None);
+    let speeds = ends.map(|(name, span, can)| (name, span, can.speeds));
+    let cap = link.cap.as_ref().map(|(cap, _)| *cap);
+    slower::note(rate.speed, &Limits { ends: speeds, cable: (&part.name, place, part.speed_max), cap }, findings);
 }
 
 /// Whether the cable may be this long.
