@@ -122,8 +122,11 @@ fn values_that_the_model_cannot_use_are_refused() {
         of(BUS, "value = 64", "value = 0"),
         "bus/x8.toml:7:24: error: `completion`: 0 B is not a size of completions\n  help: write 64, 128, 256, 512, 1024, 2048 or 4096 B"
     );
-    let share = of(BUS, "value = 2,", "value = 100,");
-    assert!(share.starts_with("bus/x8.toml:9:30: error: `link_layer_share`: nothing of the bus is left"), "{share}");
+    for share in ["50.1", "99.9", "100"] {
+        let error = of(BUS, "value = 2,", &format!("value = {share},"));
+        let wanted = "bus/x8.toml:9:30: error: `link_layer_share`: less than half of the bus is left\n  help: write 50 % or less;";
+        assert!(error.starts_with(wanted), "{error}");
+    }
     assert_eq!(
         of(BUS, "generation = { value = 1", "generation = { value = 7"),
         "bus/x8.toml:3:24: error: `generation`: there is no generation 7 of PCI Express\n  help: write 1 to 6"

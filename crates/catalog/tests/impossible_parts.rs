@@ -40,6 +40,12 @@ fn buses_whose_packets_no_pci_express_has_are_refused() {
     refused("write_header", "11", "a memory write's header is 12 or 16 B\n  help: write 16 B, or 12 B");
     refused("write_header", "0", "a memory write's header is 12 or 16 B");
     refused("completion_header", "8", "a completion's header is 12 B\n  help: write 12 B");
+    for bytes in ["13", "17", "24", "1000000"] {
+        let wanted = "a memory write's header is 12 or 16 B\n  help: write 16 B, or 12 B for addresses of 32 bits; the bus counts framing and check sum by itself";
+        refused("write_header", bytes, wanted);
+        refused("completion_header", bytes, "a completion's header is 12 B\n  help: write 12 B; the bus counts framing and check sum by itself");
+    }
+    assert!(load(bus, &changed(&base, "link_layer_share", "50"), &[]).is_ok());
     assert!(load(bus, &changed(&base, "write_header", "12"), &[]).is_ok());
     assert!(load(bus, &changed(&base, "completion", "128"), &[]).is_ok());
     // Where it is like another, the value that it gives itself is the one to change.
@@ -73,6 +79,24 @@ fn hcas_that_no_program_could_use_are_refused() {
         let wanted = "no device can be called after `";
         assert_refused(PartKind::Hca, &base, ("driver", &format!("\"{driver}\"")), wanted);
     }
+}
+
+#[test]
+fn what_programs_have_few_bits_for_is_refused_beyond_them() {
+    let base = catalog_text(PartKind::Hca, "connectx4");
+    for (name, most, why) in [
+        ("max_rd_atomic", 255, "programs ask for it in 8 bits"),
+        ("gid_table_len", 256, "programs name a place in the table in 8 bits"),
+        ("vendor_id", 0xFF_FFFF, "it has 24 bits"),
+        ("vendor_part_id", 0xFFFF, "it has 16 bits"),
+    ] {
+        for value in [most + 1, 1 << 30] {
+            let wanted = format!("{value} is too large: {why}\n  help: write 0 to {most}");
+            assert_refused(PartKind::Hca, &base, (name, &value.to_string()), &wanted);
+        }
+        assert!(load(PartKind::Hca, &changed(&base, name, &most.to_string()), &[]).is_ok(), "{name}");
+    }
+    assert!(load(PartKind::Hca, &changed(&base, "max_rd_atomic", "0"), &[]).is_ok());
 }
 
 #[test]

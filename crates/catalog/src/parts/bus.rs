@@ -65,8 +65,11 @@ fn pci_express(read: &mut PartReader<'_>) -> PciExpress {
         completion_header_bytes: read.bytes("completion_header"),
         link_layer_ppm: read.share_ppm("link_layer_share"),
     };
-    if part.link_layer_ppm >= 1_000_000 {
-        read.refuse("link_layer_share", "nothing of the bus is left".into(), Some("write less than 100 %".into()));
+    // Published slots lose 2 to 10 % to acknowledgements and flow control; nobody's lose more than they carry.
+    const LINK_LAYER_PPM_MAX: u32 = 500_000;
+    if part.link_layer_ppm > LINK_LAYER_PPM_MAX {
+        let help = "write 50 % or less; acknowledgements and flow control of real slots take 2 to 10 %";
+        read.refuse("link_layer_share", "less than half of the bus is left".into(), Some(help.into()));
     }
     check_size(read, "max_payload", part.max_payload_bytes, 128, "a payload size of PCI Express");
     check_size(read, "completion", part.completion_bytes, 64, "a size of completions");
@@ -77,7 +80,6 @@ fn pci_express(read: &mut PartReader<'_>) -> PciExpress {
 /// What packets have by the specification: headers of three or four words (PCI Express Base 2.2.1), and in completions no more data than in
 /// writes (2.2.9 and 7.5.3).
 fn check_packets(read: &mut PartReader<'_>, part: &PciExpress) {
-    const HEADER_BYTES_MIN: u32 = 12;
     let (completion, payload) = (part.completion_bytes, part.max_payload_bytes);
     // A size that is none has been refused.
     if completion > payload && payload >= 128 {
@@ -89,12 +91,13 @@ fn check_packets(read: &mut PartReader<'_>, part: &PciExpress) {
             read.refuse("completion", message, Some(format!("write {payload} B or less")));
         }
     }
-    let write = ("write_header", part.write_header_bytes, "a memory write's header is 12 or 16 B", "write 16 B, or 12 B for addresses of 32 bits");
-    let answer = ("completion_header", part.completion_header_bytes, "a completion's header is 12 B", "write 12 B");
-    for (name, bytes, message, help) in [write, answer] {
-        if bytes < HEADER_BYTES_MIN {
-            read.refuse(name, message.into(), Some(help.into()));
-        }
+    let beside = "the bus counts framing and check sum by itself";
+    if !matches!(part.write_header_bytes, 12 | 16) {
+        let help = format!("write 16 B, or 12 B for addresses of 32 bits; {beside}");
+        read.refuse("write_header", "a memory write's header is 12 or 16 B".into(), Some(help));
+    }
+    if part.completion_header_bytes != 12 {
+        read.refuse("completion_header", "a completion's header is 12 B".into(), Some(format!("write 12 B; {beside}")));
     }
 }
 

@@ -94,6 +94,7 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
         }
     }
     check_driver(&mut read, &part.driver);
+    check_fields(&mut read, &part);
     check_ack_timer(&mut read, part.ack_timer);
     if let Some(bytes) = part.tuned_read_request_bytes {
         check_read_request(&mut read, "tuned_read_request", bytes, part.interface);
@@ -145,6 +146,24 @@ fn check_driver(read: &mut PartReader<'_>, driver: &str) {
     if !((1..=LENGTH_MAX).contains(&driver.len()) && driver.bytes().all(good)) {
         let help = format!("write letters, digits, `-` and `_`, at most {LENGTH_MAX} of them, such as \"mlx5_\"");
         read.refuse("driver", format!("no device can be called after `{driver}`"), Some(help));
+    }
+}
+
+/// What programs and management have fields of some bits for.
+fn check_fields(read: &mut PartReader<'_>, part: &HcaPart) {
+    let fields = [
+        // `max_rd_atomic` and `max_dest_rd_atomic` of `ibv_qp_attr`: what one queue pair may ask for and what it answers.
+        ("max_rd_atomic", part.max_rd_atomic, u32::from(u8::MAX), "programs ask for it in 8 bits"),
+        // `sgid_index` of `ibv_global_route`, which counts from 0.
+        ("gid_table_len", part.optional.gid_table_len, u32::from(u8::MAX) + 1, "programs name a place in the table in 8 bits"),
+        // VendorID and DeviceID of NodeInfo (IBTA 14.2.5.3).
+        ("vendor_id", part.vendor_id, (1 << 24) - 1, "it has 24 bits"),
+        ("vendor_part_id", part.vendor_part_id, u32::from(u16::MAX), "it has 16 bits"),
+    ];
+    for (name, value, most, why) in fields {
+        if value > most {
+            read.refuse(name, format!("{value} is too large: {why}"), Some(format!("write 0 to {most}")));
+        }
     }
 }
 
