@@ -94,10 +94,13 @@ impl Catalog {
             findings[*new].replaced(files[*new].1.kind, names, &files[*old].1.file);
         }
         let (mut errors, mut warnings) = (Vec::new(), Vec::new());
-        for findings in findings {
-            errors.extend(findings.errors);
+        for (findings, part) in findings.into_iter().zip(&raw) {
+            errors.push((stage(part), findings.errors));
             warnings.extend(findings.warnings);
         }
+        // A part that others cannot refer to comes before what they say of that.
+        errors.sort_by_key(|(stage, _)| *stage);
+        let errors: Vec<_> = errors.into_iter().flat_map(|(_, errors)| errors).collect();
         catalog.warnings = warnings;
         if errors.is_empty() { Ok(catalog) } else { Err(CatalogError::new(errors)) }
     }

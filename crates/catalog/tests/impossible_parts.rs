@@ -100,6 +100,44 @@ fn what_programs_have_few_bits_for_is_refused_beyond_them() {
 }
 
 #[test]
+fn lists_of_what_ports_do_name_the_wrong_value_and_the_right_ones() {
+    let base = catalog_text(PartKind::Hca, "connectx4");
+    for (name, value, wanted) in [
+        ("speeds", "[]", "the list is empty\n  help: the list may hold SDR, DDR, QDR, FDR10, FDR, EDR, HDR, NDR, XDR"),
+        ("widths", "[\"4X\", \"5X\"]", "`5X` is not known\n  help: the list may hold 1X, 2X, 4X, 8X, 12X"),
+        ("widths", "[4]", "a whole number is in the list\n  help: the list may hold 1X, 2X, 4X, 8X, 12X"),
+        ("link_layers", "[\"infiniband\", \"fibre\"]", "`fibre` is not known\n  help: the list may hold infiniband, ethernet"),
+        ("link_layers", "[]", "the list is empty\n  help: the list may hold infiniband, ethernet"),
+        ("widths", "[\"4X\", \"4x\"]", "`4X` stands in the list twice\n  help: write each value once"),
+    ] {
+        assert_refused(PartKind::Hca, &base, (name, value), wanted);
+    }
+    let text = changed(&base, "widths", "[\"4X\", \"5X\"]");
+    let line = text.lines().position(|line| line.starts_with("widths")).unwrap();
+    let column = text.lines().nth(line).unwrap().find("\"5X\"").unwrap();
+    let error = error_of(PartKind::Hca, &text, &[]);
+    assert!(error.starts_with(&format!("hca/mine.toml:{}:{}: ", line + 1, column + 1)), "{error}");
+}
+
+#[test]
+fn a_part_that_others_refer_to_is_named_before_them() {
+    let file = |kind: PartKind, name: &str, text: String| PartFile { kind, name: name.into(), file: format!("{kind}/{name}.toml"), text };
+    let limits = "summary = \"s\"\n4x_sdr = { value = -1, unit = \"m\", source = \"s\", status = \"assumed\" }\n";
+    let cable = catalog_text(PartKind::Cable, "copper-4x").replace("\"copper\", unit = \"part\"", "\"myl\", unit = \"part\"");
+    assert!(cable.contains("myl"), "{cable}");
+    let text = load(PartKind::Cable, &cable, &[file(PartKind::Limit, "myl", limits.into())]).map(|_| ()).unwrap_err();
+    let errors: Vec<&str> = text.lines().filter(|line| line.contains("error: ")).collect();
+    assert!(errors[0].starts_with("limit/myl.toml:2:20: error: `4x_sdr`: -1 m is negative"), "{text}");
+    assert!(errors[1].contains("cable/mine.toml:") && errors[1].contains("no usable length limits `myl`"), "{text}");
+    // A bridge and the bus that it offers are of one kind.
+    let bus = changed(&catalog_text(PartKind::Bus, "pci-x-133"), "clock", "125");
+    let bridge = catalog_text(PartKind::Bus, "amd-8131").replace("pci-x-133", "zzz");
+    let text = load(PartKind::Bus, &bridge, &[file(PartKind::Bus, "zzz", bus)]).map(|_| ()).unwrap_err();
+    let errors: Vec<&str> = text.lines().filter(|line| line.contains("error: ")).collect();
+    assert!(errors[0].contains("bus/zzz.toml") && errors[1].contains("no usable bus part `zzz`"), "{text}");
+}
+
+#[test]
 fn a_port_of_ethernet_holds_a_full_frame() {
     for (kind, name) in [(PartKind::Hca, "connectx4"), (PartKind::Switch, "sn2700")] {
         let base = catalog_text(kind, name);

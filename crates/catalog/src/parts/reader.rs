@@ -138,26 +138,31 @@ impl<'a> PartReader<'a> {
         self.one_of(name, Dimension::LinkSpeed, &LinkSpeed::ALL)
     }
     pub(crate) fn widths(&mut self) -> Vec<LinkWidth> {
-        self.list("widths", Dimension::LinkWidth, &LinkWidth::ALL)
+        self.list("widths", Dimension::LinkWidth, &by_word(LinkWidth::ALL))
     }
     pub(crate) fn speeds(&mut self) -> Vec<LinkSpeed> {
-        self.list("speeds", Dimension::LinkSpeed, &LinkSpeed::ALL)
+        self.list("speeds", Dimension::LinkSpeed, &by_word(LinkSpeed::ALL))
     }
     pub(crate) fn ethernet_rate(&mut self, name: &str) -> EthernetRate {
         self.one_of(name, Dimension::EthernetRate, &EthernetRate::ALL)
     }
     pub(crate) fn ethernet_rates(&mut self) -> Vec<EthernetRate> {
-        self.list("ethernet_rates", Dimension::EthernetRate, &EthernetRate::ALL)
+        self.list("ethernet_rates", Dimension::EthernetRate, &by_word(EthernetRate::ALL))
     }
     /// What a part does not speak of is InfiniBand's alone.
     pub(crate) fn optional_link_layers(&mut self) -> Vec<LinkLayer> {
         if !self.peek("link_layers") {
             return vec![LinkLayer::Infiniband];
         }
-        let layers = self.list("link_layers", Dimension::Name, &LinkLayer::ALL);
+        let layers = self.list("link_layers", Dimension::Name, &LinkLayer::ALL.map(|layer| (layer.name().to_owned(), layer)));
         if !layers.is_empty() && !layers.contains(&LinkLayer::Infiniband) {
             let help = "add \"infiniband\": what the part has there (widths, speeds, buffers) it must have in any case";
             self.refuse("link_layers", "an HCA of Ethernet alone cannot be described".into(), Some(help.into()));
+        }
+        if self.failed.iter().any(|failed| failed == "link_layers") {
+            // What it has for Ethernet may be there or not.
+            ["ethernet_rates", "ethernet_buffer", "pause_response"].into_iter().for_each(|name| self.know(name));
+            return vec![LinkLayer::Infiniband];
         }
         layers
     }
@@ -216,12 +221,18 @@ impl<'a> PartReader<'a> {
 
     /// A value of this part that does not fit: reported in the file that wrote it.
     pub(crate) fn refuse(&mut self, name: &str, message: String, help: Option<String>) {
+        let place = self.part.parameters.iter().find(|parameter| parameter.name == name).map(|parameter| &parameter.value);
+        self.refuse_at(name, place, message, help);
+    }
+
+    /// The same of a part of the value.
+    fn refuse_at(&mut self, name: &str, place: Option<&Node>, message: String, help: Option<String>) {
         if self.failed.iter().any(|failed| failed == name) {
             return;
         }
         self.failed.push(name.to_owned());
-        let parameter = self.part.parameters.iter().find(|parameter| parameter.name == name);
-        let span = parameter.filter(|parameter| !parameter.inherited).map_or(0..0, |parameter| parameter.value.span.clone());
+        let inherited = self.part.parameters.iter().any(|parameter| parameter.name == name && parameter.inherited);
+        let span = place.filter(|_| !inherited).map_or(0..0, |place| place.span.clone());
         self.findings.error(format!("`{name}`: {message}"), vec![(span, "this value".to_owned())], help);
     }
 
@@ -324,25 +335,37 @@ impl<'a> PartReader<'a> {
         })
     }
 
-    fn list<T: Copy + ToString>(&mut self, name: &str, dimension: Dimension, all: &[T]) -> Vec<T> {
+    fn list<T: Copy>(&mut self, name: &str, dimension: Dimension, all: &[(String, T)]) -> Vec<T> {
         let Some(parameter) = self.take(name, dimension) else { return Vec::new() };
         let Value::Array(items) = &parameter.value.value else {
             self.wrong_value(parameter, "a list of texts");
             return Vec::new();
         };
-        let words: Vec<String> = all.iter().map(T::to_string).collect();
-        let index_of = |item| words.iter().position(|word| text_in(item).is_some_and(|text| word.eq_ignore_ascii_case(text)));
-        let parsed: Vec<T> = items.iter().filter_map(index_of).map(|index| all[index]).collect();
-        if parsed.len() != items.len() || parsed.is_empty() {
-            self.refuse(name, "a value is not known".into(), Some(format!("the list may hold {}", words.join(", "))));
+        let index_of = |item: &Node| all.iter().position(|(word, _)| text_in(item).is_some_and(|text| word.eq_ignore_ascii_case(text)));
+        let may_hold = || {
+            let words: Vec<&str> = all.iter().map(|(word, _)| word.as_str()).collect();
+            Some(format!("the list may hold {}", words.join(", ")))
+        };
+        if let Some(unknown) = items.iter().find(|item| index_of(item).is_none()) {
+            let message =
+                text_in(unknown).map_or_else(|| format!("{} is in the list", unknown.value.kind()), |text| format!("`{text}` is not known"));
+            self.refuse_at(name, Some(unknown), message, may_hold());
+        } else if items.is_empty() {
+            self.refuse(name, "the list is empty".into(), may_hold());
         }
         let mut indices: Vec<usize> = items.iter().filter_map(index_of).collect();
+        let parsed = indices.iter().map(|index| all[*index].1).collect();
         indices.sort_unstable();
         if let Some(twice) = indices.windows(2).find(|pair| pair[0] == pair[1]) {
-            self.refuse(name, format!("`{}` stands in the list twice", words[twice[0]]), Some("write each value once".into()));
+            self.refuse(name, format!("`{}` stands in the list twice", all[twice[0]].0), Some("write each value once".into()));
         }
         parsed
     }
+}
+
+/// Values by the words that stand for them in files.
+fn by_word<T: Copy + ToString, const N: usize>(all: [T; N]) -> [(String, T); N] {
+    all.map(|value| (value.to_string(), value))
 }
 
 fn text_in(node: &Node) -> Option<&str> {
