@@ -4,8 +4,10 @@ mod common;
 
 use common::{catalog, error_of};
 use softband_catalog::{LoadOptions, LoadedFabric, UsualParts, expand, parse_fabric};
+use softband_fabric::LoopRemedy;
 use softband_fabric::spec::FabricSpec;
 use softband_model::management::{Neighbour, Routes, Routing};
+use softband_types::OperationalVls;
 use std::collections::BTreeSet;
 
 const PARTS: &str = "host = \"qdr-host\"\nhca = \"connectx2-qdr\"\nhost_cable = \"copper-4x\"\nhost_cable_length = \"1 m\"\n";
@@ -99,6 +101,25 @@ fn two_lanes_are_enough_for_tori_and_dragonflies() {
         let spec = load(&format!("{}[subnet]\nmax_op_vls = 1\nrouting = \"up-down\"\n", text(kind))).spec;
         assert_eq!((spec.subnet.routing, softband_fabric::credit_loops(&spec)), (Routing::UpDown, vec![]), "{kind}");
     }
+}
+
+#[test]
+fn what_is_said_to_help_against_loops_does() {
+    let remedy = |of: &str, subnet: &str| {
+        let spec = load(&format!("{of}[subnet]\n{subnet}")).spec;
+        assert_ne!(softband_fabric::credit_loops(&spec), [], "{of}{subnet}");
+        softband_fabric::loop_remedy(&spec)
+    };
+    let enough = |code| LoopRemedy::Lanes(OperationalVls::from_code(code).unwrap());
+    let torus = text("kind = \"torus\"\ndimensions = [5, 6]");
+    assert_eq!(remedy(&torus, "routing = \"dor\""), LoopRemedy::Routing(Routing::Torus));
+    // With one lane it would have loops as well.
+    assert_eq!(remedy(&torus, "routing = \"dor\"\nmax_op_vls = 1"), LoopRemedy::Order);
+    assert_eq!(remedy(&torus, "max_op_vls = 1"), enough(2));
+    let dragonfly = text("kind = \"dragonfly\"\nhosts_per_switch = 2");
+    assert_eq!(remedy(&dragonfly, "max_op_vls = 1"), enough(2));
+    assert_eq!(remedy(&dragonfly, "routing = \"dor\""), LoopRemedy::Order);
+    assert_eq!(remedy(&torus, "routing = \"minhop\""), LoopRemedy::Cables);
 }
 
 #[test]
@@ -215,8 +236,13 @@ fn what_cannot_be_is_refused_with_what_would_be_right() {
         ),
         (
             "kind = \"torus\"\ndimensions = [40, 40, 40]",
-            "1:2: error: 64000 hosts and their switches do not fit in a subnet\n  help: a subnet has 49151 LIDs",
+            "3:14: error: 64000 hosts and their switches do not fit in a subnet\n  help: a subnet has 49151 LIDs",
         ),
+        (
+            "kind = \"torus\"\ndimensions = [4294967295, 4294967295, 4294967295]",
+            "3:14: error: so many hosts and their switches do not fit in a subnet",
+        ),
+        ("kind = \"hypercube\"\ndimension = 15\nhosts_per_switch = 2", "3:13: error: 65536 hosts and their switches do not fit in a subnet"),
         ("kind = \"hypercube\"\ndimension = 16", "3:13: error: a hypercube of dimension 16 is too large"),
         ("kind = \"dragonfly\"\nhosts_per_switch = 2\ngroups = 10", "4:10: error: 10 groups need 9 links from each to the others, and a group has 8"),
         ("kind = \"star\"\nlevels = 2", "3:1: error: `[generate]` has no key `levels`"),

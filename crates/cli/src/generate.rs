@@ -107,8 +107,14 @@ fn by_options(errors: &str, described: &str) -> String {
     let named = |line: &str| {
         let (number, rest) = line.trim_start().strip_prefix(NAME)?.strip_prefix(':')?.split_once(':')?;
         let (_, message) = rest.split_once(": ")?;
-        let (key, _) = described.lines().nth(number.parse::<usize>().ok()?.checked_sub(1)?)?.split_once(" =")?;
-        Some(if key == "kind" { message.to_owned() } else { format!("--{}: {message}", key.replace('_', "-")) })
+        let line = described.lines().nth(number.parse::<usize>().ok()?.checked_sub(1)?)?;
+        let option = |key: &str, message: &str| format!("--{}: {message}", key.replace('_', "-"));
+        // What points to the table is of an option that is not there, or of none.
+        let missing = message.strip_prefix("error: `[generate]` needs `").and_then(|rest| rest.strip_suffix('`'));
+        Some(match line.split_once(" =") {
+            Some((key, _)) if key != "kind" => option(key, message),
+            _ => missing.map_or_else(|| message.to_owned(), |key| option(key, "error: this kind needs it")),
+        })
     };
     errors.lines().map(|line| named(line).unwrap_or_else(|| line.to_owned())).collect::<Vec<_>>().join("\n")
 }
@@ -164,4 +170,20 @@ fn part_texts(parts: &PartArguments, kind: &str) -> anyhow::Result<Vec<(&'static
 /// As TOML has it: whole numbers stay whole.
 fn ratio_text(ratio: f64) -> String {
     if ratio.fract() == 0.0 && ratio.abs() < 1e9 { format!("{ratio:.0}") } else { format!("{ratio:?}").to_lowercase() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::by_options;
+
+    #[test]
+    fn errors_name_options_and_no_line_that_nobody_has_written() {
+        let described = "[fabric]\ntitle = \"Generated: torus\"\n\n[generate]\nkind = \"torus\"\nhosts_per_switch = 40\n";
+        let of = |error: &str| by_options(&format!("generated:{error}"), described);
+        assert_eq!(of("6:20: error: too many\n  help: fewer"), "--hosts-per-switch: error: too many\n  help: fewer");
+        assert_eq!(of("5:8: error: no kind"), "error: no kind");
+        assert_eq!(of("4:2: error: it does not fit"), "error: it does not fit");
+        let needs = of("4:2: error: `[generate]` needs `switch_cable`\n  help: write it");
+        assert_eq!(needs, "--switch-cable: error: this kind needs it\n  help: write it");
+    }
 }

@@ -72,9 +72,10 @@ impl Reader<'_, '_> {
             let help = format!("write at most {}; {more}name a switch with more ports", most(levels));
             (format!("{hosts} hosts do not fit in a fat tree of {levels} levels with {ports} ports at each switch"), help)
         })?;
-        self.check_lids(hosts, hosts.div_ceil(downs))?; // before anything large is made
+        let measures = ["hosts", "levels", "ports"];
+        self.check_lids(hosts, hosts.div_ceil(downs), &measures)?; // before anything large is made
         let shape = Tree { hosts, ports, downs, ups, levels }.shape();
-        self.check_lids(hosts, shape.switches.len())?;
+        self.check_lids(hosts, shape.switches.len(), &measures)?;
         Some(shape)
     }
 
@@ -100,7 +101,7 @@ impl Reader<'_, '_> {
         let sides = self.sides(entry)?;
         let hosts = self.hosts_per_switch(2 * sides.len())?;
         let switches = sides.iter().try_fold(1_usize, |product, side| product.checked_mul(*side)).unwrap_or(usize::MAX);
-        self.check_lids(switches.saturating_mul(hosts), switches)?;
+        self.check_lids(switches.saturating_mul(hosts), switches, &["dimensions"])?;
         Some(shape::torus(&sides, hosts))
     }
 
@@ -134,7 +135,7 @@ impl Reader<'_, '_> {
         // A thousand switches and more need more ports than any has.
         self.refuse_unless(dimension <= 15, span, || (format!("a hypercube of dimension {dimension} is too large"), "write at most 15".into()))?;
         let hosts = self.hosts_per_switch(dimension)?;
-        self.check_lids(hosts << dimension, 1 << dimension)?;
+        self.check_lids(hosts << dimension, 1 << dimension, &["dimension"])?;
         Some(shape::hypercube(dimension, hosts))
     }
 
@@ -155,7 +156,7 @@ impl Reader<'_, '_> {
         let place = [group_span, globals_span].into_iter().find(|span| !span.is_empty()).unwrap_or_else(|| self.span_of("hosts_per_switch"));
         self.check_ports(hosts, group - 1 + globals, place)?;
         let switches = groups.saturating_mul(group);
-        self.check_lids(switches.saturating_mul(hosts), switches)?;
+        self.check_lids(switches.saturating_mul(hosts), switches, &["groups", "switches_per_group", "global_links", "hosts_per_switch"])?;
         Some(Dragonfly { groups, switches_per_group: group, hosts_per_switch: hosts, global_links: globals }.shape())
     }
 
@@ -173,9 +174,11 @@ impl Reader<'_, '_> {
         })
     }
 
-    fn check_lids(&mut self, hosts: usize, switches: usize) -> Option<()> {
-        let span = self.fields.span();
-        self.refuse_unless(hosts.saturating_add(switches) <= LIDS, span, || {
+    /// `measures`: the keys that make it large, the first of those that the file has is to blame.
+    fn check_lids(&mut self, hosts: usize, switches: usize, measures: &[&'static str]) -> Option<()> {
+        let span = measures.iter().find_map(|key| self.fields.optional(key).map(|entry| entry.node.span.clone()));
+        self.refuse_unless(hosts.saturating_add(switches) <= LIDS, span.unwrap_or(0..0), || {
+            let hosts = if hosts == usize::MAX { "so many".to_owned() } else { hosts.to_string() };
             (format!("{hosts} hosts and their switches do not fit in a subnet"), format!("a subnet has {LIDS} LIDs: make a smaller one"))
         })
     }
