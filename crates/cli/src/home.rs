@@ -1,9 +1,8 @@
 //! Where the installation lies: the folder that holds `lib/`, `catalog/`, `fabrics/` and `studies/`.
 
-use crate::own_parts;
+use crate::{fabric_loops, own_parts};
 use anyhow::{Context, bail};
 use softband_catalog::{Catalog, LoadOptions, LoadedFabric, UsualParts};
-use softband_types::LinkLayer;
 use std::path::{Path, PathBuf};
 
 /// Names another installation.
@@ -92,7 +91,7 @@ pub(crate) fn load_and_count(given: &Path, allow_out_of_spec: bool) -> anyhow::R
     for warning in &loaded.warnings {
         eprintln!("{}", warning.to_text());
     }
-    let found = [warn_of_islands, warn_of_narrow_paths, warn_of_credit_loops].map(|look| look(&path, &loaded));
+    let found = [warn_of_islands, warn_of_narrow_paths, fabric_loops::warn].map(|look| look(&path, &loaded));
     let warnings = catalog.warnings().len() + loaded.warnings.len() + found.iter().sum::<usize>();
     Ok((path, loaded, warnings))
 }
@@ -120,29 +119,4 @@ fn warn_of_narrow_paths(path: &Path, loaded: &LoadedFabric) -> usize {
         path.display()
     );
     1
-}
-
-/// Each credit loop of the fabric, by the ports that it leads round; how many there are.
-fn warn_of_credit_loops(path: &Path, loaded: &LoadedFabric) -> usize {
-    let minimum_hops = loaded.spec.subnet.routing == Default::default();
-    let managed = if minimum_hops {
-        "the small subnet manager routes by minimum hops; cable the switches as a tree or fat tree, or leave a cable of the loop out"
-    } else {
-        "the routing engine needs more virtual lanes than these links have, or another cabling; `routing = \"up-down\"` has no loops anywhere"
-    };
-    // Nobody manages a subnet of Ethernet: the ways are what they are.
-    let ethernet = "frames take the shortest ways; cable the switches as a tree or fat tree, or leave a cable of the loop out";
-    let loops = softband_fabric::credit_loops(&loaded.spec);
-    let mut said = None;
-    for found in &loops {
-        let (what, whom, help) = match loaded.spec.link_layer(found.ports[0]) {
-            LinkLayer::Infiniband => ("credit loop", "each other's credits", managed),
-            LinkLayer::Ethernet => ("loop of pauses", "the end of each other's pauses", if minimum_hops { ethernet } else { managed }),
-        };
-        eprintln!("{}: warning: {what}: {}: packets there can wait for {whom} for ever", path.display(), found.describe(&loaded.spec));
-        if said.replace(help) != Some(help) {
-            eprintln!("  help: {help}");
-        }
-    }
-    loops.len()
 }

@@ -7,6 +7,7 @@ mod counters;
 mod exec;
 mod external;
 mod fabric;
+mod fabric_loops;
 mod generate;
 mod home;
 mod model;

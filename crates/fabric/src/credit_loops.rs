@@ -2,7 +2,7 @@
 
 use crate::construct::settings_of;
 use crate::spec::{EthernetFlowControl, FabricSpec, PortRef};
-use softband_model::management::{self, Neighbour, Routes};
+use softband_model::management::{self, Neighbour, Routes, Routing};
 use softband_types::{Lid, LinkLayer, OperationalVls, PortNumber};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -70,6 +70,44 @@ pub fn credit_loops(spec: &FabricSpec) -> Vec<CreditLoop> {
     let Ok(routes) = Routes::new(spec.subnet.routing, &crate::routes::neighbours(spec)) else { return Vec::new() };
     let loops = management::credit_loops(&neighbours, &routes, |switch, port| vls[switch][port].expect("ways lead by cabled ports"));
     loops.into_iter().map(named).collect()
+}
+
+/// What would take the credit loops of a fabric away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoopRemedy {
+    /// This engine, on the cables and lanes that there are.
+    Routing(Routing),
+    /// At least so many lanes: `max_op_vls`, or `priorities` where the loops are of Ethernet.
+    Lanes(OperationalVls),
+    /// Parts with more lanes.
+    LanesOfParts,
+    /// Ports in the order of the dimensions, in a mesh or hypercube.
+    Order,
+    /// Other cables.
+    Cables,
+}
+
+/// The remedy for a fabric that has credit loops: what the fabric file can say is tried, so it helps.
+pub fn loop_remedy(spec: &FabricSpec) -> LoopRemedy {
+    let helps = |changed: &FabricSpec| crate::unroutable(changed).is_none() && credit_loops(changed).is_empty();
+    match spec.subnet.routing {
+        Routing::DimensionOrder => {
+            let mut changed = spec.clone();
+            changed.subnet.routing = Routing::Torus;
+            // It chooses service levels, which on Ethernet programs choose.
+            let is_better = !spec.has_ethernet() && helps(&changed);
+            if is_better { LoopRemedy::Routing(Routing::Torus) } else { LoopRemedy::Order }
+        }
+        Routing::Torus | Routing::Dragonfly => {
+            let enough = (2..=5).filter_map(OperationalVls::from_code).find(|vls| {
+                let mut changed = spec.clone();
+                (changed.subnet.max_op_vls, changed.ethernet.priorities) = (*vls, *vls);
+                helps(&changed)
+            });
+            enough.map_or(LoopRemedy::LanesOfParts, LoopRemedy::Lanes)
+        }
+        Routing::MinimumHop | Routing::UpDown | Routing::FatTree => LoopRemedy::Cables,
+    }
 }
 
 fn named(found: management::CreditLoop) -> CreditLoop {

@@ -32,7 +32,7 @@ mod world;
 
 pub use construct::{lossy_ends, settings_of};
 pub use counters::{EthernetCounters, PortCounters};
-pub use credit_loops::{CreditLoop, credit_loops};
+pub use credit_loops::{CreditLoop, LoopRemedy, credit_loops, loop_remedy};
 pub use deadlock::Starved;
 pub use islands::hosts_apart;
 pub use narrow::{NarrowPath, narrow_path};
