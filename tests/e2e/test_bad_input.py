@@ -202,3 +202,31 @@ def test_an_answer_that_nobody_can_get_is_an_error(softband: Softband, words: tu
     done = softband.command(*words, wrapper=("sh", "-c", 'exec "$@" > /dev/full', "sh"))
     assert done.returncode == 2
     assert done.stderr.endswith("softband: cannot write to standard output: No space left on device (os error 28)\n")
+
+
+def test_what_is_said_to_help_against_credit_loops_does(softband: Softband) -> None:
+    def checked(dimensions: str, subnet: str) -> str:
+        file = softband.folder / "torus.toml"
+        torus = (FABRICS / "torus-4x4.toml").read_text().replace("[4, 4]", dimensions)
+        file.write_text(f"{torus}\n[subnet]\n{subnet}\n")
+        done = softband.command("fabric", "check", "torus.toml")
+        assert done.returncode == 0
+        return done.stderr
+
+    nothing_else = '`routing = "up-down"` has no loops anywhere\n'
+    said = checked("[5, 5]", 'routing = "dor"')
+    why = "`dimension-order` leaves packets on one lane, where rings of switches close loops"
+    assert f'  help: {why}; `routing = "torus"` changes lanes and has none here; {nothing_else}' in said
+    assert checked("[5, 5]", 'routing = "torus"') == ""
+    said = checked("[5, 5]", "max_op_vls = 1")
+    assert f"  help: `torus` has too few virtual lanes to change between; `max_op_vls = 2` is enough; {nothing_else}" in said
+    assert checked("[5, 5]", "max_op_vls = 2") == ""
+
+
+def test_a_generated_fabric_that_is_too_large_is_refused_by_its_option(softband: Softband) -> None:
+    done = softband.command("fabric", "generate", "torus", "--dimensions", "1000000,1000000")
+    assert done.returncode != 0
+    assert "--dimensions: error: 1000000000000 hosts and their switches do not fit in a subnet\n" in done.stderr
+    done = softband.command("fabric", "generate", "torus")
+    assert done.returncode != 0 and "--dimensions: error: this kind needs it\n" in done.stderr
+    assert "generated:" not in done.stderr

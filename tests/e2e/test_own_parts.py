@@ -72,3 +72,13 @@ def test_a_what_if_question_has_the_parts_beside_the_fabric(softband: Softband) 
     lay(softband.folder)
     done = softband.command("what-if", "own.toml", "--vls", "1", "--cable-length", "1m", "--cable", "b/mlx5_0/1", "--part", "direct-attach", "--out", "w")
     assert done.returncode == 0, done.stderr + done.stdout
+
+
+def test_a_part_that_no_program_could_read_is_refused_by_its_line(softband: Softband) -> None:
+    lay(softband.folder)
+    part = softband.folder / "catalog" / "hca" / "mine.toml"
+    for value in (256, 1_000_000):
+        part.write_text(PART + f'max_rd_atomic = {{ value = {value}, unit = "count", source = "ours", status = "assumed" }}\n')
+        done = softband.command("fabric", "check", "own.toml")
+        wanted = f"mine.toml:5:27: error: `max_rd_atomic`: {value} is too large: programs ask for it in 8 bits\n  help: write 0 to 255\n"
+        assert done.returncode == 2 and wanted in done.stderr, done.stderr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Softband, table
+from conftest import FABRICS, Softband, table
 
 MIB = 2**20
 
@@ -95,3 +95,28 @@ def test_two_hcas_behind_one_bridge_share_the_link_behind_it(softband: Softband)
     assert alone == pytest.approx(1493, rel=0.02)
     assert together(softband, "voltaire-ddr", "pcie-gen1-x8", "dell-pe1950-riser", "ib_write_bw", 2) == pytest.approx(2000, rel=0.02)
     assert together(softband, "voltaire-ddr", "pcie-gen1-x8", None, "ib_write_bw", 2) > 2600
+
+
+def test_a_completion_answers_one_read_request_and_carries_no_more(softband: Softband) -> None:
+    def row(name: str, value: str, unit: str) -> str:
+        return f'{name} = {{ value = {value}, unit = "{unit}", source = "ours", status = "assumed" }}\n'
+
+    def bandwidth_of(read_request: int, completion: int) -> float:
+        parts = softband.folder / "catalog"
+        for kind in ("bus", "host"):
+            (parts / kind).mkdir(parents=True, exist_ok=True)
+        bus = row("max_payload", "4096", "B") + row("completion", str(completion), "B")
+        (parts / "bus" / "wide.toml").write_text('summary = "a slot"\nlike = "pcie-gen3-x8"\n' + bus)
+        host = row("bus", '"wide"', "part") + row("read_request", str(read_request), "B")
+        (parts / "host" / "asking.toml").write_text('summary = "a host"\nlike = "xeon-e5-2600-v4"\n' + host)
+        fabric = softband.folder / "asking.toml"
+        pair = (FABRICS / "accuracy" / "connectx4-edr.toml").read_text().replace('slot = "pcie-gen3-x16"\n', "")
+        fabric.write_text(pair.replace('"xeon-e5-2600"', '"asking"'))
+        outcome = softband.run(fabric, ("a", "ib_write_bw -F -s 65536 -n 400"), ("b", "ib_write_bw -F -s 65536 -n 400 a")).assert_ok()
+        return table(outcome.program("b-0"))[0][3]
+
+    # 8 GT/s on 8 lanes less 8.1 %, of which 128 of 148 B are data, or 256 of 276.
+    assert bandwidth_of(128, 256) == pytest.approx(5966, rel=0.005)
+    assert bandwidth_of(128, 256) == bandwidth_of(128, 128)
+    assert bandwidth_of(256, 256) == pytest.approx(6398, rel=0.005)
+    assert bandwidth_of(512, 256) == pytest.approx(6398, rel=0.005)

@@ -237,3 +237,18 @@ def test_a_fabric_that_stays_tells_addresses_instead_of_lids(fabrics: Fabrics) -
     port = fabrics.status()[0]["hosts"][1]["devices"][0]["ports"][0]
     assert port == {"port": 1, "state": "active", "link_layer": "ethernet", "lid": 0, "ipv4": "10.77.0.2"}
     assert "port 1 active, Ethernet, 10.77.0.1" in fabrics.command("status").stdout
+
+
+def test_a_link_that_trains_down_is_said_with_what_is_to_blame(softband: Softband, tmp_path: Path) -> None:
+    text = text_of()
+    assert softband.command("fabric", "check", str(FABRICS / f"{FABRIC}.toml")).stderr == ""
+    old, new = text.rsplit("[hosts.b]", 1)
+    (tmp_path / "slower.toml").write_text(old + "[hosts.b]" + new.replace("connectx5", "connectx3-pro", 1))
+    path = tmp_path / "slower.toml"
+    done = softband.command("fabric", "check", str(path))
+    assert done.returncode == 0
+    assert "note: the link of `sw/2` trains to 40GbE: `b/mlx5_0/1` is 40GbE\n" in done.stderr
+    path.write_text(path.read_text().replace("sn2700", "sn5600"))
+    outcome = softband.run(path, ("a", "ibv_devinfo"))
+    wanted = "note: the link of `b/mlx5_0/1` trains to 10GbE: `b/mlx5_0/1` does 10GbE/40GbE, `sw/2` does 10GbE/25GbE/50GbE/100GbE/200GbE/400GbE/800GbE\n"
+    assert wanted in outcome.stderr

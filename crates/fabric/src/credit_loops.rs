@@ -99,7 +99,7 @@ pub fn loop_remedy(spec: &FabricSpec) -> LoopRemedy {
             if is_better { LoopRemedy::Routing(Routing::Torus) } else { LoopRemedy::Order }
         }
         Routing::Torus | Routing::Dragonfly => {
-            let enough = (2..=5).filter_map(OperationalVls::from_code).find(|vls| {
+            let enough = (2..=4).filter_map(OperationalVls::from_code).find(|vls| {
                 let mut changed = spec.clone();
                 (changed.subnet.max_op_vls, changed.ethernet.priorities) = (*vls, *vls);
                 helps(&changed)
