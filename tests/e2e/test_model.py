@@ -58,6 +58,23 @@ def test_a_stream_is_as_fast_as_the_program_that_it_is_like(softband: Softband, 
     assert flow["bytes_per_second"] / size == pytest.approx(messages_per_second, rel=1e-3)
 
 
+def test_a_stream_with_the_mtu_that_perftest_takes_by_itself_is_as_fast(softband: Softband) -> None:
+    run = softband.pair("accuracy/connectx3-qdr", "ib_write_bw -s 65536 -n 1000").assert_ok()
+    assert "Mtu             : 2048[B]" in run.program("b-0")
+    messages_per_second = table(run.program("b-0"))[0][4] * 1e6
+    (softband.folder / "half.toml").write_text('workload = "stream"\nbytes = 65536\noperation = "write"\nmtu = 2048\n')
+    for words in (("half.toml",), ("stream", "--bytes", "65536", "--operation", "write", "--mtu", "2048")):
+        (flow,) = model(softband, "accuracy/connectx3-qdr", *words, "--from", "b", "--to", "a")["flows"]
+        assert flow["bytes_per_second"] / 65536 == pytest.approx(messages_per_second, rel=1e-3)
+
+
+def test_a_trace_has_the_mtu_of_the_command_line(softband: Softband) -> None:
+    (softband.folder / "ping.goal").write_text(TRACE)
+    # Packets and their acknowledgement.
+    hops = [model(softband, "two-hosts", "ping.goal", "--mtu", mtu)["packet_hops"] for mtu in ("2048", "512")]
+    assert hops[1] - hops[0] == 6
+
+
 def test_an_incast_is_shared_evenly_and_its_port_is_named(softband: Softband) -> None:
     result = model(softband, "three-hosts", "incast", "--bytes", "256KiB", "--root", "c")
     first, second = (flow["bytes_per_second"] for flow in result["flows"])
@@ -201,6 +218,10 @@ def test_a_trace_is_replayed(softband: Softband) -> None:
         (("three-hosts", "binary.goal"), "binary.goal: error: this is no text: only GOAL traces in text form are read"),
         (("three-hosts", "hosts.toml"), "hosts.toml:2: root: there is no host zz"),
         (("three-hosts", "pattern.toml"), "pattern.toml:2: senders means nothing to permutation"),
+        (("three-hosts", "incast", "--mtu", "1500"), "an MTU is 256, 512, 1024, 2048 or 4096 bytes"),
+        (("three-hosts", "odd.toml"), "odd.toml:2: mtu = 1500 is out of range: 256, 512, 1024, 2048 or 4096"),
+        (("two-hosts", "stream", "--mtu", "4096"), "mtu = 4096 is more than the way between the hosts a and b carries, 2048\n  help: 2048 or less"),
+        (("two-hosts", "large.toml", "--check"), "large.toml:3: mtu = 4096 is more than the way between the hosts a and b carries, 2048"),
         (("three-hosts", "pattern.toml", "--root", "zz"), "pattern.toml with the options of the command line: root: there is no host zz"),
     ],
 )
@@ -211,6 +232,8 @@ def test_what_cannot_be_run_is_refused_before_anything_is_written(softband: Soft
     (softband.folder / "short.goal").write_text("num_ranks 3\nrank 0 { }\nrank 1 { }\n")
     (softband.folder / "binary.goal").write_bytes(b"\x7fELF\xff\xfe\x00\x01\x1b[2J")
     (softband.folder / "hosts.toml").write_text('workload = "incast"\nroot = "zz"\n')
+    (softband.folder / "odd.toml").write_text('workload = "incast"\nmtu = 1500\n')
+    (softband.folder / "large.toml").write_text('workload = "stream"\n\nmtu = 4096\n')
     (softband.folder / "pattern.toml").write_text('workload = "permutation"\nsenders = 2\n')
     assert wanted in refusal(softband, *words)
 

@@ -49,6 +49,9 @@ pub(crate) struct ModelArguments {
     /// RC sends, or RDMA writes
     #[arg(long, value_enum)]
     operation: Option<choice::OperationName>,
+    /// MTU of all connections: 256, 512, 1024, 2048 or 4096 (default: as much as the way of each carries)
+    #[arg(long, value_name = "BYTES", value_parser = choice::parse_mtu_word)]
+    mtu: Option<u32>,
     /// The whole workload so many times, each rank going on when it has done its part
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,
@@ -80,6 +83,8 @@ pub(crate) struct Chosen {
     schedule: Schedule,
     seed: u64,
     ranks_per_host: u32,
+    /// In front of errors about the MTU: where the workload file says it, if it does.
+    mtu_place: String,
 }
 
 /// Exit statuses of a run that did not come to its end: as a shell reports Ctrl-C, and as every error.
@@ -103,6 +108,7 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
     let made = Crew::new(&loaded.spec, chosen.seed, &schedule, (chosen.ranks_per_host, threads));
     let mut crew = made.map_err(|error| match error {
         RunError::NoPort { .. } => anyhow::anyhow!("{}: {error}", path.display()),
+        RunError::Narrow { .. } => anyhow::anyhow!("{}{error}", chosen.mtu_place),
         other => other.into(),
     })?;
     if arguments.check {

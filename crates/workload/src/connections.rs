@@ -34,6 +34,12 @@ pub(crate) struct Endpoint {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     NoPort,
+    /// The way between two ranks carries less than all connections are to have.
+    Narrow {
+        ranks: [u32; 2],
+        wanted: Mtu,
+        carried: Mtu,
+    },
     Verbs(VerbsError),
 }
 
@@ -79,6 +85,8 @@ pub(crate) struct Side {
 /// All connections made so far.
 pub(crate) struct Connections {
     depth: u32,
+    /// What all are to have, whatever more their ways carry.
+    mtu: Option<Mtu>,
     /// Of each rank, by the higher one of both: the queue pairs of the lower and of the higher one.
     pairs: Vec<BTreeMap<u32, [Qpn; 2]>>,
     /// Queue pairs made by each rank's HCA: their numbers follow from that.
@@ -89,8 +97,8 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    pub(crate) fn new(ranks: usize, depth: u32) -> Self {
-        Self { depth, pairs: vec![BTreeMap::new(); ranks], made: BTreeMap::new(), count: 0, mtu_least: None }
+    pub(crate) fn new(ranks: usize, depth: u32, mtu: Option<Mtu>) -> Self {
+        Self { depth, mtu, pairs: vec![BTreeMap::new(); ranks], made: BTreeMap::new(), count: 0, mtu_least: None }
     }
 
     /// The way from one rank to another.
@@ -116,7 +124,11 @@ impl Connections {
 
     fn connect(&mut self, world: &mut World, a: Endpoint, b: Endpoint, depth: u32) -> Result<[Qpn; 2], Refusal> {
         let qpns = [self.create(world, a, depth)?, self.create(world, b, depth)?];
-        let mtu = self.path_mtu(world, a, b);
+        let carried = self.path_mtu(world, a, b);
+        let mtu = self.mtu.unwrap_or(carried);
+        if mtu > carried {
+            return Err(Refusal::Narrow { ranks: [a.process.0, b.process.0], wanted: mtu, carried });
+        }
         for (own, peer, qpn, other) in [(a, b, qpns[0], qpns[1]), (b, a, qpns[1], qpns[0])] {
             if world.has_hca(own.hca) {
                 bring_up(world, own, qpn, peer, (other, mtu))?;

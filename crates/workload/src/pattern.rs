@@ -2,6 +2,7 @@
 
 use crate::schedule::{Action, Schedule};
 use softband_sim::RandomStream;
+use softband_types::Mtu;
 
 mod collectives;
 
@@ -76,6 +77,8 @@ pub struct Settings {
     pub to: Option<u32>,
     pub operation: Operation,
     pub repeat: Option<u32>,
+    /// Of all connections, in bytes.
+    pub mtu: Option<u32>,
 }
 
 /// Why a pattern cannot be made of settings.
@@ -114,6 +117,7 @@ pub fn build(pattern: Pattern, ranks: u32, settings: &Settings) -> Result<Schedu
     let mut schedule = Schedule::new(ranks);
     schedule.window = plan.window;
     schedule.writes = settings.operation == Operation::Write;
+    schedule.mtu = settings.mtu.map(parse_mtu).transpose()?;
     if pattern == Pattern::Stream {
         let interval = if u64::from(plan.bytes) <= STREAM_INTERVAL_BYTES_MAX { STREAM_INTERVAL } else { 1 };
         schedule.completion_interval = interval.min(plan.window);
@@ -148,6 +152,17 @@ fn within(key: &'static str, value: u64, range: std::ops::RangeInclusive<u64>) -
         return Ok(value as u32);
     }
     Err(PatternError::OutOfRange { key, value, range: format!("from {} to {}", range.start(), range.end()) })
+}
+
+/// A connection's MTU by its bytes.
+///
+/// # Errors
+/// When there is no such MTU.
+pub fn parse_mtu(bytes: u32) -> Result<Mtu, PatternError> {
+    let all = Mtu::ALL.map(|mtu| mtu.bytes().to_string());
+    let [others @ .., last] = &all;
+    let range = || format!("{} or {last}", others.join(", "));
+    Mtu::from_bytes(bytes).ok_or_else(|| PatternError::OutOfRange { key: "mtu", value: u64::from(bytes), range: range() })
 }
 
 fn refuse_needless(pattern: Pattern, settings: &Settings) -> Result<(), PatternError> {

@@ -1,5 +1,6 @@
 //! What a workload does: steps of ranks, and which of them wait for which others.
 
+use softband_types::Mtu;
 use std::collections::BTreeMap;
 
 /// What one rank does in one step.
@@ -56,6 +57,8 @@ pub struct Schedule {
     pub writes: bool,
     /// Every message needs a step that receives it, even if there is none at all.
     pub receives_all: bool,
+    /// Of all connections; `None` for as much as the way of each carries.
+    pub mtu: Option<Mtu>,
 }
 
 /// Who waits for each step: one list of all, and where each step's part begins.

@@ -72,6 +72,20 @@ fn a_stream_on_one_cable_takes_its_bytes_over_the_rate_of_the_link() {
 }
 
 #[test]
+fn a_workload_has_the_mtu_that_it_is_given_and_no_more_than_the_way_carries() {
+    let mut spec = back_to_back(LinkSpeed::Sdr, 1, 1, host_part(600, 300));
+    let settings = |mtu| Settings { bytes: Some(65_536), messages: Some(20), mtu, ..Settings::default() };
+    let hops = |mtu| run(&spec, Pattern::Stream, &settings(mtu)).world().packets_sent();
+    // 128 packets of each message instead of 32, and acknowledgements as before.
+    assert_eq!(hops(Some(512)) - hops(None), 20 * 96);
+    assert_eq!(hops(Some(2_048)), hops(None));
+    spec.hosts[1].name = "far".into();
+    let schedule = Arc::new(build(Pattern::Stream, 2, &settings(Some(4_096))).unwrap());
+    let error = Runner::new(World::new(&spec, 1), schedule, 1).map(drop).unwrap_err().to_string();
+    assert!(error.starts_with("mtu = 4096 is more than the way between the hosts a and far carries, 2048\n  help: "), "{error}");
+}
+
+#[test]
 fn a_permutation_on_a_star_takes_as_long_as_one_flow() {
     let settings = Settings { bytes: Some(1 << 20), messages: Some(8), ..Settings::default() };
     let taken = seconds(&star(8), Pattern::Permutation, &settings);

@@ -5,7 +5,7 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 use softband_catalog::LoadedFabric;
 use softband_fabric::spec::FabricSpec;
-use softband_workload::{Operation, Pattern, Settings, build, goal, parse_bytes};
+use softband_workload::{Operation, Pattern, Settings, build, goal, parse_bytes, parse_mtu};
 use std::path::Path;
 
 /// As the user writes it.
@@ -36,9 +36,16 @@ struct WorkloadFile {
     from: Option<String>,
     to: Option<String>,
     operation: Option<OperationName>,
+    mtu: Option<u32>,
     repeat: Option<u32>,
     ranks_per_host: Option<u32>,
     seed: Option<u64>,
+}
+
+/// Bytes of an MTU, from the command line.
+pub(super) fn parse_mtu_word(word: &str) -> Result<u32, String> {
+    let bytes = word.parse::<u32>().unwrap_or_default();
+    parse_mtu(bytes).map(|_| bytes).map_err(|_| String::from("an MTU is 256, 512, 1024, 2048 or 4096 bytes"))
 }
 
 pub(super) fn choose(arguments: &ModelArguments, loaded: &LoadedFabric) -> anyhow::Result<Chosen> {
@@ -66,10 +73,15 @@ pub(super) fn choose(arguments: &ModelArguments, loaded: &LoadedFabric) -> anyho
             format!("{}{}: no workload `{}`: the names are {}", path.display(), line_of(&text, "workload"), file.workload, names.join(", "))
         })?;
         let of_whom = if options_given(arguments).is_some() { " with the options of the command line" } else { "" };
-        return by_pattern(arguments, loaded, pattern, &stem, file).map_err(|error| {
+        let mtu_place = match file.mtu {
+            Some(_) if arguments.mtu.is_none() => format!("{}{}: ", path.display(), line_of(&text, "mtu")),
+            _ => String::new(),
+        };
+        let chosen = by_pattern(arguments, loaded, pattern, &stem, file).map_err(|error| {
             let message = format!("{error:#}");
             anyhow::anyhow!("{}{}{of_whom}: {message}", path.display(), line_of(&text, &message))
-        });
+        })?;
+        return Ok(Chosen { mtu_place, ..chosen });
     }
     by_trace(arguments, loaded, &text, &stem)
 }
@@ -115,9 +127,10 @@ fn by_pattern(arguments: &ModelArguments, loaded: &LoadedFabric, pattern: Patter
         to: to.or_else(|| other_than(from, ranks_per_host, 0)),
         operation,
         repeat: arguments.repeat.or(file.repeat),
+        mtu: arguments.mtu.or(file.mtu),
     };
     let schedule = build(pattern, ranks, &settings)?;
-    Ok(Chosen { name: name.to_owned(), schedule, seed, ranks_per_host })
+    Ok(Chosen { name: name.to_owned(), schedule, seed, ranks_per_host, mtu_place: String::new() })
 }
 
 /// The first of the options that say what a workload by name is to be like.
@@ -145,13 +158,14 @@ fn rank_of(spec: &FabricSpec, key: &str, host: &str, ranks_per_host: u32) -> any
     }
 }
 
-/// A trace says by itself what is sent; only its ranks' places and the kind of message are open.
+/// A trace says by itself what is sent; only its ranks' places, the kind of message and the MTU are open.
 fn by_trace(arguments: &ModelArguments, loaded: &LoadedFabric, text: &str, name: &str) -> anyhow::Result<Chosen> {
     if let Some(key) = options_given(arguments) {
         bail!("{key} means nothing to a trace: leave it out");
     }
     let mut schedule = goal::parse(text).map_err(|error| anyhow::anyhow!("{}:{error}", arguments.workload))?;
     schedule.writes = arguments.operation == Some(OperationName::Write);
-    let seed = arguments.seed.unwrap_or(loaded.seed);
-    Ok(Chosen { name: name.to_owned(), schedule, seed, ranks_per_host: arguments.ranks_per_host.unwrap_or(1) })
+    schedule.mtu = arguments.mtu.map(parse_mtu).transpose()?;
+    let (seed, ranks_per_host) = (arguments.seed.unwrap_or(loaded.seed), arguments.ranks_per_host.unwrap_or(1));
+    Ok(Chosen { name: name.to_owned(), schedule, seed, ranks_per_host, mtu_place: String::new() })
 }

@@ -36,6 +36,12 @@ pub enum RunError {
          help: give it one under [[cables]], take the host out, or let the workload keep to others"
     )]
     NoPort { host: String },
+    #[error(
+        "mtu = {wanted} is more than the way between the hosts {} and {} carries, {carried}\n  \
+         help: {carried} or less, or leave mtu out: each connection then has what its way carries",
+        hosts[0], hosts[1]
+    )]
+    Narrow { hosts: [String; 2], wanted: u32, carried: u32 },
     #[error("host {host} cannot make what the workload needs ({what})")]
     Verbs { host: String, what: String },
     #[error("a message from {from} to {to} failed: {status}")]
@@ -100,10 +106,10 @@ impl Runner {
         for rank in 0..schedule.ranks {
             let host = (rank / ranks_per_host) as usize;
             let made = endpoint(&mut world, rank, host, takes_part[rank as usize]);
-            endpoints.push(made.map_err(|refusal| refused(&world, host, &refusal))?);
+            endpoints.push(made.map_err(|refusal| refused(&world, rank, ranks_per_host, &refusal))?);
         }
         let Ways { ways, of_step, connections } =
-            Ways::of(&mut world, &schedule, &endpoints).map_err(|(rank, refusal)| refused(&world, (rank / ranks_per_host) as usize, &refusal))?;
+            Ways::of(&mut world, &schedule, &endpoints).map_err(|(rank, refusal)| refused(&world, rank, ranks_per_host, &refusal))?;
         let thread = |rank: u32| Thread {
             clock: SimTime::ZERO,
             parked: true,
@@ -304,10 +310,14 @@ impl Runner {
     }
 }
 
-fn refused(world: &World, host: usize, refusal: &Refusal) -> RunError {
-    let host = world.spec().hosts[host].name.clone();
+fn refused(world: &World, rank: u32, ranks_per_host: u32, refusal: &Refusal) -> RunError {
+    let host_of = |rank: u32| world.spec().hosts[(rank / ranks_per_host) as usize].name.clone();
+    let host = host_of(rank);
     match refusal {
         Refusal::NoPort => RunError::NoPort { host },
+        Refusal::Narrow { ranks, wanted, carried } => {
+            RunError::Narrow { hosts: ranks.map(host_of), wanted: wanted.bytes(), carried: carried.bytes() }
+        }
         Refusal::Verbs(error) => RunError::Verbs { host, what: error.to_string() },
     }
 }
