@@ -200,6 +200,19 @@ def test_a_trace_is_replayed(softband: Softband) -> None:
     assert result["completion_picos"] > 1_000_000
 
 
+def test_steps_of_a_trace_that_wait_for_ever_are_named_by_their_lines(softband: Softband) -> None:
+    # The first message is for the first receive, which nobody waits for: nothing but the run can tell.
+    first = "q: recv 8b from 1 tag 3\nr: recv 8b from 1 tag 3\ns: send 8b to 1 tag 4\ns requires r"
+    second = "recv 8b from 0 tag 4\nq: send 8b to 0 tag 3\nr: recv 8b from 0 tag 5\ns: send 8b to 0 tag 3\ns requires r"
+    text = f"num_ranks 2\nrank 0 {{\n{first}\nt: send 8b to 1 tag 5\nt requires s\n}}\nrank 1 {{\n{second}\n}}\n"
+    (softband.folder / "stuck.goal").write_text(text)
+    done = softband.command("model", str(FABRICS / "two-hosts.toml"), "stuck.goal", "--out", "out")
+    assert done.returncode == 2
+    for wanted in ("rank 0 (host a) for a message from rank 1, tag 3 (stuck.goal:4, r)", "from rank 0, tag 4 (stuck.goal:10)"):
+        assert wanted in done.stderr
+        assert wanted in json.loads((softband.folder / "out" / "model.json").read_text())["ended_by"]
+
+
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
@@ -216,6 +229,8 @@ def test_a_trace_is_replayed(softband: Softband) -> None:
         (("two-hosts", "many.goal"), "help: --ranks-per-host 5"),
         (("three-hosts", "short.goal"), "short.goal:3: error: the trace ends, and rank 2 of num_ranks 3 has no block"),
         (("three-hosts", "binary.goal"), "binary.goal: error: this is no text: only GOAL traces in text form are read"),
+        (("two-hosts", "circle.goal", "--check"), "circle.goal:3: error: ranks wait for each other: r of rank 0 (line 3) receives from"),
+        (("two-hosts", "circle.goal"), "s of rank 1 (line 8) requires r (line 7) receives from s of rank 0 (line 4) requires r of rank 0\n  help: let"),
         (("three-hosts", "hosts.toml"), "hosts.toml:2: root: there is no host zz"),
         (("three-hosts", "pattern.toml"), "pattern.toml:2: senders means nothing to permutation"),
         (("three-hosts", "incast", "--mtu", "1500"), "an MTU is 256, 512, 1024, 2048 or 4096 bytes"),
@@ -231,6 +246,8 @@ def test_what_cannot_be_run_is_refused_before_anything_is_written(softband: Soft
     (softband.folder / "many.goal").write_text("num_ranks 9\n" + "".join(f"rank {rank} {{\nl1: calc 5\n}}\n" for rank in range(9)))
     (softband.folder / "short.goal").write_text("num_ranks 3\nrank 0 { }\nrank 1 { }\n")
     (softband.folder / "binary.goal").write_bytes(b"\x7fELF\xff\xfe\x00\x01\x1b[2J")
+    ranks = "".join(f"rank {rank} {{\nr: recv 8b from {1 - rank}\ns: send 8b to {1 - rank}\ns requires r }}\n" for rank in range(2))
+    (softband.folder / "circle.goal").write_text(f"num_ranks 2\n{ranks}")
     (softband.folder / "hosts.toml").write_text('workload = "incast"\nroot = "zz"\n')
     (softband.folder / "odd.toml").write_text('workload = "incast"\nmtu = 1500\n')
     (softband.folder / "large.toml").write_text('workload = "stream"\n\nmtu = 4096\n')

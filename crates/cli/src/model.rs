@@ -6,6 +6,7 @@ mod results;
 mod sweep;
 mod table;
 mod text;
+mod trace;
 
 use crate::{home, output};
 use anyhow::Context;
@@ -85,6 +86,7 @@ pub(crate) struct Chosen {
     ranks_per_host: u32,
     /// In front of errors about the MTU: where the workload file says it, if it does.
     mtu_place: String,
+    trace: Option<trace::Trace>,
 }
 
 /// Exit statuses of a run that did not come to its end: as a shell reports Ctrl-C, and as every error.
@@ -115,7 +117,10 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
         return Ok(0);
     }
     results::check_folder(&out).with_context(|| format!("cannot write to the results folder {}", out.display()))?;
-    let ended_by = drive(&mut crew, begun).err();
+    let mut ended_by = drive(&mut crew, begun).err();
+    if let (Some(error), Some(trace)) = (&mut ended_by, &chosen.trace) {
+        trace.add_places(error);
+    }
     for warning in crew.warnings() {
         eprintln!("softband: {warning}");
     }

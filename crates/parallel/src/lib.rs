@@ -135,7 +135,7 @@ impl Crew {
             Some(Ok(Verdict::Interrupted)) => Err(RunError::Interrupted),
             Some(Ok(Verdict::Stuck)) => {
                 let waiting = self.runners.iter().map(Runner::waiting).fold(Waiting::default(), Waiting::and);
-                Err(RunError::Stuck { waiting: waiting.in_words() })
+                Err(RunError::Stuck { waiting })
             }
             _ => Ok(()),
         }

@@ -18,5 +18,5 @@ pub use measure::{FlowReport, Measurements, PhaseReport, RateSummary};
 pub use pattern::{Operation, Pattern, PatternError, Settings, build, parse_mtu};
 pub use ports::{Feeder, HotPort, PortReport, hot_ports, port_reports};
 pub use runner::{Failure, RunError, Runner, Waiting};
-pub use schedule::{Action, Schedule, ScheduleError, Step, Wait};
+pub use schedule::{Action, Cause, Schedule, ScheduleError, Step, Wait};
 pub use sizes::{SizeError, parse_bytes};

@@ -1,5 +1,6 @@
 //! Which workload is meant: one by name, a TOML file, or a GOAL trace.
 
+use super::trace::Trace;
 use super::{Chosen, ModelArguments};
 use anyhow::{Context, bail};
 use serde::Deserialize;
@@ -130,7 +131,7 @@ fn by_pattern(arguments: &ModelArguments, loaded: &LoadedFabric, pattern: Patter
         mtu: arguments.mtu.or(file.mtu),
     };
     let schedule = build(pattern, ranks, &settings)?;
-    Ok(Chosen { name: name.to_owned(), schedule, seed, ranks_per_host, mtu_place: String::new() })
+    Ok(Chosen { name: name.to_owned(), schedule, seed, ranks_per_host, mtu_place: String::new(), trace: None })
 }
 
 /// The first of the options that say what a workload by name is to be like.
@@ -167,5 +168,6 @@ fn by_trace(arguments: &ModelArguments, loaded: &LoadedFabric, text: &str, name:
     schedule.writes = arguments.operation == Some(OperationName::Write);
     schedule.mtu = arguments.mtu.map(parse_mtu).transpose()?;
     let (seed, ranks_per_host) = (arguments.seed.unwrap_or(loaded.seed), arguments.ranks_per_host.unwrap_or(1));
-    Ok(Chosen { name: name.to_owned(), schedule, seed, ranks_per_host, mtu_place: String::new() })
+    let trace = Some(Trace::new(Path::new(&arguments.workload), text));
+    Ok(Chosen { name: name.to_owned(), schedule, seed, ranks_per_host, mtu_place: String::new(), trace })
 }

@@ -13,7 +13,7 @@
 
 mod words;
 
-use crate::schedule::{Action, Schedule, ScheduleError, Wait};
+use crate::schedule::{Action, Cause, Schedule, ScheduleError, Wait};
 use std::collections::BTreeMap;
 use words::Word;
 
@@ -46,6 +46,35 @@ const STEP_FORMS: &str = "a line is `l1: send 8b to 1 tag 5`, `l2: recv 8b from 
 /// # Errors
 /// With the first mistake.
 pub fn parse(text: &str) -> Result<Schedule, GoalError> {
+    let Reader { mut schedule, lines, names, .. } = read(text)?;
+    schedule.receives_all = true;
+    match schedule.check() {
+        Ok(()) => Ok(schedule),
+        Err(error) => Err(explain(&schedule, &lines, &names, error)),
+    }
+}
+
+/// Where the steps of a trace stand. A run has not got this: of all steps it would take much memory, and few are ever asked for.
+pub struct Places<'a> {
+    lines: Vec<u32>,
+    names: Vec<&'a str>,
+}
+
+impl Places<'_> {
+    /// Line and label; this is empty where there is none.
+    pub fn of(&self, step: u32) -> (u32, &str) {
+        (self.lines[step as usize], self.names[step as usize])
+    }
+}
+
+/// # Errors
+/// As of `parse`.
+pub fn places(text: &str) -> Result<Places<'_>, GoalError> {
+    let Reader { lines, names, .. } = read(text)?;
+    Ok(Places { lines, names })
+}
+
+fn read(text: &str) -> Result<Reader<'_>, GoalError> {
     // Some editors begin a file with a byte-order mark.
     let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
     if let Some((line, _)) = (1..).zip(text.lines()).find(|(_, text)| text.contains(|letter: char| letter.is_control() && !letter.is_whitespace())) {
@@ -63,12 +92,7 @@ pub fn parse(text: &str) -> Result<Schedule, GoalError> {
     };
     reader.trace()?;
     reader.check_all_there()?;
-    let Reader { mut schedule, lines, names, .. } = reader;
-    schedule.receives_all = true;
-    match schedule.check() {
-        Ok(()) => Ok(schedule),
-        Err(error) => Err(explain(&schedule, &lines, &names, error)),
-    }
+    Ok(reader)
 }
 
 fn error<T>(line: u32, message: impl Into<String>, help: impl Into<String>) -> Result<T, GoalError> {
@@ -320,14 +344,7 @@ impl<'a> Reader<'a> {
 fn explain(schedule: &Schedule, lines: &[u32], names: &[&str], error: ScheduleError) -> GoalError {
     let at = |step: u32| (lines[step as usize], schedule.steps[step as usize]);
     match error {
-        ScheduleError::Circle(steps) => {
-            // Found from later to earlier: as the orders read.
-            let mut named: Vec<&str> = steps.iter().take(CIRCLE_NAMED).map(|step| names[*step as usize]).collect();
-            named.push(if steps.len() > CIRCLE_NAMED { "..." } else { names[steps[0] as usize] });
-            let (line, step) = at(steps[0]);
-            let message = format!("steps of rank {} wait for each other: {}", step.rank, named.join(" requires "));
-            GoalError { line, message, help: "take one of these orders out".into() }
-        }
+        ScheduleError::Circle(circle) => explain_circle(schedule, lines, names, &circle),
         ScheduleError::Unreceived { step } => {
             let (line, step) = at(step);
             let Action::Send { to, tag, .. } = step.action else { unreachable!("a send is not received") };
@@ -341,6 +358,34 @@ fn explain(schedule: &Schedule, lines: &[u32], names: &[&str], error: ScheduleEr
             GoalError { line, message, help: format!("rank {from} needs a `send ... to {} tag {tag}` for each", step.rank) }
         }
     }
+}
+
+/// Within a rank as its orders read; across ranks with the line of each step.
+fn explain_circle(schedule: &Schedule, lines: &[u32], names: &[&str], circle: &[(u32, Cause)]) -> GoalError {
+    let (line, rank) = (lines[circle[0].0 as usize], schedule.steps[circle[0].0 as usize].rank);
+    let is_across = circle.iter().any(|(_, cause)| *cause == Cause::Message);
+    let mut text = String::new();
+    let mut former = None;
+    for (step, cause) in circle.iter().take(CIRCLE_NAMED) {
+        let at = schedule.steps[*step as usize].rank;
+        text.push_str(names[*step as usize]);
+        if is_across {
+            let of_rank = if former.replace(at) == Some(at) { String::new() } else { format!(" of rank {at}") };
+            text.push_str(&format!("{of_rank} (line {})", lines[*step as usize]));
+        }
+        text.push_str(match cause {
+            Cause::Order(Wait::UntilDone) => " requires ",
+            Cause::Order(Wait::UntilBegun) => " irequires ",
+            Cause::Message => " receives from ",
+        });
+    }
+    text.push_str(if circle.len() > CIRCLE_NAMED { "..." } else { names[circle[0].0 as usize] });
+    if !is_across {
+        return GoalError { line, message: format!("steps of rank {rank} wait for each other: {text}"), help: "take one of these orders out".into() };
+    }
+    let of_rank = if circle.len() > CIRCLE_NAMED { String::new() } else { format!(" of rank {rank}") };
+    let message = format!("ranks wait for each other: {text}{of_rank}");
+    GoalError { line, message, help: "let one of these ranks send before it receives: take one of these orders out".into() }
 }
 
 #[cfg(test)]

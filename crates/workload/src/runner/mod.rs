@@ -46,8 +46,8 @@ pub enum RunError {
     Verbs { host: String, what: String },
     #[error("a message from {from} to {to} failed: {status}")]
     Failed { from: String, to: String, status: String },
-    #[error("nothing can happen any more, but these still wait: {}", waiting.join("; "))]
-    Stuck { waiting: Vec<String> },
+    #[error("nothing can happen any more, but these still wait: {waiting}")]
+    Stuck { waiting: Waiting },
     #[error("no thread could be started for a part of the fabric ({error}): ask for fewer with --threads")]
     NoThread { error: String },
     #[error("deadlock in the fabric: {waits}")]
@@ -172,7 +172,7 @@ impl Runner {
                 return Ok(true);
             }
             if !self.world.next_window() {
-                return Err(RunError::Stuck { waiting: self.waiting().in_words() });
+                return Err(RunError::Stuck { waiting: self.waiting() });
             }
         }
         Ok(false)

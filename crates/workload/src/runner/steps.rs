@@ -25,9 +25,9 @@ pub(super) struct Match {
 }
 
 /// Steps that have begun and will not end: how many, and the first of them by number.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
-    named: Vec<(usize, String)>,
+    named: Vec<(u32, String)>,
     count: usize,
 }
 
@@ -41,10 +41,20 @@ impl Waiting {
         self
     }
 
-    pub fn in_words(self) -> Vec<String> {
-        let more = self.count - self.named.len();
-        let rest = (more > 0).then(|| format!("and {more} more"));
-        self.named.into_iter().map(|(_, words)| words).chain(rest).collect()
+    /// Says of each that is named where it stands.
+    pub fn at_places(&mut self, place: impl Fn(u32) -> String) {
+        self.named.iter_mut().for_each(|(step, words)| words.push_str(&format!(" ({})", place(*step))));
+    }
+}
+
+impl std::fmt::Display for Waiting {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let words: Vec<&str> = self.named.iter().map(|(_, words)| words.as_str()).collect();
+        write!(out, "{}", words.join("; "))?;
+        match self.count - self.named.len() {
+            0 => Ok(()),
+            more => write!(out, "; and {more} more"),
+        }
     }
 }
 
@@ -132,7 +142,7 @@ impl Runner {
             }
         };
         let stuck: Vec<usize> = self.states.iter().enumerate().filter(begun).map(|(step, _)| step).collect();
-        Waiting { named: stuck.iter().take(WAITING_NAMED).map(|step| (*step, self.describe(*step))).collect(), count: stuck.len() }
+        Waiting { named: stuck.iter().take(WAITING_NAMED).map(|step| (*step as u32, self.describe(*step))).collect(), count: stuck.len() }
     }
 
     fn describe(&self, step: usize) -> String {
