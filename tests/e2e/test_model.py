@@ -275,17 +275,37 @@ def test_a_full_disk_leaves_the_former_results_whole(softband: Softband) -> None
     (softband.folder / "out" / "flows.csv.part").symlink_to("/dev/full")
     done = softband.command("model", str(FABRICS / "three-hosts.toml"), "incast", "--messages", "3", "--out", "out")
     assert done.returncode == 2
-    assert "No space left" in done.stderr
     assert [(softband.folder / "out" / name).read_bytes() for name in FILES] == before
     assert not list((softband.folder / "out").glob("*.part"))
+    # Who has waited for the run has its numbers, and the files that there was room for.
+    assert "completion time" in done.stdout
+    assert "results           out-unfinished, without flows.csv, model.json" in done.stdout
+    left = "hot.svg, ports.parquet, ports.csv, flows.parquet"
+    assert f"cannot write the results to out: No space left on device (os error 28)\n  in out-unfinished are {left}, but not" in done.stderr
+    assert done.stderr.endswith("help: make room there, or name another folder with --out, and run it again\n")
+    assert sorted(path.name for path in (softband.folder / "out-unfinished").iterdir()) == sorted(left.split(", "))
+    assert pl.read_parquet(softband.folder / "out-unfinished" / "flows.parquet")["messages"].to_list() == [3, 3]
 
 
 def test_files_that_may_not_grow_are_an_error_as_a_full_disk_is(softband: Softband) -> None:
-    limited = ("sh", "-c", 'ulimit -f 8; exec "$@"', "sh")
-    done = softband.command("model", str(FABRICS / "three-hosts.toml"), "all-to-all", "--out", "out", "--ranks-per-host", "8", wrapper=limited)
+    words = ("model", str(FABRICS / "three-hosts.toml"), "all-to-all", "--out", "out", "--ranks-per-host")
+    # Of an earlier run that nobody finished: none of it stays beside what is left of another one.
+    (softband.folder / "out").mkdir()
+    for name in ("model.json", "flows.csv"):
+        (softband.folder / "out" / name).write_text('{\n  "ended_by": "it was interrupted"\n}\n')
+    done = softband.command(*words, "8", wrapper=("sh", "-c", 'ulimit -f 16; exec "$@"', "sh"))
     assert done.returncode == 2
     assert "cannot write the results to out: File too large" in done.stderr
-    assert not list((softband.folder / "out").iterdir())
+    assert "completion time" in done.stdout
+    left = sorted(path.name for path in (softband.folder / "out").iterdir())
+    assert left == ["flows.parquet", "hot.svg", "ports.csv", "ports.parquet"]
+    done = softband.command(*words, "8", wrapper=("sh", "-c", 'ulimit -f 1; exec "$@"', "sh"))
+    assert done.returncode == 2
+    assert "completion time" in done.stdout
+    # Where the report goes to the same disk, it is still told that there are no results.
+    done = softband.command(*words, "8", wrapper=("sh", "-c", 'ulimit -f 1; exec "$@" > report', "sh"))
+    assert done.returncode == 2
+    assert "cannot write the results to out: File too large" in done.stderr
 
 
 def test_a_stream_goes_from_host_to_host_however_many_ranks_each_has(softband: Softband) -> None:

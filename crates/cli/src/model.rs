@@ -1,6 +1,7 @@
 //! `softband model`: a fabric driven by a workload, without programs.
 
 mod choice;
+mod files;
 mod hot;
 mod results;
 mod sweep;
@@ -15,7 +16,7 @@ use softband_parallel::Crew;
 use softband_workload::{RunError, Schedule};
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -116,7 +117,7 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
     if arguments.check {
         return Ok(0);
     }
-    results::check_folder(&out).with_context(|| format!("cannot write to the results folder {}", out.display()))?;
+    files::check_folder(&out).with_context(|| format!("cannot write to the results folder {}", out.display()))?;
     let mut ended_by = drive(&mut crew, begun).err();
     if let (Some(error), Some(trace)) = (&mut ended_by, &chosen.trace) {
         trace.add_places(error);
@@ -129,20 +130,25 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
     let threads = crew.threads();
     // A million connections take more room than what is told of them.
     drop(crew);
-    let out = if ended_by.is_some() { results::place_of_unfinished(&out) } else { out };
-    let left =
-        results::check_folder(&out).and_then(|()| results.leave(&out)).with_context(|| format!("cannot write the results to {}", out.display()));
+    let out = if ended_by.is_some() { files::place_of_unfinished(&out) } else { out };
+    let left = files::leave(&results, &out);
     let Some(error) = ended_by else {
-        left?;
         let report = text::report(&results, (seconds, threads), peak_memory_bytes());
-        output::say(format_args!("{report}  results           {}\n", out.display()))?;
-        return Ok(0);
+        let place = left.as_ref().map_or_else(files::Lack::in_short, |()| out.display().to_string());
+        // Who has waited for hours has the numbers, whatever became of the files.
+        let said = output::say(format_args!("{report}  results           {place}\n"));
+        left.map_err(|lack| cannot_leave(&out, &lack))?;
+        return said.map(|()| 0);
     };
     let so_far = text::time(results.measured.completion.as_secs_f64());
     eprintln!("softband: the workload did not come to its end, after {so_far} of simulated time: {error}");
-    left?;
+    left.map_err(|lack| cannot_leave(&out, &lack))?;
     eprintln!("softband: what it did until then is in {}", out.display());
     Ok(if error == RunError::Interrupted { INTERRUPTED } else { FAILED })
+}
+
+fn cannot_leave(out: &Path, lack: &files::Lack) -> anyhow::Error {
+    anyhow::anyhow!("cannot write the results to {}: {lack}", out.display())
 }
 
 /// As many threads as processors, as long as each has hosts enough to be worth the waiting for each other.

@@ -1,10 +1,12 @@
 //! What a run leaves: `model.json`, its flows and ports as CSV and as Parquet, and `hot.svg`. The same run gives the same bytes, so nothing
 //! of wall time is in them.
 
+use super::files::PartFile;
 use super::hot::{self, LevelLoad};
 use super::table::{Column, Table, Values};
 use super::text;
 use crate::counters::port_counters;
+use parquet::errors::ParquetError;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 use softband_fabric::EthernetCounters;
@@ -12,9 +14,8 @@ use softband_fabric::spec::FabricSpec;
 use softband_parallel::Crew;
 use softband_sim::SimTime;
 use softband_workload::{Feeder, FlowReport, HotPort, Measurements, PortReport, RunError, hot_ports};
-use std::fs::File;
-use std::io::{BufWriter, Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 
 pub(super) struct Results {
@@ -31,39 +32,6 @@ pub(super) struct Results {
     pub hot: Vec<HotPort>,
     pub levels: Vec<LevelLoad>,
     picture: String,
-}
-
-type PartFile = BufWriter<File>;
-type Content<'a> = &'a dyn Fn(&mut PartFile) -> std::io::Result<()>;
-
-const FILES: [&str; 6] = ["model.json", "flows.csv", "ports.csv", "flows.parquet", "ports.parquet", "hot.svg"];
-
-/// That the folder is there and can be written to, before a long run.
-pub(super) fn check_folder(out: &Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(out)?;
-    let probe = out.join("model.json.part");
-    let written = std::fs::write(&probe, "{}\n");
-    // Of a full disk an empty file would stay. Why nothing could be written says more than that nothing was there to be removed.
-    let removed = std::fs::remove_file(probe);
-    written.and(removed)
-}
-
-/// Where what an unfinished run did is left: beside the results of one that came to its end, not in their place.
-pub(super) fn place_of_unfinished(out: &Path) -> PathBuf {
-    const HEAD_BYTES: u64 = 1 << 16;
-    let mut head = Vec::new();
-    let read = File::open(out.join(FILES[0])).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
-    // Why a run ended stands before its flows and ports.
-    let is_whole = read.is_ok() && !String::from_utf8_lossy(&head).contains("\n  \"ended_by\": \"");
-    // `DIR/` and `.` have a name as well.
-    let named = if out.file_name().is_some() { Some(out.to_path_buf()) } else { out.canonicalize().ok() };
-    match named.filter(|_| is_whole).and_then(|named| Some((named.file_name()?.to_owned(), named))) {
-        Some((mut name, named)) => {
-            name.push("-unfinished");
-            named.with_file_name(name)
-        }
-        None => out.to_path_buf(),
-    }
 }
 
 impl Results {
@@ -91,30 +59,21 @@ impl Results {
         }
     }
 
-    /// All files, or none: each beside its place first, and moved there when all are whole.
-    pub(super) fn leave(&self, out: &Path) -> std::io::Result<()> {
-        let (flows, ports) = (self.flows(), self.ports());
-        let parquet = |table: &Table, file: &mut PartFile| table.parquet(file).map_err(std::io::Error::other);
-        // One after the other: together they may be larger than what they tell of.
-        let contents: [Content; FILES.len()] = [
-            &|file| Ok(self.json(file)?),
-            &|file| flows.csv(file),
-            &|file| ports.csv(file),
-            &|file| parquet(&flows, file),
-            &|file| parquet(&ports, file),
-            &|file| file.write_all(self.picture.as_bytes()),
-        ];
-        let parts = FILES.map(|name| out.join(format!("{name}.part")));
-        let written = parts.iter().zip(contents).try_for_each(|(part, content)| {
-            let mut file = PartFile::new(File::create(part)?);
-            content(&mut file)?;
-            file.flush()
-        });
-        let moved = written.and_then(|()| FILES.iter().zip(&parts).try_for_each(|(name, part)| std::fs::rename(part, out.join(name))));
-        if moved.is_err() {
-            parts.iter().for_each(|part| drop(std::fs::remove_file(part)));
+    /// Of flows and of ports.
+    pub(super) fn tables(&self) -> [Table; 2] {
+        [self.flows(), self.ports()]
+    }
+
+    /// Writes what a file holds.
+    pub(super) fn write(&self, name: &str, [flows, ports]: &[Table; 2], file: &mut PartFile) -> std::io::Result<()> {
+        match name {
+            "flows.csv" => flows.csv(file),
+            "ports.csv" => ports.csv(file),
+            "flows.parquet" => flows.parquet(file).map_err(io_error),
+            "ports.parquet" => ports.parquet(file).map_err(io_error),
+            "hot.svg" => file.write_all(self.picture.as_bytes()),
+            _ => Ok(self.json(file)?),
         }
-        moved
     }
 
     /// The flows may be a million: one after the other is written and forgotten.
@@ -197,6 +156,14 @@ impl Results {
             columns.push(of_ethernet("buffer_discards", |counters| counters.rcv_discards));
         }
         Table::new(columns)
+    }
+}
+
+/// What the system said, where that was it: a full disk is called one.
+fn io_error(error: ParquetError) -> std::io::Error {
+    match error {
+        ParquetError::External(source) => source.downcast::<std::io::Error>().map_or_else(std::io::Error::other, |error| *error),
+        other => std::io::Error::other(other),
     }
 }
 
