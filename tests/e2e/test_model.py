@@ -208,7 +208,7 @@ def test_steps_of_a_trace_that_wait_for_ever_are_named_by_their_lines(softband: 
     (softband.folder / "stuck.goal").write_text(text)
     done = softband.command("model", str(FABRICS / "two-hosts.toml"), "stuck.goal", "--out", "out")
     assert done.returncode == 2
-    for wanted in ("rank 0 (host a) for a message from rank 1, tag 3 (stuck.goal:4, r)", "from rank 0, tag 4 (stuck.goal:10)"):
+    for wanted in ("rank 0 (host a) for a message from rank 1, tag 3 (stuck.goal:4, r)", "from rank 0, tag 4 (stuck.goal:11)"):
         assert wanted in done.stderr
         assert wanted in json.loads((softband.folder / "out" / "model.json").read_text())["ended_by"]
 
@@ -234,6 +234,13 @@ def test_steps_of_a_trace_that_wait_for_ever_are_named_by_their_lines(softband: 
         (("three-hosts", "hosts.toml"), "hosts.toml:2: root: there is no host zz"),
         (("three-hosts", "pattern.toml"), "pattern.toml:2: senders means nothing to permutation"),
         (("three-hosts", "incast", "--mtu", "1500"), "an MTU is 256, 512, 1024, 2048 or 4096 bytes"),
+        (("three-hosts", "apples.toml"), "apples.toml:2: bytes: `5 apples` is no size: write bytes (65536)"),
+        (("three-hosts", "same.toml"), "same.toml:2: from and to are both b: a stream goes from one host to another"),
+        (("three-hosts", "same.toml", "--from", "b"), "same.toml:3 with the options of the command line: to and from are both b"),
+        (("one.toml", "permutation"), "a workload needs two ranks at least, and one.toml has 1 host with 1 rank\n  help: --ranks-per-host 2, or"),
+        (("one.toml", "pair.toml"), "pair.toml: a workload needs two ranks at least, and one.toml has 1 host with 1 rank\n  help: --ranks-per-host 2, or"),
+        (("three-hosts", "incast", "--out", "apples.toml"), "results folder apples.toml: apples.toml is a file\n  help: name a folder with --out, one"),
+        (("three-hosts", "incast", "--out", "apples.toml/x"), "results folder apples.toml/x: apples.toml is a file\n  help: name a folder"),
         (("three-hosts", "odd.toml"), "odd.toml:2: mtu = 1500 is out of range: 256, 512, 1024, 2048 or 4096"),
         (("two-hosts", "stream", "--mtu", "4096"), "mtu = 4096 is more than the way between the hosts a and b carries, 2048\n  help: 2048 or less"),
         (("two-hosts", "large.toml", "--check"), "large.toml:3: mtu = 4096 is more than the way between the hosts a and b carries, 2048"),
@@ -249,6 +256,10 @@ def test_what_cannot_be_run_is_refused_before_anything_is_written(softband: Soft
     ranks = "".join(f"rank {rank} {{\nr: recv 8b from {1 - rank}\ns: send 8b to {1 - rank}\ns requires r }}\n" for rank in range(2))
     (softband.folder / "circle.goal").write_text(f"num_ranks 2\n{ranks}")
     (softband.folder / "hosts.toml").write_text('workload = "incast"\nroot = "zz"\n')
+    (softband.folder / "apples.toml").write_text('workload = "incast"\nbytes = "5 apples"\n')
+    (softband.folder / "same.toml").write_text('workload = "stream"\nfrom = "b"\nto = "b"\n')
+    (softband.folder / "pair.toml").write_text('workload = "permutation"\n')
+    softband.command("fabric", "generate", "star", "--hosts", "1", "--out", "one.toml")
     (softband.folder / "odd.toml").write_text('workload = "incast"\nmtu = 1500\n')
     (softband.folder / "large.toml").write_text('workload = "stream"\n\nmtu = 4096\n')
     (softband.folder / "pattern.toml").write_text('workload = "permutation"\nsenders = 2\n')

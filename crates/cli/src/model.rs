@@ -103,7 +103,7 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
     }
     crate::signals::take_file_limit_as_error();
     let (path, loaded) = home::load_fabric(&arguments.fabric, arguments.allow_out_of_spec)?;
-    let chosen = choice::choose(arguments, &loaded)?;
+    let chosen = choice::choose(arguments, (&path, &loaded))?;
     let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from("results").join(format!("model-{}", chosen.name)));
     let begun = Instant::now();
     let threads = arguments.threads.unwrap_or_else(|| threads_for(loaded.spec.hosts.len()));

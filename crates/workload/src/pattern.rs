@@ -90,7 +90,7 @@ pub enum PatternError {
     OutOfRange { key: &'static str, value: u64, range: String },
     #[error("{key} means nothing to {pattern}: leave it out")]
     Needless { key: &'static str, pattern: &'static str },
-    #[error("a stream goes from one host to another, not to itself")]
+    #[error("a stream goes from one rank to another, not to itself")]
     ToItself,
 }
 

@@ -49,9 +49,12 @@ pub(super) fn parse_mtu_word(word: &str) -> Result<u32, String> {
     parse_mtu(bytes).map(|_| bytes).map_err(|_| String::from("an MTU is 256, 512, 1024, 2048 or 4096 bytes"))
 }
 
-pub(super) fn choose(arguments: &ModelArguments, loaded: &LoadedFabric) -> anyhow::Result<Chosen> {
+/// By its file.
+type Fabric<'a> = (&'a Path, &'a LoadedFabric);
+
+pub(super) fn choose(arguments: &ModelArguments, fabric: Fabric<'_>) -> anyhow::Result<Chosen> {
     if let Some(pattern) = Pattern::parse(&arguments.workload) {
-        return by_pattern(arguments, loaded, pattern, pattern.name(), WorkloadFile::default());
+        return by_pattern(arguments, fabric, pattern, pattern.name(), WorkloadFile::default());
     }
     let path = Path::new(&arguments.workload);
     if !path.is_file() {
@@ -78,13 +81,13 @@ pub(super) fn choose(arguments: &ModelArguments, loaded: &LoadedFabric) -> anyho
             Some(_) if arguments.mtu.is_none() => format!("{}{}: ", path.display(), line_of(&text, "mtu")),
             _ => String::new(),
         };
-        let chosen = by_pattern(arguments, loaded, pattern, &stem, file).map_err(|error| {
+        let chosen = by_pattern(arguments, fabric, pattern, &stem, file).map_err(|error| {
             let message = format!("{error:#}");
             anyhow::anyhow!("{}{}{of_whom}: {message}", path.display(), line_of(&text, &message))
         })?;
         return Ok(Chosen { mtu_place, ..chosen });
     }
-    by_trace(arguments, loaded, &text, &stem)
+    by_trace(arguments, fabric.1, &text, &stem)
 }
 
 /// `:3`, where the file has the key that a message begins with.
@@ -94,18 +97,24 @@ fn line_of(text: &str, message: &str) -> String {
     text.lines().position(|line| !key.is_empty() && has_key(line)).map_or_else(String::new, |line| format!(":{}", line + 1))
 }
 
-fn by_pattern(arguments: &ModelArguments, loaded: &LoadedFabric, pattern: Pattern, name: &str, file: WorkloadFile) -> anyhow::Result<Chosen> {
+fn by_pattern(arguments: &ModelArguments, (fabric, loaded): Fabric<'_>, pattern: Pattern, name: &str, file: WorkloadFile) -> anyhow::Result<Chosen> {
     let ranks_per_host = arguments.ranks_per_host.or(file.ranks_per_host).unwrap_or(1);
     if !(1..=1024).contains(&ranks_per_host) {
         bail!("ranks_per_host = {ranks_per_host}: from 1 to 1024");
     }
     let ranks = loaded.spec.hosts.len() as u32 * ranks_per_host;
+    if ranks < 2 {
+        bail!(
+            "a workload needs two ranks at least, and {} has 1 host with 1 rank\n  help: --ranks-per-host 2, or a fabric with more hosts",
+            fabric.display()
+        );
+    }
     let seed = arguments.seed.or(file.seed).unwrap_or(loaded.seed);
     let rank = |key: &str, given: &Option<String>, of_file: &Option<String>| {
         given.as_ref().or(of_file.as_ref()).map(|host| rank_of(&loaded.spec, key, host, ranks_per_host)).transpose()
     };
     let of_file = match file.bytes {
-        Some(Size::Text(text)) => Some(parse_bytes(&text)?),
+        Some(Size::Text(text)) => Some(parse_bytes(&text).map_err(|error| anyhow::anyhow!("bytes: {error}"))?),
         Some(Size::Bytes(bytes)) => Some(bytes),
         None => None,
     };
@@ -115,6 +124,12 @@ fn by_pattern(arguments: &ModelArguments, loaded: &LoadedFabric, pattern: Patter
     };
     let (from, to) = (rank("from", &arguments.from, &file.from)?, rank("to", &arguments.to, &file.to)?);
     let is_stream = pattern == Pattern::Stream;
+    if let Some(host) = from.filter(|_| is_stream && from == to) {
+        let name = &loaded.spec.hosts[(host / ranks_per_host) as usize].name;
+        // What the command line says stands on no line.
+        let keys = if arguments.from.is_some() { "to and from" } else { "from and to" };
+        bail!("{keys} are both {name}: a stream goes from one host to another");
+    }
     // The first host and the second one, whichever of them is not said to be the other end.
     let other_than = |end: Option<u32>, first, second| Some(if end == Some(first) { second } else { first }).filter(|_| is_stream);
     let settings = Settings {
