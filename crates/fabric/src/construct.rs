@@ -256,6 +256,9 @@ fn train(world: &mut World, cable: &CableSpec) {
     }
 }
 
+/// Everything but payload: LRH, GRH, BTH, the largest of extended headers together, and both CRCs take less.
+const HEADER_BYTES_MAX: u32 = 256;
+
 fn set_infiniband_flow_control(port: &mut Port, spec: &FabricSpec, cable: &CableSpec, (side, settings): (usize, LinkSettings)) {
     let peer = cable.ends[1 - side];
     port.head_lifetime = match peer {
@@ -263,7 +266,8 @@ fn set_infiniband_flow_control(port: &mut Port, spec: &FabricSpec, cable: &Cable
         PortRef::Switch { .. } => spec.subnet.lifetimes.head_of_queue_lifetime,
     };
     let per_lane = blocks_per_lane(capabilities(spec, peer).port_buffer_bytes, settings.vls);
-    port.flow_control = FlowControl::Credits(CreditLedger::new(per_lane));
+    let largest = CreditBlocks::for_packet(settings.mtu.bytes() + HEADER_BYTES_MAX);
+    port.flow_control = FlowControl::Credits(CreditLedger::new(per_lane, largest));
 }
 
 fn set_ethernet_flow_control(port: &mut Port, spec: &FabricSpec, cable: &CableSpec, side: usize) {

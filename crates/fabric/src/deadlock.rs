@@ -53,6 +53,7 @@ impl World {
 
     pub(crate) fn on_queue_watch(&mut self, id: u32, now: SimTime) {
         self.ports[id as usize].watched = false;
+        self.ports[id as usize].take_ready(now);
         let starved: Vec<_> = self.ports[id as usize].arbiter.starved_lanes().collect();
         let is_long = starved.iter().any(|(_, since)| now - *since >= LOOK_AFTER);
         let mut discarded = false;
@@ -182,10 +183,11 @@ impl World {
             for (lane, _) in port.arbiter.starved_lanes() {
                 let Some(head) = port.arbiter.head(lane) else { continue };
                 let mut holds: BTreeMap<(u32, u8), u32> = BTreeMap::new();
-                for waiting in port.arbiter.queued(lane) {
-                    let transit = self.packets.get(waiting.packet);
+                let soon = port.inbox.iter().filter(|ready| ready.lane == lane).map(|ready| ready.packet);
+                for packet in port.arbiter.queued(lane).map(|waiting| waiting.packet).chain(soon) {
+                    let transit = self.packets.get(packet);
                     let is_first = transit.copies.is_none_or(|copies| counted.insert(copies));
-                    *holds.entry((transit.port, transit.lane.0)).or_default() += if is_first { waiting.blocks.0 } else { 0 };
+                    *holds.entry((transit.port, transit.lane.0)).or_default() += if is_first { u32::from(transit.blocks) } else { 0 };
                 }
                 let stuck_above = match &port.flow_control {
                     FlowControl::Credits(ledger) => ledger.capacity().0.saturating_sub(head.blocks.0),

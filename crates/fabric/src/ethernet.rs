@@ -1,6 +1,5 @@
 //! Ethernet ports: frames into receive buffers, and the pause frames that keep these from running over.
 
-use crate::event::Event;
 use crate::parts::Word;
 use crate::world::World;
 use softband_model::link::Taken;
@@ -43,16 +42,11 @@ impl World {
     fn send_pause(&mut self, id: u32, lane: VirtualLane, pauses: bool, now: SimTime) {
         let port = &mut self.ports[id as usize];
         let (Some(ethernet), Some(cabling)) = (&mut port.ethernet, port.cabling) else { return };
-        let start = now.max(port.busy_until).max(ethernet.pauses_until);
+        let start = now.max(port.sending.until).max(ethernet.pauses_until);
         let sent = start + cabling.serialisation(PAUSE_FRAME_BYTES);
         ethernet.pauses_until = sent;
         ethernet.counters.xmit_pauses += 1;
-        self.queue.push(sent, port.node, Event::PauseSent { port: id });
         let Some(response) = self.ports[cabling.peer as usize].ethernet.as_ref().map(|ethernet| ethernet.pause_response) else { return };
         self.tell_sender(cabling.peer, sent + cabling.delay + response, Word::Pause { lane, pauses });
-    }
-
-    pub(crate) fn on_pause_sent(&mut self, id: u32, now: SimTime) {
-        self.transmit(id, now);
     }
 }

@@ -35,35 +35,23 @@ pub(crate) enum Event {
         port: u32,
         level: u8,
     },
-    /// A packet's payload is in the HCA and has been processed: it may go to the link.
+    /// A packet's payload is in the HCA and has been processed. Of those that do not only go to the link.
     PacketReady {
         packet: u32,
     },
-    /// The last bit of a packet has left.
-    LinkFree {
+    /// A port can perhaps send: its link is free, a packet is ready, or it has heard of its receiver.
+    PortDue {
         port: u32,
     },
     /// A switch's port has had a packet waiting for credits for long.
     QueueWatch {
         port: u32,
     },
-    /// Credits have come for a port that stood still.
-    CreditsBack {
-        port: u32,
-    },
     /// A frame's first bit has come to an Ethernet port.
     FrameArrival {
         packet: u32,
     },
-    /// The last bit of a pause frame has left.
-    PauseSent {
-        port: u32,
-    },
     HcaArrival {
-        packet: u32,
-    },
-    /// A packet has got through the switch to its output.
-    SwitchArrival {
         packet: u32,
     },
     /// A packet that the switch cannot forward has come in.

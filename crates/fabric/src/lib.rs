@@ -13,6 +13,7 @@ mod deadlock;
 mod ethernet;
 mod event;
 mod gids;
+mod inbox;
 mod islands;
 mod link;
 mod multicast;

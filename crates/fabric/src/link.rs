@@ -1,15 +1,16 @@
 //! Packets onto links, through switches, and credits back.
 
 use crate::event::Event;
+use crate::inbox::Ready;
 use crate::parts::{Content, Word};
 use crate::port::{Cabling, Departing, Owner};
 use crate::timeline::Source;
 use crate::world::{Transit, World};
-use softband_model::link::{Choice, FlowControl, Framing};
+use softband_model::link::{Choice, FlowControl, Framing, Sending};
 use softband_model::switch::ready_at;
 use softband_model::verbs::api::HostMemory;
 use softband_sim::{SimDuration, SimTime};
-use softband_types::{CreditBlocks, VirtualLane};
+use softband_types::{CreditBlocks, OperationalVls, VirtualLane};
 
 impl World {
     /// A packet of an HCA joins the queue of its port, or turns round inside the HCA when it is for the same port.
@@ -28,37 +29,111 @@ impl World {
             self.on_looped_back(id, memory, now);
             self.on_departed(port, (lane, bytes), staged.then_some(completes), memory, now);
         } else if at.cabling.is_some() {
-            at.arbiter.enqueue(lane, 0, id, CreditBlocks(u32::from(blocks)));
-            self.transmit(port, now);
+            self.await_ready(port, Ready { at: now, packet: id, input: 0, lane, blocks });
         } else {
             let transit = self.packets.take(id);
             self.on_departed(port, (lane, bytes), transit.staged.then_some(transit.completes.as_deref().copied()), memory, now);
         }
     }
 
-    /// Starts the next packet, if the link is free and flow control lets one go.
+    /// A packet will be ready to leave by a port of a switch.
+    pub(crate) fn join(&mut self, packet: u32, output: u32, input: u8, vls: OperationalVls, at: SimTime) {
+        let transit = self.packets.get(packet);
+        let lane = self.routes.lane(input, self.ports[output as usize].owner.index(), transit.service_level, vls);
+        let blocks = transit.blocks;
+        self.await_ready(output, Ready { at, packet, input, lane, blocks });
+    }
+
+    /// Lets a port look when a packet is ready, unless that has to wait behind what lacks credits itself.
+    pub(crate) fn await_ready(&mut self, id: u32, ready: Ready) {
+        let port = &mut self.ports[id as usize];
+        port.inbox.insert(ready);
+        if !port.arbiter.is_lane_starved(ready.lane) {
+            let at = ready.at.max(port.sending.until);
+            self.look_at(id, at);
+        }
+    }
+
+    fn look_at(&mut self, id: u32, at: SimTime) {
+        let port = &mut self.ports[id as usize];
+        if at < port.due {
+            port.due = at;
+            self.queue.push_arrival(at, port.node, (port.owner.index(), Source::Due), Event::PortDue { port: id });
+        }
+    }
+
+    pub(crate) fn on_port_due(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        let port = &mut self.ports[id as usize];
+        if port.due != now {
+            return;
+        }
+        port.due = SimTime::MAX;
+        let departed = if port.sending.until <= now { port.departing.take() } else { None };
+        self.transmit(id, now);
+        if let Some(Departing { lane, bytes, completes }) = departed {
+            self.on_departed(id, (lane, bytes), Some(completes), memory, now);
+        }
+    }
+
+    /// Starts the next packet, if the link is free and flow control lets one go; else looks again when that may be so.
     pub(crate) fn transmit(&mut self, id: u32, now: SimTime) {
         let port = &mut self.ports[id as usize];
         let Some(cabling) = port.cabling else { return };
-        if port.free_due || port.ethernet.as_ref().is_some_and(|ethernet| now < ethernet.pauses_until) {
-            return;
-        }
-        if now < port.busy_until {
-            // Something waits now: it is told when the link is free.
-            port.free_due = true;
-            return self.queue.push(port.busy_until, port.node, Event::LinkFree { port: id });
+        if now < port.free_at() {
+            return self.look_again(id);
         }
         port.flow_control.collect(now);
+        if port.arbiter.is_empty()
+            && let Some(ready) = port.inbox.take(now)
+        {
+            if self.passes(id, ready, now) {
+                return self.start(id, cabling, ready.packet, ready.lane, now);
+            }
+            self.ports[id as usize].enqueue(ready);
+        }
+        self.ports[id as usize].take_ready(now);
+        self.send_next(id, cabling, now);
+    }
+
+    /// Whether a packet goes at once that finds nothing waiting: since it has not waited itself, or nothing has beside it.
+    fn passes(&mut self, id: u32, ready: Ready, now: SimTime) -> bool {
+        let port = &self.ports[id as usize];
+        let is_first = ready.at == now || port.inbox.first().is_none_or(|next| next.at > now);
+        if !is_first || port.is_stalled() {
+            return false;
+        }
+        if port.flow_control.is_low(1 << ready.lane.0) {
+            self.take_credits(id, now);
+        }
+        let port = &mut self.ports[id as usize];
+        port.arbiter.passes(ready.lane, usize::from(ready.input), CreditBlocks(u32::from(ready.blocks)), &mut port.flow_control)
+    }
+
+    /// Starts what is next of all that waits.
+    fn send_next(&mut self, id: u32, cabling: Cabling, now: SimTime) {
+        let port = &self.ports[id as usize];
+        if port.flow_control.is_low(port.arbiter.waiting()) {
+            self.take_credits(id, now);
+        }
+        let port = &mut self.ports[id as usize];
         let choice = port.arbiter.choose(&mut port.flow_control, now);
         let wants_watch = port.arbiter.is_starved() && !port.watched;
         match choice {
-            Choice::Idle => port.set_stalled(0, now),
+            Choice::Idle => {
+                self.set_stalled(id, 0, now);
+                self.look_again(id);
+            }
             Choice::Stalled { lanes } => {
-                port.set_stalled(lanes, now);
-                self.await_credits(id);
+                self.set_stalled(id, lanes, now);
+                let port = &self.ports[id as usize];
+                let others = port.inbox.iter().find(|ready| !port.arbiter.is_lane_starved(ready.lane)).map(|ready| ready.at);
+                let heard = self.next_word(id);
+                if let Some(at) = others.into_iter().chain(heard).min() {
+                    self.look_at(id, at);
+                }
             }
             Choice::Send { packet, lane, congested } => {
-                port.set_stalled(0, now);
+                self.set_stalled(id, 0, now);
                 if congested {
                     self.mark(id, packet, cabling);
                 }
@@ -70,12 +145,43 @@ impl World {
         }
     }
 
-    /// Looks again when the next credits come, or the next pause frame. Without any on their way, their departure will see to it.
-    pub(crate) fn await_credits(&mut self, id: u32) {
+    /// Notes which lanes lack credits while the link stands still, here and where these come from.
+    fn set_stalled(&mut self, id: u32, lanes: u16, now: SimTime) {
         let port = &mut self.ports[id as usize];
-        if let Some(at) = port.flow_control.next_arrival().filter(|_| !port.kicked) {
-            port.kicked = true;
-            self.queue.push_arrival(at, port.node, (port.owner.index(), Source::Credits), Event::CreditsBack { port: id });
+        let was_stalled = port.is_stalled();
+        port.set_stalled(lanes, now);
+        if was_stalled != (lanes != 0) {
+            let receiver = port.far_end;
+            self.ports[receiver as usize].sender_waits = lanes != 0;
+        }
+    }
+
+    /// Takes in what a port's receiver has given back by now.
+    fn take_credits(&mut self, id: u32, now: SimTime) {
+        let receiver = self.ports[id as usize].far_end as usize;
+        let Ok([sender, receiver]) = self.ports.get_disjoint_mut([id as usize, receiver]) else { return };
+        let FlowControl::Credits(ledger) = &mut sender.flow_control else { return };
+        let Some(left_by) = now.checked_sub(sender.cable_delay) else { return };
+        while let Some((lane, blocks)) = receiver.returns.take(left_by, receiver.sending) {
+            ledger.give_back(lane, blocks);
+        }
+    }
+
+    /// When a port hears of its receiver next, as far as is known: of credits, which may still have to wait for a packet, or by a pause frame.
+    fn next_word(&self, id: u32) -> Option<SimTime> {
+        let port = &self.ports[id as usize];
+        match &port.flow_control {
+            FlowControl::Credits(_) => {
+                let receiver = &self.ports[port.far_end as usize];
+                receiver.returns.first_leaves(receiver.sending).map(|leaves| leaves + port.cable_delay)
+            }
+            FlowControl::Pause(ledger) => ledger.next_change(),
+        }
+    }
+
+    fn look_again(&mut self, id: u32) {
+        if let Some(at) = self.ports[id as usize].next_look() {
+            self.look_at(id, at);
         }
     }
 
@@ -94,18 +200,14 @@ impl World {
         transit.tail = transit.head + time;
         let port = &mut self.ports[id as usize];
         port.sent.count(transit.bytes);
-        port.busy_until = now + time;
-        let busy_until = port.busy_until;
-        // Without anything that waits for it, nobody has to be told that the link is free.
-        port.free_due = departing.is_some() || !port.arbiter.is_empty();
+        port.returns.settle(now, port.sending);
+        port.sending = Sending { from: now, until: now + time };
         port.departing = departing;
-        if port.free_due {
-            self.queue.push(busy_until, port.node, Event::LinkFree { port: id });
-        }
+        self.look_again(id);
         if let Some((port, lane, blocks)) = input
             && self.last_copy_leaves(copies)
         {
-            self.leave_input(port, lane, blocks, self.ports[id as usize].through, busy_until, now);
+            self.leave_input(port, lane, blocks, self.ports[id as usize].through, now + time, now);
         }
         if self.has_node(self.ports[cabling.peer as usize].node) {
             self.cross(packet, cabling);
@@ -162,31 +264,9 @@ impl World {
         let is_alike = onward.rate == cabling.rate && onward.framing == cabling.framing;
         let time_out = if is_alike { time_in } else { onward.serialisation(transit.bytes) };
         transit.time_out = time_out.as_picos() as u32;
-        let at = ready_at(transit.head, self.ports[output as usize].through, time_in, time_out);
-        transit.output = output;
-        self.queue.push_arrival(at, peer.node, (index, Source::Packets), Event::SwitchArrival { packet });
-    }
-
-    pub(crate) fn on_switch_arrival(&mut self, id: u32, now: SimTime) {
-        let transit = self.packets.get_mut(id);
-        let (input, output, bytes, blocks) = (transit.port, transit.output, transit.bytes, transit.blocks);
-        if !std::mem::replace(&mut transit.counted, false) {
-            self.count_received(input, bytes);
-        }
-        let Owner::Switch { index, .. } = self.ports[input as usize].owner else { unreachable!("this is a switch's port") };
-        let vls = self.ports[output as usize].cabling.expect("routes lead to cabled ports").vls;
-        let lane = self.lane_through(id, index, output, vls);
-        let port = &mut self.ports[output as usize];
-        let (input, blocks) = (usize::from(index), CreditBlocks(u32::from(blocks)));
-        if now >= port.busy_until && !port.free_due && port.ethernet.is_none() {
-            port.flow_control.collect(now);
-            if port.arbiter.passes(lane, input, blocks, &mut port.flow_control) {
-                let cabling = port.cabling.expect("routes lead to cabled ports");
-                return self.start(output, cabling, id, lane, now);
-            }
-        }
-        port.arbiter.enqueue(lane, input, id, blocks);
-        self.transmit(output, now);
+        let (at, bytes) = (ready_at(transit.head, self.ports[output as usize].through, time_in, time_out), transit.bytes);
+        self.count_received(cabling.peer, bytes);
+        self.join(packet, output, index, onward.vls, at);
     }
 
     pub(crate) fn on_switch_discard(&mut self, id: u32, now: SimTime) {
@@ -197,16 +277,6 @@ impl World {
 
     pub(crate) fn count_received(&mut self, port: u32, bytes: u32) {
         self.ports[port as usize].received.count(bytes);
-    }
-
-    pub(crate) fn on_link_free(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
-        let port = &mut self.ports[id as usize];
-        port.free_due = false;
-        let departed = port.departing.take();
-        self.transmit(id, now);
-        if let Some(Departing { lane, bytes, completes }) = departed {
-            self.on_departed(id, (lane, bytes), Some(completes), memory, now);
-        }
     }
 
     /// A packet has left the HCA: `staged` tells that it held a place, and whose message is complete with it.
@@ -221,20 +291,36 @@ impl World {
         self.release_place(port, held, memory, now);
     }
 
-    /// A receive buffer's blocks are free at `at`; the flow-control packet follows after the port's own delay.
+    /// A receive buffer's blocks are free at `at`; the flow-control packet is due after the port's own delay.
     pub(crate) fn free_buffer(&mut self, id: u32, lane: VirtualLane, blocks: u16, at: SimTime) {
         let port = &self.ports[id as usize];
-        self.queue.push(at + port.credit_return, port.node, Event::BufferFree { port: id, lane: lane.0, blocks });
+        let at = at + port.credit_return;
+        if port.tells_sender {
+            return self.queue.push(at, port.node, Event::BufferFree { port: id, lane: lane.0, blocks });
+        }
+        self.give_back(id, lane, CreditBlocks(u32::from(blocks)), at);
     }
 
-    /// A flow-control packet goes out: after the packet on the link, but before those that wait (IBTA 7.9.4).
+    /// Credits leave a port at `at`, or behind the packet that is on its link then. Its sender looks when it needs them.
+    fn give_back(&mut self, id: u32, lane: VirtualLane, blocks: CreditBlocks, at: SimTime) {
+        let port = &mut self.ports[id as usize];
+        let is_first = port.returns.free(at, lane, blocks);
+        if is_first && port.sender_waits {
+            let (sender, arrival) = (port.far_end, port.sending.leave(at) + port.cable_delay);
+            self.look_at(sender, arrival);
+        }
+    }
+
+    /// The same, where it has to be told then: a frame is out of its buffer, or the sender is elsewhere.
     pub(crate) fn on_buffer_free(&mut self, id: u32, lane: VirtualLane, blocks: u16, now: SimTime) {
         let port = &self.ports[id as usize];
-        let (peer, arrival) = (port.far_end, port.busy_until.max(now) + port.cable_delay);
         let blocks = CreditBlocks(u32::from(blocks));
         match port.framing {
             Framing::Ethernet { .. } => self.free_frame(id, lane, blocks, now),
-            Framing::Infiniband => self.tell_sender(peer, arrival, Word::Credits { lane, blocks }),
+            Framing::Infiniband => {
+                let arrival = port.sending.leave(now) + port.cable_delay;
+                self.hand_over(port.far_end, Content::Word { to: port.far_end, arrival, word: Word::Credits { lane, blocks } });
+            }
         }
     }
 
@@ -245,12 +331,20 @@ impl World {
             return self.hand_over(to, Content::Word { to, arrival, word });
         }
         match (word, &mut sender.flow_control) {
-            (Word::Credits { lane, blocks }, FlowControl::Credits(ledger)) => ledger.schedule_return(arrival, lane, blocks),
-            (Word::Pause { lane, pauses }, FlowControl::Pause(ledger)) => ledger.schedule(arrival, lane, pauses),
+            (Word::Credits { lane, blocks }, FlowControl::Credits(_)) => {
+                let left = arrival.checked_sub(sender.cable_delay).expect("it has come by its cable");
+                let receiver = sender.far_end;
+                self.give_back(receiver, lane, blocks, left);
+            }
+            (Word::Pause { lane, pauses }, FlowControl::Pause(ledger)) => {
+                ledger.schedule(arrival, lane, pauses);
+                if sender.is_stalled()
+                    && let Some(at) = self.next_word(to)
+                {
+                    self.look_at(to, at);
+                }
+            }
             _ => unreachable!("both ends of a cable have the same flow control"),
-        }
-        if sender.is_stalled() {
-            self.await_credits(to);
         }
     }
 }

@@ -128,18 +128,18 @@ impl World {
         let node = &self.switches[switch as usize];
         let (first_port, node_number) = (node.first_port, self.ports[node.first_port as usize].node);
         let transit = self.packets.get_mut(packet);
-        let payload_bytes = u32::from(transit.payload_bytes);
+        let (payload_bytes, bytes, tail) = (u32::from(transit.payload_bytes), transit.bytes, transit.tail);
         let outputs = node.switch.multicast_outputs(transit.dlid);
         let ways: Vec<(u32, Cabling)> = (outputs.into_iter().filter(|output| *output != input_index))
             .map(|output| first_port + u32::from(output))
             .filter_map(|output| self.ports[output as usize].cabling.map(|cabling| (output, cabling)))
             .filter(|(_, onward)| payload_bytes <= onward.mtu.bytes())
             .collect();
-        let tail = self.packets.get_mut(packet).tail;
         if ways.is_empty() {
             return self.queue.push_arrival(tail, node_number, (input_index, Source::Packets), Event::SwitchDiscard { packet });
         }
         // From 1 on: a packet without copies has none.
+        self.count_received(first_port + u32::from(input_index), bytes);
         let copies = NonZeroU32::new(self.copies_left.insert(ways.len() as u32) + 1);
         for (number, (output, onward)) in ways.into_iter().enumerate() {
             let id = if number == 0 {
@@ -150,11 +150,10 @@ impl World {
             };
             let transit = self.packets.get_mut(id);
             transit.copies = copies;
-            (transit.output, transit.counted) = (output, number > 0);
             let (head, time_out) = (transit.head, onward.serialisation(transit.bytes));
             transit.time_out = time_out.as_picos() as u32;
             let at = ready_at(head, self.ports[output as usize].through, time_in, time_out);
-            self.queue.push_arrival(at, node_number, (input_index, Source::Packets), Event::SwitchArrival { packet: id });
+            self.join(id, output, input_index, onward.vls, at);
         }
     }
 

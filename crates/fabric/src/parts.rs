@@ -139,6 +139,10 @@ impl World {
         self.queue.end_window_of(SimTime::ZERO);
         let outboxes = std::iter::repeat_with(Vec::new).take(usize::from(split.parts)).collect();
         self.parts = Parts { split: Some(split.clone()), own, outboxes };
+        for id in 0..self.ports.len() {
+            let sender = self.ports[id].cabling.map(|cabling| self.ports[cabling.peer as usize].node);
+            self.ports[id].tells_sender |= sender.is_some_and(|node| !self.parts.has(node));
+        }
     }
 
     pub(crate) fn has_node(&self, node: u32) -> bool {

@@ -1,13 +1,14 @@
 //! A port of an HCA or switch: its sending end, and what it knows of its receiving end.
 
 use crate::counters::EthernetCounters;
+use crate::inbox::{Inbox, Ready};
 use crate::send_engine::Work;
-use softband_model::link::{Arbiter, CreditLedger, FlowControl, Framing, ReceiveBuffer, serialisation};
+use softband_model::link::{Arbiter, CreditLedger, FlowControl, Framing, ReceiveBuffer, Returns, Sending, serialisation};
 use softband_model::parts::HcaPart;
 use softband_model::switch::LifetimeCode;
 use softband_model::transport::Throttle;
 use softband_sim::{SimDuration, SimTime};
-use softband_types::{Lid, LinkRate, Mtu, OperationalVls, PortNumber, VirtualLane};
+use softband_types::{CreditBlocks, Lid, LinkLayer, LinkRate, Mtu, OperationalVls, PortNumber, VirtualLane};
 use std::collections::VecDeque;
 
 /// Whose port it is; `index` counts its ports from 0.
@@ -128,21 +129,26 @@ pub(crate) struct Port {
     /// Of its cable, once more: the port at the other end (here), and how far that is (below).
     pub far_end: u32,
     pub owner: Owner,
-    /// A `LinkFree` is under way.
-    pub free_due: bool,
-    /// A `CreditsBack` is under way.
-    pub kicked: bool,
+    /// Whoever sends to it stands still for want of credits.
+    pub sender_waits: bool,
+    /// Freed buffers are events: who sends to it has to be told.
+    pub tells_sender: bool,
     /// A `QueueWatch` is under way. HCAs' ports have none: nobody waits for what they wait to send.
     pub watched: bool,
     /// How it frames what it sends, cabled or not.
     pub framing: Framing,
     /// Lanes that wait for credits while the link stands still, by bit, and (below) since when.
     stalled_lanes: u16,
-    pub busy_until: SimTime,
+    /// The packet that went last; the link is free when it has left.
+    pub sending: Sending,
+    /// When it looks next whether it can send. Looks that were to be later come in vain.
+    pub due: SimTime,
     /// From freed buffer to flow-control packet.
     pub credit_return: SimDuration,
     pub cable_delay: SimDuration,
     pub received: Traffic,
+    /// Of what it has received: what its sender has not seen yet to be free again.
+    pub returns: Returns,
     // The second line.
     pub sent: Traffic,
     pub cabling: Option<Cabling>,
@@ -158,6 +164,8 @@ pub(crate) struct Port {
     pub until_mark: u16,
     // The third line, and some more.
     pub flow_control: FlowControl,
+    /// What will be ready to leave.
+    pub inbox: Inbox,
     stalled_since: SimTime,
     // The fifth line.
     pub arbiter: Arbiter,
@@ -184,13 +192,16 @@ impl Port {
             cabling: None,
             credit_return,
             arbiter: Arbiter::new(1, 1),
-            flow_control: FlowControl::Credits(CreditLedger::new(softband_types::CreditBlocks(0))),
+            flow_control: FlowControl::Credits(CreditLedger::new(CreditBlocks(0), CreditBlocks(0))),
             ethernet: None,
             framing,
-            busy_until: SimTime::ZERO,
-            free_due: false,
+            sending: Sending { from: SimTime::ZERO, until: SimTime::ZERO },
+            returns: Returns::default(),
+            sender_waits: false,
+            tells_sender: framing.link_layer() == LinkLayer::Ethernet,
+            due: SimTime::MAX,
+            inbox: Inbox::default(),
             departing: None,
-            kicked: false,
             watched: matches!(owner, Owner::Hca { .. }),
             head_lifetime: LifetimeCode::INFINITE,
             until_mark: 0,
@@ -212,6 +223,33 @@ impl Port {
     /// Of a switch's port.
     pub(crate) fn staged(&mut self, lane: VirtualLane) -> &mut Staged {
         &mut self.staging.as_deref_mut().expect("only HCAs stage packets")[usize::from(lane.0)]
+    }
+
+    /// When its link is free.
+    pub(crate) fn free_at(&self) -> SimTime {
+        let pauses = self.ethernet.as_ref().map_or(SimTime::ZERO, |ethernet| ethernet.pauses_until);
+        self.sending.until.max(pauses)
+    }
+
+    /// Lets a packet wait for its turn.
+    pub(crate) fn enqueue(&mut self, Ready { packet, input, lane, blocks, .. }: Ready) {
+        self.arbiter.enqueue(lane, usize::from(input), packet, CreditBlocks(u32::from(blocks)));
+    }
+
+    /// The same with all that is ready by now.
+    pub(crate) fn take_ready(&mut self, now: SimTime) {
+        while let Some(ready) = self.inbox.take(now) {
+            self.enqueue(ready);
+        }
+    }
+
+    /// When it has to look again, while nothing is heard of its receiver: for what waits, and for what has to be told of its departure,
+    /// when the link is free.
+    pub(crate) fn next_look(&self) -> Option<SimTime> {
+        if self.departing.is_some() || !self.arbiter.is_empty() {
+            return Some(self.free_at());
+        }
+        self.inbox.first().map(|first| first.at.max(self.free_at()))
     }
 
     /// What was counted up to `until`, a wait at hand included.

@@ -5,7 +5,7 @@ use crate::spec::{FabricSpec, PortRef};
 use crate::world::World;
 use softband_model::management::{Neighbour, Routes, Routing, Unroutable};
 use softband_model::verbs::api::AddressVector;
-use softband_types::{HcaId, Lid, Mtu, OperationalVls, PortNumber, ServiceLevel, VirtualLane};
+use softband_types::{HcaId, Lid, Mtu, PortNumber, ServiceLevel};
 
 /// What the subnet manager's sweep finds at each switch's ports; all end ports with the same LID.
 pub fn neighbours(spec: &FabricSpec) -> Vec<Vec<Neighbour>> {
@@ -102,12 +102,5 @@ impl World {
             at = node.first_port + node.switch.route(dlid)? as u32;
         }
         None
-    }
-
-    /// The lane that a packet takes from an input of a switch to an output with these lanes.
-    pub(crate) fn lane_through(&mut self, packet: u32, input_index: u8, output: u32, vls: OperationalVls) -> VirtualLane {
-        let Owner::Switch { index, .. } = self.ports[output as usize].owner else { unreachable!("switches send by their own ports") };
-        let level = self.packets.get(packet).service_level;
-        self.routes.lane(input_index, index, level, vls)
     }
 }

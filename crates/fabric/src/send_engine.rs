@@ -2,6 +2,7 @@
 
 use crate::congestion::FlowOf;
 use crate::event::Event;
+use crate::inbox::Ready;
 use crate::port::Owner;
 use crate::world::{Transit, World};
 use softband_model::link::lane_of;
@@ -171,7 +172,13 @@ impl World {
         let last = &mut slot.ready_last[work.side as usize];
         *last = at.max(*last);
         let (at, node) = (*last, slot.qp.hca.0);
+        let (id, lane, blocks) = (transit.port, transit.lane, transit.blocks);
+        let port = &self.ports[id as usize];
+        let only_leaves = port.cabling.is_some() && transit.dlid != port.lid && !transit.dlid.is_multicast();
         let packet = self.packets.insert(transit);
+        if only_leaves {
+            return self.await_ready(id, Ready { at, packet, input: 0, lane, blocks });
+        }
         self.queue.push(at, node, Event::PacketReady { packet });
     }
 
@@ -188,11 +195,9 @@ impl World {
             packet,
             lane,
             port,
-            output: 0,
             tail: SimTime::ZERO,
             head: SimTime::ZERO,
             copies: None,
-            counted: false,
             staged: false,
             completes: None,
         }

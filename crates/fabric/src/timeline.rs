@@ -12,11 +12,11 @@ pub(crate) struct Timeline {
     last: SimTime,
 }
 
-/// What comes to a port: packets of its peer, or its peer's word on what may be sent.
+/// What happens at a port: packets of its peer come, or it looks whether it can send.
 #[derive(Clone, Copy)]
 pub(crate) enum Source {
     Packets,
-    Credits,
+    Due,
     /// First bits of frames, which the peer sends; whether they become packets here is seen then.
     Frames,
 }

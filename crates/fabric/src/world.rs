@@ -126,11 +126,8 @@ pub(crate) struct Transit {
     pub lane: VirtualLane,
     /// Port that it came in by; on its way out of an HCA, that HCA's port.
     pub port: u32,
-    /// Of a switch: port that it leaves by.
-    pub output: u32,
-    /// Copies of one packet in a switch share a count of those that have not left; all but the first were counted already.
+    /// Copies of one packet in a switch share a count of those that have not left.
     pub copies: Option<NonZeroU32>,
-    pub counted: bool,
     /// Whether it holds a place of the HCA's staging buffer, and what its departure completes (queue pair and epoch), where that is
     /// anything.
     pub staged: bool,
@@ -255,18 +252,10 @@ impl World {
             Event::InjectionDue { qp, side } => self.on_injection_due(Work { qp, side }, memory, now),
             Event::LevelDue { port, level } => self.on_level_due(port, level, memory, now),
             Event::PacketReady { packet } => self.on_packet_ready(packet, memory, now),
-            Event::LinkFree { port } => self.on_link_free(port, memory, now),
+            Event::PortDue { port } => self.on_port_due(port, memory, now),
             Event::QueueWatch { port } => self.on_queue_watch(port, now),
-            Event::CreditsBack { port } => {
-                self.ports[port as usize].kicked = false;
-                if self.ports[port as usize].is_stalled() {
-                    self.transmit(port, now);
-                }
-            }
             Event::FrameArrival { packet } => self.on_frame_arrival(packet, now),
-            Event::PauseSent { port } => self.on_pause_sent(port, now),
             Event::HcaArrival { packet } => self.on_hca_arrival(packet, memory, now),
-            Event::SwitchArrival { packet } => self.on_switch_arrival(packet, now),
             Event::SwitchDiscard { packet } => self.on_switch_discard(packet, now),
             Event::InMemory { delivery } => self.on_in_memory(delivery, memory, notices, now),
             Event::BufferFree { port, lane, blocks } => self.on_buffer_free(port, VirtualLane(lane), blocks, now),
@@ -303,7 +292,9 @@ impl World {
         for port in self.ports.iter().filter(|port| port.cabling.is_some()) {
             for lane in 0..15 {
                 let held = match &port.flow_control {
-                    FlowControl::Credits(ledger) => ledger.outstanding(VirtualLane(lane)),
+                    FlowControl::Credits(ledger) => {
+                        ledger.outstanding(VirtualLane(lane)) - self.ports[port.far_end as usize].returns.blocks(VirtualLane(lane)).0 as i32
+                    }
                     FlowControl::Pause(_) => port.ethernet.as_ref().map_or(0, |port| port.buffer.held(VirtualLane(lane)).0 as i32),
                 };
                 assert_eq!(held, 0, "node {} port {:?} lane {lane}", port.node, port.number);
@@ -323,7 +314,7 @@ mod tests {
     #[test]
     fn what_passes_finds_what_it_needs_on_few_lines_of_the_cache() {
         const LINE: usize = 64;
-        let port = [offset_of!(Port, busy_until), offset_of!(Port, sent), offset_of!(Port, flow_control), offset_of!(Port, arbiter)];
+        let port = [offset_of!(Port, sending), offset_of!(Port, sent), offset_of!(Port, flow_control), offset_of!(Port, arbiter)];
         assert_eq!(port.map(|offset| offset / LINE), [0, 1, 2, 4]);
         assert_eq!(port[1..].iter().map(|offset| offset % LINE).sum::<usize>(), 0, "{port:?}");
         assert_eq!((size_of::<Option<Transit>>(), size_of::<Port>()), (LINE, 8 * LINE));

@@ -182,7 +182,7 @@ fn a_dead_peer_is_found_out_by_retries() {
     let (a, _) = lab.connect(0, 1, QpType::Rc);
     let request = lab.request(0, 1, lab.write_to(1, 0), 0, 1_000_000);
     lab.send(0, a, request);
-    for _ in 0..500 {
+    for _ in 0..200 {
         lab.step();
     }
     let now = lab.world.now();

@@ -34,6 +34,11 @@ impl SimTime {
     pub const fn saturating_since(self, earlier: Self) -> SimDuration {
         SimDuration(self.0.saturating_sub(earlier.0))
     }
+    /// So long before, unless time had not begun then.
+    pub fn checked_sub(self, span: SimDuration) -> Option<Self> {
+        self.0.checked_sub(span.0).map(Self)
+    }
+
     pub const fn saturating_add(self, span: SimDuration) -> Self {
         Self(self.0.saturating_add(span.0))
     }

@@ -97,6 +97,11 @@ impl Arbiter {
         self.waiting |= 1 << lane.0;
     }
 
+    /// Lanes on which something waits, by bit.
+    pub fn waiting(&self) -> u16 {
+        self.waiting
+    }
+
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.waiting == 0
@@ -149,6 +154,11 @@ impl Arbiter {
             }
         }
         Choice::Stalled { lanes: self.waiting }
+    }
+
+    /// Whether the next packet of a lane was found to lack credits.
+    pub fn is_lane_starved(&self, lane: VirtualLane) -> bool {
+        self.starved & 1 << lane.0 != 0
     }
 
     /// Whether the next packet of some lane was found to lack credits.
@@ -228,7 +238,7 @@ mod tests {
 
     /// Credits for each lane, of which lane 0 has spent `spent`.
     fn credits(per_lane: u32, spent: u32) -> FlowControl {
-        let mut ledger = CreditLedger::new(CreditBlocks(per_lane));
+        let mut ledger = CreditLedger::new(CreditBlocks(per_lane), CreditBlocks(per_lane));
         if spent > 0 {
             ledger.consume(VirtualLane(0), CreditBlocks(spent));
         }
@@ -311,8 +321,7 @@ mod tests {
             if starve {
                 assert_eq!(arbiter.choose(&mut credits, NOW), Choice::Stalled { lanes: 1 });
                 let FlowControl::Credits(ledger) = &mut credits else { unreachable!("it was made so") };
-                ledger.schedule_return(NOW, VirtualLane(0), CreditBlocks(100));
-                credits.collect(NOW);
+                ledger.give_back(VirtualLane(0), CreditBlocks(100));
             }
             let Choice::Send { congested, .. } = arbiter.choose(&mut credits, NOW) else { panic!("it has its credits") };
             congested

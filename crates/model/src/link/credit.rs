@@ -3,37 +3,38 @@
 //! The sender's account: what it may still send on each lane, and what is on its way back. The specification's counters
 //! (FCTBS, FCCL, ABR) say the same modulo 4,096 blocks; here the difference is kept directly.
 
-use softband_sim::SimTime;
 use softband_types::{CreditBlocks, VirtualLane};
-use std::collections::VecDeque;
 
 const LANES: usize = 15;
 
-/// A flow-control packet on the cable.
-#[derive(Clone, Copy, Debug)]
-struct Returning {
-    arrival: SimTime,
-    lane: u8,
-    blocks: i32,
-}
-
-const NONE: Returning = Returning { arrival: SimTime::MAX, lane: 0, blocks: 0 };
-
-/// Credits of a sender, lane by lane. In the order in which a packet that passes needs them.
+/// Credits of a sender, lane by lane, as far as it has looked: see [`super::Returns`].
 #[repr(C)]
 pub struct CreditLedger {
-    /// On their way back, in the order of their arrival: the first (at no time when there is none), and, as there seldom are, others.
-    first: Returning,
-    others: VecDeque<Returning>,
     full: i32,
+    /// Blocks of the largest packet.
+    largest: i32,
     /// Negative while the one packet that is larger than its lane is under way.
     available: [i32; LANES],
 }
 
 impl CreditLedger {
-    pub fn new(per_lane: CreditBlocks) -> Self {
-        let full = i32::try_from(per_lane.0).expect("a buffer is smaller than 128 GiB");
-        Self { first: NONE, full, available: [full; LANES], others: VecDeque::new() }
+    /// For packets of up to `largest` blocks.
+    pub fn new(per_lane: CreditBlocks, largest: CreditBlocks) -> Self {
+        let [full, largest] = [per_lane, largest].map(|blocks| i32::try_from(blocks.0).expect("a buffer is smaller than 128 GiB"));
+        Self { full, largest, available: [full; LANES] }
+    }
+
+    /// Whether a packet may be too large for what is known to be left, on one of the lanes whose bits are set.
+    #[inline]
+    pub fn is_low(&self, lanes: u16) -> bool {
+        let mut left = lanes;
+        while left != 0 {
+            if self.available[left.trailing_zeros() as usize] < self.largest {
+                return true;
+            }
+            left &= left - 1;
+        }
+        false
     }
 
     /// Whether a packet of `blocks` may start: all its blocks are credited, or its lane is empty.
@@ -50,25 +51,11 @@ impl CreditLedger {
         self.available[usize::from(lane.0)] -= blocks.0 as i32;
     }
 
-    /// Notes that `blocks` of `lane` will be back at `arrival`.
-    pub fn schedule_return(&mut self, arrival: SimTime, lane: VirtualLane, blocks: CreditBlocks) {
-        let returning = Returning { arrival, lane: lane.0, blocks: blocks.0 as i32 };
-        if self.first.arrival == SimTime::MAX {
-            self.first = returning;
-            return;
-        }
-        debug_assert!(self.others.back().unwrap_or(&self.first).arrival <= arrival, "flow control does not overtake itself");
-        self.others.push_back(returning);
-    }
-
-    /// Takes in what has arrived by `now`.
-    pub fn collect(&mut self, now: SimTime) {
-        while self.first.arrival <= now {
-            let Returning { lane, blocks, .. } = std::mem::replace(&mut self.first, self.others.pop_front().unwrap_or(NONE));
-            let available = &mut self.available[usize::from(lane)];
-            *available += blocks;
-            assert!(*available <= self.full, "lane {lane} got back more credits than it gave");
-        }
+    /// They are back.
+    pub fn give_back(&mut self, lane: VirtualLane, blocks: CreditBlocks) {
+        let available = &mut self.available[usize::from(lane.0)];
+        *available += blocks.0 as i32;
+        assert!(*available <= self.full, "lane {} got back more credits than it gave", lane.0);
     }
 
     /// What a lane of the receiver's buffer holds.
@@ -76,15 +63,9 @@ impl CreditLedger {
         CreditBlocks(self.full as u32)
     }
 
-    /// When the next flow-control packet arrives.
-    pub fn next_return(&self) -> Option<SimTime> {
-        Some(self.first.arrival).filter(|arrival| *arrival < SimTime::MAX)
-    }
-
-    /// Blocks that are neither here nor on their way back: taken at the receiver or on the cable.
+    /// Blocks that are not known to be back.
     pub fn outstanding(&self, lane: VirtualLane) -> i32 {
-        let returning: i32 = std::iter::once(&self.first).chain(&self.others).filter(|of| of.lane == lane.0).map(|of| of.blocks).sum();
-        self.full - self.available[usize::from(lane.0)] - returning
+        self.full - self.available[usize::from(lane.0)]
     }
 }
 
@@ -96,24 +77,24 @@ mod tests {
 
     #[test]
     fn a_packet_needs_all_its_blocks() {
-        let mut ledger = CreditLedger::new(CreditBlocks(66));
+        let mut ledger = CreditLedger::new(CreditBlocks(66), CreditBlocks(33));
         ledger.consume(LANE, CreditBlocks(33));
+        assert!(!ledger.is_low(0b11));
         ledger.consume(LANE, CreditBlocks(32));
         assert!(ledger.permits(LANE, CreditBlocks(1)));
         assert!(!ledger.permits(LANE, CreditBlocks(2)));
         assert!(ledger.permits(VirtualLane(1), CreditBlocks(66)));
+        assert!(ledger.is_low(0b11) && !ledger.is_low(0b10));
     }
 
     #[test]
     fn a_packet_larger_than_its_lane_waits_for_an_empty_one() {
-        let mut ledger = CreditLedger::new(CreditBlocks(33));
-        assert!(ledger.permits(LANE, CreditBlocks(34)));
+        let mut ledger = CreditLedger::new(CreditBlocks(33), CreditBlocks(34));
+        assert!(ledger.permits(LANE, CreditBlocks(34)) && ledger.is_low(1));
         ledger.consume(LANE, CreditBlocks(34));
         assert!(!ledger.permits(LANE, CreditBlocks(1)));
-        ledger.schedule_return(SimTime::from_picos(9), LANE, CreditBlocks(34));
-        ledger.collect(SimTime::from_picos(8));
-        assert!(!ledger.permits(LANE, CreditBlocks(1)));
-        ledger.collect(SimTime::from_picos(9));
+        assert_eq!(ledger.outstanding(LANE), 34);
+        ledger.give_back(LANE, CreditBlocks(34));
         assert!(ledger.permits(LANE, CreditBlocks(34)));
         assert_eq!(ledger.outstanding(LANE), 0);
     }
@@ -121,8 +102,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "more credits than it gave")]
     fn credits_out_of_nothing_are_a_bug() {
-        let mut ledger = CreditLedger::new(CreditBlocks(33));
-        ledger.schedule_return(SimTime::ZERO, LANE, CreditBlocks(1));
-        ledger.collect(SimTime::ZERO);
+        CreditLedger::new(CreditBlocks(33), CreditBlocks(33)).give_back(LANE, CreditBlocks(1));
     }
 }

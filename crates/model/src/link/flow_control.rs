@@ -30,19 +30,15 @@ impl FlowControl {
         }
     }
 
-    /// Takes in what the receiver has said, as far as it has arrived by `now`.
+    /// Takes in the pause frames that have arrived by `now`.
     pub fn collect(&mut self, now: SimTime) {
-        match self {
-            Self::Credits(ledger) => ledger.collect(now),
-            Self::Pause(ledger) => ledger.collect(now),
+        if let Self::Pause(ledger) = self {
+            ledger.collect(now);
         }
     }
 
-    /// When the next word of the receiver arrives.
-    pub fn next_arrival(&self) -> Option<SimTime> {
-        match self {
-            Self::Credits(ledger) => ledger.next_return(),
-            Self::Pause(ledger) => ledger.next_change(),
-        }
+    /// Whether it has to be seen which credits are back before one of these lanes, by bit, sends anything.
+    pub fn is_low(&self, lanes: u16) -> bool {
+        matches!(self, Self::Credits(ledger) if ledger.is_low(lanes))
     }
 }

@@ -6,12 +6,14 @@ mod flow_control;
 mod framing;
 mod inputs;
 mod pause;
+mod returns;
 
 pub use arbiter::{Arbiter, Choice, Waiting};
 pub use credit::CreditLedger;
 pub use flow_control::FlowControl;
 pub use framing::Framing;
 pub use pause::{PauseLedger, PauseLoop, ReceiveBuffer, Taken, Thresholds};
+pub use returns::{Returns, Sending};
 
 use softband_sim::SimDuration;
 use softband_types::{CreditBlocks, LinkRate, Mtu, OperationalVls, ServiceLevel, VirtualLane};
