@@ -1,7 +1,7 @@
 //! Congestion control in motion: switches mark, receivers tell the source, sources slow their flows down (IBTA annex A10).
 
 use crate::event::Event;
-use crate::port::{Cabling, Owner};
+use crate::port::Owner;
 use crate::send_engine::Work;
 use crate::world::World;
 use softband_model::packet::Packet;
@@ -20,11 +20,11 @@ pub(crate) struct FlowOf {
 
 impl World {
     /// A packet leaves a lane of a switch's port that is congested: it carries the news, if it is large enough and its turn.
-    pub(crate) fn mark(&mut self, id: u32, packet: u32, cabling: Cabling) {
+    pub(crate) fn mark(&mut self, id: u32, packet: u32) {
         let Some(settings) = &self.spec.subnet.congestion_control else { return };
         let transit = self.packets.get_mut(packet);
         let port = &mut self.ports[id as usize];
-        port.tally.xmit_time_congested += cabling.serialisation(transit.bytes);
+        port.tally.xmit_time_congested += port.serialisation(transit.bytes);
         if u32::from(transit.blocks) < settings.marking.packet_size.0 || transit.dlid.is_multicast() {
             return;
         }

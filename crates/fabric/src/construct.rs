@@ -2,13 +2,13 @@
 
 use crate::counters::EthernetCounters;
 use crate::parts::Parts;
-use crate::port::{Cabling, EthernetPort, Owner, Port};
+use crate::port::{Cabling, EthernetPort, Owner, Port, Traffic};
 use crate::slab::Slab;
 use crate::spec::{CableSpec, EthernetFlowControl, FabricSpec, HcaSpec, PortRef};
 use crate::timeline::Timeline;
 use crate::world::{Hca, ProcessingEngine, SwitchNode, World};
 use softband_model::bus::{Bus, MemoryController, SharedBus};
-use softband_model::link::{Arbiter, CreditLedger, FlowControl, PauseLedger, PauseLoop, ReceiveBuffer, blocks_per_lane};
+use softband_model::link::{Arbiter, CreditLedger, FlowControl, Framing, PauseLoop, ReceiveBuffer, blocks_per_lane};
 use softband_model::management::{LinkSettings, PortCapabilities, Routes, Routing, link_settings};
 use softband_model::packet::PacketPool;
 use softband_model::parts::{BusPart, EthernetPorts, HcaPart};
@@ -16,7 +16,7 @@ use softband_model::switch::Switch;
 use softband_model::transport::Throttle;
 use softband_model::verbs::{ChunkPool, Limits, Verbs};
 use softband_sim::{RandomStream, SimDuration, SimTime};
-use softband_types::{CreditBlocks, Lid, LinkLayer, Mtu, PortNumber};
+use softband_types::{CreditBlocks, Lid, LinkLayer, LinkRate, Mtu, PortNumber};
 use softband_wire::ethernet::mtu_of_port;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -38,6 +38,7 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
         buses,
         memories: spec.hosts.iter().map(|host| MemoryController::new(&host.part.memory)).collect(),
         switches,
+        kinds_of_links: Vec::new(),
         ports,
         qps: Vec::new(),
         packets: Slab::default(),
@@ -222,11 +223,22 @@ pub fn lossy_ends(spec: &FabricSpec) -> Vec<(PortRef, u32, u32)> {
         .collect()
 }
 
+/// The number that links of this rate and framing have.
+fn kind_of_link(world: &mut World, rate: LinkRate, framing: Framing) -> u16 {
+    let kinds = &mut world.kinds_of_links;
+    let known = kinds.iter().position(|kind| *kind == (rate, framing));
+    known.unwrap_or_else(|| {
+        kinds.push((rate, framing));
+        kinds.len() - 1
+    }) as u16
+}
+
 /// Brings a link up: both ports learn rate, lanes, MTU and each other's buffer.
 fn train(world: &mut World, cable: &CableSpec) {
     let settings = settings_of(&world.spec, cable);
     let layer = world.spec.link_layer(cable.ends[0]);
     let indices = cable.ends.map(|end| port_of(world, end));
+    let kind = kind_of_link(world, cable.rate, world.spec.framing(layer));
     for side in 0..2 {
         let inputs = match cable.ends[side] {
             PortRef::Hca { .. } => 1,
@@ -245,8 +257,9 @@ fn train(world: &mut World, cable: &CableSpec) {
             mtu: settings.mtu,
         });
         if let PortRef::Switch { switch, .. } = cable.ends[side] {
-            port.through = world.switches[switch].switch.forward_latency(cable.rate.speed);
+            port.onward.through = world.switches[switch].switch.forward_latency(cable.rate.speed);
         }
+        (port.onward.kind, port.onward.mtu_bytes, port.onward.vls) = (kind, settings.mtu.bytes() as u16, settings.vls);
         port.arbiter = Arbiter::new(settings.vls.data_lanes(), inputs);
         set_congestion_control(port, &world.spec, cable, side);
         match layer {
@@ -276,11 +289,12 @@ fn set_ethernet_flow_control(port: &mut Port, spec: &FabricSpec, cable: &CableSp
         EthernetFlowControl::Pfc => Some(pause_loop.thresholds(lane)),
         EthernetFlowControl::None => None,
     };
-    port.flow_control = FlowControl::Pause(PauseLedger::default());
+    port.flow_control = FlowControl::Pause(Box::default());
     port.ethernet = Some(Box::new(EthernetPort {
         buffer: ReceiveBuffer::new(lane, thresholds),
         pause_response: ethernet_part(spec, cable.ends[side]).pause_response,
         pauses_until: SimTime::ZERO,
+        received: Traffic::default(),
         counters: EthernetCounters::default(),
     }));
 }

@@ -55,7 +55,8 @@ impl World {
             .filter(|port| self.has_node(port.node))
             .filter_map(|port| port.cabling.map(|cabling| (port, cabling)))
             .map(|(port, cabling)| {
-                let (tally, sent, received) = (port.tally_at(heard_until), port.sent, port.received);
+                let (tally, sent) = (port.tally_at(heard_until), port.sent);
+                let received = port.ethernet.as_ref().map_or(self.ports[cabling.peer as usize].sent, |ethernet| ethernet.received);
                 let node = match port.owner {
                     Owner::Hca { hca, .. } => {
                         let place = self.hcas[hca as usize].place;

@@ -117,7 +117,7 @@ impl World {
         port.tally.xmit_discards += 1;
         let transit = self.packets.take(head.packet);
         if self.last_copy_leaves(transit.copies) {
-            self.free_buffer(transit.port, transit.lane, transit.blocks, now);
+            self.free_buffer(transit.port, transit.lane, transit.blocks, now, now);
         }
     }
 

@@ -11,10 +11,10 @@ impl World {
     /// A frame's first bit is there: there is room for it, or it is lost.
     pub(crate) fn on_frame_arrival(&mut self, id: u32, now: SimTime) {
         let transit = self.packets.get_mut(id);
-        let (at, lane, time) = (transit.port, transit.lane, transit.tail - transit.head);
+        let (at, lane) = (transit.port, transit.lane);
         let blocks = CreditBlocks(u32::from(transit.blocks));
         let port = &mut self.ports[at as usize];
-        let (Some(ethernet), Some(cabling)) = (&mut port.ethernet, port.cabling) else { unreachable!("frames come to cabled Ethernet ports") };
+        let (by, Some(ethernet)) = (port.far_end, &mut port.ethernet) else { unreachable!("frames come to cabled Ethernet ports") };
         match ethernet.buffer.take(lane, blocks) {
             Taken::Dropped => {
                 ethernet.counters.rcv_discards += 1;
@@ -24,8 +24,7 @@ impl World {
                 if pauses {
                     self.send_pause(at, lane, true, now);
                 }
-                let way_here = self.ports[cabling.peer as usize].cabling.expect("a cable has two ends");
-                self.schedule_arrival(id, way_here, time);
+                self.schedule_arrival(id, by);
             }
         }
     }

@@ -1,16 +1,16 @@
 //! Packets onto links, through switches, and credits back.
 
 use crate::event::Event;
-use crate::inbox::Ready;
+use crate::inbox::{Ready, take_ready};
 use crate::parts::{Content, Word};
-use crate::port::{Cabling, Departing, Owner};
+use crate::port::{Departing, Onward, Owner};
 use crate::timeline::Source;
-use crate::world::{Transit, World};
+use crate::world::World;
 use softband_model::link::{Choice, FlowControl, Framing, Sending};
 use softband_model::switch::ready_at;
 use softband_model::verbs::api::HostMemory;
 use softband_sim::{SimDuration, SimTime};
-use softband_types::{CreditBlocks, OperationalVls, VirtualLane};
+use softband_types::{CreditBlocks, VirtualLane};
 
 impl World {
     /// A packet of an HCA joins the queue of its port, or turns round inside the HCA when it is for the same port.
@@ -37,9 +37,10 @@ impl World {
     }
 
     /// A packet will be ready to leave by a port of a switch.
-    pub(crate) fn join(&mut self, packet: u32, output: u32, input: u8, vls: OperationalVls, at: SimTime) {
+    pub(crate) fn join(&mut self, packet: u32, output: u32, input: u8, at: SimTime) {
         let transit = self.packets.get(packet);
-        let lane = self.routes.lane(input, self.ports[output as usize].owner.index(), transit.service_level, vls);
+        let port = &self.ports[output as usize];
+        let lane = self.routes.lane(input, port.owner.index(), transit.service_level, port.onward.vls);
         let blocks = transit.blocks;
         self.await_ready(output, Ready { at, packet, input, lane, blocks });
     }
@@ -68,7 +69,7 @@ impl World {
             return;
         }
         port.due = SimTime::MAX;
-        let departed = if port.sending.until <= now { port.departing.take() } else { None };
+        let departed = if port.departs && port.sending.until <= now { port.take_departing() } else { None };
         self.transmit(id, now);
         if let Some(Departing { lane, bytes, completes }) = departed {
             self.on_departed(id, (lane, bytes), Some(completes), memory, now);
@@ -78,21 +79,20 @@ impl World {
     /// Starts the next packet, if the link is free and flow control lets one go; else looks again when that may be so.
     pub(crate) fn transmit(&mut self, id: u32, now: SimTime) {
         let port = &mut self.ports[id as usize];
-        let Some(cabling) = port.cabling else { return };
         if now < port.free_at() {
             return self.look_again(id);
         }
         port.flow_control.collect(now);
         if port.arbiter.is_empty()
-            && let Some(ready) = port.inbox.take(now)
+            && let Some(ready) = take_ready(&mut port.inbox, now)
         {
             if self.passes(id, ready, now) {
-                return self.start(id, cabling, ready.packet, ready.lane, now);
+                return self.start(id, ready.packet, ready.lane, now);
             }
             self.ports[id as usize].enqueue(ready);
         }
         self.ports[id as usize].take_ready(now);
-        self.send_next(id, cabling, now);
+        self.send_next(id, now);
     }
 
     /// Whether a packet goes at once that finds nothing waiting: since it has not waited itself, or nothing has beside it.
@@ -110,7 +110,7 @@ impl World {
     }
 
     /// Starts what is next of all that waits.
-    fn send_next(&mut self, id: u32, cabling: Cabling, now: SimTime) {
+    fn send_next(&mut self, id: u32, now: SimTime) {
         let port = &self.ports[id as usize];
         if port.flow_control.is_low(port.arbiter.waiting()) {
             self.take_credits(id, now);
@@ -135,9 +135,9 @@ impl World {
             Choice::Send { packet, lane, congested } => {
                 self.set_stalled(id, 0, now);
                 if congested {
-                    self.mark(id, packet, cabling);
+                    self.mark(id, packet);
                 }
-                self.start(id, cabling, packet, lane, now);
+                self.start(id, packet, lane, now);
             }
         }
         if wants_watch {
@@ -185,46 +185,46 @@ impl World {
         }
     }
 
-    fn start(&mut self, id: u32, cabling: Cabling, packet: u32, lane: VirtualLane, now: SimTime) {
-        let transit = self.packets.get_mut(packet);
-        let from_input = transit.port != id;
-        let time = if from_input { SimDuration::from_picos(u64::from(transit.time_out)) } else { cabling.serialisation(transit.bytes) };
-        let leaves =
-            |transit: &mut Transit| Departing { lane, bytes: transit.bytes, completes: transit.completes.take().map(|completes| *completes) };
-        let departing = std::mem::take(&mut transit.staged).then(|| leaves(transit));
-        let input = from_input.then_some((transit.port, transit.lane, transit.blocks));
-        let copies = transit.copies.take();
-        transit.port = cabling.peer;
-        transit.lane = lane;
-        transit.head = now + cabling.delay;
-        transit.tail = transit.head + time;
+    fn start(&mut self, id: u32, packet: u32, lane: VirtualLane, now: SimTime) {
         let port = &mut self.ports[id as usize];
+        let transit = self.packets.get_mut(packet);
+        let from = (transit.port, transit.lane);
+        let from_input = from.0 != id;
+        let time = if from_input { SimDuration::from_picos(u64::from(transit.time_out)) } else { port.serialisation(transit.bytes) };
+        transit.port = port.far_end;
+        transit.lane = lane;
+        transit.head = now + port.cable_delay;
+        transit.tail = transit.head + time;
+        let (blocks, copies) = (transit.blocks, transit.copies.take());
+        if std::mem::take(&mut transit.staged) {
+            let completes = transit.completes.take().map(|completes| *completes);
+            port.departing = Some(Departing { lane, bytes: transit.bytes, completes });
+            port.departs = true;
+        }
         port.sent.count(transit.bytes);
         port.returns.settle(now, port.sending);
         port.sending = Sending { from: now, until: now + time };
-        port.departing = departing;
+        let (through, far_end) = (port.onward.through, port.far_end);
         self.look_again(id);
-        if let Some((port, lane, blocks)) = input
-            && self.last_copy_leaves(copies)
-        {
-            self.leave_input(port, lane, blocks, self.ports[id as usize].through, now + time, now);
+        if from_input && (copies.is_none() || self.last_copy_leaves(copies)) {
+            self.leave_input(from, blocks, now + SimDuration::from_picos(time.as_picos().saturating_sub(through.as_picos())), now);
         }
-        if self.has_node(self.ports[cabling.peer as usize].node) {
-            self.cross(packet, cabling);
+        if self.has_node(self.ports[far_end as usize].node) {
+            self.cross(packet, id);
         } else {
             let transit = self.packets.take(packet);
-            self.hand_over(cabling.peer, Content::Packet { by: id, transit });
+            self.hand_over(far_end, Content::Packet { by: id, transit });
         }
     }
 
-    /// A packet is on its way over a cable.
-    pub(crate) fn cross(&mut self, packet: u32, cabling: Cabling) {
-        let transit = self.packets.get(packet);
-        let (head, time) = (transit.head, transit.tail - transit.head);
-        match cabling.framing {
-            Framing::Infiniband => self.schedule_arrival(packet, cabling, time),
+    /// A packet is on its way over the cable of a port.
+    pub(crate) fn cross(&mut self, packet: u32, by: u32) {
+        let port = &self.ports[by as usize];
+        match port.framing {
+            Framing::Infiniband => self.schedule_arrival(packet, by),
             Framing::Ethernet { .. } => {
-                let peer = &self.ports[cabling.peer as usize];
+                let peer = &self.ports[port.far_end as usize];
+                let head = self.packets.get(packet).head;
                 self.queue.push_arrival(head, peer.node, (peer.owner.index(), Source::Frames), Event::FrameArrival { packet });
             }
         }
@@ -232,51 +232,56 @@ impl World {
 
     /// A switch's input buffer is free when the packet's last bit has entered the crossbar, which is the forwarding time before it
     /// leaves the output, and the switch has held it for its time.
-    fn leave_input(&mut self, input: u32, lane: VirtualLane, blocks: u16, through: SimDuration, tail_out: SimTime, now: SimTime) {
+    fn leave_input(&mut self, (input, lane): (u32, VirtualLane), blocks: u16, entered: SimTime, now: SimTime) {
         let Owner::Switch { switch, .. } = self.ports[input as usize].owner else { unreachable!("inputs are a switch's") };
-        let passage = tail_out.saturating_since(now);
-        let entered = now + SimDuration::from_picos(passage.as_picos().saturating_sub(through.as_picos()));
         let hold = self.switches[switch as usize].buffer_hold;
-        self.free_buffer(input, lane, blocks, entered + hold);
+        self.free_buffer(input, lane, blocks, entered + hold, now);
     }
 
-    /// The packet's next event is at the far end of the cable.
-    pub(crate) fn schedule_arrival(&mut self, packet: u32, cabling: Cabling, time_in: SimDuration) {
-        let peer = &self.ports[cabling.peer as usize];
+    /// What becomes of a packet that has left by a port: its next event is at the far end of the cable, or it will be ready to leave a switch.
+    pub(crate) fn schedule_arrival(&mut self, packet: u32, by: u32) {
+        let port = &self.ports[by as usize];
+        let (input, kind) = (port.far_end, port.onward.kind);
+        let peer = &self.ports[input as usize];
         let transit = self.packets.get_mut(packet);
         let Owner::Switch { switch, index } = peer.owner else {
             // What carries payload is looked at with its first bit, since the DMA write may follow the bytes.
             let at = if transit.payload_bytes > 0 { transit.head } else { transit.tail };
             return self.queue.push_arrival(at, peer.node, (peer.owner.index(), Source::Packets), Event::HcaArrival { packet });
         };
+        let time_in = transit.tail - transit.head;
         if transit.dlid.is_multicast() {
             return self.fork_at_switch(packet, switch, index, time_in);
         }
         let node = &self.switches[switch as usize];
         let route = node.switch.route(transit.dlid).filter(|output| *output != usize::from(index));
-        let output = route.map(|output| node.first_port + output as u32);
-        let onward = output.and_then(|output| self.ports[output as usize].cabling);
-        let fits = |onward: &Cabling| u32::from(transit.payload_bytes) <= onward.mtu.bytes();
-        let (Some(output), Some(onward)) = (output, onward.filter(fits)) else {
+        let output = route.map_or(input, |output| node.first_port + output as u32);
+        let onward = self.ports[output as usize].onward;
+        if output == input || onward.kind == Onward::NO_LINK || transit.payload_bytes > onward.mtu_bytes {
             return self.queue.push_arrival(transit.tail, peer.node, (index, Source::Packets), Event::SwitchDiscard { packet });
-        };
+        }
         // Alike links take alike times.
-        let is_alike = onward.rate == cabling.rate && onward.framing == cabling.framing;
-        let time_out = if is_alike { time_in } else { onward.serialisation(transit.bytes) };
+        let time_out = if onward.kind == kind { time_in } else { self.ports[output as usize].serialisation(transit.bytes) };
         transit.time_out = time_out.as_picos() as u32;
-        let (at, bytes) = (ready_at(transit.head, self.ports[output as usize].through, time_in, time_out), transit.bytes);
-        self.count_received(cabling.peer, bytes);
-        self.join(packet, output, index, onward.vls, at);
+        let (at, bytes) = (ready_at(transit.head, onward.through, time_in, time_out), transit.bytes);
+        self.count_received(input, bytes);
+        self.join(packet, output, index, at);
     }
 
     pub(crate) fn on_switch_discard(&mut self, id: u32, now: SimTime) {
         let transit = self.packets.take(id);
         self.count_received(transit.port, transit.bytes);
-        self.free_buffer(transit.port, transit.lane, transit.blocks, now);
+        self.free_buffer(transit.port, transit.lane, transit.blocks, now, now);
     }
 
+    /// Counts what has come in, where that is not all that the other end has sent: frames may have been dropped.
     pub(crate) fn count_received(&mut self, port: u32, bytes: u32) {
-        self.ports[port as usize].received.count(bytes);
+        let port = &mut self.ports[port as usize];
+        if matches!(port.framing, Framing::Ethernet { .. })
+            && let Some(ethernet) = &mut port.ethernet
+        {
+            ethernet.received.count(bytes);
+        }
     }
 
     /// A packet has left the HCA: `staged` tells that it held a place, and whose message is complete with it.
@@ -292,19 +297,19 @@ impl World {
     }
 
     /// A receive buffer's blocks are free at `at`; the flow-control packet is due after the port's own delay.
-    pub(crate) fn free_buffer(&mut self, id: u32, lane: VirtualLane, blocks: u16, at: SimTime) {
+    pub(crate) fn free_buffer(&mut self, id: u32, lane: VirtualLane, blocks: u16, at: SimTime, now: SimTime) {
         let port = &self.ports[id as usize];
         let at = at + port.credit_return;
         if port.tells_sender {
             return self.queue.push(at, port.node, Event::BufferFree { port: id, lane: lane.0, blocks });
         }
-        self.give_back(id, lane, CreditBlocks(u32::from(blocks)), at);
+        self.give_back(id, (lane, CreditBlocks(u32::from(blocks))), at, now);
     }
 
     /// Credits leave a port at `at`, or behind the packet that is on its link then. Its sender looks when it needs them.
-    fn give_back(&mut self, id: u32, lane: VirtualLane, blocks: CreditBlocks, at: SimTime) {
+    fn give_back(&mut self, id: u32, credits: (VirtualLane, CreditBlocks), at: SimTime, now: SimTime) {
         let port = &mut self.ports[id as usize];
-        let is_first = port.returns.free(at, lane, blocks);
+        let is_first = port.returns.free(at, credits, now.checked_sub(port.cable_delay), port.sending);
         if is_first && port.sender_waits {
             let (sender, arrival) = (port.far_end, port.sending.leave(at) + port.cable_delay);
             self.look_at(sender, arrival);
@@ -334,7 +339,8 @@ impl World {
             (Word::Credits { lane, blocks }, FlowControl::Credits(_)) => {
                 let left = arrival.checked_sub(sender.cable_delay).expect("it has come by its cable");
                 let receiver = sender.far_end;
-                self.give_back(receiver, lane, blocks, left);
+                let now = self.queue.now();
+                self.give_back(receiver, (lane, blocks), left, now);
             }
             (Word::Pause { lane, pauses }, FlowControl::Pause(ledger)) => {
                 ledger.schedule(arrival, lane, pauses);

@@ -152,8 +152,8 @@ impl World {
             transit.copies = copies;
             let (head, time_out) = (transit.head, onward.serialisation(transit.bytes));
             transit.time_out = time_out.as_picos() as u32;
-            let at = ready_at(head, self.ports[output as usize].through, time_in, time_out);
-            self.join(id, output, input_index, onward.vls, at);
+            let at = ready_at(head, self.ports[output as usize].onward.through, time_in, time_out);
+            self.join(id, output, input_index, at);
         }
     }
 

@@ -171,9 +171,10 @@ impl World {
         for Parcel(content) in parcels {
             match content {
                 Content::Packet { by, transit } => {
-                    let cabling = self.ports[by as usize].cabling.expect("it came over its cable");
+                    // What has come in is what the other end has sent.
+                    self.ports[by as usize].sent.count(transit.bytes);
                     let packet = self.packets.insert(transit);
-                    self.cross(packet, cabling);
+                    self.cross(packet, by);
                 }
                 Content::Word { to, arrival, word } => self.tell_sender(to, arrival, word),
             }

@@ -1,7 +1,7 @@
 //! A port of an HCA or switch: its sending end, and what it knows of its receiving end.
 
 use crate::counters::EthernetCounters;
-use crate::inbox::{Inbox, Ready};
+use crate::inbox::{Inbox, Ready, take_ready};
 use crate::send_engine::Work;
 use softband_model::link::{Arbiter, CreditLedger, FlowControl, Framing, ReceiveBuffer, Returns, Sending, serialisation};
 use softband_model::parts::HcaPart;
@@ -119,41 +119,63 @@ pub(crate) struct EthernetPort {
     pub pause_response: SimDuration,
     /// When the last pause frame will have left: the link is taken until then.
     pub pauses_until: SimTime,
+    pub received: Traffic,
     pub counters: EthernetCounters,
 }
 
-/// In the order in which a packet that passes needs them: four lines of the cache, the first for its input.
+/// What a packet that is to leave by a port needs to know of its link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Onward {
+    /// From a first bit in to that bit out by this port.
+    pub through: SimDuration,
+    /// Links with the same number are alike in rate and framing: packets take the same time on them.
+    pub kind: u16,
+    pub mtu_bytes: u16,
+    pub vls: OperationalVls,
+}
+
+impl Onward {
+    /// In the place of a kind.
+    pub(crate) const NO_LINK: u16 = u16::MAX;
+}
+
+/// In the order in which a packet that passes needs them: three lines of the cache where it leaves, the first and the sixth where it came in.
 #[repr(C, align(64))]
 pub(crate) struct Port {
     pub node: u32,
-    /// Of its cable, once more: the port at the other end (here), and how far that is (below).
+    /// The port at the other end of its cable; nowhere where it has none.
     pub far_end: u32,
+    /// The packet that went last; the link is free when it has left.
+    pub sending: Sending,
+    /// When it looks next whether it can send. Looks that were to be later come in vain.
+    pub due: SimTime,
+    pub cable_delay: SimDuration,
+    /// From freed buffer to flow-control packet.
+    pub credit_return: SimDuration,
     pub owner: Owner,
+    /// How it frames what it sends, cabled or not.
+    pub framing: Framing,
     /// Whoever sends to it stands still for want of credits.
     pub sender_waits: bool,
     /// Freed buffers are events: who sends to it has to be told.
     pub tells_sender: bool,
     /// A `QueueWatch` is under way. HCAs' ports have none: nobody waits for what they wait to send.
     pub watched: bool,
-    /// How it frames what it sends, cabled or not.
-    pub framing: Framing,
+    /// The packet on the link is to be told of when it has left: `departing`.
+    pub departs: bool,
     /// Lanes that wait for credits while the link stands still, by bit, and (below) since when.
     stalled_lanes: u16,
-    /// The packet that went last; the link is free when it has left.
-    pub sending: Sending,
-    /// When it looks next whether it can send. Looks that were to be later come in vain.
-    pub due: SimTime,
-    /// From freed buffer to flow-control packet.
-    pub credit_return: SimDuration,
-    pub cable_delay: SimDuration,
-    pub received: Traffic,
-    /// Of what it has received: what its sender has not seen yet to be free again.
-    pub returns: Returns,
     // The second line.
     pub sent: Traffic,
-    pub cabling: Option<Cabling>,
-    /// Of a switch: from a first bit in to that bit out by this port.
-    pub through: SimDuration,
+    pub flow_control: FlowControl,
+    pub onward: Onward,
+    // The third line.
+    /// What will be ready to leave.
+    pub inbox: Inbox,
+    /// With its first 16 bytes.
+    pub arbiter: Arbiter,
+    stalled_since: SimTime,
+    pub departing: Option<Departing>,
     /// Of cabled ports of Ethernet links.
     pub ethernet: Option<Box<EthernetPort>>,
     pub number: PortNumber,
@@ -162,14 +184,11 @@ pub(crate) struct Port {
     pub lid: Lid,
     /// Packets that still pass before one is marked.
     pub until_mark: u16,
-    // The third line, and some more.
-    pub flow_control: FlowControl,
-    /// What will be ready to leave.
-    pub inbox: Inbox,
-    stalled_since: SimTime,
-    // The fifth line.
-    pub arbiter: Arbiter,
-    pub departing: Option<Departing>,
+    // The sixth line.
+    /// Of what it has received: what its sender has not seen yet to be free again.
+    pub returns: Returns,
+    // What most packets do not need.
+    pub cabling: Option<Cabling>,
     pub tally: Tally,
     /// Of an HCA.
     pub staging: Option<Box<Staging>>,
@@ -190,6 +209,7 @@ impl Port {
             lid: Lid::NONE,
             network: 0,
             cabling: None,
+            onward: Onward { through: SimDuration::ZERO, kind: Onward::NO_LINK, mtu_bytes: 0, vls: OperationalVls::VL0 },
             credit_return,
             arbiter: Arbiter::new(1, 1),
             flow_control: FlowControl::Credits(CreditLedger::new(CreditBlocks(0), CreditBlocks(0))),
@@ -202,6 +222,7 @@ impl Port {
             due: SimTime::MAX,
             inbox: Inbox::default(),
             departing: None,
+            departs: false,
             watched: matches!(owner, Owner::Hca { .. }),
             head_lifetime: LifetimeCode::INFINITE,
             until_mark: 0,
@@ -209,12 +230,10 @@ impl Port {
             held_back: Vec::new(),
             stalled_lanes: 0,
             stalled_since: SimTime::ZERO,
-            through: SimDuration::ZERO,
             staging: matches!(owner, Owner::Hca { .. }).then(Box::default),
             far_end: u32::MAX,
             cable_delay: SimDuration::ZERO,
             sent: Traffic::default(),
-            received: Traffic::default(),
             tally: Tally::default(),
         }
     }
@@ -227,8 +246,21 @@ impl Port {
 
     /// When its link is free.
     pub(crate) fn free_at(&self) -> SimTime {
-        let pauses = self.ethernet.as_ref().map_or(SimTime::ZERO, |ethernet| ethernet.pauses_until);
-        self.sending.until.max(pauses)
+        match (self.framing, &self.ethernet) {
+            (Framing::Ethernet { .. }, Some(ethernet)) => self.sending.until.max(ethernet.pauses_until),
+            _ => self.sending.until,
+        }
+    }
+
+    /// How long a packet of so many bytes occupies the link.
+    pub(crate) fn serialisation(&self, bytes: u32) -> SimDuration {
+        self.cabling.map_or(SimDuration::ZERO, |cabling| cabling.serialisation(bytes))
+    }
+
+    /// What is to be told now that the packet has left.
+    pub(crate) fn take_departing(&mut self) -> Option<Departing> {
+        self.departs = false;
+        self.departing.take()
     }
 
     /// Lets a packet wait for its turn.
@@ -238,7 +270,7 @@ impl Port {
 
     /// The same with all that is ready by now.
     pub(crate) fn take_ready(&mut self, now: SimTime) {
-        while let Some(ready) = self.inbox.take(now) {
+        while let Some(ready) = take_ready(&mut self.inbox, now) {
             self.enqueue(ready);
         }
     }
@@ -246,7 +278,7 @@ impl Port {
     /// When it has to look again, while nothing is heard of its receiver: for what waits, and for what has to be told of its departure,
     /// when the link is free.
     pub(crate) fn next_look(&self) -> Option<SimTime> {
-        if self.departing.is_some() || !self.arbiter.is_empty() {
+        if self.departs || !self.arbiter.is_empty() {
             return Some(self.free_at());
         }
         self.inbox.first().map(|first| first.at.max(self.free_at()))

@@ -47,7 +47,7 @@ impl World {
         let (port, lane, blocks) = (transit.port, transit.lane, transit.blocks);
         let lost = self.loss_ppm > 0 && self.random.next_u64() % 1_000_000 < u64::from(self.loss_ppm);
         let freed = if lost { transit.tail } else { self.receive(transit, memory, now) };
-        self.free_buffer(port, lane, blocks, freed);
+        self.free_buffer(port, lane, blocks, freed, now);
     }
 
     /// A packet for a queue pair of the same port: no link, no credits.

@@ -7,8 +7,10 @@ mod days;
 mod entry;
 mod queue;
 mod random;
+mod short;
 mod time;
 
 pub use queue::EventQueue;
 pub use random::RandomStream;
+pub use short::{Keyed, ShortQueue};
 pub use time::{SimDuration, SimTime};

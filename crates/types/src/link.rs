@@ -205,6 +205,9 @@ pub struct VirtualLane(pub u8);
 pub struct OperationalVls(u8);
 
 impl OperationalVls {
+    /// The one lane that every port has.
+    pub const VL0: Self = Self(1);
+
     pub fn from_code(code: u8) -> Option<Self> {
         (1..=5).contains(&code).then_some(Self(code))
     }

@@ -6,6 +6,8 @@ use softband_sim::SimTime;
 use softband_types::{CreditBlocks, VirtualLane};
 
 /// What waits at a sending port, by lane and by input. An HCA has one input, a switch one for each of its ports.
+///
+/// A packet that passes needs the first 16 bytes.
 #[repr(C)]
 pub struct Arbiter {
     /// Lanes with something waiting, by bit.
@@ -32,9 +34,9 @@ struct Congestion {
 
 #[repr(C)]
 struct Lane {
-    inputs: Inputs,
-    blocks: u32,
     input_next: u8,
+    blocks: u32,
+    inputs: Inputs,
     /// While it is starved: since when.
     starved_since: SimTime,
 }

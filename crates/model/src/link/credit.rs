@@ -13,15 +13,26 @@ pub struct CreditLedger {
     full: i32,
     /// Blocks of the largest packet.
     largest: i32,
-    /// Negative while the one packet that is larger than its lane is under way.
-    available: [i32; LANES],
+    /// Of the first lane, which most traffic takes. Negative while the one packet that is larger than its lane is under way.
+    first: i32,
+    others: Box<[i32; LANES - 1]>,
 }
 
 impl CreditLedger {
     /// For packets of up to `largest` blocks.
     pub fn new(per_lane: CreditBlocks, largest: CreditBlocks) -> Self {
         let [full, largest] = [per_lane, largest].map(|blocks| i32::try_from(blocks.0).expect("a buffer is smaller than 128 GiB"));
-        Self { full, largest, available: [full; LANES] }
+        Self { full, largest, first: full, others: Box::new([full; LANES - 1]) }
+    }
+
+    #[inline]
+    fn available(&self, lane: usize) -> i32 {
+        if lane == 0 { self.first } else { self.others[lane - 1] }
+    }
+
+    #[inline]
+    fn available_mut(&mut self, lane: VirtualLane) -> &mut i32 {
+        if lane.0 == 0 { &mut self.first } else { &mut self.others[usize::from(lane.0) - 1] }
     }
 
     /// Whether a packet may be too large for what is known to be left, on one of the lanes whose bits are set.
@@ -29,7 +40,7 @@ impl CreditLedger {
     pub fn is_low(&self, lanes: u16) -> bool {
         let mut left = lanes;
         while left != 0 {
-            if self.available[left.trailing_zeros() as usize] < self.largest {
+            if self.available(left.trailing_zeros() as usize) < self.largest {
                 return true;
             }
             left &= left - 1;
@@ -42,20 +53,21 @@ impl CreditLedger {
     /// The second case lets a packet pass that is larger than the lane's whole buffer (a 2 KiB datagram with a GRH on a lane of
     /// 33 blocks): it waits for an empty lane instead of for ever.
     pub fn permits(&self, lane: VirtualLane, blocks: CreditBlocks) -> bool {
-        let available = self.available[usize::from(lane.0)];
+        let available = self.available(usize::from(lane.0));
         available >= blocks.0 as i32 || available == self.full
     }
 
     pub fn consume(&mut self, lane: VirtualLane, blocks: CreditBlocks) {
         debug_assert!(self.permits(lane, blocks));
-        self.available[usize::from(lane.0)] -= blocks.0 as i32;
+        *self.available_mut(lane) -= blocks.0 as i32;
     }
 
     /// They are back.
     pub fn give_back(&mut self, lane: VirtualLane, blocks: CreditBlocks) {
-        let available = &mut self.available[usize::from(lane.0)];
+        let full = self.full;
+        let available = self.available_mut(lane);
         *available += blocks.0 as i32;
-        assert!(*available <= self.full, "lane {} got back more credits than it gave", lane.0);
+        assert!(*available <= full, "lane {} got back more credits than it gave", lane.0);
     }
 
     /// What a lane of the receiver's buffer holds.
@@ -65,7 +77,7 @@ impl CreditLedger {
 
     /// Blocks that are not known to be back.
     pub fn outstanding(&self, lane: VirtualLane) -> i32 {
-        self.full - self.available[usize::from(lane.0)]
+        self.full - self.available(usize::from(lane.0))
     }
 }
 

@@ -10,7 +10,7 @@ pub enum FlowControl {
     /// InfiniBand: the receiver says how much it has room for.
     Credits(CreditLedger),
     /// Ethernet: the receiver says when to stop and when to go on.
-    Pause(PauseLedger),
+    Pause(Box<PauseLedger>),
 }
 
 impl FlowControl {

@@ -31,7 +31,8 @@ pub fn symbol_time(rate: LinkRate) -> SimDuration {
 
 /// The lane of a service level: identity, folded into the operational lanes.
 pub const fn lane_of(service_level: ServiceLevel, vls: OperationalVls) -> VirtualLane {
-    VirtualLane(service_level.0 % vls.data_lanes())
+    let lanes = vls.data_lanes();
+    VirtualLane(if lanes.is_power_of_two() { service_level.0 & (lanes - 1) } else { service_level.0 % lanes })
 }
 
 /// A port's receive buffer, divided once and for all among its operational data lanes.

@@ -3,9 +3,8 @@
 //! A receive buffer's blocks are free at some time; their flow-control packet goes out then, but behind a packet that is on the link. Nobody
 //! has to be told of it: the sender looks when it runs short, and by then all that matters has happened here.
 
-use softband_sim::SimTime;
+use softband_sim::{Keyed, ShortQueue, SimTime};
 use softband_types::{CreditBlocks, VirtualLane};
-use std::collections::VecDeque;
 
 /// The packet that a port began to send last: when, and when its last bit leaves.
 #[derive(Clone, Copy, Debug)]
@@ -22,39 +21,52 @@ impl Sending {
 }
 
 /// Blocks that are free at some time, or, of those that are settled, whose flow-control packet leaves then.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Freed {
     at: SimTime,
     blocks: u32,
     lane: u8,
 }
 
+impl Keyed for Freed {
+    type Key = SimTime;
+
+    fn key(&self) -> SimTime {
+        self.at
+    }
+}
+
 /// In the order of their times.
 #[derive(Default)]
 pub struct Returns {
-    freed: VecDeque<Freed>,
+    freed: ShortQueue<Freed, 2>,
     /// So many, the first ones, are settled: another packet has begun since, which they did not wait for.
     settled: u32,
+    /// Blocks of the first lane that are back already, before all others.
+    back: u32,
 }
 
 impl Returns {
-    /// Blocks of `lane` will be free at `at`, not before what was settled; whether they are the first of all.
+    /// Blocks of `lane` will be free at `at`, not before what was settled; whether they are the first of all that is not back. What has
+    /// left by `back_by` is, if it is of the first lane: `last` is the packet begun last.
     #[inline]
-    pub fn free(&mut self, at: SimTime, lane: VirtualLane, blocks: CreditBlocks) -> bool {
-        let freed = Freed { at, blocks: blocks.0, lane: lane.0 };
-        if self.freed.back().is_none_or(|last| last.at <= at) {
-            self.freed.push_back(freed);
-            return self.freed.len() == 1;
+    pub fn free(&mut self, at: SimTime, (lane, blocks): (VirtualLane, CreditBlocks), back_by: Option<SimTime>, last: Sending) -> bool {
+        if let Some(by) = back_by {
+            while self.freed.first().is_some_and(|first| first.lane == 0)
+                && let Some((_, blocks)) = self.take_first(by, last)
+            {
+                self.back += blocks.0;
+            }
         }
-        let place = self.freed.partition_point(|other| other.at <= at).max(self.settled as usize);
-        self.freed.insert(place, freed);
-        place == 0
+        self.freed.insert(Freed { at, blocks: blocks.0, lane: lane.0 }) == 0
     }
 
     /// The port is to begin another packet at `now`, after `last`: what is due by then does not wait for it.
     #[inline]
     pub fn settle(&mut self, now: SimTime, last: Sending) {
-        while let Some(freed) = self.freed.get_mut(self.settled as usize).filter(|freed| freed.at <= now) {
+        while let Some(freed) = self.freed.get_mut(self.settled as usize)
+            && freed.at <= now
+        {
             freed.at = last.leave(freed.at);
             self.settled += 1;
         }
@@ -63,23 +75,33 @@ impl Returns {
     /// Takes out what has left by `by`, `last` being the packet begun last.
     #[inline]
     pub fn take(&mut self, by: SimTime, last: Sending) -> Option<(VirtualLane, CreditBlocks)> {
+        match std::mem::take(&mut self.back) {
+            0 => self.take_first(by, last),
+            back => Some((VirtualLane(0), CreditBlocks(back))),
+        }
+    }
+
+    #[inline]
+    fn take_first(&mut self, by: SimTime, last: Sending) -> Option<(VirtualLane, CreditBlocks)> {
         if self.first_leaves(last)? > by {
             return None;
         }
-        let Freed { lane, blocks, .. } = self.freed.pop_front()?;
+        let Freed { lane, blocks, .. } = self.freed.pop_first()?;
         self.settled = self.settled.saturating_sub(1);
         Some((VirtualLane(lane), CreditBlocks(blocks)))
     }
 
-    /// When the first of them leaves, unless another packet begins before.
+    /// When the first of those that are not back leaves, unless another packet begins before.
+    #[inline]
     pub fn first_leaves(&self, last: Sending) -> Option<SimTime> {
-        let first = self.freed.front()?;
+        let first = self.freed.first()?;
         Some(if self.settled > 0 { first.at } else { last.leave(first.at) })
     }
 
     /// Blocks of a lane.
     pub fn blocks(&self, lane: VirtualLane) -> CreditBlocks {
-        CreditBlocks(self.freed.iter().filter(|freed| freed.lane == lane.0).map(|freed| freed.blocks).sum())
+        let back = if lane.0 == 0 { self.back } else { 0 };
+        CreditBlocks(back + self.freed.iter().filter(|freed| freed.lane == lane.0).map(|freed| freed.blocks).sum::<u32>())
     }
 }
 
@@ -104,18 +126,31 @@ mod tests {
     #[test]
     fn blocks_come_back_behind_the_packet_on_the_link_and_before_the_next_one() {
         let mut returns = Returns::default();
-        assert!(returns.free(at(30), LANE, CreditBlocks(2)));
-        assert!(returns.free(at(10), LANE, CreditBlocks(1)), "it is before the other");
-        assert!(!returns.free(at(40), VirtualLane(1), CreditBlocks(3)));
         let first = sending(10, 35);
+        assert!(returns.free(at(30), (LANE, CreditBlocks(2)), None, first));
+        assert!(returns.free(at(10), (LANE, CreditBlocks(1)), None, first), "it is before the other");
+        assert!(!returns.free(at(40), (VirtualLane(1), CreditBlocks(3)), None, first));
         assert_eq!((returns.first_leaves(first), returns.blocks(LANE)), (Some(at(10)), CreditBlocks(3)), "what is due as it begins goes before");
         assert_eq!(taken(&mut returns, 34, first), [1]);
         returns.settle(at(40), first);
         let second = sending(40, 90);
         assert_eq!(returns.first_leaves(second), Some(at(35)));
-        assert!(!returns.free(at(50), LANE, CreditBlocks(4)));
+        assert!(!returns.free(at(50), (LANE, CreditBlocks(4)), None, second));
         assert_eq!(taken(&mut returns, 60, second), [2, 3]);
         assert_eq!(taken(&mut returns, 90, second), [4]);
         assert_eq!((returns.first_leaves(second), returns.settled), (None, 0));
+    }
+
+    #[test]
+    fn what_is_back_already_is_one() {
+        let mut returns = Returns::default();
+        let idle = sending(0, 0);
+        for (time, lane) in [(10, 0), (20, 0), (30, 1), (40, 0), (50, 0)] {
+            returns.free(at(time), (VirtualLane(lane), CreditBlocks(1)), Some(at(25)), idle);
+        }
+        assert_eq!((returns.back, returns.blocks(LANE), returns.first_leaves(idle)), (2, CreditBlocks(4), Some(at(30))));
+        assert_eq!(taken(&mut returns, 5, idle), [2], "nobody asks for the past");
+        assert_eq!(taken(&mut returns, 45, idle), [1, 1]);
+        assert_eq!(taken(&mut returns, 50, idle), [1]);
     }
 }

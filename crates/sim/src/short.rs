@@ -1,0 +1,155 @@
+//! Queues that are short nearly always, in the order of their keys: the first few stand in place, on the cache line of whom they belong to.
+
+use std::collections::VecDeque;
+
+/// What it is ordered by.
+pub trait Keyed {
+    type Key: Ord;
+
+    fn key(&self) -> Self::Key;
+}
+
+/// A queue in the order of the keys; what is alike stays in the order in which it came. `N` stand in place, what is beyond elsewhere.
+#[derive(Clone, Debug)]
+pub struct ShortQueue<T, const N: usize> {
+    near: [T; N],
+    count: u8,
+    /// Only when `near` is full: what comes behind it.
+    far: Option<Box<VecDeque<T>>>,
+}
+
+impl<T: Copy + Default, const N: usize> Default for ShortQueue<T, N> {
+    fn default() -> Self {
+        Self { near: [T::default(); N], count: 0, far: None }
+    }
+}
+
+impl<T: Copy + Default + Keyed, const N: usize> ShortQueue<T, N> {
+    /// Puts `item` behind all with the same or a smaller key; how many those are, as far as they stand in place.
+    #[inline]
+    pub fn insert(&mut self, item: T) -> usize {
+        let count = usize::from(self.count);
+        let mut place = count;
+        while place > 0 && self.near[place - 1].key() > item.key() {
+            place -= 1;
+        }
+        if place == N || self.far.is_some() {
+            self.insert_beyond(place, item);
+        } else if count == N {
+            let last = self.near[N - 1];
+            self.near.copy_within(place..N - 1, place + 1);
+            self.near[place] = item;
+            self.far_mut().push_front(last);
+        } else {
+            self.near.copy_within(place..count, place + 1);
+            self.near[place] = item;
+            self.count += 1;
+        }
+        place
+    }
+
+    #[cold]
+    fn insert_beyond(&mut self, place: usize, item: T) {
+        if place < N {
+            let last = self.near[N - 1];
+            self.near.copy_within(place..N - 1, place + 1);
+            self.near[place] = item;
+            return self.far_mut().push_front(last);
+        }
+        let far = self.far_mut();
+        let beyond =
+            if far.back().is_none_or(|last| last.key() <= item.key()) { far.len() } else { far.partition_point(|other| other.key() <= item.key()) };
+        far.insert(beyond, item);
+    }
+
+    fn far_mut(&mut self) -> &mut VecDeque<T> {
+        self.far.get_or_insert_default()
+    }
+
+    #[inline]
+    pub fn first(&self) -> Option<&T> {
+        if self.count == 0 { None } else { Some(&self.near[0]) }
+    }
+
+    #[inline]
+    pub fn pop_first(&mut self) -> Option<T> {
+        if self.count == 0 {
+            return None;
+        }
+        let first = self.near[0];
+        self.near.copy_within(1.., 0);
+        if self.far.is_some() {
+            self.refill();
+        } else {
+            self.count -= 1;
+        }
+        Some(first)
+    }
+
+    #[cold]
+    fn refill(&mut self) {
+        match self.far.as_mut().and_then(|far| far.pop_front()) {
+            Some(next) => self.near[N - 1] = next,
+            None => self.count -= 1,
+        }
+        if self.far.as_ref().is_some_and(|far| far.is_empty()) {
+            self.far = None;
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.near[..usize::from(self.count)].iter().chain(self.far.iter().flat_map(|far| far.iter()))
+    }
+
+    /// What stands at `index` in the order.
+    pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        match index.checked_sub(N) {
+            None if index < usize::from(self.count) => Some(&mut self.near[index]),
+            None => None,
+            Some(beyond) => self.far.as_mut()?.get_mut(beyond),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RandomStream;
+
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    struct Item(u64, u64);
+
+    impl Keyed for Item {
+        type Key = u64;
+
+        fn key(&self) -> u64 {
+            self.0
+        }
+    }
+
+    #[test]
+    fn items_come_out_by_key_and_then_as_they_came_however_many_there_are() {
+        let mut random = RandomStream::new(11, 0);
+        let mut queue = ShortQueue::<Item, 3>::default();
+        let mut plain: Vec<Item> = Vec::new();
+        let mut longest = 0;
+        for number in 0..20_000 {
+            // It grows and shrinks by turns.
+            if random.next_u64() % 100 < if number / 50 % 2 == 0 { 70 } else { 30 } {
+                let item = Item(number / 8 + random.next_u64() % 6, number);
+                let place = plain.partition_point(|other| other.0 <= item.0);
+                plain.insert(place, item);
+                assert_eq!(queue.insert(item), place.min(3));
+            } else {
+                let first = if plain.is_empty() { None } else { Some(plain.remove(0)) };
+                assert_eq!(queue.pop_first(), first);
+            }
+            longest = longest.max(plain.len());
+            assert_eq!(queue.first(), plain.first());
+            assert!(queue.iter().eq(&plain));
+            let index = number as usize % (plain.len() + 1);
+            assert_eq!(queue.get_mut(index).copied(), plain.get(index).copied());
+        }
+        assert!(longest > 10);
+    }
+}
