@@ -163,7 +163,7 @@ impl HostMemory for ProgramMemory {
         if deferred.writes.is_empty() {
             self.dirty.push(process.0 as usize);
         }
-        deferred.bytes += payload.len;
+        deferred.bytes += payload.len as usize;
         deferred.writes.push((address, payload.clone()));
         if deferred.bytes > DEFERRED_BYTES_MAX {
             self.flush(process);
@@ -205,9 +205,9 @@ mod tests {
         let mut target = vec![0u8; 64];
         let address = target.as_mut_ptr() as u64;
         let buffer: Arc<[u8]> = Arc::from(&[7u8; 32][..]);
-        for half in 0..2 {
+        for half in 0..2_u32 {
             let payload = PayloadSlice { buffer: Some(buffer.clone()), offset: half * 16, len: 16 };
-            memory.write(me, address + half as u64 * 16, &payload).unwrap();
+            memory.write(me, address + u64::from(half) * 16, &payload).unwrap();
         }
         let mut seen = [0u8; 40];
         memory.read(me, address, &mut seen).unwrap();

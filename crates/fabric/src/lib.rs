@@ -25,6 +25,7 @@ mod receive;
 mod receive_requests;
 mod routes;
 mod send_engine;
+mod sending;
 mod slab;
 mod timeline;
 mod verbs;

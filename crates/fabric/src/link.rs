@@ -1,12 +1,12 @@
 //! Packets onto links, through switches, and credits back.
 
 use crate::event::Event;
-use crate::inbox::{Ready, take_ready};
+use crate::inbox::Ready;
 use crate::parts::{Content, Word};
 use crate::port::{Departing, Onward, Owner};
 use crate::timeline::Source;
 use crate::world::World;
-use softband_model::link::{Choice, FlowControl, Framing, Sending};
+use softband_model::link::{FlowControl, Framing, Sending};
 use softband_model::switch::ready_at;
 use softband_model::verbs::api::HostMemory;
 use softband_sim::{SimDuration, SimTime};
@@ -36,166 +36,18 @@ impl World {
         }
     }
 
-    /// A packet will be ready to leave by a port of a switch.
-    pub(crate) fn join(&mut self, packet: u32, output: u32, input: u8, at: SimTime) {
-        let transit = self.packets.get(packet);
-        let port = &self.ports[output as usize];
-        let lane = self.routes.lane(input, port.owner.index(), transit.service_level, port.onward.vls);
-        let blocks = transit.blocks;
-        self.await_ready(output, Ready { at, packet, input, lane, blocks });
-    }
-
-    /// Lets a port look when a packet is ready, unless that has to wait behind what lacks credits itself.
-    pub(crate) fn await_ready(&mut self, id: u32, ready: Ready) {
-        let port = &mut self.ports[id as usize];
-        port.inbox.insert(ready);
-        if !port.arbiter.is_lane_starved(ready.lane) {
-            let at = ready.at.max(port.sending.until);
-            self.look_at(id, at);
-        }
-    }
-
-    fn look_at(&mut self, id: u32, at: SimTime) {
-        let port = &mut self.ports[id as usize];
-        if at < port.due {
-            port.due = at;
-            self.queue.push_arrival(at, port.node, (port.owner.index(), Source::Due), Event::PortDue { port: id });
-        }
-    }
-
-    pub(crate) fn on_port_due(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
-        let port = &mut self.ports[id as usize];
-        if port.due != now {
-            return;
-        }
-        port.due = SimTime::MAX;
-        let departed = if port.departs && port.sending.until <= now { port.take_departing() } else { None };
-        self.transmit(id, now);
-        if let Some(Departing { lane, bytes, completes }) = departed {
-            self.on_departed(id, (lane, bytes), Some(completes), memory, now);
-        }
-    }
-
-    /// Starts the next packet, if the link is free and flow control lets one go; else looks again when that may be so.
-    pub(crate) fn transmit(&mut self, id: u32, now: SimTime) {
-        let port = &mut self.ports[id as usize];
-        if now < port.free_at() {
-            return self.look_again(id);
-        }
-        port.flow_control.collect(now);
-        if port.arbiter.is_empty()
-            && let Some(ready) = take_ready(&mut port.inbox, now)
-        {
-            if self.passes(id, ready, now) {
-                return self.start(id, ready.packet, ready.lane, now);
-            }
-            self.ports[id as usize].enqueue(ready);
-        }
-        self.ports[id as usize].take_ready(now);
-        self.send_next(id, now);
-    }
-
-    /// Whether a packet goes at once that finds nothing waiting: since it has not waited itself, or nothing has beside it.
-    fn passes(&mut self, id: u32, ready: Ready, now: SimTime) -> bool {
-        let port = &self.ports[id as usize];
-        let is_first = ready.at == now || port.inbox.first().is_none_or(|next| next.at > now);
-        if !is_first || port.is_stalled() {
-            return false;
-        }
-        if port.flow_control.is_low(1 << ready.lane.0) {
-            self.take_credits(id, now);
-        }
-        let port = &mut self.ports[id as usize];
-        port.arbiter.passes(ready.lane, usize::from(ready.input), CreditBlocks(u32::from(ready.blocks)), &mut port.flow_control)
-    }
-
-    /// Starts what is next of all that waits.
-    fn send_next(&mut self, id: u32, now: SimTime) {
-        let port = &self.ports[id as usize];
-        if port.flow_control.is_low(port.arbiter.waiting()) {
-            self.take_credits(id, now);
-        }
-        let port = &mut self.ports[id as usize];
-        let choice = port.arbiter.choose(&mut port.flow_control, now);
-        let wants_watch = port.arbiter.is_starved() && !port.watched;
-        match choice {
-            Choice::Idle => {
-                self.set_stalled(id, 0, now);
-                self.look_again(id);
-            }
-            Choice::Stalled { lanes } => {
-                self.set_stalled(id, lanes, now);
-                let port = &self.ports[id as usize];
-                let others = port.inbox.iter().find(|ready| !port.arbiter.is_lane_starved(ready.lane)).map(|ready| ready.at);
-                let heard = self.next_word(id);
-                if let Some(at) = others.into_iter().chain(heard).min() {
-                    self.look_at(id, at);
-                }
-            }
-            Choice::Send { packet, lane, congested } => {
-                self.set_stalled(id, 0, now);
-                if congested {
-                    self.mark(id, packet);
-                }
-                self.start(id, packet, lane, now);
-            }
-        }
-        if wants_watch {
-            self.watch_queue(id, &[], now);
-        }
-    }
-
-    /// Notes which lanes lack credits while the link stands still, here and where these come from.
-    fn set_stalled(&mut self, id: u32, lanes: u16, now: SimTime) {
-        let port = &mut self.ports[id as usize];
-        let was_stalled = port.is_stalled();
-        port.set_stalled(lanes, now);
-        if was_stalled != (lanes != 0) {
-            let receiver = port.far_end;
-            self.ports[receiver as usize].sender_waits = lanes != 0;
-        }
-    }
-
-    /// Takes in what a port's receiver has given back by now.
-    fn take_credits(&mut self, id: u32, now: SimTime) {
-        let receiver = self.ports[id as usize].far_end as usize;
-        let Ok([sender, receiver]) = self.ports.get_disjoint_mut([id as usize, receiver]) else { return };
-        let FlowControl::Credits(ledger) = &mut sender.flow_control else { return };
-        let Some(left_by) = now.checked_sub(sender.cable_delay) else { return };
-        while let Some((lane, blocks)) = receiver.returns.take(left_by, receiver.sending) {
-            ledger.give_back(lane, blocks);
-        }
-    }
-
-    /// When a port hears of its receiver next, as far as is known: of credits, which may still have to wait for a packet, or by a pause frame.
-    fn next_word(&self, id: u32) -> Option<SimTime> {
-        let port = &self.ports[id as usize];
-        match &port.flow_control {
-            FlowControl::Credits(_) => {
-                let receiver = &self.ports[port.far_end as usize];
-                receiver.returns.first_leaves(receiver.sending).map(|leaves| leaves + port.cable_delay)
-            }
-            FlowControl::Pause(ledger) => ledger.next_change(),
-        }
-    }
-
-    fn look_again(&mut self, id: u32) {
-        if let Some(at) = self.ports[id as usize].next_look() {
-            self.look_at(id, at);
-        }
-    }
-
-    fn start(&mut self, id: u32, packet: u32, lane: VirtualLane, now: SimTime) {
+    /// A packet begins to leave by a port: what follows from it here, and at the other end of the cable.
+    #[inline(always)]
+    pub(crate) fn start(&mut self, id: u32, packet: u32, lane: VirtualLane, now: SimTime) {
         let port = &mut self.ports[id as usize];
         let transit = self.packets.get_mut(packet);
-        let from = (transit.port, transit.lane);
-        let from_input = from.0 != id;
+        let (input, input_lane, blocks, copies) = (transit.port, transit.lane, transit.blocks, transit.copies.take());
+        let from_input = input != id;
         let time = if from_input { SimDuration::from_picos(u64::from(transit.time_out)) } else { port.serialisation(transit.bytes) };
         transit.port = port.far_end;
         transit.lane = lane;
         transit.head = now + port.cable_delay;
         transit.tail = transit.head + time;
-        let (blocks, copies) = (transit.blocks, transit.copies.take());
         if std::mem::take(&mut transit.staged) {
             let completes = transit.completes.take().map(|completes| *completes);
             port.departing = Some(Departing { lane, bytes: transit.bytes, completes });
@@ -204,16 +56,22 @@ impl World {
         port.sent.count(transit.bytes);
         port.returns.settle(now, port.sending);
         port.sending = Sending { from: now, until: now + time };
-        let (through, far_end) = (port.onward.through, port.far_end);
-        self.look_again(id);
-        if from_input && (copies.is_none() || self.last_copy_leaves(copies)) {
-            self.leave_input(from, blocks, now + SimDuration::from_picos(time.as_picos().saturating_sub(through.as_picos())), now);
+        let (through, far_end, framing) = (port.onward.through, port.far_end, port.framing);
+        if let Some(at) = port.next_look() {
+            self.look_at(id, at);
         }
-        if self.has_node(self.ports[far_end as usize].node) {
-            self.cross(packet, id);
-        } else {
+        if from_input && (copies.is_none() || self.last_copy_leaves(copies)) {
+            // The last bit enters the crossbar the forwarding time before it leaves the output; the switch holds it for its time.
+            let entered = now + SimDuration::from_picos(time.as_picos().saturating_sub(through.as_picos()));
+            self.leave_input((input, input_lane), blocks, entered, now);
+        }
+        if !self.has_node(self.ports[far_end as usize].node) {
             let transit = self.packets.take(packet);
             self.hand_over(far_end, Content::Packet { by: id, transit });
+        } else if matches!(framing, Framing::Infiniband) {
+            self.schedule_arrival(packet, id);
+        } else {
+            self.cross(packet, id);
         }
     }
 
@@ -230,8 +88,7 @@ impl World {
         }
     }
 
-    /// A switch's input buffer is free when the packet's last bit has entered the crossbar, which is the forwarding time before it
-    /// leaves the output, and the switch has held it for its time.
+    #[inline(always)]
     fn leave_input(&mut self, (input, lane): (u32, VirtualLane), blocks: u16, entered: SimTime, now: SimTime) {
         let Owner::Switch { switch, .. } = self.ports[input as usize].owner else { unreachable!("inputs are a switch's") };
         let hold = self.switches[switch as usize].buffer_hold;
@@ -239,6 +96,7 @@ impl World {
     }
 
     /// What becomes of a packet that has left by a port: its next event is at the far end of the cable, or it will be ready to leave a switch.
+    #[inline]
     pub(crate) fn schedule_arrival(&mut self, packet: u32, by: u32) {
         let port = &self.ports[by as usize];
         let (input, kind) = (port.far_end, port.onward.kind);
@@ -256,16 +114,22 @@ impl World {
         let node = &self.switches[switch as usize];
         let route = node.switch.route(transit.dlid).filter(|output| *output != usize::from(index));
         let output = route.map_or(input, |output| node.first_port + output as u32);
-        let onward = self.ports[output as usize].onward;
+        let port = &self.ports[output as usize];
+        let onward = &port.onward;
         if output == input || onward.kind == Onward::NO_LINK || transit.payload_bytes > onward.mtu_bytes {
             return self.queue.push_arrival(transit.tail, peer.node, (index, Source::Packets), Event::SwitchDiscard { packet });
         }
         // Alike links take alike times.
-        let time_out = if onward.kind == kind { time_in } else { self.ports[output as usize].serialisation(transit.bytes) };
+        let time_out = if onward.kind == kind { time_in } else { port.serialisation(transit.bytes) };
         transit.time_out = time_out.as_picos() as u32;
-        let (at, bytes) = (ready_at(transit.head, onward.through, time_in, time_out), transit.bytes);
-        self.count_received(input, bytes);
-        self.join(packet, output, index, at);
+        let at = ready_at(transit.head, onward.through, time_in, time_out);
+        let lane = self.routes.lane(index, port.owner.index(), transit.service_level, onward.vls);
+        let ready = Ready { at, packet, input: index, lane, blocks: transit.blocks };
+        if matches!(peer.framing, Framing::Ethernet { .. }) {
+            let bytes = transit.bytes;
+            self.count_received(input, bytes);
+        }
+        self.await_ready(output, ready);
     }
 
     pub(crate) fn on_switch_discard(&mut self, id: u32, now: SimTime) {
@@ -285,7 +149,14 @@ impl World {
     }
 
     /// A packet has left the HCA: `staged` tells that it held a place, and whose message is complete with it.
-    fn on_departed(&mut self, port: u32, held: (VirtualLane, u32), staged: Option<Option<(u32, u32)>>, memory: &mut dyn HostMemory, now: SimTime) {
+    pub(crate) fn on_departed(
+        &mut self,
+        port: u32,
+        held: (VirtualLane, u32),
+        staged: Option<Option<(u32, u32)>>,
+        memory: &mut dyn HostMemory,
+        now: SimTime,
+    ) {
         let Some(completes) = staged else { return };
         if let Some((qp, epoch)) = completes
             && let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch)
@@ -297,6 +168,7 @@ impl World {
     }
 
     /// A receive buffer's blocks are free at `at`; the flow-control packet is due after the port's own delay.
+    #[inline]
     pub(crate) fn free_buffer(&mut self, id: u32, lane: VirtualLane, blocks: u16, at: SimTime, now: SimTime) {
         let port = &self.ports[id as usize];
         let at = at + port.credit_return;
@@ -307,6 +179,7 @@ impl World {
     }
 
     /// Credits leave a port at `at`, or behind the packet that is on its link then. Its sender looks when it needs them.
+    #[inline]
     fn give_back(&mut self, id: u32, credits: (VirtualLane, CreditBlocks), at: SimTime, now: SimTime) {
         let port = &mut self.ports[id as usize];
         let is_first = port.returns.free(at, credits, now.checked_sub(port.cable_delay), port.sending);

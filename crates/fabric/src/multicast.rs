@@ -4,6 +4,7 @@
 //! ways from all members to the first of them; what a port that is no member sends goes that way until it meets the tree.
 
 use crate::event::Event;
+use crate::inbox::Ready;
 use crate::port::{Cabling, Owner};
 use crate::timeline::Source;
 use crate::world::{Transit, World};
@@ -153,7 +154,10 @@ impl World {
             let (head, time_out) = (transit.head, onward.serialisation(transit.bytes));
             transit.time_out = time_out.as_picos() as u32;
             let at = ready_at(head, self.ports[output as usize].onward.through, time_in, time_out);
-            self.join(id, output, input_index, at);
+            let (service_level, blocks) = (transit.service_level, transit.blocks);
+            let port = &self.ports[output as usize];
+            let lane = self.routes.lane(input_index, port.owner.index(), service_level, port.onward.vls);
+            self.await_ready(output, Ready { at, packet: id, input: input_index, lane, blocks });
         }
     }
 

@@ -308,7 +308,7 @@ impl World {
         let Some(payload) = delivery.payload.as_ref().filter(|payload| payload.buffer.is_some()) else { return Ok(()) };
         let mut offset = payload.offset;
         for segment in delivery.placement.iter() {
-            let len = segment.len_bytes as usize;
+            let len = segment.len_bytes;
             self.verbs.mrs.get(segment.mr.0).filter(|mr| mr.holds(segment)).ok_or(())?;
             let part = PayloadSlice { buffer: payload.buffer.clone(), offset, len };
             memory.write(segment.process, segment.address, &part).map_err(|_| ())?;
@@ -341,6 +341,6 @@ impl World {
         if let Some(payload) = &packet.payload {
             bytes.extend_from_slice(payload.bytes());
         }
-        packet.payload = Some(PayloadSlice { len: header.len() + packet.payload_bytes() as usize, offset: 0, buffer: Some(bytes.into()) });
+        packet.payload = Some(PayloadSlice { len: header.len() as u32 + packet.payload_bytes(), offset: 0, buffer: Some(bytes.into()) });
     }
 }

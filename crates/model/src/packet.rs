@@ -5,6 +5,7 @@ use crate::verbs::api::{GlobalRoute, PayloadSlice};
 use softband_types::{Gid, Lid, PKey, Psn, QKey, Qpn, ServiceLevel};
 use softband_wire as wire;
 use softband_wire::ethernet::{self, Way};
+use std::num::NonZeroU32;
 
 /// Where in its message a packet stands. An only packet is first and last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,8 +118,23 @@ const fn immediate_bytes_of(immediate: &Option<u32>) -> u32 {
     if immediate.is_some() { wire::IMM_DT_BYTES } else { 0 }
 }
 
-/// A packet between two queue pairs.
+/// Number of a shared receive queue, which has 24 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SrqNumber(NonZeroU32);
+
+impl SrqNumber {
+    pub fn new(number: u32) -> Self {
+        Self(NonZeroU32::MIN.saturating_add(number))
+    }
+
+    pub fn get(self) -> u32 {
+        self.0.get() - 1
+    }
+}
+
+/// A packet between two queue pairs. On two lines of the cache: many are under way.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub struct Packet {
     pub slid: Lid,
     pub dlid: Lid,
@@ -135,7 +151,7 @@ pub struct Packet {
     pub becn: bool,
     pub grh: Option<GlobalRoute>,
     /// Number of the shared receive queue: requests of extended reliable connections carry it.
-    pub xrc_srq: Option<u32>,
+    pub xrc_srq: Option<SrqNumber>,
     pub kind: PacketKind,
     pub payload: Option<PayloadSlice>,
 }
@@ -171,7 +187,7 @@ impl PacketPool {
 
 impl Packet {
     pub fn payload_bytes(&self) -> u32 {
-        self.payload.as_ref().map_or(0, |payload| payload.len as u32)
+        self.payload.as_ref().map_or(0, |payload| payload.len)
     }
 
     /// What port counters and receive buffers see of it: from the local route header to the variant CRC, or a frame from its address to its
@@ -245,6 +261,12 @@ mod tests {
             kind,
             payload: None,
         }
+    }
+
+    #[test]
+    fn packets_are_small() {
+        assert!(size_of::<Packet>() <= 128);
+        assert_eq!([0, 1, 0xFF_FFFF].map(|number| SrqNumber::new(number).get()), [0, 1, 0xFF_FFFF]);
     }
 
     #[test]

@@ -14,7 +14,8 @@ pub trait Keyed {
 pub struct ShortQueue<T, const N: usize> {
     near: [T; N],
     count: u8,
-    /// Only when `near` is full: what comes behind it.
+    /// Only when `near` is full: what comes behind it. Seldom there, so it takes one word.
+    #[allow(clippy::box_collection)]
     far: Option<Box<VecDeque<T>>>,
 }
 
@@ -64,6 +65,21 @@ impl<T: Copy + Default + Keyed, const N: usize> ShortQueue<T, N> {
 
     fn far_mut(&mut self) -> &mut VecDeque<T> {
         self.far.get_or_insert_default()
+    }
+
+    #[inline]
+    pub fn len(&self) -> usize {
+        usize::from(self.count) + self.far.as_ref().map_or(0, |far| far.len())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Whether what comes next will stand elsewhere.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        usize::from(self.count) == N
     }
 
     #[inline]

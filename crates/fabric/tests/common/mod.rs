@@ -237,7 +237,7 @@ impl HostMemory for Memory {
         Ok(())
     }
     fn write(&mut self, process: ProcessId, address: u64, payload: &PayloadSlice) -> Result<(), MemoryFault> {
-        let range = self.range(process, address, payload.len)?;
+        let range = self.range(process, address, payload.len as usize)?;
         if !self.discard {
             self.blocks[process.0 as usize][range].copy_from_slice(payload.bytes());
         }

@@ -128,34 +128,47 @@ impl Arbiter {
         if self.waiting == 0 {
             return Choice::Idle;
         }
-        let (count, inputs) = (self.lanes, self.inputs);
+        if self.waiting.is_power_of_two() {
+            let choice = self.choose_of(self.waiting.trailing_zeros() as u8, flow_control, now);
+            return choice.unwrap_or(Choice::Stalled { lanes: self.waiting });
+        }
         // Lanes from the next one on, and then those below it.
         let (from_next, mut below) = (self.waiting & (u16::MAX << self.lane_next), self.waiting & !(u16::MAX << self.lane_next));
         let mut left = if from_next != 0 { from_next } else { std::mem::take(&mut below) };
         while left != 0 {
             let number = left.trailing_zeros() as u8;
+            if let Some(choice) = self.choose_of(number, flow_control, now) {
+                return choice;
+            }
             left &= left - 1;
             if left == 0 {
                 left = std::mem::take(&mut below);
             }
-            let lane = VirtualLane(number);
-            if let Some(packet) = self.lane_mut(number).take(inputs, lane, flow_control) {
-                let (is_empty, blocks) = (self.lane(number).inputs.is_empty(), self.lane(number).blocks);
-                if is_empty {
-                    self.waiting &= !(1 << number);
-                }
-                let held_up = self.starved & 1 << number != 0;
-                let congested = blocks > self.congestion.above && (self.congestion.of_victims || !held_up);
-                self.starved &= !(1 << number);
-                self.lane_next = next_of(number, count);
-                return Choice::Send { packet, lane, congested };
-            }
-            if self.starved & 1 << number == 0 {
-                self.starved |= 1 << number;
-                self.lane_mut(number).starved_since = now;
-            }
         }
         Choice::Stalled { lanes: self.waiting }
+    }
+
+    /// Takes a lane's next packet out, if it has its credits.
+    #[inline]
+    fn choose_of(&mut self, number: u8, flow_control: &mut FlowControl, now: SimTime) -> Option<Choice> {
+        let (bit, inputs) = (1 << number, self.inputs);
+        let is_starved = self.starved & bit != 0;
+        let lane = self.lane_mut(number);
+        let Some(packet) = lane.take(inputs, VirtualLane(number), flow_control) else {
+            if !is_starved {
+                lane.starved_since = now;
+                self.starved |= bit;
+            }
+            return None;
+        };
+        let (is_empty, blocks) = (lane.inputs.is_empty(), lane.blocks);
+        if is_empty {
+            self.waiting &= !bit;
+        }
+        self.starved &= !bit;
+        self.lane_next = next_of(number, self.lanes);
+        let congested = blocks > self.congestion.above && (self.congestion.of_victims || !is_starved);
+        Some(Choice::Send { packet, lane: VirtualLane(number), congested })
     }
 
     /// Whether the next packet of a lane was found to lack credits.

@@ -51,7 +51,9 @@ impl Returns {
     /// left by `back_by` is, if it is of the first lane: `last` is the packet begun last.
     #[inline]
     pub fn free(&mut self, at: SimTime, (lane, blocks): (VirtualLane, CreditBlocks), back_by: Option<SimTime>, last: Sending) -> bool {
-        if let Some(by) = back_by {
+        if self.freed.is_full()
+            && let Some(by) = back_by
+        {
             while self.freed.first().is_some_and(|first| first.lane == 0)
                 && let Some((_, blocks)) = self.take_first(by, last)
             {
@@ -64,8 +66,8 @@ impl Returns {
     /// The port is to begin another packet at `now`, after `last`: what is due by then does not wait for it.
     #[inline]
     pub fn settle(&mut self, now: SimTime, last: Sending) {
-        while let Some(freed) = self.freed.get_mut(self.settled as usize)
-            && freed.at <= now
+        while (self.settled as usize) < self.freed.len()
+            && let Some(freed) = self.freed.get_mut(self.settled as usize).filter(|freed| freed.at <= now)
         {
             freed.at = last.leave(freed.at);
             self.settled += 1;

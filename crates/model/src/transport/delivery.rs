@@ -54,6 +54,6 @@ impl Delivery {
     }
 
     pub fn bytes(&self) -> u32 {
-        self.payload.as_ref().map_or(0, |payload| payload.len as u32)
+        self.payload.as_ref().map_or(0, |payload| payload.len)
     }
 }

@@ -18,14 +18,14 @@ pub struct ScatterGatherEntry {
 #[derive(Clone, Debug)]
 pub struct PayloadSlice {
     pub buffer: Option<Arc<[u8]>>,
-    pub offset: usize,
-    pub len: usize,
+    pub offset: u32,
+    pub len: u32,
 }
 
 impl PayloadSlice {
     /// None where only their number is known.
     pub fn bytes(&self) -> &[u8] {
-        self.buffer.as_deref().map_or(&[], |buffer| &buffer[self.offset..self.offset + self.len])
+        self.buffer.as_deref().map_or(&[], |buffer| &buffer[self.offset as usize..][..self.len as usize])
     }
 }
 

@@ -185,19 +185,19 @@ impl ChunkPool {
     pub fn filled<E>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<PayloadSlice, E> {
         debug_assert!(len <= Self::CHUNK_BYTES as usize);
         if self.counts_only {
-            return Ok(PayloadSlice { buffer: None, offset: 0, len });
+            return Ok(PayloadSlice { buffer: None, offset: 0, len: len as u32 });
         }
         if len <= Self::SMALL_BYTES {
             let mut buffer = new_buffer(len);
             fill(Arc::get_mut(&mut buffer).expect("a new buffer has one holder"))?;
-            return Ok(PayloadSlice { buffer: Some(buffer), offset: 0, len });
+            return Ok(PayloadSlice { buffer: Some(buffer), offset: 0, len: len as u32 });
         }
         let mut buffer = self.take();
         let result = fill(&mut Arc::get_mut(&mut buffer).expect("taken only when unshared")[..len]);
         if self.lent.len() < Self::BUFFERS_MAX {
             self.lent.push_back(Arc::clone(&buffer));
         }
-        result.map(|()| PayloadSlice { buffer: Some(buffer), offset: 0, len })
+        result.map(|()| PayloadSlice { buffer: Some(buffer), offset: 0, len: len as u32 })
     }
 
     /// The buffer lent out longest, if it is back; else a new one.

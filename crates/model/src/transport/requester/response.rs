@@ -32,7 +32,7 @@ impl Requester {
             }
         };
         let is_read_response = matches!(packet.kind, PacketKind::ReadResponse { .. });
-        let len = payload.as_ref().map_or(0, |payload| payload.len as u32);
+        let len = payload.as_ref().map_or(0, |payload| payload.len);
         if wqe.is_read() != is_read_response || len != expected_len {
             self.fail(WcStatus::BadResponseError);
             return None;

@@ -1,7 +1,7 @@
 //! Requests: what goes next, whether it may, and its packets.
 
 use super::{Chunk, Requester, SendWqe};
-use crate::packet::{Packet, PacketKind, Position, RemoteRange};
+use crate::packet::{Packet, PacketKind, Position, RemoteRange, SrqNumber};
 use crate::transport::MessageKind;
 use crate::transport::queue_pair::Environment;
 use crate::verbs::api::{AddressVector, PayloadSlice, QpSnapshot, SendOperation};
@@ -131,7 +131,7 @@ impl Requester {
             ack_request: reliable && (position.last || number % ACK_INTERVAL_PACKETS == ACK_INTERVAL_PACKETS - 1),
             solicited: wqe.request.solicited && position.last,
             kind: wqe.packet_kind(a, position),
-            xrc_srq: wqe.request.xrc_srq,
+            xrc_srq: wqe.request.xrc_srq.map(SrqNumber::new),
             payload,
             ..base(a, env, &to, destination)
         };
@@ -177,7 +177,8 @@ impl Requester {
             }
             _ => unreachable!("these carry payload or stay here"),
         };
-        let packet = Packet { psn, ack_request: true, kind, xrc_srq: wqe.request.xrc_srq, ..base(a, env, &a.address_vector, a.dest_qpn) };
+        let packet =
+            Packet { psn, ack_request: true, kind, xrc_srq: wqe.request.xrc_srq.map(SrqNumber::new), ..base(a, env, &a.address_vector, a.dest_qpn) };
         self.reads_outstanding += 1;
         self.cursor += 1;
         self.cursor_packet = 0;
@@ -232,7 +233,7 @@ impl SendWqe {
     /// Checks the request and measures the message (IBTA 10.7.2, 10.8.3).
     fn start(&mut self, a: &QpSnapshot, hca: HcaId, verbs: &Verbs) -> Result<(), WcStatus> {
         let listed = || self.request.entries.iter().map(|entry| u64::from(entry.len_bytes)).sum();
-        let len = self.request.inline.as_ref().map_or_else(listed, |payload| payload.len as u64);
+        let len = self.request.inline.as_ref().map_or_else(listed, |payload| u64::from(payload.len));
         let atomic = self.kind(a.init.qp_type) == MessageKind::Atomic;
         let limit = if a.init.qp_type == QpType::Ud { u64::from(a.path_mtu.bytes()) } else { MESSAGE_BYTES_MAX };
         if len > limit || atomic && len != 8 {
@@ -320,5 +321,5 @@ impl SendWqe {
 }
 
 fn part_of(whole: &PayloadSlice, offset: u32, len: u32) -> PayloadSlice {
-    PayloadSlice { buffer: whole.buffer.clone(), offset: whole.offset + offset as usize, len: len as usize }
+    PayloadSlice { buffer: whole.buffer.clone(), offset: whole.offset + offset, len }
 }

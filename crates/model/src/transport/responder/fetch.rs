@@ -254,8 +254,8 @@ fn read_payload(
         *chunk = Some((base, payload));
     }
     let (_, whole) = chunk.as_ref()?;
-    let start = whole.offset + (offset - base) as usize;
-    Some(Some(PayloadSlice { buffer: whole.buffer.clone(), offset: start, len: len as usize }))
+    let start = whole.offset + (offset - base);
+    Some(Some(PayloadSlice { buffer: whole.buffer.clone(), offset: start, len }))
 }
 
 fn execute_atomic(by: Reach, env: &mut Environment, operation: PacketKind) -> Option<u64> {

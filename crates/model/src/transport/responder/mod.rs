@@ -296,7 +296,7 @@ impl Responder {
 fn domains(a: &QpSnapshot, verbs: &Verbs, packet: &Packet) -> Option<(PdHandle, PdHandle, Option<SrqHandle>)> {
     if a.init.qp_type == QpType::XrcRecv {
         // Everything is checked against the queue's domain: the queue pair has none (IBTA A14).
-        let (srq, queue) = verbs.xrc_srq(a.init.xrcd?, packet.xrc_srq?)?;
+        let (srq, queue) = verbs.xrc_srq(a.init.xrcd?, packet.xrc_srq?.get())?;
         return Some((queue.init.pd, queue.init.pd, Some(srq)));
     }
     let pd = a.init.pd;

@@ -1,0 +1,173 @@
+//! Ports that look whether they can send: when the link is free, when a packet is ready, when credits come that they lack.
+//!
+//! What a packet goes through at each hop is in one piece where it is compiled: hence the attributes.
+
+use crate::event::Event;
+use crate::inbox::{Ready, take_ready};
+use crate::port::Departing;
+use crate::timeline::Source;
+use crate::world::World;
+use softband_model::link::{Choice, FlowControl};
+use softband_model::verbs::api::HostMemory;
+use softband_sim::SimTime;
+use softband_types::{CreditBlocks, VirtualLane};
+
+impl World {
+    /// Lets a port look when a packet is ready, unless that has to wait behind what lacks credits itself.
+    #[inline(always)]
+    pub(crate) fn await_ready(&mut self, id: u32, ready: Ready) {
+        let port = &mut self.ports[id as usize];
+        port.inbox.insert(ready);
+        let at = ready.at.max(port.sending.until);
+        if at < port.due && !port.arbiter.is_lane_starved(ready.lane) {
+            self.look_at(id, at);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn look_at(&mut self, id: u32, at: SimTime) {
+        let port = &mut self.ports[id as usize];
+        if at < port.due {
+            port.due = at;
+            self.queue.push_arrival(at, port.node, (port.owner.index(), Source::Due), Event::PortDue { port: id });
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn on_port_due(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        let port = &mut self.ports[id as usize];
+        if port.due != now {
+            return;
+        }
+        port.due = SimTime::MAX;
+        let departed = if port.departs && port.sending.until <= now { port.take_departing() } else { None };
+        self.transmit(id, now);
+        if let Some(Departing { lane, bytes, completes }) = departed {
+            self.on_departed(id, (lane, bytes), Some(completes), memory, now);
+        }
+    }
+
+    /// Starts the next packet, if the link is free and flow control lets one go; else looks again when that may be so.
+    #[inline(never)]
+    pub(crate) fn transmit(&mut self, id: u32, now: SimTime) {
+        let port = &self.ports[id as usize];
+        if now < port.free_at() {
+            if let Some(at) = port.next_look() {
+                self.look_at(id, at);
+            }
+        } else if let Some((packet, lane)) = self.next_packet(id, now) {
+            self.start(id, packet, lane, now);
+        }
+    }
+
+    /// The packet that goes now, if one does.
+    #[inline(always)]
+    fn next_packet(&mut self, id: u32, now: SimTime) -> Option<(u32, VirtualLane)> {
+        let port = &mut self.ports[id as usize];
+        port.flow_control.collect(now);
+        if port.arbiter.is_empty()
+            && let Some(ready) = take_ready(&mut port.inbox, now)
+        {
+            // It goes at once if it has not waited itself, or nothing has beside it.
+            let is_first = ready.at == now || port.inbox.first().is_none_or(|next| next.at > now);
+            if is_first && !port.is_stalled() && self.passes(id, ready, now) {
+                return Some((ready.packet, ready.lane));
+            }
+            self.ports[id as usize].enqueue(ready);
+        }
+        self.ports[id as usize].take_ready(now);
+        self.choose(id, now)
+    }
+
+    /// Whether flow control lets a packet go.
+    #[inline(always)]
+    fn passes(&mut self, id: u32, ready: Ready, now: SimTime) -> bool {
+        if self.ports[id as usize].flow_control.is_low(1 << ready.lane.0) {
+            self.take_credits(id, now);
+        }
+        let port = &mut self.ports[id as usize];
+        port.arbiter.passes(ready.lane, usize::from(ready.input), CreditBlocks(u32::from(ready.blocks)), &mut port.flow_control)
+    }
+
+    /// What is next of all that waits.
+    fn choose(&mut self, id: u32, now: SimTime) -> Option<(u32, VirtualLane)> {
+        let port = &self.ports[id as usize];
+        if port.flow_control.is_low(port.arbiter.waiting()) {
+            self.take_credits(id, now);
+        }
+        let port = &mut self.ports[id as usize];
+        let choice = port.arbiter.choose(&mut port.flow_control, now);
+        let wants_watch = port.arbiter.is_starved() && !port.watched;
+        let chosen = match choice {
+            Choice::Idle => {
+                self.set_stalled(id, 0, now);
+                if let Some(at) = self.ports[id as usize].next_look() {
+                    self.look_at(id, at);
+                }
+                None
+            }
+            Choice::Stalled { lanes } => {
+                self.set_stalled(id, lanes, now);
+                self.await_word(id);
+                None
+            }
+            Choice::Send { packet, lane, congested } => {
+                self.set_stalled(id, 0, now);
+                if congested {
+                    self.mark(id, packet);
+                }
+                Some((packet, lane))
+            }
+        };
+        if wants_watch {
+            self.watch_queue(id, &[], now);
+        }
+        chosen
+    }
+
+    /// Notes which lanes lack credits while the link stands still, here and where these come from.
+    #[inline(always)]
+    fn set_stalled(&mut self, id: u32, lanes: u16, now: SimTime) {
+        let port = &mut self.ports[id as usize];
+        let was_stalled = port.is_stalled();
+        if was_stalled || lanes != 0 {
+            port.set_stalled(lanes, now);
+            let receiver = port.far_end;
+            self.ports[receiver as usize].sender_waits = lanes != 0;
+        }
+    }
+
+    /// Looks again when there is a word of the receiver, or a packet is ready that does not wait behind others.
+    fn await_word(&mut self, id: u32) {
+        let port = &self.ports[id as usize];
+        let others = port.inbox.iter().find(|ready| !port.arbiter.is_lane_starved(ready.lane)).map(|ready| ready.at);
+        let heard = self.next_word(id);
+        if let Some(at) = others.into_iter().chain(heard).min() {
+            self.look_at(id, at);
+        }
+    }
+
+    /// Takes in what a port's receiver has given back by now.
+    #[inline]
+    fn take_credits(&mut self, id: u32, now: SimTime) {
+        let receiver = self.ports[id as usize].far_end as usize;
+        let Ok([sender, receiver]) = self.ports.get_disjoint_mut([id as usize, receiver]) else { return };
+        let FlowControl::Credits(ledger) = &mut sender.flow_control else { return };
+        let Some(left_by) = now.checked_sub(sender.cable_delay) else { return };
+        while let Some((lane, blocks)) = receiver.returns.take(left_by, receiver.sending) {
+            ledger.give_back(lane, blocks);
+        }
+    }
+
+    /// When a port hears of its receiver next, as far as is known: of credits, which may still have to wait for a packet, or by a pause frame.
+    pub(crate) fn next_word(&self, id: u32) -> Option<SimTime> {
+        let port = &self.ports[id as usize];
+        match &port.flow_control {
+            FlowControl::Credits(_) => {
+                let receiver = &self.ports[port.far_end as usize];
+                receiver.returns.first_leaves(receiver.sending).map(|leaves| leaves + port.cable_delay)
+            }
+            FlowControl::Pause(ledger) => ledger.next_change(),
+        }
+    }
+}
