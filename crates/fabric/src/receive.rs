@@ -154,7 +154,7 @@ impl World {
             self.respond(qp, response, arrival.tail + ack_processing, refusal.is_some());
         }
         if let Some(completion) = completion {
-            self.complete_receive(qp, arrival.tail + completion_write, completion);
+            self.complete_receive(qp, arrival.tail + completion_write, *completion);
         }
         if let Some(refusal) = refusal {
             self.on_refusal(qp, refusal, now);
@@ -294,7 +294,7 @@ impl World {
                     return self.on_write_fault(qp, completion, acknowledge, now);
                 }
                 if let Some(completion) = completion {
-                    self.complete_receive(qp, completed_at, completion);
+                    self.complete_receive(qp, completed_at, *completion);
                 }
                 if let Some(psn) = acknowledge {
                     self.respond(qp, Response { psn, kind: PacketKind::Ack }, answered_at, false);
@@ -321,9 +321,9 @@ impl World {
     }
 
     /// The receiver's memory is gone: both sides learn of it.
-    fn on_write_fault(&mut self, qp: u32, completion: Option<Completion>, acknowledge: Option<softband_types::Psn>, now: SimTime) {
+    fn on_write_fault(&mut self, qp: u32, completion: Option<Box<Completion>>, acknowledge: Option<softband_types::Psn>, now: SimTime) {
         if let Some(completion) = completion {
-            self.complete_receive(qp, now, Completion { status: WcStatus::LocalProtectionError, ..completion });
+            self.complete_receive(qp, now, Completion { status: WcStatus::LocalProtectionError, ..*completion });
         }
         let Some(slot) = self.slot(qp) else { return };
         let psn = acknowledge.unwrap_or(slot.qp.responder.expected_psn().previous());

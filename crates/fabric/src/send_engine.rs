@@ -79,7 +79,9 @@ impl World {
                 continue;
             }
             self.emit(hca, work, &next, memory, now);
-            self.hcas[hca as usize].ready.push_back(work);
+            if !self.waits_for_place(hca, work, &next) {
+                self.hcas[hca as usize].ready.push_back(work);
+            }
         }
         for (index, engine) in self.hcas[hca as usize].engines.iter_mut().enumerate() {
             if !engine.starters.is_empty() && !engine.waits {
@@ -88,6 +90,19 @@ impl World {
                 self.queue.push(at, hca, Event::EngineFree { hca, engine: index as u16 });
             }
         }
+    }
+
+    /// Whether a side in the midst of a message, whose turn it is again at once, has to wait for the next place; then it does.
+    fn waits_for_place(&mut self, hca: u32, work: Work, next: &Next) -> bool {
+        let is_mid_message = || self.slot(work.qp).is_some_and(|slot| slot.qp.requester.is_mid_message());
+        let node = &self.hcas[hca as usize];
+        let is_next = node.ready.is_empty() && self.injection.is_none() && work.side == Side::Requester && is_mid_message();
+        let staged = self.ports[next.port as usize].staged(next.lane);
+        let waits = is_next && !staged.has_place(&node.part);
+        if waits {
+            staged.parked.push_back(work);
+        }
+        waits
     }
 
     fn next_of(&self, work: Work, now: SimTime) -> Option<Next> {

@@ -29,7 +29,7 @@ impl Placement {
 #[derive(Clone, Debug)]
 pub enum DeliveryEnd {
     /// A request: the message's completion and the packet's acknowledgement, where they are due.
-    Request { completion: Option<Completion>, acknowledge: Option<Psn> },
+    Request { completion: Option<Box<Completion>>, acknowledge: Option<Psn> },
     /// A response to a read or atomic, and whether it is that one's last.
     Response { last: bool },
 }

@@ -169,6 +169,11 @@ impl Requester {
         self.cursor >= self.queue.len()
     }
 
+    /// Whether the next packet is not the first of its message, and nothing keeps it back.
+    pub fn is_mid_message(&self) -> bool {
+        self.cursor_packet > 0 && !self.waits_for_receiver && !self.halted && self.queue.get(self.cursor).is_some_and(|wqe| wqe.outcome.is_none())
+    }
+
     /// Whether nothing that was begun is left to be done (IBTA 10.3.1.5).
     pub fn is_drained(&self) -> bool {
         self.queue.front().is_none_or(|wqe| !wqe.started)

@@ -54,7 +54,7 @@ pub struct Outcome {
     /// A read or atomic was queued at the end of the replies.
     pub reply_queued: bool,
     /// A receive request that ended in an error.
-    pub completion: Option<Completion>,
+    pub completion: Option<Box<Completion>>,
     pub refusal: Option<Refusal>,
     /// A shared receive queue has come below its limit.
     pub srq_limit: Option<SrqHandle>,
@@ -269,7 +269,7 @@ impl Responder {
     /// A receive request fails; the requester is told with `code`, where it listens.
     fn fail_receive(&mut self, a: &QpSnapshot, packet: &Packet, request: &ReceiveRequest, status: WcStatus, code: NakCode) -> Outcome {
         self.message = None;
-        let completion = Some(Completion { status, ..completion(a, request, WcOpcode::Receive) });
+        let completion = Some(Box::new(Completion { status, ..completion(a, request, WcOpcode::Receive) }));
         let response = a.init.qp_type.is_reliable().then_some(Response { psn: packet.psn, kind: PacketKind::Nak(code) });
         Outcome { completion, response, refusal: Some(Refusal { event: None }), ..Outcome::default() }
     }
@@ -330,5 +330,5 @@ fn completion(a: &QpSnapshot, request: &ReceiveRequest, opcode: WcOpcode) -> Com
 }
 
 fn request_end(completion: Option<Completion>, packet: &Packet) -> DeliveryEnd {
-    DeliveryEnd::Request { completion, acknowledge: packet.ack_request.then_some(packet.psn) }
+    DeliveryEnd::Request { completion: completion.map(Box::new), acknowledge: packet.ack_request.then_some(packet.psn) }
 }
