@@ -27,20 +27,23 @@ impl<T: Copy + Default, const N: usize> Default for ShortQueue<T, N> {
 
 impl<T: Copy + Default + Keyed, const N: usize> ShortQueue<T, N> {
     /// Puts `item` behind all with the same or a smaller key; how many those are, as far as they stand in place.
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, item: T) -> usize {
         let count = usize::from(self.count);
-        let mut place = count;
-        while place > 0 && self.near[place - 1].key() > item.key() {
-            place -= 1;
+        if count < N && (count == 0 || self.near[count - 1].key() <= item.key()) {
+            self.near[count] = item;
+            self.count += 1;
+            return count;
         }
-        if place == N || self.far.is_some() {
+        self.insert_between(item)
+    }
+
+    #[inline(never)]
+    fn insert_between(&mut self, item: T) -> usize {
+        let count = usize::from(self.count);
+        let place = self.near[..count].partition_point(|other| other.key() <= item.key());
+        if count == N {
             self.insert_beyond(place, item);
-        } else if count == N {
-            let last = self.near[N - 1];
-            self.near.copy_within(place..N - 1, place + 1);
-            self.near[place] = item;
-            self.far_mut().push_front(last);
         } else {
             self.near.copy_within(place..count, place + 1);
             self.near[place] = item;
@@ -49,7 +52,6 @@ impl<T: Copy + Default + Keyed, const N: usize> ShortQueue<T, N> {
         place
     }
 
-    #[cold]
     fn insert_beyond(&mut self, place: usize, item: T) {
         if place < N {
             let last = self.near[N - 1];

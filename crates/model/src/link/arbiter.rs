@@ -110,6 +110,7 @@ impl Arbiter {
     }
 
     /// Lets a packet go that finds nothing waiting, as enqueueing and choosing it would, if flow control does.
+    #[inline]
     pub fn passes(&mut self, lane: VirtualLane, input: usize, blocks: CreditBlocks, flow_control: &mut FlowControl) -> bool {
         if self.waiting != 0 || !flow_control.permits(lane, blocks) {
             return false;

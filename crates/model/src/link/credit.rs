@@ -38,6 +38,9 @@ impl CreditLedger {
     /// Whether a packet may be too large for what is known to be left, on one of the lanes whose bits are set.
     #[inline]
     pub fn is_low(&self, lanes: u16) -> bool {
+        if lanes == 1 {
+            return self.first < self.largest;
+        }
         let mut left = lanes;
         while left != 0 {
             if self.available(left.trailing_zeros() as usize) < self.largest {

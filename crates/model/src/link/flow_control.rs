@@ -15,6 +15,7 @@ pub enum FlowControl {
 
 impl FlowControl {
     /// Whether a packet of `blocks` may start on a lane.
+    #[inline]
     pub fn permits(&self, lane: VirtualLane, blocks: CreditBlocks) -> bool {
         match self {
             Self::Credits(ledger) => ledger.permits(lane, blocks),
@@ -23,6 +24,7 @@ impl FlowControl {
     }
 
     /// It starts.
+    #[inline]
     pub fn consume(&mut self, lane: VirtualLane, blocks: CreditBlocks) {
         match self {
             Self::Credits(ledger) => ledger.consume(lane, blocks),
@@ -31,6 +33,7 @@ impl FlowControl {
     }
 
     /// Takes in the pause frames that have arrived by `now`.
+    #[inline]
     pub fn collect(&mut self, now: SimTime) {
         if let Self::Pause(ledger) = self {
             ledger.collect(now);
@@ -38,6 +41,7 @@ impl FlowControl {
     }
 
     /// Whether it has to be seen which credits are back before one of these lanes, by bit, sends anything.
+    #[inline]
     pub fn is_low(&self, lanes: u16) -> bool {
         matches!(self, Self::Credits(ledger) if ledger.is_low(lanes))
     }
