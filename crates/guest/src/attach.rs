@@ -64,8 +64,14 @@ fn attach() -> bool {
     }
     environment::remember();
     files::remember();
+    // It may be sent as soon as the thread has its turn.
+    signals::hold_engine_back(libc::SIG_BLOCK);
     match client::attach_from_environment() {
-        Ok(attached) => attached,
+        Ok(true) => true,
+        Ok(false) => {
+            signals::hold_engine_back(libc::SIG_UNBLOCK);
+            false
+        }
         Err(error) => give_up(&error.0),
     }
 }
@@ -83,6 +89,7 @@ pub fn give_up(reason: &str) -> ! {
 /// What needs an attached process. The thread has its turn by now.
 fn after_attach() {
     if client::is_wall() {
+        signals::hold_engine_back(libc::SIG_UNBLOCK);
         // Clocks, threads and signals are the host's; of sockets only the addresses are ours.
         client::follow_forks();
         crate::clock::find();

@@ -3,7 +3,7 @@
 
 use crate::environment::{self, ForImage};
 use crate::world::{active, errno, fail, set_errno};
-use crate::{children, pid, process, real, spin, tsc};
+use crate::{children, pid, process, real, signals, spin, tsc};
 use libc::{c_char, c_int};
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::{ForkReply, Op};
@@ -26,8 +26,10 @@ unsafe fn replace(envp: Strings, exec: impl FnOnce(Strings) -> c_int) -> c_int {
         children::set_cloexec(fd, false);
     }
     spin::before_native();
+    signals::hold_engine_back(libc::SIG_BLOCK);
     let status = tsc::released(|| exec(new.as_ptr()));
     let saved = errno();
+    signals::hold_engine_back(libc::SIG_UNBLOCK);
     if let Some(fd) = lifeline {
         children::set_cloexec(fd, true);
     }

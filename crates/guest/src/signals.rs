@@ -35,6 +35,14 @@ unsafe fn wanted(signal: c_int) -> Option<&'static mut libc::sigaction> {
     index(signal).map(|index| &mut (&mut (*WANTED.0.get()))[index])
 }
 
+/// Holds the engine's signal back, or lets it come: whoever has no handler for it would be killed. That is so from before an `exec` until
+/// the new image has its own, for what is blocked or pending stays so.
+pub fn hold_engine_back(how: c_int) {
+    let set: u64 = 1 << (SPIN_SIGNAL - 1);
+    // SAFETY: the kernel reads a set of eight bytes and is not asked for the former one.
+    unsafe { kernel!(libc::SYS_rt_sigprocmask, how, &raw const set, std::ptr::null_mut::<u64>(), size_of::<u64>()) };
+}
+
 /// Takes the signals over. Called once, at attach.
 pub fn install() {
     for signal in [libc::SIGSEGV, libc::SIGTRAP, SPIN_SIGNAL] {
@@ -48,6 +56,7 @@ pub fn install() {
         }
     }
     INSTALLED.store(true, Ordering::Release);
+    hold_engine_back(libc::SIG_UNBLOCK);
 }
 
 unsafe fn take(signal: c_int, extra_flags: c_int, former: *mut libc::sigaction) {
