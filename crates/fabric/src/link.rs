@@ -16,21 +16,20 @@ impl World {
     /// A packet of an HCA joins the queue of its port, or turns round inside the HCA when it is for the same port.
     pub(crate) fn on_packet_ready(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
         let transit = self.packets.get_mut(id);
-        let (port, lane, blocks, bytes) = (transit.port, transit.lane, transit.blocks, transit.bytes);
+        let (port, lane, bytes) = (transit.port, transit.lane, transit.bytes);
         if transit.dlid.is_multicast() {
             self.on_multicast_ready(id, memory, now);
         }
         let transit = self.packets.get_mut(id);
-        let at = &mut self.ports[port as usize];
+        let at = &self.ports[port as usize];
         if transit.dlid == at.lid {
             transit.head = now;
             transit.tail = now;
             let (staged, completes) = (transit.staged, transit.completes.as_deref().copied());
             self.on_looped_back(id, memory, now);
             self.on_departed(port, (lane, bytes), staged.then_some(completes), memory, now);
-        } else if at.cabling.is_some() {
-            self.await_ready(port, Ready { at: now, packet: id, input: 0, lane, blocks });
         } else {
+            // It has no cable to leave by, or has left by it: this is the copy for those here.
             let transit = self.packets.take(id);
             self.on_departed(port, (lane, bytes), transit.staged.then_some(transit.completes.as_deref().copied()), memory, now);
         }
@@ -217,10 +216,9 @@ impl World {
             }
             (Word::Pause { lane, pauses }, FlowControl::Pause(ledger)) => {
                 ledger.schedule(arrival, lane, pauses);
-                if sender.is_stalled()
-                    && let Some(at) = self.next_word(to)
-                {
-                    self.look_at(to, at);
+                // For what stands before it in the ledger there is a look already, or one when the link is free.
+                if sender.is_stalled() {
+                    self.look_at(to, arrival);
                 }
             }
             _ => unreachable!("both ends of a cable have the same flow control"),

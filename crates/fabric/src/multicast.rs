@@ -176,7 +176,7 @@ impl World {
 
 impl Transit {
     /// The same packet on the same hop, for another output.
-    fn copy(&self) -> Self {
+    pub(crate) fn copy(&self) -> Self {
         Self { packet: self.packet.clone(), staged: false, completes: None, ..*self }
     }
 }

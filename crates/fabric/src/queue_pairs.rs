@@ -227,7 +227,9 @@ impl World {
         let number = m.port.unwrap_or(attributes.port);
         let port = self.port(hca, number);
         let port_fits = m.port.is_none() || port.is_some();
-        let mtu_fits = m.path_mtu.is_none_or(|mtu| port.is_some_and(|port| mtu <= port.mtu_active));
+        // In SQD the port changes, and the path MTU stays.
+        let kept = (m.port.is_some() && attributes.state == QpState::Sqd).then_some(attributes.path_mtu);
+        let mtu_fits = m.path_mtu.or(kept).is_none_or(|mtu| port.is_some_and(|port| mtu <= port.mtu_active));
         let path_fits = m.address_vector.is_none_or(|vector| vector.port == number && vector.service_level.0 <= 15);
         if fits && port_fits && mtu_fits && path_fits { Ok(()) } else { Err(VerbsError::Invalid) }
     }

@@ -189,12 +189,17 @@ impl World {
         let (at, node) = (*last, slot.qp.hca.0);
         let (id, lane, blocks) = (transit.port, transit.lane, transit.blocks);
         let port = &self.ports[id as usize];
-        let only_leaves = port.cabling.is_some() && transit.dlid != port.lid && !transit.dlid.is_multicast();
+        let leaves = port.cabling.is_some() && transit.dlid != port.lid;
+        // What is for a group goes to its members on this HCA as well.
+        let stays = if leaves { transit.dlid.is_multicast().then(|| transit.copy()) } else { None };
         let packet = self.packets.insert(transit);
-        if only_leaves {
-            return self.await_ready(id, Ready { at, packet, input: 0, lane, blocks });
+        let turns_round = if leaves { stays.map(|copy| self.packets.insert(copy)) } else { Some(packet) };
+        if let Some(packet) = turns_round {
+            self.queue.push(at, node, Event::PacketReady { packet });
         }
-        self.queue.push(at, node, Event::PacketReady { packet });
+        if leaves {
+            self.await_ready(id, Ready { at, packet, input: 0, lane, blocks });
+        }
     }
 
     /// A packet that is to leave by a port.

@@ -92,12 +92,22 @@ impl World {
     /// What is next of all that waits.
     fn choose(&mut self, id: u32, now: SimTime) -> Option<(u32, VirtualLane)> {
         let port = &self.ports[id as usize];
-        if port.flow_control.is_low(port.arbiter.waiting()) {
+        let starved_before = port.arbiter.starved();
+        let is_low = port.flow_control.is_low(port.arbiter.waiting());
+        if is_low {
             self.take_credits(id, now);
         }
         let port = &mut self.ports[id as usize];
-        let choice = port.arbiter.choose(&mut port.flow_control, now);
-        let wants_watch = port.arbiter.is_starved() && !port.watched;
+        let mut choice = port.arbiter.choose(&mut port.flow_control, now);
+        if !is_low && matches!(choice, Choice::Stalled { .. }) {
+            // Larger than any packet of this link should be.
+            self.take_credits(id, now);
+            let port = &mut self.ports[id as usize];
+            choice = port.arbiter.choose(&mut port.flow_control, now);
+        }
+        let port = &self.ports[id as usize];
+        // Only of what begins to starve now: looks that come in vain are not to matter.
+        let wants_watch = port.arbiter.starved() & !starved_before != 0 && !port.watched;
         let chosen = match choice {
             Choice::Idle => {
                 self.set_stalled(id, 0, now);

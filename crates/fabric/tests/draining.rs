@@ -2,6 +2,7 @@
 mod common;
 
 use common::*;
+use softband_fabric::spec::PortRef;
 use softband_model::verbs::api::*;
 use softband_types::*;
 
@@ -57,4 +58,28 @@ fn an_idle_queue_is_drained_at_once_and_only_who_asks_is_told() {
     lab.run();
     assert_eq!(lab.async_events(0), [DRAINED]);
     assert_eq!(lab.modify(0, a, QpModification { drained_event: Some(true), ..to(QpState::Rts) }), Err(VerbsError::Invalid));
+}
+
+#[test]
+fn a_queue_pair_cannot_move_to_a_port_that_does_not_carry_its_packets() {
+    for (mtu_max, fits) in [(Mtu::B1024, false), (Mtu::B2048, true)] {
+        // A second port of the first host leads to a third host.
+        let mut spec = back_to_back(LinkSpeed::Sdr, 10, 5, host_part(600, 300));
+        let mut third = spec.hosts[1].clone();
+        third.name = "c".into();
+        third.hcas[0].node_guid = Guid(0x77);
+        third.hcas[0].part.mtu_max = mtu_max;
+        spec.hosts.push(third);
+        spec.hosts[0].hcas[0].part.ports = 2;
+        let mut second = spec.cables[0].clone();
+        second.ends = [(0, 2), (2, 1)].map(|(host, port)| PortRef::Hca { host, hca: 0, port: PortNumber(port) });
+        spec.cables.push(second);
+        let mut lab = Lab::new(&spec);
+        let (a, _) = lab.connect(0, 1, QpType::Rc);
+        let mtu = lab.world.query_qp(lab.programs[0].process, lab.programs[0].hca, a).unwrap().path_mtu;
+        assert_eq!(mtu, Mtu::B2048);
+        lab.modify(0, a, to(QpState::Sqd)).unwrap();
+        let moved = lab.modify(0, a, QpModification { port: Some(PortNumber(2)), ..Default::default() });
+        assert_eq!(moved.is_ok(), fits, "{mtu_max:?}");
+    }
 }

@@ -14,6 +14,11 @@ fn mgid() -> Gid {
     gid
 }
 
+fn to_group() -> (AddressVector, Qpn) {
+    let grh = Some(GlobalRoute { dgid: mgid(), hop_limit: 1, ..Default::default() });
+    (AddressVector { dlid: MLID, port: PortNumber(1), grh, ..Default::default() }, Qpn(0xFF_FFFF))
+}
+
 /// Datagram queue pairs, one for each host that is named, ready to receive a dozen datagrams each.
 struct Groups {
     lab: Lab,
@@ -47,18 +52,20 @@ impl Groups {
         self.lab.world.detach_multicast(program.process, program.hca, qpn, mgid(), MLID)
     }
 
-    /// The queue pair of this index sends one datagram to the group; how many come to each queue pair.
-    fn send(&mut self, index: usize, qkey: u32) -> Vec<usize> {
+    fn post(&mut self, index: usize, (vector, remote_qpn): (AddressVector, Qpn), remote_qkey: QKey, bytes: u32) {
         let (host, qpn) = self.qps[index];
         let from = self.lab.programs[host];
-        let grh = Some(GlobalRoute { dgid: mgid(), hop_limit: 1, ..Default::default() });
-        let vector = AddressVector { dlid: MLID, port: PortNumber(1), grh, ..Default::default() };
         let ah = self.lab.world.create_ah(from.process, from.pd, vector).unwrap();
-        self.lab.fill(host, 0, 700, 9);
-        let mut request = self.lab.request(host, 50, SendOperation::Send { immediate: None }, 0, 700);
-        request.datagram = Some(DatagramDestination { ah, remote_qpn: Qpn(0xFF_FFFF), remote_qkey: QKey(qkey) });
-        self.lab.notices.clear();
+        let mut request = self.lab.request(host, 50, SendOperation::Send { immediate: None }, 0, bytes);
+        request.datagram = Some(DatagramDestination { ah, remote_qpn, remote_qkey });
         self.lab.send(host, qpn, request);
+    }
+
+    /// The queue pair of this index sends one datagram to the group; how many come to each queue pair.
+    fn send(&mut self, index: usize, qkey: u32) -> Vec<usize> {
+        self.lab.fill(self.qps[index].0, 0, 700, 9);
+        self.lab.notices.clear();
+        self.post(index, to_group(), QKey(qkey), 700);
         self.lab.run();
         assert_eq!(self.lab.world.packets_under_way(), 0);
         self.lab.world.assert_credits_are_back();
@@ -99,6 +106,22 @@ fn what_arrives_is_the_datagram_behind_its_grh() {
     let memory = &g.lab.memory.blocks;
     assert_eq!(memory[1][1_000 + 24..1_000 + 40], mgid().0);
     assert_eq!(memory[1][1_040..1_740], memory[0][..700]);
+}
+
+#[test]
+fn datagrams_of_a_queue_pair_keep_their_order_whether_they_are_for_a_group_or_for_one() {
+    let mut g = groups(&through_switch(LinkSpeed::Sdr, &[1, 1], 5, host_part(5_000, 300)), &[0, 1], |_| ());
+    g.attach(1).unwrap();
+    let (host, qpn) = g.qps[1];
+    let dlid = g.lab.world.port(g.lab.programs[host].hca, PortNumber(1)).unwrap().lid;
+    let to_one = (AddressVector { dlid, port: PortNumber(1), ..Default::default() }, qpn);
+    // The one without payload has nothing to fetch, and is ready as soon as the one before it.
+    for bytes in [700, 0, 650, 0] {
+        g.post(0, if bytes > 0 { to_group() } else { to_one }, QKey(0x1111), bytes);
+    }
+    g.lab.run();
+    let lengths: Vec<u32> = g.lab.completions(1).iter().map(|received| received.byte_len).collect();
+    assert_eq!(lengths, [740, 40, 690, 40]);
 }
 
 #[test]

@@ -177,6 +177,11 @@ impl Arbiter {
         self.starved & 1 << lane.0 != 0
     }
 
+    /// Lanes whose next packet was found to lack credits, by bit.
+    pub fn starved(&self) -> u16 {
+        self.starved
+    }
+
     /// Whether the next packet of some lane was found to lack credits.
     pub fn is_starved(&self) -> bool {
         self.starved != 0

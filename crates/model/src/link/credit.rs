@@ -1,7 +1,7 @@
 //! Credits of one link direction, as its sender keeps them (IBTA 7.9).
 //!
-//! The sender's account: what it may still send on each lane, and what is on its way back. The specification's counters
-//! (FCTBS, FCCL, ABR) say the same modulo 4,096 blocks; here the difference is kept directly.
+//! The sender's account: what it may still send on each lane, as far as it has looked. The specification's counters (FCTBS, FCCL, ABR)
+//! say the same modulo 4,096 blocks; here the difference is kept directly.
 
 use softband_types::{CreditBlocks, VirtualLane};
 

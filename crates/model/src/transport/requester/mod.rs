@@ -169,7 +169,7 @@ impl Requester {
         self.cursor >= self.queue.len()
     }
 
-    /// Whether the next packet is not the first of its message, and nothing keeps it back.
+    /// Whether the next packet is not the first of its message, and nothing keeps it back but, perhaps, unacknowledged ones.
     pub fn is_mid_message(&self) -> bool {
         self.cursor_packet > 0 && !self.waits_for_receiver && !self.halted && self.queue.get(self.cursor).is_some_and(|wqe| wqe.outcome.is_none())
     }
