@@ -35,7 +35,7 @@ pub(crate) enum Event {
         port: u32,
         level: u8,
     },
-    /// A packet's payload is in the HCA and has been processed. Of those that do not only go to the link.
+    /// A packet's payload is in the HCA and has been processed. Not of those that go to the link: they stand in its port's inbox.
     PacketReady {
         packet: u32,
     },
@@ -62,7 +62,7 @@ pub(crate) enum Event {
     InMemory {
         delivery: u32,
     },
-    /// A receive buffer's blocks are free and their flow-control packet is due.
+    /// A receive buffer's blocks are free and their flow-control packet is due, where somebody has to be told: on Ethernet, and in another part.
     BufferFree {
         port: u32,
         lane: u8,

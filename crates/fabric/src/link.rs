@@ -13,7 +13,8 @@ use softband_sim::{SimDuration, SimTime};
 use softband_types::{CreditBlocks, VirtualLane};
 
 impl World {
-    /// A packet of an HCA joins the queue of its port, or turns round inside the HCA when it is for the same port.
+    /// A packet turns round inside its HCA: it is for the same port, or the copy of one for a group that may have members here. Or it ends
+    /// there, without a cable.
     pub(crate) fn on_packet_ready(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
         let transit = self.packets.get_mut(id);
         let (port, lane, bytes) = (transit.port, transit.lane, transit.bytes);
@@ -55,7 +56,7 @@ impl World {
         port.sent.count(transit.bytes);
         port.returns.settle(now, port.sending);
         port.sending = Sending { from: now, until: now + time };
-        let (through, far_end, framing) = (port.onward.through, port.far_end, port.framing);
+        let (through, far_end) = (port.onward.through, port.far_end);
         if let Some(at) = port.next_look() {
             self.look_at(id, at);
         }
@@ -67,14 +68,13 @@ impl World {
         if !self.has_node(self.ports[far_end as usize].node) {
             let transit = self.packets.take(packet);
             self.hand_over(far_end, Content::Packet { by: id, transit });
-        } else if matches!(framing, Framing::Infiniband) {
-            self.schedule_arrival(packet, id);
         } else {
             self.cross(packet, id);
         }
     }
 
     /// A packet is on its way over the cable of a port.
+    #[inline]
     pub(crate) fn cross(&mut self, packet: u32, by: u32) {
         let port = &self.ports[by as usize];
         match port.framing {

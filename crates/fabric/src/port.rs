@@ -119,6 +119,7 @@ pub(crate) struct EthernetPort {
     pub pause_response: SimDuration,
     /// When the last pause frame will have left: the link is taken until then.
     pub pauses_until: SimTime,
+    /// Frames that there was room for; what an InfiniBand port has received is what its peer has sent.
     pub received: Traffic,
     pub counters: EthernetCounters,
 }
