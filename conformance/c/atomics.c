@@ -2,12 +2,13 @@
  *
  * Atomic operations, by whatever way they take.
  *   atomics           what they do and refuse, between two queue pairs of one process; with "stop", while the engine stands still, too
+ *   atomics beside    the same with memory that is registered while the program's other threads make threads, and block signals for that
  *   atomics serve N   owns a word, which N connections change at the same time, and its own threads where NATIVE is given behind
  *   atomics at HOST N N threads, each with a connection to that word */
 #include "engine_stop.h"
 #include <pthread.h>
 
-enum { PORT = 18800, EACH = 20000, NATIVES = 2, CONNECTIONS = 64,
+enum { PORT = 18800, EACH = 20000, NATIVES = 2, NATIVE_CHANGES = 10000000, CONNECTIONS = 64,
        ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC };
 
 static struct ibv_context *context;
@@ -220,13 +221,55 @@ static void without_engine(void)
 	puts("ok atomics need nobody else");
 }
 
-static void in_one_process(int stops)
+/* Who makes a thread has all signals blocked for that moment, and so has a thread that ends. */
+static volatile int all_are_made;
+static void *nothing(void *argument)
+{
+	return argument;
+}
+
+static void *makes_threads(void *argument)
+{
+	pthread_t made;
+
+	while (!all_are_made) CHECK(pthread_create(&made, NULL, nothing, NULL) == 0 && pthread_join(made, NULL) == 0);
+	return argument;
+}
+
+static void beside_makers(void)
+{
+	enum { REGIONS = 300, MAKERS = 3 };
+	static struct ibv_mr *regions[REGIONS];
+	static uint64_t *there[REGIONS];
+	pthread_t makers[MAKERS];
+
+	for (int i = 0; i < MAKERS; i++) CHECK(pthread_create(&makers[i], NULL, makes_threads, NULL) == 0);
+	for (int i = 0; i < REGIONS; i++) CHECK((there[i] = aligned_alloc(4096, 4096)) != NULL && (regions[i] = ibv_reg_mr(pd, there[i], 4096, ALL)) != NULL);
+	all_are_made = 1;
+	for (int i = 0; i < MAKERS; i++) CHECK(pthread_join(makers[i], NULL) == 0);
+	connect_ends(ALL);
+	engine_stands_still();
+	for (int i = 0; i < REGIONS; i++) {
+		struct ibv_sge list = into(256, 8);
+
+		*there[i] = i;
+		post_atomic(a.qp, i, &list, 1, (struct word){(uintptr_t)there[i], regions[i]->rkey}, IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0);
+		success(a.cq, i, IBV_WC_FETCH_ADD);
+		CHECK(words[256] == (uint64_t)i && *(volatile uint64_t *)there[i] == 1u + i);
+	}
+	engine_goes_on();
+	for (int i = 0; i < REGIONS; i++) IS(0, ibv_dereg_mr(regions[i]));
+	puts("ok memory that was registered beside makers of threads");
+}
+
+static void in_one_process(int stops, int makes)
 {
 	CHECK((mr = ibv_reg_mr(pd, words, sizeof words, ALL)) != NULL && (unwritable = ibv_reg_mr(pd, words, sizeof words, 0)) != NULL);
 	CHECK((closed = ibv_reg_mr(pd, words, sizeof words, ALL & ~IBV_ACCESS_REMOTE_ATOMIC)) != NULL);
 	a = new_end();
 	b = new_end();
 	if (stops) without_engine();
+	if (makes) beside_makers();
 	results();
 	atomic_writes();
 	refusals();
@@ -264,7 +307,8 @@ static struct seen native[NATIVES];
 static volatile int over;
 static void *changes_natively(void *argument)
 {
-	while (!over) {
+	/* Not for ever: whoever compares and swaps from afar need not succeed while a processor keeps changing the word. */
+	for (int i = 0; !over && i < NATIVE_CHANGES; i++) {
 		note(argument, 0, __atomic_fetch_add(shared_word, 1, __ATOMIC_SEQ_CST));
 		for (volatile int pause = 0; pause < 200; pause++) {}
 	}
@@ -422,7 +466,7 @@ int main(int argc, char **argv)
 		for (int i = 0; i < count; i++) CHECK(pthread_create(&threads[i], NULL, changes_from_afar, argv[2]) == 0);
 		for (int i = 0; i < count; i++) CHECK(pthread_join(threads[i], NULL) == 0);
 	} else {
-		in_one_process(argc > 1);
+		in_one_process(argc > 1 && strcmp(argv[1], "stop") == 0, argc > 1 && strcmp(argv[1], "beside") == 0);
 	}
 	puts("all parts hold");
 	return 0;

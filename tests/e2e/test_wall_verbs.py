@@ -43,6 +43,11 @@ def test_what_atomics_do_and_refuse(softband: Softband, c_programs: Path, pace: 
     assert "all parts hold" in outcome.program("a-0")
 
 
+def test_what_is_registered_while_threads_are_made_is_mapped_by_peers(softband: Softband, c_programs: Path) -> None:
+    outcome = softband.run("modern-pair", ("a", f"{c_programs / 'atomics'} beside"), options=WALL).assert_ok()
+    assert "all parts hold" in outcome.program("a-0")
+
+
 @pytest.mark.parametrize("natively", ["", " natively"])
 def test_atomics_of_many_on_one_word_add_up(softband: Softband, c_programs: Path, natively: str) -> None:
     program = c_programs / "atomics"

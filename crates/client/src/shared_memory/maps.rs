@@ -1,6 +1,17 @@
 //! What is mapped where in this process, out of `/proc/self/maps`.
 
 use rustix::fs::{Mode, OFlags, open};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// How long a thread that has SIGSEGV blocked is waited for. Whoever makes a thread or a process has every signal blocked for that moment,
+/// and so has a thread that begins or ends, but the memory that is registered meanwhile stays where it is put.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// How long it is waited for a moment in which none of several has.
+const PATIENCE_IN_ALL: Duration = Duration::from_secs(1);
+const NEXT_LOOK: Duration = Duration::from_micros(20);
+/// Threads that were waited for in vain: not a second time, as long as they have it blocked.
+static LASTING: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
 /// Guard areas below thread stacks are no larger than this; reservations above the heaps of arenas are.
 const GUARD_BYTES_MAX: usize = 1 << 20;
@@ -84,24 +95,40 @@ pub(super) enum Others {
     Unable,
 }
 
-/// Looks at the process's threads.
+/// Looks at the process's threads until none of them has SIGSEGV blocked, or one does for long.
 pub(super) fn other_threads() -> Others {
-    use rustix::fs::Dir;
-    let folder = open("/proc/self/task", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-    let Some(threads) = folder.ok().and_then(|folder| Dir::read_from(folder).ok()) else { return Others::Unable };
-    let mut count = 0;
-    for thread in threads.flatten() {
-        let Ok(number) = thread.file_name().to_str() else { return Others::Unable };
-        if number.starts_with('.') {
-            continue;
+    let mut lasting = super::lock(&LASTING);
+    let (begun, mut pause, mut all_the_time) = (Instant::now(), NEXT_LOOK, None);
+    loop {
+        let Some((count, blocking)) = look_at_threads() else { return Others::Unable };
+        lasting.retain(|thread| blocking.contains(thread));
+        let all_the_time = all_the_time.get_or_insert_with(|| blocking.clone());
+        all_the_time.retain(|thread| blocking.contains(thread));
+        if blocking.is_empty() {
+            return if count > 0 { Others::Waiting } else { Others::None };
         }
-        count += 1;
-        // A thread that has just ended has no file any more.
-        if read_all(&format!("/proc/self/task/{number}/status")).is_some_and(|status| blocks_faults(&status)) {
+        if !lasting.is_empty() {
             return Others::Unable;
         }
+        if begun.elapsed() > if all_the_time.is_empty() { PATIENCE_IN_ALL } else { PATIENCE } {
+            *lasting = blocking;
+            return Others::Unable;
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(PATIENCE / 100);
     }
-    if count > 1 { Others::Waiting } else { Others::None }
+}
+
+/// How many other threads there are, and which of them have SIGSEGV blocked.
+fn look_at_threads() -> Option<(usize, Vec<i32>)> {
+    let folder = open("/proc/self/task", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    let threads = rustix::fs::Dir::read_from(folder.ok()?).ok()?;
+    let me = rustix::thread::gettid().as_raw_nonzero().get();
+    let numbers = threads.flatten().filter_map(|thread| thread.file_name().to_str().ok()?.parse().ok());
+    let others: Vec<i32> = numbers.filter(|number| *number != me).collect();
+    // A thread that has just ended has no file any more.
+    let blocks = |number: &i32| read_all(&format!("/proc/self/task/{number}/status")).is_some_and(|status| blocks_faults(&status));
+    Some((others.len(), others.into_iter().filter(blocks).collect()))
 }
 
 fn blocks_faults(status: &str) -> bool {
