@@ -160,11 +160,12 @@ def test_targets_of_some_studies_stand_apart_from_those_of_all(summed: Tree) -> 
     assert aimed[0].split(":")[-1] != overall[0].split(":")[-1]
 
 
-def test_an_hca_of_no_generation_is_named(summed: Tree) -> None:
+def test_an_hca_of_no_generation_is_named_before_any_cell_runs(summed: Tree) -> None:
     path = summed.home / "fabrics/sdr.toml"
     path.write_text(path.read_text().replace("old-hca", "other-hca"))
     with pytest.raises(LabError, match=r"fabrics/sdr\.toml: part `other-hca`: is an HCA of no generation"):
         run(summed)
+    assert summed.runs() == []
 
 
 def test_a_rule_may_name_included_studies_only(summed: Tree) -> None:

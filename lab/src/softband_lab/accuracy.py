@@ -109,6 +109,8 @@ def run_accuracy(
     for one in studies.values():
         check_study(one, [], options.home)
     check_study(study, list(studies.values()), options.home)
+    for one in [*studies.values(), study]:
+        generation_of(settings, options.home, frozenset(cell.fabric for cell in one.cells(options.quick)))
     for name, one in studies.items():
         part = replace(
             options, out=folders / name, command=f"softband study {name}{' --quick' if options.quick else ''}"
