@@ -2,10 +2,11 @@
  *
  * Atomic operations, by whatever way they take.
  *   atomics           what they do and refuse, between two queue pairs of one process; with "stop", while the engine stands still, too
- *   atomics beside    the same with memory that is registered while the program's other threads make threads, and block signals for that
+ *   atomics beside    the same with memory that is registered while others have signals blocked: threads that make threads, and the kernel's
  *   atomics serve N   owns a word, which N connections change at the same time, and its own threads where NATIVE is given behind
  *   atomics at HOST N N threads, each with a connection to that word */
 #include "engine_stop.h"
+#include <linux/io_uring.h>
 #include <pthread.h>
 
 enum { PORT = 18800, EACH = 20000, NATIVES = 2, NATIVE_CHANGES = 10000000, CONNECTIONS = 64,
@@ -236,6 +237,14 @@ static void *makes_threads(void *argument)
 	return argument;
 }
 
+/* A thread of the kernel's, where that may be: it blocks every signal, too. */
+static void begin_io_uring(void)
+{
+	struct io_uring_params params = {.flags = IORING_SETUP_SQPOLL, .sq_thread_idle = 60000};
+
+	syscall(SYS_io_uring_setup, 4, &params);
+}
+
 static void beside_makers(void)
 {
 	enum { REGIONS = 300, MAKERS = 3 };
@@ -243,6 +252,7 @@ static void beside_makers(void)
 	static uint64_t *there[REGIONS];
 	pthread_t makers[MAKERS];
 
+	begin_io_uring();
 	for (int i = 0; i < MAKERS; i++) CHECK(pthread_create(&makers[i], NULL, makes_threads, NULL) == 0);
 	for (int i = 0; i < REGIONS; i++) CHECK((there[i] = aligned_alloc(4096, 4096)) != NULL && (regions[i] = ibv_reg_mr(pd, there[i], 4096, ALL)) != NULL);
 	all_are_made = 1;

@@ -278,6 +278,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "extended_poll",
         "held_up",
         "no_reads",
+        "pinned_memory",
         "region_gone",
         "fresh_queue_pairs",
         "global_route",

@@ -105,6 +105,14 @@ def test_registered_memory_stays_the_program_s(softband: Softband, c_programs: P
     assert "all parts hold" in outcome.program("a-0")
 
 
+@pytest.mark.parametrize("options", [(), WALL, (*WALL, "--no-preload")])
+def test_what_the_kernel_reads_into_registered_memory_is_seen(softband: Softband, c_programs: Path, options: tuple[str, ...]) -> None:
+    outcome = softband.run("modern-pair", ("a", str(c_programs / "pinned_memory")), options=options).assert_ok()
+    if "no io_uring here" in outcome.program("a-0"):
+        pytest.skip("programs may not have io_uring here")
+    assert "all parts hold" in outcome.program("a-0")
+
+
 def test_new_queue_pairs_lose_nothing_beside_other_work(softband: Softband, c_programs: Path) -> None:
     program = c_programs / "fresh_queue_pairs"
     outcome = softband.run("two-hosts", ("a", f"{program} 200"), ("b", str(program)), options=WALL).assert_ok()

@@ -91,12 +91,16 @@ pub(super) enum Others {
     None,
     /// Threads that can be made to wait.
     Waiting,
-    /// A thread that has SIGSEGV blocked: a fault would end the program.
+    /// A thread that has SIGSEGV blocked: a fault would end the program. Or the kernel, which has pinned pages (buffers of io_uring): what it
+    /// writes to them would not be seen in those that take their place, and nobody says which ones they are.
     Unable,
 }
 
-/// Looks at the process's threads until none of them has SIGSEGV blocked, or one does for long.
-pub(super) fn other_threads() -> Others {
+/// Looks at the process and its threads until none of them has SIGSEGV blocked, or one does for long.
+pub(super) fn other_writers() -> Others {
+    if read_all("/proc/self/status").is_none_or(|status| has_pinned(&status)) {
+        return Others::Unable;
+    }
     let mut lasting = super::lock(&LASTING);
     let (begun, mut pause, mut all_the_time) = (Instant::now(), NEXT_LOOK, None);
     loop {
@@ -126,14 +130,23 @@ fn look_at_threads() -> Option<(usize, Vec<i32>)> {
     let me = rustix::thread::gettid().as_raw_nonzero().get();
     let numbers = threads.flatten().filter_map(|thread| thread.file_name().to_str().ok()?.parse().ok());
     let others: Vec<i32> = numbers.filter(|number| *number != me).collect();
-    // A thread that has just ended has no file any more.
+    // A thread that has ended has no file any more.
     let blocks = |number: &i32| read_all(&format!("/proc/self/task/{number}/status")).is_some_and(|status| blocks_faults(&status));
     Some((others.len(), others.into_iter().filter(blocks).collect()))
 }
 
+/// Whether a thread has SIGSEGV blocked that runs code of the program: not one that has ended, nor a thread of the kernel, which
+/// serves io_uring and gets EFAULT.
 fn blocks_faults(status: &str) -> bool {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_none_or(|mask| mask & 1 << (libc::SIGSEGV - 1) != 0)
+    let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let runs_nothing =
+        value("State:").is_some_and(|state| state.starts_with(['Z', 'X'])) || value("Name:").is_some_and(|name| name.starts_with("iou-"));
+    let mask = value("SigBlk:").and_then(|mask| u64::from_str_radix(mask, 16).ok());
+    !runs_nothing && mask.is_none_or(|mask| mask & 1 << (libc::SIGSEGV - 1) != 0)
+}
+
+fn has_pinned(status: &str) -> bool {
+    status.lines().find_map(|line| line.strip_prefix("VmPin:")).is_some_and(|pinned| pinned.trim() != "0 kB")
 }
 
 fn read_all(path: &str) -> Option<String> {
@@ -186,6 +199,14 @@ d000-e000 rw-p 00000000 00:00 0 [stack]
         assert!(blocks_faults("Name: x\nSigBlk:\t0000000000000400\n"));
         assert!(!blocks_faults("SigBlk:\t0000000000000000\n"));
         assert!(blocks_faults("Name: x\n"), "nothing said: nothing is sure");
+        assert!(!blocks_faults("Name:\tx\nState:\tZ (zombie)\nSigBlk:\t0000000000000400\n"));
+        assert!(!blocks_faults("Name:\tiou-sqp-77\nState:\tS (sleeping)\nSigBlk:\tfffffffffffbfeff\n"));
+    }
+
+    #[test]
+    fn pages_that_the_kernel_has_pinned_are_seen() {
+        assert!(has_pinned("VmLck:\t       0 kB\nVmPin:\t       4 kB\n"));
+        assert!(!has_pinned("VmLck:\t       4 kB\nVmPin:\t       0 kB\n"));
     }
 
     #[test]

@@ -114,7 +114,7 @@ pub fn register(address: usize, len: usize, on_demand: bool) -> bool {
 
 fn share(start: usize, end: usize) -> bool {
     let (Some(file), Some(parts)) = (own_file(), covering(start, end, &mapped_name())) else { return false };
-    let others = maps::other_threads();
+    let others = maps::other_writers();
     let moves = |part: &&Mapping| part.kind == Kind::Plain;
     let overlaps = |part: &Mapping| lock(&REGISTERED).iter().any(|range| !range.is_shared && range.start < part.end && part.start < range.end);
     let can_be = parts.iter().all(|part| match part.kind {
@@ -171,7 +171,7 @@ fn take_out(address: usize, len: usize) -> bool {
 /// Makes those pages of a range private that no registration needs.
 fn give_back(start: usize, end: usize) {
     let Some(file) = own_file() else { return };
-    let others = maps::other_threads();
+    let others = maps::other_writers();
     if others == Others::Unable {
         return; // they stay where they are, which nobody notices
     }
