@@ -105,11 +105,13 @@ fn listen(bell: u32, until: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Wakes up to `count` of those who wait at `address`, in their order; tells how many.
+/// Wakes up to `count` of those who wait at `address`, in their order; tells how many. Each ring of a bell takes a turn of the engine, in
+/// which who was woken may run and come to wait here again: those who came after this began are for the next one.
 pub fn wake(address: usize, count: usize) -> usize {
+    let end = ORDER.load(Ordering::Relaxed);
     let mut woken = 0;
     while woken < count && WAITING.load(Ordering::Acquire) != 0 {
-        let Some(first) = first_at(address) else { break };
+        let Some(first) = first_at(address, end) else { break };
         first.woken.store(true, Ordering::Release);
         woken += 1;
         let bell = first.bell.load(Ordering::Relaxed);
@@ -121,12 +123,16 @@ pub fn wake(address: usize, count: usize) -> usize {
     woken
 }
 
-fn first_at(address: usize) -> Option<&'static Waiter> {
-    let waits = |waiter: &&Waiter| waiter.address.load(Ordering::Acquire) == address && !waiter.woken.load(Ordering::Acquire);
+/// The first of those who came before `end`.
+fn first_at(address: usize, end: u64) -> Option<&'static Waiter> {
+    let waits = |waiter: &&Waiter| {
+        let is_here = waiter.address.load(Ordering::Acquire) == address && !waiter.woken.load(Ordering::Acquire);
+        is_here && waiter.order.load(Ordering::Relaxed) < end
+    };
     WAITERS.iter().filter(waits).min_by_key(|waiter| waiter.order.load(Ordering::Relaxed))
 }
 
 /// Whether anybody waits at `address` and has not been woken.
 pub fn is_awaited(address: usize) -> bool {
-    WAITING.load(Ordering::Acquire) != 0 && first_at(address).is_some()
+    WAITING.load(Ordering::Acquire) != 0 && first_at(address, u64::MAX).is_some()
 }
