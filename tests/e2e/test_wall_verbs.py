@@ -113,6 +113,16 @@ def test_what_the_kernel_reads_into_registered_memory_is_seen(softband: Softband
     assert "all parts hold" in outcome.program("a-0")
 
 
+@pytest.mark.parametrize("options", [(), WALL, (*WALL, "--no-preload")])
+def test_registered_memory_is_reached_whatever_its_program_may_do_with_it(softband: Softband, c_programs: Path, options: tuple[str, ...]) -> None:
+    program = c_programs / "protected_memory"
+    assert "all parts hold" in softband.run("modern-pair", ("a", str(program)), options=options).assert_ok().program("a-0")
+    shared = softband.run("modern-pair", ("a", f"{program} shared"), options=options).assert_ok()
+    assert "all parts hold" in shared.program("a-0")
+    lost = [line for line in shared.stderr.splitlines() if "what peers write to registered memory that is a shared mapping is lost" in line]
+    assert len(lost) == 1 and "protected_memory shared'" in lost[0]
+
+
 def test_new_queue_pairs_lose_nothing_beside_other_work(softband: Softband, c_programs: Path) -> None:
     program = c_programs / "fresh_queue_pairs"
     outcome = softband.run("two-hosts", ("a", f"{program} 200"), ("b", str(program)), options=WALL).assert_ok()

@@ -6,12 +6,15 @@
 use crate::shared_words::SharedWords;
 use softband_model::verbs::api::{HostMemory, MemoryFault, PayloadSlice, read_and_write};
 use softband_types::ProcessId;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::Ordering;
 
 /// Writes of one process that are put off are carried out beyond this many bytes.
 const DEFERRED_BYTES_MAX: usize = 4 << 20;
 /// Longest vector of one system call (IOV_MAX).
 const VECTORS_MAX: usize = 1024;
+const PAGE: u64 = 4096;
 
 #[derive(Default)]
 struct Deferred {
@@ -30,8 +33,31 @@ pub(crate) struct ProgramMemory {
     pub(crate) last_written: Option<ProcessId>,
     /// What programs change themselves.
     pub(crate) words: SharedWords,
-    /// The first failure of the host to let us at a program's memory, to be told once.
+    /// The first failure of the host to let us at any program's memory, to be told once.
     pub(crate) denied: Option<std::io::Error>,
+    /// What was lost, and of which of the host's processes.
+    pub(crate) lost: Vec<(i32, Lost)>,
+}
+
+/// Why what peers write to registered memory does not get there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// It is shared with others, and may not be written to any more.
+    Protected,
+    /// The process has another user now, or has made itself undumpable.
+    Hidden,
+}
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Self::Protected => "what peers write to registered memory that is a shared mapping is lost while the program may not write to it itself",
+            Self::Hidden => {
+                "its memory cannot be reached, since the process has changed its user or made itself undumpable (prctl, PR_SET_DUMPABLE): stacks, \
+                 files and shared memory cannot be registered, and what peers write there is lost"
+            }
+        })
+    }
 }
 
 impl ProgramMemory {
@@ -59,12 +85,17 @@ impl ProgramMemory {
     }
 
     /// Whether all of a stretch is mapped, and writable where `write`: what the kernel finds out when it pins memory. A program whose
-    /// mappings cannot be read is believed.
-    pub(crate) fn can_be_pinned(&self, process: ProcessId, (address, len): (u64, u64), write: bool) -> bool {
-        let Ok(maps) = self.pid(process).and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/maps")).map_err(|_| MemoryFault)) else {
+    /// mappings cannot be read is believed, unless its memory is to be reached by way of the kernel (`by_kernel`).
+    pub(crate) fn can_be_pinned(&mut self, process: ProcessId, (address, len): (u64, u64), write: bool, by_kernel: bool) -> bool {
+        // The last page of a file's mapping may lie behind the end of the file.
+        if by_kernel && len > 0 && self.read(process, address.saturating_add(len - 1), &mut [0]).is_err() {
+            return false;
+        }
+        let Ok(maps) = self.pid(process).and_then(|pid| std::fs::read(format!("/proc/{pid}/maps")).map_err(|_| MemoryFault)) else {
             return true;
         };
-        covers(&maps, (address, address.saturating_add(len)), write)
+        // Files that are mapped may have any name.
+        covers(&String::from_utf8_lossy(&maps), (address, address.saturating_add(len)), write)
     }
 
     /// Carries out what was put off for `process`.
@@ -101,23 +132,52 @@ impl ProgramMemory {
         }
         // SAFETY: the local vectors name live buffers that are only read; the remote ones are checked by the kernel.
         let written = unsafe { libc::process_vm_writev(pid, local.as_ptr(), local.len() as u64, remote.as_ptr(), remote.len() as u64, 0) };
-        if written < 0 {
-            self.note_denied();
+        if written == total as isize || written < 0 && self.is_denied(pid) {
+            return;
         }
-        if written >= 0 && (written as usize) < total && batch.len() > 1 {
-            // Some page of it is gone: what can still be written is written, as an HCA would to the pages it has pinned.
-            for single in batch.chunks(1) {
-                self.write_batch(pid, single);
-            }
+        // Some page of it is gone or protected: what can still be written is written, as an HCA would to the pages it has pinned.
+        match batch {
+            [(address, payload)] => self.write_regardless(pid, *address, payload.bytes()),
+            _ => batch.chunks(1).for_each(|single| self.write_batch(pid, single)),
         }
     }
 
-    fn note_denied(&mut self) {
-        let error = std::io::Error::last_os_error();
-        if error.raw_os_error() == Some(libc::EPERM) && self.denied.is_none() {
-            self.denied = Some(error);
+    /// Writes page by page, whatever rights the program has to them by now: an HCA has pinned them. Those that are gone take nothing.
+    fn write_regardless(&mut self, pid: i32, address: u64, bytes: &[u8]) {
+        let Ok(file) = OpenOptions::new().write(true).open(format!("/proc/{pid}/mem")) else { return };
+        let mut from = 0;
+        while from < bytes.len() {
+            let at = address + from as u64;
+            let to = bytes.len().min(from + (PAGE - at % PAGE) as usize);
+            if file.write_all_at(&bytes[from..to], at).is_err() && is_mapped(pid, at) {
+                self.note_lost(pid, Lost::Protected);
+            }
+            from = to;
         }
     }
+
+    fn note_lost(&mut self, pid: i32, what: Lost) {
+        if !self.lost.contains(&(pid, what)) {
+            self.lost.push((pid, what));
+        }
+    }
+
+    /// Whether the last system call failed since the host does not let us at that memory.
+    fn is_denied(&mut self, pid: i32) -> bool {
+        let error = std::io::Error::last_os_error();
+        let is_denied = error.raw_os_error() == Some(libc::EPERM);
+        // Who is not of our user, or not dumpable, has its files in /proc belong to another one (proc(5)). Others need not suffer for it.
+        if is_denied && std::fs::metadata(format!("/proc/{pid}/stat")).is_ok_and(|data| data.uid() != rustix::process::geteuid().as_raw()) {
+            self.note_lost(pid, Lost::Hidden);
+        } else if is_denied && self.denied.is_none() {
+            self.denied = Some(error);
+        }
+        is_denied
+    }
+}
+
+fn is_mapped(pid: i32, address: u64) -> bool {
+    std::fs::read(format!("/proc/{pid}/maps")).is_ok_and(|maps| covers(&String::from_utf8_lossy(&maps), (address, address + 1), false))
 }
 
 /// Whether the mappings of `/proc/PID/maps` cover a range without a gap and with the right to read, and to write where `write`.
@@ -150,10 +210,15 @@ impl HostMemory for ProgramMemory {
         let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
         // SAFETY: the local vector names a live, exclusively borrowed buffer; the remote one is checked by the kernel.
         let read = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
-        if read < 0 {
-            self.note_denied();
+        if read == into.len() as isize {
+            return Ok(());
         }
-        if read == into.len() as isize { Ok(()) } else { Err(MemoryFault) }
+        if read < 0 && self.is_denied(pid) {
+            return Err(MemoryFault);
+        }
+        // Whatever rights the program has to it by now.
+        let file = File::open(format!("/proc/{pid}/mem")).map_err(|_| MemoryFault)?;
+        file.read_exact_at(into, address).map_err(|_| MemoryFault)
     }
 
     fn write(&mut self, process: ProcessId, address: u64, payload: &PayloadSlice) -> Result<(), MemoryFault> {

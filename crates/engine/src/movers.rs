@@ -83,7 +83,7 @@ impl Process {
 
 /// Whether a process is stopped, by a signal or a debugger.
 fn is_stopped(pid: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = crate::process::stat(format!("/proc/{pid}/stat"));
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
 }
 

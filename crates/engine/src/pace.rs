@@ -258,6 +258,9 @@ impl Engine {
             if let Some(error) = self.memory.denied.take() {
                 return Some(Failure::MemoryDenied { reason: error.to_string() });
             }
+            if !self.memory.lost.is_empty() {
+                self.tell_of_lost();
+            }
             if let Some(waits) = self.deadlock.take() {
                 return Some(Failure::Deadlock { waits });
             }
@@ -390,6 +393,14 @@ impl Engine {
                 self.processes[process].state = ProcessState::Ended;
                 self.statuses[program] = Some(127);
             }
+        }
+    }
+
+    /// Tells of registered memory that could not be reached, and whose it is.
+    pub(crate) fn tell_of_lost(&mut self) {
+        for (pid, what) in std::mem::take(&mut self.memory.lost) {
+            let Some(process) = self.processes.find(|process| process.pid == pid) else { continue };
+            self.warn(format!("{}: {what}", self.command_of(process)));
         }
     }
 

@@ -428,3 +428,8 @@ impl Process {
         matches!(self.state, ProcessState::Promised | ProcessState::Expected | ProcessState::Attached)
     }
 }
+
+/// A `stat` of `/proc`, empty where there is none. Processes may have any name, and those that are cut are no longer UTF-8.
+pub(crate) fn stat(path: String) -> String {
+    String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
+}

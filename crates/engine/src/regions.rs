@@ -20,7 +20,7 @@ impl Engine {
         let access = convert::access(mr.access)?;
         // Pages that are looked up when they are touched need not be there yet.
         let pinned = mr.access & convert::ACCESS_ON_DEMAND == 0;
-        if pinned && !self.memory.can_be_pinned(owner, (mr.address, mr.len_bytes), access.local_write) {
+        if pinned && !self.memory.can_be_pinned(owner, (mr.address, mr.len_bytes), access.local_write, mr.shared == 0) {
             return Err(libc::EFAULT);
         }
         let init = MrInit { owner, pd: PdHandle(mr.pd), address: mr.address, len_bytes: mr.len_bytes, iova: mr.iova, access };
@@ -42,7 +42,7 @@ impl Engine {
             access,
         };
         if let Some(range) = change.range
-            && !self.memory.can_be_pinned(owner, (range.address, range.len_bytes), access.is_some_and(|access| access.local_write))
+            && !self.memory.can_be_pinned(owner, (range.address, range.len_bytes), access.is_some_and(|access| access.local_write), true)
         {
             return Err(libc::EFAULT);
         }

@@ -24,7 +24,7 @@ const SLICE_LAST_PICOS: u64 = 1_000_000_000;
 
 /// Whether a thread waits in the kernel for something that may take any time.
 fn is_asleep(pid: i32, tid: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
+    let stat = crate::process::stat(format!("/proc/{pid}/task/{tid}/stat"));
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
 }
 
@@ -209,7 +209,7 @@ impl Engine {
     }
 
     pub(crate) fn is_zombie(&self, process: usize) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.processes[process].pid)).unwrap_or_default();
+        let stat = crate::process::stat(format!("/proc/{}/stat", self.processes[process].pid));
         stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
     }
 

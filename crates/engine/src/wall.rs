@@ -45,6 +45,9 @@ impl Engine {
             if let Some(error) = self.memory.denied.take() {
                 return Some(Failure::MemoryDenied { reason: error.to_string() });
             }
+            if !self.memory.lost.is_empty() {
+                self.tell_of_lost();
+            }
             let has_worked = self.wall_round();
             if self.statuses.iter().all(Option::is_some) {
                 return None;

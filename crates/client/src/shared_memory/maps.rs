@@ -151,12 +151,13 @@ fn has_pinned(status: &str) -> bool {
 
 fn read_all(path: &str) -> Option<String> {
     let file = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    // On the heap: a thread's stack may have 16 KiB.
     let mut bytes = Vec::with_capacity(64 << 10);
     loop {
-        let mut part = [0; 16 << 10];
-        match rustix::io::read(&file, &mut part).ok()? {
-            0 => return String::from_utf8(bytes).ok(),
-            count => bytes.extend_from_slice(&part[..count]),
+        bytes.reserve(16 << 10);
+        if rustix::io::read(&file, rustix::buffer::spare_capacity(&mut bytes)).ok()? == 0 {
+            // Files that are mapped may have any name.
+            return Some(String::from_utf8_lossy(&bytes).into_owned());
         }
     }
 }

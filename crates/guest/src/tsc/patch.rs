@@ -118,8 +118,9 @@ fn jump(from: usize, to: usize) -> Option<[u8; JUMP_BYTES]> {
 
 /// The mapping of a file's code that holds `at`.
 fn text_around(at: usize) -> Option<std::ops::Range<usize>> {
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    maps.lines().find_map(|line| {
+    // Files that are mapped may have any name.
+    let maps = std::fs::read("/proc/self/maps").ok()?;
+    String::from_utf8_lossy(&maps).lines().find_map(|line| {
         let mut fields = line.split_ascii_whitespace();
         let (range, access) = (fields.next()?, fields.next()?);
         let (start, end) = range.split_once('-')?;
