@@ -31,6 +31,29 @@ def test_an_ordinary_user_runs_a_copy_of_the_tree_from_any_folder(tmp_path: Path
     assert "t_typical" in done.stdout
 
 
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
+def test_the_tree_may_lie_in_a_folder_that_the_dynamic_linker_cannot_be_told(tmp_path: Path, pace: str) -> None:
+    tree = tmp_path / "a copy: mit Ümlaut"
+    shutil.copytree(DIST, tree, symlinks=True)
+    command = [str(tree / "bin/softband"), "run", "two-hosts", "--pace", pace, "--out", "out", "--on", "a", "hostname"]
+    run = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 120, "check": False}
+    done = subprocess.run(command, env=os.environ | {"TMPDIR": "/tmp"}, **run)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "a\n", "")
+    spaced = tmp_path / "another one"
+    spaced.mkdir()
+    refused = subprocess.run(command, env=os.environ | {"TMPDIR": str(spaced)}, **run)
+    assert refused.returncode != 0 and "set TMPDIR to a folder without" in refused.stderr
+    nowhere = subprocess.run(command, env=os.environ | {"TMPDIR": str(tmp_path / "gone")}, **run)
+    assert nowhere.returncode != 0 and str(tmp_path / "gone") in nowhere.stderr and "TMPDIR" in nowhere.stderr
+
+
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
+def test_a_program_closes_all_that_it_does_not_know_and_goes_on(softband: Softband, pace: str) -> None:
+    code = "import ctypes, socket; ctypes.CDLL(None).syscall(436, 3, 2**32 - 1, 0); print(socket.gethostbyname('b')); socket.create_connection(('b', 7))"
+    outcome = softband.run("two-hosts", ("a", f'python3 -c "{code}"'), options=("--pace", pace))
+    assert outcome.status != 0 and outcome.program("a-0").count(".") == 3 and "ConnectionRefusedError" in outcome.stderr
+
+
 def test_names_loopback_and_ports_belong_to_each_host(softband: Softband) -> None:
     commands = [("a", "hostname"), ("b", "hostname"), ("a", "uname -n")]
     outcome = softband.run("two-hosts", *commands).assert_ok()

@@ -317,7 +317,13 @@ pub(crate) fn send_word(slot: u32, kind: u32) {
     if fd >= 0 {
         // SAFETY: the descriptor stays open as long as the process is attached.
         let control = unsafe { BorrowedFd::borrow_raw(fd) };
-        let _ = rustix::net::send(control, bytemuck::bytes_of(&Word { slot, kind }), SendFlags::NOSIGNAL);
+        let sent = rustix::net::send(control, bytemuck::bytes_of(&Word { slot, kind }), SendFlags::NOSIGNAL);
+        if matches!(sent, Err(rustix::io::Errno::BADF | rustix::io::Errno::NOTSOCK)) {
+            // Closed by an instruction of its own; by the C library it cannot be. It would wait for an answer for ever.
+            crate::warn::always("this program has closed the descriptor by which it reaches the engine, and cannot go on");
+            // SAFETY: `_exit` ends the process without running anything of it.
+            unsafe { libc::_exit(crate::turn::EXIT_ENGINE_GONE) }
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::pace::Engine;
 use crate::verbs::shown_lid;
+use anyhow::Context;
 use rustix::fs::FlockOperation;
 use softband_fabric::World;
 use softband_fabric::spec::{HcaSpec, HostSpec};
@@ -11,6 +12,7 @@ use softband_model::verbs::api::PortSnapshot;
 use softband_types::{LinkLayer, LinkRate, LinkSpeed, PortNumber};
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -33,9 +35,14 @@ pub(crate) struct Files {
 
 impl Files {
     /// A folder for the engine of this name.
-    pub(crate) fn new(engine: &str) -> io::Result<Self> {
+    pub(crate) fn new(engine: &str) -> anyhow::Result<Self> {
         let parent = std::env::temp_dir();
-        remove_stale(&parent);
+        let place = || format!("cannot write the files that programs see of their HCAs into {} (TMPDIR names another folder)", parent.display());
+        Self::below(&parent, engine).with_context(place)
+    }
+
+    fn below(parent: &Path, engine: &str) -> io::Result<Self> {
+        remove_stale(parent);
         let folder = parent.join(format!("{engine}-files"));
         // It gets its name when it has its lock: another engine that starts now would take it for one that was left.
         let nascent = parent.join(format!("{engine}-files.new"));
@@ -44,6 +51,23 @@ impl Files {
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         fs::rename(&nascent, &folder)?;
         Ok(Self { folder, _lock: lock })
+    }
+
+    /// A way to the libraries that the dynamic linker can be told: it separates what it is given by characters that cannot be escaped (ld.so(8)).
+    pub(crate) fn way_to(&self, libraries: &Path) -> anyhow::Result<PathBuf> {
+        let can_be_told = |path: &Path| !path.as_os_str().as_bytes().iter().any(|byte| b" \t\n:;$".contains(byte));
+        if can_be_told(libraries) {
+            return Ok(libraries.to_path_buf());
+        }
+        let link = self.folder.join("lib");
+        anyhow::ensure!(
+            can_be_told(&link),
+            "the dynamic linker can be told neither of {} nor of a link in {}, for their spaces or colons: set TMPDIR to a folder without",
+            libraries.display(),
+            self.folder.display()
+        );
+        symlink(libraries, &link)?;
+        Ok(link)
     }
 
     /// The folder of a host, written when it is first asked for: large fabrics have many hosts without programs.

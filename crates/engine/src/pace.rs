@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 
 /// Node number of the engine's own events in the event order, behind every process.
 const NODE_ENGINE: u32 = u32::MAX;
+const PRELOAD: &str = "libsoftband.so";
 
 /// What happens on the program side at a time.
 #[derive(Clone, Copy, Debug)]
@@ -133,7 +134,7 @@ impl Engine {
     /// # Errors
     /// When the libraries are not there or the control socket cannot be opened.
     pub fn new(spec: &FabricSpec, seed: u64, libraries: &Path, options: Options, interrupt: Interrupt) -> anyhow::Result<Self> {
-        let preload = libraries.join("libsoftband.so");
+        let preload = libraries.join(PRELOAD);
         anyhow::ensure!(preload.is_file(), "{} is not there: run `make build`, or name the folder in SOFTBAND_LIB", preload.display());
         let (mailbox, receiver) = Mailbox::new();
         let name = format!("softband-{}-{:08x}", std::process::id(), Instant::now().elapsed().as_nanos() as u32 ^ std::process::id().rotate_left(16));
@@ -142,12 +143,14 @@ impl Engine {
         if options.pace == Pace::Virtual {
             processors.settle();
         }
-        let libraries = Libraries { preload, directory: libraries.to_path_buf(), by_preload: options.by_preload };
+        let files = Files::new(&name)?;
+        let directory = files.way_to(libraries)?;
+        let libraries = Libraries { preload: directory.join(PRELOAD), directory, by_preload: options.by_preload };
         let mut engine = Self::assemble(spec, seed, name, (libraries, processors, options.pace), interrupt, (mailbox, receiver))?;
         if options.pace == Pace::Wall {
             engine.network = Network::reserve()?;
         }
-        engine.files = Some(Files::new(&engine.name).context("cannot write the files that programs see of their HCAs")?);
+        engine.files = Some(files);
         Ok(engine)
     }
 

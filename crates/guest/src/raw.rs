@@ -2,6 +2,7 @@
 //! time, processes and randomness go the way of the functions of their names; all others pass through.
 
 use crate::clock::{clock_gettime, from_clock, gettimeofday};
+use crate::descriptors::{close, close_range};
 use crate::doorbell::{self, Place};
 use crate::pace::Patience;
 use crate::pid::{kill, own_number};
@@ -16,6 +17,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Six arguments travel in the same places whether they are there or not (System V ABI), so this need not be variadic.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long {
+    match number {
+        // Not what this library needs itself.
+        libc::SYS_close_range => return close_range(a as c_uint, b as c_uint, c as c_int).into(),
+        libc::SYS_close => return close(a as c_int).into(),
+        _ => {}
+    }
     // A thread that waits for its turn may come by here in a signal handler, or in our own code.
     if !active() || is_parked() || is_away() {
         return real::syscall(number, a, b, c, d, e, f);
