@@ -269,6 +269,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # data_path and verbs_all are one program in several files each.
     names = (
         "atomics",
+        "cancelled",
         "company",
         "completion_room",
         "crash_peer",

@@ -36,14 +36,18 @@ def test_the_tree_may_lie_in_a_folder_that_the_dynamic_linker_cannot_be_told(tmp
     tree = tmp_path / "a copy: mit Ümlaut"
     shutil.copytree(DIST, tree, symlinks=True)
     command = [str(tree / "bin/softband"), "run", "two-hosts", "--pace", pace, "--out", "out", "--on", "a", "hostname"]
-    run = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 120, "check": False}
-    done = subprocess.run(command, env=os.environ | {"TMPDIR": "/tmp"}, **run)
+
+    def run_with(temporary: Path) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {"TMPDIR": str(temporary)}
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+    done = run_with(Path("/tmp"))
     assert (done.returncode, done.stdout, done.stderr) == (0, "a\n", "")
     spaced = tmp_path / "another one"
     spaced.mkdir()
-    refused = subprocess.run(command, env=os.environ | {"TMPDIR": str(spaced)}, **run)
+    refused = run_with(spaced)
     assert refused.returncode != 0 and "set TMPDIR to a folder without" in refused.stderr
-    nowhere = subprocess.run(command, env=os.environ | {"TMPDIR": str(tmp_path / "gone")}, **run)
+    nowhere = run_with(tmp_path / "gone")
     assert nowhere.returncode != 0 and str(tmp_path / "gone") in nowhere.stderr and "TMPDIR" in nowhere.stderr
 
 

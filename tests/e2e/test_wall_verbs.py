@@ -123,6 +123,12 @@ def test_registered_memory_is_reached_whatever_its_program_may_do_with_it(softba
     assert len(lost) == 1 and "protected_memory shared'" in lost[0]
 
 
+@pytest.mark.parametrize("options", [WALL, (*WALL, "--no-preload")])
+def test_threads_that_wait_for_events_can_be_cancelled(softband: Softband, c_programs: Path, options: tuple[str, ...]) -> None:
+    outcome = softband.run("modern-pair", ("a", str(c_programs / "cancelled")), options=options).assert_ok()
+    assert "all parts hold" in outcome.program("a-0")
+
+
 def test_new_queue_pairs_lose_nothing_beside_other_work(softband: Softband, c_programs: Path) -> None:
     program = c_programs / "fresh_queue_pairs"
     outcome = softband.run("two-hosts", ("a", f"{program} 200"), ("b", str(program)), options=WALL).assert_ok()

@@ -2,7 +2,7 @@
 
 use crate::context::{close_placeholder, context, placeholder};
 use crate::cq;
-use crate::events::{Reading, read_or_wait};
+use crate::events::{Reading, is_interrupted, read_or_wait};
 use crate::guard::{guarded, lock, minus_one, not_null, object, status};
 use libc::{c_int, c_void};
 use softband_abi::verbs::{ibv_comp_channel, ibv_context, ibv_cq};
@@ -75,6 +75,14 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(shown: *mut ibv_comp_channel) 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_cq_event(shown: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, cookie: *mut *mut c_void) -> c_int {
+    // SAFETY: the caller names a channel of ours, or NULL.
+    let is_over = !shown.is_null() && unsafe { is_interrupted((*shown).fd) };
+    // SAFETY: the caller's promise.
+    if is_over { -1 } else { unsafe { get_event(shown, cq, cookie) } }
+}
+
+#[inline(never)] // its caller has nothing to tidy up
+unsafe extern "C" fn get_event(shown: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, cookie: *mut *mut c_void) -> c_int {
     minus_one(|| {
         // SAFETY: the caller names a channel of ours, and with it an open context.
         let (object, fd, ours) = unsafe { (object_of(not_null(shown)?), (*shown).fd, context((*shown).context)?) };

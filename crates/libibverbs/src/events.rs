@@ -18,6 +18,18 @@ pub(crate) struct Reading {
     pub(crate) fd: c_int,
 }
 
+/// In wall pace: waits until there is something to read, where the thread can be cancelled (pthreads(7)); whether a signal came first, which
+/// `errno` says then. A thread that is cancelled ends here: its caller may have nothing that would have to be tidied up.
+///
+/// # Safety
+/// `fd` is any number.
+#[inline(always)]
+pub(crate) unsafe fn is_interrupted(fd: c_int) -> bool {
+    let mut byte = 0u8;
+    // SAFETY: one byte of room; a number that is not open answers an error.
+    is_wall() && unsafe { libc::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_PEEK) < 0 && *libc::__errno_location() == libc::EINTR }
+}
+
 /// Reads an event; waits for one unless the descriptor is non-blocking.
 pub(crate) fn read_or_wait<Event: Pod>(reading: &Reading) -> Result<Event, Errno> {
     let object = Object { object: reading.object, reserved: 0 };
@@ -128,6 +140,14 @@ fn take_element(ours: &Context, event: &AsyncEvent) -> *mut c_void {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_async_event(shown: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
+    // SAFETY: the caller names an open context, or NULL.
+    let is_over = !shown.is_null() && unsafe { is_interrupted((*shown).async_fd) };
+    // SAFETY: the caller's promise.
+    if is_over { -1 } else { unsafe { get_event(shown, event) } }
+}
+
+#[inline(never)] // its caller has nothing to tidy up
+unsafe extern "C" fn get_event(shown: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
     minus_one(|| {
         // SAFETY: the caller names an open context.
         let (ours, fd) = unsafe { (context(shown)?, (*shown).async_fd) };
