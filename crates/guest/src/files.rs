@@ -1,10 +1,13 @@
 //! The kernel's files about HCAs and processes: what a program looks for below `/sys/class/infiniband*` and `/dev/infiniband` lies in a folder
-//! that the engine has written for its host, and the functions of the C library that take paths are led there.
+//! that the engine has written for its host, and the functions of the C library that take paths are led there. What opens the system's random
+//! numbers is led to a file of them.
 
 use crate::attach::attached;
+use crate::random_files;
 use crate::real;
 use crate::world::{active, errno, fail, set_errno};
 use libc::{DIR, FILE, c_char, c_int, c_uint, mode_t, size_t, ssize_t};
+use rustix::fd::{AsRawFd, OwnedFd};
 use std::ffi::{CStr, CString, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
@@ -33,13 +36,29 @@ fn is_about_hcas(path: &[u8]) -> bool {
 struct Led {
     path: *const c_char,
     _held: Option<CString>,
+    file: Option<OwnedFd>,
+}
+
+impl Led {
+    /// Ours is opened by a link, which the program may not want to follow.
+    fn flags(&self, flags: c_int) -> c_int {
+        if self.file.is_some() { flags & !libc::O_NOFOLLOW } else { flags }
+    }
 }
 
 /// # Safety
 /// `path` is NULL or a C string.
 unsafe fn led(path: *const c_char) -> Led {
     let held = if path.is_null() { None } else { inside(CStr::from_ptr(path).to_bytes()) };
-    Led { path: held.as_ref().map_or(path, |held| held.as_ptr()), _held: held }
+    Led { path: held.as_ref().map_or(path, |held| held.as_ptr()), _held: held, file: None }
+}
+
+/// The same for what opens it; `blocks` of random numbers are enough for it at first.
+unsafe fn led_to_open(path: *const c_char, blocks: usize) -> Led {
+    let file = if path.is_null() { None } else { random_files::instead_of(CStr::from_ptr(path).to_bytes(), blocks) };
+    let Some(file) = file else { return led(path) };
+    let held = random_files::path_of(file.as_raw_fd());
+    Led { path: held.as_ptr(), _held: Some(held), file: Some(file) }
 }
 
 fn inside(path: &[u8]) -> Option<CString> {
@@ -78,57 +97,61 @@ unsafe fn opening<R>(folder: c_int, led: &Led, flags: c_int, open: impl FnOnce()
 /// `open` and its relatives: the mode travels in the same register whether it is there or not (System V ABI).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    let led = led(path);
-    opening(libc::AT_FDCWD, &led, flags, || real::open(led.path, flags, mode))
+    let led = led_to_open(path, 1);
+    opening(libc::AT_FDCWD, &led, flags, || real::open(led.path, led.flags(flags), mode))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    let led = led(path);
-    opening(libc::AT_FDCWD, &led, flags, || real::open64(led.path, flags, mode))
+    let led = led_to_open(path, 1);
+    opening(libc::AT_FDCWD, &led, flags, || real::open64(led.path, led.flags(flags), mode))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn openat(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    let led = led(path);
-    opening(folder, &led, flags, || real::openat(folder, led.path, flags, mode))
+    let led = led_to_open(path, 1);
+    opening(folder, &led, flags, || real::openat(folder, led.path, led.flags(flags), mode))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn openat64(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    let led = led(path);
-    opening(folder, &led, flags, || real::openat64(folder, led.path, flags, mode))
+    let led = led_to_open(path, 1);
+    opening(folder, &led, flags, || real::openat64(folder, led.path, led.flags(flags), mode))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
-    real::__open_2(led(path).path, flags)
+    let led = led_to_open(path, 1);
+    real::__open_2(led.path, led.flags(flags))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
-    real::__open64_2(led(path).path, flags)
+    let led = led_to_open(path, 1);
+    real::__open64_2(led.path, led.flags(flags))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __openat_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
-    real::__openat_2(folder, led(path).path, flags)
+    let led = led_to_open(path, 1);
+    real::__openat_2(folder, led.path, led.flags(flags))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __openat64_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
-    real::__openat64_2(folder, led(path).path, flags)
+    let led = led_to_open(path, 1);
+    real::__openat64_2(folder, led.path, led.flags(flags))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
-    let led = led(path);
+    let led = led_to_open(path, random_files::BLOCKS_OF_STREAM);
     opening(libc::AT_FDCWD, &led, 0, || real::fopen(led.path, mode))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE {
-    let led = led(path);
+    let led = led_to_open(path, random_files::BLOCKS_OF_STREAM);
     opening(libc::AT_FDCWD, &led, 0, || real::fopen64(led.path, mode))
 }
 

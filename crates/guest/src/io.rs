@@ -1,6 +1,7 @@
 //! `read` and `write`.
 
 use crate::descriptors::{blocking_natively, is_nonblocking, kind_of, ours};
+use crate::random_files;
 use crate::real;
 use crate::socket::message::parts;
 use crate::socket::stream;
@@ -89,7 +90,8 @@ pub unsafe extern "C" fn read(fd: c_int, data: *mut c_void, len: size_t) -> ssiz
     {
         return count;
     }
-    native(fd, libc::POLLIN, || real::read(fd, data, len))
+    let count = native(fd, libc::POLLIN, || real::read(fd, data, len));
+    random_files::read_on(fd, data, len, count)
 }
 
 #[unsafe(no_mangle)]
@@ -105,7 +107,8 @@ pub unsafe extern "C" fn readv(fd: c_int, list: *const iovec, count: c_int) -> s
     {
         return result;
     }
-    native(fd, libc::POLLIN, || real::readv(fd, list, count))
+    let done = native(fd, libc::POLLIN, || real::readv(fd, list, count));
+    random_files::read_parts_on(fd, list, count, done)
 }
 
 #[unsafe(no_mangle)]

@@ -39,6 +39,7 @@ pub mod pid;
 pub mod poll;
 pub mod process;
 pub mod random;
+pub mod random_files;
 pub mod raw;
 pub mod select;
 pub mod semaphore;

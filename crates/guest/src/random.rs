@@ -9,14 +9,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 static DRAWN: AtomicU64 = AtomicU64::new(0);
 
 /// Number `index` of the stream of `seed` (SplitMix64).
-fn number(seed: u64, index: u64) -> u64 {
+pub fn number(seed: u64, index: u64) -> u64 {
     let mut z = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
-fn next() -> u64 {
+/// The next number of this process.
+pub fn next() -> u64 {
     number(client::header().seed, DRAWN.fetch_add(1, Ordering::Relaxed))
 }
 
