@@ -291,6 +291,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "joined",
         "shared_builder",
         "soak",
+        "thread_left_behind",
         "verbs_errors",
         "verbs_optional",
         "verbs_threads",

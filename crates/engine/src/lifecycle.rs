@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 const EPOCH_SECONDS: u64 = 1_182_729_600;
 /// How long a call outside our sight may take, in wall-clock time, to count as over at once.
 const AWAY_GRACE: Duration = Duration::from_millis(5);
+/// From here on the status says which signal has ended a program.
+const STATUS_OF_SIGNALS: i32 = 128;
 /// Process number 0 sees itself as this process id.
 const VIRTUAL_PID_FIRST: u32 = 1_000;
 
@@ -60,6 +62,7 @@ impl Engine {
             objects: BTreeMap::new(),
             remotely_writable: 0,
             ended_at: None,
+            leaves: false,
         });
         ticket
     }
@@ -267,11 +270,24 @@ impl Engine {
     pub(crate) fn process_gone(&mut self, process: usize) {
         if self.processes[process].state == ProcessState::Attached {
             // A parent that is there learns of it and says what it thinks fit: a shell's pipeline may end by a signal in good order.
-            if self.pace == Pace::Virtual && self.processes[process].parent.is_none_or(|parent| !self.processes[parent].is_alive()) {
+            let is_told = self.processes[process].parent.is_some_and(|parent| self.processes[parent].is_alive());
+            if self.pace == Pace::Virtual && !is_told && !self.has_ended_by_itself(process) {
                 self.warn(format!("{} was killed or crashed at {:.6} s of virtual time", self.command_of(process), self.now.as_secs_f64()));
             }
             self.end_process(process);
         }
+    }
+
+    /// Whether it has ended with a status of its own, by a way that we do not see (`quick_exit`, a system call of its own). Of what programs
+    /// have started and left behind nobody tells us the status.
+    fn has_ended_by_itself(&mut self, process: usize) -> bool {
+        let Process { program, parent: None, .. } = self.processes[process] else { return false };
+        let started = Instant::now();
+        while self.statuses[program].is_none() && started.elapsed() < Duration::from_secs(1) && !self.interrupt.is_raised() {
+            self.hear_for(Duration::from_millis(1));
+            self.note_early_exits();
+        }
+        self.statuses[program].is_some_and(|status| status < STATUS_OF_SIGNALS)
     }
 
     fn end_process(&mut self, process: usize) {

@@ -321,7 +321,7 @@ impl Engine {
         match event {
             Event::StartProgram { program } => self.start_program(program),
             Event::Resume { process, slot } => {
-                if self.processes[process].state == ProcessState::Attached {
+                if self.processes[process].state == ProcessState::Attached && !self.processes[process].leaves {
                     self.run_thread(process, slot, self.now);
                 }
             }

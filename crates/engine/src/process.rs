@@ -406,6 +406,8 @@ pub(crate) struct Process {
     pub(crate) remotely_writable: u32,
     /// Told to end by the engine or known to have ended on its own; time of it.
     pub(crate) ended_at: Option<SimTime>,
+    /// Has said that it ends: the system ends it at once, so its other threads, whom that may find anywhere, get no turn any more.
+    pub(crate) leaves: bool,
 }
 
 #[derive(Clone, Copy, Debug)]

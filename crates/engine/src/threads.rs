@@ -89,11 +89,13 @@ impl Engine {
     fn thread_called(&mut self, process: usize, slot: u32) {
         self.take_posts(process, slot);
         let shared = &self.processes[process].shared;
-        if shared.slot(slot).op.load(Ordering::Relaxed) == Op::ForkCancel as u32
+        let op = shared.slot(slot).op.load(Ordering::Relaxed);
+        if op == Op::ForkCancel as u32
             && let Ok(Ticket { ticket }) = crate::calls::request(&shared.request(slot))
         {
             self.cancel_fork(ticket);
         }
+        self.processes[process].leaves |= op == Op::ProcessExit as u32;
         self.keep_promises(process);
         let clock = self.processes[process].clock(slot).max(self.now);
         self.queue.push(clock, process as u32, Event::Execute { process, slot });
