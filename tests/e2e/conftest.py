@@ -290,6 +290,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "registered_memory",
         "joined",
         "shared_builder",
+        "signal_waits",
         "soak",
         "thread_left_behind",
         "verbs_errors",

@@ -1,4 +1,4 @@
-"""How programs end, in virtual pace."""
+"""Signals that programs wait for, and how they end, in virtual pace."""
 
 from __future__ import annotations
 
@@ -6,6 +6,28 @@ from pathlib import Path
 
 import pytest
 from conftest import Softband
+
+
+def test_waits_for_signals_take_simulated_time(softband: Softband, c_programs: Path) -> None:
+    done = softband.run("two-hosts", ("a", str(c_programs / "signal_waits"))).assert_ok()
+    lines = done.program("a-0").splitlines()
+    assert lines[:7] == [
+        *["nothing: Resource temporarily unavailable after 40 ms"] * 3,
+        "no wait: Resource temporarily unavailable after 0 ms",
+        "pending: User defined signal 1 after 0 ms",
+        "told: 1",
+        "alarm: Alarm clock after 1000 ms",
+    ]
+    # What the kernel sends is seen at the next look.
+    latest = {"child: Child exited": [310, 413], "handler: Interrupted system call": [207]}
+    for line in (lines[7], lines[9], lines[10]):
+        what, _, millis = line.removesuffix(" ms").partition(" after ")
+        limit = latest[what].pop(0)
+        assert limit - 14 <= int(millis) <= limit
+    assert lines[8] == "reaped: 1"
+    assert lines[11:] == ["thread: 0 Alarm clock"] * 2
+    assert done.stderr == ""
+    assert softband.run("two-hosts", ("a", str(c_programs / "signal_waits"))).assert_ok().program("a-0").splitlines() == lines
 
 
 @pytest.mark.parametrize("how", ["", " quick"])

@@ -45,6 +45,7 @@ pub mod select;
 pub mod semaphore;
 pub mod shell;
 pub mod signals;
+pub mod sigwait;
 pub mod sleep;
 pub mod socket;
 pub mod spawn;

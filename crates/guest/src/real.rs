@@ -202,6 +202,7 @@ originals! {
     fn getentropy(data: *mut c_void, len: size_t) -> c_int;
     fn pause() -> c_int;
     fn sigsuspend(mask: *const sigset_t) -> c_int;
+    fn sigwait(set: *const sigset_t, signal: *mut c_int) -> c_int;
     fn sigtimedwait(set: *const sigset_t, info: *mut siginfo_t, timeout: *const timespec) -> c_int;
 }
 

@@ -92,6 +92,11 @@ unsafe fn has_restart(signal: c_int) -> bool {
     real::sigaction(signal, std::ptr::null(), &raw mut action) == 0 && action.sa_flags & libc::SA_RESTART != 0
 }
 
+unsafe fn is_blocked(signal: c_int) -> bool {
+    let mut blocked: sigset_t = std::mem::zeroed();
+    real::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut blocked) == 0 && libc::sigismember(&raw const blocked, signal) == 1
+}
+
 /// Raises what the engine delivers, natively and in the calling thread, so that handlers have run when this returns.
 pub fn raise_all(signals: u64) {
     RAISED.set(RAISED.get() + 1);
@@ -101,8 +106,11 @@ pub fn raise_all(signals: u64) {
         if signals & 1 << signal != 0 {
             let pid = rustix::process::getpid().as_raw_nonzero().get();
             let tid = rustix::thread::gettid().as_raw_nonzero().get();
-            // SAFETY: tgkill touches no memory of ours.
-            keeping_errno(|| unsafe { kernel!(libc::SYS_tgkill, pid, tid, signal) });
+            // Another thread may wait for one that this one blocks.
+            // SAFETY: neither call touches memory of ours.
+            keeping_errno(|| unsafe {
+                if is_blocked(signal) { kernel!(libc::SYS_kill, pid, signal) } else { kernel!(libc::SYS_tgkill, pid, tid, signal) }
+            });
         }
     }
 }
