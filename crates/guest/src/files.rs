@@ -63,9 +63,9 @@ unsafe fn led_to_open(path: *const c_char, blocks: usize) -> Led {
 
 fn inside(path: &[u8]) -> Option<CString> {
     if let Some(rest) = path.strip_prefix(b"/proc/")
-        && rest.first().is_some_and(u8::is_ascii_digit)
+        && (rest.first().is_some_and(u8::is_ascii_digit) || rest.starts_with(b"self/task/"))
     {
-        return of_process(rest);
+        return of_process(rest).filter(|led| led.as_bytes() != path);
     }
     // Nearly every path ends here.
     if !(is_about_hcas(path) || path == BOOT_ID) || !attached() {
@@ -74,12 +74,22 @@ fn inside(path: &[u8]) -> Option<CString> {
     CString::new([FOLDER.get()?.as_bytes(), path].concat()).ok()
 }
 
-/// Below `/proc`, what belongs to a process that the program knows by another number than the system.
+/// Below `/proc`, what belongs to a process, or its first thread, that the program knows by another number than the system.
 fn of_process(rest: &[u8]) -> Option<CString> {
-    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let number = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
-    let real = crate::pid::translated(number);
-    CString::new([b"/proc/", real.to_string().as_bytes(), &rest[digits..]].concat()).ok().filter(|_| real != number)
+    let (process, below) = by_system_number(rest);
+    let (thread, last) = below.strip_prefix(b"/task/").map_or((Vec::new(), below), |below| {
+        let (thread, last) = by_system_number(below);
+        ([b"/task/", thread.as_slice()].concat(), last)
+    });
+    CString::new([b"/proc/", process.as_slice(), &thread, last].concat()).ok()
+}
+
+/// The first part of a path, with the system's number in place of the program's, and what follows it.
+fn by_system_number(path: &[u8]) -> (Vec<u8>, &[u8]) {
+    let end = path.iter().position(|byte| *byte == b'/').unwrap_or(path.len());
+    let (first, rest) = path.split_at(end);
+    let number = std::str::from_utf8(first).ok().and_then(|first| first.parse().ok());
+    (number.map_or_else(|| first.to_vec(), |number| crate::pid::translated(number).to_string().into_bytes()), rest)
 }
 
 /// Runs `open`. That of a named pipe waits in the kernel for its other end, and both must be there at once: neither may have the turn.

@@ -52,6 +52,18 @@ pub unsafe extern "C" fn getpid() -> pid_t {
     own_number()
 }
 
+/// The first thread has its process's number, as the system has it; others have the system's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gettid() -> pid_t {
+    let real = rustix::thread::gettid().as_raw_nonzero().get();
+    if real == rustix::process::getpid().as_raw_nonzero().get() { own_number() } else { real }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tgkill(process: pid_t, thread: pid_t, signal: c_int) -> c_int {
+    kernel!(libc::SYS_tgkill, translated(process), translated(thread), signal) as c_int
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getppid() -> pid_t {
     let real = real::getppid();

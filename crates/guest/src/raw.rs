@@ -5,7 +5,7 @@ use crate::clock::{clock_gettime, from_clock, gettimeofday};
 use crate::descriptors::{close, close_range};
 use crate::doorbell::{self, Place};
 use crate::pace::Patience;
-use crate::pid::{kill, own_number};
+use crate::pid::{gettid, kill, own_number, tgkill, translated};
 use crate::random::getrandom;
 use crate::sleep::{clock_nanosleep, nanosleep, sched_yield};
 use crate::world::{active, deadline_after, fail, is_away, is_parked, keeping_errno, timespec_picos};
@@ -44,6 +44,9 @@ pub unsafe extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long
         libc::SYS_gettimeofday => return gettimeofday(a as *mut libc::timeval, b as *mut libc::timezone).into(),
         libc::SYS_sched_yield => return sched_yield().into(),
         libc::SYS_getpid => return own_number().into(),
+        libc::SYS_gettid => return gettid().into(),
+        libc::SYS_tgkill => return tgkill(a as c_int, b as c_int, c as c_int).into(),
+        libc::SYS_tkill => return kernel!(libc::SYS_tkill, translated(a as c_int), b),
         libc::SYS_kill => return kill(a as c_int, b as c_int).into(),
         libc::SYS_getrandom => return getrandom(a as *mut libc::c_void, b as usize, c as c_uint) as c_long,
         _ => {}
