@@ -76,12 +76,12 @@ static void serves(uint8_t *memory, int seed, const char *what)
 }
 
 /* Nobody else's data suffer for what cannot be written. */
-static void beside_others(int file)
+static void beside_others(int file, int rights)
 {
 	uint8_t *shared = mapping(MAP_SHARED, file), *other = plain + 2 * BYTES;
 	struct ibv_mr *mr = ibv_reg_mr(pd, shared, BYTES, ALL);
 
-	CHECK(mr != NULL && mprotect(shared, BYTES, PROT_READ) == 0);
+	CHECK(mr != NULL && mprotect(shared, BYTES, rights) == 0);
 	fill(plain, BYTES, 9);
 	for (int i = 0; i < 4; i++) {
 		memset(other, 0, BYTES);
@@ -110,7 +110,7 @@ int main(int argc, char **argv)
 	plain = aligned_alloc(PAGE, 4 * BYTES);
 	CHECK(plain != NULL && (plain_mr = ibv_reg_mr(pd, plain, 4 * BYTES, ALL)) != NULL);
 	if (argc > 1 && strcmp(argv[1], "shared") == 0) {
-		beside_others(fileno(file));
+		beside_others(fileno(file), argc > 2 ? PROT_NONE : PROT_READ);
 	} else {
 		serves(mapping(MAP_PRIVATE | MAP_ANONYMOUS, -1), 3, "memory of its own");
 		serves(mapping(MAP_PRIVATE, fileno(file)), 4, "its own copy of a file");

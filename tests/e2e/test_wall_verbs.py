@@ -117,10 +117,11 @@ def test_what_the_kernel_reads_into_registered_memory_is_seen(softband: Softband
 def test_registered_memory_is_reached_whatever_its_program_may_do_with_it(softband: Softband, c_programs: Path, options: tuple[str, ...]) -> None:
     program = c_programs / "protected_memory"
     assert "all parts hold" in softband.run("modern-pair", ("a", str(program)), options=options).assert_ok().program("a-0")
-    shared = softband.run("modern-pair", ("a", f"{program} shared"), options=options).assert_ok()
-    assert "all parts hold" in shared.program("a-0")
-    lost = [line for line in shared.stderr.splitlines() if "what peers write to registered memory that is a shared mapping is lost" in line]
-    assert len(lost) == 1 and "protected_memory shared'" in lost[0]
+    for how in ("shared", "shared closed"):
+        shared = softband.run("modern-pair", ("a", f"{program} {how}"), options=options).assert_ok()
+        assert "all parts hold" in shared.program("a-0")
+        lost = [line for line in shared.stderr.splitlines() if "what peers write to registered memory that is a shared mapping is lost" in line]
+        assert len(lost) == 1 and f"protected_memory {how}'" in lost[0]
 
 
 @pytest.mark.parametrize("options", [WALL, (*WALL, "--no-preload")])

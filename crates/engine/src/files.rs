@@ -66,7 +66,7 @@ impl Files {
             libraries.display(),
             self.folder.display()
         );
-        symlink(libraries, &link)?;
+        symlink(std::path::absolute(libraries)?, &link)?;
         Ok(link)
     }
 

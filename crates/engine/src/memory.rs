@@ -33,6 +33,8 @@ pub(crate) struct ProgramMemory {
     pub(crate) last_written: Option<ProcessId>,
     /// What programs change themselves.
     pub(crate) words: SharedWords,
+    /// Memory of some program was read.
+    has_reached: bool,
     /// The first failure of the host to let us at any program's memory, to be told once.
     pub(crate) denied: Option<std::io::Error>,
     /// What was lost, and of which of the host's processes.
@@ -53,8 +55,8 @@ impl std::fmt::Display for Lost {
         out.write_str(match self {
             Self::Protected => "what peers write to registered memory that is a shared mapping is lost while the program may not write to it itself",
             Self::Hidden => {
-                "its memory cannot be reached, since the process has changed its user or made itself undumpable (prctl, PR_SET_DUMPABLE): stacks, \
-                 files and shared memory cannot be registered, and what peers write there is lost"
+                "its memory cannot be reached, since the process has changed its user or made itself undumpable (prctl, PR_SET_DUMPABLE): it can \
+                 register no memory but in wall pace what lies on a heap, and what peers write to other memory is lost"
             }
         })
     }
@@ -95,7 +97,7 @@ impl ProgramMemory {
             return true;
         };
         // Files that are mapped may have any name.
-        covers(&String::from_utf8_lossy(&maps), (address, address.saturating_add(len)), write)
+        covers(&String::from_utf8_lossy(&maps), (address, address.saturating_add(len)), if write { "rw" } else { "r" })
     }
 
     /// Carries out what was put off for `process`.
@@ -145,11 +147,11 @@ impl ProgramMemory {
     /// Writes page by page, whatever rights the program has to them by now: an HCA has pinned them. Those that are gone take nothing.
     fn write_regardless(&mut self, pid: i32, address: u64, bytes: &[u8]) {
         let Ok(file) = OpenOptions::new().write(true).open(format!("/proc/{pid}/mem")) else { return };
-        let mut from = 0;
+        let (mut from, mut looked) = (0, false);
         while from < bytes.len() {
             let at = address + from as u64;
             let to = bytes.len().min(from + (PAGE - at % PAGE) as usize);
-            if file.write_all_at(&bytes[from..to], at).is_err() && is_mapped(pid, at) {
+            if file.write_all_at(&bytes[from..to], at).is_err() && !std::mem::replace(&mut looked, true) && is_mapped(pid, at) {
                 self.note_lost(pid, Lost::Protected);
             }
             from = to;
@@ -167,7 +169,11 @@ impl ProgramMemory {
         let error = std::io::Error::last_os_error();
         let is_denied = error.raw_os_error() == Some(libc::EPERM);
         // Who is not of our user, or not dumpable, has its files in /proc belong to another one (proc(5)). Others need not suffer for it.
-        if is_denied && std::fs::metadata(format!("/proc/{pid}/stat")).is_ok_and(|data| data.uid() != rustix::process::geteuid().as_raw()) {
+        // Nor where others were reached.
+        if is_denied
+            && std::fs::metadata(format!("/proc/{pid}/stat"))
+                .map_or(true, |data| data.uid() != rustix::process::geteuid().as_raw() || self.has_reached)
+        {
             self.note_lost(pid, Lost::Hidden);
         } else if is_denied && self.denied.is_none() {
             self.denied = Some(error);
@@ -177,11 +183,11 @@ impl ProgramMemory {
 }
 
 fn is_mapped(pid: i32, address: u64) -> bool {
-    std::fs::read(format!("/proc/{pid}/maps")).is_ok_and(|maps| covers(&String::from_utf8_lossy(&maps), (address, address + 1), false))
+    std::fs::read(format!("/proc/{pid}/maps")).is_ok_and(|maps| covers(&String::from_utf8_lossy(&maps), (address, address + 1), ""))
 }
 
-/// Whether the mappings of `/proc/PID/maps` cover a range without a gap and with the right to read, and to write where `write`.
-fn covers(maps: &str, (start, end): (u64, u64), write: bool) -> bool {
+/// Whether the mappings of `/proc/PID/maps` cover a range without a gap and with these rights (`r`, `rw`).
+fn covers(maps: &str, (start, end): (u64, u64), needed: &str) -> bool {
     let mut covered = start;
     for line in maps.lines() {
         let mut fields = line.split_ascii_whitespace();
@@ -191,7 +197,7 @@ fn covers(maps: &str, (start, end): (u64, u64), write: bool) -> bool {
         if to <= covered {
             continue;
         }
-        if from > covered || !rights.starts_with('r') || write && rights.as_bytes().get(1) != Some(&b'w') {
+        if from > covered || !rights.starts_with(needed) {
             return false;
         }
         covered = to;
@@ -211,6 +217,7 @@ impl HostMemory for ProgramMemory {
         // SAFETY: the local vector names a live, exclusively borrowed buffer; the remote one is checked by the kernel.
         let read = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
         if read == into.len() as isize {
+            self.has_reached = true;
             return Ok(());
         }
         if read < 0 && self.is_denied(pid) {
@@ -253,12 +260,13 @@ mod tests {
 
     #[test]
     fn memory_can_be_pinned_where_it_is_mapped_with_the_rights_that_are_asked_for() {
-        assert!(covers(MAPS, (0x1800, 0x4000), false));
-        assert!(covers(MAPS, (0x1000, 0x3000), true));
-        assert!(!covers(MAPS, (0x1000, 0x3001), true));
-        assert!(!covers(MAPS, (0x10, 0x1010), false));
-        assert!(!covers(MAPS, (0x3f00, 0x4001), false));
-        assert!(!covers(MAPS, (0x8000, 0x8001), false));
+        assert!(covers(MAPS, (0x1800, 0x4000), "r"));
+        assert!(covers(MAPS, (0x1000, 0x3000), "rw"));
+        assert!(!covers(MAPS, (0x1000, 0x3001), "rw"));
+        assert!(!covers(MAPS, (0x10, 0x1010), "r"));
+        assert!(!covers(MAPS, (0x3f00, 0x4001), "r"));
+        assert!(!covers(MAPS, (0x8000, 0x8001), "r"));
+        assert!(covers(MAPS, (0x8000, 0x8001), ""));
     }
     use std::sync::Arc;
 

@@ -76,20 +76,21 @@ fn inside(path: &[u8]) -> Option<CString> {
 
 /// Below `/proc`, what belongs to a process, or its first thread, that the program knows by another number than the system.
 fn of_process(rest: &[u8]) -> Option<CString> {
-    let (process, below) = by_system_number(rest);
+    let (process, below) = by_system_number(rest, crate::pid::translated);
     let (thread, last) = below.strip_prefix(b"/task/").map_or((Vec::new(), below), |below| {
-        let (thread, last) = by_system_number(below);
+        let (thread, last) = by_system_number(below, crate::pid::system_thread);
         ([b"/task/", thread.as_slice()].concat(), last)
     });
     CString::new([b"/proc/", process.as_slice(), &thread, last].concat()).ok()
 }
 
 /// The first part of a path, with the system's number in place of the program's, and what follows it.
-fn by_system_number(path: &[u8]) -> (Vec<u8>, &[u8]) {
+fn by_system_number(path: &[u8], of: fn(libc::pid_t) -> libc::pid_t) -> (Vec<u8>, &[u8]) {
     let end = path.iter().position(|byte| *byte == b'/').unwrap_or(path.len());
     let (first, rest) = path.split_at(end);
-    let number = std::str::from_utf8(first).ok().and_then(|first| first.parse().ok());
-    (number.map_or_else(|| first.to_vec(), |number| crate::pid::translated(number).to_string().into_bytes()), rest)
+    let known: Option<libc::pid_t> = std::str::from_utf8(first).ok().and_then(|first| first.parse().ok());
+    let real = known.map(of).filter(|real| Some(*real) != known);
+    (real.map_or_else(|| first.to_vec(), |real| real.to_string().into_bytes()), rest)
 }
 
 /// Runs `open`. That of a named pipe waits in the kernel for its other end, and both must be there at once: neither may have the turn.

@@ -61,7 +61,12 @@ pub unsafe extern "C" fn gettid() -> pid_t {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tgkill(process: pid_t, thread: pid_t, signal: c_int) -> c_int {
-    kernel!(libc::SYS_tgkill, translated(process), translated(thread), signal) as c_int
+    kernel!(libc::SYS_tgkill, translated(process), system_thread(thread), signal) as c_int
+}
+
+/// The system's number for a thread: only the first one is known by another.
+pub fn system_thread(thread: pid_t) -> pid_t {
+    if thread == own_number() { rustix::process::getpid().as_raw_nonzero().get() } else { thread }
 }
 
 #[unsafe(no_mangle)]

@@ -8,6 +8,8 @@ use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::fs::{MemfdFlags, fstat, memfd_create};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Bytes before its end that a file holds at most when it grows.
+const KEPT: i64 = 8 << 20;
 const UUID: &[u8] = b"/proc/sys/kernel/random/uuid";
 /// By it a file is known in programs that have inherited it.
 const NAME: &str = "softband-random";
@@ -112,6 +114,9 @@ fn grow(fd: c_int) -> bool {
             let again = kernel!(libc::SYS_openat, libc::AT_FDCWD, path_of(fd).as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) as c_int;
             let bytes = block_from(seed, 1);
             let count = kernel!(libc::SYS_pwrite64, again, bytes.as_ptr(), bytes.len(), size);
+            // What was read long ago takes no memory.
+            let holes = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+            kernel!(libc::SYS_fallocate, again, holes, 0, (size - KEPT).max(0));
             kernel!(libc::SYS_close, again);
             count == BLOCK as i64
         }

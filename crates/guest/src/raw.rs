@@ -5,7 +5,7 @@ use crate::clock::{clock_gettime, from_clock, gettimeofday};
 use crate::descriptors::{close, close_range};
 use crate::doorbell::{self, Place};
 use crate::pace::Patience;
-use crate::pid::{gettid, kill, own_number, tgkill, translated};
+use crate::pid::{gettid, kill, own_number, system_thread, tgkill};
 use crate::random::getrandom;
 use crate::sleep::{clock_nanosleep, nanosleep, sched_yield};
 use crate::world::{active, deadline_after, fail, is_away, is_parked, keeping_errno, timespec_picos};
@@ -46,13 +46,23 @@ pub unsafe extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long
         libc::SYS_getpid => return own_number().into(),
         libc::SYS_gettid => return gettid().into(),
         libc::SYS_tgkill => return tgkill(a as c_int, b as c_int, c as c_int).into(),
-        libc::SYS_tkill => return kernel!(libc::SYS_tkill, translated(a as c_int), b),
+        libc::SYS_tkill => return kernel!(libc::SYS_tkill, system_thread(a as c_int), b),
         libc::SYS_kill => return kill(a as c_int, b as c_int).into(),
         libc::SYS_getrandom => return getrandom(a as *mut libc::c_void, b as usize, c as c_uint) as c_long,
         _ => {}
     }
     spin::before_native();
+    let a = if names_thread(number) { system_thread(a as c_int).into() } else { a };
     real::syscall(number, a, b, c, d, e, f)
+}
+
+/// Calls whose first argument is a thread.
+fn names_thread(number: c_long) -> bool {
+    use libc::{SYS_sched_getaffinity, SYS_sched_getattr, SYS_sched_getparam, SYS_sched_getscheduler};
+    use libc::{SYS_sched_setaffinity, SYS_sched_setattr, SYS_sched_setparam, SYS_sched_setscheduler};
+    let asks = [SYS_sched_getaffinity, SYS_sched_getattr, SYS_sched_getparam, SYS_sched_getscheduler];
+    let sets = [SYS_sched_setaffinity, SYS_sched_setattr, SYS_sched_setparam, SYS_sched_setscheduler];
+    asks.contains(&number) || sets.contains(&number)
 }
 
 /// Waits and wake-ups; `None` for what is left to the kernel.

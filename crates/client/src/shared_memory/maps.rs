@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_millis(100);
 /// How long it is waited for a moment in which none of several has.
 const PATIENCE_IN_ALL: Duration = Duration::from_secs(1);
+/// Nor is it given up before so many looks: this thread may have had no processor meanwhile.
+const LOOKS_MIN: u32 = 30;
 const NEXT_LOOK: Duration = Duration::from_micros(20);
 /// Threads that were waited for in vain: not a second time, as long as they have it blocked.
 static LASTING: Mutex<Vec<i32>> = Mutex::new(Vec::new());
@@ -98,29 +100,37 @@ pub(super) enum Others {
 
 /// Looks at the process and its threads until none of them has SIGSEGV blocked, or one does for long.
 pub(super) fn other_writers() -> Others {
-    if read_all("/proc/self/status").is_none_or(|status| has_pinned(&status)) {
-        return Others::Unable;
-    }
     let mut lasting = super::lock(&LASTING);
     let (begun, mut pause, mut all_the_time) = (Instant::now(), NEXT_LOOK, None);
-    loop {
+    for looks in 1.. {
         let Some((count, blocking)) = look_at_threads() else { return Others::Unable };
         lasting.retain(|thread| blocking.contains(thread));
         let all_the_time = all_the_time.get_or_insert_with(|| blocking.clone());
         all_the_time.retain(|thread| blocking.contains(thread));
+        if read_all("/proc/self/status").is_none_or(|status| has_pinned(&status)) {
+            return Others::Unable;
+        }
         if blocking.is_empty() {
             return if count > 0 { Others::Waiting } else { Others::None };
         }
         if !lasting.is_empty() {
             return Others::Unable;
         }
-        if begun.elapsed() > if all_the_time.is_empty() { PATIENCE_IN_ALL } else { PATIENCE } {
-            *lasting = blocking;
+        let patience = if all_the_time.is_empty() { PATIENCE_IN_ALL } else { PATIENCE };
+        if begun.elapsed() > patience && looks > LOOKS_MIN {
+            lasting.clone_from(all_the_time);
             return Others::Unable;
         }
-        std::thread::sleep(pause);
+        sleep(pause);
         pause = (pause * 2).min(PATIENCE / 100);
     }
+    Others::Unable
+}
+
+/// Not the C library's, where threads are cancelled.
+fn sleep(pause: Duration) {
+    let pause = rustix::thread::Timespec { tv_sec: 0, tv_nsec: i64::from(pause.subsec_nanos()) };
+    let _ = rustix::thread::nanosleep(&pause);
 }
 
 /// How many other threads there are, and which of them have SIGSEGV blocked.
