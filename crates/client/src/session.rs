@@ -321,8 +321,7 @@ pub(crate) fn send_word(slot: u32, kind: u32) {
         if matches!(sent, Err(rustix::io::Errno::BADF | rustix::io::Errno::NOTSOCK)) {
             // Closed by an instruction of its own; by the C library it cannot be. It would wait for an answer for ever.
             crate::warn::always("this program has closed the descriptor by which it reaches the engine, and cannot go on");
-            // SAFETY: `_exit` ends the process without running anything of it.
-            unsafe { libc::_exit(crate::turn::EXIT_ENGINE_GONE) }
+            crate::turn::leave();
         }
     }
 }

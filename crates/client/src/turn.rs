@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What a program leaves with when its engine is gone.
-pub(crate) const EXIT_ENGINE_GONE: i32 = 113;
+const EXIT_ENGINE_GONE: i32 = 113;
 
 static SIGNAL_RAISER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 static BEFORE_GIVE: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
@@ -266,7 +266,7 @@ fn leave_if_dead(slot: &ThreadSlot) {
 }
 
 /// The engine is gone or has given this process up: there is no time left in which it could go on.
-fn leave() -> ! {
+pub(crate) fn leave() -> ! {
     // SAFETY: `_exit` ends the process without running anything of it.
     unsafe { libc::_exit(EXIT_ENGINE_GONE) }
 }
