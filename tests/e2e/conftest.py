@@ -288,6 +288,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "life_cycle",
         "many_senders",
         "registered_memory",
+        "scribble",
         "joined",
         "shared_builder",
         "signal_waits",

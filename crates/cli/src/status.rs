@@ -81,6 +81,9 @@ fn to_text(fabric: &Value) -> String {
             let _ = writeln!(out, "    {:>7}  {}{with}", program["pid"], text(&program["command"]));
         }
     }
+    for warning in list(&fabric["warnings"]) {
+        let _ = writeln!(out, "  warning: {}", text(warning));
+    }
     out
 }
 

@@ -101,7 +101,7 @@ fn serve(arguments: &UpArguments, fabric: &Path) -> anyhow::Result<i32> {
             hosts[0]
         ))?;
     }
-    let report = engine.stay()?;
+    let report = engine.stay();
     for warning in &report.warnings {
         eprintln!("softband: {warning}");
     }

@@ -33,8 +33,8 @@ pub use calls::{Errno, call, call_bytes, call_void, tell_last};
 pub use fork::{follow_forks, own_number as process_id, set_child_hook};
 pub use hosts::{host_address, host_name};
 pub use session::{
-    AttachError, attach_child, attach_from_environment, bind_thread, control_fd, event_socket_name, forget_thread, has_slot, header, is_attached,
-    is_wall, process_number, shared_base, thread_pointer, thread_slot_number,
+    AttachError, attach_child, attach_from_environment, bind_thread, control_fd, forget_thread, has_slot, header, is_attached, is_wall,
+    process_number, shared_base, thread_pointer, thread_slot_number,
 };
 pub use turn::{
     advance_ps, await_turn, away, last_answer_ps, note_signals, now_ps, poll_empty, progress, set_clock_at_least, set_clock_limit, set_signal_raiser,

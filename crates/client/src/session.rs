@@ -3,8 +3,7 @@
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
-use softband_ipc::attach::event_socket;
-use softband_ipc::attach::{Hello, Welcome, Word};
+use softband_ipc::attach::{FileRequest, Hello, Welcome, Word};
 use softband_ipc::layout::{HEADER_OFFSET, MAGIC, SHARED_BYTES, SLOTS_OFFSET, SharedHeader, THREADS_MAX, ThreadSlot, pace};
 use softband_ipc::{VERSION, environment};
 use std::cell::Cell;
@@ -16,8 +15,8 @@ static BASE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static CONTROL_FD: AtomicI32 = AtomicI32::new(-1);
 static IS_WALL: AtomicBool = AtomicBool::new(false);
 static PROCESS: AtomicU32 = AtomicU32::new(0);
-/// What this process, or the one it was forked from, attached with.
-static TICKET: AtomicU64 = AtomicU64::new(0);
+/// The secret that the engine gave this process, or the one it was forked from.
+static SECRET: AtomicU64 = AtomicU64::new(0);
 /// The engine's name as it was at attach: a program may clear its environment and fork afterwards.
 static ENGINE: OnceLock<String> = OnceLock::new();
 
@@ -67,11 +66,6 @@ pub fn thread_pointer() -> usize {
     // SAFETY: the first word of the control block is its own address; reading it changes nothing.
     unsafe { std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly)) };
     pointer
-}
-
-/// Abstract name of the socket on which, in wall pace, the engine tells that `object` has an event.
-pub fn event_socket_name(object: u32) -> Vec<u8> {
-    event_socket(ENGINE.get().map_or("", String::as_str), object)
 }
 
 /// Whether the process is in a fabric at wall pace: clocks, threads and waiting are the host's then.
@@ -146,7 +140,7 @@ pub fn forget_thread() {
 /// When it names one that cannot be reached or that refuses.
 pub fn attach_from_environment() -> Result<bool, AttachError> {
     let Ok(engine) = std::env::var(environment::ENGINE) else { return Ok(false) };
-    let ticket = std::env::var(environment::TICKET).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let ticket = std::env::var(environment::TICKET).ok().and_then(|text| environment::ticket_of(&text)).unwrap_or(0);
     let engine = ENGINE.get_or_init(|| engine);
     attach(engine, ticket, false)?;
     Ok(true)
@@ -166,10 +160,10 @@ pub fn attach_child(ticket: u64) -> Result<(), AttachError> {
     attach(engine, ticket, true)
 }
 
-/// Attaches a child in wall pace, with the ticket that its parent came by, as a process of its own.
+/// Attaches a child in wall pace, with its parent's secret, as a process of its own.
 pub(crate) fn attach_again() -> Result<(), AttachError> {
     let engine = ENGINE.get().ok_or_else(|| AttachError("the parent was not attached".into()))?;
-    attach(engine, TICKET.load(Ordering::Relaxed), true)?;
+    attach(engine, SECRET.load(Ordering::Relaxed), true)?;
     // SAFETY: no memory is touched; the permission to reach a program's memory is not inherited.
     unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
     Ok(())
@@ -202,10 +196,7 @@ pub(crate) fn forget_parent() {
 
 fn attach(engine: &str, ticket: u64, forked: bool) -> Result<(), AttachError> {
     let failed = |what: &str, error: rustix::io::Errno| AttachError(format!("{what}: {error}"));
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-        .map_err(|error| failed("no socket", error))?;
-    let address = SocketAddrUnix::new_abstract_name(engine.as_bytes()).map_err(|error| failed("bad engine name", error))?;
-    rustix::net::connect(&socket, &address).map_err(|error| failed("the engine does not answer", error))?;
+    let socket = connect(engine).map_err(|error| failed("the engine does not answer", error))?;
     let hello = Hello {
         version: VERSION,
         pid: rustix::process::getpid().as_raw_nonzero().get() as u32,
@@ -214,16 +205,17 @@ fn attach(engine: &str, ticket: u64, forked: bool) -> Result<(), AttachError> {
         tid: rustix::thread::gettid().as_raw_nonzero().get() as u32,
     };
     rustix::net::send(&socket, bytemuck::bytes_of(&hello), SendFlags::NOSIGNAL).map_err(|error| failed("the engine hung up", error))?;
-    let (welcome, [memory, batons, tables]) = receive_welcome(&socket)?;
+    let (welcome, [memory, batons, tables], memory_file) = receive_welcome(&socket)?;
     map_shared(&memory)?;
     crate::baton::map(&batons).map_err(|error| failed("cannot map the batons", error))?;
     crate::direct::map(&tables).map_err(|error| failed("cannot map the tables", error))?;
     PROCESS.store(welcome.process, Ordering::Relaxed);
-    TICKET.store(ticket, Ordering::Relaxed);
+    SECRET.store(welcome.secret, Ordering::Relaxed);
+    hand_down(welcome.secret);
     crate::fork::note_owner();
     if is_wall() {
         crate::alone::begin();
-        crate::shared_memory::open_own();
+        crate::shared_memory::keep_own(memory_file);
     }
     // High numbers stay out of the way of programs that expect their first file to be 3.
     let high = rustix::io::fcntl_dupfd_cloexec(&socket, 900).map_or(socket, |high| high);
@@ -267,9 +259,48 @@ const WELCOME_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000 };
 /// `F_SETSIG` of Linux.
 const F_SETSIG: libc::c_int = 10;
 
-fn receive_welcome(socket: &OwnedFd) -> Result<(Welcome, [OwnedFd; 3]), AttachError> {
+fn connect(engine: &str) -> rustix::io::Result<OwnedFd> {
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(engine.as_bytes())?)?;
+    Ok(socket)
+}
+
+/// Puts the secret where the used ticket stands in the environment: what this process starts past the library attaches by it.
+fn hand_down(secret: u64) {
+    let Ok(name) = std::ffi::CString::new(environment::TICKET) else { return };
+    let text = environment::ticket_text(secret);
+    // SAFETY: the place holds a string of the same length, which only this library writes.
+    unsafe {
+        let place = libc::getenv(name.as_ptr());
+        if !place.is_null() && libc::strlen(place) == text.len() {
+            std::ptr::copy_nonoverlapping(text.as_ptr(), place.cast(), text.len());
+        }
+    }
+}
+
+/// Longest wait for a file: the engine's thread that hands files out never waits for a program.
+const FILE_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// Returns the file of registered memory that the tables name `number`. None: the engine does not give it.
+pub(crate) fn fetch_file(number: u32) -> Option<OwnedFd> {
+    use rustix::net::sockopt::{Timeout, set_socket_timeout};
+    let socket = connect(ENGINE.get()?).ok()?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(FILE_LIMIT)).ok()?;
+    let request = FileRequest { version: VERSION, number, secret: SECRET.load(Ordering::Relaxed) };
+    rustix::net::send(&socket, bytemuck::bytes_of(&request), SendFlags::NOSIGNAL).ok()?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0; 1];
+    rustix::net::recvmsg(&socket, &mut [std::io::IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC).ok()?;
+    ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    })
+}
+
+fn receive_welcome(socket: &OwnedFd) -> Result<(Welcome, [OwnedFd; 3], Option<OwnedFd>), AttachError> {
     let mut welcome: Welcome = bytemuck::Zeroable::zeroed();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [std::io::IoSliceMut::new(bytemuck::bytes_of_mut(&mut welcome))];
     let received = rustix::net::recvmsg(socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
@@ -281,13 +312,28 @@ fn receive_welcome(socket: &OwnedFd) -> Result<(Welcome, [OwnedFd; 3]), AttachEr
         )));
     }
     if welcome.status != 0 {
-        return Err(AttachError(format!("the engine refuses (errno {})", welcome.status)));
+        return Err(AttachError(refusal(welcome.status)));
     }
     let files = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => Some([fds.next()?, fds.next()?, fds.next()?]),
+        RecvAncillaryMessage::ScmRights(mut fds) => Some(([fds.next()?, fds.next()?, fds.next()?], fds.next())),
         _ => None,
     });
-    files.map(|files| (welcome, files)).ok_or_else(|| AttachError("the engine gave no shared memory".into()))
+    files.map(|(files, memory)| (welcome, files, memory)).ok_or_else(|| AttachError("the engine gave no shared memory".into()))
+}
+
+fn refusal(errno: i32) -> String {
+    match errno {
+        libc::EACCES => "the engine does not know this program: SOFTBAND_TICKET is used up or of another fabric; \
+            start the program by softband run or softband exec"
+            .into(),
+        libc::EMFILE | libc::ENFILE | libc::ENOMEM => {
+            format!(
+                "the engine has no room for another process ({}): raise its limits (ulimit -n, ulimit -v)",
+                std::io::Error::from_raw_os_error(errno)
+            )
+        }
+        other => format!("the engine refuses: {}", std::io::Error::from_raw_os_error(other)),
+    }
 }
 
 fn map_shared(memory: &OwnedFd) -> Result<(), AttachError> {

@@ -4,6 +4,7 @@ use crate::objects::Object;
 use crate::pace::{Engine, Event, Pace};
 use crate::process::{ThreadState, Waiting};
 use crate::sockets::{self, Path, SocketState, Wakeups};
+use crate::tickets::Grant;
 use bytemuck::Pod;
 use softband_ipc::calls::{self, Op};
 use softband_sim::{SimDuration, SimTime};
@@ -193,7 +194,7 @@ impl Engine {
         match op {
             Op::ThreadNew => self.new_thread(process, slot).map(|slot| reply(&calls::ThreadReply { slot, reserved: 0 })),
             Op::Fork => {
-                let (ticket, child) = self.fork(process);
+                let (ticket, child) = self.fork(process)?;
                 Ok(reply(&calls::ForkReply { ticket, process: child.0, virtual_pid: Self::virtual_pid(child) }))
             }
             Op::ForkCancel => {
@@ -201,8 +202,8 @@ impl Engine {
                 Ok(Vec::new())
             }
             Op::Exec => {
-                let (ticket, number) = (self.processes[process].ticket ^ (self.turns << 8 | 1), self.processes[process].number);
-                self.exec_tickets.push((ticket, process));
+                let ticket = self.tickets.issue(Grant::Image(process)).map_err(|_| libc::EAGAIN)?;
+                let number = self.processes[process].number;
                 Ok(reply(&calls::ForkReply { ticket, process: number.0, virtual_pid: Self::virtual_pid(number) }))
             }
             Op::Alarm => {

@@ -1,9 +1,10 @@
 //! The control socket: a thread that hears programs come, come back and go, while the engine follows its own order.
 
+use crate::admission::Admission;
 use rustix::event::epoll;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
-use softband_ipc::attach::{Hello, Welcome, Word, word};
+use softband_ipc::attach::{FileRequest, Hello, Welcome, Word, word};
 use softband_ipc::command::Command;
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
@@ -26,7 +27,7 @@ pub(crate) enum Heard {
     /// A process image is gone (ended, killed or replaced).
     Closed { connection: u64 },
     /// The command line asks something.
-    Command { socket: OwnedFd, command: Command },
+    Command { socket: OwnedFd, pid: i32, command: Command },
     /// A program's first process has ended.
     Exited { program: usize, status: i32 },
 }
@@ -94,7 +95,7 @@ impl Mailbox {
 
 /// Opens the engine's abstract socket and starts the thread that serves it.
 /// `watches`: also starts the one that lets an engine look around which waits for a program's turn.
-pub(crate) fn serve(name: &str, mailbox: Arc<Mailbox>, watches: bool) -> std::io::Result<()> {
+pub(crate) fn serve(name: &str, (mailbox, admission): (Arc<Mailbox>, Arc<Admission>), watches: bool) -> std::io::Result<()> {
     let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     rustix::net::bind(&listener, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
     rustix::net::listen(&listener, 128)?;
@@ -109,14 +110,14 @@ pub(crate) fn serve(name: &str, mailbox: Arc<Mailbox>, watches: bool) -> std::io
         })?;
     }
     std::thread::Builder::new().name("control".into()).spawn(move || {
-        if let Err(error) = listen_for_ever(&listener, &mailbox) {
+        if let Err(error) = listen_for_ever(&listener, &mailbox, &admission) {
             eprintln!("softband: the control socket failed: {error}");
         }
     })?;
     Ok(())
 }
 
-fn listen_for_ever(listener: &OwnedFd, mailbox: &Mailbox) -> rustix::io::Result<()> {
+fn listen_for_ever(listener: &OwnedFd, mailbox: &Mailbox, admission: &Admission) -> rustix::io::Result<()> {
     let poller = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&poller, listener, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
     let mut connections: BTreeMap<u64, OwnedFd> = BTreeMap::new();
@@ -136,13 +137,16 @@ fn listen_for_ever(listener: &OwnedFd, mailbox: &Mailbox) -> rustix::io::Result<
                         std::thread::sleep(WATCH_INTERVAL);
                         continue;
                     };
+                    if !rustix::net::sockopt::socket_peercred(&socket).is_ok_and(|peer| admission.admits(&peer)) {
+                        continue;
+                    }
                     epoll::add(&poller, &socket, epoll::EventData::new_u64(next), epoll::EventFlags::IN)?;
                     connections.insert(next, socket);
                     next += 1;
                 }
                 number => {
                     let Some(socket) = connections.get(&number) else { continue };
-                    if !hear(number, socket, mailbox) {
+                    if !hear(number, socket, mailbox, admission) {
                         let _ = epoll::delete(&poller, socket);
                         connections.remove(&number);
                         mailbox.put(Heard::Closed { connection: number });
@@ -154,7 +158,7 @@ fn listen_for_ever(listener: &OwnedFd, mailbox: &Mailbox) -> rustix::io::Result<
 }
 
 /// Reads one message; false when the other end is gone or talks nonsense.
-fn hear(connection: u64, socket: &OwnedFd, mailbox: &Mailbox) -> bool {
+fn hear(connection: u64, socket: &OwnedFd, mailbox: &Mailbox, admission: &Admission) -> bool {
     let mut buffer = [0u8; 128];
     let Ok((len, _)) = rustix::net::recv(socket, &mut buffer[..], RecvFlags::DONTWAIT) else { return false };
     if len == size_of::<Hello>() {
@@ -174,6 +178,8 @@ fn hear(connection: u64, socket: &OwnedFd, mailbox: &Mailbox) -> bool {
         true
     } else if len == size_of::<Command>() {
         hear_command(socket, bytemuck::pod_read_unaligned(&buffer[..len]), mailbox)
+    } else if len == size_of::<FileRequest>() {
+        hand_out_file(socket, bytemuck::pod_read_unaligned(&buffer[..len]), admission)
     } else {
         false
     }
@@ -185,19 +191,30 @@ fn hear_command(socket: &OwnedFd, command: Command, mailbox: &Mailbox) -> bool {
     if !credentials.uid.is_root() && credentials.uid != rustix::process::geteuid() {
         return false;
     }
-    mailbox.put(Heard::Command { socket: own, command });
+    mailbox.put(Heard::Command { socket: own, pid: credentials.pid.as_raw_nonzero().get(), command });
     true
 }
 
-/// Answers a hello, with the shared file, the batons and the tables unless it is refused.
-pub(crate) fn welcome(socket: &OwnedFd, welcome: &Welcome, files: Option<[&OwnedFd; 3]>) {
-    let parts = [std::io::IoSlice::new(bytemuck::bytes_of(welcome))];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let fds = files.map(|files| files.map(|file| file.as_fd()));
-    if let Some(fds) = &fds {
-        ancillary.push(SendAncillaryMessage::ScmRights(fds));
-    }
+/// Gives an attached process a peer's file of registered memory. This thread does it, which never waits for a program: the asking one
+/// may be within a transfer whose end the engine's own thread waits for.
+fn hand_out_file(socket: &OwnedFd, request: FileRequest, admission: &Admission) -> bool {
+    let file = admission.file_for(request.secret, request.number).filter(|_| request.version == softband_ipc::VERSION);
+    file.is_some_and(|file| send_with_files(socket, &[1], &[&file]))
+}
+
+/// Answers a hello, with the shared file, the batons, the tables, and in wall pace the file of registered memory, unless it is refused.
+pub(crate) fn welcome(socket: &OwnedFd, welcome: &Welcome, files: &[&OwnedFd]) {
     // A program that is gone already will be heard of as closed.
-    let _ = rustix::net::sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL);
+    send_with_files(socket, bytemuck::bytes_of(welcome), files);
+}
+
+fn send_with_files(socket: &OwnedFd, bytes: &[u8], files: &[&OwnedFd]) -> bool {
+    let parts = [std::io::IoSlice::new(bytes)];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let fds: Vec<_> = files.iter().map(|file| file.as_fd()).collect();
+    if !fds.is_empty() {
+        ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+    }
+    rustix::net::sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL | SendFlags::DONTWAIT).is_ok()
 }

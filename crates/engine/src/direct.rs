@@ -44,7 +44,7 @@ impl DirectTables {
         let tables =
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), size_of::<Tables>(), ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)? };
         // From now on nobody else can write: programs trust what is in there.
-        rustix::fs::fcntl_add_seals(&file, SealFlags::FUTURE_WRITE | SealFlags::SHRINK | SealFlags::GROW)?;
+        rustix::fs::fcntl_add_seals(&file, SealFlags::FUTURE_WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Ok(Self {
             tables: tables.cast(),
             file,

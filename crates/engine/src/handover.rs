@@ -70,9 +70,8 @@ pub(crate) struct Handover {
 
 impl Handover {
     pub(crate) fn new(processors: Processors) -> std::io::Result<Self> {
-        let file = rustix::fs::memfd_create("softband-batons", rustix::fs::MemfdFlags::CLOEXEC)?;
         let bytes = BATONS * size_of::<AtomicU32>();
-        rustix::fs::ftruncate(&file, bytes as u64)?;
+        let file = crate::process::sealed_file("softband-batons", bytes as u64)?;
         // SAFETY: a fresh mapping of a file that is as large as the mapping.
         let words = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)? };
         let (turns_left, patience) = (PATIENCE_FIRST, PATIENCE_FIRST);

@@ -28,7 +28,7 @@ impl Harness {
             (mailbox, receiver),
         )
         .expect("an engine");
-        engine.expect_process(0, 0, None);
+        engine.expect_process(0, 0, None).expect("memory for a process");
         engine.processes[0].state = ProcessState::Attached;
         engine.processes[0].threads[0].state = ThreadState::Scheduled;
         engine.programs_for_harness();

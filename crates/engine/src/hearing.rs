@@ -33,7 +33,7 @@ impl Engine {
                 Heard::Closed { connection } => self.connection_closed(connection),
                 Heard::Back { connection, slot } => self.thread_back(connection, slot),
                 Heard::Call { connection, slot } => self.wall_call(connection, slot),
-                Heard::Command { socket, command } => self.obey(&socket, &command),
+                Heard::Command { socket, pid, command } => self.obey(&socket, pid, &command),
                 hello @ Heard::Hello { .. } => hellos.push_back(hello),
             }
         }

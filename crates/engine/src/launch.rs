@@ -2,6 +2,8 @@
 
 use crate::control::{Heard, Mailbox};
 use crate::outputs::Outputs;
+use crate::pace::{Engine, Pace};
+use crate::process::ProcessState;
 use rustix::thread::CpuSet;
 use softband_ipc::environment;
 use std::io::Write;
@@ -58,7 +60,7 @@ pub(crate) fn start(
     let mut command = Command::new(&program.arguments[0]);
     command.args(&program.arguments[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.envs(program.environment.iter().map(|(name, value)| (name, value)));
-    command.env(environment::ENGINE, identity.engine).env(environment::TICKET, identity.ticket.to_string());
+    command.env(environment::ENGINE, identity.engine).env(environment::TICKET, environment::ticket_text(identity.ticket));
     if libraries.by_preload {
         command.env("LD_PRELOAD", joined(&libraries.preload, "LD_PRELOAD", ' '));
     }
@@ -107,6 +109,50 @@ fn before_exec(processors: Option<&CpuSet>) -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+impl Engine {
+    pub(crate) fn start_program(&mut self, program: usize) {
+        if self.programs[program].arguments.is_empty() {
+            return; // stands for those that others start
+        }
+        let ticket = match self.expect_process(self.programs[program].host, program, None) {
+            Ok(ticket) => ticket,
+            Err(error) => return self.cannot_start(program, &error),
+        };
+        let identity = Identity { number: program, ticket, engine: &self.name };
+        crate::counter::release();
+        let outcome = start(
+            &mut self.programs[program],
+            &identity,
+            (&self.libraries, (self.pace == Pace::Virtual).then(|| self.handover.programs())),
+            &self.mailbox,
+            &mut self.outputs,
+        );
+        let process = self.processes.len() - 1;
+        match outcome {
+            Ok(started) => {
+                self.processes[process].pid = started.pid;
+                self.admission.note_pid(started.pid);
+                self.started[program] = Some(started);
+            }
+            Err(error) => {
+                self.processes[process].state = ProcessState::Ended;
+                self.cannot_start(program, &error);
+            }
+        }
+    }
+
+    fn cannot_start(&mut self, program: usize, error: &std::io::Error) {
+        let host = &self.world.spec().hosts[self.programs[program].host].name;
+        let remedy = match error.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE) => ": raise the limit on open files (ulimit -n)",
+            Some(libc::ENOMEM) => ": raise the limit on memory (ulimit -v), or run fewer programs",
+            _ => "",
+        };
+        self.warnings.push(format!("{host}: cannot start '{}': {error}{remedy}", self.programs[program].command));
+        self.statuses[program] = Some(127);
+    }
 }
 
 impl Started {

@@ -9,7 +9,9 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // the model side's only reader of clocks, threads and sockets
 
+mod admission;
 mod agenda;
+mod attach;
 mod calls;
 mod completion_queues;
 mod control;
@@ -47,6 +49,7 @@ mod sockets;
 mod station;
 mod sweep;
 mod threads;
+mod tickets;
 mod verbs;
 mod wall;
 #[doc(hidden)]

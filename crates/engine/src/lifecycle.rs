@@ -1,11 +1,11 @@
 //! Processes come, fork, change their image and go.
 
 use crate::calls::program_time;
-use crate::control::{self, Heard};
+use crate::control::Heard;
 use crate::pace::{Engine, Event, Pace};
 use crate::process::{AlarmState, Process, ProcessState, Shared, Thread, ThreadState, Waiting};
 use crate::threads::SLICE_FIRST_PICOS;
-use softband_ipc::attach::{Hello, Welcome};
+use crate::tickets::Grant;
 use softband_ipc::layout::{self, HostEntry, SharedHeader, THREADS_MAX};
 use softband_sim::{RandomStream, SimDuration, SimTime};
 use softband_types::ProcessId;
@@ -22,7 +22,7 @@ const STATUS_OF_SIGNALS: i32 = 128;
 /// Process number 0 sees itself as this process id.
 const VIRTUAL_PID_FIRST: u32 = 1_000;
 
-fn new_thread(state: ThreadState) -> Thread {
+pub(crate) fn new_thread(state: ThreadState) -> Thread {
     Thread { state, generation: 0, news_seen: 0, memory_seen: 0, slice_picos: SLICE_FIRST_PICOS, came_back: false, paid: false, waiting_since: None }
 }
 
@@ -34,12 +34,14 @@ fn host_entry(address: u32, name: &str) -> HostEntry {
 
 impl Engine {
     /// A process of `program` will attach with the ticket that this returns.
-    pub(crate) fn expect_process(&mut self, host: usize, program: usize, parent: Option<usize>) -> u64 {
+    ///
+    /// # Errors
+    /// When the system has no memory or no descriptors for it: nothing has changed then.
+    pub(crate) fn expect_process(&mut self, host: usize, program: usize, parent: Option<usize>) -> std::io::Result<u64> {
         let number = self.processes.len();
-        // Guessing another program's ticket must be hard, and the number of digits must not vary.
-        let ticket = RandomStream::new(self.seed, 1 << 32 | number as u64).next_u64() % (1 << 59) + (1 << 59);
+        let mut shared = Shared::new()?;
+        let ticket = self.tickets.issue(Grant::Process(number))?;
         let number = ProcessId(number as u32);
-        let mut shared = Shared::new().expect("memory for a process");
         self.write_header(number, host, &mut shared);
         shared.slot(0).clock_ps.store(self.now.as_picos(), Ordering::Relaxed);
         self.processes.push(Process {
@@ -47,7 +49,7 @@ impl Engine {
             host,
             program,
             parent,
-            ticket,
+            secret: 0,
             state: ProcessState::Expected,
             shared,
             pid: 0,
@@ -56,7 +58,8 @@ impl Engine {
             news: 0,
             memory_written: 0,
             held_sends: Vec::new(),
-            given_up: Default::default(),
+            event_sender: None,
+            announced: std::cell::Cell::new(crate::movers::Announced::nothing()),
             signals_pending: 0,
             alarms: BTreeMap::new(),
             objects: BTreeMap::new(),
@@ -64,16 +67,19 @@ impl Engine {
             ended_at: None,
             leaves: false,
         });
-        ticket
+        Ok(ticket)
     }
 
-    fn write_header(&self, number: ProcessId, host: usize, shared: &mut Shared) {
+    pub(crate) fn write_header(&self, number: ProcessId, host: usize, shared: &mut Shared) {
         if self.pace == Pace::Wall {
             shared.write_hosts(self.world.spec().hosts.iter().enumerate().map(|(index, host)| host_entry(self.network.address(index), &host.name)));
         }
         let part = &self.world.spec().hosts[host];
         let mut host_name = [0; 64];
         let memory_file = if self.pace == Pace::Wall { shared.make_memory_file() } else { 0 };
+        if let Some(file) = shared.memory_file() {
+            self.admission.put_file(memory_file, file.clone());
+        }
         let name = part.name.as_bytes();
         host_name[..name.len().min(63)].copy_from_slice(&name[..name.len().min(63)]);
         shared.write_header(SharedHeader {
@@ -102,7 +108,6 @@ impl Engine {
             ring_produced: AtomicU64::new(0),
             ring_consumed: AtomicU64::new(0),
             memory_generation: AtomicU64::new(0),
-            engine_pid: std::process::id(),
             memory_file,
             is_welcomed: AtomicU32::new(0),
         });
@@ -112,87 +117,9 @@ impl Engine {
         VIRTUAL_PID_FIRST + number.0
     }
 
-    /// Answers every hello that was heard.
-    pub(crate) fn greet_all(&mut self) {
-        let mut rest = std::collections::VecDeque::new();
-        while let Some(heard) = self.heard.pop_front() {
-            match heard {
-                Heard::Hello { connection, socket, hello, pid } => self.greet(connection, &socket, &hello, pid),
-                other => rest.push_back(other),
-            }
-        }
-        self.heard = rest;
-    }
-
-    fn greet(&mut self, connection: u64, socket: &rustix::fd::OwnedFd, hello: &Hello, pid: i32) {
-        let mut welcome = Welcome { version: softband_ipc::VERSION, status: 0, process: 0, slot: 0 };
-        let by_exec = self.exec_tickets.iter().position(|(ticket, _)| *ticket == hello.ticket);
-        let expected = self.processes.find(|process| process.is_awaited() && process.ticket == hello.ticket);
-        let process = match (by_exec, expected) {
-            _ if hello.version != softband_ipc::VERSION => Err(libc::EPROTO),
-            (Some(exec), _) => {
-                let (_, process) = self.exec_tickets.remove(exec);
-                self.replace_image(process);
-                Ok(process)
-            }
-            (None, Some(process)) => Ok(process),
-            (None, None) => self.adopt(hello, pid),
-        };
-        match process {
-            Ok(process) => {
-                let record = &mut self.processes[process];
-                record.state = ProcessState::Attached;
-                record.pid = pid;
-                record.connection = Some(connection);
-                record.threads[0].state = ThreadState::Scheduled;
-                record.shared.slot(0).tid.store(hello.tid, Ordering::Relaxed);
-                welcome.process = record.number.0;
-                self.memory.set_pid(record.number, Some(pid));
-                let clock = record.clock(0).max(self.now);
-                self.queue.push(clock, process as u32, Event::Resume { process, slot: 0 });
-                control::welcome(socket, &welcome, Some([self.processes[process].shared.file(), self.handover.file(), self.direct.file()]));
-                self.processes[process].shared.header().is_welcomed.store(1, Ordering::Release);
-            }
-            Err(errno) => {
-                welcome.status = errno;
-                control::welcome(socket, &welcome, None);
-            }
-        }
-    }
-
-    /// An image with a used ticket: a helper that was started past our sight. It becomes a process of its own, from now on.
-    fn adopt(&mut self, hello: &Hello, _pid: i32) -> Result<usize, i32> {
-        if let Some(host) = self.host_of_ticket(hello.ticket) {
-            // A fabric that stays must not break because there are too many.
-            drop(Shared::new().map_err(|_| libc::EMFILE)?);
-            self.expect_process(host, host, None);
-            return Ok(self.processes.len() - 1);
-        }
-        let parent = self.processes.ever().iter().position(|process| process.ticket == hello.ticket).ok_or(libc::EACCES)?;
-        let (host, program) = (self.processes[parent].host, self.processes[parent].program);
-        self.expect_process(host, program, Some(parent));
-        Ok(self.processes.len() - 1)
-    }
-
-    /// The image of a process is new: fresh shared memory, one thread, no verbs objects; descriptors stay.
-    fn replace_image(&mut self, process: usize) {
-        let number = self.processes[process].number;
-        let clock = self.processes[process].threads.iter().enumerate().map(|(slot, _)| self.processes[process].clock(slot as u32)).max();
-        self.withdraw_process(number);
-        self.world.remove_process(self.now, number);
-        self.cqs.retain(|_, cq| cq.process != process);
-        let mut shared = Shared::new().expect("memory for a process");
-        self.write_header(number, self.processes[process].host, &mut shared);
-        shared.slot(0).clock_ps.store(clock.unwrap_or(self.now).as_picos(), Ordering::Relaxed);
-        let record = &mut self.processes[process];
-        self.retired.push(std::mem::replace(&mut record.shared, shared));
-        record.threads = vec![new_thread(ThreadState::Expected)];
-        record.remotely_writable = 0;
-    }
-
-    pub(crate) fn fork(&mut self, process: usize) -> (u64, ProcessId) {
+    pub(crate) fn fork(&mut self, process: usize) -> Result<(u64, ProcessId), i32> {
         let (host, program) = (self.processes[process].host, self.processes[process].program);
-        let ticket = self.expect_process(host, program, Some(process));
+        let ticket = self.expect_process(host, program, Some(process)).map_err(|error| error.raw_os_error().unwrap_or(libc::EAGAIN))?;
         let child = self.processes.len() - 1;
         let objects = self.processes[process].objects.clone();
         for (object, count) in &objects {
@@ -202,7 +129,7 @@ impl Engine {
         }
         self.processes[child].objects = objects;
         self.processes[child].state = ProcessState::Promised;
-        (ticket, self.processes[child].number)
+        Ok((ticket, self.processes[child].number))
     }
 
     /// Whoever makes processes has had its turn: they exist now, and nothing may happen before they take part.
@@ -213,8 +140,7 @@ impl Engine {
     }
 
     pub(crate) fn cancel_fork(&mut self, ticket: u64) {
-        self.exec_tickets.retain(|(of, _)| *of != ticket);
-        if let Some(child) = self.processes.find(|process| process.is_awaited() && process.ticket == ticket) {
+        if let Some(child) = self.tickets.withdraw(ticket).filter(|child| self.processes[*child].is_awaited()) {
             self.release_everything(child);
             self.processes[child].state = ProcessState::Ended;
         }
@@ -310,7 +236,10 @@ impl Engine {
         if !self.processes.any(|process| process.host == host && process.is_alive()) {
             self.refuse_seekers_of(host);
         }
+        self.processes[process].event_sender = None;
+        self.admission.forget_member(self.processes[process].secret);
         if self.pace == Pace::Wall {
+            self.admission.take_file(self.processes[process].shared.memory_file_number());
             // A fabric that stays sees any number of processes come and go.
             self.processes[process].shared.retire();
         }
@@ -369,7 +298,7 @@ impl Engine {
         if self.processes[process].state == ProcessState::Attached {
             // What its threads still asked for comes first: the very last thing may be that the process ends.
             let slots = 0..self.processes[process].threads.len() as u32;
-            let at = slots.map(|slot| self.processes[process].clock(slot)).max().unwrap_or(self.now).max(self.now);
+            let at = slots.map(|slot| self.clock_of(process, slot)).max().unwrap_or(self.now);
             self.queue.push(at, process as u32, Event::ProcessGone { process });
         }
     }
@@ -387,8 +316,17 @@ impl Engine {
 
     fn resume_from_away(&mut self, process: usize, slot: u32) {
         self.processes[process].threads[slot as usize].state = ThreadState::Scheduled;
-        let clock = self.processes[process].clock(slot).max(self.now);
+        let clock = self.clock_of(process, slot);
         self.queue.push(clock, process as u32, Event::Resume { process, slot });
+    }
+
+    /// When what a thread has asked for takes place: at its own clock, and in wall pace at the host's. A program that lies about the time
+    /// there would lead the engine's clock away from the host's, and everybody's work with it.
+    pub(crate) fn clock_of(&self, process: usize, slot: u32) -> SimTime {
+        match self.pace {
+            Pace::Virtual => self.processes[process].clock(slot).max(self.now),
+            Pace::Wall => self.now,
+        }
     }
 
     /// A thread goes where the engine does not see it. A call that is over at once is over at the same simulated time in every run.

@@ -4,16 +4,25 @@ use crate::pace::Engine;
 use crate::process::{Process, ProcessState};
 use rustix::thread::{MembarrierCommand, membarrier};
 use softband_ipc::layout::MOVERS;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How long a program that is stopped may take for one transfer before it is not waited for any more.
 const GRACE: Duration = Duration::from_millis(200);
 /// So many times as long is one waited for that runs, or would if it had a processor.
 const GRACES_OF_RUNNING: u32 = 10;
-/// So many times as long, and this part of the time since the first, programs are waited for in vain in all: they may lie.
+/// So many times as long, and this part of the time since the first, all programs together are waited for in vain: they may lie, and
+/// others may come in their place.
 const GRACES_IN_ALL: u32 = 50;
 const GRACE_PART: u32 = 8;
+/// When that is used up, this part of the time of grace is left to each wait: longer than a processor takes for a piece of a transfer.
+const GRACE_LEFT: u32 = 100;
+/// Between two looks whether a program that is waited for is stopped or gone.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+/// No processor begins or ends more transfers in a nanosecond; and so many at once, for clocks that hardly go.
+const STEPS_PER_NANOSECOND: u64 = 2;
+const STEPS_AT_ONCE: u64 = 1 << 20;
 
 /// How the engine waits for them.
 pub(crate) struct Waiting {
@@ -21,11 +30,15 @@ pub(crate) struct Waiting {
     pub(crate) grace: Duration,
     /// The kernel puts barriers between the instructions of programs that have asked for it: those announce a transfer by a plain store.
     pub(crate) has_barriers: bool,
+    /// For how long all programs were waited for in vain, and since when there was anything to wait for.
+    in_vain: Cell<Duration>,
+    since: Cell<Option<Instant>>,
 }
 
 impl Waiting {
     pub(crate) fn new() -> Self {
-        Self { grace: GRACE, has_barriers: membarrier(MembarrierCommand::GlobalExpedited).is_ok() }
+        let has_barriers = membarrier(MembarrierCommand::GlobalExpedited).is_ok();
+        Self { grace: GRACE, has_barriers, in_vain: Cell::default(), since: Cell::default() }
     }
 
     /// Whatever a program has announced is to be seen when this returns, or else what was written before is seen by that program.
@@ -35,65 +48,213 @@ impl Waiting {
             std::thread::sleep(self.grace);
         }
     }
+
+    /// How long a wait that begins now may last in vain.
+    fn limit(&self, now: Instant) -> Duration {
+        let since = self.since.get().unwrap_or(now);
+        self.since.set(Some(since));
+        let left = (self.grace * GRACES_IN_ALL + (now - since) / GRACE_PART).saturating_sub(self.in_vain.get());
+        left.clamp(self.grace / GRACE_LEFT, self.grace * GRACES_OF_RUNNING)
+    }
+
+    fn note_in_vain(&self, time: Duration) {
+        self.in_vain.set(self.in_vain.get() + time);
+    }
+}
+
+/// A transfer whose end is waited for.
+struct Pending<'a> {
+    process: &'a Process,
+    slot: usize,
+    seen: u64,
+}
+
+impl Pending<'_> {
+    fn has_ended(&self) -> bool {
+        self.process.shared.header().movers[self.slot].0.load(Ordering::SeqCst) != self.seen
+    }
 }
 
 impl Engine {
-    /// Waits until every program that was moving data when this began has finished that transfer.
+    /// Waits until every program that was moving data when this began has finished that transfer, or is given up. For one transfer
+    /// nobody waits twice.
     pub(crate) fn await_movers(&self) {
         self.waiting.put_barrier();
-        for process in self.processes.living().filter(|process| process.state == ProcessState::Attached) {
-            let mut given_up = process.given_up.get();
-            for (slot, transfer) in process.shared.header().movers.iter().zip(&mut given_up.transfers) {
-                let seen = slot.0.load(Ordering::SeqCst);
-                if seen % 2 == 0 || seen == *transfer {
-                    continue;
-                }
-                // For one transfer nobody waits twice, and who is in vain waited for takes at most a part of the time: a lying program
-                // could hold everybody back.
-                let (grace, started) = (self.waiting.grace, Instant::now());
-                let since = *given_up.since.get_or_insert(started);
-                let left = (grace * GRACES_IN_ALL + (started - since) / GRACE_PART).saturating_sub(given_up.in_vain);
-                let has_ended = has_changed(&slot.0, seen, started + grace.min(left))
-                    || !is_stopped(process.pid) && has_changed(&slot.0, seen, started + (grace * GRACES_OF_RUNNING).min(left));
-                if !has_ended {
-                    *transfer = seen;
-                    given_up.in_vain += started.elapsed();
-                }
+        let attached = self.processes.living().filter(|process| process.state == ProcessState::Attached);
+        let mut pending: Vec<_> = attached.flat_map(Process::transfers_under_way).collect();
+        pending.retain(|transfer| !transfer.has_ended());
+        if pending.is_empty() {
+            return;
+        }
+        let started = Instant::now();
+        let limit = self.waiting.limit(started);
+        let mut next_look = self.waiting.grace.min(LOOK_INTERVAL);
+        let mut given_up = Vec::new();
+        loop {
+            let elapsed = started.elapsed();
+            if elapsed >= next_look || elapsed >= limit {
+                next_look = elapsed + LOOK_INTERVAL;
+                let is_hopeless = |transfer: &mut Pending<'_>| match state_of(transfer.process.pid) {
+                    State::Gone => true,
+                    State::Stopped => elapsed >= limit.min(self.waiting.grace),
+                    State::Runs => elapsed >= limit,
+                };
+                given_up.extend(pending.extract_if(.., is_hopeless));
             }
-            process.given_up.set(given_up);
+            pending.retain(|transfer| !transfer.has_ended());
+            if pending.is_empty() {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        if !given_up.is_empty() {
+            self.waiting.note_in_vain(started.elapsed());
+        }
+        for transfer in given_up.into_iter().filter(|transfer| !transfer.has_ended()) {
+            transfer.process.give_up(transfer.slot, transfer.seen);
+        }
+    }
+
+    /// Ends programs whose announcements no program can have made: they write over memory that they share with the engine.
+    pub(crate) fn end_liars(&mut self) {
+        let lies = |process: &Process| process.state == ProcessState::Attached && process.announced.get().lies == Lies::Seen;
+        while let Some(process) = self.processes.find(lies) {
+            let mut announced = self.processes[process].announced.get();
+            announced.lies = Lies::Told;
+            self.processes[process].announced.set(announced);
+            let (pid, whose) = (self.processes[process].pid, self.command_of(process));
+            self.warn(format!(
+                "{whose} (process {pid}) was ended: it has written over memory that it shares with the engine, and its own is hardly \
+                 in better order; look for stray writes in it"
+            ));
+            // SAFETY: a signal to a process that has attached; the kernel has said its number.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
         }
     }
 }
 
-/// What was waited for in vain: the last transfer in each slot, since when there was anything to wait for, and for how long in all.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct GivenUp {
-    transfers: [u64; MOVERS],
-    since: Option<Instant>,
-    in_vain: Duration,
+/// Whether a process has announced what none can.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Lies {
+    #[default]
+    No,
+    Seen,
+    /// And it was ended for it.
+    Told,
+}
+
+/// What the engine has seen of a process's announcements.
+#[derive(Clone, Copy)]
+pub(crate) struct Announced {
+    /// What each slot was when the engine last looked, and when that was. They only grow, by one at a time.
+    last: [u64; MOVERS],
+    at: Instant,
+    lies: Lies,
+    /// The last transfer in each slot that was waited for in vain.
+    given_up: [u64; MOVERS],
+}
+
+impl Announced {
+    /// Of a process that begins now.
+    pub(crate) fn nothing() -> Self {
+        Self { last: [0; MOVERS], at: Instant::now(), lies: Lies::No, given_up: [0; MOVERS] }
+    }
+
+    /// Looks at all slots; they lie when one has gone back, or on by more than there was time for.
+    fn look(&mut self, slots: [u64; MOVERS], now: Instant) {
+        let nanos = (now - self.at).as_nanos() as u64;
+        let steps_max = nanos.saturating_mul(STEPS_PER_NANOSECOND).saturating_add(STEPS_AT_ONCE);
+        let is_possible = |(seen, last): (&u64, &u64)| seen.checked_sub(*last).is_some_and(|steps| steps <= steps_max);
+        if !slots.iter().zip(&self.last).all(is_possible) && self.lies == Lies::No {
+            self.lies = Lies::Seen;
+        }
+        (self.last, self.at) = (slots, now);
+    }
 }
 
 impl Process {
+    fn slots(&self) -> [u64; MOVERS] {
+        std::array::from_fn(|slot| self.shared.header().movers[slot].0.load(Ordering::SeqCst))
+    }
+
+    /// The transfers that it has announced and that are worth waiting for: none of a program that lies.
+    fn transfers_under_way(&self) -> Vec<Pending<'_>> {
+        let slots = self.slots();
+        let mut announced = self.announced.get();
+        announced.look(slots, Instant::now());
+        self.announced.set(announced);
+        if announced.lies != Lies::No {
+            return Vec::new();
+        }
+        let pending = slots.into_iter().enumerate().filter(|(slot, seen)| seen % 2 == 1 && *seen != announced.given_up[*slot]);
+        pending.map(|(slot, seen)| Pending { process: self, slot, seen }).collect()
+    }
+
+    fn give_up(&self, slot: usize, transfer: u64) {
+        let mut announced = self.announced.get();
+        announced.given_up[slot] = transfer;
+        self.announced.set(announced);
+    }
+
     /// Whether it is still in the midst of a transfer that was waited for in vain.
     pub(crate) fn is_held_up(&self) -> bool {
-        let given_up = self.given_up.get().transfers;
+        let given_up = self.announced.get().given_up;
         self.shared.header().movers.iter().zip(given_up).any(|(slot, given_up)| given_up % 2 == 1 && slot.0.load(Ordering::SeqCst) == given_up)
     }
 }
 
-/// Whether a process is stopped, by a signal or a debugger.
-fn is_stopped(pid: i32) -> bool {
-    let stat = crate::process::stat(format!("/proc/{pid}/stat"));
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Runs,
+    /// By a signal or a debugger.
+    Stopped,
+    Gone,
 }
 
-/// One transfer is short: longer ones are cut, and begin anew. Only a stopped program takes as long as the time of grace.
-fn has_changed(slot: &AtomicU64, seen: u64, deadline: Instant) -> bool {
-    while slot.load(Ordering::SeqCst) == seen {
-        if Instant::now() >= deadline {
-            return false;
-        }
-        std::thread::yield_now();
+fn state_of(pid: i32) -> State {
+    let stat = crate::process::stat(format!("/proc/{pid}/stat"));
+    match stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes().first().copied().unwrap_or(b'X')) {
+        None | Some(b'Z' | b'X') => State::Gone,
+        Some(b'T' | b't') => State::Stopped,
+        Some(_) => State::Runs,
     }
-    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slots(first: u64) -> [u64; MOVERS] {
+        let mut slots = [0; MOVERS];
+        slots[0] = first;
+        slots
+    }
+
+    #[test]
+    fn announcements_that_go_back_or_leap_are_lies() {
+        let now = Instant::now();
+        let later = now + Duration::from_micros(1);
+        for (first, second, lies) in [(4, 5, Lies::No), (5, 4, Lies::Seen), (4, 4, Lies::No), (0, 1 << 40, Lies::Seen), (0, 1 << 10, Lies::No)] {
+            let mut announced = Announced { at: now, ..Announced::nothing() };
+            announced.look(slots(first), now);
+            announced.look(slots(second), later);
+            assert_eq!(announced.lies, lies, "{first} then {second}");
+        }
+    }
+
+    #[test]
+    fn waiting_in_vain_is_bounded_for_all_programs_together() {
+        let waiting = Waiting::new();
+        let now = Instant::now();
+        assert_eq!(waiting.limit(now), GRACE * GRACES_OF_RUNNING);
+        waiting.note_in_vain(GRACE * GRACES_IN_ALL);
+        assert_eq!(waiting.limit(now), GRACE / GRACE_LEFT);
+        assert_eq!(waiting.limit(now + GRACE * GRACE_PART), GRACE);
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_not_waited_for() {
+        assert_eq!(state_of(std::process::id() as i32), State::Runs);
+        assert_eq!(state_of(1 << 30), State::Gone);
+    }
 }

@@ -1,5 +1,6 @@
 //! What descriptors of programs stand for: sockets, completion channels, channels of asynchronous events, timers.
 
+use rustix::net::SocketAddrUnix;
 use softband_ipc::calls::readiness;
 use softband_sim::SimTime;
 use std::collections::{BTreeMap, VecDeque};
@@ -28,6 +29,8 @@ pub(crate) enum Object {
 #[derive(Default)]
 pub(crate) struct Objects {
     all: BTreeMap<u32, (Object, u32)>,
+    /// In wall pace: where programs hear of the events of their channels.
+    event_sockets: BTreeMap<u32, (usize, SocketAddrUnix)>,
     last: u32,
 }
 
@@ -48,7 +51,20 @@ impl Objects {
     pub(crate) fn release(&mut self, number: u32) -> Option<Object> {
         let (_, references) = self.all.get_mut(&number)?;
         *references -= 1;
-        if *references == 0 { self.all.remove(&number).map(|(object, _)| object) } else { None }
+        if *references > 0 {
+            return None;
+        }
+        self.event_sockets.remove(&number);
+        self.all.remove(&number).map(|(object, _)| object)
+    }
+    /// The process hears of the object's events there.
+    pub(crate) fn set_event_socket(&mut self, number: u32, socket: (usize, SocketAddrUnix)) {
+        if self.all.contains_key(&number) {
+            self.event_sockets.insert(number, socket);
+        }
+    }
+    pub(crate) fn event_socket(&self, number: u32) -> Option<(usize, &SocketAddrUnix)> {
+        self.event_sockets.get(&number).map(|(process, socket)| (*process, socket))
     }
     /// The channel to which asynchronous events of `hca` go for `process`.
     pub(crate) fn async_channel(&mut self, process: u32, hca: u32) -> Vec<u32> {

@@ -1,11 +1,12 @@
 //! The main loop: the next event of the fabric or of a program, whichever is earlier.
 
+use crate::admission::Admission;
 use crate::agenda::Agenda;
 use crate::control::{self, Heard, Mailbox};
 use crate::direct::DirectTables;
 use crate::files::Files;
 use crate::handover::{Handover, Processors};
-use crate::launch::{self, Identity, Libraries, Program, Started};
+use crate::launch::{Libraries, Program, Started};
 use crate::memory::ProgramMemory;
 use crate::network::Network;
 use crate::objects::Objects;
@@ -15,6 +16,7 @@ use crate::process::{Process, ProcessState, ThreadState};
 use crate::processes::Processes;
 use crate::report::{ProgramReport, RunReport};
 use crate::sockets::SocketTable;
+use crate::tickets::Tickets;
 use anyhow::Context;
 use softband_fabric::World;
 use softband_fabric::notice::Notice;
@@ -88,7 +90,8 @@ pub struct Engine {
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) receiver: Receiver<Heard>,
     pub(crate) heard: VecDeque<Heard>,
-    pub(crate) exec_tickets: Vec<(u64, usize)>,
+    pub(crate) tickets: Tickets,
+    pub(crate) admission: Arc<Admission>,
     pub(crate) retired: Vec<crate::process::Shared>,
     pub(crate) interrupt: Interrupt,
     pub(crate) warnings: Vec<String>,
@@ -96,9 +99,8 @@ pub struct Engine {
     pub(crate) deadlock: Option<String>,
     pub(crate) seed: u64,
     pub(crate) pace: Pace,
-    /// In wall pace: channels of whose events the programs have not heard yet, with how many, and the socket to tell them.
+    /// In wall pace: channels of whose events the programs have not heard yet, with how many.
     pub(crate) untold: BTreeMap<u32, u64>,
-    pub(crate) event_sender: Option<rustix::fd::OwnedFd>,
     pub(crate) started_at: Instant,
     /// The same moment on the clock that programs read.
     pub(crate) wall_start_ns: u64,
@@ -113,12 +115,12 @@ pub struct Engine {
     pub(crate) libraries: Libraries,
     pub(crate) programs: Vec<Program>,
     pub(crate) outputs: Outputs,
-    started: Vec<Option<Started>>,
+    pub(crate) started: Vec<Option<Started>>,
     pub(crate) statuses: Vec<Option<i32>>,
     ended_at: Vec<SimTime>,
     fabric_events: u64,
-    /// By host; empty unless the fabric stays.
-    pub(crate) host_tickets: Vec<u64>,
+    /// Others start programs, and the command line asks for passes.
+    pub(crate) stays: bool,
     pub(crate) network: Network,
     pub(crate) files: Option<Files>,
 }
@@ -137,9 +139,11 @@ impl Engine {
         let preload = libraries.join(PRELOAD);
         anyhow::ensure!(preload.is_file(), "{} is not there: run `make build`, or name the folder in SOFTBAND_LIB", preload.display());
         let (mailbox, receiver) = Mailbox::new();
-        let name = format!("softband-{}-{:08x}", std::process::id(), Instant::now().elapsed().as_nanos() as u32 ^ std::process::id().rotate_left(16));
+        crate::admission::hide_from_programs();
+        let name = crate::admission::random_name()?;
         let processors = Processors::choose(options.processors);
-        control::serve(&name, mailbox.clone(), options.pace == Pace::Virtual).context("cannot open the control socket")?;
+        let admission = Arc::new(Admission::default());
+        control::serve(&name, (mailbox.clone(), admission.clone()), options.pace == Pace::Virtual).context("cannot open the control socket")?;
         if options.pace == Pace::Virtual {
             processors.settle();
         }
@@ -150,6 +154,7 @@ impl Engine {
         if options.pace == Pace::Wall {
             engine.network = Network::reserve()?;
         }
+        engine.admission = admission;
         engine.files = Some(files);
         Ok(engine)
     }
@@ -175,7 +180,8 @@ impl Engine {
             mailbox,
             receiver,
             heard: VecDeque::new(),
-            exec_tickets: Vec::new(),
+            tickets: Tickets::default(),
+            admission: Arc::default(),
             retired: Vec::new(),
             interrupt,
             warnings: Vec::new(),
@@ -183,7 +189,6 @@ impl Engine {
             seed,
             pace,
             untold: BTreeMap::new(),
-            event_sender: None,
             started_at: Instant::now(),
             wall_start_ns: monotonic_nanos(),
             turns: 0,
@@ -201,7 +206,7 @@ impl Engine {
             statuses: Vec::new(),
             ended_at: Vec::new(),
             fabric_events: 0,
-            host_tickets: Vec::new(),
+            stays: false,
             network: Network::simulated(),
             files: None,
         })
@@ -368,35 +373,6 @@ impl Engine {
             return None;
         }
         Some(Some(Failure::Stuck { waiting: self.who_waits() }))
-    }
-
-    fn start_program(&mut self, program: usize) {
-        if self.programs[program].arguments.is_empty() {
-            return; // stands for those that others start
-        }
-        let ticket = self.expect_process(self.programs[program].host, program, None);
-        let identity = Identity { number: program, ticket, engine: &self.name };
-        crate::counter::release();
-        let outcome = launch::start(
-            &mut self.programs[program],
-            &identity,
-            (&self.libraries, (self.pace == Pace::Virtual).then(|| self.handover.programs())),
-            &self.mailbox,
-            &mut self.outputs,
-        );
-        let process = self.processes.len() - 1;
-        match outcome {
-            Ok(started) => {
-                self.processes[process].pid = started.pid;
-                self.started[program] = Some(started);
-            }
-            Err(error) => {
-                let host = &self.world.spec().hosts[self.programs[program].host].name;
-                self.warnings.push(format!("{host}: cannot start '{}': {error}", self.programs[program].command));
-                self.processes[process].state = ProcessState::Ended;
-                self.statuses[program] = Some(127);
-            }
-        }
     }
 
     /// Tells of registered memory that could not be reached, and whose it is.

@@ -11,7 +11,7 @@ use softband_sim::SimTime;
 use softband_types::ProcessId;
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 const PAGE_BYTES: u64 = 4096;
@@ -24,10 +24,20 @@ pub(crate) struct Shared {
     ring_next: usize,
     rings_free: BTreeMap<u32, Vec<usize>>,
     /// In wall pace: where the process's registered memory lies.
-    memory: Option<Rc<OwnedFd>>,
+    memory: Option<Arc<OwnedFd>>,
     /// Where the next queue goes that peers reach, and places that are free, by their size.
     queue_next: u64,
     queues_free: BTreeMap<u64, Vec<u64>>,
+}
+
+/// Makes a file in memory whose size nobody can change any more: who maps it never faults because another process cuts it. No seal can
+/// be added later either: one against writing would keep the engine from mapping it again.
+pub(crate) fn sealed_file(name: &str, bytes: u64) -> rustix::io::Result<OwnedFd> {
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+    let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&file, bytes)?;
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(file)
 }
 
 /// A part of a file, mapped.
@@ -57,8 +67,7 @@ impl Drop for Mapped {
 
 impl Shared {
     pub(crate) fn new() -> std::io::Result<Self> {
-        let file = rustix::fs::memfd_create("softband", rustix::fs::MemfdFlags::CLOEXEC)?;
-        rustix::fs::ftruncate(&file, SHARED_BYTES as u64)?;
+        let file = sealed_file("softband", SHARED_BYTES as u64)?;
         // SAFETY: a fresh mapping of a file that is as large as the mapping.
         let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), SHARED_BYTES, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)? };
         Ok(Self {
@@ -74,18 +83,12 @@ impl Shared {
 
     /// Makes the file for registered memory; answers which descriptor it is, plus one, or 0 where there is none to be had.
     pub(crate) fn make_memory_file(&mut self) -> u32 {
-        use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
         // A program's limit on the size of files would end the engine here, and the program later.
         let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
         if limit.is_some_and(|limit| limit < MEMORY_FILE_BYTES) {
             return 0;
         }
-        let made = memfd_create(MEMORY_FILE_NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).and_then(|file| {
-            ftruncate(&file, MEMORY_FILE_BYTES)?;
-            // Whoever maps it must not fault because somebody else makes it shorter.
-            fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW).map(|()| file)
-        });
-        self.memory = made.ok().map(Rc::new);
+        self.memory = sealed_file(MEMORY_FILE_NAME, MEMORY_FILE_BYTES).ok().map(Arc::new);
         self.memory_file_number()
     }
 
@@ -95,7 +98,7 @@ impl Shared {
         self.memory.as_ref().map_or(0, |file| file.as_raw_fd() as u32 + 1)
     }
 
-    pub(crate) fn memory_file(&self) -> Option<&Rc<OwnedFd>> {
+    pub(crate) fn memory_file(&self) -> Option<&Arc<OwnedFd>> {
         self.memory.as_ref()
     }
 
@@ -384,7 +387,8 @@ pub(crate) struct Process {
     /// Which of the run's programs it belongs to.
     pub(crate) program: usize,
     pub(crate) parent: Option<usize>,
-    pub(crate) ticket: u64,
+    /// By which it proves itself once it has attached; 0 before.
+    pub(crate) secret: u64,
     pub(crate) state: ProcessState,
     pub(crate) shared: Shared,
     pub(crate) pid: i32,
@@ -396,8 +400,10 @@ pub(crate) struct Process {
     pub(crate) memory_written: u64,
     /// In wall pace: send requests that are carried out when all processes' posts have been looked at again.
     pub(crate) held_sends: Vec<u8>,
-    /// In wall pace: transfers that were waited for in vain.
-    pub(crate) given_up: Cell<crate::movers::GivenUp>,
+    /// In wall pace, once it has a channel: by which it is told of events.
+    pub(crate) event_sender: Option<crate::wall::EventSender>,
+    /// In wall pace: the transfers that it has announced, as the engine has seen them.
+    pub(crate) announced: Cell<crate::movers::Announced>,
     pub(crate) signals_pending: u64,
     pub(crate) alarms: BTreeMap<u32, AlarmState>,
     /// Objects that it holds, with how often.

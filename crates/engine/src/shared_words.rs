@@ -4,7 +4,7 @@
 use crate::process::Mapped;
 use rustix::fd::{AsFd, OwnedFd};
 use softband_types::ProcessId;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 const PAGE_BYTES: u64 = 4096;
@@ -14,7 +14,7 @@ struct Region {
     key: u32,
     start: u64,
     end: u64,
-    file: Rc<OwnedFd>,
+    file: Arc<OwnedFd>,
 }
 
 /// The page of the last word: mostly it is the next one's, too.
@@ -33,7 +33,7 @@ pub(crate) struct SharedWords {
 
 impl SharedWords {
     /// Programs map a region from now on.
-    pub(crate) fn note(&mut self, process: ProcessId, key: u32, (start, len): (u64, u64), file: Rc<OwnedFd>) {
+    pub(crate) fn note(&mut self, process: ProcessId, key: u32, (start, len): (u64, u64), file: Arc<OwnedFd>) {
         let index = process.0 as usize;
         if self.regions.len() <= index {
             self.regions.resize_with(index + 1, Vec::new);
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_word_is_shared_as_long_as_a_region_of_its_page_is() {
-        let file = Rc::new(memfd_create("words", MemfdFlags::CLOEXEC).unwrap());
+        let file = Arc::new(memfd_create("words", MemfdFlags::CLOEXEC).unwrap());
         ftruncate(&file, 3 * PAGE_BYTES).unwrap();
         let (owner, other) = (ProcessId(1), ProcessId(0));
         let mut words = SharedWords::default();

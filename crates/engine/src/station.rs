@@ -5,6 +5,7 @@ use crate::pace::{Engine, Pace};
 use crate::process::ProcessState;
 use crate::remote::Pass;
 use crate::report::RunReport;
+use crate::tickets::Grant;
 use crate::verbs::shown_lid;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
@@ -19,22 +20,15 @@ use std::mem::MaybeUninit;
 impl Engine {
     /// Serves programs that others start until it is told to end. Everything that belongs to the fabric has ended when this returns.
     ///
-    /// # Errors
-    /// When the system has no random numbers.
-    ///
     /// # Panics
     /// In virtual pace: what starts at no certain time has no place in simulated time.
-    pub fn stay(&mut self) -> anyhow::Result<RunReport> {
+    pub fn stay(&mut self) -> RunReport {
         assert!(self.pace == Pace::Wall, "a fabric stays in wall pace only");
         let hosts = 0..self.world.spec().hosts.len();
-        for _ in hosts.clone() {
-            let mut ticket = [0; 8];
-            rustix::rand::getrandom(&mut ticket, rustix::rand::GetRandomFlags::empty())?;
-            self.host_tickets.push(u64::from_ne_bytes(ticket));
-        }
+        self.stays = true;
         // One that never starts and never ends stands for all programs of a host.
         let standing = |host| Program { host, command: "exec".into(), arguments: Vec::new(), environment: Vec::new(), stdout: None, stderr: None };
-        Ok(self.run(hosts.map(standing).collect()))
+        self.run(hosts.map(standing).collect())
     }
 
     /// The name by which programs and commands find this engine.
@@ -42,15 +36,10 @@ impl Engine {
         &self.name
     }
 
-    /// Host of a program that was started with a ticket for any number of programs.
-    pub(crate) fn host_of_ticket(&self, ticket: u64) -> Option<usize> {
-        self.host_tickets.iter().position(|other| *other == ticket)
-    }
-
-    pub(crate) fn obey(&mut self, socket: &OwnedFd, command: &Command) {
+    pub(crate) fn obey(&mut self, socket: &OwnedFd, pid: i32, command: &Command) {
         let (status, ticket, text) = match command.kind {
             _ if command.version != softband_ipc::VERSION => (libc::EPROTO, 0, Value::Null),
-            kind::TICKET => self.pass_for(&command.host),
+            kind::TICKET => self.pass_for(&command.host, pid),
             kind::STATUS => (0, 0, self.status()),
             kind::DOWN => {
                 self.interrupt.raise();
@@ -61,16 +50,22 @@ impl Engine {
         answer(socket, &CommandReply { version: softband_ipc::VERSION, status, ticket }, &text);
     }
 
-    fn pass_for(&mut self, padded: &[u8]) -> (i32, u64, Value) {
+    /// What the process `pid` needs to become a program on a host.
+    fn pass_for(&mut self, padded: &[u8], pid: i32) -> (i32, u64, Value) {
         let name = padded.split(|byte| *byte == 0).next().unwrap_or_default();
         let hosts: Vec<&str> = self.world.spec().hosts.iter().map(|host| host.name.as_str()).collect();
         let Some(host) = hosts.iter().position(|host| host.as_bytes() == name) else { return (libc::ENOENT, 0, json!(hosts)) };
-        let Some(ticket) = self.host_tickets.get(host).copied() else { return (libc::EOPNOTSUPP, 0, Value::Null) };
+        if !self.stays {
+            return (libc::EOPNOTSUPP, 0, Value::Null);
+        }
+        let hosts = hosts.join(",");
+        let Ok(ticket) = self.tickets.issue(Grant::Host { host, pid }) else { return (libc::EAGAIN, 0, Value::Null) };
+        self.admission.note_pid(pid);
         let mut variables = vec![
             (environment::ENGINE.to_owned(), self.name.clone()),
-            (environment::TICKET.to_owned(), ticket.to_string()),
-            ("SOFTBAND_HOST".to_owned(), hosts[host].to_owned()),
-            ("SOFTBAND_HOSTS".to_owned(), hosts.join(",")),
+            (environment::TICKET.to_owned(), environment::ticket_text(ticket)),
+            ("SOFTBAND_HOST".to_owned(), self.world.spec().hosts[host].name.clone()),
+            ("SOFTBAND_HOSTS".to_owned(), hosts),
         ];
         variables.extend(self.files_variable(host));
         // The caller puts what it preloads itself behind ours.
@@ -100,6 +95,7 @@ impl Engine {
             "pid": std::process::id(),
             "up_seconds": self.started_at.elapsed().as_secs(),
             "hosts": hosts.collect::<Vec<_>>(),
+            "warnings": self.warnings,
         })
     }
 

@@ -176,7 +176,7 @@ impl Engine {
         let closed = self.heard.iter().position(|heard| matches!(heard, Heard::Closed { connection: c } if Some(*c) == connection))?;
         self.heard.remove(closed);
         self.processes[process].connection = None;
-        if self.exec_tickets.iter().any(|(_, of)| *of == process) {
+        if self.tickets.announces_image_of(process) {
             return Some(self.await_new_image(process));
         }
         Some(TurnEnd::Gone)
@@ -194,11 +194,11 @@ impl Engine {
             }
             // SAFETY: signal 0 only asks whether the process is there.
             if unsafe { libc::kill(self.processes[process].pid, 0) } != 0 || self.is_zombie(process) {
-                self.exec_tickets.retain(|(_, of)| *of != process);
+                self.tickets.withdraw_images_of(process);
                 return TurnEnd::Gone;
             }
         }
-        self.exec_tickets.retain(|(_, of)| *of != process);
+        self.tickets.withdraw_images_of(process);
         self.make_foreign(process);
         TurnEnd::Replaced
     }

@@ -88,6 +88,7 @@ impl Engine {
             Op::AttachMulticast | Op::DetachMulticast => self.multicast(process, op, &request(bytes)?),
             Op::FindDatagramReceiver => self.find_datagram_receiver(process, &request(bytes)?),
             Op::FindGroup => self.find_group(process, &request(bytes)?),
+            Op::EventSocket => self.note_event_socket(process, &request(bytes)?),
             Op::FindXrcQueue => self.find_xrc_queue(process, &request(bytes)?),
             Op::CreateSrq => self.create_srq(process, &request(bytes)?),
             Op::ModifySrq => self.modify_srq(process, &request(bytes)?),

@@ -1,11 +1,12 @@
 //! Wall pace: the programs' clock is the host's. Programs post into rings and go on; the engine lets the World do its work as fast as
 //! it can, at most a little ahead of the clock, and sleeps when there is nothing to do.
 
-use crate::pace::{Engine, Event, Failure};
+use crate::calls::reply as calls_reply;
+use crate::pace::{Engine, Event, Failure, Pace};
 use crate::process::ProcessState;
+use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
-use softband_ipc::attach::event_socket;
-use softband_ipc::calls::Op;
+use softband_ipc::calls::{self, Op};
 use softband_ipc::layout::{BELL, ENGINE_SLEEPS, baton_of, turn};
 use softband_sim::{SimDuration, SimTime};
 use std::sync::atomic::Ordering;
@@ -24,6 +25,23 @@ const QUIET_SLEEP_MAX: Duration = Duration::from_millis(100);
 const ACK_WAIT_MAX: SimDuration = SimDuration::from_micros(67_000);
 /// Looks for something to do before the engine sleeps.
 const IDLE_LOOKS: u32 = 200;
+
+/// The socket that tells one process of events. What it does not read fills this socket's buffer, nobody else's.
+#[derive(Debug)]
+pub(crate) struct EventSender {
+    socket: OwnedFd,
+    name: SocketAddrUnix,
+}
+
+impl EventSender {
+    fn new() -> rustix::io::Result<Self> {
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        // The kernel chooses a name that is free (unix(7), autobind): nobody can have taken it first.
+        rustix::net::bind(&socket, &SocketAddrUnix::new_unnamed())?;
+        let name = SocketAddrUnix::try_from(rustix::net::getsockname(&socket)?)?;
+        Ok(Self { socket, name })
+    }
+}
 
 /// Calls that wait in simulated time or move it. Programs at wall pace have no use for them: their threads, timers and sockets are the
 /// host's. One that made them all the same would lead the engine's clock away from the host's, and everybody's work with it.
@@ -49,6 +67,7 @@ impl Engine {
                 self.tell_of_lost();
             }
             let has_worked = self.wall_round();
+            self.end_liars();
             if self.statuses.iter().all(Option::is_some) {
                 return None;
             }
@@ -214,9 +233,10 @@ impl Engine {
         if self.objects.get_mut(object).is_none() {
             return true;
         }
-        let Ok(address) = SocketAddrUnix::new_abstract_name(&event_socket(&self.name, object)) else { return true };
-        let told =
-            self.event_sender().is_some_and(|sender| rustix::net::sendto(sender, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL, &address).is_ok());
+        let told = self.objects.event_socket(object).is_some_and(|(process, address)| {
+            let sender = self.processes[process].event_sender.as_ref();
+            sender.is_some_and(|sender| rustix::net::sendto(&sender.socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL, address).is_ok())
+        });
         if !told {
             // The program has many of them waiting, or has not made its descriptor yet.
             *self.untold.entry(object).or_default() += 1;
@@ -224,11 +244,25 @@ impl Engine {
         told
     }
 
-    fn event_sender(&mut self) -> Option<&rustix::fd::OwnedFd> {
-        if self.event_sender.is_none() {
-            self.event_sender = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok();
+    /// A program says where it hears of the events of a channel that it holds.
+    pub(crate) fn note_event_socket(&mut self, process: usize, socket: &calls::EventSocket) -> Result<Vec<u8>, i32> {
+        let failed = |error: rustix::io::Errno| error.raw_os_error();
+        let name = socket.name.get(..socket.name_len as usize).ok_or(libc::EINVAL)?;
+        let record = &mut self.processes[process];
+        if self.pace != Pace::Wall || !record.objects.contains_key(&socket.object) {
+            return Err(libc::EBADF);
         }
-        self.event_sender.as_ref()
+        if !name.is_empty() {
+            let address = SocketAddrUnix::new_abstract_name(name).map_err(failed)?;
+            self.objects.set_event_socket(socket.object, (process, address));
+        }
+        if record.event_sender.is_none() {
+            record.event_sender = Some(EventSender::new().map_err(failed)?);
+        }
+        let sender = record.event_sender.as_ref().and_then(|sender| sender.name.abstract_name()).unwrap_or_default();
+        let mut answer = calls::EventSocket { object: 0, name_len: sender.len() as u32, name: [0; 8] };
+        answer.name.get_mut(..sender.len()).ok_or(libc::ENAMETOOLONG)?.copy_from_slice(sender);
+        Ok(calls_reply(&answer))
     }
 
     /// Sleeps until a program posts or asks for something, or the World's next event is due.

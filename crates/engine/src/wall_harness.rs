@@ -114,7 +114,7 @@ impl WallHarness {
         engine.programs_for_harness();
         engine.waiting.grace = GRACE;
         for (process, host) in [0, 0, 1].into_iter().enumerate() {
-            engine.expect_process(host, 0, None);
+            engine.expect_process(host, 0, None).expect("memory for a process");
             let record = &mut engine.processes[process];
             record.state = ProcessState::Attached;
             record.threads[0].state = ThreadState::Scheduled;
@@ -396,7 +396,7 @@ impl WallHarness {
             3 => (&raw const header.memory_generation).cast(),
             4 => (&raw const header.ring_produced).cast(),
             5 => (&raw const header.ring_consumed).cast(),
-            6 => (&raw const header.engine_pid).cast(), // and the number of the file behind it
+            6 => (&raw const header.memory_file).cast(), // and what follows it
             _ => (&raw const header.wall_start_ns).cast(),
         }
     }

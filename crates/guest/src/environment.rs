@@ -1,7 +1,7 @@
 //! The environment of new images: whatever a program makes of it, its children stay in the fabric.
 
 use softband_client::fds;
-use softband_ipc::environment::TICKET;
+use softband_ipc::environment::{TICKET, ticket_text};
 use std::ffi::{CStr, CString, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
@@ -113,7 +113,7 @@ pub unsafe fn for_image(environment: *const *const libc::c_char, image: ForImage
     let library = remembered.and_then(|remembered| remembered.library.as_deref());
     let mut owned = merge(theirs, remembered.map_or(&[], |remembered| &remembered.variables), library);
     let mut add = |name: &str, value: String| owned.extend(CString::new(format!("{name}={value}")));
-    add(TICKET, image.ticket.to_string());
+    add(TICKET, ticket_text(image.ticket));
     add(FDS, objects_text());
     add(PARENT, format!("{}:{}", image.parent.0, image.parent.1));
     if let Some(fd) = image.lifeline {

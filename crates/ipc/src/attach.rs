@@ -1,4 +1,5 @@
-//! The first words over the control socket. The reply carries three descriptors: the shared memory file, the batons, and the tables.
+//! The first words over the control socket. The reply carries three descriptors: the shared memory file, the batons, and the tables;
+//! in wall pace, where there is one, also the process's file of registered memory.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -25,6 +26,19 @@ pub struct Welcome {
     pub process: u32,
     /// Slot of the calling thread.
     pub slot: u32,
+    /// By which the images attach that this process makes, and by which it asks for files.
+    pub secret: u64,
+}
+
+/// Program to engine, on a connection of its own: the file of registered memory `number`, as the tables name it. The engine answers
+/// with one byte and the descriptor, or closes the connection.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct FileRequest {
+    pub version: u32,
+    pub number: u32,
+    /// [`Welcome::secret`].
+    pub secret: u64,
 }
 
 /// Program to engine, any time later.
@@ -34,11 +48,6 @@ pub struct Word {
     pub slot: u32,
     /// One of [`word`].
     pub kind: u32,
-}
-
-/// Abstract name of the datagram socket on which a program hears, in wall pace, that a channel has an event: one byte for each.
-pub fn event_socket(engine: &str, object: u32) -> Vec<u8> {
-    format!("{engine}-events-{object}").into_bytes()
 }
 
 /// Values of [`Word::kind`].

@@ -152,6 +152,10 @@ ops! {
     FindXrcQueue = 132,
     /// In wall pace: [`Multicast`] / [`GroupMembers`], and so many [`DatagramReceiver`]s that hear what this queue pair sends to the group.
     FindGroup = 133,
+    /// In wall pace: [`EventSocket`]: where the program hears of a channel's events, one byte for each; without a name, nothing new /
+    /// [`EventSocket`]: from where the engine sends them to this process. The program connects its socket to that name before its own
+    /// socket has one, so the kernel lets nobody else send there.
+    EventSocket = 134,
 }
 
 macro_rules! pod {
@@ -250,6 +254,8 @@ pod! {
     pub struct DatagramWay { pub hca: u32, pub from: u32, pub lid: u32, pub qpn: u32, }
     /// `version`: [`crate::tables::Tables::groups`] as it was then.
     pub struct GroupMembers { pub version: u32, pub count: u32, }
+    /// `name_len` bytes of `name` are the abstract name that the kernel has given to a socket. `object` is a channel.
+    pub struct EventSocket { pub object: u32, pub name_len: u32, pub name: [u8; 8], }
     pub struct XrcQueue { pub hca: u32, pub qpn: u32, pub number: u32, pub reserved: u32, }
     pub struct OpenQp { pub xrcd: u32, pub qpn: u32, }
     /// A shared receive queue. `mask` as `enum ibv_srq_attr_mask`.

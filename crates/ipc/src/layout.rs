@@ -82,8 +82,7 @@ pub struct SharedHeader {
     pub ring_consumed: AtomicU64,
     /// Grows whenever a peer has written registered memory of this process.
     pub memory_generation: AtomicU64,
-    /// In wall pace: the engine's number on the host, and which of its descriptors is the file of this process's memory, plus one.
-    pub engine_pid: u32,
+    /// In wall pace: number of the file of this process's registered memory, or 0.
     pub memory_file: u32,
     /// Not zero: the engine is through with sending its welcome, and nothing more will come over the control socket.
     pub is_welcomed: AtomicU32,

@@ -16,14 +16,26 @@ pub mod ring;
 pub mod tables;
 
 /// Changes whenever anything in this crate changes its meaning or layout.
-pub const VERSION: u32 = 18;
+pub const VERSION: u32 = 19;
 
 /// Environment variables by which a program finds its engine and its identity.
 pub mod environment {
     /// Name of the engine's abstract Unix socket.
     pub const ENGINE: &str = "SOFTBAND_ENGINE";
-    /// Decimal ticket of the process that the next attaching image becomes.
+    /// Ticket of the process that the next attaching image becomes, in [`TICKET_DIGITS`] hexadecimal digits.
     pub const TICKET: &str = "SOFTBAND_TICKET";
+    /// Every ticket has as many: where things lie in a program's memory depends on the length of its environment.
+    pub const TICKET_DIGITS: usize = 16;
     /// Folder with what the program's host has below `/sys/class/infiniband*` and `/dev/infiniband`.
     pub const FILES: &str = "SOFTBAND_FILES";
+
+    /// Returns the text of a ticket.
+    pub fn ticket_text(ticket: u64) -> String {
+        format!("{ticket:0TICKET_DIGITS$x}")
+    }
+
+    /// Returns the ticket that a text stands for.
+    pub fn ticket_of(text: &str) -> Option<u64> {
+        if text.len() == TICKET_DIGITS { u64::from_str_radix(text, 16).ok() } else { None }
+    }
 }

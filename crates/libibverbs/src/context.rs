@@ -8,8 +8,8 @@ use libc::c_int;
 use rustix::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use softband_abi::verbs::*;
 use softband_client::fds::{self, Entry, Kind};
-use softband_client::{Errno, call, call_void, event_socket_name, is_wall};
-use softband_ipc::calls::{Hca, Object, Op};
+use softband_client::{Errno, call, call_void, is_wall};
+use softband_ipc::calls::{EventSocket, Hca, Object, Op};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
 use std::ptr::null_mut;
@@ -149,10 +149,20 @@ pub(crate) fn placeholder(kind: Kind, object: u32) -> Result<c_int, Errno> {
 
 /// In wall pace programs wait for the descriptor in the system, so it is one on which the engine can be heard.
 fn event_socket(object: u32) -> Result<c_int, Errno> {
-    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, getsockname, socket_with};
     let failed = |error: rustix::io::Errno| Errno(error.raw_os_error());
+    let mut names = EventSocket { object, name_len: 0, name: [0; 8] };
+    let sender: EventSocket = call(Op::EventSocket, &names)?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).map_err(failed)?;
-    bind(&socket, &SocketAddrUnix::new_abstract_name(&event_socket_name(object)).map_err(failed)?).map_err(failed)?;
+    let sender = sender.name.get(..sender.name_len as usize).ok_or(Errno(libc::EPROTO))?;
+    connect(&socket, &SocketAddrUnix::new_abstract_name(sender).map_err(failed)?).map_err(failed)?;
+    // The kernel chooses a name that is free (unix(7), autobind).
+    bind(&socket, &SocketAddrUnix::new_unnamed()).map_err(failed)?;
+    let own = SocketAddrUnix::try_from(getsockname(&socket).map_err(failed)?).map_err(failed)?;
+    let own = own.abstract_name().ok_or(Errno(libc::EADDRNOTAVAIL))?;
+    names.name.get_mut(..own.len()).ok_or(Errno(libc::ENAMETOOLONG))?.copy_from_slice(own);
+    names.name_len = own.len() as u32;
+    call::<_, EventSocket>(Op::EventSocket, &names)?;
     Ok(socket.into_raw_fd())
 }
 

@@ -12,10 +12,9 @@ mod maps;
 mod peers;
 mod window;
 
-use crate::session::{header, is_wall};
+use crate::session::{fetch_file, header, is_wall};
 use maps::{Kind, Mapping, Others, covering};
 use rustix::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
-use rustix::fs::{Mode, OFlags, open};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use softband_ipc::layout::{MEMORY_FILE_NAME, QUEUES_OFFSET};
 use std::ffi::c_void;
@@ -47,15 +46,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The file of process memory that the engine holds as descriptor `number`.
-fn open_file(number: u32) -> Option<OwnedFd> {
-    let path = format!("/proc/{}/fd/{number}", header().engine_pid);
-    open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()
-}
-
-/// Opens the own file, once, while it certainly can be: a program may change its user or its root, or use up its descriptors.
-pub(crate) fn open_own() {
-    let file = header().memory_file.checked_sub(1).and_then(open_file);
+/// Keeps the own file, which came with the welcome.
+pub(crate) fn keep_own(file: Option<OwnedFd>) {
     // High numbers stay out of the way of programs that expect their first file to be 3.
     let file = file.map(|file| rustix::io::fcntl_dupfd_cloexec(&file, 900).unwrap_or(file));
     FILE.store(file.map_or(-1, IntoRawFd::into_raw_fd), Ordering::Release);
@@ -75,7 +67,7 @@ pub fn own_fd() -> i32 {
 /// Maps a part of a process's file; `number` as in the tables.
 pub(crate) fn map_part(number: u32, offset: u64, bytes: usize) -> Option<*mut u8> {
     let own = own_file().filter(|_| number == header().memory_file);
-    let other = if own.is_some() { None } else { open_file(number.checked_sub(1)?) };
+    let other = if own.is_some() { None } else { fetch_file(number) };
     let file = own.or_else(|| other.as_ref().map(AsFd::as_fd))?;
     // SAFETY: a fresh mapping where the kernel likes.
     let mapped = unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, offset) };

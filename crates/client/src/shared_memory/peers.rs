@@ -1,6 +1,5 @@
 //! Peers' registered memory, mapped here on first use, by the file in which it lies.
 
-use super::open_file;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use softband_ipc::tables::{KEYS, KeyEntry, key_index};
 use std::ffi::c_void;
@@ -49,9 +48,9 @@ fn map(entry: &KeyEntry, alias: &Alias, key: u32) -> Option<()> {
     if former.0 != 0 {
         super::lock(&FORMER).push(former);
     }
-    let number = entry.file.load(Ordering::Relaxed).checked_sub(1)?;
+    let number = Some(entry.file.load(Ordering::Relaxed)).filter(|number| *number != 0)?;
     let (first, end) = super::pages(entry.address.load(Ordering::Relaxed) as usize, entry.len_bytes.load(Ordering::Relaxed) as usize);
-    let file = open_file(number);
+    let file = crate::session::fetch_file(number);
     let serial = entry.serial.load(Ordering::Relaxed);
     // SAFETY: a fresh mapping of a file that is larger than any address.
     let mapped = file.and_then(|file| unsafe {

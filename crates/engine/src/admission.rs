@@ -1,0 +1,144 @@
+//! Who may talk to the engine: the control thread decides it for each connection, without asking the engine's own thread.
+//!
+//! The kernel says which user and process a connection comes from. The fabric's own user and root may connect. A program that has
+//! changed its user may connect as well, if it descends from a process of the fabric.
+
+use anyhow::Context;
+use rustix::fd::OwnedFd;
+use rustix::net::UCred;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Chains of parents that are longer than this belong to nobody.
+const GENERATIONS_MAX: usize = 256;
+
+/// The facts that decide it, shared by the engine's thread and the control thread.
+#[derive(Debug, Default)]
+pub(crate) struct Admission(Mutex<Facts>);
+
+#[derive(Debug, Default)]
+struct Facts {
+    /// The system's numbers of the fabric's processes. A new image may still have the number of one that has ended.
+    pids: BTreeSet<i32>,
+    /// The secrets of attached processes.
+    members: BTreeSet<u64>,
+    /// Files of registered memory, by the number that the tables name.
+    files: BTreeMap<u32, Arc<OwnedFd>>,
+}
+
+impl Admission {
+    fn facts(&self) -> MutexGuard<'_, Facts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a process of the fabric has this number of the system.
+    pub(crate) fn note_pid(&self, pid: i32) {
+        self.facts().pids.insert(pid);
+    }
+
+    /// Notes that a process has attached and knows this secret.
+    pub(crate) fn note_member(&self, secret: u64) {
+        self.facts().members.insert(secret);
+    }
+
+    /// Notes that the process with this secret has ended.
+    pub(crate) fn forget_member(&self, secret: u64) {
+        self.facts().members.remove(&secret);
+    }
+
+    pub(crate) fn put_file(&self, number: u32, file: Arc<OwnedFd>) {
+        self.facts().files.insert(number, file);
+    }
+
+    pub(crate) fn take_file(&self, number: u32) {
+        self.facts().files.remove(&number);
+    }
+
+    /// Returns the file of registered memory `number`, for an attached process that proves itself by its secret.
+    pub(crate) fn file_for(&self, secret: u64, number: u32) -> Option<Arc<OwnedFd>> {
+        let facts = self.facts();
+        facts.members.contains(&secret).then(|| facts.files.get(&number).cloned())?
+    }
+
+    /// Whether a process with these credentials may connect.
+    pub(crate) fn admits(&self, peer: &UCred) -> bool {
+        peer.uid.is_root() || peer.uid == rustix::process::geteuid() || self.descends(peer.pid.as_raw_nonzero().get())
+    }
+
+    /// Whether the process `pid`, or a parent of it, is the engine or one of the fabric's processes.
+    fn descends(&self, pid: i32) -> bool {
+        let own = std::process::id() as i32;
+        ancestors(pid).any(|pid| pid == own || self.facts().pids.contains(&pid))
+    }
+}
+
+/// A name that nobody can guess, so nobody can take it first. Every name is equally long: programs have it in their environment.
+pub(crate) fn random_name() -> anyhow::Result<String> {
+    let mut bytes = [0; 16];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).context("the system has no random numbers")?;
+    Ok(format!("softband-{:032x}", u128::from_ne_bytes(bytes)))
+}
+
+/// Closes `/proc/PID/fd` of this process to programs of the same user, who could write any program's memory by the files there.
+pub(crate) fn hide_from_programs() {
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+}
+
+/// Whether the process `pid` is `ancestor` or descends from it, as the kernel says now.
+pub(crate) fn is_or_descends_from(pid: i32, ancestor: i32) -> bool {
+    ancestor > 0 && ancestors(pid).any(|pid| pid == ancestor)
+}
+
+/// A process, its parent, and so on.
+fn ancestors(pid: i32) -> impl Iterator<Item = i32> {
+    std::iter::successors(Some(pid), |pid| parent_of(*pid)).take_while(|pid| *pid > 1).take(GENERATIONS_MAX)
+}
+
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = crate::process::stat(format!("/proc/{pid}/stat"));
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{Gid, Pid, Uid};
+
+    fn stranger(pid: Pid) -> UCred {
+        let other = rustix::process::geteuid().as_raw().wrapping_add(4_321).max(1);
+        UCred { pid, uid: Uid::from_raw(other), gid: Gid::from_raw(other) }
+    }
+
+    #[test]
+    fn other_users_connect_only_from_below_the_fabric_s_processes() {
+        let admission = Admission::default();
+        let parent = rustix::process::getppid().unwrap();
+        assert!(admission.admits(&stranger(rustix::process::getpid())), "the engine's own process is one of the fabric");
+        assert!(!admission.admits(&stranger(parent)));
+        admission.note_pid(parent.as_raw_nonzero().get());
+        assert!(admission.admits(&stranger(parent)));
+        assert!(!admission.admits(&stranger(Pid::INIT)));
+    }
+
+    #[test]
+    fn a_file_is_given_to_attached_processes_only() {
+        let admission = Admission::default();
+        let file = Arc::new(rustix::fs::memfd_create("a-file", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
+        admission.put_file(7, file);
+        assert!(admission.file_for(42, 7).is_none());
+        admission.note_member(42);
+        assert!(admission.file_for(42, 7).is_some());
+        assert!(admission.file_for(42, 8).is_none());
+        admission.forget_member(42);
+        assert!(admission.file_for(42, 7).is_none());
+    }
+
+    #[test]
+    fn descent_follows_the_chain_of_parents() {
+        let own = std::process::id() as i32;
+        assert!(is_or_descends_from(own, own));
+        assert!(is_or_descends_from(own, rustix::process::getppid().unwrap().as_raw_nonzero().get()));
+        assert!(!is_or_descends_from(own, 0));
+        assert!(!is_or_descends_from(1, own));
+    }
+}

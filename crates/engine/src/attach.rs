@@ -1,0 +1,121 @@
+//! Images attach: as the process that their ticket says, or as one that a process of the fabric has made.
+
+use crate::admission::is_or_descends_from;
+use crate::control::{self, Heard};
+use crate::lifecycle::new_thread;
+use crate::pace::{Engine, Event};
+use crate::process::{ProcessState, Shared, ThreadState};
+use crate::tickets::Grant;
+use softband_ipc::attach::{Hello, Welcome};
+use std::sync::atomic::Ordering;
+
+impl Engine {
+    /// Answers every hello that was heard.
+    pub(crate) fn greet_all(&mut self) {
+        let mut rest = std::collections::VecDeque::new();
+        while let Some(heard) = self.heard.pop_front() {
+            match heard {
+                Heard::Hello { connection, socket, hello, pid } => self.greet(connection, &socket, &hello, pid),
+                other => rest.push_back(other),
+            }
+        }
+        self.heard = rest;
+    }
+
+    fn greet(&mut self, connection: u64, socket: &rustix::fd::OwnedFd, hello: &Hello, pid: i32) {
+        let mut welcome = Welcome { version: softband_ipc::VERSION, status: 0, process: 0, slot: 0, secret: 0 };
+        let process = if hello.version == softband_ipc::VERSION { self.admit(hello.ticket, pid) } else { Err(libc::EPROTO) };
+        let with_secret = process.and_then(|process| {
+            let secret = self.tickets.issue(Grant::Offspring(process)).map_err(|_| libc::EAGAIN)?;
+            Ok((process, secret))
+        });
+        match with_secret {
+            Ok((process, secret)) => {
+                welcome.secret = secret;
+                self.processes[process].secret = secret;
+                self.admission.note_pid(pid);
+                self.admission.note_member(secret);
+                let record = &mut self.processes[process];
+                record.state = ProcessState::Attached;
+                record.pid = pid;
+                record.connection = Some(connection);
+                record.threads[0].state = ThreadState::Scheduled;
+                record.shared.slot(0).tid.store(hello.tid, Ordering::Relaxed);
+                welcome.process = record.number.0;
+                self.memory.set_pid(record.number, Some(pid));
+                let clock = self.clock_of(process, 0);
+                self.queue.push(clock, process as u32, Event::Resume { process, slot: 0 });
+                let shared = &self.processes[process].shared;
+                let memory_file = shared.memory_file().map(|file| &**file);
+                let files = [shared.file(), self.handover.file(), self.direct.file()];
+                control::welcome(socket, &welcome, &files.into_iter().chain(memory_file).collect::<Vec<_>>());
+                self.processes[process].shared.header().is_welcomed.store(1, Ordering::Release);
+            }
+            Err(errno) => {
+                welcome.status = errno;
+                control::welcome(socket, &welcome, &[]);
+            }
+        }
+    }
+
+    /// Which process an image becomes that presents `ticket`; the kernel says that it is `pid`.
+    fn admit(&mut self, ticket: u64, pid: i32) -> Result<usize, i32> {
+        let (grant, was_used) = self.tickets.present(ticket).ok_or(libc::EACCES)?;
+        match grant {
+            Grant::Process(process) if !was_used && self.processes[process].is_awaited() => Ok(process),
+            Grant::Image(process) if !was_used => self.replace_image(process).map(|()| process),
+            Grant::Host { host, .. } if !was_used => self.adopt(host, host, None),
+            Grant::Offspring(parent) => self.adopt_child_of(parent),
+            Grant::Process(parent) | Grant::Image(parent) => {
+                if was_used && !is_or_descends_from(pid, self.pid_of_line(parent)) {
+                    return Err(libc::EACCES);
+                }
+                self.adopt_child_of(parent)
+            }
+            Grant::Host { host, pid: holder } => {
+                if is_or_descends_from(pid, holder) {
+                    self.adopt(host, host, None)
+                } else {
+                    Err(libc::EACCES)
+                }
+            }
+        }
+    }
+
+    /// The system's number of a process, or of the next one above it that has one: of one that was spawned and cannot attach none is known.
+    fn pid_of_line(&self, process: usize) -> i32 {
+        let line = std::iter::successors(Some(process), |process| self.processes[*process].parent);
+        line.map(|process| self.processes[process].pid).find(|pid| *pid > 0).unwrap_or(0)
+    }
+
+    /// A helper that was started past our sight. It becomes a process of its own, from now on.
+    fn adopt_child_of(&mut self, parent: usize) -> Result<usize, i32> {
+        self.adopt(self.processes[parent].host, self.processes[parent].program, Some(parent))
+    }
+
+    fn adopt(&mut self, host: usize, program: usize, parent: Option<usize>) -> Result<usize, i32> {
+        // A fabric that stays must not break because there are too many.
+        let ticket = self.expect_process(host, program, parent).map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
+        let process = self.processes.len() - 1;
+        self.tickets.present(ticket);
+        Ok(process)
+    }
+
+    /// The image of a process is new: fresh shared memory, one thread, no verbs objects; descriptors stay.
+    fn replace_image(&mut self, process: usize) -> Result<(), i32> {
+        let number = self.processes[process].number;
+        let mut shared = Shared::new().map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
+        let clock = self.processes[process].threads.iter().enumerate().map(|(slot, _)| self.processes[process].clock(slot as u32)).max();
+        self.withdraw_process(number);
+        self.world.remove_process(self.now, number);
+        self.cqs.retain(|_, cq| cq.process != process);
+        self.admission.forget_member(self.processes[process].secret);
+        self.write_header(number, self.processes[process].host, &mut shared);
+        shared.slot(0).clock_ps.store(clock.unwrap_or(self.now).as_picos(), Ordering::Relaxed);
+        let record = &mut self.processes[process];
+        self.retired.push(std::mem::replace(&mut record.shared, shared));
+        record.threads = vec![new_thread(ThreadState::Expected)];
+        record.remotely_writable = 0;
+        Ok(())
+    }
+}

@@ -1,0 +1,202 @@
+"""Who is protected from whom: other users, programs that lie, and machines that are short of something (LIMITATIONS.md, "Trust model")."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT, Fabrics, Softband, until
+
+NOBODY = 65_534
+HELLO = struct.Struct("=IIQII")
+WELCOME = struct.Struct("=IiIIQ")
+COMMAND = struct.Struct("=II64s")
+FILE_REQUEST = struct.Struct("=IIQ")
+VERSION = int(re.findall(r"VERSION: u32 = (\d+)", (ROOT / "crates" / "ipc" / "src" / "lib.rs").read_text())[0])
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+def ask(engine: str, message: bytes, user: int | None = None) -> bytes:
+    """What the engine answers to a message of a process that is none of its own, of this or another user; nothing: it hangs up."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with suppress(BaseException):
+            if user is not None:
+                os.setgroups([])
+                os.setresgid(user, user, user)
+                os.setresuid(user, user, user)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as control:
+                control.settimeout(10)
+                control.connect("\0" + engine)
+                control.send(message)
+                os.write(writing, control.recv(4096))
+        os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with os.fdopen(reading, "rb") as answer:
+        return answer.read()
+
+
+def hello(ticket: str) -> bytes:
+    return HELLO.pack(VERSION, os.getpid(), int(ticket, 16), 0, os.getpid())
+
+
+def variables_of(fabrics: Fabrics, host: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in fabrics.say(host, "env").splitlines() if line.startswith("SOFTBAND_"))
+
+
+@as_root
+def test_another_user_of_the_machine_is_not_answered_whatever_he_knows(fabrics: Fabrics) -> None:
+    fabrics.up()
+    variables = variables_of(fabrics, "a")
+    engine, ticket = variables["SOFTBAND_ENGINE"], variables["SOFTBAND_TICKET"]
+    status = COMMAND.pack(VERSION, 1, b"")
+    for message in (hello(ticket), status, FILE_REQUEST.pack(VERSION, 1, int(ticket, 16))):
+        assert ask(engine, message, NOBODY) == b""
+    assert ask(engine, status) != b""
+    # A program of the fabric that has become another user is still one of it.
+    devices = fabrics.say("a", "setpriv", "--reuid", str(NOBODY), "--clear-groups", "ibv_devices")
+    assert "mlx5_0" in devices
+
+
+def test_a_ticket_is_new_in_each_run_and_admits_one_image(softband: Softband, tmp_path: Path) -> None:
+    tickets = set()
+    for run in range(2):
+        place = tmp_path / f"told-{run}"
+        # The program has attached by its ticket before it prints what it was started with.
+        code = f"import os, time; open({str(place)!r} + '.new', 'w').write(open('/proc/self/environ').read()); os.rename({str(place)!r} + '.new', {str(place)!r}); time.sleep(2)"
+        words = [str(softband.binary), "run", "--seed", "1", "two-hosts", "--on", "a", f'{sys.executable} -c "{code}"']
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as engine:
+            assert until(place.exists)
+            told = dict(entry.split("=", 1) for entry in place.read_text().split("\0") if "=" in entry)
+            tickets.add(told["SOFTBAND_TICKET"])
+            engine.kill()
+    assert len(tickets) == 2
+    assert all(re.fullmatch("[0-9a-f]{16}", ticket) for ticket in tickets)
+
+
+def test_a_used_ticket_is_refused_to_whoever_does_not_descend_from_its_holder(fabrics: Fabrics, tmp_path: Path) -> None:
+    fabrics.up()
+    engine = fabrics.status()[0]["engine"]
+    passed = ask(engine, COMMAND.pack(VERSION, 0, b"a"))
+    ticket = struct.unpack("=IiQ", passed)[2]
+    text = f"{ticket:016x}"
+    first = WELCOME.unpack(ask(engine, hello(text)))
+    assert first[1] == 0, "a ticket that nobody has used admits"
+    assert WELCOME.unpack(ask(engine, hello(text)))[1] == errno.EACCES
+    assert WELCOME.unpack(ask(engine, hello(f"{ticket ^ 1:016x}")))[1] == errno.EACCES
+    assert WELCOME.unpack(ask(engine, hello("0" * 16)))[1] == errno.EACCES
+
+
+def test_children_of_every_kind_attach(fabrics: Fabrics) -> None:
+    fabrics.up()
+    # A shell within a shell, one that is left behind by its parent in a session of its own, and one that was forked by hand.
+    script = "ibv_devices; sh -c 'ibv_devices; true'; (setsid sh -c 'sleep 0.2; ibv_devices' &); exec sh -c 'sleep 1; ibv_devices'"
+    assert fabrics.say("a", "sh", "-c", script).count("mlx5_0") == 4
+
+
+@as_root
+def test_programs_of_the_same_user_do_not_reach_the_engine_s_files(fabrics: Fabrics, tmp_path: Path) -> None:
+    shutil.copy(fabrics.binary, tmp_path / "softband")
+    home = Path(os.environ.get("SOFTBAND_HOME", ROOT / "target" / "dist"))
+    for folder in ("catalog", "fabrics", "lib"):
+        shutil.copytree(home / folder, tmp_path / "home" / folder)
+    for folder in [tmp_path, *tmp_path.parents]:
+        if folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o055)
+    script = "./softband up --detach >&2; ls /proc/$(pgrep -u nobody -x softband)/fd; ./softband exec a -- ibv_devices; ./softband down >&2"
+    environment = {**os.environ, "SOFTBAND_HOME": str(tmp_path / "home")}
+    environment.pop("XDG_RUNTIME_DIR")
+    command = ["runuser", "-u", "nobody", "--", "sh", "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert "Permission denied" in done.stderr and "mlx5_0" in done.stdout, done
+
+
+CUT = """
+import ctypes, os, sys
+cut = kept = 0
+for pid in [int(sys.argv[1]), os.getpid()]:
+    for folder in ("fd", "map_files"):
+        for entry in os.listdir(f"/proc/{pid}/{folder}"):
+            path = f"/proc/{pid}/{folder}/{entry}"
+            try:
+                if "memfd:softband" not in os.readlink(path):
+                    continue
+                file = os.open(path, os.O_RDWR)
+            except OSError:
+                continue
+            for size in (0, 1 << 50):
+                try:
+                    os.ftruncate(file, size)
+                    cut += 1
+                except OSError:
+                    kept += 1
+print(cut, kept > 0)
+"""
+
+
+@as_root
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
+def test_no_program_changes_the_size_of_shared_memory(softband: Softband, tmp_path: Path, pace: str) -> None:
+    (tmp_path / "cut.py").write_text(CUT)
+    # The program's first parent is the engine; root may look at its files.
+    attack = f"sh -c '{sys.executable} {tmp_path}/cut.py $(cut -d\" \" -f4 /proc/$$/stat)'"
+    done = softband.run("two-hosts", ("a", attack), ("a", "ib_send_lat -n 1000"), ("b", "ib_send_lat -n 1000 a"), options=("--pace", pace)).assert_ok()
+    assert done.program("a-0").split() == ["0", "True"]
+
+
+def test_nobody_else_writes_to_the_sockets_that_tell_of_events(fabrics: Fabrics) -> None:
+    fabrics.up()
+    server = fabrics.on("a", "ibv_rc_pingpong", "-e", "-n", "20000")
+    assert until(lambda: len(names_of_datagram_sockets(server.pid)) >= 2)
+    for name in names_of_datagram_sockets(server.pid):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger, pytest.raises(PermissionError):
+            stranger.sendto(b"x", "\0" + name)
+    client = fabrics.on("b", "ibv_rc_pingpong", "-e", "-n", "20000", "a")
+    assert client.wait(60) == 0 and server.wait(60) == 0
+
+
+def names_of_datagram_sockets(pid: int) -> list[str]:
+    """Abstract names of a process's Unix sockets, by the kernel's table."""
+    inodes = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            inodes |= set(re.findall(r"socket:\[(\d+)\]", os.readlink(entry)))
+    rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    return [row[7][1:] for row in rows if len(row) == 8 and row[6] in inodes and row[7].startswith("@")]
+
+
+@pytest.mark.parametrize("where", ["all", "behind"])
+def test_programs_that_write_over_shared_memory_hold_nobody_up(fabrics: Fabrics, c_programs: Path, where: str) -> None:
+    fabrics.up()
+    soaking = [fabrics.on(host, str(c_programs / "soak"), "7", "8", str(rank), "a", "b") for rank, host in enumerate("ab")]
+    deadline = time.monotonic() + 8
+    rounds = 0
+    while time.monotonic() < deadline:
+        liars = [fabrics.on(host, str(c_programs / "scribble"), "1", str(rounds * 2 + number), where) for number, host in enumerate("ab")]
+        # Connections with events need the engine for each message.
+        port = str(20_000 + rounds)
+        server = fabrics.on("a", "ibv_rc_pingpong", "-e", "-c", "-n", "200", "-p", port)
+        client = fabrics.on("b", "ibv_rc_pingpong", "-e", "-c", "-n", "200", "-p", port, "a")
+        assert client.wait(20) == 0 and server.wait(20) == 0
+        for liar in liars:
+            liar.wait(20)
+        rounds += 1
+    for program in soaking:
+        out, errors = program.communicate(timeout=60)
+        assert program.returncode == 0 and "none wrong" in out, errors
+    assert rounds > 1
+    warnings = fabrics.status()[0]["warnings"]
+    assert (where == "behind") or any("has written over memory" in line for line in warnings), warnings
