@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods)] // the command line is the product's reader of the environment and of signals
 
 mod counters;
+mod definition;
 mod exec;
 mod external;
 mod fabric;
@@ -21,9 +22,8 @@ mod signals;
 mod status;
 mod up;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use std::ffi::OsString;
-use std::path::PathBuf;
+use clap::{CommandFactory, FromArgMatches};
+use definition::{Arguments, Command};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -32,53 +32,6 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 /// What a large fabric holds lies all over its memory: with pages of 2 MiB the processor finds most of it without walking its tables.
 #[unsafe(export_name = "_rjem_malloc_conf")]
 pub static ALLOCATOR_SETTINGS: &[u8; 30] = b"thp:always,metadata_thp:auto\0\0";
-
-/// InfiniBand in software: run unmodified RDMA programs on a fabric that a file describes.
-#[derive(Parser)]
-#[command(name = "softband", version, arg_required_else_help = true, after_help = EXAMPLES)]
-struct Arguments {
-    /// A folder with parts of your own, as catalog/ beside a fabric file is one, and those that SOFTBAND_CATALOG names
-    #[arg(long, global = true, value_name = "DIR")]
-    catalog: Option<PathBuf>,
-    #[command(subcommand)]
-    command: Command,
-}
-
-const EXAMPLES: &str = "Examples:
-  softband run fabrics/ddr-through-switch.toml --on a 'ib_send_bw -a' --on b 'ib_send_bw -a a'
-  softband run -n 2 --pace wall -- ./program
-  softband up --detach; softband exec a -- ibv_devinfo; softband down
-  softband fabric show fabrics/cables/ddr-switch-cx4-100m.toml
-  softband model default incast --bytes 1MiB
-  softband model default incast --sweep bytes=4KiB,64KiB,1MiB --sweep vls=1,8
-  softband study cables --quick
-  softband what-if --cable-length 1m..300m --vls 1,2,4,8
-
-Any other command NAME runs softband-NAME from the same folder or from the PATH.";
-
-#[derive(Subcommand)]
-enum Command {
-    /// Run programs on the hosts of a fabric, in virtual time or (--pace wall) at full speed
-    Run(run::RunArguments),
-    /// Bring a fabric up that stays, for programs from any terminal
-    Up(up::UpArguments),
-    /// Run a program on a host of a fabric that is up
-    Exec(exec::ExecArguments),
-    /// Show which fabrics are up, their hosts and the programs on them
-    Status(status::StatusArguments),
-    /// End a fabric that is up, and all programs on it
-    Down(status::DownArguments),
-    /// Drive a fabric by a workload or a trace instead of programs
-    Model(model::ModelArguments),
-    /// Check, show or generate a fabric file
-    #[command(subcommand)]
-    Fabric(fabric::FabricCommand),
-    /// List the catalogue of parts, or show one with units and sources
-    #[command(subcommand)]
-    Parts(parts::PartsCommand),
-    #[command(external_subcommand)]
-    External(Vec<OsString>),
-}
 
 fn main() -> ExitCode {
     // A closed pipe (`softband ... | head`) ends the command quietly, as every other tool.
