@@ -1,7 +1,6 @@
 //! `softband fabric check`, `generate` and `show`.
 
-use crate::{generate, home, output};
-use anyhow::Context;
+use crate::{files, generate, home, output};
 use clap::Subcommand;
 use std::path::PathBuf;
 
@@ -50,7 +49,7 @@ pub(crate) fn run(command: &FabricCommand) -> anyhow::Result<i32> {
             let (_, loaded) = home::load_fabric(file, *allow_out_of_spec)?;
             match svg {
                 Some(to) => {
-                    std::fs::write(to, softband_catalog::draw_svg(&loaded.spec)).with_context(|| format!("cannot write {}", to.display()))?;
+                    files::write(to, &softband_catalog::draw_svg(&loaded.spec))?;
                     output::say(format_args!("drawing written to {}\n", to.display()))?;
                 }
                 None => output::say(softband_catalog::draw_text(&loaded.spec))?,

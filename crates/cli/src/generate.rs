@@ -1,6 +1,6 @@
 //! `softband fabric generate`: a fabric file from a kind and its measures.
 
-use crate::{home, output};
+use crate::{files, home, output};
 use anyhow::Context;
 use clap::Args;
 use softband_catalog::{LoadOptions, UsualParts};
@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: &GenerateArguments) -> anyhow::Result<()> {
     let text =
         if arguments.expand { format!("{head}{}", softband_catalog::expand(NAME, &described, &catalog).map_err(by_options)?) } else { described };
     match &arguments.out {
-        Some(to) => std::fs::write(to, text).with_context(|| format!("cannot write {}", to.display()))?,
+        Some(to) => files::write(to, &text)?,
         None => output::say(text)?,
     }
     Ok(())

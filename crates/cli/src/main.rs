@@ -9,6 +9,7 @@ mod exec;
 mod external;
 mod fabric;
 mod fabric_loops;
+mod files;
 mod generate;
 mod home;
 mod model;
@@ -36,6 +37,7 @@ pub static ALLOCATOR_SETTINGS: &[u8; 30] = b"thp:always,metadata_thp:auto\0\0";
 fn main() -> ExitCode {
     // A closed pipe (`softband ... | head`) ends the command quietly, as every other tool.
     signals::default_broken_pipe();
+    signals::take_file_limit_as_error();
     let version: &'static str = Box::leak(own_parts::version().into_boxed_str());
     let matches = Arguments::command().version(version).get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());

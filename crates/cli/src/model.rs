@@ -101,7 +101,6 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
     if let Some(matches) = matches.filter(|_| arguments.campaign.is_asked_for()) {
         return sweep::hand_over(matches);
     }
-    crate::signals::take_file_limit_as_error();
     let (path, loaded) = home::load_fabric(&arguments.fabric, arguments.allow_out_of_spec)?;
     let chosen = choice::choose(arguments, (&path, &loaded))?;
     let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from("results").join(format!("model-{}", chosen.name)));

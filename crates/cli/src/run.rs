@@ -3,7 +3,7 @@
 use crate::counters::port_counters;
 use crate::output::{Copy, Stream};
 use crate::programs::{self, Wanted};
-use crate::{home, signals};
+use crate::{files, home, signals};
 use anyhow::{Context, bail};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
@@ -104,8 +104,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     let report = engine.run(programs);
     tell(&report);
     if let Some(out) = &arguments.out {
-        leave(out, (&path, arguments.pace), &loaded, seed, &report, &engine)
-            .with_context(|| format!("cannot write the run folder {}", out.display()))?;
+        leave(out, (&path, arguments.pace), &loaded, seed, &report, &engine)?;
     }
     if let Some(loss) = crate::output::take_loss() {
         bail!(loss);
@@ -207,11 +206,11 @@ fn leave(out: &Path, (fabric, pace): (&Path, PaceName), loaded: &LoadedFabric, s
         "warnings": report.warnings,
         "failure": report.failure,
     });
-    write_json(&out.join("run.json"), &run)?;
     let counters: Vec<_> = engine.world().counters().iter().map(of_node).collect();
-    write_json(&out.join("counters.json"), &json!({ "unit_of_data": "4 bytes", "ports": counters }))?;
-    std::fs::write(out.join("fabric.toml"), loaded.resolved_toml())?;
-    Ok(())
+    let counters = json!({ "unit_of_data": "4 bytes", "ports": counters });
+    let json = |value: &serde_json::Value| format!("{value:#}\n");
+    // Where `run.json` is, the others are.
+    files::write_all(out, &[("fabric.toml", loaded.resolved_toml()), ("counters.json", json(&counters)), ("run.json", json(&run))])
 }
 
 fn of_node(port: &PortCounters) -> serde_json::Value {
@@ -219,14 +218,6 @@ fn of_node(port: &PortCounters) -> serde_json::Value {
     counters["node"] = json!(port.node);
     counters["port"] = json!(port.port.0);
     counters
-}
-
-fn write_json(path: &Path, value: &serde_json::Value) -> anyhow::Result<()> {
-    // Beside its place first: a reader never sees half of it.
-    let part = path.with_extension("json.part");
-    std::fs::write(&part, format!("{value:#}\n"))?;
-    std::fs::rename(&part, path)?;
-    Ok(())
 }
 
 fn kernel_release() -> String {

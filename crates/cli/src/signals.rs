@@ -21,10 +21,12 @@ pub(crate) fn interrupt_on_signals() -> Interrupt {
     interrupt
 }
 
-/// A file that may not grow (`ulimit -f`) is an error like a full disk. For commands that start no programs, which would inherit it.
+extern "C" fn go_on(_signal: i32) {}
+
+/// A file that may not grow (`ulimit -f`) is an error like a full disk. A handler is reset in the programs that a run starts.
 pub(crate) fn take_file_limit_as_error() {
-    // SAFETY: to ignore a signal runs nothing in its place.
-    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    // SAFETY: the handler does nothing; the write that raised the signal fails.
+    unsafe { libc::signal(libc::SIGXFSZ, go_on as *const () as libc::sighandler_t) };
 }
 
 pub(crate) fn default_broken_pipe() {

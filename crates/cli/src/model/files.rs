@@ -1,11 +1,10 @@
 //! The files of a run: all of them, or those that there is room for.
 
 use super::results::Results;
+use crate::files::Staged;
 use std::fs::File;
-use std::io::{BufWriter, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
-
-pub(super) type PartFile = BufWriter<File>;
 
 /// The small ones first, so that many are whole where not all have room. `model.json` is the last one to be written and to be moved to its
 /// place: where it is, the others are.
@@ -83,49 +82,37 @@ pub(super) fn leave(results: &Results, out: &Path) -> Result<(), Lack> {
         return Err(Lack { missing: FILES.to_vec(), whole: Vec::new(), place: out.to_path_buf(), error });
     }
     let tables = results.tables();
-    let (mut whole, mut missing, mut first_error) = (Vec::new(), Vec::new(), None);
+    let (mut staged, mut missing, mut first_error) = (Vec::new(), Vec::new(), None);
     for name in FILES {
         if name == HEAD && first_error.is_some() {
             missing.push(name);
             continue;
         }
-        let part = part_of(out, name);
-        let written = File::create(&part).and_then(|file| {
-            let mut file = PartFile::new(file);
-            results.write(name, &tables, &mut file)?;
-            file.flush()
-        });
-        match written {
-            Ok(()) => whole.push(name),
+        match Staged::write(&out.join(name), |sink| results.write(name, &tables, sink)) {
+            Ok(file) => staged.push((name, file)),
             Err(error) => {
-                // Its room is for the others.
-                let _ = std::fs::remove_file(part);
                 missing.push(name);
                 first_error.get_or_insert(error);
             }
         }
     }
     let place = if first_error.is_none() { out.to_path_buf() } else { place_of_unfinished(out) };
-    if let Err(error) = settle(out, &place, &whole) {
-        whole.iter().for_each(|name| drop(std::fs::remove_file(part_of(out, name))));
+    let mut whole = staged.iter().map(|(name, _)| *name).collect();
+    if let Err(error) = settle(&place, staged) {
         (whole, missing) = (Vec::new(), FILES.to_vec());
         first_error.get_or_insert(error);
     }
     first_error.map_or(Ok(()), |error| Err(Lack { missing, whole, place, error }))
 }
 
-fn part_of(folder: &Path, name: &str) -> PathBuf {
-    folder.join(format!("{name}.part"))
-}
-
 /// Moves what is whole to its place. What is missing there is none of another run, and `model.json` first of all.
-fn settle(out: &Path, place: &Path, whole: &[&str]) -> std::io::Result<()> {
+fn settle(place: &Path, staged: Vec<(&str, Staged)>) -> std::io::Result<()> {
     std::fs::create_dir_all(place)?;
-    for name in FILES.iter().rev().filter(|name| !whole.contains(name)) {
+    for name in FILES.iter().rev().filter(|name| staged.iter().all(|(whole, _)| whole != *name)) {
         match std::fs::remove_file(place.join(name)) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
-    whole.iter().try_for_each(|name| std::fs::rename(part_of(out, name), place.join(name)))
+    staged.into_iter().try_for_each(|(name, file)| file.settle_at(&place.join(name)))
 }

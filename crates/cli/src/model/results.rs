@@ -1,11 +1,11 @@
 //! What a run leaves: `model.json`, its flows and ports as CSV and as Parquet, and `hot.svg`. The same run gives the same bytes, so nothing
 //! of wall time is in them.
 
-use super::files::PartFile;
 use super::hot::{self, LevelLoad};
 use super::table::{Column, Table, Values};
 use super::text;
 use crate::counters::port_counters;
+use crate::files::Sink;
 use parquet::errors::ParquetError;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
@@ -65,7 +65,7 @@ impl Results {
     }
 
     /// Writes what a file holds.
-    pub(super) fn write(&self, name: &str, [flows, ports]: &[Table; 2], file: &mut PartFile) -> std::io::Result<()> {
+    pub(super) fn write(&self, name: &str, [flows, ports]: &[Table; 2], file: &mut Sink) -> std::io::Result<()> {
         match name {
             "flows.csv" => flows.csv(file),
             "ports.csv" => ports.csv(file),
@@ -77,7 +77,7 @@ impl Results {
     }
 
     /// The flows may be a million: one after the other is written and forgotten.
-    fn json(&self, file: &mut PartFile) -> serde_json::Result<()> {
+    fn json(&self, file: &mut Sink) -> serde_json::Result<()> {
         let measured = &self.measured;
         let rates = measured.rates();
         let phase = |phase: &softband_workload::PhaseReport| {
