@@ -5,9 +5,36 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use miette::{Diagnostic, LabeledSpan, NamedSource, Severity, SourceCode};
-
 use crate::parts::PartKind;
+pub(crate) use crate::spelling::suggest;
+
+/// How much a fault matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// The file cannot be used.
+    Error,
+    /// The file can be used, perhaps not as meant.
+    Warning,
+    /// Worth knowing.
+    Note,
+}
+
+impl Severity {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        }
+    }
+}
+
+/// A file, as the loader knows it.
+#[derive(Debug)]
+struct Source {
+    name: String,
+    text: String,
+}
 
 /// One mistake, or one thing to know, with the places in the file that it speaks of.
 #[derive(Clone, Debug)]
@@ -16,8 +43,11 @@ pub struct Fault {
     message: String,
     labels: Vec<(Range<usize>, String)>,
     help: Option<String>,
-    source: Arc<NamedSource<String>>,
+    source: Arc<Source>,
 }
+
+/// Letters of a line that are shown.
+const LINE_MAX: usize = 160;
 
 /// Something that does not stop a fabric from being loaded: an error that was allowed, or a note.
 pub type Warning = Fault;
@@ -31,38 +61,60 @@ impl Fault {
     pub fn help_text(&self) -> Option<&str> {
         self.help.as_deref()
     }
-    /// Error, warning or advice.
+    /// How much it matters.
     pub fn level(&self) -> Severity {
         self.severity
     }
     /// The file as it was named to the loader.
     pub fn file(&self) -> &str {
-        self.source.name()
+        &self.source.name
     }
     /// Line and column (both from 1) of the first place, if the fault has a place.
     pub fn location(&self) -> Option<(usize, usize)> {
-        self.labels.first().map(|(span, _)| line_and_column(self.source.inner(), span.start))
+        self.labels.first().map(|(span, _)| line_and_column(&self.source.text, span.start))
     }
 
     /// The fault in plain lines: `file:line:column: error: message`, further places, help.
     pub fn to_text(&self) -> String {
-        let level = match self.severity {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-            Severity::Advice => "note",
-        };
-        let mut text = match self.location() {
-            Some((line, column)) => format!("{}:{line}:{column}: {level}: {}", self.file(), self.message),
-            None => format!("{}: {level}: {}", self.file(), self.message),
+        self.drawn(false)
+    }
+
+    /// The same, with each place's line of the file below it.
+    pub fn to_snippet(&self) -> String {
+        self.drawn(true)
+    }
+
+    fn drawn(&self, with_lines: bool) -> String {
+        let (file, level) = (self.file(), self.severity.word());
+        let place = |span: &Range<usize>| line_and_column(&self.source.text, span.start);
+        let lines = |span: &Range<usize>, label: &str| if with_lines { self.line(span, label) } else { String::new() };
+        let mut text = match self.labels.first() {
+            Some((span, label)) => {
+                let (line, column) = place(span);
+                format!("{file}:{line}:{column}: {level}: {}{}", self.message, lines(span, label))
+            }
+            None => format!("{file}: {level}: {}", self.message),
         };
         for (span, label) in self.labels.iter().skip(1) {
-            let (line, column) = line_and_column(self.source.inner(), span.start);
-            text.push_str(&format!("\n  {}:{line}:{column}: {label}", self.file()));
+            let (line, column) = place(span);
+            text.push_str(&format!("\n  {file}:{line}:{column}: {label}{}", lines(span, "")));
         }
         if let Some(help) = &self.help {
             text.push_str(&format!("\n  help: {help}"));
         }
         text
+    }
+
+    /// The line of a place, and marks below the letters that are meant. A tab is shown as one space.
+    fn line(&self, span: &Range<usize>, label: &str) -> String {
+        let (number, column) = line_and_column(&self.source.text, span.start);
+        let Some(line) = self.source.text.lines().nth(number - 1) else { return String::new() };
+        let shown: String = line.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(LINE_MAX).collect();
+        let marked = self.source.text.get(span.clone()).map_or(1, |text| text.lines().next().unwrap_or_default().chars().count());
+        let room = shown.chars().count().saturating_sub(column - 1);
+        let (margin, marks) = (" ".repeat(number.to_string().len()), "^".repeat(marked.min(room).max(1)));
+        let line = format!("\n  {number} | {shown}\n  {margin} | {}{marks} {label}", " ".repeat((column - 1).min(LINE_MAX)));
+        line.trim_end().to_owned()
     }
 }
 
@@ -73,25 +125,6 @@ impl fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
-
-impl Diagnostic for Fault {
-    fn severity(&self) -> Option<Severity> {
-        Some(self.severity)
-    }
-    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display>)
-    }
-    fn source_code(&self) -> Option<&dyn SourceCode> {
-        (!self.labels.is_empty()).then_some(&*self.source as &dyn SourceCode)
-    }
-    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        if self.labels.is_empty() {
-            return None;
-        }
-        let spans = self.labels.iter().map(|(span, text)| LabeledSpan::new_with_span(Some(text.clone()), span.clone()));
-        Some(Box::new(spans))
-    }
-}
 
 macro_rules! fault_list {
     ($(#[$meta:meta])* $name:ident, $what:literal) => {
@@ -114,6 +147,10 @@ macro_rules! fault_list {
             pub fn to_text(&self) -> String {
                 self.faults.iter().map(Fault::to_text).collect::<Vec<_>>().join("\n")
             }
+            /// Every fault with its lines of the file, for terminals.
+            pub fn to_snippet(&self) -> String {
+                self.faults.iter().map(Fault::to_snippet).collect::<Vec<_>>().join("\n")
+            }
             fn only(&self) -> Option<&Fault> {
                 (self.faults.len() == 1).then(|| &self.faults[0])
             }
@@ -129,24 +166,6 @@ macro_rules! fault_list {
         }
 
         impl std::error::Error for $name {}
-
-        impl Diagnostic for $name {
-            fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-                self.only().and_then(Diagnostic::help)
-            }
-            fn source_code(&self) -> Option<&dyn SourceCode> {
-                self.only().and_then(Diagnostic::source_code)
-            }
-            fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-                self.only().and_then(Diagnostic::labels)
-            }
-            fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn Diagnostic> + 'a>> {
-                if self.faults.len() == 1 {
-                    return None;
-                }
-                Some(Box::new(self.faults.iter().map(|fault| fault as &dyn Diagnostic)))
-            }
-        }
     };
 }
 
@@ -159,7 +178,7 @@ fault_list!(
 
 /// Collects what is found in one file.
 pub(crate) struct Findings {
-    source: Arc<NamedSource<String>>,
+    source: Arc<Source>,
     pub(crate) errors: Vec<Fault>,
     pub(crate) warnings: Vec<Fault>,
 }
@@ -169,7 +188,7 @@ pub(crate) type Label = (Range<usize>, String);
 
 impl Findings {
     pub(crate) fn new(file: &str, text: &str) -> Self {
-        Self { source: Arc::new(NamedSource::new(file, text.to_owned())), errors: Vec::new(), warnings: Vec::new() }
+        Self { source: Arc::new(Source { name: file.to_owned(), text: text.to_owned() }), errors: Vec::new(), warnings: Vec::new() }
     }
     pub(crate) fn error(&mut self, message: String, labels: Vec<Label>, help: Option<String>) {
         let fault = self.fault(Severity::Error, message, labels, help);
@@ -180,7 +199,7 @@ impl Findings {
         self.warnings.push(fault);
     }
     pub(crate) fn note(&mut self, message: String, labels: Vec<Label>, help: Option<String>) {
-        let fault = self.fault(Severity::Advice, message, labels, help);
+        let fault = self.fault(Severity::Note, message, labels, help);
         self.warnings.push(fault);
     }
     /// Parts of this file stand in for those of that name in `old`.
@@ -201,32 +220,6 @@ impl Findings {
     }
     fn fault(&self, severity: Severity, message: String, labels: Vec<Label>, help: Option<String>) -> Fault {
         Fault { severity, message, labels, help, source: self.source.clone() }
-    }
-}
-
-/// `known` closest to `word`, when it is close enough to be what was meant.
-pub(crate) fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    known
-        .into_iter()
-        .map(|name| (strsim::jaro_winkler(word, name), name))
-        .filter(|(likeness, _)| *likeness > 0.75)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b))
-        .map(|(_, name)| name)
-}
-
-/// "did you mean `x`? known ...: a, b, c", or the list alone; long lists are cut.
-pub(crate) fn suggest(word: &str, what: &str, known: &[&str]) -> String {
-    const SHOWN_MAX: usize = 24;
-    let mut list = known.iter().take(SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");
-    if known.len() > SHOWN_MAX {
-        list.push_str(&format!(" and {} more", known.len() - SHOWN_MAX));
-    }
-    if known.is_empty() {
-        return format!("there are no {what}");
-    }
-    match closest(word, known.iter().copied()) {
-        Some(name) => format!("did you mean `{name}`? The {what} are: {list}"),
-        None => format!("the {what} are: {list}"),
     }
 }
 

@@ -13,14 +13,16 @@ mod fabric_file;
 mod grow;
 mod load;
 mod parts;
+mod spelling;
 mod units;
 
 pub use catalog::{Catalog, PartFile, UsualParts};
-pub use diagnostic::{CatalogError, FabricError, Fault, Warning};
+pub use diagnostic::{CatalogError, FabricError, Fault, Severity, Warning};
 pub use draw::draw_text;
 pub use draw_svg::{draw_svg, escape_xml};
 pub use fabric_file::{LoadOptions, LoadedFabric, expand, parse_fabric};
 pub use grow::with_hosts;
 pub use load::{digest_of_parts, load_fabric};
 pub use parts::{Parameter, PartKind, PartSheet, Status};
+pub use spelling::{closest, suggest};
 pub use units::{ConvertError, Dimension, Number};

@@ -167,7 +167,7 @@ fn a_bridge_offers_the_slot_of_a_part_that_is_none() {
     let error = |text: &str| Catalog::from_files(&[bridge("aaa", text), bus(PCI_X)]).map(|_| ()).unwrap_err().to_text();
     assert_eq!(
         error(&BRIDGE.replace("\"x8\"", "\"x9\"")),
-        "bus/aaa.toml:3:18: error: `slot`: no usable bus part `x9` that is no bridge\n  help: the bus parts are: x8"
+        "bus/aaa.toml:3:18: error: `slot`: no usable bus part `x9` that is no bridge\n  help: did you mean `x8`? The bus parts are: x8"
     );
     let chain = Catalog::from_files(&[bridge("aaa", BRIDGE), bridge("bbb", &BRIDGE.replace("\"x8\"", "\"aaa\"")), bus(PCI_X)]).unwrap_err().to_text();
     assert!(chain.starts_with("bus/bbb.toml:3:18: error: `slot`: no usable bus part `aaa` that is no bridge"), "{chain}");

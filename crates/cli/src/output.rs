@@ -5,10 +5,9 @@ use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
 
-/// An error of the catalogue with its place in the file, drawn for a terminal.
+/// An error of the catalogue with its place in the file; on a terminal with the line as well.
 pub(crate) fn diagnostic(error: softband_catalog::FabricError) -> anyhow::Error {
-    let text = error.to_text();
-    if std::io::stderr().is_terminal() { anyhow::anyhow!("{:?}", miette::Report::new(error)) } else { anyhow::anyhow!("{text}") }
+    anyhow::Error::msg(if std::io::stderr().is_terminal() { error.to_snippet() } else { error.to_text() })
 }
 
 /// Prints what a command answers, to the last byte: where standard output takes it no more, that is an error.

@@ -1,0 +1,69 @@
+//! The name that somebody may have meant: one rule for every name of the product.
+
+/// Longer lists are cut.
+const SHOWN_MAX: usize = 24;
+/// A word of so many letters stands for a name that begins with it.
+const PREFIX_MIN: usize = 3;
+/// Between the parts of a name.
+const SEPARATORS: [char; 4] = ['-', '_', '/', '.'];
+
+/// Returns the name of `known` that `word` was probably meant to be.
+///
+/// A name is near where a third of its letters or fewer have to be changed, added, dropped or swapped with their neighbour. Where no
+/// whole name is near, a name counts of which `word` is the beginning or a part (`woodcrest`).
+pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    let candidates = known.into_iter().filter_map(|name| Some((farness(&word, &name.to_lowercase())?, name)));
+    candidates.min_by_key(|(farness, _)| *farness).map(|(_, name)| name)
+}
+
+/// Edits of the whole name, and after all those the beginnings and parts; `None` where the two have nothing in common.
+fn farness(word: &str, name: &str) -> Option<(u8, usize)> {
+    let letters = |text: &str| text.chars().count();
+    let edits = strsim::osa_distance(word, name);
+    if edits <= (letters(word).max(letters(name)) + 1) / 3 {
+        return Some((0, edits));
+    }
+    let is_long_enough = letters(word) >= PREFIX_MIN;
+    let is_part = || name.split(SEPARATORS).any(|part| part == word || (letters(part) > PREFIX_MIN && strsim::osa_distance(word, part) <= 1));
+    (is_long_enough && (name.starts_with(word) || is_part())).then(|| (1, letters(name)))
+}
+
+/// Returns "did you mean `x`? The ... are: a, b, c", or the list alone. Long lists are cut.
+pub fn suggest(word: &str, what: &str, known: &[&str]) -> String {
+    let mut list = known.iter().take(SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");
+    if known.len() > SHOWN_MAX {
+        list.push_str(&format!(" and {} more", known.len() - SHOWN_MAX));
+    }
+    if known.is_empty() {
+        return format!("there are no {what}");
+    }
+    match closest(word, known.iter().copied()) {
+        Some(name) => format!("did you mean `{name}`? The {what} are: {list}"),
+        None => format!("the {what} are: {list}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::closest;
+
+    #[test]
+    fn a_name_is_found_by_few_edits_by_its_beginning_or_by_one_of_its_parts() {
+        let cases = [
+            ("two-hsots", &["two-hosts", "two-rails", "three-hosts"][..], Some("two-hosts")),
+            ("cx44", &["cx4", "copper-4x"], Some("cx4")),
+            ("statsu", &["status", "study", "run"], Some("status")),
+            ("incsat", &["incast", "broadcast"], Some("incast")),
+            ("woodcrest", &["cables/sdr-cx4", "cables/woodcrest-dual-cx4"], Some("cables/woodcrest-dual-cx4")),
+            ("max_p", &["max_read", "max_payload"], Some("max_payload")),
+            ("CX4", &["cx4"], Some("cx4")),
+            ("aa", &["a", "sw"], Some("a")),
+            ("x", &["a", "b"], None),
+            ("zebra", &["status", "run", "model"], None),
+        ];
+        for (word, known, expected) in cases {
+            assert_eq!(closest(word, known.iter().copied()), expected, "{word}");
+        }
+    }
+}
