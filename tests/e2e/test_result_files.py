@@ -51,7 +51,7 @@ def test_a_disk_that_fills_up_during_a_run_leaves_no_half_file(softband: Softban
 @pytest.mark.parametrize(
     "words",
     [
-        ("fabric", "generate", "star", "--hosts", "200", "--expand", "--out", "disk/new"),
+        ("fabric", "generate", "star", "--hosts", "60", "--expand", "--out", "disk/new"),
         ("fabric", "show", str(FABRICS / "fat-tree-16.toml"), "--svg", "disk/new"),
     ],
 )
