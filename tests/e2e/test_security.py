@@ -200,3 +200,16 @@ def test_programs_that_write_over_shared_memory_hold_nobody_up(fabrics: Fabrics,
     assert rounds > 1
     warnings = fabrics.status()[0]["warnings"]
     assert (where == "behind") or any("has written over memory" in line for line in warnings), warnings
+
+
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
+@pytest.mark.parametrize("limit", [*(f"-n {files}" for files in range(4, 26, 3)), *(f"-v {kib}" for kib in (60_000, 100_000, 200_000, 800_000, 1_600_000))])
+def test_a_machine_that_is_short_of_something_is_told_of_in_one_line(softband: Softband, limit: str, pace: str) -> None:
+    limited = ("sh", "-c", f'ulimit {limit}; exec "$0" "$@"')
+    done = softband.command("run", "two-hosts", "--pace", pace, "--on", "a", "ibv_devices", wrapper=limited)
+    if done.returncode == 0:
+        assert "mthca0" in done.stdout, done.stderr
+        return
+    assert "panicked" not in done.stderr and done.returncode in (1, 2, 127, 255), done
+    lines = [line for line in done.stderr.splitlines() if "ulimit" in line or "softband" in line]
+    assert lines, done

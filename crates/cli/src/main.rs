@@ -9,6 +9,7 @@ mod exec;
 mod external;
 mod fabric;
 mod fabric_loops;
+mod failures;
 mod files;
 mod generate;
 mod home;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     // A closed pipe (`softband ... | head`) ends the command quietly, as every other tool.
     signals::default_broken_pipe();
     signals::take_file_limit_as_error();
+    failures::abort_on_panic();
     let version: &'static str = Box::leak(own_parts::version().into_boxed_str());
     let matches = Arguments::command().version(version).get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -56,7 +58,8 @@ fn main() -> ExitCode {
     match outcome {
         Ok(status) => ExitCode::from(u8::try_from(status.clamp(0, 255)).unwrap_or(1)),
         Err(error) => {
-            eprintln!("softband: {error:#}");
+            let remedy = failures::remedy(&error).map(|remedy| format!(": {remedy}")).unwrap_or_default();
+            eprintln!("softband: {error:#}{remedy}");
             ExitCode::from(2)
         }
     }

@@ -305,6 +305,11 @@ fn receive_welcome(socket: &OwnedFd) -> Result<(Welcome, [OwnedFd; 3], Option<Ow
     let mut parts = [std::io::IoSliceMut::new(bytemuck::bytes_of_mut(&mut welcome))];
     let received = rustix::net::recvmsg(socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
         .map_err(|error| AttachError(format!("the engine hung up: {error}")))?;
+    if received.bytes == 0 {
+        return Err(AttachError(
+            "the engine has closed the connection: it may have too many open files (ulimit -n), or belong to another user".into(),
+        ));
+    }
     if received.bytes < size_of::<Welcome>() || welcome.version != VERSION {
         return Err(AttachError(format!(
             "the engine speaks version {} of the protocol, this library version {VERSION}: install both from the same build",

@@ -96,9 +96,11 @@ impl Mailbox {
 /// Opens the engine's abstract socket and starts the thread that serves it.
 /// `watches`: also starts the one that lets an engine look around which waits for a program's turn.
 pub(crate) fn serve(name: &str, (mailbox, admission): (Arc<Mailbox>, Arc<Admission>), watches: bool) -> std::io::Result<()> {
+    let poller = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     rustix::net::bind(&listener, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
     rustix::net::listen(&listener, 128)?;
+    epoll::add(&poller, &listener, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
     if watches {
         let nudged = mailbox.clone();
         // The engine waits for programs without a time limit of its own: setting a timer at each turn costs more than the turn.
@@ -110,21 +112,19 @@ pub(crate) fn serve(name: &str, (mailbox, admission): (Arc<Mailbox>, Arc<Admissi
         })?;
     }
     std::thread::Builder::new().name("control".into()).spawn(move || {
-        if let Err(error) = listen_for_ever(&listener, &mailbox, &admission) {
+        if let Err(error) = listen_for_ever((&poller, &listener), &mailbox, &admission) {
             eprintln!("softband: the control socket failed: {error}");
         }
     })?;
     Ok(())
 }
 
-fn listen_for_ever(listener: &OwnedFd, mailbox: &Mailbox, admission: &Admission) -> rustix::io::Result<()> {
-    let poller = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    epoll::add(&poller, listener, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+fn listen_for_ever((poller, listener): (&OwnedFd, &OwnedFd), mailbox: &Mailbox, admission: &Admission) -> rustix::io::Result<()> {
     let mut connections: BTreeMap<u64, OwnedFd> = BTreeMap::new();
     let mut next = 1;
     let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 16];
     loop {
-        let count = match epoll::wait(&poller, &mut events, None) {
+        let count = match epoll::wait(poller, &mut events, None) {
             Ok(count) => count,
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => return Err(error),
@@ -137,17 +137,17 @@ fn listen_for_ever(listener: &OwnedFd, mailbox: &Mailbox, admission: &Admission)
                         std::thread::sleep(WATCH_INTERVAL);
                         continue;
                     };
-                    if !rustix::net::sockopt::socket_peercred(&socket).is_ok_and(|peer| admission.admits(&peer)) {
+                    let is_admitted = rustix::net::sockopt::socket_peercred(&socket).is_ok_and(|peer| admission.admits(&peer));
+                    if !is_admitted || epoll::add(poller, &socket, epoll::EventData::new_u64(next), epoll::EventFlags::IN).is_err() {
                         continue;
                     }
-                    epoll::add(&poller, &socket, epoll::EventData::new_u64(next), epoll::EventFlags::IN)?;
                     connections.insert(next, socket);
                     next += 1;
                 }
                 number => {
                     let Some(socket) = connections.get(&number) else { continue };
                     if !hear(number, socket, mailbox, admission) {
-                        let _ = epoll::delete(&poller, socket);
+                        let _ = epoll::delete(poller, socket);
                         connections.remove(&number);
                         mailbox.put(Heard::Closed { connection: number });
                     }

@@ -9,7 +9,7 @@ use softband_ipc::environment;
 use std::io::Write;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 /// Where a program's standard output or error goes.
@@ -67,20 +67,29 @@ pub(crate) fn start(
     command.env("LD_LIBRARY_PATH", joined(&libraries.directory, "LD_LIBRARY_PATH", ':'));
     // SAFETY: only async-signal-safe system calls between fork and exec.
     unsafe { command.pre_exec(move || before_exec(processors.as_ref())) };
-    let mut child = command.spawn()?;
-    let pid = child.id() as i32;
+    let child = command.spawn()?;
+    let started = Started { pid: child.id() as i32 };
+    follow(child, program, identity.number, mailbox, outputs).inspect_err(|_| {
+        started.kill();
+        let _ = rustix::process::Pid::from_raw(started.pid).map(|pid| rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()));
+    })?;
+    Ok(started)
+}
+
+/// Passes on what a program prints, and tells of its end.
+fn follow(mut child: Child, program: &mut Program, number: usize, mailbox: &Arc<Mailbox>, outputs: &mut Outputs) -> std::io::Result<()> {
     if let (Some(from), Some(to)) = (child.stdout.take(), program.stdout.take()) {
         outputs.add(from.into(), to)?;
     }
     if let (Some(from), Some(to)) = (child.stderr.take(), program.stderr.take()) {
         outputs.add(from.into(), to)?;
     }
-    let (mailbox, number) = (mailbox.clone(), identity.number);
+    let mailbox = mailbox.clone();
     std::thread::Builder::new().name("wait".into()).spawn(move || {
         let status = child.wait().map_or(1, |status| status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)));
         mailbox.put(Heard::Exited { program: number, status });
     })?;
-    Ok(Started { pid })
+    Ok(())
 }
 
 /// `first` in front of what the variable holds already.
