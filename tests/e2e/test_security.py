@@ -15,7 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-
 from conftest import ROOT, Fabrics, Softband, until
 
 NOBODY = 65_534
