@@ -261,6 +261,7 @@ fn train(world: &mut World, cable: &CableSpec) {
         }
         (port.onward.kind, port.onward.mtu_bytes, port.onward.vls) = (kind, settings.mtu.bytes() as u16, settings.vls);
         port.arbiter = Arbiter::new(settings.vls.data_lanes(), inputs);
+        set_weights(port, &world.spec, cable.ends[side]);
         set_congestion_control(port, &world.spec, cable, side);
         match layer {
             LinkLayer::Infiniband => set_infiniband_flow_control(port, &world.spec, cable, (side, settings)),
@@ -297,6 +298,14 @@ fn set_ethernet_flow_control(port: &mut Port, spec: &FabricSpec, cable: &CableSp
         received: Traffic::default(),
         counters: EthernetCounters::default(),
     }));
+}
+
+/// A port with arbitration tables sends by them.
+fn set_weights(port: &mut Port, spec: &FabricSpec, end: PortRef) {
+    let (Some(qos), Some(cabling)) = (&spec.subnet.qos, port.cabling) else { return };
+    if spec.link_layer(end) == LinkLayer::Infiniband {
+        port.arbiter.weigh(&qos.of(end).tables, cabling.vls);
+    }
 }
 
 /// A switch's port learns what congestion is, an HCA's has its flows to slow down.

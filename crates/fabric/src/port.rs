@@ -175,7 +175,6 @@ pub(crate) struct Port {
     pub inbox: Inbox,
     /// With its first 16 bytes.
     pub arbiter: Arbiter,
-    stalled_since: SimTime,
     pub departing: Option<Departing>,
     /// Of cabled ports of Ethernet links.
     pub ethernet: Option<Box<EthernetPort>>,
@@ -189,6 +188,7 @@ pub(crate) struct Port {
     /// Of what it has received: what its sender has not seen yet to be free again.
     pub returns: Returns,
     // What most packets do not need.
+    stalled_since: SimTime,
     pub cabling: Option<Cabling>,
     pub tally: Tally,
     /// Of an HCA.

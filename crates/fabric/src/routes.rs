@@ -3,6 +3,7 @@
 use crate::port::{Owner, Port};
 use crate::spec::{FabricSpec, PortRef};
 use crate::world::World;
+use softband_model::link::Sl2Vl;
 use softband_model::management::{Neighbour, Routes, Routing, Unroutable};
 use softband_model::verbs::api::AddressVector;
 use softband_types::{HcaId, Lid, Mtu, PortNumber, ServiceLevel};
@@ -29,6 +30,11 @@ pub fn unroutable(spec: &FabricSpec) -> Option<Unroutable> {
     (spec.subnet.routing != Routing::MinimumHop).then(|| Routes::new(spec.subnet.routing, &neighbours(spec)).err()).flatten()
 }
 
+/// The lanes that switches have for service levels, where routing leaves that to them.
+pub(crate) fn lanes_of_switches(spec: &FabricSpec) -> Sl2Vl {
+    spec.subnet.qos.as_ref().map_or(Sl2Vl::IDENTITY, |qos| qos.switch.sl2vl)
+}
+
 /// Sets all forwarding tables.
 pub(crate) fn set_routes(world: &mut World) {
     let neighbour = |port: &Port| match port.cabling.map(|cabling| &world.ports[cabling.peer as usize]) {
@@ -45,6 +51,7 @@ pub(crate) fn set_routes(world: &mut World) {
         })
         .collect();
     let routes = Routes::new(world.spec.subnet.routing, &swept).expect("a checked fabric suits its routing engine");
+    let routes = routes.with_lanes(lanes_of_switches(&world.spec));
     let lids = world.ports.iter().map(|port| usize::from(port.lid.0) + 1).max().unwrap_or(0);
     world.leaf_of_lid = vec![None; lids];
     world.port_of_lid = vec![None; lids];

@@ -5,7 +5,7 @@ use crate::event::Event;
 use crate::inbox::Ready;
 use crate::port::Owner;
 use crate::world::{Transit, World};
-use softband_model::link::lane_of;
+use softband_model::link::Sl2Vl;
 use softband_model::packet::Packet;
 use softband_model::transport::{Emission, Environment, MessageKind, Side};
 use softband_model::verbs::api::HostMemory;
@@ -129,8 +129,9 @@ impl World {
     }
 
     pub(crate) fn lane_at(&self, port: u32, service_level: ServiceLevel) -> VirtualLane {
+        let sl2vl = self.spec.subnet.qos.as_ref().map_or(&Sl2Vl::IDENTITY, |qos| &qos.hca.sl2vl);
         let cabling = self.ports[port as usize].cabling;
-        cabling.map_or(VirtualLane(0), |cabling| lane_of(service_level, cabling.vls))
+        cabling.map_or(VirtualLane(0), |cabling| sl2vl.lane(service_level, cabling.vls))
     }
 
     fn emit(&mut self, hca: u32, work: Work, next: &Next, memory: &mut dyn HostMemory, now: SimTime) {

@@ -1,6 +1,6 @@
 //! A fabric as the World is built from it: checked, with every part resolved.
 
-use softband_model::link::Framing;
+use softband_model::link::{ArbitrationTables, Framing, Sl2Vl};
 use softband_model::management::Routing;
 use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, SwitchPart};
 use softband_model::switch::{MarkingSettings, PacketLifetimes};
@@ -58,6 +58,35 @@ pub struct SubnetSpec {
     pub lifetimes: PacketLifetimes,
     /// Off when there is none.
     pub congestion_control: Option<CongestionControl>,
+    /// Weights and lanes of traffic classes. `None`: lanes take turns, and each service level has
+    /// the lane of its number.
+    pub qos: Option<QualityOfService>,
+}
+
+/// OpenSM's QoS settings, by kind of port. They are those of InfiniBand links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QualityOfService {
+    /// Of HCAs' ports (`qos_ca_`).
+    pub hca: PortClasses,
+    /// Of switches' external ports (`qos_swe_`).
+    pub switch: PortClasses,
+}
+
+impl QualityOfService {
+    /// Of the port at this end of a cable.
+    pub fn of(&self, end: PortRef) -> &PortClasses {
+        match end {
+            PortRef::Hca { .. } => &self.hca,
+            PortRef::Switch { .. } => &self.switch,
+        }
+    }
+}
+
+/// What a port does with service levels and lanes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortClasses {
+    pub tables: ArbitrationTables,
+    pub sl2vl: Sl2Vl,
 }
 
 /// What the congestion control manager writes into switches and HCAs (IBTA annex A10).

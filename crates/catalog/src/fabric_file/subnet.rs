@@ -19,6 +19,7 @@ pub(super) fn read_subnet(entry: Option<&Entry>, findings: &mut Findings) -> Sub
         routing: Routing::default(),
         lifetimes: PacketLifetimes::default(),
         congestion_control: None,
+        qos: None,
     };
     let Some(entry) = entry else { return subnet };
     let Some(mut fields) = Fields::of("`[subnet]`", &entry.node, entry.key_span.clone(), findings) else { return subnet };

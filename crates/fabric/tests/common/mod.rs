@@ -191,6 +191,7 @@ pub fn subnet(code: u8) -> SubnetSpec {
         routing: Routing::default(),
         lifetimes: PacketLifetimes::default(),
         congestion_control: None,
+        qos: None,
     }
 }
 

@@ -1,7 +1,10 @@
-//! Which packet goes next: round robin over virtual lanes, and on each lane over the inputs that feed it.
+//! Which packet goes next: by turns of virtual lanes, or by their weights, and on each lane by turns of the inputs that feed it.
+
+mod weighted;
 
 use super::FlowControl;
 use super::inputs::Inputs;
+use super::weights::Turns;
 use softband_sim::SimTime;
 use softband_types::{CreditBlocks, VirtualLane};
 
@@ -17,10 +20,14 @@ pub struct Arbiter {
     inputs: u8,
     lanes: u8,
     lane_next: u8,
+    /// There are `turns`.
+    is_weighted: bool,
     /// The first lane, which most traffic takes, is here, the others are elsewhere.
     first: Lane,
     others: Box<[Lane]>,
     congestion: Congestion,
+    /// By the tables of the port, where it has them.
+    turns: Option<Box<Turns>>,
 }
 
 /// When a lane counts as congested.
@@ -74,6 +81,8 @@ impl Arbiter {
             waiting: 0,
             starved: 0,
             lane_next: 0,
+            is_weighted: false,
+            turns: None,
             congestion: Congestion { above: u32::MAX, of_victims: false },
         }
     }
@@ -110,9 +119,10 @@ impl Arbiter {
     }
 
     /// Lets a packet go that finds nothing waiting, as enqueueing and choosing it would, if flow control does.
+    /// A port with weights lets none: the caller enqueues it.
     #[inline]
     pub fn passes(&mut self, lane: VirtualLane, input: usize, blocks: CreditBlocks, flow_control: &mut FlowControl) -> bool {
-        if self.waiting != 0 || !flow_control.permits(lane, blocks) {
+        if self.waiting != 0 || self.is_weighted || !flow_control.permits(lane, blocks) {
             return false;
         }
         flow_control.consume(lane, blocks);
@@ -128,6 +138,9 @@ impl Arbiter {
     pub fn choose(&mut self, flow_control: &mut FlowControl, now: SimTime) -> Choice {
         if self.waiting == 0 {
             return Choice::Idle;
+        }
+        if self.is_weighted {
+            return self.choose_by_weight(flow_control, now);
         }
         if self.waiting.is_power_of_two() {
             let choice = self.choose_of(self.waiting.trailing_zeros() as u8, flow_control, now);
@@ -156,10 +169,7 @@ impl Arbiter {
         let is_starved = self.starved & bit != 0;
         let lane = self.lane_mut(number);
         let Some(packet) = lane.take(inputs, VirtualLane(number), flow_control) else {
-            if !is_starved {
-                lane.starved_since = now;
-                self.starved |= bit;
-            }
+            self.starve(number, now);
             return None;
         };
         let (is_empty, blocks) = (lane.inputs.is_empty(), lane.blocks);
@@ -170,6 +180,13 @@ impl Arbiter {
         self.lane_next = next_of(number, self.lanes);
         let congested = blocks > self.congestion.above && (self.congestion.of_victims || !is_starved);
         Some(Choice::Send { packet, lane: VirtualLane(number), congested })
+    }
+
+    fn starve(&mut self, number: u8, now: SimTime) {
+        if self.starved & 1 << number == 0 {
+            self.lane_mut(number).starved_since = now;
+            self.starved |= 1 << number;
+        }
     }
 
     /// Whether the next packet of a lane was found to lack credits.

@@ -5,15 +5,19 @@ mod credit;
 mod flow_control;
 mod framing;
 mod inputs;
+mod levels;
 mod pause;
 mod returns;
+mod weights;
 
 pub use arbiter::{Arbiter, Choice, Waiting};
 pub use credit::CreditLedger;
 pub use flow_control::FlowControl;
 pub use framing::Framing;
+pub use levels::Sl2Vl;
 pub use pause::{PauseLedger, PauseLoop, ReceiveBuffer, Taken, Thresholds};
 pub use returns::{Returns, Sending};
+pub use weights::{ArbitrationTables, WeightedLane};
 
 use softband_sim::SimDuration;
 use softband_types::{CreditBlocks, LinkRate, Mtu, OperationalVls, ServiceLevel, VirtualLane};

@@ -5,7 +5,6 @@
 //! deadlock, a graph without one cannot (Dally and Seitz 1987). HCAs take whatever comes, so no circle leads through them.
 
 use super::{Neighbour, Routes, Ways};
-use crate::link::lane_of;
 use softband_types::{OperationalVls, ServiceLevel, VirtualLane};
 
 /// Output ports `(switch, port index)` whose packets can wait for each other, each for the next and the last for the first.
@@ -28,7 +27,7 @@ pub fn credit_loops(neighbours: &[Vec<Neighbour>], routes: &Routes, vls: impl Fn
         if shortest_circles(&channels.without_lanes(&following)).is_empty() {
             return Vec::new(); // nor is there one with lanes: it would lead by ports in a circle
         }
-        channels.of_all_levels(&following, &vls)
+        channels.of_all_levels(routes, &following, &vls)
     };
     for dependencies in &mut graph {
         dependencies.sort_unstable();
@@ -98,9 +97,11 @@ impl<'a> Channels<'a> {
     }
 
     /// Dependencies where each service level has its lane on each link.
-    fn of_all_levels(&self, following: &[PortSet], vls: impl Fn(usize, usize) -> OperationalVls) -> Vec<Vec<u32>> {
+    fn of_all_levels(&self, routes: &Routes, following: &[PortSet], vls: impl Fn(usize, usize) -> OperationalVls) -> Vec<Vec<u32>> {
         let mut graph = vec![Vec::new(); self.count()];
-        let lane = |port: usize, level| usize::from(lane_of(level, vls(self.ports[port].0, self.ports[port].1)).0);
+        // Where lanes do not follow from the way, an output's are the same for all inputs.
+        let lane_at = |(switch, index): (usize, usize), level| usize::from(routes.lane(0, index as u8, level, vls(switch, index)).0);
+        let lane = |port: usize, level| lane_at(self.ports[port], level);
         for port in 0..self.ports.len() {
             for output in self.onward(port, following) {
                 for level in (0..16).map(ServiceLevel) {

@@ -5,7 +5,7 @@ mod torus;
 mod tree;
 
 use super::{Neighbour, hops_to};
-use crate::link::lane_of;
+use crate::link::{Sl2Vl, lane_of};
 use dragonfly::Dragonfly;
 use softband_types::{OperationalVls, ServiceLevel, VirtualLane};
 use torus::Torus;
@@ -67,6 +67,8 @@ pub struct Unroutable {
 #[derive(Clone, Debug)]
 pub struct Routes {
     engine: Engine,
+    /// Of all switches' ports, where lanes do not follow from the way.
+    sl2vl: Sl2Vl,
 }
 
 #[derive(Clone, Debug)]
@@ -118,7 +120,12 @@ impl Routes {
             Routing::Torus => Engine::Torus(Torus::new(neighbours)?),
             Routing::Dragonfly => Engine::Dragonfly(Dragonfly::new(neighbours)?),
         };
-        Ok(Self { engine })
+        Ok(Self { engine, sl2vl: Sl2Vl::IDENTITY })
+    }
+
+    /// The same ways with another mapping of service levels to lanes in switches. Engines that choose lanes by path keep theirs.
+    pub fn with_lanes(self, sl2vl: Sl2Vl) -> Self {
+        Self { sl2vl, ..self }
     }
 
     /// The ways of all switches to the end ports of switch `home`.
@@ -163,7 +170,7 @@ impl Routes {
     /// A switch's SL-to-VL mapping, by input and output (IBTA 7.6.6).
     pub fn lane(&self, input: u8, output: u8, service_level: ServiceLevel, vls: OperationalVls) -> VirtualLane {
         let level = match &self.engine {
-            Engine::MinimumHop | Engine::Tree(_) => service_level,
+            Engine::MinimumHop | Engine::Tree(_) => return self.sl2vl.lane(service_level, vls),
             Engine::Torus(torus) => torus.level_at(output, service_level),
             Engine::Dragonfly(dragonfly) => dragonfly.level_at(input, output),
         };
