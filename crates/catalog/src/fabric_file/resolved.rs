@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use softband_fabric::spec::{CableSpec, CongestionControl, EthernetFlowControl, EthernetSpec, FabricSpec, SubnetSpec};
+use softband_fabric::spec::{CableSpec, CongestionControl, EthernetFlowControl, EthernetSpec, FabricSpec, PortClasses, QualityOfService, SubnetSpec};
+use softband_model::link::WeightedLane;
 use softband_model::management::Routing;
 use softband_model::transport::{Flow, InjectionSettings};
 use softband_types::{CreditBlocks, LinkLayer};
@@ -62,7 +63,22 @@ fn write_subnet(out: &mut String, subnet: &SubnetSpec) -> std::fmt::Result {
     writeln!(out, "packet_life_time = {}", limits.packet_life_time.code())?;
     writeln!(out, "head_of_queue_lifetime = {}", limits.head_of_queue_lifetime.code())?;
     writeln!(out, "leaf_head_of_queue_lifetime = {}", limits.leaf_head_of_queue_lifetime.code())?;
+    subnet.qos.as_ref().map_or(Ok(()), |qos| write_qos(out, qos, subnet.routing))?;
     subnet.congestion_control.as_ref().map_or(Ok(()), |control| write_congestion_control(out, control))
+}
+
+fn write_qos(out: &mut String, qos: &QualityOfService, routing: Routing) -> std::fmt::Result {
+    writeln!(out, "qos = true")?;
+    for (kind, PortClasses { tables, sl2vl }) in [("ca", &qos.hca), ("swe", &qos.switch)] {
+        let lines = |table: &[WeightedLane]| table.iter().map(|line| format!("{}:{}", line.lane.0, line.weight)).collect::<Vec<_>>().join(",");
+        writeln!(out, "qos_{kind}_high_limit = {}", tables.high_limit)?;
+        writeln!(out, "qos_{kind}_vlarb_high = \"{}\"\nqos_{kind}_vlarb_low = \"{}\"", lines(&tables.high), lines(&tables.low))?;
+        if !routing.chooses_lanes() {
+            let lanes: Vec<String> = sl2vl.lanes().iter().map(u8::to_string).collect();
+            writeln!(out, "qos_{kind}_sl2vl = \"{}\"", lanes.join(","))?;
+        }
+    }
+    Ok(())
 }
 
 fn write_ethernet(out: &mut String, ethernet: &EthernetSpec) -> std::fmt::Result {

@@ -8,6 +8,7 @@ use softband_model::switch::{LifetimeCode, PacketLifetimes};
 use softband_types::{Mtu, OperationalVls};
 
 use super::congestion::read_congestion_control;
+use super::qos::read_qos;
 use crate::diagnostic::{Findings, suggest};
 use crate::document::{Entry, Fields};
 
@@ -57,6 +58,7 @@ pub(super) fn read_subnet(entry: Option<&Entry>, findings: &mut Findings) -> Sub
     if let Some(entry) = fields.optional("congestion_control") {
         subnet.congestion_control = read_congestion_control(entry, findings);
     }
+    subnet.qos = read_qos(&mut fields, findings);
     fields.finish(findings);
     subnet
 }

@@ -43,6 +43,11 @@ impl Routing {
         }
     }
 
+    /// Whether the lane of a packet follows from its path, not from a map of service levels.
+    pub const fn chooses_lanes(self) -> bool {
+        matches!(self, Self::Torus | Self::Dragonfly)
+    }
+
     /// By that name, or by OpenSM's.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
