@@ -273,6 +273,11 @@ fn train(world: &mut World, cable: &CableSpec) {
 /// Everything but payload: LRH, GRH, BTH, the largest of extended headers together, and both CRCs take less.
 const HEADER_BYTES_MAX: u32 = 256;
 
+/// The blocks of the largest packet of a link.
+fn largest_packet(mtu: Mtu) -> CreditBlocks {
+    CreditBlocks::for_packet(mtu.bytes() + HEADER_BYTES_MAX)
+}
+
 fn set_infiniband_flow_control(port: &mut Port, spec: &FabricSpec, cable: &CableSpec, (side, settings): (usize, LinkSettings)) {
     let peer = cable.ends[1 - side];
     port.head_lifetime = match peer {
@@ -280,8 +285,7 @@ fn set_infiniband_flow_control(port: &mut Port, spec: &FabricSpec, cable: &Cable
         PortRef::Switch { .. } => spec.subnet.lifetimes.head_of_queue_lifetime,
     };
     let per_lane = blocks_per_lane(capabilities(spec, peer).port_buffer_bytes, settings.vls);
-    let largest = CreditBlocks::for_packet(settings.mtu.bytes() + HEADER_BYTES_MAX);
-    port.flow_control = FlowControl::Credits(CreditLedger::new(per_lane, largest));
+    port.flow_control = FlowControl::Credits(CreditLedger::new(per_lane, largest_packet(settings.mtu)));
 }
 
 fn set_ethernet_flow_control(port: &mut Port, spec: &FabricSpec, cable: &CableSpec, side: usize) {
@@ -312,6 +316,12 @@ fn set_weights(port: &mut Port, spec: &FabricSpec, end: PortRef) {
 ///
 /// Ports to HCAs detect congestion though they wait for credits, as with the annex's Victim_Mask set for them: behind them there is no
 /// other switch that could.
+///
+/// A lane stays congested until its queue has fallen below the threshold by the largest packet.
+/// Without this hysteresis a greedy input escapes the marks: its own packets wait behind each packet of
+/// another input, and fewer packets wait behind its own. Gran and others ("On the Relation Between
+/// Congestion Control, Switch Arbitration and Fairness", CCGrid 2011) found that a hysteresis of more
+/// than one MTU is needed.
 fn set_congestion_control(port: &mut Port, spec: &FabricSpec, cable: &CableSpec, side: usize) {
     let (Some(control), Some(cabling)) = (&spec.subnet.congestion_control, port.cabling) else { return };
     match cable.ends[side] {
@@ -319,7 +329,7 @@ fn set_congestion_control(port: &mut Port, spec: &FabricSpec, cable: &CableSpec,
             let part = &spec.switches[switch].part;
             let above = control.marking.congested_above(blocks_per_lane(part.port_buffer_bytes, cabling.vls));
             if let Some(above) = above.filter(|_| part.congestion_control) {
-                port.arbiter.detect_congestion(above, matches!(cable.ends[1 - side], PortRef::Hca { .. }));
+                port.arbiter.detect_congestion(above, largest_packet(cabling.mtu), matches!(cable.ends[1 - side], PortRef::Hca { .. }));
             }
         }
         PortRef::Hca { .. } => {

@@ -20,12 +20,13 @@ pub struct Arbiter {
     inputs: u8,
     lanes: u8,
     lane_next: u8,
-    /// There are `turns`.
-    is_weighted: bool,
+    /// There are `turns` or a `congestion`, which count every packet.
+    counts_packets: bool,
     /// The first lane, which most traffic takes, is here, the others are elsewhere.
     first: Lane,
     others: Box<[Lane]>,
-    congestion: Congestion,
+    /// When lanes count as congested, if at all.
+    congestion: Option<Box<Congestion>>,
     /// By the tables of the port, where it has them.
     turns: Option<Box<Turns>>,
 }
@@ -33,10 +34,27 @@ pub struct Arbiter {
 /// When a lane counts as congested.
 #[derive(Clone, Copy, Debug)]
 struct Congestion {
-    /// More blocks than this wait on it behind the packet that goes.
+    /// From when on more blocks than this wait on it behind the packet that goes ...
     above: u32,
-    /// Even if that packet had to wait for credits, and so may only suffer from congestion further on.
+    /// ... until no more than this do.
+    until: u32,
+    /// Even if the packet had to wait for credits, and so may only suffer from congestion further on.
     of_victims: bool,
+    /// Congested lanes, by bit.
+    lanes: u16,
+}
+
+impl Congestion {
+    /// Whether the lane that a packet leaves is congested, by the blocks that wait behind it.
+    fn is_congested(&mut self, bit: u16, blocks: u32, was_starved: bool) -> bool {
+        let is_victim = was_starved && !self.of_victims;
+        if blocks > self.above && !is_victim {
+            self.lanes |= bit;
+        } else if blocks <= self.until {
+            self.lanes &= !bit;
+        }
+        self.lanes & bit != 0 && !is_victim
+    }
 }
 
 #[repr(C)]
@@ -81,9 +99,9 @@ impl Arbiter {
             waiting: 0,
             starved: 0,
             lane_next: 0,
-            is_weighted: false,
+            counts_packets: false,
             turns: None,
-            congestion: Congestion { above: u32::MAX, of_victims: false },
+            congestion: None,
         }
     }
 
@@ -95,9 +113,12 @@ impl Arbiter {
         if number == 0 { &mut self.first } else { &mut self.others[usize::from(number) - 1] }
     }
 
-    /// From now on lanes count as congested where more than `above` waits; `of_victims`: also where credits lack.
-    pub fn detect_congestion(&mut self, above: CreditBlocks, of_victims: bool) {
-        self.congestion = Congestion { above: above.0, of_victims };
+    /// From now on a lane is congested from when on more than `above` waits, until its queue has fallen
+    /// by `hysteresis` below that; with `of_victims` even if it lacks credits.
+    pub fn detect_congestion(&mut self, above: CreditBlocks, hysteresis: CreditBlocks, of_victims: bool) {
+        let until = above.0.saturating_sub(hysteresis.0);
+        self.congestion = Some(Box::new(Congestion { above: above.0, until, of_victims, lanes: 0 }));
+        self.counts_packets = true;
     }
 
     pub fn enqueue(&mut self, lane: VirtualLane, input: usize, packet: u32, blocks: CreditBlocks) {
@@ -122,13 +143,22 @@ impl Arbiter {
     /// A port with weights lets none: the caller enqueues it.
     #[inline]
     pub fn passes(&mut self, lane: VirtualLane, input: usize, blocks: CreditBlocks, flow_control: &mut FlowControl) -> bool {
-        if self.waiting != 0 || self.is_weighted || !flow_control.permits(lane, blocks) {
+        if self.waiting != 0 || !flow_control.permits(lane, blocks) || self.counts_packets && !self.count_passing(lane) {
             return false;
         }
         flow_control.consume(lane, blocks);
         self.lane_mut(lane.0).input_next = next_of(input as u8, self.inputs);
         self.lane_next = next_of(lane.0, self.lanes);
         true
+    }
+
+    /// Whether a packet may pass by the rules of this port, and what follows for its lane: behind it nothing waits.
+    #[cold]
+    fn count_passing(&mut self, lane: VirtualLane) -> bool {
+        if let Some(congestion) = &mut self.congestion {
+            congestion.is_congested(1 << lane.0, 0, false);
+        }
+        self.turns.is_none()
     }
 
     /// Takes the next packet out that flow control lets go.
@@ -139,7 +169,7 @@ impl Arbiter {
         if self.waiting == 0 {
             return Choice::Idle;
         }
-        if self.is_weighted {
+        if self.turns.is_some() {
             return self.choose_by_weight(flow_control, now);
         }
         if self.waiting.is_power_of_two() {
@@ -178,7 +208,7 @@ impl Arbiter {
         }
         self.starved &= !bit;
         self.lane_next = next_of(number, self.lanes);
-        let congested = blocks > self.congestion.above && (self.congestion.of_victims || !is_starved);
+        let congested = self.congestion.as_mut().is_some_and(|congestion| congestion.is_congested(bit, blocks, is_starved));
         Some(Choice::Send { packet, lane: VirtualLane(number), congested })
     }
 
@@ -348,11 +378,52 @@ mod tests {
         assert_eq!(arbiter.choose(&mut credits, NOW), Choice::Send { packet: 8, lane: VirtualLane(0), congested: false });
     }
 
+    /// Whether the packets of a greedy input and of another one are marked, in the order in which they leave: of the other
+    /// one there is a single packet, of the greedy one always another.
+    fn marks_with_a_greedy_input(hysteresis: u32) -> Vec<bool> {
+        let mut arbiter = Arbiter::new(1, 2);
+        arbiter.detect_congestion(CreditBlocks(33), CreditBlocks(hysteresis), false);
+        let mut credits = credits(1_000, 0);
+        for input in [1, 0, 0] {
+            arbiter.enqueue(VirtualLane(0), input, 0, CreditBlocks(33));
+        }
+        let greedy_first = arbiter.choose(&mut credits, NOW);
+        assert!(matches!(greedy_first, Choice::Send { congested: true, .. }), "two wait behind it: {greedy_first:?}");
+        arbiter.enqueue(VirtualLane(0), 0, 0, CreditBlocks(33));
+        let leave = |_| {
+            let Choice::Send { congested, .. } = arbiter.choose(&mut credits, NOW) else { panic!("it has its credits") };
+            congested
+        };
+        (0..3).map(leave).collect()
+    }
+
+    #[test]
+    fn with_hysteresis_a_greedy_input_gets_its_marks_until_its_queue_has_gone() {
+        assert_eq!(marks_with_a_greedy_input(0), [true, false, false], "the other one alone is marked");
+        assert_eq!(marks_with_a_greedy_input(36), [true, true, false]);
+    }
+
+    #[test]
+    fn a_packet_that_passes_ends_congestion_as_it_would_in_a_queue() {
+        let mut arbiter = Arbiter::new(1, 1);
+        arbiter.detect_congestion(CreditBlocks(40), CreditBlocks(20), false);
+        let mut credits = credits(1_000, 0);
+        let mut next = |arbiter: &mut Arbiter, waiting: &[u32]| {
+            waiting.iter().for_each(|blocks| arbiter.enqueue(VirtualLane(0), 0, 0, CreditBlocks(*blocks)));
+            let Choice::Send { congested, .. } = arbiter.choose(&mut credits, NOW) else { panic!("it has its credits") };
+            congested
+        };
+        assert!(next(&mut arbiter, &[1, 41]));
+        arbiter.discard_head(VirtualLane(0));
+        assert!(arbiter.passes(VirtualLane(0), 0, CreditBlocks(1), &mut self::credits(10, 0)));
+        assert!(!next(&mut arbiter, &[1, 30]), "30 are less than 40");
+    }
+
     #[test]
     fn a_lane_is_congested_by_what_waits_behind_and_not_by_a_want_of_credits() {
         let congested = |of_victims: bool, waiting: u32, starve: bool| {
             let mut arbiter = Arbiter::new(1, 1);
-            arbiter.detect_congestion(CreditBlocks(10), of_victims);
+            arbiter.detect_congestion(CreditBlocks(10), CreditBlocks(0), of_victims);
             let mut credits = credits(100, if starve { 100 } else { 0 });
             arbiter.enqueue(VirtualLane(0), 0, 1, CreditBlocks(33));
             arbiter.enqueue(VirtualLane(0), 0, 2, CreditBlocks(waiting));

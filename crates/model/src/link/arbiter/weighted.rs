@@ -9,8 +9,10 @@ use softband_types::{CreditBlocks, OperationalVls, VirtualLane};
 impl Arbiter {
     /// From now on lanes send by the tables' weights. A link with one data lane needs none (IBTA 7.6.9).
     pub fn weigh(&mut self, tables: &ArbitrationTables, vls: OperationalVls) {
-        self.is_weighted = self.lanes > 1;
-        self.turns = self.is_weighted.then(|| Box::new(Turns::new(tables, vls)));
+        if self.lanes > 1 {
+            self.turns = Some(Box::new(Turns::new(tables, vls)));
+            self.counts_packets = true;
+        }
     }
 
     /// Takes the next packet out by weight.
