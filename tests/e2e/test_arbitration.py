@@ -99,6 +99,15 @@ def test_a_level_that_no_table_lists_is_a_warning(softband: Softband) -> None:
     assert "weighted.toml:13:1: warning: ports of HCAs never send packets of service level 1, 3, 5, 7, 9, 11, 13, 15" in done.stderr
 
 
+def test_a_stream_on_a_level_that_no_table_lists_ends_with_an_error(softband: Softband) -> None:
+    file = fabric(softband, (LOW, 'qos_vlarb_low = "0:64"'))
+    outcome = softband.run(file, ("c", "ib_write_bw -F -S 1 -n 100"), ("a", "ib_write_bw -F -S 1 -n 100 c"))
+    assert outcome.status != 0 and outcome.out is not None
+    assert "Failed status 12" in outcome.program("a-0") + outcome.stderr + (outcome.out / "a-0.err").read_text()
+    ports = json.loads((outcome.out / "counters.json").read_text())["ports"]
+    assert sum(port["port_xmit_discards"] for port in ports) > 0
+
+
 def test_wrong_tables_are_named_by_line(softband: Softband) -> None:
     for change, said in (
         ((LOW, 'qos_vlarb_low = "0:256"'), "weighted.toml:13:17: error: `qos_vlarb_low` has no line `0:256`"),

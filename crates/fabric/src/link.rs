@@ -14,7 +14,7 @@ use softband_types::{CreditBlocks, VirtualLane};
 
 impl World {
     /// A packet turns round inside its HCA: it is for the same port, or the copy of one for a group that may have members here. Or it ends
-    /// there, without a cable.
+    /// there, without a cable or on a lane that never sends.
     pub(crate) fn on_packet_ready(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
         let transit = self.packets.get_mut(id);
         let (port, lane, bytes) = (transit.port, transit.lane, transit.bytes);
@@ -30,8 +30,10 @@ impl World {
             self.on_looped_back(id, memory, now);
             self.on_departed(port, (lane, bytes), staged.then_some(completes), memory, now);
         } else {
-            // It has no cable to leave by, or has left by it: this is the copy for those here.
+            // It has no cable to leave by, or a lane that never sends; or it has left: this is the copy for those here.
             let transit = self.packets.take(id);
+            let at = &mut self.ports[port as usize];
+            at.tally.xmit_discards += u64::from(!at.arbiter.sends_on(lane));
             self.on_departed(port, (lane, bytes), transit.staged.then_some(transit.completes.as_deref().copied()), memory, now);
         }
     }

@@ -5,6 +5,7 @@ use common::*;
 use softband_fabric::spec::{CableSpec, FabricSpec, PortClasses, PortRef, QualityOfService, SwitchSpec};
 use softband_model::link::{ArbitrationTables, Sl2Vl, WeightedLane};
 use softband_model::switch::{LifetimeCode, PacketLifetimes};
+use softband_model::verbs::api::QpModification;
 use softband_sim::SimTime;
 use softband_types::*;
 
@@ -37,6 +38,12 @@ fn one_cable_for_two(qos: Option<QualityOfService>) -> FabricSpec {
     spec
 }
 
+fn on_level(modification: &mut QpModification, level: u8) {
+    if let Some(vector) = &mut modification.address_vector {
+        vector.service_level = ServiceLevel(level);
+    }
+}
+
 /// Who writes to whom on which service level.
 type Flow = (usize, usize, u8);
 
@@ -46,13 +53,10 @@ fn rates(spec: &FabricSpec, flows: &[Flow]) -> Vec<f64> {
     lab.memory.discard = true;
     let mut qpns = Vec::new();
     for &(from, to, level) in flows {
-        let level = |m: &mut softband_model::verbs::api::QpModification| {
+        let (qpn, _) = lab.connect_with(from, to, QpType::Rc, |m| {
             m.local_ack_timeout = m.local_ack_timeout.map(|_| 14);
-            if let Some(vector) = &mut m.address_vector {
-                vector.service_level = ServiceLevel(level);
-            }
-        };
-        let (qpn, _) = lab.connect_with(from, to, QpType::Rc, level);
+            on_level(m, level);
+        });
         for number in 0..1_500 {
             let request = lab.request(from, number, lab.write_to(to, 0), 0, MESSAGE);
             lab.send(from, qpn, request);
@@ -133,6 +137,19 @@ fn a_lane_alone_has_the_whole_link() {
 }
 
 #[test]
+fn an_hca_discards_packets_of_a_lane_that_no_table_lists() {
+    let mut lab = Lab::new(&one_cable_for_two(by_weights(&[(0, 33), (1, 33)])));
+    let (unlisted, _) = lab.connect_with(1, 3, QpType::Rc, |m| on_level(m, 2));
+    let request = lab.request(1, 1, lab.write_to(3, 0), 0, 65_536);
+    lab.send(1, unlisted, request);
+    lab.run();
+    assert_eq!(lab.statuses(1), [(1, WcStatus::RetryExceeded)]);
+    let port = lab.world.counters().into_iter().find(|port| port.node == "b/test0").unwrap();
+    assert!(port.port_xmit_discards > 0 && port.port_xmit_pkts == 0, "{port:?}");
+    lab.world.assert_credits_are_back();
+}
+
+#[test]
 fn packets_of_a_lane_that_no_table_lists_end_with_their_lifetime() {
     let mut qos = by_weights(&[(0, 33), (1, 33)]).unwrap();
     // HCAs let it go: it is the switch's port that never does.
@@ -141,13 +158,8 @@ fn packets_of_a_lane_that_no_table_lists_end_with_their_lifetime() {
     let soon = LifetimeCode::new(8).unwrap();
     spec.subnet.lifetimes = PacketLifetimes { packet_life_time: soon, head_of_queue_lifetime: soon, leaf_head_of_queue_lifetime: soon };
     let mut lab = Lab::new(&spec);
-    let level = |m: &mut softband_model::verbs::api::QpModification| {
-        if let Some(vector) = &mut m.address_vector {
-            vector.service_level = ServiceLevel(2);
-        }
-    };
     let (listed, _) = lab.connect(0, 2, QpType::Rc);
-    let (unlisted, _) = lab.connect_with(1, 3, QpType::Rc, level);
+    let (unlisted, _) = lab.connect_with(1, 3, QpType::Rc, |m| on_level(m, 2));
     for (from, to, qpn) in [(0, 2, listed), (1, 3, unlisted)] {
         let request = lab.request(from, 1, lab.write_to(to, 0), 0, 8_192);
         lab.send(from, qpn, request);

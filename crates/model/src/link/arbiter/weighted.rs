@@ -15,6 +15,11 @@ impl Arbiter {
         }
     }
 
+    /// Whether a lane ever sends.
+    pub fn sends_on(&self, lane: VirtualLane) -> bool {
+        self.turns.as_ref().is_none_or(|turns| turns.lanes() & 1 << lane.0 != 0)
+    }
+
     /// Takes the next packet out by weight.
     ///
     /// A packet on a lane that no table lists waits as a packet without credits does: for ever, or

@@ -117,6 +117,7 @@ fn a_lane_that_no_table_lists_never_sends() {
     let mut credits = credits(100);
     arbiter.enqueue(VirtualLane(2), 0, 7, CreditBlocks(1));
     assert!(!arbiter.passes(VirtualLane(2), 0, CreditBlocks(1), &mut credits));
+    assert!(arbiter.sends_on(VirtualLane(0)) && !arbiter.sends_on(VirtualLane(2)));
     assert_eq!(arbiter.choose(&mut credits, NOW), Choice::Stalled { lanes: 0b100 });
     assert_eq!(arbiter.starved_lanes().collect::<Vec<_>>(), [(VirtualLane(2), NOW)]);
     arbiter.enqueue(VirtualLane(0), 0, 8, CreditBlocks(1));
