@@ -7,7 +7,7 @@ import itertools
 from dataclasses import dataclass
 
 import pytest
-from conftest import Softband
+from conftest import Softband, table
 
 RECOMMENDED = 'threshold = 8\nccti_timer = "38.912 us"\n'
 BYTES = 65536
@@ -102,6 +102,20 @@ def test_sixteen_contributors_share_a_receiver(softband: Softband) -> None:
 def test_threshold_8_starves_no_contributor_with_the_other_settings_of_the_file(softband: Softband) -> None:
     controlled = share(softband, ONE, "a b c d", "a", 5, "threshold = 8\n")
     assert controlled.ratio < 1.3 and controlled.total > 0.85 * 3300, controlled
+
+
+def test_four_programs_share_a_receiver(softband: Softband) -> None:
+    for control, most in (("threshold = 8\n", 1.1), (RECOMMENDED, 1.05)):
+        file = softband.folder / "programs.toml"
+        file.write_text(fabric(ONE, 5, control))
+        on = []
+        for index, host in enumerate("abcd"):
+            program = f"ib_write_bw -F -D 1 -s {BYTES} -p {18515 + index}"
+            on += [("hot", program), (host, f"{program} hot")]
+        outcome = softband.run(file, *on).assert_ok()
+        rates = [table(outcome.program(f"{host}-0"))[0][3] for host in "abcd"]
+        assert max(rates) / min(rates) < most, rates
+        assert sum(rates) > 0.85 * 3148, rates
 
 
 def test_a_lone_flow_keeps_its_bandwidth_on_eight_lanes(softband: Softband) -> None:
