@@ -24,6 +24,7 @@ struct Facts {
     members: BTreeSet<u64>,
     /// Files of registered memory, by the number that the tables name.
     files: BTreeMap<u32, Arc<OwnedFd>>,
+    last_file: u32,
 }
 
 impl Admission {
@@ -46,8 +47,13 @@ impl Admission {
         self.facts().members.remove(&secret);
     }
 
-    pub(crate) fn put_file(&self, number: u32, file: Arc<OwnedFd>) {
-        self.facts().files.insert(number, file);
+    /// Returns the number by which processes may ask for this file from now on. No other file ever has it.
+    pub(crate) fn put_file(&self, file: Arc<OwnedFd>) -> u32 {
+        let mut facts = self.facts();
+        facts.last_file += 1;
+        let number = facts.last_file;
+        facts.files.insert(number, file);
+        number
     }
 
     pub(crate) fn take_file(&self, number: u32) {
@@ -74,9 +80,14 @@ impl Admission {
 
 /// A name that nobody can guess, so nobody can take it first. Every name is equally long: programs have it in their environment.
 pub(crate) fn random_name() -> anyhow::Result<String> {
+    Ok(format!("softband-{}", random_word()?))
+}
+
+/// 32 digits that nobody can guess.
+pub(crate) fn random_word() -> anyhow::Result<String> {
     let mut bytes = [0; 16];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).context("the system has no random numbers")?;
-    Ok(format!("softband-{:032x}", u128::from_ne_bytes(bytes)))
+    Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
 }
 
 /// Closes `/proc/PID/fd` of this process to programs of the same user, who could write any program's memory by the files there.
@@ -124,13 +135,13 @@ mod tests {
     fn a_file_is_given_to_attached_processes_only() {
         let admission = Admission::default();
         let file = Arc::new(rustix::fs::memfd_create("a-file", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
-        admission.put_file(7, file);
-        assert!(admission.file_for(42, 7).is_none());
+        let number = admission.put_file(file);
+        assert!(admission.file_for(42, number).is_none());
         admission.note_member(42);
-        assert!(admission.file_for(42, 7).is_some());
-        assert!(admission.file_for(42, 8).is_none());
+        assert!(admission.file_for(42, number).is_some());
+        assert!(admission.file_for(42, number + 1).is_none());
         admission.forget_member(42);
-        assert!(admission.file_for(42, 7).is_none());
+        assert!(admission.file_for(42, number).is_none());
     }
 
     #[test]

@@ -10,10 +10,10 @@ use softband_fabric::spec::{HcaSpec, HostSpec};
 use softband_ipc::environment;
 use softband_model::verbs::api::PortSnapshot;
 use softband_types::{LinkLayer, LinkRate, LinkSpeed, PortNumber};
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// Number of the character devices in the kernel's list of devices.
@@ -29,6 +29,8 @@ const PCI_CLASS_ETHERNET: &str = "0x020000";
 #[derive(Debug)]
 pub(crate) struct Files {
     folder: PathBuf,
+    /// Part of the names in it, which other users cannot list: a program may change its user, and has to read them still.
+    secret: String,
     /// Held as long as the engine lives, however it ends: a folder without a lock is stale.
     _lock: File,
 }
@@ -43,14 +45,15 @@ impl Files {
 
     fn below(parent: &Path, engine: &str) -> io::Result<Self> {
         remove_stale(parent);
+        let secret = crate::admission::random_word().map_err(io::Error::other)?;
         let folder = parent.join(format!("{engine}-files"));
         // It gets its name when it has its lock: another engine that starts now would take it for one that was left.
         let nascent = parent.join(format!("{engine}-files.new"));
-        fs::create_dir(&nascent)?;
+        DirBuilder::new().mode(0o711).create(&nascent)?;
         let lock = File::open(&nascent)?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         fs::rename(&nascent, &folder)?;
-        Ok(Self { folder, _lock: lock })
+        Ok(Self { folder, secret, _lock: lock })
     }
 
     /// A way to the libraries that the dynamic linker can be told: it separates what it is given by characters that cannot be escaped (ld.so(8)).
@@ -72,7 +75,7 @@ impl Files {
 
     /// The folder of a host, written when it is first asked for: large fabrics have many hosts without programs.
     fn of_host(&self, host: usize, world: &World) -> io::Result<PathBuf> {
-        let folder = self.folder.join(host.to_string());
+        let folder = self.folder.join(format!("{}-{host}", self.secret));
         if !folder.is_dir() {
             write_host(&folder, world, host, &world.spec().hosts[host])?;
         }

@@ -76,10 +76,10 @@ impl Engine {
         }
         let part = &self.world.spec().hosts[host];
         let mut host_name = [0; 64];
-        let memory_file = if self.pace == Pace::Wall { shared.make_memory_file() } else { 0 };
-        if let Some(file) = shared.memory_file() {
-            self.admission.put_file(memory_file, file.clone());
+        if self.pace == Pace::Wall {
+            shared.make_memory_file(&self.admission);
         }
+        let memory_file = shared.memory_file_number();
         let name = part.name.as_bytes();
         host_name[..name.len().min(63)].copy_from_slice(&name[..name.len().min(63)]);
         shared.write_header(SharedHeader {

@@ -1,6 +1,7 @@
 //! A program's process as the engine sees it: shared memory, threads, what it owns.
 
-use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use crate::admission::Admission;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::mm::{MapFlags, ProtFlags};
 use softband_ipc::layout::{
     HOSTS_MAX, HOSTS_OFFSET, HostEntry, MAGIC, MEMORY_FILE_BYTES, MEMORY_FILE_NAME, PAYLOAD_BYTES, POSTED_BYTES, QUEUES_OFFSET, RINGS_OFFSET,
@@ -24,7 +25,7 @@ pub(crate) struct Shared {
     ring_next: usize,
     rings_free: BTreeMap<u32, Vec<usize>>,
     /// In wall pace: where the process's registered memory lies.
-    memory: Option<Arc<OwnedFd>>,
+    memory: Option<(u32, Arc<OwnedFd>)>,
     /// Where the next queue goes that peers reach, and places that are free, by their size.
     queue_next: u64,
     queues_free: BTreeMap<u64, Vec<u64>>,
@@ -81,25 +82,25 @@ impl Shared {
         })
     }
 
-    /// Makes the file for registered memory; answers which descriptor it is, plus one, or 0 where there is none to be had.
-    pub(crate) fn make_memory_file(&mut self) -> u32 {
+    /// Makes the file for registered memory, where there is one to be had.
+    pub(crate) fn make_memory_file(&mut self, admission: &Admission) {
         // A program's limit on the size of files would end the engine here, and the program later.
         let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
         if limit.is_some_and(|limit| limit < MEMORY_FILE_BYTES) {
-            return 0;
+            return;
         }
-        self.memory = sealed_file(MEMORY_FILE_NAME, MEMORY_FILE_BYTES).ok().map(Arc::new);
-        self.memory_file_number()
+        let file = sealed_file(MEMORY_FILE_NAME, MEMORY_FILE_BYTES).ok().map(Arc::new);
+        self.memory = file.map(|file| (admission.put_file(file.clone()), file));
     }
 
-    /// Which descriptor of the engine is the file for registered memory, plus one; 0 for none. Not as the header says it: a program
-    /// could lead its peers to somebody else's file there.
+    /// By which number peers ask for the file of registered memory; 0 for none. Not as the header says it: a program could lead its
+    /// peers to somebody else's file there.
     pub(crate) fn memory_file_number(&self) -> u32 {
-        self.memory.as_ref().map_or(0, |file| file.as_raw_fd() as u32 + 1)
+        self.memory.as_ref().map_or(0, |(number, _)| *number)
     }
 
     pub(crate) fn memory_file(&self) -> Option<&Arc<OwnedFd>> {
-        self.memory.as_ref()
+        self.memory.as_ref().map(|(_, file)| file)
     }
 
     /// Room for a queue that peers reach, all zeros.
@@ -117,7 +118,7 @@ impl Shared {
     pub(crate) fn free_queue(&mut self, offset: u64, bytes: usize) {
         use rustix::fs::{FallocateFlags, fallocate};
         let bytes = (bytes as u64).next_multiple_of(PAGE_BYTES);
-        let Some(file) = &self.memory else { return };
+        let Some((_, file)) = &self.memory else { return };
         if fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, bytes).is_ok() {
             self.queues_free.entry(bytes).or_default().push(offset);
         }

@@ -211,7 +211,7 @@ pub fn is_lifeline(fd: c_int) -> bool {
 /// Everything that a program must not close, lowest first.
 pub fn reserved_descriptors() -> Vec<c_int> {
     let mut all: Vec<c_int> = known().map(|child| child.lifeline.load(Ordering::Relaxed)).collect();
-    all.extend([OWN.load(Ordering::Relaxed), client::control_fd(), client::shared_memory::own_fd()]);
+    all.extend([OWN.load(Ordering::Relaxed), client::control_fd()].into_iter().chain(client::shared_memory::kept_fds()));
     all.retain(|fd| *fd >= 0);
     all.sort_unstable();
     all

@@ -115,7 +115,7 @@ fn also(fd: c_int, copy: c_int) -> c_int {
 
 /// Whether the number is one that this library needs for itself.
 fn is_reserved(fd: c_int) -> bool {
-    fd >= 0 && crate::attach::attached() && (fd == client::control_fd() || fd == client::shared_memory::own_fd() || crate::children::is_lifeline(fd))
+    fd >= 0 && crate::attach::attached() && (fd == client::control_fd() || client::shared_memory::is_kept(fd) || crate::children::is_lifeline(fd))
 }
 
 #[unsafe(no_mangle)]

@@ -7,6 +7,7 @@
 //! `process_vm_readv` and its like.
 
 mod copy;
+mod files;
 mod forks;
 mod maps;
 mod peers;
@@ -21,6 +22,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+pub use files::{is_kept, kept_fds};
 pub(crate) use forks::{after_fork_in_child, after_fork_in_parent, before_fork};
 pub(crate) use peers::{PEERS, alias, forget_all as forget_peers, gone, put_former, release_all, take_former};
 
@@ -57,11 +59,6 @@ fn own_file() -> Option<BorrowedFd<'static>> {
     let fd = FILE.load(Ordering::Acquire);
     // SAFETY: open as long as the process is attached.
     (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
-}
-
-/// The own file's number: a program that closes every descriptor must not close this one.
-pub fn own_fd() -> i32 {
-    FILE.load(Ordering::Acquire)
 }
 
 /// Maps a part of a process's file; `number` as in the tables.

@@ -1,5 +1,6 @@
 //! Peers' registered memory, mapped here on first use, by the file in which it lies.
 
+use super::files::{self, with_file};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use softband_ipc::tables::{KEYS, KeyEntry, key_index};
 use std::ffi::c_void;
@@ -50,11 +51,10 @@ fn map(entry: &KeyEntry, alias: &Alias, key: u32) -> Option<()> {
     }
     let number = Some(entry.file.load(Ordering::Relaxed)).filter(|number| *number != 0)?;
     let (first, end) = super::pages(entry.address.load(Ordering::Relaxed) as usize, entry.len_bytes.load(Ordering::Relaxed) as usize);
-    let file = crate::session::fetch_file(number);
     let serial = entry.serial.load(Ordering::Relaxed);
     // SAFETY: a fresh mapping of a file that is larger than any address.
-    let mapped = file.and_then(|file| unsafe {
-        mmap(std::ptr::null_mut(), end - first, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, first as u64).ok()
+    let mapped = with_file(number, entry.pid.load(Ordering::Relaxed), |file| unsafe {
+        mmap(std::ptr::null_mut(), end - first, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, first as u64).ok()
     });
     alias.base.store(mapped.map_or(0, |base| base as usize), Ordering::Relaxed);
     alias.len.store(end - first, Ordering::Relaxed);
@@ -95,6 +95,7 @@ pub(crate) fn put_former(mappings: Vec<(usize, usize)>) {
 pub(crate) fn release_all(gone: &[(u32, u64)], former: Vec<(usize, usize)>) {
     let _one_at_a_time = super::lock(&PEERS);
     release_locked(|used| gone.contains(used));
+    files::forget_gone();
     for (base, len) in former {
         // SAFETY: our own mapping of a region that is gone: whoever was reaching it has ended that.
         let _ = unsafe { munmap(base as *mut c_void, len) };
@@ -117,4 +118,5 @@ fn release_locked(goes: impl Fn(&(u32, u64)) -> bool) {
 /// A forked child has no part in what its parent reaches. The lock is the fork's.
 pub(crate) fn forget_all() {
     release_locked(|_| true);
+    files::forget_all();
 }
