@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import filecmp
 import json
 from pathlib import Path
@@ -90,6 +91,38 @@ def test_weighted_and_controlled_runs_leave_the_same_files_with_any_number_of_th
     turns = softband.folder / "turns"
     assert softband.command("model", str(file), "all-to-all", "--out", str(turns)).returncode == 0
     assert (turns / "flows.csv").read_text() != (softband.folder / "threads-1" / "flows.csv").read_text()
+
+
+def stalls(softband: Softband, *options: str) -> set[str]:
+    """The lanes on which packets waited, by their columns of ports.csv."""
+    out = softband.folder / f"levels-{len(list(softband.folder.iterdir()))}"
+    done = softband.command("model", str(fabric(softband)), *options, "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    ports = list(csv.DictReader((out / "ports.csv").read_text().splitlines()))
+    return {key for port in ports for key in port if key.startswith("credit_stall_vl") and int(port[key]) > 0}
+
+
+def test_a_workload_selects_its_service_level(softband: Softband) -> None:
+    assert stalls(softband, "incast") == {"credit_stall_vl0_ps"}
+    (softband.folder / "level.toml").write_text('workload = "incast"\nservice_level = 3\n')
+    receives = "".join(f"r{rank}: recv 1000000b from {rank}\n" for rank in (0, 1))
+    sends = "".join(f"rank {rank} {{\ns: send 1000000b to 2\n}}\n" for rank in (0, 1))
+    (softband.folder / "ping.goal").write_text(f"num_ranks 4\n{sends}rank 2 {{\n{receives}}}\nrank 3 {{\n}}\n")
+    for options in (("incast", "--service-level", "1"), ("level.toml",), ("ping.goal", "--service-level", "1")):
+        assert stalls(softband, *options) == {"credit_stall_vl1_ps"}, options
+    # What a file says counts less than the command line.
+    assert stalls(softband, "level.toml", "--service-level", "2") == {"credit_stall_vl0_ps"}
+
+
+def test_a_service_level_that_cannot_be_kept_is_refused(softband: Softband) -> None:
+    (softband.folder / "high.toml").write_text('workload = "incast"\nservice_level = 16\n')
+    for words, said in (
+        (("torus-4x4", "incast", "--service-level", "1"), "service_level cannot be kept: routing torus sets it by path"),
+        (("three-hosts", "incast", "--service-level", "16"), "16 is not in"),
+        (("three-hosts", "high.toml"), "high.toml:2: service_level = 16 is out of range: from 0 to 15"),
+    ):
+        done = softband.command("model", *words)
+        assert done.returncode != 0 and said in done.stderr, done.stderr
 
 
 def test_a_level_that_no_table_lists_is_a_warning(softband: Softband) -> None:

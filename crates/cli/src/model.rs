@@ -54,6 +54,9 @@ pub(crate) struct ModelArguments {
     /// MTU of all connections: 256, 512, 1024, 2048 or 4096 (default: as much as the way of each carries)
     #[arg(long, value_name = "BYTES", value_parser = choice::parse_mtu_word)]
     mtu: Option<u32>,
+    /// Service level of all connections: 0 to 15 (default: 0)
+    #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u32).range(..=15))]
+    service_level: Option<u32>,
     /// The whole workload so many times, each rank going on when it has done its part
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,

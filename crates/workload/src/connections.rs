@@ -4,7 +4,9 @@ use softband_fabric::{QPN_FIRST, World};
 use softband_model::verbs::api::{
     AddressVector, GlobalRoute, MrInit, QpCapabilities, QpInit, QpModification, ReceiveRequest, ScatterGatherEntry, VerbsError,
 };
-use softband_types::{Access, CqHandle, HcaId, LKey, Lid, LinkLayer, Mtu, PdHandle, PortNumber, ProcessId, Psn, QpState, QpType, Qpn, RKey};
+use softband_types::{
+    Access, CqHandle, HcaId, LKey, Lid, LinkLayer, Mtu, PdHandle, PortNumber, ProcessId, Psn, QpState, QpType, Qpn, RKey, ServiceLevel,
+};
 use std::collections::BTreeMap;
 
 /// Where the memory of every rank begins: nothing is stored there.
@@ -87,6 +89,7 @@ pub(crate) struct Connections {
     depth: u32,
     /// What all are to have, whatever more their ways carry.
     mtu: Option<Mtu>,
+    service_level: ServiceLevel,
     /// Of each rank, by the higher one of both: the queue pairs of the lower and of the higher one.
     pairs: Vec<BTreeMap<u32, [Qpn; 2]>>,
     /// Queue pairs made by each rank's HCA: their numbers follow from that.
@@ -97,8 +100,8 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    pub(crate) fn new(ranks: usize, depth: u32, mtu: Option<Mtu>) -> Self {
-        Self { depth, mtu, pairs: vec![BTreeMap::new(); ranks], made: BTreeMap::new(), count: 0, mtu_least: None }
+    pub(crate) fn new(ranks: usize, depth: u32, (mtu, service_level): (Option<Mtu>, ServiceLevel)) -> Self {
+        Self { depth, mtu, service_level, pairs: vec![BTreeMap::new(); ranks], made: BTreeMap::new(), count: 0, mtu_least: None }
     }
 
     /// The way from one rank to another.
@@ -131,7 +134,7 @@ impl Connections {
         }
         for (own, peer, qpn, other) in [(a, b, qpns[0], qpns[1]), (b, a, qpns[1], qpns[0])] {
             if world.has_hca(own.hca) {
-                bring_up(world, own, qpn, peer, (other, mtu))?;
+                bring_up(world, own, qpn, way_to(world, own, peer, self.service_level), (other, mtu))?;
                 world.receive_always(own.hca, qpn, standing_receive(own));
             }
         }
@@ -186,20 +189,20 @@ fn mtu(world: &World, of: Endpoint) -> Mtu {
 }
 
 /// The way to a port: by its LID, on Ethernet by its IPv4 address, the last of its GID table.
-fn way_to(world: &World, own: Endpoint, peer: Endpoint) -> AddressVector {
+fn way_to(world: &World, own: Endpoint, peer: Endpoint, service_level: ServiceLevel) -> AddressVector {
     let port = world.port(peer.hca, peer.port).expect("it was found before");
     let ethernet = port.link_layer == LinkLayer::Ethernet;
     let route = |dgid| GlobalRoute { dgid, sgid_index: 1, hop_limit: 64, ..GlobalRoute::default() };
     let dlid = if ethernet { Lid::NONE } else { port.lid };
-    AddressVector { dlid, port: own.port, grh: port.gids[1].filter(|_| ethernet).map(route), ..AddressVector::default() }
+    AddressVector { dlid, service_level, port: own.port, grh: port.gids[1].filter(|_| ethernet).map(route), ..AddressVector::default() }
 }
 
-fn bring_up(world: &mut World, own: Endpoint, qpn: Qpn, peer: Endpoint, (other, mtu): (Qpn, Mtu)) -> Result<(), Refusal> {
+fn bring_up(world: &mut World, own: Endpoint, qpn: Qpn, way: AddressVector, (other, mtu): (Qpn, Mtu)) -> Result<(), Refusal> {
     let access = Access { remote_write: true, local_write: true, ..Access::default() };
     let to = |state| QpModification { state: Some(state), ..QpModification::default() };
     let init = QpModification { pkey_index: Some(0), port: Some(own.port), access: Some(access), ..to(QpState::Init) };
     let rtr = QpModification {
-        address_vector: Some(way_to(world, own, peer)),
+        address_vector: Some(way),
         path_mtu: Some(mtu),
         dest_qpn: Some(other),
         receive_psn: Some(Psn::new(0)),

@@ -15,7 +15,7 @@ mod sizes;
 mod ways;
 
 pub use measure::{FlowReport, Measurements, PhaseReport, RateSummary};
-pub use pattern::{Operation, Pattern, PatternError, Settings, build, parse_mtu};
+pub use pattern::{Operation, Pattern, PatternError, Settings, build, parse_mtu, parse_service_level};
 pub use ports::{Feeder, HotPort, PortReport, hot_ports, port_reports};
 pub use runner::{Failure, RunError, Runner, Waiting};
 pub use schedule::{Action, Cause, Schedule, ScheduleError, Step, Wait};

@@ -2,7 +2,7 @@
 
 use crate::schedule::{Action, Schedule};
 use softband_sim::RandomStream;
-use softband_types::Mtu;
+use softband_types::{Mtu, ServiceLevel};
 
 mod collectives;
 
@@ -79,6 +79,8 @@ pub struct Settings {
     pub repeat: Option<u32>,
     /// Of all connections, in bytes.
     pub mtu: Option<u32>,
+    /// Of all connections.
+    pub service_level: Option<u32>,
 }
 
 /// Why a pattern cannot be made of settings.
@@ -118,6 +120,7 @@ pub fn build(pattern: Pattern, ranks: u32, settings: &Settings) -> Result<Schedu
     schedule.window = plan.window;
     schedule.writes = settings.operation == Operation::Write;
     schedule.mtu = settings.mtu.map(parse_mtu).transpose()?;
+    schedule.service_level = parse_service_level(settings.service_level.unwrap_or(0))?;
     if pattern == Pattern::Stream {
         let interval = if u64::from(plan.bytes) <= STREAM_INTERVAL_BYTES_MAX { STREAM_INTERVAL } else { 1 };
         schedule.completion_interval = interval.min(plan.window);
@@ -152,6 +155,15 @@ fn within(key: &'static str, value: u64, range: std::ops::RangeInclusive<u64>) -
         return Ok(value as u32);
     }
     Err(PatternError::OutOfRange { key, value, range: format!("from {} to {}", range.start(), range.end()) })
+}
+
+/// A service level, 0 to 15.
+///
+/// # Errors
+/// When it is none.
+pub fn parse_service_level(level: u32) -> Result<ServiceLevel, PatternError> {
+    let parsed = u8::try_from(level).ok().filter(|level| *level < 16).map(ServiceLevel);
+    parsed.ok_or_else(|| PatternError::OutOfRange { key: "service_level", value: u64::from(level), range: "from 0 to 15".into() })
 }
 
 /// A connection's MTU by its bytes.

@@ -3,7 +3,7 @@
 mod play;
 
 pub use play::Cause;
-use softband_types::Mtu;
+use softband_types::{Mtu, ServiceLevel};
 
 /// What one rank does in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +61,8 @@ pub struct Schedule {
     pub receives_all: bool,
     /// Of all connections; `None` for as much as the way of each carries.
     pub mtu: Option<Mtu>,
+    /// Of all connections, unless routing has another one for the path.
+    pub service_level: ServiceLevel,
 }
 
 /// Who waits for each step: one list of all, and where each step's part begins.

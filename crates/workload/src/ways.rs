@@ -37,7 +37,7 @@ impl Ways {
     pub(crate) fn of(world: &mut World, schedule: &Schedule, endpoints: &[Endpoint]) -> Result<Self, (u32, Refusal)> {
         // Both directions and several steps share the queues.
         let depth = schedule.window.saturating_mul(4).clamp(128, 4_096);
-        let mut connections = Connections::new(endpoints.len(), depth, schedule.mtu);
+        let mut connections = Connections::new(endpoints.len(), depth, (schedule.mtu, schedule.service_level));
         let mut known: Vec<BTreeMap<u32, u32>> = vec![BTreeMap::new(); endpoints.len()];
         let (mut ways, mut of_step) = (Vec::new(), Vec::with_capacity(schedule.steps.len()));
         for step in &schedule.steps {

@@ -81,7 +81,7 @@ _PATTERNS = (
 # Of `softband model`, by their names there.
 _OPTIONS: dict[str, Callable[[str, str], Value]] = {
     "bytes": _bytes,
-    **dict.fromkeys(("messages", "window", "senders", "repeat", "ranks-per-host", "mtu"), _count),
+    **dict.fromkeys(("messages", "window", "senders", "repeat", "ranks-per-host", "mtu", "service-level"), _count),
     "seed": _seed,
     **dict.fromkeys(("root", "from", "to", "operation"), _word),
 }

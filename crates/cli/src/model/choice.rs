@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 use softband_catalog::LoadedFabric;
 use softband_fabric::spec::FabricSpec;
-use softband_workload::{Operation, Pattern, Settings, build, goal, parse_bytes, parse_mtu};
+use softband_workload::{Operation, Pattern, Settings, build, goal, parse_bytes, parse_mtu, parse_service_level};
 use std::path::Path;
 
 /// As the user writes it.
@@ -38,6 +38,7 @@ struct WorkloadFile {
     to: Option<String>,
     operation: Option<OperationName>,
     mtu: Option<u32>,
+    service_level: Option<u32>,
     repeat: Option<u32>,
     ranks_per_host: Option<u32>,
     seed: Option<u64>,
@@ -144,7 +145,9 @@ fn by_pattern(arguments: &ModelArguments, (fabric, loaded): Fabric<'_>, pattern:
         operation,
         repeat: arguments.repeat.or(file.repeat),
         mtu: arguments.mtu.or(file.mtu),
+        service_level: arguments.service_level.or(file.service_level),
     };
+    refuse_level_beside_routing(&loaded.spec, settings.service_level)?;
     let schedule = build(pattern, ranks, &settings)?;
     Ok(Chosen { name: name.to_owned(), schedule, seed, ranks_per_host, mtu_place: String::new(), trace: None })
 }
@@ -162,6 +165,15 @@ fn options_given(arguments: &ModelArguments) -> Option<&'static str> {
         ("--repeat", arguments.repeat.is_some()),
     ];
     options.iter().find(|(_, given)| *given).map(|(key, _)| *key)
+}
+
+/// Routing that chooses lanes by path sets the service level of every connection.
+fn refuse_level_beside_routing(spec: &FabricSpec, level: Option<u32>) -> anyhow::Result<()> {
+    let routing = spec.subnet.routing;
+    if level.is_some() && routing.chooses_lanes() {
+        bail!("service_level cannot be kept: routing {} sets it by path\n  help: leave it out, or take a fabric with other routing", routing.name());
+    }
+    Ok(())
 }
 
 /// The first rank on a host.
@@ -182,6 +194,8 @@ fn by_trace(arguments: &ModelArguments, loaded: &LoadedFabric, text: &str, name:
     let mut schedule = goal::parse(text).map_err(|error| anyhow::anyhow!("{}:{error}", arguments.workload))?;
     schedule.writes = arguments.operation == Some(OperationName::Write);
     schedule.mtu = arguments.mtu.map(parse_mtu).transpose()?;
+    refuse_level_beside_routing(&loaded.spec, arguments.service_level)?;
+    schedule.service_level = parse_service_level(arguments.service_level.unwrap_or(0))?;
     let (seed, ranks_per_host) = (arguments.seed.unwrap_or(loaded.seed), arguments.ranks_per_host.unwrap_or(1));
     let trace = Some(Trace::new(Path::new(&arguments.workload), text));
     Ok(Chosen { name: name.to_owned(), schedule, seed, ranks_per_host, mtu_place: String::new(), trace })
