@@ -17,7 +17,7 @@ impl Arbiter {
 
     /// Whether a lane ever sends.
     pub fn sends_on(&self, lane: VirtualLane) -> bool {
-        self.turns.as_ref().is_none_or(|turns| turns.lanes() & 1 << lane.0 != 0)
+        !self.counts_packets || self.turns.as_ref().is_none_or(|turns| turns.lanes() & 1 << lane.0 != 0)
     }
 
     /// Takes the next packet out by weight.
