@@ -10,23 +10,26 @@ const SEPARATORS: [char; 4] = ['-', '_', '/', '.'];
 /// Returns the name of `known` that `word` was probably meant to be.
 ///
 /// A name is near where a third of its letters or fewer have to be changed, added, dropped or swapped with their neighbour. Where no
-/// whole name is near, a name counts of which `word` is the beginning or a part (`woodcrest`).
+/// whole name is near, a name counts whose last part is (`sdr-cx4` of `cables/sdr-cx4`), or of which `word` is the beginning or a part.
 pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     let candidates = known.into_iter().filter_map(|name| Some((farness(&word, &name.to_lowercase())?, name)));
     candidates.min_by_key(|(farness, _)| *farness).map(|(_, name)| name)
 }
 
-/// Edits of the whole name, and after all those the beginnings and parts; `None` where the two have nothing in common.
+/// Edits of the whole name, after all those edits of its last part, and then beginnings and parts; `None` where the two have nothing in common.
 fn farness(word: &str, name: &str) -> Option<(u8, usize)> {
     let letters = |text: &str| text.chars().count();
-    let edits = strsim::osa_distance(word, name);
-    if edits <= (letters(word).max(letters(name)) + 1) / 3 {
+    let few_edits = |name: &str| Some(strsim::osa_distance(word, name)).filter(|edits| *edits <= (letters(word).max(letters(name)) + 1) / 3);
+    if let Some(edits) = few_edits(name) {
         return Some((0, edits));
     }
     let is_long_enough = letters(word) >= PREFIX_MIN;
+    if let Some(edits) = few_edits(name.rsplit('/').next().unwrap_or(name)).filter(|_| is_long_enough) {
+        return Some((1, edits));
+    }
     let is_part = || name.split(SEPARATORS).any(|part| part == word || (letters(part) > PREFIX_MIN && strsim::osa_distance(word, part) <= 1));
-    (is_long_enough && (name.starts_with(word) || is_part())).then(|| (1, letters(name)))
+    (is_long_enough && (name.starts_with(word) || is_part())).then(|| (2, letters(name)))
 }
 
 /// Returns "did you mean `x`? The ... are: a, b, c", or the list alone. Long lists are cut.
@@ -56,6 +59,7 @@ mod tests {
             ("statsu", &["status", "study", "run"], Some("status")),
             ("incsat", &["incast", "broadcast"], Some("incast")),
             ("woodcrest", &["cables/sdr-cx4", "cables/woodcrest-dual-cx4"], Some("cables/woodcrest-dual-cx4")),
+            ("sdr-cx4", &["two-hosts", "cables/sdr-cx4-10m", "cables/sdr-cx4"], Some("cables/sdr-cx4")),
             ("max_p", &["max_read", "max_payload"], Some("max_payload")),
             ("CX4", &["cx4"], Some("cx4")),
             ("aa", &["a", "sw"], Some("a")),

@@ -1,7 +1,8 @@
-//! The command line as clap has it: commands, options, help.
+//! The command line as clap has it: commands, options, help. Completions and man pages are made from it.
 
-use crate::{exec, fabric, model, parts, run, status, up};
-use clap::{Parser, Subcommand};
+use crate::{completions, exec, external, fabric, model, own_parts, parts, run, status, up};
+use clap::error::ErrorKind;
+use clap::{ArgMatches, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -26,7 +27,7 @@ const EXAMPLES: &str = "Examples:
   softband study cables --quick
   softband what-if --cable-length 1m..300m --vls 1,2,4,8
 
-Any other command NAME runs softband-NAME from the same folder or from the PATH.";
+`softband COMMAND --help` has the options of a command. Any other command NAME runs softband-NAME from the same folder or from the PATH.";
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -42,12 +43,97 @@ pub(crate) enum Command {
     Down(status::DownArguments),
     /// Drive a fabric by a workload or a trace instead of programs
     Model(model::ModelArguments),
-    /// Check, show or generate a fabric file
+    /// List, check, show or generate fabric files
     #[command(subcommand)]
     Fabric(fabric::FabricCommand),
-    /// List the catalogue of parts, or show one with units and sources
+    /// List the catalogue of parts, or show a part with units and sources
     #[command(subcommand)]
     Parts(parts::PartsCommand),
+    /// Print the completions of a shell, or write the man pages
+    Completions(completions::CompletionsArguments),
     #[command(external_subcommand)]
     External(Vec<OsString>),
+}
+
+/// The definition with every command, those that are programs of their own as well.
+pub(crate) fn complete() -> clap::Command {
+    let companion = |(name, about): (String, String)| {
+        let more = format!("{about}.\n\n`softband {name}` is a program of its own: `softband {name} --help` has its options.");
+        // clap keeps names for as long as the process lives.
+        let name: &'static str = name.leak();
+        let words = clap::Arg::new("arguments").num_args(0..).trailing_var_arg(true).allow_hyphen_values(true);
+        clap::Command::new(name).about(about).long_about(more).arg(words.value_name("ARGUMENTS").help("Its own options and arguments"))
+    };
+    definition().subcommands(external::companions().into_iter().map(companion))
+}
+
+fn definition() -> clap::Command {
+    let version: &'static str = Box::leak(own_parts::version().into_boxed_str());
+    Arguments::command().version(version)
+}
+
+/// Reads the words of the command line. Help, the version and mistakes end the command here.
+pub(crate) fn matches() -> ArgMatches {
+    definition().try_get_matches().unwrap_or_else(|error| match error.kind() {
+        ErrorKind::DisplayVersion => error.exit(),
+        // The commands that are other programs are known to the help only: they get their words untouched.
+        ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => complete().get_matches(),
+        _ => refuse(&error),
+    })
+}
+
+/// A mistake in the words, in the form of every error.
+pub(crate) fn refuse(error: &clap::Error) -> ! {
+    eprintln!("{}", in_our_form(&error.render().to_string()));
+    std::process::exit(error.exit_code())
+}
+
+/// clap's paragraphs as the error and indented lines of help.
+fn in_our_form(rendered: &str) -> String {
+    let mut text = String::new();
+    for line in rendered.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
+        let shown = if let Some(what) = line.strip_prefix("error: ") {
+            format!("softband: error: {what}")
+        } else if let Some(tip) = line.trim_start().strip_prefix("tip: ") {
+            format!("\n  help: {}", of_suggestion(tip).unwrap_or_else(|| tip.replace('\'', "`")))
+        } else if let Some(usage) = line.strip_prefix("Usage: ") {
+            format!("\n  usage: {usage}")
+        } else if line.starts_with("For more information") {
+            continue;
+        } else {
+            format!("\n  {}", line.trim_start())
+        };
+        text.push_str(&shown);
+    }
+    text
+}
+
+/// `a similar argument exists: '--out'`.
+fn of_suggestion(tip: &str) -> Option<String> {
+    let names = tip.split_once(" exists: ").or_else(|| tip.split_once(" exist: "))?.1;
+    Some(format!("did you mean {}?", names.replace('\'', "`")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{complete, in_our_form};
+
+    #[test]
+    fn the_definition_has_no_mistakes() {
+        complete().debug_assert();
+    }
+
+    #[test]
+    fn mistakes_in_words_have_the_form_of_every_error() {
+        let said = |words: &[&str]| in_our_form(&complete().try_get_matches_from(words).unwrap_err().render().to_string());
+        assert_eq!(
+            said(&["softband", "model", "default", "incast", "--byte", "1"]),
+            "softband: error: unexpected argument '--byte' found\n  help: did you mean `--bytes`?\n  usage: softband model --bytes <BYTES> <FABRIC> <WORKLOAD>"
+        );
+        let missing = said(&["softband", "model"]);
+        assert!(
+            missing.starts_with("softband: error: the following required arguments were not provided:\n  <FABRIC>\n  <WORKLOAD>\n  usage: "),
+            "{missing}"
+        );
+    }
 }

@@ -2,19 +2,27 @@
 
 use crate::{home, own_parts};
 use anyhow::bail;
+use softband_catalog::closest;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The commands of the installation that are programs of their own, most of them the lab's.
+const COMPANIONS: [(&str, &str); 6] = [
+    ("study", "Run a study: every figure and claim of a paper, and one page with all of them"),
+    ("what-if", "Bandwidth over cable length, lanes and rate, and the longest cable at full bandwidth"),
+    ("compare", "Compare two folders of results, such as those of hardware and of the model"),
+    ("model-sweep", "One run of `model` for each combination of values; `model --sweep` starts it"),
+    ("dask", "Start a scheduler or workers, for campaigns on several machines"),
+    ("multirail", "Measure both ports of an HCA together; a program for `run` and `exec`, and for hardware"),
+];
+
 pub(crate) fn run(words: &[OsString]) -> anyhow::Result<i32> {
-    let name = format!("softband-{}", words[0].to_string_lossy());
-    let Some(program) = find(&name) else {
-        bail!(
-            "'{}' is no command of softband, and no {name} lies beside it or on the PATH; `softband --help` lists the commands",
-            words[0].to_string_lossy()
-        );
-    };
+    let typed = words[0].to_string_lossy();
+    let name = format!("softband-{typed}");
+    let Some(program) = find(&name) else { bail!("{}", unknown(&typed)) };
     let binary = std::env::current_exe()?;
     let mut command = Command::new(&program);
     command.args(&words[1..]).env("SOFTBAND_BIN", binary);
@@ -28,9 +36,55 @@ pub(crate) fn run(words: &[OsString]) -> anyhow::Result<i32> {
     bail!("cannot run {}: {error}", program.display())
 }
 
+/// `softband help X` is `softband X --help` where X is a program of its own.
+pub(crate) fn help_wanted(words: &[OsString]) -> Option<Vec<OsString>> {
+    let [_, help, name] = words else { return None };
+    let is_companion = || companions().iter().any(|(known, _)| name == known.as_str());
+    (help == "help" && is_companion()).then(|| vec![name.clone(), OsString::from("--help")])
+}
+
+/// Every command that is a program of its own, with a line of what it does: those of the installation, and what else lies there or on the PATH.
+pub(crate) fn companions() -> Vec<(String, String)> {
+    let own = COMPANIONS.map(|(name, about)| (name.to_owned(), about.to_owned()));
+    let others =
+        folders().into_iter().rev().flat_map(|folder| in_folder(&folder)).filter(|(name, _)| COMPANIONS.iter().all(|(known, _)| name != known));
+    let others: BTreeMap<String, PathBuf> = others.collect();
+    own.into_iter().chain(others.into_iter().map(|(name, path)| (name, format!("Run {}", path.display())))).collect()
+}
+
+fn unknown(typed: &str) -> String {
+    if COMPANIONS.iter().any(|(name, _)| *name == typed) {
+        return format!(
+            "`softband {typed}` is a program of its own, and no softband-{typed} lies beside this one or on the PATH\n  \
+             help: `make build` leaves all of them in target/dist/bin"
+        );
+    }
+    let known: Vec<String> = crate::definition::complete().get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    let meant = closest(typed, known.iter().map(String::as_str)).map_or_else(String::new, |name| format!("did you mean `softband {name}`? "));
+    format!(
+        "there is no command `{typed}`, and no softband-{typed} lies beside this one or on the PATH\n  \
+         help: {meant}`softband --help` lists all commands"
+    )
+}
+
+/// Where programs of our own lie: beside this one first.
+fn folders() -> Vec<PathBuf> {
+    let beside = std::env::current_exe().ok().and_then(|binary| Some(binary.parent()?.to_path_buf()));
+    let on_path = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect::<Vec<_>>()).unwrap_or_default();
+    beside.into_iter().chain(on_path).collect()
+}
+
 fn find(name: &str) -> Option<PathBuf> {
-    let beside = std::env::current_exe().ok().and_then(|binary| Some(binary.parent()?.join(name)));
-    let on_path =
-        std::env::var_os("PATH").into_iter().flat_map(|path| std::env::split_paths(&path).map(|folder| folder.join(name)).collect::<Vec<_>>());
-    beside.into_iter().chain(on_path).find(|candidate| candidate.is_file())
+    folders().into_iter().map(|folder| folder.join(name)).find(|candidate| candidate.is_file())
+}
+
+fn in_folder(folder: &Path) -> Vec<(String, PathBuf)> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| {
+            let name = entry.file_name().to_str()?.strip_prefix("softband-")?.to_owned();
+            // What cargo leaves beside its binaries (`softband-1f2e.d`) is no program.
+            (entry.path().is_file() && !name.contains('.')).then(|| (name, entry.path()))
+        })
+        .collect()
 }

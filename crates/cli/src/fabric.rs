@@ -1,13 +1,16 @@
-//! `softband fabric check`, `generate` and `show`.
+//! `softband fabric list`, `check`, `generate` and `show`.
 
-use crate::{files, generate, home, output};
+use crate::{fabric_list, files, generate, home, output};
 use clap::Subcommand;
 use std::path::PathBuf;
 
 #[derive(Subcommand)]
 pub(crate) enum FabricCommand {
+    /// The fabrics of the installation, by the names that every command takes
+    List(fabric_list::Search),
     /// Read a fabric file and say what is wrong with it, or that nothing is
     Check {
+        /// The fabric file, or the name of one in the installation
         file: PathBuf,
         /// Accept cables beyond their length limit, with a warning
         #[arg(long)]
@@ -17,10 +20,12 @@ pub(crate) enum FabricCommand {
     Generate(Box<generate::GenerateArguments>),
     /// Draw a fabric: hosts, cables, switches
     Show {
+        /// The fabric file, or the name of one in the installation
         file: PathBuf,
         /// Write the drawing as SVG into this file
         #[arg(long, value_name = "FILE")]
         svg: Option<PathBuf>,
+        /// Accept cables beyond their length limit, with a warning
         #[arg(long)]
         allow_out_of_spec: bool,
     },
@@ -28,20 +33,20 @@ pub(crate) enum FabricCommand {
 
 pub(crate) fn run(command: &FabricCommand) -> anyhow::Result<i32> {
     match command {
+        FabricCommand::List(search) => return fabric_list::run(search),
         FabricCommand::Check { file, allow_out_of_spec } => {
             let (path, loaded, warnings) = home::load_and_count(file, *allow_out_of_spec)?;
             let spec = &loaded.spec;
             let verdict = match warnings {
                 0 => "no faults".to_owned(),
-                1 => "no errors, 1 warning".to_owned(),
-                more => format!("no errors, {more} warnings"),
+                some => format!("no errors, {}", output::count(some as u64, "warning", "warnings")),
             };
             output::say(format_args!(
-                "{}: {} hosts, {} switches, {} cables: {verdict}\n",
+                "{}: {}, {}, {}: {verdict}\n",
                 path.display(),
-                spec.hosts.len(),
-                spec.switches.len(),
-                spec.cables.len()
+                output::count(spec.hosts.len() as u64, "host", "hosts"),
+                output::count(spec.switches.len() as u64, "switch", "switches"),
+                output::count(spec.cables.len() as u64, "cable", "cables")
             ))?;
         }
         FabricCommand::Generate(arguments) => generate::run(arguments)?,

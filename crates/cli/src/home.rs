@@ -1,6 +1,6 @@
 //! Where the installation lies: the folder that holds `lib/`, `catalog/`, `fabrics/` and `studies/`.
 
-use crate::{fabric_loops, own_parts};
+use crate::{fabric_list, fabric_loops, own_parts};
 use anyhow::{Context, bail};
 use softband_catalog::{Catalog, LoadOptions, LoadedFabric, UsualParts};
 use std::path::{Path, PathBuf};
@@ -55,7 +55,16 @@ pub(crate) fn fabric_path(given: &Path) -> anyhow::Result<PathBuf> {
         None if given.is_dir() => bail!("{} is a folder: name a fabric file in it", given.display()),
         None if given.symlink_metadata().is_ok_and(|data| data.is_symlink()) => bail!("{} is a link to nothing that can be read", given.display()),
         None if given.exists() => bail!("{} is no regular file: a fabric is read more than once", given.display()),
-        None => bail!("no fabric file {}: neither here nor in {}", given.display(), home.join("fabrics").display()),
+        None => {
+            let names = fabric_list::names();
+            let meant = softband_catalog::closest(&given.with_extension("").to_string_lossy(), names.iter().map(String::as_str));
+            let meant = meant.map_or_else(String::new, |name| format!("did you mean `{name}`? "));
+            bail!(
+                "no fabric file {}, neither here nor in {}\n  help: {meant}`softband fabric list` names those of the installation",
+                given.display(),
+                home.join("fabrics").display()
+            )
+        }
     }
 }
 
@@ -67,11 +76,11 @@ pub(crate) fn load_default(hosts: usize) -> anyhow::Result<(PathBuf, LoadedFabri
     let (path, loaded) = load_fabric(Path::new(DEFAULT_FABRIC), false)?;
     let room = loaded.spec.switches.first().map_or(loaded.spec.hosts.len(), |switch| usize::from(switch.part.ports));
     if hosts > room {
-        bail!("the switch of the default fabric has ports for {room} hosts, not {hosts}: name a fabric file with more, or fewer programs");
+        bail!("the switch of the default fabric has ports for {room} hosts, not {hosts}\n  help: name a fabric file with more, or fewer programs");
     }
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let grown = softband_catalog::with_hosts(&text, hosts).map_err(|what| anyhow::anyhow!("{} is no fabric that grows: {what}", path.display()))?;
-    let name = format!("{} with {hosts} hosts", path.display());
+    let name = format!("{} with {}", path.display(), crate::output::count(hosts as u64, "host", "hosts"));
     let loaded = softband_catalog::parse_fabric(&name, &grown, &catalog(Some(&path))?, &LoadOptions::default()).map_err(crate::output::diagnostic)?;
     Ok((path, loaded))
 }

@@ -3,11 +3,13 @@
 #![deny(clippy::print_stdout)] // it panics where standard output is full: `output::say`
 #![allow(clippy::disallowed_methods)] // the command line is the product's reader of the environment and of signals
 
+mod completions;
 mod counters;
 mod definition;
 mod exec;
 mod external;
 mod fabric;
+mod fabric_list;
 mod fabric_loops;
 mod failures;
 mod files;
@@ -24,8 +26,9 @@ mod signals;
 mod status;
 mod up;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::FromArgMatches;
 use definition::{Arguments, Command};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -40,9 +43,12 @@ fn main() -> ExitCode {
     signals::default_broken_pipe();
     signals::take_file_limit_as_error();
     failures::abort_on_panic();
-    let version: &'static str = Box::leak(own_parts::version().into_boxed_str());
-    let matches = Arguments::command().version(version).get_matches();
-    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if let Some(words) = external::help_wanted(&words) {
+        return end(external::run(&words));
+    }
+    let matches = definition::matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| definition::refuse(&error));
     own_parts::name(arguments.catalog);
     let outcome = match arguments.command {
         Command::Run(run) => run::check_pace(&run, matches.subcommand_matches("run")).and_then(|()| run::run(&run)),
@@ -53,13 +59,19 @@ fn main() -> ExitCode {
         Command::Model(arguments) => model::run(&arguments, matches.subcommand_matches("model")),
         Command::Fabric(command) => fabric::run(&command),
         Command::Parts(command) => parts::run(&command),
+        Command::Completions(arguments) => completions::run(&arguments),
         Command::External(words) => external::run(&words),
     };
+    end(outcome)
+}
+
+/// The exit status; an error is told first.
+fn end(outcome: anyhow::Result<i32>) -> ExitCode {
     match outcome {
         Ok(status) => ExitCode::from(u8::try_from(status.clamp(0, 255)).unwrap_or(1)),
         Err(error) => {
             let remedy = failures::remedy(&error).map(|remedy| format!(": {remedy}")).unwrap_or_default();
-            eprintln!("softband: {error:#}{remedy}");
+            eprintln!("{}", output::error_text(&format!("{error:#}{remedy}")));
             ExitCode::from(2)
         }
     }

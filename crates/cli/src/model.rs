@@ -3,6 +3,7 @@
 mod choice;
 mod files;
 mod hot;
+mod progress;
 mod results;
 mod sweep;
 mod table;
@@ -14,11 +15,10 @@ use anyhow::Context;
 use clap::{ArgMatches, Args};
 use softband_parallel::Crew;
 use softband_workload::{RunError, Schedule};
-use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 #[derive(Args)]
 pub(crate) struct ModelArguments {
@@ -97,8 +97,6 @@ pub(crate) struct Chosen {
 const INTERRUPTED: i32 = 130;
 const FAILED: i32 = 2;
 
-const PROGRESS_EVERY: Duration = Duration::from_millis(500);
-
 /// `matches` has the options as they were typed.
 pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> anyhow::Result<i32> {
     if let Some(matches) = matches.filter(|_| arguments.campaign.is_asked_for()) {
@@ -162,19 +160,13 @@ fn threads_for(hosts: usize) -> u8 {
 }
 
 fn drive(crew: &mut Crew, begun: Instant) -> Result<(), RunError> {
-    let shows = std::io::stderr().is_terminal();
+    let mut shown = progress::Shown::new(begun);
     let interrupt = crate::signals::interrupt_on_signals();
-    let mut shown = begun;
     let outcome = crew.run(&mut |progress| {
-        if shows && shown.elapsed() >= PROGRESS_EVERY {
-            shown = Instant::now();
-            let _ = write!(std::io::stderr().lock(), "\r\x1b[K{}", text::progress(&progress, begun.elapsed().as_secs_f64()));
-        }
+        shown.update(|seconds| text::progress(&progress, seconds));
         if interrupt.is_raised() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    if shows && shown != begun {
-        let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
-    }
+    shown.clear();
     outcome
 }
 

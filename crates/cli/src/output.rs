@@ -10,6 +10,17 @@ pub(crate) fn diagnostic(error: softband_catalog::FabricError) -> anyhow::Error 
     anyhow::Error::msg(if std::io::stderr().is_terminal() { error.to_snippet() } else { error.to_text() })
 }
 
+/// The form of every error: `softband: error: message`, or `file:line:column: error: message` where it is about a place in a file.
+pub(crate) fn error_text(message: &str) -> String {
+    let first = message.lines().next().unwrap_or_default();
+    if first.contains(": error: ") { message.to_owned() } else { format!("softband: error: {message}") }
+}
+
+/// `1 switch`, `2 switches`.
+pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
 /// Prints what a command answers, to the last byte: where standard output takes it no more, that is an error.
 pub(crate) fn say(text: impl std::fmt::Display) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();

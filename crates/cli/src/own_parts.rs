@@ -69,12 +69,15 @@ pub(crate) fn fabric_of(words: &[OsString]) -> Option<PathBuf> {
     home::fabric_path(Path::new(named?)).ok()
 }
 
-/// The version, with what tells results with these parts from others: who keeps results by version runs them again.
+/// The version, the commit where the sources were in git, and what tells results with these parts from others: who keeps results by version runs them again.
 pub(crate) fn version() -> String {
-    let version = env!("CARGO_PKG_VERSION");
+    let version = match env!("SOFTBAND_COMMIT") {
+        "" => env!("CARGO_PKG_VERSION").to_owned(),
+        commit => format!("{} ({commit})", env!("CARGO_PKG_VERSION")),
+    };
     match softband_catalog::digest_of_parts(&from_environment()) {
         Some(digest) => format!("{version} with own parts {digest:016x}"),
-        None => version.to_owned(),
+        None => version,
     }
 }
 

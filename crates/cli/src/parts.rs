@@ -1,35 +1,69 @@
 //! `softband parts list` and `softband parts show`.
 
+use crate::fabric_list::{EXIT_NOTHING_FOUND, Search};
 use crate::{home, output};
 use anyhow::bail;
 use clap::Subcommand;
-use softband_catalog::{PartKind, PartSheet};
+use serde_json::json;
+use softband_catalog::{Catalog, PartKind, PartSheet, closest};
 
 #[derive(Subcommand)]
 pub(crate) enum PartsCommand {
-    /// Names of all parts, by kind
-    List,
+    /// All parts by kind, each with a line of what it is
+    List {
+        #[command(flatten)]
+        search: Search,
+        /// List only parts of this kind: bus, cable, hca, host, limit or switch
+        #[arg(long, value_name = "KIND", value_parser = parse_kind)]
+        kind: Option<PartKind>,
+    },
     /// Every value of a part, with unit, status and source
-    Show { name: String },
+    Show {
+        /// The part, as `softband parts list` names it
+        name: String,
+    },
+}
+
+fn parse_kind(word: &str) -> Result<PartKind, String> {
+    PartKind::parse(word).ok_or_else(|| softband_catalog::suggest(word, "kinds", &PartKind::ALL.map(PartKind::folder)))
 }
 
 pub(crate) fn run(command: &PartsCommand) -> anyhow::Result<i32> {
     let catalog = home::catalog(None)?;
     match command {
-        PartsCommand::List => {
-            for kind in PartKind::ALL {
-                output::say(format_args!("{kind}: {}\n", catalog.parts(kind).join(" ")))?;
-            }
-        }
+        PartsCommand::List { search, kind } => list(&catalog, search, *kind),
         PartsCommand::Show { name } => {
             let sheets = catalog.find(name);
             if sheets.is_empty() {
-                bail!("no part is called '{name}'; `softband parts list` names them all");
+                let meant = closest(name, all(&catalog).map(|sheet| sheet.name.as_str()));
+                let meant = meant.map_or_else(String::new, |name| format!("did you mean `{name}`? "));
+                bail!("no part is called `{name}`\n  help: {meant}`softband parts list` names them all");
             }
             sheets.into_iter().try_for_each(show)?;
+            Ok(0)
         }
     }
-    Ok(0)
+}
+
+fn all(catalog: &Catalog) -> impl Iterator<Item = &PartSheet> {
+    PartKind::ALL.into_iter().flat_map(move |kind| catalog.parts(kind).into_iter().filter_map(move |name| catalog.sheet(kind, name)))
+}
+
+fn list(catalog: &Catalog, search: &Search, kind: Option<PartKind>) -> anyhow::Result<i32> {
+    let is_wanted =
+        |sheet: &&PartSheet| kind.is_none_or(|kind| sheet.kind == kind) && search.finds(&[&sheet.name, &sheet.summary, sheet.kind.folder()]);
+    let found: Vec<&PartSheet> = all(catalog).filter(is_wanted).collect();
+    if search.json {
+        let part = |sheet: &&PartSheet| json!({ "kind": sheet.kind.folder(), "name": sheet.name, "summary": sheet.summary });
+        output::say(format_args!("{:#}\n", json!({ "parts": found.iter().map(part).collect::<Vec<_>>() })))?;
+    } else if found.is_empty() {
+        return Ok(search.nothing("part", "softband parts list"));
+    } else {
+        let width = found.iter().map(|sheet| sheet.name.chars().count()).max().unwrap_or(0);
+        let line = |sheet: &&PartSheet| format!("{:6}  {:width$}  {}\n", sheet.kind.folder(), sheet.name, sheet.summary);
+        output::say(found.iter().map(line).collect::<String>())?;
+    }
+    Ok(if found.is_empty() { EXIT_NOTHING_FOUND } else { 0 })
 }
 
 fn show(sheet: &PartSheet) -> anyhow::Result<()> {

@@ -19,7 +19,7 @@ pub(crate) struct Wanted {
 pub(crate) fn check(arguments: &RunArguments) -> anyhow::Result<()> {
     if arguments.on.is_empty() && arguments.program.is_empty() {
         let missing = if arguments.count.is_some() { "-n says how many, but not of what" } else { "no program is named" };
-        bail!("{missing}: write --on HOST 'COMMAND', once for each program, or -n 2 -- PROGRAM for the same on each host");
+        bail!("{missing}\n  help: write --on HOST 'COMMAND', once for each program, or -n 2 -- PROGRAM for the same on each host");
     }
     if arguments.count.is_some() && !arguments.on.is_empty() {
         bail!("-n and --on do not go together: --on already says which programs run, and where");
@@ -65,7 +65,7 @@ fn on_hosts(arguments: &RunArguments, loaded: &LoadedFabric) -> anyhow::Result<V
         let (name, command) = (&pair[0], &pair[1]);
         let Some(host) = loaded.spec.hosts.iter().position(|host| host.name == *name) else {
             let known: Vec<&str> = loaded.spec.hosts.iter().map(|host| host.name.as_str()).collect();
-            bail!("--on {name}: the fabric has no host of this name; its hosts are {}", known.join(", "));
+            bail!("--on {name}: the fabric has no host of this name\n  help: {}", softband_catalog::suggest(name, "hosts", &known));
         };
         let words = softband_engine::arguments_of(command).map_err(|what| anyhow::anyhow!("--on {name} '{command}': {what}"))?;
         if let Some((why, _)) = why_not_to_run(&words[0]) {

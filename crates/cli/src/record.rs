@@ -178,8 +178,12 @@ pub(crate) fn wanted(name: &str) -> anyhow::Result<Record> {
     }
     let others: Vec<String> = all()?.into_iter().map(|record| record.name).collect();
     match others.as_slice() {
-        [] => bail!("no fabric is up: softband up brings one up"),
-        others => bail!("no fabric '{name}' is up, but {}: say --name NAME, or set {NAME_VARIABLE}", others.join(", ")),
+        [] => bail!("no fabric is up\n  help: softband up brings one up"),
+        others => {
+            let known: Vec<&str> = others.iter().map(String::as_str).collect();
+            let help = softband_catalog::suggest(name, "fabrics that are up", &known);
+            bail!("no fabric '{name}' is up\n  help: {help}; say --name NAME, or set {NAME_VARIABLE}")
+        }
     }
 }
 

@@ -55,7 +55,8 @@ impl Remote {
             0 => Ok(serde_json::from_value(text)?),
             libc::ENOENT => {
                 let hosts: Vec<String> = serde_json::from_value(text)?;
-                bail!("the fabric has no host '{host}'; its hosts are {}", hosts.join(", "))
+                let known: Vec<&str> = hosts.iter().map(String::as_str).collect();
+                bail!("the fabric has no host `{host}`\n  help: {}", softband_catalog::suggest(host, "hosts", &known))
             }
             other => Err(refusal(other)),
         }

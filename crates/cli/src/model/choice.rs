@@ -4,7 +4,7 @@ use super::trace::Trace;
 use super::{Chosen, ModelArguments};
 use anyhow::{Context, bail};
 use serde::Deserialize;
-use softband_catalog::LoadedFabric;
+use softband_catalog::{LoadedFabric, suggest};
 use softband_fabric::spec::FabricSpec;
 use softband_workload::{Operation, Pattern, Settings, build, goal, parse_bytes, parse_mtu, parse_service_level};
 use std::path::Path;
@@ -60,7 +60,7 @@ pub(super) fn choose(arguments: &ModelArguments, fabric: Fabric<'_>) -> anyhow::
     let path = Path::new(&arguments.workload);
     if !path.is_file() {
         let names: Vec<&str> = Pattern::ALL.iter().map(|(name, _)| *name).collect();
-        bail!("no workload {}: it is no file, and the names are {}", arguments.workload, names.join(", "));
+        bail!("no workload {}: it is neither a name nor a file\n  help: {}", arguments.workload, suggest(&arguments.workload, "workloads", &names));
     }
     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -75,7 +75,8 @@ pub(super) fn choose(arguments: &ModelArguments, fabric: Fabric<'_>) -> anyhow::
         let file: WorkloadFile = toml::from_str(&text).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
         let pattern = Pattern::parse(&file.workload).with_context(|| {
             let names: Vec<&str> = Pattern::ALL.iter().map(|(name, _)| *name).collect();
-            format!("{}{}: no workload `{}`: the names are {}", path.display(), line_of(&text, "workload"), file.workload, names.join(", "))
+            let help = suggest(&file.workload, "workloads", &names);
+            format!("{}{}: error: no workload `{}`\n  help: {help}", path.display(), line_of(&text, "workload"), file.workload)
         })?;
         let of_whom = if options_given(arguments).is_some() { " with the options of the command line" } else { "" };
         let mtu_place = match file.mtu {
@@ -181,8 +182,7 @@ fn rank_of(spec: &FabricSpec, key: &str, host: &str, ranks_per_host: u32) -> any
     let names: Vec<&str> = spec.hosts.iter().map(|host| host.name.as_str()).collect();
     match names.iter().position(|name| *name == host) {
         Some(index) => Ok(index as u32 * ranks_per_host),
-        None if names.len() <= 16 => bail!("{key}: there is no host {host} in the fabric: its hosts are {}", names.join(", ")),
-        None => bail!("{key}: there is no host {host} in the fabric: its {} hosts are {} to {}", names.len(), names[0], names[names.len() - 1]),
+        None => bail!("{key}: there is no host {host} in the fabric\n  help: {}", suggest(host, "hosts", &names)),
     }
 }
 

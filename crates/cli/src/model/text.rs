@@ -1,6 +1,7 @@
 //! The report for people: short, with units.
 
 use super::results::Results;
+use crate::output::count;
 use softband_parallel::Progress;
 use softband_workload::Feeder;
 use std::fmt::Write;
@@ -31,15 +32,18 @@ pub(super) fn progress(progress: &Progress, seconds: f64) -> String {
 }
 
 fn threads_in_words(threads: usize) -> String {
-    if threads == 1 { String::from("1 thread") } else { format!("{threads} threads") }
+    count(threads as u64, "thread", "threads")
 }
 
 pub(super) fn report(results: &Results, (wall_seconds, threads): (f64, usize), peak_bytes: Option<u64>) -> String {
     let measured = &results.measured;
     let mut text = String::new();
     let mut line = |name: &str, what: String| text.push_str(&format!("  {name:<17} {what}\n"));
-    line("fabric", format!("{} ({} hosts, {} switches)", results.title, results.hosts, results.switches));
-    line("workload", format!("{}, seed {}, {} flows", results.workload, results.seed, measured.flows.len()));
+    line(
+        "fabric",
+        format!("{} ({}, {})", results.title, count(results.hosts as u64, "host", "hosts"), count(results.switches as u64, "switch", "switches")),
+    );
+    line("workload", format!("{}, seed {}, {}", results.workload, results.seed, count(measured.flows.len() as u64, "flow", "flows")));
     line("completion time", time(measured.completion.as_secs_f64()));
     let phases: Vec<_> = measured.phases.iter().filter(|phase| phase.begun.is_some()).collect();
     if phases.len() > 1 {
@@ -48,7 +52,7 @@ pub(super) fn report(results: &Results, (wall_seconds, threads): (f64, usize), p
             line(&format!("  {}", phase.name), format!("{} to {}", time(begun.as_secs_f64()), time(phase.ended.as_secs_f64())));
         }
         if phases.len() > SHOWN {
-            line("", format!("and {} more phases", phases.len() - SHOWN));
+            line("", format!("and {} more", count((phases.len() - SHOWN) as u64, "phase", "phases")));
         }
     }
     let rates = measured.rates();
@@ -62,7 +66,14 @@ pub(super) fn report(results: &Results, (wall_seconds, threads): (f64, usize), p
         (waited + counters.port_xmit_discards, full + counters.ethernet.map_or(0, |ethernet| ethernet.rcv_discards))
     });
     if waited + full > 0 {
-        line("lost", format!("{full} frames that a buffer had no room for, {waited} packets that waited for too long"));
+        line(
+            "lost",
+            format!(
+                "{} that a buffer had no room for, {} that waited for too long",
+                count(full, "frame", "frames"),
+                count(waited, "packet", "packets")
+            ),
+        );
     }
     line("events", format!("{} ({:.1} a packet-hop)", measured.events, measured.events as f64 / hops.max(1.0)));
     if let Some(peak) = peak_bytes {

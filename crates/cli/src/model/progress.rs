@@ -1,0 +1,45 @@
+//! How far a run is, on standard error: one line that changes on a terminal, plain lines now and then elsewhere.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+/// Seconds between plain lines; 0 for none.
+const VARIABLE: &str = "SOFTBAND_PROGRESS";
+const ON_TERMINAL: Duration = Duration::from_millis(500);
+const ELSEWHERE: Duration = Duration::from_secs(10);
+
+pub(super) struct Shown {
+    begun: Instant,
+    last: Instant,
+    /// `None` for never.
+    every: Option<Duration>,
+    on_terminal: bool,
+}
+
+impl Shown {
+    pub(super) fn new(begun: Instant) -> Self {
+        let on_terminal = std::io::stderr().is_terminal();
+        let said = std::env::var(VARIABLE).ok().and_then(|text| text.parse::<f64>().ok()).filter(|seconds| (0.0..1e6).contains(seconds));
+        let elsewhere = said.map_or(ELSEWHERE, Duration::from_secs_f64);
+        let every = if on_terminal { Some(ON_TERMINAL) } else { Some(elsewhere).filter(|every| !every.is_zero()) };
+        Self { begun, last: begun, every, on_terminal }
+    }
+
+    /// Shows `text`, which gets the seconds since the beginning, if it is time to.
+    pub(super) fn update(&mut self, text: impl FnOnce(f64) -> String) {
+        if self.every.is_none_or(|every| self.last.elapsed() < every) {
+            return;
+        }
+        self.last = Instant::now();
+        let text = text(self.begun.elapsed().as_secs_f64());
+        let line = if self.on_terminal { format!("\r\x1b[K{text}") } else { format!("softband: {text}\n") };
+        let _ = std::io::stderr().lock().write_all(line.as_bytes());
+    }
+
+    /// Leaves a terminal as it was.
+    pub(super) fn clear(&self) {
+        if self.on_terminal && self.last != self.begun {
+            let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+"""What somebody meets who does not know Softband yet: help, lists, misspelt names, pipes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import DIST, FABRICS, ROOT, Softband
+
+COMMANDS = ("run", "up", "exec", "status", "down", "model", "fabric", "parts", "completions")
+COMPANIONS = ("study", "what-if", "compare", "model-sweep", "dask", "multirail")
+
+
+def listed(text: str) -> dict[str, str]:
+    """Names and what is said of each."""
+    return dict(re.split(r"\s{2,}", line.strip(), maxsplit=1) for line in text.splitlines() if line.strip())  # type: ignore[misc]
+
+
+def commands_of(help_text: str) -> dict[str, str]:
+    return listed(help_text.split("Commands:\n")[1].split("\n\n")[0])
+
+
+def test_the_help_lists_every_command_with_a_line(softband: Softband) -> None:
+    done = softband.command("--help")
+    assert done.returncode == 0
+    commands = commands_of(done.stdout)
+    assert {*COMMANDS, *COMPANIONS, "help"} == set(commands) and all(len(about) > 20 for about in commands.values())
+    assert softband.command().stderr.count("Commands:") == 1
+
+
+def test_every_program_of_the_tree_is_a_command_that_the_help_names(softband: Softband) -> None:
+    programs = {path.name.removeprefix("softband-") for path in (DIST / "bin").glob("softband-*")}
+    assert programs == set(COMPANIONS)
+
+
+def test_other_programs_of_the_name_are_commands_too(softband: Softband, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = softband.folder / "softband-greet"
+    program.write_text("#!/bin/sh\necho greetings \"$@\"\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(softband.folder), prepend=":")
+    assert commands_of(softband.command("--help").stdout)["greet"] == f"Run {program}"
+    assert softband.command("greet", "--help", "x").stdout == "greetings --help x\n"
+    assert softband.command("help", "greet").stdout == "greetings --help\n"
+
+
+@pytest.mark.parametrize("words", [("study",), ("what-if",), ("run",), ("fabric", "list"), ("parts", "show"), ("fabric", "generate")])
+def test_each_command_has_a_help(softband: Softband, words: tuple[str, ...]) -> None:
+    done = softband.command(*words, "--help")
+    assert done.returncode == 0 and words[-1] in done.stdout and "Usage" in done.stdout
+    assert softband.command("help", *words).stdout.split()[:4] == done.stdout.split()[:4] or words[0] in ("study", "what-if")
+
+
+def test_the_version_has_the_commit(softband: Softband) -> None:
+    said = softband.command("--version").stdout
+    assert re.fullmatch(r"softband \d+\.\d+\.\d+( \([0-9a-f]{10}\))?\n", said)
+    if (ROOT / ".git").exists() and shutil.which("git"):
+        commit = said.split("(")[1].split(")")[0]
+        found = subprocess.run(["git", "cat-file", "-t", commit], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        assert found.stdout == "commit\n"
+
+
+def test_fabrics_are_listed_searched_and_taken_by_their_names(softband: Softband) -> None:
+    fabrics = listed(softband.command("fabric", "list").stdout)
+    assert len(fabrics) == len(list(FABRICS.rglob("*.toml"))) and fabrics["cables/sdr-cx4"]
+    found = json.loads(softband.command("fabric", "list", "TORUS", "four", "--json").stdout)["fabrics"]
+    assert [(fabric["name"], fabric["title"]) for fabric in found] == [("torus-4x4", "A torus of four by four switches")]
+    assert Path(found[0]["file"]).is_file()
+    for name in ("torus-4x4", "cables/sdr-cx4"):
+        assert softband.command("fabric", "check", name).returncode == 0
+    nothing = softband.command("fabric", "list", "zebra")
+    assert (nothing.returncode, nothing.stdout) == (1, "") and "no fabric has `zebra`" in nothing.stderr
+
+
+def test_parts_are_listed_by_kind_and_searched(softband: Softband) -> None:
+    lines = softband.command("parts", "list").stdout.splitlines()
+    assert any(re.match(r"hca +connectx5 +\S", line) for line in lines)
+    assert all(re.match(r"(bus|cable|hca|host|limit|switch) +\S+ +\S", line) for line in lines)
+    cables = json.loads(softband.command("parts", "list", "--kind", "cable", "--json").stdout)["parts"]
+    assert {part["kind"] for part in cables} == {"cable"} and "cx4" in {part["name"] for part in cables}
+    assert all(part["summary"] for part in cables)
+    wrong = softband.command("parts", "list", "--kind", "cabel")
+    assert wrong.returncode == 2 and "did you mean `cable`?" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("statsu",), "`softband status`"),
+        (("studdy", "cables"), "`softband study`"),
+        (("fabric", "lst"), "`list`"),
+        (("fabric", "check", "tow-hosts"), "`two-hosts`"),
+        (("run", "sdr-cx4", "--on", "a", "true"), "`cables/sdr-cx4`"),
+        (("run", "three-hosts", "--on", "aa", "true"), "`a`"),
+        (("parts", "show", "conectx5"), "`connectx5`"),
+        (("model", "two-hosts", "incats"), "`incast`"),
+        (("model", "torus-4x4", "incast", "--root", "h55"), "`h5`"),
+        (("model", "two-hosts", "incast", "--byte", "1"), "`--bytes`"),
+        (("run", "two-hosts", "--pace", "wal", "--on", "a", "true"), "`wall`"),
+        (("fabric", "generate", "fat-treee"), "`fat-tree`"),
+    ],
+)
+def test_misspelt_names_are_told_with_the_one_that_was_meant_in_one_form(softband: Softband, words: tuple[str, ...], meant: str) -> None:
+    done = softband.command(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    first, *rest = done.stderr.splitlines()
+    assert ("softband: error: " in first or ": error: " in first or first.startswith("error: ")), done.stderr
+    assert any(line.startswith("  help: ") and f"did you mean {meant}?" in line for line in rest), done.stderr
+    assert "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [(("run", "two-hosts"), "--on HOST 'COMMAND'"), (("model", "two-hosts"), "<WORKLOAD>"), (("fabric", "show"), "<FILE>"), (("exec",), "<HOST>")],
+)
+def test_a_missing_argument_is_named_with_the_usage_or_a_remedy(softband: Softband, words: tuple[str, ...], missing: str) -> None:
+    done = softband.command(*words)
+    assert done.returncode == 2 and done.stderr.startswith("softband: error: ") and missing in done.stderr
+    assert "\n  usage: softband " in done.stderr or "\n  help: " in done.stderr
+
+
+def test_one_of_a_thing_is_one(softband: Softband) -> None:
+    assert ": 2 hosts, 1 switch, 2 cables: no faults\n" in softband.command("fabric", "check", "default").stdout
+    said = softband.command("model", "two-hosts", "stream", "--messages", "1", "--threads", "1", "--out", "m").stdout
+    assert "seed 1, 1 flow\n" in said and "1 thread)" in said and " 1 switches" not in said and " 1 hosts" not in said
+
+
+def test_a_run_says_how_far_it_is_in_plain_lines_where_there_is_no_terminal(softband: Softband, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("model", "fat-tree-16", "all-to-all", "--bytes", "4MiB", "--threads", "1", "--out", "m")
+    monkeypatch.setenv("SOFTBAND_PROGRESS", "0.05")
+    lines = softband.command(*words).stderr.splitlines()
+    assert lines and all(re.fullmatch(r"softband: \d+\.\d % done, \S+ \S+ simulated(, about \d+ s left)?", line) for line in lines)
+    monkeypatch.setenv("SOFTBAND_PROGRESS", "0")
+    assert softband.command(*words).stderr == ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completions_know_every_command(softband: Softband, shell: str) -> None:
+    done = softband.command("completions", shell)
+    assert done.returncode == 0
+    for name in (*COMMANDS, *COMPANIONS):
+        assert name in done.stdout, name
+    assert "start-date" in done.stdout
+    if shutil.which(shell):
+        file = softband.folder / "completions"
+        file.write_text(done.stdout)
+        assert subprocess.run([shell, "-n", str(file)], timeout=60, check=False).returncode == 0
+
+
+def test_bash_completes_a_command_and_its_options(softband: Softband) -> None:
+    (softband.folder / "completions").write_text(softband.command("completions", "bash").stdout)
+    script = 'source completions; COMP_WORDS=(softband fabric s); COMP_CWORD=2; _softband softband s fabric; echo "${COMPREPLY[@]}"'
+    done = subprocess.run(["bash", "-c", script], cwd=softband.folder, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.split() == ["show"], done.stderr
+
+
+def test_man_pages_exist_for_every_command(softband: Softband) -> None:
+    assert softband.command("completions", "--man", "man1").returncode == 0
+    pages = {page.name for page in (softband.folder / "man1").iterdir()}
+    wanted = {f"softband-{name}.1" for name in (*COMMANDS, *COMPANIONS)} | {"softband.1", "softband-fabric-show.1", "softband-parts-list.1"}
+    assert wanted <= pages
+    text = (softband.folder / "man1" / "softband-run.1").read_text()
+    assert text.startswith(".") and "start\\-date" in text and ".SH NAME" in text
+
+
+def test_lists_go_into_files_and_pipes_as_they_are(softband: Softband) -> None:
+    script = 'set -o pipefail; "$@" > listing && "$@" | head -1'
+    done = softband.command("fabric", "list", wrapper=("bash", "-c", script, "bash"))
+    assert done.stderr == "" and (softband.folder / "listing").read_text().startswith(done.stdout) and "\x1b" not in done.stdout
