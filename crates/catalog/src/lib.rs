@@ -14,6 +14,7 @@ mod grow;
 mod load;
 mod parts;
 mod spelling;
+mod start_date;
 mod units;
 
 pub use catalog::{Catalog, PartFile, UsualParts};
@@ -25,4 +26,5 @@ pub use grow::with_hosts;
 pub use load::{digest_of_parts, load_fabric};
 pub use parts::{Parameter, PartKind, PartSheet, Status};
 pub use spelling::{closest, suggest};
+pub use start_date::StartDate;
 pub use units::{ConvertError, Dimension, Number};

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
 use serde_json::json;
-use softband_catalog::LoadedFabric;
+use softband_catalog::{LoadedFabric, StartDate};
 use softband_engine::{Engine, Failure, Options, Pace, Program, RunReport};
 use softband_fabric::PortCounters;
 use std::fs::File;
@@ -33,6 +33,10 @@ pub(crate) struct RunArguments {
     /// In virtual time: seed of everything random (default: the fabric file's)
     #[arg(long)]
     seed: Option<u64>,
+    /// In virtual time: date and time (UTC) at which the hosts' clocks start, such as 2026-01-31 or 2026-01-31T12:30:00Z (default: the
+    /// fabric file's start_date, else 2026-01-01)
+    #[arg(long, value_name = "DATE", value_parser = StartDate::parse)]
+    start_date: Option<StartDate>,
     /// Run cables beyond their length limit
     #[arg(long)]
     allow_out_of_spec: bool,
@@ -77,6 +81,12 @@ pub(crate) fn check_pace(arguments: &RunArguments, given: Option<&ArgMatches>) -
              taskset -c 0 softband run ... to keep a run to some processors"
         );
     }
+    if is_given("start_date") {
+        bail!(
+            "--start-date means nothing with --pace wall, where programs read the machine's clock\n  help: leave it out, or leave out \
+             --pace wall for a run in simulated time"
+        );
+    }
     if is_given("seed") {
         bail!(
             "--seed means nothing with --pace wall, where no two runs are the same: leave it out, or leave out --pace wall for a run in \
@@ -89,7 +99,8 @@ pub(crate) fn check_pace(arguments: &RunArguments, given: Option<&ArgMatches>) -
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     let interrupt = signals::interrupt_on_signals();
     programs::check(arguments)?;
-    let (path, loaded) = load(arguments)?;
+    let (path, mut loaded) = load(arguments)?;
+    loaded.start_date = arguments.start_date.unwrap_or(loaded.start_date);
     let seed = arguments.seed.unwrap_or(loaded.seed);
     let wanted = programs::wanted(arguments, &loaded)?;
     if let Some(out) = &arguments.out {
@@ -99,7 +110,8 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     let programs =
         wanted.iter().enumerate().map(|(index, _)| program(&wanted, index, arguments.out.as_deref())).collect::<anyhow::Result<Vec<_>>>()?;
     let libraries = home::libraries()?;
-    let options = Options { by_preload: !arguments.no_preload, processors: arguments.processors, pace: arguments.pace.into() };
+    let (by_preload, pace) = (!arguments.no_preload, arguments.pace.into());
+    let options = Options { by_preload, processors: arguments.processors, pace, epoch_seconds: loaded.start_date.unix_seconds() };
     let mut engine = Engine::new(&loaded.spec, seed, &libraries, options, interrupt)?;
     let report = engine.run(programs);
     tell(&report);
@@ -193,6 +205,7 @@ fn leave(out: &Path, (fabric, pace): (&Path, PaceName), loaded: &LoadedFabric, s
         "versions": { "softband": env!("CARGO_PKG_VERSION"), "kernel": kernel_release() },
         "fabric": fabric.display().to_string(),
         "seed": seed,
+        "start_date": loaded.start_date.to_string(),
         "pace": match pace {
             PaceName::Virtual => "virtual",
             PaceName::Wall => "wall",

@@ -79,7 +79,7 @@ fn serve(arguments: &UpArguments, fabric: &Path) -> anyhow::Result<i32> {
     let mut claim = Claim::take(&arguments.name)?;
     let (path, loaded) = home::load_fabric(fabric, arguments.allow_out_of_spec)?;
     allow_many_programs();
-    let options = Options { by_preload: !arguments.no_preload, processors: None, pace: Pace::Wall };
+    let options = Options { by_preload: !arguments.no_preload, processors: None, pace: Pace::Wall, epoch_seconds: 0 };
     let mut engine = Engine::new(&loaded.spec, loaded.seed, &home::libraries()?, options, interrupt)?;
     claim.publish(&Record {
         name: arguments.name.clone(),

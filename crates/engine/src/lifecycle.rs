@@ -13,8 +13,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Wall-clock date of simulated time zero: 2007-06-25, the day of the paper on cables. Only has to be the same in every run.
-const EPOCH_SECONDS: u64 = 1_182_729_600;
 /// How long a call outside our sight may take, in wall-clock time, to count as over at once.
 const AWAY_GRACE: Duration = Duration::from_millis(5);
 /// From here on the status says which signal has ended a program.
@@ -89,7 +87,7 @@ impl Engine {
             host_address: self.network.address(host),
             virtual_pid: Self::virtual_pid(number),
             host_name,
-            epoch_seconds: EPOCH_SECONDS,
+            epoch_seconds: self.epoch_seconds,
             cost_post_send: part.part.post_send.as_picos(),
             cost_inline_byte: part.part.inline_byte().as_picos(),
             cost_post_receive: part.part.post_receive.as_picos(),

@@ -53,4 +53,6 @@ pub struct Options {
     /// On how many processors the run may be, 1 or 2; `None`: as many as are there.
     pub processors: Option<u32>,
     pub pace: Pace,
+    /// Seconds from 1970-01-01 00:00:00 UTC to simulated time zero, by the hosts' clocks. Nothing in wall pace.
+    pub epoch_seconds: u64,
 }

@@ -98,6 +98,8 @@ pub struct Engine {
     /// Packets that will never move again, once there are such.
     pub(crate) deadlock: Option<String>,
     pub(crate) seed: u64,
+    /// Date of simulated time zero, in seconds since 1970.
+    pub(crate) epoch_seconds: u64,
     pub(crate) pace: Pace,
     /// In wall pace: channels of whose events the programs have not heard yet, with how many.
     pub(crate) untold: BTreeMap<u32, u64>,
@@ -156,6 +158,7 @@ impl Engine {
         }
         engine.admission = admission;
         engine.files = Some(files);
+        engine.epoch_seconds = options.epoch_seconds;
         Ok(engine)
     }
 
@@ -187,6 +190,7 @@ impl Engine {
             warnings: Vec::new(),
             deadlock: None,
             seed,
+            epoch_seconds: 0,
             pace,
             untold: BTreeMap::new(),
             started_at: Instant::now(),

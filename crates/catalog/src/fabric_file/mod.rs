@@ -23,6 +23,7 @@ use crate::catalog::Catalog;
 use crate::diagnostic::{FabricError, Findings, Warning, suggest};
 use crate::document::{self, Entry, Fields};
 use crate::parts::{PartKind, PartSheet};
+use crate::start_date::StartDate;
 use generate::Generated;
 pub use generate::expand;
 use nodes::{HostDraft, SwitchDraft};
@@ -42,6 +43,8 @@ pub struct LoadedFabric {
     pub warnings: Vec<Warning>,
     /// Seed of everything random in a run.
     pub seed: u64,
+    /// Date of the hosts' clocks at simulated time zero.
+    pub start_date: StartDate,
     /// Sheets of the parts in use, each once, by kind and name.
     sheets: BTreeMap<(PartKind, String), PartSheet>,
 }
@@ -49,7 +52,7 @@ pub struct LoadedFabric {
 impl LoadedFabric {
     /// The fabric with every value that it stands for, sources included; what a run folder keeps.
     pub fn resolved_toml(&self) -> String {
-        resolved::resolved_toml(&self.spec, self.seed, &self.sheets)
+        resolved::resolved_toml(&self.spec, (self.seed, self.start_date), &self.sheets)
     }
     /// Sheets of the parts in use, by kind and name.
     pub fn sheets(&self) -> impl Iterator<Item = &PartSheet> {
@@ -96,14 +99,16 @@ pub fn parse_fabric(file: &str, text: &str, catalog: &Catalog, options: &LoadOpt
     let parsed = document::parse(text, &mut context.findings).and_then(|entries| read_document(file, &entries, &mut context));
     let Context { findings, sheets, .. } = context;
     match parsed {
-        Some((spec, seed)) if findings.errors.is_empty() => Ok(LoadedFabric { spec, warnings: findings.warnings, seed, sheets }),
+        Some((spec, (seed, start_date))) if findings.errors.is_empty() => {
+            Ok(LoadedFabric { spec, warnings: findings.warnings, seed, start_date, sheets })
+        }
         _ => Err(FabricError::new(findings.errors)),
     }
 }
 
-fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Option<(FabricSpec, u64)> {
+fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Option<(FabricSpec, RunDefaults)> {
     let mut top = Fields::new("the file", 0..0, entries);
-    let (title, seed) = read_fabric(top.optional("fabric"), file, &mut context.findings);
+    let (title, defaults) = read_fabric(top.optional("fabric"), file, &mut context.findings);
     let subnet_entry = top.optional("subnet");
     let mut subnet = subnet::read_subnet(subnet_entry, &mut context.findings);
     let ethernet_entry = top.optional("ethernet");
@@ -144,7 +149,7 @@ fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Op
     qos::check_qos(subnet_entry, &mut spec, &mut context.findings);
     ethernet::warn((ethernet_entry, cables_entry), &spec, &mut context.findings);
     congestion::warn_of_bystanders(subnet_entry, &spec, &mut context.findings);
-    Some((spec, seed))
+    Some((spec, defaults))
 }
 
 /// The tables that `[generate]` stands for; `None` after an error.
@@ -154,13 +159,17 @@ fn generated(entry: &Entry, written: [Option<&Entry>; 3], context: &mut Context<
     generated.filter(|_| context.findings.errors.is_empty())
 }
 
-fn read_fabric(entry: Option<&Entry>, file: &str, findings: &mut Findings) -> (String, u64) {
+/// What a file says of runs that the command line does not: seed and start date.
+type RunDefaults = (u64, StartDate);
+
+fn read_fabric(entry: Option<&Entry>, file: &str, findings: &mut Findings) -> (String, RunDefaults) {
     const SEED_DEFAULT: u64 = 1;
-    let untitled = (file.to_owned(), SEED_DEFAULT);
+    let untitled = (file.to_owned(), (SEED_DEFAULT, StartDate::DEFAULT));
     let Some(entry) = entry else { return untitled };
     let Some(mut fields) = Fields::of("`[fabric]`", &entry.node, entry.key_span.clone(), findings) else { return untitled };
     let title = fields.optional_text("title", "\"what this fabric is\"", findings);
     let seed = fields.optional_integer("seed", findings);
+    let start_date = fields.optional_text("start_date", "\"2026-01-31\"", findings);
     fields.finish(findings);
     let seed = seed.map_or(SEED_DEFAULT, |(seed, span)| {
         u64::try_from(seed).unwrap_or_else(|_| {
@@ -168,5 +177,12 @@ fn read_fabric(entry: Option<&Entry>, file: &str, findings: &mut Findings) -> (S
             SEED_DEFAULT
         })
     });
-    (title.map_or(untitled.0, |(title, _)| title.to_owned()), seed)
+    let start_date = start_date.map_or(StartDate::DEFAULT, |(text, span)| {
+        StartDate::parse(text).unwrap_or_else(|message| {
+            let (what, help) = message.split_once(": ").unwrap_or((&message, ""));
+            findings.error(what.to_owned(), vec![(span, "here".into())], Some(help.to_owned()));
+            StartDate::DEFAULT
+        })
+    });
+    (title.map_or(untitled.0, |(title, _)| title.to_owned()), (seed, start_date))
 }

@@ -11,17 +11,18 @@ use softband_types::{CreditBlocks, LinkLayer};
 
 use super::train::metres;
 use crate::parts::{Parameter, PartKind, PartSheet};
+use crate::start_date::StartDate;
 
 type Sheets = BTreeMap<(PartKind, String), PartSheet>;
 
-pub(super) fn resolved_toml(spec: &FabricSpec, seed: u64, sheets: &Sheets) -> String {
+pub(super) fn resolved_toml(spec: &FabricSpec, (seed, start_date): (u64, StartDate), sheets: &Sheets) -> String {
     let mut text = String::new();
-    write_toml(&mut text, spec, seed, sheets).expect("writing to a String does not fail");
+    write_toml(&mut text, spec, (seed, start_date), sheets).expect("writing to a String does not fail");
     text
 }
 
-fn write_toml(out: &mut String, spec: &FabricSpec, seed: u64, sheets: &Sheets) -> std::fmt::Result {
-    writeln!(out, "[fabric]\ntitle = {}\nseed = {seed}\n", quoted(&spec.title))?;
+fn write_toml(out: &mut String, spec: &FabricSpec, (seed, start_date): (u64, StartDate), sheets: &Sheets) -> std::fmt::Result {
+    writeln!(out, "[fabric]\ntitle = {}\nseed = {seed}\nstart_date = \"{start_date}\"\n", quoted(&spec.title))?;
     write_subnet(out, &spec.subnet)?;
     if spec.has_ethernet() {
         write_ethernet(out, &spec.ethernet)?;
