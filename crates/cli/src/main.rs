@@ -70,7 +70,7 @@ fn end(outcome: anyhow::Result<i32>) -> ExitCode {
     match outcome {
         Ok(status) => ExitCode::from(u8::try_from(status.clamp(0, 255)).unwrap_or(1)),
         Err(error) => {
-            let remedy = failures::remedy(&error).map(|remedy| format!(": {remedy}")).unwrap_or_default();
+            let remedy = failures::remedy(&error).map(|remedy| format!("\n  help: {remedy}")).unwrap_or_default();
             eprintln!("{}", output::error_text(&format!("{error:#}{remedy}")));
             ExitCode::from(2)
         }
