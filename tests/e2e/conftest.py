@@ -297,6 +297,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "verbs_errors",
         "verbs_optional",
         "verbs_threads",
+        "waits",
         "without_engine",
     )
     parts = {name: [PROGRAMS / f"{name}.c"] for name in names}

@@ -15,6 +15,7 @@ mod failures;
 mod files;
 mod generate;
 mod home;
+mod limits;
 mod model;
 mod output;
 mod own_parts;

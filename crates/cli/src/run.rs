@@ -49,6 +49,8 @@ pub(crate) struct RunArguments {
     /// In virtual time: use 1 or 2 of the machine's processors (default: 2 where there are two); results are the same, one leaves room
     #[arg(long, value_name = "N", env = "SOFTBAND_PROCESSORS", value_parser = clap::value_parser!(u32).range(1..=2))]
     processors: Option<u32>,
+    #[command(flatten)]
+    limits: crate::limits::LimitArguments,
 }
 
 /// As the user writes it.
@@ -99,6 +101,7 @@ pub(crate) fn check_pace(arguments: &RunArguments, given: Option<&ArgMatches>) -
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     let interrupt = signals::interrupt_on_signals();
     programs::check(arguments)?;
+    let limits = arguments.limits.limits(arguments.pace == PaceName::Virtual)?;
     let (path, mut loaded) = load(arguments)?;
     loaded.start_date = arguments.start_date.unwrap_or(loaded.start_date);
     let seed = arguments.seed.unwrap_or(loaded.seed);
@@ -111,7 +114,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
         wanted.iter().enumerate().map(|(index, _)| program(&wanted, index, arguments.out.as_deref())).collect::<anyhow::Result<Vec<_>>>()?;
     let libraries = home::libraries()?;
     let (by_preload, pace) = (!arguments.no_preload, arguments.pace.into());
-    let options = Options { by_preload, processors: arguments.processors, pace, epoch_seconds: loaded.start_date.unix_seconds() };
+    let options = Options { by_preload, processors: arguments.processors, pace, epoch_seconds: loaded.start_date.unix_seconds(), limits };
     let mut engine = Engine::new(&loaded.spec, seed, &libraries, options, interrupt)?;
     let report = engine.run(programs);
     tell(&report);
@@ -160,10 +163,7 @@ fn tell(report: &RunReport) {
         eprintln!("softband: {warning}");
     }
     match &report.failure {
-        Some(Failure::Stuck { waiting }) => {
-            eprintln!("softband: nothing can happen any more, but programs still wait; they were ended:");
-            waiting.iter().for_each(|line| eprintln!("softband:   {line}"));
-        }
+        Some(failure @ (Failure::Stuck { .. } | Failure::TimedOut { .. })) => crate::limits::tell(failure),
         Some(Failure::Deadlock { waits }) => {
             eprintln!("softband: deadlock in the fabric: {waits}; every program was ended");
             eprintln!("softband: help: a fabric without credit loops cannot come to that (softband fabric check names them); with");
@@ -216,7 +216,7 @@ fn leave(out: &Path, (fabric, pace): (&Path, PaceName), loaded: &LoadedFabric, s
         "programs": report.programs,
         "turns": report.turns,
         "fabric_events": report.fabric_events,
-        "warnings": report.warnings,
+        "warnings": report.warnings.iter().chain(&report.told).collect::<Vec<_>>(),
         "failure": report.failure,
     });
     let counters: Vec<_> = engine.world().counters().iter().map(of_node).collect();

@@ -4,7 +4,7 @@ use crate::record::{self, Claim, Record};
 use crate::{home, output, own_parts, signals};
 use anyhow::{Context, bail};
 use clap::Args;
-use softband_engine::{Engine, Options, Pace};
+use softband_engine::{Engine, Limits, Options, Pace};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -79,7 +79,7 @@ fn serve(arguments: &UpArguments, fabric: &Path) -> anyhow::Result<i32> {
     let mut claim = Claim::take(&arguments.name)?;
     let (path, loaded) = home::load_fabric(fabric, arguments.allow_out_of_spec)?;
     allow_many_programs();
-    let options = Options { by_preload: !arguments.no_preload, processors: None, pace: Pace::Wall, epoch_seconds: 0 };
+    let options = Options { by_preload: !arguments.no_preload, processors: None, pace: Pace::Wall, epoch_seconds: 0, limits: Limits::default() };
     let mut engine = Engine::new(&loaded.spec, loaded.seed, &home::libraries()?, options, interrupt)?;
     claim.publish(&Record {
         name: arguments.name.clone(),

@@ -5,7 +5,7 @@ use crate::calls::Errno;
 use crate::session::{self, thread_slot};
 use rustix::thread::futex;
 use softband_ipc::attach::word;
-use softband_ipc::calls::{Op, SpinTarget};
+use softband_ipc::calls::{Handle, Op, SpinTarget};
 use softband_ipc::layout::{ThreadSlot, turn};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -109,8 +109,11 @@ pub fn set_signal_raiser(raise: fn(u64)) {
 }
 
 /// An empty look at a completion queue: comes back at the next event of this process, or a while later.
-pub fn poll_empty() {
-    turn_without_data(Op::Poll);
+pub fn poll_empty(cq: u32) {
+    if session::is_wall() {
+        return turn_without_data(Op::Poll);
+    }
+    let _ = crate::calls::call_void(Op::Poll, &Handle { handle: cq, reserved: 0 });
 }
 
 /// A loop that spins on memory: comes back when a peer has written registered memory, or a while later.

@@ -127,7 +127,7 @@ impl Engine {
     fn wait(&mut self, process: usize, slot: u32, op: Op, bytes: &[u8]) -> After {
         if op == Op::Sleep {
             let Ok(sleep) = request::<calls::Sleep>(bytes) else { return After::Fail(libc::EPROTO) };
-            let waiting = if sleep.looks != 0 { Waiting::Look } else { Waiting::Sleep };
+            let waiting = if calls::looks_of(sleep.looks).0 { Waiting::Look } else { Waiting::Sleep };
             self.park(process, slot, waiting, program_time(sleep.until_ps));
             return After::Nothing;
         }

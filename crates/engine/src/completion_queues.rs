@@ -41,6 +41,10 @@ impl CqRecord {
     pub(crate) fn offset(&self) -> usize {
         self.offset
     }
+    /// The completion channel that its events go to, or 0.
+    pub(crate) fn channel(&self) -> u32 {
+        self.channel
+    }
     pub(crate) fn capacity(&self) -> u32 {
         self.capacity
     }

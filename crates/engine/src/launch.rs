@@ -70,7 +70,7 @@ pub(crate) fn start(
     let child = command.spawn()?;
     let started = Started { pid: child.id() as i32 };
     follow(child, program, identity.number, mailbox, outputs).inspect_err(|_| {
-        started.kill();
+        started.signal(libc::SIGKILL);
         let _ = rustix::process::Pid::from_raw(started.pid).map(|pid| rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()));
     })?;
     Ok(started)
@@ -165,10 +165,10 @@ impl Engine {
 }
 
 impl Started {
-    /// Ends the program and all it started in its group.
-    pub(crate) fn kill(&self) {
+    /// Sends a signal to the program and all it started in its group.
+    pub(crate) fn signal(&self, signal: i32) {
         // SAFETY: a signal to a process group that this engine has made.
-        unsafe { libc::kill(-self.pid, libc::SIGKILL) };
+        unsafe { libc::kill(-self.pid, signal) };
     }
 }
 

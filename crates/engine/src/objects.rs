@@ -41,6 +41,9 @@ impl Objects {
         self.all.insert(self.last, (object, 1));
         self.last
     }
+    pub(crate) fn get(&self, number: u32) -> Option<&Object> {
+        self.all.get(&number).map(|(object, _)| object)
+    }
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut Object> {
         self.all.get_mut(&number).map(|(object, _)| object)
     }
@@ -66,6 +69,14 @@ impl Objects {
     pub(crate) fn event_socket(&self, number: u32) -> Option<(usize, &SocketAddrUnix)> {
         self.event_sockets.get(&number).map(|(process, socket)| (*process, socket))
     }
+    /// When the timers that are set fire.
+    pub(crate) fn timers(&self) -> impl Iterator<Item = SimTime> {
+        self.all.values().filter_map(|(object, _)| match object {
+            Object::Timer { at, .. } => Some(*at).filter(|at| *at > SimTime::ZERO),
+            _ => None,
+        })
+    }
+
     /// The channel to which asynchronous events of `hca` go for `process`.
     pub(crate) fn async_channel(&mut self, process: u32, hca: u32) -> Vec<u32> {
         let mine = |object: &Object| matches!(object, Object::AsyncChannel { process: p, hca: h, .. } if *p == process && *h == hca);

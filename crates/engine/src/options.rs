@@ -1,19 +1,31 @@
 //! What a run is told, and how it may fail.
 
+use crate::time_limit::Limits;
 use serde::Serialize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Raised by a signal handler to end a run.
 #[derive(Clone, Debug, Default)]
-pub struct Interrupt(Arc<AtomicBool>);
+pub struct Interrupt(Arc<AtomicU8>);
+
+const RAISED: u8 = 1;
+const EXPIRED: u8 = 2;
 
 impl Interrupt {
     pub fn raise(&self) {
-        self.0.store(true, Ordering::SeqCst);
+        self.0.store(RAISED, Ordering::SeqCst);
     }
+    /// Raises it because the run has lasted as long as it may.
+    pub(crate) fn expire(&self) {
+        let _ = self.0.compare_exchange(0, EXPIRED, Ordering::SeqCst, Ordering::SeqCst);
+    }
+    /// Raised, or expired.
     pub fn is_raised(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.load(Ordering::Relaxed) != 0
+    }
+    pub(crate) fn has_expired(&self) -> bool {
+        self.0.load(Ordering::SeqCst) == EXPIRED
     }
 }
 
@@ -30,6 +42,13 @@ pub enum Failure {
         waits: String,
     },
     Interrupted,
+    /// The run has lasted as long as it may.
+    TimedOut {
+        /// As a reader wants it: `5 s of wall-clock time`.
+        limit: String,
+        /// Who waits for what.
+        waiting: Vec<String>,
+    },
     /// The host does not let the engine at the programs' memory.
     MemoryDenied {
         reason: String,
@@ -55,4 +74,5 @@ pub struct Options {
     pub pace: Pace,
     /// Seconds from 1970-01-01 00:00:00 UTC to simulated time zero, by the hosts' clocks. Nothing in wall pace.
     pub epoch_seconds: u64,
+    pub limits: Limits,
 }

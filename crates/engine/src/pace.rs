@@ -14,9 +14,11 @@ pub use crate::options::{Failure, Interrupt, Options, Pace};
 use crate::outputs::Outputs;
 use crate::process::{Process, ProcessState, ThreadState};
 use crate::processes::Processes;
-use crate::report::{ProgramReport, RunReport};
+use crate::report::RunReport;
 use crate::sockets::SocketTable;
 use crate::tickets::Tickets;
+use crate::time_limit::Limits;
+use crate::vain_polls::VainPolls;
 use anyhow::Context;
 use softband_fabric::World;
 use softband_fabric::notice::Notice;
@@ -119,10 +121,12 @@ pub struct Engine {
     pub(crate) outputs: Outputs,
     pub(crate) started: Vec<Option<Started>>,
     pub(crate) statuses: Vec<Option<i32>>,
-    ended_at: Vec<SimTime>,
-    fabric_events: u64,
     /// Others start programs, and the command line asks for passes.
     pub(crate) stays: bool,
+    pub(crate) ended_at: Vec<SimTime>,
+    pub(crate) fabric_events: u64,
+    pub(crate) limits: Limits,
+    pub(crate) vain_polls: VainPolls,
     pub(crate) network: Network,
     pub(crate) files: Option<Files>,
 }
@@ -159,6 +163,7 @@ impl Engine {
         engine.admission = admission;
         engine.files = Some(files);
         engine.epoch_seconds = options.epoch_seconds;
+        engine.limits = options.limits;
         Ok(engine)
     }
 
@@ -211,6 +216,8 @@ impl Engine {
             ended_at: Vec::new(),
             fabric_events: 0,
             stays: false,
+            limits: Limits::default(),
+            vain_polls: VainPolls::default(),
             network: Network::simulated(),
             files: None,
         })
@@ -243,6 +250,7 @@ impl Engine {
         for program in 0..self.programs.len() {
             self.queue.push(SimTime::ZERO, NODE_ENGINE, Event::StartProgram { program });
         }
+        self.start_time_limit();
         let failure = match self.pace {
             Pace::Virtual => self.main_loop(),
             Pace::Wall => {
@@ -254,7 +262,7 @@ impl Engine {
         };
         crate::counter::release();
         self.end_everything(failure.is_some());
-        if self.pace == Pace::Wall {
+        if self.pace == Pace::Wall || failure.is_some() {
             crate::sweep::end_all_of(&self.name);
         }
         self.report(failure, started.elapsed())
@@ -265,7 +273,7 @@ impl Engine {
         loop {
             self.retired.clear();
             if self.interrupt.is_raised() {
-                return Some(Failure::Interrupted);
+                return Some(self.interruption());
             }
             if let Some(error) = self.memory.denied.take() {
                 return Some(Failure::MemoryDenied { reason: error.to_string() });
@@ -284,6 +292,11 @@ impl Engine {
             if self.processes.any(|process| process.state == ProcessState::Expected) {
                 self.await_expected();
                 continue;
+            }
+            if self.limits.simulated.is_some()
+                && let Some(failure) = self.past_time_limit()
+            {
+                return Some(failure);
             }
             match (self.world.next_event_time(), self.queue.next_time()) {
                 (Some(fabric), own) if own.is_none_or(|own| fabric <= own) => self.step_fabric(&mut notices),
@@ -347,7 +360,10 @@ impl Engine {
                     self.wait_over(process, slot);
                 }
             }
-            Event::ObjectChanged { object } => self.object_changed(object),
+            Event::ObjectChanged { object } => {
+                self.vain_polls.note_object();
+                self.object_changed(object);
+            }
             Event::TimerFires { object, generation } => self.timer_fires(object, generation),
             Event::AlarmRings { process, signal, generation } => self.alarm_rings(process, signal, generation),
             Event::SeekOver { object } => self.refuse_seeker(object),
@@ -420,9 +436,11 @@ impl Engine {
 
     /// Ends what still runs and waits for it; at a failure that is everything, else only what programs left behind.
     fn end_everything(&mut self, failed: bool) {
-        for started in self.started.iter().flatten() {
-            started.kill();
+        if failed {
+            // None is to see the end of another, and to complain of it.
+            self.started.iter().flatten().for_each(|started| started.signal(libc::SIGSTOP));
         }
+        self.started.iter().flatten().for_each(|started| started.signal(libc::SIGKILL));
         for process in self.processes.living() {
             if process.pid > 0 && process.is_alive() {
                 // SAFETY: a signal to a process that attached to this engine.
@@ -442,24 +460,6 @@ impl Engine {
         while self.outputs.is_open() && limit.elapsed() < Duration::from_secs(2) {
             self.outputs.drain();
             std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    fn report(&self, failure: Option<Failure>, wall: Duration) -> RunReport {
-        let programs = self.programs.iter().enumerate().map(|(number, program)| ProgramReport {
-            host: self.world.spec().hosts[program.host].name.clone(),
-            command: program.command.clone(),
-            exit_status: self.statuses[number].unwrap_or(1),
-            ended_at_seconds: self.ended_at[number].as_secs_f64(),
-        });
-        RunReport {
-            programs: programs.collect(),
-            virtual_seconds: self.ended_at.iter().max().map_or(0.0, |at| at.as_secs_f64()),
-            wall_seconds: wall.as_secs_f64(),
-            turns: self.turns,
-            fabric_events: self.fabric_events,
-            warnings: self.warnings.clone(),
-            failure,
         }
     }
 }

@@ -1,8 +1,11 @@
 //! What a run leaves: durations, exit statuses, warnings.
 
 use crate::pace::{Engine, Failure};
-use crate::process::{ProcessState, ThreadState, Waiting};
 use serde::Serialize;
+use std::time::Duration;
+
+/// Exit status of a run that its time limit has ended, as `timeout` of coreutils has it.
+const STATUS_TIMED_OUT: i32 = 124;
 
 /// One program of a run.
 #[derive(Clone, Debug, Serialize)]
@@ -25,34 +28,42 @@ pub struct RunReport {
     pub turns: u64,
     /// Events that the fabric executed.
     pub fabric_events: u64,
+    /// For the user to read at the end.
     pub warnings: Vec<String>,
+    /// Warnings that went to standard error while the run went on.
+    pub told: Vec<String>,
     pub failure: Option<Failure>,
 }
 
 impl RunReport {
-    /// The worst exit status of all programs; a failed run is at least 1.
+    /// The worst exit status of all programs; a failed run is at least 1, one that its time limit has ended is 124 as with coreutils.
     pub fn worst_status(&self) -> i32 {
+        if matches!(self.failure, Some(Failure::TimedOut { .. })) {
+            return STATUS_TIMED_OUT;
+        }
         let worst = self.programs.iter().map(|program| program.exit_status).max().unwrap_or(0);
         if self.failure.is_some() { worst.max(1) } else { worst }
     }
 }
 
 impl Engine {
-    /// Threads that wait when nothing can happen any more.
-    pub(crate) fn who_waits(&self) -> Vec<String> {
-        let mut lines = Vec::new();
-        for process in self.processes.living().filter(|process| process.state == ProcessState::Attached) {
-            for (slot, thread) in process.threads.iter().enumerate() {
-                let what = match &thread.state {
-                    ThreadState::Waiting(Waiting::Objects(_)) => "waits for a socket, channel or timer that will never be ready",
-                    ThreadState::Waiting(Waiting::Look) => "waits for a child, a lock or a pipe of a process that waits itself",
-                    ThreadState::Waiting(_) => "polls for something that will never come",
-                    _ => continue,
-                };
-                let (host, command) = (&self.world.spec().hosts[process.host].name, &self.programs[process.program].command);
-                lines.push(format!("{host}: '{command}' (thread {slot}) {what}"));
-            }
+    /// What the run leaves.
+    pub(crate) fn report(&self, failure: Option<Failure>, wall: Duration) -> RunReport {
+        let programs = self.programs.iter().enumerate().map(|(number, program)| ProgramReport {
+            host: self.world.spec().hosts[program.host].name.clone(),
+            command: program.command.clone(),
+            exit_status: self.statuses[number].unwrap_or(1),
+            ended_at_seconds: self.ended_at[number].as_secs_f64(),
+        });
+        RunReport {
+            programs: programs.collect(),
+            virtual_seconds: self.ended_at.iter().max().map_or(0.0, |at| at.as_secs_f64()),
+            wall_seconds: wall.as_secs_f64(),
+            turns: self.turns,
+            fabric_events: self.fabric_events,
+            warnings: self.warnings.clone(),
+            told: self.vain_polls.told.clone(),
+            failure,
         }
-        lines
     }
 }

@@ -270,6 +270,7 @@ impl Engine {
         let slice = thread.slice_picos;
         thread.slice_picos = (slice * 2).min(SLICE_LAST_PICOS);
         self.park(process, slot, waiting, Some(self.now + SimDuration::from_picos(slice)));
+        self.note_vain_look();
     }
 
     /// Lets a waiting thread go on at `now`.

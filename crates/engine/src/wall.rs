@@ -58,7 +58,7 @@ impl Engine {
         self.world.limit_ack_wait(ACK_WAIT_MAX);
         loop {
             if self.interrupt.is_raised() {
-                return Some(Failure::Interrupted);
+                return Some(self.interruption());
             }
             if let Some(error) = self.memory.denied.take() {
                 return Some(Failure::MemoryDenied { reason: error.to_string() });

@@ -161,7 +161,7 @@ impl World {
         }
     }
 
-    fn name_of_port(&self, id: u32) -> String {
+    pub(crate) fn name_of_port(&self, id: u32) -> String {
         let port = &self.ports[id as usize];
         let node = match port.owner {
             Owner::Switch { switch, .. } => self.spec.switches[switch as usize].name.clone(),

@@ -29,6 +29,7 @@ mod sending;
 mod slab;
 mod timeline;
 mod verbs;
+mod views;
 mod windows;
 mod world;
 
@@ -41,5 +42,6 @@ pub use narrow::{NarrowPath, narrow_path};
 pub use parts::{Parcel, Split};
 pub use queue_pairs::QPN_FIRST;
 pub use routes::{neighbours, unroutable};
+pub use views::QueuePairView;
 pub use windows::lookahead;
 pub use world::World;

@@ -6,7 +6,7 @@ use crate::world::{active, errno, fail, set_errno};
 use libc::{c_int, c_uint, c_ulong, pollfd};
 use softband_client::fds::{Entry, Kind};
 use softband_client::{self as client, Errno, fds};
-use softband_ipc::calls::{Count, Object, Op, SocketReceive, WaitEntry, WaitReply, WaitRequest};
+use softband_ipc::calls::{Count, Object, Op, SocketReceive, WaitEntry, WaitReply, WaitRequest, reason};
 
 const F_SETOWN_EX: c_int = 15;
 
@@ -26,7 +26,7 @@ pub fn is_nonblocking(fd: c_int) -> bool {
 /// Waits until `object` is ready; `EAGAIN` when the deadline comes first, `EINTR` when a signal that interrupts does.
 pub fn wait_object(object: u32, interest: u32, deadline_ps: u64) -> Result<(), Errno> {
     let entry = WaitEntry { object, interest, ready: 0, reserved: 0 };
-    let request = WaitRequest { deadline_ps, count: 1, reserved: 0 };
+    let request = WaitRequest { deadline_ps, count: 1, reason: reason::NONE };
     loop {
         let raised = crate::signals::raised();
         let mut back = [0u8; size_of::<WaitEntry>()];
@@ -63,7 +63,7 @@ pub fn blocking_natively<R: From<i8>>(fd: c_int, events: i16, call: impl FnOnce(
     if !active() || is_ready_natively(fd, events) || is_nonblocking(fd) {
         return call();
     }
-    let patience = Patience::new();
+    let patience = Patience::of(reason::DESCRIPTOR);
     while !is_outside(fd) && !patience.is_over() {
         if let Err(Errno(error)) = patience.step(u64::MAX)
             && !(error == libc::EINTR && crate::signals::restarts())
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_
         libc::F_SETLKW | libc::F_OFD_SETLKW if active() => {
             // Another program of the run may hold the lock: look again in simulated time.
             let once = if command == libc::F_SETLKW { libc::F_SETLK } else { libc::F_OFD_SETLK };
-            let patience = Patience::new();
+            let patience = Patience::of(reason::LOCK);
             while real::fcntl(fd, once, argument) != 0 {
                 if !matches!(errno(), libc::EAGAIN | libc::EACCES) {
                     return -1;

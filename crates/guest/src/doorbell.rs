@@ -6,7 +6,7 @@
 
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::readiness::READABLE;
-use softband_ipc::calls::{Count, Object, Op, TimerNew, TimerSet, WaitEntry, WaitReply, WaitRequest};
+use softband_ipc::calls::{Count, Object, Op, TimerNew, TimerSet, WaitEntry, WaitReply, WaitRequest, reason};
 use softband_ipc::layout::THREADS_MAX;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -96,7 +96,7 @@ impl Drop for Place {
 
 fn listen(bell: u32, until: u64) -> Result<(), Errno> {
     let entry = WaitEntry { object: bell, interest: READABLE, ready: 0, reserved: 0 };
-    let request = WaitRequest { deadline_ps: until, count: 1, reserved: 0 };
+    let request = WaitRequest { deadline_ps: until, count: 1, reason: reason::LOCK };
     let mut back = [0u8; size_of::<WaitEntry>()];
     let (reply, _) = client::call_bytes::<_, WaitReply>(Op::Wait, &request, bytemuck::bytes_of(&entry), &mut back)?;
     if reply.ready_count > 0 {

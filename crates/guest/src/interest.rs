@@ -3,7 +3,7 @@
 use crate::pace::{Patience, empty_look, pay_for_call};
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::readiness::{ERROR, HANG_UP, READABLE, WRITABLE};
-use softband_ipc::calls::{Op, WaitEntry, WaitReply, WaitRequest};
+use softband_ipc::calls::{Op, WaitEntry, WaitReply, WaitRequest, reason};
 
 /// What `poll` calls these bits.
 pub fn to_poll(ready: u32) -> i16 {
@@ -91,7 +91,7 @@ fn ask(entries: &mut [WaitEntry], until: u64, over: bool) -> Result<usize, Errno
         }
         return Ok(0);
     }
-    let request = WaitRequest { deadline_ps: until, count: entries.len() as u32, reserved: 0 };
+    let request = WaitRequest { deadline_ps: until, count: entries.len() as u32, reason: reason::NONE };
     let asked = entries.to_vec();
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(entries);
     let (reply, _) = client::call_bytes::<_, WaitReply>(Op::Wait, &request, bytemuck::cast_slice(&asked), bytes)?;

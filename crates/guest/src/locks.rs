@@ -11,6 +11,7 @@ use libc::{
     timespec,
 };
 use softband_client as client;
+use softband_ipc::calls::reason;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Layout of glibc's `pthread_mutex_t` on x86-64: lock, count, owner, users, kind, each four bytes.
@@ -31,7 +32,7 @@ unsafe fn field<T: Copy>(object: *const T, offset: usize) -> c_int {
 /// Tries until it is not busy or the deadline comes. `shared`: the holder may be in another process and rings no bell here.
 fn acquire(address: usize, shared: bool, deadline: u64, mut attempt: impl FnMut() -> c_int) -> c_int {
     keeping_errno(|| {
-        let patience = Patience::new();
+        let patience = Patience::of(reason::LOCK);
         loop {
             let status = attempt();
             if status != libc::EBUSY {
@@ -237,7 +238,7 @@ pub unsafe extern "C" fn pthread_once(control: *mut c_int, routine: extern "C" f
     /// glibc: the routine runs in some thread.
     const IN_PROGRESS: c_int = 1;
     if active() {
-        let patience = Patience::new();
+        let patience = Patience::of(reason::LOCK);
         while control.read_volatile() & 3 == IN_PROGRESS {
             let _ = keeping_errno(|| patience.step(u64::MAX));
         }

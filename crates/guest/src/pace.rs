@@ -1,7 +1,7 @@
 //! How far time moves while a program looks again and again at something that only the operating system knows.
 
 use softband_client::{self as client, Errno};
-use softband_ipc::calls::{Op, Sleep, WaitReply};
+use softband_ipc::calls::{Op, Sleep, WaitReply, looks, reason};
 use std::cell::Cell;
 
 /// Shortest and longest step of simulated time between two looks.
@@ -27,11 +27,18 @@ pub fn pay_for_call() {
 #[derive(Debug)]
 pub struct Patience {
     since: u64,
+    /// One of [`reason`].
+    reason: u32,
 }
 
 impl Patience {
     pub fn new() -> Self {
-        Self { since: client::now_ps() }
+        Self::of(reason::NONE)
+    }
+
+    /// The same for one of [`reason`].
+    pub fn of(reason: u32) -> Self {
+        Self { since: client::now_ps(), reason }
     }
 
     /// Until when to sleep before the next look.
@@ -48,7 +55,7 @@ impl Patience {
         let before = crate::signals::raised();
         let until_ps = self.next_look(client::now_ps()).min(deadline);
         // What has a deadline will go on by itself.
-        sleep(Sleep { until_ps, looks: u64::from(deadline == u64::MAX) })?;
+        sleep(Sleep { until_ps, looks: looks(deadline == u64::MAX, self.reason) })?;
         // A signal of the system interrupts as one of the engine does, only at the next look.
         if crate::signals::raised() == before { Ok(()) } else { Err(Errno(libc::EINTR)) }
     }
@@ -92,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_step_is_a_thirty_second_of_the_wait_within_bounds() {
-        let patience = Patience { since: 0 };
+        let patience = Patience { since: 0, reason: reason::NONE };
         assert_eq!(patience.next_look(0), STEP_MIN_PS);
         assert_eq!(patience.next_look(64_000_000), 66_000_000);
         assert_eq!(patience.next_look(1 << 50), (1 << 50) + STEP_MAX_PS);

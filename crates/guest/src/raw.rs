@@ -12,6 +12,7 @@ use crate::world::{active, deadline_after, fail, is_away, is_parked, keeping_err
 use crate::{real, spin};
 use libc::{c_int, c_long, c_uint, clockid_t, timespec};
 use softband_client as client;
+use softband_ipc::calls::reason;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Six arguments travel in the same places whether they are there or not (System V ABI), so this need not be variadic.
@@ -102,7 +103,7 @@ fn wait(word: &AtomicU32, is_private: bool, value: u32, deadline: u64) -> c_long
         }
         return if keeping_errno(|| place.wait(deadline)) { 0 } else { fail(libc::ETIMEDOUT) };
     }
-    let patience = Patience::new();
+    let patience = Patience::of(reason::LOCK);
     while !has_changed() {
         if deadline <= client::now_ps() {
             return fail(libc::ETIMEDOUT);

@@ -7,6 +7,7 @@ use crate::real;
 use crate::world::{active, errno, fail, keeping_errno};
 use libc::{c_int, clockid_t, sem_t, timespec};
 use softband_client as client;
+use softband_ipc::calls::reason;
 
 /// glibc's `struct new_sem` on x86-64: value and waiters in eight bytes, then whether it is private (zero) or shared.
 const SEM_PRIVATE: usize = 8;
@@ -16,7 +17,7 @@ unsafe fn is_shared(semaphore: *mut sem_t) -> bool {
 }
 
 unsafe fn wait_until(semaphore: *mut sem_t, deadline: u64) -> c_int {
-    let patience = Patience::new();
+    let patience = Patience::of(reason::LOCK);
     loop {
         if real::sem_trywait(semaphore) == 0 {
             return 0;

@@ -4,6 +4,7 @@ use crate::world::{active, away, deadline_after, errno, fail, is_valid, keeping_
 use crate::{children, handlers, pace, real, signals};
 use libc::{c_int, siginfo_t, sigset_t, timespec};
 use softband_client as client;
+use softband_ipc::calls::reason;
 use std::sync::atomic::Ordering;
 
 static AT_ONCE: timespec = timespec { tv_sec: 0, tv_nsec: 0 };
@@ -12,7 +13,7 @@ static AT_ONCE: timespec = timespec { tv_sec: 0, tv_nsec: 0 };
 unsafe fn wait_for(set: *const sigset_t, info: *mut siginfo_t, deadline: u64) -> c_int {
     let set = signals::without_ours(set);
     let known = handlers::runs();
-    let patience = pace::Patience::new();
+    let patience = pace::Patience::of(reason::SIGNAL);
     loop {
         let found = real::sigtimedwait(&raw const set, info, &raw const AT_ONCE);
         if found >= 0 || errno() != libc::EAGAIN {

@@ -8,6 +8,7 @@ use crate::real;
 use crate::world::{PICOS_PER_MICRO, PICOS_PER_SECOND, active, deadline_after, errno, fail, is_valid, keeping_errno, timespec_picos, to_timespec};
 use libc::{c_int, c_uint, clockid_t, timespec, useconds_t};
 use softband_client as client;
+use softband_ipc::calls::reason;
 use std::sync::atomic::Ordering;
 
 #[unsafe(no_mangle)]
@@ -128,7 +129,7 @@ pub unsafe extern "C" fn sigsuspend(mask: *const libc::sigset_t) -> c_int {
 /// Sleeps without end: until a handler has run that `known` does not count. Alarms and the ends of children come in simulated time; where
 /// there will be neither, a signal of the system is waited for outside it.
 unsafe fn wait_for_signal(known: u64, native: impl FnOnce() -> c_int) -> c_int {
-    let patience = Patience::new();
+    let patience = Patience::of(reason::SIGNAL);
     while handlers::runs() == known {
         let alarm = match client::header().deadline_ps.load(Ordering::Relaxed) {
             0 => u64::MAX,

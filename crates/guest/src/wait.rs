@@ -8,6 +8,7 @@ use crate::real;
 use crate::world::{active, fail, keeping_errno};
 use libc::{c_int, id_t, idtype_t, pid_t, rusage, siginfo_t};
 use softband_client::{self as client, Errno};
+use softband_ipc::calls::reason;
 
 /// How a look for an ended child came out.
 enum Look<T> {
@@ -18,7 +19,7 @@ enum Look<T> {
 
 /// Looks for a child of `which` (as `waitpid` takes it) until there is one. `look(true)` does not wait.
 fn wait_for<T>(which: pid_t, no_wait: bool, mut look: impl FnMut(bool) -> T, found: impl Fn(&T) -> bool) -> Result<Look<T>, Errno> {
-    let patience = Patience::new();
+    let patience = Patience::of(reason::CHILD);
     loop {
         // One that has told its end is about to be gone natively: that moment is waited for in real time, within this turn.
         let result = look(!children::has_ended(which));

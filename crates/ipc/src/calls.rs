@@ -19,7 +19,8 @@ macro_rules! ops {
 }
 
 ops! {
-    /// Nothing to see now: come back at the next event of this process, or after a while. No request, no reply.
+    /// Nothing to see now: come back at the next event of this process, or after a while. [`Handle`] of the completion queue that was
+    /// empty; no reply.
     Poll = 1,
     /// Come back at once, with everything up to this thread's clock done.
     Sync = 2,
@@ -165,10 +166,11 @@ macro_rules! pod {
 }
 
 pod! {
-    /// `looks` is not 0: only to look again then at what other processes of the run may have done; nothing else ends the wait.
+    /// `looks`: [`looks_of`] tells the two parts. One that looks only looks again then at what other processes of the run may have done;
+    /// nothing else ends the wait.
     pub struct Sleep { pub until_ps: u64, pub looks: u64, }
-    /// `deadline_ps` is `u64::MAX` for no end.
-    pub struct WaitRequest { pub deadline_ps: u64, pub count: u32, pub reserved: u32, }
+    /// `deadline_ps` is `u64::MAX` for no end. `reason` is a [`reason`].
+    pub struct WaitRequest { pub deadline_ps: u64, pub count: u32, pub reason: u32, }
     /// `interest` and `ready` are [`readiness`] bits.
     pub struct WaitEntry { pub object: u32, pub interest: u32, pub ready: u32, pub reserved: u32, }
     /// `interrupted`: a signal came. Otherwise `ready_count` entries are ready; 0 means the deadline came.
@@ -295,6 +297,28 @@ pod! {
     }
     /// `mask` as `enum ibv_qp_attr_mask`.
     pub struct ModifyQp { pub mask: u32, pub reserved: u32, pub fields: QpFields, }
+}
+
+/// Why a thread waits, for those who ask what a run waits for. The engine acts on none of them.
+pub mod reason {
+    /// Nothing beside what the request says.
+    pub const NONE: u32 = 0;
+    /// A lock, a condition, a barrier, a semaphore, or the end of a thread.
+    pub const LOCK: u32 = 1;
+    pub const CHILD: u32 = 2;
+    pub const SIGNAL: u32 = 3;
+    /// A pipe, a file, or another descriptor of the operating system.
+    pub const DESCRIPTOR: u32 = 4;
+}
+
+/// [`Sleep::looks`] of a thread that only looks again, or sleeps, for this [`reason`].
+pub const fn looks(only_looks: bool, reason: u32) -> u64 {
+    only_looks as u64 | (reason as u64) << 32
+}
+
+/// The two parts of [`Sleep::looks`].
+pub const fn looks_of(looks: u64) -> (bool, u32) {
+    (looks as u32 != 0, (looks >> 32) as u32)
 }
 
 /// Bits of [`WaitEntry::interest`] and [`WaitEntry::ready`].

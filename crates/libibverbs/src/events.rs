@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
 use softband_client::{Errno, call, call_bytes, is_wall};
-use softband_ipc::calls::{AsyncEvent, Count, Object, Op, WaitEntry, WaitReply, WaitRequest, readiness};
+use softband_ipc::calls::{AsyncEvent, Count, Object, Op, WaitEntry, WaitReply, WaitRequest, readiness, reason};
 use std::ptr::{null_mut, without_provenance_mut};
 
 /// A read of a channel.
@@ -76,7 +76,7 @@ fn is_nonblocking(fd: c_int) -> bool {
 }
 
 fn wait_readable(object: u32) -> Result<(), Errno> {
-    let request = WaitRequest { deadline_ps: u64::MAX, count: 1, reserved: 0 };
+    let request = WaitRequest { deadline_ps: u64::MAX, count: 1, reason: reason::NONE };
     let entry = WaitEntry { object, interest: readiness::READABLE, ready: 0, reserved: 0 };
     let (reply, _): (WaitReply, usize) = call_bytes(Op::Wait, &request, bytemuck::bytes_of(&entry), &mut [])?;
     if reply.interrupted != 0 && !signals_restart() { Err(Errno(libc::EINTR)) } else { Ok(()) }

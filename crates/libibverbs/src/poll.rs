@@ -57,7 +57,7 @@ pub(crate) fn look(ours: &Context, cq: &CqInner, room: usize, mut store: impl Fn
             // The last look before the program goes to sleep: time must not run on to the event it is going to sleep for.
             sync();
         } else {
-            poll_empty();
+            poll_empty(cq.handle);
         }
         taken = take(ours, cq, room, &mut store);
     }
@@ -88,7 +88,7 @@ fn look_in_wall_pace(ours: &Context, cq: &CqInner, room: usize, mut store: impl 
         return Ok(take(ours, cq, room, &mut store));
     }
     if !cq.patience.looks_again() {
-        poll_empty();
+        poll_empty(cq.handle);
     }
     Ok(0)
 }

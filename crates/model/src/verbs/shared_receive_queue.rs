@@ -49,6 +49,11 @@ impl SharedReceiveQueue {
         std::mem::take(&mut self.limit) > 0
     }
 
+    /// Requests that wait for a message.
+    pub fn waiting(&self) -> usize {
+        self.requests.len()
+    }
+
     /// A request comes back unused: its message was never completed.
     pub fn put_back(&mut self, request: ReceiveRequest) {
         self.requests.push_front(request);

@@ -174,6 +174,11 @@ impl Requester {
         self.cursor_packet > 0 && !self.waits_for_receiver && !self.halted && self.queue.get(self.cursor).is_some_and(|wqe| wqe.outcome.is_none())
     }
 
+    /// Whether the receiver had no receive request, and it waits before it sends again.
+    pub fn waits_for_receiver(&self) -> bool {
+        self.waits_for_receiver
+    }
+
     /// Whether nothing that was begun is left to be done (IBTA 10.3.1.5).
     pub fn is_drained(&self) -> bool {
         self.queue.front().is_none_or(|wqe| !wqe.started)

@@ -1,0 +1,92 @@
+//! Options that limit how long a run takes.
+
+use anyhow::bail;
+use clap::Args;
+use softband_engine::{Failure, Limits};
+use softband_sim::SimDuration;
+use std::time::Duration;
+
+/// Units of simulated time, in picoseconds.
+const UNITS: [(&str, u64); 5] = [("ns", 1_000), ("us", 1_000_000), ("ms", 1_000_000_000), ("s", 1_000_000_000_000), ("min", 60_000_000_000_000)];
+/// Simulated time of programs ends here, after 106 days.
+const PICOS_MAX: f64 = 9.0e18;
+const SECONDS_MAX: f64 = 1.0e9;
+
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct LimitArguments {
+    /// End the run after so many seconds of wall-clock time, say who waits for what, and exit with status 124
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+    /// In virtual time: end the run at this moment of simulated time ("10 ms", "2 s"), say who waits for what, and exit with status 124
+    #[arg(long, value_name = "TIME", value_parser = simulated)]
+    time_limit: Option<SimDuration>,
+}
+
+impl LimitArguments {
+    /// The limits of a run.
+    ///
+    /// # Errors
+    /// When there is a limit of simulated time and the run has none.
+    pub(crate) fn limits(self, has_simulated_time: bool) -> anyhow::Result<Limits> {
+        if self.time_limit.is_some() && !has_simulated_time {
+            bail!("--time-limit is a moment of simulated time, and --pace wall has none: use --timeout SECONDS, which counts wall-clock time");
+        }
+        Ok(Limits { wall: self.timeout, simulated: self.time_limit })
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= SECONDS_MAX => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("a number of seconds above 0 is wanted, such as 30 or 2.5".into()),
+    }
+}
+
+fn simulated(text: &str) -> Result<SimDuration, String> {
+    let wanted = || "a time with its unit is wanted, such as 10 ms or 2 s (units: ns, us, ms, s, min)".to_owned();
+    let text = text.trim();
+    let split = text.find(|letter: char| !(letter.is_ascii_digit() || letter == '.')).ok_or_else(wanted)?;
+    let (number, unit) = text.split_at(split);
+    let picos = UNITS.iter().find(|(name, _)| *name == unit.trim()).map(|(_, picos)| *picos as f64).ok_or_else(wanted)?;
+    match number.parse::<f64>().map(|number| number * picos) {
+        Ok(limit) if limit > 0.0 && limit <= PICOS_MAX => Ok(SimDuration::from_picos(limit as u64)),
+        _ => Err(wanted()),
+    }
+}
+
+/// Says why a run that has taken too long was ended, and who waited for what.
+pub(crate) fn tell(failure: &Failure) {
+    let (heading, waiting) = match failure {
+        Failure::TimedOut { limit, waiting } => (format!("the run was ended after {limit}"), waiting),
+        Failure::Stuck { waiting } => ("nothing can happen any more, but programs still wait; they were ended".into(), waiting),
+        _ => return,
+    };
+    let (colon, lines) = if waiting.is_empty() { ("", [].as_slice()) } else { (":", waiting.as_slice()) };
+    eprintln!("softband: {heading}{colon}");
+    lines.iter().for_each(|line| eprintln!("softband:   {line}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_numbers_with_their_units() {
+        assert_eq!(seconds("2.5"), Ok(Duration::from_millis(2500)));
+        for text in ["", "0", "-1", "2 s", "inf", "nan"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+        assert_eq!(simulated("10 ms"), Ok(SimDuration::from_picos(10_000_000_000)));
+        assert_eq!(simulated("1.5us"), Ok(SimDuration::from_picos(1_500_000)));
+        for text in ["", "10", "ms", "10 weeks", "0 s", "-1 s", "1..5 s", "1e3 s", "1000000000 s"] {
+            assert!(simulated(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_run_at_wall_pace_has_no_simulated_time_to_limit() {
+        let arguments = LimitArguments { timeout: None, time_limit: Some(SimDuration::from_nanos(1)) };
+        assert!(arguments.limits(true).is_ok());
+        assert!(arguments.limits(false).is_err_and(|error| error.to_string().contains("--timeout")));
+    }
+}
