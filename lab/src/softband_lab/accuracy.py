@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from softband_lab.claims import ClaimRow
+from softband_lab.claims import BASES, ClaimRow
 from softband_lab.errors import LabError
 from softband_lab.evidence import Evidence
 from softband_lab.fabricfile import load_toml
@@ -23,7 +23,7 @@ from softband_lab.study_file import load_study
 from softband_lab.study_run import StudyOptions, check_study, run_study
 
 # Of accuracy.csv; it goes up with every change after which a file means something else.
-FORMAT = 1
+FORMAT = 2
 
 NOTHING_PREDICTED = "no predicted number"
 NO_HCA = "Cables, buses and settings, without an HCA"
@@ -68,9 +68,8 @@ class Statistics:
 
     @staticmethod
     def of(rows: Iterable[AccuracyRow], basis: str) -> Statistics:
-        chosen = [
-            row.claim for row in rows if row.claim.basis == basis and row.claim.judgement.verdict != "not testable"
-        ]
+        unjudged = ("not run", "not testable")
+        chosen = [row.claim for row in rows if row.claim.basis == basis and row.claim.judgement.verdict not in unjudged]
         numbers = {
             row.published.id: abs(row.judgement.deviation_percent)
             for row in chosen
@@ -84,7 +83,7 @@ class Statistics:
             numbers.get(worst),
             worst,
             len(orderings),
-            sum(row.judgement.verdict == "reproduced" for row in orderings),
+            sum(row.judgement.verdict in ("reproduced", "as given") for row in orderings),
         )
 
 
@@ -222,7 +221,8 @@ def write_page(
 
 
 def _statistics(rows: list[AccuracyRow]) -> dict[str, Statistics]:
-    return {basis: Statistics.of(rows, basis) for basis in ("predicted", "calibrated")}
+    found = {basis: Statistics.of(rows, basis) for basis in BASES if basis}
+    return {basis: item for basis, item in found.items() if basis == "predicted" or item.numbers or item.orderings}
 
 
 def _row_context(row: AccuracyRow) -> dict[str, object]:

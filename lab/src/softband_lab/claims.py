@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import RootModel
 
-from softband_lab.errors import LabError, MissingEvidence
-from softband_lab.evaluators import KEYS, KINDS, AnyRule
+from softband_lab.errors import LabError, MissingEvidence, NotRun
+from softband_lab.evaluators import KEYS, KINDS, AnyRule, NotTestableRule
 from softband_lab.evidence import Evidence
 from softband_lab.fabricfile import load_toml
 from softband_lab.files import write_csv
@@ -24,11 +24,12 @@ from softband_lab.toml_lines import place
 
 # Of claims.csv, whose columns are fixed: it stands in claims_notes.csv. It goes up with every change after which a file
 # means something else.
-FORMAT = 1
+FORMAT = 2
 
 COLUMNS = ["id", "claim", "published", "unit", "predicted", "deviation_percent", "verdict", "basis"]
 NOTE_COLUMNS = ["id", "section", "quality", "figures", "note", "format"]
-VERDICTS: tuple[Verdict, ...] = ("reproduced", "off", "contradicted", "not testable")
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+BASES: tuple[Basis, ...] = get_args(Basis)
 
 
 class Rules(RootModel[dict[str, AnyRule]]):
@@ -40,14 +41,11 @@ class ClaimRow:
     published: Published
     rule: AnyRule
     judgement: Judgement
+    basis: Basis
+    # Parameters of parts that were calibrated on this very claim.
     calibrated_parts: list[str]
     # Fabrics whose measurements the judgement looked at.
     fabrics: frozenset[str] = frozenset()
-
-    @property
-    def basis(self) -> Basis:
-        """What a part was calibrated on is never a prediction, whatever the study says."""
-        return "calibrated" if self.calibrated_parts else self.rule.basis
 
     @property
     def is_off(self) -> bool:
@@ -59,7 +57,8 @@ class ClaimRow:
     @property
     def note(self) -> str:
         calibrated = f"calibrated on this: {', '.join(self.calibrated_parts)}" if self.calibrated_parts else ""
-        parts = (self.judgement.note, calibrated, self.rule.explanation, self.rule.note, self.published.note)
+        origins = f"follows from {', '.join(self.rule.follows_from)}" if self.rule.follows_from else ""
+        parts = (self.judgement.note, calibrated, origins, self.rule.explanation, self.rule.note, self.published.note)
         return " | ".join(part for part in parts if part)
 
     def cells(self) -> dict[str, str]:
@@ -122,6 +121,7 @@ def check_claims(
     """What a rule names is there, and it can judge its claim's value and unit: told before hours of runs, not after."""
     others = {other.head.name: other for other in included}
     all_ids = published_ids(home / "references") | set(rules)
+    _check_circles(rules, study)
     of_study = {
         name: {row.id: row for row in load_published(other.claims_path(home))} for name, other in others.items()
     }
@@ -153,30 +153,65 @@ def _check_references(rule: AnyRule, where: str, study: Study, ids: set[str]) ->
             raise LabError(f"{where}.follows_from", f"no claims file has `{other}`", "ids of other claims")
 
 
+def _check_circles(rules: Mapping[str, Rule], study: Study) -> None:
+    """Claims that follow from each other would rest on nothing."""
+    for claim in rules:
+        ways = [[claim]]
+        seen: set[str] = set()
+        while ways:
+            way = ways.pop()
+            for other in rules[way[-1]].follows_from if way[-1] in rules else []:
+                if other == claim:
+                    by = f", by {' and '.join(way[1:])}" if way[1:] else ""
+                    where = place(study.folder / "claims.toml", [claim])
+                    raise LabError(
+                        f"{where}.follows_from", f"`{claim}` follows from itself{by}", "claims that stand without it"
+                    )
+                if other not in seen:
+                    seen.add(other)
+                    ways.append([*way, other])
+
+
 def judge_all(
     published: list[Published], rules: dict[str, AnyRule], evidence: dict[str | None, Evidence]
 ) -> list[ClaimRow]:
     """Each claim by the evidence of the study that its rule names; `None` stands for the claims' own."""
     home = next(iter(evidence.values())).home
     calibrated = calibrated_parameters(home / "catalog")
-    implied = _implied(rules, calibrated)
-    by_claim = {claim.id: calibrated.get(claim.id, []) + implied.get(claim.id, []) for claim in published}
-    return [_judge(claim, rules[claim.id], evidence, by_claim[claim.id]) for claim in published]
+    others: dict[str, AnyRule] = {}
+    for included in {id(one): one for name, one in evidence.items() if name is not None}.values():
+        others |= load_rules(included.study, list(included.published.values()), included.study.claims_path(home))
+    bases = bases_of(rules, calibrated, others)
+    return [
+        _judge(claim, rules[claim.id], evidence, bases[claim.id], calibrated.get(claim.id, [])) for claim in published
+    ]
 
 
-def _implied(rules: Mapping[str, Rule], calibrated: dict[str, list[str]]) -> dict[str, list[str]]:
-    """By claim that follows from calibrated ones: their parameters. What follows from it is no prediction either."""
-    found: dict[str, list[str]] = {}
-    while True:
-        known = {**calibrated, **found}
-        fresh = {
-            claim: [f"{part.split(' by ')[0]} by {other}" for other in rule.follows_from for part in known[other]]
-            for claim, rule in rules.items()
-            if claim not in found and rule.follows_from and all(other in known for other in rule.follows_from)
-        }
-        if not fresh:
-            return found
-        found |= fresh
+def bases_of(
+    rules: Mapping[str, Rule], calibrated: Mapping[str, list[str]], others: Mapping[str, Rule] | None = None
+) -> dict[str, Basis]:
+    """The basis of each rule's claim. `calibrated`: parameters by claim; `others`: rules of the included studies.
+
+    A part that was fitted to a claim decides, then the rule's own word, then the claims that it follows from.
+    """
+    known = {**(others or {}), **rules}
+
+    def basis_of(claim: str) -> Basis:
+        rule = known.get(claim)
+        if claim in calibrated:
+            return "calibrated"
+        if rule is None:
+            return "predicted"
+        if isinstance(rule, NotTestableRule):
+            return ""
+        if rule.basis != "predicted" or not rule.follows_from:
+            return rule.basis
+        origins = {basis_of(other) for other in rule.follows_from}
+        if "calibrated" in origins:
+            return "calibrated"
+        return "input" if origins == {"input"} else "derived"
+
+    return {claim: basis_of(claim) for claim in rules}
 
 
 def calibrated_parameters(catalog: Path) -> dict[str, list[str]]:
@@ -202,20 +237,44 @@ def check_calibrated(home: Path) -> None:
 
 
 def _judge(
-    claim: Published, rule: AnyRule, evidence: dict[str | None, Evidence], calibrated_parts: list[str]
+    claim: Published,
+    rule: AnyRule,
+    evidence: dict[str | None, Evidence],
+    basis: Basis,
+    calibrated_parts: list[str],
 ) -> ClaimRow:
     looked_at = evidence[rule.study]
     looked_at.touched.clear()
     try:
         judgement = rule.judge(looked_at, claim)
     except MissingEvidence as reason:
-        judgement = Judgement("", "not testable", note=str(reason))
-    return ClaimRow(claim, rule, judgement, calibrated_parts, frozenset(looked_at.touched))
+        verdict: Verdict = "not run" if isinstance(reason, NotRun) else "not testable"
+        judgement = Judgement("", verdict, note=str(reason))
+    if basis == "input" and judgement.verdict == "reproduced":
+        judgement = replace(judgement, verdict="as given")
+    return ClaimRow(claim, rule, judgement, basis, calibrated_parts, frozenset(looked_at.touched))
 
 
 def count_verdicts(rows: list[ClaimRow]) -> dict[str, int]:
     counted = Counter(row.judgement.verdict for row in rows)
     return {verdict: counted[verdict] for verdict in VERDICTS}
+
+
+def count_by_basis(rows: list[ClaimRow]) -> dict[Basis, dict[str, int]]:
+    """The verdicts of each basis apart; a basis without claims is left out."""
+    found = {basis: [row for row in rows if row.basis == basis] for basis in BASES}
+    return {basis: count_verdicts(rows) for basis, rows in found.items() if rows}
+
+
+def describe_counts(rows: list[ClaimRow]) -> list[str]:
+    """A line for each basis: `predicted: 8 claims, 7 reproduced, 1 off`."""
+    lines = []
+    for basis, counts in count_by_basis(rows).items():
+        total = sum(counts.values())
+        verdicts = [f"{count} {verdict}" for verdict, count in counts.items() if count]
+        claims = f"{total} claim{'' if total == 1 else 's'}"
+        lines.append(f"{basis or 'without a basis'}: {', '.join([claims, *verdicts])}")
+    return lines
 
 
 def write_claims(rows: list[ClaimRow], out: Path) -> None:

@@ -23,4 +23,8 @@ class LabError(Exception):
 
 
 class MissingEvidence(Exception):
-    """A claim needs a result that this run does not have; the text is the reason."""
+    """A claim needs a result that no run of this tree gives; the text is the reason."""
+
+
+class NotRun(MissingEvidence):
+    """A claim needs a run that was left out or that failed; the text is the reason."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from softband_lab.engine_job import JobResult
-from softband_lab.errors import LabError, MissingEvidence
+from softband_lab.errors import LabError, MissingEvidence, NotRun
 from softband_lab.fabricfile import load_toml, with_cable, with_rate, write_toml
 from softband_lab.places import fabric_path
 from softband_lab.published import Published
@@ -126,7 +126,7 @@ class Evidence:
         """Whoever asks it about a fabric, measures there."""
         self.touched.add(fabric)
         if self.quick or self.prober is None:
-            raise MissingEvidence("runs on changed fabrics are not part of --quick; run the whole study")
+            raise NotRun("runs on changed fabrics are not part of --quick; run the whole study")
         return self.prober
 
     def _finished(self, curve: str, test: str) -> Cell:
@@ -144,10 +144,10 @@ class Evidence:
 
     def _explain_missing(self, cell_id: str) -> None:
         if cell_id in self.failed:
-            raise MissingEvidence(f"the cell {cell_id} failed in this run")
+            raise NotRun(f"the cell {cell_id} failed in this run")
         if self.quick:
-            raise MissingEvidence(f"the cell {cell_id} is not part of --quick; run the whole study")
-        raise MissingEvidence(f"the cell {cell_id} was not run: the study was interrupted")
+            raise NotRun(f"the cell {cell_id} is not part of --quick; run the whole study")
+        raise NotRun(f"the cell {cell_id} was not run: the study was interrupted")
 
 
 def factor_of(study: Study, test: str, claim: Published) -> float:

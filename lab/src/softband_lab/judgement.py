@@ -1,6 +1,8 @@
 """What every rule of a claim has in common: its words, its judgement.
 
 A number is `reproduced` within the tolerance, else `off`. An ordering is `reproduced` as stated, else `contradicted`.
+An input that the tree holds as published is `as given`: nothing was reproduced. A claim whose runs are missing is
+`not run`.
 """
 
 from __future__ import annotations
@@ -20,8 +22,13 @@ from softband_lab.strict import Strict
 from softband_lab.study import Study
 from softband_lab.units import in_base_units, units_of
 
-Verdict = Literal["reproduced", "off", "contradicted", "not testable"]
-Basis = Literal["predicted", "calibrated"]
+Verdict = Literal["reproduced", "as given", "off", "contradicted", "not run", "not testable"]
+# How the model came to the value. `predicted`: by itself. `calibrated`: a part was fitted to the claim, or to one that
+# it follows from. `input`: the study, the catalogue or a definition holds it. `derived`: it repeats predicted claims.
+# Empty: nobody judges the claim.
+Basis = Literal["predicted", "calibrated", "input", "derived", ""]
+# What a rule may say of itself: the rest follows from other claims and from the catalogue.
+StatedBasis = Literal["predicted", "calibrated", "input"]
 NUMBER_TOLERANCE_PERCENT = 5.0
 
 
@@ -68,11 +75,11 @@ class Rule(Strict):
 
     claim: str
     figures: list[int] = Field(default_factory=list)
-    basis: Basis = "predicted"
+    basis: StatedBasis = "predicted"
     note: str = ""
     # Why the model is off by more than the tolerance: a page with such a row and without this is not finished.
     explanation: str = ""
-    # Claims that together imply this one: where all of them are calibrated, this one is no prediction either.
+    # Claims that together imply this one. It is calibrated where one of them is, else no prediction of its own.
     follows_from: list[str] = Field(default_factory=list)
     # Whose curves the rule names, where a study includes others.
     study: str | None = None
@@ -91,7 +98,7 @@ class Rule(Strict):
 class InputRule(Rule):
     """What the study or the catalogue took from the paper: it is there as published, but nothing was predicted."""
 
-    basis: Basis = "calibrated"
+    basis: StatedBasis = "input"
     note: str = "an input taken from the paper, no prediction"
 
 

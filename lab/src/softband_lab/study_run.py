@@ -13,7 +13,7 @@ from softband_lab.claims import (
     ClaimRow,
     check_calibrated,
     check_claims,
-    count_verdicts,
+    describe_counts,
     judge_all,
     load_rules,
     write_claims,
@@ -188,11 +188,10 @@ def draw_fabrics(study: Study, softband: Softband, options: StudyOptions) -> dic
 
 
 def _print_end(options: StudyOptions, outcome: Outcome[JobResult], claims: list[ClaimRow], console: Console) -> None:
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in count_verdicts(claims).items())
     console.print(f"cells: {len(outcome.results)} finished, {outcome.reused} of them kept from before")
-    predicted = sum(row.judgement.verdict == "reproduced" and row.basis == "predicted" for row in claims)
-    console.print(f"claims: {counts}")
-    console.print(f"of the reproduced ones {predicted} were predicted, the others put in or calibrated")
+    console.print("claims by how the model came to them:")
+    for line in describe_counts(claims):
+        console.print(f"  {line}")
     if outcome.failures:
         console.print(f"[bold red]{len(outcome.failures)} cells failed:[/] {', '.join(outcome.failures)}")
         console.print(f"what their programs printed: {options.out / 'cells' / 'failed'}", soft_wrap=True)

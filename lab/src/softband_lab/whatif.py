@@ -13,7 +13,7 @@ from rich.console import Console
 from softband_lab.campaign import Outcome, run_jobs
 from softband_lab.cluster import Cluster
 from softband_lab.engine_job import EngineJob, JobResult, Step
-from softband_lab.errors import LabError, MissingEvidence
+from softband_lab.errors import LabError, NotRun
 from softband_lab.fabricfile import (
     Document,
     cables,
@@ -235,7 +235,7 @@ class ClaimProber:
         question.measure(points, quiet=True)
         for failure in question.outcome.failures.values():
             last = failure.last_lines[-1] if failure.last_lines else ""
-            raise MissingEvidence(f"the run {failure.id} failed: {failure.reason} {last}".strip())
+            raise NotRun(f"the run {failure.id} failed: {failure.reason} {last}".strip())
 
 
 def load_defaults(home: Path) -> WhatIfDefaults:
