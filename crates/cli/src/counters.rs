@@ -1,7 +1,7 @@
-//! Port counters as JSON, the same for runs of programs and of workloads.
+//! Counters as JSON: those of ports are the same for runs of programs and of workloads.
 
 use serde_json::{Value, json};
-use softband_fabric::PortCounters;
+use softband_fabric::{HcaCounters, PortCounters};
 
 /// A port's counters, by their names.
 pub(crate) fn port_counters(port: &PortCounters) -> Value {
@@ -25,4 +25,17 @@ pub(crate) fn port_counters(port: &PortCounters) -> Value {
         counters["buffer_discards"] = json!(ethernet.rcv_discards);
     }
     counters
+}
+
+/// An HCA's limits, each with the time that it was at work.
+pub(crate) fn hca_counters(hca: &HcaCounters) -> Value {
+    json!({
+        "node": hca.node,
+        "slot_read_picos": hca.slot_read_picos,
+        "slot_write_picos": hca.slot_write_picos,
+        "shared_bus_picos": hca.shared_bus_picos,
+        "memory_picos": hca.memory_picos,
+        "read_wait_picos": hca.read_wait_picos,
+        "message_gap_picos": hca.message_gap_picos,
+    })
 }

@@ -1,6 +1,6 @@
 //! `softband run`: programs on the hosts of a fabric.
 
-use crate::counters::port_counters;
+use crate::counters::{hca_counters, port_counters};
 use crate::output::{Copy, Stream};
 use crate::programs::{self, Wanted};
 use crate::{files, home, signals};
@@ -220,7 +220,8 @@ fn leave(out: &Path, (fabric, pace): (&Path, PaceName), loaded: &LoadedFabric, s
         "failure": report.failure,
     });
     let counters: Vec<_> = engine.world().counters().iter().map(of_node).collect();
-    let counters = json!({ "unit_of_data": "4 bytes", "ports": counters });
+    let hcas: Vec<_> = engine.world().hca_counters().iter().map(hca_counters).collect();
+    let counters = json!({ "unit_of_data": "4 bytes", "ports": counters, "hcas": hcas });
     let json = |value: &serde_json::Value| format!("{value:#}\n");
     // Where `run.json` is, the others are.
     files::write_all(out, &[("fabric.toml", loaded.resolved_toml()), ("counters.json", json(&counters)), ("run.json", json(&run))])
@@ -230,6 +231,7 @@ fn of_node(port: &PortCounters) -> serde_json::Value {
     let mut counters = port_counters(port);
     counters["node"] = json!(port.node);
     counters["port"] = json!(port.port.0);
+    counters["xmit_busy_picos"] = json!(port.xmit_busy_picos);
     counters
 }
 

@@ -3,7 +3,7 @@
 use crate::World;
 use crate::port::{Owner, Traffic};
 use softband_model::link::{FlowControl, Framing, symbol_time};
-use softband_types::PortNumber;
+use softband_types::{LinkRate, PortNumber};
 
 /// Counters of one port since the fabric began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct PortCounters {
     pub port_rcv_pkts: u64,
     pub unicast_xmit_pkts: u64,
     pub unicast_rcv_pkts: u64,
+    /// How long the link was taken by what the port sent, in picoseconds.
+    pub xmit_busy_picos: u64,
     /// Packets that a switch gave up because they waited for too long.
     pub port_xmit_discards: u64,
     /// Symbol times during which packets of congested lanes were sent (IBTA annex A10, PortXmitConCtrl); 0 without congestion control.
@@ -77,6 +79,7 @@ impl World {
                     port_rcv_pkts: received.packets,
                     unicast_xmit_pkts: sent.packets,
                     unicast_rcv_pkts: received.packets,
+                    xmit_busy_picos: busy_picos(cabling.rate, sent.bytes),
                     port_xmit_discards: tally.xmit_discards,
                     port_xmit_time_cong: tally.xmit_time_congested.as_picos() / symbol_time(cabling.rate).as_picos(),
                     port_pkt_rcv_fecn: tally.rcv_fecn,
@@ -94,6 +97,12 @@ impl World {
             })
             .collect()
     }
+}
+
+/// How long a link is taken by bytes, in picoseconds.
+fn busy_picos(rate: LinkRate, bytes: u64) -> u64 {
+    let picos = u128::from(rate.picos_of_bytes(1_000_000)) * u128::from(bytes) / 1_000_000;
+    u64::try_from(picos).unwrap_or(u64::MAX)
 }
 
 /// What counts as a port's data.

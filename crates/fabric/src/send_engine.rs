@@ -146,7 +146,10 @@ impl World {
         let epoch = slot.qp.epoch;
         if let Some(kind) = next.starts {
             let node = &mut self.hcas[hca as usize];
-            node.engines[next.engine].free = now + kind.gap(&node.part.gaps);
+            let gap = kind.gap(&node.part.gaps);
+            let engine = &mut node.engines[next.engine];
+            engine.free = now + gap;
+            engine.gaps += gap;
         }
         match emission {
             Emission::Packet { mut packet, dma_bytes, completes_when_sent } => {

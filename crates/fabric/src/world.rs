@@ -96,6 +96,8 @@ pub(crate) struct Hca {
 pub(crate) struct ProcessingEngine {
     /// When it may start the next message.
     pub free: SimTime,
+    /// All gaps that it has kept between messages.
+    pub gaps: SimDuration,
     /// An event will tell that it is free.
     pub waits: bool,
     /// Work whose next packet begins a message, while the engine is not free for one.

@@ -24,6 +24,11 @@ impl MemoryController {
         }
     }
 
+    /// How long the busiest of its limits has been at work; nothing where it has none.
+    pub fn busy(&self) -> SimDuration {
+        [&self.reads, &self.writes, &self.both].map(SharedRate::busy).into_iter().max().unwrap_or_default()
+    }
+
     /// From a read request to the first byte of its data.
     pub(super) fn read_latency(&self) -> SimDuration {
         self.read_latency

@@ -21,6 +21,22 @@ pub struct Bus {
     read_oldest: usize,
     segment: Segment,
     bridge_delay: SimDuration,
+    /// While every request was under way and another one wanted a place.
+    read_waits: SimDuration,
+    /// The end of the last such wait.
+    waited_until: SimTime,
+}
+
+/// What an HCA's way to memory has done so far, each limit by itself, as time at work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BusUsage {
+    /// The slot's direction towards the HCA, and away from it, where each has its own (PCI Express).
+    pub slot_reads: SimDuration,
+    pub slot_writes: SimDuration,
+    /// What all cards have of the bus (PCI-X) or of the bridge behind it, both directions together.
+    pub shared: SimDuration,
+    /// While all read requests were under way and another one waited for its place.
+    pub read_waits: SimDuration,
 }
 
 /// What all cards on one bus share: the lines of PCI-X, and the bridge behind the slots where there is one.
@@ -32,6 +48,10 @@ pub struct SharedBus {
 impl SharedBus {
     pub fn new(part: &BusPart) -> Self {
         Self { lines: Shared::default(), bridge: SharedRate::new(part.bridge.and_then(|bridge| bridge.bytes_per_second)) }
+    }
+
+    fn busy(&self) -> SimDuration {
+        self.lines.busy().max(self.bridge.busy())
     }
 }
 
@@ -60,7 +80,24 @@ impl Bus {
             read_oldest: 0,
             segment,
             bridge_delay: part.bridge.map_or(SimDuration::ZERO, |bridge| bridge.delay),
+            read_waits: SimDuration::ZERO,
+            waited_until: SimTime::ZERO,
         }
+    }
+
+    /// What it has done since the beginning; `shared` is the bus that it is on.
+    pub fn usage(&self, shared: &SharedBus) -> BusUsage {
+        let (slot_reads, slot_writes) = match &self.segment {
+            Segment::PciExpress(link) => (link.read_busy, link.write_busy),
+            Segment::PciX(_) => (SimDuration::ZERO, SimDuration::ZERO),
+        };
+        BusUsage { slot_reads, slot_writes, shared: shared.busy(), read_waits: self.read_waits }
+    }
+
+    /// A request that is wanted at `now` finds its place at `issued`: waits that overlap count once.
+    fn note_wait(&mut self, now: SimTime, issued: SimTime) {
+        self.read_waits += issued.saturating_since(now.max(self.waited_until));
+        self.waited_until = self.waited_until.max(issued);
     }
 
     /// DMA read of `bytes` asked for at `now`: when the last byte is in the HCA.
@@ -73,6 +110,7 @@ impl Bus {
         while rest > 0 {
             let part = rest.min(self.read_request_bytes);
             let issued = now.max(self.read_ends[self.read_oldest]);
+            self.note_wait(now, issued);
             end = match &mut self.segment {
                 Segment::PciExpress(link) => link.complete_read(issued + latency, part),
                 Segment::PciX(card) => {

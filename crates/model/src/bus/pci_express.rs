@@ -2,7 +2,7 @@
 
 use super::rate::Rate;
 use crate::parts::PciExpress;
-use softband_sim::SimTime;
+use softband_sim::{SimDuration, SimTime};
 
 pub(super) struct Link {
     max_payload_bytes: u32,
@@ -10,6 +10,9 @@ pub(super) struct Link {
     write_rate: Rate,
     read_free: SimTime,
     write_free: SimTime,
+    /// What each direction has carried, as time.
+    pub(super) read_busy: SimDuration,
+    pub(super) write_busy: SimDuration,
 }
 
 impl Link {
@@ -25,6 +28,8 @@ impl Link {
             write_rate: rate(slot.max_payload_bytes, slot.write_header_bytes),
             read_free: SimTime::ZERO,
             write_free: SimTime::ZERO,
+            read_busy: SimDuration::ZERO,
+            write_busy: SimDuration::ZERO,
         }
     }
 
@@ -32,14 +37,18 @@ impl Link {
     ///
     /// A smaller last one of a packet has its share of a header: no transfer is dearer a byte than those that fill their completions.
     pub(super) fn complete_read(&mut self, first: SimTime, bytes: u32) -> SimTime {
-        self.read_free = first.max(self.read_free) + self.read_rate.duration(bytes);
+        let time = self.read_rate.duration(bytes);
+        self.read_busy += time;
+        self.read_free = first.max(self.read_free) + time;
         self.read_free
     }
 
     /// Takes a write that may start at `start` and whose last byte comes at `tail` at the earliest: when the last byte is through.
     pub(super) fn write(&mut self, start: SimTime, tail: SimTime, bytes: u32) -> SimTime {
         // A direction that waits for arriving bytes is free for others meanwhile, so only its own time is taken.
-        self.write_free = start.max(self.write_free) + self.write_rate.duration(bytes);
+        let time = self.write_rate.duration(bytes);
+        self.write_busy += time;
+        self.write_free = start.max(self.write_free) + time;
         let last_packet = self.write_rate.duration(bytes.min(self.max_payload_bytes));
         self.write_free.max(tail + last_packet)
     }

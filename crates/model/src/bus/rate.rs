@@ -43,17 +43,25 @@ pub(super) struct Shared {
     all: SimTime,
     /// When what was asked for last is done, of each way.
     ends: [SimTime; 2],
+    /// The work of both ways together, from the beginning on.
+    busy: SimDuration,
 }
 
 impl Shared {
     /// Adds work asked for at `now`; when it is done at the earliest.
     pub(super) fn pass(&mut self, now: SimTime, work: SimDuration, way: Way) -> SimTime {
+        self.busy += work;
         self.all = self.all.max(now) + work;
         let [own, other] = if way == Way::Read { self.ends } else { [self.ends[1], self.ends[0]] };
         let in_turns = own.max(now) + work * 2;
         let end = if own < other { self.all.min(in_turns) } else { self.all };
         self.ends[way as usize] = end;
         end
+    }
+
+    /// The work of both ways together, from the beginning on.
+    pub(super) fn busy(&self) -> SimDuration {
+        self.busy
     }
 }
 
@@ -73,5 +81,9 @@ impl SharedRate {
     pub(super) fn pass(&mut self, now: SimTime, bytes: u32, end: SimTime, way: Way) -> SimTime {
         let Some(rate) = self.rate else { return end };
         end.max(self.shared.pass(now, rate.duration(bytes), way))
+    }
+
+    pub(super) fn busy(&self) -> SimDuration {
+        self.shared.busy()
     }
 }
