@@ -58,6 +58,8 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
         ack_wait_max: None,
         deadlocks_told: Vec::new(),
         injection: spec.subnet.congestion_control.as_ref().map(|control| control.injection.clone()),
+        faults: None,
+        seed,
     };
     for cable in &spec.cables {
         train(&mut world, cable);
@@ -65,6 +67,7 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
     number_networks(&mut world);
     assign_lids(&mut world);
     crate::routes::set_routes(&mut world);
+    world.add_faults(&spec.faults);
     world
 }
 
@@ -150,7 +153,7 @@ fn switch_nodes(spec: &FabricSpec, first_node: u32, ports: &mut Vec<Port>) -> Ve
     nodes
 }
 
-fn port_of(world: &World, end: PortRef) -> u32 {
+pub(crate) fn port_of(world: &World, end: PortRef) -> u32 {
     match end {
         PortRef::Hca { host, hca, port } => {
             let id = world.hca_id(host, hca);

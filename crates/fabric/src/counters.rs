@@ -1,6 +1,7 @@
 //! Port counters, by the names of the performance management agent (IBTA 16.1.3.5, PortCounters and PortCountersExtended).
 
 use crate::World;
+use crate::faults::FaultCounters;
 use crate::port::{Owner, Traffic};
 use softband_model::link::{FlowControl, Framing, symbol_time};
 use softband_types::{LinkRate, PortNumber};
@@ -35,6 +36,8 @@ pub struct PortCounters {
     /// The same by data lane, in picoseconds.
     pub credit_stall_picos: Vec<u64>,
     pub ethernet: Option<EthernetCounters>,
+    /// Where the fabric has faults.
+    pub faults: Option<FaultCounters>,
 }
 
 /// What an Ethernet port counts beside that.
@@ -54,11 +57,12 @@ impl World {
         let heard_until = self.queue.window_end().unwrap_or_else(|| self.queue.now());
         self.ports
             .iter()
-            .filter(|port| self.has_node(port.node))
-            .filter_map(|port| port.cabling.map(|cabling| (port, cabling)))
-            .map(|(port, cabling)| {
+            .enumerate()
+            .filter(|(_, port)| self.has_node(port.node))
+            .filter_map(|(id, port)| port.cabling.map(|cabling| (id as u32, port, cabling)))
+            .map(|(id, port, cabling)| {
                 let (tally, sent) = (port.tally_at(heard_until), port.sent);
-                let received = port.ethernet.as_ref().map_or(self.ports[cabling.peer as usize].sent, |ethernet| ethernet.received);
+                let received = port.ethernet.as_ref().map_or_else(|| self.what_has_come(id, cabling.peer), |ethernet| ethernet.received);
                 let node = match port.owner {
                     Owner::Hca { hca, .. } => {
                         let place = self.hcas[hca as usize].place;
@@ -86,6 +90,7 @@ impl World {
                     port_pkt_rcv_becn: tally.rcv_becn,
                     port_xmit_wait: tally.wait.as_picos() / symbol_time(cabling.rate).as_picos(),
                     credit_stall_picos: (0..lanes).map(|lane| tally.lane_wait.get(lane).map_or(0, |wait| wait.as_picos())).collect(),
+                    faults: self.fault_counters(id),
                     ethernet: port.ethernet.as_ref().map(|ethernet| EthernetCounters {
                         rcv_pauses: match &port.flow_control {
                             FlowControl::Pause(ledger) => ledger.received(heard_until),

@@ -58,6 +58,26 @@ pub(crate) enum Event {
     SwitchDiscard {
         packet: u32,
     },
+    /// A packet would have come in whose link went down meanwhile.
+    LostOnCable {
+        packet: u32,
+    },
+    /// A packet has come in whose output's link is down.
+    DiscardedByPort {
+        packet: u32,
+        output: u8,
+    },
+    /// A packet with a bad CRC has come in.
+    Corrupted {
+        packet: u32,
+    },
+    /// A port's link goes down, comes up, or trains anew: the plan of faults says which.
+    LinkTurns {
+        port: u32,
+    },
+    HostDies {
+        host: u32,
+    },
     /// A packet's last byte is in memory.
     InMemory {
         delivery: u32,

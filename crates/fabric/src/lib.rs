@@ -1,6 +1,7 @@
 //! Topology and the World: owns the nodes and turns model outputs into events.
 #![forbid(unsafe_code)]
 
+pub mod faults;
 pub mod notice;
 pub mod spec;
 

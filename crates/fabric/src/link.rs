@@ -78,6 +78,9 @@ impl World {
     /// A packet is on its way over the cable of a port.
     #[inline]
     pub(crate) fn cross(&mut self, packet: u32, by: u32) {
+        if self.faults.is_some() && self.is_lost_on_cable(packet, by) {
+            return;
+        }
         let port = &self.ports[by as usize];
         match port.framing {
             Framing::Infiniband => self.schedule_arrival(packet, by),
@@ -124,6 +127,11 @@ impl World {
         let time_out = if onward.kind == kind { time_in } else { port.serialisation(transit.bytes) };
         transit.time_out = time_out.as_picos() as u32;
         let at = ready_at(transit.head, onward.through, time_in, time_out);
+        if let Some(faults) = &self.faults
+            && faults.is_down(output, at)
+        {
+            return self.discard_for_down(packet, output);
+        }
         let lane = self.routes.lane(index, port.owner.index(), transit.service_level, onward.vls);
         let ready = Ready { at, packet, input: index, lane, blocks: transit.blocks };
         if matches!(peer.framing, Framing::Ethernet { .. }) {

@@ -129,13 +129,14 @@ impl World {
         let node = &self.switches[switch as usize];
         let (first_port, node_number) = (node.first_port, self.ports[node.first_port as usize].node);
         let transit = self.packets.get_mut(packet);
-        let (payload_bytes, bytes, tail) = (u32::from(transit.payload_bytes), transit.bytes, transit.tail);
+        let (payload_bytes, bytes, head, tail) = (u32::from(transit.payload_bytes), transit.bytes, transit.head, transit.tail);
         let outputs = node.switch.multicast_outputs(transit.dlid);
         let ways: Vec<(u32, Cabling)> = (outputs.into_iter().filter(|output| *output != input_index))
             .map(|output| first_port + u32::from(output))
             .filter_map(|output| self.ports[output as usize].cabling.map(|cabling| (output, cabling)))
             .filter(|(_, onward)| payload_bytes <= onward.mtu.bytes())
             .collect();
+        let ways = if self.faults.is_some() { self.open_ways(ways, head) } else { ways };
         if ways.is_empty() {
             return self.queue.push_arrival(tail, node_number, (input_index, Source::Packets), Event::SwitchDiscard { packet });
         }

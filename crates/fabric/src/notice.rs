@@ -31,6 +31,8 @@ pub enum Notice {
     },
     /// The time has come that was asked for.
     Wakeup { token: u32 },
+    /// A host has died, and with it all that runs there.
+    HostDied { host: usize },
     /// An asynchronous event of a port.
     PortEvent { hca: HcaId, port: PortNumber, event: u32 },
 }

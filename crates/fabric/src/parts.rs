@@ -139,6 +139,11 @@ impl World {
         self.queue.end_window_of(SimTime::ZERO);
         let outboxes = std::iter::repeat_with(Vec::new).take(usize::from(split.parts)).collect();
         self.parts = Parts { split: Some(split.clone()), own, outboxes };
+        if self.faults.is_some() {
+            // What happens elsewhere is no event here.
+            self.queue = self.queue.emptied(self.hcas.len() + self.switches.len());
+            self.schedule_all_turns();
+        }
         for id in 0..self.ports.len() {
             let sender = self.ports[id].cabling.map(|cabling| self.ports[cabling.peer as usize].node);
             self.ports[id].tells_sender |= sender.is_some_and(|node| !self.parts.has(node));

@@ -43,8 +43,11 @@ struct Arrival {
 impl World {
     pub(crate) fn on_hca_arrival(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
         let transit = self.packets.take(id);
-        self.count_received(transit.port, transit.bytes);
         let (port, lane, blocks) = (transit.port, transit.lane, transit.blocks);
+        if self.faults.is_some() && self.is_cut_off(&transit) {
+            return self.free_buffer(port, lane, blocks, transit.tail, now);
+        }
+        self.count_received(transit.port, transit.bytes);
         let lost = self.loss_ppm > 0 && self.random.next_u64() % 1_000_000 < u64::from(self.loss_ppm);
         let freed = if lost { transit.tail } else { self.receive(transit, memory, now) };
         self.free_buffer(port, lane, blocks, freed, now);

@@ -193,7 +193,11 @@ impl World {
         let (at, node) = (*last, slot.qp.hca.0);
         let (id, lane, blocks) = (transit.port, transit.lane, transit.blocks);
         let port = &self.ports[id as usize];
-        let leaves = port.cabling.is_some() && transit.dlid != port.lid && port.arbiter.sends_on(lane);
+        let is_down = self.faults.is_some() && self.will_be_down(id, at);
+        let leaves = port.cabling.is_some() && transit.dlid != port.lid && port.arbiter.sends_on(lane) && !is_down;
+        if is_down && transit.dlid != port.lid {
+            self.ports[id as usize].tally.xmit_discards += 1;
+        }
         // What is for a group goes to its members on this HCA as well.
         let stays = if leaves { transit.dlid.is_multicast().then(|| transit.copy()) } else { None };
         let packet = self.packets.insert(transit);

@@ -137,7 +137,7 @@ impl World {
 
     /// Notes which lanes lack credits while the link stands still, here and where these come from.
     #[inline(always)]
-    fn set_stalled(&mut self, id: u32, lanes: u16, now: SimTime) {
+    pub(crate) fn set_stalled(&mut self, id: u32, lanes: u16, now: SimTime) {
         let port = &mut self.ports[id as usize];
         let was_stalled = port.is_stalled();
         if was_stalled || lanes != 0 {

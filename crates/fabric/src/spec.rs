@@ -1,5 +1,6 @@
 //! A fabric as the World is built from it: checked, with every part resolved.
 
+use crate::faults::FaultSpec;
 use softband_model::link::{ArbitrationTables, Framing, Sl2Vl};
 use softband_model::management::Routing;
 use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, SwitchPart};
@@ -16,6 +17,8 @@ pub struct FabricSpec {
     pub cables: Vec<CableSpec>,
     pub subnet: SubnetSpec,
     pub ethernet: EthernetSpec,
+    /// In the order of the file.
+    pub faults: Vec<FaultSpec>,
 }
 
 /// What the administrator of the Ethernet links sets on all their ports.

@@ -27,6 +27,11 @@ impl Timeline {
         Self { queue: EventQueue::for_nodes(nodes), window: None, last: SimTime::MAX }
     }
 
+    /// Before anything has happened: the same without any event.
+    pub(crate) fn emptied(&self, nodes: usize) -> Self {
+        Self { queue: EventQueue::for_nodes(nodes), ..*self }
+    }
+
     /// From now on with windows of this length.
     pub(crate) fn divide(&mut self, length: SimDuration) {
         self.window = Some(length);

@@ -1,6 +1,7 @@
 //! The World: all state of a fabric, and the events that move it.
 
 use crate::event::Event;
+use crate::faults::{Faults, Loss};
 use crate::notice::Notice;
 use crate::parts::Parts;
 use crate::port::Port;
@@ -69,6 +70,9 @@ pub struct World {
     pub(crate) ack_wait_max: Option<SimDuration>,
     /// Circles of output ports and lanes that were found to wait for each other.
     pub(crate) deadlocks_told: Vec<Vec<(u32, u8)>>,
+    /// What goes wrong, where anything is to.
+    pub(crate) faults: Option<Box<Faults>>,
+    pub(crate) seed: u64,
     /// How HCAs slow flows down, where the subnet has congestion control.
     pub(crate) injection: Option<InjectionSettings>,
 }
@@ -188,11 +192,13 @@ impl World {
     /// State of a port; `None` when the HCA has no such port.
     pub fn port(&self, hca: HcaId, number: PortNumber) -> Option<PortSnapshot> {
         let node = self.hcas.get(hca.0 as usize)?;
-        let port = &self.ports[self.port_index(hca, number)? as usize];
+        let index = self.port_index(hca, number)?;
+        let port = &self.ports[index as usize];
+        let is_up = !self.is_link_down(index);
         let mtu_active = port.cabling.map_or(node.part.mtu_max, |cabling| cabling.mtu);
         Some(PortSnapshot {
             hca,
-            active: port.cabling.is_some(),
+            active: port.cabling.is_some() && is_up,
             lid: port.lid,
             sm_lid: if port.cabling.is_some() { self.sm_lid } else { Lid::NONE },
             mtu_max: node.part.mtu_max,
@@ -261,6 +267,11 @@ impl World {
             Event::FrameArrival { packet } => self.on_frame_arrival(packet, now),
             Event::HcaArrival { packet } => self.on_hca_arrival(packet, memory, now),
             Event::SwitchDiscard { packet } => self.on_switch_discard(packet, now),
+            Event::LostOnCable { packet } => self.on_lost(packet, Loss::LinkDown, now),
+            Event::Corrupted { packet } => self.on_lost(packet, Loss::Corrupted, now),
+            Event::DiscardedByPort { packet, output } => self.on_discarded_by_port(packet, output, now),
+            Event::LinkTurns { port } => self.on_link_turns(port, memory, now),
+            Event::HostDies { host } => self.on_host_dies(host, notices),
             Event::InMemory { delivery } => self.on_in_memory(delivery, memory, notices, now),
             Event::BufferFree { port, lane, blocks } => self.on_buffer_free(port, VirtualLane(lane), blocks, now),
             Event::Completed { completion } => self.on_completed(completion, notices, now),

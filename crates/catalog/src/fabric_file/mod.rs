@@ -144,7 +144,7 @@ fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Op
     nodes::warn_of_idle_hcas(&hosts, &cables, &mut context.findings);
     let hosts = hosts.into_iter().map(HostDraft::into_spec).collect::<Option<_>>()?;
     let switches = switches.into_iter().map(SwitchDraft::into_spec).collect::<Option<_>>()?;
-    let mut spec = FabricSpec { title, hosts, switches, cables, subnet, ethernet };
+    let mut spec = FabricSpec { title, hosts, switches, cables, subnet, ethernet, faults: Vec::new() };
     subnet::check_routing(subnet_entry, &spec, &mut context.findings);
     qos::check_qos(subnet_entry, &mut spec, &mut context.findings);
     ethernet::warn((ethernet_entry, cables_entry), &spec, &mut context.findings);

@@ -199,7 +199,7 @@ pub fn subnet(code: u8) -> SubnetSpec {
 pub fn back_to_back(speed: LinkSpeed, metres: u64, code: u8, part: HostPart) -> FabricSpec {
     let cables = vec![CableSpec { part: cable(metres), ends: [port1(0), port1(1)], rate: rate(speed) }];
     let hosts = vec![host("a", 0, part.clone(), hca_part()), host("b", 1, part, hca_part())];
-    FabricSpec { title: "test".into(), hosts, switches: vec![], cables, subnet: subnet(code), ethernet: EthernetSpec::default() }
+    FabricSpec { title: "test".into(), hosts, switches: vec![], cables, subnet: subnet(code), ethernet: EthernetSpec::default(), faults: vec![] }
 }
 
 /// Hosts on a switch, each with a cable of its own length.
@@ -214,6 +214,7 @@ pub fn through_switch(speed: LinkSpeed, metres: &[u64], code: u8, part: HostPart
         cables: metres.iter().enumerate().map(wire).collect(),
         subnet: subnet(code),
         ethernet: EthernetSpec::default(),
+        faults: vec![],
     }
 }
 

@@ -1,0 +1,220 @@
+//! The faults of a World: when each cable is down, what it corrupts, and what has been counted of that.
+
+use super::{BitErrorRate, FaultKind, FaultSpec, PacketClass};
+use crate::port::Traffic;
+use crate::spec::FabricSpec;
+use softband_model::packet::PacketKind;
+use softband_sim::{RandomStream, SimTime};
+
+/// What a port counts of its link's faults, by the names of the performance management agent (IBTA 16.1.3.5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultCounters {
+    /// How often the link went down.
+    pub link_downed: u64,
+    /// How often it trained anew and stayed up.
+    pub link_error_recovery: u64,
+    /// Bits that came in wrong.
+    pub symbol_error: u64,
+    /// Packets that came in and were discarded for a bad CRC.
+    pub port_rcv_errors: u64,
+}
+
+/// Why a packet does not come to the other end of its cable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// The link went down meanwhile.
+    LinkDown,
+    /// Its CRC is wrong.
+    Corrupted,
+}
+
+/// From the first instant on, before the second one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    from: SimTime,
+    until: SimTime,
+}
+
+impl Span {
+    fn has(self, at: SimTime) -> bool {
+        self.from <= at && at < self.until
+    }
+
+    /// Whether any instant of it is in the span from `first` to `last`, both included.
+    fn meets(self, first: SimTime, last: SimTime) -> bool {
+        self.from <= last && first < self.until
+    }
+}
+
+#[derive(Default)]
+struct CableFaults {
+    /// In the order of time; they do not overlap.
+    down: Vec<Span>,
+    recovers: Vec<Span>,
+    /// From when on each rate holds, in the order of time.
+    rates: Vec<(SimTime, BitErrorRate)>,
+}
+
+impl CableFaults {
+    fn rate(&self, at: SimTime) -> BitErrorRate {
+        self.rates.iter().rev().find(|(from, _)| *from <= at).map_or(BitErrorRate::NONE, |(_, rate)| *rate)
+    }
+
+    /// Whether anything of it lies at `at` or later.
+    fn is_affected_from(&self, at: SimTime) -> bool {
+        let later = self.down.iter().chain(&self.recovers).any(|span| span.until > at);
+        later || self.rate(at) != BitErrorRate::NONE || self.rates.iter().any(|(from, rate)| *from > at && *rate != BitErrorRate::NONE)
+    }
+}
+
+/// A packet that is to be lost.
+struct Drop {
+    by: u32,
+    class: PacketClass,
+    from: SimTime,
+    /// Packets until it is lost, itself included; 0 afterwards.
+    left: u64,
+}
+
+/// What a port is in the midst of.
+#[derive(Clone, Copy, Default)]
+pub(super) struct PortState {
+    pub is_down: bool,
+    pub counters: FaultCounters,
+    /// What its peer has sent and it has not received.
+    pub lost: Traffic,
+}
+
+pub(crate) struct Faults {
+    seed: u64,
+    /// All that have been planned, in the order of time.
+    plan: Vec<FaultSpec>,
+    /// By cable: the ports at its ends.
+    ends: Vec<[u32; 2]>,
+    cable_of_port: Vec<Option<u32>>,
+    cables: Vec<CableFaults>,
+    drops: Vec<Drop>,
+    pub(super) ports: Vec<PortState>,
+}
+
+impl Faults {
+    pub(super) fn new(seed: u64, ends: Vec<[u32; 2]>, ports: usize) -> Self {
+        let mut cable_of_port = vec![None; ports];
+        for (cable, ends) in ends.iter().enumerate() {
+            ends.iter().for_each(|port| cable_of_port[*port as usize] = Some(cable as u32));
+        }
+        let cables = std::iter::repeat_with(CableFaults::default).take(ends.len()).collect();
+        Self { seed, plan: Vec::new(), ends, cable_of_port, cables, drops: Vec::new(), ports: vec![PortState::default(); ports] }
+    }
+
+    /// Adds faults to the plan. `port_of` finds the World's port of a packet that is to be lost.
+    pub(super) fn add(&mut self, spec: &FabricSpec, faults: &[FaultSpec], port_of: impl Fn(&FaultSpec) -> Option<u32>) {
+        for fault in faults {
+            if let (FaultKind::Drop { packet, number, .. }, Some(by)) = (&fault.kind, port_of(fault)) {
+                self.drops.push(Drop { by, class: *packet, from: fault.at, left: *number });
+            }
+        }
+        self.plan.extend_from_slice(faults);
+        self.plan.sort_by_key(|fault| fault.at); // those of one instant stay in their order
+        self.lay_out(spec);
+    }
+
+    /// Works out when each cable is down.
+    fn lay_out(&mut self, spec: &FabricSpec) {
+        self.cables.fill_with(CableFaults::default);
+        let mut is_dead = vec![false; self.cables.len()];
+        for FaultSpec { at, kind } in &self.plan {
+            let at = *at;
+            match kind {
+                FaultKind::LinkDown { cable } => begin(&mut self.cables[*cable].down, at),
+                FaultKind::LinkUp { cable } if !is_dead[*cable] => end(&mut self.cables[*cable].down, at),
+                FaultKind::LinkUp { .. } | FaultKind::Drop { .. } => {}
+                FaultKind::LinkRecovers { cable, lasts } => self.cables[*cable].recovers.push(Span { from: at, until: at.saturating_add(*lasts) }),
+                FaultKind::BitErrors { cable, rate } => self.cables[*cable].rates.push((at, *rate)),
+                FaultKind::HostDies { .. } | FaultKind::SwitchDies { .. } => {
+                    for cable in spec.cables_of(kind) {
+                        begin(&mut self.cables[cable].down, at);
+                        is_dead[cable] = true;
+                    }
+                }
+            }
+        }
+        // A span without any instant is none.
+        self.cables.iter_mut().for_each(|cable| cable.down.retain(|span| span.from < span.until));
+    }
+
+    /// The instants, from `from` on, at which a link changes, each with the ports at its ends.
+    pub(super) fn turns(&self, from: SimTime) -> Vec<(SimTime, [u32; 2])> {
+        let of = |(cable, faults): (usize, &CableFaults)| {
+            let downs = faults.down.iter().flat_map(|span| [span.from, span.until]);
+            let times = downs.chain(faults.recovers.iter().map(|span| span.from)).filter(|at| *at >= from && *at < SimTime::MAX);
+            times.map(|at| (at, self.ends[cable])).collect::<Vec<_>>()
+        };
+        self.cables.iter().enumerate().flat_map(of).collect()
+    }
+
+    pub(super) fn plan(&self) -> &[FaultSpec] {
+        &self.plan
+    }
+
+    fn cable(&self, port: u32) -> Option<&CableFaults> {
+        self.cable_of_port[port as usize].map(|cable| &self.cables[cable as usize])
+    }
+
+    /// Whether a port's link is down at `at`, by the plan.
+    pub(crate) fn is_down(&self, port: u32, at: SimTime) -> bool {
+        self.cable(port).is_some_and(|cable| cable.down.iter().any(|span| span.has(at)))
+    }
+
+    /// Until when a port's link trains anew, if that begins at `at`.
+    pub(super) fn recovers_until(&self, port: u32, at: SimTime) -> Option<SimTime> {
+        let begun = self.cable(port)?.recovers.iter().filter(|span| span.from == at).map(|span| span.until).max()?;
+        (!self.is_down(port, at)).then_some(begun)
+    }
+
+    /// Whether the link was down or training at some time of a packet's way over it.
+    pub(super) fn is_cut(&self, port: u32, sent: SimTime, received: SimTime) -> bool {
+        self.cable(port).is_some_and(|cable| cable.down.iter().any(|span| span.meets(sent, received)))
+    }
+
+    /// Whether a port's link, or what leaves by it, is affected by anything at `at` or later.
+    pub(super) fn is_affected_from(&self, port: u32, at: SimTime) -> bool {
+        let Some(cable) = self.cable_of_port[port as usize] else { return false };
+        let is_of_cable = |drop: &Drop| drop.left > 0 && self.ends[cable as usize].contains(&drop.by);
+        self.cables[cable as usize].is_affected_from(at) || self.drops.iter().any(is_of_cable)
+    }
+
+    /// What becomes of the `number`th packet that leaves port `by`, on the cable from `sent` to `received`; how many bits of it are wrong.
+    pub(super) fn loss(&mut self, by: u32, (sent, received): (SimTime, SimTime), packet: (&PacketKind, u64, u32)) -> Option<(Loss, u32)> {
+        let (kind, number, bytes) = packet;
+        let mut is_dropped = false;
+        for drop in self.drops.iter_mut().filter(|drop| drop.by == by && drop.left > 0 && drop.from <= sent && drop.class.has(kind)) {
+            drop.left -= 1;
+            is_dropped |= drop.left == 0;
+        }
+        let cable = &self.cables[self.cable_of_port[by as usize]? as usize];
+        if cable.down.iter().any(|span| span.meets(sent, received)) {
+            return Some((Loss::LinkDown, 0));
+        }
+        if is_dropped || cable.recovers.iter().any(|span| span.meets(sent, received)) {
+            return Some((Loss::Corrupted, 0));
+        }
+        // A stream for each packet: what is drawn depends on nothing that happens elsewhere.
+        let stream = (u64::from(by) + 1) << 40 ^ number;
+        let errors = cable.rate(sent).draw(bytes * 8, RandomStream::new(self.seed, stream));
+        (errors > 0).then_some((Loss::Corrupted, errors))
+    }
+}
+
+/// Down from `at` on, unless it is already.
+fn begin(down: &mut Vec<Span>, at: SimTime) {
+    if down.last().is_none_or(|last| last.until <= at) {
+        down.push(Span { from: at, until: SimTime::MAX });
+    }
+}
+
+fn end(down: &mut [Span], at: SimTime) {
+    if let Some(last) = down.last_mut().filter(|last| last.until > at) {
+        last.until = at;
+    }
+}

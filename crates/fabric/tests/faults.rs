@@ -1,0 +1,275 @@
+//! Faults: what links, hosts and switches that fail do to packets, queue pairs, counters and programs.
+mod common;
+
+use common::*;
+use softband_fabric::PortCounters;
+use softband_fabric::faults::{BitErrorRate, FaultCounters, FaultKind, FaultSpec, PacketClass};
+use softband_fabric::notice::Notice;
+use softband_fabric::spec::{FabricSpec, PortRef};
+use softband_model::verbs::api::{AddressVector, DatagramDestination, SendOperation};
+use softband_sim::{SimDuration, SimTime};
+use softband_types::*;
+
+const PORT_ACTIVE: u32 = 9;
+const PORT_ERR: u32 = 10;
+
+fn at(micros: u64) -> SimTime {
+    SimTime::ZERO + SimDuration::from_micros(micros)
+}
+
+fn fault(micros: u64, kind: FaultKind) -> FaultSpec {
+    FaultSpec { at: at(micros), kind }
+}
+
+fn down(micros: u64, cable: usize) -> FaultSpec {
+    fault(micros, FaultKind::LinkDown { cable })
+}
+
+fn up(micros: u64, cable: usize) -> FaultSpec {
+    fault(micros, FaultKind::LinkUp { cable })
+}
+
+fn port(host: usize) -> PortRef {
+    PortRef::Hca { host, hca: 0, port: PortNumber(1) }
+}
+
+/// Two hosts on a switch: cable 0 is host 0's, cable 1 is host 1's.
+fn through(faults: &[FaultSpec]) -> FabricSpec {
+    FabricSpec { faults: faults.to_vec(), ..through_switch(LinkSpeed::Ddr, &[5, 5], 4, host_part(600, 300)) }
+}
+
+fn direct(faults: &[FaultSpec]) -> FabricSpec {
+    FabricSpec { faults: faults.to_vec(), ..back_to_back(LinkSpeed::Sdr, 10, 4, host_part(600, 300)) }
+}
+
+/// Host 0 sends `count` messages of `len` bytes to host 1 and everything comes to rest.
+fn sent(spec: &FabricSpec, qp_type: QpType, count: u64, len: u32) -> Lab {
+    let mut lab = Lab::new(spec);
+    let (a, b) = lab.connect(0, 1, qp_type);
+    lab.fill(0, 0, len as usize, 3);
+    for number in 0..count {
+        lab.receive(1, b, number, 0, len);
+        let request = lab.request(0, number, SendOperation::Send { immediate: None }, 0, len);
+        lab.send(0, a, request);
+    }
+    lab.run();
+    assert_eq!(lab.world.packets_under_way(), 0);
+    lab.world.assert_credits_are_back();
+    lab
+}
+
+fn all_succeeded(count: u64) -> Vec<(u64, WcStatus)> {
+    (0..count).map(|number| (number, WcStatus::Success)).collect()
+}
+
+fn counters(lab: &Lab, node: &str, port: u8) -> PortCounters {
+    lab.world.counters().into_iter().find(|of| of.node == node && of.port == PortNumber(port)).unwrap()
+}
+
+fn of_faults(lab: &Lab, node: &str, port: u8) -> FaultCounters {
+    counters(lab, node, port).faults.unwrap()
+}
+
+fn port_events(lab: &Lab) -> Vec<(SimTime, HcaId, u32)> {
+    let of = |(at, notice): &(SimTime, Notice)| match notice {
+        Notice::PortEvent { hca, event, .. } => Some((*at, *hca, *event)),
+        _ => None,
+    };
+    lab.notices.iter().filter_map(of).collect()
+}
+
+#[test]
+fn a_link_that_is_down_for_a_while_costs_a_retransmission_and_nothing_else() {
+    // So long that a packet is on it at any time.
+    let long = |faults: Vec<FaultSpec>| FabricSpec { faults, ..through_switch(LinkSpeed::Ddr, &[5, 200], 4, host_part(600, 300)) };
+    let whole = sent(&long(vec![]), QpType::Rc, 20, 65_536);
+    let ended = |lab: &Lab| lab.timed_completions(0).last().unwrap().0;
+    assert_eq!(counters(&whole, "a/test0", 1).faults, None, "without faults nothing is said of them");
+    // In the midst of it, while its sender goes on: the first packet that comes through afterwards is refused (IBTA 9.7.5.2.8).
+    let cut = sent(&long(vec![down(100, 1), up(300, 1)]), QpType::Rc, 20, 65_536);
+    assert_eq!(cut.statuses(0), all_succeeded(20));
+    assert_eq!(cut.statuses(1), all_succeeded(20));
+    assert_eq!(cut.memory.blocks[0][..65_536], cut.memory.blocks[1][..65_536]);
+    let more = ended(&cut) - ended(&whole);
+    assert!(more > SimDuration::from_micros(190) && more < SimDuration::from_micros(220), "{more:?}");
+    let hcas = [cut.programs[1].hca, cut.programs[1].hca];
+    assert_eq!(port_events(&cut), [(at(100), hcas[0], PORT_ERR), (at(300), hcas[1], PORT_ACTIVE)]);
+    let once = FaultCounters { link_downed: 1, ..FaultCounters::default() };
+    assert_eq!((of_faults(&cut, "switch", 2), of_faults(&cut, "b/test0", 1)), (once, once));
+    assert_eq!(of_faults(&cut, "switch", 1), FaultCounters::default());
+    let discards = counters(&cut, "switch", 2).port_xmit_discards;
+    assert!(discards > 0, "what comes for a link that is down is discarded");
+    let (sent, came) = (counters(&cut, "switch", 2).port_xmit_pkts, counters(&cut, "b/test0", 1).port_rcv_pkts);
+    assert!(came < sent && sent <= came + 3, "{came} of {sent}: those on the cable were lost");
+}
+
+#[test]
+fn a_link_that_stays_down_ends_in_retry_exceeded() {
+    let lab = sent(&direct(&[down(30, 0)]), QpType::Rc, 3, 65_536);
+    let expected = [(0, WcStatus::RetryExceeded), (1, WcStatus::FlushError), (2, WcStatus::FlushError)];
+    assert_eq!(lab.statuses(0), expected);
+    assert_eq!(lab.statuses(1), [], "the receiver hears nothing");
+    // The first time and three retries, each of 4.096 us x 2^8.
+    let ended = lab.timed_completions(0)[0].0;
+    let waits = SimDuration::from_nanos((4 * 4_096) << 8);
+    assert!(ended > SimTime::ZERO + waits && ended < at(100) + waits, "{ended:?}");
+    for program in &lab.programs {
+        let port = lab.world.port(program.hca, PortNumber(1)).unwrap();
+        assert!(!port.active && port.lid == program.lid, "it is Down and keeps its LID");
+    }
+    assert!(counters(&lab, "a/test0", 1).port_xmit_discards > 0);
+    assert_eq!(port_events(&lab).iter().map(|(_, _, event)| *event).collect::<Vec<_>>(), [PORT_ERR, PORT_ERR]);
+}
+
+#[test]
+fn what_waits_in_a_switch_for_a_link_that_goes_down_is_discarded_and_its_buffers_are_free() {
+    // Two senders share the link to the third host, so packets wait for it.
+    let faults = vec![down(150, 2), up(900, 2)];
+    let mut lab = Lab::new(&FabricSpec { faults, ..through_switch(LinkSpeed::Ddr, &[5, 5, 5], 4, host_part(600, 300)) });
+    for sender in 0..2 {
+        let (a, b) = lab.connect(sender, 2, QpType::Rc);
+        for number in 0..20 {
+            lab.receive(2, b, number, 0, 32_768);
+            let request = lab.request(sender, number, SendOperation::Send { immediate: None }, 0, 32_768);
+            lab.send(sender, a, request);
+        }
+    }
+    while lab.world.next_event_time().is_some_and(|time| time < at(899)) {
+        lab.step();
+    }
+    assert_eq!(lab.world.packets_under_way(), 0, "nothing waits for a link that is down");
+    lab.world.assert_credits_are_back();
+    lab.run();
+    assert_eq!((lab.statuses(0), lab.statuses(1)), (all_succeeded(20), all_succeeded(20)));
+    assert!(counters(&lab, "switch", 3).port_xmit_discards > 1);
+}
+
+/// From host 0 to a queue pair of host 1.
+fn datagram_to(lab: &mut Lab, remote_qpn: Qpn) -> DatagramDestination {
+    let (from, dlid) = (lab.programs[0], lab.programs[1].lid);
+    let vector = AddressVector { dlid, port: PortNumber(1), ..Default::default() };
+    let ah = lab.world.create_ah(from.process, from.pd, vector).unwrap();
+    DatagramDestination { ah, remote_qpn, remote_qkey: QKey(0x1111) }
+}
+
+#[test]
+fn unreliable_messages_are_lost_and_their_senders_hear_nothing_of_it() {
+    for qp_type in [QpType::Uc, QpType::Ud] {
+        let mut lab = Lab::new(&through(&[down(100, 0), up(200, 0)]));
+        let (a, b) = lab.connect(0, 1, qp_type);
+        for number in 0..30 {
+            lab.receive(1, b, number, 0, 4_096);
+            let mut request = lab.request(0, number, SendOperation::Send { immediate: None }, 0, 1_024);
+            if qp_type == QpType::Ud {
+                request.datagram = Some(datagram_to(&mut lab, b));
+            }
+            while lab.world.next_event_time().is_some_and(|time| time < at(10 * number)) {
+                lab.step();
+            }
+            let program = lab.programs[0];
+            lab.world.post_send(at(10 * number), program.process, program.hca, a, request);
+        }
+        lab.run();
+        assert_eq!(lab.statuses(0), all_succeeded(30), "{qp_type:?}");
+        let received = lab.completions(1).len();
+        assert!((18..=21).contains(&received), "{qp_type:?}: {received}");
+        lab.world.assert_credits_are_back();
+    }
+}
+
+#[test]
+fn bit_errors_cost_packets_by_their_crc_and_are_counted() {
+    let rate = BitErrorRate::new(2e-6).unwrap();
+    let noisy = || sent(&direct(&[fault(0, FaultKind::BitErrors { cable: 0, rate })]), QpType::Rc, 60, 65_536);
+    let lab = noisy();
+    assert_eq!(lab.statuses(0), all_succeeded(60));
+    assert_eq!(lab.memory.blocks[0][..65_536], lab.memory.blocks[1][..65_536]);
+    let (seen, came) = (of_faults(&lab, "b/test0", 1), counters(&lab, "b/test0", 1));
+    // 2,078 bytes are corrupted with a probability of 3.3 %.
+    let expected = came.port_rcv_pkts as f64 * 0.0327;
+    assert!((seen.port_rcv_errors as f64 - expected).abs() < expected / 2.0, "{seen:?} of {}", came.port_rcv_pkts);
+    assert!(seen.symbol_error >= seen.port_rcv_errors && seen.symbol_error < seen.port_rcv_errors * 2);
+    assert_eq!(came.port_rcv_pkts, counters(&lab, "a/test0", 1).port_xmit_pkts, "what has a bad CRC has come in all the same");
+    let again = noisy();
+    assert_eq!((lab.world.counters(), lab.world.now()), (again.world.counters(), again.world.now()));
+    // Another rate holds from its own time on.
+    let faults = [fault(0, FaultKind::BitErrors { cable: 0, rate }), fault(1, FaultKind::BitErrors { cable: 0, rate: BitErrorRate::NONE })];
+    assert_eq!(of_faults(&sent(&direct(&faults), QpType::Rc, 60, 65_536), "b/test0", 1), FaultCounters::default());
+}
+
+#[test]
+fn the_nth_packet_of_a_kind_is_lost_and_no_other() {
+    let lose = |host: usize, packet, number| {
+        let lab = sent(&direct(&[fault(0, FaultKind::Drop { port: port(host), packet, number })]), QpType::Rc, 4, 8_192);
+        assert_eq!((lab.statuses(0), lab.statuses(1)), (all_succeeded(4), all_succeeded(4)));
+        let errors = ["a/test0", "b/test0"].map(|node| of_faults(&lab, node, 1).port_rcv_errors);
+        (errors, counters(&lab, "a/test0", 1).port_xmit_pkts)
+    };
+    // Of the third send the rest of the message is refused and all from there on is sent again.
+    assert_eq!(lose(0, PacketClass::Send, 3).0, [0, 1]);
+    assert!(lose(0, PacketClass::Send, 3).1 > 16);
+    assert_eq!(lose(0, PacketClass::Any, 16).0, [0, 1]);
+    // A later acknowledgement says the same as the lost one.
+    assert_eq!(lose(1, PacketClass::Ack, 1), ([1, 0], 16));
+    assert_eq!(lose(0, PacketClass::Ack, 1), ([0, 0], 16), "host 0 sends none");
+    assert_eq!(lose(0, PacketClass::Write, 1), ([0, 0], 16));
+}
+
+/// What becomes of three messages when nothing comes after the first.
+const CUT_SHORT: [WcStatus; 3] = [WcStatus::Success, WcStatus::RetryExceeded, WcStatus::FlushError];
+
+#[test]
+fn of_a_host_that_dies_peers_hear_nothing_more() {
+    let lab = sent(&through(&[fault(60, FaultKind::HostDies { host: 1 }), up(500, 1)]), QpType::Rc, 3, 65_536);
+    assert_eq!(lab.statuses(0).iter().map(|(_, status)| *status).collect::<Vec<_>>(), CUT_SHORT, "nothing brings it back");
+    assert!(lab.notices.contains(&(at(60), Notice::HostDied { host: 1 })));
+    assert!(lab.world.is_host_dead(1) && !lab.world.is_host_dead(0));
+    assert!(lab.world.port(lab.programs[0].hca, PortNumber(1)).unwrap().active, "its neighbours' ports do not change");
+}
+
+#[test]
+fn of_a_switch_that_dies_all_links_go_down() {
+    let lab = sent(&through(&[fault(60, FaultKind::SwitchDies { switch: 0 })]), QpType::Rc, 3, 65_536);
+    assert_eq!(lab.statuses(0).iter().map(|(_, status)| *status).collect::<Vec<_>>(), CUT_SHORT);
+    assert!(lab.programs.iter().all(|program| !lab.world.port(program.hca, PortNumber(1)).unwrap().active));
+    let downed = |node, port| of_faults(&lab, node, port).link_downed;
+    assert_eq!([downed("switch", 1), downed("switch", 2), downed("a/test0", 1), downed("b/test0", 1)], [1; 4]);
+}
+
+#[test]
+fn a_link_that_trains_anew_loses_what_is_on_it_and_keeps_what_waits() {
+    let lasts = SimDuration::from_micros(20);
+    let lab = sent(&direct(&[fault(100, FaultKind::LinkRecovers { cable: 0, lasts })]), QpType::Rc, 20, 65_536);
+    assert_eq!(lab.statuses(0), all_succeeded(20));
+    let seen = of_faults(&lab, "b/test0", 1);
+    assert_eq!((seen.link_error_recovery, seen.link_downed), (1, 0));
+    assert!((1..=2).contains(&seen.port_rcv_errors), "{seen:?}");
+    assert_eq!(port_events(&lab), [], "its ports stay Active");
+    assert_eq!(counters(&lab, "a/test0", 1).port_xmit_discards, 0);
+}
+
+#[test]
+fn a_fault_that_comes_as_a_command_joins_the_plan() {
+    let mut lab = Lab::new(&through(&[up(5_000, 0)]));
+    let (a, b) = lab.connect(0, 1, QpType::Rc);
+    lab.receive(1, b, 0, 0, 1 << 20);
+    let request = lab.request(0, 0, SendOperation::Send { immediate: None }, 0, 1 << 20);
+    lab.send(0, a, request);
+    while lab.world.next_event_time().is_some_and(|time| time < at(200)) {
+        lab.step();
+    }
+    let way = (lab.programs[0].hca, PortNumber(1));
+    assert!(!lab.world.is_way_affected(way, lab.programs[1].lid, at(200)));
+    lab.world.add_faults(&[down(200, 1)]);
+    assert!(lab.world.is_way_affected(way, lab.programs[1].lid, at(200)));
+    while lab.world.next_event_time().is_some_and(|time| time < at(900)) {
+        lab.step();
+    }
+    assert!(!lab.world.port(lab.programs[1].hca, PortNumber(1)).unwrap().active);
+    lab.world.add_faults(&[up(900, 1)]);
+    lab.run();
+    assert!(!lab.world.is_way_affected(way, lab.programs[1].lid, lab.world.now()));
+    assert_eq!((lab.statuses(0), lab.statuses(1)), (all_succeeded(1), all_succeeded(1)));
+    assert_eq!(of_faults(&lab, "b/test0", 1).link_downed, 1);
+    lab.world.assert_credits_are_back();
+}
