@@ -7,6 +7,8 @@ pub enum Dimension {
     Bytes,
     /// Comes out in picoseconds.
     Duration,
+    /// A time of a run: comes out in picoseconds.
+    Moment,
     /// Comes out in bytes per second.
     Rate,
     /// Comes out in parts per million.
@@ -43,6 +45,7 @@ impl Dimension {
         match self {
             Self::Bytes => &[("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20)],
             Self::Duration => &[("ps", 1), ("ns", 1_000), ("us", 1_000_000), ("ms", 1_000_000_000)],
+            Self::Moment => &[("ps", 1), ("ns", 1_000), ("us", 1_000_000), ("ms", 1_000_000_000), ("s", 1_000_000_000_000)],
             Self::Rate => &[("B/s", 1), ("MB/s", 1_000_000), ("MiB/s", 1 << 20), ("GB/s", 1_000_000_000), ("Gb/s", 125_000_000)],
             Self::Share => &[("ppm", 1), ("%", 10_000)],
             Self::Frequency => &[("MHz", 1)],

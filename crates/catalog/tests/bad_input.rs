@@ -198,7 +198,7 @@ fn unknown_keys_are_named_with_the_known_ones() {
     );
     assert_eq!(
         error_of(&format!("{HOSTS_AND_SWITCH}[cabels]\n")),
-        "test.toml:13:2: error: the file has no key `cabels`\n  help: did you mean `cables`? The keys here are: fabric, subnet, ethernet, generate, hosts, switches, cables"
+        "test.toml:13:2: error: the file has no key `cabels`\n  help: did you mean `cables`? The keys here are: fabric, subnet, ethernet, generate, hosts, switches, cables, faults"
     );
     let misplaced = error_of(&HOSTS_AND_SWITCH.replacen("[hosts.b]", "tune_pci = 1\n[hosts.b]", 1));
     let help = "it is an option of the HCA's driver: write `options = { tune_pci = 1 }`";

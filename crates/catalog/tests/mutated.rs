@@ -66,6 +66,11 @@ fn piece() -> impl Strategy<Value = String> {
         "copper-4x",
         "optical-active",
         "connectx2-qdr",
+        "[[faults]]",
+        "kind = \"drop\"",
+        "at = \"1e9 s\"",
+        "number = 0",
+        "rate = 1e-400",
     ];
     prop_oneof![proptest::sample::select(pieces.to_vec()).prop_map(str::to_owned), "\\PC{0,12}"]
 }

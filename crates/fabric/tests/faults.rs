@@ -249,6 +249,35 @@ fn a_link_that_trains_anew_loses_what_is_on_it_and_keeps_what_waits() {
 }
 
 #[test]
+fn faults_are_named_by_words_and_wrong_words_come_with_the_right_ones() {
+    let spec = through(&[]);
+    for words in [
+        "link_down a/test0/1",
+        "link_up b/test0/1",
+        "link_recovers 1000 a/test0/1",
+        "bit_errors 1e-12 b/test0/1",
+        "drop ack 3 switch/2",
+        "host_dies b",
+        "switch_dies switch",
+    ] {
+        let words: Vec<&str> = words.split(' ').collect();
+        assert_eq!(FaultKind::of_words(&spec, &words).unwrap().words(&spec), words);
+    }
+    assert_eq!(FaultKind::of_words(&spec, &["link_down", "switch/2"]), Ok(FaultKind::LinkDown { cable: 1 }), "either end names a cable");
+    let wrong = |words: &str| FaultKind::of_words(&spec, &words.split(' ').collect::<Vec<_>>()).unwrap_err();
+    assert_eq!(wrong("host_dies c").known, ["a", "b"]);
+    assert_eq!(wrong("link_down a/test1/1").known, ["test0"]);
+    assert_eq!(wrong("link_down a/test0/2").message, "no cable ends on `a/test0/2`");
+    assert_eq!(wrong("link_down a/test0/3").known, ["1", "2"]);
+    assert_eq!(wrong("link_down a").known, ["a/test0/1"]);
+    assert_eq!(wrong("link_down c/1").known, ["a", "b", "switch"]);
+    assert_eq!(wrong("drop acks 1 switch/1").what, "kinds of packets");
+    assert_eq!(wrong("drop ack 0 switch/1").message, "`0` is not a number: write 1 or more");
+    assert!(wrong("bit_errors 1 switch/1").message.contains("less than 1"));
+    assert_eq!(wrong("link_downs switch/1").known, FaultKind::NAMES);
+}
+
+#[test]
 fn a_fault_that_comes_as_a_command_joins_the_plan() {
     let mut lab = Lab::new(&through(&[up(5_000, 0)]));
     let (a, b) = lab.connect(0, 1, QpType::Rc);

@@ -4,6 +4,7 @@ mod buses;
 mod cables;
 mod congestion;
 mod ethernet;
+mod faults;
 mod generate;
 mod guids;
 mod nodes;
@@ -128,6 +129,7 @@ fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Op
     let mut hosts = nodes::hosts(hosts_entry, context);
     let mut switches = nodes::switches(switches_entry, context);
     nodes::check_names(&hosts, &switches, &mut context.findings);
+    let faults_entry = top.optional("faults");
     let cables = cables::cables(cables_entry, &hosts, &switches, context);
     top.finish(&mut context.findings);
     if generated.is_some() {
@@ -145,6 +147,7 @@ fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Op
     let hosts = hosts.into_iter().map(HostDraft::into_spec).collect::<Option<_>>()?;
     let switches = switches.into_iter().map(SwitchDraft::into_spec).collect::<Option<_>>()?;
     let mut spec = FabricSpec { title, hosts, switches, cables, subnet, ethernet, faults: Vec::new() };
+    spec.faults = faults::read_faults(faults_entry, &spec, &mut context.findings);
     subnet::check_routing(subnet_entry, &spec, &mut context.findings);
     qos::check_qos(subnet_entry, &mut spec, &mut context.findings);
     ethernet::warn((ethernet_entry, cables_entry), &spec, &mut context.findings);

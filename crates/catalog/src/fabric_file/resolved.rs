@@ -52,6 +52,7 @@ fn write_toml(out: &mut String, spec: &FabricSpec, (seed, start_date): (u64, Sta
         writeln!(out, "node_guid = \"{}\"", switch.node_guid)?;
     }
     spec.cables.iter().try_for_each(|cable| write_cable(out, spec, cable))?;
+    spec.faults.iter().try_for_each(|fault| super::faults::write_fault(out, spec, fault))?;
     sheets.values().try_for_each(|sheet| write_sheet(out, sheet))
 }
 
@@ -135,6 +136,6 @@ fn write_parameter(out: &mut String, parameter: &Parameter) -> std::fmt::Result 
     writeln!(out, " }}")
 }
 
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     toml_edit::Value::from(text).to_string().trim().to_owned()
 }

@@ -4,11 +4,13 @@
 //! fabric in parts loses the same packets. A fault that comes as a command joins the plan at its moment.
 
 mod errors;
+mod names;
 mod plan;
 mod state;
 mod turns;
 
 pub use errors::BitErrorRate;
+pub use names::Unknown;
 pub use plan::{FaultKind, FaultSpec, PacketClass};
 pub use state::FaultCounters;
 
