@@ -24,6 +24,12 @@ pub(crate) fn port_counters(port: &PortCounters) -> Value {
         counters["pause_frames_received"] = json!(ethernet.rcv_pauses);
         counters["buffer_discards"] = json!(ethernet.rcv_discards);
     }
+    if let Some(faults) = port.faults {
+        counters["link_downed"] = json!(faults.link_downed);
+        counters["link_error_recovery"] = json!(faults.link_error_recovery);
+        counters["symbol_error"] = json!(faults.symbol_error);
+        counters["port_rcv_errors"] = json!(faults.port_rcv_errors);
+    }
     counters
 }
 

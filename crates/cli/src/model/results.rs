@@ -10,6 +10,7 @@ use parquet::errors::ParquetError;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 use softband_fabric::EthernetCounters;
+use softband_fabric::faults::FaultCounters;
 use softband_fabric::spec::FabricSpec;
 use softband_parallel::Crew;
 use softband_sim::SimTime;
@@ -154,6 +155,15 @@ impl Results {
             columns.push(of_ethernet("pause_frames_sent", |counters| counters.xmit_pauses));
             columns.push(of_ethernet("pause_frames_received", |counters| counters.rcv_pauses));
             columns.push(of_ethernet("buffer_discards", |counters| counters.rcv_discards));
+        }
+        if ports.iter().any(|port| port.counters.faults.is_some()) {
+            let of_faults = |name: &str, of: fn(&FaultCounters) -> u64| {
+                Column::new(name, Values::Some(ports.iter().map(|port| port.counters.faults.as_ref().map(of)).collect()))
+            };
+            columns.push(of_faults("link_downed", |counters| counters.link_downed));
+            columns.push(of_faults("link_error_recovery", |counters| counters.link_error_recovery));
+            columns.push(of_faults("symbol_error", |counters| counters.symbol_error));
+            columns.push(of_faults("port_rcv_errors", |counters| counters.port_rcv_errors));
         }
         Table::new(columns)
     }

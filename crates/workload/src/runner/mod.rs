@@ -79,6 +79,8 @@ pub struct Runner {
     phases: Vec<PhaseReport>,
     notices: Vec<Notice>,
     failure: Option<Failure>,
+    /// Hosts that have died: nothing more comes of their ranks.
+    dead_hosts: Vec<usize>,
     warnings: Vec<(SimTime, String)>,
     steps_left: usize,
     steps_total: usize,
@@ -142,6 +144,7 @@ impl Runner {
             phases: schedule.phases.iter().map(|name| PhaseReport::new(name)).collect(),
             notices: Vec::new(),
             failure: None,
+            dead_hosts: Vec::new(),
             warnings: Vec::new(),
             steps_left,
             steps_total: steps_left,
@@ -273,6 +276,8 @@ impl Runner {
             match notice {
                 Notice::Completed { process, completion, .. } => self.on_completed(process.0, &completion, now),
                 Notice::Wakeup { token } => match Due::of_token(token) {
+                    Due::Look { rank } if self.is_dead(rank) => {}
+                    Due::Calculated { step } if self.is_dead(self.schedule.steps[step as usize].rank) => {}
                     Due::Look { rank } => self.look(rank, now),
                     Due::Calculated { step } => self.finish(step, now),
                 },
@@ -280,13 +285,24 @@ impl Runner {
                     self.warnings.push((now, format!("deadlock, broken up by lifetime limits: {waits}")))
                 }
                 Notice::Deadlock { waits, is_broken_up: false } => self.fail(RunError::Deadlock { waits }),
+                Notice::HostDied { host } => {
+                    self.dead_hosts.push(host);
+                    self.warnings.push((now, format!("host {} died after {:.6} s", self.world.spec().hosts[host].name, now.as_secs_f64())));
+                }
                 _ => {}
             }
         }
         self.notices = notices;
     }
 
+    fn is_dead(&self, rank: u32) -> bool {
+        self.dead_hosts.contains(&((rank / self.ranks_per_host) as usize))
+    }
+
     fn on_completed(&mut self, rank: u32, completion: &Completion, now: SimTime) {
+        if self.is_dead(rank) {
+            return;
+        }
         let received = matches!(completion.opcode, WcOpcode::Receive | WcOpcode::ReceiveRdmaWithImmediate);
         let seen = match received {
             true => Seen::Received { step: completion.immediate },
