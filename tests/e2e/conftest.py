@@ -280,6 +280,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "held_up",
         "no_reads",
         "pinned_memory",
+        "port_events",
         "protected_memory",
         "region_gone",
         "fresh_queue_pairs",

@@ -1,6 +1,6 @@
 //! The command line as clap has it: commands, options, help. Completions and man pages are made from it.
 
-use crate::{completions, exec, external, fabric, model, own_parts, parts, run, status, up};
+use crate::{completions, exec, external, fabric, fault, model, own_parts, parts, run, status, up};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
@@ -39,6 +39,8 @@ pub(crate) enum Command {
     Exec(exec::ExecArguments),
     /// Show which fabrics are up, their hosts and the programs on them
     Status(status::StatusArguments),
+    /// Let something go wrong on a fabric that is up: links, hosts, switches, packets
+    Fault(fault::FaultArguments),
     /// End a fabric that is up, and all programs on it
     Down(status::DownArguments),
     /// Drive a fabric by a workload or a trace instead of programs

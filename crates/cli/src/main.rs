@@ -12,6 +12,7 @@ mod fabric;
 mod fabric_list;
 mod fabric_loops;
 mod failures;
+mod fault;
 mod files;
 mod generate;
 mod home;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         Command::Up(up) => up::run(&up),
         Command::Exec(exec) => exec::run(&exec),
         Command::Status(arguments) => status::status(&arguments),
+        Command::Fault(arguments) => fault::run(&arguments),
         Command::Down(arguments) => status::down(&arguments),
         Command::Model(arguments) => model::run(&arguments, matches.subcommand_matches("model")),
         Command::Fabric(command) => fabric::run(&command),

@@ -14,7 +14,7 @@ impl Engine {
     /// Lets an entry say how datagrams reach a queue pair; whether it said something else before.
     pub(crate) fn write_datagram_part(&self, entry: &QpEntry, hca: HcaId, qp: &QpSnapshot) -> bool {
         let is_for_datagrams = qp.init.qp_type == QpType::Ud;
-        let port = self.world.port(hca, qp.port).filter(|port| is_for_datagrams && port.active);
+        let port = self.world.port(hca, qp.port).filter(|port| is_for_datagrams && port.active && !self.may_meet_faults(hca, qp));
         let fields = [
             (&entry.lid, port.as_ref().map_or(0, |port| u32::from(port.lid.0))),
             (&entry.qkey, qp.qkey.0),

@@ -411,7 +411,8 @@ impl Engine {
         let fits = qp.pkey.reaches(peer.pkey) && qp.path_mtu == peer.path_mtu && qp.max_rd_atomic <= peer.max_dest_rd_atomic;
         // While packets are under way the numbers of both sides differ; that they were equal at first is enough.
         let in_step = self.direct.fitted.get(&name) == Some(&to) || qp.send_psn == peer.receive_psn;
-        if !connected || !fits || !in_step {
+        let meets_faults = self.may_meet_faults(name.0, qp) || self.may_meet_faults(to.0, &peer);
+        if !connected || !fits || !in_step || meets_faults {
             return 0;
         }
         self.direct.note_fitted(name, to);

@@ -9,7 +9,7 @@ use softband_fabric::World;
 use softband_fabric::spec::{HcaSpec, HostSpec};
 use softband_ipc::environment;
 use softband_model::verbs::api::PortSnapshot;
-use softband_types::{LinkLayer, LinkRate, LinkSpeed, PortNumber};
+use softband_types::{HcaId, LinkLayer, LinkRate, LinkSpeed, PortNumber};
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -73,9 +73,29 @@ impl Files {
         Ok(link)
     }
 
+    /// A port's state is another one now, where its host has files.
+    pub(crate) fn note_port(&self, world: &World, hca: HcaId, number: PortNumber) -> io::Result<()> {
+        let (host, index) = world.place_of(hca);
+        let device = &world.spec().hosts[host].hcas[index].device;
+        let folder = self.place_of(host).join("sys/class/infiniband").join(device).join("ports").join(number.0.to_string());
+        match world.port(hca, number) {
+            Some(port) if folder.is_dir() => states_of(&port).into_iter().try_for_each(|(name, text)| {
+                // Whoever reads it at this moment gets one or the other.
+                let nascent = folder.join(format!("{name}.new"));
+                fs::write(&nascent, format!("{text}\n"))?;
+                fs::rename(&nascent, folder.join(name))
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn place_of(&self, host: usize) -> PathBuf {
+        self.folder.join(format!("{}-{host}", self.secret))
+    }
+
     /// The folder of a host, written when it is first asked for: large fabrics have many hosts without programs.
     fn of_host(&self, host: usize, world: &World) -> io::Result<PathBuf> {
-        let folder = self.folder.join(format!("{}-{host}", self.secret));
+        let folder = self.place_of(host);
         if !folder.is_dir() {
             write_host(&folder, world, host, &world.spec().hosts[host])?;
         }
@@ -180,14 +200,22 @@ fn write_card(card: &Path, world: &World, (host, number): (usize, usize), hca: &
     Ok(())
 }
 
+/// A port's state and its physical state, as files of these names have them.
+fn states_of(port: &PortSnapshot) -> [(&'static str, &'static str); 2] {
+    match port.active {
+        true => [("state", "4: ACTIVE"), ("phys_state", "5: LinkUp")],
+        false => [("state", "1: DOWN"), ("phys_state", "2: Polling")],
+    }
+}
+
 fn write_port(folder: &Path, port: &PortSnapshot, pkeys: impl Iterator<Item = u16>) -> io::Result<()> {
-    let states = if port.active { ("4: ACTIVE", "5: LinkUp") } else { ("1: DOWN", "2: Polling") };
+    let [state, physical_state] = states_of(port).map(|(name, text)| (name, text.to_owned()));
     // The service levels' map and the system image's GUID, or that its GIDs are IP addresses: as `ibv_query_port` says.
     let is_ethernet = port.link_layer == LinkLayer::Ethernet;
     let (capabilities, gid_type) = if is_ethernet { ("0x04000000", "RoCE v2") } else { ("0x00000840", "IB/RoCE v1") };
     let facts = [
-        ("state", states.0.into()),
-        ("phys_state", states.1.into()),
+        state,
+        physical_state,
         ("rate", rate_text(port.link_layer, port.rate)),
         ("lid", format!("{:#x}", shown_lid(port.link_layer, port.lid).0)),
         ("lid_mask_count", "0".into()),

@@ -19,6 +19,7 @@ mod convert;
 mod counter;
 mod datagrams;
 mod direct;
+mod faults;
 mod feeders;
 mod files;
 mod handover;

@@ -10,6 +10,9 @@ use std::io::{Read, Seek};
 use std::mem::MaybeUninit;
 use std::path::Path;
 
+/// Of a command.
+const ARGUMENT_BYTES: usize = 112;
+
 /// What a program needs in its environment to be on a host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Pass {
@@ -73,6 +76,22 @@ impl Remote {
         }
     }
 
+    /// Lets something go wrong: the words of a fault, as `FaultKind::of_words` has them.
+    ///
+    /// # Errors
+    /// When the words mean nothing on this fabric: the message says what would.
+    pub fn fault(&self, words: &[String]) -> anyhow::Result<()> {
+        let text = words.join(" ");
+        if text.len() >= ARGUMENT_BYTES {
+            bail!("no fault is as long as `{text}`");
+        }
+        match self.ask(kind::FAULT, &text)? {
+            (0, _) => Ok(()),
+            (libc::ENOENT, why) => bail!("{}", why.as_str().unwrap_or("the fabric does not know what is meant")),
+            (other, _) => Err(refusal(other)),
+        }
+    }
+
     /// Tells the engine to end.
     ///
     /// # Errors
@@ -91,11 +110,11 @@ impl Remote {
         let _ = rustix::net::recv(&self.0, &mut [0u8; 1][..], RecvFlags::empty());
     }
 
-    fn ask(&self, kind: u32, host: &str) -> anyhow::Result<(i32, Value)> {
-        let mut command = Command { version: softband_ipc::VERSION, kind, host: [0; 64] };
+    fn ask(&self, kind: u32, argument: &str) -> anyhow::Result<(i32, Value)> {
+        let mut command = Command { version: softband_ipc::VERSION, kind, argument: [0; ARGUMENT_BYTES] };
         // One byte stays zero; a longer name is no host's.
-        let len = host.len().min(63);
-        command.host[..len].copy_from_slice(&host.as_bytes()[..len]);
+        let len = argument.len().min(ARGUMENT_BYTES - 1);
+        command.argument[..len].copy_from_slice(&argument.as_bytes()[..len]);
         rustix::net::send(&self.0, bytemuck::bytes_of(&command), SendFlags::NOSIGNAL).context("the engine hung up")?;
         let mut reply: CommandReply = bytemuck::Zeroable::zeroed();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -120,6 +139,7 @@ impl Remote {
 fn refusal(errno: i32) -> anyhow::Error {
     match errno {
         libc::EPROTO => anyhow!("the fabric was brought up by another version of softband: use that one, or bring it down and up again"),
+        libc::EHOSTDOWN => anyhow!("the host has died: bring the fabric down and up again"),
         libc::EOPNOTSUPP => anyhow!("programs cannot be added to a run: bring a fabric up with softband up"),
         other => anyhow!("the engine refuses: {}", std::io::Error::from_raw_os_error(other)),
     }

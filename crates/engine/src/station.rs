@@ -39,7 +39,8 @@ impl Engine {
     pub(crate) fn obey(&mut self, socket: &OwnedFd, pid: i32, command: &Command) {
         let (status, ticket, text) = match command.kind {
             _ if command.version != softband_ipc::VERSION => (libc::EPROTO, 0, Value::Null),
-            kind::TICKET => self.pass_for(&command.host, pid),
+            kind::TICKET => self.pass_for(&command.argument, pid),
+            kind::FAULT => self.fault(&command.argument),
             kind::STATUS => (0, 0, self.status()),
             kind::DOWN => {
                 self.interrupt.raise();
@@ -50,11 +51,23 @@ impl Engine {
         answer(socket, &CommandReply { version: softband_ipc::VERSION, status, ticket }, &text);
     }
 
+    /// A fault, as words with blanks between.
+    fn fault(&mut self, padded: &[u8]) -> (i32, u64, Value) {
+        let text = String::from_utf8_lossy(padded.split(|byte| *byte == 0).next().unwrap_or_default());
+        match self.add_fault(&text.split(' ').collect::<Vec<_>>()) {
+            Ok(()) => (0, 0, Value::Null),
+            Err(why) => (libc::ENOENT, 0, json!(why)),
+        }
+    }
+
     /// What the process `pid` needs to become a program on a host.
     fn pass_for(&mut self, padded: &[u8], pid: i32) -> (i32, u64, Value) {
         let name = padded.split(|byte| *byte == 0).next().unwrap_or_default();
         let hosts: Vec<&str> = self.world.spec().hosts.iter().map(|host| host.name.as_str()).collect();
         let Some(host) = hosts.iter().position(|host| host.as_bytes() == name) else { return (libc::ENOENT, 0, json!(hosts)) };
+        if self.world.is_host_dead(host) {
+            return (libc::EHOSTDOWN, 0, Value::Null);
+        }
         if !self.stays {
             return (libc::EOPNOTSUPP, 0, Value::Null);
         }

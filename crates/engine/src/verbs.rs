@@ -329,7 +329,9 @@ impl Engine {
             // The engine keeps its own wake-ups.
             Notice::SrqEvent { .. } | Notice::Wakeup { .. } => {}
             Notice::Deadlock { waits, is_broken_up } => self.deadlocked(waits, is_broken_up),
+            Notice::HostDied { host } => self.host_died(host),
             Notice::PortEvent { hca, port, event } => {
+                self.port_changed(hca, port);
                 self.note_groups_changed();
                 let mut nth = 0;
                 while let Some(process) = self.processes.nth_living(nth) {

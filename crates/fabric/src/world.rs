@@ -173,6 +173,14 @@ impl World {
         HcaId(index.expect("the caller knows the fabric file") as u32)
     }
 
+    /// The host of an HCA, and which of its HCAs it is.
+    ///
+    /// # Panics
+    /// As below.
+    pub fn place_of(&self, hca: HcaId) -> (usize, usize) {
+        self.hcas[hca.0 as usize].place
+    }
+
     /// # Panics
     /// When `hca` is not of this fabric, as all that take one.
     pub fn hca_part(&self, hca: HcaId) -> &HcaPart {

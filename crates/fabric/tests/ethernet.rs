@@ -2,11 +2,13 @@
 mod common;
 
 use common::*;
+use softband_fabric::faults::{BitErrorRate, FaultKind, FaultSpec};
 use softband_fabric::notice::Notice;
 use softband_fabric::spec::{CableSpec, EthernetFlowControl, FabricSpec, PortRef, SwitchSpec};
 use softband_fabric::{EthernetCounters, credit_loops, lossy_ends};
 use softband_model::parts::{EthernetCable, EthernetPorts};
 use softband_model::verbs::api::*;
+use softband_sim::{SimDuration, SimTime};
 use softband_types::*;
 
 /// Makes all of a fabric Ethernet of this rate, with an MTU for packets of 4 KiB.
@@ -285,4 +287,26 @@ fn a_circle_of_pauses_is_told_of_before_and_found_in_a_run() {
     assert!(waits.starts_with("s1/2 is paused by s2/3 (priority 0), ") && !is_broken_up, "{waits}");
     spec.ethernet.flow_control = EthernetFlowControl::None;
     assert_eq!(credit_loops(&spec), []);
+}
+
+#[test]
+fn a_link_that_fails_amid_pauses_leaves_no_buffer_held_and_nobody_paused() {
+    let at = |micros: u64| SimTime::ZERO + SimDuration::from_micros(micros);
+    let fault = |micros: u64, kind| FaultSpec { at: at(micros), kind };
+    let rate = BitErrorRate::new(1e-7).unwrap();
+    let mut spec = star(5, EthernetRate::G25);
+    spec.faults = vec![
+        fault(40, FaultKind::LinkDown { cable: 0 }),
+        fault(90, FaultKind::LinkUp { cable: 0 }),
+        fault(150, FaultKind::LinkDown { cable: 2 }),
+        fault(200, FaultKind::LinkUp { cable: 2 }),
+        fault(0, FaultKind::BitErrors { cable: 3, rate }),
+    ];
+    // What it asserts: every message arrives, and no credits or places are missing.
+    let lab = incast(&spec, 20);
+    assert!(total(&lab).xmit_pauses > 0);
+    let faults = |node: &str| lab.world.counters().into_iter().find(|port| port.node == node).unwrap().faults.unwrap();
+    assert_eq!((faults("a/test0").link_downed, faults("c/test0").link_downed), (1, 1));
+    let corrupted = lab.world.counters().iter().map(|port| port.faults.unwrap().port_rcv_errors).sum::<u64>();
+    assert!(corrupted > 0);
 }

@@ -7,7 +7,7 @@ use softband_fabric::faults::{BitErrorRate, FaultCounters, FaultKind, FaultSpec,
 use softband_fabric::notice::Notice;
 use softband_fabric::spec::{FabricSpec, PortRef};
 use softband_model::verbs::api::{AddressVector, DatagramDestination, SendOperation};
-use softband_sim::{SimDuration, SimTime};
+use softband_sim::{RandomStream, SimDuration, SimTime};
 use softband_types::*;
 
 const PORT_ACTIVE: u32 = 9;
@@ -301,4 +301,62 @@ fn a_fault_that_comes_as_a_command_joins_the_plan() {
     assert_eq!((lab.statuses(0), lab.statuses(1)), (all_succeeded(1), all_succeeded(1)));
     assert_eq!(of_faults(&lab, "b/test0", 1).link_downed, 1);
     lab.world.assert_credits_are_back();
+}
+
+/// A fault somewhere in a fabric of four hosts on a switch, within the first two milliseconds.
+fn random_fault(random: &mut RandomStream) -> FaultSpec {
+    let mut draw = |below: u64| random.next_u64() % below;
+    let cable = draw(4) as usize;
+    let kind = match draw(8) {
+        0 | 1 => FaultKind::LinkDown { cable },
+        2..=4 => FaultKind::LinkUp { cable },
+        5 => FaultKind::LinkRecovers { cable, lasts: SimDuration::from_micros(1 + draw(50)) },
+        6 => FaultKind::BitErrors { cable, rate: BitErrorRate::new([0.0, 1e-9, 1e-6][draw(3) as usize]).unwrap() },
+        _ => FaultKind::Drop { port: port(cable), packet: PacketClass::ALL[draw(11) as usize], number: 1 + draw(20) },
+    };
+    FaultSpec { at: SimTime::from_picos(draw(2_000_000_000)), kind }
+}
+
+#[test]
+fn whatever_fails_every_request_ends_once_and_every_buffer_is_free() {
+    for seed in 0..60 {
+        let mut random = RandomStream::new(seed, 9);
+        let faults: Vec<FaultSpec> = (0..1 + random.next_u64() % 12).map(|_| random_fault(&mut random)).collect();
+        let (planned, commanded) = faults.split_at(random.next_u64() as usize % (faults.len() + 1));
+        let spec =
+            FabricSpec { faults: planned.to_vec(), ..through_switch(LinkSpeed::Ddr, &[5, 50, 1, 200], 1 + (seed % 3) as u8, host_part(600, 300)) };
+        let mut lab = Lab::new(&spec);
+        let mut commanded = commanded.to_vec();
+        commanded.sort_by_key(|fault| std::cmp::Reverse(fault.at));
+        for (from, to) in [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)] {
+            let (a, b) = lab.connect(from, to, QpType::Rc);
+            for number in 0..15 {
+                lab.receive(to, b, number, 0, 20_000);
+                let operation = match number % 3 {
+                    0 => SendOperation::Send { immediate: None },
+                    1 => lab.write_to(to, 0),
+                    _ => lab.read_from(to, 0),
+                };
+                let request = lab.request(from, 100 + number, operation, 40_000, 20_000);
+                lab.send(from, a, request);
+            }
+        }
+        loop {
+            let next = lab.world.next_event_time();
+            match commanded.last() {
+                Some(fault) if next.is_none_or(|time| time >= fault.at) => {
+                    lab.world.add_faults(std::slice::from_ref(fault));
+                    commanded.pop();
+                }
+                _ if !lab.step() => break,
+                _ => {}
+            }
+        }
+        assert_eq!(lab.world.packets_under_way(), 0, "seed {seed}");
+        lab.world.assert_credits_are_back();
+        for (who, requests) in [(0, 30), (1, 15), (2, 15), (3, 15)] {
+            let ended = lab.statuses(who).into_iter().filter(|(id, _)| *id >= 100).count();
+            assert_eq!(ended, requests, "seed {seed}, host {who}");
+        }
+    }
 }

@@ -9,8 +9,8 @@ pub struct Command {
     pub version: u32,
     /// One of [`kind`].
     pub kind: u32,
-    /// NUL-padded name of the host that is meant.
-    pub host: [u8; 64],
+    /// NUL-padded: the name of the host that is meant, or the words of a fault.
+    pub argument: [u8; 112],
 }
 
 /// Values of [`Command::kind`].
@@ -19,6 +19,8 @@ pub mod kind {
     pub const TICKET: u32 = 0;
     /// Everything there is to know.
     pub const STATUS: u32 = 1;
+    /// Something goes wrong from now on.
+    pub const FAULT: u32 = 3;
     /// End all programs, and the engine.
     pub const DOWN: u32 = 2;
 }

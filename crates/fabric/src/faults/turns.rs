@@ -283,6 +283,13 @@ impl World {
         ports.any(|port| faults.is_affected_from(port, now))
     }
 
+    /// Whether a host or switch at the end of a cable has died, so that its link never comes up again.
+    pub fn has_dead_end(&self, cable: usize) -> bool {
+        let now = self.queue.now();
+        let is_death = |fault: &FaultSpec| fault.at <= now && self.spec.cables_of(&fault.kind).contains(&cable);
+        self.faults.as_ref().is_some_and(|faults| faults.plan().iter().any(is_death))
+    }
+
     /// Whether a host has died.
     pub fn is_host_dead(&self, host: usize) -> bool {
         let now = self.queue.now();

@@ -1,0 +1,69 @@
+//! `softband fault`: something goes wrong, from now on, on a fabric that is up.
+
+use crate::{output, record};
+use clap::{Args, Subcommand};
+use softband_engine::Remote;
+
+#[derive(Args)]
+pub(crate) struct FaultArguments {
+    /// The fabric
+    #[arg(long, global = true, env = record::NAME_VARIABLE, default_value = record::NAME_DEFAULT)]
+    name: String,
+    #[command(subcommand)]
+    fault: Fault,
+}
+
+/// Links are named by a port at either end, as in the fabric file: `a/mlx5_0/1` or `sw/1`.
+#[derive(Subcommand)]
+enum Fault {
+    /// A link goes down
+    LinkDown { link: String },
+    /// A link comes up again
+    LinkUp { link: String },
+    /// A link trains anew, for so many microseconds, and its ports stay Active
+    LinkRecovers {
+        #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+        microseconds: u64,
+        link: String,
+    },
+    /// Bits that cross a cable come in wrong with this probability; 0 ends that
+    BitErrors { rate: f64, link: String },
+    /// The next packet of a kind that leaves a port gets lost, or the one with this number from now on
+    Drop {
+        /// any, send, write, read_request, read_response, atomic, atomic_ack, datagram, ack, nak or cn
+        packet: String,
+        port: String,
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+        number: u64,
+    },
+    /// A host dies, with all programs on it
+    HostDies { host: String },
+    /// A switch dies: all its links go down
+    SwitchDies { switch: String },
+}
+
+impl Fault {
+    /// As `FaultKind::of_words` has them.
+    fn words(&self) -> Vec<String> {
+        match self {
+            Self::LinkDown { link } => vec!["link_down".into(), link.clone()],
+            Self::LinkUp { link } => vec!["link_up".into(), link.clone()],
+            Self::LinkRecovers { microseconds, link } => {
+                vec!["link_recovers".into(), (u128::from(*microseconds) * 1_000_000).to_string(), link.clone()]
+            }
+            Self::BitErrors { rate, link } => vec!["bit_errors".into(), format!("{rate:e}"), link.clone()],
+            Self::Drop { packet, port, number } => vec!["drop".into(), packet.clone(), number.to_string(), port.clone()],
+            Self::HostDies { host } => vec!["host_dies".into(), host.clone()],
+            Self::SwitchDies { switch } => vec!["switch_dies".into(), switch.clone()],
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &FaultArguments) -> anyhow::Result<i32> {
+    let record = record::wanted(&arguments.name)?;
+    let Some(remote) = Remote::connect(&record.engine)? else { anyhow::bail!("the fabric '{}' has just ended", arguments.name) };
+    let words = arguments.fault.words();
+    remote.fault(&words)?;
+    output::say(format_args!("fabric '{}': {}\n", arguments.name, words.join(" ")))?;
+    Ok(0)
+}

@@ -1,0 +1,77 @@
+//! Faults on the program side: hosts whose programs end, ports whose state programs see, and what no longer goes past the engine.
+
+use crate::pace::{Engine, Pace};
+use softband_fabric::faults::{FaultKind, FaultSpec};
+use softband_model::verbs::api::QpSnapshot;
+use softband_types::{HcaId, PortNumber, QpType};
+
+impl Engine {
+    /// A host has died: its programs end at once, without a word.
+    pub(crate) fn host_died(&mut self, host: usize) {
+        self.warn(format!("host {} died at {:.6} s", self.world.spec().hosts[host].name, self.now.as_secs_f64()));
+        let is_there = |engine: &Self, process: usize| engine.processes[process].host == host && engine.processes[process].is_alive();
+        let all: Vec<usize> = (0..).map_while(|nth| self.processes.nth_living(nth)).filter(|process| is_there(self, *process)).collect();
+        for process in &all {
+            let pid = self.processes[*process].pid;
+            // Zero would be our own process group.
+            if pid > 0 {
+                // SAFETY: a signal to a process that this engine has started or that attached to it.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
+            }
+        }
+        for process in all {
+            // The end of one may have been another's.
+            if is_there(self, process) {
+                self.process_exits(process);
+            }
+        }
+    }
+
+    /// A port's link went down or came up: the host's files say so, and what programs may do themselves changes.
+    pub(crate) fn port_changed(&mut self, hca: HcaId, number: PortNumber) {
+        if let Some(files) = &self.files
+            && let Err(error) = files.note_port(&self.world, hca, number)
+        {
+            self.warn(format!("the files that programs see of their ports are out of date: {error}"));
+        }
+        self.publish_all();
+    }
+
+    /// Lets the tables say anew of all queue pairs whether programs may move data by them.
+    pub(crate) fn publish_all(&mut self) {
+        if self.pace != Pace::Wall {
+            return;
+        }
+        let all: Vec<_> = self.world.queue_pairs().map(|(_, hca, qp)| (hca, qp.qpn)).collect();
+        for (hca, qpn) in all {
+            self.publish_queue_pair(hca, qpn);
+        }
+    }
+
+    /// Whether what a queue pair sends may meet a fault: then its packets are the World's.
+    pub(crate) fn may_meet_faults(&self, hca: HcaId, qp: &QpSnapshot) -> bool {
+        match qp.init.qp_type {
+            QpType::Ud => self.world.is_any_way_affected(hca, qp.port, self.now),
+            _ => self.world.is_way_affected((hca, qp.port), qp.address_vector.dlid, self.now),
+        }
+    }
+
+    /// Adds a fault, given as words, from now on; why that cannot be.
+    pub(crate) fn add_fault(&mut self, words: &[&str]) -> Result<(), String> {
+        let kind = FaultKind::of_words(self.world.spec(), words).map_err(|unknown| match unknown.known.is_empty() {
+            true => unknown.message,
+            false => format!("{}; the {} are {}", unknown.message, unknown.what, unknown.known.join(", ")),
+        })?;
+        if let FaultKind::LinkUp { cable } = kind
+            && self.world.has_dead_end(cable)
+        {
+            return Err("the link cannot come up: a host or switch at its end has died".into());
+        }
+        self.set_wall_clock();
+        let at = self.now.max(self.world.now());
+        self.world.add_faults(&[FaultSpec { at, kind }]);
+        // Before anything else is sent past the engine.
+        self.publish_all();
+        Ok(())
+    }
+}
