@@ -12,7 +12,8 @@ import pytest
 from conftest import FABRICS, WAIT_SECONDS, Fabrics, Outcome, Softband, line_of, until
 
 PAIR = (FABRICS / "default.toml").read_text()
-RETRY_EXCEEDED = "transport retry counter exceeded"
+# As perftest says it: the status of the work completion.
+RETRY_EXCEEDED = "Failed status 12"
 
 
 def with_faults(softband: Softband, *faults: str, fabric: str = PAIR) -> Path:
@@ -48,15 +49,17 @@ def microseconds(text: str) -> float:
     return float(found[1])
 
 
+# Its client writes from 1.22 to 1.25 s, and its server only waits for the end of their TCP connection.
+WRITES = "ib_write_bw -s 65536 -n 20000"
 PINGPONG = "ibv_rc_pingpong -n 2000 -s 8192 -c"
 
 
 def test_a_pingpong_recovers_from_a_link_that_was_down(softband: Softband) -> None:
     untroubled = softband.pair("default", PINGPONG).assert_ok()
     troubled = softband.pair(with_faults(softband, down(3), up(4)), PINGPONG).assert_ok()
-    assert "invalid data" not in troubled.program("a-1") + troubled.program("b-1")
+    assert "invalid data" not in troubled.program("a-0") + troubled.program("b-0")
     # It waits for the local ACK timeout once: 67 ms, or more by the HCA's part.
-    more = (microseconds(troubled.program("b-1")) - microseconds(untroubled.program("b-1"))) * 2000
+    more = (microseconds(troubled.program("b-0")) - microseconds(untroubled.program("b-0"))) * 2000
     assert 60_000 < more < 1_000_000, more
     assert ports(troubled)["b/mlx5_0/1"]["link_downed"] == ports(troubled)["sw/2"]["link_downed"] == 1
     assert ports(troubled)["a/mlx5_0/1"]["link_downed"] == 0
@@ -64,18 +67,18 @@ def test_a_pingpong_recovers_from_a_link_that_was_down(softband: Softband) -> No
 
 
 def test_a_link_that_stays_down_ends_in_retry_exceeded(softband: Softband) -> None:
-    outcome = softband.pair(with_faults(softband, down(3)), PINGPONG)
+    outcome = softband.pair(with_faults(softband, down(1230)), WRITES)
     assert outcome.status != 0
-    assert RETRY_EXCEEDED in outcome.program("a-1") + outcome.program("b-1") + outcome.stderr
+    assert RETRY_EXCEEDED in outcome.stdout + outcome.stderr
 
 
 def test_perftest_gets_through_a_noisy_cable_and_the_errors_are_counted(softband: Softband) -> None:
     noisy = with_faults(softband, 'kind = "bit_errors"\nlink = "a/mlx5_0/1"\nrate = 1e-7')
     outcome = softband.pair(noisy, "ib_write_bw -s 65536 -n 200").assert_ok()
     # Packets of 4 KiB are corrupted with a probability of 0.3 %; there are 3,200 of them and those sent again.
-    errors = ports(outcome)["sw/1"]
+    errors = ports(outcome)["a/mlx5_0/1"]
     assert 2 <= errors["port_rcv_errors"] <= 60 and errors["symbol_error"] >= errors["port_rcv_errors"]
-    assert ports(outcome)["sw/2"]["port_rcv_errors"] == 0
+    assert ports(outcome)["sw/2"]["port_rcv_errors"] == 0, "its cable is a good one"
 
 
 def test_a_lost_acknowledgement_costs_a_timeout_and_a_lost_datagram_is_lost(softband: Softband) -> None:
@@ -90,7 +93,7 @@ def test_a_lost_acknowledgement_costs_a_timeout_and_a_lost_datagram_is_lost(soft
 def test_a_run_with_faults_is_the_same_twice(softband: Softband) -> None:
     faults = with_faults(softband, down(3), up(3.5), 'kind = "bit_errors"\nlink = "sw/1"\nrate = 1e-7')
     runs = [softband.pair(faults, PINGPONG).assert_ok() for _ in range(2)]
-    assert runs[0].program("a-1") == runs[1].program("a-1") and runs[0].program("b-1") == runs[1].program("b-1")
+    assert runs[0].program("a-0") == runs[1].program("a-0") and runs[0].program("b-0") == runs[1].program("b-0")
     assert ports(runs[0]) == ports(runs[1])
     assert ports(runs[0])["a/mlx5_0/1"]["port_rcv_errors"] > 0
 
@@ -98,7 +101,7 @@ def test_a_run_with_faults_is_the_same_twice(softband: Softband) -> None:
 def test_programs_hear_of_their_ports(softband: Softband, c_programs: Path) -> None:
     flaps = with_faults(softband, down(50), up(60), down(70), up(80))
     outcome = softband.run(flaps, ("b", f"{c_programs / 'port_events'} 2"), ("a", "sleep 0.1")).assert_ok()
-    said = outcome.program("b-1").splitlines()
+    said = outcome.program("b-0").splitlines()
     assert said[0] == "the port is active" and said[-1] == "OK"
     times = [float(line.split()[-2]) for line in said[1:-1]]
     gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
@@ -106,17 +109,17 @@ def test_programs_hear_of_their_ports(softband: Softband, c_programs: Path) -> N
 
 
 def test_a_host_that_dies_takes_its_programs_along(softband: Softband) -> None:
-    dies = at(5, "host_dies", 'host = "b"')
-    outcome = softband.run(with_faults(softband, dies), ("a", "ibv_rc_pingpong -n 100000"), ("b", "ibv_rc_pingpong -n 100000 a"))
+    dies = at(1230, "host_dies", 'host = "b"')
+    outcome = softband.run(with_faults(softband, dies), ("b", WRITES), ("a", f"{WRITES} b"))
     programs = {program["host"]: program for program in outcome.report()["programs"]}  # type: ignore[union-attr,index,call-overload]
     assert programs["b"]["exit_status"] == 137
-    assert RETRY_EXCEEDED in outcome.program("a-1") + outcome.stderr
-    assert "host b died at 0.005000 s" in outcome.stderr
+    assert RETRY_EXCEEDED in outcome.stdout + outcome.stderr
+    assert "host b died at 1.230000 s" in outcome.stderr
 
 
 def test_a_switch_that_dies_takes_all_links_down(softband: Softband) -> None:
-    outcome = softband.pair(with_faults(softband, at(3, "switch_dies", 'switch = "sw"')), PINGPONG)
-    assert RETRY_EXCEEDED in outcome.program("a-1") + outcome.program("b-1") + outcome.stderr
+    outcome = softband.pair(with_faults(softband, at(1230, "switch_dies", 'switch = "sw"')), WRITES)
+    assert RETRY_EXCEEDED in outcome.stdout + outcome.stderr
     assert all(port["link_downed"] == 1 for port in ports(outcome).values())
 
 
@@ -154,8 +157,8 @@ def test_wall_pace_obeys_the_fabric_file(softband: Softband) -> None:
     errors = ports(outcome)
     assert errors["sw/1"]["port_rcv_errors"] == 1
     assert errors["b/mlx5_0/1"]["port_rcv_errors"] >= 1
-    cut = softband.pair(with_faults(softband, down(0.1)), "ibv_rc_pingpong -n 1000", options=("--pace", "wall"))
-    assert RETRY_EXCEEDED in cut.program("a-1") + cut.program("b-1") + cut.stderr
+    cut = softband.pair(with_faults(softband, down(6000)), "ib_write_bw -D 30", options=("--pace", "wall"))
+    assert RETRY_EXCEEDED in cut.stdout + cut.stderr
 
 
 def test_a_fabric_that_is_up_takes_faults_as_commands(fabrics: Fabrics, c_programs: Path) -> None:
