@@ -106,6 +106,57 @@ def test_children_of_every_kind_attach(fabrics: Fabrics) -> None:
     assert fabrics.say("a", "sh", "-c", script).count("mlx5_0") == 4
 
 
+STATIC = """
+#include <sys/wait.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    int failures = 0, status;
+    for (int child = 0; child < 3 && count > 1; child++) {
+        pid_t pid = fork();
+        if (!pid) {
+            execvp(words[1], words + 1);
+            _exit(126);
+        }
+        failures += waitpid(pid, &status, 0) != pid || status;
+    }
+    return failures;
+}
+"""
+
+
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
+def test_all_children_of_a_statically_linked_program_attach(softband: Softband, tmp_path: Path, pace: str) -> None:
+    (tmp_path / "parent.c").write_text(STATIC)
+    subprocess.run(["cc", "-static", "-o", tmp_path / "parent", tmp_path / "parent.c"], check=True)
+    # The first of them attaches by the ticket of its parent, which cannot.
+    done = softband.run("two-hosts", ("a", f"{tmp_path}/parent ibv_devices"), options=("--pace", pace)).assert_ok()
+    assert done.program("a-0").count("mthca0") == 3
+
+
+HELLOS = r"""
+import os, socket, struct, sys
+ticket = int(os.environ["SOFTBAND_TICKET"], 16)
+control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+control.connect("\0" + os.environ["SOFTBAND_ENGINE"])
+for _ in range(5):
+    try:
+        control.send(struct.pack("=IIQII", int(sys.argv[1]), os.getpid(), ticket, 0, os.getpid()))
+    except BrokenPipeError:
+        pass
+"""
+
+
+def test_a_connection_is_of_one_process_however_often_it_says_hello(fabrics: Fabrics, tmp_path: Path) -> None:
+    (tmp_path / "hellos.py").write_text(HELLOS)
+    fabrics.up()
+    fabrics.say("a", sys.executable, str(tmp_path / "hellos.py"), str(VERSION))
+
+    def programs() -> list[object]:
+        return [program for host in fabrics.status()[0]["hosts"] for program in host["programs"]]
+
+    assert until(lambda: not programs()), programs()
+
+
 @as_root
 def test_programs_of_the_same_user_do_not_reach_the_engine_s_files(fabrics: Fabrics, tmp_path: Path) -> None:
     shutil.copy(fabrics.binary, tmp_path / "softband")

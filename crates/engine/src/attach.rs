@@ -4,7 +4,7 @@ use crate::admission::is_or_descends_from;
 use crate::control::{self, Heard};
 use crate::lifecycle::new_thread;
 use crate::pace::{Engine, Event};
-use crate::process::{ProcessState, Shared, ThreadState};
+use crate::process::{Process, ProcessState, Shared, ThreadState};
 use crate::tickets::Grant;
 use softband_ipc::attach::{Hello, Welcome};
 use std::sync::atomic::Ordering;
@@ -67,7 +67,7 @@ impl Engine {
             Grant::Host { host, .. } if !was_used => self.adopt(host, host, None),
             Grant::Offspring(parent) => self.adopt_child_of(parent),
             Grant::Process(parent) | Grant::Image(parent) => {
-                if was_used && !is_or_descends_from(pid, self.pid_of_line(parent)) {
+                if was_used && !self.is_below_line(pid, parent) {
                     return Err(libc::EACCES);
                 }
                 self.adopt_child_of(parent)
@@ -82,10 +82,15 @@ impl Engine {
         }
     }
 
-    /// The system's number of a process, or of the next one above it that has one: of one that was spawned and cannot attach none is known.
-    fn pid_of_line(&self, process: usize) -> i32 {
-        let line = std::iter::successors(Some(process), |process| self.processes[*process].parent);
-        line.map(|process| self.processes[process].pid).find(|pid| *pid > 0).unwrap_or(0)
+    /// Whether the process `pid` descends from this process or one above it. The one that a ticket was for may be statically linked:
+    /// then the first of its children has attached in its place, and another child only descends from what the engine has started.
+    fn is_below_line(&self, pid: i32, process: usize) -> bool {
+        let mut line = std::iter::successors(Some(process), |process| self.processes[*process].parent);
+        line.any(|process| {
+            let Process { program, parent, pid: own, .. } = self.processes[process];
+            let started = self.started.get(program).and_then(Option::as_ref).filter(|_| parent.is_none());
+            is_or_descends_from(pid, own) || started.is_some_and(|started| is_or_descends_from(pid, started.pid))
+        })
     }
 
     /// A helper that was started past our sight. It becomes a process of its own, from now on.

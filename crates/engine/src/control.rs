@@ -120,7 +120,7 @@ pub(crate) fn serve(name: &str, (mailbox, admission): (Arc<Mailbox>, Arc<Admissi
 }
 
 fn listen_for_ever((poller, listener): (&OwnedFd, &OwnedFd), mailbox: &Mailbox, admission: &Admission) -> rustix::io::Result<()> {
-    let mut connections: BTreeMap<u64, OwnedFd> = BTreeMap::new();
+    let mut connections: BTreeMap<u64, Connection> = BTreeMap::new();
     let mut next = 1;
     let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 16];
     loop {
@@ -141,13 +141,13 @@ fn listen_for_ever((poller, listener): (&OwnedFd, &OwnedFd), mailbox: &Mailbox, 
                     if !is_admitted || epoll::add(poller, &socket, epoll::EventData::new_u64(next), epoll::EventFlags::IN).is_err() {
                         continue;
                     }
-                    connections.insert(next, socket);
+                    connections.insert(next, Connection { socket, has_said_hello: false });
                     next += 1;
                 }
                 number => {
-                    let Some(socket) = connections.get(&number) else { continue };
-                    if !hear(number, socket, mailbox, admission) {
-                        let _ = epoll::delete(poller, socket);
+                    let Some(connection) = connections.get_mut(&number) else { continue };
+                    if !hear(number, connection, mailbox, admission) {
+                        let _ = epoll::delete(poller, &connection.socket);
                         connections.remove(&number);
                         mailbox.put(Heard::Closed { connection: number });
                     }
@@ -157,22 +157,33 @@ fn listen_for_ever((poller, listener): (&OwnedFd, &OwnedFd), mailbox: &Mailbox, 
     }
 }
 
+/// What the control thread knows of a connection.
+struct Connection {
+    socket: OwnedFd,
+    /// A connection is of one process: when it closes, that process is gone.
+    has_said_hello: bool,
+}
+
 /// Reads one message; false when the other end is gone or talks nonsense.
-fn hear(connection: u64, socket: &OwnedFd, mailbox: &Mailbox, admission: &Admission) -> bool {
+fn hear(number: u64, connection: &mut Connection, mailbox: &Mailbox, admission: &Admission) -> bool {
+    let Connection { ref socket, ref mut has_said_hello } = *connection;
     let mut buffer = [0u8; 128];
     let Ok((len, _)) = rustix::net::recv(socket, &mut buffer[..], RecvFlags::DONTWAIT) else { return false };
     if len == size_of::<Hello>() {
+        if std::mem::replace(has_said_hello, true) {
+            return false;
+        }
         let hello = bytemuck::pod_read_unaligned(&buffer[..len]);
         let (Ok(credentials), Ok(own)) = (rustix::net::sockopt::socket_peercred(socket), socket.as_fd().try_clone_to_owned()) else {
             return false;
         };
-        mailbox.put(Heard::Hello { connection, socket: own, hello, pid: credentials.pid.as_raw_nonzero().get() });
+        mailbox.put(Heard::Hello { connection: number, socket: own, hello, pid: credentials.pid.as_raw_nonzero().get() });
         true
     } else if len == size_of::<Word>() {
         let Word { slot, kind } = bytemuck::pod_read_unaligned(&buffer[..len]);
         match kind {
-            word::BACK => mailbox.put(Heard::Back { connection, slot }),
-            word::CALL => mailbox.put(Heard::Call { connection, slot }),
+            word::BACK => mailbox.put(Heard::Back { connection: number, slot }),
+            word::CALL => mailbox.put(Heard::Call { connection: number, slot }),
             _ => return false,
         }
         true
