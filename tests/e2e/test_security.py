@@ -158,6 +158,38 @@ def test_a_connection_is_of_one_process_however_often_it_says_hello(fabrics: Fab
 
 
 @as_root
+def test_another_user_gains_nothing_by_the_number_of_a_process_that_has_ended(fabrics: Fabrics) -> None:
+    last = Path("/proc/sys/kernel/ns_last_pid")
+    if not os.access(last, os.W_OK):
+        pytest.skip("this kernel gives no process a chosen number")
+    fabrics.up()
+    engine = fabrics.status()[0]["engine"]
+    ended = int(fabrics.say("a", sys.executable, "-c", "import ctypes; print(ctypes.CDLL(None).syscall(39))"))
+    answers = []
+    for _ in range(20):
+        last.write_text(str(ended - 1))
+        child = os.fork()
+        if child == 0:
+            with suppress(BaseException):
+                os.setgroups([])
+                os.setresgid(NOBODY, NOBODY, NOBODY)
+                os.setresuid(NOBODY, NOBODY, NOBODY)
+                with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as control:
+                    control.settimeout(2)
+                    control.connect("\0" + engine)
+                    with suppress(ConnectionResetError):
+                        # Nothing comes from an engine that waits for a word; it hangs up on strangers.
+                        control.recv(1)
+                    os._exit(3)
+            os._exit(4)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if child == ended:
+            answers.append(status)
+            break
+    assert answers == [3]
+
+
+@as_root
 def test_programs_of_the_same_user_do_not_reach_the_engine_s_files(fabrics: Fabrics, tmp_path: Path) -> None:
     shutil.copy(fabrics.binary, tmp_path / "softband")
     home = Path(os.environ.get("SOFTBAND_HOME", ROOT / "target" / "dist"))

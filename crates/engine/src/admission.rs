@@ -18,8 +18,9 @@ pub(crate) struct Admission(Mutex<Facts>);
 
 #[derive(Debug, Default)]
 struct Facts {
-    /// The system's numbers of the fabric's processes. A new image may still have the number of one that has ended.
-    pids: BTreeSet<i32>,
+    /// The system's numbers of the fabric's processes, and when each was started: a number goes to somebody else when it is free. A
+    /// new image may still have the number of one that has ended.
+    pids: BTreeMap<i32, u64>,
     /// The secrets of attached processes.
     members: BTreeSet<u64>,
     /// Files of registered memory, by the number that the tables name.
@@ -34,7 +35,9 @@ impl Admission {
 
     /// Notes that a process of the fabric has this number of the system.
     pub(crate) fn note_pid(&self, pid: i32) {
-        self.facts().pids.insert(pid);
+        if let Some(started) = start_of(pid) {
+            self.facts().pids.insert(pid, started);
+        }
     }
 
     /// Notes that a process has attached and knows this secret.
@@ -74,7 +77,12 @@ impl Admission {
     /// Whether the process `pid`, or a parent of it, is the engine or one of the fabric's processes.
     fn descends(&self, pid: i32) -> bool {
         let own = std::process::id() as i32;
-        ancestors(pid).any(|pid| pid == own || self.facts().pids.contains(&pid))
+        ancestors(pid).any(|pid| pid == own || self.is_noted(pid))
+    }
+
+    fn is_noted(&self, pid: i32) -> bool {
+        let noted = self.facts().pids.get(&pid).copied();
+        noted.is_some() && noted == start_of(pid)
     }
 }
 
@@ -106,8 +114,19 @@ fn ancestors(pid: i32) -> impl Iterator<Item = i32> {
 }
 
 fn parent_of(pid: i32) -> Option<i32> {
+    stat_field(pid, 4)?.parse().ok()
+}
+
+/// When a process was started, in ticks since the machine was: an image of it that follows keeps that.
+fn start_of(pid: i32) -> Option<u64> {
+    stat_field(pid, 22)?.parse().ok()
+}
+
+/// Field `number` of what the kernel says of a process, as proc_pid_stat(5) counts them.
+fn stat_field(pid: i32, number: usize) -> Option<String> {
     let stat = crate::process::stat(format!("/proc/{pid}/stat"));
-    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+    // The second is its name, which may hold spaces and brackets.
+    stat.rsplit_once(") ")?.1.split(' ').nth(number.checked_sub(3)?).map(str::to_owned)
 }
 
 #[cfg(test)]
