@@ -12,8 +12,8 @@ import pytest
 from conftest import FABRICS, WAIT_SECONDS, Fabrics, Outcome, Softband, line_of, until
 
 PAIR = (FABRICS / "default.toml").read_text()
-# As perftest says it: the status of the work completion.
-RETRY_EXCEEDED = "Failed status 12"
+# As perftest and the pingpongs say it: the status of the work completion.
+RETRY_EXCEEDED = re.compile(r"Failed status (12|transport retry counter exceeded)")
 
 
 def with_faults(softband: Softband, *faults: str, fabric: str = PAIR) -> Path:
@@ -49,7 +49,7 @@ def microseconds(text: str) -> float:
     return float(found[1])
 
 
-# Its client writes from 1.22 to 1.25 s, and its server only waits for the end of their TCP connection.
+# Its client writes from about 1.00 to 1.03 s, and its server only waits for the end of their TCP connection.
 WRITES = "ib_write_bw -s 65536 -n 20000"
 PINGPONG = "ibv_rc_pingpong -n 2000 -s 8192 -c"
 
@@ -67,9 +67,9 @@ def test_a_pingpong_recovers_from_a_link_that_was_down(softband: Softband) -> No
 
 
 def test_a_link_that_stays_down_ends_in_retry_exceeded(softband: Softband) -> None:
-    outcome = softband.pair(with_faults(softband, down(1230)), WRITES)
+    outcome = softband.pair(with_faults(softband, down(1012)), WRITES)
     assert outcome.status != 0
-    assert RETRY_EXCEEDED in outcome.stdout + outcome.stderr
+    assert RETRY_EXCEEDED.search(outcome.stdout + outcome.stderr)
 
 
 def test_perftest_gets_through_a_noisy_cable_and_the_errors_are_counted(softband: Softband) -> None:
@@ -109,17 +109,17 @@ def test_programs_hear_of_their_ports(softband: Softband, c_programs: Path) -> N
 
 
 def test_a_host_that_dies_takes_its_programs_along(softband: Softband) -> None:
-    dies = at(1230, "host_dies", 'host = "b"')
+    dies = at(1012, "host_dies", 'host = "b"')
     outcome = softband.run(with_faults(softband, dies), ("b", WRITES), ("a", f"{WRITES} b"))
     programs = {program["host"]: program for program in outcome.report()["programs"]}  # type: ignore[union-attr,index,call-overload]
     assert programs["b"]["exit_status"] == 137
-    assert RETRY_EXCEEDED in outcome.stdout + outcome.stderr
-    assert "host b died at 1.230000 s" in outcome.stderr
+    assert RETRY_EXCEEDED.search(outcome.stdout + outcome.stderr)
+    assert "host b died at 1.012000 s" in outcome.stderr
 
 
 def test_a_switch_that_dies_takes_all_links_down(softband: Softband) -> None:
-    outcome = softband.pair(with_faults(softband, at(1230, "switch_dies", 'switch = "sw"')), WRITES)
-    assert RETRY_EXCEEDED in outcome.stdout + outcome.stderr
+    outcome = softband.pair(with_faults(softband, at(1012, "switch_dies", 'switch = "sw"')), WRITES)
+    assert RETRY_EXCEEDED.search(outcome.stdout + outcome.stderr)
     assert all(port["link_downed"] == 1 for port in ports(outcome).values())
 
 
@@ -158,7 +158,7 @@ def test_wall_pace_obeys_the_fabric_file(softband: Softband) -> None:
     assert errors["sw/1"]["port_rcv_errors"] == 1
     assert errors["b/mlx5_0/1"]["port_rcv_errors"] >= 1
     cut = softband.pair(with_faults(softband, down(6000)), "ib_write_bw -D 30", options=("--pace", "wall"))
-    assert RETRY_EXCEEDED in cut.stdout + cut.stderr
+    assert RETRY_EXCEEDED.search(cut.stdout + cut.stderr)
 
 
 def test_a_fabric_that_is_up_takes_faults_as_commands(fabrics: Fabrics, c_programs: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_fabric_that_is_up_takes_faults_as_commands(fabrics: Fabrics, c_progra
     assert client.wait(WAIT_SECONDS) == 0 and server.wait(WAIT_SECONDS) == 0, "the connection has recovered"
     # Whatever is wrong is said, and nothing happens.
     for words, answer in (
-        (("link-down", "b/mlx5_0/2"), "no port `b/mlx5_0/2`"),
+        (("link-down", "b/mlx5_0/2"), "no cable ends on `b/mlx5_0/2`"),
         (("host-dies", "c"), "no host `c`; the hosts are a, b"),
         (("bit-errors", "2", "sw/1"), "less than 1"),
         (("drop", "acks", "sw/1"), "the kinds of packets are any, send"),
@@ -212,7 +212,7 @@ def test_a_dead_host_of_a_fabric_that_is_up_ends_its_programs_and_its_peers_conn
     assert done.returncode == 0, done.stderr
     assert client.wait(WAIT_SECONDS) == -9
     out, errors = server.communicate(timeout=WAIT_SECONDS)
-    assert RETRY_EXCEEDED in out + errors
+    assert RETRY_EXCEEDED.search(out + errors)
     refused = fabrics.command("exec", "b", "--", "true")
     assert refused.returncode == 2 and "the host has died" in refused.stderr
     again = fabrics.command("fault", "link-up", "sw/2")

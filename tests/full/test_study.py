@@ -23,7 +23,7 @@ def test_the_cable_paper_is_reproduced(tmp_path: Path) -> None:
     assert [row["id"] for row in rows] == [f"A{number:03}" for number in range(1, 48)]
     assert list(rows[0]) == ["id", "claim", "published", "unit", "predicted", "deviation_percent", "verdict", "basis"]
     verdicts = Counter(row["verdict"] for row in rows)
-    assert verdicts["reproduced"] + verdicts["not testable"] >= 40, verdicts
+    assert verdicts["reproduced"] + verdicts["as given"] + verdicts["not testable"] >= 40, verdicts
     assert verdicts["contradicted"] == 0, [row for row in rows if row["verdict"] == "contradicted"]
     for name in ("results.csv", "results.parquet", "report.html"):
         assert (out / name).stat().st_size > 1000
