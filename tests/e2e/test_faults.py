@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def test_programs_hear_of_their_ports(softband: Softband, c_programs: Path) -> N
     said = outcome.program("b-0").splitlines()
     assert said[0] == "the port is active" and said[-1] == "OK"
     times = [float(line.split()[-2]) for line in said[1:-1]]
-    gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in pairwise(times)]
     assert all(abs(gap - 0.01) < 1e-6 for gap in gaps) and len(gaps) == 3, said
 
 
