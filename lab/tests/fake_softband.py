@@ -15,7 +15,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-RATE_MIB = {"SDR": 942.0, "DDR": 1424.0, "QDR": 1424.0}
+RATE_MIB = {"SDR": 942.0, "DDR": 1424.0, "QDR": 1424.0, "NDR": 40000.0}
 LANES = {1: 1, 2: 2, 3: 4, 4: 8, 5: 8}
 COPPER_LIMIT_M = {
     ("copper-1x", "SDR"): 20,

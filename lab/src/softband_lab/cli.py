@@ -122,6 +122,7 @@ def what_if(
             place,
             console,
         )
+        question.count_messages(points)
         question.measure(points)
         limits = question.limits(points)
         write_table(question.table(), out, "surface")

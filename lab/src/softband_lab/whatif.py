@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 from rich.console import Console
 
+from softband_lab.bottleneck import Bottleneck, find_bottleneck, longest_wait, lost_to, peers_of, read_counters
 from softband_lab.campaign import Outcome, run_jobs
 from softband_lab.cluster import Cluster
 from softband_lab.engine_job import EngineJob, JobResult, Step
@@ -25,6 +26,13 @@ from softband_lab.fabricfile import (
     with_rate,
     with_vls,
     write_toml,
+)
+from softband_lab.in_flight import (
+    is_bandwidth_test,
+    link_bytes_per_second,
+    messages_needed,
+    number_of,
+    says_how_many,
 )
 from softband_lab.places import fabric_path
 from softband_lab.softband import Program, Softband
@@ -73,6 +81,9 @@ class Limit:
     full_mib_s: float
     longest_m: float
     first_short_m: float | None  # None: no tested length falls short
+    # What holds the transfer up with the longest cable that is full, and with the first that falls short.
+    full_by: Bottleneck | None = None
+    short_by: Bottleneck | None = None
 
 
 @dataclass
@@ -92,6 +103,25 @@ class Question:
     outcome: Outcome[JobResult] = field(default_factory=Outcome)
     known: dict[Point, float] = field(default_factory=dict)
     commands: dict[Point, str] = field(default_factory=dict)
+    # What held each point up, and the longest wait for credits there.
+    bottlenecks: dict[Point, tuple[Bottleneck, Bottleneck | None]] = field(default_factory=dict)
+
+    def count_messages(self, points: list[Point]) -> None:
+        """Adds to the command how many messages it takes, unless it says so: by the fastest link and the longest cable.
+
+        One number for all points: what they lose at the start is then less than what counts as a loss.
+        """
+        if says_how_many(self.command) or not is_bandwidth_test(self.command):
+            return
+        needed = 0
+        for rate in dict.fromkeys(point.rate for point in points):
+            longest = max((point for point in points if point.rate == rate), key=lambda point: point.length_m)
+            path, _ = self._derived(longest)
+            metres = longest.length_m * len(self.varied)
+            shown = self.softband.show(path)
+            fastest = link_bytes_per_second(shown.stdout) if shown.exit_status == 0 else 0.0
+            needed = max(needed, messages_needed(fastest, metres, self.size_bytes))
+        self.command = f"{self.command} -n {needed}"
 
     def measure(self, points: list[Point], quiet: bool = False) -> None:
         """Bandwidth at each point that is not known yet."""
@@ -105,6 +135,7 @@ class Question:
             point = jobs[job_id][0]
             self.known[point] = result.rows[0].measurement.bw_average_mib_s or 0.0
             self.commands[point] = result.rows[0].command
+            self._find_bottleneck(point, job_id)
         if outcome.interrupted:
             raise KeyboardInterrupt
 
@@ -131,9 +162,23 @@ class Question:
                 is_full = self.known[middle] >= FULL_SHARE * full
                 brackets[key] = open_ones[key] = (middle, bad, full) if is_full else (good, middle, full)
         return [
-            Limit(vls, rate, full, good.length_m, bad.length_m if bad else None)
+            Limit(
+                vls,
+                rate,
+                full,
+                good.length_m,
+                bad.length_m if bad else None,
+                self.bottlenecks[good][0] if good in self.bottlenecks else None,
+                self._lost_to(good, bad) if bad else None,
+            )
             for (vls, rate), (good, bad, full) in brackets.items()
         ]
+
+    def _lost_to(self, good: Point, bad: Point) -> Bottleneck | None:
+        if good not in self.bottlenecks or bad not in self.bottlenecks:
+            return None
+        lost = 1.0 - self.known[bad] / self.known[good]
+        return lost_to(self.bottlenecks[good], self.bottlenecks[bad], lost)
 
     def table(self) -> pl.DataFrame:
         rows = [
@@ -176,15 +221,31 @@ class Question:
             good = point
         return good, None, full
 
-    def _job(self, point: Point) -> EngineJob:
+    def _find_bottleneck(self, point: Point, job_id: str) -> None:
+        counters = read_counters(self.out / "cells" / job_id)
+        messages = number_of(self.command)
+        # Without the HCAs' limits an idle fabric and a busy slot look alike.
+        if counters is None or "hcas" not in counters or messages is None or not self.known[point]:
+            return
+        # perftest adds the bandwidths of both directions.
+        ways = 2 if "-b" in self.command.split() else 1
+        seconds = ways * messages * self.size_bytes / (self.known[point] * 2**20)
+        peers = peers_of(load_toml(self.fabric))
+        self.bottlenecks[point] = find_bottleneck(counters, seconds, peers), longest_wait(counters, seconds, peers)
+
+    def _derived(self, point: Point) -> tuple[Path, Document]:
+        """The fabric of a point, as a file in the results' folder."""
         document = derive(load_toml(self.fabric), point, self.varied, self.part)
-        name = f"{self.fabric.stem}-{point.name}"
-        path = self.out / "fabrics" / f"{name}.toml"
+        path = self.out / "fabrics" / f"{self.fabric.stem}-{point.name}.toml"
         write_toml(document, path)
+        return path, document
+
+    def _job(self, point: Point) -> EngineJob:
+        path, document = self._derived(point)
         server, client = two_hosts(document, self.fabric, (self.defaults.server_host, self.defaults.client_host))
         programs = [Program(server, self.command), Program(client, f"{self.command} {server}")]
         return EngineJob(
-            f"{name}-{self.size_bytes}",
+            f"{path.stem}-{self.size_bytes}",
             f"fabrics/{path.name}",
             path.read_text(encoding="utf-8"),
             [Step(programs)],
@@ -232,6 +293,7 @@ class ClaimProber:
         )
 
     def _measure(self, question: Question, points: list[Point]) -> None:
+        question.count_messages(points)
         question.measure(points, quiet=True)
         for failure in question.outcome.failures.values():
             last = failure.last_lines[-1] if failure.last_lines else ""

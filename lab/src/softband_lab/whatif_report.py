@@ -10,6 +10,7 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
+from softband_lab.bottleneck import Bottleneck
 from softband_lab.fabricfile import plain
 from softband_lab.report import render
 from softband_lab.whatif import FULL_SHARE, Limit, Question
@@ -28,8 +29,24 @@ def describe_limit(limit: Limit) -> str:
     rate = f" at {limit.rate}" if limit.rate else ""
     full = f"{lanes_name(limit.vls)}{rate}: full bandwidth ({limit.full_mib_s:.0f} MB/s)"
     if limit.first_short_m is None:
-        return f"{full} up to {plain(limit.longest_m)} m, the longest tested"
-    return f"{full} up to {plain(limit.longest_m)} m; {plain(limit.first_short_m)} m falls short"
+        return f"{full} up to {plain(limit.longest_m)} m, the longest tested{_by(limit.full_by)}"
+    return (
+        f"{full} up to {plain(limit.longest_m)} m{_by(limit.full_by)}; "
+        f"{plain(limit.first_short_m)} m falls short{_by(limit.short_by)}"
+    )
+
+
+def _by(bottleneck: Bottleneck | None) -> str:
+    if bottleneck is None:
+        return ""
+    if bottleneck.kind == "credits":
+        return f" (limited by {bottleneck.words} {_percent(bottleneck.share)} of the time)"
+    busy = "" if bottleneck.kind == "program" else f", at work {_percent(bottleneck.share)} of the time"
+    return f" (limited by {bottleneck.words}{busy})"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * min(share, 1.0):.0f} %"
 
 
 def print_surface(question: Question, limits: list[Limit], lengths: list[float], console: Console) -> None:
@@ -45,9 +62,10 @@ def print_surface(question: Question, limits: list[Limit], lengths: list[float],
             by_lane = dict(zip(rows["lanes"], rows["bw_average_mib_s"], strict=True))
             table.add_row(f"{plain(length)} m", *(f"{by_lane[name]:.1f}" if name in by_lane else "" for name in lanes))
         console.print(table)
+    console.print(f"Measured with `{question.command}`.", highlight=False)
     console.print("[bold]Longest cable at full bandwidth[/]")
     for limit in limits:
-        console.print(f"  {describe_limit(limit)}")
+        console.print(f"  {describe_limit(limit)}", highlight=False, soft_wrap=True)
 
 
 def write_page(question: Question, limits: list[Limit], lengths: list[float], command: str, path: Path) -> None:
