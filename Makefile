@@ -41,7 +41,12 @@ install: build
 	@mkdir -p "$(PREFIX)/share/softband" "$(PREFIX)/bin"
 	@cp -r $(DIST)/. "$(PREFIX)/share/softband/"
 	@for command in $(DIST)/bin/*; do ln -sf "../share/softband/bin/$$(basename "$$command")" "$(PREFIX)/bin/"; done
-	@echo "installed into $(PREFIX)/share/softband, commands in $(PREFIX)/bin"
+	@mkdir -p "$(PREFIX)/share/bash-completion/completions" "$(PREFIX)/share/zsh/site-functions" "$(PREFIX)/share/fish/vendor_completions.d"
+	@"$(DIST)/bin/softband" completions bash >"$(PREFIX)/share/bash-completion/completions/softband"
+	@"$(DIST)/bin/softband" completions zsh >"$(PREFIX)/share/zsh/site-functions/_softband"
+	@"$(DIST)/bin/softband" completions fish >"$(PREFIX)/share/fish/vendor_completions.d/softband.fish"
+	@"$(DIST)/bin/softband" completions --man "$(PREFIX)/share/man/man1" >/dev/null
+	@echo "installed into $(PREFIX)/share/softband, commands in $(PREFIX)/bin, completions and man pages in $(PREFIX)/share"
 
 $(VENV)/stamp: target/setup.stamp lab/pyproject.toml
 	@python3 -m venv $(VENV)

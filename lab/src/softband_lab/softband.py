@@ -175,9 +175,12 @@ class Softband:
             return process
 
     def _environment(self) -> dict[str, str]:
-        """Other cells run beside this one: each gets one processor. The tree's own programs are on the path."""
+        """Other cells run beside this one: each gets one processor, and the campaign tells the progress of all.
+
+        The tree's own programs are on the path.
+        """
         path = f"{self.binary.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-        return {"SOFTBAND_PROCESSORS": "1", **os.environ, "PATH": path}
+        return {"SOFTBAND_PROCESSORS": "1", "SOFTBAND_PROGRESS": "0", **os.environ, "PATH": path}
 
     def _wait(self, process: subprocess.Popen[bytes], timeout_seconds: float | None) -> int | None:
         try:

@@ -140,7 +140,8 @@ def _look(question: Question, job: ModelJob, softband: Softband) -> _Look:
     said = paragraphs(_own_name(question, job, job.in_own_words(words, answer.stderr)))
     if answer.exit_status == 0:
         return _Look(None, said)
-    wrong = "\n".join(text for text in said if not is_of_inputs(text)).removeprefix("softband: ")
+    wrong = "\n".join(text for text in said if not is_of_inputs(text))
+    wrong = wrong.removeprefix("softband: ").removeprefix("error: ")
     return _Look(wrong or f"exit status {answer.exit_status}", list(filter(is_of_inputs, said)))
 
 
