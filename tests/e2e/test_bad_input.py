@@ -201,7 +201,7 @@ def test_ctrl_c_ends_everything(softband: Softband) -> None:
 def test_an_answer_that_nobody_can_get_is_an_error(softband: Softband, words: tuple[str, ...]) -> None:
     done = softband.command(*words, wrapper=("sh", "-c", 'exec "$@" > /dev/full', "sh"))
     assert done.returncode == 2
-    assert done.stderr.endswith("softband: cannot write to standard output: No space left on device (os error 28)\n")
+    assert done.stderr.endswith("softband: error: cannot write to standard output: No space left on device (os error 28)\n")
 
 
 def test_what_is_said_to_help_against_credit_loops_does(softband: Softband) -> None:

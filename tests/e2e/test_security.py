@@ -20,7 +20,7 @@ from conftest import ROOT, Fabrics, Softband, until
 NOBODY = 65_534
 HELLO = struct.Struct("=IIQII")
 WELCOME = struct.Struct("=IiIIQ")
-COMMAND = struct.Struct("=II64s")
+COMMAND = struct.Struct("=II112s")
 FILE_REQUEST = struct.Struct("=IIQ")
 VERSION = int(re.findall(r"VERSION: u32 = (\d+)", (ROOT / "crates" / "ipc" / "src" / "lib.rs").read_text())[0])
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
