@@ -10,7 +10,7 @@ const SEPARATORS: [char; 4] = ['-', '_', '/', '.'];
 /// Returns the name of `known` that `word` was probably meant to be.
 ///
 /// A name is near where a third of its letters or fewer have to be changed, added, dropped or swapped with their neighbour. Where no
-/// whole name is near, a name counts whose last part is (`sdr-cx4` of `cables/sdr-cx4`), or of which `word` is the beginning or a part.
+/// whole name is near, a name counts whose last part is (`sdr-cx4` of `cables/sdr-cx4`), or that `word` begins or is a part of.
 pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     let candidates = known.into_iter().filter_map(|name| Some((farness(&word, &name.to_lowercase())?, name)));

@@ -1,4 +1,4 @@
-//! Files of results: each is whole under its name, or what it was before.
+//! Writes result files: a file under its final name is complete, or it is the former one.
 
 use std::fs::File;
 use std::io::{BufWriter, Error, ErrorKind, Result, Write};

@@ -68,7 +68,7 @@ fn main() -> ExitCode {
     end(outcome)
 }
 
-/// The exit status; an error is told first.
+/// Prints an error, if there is one, and returns the exit status.
 fn end(outcome: anyhow::Result<i32>) -> ExitCode {
     match outcome {
         Ok(status) => ExitCode::from(u8::try_from(status.clamp(0, 255)).unwrap_or(1)),

@@ -80,7 +80,7 @@ impl Files {
         let folder = self.place_of(host).join("sys/class/infiniband").join(device).join("ports").join(number.0.to_string());
         match world.port(hca, number) {
             Some(port) if folder.is_dir() => states_of(&port).into_iter().try_for_each(|(name, text)| {
-                // Whoever reads it at this moment gets one or the other.
+                // A reader at this moment gets the old or the new state, never a part.
                 let nascent = folder.join(format!("{name}.new"));
                 fs::write(&nascent, format!("{text}\n"))?;
                 fs::rename(&nascent, folder.join(name))

@@ -101,7 +101,7 @@ fn tcp_socket(inode: &str, host: &dyn Fn(Ipv4Addr) -> String) -> Option<String> 
     })
 }
 
-/// An address of `/proc/net/tcp`: four bytes (or sixteen, of which the last four count) in the host's order, and a port.
+/// An address of `/proc/net/tcp`: four bytes (or sixteen, with the IPv4 address in the last four) in the host's order, and a port.
 fn endpoint(text: &str) -> Option<(Ipv4Addr, u16)> {
     let (address, port) = text.split_once(':')?;
     let last = address.get(address.len().checked_sub(8)?..)?;

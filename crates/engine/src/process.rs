@@ -82,7 +82,7 @@ impl Shared {
         })
     }
 
-    /// Makes the file for registered memory, where there is one to be had.
+    /// Makes the file for registered memory. The process has none if the system refuses.
     pub(crate) fn make_memory_file(&mut self, admission: &Admission) {
         // A program's limit on the size of files would end the engine here, and the program later.
         let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
@@ -401,7 +401,7 @@ pub(crate) struct Process {
     pub(crate) memory_written: u64,
     /// In wall pace: send requests that are carried out when all processes' posts have been looked at again.
     pub(crate) held_sends: Vec<u8>,
-    /// In wall pace, once it has a channel: by which it is told of events.
+    /// In wall pace, once the process has a channel: the socket that sends its events.
     pub(crate) event_sender: Option<crate::wall::EventSender>,
     /// In wall pace: the transfers that it has announced, as the engine has seen them.
     pub(crate) announced: Cell<crate::movers::Announced>,

@@ -1,7 +1,7 @@
 //! Tickets: 64 random bits by which a process image proves to the engine which process it is to be.
 //!
-//! A ticket admits one image. Somebody who finds it later, in an environment or a log, is not admitted by it, unless the kernel says
-//! that he descends from the process that it was for: a statically linked shell cannot attach, but the programs that it starts can.
+//! A ticket admits one image. The engine refuses a used ticket, unless the kernel says that
+//! its bearer descends from the first holder: a statically linked shell cannot attach, but the programs that it starts can.
 //! What an attached process starts past the library, and its children by `fork` in wall pace, come by the secret that the engine gave
 //! it at attach.
 

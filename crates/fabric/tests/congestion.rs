@@ -122,7 +122,7 @@ fn shares(spec: &FabricSpec, victim: usize) -> Vec<f64> {
     flows.into_iter().map(rate).collect()
 }
 
-/// The largest share of the hot receiver over the least, what it has in all, and the victim's rate.
+/// Returns the largest share of the hot receiver over the least, the receiver's total, and the victim's rate.
 fn fairness(rates: &[f64]) -> (f64, f64, f64) {
     let (hot, victim) = (&rates[..HOT], rates[HOT]);
     let [least, most] = [f64::min, f64::max].map(|pick| hot.iter().copied().reduce(pick).unwrap());

@@ -84,7 +84,7 @@ fn a_link_that_is_down_for_a_while_costs_a_retransmission_and_nothing_else() {
     let long = |faults: Vec<FaultSpec>| FabricSpec { faults, ..through_switch(LinkSpeed::Ddr, &[5, 200], 4, host_part(600, 300)) };
     let whole = sent(&long(vec![]), QpType::Rc, 20, 65_536);
     let ended = |lab: &Lab| lab.timed_completions(0).last().unwrap().0;
-    assert_eq!(counters(&whole, "a/test0", 1).faults, None, "without faults nothing is said of them");
+    assert_eq!(counters(&whole, "a/test0", 1).faults, None, "a fabric without faults has no fault counters");
     // In the midst of it, while its sender goes on: the first packet that comes through afterwards is refused (IBTA 9.7.5.2.8).
     let cut = sent(&long(vec![down(100, 1), up(300, 1)]), QpType::Rc, 20, 65_536);
     assert_eq!(cut.statuses(0), all_succeeded(20));

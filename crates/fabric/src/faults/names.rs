@@ -90,7 +90,7 @@ impl PacketClass {
 }
 
 impl FaultKind {
-    /// A fault as a command has it: its name, then what it is about.
+    /// Reads a fault from the words of a command: its name, then its arguments.
     ///
     /// # Errors
     /// When a word does not mean anything here.

@@ -19,7 +19,7 @@ const EVENT_PORT_ACTIVE: u32 = 9;
 const EVENT_PORT_ERROR: u32 = 10;
 
 impl World {
-    /// Adds faults, none of which is in the past.
+    /// Adds faults. All of them lie in the future.
     ///
     /// # Panics
     /// When one names what is not there.
