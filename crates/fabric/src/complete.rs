@@ -71,6 +71,7 @@ impl World {
         let at = now + self.hcas[slot.qp.hca.0 as usize].part.completion_write;
         while let Some(slot) = self.slot_mut(qp) {
             let Some(retired) = slot.qp.requester.retire(&slot.qp.attributes) else { break };
+            self.transfers.end(1, now);
             self.complete_send(qp, at, retired);
             if retired.status != WcStatus::Success {
                 self.on_send_error(qp, at);
@@ -141,6 +142,7 @@ impl World {
     pub(crate) fn flush_sends(&mut self, qp: u32, now: SimTime) {
         while let Some(slot) = self.slot_mut(qp) {
             let Some(retired) = slot.qp.requester.flush(&slot.qp.attributes) else { break };
+            self.transfers.end(1, now);
             self.complete_send(qp, now, retired);
         }
     }

@@ -49,6 +49,7 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
         reports: Slab::default(),
         copies_left: Slab::default(),
         delivered_bytes: 0,
+        transfers: crate::transfers::Transfers::default(),
         sm_lid: Lid::NONE,
         routes: Routes::new(Routing::MinimumHop, &[]).expect("any fabric can have it"),
         port_of_lid: Vec::new(),

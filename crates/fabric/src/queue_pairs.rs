@@ -172,6 +172,7 @@ impl World {
             _ => {
                 let epoch = slot.qp.epoch;
                 let unfinished = if next == QpState::Reset { slot.qp.responder.take_unfinished() } else { None };
+                let forgotten = if next == QpState::Reset { slot.qp.requester.queue_len() } else { 0 };
                 slot.qp.modify(next, &m);
                 if let Some(pkey) = pkey.filter(|_| next != QpState::Reset) {
                     slot.qp.attributes.pkey = pkey;
@@ -183,6 +184,7 @@ impl World {
                     slot.tells_drained = false;
                     let cqs = [attributes.init.send_cq, attributes.init.recv_cq];
                     self.forget_completions(cqs, qpn);
+                    self.transfers.end(forgotten, now);
                 }
                 let slot = self.slot_mut(index).expect("just found");
                 if next == QpState::Rts {
@@ -283,6 +285,7 @@ impl World {
 
     /// The queue pair is gone at once; packets for it will be dropped.
     pub(crate) fn remove_qp(&mut self, index: u32) {
+        self.close_transfers(index);
         let Some(mut slot) = self.qps[index as usize].take() else { return };
         if let Some(request) = slot.qp.responder.take_unfinished() {
             self.verbs.put_back(request);
@@ -365,16 +368,19 @@ impl World {
         match attributes.state {
             QpState::Error | QpState::Sqe => {
                 slot.qp.requester.post(request);
+                self.transfers.begin(now);
                 self.flush_sends(qp, now);
             }
             QpState::Rts | QpState::Sqd if !full => {
                 let idle = slot.qp.requester.is_idle();
                 slot.qp.requester.post(request);
-                if slot.fetching {
+                let is_fetching = slot.fetching;
+                slot.fetching |= idle;
+                self.transfers.begin(now);
+                if is_fetching {
                     return;
                 }
                 if idle {
-                    slot.fetching = true;
                     let at = now + self.hcas[hca.0 as usize].part.send_wqe_fetch;
                     let visit = self.visits.insert((qp, epoch));
                     self.queue.push(at, hca.0, Event::WqeFetched { visit });

@@ -11,6 +11,7 @@ use crate::send_engine::Work;
 use crate::slab::Slab;
 use crate::spec::FabricSpec;
 use crate::timeline::Timeline;
+use crate::transfers::Transfers;
 use softband_model::bus::{Bus, MemoryController, SharedBus};
 use softband_model::link::{FlowControl, Framing};
 use softband_model::management::Routes;
@@ -58,6 +59,7 @@ pub struct World {
     pub(crate) copies_left: Slab<u32>,
     /// Payload that HCAs have accepted here.
     pub(crate) delivered_bytes: u64,
+    pub(crate) transfers: Transfers,
     pub(crate) sm_lid: Lid,
     pub(crate) routes: Routes,
     /// The first port that has a LID.

@@ -49,7 +49,11 @@ impl Requester {
         self.rewind();
         self.waits_for_receiver = true;
         self.deadline = None;
-        Some(rnr_wait(timer_code))
+        let wait = rnr_wait(timer_code);
+        let repeats = self.repeats.get_or_insert_default();
+        repeats.rnr_naks += 1;
+        repeats.rnr_waits += wait;
+        Some(wait)
     }
 
     /// The wait for the receiver is over.
@@ -65,6 +69,10 @@ impl Requester {
         self.deadline = None;
         if !self.halted && self.sent_psn != self.unacked_psn {
             self.recovering = false;
+            let waited = self.ack_timeout(a).unwrap_or(SimDuration::ZERO);
+            let repeats = self.repeats.get_or_insert_default();
+            repeats.timeouts += 1;
+            repeats.timeout_waits += waited;
             self.retry(a, now);
         }
     }
@@ -158,6 +166,7 @@ impl Requester {
             return;
         }
         self.retries_left -= 1;
+        self.repeats.get_or_insert_default().retransmissions += 1;
         self.rewind();
         self.restart_timer(a, now);
     }

@@ -44,6 +44,8 @@ pub struct Requester {
     ack_timer: AckTimer,
     /// The longest wait for an acknowledgement, whatever the queue pair is set to.
     ack_wait_max: Option<SimDuration>,
+    /// Once there is something to count.
+    repeats: Option<Box<Repeats>>,
 }
 
 struct SendWqe {
@@ -66,6 +68,19 @@ struct Chunk {
     /// Its place in the message.
     base: u32,
     payload: PayloadSlice,
+}
+
+/// How often a requester had to send again, and how long it waited before it did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Repeats {
+    /// How often it went back to an earlier packet: after a NAK, a missing response or a timeout.
+    pub retransmissions: u64,
+    pub timeouts: u64,
+    /// The waits that ended in a timeout.
+    pub timeout_waits: SimDuration,
+    /// How often its peer had no receive request (RNR NAK).
+    pub rnr_naks: u64,
+    pub rnr_waits: SimDuration,
 }
 
 /// A send request that has left the queue.
@@ -249,7 +264,12 @@ impl Requester {
 
     /// A requester for the same queue pair after a reset.
     pub fn renewed(&self) -> Self {
-        Self { ack_timer: self.ack_timer, ack_wait_max: self.ack_wait_max, ..Self::default() }
+        Self { ack_timer: self.ack_timer, ack_wait_max: self.ack_wait_max, repeats: self.repeats.clone(), ..Self::default() }
+    }
+
+    /// What it had to repeat since the queue pair was made; `None` where that is nothing.
+    pub fn repeats(&self) -> Option<Repeats> {
+        self.repeats.as_deref().copied()
     }
 
     /// Waits for acknowledgements as the HCA does, and no longer than `at_most`: where nothing is lost on the way, only a peer that is
