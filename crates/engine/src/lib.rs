@@ -59,9 +59,11 @@ mod waits;
 mod wall;
 #[doc(hidden)]
 pub mod wall_harness;
+mod work;
 
 pub use launch::{Program, ProgramOutput, arguments_of};
 pub use pace::{Engine, Failure, Interrupt, Options, Pace};
 pub use remote::{Pass, Remote};
 pub use report::{ProgramReport, RunReport};
 pub use time_limit::Limits;
+pub use work::ThreadWork;

@@ -53,6 +53,7 @@ impl Engine {
             pid: 0,
             connection: None,
             threads: vec![new_thread(ThreadState::Expected)],
+            busy: Vec::new(),
             news: 0,
             memory_written: 0,
             held_sends: Vec::new(),

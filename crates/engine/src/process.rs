@@ -8,7 +8,7 @@ use softband_ipc::layout::{
     SHARED_BYTES, SLOTS_OFFSET, SharedHeader, THREADS_MAX, ThreadSlot, WALL_RING_BYTES,
 };
 use softband_ipc::ring::{CqRingHeader, Cqe, entry_offset, ring_bytes};
-use softband_sim::SimTime;
+use softband_sim::{SimDuration, SimTime};
 use softband_types::ProcessId;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -396,6 +396,8 @@ pub(crate) struct Process {
     /// Number of the control connection.
     pub(crate) connection: Option<u64>,
     pub(crate) threads: Vec<Thread>,
+    /// In simulated time: how long each slot's threads worked while something was sent, under all images.
+    pub(crate) busy: Vec<SimDuration>,
     /// Counts everything new that a thread of it could see.
     pub(crate) news: u64,
     pub(crate) memory_written: u64,

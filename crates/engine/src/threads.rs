@@ -55,12 +55,16 @@ impl Engine {
         let shared = record.shared.slot(slot);
         shared.clock_ps.fetch_max(now.as_picos(), Ordering::Relaxed);
         shared.signals.fetch_or(std::mem::take(&mut record.signals_pending), Ordering::Relaxed);
+        let work_begun = self.work_begins(process, slot);
         self.give_turn(process, slot);
         self.turns += 1;
         let end = self.wait_for_turn(process, slot);
         self.outputs.drain();
         match end {
-            TurnEnd::Call => self.thread_called(process, slot),
+            TurnEnd::Call => {
+                self.note_work(process, slot, work_begun);
+                self.thread_called(process, slot);
+            }
             TurnEnd::Gone => {
                 self.await_zombie(process);
                 let at = self.processes[process].clock(slot).max(now);
