@@ -291,6 +291,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "registered_memory",
         "scribble",
         "joined",
+        "late_receiver",
         "shared_builder",
         "signal_waits",
         "soak",

@@ -137,7 +137,7 @@ def test_a_shell_that_waits_for_a_program_without_end_does_not_keep_the_run_goin
 
 def test_a_time_limit_of_coreutils_ends_what_takes_longer_and_nothing_else(softband: Softband) -> None:
     command = "timeout 60 ib_write_bw -n 100{}; echo $?; timeout 2 sleep 5; echo $?; timeout 40 ib_send_lat; echo $?; date +%T"
-    outcome = softband.run("two-hosts", ("a", command.format("")), ("b", command.format(" a"))).assert_ok()
+    outcome = softband.run("two-hosts", ("a", command.format("")), ("b", command.format(" a")), options=("--quiet",)).assert_ok()
     assert outcome.stderr == ""
     for program in ("a-0", "b-0"):
         *_, first, second, third, clock = (line for line in outcome.program(program).splitlines() if re.fullmatch(r"\d+|[\d:]+", line))

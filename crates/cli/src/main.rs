@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods)] // the command line is the product's reader of the environment and of signals
 
 mod completions;
+mod counter_table;
 mod counters;
 mod definition;
 mod exec;
@@ -27,6 +28,7 @@ mod run;
 mod signals;
 mod status;
 mod up;
+mod why;
 
 use clap::FromArgMatches;
 use definition::{Arguments, Command};

@@ -3,8 +3,10 @@
 use crate::counters::{hca_counters, port_counters};
 use crate::output::{Copy, Stream};
 use crate::programs::{self, Wanted};
-use crate::{files, home, signals};
+use crate::why::{self, Bottleneck, Evidence};
+use crate::{counter_table, files, home, signals};
 use anyhow::{Context, bail};
+use clap::builder::FalseyValueParser;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
 use serde_json::json;
@@ -51,6 +53,12 @@ pub(crate) struct RunArguments {
     processors: Option<u32>,
     #[command(flatten)]
     limits: crate::limits::LimitArguments,
+    /// In virtual time: do not say on standard error where the time of transfers went
+    #[arg(long, env = "SOFTBAND_QUIET", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    quiet: bool,
+    /// In virtual time: print all counters of ports, HCAs, queue pairs and threads on standard error at the end
+    #[arg(long)]
+    counters: bool,
 }
 
 /// As the user writes it.
@@ -89,6 +97,12 @@ pub(crate) fn check_pace(arguments: &RunArguments, given: Option<&ArgMatches>) -
              --pace wall for a run in simulated time"
         );
     }
+    if is_given("counters") {
+        bail!(
+            "--counters means nothing with --pace wall, where programs carry most transfers out without the model\n  help: leave it out, or \
+             leave out --pace wall for a run in simulated time"
+        );
+    }
     if is_given("seed") {
         bail!(
             "--seed means nothing with --pace wall, where no two runs are the same: leave it out, or leave out --pace wall for a run in \
@@ -118,8 +132,16 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     let mut engine = Engine::new(&loaded.spec, seed, &libraries, options, interrupt)?;
     let report = engine.run(programs);
     tell(&report);
+    let evidence = evidence(&loaded, &engine, arguments.pace);
+    let bottlenecks = why::bottlenecks(&evidence);
+    if arguments.counters {
+        eprint!("{}", counter_table::text(&evidence));
+    }
+    if !arguments.quiet && report.failure != Some(Failure::Interrupted) {
+        bottlenecks.iter().for_each(|found| eprintln!("softband: {}", found.text));
+    }
     if let Some(out) = &arguments.out {
-        leave(out, (&path, arguments.pace), &loaded, seed, &report, &engine)?;
+        leave(out, (&path, arguments.pace), &loaded, seed, (&report, &evidence, &bottlenecks))?;
     }
     if let Some(loss) = crate::output::take_loss() {
         bail!(loss);
@@ -199,7 +221,26 @@ fn clear_former_run(out: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn leave(out: &Path, (fabric, pace): (&Path, PaceName), loaded: &LoadedFabric, seed: u64, report: &RunReport, engine: &Engine) -> anyhow::Result<()> {
+/// What the counters say at the end of a run. In wall pace the model has no part in most transfers, so that there is no transfer time.
+fn evidence(loaded: &LoadedFabric, engine: &Engine, pace: PaceName) -> Evidence {
+    let world = engine.world();
+    Evidence {
+        ports: world.counters(),
+        hcas: world.hca_counters(),
+        repeats: world.repeats(),
+        work: engine.thread_work(),
+        transfer_picos: if pace == PaceName::Virtual { world.transfer_picos() } else { 0 },
+        ..Evidence::of_fabric(&loaded.spec)
+    }
+}
+
+fn leave(
+    out: &Path,
+    (fabric, pace): (&Path, PaceName),
+    loaded: &LoadedFabric,
+    seed: u64,
+    (report, evidence, bottlenecks): (&RunReport, &Evidence, &[Bottleneck]),
+) -> anyhow::Result<()> {
     let run = json!({
         "softband_version": env!("CARGO_PKG_VERSION"),
         "versions": { "softband": env!("CARGO_PKG_VERSION"), "kernel": kernel_release() },
@@ -218,9 +259,10 @@ fn leave(out: &Path, (fabric, pace): (&Path, PaceName), loaded: &LoadedFabric, s
         "fabric_events": report.fabric_events,
         "warnings": report.warnings.iter().chain(&report.told).collect::<Vec<_>>(),
         "failure": report.failure,
+        "bottlenecks": bottlenecks.iter().map(Bottleneck::to_json).collect::<Vec<_>>(),
     });
-    let counters: Vec<_> = engine.world().counters().iter().map(of_node).collect();
-    let hcas: Vec<_> = engine.world().hca_counters().iter().map(hca_counters).collect();
+    let counters: Vec<_> = evidence.ports.iter().map(of_node).collect();
+    let hcas: Vec<_> = evidence.hcas.iter().map(hca_counters).collect();
     let counters = json!({ "unit_of_data": "4 bytes", "ports": counters, "hcas": hcas });
     let json = |value: &serde_json::Value| format!("{value:#}\n");
     // Where `run.json` is, the others are.
