@@ -31,3 +31,6 @@ def test_a_cable_that_is_too_long_for_its_lanes_waits_for_credits_and_a_short_on
     said = ask(tmp_path, "cables/ddr-switch-cx4-100m", "--cable-length", "10m,100m", "--vls", "8")
     assert "(limited by reads over the slot of b/mthca0, at work" in said
     assert "falls short (limited by credits of sw/2 on VL 0, for which b/mthca0/1 waits" in said
+    # The runs themselves name no bottleneck: their logs have what their programs print.
+    logs = list(tmp_path.rglob("softband.log"))
+    assert logs and not any("of the transfer time" in log.read_text() for log in logs)

@@ -177,10 +177,13 @@ class Softband:
     def _environment(self) -> dict[str, str]:
         """Other cells run beside this one: each gets one processor, and the campaign tells the progress of all.
 
+        A cell's log holds the output of its programs and warnings; the lab reads bottlenecks off the counters.
+
         The tree's own programs are on the path.
         """
         path = f"{self.binary.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-        return {"SOFTBAND_PROCESSORS": "1", "SOFTBAND_PROGRESS": "0", **os.environ, "PATH": path}
+        own = {"SOFTBAND_PROCESSORS": "1", "SOFTBAND_PROGRESS": "0", "SOFTBAND_QUIET": "1"}
+        return {**own, **os.environ, "PATH": path}
 
     def _wait(self, process: subprocess.Popen[bytes], timeout_seconds: float | None) -> int | None:
         try:
