@@ -5,6 +5,9 @@ use softband_model::transport::Repeats;
 use softband_sim::{SimDuration, SimTime};
 use softband_types::{HcaId, Qpn};
 
+/// Queue pairs that are gone and keep their counters; a fabric that stays sees any number of them.
+const GONE_MAX: usize = 4_096;
+
 /// The time with at least one send request between its doorbell and its outcome.
 #[derive(Default)]
 pub(crate) struct Transfers {
@@ -13,7 +16,7 @@ pub(crate) struct Transfers {
     /// Since when there has been one; nothing where there is none.
     since: SimTime,
     spent: SimDuration,
-    /// Of queue pairs that are gone.
+    /// Of the first `GONE_MAX` queue pairs that are gone.
     repeats: Vec<QueuePairRepeats>,
 }
 
@@ -35,6 +38,12 @@ impl Transfers {
         if self.open == 0 {
             self.spent += now.saturating_since(self.since);
         }
+    }
+
+    /// Keeps the counters of a queue pair that goes, if there are any and there is room.
+    fn keep(&mut self, repeats: Option<QueuePairRepeats>) {
+        let has_room = self.repeats.len() < GONE_MAX;
+        self.repeats.extend(repeats.filter(|_| has_room));
     }
 
     fn spent_at(&self, now: SimTime) -> SimDuration {
@@ -78,7 +87,7 @@ impl World {
     pub(crate) fn close_transfers(&mut self, index: u32) {
         let repeats = self.repeats_of(index);
         let open = self.slot(index).map_or(0, |slot| slot.qp.requester.queue_len());
-        self.transfers.repeats.extend(repeats);
+        self.transfers.keep(repeats);
         self.transfers.end(open, self.queue.now());
     }
 
@@ -86,5 +95,19 @@ impl World {
         let qp = &self.slot(index)?.qp;
         let repeats = qp.requester.repeats()?;
         Some(QueuePairRepeats { hca: qp.hca, node: self.device_name(qp.hca), qpn: qp.attributes.qpn, repeats })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_pairs_that_are_gone_take_a_limited_room() {
+        let mut transfers = Transfers::default();
+        for qpn in 0..2 * GONE_MAX as u32 {
+            transfers.keep(Some(QueuePairRepeats { hca: HcaId(0), node: String::new(), qpn: Qpn(qpn), repeats: Repeats::default() }));
+        }
+        assert_eq!((transfers.repeats.len(), transfers.repeats[0].qpn), (GONE_MAX, Qpn(0)));
     }
 }
