@@ -130,7 +130,7 @@ def test_counters_are_a_table_of_all_that_the_run_counted(softband: Softband) ->
     outcome = softband.pair("cables/ddr-switch-cx4-100m", BANDWIDTH, options=("--counters", "--quiet")).assert_ok()
     head, ports, *rest = outcome.stderr.splitlines()
     assert re.fullmatch(r"softband: counters of the run; transfers were under way for \d+\.\d{3} ms", head)
-    assert ports.split()[:8] == "ports (data in words of 4 bytes) credit_stall_vl0".split()
+    assert re.match(r"  ports \(data in words of 4 bytes\)  +credit_stall_vl0  ", ports)
     row = next(line for line in rest if line.startswith("  b/mthca0/1 to sw/2 "))
     assert re.search(r" \d+\.\d{3} ms \(\d+ %\)", row)
     assert any(line.startswith("    0 everywhere: ") and "port_xmit_discards" in line for line in rest)
@@ -139,6 +139,24 @@ def test_counters_are_a_table_of_all_that_the_run_counted(softband: Softband) ->
     # The file has the same counters, in picoseconds.
     assert outcome.out is not None
     assert '"credit_stall_picos"' in (outcome.out / "counters.json").read_text()
+
+
+def of_model(softband: Softband, *words: str) -> list[str]:
+    """The bottlenecks in the report of a workload."""
+    done = softband.command("model", *words, "--out", "out")
+    assert done.returncode == 0, done.stderr
+    _, _, rest = done.stdout.partition("  bottlenecks")
+    return [line.strip() for line in rest.partition("\n  results ")[0].splitlines() if line.strip()]
+
+
+def test_a_workload_has_the_same_lines_for_its_run_on_any_number_of_threads(softband: Softband) -> None:
+    incast = [of_model(softband, "three-hosts", "incast", "--bytes", "1MiB", "--root", "c", "--threads", threads) for threads in "12"]
+    assert incast[0] == incast[1]
+    assert re.fullmatch(r"writes over the slot of c/mthca0 were under way for (9\d|100) % of the run", incast[0][0]), incast
+    for host, port in (("a", 1), ("b", 2)):
+        wait = rf"{host}/mthca0/1 waited \d\d % of the run for credits of sw/{port} on VL 0"
+        assert sum(bool(re.fullmatch(wait, line)) for line in incast[0]) == 1, incast
+    assert of_model(softband, "two-hosts", "ring-allreduce", "--bytes", "8") == ["no part was at its limit"]
 
 
 def test_wall_pace_has_no_modelled_counters_and_says_nothing(softband: Softband) -> None:

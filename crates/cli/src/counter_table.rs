@@ -16,7 +16,7 @@ struct Table {
 
 /// All counters. Columns of zeros are named and not shown.
 pub(crate) fn text(evidence: &Evidence) -> String {
-    let mut text = format!("softband: counters of the run; transfers were under way for {}\n", time(evidence.transfer_picos));
+    let mut text = format!("softband: counters of the run; transfers were under way for {}\n", time(evidence.whole_picos));
     let port = |port: &softband_fabric::PortCounters| {
         let mut counters = port_counters(port);
         counters["xmit_busy_picos"] = json!(port.xmit_busy_picos);
@@ -134,7 +134,7 @@ mod tests {
         let evidence = Evidence {
             ports: vec![stalled, quiet],
             hcas: vec![HcaCounters { node: "a/h".into(), message_gap_picos: 1_000, ..HcaCounters::default() }],
-            transfer_picos: 10_000_000,
+            whole_picos: 10_000_000,
             peers: [("a/h/1".to_owned(), "sw/1".to_owned())].into(),
             ..Evidence::default()
         };

@@ -10,9 +10,12 @@ mod table;
 mod text;
 mod trace;
 
-use crate::{home, output};
+use crate::why::{Evidence, Whole};
+use crate::{home, output, why};
 use anyhow::Context;
 use clap::{ArgMatches, Args};
+use softband_fabric::spec::FabricSpec;
+use softband_fabric::{HcaCounters, QueuePairRepeats};
 use softband_parallel::Crew;
 use softband_workload::{RunError, Schedule};
 use std::ops::ControlFlow;
@@ -128,12 +131,14 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
     let seconds = begun.elapsed().as_secs_f64();
     let results = results::Results::new(&path, (chosen.name, chosen.seed), &loaded.spec, &crew, ended_by.as_ref());
     let threads = crew.threads();
+    let (hcas, repeats) = (crew.hca_counters(), crew.repeats());
     // A million connections take more room than what is told of them.
     drop(crew);
     let out = if ended_by.is_some() { files::place_of_unfinished(&out) } else { out };
     let left = files::leave(&results, &out);
     let Some(error) = ended_by else {
         let report = text::report(&results, (seconds, threads), peak_memory_bytes());
+        let report = report + &text::bottlenecks(&why::bottlenecks(&evidence(&results, &loaded.spec, (hcas, repeats))));
         let place = left.as_ref().map_or_else(files::Lack::in_short, |()| out.display().to_string());
         // Who has waited for hours has the numbers, whatever became of the files.
         let said = output::say(format_args!("{report}  results           {place}\n"));
@@ -145,6 +150,13 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
     left.map_err(|lack| cannot_leave(&out, &lack))?;
     eprintln!("softband: what it did until then is in {}", out.display());
     Ok(if error == RunError::Interrupted { INTERRUPTED } else { FAILED })
+}
+
+/// What the counters say at the end of a run. Ranks share no processor, and their threads' times are not counted.
+fn evidence(results: &results::Results, spec: &FabricSpec, (hcas, repeats): (Vec<HcaCounters>, Vec<QueuePairRepeats>)) -> Evidence {
+    let ports = results.ports.iter().map(|port| port.counters.clone()).collect();
+    let whole_picos = results.measured.completion.as_picos();
+    Evidence { ports, hcas, repeats, whole_picos, whole: Whole::Run, ..Evidence::of_fabric(spec) }
 }
 
 fn cannot_leave(out: &Path, lack: &files::Lack) -> anyhow::Error {

@@ -229,7 +229,7 @@ fn evidence(loaded: &LoadedFabric, engine: &Engine, pace: PaceName) -> Evidence 
         hcas: world.hca_counters(),
         repeats: world.repeats(),
         work: engine.thread_work(),
-        transfer_picos: if pace == PaceName::Virtual { world.transfer_picos() } else { 0 },
+        whole_picos: if pace == PaceName::Virtual { world.transfer_picos() } else { 0 },
         ..Evidence::of_fabric(&loaded.spec)
     }
 }

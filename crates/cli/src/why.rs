@@ -1,7 +1,7 @@
 //! Why a run took its time: its bottlenecks, from counters alone.
 //!
-//! A share is a time at work or a wait, against the transfer time: the time with at least one send request under way. All
-//! arithmetic is in whole picoseconds, so the same counters give the same words.
+//! A share is a time at work or a wait, against the transfer time: the time with at least one send request under way. Workloads
+//! have shares of their whole run. All arithmetic is in whole picoseconds, so the same counters give the same words.
 
 use crate::output::count;
 use serde_json::{Value, json};
@@ -68,6 +68,25 @@ impl Bottleneck {
     }
 }
 
+/// The time that shares are of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Whole {
+    /// With at least one send request under way.
+    #[default]
+    Transfers,
+    /// All time: a workload sends from its beginning to its end.
+    Run,
+}
+
+impl Whole {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Transfers => "transfer time",
+            Self::Run => "run",
+        }
+    }
+}
+
 /// All that the rule looks at.
 #[derive(Default)]
 pub(crate) struct Evidence {
@@ -75,8 +94,9 @@ pub(crate) struct Evidence {
     pub(crate) hcas: Vec<HcaCounters>,
     pub(crate) repeats: Vec<QueuePairRepeats>,
     pub(crate) work: Vec<ThreadWork>,
-    /// The transfer time.
-    pub(crate) transfer_picos: u64,
+    /// The time that shares are of.
+    pub(crate) whole_picos: u64,
+    pub(crate) whole: Whole,
     /// The far end of each cabled port.
     pub(crate) peers: BTreeMap<String, String>,
     /// The bus that an HCA shares with others, by HCA.
@@ -109,18 +129,18 @@ impl Evidence {
     /// The share of a time in the transfer time, in percent and rounded. Requests of unreliable queue pairs end before their
     /// packets arrive, so parts further on may be at work for longer.
     pub(crate) fn percent(&self, picos: u64) -> u64 {
-        let whole = u128::from(self.transfer_picos.max(1));
+        let whole = u128::from(self.whole_picos.max(1));
         u64::try_from((u128::from(picos) * 100 + whole / 2) / whole).unwrap_or(u64::MAX).min(100)
     }
 
     fn is_at_least(&self, picos: u64, percent: u64) -> bool {
-        picos > 0 && u128::from(picos) * 100 >= u128::from(self.transfer_picos) * u128::from(percent)
+        picos > 0 && u128::from(picos) * 100 >= u128::from(self.whole_picos) * u128::from(percent)
     }
 
     /// The share stands between `before` and `after`.
     fn limit(&self, kind: Kind, part: &str, picos: u64, (before, after): (&str, &str)) -> Bottleneck {
         let share = self.percent(picos);
-        let text = format!("{before} {share} % of the transfer time{after}");
+        let text = format!("{before} {share} % of the {}{after}", self.whole.name());
         Bottleneck { kind, part: part.to_owned(), share, text, picos }
     }
 
@@ -135,7 +155,7 @@ impl Evidence {
 
 /// The bottlenecks of a run, largest first. A run that sends nothing has none.
 pub(crate) fn bottlenecks(evidence: &Evidence) -> Vec<Bottleneck> {
-    if evidence.transfer_picos == 0 {
+    if evidence.whole_picos == 0 {
         return Vec::new();
     }
     let mut found: Vec<Bottleneck> = evidence.ports.iter().flat_map(|port| of_port(evidence, port)).collect();

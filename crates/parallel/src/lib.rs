@@ -10,7 +10,7 @@ mod meeting;
 
 use meeting::{Attendance, CalledOff, Meeting};
 use softband_fabric::spec::FabricSpec;
-use softband_fabric::{Parcel, Split, Starved, World, lookahead};
+use softband_fabric::{HcaCounters, Parcel, QueuePairRepeats, Split, Starved, World, lookahead};
 use softband_sim::SimTime;
 use softband_workload::{Failure, Measurements, PortReport, RunError, Runner, Schedule, Waiting, port_reports};
 use std::ops::ControlFlow;
@@ -171,6 +171,20 @@ impl Crew {
     pub fn port_reports(&self) -> Vec<PortReport> {
         let counters = self.runners.iter().flat_map(|runner| runner.world().counters());
         port_reports(self.runners[0].world().spec(), counters, self.completion())
+    }
+
+    /// Counters of every HCA, by name.
+    pub fn hca_counters(&self) -> Vec<HcaCounters> {
+        let mut counters: Vec<HcaCounters> = self.runners.iter().flat_map(|runner| runner.world().hca_counters()).collect();
+        counters.sort_by(|a, b| a.node.cmp(&b.node));
+        counters
+    }
+
+    /// All queue pairs that had to repeat something, by HCA and number.
+    pub fn repeats(&self) -> Vec<QueuePairRepeats> {
+        let mut repeats: Vec<QueuePairRepeats> = self.runners.iter().flat_map(|runner| runner.world().repeats()).collect();
+        repeats.sort_by_key(|qp| (qp.hca, qp.qpn));
+        repeats
     }
 }
 

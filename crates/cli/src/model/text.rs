@@ -2,6 +2,7 @@
 
 use super::results::Results;
 use crate::output::count;
+use crate::why::Bottleneck;
 use softband_parallel::Progress;
 use softband_workload::Feeder;
 use std::fmt::Write;
@@ -121,6 +122,14 @@ fn hottest(results: &Results) -> String {
         let _ = writeln!(text, "    and {} more (model.json)", results.hot.len() - SHOWN);
     }
     text
+}
+
+/// The largest limits of the run, in the words that `softband run` has for them.
+pub(super) fn bottlenecks(found: &[Bottleneck]) -> String {
+    if found.is_empty() {
+        return String::from("  bottlenecks       no part was at its limit\n");
+    }
+    found.iter().fold(String::from("  bottlenecks\n"), |text, found| text + &format!("    {}\n", found.text))
 }
 
 fn load(utilisation: f64, stalled: f64) -> String {

@@ -10,7 +10,7 @@ fn evidence() -> Evidence {
     let cables = [("a/h/1", "sw/1"), ("sw/2", "b/h/1")];
     let both_ways = cables.iter().flat_map(|(one, other)| [(*one, *other), (*other, *one)]);
     let peers = both_ways.map(|(one, other)| (one.to_owned(), other.to_owned())).collect();
-    Evidence { transfer_picos: WHOLE, peers, ..Evidence::default() }
+    Evidence { whole_picos: WHOLE, peers, ..Evidence::default() }
 }
 
 fn port(node: &str, number: u8) -> PortCounters {
@@ -152,13 +152,19 @@ fn five_are_named_largest_first_and_equal_ones_by_kind_and_name() {
 #[test]
 fn a_share_is_at_most_all_of_the_time_and_large_numbers_do_not_overflow() {
     let ports = vec![PortCounters { xmit_busy_picos: u64::MAX, ..port("a/h", 1) }];
-    let evidence = Evidence { ports, transfer_picos: u64::MAX / 2, ..evidence() };
+    let evidence = Evidence { ports, whole_picos: u64::MAX / 2, ..evidence() };
     assert_eq!(bottlenecks(&evidence)[0].share, 100);
+}
+
+#[test]
+fn workloads_have_shares_of_their_run() {
+    let ports = vec![PortCounters { credit_stall_picos: vec![500_000], ..port("b/h", 1) }];
+    assert_eq!(texts(&Evidence { ports, whole: Whole::Run, ..evidence() }), ["b/h/1 waited 50 % of the run for credits of sw/2 on VL 0"]);
 }
 
 #[test]
 fn a_run_that_sends_nothing_has_no_bottleneck() {
     let ports = vec![PortCounters { xmit_busy_picos: 5, credit_stall_picos: vec![7], ..port("a/h", 1) }];
-    assert_eq!(texts(&Evidence { ports, transfer_picos: 0, ..evidence() }), [""; 0]);
+    assert_eq!(texts(&Evidence { ports, whole_picos: 0, ..evidence() }), [""; 0]);
     assert_eq!(texts(&Evidence { ports: vec![port("a/h", 1)], hcas: vec![hca("a/h")], ..evidence() }), [""; 0]);
 }
