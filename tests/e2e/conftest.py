@@ -288,6 +288,8 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "group",
         "life_cycle",
         "many_senders",
+        "missing_interfaces",
+        "refusals",
         "registered_memory",
         "scribble",
         "joined",

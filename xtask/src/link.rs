@@ -180,6 +180,8 @@ fn jumps(symbols: &[VersionedSymbol], libc: &BTreeSet<String>) -> Result<String>
                 write!(text, "\t.bss\n\t.globl {label}\n\t.type {label}, @object\n\t.size {label}, {bytes}\n{label}:\n\t.zero {bytes}\n\t.text\n");
         } else if symbol.target == "=" {
             jump(&mut text, &label, &alias(&symbol.name));
+        } else if symbol.target.starts_with("softband_unsupported_") {
+            refusal(&mut text, &label, symbol);
         } else {
             jump(&mut text, &label, &symbol.target);
         }
@@ -190,6 +192,16 @@ fn jumps(symbols: &[VersionedSymbol], libc: &BTreeSet<String>) -> Result<String>
         jump(&mut text, symbol, &alias(symbol));
     }
     Ok(text)
+}
+
+/// A jump that names the symbol in place of the caller's first argument: the target says which entry it refuses, and looks at nothing else.
+fn refusal(text: &mut String, label: &str, VersionedSymbol { name, version, target, .. }: &VersionedSymbol) {
+    let _ = write!(
+        text,
+        "\t.section .rodata\n{label}_name:\n\t.asciz \"{name}@{version}\"\n\t.text\n\
+         \t.globl {label}\n\t.type {label}, @function\n\t.p2align 4\n\
+         {label}:\n\tleaq {label}_name(%rip), %rdi\n\tjmp *{target}@GOTPCREL(%rip)\n\t.size {label}, .-{label}\n"
+    );
 }
 
 /// Each version inherits from the one before it; the private one stands alone.

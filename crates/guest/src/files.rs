@@ -3,6 +3,7 @@
 //! numbers is led to a file of them.
 
 use crate::attach::attached;
+use crate::missing;
 use crate::random_files;
 use crate::real;
 use crate::world::{active, errno, fail, set_errno};
@@ -29,7 +30,9 @@ pub fn remember() {
 }
 
 fn is_about_hcas(path: &[u8]) -> bool {
-    path.starts_with(CLASSES) || path.strip_prefix(DEVICES).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+    path.starts_with(CLASSES)
+        || path.starts_with(missing::CONNECTION_MANAGER)
+        || path.strip_prefix(DEVICES).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
 /// Where `path` leads, and what holds it as long as it is used.
@@ -53,10 +56,18 @@ unsafe fn led(path: *const c_char) -> Led {
     Led { path: held.as_ref().map_or(path, |held| held.as_ptr()), _held: held, file: None }
 }
 
+/// The same for what looks into it: a program that does needs what Softband may not have.
+unsafe fn led_to_look_into(path: *const c_char) -> Led {
+    if !path.is_null() {
+        missing::note(CStr::from_ptr(path).to_bytes());
+    }
+    led(path)
+}
+
 /// The same for what opens it; `blocks` of random numbers are enough for it at first.
 unsafe fn led_to_open(path: *const c_char, blocks: usize) -> Led {
     let file = if path.is_null() { None } else { random_files::instead_of(CStr::from_ptr(path).to_bytes(), blocks) };
-    let Some(file) = file else { return led(path) };
+    let Some(file) = file else { return led_to_look_into(path) };
     let held = random_files::path_of(file.as_raw_fd());
     Led { path: held.as_ptr(), _held: Some(held), file: Some(file) }
 }
@@ -168,17 +179,17 @@ pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *m
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
-    real::opendir(led(path).path)
+    real::opendir(led_to_look_into(path).path)
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scandir(path: *const c_char, list: *mut libc::c_void, filter: *mut libc::c_void, order: *mut libc::c_void) -> c_int {
-    real::scandir(led(path).path, list, filter, order)
+    real::scandir(led_to_look_into(path).path, list, filter, order)
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scandir64(path: *const c_char, list: *mut libc::c_void, filter: *mut libc::c_void, order: *mut libc::c_void) -> c_int {
-    real::scandir(led(path).path, list, filter, order)
+    real::scandir(led_to_look_into(path).path, list, filter, order)
 }
 
 /// By the system call, whose structure is the C library's on this machine: C libraries before 2.33 have no `stat` to call.
@@ -312,9 +323,13 @@ mod tests {
 
     #[test]
     fn only_paths_about_hcas_are_led_away() {
-        for path in
-            ["/sys/class/infiniband", "/sys/class/infiniband/mlx4_0/ports/1/lid", "/sys/class/infiniband_verbs/uverbs0", "/dev/infiniband/uverbs0"]
-        {
+        for path in [
+            "/sys/class/infiniband",
+            "/sys/class/infiniband/mlx4_0/ports/1/lid",
+            "/sys/class/infiniband_verbs/uverbs0",
+            "/dev/infiniband/uverbs0",
+            "/sys/class/misc/rdma_cm/abi_version",
+        ] {
             assert!(is_about_hcas(path.as_bytes()), "{path}");
         }
         for path in ["", "/", "/sys/class/net", "/dev/infinibandits", "/dev/null", "sys/class/infiniband"] {

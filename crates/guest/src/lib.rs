@@ -33,6 +33,7 @@ pub mod interest;
 pub mod io;
 pub mod locks;
 pub mod machine;
+pub mod missing;
 pub mod names;
 pub mod pace;
 pub mod pid;

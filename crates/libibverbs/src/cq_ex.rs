@@ -66,10 +66,10 @@ pub(crate) unsafe extern "C" fn create_cq_ex(shown: *mut ibv_context, init: *mut
         let has_flags = init.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0;
         // Several threads may always poll. A queue that overruns silently is not offered.
         if has_flags && init.flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0 {
-            return Err(refuse("a completion queue that may overrun (IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)"));
+            return Err(refuse("a completion queue that may overrun (ibv_create_cq_ex, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)"));
         }
         if init.wc_flags & !WC_FLAGS_OFFERED != 0 {
-            return Err(refuse("an extended completion queue with VLAN, flow tag or tag matching fields"));
+            return Err(refuse("a completion with VLAN, flow tag or tag matching fields (ibv_create_cq_ex, wc_flags)"));
         }
         let has_stamps = init.wc_flags & u64::from(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) != 0;
         let plain = CqInit { entries: init.cqe, cookie: init.cq_context, channel: init.channel, vector: init.comp_vector, has_stamps };

@@ -35,10 +35,10 @@ impl Offered {
 /// What the kernel and the drivers refuse before they look at the memory.
 fn check_registration(address: u64, len_bytes: u64, access: u32, offered: Offered) -> Result<u32, Errno> {
     if access & IBV_ACCESS_ON_DEMAND != 0 && !offered.on_demand {
-        return Err(refuse("on-demand paging (IBV_ACCESS_ON_DEMAND) on this HCA"));
+        return Err(refuse("on-demand paging (ibv_reg_mr, IBV_ACCESS_ON_DEMAND) on this HCA"));
     }
     if access & IBV_ACCESS_MW_BIND != 0 && !offered.windows {
-        return Err(refuse("a memory window (IBV_ACCESS_MW_BIND) on this HCA"));
+        return Err(refuse("a memory window (ibv_reg_mr, IBV_ACCESS_MW_BIND) on this HCA"));
     }
     let writes_from_afar = access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) != 0;
     let is_wrong = writes_from_afar && access & IBV_ACCESS_LOCAL_WRITE == 0

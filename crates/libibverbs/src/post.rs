@@ -69,7 +69,7 @@ pub(crate) fn check_send_state(state: u32) -> Result<(), Errno> {
 /// Whether a queue pair of this type has this operation (IBTA 9.4, table of operations by service).
 pub(crate) fn check_opcode(qp_type: u32, wanted: u32) -> Result<(), Errno> {
     if wanted == IBV_WR_TSO {
-        return Err(refuse("a work request that segments (IBV_WR_TSO)"));
+        return Err(refuse("segmentation by the HCA (ibv_post_send, IBV_WR_TSO)"));
     }
     let reliable = qp_type == IBV_QPT_RC || qp_type == IBV_QPT_XRC_SEND;
     let offered = match wanted {

@@ -243,7 +243,7 @@ unsafe fn create(base: &Base, init: *mut ibv_qp_init_attr) -> Result<*mut ibv_qp
     // SAFETY: the caller's promise.
     let (wanted, ours) = unsafe { (*not_null(init)?, context(base.context)?) };
     if ![IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV].contains(&wanted.qp_type) {
-        return Err(refuse("a raw packet queue pair or one of a driver's own type"));
+        return Err(refuse("a raw packet queue pair, or one of a driver's own type (ibv_create_qp, qp_type)"));
     }
     let (sends, receives) = directions(wanted.qp_type);
     // SAFETY: the caller's promise.
@@ -360,7 +360,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *m
         let wanted = unsafe { *not_null(init)? };
         let known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
         if wanted.comp_mask & !known != 0 {
-            return Err(refuse("TSO or an indirection table (ibv_create_qp_ex)"));
+            return Err(refuse("segmentation by the HCA or an indirection table (ibv_create_qp_ex, comp_mask)"));
         }
         let is_target = wanted.qp_type == IBV_QPT_XRC_RECV;
         let needed = if is_target { IBV_QP_INIT_ATTR_XRCD } else { IBV_QP_INIT_ATTR_PD };
@@ -369,13 +369,13 @@ pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *m
         }
         let create_flags = if wanted.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 { wanted.create_flags } else { 0 };
         if create_flags & !IBV_QP_CREATE_BLOCK_SELF_MCAST_LB != 0 {
-            return Err(refuse("a creation flag of a queue pair other than IBV_QP_CREATE_BLOCK_SELF_MCAST_LB (ibv_create_qp_ex)"));
+            return Err(refuse("a creation flag other than IBV_QP_CREATE_BLOCK_SELF_MCAST_LB (ibv_create_qp_ex, create_flags)"));
         }
         let is_extended = wanted.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0;
         // SAFETY: the caller names an open context.
         let has_atomic_write = unsafe { device_of(context) }?.atomic_write != 0;
         if is_extended && wanted.send_ops_flags & !operations_offered(wanted.qp_type, has_atomic_write) != 0 {
-            return Err(refuse("an operation that this type of queue pair does not have (send_ops_flags)"));
+            return Err(refuse("an operation that this type of queue pair does not have (ibv_create_qp_ex, send_ops_flags)"));
         }
         // SAFETY: as above; the plain attributes are the head of the extended ones.
         unsafe {

@@ -35,13 +35,13 @@ const KNOWN: u32 = IBV_QP_STATE
 fn mask_for_engine(attributes: &ibv_qp_attr, mask: u32) -> Result<u32, Errno> {
     let asks_for_migration = mask & IBV_QP_PATH_MIG_STATE != 0 && attributes.path_mig_state != IBV_MIG_MIGRATED;
     if mask & IBV_QP_ALT_PATH != 0 || asks_for_migration {
-        return Err(refuse("path migration (IBV_QP_ALT_PATH)"));
+        return Err(refuse("path migration (ibv_modify_qp, IBV_QP_ALT_PATH)"));
     }
     if mask & IBV_QP_CAP != 0 {
-        return Err(refuse("resizing a queue pair (IBV_QP_CAP)"));
+        return Err(refuse("resizing a queue pair (ibv_modify_qp, IBV_QP_CAP)"));
     }
     if mask & IBV_QP_RATE_LIMIT != 0 && attributes.rate_limit != 0 {
-        return Err(refuse("a rate limit (IBV_QP_RATE_LIMIT)"));
+        return Err(refuse("a rate limit (ibv_modify_qp, IBV_QP_RATE_LIMIT)"));
     }
     let harmless = IBV_QP_PATH_MIG_STATE | IBV_QP_RATE_LIMIT;
     if mask & !(KNOWN | harmless) != 0 { Err(Errno(libc::EINVAL)) } else { Ok(mask & KNOWN) }

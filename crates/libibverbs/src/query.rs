@@ -4,6 +4,7 @@ use crate::context::context;
 use crate::convert::narrow;
 use crate::device::{self, c_text, text_of};
 use crate::guard::{guarded, minus_one, not_null, status};
+use crate::unsupported::refuse;
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
 use softband_client::{Errno, call};
@@ -298,7 +299,7 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
 ) -> c_int {
     status(|| {
         if flags != 0 {
-            return Err(Errno(libc::EOPNOTSUPP));
+            return Err(refuse("a flag of ibv_query_gid_ex"));
         }
         // SAFETY: the caller names an open context and says how many bytes are there to be written.
         unsafe { copy_head(&gid_entry(shown, number, index)?.ok_or(Errno(libc::ENODATA))?, not_null(entry)?.cast(), bytes) };
@@ -316,7 +317,7 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
 ) -> isize {
     let filled = || -> Result<isize, Errno> {
         if flags != 0 {
-            return Err(Errno(libc::EOPNOTSUPP));
+            return Err(refuse("a flag of ibv_query_gid_table"));
         }
         let mut filled = 0;
         // SAFETY: the caller names an open context.

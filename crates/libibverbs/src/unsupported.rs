@@ -4,7 +4,11 @@ use crate::guard::set_errno;
 use libc::{c_char, c_int, c_void};
 use softband_abi::verbs::*;
 use softband_client::{Errno, warn};
+use std::ffi::CStr;
 use std::ptr::null_mut;
+
+/// The version of the structures of 2006.
+const OLDEST_VERSION: &str = "@IBVERBS_1.0";
 
 /// Says once that `what` is not offered.
 pub(crate) fn refuse(what: &str) -> Errno {
@@ -35,31 +39,56 @@ macro_rules! refused_object {
 }
 
 refused_status! {
-    read_counters = "ibv_read_counters";
-    attach_counters_point_flow = "ibv_attach_counters_point_flow";
-    destroy_counters = "ibv_destroy_counters";
+    read_counters = "a counter (ibv_read_counters)";
+    attach_counters_point_flow = "a counter (ibv_attach_counters_point_flow)";
+    destroy_counters = "a counter (ibv_destroy_counters)";
     free_dm = "device memory (ibv_free_dm)";
-    modify_flow_action_esp = "ibv_modify_flow_action_esp";
-    destroy_flow_action = "ibv_destroy_flow_action";
-    modify_qp_rate_limit = "ibv_modify_qp_rate_limit";
+    modify_flow_action_esp = "an action of a flow (ibv_modify_flow_action_esp)";
+    destroy_flow_action = "an action of a flow (ibv_destroy_flow_action)";
+    modify_qp_rate_limit = "a rate limit (ibv_modify_qp_rate_limit)";
     modify_cq = "completion moderation (ibv_modify_cq)";
     post_srq_ops = "tag matching (ibv_post_srq_ops)";
-    destroy_rwq_ind_table = "ibv_destroy_rwq_ind_table";
+    destroy_rwq_ind_table = "an indirection table (ibv_destroy_rwq_ind_table)";
     destroy_wq = "a work queue (ibv_destroy_wq)";
     modify_wq = "a work queue (ibv_modify_wq)";
     destroy_flow = "a flow (ibv_destroy_flow)";
 }
 
 refused_object! {
-    alloc_null_mr = "ibv_alloc_null_mr";
-    create_counters = "ibv_create_counters";
+    alloc_null_mr = "a null memory region (ibv_alloc_null_mr)";
+    create_counters = "a counter (ibv_create_counters)";
     reg_dm_mr = "device memory (ibv_reg_dm_mr)";
     alloc_dm = "device memory (ibv_alloc_dm)";
-    create_flow_action_esp = "ibv_create_flow_action_esp";
-    create_rwq_ind_table = "ibv_create_rwq_ind_table";
+    create_flow_action_esp = "an action of a flow (ibv_create_flow_action_esp)";
+    create_rwq_ind_table = "an indirection table (ibv_create_rwq_ind_table)";
     create_wq = "a work queue (ibv_create_wq)";
     create_flow = "a flow (ibv_create_flow)";
-    unused = "an entry that no program calls";
+}
+
+// Entries of `ibv_context_ops` that the headers of today do not use.
+refused_object! {
+    compat_alloc_pd = "the obsolete entry alloc_pd of ibv_context_ops";
+    compat_dealloc_pd = "the obsolete entry dealloc_pd of ibv_context_ops";
+    compat_reg_mr = "the obsolete entry reg_mr of ibv_context_ops";
+    compat_rereg_mr = "the obsolete entry rereg_mr of ibv_context_ops";
+    compat_dereg_mr = "the obsolete entry dereg_mr of ibv_context_ops";
+    compat_create_cq = "the obsolete entry create_cq of ibv_context_ops";
+    compat_cq_event = "the obsolete entry cq_event of ibv_context_ops";
+    compat_resize_cq = "the obsolete entry resize_cq of ibv_context_ops";
+    compat_destroy_cq = "the obsolete entry destroy_cq of ibv_context_ops";
+    compat_create_srq = "the obsolete entry create_srq of ibv_context_ops";
+    compat_modify_srq = "the obsolete entry modify_srq of ibv_context_ops";
+    compat_query_srq = "the obsolete entry query_srq of ibv_context_ops";
+    compat_destroy_srq = "the obsolete entry destroy_srq of ibv_context_ops";
+    compat_create_qp = "the obsolete entry create_qp of ibv_context_ops";
+    compat_query_qp = "the obsolete entry query_qp of ibv_context_ops";
+    compat_modify_qp = "the obsolete entry modify_qp of ibv_context_ops";
+    compat_destroy_qp = "the obsolete entry destroy_qp of ibv_context_ops";
+    compat_create_ah = "the obsolete entry create_ah of ibv_context_ops";
+    compat_destroy_ah = "the obsolete entry destroy_ah of ibv_context_ops";
+    compat_attach_mcast = "the obsolete entry attach_mcast of ibv_context_ops";
+    compat_detach_mcast = "the obsolete entry detach_mcast of ibv_context_ops";
+    compat_async_event = "the obsolete entry async_event of ibv_context_ops";
 }
 
 #[unsafe(no_mangle)]
@@ -74,46 +103,46 @@ pub unsafe extern "C" fn ibv_query_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_import_device(_cmd_fd: c_int) -> *mut ibv_context {
-    set_errno(refuse("ibv_import_device"));
+    set_errno(refuse("an object of another process (ibv_import_device)"));
     null_mut()
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_import_pd(_context: *mut ibv_context, _handle: u32) -> *mut ibv_pd {
-    set_errno(refuse("ibv_import_pd"));
+    set_errno(refuse("an object of another process (ibv_import_pd)"));
     null_mut()
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_unimport_pd(_pd: *mut ibv_pd) {
-    refuse("ibv_unimport_pd");
+    refuse("an object of another process (ibv_unimport_pd)");
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_import_mr(_pd: *mut ibv_pd, _handle: u32) -> *mut ibv_mr {
-    set_errno(refuse("ibv_import_mr"));
+    set_errno(refuse("an object of another process (ibv_import_mr)"));
     null_mut()
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_unimport_mr(_mr: *mut ibv_mr) {
-    refuse("ibv_unimport_mr");
+    refuse("an object of another process (ibv_unimport_mr)");
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_import_dm(_context: *mut ibv_context, _handle: u32) -> *mut c_void {
-    set_errno(refuse("ibv_import_dm"));
+    set_errno(refuse("an object of another process (ibv_import_dm)"));
     null_mut()
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_unimport_dm(_dm: *mut c_void) {
-    refuse("ibv_unimport_dm");
+    refuse("an object of another process (ibv_unimport_dm)");
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_reg_dmabuf_mr(_pd: *mut ibv_pd, _offset: u64, _length: usize, _iova: u64, _fd: c_int, _access: c_int) -> *mut ibv_mr {
-    set_errno(refuse("ibv_reg_dmabuf_mr"));
+    set_errno(refuse("memory of a device (ibv_reg_dmabuf_mr)"));
     null_mut()
 }
 
@@ -132,23 +161,40 @@ pub unsafe extern "C" fn ibv_query_qp_data_in_order(_qp: *mut ibv_qp, _op: u32, 
 
 // Where the versioned libibverbs.so.1 leads what only old programs and other providers ask for.
 
+/// Says once that the entry `name`, which the jump to us has put in the place of its first argument, is not offered.
+///
+/// # Safety
+/// `name` is a C string: `SYMBOL@VERSION`.
+unsafe fn refuse_entry(name: *const c_char) -> Errno {
+    // SAFETY: the caller's promise.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+    if name.ends_with(OLDEST_VERSION) {
+        refuse(&format!("{name}, for programs built before 2007 (rebuild the program),"))
+    } else {
+        refuse(&format!("{name}, for drivers and libraries of rdma-core,"))
+    }
+}
+
 /// The target of entries that answer an errno.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn softband_unsupported_status() -> c_int {
-    refuse("a private or obsolete entry of libibverbs").0
+pub unsafe extern "C" fn softband_unsupported_status(name: *const c_char) -> c_int {
+    // SAFETY: only the jumps of the versioned library come here.
+    unsafe { refuse_entry(name) }.0
 }
 
 /// The target of entries that answer NULL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn softband_unsupported_object() -> *mut c_char {
-    set_errno(refuse("a private or obsolete entry of libibverbs"));
+pub unsafe extern "C" fn softband_unsupported_object(name: *const c_char) -> *mut c_char {
+    // SAFETY: as above.
+    set_errno(unsafe { refuse_entry(name) });
     null_mut()
 }
 
 /// The target of entries that answer -1.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn softband_unsupported_call() -> c_int {
-    set_errno(refuse("a private or obsolete entry of libibverbs"));
+pub unsafe extern "C" fn softband_unsupported_call(name: *const c_char) -> c_int {
+    // SAFETY: as above.
+    set_errno(unsafe { refuse_entry(name) });
     -1
 }
 
