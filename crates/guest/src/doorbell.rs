@@ -23,16 +23,9 @@ static WAITERS: [Waiter; THREADS_MAX] =
     [const { Waiter { bell: AtomicU32::new(0), address: AtomicUsize::new(0), order: AtomicU64::new(0), woken: AtomicBool::new(false) } };
         THREADS_MAX];
 static WAITING: AtomicUsize = AtomicUsize::new(0);
+/// One more than the highest slot that has ever waited: few processes have many threads.
+static SLOTS: AtomicUsize = AtomicUsize::new(0);
 static ORDER: AtomicU64 = AtomicU64::new(0);
-/// Whether threads exist that the engine does not know: their wake-ups ring no bell.
-static STRANGERS: AtomicBool = AtomicBool::new(false);
-/// How long a thread sleeps at most before it looks itself, when there are strangers.
-const STRANGER_LOOK_PS: u64 = 1_000_000_000;
-
-/// Threads exist that the engine does not know.
-pub fn note_stranger() {
-    STRANGERS.store(true, Ordering::Release);
-}
 
 /// A forked child has one thread, and no timers yet.
 pub fn forget_all() {
@@ -56,6 +49,7 @@ impl Place {
         let waiter = WAITERS.get(slot)?;
         waiter.woken.store(false, Ordering::Relaxed);
         waiter.order.store(ORDER.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        SLOTS.fetch_max(slot + 1, Ordering::Relaxed);
         waiter.address.store(address, Ordering::Release);
         WAITING.fetch_add(1, Ordering::AcqRel);
         let place = Self { slot };
@@ -74,13 +68,10 @@ impl Place {
             if waiter.woken.load(Ordering::Acquire) {
                 return true;
             }
-            let now = client::now_ps();
-            if deadline <= now {
+            if deadline <= client::now_ps() {
                 return false;
             }
-            let strangers = STRANGERS.load(Ordering::Acquire);
-            let until = if strangers { deadline.min(now + STRANGER_LOOK_PS) } else { deadline };
-            if listen(waiter.bell.load(Ordering::Relaxed), until).is_err() {
+            if listen(waiter.bell.load(Ordering::Relaxed), deadline).is_err() {
                 return true; // the engine refuses: the caller looks again, as after any wake-up without a reason
             }
         }
@@ -129,7 +120,7 @@ fn first_at(address: usize, end: u64) -> Option<&'static Waiter> {
         let is_here = waiter.address.load(Ordering::Acquire) == address && !waiter.woken.load(Ordering::Acquire);
         is_here && waiter.order.load(Ordering::Relaxed) < end
     };
-    WAITERS.iter().filter(waits).min_by_key(|waiter| waiter.order.load(Ordering::Relaxed))
+    WAITERS.iter().take(SLOTS.load(Ordering::Relaxed)).filter(waits).min_by_key(|waiter| waiter.order.load(Ordering::Relaxed))
 }
 
 /// Whether anybody waits at `address` and has not been woken.

@@ -8,6 +8,7 @@ use crate::world::{active, set_parked};
 use libc::{c_int, c_void, pthread_attr_t, pthread_key_t, pthread_t, timespec};
 use softband_client::{self as client, Errno, warn};
 use softband_ipc::calls::{Op, ThreadReply};
+use softband_ipc::layout::THREADS_MAX;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
@@ -126,10 +127,13 @@ pub unsafe extern "C" fn pthread_create(
     if !active() {
         return real::pthread_create(thread, attributes, start, argument);
     }
-    let Ok(ThreadReply { slot, .. }) = client::call::<[u8; 0], ThreadReply>(Op::ThreadNew, &[]) else {
-        warn::once("more threads than the engine has room for: the rest run outside simulated time");
-        doorbell::note_stranger();
-        return real::pthread_create(thread, attributes, start, argument);
+    let slot = match client::call::<[u8; 0], ThreadReply>(Op::ThreadNew, &[]) {
+        Ok(ThreadReply { slot, .. }) => slot,
+        Err(Errno(errno)) => {
+            // A thread outside simulated time would stop the run when it holds what others wait for.
+            warn::once(&format!("pthread_create: EAGAIN, because a process in simulated time has at most {THREADS_MAX} threads at a time"));
+            return errno;
+        }
     };
     let beginning =
         Box::into_raw(Box::new(Beginning { start: std::mem::transmute::<extern "C" fn(*mut c_void) -> *mut c_void, Start>(start), argument, slot }));

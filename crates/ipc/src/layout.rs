@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// Marks the file as ours: "SOFTBAND".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"SOFTBAND");
-/// Threads that one process may have.
-pub const THREADS_MAX: usize = 128;
+/// Threads that one process may have at a time. A slot takes memory when a thread uses it.
+pub const THREADS_MAX: usize = 1024;
 /// Largest request or reply of one call.
 pub const PAYLOAD_BYTES: usize = 32 * 1024;
 /// Posted work that may be waiting for the next turn.
