@@ -337,6 +337,7 @@ fn refusal(errno: i32) -> String {
                 std::io::Error::from_raw_os_error(errno)
             )
         }
+        libc::EBUSY => "this process takes part in the fabric already".into(),
         other => format!("the engine refuses: {}", std::io::Error::from_raw_os_error(other)),
     }
 }

@@ -3,7 +3,7 @@
 use crate::admission::is_or_descends_from;
 use crate::control::{self, Heard};
 use crate::lifecycle::new_thread;
-use crate::pace::{Engine, Event};
+use crate::pace::{Engine, Event, Pace};
 use crate::process::{Process, ProcessState, Shared, ThreadState};
 use crate::tickets::Grant;
 use softband_ipc::attach::{Hello, Welcome};
@@ -13,18 +13,24 @@ impl Engine {
     /// Answers every hello that was heard.
     pub(crate) fn greet_all(&mut self) {
         let mut rest = std::collections::VecDeque::new();
+        let closed: Vec<u64> = self.heard.iter().filter_map(Heard::closed).collect();
         while let Some(heard) = self.heard.pop_front() {
             match heard {
-                Heard::Hello { connection, socket, hello, pid } => self.greet(connection, &socket, &hello, pid),
+                Heard::Hello { connection, socket, hello, pid } => self.greet(connection, &socket, (&hello, pid), &closed),
                 other => rest.push_back(other),
             }
         }
         self.heard = rest;
     }
 
-    fn greet(&mut self, connection: u64, socket: &rustix::fd::OwnedFd, hello: &Hello, pid: i32) {
+    /// Answers the hello of process `pid`. The connections `closed` have ended, although the engine has not got to it yet.
+    fn greet(&mut self, connection: u64, socket: &rustix::fd::OwnedFd, (hello, pid): (&Hello, i32), closed: &[u64]) {
         let mut welcome = Welcome { version: softband_ipc::VERSION, status: 0, process: 0, slot: 0, secret: 0 };
-        let process = if hello.version == softband_ipc::VERSION { self.admit(hello.ticket, pid) } else { Err(libc::EPROTO) };
+        let process = match hello.version {
+            softband_ipc::VERSION if self.has_attached(pid, closed) && !self.tickets.is_for_image(hello.ticket) => Err(libc::EBUSY),
+            softband_ipc::VERSION => self.admit(hello.ticket, pid),
+            _ => Err(libc::EPROTO),
+        };
         let with_secret = process.and_then(|process| {
             let secret = self.tickets.issue(Grant::Offspring(process)).map_err(|_| libc::EAGAIN)?;
             Ok((process, secret))
@@ -40,7 +46,6 @@ impl Engine {
                 record.pid = pid;
                 record.connection = Some(connection);
                 record.threads[0].state = ThreadState::Scheduled;
-                record.shared.slot(0).tid.store(hello.tid, Ordering::Relaxed);
                 welcome.process = record.number.0;
                 self.memory.set_pid(record.number, Some(pid));
                 let clock = self.clock_of(process, 0);
@@ -56,6 +61,13 @@ impl Engine {
                 control::welcome(socket, &welcome, &[]);
             }
         }
+    }
+
+    /// Whether the process `pid` takes part in simulated time already, by a connection that is open. It would never play the turns of a second
+    /// process. A new image that nobody has announced comes when the connection of the former one is closed.
+    fn has_attached(&self, pid: i32, closed: &[u64]) -> bool {
+        let is_open = |connection: &u64| !closed.contains(connection);
+        self.pace == Pace::Virtual && self.processes.any(|process| process.pid == pid && process.connection.as_ref().is_some_and(is_open))
     }
 
     /// Which process an image becomes that presents `ticket`; the kernel says that it is `pid`.

@@ -32,6 +32,16 @@ pub(crate) enum Heard {
     Exited { program: usize, status: i32 },
 }
 
+impl Heard {
+    /// The connection that has closed, if it is that.
+    pub(crate) fn closed(&self) -> Option<u64> {
+        match self {
+            Self::Closed { connection } => Some(*connection),
+            _ => None,
+        }
+    }
+}
+
 /// Where the control thread puts what it heard, and how it wakes an engine that waits for a program.
 pub(crate) struct Mailbox {
     sender: Sender<Heard>,

@@ -9,6 +9,7 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // the model side's only reader of clocks, threads and sockets
 
+mod absent;
 mod admission;
 mod agenda;
 mod attach;

@@ -157,6 +157,7 @@ impl Engine {
         shared.turn.store(layout::turn::ENGINE, Ordering::SeqCst);
         shared.clock_ps.store(clock.as_picos(), Ordering::Relaxed);
         shared.posted_len.store(0, Ordering::Relaxed);
+        shared.tid.store(0, Ordering::Relaxed);
         let mut thread = new_thread(ThreadState::Scheduled);
         if let Some(old) = record.threads.get_mut(slot) {
             thread.generation = old.generation.wrapping_add(1);

@@ -16,6 +16,8 @@ const SPIN_SUSPECT: Duration = Duration::from_millis(2);
 const COMPUTE_SUSPECT: Duration = Duration::from_secs(1);
 /// A thread that keeps the turn this long may not have been told that it has it.
 const REMINDER: Duration = Duration::from_millis(50);
+/// How long a thread may take to begin its first turn, after it was started and said so.
+const FIRST_TURN_LIMIT: Duration = Duration::from_secs(10);
 /// How long a new image may take to attach.
 const ATTACH_LIMIT: Duration = Duration::from_secs(10);
 /// First and longest pause between fruitless looks of a polling thread.
@@ -153,6 +155,9 @@ impl Engine {
             }
             // The clock is read only here: most turns end before the first look around.
             let elapsed = started.get_or_insert_with(Instant::now).elapsed();
+            if elapsed >= FIRST_TURN_LIMIT && self.is_absent(process, slot) {
+                return self.end_absent(process);
+            }
             if elapsed >= next_reminder {
                 // Whoever was to wake the thread may have been stopped or killed.
                 next_reminder = elapsed * 2;

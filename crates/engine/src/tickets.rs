@@ -55,6 +55,11 @@ impl Tickets {
         Some((issued.grant, was_used))
     }
 
+    /// Whether this ticket admits a new image of a process.
+    pub(crate) fn is_for_image(&self, ticket: u64) -> bool {
+        matches!(self.0.get(&ticket), Some(Issued { grant: Grant::Image(_), is_used: false }))
+    }
+
     /// Whether a new image of this process is announced.
     pub(crate) fn announces_image_of(&self, process: usize) -> bool {
         self.0.values().any(|issued| issued.grant == Grant::Image(process) && !issued.is_used)
