@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Fabrics, Softband, until
+from conftest import ROOT, Fabrics, Softband, line_of, until
 
 NOBODY = 65_534
 HELLO = struct.Struct("=IIQII")
@@ -248,6 +248,43 @@ def test_nobody_else_writes_to_the_sockets_that_tell_of_events(fabrics: Fabrics)
             stranger.sendto(b"x", "\0" + name)
     client = fabrics.on("b", "ibv_rc_pingpong", "-e", "-n", "20000", "a")
     assert client.wait(60) == 0 and server.wait(60) == 0
+
+
+GREEDY = r"""
+import errno, os, socket, struct, time
+held, refused = [], set()
+for _ in range(600):
+    control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    control.setblocking(False)
+    try:
+        control.connect("\0" + os.environ["SOFTBAND_ENGINE"])
+    except BlockingIOError:
+        time.sleep(0.01)
+        continue
+    held.append(control)
+deadline = time.monotonic() + 3
+while time.monotonic() < deadline and len(refused) < 100:
+    for control in held:
+        try:
+            answer = control.recv(64)
+            refused |= {(control.fileno(), struct.unpack("=IiIIQ", answer)[1])} if answer else set()
+        except OSError:
+            pass
+    time.sleep(0.05)
+print({errno.errorcode[status] for _, status in refused}, len(refused) >= 100, flush=True)
+time.sleep(1000)
+"""
+
+
+def test_a_program_that_opens_many_connections_leaves_room_for_others(fabrics: Fabrics, tmp_path: Path) -> None:
+    (tmp_path / "greedy.py").write_text(GREEDY)
+    # The engine has few descriptors, so one program could take them all.
+    done = fabrics.command("up", "--detach", wrapper=("sh", "-c", 'ulimit -n 200; exec "$0" "$@"'))
+    assert done.returncode == 0, done.stderr
+    greedy = fabrics.on("a", sys.executable, str(tmp_path / "greedy.py"))
+    assert line_of(greedy) == "{'EUSERS'} True\n"
+    assert all("mlx5_0" in fabrics.say(host, "ibv_devices") for host in "aabb")
+    greedy.kill()
 
 
 def names_of_datagram_sockets(pid: int) -> list[str]:

@@ -204,7 +204,11 @@ fn attach(engine: &str, ticket: u64, forked: bool) -> Result<(), AttachError> {
         forked: u32::from(forked),
         tid: rustix::thread::gettid().as_raw_nonzero().get() as u32,
     };
-    rustix::net::send(&socket, bytemuck::bytes_of(&hello), SendFlags::NOSIGNAL).map_err(|error| failed("the engine hung up", error))?;
+    // An engine that refuses a connection has answered and hung up by now, perhaps.
+    match rustix::net::send(&socket, bytemuck::bytes_of(&hello), SendFlags::NOSIGNAL) {
+        Ok(_) | Err(rustix::io::Errno::PIPE) => {}
+        Err(error) => return Err(failed("the engine hung up", error)),
+    }
     let (welcome, [memory, batons, tables], memory_file) = receive_welcome(&socket)?;
     map_shared(&memory)?;
     crate::baton::map(&batons).map_err(|error| failed("cannot map the batons", error))?;
@@ -337,6 +341,7 @@ fn refusal(errno: i32) -> String {
                 std::io::Error::from_raw_os_error(errno)
             )
         }
+        libc::EUSERS => "this process has too many connections to the engine open".into(),
         libc::EBUSY => "this process takes part in the fabric already".into(),
         other => format!("the engine refuses: {}", std::io::Error::from_raw_os_error(other)),
     }

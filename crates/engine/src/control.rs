@@ -1,6 +1,7 @@
 //! The control socket: a thread that hears programs come, come back and go, while the engine follows its own order.
 
 use crate::admission::Admission;
+use crate::quota::Quota;
 use rustix::event::epoll;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
@@ -131,6 +132,7 @@ pub(crate) fn serve(name: &str, (mailbox, admission): (Arc<Mailbox>, Arc<Admissi
 
 fn listen_for_ever((poller, listener): (&OwnedFd, &OwnedFd), mailbox: &Mailbox, admission: &Admission) -> rustix::io::Result<()> {
     let mut connections: BTreeMap<u64, Connection> = BTreeMap::new();
+    let mut quota = Quota::by_limit();
     let mut next = 1;
     let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 16];
     loop {
@@ -147,17 +149,25 @@ fn listen_for_ever((poller, listener): (&OwnedFd, &OwnedFd), mailbox: &Mailbox, 
                         std::thread::sleep(WATCH_INTERVAL);
                         continue;
                     };
-                    let is_admitted = rustix::net::sockopt::socket_peercred(&socket).is_ok_and(|peer| admission.admits(&peer));
-                    if !is_admitted || epoll::add(poller, &socket, epoll::EventData::new_u64(next), epoll::EventFlags::IN).is_err() {
+                    let Ok(peer) = rustix::net::sockopt::socket_peercred(&socket) else { continue };
+                    let pid = peer.pid.as_raw_nonzero().get();
+                    if !admission.admits(&peer) {
                         continue;
                     }
-                    connections.insert(next, Connection { socket, has_said_hello: false });
-                    next += 1;
+                    if !quota.take(pid) {
+                        refuse_one_more(&socket);
+                    } else if epoll::add(poller, &socket, epoll::EventData::new_u64(next), epoll::EventFlags::IN).is_err() {
+                        quota.give_back(pid);
+                    } else {
+                        connections.insert(next, Connection { socket, pid, has_said_hello: false });
+                        next += 1;
+                    }
                 }
                 number => {
                     let Some(connection) = connections.get_mut(&number) else { continue };
                     if !hear(number, connection, mailbox, admission) {
                         let _ = epoll::delete(poller, &connection.socket);
+                        quota.give_back(connection.pid);
                         connections.remove(&number);
                         mailbox.put(Heard::Closed { connection: number });
                     }
@@ -170,13 +180,15 @@ fn listen_for_ever((poller, listener): (&OwnedFd, &OwnedFd), mailbox: &Mailbox, 
 /// What the control thread knows of a connection.
 struct Connection {
     socket: OwnedFd,
+    /// The system's number of the process that has opened it.
+    pid: i32,
     /// A connection is of one process: when it closes, that process is gone.
     has_said_hello: bool,
 }
 
 /// Reads one message; false when the other end is gone or talks nonsense.
 fn hear(number: u64, connection: &mut Connection, mailbox: &Mailbox, admission: &Admission) -> bool {
-    let Connection { ref socket, ref mut has_said_hello } = *connection;
+    let Connection { ref socket, ref mut has_said_hello, .. } = *connection;
     let mut buffer = [0u8; 128];
     let Ok((len, _)) = rustix::net::recv(socket, &mut buffer[..], RecvFlags::DONTWAIT) else { return false };
     if len == size_of::<Hello>() {
@@ -221,6 +233,14 @@ fn hear_command(socket: &OwnedFd, command: Command, mailbox: &Mailbox) -> bool {
 fn hand_out_file(socket: &OwnedFd, request: FileRequest, admission: &Admission) -> bool {
     let file = admission.file_for(request.secret, request.number).filter(|_| request.version == softband_ipc::VERSION);
     file.is_some_and(|file| send_with_files(socket, &[1], &[&file]))
+}
+
+/// Tells a process that it has too many connections open. What it has said already is taken off the socket: the kernel would report a
+/// broken connection instead of the answer.
+fn refuse_one_more(socket: &OwnedFd) {
+    let status = libc::EUSERS;
+    welcome(socket, &Welcome { version: softband_ipc::VERSION, status, process: 0, slot: 0, secret: 0 }, &[]);
+    let _ = rustix::net::recv(socket, &mut [0u8; 128][..], RecvFlags::DONTWAIT);
 }
 
 /// Answers a hello, with the shared file, the batons, the tables, and in wall pace the file of registered memory, unless it is refused.

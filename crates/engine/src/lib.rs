@@ -41,6 +41,7 @@ mod pace;
 mod posts;
 mod process;
 mod processes;
+mod quota;
 mod receive_queues;
 mod regions;
 mod remote;
