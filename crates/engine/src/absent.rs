@@ -20,10 +20,7 @@ impl Engine {
             "{}: its process {pid} said hello to the engine and never took its turn: the engine has ended it",
             self.command_of(process)
         ));
-        if pid > 0 {
-            // SAFETY: a signal to the process that said hello: the kernel has named it, and it has not ended as far as the engine knows.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
-        }
+        self.processes[process].send_signal(libc::SIGKILL);
         // Somebody else may hold the other end.
         self.processes[process].connection = None;
         TurnEnd::Gone

@@ -118,7 +118,7 @@ fn parent_of(pid: i32) -> Option<i32> {
 }
 
 /// When a process was started, in ticks since the machine was: an image of it that follows keeps that.
-fn start_of(pid: i32) -> Option<u64> {
+pub(crate) fn start_of(pid: i32) -> Option<u64> {
     stat_field(pid, 22)?.parse().ok()
 }
 

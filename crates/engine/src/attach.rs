@@ -5,6 +5,7 @@ use crate::control::{self, Heard};
 use crate::lifecycle::new_thread;
 use crate::pace::{Engine, Event, Pace};
 use crate::process::{Process, ProcessState, Shared, ThreadState};
+use crate::system_process::exists;
 use crate::tickets::Grant;
 use softband_ipc::attach::{Hello, Welcome};
 use std::sync::atomic::Ordering;
@@ -43,7 +44,7 @@ impl Engine {
                 self.admission.note_member(secret);
                 let record = &mut self.processes[process];
                 record.state = ProcessState::Attached;
-                record.pid = pid;
+                record.set_pid(pid);
                 record.connection = Some(connection);
                 record.threads[0].state = ThreadState::Scheduled;
                 welcome.process = record.number.0;
@@ -102,6 +103,30 @@ impl Engine {
             let Process { program, parent, pid: own, .. } = self.processes[process];
             let started = self.started.get(program).and_then(Option::as_ref).filter(|_| parent.is_none());
             is_or_descends_from(pid, own) || started.is_some_and(|started| is_or_descends_from(pid, started.pid))
+        })
+    }
+
+    /// Drops tickets by which nobody can come any more, now and then.
+    pub(crate) fn drop_tickets(&mut self) {
+        if !self.tickets.is_sweep_due() {
+            return;
+        }
+        let mut tickets = std::mem::take(&mut self.tickets);
+        tickets.sweep(|grant| match grant {
+            Grant::Process(process) | Grant::Image(process) => self.has_line(process),
+            Grant::Host { pid, .. } => exists(pid),
+            Grant::Offspring(_) => true,
+        });
+        self.tickets = tickets;
+    }
+
+    /// Whether somebody can descend from this process or one above it ([`Engine::is_below_line`]).
+    fn has_line(&self, process: usize) -> bool {
+        let mut line = std::iter::successors(Some(process), |process| self.processes[*process].parent);
+        line.any(|process| {
+            let Process { program, parent, pid, .. } = self.processes[process];
+            let started = self.started.get(program).and_then(Option::as_ref).filter(|_| parent.is_none());
+            exists(pid) || started.is_some_and(|started| exists(started.pid))
         })
     }
 

@@ -12,12 +12,7 @@ impl Engine {
         let is_there = |engine: &Self, process: usize| engine.processes[process].host == host && engine.processes[process].is_alive();
         let all: Vec<usize> = (0..).map_while(|nth| self.processes.nth_living(nth)).filter(|process| is_there(self, *process)).collect();
         for process in &all {
-            let pid = self.processes[*process].pid;
-            // Zero would be our own process group.
-            if pid > 0 {
-                // SAFETY: a signal to a process that this engine has started or that attached to it.
-                unsafe { libc::kill(pid, libc::SIGKILL) };
-            }
+            self.processes[*process].send_signal(libc::SIGKILL);
         }
         for process in all {
             // The end of one may have been another's.

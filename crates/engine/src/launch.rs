@@ -141,7 +141,7 @@ impl Engine {
         let process = self.processes.len() - 1;
         match outcome {
             Ok(started) => {
-                self.processes[process].pid = started.pid;
+                self.processes[process].set_pid(started.pid);
                 self.admission.note_pid(started.pid);
                 self.started[program] = Some(started);
             }

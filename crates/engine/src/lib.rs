@@ -52,6 +52,7 @@ mod shared_words;
 mod sockets;
 mod station;
 mod sweep;
+mod system_process;
 mod threads;
 mod tickets;
 mod time_limit;

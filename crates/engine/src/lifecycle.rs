@@ -51,6 +51,7 @@ impl Engine {
             state: ProcessState::Expected,
             shared,
             pid: 0,
+            pid_since: None,
             connection: None,
             threads: vec![new_thread(ThreadState::Expected)],
             busy: Vec::new(),
@@ -237,6 +238,7 @@ impl Engine {
             self.refuse_seekers_of(host);
         }
         self.processes[process].event_sender = None;
+        self.drop_tickets();
         self.admission.forget_member(self.processes[process].secret);
         if self.pace == Pace::Wall {
             self.admission.take_file(self.processes[process].shared.memory_file_number());
@@ -393,11 +395,7 @@ impl Engine {
             },
             None if record.threads.iter().all(|thread| thread.state == ThreadState::Away || thread.state == ThreadState::Ended) => {
                 record.signals_pending &= !(1 << (signal & 63));
-                // Zero would be our own process group.
-                if record.pid > 0 {
-                    // SAFETY: a signal to a process that attached to this engine.
-                    unsafe { libc::kill(record.pid, signal as i32) };
-                }
+                record.send_signal(signal as i32);
             }
             None => {}
         }

@@ -127,8 +127,7 @@ impl Engine {
                 "{whose} (process {pid}) was ended: it has written over memory that it shares with the engine, and its own is hardly \
                  in better order; look for stray writes in it"
             ));
-            // SAFETY: a signal to a process that has attached; the kernel has said its number.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
+            self.processes[process].send_signal(libc::SIGKILL);
         }
     }
 }

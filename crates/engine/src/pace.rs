@@ -442,9 +442,8 @@ impl Engine {
         }
         self.started.iter().flatten().for_each(|started| started.signal(libc::SIGKILL));
         for process in self.processes.living() {
-            if process.pid > 0 && process.is_alive() {
-                // SAFETY: a signal to a process that attached to this engine.
-                unsafe { libc::kill(process.pid, libc::SIGKILL) };
+            if process.is_alive() {
+                process.send_signal(libc::SIGKILL);
             }
         }
         let limit = Instant::now();

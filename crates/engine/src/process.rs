@@ -392,7 +392,10 @@ pub(crate) struct Process {
     pub(crate) secret: u64,
     pub(crate) state: ProcessState,
     pub(crate) shared: Shared,
+    /// The system's number of it; 0 before there is one.
     pub(crate) pid: i32,
+    /// When the process with this number was started, in the kernel's ticks: the number may be another's later.
+    pub(crate) pid_since: Option<u64>,
     /// Number of the control connection.
     pub(crate) connection: Option<u64>,
     pub(crate) threads: Vec<Thread>,
@@ -430,6 +433,14 @@ impl Process {
     pub(crate) fn clock(&self, slot: u32) -> SimTime {
         let picos = self.shared.slot(slot).clock_ps.load(Ordering::Relaxed);
         crate::calls::program_time(picos).unwrap_or(crate::calls::END)
+    }
+    /// Notes which process of the system it is.
+    pub(crate) fn set_pid(&mut self, pid: i32) {
+        (self.pid, self.pid_since) = (pid, crate::admission::start_of(pid));
+    }
+    /// Sends a signal to it, and to no other process that has its number by now.
+    pub(crate) fn send_signal(&self, signal: i32) {
+        crate::system_process::send_signal(self.pid, self.pid_since, signal);
     }
     /// An image is to attach with its ticket.
     pub(crate) fn is_awaited(&self) -> bool {
