@@ -54,6 +54,31 @@ def test_each_command_has_a_help(softband: Softband, words: tuple[str, ...]) -> 
     assert softband.command("help", *words).stdout.split()[:4] == done.stdout.split()[:4] or words[0] in ("study", "what-if")
 
 
+def helps(softband: Softband, *words: str) -> dict[tuple[str, ...], str]:
+    """The help of a command and of every command below it."""
+    text = softband.command(*words, "--help").stdout
+    found = {words: text}
+    if "Commands:\n" in text:
+        for name in commands_of(text):
+            if name != "help" and name not in COMPANIONS:
+                found |= helps(softband, *words, name)
+    return found
+
+
+def test_every_help_calls_simulated_time_by_that_name(softband: Softband) -> None:
+    found = helps(softband) | {(name,): softband.command(name, "--help").stdout for name in ("study", "what-if", "compare")}
+    assert {("run",), ("fabric", "check"), ("parts", "show"), ("study",)} <= set(found)
+    assert "simulated time" in found[("run",)]
+    # The value of --pace keeps its name.
+    assert not [words for words, text in found.items() if re.search(r"virtual[\s-]+(time|pace|second)", text, re.IGNORECASE)]
+
+
+def test_no_message_of_the_programs_calls_it_otherwise() -> None:
+    texts = {path: path.read_text() for folder in ("crates", "lab/src") for path in (ROOT / folder).rglob("*") if path.suffix in {".rs", ".py", ".jinja"}}
+    assert len(texts) > 300
+    assert not [str(path) for path, text in texts.items() if re.search(r"virtual[\s-]time", text, re.IGNORECASE)]
+
+
 def test_the_version_has_the_commit(softband: Softband) -> None:
     said = softband.command("--version").stdout
     assert re.fullmatch(r"softband \d+\.\d+\.\d+( \([0-9a-f]{10}\))?\n", said)

@@ -1,4 +1,4 @@
-"""Random numbers of the system, by its files: in virtual pace the same in every run, and elsewhere the machine's."""
+"""Random numbers of the system, by its files: in simulated time the same in every run, and elsewhere the machine's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signals that programs wait for, and how they end, in virtual pace."""
+"""Signals that programs wait for, and how they end, in simulated time."""
 
 from __future__ import annotations
 

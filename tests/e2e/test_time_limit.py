@@ -45,7 +45,7 @@ def assert_timed_out(outcome: Outcome, limit: str) -> None:
 )
 def test_a_limit_of_simulated_time_names_pollers_and_their_queue_pairs(softband: Softband, c_programs: Path, way: str, words: str) -> None:
     outcome = waits(softband, c_programs, way, "--time-limit", "300 ms")
-    assert_timed_out(outcome, "0.300000 s of virtual time")
+    assert_timed_out(outcome, "0.300000 s of simulated time")
     assert f"a: '{c_programs / 'waits'} {way}' (process 1000, thread 0) {words}" in outcome.stderr
     for peer in "ab":
         assert QUEUE_PAIR.format(peer, "") in outcome.stderr
@@ -59,13 +59,13 @@ def test_a_limit_of_simulated_time_names_pollers_and_their_queue_pairs(softband:
     ("way", "words"),
     [
         ("child", "(process 1000, thread 0) waits for a child process"),
-        ("child", "(process 1001, thread 0) sleeps until 3600.000000 s of virtual time"),
-        ("sleep", "sleeps until 3600.000000 s of virtual time"),
+        ("child", "(process 1001, thread 0) sleeps until 3600.000000 s of simulated time"),
+        ("sleep", "sleeps until 3600.000000 s of simulated time"),
     ],
 )
 def test_a_limit_of_simulated_time_names_sleepers_and_parents(softband: Softband, c_programs: Path, way: str, words: str) -> None:
     outcome = waits(softband, c_programs, way, "--time-limit", "1 s", alone=True)
-    assert_timed_out(outcome, "1.000000 s of virtual time")
+    assert_timed_out(outcome, "1.000000 s of simulated time")
     assert words in outcome.stderr
 
 

@@ -1,4 +1,4 @@
-"""The whole verbs surface at the host's pace: the same programs as in virtual time, and the same outcomes."""
+"""The whole verbs surface at the host's pace: the same programs as in simulated time, and the same outcomes."""
 
 from __future__ import annotations
 

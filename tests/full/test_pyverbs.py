@@ -1,4 +1,4 @@
-"""rdma-core's own Python tests against the drop-in library, in virtual time. Slow: `make test-full`.
+"""rdma-core's own Python tests against the drop-in library, in simulated time. Slow: `make test-full`.
 
 Debian's package python3-pyverbs brings the tests that belong to its version along, as documentation; from there they are unpacked
 into a temporary folder. conformance/pyverbs/expected.txt says what we expect of each; after a change that is meant, take the new

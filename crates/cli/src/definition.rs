@@ -31,7 +31,7 @@ const EXAMPLES: &str = "Examples:
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Run programs on the hosts of a fabric, in virtual time or (--pace wall) at full speed
+    /// Run programs on the hosts of a fabric, in simulated time or (--pace wall) at full speed
     Run(run::RunArguments),
     /// Bring a fabric up that stays, for programs from any terminal
     Up(up::UpArguments),

@@ -17,7 +17,7 @@ pub(crate) struct LimitArguments {
     /// End the run after so many seconds of wall-clock time, say who waits for what, and exit with status 124
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
-    /// In virtual time: end the run at this moment of simulated time ("10 ms", "2 s"), say who waits for what, and exit with status 124
+    /// In simulated time: end the run at this moment of it ("10 ms", "2 s"), say who waits for what, and exit with status 124
     #[arg(long, value_name = "TIME", value_parser = simulated)]
     time_limit: Option<SimDuration>,
 }

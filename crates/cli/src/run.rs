@@ -32,10 +32,10 @@ pub(crate) struct RunArguments {
     /// Leave output, resolved fabric, durations and counters in this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// In virtual time: seed of everything random (default: the fabric file's)
+    /// In simulated time: seed of everything random (default: the fabric file's)
     #[arg(long)]
     seed: Option<u64>,
-    /// In virtual time: date and time (UTC) at which the hosts' clocks start, such as 2026-01-31 or 2026-01-31T12:30:00Z (default: the
+    /// In simulated time: date and time (UTC) at which the hosts' clocks start, such as 2026-01-31 or 2026-01-31T12:30:00Z (default: the
     /// fabric file's start_date, else 2026-01-01)
     #[arg(long, value_name = "DATE", value_parser = StartDate::parse)]
     start_date: Option<StartDate>,
@@ -48,7 +48,7 @@ pub(crate) struct RunArguments {
     /// Whose clock the programs go by
     #[arg(long, value_enum, default_value_t = PaceName::Virtual)]
     pace: PaceName,
-    /// In virtual time: use 1 or 2 of the machine's processors (default: 2 where there are two); results are the same, one leaves room
+    /// In simulated time: use 1 or 2 of the machine's processors (default: 2 where there are two); results are the same, one leaves room
     #[arg(long, value_name = "N", env = "SOFTBAND_PROCESSORS", value_parser = clap::value_parser!(u32).range(1..=2))]
     processors: Option<u32>,
     #[command(flatten)]

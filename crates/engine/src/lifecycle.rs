@@ -199,7 +199,7 @@ impl Engine {
             // A parent that is there learns of it and says what it thinks fit: a shell's pipeline may end by a signal in good order.
             let is_told = self.processes[process].parent.is_some_and(|parent| self.processes[parent].is_alive());
             if self.pace == Pace::Virtual && !is_told && !self.has_ended_by_itself(process) {
-                self.warn(format!("{} was killed or crashed at {:.6} s of virtual time", self.command_of(process), self.now.as_secs_f64()));
+                self.warn(format!("{} was killed or crashed at {:.6} s of simulated time", self.command_of(process), self.now.as_secs_f64()));
             }
             self.end_process(process);
         }

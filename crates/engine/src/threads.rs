@@ -230,7 +230,7 @@ impl Engine {
         let host = self.world.spec().hosts[record.host].name.clone();
         record.state = ProcessState::Foreign;
         self.warnings.push(format!(
-            "{host}: a program did not load the softband library (statically linked, or set-uid?): it runs outside virtual time; start it from a dynamically linked program"
+            "{host}: a program did not load the softband library (statically linked, or set-uid?): it runs outside simulated time; start it from a dynamically linked program"
         ));
     }
 

@@ -36,7 +36,7 @@ impl Engine {
                 ProcessState::Attached if self.pace == Pace::Virtual => self.describe_process(process, &mut lines),
                 ProcessState::Attached => self.describe_natively(process, &mut lines),
                 ProcessState::Foreign => {
-                    lines.push(format!("{} runs outside virtual time (the library is not loaded)", self.command_of(process.number.0 as usize)));
+                    lines.push(format!("{} runs outside simulated time (the library is not loaded)", self.command_of(process.number.0 as usize)));
                 }
                 ProcessState::Expected | ProcessState::Promised => {
                     lines.push(format!("{} has started and not reached the engine yet", self.command_of(process.number.0 as usize)));
@@ -246,12 +246,12 @@ fn describe_sleep(request: &[u8]) -> String {
 fn outside(process: &Process, slot: u32) -> String {
     let tid = process.shared.slot(slot).tid.load(Ordering::Relaxed);
     let call = crate::native_waits::of_thread(process.pid, tid as i32).map_or_else(String::new, |call| format!(": {call}"));
-    format!("waits in the operating system, outside virtual time{call}")
+    format!("waits in the operating system, outside simulated time{call}")
 }
 
-/// `3.000001 s of virtual time`.
+/// `3.000001 s of simulated time`.
 pub(crate) fn moment(at: SimTime) -> String {
-    format!("{:.6} s of virtual time", at.as_secs_f64())
+    format!("{:.6} s of simulated time", at.as_secs_f64())
 }
 
 /// `1 send`, `2 sends`.

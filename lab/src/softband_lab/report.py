@@ -171,5 +171,5 @@ def _provenance(report: Report) -> list[tuple[str, str]]:
         ("Softband", report.softband_version),
         ("Lab", f"softband-lab {__version__}"),
         ("Versions of the runs", "; ".join(versions) or "none"),
-        ("Virtual time of all runs", f"{virtual:.3f} s"),
+        ("Simulated time of all runs", f"{virtual:.3f} s"),
     ]

@@ -1,7 +1,7 @@
 //! Programs that spin: loops that wait for memory to change and call nothing, so nothing would give their turn away.
 //!
 //! The engine sends a signal to a thread that keeps its turn for long. That proves nothing (the host may be slow, the program
-//! may compute), so it only starts a closer look, and virtual time never depends on when it came:
+//! may compute), so it only starts a closer look, and simulated time never depends on when it came:
 //!
 //! - [`watch`]: memory that peers may write is made inaccessible. Each access faults, is stepped over, and is remembered; an
 //!   access that repeats with nothing else having changed is a spin ([`machine`]).
