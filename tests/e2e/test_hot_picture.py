@@ -69,6 +69,22 @@ def test_each_end_of_a_cable_is_drawn_once_in_its_colour_and_each_node_is_named(
     assert {port["port"].split("/")[0] for port in ports} <= set(words_of(picture))
 
 
+def test_a_picture_tells_its_subject_to_readers_that_do_not_see_it_and_has_dark_colours(softband: Softband) -> None:
+    picture, _, _ = model(softband, FABRICS / "fat-tree-16.toml", "permutation", "--bytes", "64KiB")
+    title = picture.findtext(f"{SVG}title") or ""
+    assert (picture.get("role"), picture.get("aria-label")) == ("img", title)
+    assert title.startswith("Sixteen hosts in a fat tree of two levels: permutation")
+    described = picture.findtext(f"{SVG}desc") or ""
+    hottest = [words for words in words_of(picture) if ": sends " in words]
+    assert "16 hosts, 6 switches, 32 cables" in described and hottest and all(words in described for words in hottest)
+    light, dark = (picture.findtext(f"{SVG}style") or "").split("@media (prefers-color-scheme: dark)")
+    for rule in [f".{letter}{index} {{ stroke: " for letter in "bs" for index in range(6)]:
+        assert light.count(rule) == dark.count(rule) == 1
+    brightness = [[int(colour[at : at + 2], 16) for at in (1, 3, 5)] for colour in re.findall(r"\.b\d { stroke: (#\w{6})", light + dark)]
+    shades = [0.3 * red + 0.59 * green + 0.11 * blue for red, green, blue in brightness]
+    assert shades[:6] == sorted(shades[:6], reverse=True) and shades[6:] == sorted(shades[6:])
+
+
 def runs(path: str) -> int:
     """Cells of a path of strokes."""
     assert re.fullmatch(r"M\d+\.5 \d+v\d+(m-?\d+ -?\d+v\d+)*", path)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 from conftest import DIST, Softband, table
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_both_ways_in_print_the_same(softband: Softband) -> None:
@@ -83,10 +86,31 @@ def test_drawings(softband: Softband) -> None:
     file = "cables/ddr-switch-cx4-100m"
     text = softband.command("fabric", "show", file)
     assert text.returncode == 0 and "sw" in text.stdout and "100" in text.stdout
-    svg = softband.folder / "drawing.svg"
-    assert softband.command("fabric", "show", file, "--svg", str(svg)).returncode == 0
-    assert svg.read_text().startswith("<svg") or "<svg" in svg.read_text()
+    drawings = [softband.folder / name for name in ("first.svg", "second.svg")]
+    for drawing in drawings:
+        assert softband.command("fabric", "show", file, "--svg", str(drawing)).returncode == 0
+    assert drawings[0].read_bytes() == drawings[1].read_bytes()
+    picture = ET.parse(drawings[0]).getroot()
+    title = "DDR through the switch, 8 m CX4 copper and 100 m Intel Connects"
+    assert (picture.get("role"), picture.get("aria-label"), picture.findtext(f"{SVG}title")) == ("img", title, title)
+    described = picture.findtext(f"{SVG}desc") or ""
+    assert described.startswith("2 hosts, 1 switch, 2 cables;") and described.count("4X DDR") == 2
+    assert "@media (prefers-color-scheme: dark)" in (picture.findtext(f"{SVG}style") or "")
+    assert {"a", "b", "sw", "A", "B"} <= {text.text for text in picture.iter(f"{SVG}text")}
     assert softband.command("fabric", "check", file).returncode == 0
+
+
+def test_a_drawing_of_a_large_fabric_has_a_box_for_each_level(softband: Softband) -> None:
+    parts = ["--host", "qdr-host", "--hca", "connectx2-qdr", "--device", "mlx4_0", "--switch", "infiniscale-iv", "--host-cable", "copper-4x"]
+    lengths = ["--host-cable-length", "1 m", "--switch-cable", "copper-4x", "--switch-cable-length", "5 m"]
+    form = ["fat-tree", "--ports", "8", "--levels", "3"]
+    assert softband.command("fabric", "generate", *form, *parts, *lengths, "--out", "tree.toml").returncode == 0
+    assert softband.command("fabric", "show", "tree.toml", "--svg", "tree.svg").returncode == 0
+    picture = ET.parse(softband.folder / "tree.svg").getroot()
+    words = ["".join(text.itertext()) for text in picture.iter(f"{SVG}text")]
+    levels = ["core0..core15", "16 switches", "128 cables B", "spine0..spine31", "32 switches", "128 cables B", "leaf0..leaf31", "32 switches"]
+    first = words.index(levels[0])
+    assert words[first : first + 11] == [*levels, "128 cables A", "h0..h127", "128 hosts"]
 
 
 def test_unknown_commands_run_the_tool_of_that_name(softband: Softband) -> None:

@@ -89,7 +89,7 @@ fn ranges(numbers: &[u8]) -> String {
 }
 
 /// `2 hosts, 1 switch, 2 cables; max_op_vls 5, MTU up to 4096`.
-pub(crate) fn summary(spec: &FabricSpec) -> String {
+pub fn summary(spec: &FabricSpec) -> String {
     let count = |number: usize, one: &str, many: &str| format!("{number} {}", if number == 1 { one } else { many });
     let mut parts = vec![count(spec.hosts.len(), "host", "hosts")];
     if !spec.switches.is_empty() {

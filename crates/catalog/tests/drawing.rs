@@ -51,16 +51,30 @@ fn the_svg_names_every_node_and_cable_and_escapes_the_title() {
     assert_eq!(svg, draw_svg(&spec));
     for piece in [
         "<title>a &lt; b &amp; c</title>",
-        ">a</text>",
-        ">sw</text>",
-        ">port 7</text>",
-        ">port 9</text>",
-        ">cx4, 8 m</text>",
-        "4X DDR, VL0-7, MTU 2048",
+        "role=\"img\" aria-label=\"a &lt; b &amp; c\"",
+        "<desc>2 hosts, 1 switch, 2 cables; max_op_vls 5, MTU up to 4096. Hosts: a, b. Switches: sw. \
+         Cables: 2 of cx4, 8 m, 4X DDR, VL0-7, MTU 2048.</desc>",
+        "@media (prefers-color-scheme: dark)",
+        "class=\"middle\">a</text>",
+        "class=\"head middle\">sw</text>",
+        "class=\"port\">7</text>",
+        "class=\"port\">9</text>",
+        "<title>a/mthca0/1 to sw/7: cx4, 8 m, 4X DDR, VL0-7, MTU 2048</title>",
+        ">2 cables: cx4, 8 m, 4X DDR, VL0-7, MTU</text>",
     ] {
         assert!(svg.contains(piece), "{piece} is missing:\n{svg}");
     }
-    assert_eq!(svg.matches("class=\"cable\"").count(), 4, "two cables and two in the legend");
+    assert_eq!(svg.matches("class=\"cable copper\"").count(), 3, "two cables and one in the legend");
+}
+
+#[test]
+fn unlike_cables_have_letters_that_the_legend_explains() {
+    let path = root().join("fabrics/ddr-through-switch.toml");
+    let svg = draw_svg(&load_fabric(&path, &catalog(), &LoadOptions::default()).unwrap().spec);
+    for letter in ["A", "B"] {
+        assert_eq!(svg.matches(&format!("class=\"mark\">{letter}</text>")).count(), 2, "at the cable and in the legend:\n{svg}");
+    }
+    assert!(svg.contains("class=\"cable optical\"") && svg.contains("class=\"cable copper\""), "{svg}");
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! A large fabric as matrices: for each level of it one of how long its ports send, and one of how long packets wait there without
 //! credits. Along one side stand the switches, along the other their ports; where there are too many, a cell is the worst of some.
 
-use super::levels::Levels;
-use super::{CLASSES, LINE, Loads, MARGIN, TOP, class, legend_of_colours, mark};
+use super::levels::grouped;
+use super::{CLASSES, LINE, Loads, MARGIN, class, legend_of_colours, mark};
+use softband_catalog::drawing::Levels;
 use softband_catalog::escape_xml;
 use softband_fabric::spec::{FabricSpec, PortRef};
 use softband_workload::PortReport;
@@ -33,12 +34,12 @@ struct Cells<'a> {
 }
 
 /// Where the picture ends.
-pub(super) fn write(out: &mut String, spec: &FabricSpec, levels: &Levels, loads: &Loads<'_>) -> (i64, i64) {
+pub(super) fn write(out: &mut String, spec: &FabricSpec, levels: &Levels, loads: &Loads<'_>, top: i64) -> (i64, i64) {
     let ports: Vec<&PortReport> = spec.cables.iter().flat_map(|cable| cable.ends).filter_map(|end| loads.ports.get(&end).copied()).collect();
-    let first = legend_of_colours(out, (MARGIN, TOP), "Sends, share of the run's time:", 'b');
-    let second = legend_of_colours(out, (MARGIN, TOP + LINE), "Waits without credits:", 's');
-    let mut y = TOP + 3 * LINE;
-    for ((from, to), reports) in levels.grouped(&ports) {
+    let first = legend_of_colours(out, (MARGIN, top), "Sends, share of the run's time:", 'b');
+    let second = legend_of_colours(out, (MARGIN, top + LINE), "Waits without credits:", 's');
+    let mut y = top + 3 * LINE;
+    for ((from, to), reports) in grouped(levels, &ports) {
         let cells = Cells::new(spec, &reports);
         y = heading(out, (levels.names(spec, from), levels.names(spec, to)), &reports, &cells, y);
         y = cells.write(out, loads, y, 'b', |report| report.xmit_utilisation);
@@ -178,7 +179,7 @@ impl<'a> Cells<'a> {
         for row in 1..rows {
             let _ = write!(path, "M{left} {:.1}h{:.0}", y as f64 + row as f64 * height, columns as f64 * width);
         }
-        let _ = writeln!(out, "<path stroke=\"#ffffff\" stroke-width=\"0.8\" d=\"{path}\"/>");
+        let _ = writeln!(out, "<path class=\"gap\" d=\"{path}\"/>");
     }
 
     /// What stands at the rows, and below the second matrix at the columns.
@@ -205,7 +206,7 @@ impl<'a> Cells<'a> {
                 }
                 let _ = writeln!(
                     out,
-                    "<path stroke=\"#64748b\" d=\"M{x} {}v4\"/><text x=\"{x}\" y=\"{y}\" class=\"small\">{}</text>",
+                    "<path class=\"tick\" d=\"M{x} {}v4\"/><text x=\"{x}\" y=\"{y}\" class=\"small\">{}</text>",
                     bottom + 1,
                     escape_xml(name)
                 );

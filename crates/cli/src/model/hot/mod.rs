@@ -1,29 +1,25 @@
 //! `hot.svg`: the fabric with the load of each direction of each cable. Up to some size every node is drawn; of larger fabrics a matrix
 //! of ports and switches for each level. The same run gives the same bytes.
 
-mod circle;
-mod grid;
-mod layered;
+mod cables;
 mod levels;
 mod matrix;
-mod nodes;
 
 pub(super) use levels::{LevelLoad, level_loads};
 
-use levels::Levels;
+use softband_catalog::drawing::{self, Frame, Levels, MARGIN, NODES_MAX};
 use softband_catalog::escape_xml;
 use softband_fabric::spec::{FabricSpec, PortRef};
 use softband_workload::{HotPort, PortReport};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Hosts and switches that are drawn one by one.
-const NODES_MAX: usize = 64;
 /// Hot ports that get a number.
 const NUMBERED: usize = 10;
-const MARGIN: i64 = 28;
-/// Below title, subtitle and what the picture shows.
-const TOP: i64 = 104;
+const CABLES_EXPLAINED: &str =
+    "The half of a cable at a port is what this port sends. Colour: how long it sends; width: how long packets wait without credits.";
+const MATRIX_EXPLAINED: &str =
+    "One cell for each port that sends. Upper rows: how long it sends; lower rows: how long packets wait there without credits.";
 const LINE: i64 = 20;
 /// In front of the colours and widths of a legend.
 const LEGEND_TEXT: i64 = 226;
@@ -35,6 +31,9 @@ const CLASS_NAMES: [&str; 6] = ["under 1 %", "to 20 %", "to 40 %", "to 60 %", "t
 /// Of links that send, and of the time without credits: each darker than the one before, in grey as well.
 const BUSY: [&str; 6] = ["#d5dbe3", "#fdcc8a", "#fc9d59", "#ef6548", "#c8232c", "#67000d"];
 const STALLED: [&str; 6] = ["#eef1f5", "#bdd7e7", "#7fb8da", "#3182bd", "#08519c", "#08264f"];
+/// The same on a dark background: each brighter than the one before.
+const BUSY_DARK: [&str; 6] = ["#334155", "#7c3a12", "#b8501a", "#ea7a2f", "#fbb36b", "#ffe9cf"];
+const STALLED_DARK: [&str; 6] = ["#26324a", "#1f4f78", "#2b77ad", "#52a3d8", "#94ccf0", "#e0f2fe"];
 
 fn class(share: f64) -> usize {
     CLASSES.iter().filter(|from| share >= **from).count()
@@ -58,58 +57,38 @@ impl<'a> Loads<'a> {
 pub(super) fn draw(spec: &FabricSpec, ports: &[PortReport], hot: &[HotPort], what: &str) -> String {
     let loads = Loads::new(ports, hot);
     let levels = Levels::of(spec);
+    let is_small = spec.hosts.len() + spec.switches.len() <= NODES_MAX;
     let mut body = String::new();
-    let nodes = spec.hosts.len() + spec.switches.len();
-    let (explained, width, below) = if nodes <= NODES_MAX {
-        let drawing = place(spec, &levels);
-        drawing.write(&mut body, &loads);
-        let below = legend_of_cables(&mut body, drawing.height);
-        (
-            "The half of a cable at a port is what this port sends. Colour: how long it sends; width: how long packets wait without credits.",
-            drawing.width,
-            below,
-        )
+    let top = drawing::heading(&mut body, WIDTH_MIN, &spec.title, &[what, if is_small { CABLES_EXPLAINED } else { MATRIX_EXPLAINED }]) + LINE;
+    let (width, below) = if is_small {
+        let drawing = drawing::place(spec, &levels, Frame { top, width_min: WIDTH_MIN });
+        cables::write(&drawing, &mut body, &loads);
+        (drawing.width, legend_of_cables(&mut body, drawing.height))
     } else {
-        let (width, height) = matrix::write(&mut body, spec, &levels, &loads);
-        ("One cell for each port that sends: how long it sends (red), how long packets wait there without credits (blue).", width, height)
+        matrix::write(&mut body, spec, &levels, &loads, top)
     };
     let height = list_of_hot(&mut body, hot, below) + MARGIN;
-    let mut text =
-        format!("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\">\n");
-    let title = format!("{}: {what}", spec.title);
-    let _ = writeln!(text, "<title>{}</title>\n{}", escape_xml(&title), style());
-    let _ = writeln!(text, "<rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>");
-    let _ = writeln!(text, "<text x=\"{MARGIN}\" y=\"34\" class=\"title\">{}</text>", escape_xml(&spec.title));
-    let _ = writeln!(text, "<text x=\"{MARGIN}\" y=\"56\">{}</text>", escape_xml(what));
-    let _ = writeln!(text, "<text x=\"{MARGIN}\" y=\"76\" class=\"small\">{explained}</text>");
-    text + &body + "</svg>\n"
+    let style = drawing::style(width, &colours(BUSY, STALLED), &colours(BUSY_DARK, STALLED_DARK));
+    drawing::opening((width, height), &format!("{}: {what}", spec.title), &described(spec, hot), &style) + &body + "</svg>\n"
 }
 
-/// Trees in rows, tori in a grid, everything else on a circle.
-fn place(spec: &FabricSpec, levels: &Levels) -> nodes::Drawing {
-    if levels.are_layers(spec) {
-        return layered::place(spec, levels);
-    }
-    grid::find(spec).map_or_else(|| circle::place(spec), |grid| grid::place(spec, &grid))
+/// For those who do not see the picture: what there is, and what is hottest.
+fn described(spec: &FabricSpec, hot: &[HotPort]) -> String {
+    let hottest: Vec<String> = hot.iter().take(NUMBERED).map(told).collect();
+    let hottest = if hottest.is_empty() { NOTHING_HOT.to_owned() } else { format!("Hottest ports: {}.", hottest.join("; ")) };
+    format!("The load of each direction of each cable of a fabric: {}. {hottest}", softband_catalog::summary(spec))
 }
 
-fn style() -> String {
-    let mut text = String::from(
-        "<style>
-text { font-family: 'Helvetica Neue', Arial, sans-serif; font-size: 13px; fill: #1f2937; }
-.title { font-size: 18px; font-weight: 600; }
-.head { font-weight: 600; }
-.small { font-size: 12px; fill: #4b5563; }
-.mark { font-size: 12px; font-weight: 600; text-anchor: middle; }
-.end { text-anchor: end; }
-.middle { text-anchor: middle; }
-path { fill: none; }
-",
-    );
-    for (index, (busy, stalled)) in BUSY.iter().zip(STALLED).enumerate() {
-        let _ = writeln!(text, ".b{index} {{ stroke: {busy}; }}\n.s{index} {{ stroke: {stalled}; }}");
-    }
-    text + "</style>"
+const NOTHING_HOT: &str = "No port sends for more than 80 % of the time or waits for a host's credits.";
+
+fn told(port: &HotPort) -> String {
+    let (busy, stalled) = (port.utilisation * 100.0, port.stalled * 100.0);
+    format!("{} to {}: sends {busy:.1} % of the time, {stalled:.1} % without credits", port.name, port.to)
+}
+
+fn colours(busy: [&str; 6], stalled: [&str; 6]) -> String {
+    let of = |letter, all: [&str; 6]| (0..).zip(all).map(|(index, colour)| format!(".{letter}{index} {{ stroke: {colour}; }}\n")).collect::<String>();
+    of('b', busy) + &of('s', stalled)
 }
 
 /// Colours of one measure, from `x` on; where the next thing may stand.
@@ -131,7 +110,7 @@ fn legend_of_cables(out: &mut String, top: i64) -> i64 {
     let _ = writeln!(out, "<text x=\"{MARGIN}\" y=\"{}\">{what}</text>", y + 4);
     let mut at = MARGIN + LEGEND_TEXT;
     for percent in [0, 25, 50, 100] {
-        let width = nodes::stroke_width(f64::from(percent) / 100.0);
+        let width = cables::stroke_width(f64::from(percent) / 100.0);
         let _ = writeln!(out, "<path class=\"b3\" stroke-width=\"{width:.1}\" d=\"M{at} {y}h30\"/>");
         let _ = writeln!(out, "<text x=\"{}\" y=\"{}\" class=\"small\">{percent} %</text>", at + 36, y + 4);
         at += 84;
@@ -143,16 +122,14 @@ fn legend_of_cables(out: &mut String, top: i64) -> i64 {
 fn list_of_hot(out: &mut String, hot: &[HotPort], top: i64) -> i64 {
     let mut y = top + LINE;
     if hot.is_empty() {
-        let _ = writeln!(out, "<text x=\"{MARGIN}\" y=\"{y}\">No port sends for more than 80 % of the time or waits for a host's credits.</text>");
+        let _ = writeln!(out, "<text x=\"{MARGIN}\" y=\"{y}\">{NOTHING_HOT}</text>");
         return y;
     }
     let _ = writeln!(out, "<text x=\"{MARGIN}\" y=\"{y}\" class=\"head\">Hottest ports</text>");
     for (index, port) in hot.iter().take(NUMBERED).enumerate() {
         y += LINE;
         mark(out, (MARGIN + 10, y - 4), index + 1);
-        let (busy, stalled) = (port.utilisation * 100.0, port.stalled * 100.0);
-        let text = format!("{} to {}: sends {busy:.1} % of the time, {stalled:.1} % without credits", port.name, port.to);
-        let _ = writeln!(out, "<text x=\"{}\" y=\"{y}\">{}</text>", MARGIN + 28, escape_xml(&text));
+        let _ = writeln!(out, "<text x=\"{}\" y=\"{y}\">{}</text>", MARGIN + 28, escape_xml(&told(port)));
     }
     if hot.len() > NUMBERED {
         y += LINE;
@@ -163,9 +140,5 @@ fn list_of_hot(out: &mut String, hot: &[HotPort], top: i64) -> i64 {
 
 /// The number of a hot port.
 fn mark(out: &mut String, (x, y): (i64, i64), number: usize) {
-    let _ = writeln!(
-        out,
-        "<circle cx=\"{x}\" cy=\"{y}\" r=\"8.5\" fill=\"#ffffff\" stroke=\"#1f2937\"/><text x=\"{x}\" y=\"{}\" class=\"mark\">{number}</text>",
-        y + 4
-    );
+    let _ = writeln!(out, "<circle cx=\"{x}\" cy=\"{y}\" r=\"8.5\" class=\"badge\"/><text x=\"{x}\" y=\"{}\" class=\"mark\">{number}</text>", y + 4);
 }

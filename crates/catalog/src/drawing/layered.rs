@@ -1,8 +1,8 @@
 //! Hosts in the lowest row, switches with hosts above them, and so on: stars and trees.
 
 use super::levels::Levels;
-use super::nodes::{Drawing, HOST_HEIGHT, Node, Point, SWITCH_HEIGHT, box_width};
-use super::{MARGIN, TOP, WIDTH_MIN};
+use super::nodes::{Drawing, HOST_HEIGHT, Node, Point, SWITCH_HEIGHT, both_ways, box_width, host_node, switch_width};
+use super::{Frame, MARGIN};
 use softband_fabric::spec::{FabricSpec, PortRef};
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ const CABLE_ROOM: i64 = 18;
 /// A cable at a box: where its other end is, that end, and the own one.
 type Leaving = (i64, PortRef, PortRef);
 
-pub(super) fn place(spec: &FabricSpec, levels: &Levels) -> Drawing {
-    let mut rows = Rows { spec, levels, hosts: vec![(0, 0); spec.hosts.len()], switches: vec![(0, 0, 0); spec.switches.len()], right: 0 };
+pub(super) fn place(spec: &FabricSpec, levels: &Levels, frame: Frame) -> Drawing {
+    let mut rows = Rows { spec, levels, frame, hosts: vec![(0, 0); spec.hosts.len()], switches: vec![(0, 0, 0); spec.switches.len()], right: 0 };
     rows.place_hosts();
     rows.place_leaves();
     (2..=levels.top()).for_each(|level| rows.place_upper(level));
@@ -29,6 +29,7 @@ pub(super) fn place(spec: &FabricSpec, levels: &Levels) -> Drawing {
 struct Rows<'a> {
     spec: &'a FabricSpec,
     levels: &'a Levels,
+    frame: Frame,
     hosts: Vec<Point>,
     /// Centre and width.
     switches: Vec<(i64, i64, i64)>,
@@ -37,7 +38,7 @@ struct Rows<'a> {
 
 impl Rows<'_> {
     fn row(&self, level: usize) -> i64 {
-        TOP + SWITCH_HEIGHT / 2 + (self.levels.top() - level) as i64 * ROW
+        self.frame.top + SWITCH_HEIGHT / 2 + (self.levels.top() - level) as i64 * ROW
     }
 
     /// The switch that a host stands under: the first that it is cabled to.
@@ -70,7 +71,8 @@ impl Rows<'_> {
             self.right = self.right.max(x + widest / 2 + 8);
             x += step;
         }
-        let missing = (WIDTH_MIN - MARGIN - self.right).max(0) / 2;
+        let upper = (2..=self.levels.top()).map(|level| self.room(level)).max().unwrap_or(0);
+        let missing = (upper.max(self.frame.width_min - MARGIN) - self.right).max(0) / 2;
         self.hosts.iter_mut().for_each(|(x, _)| *x += missing);
         self.right += 2 * missing;
     }
@@ -94,14 +96,19 @@ impl Rows<'_> {
 
     fn place_upper(&mut self, level: usize) {
         let switches = self.of_level(level);
-        let widest = switches.iter().map(|switch| self.width(*switch)).max().unwrap_or(0);
-        // So many get at least the room that they need.
-        self.right = self.right.max(MARGIN + switches.len() as i64 * (widest + 16));
+        self.right = self.right.max(self.room(level));
         let slot = (self.right - MARGIN) / switches.len().max(1) as i64;
         for (index, switch) in switches.into_iter().enumerate() {
             let x = MARGIN + slot / 2 + index as i64 * slot;
             self.switches[switch] = (x, self.row(level), self.width(switch));
         }
+    }
+
+    /// Where a row of switches ends that has no more room than it needs.
+    fn room(&self, level: usize) -> i64 {
+        let switches = self.of_level(level);
+        let widest = switches.iter().map(|switch| self.width(*switch)).max().unwrap_or(0);
+        MARGIN + switches.len() as i64 * (widest + 16)
     }
 
     fn of_level(&self, level: usize) -> Vec<usize> {
@@ -111,14 +118,12 @@ impl Rows<'_> {
     /// Room for the name and for the cables of the fuller side.
     fn width(&self, switch: usize) -> i64 {
         let (mut above, mut below) = (0, 0);
-        for cable in &self.spec.cables {
-            for (own, other) in [(cable.ends[0], cable.ends[1]), (cable.ends[1], cable.ends[0])] {
-                if matches!(own, PortRef::Switch { switch: of, .. } if of == switch) {
-                    *(if self.is_above(other, own) { &mut above } else { &mut below }) += 1;
-                }
+        for (own, other) in both_ways(self.spec) {
+            if matches!(own, PortRef::Switch { switch: of, .. } if of == switch) {
+                *(if self.is_above(other, own) { &mut above } else { &mut below }) += 1;
             }
         }
-        (above.max(below) * CABLE_ROOM).max(box_width(&self.spec.switches[switch].name) + 10)
+        (above.max(below) * CABLE_ROOM).max(switch_width(&self.spec.switches[switch].name) + 4)
     }
 
     fn is_above(&self, port: PortRef, than: PortRef) -> bool {
@@ -135,10 +140,8 @@ impl Rows<'_> {
     /// Where the cables of each port begin: side by side along the upper or lower edge of its box, in the order of their other ends.
     fn anchors(&self) -> BTreeMap<PortRef, Point> {
         let mut sides: BTreeMap<(Point, bool), Vec<Leaving>> = BTreeMap::new();
-        for cable in &self.spec.cables {
-            for (own, other) in [(cable.ends[0], cable.ends[1]), (cable.ends[1], cable.ends[0])] {
-                sides.entry((self.centre(own), self.is_above(other, own))).or_default().push((self.centre(other).0, other, own));
-            }
+        for (own, other) in both_ways(self.spec) {
+            sides.entry((self.centre(own), self.is_above(other, own))).or_default().push((self.centre(other).0, other, own));
         }
         let mut anchors = BTreeMap::new();
         for (((x, y), up), mut cables) in sides {
@@ -167,17 +170,9 @@ impl Rows<'_> {
     }
 
     fn drawing(&self) -> Drawing {
-        let bottom = self.hosts.iter().map(|(_, y)| *y).max().unwrap_or(TOP) + HOST_HEIGHT;
-        let mut drawing = Drawing { width: (self.right + MARGIN).max(WIDTH_MIN), height: bottom + 24, ..Drawing::default() };
-        for (host, centre) in self.spec.hosts.iter().zip(&self.hosts) {
-            drawing.nodes.push(Node {
-                centre: *centre,
-                width: box_width(&host.name),
-                height: HOST_HEIGHT,
-                name: host.name.clone(),
-                is_switch: false,
-            });
-        }
+        let bottom = self.hosts.iter().map(|(_, y)| *y).max().unwrap_or(self.frame.top) + HOST_HEIGHT;
+        let mut drawing = Drawing { width: (self.right + MARGIN).max(self.frame.width_min), height: bottom + 24, ..Drawing::default() };
+        drawing.nodes.extend(self.spec.hosts.iter().zip(&self.hosts).map(|(host, centre)| host_node(*centre, &host.name)));
         for (switch, (x, y, width)) in self.spec.switches.iter().zip(&self.switches) {
             drawing.nodes.push(Node { centre: (*x, *y), width: *width, height: SWITCH_HEIGHT, name: switch.name.clone(), is_switch: true });
         }

@@ -1,0 +1,59 @@
+//! A large fabric as a box for each level, the highest on top, and a line for all cables of a kind between two of them.
+
+use super::MARGIN;
+use super::kinds::{Kinds, class_of, counted};
+use super::levels::Levels;
+use super::style::escape_xml;
+use softband_fabric::spec::FabricSpec;
+use std::fmt::Write;
+
+const BOX: i64 = 44;
+/// From one box to the next, for one line of text between them, and for each more.
+const GAP: i64 = 70;
+const LINE: i64 = 22;
+
+/// Where it ends.
+pub(super) fn write(out: &mut String, spec: &FabricSpec, levels: &Levels, kinds: &Kinds, (top, width): (i64, i64)) -> i64 {
+    let mut y = top;
+    for level in (0..=levels.top()).rev() {
+        node_box(out, spec, levels, kinds, level, (y, width));
+        y += BOX;
+        if level > 0 {
+            y = cables(out, kinds, (level - 1, level), (y, width));
+        }
+    }
+    y
+}
+
+/// The kinds of cables between two levels, below each other; where the next box begins.
+fn cables(out: &mut String, kinds: &Kinds, levels: (usize, usize), (top, width): (i64, i64)) -> i64 {
+    let of_levels: Vec<_> = kinds.all.iter().filter_map(|kind| Some((kind, *kind.between.get(&levels)?))).collect();
+    let bottom = top + GAP + LINE * (of_levels.len() as i64 - 1).max(0);
+    let mut x = width / 3 - 10 * (of_levels.len() as i64 - 1);
+    let text_x = width / 3 + 16;
+    for (index, (kind, count)) in of_levels.iter().enumerate() {
+        let y = top + GAP / 2 + 4 + index as i64 * LINE;
+        let letter = if kinds.are_many() { format!(" {}", kind.letter) } else { String::new() };
+        let _ = writeln!(out, "<path class=\"cable {}\" d=\"M{x} {top}V{bottom}\"/>", class_of(kind.medium));
+        let _ = writeln!(out, "<text x=\"{text_x}\" y=\"{y}\">{}{letter}</text>", counted(*count, "cable", "cables"));
+        x += 10;
+    }
+    bottom
+}
+
+fn node_box(out: &mut String, spec: &FabricSpec, levels: &Levels, kinds: &Kinds, level: usize, (y, width): (i64, i64)) {
+    let count = match level {
+        0 => counted(spec.hosts.len(), "host", "hosts"),
+        _ => counted((0..spec.switches.len()).filter(|switch| levels.of_switch(*switch) == level).count(), "switch", "switches"),
+    };
+    let among = kinds.all.iter().filter_map(|kind| Some((&kind.letter, *kind.between.get(&(level, level))?)));
+    let among = among.map(|(letter, count)| {
+        let letter = if kinds.are_many() { format!(" {letter}") } else { String::new() };
+        format!(", {}{letter} among them", counted(count, "cable", "cables"))
+    });
+    let class = if level == 0 { "host" } else { "switch" };
+    let _ = writeln!(out, "<rect x=\"{MARGIN}\" y=\"{y}\" width=\"{}\" height=\"{BOX}\" rx=\"6\" class=\"{class}\"/>", width - 2 * MARGIN);
+    let (middle, names) = (width / 2, escape_xml(&levels.names(spec, level)));
+    let _ = writeln!(out, "<text x=\"{middle}\" y=\"{}\" class=\"head middle\">{names}</text>", y + 18);
+    let _ = writeln!(out, "<text x=\"{middle}\" y=\"{}\" class=\"middle\">{count}{}</text>", y + 35, among.collect::<String>());
+}
