@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use softband_fabric::settings_of;
 use softband_fabric::spec::{CableSpec, FabricSpec, PortRef};
+use softband_types::counted;
 use softband_types::{LinkLayer, OperationalVls, PortNumber};
 
 use crate::fabric_file::train::metres;
@@ -90,12 +91,11 @@ fn ranges(numbers: &[u8]) -> String {
 
 /// `2 hosts, 1 switch, 2 cables; max_op_vls 5, MTU up to 4096`.
 pub fn summary(spec: &FabricSpec) -> String {
-    let count = |number: usize, one: &str, many: &str| format!("{number} {}", if number == 1 { one } else { many });
-    let mut parts = vec![count(spec.hosts.len(), "host", "hosts")];
+    let mut parts = vec![counted(spec.hosts.len(), "host", "hosts")];
     if !spec.switches.is_empty() {
-        parts.push(count(spec.switches.len(), "switch", "switches"));
+        parts.push(counted(spec.switches.len(), "switch", "switches"));
     }
-    parts.push(count(spec.cables.len(), "cable", "cables"));
+    parts.push(counted(spec.cables.len(), "cable", "cables"));
     let subnet = &spec.subnet;
     let control = if subnet.congestion_control.is_some() { ", congestion control" } else { "" };
     if spec.has_ethernet() {
@@ -113,8 +113,7 @@ pub(crate) fn cable_label(spec: &FabricSpec, cable: &CableSpec) -> String {
 /// The lanes that the subnet manager will put into operation: the least of its limit and both ports'.
 pub(crate) fn lanes(spec: &FabricSpec, cable: &CableSpec) -> String {
     if cable.part.link_layer() == LinkLayer::Ethernet {
-        let count = spec.ethernet.priorities.data_lanes();
-        return if count == 1 { "1 priority".to_owned() } else { format!("{count} priorities") };
+        return counted(spec.ethernet.priorities.data_lanes(), "priority", "priorities");
     }
     let cap = |port| match port {
         PortRef::Hca { host, hca, .. } => spec.hosts[host].hcas[hca].part.vl_cap,

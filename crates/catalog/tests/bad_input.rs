@@ -437,7 +437,7 @@ fn congestion_control_says_which_settings_are_possible() {
     );
     assert_eq!(
         error("cct = [\"0:0\"]"),
-        "test.toml:2:7: error: `cct` has 1 entries, and indices go from 0 to `ccti_limit` 127\n  help: write 128 entries, or another `ccti_limit`"
+        "test.toml:2:7: error: `cct` has 1 entry, and indices go from 0 to `ccti_limit` 127\n  help: write 128 entries, or another `ccti_limit`"
     );
     assert!(error("treshold = 1").contains("`[subnet.congestion_control]` has no key `treshold`\n  help: did you mean `threshold`?"));
     let flag = error_of(&format!("[subnet]\ncongestion_control = true\n{HOSTS_AND_SWITCH}"));

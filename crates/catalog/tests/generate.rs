@@ -219,7 +219,7 @@ fn what_cannot_be_is_refused_with_what_would_be_right() {
         ("kind = \"fattree\"", "2:8: error: no kind of fabric `fattree`\n  help: did you mean `fat-tree`?"),
         ("kind = \"star\"\nhosts = 37", "3:9: error: 37 hosts do not fit on a switch of 36 ports\n  help: write at most 36"),
         ("kind = \"fat-tree\"\nlevels = 2\nhosts = 649", "4:9: error: 649 hosts do not fit in a fat tree of 2 levels with 36 ports"),
-        ("kind = \"fat-tree\"\nports = 1", "3:9: error: a fat tree cannot use 1 ports of each switch\n  help: one port leads down and one up"),
+        ("kind = \"fat-tree\"\nports = 1", "3:9: error: a fat tree cannot use 1 port of each switch\n  help: one port leads down and one up"),
         ("kind = \"fat-tree\"\nports = 40", "3:9: error: the switch has 36 ports, not 40"),
         ("kind = \"fat-tree\"\nports = 40\nhosts = 3\nlevels = 2\noversubscription = 2", "3:9: error: the switch has 36 ports, not 40"),
         ("kind = \"fat-tree\"\noversubscription = 0.5", "3:20: error: `oversubscription` cannot be 0.5\n  help: write how many"),
@@ -228,7 +228,7 @@ fn what_cannot_be_is_refused_with_what_would_be_right() {
         ("kind = \"fat-tree\"\nlevels = 4", "3:10: error: a fat tree cannot have 4 levels here"),
         ("kind = \"fat-tree\"\nhosts = 0", "3:9: error: `hosts` cannot be 0"),
         ("kind = \"torus\"\ndimensions = [4, 1]", "3:18: error: a dimension of a torus is at least 2 switches long"),
-        ("kind = \"torus\"\ndimensions = [4]", "3:14: error: a torus cannot have 1 dimensions here"),
+        ("kind = \"torus\"\ndimensions = [4]", "3:14: error: a torus cannot have 1 dimension here"),
         ("kind = \"torus\"", "1:2: error: `[generate]` needs `dimensions`\n  help: write `dimensions = [4, 4]`"),
         (
             "kind = \"torus\"\ndimensions = [4, 4]\nhosts_per_switch = 33",

@@ -76,7 +76,10 @@ pub(crate) fn load_default(hosts: usize) -> anyhow::Result<(PathBuf, LoadedFabri
     let (path, loaded) = load_fabric(Path::new(DEFAULT_FABRIC), false)?;
     let room = loaded.spec.switches.first().map_or(loaded.spec.hosts.len(), |switch| usize::from(switch.part.ports));
     if hosts > room {
-        bail!("the switch of the default fabric has ports for {room} hosts, not {hosts}\n  help: name a fabric file with more, or fewer programs");
+        bail!(
+            "the switch of the default fabric has ports for {}, not {hosts}\n  help: name a fabric file with more, or fewer programs",
+            crate::output::count(room, "host", "hosts")
+        );
     }
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let grown = softband_catalog::with_hosts(&text, hosts).map_err(|what| anyhow::anyhow!("{} is no fabric that grows: {what}", path.display()))?;

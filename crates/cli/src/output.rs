@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
 
+pub(crate) use softband_types::counted as count;
+
 /// An error of the catalogue with its place in the file; on a terminal with the line as well.
 pub(crate) fn diagnostic(error: softband_catalog::FabricError) -> anyhow::Error {
     anyhow::Error::msg(if std::io::stderr().is_terminal() { error.to_snippet() } else { error.to_text() })
@@ -14,11 +16,6 @@ pub(crate) fn diagnostic(error: softband_catalog::FabricError) -> anyhow::Error 
 pub(crate) fn error_text(message: &str) -> String {
     let first = message.lines().next().unwrap_or_default();
     if first.contains(": error: ") { message.to_owned() } else { format!("softband: error: {message}") }
-}
-
-/// `1 switch`, `2 switches`.
-pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
 }
 
 /// Prints what a command answers, to the last byte: where standard output takes it no more, that is an error.

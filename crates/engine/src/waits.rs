@@ -9,7 +9,7 @@ use softband_fabric::QueuePairView;
 use softband_ipc::calls::{self, Op, readiness, reason};
 use softband_ipc::layout::turn;
 use softband_sim::SimTime;
-use softband_types::{Lid, QpState, QpType};
+use softband_types::{Lid, QpState, QpType, counted};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
@@ -169,7 +169,7 @@ impl Engine {
         let more = views.len().saturating_sub(QUEUE_PAIRS_MAX);
         let mut lines: Vec<String> = views.iter().take(QUEUE_PAIRS_MAX).map(|view| format!("    {}", self.describe_queue_pair(view))).collect();
         if more > 0 {
-            lines.push(format!("    and {more} more queue pairs"));
+            lines.push(format!("    and {} more", counted(more, "queue pair", "queue pairs")));
         }
         lines
     }
@@ -195,7 +195,7 @@ impl Engine {
         };
         // At wall pace the World has no part in transfers that programs carry out themselves.
         let where_ = if self.pace == Pace::Wall { " with the engine" } else { "" };
-        format!("{head}{peer}: {}{where_} and {} outstanding{state}", counted(view.sends, "send"), counted(receives, "receive"))
+        format!("{head}{peer}: {}{where_} and {} outstanding{state}", counted(view.sends, "send", "sends"), counted(receives, "receive", "receives"))
     }
 
     /// Receive requests that stand where peers take them, at wall pace.
@@ -252,11 +252,6 @@ fn outside(process: &Process, slot: u32) -> String {
 /// `3.000001 s of simulated time`.
 pub(crate) fn moment(at: SimTime) -> String {
     format!("{:.6} s of simulated time", at.as_secs_f64())
-}
-
-/// `1 send`, `2 sends`.
-fn counted(count: usize, thing: &str) -> String {
-    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
 fn name_of_type(qp_type: QpType) -> &'static str {

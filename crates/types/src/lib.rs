@@ -2,12 +2,14 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod counting;
 mod ethernet;
 mod ids;
 mod link;
 mod queue_pair;
 
 pub use address::{Gid, Guid, Lid, PKey, QKey};
+pub use counting::counted;
 pub use ethernet::{EthernetRate, LinkLayer};
 pub use ids::{
     AhHandle, CqHandle, HcaId, HostId, LKey, MrHandle, MwHandle, NodeId, PdHandle, PortNumber, ProcessId, Psn, Qpn, RKey, SrqHandle, XrcdHandle,

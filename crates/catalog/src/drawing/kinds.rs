@@ -113,7 +113,3 @@ pub(super) fn names(all: &[&str]) -> String {
         rows.into_iter().map(|(first, last)| if first == last { first.to_owned() } else { format!("{first} to {last}") }).collect();
     format!("{} ({})", rows.join(", "), all.len())
 }
-
-pub(super) fn counted(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
-}

@@ -1,10 +1,11 @@
 //! A large fabric as a box for each level, the highest on top, and a line for all cables of a kind between two of them.
 
 use super::MARGIN;
-use super::kinds::{Kinds, class_of, counted};
+use super::kinds::{Kinds, class_of};
 use super::levels::Levels;
 use super::style::escape_xml;
 use softband_fabric::spec::FabricSpec;
+use softband_types::counted;
 use std::fmt::Write;
 
 const BOX: i64 = 44;

@@ -1,12 +1,13 @@
 //! A fabric drawn as SVG: its nodes and cables, and below what they are. The same fabric gives the same bytes.
 
-use super::kinds::{Kind, Kinds, class_of, counted, names, of_nodes};
+use super::kinds::{Kind, Kinds, class_of, names, of_nodes};
 use super::labels::Places;
 use super::nodes::{Drawing, Half};
 use super::style::{LETTER, escape_xml, heading, letters, opening, style, wrapped};
 use super::{Frame, Levels, MARGIN, NODES_MAX, place, schematic};
 use crate::draw::summary;
 use softband_fabric::spec::{CableSpec, FabricSpec, PortRef};
+use softband_types::counted;
 use std::fmt::Write;
 
 const WIDTH_MIN: i64 = 372;

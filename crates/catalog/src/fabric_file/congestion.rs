@@ -5,7 +5,7 @@ use std::ops::{Range, RangeInclusive};
 use softband_fabric::spec::{CongestionControl, FabricSpec};
 use softband_model::switch::MarkingSettings;
 use softband_model::transport::{CctEntry, Flow, InjectionSettings};
-use softband_types::CreditBlocks;
+use softband_types::{CreditBlocks, counted};
 
 use crate::diagnostic::{Findings, Label};
 use crate::document::{Entry, Fields, Value, wrong_kind};
@@ -139,7 +139,7 @@ fn table(entry: &Entry, limit: u16, findings: &mut Findings) -> Vec<CctEntry> {
         table.push(parsed.unwrap_or(CctEntry { shift: 0, multiplier: 0 }));
     }
     if !(usize::from(limit) + 1..=CCT_LEN_MAX).contains(&table.len()) {
-        let message = format!("`cct` has {} entries, and indices go from 0 to `ccti_limit` {limit}", table.len());
+        let message = format!("`cct` has {}, and indices go from 0 to `ccti_limit` {limit}", counted(table.len(), "entry", "entries"));
         let help = format!("write {} entries, or another `ccti_limit`", usize::from(limit) + 1);
         findings.error(message, vec![(entry.node.span.clone(), "this table".into())], Some(help));
     }

@@ -7,7 +7,7 @@ use softband_model::parts::{
 };
 use softband_model::transport::AckTimer;
 use softband_sim::SimDuration;
-use softband_types::{CreditBlocks, EthernetRate, LinkLayer, LinkRate, LinkSpeed, LinkWidth, Mtu, OperationalVls};
+use softband_types::{CreditBlocks, EthernetRate, LinkLayer, LinkRate, LinkSpeed, LinkWidth, Mtu, OperationalVls, counted};
 use softband_wire::ethernet::{FCS_BYTES, MAC_BYTES, OVERHEAD_BYTES, TAG_BYTES};
 
 use crate::diagnostic::suggest;
@@ -134,7 +134,8 @@ fn check_buffer(read: &mut PartReader<'_>, buffer_bytes: u32, vls: OperationalVl
     let blocks = buffer_bytes / lanes / CreditBlocks::BLOCK_BYTES;
     if blocks < needed {
         let least = needed * CreditBlocks::BLOCK_BYTES * lanes;
-        let message = format!("{lanes} lanes get {blocks} blocks of 64 B each, and a full packet takes {needed}");
+        let (lanes, blocks) = (counted(lanes, "lane gets", "lanes get"), counted(blocks, "block", "blocks"));
+        let message = format!("{lanes} {blocks} of 64 B each, and a full packet takes {needed}");
         read.refuse("port_buffer", message, Some(format!("write at least {least} B")));
     }
 }
@@ -280,7 +281,11 @@ fn ethernet_ports(read: &mut PartReader<'_>) -> EthernetPorts {
     if blocks < needed {
         let least = needed * CreditBlocks::BLOCK_BYTES;
         let help = format!("write at least {least} B, and more for each priority and its headroom");
-        read.refuse("ethernet_buffer", format!("{blocks} blocks of 64 B, and a full frame of {FRAME_BYTES_MAX} B takes {needed}"), Some(help));
+        read.refuse(
+            "ethernet_buffer",
+            format!("{} of 64 B, and a full frame of {FRAME_BYTES_MAX} B takes {needed}", counted(blocks, "block", "blocks")),
+            Some(help),
+        );
     }
     part
 }

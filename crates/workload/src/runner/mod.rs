@@ -17,6 +17,7 @@ use softband_fabric::World;
 use softband_fabric::notice::Notice;
 use softband_model::verbs::api::Completion;
 use softband_sim::SimTime;
+use softband_types::counted;
 use softband_types::{WcOpcode, WcStatus};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -27,8 +28,9 @@ use steps::{Match, StepState};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
     #[error(
-        "the workload has {ranks} ranks, and the fabric places for {places}: {hosts} hosts with {ranks_per_host} each\n  \
-         help: --ranks-per-host {enough} makes places for all, or take a fabric with more hosts"
+        "the workload has {}, and the fabric places for {places}: {} with {ranks_per_host} each\n  \
+         help: --ranks-per-host {enough} makes places for all, or take a fabric with more hosts",
+        counted(*ranks, "rank", "ranks"), counted(*hosts, "host", "hosts")
     )]
     TooManyRanks { ranks: u32, places: usize, hosts: usize, ranks_per_host: u32, enough: usize },
     #[error(

@@ -1,5 +1,6 @@
 //! The numbers of `[generate]`, checked: from a kind and its measures to a shape.
 
+use softband_types::counted;
 use std::ops::Range;
 
 use super::shape::{self, Dragonfly, Shape, Tree};
@@ -36,7 +37,10 @@ impl Reader<'_, '_> {
     fn back_to_back(&mut self) -> Option<Shape> {
         let (hosts, span) = self.count("hosts", 1)?.unwrap_or((2, 0..0));
         self.refuse_unless(hosts == 2, span, || {
-            (format!("{hosts} hosts are not back to back"), "a cable has two ends: write `hosts = 2`, or another `kind`".into())
+            (
+                format!("{} not back to back", counted(hosts, "host is", "hosts are")),
+                "a cable has two ends: write `hosts = 2`, or another `kind`".into(),
+            )
         })?;
         Some(shape::back_to_back())
     }
@@ -46,7 +50,7 @@ impl Reader<'_, '_> {
         let (hosts, span) = self.count("hosts", 1)?.unwrap_or((ports, 0..0));
         self.refuse_unless(hosts <= ports, span, || {
             let help = format!("write at most {ports}, name a switch with more ports, or take `kind = \"fat-tree\"`");
-            (format!("{hosts} hosts do not fit on a switch of {ports} ports"), help)
+            (format!("{hosts} hosts do not fit on a switch of {}", counted(ports, "port", "ports")), help)
         })?;
         Some(shape::star(hosts))
     }
@@ -56,7 +60,7 @@ impl Reader<'_, '_> {
         let span = self.span_of("ports");
         self.refuse_unless(ports >= 2, span, || {
             let help = "one port leads down and one up at the least: write `ports = 2` or more, or name another switch";
-            (format!("a fat tree cannot use {ports} ports of each switch"), help.into())
+            (format!("a fat tree cannot use {} of each switch", counted(ports, "port", "ports")), help.into())
         })?;
         let (downs, ups) = shape::leaf_ports(ports, self.oversubscription()?);
         let levels = self.count("levels", 1)?;
@@ -65,7 +69,9 @@ impl Reader<'_, '_> {
         let fitting = |hosts: usize| if hosts <= most(2) { 2 } else { 3 };
         let (levels, span) = levels.unwrap_or_else(|| (hosts.as_ref().map_or(2, |(hosts, _)| fitting(*hosts)), 0..0));
         let help = "write 2 (leaves and spines) or 3 (with cores above)";
-        self.refuse_unless((2..=3).contains(&levels), span, || (format!("a fat tree cannot have {levels} levels here"), help.into()))?;
+        self.refuse_unless((2..=3).contains(&levels), span, || {
+            (format!("a fat tree cannot have {} here", counted(levels, "level", "levels")), help.into())
+        })?;
         let (hosts, span) = hosts.unwrap_or((most(levels), 0..0));
         self.refuse_unless(hosts <= most(levels), span, || {
             let more = if levels == 2 { "use `levels = 3`, or " } else { "" };
@@ -124,7 +130,10 @@ impl Reader<'_, '_> {
             return None;
         }
         self.refuse_unless(TORUS_DIMENSIONS.contains(&items.len()), entry.node.span.clone(), || {
-            (format!("a torus cannot have {} dimensions here", items.len()), "write two or three, such as [4, 4] or [4, 4, 4]".into())
+            (
+                format!("a torus cannot have {} here", counted(items.len(), "dimension", "dimensions")),
+                "write two or three, such as [4, 4] or [4, 4, 4]".into(),
+            )
         })?;
         Some(items.iter().filter_map(side).collect())
     }
@@ -151,7 +160,7 @@ impl Reader<'_, '_> {
         let (groups, span) = self.count("groups", 2)?.unwrap_or((links + 1, 0..0));
         self.refuse_unless(groups <= links + 1, span, || {
             let help = format!("write at most {}, or more `global_links` or `switches_per_group`", links + 1);
-            (format!("{groups} groups need {} links from each to the others, and a group has {links}", groups - 1), help)
+            (format!("{groups} groups need {} from each to the others, and a group has {links}", counted(groups - 1, "link", "links")), help)
         })?;
         let place = [group_span, globals_span].into_iter().find(|span| !span.is_empty()).unwrap_or_else(|| self.span_of("hosts_per_switch"));
         self.check_ports(hosts, group - 1 + globals, place)?;
@@ -170,7 +179,8 @@ impl Reader<'_, '_> {
         let (needed, ports) = (hosts.saturating_add(others), self.ports);
         self.refuse_unless(needed <= ports, span, || {
             let help = "write fewer, or name a switch with more ports";
-            (format!("{hosts} ports to hosts and {others} to switches do not fit on a switch of {ports} ports"), help.into())
+            let (hosts, ports) = (counted(hosts, "port", "ports"), counted(ports, "port", "ports"));
+            (format!("{hosts} to hosts and {others} to switches do not fit on a switch of {ports}"), help.into())
         })
     }
 
@@ -188,7 +198,7 @@ impl Reader<'_, '_> {
         let ports = self.ports;
         let Some((wanted, span)) = self.count("ports", 1)? else { return Some(ports) };
         self.refuse_unless(wanted <= ports, span, || {
-            (format!("the switch has {ports} ports, not {wanted}"), "write fewer, or name another switch".into())
+            (format!("the switch has {}, not {wanted}", counted(ports, "port", "ports")), "write fewer, or name another switch".into())
         })?;
         Some(wanted)
     }

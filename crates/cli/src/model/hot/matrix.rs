@@ -3,6 +3,7 @@
 
 use super::levels::grouped;
 use super::{CLASSES, LINE, Loads, MARGIN, class, legend_of_colours, mark};
+use crate::output::count;
 use softband_catalog::drawing::Levels;
 use softband_catalog::escape_xml;
 use softband_fabric::spec::{FabricSpec, PortRef};
@@ -54,8 +55,8 @@ fn heading(out: &mut String, (from, to): (String, String), reports: &[&PortRepor
     let stalled = reports.iter().map(|report| report.stalled).sum::<f64>() / reports.len() as f64;
     let most = reports.iter().map(|report| report.stalled).fold(0.0, f64::max);
     let what = format!(
-        "{} ports: {:.1} % of the time on average, {full} of them more than 80 %; without credits {:.1} %, most {:.1} %",
-        reports.len(),
+        "{}: {:.1} % of the time on average, {full} of them more than 80 %; without credits {:.1} %, most {:.1} %",
+        count(reports.len(), "port", "ports"),
         mean * 100.0,
         stalled * 100.0,
         most * 100.0
