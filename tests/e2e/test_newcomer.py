@@ -147,6 +147,59 @@ def test_a_missing_argument_is_named_with_the_usage_or_a_remedy(softband: Softba
     assert "\n  usage: softband " in done.stderr or "\n  help: " in done.stderr
 
 
+MISTAKES: list[tuple[tuple[str, ...], str]] = [
+    (("run", "two-hosts", "--on"), "a value is required for '--on <HOST> <COMMAND>'"),
+    (("run", "two-hosts", "--on", "a"), "2 values required for '--on <HOST> <COMMAND>'"),
+    (("run", "two-hosts", "true"), "unexpected argument 'true'"),
+    (("run", "two-hosts", "--on", "a", "no-such-program"), "there is no program 'no-such-program' on the PATH"),
+    (("run", "two-hosts", "--on", "a", "./no-such-program"), "there is no program './no-such-program'"),
+    (("run", "folder", "--on", "a", "true"), "folder is a folder, not a fabric file"),
+    (("run", "empty.toml", "--on", "a", "true"), "empty.toml: error: the fabric has no host"),
+    (("fabric", "show"), "<FILE>"),
+    (("fabric", "show", "nosuch"), "no fabric file nosuch"),
+    (("fabric", "show", "/dev/null"), "/dev/null is no regular file"),
+    (("fabric", "check", "no/such/file.toml"), "no fabric file no/such/file.toml"),
+    (("fabric", "check", "broken.toml"), "broken.toml:1:9: error: not valid TOML: "),
+    (("fabric", "check", "binary.toml"), "it is not text in UTF-8"),
+    (("fabric", "check", "unit.toml"), "unit.toml:24:10: error: "),
+    (("fabric", "check", "part.toml"), "part.toml:13:8: error: no hca part `voltair-ddr`"),
+    (("parts", "show", "nosuch"), "no part is called `nosuch`"),
+    (("explain",), "there is no command `explain`"),
+    (("fault", "x"), "unrecognized subcommand 'x'"),
+    (("exec", "a", "--name", "nosuch", "--", "true"), "no fabric is up"),
+    (("completions", "nosuch"), "invalid value 'nosuch'"),
+    (("model", "two-hosts", "nosuch"), "no workload nosuch: it is neither a name nor a file"),
+    (("model", "two-hosts", "nosuch.toml"), "no workload nosuch.toml: it is no name of one, and there is no such file"),
+    (("model", "two-hosts", "folder"), "no workload folder: it is a folder, not a file"),
+    (("model", "two-hosts", "broken.toml"), "broken.toml:1:9: error: not valid TOML: "),
+    (("model", "two-hosts", "empty.toml"), "empty.toml:1:1: error: missing field `workload`"),
+    (("model", "two-hosts", "stream", "--bytes", "12furlongs"), "`12furlongs` is no size"),
+    (("model", "two-hosts", "stream", "--bytes", "-3"), "`-3` is no size"),
+    (("model", "two-hosts", "stream", "--messages", "x"), "this is no whole number"),
+    (("model", "two-hosts", "stream", "--threads", "0"), "0 is out of range"),
+    (("model", "two-hosts", "stream", "--mtu", "77"), "an MTU is 256, 512, 1024, 2048 or 4096 bytes"),
+    (("model", "two-hosts", "stream", "--out", "/proc/nowhere"), "cannot write to the results folder /proc/nowhere"),
+    (("up", "--name", "a/b"), "'a/b' cannot name a fabric"),
+]
+
+
+@pytest.mark.parametrize(("words", "wrong"), MISTAKES, ids=[" ".join(words) for words, _ in MISTAKES])
+def test_every_mistake_is_told_with_its_place_and_a_remedy_in_one_form(softband: Softband, words: tuple[str, ...], wrong: str) -> None:
+    text = (FABRICS / "two-hosts.toml").read_text()
+    (softband.folder / "folder").mkdir()
+    (softband.folder / "empty.toml").touch()
+    (softband.folder / "broken.toml").write_text("[hosts.a\npart = 3\n")
+    (softband.folder / "binary.toml").write_bytes(b"\x00\xff\xfe")
+    (softband.folder / "unit.toml").write_text(text.replace('part = "cx4"', 'part = "cx4"\nlength = "8 furlongs"'))
+    (softband.folder / "part.toml").write_text(text.replace("voltaire-ddr", "voltair-ddr"))
+    done = softband.command(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    first, *rest = done.stderr.splitlines()
+    assert first.startswith("softband: error: ") or re.match(r"\S+\.toml(:\d+:\d+)?: error: ", first), done.stderr
+    assert wrong in done.stderr and any(line.startswith("  help: ") for line in rest), done.stderr
+    assert all(line.startswith("  ") or ".toml:" in line for line in rest), done.stderr
+
+
 def test_one_of_a_thing_is_one(softband: Softband) -> None:
     assert ": 2 hosts, 1 switch, 2 cables: no faults\n" in softband.command("fabric", "check", "default").stdout
     said = softband.command("model", "two-hosts", "stream", "--messages", "1", "--threads", "1", "--out", "m").stdout

@@ -71,7 +71,15 @@ pub(crate) fn complete() -> clap::Command {
 
 fn definition() -> clap::Command {
     let version: &'static str = Box::leak(own_parts::version().into_boxed_str());
-    Arguments::command().version(version)
+    with_negative_numbers(Arguments::command().version(version))
+}
+
+/// A value such as -3 is a wrong value, not an option that nobody knows.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let takes = |argument: &clap::Arg| argument.get_action().takes_values() && !argument.is_positional();
+    command
+        .mut_args(|argument| if takes(&argument) { argument.allow_negative_numbers(true) } else { argument })
+        .mut_subcommands(with_negative_numbers)
 }
 
 /// Reads the words of the command line. Help, the version and mistakes end the command here.
@@ -86,28 +94,51 @@ pub(crate) fn matches() -> ArgMatches {
 
 /// A mistake in the words, in the form of every error.
 pub(crate) fn refuse(error: &clap::Error) -> ! {
-    eprintln!("{}", in_our_form(&error.render().to_string()));
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    eprintln!("{}", in_our_form(&error.render().to_string(), &command_of(&words)));
     std::process::exit(error.exit_code())
 }
 
-/// clap's paragraphs as the error and indented lines of help.
-fn in_our_form(rendered: &str) -> String {
-    let mut text = String::new();
-    for line in rendered.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
-        let shown = if let Some(what) = line.strip_prefix("error: ") {
-            format!("softband: error: {what}")
-        } else if let Some(tip) = line.trim_start().strip_prefix("tip: ") {
-            format!("\n  help: {}", of_suggestion(tip).unwrap_or_else(|| tip.replace('\'', "`")))
-        } else if let Some(usage) = line.strip_prefix("Usage: ") {
-            format!("\n  usage: {usage}")
-        } else if line.starts_with("For more information") {
-            continue;
-        } else {
-            format!("\n  {}", line.trim_start())
-        };
-        text.push_str(&shown);
+/// `softband fabric show`, of words that begin so.
+fn command_of(words: &[OsString]) -> String {
+    let (definition, mut path) = (definition(), String::from("softband"));
+    let mut command = &definition;
+    for word in words.iter().map_while(|word| word.to_str()) {
+        let Some(next) = command.find_subcommand(word) else { break };
+        command = next;
+        path.push(' ');
+        path.push_str(word);
     }
-    text
+    path
+}
+
+/// clap's paragraphs as the error with its details, the remedy, and the usage.
+fn in_our_form(rendered: &str, command: &str) -> String {
+    let (mut text, mut remedies, mut usages) = (String::new(), Vec::new(), String::new());
+    for line in rendered.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if let Some(what) = line.strip_prefix("error: ") {
+            text = format!("softband: error: {}", what.replace("invalid digit found in string", "this is no whole number"));
+        } else if let Some(tip) = line.strip_prefix("tip: ") {
+            remedies.insert(0, of_suggestion(tip).unwrap_or_else(|| tip.replace('\'', "`")));
+        } else if let Some(values) = line.strip_prefix("[possible values: ") {
+            remedies.push(format!("The values are: {}", values.trim_end_matches(']')));
+        } else if let Some(help) = line.strip_prefix("help: ") {
+            remedies.push(help.to_owned());
+        } else if let Some(usage) = line.strip_prefix("Usage: ") {
+            usages = format!("\n  usage: {usage}");
+        } else if !line.starts_with("For more information") {
+            text.push_str(&format!("\n  {line}"));
+        }
+    }
+    if let Some((before, range)) = text.split_once(" is not in ") {
+        let range = range.replace("..=", " to ").replace("..", " to ");
+        remedies.push(format!("write {range}"));
+        text = format!("{before} is out of range");
+    }
+    if remedies.is_empty() {
+        remedies.push(format!("`{command} --help` explains all words of this command"));
+    }
+    format!("{text}\n  help: {}{usages}", remedies.join(" "))
 }
 
 /// `a similar argument exists: '--out'`.
@@ -118,7 +149,7 @@ fn of_suggestion(tip: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{complete, in_our_form};
+    use super::{command_of, complete, in_our_form};
 
     #[test]
     fn the_definition_has_no_mistakes() {
@@ -127,15 +158,39 @@ mod tests {
 
     #[test]
     fn mistakes_in_words_have_the_form_of_every_error() {
-        let said = |words: &[&str]| in_our_form(&complete().try_get_matches_from(words).unwrap_err().render().to_string());
+        let said = |words: &[&str]| {
+            let given: Vec<std::ffi::OsString> = words[1..].iter().map(Into::into).collect();
+            in_our_form(&super::definition().try_get_matches_from(words).unwrap_err().render().to_string(), &command_of(&given))
+        };
         assert_eq!(
             said(&["softband", "model", "default", "incast", "--byte", "1"]),
             "softband: error: unexpected argument '--byte' found\n  help: did you mean `--bytes`?\n  usage: softband model --bytes <BYTES> <FABRIC> <WORKLOAD>"
         );
         let missing = said(&["softband", "model"]);
         assert!(
-            missing.starts_with("softband: error: the following required arguments were not provided:\n  <FABRIC>\n  <WORKLOAD>\n  usage: "),
+            missing.starts_with(
+                "softband: error: the following required arguments were not provided:\n  <FABRIC>\n  <WORKLOAD>\n  \
+                 help: `softband model --help` explains all words of this command\n  usage: "
+            ),
             "{missing}"
+        );
+        assert_eq!(
+            said(&["softband", "model", "default", "stream", "--bytes", "-3"]),
+            "softband: error: invalid value '-3' for '--bytes <BYTES>': `-3` is no size\n  \
+             help: write bytes (65536), or a number with B, KiB, MiB or GiB (64KiB)"
+        );
+        assert_eq!(
+            said(&["softband", "model", "default", "stream", "--threads", "0"]),
+            "softband: error: invalid value '0' for '--threads <N>': 0 is out of range\n  help: write 1 to 64"
+        );
+        assert_eq!(
+            said(&["softband", "completions", "zshh"]),
+            "softband: error: invalid value 'zshh' for '[SHELL]'\n  help: did you mean `zsh`? The values are: bash, elvish, fish, powershell, zsh"
+        );
+        assert_eq!(
+            said(&["softband", "fault", "x"]),
+            "softband: error: unrecognized subcommand 'x'\n  help: `softband fault --help` explains all words of this command\n  \
+             usage: softband fault [OPTIONS] <COMMAND>"
         );
     }
 }

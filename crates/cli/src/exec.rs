@@ -22,11 +22,13 @@ pub(crate) struct ExecArguments {
 
 pub(crate) fn run(arguments: &ExecArguments) -> anyhow::Result<i32> {
     let record = record::wanted(&arguments.name)?;
-    let Some(remote) = Remote::connect(&record.engine)? else { anyhow::bail!("the fabric '{}' has just ended", arguments.name) };
+    let Some(remote) = Remote::connect(&record.engine)? else {
+        anyhow::bail!("the fabric '{}' has just ended\n  help: softband up --name {0} brings it up again", arguments.name)
+    };
     let pass = remote.pass(&arguments.host)?;
     let program = &arguments.command[0];
     if let Some((why, status)) = why_not_to_run(&program.to_string_lossy()) {
-        eprintln!("softband: {why}");
+        eprintln!("{}", crate::output::error_text(&why));
         return Ok(status);
     }
     let mut command = Command::new(program);

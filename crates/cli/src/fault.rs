@@ -61,7 +61,9 @@ impl Fault {
 
 pub(crate) fn run(arguments: &FaultArguments) -> anyhow::Result<i32> {
     let record = record::wanted(&arguments.name)?;
-    let Some(remote) = Remote::connect(&record.engine)? else { anyhow::bail!("the fabric '{}' has just ended", arguments.name) };
+    let Some(remote) = Remote::connect(&record.engine)? else {
+        anyhow::bail!("the fabric '{}' has just ended\n  help: softband up --name {0} brings it up again", arguments.name)
+    };
     let words = arguments.fault.words();
     remote.fault(&words)?;
     output::say(format_args!("fabric '{}': {}\n", arguments.name, words.join(" ")))?;

@@ -16,7 +16,7 @@ pub(crate) fn home() -> anyhow::Result<PathBuf> {
     let binary = std::env::current_exe().and_then(std::fs::canonicalize).context("cannot tell where this binary lies")?;
     match binary.ancestors().skip(1).find(|folder| folder.join("catalog/hca").is_dir()) {
         Some(home) => Ok(home.to_path_buf()),
-        None => bail!("no catalog/ above {}: set {HOME} to the folder that holds lib/ and catalog/", binary.display()),
+        None => bail!("no catalog/ above {}\n  help: set {HOME} to the folder that holds lib/ and catalog/", binary.display()),
     }
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn libraries() -> anyhow::Result<PathBuf> {
     let home = home()?;
     let places = [home.join("lib"), home.join("target/dist/lib")];
     let found = places.iter().find(|place| place.join("libsoftband.so").is_file());
-    found.cloned().with_context(|| format!("no libsoftband.so in {}: run `make build`", places[0].display()))
+    found.cloned().with_context(|| format!("no libsoftband.so in {}\n  help: run `make build`", places[0].display()))
 }
 
 /// The catalogue of parts, with those beside `fabric`, and what the user should know of them said. The usual parts are those of the default
@@ -52,9 +52,15 @@ pub(crate) fn fabric_path(given: &Path) -> anyhow::Result<PathBuf> {
     places.push(home.join("fabrics").join(given).with_extension("toml"));
     match places.iter().find(|place| place.is_file()) {
         Some(found) => Ok(found.clone()),
-        None if given.is_dir() => bail!("{} is a folder: name a fabric file in it", given.display()),
-        None if given.symlink_metadata().is_ok_and(|data| data.is_symlink()) => bail!("{} is a link to nothing that can be read", given.display()),
-        None if given.exists() => bail!("{} is no regular file: a fabric is read more than once", given.display()),
+        None if given.is_dir() => {
+            bail!("{} is a folder, not a fabric file\n  help: name a file in it, or a fabric of `softband fabric list`", given.display())
+        }
+        None if given.symlink_metadata().is_ok_and(|data| data.is_symlink()) => {
+            bail!("{} is a link to nothing that can be read\n  help: mend the link, or name another fabric file", given.display())
+        }
+        None if given.exists() => {
+            bail!("{} is no regular file, and a fabric is read more than once\n  help: write the fabric into a file, and name that", given.display())
+        }
         None => {
             let names = fabric_list::names();
             let meant = softband_catalog::closest(&given.with_extension("").to_string_lossy(), names.iter().map(String::as_str));

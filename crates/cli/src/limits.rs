@@ -29,7 +29,9 @@ impl LimitArguments {
     /// When there is a limit of simulated time and the run has none.
     pub(crate) fn limits(self, has_simulated_time: bool) -> anyhow::Result<Limits> {
         if self.time_limit.is_some() && !has_simulated_time {
-            bail!("--time-limit is a moment of simulated time, and --pace wall has none: use --timeout SECONDS, which counts wall-clock time");
+            bail!(
+                "--time-limit is a moment of simulated time, and --pace wall has none\n  help: use --timeout SECONDS, which counts wall-clock time"
+            );
         }
         Ok(Limits { wall: self.timeout, simulated: self.time_limit })
     }

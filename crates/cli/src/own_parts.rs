@@ -28,7 +28,10 @@ pub(crate) fn folders(fabric: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
     let mut folders = from_environment();
     folders.extend(NAMED.get().cloned());
     if let Some(missing) = folders.iter().find(|folder| !folder.is_dir()) {
-        bail!("there is no folder {}: --catalog and {VARIABLE} name folders with parts in hca/, bus/, cable/, switch/ or host/", missing.display());
+        bail!(
+            "there is no folder {}\n  help: --catalog and {VARIABLE} name folders with parts in hca/, bus/, cable/, switch/ or host/",
+            missing.display()
+        );
     }
     let beside = fabric.map(|fabric| fabric.with_file_name(BESIDE)).filter(|folder| folder.is_dir());
     folders.splice(0..0, beside);

@@ -22,7 +22,7 @@ pub(crate) fn check(arguments: &RunArguments) -> anyhow::Result<()> {
         bail!("{missing}\n  help: write --on HOST 'COMMAND', once for each program, or -n 2 -- PROGRAM for the same on each host");
     }
     if arguments.count.is_some() && !arguments.on.is_empty() {
-        bail!("-n and --on do not go together: --on already says which programs run, and where");
+        bail!("-n and --on do not go together\n  help: leave -n out: --on already says which programs run, and where");
     }
     Ok(())
 }
@@ -85,12 +85,18 @@ pub(crate) fn why_not_to_run(program: &str) -> Option<(String, i32)> {
     let runs = |path: &Path| path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0);
     if !program.contains('/') {
         let found = std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|folder| runs(&folder.join(program))));
-        return (!found).then(|| (format!("there is no program '{program}' on the PATH"), NOT_THERE));
+        return (!found).then(|| {
+            (format!("there is no program '{program}' on the PATH\n  help: install it, or name it by its path, such as ./{program}"), NOT_THERE)
+        });
     }
     match Path::new(program).metadata() {
-        Err(_) => Some((format!("there is no program '{program}'"), NOT_THERE)),
-        Ok(data) if data.is_dir() => Some((format!("'{program}' is a folder, not a program"), NOT_EXECUTABLE)),
-        Ok(_) if !runs(Path::new(program)) => Some((format!("'{program}' is not executable: chmod +x it, or name its interpreter"), NOT_EXECUTABLE)),
+        Err(_) => {
+            Some((format!("there is no program '{program}'\n  help: check the path; it begins in this folder unless it begins with /"), NOT_THERE))
+        }
+        Ok(data) if data.is_dir() => Some((format!("'{program}' is a folder, not a program\n  help: name a program in it"), NOT_EXECUTABLE)),
+        Ok(_) if !runs(Path::new(program)) => {
+            Some((format!("'{program}' is not executable\n  help: chmod +x it, or name its interpreter"), NOT_EXECUTABLE))
+        }
         Ok(_) => None,
     }
 }

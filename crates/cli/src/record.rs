@@ -56,7 +56,7 @@ fn make_folder() -> anyhow::Result<()> {
 fn check_folder(folder: &Path, own: u32) -> anyhow::Result<()> {
     let data = folder.symlink_metadata().with_context(|| format!("cannot look at {}", folder.display()))?;
     if !data.is_dir() || data.uid() != own || data.mode() & 0o077 != 0 {
-        bail!("{} must be a folder of this user alone: remove it, or set XDG_RUNTIME_DIR to a folder of yours", folder.display());
+        bail!("{} must be a folder of this user alone\n  help: remove it, or set XDG_RUNTIME_DIR to a folder of yours", folder.display());
     }
     Ok(())
 }
@@ -65,7 +65,7 @@ fn check_folder(folder: &Path, own: u32) -> anyhow::Result<()> {
 pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
     let good = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
     if name.is_empty() || name.len() > 100 || name.starts_with(['.', '-']) || !name.chars().all(good) {
-        bail!("'{name}' cannot name a fabric: use letters, digits, - _ and .");
+        bail!("'{name}' cannot name a fabric\n  help: use letters, digits, - _ and .");
     }
     Ok(())
 }
@@ -104,7 +104,7 @@ impl Claim {
             }
         }
         let what = find(name)?.map_or(String::new(), |record| format!(" (process {}, {})", record.pid, record.fabric));
-        bail!("a fabric '{name}' is up already{what}: end it with softband down --name {name}, or give this one another name with --name")
+        bail!("a fabric '{name}' is up already{what}\n  help: end it with softband down --name {name}, or give this one another name with --name")
     }
 
     /// Lets others find the fabric.
@@ -154,7 +154,7 @@ fn read(path: &Path) -> anyhow::Result<Option<Record>> {
         match serde_json::from_str(&text) {
             Ok(record) => return Ok(Some(record)),
             Err(_) if started.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
-            Err(_) => bail!("the fabric of {} is still coming up: try again", path.display()),
+            Err(_) => bail!("the fabric of {} is still coming up\n  help: try again", path.display()),
         }
     }
 }

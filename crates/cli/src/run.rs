@@ -87,7 +87,7 @@ pub(crate) fn check_pace(arguments: &RunArguments, given: Option<&ArgMatches>) -
     let is_given = |id| given.is_some_and(|given| given.value_source(id) == Some(ValueSource::CommandLine));
     if is_given("processors") {
         bail!(
-            "--processors means nothing with --pace wall, where programs use the machine as it is: leave it out, or say \
+            "--processors means nothing with --pace wall, where programs use the machine as it is\n  help: leave it out, or say \
              taskset -c 0 softband run ... to keep a run to some processors"
         );
     }
@@ -105,7 +105,7 @@ pub(crate) fn check_pace(arguments: &RunArguments, given: Option<&ArgMatches>) -
     }
     if is_given("seed") {
         bail!(
-            "--seed means nothing with --pace wall, where no two runs are the same: leave it out, or leave out --pace wall for a run in \
+            "--seed means nothing with --pace wall, where no two runs are the same\n  help: leave it out, or leave out --pace wall for a run in \
              simulated time, which the seed repeats"
         );
     }

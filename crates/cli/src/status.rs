@@ -103,7 +103,7 @@ pub(crate) fn down(arguments: &DownArguments) -> anyhow::Result<i32> {
         remote.down()?;
     }
     if !record::await_end(&record.name, &record.engine, DOWN_LIMIT)? {
-        bail!("the engine of '{}' does not end: kill -9 {} ends it and its programs", record.name, record.pid);
+        bail!("the engine of '{}' does not end\n  help: kill -9 {} ends it and its programs", record.name, record.pid);
     }
     if let Some(remote) = remote {
         remote.await_end(DOWN_LIMIT);

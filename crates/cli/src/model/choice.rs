@@ -60,7 +60,8 @@ pub(super) fn choose(arguments: &ModelArguments, fabric: Fabric<'_>) -> anyhow::
     let path = Path::new(&arguments.workload);
     if !path.is_file() {
         let names: Vec<&str> = Pattern::ALL.iter().map(|(name, _)| *name).collect();
-        bail!("no workload {}: it is neither a name nor a file\n  help: {}", arguments.workload, suggest(&arguments.workload, "workloads", &names));
+        let help = suggest(&arguments.workload, "workloads", &names);
+        bail!("no workload {}: it is {}\n  help: {help}", arguments.workload, no_file(path));
     }
     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -72,7 +73,7 @@ pub(super) fn choose(arguments: &ModelArguments, fabric: Fabric<'_>) -> anyhow::
     };
     let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     if is_toml {
-        let file: WorkloadFile = toml::from_str(&text).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
+        let file: WorkloadFile = toml::from_str(&text).map_err(|error| unreadable(path, &text, &error))?;
         let pattern = Pattern::parse(&file.workload).with_context(|| {
             let names: Vec<&str> = Pattern::ALL.iter().map(|(name, _)| *name).collect();
             let help = suggest(&file.workload, "workloads", &names);
@@ -80,16 +81,44 @@ pub(super) fn choose(arguments: &ModelArguments, fabric: Fabric<'_>) -> anyhow::
         })?;
         let of_whom = if options_given(arguments).is_some() { " with the options of the command line" } else { "" };
         let mtu_place = match file.mtu {
-            Some(_) if arguments.mtu.is_none() => format!("{}{}: ", path.display(), line_of(&text, "mtu")),
+            Some(_) if arguments.mtu.is_none() => format!("{}{}: error: ", path.display(), line_of(&text, "mtu")),
             _ => String::new(),
         };
         let chosen = by_pattern(arguments, fabric, pattern, &stem, file).map_err(|error| {
             let message = format!("{error:#}");
-            anyhow::anyhow!("{}{}{of_whom}: {message}", path.display(), line_of(&text, &message))
+            let mark = if of_whom.is_empty() { ": error" } else { of_whom };
+            anyhow::anyhow!("{}{}{mark}: {message}", path.display(), line_of(&text, &message))
         })?;
         return Ok(Chosen { mtu_place, ..chosen });
     }
     by_trace(arguments, fabric.1, &text, &stem)
+}
+
+/// What stands in the place of a workload's file.
+fn no_file(path: &Path) -> &'static str {
+    if path.is_dir() {
+        "a folder, not a file"
+    } else if path.extension().is_some() || path.components().count() > 1 {
+        "no name of one, and there is no such file"
+    } else {
+        "neither a name nor a file"
+    }
+}
+
+/// A workload file that is no TOML, or has other keys than a workload.
+fn unreadable(path: &Path, text: &str, error: &toml::de::Error) -> anyhow::Error {
+    let place = error.span().map_or_else(String::new, |span| {
+        let before = &text[..span.start.min(text.len())];
+        let line_begins = before.rfind('\n').map_or(0, |end| end + 1);
+        format!(":{}:{}", before.matches('\n').count() + 1, before[line_begins..].chars().count() + 1)
+    });
+    let what = error.message().lines().collect::<Vec<_>>().join(": ");
+    let is_toml = text.parse::<toml::Table>().is_ok();
+    let (what, help) = match is_toml {
+        true => (what, "a workload file has `workload = \"NAME\"` and keys named like the options; docs/model.md has all of them"),
+        false => (format!("not valid TOML: {what}"), "the file is TOML: `key = value` lines; texts stand in double quotes"),
+    };
+    anyhow::anyhow!("{}{place}: error: {what}\n  help: {help}", path.display())
 }
 
 /// `:3`, where the file has the key that a message begins with.
@@ -102,7 +131,7 @@ fn line_of(text: &str, message: &str) -> String {
 fn by_pattern(arguments: &ModelArguments, (fabric, loaded): Fabric<'_>, pattern: Pattern, name: &str, file: WorkloadFile) -> anyhow::Result<Chosen> {
     let ranks_per_host = arguments.ranks_per_host.or(file.ranks_per_host).unwrap_or(1);
     if !(1..=1024).contains(&ranks_per_host) {
-        bail!("ranks_per_host = {ranks_per_host}: from 1 to 1024");
+        bail!("ranks_per_host = {ranks_per_host} is out of range: from 1 to 1024");
     }
     let ranks = loaded.spec.hosts.len() as u32 * ranks_per_host;
     if ranks < 2 {
@@ -130,7 +159,7 @@ fn by_pattern(arguments: &ModelArguments, (fabric, loaded): Fabric<'_>, pattern:
         let name = &loaded.spec.hosts[(host / ranks_per_host) as usize].name;
         // What the command line says stands on no line.
         let keys = if arguments.from.is_some() { "to and from" } else { "from and to" };
-        bail!("{keys} are both {name}: a stream goes from one host to another");
+        bail!("{keys} are both {name}: a stream goes from one host to another\n  help: name two hosts, or leave one of them out");
     }
     // The first host and the second one, whichever of them is not said to be the other end.
     let other_than = |end: Option<u32>, first, second| Some(if end == Some(first) { second } else { first }).filter(|_| is_stream);
@@ -189,7 +218,7 @@ fn rank_of(spec: &FabricSpec, key: &str, host: &str, ranks_per_host: u32) -> any
 /// A trace says by itself what is sent; only its ranks' places, the kind of message and the MTU are open.
 fn by_trace(arguments: &ModelArguments, loaded: &LoadedFabric, text: &str, name: &str) -> anyhow::Result<Chosen> {
     if let Some(key) = options_given(arguments) {
-        bail!("{key} means nothing to a trace: leave it out");
+        bail!("{key} means nothing to a trace, which says by itself what is sent\n  help: leave it out");
     }
     let mut schedule = goal::parse(text).map_err(|error| anyhow::anyhow!("{}:{error}", arguments.workload))?;
     schedule.writes = arguments.operation == Some(OperationName::Write);

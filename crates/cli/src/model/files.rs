@@ -46,14 +46,14 @@ pub(super) fn check_folder(out: &Path) -> anyhow::Result<()> {
         let what = if file.is_file() { "a file" } else { "no folder" };
         anyhow::bail!("{} is {what}\n  help: name a folder with --out, one that is there or a new one", file.display());
     }
-    std::fs::create_dir_all(out)?;
+    std::fs::create_dir_all(out).map_err(|error| anyhow::anyhow!("{error}\n  help: name another folder with --out"))?;
     let probe = out.join(format!("{HEAD}.part"));
     let written = std::fs::write(&probe, "{}\n");
     // Of a full disk an empty file would stay. Why nothing could be written says more than that nothing was there to be removed.
     let removed = std::fs::remove_file(probe);
     written.and(removed).map_err(|error| match error.kind() {
         ErrorKind::StorageFull => anyhow::anyhow!("{error}\n  help: make room there, or name another folder with --out"),
-        _ => error.into(),
+        _ => anyhow::anyhow!("{error}\n  help: name another folder with --out"),
     })
 }
 
