@@ -143,7 +143,7 @@ def test_ports_in_use_are_counted_and_bars_are_drawn(tree: Tree) -> None:
     assert judged(tree, "P2")["verdict"] == "contradicted"
     assert float(judged(tree, "P3")["deviation_percent"]) == pytest.approx(0, abs=4)
     assert (tree.out / "figures/figure-03-rails.svg").is_file()
-    assert "published: about 942" in (tree.out / "report.html").read_text()
+    assert ">published 942<" in (tree.out / "report.html").read_text()
 
 
 def test_a_part_value_is_converted_into_the_claims_unit(tree: Tree) -> None:
@@ -251,7 +251,7 @@ def test_a_quotient_is_a_mark_in_its_figure(tree: Tree) -> None:
     )
     add(tree, "S3,x,1,1884/2,MB/s,exact,\n", "")
     assert judged(tree, "S3")["verdict"] == "reproduced"
-    assert "published: about 942" in (tree.out / "report.html").read_text()
+    assert ">published: 942<" in (tree.out / "report.html").read_text()
 
 
 def test_an_unknown_unit_is_named_with_its_line(tmp_path: Path) -> None:

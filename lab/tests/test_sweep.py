@@ -271,8 +271,8 @@ def test_a_full_disk_is_an_error_with_its_place_and_the_same_command_goes_on(
 def test_a_full_disk_at_the_end_of_a_study_is_an_error_with_its_place(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill_the_disk(monkeypatch, ".figure-02-bandwidth.png")
-    with pytest.raises(LabError, match=r"figures/figure-02-bandwidth.png: cannot be written: No space left"):
+    fill_the_disk(monkeypatch, ".figure-02-bandwidth.svg")
+    with pytest.raises(LabError, match=r"figures/figure-02-bandwidth.svg: cannot be written: No space left"):
         tree.run(quick=True)
     monkeypatch.undo()
     before = len(tree.runs())

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections import Counter
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -27,8 +28,9 @@ def test_the_cable_paper_is_reproduced(tmp_path: Path) -> None:
     assert verdicts["contradicted"] == 0, [row for row in rows if row["verdict"] == "contradicted"]
     for name in ("results.csv", "results.parquet", "report.html"):
         assert (out / name).stat().st_size > 1000
-    assert len(list((out / "figures").glob("*.svg"))) >= 14
-    assert len(list((out / "figures").glob("*.png"))) >= 14
+    figures = {path.name: ElementTree.parse(path).getroot() for path in (out / "figures").glob("*.svg")}
+    assert {f"figure-{number:02}.svg" for number in range(1, 15)} <= set(figures)
+    assert all(len(list(root.iter("{http://www.w3.org/2000/svg}path"))) > 0 for root in figures.values())
 
 
 def run_study(name: str, out: Path) -> subprocess.CompletedProcess[str]:

@@ -7,9 +7,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from markupsafe import Markup
 from rich.console import Console
 
+from softband_lab import svg
+from softband_lab.accuracy_charts import BASES as CHART_BASES
+from softband_lab.accuracy_charts import CLASSES as CHART_CLASSES
+from softband_lab.accuracy_charts import KINDS, Dot, scatter_chart, scatter_sentence, strip_chart
 from softband_lab.claims import BASES, ClaimRow
+from softband_lab.curve_rules import ValueRule
 from softband_lab.errors import LabError
 from softband_lab.evidence import Evidence
 from softband_lab.fabricfile import load_toml
@@ -21,6 +27,7 @@ from softband_lab.softband import Softband
 from softband_lab.study import Accuracy, Study
 from softband_lab.study_file import load_study
 from softband_lab.study_run import StudyOptions, check_study, run_study
+from softband_lab.units import DECIMAL_MEGABYTE, in_base_units
 
 # Of accuracy.csv; it goes up with every change after which a file means something else.
 FORMAT = 2
@@ -216,8 +223,65 @@ def write_page(
                 if found
             ],
             "off": [_row_context(row) for row in rows if row.claim.is_off],
+            "charts": _charts(rows, titles),
         },
     )
+
+
+def _charts(rows: list[AccuracyRow], titles: list[str]) -> dict[str, object]:
+    """Every number's deviation by generation, and predicted against published; nothing where no number is."""
+    dots = [dot for row in rows if (dot := _dot(row)) is not None]
+    if not dots:
+        return {}
+    shown = [title for title in titles if any(dot.generation == title for dot in dots)]
+    kinds = [kind for kind in KINDS if any(dot.values and dot.values[0] == kind for dot in dots)]
+    return {
+        "strips": [Markup(strip_chart(dots, shown, NUMBER_TOLERANCE_PERCENT, width)) for width in (1100, 400)],
+        "bases": [(basis, CHART_CLASSES[basis]) for basis in CHART_BASES if any(dot.basis == basis for dot in dots)],
+        "generations": [(title, svg.colour_class(index)) for index, title in enumerate(shown)],
+        "takeaway": _takeaway(rows),
+        "scatters": [
+            {
+                "title": KINDS[kind][0],
+                "sentence": scatter_sentence(dots, kind),
+                "drawing": Markup(scatter_chart(dots, kind, shown)),
+            }
+            for kind in kinds
+        ],
+    }
+
+
+def _dot(row: AccuracyRow) -> Dot | None:
+    claim, deviation = row.claim, row.claim.judgement.deviation_percent
+    if claim.basis not in CHART_BASES or deviation is None:
+        return None
+    published = claim.published
+    have = in_base_units(published.unit, DECIMAL_MEGABYTE)
+    values = None
+    if isinstance(claim.rule, ValueRule) and have is not None and have[0] in KINDS:
+        base = published.number * have[1]
+        values = (have[0], base, base * (1.0 + deviation / 100.0))
+    return Dot(
+        published.id,
+        claim.rule.claim,
+        row.generation,
+        claim.basis,
+        deviation,
+        f"{published.value} {published.unit}",
+        claim.judgement.predicted,
+        f"{published.source}, {published.section}",
+        values,
+    )
+
+
+def _takeaway(rows: list[AccuracyRow]) -> str:
+    """How far off predicted numbers are, said of each generation that has some."""
+    parts = []
+    for title in dict.fromkeys(row.generation for row in rows):
+        found = Statistics.of([row for row in rows if row.generation == title], "predicted")
+        if found.numbers:
+            parts.append(f"{title.split(' (')[0]} {found.median_percent:.1f} % ({found.numbers})")
+    return f"Median deviation of the predicted numbers: {', '.join(parts)}." if parts else ""
 
 
 def _statistics(rows: list[AccuracyRow]) -> dict[str, Statistics]:

@@ -1,53 +1,40 @@
-"""Figures as charts: files to print, and specifications for the page."""
+"""Figures as drawings: what the model predicts, with the published numbers beside it."""
 
 from __future__ import annotations
 
-import io
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import altair as alt
-import polars as pl
-
+from softband_lab import svg
 from softband_lab.engine_job import JobResult
 from softband_lab.files import write_whole
 from softband_lab.study import Figure, Study, Test
+from softband_lab.svg import Box, Scale
 
-# Okabe and Ito's colours, told apart with any colour vision, and four more of the same kind.
-PALETTE = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-    "#7b3fa0",
-    "#8c6d31",
-    "#444444",
-    "#b2182b",
-)
-_SIZE_LABEL = (
-    "datum.value >= 1048576 ? datum.value / 1048576 + 'M' : "
-    "datum.value >= 1024 ? datum.value / 1024 + 'K' : datum.value"
-)
-_FONT = "Inter, 'Segoe UI', 'DejaVu Sans', sans-serif"
-_STATIC_WIDTH, _STATIC_HEIGHT = 380, 280
-
-
-# Altair types its composed charts too loosely to be told apart.
-Chart = Any
+WIDTH, HEIGHT = 400.0, 300.0
+_BOX = Box(56, 30, 388, 250)
+# Curves that are no further apart than this share of the panel's largest value take turns in one line.
+_COINCIDE = 0.012
+_DASH = 7.0
+# Between two sizes: the groups of curves that coincide.
+Shared = dict[tuple[int, int], list[list[str]]]
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A published number, drawn as a dashed line."""
+    """A published number: across the panel, at a message size, or at a bar."""
 
     value: float
     label: str
-    # Of bars: the one that it belongs to.
+    # Of bars, and of a number of one curve alone: the one that it belongs to.
     curve: str | None = None
+    size: int | None = None
+    # Where it was published, for the tooltip.
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,6 +47,14 @@ class Panel:
     curves: list[str]
     points: list[dict[str, Any]]
     marks: list[Mark]
+    # How curves are called in legends and words.
+    labels: dict[str, str]
+
+    def label(self, curve: str) -> str:
+        return self.labels.get(curve, curve)
+
+    def series(self, curve: str) -> list[tuple[int, float]]:
+        return sorted((point["size"], point["value"]) for point in self.points if point["curve"] == curve)
 
 
 def make_panel(study: Study, figure: Figure, test_name: str, results: dict[str, JobResult], marks: list[Mark]) -> Panel:
@@ -73,7 +68,9 @@ def make_panel(study: Study, figure: Figure, test_name: str, results: dict[str, 
                 points.append({"curve": curve.name, "size": row.measurement.size_bytes, "value": value})
     if figure.chart == "bars":
         points = _best_of_each(points)
-    return Panel(figure.chart, test_name, test, [curve.name for curve in figure.curves], points, marks)
+    names = [curve.name for curve in figure.curves]
+    labels = {curve.name: curve.shown for curve in figure.curves}
+    return Panel(figure.chart, test_name, test, names, points, marks, labels)
 
 
 def _best_of_each(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -84,144 +81,260 @@ def _best_of_each(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(best.values())
 
 
-def colours(curves: list[str]) -> list[str]:
-    return [PALETTE[index % len(PALETTE)] for index in range(len(curves))]
+def page_panel(panel: Panel) -> str:
+    """A panel for the page, which has the legend."""
+    return svg.drawing(WIDTH, HEIGHT, describe(panel), _content(panel))
 
 
-def page_spec(panel: Panel) -> dict[str, Any]:
-    """A chart for the page: fills its box, and hides the curves named in its parameter `hidden`."""
-    hidden = alt.param(name="hidden", value=[])
-    chart = _layers(panel, legend=None, hideable=True).add_params(hidden)
-    spec: dict[str, Any] = _styled(chart.properties(width="container", height=260)).to_dict()
-    return spec
+def static_panel(panel: Panel) -> str:
+    return static_figure("", [panel])
 
 
-def static_panel(panel: Panel) -> Chart:
-    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=320, symbolStrokeWidth=3)
-    title = alt.TitleParams(panel.test.title, anchor="start")
-    chart = _layers(panel, legend, hideable=False)
-    return _styled(chart.properties(width=_STATIC_WIDTH, height=_STATIC_HEIGHT, title=title))
-
-
-def static_figure(title: str, panels: list[Panel]) -> Chart:
+def static_figure(title: str, panels: list[Panel]) -> str:
     """All panels of a figure side by side, with one legend."""
-    columns = 3 if len(panels[0].curves) > 4 else max(1, len(panels[0].curves))
-    legend = alt.Legend(title=None, orient="bottom", columns=columns, labelLimit=320, symbolStrokeWidth=3)
-    charts = [
-        _layers(panel, legend, hideable=False).properties(
-            width=_STATIC_WIDTH,
-            height=_STATIC_HEIGHT,
-            title=alt.TitleParams(panel.test.title, anchor="start"),
-        )
-        for panel in panels
-    ]
-    joined = alt.hconcat(*charts, bounds="flush", spacing=72).properties(
-        title=alt.TitleParams(title, anchor="start", fontSize=16, offset=14)
+    head = 34.0 if title else 0.0
+    width = WIDTH * len(panels)
+    parts = [svg.text(4, 23, title, kind="title")] if title else []
+    for index, panel in enumerate(panels):
+        inner = [
+            svg.text(4, 14, panel.test.title, kind="title"),
+            '<g transform="translate(0 14)">',
+            *_content(panel),
+            "</g>",
+        ]
+        parts.append(f'<g transform="translate({svg.number(index * WIDTH)} {svg.number(head)})">{"".join(inner)}</g>')
+    top = head + 14 + HEIGHT + 6
+    legend, bottom = _legend(panels, width, top)
+    words = " ".join([f"{title}." if title else "", *(f"{panel.test.title}: {describe(panel)}" for panel in panels)])
+    return svg.drawing(width, bottom + 10, words.strip(), [*parts, *legend], standalone=True)
+
+
+def _legend(panels: list[Panel], width: float, top: float) -> tuple[list[str], float]:
+    parts, x, y = [], 16.0, top
+    entries = [(svg.colour_class(index), panels[0].label(name)) for index, name in enumerate(panels[0].curves)]
+    if any(panel.marks for panel in panels):
+        entries.append(("", "published"))
+    for kind, words in entries:
+        wide = 34 + 6.7 * len(words)
+        if x + wide > width and x > 16:
+            x, y = 16.0, y + 19
+        if kind:
+            parts.append(f'<g class="{kind}">{svg.line(x, y, x + 20, y, "line")}</g>')
+        else:
+            parts.append(svg.line(x, y, x + 20, y, "published"))
+        parts.append(svg.text(x + 26, y + 4, words, kind="label"))
+        x += wide + 10
+    return parts, y + 6
+
+
+def save_chart(drawing: str, stem: Path) -> None:
+    write_whole(stem.with_suffix(".svg"), drawing.encode())
+
+
+def _content(panel: Panel) -> list[str]:
+    if not panel.points:
+        return [svg.text(WIDTH / 2, HEIGHT / 2, "no results", anchor="middle")]
+    return _bars(panel) if panel.chart == "bars" else _curves(panel)
+
+
+def _title(test: Test) -> str:
+    return f"{test.quantity} ({test.unit})"
+
+
+def _y_scale(panel: Panel) -> Scale:
+    values = [*(point["value"] for point in panel.points), *(mark.value for mark in panel.marks)]
+    return svg.from_zero(values, _BOX.bottom, _BOX.top)
+
+
+def _curves(panel: Panel) -> list[str]:
+    sizes = [point["size"] for point in panel.points]
+    low, high = min(sizes), max(sizes)
+    x = Scale(low / 2, high * 2, _BOX.left, _BOX.right, log=True)
+    if high > low:
+        x = Scale(low, high, _BOX.left + 6, _BOX.right - 6, log=True)
+    y = _y_scale(panel)
+    parts = svg.y_axis(_BOX, y, _title(panel.test))
+    parts += svg.x_axis(_BOX, x, _size_ticks(low, high), "message size (bytes)", svg.bytes_name)
+    shared = _shared(panel)
+    for index, name in enumerate(panel.curves):
+        if panel.series(name):
+            parts.append(_curve(panel, index, name, x, y, shared))
+    across = [mark for mark in panel.marks if mark.size is None]
+    parts += _lines_across(across, y)
+    for mark in panel.marks:
+        if mark.size is not None and low <= mark.size <= high:
+            parts.append(_point_mark(panel, mark, x.at(mark.size), y.at(mark.value)))
+    return parts
+
+
+def _curve(panel: Panel, index: int, name: str, x: Scale, y: Scale, shared: Shared) -> str:
+    series = panel.series(name)
+    places = {size: (svg.number(x.at(size)), svg.number(y.at(value))) for size, value in series}
+    radius = 4.2 if len(series) == 1 else 2.2
+    dots = "".join(
+        f'<circle cx="{a}" cy="{b}" r="{radius}" class="dot"/>'
+        f'<circle cx="{a}" cy="{b}" r="8" class="hit"{svg.tip(_tip(panel, name, size, value))}/>'
+        for (a, b), (size, value) in zip(places.values(), series, strict=True)
     )
-    return _styled(joined)
+    lines = "".join(
+        f'<path class="line" d="M{"L".join(" ".join(places[size]) for size in sizes)}"{_dash(name, group)}/>'
+        for sizes, group in _runs([size for size, _ in series], name, shared)
+    )
+    return f'<g class="{svg.colour_class(index)}" data-curve="{svg.attribute(name)}">{lines}{dots}</g>'
 
 
-def save_chart(chart: Chart, stem: Path) -> None:
-    drawing, picture = io.StringIO(), io.BytesIO()
-    chart.save(drawing, format="svg")
-    chart.save(picture, format="png", scale_factor=1.5)
-    write_whole(stem.with_suffix(".svg"), drawing.getvalue().encode())
-    write_whole(stem.with_suffix(".png"), picture.getvalue())
+def _tip(panel: Panel, curve: str, size: int, value: float) -> str:
+    return f"{panel.label(curve)}: {value:,.2f} {panel.test.unit} at {size:,} bytes (predicted)"
 
 
-def _layers(panel: Panel, legend: alt.Legend | None, hideable: bool) -> Chart:
-    base = alt.Chart(_frame(panel.points))
-    if hideable:
-        base = base.transform_filter("indexof(hidden, datum.curve) < 0")
-    return _bar_layers(panel, base, legend) if panel.chart == "bars" else _curve_layers(panel, base, legend, hideable)
+def _shared(panel: Panel) -> Shared:
+    """Which curves coincide between two sizes: they share a line there, and none is thinner than another."""
+    near = _COINCIDE * max(point["value"] for point in panel.points)
+    curves = {name: dict(panel.series(name)) for name in panel.curves}
+    found: Shared = {}
+    for name, series in curves.items():
+        for step in pairwise(sorted(series)):
+            for group in found.setdefault(step, []):
+                if all(abs(series[size] - curves[group[0]][size]) <= near for size in step):
+                    group.append(name)
+                    break
+            else:
+                found[step].append([name])
+    return found
 
 
-def _bar_layers(panel: Panel, base: alt.Chart, legend: alt.Legend | None) -> Chart:
+def _runs(sizes: list[int], name: str, shared: Shared) -> Iterator[tuple[list[int], list[str]]]:
+    """The sizes of a curve in runs, in each of which the same curves coincide with it."""
+    run: list[int] = []
+    group: list[str] = []
+    for step in pairwise(sizes):
+        here = next(names for names in shared[step] if name in names)
+        if run and here == group:
+            run.append(step[1])
+            continue
+        if run:
+            yield run, group
+        run, group = list(step), here
+    if run:
+        yield run, group
+
+
+def _dash(name: str, group: list[str]) -> str:
+    """The curves of a group take turns in the dashes of their shared line."""
+    if len(group) == 1:
+        return ""
+    gap, offset = _DASH * (len(group) - 1), _DASH * (len(group) - group.index(name))
+    return f' stroke-dasharray="{_DASH:g} {gap:g}" stroke-dashoffset="{offset:g}"'
+
+
+def _lines_across(marks: list[Mark], y: Scale) -> list[str]:
+    """A dashed line for each published level, with its words above it, or below where another's would be hit."""
+    parts: list[str] = []
+    taken: list[float] = []
+    for mark in sorted(marks, key=lambda one: -one.value):
+        level = y.at(mark.value)
+        words = mark.label
+        parts.append(svg.line(_BOX.left, level, _BOX.right, level, "published"))
+        parts.append(svg.line(_BOX.left, level, _BOX.right, level, "hit", _thick(_mark_tip(mark))))
+        place = next(
+            (spot for spot in (level - 5, level + 14, level + 27) if all(abs(spot - other) >= 12 for other in taken)),
+            level - 5,
+        )
+        taken.append(place)
+        parts.append(svg.text(_BOX.left + 5, place, words, kind="label halo"))
+    return parts
+
+
+def _thick(words: str) -> str:
+    return f' stroke="transparent" stroke-width="9"{svg.tip(words)}'
+
+
+def _mark_tip(mark: Mark) -> str:
+    return f"{mark.label}. {mark.source}" if mark.source else mark.label
+
+
+def _point_mark(panel: Panel, mark: Mark, x: float, y: float) -> str:
+    index = panel.curves.index(mark.curve) if mark.curve in panel.curves else 0
+    name = f' data-curve="{svg.attribute(mark.curve)}"' if mark.curve else ""
+    return f'<g class="{svg.colour_class(index)}"{name}>{svg.diamond(x, y, more=svg.tip(_mark_tip(mark)))}</g>'
+
+
+def _bars(panel: Panel) -> list[str]:
     """A bar for each curve, with a stroke where the published number is."""
-    colour = alt.Color("curve:N", legend=legend, sort=panel.curves).scale(
-        domain=panel.curves, range=colours(panel.curves)
-    )
-    x = alt.X("curve:N", title=None, sort=panel.curves).axis(labels=False, ticks=False)
-    y = alt.Y("value:Q", title=f"{panel.test.quantity} ({panel.test.unit})").scale(zero=True, nice=True)
-    layers = [base.mark_bar(opacity=0.85).encode(x=x, y=y, color=colour, tooltip=_tooltip(panel.test))]
-    marks = [{"curve": mark.curve, "value": mark.value, "label": mark.label} for mark in panel.marks if mark.curve]
-    if marks:
-        frame = pl.DataFrame(marks, schema={"curve": pl.String, "value": pl.Float64, "label": pl.String})
-        strokes = alt.Chart(frame).mark_tick(color="#111", thickness=2.5, size=60)
-        layers.append(strokes.encode(x=x, y=y, tooltip=[alt.Tooltip("label:N", title="published")]))
-    return alt.layer(*layers)
+    y = _y_scale(panel)
+    best = {point["curve"]: point for point in panel.points}
+    parts = svg.y_axis(_BOX, y, _title(panel.test))
+    parts.append(svg.line(_BOX.left, _BOX.bottom, _BOX.right, _BOX.bottom, "axis"))
+    slot = (_BOX.right - _BOX.left) / len(panel.curves)
+    wide = min(slot * 0.62, 90.0)
+    for index, name in enumerate(panel.curves):
+        middle = _BOX.left + slot * (index + 0.5)
+        own = [mark for mark in panel.marks if mark.curve == name]
+        inner = _bar(panel, name, best[name], middle, wide, y) if name in best else []
+        inner += [_bar_mark(mark, middle, wide, y) for mark in own]
+        parts.append(f'<g class="{svg.colour_class(index)}" data-curve="{svg.attribute(name)}">{"".join(inner)}</g>')
+        parts.append(svg.text(middle, _BOX.bottom + 18, _fitting(panel.label(name), slot), anchor="middle"))
+    return parts
 
 
-def _curve_layers(panel: Panel, base: alt.Chart, legend: alt.Legend | None, hideable: bool) -> Chart:
-    # Curves that coincide must all stay visible: the later ones are thinner and lie on top.
-    widths = [6.5 - 5.0 * index / max(1, len(panel.curves) - 1) for index in range(len(panel.curves))]
-    colour = alt.Color("curve:N", legend=legend, sort=panel.curves).scale(
-        domain=panel.curves, range=colours(panel.curves)
-    )
-    x = alt.X("size:Q", title="message size (bytes)").scale(type="log", base=2, nice=False)
-    x = x.axis(values=_ticks(panel.points), labelExpr=_SIZE_LABEL, grid=True)
-    y = alt.Y("value:Q", title=f"{panel.test.quantity} ({panel.test.unit})").scale(zero=True, nice=True)
-    lines = base.mark_line(interpolate="linear", opacity=0.9).encode(
-        x=x,
-        y=y,
-        color=colour,
-        strokeWidth=alt.StrokeWidth("curve:N", legend=None, sort=panel.curves).scale(
-            type="ordinal", domain=panel.curves, range=widths
-        ),
-    )
-    points = base.mark_point(filled=True, size=22, opacity=1).encode(
-        x=x, y=y, color=colour, tooltip=_tooltip(panel.test)
-    )
-    # A larger, unseen target makes a point easy to hit with the mouse.
-    targets = base.mark_point(filled=True, size=220, opacity=0).encode(
-        x=x, y=y, color=colour, tooltip=_tooltip(panel.test)
-    )
-    return alt.layer(lines, points, *([targets] if hideable else []), *_mark_layers(panel))
+def _bar(panel: Panel, name: str, point: dict[str, Any], middle: float, wide: float, y: Scale) -> list[str]:
+    level = y.at(point["value"])
+    place = f'x="{svg.number(middle - wide / 2)}" y="{svg.number(level)}"'
+    size = f'width="{svg.number(wide)}" height="{svg.number(_BOX.bottom - level)}"'
+    words = svg.tip(_tip(panel, name, point["size"], point["value"]))
+    inside = _BOX.bottom - level >= 22
+    place_of_value = level + 16 if inside else min(level + 16, _BOX.bottom - 5)
+    kind = "label inside" if inside else "label halo"
+    value = svg.text(middle, place_of_value, plain(point["value"]), anchor="middle", kind=kind)
+    return [f'<rect {place} {size} class="bar"{words}/>', value]
 
 
-def _mark_layers(panel: Panel) -> list[alt.Chart]:
-    if not panel.marks or not panel.points:
-        return []
-    left = min(point["size"] for point in panel.points)
-    frame = pl.DataFrame([{"value": mark.value, "label": mark.label, "size": left} for mark in panel.marks])
-    base = alt.Chart(frame)
-    rule = base.mark_rule(strokeDash=[5, 4], color="#666").encode(y="value:Q")
-    text = base.mark_text(align="left", baseline="bottom", dx=4, dy=-3, color="#555", fontSize=11).encode(
-        x=alt.X("size:Q"), y="value:Q", text="label:N"
-    )
-    return [rule, text]
+def _bar_mark(mark: Mark, middle: float, wide: float, y: Scale) -> str:
+    level = y.at(mark.value)
+    half = wide / 2 + 8
+    words = svg.text(middle, level - 6, mark.label, anchor="middle", kind="label halo")
+    return svg.line(middle - half, level, middle + half, level, "tick", svg.tip(_mark_tip(mark))) + words
 
 
-def _tooltip(test: Test) -> list[alt.Tooltip]:
-    return [
-        alt.Tooltip("curve:N", title="curve"),
-        alt.Tooltip("size:Q", title="message size (bytes)", format=","),
-        alt.Tooltip("value:Q", title=f"{test.quantity} ({test.unit})", format=",.2f"),
-    ]
+def _fitting(words: str, room: float) -> str:
+    most = int(room / 6.2)
+    return words if len(words) <= most else words[: max(1, most - 1)] + "…"
 
 
-def _frame(points: list[dict[str, Any]]) -> pl.DataFrame:
-    return pl.DataFrame(points, schema={"curve": pl.String, "size": pl.Int64, "value": pl.Float64})
+def plain(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _ticks(points: list[dict[str, Any]]) -> list[int]:
+def _size_ticks(low: int, high: int) -> list[float]:
     """Every third power of two over a long axis, every one over a short axis."""
-    if not points:
-        return []
-    first = int(math.log2(min(point["size"] for point in points)))
-    last = int(math.log2(max(point["size"] for point in points)))
-    return [1 << power for power in range(first, last + 1, 3 if last - first > 10 else 1)]
+    first, last = int(math.log2(low)), int(math.log2(high))
+    return [float(1 << power) for power in range(first, last + 1, 4 if last - first > 10 else 1)]
 
 
-def _styled(chart: Chart) -> Chart:
-    return (
-        chart.configure(font=_FONT, background="#ffffff")
-        .configure_view(stroke="#cfd6de")
-        .configure_axis(
-            gridColor="#e8ecf0",
-            domainColor="#8a949e",
-            tickColor="#8a949e",
-            titleFontWeight="normal",
-            titleColor="#333",
-        )
-    )
+def describe(panel: Panel) -> str:
+    """The chart in words: axes, where each curve begins and ends, what was published."""
+    unit = panel.test.unit
+    if not panel.points:
+        return f"No results of {panel.test.title.lower()}."
+    if panel.chart == "bars":
+        bars = [f"{panel.label(point['curve'])} {plain(point['value'])}" for point in panel.points]
+        text = f"Bars of {panel.test.quantity} in {unit}: {'; '.join(bars)}."
+    else:
+        sizes = [point["size"] for point in panel.points]
+        text = f"{panel.test.quantity[:1].upper()}{panel.test.quantity[1:]} in {unit} over message sizes"
+        text += f" from {svg.bytes_name(min(sizes))} to {svg.bytes_name(max(sizes))} bytes. "
+        text += " ".join(_words_of(panel, name) for name in panel.curves if panel.series(name))
+    published = sorted({f"{mark.label}{_at(mark)}" for mark in panel.marks})
+    return text + (f" {'; '.join(published).capitalize()}." if published else "")
+
+
+def _at(mark: Mark) -> str:
+    return f" at {svg.bytes_name(mark.size)} bytes" if mark.size is not None else ""
+
+
+def _words_of(panel: Panel, name: str) -> str:
+    series = panel.series(name)
+    (_, first), (_, last) = series[0], series[-1]
+    if len(series) == 1:
+        return f"{panel.label(name)}: {plain(first)}."
+    return f"{panel.label(name)}: from {plain(first)} to {plain(last)}."

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import base64
-import json
 from dataclasses import dataclass
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from softband_lab import __version__
+from softband_lab import __version__, svg
 from softband_lab.campaign import Outcome
-from softband_lab.charts import Panel, colours, page_spec
-from softband_lab.claims import ClaimRow, count_verdicts
+from softband_lab.charts import Panel, page_panel
+from softband_lab.claims import ClaimRow, count_by_basis, count_verdicts
 from softband_lab.engine_job import EngineJob, JobResult
 from softband_lab.files import write_whole
 from softband_lab.study import Figure, Study
+from softband_lab.takeaway import signed_percent, takeaway
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,6 @@ class Report:
 
 def write_report(report: Report, path: Path) -> None:
     figures = [_figure_context(report, figure) for figure in report.figures]
-    specs = {panel["id"]: panel["spec"] for figure in figures for panel in figure["panels"]}
     render(
         "report.html.jinja",
         path,
@@ -49,9 +46,9 @@ def write_report(report: Report, path: Path) -> None:
             "study": report.study.head,
             "quick": report.quick,
             "figures": figures,
-            "specs": specs,
             "claims": [_claim_context(row) for row in report.claims],
             "counts": count_verdicts(report.claims),
+            "by_basis": count_by_basis(report.claims),
             "failures": list(report.outcome.failures.values()),
             "drawings": _drawing_context(report),
             "cells": _cell_context(report),
@@ -69,54 +66,40 @@ def render(template: str, path: Path, context: dict[str, Any]) -> None:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["script_json"] = script_json
+    environment.filters["signed_percent"] = signed_percent
     page = environment.get_template(template).render(
-        style=Markup(read_asset("page.css")),
+        style=Markup(svg.page_rules() + read_asset("page.css")),
         script=Markup(read_asset("page.js")),
-        vega=Markup(vega_bundle()),
         **context,
     )
     write_whole(path, page.encode())
-
-
-def script_json(value: Any) -> Markup:
-    """JSON for a <script> element: nothing in it can end the element."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
 
 def read_asset(name: str) -> str:
     return files("softband_lab").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-@cache
-def vega_bundle() -> str:
-    """Vega, Vega-Lite and vega-embed as one script."""
-    bundle: str = vl_convert.javascript_bundle()  # type: ignore[call-arg]
-    return bundle.replace("</script", "<\\/script")
-
-
 def _figure_context(report: Report, figure: Figure) -> dict[str, Any]:
-    names = [curve.name for curve in figure.curves]
+    panels = report.panels[figure.number]
+    claims = [row for row in report.claims if figure.number in row.rule.figures]
     return {
         "number": figure.number,
         "title": figure.title,
         "section": figure.section,
         "caption": figure.caption,
+        "takeaway": takeaway(panels, claims),
+        "has_marks": any(panel.marks for panel in panels),
         "legend": [
-            {"name": name, "colour": colour, "fabric": Path(curve.fabric).stem}
-            for name, colour, curve in zip(names, colours(names), figure.curves, strict=True)
-        ],
-        "panels": [
             {
-                "id": f"chart-{figure.number}-{panel.test_name}",
-                "title": panel.test.title,
-                "empty": not panel.points,
-                "spec": page_spec(panel),
+                "name": curve.name,
+                "label": curve.shown,
+                "kind": svg.colour_class(index),
+                "fabric": Path(curve.fabric).stem,
             }
-            for panel in report.panels[figure.number]
+            for index, curve in enumerate(figure.curves)
         ],
-        "claims": [_claim_context(row) for row in report.claims if figure.number in row.rule.figures],
+        "panels": [{"title": panel.test.title, "drawing": Markup(page_panel(panel))} for panel in panels],
+        "claims": [_claim_context(row) for row in claims],
     }
 
 
@@ -136,9 +119,9 @@ def _drawing_context(report: Report) -> list[dict[str, Any]]:
         {
             "name": Path(fabric).stem,
             "file": f"fabrics/{fabric}",
-            "image": "data:image/svg+xml;base64," + base64.b64encode(svg.read_bytes()).decode(),
+            "image": "data:image/svg+xml;base64," + base64.b64encode(drawn.read_bytes()).decode(),
         }
-        for fabric, svg in report.drawings.items()
+        for fabric, drawn in report.drawings.items()
     ]
 
 

@@ -50,6 +50,11 @@ class Test(Strict):
     run_per_size: bool = False
     sizes: dict[Transport, PowerRange]
 
+    @property
+    def is_latency(self) -> bool:
+        """The less the better."""
+        return self.column.startswith("latency")
+
     def expected_sizes(self, transport: Transport) -> list[int]:
         return self.sizes[transport].sizes()
 
@@ -89,6 +94,12 @@ class Curve(Strict):
     transport: Transport | None = None
     # Where the client runs, if this fabric's host has another name than the test's.
     client_host: str | None = None
+    # What a reader calls it: in legends and descriptions. Nothing: its name.
+    label: str = ""
+
+    @property
+    def shown(self) -> str:
+        return self.label or self.name
 
 
 class Figure(Strict):

@@ -37,6 +37,7 @@ def load_study(home: Path, name: str) -> Study:
         for name in figure.tests:
             _check_use(study, path, figure, name)
     _check_names(study, path)
+    _check_labels(study, path)
     if study.accuracy is not None:
         _check_targets(study.accuracy, study.head.name, path)
     return study
@@ -193,3 +194,14 @@ def _check_names(study: Study, path: Path) -> None:
                 f"the name already stands for {known.id}, here it stands for {cell.id}",
                 "one name for one measurement throughout the study",
             )
+
+
+def _check_labels(study: Study, path: Path) -> None:
+    for figure in study.figures:
+        for index, curve in enumerate(figure.curves):
+            if any(curve.shown == other.shown for other in figure.curves[:index]):
+                raise LabError(
+                    _figure(study, figure, curve, path),
+                    f"has the label `{curve.shown}`, as another curve of the figure",
+                    "a label of its own",
+                )

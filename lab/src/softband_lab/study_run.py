@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from softband_lab.campaign import Outcome, exclusive, run_jobs
-from softband_lab.charts import Mark, Panel, make_panel, save_chart, static_figure, static_panel
+from softband_lab.charts import Panel, make_panel, save_chart, static_figure, static_panel
 from softband_lab.claims import (
     ClaimRow,
     check_calibrated,
@@ -19,10 +19,10 @@ from softband_lab.claims import (
     write_claims,
 )
 from softband_lab.cluster import Cluster
-from softband_lab.curve_rules import ValueRule
 from softband_lab.engine_job import EngineJob, JobResult, Step
 from softband_lab.evaluators import AnyRule
 from softband_lab.evidence import Evidence
+from softband_lab.marks import published_marks
 from softband_lab.places import fabric_path
 from softband_lab.published import Published, load_published
 from softband_lab.report import Report, write_report
@@ -30,7 +30,6 @@ from softband_lab.results import results_table, write_table
 from softband_lab.softband import Softband
 from softband_lab.study import Cell, Figure, Study
 from softband_lab.study_file import check_fabrics
-from softband_lab.units import column_factor
 from softband_lab.whatif import ClaimProber
 
 
@@ -113,25 +112,6 @@ def make_job(study: Study, cell: Cell, home: Path) -> EngineJob:
     return EngineJob(cell.id, f"fabrics/{cell.fabric}", text, steps, head.seed, head.timeout_seconds, sizes)
 
 
-def published_marks(study: Study, claims: list[ClaimRow], figure: Figure, test_name: str) -> list[Mark]:
-    """Published numbers that a panel can show: a line across curves, a stroke at each bar."""
-    column = study.tests[test_name].column
-    marks: dict[tuple[float, str | None], Mark] = {}
-    for row in claims:
-        rule = row.rule
-        if not isinstance(rule, ValueRule) or figure.number not in rule.figures or test_name not in rule.tests:
-            continue
-        if figure.chart == "curves" and rule.at != "peak":
-            continue  # one point of a curve is no line across it
-        factor = column_factor(column, row.published.unit, study.head.megabyte)
-        if factor is None:
-            continue
-        value = row.published.number / factor
-        for curve in rule.curves if figure.chart == "bars" else [None]:
-            marks[value, curve] = Mark(value, f"published: about {value:g}", curve)
-    return [marks[key] for key in sorted(marks, key=lambda key: (key[0], key[1] or ""))]
-
-
 def _write_all(
     study: Study, softband: Softband, options: StudyOptions, outcome: Outcome[JobResult], claims: list[ClaimRow]
 ) -> None:
@@ -139,7 +119,9 @@ def _write_all(
     figures = study.chosen_figures(options.quick)
     panels = {
         figure.number: [
-            make_panel(study, figure, test, outcome.results, published_marks(study, claims, figure, test))
+            make_panel(
+                study, figure, test, outcome.results, published_marks(study, claims, figure, test, outcome.results)
+            )
             for test in figure.tests
         ]
         for figure in figures

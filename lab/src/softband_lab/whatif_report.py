@@ -1,19 +1,19 @@
-"""The answer to a what-if question: terminal table, and a page with a heat map and lines."""
+"""The answer to a what-if question: terminal table, and a page with a map and lines."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import altair as alt
-import polars as pl
+from markupsafe import Markup
 from rich.console import Console
 from rich.table import Table
 
+from softband_lab import svg
 from softband_lab.bottleneck import Bottleneck
 from softband_lab.fabricfile import plain
 from softband_lab.report import render
-from softband_lab.whatif import FULL_SHARE, Limit, Question
+from softband_lab.whatif import FULL_SHARE, Limit, Point, Question
+from softband_lab.whatif_charts import Spot, heat_chart, lines_chart
 
 _OWN = "as in the file"
 
@@ -50,17 +50,19 @@ def _percent(share: float) -> str:
 
 
 def print_surface(question: Question, limits: list[Limit], lengths: list[float], console: Console) -> None:
-    frame = _asked(_frame(question.table()), lengths)
-    for rate in frame["rate"].unique(maintain_order=True):
-        part = frame.filter(pl.col("rate") == rate)
-        lanes = part["lanes"].unique(maintain_order=True).to_list()
-        table = Table(title=f"bandwidth in MB/s (2^20 B), link rate {rate}")
+    points = _sorted(question)
+    for rate in dict.fromkeys(point.rate for point in points):
+        part = [point for point in points if point.rate == rate and point.length_m in lengths]
+        lanes = list(dict.fromkeys(point.vls for point in sorted(part, key=lambda one: one.vls or 0)))
+        table = Table(title=f"bandwidth in MB/s (2^20 B), link rate {rate or _OWN}")
         table.add_column("length", justify="right")
-        for name in lanes:
-            table.add_column(name, justify="right")
-        for (length,), rows in part.group_by("length_m", maintain_order=True):
-            by_lane = dict(zip(rows["lanes"], rows["bw_average_mib_s"], strict=True))
-            table.add_row(f"{plain(length)} m", *(f"{by_lane[name]:.1f}" if name in by_lane else "" for name in lanes))
+        for vls in lanes:
+            table.add_column(lanes_name(vls), justify="right")
+        for length in dict.fromkeys(point.length_m for point in part):
+            row = [Point(vls, rate, length) for vls in lanes]
+            table.add_row(
+                f"{plain(length)} m", *(f"{question.known[one]:.1f}" if one in question.known else "" for one in row)
+            )
         console.print(table)
     console.print(f"Measured with `{question.command}`.", highlight=False)
     console.print("[bold]Longest cable at full bandwidth[/]")
@@ -69,8 +71,22 @@ def print_surface(question: Question, limits: list[Limit], lengths: list[float],
 
 
 def write_page(question: Question, limits: list[Limit], lengths: list[float], command: str, path: Path) -> None:
-    frame = _frame(question.table())
-    specs = {"chart-lines": _lines(frame), "chart-heat": _heat(_asked(frame, lengths))}
+    points = _sorted(question)
+    several = len({point.rate for point in points}) > 1
+    spots = {point: _spot(question, point, several) for point in points}
+    asked = [spot for point, spot in spots.items() if point.length_m in lengths]
+    rows = [
+        {
+            "length_m": point.length_m,
+            "lanes": lanes_name(point.vls),
+            "rate": point.rate or _OWN,
+            "bandwidth": question.known[point],
+            "limit": spots[point].limit,
+            "command": question.commands[point],
+        }
+        for point in points
+    ]
+    every = list(spots.values())
     render(
         "whatif.html.jinja",
         path,
@@ -79,8 +95,12 @@ def write_page(question: Question, limits: list[Limit], lengths: list[float], co
             "command_run": question.command,
             "full_percent": f"{100 * FULL_SHARE:g}",
             "limits": [describe_limit(limit) for limit in limits],
-            "specs": specs,
-            "rows": frame.to_dicts(),
+            "legend": [
+                (svg.colour_class(index), row) for index, row in enumerate(dict.fromkeys(one.row for one in every))
+            ],
+            "lines": [Markup(lines_chart(every, width)) for width in (1000, 400)] if every else [],
+            "heat": Markup(heat_chart(asked)) if asked else "",
+            "rows": rows,
             "provenance": [
                 ("Command", command),
                 ("Softband", question.softband.version),
@@ -95,60 +115,13 @@ def write_page(question: Question, limits: list[Limit], lengths: list[float], co
     )
 
 
-def _frame(table: pl.DataFrame) -> pl.DataFrame:
-    lanes = pl.col("data_vls").map_elements(lanes_name, return_dtype=pl.String, skip_nulls=False)
-    return table.with_columns(lanes.alias("lanes"), pl.col("rate").fill_null(_OWN)).sort("rate", "length_m", "data_vls")
+def _sorted(question: Question) -> list[Point]:
+    return sorted(question.known, key=lambda point: (point.rate or "", point.length_m, point.vls or 0))
 
 
-def _asked(frame: pl.DataFrame, lengths: list[float]) -> pl.DataFrame:
-    """Without the lengths that only a bisection visited: they exist for one number of lanes each."""
-    return frame.filter(pl.col("length_m").is_in(lengths))
-
-
-def _tooltip() -> list[alt.Tooltip]:
-    return [
-        alt.Tooltip("length_m:Q", title="cable length (m)"),
-        alt.Tooltip("lanes:N", title="lanes"),
-        alt.Tooltip("rate:N", title="link rate"),
-        alt.Tooltip("bw_average_mib_s:Q", title="bandwidth (MB/s)", format=",.1f"),
-    ]
-
-
-def _lines(frame: pl.DataFrame) -> dict[str, Any]:
-    chart = alt.Chart(_slim(frame)).mark_line(point=alt.OverlayMarkDef(size=45), strokeWidth=2.5)
-    several = frame["rate"].n_unique() > 1
-    dash = {"strokeDash": alt.StrokeDash("rate:N", title="link rate")} if several else {}
-    chart = chart.encode(
-        x=alt.X("length_m:Q", title="cable length (m)").scale(type="log", nice=False),
-        y=alt.Y("bw_average_mib_s:Q", title="bandwidth (MB/s)").scale(zero=True),
-        color=alt.Color("lanes:N", title="operational lanes"),
-        tooltip=_tooltip(),
-        **dash,
+def _spot(question: Question, point: Point, several: bool) -> Spot:
+    rate = f", {point.rate or _OWN}" if several else ""
+    found = question.bottlenecks.get(point)
+    return Spot(
+        f"{lanes_name(point.vls)}{rate}", point.length_m, question.known[point], found[0].words if found else ""
     )
-    spec: dict[str, Any] = chart.properties(width="container", height=340).to_dict()
-    return spec
-
-
-def _heat(frame: pl.DataFrame) -> dict[str, Any]:
-    # Rows are (lanes, rate): with a width that follows its box, Vega-Lite has no facets.
-    named = frame.with_columns((pl.col("lanes") + ", " + pl.col("rate")).alias("row"))
-    if frame["rate"].n_unique() == 1:
-        named = named.with_columns(pl.col("lanes").alias("row"))
-    order = named.sort("rate", "data_vls")["row"].unique(maintain_order=True).to_list()
-    chart = (
-        alt.Chart(_slim(named))
-        .mark_rect(stroke="#ffffff")
-        .encode(
-            x=alt.X("length_m:O", title="cable length (m)", axis=alt.Axis(labelAngle=0)),
-            y=alt.Y("row:N", title=None, sort=order, axis=alt.Axis(labelLimit=260)),
-            color=alt.Color("bw_average_mib_s:Q", title="MB/s").scale(scheme="viridis", zero=True),
-            tooltip=_tooltip(),
-        )
-    )
-    spec: dict[str, Any] = chart.properties(width="container", height=44 * len(order)).to_dict()
-    return spec
-
-
-def _slim(frame: pl.DataFrame) -> pl.DataFrame:
-    wanted = ("length_m", "lanes", "rate", "bw_average_mib_s", "row")
-    return frame.select([name for name in wanted if name in frame.columns])

@@ -1,51 +1,32 @@
 "use strict";
-const specs = JSON.parse(document.getElementById("specs").textContent);
-const views = new Map();      // chart id -> vega view, once drawn
-const hidden = new Map();     // figure -> names of its hidden curves
-
-function hiddenOf(figure) { return hidden.get(figure) || []; }
-
-async function draw(box) {
-  if (box.dataset.drawn) return;
-  box.dataset.drawn = "yes";
-  const result = await vegaEmbed(box, specs[box.id], { actions: false, renderer: "svg", tooltip: { theme: "light" } });
-  views.set(box.id, result.view);
-  await hide(box);
+// What an element of a chart is of: under the mouse, or under the finger.
+const tip = document.createElement("div");
+tip.id = "tip";
+tip.hidden = true;
+document.body.appendChild(tip);
+function showTip(event) {
+  const found = event.target.closest ? event.target.closest("[data-tip]") : null;
+  tip.hidden = !found;
+  if (!found) return;
+  tip.textContent = found.dataset.tip;
+  const box = tip.getBoundingClientRect();
+  tip.style.left = Math.max(4, Math.min(event.clientX + 12, window.innerWidth - box.width - 8)) + "px";
+  tip.style.top = (event.clientY + box.height + 24 > window.innerHeight ? event.clientY - box.height - 12 : event.clientY + 14) + "px";
 }
+document.addEventListener("pointermove", showTip);
+document.addEventListener("pointerdown", showTip);
 
-async function hide(box) {
-  const view = views.get(box.id);
-  const names = box.dataset.figure ? hiddenOf(box.dataset.figure) : [];
-  if (view && names.length + (box.dataset.hid ? 1 : 0)) {
-    box.dataset.hid = "yes";
-    await view.signal("hidden", names).runAsync();
-  }
-}
-
-// Charts in sight are drawn at once, the others one by one: dozens together would stall the page.
-const boxes = [...document.querySelectorAll(".chart[id]")];
-const observer = new IntersectionObserver((entries) => {
-  for (const entry of entries) if (entry.isIntersecting) draw(entry.target);
-}, { rootMargin: "300px" });
-boxes.forEach((box) => observer.observe(box));
-async function drawRest() {
-  for (const box of boxes) {
-    await draw(box);
-    await new Promise((resume) => setTimeout(resume, 0));
-  }
-}
-window.addEventListener("load", drawRest);
-
+// A legend's buttons hide and show a curve, with its published points, in every chart of its card.
 document.querySelectorAll(".legend").forEach((legend) => {
-  const figure = legend.dataset.figure;
+  const card = legend.closest(".card");
   legend.addEventListener("click", (event) => {
     const button = event.target.closest("button");
     if (!button) return;
     const shown = button.getAttribute("aria-pressed") === "true";
     button.setAttribute("aria-pressed", String(!shown));
-    const off = [...legend.querySelectorAll("button[aria-pressed=false]")].map((b) => b.dataset.curve);
-    hidden.set(figure, off);
-    boxes.filter((box) => box.dataset.figure === figure).forEach(hide);
+    card.querySelectorAll("svg.chart [data-curve]").forEach((group) => {
+      if (group.dataset.curve === button.dataset.curve) group.style.display = shown ? "none" : "";
+    });
   });
 });
 
@@ -76,9 +57,9 @@ document.querySelectorAll(".filters").forEach((filters) => {
     const button = event.target.closest("button");
     if (!button) return;
     filters.querySelectorAll("button").forEach((b) => b.setAttribute("aria-pressed", String(b === button)));
-    const wanted = button.dataset.verdict;
+    const { key, value } = button.dataset;
     document.querySelectorAll("#claims-table tbody tr").forEach((row) => {
-      row.hidden = wanted !== "" && row.dataset.verdict !== wanted;
+      row.hidden = value !== "" && row.dataset[key] !== value;
     });
   });
 });
