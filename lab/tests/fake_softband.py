@@ -7,6 +7,7 @@ warned of, and `deadlock = true` for a warning of the run.
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import sys
@@ -173,18 +174,28 @@ def is_wrong(workload: str) -> bool:
     return Path(workload).is_file() and Path(workload).read_text() == "wrong\n"
 
 
-def leave_model(fabric: dict[str, Any], workload: str, size: int, out: Path) -> None:
-    import polars as pl
+def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
 
+
+def leave_model(fabric: dict[str, Any], workload: str, size: int, out: Path) -> None:
     rate = RATE_MIB[link_rate(fabric)]
     lanes = LANES[fabric.get("subnet", {}).get("max_op_vls", 5)]
-    flows = [{"from_rank": n, "to_rank": 1 - n, "bytes": size, "bytes_per_second": rate} for n in (0, 1)]
+    times = {"begun_ps": 0, "ended_ps": size * 1000}
+    flows = [
+        {"from_rank": n, "to_rank": 1 - n, "from_host": "a", "to_host": "b", "messages": 1, "bytes": size, **times}
+        | {"bytes_per_second": rate}
+        for n in (0, 1)
+    ]
     counts = ("port_xmit_data", "port_rcv_data", "port_xmit_pkts", "port_rcv_pkts", "port_xmit_discards")
     port = {"port": "sw/1", "peer": "a/mthca0/1", "rate": "4X DDR", "port_xmit_wait": 5, **dict.fromkeys(counts, size)}
     shares = {"link_bytes_per_second": 2e9, "xmit_utilisation": 0.5, "rcv_utilisation": 0.25}
     stalls = {f"credit_stall_vl{lane}_ps": 10 + lane for lane in range(lanes)}
-    pl.DataFrame(flows).write_parquet(out / "flows.parquet")
-    pl.DataFrame([{**port, **shares, **stalls}]).write_parquet(out / "ports.parquet")
+    write_csv(out / "flows.csv", flows)
+    write_csv(out / "ports.csv", [{**port, **shares, **stalls}])
     feeder = {"port": "b/mthca0/1", "utilisation": 0.4, "stalled": 0.5, "feeders": []}
     hot = {"port": "sw/1", "to": "a/mthca0/1", "utilisation": 0.9, "stalled": 0.1, "feeders": [feeder]}
     summary = {

@@ -18,6 +18,8 @@ from conftest import TESTS, Tree
 
 from softband_lab.campaign import exclusive
 from softband_lab.errors import LabError
+from softband_lab.parquet import parquet_bytes, read_parquet
+from softband_lab.tables import Kind, Table
 
 
 def read_claims(out: Path) -> dict[str, dict[str, str]]:
@@ -92,15 +94,33 @@ def test_a_half_written_cell_is_run_again(tree: Tree) -> None:
     assert [Path(line).name for line in tree.runs()[before:]] == ["ddr.toml"]
 
 
+def test_a_cell_of_another_version_is_run_again_and_that_is_said(
+    tree: Tree, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree.run(quick=True)
+    cell = tree.out / "data/measurements/ddr-rc-bandwidth.parquet"
+    pl.read_parquet(cell).write_parquet(cell)
+    record = tree.out / "checksums/ddr-rc-bandwidth.json"
+    content = json.loads(record.read_text())
+    content["sha256"]["data/measurements/ddr-rc-bandwidth.parquet"] = hashlib.sha256(cell.read_bytes()).hexdigest()
+    record.write_text(json.dumps(content))
+    before = len(tree.runs())
+    assert tree.run(quick=True)[0] == 0
+    assert [Path(line).name for line in tree.runs()[before:]] == ["ddr.toml"]
+    assert f"{tree.out}: cells of another version run again: 1" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("change", ["left out", "of another type"])
 def test_a_cell_with_other_columns_is_run_again_and_that_is_said(
     tree: Tree, capsys: pytest.CaptureFixture[str], change: str
 ) -> None:
     tree.run(quick=True)
     cell = tree.out / "data/measurements/ddr-rc-bandwidth.parquet"
-    table, column = pl.read_parquet(cell), "bw_average_mib_s"
-    other = table.drop(column) if change == "left out" else table.with_columns(pl.col(column).cast(pl.String))
-    other.write_parquet(cell)
+    table, column = read_parquet(cell.read_bytes()), "bw_average_mib_s"
+    names = [name for name in table.schema if change != "left out" or name != column]
+    kinds = {name: Kind.STRING if name == column else table.schema[name] for name in names}
+    values = {name: list(map(str, table.columns[name])) if name == column else table.columns[name] for name in names}
+    cell.write_bytes(parquet_bytes(Table(kinds, values)))
     record = tree.out / "checksums/ddr-rc-bandwidth.json"
     content = json.loads(record.read_text())
     content["sha256"]["data/measurements/ddr-rc-bandwidth.parquet"] = hashlib.sha256(cell.read_bytes()).hexdigest()

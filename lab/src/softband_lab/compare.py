@@ -9,19 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import polars as pl
 from rich.console import Console
 from rich.table import Table
 
 from softband_lab.errors import LabError
 from softband_lab.results import FORMAT, SCHEMA
+from softband_lab.tables import Kind
 
 _KEY = ["cell", "size_bytes"]
 _QUANTITIES = ("bw_average_mib_s", "bw_average_mb_s", "latency_typical_us")
 # Compared where a program prints no typical latency, as perftest's with a duration. An average has the slowest in it.
 _ELSE = "latency_avg_us"
 # What is not compared is looked at as well: a table that is damaged there is not to be trusted.
-_NUMBERS = [name for name, kind in SCHEMA.items() if kind == pl.Float64]
+_NUMBERS = [name for name, kind in SCHEMA.items() if kind is Kind.FLOAT]
 
 # So many of what only one of the two has are named; of the rest the number is told.
 _NAMED = 5

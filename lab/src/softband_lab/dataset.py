@@ -8,7 +8,6 @@ every file is as it was written, by the checksums in `checksums/CELL.json`.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import shutil
 import sys
@@ -17,10 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from softband_lab.files import cannot_write, write_whole
 from softband_lab.jobs import Failure, Finished, Job
+from softband_lab.parquet import NotOurs, parquet_bytes, read_parquet
+from softband_lab.tables import Table
 
 _KEY = "key"
 # A disk that goes bad damages more cells than anybody reads of.
@@ -36,6 +35,7 @@ class Store:
         self.checksums = out / "checksums"
         self._damaged: list[str] = []
         self._unproven = 0
+        self._of_others = 0
 
     def remove_leftovers(self) -> None:
         # `.failed-CELL` is where earlier versions put what failed.
@@ -44,19 +44,23 @@ class Store:
         for path in [*self.data.glob("*/.*.part"), *self.checksums.glob(".*.part")]:
             path.unlink(missing_ok=True)
 
-    def load(self, job: Job[Any], key: str) -> pl.DataFrame | None:
+    def load(self, job: Job[Any], key: str) -> Table | None:
         """The head of the cell, if the cell is finished. One that is not as it was written runs again."""
         path = self._path(job.tables[-1], job.id)
         if not path.is_file():
             return None
         digests = self._digests(job.id)
-        # Nothing is read as Parquet before it is known to be whole: on damaged files the reader may panic.
         if digests is None or self._is_damaged(path, digests):
             return None
-        head = pl.read_parquet(path)
-        if head[_KEY].unique().to_list() != [key]:
+        try:
+            head = read_parquet(path.read_bytes())
+        except NotOurs:
+            # Earlier versions wrote Parquet in other ways.
+            self._of_others += 1
             return None
-        wrong = [name for name, kind in job.head_columns.items() if head.schema.get(name) != kind]
+        if set(head.columns.get(_KEY, [])) != {key}:
+            return None
+        wrong = [name for name, kind in job.head_columns.items() if head.schema.get(name) is not kind]
         if wrong:
             self._damaged.append(f"{path}: has no column `{wrong[0]}` as cells have it")
             return None
@@ -74,8 +78,10 @@ class Store:
         if self._unproven:
             which = f"{self._unproven} cells have no checksums, as those of earlier versions"
             print(f"{self.out}: {which}: they run again", file=sys.stderr)
+        if self._of_others:
+            print(f"{self.out}: cells of another version run again: {self._of_others}", file=sys.stderr)
 
-    def write(self, job: Job[Any], key: str, finished: Finished) -> pl.DataFrame:
+    def write(self, job: Job[Any], key: str, finished: Finished) -> Table:
         """Every table, the head last; first what the runs left."""
         path = self._path(job.tables[-1], job.id)
         try:
@@ -90,8 +96,7 @@ class Store:
             digests = {f"{kept}/{name}": _digest(content) for name, content in finished.files.items()}
         for name in job.tables:
             path = self._path(name, job.id)
-            named = finished.tables[name].with_columns(pl.lit(job.id).alias("cell"), pl.lit(key).alias(_KEY))
-            head = named.select("cell", _KEY, pl.exclude("cell", _KEY))
+            head = finished.tables[name].after({"cell": job.id, _KEY: key})
             content = parquet_bytes(head)
             digests[self._name(path)] = _digest(content)
             if name == job.tables[-1]:
@@ -169,12 +174,6 @@ class Store:
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def parquet_bytes(table: pl.DataFrame) -> bytes:
-    buffer = io.BytesIO()
-    table.write_parquet(buffer)
-    return buffer.getvalue()
 
 
 def _write_files(folder: Path, files: dict[str, bytes]) -> None:

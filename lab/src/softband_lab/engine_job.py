@@ -7,20 +7,19 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
-import polars as pl
-
 from softband_lab.errors import LabError
 from softband_lab.jobs import Tables
 from softband_lab.perftest import Measurement, parse_table
 from softband_lab.softband import Program, RunFailed, Softband, run_arguments
+from softband_lab.tables import Kind, Table
 
-_MEASURED: dict[str, Any] = {item.name: pl.Int64 if item.type == "int" else pl.Float64 for item in fields(Measurement)}
-SCHEMA: dict[str, Any] = {
+_MEASURED: dict[str, Kind] = {item.name: Kind.INT if item.type == "int" else Kind.FLOAT for item in fields(Measurement)}
+SCHEMA: dict[str, Kind] = {
     **_MEASURED,
-    "virtual_seconds": pl.Float64,
-    "wall_seconds": pl.Float64,
-    "command": pl.String,
-    "versions": pl.String,
+    "virtual_seconds": Kind.FLOAT,
+    "wall_seconds": Kind.FLOAT,
+    "command": Kind.STRING,
+    "versions": Kind.STRING,
 }
 
 
@@ -62,7 +61,7 @@ class EngineJob:
     expected_sizes: list[int]
 
     tables: ClassVar[tuple[str, ...]] = ("measurements",)
-    head_columns: ClassVar[dict[str, Any]] = SCHEMA
+    head_columns: ClassVar[dict[str, Kind]] = SCHEMA
     keeps_files: ClassVar[bool] = True
 
     def inputs(self) -> Any:
@@ -85,9 +84,9 @@ class EngineJob:
         if got != self.expected_sizes:
             problem = f"the program reported the sizes {_brief(got)}, the study expects {_brief(self.expected_sizes)}"
             raise RunFailed(self.command(), problem, [])
-        return {"measurements": pl.DataFrame(rows, schema=SCHEMA)}
+        return {"measurements": Table.of(rows, SCHEMA)}
 
-    def read(self, key: str, head: pl.DataFrame) -> JobResult:
+    def read(self, key: str, head: Table) -> JobResult:
         rows = [
             Row(
                 Measurement(**{name: row[name] for name in _MEASURED}),
@@ -96,7 +95,7 @@ class EngineJob:
                 row["virtual_seconds"],
                 row["wall_seconds"],
             )
-            for row in head.iter_rows(named=True)
+            for row in head.rows()
         ]
         return JobResult(self.id, key, rows)
 

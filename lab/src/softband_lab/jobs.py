@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
-import polars as pl
-
 from softband_lab.softband import Softband
+from softband_lab.tables import Kind, Table
 
-Tables = dict[str, pl.DataFrame]
+Tables = dict[str, Table]
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 
-FORMAT = 4  # of cells; a change makes every cell run again
+FORMAT = 5  # of cells; a change makes every cell run again
 
 
 class Job(Protocol[ResultT_co]):
@@ -30,7 +29,7 @@ class Job(Protocol[ResultT_co]):
     """
 
     tables: ClassVar[tuple[str, ...]]
-    head_columns: ClassVar[dict[str, Any]]
+    head_columns: ClassVar[dict[str, Kind]]
     keeps_files: ClassVar[bool]
 
     @property
@@ -46,7 +45,7 @@ class Job(Protocol[ResultT_co]):
     def run(self, softband: Softband, folder: Path) -> Tables:
         """On whatever machine, in an empty folder. Raises RunFailed."""
 
-    def read(self, key: str, head: pl.DataFrame) -> ResultT_co:
+    def read(self, key: str, head: Table) -> ResultT_co:
         """The result, from the cell's head."""
 
 

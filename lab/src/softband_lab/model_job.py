@@ -8,55 +8,65 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import polars as pl
-
 from softband_lab.jobs import Tables
 from softband_lab.softband import LOG_NAME, RunFailed, Softband
+from softband_lab.tables import Kind, Table, header_of, read_csv
 from softband_lab.warned import paragraphs
 
 Value = str | int | float | bool
 
 # Links have no more; all cells have the same columns, whatever lanes and link layers their fabric uses.
 _LANES = 15
-_PORT_COLUMNS: dict[str, Any] = {
-    "port": pl.String,
-    "peer": pl.String,
-    "rate": pl.String,
-    "link_bytes_per_second": pl.Float64,
-    "xmit_utilisation": pl.Float64,
-    "rcv_utilisation": pl.Float64,
-    **dict.fromkeys(("port_xmit_data", "port_rcv_data", "port_xmit_pkts", "port_rcv_pkts"), pl.Int64),
-    **dict.fromkeys(("port_xmit_discards", "port_xmit_wait"), pl.Int64),
-    **dict.fromkeys((f"credit_stall_vl{lane}_ps" for lane in range(_LANES)), pl.Int64),
-    **dict.fromkeys(("pause_frames_sent", "pause_frames_received", "buffer_discards"), pl.Int64),
+_STALLS = tuple(f"credit_stall_vl{lane}_ps" for lane in range(_LANES))
+_OF_ETHERNET = ("pause_frames_sent", "pause_frames_received", "buffer_discards")
+_OF_SOME_PORTS = frozenset((*_STALLS, *_OF_ETHERNET))
+_COUNTERS = frozenset((*_STALLS, "port_xmit_wait", "port_xmit_discards", "buffer_discards"))
+_FLOW_COLUMNS: dict[str, Kind] = {
+    "from_rank": Kind.INT,
+    "to_rank": Kind.INT,
+    "from_host": Kind.STRING,
+    "to_host": Kind.STRING,
+    **dict.fromkeys(("messages", "bytes", "begun_ps", "ended_ps"), Kind.INT),
+    "bytes_per_second": Kind.FLOAT,
 }
-_HOT_COLUMNS: dict[str, Any] = {
-    "tree": pl.Int64,
-    "depth": pl.Int64,
-    "port": pl.String,
-    "feeds": pl.String,
-    "utilisation": pl.Float64,
-    "stalled": pl.Float64,
+_PORT_COLUMNS: dict[str, Kind] = {
+    "port": Kind.STRING,
+    "peer": Kind.STRING,
+    "rate": Kind.STRING,
+    "link_bytes_per_second": Kind.FLOAT,
+    "xmit_utilisation": Kind.FLOAT,
+    "rcv_utilisation": Kind.FLOAT,
+    **dict.fromkeys(("port_xmit_data", "port_rcv_data", "port_xmit_pkts", "port_rcv_pkts"), Kind.INT),
+    **dict.fromkeys(("port_xmit_discards", "port_xmit_wait"), Kind.INT),
+    **dict.fromkeys((*_STALLS, *_OF_ETHERNET), Kind.INT),
 }
-_WARNING_COLUMNS: dict[str, Any] = {"warning": pl.String}
-_CELL_COLUMNS: dict[str, Any] = {
-    "fabric": pl.String,
-    "workload": pl.String,
-    "seed": pl.UInt64,
-    "completion_ps": pl.Int64,
-    "packet_hops": pl.Int64,
-    "connections": pl.Int64,
-    "flows": pl.Int64,
-    **{f"flow_{what}_bytes_per_second": pl.Float64 for what in ("min", "median", "max", "mean")},
-    "credit_stall_ps": pl.Int64,
-    "port_xmit_wait": pl.Int64,
-    "port_xmit_discards": pl.Int64,
-    "buffer_discards": pl.Int64,
-    "hot_ports": pl.Int64,
-    "hottest_port": pl.String,
-    "warnings": pl.Int64,
-    "softband": pl.String,
-    "command": pl.String,
+_HOT_COLUMNS: dict[str, Kind] = {
+    "tree": Kind.INT,
+    "depth": Kind.INT,
+    "port": Kind.STRING,
+    "feeds": Kind.STRING,
+    "utilisation": Kind.FLOAT,
+    "stalled": Kind.FLOAT,
+}
+_WARNING_COLUMNS: dict[str, Kind] = {"warning": Kind.STRING}
+_CELL_COLUMNS: dict[str, Kind] = {
+    "fabric": Kind.STRING,
+    "workload": Kind.STRING,
+    "seed": Kind.UINT,
+    "completion_ps": Kind.INT,
+    "packet_hops": Kind.INT,
+    "connections": Kind.INT,
+    "flows": Kind.INT,
+    **{f"flow_{what}_bytes_per_second": Kind.FLOAT for what in ("min", "median", "max", "mean")},
+    "credit_stall_ps": Kind.INT,
+    "port_xmit_wait": Kind.INT,
+    "port_xmit_discards": Kind.INT,
+    "buffer_discards": Kind.INT,
+    "hot_ports": Kind.INT,
+    "hottest_port": Kind.STRING,
+    "warnings": Kind.INT,
+    "softband": Kind.STRING,
+    "command": Kind.STRING,
 }
 
 
@@ -75,7 +85,7 @@ class ModelJob:
     threads: str
 
     tables: ClassVar[tuple[str, ...]] = ("flows", "ports", "hot_ports", "warnings", "cells")
-    head_columns: ClassVar[dict[str, Any]] = _CELL_COLUMNS
+    head_columns: ClassVar[dict[str, Kind]] = _CELL_COLUMNS
     keeps_files: ClassVar[bool] = False
 
     def inputs(self) -> Any:
@@ -111,16 +121,16 @@ class ModelJob:
             # As a person would type it, not with the folders of where it ran.
             lines = [self.in_own_words(words, line) for line in failed.last_lines]
             raise RunFailed(self.command(), failed.reason, lines) from None
-        except (KeyError, pl.exceptions.PolarsError) as error:
+        except (LookupError, ValueError, OSError) as error:
             raise RunFailed(self.command(), f"left other results than expected: {error!r}", []) from None
 
-    def read(self, key: str, head: pl.DataFrame) -> pl.DataFrame:
+    def read(self, key: str, head: Table) -> Table:
         del key
         return head
 
     def _tables(self, summary: dict[str, Any], warnings: list[str], out: Path) -> Tables:
-        ports = _ports(pl.read_parquet(out / "ports.parquet"))
-        stalls = ports.select(pl.sum_horizontal(pl.col("^credit_stall_vl.*_ps$")).alias("stall"))["stall"]
+        ports = _read(out / "ports.csv", _PORT_COLUMNS, _OF_SOME_PORTS)
+        sums = {name: sum(filter(None, values)) for name, values in ports.columns.items() if name in _COUNTERS}
         hot = summary["hot_ports"]
         rates = summary["flow_bytes_per_second"]
         cell = {
@@ -132,10 +142,10 @@ class ModelJob:
             **{name: summary[name] for name in ("packet_hops", "connections")},
             "flows": len(summary["flows"]),
             **{f"flow_{what}_bytes_per_second": rates[what] for what in ("min", "median", "max", "mean")},
-            "credit_stall_ps": int(stalls.sum()),
-            "port_xmit_wait": int(ports["port_xmit_wait"].sum()),
-            "port_xmit_discards": int(ports["port_xmit_discards"].sum()),
-            "buffer_discards": int(ports["buffer_discards"].sum()),
+            "credit_stall_ps": sum(sums[name] for name in _STALLS),
+            "port_xmit_wait": sums["port_xmit_wait"],
+            "port_xmit_discards": sums["port_xmit_discards"],
+            "buffer_discards": sums["buffer_discards"],
             "hot_ports": len(hot),
             "hottest_port": hot[0]["port"] if hot else None,
             "warnings": len(warnings),
@@ -144,11 +154,11 @@ class ModelJob:
         }
         schema = {**{name: _type_of(value) for name, value in self.parameters}, **_CELL_COLUMNS}
         return {
-            "flows": pl.read_parquet(out / "flows.parquet"),
+            "flows": _read(out / "flows.csv", _FLOW_COLUMNS),
             "ports": ports,
-            "hot_ports": pl.DataFrame(_trees(hot), schema=_HOT_COLUMNS),
-            "warnings": pl.DataFrame({"warning": warnings}, schema=_WARNING_COLUMNS),
-            "cells": pl.DataFrame([cell], schema=schema),
+            "hot_ports": Table.of(_trees(hot), _HOT_COLUMNS),
+            "warnings": Table.of([{"warning": text} for text in warnings], _WARNING_COLUMNS),
+            "cells": Table.of([cell], schema),
         }
 
 
@@ -161,16 +171,18 @@ def name_of(parameters: tuple[tuple[str, Value], ...]) -> str:
     return f"{plain[:100]}-{hashlib.sha256(repr(parameters).encode()).hexdigest()[:12]}"
 
 
-def _type_of(value: Value) -> Any:
+def _type_of(value: Value) -> Kind:
     if isinstance(value, bool):
-        return pl.Boolean
-    return {int: pl.Int64, float: pl.Float64}.get(type(value), pl.String)
+        return Kind.BOOL
+    return {int: Kind.INT, float: Kind.FLOAT}.get(type(value), Kind.STRING)
 
 
-def _ports(table: pl.DataFrame) -> pl.DataFrame:
-    """With a column for whatever a port may have."""
-    missing = [pl.lit(None, dtype).alias(name) for name, dtype in _PORT_COLUMNS.items() if name not in table.columns]
-    return table.with_columns(*missing).select(*_PORT_COLUMNS)
+def _read(path: Path, columns: dict[str, Kind], of_some: frozenset[str] = frozenset()) -> Table:
+    """A table that `softband model` left; only columns of parts that a fabric may lack may be missing."""
+    missing = [name for name in columns.keys() - of_some if name not in header_of(path)]
+    if missing:
+        raise KeyError(min(missing))
+    return read_csv(path, columns)
 
 
 def _trees(hot_ports: list[dict[str, Any]]) -> list[dict[str, Any]]:

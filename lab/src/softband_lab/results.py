@@ -6,51 +6,50 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
-from softband_lab.dataset import parquet_bytes
 from softband_lab.engine_job import JobResult
 from softband_lab.files import write_whole
+from softband_lab.parquet import parquet_bytes
 from softband_lab.study import Cell, Study
+from softband_lab.tables import Kind, Table
 
 # Of results.csv; it goes up with every change after which a file means something else.
 FORMAT = 2
 
-SCHEMA: dict[str, Any] = {
-    "cell": pl.String,
-    "figures": pl.String,
-    "curve": pl.String,
-    "fabric": pl.String,
-    "transport": pl.String,
-    "test": pl.String,
-    "direction": pl.String,
-    "size_bytes": pl.Int64,
-    "iterations": pl.Int64,
-    "bw_peak_mib_s": pl.Float64,
-    "bw_average_mib_s": pl.Float64,
-    "bw_peak_mb_s": pl.Float64,
-    "bw_average_mb_s": pl.Float64,
-    "message_rate_mpps": pl.Float64,
-    "latency_min_us": pl.Float64,
-    "latency_typical_us": pl.Float64,
-    "latency_avg_us": pl.Float64,
-    "latency_max_us": pl.Float64,
-    "virtual_seconds": pl.Float64,
-    "wall_seconds": pl.Float64,
-    "command": pl.String,
-    "versions": pl.String,
-    "seed": pl.Int64,
-    "format": pl.Int64,
+SCHEMA: dict[str, Kind] = {
+    "cell": Kind.STRING,
+    "figures": Kind.STRING,
+    "curve": Kind.STRING,
+    "fabric": Kind.STRING,
+    "transport": Kind.STRING,
+    "test": Kind.STRING,
+    "direction": Kind.STRING,
+    "size_bytes": Kind.INT,
+    "iterations": Kind.INT,
+    "bw_peak_mib_s": Kind.FLOAT,
+    "bw_average_mib_s": Kind.FLOAT,
+    "bw_peak_mb_s": Kind.FLOAT,
+    "bw_average_mb_s": Kind.FLOAT,
+    "message_rate_mpps": Kind.FLOAT,
+    "latency_min_us": Kind.FLOAT,
+    "latency_typical_us": Kind.FLOAT,
+    "latency_avg_us": Kind.FLOAT,
+    "latency_max_us": Kind.FLOAT,
+    "virtual_seconds": Kind.FLOAT,
+    "wall_seconds": Kind.FLOAT,
+    "command": Kind.STRING,
+    "versions": Kind.STRING,
+    "seed": Kind.INT,
+    "format": Kind.INT,
 }
 
 
-def results_table(study: Study, results: dict[str, JobResult]) -> pl.DataFrame:
+def results_table(study: Study, results: dict[str, JobResult]) -> Table:
     rows: list[dict[str, Any]] = []
     for cell in study.cells():
         result = results.get(cell.id)
         if result is not None:
             rows += _cell_rows(study, cell, result)
-    return pl.DataFrame(rows, schema=SCHEMA)
+    return Table.of(rows, SCHEMA)
 
 
 def _cell_rows(study: Study, cell: Cell, result: JobResult) -> list[dict[str, Any]]:
@@ -77,6 +76,6 @@ def _cell_rows(study: Study, cell: Cell, result: JobResult) -> list[dict[str, An
     ]
 
 
-def write_table(table: pl.DataFrame, out: Path, stem: str) -> None:
-    write_whole(out / f"{stem}.csv", table.write_csv().encode())
+def write_table(table: Table, out: Path, stem: str) -> None:
+    write_whole(out / f"{stem}.csv", table.csv_bytes())
     write_whole(out / f"{stem}.parquet", parquet_bytes(table))

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Table as Printed
 
 from softband_lab.campaign import exclusive, run_jobs
 from softband_lab.cluster import Cluster
@@ -24,9 +23,11 @@ from softband_lab.errors import LabError
 from softband_lab.files import cannot_write, write_whole
 from softband_lab.jobs import FORMAT, content_key
 from softband_lab.model_job import ModelJob
+from softband_lab.parquet import read_parquet
 from softband_lab.results import write_table
 from softband_lab.softband import Softband
 from softband_lab.sweep import Question
+from softband_lab.tables import Table, joined
 from softband_lab.warned import Warned, is_of_inputs, paragraphs
 
 _FORMAT = 1  # of sweep.json
@@ -57,7 +58,7 @@ def run_sweep(question: Question, softband: Softband, out: Path, cluster: Cluste
             console.print("the same command goes on from there")
             return 130
         if heads:
-            write_table(pl.concat(heads), out, "cells")
+            write_table(joined(heads), out, "cells")
     _print_end(question, heads, outcome.reused, console)
     if outcome.failures:
         console.print(f"[bold red]{len(outcome.failures)} cells failed:[/] {', '.join(outcome.failures)}")
@@ -96,13 +97,11 @@ def _look_at_other_fabrics(question: Question, jobs: list[ModelJob], softband: S
             _hear(question, job, look.warnings, warned)
 
 
-def _hear_cells(
-    question: Question, jobs: list[ModelJob], heads: dict[str, pl.DataFrame], place: Path, warned: Warned
-) -> None:
+def _hear_cells(question: Question, jobs: list[ModelJob], heads: dict[str, Table], place: Path, warned: Warned) -> None:
     """Only of those cells that have more to say than is known of their fabric: reading all of them takes long."""
     for job in jobs:
-        if job.id in heads and heads[job.id]["warnings"][0] > warned.count(question.of_fabric(job)):
-            said = pl.read_parquet(place / f"{job.id}.parquet")["warning"].to_list()
+        if job.id in heads and heads[job.id].columns["warnings"][0] > warned.count(question.of_fabric(job)):
+            said = read_parquet((place / f"{job.id}.parquet").read_bytes()).columns["warning"]
             _hear(question, job, [_own_name(question, job, text) for text in said], warned)
 
 
@@ -200,13 +199,13 @@ def _leave_fabrics(jobs: list[ModelJob], out: Path) -> None:
         write_whole(out / label, text.encode())
 
 
-def _print_end(question: Question, heads: list[pl.DataFrame], reused: int, console: Console) -> None:
+def _print_end(question: Question, heads: list[Table], reused: int, console: Console) -> None:
     columns = [axis.column for axis in question.axes]
-    table = Table(title=f"{question.workload_name} on {question.fabric_label}")
+    table = Printed(title=f"{question.workload_name} on {question.fabric_label}")
     for column in (*columns, "completion", "median rate of a flow"):
         table.add_column(column, justify="right")
     for head in heads[:_SHOWN]:
-        (row,) = head.to_dicts()
+        (row,) = head.rows()
         rate = row["flow_median_bytes_per_second"] / 1e6
         table.add_row(
             *(str(row[column]) for column in columns), f"{row['completion_ps'] / 1e6:.3f} us", f"{rate:.1f} MB/s"

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 
-import polars as pl
 from rich.console import Console
 
 from softband_lab.bottleneck import Bottleneck, find_bottleneck, longest_wait, lost_to, peers_of, read_counters
@@ -37,6 +36,7 @@ from softband_lab.in_flight import (
 from softband_lab.places import fabric_path
 from softband_lab.softband import Program, Softband
 from softband_lab.strict import Strict, parse_model
+from softband_lab.tables import Kind, Table
 
 FULL_SHARE = 0.99  # of the shortest cable's bandwidth: what still counts as full
 _LADDER = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)  # lengths per decade when a range has no step
@@ -180,7 +180,7 @@ class Question:
         lost = 1.0 - self.known[bad] / self.known[good]
         return lost_to(self.bottlenecks[good], self.bottlenecks[bad], lost)
 
-    def table(self) -> pl.DataFrame:
+    def table(self) -> Table:
         rows = [
             {
                 "fabric": self.fabric.name,
@@ -194,15 +194,15 @@ class Question:
             for point, value in sorted(self.known.items(), key=lambda item: _sort_key(item[0]))
         ]
         schema = {
-            "fabric": pl.String,
-            "length_m": pl.Float64,
-            "data_vls": pl.Int64,
-            "rate": pl.String,
-            "size_bytes": pl.Int64,
-            "bw_average_mib_s": pl.Float64,
-            "command": pl.String,
+            "fabric": Kind.STRING,
+            "length_m": Kind.FLOAT,
+            "data_vls": Kind.INT,
+            "rate": Kind.STRING,
+            "size_bytes": Kind.INT,
+            "bw_average_mib_s": Kind.FLOAT,
+            "command": Kind.STRING,
         }
-        return pl.DataFrame(rows, schema=schema)
+        return Table.of(rows, schema)
 
     def _groups(self, points: list[Point]) -> dict[tuple[int | None, str | None], list[Point]]:
         groups: dict[tuple[int | None, str | None], list[Point]] = {}

@@ -1,0 +1,150 @@
+"""Tables with typed columns: rows in, and CSV or Parquet out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+# Ryu, which other programs print with, changes to exponents at other places than Python.
+_MOST_DIGITS = 16
+_MOST_ZEROS = 5
+
+
+class Kind(Enum):
+    """Types of columns; every column may have empty fields."""
+
+    STRING = "string"
+    INT = "int"
+    UINT = "uint"
+    FLOAT = "float"
+    BOOL = "bool"
+
+
+Schema = Mapping[str, Kind]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of the same length, in the order of the schema."""
+
+    schema: dict[str, Kind]
+    columns: dict[str, list[Any]]
+
+    @staticmethod
+    def of(rows: Sequence[Mapping[str, Any]], schema: Schema) -> Table:
+        """Each row has every column of the schema, and maybe others."""
+        columns = {name: [_typed(row[name], kind) for row in rows] for name, kind in schema.items()}
+        return Table(dict(schema), columns)
+
+    @property
+    def height(self) -> int:
+        return len(next(iter(self.columns.values()), []))
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        for values in zip(*self.columns.values(), strict=True):
+            yield dict(zip(self.schema, values, strict=True))
+
+    def after(self, first: Mapping[str, str]) -> Table:
+        """The same with text columns before it, of one value each."""
+        return Table(
+            {**dict.fromkeys(first, Kind.STRING), **self.schema},
+            {**{name: [value] * self.height for name, value in first.items()}, **self.columns},
+        )
+
+    def csv_bytes(self) -> bytes:
+        printed = [
+            [_print(value, kind) for value in self.columns[name]]
+            for name, kind in self.schema.items()
+        ]  # fmt: skip
+        lines = [
+            ",".join(_quoted(name) for name in self.schema),
+            *(",".join(row) for row in zip(*printed, strict=True)),
+        ]
+        return "".join(f"{line}\n" for line in lines).encode()
+
+
+def joined(tables: Sequence[Table]) -> Table:
+    """Tables of the same columns, one below the other."""
+    schema = tables[0].schema
+    if any(table.schema != schema for table in tables):
+        raise ValueError("tables of different columns")
+    return Table(schema, {name: [value for table in tables for value in table.columns[name]] for name in schema})
+
+
+def read_csv(path: Path, schema: Schema) -> Table:
+    """A file of whose columns those of the schema are read. Columns that it does not have are empty ones."""
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.reader(file)
+        header = next(reader, [])
+        by_name = dict(zip(header, zip(*reader, strict=True), strict=False))
+    height = len(next(iter(by_name.values()), ()))
+    found: dict[str, list[Any]] = {}
+    for name, kind in schema.items():
+        convert = _CONVERT[kind]
+        found[name] = [convert(text) if text else None for text in by_name.get(name, ("",) * height)]
+    return Table(dict(schema), found)
+
+
+def header_of(path: Path) -> list[str]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return next(csv.reader(io.StringIO(file.readline())), [])
+
+
+_CONVERT: dict[Kind, Callable[[str], Any]] = {
+    Kind.STRING: str,
+    Kind.INT: int,
+    Kind.UINT: int,
+    Kind.FLOAT: float,
+    Kind.BOOL: lambda text: text == "true",
+}
+
+
+def _typed(value: Any, kind: Kind) -> Any:
+    return float(value) if kind is Kind.FLOAT and value is not None else value
+
+
+def _print(value: Any, kind: Kind) -> str:
+    if value is None:
+        return ""
+    if kind is Kind.FLOAT:
+        return print_float(value)
+    if kind is Kind.BOOL:
+        return "true" if value else "false"
+    return _quoted(value) if kind is Kind.STRING else str(value)
+
+
+def _quoted(text: str) -> str:
+    """An empty text is quoted: it is another thing than no value."""
+    if text and not re.search(r'[",\r\n]', text):
+        return text
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def print_float(value: float) -> str:
+    """The shortest text that stands for the number, with an exponent where there were many zeros."""
+    text = repr(value)
+    if "e" not in text and len(text) < _MOST_DIGITS:
+        return text
+    match = re.fullmatch(r"(-?)(\d+)(?:\.(\d+))?(?:e([+-]\d+))?", text)
+    if match is None:
+        return {"inf": "inf", "-inf": "-inf"}.get(text, "NaN")
+    sign, whole, part, power = match[1], match[2], match[3] or "", int(match[4] or 0)
+    digits = (whole + part).lstrip("0") or "0"
+    exponent = power - len(part) + (len(digits) - len(digits.rstrip("0")) if digits.strip("0") else 0)
+    digits = digits.rstrip("0") or "0"
+    point = len(digits) + exponent  # where the point stands, counted from the first digit
+    if exponent >= 0 and point <= _MOST_DIGITS:
+        return f"{sign}{digits}{'0' * exponent}.0"
+    if 0 < point <= _MOST_DIGITS:
+        return f"{sign}{digits[:point]}.{digits[point:]}"
+    if -_MOST_ZEROS < point <= 0:
+        return f"{sign}0.{'0' * -point}{digits}"
+    rest = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{sign}{digits[0]}{rest}e{point - 1:+d}"
