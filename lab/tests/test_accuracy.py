@@ -171,7 +171,7 @@ def test_an_hca_of_no_generation_is_named_before_any_cell_runs(summed: Tree) -> 
 def test_a_rule_may_name_included_studies_only(summed: Tree) -> None:
     path = Path(summed.home / "studies/sum/claims.toml")
     path.write_text(path.read_text().replace('study = "mini"', 'study = "maxi"'))
-    with pytest.raises(LabError, match=r"Z2\.study: this study does not include `maxi`\n  instead: one of \['mini'\]"):
+    with pytest.raises(LabError, match=r"Z2\.study: this study does not include `maxi`\n  help: one of \['mini'\]"):
         run(summed)
 
 
@@ -226,9 +226,7 @@ def test_a_curve_that_an_included_study_lacks_is_refused_before_any_cell_runs(su
 def test_targets_name_studies_that_are_counted(summed: Tree) -> None:
     path = summed.home / "studies/sum/study.toml"
     path.write_text(path.read_text().replace("worst_percent = 10.0 }", 'worst_percent = 10.0, studies = ["mni"] }'))
-    with pytest.raises(
-        LabError, match=r"targets\.studies: `mni` is not counted here\n  instead: some of \['mini', 'sum'"
-    ):
+    with pytest.raises(LabError, match=r"targets\.studies: `mni` is not counted here\n  help: some of \['mini', 'sum'"):
         run(summed)
 
 

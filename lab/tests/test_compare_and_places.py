@@ -133,12 +133,12 @@ def test_a_latency_without_a_typical_one_is_compared_by_its_average(pair: tuple[
         (
             "bw_average_mib_s",
             "abc",
-            r"results\.csv:3: bw_average_mib_s: `abc` is no number\n  instead: a number,",
+            r"results\.csv:3: bw_average_mib_s: `abc` is no number\n  help: a number,",
         ),
         ("bw_average_mib_s", "nan", r"results\.csv:3: bw_average_mib_s: `nan` is no number"),
         ("latency_avg_us", "1,5", r"results\.csv:3: latency_avg_us: `1,5` is no number"),
         ("latency_max_us", "abc", r"results\.csv:3: latency_max_us: `abc` is no number"),
-        ("size_bytes", "4.0", r"results\.csv:3: size_bytes: `4\.0` is no size of a message\n  instead: a whole number"),
+        ("size_bytes", "4.0", r"results\.csv:3: size_bytes: `4\.0` is no size of a message\n  help: a whole number"),
         ("size_bytes", "", r"results\.csv:3: size_bytes: `` is no size"),
         ("size_bytes", "2", r"results\.csv:3: has the row ddr-rc-bandwidth of 2 bytes again"),
         ("format", "", r"results\.csv:3: column `format`: is empty, this version reads 2"),
@@ -206,9 +206,7 @@ def test_results_of_another_version_are_refused(tree: Tree) -> None:
     path = tree.out / "results.csv"
     now = path.read_text()
     path.write_text(now.replace(",2\n", ",1\n"))
-    with pytest.raises(
-        LabError, match=r"results\.csv:2: column `format`: is 1, this version reads 2\n  instead: run the"
-    ):
+    with pytest.raises(LabError, match=r"results\.csv:2: column `format`: is 1, this version reads 2\n  help: run the"):
         load_results(tree.out)
     path.write_text("\n".join(line.rpartition(",")[0] for line in now.splitlines()))
     with pytest.raises(LabError, match=r"column `format`: is none, this version reads 2"):
@@ -218,7 +216,7 @@ def test_results_of_another_version_are_refused(tree: Tree) -> None:
 @pytest.mark.parametrize("name", ["claims.csv", "claims_notes.csv"])
 def test_what_is_no_table_of_cells_is_not_taken_for_an_old_one(tree: Tree, name: str) -> None:
     tree.run(quick=True)
-    with pytest.raises(LabError, match=rf"{name}:1: has no column `cell`\n  instead: the results\.csv that"):
+    with pytest.raises(LabError, match=rf"{name}:1: has no column `cell`\n  help: the results\.csv that"):
         load_results(tree.out / name)
 
 

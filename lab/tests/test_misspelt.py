@@ -11,7 +11,7 @@ from test_refusals import change, refused
 from softband_lab.claims import load_rules
 from softband_lab.errors import LabError
 from softband_lab.published import load_published
-from softband_lab.spelling import nearest
+from softband_lab.spelling import nearest, suggest
 from softband_lab.strict import parse_model
 from softband_lab.study_file import list_studies, load_study
 from softband_lab.toml_lines import place
@@ -51,15 +51,15 @@ def load(tmp_path: Path, header: str = HEADER, row: str = ROW) -> str:
 def test_a_misspelt_column_is_told_with_the_one_that_was_meant(tmp_path: Path, right: str, wrong: str) -> None:
     assert load(tmp_path, HEADER.replace(right, wrong)) == (
         f"claims.csv:1: `{wrong}` is no column of a claims file\n"
-        f"  instead: `{right}`, if that is meant; `x_{wrong}` for a column of your own"
+        f"  help: did you mean `{right}`? `x_{wrong}` is for a column of your own"
     )
 
 
 def test_a_column_that_is_like_none_is_told_with_those_that_are_missing(tmp_path: Path) -> None:
     assert load(tmp_path, HEADER.replace("metric", "zzz")).endswith(
-        "`zzz` is no column of a claims file\n  instead: one of metric; `x_zzz` for a column of your own"
+        "`zzz` is no column of a claims file\n  help: one of metric; `x_zzz` is for a column of your own"
     )
-    assert load(tmp_path, f"{HEADER},zzz", f"{ROW},").endswith("instead: `x_zzz` for a column of your own")
+    assert load(tmp_path, f"{HEADER},zzz", f"{ROW},").endswith("help: `x_zzz` is for a column of your own")
 
 
 def test_a_column_of_ones_own_has_a_name_that_says_so(tmp_path: Path) -> None:
@@ -73,16 +73,20 @@ def test_a_column_of_ones_own_has_a_name_that_says_so(tmp_path: Path) -> None:
         (
             "exact",
             "sure",
-            ":2: quality: `sure` is no quality\n  instead: one of exact, about, relative claim, ordering ",
+            ":2: quality: `sure` is no quality\n  help: one of exact, about, relative claim, ordering ",
         ),
-        ("exact", "exactly", ":2: quality: `exactly` is no quality\n  instead: `exact`, if that is meant; one of "),
-        ("exact", "", ":2: quality: `` is no quality\n  instead: one of exact, "),
-        ("pingpong", "pnigpong", ":2: direction: `pnigpong` is no direction\n  instead: `pingpong`, if that is meant"),
-        (",1,1,", ",one,1,", ":2: ports: `one` is no number of ports\n  instead: a whole number; or nothing"),
+        ("exact", "exactly", ":2: quality: `exactly` is no quality\n  help: did you mean `exact`? The names are: "),
+        ("exact", "", ":2: quality: `` is no quality\n  help: one of exact, "),
+        (
+            "pingpong",
+            "pnigpong",
+            ":2: direction: `pnigpong` is no direction\n  help: did you mean `pingpong`? The names are: uni, ",
+        ),
+        (",1,1,", ",one,1,", ":2: ports: `one` is no number of ports\n  help: a whole number; or nothing"),
         (",1,1,", ",1,0,", ":2: procs: `0` is no number of procs"),
-        ("4.5", "", ":2: has no value\n  instead: what was published"),
-        (",us,", ",usec,", ":2: `usec` is no unit\n  instead: `us`, if that is meant; one of %, "),
-        (",exact,", ",exact", ":2: has 15 fields, the header 16\n  instead: a field for each column, empty or not"),
+        ("4.5", "", ":2: has no value\n  help: what was published"),
+        (",us,", ",usec,", ":2: `usec` is no unit\n  help: one of %, "),
+        (",exact,", ",exact", ":2: has 15 fields, the header 16\n  help: a field for each column, empty or not"),
     ],
 )
 def test_a_word_that_the_lab_does_not_know_is_told_with_its_line(
@@ -97,22 +101,30 @@ def test_a_word_that_the_lab_does_not_know_is_told_with_its_line(
         (
             'direction = "pingpong"',
             'direction = "ping"',
-            r"study\.toml:27: tests\.latency\.direction: `ping` is not known\n  instead: `pingpong`, if that is meant; "
-            "one of uni, bi, pingpong",
+            r"study\.toml:27: tests\.latency\.direction: `ping` is not known\n  help: did you mean `pingpong`\? "
+            "The names are: uni, bi, pingpong",
         ),
-        ("[study]", "[studdy]", r"study\.toml:2: studdy: is no key here\n  instead: rename it to `study`, if that is"),
-        ("claims = ", "clamis = ", r"study\.toml:7: study\.clamis: is no key .*\n  instead: rename it to `claims`"),
-        ("claims = ", "seed = 1 #", r"study\.toml:2: study\.claims: is missing\n  instead: add `claims = \.\.\.`"),
-        ("[tests.latency]", "[test.latency]", r"study\.toml:23: test: is no key here\n  instead: rename it to `tests`"),
-        ("{ from = 2, to = 8 }", "{ form = 2, to = 8 }", r":35: tests\.latency\.sizes\.RC\.form: .*\n .* to `from`"),
+        ("[study]", "[studdy]", r"study\.toml:2: studdy: is no key here\n  help: did you mean `study`\?"),
+        ("claims = ", "clamis = ", r"study\.toml:7: study\.clamis: is no key .*\n  help: did you mean `claims`\?"),
+        ("claims = ", "seed = 1 #", r"study\.toml:2: study\.claims: is missing\n  help: add `claims = \.\.\.`"),
+        ("[tests.latency]", "[test.latency]", r"study\.toml:23: test: is no key here\n  help: did you mean `tests`\?"),
+        (
+            "{ from = 2, to = 8 }",
+            "{ form = 2, to = 8 }",
+            r":35: tests\.latency\.sizes\.RC\.form: .*\n  help: did you mean `from`\?",
+        ),
         ('transport = "RC"', 'transport = "CR"', r":42: figures\.0\.transport: `CR` is not known\n.*RC, UC, UD"),
         ('name = "rc-100m", fabric', 'name = "rc-100m", febric', r":53: figures\.1\.curves\.1\.febric: .*\n.*`fabric`"),
         (
             'column = "latency_typical_us"',
             'column = "latency_typ"',
-            r":28: tests\.latency\.column: .*\n.*: `latency_typ",
+            r":28: tests\.latency\.column: .*\n  help: did you mean `latency_typ",
         ),
-        ('tests = ["bandwidth"]', 'tests = ["bandwith"]', r":52: figure 2, tests: .*\n  instead: `bandwidth`, if"),
+        (
+            'tests = ["bandwidth"]',
+            'tests = ["bandwith"]',
+            r":52: figure 2, tests: .*\n  help: did you mean `bandwidth`\?",
+        ),
     ],
 )
 def test_a_misspelt_name_in_a_study_is_told_with_its_line(tree: Tree, old: str, new: str, message: str) -> None:
@@ -130,34 +142,42 @@ KINDS = "value, ratio, difference, improvement, below, "
         (
             'kind = "value"',
             'knd = "value"',
-            rf"claims\.toml:4: M1\.knd: is no key of a rule\n  instead: rename it to `kind`, which is one of {KINDS}",
+            rf"claims\.toml:4: M1\.knd: is no key of a rule\n  help: rename it to `kind`, which is one of {KINDS}",
         ),
         (
             'kind = "value"',
             "",
-            rf"claims\.toml:2: M1: has no kind\n  instead: add `kind = \.\.\.`, which is .* {KINDS}",
+            rf"claims\.toml:2: M1: has no kind\n  help: add `kind = \.\.\.`, which is .* {KINDS}",
         ),
-        ('kind = "value"', 'kind = "valeu"', r":4: M1\.kind: `valeu` is no kind of rule\n  instead: `value`, if that"),
-        ('kind = "value"', "kind = 7", r":4: M1\.kind: `7` is no kind of rule\n  instead: one of value, "),
+        (
+            'kind = "value"',
+            'kind = "valeu"',
+            r":4: M1\.kind: `valeu` is no kind of rule\n  help: did you mean `value`\?",
+        ),
+        ('kind = "value"', "kind = 7", r":4: M1\.kind: `7` is no kind of rule\n  help: one of value, "),
         (
             'curves = ["rc-sdr"]',
             'curvs = ["rc-sdr"]',
-            r":6: M1\.curvs: is no key here\n  instead: rename it to `curves`",
+            r":6: M1\.curvs: is no key here\n  help: did you mean `curves`\?",
         ),
-        ('field = "subnet', 'fild = "subnet', r":68: M9\.fild: is no key here\n  instead: rename it to `field`"),
+        ('field = "subnet', 'fild = "subnet', r":68: M9\.fild: is no key here\n  help: did you mean `field`\?"),
         ('field = "subnet.max_op_vls"', "field = 3", r":68: M9\.field: "),
         (
             "subnet.max_op_vls",
             "subnet.max_opvls",
-            r"M9\.field: fabrics/switch.* no `subnet\.max_opvls`\n.*: `max_op_vls`",
+            r"M9\.field: fabrics/switch.* no `subnet\.max_opvls`\n  help: did you mean `max_op_vls`",
         ),
         ("fabrics/switch.toml", "fabrics/swich.toml", r"M9: file `fabrics/swich\.toml`: there is no .*fabrics/swich"),
-        ('basis = "calibrated"', 'basis = "calibrat"', r":25: M3\.basis: `calibrat` is not .*\n.*: `calibrated`, if"),
-        ('rate = "SDR"', 'rate = "SRD"', r":35: M5\.rate: `SRD` is no link rate\n  instead: `SDR`, if that is meant"),
+        (
+            'basis = "calibrated"',
+            'basis = "calibrat"',
+            r":25: M3\.basis: `calibrat` is not .*\n  help: did you mean `calibrated`",
+        ),
+        ('rate = "SDR"', 'rate = "SRD"', r":35: M5\.rate: `SRD` is no link rate\n  help: did you mean `SDR`\?"),
         (
             'link = "4X SDR"',
             'link = "4x SDR"',
-            r":35: M5\.link: `4x SDR` is no link\n  instead: its width and rate, as",
+            r":35: M5\.link: `4x SDR` is no link\n  help: its width and rate, as",
         ),
     ],
 )
@@ -177,18 +197,18 @@ def test_a_misspelt_name_in_a_rule_is_told_with_its_line(tree: Tree, old: str, n
         (
             "950,MB/s",
             "0,MB/s",
-            r":2: M1: the value `0` is nothing that a deviation is .*\n  instead: a number other than",
+            r":2: M1: the value `0` is nothing that a deviation is .*\n  help: a number other than",
         ),
         (
             "950,MB/s",
             "950,",
             r"mini_claims\.csv:2: M1: `950` has no unit, and its rule compares with `bw_average_mib_s` of the test "
-            r"`bandwidth`\n  instead: a unit of rate, one of B/s, GB/s, Gb/s, MB/s, ",
+            r"`bandwidth`\n  help: a unit of rate, one of B/s, GB/s, Gb/s, MB/s, ",
         ),
         (
             "950,MB/s",
             "950,us",
-            r":2: M1: is in `us`, which `bw_.*\n  instead: a unit of rate, one of .* quantity in .*toml",
+            r":2: M1: is in `us`, which `bw_.*\n  help: a unit of rate, one of .* quantity in .*toml",
         ),
     ],
 )
@@ -202,9 +222,7 @@ def test_what_a_rule_cannot_compare_with_is_told_with_the_line_of_the_table(
 def test_a_misspelt_key_of_the_what_if_file_is_told(tree: Tree) -> None:
     path = tree.home / "studies/what-if.toml"
     change(path, "cable_part", "cabel_part")
-    with pytest.raises(
-        LabError, match=r"what-if\.toml:3: cabel_part: is no key here\n  instead: rename it to `cable_p"
-    ):
+    with pytest.raises(LabError, match=r"what-if\.toml:3: cabel_part: is no key here\n  help: did you mean `cable_p"):
         load_defaults(tree.home)
     with pytest.raises(LabError, match=r"absent\.toml: fabric: is missing"):
         parse_model(WhatIfDefaults, {}, path.with_name("absent.toml"))
@@ -237,8 +255,15 @@ def test_lines_are_those_of_the_key_or_of_what_it_is_in(tmp_path: Path) -> None:
     assert place(path, ["m"]) == f"{path}: m"
 
 
-def test_the_nearest_name_is_one_that_has_much_in_common() -> None:
-    assert nearest("sze", ["note", "size_bytes"]) == "size_bytes"
-    assert nearest("knd", ["kind", "and"]) == "kind"
-    assert nearest("sure", ["exact", "about", "relative claim", "ordering only"]) is None
-    assert nearest("x", []) is None
+def test_the_lab_suggests_what_the_command_line_suggests() -> None:
+    """The cases are those of crates/catalog, whose tests read the same file."""
+    text = (CHECKOUT / "crates/catalog/src/spelling_cases.txt").read_text(encoding="utf-8")
+    cases = [line.split("|") for line in text.splitlines() if not line.startswith("#")]
+    assert len(cases) >= 20
+    for word, known, wanted in cases:
+        assert (nearest(word.strip(), known.split()) or "") == wanted.strip(), word
+
+
+def test_a_suggestion_is_followed_by_all_names() -> None:
+    assert suggest("knd", ["kind", "figures"]) == "did you mean `kind`? The names are: kind, figures"
+    assert suggest("zebra", ["kind", "figures"]) == "one of kind, figures"

@@ -75,11 +75,11 @@ def test_a_change_may_be_negative_and_a_byte_order_mark_is_no_part_of_a_name(tmp
             'unit = "furlong"',
             r"tests\.bandwidth\.unit: `furlong` is not what `bw_average_mib_s` is in",
         ),
-        ('unit = "MB/s"', 'unit = "us"', r"tests\.bandwidth\.unit: `us` is not .*\n  instead: one of MB/s, MiB/s;"),
+        ('unit = "MB/s"', 'unit = "us"', r"tests\.bandwidth\.unit: `us` is not .*\n  help: one of MB/s, MiB/s;"),
         (
             "quick_figures = [2]",
             "quick_figures = [2]\nmegabyte = 1000000",
-            r"tests\.bandwidth\.unit: `MB/s` is not .*\n  instead: one of MiB/s;",
+            r"tests\.bandwidth\.unit: `MB/s` is not .*\n  help: one of MiB/s;",
         ),
         (
             "from = 2, to = 8388608",
@@ -112,7 +112,7 @@ def test_a_change_may_be_negative_and_a_byte_order_mark_is_no_part_of_a_name(tmp
         (
             "ib_send_lat -s {size}",
             "ib_send_lat -s {size.x}",
-            r"`{size\.x}` in .*\n  instead: one of {iterations}, {largest}",
+            r"`{size\.x}` in .*\n  help: one of {iterations}, {largest}",
         ),
         (
             "ib_send_bw -a",
@@ -155,12 +155,12 @@ def test_doubled_braces_reach_the_program(tree: Tree) -> None:
         (
             "figures = [1]",
             "figures = [3]",
-            r"claims\.toml:2: M1\.figures: there is no figure 3 .*\n  instead: some of \[1, 2\]",
+            r"claims\.toml:2: M1\.figures: there is no figure 3 .*\n  help: some of \[1, 2\]",
         ),
         (
             'curves = ["rc-sdr"]',
             'curves = ["rc-sdrr"]',
-            r"M1: no figure of .* has a curve `rc-sdrr` .*\n  instead: .*one of rc-100m, ",
+            r"M1: no figure of .* has a curve `rc-sdrr` .*\n  help: .*one of rc-100m, ",
         ),
         (
             'curves = ["rc-sdr"]\ntests = ["bandwidth"]',
@@ -168,7 +168,7 @@ def test_doubled_braces_reach_the_program(tree: Tree) -> None:
             r"M1: .* with the test `bw`",
         ),
         ('curves = ["rc-sdr"]', 'curves = ["rc-sdr"]\nat = "all"', r"M1: `rc-sdr` has no value at `all`"),
-        ("cables = [1]", "cables = [9]", r"cables: there is no cable 9 in .*\n  instead: some of 0 to "),
+        ("cables = [1]", "cables = [9]", r"cables: there is no cable 9 in .*\n  help: some of 0 to "),
         ("cables = [1]", "cables = []", r"cables: no cable is named"),
         ('fabric = "sdr.toml"', 'fabric = "sdrr.toml"', r"M5: fabric `sdrr\.toml`: there is no .*fabrics/sdrr\.toml"),
         ('fabric = "switch.toml"', 'fabric = "swich.toml"', r"M6: fabric `swich\.toml`: there is no "),
@@ -179,7 +179,7 @@ def test_doubled_braces_reach_the_program(tree: Tree) -> None:
         (
             'curves = ["rc-sdr"]',
             'curves = ["rc-sdr"]\nat = 3',
-            r"M1: `rc-sdr` has no value at `3`\n  instead: \"peak\" or",
+            r"M1: `rc-sdr` has no value at `3`\n  help: \"peak\" or",
         ),
         (
             'curves = ["rc-sdr"]',
@@ -237,7 +237,7 @@ ROWS = "U1,x,1,33,%,exact,\nU2,x,1,one,ordering,ordering only,\nU3,x,1,23,us,exa
         (
             "U1,x,1,33,%",
             "U1,x,1,0.33,ratio",
-            r":\d+: U1: `0\.33` in `ratio` may be .*\n  instead: `33` in `%` if it is",
+            r":\d+: U1: `0\.33` in `ratio` may be .*\n  help: `33` in `%` if it is",
         ),
         ("U1,x,1,33,%", "U1,x,1,100,%", r":\d+: U1: `100` % less leaves nothing"),
         (
@@ -245,8 +245,8 @@ ROWS = "U1,x,1,33,%,exact,\nU2,x,1,one,ordering,ordering only,\nU3,x,1,23,us,exa
             'better = "less"\ntable = ["M1", "M99"]',
             r"U1\.table: `M99` is no claim of the study `mini`",
         ),
-        ('better = "less"', 'better = "less"\ntable = ["M1"]', r"U1\.table: has the length 1\n  instead: two ids"),
-        ('host = "b"', 'host = "c"', r"U2\.host: `c` is no host of the fabric of `rc-sdr`\n  instead: one of a, b"),
+        ('better = "less"', 'better = "less"\ntable = ["M1"]', r"U1\.table: has the length 1\n  help: two ids"),
+        ('host = "b"', 'host = "c"', r"U2\.host: `c` is no host of the fabric of `rc-sdr`\n  help: one of a, b"),
         (
             "U3,x,1,23,us",
             "U3,x,1,23,ns",
@@ -273,7 +273,7 @@ def test_a_ratio_in_percent_is_refused_as_it_could_mean_two_things(tree: Tree) -
     refused(
         tree,
         r"mini_claims\.csv:4: M3: `220` in `%` may be so much of the base, or so much more than it\n"
-        r"  instead: `2\.2` in `ratio` if it is 220 % of the base, `3\.2` if it is 220 % more; or the kind",
+        r"  help: `2\.2` in `ratio` if it is 220 % of the base, `3\.2` if it is 220 % more; or the kind",
     )
 
 
@@ -281,7 +281,7 @@ def test_hosts_that_a_fabric_does_not_have_are_refused_before_any_cell_runs(tree
     path = tree.home / "studies/mini/study.toml"
     right = path.read_text()
     change(path, 'server_host = "a"', 'server_host = "z"')
-    refused(tree, r"tests\.bandwidth\.server_host: `z` is no host of fabrics/sdr\.toml, .*\n  instead: one of a, b;")
+    refused(tree, r"tests\.bandwidth\.server_host: `z` is no host of fabrics/sdr\.toml, .*\n  help: one of a, b;")
     path.write_text(right.replace('client_host = "b"', 'client_host = "z"'))
     refused(tree, r"tests\.bandwidth\.client_host: `z` is no host of fabrics/sdr\.toml")
     path.write_text(right.replace('fabric = "switch.toml"', 'fabric = "switch.toml", client_host = "z"'))
@@ -314,5 +314,5 @@ def test_the_claims_file_may_lie_beside_its_study(tree: Tree, tmp_path: Path) ->
 def test_a_claims_file_that_is_nowhere_is_named_with_both_places(tree: Tree) -> None:
     (tree.home / "references/mini_claims.csv").unlink()
     refused(
-        tree, r"references/mini_claims\.csv: cannot be read: .*\n  instead: a claims file beside study\.toml or in ref"
+        tree, r"references/mini_claims\.csv: cannot be read: .*\n  help: a claims file beside study\.toml or in ref"
     )

@@ -207,7 +207,7 @@ tests = ["bandwidth"]
     ("right", "wrong", "message"),
     [
         ("S1,x,1,23,m", "S1,x,1,23,us", r":11: S1: `us` is no unit for `23`: its rule is about a length\n .*one of m;"),
-        ("S1,x,1,23,m", "S1,x,1,23,", r":11: S1: `23` has no unit: its rule is about a length\n  instead: one of m"),
+        ("S1,x,1,23,m", "S1,x,1,23,", r":11: S1: `23` has no unit: its rule is about a length\n  help: one of m"),
         ("S1,x,1,23,m", "S1,x,1,abc,m", r":11: S1: the value `abc` is no number to compare with"),
         (
             "S2,x,1,2..2^23,bytes",
@@ -257,7 +257,7 @@ def test_a_quotient_is_a_mark_in_its_figure(tree: Tree) -> None:
 def test_an_unknown_unit_is_named_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "claims.csv"
     path.write_text("id,source,section,value,unit,quality,note\nA1,x,1,3,m,exact,\nA2,x,1,3,furlongs,exact,\n")
-    with pytest.raises(LabError, match=r"claims\.csv:3: `furlongs` is no unit\n  instead: one of %, B, B/s"):
+    with pytest.raises(LabError, match=r"claims\.csv:3: `furlongs` is no unit\n  help: one of %, B, B/s"):
         load_published(path)
 
 

@@ -32,7 +32,7 @@ def test_a_cell_that_two_figures_share_exists_once(tree: Tree) -> None:
         (
             'caption = "Two hosts."',
             'captoin = "Two hosts."',
-            r"toml:41: figures\.0\.captoin: is no key here\n .* to `caption`",
+            r"toml:41: figures\.0\.captoin: is no key here\n  help: did you mean `caption`\?",
         ),
         ('tests = ["bandwidth", "latency"]', 'tests = ["bandwith"]', r"there is no test `bandwith`"),
         ("quick_figures = [2]", "quick_figures = [9]", r"quick_figures: there is no figure 9"),
@@ -48,7 +48,7 @@ def test_a_mistake_in_a_study_is_named_with_its_place(tree: Tree, old: str, new:
 
 
 def test_an_unknown_study_lists_the_known_ones(tree: Tree) -> None:
-    with pytest.raises(LabError, match="there is no study `cabels`\n  instead: one of the studies here: mini"):
+    with pytest.raises(LabError, match="there is no study `cabels`\n  help: one of the studies here: mini"):
         load_study(tree.home, "cabels")
 
 

@@ -170,18 +170,18 @@ def test_what_is_wrong_is_said_of_the_users_own_files(tree: Tree) -> None:
     with pytest.raises(LabError) as caught:
         run(tree, "fake.wrong=1")
     assert str(caught.value) == "--sweep fake.wrong=1: switch.toml: error: wrong\n  help: right"
-    with pytest.raises(LabError, match=r"instead: what docs/model\.md says of that key"):
+    with pytest.raises(LabError, match=r"help: what docs/model\.md says of that key"):
         run(tree, "senders=3")
     with pytest.raises(LabError) as caught:
         run(tree, "bytes=1", options=("--senders", "3"))
-    assert "instead" not in str(caught.value)
+    assert "help" not in str(caught.value)
 
 
 def test_another_sweep_in_the_same_folder_is_refused(tree: Tree) -> None:
     run(tree, "bytes=1,2")
     with pytest.raises(LabError, match=r"sweep.json: holds a sweep of bytes of incast on switch.toml"):
         run(tree, "messages=1,2")
-    with pytest.raises(LabError, match=r"instead: another --out"):
+    with pytest.raises(LabError, match=r"help: another --out"):
         run(tree, "bytes=1,2", options=("--window", "3"))
     assert table(tree, "cells").height == 2
 
@@ -319,7 +319,7 @@ def test_a_cluster_without_workers_is_an_error_after_a_while(monkeypatch: pytest
     monkeypatch.setattr(cluster, "_count", lambda: 0)
     assert cluster.slots() == 0
     monkeypatch.setattr(cluster, "_workers_seen", -1e9)
-    with pytest.raises(LabError, match=r"has had no workers for 60 s\n  instead: start some"):
+    with pytest.raises(LabError, match=r"has had no workers for 60 s\n  help: start some"):
         cluster.slots()
 
 
@@ -341,17 +341,17 @@ def test_keys_follow_from_all_inputs_and_from_nothing_else(tree: Tree) -> None:
         (["bytes="], "has an empty value"),
         (["bytes=1,1B"], "has a value twice"),
         (["bytes=1", "bytes=2"], "--sweep bytes: is given twice"),
-        (["byts=1"], "--sweep byts: is no key\n  instead: one of bytes, messages"),
+        (["byts=1"], "--sweep byts: is no key\n  help: one of bytes, messages"),
         (["bytes=4 parsecs"], "--sweep bytes: `4 parsecs` is no size"),
         (["window=-1"], "--sweep window: `-1` is no whole number"),
-        (["seed=18446744073709551616"], "`18446744073709551616` is too large\n  instead: at most 18446744073709551615"),
-        (["messages=4294967296"], "--sweep messages: `4294967296` is too large\n  instead: at most 4294967295"),
+        (["seed=18446744073709551616"], "`18446744073709551616` is too large\n  help: at most 18446744073709551615"),
+        (["messages=4294967296"], "--sweep messages: `4294967296` is too large\n  help: at most 4294967295"),
         (["bytes=9000000000GiB"], "`9000000000` is too large"),
         ([f"bytes={'9' * 5000}"], "is too large"),
         (["vls=3"], "--sweep vls: 3 is no number of operational data lanes"),
         (["rate=slow"], "--sweep rate: `SLOW` is no link rate"),
         (["cable-length=far"], "--sweep cable-length: `far` is no length"),
-        (["cables.9.part=cx4"], "--sweep cables.9.part: there is no `9` in `cables`\n  instead: from 0 to 1"),
+        (["cables.9.part=cx4"], "--sweep cables.9.part: there is no `9` in `cables`\n  help: from 0 to 1"),
         (["cables.0=cx4"], "`cables.0` is no single value"),
         (["subnet.max_op_vls.x=1"], "`subnet.max_op_vls` is 5, and nothing is in it"),
         (["senders=1,3"], "--sweep senders=3: senders = 3 is out of range"),
@@ -367,7 +367,7 @@ def test_a_bad_key_or_value_is_refused_with_what_would_be_right(tree: Tree, swee
 
 @pytest.mark.parametrize("where", ["here", "tcp://", "tcp://host", "http://host:1"])
 def test_a_cluster_is_an_address_or_slurm(where: str) -> None:
-    with pytest.raises(LabError, match="is no cluster\n  instead: the address of a Dask scheduler, tcp://HOST:PORT"):
+    with pytest.raises(LabError, match="is no cluster\n  help: the address of a Dask scheduler, tcp://HOST:PORT"):
         Cluster(where)
 
 

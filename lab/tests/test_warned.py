@@ -101,7 +101,7 @@ def test_a_refused_value_has_its_remedy_also_where_warnings_have_theirs(
     status, printed = check(tree, "senders=1,3")
     assert status == 2
     assert printed.startswith("cannot run --sweep senders=3: senders = 3 is out of range\n")
-    with pytest.raises(Exception, match=r"^--sweep senders=3: senders = 3 is out of range\n  instead: what docs/model"):
+    with pytest.raises(Exception, match=r"^--sweep senders=3: senders = 3 is out of range\n  help: what docs/model"):
         run(tree, "senders=1,3")
     assert capsys.readouterr().err.count(LOOP) == 2
 

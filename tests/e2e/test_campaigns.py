@@ -244,7 +244,7 @@ def test_a_cluster_that_is_not_there_is_named_within_seconds(campaigns: Campaign
         begun = time.monotonic()
         said = campaigns.ends(campaigns.sweep("out", "--cluster", address), 2)
         assert time.monotonic() - begun < 20
-    assert f"--cluster {address}: no Dask scheduler answers there instead: the address that" in said
+    assert f"--cluster {address}: no Dask scheduler answers there help: the address that" in said
 
 
 def test_slurm_jobs_are_workers(campaigns: Campaigns) -> None:
@@ -335,7 +335,7 @@ def test_a_flows_file_damaged_in_its_middle_is_made_again(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
-        (("--sweep", "byts=1,2"), "--sweep byts: is no key instead: one of bytes, messages"),
+        (("--sweep", "byts=1,2"), "--sweep byts: is no key help: one of bytes, messages"),
         (("--sweep", "senders=1,7"), "--sweep senders=7: "),
         (("--sweep", "subnet.colour=1,2"), "--sweep subnet.colour=1: "),
         (("--sweep", "bytes=1,2", "--bytes", "3"), "--sweep bytes: there is a --bytes, too"),

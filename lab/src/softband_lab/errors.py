@@ -12,7 +12,7 @@ class LabError(Exception):
     """
 
     def __init__(self, where: Path | str, problem: str, remedy: str) -> None:
-        super().__init__(f"{where}: {problem}" + (f"\n  instead: {remedy}" if remedy else ""))
+        super().__init__(f"{where}: {problem}" + (f"\n  help: {remedy}" if remedy else ""))
         self.where = str(where)
         self.problem = problem
         self.remedy = remedy

@@ -111,11 +111,11 @@ def _check_names(names: list[str], where: str) -> None:
     for name in names:
         if name not in _COLUMNS and not name.startswith(_OWN_PREFIX):
             near = nearest(name, missing)
-            meant = f"`{near}`, if that is meant; " if near else f"one of {', '.join(missing)}; " if missing else ""
+            meant = f"did you mean `{near}`? " if near else f"one of {', '.join(missing)}; " if missing else ""
             raise LabError(
                 where,
                 f"`{name}` is no column of a claims file",
-                f"{meant}`{_OWN_PREFIX}{name}` for a column of your own",
+                f"{meant}`{_OWN_PREFIX}{name}` is for a column of your own",
             )
     for column in _NEEDED:
         if column in missing:

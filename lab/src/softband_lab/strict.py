@@ -51,10 +51,10 @@ def parse_model(model: type[AnyModel], document: dict[str, Any], path: Path) -> 
 
 
 def _rename(key: str, known: list[str], free: list[str]) -> str:
-    """What would be right instead of a key that is not known; of the known ones those that are free are not given."""
+    """Advice for a key that is not known; of the known ones those that are free are not given."""
     # `[test.b]` may be a part of `[tests]` that is given with others.
     near = nearest(key, free) or nearest(key, known)
-    return f"rename it to `{near}`, if that is meant" if near else f"remove it, or one of {', '.join(known)}"
+    return f"did you mean `{near}`?" if near else f"remove it, or one of {', '.join(known)}"
 
 
 def _explain(error: ErrorDetails) -> tuple[str, str]:
