@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
 import sys
 import time
 import tomllib
@@ -164,6 +165,8 @@ def model(arguments: list[str]) -> int:
     with (Path(__file__).parent / "runs.log").open("a") as log:
         log.write(f"{Path(arguments[0]).name} {size} on {option['--threads']} threads\n")
     leave_model(fabric, Path(arguments[1]).stem, size, Path(option["--out"]))
+    if os.environ.get("SOFTBAND_PROGRESS") != "0":
+        print("softband: 50.0 % done, 1.000 us simulated", file=sys.stderr)
     if fabric.get("fake", {}).get("deadlock"):
         print(f"softband: deadlock of {size} B, broken up", file=sys.stderr)
     print(f"a report: {size} B")

@@ -21,19 +21,12 @@ from typing import Any, Generic, TypeVar
 from distributed import Future, KilledWorker
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from softband_lab.cluster import Cluster
 from softband_lab.dataset import Store
 from softband_lab.errors import LabError
 from softband_lab.jobs import Failure, Finished, Job, content_key
+from softband_lab.progress import Progress
 from softband_lab.softband import Cancelled, Softband
 from softband_lab.worker import Order
 
@@ -78,8 +71,7 @@ def run_jobs(
     store.remove_leftovers()
     outcome: Outcome[ResultT] = Outcome()
     waiting: deque[tuple[Job[ResultT], str]] = deque()
-    with _progress(console) as progress:
-        bar = progress.add_task("cells", total=len(jobs))
+    with Progress(console, len(jobs)) as progress:
         for job in jobs:
             key = content_key(job, softband)
             known = store.load(job, key)
@@ -88,11 +80,11 @@ def run_jobs(
             else:
                 outcome.results[job.id] = job.read(key, known)
                 outcome.reused += 1
-                progress.advance(bar)
+                progress.advance(is_free=True)
         store.say_what_runs_again()
         if waiting:
             cluster.connect()
-            _Campaign(softband, store, cluster, outcome, progress, bar, waiting).run()
+            _Campaign(softband, store, cluster, outcome, progress, console, waiting).run()
     return outcome
 
 
@@ -103,7 +95,7 @@ class _Campaign(Generic[ResultT]):
     cluster: Cluster
     outcome: Outcome[ResultT]
     progress: Progress
-    bar: Any
+    console: Console
     waiting: deque[tuple[Job[ResultT], str]]
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     under_way: dict[Future[Any], tuple[Job[ResultT], str]] = field(default_factory=dict)
@@ -131,7 +123,8 @@ class _Campaign(Generic[ResultT]):
     def _hand_out(self) -> None:
         """As many as can run: what waits, waits here, where no worker can take it along when it is lost."""
         slots = self.cluster.slots()
-        self.progress.update(self.bar, description="cells" if slots else "waiting for workers")
+        self.progress.describe("cells" if slots else "waiting for workers")
+        self.progress.tick()
         while self.waiting and len(self.under_way) < slots:
             job, key = self.waiting.popleft()
             places = (self.softband.binary, self.softband.home) if self.cluster.is_local else (None, None)
@@ -168,7 +161,7 @@ class _Campaign(Generic[ResultT]):
                 "the same Python and the same Softband on every machine (`softband dask worker`)",
             ) from error
         self._keep(job, key, came_out)
-        self.progress.advance(self.bar)
+        self.progress.advance()
 
     def _keep(self, job: Job[ResultT], key: str, came_out: Finished | Failure) -> None:
         if isinstance(came_out, Finished):
@@ -179,7 +172,7 @@ class _Campaign(Generic[ResultT]):
         finally:
             # Also when there is no room for what it left.
             self.outcome.failures[job.id] = came_out
-            self.progress.console.print(describe_failure(came_out), soft_wrap=True, highlight=False)
+            self.console.print(describe_failure(came_out), soft_wrap=True, highlight=False)
 
 
 def _lost_workers(job: Job[Any], lost: KilledWorker) -> Failure:
@@ -215,14 +208,3 @@ def _signals_interrupt() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-    )

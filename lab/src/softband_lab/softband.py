@@ -182,8 +182,7 @@ class Softband:
         The tree's own programs are on the path.
         """
         path = f"{self.binary.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-        own = {"SOFTBAND_PROCESSORS": "1", "SOFTBAND_PROGRESS": "0", "SOFTBAND_QUIET": "1"}
-        return {**own, **os.environ, "PATH": path}
+        return {"SOFTBAND_PROCESSORS": "1", **os.environ, "SOFTBAND_PROGRESS": "0", "SOFTBAND_QUIET": "1", "PATH": path}
 
     def _wait(self, process: subprocess.Popen[bytes], timeout_seconds: float | None) -> int | None:
         try:
