@@ -33,6 +33,7 @@ target/build.stamp: target/setup.stamp $(SOURCES) $(DATA) $(LAB) scripts/dist.sh
 	@touch $@
 
 demo: build
+	@echo "demo: measuring the main story of the cable paper in simulated time"
 	@$(DIST)/bin/softband study cables --quick --out results/demo
 	@echo
 	@echo "The page with the charts: $(CURDIR)/results/demo/report.html"

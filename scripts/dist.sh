@@ -5,12 +5,22 @@ dist=${1:?usage: dist.sh DIR}
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 
-cargo build --quiet --release -p softband-cli
+step() { # step WORDS: says what begins, with the seconds since the start
+    printf 'build: %3d s: %s\n' "$SECONDS" "$*"
+}
+
+# One call for all: each choice of packages has its own features, so another call would compile shared crates again.
+target=${CARGO_TARGET_DIR:-target}
+step "compiling the engine, the libraries and the command (a first build takes some minutes)"
+cargo build --release -p softband-cli -p softband-preload -p xtask
 mkdir -p "$dist/bin" "$dist/lib"
-cargo run --quiet -p xtask -- link --profile release --out "$dist"
-install -m 755 "${CARGO_TARGET_DIR:-target}/release/softband" "$dist/bin/softband"
+step "linking libsoftband.so and libibverbs.so.1"
+"$target/release/xtask" link --archive "$target/release/libsoftband_preload.a" --out "$dist"
+install -m 755 "$target/release/softband" "$dist/bin/softband"
+step "compiling softband-multirail"
 cc -O2 -Wall -Wextra -o "$dist/bin/softband-multirail" tools/multirail/*.c -libverbs
 
+step "copying the catalog, the fabrics and the studies"
 for folder in catalog fabrics studies references; do
     rm -rf "${dist:?}/$folder"
     cp -r "$folder" "$dist/$folder"
@@ -19,6 +29,7 @@ done
 # The packages that the lab needs change rarely: they are only fetched when their list has changed.
 fingerprint=$(sha256sum lab/pyproject.toml | cut -d' ' -f1)
 if [ "$(cat "$dist/python/.fingerprint" 2>/dev/null)" != "$fingerprint" ]; then
+    step "installing the lab and its Python packages"
     rm -rf "$dist/python"
     python3 -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --root-user-action=ignore --target "$dist/python" ./lab
     echo "$fingerprint" >"$dist/python/.fingerprint"
@@ -42,4 +53,4 @@ for command in study what-if model-sweep compare; do
 done
 # Schedulers and workers for campaigns, of the same versions as the lab's own.
 lab_command dask dask
-echo "built $dist"
+step "done: $dist"

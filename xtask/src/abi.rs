@@ -1,7 +1,7 @@
 //! `cargo xtask abi`: does what we copied from the headers agree with the headers that are installed here, and does what we
 //! linked export what Debian's library exports?
 
-use crate::link::{self, Profile};
+use crate::link;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -68,7 +68,7 @@ fn measure<'a>(out: &Path, expressions: impl Iterator<Item = &'a String>) -> Res
 
 /// Links both libraries and compares what they export with the lists.
 fn symbols(out: &Path) -> Result<()> {
-    link::link(Profile::Debug, out)?;
+    link::link(&link::build()?, out)?;
     let library = out.join("lib/libibverbs.so.1");
     let exported = exported_symbols(&library)?;
     let mut missing = Vec::new();

@@ -11,22 +11,6 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How the library is built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Profile {
-    Debug,
-    Release,
-}
-
-impl Profile {
-    fn folder(self) -> &'static str {
-        match self {
-            Self::Debug => "debug",
-            Self::Release => "release",
-        }
-    }
-}
-
 /// One line of `crates/libibverbs/versions.txt`.
 #[derive(Clone, Debug)]
 pub(crate) struct VersionedSymbol {
@@ -36,45 +20,40 @@ pub(crate) struct VersionedSymbol {
     target: String,
 }
 
-/// `cargo xtask link [--profile debug|release] --out DIR`.
+const USAGE: &str = "usage: cargo xtask link [--archive FILE] --out DIR";
+
+/// `cargo xtask link [--archive FILE] --out DIR`.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
-    let mut profile = Profile::Debug;
+    let mut archive = None;
     let mut out = None;
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
-            "--profile" => match rest.next().map(String::as_str) {
-                Some("debug") => profile = Profile::Debug,
-                Some("release") => profile = Profile::Release,
-                other => bail!("--profile takes debug or release, not {other:?}"),
-            },
+            "--archive" => archive = Some(PathBuf::from(rest.next().context("--archive takes a file")?)),
             "--out" => out = Some(PathBuf::from(rest.next().context("--out takes a folder")?)),
-            other => bail!("cargo xtask link does not know {other}; usage: cargo xtask link [--profile debug|release] --out DIR"),
+            other => bail!("cargo xtask link does not know {other}; {USAGE}"),
         }
     }
-    link(profile, &out.context("say where to: cargo xtask link --out DIR")?)
+    let out = out.with_context(|| format!("--out is missing; {USAGE}"))?;
+    link(&archive.map_or_else(build, Ok)?, &out)
 }
 
-/// Builds the static library and links both shared objects into `out`/lib.
-pub(crate) fn link(profile: Profile, out: &Path) -> Result<()> {
-    ensure!(cfg!(all(target_os = "linux", target_arch = "x86_64")), "the shared objects are made for Linux on x86-64 only");
+/// Builds the static library without optimization; returns its place.
+pub(crate) fn build() -> Result<PathBuf> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let mut build = Command::new(cargo);
-    build.current_dir(root()).args(["build", "--package", "softband-preload"]);
-    if profile == Profile::Release {
-        build.arg("--release");
-    }
-    must_succeed(&mut build)?;
-    let archive = target_directory().join(profile.folder()).join("libsoftband_preload.a");
+    must_succeed(Command::new(cargo).current_dir(root()).args(["build", "--package", "softband-preload"]))?;
+    Ok(target_directory().join("debug/libsoftband_preload.a"))
+}
 
+/// Links both shared objects from the static library into `out`/lib.
+pub(crate) fn link(archive: &Path, out: &Path) -> Result<()> {
+    ensure!(cfg!(all(target_os = "linux", target_arch = "x86_64")), "the shared objects are made for Linux on x86-64 only");
     let lib = out.join("lib");
     let work = target_directory().join("link");
     std::fs::create_dir_all(&lib)?;
     std::fs::create_dir_all(&work)?;
-    link_preload(&archive, &lib, &work)?;
-    link_versioned(&lib, &work)?;
-    println!("linked {} and libibverbs.so.1", lib.join("libsoftband.so").display());
-    Ok(())
+    link_preload(archive, &lib, &work)?;
+    link_versioned(&lib, &work)
 }
 
 /// Symbols that `libsoftband.so` stands in for: those of libibverbs and those of the C library.

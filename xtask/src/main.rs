@@ -12,8 +12,8 @@ fn main() -> anyhow::Result<()> {
         "link" => link::run(rest),
         "abi" => abi::run(rest),
         _ => {
-            println!("cargo xtask link [--profile debug|release] --out DIR   the shared objects that programs load");
-            println!("cargo xtask abi [--write]                              layouts and symbols against the installed headers and library");
+            println!("cargo xtask link [--archive FILE] --out DIR  the shared objects that programs load");
+            println!("cargo xtask abi [--write]                      layouts and symbols against the installed headers and library");
             anyhow::ensure!(name == "help", "there is no xtask called {name}");
             Ok(())
         }
