@@ -180,6 +180,12 @@ MISTAKES: list[tuple[tuple[str, ...], str]] = [
     (("model", "two-hosts", "stream", "--mtu", "77"), "an MTU is 256, 512, 1024, 2048 or 4096 bytes"),
     (("model", "two-hosts", "stream", "--out", "/proc/nowhere"), "cannot write to the results folder /proc/nowhere"),
     (("up", "--name", "a/b"), "'a/b' cannot name a fabric"),
+    (("run", "two-hosts", "--on", "a", 'ls "'), "the quote \" is not closed"),
+    (("run", "two-hosts", "--out", "empty.toml", "--on", "a", "true"), "cannot make the run folder empty.toml"),
+    (("run", "two-hosts", "--pace", "fast", "--on", "a", "true"), "\n  help: the values are: virtual, wall\n"),
+    (("fabric", "generate", "nosuch"), "softband: error: no kind of fabric `nosuch`"),
+    (("fabric", "generate", "torus"), "softband: error: --dimensions: this kind needs it\n  help: write `--dimensions 4,4`"),
+    (("fabric", "generate", "torus", "--dimensions", "4"), "softband: error: --dimensions: a torus cannot have 1 dimension here"),
 ]
 
 
@@ -213,6 +219,10 @@ def test_a_run_says_how_far_it_is_in_plain_lines_where_there_is_no_terminal(soft
     assert lines and all(re.fullmatch(r"softband: \d+\.\d % done, \S+ \S+ simulated(, about \d+ s left)?", line) for line in lines)
     monkeypatch.setenv("SOFTBAND_PROGRESS", "0")
     assert softband.command(*words).stderr == ""
+    monkeypatch.setenv("SOFTBAND_PROGRESS", "often")
+    done = softband.command("model", "two-hosts", "stream", "--messages", "1", "--threads", "1", "--out", "m")
+    assert done.returncode == 0
+    assert done.stderr.startswith("softband: warning: SOFTBAND_PROGRESS = often is no number of seconds\n  help: write how many lie between")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

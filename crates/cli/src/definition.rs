@@ -114,14 +114,14 @@ fn command_of(words: &[OsString]) -> String {
 
 /// clap's paragraphs as the error with its details, the remedy, and the usage.
 fn in_our_form(rendered: &str, command: &str) -> String {
-    let (mut text, mut remedies, mut usages) = (String::new(), Vec::new(), String::new());
+    let (mut text, mut remedies, mut known, mut usages) = (String::new(), Vec::new(), None, String::new());
     for line in rendered.lines().map(str::trim).filter(|line| !line.is_empty()) {
         if let Some(what) = line.strip_prefix("error: ") {
             text = format!("softband: error: {}", what.replace("invalid digit found in string", "this is no whole number"));
         } else if let Some(tip) = line.strip_prefix("tip: ") {
-            remedies.insert(0, of_suggestion(tip).unwrap_or_else(|| tip.replace('\'', "`")));
+            remedies.push(of_suggestion(tip).unwrap_or_else(|| tip.replace('\'', "`")));
         } else if let Some(values) = line.strip_prefix("[possible values: ") {
-            remedies.push(format!("The values are: {}", values.trim_end_matches(']')));
+            known = Some(values.trim_end_matches(']'));
         } else if let Some(help) = line.strip_prefix("help: ") {
             remedies.push(help.to_owned());
         } else if let Some(usage) = line.strip_prefix("Usage: ") {
@@ -134,6 +134,9 @@ fn in_our_form(rendered: &str, command: &str) -> String {
         let range = range.replace("..=", " to ").replace("..", " to ");
         remedies.push(format!("write {range}"));
         text = format!("{before} is out of range");
+    }
+    if let Some(values) = known {
+        remedies.push(format!("{} values are: {values}", if remedies.is_empty() { "the" } else { "The" }));
     }
     if remedies.is_empty() {
         remedies.push(format!("`{command} --help` explains all words of this command"));

@@ -108,15 +108,27 @@ fn by_options(errors: &str, described: &str) -> String {
         let (number, rest) = line.trim_start().strip_prefix(NAME)?.strip_prefix(':')?.split_once(':')?;
         let (_, message) = rest.split_once(": ")?;
         let line = described.lines().nth(number.parse::<usize>().ok()?.checked_sub(1)?)?;
-        let option = |key: &str, message: &str| format!("--{}: {message}", key.replace('_', "-"));
+        let message = message.strip_prefix("error: ")?;
+        let option = |key: &str, message: &str| format!("softband: error: --{}: {message}", key.replace('_', "-"));
         // What points to the table is of an option that is not there, or of none.
-        let missing = message.strip_prefix("error: `[generate]` needs `").and_then(|rest| rest.strip_suffix('`'));
+        let missing = message.strip_prefix("`[generate]` needs `").and_then(|rest| rest.strip_suffix('`'));
         Some(match line.split_once(" =") {
             Some((key, _)) if key != "kind" => option(key, message),
-            _ => missing.map_or_else(|| message.to_owned(), |key| option(key, "error: this kind needs it")),
+            _ => missing.map_or_else(|| format!("softband: error: {message}"), |key| option(key, "this kind needs it")),
         })
     };
-    errors.lines().map(|line| named(line).unwrap_or_else(|| line.to_owned())).collect::<Vec<_>>().join("\n")
+    errors.lines().map(|line| named(line).unwrap_or_else(|| keys_as_options(line))).collect::<Vec<_>>().join("\n")
+}
+
+/// A remedy with options in the place of keys: `dimensions = [4, 4]` is `--dimensions 4,4`.
+fn keys_as_options(line: &str) -> String {
+    let as_option = |quoted: &str| {
+        let (key, value) = quoted.split_once(" = ")?;
+        let value: String = value.chars().filter(|letter| !['[', ']', '"', ' '].contains(letter)).collect();
+        Some(if key == "kind" { value } else { format!("--{} {value}", key.replace('_', "-")) })
+    };
+    let piece = |(index, piece): (usize, &str)| as_option(piece).filter(|_| index % 2 == 1).unwrap_or_else(|| piece.to_owned());
+    line.split('`').enumerate().map(piece).collect::<Vec<_>>().join("`")
 }
 
 /// The `[generate]` table.
@@ -180,10 +192,12 @@ mod tests {
     fn errors_name_options_and_no_line_that_nobody_has_written() {
         let described = "[fabric]\ntitle = \"Generated: torus\"\n\n[generate]\nkind = \"torus\"\nhosts_per_switch = 40\n";
         let of = |error: &str| by_options(&format!("generated:{error}"), described);
-        assert_eq!(of("6:20: error: too many\n  help: fewer"), "--hosts-per-switch: error: too many\n  help: fewer");
-        assert_eq!(of("5:8: error: no kind"), "error: no kind");
-        assert_eq!(of("4:2: error: it does not fit"), "error: it does not fit");
+        assert_eq!(of("6:20: error: too many\n  help: fewer"), "softband: error: --hosts-per-switch: too many\n  help: fewer");
+        assert_eq!(of("5:8: error: no kind"), "softband: error: no kind");
+        assert_eq!(of("4:2: error: it does not fit"), "softband: error: it does not fit");
         let needs = of("4:2: error: `[generate]` needs `switch_cable`\n  help: write it");
-        assert_eq!(needs, "--switch-cable: error: this kind needs it\n  help: write it");
+        let remedy = of("6:20: error: too many\n  help: write `dimensions = [4, 4]` or take `kind = \"star\"` with `sw/1`");
+        assert!(remedy.ends_with("\n  help: write `--dimensions 4,4` or take `star` with `sw/1`"), "{remedy}");
+        assert_eq!(needs, "softband: error: --switch-cable: this kind needs it\n  help: write it");
     }
 }

@@ -67,7 +67,8 @@ fn on_hosts(arguments: &RunArguments, loaded: &LoadedFabric) -> anyhow::Result<V
             let known: Vec<&str> = loaded.spec.hosts.iter().map(|host| host.name.as_str()).collect();
             bail!("--on {name}: the fabric has no host of this name\n  help: {}", softband_catalog::suggest(name, "hosts", &known));
         };
-        let words = softband_engine::arguments_of(command).map_err(|what| anyhow::anyhow!("--on {name} '{command}': {what}"))?;
+        let words = softband_engine::arguments_of(command)
+            .map_err(|what| anyhow::anyhow!("--on {name} '{command}': {what}\n  help: write the words as a shell takes them"))?;
         if let Some((why, _)) = why_not_to_run(&words[0]) {
             bail!("--on {name} '{command}': {why}");
         }

@@ -121,7 +121,8 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     let seed = arguments.seed.unwrap_or(loaded.seed);
     let wanted = programs::wanted(arguments, &loaded)?;
     if let Some(out) = &arguments.out {
-        std::fs::create_dir_all(out).with_context(|| format!("cannot make the run folder {}", out.display()))?;
+        let other = |error| anyhow::anyhow!("cannot make the run folder {}: {error}\n  help: name another folder with --out", out.display());
+        std::fs::create_dir_all(out).map_err(other)?;
         clear_former_run(out).with_context(|| format!("cannot clear the former run in {}", out.display()))?;
     }
     let programs =

@@ -19,8 +19,7 @@ pub(super) struct Shown {
 impl Shown {
     pub(super) fn new(begun: Instant) -> Self {
         let on_terminal = std::io::stderr().is_terminal();
-        let said = std::env::var(VARIABLE).ok().and_then(|text| text.parse::<f64>().ok()).filter(|seconds| (0.0..1e6).contains(seconds));
-        let elsewhere = said.map_or(ELSEWHERE, Duration::from_secs_f64);
+        let elsewhere = std::env::var_os(VARIABLE).map_or(ELSEWHERE, |text| seconds(&text.to_string_lossy()));
         let every = if on_terminal { Some(ON_TERMINAL) } else { Some(elsewhere).filter(|every| !every.is_zero()) };
         Self { begun, last: begun, every, on_terminal }
     }
@@ -40,6 +39,19 @@ impl Shown {
     pub(super) fn clear(&self) {
         if self.on_terminal && self.last != self.begun {
             let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
+        }
+    }
+}
+
+/// What the variable says; a value that is no number of seconds is told and has no effect.
+fn seconds(text: &str) -> Duration {
+    match text.parse::<f64>().ok().filter(|seconds| (0.0..1e6).contains(seconds)) {
+        Some(seconds) => Duration::from_secs_f64(seconds),
+        None => {
+            eprintln!(
+                "softband: warning: {VARIABLE} = {text} is no number of seconds\n  help: write how many lie between lines of progress, 0 for no lines"
+            );
+            ELSEWHERE
         }
     }
 }
