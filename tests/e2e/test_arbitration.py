@@ -118,8 +118,8 @@ def test_a_service_level_that_cannot_be_kept_is_refused(softband: Softband) -> N
     (softband.folder / "high.toml").write_text('workload = "incast"\nservice_level = 16\n')
     for words, said in (
         (("torus-4x4", "incast", "--service-level", "1"), "service_level cannot be kept: routing torus sets it by path"),
-        (("three-hosts", "incast", "--service-level", "16"), "16 is not in"),
-        (("three-hosts", "high.toml"), "high.toml:2: service_level = 16 is out of range: from 0 to 15"),
+        (("three-hosts", "incast", "--service-level", "16"), "16 is out of range\n  help: write 0 to 15"),
+        (("three-hosts", "high.toml"), "high.toml:2: error: service_level = 16 is out of range: from 0 to 15"),
     ):
         done = softband.command("model", *words)
         assert done.returncode != 0 and said in done.stderr, done.stderr

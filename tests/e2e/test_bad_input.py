@@ -226,7 +226,7 @@ def test_what_is_said_to_help_against_credit_loops_does(softband: Softband) -> N
 def test_a_generated_fabric_that_is_too_large_is_refused_by_its_option(softband: Softband) -> None:
     done = softband.command("fabric", "generate", "torus", "--dimensions", "1000000,1000000")
     assert done.returncode != 0
-    assert "--dimensions: error: 1000000000000 hosts and their switches do not fit in a subnet\n" in done.stderr
+    assert "softband: error: --dimensions: 1000000000000 hosts and their switches do not fit in a subnet\n" in done.stderr
     done = softband.command("fabric", "generate", "torus")
-    assert done.returncode != 0 and "--dimensions: error: this kind needs it\n" in done.stderr
+    assert done.returncode != 0 and "softband: error: --dimensions: this kind needs it\n" in done.stderr
     assert "generated:" not in done.stderr

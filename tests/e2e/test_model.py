@@ -334,4 +334,4 @@ def test_a_stream_goes_from_host_to_host_however_many_ranks_each_has(softband: S
 def test_as_many_ranks_as_the_command_line_allows_may_stand_in_a_file(softband: Softband) -> None:
     file = softband.folder / "many.toml"
     file.write_text('workload = "permutation"\nranks_per_host = 2147483649\n')
-    assert "many.toml:2: ranks_per_host = 2147483649: from 1 to 1024" in refusal(softband, str(FABRICS / "three-hosts.toml"), str(file))
+    assert "many.toml:2: error: ranks_per_host = 2147483649 is out of range: from 1 to 1024" in refusal(softband, str(FABRICS / "three-hosts.toml"), str(file))
