@@ -128,6 +128,14 @@ impl Catalog {
         }
     }
 
+    /// This catalogue with parts in place of those of their names, or besides them. Faults go to `findings`.
+    pub(crate) fn with_parts(&self, mut parts: Vec<RawPart>, findings: &mut Findings) -> Self {
+        let mut catalog = self.clone();
+        parts.sort_by_key(stage);
+        parts.iter().for_each(|part| catalog.shelve(part, findings));
+        catalog
+    }
+
     /// What `[generate]` takes where a file does not name parts.
     pub fn set_usual_parts(&mut self, usual: Option<UsualParts>) {
         self.usual = usual;

@@ -118,7 +118,8 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     let limits = arguments.limits.limits(arguments.pace == PaceName::Virtual)?;
     let (path, mut loaded) = load(arguments)?;
     loaded.start_date = arguments.start_date.unwrap_or(loaded.start_date);
-    let seed = arguments.seed.unwrap_or(loaded.seed);
+    loaded.seed = arguments.seed.unwrap_or(loaded.seed);
+    let seed = loaded.seed;
     let wanted = programs::wanted(arguments, &loaded)?;
     if let Some(out) = &arguments.out {
         let other = |error| anyhow::anyhow!("cannot make the run folder {}: {error}\n  help: name another folder with --out", out.display());

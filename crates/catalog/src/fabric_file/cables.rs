@@ -10,6 +10,7 @@ use softband_types::{LinkLayer, LinkSpeed, LinkWidth, PortNumber};
 use super::Context;
 use super::ethernet;
 use super::nodes::{HostDraft, SwitchDraft};
+use super::stated;
 use super::train::{self, Capabilities, PortCan};
 
 use crate::diagnostic::{Findings, suggest};
@@ -57,6 +58,7 @@ fn cable(index: usize, node: &Node, nodes: &Nodes<'_>, taken: &mut BTreeMap<Port
     let to = fields.required_text("to", "\"host/device/port\" or \"switch/port\"", &mut context.findings);
     let length = fields.optional_text("length", "\"1 m\"", &mut context.findings);
     let rate = fields.optional_text("rate", "\"EDR\"", &mut context.findings);
+    let stated = stated::of_cable(&mut fields, &mut context.findings);
     let length_is_wrong = fields.has("length") && length.is_none();
     fields.finish(&mut context.findings);
     let part = part.and_then(|(name, span)| {
@@ -76,7 +78,9 @@ fn cable(index: usize, node: &Node, nodes: &Nodes<'_>, taken: &mut BTreeMap<Port
     let laid = train::Laid { part: &template, part_span, length };
     let ends = [(a.text, &a.span, a.capabilities?), (b.text, &b.span, b.capabilities?)];
     let (part, rate) = ethernet::train(laid, rate, ends, context)?;
-    Some(CableSpec { part, ends: [a.port, b.port], rate })
+    let cable = CableSpec { part, ends: [a.port, b.port], rate };
+    stated.check(&cable, [a.text, b.text], &mut context.findings);
+    Some(cable)
 }
 
 /// A port takes one cable.

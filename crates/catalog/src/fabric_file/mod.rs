@@ -12,6 +12,7 @@ mod qos;
 pub(crate) mod resolved;
 mod slots;
 mod slower;
+mod stated;
 mod subnet;
 pub(crate) mod train;
 
@@ -23,11 +24,14 @@ use softband_fabric::spec::FabricSpec;
 use crate::catalog::Catalog;
 use crate::diagnostic::{FabricError, Findings, Warning, suggest};
 use crate::document::{self, Entry, Fields};
-use crate::parts::{PartKind, PartSheet};
+use crate::parts::{PartKind, PartSheet, parts_of_table};
 use crate::start_date::StartDate;
 use generate::Generated;
 pub use generate::expand;
 use nodes::{HostDraft, SwitchDraft};
+
+/// The table of parts in a resolved fabric.
+const PARTS: &str = "parts";
 
 /// How strict the loader is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,11 +74,17 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Notes that a part is in use, so that its sheet goes into the resolved fabric.
+    /// Notes that a part is in use, so that its sheet goes into the resolved fabric, with those of the parts that it names.
     fn use_sheet(&mut self, kind: PartKind, name: &str) {
         let key = (kind, name.to_owned());
-        if let (false, Some(sheet)) = (self.sheets.contains_key(&key), self.catalog.sheet(kind, name)) {
-            self.sheets.insert(key, sheet.clone());
+        let (false, Some(sheet)) = (self.sheets.contains_key(&key), self.catalog.sheet(kind, name)) else { return };
+        self.sheets.insert(key, sheet.clone());
+        for parameter in &sheet.parameters {
+            match parameter.name.as_str() {
+                "bus" | "slot" => self.use_sheet(PartKind::Bus, &parameter.value),
+                "length_limits" => self.use_sheet(PartKind::Limit, &parameter.value),
+                _ => {}
+            }
         }
     }
 
@@ -96,8 +106,12 @@ impl Context<'_> {
 
 /// Checks the text of a fabric file; `file` is how messages call it. Reads nothing and never panics.
 pub fn parse_fabric(file: &str, text: &str, catalog: &Catalog, options: &LoadOptions) -> Result<LoadedFabric, FabricError> {
-    let mut context = Context { catalog, options: *options, findings: Findings::new(file, text), sheets: BTreeMap::new() };
-    let parsed = document::parse(text, &mut context.findings).and_then(|entries| read_document(file, &entries, &mut context));
+    let mut findings = Findings::new(file, text);
+    let entries = document::parse(text, &mut findings);
+    let own = entries.as_deref().and_then(|entries| own_parts(entries, catalog, &mut findings));
+    let catalog = own.as_ref().unwrap_or(catalog);
+    let mut context = Context { catalog, options: *options, findings, sheets: BTreeMap::new() };
+    let parsed = entries.and_then(|entries| read_document(file, &entries, &mut context));
     let Context { findings, sheets, .. } = context;
     match parsed {
         Some((spec, (seed, start_date))) if findings.errors.is_empty() => {
@@ -107,8 +121,17 @@ pub fn parse_fabric(file: &str, text: &str, catalog: &Catalog, options: &LoadOpt
     }
 }
 
+/// The catalogue with the parts of a resolved fabric; `None` where the file has none. So a run's fabric stays as it was when parts change.
+fn own_parts(entries: &[Entry], catalog: &Catalog, findings: &mut Findings) -> Option<Catalog> {
+    let table = entries.iter().find(|entry| entry.key == PARTS)?;
+    let parts = parts_of_table(table, findings);
+    Some(catalog.with_parts(parts, findings))
+}
+
 fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Option<(FabricSpec, RunDefaults)> {
     let mut top = Fields::new("the file", 0..0, entries);
+    // Asked for only where it is, as all that only resolved fabrics have: it is none of the keys that a message names.
+    let _ = top.has(PARTS).then(|| top.optional(PARTS));
     let (title, defaults) = read_fabric(top.optional("fabric"), file, &mut context.findings);
     let subnet_entry = top.optional("subnet");
     let mut subnet = subnet::read_subnet(subnet_entry, &mut context.findings);

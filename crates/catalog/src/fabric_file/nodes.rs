@@ -12,6 +12,7 @@ use super::buses;
 use super::ethernet;
 use super::guids::GuidText;
 use super::slots;
+use super::stated::{self, Stated};
 use crate::catalog::Catalog;
 use crate::diagnostic::Findings;
 use crate::document::{Entry, Fields, Node, Value, wrong_kind};
@@ -38,6 +39,8 @@ pub(super) struct HcaDraft {
     pub(super) slot: Option<(String, Range<usize>)>,
     /// The host's bus that the file says it is on, with others.
     pub(super) shared_bus: Option<(String, Range<usize>)>,
+    /// What a resolved fabric states of the slot.
+    pub(super) slot_trained: Option<Stated<String>>,
     /// What it sits in, trained.
     pub(super) bus: Option<BusPart>,
     tune_pci: bool,
@@ -126,6 +129,7 @@ fn host(entry: &Entry, context: &mut Context<'_>) -> Option<HostDraft> {
         hcas.iter_mut().for_each(|hca| slots::train(&entry.key, part, &buses, hca, context));
     }
     buses::share(&entry.key, &buses, &mut hcas, context);
+    hcas.iter().for_each(|hca| stated::check_slot(&entry.key, hca, &mut context.findings));
     if hcas.is_empty() {
         let help = format!("add an HCA:\n[[hosts.{0}.hcas]]\npart = \"...\"", entry.key);
         context.findings.error(format!("{what} has no HCA"), vec![(entry.key_span.clone(), "this host".into())], Some(help));
@@ -152,6 +156,7 @@ fn hca(host: &str, node: &Node, index: usize, context: &mut Context<'_>) -> Opti
     let part = fields.required_text("part", "\"...\", an HCA part", &mut context.findings);
     let slot = fields.optional_text("slot", "\"pcie-gen3-x16\", a bus part", &mut context.findings).map(|(name, span)| (name.to_owned(), span));
     let shared_bus = fields.optional_text("bus", "\"...\", a bus of the host", &mut context.findings).map(|(name, span)| (name.to_owned(), span));
+    let slot_trained = stated::text(&mut fields, "slot_trained", "\"PCI Express gen 1 x8\"", &mut context.findings);
     let guid = fields.optional_text("node_guid", "\"0x0002c90300001234\"", &mut context.findings);
     let options = fields.optional("options");
     let pkeys = fields.optional("pkeys");
@@ -181,7 +186,7 @@ fn hca(host: &str, node: &Node, index: usize, context: &mut Context<'_>) -> Opti
         let help = "remove one of them: `slot` is a part for this HCA alone, `bus` one that the host's table names for several";
         context.findings.error(format!("`{host}/{device}` is in two places"), labels, Some(help.into()));
     }
-    Some(HcaDraft { device, span, part, part_span, slot, shared_bus, bus: None, tune_pci, link_layer, pkeys, node_guid })
+    Some(HcaDraft { device, span, part, part_span, slot, shared_bus, slot_trained, bus: None, tune_pci, link_layer, pkeys, node_guid })
 }
 
 /// What the HCA's ports are, if its part can be that and nothing is said that goes with the other link layer.

@@ -126,7 +126,11 @@ fn write_sheet(out: &mut String, sheet: &PartSheet) -> std::fmt::Result {
 }
 
 fn write_parameter(out: &mut String, parameter: &Parameter) -> std::fmt::Result {
-    let value = if parameter.quoted { quoted(&parameter.value) } else { parameter.value.clone() };
+    let value = match parameter {
+        Parameter { listed: true, value, .. } => format!("[{}]", value.split(", ").map(quoted).collect::<Vec<_>>().join(", ")),
+        Parameter { quoted: true, value, .. } => quoted(value),
+        Parameter { value, .. } => value.clone(),
+    };
     let (unit, source) = (quoted(&parameter.unit), quoted(&parameter.source));
     write!(out, "{} = {{ value = {value}, unit = {unit}, source = {source}, status = \"{}\"", parameter.name, parameter.status)?;
     if !parameter.on.is_empty() {

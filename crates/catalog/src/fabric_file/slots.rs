@@ -16,7 +16,7 @@ pub(super) fn train(host: &str, part: &HostPart, buses: &[BusDraft], hca: &mut H
         (None, None) => Some(part.bus.clone()),
     };
     let (Some(bus), Some(card)) = (slot, hca.part.as_ref().map(|part| part.interface)) else { return };
-    use_sheets(&bus.name, context);
+    context.use_sheet(PartKind::Bus, &bus.name);
     match bus.slot.train(card) {
         Some(slot) => {
             check_reads(host, part, hca, slot, context);
@@ -65,16 +65,6 @@ fn check_reads(host: &str, part: &HostPart, hca: &HcaDraft, slot: Slot, context:
     let message = format!("host `{host}` reads {} B at a time, and slot `{name}` has {least} B at least", part.read_request_bytes);
     let help = format!("give `{host}` a part with `read_request` of {least} B or more, or the HCA another slot");
     context.findings.error(message, vec![(span.clone(), "this slot".into())], Some(help));
-}
-
-/// A bridge's sheet names the slot that it offers.
-fn use_sheets(bus: &str, context: &mut Context<'_>) {
-    context.use_sheet(PartKind::Bus, bus);
-    let sheet = context.catalog.sheet(PartKind::Bus, bus);
-    let slot = sheet.and_then(|sheet| sheet.parameters.iter().find(|parameter| parameter.name == "slot"));
-    if let Some(slot) = slot {
-        context.use_sheet(PartKind::Bus, &slot.value);
-    }
 }
 
 /// A card that could do more than its slot lets it: nothing is wrong, but it is not what the card was bought for.

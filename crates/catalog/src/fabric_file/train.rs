@@ -72,6 +72,8 @@ pub(super) fn cable_length(
             findings.error(format!("cable part `{name}` comes in any length"), vec![(part_span.clone(), "no length".into())], Some(help.into()));
             None
         }
+        // A resolved fabric states it.
+        (false, Some((text, span))) if parse_quantity(text, Dimension::Length) == Ok(fixed) => Some(Length { millimetres: fixed, span: Some(span) }),
         (false, Some((_, span))) => {
             let help = "remove `length`, or name a part of adjustable length";
             let message = format!("cable part `{name}` is {} long, no other length can be given", metres(fixed));

@@ -8,7 +8,7 @@ mod reader;
 pub(crate) use bus::least_read_request;
 pub(crate) use bus::{bus, variants};
 pub(crate) use convert::{cable, hca, host, length_limits, switch};
-pub(crate) use raw::{RawPart, inherit, read};
+pub(crate) use raw::{RawPart, inherit, parts_of_table, read};
 pub(crate) use reader::PartReader;
 
 use std::fmt;
@@ -96,6 +96,8 @@ pub struct Parameter {
     pub value: String,
     /// Whether the value is written in quotes, as text is.
     pub quoted: bool,
+    /// Whether it is a list of texts, which `value` has with commas between.
+    pub listed: bool,
     pub unit: String,
     pub source: String,
     pub status: Status,

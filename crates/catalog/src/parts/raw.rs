@@ -25,6 +25,13 @@ pub(crate) struct RawPart {
     unreadable: bool,
 }
 
+impl RawPart {
+    fn empty((layer, kind): (usize, PartKind), name: &str) -> Self {
+        let (name, summary) = (name.to_owned(), String::new());
+        Self { kind, name, summary, like: None, parameters: Vec::new(), broken: Vec::new(), layer, unreadable: true }
+    }
+}
+
 /// A parameter as its inline table has it.
 #[derive(Clone, Debug)]
 pub(crate) struct RawParameter {
@@ -42,17 +49,52 @@ pub(crate) struct RawParameter {
 
 /// Reads one part file. Faults go to `findings`.
 pub(crate) fn read((layer, kind): (usize, PartKind), name: &str, text: &str, findings: &mut Findings) -> RawPart {
-    let mut part = RawPart {
-        kind,
-        name: name.to_owned(),
-        summary: String::new(),
-        like: None,
-        parameters: Vec::new(),
-        broken: Vec::new(),
-        layer,
-        unreadable: true,
-    };
+    let mut part = RawPart::empty((layer, kind), name);
     let Some(entries) = document::parse(text, findings) else { return part };
+    fill(&mut part, entries, findings);
+    part
+}
+
+/// Reads the table `[parts]` of a fabric file: parts by kind and name. It stands in a resolved fabric, so each part has all its values.
+pub(crate) fn parts_of_table(table: &Entry, findings: &mut Findings) -> Vec<RawPart> {
+    let mut parts = Vec::new();
+    for (kind, named) in kinds_of(table, findings) {
+        let Value::Table(entries) = &named.node.value else {
+            wrong_kind(named, "a table of parts by name", findings);
+            continue;
+        };
+        for entry in entries {
+            let Value::Table(values) = &entry.node.value else {
+                wrong_kind(entry, "a table of parameters", findings);
+                continue;
+            };
+            let mut part = RawPart::empty((0, kind), &entry.key);
+            fill(&mut part, values.clone(), findings);
+            if let Some((_, span)) = part.like.take() {
+                let help = "write all values of the part here, or put it into a file of its own in catalog/ beside the fabric file";
+                findings.error("a part in a fabric file is like no other".into(), vec![(span, "not here".into())], Some(help.into()));
+            }
+            parts.push(part);
+        }
+    }
+    parts
+}
+
+fn kinds_of<'a>(table: &'a Entry, findings: &mut Findings) -> Vec<(PartKind, &'a Entry)> {
+    let Value::Table(entries) = &table.node.value else {
+        wrong_kind(table, "a table, as in the `fabric.toml` of a run", findings);
+        return Vec::new();
+    };
+    let known = |entry: &'a Entry| PartKind::parse(&entry.key).map(|kind| (kind, entry));
+    for entry in entries.iter().filter(|entry| known(entry).is_none()) {
+        let help = suggest(&entry.key, "kinds of parts", &PartKind::ALL.map(PartKind::folder));
+        findings.error(format!("no kind of part is called `{}`", entry.key), vec![(entry.key_span.clone(), "unknown kind".into())], Some(help));
+    }
+    entries.iter().filter_map(known).collect()
+}
+
+/// Gives a part what the entries of its file or table say.
+fn fill(part: &mut RawPart, entries: Vec<Entry>, findings: &mut Findings) {
     let (heads, rest): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(|entry| !matches!(entry.node.value, Value::Table(_)));
     let mut fields = Fields::new("a part file", 0..0, &heads);
     let summary = fields.required_text("summary", "\"what this part is\"", findings);
@@ -73,7 +115,6 @@ pub(crate) fn read((layer, kind): (usize, PartKind), name: &str, text: &str, fin
             None => part.broken.push(entry.key.clone()),
         }
     }
-    part
 }
 
 fn parameter(entry: &Entry, findings: &mut Findings) -> Option<RawParameter> {

@@ -387,6 +387,7 @@ fn sheet_row(parameter: &RawParameter) -> Parameter {
         name: parameter.name.clone(),
         value,
         quoted,
+        listed: matches!(parameter.value.value, Value::Array(_)),
         unit: parameter.unit.clone(),
         source: parameter.source.clone(),
         status: parameter.status,
