@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+from html import escape
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -12,9 +16,11 @@ from softband_lab import svg
 from softband_lab.accuracy_charts import Dot, scatter_chart, scatter_sentence, strip_chart
 from softband_lab.charts import Mark, Panel, describe, page_panel, static_panel
 from softband_lab.errors import LabError
+from softband_lab.overlap import draw_lines
 from softband_lab.study import Test
 from softband_lab.study_file import load_study
 from softband_lab.takeaway import signed_percent, takeaway
+from softband_lab.whatif_charts import Spot, heat_chart, lines_chart, narrow_heat_charts
 
 SIZES = (2, 4, 8)
 
@@ -200,3 +206,45 @@ def test_a_figure_by_itself_needs_no_page() -> None:
     assert "var(--" not in drawing
     assert ElementTree.fromstring(drawing).attrib["viewBox"].startswith("0 0 400 ")
     assert ">Curve A<" in drawing
+
+
+def test_lines_that_coincide_share_their_dashes_though_their_points_differ() -> None:
+    lines = draw_lines({"a": [(0.0, 10.0), (100.0, 10.0)], "b": [(0.0, 10.0), (40.0, 10.0), (100.0, 90.0)]})
+    assert lines["a"].count("<path") == lines["b"].count("<path") == 2
+    shared_a, shared_b = (re.search(r'd="([^"]+)" stroke-dasharray', lines[name]) for name in "ab")
+    assert shared_a is not None
+    assert shared_b is not None
+    assert shared_a[1] == shared_b[1] == "M0 10L40 10"
+    assert '"M40 10L100 10"/>' in lines["a"]
+    assert draw_lines({"a": [(0.0, 10.0)], "b": []}) == {"a": "", "b": ""}
+
+
+def test_a_question_has_lines_for_all_lanes_and_a_map_that_fits_a_narrow_page() -> None:
+    spots = [Spot(f"{lanes} data lanes", length, 1000.0 / length) for lanes in range(1, 11) for length in (1.0, 2.0)]
+    root = ElementTree.fromstring(lines_chart(spots, 400))
+    assert len([one for one in root.iter() if one.get("stroke-dasharray")]) == 10
+    maps = [heat_chart(spots), *narrow_heat_charts(spots)]
+    fields = [len([one for one in ElementTree.fromstring(drawing).iter() if one.get("fill")]) for drawing in maps]
+    assert fields == [20, 16, 4]
+    assert [ElementTree.fromstring(drawing).attrib["viewBox"].split()[2] for drawing in maps[1:]] == ["380", "380"]
+    assert "10 data lanes: 1,000 at 1 m, 500 at 2 m." in maps[2]
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium to lay pages out")
+def test_no_page_scrolls_sideways_on_a_telephone(tree: Tree, tmp_path: Path) -> None:
+    """In a frame: a window of chromium is never this narrow."""
+    tree.run()
+    page = (tree.out / "report.html").read_text()
+    wrapper = tmp_path / "wrapper.html"
+    wrapper.write_text(
+        f'<iframe style="width:390px;height:900px" srcdoc="{escape(page)}"></iframe><p>not measured</p><script>'
+        "onload = () => { const page = document.querySelector('iframe').contentDocument.documentElement;"
+        " document.querySelector('p').textContent = `${page.clientWidth} ${page.scrollWidth}`; };</script>"
+    )
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    done = subprocess.run(
+        [*command, "--dump-dom", f"file://{wrapper}"], capture_output=True, text=True, timeout=90, check=True
+    )
+    sizes = re.search(r"<p>(\d+) (\d+)</p>", done.stdout)
+    assert sizes is not None, done.stderr
+    assert int(sizes[2]) == int(sizes[1]) > 350

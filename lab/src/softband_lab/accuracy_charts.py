@@ -14,7 +14,8 @@ BASES = ("predicted", "derived", "calibrated")
 CLASSES = {"predicted": "s0", "derived": "s2", "calibrated": "s4"}
 # Deviations are drawn wider near zero: most are small, some are not.
 _NEAR = 2.0
-_TICKS = (-75, -50, -25, -10, -5, -1, 0, 1, 5, 10, 25, 50, 75, 100)
+_TICKS = (0, 1, 5, 10, 25, 50, 75, 100)
+_NAME_WIDTH = 44.0
 _ROW = 46.0
 # Of the band beside the diagonal.
 _BAND_PERCENT = 10.0
@@ -52,13 +53,16 @@ def strip_chart(dots: list[Dot], generations: list[str], tolerance: float, width
     most = max(abs(dot.deviation_percent) for dot in dots)
     x = Scale(-_even(most * 1.08), _even(most * 1.08), box.left, box.right)
     parts = [_band(x, tolerance, box)]
-    crowded = (-50, -25, -1, 1, 25, 50) if not wide else ()
-    for tick in _TICKS:
-        if abs(tick) <= most * 1.08:
-            at = x.at(_even(tick))
-            parts.append(svg.line(at, box.top, at, box.bottom, "axis" if tick == 0 else "grid"))
-            if tick not in crowded:
-                parts.append(svg.text(at, box.bottom + 17, f"{tick:+d} %" if tick else "0", anchor="middle"))
+    named = 0.0
+    for tick in (tick for tick in _TICKS if tick <= most * 1.08):
+        has_name = not tick or x.at(_even(tick)) - x.at(named) >= _NAME_WIDTH
+        named = _even(tick) if has_name else named
+        for side in dict.fromkeys((-tick, tick)):
+            at = x.at(_even(side))
+            parts.append(svg.line(at, box.top, at, box.bottom, "grid" if side else "axis"))
+            if has_name:
+                words = f"{side:+d} %".replace("-", "−") if side else "0"
+                parts.append(svg.text(at, box.bottom + 17, words, anchor="middle"))
     for index, title in enumerate(shown):
         middle = box.top + _ROW * (index + (0.5 if wide else 0.66))
         parts.append(svg.line(box.left, box.top + _ROW * index, box.right, box.top + _ROW * index, "grid"))

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from softband_lab import svg
 from softband_lab.engine_job import JobResult
 from softband_lab.files import write_whole
+from softband_lab.overlap import draw_lines
 from softband_lab.study import Figure, Study, Test
 from softband_lab.svg import Box, Scale
 
 WIDTH, HEIGHT = 400.0, 300.0
 _BOX = Box(56, 30, 388, 250)
-# Curves that are no further apart than this share of the panel's largest value take turns in one line.
-_COINCIDE = 0.012
-_DASH = 7.0
-# Between two sizes: the groups of curves that coincide.
-Shared = dict[tuple[int, int], list[list[str]]]
 
 
 @dataclass(frozen=True)
@@ -155,10 +149,15 @@ def _curves(panel: Panel) -> list[str]:
     y = _y_scale(panel)
     parts = svg.y_axis(_BOX, y, _title(panel.test))
     parts += svg.x_axis(_BOX, x, _size_ticks(low, high), "message size (bytes)", svg.bytes_name)
-    shared = _shared(panel)
+    places = {
+        name: [(x.at(size), y.at(value)) for size, value in panel.series(name)]
+        for name in panel.curves
+        if panel.series(name)
+    }
+    lines = draw_lines(places)
     for index, name in enumerate(panel.curves):
-        if panel.series(name):
-            parts.append(_curve(panel, index, name, x, y, shared))
+        if name in places:
+            parts.append(_curve(panel, index, name, places[name], lines[name]))
     across = [mark for mark in panel.marks if mark.size is None]
     parts += _lines_across(across, y)
     for mark in panel.marks:
@@ -167,64 +166,20 @@ def _curves(panel: Panel) -> list[str]:
     return parts
 
 
-def _curve(panel: Panel, index: int, name: str, x: Scale, y: Scale, shared: Shared) -> str:
+def _curve(panel: Panel, index: int, name: str, places: list[tuple[float, float]], lines: str) -> str:
     series = panel.series(name)
-    places = {size: (svg.number(x.at(size)), svg.number(y.at(value))) for size, value in series}
     radius = 4.2 if len(series) == 1 else 2.2
     dots = "".join(
-        f'<circle cx="{a}" cy="{b}" r="{radius}" class="dot"/>'
-        f'<circle cx="{a}" cy="{b}" r="8" class="hit"{svg.tip(_tip(panel, name, size, value))}/>'
-        for (a, b), (size, value) in zip(places.values(), series, strict=True)
-    )
-    lines = "".join(
-        f'<path class="line" d="M{"L".join(" ".join(places[size]) for size in sizes)}"{_dash(name, group)}/>'
-        for sizes, group in _runs([size for size, _ in series], name, shared)
+        f'<circle cx="{svg.number(x)}" cy="{svg.number(y)}" r="{radius}" class="dot"/>'
+        f'<circle cx="{svg.number(x)}" cy="{svg.number(y)}" r="8" class="hit"'
+        f"{svg.tip(_tip(panel, name, size, value))}/>"
+        for (x, y), (size, value) in zip(places, series, strict=True)
     )
     return f'<g class="{svg.colour_class(index)}" data-curve="{svg.attribute(name)}">{lines}{dots}</g>'
 
 
 def _tip(panel: Panel, curve: str, size: int, value: float) -> str:
     return f"{panel.label(curve)}: {value:,.2f} {panel.test.unit} at {size:,} bytes (predicted)"
-
-
-def _shared(panel: Panel) -> Shared:
-    """Which curves coincide between two sizes: they share a line there, and none is thinner than another."""
-    near = _COINCIDE * max(point["value"] for point in panel.points)
-    curves = {name: dict(panel.series(name)) for name in panel.curves}
-    found: Shared = {}
-    for name, series in curves.items():
-        for step in pairwise(sorted(series)):
-            for group in found.setdefault(step, []):
-                if all(abs(series[size] - curves[group[0]][size]) <= near for size in step):
-                    group.append(name)
-                    break
-            else:
-                found[step].append([name])
-    return found
-
-
-def _runs(sizes: list[int], name: str, shared: Shared) -> Iterator[tuple[list[int], list[str]]]:
-    """The sizes of a curve in runs, in each of which the same curves coincide with it."""
-    run: list[int] = []
-    group: list[str] = []
-    for step in pairwise(sizes):
-        here = next(names for names in shared[step] if name in names)
-        if run and here == group:
-            run.append(step[1])
-            continue
-        if run:
-            yield run, group
-        run, group = list(step), here
-    if run:
-        yield run, group
-
-
-def _dash(name: str, group: list[str]) -> str:
-    """The curves of a group take turns in the dashes of their shared line."""
-    if len(group) == 1:
-        return ""
-    gap, offset = _DASH * (len(group) - 1), _DASH * (len(group) - group.index(name))
-    return f' stroke-dasharray="{_DASH:g} {gap:g}" stroke-dashoffset="{offset:g}"'
 
 
 def _lines_across(marks: list[Mark], y: Scale) -> list[str]:

@@ -13,7 +13,7 @@ from softband_lab.bottleneck import Bottleneck
 from softband_lab.fabricfile import plain
 from softband_lab.report import render
 from softband_lab.whatif import FULL_SHARE, Limit, Point, Question
-from softband_lab.whatif_charts import Spot, heat_chart, lines_chart
+from softband_lab.whatif_charts import Spot, heat_chart, lines_chart, narrow_heat_charts
 
 _OWN = "as in the file"
 
@@ -100,6 +100,7 @@ def write_page(question: Question, limits: list[Limit], lengths: list[float], co
             ],
             "lines": [Markup(lines_chart(every, width)) for width in (1000, 400)] if every else [],
             "heat": Markup(heat_chart(asked)) if asked else "",
+            "narrow_heat": [Markup(drawing) for drawing in narrow_heat_charts(asked)],
             "rows": rows,
             "provenance": [
                 ("Command", command),
