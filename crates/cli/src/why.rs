@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use softband_engine::ThreadWork;
 use softband_fabric::spec::FabricSpec;
 use softband_fabric::{HcaCounters, PortCounters, QueuePairRepeats};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Waits worth a line, in percent of the transfer time: for credits, the end of a pause, a receive request or an acknowledgement.
@@ -17,9 +18,10 @@ const WAIT_PERCENT: u64 = 5;
 /// another limit is at work more often than this one.
 const BUSY_PERCENT: u64 = 60;
 /// A slot, bus or memory that is at work for this share of the transfer time, in percent, explains why read requests wait: their
-/// latency is no limit of its own then. `softband what-if` calls it the limit from the same share on.
+/// latency is no limit of its own then. A busy part below this share comes after all waits. `softband what-if` calls a part the
+/// limit from the same share on.
 const SATURATED_PERCENT: u64 = 95;
-/// So many bottlenecks are named, the largest ones.
+/// So many bottlenecks are named.
 const NAMED_MAX: usize = 5;
 
 /// What limits; kinds of equal share stand in this order.
@@ -137,6 +139,12 @@ impl Evidence {
         picos > 0 && u128::from(picos) * 100 >= u128::from(self.whole_picos) * u128::from(percent)
     }
 
+    /// True of a part that is busy but not full: it held nothing up while another one waited.
+    fn has_time_left(&self, limit: &Bottleneck) -> bool {
+        let is_wait = matches!(limit.kind, Kind::Credits | Kind::Receiver | Kind::Retransmission);
+        !is_wait && !self.is_at_least(limit.picos, SATURATED_PERCENT)
+    }
+
     /// The share stands between `before` and `after`.
     fn limit(&self, kind: Kind, part: &str, picos: u64, (before, after): (&str, &str)) -> Bottleneck {
         let share = self.percent(picos);
@@ -153,7 +161,7 @@ impl Evidence {
     }
 }
 
-/// The bottlenecks of a run, largest first. A run that sends nothing has none.
+/// The bottlenecks of a run: waits and full parts, largest first, then busy parts with time left. A run that sends nothing has none.
 pub(crate) fn bottlenecks(evidence: &Evidence) -> Vec<Bottleneck> {
     if evidence.whole_picos == 0 {
         return Vec::new();
@@ -162,7 +170,8 @@ pub(crate) fn bottlenecks(evidence: &Evidence) -> Vec<Bottleneck> {
     found.extend(evidence.hcas.iter().flat_map(|hca| of_hca(evidence, hca)));
     found.extend(evidence.repeats.iter().flat_map(|qp| of_queue_pair(evidence, qp)));
     found.extend(evidence.work.iter().filter_map(|thread| of_thread(evidence, thread)));
-    found.sort_by(|a, b| b.picos.cmp(&a.picos).then_with(|| (a.kind, &a.part, &a.text).cmp(&(b.kind, &b.part, &b.text))));
+    let rank = |limit: &Bottleneck| (evidence.has_time_left(limit), Reverse(limit.picos));
+    found.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| (a.kind, &a.part, &a.text).cmp(&(b.kind, &b.part, &b.text))));
     // HCAs of one host share its memory, and those of one bus that bus: each is named once.
     found.dedup_by(|a, b| a.text == b.text);
     found.truncate(NAMED_MAX);

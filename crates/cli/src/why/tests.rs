@@ -150,6 +150,15 @@ fn five_are_named_largest_first_and_equal_ones_by_kind_and_name() {
 }
 
 #[test]
+fn waits_and_full_parts_come_before_busy_parts_with_time_left() {
+    let busy = |node: &str, xmit_busy_picos| PortCounters { xmit_busy_picos, ..port(node, 1) };
+    let waits = PortCounters { xmit_busy_picos: 660_000, credit_stall_picos: vec![500_000], ..port("b/h", 1) };
+    let evidence = Evidence { ports: vec![busy("z", 940_000), waits, busy("c", 950_000)], ..evidence() };
+    let found: Vec<_> = bottlenecks(&evidence).into_iter().map(|found| (found.part, found.share)).collect();
+    assert_eq!(found, [("c/1", 95), ("b/h/1", 50), ("z/1", 94), ("b/h/1", 66)].map(|(part, share)| (part.to_owned(), share)));
+}
+
+#[test]
 fn a_share_is_at_most_all_of_the_time_and_large_numbers_do_not_overflow() {
     let ports = vec![PortCounters { xmit_busy_picos: u64::MAX, ..port("a/h", 1) }];
     let evidence = Evidence { ports, whole_picos: u64::MAX / 2, ..evidence() };
