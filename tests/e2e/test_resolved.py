@@ -9,7 +9,6 @@ from conftest import FABRICS, Softband
 from test_determinism import digest
 
 
-
 def test_the_fabric_of_a_run_gives_the_same_run_again(softband: Softband) -> None:
     for fabric, program, options in (
         ("two-hosts", "ib_send_bw -s 4096 -n 200", ()),
