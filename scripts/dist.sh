@@ -51,6 +51,6 @@ SH
 for command in study what-if model-sweep compare; do
     lab_command "$command" softband_lab "$command"
 done
-# Schedulers and workers for campaigns, of the same versions as the lab's own.
-lab_command dask dask
+# Schedulers and workers for campaigns; Dask itself comes on demand.
+lab_command dask softband_lab dask
 step "done: $dist"

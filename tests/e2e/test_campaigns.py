@@ -66,7 +66,9 @@ class Campaigns:
         return path
 
     def environment(self, **more: str) -> dict[str, str]:
-        ours = {"SOFTBAND_BIN": str(self.folder / "tree" / "bin" / "softband"), "SOFTBAND_HOME": str(DIST)}
+        # Dask is no part of the installation: it comes from the tests' own environment.
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        ours = {"SOFTBAND_BIN": str(self.folder / "tree" / "bin" / "softband"), "SOFTBAND_HOME": str(DIST), "PATH": path}
         return {**os.environ, **ours, **more}
 
     def begin(self, *words: str, **more: str) -> subprocess.Popen[bytes]:

@@ -18,11 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from distributed import Future, KilledWorker
 from rich.console import Console
 from rich.markup import escape
 
-from softband_lab.cluster import Cluster
+from softband_lab.cluster import Cluster, is_killed_worker
 from softband_lab.dataset import Store
 from softband_lab.errors import LabError
 from softband_lab.jobs import Failure, Finished, Job, content_key
@@ -98,8 +97,8 @@ class _Campaign(Generic[ResultT]):
     console: Console
     waiting: deque[tuple[Job[ResultT], str]]
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    under_way: dict[Future[Any], tuple[Job[ResultT], str]] = field(default_factory=dict)
-    done: queue.SimpleQueue[Future[Any]] = field(default_factory=queue.SimpleQueue)
+    under_way: dict[Any, tuple[Job[ResultT], str]] = field(default_factory=dict)
+    done: queue.SimpleQueue[Any] = field(default_factory=queue.SimpleQueue)
 
     def run(self) -> None:
         ended_well = False
@@ -142,8 +141,6 @@ class _Campaign(Generic[ResultT]):
         job, key = self.under_way.pop(future)
         try:
             came_out = future.result()
-        except KilledWorker as lost:
-            came_out = _lost_workers(job, lost)
         except Cancelled:
             raise KeyboardInterrupt from None
         except CancelledError:
@@ -153,13 +150,15 @@ class _Campaign(Generic[ResultT]):
         except OSError:
             raise self.cluster.lost() from None  # cells' own ones are Failures
         except Exception as error:
-            if self.cluster.is_local:
-                raise
-            raise LabError(
-                self.cluster.name,
-                f"a worker cannot take cells: {type(error).__name__}: {error}",
-                "the same Python and the same Softband on every machine (`softband dask worker`)",
-            ) from error
+            if not is_killed_worker(error):
+                if self.cluster.is_local:
+                    raise
+                raise LabError(
+                    self.cluster.name,
+                    f"a worker cannot take cells: {type(error).__name__}: {error}",
+                    "the same Python and the same Softband on every machine (`softband dask worker`)",
+                ) from error
+            came_out = _lost_workers(job, error)
         self._keep(job, key, came_out)
         self.progress.advance()
 
@@ -175,7 +174,7 @@ class _Campaign(Generic[ResultT]):
             self.console.print(describe_failure(came_out), soft_wrap=True, highlight=False)
 
 
-def _lost_workers(job: Job[Any], lost: KilledWorker) -> Failure:
+def _lost_workers(job: Job[Any], lost: Any) -> Failure:
     where = getattr(lost.last_worker, "address", lost.last_worker)
     reason = f"the worker that ran it was lost {lost.allowed_failures + 1} times, last {where}: out of memory there?"
     return Failure(job.id, job.command(), reason, [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from rich.markup import escape
 
 from softband_lab.accuracy import run_accuracy
 from softband_lab.campaign import describe_failure, exclusive
-from softband_lab.cluster import Cluster
+from softband_lab.cluster import Cluster, check_dask
 from softband_lab.compare import compare as compare_tables
 from softband_lab.compare import load_results, print_comparison
 from softband_lab.errors import LabError
@@ -243,7 +244,16 @@ def compare_main() -> None:
     _run(_single(compare), "softband compare")
 
 
+def dask_main() -> None:
+    """A scheduler or workers, of the same versions as the lab's own; Dask takes the place of this process."""
+    check_dask("softband dask")
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "dask", *_own_arguments("dask")])
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["dask"]:
+        _run(lambda prog_name: dask_main(), "softband dask")  # noqa: ARG005
+        return
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
     app.command("study")(study)
     app.command("what-if")(what_if)

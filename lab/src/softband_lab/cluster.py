@@ -1,4 +1,7 @@
-"""Where the cells of a campaign run: threads of this process, a Dask scheduler's workers, or Slurm jobs."""
+"""Where the cells of a campaign run: threads of this process, a Dask scheduler's workers, or Slurm jobs.
+
+Threads need no package; the others need Dask.
+"""
 
 from __future__ import annotations
 
@@ -12,27 +15,47 @@ import sys
 import threading
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import dask
-from distributed import Client, Future, LocalCluster
-
 from softband_lab import worker
 from softband_lab.errors import LabError
+from softband_lab.scratch import Scratch
 
 # A scheduler that is there answers much sooner.
 _CONNECT_SECONDS = 4.0
 _WORKERLESS_SECONDS = 60.0
 _COUNT_EVERY_SECONDS = 1.0
 _GOES_ON = "the same command goes on with the cells that are finished"
-_LOCAL_PAGES: dict[str, Any] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 
-# What matters is said by the campaign. Dask gives each of its loggers a level of its own.
-for _name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
-    logging.getLogger(_name).setLevel(logging.CRITICAL)
+
+def check_dask(wanted_by: str) -> None:
+    """Dask's packages are no part of an installation until a campaign on several machines needs them."""
+    try:
+        importlib.import_module("distributed")
+    except ImportError:
+        raise LabError(
+            wanted_by, "needs the packages dask and distributed", how_to_install("dask", "distributed")
+        ) from None
+
+
+def _import_distributed(wanted_by: str) -> Any:
+    check_dask(wanted_by)
+    distributed = importlib.import_module("distributed")
+    # What matters is said by the campaign. Dask gives each of its loggers a level of its own.
+    for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    return distributed
+
+
+def is_killed_worker(error: BaseException) -> bool:
+    """Dask gives up a cell of which several workers died."""
+    distributed = sys.modules.get("distributed")
+    return distributed is not None and isinstance(error, distributed.KilledWorker)
 
 
 def default_jobs() -> int:
@@ -50,7 +73,9 @@ class Cluster:
         self._where = where
         self._jobs = jobs
         self._made: Any = None
-        self._client: Client | None = None
+        self._client: Any = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._scratch: Scratch | None = None
         self._counted = (0.0, 0)
         self._workers_seen = time.monotonic()
 
@@ -68,6 +93,10 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(wait=True, cancel_futures=True)
+        if self._scratch is not None:
+            self._scratch.remove()
         with suppress(Exception):
             if self._client is not None:
                 self._client.close(timeout=_CONNECT_SECONDS)
@@ -75,16 +104,22 @@ class Cluster:
                 self._made.close(timeout=_CONNECT_SECONDS)
 
     def connect(self) -> None:
-        if self._client is not None:
+        if self._client is not None or self._threads is not None:
             return
         if self._where is None:
-            self._made = _threads(self._jobs or default_jobs())
-        elif self._where == "slurm":
+            self._scratch = Scratch()
+            self._threads = ThreadPoolExecutor(self._jobs or default_jobs(), thread_name_prefix="cell")
+            return
+        client = _import_distributed(self.name).Client
+        if self._where == "slurm":
             self._made = _slurm(self._jobs or default_jobs())
-        self._client = Client(self._made) if self._made is not None else _reach(str(self._where), self.name)
+        self._client = client(self._made) if self._made is not None else _reach(client, str(self._where), self.name)
         self._workers_seen = time.monotonic()
 
-    def submit(self, order: worker.Order) -> Future[Any]:
+    def submit(self, order: worker.Order) -> Any:
+        """A future: one of this process's own, or one of Dask's, which has the same methods."""
+        if self._threads is not None and self._scratch is not None:
+            return self._threads.submit(worker.carry_out, replace(order, scratch=self._scratch.folder))
         assert self._client is not None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of large fabrics: each goes to one worker, once
@@ -139,27 +174,13 @@ class Cluster:
             raise self.lost() from None
 
 
-def _threads(count: int) -> LocalCluster:
-    """Threads of this process. Nobody asks for pages about them, which Dask would offer to the whole network."""
-    with dask.config.set(_LOCAL_PAGES):
-        return LocalCluster(
-            n_workers=1,
-            threads_per_worker=count,
-            processes=False,
-            dashboard_address="127.0.0.1:0",
-            worker_dashboard_address="127.0.0.1:0",
-            memory_limit=0,
-            silence_logs=logging.CRITICAL,
-        )
-
-
-def _reach(address: str, name: str) -> Client:
+def _reach(client: Any, address: str, name: str) -> Any:
     """In a thread of its own: something else that listens there may keep silent for ever."""
-    found: list[Client] = []
+    found: list[Any] = []
 
     def reach() -> None:
         with suppress(Exception):
-            found.append(Client(address, timeout=_CONNECT_SECONDS, set_as_default=False))
+            found.append(client(address, timeout=_CONNECT_SECONDS, set_as_default=False))
 
     thread = threading.Thread(target=reach, daemon=True)
     thread.start()
@@ -178,12 +199,12 @@ def _slurm(jobs: int) -> Any:
     try:
         jobqueue = importlib.import_module("dask_jobqueue")
     except ImportError:
-        raise LabError("--cluster slurm", "needs the package dask-jobqueue", _how_to_install()) from None
+        raise LabError("--cluster slurm", "needs the package dask-jobqueue", how_to_install("dask-jobqueue")) from None
     if shutil.which("sbatch") is None:
         raise LabError(
             "--cluster slurm", "there is no `sbatch` in PATH", "start the campaign on a machine that submits to Slurm"
         )
-    settings = dask.config.get("jobqueue.slurm", {})
+    settings = importlib.import_module("dask").config.get("jobqueue.slurm", {})
     cluster = jobqueue.SLURMCluster(
         cores=settings.get("cores") or 1,
         processes=settings.get("processes") or 1,
@@ -201,8 +222,8 @@ def _environment() -> list[str]:
     return [f"export {name}={shlex.quote(os.environ[name])}" for name in names if name in os.environ]
 
 
-def _how_to_install() -> str:
-    packages = Path(__file__).resolve().parent.parent
-    if packages.name == "python":
-        return f"python3 -m pip install --target {packages} --no-deps dask-jobqueue"
-    return f"{sys.executable} -m pip install dask-jobqueue"
+def how_to_install(*packages: str) -> str:
+    folder, names = Path(__file__).resolve().parent.parent, " ".join(packages)
+    if folder.name == "python":
+        return f"python3 -m pip install --target {folder} {names}"
+    return f"{sys.executable} -m pip install {names}"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from distributed import get_worker
 
 from softband_lab.errors import LabError
 from softband_lab.jobs import Failure, Finished, Job
@@ -27,6 +26,8 @@ class Order:
     # Of the campaign's own process; workers elsewhere look for theirs.
     binary: Path | None = None
     home: Path | None = None
+    # Where cells run in the campaign's own process; workers elsewhere have folders of their own.
+    scratch: Path | None = None
 
 
 _lock = threading.Lock()
@@ -38,10 +39,11 @@ def carry_out(order: Order) -> Finished | Failure:
     softband, job = _softband(order), order.job
     try:
         # Dask removes the folders of workers that were killed.
-        with tempfile.TemporaryDirectory(prefix="softband-cell-", dir=get_worker().local_directory) as name:
+        with tempfile.TemporaryDirectory(prefix="cell-", dir=order.scratch or _worker().local_directory) as name:
             return _carry_out(job, softband, Path(name))
     except OSError as error:
-        place = f"{_here()}: {error.filename}" if error.filename else _here()
+        here = "this machine" if order.scratch else _here()
+        place = f"{here}: {error.filename}" if error.filename else here
         return Failure(job.id, job.command(), f"{place}: {error.strerror or error}", [])
 
 
@@ -99,7 +101,12 @@ def _look_for_softband(order: Order) -> Softband:
 
 
 def _here() -> str:
-    return f"worker {get_worker().address}"
+    return f"worker {_worker().address}"
+
+
+def _worker() -> Any:
+    """Dask's worker; where cells run in this process there is none, nor need there be Dask."""
+    return importlib.import_module("distributed").get_worker()
 
 
 def _files(folder: Path) -> dict[str, bytes]:

@@ -1,0 +1,28 @@
+"""The folder in which cells run on this machine. What a killed process left goes when the next one starts."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+_PREFIX = "softband-cells-"
+
+
+class Scratch:
+    def __init__(self) -> None:
+        remove_leftovers()
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def remove_leftovers() -> None:
+    """The folders of this user's processes that are gone."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        match = re.fullmatch(rf"{_PREFIX}([0-9]+)-.*", path.name)
+        if match and not Path(f"/proc/{match[1]}").exists():
+            shutil.rmtree(path, ignore_errors=True)
