@@ -35,9 +35,6 @@ use definition::{Arguments, Command};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     // A closed pipe (`softband ... | head`) ends the command quietly, as every other tool.
     signals::default_broken_pipe();

@@ -53,10 +53,10 @@ pub(crate) struct RunArguments {
     processors: Option<u32>,
     #[command(flatten)]
     limits: crate::limits::LimitArguments,
-    /// In virtual time: do not say on standard error where the time of transfers went
+    /// In simulated time: do not say on standard error where the time of transfers went
     #[arg(long, env = "SOFTBAND_QUIET", hide_env_values = true, value_parser = FalseyValueParser::new())]
     quiet: bool,
-    /// In virtual time: print all counters of ports, HCAs, queue pairs and threads on standard error at the end
+    /// In simulated time: print all counters of ports, HCAs, queue pairs and threads on standard error at the end
     #[arg(long)]
     counters: bool,
 }
