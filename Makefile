@@ -9,7 +9,7 @@ DATA := $(shell find catalog fabrics studies references -type f 2>/dev/null)
 LAB := $(shell find lab/src -name '*.py' -o -name '*.html' -o -name '*.jinja*' -o -name '*.css' -o -name '*.js' 2>/dev/null) lab/pyproject.toml
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help demo test test-full build setup install bench bench-engine soak lint test-rust test-lab test-e2e fuzz clean
+.PHONY: help demo test test-full build setup install bench bench-engine soak lint test-rust test-lab test-e2e fuzz docs clean
 
 help:
 	@echo "make demo       set up, build, run the paper's main story, and say where the page with the charts is"
@@ -20,6 +20,7 @@ help:
 	@echo "make bench      benchmarks, with printed ratios"
 	@echo "make bench-engine  speed and memory of fabrics up to 11,664 hosts, beside ns-3, SimGrid and bare events"
 	@echo "make soak       ten processes, random work, every byte checked, for an hour (SOAK_SECONDS)"
+	@echo "make docs       build the documentation as a book: target/book/index.html"
 	@echo "make fuzz       each fuzz target for a minute (needs a nightly toolchain and cargo-fuzz)"
 
 setup: target/setup.stamp
@@ -96,6 +97,9 @@ fuzz:
 	@cd fuzz && for target in $$(cargo fuzz list); do \
 	mkdir -p corpus/$$target && cargo +nightly fuzz run $$target corpus/$$target $$(ls -d seeds/$$target 2>/dev/null) -- -max_total_time=60 || exit 1; \
 	done
+
+docs:
+	@scripts/docs.sh
 
 clean:
 	@rm -rf target results
