@@ -24,7 +24,8 @@ def test_the_commands_of_a_tutorial_print_what_it_shows(tutorial: Path, fabrics:
     folder = tmp_path / "tutorial"
     folder.mkdir()
     commands = commands_of(tutorial.read_text(encoding="utf-8"))
-    environment = {"PATH": f"{DIST / 'bin'}:{os.environ['PATH']}"}
+    # A table is as wide as here where the output is no terminal.
+    environment = {"PATH": f"{DIST / 'bin'}:{os.environ['PATH']}", "COLUMNS": "80"}
     assert fabrics.binary.is_file()
     start = time.monotonic()
     ran = run(commands, folder, environment, SECONDS)

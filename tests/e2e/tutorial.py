@@ -88,12 +88,14 @@ def matches(shown: list[str], printed: list[str]) -> bool:
 
 def run(commands: list[Command], folder: Path, environment: dict[str, str], seconds: float) -> Ran:
     """Runs the commands in `folder`, and returns each difference from the tutorial with its line."""
+    # Settings of the reader's own shell, such as SOFTBAND_QUIET, would change the output.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("SOFTBAND_") or name == "SOFTBAND_TEST_MARK"}
     script = folder.parent / f"{folder.name}.sh"
     script.write_text(script_of(commands), encoding="utf-8")
     shell = subprocess.Popen(
         ["bash", str(script)],
         cwd=folder,
-        env={**os.environ, **environment},
+        env={**inherited, **environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
