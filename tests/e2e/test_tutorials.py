@@ -1,4 +1,4 @@
-"""Each command of the tutorials does and prints what they show."""
+"""Each command of the tutorials and of the README's example does and prints what they show."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from conftest import DIST, ROOT, Fabrics
 from tutorial import Command, commands_of, compared, matches, run, script_of
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+README = ROOT / "README.md"
 # A tutorial takes at most 30 s on a quiet machine.
 SECONDS = 240
 
@@ -19,7 +20,7 @@ def test_there_are_four_tutorials() -> None:
     assert [path.stem for path in TUTORIALS] == ["ci", "class", "study", "what-if"]
 
 
-@pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("tutorial", [*TUTORIALS, README], ids=lambda path: path.stem)
 def test_the_commands_of_a_tutorial_print_what_it_shows(tutorial: Path, fabrics: Fabrics, tmp_path: Path) -> None:
     folder = tmp_path / "tutorial"
     folder.mkdir()
@@ -30,7 +31,7 @@ def test_the_commands_of_a_tutorial_print_what_it_shows(tutorial: Path, fabrics:
     start = time.monotonic()
     ran = run(commands, folder, environment, SECONDS)
     print(f"{tutorial.name}: {len(commands)} commands in {time.monotonic() - start:.0f} s")
-    assert not ran.faults, "\n\n".join(f"docs/tutorials/{tutorial.name}, {fault}" for fault in ran.faults)
+    assert not ran.faults, "\n\n".join(f"{tutorial.relative_to(ROOT)}, {fault}" for fault in ran.faults)
 
 
 @pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
