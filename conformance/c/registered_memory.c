@@ -4,8 +4,10 @@
  * regions may overlap, and stacks, files and memory that is mapped anew serve as well. Two queue pairs of one process. */
 #include "verbs_common.h"
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
@@ -256,19 +258,37 @@ static volatile char *beside;
 
 static void count(int unused) {
 	(void)unused;
-	++*inside;
-	++outside;
+	/* Either thread may be interrupted. */
+	__atomic_fetch_add(inside, 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&outside, 1, __ATOMIC_SEQ_CST);
 }
 
+static volatile int blocked;
+
+/* Past the C library: the fault of a moving page would end it. */
 static void *undisturbed(void *unused) {
-	sigset_t all;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, NULL);
+	uint64_t all = ~(uint64_t)0;
+	CHECK(syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, NULL, sizeof all) == 0);
+	blocked = 1;
 	while (!stop) beside[0]++;
 	return unused;
 }
 
-static void interrupted(int with_thread) {
+/* Blocks all signals at any moment, also between the library's check of the threads and the move of a page. */
+static void *blocking_again(void *unused) {
+	sigset_t all, former;
+	sigfillset(&all);
+	blocked = 1;
+	while (!stop) {
+		CHECK(pthread_sigmask(SIG_SETMASK, &all, &former) == 0);
+		for (int i = 0; i < 20000; i++) beside[0]++;
+		CHECK(pthread_sigmask(SIG_SETMASK, &former, NULL) == 0);
+		for (int i = 0; i < 20000; i++) beside[0]++;
+	}
+	return unused;
+}
+
+static void interrupted(void *(*with_thread)(void *), const char *how) {
 	struct itimerval often = {{0, 300}, {0, 300}}, never = {{0, 0}, {0, 0}};
 	char *buffer = aligned_alloc(PAGE, 1 << 20);
 	pthread_t thread;
@@ -278,8 +298,11 @@ static void interrupted(int with_thread) {
 	inside = (volatile long *)(buffer + 64);
 	*inside = outside = 0;
 	beside = buffer + PAGE + 64;
-	stop = 0;
-	if (with_thread) CHECK(pthread_create(&thread, NULL, undisturbed, NULL) == 0);
+	stop = blocked = 0;
+	if (with_thread) {
+		CHECK(pthread_create(&thread, NULL, with_thread, NULL) == 0);
+		while (!blocked) sched_yield();
+	}
 	CHECK(signal(SIGALRM, count) != SIG_ERR && setitimer(ITIMER_REAL, &often, NULL) == 0);
 	for (int round = 0; round < 500; round++) {
 		struct ibv_mr *mr = reg(buffer, 1 << 20);
@@ -290,7 +313,7 @@ static void interrupted(int with_thread) {
 	if (with_thread) CHECK(pthread_join(thread, NULL) == 0);
 	if (*inside != outside) FAIL("a handler counted %ld, of which %ld are there", outside, *inside);
 	free(buffer);
-	printf("ok signals while pages move%s\n", with_thread ? ", and a thread that blocks all of them" : "");
+	printf("ok signals while pages move%s\n", how);
 }
 
 /* A program's own handler still hears of its own faults. */
@@ -332,10 +355,11 @@ int main(void) {
 	forked();
 	forked_heap();
 	changed();
-	interrupted(0);
+	interrupted(NULL, "");
 	stop = 0;
 	beside_a_writer();
-	interrupted(1);
+	interrupted(undisturbed, ", and a thread that blocks all of them");
+	interrupted(blocking_again, ", and a thread that blocks all of them now and then");
 	own_handler();
 	IS(0, ibv_destroy_qp(a));
 	IS(0, ibv_destroy_qp(b));

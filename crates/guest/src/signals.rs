@@ -230,19 +230,30 @@ pub unsafe extern "C" fn signal(number: c_int, handler: sighandler_t) -> sighand
 
 /// A copy of `set` in which the signals that must always get through are not blocked.
 pub unsafe fn without_ours(set: *const sigset_t) -> sigset_t {
+    without(set, &[libc::SIGSEGV, libc::SIGTRAP, SPIN_SIGNAL])
+}
+
+unsafe fn without(set: *const sigset_t, signals: &[c_int]) -> sigset_t {
     let mut copy = *set;
-    for ours in [libc::SIGSEGV, libc::SIGTRAP, SPIN_SIGNAL] {
-        libc::sigdelset(&raw mut copy, ours);
+    for signal in signals {
+        libc::sigdelset(&raw mut copy, *signal);
     }
     copy
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
-    if set.is_null() || how == libc::SIG_UNBLOCK || !INSTALLED.load(Ordering::Acquire) {
+    if set.is_null() || how == libc::SIG_UNBLOCK {
         return real::pthread_sigmask(how, set, old);
     }
-    let copy = without_ours(set);
+    let copy = if INSTALLED.load(Ordering::Acquire) {
+        without_ours(set)
+    } else if crate::world::walled() {
+        // The move of registered memory stops other writers by a fault, which ends a thread that has just blocked it.
+        without(set, &[libc::SIGSEGV])
+    } else {
+        *set
+    };
     real::pthread_sigmask(how, &raw const copy, old)
 }
 

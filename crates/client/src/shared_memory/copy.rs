@@ -86,7 +86,7 @@ impl Drop for Undisturbed {
 }
 
 /// Sets the thread's mask of blocked signals; answers what it was.
-fn set_mask(mask: u64) -> u64 {
+pub(super) fn set_mask(mask: u64) -> u64 {
     let mut former = 0u64;
     // SAFETY: both are sets as the kernel has them, of eight bytes.
     unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, &raw mut former, size_of::<u64>()) };

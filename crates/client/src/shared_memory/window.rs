@@ -1,6 +1,7 @@
 //! The moment in which a stretch of memory is copied into its file, or back: other threads of the program must not write to it then.
 //! It is write-protected for that moment, and a thread that writes all the same waits in the handler of its fault.
 
+use super::copy::set_mask;
 use rustix::mm::{MprotectFlags, mprotect};
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
@@ -69,8 +70,9 @@ fn install() {
         }
         let mut ours = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
         ours.sa_sigaction = on_fault as *const () as usize;
-        ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | present.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART);
-        ours.sa_mask = present.sa_mask;
+        ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | present.sa_flags & libc::SA_RESTART;
+        // A handler of another signal could write to the window, too, and a fault within this handler ends the program.
+        libc::sigfillset(&raw mut ours.sa_mask);
         INSTALLED.store(true, Ordering::SeqCst);
         libc::sigaction(libc::SIGSEGV, &ours, std::ptr::null_mut());
     }
@@ -105,8 +107,19 @@ fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
         // SAFETY: all zeros is the default action; nobody else writes it while a fault is passed on.
         unsafe { (*action.0.get()).write(MaybeUninit::zeroed().assume_init()) };
     }
+    block_as(&former, signal, context);
     call(&former, signal, info, context);
     PASSING.store(0, Ordering::SeqCst);
+}
+
+/// Blocks the signals that the kernel would have blocked for the program's own handler. The return from ours undoes it.
+fn block_as(former: &libc::sigaction, signal: c_int, context: *mut c_void) {
+    // SAFETY: both are sets, of which the kernel uses the first eight bytes. It filled the context in.
+    let [interrupted, wanted] = unsafe {
+        [(&raw const (*context.cast::<libc::ucontext_t>()).uc_sigmask).cast::<u64>().read(), (&raw const former.sa_mask).cast::<u64>().read()]
+    };
+    let own = if former.sa_flags & libc::SA_NODEFER == 0 { 1 << (signal - 1) } else { 0 };
+    set_mask(interrupted | wanted | own);
 }
 
 fn call(former: &libc::sigaction, signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
