@@ -98,7 +98,12 @@ class Statistics:
 class Target:
     text: str
     value: str
-    is_met: bool
+    # None where no row can say.
+    is_met: bool | None
+
+    @property
+    def verdict(self) -> str:
+        return "not run" if self.is_met is None else "met" if self.is_met else "not met"
 
 
 def run_accuracy(
@@ -183,17 +188,17 @@ def _check(settings: Accuracy, rows: list[AccuracyRow], which: str) -> list[Targ
         Target(
             f"median of {which} under {limits.median_percent:g} %",
             NOTHING_PREDICTED if median is None else f"{median:.2f} %",
-            median is not None and median < limits.median_percent,
+            None if median is None else median < limits.median_percent,
         ),
         Target(
             f"worst of {which} under {limits.worst_percent:g} %",
             NOTHING_PREDICTED if worst is None else f"{worst:.2f} % ({predicted.worst_id})",
-            worst is not None and worst < limits.worst_percent,
+            None if worst is None else worst < limits.worst_percent,
         ),
         Target(
             f"all orders among {which} right",
-            f"{predicted.orderings_right} of {predicted.orderings}",
-            0 < predicted.orderings == predicted.orderings_right,
+            f"{predicted.orderings_right} of {predicted.orderings}" if predicted.orderings else NOTHING_PREDICTED,
+            predicted.orderings == predicted.orderings_right if predicted.orderings else None,
         ),
     ]
 
@@ -308,7 +313,8 @@ def _print_end(rows: list[AccuracyRow], targets: list[Target], options: StudyOpt
                 f"{found.orderings_right} of {found.orderings} orders right"
             )
     for target in targets:
-        console.print(f"{'[green]met[/]' if target.is_met else '[red]not met[/]'}: {target.text}: {target.value}")
+        color = {None: "yellow", True: "green", False: "red"}[target.is_met]
+        console.print(f"[{color}]{target.verdict}[/]: {target.text}: {target.value}")
     unexplained = [row.claim.published.id for row in rows if row.is_unexplained]
     if unexplained:
         console.print(f"[bold red]off without an explanation:[/] {', '.join(unexplained)}")
