@@ -18,17 +18,17 @@ const BYTES: u64 = 8;
 #[inline(never)]
 pub(super) fn change(at: (&QpInner, u32), (sending, looking): (&mut Sending, Option<Looking>), record: &PostRecord, data: &Data<'_>) -> Option<u64> {
     let looking = looking.or_else(look)?;
-    let (Connection { own, peer, keeper, .. }, _, reached) = sending.connect(&looking, at)?;
+    let (Connection { own, peer, keeper, .. }, _, mkeys) = sending.connect(&looking, at)?;
     let writes = record.opcode == opcode::ATOMIC_WRITE;
     let right = if writes { IBV_ACCESS_REMOTE_WRITE } else { IBV_ACCESS_REMOTE_ATOMIC };
     if own.max_reads.load(Ordering::Relaxed) == 0 || peer.access.load(Ordering::Relaxed) & right == 0 {
         return None;
     }
     let mut local = Stretches::default();
-    local_stretches(&looking, &mut reached.local, own, data, !writes, &mut local)?;
+    local_stretches(&looking, &mut mkeys.local, own, data, !writes, &mut local)?;
     // Nothing may go wrong any more once the word has changed.
     let has_places = local.len_bytes() == BYTES && local.are_here();
-    let word = looking.reach_again(&mut reached.remote, keeper, record.rkey, (record.remote_address, BYTES), right)?;
+    let word = looking.translate(&mut mkeys.remote, keeper, record.rkey, (record.remote_address, BYTES), right)?;
     if !has_places || word.here.is_null() || !record.remote_address.is_multiple_of(BYTES) || !word.address.is_multiple_of(BYTES) {
         return None;
     }

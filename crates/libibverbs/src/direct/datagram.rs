@@ -5,7 +5,7 @@
 use super::global_route::{GRH_BYTES, header};
 use super::send::{delivery, places_of_request};
 use super::waiting::{Outcome, PATIENCE, Step};
-use super::{PeerQueues, Reached, is_receiving, local_stretches, stretch_here, tell};
+use super::{MkeyCache, PeerQueues, is_receiving, local_stretches, stretch_here, tell};
 use crate::post::Data;
 use crate::qp::QpInner;
 use softband_abi::verbs::*;
@@ -37,7 +37,7 @@ struct Receiver {
     /// Its entry in the table of queue pairs plus one; 0 when there was none.
     entry: u32,
     queues: Option<PeerQueues>,
-    reached: Reached,
+    mkeys: MkeyCache,
     /// Datagrams until the engine is asked for the entry again, and how many those were last time.
     until_asked: u32,
     between: u32,
@@ -99,7 +99,7 @@ impl Receivers {
         let unknown = || Receiver {
             entry: 0,
             queues: None,
-            reached: Reached::default(),
+            mkeys: MkeyCache::default(),
             until_asked: 0,
             between: 1,
             is_new: false,
@@ -176,7 +176,7 @@ fn step(
         local.push(stretch_here(route.as_ptr() as u64, GRH_BYTES))?;
     }
     let free = GRH_BYTES - local.len_bytes(); // in front, which stays as it is
-    local_stretches(looking, &mut receiver.reached.local, own, data, false, &mut local)?;
+    local_stretches(looking, &mut receiver.mkeys.local, own, data, false, &mut local)?;
     let len_bytes = free + local.len_bytes() - GRH_BYTES;
     if len_bytes > u64::from(own.mtu_bytes.load(Ordering::Relaxed)) {
         return None;
@@ -190,7 +190,7 @@ fn step(
     };
     let wr_id = request.wr_id;
     let mut remote = Stretches::default();
-    places_of_request(looking, (source, &mut receiver.reached.remote), request, (free, local.len_bytes()), &mut remote)?;
+    places_of_request(looking, (source, &mut receiver.mkeys.remote), request, (free, local.len_bytes()), &mut remote)?;
     if !turn.is_valid() {
         return Some(Step::LATER);
     }

@@ -24,8 +24,8 @@ use softband_abi::verbs::*;
 use softband_client::connection::Connection;
 use softband_client::deliveries::Deliveries;
 use softband_client::direct::{Looking, look};
+use softband_client::mkey_cache::CachedMkey;
 use softband_client::now_ps;
-use softband_client::reach::Region;
 use softband_client::receive_queue::ReceiveQueue;
 use softband_client::stretches::{Stretch, Stretches, copy_one, read, write};
 use softband_ipc::post::{MULTICAST_LIDS, PostRecord, kind, opcode, path_parts, send_flags};
@@ -50,17 +50,17 @@ pub(crate) struct Sending {
     connection: Option<Connection>,
     /// The peer's, once a message has gone there.
     queues: Option<PeerQueues>,
-    reached: Reached,
+    mkeys: MkeyCache,
     receivers: datagram::Receivers,
     groups: groups::Groups,
     xrc: xrc::Queues,
 }
 
-/// Registered memory that was last sent from or written to, and that of the peer.
+/// Translations of the memory that was last sent from or written to, and of the peer's.
 #[derive(Default)]
-pub(crate) struct Reached {
-    local: Region,
-    remote: Region,
+pub(crate) struct MkeyCache {
+    local: CachedMkey,
+    remote: CachedMkey,
 }
 
 /// The queues of the peer, mapped here.
@@ -81,13 +81,13 @@ impl PeerQueues {
 }
 
 impl Sending {
-    /// The connection, while somebody looks, the peer's queues and what was reached; `None` when there is none that may be used directly.
+    /// The connection, while somebody looks, the peer's queues and the cache of keys; `None` when there is none that may be used directly.
     #[inline(always)]
-    fn connect(&mut self, looking: &Looking, (qp, index): (&QpInner, u32)) -> Option<(&Connection, &mut Option<PeerQueues>, &mut Reached)> {
+    fn connect(&mut self, looking: &Looking, (qp, index): (&QpInner, u32)) -> Option<(&Connection, &mut Option<PeerQueues>, &mut MkeyCache)> {
         if !self.connection.as_ref().is_some_and(|connection| connection.is_valid(looking)) {
             self.connect_anew(looking, qp, index)?;
         }
-        Some((self.connection.as_ref()?, &mut self.queues, &mut self.reached))
+        Some((self.connection.as_ref()?, &mut self.queues, &mut self.mkeys))
     }
 
     #[cold]
@@ -248,10 +248,10 @@ fn move_all(at: (&QpInner, u32), (sending, looking): (&mut Sending, Option<Looki
 /// Moves a request that lies in one place and goes to one, as most do; `None` when it is another one.
 #[inline(always)]
 fn move_one(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>) -> Option<u64> {
-    let (connection, _, reached) = sending.connect(looking, at)?;
+    let (connection, _, mkeys) = sending.connect(looking, at)?;
     let is_read = record.opcode == opcode::RDMA_READ;
-    let local = only_stretch(looking, &mut reached.local, connection.own, data, is_read)?;
-    let remote = named_stretch(looking, &mut reached.remote, connection, record, local.len_bytes)?;
+    let local = only_stretch(looking, &mut mkeys.local, connection.own, data, is_read)?;
+    let remote = named_stretch(looking, &mut mkeys.remote, connection, record, local.len_bytes)?;
     let (from, to) = if is_read { (&remote, &local) } else { (&local, &remote) };
     (local.len_bytes <= PIECE_BYTES && copy_one(from, to)).then_some(local.len_bytes)
 }
@@ -280,15 +280,15 @@ const PIECE_BYTES: u64 = 2 << 20;
 /// Moves the data of a request from byte `from` on; answers how many bytes went and how many there are. `None` when something is not
 /// as it should be.
 fn move_piece(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>, from: u64) -> Option<(u64, u64)> {
-    let (connection, _, reached) = sending.connect(looking, at)?;
+    let (connection, _, mkeys) = sending.connect(looking, at)?;
     let is_read = record.opcode == opcode::RDMA_READ;
     let mut local = Stretches::default();
-    local_stretches(looking, &mut reached.local, connection.own, data, is_read, &mut local)?;
+    local_stretches(looking, &mut mkeys.local, connection.own, data, is_read, &mut local)?;
     let len_bytes = local.len_bytes();
     if len_bytes > i32::MAX as u64 {
         return None;
     }
-    let remote = named_stretch(looking, &mut reached.remote, connection, record, len_bytes)?;
+    let remote = named_stretch(looking, &mut mkeys.remote, connection, record, len_bytes)?;
     let pid = connection.keeper.pid.load(Ordering::Relaxed);
     let len = (len_bytes - from).min(PIECE_BYTES);
     if len < len_bytes {
@@ -302,7 +302,7 @@ fn move_piece(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, rec
 /// Where the memory of the peer is that a request names, of which nothing is looked at for no bytes (IBTA 9.4.3); `None` when it may not
 /// be reached.
 #[inline(always)]
-fn named_stretch(looking: &Looking, last: &mut Region, to: &Connection, record: &PostRecord, len_bytes: u64) -> Option<Stretch> {
+fn named_stretch(looking: &Looking, last: &mut CachedMkey, to: &Connection, record: &PostRecord, len_bytes: u64) -> Option<Stretch> {
     let is_read = record.opcode == opcode::RDMA_READ;
     let right = if is_read { IBV_ACCESS_REMOTE_READ } else { IBV_ACCESS_REMOTE_WRITE };
     let is_refused = is_read && to.own.max_reads.load(Ordering::Relaxed) == 0;
@@ -311,17 +311,17 @@ fn named_stretch(looking: &Looking, last: &mut Region, to: &Connection, record: 
     }
     match len_bytes {
         0 => Some(Stretch::EMPTY),
-        _ => looking.reach_again(last, to.keeper, record.rkey, (record.remote_address, len_bytes), right),
+        _ => looking.translate(last, to.keeper, record.rkey, (record.remote_address, len_bytes), right),
     }
 }
 
 /// Where the data of a request are in this process, if that is one place, as it mostly is, and it may reach it.
 #[inline(always)]
-fn only_stretch(looking: &Looking, last: &mut Region, own: &QpEntry, data: &Data<'_>, is_written: bool) -> Option<Stretch> {
+fn only_stretch(looking: &Looking, last: &mut CachedMkey, own: &QpEntry, data: &Data<'_>, is_written: bool) -> Option<Stretch> {
     match *data {
         Data::Registered([entry]) => {
             let right = if is_written { IBV_ACCESS_LOCAL_WRITE } else { 0 };
-            looking.reach_again(last, own, entry.lkey, (entry.addr, u64::from(entry.length)), right)
+            looking.translate(last, own, entry.lkey, (entry.addr, u64::from(entry.length)), right)
         }
         Data::Here([entry]) => Some(stretch_here(entry.addr, u64::from(entry.length))),
         Data::Copied(bytes) => Some(stretch_here(bytes.as_ptr() as u64, bytes.len() as u64)),
@@ -331,14 +331,14 @@ fn only_stretch(looking: &Looking, last: &mut Region, own: &QpEntry, data: &Data
 
 /// Adds where the data of a request are in this process; `None` when it may not reach them.
 #[inline(always)]
-fn local_stretches(looking: &Looking, last: &mut Region, own: &QpEntry, data: &Data<'_>, is_written: bool, found: &mut Stretches) -> Option<()> {
+fn local_stretches(looking: &Looking, last: &mut CachedMkey, own: &QpEntry, data: &Data<'_>, is_written: bool, found: &mut Stretches) -> Option<()> {
     match *data {
         Data::Copied(bytes) => found.push(stretch_here(bytes.as_ptr() as u64, bytes.len() as u64)),
         Data::Here(list) => list.iter().try_for_each(|entry| found.push(stretch_here(entry.addr, u64::from(entry.length)))),
         Data::Registered(list) => {
             let right = if is_written { IBV_ACCESS_LOCAL_WRITE } else { 0 };
-            let mut reach = |entry: &ibv_sge| looking.reach_again(last, own, entry.lkey, (entry.addr, u64::from(entry.length)), right);
-            list.iter().try_for_each(|entry| found.push(reach(entry)?))
+            let mut translate = |entry: &ibv_sge| looking.translate(last, own, entry.lkey, (entry.addr, u64::from(entry.length)), right);
+            list.iter().try_for_each(|entry| found.push(translate(entry)?))
         }
     }
 }

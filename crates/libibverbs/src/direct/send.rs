@@ -2,13 +2,13 @@
 //! into the ring of the peer's completion queue.
 
 use super::waiting::{Outcome, PATIENCE, Step};
-use super::{PeerQueues, Reached, Sending, is_reliable, local_stretches, named_stretch, only_stretch, tell};
+use super::{MkeyCache, PeerQueues, Sending, is_reliable, local_stretches, named_stretch, only_stretch, tell};
 use crate::post::Data;
 use crate::qp::QpInner;
 use softband_abi::verbs::*;
 use softband_client::connection::Connection;
 use softband_client::direct::{Looking, look};
-use softband_client::reach::Region;
+use softband_client::mkey_cache::CachedMkey;
 use softband_client::receive_queue::{Front, Mode, ReceiveQueue};
 use softband_client::stretches::{Stretches, copy_one, write};
 use softband_client::takers::Taking;
@@ -47,7 +47,7 @@ fn try_again(last: Step, at: (&QpInner, u32), sending: &mut Sending, record: &Po
 #[inline(always)]
 fn step(looking: Looking, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>, is_waiting: bool) -> Option<Step> {
     let looking = &looking;
-    let (connection, queues, reached) = sending.connect(looking, at)?;
+    let (connection, queues, mkeys) = sending.connect(looking, at)?;
     let queues = match queues {
         Some(queues) => queues,
         unknown => unknown.insert(PeerQueues::of(connection.source, connection.keeper)?),
@@ -61,10 +61,10 @@ fn step(looking: Looking, at: (&QpInner, u32), sending: &mut Sending, record: &P
     }
     let message = Message { looking, sender: at.0, connection, queues, mode, record, data };
     if !connection.is_shared() {
-        return message.deliver(reached, &Alone(&queues.receives));
+        return message.deliver(mkeys, &Alone(&queues.receives));
     }
     match queues.receives.take_turn(is_waiting) {
-        Some(turn) => message.deliver_in_turn(reached, &turn),
+        Some(turn) => message.deliver_in_turn(mkeys, &turn),
         None => Some(Step::BUSY),
     }
 }
@@ -126,12 +126,12 @@ struct Message<'a> {
 
 impl Message<'_> {
     #[inline(never)]
-    fn deliver_in_turn(&self, reached: &mut Reached, turn: &Taking<'_>) -> Option<Step> {
-        self.deliver(reached, turn)
+    fn deliver_in_turn(&self, mkeys: &mut MkeyCache, turn: &Taking<'_>) -> Option<Step> {
+        self.deliver(mkeys, turn)
     }
 
     #[inline(always)]
-    fn deliver(&self, reached: &mut Reached, turn: &impl Turn) -> Option<Step> {
+    fn deliver(&self, mkeys: &mut MkeyCache, turn: &impl Turn) -> Option<Step> {
         let Self { looking, connection, record, .. } = *self;
         let PeerQueues { receives, deliveries } = self.queues;
         let Some(request) = receives.front(self.mode) else {
@@ -139,9 +139,9 @@ impl Message<'_> {
             return may_wait.then_some(Step::LATER);
         };
         let wr_id = request.wr_id;
-        let len_bytes = match self.move_one(reached, &request, turn) {
+        let len_bytes = match self.move_one(mkeys, &request, turn) {
             Some(len_bytes) => len_bytes,
-            None => self.move_any(reached, request, turn)?,
+            None => self.move_any(mkeys, request, turn)?,
         };
         let room = deliveries.reserve(connection.delivers_alone)?;
         // Again: this thread may have been stopped for so long that the engine went on without it.
@@ -158,34 +158,34 @@ impl Message<'_> {
 
     /// Moves a message that lies in one place and goes to one, as most do; `None` when it is another one.
     #[inline(always)]
-    fn move_one(&self, reached: &mut Reached, request: &Front<'_>, turn: &impl Turn) -> Option<u64> {
+    fn move_one(&self, mkeys: &mut MkeyCache, request: &Front<'_>, turn: &impl Turn) -> Option<u64> {
         let (looking, to) = (self.looking, self.connection);
         if self.record.opcode == opcode::RDMA_WRITE_WITH_IMM {
             return None;
         }
-        let from = only_stretch(looking, &mut reached.local, to.own, self.data, false)?;
+        let from = only_stretch(looking, &mut mkeys.local, to.own, self.data, false)?;
         let entry = request.only()?;
         let memory = (entry.address, u64::from(entry.len_bytes));
-        let place = looking.reach_again(&mut reached.remote, to.source, entry.lkey, memory, IBV_ACCESS_LOCAL_WRITE)?;
+        let place = looking.translate(&mut mkeys.remote, to.source, entry.lkey, memory, IBV_ACCESS_LOCAL_WRITE)?;
         let may_move = from.len_bytes <= place.len_bytes.min(BYTES_MAX) && turn.is_valid();
         (may_move && copy_one(&from, &place)).then_some(from.len_bytes)
     }
 
     /// The same of any message. `None`: it is the engine's.
     #[inline(never)]
-    fn move_any(&self, reached: &mut Reached, request: Front<'_>, turn: &impl Turn) -> Option<u64> {
+    fn move_any(&self, mkeys: &mut MkeyCache, request: Front<'_>, turn: &impl Turn) -> Option<u64> {
         let (looking, to) = (self.looking, self.connection);
         let mut local = Stretches::default();
-        local_stretches(looking, &mut reached.local, to.own, self.data, false, &mut local)?;
+        local_stretches(looking, &mut mkeys.local, to.own, self.data, false, &mut local)?;
         let len_bytes = local.len_bytes();
         if len_bytes > BYTES_MAX {
             return None;
         }
         let mut remote = Stretches::default();
         if self.record.opcode == opcode::RDMA_WRITE_WITH_IMM {
-            remote.push(named_stretch(looking, &mut reached.remote, to, self.record, len_bytes)?)?;
+            remote.push(named_stretch(looking, &mut mkeys.remote, to, self.record, len_bytes)?)?;
         } else {
-            places_of_request(looking, (to.source, &mut reached.remote), request, (0, len_bytes), &mut remote)?;
+            places_of_request(looking, (to.source, &mut mkeys.remote), request, (0, len_bytes), &mut remote)?;
         }
         let is_moved = turn.is_valid() && (len_bytes == 0 || write(to.keeper.pid.load(Ordering::Relaxed), &local, &remote));
         is_moved.then_some(len_bytes)
@@ -197,7 +197,7 @@ impl Message<'_> {
 #[inline(always)]
 pub(super) fn places_of_request(
     looking: &Looking,
-    (of, last): (&QpEntry, &mut Region),
+    (of, last): (&QpEntry, &mut CachedMkey),
     request: impl Iterator<Item = PostSge>,
     (mut free, len_bytes): (u64, u64),
     found: &mut Stretches,
@@ -211,7 +211,7 @@ pub(super) fn places_of_request(
         let whole = u64::from(entry.len_bytes);
         let begin = free.min(whole);
         let len = (whole - begin).min(left);
-        let place = looking.reach_again(last, of, entry.lkey, (entry.address, whole), IBV_ACCESS_LOCAL_WRITE)?;
+        let place = looking.translate(last, of, entry.lkey, (entry.address, whole), IBV_ACCESS_LOCAL_WRITE)?;
         found.push(place.part(begin, len))?;
         free -= begin;
         left -= len;

@@ -1,4 +1,4 @@
-//! Where registered memory is: what a key allows, and where that is mapped here.
+//! A cache of memory translations: what a key allows, and where its memory is mapped here.
 
 use crate::direct::Looking;
 use crate::shared_memory;
@@ -6,10 +6,10 @@ use crate::stretches::Stretch;
 use softband_ipc::tables::{KeyEntry, QpEntry};
 use std::sync::atomic::Ordering;
 
-/// A region that was reached before, so that it is reached again without looking at more than whether it still is that one: nothing of a
-/// region changes as long as its key and its serial do not.
+/// The translation of one memory key, kept after its first use. It holds as long as the key and its serial are those of the entry: nothing
+/// else of a region changes meanwhile.
 #[derive(Default)]
-pub struct Region {
+pub struct CachedMkey {
     entry: Option<&'static KeyEntry>,
     key: u32,
     pd: u32,
@@ -22,7 +22,7 @@ pub struct Region {
     here: usize,
 }
 
-impl Region {
+impl CachedMkey {
     #[inline(always)]
     fn is_still(&self, key: u32) -> bool {
         self.entry
@@ -67,10 +67,10 @@ impl Region {
 }
 
 impl Looking {
-    /// Where `len_bytes` at `iova` of a region are, if queue pair `by` may reach them with these rights. `last` is what was reached in
-    /// this way before, which mostly is it again.
+    /// Where `len_bytes` at `iova` of the region of `key` are, if queue pair `by` may reach them with these rights. `last` is the
+    /// translation that the request before used, which is mostly the same.
     #[inline(always)]
-    pub fn reach_again(&self, last: &mut Region, by: &QpEntry, key: u32, memory: (u64, u64), rights: u32) -> Option<Stretch> {
+    pub fn translate(&self, last: &mut CachedMkey, by: &QpEntry, key: u32, memory: (u64, u64), rights: u32) -> Option<Stretch> {
         if !last.is_still(key) {
             last.find(self, key)?;
         }
