@@ -7,7 +7,7 @@ static uint8_t messages[PAIRS][2][BATCH][MESSAGE_MAX];
 static int srq_there[2];
 static uint64_t number;
 
-/* Stretches that reads of this batch fetch from the peer, and that nothing has waited for yet. */
+/* Spans that reads of this batch fetch from the peer, and that nothing has waited for yet. */
 static struct {
 	uint32_t from, to;
 } reads[BATCH];

@@ -1,4 +1,4 @@
-//! Looking at the engine's tables, before the posting thread moves data ([`crate::stretches`]).
+//! Looking at the engine's tables, before the posting thread moves data ([`crate::memory_spans`]).
 
 use crate::movers::{self, Place};
 use crate::session::header;

@@ -1,8 +1,8 @@
 //! A cache of memory translations: what a key allows, and where its memory is mapped here.
 
 use crate::direct::Looking;
+use crate::memory_spans::MemorySpan;
 use crate::shared_memory;
-use crate::stretches::Stretch;
 use softband_ipc::tables::{KeyEntry, QpEntry};
 use std::sync::atomic::Ordering;
 
@@ -53,7 +53,7 @@ impl CachedMkey {
 
     /// Where `len_bytes` at `iova` are, if queue pair `by` may reach them with these rights.
     #[inline(always)]
-    fn stretch(&self, by: &QpEntry, (iova, len_bytes): (u64, u64), rights: u32) -> Option<Stretch> {
+    fn span(&self, by: &QpEntry, (iova, len_bytes): (u64, u64), rights: u32) -> Option<MemorySpan> {
         // A domain is one process's, on one HCA.
         let is_in_domain = self.pd == by.pd.load(Ordering::Relaxed);
         let offset = iova.wrapping_sub(self.iova);
@@ -62,7 +62,7 @@ impl CachedMkey {
             return None;
         }
         let here = if self.here == 0 { 0 } else { self.here + offset as usize };
-        Some(Stretch { address: self.address.wrapping_add(offset), len_bytes, here: here as *mut u8 })
+        Some(MemorySpan { address: self.address.wrapping_add(offset), len_bytes, here: here as *mut u8 })
     }
 }
 
@@ -70,10 +70,10 @@ impl Looking {
     /// Where `len_bytes` at `iova` of the region of `key` are, if queue pair `by` may reach them with these rights. `last` is the
     /// translation that the request before used, which is mostly the same.
     #[inline(always)]
-    pub fn translate(&self, last: &mut CachedMkey, by: &QpEntry, key: u32, memory: (u64, u64), rights: u32) -> Option<Stretch> {
+    pub fn translate(&self, last: &mut CachedMkey, by: &QpEntry, key: u32, memory: (u64, u64), rights: u32) -> Option<MemorySpan> {
         if !last.is_still(key) {
             last.find(self, key)?;
         }
-        last.stretch(by, memory, rights)
+        last.span(by, memory, rights)
     }
 }

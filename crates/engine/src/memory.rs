@@ -86,7 +86,7 @@ impl ProgramMemory {
         }
     }
 
-    /// Whether all of a stretch is mapped, and writable where `write`: what the kernel finds out when it pins memory. A program whose
+    /// Whether all of a span is mapped, and writable where `write`: what the kernel finds out when it pins memory. A program whose
     /// mappings cannot be read is believed, unless its memory is to be reached by way of the kernel (`by_kernel`).
     pub(crate) fn can_be_pinned(&mut self, process: ProcessId, (address, len): (u64, u64), write: bool, by_kernel: bool) -> bool {
         // The last page of a file's mapping may lie behind the end of the file.
@@ -126,7 +126,7 @@ impl ProgramMemory {
             let bytes = payload.bytes();
             total += bytes.len();
             local.push(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
-            // Neighbouring packets of one message are one stretch on the other side.
+            // Neighbouring packets of one message are one span on the other side.
             match remote.last_mut() {
                 Some(last) if last.iov_base as u64 + last.iov_len as u64 == *address => last.iov_len += bytes.len(),
                 _ => remote.push(libc::iovec { iov_base: *address as *mut libc::c_void, iov_len: bytes.len() }),

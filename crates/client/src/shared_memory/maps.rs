@@ -18,7 +18,7 @@ static LASTING: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 /// Guard areas below thread stacks are no larger than this; reservations above the heaps of arenas are.
 const GUARD_BYTES_MAX: usize = 1 << 20;
 
-/// Whose a stretch of the address space is.
+/// Whose a span of the address space is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Private memory of the program that can be put into a file without its noticing.

@@ -1,4 +1,4 @@
-//! The moment in which a stretch of memory is copied into its file, or back: other threads of the program must not write to it then.
+//! The moment in which a span of memory is copied into its file, or back: other threads of the program must not write to it then.
 //! It is write-protected for that moment, and a thread that writes all the same waits in the handler of its fault.
 
 use super::copy::set_mask;
@@ -26,22 +26,22 @@ unsafe impl Sync for Former {}
 static FORMER: Former = Former(UnsafeCell::new(MaybeUninit::zeroed()));
 static FIRST: Former = Former(UnsafeCell::new(MaybeUninit::zeroed()));
 
-/// Write-protects a stretch until this is dropped, or until something else is mapped in its place.
+/// Write-protects a span until this is dropped, or until something else is mapped in its place.
 pub(super) struct Window(());
 
 impl Window {
-    /// `None` when the stretch cannot be protected.
+    /// `None` when the span cannot be protected.
     pub(super) fn open(start: usize, end: usize) -> Option<Self> {
         install();
         START.store(start, Ordering::SeqCst);
         LAST_END.store(end, Ordering::SeqCst);
         END.store(end, Ordering::SeqCst);
         let window = Self(());
-        // SAFETY: the stretch is the program's own memory; what writes to it meanwhile waits.
+        // SAFETY: the span is the program's own memory; what writes to it meanwhile waits.
         unsafe { mprotect(start as *mut c_void, end - start, MprotectFlags::READ) }.ok().map(|()| window)
     }
 
-    /// Makes the stretch writable again, where it is still what it was.
+    /// Makes the span writable again, where it is still what it was.
     pub(super) fn lift(&self) {
         let (start, end) = (START.load(Ordering::SeqCst), END.load(Ordering::SeqCst));
         // SAFETY: as above.

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 /// Bytes of `jmp rel32`.
 pub const JUMP_BYTES: usize = 5;
-/// Longest stretch that is moved.
+/// Longest span that is moved.
 pub const MOVED_MAX: usize = 32;
 /// How far a jump with an eight-bit distance reaches, with room for the instruction itself.
 const SHORT_REACH: usize = 144;

@@ -1,13 +1,13 @@
 //! Atomic operations, and atomic writes: the posting thread carries them out on the word itself, by the processor's own instructions,
 //! where the word and the places of the result, or of the value, are mapped here. The engine does the same for requests that go through it.
 
-use super::{Sending, local_stretches};
+use super::{Sending, local_spans};
 use crate::post::Data;
 use crate::qp::QpInner;
 use softband_abi::verbs::*;
 use softband_client::connection::Connection;
 use softband_client::direct::{Looking, look};
-use softband_client::stretches::{Stretch, Stretches, write};
+use softband_client::memory_spans::{MemorySpan, MemorySpans, write};
 use softband_ipc::post::{PostRecord, opcode};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,8 +24,8 @@ pub(super) fn change(at: (&QpInner, u32), (sending, looking): (&mut Sending, Opt
     if own.max_reads.load(Ordering::Relaxed) == 0 || peer.access.load(Ordering::Relaxed) & right == 0 {
         return None;
     }
-    let mut local = Stretches::default();
-    local_stretches(&looking, &mut mkeys.local, own, data, !writes, &mut local)?;
+    let mut local = MemorySpans::default();
+    local_spans(&looking, &mut mkeys.local, own, data, !writes, &mut local)?;
     // Nothing may go wrong any more once the word has changed.
     let has_places = local.len_bytes() == BYTES && local.are_here();
     let word = looking.translate(&mut mkeys.remote, keeper, record.rkey, (record.remote_address, BYTES), right)?;
@@ -38,7 +38,7 @@ pub(super) fn change(at: (&QpInner, u32), (sending, looking): (&mut Sending, Opt
     let pid = own.pid.load(Ordering::Relaxed);
     if writes {
         let mut value = 0u64;
-        let place = Stretch { address: 0, len_bytes: BYTES, here: (&raw mut value).cast() };
+        let place = MemorySpan { address: 0, len_bytes: BYTES, here: (&raw mut value).cast() };
         return write(pid, &local, &place.into()).then(|| {
             word.store(value, Ordering::SeqCst);
             0 // nothing comes back
@@ -50,6 +50,6 @@ pub(super) fn change(at: (&QpInner, u32), (sending, looking): (&mut Sending, Opt
             Ok(original) | Err(original) => original,
         },
     };
-    let result = Stretch { address: 0, len_bytes: BYTES, here: (&raw const original).cast::<u8>().cast_mut() };
+    let result = MemorySpan { address: 0, len_bytes: BYTES, here: (&raw const original).cast::<u8>().cast_mut() };
     write(pid, &result.into(), &local).then_some(BYTES)
 }

@@ -5,13 +5,13 @@
 use super::global_route::{GRH_BYTES, header};
 use super::send::{delivery, places_of_request};
 use super::waiting::{Outcome, PATIENCE, Step};
-use super::{MkeyCache, PeerQueues, is_receiving, local_stretches, stretch_here, tell};
+use super::{MkeyCache, PeerQueues, is_receiving, local_spans, span_here, tell};
 use crate::post::Data;
 use crate::qp::QpInner;
 use softband_abi::verbs::*;
 use softband_client::call;
 use softband_client::direct::{Looking, look};
-use softband_client::stretches::{Stretches, write};
+use softband_client::memory_spans::{MemorySpans, write};
 use softband_ipc::calls::{DatagramWay, Handle, Op};
 use softband_ipc::post::{HAS_ROUTE, ON_ETHERNET, PostRecord, kind, path_parts, send_flags};
 use softband_ipc::queues::Parties;
@@ -170,13 +170,13 @@ fn step(
         Some(true) => {}
     }
     let route; // for as long as it is copied from
-    let mut local = Stretches::default();
+    let mut local = MemorySpans::default();
     if record.path & HAS_ROUTE != 0 {
         route = header(own.port_guid.load(Ordering::Relaxed), record, data);
-        local.push(stretch_here(route.as_ptr() as u64, GRH_BYTES))?;
+        local.push(span_here(route.as_ptr() as u64, GRH_BYTES))?;
     }
     let free = GRH_BYTES - local.len_bytes(); // in front, which stays as it is
-    local_stretches(looking, &mut receiver.mkeys.local, own, data, false, &mut local)?;
+    local_spans(looking, &mut receiver.mkeys.local, own, data, false, &mut local)?;
     let len_bytes = free + local.len_bytes() - GRH_BYTES;
     if len_bytes > u64::from(own.mtu_bytes.load(Ordering::Relaxed)) {
         return None;
@@ -189,7 +189,7 @@ fn step(
         return Some(if receiver.is_starved { Step::done(len_bytes, false) } else { Step::EMPTY });
     };
     let wr_id = request.wr_id;
-    let mut remote = Stretches::default();
+    let mut remote = MemorySpans::default();
     places_of_request(looking, (source, &mut receiver.mkeys.remote), request, (free, local.len_bytes()), &mut remote)?;
     if !turn.is_valid() {
         return Some(Step::LATER);

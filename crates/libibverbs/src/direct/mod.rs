@@ -24,10 +24,10 @@ use softband_abi::verbs::*;
 use softband_client::connection::Connection;
 use softband_client::deliveries::Deliveries;
 use softband_client::direct::{Looking, look};
+use softband_client::memory_spans::{MemorySpan, MemorySpans, copy_one, read, write};
 use softband_client::mkey_cache::CachedMkey;
 use softband_client::now_ps;
 use softband_client::receive_queue::ReceiveQueue;
-use softband_client::stretches::{Stretch, Stretches, copy_one, read, write};
 use softband_ipc::post::{MULTICAST_LIDS, PostRecord, kind, opcode, path_parts, send_flags};
 use softband_ipc::ring::{Cqe, flags};
 use softband_ipc::tables::QpEntry;
@@ -250,8 +250,8 @@ fn move_all(at: (&QpInner, u32), (sending, looking): (&mut Sending, Option<Looki
 fn move_one(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>) -> Option<u64> {
     let (connection, _, mkeys) = sending.connect(looking, at)?;
     let is_read = record.opcode == opcode::RDMA_READ;
-    let local = only_stretch(looking, &mut mkeys.local, connection.own, data, is_read)?;
-    let remote = named_stretch(looking, &mut mkeys.remote, connection, record, local.len_bytes)?;
+    let local = only_span(looking, &mut mkeys.local, connection.own, data, is_read)?;
+    let remote = named_span(looking, &mut mkeys.remote, connection, record, local.len_bytes)?;
     let (from, to) = if is_read { (&remote, &local) } else { (&local, &remote) };
     (local.len_bytes <= PIECE_BYTES && copy_one(from, to)).then_some(local.len_bytes)
 }
@@ -282,19 +282,19 @@ const PIECE_BYTES: u64 = 2 << 20;
 fn move_piece(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>, from: u64) -> Option<(u64, u64)> {
     let (connection, _, mkeys) = sending.connect(looking, at)?;
     let is_read = record.opcode == opcode::RDMA_READ;
-    let mut local = Stretches::default();
-    local_stretches(looking, &mut mkeys.local, connection.own, data, is_read, &mut local)?;
+    let mut local = MemorySpans::default();
+    local_spans(looking, &mut mkeys.local, connection.own, data, is_read, &mut local)?;
     let len_bytes = local.len_bytes();
     if len_bytes > i32::MAX as u64 {
         return None;
     }
-    let remote = named_stretch(looking, &mut mkeys.remote, connection, record, len_bytes)?;
+    let remote = named_span(looking, &mut mkeys.remote, connection, record, len_bytes)?;
     let pid = connection.keeper.pid.load(Ordering::Relaxed);
     let len = (len_bytes - from).min(PIECE_BYTES);
     if len < len_bytes {
         local = local.part(from, len);
     }
-    let remote = Stretches::from(remote.part(from, len));
+    let remote = MemorySpans::from(remote.part(from, len));
     let moved = if is_read { read(pid, &local, &remote) } else { write(pid, &local, &remote) };
     moved.then_some((len, len_bytes))
 }
@@ -302,7 +302,7 @@ fn move_piece(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, rec
 /// Where the memory of the peer is that a request names, of which nothing is looked at for no bytes (IBTA 9.4.3); `None` when it may not
 /// be reached.
 #[inline(always)]
-fn named_stretch(looking: &Looking, last: &mut CachedMkey, to: &Connection, record: &PostRecord, len_bytes: u64) -> Option<Stretch> {
+fn named_span(looking: &Looking, last: &mut CachedMkey, to: &Connection, record: &PostRecord, len_bytes: u64) -> Option<MemorySpan> {
     let is_read = record.opcode == opcode::RDMA_READ;
     let right = if is_read { IBV_ACCESS_REMOTE_READ } else { IBV_ACCESS_REMOTE_WRITE };
     let is_refused = is_read && to.own.max_reads.load(Ordering::Relaxed) == 0;
@@ -310,31 +310,31 @@ fn named_stretch(looking: &Looking, last: &mut CachedMkey, to: &Connection, reco
         return None;
     }
     match len_bytes {
-        0 => Some(Stretch::EMPTY),
+        0 => Some(MemorySpan::EMPTY),
         _ => looking.translate(last, to.keeper, record.rkey, (record.remote_address, len_bytes), right),
     }
 }
 
 /// Where the data of a request are in this process, if that is one place, as it mostly is, and it may reach it.
 #[inline(always)]
-fn only_stretch(looking: &Looking, last: &mut CachedMkey, own: &QpEntry, data: &Data<'_>, is_written: bool) -> Option<Stretch> {
+fn only_span(looking: &Looking, last: &mut CachedMkey, own: &QpEntry, data: &Data<'_>, is_written: bool) -> Option<MemorySpan> {
     match *data {
         Data::Registered([entry]) => {
             let right = if is_written { IBV_ACCESS_LOCAL_WRITE } else { 0 };
             looking.translate(last, own, entry.lkey, (entry.addr, u64::from(entry.length)), right)
         }
-        Data::Here([entry]) => Some(stretch_here(entry.addr, u64::from(entry.length))),
-        Data::Copied(bytes) => Some(stretch_here(bytes.as_ptr() as u64, bytes.len() as u64)),
+        Data::Here([entry]) => Some(span_here(entry.addr, u64::from(entry.length))),
+        Data::Copied(bytes) => Some(span_here(bytes.as_ptr() as u64, bytes.len() as u64)),
         _ => None,
     }
 }
 
 /// Adds where the data of a request are in this process; `None` when it may not reach them.
 #[inline(always)]
-fn local_stretches(looking: &Looking, last: &mut CachedMkey, own: &QpEntry, data: &Data<'_>, is_written: bool, found: &mut Stretches) -> Option<()> {
+fn local_spans(looking: &Looking, last: &mut CachedMkey, own: &QpEntry, data: &Data<'_>, is_written: bool, found: &mut MemorySpans) -> Option<()> {
     match *data {
-        Data::Copied(bytes) => found.push(stretch_here(bytes.as_ptr() as u64, bytes.len() as u64)),
-        Data::Here(list) => list.iter().try_for_each(|entry| found.push(stretch_here(entry.addr, u64::from(entry.length)))),
+        Data::Copied(bytes) => found.push(span_here(bytes.as_ptr() as u64, bytes.len() as u64)),
+        Data::Here(list) => list.iter().try_for_each(|entry| found.push(span_here(entry.addr, u64::from(entry.length)))),
         Data::Registered(list) => {
             let right = if is_written { IBV_ACCESS_LOCAL_WRITE } else { 0 };
             let mut translate = |entry: &ibv_sge| looking.translate(last, own, entry.lkey, (entry.addr, u64::from(entry.length)), right);
@@ -344,8 +344,8 @@ fn local_stretches(looking: &Looking, last: &mut CachedMkey, own: &QpEntry, data
 }
 
 /// Memory of this process, registered or not.
-fn stretch_here(address: u64, len_bytes: u64) -> Stretch {
-    Stretch { address, len_bytes, here: address as *mut u8 }
+fn span_here(address: u64, len_bytes: u64) -> MemorySpan {
+    MemorySpan { address, len_bytes, here: address as *mut u8 }
 }
 
 fn completion(qp: &QpInner, cq: &CqInner, record: &PostRecord, len_bytes: u64, count: u32) -> Cqe {

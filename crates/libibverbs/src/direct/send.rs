@@ -2,15 +2,15 @@
 //! into the ring of the peer's completion queue.
 
 use super::waiting::{Outcome, PATIENCE, Step};
-use super::{MkeyCache, PeerQueues, Sending, is_reliable, local_stretches, named_stretch, only_stretch, tell};
+use super::{MkeyCache, PeerQueues, Sending, is_reliable, local_spans, named_span, only_span, tell};
 use crate::post::Data;
 use crate::qp::QpInner;
 use softband_abi::verbs::*;
 use softband_client::connection::Connection;
 use softband_client::direct::{Looking, look};
+use softband_client::memory_spans::{MemorySpans, copy_one, write};
 use softband_client::mkey_cache::CachedMkey;
 use softband_client::receive_queue::{Front, Mode, ReceiveQueue};
-use softband_client::stretches::{Stretches, copy_one, write};
 use softband_client::takers::Taking;
 use softband_ipc::post::{PostRecord, PostSge, kind, opcode, send_flags};
 use softband_ipc::queues::{Delivery, Parties};
@@ -163,7 +163,7 @@ impl Message<'_> {
         if self.record.opcode == opcode::RDMA_WRITE_WITH_IMM {
             return None;
         }
-        let from = only_stretch(looking, &mut mkeys.local, to.own, self.data, false)?;
+        let from = only_span(looking, &mut mkeys.local, to.own, self.data, false)?;
         let entry = request.only()?;
         let memory = (entry.address, u64::from(entry.len_bytes));
         let place = looking.translate(&mut mkeys.remote, to.source, entry.lkey, memory, IBV_ACCESS_LOCAL_WRITE)?;
@@ -175,15 +175,15 @@ impl Message<'_> {
     #[inline(never)]
     fn move_any(&self, mkeys: &mut MkeyCache, request: Front<'_>, turn: &impl Turn) -> Option<u64> {
         let (looking, to) = (self.looking, self.connection);
-        let mut local = Stretches::default();
-        local_stretches(looking, &mut mkeys.local, to.own, self.data, false, &mut local)?;
+        let mut local = MemorySpans::default();
+        local_spans(looking, &mut mkeys.local, to.own, self.data, false, &mut local)?;
         let len_bytes = local.len_bytes();
         if len_bytes > BYTES_MAX {
             return None;
         }
-        let mut remote = Stretches::default();
+        let mut remote = MemorySpans::default();
         if self.record.opcode == opcode::RDMA_WRITE_WITH_IMM {
-            remote.push(named_stretch(looking, &mut mkeys.remote, to, self.record, len_bytes)?)?;
+            remote.push(named_span(looking, &mut mkeys.remote, to, self.record, len_bytes)?)?;
         } else {
             places_of_request(looking, (to.source, &mut mkeys.remote), request, (0, len_bytes), &mut remote)?;
         }
@@ -200,7 +200,7 @@ pub(super) fn places_of_request(
     (of, last): (&QpEntry, &mut CachedMkey),
     request: impl Iterator<Item = PostSge>,
     (mut free, len_bytes): (u64, u64),
-    found: &mut Stretches,
+    found: &mut MemorySpans,
 ) -> Option<()> {
     let mut left = len_bytes;
     for entry in request {

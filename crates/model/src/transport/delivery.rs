@@ -4,7 +4,7 @@ use crate::verbs::Segment;
 use crate::verbs::api::{Completion, PayloadSlice};
 use softband_types::Psn;
 
-/// Where payload goes: usually one stretch of memory, and then nothing is allocated.
+/// Where payload goes: usually one span of memory, and then nothing is allocated.
 #[derive(Clone, Debug, Default)]
 pub struct Placement {
     first: Option<Segment>,

@@ -6,7 +6,7 @@ use softband_types::{
 };
 use std::sync::Arc;
 
-/// A stretch of a program's memory.
+/// A span of a program's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScatterGatherEntry {
     pub address: u64,

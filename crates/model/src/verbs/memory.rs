@@ -7,7 +7,7 @@ use softband_types::{Access, HcaId, LKey, MrHandle, PdHandle, ProcessId, Qpn, Wc
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A stretch of a program's memory that has passed the access check.
+/// A span of a program's memory that has passed the access check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Looked at again before bytes move: it may be deregistered meanwhile.

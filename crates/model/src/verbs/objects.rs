@@ -51,7 +51,7 @@ impl CompletionQueue {
     }
 }
 
-/// A registered stretch of a program's memory.
+/// A registered span of a program's memory.
 #[derive(Debug)]
 pub struct MemoryRegion {
     pub hca: HcaId,

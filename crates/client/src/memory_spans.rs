@@ -2,19 +2,19 @@
 
 use arrayvec::ArrayVec;
 
-/// Stretches of a request that is carried out by the posting thread.
-pub const STRETCHES_MAX: usize = 32;
+/// Most memory spans of a request that is carried out by the posting thread.
+pub const SPANS_MAX: usize = 32;
 
-/// A stretch of a process's memory.
+/// A span of a process's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct MemorySpan {
     pub address: u64,
     pub len_bytes: u64,
     /// Where it is mapped in this process; null where it is not.
     pub here: *mut u8,
 }
 
-impl Stretch {
+impl MemorySpan {
     pub const EMPTY: Self = Self { address: 0, len_bytes: 0, here: std::ptr::null_mut() };
 
     /// `len_bytes` of it from byte `from` on.
@@ -24,28 +24,28 @@ impl Stretch {
     }
 }
 
-/// Where the bytes of a request are, one stretch after another.
-pub struct Stretches {
-    list: ArrayVec<Stretch, STRETCHES_MAX>,
+/// Where the bytes of a request are, one span after another.
+pub struct MemorySpans {
+    list: ArrayVec<MemorySpan, SPANS_MAX>,
     len_bytes: u64,
     /// All that has bytes is mapped in this process.
     are_here: bool,
 }
 
-impl Default for Stretches {
+impl Default for MemorySpans {
     #[inline]
     fn default() -> Self {
         Self { list: ArrayVec::new(), len_bytes: 0, are_here: true }
     }
 }
 
-impl Stretches {
+impl MemorySpans {
     /// Adds one; `None` when there are too many.
     #[inline(always)]
-    pub fn push(&mut self, stretch: Stretch) -> Option<()> {
-        self.len_bytes += stretch.len_bytes;
-        self.are_here &= stretch.len_bytes == 0 || !stretch.here.is_null();
-        self.list.try_push(stretch).ok()
+    pub fn push(&mut self, span: MemorySpan) -> Option<()> {
+        self.len_bytes += span.len_bytes;
+        self.are_here &= span.len_bytes == 0 || !span.here.is_null();
+        self.list.try_push(span).ok()
     }
 
     /// How many bytes they have in all.
@@ -62,43 +62,43 @@ impl Stretches {
     /// Bytes `from..from + len` of them.
     pub fn part(&self, from: u64, len: u64) -> Self {
         let (mut skip, mut rest, mut parts) = (from, len, Self::default());
-        for stretch in &self.list {
-            let begin = skip.min(stretch.len_bytes);
-            let part = (stretch.len_bytes - begin).min(rest);
+        for span in &self.list {
+            let begin = skip.min(span.len_bytes);
+            let part = (span.len_bytes - begin).min(rest);
             skip -= begin;
             rest -= part;
             if part > 0 {
-                let _ = parts.push(stretch.part(begin, part)); // there are not more than before
+                let _ = parts.push(span.part(begin, part)); // there are not more than before
             }
         }
         parts
     }
 }
 
-impl From<Stretch> for Stretches {
+impl From<MemorySpan> for MemorySpans {
     #[inline]
-    fn from(stretch: Stretch) -> Self {
+    fn from(span: MemorySpan) -> Self {
         let mut only = Self::default();
-        let _ = only.push(stretch); // there is room for one
+        let _ = only.push(span); // there is room for one
         only
     }
 }
 
 /// Copies from this process's `local` to `remote` of process `pid`; false unless all of it went.
 #[inline(always)]
-pub fn write(pid: u32, local: &Stretches, remote: &Stretches) -> bool {
+pub fn write(pid: u32, local: &MemorySpans, remote: &MemorySpans) -> bool {
     copy_here(local, remote) || transfer(libc::SYS_process_vm_writev, pid, &local.list, &remote.list)
 }
 
 /// The other way round.
 #[inline(always)]
-pub fn read(pid: u32, local: &Stretches, remote: &Stretches) -> bool {
+pub fn read(pid: u32, local: &MemorySpans, remote: &MemorySpans) -> bool {
     copy_here(remote, local) || transfer(libc::SYS_process_vm_readv, pid, &local.list, &remote.list)
 }
 
 /// Copies by the processor; false where something is not mapped here.
 #[inline(always)]
-fn copy_here(from: &Stretches, to: &Stretches) -> bool {
+fn copy_here(from: &MemorySpans, to: &MemorySpans) -> bool {
     let are_here = from.are_here && to.are_here;
     if are_here {
         each_part(&from.list, &to.list, |from, to, len| {
@@ -109,9 +109,9 @@ fn copy_here(from: &Stretches, to: &Stretches) -> bool {
     are_here
 }
 
-/// Copies from one stretch to another that is not shorter, if both are here; false where they are not.
+/// Copies from one span to another that is not shorter, if both are here; false where they are not.
 #[inline(always)]
-pub fn copy_one(from: &Stretch, to: &Stretch) -> bool {
+pub fn copy_one(from: &MemorySpan, to: &MemorySpan) -> bool {
     let are_here = !from.here.is_null() && !to.here.is_null();
     if are_here {
         // SAFETY: both are mapped for as long as the caller looks, and the second is as long at least.
@@ -122,23 +122,23 @@ pub fn copy_one(from: &Stretch, to: &Stretch) -> bool {
 
 /// Pairs what is on one side with what is on the other, for as long as both have something.
 #[inline(always)]
-fn each_part(local: &[Stretch], remote: &[Stretch], copy: impl Fn(*mut u8, *mut u8, usize)) {
+fn each_part(local: &[MemorySpan], remote: &[MemorySpan], copy: impl Fn(*mut u8, *mut u8, usize)) {
     if let ([from], [to]) = (local, remote) {
         return copy(from.here, to.here, from.len_bytes.min(to.len_bytes) as usize); // as most are
     }
     let mut others = remote.iter();
-    let mut other = Stretch::EMPTY;
-    for stretch in local {
-        let mut stretch = *stretch;
-        while stretch.len_bytes > 0 {
+    let mut other = MemorySpan::EMPTY;
+    for span in local {
+        let mut span = *span;
+        while span.len_bytes > 0 {
             if other.len_bytes == 0 {
                 let Some(next) = others.next() else { return };
                 other = *next;
                 continue;
             }
-            let len = stretch.len_bytes.min(other.len_bytes);
-            copy(stretch.here, other.here, len as usize);
-            stretch = stretch.part(len, stretch.len_bytes - len);
+            let len = span.len_bytes.min(other.len_bytes);
+            copy(span.here, other.here, len as usize);
+            span = span.part(len, span.len_bytes - len);
             other = other.part(len, other.len_bytes - len);
         }
     }
@@ -188,14 +188,14 @@ unsafe fn copy_all_but_the_last(from: *const u8, to: *mut u8, len: usize) -> usi
 #[repr(C, packed)]
 struct Unaligned(#[allow(dead_code)] u64);
 
-fn transfer(call: libc::c_long, pid: u32, local: &[Stretch], remote: &[Stretch]) -> bool {
-    let bytes = local.iter().map(|stretch| stretch.len_bytes).sum::<u64>();
+fn transfer(call: libc::c_long, pid: u32, local: &[MemorySpan], remote: &[MemorySpan]) -> bool {
+    let bytes = local.iter().map(|span| span.len_bytes).sum::<u64>();
     if bytes == 0 {
         return true;
     }
-    let vector = |stretch: &Stretch| libc::iovec { iov_base: stretch.address as *mut libc::c_void, iov_len: stretch.len_bytes as usize };
-    let here: ArrayVec<_, STRETCHES_MAX> = local.iter().map(vector).collect();
-    let there: ArrayVec<_, STRETCHES_MAX> = remote.iter().map(vector).collect();
+    let vector = |span: &MemorySpan| libc::iovec { iov_base: span.address as *mut libc::c_void, iov_len: span.len_bytes as usize };
+    let here: ArrayVec<_, SPANS_MAX> = local.iter().map(vector).collect();
+    let there: ArrayVec<_, SPANS_MAX> = remote.iter().map(vector).collect();
     // SAFETY: the kernel checks both sides' addresses; which of them may be named was checked against the tables.
     let moved = unsafe { libc::syscall(call, pid as libc::pid_t, here.as_ptr(), here.len(), there.as_ptr(), there.len(), 0usize) };
     moved >= 0 && moved as u64 == bytes
