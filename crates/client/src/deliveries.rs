@@ -2,8 +2,8 @@
 
 use crate::direct::will_write;
 use crate::fork::own_number;
+use crate::rq_consumer_lock::is_gone;
 use crate::shared_memory::{map_part, unmap_part};
-use crate::takers::is_gone;
 use softband_ipc::queues::{DeliveriesHeader, Delivery, deliveries_bytes, wants};
 use softband_ipc::ring::Cqe;
 use softband_ipc::tables::QpEntry;

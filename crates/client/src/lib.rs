@@ -22,9 +22,9 @@ pub mod post;
 pub mod receive_queue;
 pub mod regions;
 mod ring;
+pub mod rq_consumer_lock;
 mod session;
 pub mod shared_memory;
-pub mod takers;
 mod turn;
 pub mod warn;
 

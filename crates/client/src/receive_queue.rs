@@ -141,7 +141,7 @@ impl ReceiveQueue {
         Mode(self.header().mode.load(Ordering::SeqCst))
     }
 
-    /// The oldest request is used up. Nobody else takes ([`crate::takers`]).
+    /// The oldest request is used up. Nobody else takes ([`crate::rq_consumer_lock`]).
     #[inline(always)]
     pub fn take_front(&self) {
         let consumed = &self.header().consumed.0;

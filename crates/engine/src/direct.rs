@@ -463,7 +463,7 @@ impl Engine {
         self.direct.note_groups_changed();
         self.await_those_at_the_gone();
         self.release_locks_of(pid);
-        self.release_takers_of(pid);
+        self.release_consumer_locks_of(pid);
         self.look_at_limits();
         self.make_up_for_the_gone(&around);
     }

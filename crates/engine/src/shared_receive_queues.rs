@@ -8,7 +8,7 @@ use crate::receive_queues::{ENTRIES_BETWEEN, QueueName, ReceiveQueue, count_of};
 use rustix::fd::AsFd;
 use softband_ipc::layout::MOVERS;
 use softband_ipc::post::{PostRecord, kind};
-use softband_ipc::queues::{ReceiveQueueHeader, mode, receive_queue_bytes, taker_parts};
+use softband_ipc::queues::{ReceiveQueueHeader, consumer_parts, mode, receive_queue_bytes};
 use softband_ipc::tables::of_shared_queue;
 use softband_model::verbs::SharedReceiveQueue;
 use softband_model::verbs::api::{QpSnapshot, ReceiveRequest, SrqInit};
@@ -168,7 +168,7 @@ impl Engine {
             self.world.reach_srq_limit(srq); // who has reached it may not have told yet
         }
         let mut requests: VecDeque<_> = (0..count).map(|counter| request_of(open.read(consumed.wrapping_add(counter)))).collect();
-        if let Some((process, transfers)) = self.taker_of(name, header)
+        if let Some((process, transfers)) = self.consumer_of(name, header)
             && let Some(request) = requests.pop_front()
         {
             self.receive_queues.shared.aside.push(Aside { name, request, process, transfers });
@@ -182,14 +182,14 @@ impl Engine {
     }
 
     /// The process that is still in the midst of taking a request, and what it is moving. One that lies holds back one request, once.
-    fn taker_of(&self, name: QueueName, header: &ReceiveQueueHeader) -> Option<(usize, Transfers)> {
-        let (taken_in, pid) = taker_parts(header.taker.0.load(Ordering::Acquire));
-        let is_of_this_era = mode::era_of(taken_in) == mode::era_of(header.mode.load(Ordering::Relaxed));
-        let taker = self.processes.living().find(|process| is_of_this_era && process.pid as u32 == pid)?;
-        let process = taker.number.0 as usize;
+    fn consumer_of(&self, name: QueueName, header: &ReceiveQueueHeader) -> Option<(usize, Transfers)> {
+        let (locked_in, pid) = consumer_parts(header.consumer.0.load(Ordering::Acquire));
+        let is_of_this_era = mode::era_of(locked_in) == mode::era_of(header.mode.load(Ordering::Relaxed));
+        let consumer = self.processes.living().find(|process| is_of_this_era && process.pid as u32 == pid)?;
+        let process = consumer.number.0 as usize;
         let is_known = self.receive_queues.shared.aside.iter().any(|aside| aside.name == name && aside.process == process);
-        let transfers = taker.transfers();
-        (!is_known && !transfers.have_ended(taker)).then_some((process, transfers))
+        let transfers = consumer.transfers();
+        (!is_known && !transfers.have_ended(consumer)).then_some((process, transfers))
     }
 
     /// Gives those requests back that nobody writes to any more.
@@ -321,15 +321,15 @@ impl Engine {
     }
 
     /// A process is gone that may have been taking from a shared queue: what it had not finished is to be taken.
-    pub(crate) fn release_takers_of(&self, pid: u32) {
+    pub(crate) fn release_consumer_locks_of(&self, pid: u32) {
         for queue in self.receive_queues.all.values().filter(|queue| queue.by_many) {
             let Some(file) = self.processes[queue.process].shared.memory_file() else { continue };
             let Some(mapped) = Mapped::new(file.as_fd(), queue.offset, size_of::<ReceiveQueueHeader>()) else { continue };
             // SAFETY: the mapping begins with the header, which consists of atomics.
-            let taker = unsafe { &(*mapped.base().cast::<ReceiveQueueHeader>()).taker.0 };
-            let seen = taker.load(Ordering::Acquire);
-            if taker_parts(seen).1 == pid {
-                let _ = taker.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Relaxed);
+            let consumer = unsafe { &(*mapped.base().cast::<ReceiveQueueHeader>()).consumer.0 };
+            let seen = consumer.load(Ordering::Acquire);
+            if consumer_parts(seen).1 == pid {
+                let _ = consumer.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Relaxed);
             }
         }
     }

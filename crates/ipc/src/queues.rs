@@ -43,19 +43,19 @@ pub struct ReceiveQueueHeader {
     pub since_ps: AtomicU64,
     pub produced: LineOf<AtomicU32>,
     pub consumed: LineOf<AtomicU32>,
-    /// Of queues that several take from: who is taking ([`taker`]), or 0.
-    pub taker: LineOf<AtomicU64>,
+    /// Of queues that several take from: the holder of the consumer lock ([`consumer`]), or 0.
+    pub consumer: LineOf<AtomicU64>,
 }
 
-/// What [`ReceiveQueueHeader::taker`] says of a process (by its number on the host) that takes while `mode` is as it is here: in another
+/// What [`ReceiveQueueHeader::consumer`] says of a process (by its number on the host) that takes while `mode` is as it is here: in another
 /// era that means nothing any more, so nobody waits for one that was stopped in the midst of it.
-pub const fn taker(mode: u32, pid: u32) -> u64 {
+pub const fn consumer(mode: u32, pid: u32) -> u64 {
     (mode as u64) << 32 | pid as u64
 }
 
-/// The process and the mode of [`taker`].
-pub const fn taker_parts(taker: u64) -> (u32, u32) {
-    ((taker >> 32) as u32, taker as u32)
+/// The process and the mode of [`consumer`].
+pub const fn consumer_parts(consumer: u64) -> (u32, u32) {
+    ((consumer >> 32) as u32, consumer as u32)
 }
 
 impl ReceiveQueueHeader {

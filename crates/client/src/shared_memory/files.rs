@@ -1,8 +1,8 @@
 //! Files of peers' registered memory, some of them kept: asking the engine takes longer than mapping, and needs it awake.
 
 use super::{FILE, own_file};
+use crate::rq_consumer_lock::is_gone;
 use crate::session::{fetch_file, header};
-use crate::takers::is_gone;
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 

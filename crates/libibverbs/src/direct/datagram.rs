@@ -181,7 +181,7 @@ fn step(
     if len_bytes > u64::from(own.mtu_bytes.load(Ordering::Relaxed)) {
         return None;
     }
-    let Some(turn) = receives.take_turn(is_waiting) else { return Some(Step::BUSY) };
+    let Some(lock) = receives.try_lock_consumer(is_waiting) else { return Some(Step::BUSY) };
     let front = receives.front(mode);
     receiver.has_no_request = front.is_none();
     let Some(request) = front else {
@@ -191,7 +191,7 @@ fn step(
     let wr_id = request.wr_id;
     let mut remote = MemorySpans::default();
     places_of_request(looking, (source, &mut receiver.mkeys.remote), request, (free, local.len_bytes()), &mut remote)?;
-    if !turn.is_valid() {
+    if !lock.is_valid() {
         return Some(Step::LATER);
     }
     if local.len_bytes() > 0 && !write(to.pid.load(Ordering::Relaxed), &local, &remote) {
@@ -202,12 +202,12 @@ fn step(
     let room = deliveries.reserve(false)?;
     room.write(delivery);
     // Again: this thread may have been stopped for so long that the engine went on without it.
-    if to.version.load(Ordering::SeqCst) != version || !turn.is_valid() || !turn.take_front() {
+    if to.version.load(Ordering::SeqCst) != version || !lock.is_valid() || !lock.take_front() {
         return None;
     }
     room.publish(); // at once: who ends in between takes the request with him
     receiver.is_new |= to.state.load(Ordering::Acquire) == IBV_QPS_RTR;
-    Some(Step::done(len_bytes, deliveries.raises_event(record.flags & send_flags::SOLICITED != 0) | turn.reaches_limit()))
+    Some(Step::done(len_bytes, deliveries.raises_event(record.flags & send_flags::SOLICITED != 0) | lock.reaches_limit()))
 }
 
 /// Whether the receiver takes a datagram of this sender: states, ports, partitions and keys (IBTA 9.6.1).

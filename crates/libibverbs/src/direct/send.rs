@@ -11,7 +11,7 @@ use softband_client::direct::{Looking, look};
 use softband_client::memory_spans::{MemorySpans, copy_one, write};
 use softband_client::mkey_cache::CachedMkey;
 use softband_client::receive_queue::{Front, Mode, ReceiveQueue};
-use softband_client::takers::Taking;
+use softband_client::rq_consumer_lock::RqConsumerLock;
 use softband_ipc::post::{PostRecord, PostSge, kind, opcode, send_flags};
 use softband_ipc::queues::{Delivery, Parties};
 use softband_ipc::ring::flags;
@@ -61,16 +61,16 @@ fn step(looking: Looking, at: (&QpInner, u32), sending: &mut Sending, record: &P
     }
     let message = Message { looking, sender: at.0, connection, queues, mode, record, data };
     if !connection.is_shared() {
-        return message.deliver(mkeys, &Alone(&queues.receives));
+        return message.deliver(mkeys, &SoleConsumer(&queues.receives));
     }
-    match queues.receives.take_turn(is_waiting) {
-        Some(turn) => message.deliver_in_turn(mkeys, &turn),
+    match queues.receives.try_lock_consumer(is_waiting) {
+        Some(lock) => message.deliver_locked(mkeys, &lock),
         None => Some(Step::BUSY),
     }
 }
 
 /// The right to take the oldest request of the peer's queue.
-trait Turn {
+trait Consumer {
     /// Whether what was read of the request is true, where others may have taken it meanwhile.
     fn is_valid(&self) -> bool;
     /// The request is used up. False: it was no longer there.
@@ -78,7 +78,7 @@ trait Turn {
     fn reaches_limit(&self) -> bool;
 }
 
-impl Turn for Taking<'_> {
+impl Consumer for RqConsumerLock<'_> {
     fn is_valid(&self) -> bool {
         self.is_valid()
     }
@@ -93,9 +93,9 @@ impl Turn for Taking<'_> {
 }
 
 /// Nobody else takes from the queue.
-struct Alone<'a>(&'a ReceiveQueue);
+struct SoleConsumer<'a>(&'a ReceiveQueue);
 
-impl Turn for Alone<'_> {
+impl Consumer for SoleConsumer<'_> {
     #[inline(always)]
     fn is_valid(&self) -> bool {
         true
@@ -126,12 +126,12 @@ struct Message<'a> {
 
 impl Message<'_> {
     #[inline(never)]
-    fn deliver_in_turn(&self, mkeys: &mut MkeyCache, turn: &Taking<'_>) -> Option<Step> {
-        self.deliver(mkeys, turn)
+    fn deliver_locked(&self, mkeys: &mut MkeyCache, lock: &RqConsumerLock<'_>) -> Option<Step> {
+        self.deliver(mkeys, lock)
     }
 
     #[inline(always)]
-    fn deliver(&self, mkeys: &mut MkeyCache, turn: &impl Turn) -> Option<Step> {
+    fn deliver(&self, mkeys: &mut MkeyCache, consumer: &impl Consumer) -> Option<Step> {
         let Self { looking, connection, record, .. } = *self;
         let PeerQueues { receives, deliveries } = self.queues;
         let Some(request) = receives.front(self.mode) else {
@@ -139,9 +139,9 @@ impl Message<'_> {
             return may_wait.then_some(Step::LATER);
         };
         let wr_id = request.wr_id;
-        let len_bytes = match self.move_one(mkeys, &request, turn) {
+        let len_bytes = match self.move_one(mkeys, &request, consumer) {
             Some(len_bytes) => len_bytes,
-            None => self.move_any(mkeys, request, turn)?,
+            None => self.move_any(mkeys, request, consumer)?,
         };
         let room = deliveries.reserve(connection.delivers_alone)?;
         // Again: this thread may have been stopped for so long that the engine went on without it.
@@ -149,16 +149,16 @@ impl Message<'_> {
             return Some(Step::LATER);
         }
         room.write(delivery((connection.peer, connection.parties), record, wr_id, len_bytes, receives.since_ps()));
-        if !turn.take_front() {
+        if !consumer.take_front() {
             return Some(Step::LATER);
         }
         room.publish(); // at once: who ends in between takes the request with him
-        Some(Step::done(len_bytes, deliveries.raises_event(record.flags & send_flags::SOLICITED != 0) | turn.reaches_limit()))
+        Some(Step::done(len_bytes, deliveries.raises_event(record.flags & send_flags::SOLICITED != 0) | consumer.reaches_limit()))
     }
 
     /// Moves a message that lies in one place and goes to one, as most do; `None` when it is another one.
     #[inline(always)]
-    fn move_one(&self, mkeys: &mut MkeyCache, request: &Front<'_>, turn: &impl Turn) -> Option<u64> {
+    fn move_one(&self, mkeys: &mut MkeyCache, request: &Front<'_>, consumer: &impl Consumer) -> Option<u64> {
         let (looking, to) = (self.looking, self.connection);
         if self.record.opcode == opcode::RDMA_WRITE_WITH_IMM {
             return None;
@@ -167,13 +167,13 @@ impl Message<'_> {
         let entry = request.only()?;
         let memory = (entry.address, u64::from(entry.len_bytes));
         let place = looking.translate(&mut mkeys.remote, to.source, entry.lkey, memory, IBV_ACCESS_LOCAL_WRITE)?;
-        let may_move = from.len_bytes <= place.len_bytes.min(BYTES_MAX) && turn.is_valid();
+        let may_move = from.len_bytes <= place.len_bytes.min(BYTES_MAX) && consumer.is_valid();
         (may_move && copy_one(&from, &place)).then_some(from.len_bytes)
     }
 
     /// The same of any message. `None`: it is the engine's.
     #[inline(never)]
-    fn move_any(&self, mkeys: &mut MkeyCache, request: Front<'_>, turn: &impl Turn) -> Option<u64> {
+    fn move_any(&self, mkeys: &mut MkeyCache, request: Front<'_>, consumer: &impl Consumer) -> Option<u64> {
         let (looking, to) = (self.looking, self.connection);
         let mut local = MemorySpans::default();
         local_spans(looking, &mut mkeys.local, to.own, self.data, false, &mut local)?;
@@ -187,7 +187,7 @@ impl Message<'_> {
         } else {
             places_of_request(looking, (to.source, &mut mkeys.remote), request, (0, len_bytes), &mut remote)?;
         }
-        let is_moved = turn.is_valid() && (len_bytes == 0 || write(to.keeper.pid.load(Ordering::Relaxed), &local, &remote));
+        let is_moved = consumer.is_valid() && (len_bytes == 0 || write(to.keeper.pid.load(Ordering::Relaxed), &local, &remote));
         is_moved.then_some(len_bytes)
     }
 }

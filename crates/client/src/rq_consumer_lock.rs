@@ -1,12 +1,12 @@
-//! Taking from a receive queue that others take from, too: one at a time (`softband_ipc::queues`).
+//! The consumer lock of a receive queue from which several processes take: one at a time (`softband_ipc::queues`).
 
 use crate::fork::own_number;
 use crate::receive_queue::ReceiveQueue;
-use softband_ipc::queues::{ReceiveQueueHeader, mode, taker, taker_parts};
+use softband_ipc::queues::{ReceiveQueueHeader, consumer, consumer_parts, mode};
 use std::sync::atomic::Ordering;
 
 /// The right to take the oldest request, while this lives and the engine does not take the queue over.
-pub struct Taking<'a> {
+pub struct RqConsumerLock<'a> {
     header: &'a ReceiveQueueHeader,
     /// The mode, with its era, in which it was given.
     mode: u32,
@@ -15,21 +15,21 @@ pub struct Taking<'a> {
 }
 
 impl ReceiveQueue {
-    /// Takes the right to take, if nobody has it. With `asks` it is looked whether its holder has ended, which costs a system call.
-    pub fn take_turn(&self, asks: bool) -> Option<Taking<'_>> {
-        Taking::of(self.header(), asks)
+    /// Takes the consumer lock, if nobody holds it. With `asks` it asks the kernel whether the holder has ended, which costs a system call.
+    pub fn try_lock_consumer(&self, asks: bool) -> Option<RqConsumerLock<'_>> {
+        RqConsumerLock::of(self.header(), asks)
     }
 }
 
-impl<'a> Taking<'a> {
+impl<'a> RqConsumerLock<'a> {
     fn of(header: &'a ReceiveQueueHeader, asks: bool) -> Option<Self> {
         let mode = header.mode.load(Ordering::SeqCst);
         if mode::of(mode) != mode::SHARED {
             return None;
         }
-        let holder = header.taker.0.load(Ordering::Relaxed);
-        let is_held = holder != 0 && taker_parts(holder).0 == mode && !(asks && is_gone(taker_parts(holder).1));
-        if is_held || header.taker.0.compare_exchange(holder, taker(mode, own_number()), Ordering::Acquire, Ordering::Relaxed).is_err() {
+        let holder = header.consumer.0.load(Ordering::Relaxed);
+        let is_held = holder != 0 && consumer_parts(holder).0 == mode && !(asks && is_gone(consumer_parts(holder).1));
+        if is_held || header.consumer.0.compare_exchange(holder, consumer(mode, own_number()), Ordering::Acquire, Ordering::Relaxed).is_err() {
             return None;
         }
         Some(Self { header, mode, front: header.consumed.0.load(Ordering::Acquire) })
@@ -63,11 +63,11 @@ impl<'a> Taking<'a> {
     }
 }
 
-impl Drop for Taking<'_> {
+impl Drop for RqConsumerLock<'_> {
     #[inline]
     fn drop(&mut self) {
         // Unless somebody took it for that of a process that is gone, or in another era.
-        let _ = self.header.taker.0.compare_exchange(taker(self.mode, own_number()), 0, Ordering::Release, Ordering::Relaxed);
+        let _ = self.header.consumer.0.compare_exchange(consumer(self.mode, own_number()), 0, Ordering::Release, Ordering::Relaxed);
     }
 }
 
@@ -91,18 +91,18 @@ mod tests {
             since_ps: AtomicU64::new(0),
             produced: zero(),
             consumed: zero(),
-            taker: LineOf(AtomicU64::new(0)),
+            consumer: LineOf(AtomicU64::new(0)),
         }
     }
 
     #[test]
-    fn one_at_a_time_takes() {
+    fn one_consumer_at_a_time() {
         let queue = queue();
-        let first = Taking::of(&queue, false).expect("nobody else is there");
-        assert!(Taking::of(&queue, true).is_none());
+        let first = RqConsumerLock::of(&queue, false).expect("nobody else is there");
+        assert!(RqConsumerLock::of(&queue, true).is_none());
         assert!(first.is_valid() && first.take_front());
         drop(first);
-        let second = Taking::of(&queue, false).expect("the first one has ended");
+        let second = RqConsumerLock::of(&queue, false).expect("the first one has ended");
         assert!(second.take_front() && queue.consumed.0.load(Ordering::Relaxed) == 2);
     }
 
@@ -113,8 +113,8 @@ mod tests {
         queue.produced.0.store(4, Ordering::Relaxed);
         let told: Vec<bool> = (0..4)
             .map(|_| {
-                let turn = Taking::of(&queue, false).expect("one after another");
-                turn.take_front() && turn.reaches_limit()
+                let lock = RqConsumerLock::of(&queue, false).expect("one after another");
+                lock.take_front() && lock.reaches_limit()
             })
             .collect();
         assert_eq!(told, [false, false, true, false]);
@@ -124,21 +124,21 @@ mod tests {
     fn the_engine_keeps_everybody_out() {
         let queue = queue();
         queue.set_mode(mode::ENGINE);
-        assert!(Taking::of(&queue, false).is_none());
+        assert!(RqConsumerLock::of(&queue, false).is_none());
     }
 
     #[test]
     fn who_was_stopped_in_an_earlier_era_neither_takes_nor_holds_others_back() {
         let queue = queue();
-        let stopped = Taking::of(&queue, false).expect("nobody else is there");
+        let stopped = RqConsumerLock::of(&queue, false).expect("nobody else is there");
         // The engine takes the queue over with its two requests, and gives it back with one of them.
         queue.set_mode(mode::ENGINE);
         queue.consumed.0.store(2, Ordering::Relaxed);
         queue.begin_era(1);
-        let next = Taking::of(&queue, false).expect("the era is another one");
+        let next = RqConsumerLock::of(&queue, false).expect("the era is another one");
         assert!(!stopped.is_valid() && !stopped.take_front());
         drop(stopped);
-        assert!(Taking::of(&queue, false).is_none(), "the turn is still the next one's");
+        assert!(RqConsumerLock::of(&queue, false).is_none(), "the lock is still the next one's");
         assert!(next.take_front());
     }
 
@@ -146,8 +146,8 @@ mod tests {
     fn the_turn_of_a_process_that_is_gone_is_taken_where_somebody_asks() {
         let queue = queue();
         let nobody = 1 << 30;
-        queue.taker.0.store(taker(mode::SHARED, nobody), Ordering::Relaxed);
-        assert!(Taking::of(&queue, false).is_none());
-        assert!(Taking::of(&queue, true).is_some());
+        queue.consumer.0.store(consumer(mode::SHARED, nobody), Ordering::Relaxed);
+        assert!(RqConsumerLock::of(&queue, false).is_none());
+        assert!(RqConsumerLock::of(&queue, true).is_some());
     }
 }
