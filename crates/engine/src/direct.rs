@@ -1,7 +1,7 @@
 //! The tables by which programs move data themselves, in wall pace (`softband_ipc::tables`).
 
 use crate::completion_queues::CqRecord;
-use crate::feeders::Feeders;
+use crate::cq_producers::CqProducers;
 use crate::pace::{Engine, Pace};
 use rustix::fd::OwnedFd;
 use rustix::fs::SealFlags;
@@ -32,7 +32,7 @@ pub(crate) struct DirectTables {
     pub(crate) free: Vec<u32>,
     next: u32,
     serial: AtomicU64,
-    pub(crate) feeders: Feeders,
+    pub(crate) cq_producers: CqProducers,
 }
 
 impl DirectTables {
@@ -56,7 +56,7 @@ impl DirectTables {
             free: Vec::new(),
             next: 0,
             serial: AtomicU64::new(0),
-            feeders: Feeders::default(),
+            cq_producers: CqProducers::default(),
         })
     }
 
@@ -146,7 +146,7 @@ impl DirectTables {
 
     /// Entries that others were at whom nobody waits for any more: who is alone now takes no lock from now on.
     fn note_lone_senders(&mut self) {
-        for index in self.feeders.take_lone() {
+        for index in self.cq_producers.take_lone() {
             self.qp(index).delivers_alone.store(1, Ordering::SeqCst);
             self.note_changed(index);
         }
@@ -158,7 +158,7 @@ impl DirectTables {
         self.qp(index).peer.store(0, Ordering::SeqCst);
         self.note_changed(index);
         self.unlink_from_all(index);
-        self.feeders.remove(index);
+        self.cq_producers.remove(index);
         self.forget_fitted(name);
     }
 
@@ -342,7 +342,7 @@ impl Engine {
 
     /// What reaches an entry goes into the ring of this queue: if another one's peer was alone there, it is no longer when this returns.
     pub(crate) fn note_feeder(&mut self, index: u32, cq: CqHandle, has_one_sender: bool) {
-        let only = self.direct.feeders.add(cq, index, has_one_sender);
+        let only = self.direct.cq_producers.add(cq, index, has_one_sender);
         if let Some(only) = only.filter(|only| self.direct.qp(*only).delivers_alone.swap(0, Ordering::SeqCst) != 0) {
             self.direct.note_changed(only);
             self.await_movers();
@@ -384,7 +384,7 @@ impl Engine {
         set(&entry.receive_entries, queue.map_or(0, |queue| queue.entries));
         set(&entry.receive_sges, queue.map_or(0, |queue| queue.sges));
         set(&entry.delivery_entries, deliveries.map_or(0, |cq| cq.delivery_entries));
-        set(&entry.delivers_alone, u32::from(deliveries.is_some() && self.direct.feeders.has_lone_sender(index)));
+        set(&entry.delivers_alone, u32::from(deliveries.is_some() && self.direct.cq_producers.has_lone_sender(index)));
         entry.receive_queue.store(queue.map_or(0, |queue| queue.offset), Ordering::SeqCst);
         entry.deliveries.store(deliveries.map_or(0, |cq| cq.deliveries), Ordering::SeqCst);
         set(&entry.qpn, qp.qpn.0);

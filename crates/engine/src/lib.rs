@@ -18,10 +18,10 @@ mod completion_queues;
 mod control;
 mod convert;
 mod counter;
+mod cq_producers;
 mod datagrams;
 mod direct;
 mod faults;
-mod feeders;
 mod files;
 mod handover;
 #[doc(hidden)]

@@ -124,7 +124,7 @@ impl Engine {
         if let Some((index, _)) = self.direct.shared.remove(&srq) {
             self.direct.qp(index).qpn.store(0, Ordering::SeqCst);
             self.direct.note_changed(index);
-            self.direct.feeders.remove(index);
+            self.direct.cq_producers.remove(index);
             self.await_those_at_the_gone();
             self.direct.free.push(index);
         }

@@ -1,11 +1,11 @@
-//! Who puts completions into which ring of deliveries: where it is one queue pair's peer alone, that one needs no lock.
+//! The producers of each completion ring. A ring that only the peer of one queue pair writes to needs no lock.
 
 use softband_types::CqHandle;
 use std::collections::BTreeMap;
 
 /// Entries of the table of queue pairs, by the completion queue into whose ring that goes which reaches them, and the other way round.
 #[derive(Default)]
-pub(crate) struct Feeders {
+pub(crate) struct CqProducers {
     /// With it, whether an entry has one sender only.
     of: BTreeMap<CqHandle, BTreeMap<u32, bool>>,
     by: BTreeMap<u32, CqHandle>,
@@ -13,7 +13,7 @@ pub(crate) struct Feeders {
     left: Vec<CqHandle>,
 }
 
-impl Feeders {
+impl CqProducers {
     /// What reaches this entry goes there from now on; the entry that was the only one until then, if there was one.
     pub(crate) fn add(&mut self, cq: CqHandle, entry: u32, has_one_sender: bool) -> Option<u32> {
         self.by.insert(entry, cq);
@@ -59,40 +59,40 @@ mod tests {
 
     #[test]
     fn whoever_was_alone_is_named_once() {
-        let mut feeders = Feeders::default();
-        assert_eq!(feeders.add(CQ, 1, true), None);
-        assert_eq!(feeders.add(CQ, 1, true), None, "it says the same again");
-        assert!(feeders.has_lone_sender(1));
-        assert_eq!(feeders.add(CQ, 2, true), Some(1));
-        assert_eq!(feeders.add(CQ, 3, true), None);
-        assert!(!feeders.has_lone_sender(1) && !feeders.has_lone_sender(3));
-        assert_eq!(feeders.add(CqHandle(8), 4, false), None, "another queue");
-        assert!(!feeders.has_lone_sender(4), "it has many");
+        let mut producers = CqProducers::default();
+        assert_eq!(producers.add(CQ, 1, true), None);
+        assert_eq!(producers.add(CQ, 1, true), None, "it says the same again");
+        assert!(producers.has_lone_sender(1));
+        assert_eq!(producers.add(CQ, 2, true), Some(1));
+        assert_eq!(producers.add(CQ, 3, true), None);
+        assert!(!producers.has_lone_sender(1) && !producers.has_lone_sender(3));
+        assert_eq!(producers.add(CqHandle(8), 4, false), None, "another queue");
+        assert!(!producers.has_lone_sender(4), "it has many");
     }
 
     #[test]
     fn the_last_one_is_alone_again() {
-        let mut feeders = Feeders::default();
+        let mut producers = CqProducers::default();
         for entry in [1, 2, 3] {
-            feeders.add(CQ, entry, entry != 3);
+            producers.add(CQ, entry, entry != 3);
         }
-        feeders.remove(1);
-        assert!(feeders.take_lone().is_empty());
-        feeders.remove(3);
-        feeders.remove(3);
-        assert_eq!(feeders.take_lone(), [2]);
-        assert!(feeders.take_lone().is_empty());
-        assert!(feeders.has_lone_sender(2) && !feeders.has_lone_sender(1));
-        feeders.remove(2);
-        assert!(feeders.take_lone().is_empty() && feeders.of.is_empty() && feeders.by.is_empty());
+        producers.remove(1);
+        assert!(producers.take_lone().is_empty());
+        producers.remove(3);
+        producers.remove(3);
+        assert_eq!(producers.take_lone(), [2]);
+        assert!(producers.take_lone().is_empty());
+        assert!(producers.has_lone_sender(2) && !producers.has_lone_sender(1));
+        producers.remove(2);
+        assert!(producers.take_lone().is_empty() && producers.of.is_empty() && producers.by.is_empty());
     }
 
     #[test]
     fn one_with_many_senders_is_not_alone_when_it_is_left() {
-        let mut feeders = Feeders::default();
-        feeders.add(CQ, 1, false);
-        feeders.add(CQ, 2, true);
-        feeders.remove(2);
-        assert!(feeders.take_lone().is_empty() && !feeders.has_lone_sender(1));
+        let mut producers = CqProducers::default();
+        producers.add(CQ, 1, false);
+        producers.add(CQ, 2, true);
+        producers.remove(2);
+        assert!(producers.take_lone().is_empty() && !producers.has_lone_sender(1));
     }
 }
