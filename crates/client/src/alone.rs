@@ -1,7 +1,7 @@
 //! Whether a thread needs locked instructions at all.
 //!
 //! They do two things: they keep other threads of the process out, and they let the announcement that a thread moves data come before its
-//! first look at the engine's tables ([`crate::movers`]). A process of one thread needs neither, where the engine sees to the second:
+//! first look at the engine's tables ([`crate::epoch_slots`]). A process of one thread needs neither, where the engine sees to the second:
 //! before it reads the announcements it has the kernel put a barrier between all instructions of every program that has asked for that.
 
 use crate::session::header;
@@ -24,7 +24,7 @@ pub(crate) fn begin() {
     // The C library (glibc from 2.32 on) keeps count: while this byte is not zero, there is no other thread.
     // SAFETY: looks a name up.
     let byte = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
-    if !byte.is_null() && header().orders_movers != 0 && membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok() {
+    if !byte.is_null() && header().orders_epoch_slots != 0 && membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok() {
         IS_ALONE.store(byte.cast(), Ordering::Release);
     }
 }

@@ -1,6 +1,6 @@
 //! Looking at the engine's tables, before the posting thread moves data ([`crate::memory_spans`]).
 
-use crate::movers::{self, Place};
+use crate::epoch_slots::{self, EpochSlot};
 use crate::session::header;
 use crate::shared_memory;
 use rustix::fd::OwnedFd;
@@ -30,7 +30,7 @@ pub(crate) fn map(file: &OwnedFd) -> rustix::io::Result<()> {
 /// A forked child has no part in its parent's queue pairs; it maps the tables anew when it attaches.
 pub(crate) fn forget() {
     SWEEPING.store(false, Ordering::Release);
-    movers::forget();
+    epoch_slots::forget();
     shared_memory::forget_peers();
     TABLES.store(std::ptr::null_mut(), Ordering::Release);
 }
@@ -38,32 +38,32 @@ pub(crate) fn forget() {
 /// The right to look at the tables: what is valid stays so while this lives. Locks of queues are taken before, not while looking.
 pub struct Looking {
     tables: &'static Tables,
-    _place: Place,
+    _slot: EpochSlot,
 }
 
 /// Begins to move data.
 #[inline]
 pub fn look() -> Option<Looking> {
-    Some(Looking::new(tables()?, Place::take::<true>()))
+    Some(Looking::new(tables()?, EpochSlot::take::<true>()))
 }
 
 /// The announcement that this thread is about to look.
 pub struct Announced {
     tables: &'static Tables,
-    place: Place,
+    slot: EpochSlot,
 }
 
 /// Begins to move data, for whoever takes a lock next: its locked instruction serves both.
 #[inline(always)]
 pub fn announce() -> Option<Announced> {
-    Some(Announced { tables: tables()?, place: Place::take::<false>() })
+    Some(Announced { tables: tables()?, slot: EpochSlot::take::<false>() })
 }
 
 impl Announced {
     /// The lock is taken: a locked instruction of this thread has come since, or it is alone.
     #[inline(always)]
     pub fn look_after_lock(self) -> Looking {
-        Looking::new(self.tables, self.place)
+        Looking::new(self.tables, self.slot)
     }
 }
 
@@ -76,7 +76,7 @@ fn tables() -> Option<&'static Tables> {
 /// Gives back what was mapped of regions that are gone: decided first, done when nobody in this process can be reaching them any more.
 /// What goes meanwhile is the next sweep's.
 #[cold]
-fn sweep(tables: &'static Tables, own: &Place) {
+fn sweep(tables: &'static Tables, own: &EpochSlot) {
     if SWEEPING.swap(true, Ordering::AcqRel) {
         return;
     }
@@ -85,7 +85,7 @@ fn sweep(tables: &'static Tables, own: &Place) {
     let (gone, former) = (shared_memory::gone(is_valid), shared_memory::take_former());
     if !gone.is_empty() || !former.is_empty() {
         let deadline = Instant::now() + GRACE;
-        if header().movers.iter().all(|slot| own.is(&slot.0) || has_ended(&slot.0, deadline)) {
+        if header().epoch_slots.iter().all(|slot| own.is(&slot.0) || has_ended(&slot.0, deadline)) {
             shared_memory::release_all(&gone, former);
         } else {
             // They stay mapped until regions are withdrawn again.
@@ -115,11 +115,11 @@ fn region_of(tables: &'static Tables, key: u32) -> Option<&'static KeyEntry> {
 
 impl Looking {
     #[inline(always)]
-    fn new(tables: &'static Tables, place: Place) -> Self {
+    fn new(tables: &'static Tables, slot: EpochSlot) -> Self {
         if tables.withdrawn.load(Ordering::Relaxed) != SWEPT.load(Ordering::Relaxed) {
-            sweep(tables, &place);
+            sweep(tables, &slot);
         }
-        Self { tables, _place: place }
+        Self { tables, _slot: slot }
     }
 
     /// A queue pair by its entry, if that is still this queue pair's.

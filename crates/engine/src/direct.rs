@@ -294,7 +294,7 @@ impl Engine {
         if let Some(entry) = self.direct.key(key).filter(|entry| entry.key.load(Ordering::Relaxed) == key) {
             entry.key.store(0, Ordering::SeqCst);
             self.direct.note_withdrawn();
-            self.await_movers();
+            self.await_quiescence();
         }
     }
 
@@ -326,7 +326,7 @@ impl Engine {
         }
         let has_other_keys = self.write_datagram_part(self.direct.qp(index), hca, &qp);
         if self.direct.link(index, peer) || worse || ends || received && has_other_keys {
-            self.await_movers();
+            self.await_quiescence();
         }
         // The other side may have been waiting for this one.
         if let Some((peer_hca, peer_qpn)) = self.named_peer(hca, &qp)
@@ -335,7 +335,7 @@ impl Engine {
             let own = self.peer_entry((peer_hca, peer_qpn), &peer_qp);
             let entry = self.direct.entry_of(peer_hca, peer_qpn);
             if own == index + 1 && entry != 0 && self.direct.link(entry - 1, own) {
-                self.await_movers();
+                self.await_quiescence();
             }
         }
     }
@@ -345,13 +345,13 @@ impl Engine {
         let only = self.direct.cq_producers.add(cq, index, has_one_sender);
         if let Some(only) = only.filter(|only| self.direct.qp(*only).delivers_alone.swap(0, Ordering::SeqCst) != 0) {
             self.direct.note_changed(only);
-            self.await_movers();
+            self.await_quiescence();
         }
     }
 
     /// Nobody is at what was taken away any more, when this returns.
     pub(crate) fn await_those_at_the_gone(&mut self) {
-        self.await_movers();
+        self.await_quiescence();
         self.direct.note_lone_senders();
     }
 

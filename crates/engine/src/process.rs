@@ -409,7 +409,7 @@ pub(crate) struct Process {
     /// In wall pace, once the process has a channel: the socket that sends its events.
     pub(crate) event_sender: Option<crate::wall::EventSender>,
     /// In wall pace: the transfers that it has announced, as the engine has seen them.
-    pub(crate) announced: Cell<crate::movers::Announced>,
+    pub(crate) announced: Cell<crate::quiescence::Announced>,
     pub(crate) signals_pending: u64,
     pub(crate) alarms: BTreeMap<u32, AlarmState>,
     /// Objects that it holds, with how often.

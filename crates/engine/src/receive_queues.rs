@@ -203,7 +203,7 @@ impl Engine {
 
     /// A queue was taken over: waits for whoever is at it. What peers have completed until now comes before what the engine completes.
     pub(crate) fn come_after_peers(&mut self, open: &Open) {
-        self.await_movers();
+        self.await_quiescence();
         self.set_wall_clock();
         self.now = self.now.max(SimTime::from_picos(open.queue.since.as_picos() + 1));
     }
@@ -306,7 +306,7 @@ impl Engine {
             return true;
         }
         header.set_mode(mode::MOVING);
-        self.await_movers();
+        self.await_quiescence();
         // What the owner has posted before comes first; and what others have, before the World goes on.
         self.take_rings();
         self.run_world();

@@ -112,7 +112,7 @@ impl Engine {
             return;
         }
         self.direct.note_groups_changed();
-        self.await_movers();
+        self.await_quiescence();
     }
 
     /// Who hears what a queue pair sends to a group. More than a program takes are not told.

@@ -6,7 +6,7 @@ use crate::pace::{Engine, Pace};
 use crate::process::{Mapped, Process, ProcessState};
 use crate::receive_queues::{ENTRIES_BETWEEN, QueueName, ReceiveQueue, count_of};
 use rustix::fd::AsFd;
-use softband_ipc::layout::MOVERS;
+use softband_ipc::layout::EPOCH_SLOTS;
 use softband_ipc::post::{PostRecord, kind};
 use softband_ipc::queues::{ReceiveQueueHeader, consumer_parts, mode, receive_queue_bytes};
 use softband_ipc::tables::of_shared_queue;
@@ -268,7 +268,7 @@ impl Engine {
             return;
         }
         header.set_mode(mode::MOVING);
-        self.await_movers();
+        self.await_quiescence();
         // What the owner has posted before comes first; and what others have, before the World goes on.
         self.take_rings();
         self.run_world();
@@ -349,11 +349,11 @@ fn entries_for(max_wr: u32) -> u32 {
 }
 
 /// What a process is moving at a moment, by slot: odd where it moves something.
-struct Transfers([u64; MOVERS]);
+struct Transfers([u64; EPOCH_SLOTS]);
 
 impl Process {
     fn transfers(&self) -> Transfers {
-        Transfers(std::array::from_fn(|slot| self.shared.header().movers[slot].0.load(Ordering::SeqCst)))
+        Transfers(std::array::from_fn(|slot| self.shared.header().epoch_slots[slot].0.load(Ordering::SeqCst)))
     }
 }
 

@@ -112,7 +112,7 @@ impl WallHarness {
         let parts = (libraries, Processors::choose(Some(1)), Pace::Wall);
         let mut engine = Engine::assemble(spec, 1, "softband-harness".into(), parts, Default::default(), (mailbox, receiver)).expect("an engine");
         engine.programs_for_harness();
-        engine.waiting.grace = GRACE;
+        engine.quiescence.grace = GRACE;
         for (process, host) in [0, 0, 1].into_iter().enumerate() {
             engine.expect_process(host, 0, None).expect("memory for a process");
             let record = &mut engine.processes[process];
@@ -391,8 +391,8 @@ impl WallHarness {
         let header = self.engine.processes[LIAR].shared.header();
         match which % 8 {
             0 => (&raw const header.deadline_ps).cast(),
-            1 => (&raw const header.movers[0]).cast(),
-            2 => (&raw const header.movers[usize::from(which / 8) % header.movers.len()]).cast(),
+            1 => (&raw const header.epoch_slots[0]).cast(),
+            2 => (&raw const header.epoch_slots[usize::from(which / 8) % header.epoch_slots.len()]).cast(),
             3 => (&raw const header.memory_generation).cast(),
             4 => (&raw const header.ring_produced).cast(),
             5 => (&raw const header.ring_consumed).cast(),

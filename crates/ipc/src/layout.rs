@@ -25,7 +25,7 @@ pub const MEMORY_FILE_NAME: &str = "softband-memory";
 pub const SPIN_SIGNAL: i32 = 62;
 
 /// Threads of a process that can be moving data at the same time.
-pub const MOVERS: usize = 32;
+pub const EPOCH_SLOTS: usize = 32;
 
 /// Values of [`SharedHeader::pace`].
 pub mod pace {
@@ -72,9 +72,9 @@ pub struct SharedHeader {
     /// Earliest deadline that a clock read must not pass without a turn of the engine (an armed alarm).
     pub deadline_ps: AtomicU64,
     /// In wall pace: each is odd while a thread of the process moves data itself.
-    pub movers: [LineOf<AtomicU64>; MOVERS],
+    pub epoch_slots: [LineOf<AtomicU64>; EPOCH_SLOTS],
     /// Not zero: before the engine reads those, it puts a barrier between all instructions of programs that have asked the kernel for it.
-    pub orders_movers: u32,
+    pub orders_epoch_slots: u32,
     /// In wall pace: the host's monotonic clock when the engine started.
     pub wall_start_ns: u64,
     /// Bytes that were put into and taken out of the ring of posts, in wall pace. Both only grow.

@@ -1,6 +1,6 @@
 //! What programs must know to move data themselves, in wall pace: a file that the engine writes and programs can only read.
 //!
-//! An entry is valid while its key (its QP number) is not zero. Whoever moves data says so ([`super::layout::SharedHeader::movers`])
+//! An entry is valid while its key (its QP number) is not zero. Whoever moves data says so ([`super::layout::SharedHeader::epoch_slots`])
 //! before it looks at entries; the engine takes an entry away and then waits until everybody who was moving has finished.
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};

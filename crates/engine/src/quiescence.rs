@@ -1,9 +1,9 @@
-//! Waiting for programs that move data themselves: what the engine takes out of its tables is no longer used when that has ended.
+//! Quiescence for programs that move data themselves: what the engine takes out of its tables is no longer used when that has ended.
 
 use crate::pace::Engine;
 use crate::process::{Process, ProcessState};
 use rustix::thread::{MembarrierCommand, membarrier};
-use softband_ipc::layout::MOVERS;
+use softband_ipc::layout::EPOCH_SLOTS;
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ const STEPS_PER_NANOSECOND: u64 = 2;
 const STEPS_AT_ONCE: u64 = 1 << 20;
 
 /// How the engine waits for them.
-pub(crate) struct Waiting {
+pub(crate) struct Quiescence {
     /// [`GRACE`], but for tests.
     pub(crate) grace: Duration,
     /// The kernel puts barriers between the instructions of programs that have asked for it: those announce a transfer by a plain store.
@@ -35,7 +35,7 @@ pub(crate) struct Waiting {
     since: Cell<Option<Instant>>,
 }
 
-impl Waiting {
+impl Quiescence {
     pub(crate) fn new() -> Self {
         let has_barriers = membarrier(MembarrierCommand::GlobalExpedited).is_ok();
         Self { grace: GRACE, has_barriers, in_vain: Cell::default(), since: Cell::default() }
@@ -71,15 +71,15 @@ struct Pending<'a> {
 
 impl Pending<'_> {
     fn has_ended(&self) -> bool {
-        self.process.shared.header().movers[self.slot].0.load(Ordering::SeqCst) != self.seen
+        self.process.shared.header().epoch_slots[self.slot].0.load(Ordering::SeqCst) != self.seen
     }
 }
 
 impl Engine {
     /// Waits until every program that was moving data when this began has finished that transfer, or is given up. For one transfer
     /// nobody waits twice.
-    pub(crate) fn await_movers(&self) {
-        self.waiting.put_barrier();
+    pub(crate) fn await_quiescence(&self) {
+        self.quiescence.put_barrier();
         let attached = self.processes.living().filter(|process| process.state == ProcessState::Attached);
         let mut pending: Vec<_> = attached.flat_map(Process::transfers_under_way).collect();
         pending.retain(|transfer| !transfer.has_ended());
@@ -87,8 +87,8 @@ impl Engine {
             return;
         }
         let started = Instant::now();
-        let limit = self.waiting.limit(started);
-        let mut next_look = self.waiting.grace.min(LOOK_INTERVAL);
+        let limit = self.quiescence.limit(started);
+        let mut next_look = self.quiescence.grace.min(LOOK_INTERVAL);
         let mut given_up = Vec::new();
         loop {
             let elapsed = started.elapsed();
@@ -96,7 +96,7 @@ impl Engine {
                 next_look = elapsed + LOOK_INTERVAL;
                 let is_hopeless = |transfer: &mut Pending<'_>| match state_of(transfer.process.pid) {
                     State::Gone => true,
-                    State::Stopped => elapsed >= limit.min(self.waiting.grace),
+                    State::Stopped => elapsed >= limit.min(self.quiescence.grace),
                     State::Runs => elapsed >= limit,
                 };
                 given_up.extend(pending.extract_if(.., is_hopeless));
@@ -108,7 +108,7 @@ impl Engine {
             std::thread::yield_now();
         }
         if !given_up.is_empty() {
-            self.waiting.note_in_vain(started.elapsed());
+            self.quiescence.note_in_vain(started.elapsed());
         }
         for transfer in given_up.into_iter().filter(|transfer| !transfer.has_ended()) {
             transfer.process.give_up(transfer.slot, transfer.seen);
@@ -146,21 +146,21 @@ enum Lies {
 #[derive(Clone, Copy)]
 pub(crate) struct Announced {
     /// What each slot was when the engine last looked, and when that was. They only grow, by one at a time.
-    last: [u64; MOVERS],
+    last: [u64; EPOCH_SLOTS],
     at: Instant,
     lies: Lies,
     /// The last transfer in each slot that was waited for in vain.
-    given_up: [u64; MOVERS],
+    given_up: [u64; EPOCH_SLOTS],
 }
 
 impl Announced {
     /// Of a process that begins now.
     pub(crate) fn nothing() -> Self {
-        Self { last: [0; MOVERS], at: Instant::now(), lies: Lies::No, given_up: [0; MOVERS] }
+        Self { last: [0; EPOCH_SLOTS], at: Instant::now(), lies: Lies::No, given_up: [0; EPOCH_SLOTS] }
     }
 
     /// Looks at all slots; they lie when one has gone back, or on by more than there was time for.
-    fn look(&mut self, slots: [u64; MOVERS], now: Instant) {
+    fn look(&mut self, slots: [u64; EPOCH_SLOTS], now: Instant) {
         let nanos = (now - self.at).as_nanos() as u64;
         let steps_max = nanos.saturating_mul(STEPS_PER_NANOSECOND).saturating_add(STEPS_AT_ONCE);
         let is_possible = |(seen, last): (&u64, &u64)| seen.checked_sub(*last).is_some_and(|steps| steps <= steps_max);
@@ -172,8 +172,8 @@ impl Announced {
 }
 
 impl Process {
-    fn slots(&self) -> [u64; MOVERS] {
-        std::array::from_fn(|slot| self.shared.header().movers[slot].0.load(Ordering::SeqCst))
+    fn slots(&self) -> [u64; EPOCH_SLOTS] {
+        std::array::from_fn(|slot| self.shared.header().epoch_slots[slot].0.load(Ordering::SeqCst))
     }
 
     /// The transfers that it has announced and that are worth waiting for: none of a program that lies.
@@ -198,7 +198,7 @@ impl Process {
     /// Whether it is still in the midst of a transfer that was waited for in vain.
     pub(crate) fn is_held_up(&self) -> bool {
         let given_up = self.announced.get().given_up;
-        self.shared.header().movers.iter().zip(given_up).any(|(slot, given_up)| given_up % 2 == 1 && slot.0.load(Ordering::SeqCst) == given_up)
+        self.shared.header().epoch_slots.iter().zip(given_up).any(|(slot, given_up)| given_up % 2 == 1 && slot.0.load(Ordering::SeqCst) == given_up)
     }
 }
 
@@ -223,8 +223,8 @@ fn state_of(pid: i32) -> State {
 mod tests {
     use super::*;
 
-    fn slots(first: u64) -> [u64; MOVERS] {
-        let mut slots = [0; MOVERS];
+    fn slots(first: u64) -> [u64; EPOCH_SLOTS] {
+        let mut slots = [0; EPOCH_SLOTS];
         slots[0] = first;
         slots
     }
@@ -243,12 +243,12 @@ mod tests {
 
     #[test]
     fn waiting_in_vain_is_bounded_for_all_programs_together() {
-        let waiting = Waiting::new();
+        let quiescence = Quiescence::new();
         let now = Instant::now();
-        assert_eq!(waiting.limit(now), GRACE * GRACES_OF_RUNNING);
-        waiting.note_in_vain(GRACE * GRACES_IN_ALL);
-        assert_eq!(waiting.limit(now), GRACE / GRACE_LEFT);
-        assert_eq!(waiting.limit(now + GRACE * GRACE_PART), GRACE);
+        assert_eq!(quiescence.limit(now), GRACE * GRACES_OF_RUNNING);
+        quiescence.note_in_vain(GRACE * GRACES_IN_ALL);
+        assert_eq!(quiescence.limit(now), GRACE / GRACE_LEFT);
+        assert_eq!(quiescence.limit(now + GRACE * GRACE_PART), GRACE);
     }
 
     #[test]

@@ -1,21 +1,21 @@
 //! Saying that a thread moves data: the engine takes an entry of its tables away and then waits for whoever had said so before.
 //!
-//! Each has a place in the shared header whose number is odd meanwhile. Most threads have one of their own, which takes no locked
+//! Each has a slot in the shared header whose number is odd meanwhile. Most threads have one of their own, which takes no locked
 //! instruction; but between the number and the first look at the tables there must be one, or else the look may come first.
 
 use crate::alone::is_alone;
 use crate::fork::{is_attached_process, own_number};
 use crate::session::{header, thread_pointer};
-use softband_ipc::layout::MOVERS;
+use softband_ipc::layout::EPOCH_SLOTS;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Places that belong to threads, by what distinguishes those; behind them are the ones for whoever finds none. A thread keeps its place
+/// Slots that belong to threads, by what distinguishes those; behind them are the ones for whoever finds none. A thread keeps its slot
 /// beyond its end, until another one comes that has its control block.
-const OWNED: usize = MOVERS / 2;
+const OWNED: usize = EPOCH_SLOTS / 2;
 static OWNERS: [AtomicU64; OWNED] = [const { AtomicU64::new(0) }; OWNED];
 
-/// A place that this thread alone has at the moment, now odd.
-pub(crate) struct Place(&'static AtomicU64);
+/// A slot that this thread alone has at the moment, now odd.
+pub(crate) struct EpochSlot(&'static AtomicU64);
 
 /// What distinguishes the calling thread from others that live at the same time, also from its image in a child; never 0.
 #[inline]
@@ -23,7 +23,7 @@ fn this_thread() -> u64 {
     thread_pointer() as u64 ^ u64::from(own_number()).rotate_right(20)
 }
 
-impl Place {
+impl EpochSlot {
     /// With `IS_ORDERED` whatever is read later is at least as new as the number; otherwise the caller sees to that by a locked
     /// instruction, unless it is alone.
     #[inline(always)]
@@ -31,7 +31,7 @@ impl Place {
         let me = this_thread();
         let first = (me >> 12 ^ me >> 16) as usize % OWNED;
         if OWNERS[first].load(Ordering::Relaxed) == me {
-            let number = &header().movers[first].0;
+            let number = &header().epoch_slots[first].0;
             if number.load(Ordering::Relaxed).is_multiple_of(2) {
                 if IS_ORDERED && !is_alone() {
                     number.fetch_add(1, Ordering::SeqCst);
@@ -53,20 +53,20 @@ impl Place {
 /// written before is seen before (stores stay in order on this processor, and the compiler does not move them past this).
 #[inline(always)]
 fn advance(number: &AtomicU64) {
-    // SAFETY: the one word; nobody else writes to a place that is somebody's.
+    // SAFETY: the one word; nobody else writes to a slot that is somebody's.
     unsafe { std::arch::asm!("inc qword ptr [{}]", in(reg) number.as_ptr(), options(nostack)) };
 }
 
-impl Drop for Place {
+impl Drop for EpochSlot {
     #[inline]
     fn drop(&mut self) {
         advance(self.0);
     }
 }
 
-/// Another place than the one at `first`: the thread's own, one that becomes its own, or one that anybody may take for the moment.
+/// Another slot than the one at `first`: the thread's own, one that becomes its own, or one that anybody may take for the moment.
 #[cold]
-fn take_another(me: u64, first: usize) -> Place {
+fn take_another(me: u64, first: usize) -> EpochSlot {
     let is_or_becomes_mine = |index: &usize| match OWNERS[*index].load(Ordering::Relaxed) {
         0 => OWNERS[*index].compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok(),
         owner => owner == me,
@@ -75,28 +75,28 @@ fn take_another(me: u64, first: usize) -> Place {
     if OWNERS.iter().any(|owner| ![0, me].contains(&owner.load(Ordering::Relaxed))) {
         crate::alone::forget();
     }
-    // A child by a raw `clone` has owners of its own, but not places.
+    // A child by a raw `clone` has owners of its own, but not slots.
     let may_own = is_attached_process();
     let own = (0..OWNED).map(|step| (first + step) % OWNED).find(|index| may_own && is_or_becomes_mine(index));
     // Its own is odd within a signal handler that has interrupted the thread.
-    if let Some(place) = own.and_then(|index| try_number(&header().movers[index].0)) {
-        return place;
+    if let Some(slot) = own.and_then(|index| try_slot(&header().epoch_slots[index].0)) {
+        return slot;
     }
     loop {
-        if let Some(place) = header().movers[OWNED..].iter().find_map(|number| try_number(&number.0)) {
-            return place;
+        if let Some(slot) = header().epoch_slots[OWNED..].iter().find_map(|number| try_slot(&number.0)) {
+            return slot;
         }
         std::thread::yield_now();
     }
 }
 
-fn try_number(number: &'static AtomicU64) -> Option<Place> {
+fn try_slot(number: &'static AtomicU64) -> Option<EpochSlot> {
     let seen = number.load(Ordering::Relaxed);
     let is_taken = seen.is_multiple_of(2) && number.compare_exchange(seen, seen + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok();
-    is_taken.then_some(Place(number))
+    is_taken.then_some(EpochSlot(number))
 }
 
-/// A forked child has places of its own, which are another process's.
+/// A forked child has slots of its own, which are another process's.
 pub(crate) fn forget() {
     OWNERS.iter().for_each(|owner| owner.store(0, Ordering::Release));
 }
