@@ -1,7 +1,7 @@
 //! Whether a thread needs locked instructions at all.
 //!
 //! They do two things: they keep other threads of the process out, and they let the announcement that a thread moves data come before its
-//! first look at the engine's tables ([`crate::epoch_slots`]). A process of one thread needs neither, where the engine sees to the second:
+//! first read of the engine's tables ([`crate::epoch_slots`]). A process of one thread needs neither, where the engine sees to the second:
 //! before it reads the announcements it has the kernel put a barrier between all instructions of every program that has asked for that.
 
 use crate::session::header;

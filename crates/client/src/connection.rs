@@ -1,6 +1,6 @@
 //! What a sender remembers of its connection, so that it need not look at every entry of the tables for each message.
 
-use crate::direct::Looking;
+use crate::direct::TablesGuard;
 use crate::fork::own_number;
 use softband_ipc::queues::Parties;
 use softband_ipc::tables::{QpEntry, shared_queue_of};
@@ -32,19 +32,19 @@ fn version(entry: &QpEntry) -> u32 {
 impl Connection {
     /// The connection of the queue pair with this entry and number, of an extended one to the queue with that entry and number; whether
     /// the states of both allow its use is the caller's to see.
-    pub fn of(looking: &Looking, (index, qpn): (u32, u32), named: Option<(u32, u32)>) -> Option<Self> {
+    pub fn of(guard: &TablesGuard, (index, qpn): (u32, u32), named: Option<(u32, u32)>) -> Option<Self> {
         let source_of = |peer| match named {
-            Some((entry, number)) => looking.queue_of_domain(entry, number, peer),
-            None => looking.receives_of(peer),
+            Some((entry, number)) => guard.queue_of_domain(entry, number, peer),
+            None => guard.receives_of(peer),
         };
         // Versions first: what is read afterwards, here and by the caller, is at least as new.
-        let own = looking.queue_pair(index, qpn)?;
+        let own = guard.queue_pair(index, qpn)?;
         let of_own = version(own);
-        let peer = looking.peer(own)?;
+        let peer = guard.peer(own)?;
         let of_peer = version(peer);
         let source = source_of(peer)?;
         let of_source = version(source);
-        let again = looking.queue_pair(index, qpn).and_then(|own| looking.peer(own)).and_then(source_of);
+        let again = guard.queue_pair(index, qpn).and_then(|own| guard.peer(own)).and_then(source_of);
         let is_same = again.is_some_and(|again| std::ptr::eq(again, source));
         let of = |field: &AtomicU32| field.load(Ordering::Relaxed);
         let keeper = if named.is_some() { source } else { peer };
@@ -64,13 +64,13 @@ impl Connection {
 
     /// Whether nothing of that has changed.
     #[inline(always)]
-    pub fn is_valid(&self, looking: &Looking) -> bool {
-        self.is_still_valid(looking) && self.process == own_number()
+    pub fn is_valid(&self, guard: &TablesGuard) -> bool {
+        self.is_still_valid(guard) && self.process == own_number()
     }
 
     /// The same once more, for who has asked before.
     #[inline(always)]
-    pub fn is_still_valid(&self, _looking: &Looking) -> bool {
+    pub fn is_still_valid(&self, _guard: &TablesGuard) -> bool {
         [version(self.own), version(self.peer), version(self.source)] == self.versions
     }
 

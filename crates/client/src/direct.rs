@@ -1,4 +1,4 @@
-//! Looking at the engine's tables, before the posting thread moves data ([`crate::memory_spans`]).
+//! Guarded reads of the engine's tables, before the posting thread moves data ([`crate::memory_spans`]).
 
 use crate::epoch_slots::{self, EpochSlot};
 use crate::session::header;
@@ -35,35 +35,35 @@ pub(crate) fn forget() {
     TABLES.store(std::ptr::null_mut(), Ordering::Release);
 }
 
-/// The right to look at the tables: what is valid stays so while this lives. Locks of queues are taken before, not while looking.
-pub struct Looking {
+/// The right to read the tables: valid entries stay valid while this lives. Locks of queues are taken before it, not under it.
+pub struct TablesGuard {
     tables: &'static Tables,
     _slot: EpochSlot,
 }
 
 /// Begins to move data.
 #[inline]
-pub fn look() -> Option<Looking> {
-    Some(Looking::new(tables()?, EpochSlot::take::<true>()))
+pub fn guard_tables() -> Option<TablesGuard> {
+    Some(TablesGuard::new(tables()?, EpochSlot::take::<true>()))
 }
 
-/// The announcement that this thread is about to look.
-pub struct Announced {
+/// The announcement of a guard: this thread is about to read the tables.
+pub struct PendingGuard {
     tables: &'static Tables,
     slot: EpochSlot,
 }
 
 /// Begins to move data, for whoever takes a lock next: its locked instruction serves both.
 #[inline(always)]
-pub fn announce() -> Option<Announced> {
-    Some(Announced { tables: tables()?, slot: EpochSlot::take::<false>() })
+pub fn announce() -> Option<PendingGuard> {
+    Some(PendingGuard { tables: tables()?, slot: EpochSlot::take::<false>() })
 }
 
-impl Announced {
+impl PendingGuard {
     /// The lock is taken: a locked instruction of this thread has come since, or it is alone.
     #[inline(always)]
-    pub fn look_after_lock(self) -> Looking {
-        Looking::new(self.tables, self.slot)
+    pub fn guard_after_lock(self) -> TablesGuard {
+        TablesGuard::new(self.tables, self.slot)
     }
 }
 
@@ -113,7 +113,7 @@ fn region_of(tables: &'static Tables, key: u32) -> Option<&'static KeyEntry> {
     (key != 0 && entry.key.load(Ordering::SeqCst) == key).then_some(entry)
 }
 
-impl Looking {
+impl TablesGuard {
     #[inline(always)]
     fn new(tables: &'static Tables, slot: EpochSlot) -> Self {
         if tables.withdrawn.load(Ordering::Relaxed) != SWEPT.load(Ordering::Relaxed) {

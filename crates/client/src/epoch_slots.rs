@@ -1,7 +1,7 @@
 //! Saying that a thread moves data: the engine takes an entry of its tables away and then waits for whoever had said so before.
 //!
 //! Each has a slot in the shared header whose number is odd meanwhile. Most threads have one of their own, which takes no locked
-//! instruction; but between the number and the first look at the tables there must be one, or else the look may come first.
+//! instruction; but between the number and the first read of the tables there must be one, or else the read may come first.
 
 use crate::alone::is_alone;
 use crate::fork::{is_attached_process, own_number};

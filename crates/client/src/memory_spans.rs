@@ -102,7 +102,7 @@ fn copy_here(from: &MemorySpans, to: &MemorySpans) -> bool {
     let are_here = from.are_here && to.are_here;
     if are_here {
         each_part(&from.list, &to.list, |from, to, len| {
-            // SAFETY: both are mapped for as long as the caller looks, and are at least this long.
+            // SAFETY: both are mapped for as long as the caller holds its guard, and are at least this long.
             unsafe { copy_upwards(from, to, len) }
         });
     }
@@ -114,7 +114,7 @@ fn copy_here(from: &MemorySpans, to: &MemorySpans) -> bool {
 pub fn copy_one(from: &MemorySpan, to: &MemorySpan) -> bool {
     let are_here = !from.here.is_null() && !to.here.is_null();
     if are_here {
-        // SAFETY: both are mapped for as long as the caller looks, and the second is as long at least.
+        // SAFETY: both are mapped for as long as the caller holds its guard, and the second is as long at least.
         unsafe { copy_upwards(from.here, to.here, from.len_bytes as usize) };
     }
     are_here

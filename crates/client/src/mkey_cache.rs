@@ -1,6 +1,6 @@
 //! A cache of memory translations: what a key allows, and where its memory is mapped here.
 
-use crate::direct::Looking;
+use crate::direct::TablesGuard;
 use crate::memory_spans::MemorySpan;
 use crate::shared_memory;
 use softband_ipc::tables::{KeyEntry, QpEntry};
@@ -29,11 +29,11 @@ impl CachedMkey {
             .is_some_and(|entry| self.key == key && entry.key.load(Ordering::SeqCst) == key && entry.serial.load(Ordering::Relaxed) == self.serial)
     }
 
-    /// The caller is looking.
+    /// The caller holds a guard.
     #[cold]
-    fn find(&mut self, looking: &Looking, key: u32) -> Option<()> {
+    fn find(&mut self, guard: &TablesGuard, key: u32) -> Option<()> {
         *self = Self::default();
-        let entry = looking.region(key)?;
+        let entry = guard.region(key)?;
         let serial = entry.serial.load(Ordering::SeqCst);
         let address = entry.address.load(Ordering::Relaxed);
         let found = Self {
@@ -66,7 +66,7 @@ impl CachedMkey {
     }
 }
 
-impl Looking {
+impl TablesGuard {
     /// Where `len_bytes` at `iova` of the region of `key` are, if queue pair `by` may reach them with these rights. `last` is the
     /// translation that the request before used, which is mostly the same.
     #[inline(always)]

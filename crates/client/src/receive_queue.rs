@@ -1,6 +1,6 @@
 //! The two ends of a receive queue that peers take from (`softband_ipc::queues`): who posts, and who sends.
 
-use crate::direct::{Looking, will_read, will_write};
+use crate::direct::{TablesGuard, will_read, will_write};
 use crate::shared_memory::{map_part, unmap_part};
 use softband_ipc::post::PostSge;
 use softband_ipc::queues::{ReceiveEntry, ReceiveQueueHeader, entry_bytes, mode, receive_queue_bytes};
@@ -20,7 +20,7 @@ pub struct ReceiveQueue {
     seen_produced: AtomicU32,
     seen_mode: AtomicU32,
 }
-// SAFETY: whoever touches the queue is looking at the tables and holds the lock of that side; the counters are atomics.
+// SAFETY: whoever touches the queue holds a `TablesGuard` and the lock of that side; the counters are atomics.
 unsafe impl Send for ReceiveQueue {}
 // SAFETY: as above.
 unsafe impl Sync for ReceiveQueue {}
@@ -88,7 +88,7 @@ impl ReceiveQueue {
 
     /// Posts a request; there is room, since the caller has a place of the queue. One thread at a time.
     #[inline]
-    pub fn post(&self, _looking: &Looking, wr_id: u64, list: &[PostSge]) -> Posted {
+    pub fn post(&self, _guard: &TablesGuard, wr_id: u64, list: &[PostSge]) -> Posted {
         let header = self.header();
         match header.mode() {
             mode::SHARED => {}

@@ -230,11 +230,11 @@ unsafe fn send_one(qp: &QpInner, request: &ibv_send_wr) -> Result<(), Errno> {
 /// Takes a place in the send queue and posts.
 #[inline(always)]
 pub(crate) fn submit_send(qp: &QpInner, record: &PostRecord, data: Data<'_>) -> Result<(), Errno> {
-    let (mut sending, looking) = qp.direct.sending.lock_and_look();
+    let (mut sending, guard) = qp.direct.sending.lock_and_guard();
     if !qp.send.take_place() {
         return Err(Errno(libc::ENOMEM));
     }
-    if is_wall() && direct::carry_out(qp, (&mut sending, looking), record, &data) {
+    if is_wall() && direct::carry_out(qp, (&mut sending, guard), record, &data) {
         return Ok(());
     }
     // Before it goes: another thread must not overtake it with work of its own.

@@ -1,7 +1,7 @@
 //! A lock for what takes some ten nanoseconds: one locked instruction to take it, none to give it back, and
 //! none at all in a process of one thread.
 
-use softband_client::direct::{Announced, Looking, announce, look};
+use softband_client::direct::{PendingGuard, TablesGuard, announce, guard_tables};
 use softband_client::is_alone;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -53,15 +53,15 @@ impl<T> Short<T> {
         Some(Held(self))
     }
 
-    /// The value, and the right to look at the engine's tables; that alone is `None` where there are none.
+    /// The value, and the right to read the engine's tables; that alone is `None` where there are none.
     #[inline(always)]
-    pub(crate) fn lock_and_look(&self) -> (Held<'_, T>, Option<Looking>) {
+    pub(crate) fn lock_and_guard(&self) -> (Held<'_, T>, Option<TablesGuard>) {
         let announced = announce();
         match self.try_lock() {
-            Some(held) => (held, announced.map(Announced::look_after_lock)),
+            Some(held) => (held, announced.map(PendingGuard::guard_after_lock)),
             None => {
                 drop(announced); // nobody waits for a lock meanwhile
-                (self.lock(), look())
+                (self.lock(), guard_tables())
             }
         }
     }

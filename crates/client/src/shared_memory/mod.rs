@@ -72,7 +72,7 @@ pub(crate) fn map_part(number: u32, offset: u64, bytes: usize) -> Option<*mut u8
 }
 
 /// # Safety
-/// `map_part` mapped it with this size, and nobody looks at it any more.
+/// `map_part` mapped it with this size, and nobody uses it any more.
 pub(crate) unsafe fn unmap_part(base: *mut u8, bytes: usize) {
     // SAFETY: the caller's promise.
     let _ = unsafe { munmap(base.cast(), bytes) };

@@ -28,7 +28,7 @@ static FORMER: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
 /// Keys with their serials.
 static USED: Mutex<Vec<(u32, u64)>> = Mutex::new(Vec::new());
 
-/// Where byte `address` of a shared region is mapped here, if it is shared. The caller is looking at the tables.
+/// Where byte `address` of a shared region is mapped here, if it is shared. The caller holds a [`crate::direct::TablesGuard`].
 pub(crate) fn alias(entry: &KeyEntry, key: u32, address: u64) -> Option<*mut u8> {
     let alias = &ALIASES[key_index(key)?];
     if alias.serial.load(Ordering::Acquire) != entry.serial.load(Ordering::Relaxed) {

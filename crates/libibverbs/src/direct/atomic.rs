@@ -6,7 +6,7 @@ use crate::post::Data;
 use crate::qp::QpInner;
 use softband_abi::verbs::*;
 use softband_client::connection::Connection;
-use softband_client::direct::{Looking, look};
+use softband_client::direct::{TablesGuard, guard_tables};
 use softband_client::memory_spans::{MemorySpan, MemorySpans, write};
 use softband_ipc::post::{PostRecord, opcode};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,23 +16,28 @@ const BYTES: u64 = 8;
 
 /// Carries an operation out; how many bytes came back. `None`: it is the engine's.
 #[inline(never)]
-pub(super) fn change(at: (&QpInner, u32), (sending, looking): (&mut Sending, Option<Looking>), record: &PostRecord, data: &Data<'_>) -> Option<u64> {
-    let looking = looking.or_else(look)?;
-    let (Connection { own, peer, keeper, .. }, _, mkeys) = sending.connect(&looking, at)?;
+pub(super) fn change(
+    at: (&QpInner, u32),
+    (sending, guard): (&mut Sending, Option<TablesGuard>),
+    record: &PostRecord,
+    data: &Data<'_>,
+) -> Option<u64> {
+    let guard = guard.or_else(guard_tables)?;
+    let (Connection { own, peer, keeper, .. }, _, mkeys) = sending.connect(&guard, at)?;
     let writes = record.opcode == opcode::ATOMIC_WRITE;
     let right = if writes { IBV_ACCESS_REMOTE_WRITE } else { IBV_ACCESS_REMOTE_ATOMIC };
     if own.max_reads.load(Ordering::Relaxed) == 0 || peer.access.load(Ordering::Relaxed) & right == 0 {
         return None;
     }
     let mut local = MemorySpans::default();
-    local_spans(&looking, &mut mkeys.local, own, data, !writes, &mut local)?;
+    local_spans(&guard, &mut mkeys.local, own, data, !writes, &mut local)?;
     // Nothing may go wrong any more once the word has changed.
     let has_places = local.len_bytes() == BYTES && local.are_here();
-    let word = looking.translate(&mut mkeys.remote, keeper, record.rkey, (record.remote_address, BYTES), right)?;
+    let word = guard.translate(&mut mkeys.remote, keeper, record.rkey, (record.remote_address, BYTES), right)?;
     if !has_places || word.here.is_null() || !record.remote_address.is_multiple_of(BYTES) || !word.address.is_multiple_of(BYTES) {
         return None;
     }
-    // SAFETY: eight bytes that are mapped for as long as this looks, and aligned, since pages are mapped as pages. Whoever else reaches
+    // SAFETY: eight bytes that are mapped for as long as the guard lives, and aligned, since pages are mapped as pages. Whoever else reaches
     // them is a program with its own idea of them, or the engine, which does as here.
     let word = unsafe { AtomicU64::from_ptr(word.here.cast()) };
     let pid = own.pid.load(Ordering::Relaxed);

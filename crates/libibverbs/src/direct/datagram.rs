@@ -10,7 +10,7 @@ use crate::post::Data;
 use crate::qp::QpInner;
 use softband_abi::verbs::*;
 use softband_client::call;
-use softband_client::direct::{Looking, look};
+use softband_client::direct::{TablesGuard, guard_tables};
 use softband_client::memory_spans::{MemorySpans, write};
 use softband_ipc::calls::{DatagramWay, Handle, Op};
 use softband_ipc::post::{HAS_ROUTE, ON_ETHERNET, PostRecord, kind, path_parts, send_flags};
@@ -64,9 +64,9 @@ pub(super) fn deliver(
     receiver.has_no_request = false;
     receiver.is_starved |= !may_wait;
     let mut attempt = |is_waiting| {
-        let looking = look()?;
-        let is_member = groups.is_none_or(|version| looking.groups_version() == version);
-        is_member.then(|| step(&looking, at, to, receiver, record, data, is_waiting))?
+        let guard = guard_tables()?;
+        let is_member = groups.is_none_or(|version| guard.groups_version() == version);
+        is_member.then(|| step(&guard, at, to, receiver, record, data, is_waiting))?
     };
     let done = attempt(false).and_then(|first| PATIENCE.try_again(first, attempt));
     receiver.is_starved = receiver.has_no_request;
@@ -84,11 +84,11 @@ pub(super) fn deliver(
 pub(super) fn is_within_reach((qp, index): (&QpInner, u32), receivers: &mut Receivers, record: &PostRecord) -> bool {
     let to = (path_parts(record.path).0, record.remote_qpn);
     let Some(receiver) = receivers.find(qp, to) else { return false };
-    let Some(looking) = look() else { return false };
-    let own = looking.queue_pair(index, qp.qpn);
-    let found = receiver.entry.checked_sub(1).and_then(|entry| looking.datagram_receiver(entry, to.0, to.1));
+    let Some(guard) = guard_tables() else { return false };
+    let own = guard.queue_pair(index, qp.qpn);
+    let found = receiver.entry.checked_sub(1).and_then(|entry| guard.datagram_receiver(entry, to.0, to.1));
     let (Some(own), Some(to)) = (own, found) else { return false };
-    accepts(to, own, record) && receiver.queues_of(&looking, to).is_some_and(|queues| queues.receives.mode().is_shared() == Some(true))
+    accepts(to, own, record) && receiver.queues_of(&guard, to).is_some_and(|queues| queues.receives.mode().is_shared() == Some(true))
 }
 
 impl Receivers {
@@ -117,8 +117,8 @@ impl Receivers {
 
 impl Receiver {
     /// The queues of the queue pair with this entry.
-    fn queues_of(&mut self, looking: &Looking, to: &'static QpEntry) -> Option<&PeerQueues> {
-        let source = looking.receives_of(to)?;
+    fn queues_of(&mut self, guard: &TablesGuard, to: &'static QpEntry) -> Option<&PeerQueues> {
+        let source = guard.receives_of(to)?;
         if !self.queues.as_ref().is_some_and(|queues| queues.are_of(source, to)) {
             self.queues = Some(PeerQueues::of(source, to)?);
         }
@@ -143,7 +143,7 @@ impl Receiver {
 
 /// `None` when something is not as it should be: the engine knows what follows from it.
 fn step(
-    looking: &Looking,
+    guard: &TablesGuard,
     (qp, index): (&QpInner, u32),
     (lid, qpn): (u16, u32),
     receiver: &mut Receiver,
@@ -151,8 +151,8 @@ fn step(
     data: &Data<'_>,
     is_waiting: bool,
 ) -> Option<Step> {
-    let own = looking.queue_pair(index, qp.qpn).filter(|own| own.state.load(Ordering::Acquire) == IBV_QPS_RTS)?;
-    let Some(to) = looking.datagram_receiver(receiver.entry.checked_sub(1)?, lid, qpn) else {
+    let own = guard.queue_pair(index, qp.qpn).filter(|own| own.state.load(Ordering::Acquire) == IBV_QPS_RTS)?;
+    let Some(to) = guard.datagram_receiver(receiver.entry.checked_sub(1)?, lid, qpn) else {
         (receiver.entry, receiver.queues) = (0, None); // it may have another one now
         return None;
     };
@@ -160,8 +160,8 @@ fn step(
     if !accepts(to, own, record) {
         return None;
     }
-    let source = looking.receives_of(to)?;
-    receiver.queues_of(looking, to)?;
+    let source = guard.receives_of(to)?;
+    receiver.queues_of(guard, to)?;
     let PeerQueues { receives, deliveries } = receiver.queues.as_ref()?;
     let mode = receives.mode();
     match mode.is_shared() {
@@ -176,7 +176,7 @@ fn step(
         local.push(span_here(route.as_ptr() as u64, GRH_BYTES))?;
     }
     let free = GRH_BYTES - local.len_bytes(); // in front, which stays as it is
-    local_spans(looking, &mut receiver.mkeys.local, own, data, false, &mut local)?;
+    local_spans(guard, &mut receiver.mkeys.local, own, data, false, &mut local)?;
     let len_bytes = free + local.len_bytes() - GRH_BYTES;
     if len_bytes > u64::from(own.mtu_bytes.load(Ordering::Relaxed)) {
         return None;
@@ -190,7 +190,7 @@ fn step(
     };
     let wr_id = request.wr_id;
     let mut remote = MemorySpans::default();
-    places_of_request(looking, (source, &mut receiver.mkeys.remote), request, (free, local.len_bytes()), &mut remote)?;
+    places_of_request(guard, (source, &mut receiver.mkeys.remote), request, (free, local.len_bytes()), &mut remote)?;
     if !lock.is_valid() {
         return Some(Step::LATER);
     }

@@ -6,7 +6,7 @@ use super::datagram::{self, Receivers};
 use crate::post::Data;
 use crate::qp::QpInner;
 use softband_client::call_bytes;
-use softband_client::direct::look;
+use softband_client::direct::guard_tables;
 use softband_ipc::calls::{DatagramReceiver, GroupMembers, Multicast, Op};
 use softband_ipc::post::{HAS_ROUTE, ON_ETHERNET, PostRecord, path, path_parts};
 use std::collections::BTreeMap;
@@ -21,9 +21,9 @@ const GROUPS_MAX: usize = 256;
 pub(crate) struct Groups(BTreeMap<(u16, [u8; 16]), (u32, Vec<DatagramReceiver>)>);
 
 impl Groups {
-    /// The members that hear what this queue pair sends. Nobody is looking meanwhile: the engine may have to be asked.
+    /// The members that hear what this queue pair sends. Nobody holds a guard meanwhile: the engine may have to be asked.
     fn members(&mut self, qp: &QpInner, (mlid, mgid): (u16, [u8; 16])) -> Option<(u32, &[DatagramReceiver])> {
-        let version = look()?.groups_version();
+        let version = guard_tables()?.groups_version();
         if self.0.get(&(mlid, mgid)).is_none_or(|(of, _)| *of != version) {
             if self.0.len() > GROUPS_MAX {
                 self.0.clear();

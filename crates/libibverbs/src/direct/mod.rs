@@ -23,7 +23,7 @@ use crate::short::Short;
 use softband_abi::verbs::*;
 use softband_client::connection::Connection;
 use softband_client::deliveries::Deliveries;
-use softband_client::direct::{Looking, look};
+use softband_client::direct::{TablesGuard, guard_tables};
 use softband_client::memory_spans::{MemorySpan, MemorySpans, copy_one, read, write};
 use softband_client::mkey_cache::CachedMkey;
 use softband_client::now_ps;
@@ -81,24 +81,24 @@ impl PeerQueues {
 }
 
 impl Sending {
-    /// The connection, while somebody looks, the peer's queues and the cache of keys; `None` when there is none that may be used directly.
+    /// The connection, under a guard, the peer's queues and the cache of keys; `None` when there is none that may be used directly.
     #[inline(always)]
-    fn connect(&mut self, looking: &Looking, (qp, index): (&QpInner, u32)) -> Option<(&Connection, &mut Option<PeerQueues>, &mut MkeyCache)> {
-        if !self.connection.as_ref().is_some_and(|connection| connection.is_valid(looking)) {
-            self.connect_anew(looking, qp, index)?;
+    fn connect(&mut self, guard: &TablesGuard, (qp, index): (&QpInner, u32)) -> Option<(&Connection, &mut Option<PeerQueues>, &mut MkeyCache)> {
+        if !self.connection.as_ref().is_some_and(|connection| connection.is_valid(guard)) {
+            self.connect_anew(guard, qp, index)?;
         }
         Some((self.connection.as_ref()?, &mut self.queues, &mut self.mkeys))
     }
 
     #[cold]
-    fn connect_anew(&mut self, looking: &Looking, qp: &QpInner, index: u32) -> Option<()> {
+    fn connect_anew(&mut self, guard: &TablesGuard, qp: &QpInner, index: u32) -> Option<()> {
         let state = |entry: &QpEntry| entry.state.load(Ordering::SeqCst);
         let is_usable = |to: &Connection| state(to.own) == IBV_QPS_RTS && is_receiving(state(to.peer));
         let named = self.xrc.present();
         if named.is_none() && qp.qp_type == IBV_QPT_XRC_SEND {
             return None;
         }
-        self.connection = Connection::of(looking, (index, qp.qpn), named).filter(is_usable);
+        self.connection = Connection::of(guard, (index, qp.qpn), named).filter(is_usable);
         let connection = self.connection.as_ref()?;
         if self.queues.as_ref().is_some_and(|queues| !queues.are_of(connection.source, connection.keeper)) {
             self.queues = None;
@@ -133,34 +133,34 @@ pub(crate) fn operations(qp_type: u32, has_atomic_write: bool) -> u32 {
 }
 
 /// Carries a send request out, if it is one that can be; its place in the queue is taken already.
-pub(crate) fn carry_out(qp: &QpInner, (sending, mut looking): (&mut Sending, Option<Looking>), record: &PostRecord, data: &Data<'_>) -> bool {
+pub(crate) fn carry_out(qp: &QpInner, (sending, mut guard): (&mut Sending, Option<TablesGuard>), record: &PostRecord, data: &Data<'_>) -> bool {
     if qp.direct.operations & 1 << (record.opcode % u32::BITS) == 0 {
         return false;
     }
     let Some(index) = qp.direct_entry.checked_sub(1) else { return false };
     let Some(cq) = qp.send_cq.get() else { return false };
     if !qp.send.is_settled() {
-        looking = None; // others may have to go on meanwhile
+        guard = None; // others may have to go on meanwhile
         let is_nowhere = qp.qp_type == IBV_QPT_UD && path_parts(record.path).0 == 0;
         if is_nowhere || !has_engine_finished(qp, index) {
             return false;
         }
     }
     if qp.qp_type == IBV_QPT_XRC_SEND {
-        looking = None;
+        guard = None;
         if !sending.turn_to(qp, record.xrc_srq) {
             return false;
         }
     }
     let at = (qp, index);
     let moved = match record.opcode {
-        opcode::RDMA_READ | opcode::RDMA_WRITE => move_all(at, (sending, looking), record, data),
-        opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD | opcode::ATOMIC_WRITE => atomic::change(at, (sending, looking), record, data),
+        opcode::RDMA_READ | opcode::RDMA_WRITE => move_all(at, (sending, guard), record, data),
+        opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD | opcode::ATOMIC_WRITE => atomic::change(at, (sending, guard), record, data),
         _ if qp.qp_type == IBV_QPT_UD => {
-            drop(looking); // the engine may have to be asked
+            drop(guard); // the engine may have to be asked
             deliver_datagram(at, sending, record, data)
         }
-        _ => send::deliver(at, (sending, looking), record, data),
+        _ => send::deliver(at, (sending, guard), record, data),
     };
     let Some(len_bytes) = moved else { return false };
     let count = qp.send.note_carried_out();
@@ -189,7 +189,7 @@ fn is_reliable(qp: &QpInner) -> bool {
     matches!(qp.qp_type, IBV_QPT_RC | IBV_QPT_XRC_SEND)
 }
 
-/// Tells the engine what only it can do. Not while looking: it may take a moment.
+/// Tells the engine what only it can do. Not under a guard: it may take a moment.
 #[cold]
 fn notify(kind: u32, hca: u32, object: u32) {
     let _ = softband_client::post::post(PostRecord { kind, hca, object, ..bytemuck::Zeroable::zeroed() }, &[], &[]);
@@ -207,13 +207,13 @@ fn tell(kind: u32, record: &PostRecord) {
 fn has_engine_finished(qp: &QpInner, index: u32) -> bool {
     let mut wait = waiting::Wait::begin();
     loop {
-        let Some(looking) = look() else { return false };
-        let Some(own) = looking.queue_pair(index, qp.qpn) else { return false };
+        let Some(guard) = guard_tables() else { return false };
+        let Some(own) = guard.queue_pair(index, qp.qpn) else { return false };
         if qp.send.is_done(own.done.load(Ordering::Acquire)) {
             return true;
         }
-        let is_direct = qp.qp_type == IBV_QPT_UD || looking.peer(own).is_some();
-        drop(looking);
+        let is_direct = qp.qp_type == IBV_QPT_UD || guard.peer(own).is_some();
+        drop(guard);
         if !is_direct || !waiting::PATIENCE.waits_for_engine(&wait) {
             return false;
         }
@@ -226,8 +226,8 @@ fn tell_of_connection(qp: &QpInner, index: u32) {
     if qp.direct.established.load(Ordering::Acquire) || qp.direct.established.swap(true, Ordering::AcqRel) {
         return;
     }
-    let is_ready_to_receive = look().is_some_and(|looking| {
-        let peer = looking.queue_pair(index, qp.qpn).and_then(|own| looking.peer(own));
+    let is_ready_to_receive = guard_tables().is_some_and(|guard| {
+        let peer = guard.queue_pair(index, qp.qpn).and_then(|own| guard.peer(own));
         peer.is_some_and(|peer| peer.state.load(Ordering::Acquire) == IBV_QPS_RTR)
     });
     if is_ready_to_receive {
@@ -237,32 +237,32 @@ fn tell_of_connection(qp: &QpInner, index: u32) {
 
 /// Moves all data of an RDMA write or read; how many bytes it had.
 #[inline(never)]
-fn move_all(at: (&QpInner, u32), (sending, looking): (&mut Sending, Option<Looking>), record: &PostRecord, data: &Data<'_>) -> Option<u64> {
-    let looking = looking.or_else(look)?;
-    match move_one(&looking, at, sending, record, data) {
+fn move_all(at: (&QpInner, u32), (sending, guard): (&mut Sending, Option<TablesGuard>), record: &PostRecord, data: &Data<'_>) -> Option<u64> {
+    let guard = guard.or_else(guard_tables)?;
+    match move_one(&guard, at, sending, record, data) {
         Some(len_bytes) => Some(len_bytes),
-        None => move_pieces(looking, at, sending, record, data),
+        None => move_pieces(guard, at, sending, record, data),
     }
 }
 
 /// Moves a request that lies in one place and goes to one, as most do; `None` when it is another one.
 #[inline(always)]
-fn move_one(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>) -> Option<u64> {
-    let (connection, _, mkeys) = sending.connect(looking, at)?;
+fn move_one(guard: &TablesGuard, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>) -> Option<u64> {
+    let (connection, _, mkeys) = sending.connect(guard, at)?;
     let is_read = record.opcode == opcode::RDMA_READ;
-    let local = only_span(looking, &mut mkeys.local, connection.own, data, is_read)?;
-    let remote = named_span(looking, &mut mkeys.remote, connection, record, local.len_bytes)?;
+    let local = only_span(guard, &mut mkeys.local, connection.own, data, is_read)?;
+    let remote = named_span(guard, &mut mkeys.remote, connection, record, local.len_bytes)?;
     let (from, to) = if is_read { (&remote, &local) } else { (&local, &remote) };
     (local.len_bytes <= PIECE_BYTES && copy_one(from, to)).then_some(local.len_bytes)
 }
 
 #[inline(never)]
-fn move_pieces(looking: Looking, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>) -> Option<u64> {
-    let (mut looking, mut moved) = (Some(looking), 0);
+fn move_pieces(guard: TablesGuard, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>) -> Option<u64> {
+    let (mut guard, mut moved) = (Some(guard), 0);
     loop {
         // Looked up anew for each piece: what was withdrawn meanwhile is not reached any more. A request that breaks off here is
         // carried out from its start by the engine, or fails there.
-        let (piece, len_bytes) = move_piece(&looking.take().or_else(look)?, at, sending, record, data, moved)?;
+        let (piece, len_bytes) = move_piece(&guard.take().or_else(guard_tables)?, at, sending, record, data, moved)?;
         moved += piece;
         if moved >= len_bytes {
             return Some(len_bytes);
@@ -279,16 +279,23 @@ const PIECE_BYTES: u64 = 2 << 20;
 
 /// Moves the data of a request from byte `from` on; answers how many bytes went and how many there are. `None` when something is not
 /// as it should be.
-fn move_piece(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>, from: u64) -> Option<(u64, u64)> {
-    let (connection, _, mkeys) = sending.connect(looking, at)?;
+fn move_piece(
+    guard: &TablesGuard,
+    at: (&QpInner, u32),
+    sending: &mut Sending,
+    record: &PostRecord,
+    data: &Data<'_>,
+    from: u64,
+) -> Option<(u64, u64)> {
+    let (connection, _, mkeys) = sending.connect(guard, at)?;
     let is_read = record.opcode == opcode::RDMA_READ;
     let mut local = MemorySpans::default();
-    local_spans(looking, &mut mkeys.local, connection.own, data, is_read, &mut local)?;
+    local_spans(guard, &mut mkeys.local, connection.own, data, is_read, &mut local)?;
     let len_bytes = local.len_bytes();
     if len_bytes > i32::MAX as u64 {
         return None;
     }
-    let remote = named_span(looking, &mut mkeys.remote, connection, record, len_bytes)?;
+    let remote = named_span(guard, &mut mkeys.remote, connection, record, len_bytes)?;
     let pid = connection.keeper.pid.load(Ordering::Relaxed);
     let len = (len_bytes - from).min(PIECE_BYTES);
     if len < len_bytes {
@@ -302,7 +309,7 @@ fn move_piece(looking: &Looking, at: (&QpInner, u32), sending: &mut Sending, rec
 /// Where the memory of the peer is that a request names, of which nothing is looked at for no bytes (IBTA 9.4.3); `None` when it may not
 /// be reached.
 #[inline(always)]
-fn named_span(looking: &Looking, last: &mut CachedMkey, to: &Connection, record: &PostRecord, len_bytes: u64) -> Option<MemorySpan> {
+fn named_span(guard: &TablesGuard, last: &mut CachedMkey, to: &Connection, record: &PostRecord, len_bytes: u64) -> Option<MemorySpan> {
     let is_read = record.opcode == opcode::RDMA_READ;
     let right = if is_read { IBV_ACCESS_REMOTE_READ } else { IBV_ACCESS_REMOTE_WRITE };
     let is_refused = is_read && to.own.max_reads.load(Ordering::Relaxed) == 0;
@@ -311,17 +318,17 @@ fn named_span(looking: &Looking, last: &mut CachedMkey, to: &Connection, record:
     }
     match len_bytes {
         0 => Some(MemorySpan::EMPTY),
-        _ => looking.translate(last, to.keeper, record.rkey, (record.remote_address, len_bytes), right),
+        _ => guard.translate(last, to.keeper, record.rkey, (record.remote_address, len_bytes), right),
     }
 }
 
 /// Where the data of a request are in this process, if that is one place, as it mostly is, and it may reach it.
 #[inline(always)]
-fn only_span(looking: &Looking, last: &mut CachedMkey, own: &QpEntry, data: &Data<'_>, is_written: bool) -> Option<MemorySpan> {
+fn only_span(guard: &TablesGuard, last: &mut CachedMkey, own: &QpEntry, data: &Data<'_>, is_written: bool) -> Option<MemorySpan> {
     match *data {
         Data::Registered([entry]) => {
             let right = if is_written { IBV_ACCESS_LOCAL_WRITE } else { 0 };
-            looking.translate(last, own, entry.lkey, (entry.addr, u64::from(entry.length)), right)
+            guard.translate(last, own, entry.lkey, (entry.addr, u64::from(entry.length)), right)
         }
         Data::Here([entry]) => Some(span_here(entry.addr, u64::from(entry.length))),
         Data::Copied(bytes) => Some(span_here(bytes.as_ptr() as u64, bytes.len() as u64)),
@@ -331,13 +338,13 @@ fn only_span(looking: &Looking, last: &mut CachedMkey, own: &QpEntry, data: &Dat
 
 /// Adds where the data of a request are in this process; `None` when it may not reach them.
 #[inline(always)]
-fn local_spans(looking: &Looking, last: &mut CachedMkey, own: &QpEntry, data: &Data<'_>, is_written: bool, found: &mut MemorySpans) -> Option<()> {
+fn local_spans(guard: &TablesGuard, last: &mut CachedMkey, own: &QpEntry, data: &Data<'_>, is_written: bool, found: &mut MemorySpans) -> Option<()> {
     match *data {
         Data::Copied(bytes) => found.push(span_here(bytes.as_ptr() as u64, bytes.len() as u64)),
         Data::Here(list) => list.iter().try_for_each(|entry| found.push(span_here(entry.addr, u64::from(entry.length)))),
         Data::Registered(list) => {
             let right = if is_written { IBV_ACCESS_LOCAL_WRITE } else { 0 };
-            let mut translate = |entry: &ibv_sge| looking.translate(last, own, entry.lkey, (entry.addr, u64::from(entry.length)), right);
+            let mut translate = |entry: &ibv_sge| guard.translate(last, own, entry.lkey, (entry.addr, u64::from(entry.length)), right);
             list.iter().try_for_each(|entry| found.push(translate(entry)?))
         }
     }

@@ -1,7 +1,7 @@
 //! Posting receive requests to a queue that peers take from themselves.
 
 use crate::short::{Held, Short};
-use softband_client::direct::{Looking, look};
+use softband_client::direct::{TablesGuard, guard_tables};
 use softband_client::receive_queue::{Posted, ReceiveQueue};
 use softband_ipc::post::{PostRecord, PostSge};
 use softband_ipc::tables::QpEntry;
@@ -27,7 +27,7 @@ struct Known {
 pub(crate) struct Posting<'a> {
     of: &'a OwnQueue,
     known: Held<'a, Known>,
-    looking: Option<Looking>,
+    guard: Option<TablesGuard>,
 }
 
 impl OwnQueue {
@@ -42,8 +42,8 @@ impl OwnQueue {
 
     #[inline(always)]
     pub(crate) fn begin(&self) -> Posting<'_> {
-        let (known, looking) = self.queue.lock_and_look();
-        Posting { of: self, known, looking }
+        let (known, guard) = self.queue.lock_and_guard();
+        Posting { of: self, known, guard }
     }
 }
 
@@ -73,20 +73,20 @@ impl Posting<'_> {
     pub(crate) fn post(&mut self, list: &[PostSge], wr_id: u64, record: impl Fn() -> PostRecord) -> bool {
         let Some(index) = self.of.entry.checked_sub(1) else { return false };
         loop {
-            let Some(looking) = self.looking.take().or_else(look) else { return false };
-            let Some(own) = looking.queue_pair(index, self.of.name) else { return false };
+            let Some(guard) = self.guard.take().or_else(guard_tables) else { return false };
+            let Some(own) = guard.queue_pair(index, self.of.name) else { return false };
             self.known.look_at(own);
             let Some(queue) = &self.known.queue else { return false };
-            let is_posted = match queue.post(&looking, wr_id, list) {
+            let is_posted = match queue.post(&guard, wr_id, list) {
                 Posted::Here => true,
-                // Still looking: the queue must not change hands before the request is where the engine finds it.
+                // Still under the guard: the queue must not change hands before the request is where the engine finds it.
                 Posted::ForEngine => softband_client::post::try_post(record(), list),
                 Posted::Later => false,
             };
             if is_posted {
                 return true;
             }
-            drop(looking);
+            drop(guard);
             std::thread::yield_now();
         }
     }

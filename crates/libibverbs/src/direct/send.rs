@@ -7,7 +7,7 @@ use crate::post::Data;
 use crate::qp::QpInner;
 use softband_abi::verbs::*;
 use softband_client::connection::Connection;
-use softband_client::direct::{Looking, look};
+use softband_client::direct::{TablesGuard, guard_tables};
 use softband_client::memory_spans::{MemorySpans, copy_one, write};
 use softband_client::mkey_cache::CachedMkey;
 use softband_client::receive_queue::{Front, Mode, ReceiveQueue};
@@ -23,12 +23,17 @@ const BYTES_MAX: u64 = 64 << 20;
 
 /// Carries a message out; how many bytes it had. `None`: it is the engine's.
 #[inline(always)]
-pub(super) fn deliver(at: (&QpInner, u32), (sending, looking): (&mut Sending, Option<Looking>), record: &PostRecord, data: &Data<'_>) -> Option<u64> {
-    let looking = match looking {
-        Some(looking) => looking,
-        None => look()?,
+pub(super) fn deliver(
+    at: (&QpInner, u32),
+    (sending, guard): (&mut Sending, Option<TablesGuard>),
+    record: &PostRecord,
+    data: &Data<'_>,
+) -> Option<u64> {
+    let guard = match guard {
+        Some(guard) => guard,
+        None => guard_tables()?,
     };
-    let mut last = step(looking, at, sending, record, data, false)?;
+    let mut last = step(guard, at, sending, record, data, false)?;
     if !last.is_done() {
         last = try_again(last, at, sending, record, data)?;
     }
@@ -40,14 +45,14 @@ pub(super) fn deliver(at: (&QpInner, u32), (sending, looking): (&mut Sending, Op
 
 #[cold]
 fn try_again(last: Step, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>) -> Option<Step> {
-    PATIENCE.try_again(last, |is_waiting| step(look()?, at, sending, record, data, is_waiting))
+    PATIENCE.try_again(last, |is_waiting| step(guard_tables()?, at, sending, record, data, is_waiting))
 }
 
 /// `None` when something is not as it should be: the engine knows what follows from it.
 #[inline(always)]
-fn step(looking: Looking, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>, is_waiting: bool) -> Option<Step> {
-    let looking = &looking;
-    let (connection, queues, mkeys) = sending.connect(looking, at)?;
+fn step(guard: TablesGuard, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>, is_waiting: bool) -> Option<Step> {
+    let guard = &guard;
+    let (connection, queues, mkeys) = sending.connect(guard, at)?;
     let queues = match queues {
         Some(queues) => queues,
         unknown => unknown.insert(PeerQueues::of(connection.source, connection.keeper)?),
@@ -59,7 +64,7 @@ fn step(looking: Looking, at: (&QpInner, u32), sending: &mut Sending, record: &P
         Some(false) => return None,
         Some(true) => {}
     }
-    let message = Message { looking, sender: at.0, connection, queues, mode, record, data };
+    let message = Message { guard, sender: at.0, connection, queues, mode, record, data };
     if !connection.is_shared() {
         return message.deliver(mkeys, &SoleConsumer(&queues.receives));
     }
@@ -115,7 +120,7 @@ impl Consumer for SoleConsumer<'_> {
 
 /// What one step moves, by which way.
 struct Message<'a> {
-    looking: &'a Looking,
+    guard: &'a TablesGuard,
     sender: &'a QpInner,
     connection: &'a Connection,
     queues: &'a PeerQueues,
@@ -132,7 +137,7 @@ impl Message<'_> {
 
     #[inline(always)]
     fn deliver(&self, mkeys: &mut MkeyCache, consumer: &impl Consumer) -> Option<Step> {
-        let Self { looking, connection, record, .. } = *self;
+        let Self { guard, connection, record, .. } = *self;
         let PeerQueues { receives, deliveries } = self.queues;
         let Some(request) = receives.front(self.mode) else {
             let may_wait = is_reliable(self.sender) && connection.own.rnr_retry.load(Ordering::Relaxed) != 0;
@@ -145,7 +150,7 @@ impl Message<'_> {
         };
         let room = deliveries.reserve(connection.delivers_alone)?;
         // Again: this thread may have been stopped for so long that the engine went on without it.
-        if receives.mode() != self.mode || !connection.is_still_valid(looking) {
+        if receives.mode() != self.mode || !connection.is_still_valid(guard) {
             return Some(Step::LATER);
         }
         room.write(delivery((connection.peer, connection.parties), record, wr_id, len_bytes, receives.since_ps()));
@@ -159,14 +164,14 @@ impl Message<'_> {
     /// Moves a message that lies in one place and goes to one, as most do; `None` when it is another one.
     #[inline(always)]
     fn move_one(&self, mkeys: &mut MkeyCache, request: &Front<'_>, consumer: &impl Consumer) -> Option<u64> {
-        let (looking, to) = (self.looking, self.connection);
+        let (guard, to) = (self.guard, self.connection);
         if self.record.opcode == opcode::RDMA_WRITE_WITH_IMM {
             return None;
         }
-        let from = only_span(looking, &mut mkeys.local, to.own, self.data, false)?;
+        let from = only_span(guard, &mut mkeys.local, to.own, self.data, false)?;
         let entry = request.only()?;
         let memory = (entry.address, u64::from(entry.len_bytes));
-        let place = looking.translate(&mut mkeys.remote, to.source, entry.lkey, memory, IBV_ACCESS_LOCAL_WRITE)?;
+        let place = guard.translate(&mut mkeys.remote, to.source, entry.lkey, memory, IBV_ACCESS_LOCAL_WRITE)?;
         let may_move = from.len_bytes <= place.len_bytes.min(BYTES_MAX) && consumer.is_valid();
         (may_move && copy_one(&from, &place)).then_some(from.len_bytes)
     }
@@ -174,18 +179,18 @@ impl Message<'_> {
     /// The same of any message. `None`: it is the engine's.
     #[inline(never)]
     fn move_any(&self, mkeys: &mut MkeyCache, request: Front<'_>, consumer: &impl Consumer) -> Option<u64> {
-        let (looking, to) = (self.looking, self.connection);
+        let (guard, to) = (self.guard, self.connection);
         let mut local = MemorySpans::default();
-        local_spans(looking, &mut mkeys.local, to.own, self.data, false, &mut local)?;
+        local_spans(guard, &mut mkeys.local, to.own, self.data, false, &mut local)?;
         let len_bytes = local.len_bytes();
         if len_bytes > BYTES_MAX {
             return None;
         }
         let mut remote = MemorySpans::default();
         if self.record.opcode == opcode::RDMA_WRITE_WITH_IMM {
-            remote.push(named_span(looking, &mut mkeys.remote, to, self.record, len_bytes)?)?;
+            remote.push(named_span(guard, &mut mkeys.remote, to, self.record, len_bytes)?)?;
         } else {
-            places_of_request(looking, (to.source, &mut mkeys.remote), request, (0, len_bytes), &mut remote)?;
+            places_of_request(guard, (to.source, &mut mkeys.remote), request, (0, len_bytes), &mut remote)?;
         }
         let is_moved = consumer.is_valid() && (len_bytes == 0 || write(to.keeper.pid.load(Ordering::Relaxed), &local, &remote));
         is_moved.then_some(len_bytes)
@@ -196,7 +201,7 @@ impl Message<'_> {
 /// may not be written there.
 #[inline(always)]
 pub(super) fn places_of_request(
-    looking: &Looking,
+    guard: &TablesGuard,
     (of, last): (&QpEntry, &mut CachedMkey),
     request: impl Iterator<Item = PostSge>,
     (mut free, len_bytes): (u64, u64),
@@ -211,7 +216,7 @@ pub(super) fn places_of_request(
         let whole = u64::from(entry.len_bytes);
         let begin = free.min(whole);
         let len = (whole - begin).min(left);
-        let place = looking.translate(last, of, entry.lkey, (entry.address, whole), IBV_ACCESS_LOCAL_WRITE)?;
+        let place = guard.translate(last, of, entry.lkey, (entry.address, whole), IBV_ACCESS_LOCAL_WRITE)?;
         found.push(place.part(begin, len))?;
         free -= begin;
         left -= len;

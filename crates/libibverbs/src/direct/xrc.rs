@@ -36,7 +36,7 @@ impl Queues {
 
 impl Sending {
     /// What follows goes to the queue of this number; false when the engine does not know where that is, or it is not one that others
-    /// may reach. Nobody is looking meanwhile: the engine may have to be asked.
+    /// may reach. Nobody holds a guard meanwhile: the engine may have to be asked.
     pub(super) fn turn_to(&mut self, qp: &QpInner, number: u32) -> bool {
         if self.xrc.number != number {
             self.turn_away(number);
