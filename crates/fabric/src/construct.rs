@@ -29,7 +29,7 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
     let mut world = World {
         spec: spec.clone(),
         queue: Timeline::for_nodes(hcas.len() + switches.len()),
-        looks: Vec::new(),
+        deadlock_checks: Vec::new(),
         parts: Parts::default(),
         verbs: Verbs::new(limits),
         chunks: ChunkPool::default(),

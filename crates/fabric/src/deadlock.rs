@@ -10,9 +10,9 @@ use softband_sim::{SimDuration, SimTime};
 use softband_types::{LinkLayer, VirtualLane};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A packet that has lacked credits for so long makes its port look whether it waits for itself. Far more than any queue takes to
+/// A packet that has lacked credits for so long makes its port check whether it waits for itself. Far more than any queue takes to
 /// move on, far less than any timer: only when it is found depends on it.
-const LOOK_AFTER: SimDuration = SimDuration::from_micros(1_000);
+const CHECK_AFTER: SimDuration = SimDuration::from_micros(1_000);
 
 /// A lane of a switch's output port whose next packet lacks credits.
 #[derive(Clone, Debug)]
@@ -35,15 +35,15 @@ impl Starved {
 }
 
 impl World {
-    /// Sees to it that a port whose packets lack credits is looked at when a limit is due, or whether it waits for itself. `stuck` are
+    /// Sees to it that a port whose packets lack credits is checked when a limit is due, or whether it waits for itself. `stuck` are
     /// lanes that are known to do so.
     pub(crate) fn watch_queue(&mut self, id: u32, stuck: &[(u32, u8)], now: SimTime) {
         let port = &self.ports[id as usize];
         let due = port.arbiter.starved_lanes().filter_map(|(lane, since)| {
-            // Looks that find nothing come more seldom from time to time: each doubles the wait.
-            let look = since + LOOK_AFTER.max((now - since) * 2);
-            let look = Some(look).filter(|_| !stuck.contains(&(id, lane.0)));
-            look.into_iter().chain(self.expiry_of_head(id, lane, since)).min()
+            // Checks that find nothing come more seldom from time to time: each doubles the wait.
+            let check = since + CHECK_AFTER.max((now - since) * 2);
+            let check = Some(check).filter(|_| !stuck.contains(&(id, lane.0)));
+            check.into_iter().chain(self.expiry_of_head(id, lane, since)).min()
         });
         let Some(at) = due.min() else { return };
         let port = &mut self.ports[id as usize];
@@ -55,7 +55,7 @@ impl World {
         self.ports[id as usize].watched = false;
         self.ports[id as usize].take_ready(now);
         let starved: Vec<_> = self.ports[id as usize].arbiter.starved_lanes().collect();
-        let is_long = starved.iter().any(|(_, since)| now - *since >= LOOK_AFTER);
+        let is_long = starved.iter().any(|(_, since)| now - *since >= CHECK_AFTER);
         let mut discarded = false;
         for (lane, mut since) in starved {
             while self.expiry_of_head(id, lane, since).is_some_and(|expires| expires <= now) {
@@ -67,7 +67,7 @@ impl World {
             self.transmit(id, now);
         }
         if is_long {
-            self.looks.push(id);
+            self.deadlock_checks.push(id);
         } else {
             self.watch_again(id, &[], now);
         }
@@ -79,23 +79,23 @@ impl World {
         }
     }
 
-    /// Looks at the whole fabric for those who have waited for long: what stands still for ever does so a little later as well.
-    pub(crate) fn look_where_asked(&mut self) {
-        if self.wants_look() {
-            self.look(self.starved_lanes());
+    /// Checks the whole fabric for lanes that have waited for long: what stands still for ever does so a little later as well.
+    pub(crate) fn check_deadlock_where_asked(&mut self) {
+        if self.wants_deadlock_check() {
+            self.check_deadlock(self.starved_lanes());
         }
     }
 
-    /// Whether one of this part's ports has waited for so long that the lanes of all parts are to be looked at.
-    pub fn wants_look(&self) -> bool {
-        !self.looks.is_empty()
+    /// Whether one of this part's ports has waited for so long that the lanes of all parts are to be checked.
+    pub fn wants_deadlock_check(&self) -> bool {
+        !self.deadlock_checks.is_empty()
     }
 
-    /// Looks at the starved lanes of all parts, in the order of their ports: at the end of a window.
-    pub fn look(&mut self, starved: Vec<Starved>) {
+    /// Checks the starved lanes of all parts, in the order of their ports: at the end of a window.
+    pub fn check_deadlock(&mut self, starved: Vec<Starved>) {
         let now = self.queue.window_end().unwrap_or_else(|| self.queue.now());
-        let stuck = self.look_for_deadlock(starved, now);
-        for port in std::mem::take(&mut self.looks) {
+        let stuck = self.find_deadlock(starved, now);
+        for port in std::mem::take(&mut self.deadlock_checks) {
             self.watch_again(port, &stuck, now);
         }
     }
@@ -122,7 +122,7 @@ impl World {
     }
 
     /// Tells of circles that were not known yet; all the lanes that will never move by themselves.
-    fn look_for_deadlock(&mut self, starved: Vec<Starved>, now: SimTime) -> Vec<(u32, u8)> {
+    fn find_deadlock(&mut self, starved: Vec<Starved>, now: SimTime) -> Vec<(u32, u8)> {
         let stuck = stuck_among(starved);
         let waits_for = |waiting: &Starved| {
             let input = (waiting.next_input, waiting.lane.0);

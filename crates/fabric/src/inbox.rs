@@ -1,4 +1,4 @@
-//! Packets that will be ready to leave by a port: it takes them when it next looks, so that their becoming ready is no event of its own.
+//! Packets that will be ready to leave by a port: it takes them when it next transmits, so that their becoming ready is no event of its own.
 
 use softband_sim::{Keyed, ShortQueue, SimTime};
 use softband_types::VirtualLane;

@@ -59,8 +59,8 @@ impl World {
         port.returns.settle(now, port.sending);
         port.sending = Sending { from: now, until: now + time };
         let (through, far_end) = (port.onward.through, port.far_end);
-        if let Some(at) = port.next_look() {
-            self.look_at(id, at);
+        if let Some(at) = port.next_tx() {
+            self.schedule_tx(id, at);
         }
         if from_input && (copies.is_none() || self.last_copy_leaves(copies)) {
             // The last bit enters the crossbar the forwarding time before it leaves the output; the switch holds it for its time.
@@ -187,14 +187,14 @@ impl World {
         self.give_back(id, (lane, CreditBlocks(u32::from(blocks))), at, now);
     }
 
-    /// Credits leave a port at `at`, or behind the packet that is on its link then. Its sender looks when it needs them.
+    /// Credits leave a port at `at`, or behind the packet that is on its link then. Its sender reads them when it needs them.
     #[inline]
     fn give_back(&mut self, id: u32, credits: (VirtualLane, CreditBlocks), at: SimTime, now: SimTime) {
         let port = &mut self.ports[id as usize];
         let is_first = port.returns.free(at, credits, now.checked_sub(port.cable_delay), port.sending);
         if is_first && port.sender_waits {
             let (sender, arrival) = (port.far_end, port.sending.leave(at) + port.cable_delay);
-            self.look_at(sender, arrival);
+            self.schedule_tx(sender, arrival);
         }
     }
 
@@ -226,9 +226,9 @@ impl World {
             }
             (Word::Pause { lane, pauses }, FlowControl::Pause(ledger)) => {
                 ledger.schedule(arrival, lane, pauses);
-                // For what stands before it in the ledger there is a look already, or one when the link is free.
+                // For what stands before it in the ledger a transmission is scheduled already, or will be when the link is free.
                 if sender.is_stalled() {
-                    self.look_at(to, arrival);
+                    self.schedule_tx(to, arrival);
                 }
             }
             _ => unreachable!("both ends of a cable have the same flow control"),

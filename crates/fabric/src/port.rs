@@ -148,7 +148,7 @@ pub(crate) struct Port {
     pub far_end: u32,
     /// The packet that went last; the link is free when it has left.
     pub sending: Sending,
-    /// When it looks next whether it can send. Looks that were to be later come in vain.
+    /// When it next tries to send. Tries that were scheduled for later do nothing.
     pub due: SimTime,
     pub cable_delay: SimDuration,
     /// From freed buffer to flow-control packet.
@@ -276,9 +276,9 @@ impl Port {
         }
     }
 
-    /// When it has to look again, while nothing is heard of its receiver: for what waits, and for what has to be told of its departure,
+    /// When it has to try again, while nothing is heard of its receiver: for what waits, and for what has to be told of its departure,
     /// when the link is free.
-    pub(crate) fn next_look(&self) -> Option<SimTime> {
+    pub(crate) fn next_tx(&self) -> Option<SimTime> {
         if self.departs || !self.arbiter.is_empty() {
             return Some(self.free_at());
         }

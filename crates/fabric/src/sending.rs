@@ -1,4 +1,4 @@
-//! Ports that look whether they can send: when the link is free, when a packet is ready, when credits come that they lack.
+//! Scheduled transmission: a port tries to send when the link is free, when a packet is ready, when the credits come that it lacks.
 //!
 //! What a packet goes through at each hop is in one piece where it is compiled: hence the attributes.
 
@@ -13,19 +13,19 @@ use softband_sim::SimTime;
 use softband_types::{CreditBlocks, VirtualLane};
 
 impl World {
-    /// Lets a port look when a packet is ready, unless that has to wait behind what lacks credits itself.
+    /// Schedules a port for when a packet is ready, unless that has to wait behind what lacks credits itself.
     #[inline(always)]
     pub(crate) fn await_ready(&mut self, id: u32, ready: Ready) {
         let port = &mut self.ports[id as usize];
         port.inbox.insert(ready);
         let at = ready.at.max(port.sending.until);
         if at < port.due && !port.arbiter.is_lane_starved(ready.lane) {
-            self.look_at(id, at);
+            self.schedule_tx(id, at);
         }
     }
 
     #[inline]
-    pub(crate) fn look_at(&mut self, id: u32, at: SimTime) {
+    pub(crate) fn schedule_tx(&mut self, id: u32, at: SimTime) {
         let port = &mut self.ports[id as usize];
         if at < port.due {
             port.due = at;
@@ -47,13 +47,13 @@ impl World {
         }
     }
 
-    /// Starts the next packet, if the link is free and flow control lets one go; else looks again when that may be so.
+    /// Starts the next packet, if the link is free and flow control lets one go; else schedules the port for when that may be so.
     #[inline(never)]
     pub(crate) fn transmit(&mut self, id: u32, now: SimTime) {
         let port = &self.ports[id as usize];
         if now < port.free_at() {
-            if let Some(at) = port.next_look() {
-                self.look_at(id, at);
+            if let Some(at) = port.next_tx() {
+                self.schedule_tx(id, at);
             }
         } else if let Some((packet, lane)) = self.next_packet(id, now) {
             self.start(id, packet, lane, now);
@@ -106,13 +106,13 @@ impl World {
             choice = port.arbiter.choose(&mut port.flow_control, now);
         }
         let port = &self.ports[id as usize];
-        // Only of what begins to starve now: looks that come in vain are not to matter.
+        // Only of what begins to starve now: tries that send nothing are not to matter.
         let wants_watch = port.arbiter.starved() & !starved_before != 0 && !port.watched;
         let chosen = match choice {
             Choice::Idle => {
                 self.set_stalled(id, 0, now);
-                if let Some(at) = self.ports[id as usize].next_look() {
-                    self.look_at(id, at);
+                if let Some(at) = self.ports[id as usize].next_tx() {
+                    self.schedule_tx(id, at);
                 }
                 None
             }
@@ -153,7 +153,7 @@ impl World {
         let others = port.inbox.iter().find(|ready| !port.arbiter.is_lane_starved(ready.lane)).map(|ready| ready.at);
         let heard = self.next_word(id);
         if let Some(at) = others.into_iter().chain(heard).min() {
-            self.look_at(id, at);
+            self.schedule_tx(id, at);
         }
     }
 

@@ -12,7 +12,7 @@ pub(crate) struct Timeline {
     last: SimTime,
 }
 
-/// What happens at a port: packets of its peer come, or it looks whether it can send.
+/// What happens at a port: packets of its peer come, or it tries to send.
 #[derive(Clone, Copy)]
 pub(crate) enum Source {
     Packets,
@@ -87,7 +87,7 @@ impl Timeline {
         self.last = SimTime::from_picos((time.as_picos() / length * length).saturating_add(length - 1));
     }
 
-    /// From now on without looking at the ends of windows.
+    /// From now on without checks at the ends of windows.
     pub(crate) fn go_on(&mut self) {
         self.last = SimTime::MAX;
     }

@@ -38,8 +38,8 @@ impl World {
             let Some((now, event)) = self.queue.pop() else { break };
             self.execute(event, memory, notices, now);
             executed += 1;
-            if !self.looks.is_empty() {
-                if self.has_windows() { self.end_window() } else { self.look_where_asked() }
+            if !self.deadlock_checks.is_empty() {
+                if self.has_windows() { self.end_window() } else { self.check_deadlock_where_asked() }
             }
             if !notices.is_empty() {
                 break;
@@ -55,7 +55,7 @@ impl World {
 
     /// Goes on after the end of a window, if anything is left to be done.
     pub fn next_window(&mut self) -> bool {
-        self.look_where_asked();
+        self.check_deadlock_where_asked();
         self.queue.go_on();
         self.queue.next_time().is_some()
     }

@@ -33,8 +33,8 @@ pub struct World {
     pub(crate) queue: Timeline,
     /// Which nodes' events are executed here.
     pub(crate) parts: Parts,
-    /// Ports whose packets have waited for so long that the whole fabric is to be looked at.
-    pub(crate) looks: Vec<u32>,
+    /// Ports whose packets have waited for so long that the whole fabric is to be checked for deadlock.
+    pub(crate) deadlock_checks: Vec<u32>,
     pub(crate) verbs: Verbs,
     pub(crate) chunks: ChunkPool,
     pub(crate) places: PacketPool,

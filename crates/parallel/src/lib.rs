@@ -44,7 +44,7 @@ pub type Show<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 struct Report {
     /// `None` when nothing can happen any more.
     next: Option<SimTime>,
-    wants_look: bool,
+    wants_deadlock_check: bool,
     is_done: bool,
     /// Whoever was shown the progress wants no more.
     is_interrupted: bool,
@@ -56,7 +56,7 @@ struct Report {
 /// What all parts agree on after they have heard each other.
 enum Verdict {
     GoOn(SimTime),
-    Look,
+    CheckDeadlock,
     Done,
     Failed(RunError),
     Interrupted,
@@ -266,8 +266,8 @@ fn verdict(reports: &[Report]) -> Verdict {
     if reports.iter().any(|report| report.is_interrupted) {
         return Verdict::Interrupted;
     }
-    if reports.iter().any(|report| report.wants_look) {
-        return Verdict::Look;
+    if reports.iter().any(|report| report.wants_deadlock_check) {
+        return Verdict::CheckDeadlock;
     }
     reports.iter().filter_map(|report| report.next).min().map_or(Verdict::Stuck, Verdict::GoOn)
 }
@@ -291,21 +291,21 @@ impl Board {
             round.receive(part, runner);
             match verdict {
                 Verdict::GoOn(next) => runner.world_mut().open_window(next),
-                // The window is over: the next round only agrees on what the look has changed.
-                Verdict::Look => self.look(part, runner, attendance)?,
+                // The window is over: the next round only agrees on what the check has changed.
+                Verdict::CheckDeadlock => self.check_deadlock(part, runner, attendance)?,
                 end => return Ok(end),
             }
         }
         unreachable!("rounds follow each other for ever")
     }
 
-    /// All parts look at the starved lanes of all.
-    fn look(&self, part: usize, runner: &mut Runner, attendance: &Attendance) -> Result<(), CalledOff> {
+    /// All parts check the starved lanes of all.
+    fn check_deadlock(&self, part: usize, runner: &mut Runner, attendance: &Attendance) -> Result<(), CalledOff> {
         *lock(&self.starved[part]) = runner.world().starved_lanes();
         attendance.meet()?;
         let mut starved: Vec<Starved> = self.starved.iter().flat_map(|lanes| lock(lanes).clone()).collect();
         starved.sort_by_key(Starved::place);
-        runner.world_mut().look(starved);
+        runner.world_mut().check_deadlock(starved);
         Ok(())
     }
 }
@@ -316,7 +316,7 @@ impl Report {
         let world = runner.world();
         Self {
             next: world.next_event_time().into_iter().chain(first_sent).min(),
-            wants_look: world.wants_look(),
+            wants_deadlock_check: world.wants_deadlock_check(),
             is_done: runner.is_done(),
             is_interrupted: false,
             failure: runner.failure().cloned(),

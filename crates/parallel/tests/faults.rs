@@ -41,7 +41,7 @@ fn run(spec: &FabricSpec, threads: u8) -> (String, Result<(), RunError>) {
     let schedule = Arc::new(build(Pattern::AllToAll, 16, &settings).unwrap());
     let mut crew = Crew::new(spec, 1, &schedule, (1, threads)).unwrap();
     let outcome = crew.run(&mut |_| ControlFlow::Continue(()));
-    // How often ports look in vain depends on the threads.
+    // How often ports try to send in vain depends on the threads.
     let measured = Measurements { events: 0, ..crew.measurements() };
     (format!("{measured:?}\n{:?}\n{:?}", crew.port_reports(), crew.warnings().collect::<Vec<_>>()), outcome)
 }

@@ -114,8 +114,8 @@ impl World {
         let port = &mut self.ports[id as usize];
         port.returns.settle(now, port.sending);
         port.sending = Sending { from: now, until: port.sending.until.max(until) };
-        if let Some(at) = port.next_look() {
-            self.look_at(id, at);
+        if let Some(at) = port.next_tx() {
+            self.schedule_tx(id, at);
         }
         if let Some(faults) = &mut self.faults {
             faults.ports[id as usize].counters.link_error_recovery += 1;
@@ -141,8 +141,8 @@ impl World {
         for packet in gone {
             self.discard(id, packet, memory, now);
         }
-        if let Some(at) = self.ports[id as usize].next_look() {
-            self.look_at(id, at.max(now));
+        if let Some(at) = self.ports[id as usize].next_tx() {
+            self.schedule_tx(id, at.max(now));
         }
     }
 
