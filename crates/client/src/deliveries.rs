@@ -9,8 +9,8 @@ use softband_ipc::ring::Cqe;
 use softband_ipc::tables::QpEntry;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-/// Looks at a taken lock before its holder is asked for.
-const LOOKS: u32 = 2_000;
+/// Reads of a taken lock before its holder is asked for.
+const SPINS: u32 = 2_000;
 /// How long somebody waits for the lock, before it leaves the work to the engine: its holder may have been stopped.
 const PATIENCE_PICOS: u64 = 50_000_000_000;
 
@@ -252,15 +252,15 @@ impl Deliveries {
     #[cold]
     fn wait_for_lock(&self, me: u32) -> bool {
         let lock = &self.header().lock;
-        let mut looks = 0;
+        let mut spins = 0;
         let mut until = None;
         while let Err(holder) = lock.compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed) {
-            looks += 1;
-            if looks < LOOKS {
+            spins += 1;
+            if spins < SPINS {
                 std::hint::spin_loop();
                 continue;
             }
-            looks = 0;
+            spins = 0;
             std::thread::yield_now();
             if holder != 0 && is_gone(holder) && lock.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 return true;

@@ -108,7 +108,7 @@ pub fn set_signal_raiser(raise: fn(u64)) {
     SIGNAL_RAISER.store(raise as *mut (), Ordering::Release);
 }
 
-/// An empty look at a completion queue: comes back at the next event of this process, or a while later.
+/// An empty poll of a completion queue: comes back at the next event of this process, or a while later.
 pub fn poll_empty(cq: u32) {
     if session::is_wall() {
         return turn_without_data(Op::Poll);
@@ -235,28 +235,28 @@ fn wait(slot: &ThreadSlot) {
 
 fn wait_for_turn(slot: &ThreadSlot) {
     let has_turn = || slot.turn.load(Ordering::SeqCst) != turn::ENGINE;
-    look_for_turn(slot, has_turn);
+    spin_for_turn(slot, has_turn);
     while !has_turn() {
         baton::sleep(slot, has_turn);
     }
     leave_if_dead(slot);
 }
 
-/// Looks for the turn without sleeping, as long as no other thread needs this processor.
-fn look_for_turn(slot: &ThreadSlot, has_turn: impl Fn() -> bool) {
-    let looks = session::header().turn_looks.load(Ordering::Relaxed);
-    if looks == 0 {
+/// Spins for the turn, as long as no other thread needs this processor.
+fn spin_for_turn(slot: &ThreadSlot, has_turn: impl Fn() -> bool) {
+    let spins = session::header().turn_spins.load(Ordering::Relaxed);
+    if spins == 0 {
         return;
     }
-    slot.looking.store(1, Ordering::SeqCst);
-    for _ in 0..looks {
+    slot.spinning.store(1, Ordering::SeqCst);
+    for _ in 0..spins {
         if has_turn() || slot.stand_down.load(Ordering::Relaxed) != 0 {
             break;
         }
         std::hint::spin_loop();
     }
     // First the one, then the other: the engine does it the other way round, so one of both wakes the successor.
-    slot.looking.store(0, Ordering::SeqCst);
+    slot.spinning.store(0, Ordering::SeqCst);
     if slot.stand_down.swap(0, Ordering::SeqCst) != 0 {
         baton::pass(slot.successor.load(Ordering::Relaxed));
     }

@@ -1,13 +1,13 @@
-//! What is to happen on the program side, and whether anything does beside looks.
+//! What is to happen on the program side, and whether anything does beside polls.
 //!
 //! A program that waits for what the operating system alone knows (the end of a child, a lock that processes share) looks at it again and
-//! again. Those looks would keep a run going for ever where the one that it waits for waits itself.
+//! again. Those polls would keep a run going for ever where the one that it waits for waits itself.
 
 use crate::pace::{Engine, Event};
 use crate::process::{ThreadState, Waiting};
 use softband_sim::{EventQueue, SimDuration, SimTime};
 
-/// So long nothing but looks: longer than programs wait for a pipe before they are left alone with it.
+/// So long nothing but polls: longer than programs wait for a pipe before they are left alone with it.
 const STILL_LIMIT: SimDuration = SimDuration::from_nanos(30_000_000_000);
 
 /// Events of programs in their order.
@@ -17,13 +17,13 @@ pub(crate) struct Agenda {
     /// How many of each kind.
     turns: usize,
     others: usize,
-    /// Since when there were only looks.
+    /// Since when there were only polls.
     still_since: Option<SimTime>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    Look,
+    Poll,
     /// A thread gets on: from one look to the next one, if it does nothing else.
     Turn,
     Other,
@@ -32,7 +32,7 @@ enum Kind {
 impl Kind {
     fn of(event: Event) -> Self {
         match event {
-            Event::WaitOver { looks: true, .. } => Self::Look,
+            Event::WaitOver { polls: true, .. } => Self::Poll,
             Event::Resume { .. } | Event::Execute { .. } => Self::Turn,
             _ => Self::Other,
         }
@@ -67,14 +67,14 @@ impl Agenda {
 
 impl Engine {
     /// Whether this event, which is about to be handled, is one of nothing but looks for so long that they will never see anything.
-    pub(crate) fn only_looks_happen(&mut self, event: Event) -> bool {
+    pub(crate) fn only_polls_happen(&mut self, event: Event) -> bool {
         match Kind::of(event) {
-            Kind::Look if self.queue.others == 0 && self.world.next_event_time().is_none() => {
+            Kind::Poll if self.queue.others == 0 && self.world.next_event_time().is_none() => {
                 let since = *self.queue.still_since.get_or_insert(self.now);
                 self.queue.turns == 0 && self.now.saturating_since(since) > STILL_LIMIT
             }
             Kind::Turn => false,
-            Kind::Look | Kind::Other => {
+            Kind::Poll | Kind::Other => {
                 self.queue.stir();
                 false
             }
@@ -84,7 +84,7 @@ impl Engine {
     /// A call of a thread has been carried out.
     pub(crate) fn note_call(&mut self, process: usize, slot: u32) {
         let thread = self.processes[process].threads.get(slot as usize);
-        if thread.is_none_or(|thread| thread.state != ThreadState::Waiting(Waiting::Look)) {
+        if thread.is_none_or(|thread| thread.state != ThreadState::Waiting(Waiting::OsPoll)) {
             self.queue.stir();
         }
     }

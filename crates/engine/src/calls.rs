@@ -112,7 +112,7 @@ impl Engine {
         }
     }
 
-    /// A fruitless look: if anything is new since the thread got its turn it looks again, else it waits for news.
+    /// A fruitless poll: if anything is new since the thread got its turn it polls again, else it waits for news.
     fn poll(&mut self, process: usize, slot: u32, waiting: Waiting) -> After {
         let record = &self.processes[process];
         let thread = &record.threads[slot as usize];
@@ -127,7 +127,7 @@ impl Engine {
     fn wait(&mut self, process: usize, slot: u32, op: Op, bytes: &[u8]) -> After {
         if op == Op::Sleep {
             let Ok(sleep) = request::<calls::Sleep>(bytes) else { return After::Fail(libc::EPROTO) };
-            let waiting = if calls::looks_of(sleep.looks).0 { Waiting::Look } else { Waiting::Sleep };
+            let waiting = if calls::polls_of(sleep.polls).0 { Waiting::OsPoll } else { Waiting::Sleep };
             self.park(process, slot, waiting, program_time(sleep.until_ps));
             return After::Nothing;
         }

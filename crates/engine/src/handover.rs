@@ -12,9 +12,9 @@ use rustix::thread::{CpuSet, futex};
 use softband_ipc::layout::{BATONS, ThreadSlot, baton_of, turn};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Looks at a word before sleeping, some 100 us: longer than a turn takes, shorter than what a scheduler gives to others.
-const LOOKS: u32 = 20_000;
-/// Turns of a trial of two processors, and how many of them may miss: one side has looked in vain and gone to sleep.
+/// Reads of a word before sleeping, some 100 us: longer than a turn takes, shorter than what a scheduler gives to others.
+const SPINS: u32 = 20_000;
+/// Turns of a trial of two processors, and how many of them may miss: one side has spun in vain and gone to sleep.
 const TRIAL_TURNS: u32 = 1_024;
 const MISSES_MAX: u32 = 8;
 /// Turns on one processor before the first trial; each that fails doubles it, up to the last.
@@ -116,7 +116,7 @@ impl Handover {
         self.on_two != was_on_two
     }
 
-    /// One side has looked in vain.
+    /// One side has spun in vain.
     pub(crate) fn missed(&mut self) {
         self.misses += u32::from(self.on_two);
     }
@@ -125,9 +125,9 @@ impl Handover {
         &self.file
     }
 
-    /// How often to look at a word before sleeping.
-    pub(crate) fn looks(&self) -> u32 {
-        if self.on_two { LOOKS } else { 0 }
+    /// How often to read a word before sleeping.
+    pub(crate) fn spins(&self) -> u32 {
+        if self.on_two { SPINS } else { 0 }
     }
 
     /// One of the words.
@@ -157,13 +157,13 @@ impl Handover {
 
     /// Whether the thread of slot `last` will wake the successor.
     fn ask_to_stand_down(&self, last: &ThreadSlot, successor: u32) -> bool {
-        if last.looking.load(Ordering::SeqCst) == 0 {
+        if last.spinning.load(Ordering::SeqCst) == 0 {
             return false;
         }
         last.successor.store(successor, Ordering::Relaxed);
         last.stand_down.store(1, Ordering::SeqCst);
         // It may just have gone to sleep: then it has either seen what was asked, or it is taken back.
-        last.looking.load(Ordering::SeqCst) != 0 || last.stand_down.swap(0, Ordering::SeqCst) == 0
+        last.spinning.load(Ordering::SeqCst) != 0 || last.stand_down.swap(0, Ordering::SeqCst) == 0
     }
 
     /// Who had the turn before `to`, if that was another thread.

@@ -96,7 +96,7 @@ impl Engine {
             cost_poll_cq: part.part.poll_cq.as_picos(),
             cost_clock_read: part.part.clock_read.as_picos(),
             seed: RandomStream::new(self.seed, u64::from(number.0)).next_u64(),
-            turn_looks: AtomicU32::new(self.handover.looks()),
+            turn_spins: AtomicU32::new(self.handover.spins()),
             pace: match self.pace {
                 Pace::Virtual => layout::pace::VIRTUAL,
                 Pace::Wall => layout::pace::WALL,
@@ -390,7 +390,7 @@ impl Engine {
         let waiting = record.threads.iter().position(|thread| matches!(thread.state, ThreadState::Waiting(_)));
         match waiting {
             Some(slot) => match &record.threads[slot].state {
-                ThreadState::Waiting(Waiting::Objects(_) | Waiting::Sleep | Waiting::Look) => self.finish_wait(process, slot as u32, true),
+                ThreadState::Waiting(Waiting::Objects(_) | Waiting::Sleep | Waiting::OsPoll) => self.finish_wait(process, slot as u32, true),
                 _ => self.wake(process, slot as u32),
             },
             None if record.threads.iter().all(|thread| thread.state == ThreadState::Away || thread.state == ThreadState::Ended) => {

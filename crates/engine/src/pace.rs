@@ -56,8 +56,8 @@ pub(crate) enum Event {
         process: usize,
         slot: u32,
         generation: u32,
-        /// It was a [`Waiting::Look`](crate::process::Waiting).
-        looks: bool,
+        /// It was a [`Waiting::OsPoll`](crate::process::Waiting).
+        polls: bool,
     },
     ObjectChanged {
         object: u32,
@@ -303,7 +303,7 @@ impl Engine {
                 (_, Some(_)) => {
                     let (time, event) = self.queue.pop().expect("there is a next event");
                     self.now = time;
-                    if self.only_looks_happen(event) {
+                    if self.only_polls_happen(event) {
                         self.queue.stir();
                         if let Some(end) = self.idle() {
                             return end;

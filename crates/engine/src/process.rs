@@ -331,7 +331,7 @@ pub(crate) enum Waiting {
     /// A moment.
     Sleep,
     /// What another process of the run does outside our sight: it looks again at a moment.
-    Look,
+    OsPoll,
     /// One of the objects, by (object, interest).
     Objects(Vec<(u32, u32)>),
 }
@@ -358,7 +358,7 @@ pub(crate) struct Thread {
     /// The process's `news` when the thread last got the turn.
     pub(crate) news_seen: u64,
     pub(crate) memory_seen: u64,
-    /// Time of the next fruitless look, grows while looks stay fruitless.
+    /// Time of the next fruitless poll, grows while polls stay fruitless.
     pub(crate) slice_picos: u64,
     /// It is back from where it is about to be told to have gone: the word of that came faster than its turn.
     pub(crate) came_back: bool,

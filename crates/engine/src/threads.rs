@@ -20,7 +20,7 @@ const REMINDER: Duration = Duration::from_millis(50);
 const FIRST_TURN_LIMIT: Duration = Duration::from_secs(10);
 /// How long a new image may take to attach.
 const ATTACH_LIMIT: Duration = Duration::from_secs(10);
-/// First and longest pause between fruitless looks of a polling thread.
+/// First and longest pause between fruitless polls of a polling thread.
 pub(crate) const SLICE_FIRST_PICOS: u64 = 20_000_000;
 const SLICE_LAST_PICOS: u64 = 1_000_000_000;
 
@@ -80,7 +80,7 @@ impl Engine {
     fn choose_processors(&mut self) {
         if self.handover.reconsider() {
             for process in self.processes.living() {
-                process.shared.header().turn_looks.store(self.handover.looks(), Ordering::Relaxed);
+                process.shared.header().turn_spins.store(self.handover.spins(), Ordering::Relaxed);
             }
         }
         if self.handover.is_on_two() { crate::counter::release() } else { crate::counter::trap() }
@@ -111,7 +111,7 @@ impl Engine {
         let word: *const _ = &raw const self.processes[process].shared.slot(slot).turn;
         // SAFETY: the mapping lives as long as the process record's `shared`, which is only replaced when this loop ends.
         let word = unsafe { &*word };
-        for _ in 0..self.handover.looks() {
+        for _ in 0..self.handover.spins() {
             if word.load(Ordering::Acquire) == turn::ENGINE {
                 return TurnEnd::Call;
             }
@@ -264,11 +264,11 @@ impl Engine {
     pub(crate) fn park(&mut self, process: usize, slot: u32, waiting: Waiting, deadline: Option<SimTime>) {
         let thread = &mut self.processes[process].threads[slot as usize];
         thread.generation = thread.generation.wrapping_add(1);
-        let looks = waiting == Waiting::Look;
+        let polls = waiting == Waiting::OsPoll;
         thread.state = ThreadState::Waiting(waiting);
         let generation = thread.generation;
         if let Some(deadline) = deadline {
-            self.queue.push(deadline.max(self.now), process as u32, Event::WaitOver { process, slot, generation, looks });
+            self.queue.push(deadline.max(self.now), process as u32, Event::WaitOver { process, slot, generation, polls });
         }
     }
 
@@ -279,7 +279,7 @@ impl Engine {
         let slice = thread.slice_picos;
         thread.slice_picos = (slice * 2).min(SLICE_LAST_PICOS);
         self.park(process, slot, waiting, Some(self.now + SimDuration::from_picos(slice)));
-        self.note_vain_look();
+        self.note_vain_poll();
     }
 
     /// Lets a waiting thread go on at `now`.
@@ -301,7 +301,7 @@ impl Engine {
     pub(crate) fn touch_memory(&mut self, process: ProcessId, whole: bool) {
         let index = process.0 as usize;
         self.processes[index].memory_written += 1;
-        // A loop that spins wants the message. One that wants a byte in its midst sees it at its next look from time to time:
+        // A loop that spins wants the message. One that wants a byte in its midst sees it at its next poll from time to time:
         // a turn at each packet would cost more than all the rest.
         if whole {
             self.wake_where(index, |waiting| *waiting == Waiting::Spin);

@@ -1,6 +1,6 @@
 //! Programs that poll for what never comes, in virtual pace: they go on for ever, so the engine names each of them once.
 //!
-//! A look in vain counts towards it only while nothing happens but such looks: no event of the fabric, no byte of a socket, and nothing
+//! A poll in vain counts towards it only while nothing happens but such polls: no event of the fabric, no byte of a socket, and nothing
 //! ahead that will happen once (the end of a sleep, a timer, a thread in the operating system). What recurs, a wait with a short limit in
 //! a loop, is no such thing.
 
@@ -12,12 +12,12 @@ use softband_sim::SimTime;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Wall-clock time of nothing but looks after which a program is named.
+/// Wall-clock time of nothing but polls after which a program is named.
 const LIMIT: Duration = Duration::from_secs(10);
 /// At most this much counts of the time between two checks: a program that computes meanwhile does not poll.
 const GAP_MAX: Duration = Duration::from_secs(1);
-/// Looks between two checks of the host's clock.
-const LOOKS_PER_CHECK: u32 = 512;
+/// Polls between two checks of the host's clock.
+const POLLS_PER_CHECK: u32 = 512;
 /// Queue pairs that a line names.
 const QUEUE_PAIRS_MAX: usize = 2;
 
@@ -42,17 +42,17 @@ enum Ahead {
     },
 }
 
-/// How long there was nothing but looks.
+/// How long there was nothing but polls.
 #[derive(Default)]
 pub(crate) struct VainPolls {
-    looks: u32,
+    polls: u32,
     checked_at: Option<Instant>,
     spent: Duration,
     /// Events of the fabric and of objects at the last check.
     happened: u64,
     /// Events of objects: sockets that got data, for one.
     objects_changed: u64,
-    /// What was ahead when the looks began.
+    /// What was ahead when the polls began.
     ahead: BTreeSet<Ahead>,
     named: BTreeSet<usize>,
     /// What was said of it.
@@ -66,10 +66,10 @@ impl VainPolls {
 }
 
 impl Engine {
-    /// A thread has looked in vain and waits now.
-    pub(crate) fn note_vain_look(&mut self) {
-        self.vain_polls.looks = self.vain_polls.looks.wrapping_add(1);
-        if self.vain_polls.looks.is_multiple_of(LOOKS_PER_CHECK) {
+    /// A thread has polled in vain and waits now.
+    pub(crate) fn note_vain_poll(&mut self) {
+        self.vain_polls.polls = self.vain_polls.polls.wrapping_add(1);
+        if self.vain_polls.polls.is_multiple_of(POLLS_PER_CHECK) {
             self.check_vain_polls(Instant::now());
         }
     }

@@ -72,7 +72,7 @@ impl Engine {
             ThreadState::Ended | ThreadState::Expected => return None,
             ThreadState::Waiting(Waiting::Poll) => self.describe_poll(&request, thread),
             ThreadState::Waiting(Waiting::Spin) => (describe_spin(&request), Detail::Process),
-            ThreadState::Waiting(Waiting::Sleep | Waiting::Look) => (describe_sleep(&request), Detail::None),
+            ThreadState::Waiting(Waiting::Sleep | Waiting::OsPoll) => (describe_sleep(&request), Detail::None),
             ThreadState::Waiting(Waiting::Objects(entries)) => self.describe_objects(process, &request, entries),
             ThreadState::Away => (outside(process, slot), Detail::None),
             ThreadState::Scheduled if has_turn => ("runs code of its own (it computes, or loops without a call)".into(), Detail::Process),
@@ -228,15 +228,15 @@ fn describe_spin(request: &[u8]) -> String {
 
 fn describe_sleep(request: &[u8]) -> String {
     let Some(sleep) = calls_request::<calls::Sleep>(request) else { return "sleeps".into() };
-    let (only_looks, why) = calls::looks_of(sleep.looks);
+    let (only_polls, why) = calls::polls_of(sleep.polls);
     let until = crate::calls::program_time(sleep.until_ps).map(moment);
-    let limit = until.as_ref().filter(|_| !only_looks).map_or_else(String::new, |until| format!(", looks again at {until}"));
+    let limit = until.as_ref().filter(|_| !only_polls).map_or_else(String::new, |until| format!(", looks again at {until}"));
     match (why, until) {
         (reason::LOCK, _) => format!("waits for a lock or semaphore that processes share{limit}"),
         (reason::CHILD, _) => format!("waits for a child process{limit}"),
         (reason::SIGNAL, _) => format!("waits for a signal{limit}"),
         (reason::DESCRIPTOR, _) => format!("waits for a pipe or a file{limit}"),
-        (_, _) if only_looks => "waits for what another process does (a child, a lock or a pipe)".into(),
+        (_, _) if only_polls => "waits for what another process does (a child, a lock or a pipe)".into(),
         (_, Some(until)) => format!("sleeps until {until}"),
         (_, None) => "sleeps until a signal comes".into(),
     }

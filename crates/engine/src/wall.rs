@@ -23,8 +23,8 @@ const QUIET_SLEEP_MAX: Duration = Duration::from_millis(100);
 /// Longest wait for an acknowledgement, and so half a second with all retries: nothing is lost between processes of a machine, so only a
 /// peer that is gone is silent, and who waits for it should know soon.
 const ACK_WAIT_MAX: SimDuration = SimDuration::from_micros(67_000);
-/// Looks for something to do before the engine sleeps.
-const IDLE_LOOKS: u32 = 200;
+/// Polls for something to do before the engine sleeps.
+const IDLE_POLLS: u32 = 200;
 
 /// The socket that tells one process of events. What it does not read fills this socket's buffer, nobody else's.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Engine {
                 return None;
             }
             idle = if has_worked { 0 } else { idle + 1 };
-            if idle > IDLE_LOOKS {
+            if idle > IDLE_POLLS {
                 self.sleep_until_rung();
                 idle = 0;
             } else if idle > 0 {

@@ -1,6 +1,6 @@
 //! Descriptors: which are the engine's, closing and copying them, waiting for one.
 
-use crate::pace::{Patience, empty_look};
+use crate::pace::{Patience, empty_poll};
 use crate::real;
 use crate::world::{active, errno, fail, set_errno};
 use libc::{c_int, c_uint, c_ulong, pollfd};
@@ -44,7 +44,7 @@ pub fn wait_object(object: u32, interest: u32, deadline_ps: u64) -> Result<(), E
 /// What a call does that found nothing: fails at once on a descriptor that does not block, else waits.
 pub fn wait_or_again(fd: c_int, object: u32, interest: u32, deadline_ps: u64) -> Result<(), Errno> {
     if is_nonblocking(fd) {
-        empty_look();
+        empty_poll();
         return Err(Errno(libc::EAGAIN));
     }
     wait_object(object, interest, deadline_ps)
@@ -232,8 +232,8 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
     if request == libc::FIONREAD as c_ulong
         && let Some(Entry { kind: Kind::StreamSocket, object }) = ours(fd)
     {
-        let look = SocketReceive { object, len_max: (softband_ipc::layout::PAYLOAD_BYTES - 64) as u32, peek: 1, reserved: 0 };
-        let waiting = client::call_bytes::<_, Count>(Op::SocketReceive, &look, &[], &mut []).map_or(0, |(count, _)| count.count);
+        let peek = SocketReceive { object, len_max: (softband_ipc::layout::PAYLOAD_BYTES - 64) as u32, peek: 1, reserved: 0 };
+        let waiting = client::call_bytes::<_, Count>(Op::SocketReceive, &peek, &[], &mut []).map_or(0, |(count, _)| count.count);
         (argument as *mut c_int).write(waiting as c_int);
         return 0;
     }

@@ -180,7 +180,7 @@ struct Kernel {
 }
 
 impl Native for Kernel {
-    fn look(&mut self) -> Result<usize, Errno> {
+    fn poll(&mut self) -> Result<usize, Errno> {
         // SAFETY: the caller of epoll_wait gave room for so many.
         let count = unsafe { real::epoll_wait(self.epoll, self.events, self.room, 0) };
         self.found = usize::try_from(count).map_err(|_| Errno(crate::world::errno()))?;
@@ -188,7 +188,7 @@ impl Native for Kernel {
     }
     fn block(&mut self) {
         let mut set = libc::pollfd { fd: self.epoll, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one element. It only waits; the events are taken by the next look.
+        // SAFETY: one element. It only waits; the events are taken by the next poll.
         unsafe { real::poll(&raw mut set, 1, -1) };
     }
 }

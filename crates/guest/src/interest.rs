@@ -1,6 +1,6 @@
 //! Waiting for several things at once: objects of the engine, and descriptors of the kernel beside them.
 
-use crate::pace::{Patience, empty_look, pay_for_call};
+use crate::pace::{Patience, empty_poll, pay_for_call};
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::readiness::{ERROR, HANG_UP, READABLE, WRITABLE};
 use softband_ipc::calls::{Op, WaitEntry, WaitReply, WaitRequest, reason};
@@ -37,7 +37,7 @@ pub fn entry(object: u32, interest: u32) -> WaitEntry {
 /// The kernel's side of a wait.
 pub trait Native {
     /// How many descriptors of the kernel are ready now.
-    fn look(&mut self) -> Result<usize, Errno>;
+    fn poll(&mut self) -> Result<usize, Errno>;
     /// Waits for one, without end; nothing of the engine is waited for beside it.
     fn block(&mut self);
 }
@@ -48,12 +48,12 @@ pub fn wait(entries: &mut [WaitEntry], mut native: Option<&mut dyn Native>, dead
     pay_for_call();
     let patience = Patience::new();
     loop {
-        let native_ready = native.as_mut().map_or(Ok(0), |native| native.look())?;
+        let native_ready = native.as_mut().map_or(Ok(0), |native| native.poll())?;
         let now = client::now_ps();
         let over = native_ready > 0 || deadline <= now;
         let until = match native {
             _ if over => now,
-            Some(_) => patience.next_look(now).min(deadline),
+            Some(_) => patience.next_poll(now).min(deadline),
             None => deadline,
         };
         let raised = crate::signals::raised();
@@ -66,7 +66,7 @@ pub fn wait(entries: &mut [WaitEntry], mut native: Option<&mut dyn Native>, dead
         }
         if over {
             if no_wait {
-                empty_look();
+                empty_poll();
             }
             return Ok(0);
         }

@@ -1,18 +1,18 @@
 //! How far time moves while a program looks again and again at something that only the operating system knows.
 
 use softband_client::{self as client, Errno};
-use softband_ipc::calls::{Op, Sleep, WaitReply, looks, reason};
+use softband_ipc::calls::{Op, Sleep, WaitReply, polls, reason};
 use std::cell::Cell;
 
-/// Shortest and longest step of simulated time between two looks.
+/// Shortest and longest step of simulated time between two polls.
 const STEP_MIN_PS: u64 = 1_000_000;
 const STEP_MAX_PS: u64 = 10_000_000_000;
 /// Simulated time after which the other end is taken to be outside the simulation: the engine stops waiting for this thread.
 const PATIENCE_PS: u64 = 10_000_000_000_000;
 
-/// What a look that found nothing costs first, and at most after many in a row.
-const EMPTY_LOOK_MIN_PS: u64 = 200_000;
-const EMPTY_LOOK_MAX_PS: u64 = 10_000_000;
+/// What a poll that found nothing costs first, and at most after many in a row.
+const EMPTY_POLL_MIN_PS: u64 = 200_000;
+const EMPTY_POLL_MAX_PS: u64 = 10_000_000;
 
 /// What a system call costs: without a price, a loop of calls that succeed (a look at bytes that are there while waiting for
 /// more) would stand still in time.
@@ -41,8 +41,8 @@ impl Patience {
         Self { since: client::now_ps(), reason }
     }
 
-    /// Until when to sleep before the next look.
-    pub fn next_look(&self, now: u64) -> u64 {
+    /// Until when to sleep before the next poll.
+    pub fn next_poll(&self, now: u64) -> u64 {
         now + (now.saturating_sub(self.since) / 32).clamp(STEP_MIN_PS, STEP_MAX_PS)
     }
 
@@ -50,13 +50,13 @@ impl Patience {
         client::now_ps().saturating_sub(self.since) > PATIENCE_PS
     }
 
-    /// Sleeps until the next look or the deadline. `Err(EINTR)` when a signal came.
+    /// Sleeps until the next poll or the deadline. `Err(EINTR)` when a signal came.
     pub fn step(&self, deadline: u64) -> Result<(), Errno> {
         let before = crate::signals::raised();
-        let until_ps = self.next_look(client::now_ps()).min(deadline);
+        let until_ps = self.next_poll(client::now_ps()).min(deadline);
         // What has a deadline will go on by itself.
-        sleep(Sleep { until_ps, looks: looks(deadline == u64::MAX, self.reason) })?;
-        // A signal of the system interrupts as one of the engine does, only at the next look.
+        sleep(Sleep { until_ps, polls: polls(deadline == u64::MAX, self.reason) })?;
+        // A signal of the system interrupts as one of the engine does, only at the next poll.
         if crate::signals::raised() == before { Ok(()) } else { Err(Errno(libc::EINTR)) }
     }
 }
@@ -69,7 +69,7 @@ impl Default for Patience {
 
 /// Gives the turn away until `until_ps`. `Err(EINTR)` when a signal came first.
 pub fn sleep_until(until_ps: u64) -> Result<(), Errno> {
-    sleep(Sleep { until_ps, looks: 0 })
+    sleep(Sleep { until_ps, polls: 0 })
 }
 
 fn sleep(request: Sleep) -> Result<(), Errno> {
@@ -81,13 +81,13 @@ thread_local! {
     static EMPTY: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
 }
 
-/// A look that does not wait found nothing: it costs time, more the more of them come in a row, so that a loop of looks gets on.
-pub fn empty_look() {
+/// A poll that does not wait found nothing: it costs time, more the more of them come in a row, so that a loop of polls gets on.
+pub fn empty_poll() {
     EMPTY.with(|cell| {
         let (at, cost) = cell.get();
         let now = client::now_ps();
-        // In a row: nothing but looks (whose turns move no clock) since the last one.
-        let cost = if at == now { (cost * 2).min(EMPTY_LOOK_MAX_PS) } else { EMPTY_LOOK_MIN_PS };
+        // In a row: nothing but polls (whose turns move no clock) since the last one.
+        let cost = if at == now { (cost * 2).min(EMPTY_POLL_MAX_PS) } else { EMPTY_POLL_MIN_PS };
         client::advance_ps(cost);
         cell.set((client::now_ps(), cost));
     });
@@ -100,8 +100,8 @@ mod tests {
     #[test]
     fn a_step_is_a_thirty_second_of_the_wait_within_bounds() {
         let patience = Patience { since: 0, reason: reason::NONE };
-        assert_eq!(patience.next_look(0), STEP_MIN_PS);
-        assert_eq!(patience.next_look(64_000_000), 66_000_000);
-        assert_eq!(patience.next_look(1 << 50), (1 << 50) + STEP_MAX_PS);
+        assert_eq!(patience.next_poll(0), STEP_MIN_PS);
+        assert_eq!(patience.next_poll(64_000_000), 66_000_000);
+        assert_eq!(patience.next_poll(1 << 50), (1 << 50) + STEP_MAX_PS);
     }
 }

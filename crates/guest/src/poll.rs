@@ -18,7 +18,7 @@ struct Kernel {
 }
 
 impl Native for Kernel {
-    fn look(&mut self) -> Result<usize, Errno> {
+    fn poll(&mut self) -> Result<usize, Errno> {
         // SAFETY: the vector is as long as told.
         let count = unsafe { real::poll(self.set.as_mut_ptr(), self.set.len() as nfds_t, 0) };
         usize::try_from(count).map_err(|_| Errno(crate::world::errno()))

@@ -29,7 +29,7 @@ unsafe fn wait_for(set: *const sigset_t, info: *mut siginfo_t, deadline: u64) ->
         if deadline == u64::MAX && patience.is_over() && !awaits_alarm {
             return away(|| real::sigtimedwait(&raw const set, info, std::ptr::null()));
         }
-        // Whatever has interrupted it is seen by the next look: a signal that is waited for, or a handler that has run.
+        // Whatever has interrupted it is seen by the next poll: a signal that is waited for, or a handler that has run.
         let _ = patience.step(deadline);
     }
 }
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn sigtimedwait(set: *const sigset_t, info: *mut siginfo_t
     if found < 0 {
         if limit == 0 {
             keeping_errno(|| {
-                pace::empty_look();
+                pace::empty_poll();
                 client::sync();
             });
         }

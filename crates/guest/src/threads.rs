@@ -2,7 +2,7 @@
 
 use crate::clock::from_clock;
 use crate::doorbell::{self, Place};
-use crate::pace::empty_look;
+use crate::pace::empty_poll;
 use crate::real;
 use crate::world::{active, set_parked};
 use libc::{c_int, c_void, pthread_attr_t, pthread_key_t, pthread_t, timespec};
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn pthread_tryjoin_np(thread: pthread_t, result: *mut *mut
     match known.map(|record| record.state.load(Ordering::Acquire)) {
         Some(FINISHED) => pthread_join(thread, result),
         Some(_) => {
-            empty_look();
+            empty_poll();
             client::sync();
             libc::EBUSY
         }

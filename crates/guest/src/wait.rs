@@ -2,7 +2,7 @@
 
 use crate::children;
 use crate::machine::no_usage;
-use crate::pace::{Patience, empty_look};
+use crate::pace::{Patience, empty_poll};
 use crate::pid::system_number;
 use crate::real;
 use crate::world::{active, fail, keeping_errno};
@@ -11,28 +11,28 @@ use softband_client::{self as client, Errno};
 use softband_ipc::calls::reason;
 
 /// How a look for an ended child came out.
-enum Look<T> {
+enum Poll<T> {
     Done(T),
     /// None has ended; the caller did not want to wait.
     Nothing(T),
 }
 
-/// Looks for a child of `which` (as `waitpid` takes it) until there is one. `look(true)` does not wait.
-fn wait_for<T>(which: pid_t, no_wait: bool, mut look: impl FnMut(bool) -> T, found: impl Fn(&T) -> bool) -> Result<Look<T>, Errno> {
+/// Looks for a child of `which` (as `waitpid` takes it) until there is one. `poll(true)` does not wait.
+fn wait_for<T>(which: pid_t, no_wait: bool, mut poll: impl FnMut(bool) -> T, found: impl Fn(&T) -> bool) -> Result<Poll<T>, Errno> {
     let patience = Patience::of(reason::CHILD);
     loop {
         // One that has told its end is about to be gone natively: that moment is waited for in real time, within this turn.
-        let result = look(!children::has_ended(which));
+        let result = poll(!children::has_ended(which));
         if found(&result) {
-            return Ok(Look::Done(result));
+            return Ok(Poll::Done(result));
         }
         if no_wait {
-            empty_look();
+            empty_poll();
             client::sync();
-            return Ok(Look::Nothing(result));
+            return Ok(Poll::Nothing(result));
         }
         if !children::any(which) {
-            return Ok(Look::Done(crate::world::away(|| look(false))));
+            return Ok(Poll::Done(crate::world::away(|| poll(false))));
         }
         if let Err(error) = patience.step(u64::MAX)
             && !crate::signals::restarts()
@@ -52,10 +52,10 @@ pub unsafe extern "C" fn wait4(pid: pid_t, status: *mut c_int, options: c_int, u
         ..-1 => -system_number(-pid),
         _ => pid,
     };
-    let look = |no_wait: bool| real::wait4(which, status, options | if no_wait { libc::WNOHANG } else { 0 }, usage);
-    match wait_for(which, options & libc::WNOHANG != 0, look, |found| *found != 0) {
-        Ok(Look::Done(found) | Look::Nothing(found)) if found <= 0 => found,
-        Ok(Look::Done(found) | Look::Nothing(found)) => {
+    let poll = |no_wait: bool| real::wait4(which, status, options | if no_wait { libc::WNOHANG } else { 0 }, usage);
+    match wait_for(which, options & libc::WNOHANG != 0, poll, |found| *found != 0) {
+        Ok(Poll::Done(found) | Poll::Nothing(found)) if found <= 0 => found,
+        Ok(Poll::Done(found) | Poll::Nothing(found)) => {
             let simulated = children::to_simulated(found);
             let ended = status.is_null() || libc::WIFEXITED(*status) || libc::WIFSIGNALED(*status);
             if ended {
@@ -95,14 +95,14 @@ pub unsafe extern "C" fn waitid(kind: idtype_t, id: id_t, info: *mut siginfo_t, 
     let which = if kind == libc::P_PID { system_number(id as pid_t) } else { -1 };
     let id = if kind == libc::P_PID { which as id_t } else { id };
     let mut own: siginfo_t = std::mem::zeroed();
-    let look = |no_wait: bool| {
+    let poll = |no_wait: bool| {
         own = std::mem::zeroed();
         let status = real::waitid(kind, id, &raw mut own, options | if no_wait { libc::WNOHANG } else { 0 });
         (status, own)
     };
     // SAFETY of si_pid: the kernel fills it, and zero says that there was none.
-    match wait_for(which, options & libc::WNOHANG != 0, look, |(status, own)| *status != 0 || own.si_pid() != 0) {
-        Ok(Look::Done((status, mut found)) | Look::Nothing((status, mut found))) => {
+    match wait_for(which, options & libc::WNOHANG != 0, poll, |(status, own)| *status != 0 || own.si_pid() != 0) {
+        Ok(Poll::Done((status, mut found)) | Poll::Nothing((status, mut found))) => {
             let real_pid = found.si_pid();
             if status == 0 && real_pid != 0 {
                 let simulated = children::to_simulated(real_pid);

@@ -166,9 +166,9 @@ macro_rules! pod {
 }
 
 pod! {
-    /// `looks`: [`looks_of`] tells the two parts. One that looks only looks again then at what other processes of the run may have done;
+    /// `polls`: [`polls_of`] tells the two parts. A thread that only polls looks then at what other processes of the run may have done;
     /// nothing else ends the wait.
-    pub struct Sleep { pub until_ps: u64, pub looks: u64, }
+    pub struct Sleep { pub until_ps: u64, pub polls: u64, }
     /// `deadline_ps` is `u64::MAX` for no end. `reason` is a [`reason`].
     pub struct WaitRequest { pub deadline_ps: u64, pub count: u32, pub reason: u32, }
     /// `interest` and `ready` are [`readiness`] bits.
@@ -311,14 +311,14 @@ pub mod reason {
     pub const DESCRIPTOR: u32 = 4;
 }
 
-/// [`Sleep::looks`] of a thread that only looks again, or sleeps, for this [`reason`].
-pub const fn looks(only_looks: bool, reason: u32) -> u64 {
-    only_looks as u64 | (reason as u64) << 32
+/// [`Sleep::polls`] of a thread that only polls again, or sleeps, for this [`reason`].
+pub const fn polls(only_polls: bool, reason: u32) -> u64 {
+    only_polls as u64 | (reason as u64) << 32
 }
 
-/// The two parts of [`Sleep::looks`].
-pub const fn looks_of(looks: u64) -> (bool, u32) {
-    (looks as u32 != 0, (looks >> 32) as u32)
+/// The two parts of [`Sleep::polls`].
+pub const fn polls_of(polls: u64) -> (bool, u32) {
+    (polls as u32 != 0, (polls >> 32) as u32)
 }
 
 /// Bits of [`WaitEntry::interest`] and [`WaitEntry::ready`].

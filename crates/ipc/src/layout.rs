@@ -65,8 +65,8 @@ pub struct SharedHeader {
     pub cost_clock_read: u64,
     /// Seed of this process's random streams.
     pub seed: u64,
-    /// How often a thread looks for its turn before it sleeps: none while the engine has no processor of its own.
-    pub turn_looks: AtomicU32,
+    /// How often a thread reads its word before it sleeps: none while the engine has no processor of its own.
+    pub turn_spins: AtomicU32,
     /// One of [`pace`].
     pub pace: u32,
     /// Earliest deadline that a clock read must not pass without a turn of the engine (an armed alarm).
@@ -112,9 +112,9 @@ pub struct ThreadSlot {
     /// Nonzero while the engine sleeps in the kernel and must be woken when the turn comes back. A word of its own: with one for
     /// both, a side that wakes up could clear what the other has just set.
     pub engine_asleep: AtomicU32,
-    /// Nonzero while the thread looks for its turn without sleeping, and so keeps the programs' processor busy.
-    pub looking: AtomicU32,
-    /// Set by the engine for a thread that looks: another one has the turn; wake `successor` and sleep.
+    /// Nonzero while the thread spins for its turn, and so keeps the programs' processor busy.
+    pub spinning: AtomicU32,
+    /// Set by the engine for a thread that spins: another one has the turn; wake `successor` and sleep.
     pub stand_down: AtomicU32,
     /// A baton, see [`baton_of`].
     pub successor: AtomicU32,

@@ -121,7 +121,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(shown: *mut ibv_cq, solicited_only
         // SAFETY: the caller names a CQ of ours.
         let cq = unsafe { cq::inner(shown) }?;
         if let Some(deliveries) = &cq.deliveries {
-            // Whoever lets a completion in afterwards sees this, and what came in before the next look does.
+            // Whoever lets a completion in afterwards sees this, and what came in before the next poll does.
             deliveries.arm(solicited_only != 0);
             return Ok(());
         }

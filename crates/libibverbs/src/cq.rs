@@ -40,7 +40,7 @@ pub(crate) struct CqInner {
     pub(crate) has_stamps: bool,
     pub(crate) completion_events: EventCount,
     pub(crate) async_events: EventCount,
-    /// Set when the program arms the queue, cleared by the next empty look at it.
+    /// Set when the program arms the queue, cleared by the next empty poll of it.
     pub(crate) freshly_armed: AtomicBool,
     pub(crate) patience: Patience,
     pub(crate) extended: ExtendedPoll,

@@ -88,9 +88,9 @@ unsafe extern "C" fn start_poll(shown: *mut ibv_cq_ex, attributes: *mut ibv_poll
         let Ok((ours, cq)) = (unsafe { poll::parts(shown.cast()) }) else { return libc::EINVAL };
         cq.extended.hold();
         let mut current = None;
-        let looked = poll::look(ours, cq, 1, |cqe| current = Some(*cqe));
+        let polled = poll::poll(ours, cq, 1, |cqe| current = Some(*cqe));
         // SAFETY: this thread holds the poll.
-        let outcome = looked.map_or_else(|Errno(errno)| errno, |_| unsafe { show(shown, current) });
+        let outcome = polled.map_or_else(|Errno(errno)| errno, |_| unsafe { show(shown, current) });
         if outcome == 0 {
             let mut queue = cq.queue.lock();
             queue.own_left = Some(queue.own.len());

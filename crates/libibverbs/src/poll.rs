@@ -26,7 +26,7 @@ pub(crate) unsafe extern "C" fn poll_cq(shown: *mut ibv_cq, entries: c_int, comp
             unsafe { completions.add(taken).write(work_completion(cqe)) };
             taken += 1;
         };
-        match look(ours, cq, room, store) {
+        match poll(ours, cq, room, store) {
             Ok(count) => count as c_int,
             Err(_) => -1,
         }
@@ -42,19 +42,19 @@ pub(crate) unsafe fn parts<'a>(shown: *mut ibv_cq) -> Result<(&'a Context, &'a C
     unsafe { Ok((context((*not_null(shown)?).context)?, cq::inner(shown)?)) }
 }
 
-/// One call of a poll verb: pays for it, looks, and where nothing is there lets time pass and looks once more.
+/// One call of a poll verb: pays for it, polls, and where nothing is there lets time pass and polls once more.
 ///
 /// # Errors
 /// When the queue has overflowed: what is missing will not come.
-pub(crate) fn look(ours: &Context, cq: &CqInner, room: usize, mut store: impl FnMut(&Cqe)) -> Result<usize, Errno> {
+pub(crate) fn poll(ours: &Context, cq: &CqInner, room: usize, mut store: impl FnMut(&Cqe)) -> Result<usize, Errno> {
     if is_wall() {
-        return look_in_wall_pace(ours, cq, room, store);
+        return poll_in_wall_pace(ours, cq, room, store);
     }
     advance_ps(header().cost_poll_cq);
     let mut taken = take(ours, cq, room, &mut store);
     if taken == 0 {
         if cq.freshly_armed.swap(false, Ordering::Relaxed) {
-            // The last look before the program goes to sleep: time must not run on to the event it is going to sleep for.
+            // The last poll before the program goes to sleep: time must not run on to the event it is going to sleep for.
             sync();
         } else {
             poll_empty(cq.handle);
@@ -75,7 +75,7 @@ fn not_overflowed(cq: &CqInner) -> Result<(), Errno> {
     Ok(())
 }
 
-fn look_in_wall_pace(ours: &Context, cq: &CqInner, room: usize, mut store: impl FnMut(&Cqe)) -> Result<usize, Errno> {
+fn poll_in_wall_pace(ours: &Context, cq: &CqInner, room: usize, mut store: impl FnMut(&Cqe)) -> Result<usize, Errno> {
     let taken = take(ours, cq, room, &mut store);
     if taken > 0 {
         cq.patience.found();
@@ -83,11 +83,11 @@ fn look_in_wall_pace(ours: &Context, cq: &CqInner, room: usize, mut store: impl 
     }
     not_overflowed(cq)?;
     if cq.freshly_armed.swap(false, Ordering::Relaxed) {
-        // The last look before the program goes to sleep: what it has armed is armed when this returns.
+        // The last poll before the program goes to sleep: what it has armed is armed when this returns.
         sync();
         return Ok(take(ours, cq, room, &mut store));
     }
-    if !cq.patience.looks_again() {
+    if !cq.patience.polls_again() {
         poll_empty(cq.handle);
     }
     Ok(0)

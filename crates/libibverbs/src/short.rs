@@ -7,9 +7,9 @@ use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
-/// Looks before the processor is given to others: the holder may be waiting for it.
-const LOOKS: u32 = 200;
-/// Times that this is done before the thread sleeps between looks.
+/// Tries before the processor is given to others: the holder may be waiting for it.
+const SPINS: u32 = 200;
+/// Times that this is done before the thread sleeps between tries.
 const YIELDS: u32 = 100;
 
 #[derive(Default)]
@@ -68,17 +68,17 @@ impl<T> Short<T> {
 
     #[cold]
     fn wait(&self, me: u32) {
-        let mut looks = 0u32;
+        let mut spins = 0u32;
         loop {
             let holder = self.holder.load(Ordering::Relaxed);
             let may_be_taken = holder == 0 || holder != me;
             if may_be_taken && self.holder.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 return;
             }
-            looks = looks.saturating_add(1);
-            if looks < LOOKS {
+            spins = spins.saturating_add(1);
+            if spins < SPINS {
                 std::hint::spin_loop();
-            } else if looks < LOOKS + YIELDS {
+            } else if spins < SPINS + YIELDS {
                 std::thread::yield_now();
             } else {
                 // The holder may have a lower priority, and need this very processor.

@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// So often one looks before one goes to sleep, where each member has a processor.
-const LOOKS: u32 = 2_000;
+/// A member reads the word so often before it sleeps, where each member has a processor.
+const SPINS: u32 = 2_000;
 
 /// All of a number of threads meet again and again; nobody leaves before all have come.
 pub(crate) struct Meeting {
     members: usize,
-    looks: u32,
+    spins: u32,
     here: AtomicUsize,
     /// How often all have met.
     met: AtomicUsize,
@@ -29,9 +29,9 @@ pub(crate) struct Attendance<'a>(&'a Meeting);
 impl Meeting {
     pub(crate) fn new(members: usize) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let looks = if members <= cores { LOOKS } else { 0 };
+        let spins = if members <= cores { SPINS } else { 0 };
         let (here, met) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { members, looks, here, met, is_off: AtomicBool::new(false), asleep: Mutex::new(0), bell: Condvar::new() }
+        Self { members, spins, here, met, is_off: AtomicBool::new(false), asleep: Mutex::new(0), bell: Condvar::new() }
     }
 
     pub(crate) fn attend(&self) -> Attendance<'_> {
@@ -62,7 +62,7 @@ impl Meeting {
             self.wake();
             return Ok(());
         }
-        for _ in 0..self.looks {
+        for _ in 0..self.spins {
             if self.is_over(met) {
                 break;
             }

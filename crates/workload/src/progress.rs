@@ -4,7 +4,7 @@ use softband_fabric::World;
 use softband_sim::{SimDuration, SimTime};
 use std::collections::VecDeque;
 
-/// Completions that one look takes, as perftest's programs do.
+/// Completions that one poll takes, as perftest's programs do.
 pub(crate) const POLL_BATCH: usize = 16;
 
 /// What verbs cost a thread, by the host's part.
@@ -47,7 +47,7 @@ pub(crate) struct Thread {
 /// What is due at some time, beside what the World does by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    Look { rank: u32 },
+    Poll { rank: u32 },
     Calculated { step: u32 },
 }
 
@@ -57,12 +57,12 @@ impl Due {
     /// As the World keeps it until then.
     pub(crate) const fn token(self) -> u32 {
         match self {
-            Self::Look { rank } => rank,
+            Self::Poll { rank } => rank,
             Self::Calculated { step } => step | Self::CALCULATED,
         }
     }
 
     pub(crate) const fn of_token(token: u32) -> Self {
-        if token & Self::CALCULATED == 0 { Self::Look { rank: token } } else { Self::Calculated { step: token & !Self::CALCULATED } }
+        if token & Self::CALCULATED == 0 { Self::Poll { rank: token } } else { Self::Calculated { step: token & !Self::CALCULATED } }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::open::timeout_deadline;
 use crate::descriptors::{is_nonblocking, wait_object};
-use crate::pace::{empty_look, pay_for_call};
+use crate::pace::{empty_poll, pay_for_call};
 use crate::signals;
 use libc::{c_int, iovec};
 use softband_client::{self as client, Errno};
@@ -19,7 +19,7 @@ fn wait(fd: c_int, object: u32, flags: c_int, interest: u32, deadline: u64) -> R
         if interest == WRITABLE {
             crate::epoll::found_full(fd);
         }
-        empty_look();
+        empty_poll();
         return Err(Errno(libc::EAGAIN));
     }
     wait_object(object, interest, deadline)

@@ -3,8 +3,8 @@
 use softband_client::now_ps;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Looks before it lets others have the processor.
-const LOOKS: u32 = 20;
+/// Polls before it lets others have the processor.
+const POLLS: u32 = 20;
 /// Pauses between those: the receiver gets ahead meanwhile, so that not each of its requests is waited for.
 const PAUSES: u32 = 16;
 
@@ -22,7 +22,7 @@ const WITH_OTHERS_PICOS: u64 = 20_000_000_000;
 /// How long a datagram waits for a receive request: nobody sends it again, and its receiver may have to be given the processor first.
 const OF_DATAGRAMS_PICOS: u64 = 50_000_000_000;
 const OF_DATAGRAMS_IN_A_CROWD_PICOS: u64 = 10_000_000_000;
-/// Whoever gets the processor back as late as this shares it with others: its looks only take what the peer needs.
+/// Whoever gets the processor back as late as this shares it with others: its polls only take what the peer needs.
 const CROWD_PICOS: u64 = 50_000_000;
 
 /// What became of an attempt.
@@ -112,12 +112,12 @@ impl Patience {
         let mut looks = 0;
         while !step.is_done() {
             looks += 1;
-            if looks < LOOKS {
+            if looks < POLLS {
                 (0..PAUSES).for_each(|_| std::hint::spin_loop());
             } else if !self.goes_on(wait.get_or_insert_with(Wait::begin), step.outcome) {
                 return None;
             }
-            step = attempt(looks >= LOOKS)?;
+            step = attempt(looks >= POLLS)?;
         }
         Some(step)
     }

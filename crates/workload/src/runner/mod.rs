@@ -1,5 +1,5 @@
 //! Drives a World by a schedule. Each rank has one thread that posts and polls, and pays for both what its host's part says; it sees a
-//! completion as a program in virtual pace does: when it looks, or, while it looks in vain, when the completion comes.
+//! completion as a program in virtual pace does: when it polls, or, while it polls in vain, when the completion comes.
 //!
 //! What a rank does follows from what its own host's HCA tells it, so a World may work through its nodes one by one, and a runner may have
 //! only some of the hosts.
@@ -278,9 +278,9 @@ impl Runner {
             match notice {
                 Notice::Completed { process, completion, .. } => self.on_completed(process.0, &completion, now),
                 Notice::Wakeup { token } => match Due::of_token(token) {
-                    Due::Look { rank } if self.is_dead(rank) => {}
+                    Due::Poll { rank } if self.is_dead(rank) => {}
                     Due::Calculated { step } if self.is_dead(self.schedule.steps[step as usize].rank) => {}
-                    Due::Look { rank } => self.look(rank, now),
+                    Due::Poll { rank } => self.poll(rank, now),
                     Due::Calculated { step } => self.finish(step, now),
                 },
                 Notice::Deadlock { waits, is_broken_up: true } => {

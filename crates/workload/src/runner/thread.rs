@@ -8,17 +8,17 @@ use softband_model::verbs::api::{ScatterGatherEntry, SendOperation, SendRequest}
 use softband_sim::SimTime;
 
 impl Runner {
-    /// Lets a thread that looks in vain look at `at`.
+    /// Lets a thread that polls in vain do so again at `at`.
     pub(super) fn rouse(&mut self, rank: u32, at: SimTime) {
         let thread = &mut self.threads[rank as usize];
         if std::mem::take(&mut thread.parked) {
             let at = at.max(thread.clock);
-            self.wake_at(rank, at, Due::Look { rank });
+            self.wake_at(rank, at, Due::Poll { rank });
         }
     }
 
     /// One round of a thread's loop: what has completed, then what may be posted.
-    pub(super) fn look(&mut self, rank: u32, at: SimTime) {
+    pub(super) fn poll(&mut self, rank: u32, at: SimTime) {
         let thread = &mut self.threads[rank as usize];
         thread.clock = thread.clock.max(at);
         for _ in 0..thread.ring.len().min(POLL_BATCH) {
@@ -34,11 +34,11 @@ impl Runner {
         let thread = &mut self.threads[rank as usize];
         let next = thread.clock + thread.costs.poll;
         if thread.ring.is_empty() {
-            // The next look is in vain unless something comes before it.
+            // The next poll is in vain unless something comes before it.
             thread.clock = next;
             thread.parked = true;
         } else {
-            self.wake_at(rank, next, Due::Look { rank });
+            self.wake_at(rank, next, Due::Poll { rank });
         }
     }
 
