@@ -222,9 +222,9 @@ impl Deliveries {
 
     /// Room for one more; `None` when there is none, or the lock cannot be had, which is not needed where nobody else puts anything in.
     #[inline(always)]
-    pub fn reserve(&self, is_alone: bool) -> Option<Room<'_>> {
-        let me = if is_alone { 0 } else { own_number() };
-        if !is_alone && !self.lock(me) {
+    pub fn reserve(&self, is_single_threaded: bool) -> Option<Room<'_>> {
+        let me = if is_single_threaded { 0 } else { own_number() };
+        if !is_single_threaded && !self.lock(me) {
             return None;
         }
         let (counter, former) = self.next_place(self.header());

@@ -60,7 +60,7 @@ pub fn announce() -> Option<PendingGuard> {
 }
 
 impl PendingGuard {
-    /// The lock is taken: a locked instruction of this thread has come since, or it is alone.
+    /// The lock is taken: a locked instruction of this thread has come since, or the process is single-threaded.
     #[inline(always)]
     pub fn guard_after_lock(self) -> TablesGuard {
         TablesGuard::new(self.tables, self.slot)

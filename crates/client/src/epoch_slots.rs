@@ -3,9 +3,9 @@
 //! Each has a slot in the shared header whose number is odd meanwhile. Most threads have one of their own, which takes no locked
 //! instruction; but between the number and the first read of the tables there must be one, or else the read may come first.
 
-use crate::alone::is_alone;
 use crate::fork::{is_attached_process, own_number};
 use crate::session::{header, thread_pointer};
+use crate::single_threaded::is_single_threaded;
 use softband_ipc::layout::EPOCH_SLOTS;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,7 +25,7 @@ fn this_thread() -> u64 {
 
 impl EpochSlot {
     /// With `IS_ORDERED` whatever is read later is at least as new as the number; otherwise the caller sees to that by a locked
-    /// instruction, unless it is alone.
+    /// instruction, unless the process is single-threaded.
     #[inline(always)]
     pub(crate) fn take<const IS_ORDERED: bool>() -> Self {
         let me = this_thread();
@@ -33,7 +33,7 @@ impl EpochSlot {
         if OWNERS[first].load(Ordering::Relaxed) == me {
             let number = &header().epoch_slots[first].0;
             if number.load(Ordering::Relaxed).is_multiple_of(2) {
-                if IS_ORDERED && !is_alone() {
+                if IS_ORDERED && !is_single_threaded() {
                     number.fetch_add(1, Ordering::SeqCst);
                 } else {
                     advance(number);
@@ -73,7 +73,7 @@ fn take_another(me: u64, first: usize) -> EpochSlot {
     };
     // Another thread has come here before, whoever made it: the C library knows of its own only.
     if OWNERS.iter().any(|owner| ![0, me].contains(&owner.load(Ordering::Relaxed))) {
-        crate::alone::forget();
+        crate::single_threaded::forget();
     }
     // A child by a raw `clone` has owners of its own, but not slots.
     let may_own = is_attached_process();

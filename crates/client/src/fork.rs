@@ -92,7 +92,7 @@ fn let_go() {
     session::forget_parent();
     crate::fds::forget_all();
     crate::direct::forget();
-    crate::alone::forget();
+    crate::single_threaded::forget();
     OWNER.store(own_number(), Ordering::Release);
     ORPHANED.store(true, Ordering::Release);
     let hook = CHILD_HOOK.load(Ordering::Acquire);

@@ -5,7 +5,6 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // program side: the walls of the model do not hold here
 
-mod alone;
 mod baton;
 pub mod calls;
 pub mod completion;
@@ -25,10 +24,10 @@ mod ring;
 pub mod rq_consumer_lock;
 mod session;
 pub mod shared_memory;
+mod single_threaded;
 mod turn;
 pub mod warn;
 
-pub use alone::is_alone;
 pub use calls::{Errno, call, call_bytes, call_void, tell_last};
 pub use fork::{follow_forks, own_number as process_id, set_child_hook};
 pub use hosts::{host_address, host_name};
@@ -36,6 +35,7 @@ pub use session::{
     AttachError, attach_child, attach_from_environment, bind_thread, control_fd, forget_thread, has_slot, header, is_attached, is_wall,
     process_number, shared_base, thread_pointer, thread_slot_number,
 };
+pub use single_threaded::is_single_threaded;
 pub use turn::{
     advance_ps, await_turn, away, last_answer_ps, note_signals, now_ps, poll_empty, progress, set_clock_at_least, set_clock_limit, set_signal_raiser,
     set_turn_hooks, spin_wait, spin_wait_at, sync, tick,

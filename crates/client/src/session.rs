@@ -218,7 +218,7 @@ fn attach(engine: &str, ticket: u64, forked: bool) -> Result<(), AttachError> {
     hand_down(welcome.secret);
     crate::fork::note_owner();
     if is_wall() {
-        crate::alone::begin();
+        crate::single_threaded::begin();
         crate::shared_memory::keep_own(memory_file);
     }
     // High numbers stay out of the way of programs that expect their first file to be 3.

@@ -4,7 +4,7 @@ use crate::guard::guarded;
 use crate::post::Data;
 use rustix::thread::{Timespec, futex};
 use softband_abi::verbs::ibv_sge;
-use softband_client::{Errno, is_alone, is_wall, thread_pointer};
+use softband_client::{Errno, is_single_threaded, is_wall, thread_pointer};
 use softband_ipc::post::PostRecord;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
@@ -91,7 +91,7 @@ impl Builder {
     #[inline(always)]
     pub(crate) fn open(&self) {
         let me = thread_pointer();
-        if is_alone() && self.owner.load(Ordering::Relaxed) == 0 {
+        if is_single_threaded() && self.owner.load(Ordering::Relaxed) == 0 {
             self.owner.store(me, Ordering::Relaxed);
             compiler_fence(Ordering::SeqCst);
             return;

@@ -2,7 +2,7 @@
 //! none at all in a process of one thread.
 
 use softband_client::direct::{PendingGuard, TablesGuard, announce, guard_tables};
-use softband_client::is_alone;
+use softband_client::is_single_threaded;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
@@ -40,7 +40,7 @@ impl<T> Short<T> {
     #[inline(always)]
     fn try_lock(&self) -> Option<Held<'_, T>> {
         let me = softband_client::process_id();
-        if !is_alone() {
+        if !is_single_threaded() {
             let taken = self.holder.compare_exchange(0, me, Ordering::SeqCst, Ordering::Relaxed);
             return taken.is_ok().then(|| Held(self));
         }
