@@ -7,7 +7,7 @@ use crate::guard::{not_null, object, status};
 use crate::patience::Patience;
 use crate::qp::QpInner;
 use crate::query::device_of;
-use crate::short::Short;
+use crate::spin_lock::SpinLock;
 use crate::{channel, cq_ex};
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
@@ -30,7 +30,7 @@ pub(crate) struct Cq {
 pub(crate) struct CqInner {
     pub(crate) hca: u32,
     pub(crate) handle: u32,
-    pub(crate) queue: Short<CqQueue>,
+    pub(crate) queue: SpinLock<CqQueue>,
     /// Completions of what peers have carried out.
     pub(crate) deliveries: Option<Deliveries>,
     /// Threads that carry work out complete it here.
@@ -147,7 +147,7 @@ pub(crate) unsafe fn create(shown: *mut ibv_context, init: &CqInit) -> Result<*m
         inner: CqInner {
             hca: ours.hca,
             handle: reply.handle,
-            queue: Short::new(CqQueue {
+            queue: SpinLock::new(CqQueue {
                 ring: CompletionRing::new(reply.ring_offset, reply.capacity),
                 own: VecDeque::new(),
                 own_left: None,

@@ -39,7 +39,7 @@ mod qp_attributes;
 mod qp_ex;
 mod query;
 mod rates;
-mod short;
+mod spin_lock;
 mod srq;
 mod strings;
 mod sysfs;

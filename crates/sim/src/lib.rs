@@ -7,10 +7,10 @@ mod days;
 mod entry;
 mod queue;
 mod random;
-mod short;
+mod small_queue;
 mod time;
 
 pub use queue::EventQueue;
 pub use random::RandomStream;
-pub use short::{Keyed, ShortQueue};
+pub use small_queue::{Keyed, SmallQueue};
 pub use time::{SimDuration, SimTime};

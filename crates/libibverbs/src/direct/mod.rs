@@ -19,7 +19,7 @@ pub(crate) use receive::OwnQueue;
 use crate::cq::CqInner;
 use crate::post::Data;
 use crate::qp::QpInner;
-use crate::short::Short;
+use crate::spin_lock::SpinLock;
 use softband_abi::verbs::*;
 use softband_client::connection::Connection;
 use softband_client::deliveries::Deliveries;
@@ -37,7 +37,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct DirectState {
     pub(crate) receives: OwnQueue,
     /// Held while a send request takes its place and is carried out: one follows the other.
-    pub(crate) sending: Short<Sending>,
+    pub(crate) sending: SpinLock<Sending>,
     /// Operations that the poster may carry out itself, a bit for each.
     operations: u32,
     /// The peer, which was only ready to receive, was told that the connection is there.
@@ -109,7 +109,7 @@ impl Sending {
 
 impl DirectState {
     pub(crate) fn new(entry: u32, qpn: u32, operations: u32) -> Self {
-        Self { receives: OwnQueue::new(entry, qpn), sending: Short::default(), operations, established: AtomicBool::new(false) }
+        Self { receives: OwnQueue::new(entry, qpn), sending: SpinLock::default(), operations, established: AtomicBool::new(false) }
     }
 
     pub(crate) fn reset(&self, sending: &mut Sending) {

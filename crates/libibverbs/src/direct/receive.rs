@@ -1,6 +1,6 @@
 //! Posting receive requests to a queue that peers take from themselves.
 
-use crate::short::{Held, Short};
+use crate::spin_lock::{Held, SpinLock};
 use softband_client::direct::{TablesGuard, guard_tables};
 use softband_client::receive_queue::{Posted, ReceiveQueue};
 use softband_ipc::post::{PostRecord, PostSge};
@@ -13,7 +13,7 @@ pub(crate) struct OwnQueue {
     entry: u32,
     /// Its name there.
     name: u32,
-    queue: Short<Known>,
+    queue: SpinLock<Known>,
 }
 
 /// The queue, once something was posted to it, and the version of the entry by which it was found.
@@ -32,7 +32,7 @@ pub(crate) struct Posting<'a> {
 
 impl OwnQueue {
     pub(crate) fn new(entry: u32, name: u32) -> Self {
-        Self { entry, name, queue: Short::default() }
+        Self { entry, name, queue: SpinLock::default() }
     }
 
     /// Nobody posts meanwhile.

@@ -3,7 +3,7 @@
 //! A receive buffer's blocks are free at some time; their flow-control packet goes out then, but behind a packet that is on the link. Nobody
 //! has to be told of it: the sender looks when it runs short, and by then all that matters has happened here.
 
-use softband_sim::{Keyed, ShortQueue, SimTime};
+use softband_sim::{Keyed, SimTime, SmallQueue};
 use softband_types::{CreditBlocks, VirtualLane};
 
 /// The packet that a port began to send last: when, and when its last bit leaves.
@@ -39,7 +39,7 @@ impl Keyed for Freed {
 /// In the order of their times.
 #[derive(Default)]
 pub struct Returns {
-    freed: ShortQueue<Freed, 2>,
+    freed: SmallQueue<Freed, 2>,
     /// So many, the first ones, are settled: another packet has begun since, which they did not wait for.
     settled: u32,
     /// Blocks of the first lane that are back already, before all others.

@@ -1,6 +1,6 @@
 //! Packets that will be ready to leave by a port: it takes them when it next transmits, so that their becoming ready is no event of its own.
 
-use softband_sim::{Keyed, ShortQueue, SimTime};
+use softband_sim::{Keyed, SimTime, SmallQueue};
 use softband_types::VirtualLane;
 
 /// A packet that may leave from some time on.
@@ -24,7 +24,7 @@ impl Keyed for Ready {
     }
 }
 
-pub(crate) type Inbox = ShortQueue<Ready, 2>;
+pub(crate) type Inbox = SmallQueue<Ready, 2>;
 
 /// Takes the first one out, if it is ready.
 #[inline]

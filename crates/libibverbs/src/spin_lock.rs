@@ -13,17 +13,17 @@ const SPINS: u32 = 200;
 const YIELDS: u32 = 100;
 
 #[derive(Default)]
-pub(crate) struct Short<T> {
+pub(crate) struct SpinLock<T> {
     /// The process whose thread holds it, or 0: a child of a fork may find it held by a thread that it does not have.
     holder: AtomicU32,
     value: UnsafeCell<T>,
 }
 // SAFETY: the value is reached by one thread at a time.
-unsafe impl<T: Send> Sync for Short<T> {}
+unsafe impl<T: Send> Sync for SpinLock<T> {}
 
-pub(crate) struct Held<'a, T>(&'a Short<T>);
+pub(crate) struct Held<'a, T>(&'a SpinLock<T>);
 
-impl<T> Short<T> {
+impl<T> SpinLock<T> {
     pub(crate) const fn new(value: T) -> Self {
         Self { holder: AtomicU32::new(0), value: UnsafeCell::new(value) }
     }
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn one_thread_at_a_time_has_the_value() {
-        let counter = Short::new(0u64);
+        let counter = SpinLock::new(0u64);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| (0..20_000).for_each(|_| *counter.lock() += 1));
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_a_process_holds_that_is_not_this_one_is_taken() {
-        let value = Short::new(7);
+        let value = SpinLock::new(7);
         value.holder.store(softband_client::process_id() + 1, Ordering::Relaxed);
         assert_eq!(*value.lock(), 7);
     }

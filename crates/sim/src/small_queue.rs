@@ -1,4 +1,4 @@
-//! Queues that are short nearly always, in the order of their keys: the first few stand in place, on the cache line of whom they belong to.
+//! Queues that are small nearly always, in the order of their keys: the first few stand in place, on the cache line of whom they belong to.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ pub trait Keyed {
 
 /// A queue in the order of the keys; what is alike stays in the order in which it came. `N` stand in place, what is beyond elsewhere.
 #[derive(Clone, Debug)]
-pub struct ShortQueue<T, const N: usize> {
+pub struct SmallQueue<T, const N: usize> {
     near: [T; N],
     count: u8,
     /// Only when `near` is full: what comes behind it. Seldom there, so it takes one word.
@@ -19,13 +19,13 @@ pub struct ShortQueue<T, const N: usize> {
     far: Option<Box<VecDeque<T>>>,
 }
 
-impl<T: Copy + Default, const N: usize> Default for ShortQueue<T, N> {
+impl<T: Copy + Default, const N: usize> Default for SmallQueue<T, N> {
     fn default() -> Self {
         Self { near: [T::default(); N], count: 0, far: None }
     }
 }
 
-impl<T: Copy + Default + Keyed, const N: usize> ShortQueue<T, N> {
+impl<T: Copy + Default + Keyed, const N: usize> SmallQueue<T, N> {
     /// Puts `item` behind all with the same or a smaller key; how many those are, as far as they stand in place.
     #[inline(always)]
     pub fn insert(&mut self, item: T) -> usize {
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn items_come_out_by_key_and_then_as_they_came_however_many_there_are() {
         let mut random = RandomStream::new(11, 0);
-        let mut queue = ShortQueue::<Item, 3>::default();
+        let mut queue = SmallQueue::<Item, 3>::default();
         let mut plain: Vec<Item> = Vec::new();
         let mut longest = 0;
         for number in 0..20_000 {
