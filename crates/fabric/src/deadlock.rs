@@ -183,7 +183,7 @@ impl World {
             for (lane, _) in port.arbiter.starved_lanes() {
                 let Some(head) = port.arbiter.head(lane) else { continue };
                 let mut holds: BTreeMap<(u32, u8), u32> = BTreeMap::new();
-                let soon = port.inbox.iter().filter(|ready| ready.lane == lane).map(|ready| ready.packet);
+                let soon = port.tx_pending.iter().filter(|ready| ready.lane == lane).map(|ready| ready.packet);
                 for packet in port.arbiter.queued(lane).map(|waiting| waiting.packet).chain(soon) {
                     let transit = self.packets.get(packet);
                     let is_first = transit.copies.is_none_or(|copies| counted.insert(copies));

@@ -35,7 +35,7 @@ pub(crate) enum Event {
         port: u32,
         level: u8,
     },
-    /// A packet's payload is in the HCA and has been processed. Not of those that go to the link: they stand in its port's inbox.
+    /// A packet's payload is in the HCA and has been processed. Not of those that go to the link: they stand in its port's `tx_pending`.
     PacketReady {
         packet: u32,
     },

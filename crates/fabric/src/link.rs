@@ -1,10 +1,10 @@
 //! Packets onto links, through switches, and credits back.
 
 use crate::event::Event;
-use crate::inbox::Ready;
 use crate::parts::{Content, Word};
 use crate::port::{Departing, Onward, Owner};
 use crate::timeline::Source;
+use crate::tx_pending::Ready;
 use crate::world::World;
 use softband_model::link::{FlowControl, Framing, Sending};
 use softband_model::switch::ready_at;

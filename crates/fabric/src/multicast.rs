@@ -4,9 +4,9 @@
 //! ways from all members to the first of them; what a port that is no member sends goes that way until it meets the tree.
 
 use crate::event::Event;
-use crate::inbox::Ready;
 use crate::port::{Cabling, Owner};
 use crate::timeline::Source;
+use crate::tx_pending::Ready;
 use crate::world::{Transit, World};
 use softband_model::packet::Packet;
 use softband_model::switch::ready_at;

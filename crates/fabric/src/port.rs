@@ -1,8 +1,8 @@
 //! A port of an HCA or switch: its sending end, and what it knows of its receiving end.
 
 use crate::counters::EthernetCounters;
-use crate::inbox::{Inbox, Ready, take_ready};
 use crate::send_engine::Work;
+use crate::tx_pending::{Ready, TxPending, take_ready};
 use softband_model::link::{Arbiter, CreditLedger, FlowControl, Framing, ReceiveBuffer, Returns, Sending, serialisation};
 use softband_model::parts::HcaPart;
 use softband_model::switch::LifetimeCode;
@@ -172,7 +172,7 @@ pub(crate) struct Port {
     pub onward: Onward,
     // The third line.
     /// What will be ready to leave.
-    pub inbox: Inbox,
+    pub tx_pending: TxPending,
     /// With its first 16 bytes.
     pub arbiter: Arbiter,
     pub departing: Option<Departing>,
@@ -221,7 +221,7 @@ impl Port {
             sender_waits: false,
             tells_sender: framing.link_layer() == LinkLayer::Ethernet,
             due: SimTime::MAX,
-            inbox: Inbox::default(),
+            tx_pending: TxPending::default(),
             departing: None,
             departs: false,
             watched: matches!(owner, Owner::Hca { .. }),
@@ -271,7 +271,7 @@ impl Port {
 
     /// The same with all that is ready by now.
     pub(crate) fn take_ready(&mut self, now: SimTime) {
-        while let Some(ready) = take_ready(&mut self.inbox, now) {
+        while let Some(ready) = take_ready(&mut self.tx_pending, now) {
             self.enqueue(ready);
         }
     }
@@ -282,7 +282,7 @@ impl Port {
         if self.departs || !self.arbiter.is_empty() {
             return Some(self.free_at());
         }
-        self.inbox.first().map(|first| first.at.max(self.free_at()))
+        self.tx_pending.first().map(|first| first.at.max(self.free_at()))
     }
 
     /// What was counted up to `until`, a wait at hand included.

@@ -2,8 +2,8 @@
 
 use crate::congestion::FlowOf;
 use crate::event::Event;
-use crate::inbox::Ready;
 use crate::port::Owner;
+use crate::tx_pending::Ready;
 use crate::world::{Transit, World};
 use softband_model::link::Sl2Vl;
 use softband_model::packet::Packet;

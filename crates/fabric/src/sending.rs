@@ -3,9 +3,9 @@
 //! What a packet goes through at each hop is in one piece where it is compiled: hence the attributes.
 
 use crate::event::Event;
-use crate::inbox::{Ready, take_ready};
 use crate::port::Departing;
 use crate::timeline::Source;
+use crate::tx_pending::{Ready, take_ready};
 use crate::world::World;
 use softband_model::link::{Choice, FlowControl};
 use softband_model::verbs::api::HostMemory;
@@ -17,7 +17,7 @@ impl World {
     #[inline(always)]
     pub(crate) fn await_ready(&mut self, id: u32, ready: Ready) {
         let port = &mut self.ports[id as usize];
-        port.inbox.insert(ready);
+        port.tx_pending.insert(ready);
         let at = ready.at.max(port.sending.until);
         if at < port.due && !port.arbiter.is_lane_starved(ready.lane) {
             self.schedule_tx(id, at);
@@ -66,10 +66,10 @@ impl World {
         let port = &mut self.ports[id as usize];
         port.flow_control.collect(now);
         if port.arbiter.is_empty()
-            && let Some(ready) = take_ready(&mut port.inbox, now)
+            && let Some(ready) = take_ready(&mut port.tx_pending, now)
         {
             // It goes at once if it has not waited itself, or nothing has beside it.
-            let is_first = ready.at == now || port.inbox.first().is_none_or(|next| next.at > now);
+            let is_first = ready.at == now || port.tx_pending.first().is_none_or(|next| next.at > now);
             if is_first && !port.is_stalled() && self.passes(id, ready, now) {
                 return Some((ready.packet, ready.lane));
             }
@@ -150,7 +150,7 @@ impl World {
     /// Looks again when there is a word of the receiver, or a packet is ready that does not wait behind others.
     fn await_word(&mut self, id: u32) {
         let port = &self.ports[id as usize];
-        let others = port.inbox.iter().find(|ready| !port.arbiter.is_lane_starved(ready.lane)).map(|ready| ready.at);
+        let others = port.tx_pending.iter().find(|ready| !port.arbiter.is_lane_starved(ready.lane)).map(|ready| ready.at);
         let heard = self.next_word(id);
         if let Some(at) = others.into_iter().chain(heard).min() {
             self.schedule_tx(id, at);

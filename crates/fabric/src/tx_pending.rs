@@ -24,12 +24,12 @@ impl Keyed for Ready {
     }
 }
 
-pub(crate) type Inbox = SmallQueue<Ready, 2>;
+pub(crate) type TxPending = SmallQueue<Ready, 2>;
 
 /// Takes the first one out, if it is ready.
 #[inline]
-pub(crate) fn take_ready(inbox: &mut Inbox, now: SimTime) -> Option<Ready> {
-    if inbox.first()?.at <= now { inbox.pop_first() } else { None }
+pub(crate) fn take_ready(tx_pending: &mut TxPending, now: SimTime) -> Option<Ready> {
+    if tx_pending.first()?.at <= now { tx_pending.pop_first() } else { None }
 }
 
 #[cfg(test)]
@@ -40,13 +40,13 @@ mod tests {
     fn packets_come_out_by_time_and_input_and_not_before_they_are_ready() {
         let at = SimTime::from_picos;
         let ready = |time, input, packet| Ready { at: at(time), packet, input, lane: VirtualLane(0), blocks: 1 };
-        let mut inbox = Inbox::default();
+        let mut tx_pending = TxPending::default();
         for one in [ready(5, 1, 0), ready(5, 0, 1), ready(3, 7, 2), ready(5, 1, 3), ready(9, 0, 4)] {
-            inbox.insert(one);
+            tx_pending.insert(one);
         }
-        assert_eq!(take_ready(&mut inbox, at(2)), None);
-        let order: Vec<u32> = std::iter::from_fn(|| take_ready(&mut inbox, at(5)).map(|ready| ready.packet)).collect();
+        assert_eq!(take_ready(&mut tx_pending, at(2)), None);
+        let order: Vec<u32> = std::iter::from_fn(|| take_ready(&mut tx_pending, at(5)).map(|ready| ready.packet)).collect();
         assert_eq!(order, [2, 1, 0, 3]);
-        assert_eq!(inbox.first().map(|ready| ready.packet), Some(4));
+        assert_eq!(tx_pending.first().map(|ready| ready.packet), Some(4));
     }
 }

@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn what_passes_finds_what_it_needs_on_few_lines_of_the_cache() {
         const LINE: usize = 64;
-        let lines = [offset_of!(Port, node), offset_of!(Port, sent), offset_of!(Port, inbox), offset_of!(Port, returns)];
+        let lines = [offset_of!(Port, node), offset_of!(Port, sent), offset_of!(Port, tx_pending), offset_of!(Port, returns)];
         assert_eq!(lines.map(|offset| (offset / LINE, offset % LINE)), [(0, 0), (1, 0), (2, 0), (5, 0)]);
         assert_eq!(offset_of!(Port, arbiter), 3 * LINE - 16);
         assert_eq!((size_of::<Option<Transit>>(), size_of::<Port>()), (LINE, 9 * LINE));

@@ -3,10 +3,10 @@
 use super::{FaultCounters, FaultKind, FaultSpec, Faults, Loss};
 use crate::construct::port_of;
 use crate::event::Event;
-use crate::inbox::Ready;
 use crate::notice::Notice;
 use crate::port::{Cabling, Owner, Port, Traffic};
 use crate::timeline::Source;
+use crate::tx_pending::Ready;
 use crate::world::{Transit, World};
 use softband_model::link::{Framing, Sending};
 use softband_model::verbs::api::HostMemory;
@@ -129,12 +129,12 @@ impl World {
         for lane in (0..lanes).map(VirtualLane) {
             gone.extend(std::iter::from_fn(|| self.ports[id as usize].arbiter.discard_head(lane)).map(|waiting| waiting.packet));
         }
-        let waiting: Vec<Ready> = std::iter::from_fn(|| self.ports[id as usize].inbox.pop_first()).collect();
+        let waiting: Vec<Ready> = std::iter::from_fn(|| self.ports[id as usize].tx_pending.pop_first()).collect();
         for ready in waiting {
             if self.will_be_down(id, ready.at.max(now)) {
                 gone.push(ready.packet);
             } else {
-                self.ports[id as usize].inbox.insert(ready);
+                self.ports[id as usize].tx_pending.insert(ready);
             }
         }
         self.set_stalled(id, 0, now);
