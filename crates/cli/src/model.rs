@@ -16,7 +16,7 @@ use anyhow::Context;
 use clap::{ArgMatches, Args};
 use softband_fabric::spec::FabricSpec;
 use softband_fabric::{HcaCounters, QueuePairRepeats};
-use softband_parallel::Crew;
+use softband_parallel::ParallelRunner;
 use softband_workload::{RunError, Schedule};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -111,8 +111,8 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
     let begun = Instant::now();
     let threads = arguments.threads.unwrap_or_else(|| threads_for(loaded.spec.hosts.len()));
     let schedule = Arc::new(chosen.schedule);
-    let made = Crew::new(&loaded.spec, chosen.seed, &schedule, (chosen.ranks_per_host, threads));
-    let mut crew = made.map_err(|error| match error {
+    let made = ParallelRunner::new(&loaded.spec, chosen.seed, &schedule, (chosen.ranks_per_host, threads));
+    let mut runner = made.map_err(|error| match error {
         RunError::NoPort { .. } => anyhow::anyhow!("{}: {error}", path.display()),
         RunError::Narrow { .. } => anyhow::anyhow!("{}{error}", chosen.mtu_place),
         other => other.into(),
@@ -121,19 +121,19 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
         return Ok(0);
     }
     files::check_folder(&out).with_context(|| format!("cannot write to the results folder {}", out.display()))?;
-    let mut ended_by = drive(&mut crew, begun).err();
+    let mut ended_by = drive(&mut runner, begun).err();
     if let (Some(error), Some(trace)) = (&mut ended_by, &chosen.trace) {
         trace.add_places(error);
     }
-    for warning in crew.warnings() {
+    for warning in runner.warnings() {
         eprintln!("softband: {warning}");
     }
     let seconds = begun.elapsed().as_secs_f64();
-    let results = results::Results::new(&path, (chosen.name, chosen.seed), &loaded.spec, &crew, ended_by.as_ref());
-    let threads = crew.threads();
-    let (hcas, repeats) = (crew.hca_counters(), crew.repeats());
+    let results = results::Results::new(&path, (chosen.name, chosen.seed), &loaded.spec, &runner, ended_by.as_ref());
+    let threads = runner.threads();
+    let (hcas, repeats) = (runner.hca_counters(), runner.repeats());
     // A million connections take more room than what is told of them.
-    drop(crew);
+    drop(runner);
     let out = if ended_by.is_some() { files::place_of_unfinished(&out) } else { out };
     let left = files::leave(&results, &out);
     let Some(error) = ended_by else {
@@ -171,10 +171,10 @@ fn threads_for(hosts: usize) -> u8 {
     (hosts / HOSTS_EACH).clamp(1, cores.min(THREADS_MAX)) as u8
 }
 
-fn drive(crew: &mut Crew, begun: Instant) -> Result<(), RunError> {
+fn drive(runner: &mut ParallelRunner, begun: Instant) -> Result<(), RunError> {
     let mut shown = progress::Shown::new(begun);
     let interrupt = crate::signals::interrupt_on_signals();
-    let outcome = crew.run(&mut |progress| {
+    let outcome = runner.run(&mut |progress| {
         shown.update(|seconds| text::progress(&progress, seconds));
         if interrupt.is_raised() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });

@@ -6,9 +6,9 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods)] // threads, beside the model side and not in it
 
-mod meeting;
+mod barrier;
 
-use meeting::{Attendance, CalledOff, Meeting};
+use barrier::{Barrier, CalledOff, Participant};
 use softband_fabric::spec::FabricSpec;
 use softband_fabric::{HcaCounters, Parcel, QueuePairRepeats, Split, Starved, World, lookahead};
 use softband_sim::SimTime;
@@ -21,7 +21,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 const EVENTS_BETWEEN_SHOWS: u64 = 1 << 16;
 
 /// A workload under way, in parts.
-pub struct Crew {
+pub struct ParallelRunner {
     runners: Vec<Runner>,
     /// Nothing can happen any more: what came last were timers that nobody waits for.
     is_stuck: bool,
@@ -66,7 +66,7 @@ enum Verdict {
 /// Where parts leave things for each other. Of everything there are two, for rounds by turns: who is ahead writes where nobody reads
 /// any more, since all have met after they had read there.
 struct Board {
-    meeting: Meeting,
+    barrier: Barrier,
     rounds: [Round; 2],
     starved: Vec<Mutex<Vec<Starved>>>,
 }
@@ -77,7 +77,7 @@ struct Round {
     mail: Vec<Vec<Mutex<Vec<Parcel>>>>,
 }
 
-impl Crew {
+impl ParallelRunner {
     /// Makes a World for each part: as many as `threads`, but not more than hosts, and one where nodes reach each other at once.
     ///
     /// # Errors
@@ -119,14 +119,14 @@ impl Crew {
         let board = &board;
         let verdict = std::thread::scope(|scope| {
             // Whatever goes wrong here, the others are not left waiting.
-            let attendance = board.meeting.attend();
+            let participant = board.barrier.join();
             let mut others = self.runners.iter_mut().enumerate();
             let first = others.next();
             let workers: Result<Vec<_>, RunError> = others
-                .map(|(part, runner)| start(scope, move || board.work(part, runner, &board.meeting.attend(), &mut |_| ControlFlow::Continue(()))))
+                .map(|(part, runner)| start(scope, move || board.work(part, runner, &board.barrier.join(), &mut |_| ControlFlow::Continue(()))))
                 .collect();
-            let workers = workers.inspect_err(|_| board.meeting.call_off())?;
-            let own = first.map(|(part, runner)| board.work(part, runner, &attendance, show));
+            let workers = workers.inspect_err(|_| board.barrier.call_off())?;
+            let own = first.map(|(part, runner)| board.work(part, runner, &participant, show));
             workers.into_iter().for_each(|worker| drop(join(worker)));
             Ok(own)
         })?;
@@ -274,17 +274,17 @@ fn verdict(reports: &[Report]) -> Verdict {
 
 impl Board {
     fn new(parts: usize) -> Self {
-        Self { meeting: Meeting::new(parts), rounds: [Round::new(parts), Round::new(parts)], starved: (0..parts).map(|_| Mutex::default()).collect() }
+        Self { barrier: Barrier::new(parts), rounds: [Round::new(parts), Round::new(parts)], starved: (0..parts).map(|_| Mutex::default()).collect() }
     }
 
     /// One part's work, up to the end of all.
-    fn work(&self, part: usize, runner: &mut Runner, attendance: &Attendance, show: &mut Show) -> Result<Verdict, CalledOff> {
+    fn work(&self, part: usize, runner: &mut Runner, participant: &Participant, show: &mut Show) -> Result<Verdict, CalledOff> {
         let mut is_interrupted = false;
         for round in self.rounds.iter().cycle() {
             runner.run_window(u64::MAX);
             let first_sent = round.send(part, runner);
             *lock(&round.reports[part]) = Report { is_interrupted, ..Report::of(runner, first_sent) };
-            attendance.meet()?;
+            participant.wait()?;
             let (verdict, progress) = round.verdict();
             // The others hear of it in the next round.
             is_interrupted = show(progress).is_break();
@@ -292,7 +292,7 @@ impl Board {
             match verdict {
                 Verdict::GoOn(next) => runner.world_mut().open_window(next),
                 // The window is over: the next round only agrees on what the check has changed.
-                Verdict::CheckDeadlock => self.check_deadlock(part, runner, attendance)?,
+                Verdict::CheckDeadlock => self.check_deadlock(part, runner, participant)?,
                 end => return Ok(end),
             }
         }
@@ -300,9 +300,9 @@ impl Board {
     }
 
     /// All parts check the starved lanes of all.
-    fn check_deadlock(&self, part: usize, runner: &mut Runner, attendance: &Attendance) -> Result<(), CalledOff> {
+    fn check_deadlock(&self, part: usize, runner: &mut Runner, participant: &Participant) -> Result<(), CalledOff> {
         *lock(&self.starved[part]) = runner.world().starved_lanes();
-        attendance.meet()?;
+        participant.wait()?;
         let mut starved: Vec<Starved> = self.starved.iter().flat_map(|lanes| lock(lanes).clone()).collect();
         starved.sort_by_key(Starved::place);
         runner.world_mut().check_deadlock(starved);

@@ -6,7 +6,7 @@ mod common;
 use common::{host_part, through_switch};
 use softband_fabric::faults::{BitErrorRate, FaultKind, FaultSpec, PacketClass};
 use softband_fabric::spec::{CableSpec, FabricSpec, PortRef, SwitchSpec};
-use softband_parallel::Crew;
+use softband_parallel::ParallelRunner;
 use softband_sim::{SimDuration, SimTime};
 use softband_types::{Guid, LinkSpeed, PortNumber};
 use softband_workload::{Measurements, Pattern, RunError, Settings, build};
@@ -39,11 +39,11 @@ fn fault(micros: u64, kind: FaultKind) -> FaultSpec {
 fn run(spec: &FabricSpec, threads: u8) -> (String, Result<(), RunError>) {
     let settings = Settings { bytes: Some(20_000), messages: Some(1), seed: 3, ..Settings::default() };
     let schedule = Arc::new(build(Pattern::AllToAll, 16, &settings).unwrap());
-    let mut crew = Crew::new(spec, 1, &schedule, (1, threads)).unwrap();
-    let outcome = crew.run(&mut |_| ControlFlow::Continue(()));
+    let mut runner = ParallelRunner::new(spec, 1, &schedule, (1, threads)).unwrap();
+    let outcome = runner.run(&mut |_| ControlFlow::Continue(()));
     // How often ports try to send in vain depends on the threads.
-    let measured = Measurements { events: 0, ..crew.measurements() };
-    (format!("{measured:?}\n{:?}\n{:?}", crew.port_reports(), crew.warnings().collect::<Vec<_>>()), outcome)
+    let measured = Measurements { events: 0, ..runner.measurements() };
+    (format!("{measured:?}\n{:?}\n{:?}", runner.port_reports(), runner.warnings().collect::<Vec<_>>()), outcome)
 }
 
 #[test]

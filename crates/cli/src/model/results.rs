@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use softband_fabric::EthernetCounters;
 use softband_fabric::faults::FaultCounters;
 use softband_fabric::spec::FabricSpec;
-use softband_parallel::Crew;
+use softband_parallel::ParallelRunner;
 use softband_sim::SimTime;
 use softband_workload::{Feeder, FlowReport, HotPort, Measurements, PortReport, RunError, hot_ports};
 use std::io::Write;
@@ -37,9 +37,15 @@ pub(super) struct Results {
 
 impl Results {
     /// Of a run that is over, or of what it did until `ended_by`.
-    pub(super) fn new(fabric: &Path, (workload, seed): (String, u64), spec: &FabricSpec, crew: &Crew, ended_by: Option<&RunError>) -> Self {
-        let measured = crew.measurements();
-        let ports = crew.port_reports();
+    pub(super) fn new(
+        fabric: &Path,
+        (workload, seed): (String, u64),
+        spec: &FabricSpec,
+        runner: &ParallelRunner,
+        ended_by: Option<&RunError>,
+    ) -> Self {
+        let measured = runner.measurements();
+        let ports = runner.port_reports();
         let hot = hot_ports(&ports);
         let end = if ended_by.is_some() { "NOT done, but ended after" } else { "done in" };
         let what = format!("{workload}, seed {seed}, {end} {}", text::time(measured.completion.as_secs_f64()));

@@ -4,7 +4,7 @@
 //! - a binary heap of the standard library;
 //! - a radix heap: events lie in buckets by the highest bit in which their time differs from now;
 //! - none: every directed link is a first-in first-out queue, sorted by itself. Nothing that is sent within a window arrives in it, so
-//!   each switch bins what a window brings by output port. Switches may be divided among threads, which meet after each window.
+//!   each switch bins what a window brings by output port. Switches may be divided among threads, which wait for each other after each window.
 //!
 //! All of them must come to the same sum over all arrivals.
 #![allow(clippy::disallowed_methods)] // A benchmark reads the clock; the model never does.

@@ -1,4 +1,4 @@
-//! A place where threads wait for each other, thousands of times a second.
+//! A barrier at which threads wait for each other, thousands of times a second.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -6,36 +6,36 @@ use std::sync::{Condvar, Mutex, PoisonError};
 /// A member reads the word so often before it sleeps, where each member has a processor.
 const SPINS: u32 = 2_000;
 
-/// All of a number of threads meet again and again; nobody leaves before all have come.
-pub(crate) struct Meeting {
+/// A reusable barrier: no thread leaves before all have arrived.
+pub(crate) struct Barrier {
     members: usize,
     spins: u32,
     here: AtomicUsize,
-    /// How often all have met.
-    met: AtomicUsize,
-    /// Somebody will not come any more.
+    /// How often all have arrived.
+    generation: AtomicUsize,
+    /// A member will not arrive any more.
     is_off: AtomicBool,
     asleep: Mutex<usize>,
     bell: Condvar,
 }
 
-/// Nobody needs to come any more: somebody will not.
+/// The barrier is off: a member will not arrive any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CalledOff;
 
-/// A member's word that it comes. Who is gone in a panic takes the others along.
-pub(crate) struct Attendance<'a>(&'a Meeting);
+/// The participation of one member. A member that is gone in a panic takes the others along.
+pub(crate) struct Participant<'a>(&'a Barrier);
 
-impl Meeting {
+impl Barrier {
     pub(crate) fn new(members: usize) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let spins = if members <= cores { SPINS } else { 0 };
-        let (here, met) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { members, spins, here, met, is_off: AtomicBool::new(false), asleep: Mutex::new(0), bell: Condvar::new() }
+        let (here, generation) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { members, spins, here, generation, is_off: AtomicBool::new(false), asleep: Mutex::new(0), bell: Condvar::new() }
     }
 
-    pub(crate) fn attend(&self) -> Attendance<'_> {
-        Attendance(self)
+    pub(crate) fn join(&self) -> Participant<'_> {
+        Participant(self)
     }
 
     pub(crate) fn call_off(&self) {
@@ -49,52 +49,52 @@ impl Meeting {
         }
     }
 
-    fn is_over(&self, met: usize) -> bool {
-        self.met.load(Ordering::SeqCst) != met || self.is_off.load(Ordering::SeqCst)
+    fn is_over(&self, generation: usize) -> bool {
+        self.generation.load(Ordering::SeqCst) != generation || self.is_off.load(Ordering::SeqCst)
     }
 
-    /// Waits until all have come.
-    fn meet(&self) -> Result<(), CalledOff> {
-        let met = self.met.load(Ordering::SeqCst);
+    /// Waits until all have arrived.
+    fn wait(&self) -> Result<(), CalledOff> {
+        let generation = self.generation.load(Ordering::SeqCst);
         if self.here.fetch_add(1, Ordering::SeqCst) + 1 == self.members {
             self.here.store(0, Ordering::SeqCst);
-            self.met.store(met.wrapping_add(1), Ordering::SeqCst);
+            self.generation.store(generation.wrapping_add(1), Ordering::SeqCst);
             self.wake();
             return Ok(());
         }
         for _ in 0..self.spins {
-            if self.is_over(met) {
+            if self.is_over(generation) {
                 break;
             }
             std::hint::spin_loop();
         }
-        if !self.is_over(met) {
-            self.sleep(met);
+        if !self.is_over(generation) {
+            self.sleep(generation);
         }
-        if self.met.load(Ordering::SeqCst) == met { Err(CalledOff) } else { Ok(()) }
+        if self.generation.load(Ordering::SeqCst) == generation { Err(CalledOff) } else { Ok(()) }
     }
 
-    fn sleep(&self, met: usize) {
+    fn sleep(&self, generation: usize) {
         let mut asleep = self.asleep.lock().unwrap_or_else(PoisonError::into_inner);
         *asleep += 1;
-        while !self.is_over(met) {
+        while !self.is_over(generation) {
             asleep = self.bell.wait(asleep).unwrap_or_else(PoisonError::into_inner);
         }
         *asleep -= 1;
     }
 }
 
-impl Attendance<'_> {
-    /// Waits until all have come.
+impl Participant<'_> {
+    /// Waits until all have arrived.
     ///
     /// # Errors
-    /// When a member will not come any more.
-    pub(crate) fn meet(&self) -> Result<(), CalledOff> {
-        self.0.meet()
+    /// When a member will not arrive any more.
+    pub(crate) fn wait(&self) -> Result<(), CalledOff> {
+        self.0.wait()
     }
 }
 
-impl Drop for Attendance<'_> {
+impl Drop for Participant<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.call_off();
@@ -107,19 +107,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_ahead_of_the_others_by_more_than_one_meeting() {
+    fn nobody_is_ahead_of_the_others_by_more_than_one_round() {
         const ROUNDS: usize = 500;
         for members in [2, 5] {
-            let meeting = Meeting::new(members);
+            let barrier = Barrier::new(members);
             let rounds: Vec<AtomicUsize> = (0..members).map(|_| AtomicUsize::new(0)).collect();
             std::thread::scope(|scope| {
                 for own in 0..members {
-                    let (meeting, rounds) = (&meeting, &rounds);
+                    let (barrier, rounds) = (&barrier, &rounds);
                     scope.spawn(move || {
-                        let attendance = meeting.attend();
+                        let participant = barrier.join();
                         for round in 0..ROUNDS {
                             rounds[own].store(round, Ordering::Relaxed);
-                            attendance.meet().unwrap();
+                            participant.wait().unwrap();
                             assert!(rounds.iter().all(|other| other.load(Ordering::Relaxed) >= round));
                         }
                     });
@@ -131,11 +131,11 @@ mod tests {
 
     #[test]
     fn who_panics_takes_the_others_along() {
-        let meeting = Meeting::new(2);
+        let barrier = Barrier::new(2);
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| meeting.attend().meet());
+            let waits = scope.spawn(|| barrier.join().wait());
             let fails = scope.spawn(|| {
-                let _attendance = meeting.attend();
+                let _participant = barrier.join();
                 panic!("on purpose");
             });
             assert_eq!(waits.join().unwrap(), Err(CalledOff));
