@@ -1,6 +1,6 @@
 //! Ethernet ports: frames into receive buffers, and the pause frames that keep these from running over.
 
-use crate::parts::Word;
+use crate::parts::FlowControlMessage;
 use crate::world::World;
 use softband_model::link::Taken;
 use softband_sim::SimTime;
@@ -46,6 +46,6 @@ impl World {
         ethernet.pauses_until = sent;
         ethernet.counters.xmit_pauses += 1;
         let Some(response) = self.ports[cabling.peer as usize].ethernet.as_ref().map(|ethernet| ethernet.pause_response) else { return };
-        self.tell_sender(cabling.peer, sent + cabling.delay + response, Word::Pause { lane, pauses });
+        self.tell_sender(cabling.peer, sent + cabling.delay + response, FlowControlMessage::Pause { lane, pauses });
     }
 }

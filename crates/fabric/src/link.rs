@@ -1,7 +1,7 @@
 //! Packets onto links, through switches, and credits back.
 
 use crate::event::Event;
-use crate::parts::{Content, Word};
+use crate::parts::{Content, FlowControlMessage};
 use crate::port::{Departing, Onward, Owner};
 use crate::timeline::Source;
 use crate::tx_pending::Ready;
@@ -206,25 +206,28 @@ impl World {
             Framing::Ethernet { .. } => self.free_frame(id, lane, blocks, now),
             Framing::Infiniband => {
                 let arrival = port.sending.leave(now) + port.cable_delay;
-                self.hand_over(port.far_end, Content::Word { to: port.far_end, arrival, word: Word::Credits { lane, blocks } });
+                self.hand_over(
+                    port.far_end,
+                    Content::FlowControl { to: port.far_end, arrival, message: FlowControlMessage::Credits { lane, blocks } },
+                );
             }
         }
     }
 
-    /// A receiver's word on what a port may send is on its way.
-    pub(crate) fn tell_sender(&mut self, to: u32, arrival: SimTime, word: Word) {
+    /// A flow control message of the receiver is on its way to a port.
+    pub(crate) fn tell_sender(&mut self, to: u32, arrival: SimTime, message: FlowControlMessage) {
         let sender = &mut self.ports[to as usize];
         if !self.parts.has(sender.node) {
-            return self.hand_over(to, Content::Word { to, arrival, word });
+            return self.hand_over(to, Content::FlowControl { to, arrival, message });
         }
-        match (word, &mut sender.flow_control) {
-            (Word::Credits { lane, blocks }, FlowControl::Credits(_)) => {
+        match (message, &mut sender.flow_control) {
+            (FlowControlMessage::Credits { lane, blocks }, FlowControl::Credits(_)) => {
                 let left = arrival.checked_sub(sender.cable_delay).expect("it has come by its cable");
                 let receiver = sender.far_end;
                 let now = self.queue.now();
                 self.give_back(receiver, (lane, blocks), left, now);
             }
-            (Word::Pause { lane, pauses }, FlowControl::Pause(ledger)) => {
+            (FlowControlMessage::Pause { lane, pauses }, FlowControl::Pause(ledger)) => {
                 ledger.schedule(arrival, lane, pauses);
                 // For what stands before it in the ledger a transmission is scheduled already, or will be when the link is free.
                 if sender.is_stalled() {

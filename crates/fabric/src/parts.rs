@@ -16,7 +16,7 @@ impl Parcel {
     pub fn arrival(&self) -> SimTime {
         match &self.0 {
             Content::Packet { transit, .. } => transit.head,
-            Content::Word { arrival, .. } => *arrival,
+            Content::FlowControl { arrival, .. } => *arrival,
         }
     }
 }
@@ -25,12 +25,12 @@ pub(crate) enum Content {
     /// A packet, and the port that it left by.
     Packet { by: u32, transit: Transit },
     /// What a receiver says, and the port that it says it to.
-    Word { to: u32, arrival: SimTime, word: Word },
+    FlowControl { to: u32, arrival: SimTime, message: FlowControlMessage },
 }
 
-/// A receiver's word on what may be sent.
+/// A link-layer message of the receiver: the sender may send so much, or must not send.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Word {
+pub(crate) enum FlowControlMessage {
     Credits { lane: VirtualLane, blocks: CreditBlocks },
     Pause { lane: VirtualLane, pauses: bool },
 }
@@ -181,7 +181,7 @@ impl World {
                     let packet = self.packets.insert(transit);
                     self.cross(packet, by);
                 }
-                Content::Word { to, arrival, word } => self.tell_sender(to, arrival, word),
+                Content::FlowControl { to, arrival, message } => self.tell_sender(to, arrival, message),
             }
         }
     }

@@ -118,7 +118,7 @@ impl World {
             }
             Choice::Stalled { lanes } => {
                 self.set_stalled(id, lanes, now);
-                self.await_word(id);
+                self.await_message(id);
                 None
             }
             Choice::Send { packet, lane, congested } => {
@@ -147,8 +147,8 @@ impl World {
         }
     }
 
-    /// Looks again when there is a word of the receiver, or a packet is ready that does not wait behind others.
-    fn await_word(&mut self, id: u32) {
+    /// Schedules the port for when a message of the receiver has come, or a packet is ready that does not wait behind others.
+    fn await_message(&mut self, id: u32) {
         let port = &self.ports[id as usize];
         let others = port.tx_pending.iter().find(|ready| !port.arbiter.is_lane_starved(ready.lane)).map(|ready| ready.at);
         let heard = self.next_word(id);

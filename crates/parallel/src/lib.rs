@@ -64,7 +64,7 @@ enum Verdict {
 }
 
 /// Where parts leave things for each other. Of everything there are two, for rounds by turns: who is ahead writes where nobody reads
-/// any more, since all have met after they had read there.
+/// any more, since all have passed the barrier after they had read there.
 struct Board {
     barrier: Barrier,
     rounds: [Round; 2],
