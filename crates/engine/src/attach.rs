@@ -1,7 +1,7 @@
 //! Images attach: as the process that their ticket says, or as one that a process of the fabric has made.
 
 use crate::admission::is_or_descends_from;
-use crate::control::{self, Heard};
+use crate::control::{self, ControlEvent};
 use crate::lifecycle::new_thread;
 use crate::pace::{Engine, Event, Pace};
 use crate::process::{Process, ProcessState, Shared, ThreadState};
@@ -11,17 +11,17 @@ use softband_ipc::attach::{Hello, Welcome};
 use std::sync::atomic::Ordering;
 
 impl Engine {
-    /// Answers every hello that was heard.
+    /// Answers every hello that came.
     pub(crate) fn greet_all(&mut self) {
         let mut rest = std::collections::VecDeque::new();
-        let closed: Vec<u64> = self.heard.iter().filter_map(Heard::closed).collect();
-        while let Some(heard) = self.heard.pop_front() {
-            match heard {
-                Heard::Hello { connection, socket, hello, pid } => self.greet(connection, &socket, (&hello, pid), &closed),
+        let closed: Vec<u64> = self.control_events.iter().filter_map(ControlEvent::closed).collect();
+        while let Some(event) = self.control_events.pop_front() {
+            match event {
+                ControlEvent::Hello { connection, socket, hello, pid } => self.greet(connection, &socket, (&hello, pid), &closed),
                 other => rest.push_back(other),
             }
         }
-        self.heard = rest;
+        self.control_events = rest;
     }
 
     /// Answers the hello of process `pid`. The connections `closed` have ended, although the engine has not got to it yet.

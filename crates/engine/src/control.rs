@@ -16,9 +16,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// How often an engine that waits for a program looks around: for its end, for Ctrl-C, for a loop that spins on memory.
 const WATCH_INTERVAL: std::time::Duration = std::time::Duration::from_millis(2);
 
-/// What the control thread heard.
+/// What the control thread has received.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum ControlEvent {
     /// A process image says hello. `pid` is what the kernel says, not what the program says.
     Hello { connection: u64, socket: OwnedFd, hello: Hello, pid: i32 },
     /// A thread that was away waits for its turn.
@@ -33,7 +33,7 @@ pub(crate) enum Heard {
     Exited { program: usize, status: i32 },
 }
 
-impl Heard {
+impl ControlEvent {
     /// The connection that has closed, if it is that.
     pub(crate) fn closed(&self) -> Option<u64> {
         match self {
@@ -43,28 +43,28 @@ impl Heard {
     }
 }
 
-/// Where the control thread puts what it heard, and how it wakes an engine that waits for a program.
+/// Where the control thread puts events, and how it wakes an engine that waits for a program.
 pub(crate) struct Mailbox {
-    sender: Sender<Heard>,
+    sender: Sender<ControlEvent>,
     filled: AtomicBool,
     waiting_on: AtomicPtr<AtomicU32>,
     bell: Mutex<Option<Bell>>,
 }
 
-/// A word that counts what was heard.
+/// A word that counts events.
 struct Bell(*const AtomicU32);
 // SAFETY: an atomic may be used by any thread; who sets the bell keeps its memory until it is taken away.
 unsafe impl Send for Bell {}
 
 impl Mailbox {
-    pub(crate) fn new() -> (Arc<Self>, Receiver<Heard>) {
+    pub(crate) fn new() -> (Arc<Self>, Receiver<ControlEvent>) {
         let (sender, receiver) = std::sync::mpsc::channel();
         let mailbox = Self { sender, filled: AtomicBool::new(false), waiting_on: AtomicPtr::new(std::ptr::null_mut()), bell: Mutex::new(None) };
         (Arc::new(mailbox), receiver)
     }
 
-    pub(crate) fn put(&self, heard: Heard) {
-        let _ = self.sender.send(heard);
+    pub(crate) fn put(&self, event: ControlEvent) {
+        let _ = self.sender.send(event);
         self.filled.store(true, Ordering::SeqCst);
         if let Ok(bell) = self.bell.lock()
             && let Some(Bell(word)) = &*bell
@@ -91,7 +91,7 @@ impl Mailbox {
         }
     }
 
-    /// Whether something was heard since the last [`Mailbox::clear`].
+    /// Whether an event came since the last [`Mailbox::clear`].
     pub(crate) fn is_filled(&self) -> bool {
         self.filled.load(Ordering::Acquire)
     }
@@ -165,11 +165,11 @@ fn listen_for_ever((poller, listener): (&OwnedFd, &OwnedFd), mailbox: &Mailbox, 
                 }
                 number => {
                     let Some(connection) = connections.get_mut(&number) else { continue };
-                    if !hear(number, connection, mailbox, admission) {
+                    if !receive(number, connection, mailbox, admission) {
                         let _ = epoll::delete(poller, &connection.socket);
                         quota.give_back(connection.pid);
                         connections.remove(&number);
-                        mailbox.put(Heard::Closed { connection: number });
+                        mailbox.put(ControlEvent::Closed { connection: number });
                     }
                 }
             }
@@ -187,7 +187,7 @@ struct Connection {
 }
 
 /// Reads one message; false when the other end is gone or talks nonsense.
-fn hear(number: u64, connection: &mut Connection, mailbox: &Mailbox, admission: &Admission) -> bool {
+fn receive(number: u64, connection: &mut Connection, mailbox: &Mailbox, admission: &Admission) -> bool {
     let Connection { ref socket, ref mut has_said_hello, .. } = *connection;
     let mut buffer = [0u8; 128];
     let Ok((len, _)) = rustix::net::recv(socket, &mut buffer[..], RecvFlags::DONTWAIT) else { return false };
@@ -199,13 +199,13 @@ fn hear(number: u64, connection: &mut Connection, mailbox: &Mailbox, admission: 
         let (Ok(credentials), Ok(own)) = (rustix::net::sockopt::socket_peercred(socket), socket.as_fd().try_clone_to_owned()) else {
             return false;
         };
-        mailbox.put(Heard::Hello { connection: number, socket: own, hello, pid: credentials.pid.as_raw_nonzero().get() });
+        mailbox.put(ControlEvent::Hello { connection: number, socket: own, hello, pid: credentials.pid.as_raw_nonzero().get() });
         true
     } else if len == size_of::<Word>() {
         let Word { slot, kind } = bytemuck::pod_read_unaligned(&buffer[..len]);
         match kind {
-            word::BACK => mailbox.put(Heard::Back { connection: number, slot }),
-            word::CALL => mailbox.put(Heard::Call { connection: number, slot }),
+            word::BACK => mailbox.put(ControlEvent::Back { connection: number, slot }),
+            word::CALL => mailbox.put(ControlEvent::Call { connection: number, slot }),
             _ => return false,
         }
         true
@@ -224,7 +224,7 @@ fn hear_command(socket: &OwnedFd, command: Command, mailbox: &Mailbox) -> bool {
     if !credentials.uid.is_root() && credentials.uid != rustix::process::geteuid() {
         return false;
     }
-    mailbox.put(Heard::Command { socket: own, pid: credentials.pid.as_raw_nonzero().get(), command });
+    mailbox.put(ControlEvent::Command { socket: own, pid: credentials.pid.as_raw_nonzero().get(), command });
     true
 }
 

@@ -1,6 +1,6 @@
 //! Starting programs on hosts, and ending everything that was started.
 
-use crate::control::{Heard, Mailbox};
+use crate::control::{ControlEvent, Mailbox};
 use crate::outputs::Outputs;
 use crate::pace::{Engine, Pace};
 use crate::process::ProcessState;
@@ -87,7 +87,7 @@ fn follow(mut child: Child, program: &mut Program, number: usize, mailbox: &Arc<
     let mailbox = mailbox.clone();
     std::thread::Builder::new().name("wait".into()).spawn(move || {
         let status = child.wait().map_or(1, |status| status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)));
-        mailbox.put(Heard::Exited { program: number, status });
+        mailbox.put(ControlEvent::Exited { program: number, status });
     })?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Processes come, fork, change their image and go.
 
 use crate::calls::program_time;
-use crate::control::Heard;
+use crate::control::ControlEvent;
 use crate::pace::{Engine, Event, Pace};
 use crate::process::{AlarmState, Process, ProcessState, Shared, Thread, ThreadState, Waiting};
 use crate::threads::SLICE_FIRST_PICOS;
@@ -211,7 +211,7 @@ impl Engine {
         let Process { program, parent: None, .. } = self.processes[process] else { return false };
         let started = Instant::now();
         while self.statuses[program].is_none() && started.elapsed() < Duration::from_secs(1) && !self.interrupt.is_raised() {
-            self.hear_for(Duration::from_millis(1));
+            self.await_control_event(Duration::from_millis(1));
             self.note_early_exits();
         }
         self.statuses[program].is_some_and(|status| status < STATUS_OF_SIGNALS)
@@ -260,7 +260,7 @@ impl Engine {
     fn await_death(&mut self, process: usize) {
         let started = Instant::now();
         while self.processes[process].connection.is_some() && started.elapsed() < Duration::from_secs(5) && !self.interrupt.is_raised() {
-            self.hear_for(Duration::from_millis(1));
+            self.await_control_event(Duration::from_millis(1));
             self.take_closed();
         }
         self.await_zombie(process);
@@ -268,10 +268,11 @@ impl Engine {
         let away = |engine: &Self| engine.processes[parent].threads.iter().any(|thread| thread.state == ThreadState::Away);
         let started = Instant::now();
         while away(self) && started.elapsed() < Duration::from_millis(30) && !self.interrupt.is_raised() {
-            self.hear_for(Duration::from_millis(1));
+            self.await_control_event(Duration::from_millis(1));
             let connection = self.processes[parent].connection;
-            let back = self.heard.iter().position(|heard| matches!(heard, Heard::Back { connection: c, .. } if Some(*c) == connection));
-            if let Some(Heard::Back { connection, slot }) = back.and_then(|index| self.heard.remove(index)) {
+            let back =
+                self.control_events.iter().position(|event| matches!(event, ControlEvent::Back { connection: c, .. } if Some(*c) == connection));
+            if let Some(ControlEvent::Back { connection, slot }) = back.and_then(|index| self.control_events.remove(index)) {
                 self.thread_back(connection, slot);
                 break;
             }
@@ -287,8 +288,8 @@ impl Engine {
     }
 
     fn take_closed(&mut self) {
-        while let Some(index) = self.heard.iter().position(|heard| matches!(heard, Heard::Closed { .. })) {
-            if let Some(Heard::Closed { connection }) = self.heard.remove(index) {
+        while let Some(index) = self.control_events.iter().position(|event| matches!(event, ControlEvent::Closed { .. })) {
+            if let Some(ControlEvent::Closed { connection }) = self.control_events.remove(index) {
                 self.connection_closed(connection);
             }
         }
@@ -341,9 +342,9 @@ impl Engine {
         }
         let started = Instant::now();
         while self.processes[process].threads[slot as usize].state == ThreadState::Away && started.elapsed() < AWAY_GRACE {
-            self.hear_for(AWAY_GRACE);
+            self.await_control_event(AWAY_GRACE);
             self.greet_all();
-            self.take_heard();
+            self.handle_control_events();
         }
     }
 

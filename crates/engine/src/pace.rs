@@ -2,7 +2,7 @@
 
 use crate::admission::Admission;
 use crate::agenda::Agenda;
-use crate::control::{self, Heard, Mailbox};
+use crate::control::{self, ControlEvent, Mailbox};
 use crate::direct::DirectTables;
 use crate::files::Files;
 use crate::handover::{Handover, Processors};
@@ -90,8 +90,8 @@ pub struct Engine {
     pub(crate) sockets: SocketTable,
     pub(crate) cqs: BTreeMap<u32, crate::completion_queues::CqRecord>,
     pub(crate) mailbox: Arc<Mailbox>,
-    pub(crate) receiver: Receiver<Heard>,
-    pub(crate) heard: VecDeque<Heard>,
+    pub(crate) receiver: Receiver<ControlEvent>,
+    pub(crate) control_events: VecDeque<ControlEvent>,
     pub(crate) tickets: Tickets,
     pub(crate) admission: Arc<Admission>,
     pub(crate) retired: Vec<crate::process::Shared>,
@@ -174,7 +174,7 @@ impl Engine {
         name: String,
         (libraries, processors, pace): (Libraries, Processors, Pace),
         interrupt: Interrupt,
-        (mailbox, receiver): (Arc<Mailbox>, Receiver<Heard>),
+        (mailbox, receiver): (Arc<Mailbox>, Receiver<ControlEvent>),
     ) -> anyhow::Result<Self> {
         Ok(Self {
             world: World::new(spec, seed),
@@ -187,7 +187,7 @@ impl Engine {
             cqs: BTreeMap::new(),
             mailbox,
             receiver,
-            heard: VecDeque::new(),
+            control_events: VecDeque::new(),
             tickets: Tickets::default(),
             admission: Arc::default(),
             retired: Vec::new(),
@@ -284,10 +284,10 @@ impl Engine {
             if let Some(waits) = self.deadlock.take() {
                 return Some(Failure::Deadlock { waits });
             }
-            if self.mailbox.is_filled() || !self.heard.is_empty() {
-                self.hear_all();
+            if self.mailbox.is_filled() || !self.control_events.is_empty() {
+                self.receive_control_events();
                 self.greet_all();
-                self.take_heard();
+                self.handle_control_events();
             }
             if self.processes.any(|process| process.state == ProcessState::Expected) {
                 self.await_expected();
@@ -379,17 +379,17 @@ impl Engine {
         let away = |process: &Process| process.threads.iter().any(|thread| thread.state == ThreadState::Away);
         let alive: Vec<&Process> = self.processes.living().filter(|process| process.is_alive()).collect();
         if alive.is_empty() || alive.iter().any(|process| away(process)) || self.processes.any(|p| p.state == ProcessState::Foreign) {
-            self.hear_for(Duration::from_millis(50));
+            self.await_control_event(Duration::from_millis(50));
             return None;
         }
         if self.refuse_all_seekers() {
             return None;
         }
         // A process that has just been killed may not have been heard of yet.
-        self.hear_for(Duration::from_millis(200));
-        if self.mailbox.is_filled() || !self.heard.is_empty() {
+        self.await_control_event(Duration::from_millis(200));
+        if self.mailbox.is_filled() || !self.control_events.is_empty() {
             self.greet_all();
-            self.take_heard();
+            self.handle_control_events();
             return None;
         }
         Some(Some(Failure::Stuck { waiting: self.who_waits() }))
@@ -451,9 +451,9 @@ impl Engine {
             && self.statuses.iter().zip(&self.started).any(|(status, started)| status.is_none() && started.is_some())
             && limit.elapsed() < Duration::from_secs(5)
         {
-            self.hear_for(Duration::from_millis(20));
+            self.await_control_event(Duration::from_millis(20));
             self.note_early_exits();
-            self.heard.clear();
+            self.control_events.clear();
         }
         let limit = Instant::now();
         while self.outputs.is_open() && limit.elapsed() < Duration::from_secs(2) {

@@ -1,6 +1,6 @@
 //! Turns: giving one to a thread, waiting for it to come back, waking those that wait.
 
-use crate::control::Heard;
+use crate::control::ControlEvent;
 use crate::pace::{Engine, Event};
 use crate::process::{Process, ProcessState, ThreadState, Waiting};
 use softband_ipc::calls::{Op, ProcessNumber, Ticket};
@@ -176,14 +176,15 @@ impl Engine {
             return Some(TurnEnd::Gone);
         }
         let connection = self.processes[process].connection;
-        self.hear_all();
+        self.receive_control_events();
         // A child that the running thread has just made may be what it waits for.
         self.greet_all();
         if self.processes[process].connection != connection {
             return Some(TurnEnd::Replaced);
         }
-        let closed = self.heard.iter().position(|heard| matches!(heard, Heard::Closed { connection: c } if Some(*c) == connection))?;
-        self.heard.remove(closed);
+        let closed =
+            self.control_events.iter().position(|event| matches!(event, ControlEvent::Closed { connection: c } if Some(*c) == connection))?;
+        self.control_events.remove(closed);
         self.processes[process].connection = None;
         if self.tickets.announces_image_of(process) {
             return Some(self.await_new_image(process));
@@ -196,7 +197,7 @@ impl Engine {
         let started = Instant::now();
         self.processes[process].state = ProcessState::Expected;
         while started.elapsed() < ATTACH_LIMIT && !self.interrupt.is_raised() {
-            self.hear_for(Duration::from_millis(20));
+            self.await_control_event(Duration::from_millis(20));
             self.greet_all();
             if self.processes[process].state == ProcessState::Attached {
                 return TurnEnd::Replaced;
@@ -249,7 +250,7 @@ impl Engine {
     pub(crate) fn await_expected(&mut self) {
         let started = Instant::now();
         while self.processes.any(|process| process.state == ProcessState::Expected) && !self.interrupt.is_raised() {
-            self.hear_for(Duration::from_millis(50));
+            self.await_control_event(Duration::from_millis(50));
             self.greet_all();
             self.note_early_exits();
             if started.elapsed() > ATTACH_LIMIT {

@@ -56,8 +56,8 @@ impl Engine {
     }
 
     fn time_out(&mut self, limit: String) -> Failure {
-        self.hear_all();
-        self.take_heard();
+        self.receive_control_events();
+        self.handle_control_events();
         for program in 0..self.programs.len() {
             if self.statuses[program].is_none() {
                 self.program_ended_at(program, self.now);

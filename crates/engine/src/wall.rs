@@ -105,12 +105,12 @@ impl Engine {
     }
 
     fn serve_calls(&mut self) -> bool {
-        if !self.mailbox.is_filled() && self.heard.is_empty() {
+        if !self.mailbox.is_filled() && self.control_events.is_empty() {
             return false;
         }
-        self.hear_all();
+        self.receive_control_events();
         self.greet_all();
-        self.take_heard();
+        self.handle_control_events();
         true
     }
 

@@ -1,4 +1,4 @@
-//! A fabric that stays: programs come and go, and the command line asks for tickets, for the state of things, and for the end.
+//! The daemon, a fabric that stays: programs come and go, and the command line asks for tickets, for the state of things, and for the end.
 
 use crate::launch::Program;
 use crate::pace::{Engine, Pace};
@@ -36,7 +36,7 @@ impl Engine {
         &self.name
     }
 
-    pub(crate) fn obey(&mut self, socket: &OwnedFd, pid: i32, command: &Command) {
+    pub(crate) fn handle_command(&mut self, socket: &OwnedFd, pid: i32, command: &Command) {
         let (status, ticket, text) = match command.kind {
             _ if command.version != softband_ipc::VERSION => (libc::EPROTO, 0, Value::Null),
             kind::TICKET => self.pass_for(&command.argument, pid),
