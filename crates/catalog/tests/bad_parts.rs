@@ -217,8 +217,8 @@ fn a_part_is_like_another_by_way_of_a_third_but_not_like_itself() {
     };
     let catalog = Catalog::from_files(&[bus(BUS), like("b", "x8"), like("a", "b")]).unwrap();
     assert_eq!(catalog.bus("a").unwrap().slot, catalog.bus("x8").unwrap().slot);
-    let error = Catalog::from_files(&[like("a", "b"), like("b", "a")]).map(|_| ()).expect_err("a circle").to_text();
-    assert!(error.starts_with("bus/a.toml:2:8: error: what `a` is like goes round in a circle: a, b, a\n  help: name a part"), "{error}");
+    let error = Catalog::from_files(&[like("a", "b"), like("b", "a")]).map(|_| ()).expect_err("a cycle").to_text();
+    assert!(error.starts_with("bus/a.toml:2:8: error: what `a` is like goes round in a cycle: a, b, a\n  help: name a part"), "{error}");
 }
 
 fn fibre(lines: &str) -> PartFile {

@@ -80,7 +80,7 @@ fn kinds() -> Vec<String> {
 }
 
 #[test]
-fn every_host_reaches_every_other_and_no_credits_are_waited_for_in_a_circle() {
+fn every_host_reaches_every_other_and_no_credits_are_waited_for_in_a_cycle() {
     for kind in kinds() {
         let spec = load(&text(&kind)).spec;
         let mut ways = 0;

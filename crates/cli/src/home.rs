@@ -109,13 +109,13 @@ pub(crate) fn load_and_count(given: &Path, allow_out_of_spec: bool) -> anyhow::R
     for warning in &loaded.warnings {
         eprintln!("{}", warning.to_text());
     }
-    let found = [warn_of_islands, warn_of_narrow_paths, fabric_loops::warn].map(|look| look(&path, &loaded));
+    let found = [warn_of_hosts_apart, warn_of_path_mtu, fabric_loops::warn].map(|warn| warn(&path, &loaded));
     let warnings = catalog.warnings().len() + loaded.warnings.len() + found.iter().sum::<usize>();
     Ok((path, loaded, warnings))
 }
 
 /// Hosts that no cables join; how many warnings that makes.
-fn warn_of_islands(path: &Path, loaded: &LoadedFabric) -> usize {
+fn warn_of_hosts_apart(path: &Path, loaded: &LoadedFabric) -> usize {
     let Some((one, other)) = softband_fabric::hosts_apart(&loaded.spec) else { return 0 };
     let [one, other] = [one, other].map(|host| &loaded.spec.hosts[host].name);
     eprintln!(
@@ -126,14 +126,14 @@ fn warn_of_islands(path: &Path, loaded: &LoadedFabric) -> usize {
     1
 }
 
-/// Ways that carry smaller packets than the ports at their ends; how many warnings that makes.
-fn warn_of_narrow_paths(path: &Path, loaded: &LoadedFabric) -> usize {
-    let Some(narrow) = softband_fabric::narrow_path(&loaded.spec) else { return 0 };
-    let [from, to] = [narrow.hosts.0, narrow.hosts.1].map(|host| &loaded.spec.hosts[host].name);
-    let (ports, way) = (narrow.of_ports.bytes(), narrow.of_path.bytes());
+/// Paths that carry smaller packets than the ports at their ends; how many warnings that makes.
+fn warn_of_path_mtu(path: &Path, loaded: &LoadedFabric) -> usize {
+    let Some(limit) = softband_fabric::path_mtu_limit(&loaded.spec) else { return 0 };
+    let [from, to] = [limit.hosts.0, limit.hosts.1].map(|host| &loaded.spec.hosts[host].name);
+    let (ports, path_mtu) = (limit.of_ports.bytes(), limit.of_path.bytes());
     eprintln!(
-        "{}: warning: a link between {from} and {to} carries packets of at most {way} B, the ports of both {ports} B\n  \
-         help: programs that take their port's MTU lose their packets there: tell them (perftest: -m {way}), or take a switch that carries more",
+        "{}: warning: a link between {from} and {to} carries packets of at most {path_mtu} B, the ports of both {ports} B\n  \
+         help: programs that take their port's MTU lose their packets there: tell them (perftest: -m {path_mtu}), or take a switch that carries more",
         path.display()
     );
     1

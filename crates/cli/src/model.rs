@@ -114,7 +114,7 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
     let made = ParallelRunner::new(&loaded.spec, chosen.seed, &schedule, (chosen.ranks_per_host, threads));
     let mut runner = made.map_err(|error| match error {
         RunError::NoPort { .. } => anyhow::anyhow!("{}: {error}", path.display()),
-        RunError::Narrow { .. } => anyhow::anyhow!("{}{error}", chosen.mtu_place),
+        RunError::PathMtu { .. } => anyhow::anyhow!("{}{error}", chosen.mtu_place),
         other => other.into(),
     })?;
     if arguments.check {

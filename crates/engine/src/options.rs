@@ -36,7 +36,7 @@ pub enum Failure {
     Stuck {
         waiting: Vec<String>,
     },
-    /// Packets wait for each other's credits in a circle, for ever.
+    /// Packets wait for each other's credits in a cycle, for ever.
     Deadlock {
         /// Each port with the one whose credits it waits for.
         waits: String,

@@ -5,7 +5,7 @@ use crate::notice::Notice;
 use crate::port::Owner;
 use crate::world::World;
 use softband_model::link::FlowControl;
-use softband_model::management::shortest_circles;
+use softband_model::management::shortest_cycles;
 use softband_sim::{SimDuration, SimTime};
 use softband_types::{LinkLayer, VirtualLane};
 use std::collections::{BTreeMap, BTreeSet};
@@ -121,7 +121,7 @@ impl World {
         }
     }
 
-    /// Tells of circles that were not known yet; all the lanes that will never move by themselves.
+    /// Tells of cycles that were not known yet; all the lanes that will never move by themselves.
     fn find_deadlock(&mut self, starved: Vec<Starved>, now: SimTime) -> Vec<(u32, u8)> {
         let stuck = stuck_among(starved);
         let waits_for = |waiting: &Starved| {
@@ -129,8 +129,8 @@ impl World {
             (0..stuck.len() as u32).filter(|other| stuck[*other as usize].holds.contains_key(&input)).collect()
         };
         let graph: Vec<Vec<u32>> = stuck.iter().map(waits_for).collect();
-        for circle in shortest_circles(&graph) {
-            let lanes: Vec<&Starved> = circle.iter().map(|index| &stuck[*index as usize]).collect();
+        for cycle in shortest_cycles(&graph) {
+            let lanes: Vec<&Starved> = cycle.iter().map(|index| &stuck[*index as usize]).collect();
             let told: Vec<(u32, u8)> = lanes.iter().map(|waiting| (waiting.port, waiting.lane.0)).collect();
             if self.deadlocks_told.contains(&told) {
                 continue;

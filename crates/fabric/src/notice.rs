@@ -22,7 +22,7 @@ pub enum Notice {
     QpEvent { process: ProcessId, hca: HcaId, qpn: Qpn, event: u32 },
     /// An asynchronous event of a shared receive queue.
     SrqEvent { process: ProcessId, hca: HcaId, srq: SrqHandle, event: u32 },
-    /// Packets wait for each other's credits in a circle.
+    /// Packets wait for each other's credits in a cycle.
     Deadlock {
         /// Each port with the one whose credits it waits for.
         waits: String,

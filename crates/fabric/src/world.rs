@@ -70,7 +70,7 @@ pub struct World {
     pub(crate) loss_ppm: u32,
     pub(crate) random: RandomStream,
     pub(crate) ack_wait_max: Option<SimDuration>,
-    /// Circles of output ports and lanes that were found to wait for each other.
+    /// Cycles of output ports and lanes that were found to wait for each other.
     pub(crate) deadlocks_told: Vec<Vec<(u32, u8)>>,
     /// What goes wrong, where anything is to.
     pub(crate) faults: Option<Box<Faults>>,

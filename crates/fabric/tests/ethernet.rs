@@ -256,7 +256,7 @@ fn addresses_of_another_network_lead_nowhere() {
 
 /// Seven switches in a ring, each with a host that writes to the one three switches further on.
 #[test]
-fn a_circle_of_pauses_is_told_of_before_and_found_in_a_run() {
+fn a_cycle_of_pauses_is_told_of_before_and_found_in_a_run() {
     const SWITCHES: usize = 7;
     let mut spec = through_switch(LinkSpeed::Sdr, &[1; SWITCHES], 1, host_part(600, 300));
     let port = |switch: usize, port| PortRef::Switch { switch, port: PortNumber(port) };

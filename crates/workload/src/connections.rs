@@ -37,7 +37,7 @@ pub(crate) struct Endpoint {
 pub(crate) enum Refusal {
     NoPort,
     /// The way between two ranks carries less than all connections are to have.
-    Narrow {
+    PathMtu {
         ranks: [u32; 2],
         wanted: Mtu,
         carried: Mtu,
@@ -130,7 +130,7 @@ impl Connections {
         let carried = self.path_mtu(world, a, b);
         let mtu = self.mtu.unwrap_or(carried);
         if mtu > carried {
-            return Err(Refusal::Narrow { ranks: [a.process.0, b.process.0], wanted: mtu, carried });
+            return Err(Refusal::PathMtu { ranks: [a.process.0, b.process.0], wanted: mtu, carried });
         }
         for (own, peer, qpn, other) in [(a, b, qpns[0], qpns[1]), (b, a, qpns[1], qpns[0])] {
             if world.has_hca(own.hca) {

@@ -81,8 +81,8 @@ impl Followers {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
     /// Each step cannot go on before the next one, for its cause, and the last one before the first.
-    #[error("steps wait for each other in a circle")]
-    Circle(Vec<(u32, Cause)>),
+    #[error("steps wait for each other in a cycle")]
+    Cycle(Vec<(u32, Cause)>),
     #[error("a send has no matching receive")]
     Unreceived { step: u32 },
     #[error("a receive has no matching send")]
@@ -131,7 +131,7 @@ impl Schedule {
     }
 
     /// # Errors
-    /// When messages and receives do not match, or steps wait in a circle, also across ranks. What of several messages of the same ranks and
+    /// When messages and receives do not match, or steps wait in a cycle, also across ranks. What of several messages of the same ranks and
     /// tag comes first is not known here: that a schedule comes to its end, whatever comes first, is not said.
     pub fn check(&self) -> Result<(), ScheduleError> {
         let ends = play::Ends::of(self);
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_circle_is_named_by_its_steps() {
+    fn a_cycle_is_named_by_its_steps() {
         let mut schedule = Schedule::new(1);
         let steps: Vec<u32> = (0..4).map(|_| schedule.push(0, Action::Calculate { nanos: 1, cpu: 0 })).collect();
         schedule.after(steps[0], steps[1]);
@@ -170,7 +170,7 @@ mod tests {
         schedule.after(steps[2], steps[1]);
         schedule.after(steps[2], steps[3]);
         let order = Cause::Order(Wait::UntilDone);
-        assert_eq!(schedule.check(), Err(ScheduleError::Circle(vec![(1, order), (2, order)])));
+        assert_eq!(schedule.check(), Err(ScheduleError::Cycle(vec![(1, order), (2, order)])));
     }
 
     #[test]

@@ -204,7 +204,7 @@ fn inherited(parameter: &RawParameter, base: &str) -> RawParameter {
 /// Why it is not known what a part is like.
 enum Lost {
     /// The names on the way round.
-    Circle(Vec<String>),
+    Cycle(Vec<String>),
     /// No part has the name that the part of this index gives.
     Unknown(usize),
     /// The file of that name cannot be read, which has been reported.
@@ -222,8 +222,8 @@ pub(crate) fn inherit(parts: &[RawPart], index: usize, findings: &mut Findings) 
     let (name, span) = part.like.clone()?;
     let label = |what: &str| vec![(span.clone(), what.to_owned())];
     match lost {
-        Lost::Circle(names) => {
-            let message = format!("what `{}` is like goes round in a circle: {}", part.name, names.join(", "));
+        Lost::Cycle(names) => {
+            let message = format!("what `{}` is like goes round in a cycle: {}", part.name, names.join(", "));
             findings.error(message, label("here"), Some("name a part that does not lead back here".into()));
         }
         Lost::Unknown(of) if of == index => {
@@ -259,13 +259,13 @@ fn full(parts: &[RawPart], index: usize, lineage: &mut Vec<usize>) -> Result<Raw
 /// The part called `name` as the last one of `lineage` knows it: one of its own layer, or else of those before it, and another than itself.
 fn base(parts: &[RawPart], name: &str, lineage: &mut Vec<usize>) -> Result<RawPart, Lost> {
     let index = *lineage.last().expect("a part asks");
-    let mut circle = false;
+    let mut cycle = false;
     for layer in (0..=parts[index].layer).rev() {
         let of_layer = |other: &&RawPart| other.kind == parts[index].kind && other.layer == layer;
         let named = parts.iter().position(|other| of_layer(&other) && other.name == name);
         match named {
             // A part may be like the one whose place it takes.
-            Some(named) if lineage.contains(&named) => circle = true,
+            Some(named) if lineage.contains(&named) => cycle = true,
             Some(named) => return full(parts, named, lineage),
             None => {
                 let family = |other: &RawPart| name.strip_prefix(&other.name).is_some_and(|rest| rest.starts_with("-x"));
@@ -278,9 +278,9 @@ fn base(parts: &[RawPart], name: &str, lineage: &mut Vec<usize>) -> Result<RawPa
             }
         }
     }
-    if circle {
+    if cycle {
         let names = lineage.iter().map(|at| parts[*at].name.clone()).chain([name.to_owned()]);
-        return Err(Lost::Circle(names.collect()));
+        return Err(Lost::Cycle(names.collect()));
     }
     Err(Lost::Unknown(index))
 }

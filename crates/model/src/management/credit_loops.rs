@@ -1,8 +1,8 @@
-//! Credit loops: channels that, by the forwarding tables, can come to wait for each other in a circle.
+//! Credit loops: channels that, by the forwarding tables, can come to wait for each other in a cycle.
 //!
 //! A channel is a switch's output port with one of its virtual lanes. It depends on every channel that packets which leave by it
-//! take at the next switch: a packet there holds the buffer that the first channel waits for. A circle of dependencies can
-//! deadlock, a graph without one cannot (Dally and Seitz 1987). HCAs take whatever comes, so no circle leads through them.
+//! take at the next switch: a packet there holds the buffer that the first channel waits for. A cycle of dependencies can
+//! deadlock, a graph without one cannot (Dally and Seitz 1987). HCAs take whatever comes, so no cycle leads through them.
 
 use super::{Neighbour, Routes, Ways};
 use softband_types::{OperationalVls, ServiceLevel, VirtualLane};
@@ -24,8 +24,8 @@ pub fn credit_loops(neighbours: &[Vec<Neighbour>], routes: &Routes, vls: impl Fn
         channels.of_ways(routes, &vls)
     } else {
         let following = following_ports(neighbours, routes, &channels.first_port);
-        if shortest_circles(&channels.without_lanes(&following)).is_empty() {
-            return Vec::new(); // nor is there one with lanes: it would lead by ports in a circle
+        if shortest_cycles(&channels.without_lanes(&following)).is_empty() {
+            return Vec::new(); // nor is there one with lanes: it would lead by ports in a cycle
         }
         channels.of_all_levels(routes, &following, &vls)
     };
@@ -34,8 +34,8 @@ pub fn credit_loops(neighbours: &[Vec<Neighbour>], routes: &Routes, vls: impl Fn
         dependencies.dedup();
     }
     let mut loops: Vec<CreditLoop> = Vec::new();
-    for circle in shortest_circles(&graph) {
-        let members: Vec<(usize, u8, VirtualLane)> = circle.into_iter().map(|channel| channels.named(channel)).collect();
+    for cycle in shortest_cycles(&graph) {
+        let members: Vec<(usize, u8, VirtualLane)> = cycle.into_iter().map(|channel| channels.named(channel)).collect();
         let by: Vec<(usize, u8)> = members.iter().map(|(switch, port, _)| (*switch, *port)).collect();
         let lanes = members.iter().map(|(_, _, lane)| *lane).collect();
         match loops.iter_mut().find(|known| known.ports == by) {
@@ -207,10 +207,10 @@ fn running_sum(counts: impl Iterator<Item = usize>) -> Vec<usize> {
     sums
 }
 
-/// A shortest circle of each set of nodes that all reach each other, by the sets' least nodes; each begins with its own least.
+/// A shortest cycle of each set of nodes that all reach each other, by the sets' least nodes; each begins with its own least.
 ///
 /// `graph` holds the nodes that each node leads to.
-pub fn shortest_circles(graph: &[Vec<u32>]) -> Vec<Vec<u32>> {
+pub fn shortest_cycles(graph: &[Vec<u32>]) -> Vec<Vec<u32>> {
     let component = components(graph);
     let mut members: Vec<Vec<u32>> = Vec::new();
     let mut place = vec![u32::MAX; graph.len()];
@@ -223,7 +223,7 @@ pub fn shortest_circles(graph: &[Vec<u32>]) -> Vec<Vec<u32>> {
         members[place[of] as usize].push(node as u32);
     }
     let mut search = Search { component: &component, graph, came_from: vec![u32::MAX; graph.len()] };
-    members.iter().filter_map(|members| search.shortest_circle(members)).collect()
+    members.iter().filter_map(|members| search.shortest_cycle(members)).collect()
 }
 
 /// The strongly connected component of each node, by a number that only tells them apart (Tarjan 1972, without recursion).
@@ -277,18 +277,18 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The shortest circle within one component, `None` when it is a single node that does not lead to itself.
+    /// The shortest cycle within one component, `None` when it is a single node that does not lead to itself.
     ///
     /// A large component is not searched to the end: after looking at each of its edges so many times the best one found stands.
-    fn shortest_circle(&mut self, members: &[u32]) -> Option<Vec<u32>> {
+    fn shortest_cycle(&mut self, members: &[u32]) -> Option<Vec<u32>> {
         const LOOKS_AT_EACH_EDGE: usize = 32;
         let edges: usize = members.iter().map(|node| self.graph[*node as usize].len()).sum();
         let mut looks_left = edges.saturating_mul(LOOKS_AT_EACH_EDGE);
         let mut best: Option<Vec<u32>> = None;
         for &start in members {
             let shorter_than = best.as_ref().map_or(usize::MAX, Vec::len);
-            if let Some(circle) = self.circle_from(start, shorter_than, &mut looks_left) {
-                best = Some(circle);
+            if let Some(cycle) = self.cycle_from(start, shorter_than, &mut looks_left) {
+                best = Some(cycle);
             }
             if looks_left == 0 {
                 break;
@@ -297,8 +297,8 @@ impl Search<'_> {
         best
     }
 
-    /// The shortest circle from `start` by greater nodes, if it is shorter than that: those by lesser ones are known.
-    fn circle_from(&mut self, start: u32, shorter_than: usize, looks_left: &mut usize) -> Option<Vec<u32>> {
+    /// The shortest cycle from `start` by greater nodes, if it is shorter than that: those by lesser ones are known.
+    fn cycle_from(&mut self, start: u32, shorter_than: usize, looks_left: &mut usize) -> Option<Vec<u32>> {
         let mut reached = vec![start];
         let (mut from, mut len) = (0, 1);
         let mut found = None;
@@ -321,18 +321,18 @@ impl Search<'_> {
             }
             (from, len) = (until, len + 1);
         }
-        let circle = found.map(|last| {
-            let mut circle = vec![last];
-            while let Some(&node) = circle.last().filter(|node| **node != start) {
-                circle.push(self.came_from[node as usize]);
+        let cycle = found.map(|last| {
+            let mut cycle = vec![last];
+            while let Some(&node) = cycle.last().filter(|node| **node != start) {
+                cycle.push(self.came_from[node as usize]);
             }
-            circle.reverse();
-            circle
+            cycle.reverse();
+            cycle
         });
         for node in reached {
             self.came_from[node as usize] = u32::MAX;
         }
-        circle
+        cycle
     }
 }
 

@@ -5,7 +5,7 @@
 mod credit_loops;
 mod routing;
 
-pub use credit_loops::{CreditLoop, credit_loops, shortest_circles};
+pub use credit_loops::{CreditLoop, credit_loops, shortest_cycles};
 pub use routing::{Routes, Routing, Unroutable, Ways};
 
 use crate::link::{blocks_per_lane, mtu_that_fits};

@@ -30,8 +30,8 @@ pub struct GoalError {
 const RANKS_MAX: u64 = 1 << 20;
 /// The largest message (IBTA 9.7.7: 2^31 bytes) is half of what this leaves room for.
 const BYTES_MAX: u64 = 1 << 30;
-/// A circle is named by this many labels at most.
-const CIRCLE_NAMED: usize = 12;
+/// A cycle is named by this many labels at most.
+const CYCLE_NAMED: usize = 12;
 /// So many ranks without a block are named.
 const RANKS_NAMED: usize = 8;
 
@@ -344,7 +344,7 @@ impl<'a> Reader<'a> {
 fn explain(schedule: &Schedule, lines: &[u32], names: &[&str], error: ScheduleError) -> GoalError {
     let at = |step: u32| (lines[step as usize], schedule.steps[step as usize]);
     match error {
-        ScheduleError::Circle(circle) => explain_circle(schedule, lines, names, &circle),
+        ScheduleError::Cycle(cycle) => explain_cycle(schedule, lines, names, &cycle),
         ScheduleError::Unreceived { step } => {
             let (line, step) = at(step);
             let Action::Send { to, tag, .. } = step.action else { unreachable!("a send is not received") };
@@ -361,12 +361,12 @@ fn explain(schedule: &Schedule, lines: &[u32], names: &[&str], error: ScheduleEr
 }
 
 /// Within a rank as its orders read; across ranks with the line of each step.
-fn explain_circle(schedule: &Schedule, lines: &[u32], names: &[&str], circle: &[(u32, Cause)]) -> GoalError {
-    let (line, rank) = (lines[circle[0].0 as usize], schedule.steps[circle[0].0 as usize].rank);
-    let is_across = circle.iter().any(|(_, cause)| *cause == Cause::Message);
+fn explain_cycle(schedule: &Schedule, lines: &[u32], names: &[&str], cycle: &[(u32, Cause)]) -> GoalError {
+    let (line, rank) = (lines[cycle[0].0 as usize], schedule.steps[cycle[0].0 as usize].rank);
+    let is_across = cycle.iter().any(|(_, cause)| *cause == Cause::Message);
     let mut text = String::new();
     let mut former = None;
-    for (step, cause) in circle.iter().take(CIRCLE_NAMED) {
+    for (step, cause) in cycle.iter().take(CYCLE_NAMED) {
         let at = schedule.steps[*step as usize].rank;
         text.push_str(names[*step as usize]);
         if is_across {
@@ -379,11 +379,11 @@ fn explain_circle(schedule: &Schedule, lines: &[u32], names: &[&str], circle: &[
             Cause::Message => " receives from ",
         });
     }
-    text.push_str(if circle.len() > CIRCLE_NAMED { "..." } else { names[circle[0].0 as usize] });
+    text.push_str(if cycle.len() > CYCLE_NAMED { "..." } else { names[cycle[0].0 as usize] });
     if !is_across {
         return GoalError { line, message: format!("steps of rank {rank} wait for each other: {text}"), help: "take one of these orders out".into() };
     }
-    let of_rank = if circle.len() > CIRCLE_NAMED { String::new() } else { format!(" of rank {rank}") };
+    let of_rank = if cycle.len() > CYCLE_NAMED { String::new() } else { format!(" of rank {rank}") };
     let message = format!("ranks wait for each other: {text}{of_rank}");
     GoalError { line, message, help: "let one of these ranks send before it receives: take one of these orders out".into() }
 }

@@ -105,24 +105,24 @@ fn a_trace_longer_than_simulated_time_is_refused_where_it_gets_too_long() {
 }
 
 #[test]
-fn a_circle_of_orders_is_named_as_it_reads() {
+fn a_cycle_of_orders_is_named_as_it_reads() {
     let text = "num_ranks 1\nrank 0 {\na: calc 1\nb: calc 1\nc: calc 1\na requires c\nc irequires b\nb requires a\n}";
     assert_eq!(refused(text), (3, "steps of rank 0 wait for each other: a requires c irequires b requires a".into()));
 }
 
 #[test]
-fn a_circle_across_ranks_is_found_before_the_run_and_named_by_ranks_labels_and_lines() {
+fn a_cycle_across_ranks_is_found_before_the_run_and_named_by_ranks_labels_and_lines() {
     let text = "num_ranks 2\nrank 0 {\nr: recv 8b from 1 tag 3\ns: send 8b to 1 tag 4\ns requires r\n}\n\
                 rank 1 {\nr: recv 8b from 0 tag 4\nc: calc 5\ns: send 8b to 0 tag 3\nc requires r\ns irequires c\n}";
-    let circle = "r of rank 0 (line 3) receives from s of rank 1 (line 10) irequires c (line 9) requires r (line 8) \
+    let cycle = "r of rank 0 (line 3) receives from s of rank 1 (line 10) irequires c (line 9) requires r (line 8) \
                   receives from s of rank 0 (line 4) requires r of rank 0";
-    assert_eq!(refused(text), (3, format!("ranks wait for each other: {circle}")));
+    assert_eq!(refused(text), (3, format!("ranks wait for each other: {cycle}")));
     // Whoever sends first lets both go on.
     assert!(parse(&text.replace("s requires r", "r requires s")).is_ok());
 }
 
 #[test]
-fn long_circles_are_named_by_their_first_steps() {
+fn long_cycles_are_named_by_their_first_steps() {
     let rank = |rank: u32| format!("rank {rank} {{\nr: recv 8b from {}\ns: send 8b to {}\ns requires r\n}}\n", (rank + 8) % 9, (rank + 1) % 9);
     let text = format!("num_ranks 9\n{}", (0..9).map(rank).collect::<String>());
     let (line, message) = refused(&text);

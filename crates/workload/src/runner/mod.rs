@@ -43,7 +43,7 @@ pub enum RunError {
          help: {carried} or less, or leave mtu out: each connection then has what its way carries",
         hosts[0], hosts[1]
     )]
-    Narrow { hosts: [String; 2], wanted: u32, carried: u32 },
+    PathMtu { hosts: [String; 2], wanted: u32, carried: u32 },
     #[error("host {host} cannot make what the workload needs ({what})")]
     Verbs { host: String, what: String },
     #[error("a message from {from} to {to} failed: {status}")]
@@ -333,8 +333,8 @@ fn refused(world: &World, rank: u32, ranks_per_host: u32, refusal: &Refusal) -> 
     let host = host_of(rank);
     match refusal {
         Refusal::NoPort => RunError::NoPort { host },
-        Refusal::Narrow { ranks, wanted, carried } => {
-            RunError::Narrow { hosts: ranks.map(host_of), wanted: wanted.bytes(), carried: carried.bytes() }
+        Refusal::PathMtu { ranks, wanted, carried } => {
+            RunError::PathMtu { hosts: ranks.map(host_of), wanted: wanted.bytes(), carried: carried.bytes() }
         }
         Refusal::Verbs(error) => RunError::Verbs { host, what: error.to_string() },
     }

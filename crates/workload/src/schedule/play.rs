@@ -2,7 +2,7 @@
 
 use super::{Action, Schedule, ScheduleError, Wait};
 
-/// Why a step of a circle cannot go on before the next one of it.
+/// Why a step of a cycle cannot go on before the next one of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     Order(Wait),
@@ -85,7 +85,7 @@ struct Play<'a> {
 }
 
 /// # Errors
-/// With a circle of steps that wait for each other.
+/// With a cycle of steps that wait for each other.
 pub(super) fn check(schedule: &Schedule, ends: &Ends) -> Result<(), ScheduleError> {
     let mut steps = vec![Played::default(); schedule.steps.len()];
     schedule.order.iter().for_each(|(_, later, _)| steps[*later as usize].waits += 1);
@@ -93,7 +93,7 @@ pub(super) fn check(schedule: &Schedule, ends: &Ends) -> Result<(), ScheduleErro
     let mut play = Play { schedule, ends, steps, has_come: vec![false; ends.list.len()], begun };
     play.run();
     match play.steps.iter().position(|step| !step.is_done) {
-        Some(stuck) => Err(ScheduleError::Circle(play.circle_from(stuck as u32))),
+        Some(stuck) => Err(ScheduleError::Cycle(play.cycle_from(stuck as u32))),
         None => Ok(()),
     }
 }
@@ -140,8 +140,8 @@ impl Play<'_> {
         }
     }
 
-    /// From a step that cannot go on to one that it waits for, until one comes again. The circle begins with its first step by number.
-    fn circle_from(&self, stuck: u32) -> Vec<(u32, Cause)> {
+    /// From a step that cannot go on to one that it waits for, until one comes again. The cycle begins with its first step by number.
+    fn cycle_from(&self, stuck: u32) -> Vec<(u32, Cause)> {
         // Of the orders of each step that are not met the first.
         let mut order_of: Vec<Option<(u32, Wait)>> = vec![None; self.steps.len()];
         for (earlier, later, wait) in self.schedule.order.iter().rev() {
@@ -164,10 +164,10 @@ impl Play<'_> {
             at = next;
         }
         let start = path.iter().position(|(step, _)| *step == at).unwrap_or(0);
-        let mut circle = path.split_off(start);
-        let first = (0..circle.len()).min_by_key(|place| circle[*place].0).unwrap_or(0);
-        circle.rotate_left(first);
-        circle
+        let mut cycle = path.split_off(start);
+        let first = (0..cycle.len()).min_by_key(|place| cycle[*place].0).unwrap_or(0);
+        cycle.rotate_left(first);
+        cycle
     }
 }
 
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_across_ranks_goes_through_orders_and_messages() {
+    fn a_cycle_across_ranks_goes_through_orders_and_messages() {
         let mut schedule = Schedule::new(2);
         for rank in 0..2 {
             let receive = schedule.push(rank, Action::Receive { from: 1 - rank, tag: 7 });
@@ -257,7 +257,7 @@ mod tests {
             schedule.after(receive, send);
         }
         let order = Cause::Order(Wait::UntilDone);
-        let circle = vec![(0, Cause::Message), (3, order), (2, Cause::Message), (1, order)];
-        assert_eq!(schedule.check(), Err(ScheduleError::Circle(circle)));
+        let cycle = vec![(0, Cause::Message), (3, order), (2, Cause::Message), (1, order)];
+        assert_eq!(schedule.check(), Err(ScheduleError::Cycle(cycle)));
     }
 }

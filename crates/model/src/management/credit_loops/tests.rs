@@ -1,4 +1,4 @@
-use super::{CreditLoop, Neighbour, Routes, shortest_circles};
+use super::{CreditLoop, Neighbour, Routes, shortest_cycles};
 use crate::management::Routing;
 use softband_types::{Lid, OperationalVls, VirtualLane};
 
@@ -64,10 +64,10 @@ fn ways_that_nobody_takes_make_no_loop() {
 }
 
 #[test]
-fn the_shortest_circle_of_each_component_is_named_from_its_least_node() {
+fn the_shortest_cycle_of_each_component_is_named_from_its_least_node() {
     // 0 and 1 apart; 2-3-4-5 with a short cut 4-2; 6 leads to itself.
     let graph = [vec![1], vec![2], vec![3], vec![4], vec![5, 2], vec![2], vec![6]];
-    assert_eq!(shortest_circles(&graph), [vec![2, 3, 4], vec![6]]);
+    assert_eq!(shortest_cycles(&graph), [vec![2, 3, 4], vec![6]]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Up*/down* routing: no way goes up again after it has gone down, so no circle of channels closes.
+//! Up*/down* routing: no way goes up again after it has gone down, so no cycle of channels closes.
 
 use super::{Neighbour, Outputs, Unroutable, Ways, has_ends, hops_to};
 use std::collections::VecDeque;

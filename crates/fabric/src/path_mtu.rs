@@ -1,16 +1,16 @@
-//! Ways whose links carry smaller packets than the ports at their ends.
+//! Path MTUs: paths whose links carry smaller packets than the ports at their ends.
 
 use crate::construct::settings_of;
 use crate::spec::FabricSpec;
 use crate::world::World;
 use softband_types::{HcaId, Mtu, PortNumber};
 
-/// Of so many pairs at most the way is followed.
+/// Of so many pairs at most the path is followed.
 const PAIRS_MAX: usize = 1 << 22;
 
 /// Two hosts whose ports have a larger MTU than a link between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NarrowPath {
+pub struct PathMtuLimit {
     pub hosts: (usize, usize),
     pub of_ports: Mtu,
     /// What a path record says.
@@ -18,7 +18,7 @@ pub struct NarrowPath {
 }
 
 /// The first such pair: programs that go by their port's MTU lose their packets between them. In large fabrics not every pair is looked at.
-pub fn narrow_path(spec: &FabricSpec) -> Option<NarrowPath> {
+pub fn path_mtu_limit(spec: &FabricSpec) -> Option<PathMtuLimit> {
     let mut mtus = spec.cables.iter().map(|cable| settings_of(spec, cable).mtu);
     let first = mtus.next()?;
     if mtus.all(|mtu| mtu == first) {
@@ -31,7 +31,7 @@ pub fn narrow_path(spec: &FabricSpec) -> Option<NarrowPath> {
     pairs.step_by(stride).find_map(|(from, to)| {
         let of_ports = from.mtu.min(to.mtu);
         let of_path = world.path_mtu(from.port, to.port).filter(|mtu| *mtu < of_ports)?;
-        Some(NarrowPath { hosts: (from.host, to.host), of_ports, of_path })
+        Some(PathMtuLimit { hosts: (from.host, to.host), of_ports, of_path })
     })
 }
 
