@@ -242,8 +242,8 @@ def test_steps_of_a_trace_that_wait_for_ever_are_named_by_their_lines(softband: 
         (("three-hosts", "incast", "--out", "apples.toml"), "results folder apples.toml: apples.toml is a file\n  help: name a folder with --out, one"),
         (("three-hosts", "incast", "--out", "apples.toml/x"), "results folder apples.toml/x: apples.toml is a file\n  help: name a folder"),
         (("three-hosts", "odd.toml"), "odd.toml:2: error: mtu = 1500 is out of range: 256, 512, 1024, 2048 or 4096"),
-        (("two-hosts", "stream", "--mtu", "4096"), "mtu = 4096 is more than the way between the hosts a and b carries, 2048\n  help: 2048 or less"),
-        (("two-hosts", "large.toml", "--check"), "large.toml:3: error: mtu = 4096 is more than the way between the hosts a and b carries, 2048"),
+        (("two-hosts", "stream", "--mtu", "4096"), "mtu = 4096 is more than the path between the hosts a and b carries, 2048\n  help: 2048 or less"),
+        (("two-hosts", "large.toml", "--check"), "large.toml:3: error: mtu = 4096 is more than the path between the hosts a and b carries, 2048"),
         (("three-hosts", "pattern.toml", "--root", "zz"), "pattern.toml with the options of the command line: root: there is no host zz"),
     ],
 )

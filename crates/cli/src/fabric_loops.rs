@@ -32,12 +32,12 @@ fn help(spec: &FabricSpec, layer: LinkLayer) -> String {
     };
     let helps = match softband_fabric::loop_remedy(spec) {
         LoopRemedy::Cables => {
-            let ways = match layer {
+            let routes = match layer {
                 LinkLayer::Infiniband => "the small subnet manager routes by minimum hops",
-                // Nobody manages a subnet of Ethernet: the ways are what they are.
-                LinkLayer::Ethernet => "frames take the shortest ways",
+                // Nobody manages a subnet of Ethernet: the routes are what they are.
+                LinkLayer::Ethernet => "frames take the shortest routes",
             };
-            return format!("{ways}; cable the switches as a tree or fat tree, or leave a cable of the loop out");
+            return format!("{routes}; cable the switches as a tree or fat tree, or leave a cable of the loop out");
         }
         LoopRemedy::Routing(other) => {
             let other = other.name();

@@ -66,10 +66,10 @@ pub fn credit_loops(spec: &FabricSpec) -> Vec<CreditLoop> {
             };
         }
     }
-    // The ways are those of the whole fabric; no way leads from links that never stop anybody to others.
+    // The routes are those of the whole fabric; no route leads from links that never stop anybody to others.
     let Ok(routes) = Routes::new(spec.subnet.routing, &crate::routes::neighbours(spec)) else { return Vec::new() };
     let routes = routes.with_lanes(crate::routes::lanes_of_switches(spec));
-    let loops = management::credit_loops(&neighbours, &routes, |switch, port| vls[switch][port].expect("ways lead by cabled ports"));
+    let loops = management::credit_loops(&neighbours, &routes, |switch, port| vls[switch][port].expect("routes lead by cabled ports"));
     loops.into_iter().map(named).collect()
 }
 

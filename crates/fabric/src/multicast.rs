@@ -1,7 +1,7 @@
 //! Multicast: groups, the tree that switches forward them by, and copies.
 //!
 //! Who attaches a queue pair has thereby joined: the subnet manager here asks for no membership records. The tree consists of the
-//! ways from all members to the first of them; what a port that is no member sends goes that way until it meets the tree.
+//! routes from all members to the first of them; what a port that is no member sends goes that way until it meets the tree.
 
 use crate::event::Event;
 use crate::port::{Cabling, Owner};
@@ -83,7 +83,7 @@ impl World {
         for member in members {
             let port = &self.ports[member as usize];
             let root = *roots.entry(port.network).or_insert(port.lid);
-            self.mark_way(member, root, mlid);
+            self.mark_route(member, root, mlid);
         }
         for node in &mut self.switches {
             if let Some(root) = roots.get(&self.ports[node.first_port as usize].network) {
@@ -92,10 +92,10 @@ impl World {
         }
     }
 
-    /// Adds both directions of the way from a member's port to the root.
-    fn mark_way(&mut self, member: u32, root: Lid, mlid: Lid) {
+    /// Adds both directions of the route from a member's port to the root.
+    fn mark_route(&mut self, member: u32, root: Lid, mlid: Lid) {
         let mut at = self.ports[member as usize].cabling.map(|cabling| cabling.peer);
-        // No way is longer than there are switches.
+        // No route is longer than there are switches.
         for _ in 0..=self.switches.len() {
             let Some(input) = at else { return };
             let Owner::Switch { switch, index } = self.ports[input as usize].owner else { return };
@@ -131,19 +131,19 @@ impl World {
         let transit = self.packets.get_mut(packet);
         let (payload_bytes, bytes, head, tail) = (u32::from(transit.payload_bytes), transit.bytes, transit.head, transit.tail);
         let outputs = node.switch.multicast_outputs(transit.dlid);
-        let ways: Vec<(u32, Cabling)> = (outputs.into_iter().filter(|output| *output != input_index))
+        let branches: Vec<(u32, Cabling)> = (outputs.into_iter().filter(|output| *output != input_index))
             .map(|output| first_port + u32::from(output))
             .filter_map(|output| self.ports[output as usize].cabling.map(|cabling| (output, cabling)))
             .filter(|(_, onward)| payload_bytes <= onward.mtu.bytes())
             .collect();
-        let ways = if self.faults.is_some() { self.open_ways(ways, head) } else { ways };
-        if ways.is_empty() {
+        let branches = if self.faults.is_some() { self.open_branches(branches, head) } else { branches };
+        if branches.is_empty() {
             return self.queue.push_arrival(tail, node_number, (input_index, Source::Packets), Event::SwitchDiscard { packet });
         }
         // From 1 on: a packet without copies has none.
         self.count_received(first_port + u32::from(input_index), bytes);
-        let copies = NonZeroU32::new(self.copies_left.insert(ways.len() as u32) + 1);
-        for (number, (output, onward)) in ways.into_iter().enumerate() {
+        let copies = NonZeroU32::new(self.copies_left.insert(branches.len() as u32) + 1);
+        for (number, (output, onward)) in branches.into_iter().enumerate() {
             let id = if number == 0 {
                 packet
             } else {

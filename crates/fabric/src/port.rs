@@ -197,7 +197,7 @@ pub(crate) struct Port {
     pub throttles: Vec<Throttle>,
     /// What each of them holds back, in the order in which it may go on.
     pub held_back: Vec<VecDeque<Work>>,
-    /// Ports with the same number are those that ways lead to from each other.
+    /// Ports with the same number are those that routes lead to from each other.
     pub network: u32,
 }
 

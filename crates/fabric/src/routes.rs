@@ -1,4 +1,4 @@
-//! The subnet manager's ways, as they stand in forwarding tables, path records and mappings to lanes.
+//! The subnet manager's routes, as they stand in forwarding tables, path records and mappings to lanes.
 
 use crate::port::{Owner, Port};
 use crate::spec::{FabricSpec, PortRef};
@@ -93,13 +93,13 @@ impl World {
     }
 
     /// The most payload that packets carry all the way from a port to another one, as a path record says it: the least MTU of all links.
-    /// `None` where no way leads.
+    /// `None` where no route leads.
     pub fn path_mtu(&self, from: (HcaId, PortNumber), to: (HcaId, PortNumber)) -> Option<Mtu> {
         let [from, to] = [from, to].map(|(hca, number)| self.port_index(hca, number));
         let dlid = self.ports[to? as usize].lid;
         let mut at = from?;
         let mut least = self.ports[at as usize].cabling?.mtu;
-        // No way passes a switch twice.
+        // No route passes a switch twice.
         for _ in 0..=self.switches.len() {
             let cabling = self.ports[at as usize].cabling?;
             least = least.min(cabling.mtu);

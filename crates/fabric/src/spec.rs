@@ -55,7 +55,7 @@ pub struct SubnetSpec {
     pub max_op_vls: OperationalVls,
     /// Upper limit of the MTU of every link; the parts' own limits hold as well.
     pub mtu_max: Mtu,
-    /// The engine that chooses the ways.
+    /// The engine that chooses the routes.
     pub routing: Routing,
     /// When switches give packets up that cannot go on.
     pub lifetimes: PacketLifetimes,

@@ -36,7 +36,7 @@ pub(crate) struct Endpoint {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     NoPort,
-    /// The way between two ranks carries less than all connections are to have.
+    /// The path between two ranks carries less than all connections are to have.
     PathMtu {
         ranks: [u32; 2],
         wanted: Mtu,
@@ -87,7 +87,7 @@ pub(crate) struct Side {
 /// All connections made so far.
 pub(crate) struct Connections {
     depth: u32,
-    /// What all are to have, whatever more their ways carry.
+    /// What all are to have, whatever more their paths carry.
     mtu: Option<Mtu>,
     service_level: ServiceLevel,
     /// Of each rank, by the higher one of both: the queue pairs of the lower and of the higher one.
@@ -104,7 +104,7 @@ impl Connections {
         Self { depth, mtu, service_level, pairs: vec![BTreeMap::new(); ranks], made: BTreeMap::new(), count: 0, mtu_least: None }
     }
 
-    /// The way from one rank to another.
+    /// The path from one rank to another.
     pub(crate) fn side(&mut self, world: &mut World, endpoints: &[Endpoint], from: u32, to: u32) -> Result<Side, Refusal> {
         let (low, high) = (from.min(to), from.max(to));
         let (a, b) = (endpoints[low as usize], endpoints[high as usize]);
@@ -141,15 +141,15 @@ impl Connections {
         Ok(qpns)
     }
 
-    /// What packets both ways may carry. Where all links carry what these ports do nobody has to follow the way.
+    /// What packets may carry in both directions. Where all links carry what these ports do nobody has to follow the path.
     fn path_mtu(&mut self, world: &World, a: Endpoint, b: Endpoint) -> Mtu {
         let of_ports = mtu(world, a).min(mtu(world, b));
         let least = *self.mtu_least.get_or_insert_with(|| world.mtu_least().unwrap_or(of_ports));
         if of_ports <= least || a.hca == b.hca {
             return of_ports;
         }
-        let ways = [(a, b), (b, a)].map(|(from, to)| world.path_mtu((from.hca, from.port), (to.hca, to.port)));
-        ways.into_iter().flatten().fold(of_ports, Mtu::min)
+        let paths = [(a, b), (b, a)].map(|(from, to)| world.path_mtu((from.hca, from.port), (to.hca, to.port)));
+        paths.into_iter().flatten().fold(of_ports, Mtu::min)
     }
 
     /// The next queue pair of a rank's HCA. Those of HCAs that this World has not are counted: their own World makes the same.

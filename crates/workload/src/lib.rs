@@ -4,6 +4,7 @@
 pub mod goal;
 
 mod connections;
+mod flows;
 mod measure;
 mod memory;
 mod pattern;
@@ -12,7 +13,6 @@ mod progress;
 mod runner;
 mod schedule;
 mod sizes;
-mod ways;
 
 pub use measure::{FlowReport, Measurements, PhaseReport, RateSummary};
 pub use pattern::{Operation, Pattern, PatternError, Settings, build, parse_mtu, parse_service_level};

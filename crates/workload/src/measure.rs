@@ -27,7 +27,7 @@ impl PhaseReport {
     }
 }
 
-/// What went one way between two ranks.
+/// What one flow between two ranks has moved.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     messages: u64,

@@ -59,7 +59,7 @@ pub struct Schedule {
     pub writes: bool,
     /// Every message needs a step that receives it, even if there is none at all.
     pub receives_all: bool,
-    /// Of all connections; `None` for as much as the way of each carries.
+    /// Of all connections; `None` for as much as the path of each carries.
     pub mtu: Option<Mtu>,
     /// Of all connections, unless routing has another one for the path.
     pub service_level: ServiceLevel,

@@ -82,7 +82,7 @@ fn a_workload_has_the_mtu_that_it_is_given_and_no_more_than_the_way_carries() {
     spec.hosts[1].name = "far".into();
     let schedule = Arc::new(build(Pattern::Stream, 2, &settings(Some(4_096))).unwrap());
     let error = Runner::new(World::new(&spec, 1), schedule, 1).map(drop).unwrap_err().to_string();
-    assert!(error.starts_with("mtu = 4096 is more than the way between the hosts a and far carries, 2048\n  help: "), "{error}");
+    assert!(error.starts_with("mtu = 4096 is more than the path between the hosts a and far carries, 2048\n  help: "), "{error}");
 }
 
 #[test]

@@ -247,18 +247,18 @@ impl World {
         self.on_switch_discard(packet, now);
     }
 
-    /// The ways of a packet for a group whose links will not be down when it comes.
-    pub(crate) fn open_ways(&mut self, ways: Vec<(u32, Cabling)>, at: SimTime) -> Vec<(u32, Cabling)> {
-        let (down, open): (Vec<_>, Vec<_>) = ways.into_iter().partition(|(output, _)| self.will_be_down(*output, at));
+    /// The branches of a packet for a group whose links will not be down when it comes.
+    pub(crate) fn open_branches(&mut self, branches: Vec<(u32, Cabling)>, at: SimTime) -> Vec<(u32, Cabling)> {
+        let (down, open): (Vec<_>, Vec<_>) = branches.into_iter().partition(|(output, _)| self.will_be_down(*output, at));
         down.iter().for_each(|(output, _)| self.ports[*output as usize].tally.xmit_discards += 1);
         open
     }
 
-    /// Whether a fault is planned or in force, now or later, anywhere on the way from a port to `dlid`. False where no way leads.
+    /// Whether a fault is planned or in force, now or later, anywhere on the route from a port to `dlid`. False where no route leads.
     pub fn is_way_affected(&self, from: (HcaId, PortNumber), dlid: Lid, now: SimTime) -> bool {
         let Some(faults) = &self.faults else { return false };
         let mut at = self.port_index(from.0, from.1);
-        // No way passes a switch twice.
+        // No route passes a switch twice.
         for _ in 0..=self.switches.len() {
             let Some(port) = at.filter(|port| self.ports[*port as usize].cabling.is_some()) else { return false };
             if faults.is_affected_from(port, now) {
@@ -271,7 +271,7 @@ impl World {
         false
     }
 
-    /// The same of any way that packets of a port may take.
+    /// The same of any route that packets of a port may take.
     pub fn is_any_way_affected(&self, hca: HcaId, number: PortNumber, now: SimTime) -> bool {
         let (Some(faults), Some(own)) = (&self.faults, self.port_index(hca, number)) else { return false };
         let is_between_switches = |port: u32| {

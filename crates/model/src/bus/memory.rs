@@ -1,6 +1,6 @@
 //! A host's memory as DMA sees it, behind the host bridge.
 
-use super::rate::{SharedRate, Way};
+use super::rate::{Direction, SharedRate};
 use crate::parts::MemoryPart;
 use softband_sim::{SimDuration, SimTime};
 
@@ -36,13 +36,13 @@ impl MemoryController {
 
     /// When a read asked for at `now` is over that the buses would have through at `end`.
     pub(super) fn read(&mut self, now: SimTime, bytes: u32, end: SimTime) -> SimTime {
-        let end = self.reads.pass(now, bytes, end, Way::Read);
-        self.both.pass(now, bytes, end, Way::Read)
+        let end = self.reads.pass(now, bytes, end, Direction::Read);
+        self.both.pass(now, bytes, end, Direction::Read)
     }
 
     /// When a write asked for at `now` is in memory whose last byte the buses bring at `end`.
     pub(super) fn write(&mut self, now: SimTime, bytes: u32, end: SimTime) -> SimTime {
-        let end = self.writes.pass(now, bytes, end, Way::Write);
-        self.both.pass(now, bytes, end, Way::Write) + self.write_latency
+        let end = self.writes.pass(now, bytes, end, Direction::Write);
+        self.both.pass(now, bytes, end, Direction::Write) + self.write_latency
     }
 }

@@ -1,4 +1,4 @@
-//! The way between an HCA and its host's memory, as the HCA's DMA engine sees it: when a transfer will be over.
+//! The path between an HCA and its host's memory, as the HCA's DMA engine sees it: when a transfer will be over.
 //!
 //! No events: transfers are granted in the order in which they are asked for, reads and writes in turns, so each one's end is known at once.
 
@@ -10,7 +10,7 @@ mod rate;
 pub use memory::MemoryController;
 
 use crate::parts::{BusPart, Slot};
-use rate::{Shared, SharedRate, Way};
+use rate::{Direction, Shared, SharedRate};
 use softband_sim::{SimDuration, SimTime};
 
 /// One HCA's side of its slot.
@@ -27,7 +27,7 @@ pub struct Bus {
     waited_until: SimTime,
 }
 
-/// What an HCA's way to memory has done so far, each limit by itself, as time at work.
+/// What an HCA's path to memory has done so far, each limit by itself, as time at work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BusUsage {
     /// The slot's direction towards the HCA, and away from it, where each has its own (PCI Express).
@@ -122,7 +122,7 @@ impl Bus {
             self.read_oldest = (self.read_oldest + 1) % self.read_ends.len();
             rest -= part;
         }
-        let end = shared.bridge.pass(now, bytes, end, Way::Read);
+        let end = shared.bridge.pass(now, bytes, end, Direction::Read);
         memory.read(now, bytes, end)
     }
 
@@ -144,7 +144,7 @@ impl Bus {
             Segment::PciExpress(link) => link.write(start, tail, bytes),
             Segment::PciX(card) => card.write(&mut shared.lines, now, start, tail, bytes),
         };
-        let end = shared.bridge.pass(now, bytes, through, Way::Write) + self.bridge_delay;
+        let end = shared.bridge.pass(now, bytes, through, Direction::Write) + self.bridge_delay;
         memory.write(now, bytes, end)
     }
 }

@@ -1,7 +1,7 @@
 //! A card on a PCI-X bus: one at a time, requests, completions and writes alike, of all cards on it. Reads are split: the bus is free
 //! while memory answers.
 
-use super::rate::{Shared, Way};
+use super::rate::{Direction, Shared};
 use crate::parts::PciX;
 use softband_sim::{SimDuration, SimTime};
 
@@ -32,7 +32,7 @@ impl Card {
     /// Brings the data of one read request asked for at `now`, which come from `first` on: when the last byte is through.
     pub(super) fn complete_read(&mut self, lines: &mut Shared, now: SimTime, first: SimTime, bytes: u32) -> SimTime {
         let burst = self.burst(bytes);
-        let turn = lines.pass(now, self.request() + burst, Way::Read);
+        let turn = lines.pass(now, self.request() + burst, Direction::Read);
         self.completions_free = (first.max(self.completions_free) + burst).max(turn);
         self.completions_free
     }
@@ -43,7 +43,7 @@ impl Card {
         let size = self.part.write_burst_bytes;
         let last = if bytes.is_multiple_of(size) { size } else { bytes % size };
         let time = self.burst(size) * u64::from(bytes.div_ceil(size) - 1) + self.burst(last);
-        let turn = lines.pass(now, time, Way::Write);
+        let turn = lines.pass(now, time, Direction::Write);
         self.writes_free = start.max(self.writes_free) + time;
         self.writes_free.max(turn).max(tail + self.burst(last))
     }

@@ -25,41 +25,41 @@ impl Rate {
     }
 }
 
-/// Which way data go.
+/// In which direction data go.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Direction {
     Read,
     Write,
 }
 
-/// Something that both ways have to share: when what was asked for is done, at best.
+/// Something that both directions have to share: when what was asked for is done, at best.
 ///
-/// It counts work and knows no order of bursts: between the request of a slow transfer and its data others have their turn. Work of the way
-/// that has more waiting comes behind all that was asked for before. The other way's has every other turn, as an arbiter gives it, and is
-/// not behind all of that: since the ends of what waits are told already, it is later work that makes good for it.
+/// It counts work and knows no order of bursts: between the request of a slow transfer and its data others have their turn. Work of the
+/// direction that has more waiting comes behind all that was asked for before. The other direction's has every other turn, as an arbiter
+/// gives it, and is not behind all of that: since the ends of what waits are told already, it is later work that makes good for it.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Shared {
     /// When all of it is done.
     all: SimTime,
-    /// When what was asked for last is done, of each way.
+    /// When what was asked for last is done, of each direction.
     ends: [SimTime; 2],
-    /// The work of both ways together, from the beginning on.
+    /// The work of both directions together, from the beginning on.
     busy: SimDuration,
 }
 
 impl Shared {
     /// Adds work asked for at `now`; when it is done at the earliest.
-    pub(super) fn pass(&mut self, now: SimTime, work: SimDuration, way: Way) -> SimTime {
+    pub(super) fn pass(&mut self, now: SimTime, work: SimDuration, direction: Direction) -> SimTime {
         self.busy += work;
         self.all = self.all.max(now) + work;
-        let [own, other] = if way == Way::Read { self.ends } else { [self.ends[1], self.ends[0]] };
+        let [own, other] = if direction == Direction::Read { self.ends } else { [self.ends[1], self.ends[0]] };
         let in_turns = own.max(now) + work * 2;
         let end = if own < other { self.all.min(in_turns) } else { self.all };
-        self.ends[way as usize] = end;
+        self.ends[direction as usize] = end;
         end
     }
 
-    /// The work of both ways together, from the beginning on.
+    /// The work of both directions together, from the beginning on.
     pub(super) fn busy(&self) -> SimDuration {
         self.busy
     }
@@ -78,9 +78,9 @@ impl SharedRate {
     }
 
     /// When a transfer asked for at `now`, that would else be over at `end`, is over.
-    pub(super) fn pass(&mut self, now: SimTime, bytes: u32, end: SimTime, way: Way) -> SimTime {
+    pub(super) fn pass(&mut self, now: SimTime, bytes: u32, end: SimTime, direction: Direction) -> SimTime {
         let Some(rate) = self.rate else { return end };
-        end.max(self.shared.pass(now, rate.duration(bytes), way))
+        end.max(self.shared.pass(now, rate.duration(bytes), direction))
     }
 
     pub(super) fn busy(&self) -> SimDuration {

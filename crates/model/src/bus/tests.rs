@@ -300,9 +300,9 @@ fn shares(mut path: Path, reads: usize, writes: usize) -> [u64; 2] {
     let (end, mut bytes) = (SimTime::from_picos(100_000_000_000), [0; 2]);
     let mut streams: Vec<(SimTime, usize)> = [vec![(SimTime::ZERO, 0); reads], vec![(SimTime::ZERO, 1); writes]].concat();
     while let Some(stream) = streams.iter_mut().min().filter(|(at, _)| *at < end) {
-        let (now, way) = *stream;
-        stream.0 = if way == 0 { path.read(now, 4_096) } else { path.write(now, 4_096) };
-        bytes[way] += 4_096;
+        let (now, direction) = *stream;
+        stream.0 = if direction == 0 { path.read(now, 4_096) } else { path.write(now, 4_096) };
+        bytes[direction] += 4_096;
     }
     bytes.map(|bytes| bytes / 100_000)
 }

@@ -4,7 +4,7 @@
 //! take at the next switch: a packet there holds the buffer that the first channel waits for. A cycle of dependencies can
 //! deadlock, a graph without one cannot (Dally and Seitz 1987). HCAs take whatever comes, so no cycle leads through them.
 
-use super::{Neighbour, Routes, Ways};
+use super::{Neighbour, Routes, RoutesTo};
 use softband_types::{OperationalVls, ServiceLevel, VirtualLane};
 
 /// Output ports `(switch, port index)` whose packets can wait for each other, each for the next and the last for the first.
@@ -17,11 +17,11 @@ pub struct CreditLoop {
 
 /// The loops of a fabric as the manager's sweep finds it: one for each set of channels that all reach each other, the shortest.
 ///
-/// Only ways between end ports count. `vls` tells at how many lanes the link of a switch's port operates.
+/// Only routes between end ports count. `vls` tells at how many lanes the link of a switch's port operates.
 pub fn credit_loops(neighbours: &[Vec<Neighbour>], routes: &Routes, vls: impl Fn(usize, usize) -> OperationalVls) -> Vec<CreditLoop> {
     let channels = Channels::new(neighbours, &vls);
     let mut graph = if routes.choose_lanes() {
-        channels.of_ways(routes, &vls)
+        channels.along_routes(routes, &vls)
     } else {
         let following = following_ports(neighbours, routes, &channels.first_port);
         if shortest_cycles(&channels.without_lanes(&following)).is_empty() {
@@ -99,7 +99,7 @@ impl<'a> Channels<'a> {
     /// Dependencies where each service level has its lane on each link.
     fn of_all_levels(&self, routes: &Routes, following: &[PortSet], vls: impl Fn(usize, usize) -> OperationalVls) -> Vec<Vec<u32>> {
         let mut graph = vec![Vec::new(); self.count()];
-        // Where lanes do not follow from the way, an output's are the same for all inputs.
+        // Where lanes do not follow from the route, an output's are the same for all inputs.
         let lane_at = |(switch, index): (usize, usize), level| usize::from(routes.lane(0, index as u8, level, vls(switch, index)).0);
         let lane = |port: usize, level| lane_at(self.ports[port], level);
         for port in 0..self.ports.len() {
@@ -113,20 +113,20 @@ impl<'a> Channels<'a> {
         graph
     }
 
-    /// Dependencies where lanes follow from the way: each is gone from end to end.
-    fn of_ways(&self, routes: &Routes, vls: impl Fn(usize, usize) -> OperationalVls) -> Vec<Vec<u32>> {
+    /// Dependencies where lanes follow from the route: each is gone from end to end.
+    fn along_routes(&self, routes: &Routes, vls: impl Fn(usize, usize) -> OperationalVls) -> Vec<Vec<u32>> {
         const LEVELS: usize = 16;
         let mut graph: Vec<Vec<u32>> = vec![Vec::new(); self.count()];
         let sources: Vec<usize> = (0..self.neighbours.len()).filter(|switch| has_ends(&self.neighbours[*switch])).collect();
-        // For which destination a channel was last taken with a service level: from there on the way is known.
+        // For which destination a channel was last taken with a service level: from there on the route is known.
         let mut passed = vec![u32::MAX; self.count() * LEVELS];
-        for (home, ways, destinations) in homes(self.neighbours, routes) {
+        for (home, to_home, destinations) in homes(self.neighbours, routes) {
             for (destination, source) in destinations.flat_map(|destination| sources.iter().map(move |source| (destination, *source))) {
                 let level = routes.service_level(source, home).unwrap_or(ServiceLevel(0));
                 // Which end port it comes from makes no difference.
                 let first = self.neighbours[source].iter().position(|port| matches!(port, Neighbour::End(_))).unwrap_or(0);
                 let (mut at, mut input, mut held) = (source, first as u8, None);
-                while let Some(output) = ways.output(at, destination) {
+                while let Some(output) = to_home.output(at, destination) {
                     let index = usize::from(output);
                     let lane = routes.lane(input, output, level, vls(at, index));
                     let channel = self.first_channel[self.first_port[at] + index] + usize::from(lane.0);
@@ -152,14 +152,14 @@ fn has_ends(ports: &[Neighbour]) -> bool {
     ports.iter().any(|port| matches!(port, Neighbour::End(_)))
 }
 
-/// The switches with end ports, the ways to each, and those of its destinations that have ways of their own.
-fn homes<'a>(neighbours: &'a [Vec<Neighbour>], routes: &'a Routes) -> impl Iterator<Item = (usize, Ways, std::ops::Range<usize>)> + 'a {
+/// The switches with end ports, the routes to each, and those of its destinations that have routes of their own.
+fn homes<'a>(neighbours: &'a [Vec<Neighbour>], routes: &'a Routes) -> impl Iterator<Item = (usize, RoutesTo, std::ops::Range<usize>)> + 'a {
     let ends = |ports: &Vec<Neighbour>| ports.iter().filter(|port| matches!(port, Neighbour::End(_))).count();
     let first = running_sum(neighbours.iter().map(ends));
     (0..neighbours.len()).filter(|home| has_ends(&neighbours[*home])).map(move |home| {
-        let ways = routes.ways_to(home, neighbours);
-        let destinations = if ways.are_one() { first[home]..first[home] + 1 } else { first[home]..first[home + 1] };
-        (home, ways, destinations)
+        let to_home = routes.routes_to(home, neighbours);
+        let destinations = if to_home.are_one() { first[home]..first[home] + 1 } else { first[home]..first[home + 1] };
+        (home, to_home, destinations)
     })
 }
 
@@ -180,15 +180,15 @@ impl PortSet {
 fn following_ports(neighbours: &[Vec<Neighbour>], routes: &Routes, first_port: &[usize]) -> Vec<PortSet> {
     let sources: Vec<usize> = (0..neighbours.len()).filter(|switch| has_ends(&neighbours[*switch])).collect();
     let mut following = vec![PortSet::default(); first_port[neighbours.len()]];
-    // For which destination a switch was last passed: from there on the way is known.
+    // For which destination a switch was last passed: from there on the route is known.
     let mut passed = vec![usize::MAX; neighbours.len()];
-    for (_, ways, destinations) in homes(neighbours, routes) {
+    for (_, to_home, destinations) in homes(neighbours, routes) {
         for (destination, source) in destinations.flat_map(|destination| sources.iter().map(move |source| (destination, *source))) {
             let mut at = source;
-            while let Some(output) = ways.output(at, destination).filter(|_| passed[at] != destination) {
+            while let Some(output) = to_home.output(at, destination).filter(|_| passed[at] != destination) {
                 passed[at] = destination;
                 let Neighbour::Switch(next) = neighbours[at][usize::from(output)] else { break };
-                if let Some(onward) = ways.output(next, destination) {
+                if let Some(onward) = to_home.output(next, destination) {
                     following[first_port[at] + usize::from(output)].insert(usize::from(onward));
                 }
                 at = next;

@@ -6,7 +6,7 @@ mod credit_loops;
 mod routing;
 
 pub use credit_loops::{CreditLoop, credit_loops, shortest_cycles};
-pub use routing::{Routes, Routing, Unroutable, Ways};
+pub use routing::{Routes, RoutesTo, Routing, Unroutable};
 
 use crate::link::{blocks_per_lane, mtu_that_fits};
 use softband_types::{Lid, Mtu, OperationalVls};
@@ -49,15 +49,15 @@ pub enum Neighbour {
     End(Lid),
 }
 
-/// By switch: the port index by which packets for the end ports of switch `home` leave it. None there itself, and where no way leads.
-fn ways_to(home: usize, neighbours: &[Vec<Neighbour>]) -> Vec<Option<u8>> {
+/// By switch: the port index by which packets for the end ports of switch `home` leave it. None there itself, and where no route leads.
+fn routes_to(home: usize, neighbours: &[Vec<Neighbour>]) -> Vec<Option<u8>> {
     let distances = hops_to(home, neighbours);
-    let way = |(switch, ports): (usize, &Vec<Neighbour>)| {
+    let route = |(switch, ports): (usize, &Vec<Neighbour>)| {
         let distance = distances[switch].filter(|distance| *distance > 0)?;
         let nearer = |port: &Neighbour| matches!(port, Neighbour::Switch(next) if distances[*next] == Some(distance - 1));
         ports.iter().position(nearer).map(|port| port as u8)
     };
-    neighbours.iter().enumerate().map(way).collect()
+    neighbours.iter().enumerate().map(route).collect()
 }
 
 fn hops_to(home: usize, neighbours: &[Vec<Neighbour>]) -> Vec<Option<u32>> {

@@ -8,11 +8,11 @@ mod steps;
 mod thread;
 
 use crate::connections::{Endpoint, Refusal, endpoint};
+use crate::flows::{Flow, Flows};
 use crate::measure::{Measurements, PhaseReport};
 use crate::memory::NoMemory;
 use crate::progress::{Costs, Due, Seen, Thread};
 use crate::schedule::{Action, Followers, Schedule};
-use crate::ways::{Way, Ways};
 use softband_fabric::World;
 use softband_fabric::notice::Notice;
 use softband_model::verbs::api::Completion;
@@ -39,8 +39,8 @@ pub enum RunError {
     )]
     NoPort { host: String },
     #[error(
-        "mtu = {wanted} is more than the way between the hosts {} and {} carries, {carried}\n  \
-         help: {carried} or less, or leave mtu out: each connection then has what its way carries",
+        "mtu = {wanted} is more than the path between the hosts {} and {} carries, {carried}\n  \
+         help: {carried} or less, or leave mtu out: each connection then has what its path carries",
         hosts[0], hosts[1]
     )]
     PathMtu { hosts: [String; 2], wanted: u32, carried: u32 },
@@ -73,9 +73,9 @@ pub struct Runner {
     states: Vec<StepState>,
     threads: Vec<Thread>,
     cpus: BTreeMap<(u32, u32), SimTime>,
-    ways: Vec<Way>,
-    /// By step: the way that its messages take.
-    way_of_step: Vec<u32>,
+    flows: Vec<Flow>,
+    /// By step: the flow of its messages.
+    flow_of_step: Vec<u32>,
     connections: usize,
     matches: BTreeMap<(u32, u32, u32), Match>,
     phases: Vec<PhaseReport>,
@@ -112,8 +112,8 @@ impl Runner {
             let made = endpoint(&mut world, rank, host, takes_part[rank as usize]);
             endpoints.push(made.map_err(|refusal| refused(&world, rank, ranks_per_host, &refusal))?);
         }
-        let Ways { ways, of_step, connections } =
-            Ways::of(&mut world, &schedule, &endpoints).map_err(|(rank, refusal)| refused(&world, rank, ranks_per_host, &refusal))?;
+        let Flows { flows, of_step, connections } =
+            Flows::of(&mut world, &schedule, &endpoints).map_err(|(rank, refusal)| refused(&world, rank, ranks_per_host, &refusal))?;
         let thread = |rank: u32| Thread {
             clock: SimTime::ZERO,
             parked: true,
@@ -139,8 +139,8 @@ impl Runner {
             states,
             threads,
             cpus: BTreeMap::new(),
-            ways,
-            way_of_step: of_step,
+            flows,
+            flow_of_step: of_step,
             connections,
             matches: BTreeMap::new(),
             phases: schedule.phases.iter().map(|name| PhaseReport::new(name)).collect(),
@@ -250,8 +250,8 @@ impl Runner {
     pub fn measurements(&self) -> Measurements {
         let names: Vec<Arc<str>> = self.world.spec().hosts.iter().map(|host| host.name.as_str().into()).collect();
         let name = |rank: u32| Arc::clone(&names[(rank / self.ranks_per_host) as usize]);
-        let flow = |way: &Way| way.tally.report((way.from, way.to), (name(way.from), name(way.to)));
-        let mut flows: Vec<_> = self.ways.iter().filter(|way| way.tally.has_begun()).map(flow).collect();
+        let report = |flow: &Flow| flow.tally.report((flow.from, flow.to), (name(flow.from), name(flow.to)));
+        let mut flows: Vec<_> = self.flows.iter().filter(|flow| flow.tally.has_begun()).map(report).collect();
         flows.sort_by_key(|flow| (flow.from_rank, flow.to_rank));
         Measurements {
             completion: if self.is_done() { self.ended } else { self.now() },

@@ -52,10 +52,10 @@ impl Runner {
         let count = index + 1 - state.retired;
         state.retired = index + 1;
         let (done, goes_on) = (state.retired == messages, state.posted < messages);
-        let way = &mut self.ways[self.way_of_step[step as usize] as usize];
-        way.outstanding -= count;
-        way.tally.completed(now, count, u64::from(bytes) * u64::from(count));
-        for step in std::mem::take(&mut way.blocked) {
+        let flow = &mut self.flows[self.flow_of_step[step as usize] as usize];
+        flow.outstanding -= count;
+        flow.tally.completed(now, count, u64::from(bytes) * u64::from(count));
+        for step in std::mem::take(&mut flow.blocked) {
             self.open(step);
         }
         if goes_on {
@@ -91,15 +91,15 @@ impl Runner {
         if state.posted == messages || state.posted - state.retired >= self.schedule.window {
             return;
         }
-        let way = &mut self.ways[self.way_of_step[step as usize] as usize];
-        if way.outstanding == way.depth {
-            way.blocked.push(step);
+        let flow = &mut self.flows[self.flow_of_step[step as usize] as usize];
+        if flow.outstanding == flow.depth {
+            flow.blocked.push(step);
             return;
         }
-        way.outstanding += 1;
+        flow.outstanding += 1;
         let thread = &mut self.threads[rank as usize];
         thread.clock += thread.costs.clock;
-        way.tally.posted(thread.clock);
+        flow.tally.posted(thread.clock);
         thread.clock += thread.costs.post_send;
         let at = thread.clock;
         let interval = self.schedule.completion_interval;
@@ -113,8 +113,8 @@ impl Runner {
 
     /// Hands a message to the World. Where ranks are told of messages, each carries the number of its step.
     fn post(&mut self, at: SimTime, step: u32, bytes: u32, (index, signaled): (u32, bool)) {
-        let way = &self.ways[self.way_of_step[step as usize] as usize];
-        let (own, peer) = (self.endpoints[way.from as usize], self.endpoints[way.to as usize]);
+        let flow = &self.flows[self.flow_of_step[step as usize] as usize];
+        let (own, peer) = (self.endpoints[flow.from as usize], self.endpoints[flow.to as usize]);
         let immediate = self.matches_receives.then_some(step);
         let operation = match self.schedule.writes {
             true => SendOperation::RdmaWrite { remote_address: BASE, rkey: peer.rkey, immediate },
@@ -132,6 +132,6 @@ impl Runner {
             datagram: None,
             xrc_srq: None,
         };
-        self.world.post_send(at, own.process, own.hca, way.qpn, request);
+        self.world.post_send(at, own.process, own.hca, flow.qpn, request);
     }
 }

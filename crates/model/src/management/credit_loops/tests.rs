@@ -45,7 +45,7 @@ fn a_link_with_fewer_lanes_joins_those_of_the_others() {
 }
 
 #[test]
-fn short_ways_round_three_switches_and_trees_have_none() {
+fn short_routes_round_three_switches_and_trees_have_none() {
     let lane = |_, _| vls(1);
     assert_eq!(credit_loops(&ring(3), lane), []);
     use Neighbour::{End, Switch};
@@ -54,7 +54,7 @@ fn short_ways_round_three_switches_and_trees_have_none() {
 }
 
 #[test]
-fn ways_that_nobody_takes_make_no_loop() {
+fn routes_that_nobody_takes_make_no_loop() {
     // A ring of five with end ports on two neighbours only.
     let mut fabric = ring(5);
     for ports in &mut fabric[2..] {

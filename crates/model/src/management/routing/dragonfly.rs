@@ -4,7 +4,7 @@
 //! to another group is a global link. What comes in by one goes on within its group on another lane than what is still to leave its own:
 //! the mapping to lanes tells them apart by input and output, so one service level will do.
 
-use super::{Neighbour, Outputs, Unroutable, Ways};
+use super::{Neighbour, Outputs, RoutesTo, Unroutable};
 use softband_types::ServiceLevel;
 
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ impl Dragonfly {
         if is_whole { Ok(()) } else { Err(Unroutable { switch, why: "is not joined to every other switch of its group" }) }
     }
 
-    pub(super) fn ways_to(&self, home: usize) -> Ways {
+    pub(super) fn routes_to(&self, home: usize) -> RoutesTo {
         let to = home / self.group;
         let outputs = |switch: usize| {
             if switch == home {
@@ -82,7 +82,7 @@ impl Dragonfly {
             }
             links.iter().map(|(exit, _)| self.local[switch][exit % self.group]).collect()
         };
-        Ways((0..self.local.len()).map(|switch| Outputs { ports: outputs(switch), stride: 1 }).collect())
+        RoutesTo((0..self.local.len()).map(|switch| Outputs { ports: outputs(switch), stride: 1 }).collect())
     }
 
     /// On which of the two lanes, as a service level, a packet goes on.

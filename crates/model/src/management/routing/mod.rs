@@ -10,7 +10,7 @@ use dragonfly::Dragonfly;
 use softband_types::{OperationalVls, ServiceLevel, VirtualLane};
 use torus::Torus;
 
-/// How the subnet manager chooses ways.
+/// How the subnet manager chooses routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Routing {
     /// The fewest hops, the lowest port on a tie.
@@ -18,11 +18,11 @@ pub enum Routing {
     MinimumHop,
     /// Up towards one switch in the middle, then down (Autonet: Schroeder and others 1991).
     UpDown,
-    /// Up and down between the levels of a fat tree, ways spread by destination (D-mod-K: Zahavi 2012).
+    /// Up and down between the levels of a fat tree, routes spread by destination (D-mod-K: Zahavi 2012).
     FatTree,
     /// As minimum hops; without loops in meshes and hypercubes whose ports are in the order of the dimensions.
     DimensionOrder,
-    /// Dimension by dimension, with a virtual lane for ways across the dateline of a ring (Dally and Seitz 1987).
+    /// Dimension by dimension, with a virtual lane for routes across the dateline of a ring (Dally and Seitz 1987).
     Torus,
     /// To the group of the destination by one global link, then on with another virtual lane (Kim and others 2008).
     Dragonfly,
@@ -72,7 +72,7 @@ pub struct Unroutable {
 #[derive(Clone, Debug)]
 pub struct Routes {
     engine: Engine,
-    /// Of all switches' ports, where lanes do not follow from the way.
+    /// Of all switches' ports, where lanes do not follow from the route.
     sl2vl: Sl2Vl,
 }
 
@@ -86,7 +86,7 @@ enum Engine {
 
 /// The outputs of every switch towards the end ports of one.
 #[derive(Clone, Debug)]
-pub struct Ways(Vec<Outputs>);
+pub struct RoutesTo(Vec<Outputs>);
 
 /// The outputs that a switch has for some destinations: one for each in turn, after so many of them.
 #[derive(Clone, Debug, Default)]
@@ -95,15 +95,15 @@ struct Outputs {
     stride: usize,
 }
 
-impl Ways {
+impl RoutesTo {
     /// The port index by which packets for an end port leave a switch; `destination` is its place among all end ports, in the order of
-    /// switches and their ports. None at its own switch, and where no way leads.
+    /// switches and their ports. None at its own switch, and where no route leads.
     pub fn output(&self, switch: usize, destination: usize) -> Option<u8> {
         let outputs = &self.0[switch];
         (!outputs.ports.is_empty()).then(|| outputs.ports[destination / outputs.stride % outputs.ports.len()])
     }
 
-    /// Whether all end ports of the switch are reached by the same ways.
+    /// Whether all end ports of the switch are reached by the same routes.
     pub fn are_one(&self) -> bool {
         self.0.iter().all(|outputs| outputs.ports.len() <= 1)
     }
@@ -128,37 +128,37 @@ impl Routes {
         Ok(Self { engine, sl2vl: Sl2Vl::IDENTITY })
     }
 
-    /// The same ways with another mapping of service levels to lanes in switches. Engines that choose lanes by path keep theirs.
+    /// The same routes with another mapping of service levels to lanes in switches. Engines that choose lanes by path keep theirs.
     pub fn with_lanes(self, sl2vl: Sl2Vl) -> Self {
         Self { sl2vl, ..self }
     }
 
-    /// The ways of all switches to the end ports of switch `home`.
-    pub fn ways_to(&self, home: usize, neighbours: &[Vec<Neighbour>]) -> Ways {
+    /// The routes of all switches to the end ports of switch `home`.
+    pub fn routes_to(&self, home: usize, neighbours: &[Vec<Neighbour>]) -> RoutesTo {
         match &self.engine {
-            Engine::MinimumHop => Ways::single(super::ways_to(home, neighbours).into_iter()),
-            Engine::Tree(tree) => tree.ways_to(home, neighbours),
-            Engine::Torus(torus) => torus.ways_to(home),
-            Engine::Dragonfly(dragonfly) => dragonfly.ways_to(home),
+            Engine::MinimumHop => RoutesTo::single(super::routes_to(home, neighbours).into_iter()),
+            Engine::Tree(tree) => tree.routes_to(home, neighbours),
+            Engine::Torus(torus) => torus.routes_to(home),
+            Engine::Dragonfly(dragonfly) => dragonfly.routes_to(home),
         }
     }
 
-    /// Calls `set` with switch, port index of the end port there, and its ways, for every end port, as they stand in forwarding tables.
+    /// Calls `set` with switch, port index of the end port there, and its routes, for every end port, as they stand in forwarding tables.
     pub fn for_each_end(&self, neighbours: &[Vec<Neighbour>], mut set: impl FnMut(usize, usize, &dyn Fn(usize) -> Option<u8>)) {
         let mut destination = 0;
         for (home, ports) in neighbours.iter().enumerate() {
             if !has_ends(ports) {
                 continue;
             }
-            let ways = self.ways_to(home, neighbours);
+            let routes = self.routes_to(home, neighbours);
             for port in (0..ports.len()).filter(|port| matches!(ports[*port], Neighbour::End(_))) {
-                set(home, port, &|switch| ways.output(switch, destination));
+                set(home, port, &|switch| routes.output(switch, destination));
                 destination += 1;
             }
         }
     }
 
-    /// Whether the lane of a packet follows from its way, not from the service level that its sender would choose.
+    /// Whether the lane of a packet follows from its route, not from the service level that its sender would choose.
     pub fn choose_lanes(&self) -> bool {
         matches!(self.engine, Engine::Torus(_) | Engine::Dragonfly(_))
     }

@@ -7,7 +7,7 @@ fn routes(routing: Routing, neighbours: &[Vec<Neighbour>]) -> Routes {
     Routes::new(routing, neighbours).unwrap_or_else(|error| panic!("{routing:?}: switch {} {}", error.switch, error.why))
 }
 
-/// Whether a way leads from every switch to every end port.
+/// Whether a route leads from every switch to every end port.
 fn all_are_reached(routes: &Routes, neighbours: &[Vec<Neighbour>]) -> bool {
     let mut reached = true;
     routes.for_each_end(neighbours, |home, _, output| {
@@ -48,7 +48,7 @@ fn torus(sides: &[usize]) -> Vec<Vec<Neighbour>> {
 }
 
 #[test]
-fn every_switch_forwards_along_the_shortest_way() {
+fn every_switch_forwards_along_the_shortest_route() {
     // Three switches in a row, an end port at each end of it.
     let fabric = [vec![End(Lid(1)), Switch(1)], vec![Switch(0), Switch(2)], vec![Switch(1), End(Lid(2))]];
     let routes = routes(Routing::MinimumHop, &fabric);
@@ -80,7 +80,7 @@ fn a_torus_needs_two_lanes_and_no_more() {
 }
 
 #[test]
-fn ways_round_a_torus_load_all_links_alike() {
+fn routes_round_a_torus_load_all_links_alike() {
     for sides in [&[4][..], &[8], &[5], &[4, 4], &[8, 8], &[6, 6], &[4, 4, 4]] {
         let fabric = torus(sides);
         let mut loads: Vec<[u32; 6]> = vec![[0; 6]; fabric.len()];
@@ -94,7 +94,7 @@ fn ways_round_a_torus_load_all_links_alike() {
         });
         let used: Vec<u32> = loads.iter().flat_map(|ports| &ports[..2 * sides.len()]).copied().collect();
         let (most, mean) = (used.iter().max().unwrap(), f64::from(used.iter().sum::<u32>()) / used.len() as f64);
-        // Half of a ring of six is odd: ways that begin at every other switch cover some links once more than others.
+        // Half of a ring of six is odd: routes that begin at every other switch cover some links once more than others.
         let bound = if sides.contains(&6) { 1.12 } else { 1.01 };
         assert!(f64::from(*most) < bound * mean, "{sides:?}: {most} of {mean}");
     }

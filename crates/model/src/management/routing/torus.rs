@@ -1,13 +1,13 @@
 //! Dimension-ordered routing in tori and meshes.
 //!
 //! Of each switch the first two ports are those of the first dimension, to the next and to the one before, and so on: OpenSM's `dor` wants
-//! such an order, too. As in its `torus-2QoS` a bit of the service level for each dimension says whether the way crosses the dateline
+//! such an order, too. As in its `torus-2QoS` a bit of the service level for each dimension says whether the route crosses the dateline
 //! there, between the last and the first of a ring, and the mapping to lanes looks at the bit of the dimension that the output is of.
-//! On the lane of ways that do not cross the ring is cut at the dateline; the others are no longer than half of the ring, so that theirs is
-//! cut opposite to it. Where both ways round are equally long, one half of the destinations is reached by each: so all links of a ring
+//! On the lane of routes that do not cross the ring is cut at the dateline; the others are no longer than half of the ring, so that theirs is
+//! cut opposite to it. Where both directions round are equally long, one half of the destinations is reached by each: so all links of a ring
 //! carry the same when everybody sends to everybody, or nearly so where half of the ring is odd.
 
-use super::{Neighbour, Unroutable, Ways};
+use super::{Neighbour, RoutesTo, Unroutable};
 use softband_types::ServiceLevel;
 use std::cmp::Ordering;
 
@@ -21,7 +21,7 @@ pub(super) struct Torus {
     coordinates: Vec<[usize; DIMENSIONS_MAX]>,
 }
 
-/// One ring of a way: which way round, and whether across the dateline.
+/// One ring of a route: which direction, and whether across the dateline.
 struct Leg {
     forward: bool,
     crosses: bool,
@@ -60,7 +60,7 @@ impl Torus {
         Ok(())
     }
 
-    /// The shorter way in a dimension; of two that are equally long the one that the destination is for.
+    /// The shorter route in a dimension; of two that are equally long the one that the destination is for.
     fn leg(&self, dimension: usize, here: &[usize], there: &[usize]) -> Leg {
         let ((length, is_ring), from, to) = (self.sides[dimension], here[dimension], there[dimension]);
         let crosses = match (2 * from.abs_diff(to)).cmp(&length) {
@@ -71,9 +71,9 @@ impl Torus {
         Leg { forward: (to > from) != crosses, crosses }
     }
 
-    pub(super) fn ways_to(&self, home: usize) -> Ways {
+    pub(super) fn routes_to(&self, home: usize) -> RoutesTo {
         let there = &self.coordinates[home];
-        Ways::single(self.coordinates.iter().map(|here| {
+        RoutesTo::single(self.coordinates.iter().map(|here| {
             let dimension = (0..self.sides.len()).find(|dimension| here[*dimension] != there[*dimension])?;
             let leg = self.leg(dimension, here, there);
             Some((2 * dimension + usize::from(!leg.forward)) as u8)

@@ -1,14 +1,14 @@
-//! Up*/down* routing: no way goes up again after it has gone down, so no cycle of channels closes.
+//! Up*/down* routing: no route goes up again after it has gone down, so no cycle of channels closes.
 
-use super::{Neighbour, Outputs, Unroutable, Ways, has_ends, hops_to};
+use super::{Neighbour, Outputs, RoutesTo, Unroutable, has_ends, hops_to};
 use std::collections::VecDeque;
 
-/// Which way is up.
+/// Which direction is up.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     /// Up is towards the lesser.
     rank: Vec<(u32, usize)>,
-    /// Of switches by their height, how many destinations in turn go the same way: the product of the numbers of ways up below.
+    /// Of switches by their height, how many destinations in turn take the same route: the product of the numbers of routes up below.
     stride: Vec<usize>,
     /// Of each switch.
     height: Vec<usize>,
@@ -63,8 +63,8 @@ impl Tree {
     /// Whether every end port is reached from wherever cables lead to it.
     fn check(&self, neighbours: &[Vec<Neighbour>]) -> Result<(), Unroutable> {
         for home in (0..neighbours.len()).filter(|home| has_ends(&neighbours[*home])) {
-            let ways = self.ways_to(home, neighbours);
-            let lost = |switch: &usize| *switch != home && has_ends(&neighbours[*switch]) && ways.0[*switch].ports.is_empty();
+            let routes = self.routes_to(home, neighbours);
+            let lost = |switch: &usize| *switch != home && has_ends(&neighbours[*switch]) && routes.0[*switch].ports.is_empty();
             if let Some(switch) = reached(home, neighbours).find(lost) {
                 return Err(Unroutable { switch, why: "does not reach all others by going up first and then down" });
             }
@@ -73,7 +73,7 @@ impl Tree {
     }
 
     /// Switches above `home` go down to it, all others up to the nearest that does.
-    pub(super) fn ways_to(&self, home: usize, neighbours: &[Vec<Neighbour>]) -> Ways {
+    pub(super) fn routes_to(&self, home: usize, neighbours: &[Vec<Neighbour>]) -> RoutesTo {
         let (down, order) = self.above(home, neighbours);
         let mut distance = down.clone();
         let mut outputs = vec![Outputs::default(); neighbours.len()];
@@ -92,7 +92,7 @@ impl Tree {
             outputs[switch] = Outputs { ports: by, stride: self.stride[height] };
             distance[switch] = Some(nearest + 1);
         }
-        Ways(outputs)
+        RoutesTo(outputs)
     }
 
     /// By switch: hops down to `home`, if it can be reached by going down alone; and all switches, those above first, then by rank.

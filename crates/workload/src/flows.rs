@@ -1,4 +1,4 @@
-//! Ways between ranks: who sends to whom, by which queue pair, and what has gone there.
+//! Flows between ranks: who sends to whom, by which queue pair, and what has gone there.
 
 use crate::connections::{Connections, Endpoint, Refusal};
 use crate::measure::Tally;
@@ -8,7 +8,7 @@ use softband_types::Qpn;
 use std::collections::BTreeMap;
 
 /// From one rank to another.
-pub(crate) struct Way {
+pub(crate) struct Flow {
     pub from: u32,
     pub to: u32,
     /// Of the sender's queue pair.
@@ -21,15 +21,15 @@ pub(crate) struct Way {
     pub tally: Tally,
 }
 
-/// All ways of a workload.
-pub(crate) struct Ways {
-    pub ways: Vec<Way>,
-    /// By step: its way. Steps that send nothing have the first.
+/// All flows of a workload.
+pub(crate) struct Flows {
+    pub flows: Vec<Flow>,
+    /// By step: its flow. Steps that send nothing have the first.
     pub of_step: Vec<u32>,
     pub connections: usize,
 }
 
-impl Ways {
+impl Flows {
     /// Makes the queue pairs in the order in which steps first need them; of hosts that `world` has not only their numbers are known.
     ///
     /// # Errors
@@ -39,19 +39,19 @@ impl Ways {
         let depth = schedule.window.saturating_mul(4).clamp(128, 4_096);
         let mut connections = Connections::new(endpoints.len(), depth, (schedule.mtu, schedule.service_level));
         let mut known: Vec<BTreeMap<u32, u32>> = vec![BTreeMap::new(); endpoints.len()];
-        let (mut ways, mut of_step) = (Vec::new(), Vec::with_capacity(schedule.steps.len()));
+        let (mut flows, mut of_step) = (Vec::new(), Vec::with_capacity(schedule.steps.len()));
         for step in &schedule.steps {
             let Action::Send { to, .. } = step.action else {
                 of_step.push(0);
                 continue;
             };
             let of_rank = &mut known[step.rank as usize];
-            let way = match of_rank.get(&to) {
-                Some(way) => *way,
+            let flow = match of_rank.get(&to) {
+                Some(flow) => *flow,
                 None => {
                     let side = connections.side(world, endpoints, step.rank, to).map_err(|refusal| (step.rank, refusal))?;
-                    let way = ways.len() as u32;
-                    ways.push(Way {
+                    let flow = flows.len() as u32;
+                    flows.push(Flow {
                         from: step.rank,
                         to,
                         qpn: side.qpn,
@@ -60,12 +60,12 @@ impl Ways {
                         blocked: Vec::new(),
                         tally: Tally::default(),
                     });
-                    of_rank.insert(to, way);
-                    way
+                    of_rank.insert(to, flow);
+                    flow
                 }
             };
-            of_step.push(way);
+            of_step.push(flow);
         }
-        Ok(Self { ways, of_step, connections: connections.len() })
+        Ok(Self { flows, of_step, connections: connections.len() })
     }
 }
