@@ -167,8 +167,8 @@ impl World {
         self.after_requester(qp, memory, now);
     }
 
-    pub(crate) fn on_receiver_waited(&mut self, visit: u32, memory: &mut dyn HostMemory, now: SimTime) {
-        let (qp, epoch) = self.visits.take(visit);
+    pub(crate) fn on_receiver_waited(&mut self, qp_ref: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        let (qp, epoch) = self.qp_refs.take(qp_ref);
         if let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch) {
             slot.qp.requester.on_receiver_waited_for();
             self.wake(qp, Side::Requester, memory, now);

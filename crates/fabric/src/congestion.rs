@@ -53,7 +53,7 @@ impl World {
         let at = tail + part.ack_processing;
         let notification = congestion_notification(packet, slid);
         let lane = self.lane_at(port, notification.service_level);
-        let notification = self.places.place(notification);
+        let notification = self.packet_pool.place(notification);
         let transit = self.transit(notification, port, lane);
         self.ready_at(Work { qp, side: Side::Responder }, transit, at);
     }

@@ -11,11 +11,11 @@ pub(crate) enum Event {
     },
     /// The first WQE of a send queue that was idle is in the HCA.
     WqeFetched {
-        visit: u32,
+        qp_ref: u32,
     },
     /// A queue pair has come to RTS.
     QueueResumed {
-        visit: u32,
+        qp_ref: u32,
     },
     ReceivePosted {
         post: u32,
@@ -95,7 +95,7 @@ pub(crate) enum Event {
         qp: u32,
     },
     ReceiverWaited {
-        visit: u32,
+        qp_ref: u32,
     },
     ReplyReady {
         qp: u32,

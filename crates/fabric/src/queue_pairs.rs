@@ -191,8 +191,8 @@ impl World {
                     slot.qp.requester.resume();
                     // What a drained queue held back goes on; an event, since sending needs the programs' memory.
                     let epoch = slot.qp.epoch;
-                    let visit = self.visits.insert((index, epoch));
-                    self.queue.push(now, hca.0, Event::QueueResumed { visit });
+                    let qp_ref = self.qp_refs.insert((index, epoch));
+                    self.queue.push(now, hca.0, Event::QueueResumed { qp_ref });
                 }
                 if let Some(request) = unfinished {
                     self.verbs.put_back(request);
@@ -382,8 +382,8 @@ impl World {
                 }
                 if idle {
                     let at = now + self.hcas[hca.0 as usize].part.send_wqe_fetch;
-                    let visit = self.visits.insert((qp, epoch));
-                    self.queue.push(at, hca.0, Event::WqeFetched { visit });
+                    let qp_ref = self.qp_refs.insert((qp, epoch));
+                    self.queue.push(at, hca.0, Event::WqeFetched { qp_ref });
                 } else {
                     self.wake(qp, Side::Requester, memory, now);
                 }
@@ -393,16 +393,16 @@ impl World {
         }
     }
 
-    pub(crate) fn on_wqe_fetched(&mut self, visit: u32, memory: &mut dyn HostMemory, now: SimTime) {
-        let (qp, epoch) = self.visits.take(visit);
+    pub(crate) fn on_wqe_fetched(&mut self, qp_ref: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        let (qp, epoch) = self.qp_refs.take(qp_ref);
         if let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch) {
             slot.fetching = false;
             self.wake(qp, Side::Requester, memory, now);
         }
     }
 
-    pub(crate) fn on_queue_resumed(&mut self, visit: u32, memory: &mut dyn HostMemory, now: SimTime) {
-        let (qp, epoch) = self.visits.take(visit);
+    pub(crate) fn on_queue_resumed(&mut self, qp_ref: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        let (qp, epoch) = self.qp_refs.take(qp_ref);
         if self.slot(qp).is_some_and(|slot| slot.qp.epoch == epoch) {
             self.wake(qp, Side::Requester, memory, now);
         }

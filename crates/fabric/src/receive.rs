@@ -67,7 +67,7 @@ impl World {
         }
         let mut packet = transit.packet;
         let freed = self.receive_by(&mut packet, transit.port, arrival, memory, now).unwrap_or(arrival.tail);
-        self.places.take_back(packet);
+        self.packet_pool.take_back(packet);
         freed
     }
 
@@ -218,7 +218,7 @@ impl World {
         let mut packet = response_packet(&slot.qp.attributes, self.ports[port as usize].lid, response);
         packet.becn = std::mem::take(&mut slot.becn_due);
         let lane = self.lane_at(port, packet.service_level);
-        let packet = self.places.place(packet);
+        let packet = self.packet_pool.place(packet);
         let transit = self.transit(packet, port, lane);
         self.ready_at(Work { qp, side: Side::Responder }, transit, at);
     }
@@ -233,8 +233,8 @@ impl World {
             PacketKind::Nak(code) => requester.on_nak(a, packet.psn, code, now),
             PacketKind::RnrNak { timer_code } => {
                 if let Some(wait) = requester.on_rnr_nak(a, packet.psn, timer_code, now) {
-                    let visit = self.visits.insert((qp, epoch));
-                    self.queue.push(now + wait, hca.0, Event::ReceiverWaited { visit });
+                    let qp_ref = self.qp_refs.insert((qp, epoch));
+                    self.queue.push(now + wait, hca.0, Event::ReceiverWaited { qp_ref });
                 }
             }
             _ => delivery = requester.on_response(a, hca, &self.verbs, packet, now),

@@ -138,7 +138,7 @@ impl World {
         let slid = self.ports[next.port as usize].lid;
         let Some(slot) = self.qps[work.qp as usize].as_deref_mut() else { return };
         let a = &slot.qp.attributes;
-        let mut env = Environment { verbs: &mut self.verbs, memory, chunks: &mut self.chunks, packets: &mut self.places, slid };
+        let mut env = Environment { verbs: &mut self.verbs, memory, chunks: &mut self.chunks, packets: &mut self.packet_pool, slid };
         let (emission, refusal) = match work.side {
             Side::Requester => (slot.qp.requester.emit(a, slot.qp.hca, &mut env, now), None),
             Side::Responder => slot.qp.responder.emit(a, slot.qp.hca, &mut env),

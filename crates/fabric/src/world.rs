@@ -37,7 +37,7 @@ pub struct World {
     pub(crate) deadlock_checks: Vec<u32>,
     pub(crate) verbs: Verbs,
     pub(crate) chunks: ChunkPool,
-    pub(crate) places: PacketPool,
+    pub(crate) packet_pool: PacketPool,
     pub(crate) hcas: Vec<Hca>,
     /// Of each host, in the order of the file.
     pub(crate) memories: Vec<MemoryController>,
@@ -52,8 +52,8 @@ pub struct World {
     pub(crate) packets: Slab<Transit>,
     pub(crate) deliveries: Slab<InFlight>,
     pub(crate) posts: Slab<Post>,
-    /// Queue pairs that an event is about, and their epochs then.
-    pub(crate) visits: Slab<(u32, u32)>,
+    /// Queue pairs that events are about.
+    pub(crate) qp_refs: Slab<QpRef>,
     pub(crate) completions: Slab<(ProcessId, CqHandle, Completion)>,
     pub(crate) reports: Slab<Notice>,
     pub(crate) copies_left: Slab<u32>,
@@ -115,6 +115,9 @@ pub(crate) struct SwitchNode {
     pub first_port: u32,
     pub buffer_hold: SimDuration,
 }
+
+/// A reference to a queue pair that outlasts it: its index, and its epoch when the reference was made.
+pub(crate) type QpRef = (u32, u32);
 
 /// A packet under way: what the present hop needs, on one cache line, and the packet itself, which its ends look at.
 #[repr(align(64))]
@@ -265,8 +268,8 @@ impl World {
     pub(crate) fn execute(&mut self, event: Event, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>, now: SimTime) {
         match event {
             Event::Doorbell { post } => self.on_doorbell(post, memory, now),
-            Event::WqeFetched { visit } => self.on_wqe_fetched(visit, memory, now),
-            Event::QueueResumed { visit } => self.on_queue_resumed(visit, memory, now),
+            Event::WqeFetched { qp_ref } => self.on_wqe_fetched(qp_ref, memory, now),
+            Event::QueueResumed { qp_ref } => self.on_queue_resumed(qp_ref, memory, now),
             Event::ReceivePosted { post } => self.on_receive_posted(post, now),
             Event::EngineFree { hca, engine } => self.on_engine_free(hca, engine, memory, now),
             Event::InjectionDue { qp, side } => self.on_injection_due(Work { qp, side }, memory, now),
@@ -286,7 +289,7 @@ impl World {
             Event::BufferFree { port, lane, blocks } => self.on_buffer_free(port, VirtualLane(lane), blocks, now),
             Event::Completed { completion } => self.on_completed(completion, notices, now),
             Event::AckTimer { qp } => self.on_ack_timer(qp, memory, now),
-            Event::ReceiverWaited { visit } => self.on_receiver_waited(visit, memory, now),
+            Event::ReceiverWaited { qp_ref } => self.on_receiver_waited(qp_ref, memory, now),
             Event::ReplyReady { qp } => self.on_reply_ready(qp, memory, now),
             Event::Report { notice } => notices.push(self.reports.take(notice)),
             Event::Wakeup { token } => notices.push(Notice::Wakeup { token }),

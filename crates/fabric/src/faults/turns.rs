@@ -161,7 +161,7 @@ impl World {
             }
             Owner::Switch { .. } => {}
         }
-        self.places.take_back(transit.packet);
+        self.packet_pool.take_back(transit.packet);
     }
 
     /// Whether a packet that has begun to leave by a port gets lost on the cable; then the other end hears nothing of it but that.
@@ -191,7 +191,7 @@ impl World {
         if self.ports[transit.port as usize].framing == Framing::Infiniband {
             self.free_buffer(transit.port, transit.lane, transit.blocks, transit.tail, now);
         }
-        self.places.take_back(transit.packet);
+        self.packet_pool.take_back(transit.packet);
     }
 
     fn count_loss(&mut self, transit: &Transit, loss: Loss) {
