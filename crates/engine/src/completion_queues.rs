@@ -6,7 +6,7 @@ use crate::notifications::Armable;
 use crate::objects::{Object, drop_events_of};
 use crate::pace::{Engine, Event, Pace};
 use crate::process::Mapped;
-use crate::verbs::shown_lid;
+use crate::verbs::abi_lid;
 use rustix::fd::AsFd;
 use softband_ipc::calls;
 use softband_ipc::queues::{DeliveriesHeader, deliveries_bytes};
@@ -150,7 +150,7 @@ impl Engine {
     pub(crate) fn completed(&mut self, process: ProcessId, cq: CqHandle, completion: &Completion) {
         let Some(hca) = self.cqs.get(&cq.0).map(|record| record.hca) else { return };
         let mut cqe = cqe_of(completion, self.now);
-        cqe.source_lid = shown_lid(self.world.link_layer(HcaId(hca)), completion.source_lid).0;
+        cqe.source_lid = abi_lid(self.world.link_layer(HcaId(hca)), completion.source_lid).0;
         if self.pace == Pace::Wall {
             // The program may look at once, and tell others; then the data must be there, its own and its peers'.
             self.memory.flush_all();

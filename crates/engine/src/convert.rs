@@ -108,8 +108,8 @@ pub(crate) fn link_layer_code(layer: LinkLayer) -> u32 {
 
 /// Code of a link's speed. The kernel's drivers say of an Ethernet lane of 10.3 Gb/s that it is QDR.
 pub(crate) fn speed_code(layer: LinkLayer, speed: LinkSpeed) -> u32 {
-    let shown = if layer == LinkLayer::Ethernet && speed == LinkSpeed::Fdr10 { LinkSpeed::Qdr } else { speed };
-    u32::from(shown.code())
+    let abi_speed = if layer == LinkLayer::Ethernet && speed == LinkSpeed::Fdr10 { LinkSpeed::Qdr } else { speed };
+    u32::from(abi_speed.code())
 }
 
 /// Code of an MTU in `enum ibv_mtu`.

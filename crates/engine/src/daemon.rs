@@ -6,7 +6,7 @@ use crate::process::ProcessState;
 use crate::remote::Pass;
 use crate::report::RunReport;
 use crate::tickets::Grant;
-use crate::verbs::shown_lid;
+use crate::verbs::abi_lid;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use serde_json::{Value, json};
@@ -121,7 +121,7 @@ impl Engine {
                 "port": number,
                 "state": if port.active { "active" } else { "down" },
                 "link_layer": port.link_layer.name(),
-                "lid": shown_lid(port.link_layer, port.lid).0,
+                "lid": abi_lid(port.link_layer, port.lid).0,
             });
             if let Some(address) = address {
                 shown["ipv4"] = json!(address);

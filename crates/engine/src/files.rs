@@ -2,7 +2,7 @@
 //! in them leads such paths (`guest/files`). It looks like the kernel's, by what the fabric file says.
 
 use crate::pace::Engine;
-use crate::verbs::shown_lid;
+use crate::verbs::abi_lid;
 use anyhow::Context;
 use rustix::fs::FlockOperation;
 use softband_fabric::World;
@@ -217,9 +217,9 @@ fn write_port(folder: &Path, port: &PortSnapshot, pkeys: impl Iterator<Item = u1
         state,
         physical_state,
         ("rate", rate_text(port.link_layer, port.rate)),
-        ("lid", format!("{:#x}", shown_lid(port.link_layer, port.lid).0)),
+        ("lid", format!("{:#x}", abi_lid(port.link_layer, port.lid).0)),
         ("lid_mask_count", "0".into()),
-        ("sm_lid", format!("{:#x}", shown_lid(port.link_layer, port.sm_lid).0)),
+        ("sm_lid", format!("{:#x}", abi_lid(port.link_layer, port.sm_lid).0)),
         ("sm_sl", "0".into()),
         ("cap_mask", capabilities.into()),
         ("link_layer", port.link_layer.to_string()),

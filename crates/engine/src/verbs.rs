@@ -13,7 +13,7 @@ use softband_types::{
 };
 
 /// What programs are told of a LID: on Ethernet there are none for them.
-pub(crate) fn shown_lid(layer: LinkLayer, lid: Lid) -> Lid {
+pub(crate) fn abi_lid(layer: LinkLayer, lid: Lid) -> Lid {
     if layer == LinkLayer::Ethernet { Lid::NONE } else { lid }
 }
 
@@ -159,8 +159,8 @@ impl Engine {
         }
         Ok(reply(&calls::PortReply {
             state: if port.active { 4 } else { 1 },
-            lid: u32::from(shown_lid(port.link_layer, port.lid).0),
-            sm_lid: u32::from(shown_lid(port.link_layer, port.sm_lid).0),
+            lid: u32::from(abi_lid(port.link_layer, port.lid).0),
+            sm_lid: u32::from(abi_lid(port.link_layer, port.sm_lid).0),
             mtu_max_code: convert::mtu_code(port.mtu_max),
             mtu_active_code: convert::mtu_code(port.mtu_active),
             vl_cap_code: if port.link_layer == LinkLayer::Ethernet { 0 } else { u32::from(port.vl_cap.code()) },
@@ -192,7 +192,7 @@ impl Engine {
     }
 
     /// A queue pair as its program sees it: on Ethernet without the LID that its peer's GID stands for.
-    pub(crate) fn shown_queue_pair(&self, hca: HcaId, qp: &QpSnapshot) -> calls::QpFields {
+    pub(crate) fn abi_queue_pair(&self, hca: HcaId, qp: &QpSnapshot) -> calls::QpFields {
         let mut fields = convert::qp_fields(hca.0, qp);
         if self.world.link_layer(hca) == LinkLayer::Ethernet {
             fields.vector.dlid = 0;
@@ -292,7 +292,7 @@ impl Engine {
             self.direct.set_since(HcaId(hca), qp.qpn, since_ps);
         }
         let direct = self.direct.entry_of(HcaId(hca), qp.qpn);
-        Ok(reply(&calls::QpFields { direct, since_ps: [since_ps as u32, (since_ps >> 32) as u32], ..self.shown_queue_pair(HcaId(hca), &qp) }))
+        Ok(reply(&calls::QpFields { direct, since_ps: [since_ps as u32, (since_ps >> 32) as u32], ..self.abi_queue_pair(HcaId(hca), &qp) }))
     }
 
     /// A moment later than every completion so far, in wall pace: what a queue pair that begins now completes is told by it from what

@@ -13,7 +13,7 @@ use softband_ipc::post::{self, GlobalRoute, PostRecord};
 /// An address handle: what the header shows, and our part.
 #[repr(C)]
 struct Ah {
-    shown: ibv_ah,
+    abi: ibv_ah,
     pd: u32,
     /// What of it posting threads can use ([`post::path`]), or 0.
     path: u32,
@@ -24,12 +24,12 @@ struct Ah {
 /// Lets a datagram's record say where it goes: the engine's handle, and the path for a queue pair of domain `pd` that sends it itself.
 ///
 /// # Safety
-/// `shown` is NULL or an address handle of ours.
+/// `abi_ah` is NULL or an address handle of ours.
 #[inline(always)]
-pub(crate) unsafe fn address(record: &mut PostRecord, shown: *mut ibv_ah, pd: u32) -> Result<(), Errno> {
+pub(crate) unsafe fn address(record: &mut PostRecord, abi_ah: *mut ibv_ah, pd: u32) -> Result<(), Errno> {
     // SAFETY: the caller's promise; programs keep the pointer to the whole box.
-    let ah = unsafe { &*not_null(shown)?.cast::<Ah>() };
-    (record.ah, record.path) = (ah.shown.handle, if ah.pd == pd { ah.path } else { 0 });
+    let ah = unsafe { &*not_null(abi_ah)?.cast::<Ah>() };
+    (record.ah, record.path) = (ah.abi.handle, if ah.pd == pd { ah.path } else { 0 });
     if record.path & post::HAS_ROUTE != 0 {
         record.set_route(&ah.route);
     }
@@ -51,14 +51,14 @@ fn path_of(attributes: &ibv_ah_attr, reply: &AhReply) -> u32 {
 /// `pd` is NULL or a PD of ours.
 pub(crate) unsafe fn create(pd: *mut ibv_pd, attributes: &ibv_ah_attr) -> Result<*mut ibv_ah, Errno> {
     // SAFETY: the caller's promise, and with it an open context.
-    let (shown, pd_handle, hca) = unsafe {
+    let (abi_context, pd_handle, hca) = unsafe {
         let known = &*not_null(pd)?;
         (known.context, known.handle, context(known.context)?.hca)
     };
     let reply: AhReply = call(Op::CreateAh, &CreateAh { pd: pd_handle, hca, vector: address_vector(attributes) })?;
-    let shown = ibv_ah { context: shown, pd, handle: reply.handle };
+    let abi = ibv_ah { context: abi_context, pd, handle: reply.handle };
     let route = route_of(attributes, reply.source_ipv4);
-    Ok(Box::into_raw(Box::new(Ah { shown, pd: pd_handle, path: path_of(attributes, &reply), route })).cast())
+    Ok(Box::into_raw(Box::new(Ah { abi, pd: pd_handle, path: path_of(attributes, &reply), route })).cast())
 }
 
 #[unsafe(no_mangle)]
@@ -68,13 +68,13 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attributes: *mut ibv_ah_
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_destroy_ah(shown: *mut ibv_ah) -> c_int {
+pub unsafe extern "C" fn ibv_destroy_ah(abi_ah: *mut ibv_ah) -> c_int {
     status(|| {
         // SAFETY: the caller names an address handle of ours.
-        let handle = unsafe { (*not_null(shown)?).handle };
+        let handle = unsafe { (*not_null(abi_ah)?).handle };
         call_void(Op::DestroyAh, &Handle { handle, reserved: 0 })?;
         // SAFETY: `create` boxed it, and nobody uses it any more.
-        drop(unsafe { Box::from_raw(shown.cast::<Ah>()) });
+        drop(unsafe { Box::from_raw(abi_ah.cast::<Ah>()) });
         Ok(())
     })
 }

@@ -56,7 +56,7 @@ fn as_grh(header: [u8; 40]) -> ibv_grh {
 
 /// # Safety
 /// The pointers are what the manual page of `ibv_init_ah_from_wc` asks for.
-unsafe fn from_completion(shown: *mut ibv_context, port_num: u8, wc: *mut ibv_wc, grh: *mut ibv_grh) -> Result<ibv_ah_attr, Errno> {
+unsafe fn from_completion(abi_context: *mut ibv_context, port_num: u8, wc: *mut ibv_wc, grh: *mut ibv_grh) -> Result<ibv_ah_attr, Errno> {
     // SAFETY: the caller's promise.
     let wc = unsafe { &*not_null(wc)? };
     if wc.wc_flags & IBV_WC_GRH == 0 {
@@ -65,7 +65,7 @@ unsafe fn from_completion(shown: *mut ibv_context, port_num: u8, wc: *mut ibv_wc
     // SAFETY: the caller's promise. The header lies in the receive buffer, wherever that begins.
     let grh = as_grh(unsafe { not_null(grh)?.cast::<[u8; 40]>().read_unaligned() });
     // SAFETY: the caller names an open context; any sixteen bytes are a GID.
-    let (port, wanted) = unsafe { (query::port(shown, u32::from(port_num))?, grh.dgid.raw) };
+    let (port, wanted) = unsafe { (query::port(abi_context, u32::from(port_num))?, grh.dgid.raw) };
     // SAFETY: as above.
     let own = query::gid_entries(&port, u32::from(port_num)).find(|entry| unsafe { entry.gid.raw } == wanted);
     let is_of_group = Gid(wanted).is_multicast() && port.link_layer == u32::from(IBV_LINK_LAYER_ETHERNET as u8);
@@ -82,7 +82,7 @@ unsafe fn from_completion(shown: *mut ibv_context, port_num: u8, wc: *mut ibv_wc
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_init_ah_from_wc(
-    shown: *mut ibv_context,
+    abi_context: *mut ibv_context,
     port_num: u8,
     wc: *mut ibv_wc,
     grh: *mut ibv_grh,
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
 ) -> c_int {
     minus_one(|| {
         // SAFETY: passed on; the caller gives the address to be written.
-        unsafe { not_null(address)?.write(from_completion(shown, port_num, wc, grh)?) };
+        unsafe { not_null(address)?.write(from_completion(abi_context, port_num, wc, grh)?) };
         Ok(0)
     })
 }

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 /// A completion channel: what the header shows, and the engine's object behind its descriptor.
 #[repr(C)]
 struct Channel {
-    shown: ibv_comp_channel,
+    abi: ibv_comp_channel,
     object: u32,
 }
 
@@ -26,66 +26,66 @@ static USERS: Mutex<()> = Mutex::new(());
 /// The engine's object of a channel; 0 for NULL.
 ///
 /// # Safety
-/// `shown` is NULL or a channel of ours.
-pub(crate) unsafe fn object_of(shown: *mut ibv_comp_channel) -> u32 {
+/// `abi_channel` is NULL or a channel of ours.
+pub(crate) unsafe fn object_of(abi_channel: *mut ibv_comp_channel) -> u32 {
     // SAFETY: the caller's promise.
-    if shown.is_null() { 0 } else { unsafe { (*shown.cast::<Channel>()).object } }
+    if abi_channel.is_null() { 0 } else { unsafe { (*abi_channel.cast::<Channel>()).object } }
 }
 
 /// Counts the completion queues that use a channel.
 ///
 /// # Safety
 /// As [`object_of`].
-pub(crate) unsafe fn add_user(shown: *mut ibv_comp_channel, change: c_int) {
-    if !shown.is_null() {
+pub(crate) unsafe fn add_user(abi_channel: *mut ibv_comp_channel, change: c_int) {
+    if !abi_channel.is_null() {
         let _users = lock(&USERS);
         // SAFETY: the caller's promise; the lock is held.
-        unsafe { (*shown).refcnt += change };
+        unsafe { (*abi_channel).refcnt += change };
     }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_create_comp_channel(shown: *mut ibv_context) -> *mut ibv_comp_channel {
+pub unsafe extern "C" fn ibv_create_comp_channel(abi_context: *mut ibv_context) -> *mut ibv_comp_channel {
     object(|| {
         // SAFETY: the caller names an open context.
-        let hca = unsafe { context(shown) }?.hca;
+        let hca = unsafe { context(abi_context) }?.hca;
         let Object { object, .. } = call(Op::CreateChannel, &Hca { hca, reserved: 0 })?;
         let fd = placeholder(Kind::CompletionChannel, object)?;
-        let channel = Channel { shown: ibv_comp_channel { context: shown, fd, refcnt: 0 }, object };
+        let channel = Channel { abi: ibv_comp_channel { context: abi_context, fd, refcnt: 0 }, object };
         Ok(Box::into_raw(Box::new(channel)).cast())
     })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_destroy_comp_channel(shown: *mut ibv_comp_channel) -> c_int {
+pub unsafe extern "C" fn ibv_destroy_comp_channel(abi_channel: *mut ibv_comp_channel) -> c_int {
     status(|| {
-        let channel = not_null(shown)?.cast::<Channel>();
+        let channel = not_null(abi_channel)?.cast::<Channel>();
         let users = lock(&USERS);
         // SAFETY: the caller names a channel of ours; the lock is held.
-        if unsafe { (*shown).refcnt } != 0 {
+        if unsafe { (*abi_channel).refcnt } != 0 {
             return Err(Errno(libc::EBUSY));
         }
         drop(users);
         // SAFETY: `ibv_create_comp_channel` boxed it, and nobody uses it any more.
         let channel = unsafe { Box::from_raw(channel) };
-        close_placeholder(channel.shown.fd, channel.object);
+        close_placeholder(channel.abi.fd, channel.object);
         Ok(())
     })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_cq_event(shown: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, cookie: *mut *mut c_void) -> c_int {
+pub unsafe extern "C" fn ibv_get_cq_event(abi_channel: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, cookie: *mut *mut c_void) -> c_int {
     // SAFETY: the caller names a channel of ours, or NULL.
-    let is_over = !shown.is_null() && unsafe { is_interrupted((*shown).fd) };
+    let is_over = !abi_channel.is_null() && unsafe { is_interrupted((*abi_channel).fd) };
     // SAFETY: the caller's promise.
-    if is_over { -1 } else { unsafe { get_event(shown, cq, cookie) } }
+    if is_over { -1 } else { unsafe { get_event(abi_channel, cq, cookie) } }
 }
 
 #[inline(never)] // its caller has nothing to tidy up
-unsafe extern "C" fn get_event(shown: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, cookie: *mut *mut c_void) -> c_int {
+unsafe extern "C" fn get_event(abi_channel: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, cookie: *mut *mut c_void) -> c_int {
     minus_one(|| {
         // SAFETY: the caller names a channel of ours, and with it an open context.
-        let (object, fd, ours) = unsafe { (object_of(not_null(shown)?), (*shown).fd, context((*shown).context)?) };
+        let (object, fd, ours) = unsafe { (object_of(not_null(abi_channel)?), (*abi_channel).fd, context((*abi_channel).context)?) };
         loop {
             let event: ChannelEvent = read_or_wait(&Reading { op: Op::ChannelRead, object, fd })?;
             // Held until the event counts as taken: from then on the queue waits for it before it goes.
@@ -97,7 +97,7 @@ unsafe extern "C" fn get_event(shown: *mut ibv_comp_channel, cq: *mut *mut ibv_c
             unsafe {
                 (*pointer.0).inner.completion_events.take();
                 not_null(cq)?.write(pointer.0.cast());
-                not_null(cookie)?.write((*pointer.0).shown.cq_context);
+                not_null(cookie)?.write((*pointer.0).abi.cq_context);
             }
             return Ok(0);
         }
@@ -105,21 +105,21 @@ unsafe extern "C" fn get_event(shown: *mut ibv_comp_channel, cq: *mut *mut ibv_c
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_ack_cq_events(shown: *mut ibv_cq, events: u32) {
+pub unsafe extern "C" fn ibv_ack_cq_events(abi_cq: *mut ibv_cq, events: u32) {
     guarded((), || {
         // SAFETY: the caller names a CQ of ours.
-        if let Ok(cq) = unsafe { cq::inner(shown) } {
+        if let Ok(cq) = unsafe { cq::inner(abi_cq) } {
             // SAFETY: as above; the counter is shown to the program but ours to write.
-            unsafe { (*shown).comp_events_completed = (*shown).comp_events_completed.wrapping_add(events) };
+            unsafe { (*abi_cq).comp_events_completed = (*abi_cq).comp_events_completed.wrapping_add(events) };
             cq.completion_events.acknowledge(events);
         }
     });
 }
 
-pub(crate) unsafe extern "C" fn req_notify_cq(shown: *mut ibv_cq, solicited_only: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn req_notify_cq(abi_cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     status(|| {
         // SAFETY: the caller names a CQ of ours.
-        let cq = unsafe { cq::inner(shown) }?;
+        let cq = unsafe { cq::inner(abi_cq) }?;
         if let Some(deliveries) = &cq.deliveries {
             // Whoever lets a completion in afterwards sees this, and what came in before the next poll does.
             deliveries.arm(solicited_only != 0);

@@ -15,10 +15,10 @@ use std::mem::offset_of;
 use std::ptr::null_mut;
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
-/// An opened device as programs see it: they hold a pointer to `shown.context`.
+/// An opened device as programs see it: they hold a pointer to `abi.context`.
 #[repr(C)]
 struct OpenDevice {
-    shown: verbs_context,
+    abi: verbs_context,
     context: Context,
 }
 
@@ -78,18 +78,18 @@ impl Context {
     }
 }
 
-/// Our part of the context that `shown` points to.
+/// Our part of the context that `abi_context` points to.
 ///
 /// # Safety
-/// `shown` was returned by `ibv_open_device` and is not closed.
-pub(crate) unsafe fn context<'a>(shown: *mut ibv_context) -> Result<&'a Context, Errno> {
-    let open = open_device(not_null(shown)?);
+/// `abi_context` was returned by `ibv_open_device` and is not closed.
+pub(crate) unsafe fn context<'a>(abi_context: *mut ibv_context) -> Result<&'a Context, Errno> {
+    let open = open_device(not_null(abi_context)?);
     // SAFETY: the caller's promise; the pointer was derived from the whole box.
     Ok(unsafe { &(*open).context })
 }
 
-fn open_device(shown: *mut ibv_context) -> *mut OpenDevice {
-    shown.cast::<u8>().wrapping_sub(offset_of!(OpenDevice, shown) + offset_of!(verbs_context, context)).cast()
+fn open_device(abi_context: *mut ibv_context) -> *mut OpenDevice {
+    abi_context.cast::<u8>().wrapping_sub(offset_of!(OpenDevice, abi) + offset_of!(verbs_context, context)).cast()
 }
 
 #[unsafe(no_mangle)]
@@ -107,21 +107,21 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
             completion_queues: Mutex::default(),
             shared_queues: Mutex::default(),
         };
-        let open = Box::into_raw(Box::new(OpenDevice { shown: shown_context(device, cmd_fd, async_fd), context }));
+        let open = Box::into_raw(Box::new(OpenDevice { abi: abi_context(device, cmd_fd, async_fd), context }));
         // SAFETY: just made; the pointer keeps the provenance of the whole box.
-        Ok(unsafe { &raw mut (*open).shown.context })
+        Ok(unsafe { &raw mut (*open).abi.context })
     })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_close_device(shown: *mut ibv_context) -> c_int {
+pub unsafe extern "C" fn ibv_close_device(abi_context: *mut ibv_context) -> c_int {
     minus_one(|| {
-        let open = open_device(not_null(shown)?);
+        let open = open_device(not_null(abi_context)?);
         // SAFETY: the caller names an open context, and nobody uses it any more, by the manual page.
         let open = unsafe { Box::from_raw(open) };
-        close_placeholder(open.shown.context.async_fd, open.context.async_object);
+        close_placeholder(open.abi.context.async_fd, open.context.async_object);
         // SAFETY: `command_fd` made it; whoever wanted to keep it has made a copy.
-        drop(unsafe { OwnedFd::from_raw_fd(open.shown.context.cmd_fd) });
+        drop(unsafe { OwnedFd::from_raw_fd(open.abi.context.cmd_fd) });
         Ok(0)
     })
 }
@@ -183,7 +183,7 @@ pub(crate) fn close_placeholder(fd: c_int, object: u32) {
     }
 }
 
-fn shown_context(device: *mut ibv_device, cmd_fd: c_int, async_fd: c_int) -> verbs_context {
+fn abi_context(device: *mut ibv_device, cmd_fd: c_int, async_fd: c_int) -> verbs_context {
     use unsupported as no;
     verbs_context {
         query_port: Some(query::query_port),

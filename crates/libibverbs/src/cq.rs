@@ -22,7 +22,7 @@ use std::sync::atomic::AtomicBool;
 /// A completion queue: what the header shows, and our part. The plain structure is the head of the extended one.
 #[repr(C)]
 pub(crate) struct Cq {
-    pub(crate) shown: ibv_cq_ex,
+    pub(crate) abi: ibv_cq_ex,
     pub(crate) inner: CqInner,
 }
 
@@ -106,12 +106,12 @@ pub(crate) struct CqInit {
     pub(crate) has_stamps: bool,
 }
 
-/// Our part of the completion queue that `shown` points to.
+/// Our part of the completion queue that `abi_cq` points to.
 ///
 /// # Safety
-/// `shown` was made by this library and is not destroyed.
-pub(crate) unsafe fn inner<'a>(shown: *mut ibv_cq) -> Result<&'a CqInner, Errno> {
-    let cq = not_null(shown)?.cast::<Cq>();
+/// `abi_cq` was made by this library and is not destroyed.
+pub(crate) unsafe fn inner<'a>(abi_cq: *mut ibv_cq) -> Result<&'a CqInner, Errno> {
+    let cq = not_null(abi_cq)?.cast::<Cq>();
     // SAFETY: the caller's promise; programs keep the pointer to the whole box.
     Ok(unsafe { &(*cq).inner })
 }
@@ -119,10 +119,10 @@ pub(crate) unsafe fn inner<'a>(shown: *mut ibv_cq) -> Result<&'a CqInner, Errno>
 /// Makes a completion queue. Its readers are set by the caller.
 ///
 /// # Safety
-/// `shown` is an open context of ours, and the channel is NULL or ours.
-pub(crate) unsafe fn create(shown: *mut ibv_context, init: &CqInit) -> Result<*mut Cq, Errno> {
+/// `abi_context` is an open context of ours, and the channel is NULL or ours.
+pub(crate) unsafe fn create(abi_context: *mut ibv_context, init: &CqInit) -> Result<*mut Cq, Errno> {
     // SAFETY: the caller's promise.
-    let (ours, entries_max, vectors) = unsafe { (context(shown)?, device_of(shown)?.max_cqe, (*shown).num_comp_vectors) };
+    let (ours, entries_max, vectors) = unsafe { (context(abi_context)?, device_of(abi_context)?.max_cqe, (*abi_context).num_comp_vectors) };
     if init.entries == 0 || init.entries > entries_max || init.vector >= vectors as u32 {
         return Err(Errno(libc::EINVAL));
     }
@@ -143,7 +143,7 @@ pub(crate) unsafe fn create(shown: *mut ibv_context, init: &CqInit) -> Result<*m
         deliveries.want_events();
     }
     let cq = Box::into_raw(Box::new(Cq {
-        shown: shown_cq(shown, init, &reply),
+        abi: abi_cq(abi_context, init, &reply),
         inner: CqInner {
             hca: ours.hca,
             handle: reply.handle,
@@ -174,7 +174,7 @@ pub(crate) unsafe fn create(shown: *mut ibv_context, init: &CqInit) -> Result<*m
     Ok(cq)
 }
 
-fn shown_cq(context: *mut ibv_context, init: &CqInit, reply: &CreateCqReply) -> ibv_cq_ex {
+fn abi_cq(context: *mut ibv_context, init: &CqInit, reply: &CreateCqReply) -> ibv_cq_ex {
     ibv_cq_ex {
         context,
         channel: init.channel,
@@ -191,7 +191,7 @@ fn shown_cq(context: *mut ibv_context, init: &CqInit, reply: &CreateCqReply) -> 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_cq(
-    shown: *mut ibv_context,
+    abi_context: *mut ibv_context,
     entries: c_int,
     cookie: *mut c_void,
     channel: *mut ibv_comp_channel,
@@ -201,32 +201,32 @@ pub unsafe extern "C" fn ibv_create_cq(
         let entries = u32::try_from(entries).map_err(|_| Errno(libc::EINVAL))?;
         let vector = u32::try_from(vector).map_err(|_| Errno(libc::EINVAL))?;
         // SAFETY: the caller names an open context and NULL or a channel of it.
-        Ok(unsafe { create(shown, &CqInit { entries, cookie, channel, vector, has_stamps: false }) }?.cast())
+        Ok(unsafe { create(abi_context, &CqInit { entries, cookie, channel, vector, has_stamps: false }) }?.cast())
     })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_resize_cq(shown: *mut ibv_cq, entries: c_int) -> c_int {
+pub unsafe extern "C" fn ibv_resize_cq(abi_cq: *mut ibv_cq, entries: c_int) -> c_int {
     status(|| {
         let entries = u32::try_from(entries).map_err(|_| Errno(libc::EINVAL))?;
         // SAFETY: the caller names a CQ of ours.
-        let inner = unsafe { inner(shown) }?;
+        let inner = unsafe { inner(abi_cq) }?;
         if !inner.has_fewer_than(entries as usize + 1) {
             return Err(Errno(libc::EINVAL)); // it must hold what waits (IBTA 11.2.6.3)
         }
         let reply: CreateCqReply = call(Op::ResizeCq, &ResizeCq { cq: inner.handle, entries })?;
         inner.queue.lock().ring.replace(CompletionRing::new(reply.ring_offset, reply.capacity));
         // SAFETY: as above; the number is shown to the program but ours to write.
-        unsafe { (*shown).cqe = c_int::try_from(reply.capacity).unwrap_or(c_int::MAX) };
+        unsafe { (*abi_cq).cqe = c_int::try_from(reply.capacity).unwrap_or(c_int::MAX) };
         Ok(())
     })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_destroy_cq(shown: *mut ibv_cq) -> c_int {
+pub unsafe extern "C" fn ibv_destroy_cq(abi_cq: *mut ibv_cq) -> c_int {
     status(|| {
         // SAFETY: the caller names a CQ of ours.
-        let (ours, inner, channel) = unsafe { (context((*not_null(shown)?).context)?, inner(shown)?, (*shown).channel) };
+        let (ours, inner, channel) = unsafe { (context((*not_null(abi_cq)?).context)?, inner(abi_cq)?, (*abi_cq).channel) };
         call_void(Op::DestroyCq, &Handle { handle: inner.handle, reserved: 0 })?;
         ours.completion_queues().remove(&inner.handle);
         // As the manual page says: this waits for the program to acknowledge every event it has taken.
@@ -235,7 +235,7 @@ pub unsafe extern "C" fn ibv_destroy_cq(shown: *mut ibv_cq) -> c_int {
         // SAFETY: the channel is NULL or still there: it cannot go while it has users. `create` boxed the CQ, nobody uses it.
         unsafe {
             channel::add_user(channel, -1);
-            drop(Box::from_raw(shown.cast::<Cq>()));
+            drop(Box::from_raw(abi_cq.cast::<Cq>()));
         }
         Ok(())
     })

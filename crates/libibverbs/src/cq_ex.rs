@@ -53,7 +53,7 @@ impl ExtendedPoll {
     }
 }
 
-pub(crate) unsafe extern "C" fn create_cq_ex(shown: *mut ibv_context, init: *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex {
+pub(crate) unsafe extern "C" fn create_cq_ex(abi_context: *mut ibv_context, init: *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex {
     object(|| {
         // SAFETY: the caller gives the attributes to be read.
         let init = unsafe { &*not_null(init)? };
@@ -74,23 +74,23 @@ pub(crate) unsafe extern "C" fn create_cq_ex(shown: *mut ibv_context, init: *mut
         let has_stamps = init.wc_flags & u64::from(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) != 0;
         let plain = CqInit { entries: init.cqe, cookie: init.cq_context, channel: init.channel, vector: init.comp_vector, has_stamps };
         // SAFETY: the caller names an open context and NULL or a channel of it.
-        Ok(unsafe { cq::create(shown, &plain) }?.cast())
+        Ok(unsafe { cq::create(abi_context, &plain) }?.cast())
     })
 }
 
-unsafe extern "C" fn start_poll(shown: *mut ibv_cq_ex, attributes: *mut ibv_poll_cq_attr) -> c_int {
+unsafe extern "C" fn start_poll(abi_cq: *mut ibv_cq_ex, attributes: *mut ibv_poll_cq_attr) -> c_int {
     guarded(libc::EIO, || {
         // SAFETY: NULL or readable.
         if unsafe { attributes.as_ref() }.is_some_and(|attributes| attributes.comp_mask != 0) {
             return libc::EINVAL;
         }
         // SAFETY: the caller names an extended CQ of ours.
-        let Ok((ours, cq)) = (unsafe { poll::parts(shown.cast()) }) else { return libc::EINVAL };
+        let Ok((ours, cq)) = (unsafe { poll::parts(abi_cq.cast()) }) else { return libc::EINVAL };
         cq.extended.hold();
         let mut current = None;
         let polled = poll::poll(ours, cq, 1, |cqe| current = Some(*cqe));
         // SAFETY: this thread holds the poll.
-        let outcome = polled.map_or_else(|Errno(errno)| errno, |_| unsafe { show(shown, current) });
+        let outcome = polled.map_or_else(|Errno(errno)| errno, |_| unsafe { show(abi_cq, current) });
         if outcome == 0 {
             let mut queue = cq.queue.lock();
             queue.own_left = Some(queue.own.len());
@@ -101,21 +101,21 @@ unsafe extern "C" fn start_poll(shown: *mut ibv_cq_ex, attributes: *mut ibv_poll
     })
 }
 
-unsafe extern "C" fn next_poll(shown: *mut ibv_cq_ex) -> c_int {
+unsafe extern "C" fn next_poll(abi_cq: *mut ibv_cq_ex) -> c_int {
     guarded(libc::EIO, || {
         // SAFETY: the caller names an extended CQ of ours, between `start_poll` and `end_poll`.
-        let Ok((ours, cq)) = (unsafe { poll::parts(shown.cast()) }) else { return libc::EINVAL };
+        let Ok((ours, cq)) = (unsafe { poll::parts(abi_cq.cast()) }) else { return libc::EINVAL };
         let mut current = None;
         poll::take(ours, cq, 1, &mut |cqe: &Cqe| current = Some(*cqe));
         // SAFETY: this thread holds the poll.
-        unsafe { show(shown, current) }
+        unsafe { show(abi_cq, current) }
     })
 }
 
-unsafe extern "C" fn end_poll(shown: *mut ibv_cq_ex) {
+unsafe extern "C" fn end_poll(abi_cq: *mut ibv_cq_ex) {
     guarded((), || {
         // SAFETY: the caller names an extended CQ of ours.
-        if let Ok(cq) = unsafe { cq::inner(shown.cast()) } {
+        if let Ok(cq) = unsafe { cq::inner(abi_cq.cast()) } {
             cq.queue.lock().own_left = None;
             cq.extended.release();
         }
@@ -125,14 +125,14 @@ unsafe extern "C" fn end_poll(shown: *mut ibv_cq_ex) {
 /// Makes `current` what the readers read; `ENOENT` when there is none.
 ///
 /// # Safety
-/// `shown` is an extended CQ of ours and this thread holds its poll.
-unsafe fn show(shown: *mut ibv_cq_ex, current: Option<Cqe>) -> c_int {
+/// `abi_cq` is an extended CQ of ours and this thread holds its poll.
+unsafe fn show(abi_cq: *mut ibv_cq_ex, current: Option<Cqe>) -> c_int {
     let Some(cqe) = current else { return libc::ENOENT };
     // SAFETY: the caller's promise: nobody else writes these fields now.
     unsafe {
-        (*shown).status = cqe.status;
-        (*shown).wr_id = cqe.wr_id;
-        lock(&(*shown.cast::<Cq>()).inner.extended.state).current = Some(cqe);
+        (*abi_cq).status = cqe.status;
+        (*abi_cq).wr_id = cqe.wr_id;
+        lock(&(*abi_cq.cast::<Cq>()).inner.extended.state).current = Some(cqe);
     }
     0
 }
@@ -140,11 +140,11 @@ unsafe fn show(shown: *mut ibv_cq_ex, current: Option<Cqe>) -> c_int {
 /// Reads the completion that `start_poll` or `next_poll` has found.
 ///
 /// # Safety
-/// `shown` is an extended CQ of ours.
-unsafe fn read<R: Default>(shown: *mut ibv_cq_ex, field: impl FnOnce(&Cqe) -> R) -> R {
+/// `abi_cq` is an extended CQ of ours.
+unsafe fn read<R: Default>(abi_cq: *mut ibv_cq_ex, field: impl FnOnce(&Cqe) -> R) -> R {
     guarded(R::default(), || {
         // SAFETY: the caller's promise.
-        let current = unsafe { cq::inner(shown.cast()) }.ok().and_then(|cq| lock(&cq.extended.state).current);
+        let current = unsafe { cq::inner(abi_cq.cast()) }.ok().and_then(|cq| lock(&cq.extended.state).current);
         current.as_ref().map_or_else(R::default, field)
     })
 }
@@ -156,9 +156,9 @@ fn wallclock_ns(cqe: &Cqe) -> u64 {
 
 macro_rules! reader_functions {
     ($($name:ident: $ty:ty = |$cqe:ident| $value:expr;)*) => {
-        $(unsafe extern "C" fn $name(shown: *mut ibv_cq_ex) -> $ty {
+        $(unsafe extern "C" fn $name(abi_cq: *mut ibv_cq_ex) -> $ty {
             // SAFETY: the header's inline function passes the CQ that it found us in.
-            unsafe { read(shown, |$cqe| $value) }
+            unsafe { read(abi_cq, |$cqe| $value) }
         })*
     };
 }
@@ -180,7 +180,7 @@ reader_functions! {
     read_completion_wallclock_ns: u64 = |cqe| wallclock_ns(cqe);
 }
 
-unsafe extern "C" fn read_tm_info(_shown: *mut ibv_cq_ex, info: *mut ibv_wc_tm_info) {
+unsafe extern "C" fn read_tm_info(_abi_cq: *mut ibv_cq_ex, info: *mut ibv_wc_tm_info) {
     if !info.is_null() {
         // SAFETY: not NULL, and the caller gave it to be written.
         unsafe { info.write(ibv_wc_tm_info { tag: 0, r#priv: 0 }) };

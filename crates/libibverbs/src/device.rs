@@ -12,7 +12,7 @@ use std::sync::Mutex;
 /// A device: what the header shows, and what the engine told of it.
 #[repr(C)]
 pub(crate) struct Device {
-    shown: ibv_device,
+    abi: ibv_device,
     pub(crate) facts: DeviceFacts,
 }
 
@@ -31,7 +31,7 @@ unsafe impl Send for KnownDevice {}
 impl Device {
     fn new(index: usize, facts: DeviceFacts) -> Self {
         let name = text_of(&facts.name);
-        let shown = ibv_device {
+        let abi = ibv_device {
             _ops: _ibv_device_ops { _dummy1: None, _dummy2: None },
             node_type: IBV_NODE_CA as c_int,
             transport_type: IBV_TRANSPORT_IB as c_int,
@@ -40,16 +40,16 @@ impl Device {
             dev_path: c_text(&format!("/sys/class/infiniband_verbs/uverbs{index}")),
             ibdev_path: c_text(&format!("/sys/class/infiniband/{name}")),
         };
-        Self { shown, facts }
+        Self { abi, facts }
     }
 }
 
-/// What the engine told of the device that `shown` points to.
+/// What the engine told of the device that `abi_device` points to.
 ///
 /// # Safety
-/// `shown` points to a device of ours.
-pub(crate) unsafe fn facts<'a>(shown: *mut ibv_device) -> Result<&'a DeviceFacts, Errno> {
-    let device = not_null(shown)?.cast::<Device>();
+/// `abi_device` points to a device of ours.
+pub(crate) unsafe fn facts<'a>(abi_device: *mut ibv_device) -> Result<&'a DeviceFacts, Errno> {
+    let device = not_null(abi_device)?.cast::<Device>();
     // SAFETY: the caller's promise; devices live for ever and do not change.
     Ok(unsafe { &(*device).facts })
 }
@@ -155,7 +155,7 @@ mod tests {
         let mut facts = DeviceFacts::zeroed();
         facts.name[..6].copy_from_slice(b"mthca0");
         let device = Device::new(1, facts);
-        let path: Vec<u8> = device.shown.ibdev_path.iter().map(|c| *c as u8).collect();
+        let path: Vec<u8> = device.abi.ibdev_path.iter().map(|c| *c as u8).collect();
         assert_eq!(text_of(&path), "/sys/class/infiniband/mthca0");
     }
 }

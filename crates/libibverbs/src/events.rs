@@ -59,12 +59,12 @@ fn read_told<Event: Pod>(reading: &Reading, object: &Object) -> Result<Event, Er
 }
 
 /// An object is gone, and with it so many events that the program has not read: in wall pace their bytes are still there.
-pub(crate) fn forget_unread(shown: *mut ibv_context, Count { count }: Count) {
+pub(crate) fn forget_unread(abi_context: *mut ibv_context, Count { count }: Count) {
     if !is_wall() {
         return;
     }
     // SAFETY: the caller has an open context; its descriptor is only borrowed for this.
-    let fd = unsafe { rustix::fd::BorrowedFd::borrow_raw((*shown).async_fd) };
+    let fd = unsafe { rustix::fd::BorrowedFd::borrow_raw((*abi_context).async_fd) };
     let take = |_: &u64| rustix::net::recv(fd, &mut [0u8; 1][..], rustix::net::RecvFlags::DONTWAIT).is_ok();
     let _taken = (0..count).take_while(take).count();
 }
@@ -139,18 +139,18 @@ fn take_element(ours: &Context, event: &AsyncEvent) -> *mut c_void {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_async_event(shown: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
+pub unsafe extern "C" fn ibv_get_async_event(abi_context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
     // SAFETY: the caller names an open context, or NULL.
-    let is_over = !shown.is_null() && unsafe { is_interrupted((*shown).async_fd) };
+    let is_over = !abi_context.is_null() && unsafe { is_interrupted((*abi_context).async_fd) };
     // SAFETY: the caller's promise.
-    if is_over { -1 } else { unsafe { get_event(shown, event) } }
+    if is_over { -1 } else { unsafe { get_event(abi_context, event) } }
 }
 
 #[inline(never)] // its caller has nothing to tidy up
-unsafe extern "C" fn get_event(shown: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
+unsafe extern "C" fn get_event(abi_context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
     minus_one(|| {
         // SAFETY: the caller names an open context.
-        let (ours, fd) = unsafe { (context(shown)?, (*shown).async_fd) };
+        let (ours, fd) = unsafe { (context(abi_context)?, (*abi_context).async_fd) };
         loop {
             let read: AsyncEvent = read_or_wait(&Reading { op: Op::AsyncRead, object: ours.async_object, fd })?;
             let element = take_element(ours, &read);

@@ -51,7 +51,7 @@ fn check_registration(address: u64, len_bytes: u64, access: u32, offered: Offere
 unsafe fn register(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u64, access: u32) -> *mut ibv_mr {
     object(|| {
         // SAFETY: the caller names a PD of ours, and with it an open context.
-        let (shown, pd_handle, hca, offered) = unsafe {
+        let (abi_context, pd_handle, hca, offered) = unsafe {
             let pd = &*not_null(pd)?;
             (pd.context, pd.handle, context(pd.context)?.hca, Offered::by(device_of(pd.context)?))
         };
@@ -64,7 +64,7 @@ unsafe fn register(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u
         })?;
         regions::add(address as usize, length, access & WRITABLE != 0, access);
         let RegisterMrReply { handle, lkey, rkey, .. } = reply;
-        Ok(Box::into_raw(Box::new(ibv_mr { context: shown, pd, addr: address, length, handle, lkey, rkey })))
+        Ok(Box::into_raw(Box::new(ibv_mr { context: abi_context, pd, addr: address, length, handle, lkey, rkey })))
     })
 }
 
@@ -115,7 +115,7 @@ unsafe fn change_of(mr: &ibv_mr, flags: u32, pd: *mut ibv_pd, range: (u64, u64),
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_rereg_mr(
-    shown: *mut ibv_mr,
+    abi_mr: *mut ibv_mr,
     flags: c_int,
     pd: *mut ibv_pd,
     address: *mut c_void,
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
             }
         };
         let flags = flags as u32;
-        let outcome = not_null(shown).map_err(fail(REREG_BAD_INPUT)).and_then(|mr| {
+        let outcome = not_null(abi_mr).map_err(fail(REREG_BAD_INPUT)).and_then(|mr| {
             // SAFETY: the caller names a region of ours, and a PD of ours where the flags ask for one.
             let request = unsafe { change_of(&*mr, flags, pd, (address as u64, length as u64), access as u32) }.map_err(fail(REREG_BAD_INPUT))?;
             let reply: RegisterMrReply = call(Op::ReregisterMr, &request).map_err(fail(REREG_FAILED))?;

@@ -10,9 +10,9 @@ use softband_ipc::calls::{Multicast, Op};
 
 /// # Safety
 /// The queue pair is ours and the GID may be read.
-unsafe fn ask(op: Op, shown: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> Result<(), Errno> {
+unsafe fn ask(op: Op, abi_qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> Result<(), Errno> {
     // SAFETY: the caller's promise; any sixteen bytes are a GID.
-    let (qp, mgid) = unsafe { (qp::inner(shown)?, (*not_null(gid.cast_mut())?).raw) };
+    let (qp, mgid) = unsafe { (qp::inner(abi_qp)?, (*not_null(gid.cast_mut())?).raw) };
     let request = Multicast { hca: qp.hca, qpn: qp.qpn, mlid: u32::from(lid), reserved: 0, mgid };
     call_void(op, &request).map_err(|errno| match errno {
         Errno(libc::EOPNOTSUPP) => refuse("multicast (ibv_attach_mcast) on this HCA"),

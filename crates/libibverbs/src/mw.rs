@@ -14,7 +14,7 @@ use softband_ipc::post::{PostRecord, kind, opcode};
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, window_type: u32) -> *mut ibv_mw {
     object(|| {
         // SAFETY: the caller names a PD of ours, and with it an open context.
-        let (shown, pd_handle, hca) = unsafe { ((*not_null(pd)?).context, (*pd).handle, context((*pd).context)?.hca) };
+        let (abi_context, pd_handle, hca) = unsafe { ((*not_null(pd)?).context, (*pd).handle, context((*pd).context)?.hca) };
         if ![IBV_MW_TYPE_1, IBV_MW_TYPE_2].contains(&window_type) {
             return Err(Errno(libc::EINVAL));
         }
@@ -23,7 +23,7 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, window_type: u32) -> *
             Errno(libc::EOPNOTSUPP) => refuse("a memory window (ibv_alloc_mw) on this HCA"),
             other => other,
         })?;
-        Ok(Box::into_raw(Box::new(ibv_mw { context: shown, pd, rkey, handle, r#type: window_type })))
+        Ok(Box::into_raw(Box::new(ibv_mw { context: abi_context, pd, rkey, handle, r#type: window_type })))
     })
 }
 
@@ -39,11 +39,11 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
 }
 
 /// Binds a window of type 1; the header's inline function has looked at the type and the domains.
-pub(crate) unsafe extern "C" fn bind_mw(shown: *mut ibv_qp, mw: *mut ibv_mw, bind: *mut ibv_mw_bind) -> c_int {
+pub(crate) unsafe extern "C" fn bind_mw(abi_qp: *mut ibv_qp, mw: *mut ibv_mw, bind: *mut ibv_mw_bind) -> c_int {
     status(|| {
         // SAFETY: the caller names a queue pair and a window of ours and gives what to bind.
         unsafe {
-            let (qp, bind, window) = (qp::inner(shown)?, *not_null(bind)?, &mut *not_null(mw)?);
+            let (qp, bind, window) = (qp::inner(abi_qp)?, *not_null(bind)?, &mut *not_null(mw)?);
             // A new key for each binding, as `ibv_inc_rkey` makes it.
             let rkey = window.rkey & !0xFF | window.rkey.wrapping_add(1) & 0xFF;
             let record = PostRecord {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// A protection domain, or a parent domain that stands for one.
 #[repr(C)]
 struct Pd {
-    shown: ibv_pd,
+    abi: ibv_pd,
     /// Of a parent domain: what it stands for.
     parent: *mut Pd,
     td: *mut ibv_td,
@@ -26,36 +26,36 @@ struct Pd {
 /// A thread domain.
 #[repr(C)]
 struct Td {
-    shown: ibv_td,
+    abi: ibv_td,
     /// Parent domains that it is part of.
     users: AtomicU32,
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_alloc_pd(shown: *mut ibv_context) -> *mut ibv_pd {
+pub unsafe extern "C" fn ibv_alloc_pd(abi_context: *mut ibv_context) -> *mut ibv_pd {
     object(|| {
         // SAFETY: the caller names an open context.
-        let hca = unsafe { context(shown) }?.hca;
+        let hca = unsafe { context(abi_context) }?.hca;
         let Handle { handle, .. } = call(Op::AllocPd, &Hca { hca, reserved: 0 })?;
-        Ok(boxed(ibv_pd { context: shown, handle }, null_mut(), null_mut()))
+        Ok(boxed(ibv_pd { context: abi_context, handle }, null_mut(), null_mut()))
     })
 }
 
-fn boxed(shown: ibv_pd, parent: *mut Pd, td: *mut ibv_td) -> *mut ibv_pd {
-    Box::into_raw(Box::new(Pd { shown, parent, td, users: AtomicU32::new(0) })).cast()
+fn boxed(abi: ibv_pd, parent: *mut Pd, td: *mut ibv_td) -> *mut ibv_pd {
+    Box::into_raw(Box::new(Pd { abi, parent, td, users: AtomicU32::new(0) })).cast()
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_dealloc_pd(shown: *mut ibv_pd) -> c_int {
+pub unsafe extern "C" fn ibv_dealloc_pd(abi_pd: *mut ibv_pd) -> c_int {
     status(|| {
-        let pd = not_null(shown)?.cast::<Pd>();
+        let pd = not_null(abi_pd)?.cast::<Pd>();
         // SAFETY: the caller names a PD of ours; its parent and thread domain cannot go before it.
         unsafe {
             if (*pd).users.load(Ordering::Acquire) != 0 {
                 return Err(Errno(libc::EBUSY));
             }
             if (*pd).parent.is_null() {
-                call_void(Op::DeallocPd, &Handle { handle: (*pd).shown.handle, reserved: 0 })?;
+                call_void(Op::DeallocPd, &Handle { handle: (*pd).abi.handle, reserved: 0 })?;
             } else {
                 (*(*pd).parent).users.fetch_sub(1, Ordering::AcqRel);
                 if !(*pd).td.is_null() {
@@ -69,22 +69,22 @@ pub unsafe extern "C" fn ibv_dealloc_pd(shown: *mut ibv_pd) -> c_int {
     })
 }
 
-pub(crate) unsafe extern "C" fn alloc_td(shown: *mut ibv_context, init: *mut ibv_td_init_attr) -> *mut ibv_td {
+pub(crate) unsafe extern "C" fn alloc_td(abi_context: *mut ibv_context, init: *mut ibv_td_init_attr) -> *mut ibv_td {
     object(|| {
         // SAFETY: the caller names an open context and gives the attributes to be read.
         unsafe {
-            context(shown)?;
+            context(abi_context)?;
             if (*not_null(init)?).comp_mask != 0 {
                 return Err(Errno(libc::EINVAL));
             }
         }
-        Ok(Box::into_raw(Box::new(Td { shown: ibv_td { context: shown }, users: AtomicU32::new(0) })).cast())
+        Ok(Box::into_raw(Box::new(Td { abi: ibv_td { context: abi_context }, users: AtomicU32::new(0) })).cast())
     })
 }
 
-pub(crate) unsafe extern "C" fn dealloc_td(shown: *mut ibv_td) -> c_int {
+pub(crate) unsafe extern "C" fn dealloc_td(abi_td: *mut ibv_td) -> c_int {
     status(|| {
-        let td = not_null(shown)?.cast::<Td>();
+        let td = not_null(abi_td)?.cast::<Td>();
         // SAFETY: the caller names a thread domain of ours; once it has no users nobody else looks at it.
         unsafe {
             if (*td).users.load(Ordering::Acquire) != 0 {
@@ -96,11 +96,11 @@ pub(crate) unsafe extern "C" fn dealloc_td(shown: *mut ibv_td) -> c_int {
     })
 }
 
-pub(crate) unsafe extern "C" fn alloc_parent_domain(shown: *mut ibv_context, init: *mut ibv_parent_domain_init_attr) -> *mut ibv_pd {
+pub(crate) unsafe extern "C" fn alloc_parent_domain(abi_context: *mut ibv_context, init: *mut ibv_parent_domain_init_attr) -> *mut ibv_pd {
     object(|| {
         // SAFETY: the caller names an open context and gives the attributes to be read.
         let init = unsafe {
-            context(shown)?;
+            context(abi_context)?;
             &*not_null(init)?
         };
         if init.comp_mask & !(IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT) != 0 {
@@ -117,7 +117,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(shown: *mut ibv_context, ini
             if !init.td.is_null() {
                 (*init.td.cast::<Td>()).users.fetch_add(1, Ordering::AcqRel);
             }
-            Ok(boxed(ibv_pd { context: shown, handle: (*parent).shown.handle }, parent, init.td))
+            Ok(boxed(ibv_pd { context: abi_context, handle: (*parent).abi.handle }, parent, init.td))
         }
     })
 }

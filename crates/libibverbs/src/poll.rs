@@ -12,10 +12,10 @@ use softband_client::{Errno, advance_ps, header, is_wall, poll_empty, sync, warn
 use softband_ipc::ring::{Cqe, flags};
 use std::sync::atomic::Ordering;
 
-pub(crate) unsafe extern "C" fn poll_cq(shown: *mut ibv_cq, entries: c_int, completions: *mut ibv_wc) -> c_int {
+pub(crate) unsafe extern "C" fn poll_cq(abi_cq: *mut ibv_cq, entries: c_int, completions: *mut ibv_wc) -> c_int {
     guarded(-1, || {
         // SAFETY: the caller names a CQ of ours and with it an open context.
-        let Ok((ours, cq)) = (unsafe { parts(shown) }) else { return -1 };
+        let Ok((ours, cq)) = (unsafe { parts(abi_cq) }) else { return -1 };
         let room = usize::try_from(entries).unwrap_or(0);
         if room == 0 {
             return 0;
@@ -36,10 +36,10 @@ pub(crate) unsafe extern "C" fn poll_cq(shown: *mut ibv_cq, entries: c_int, comp
 /// Our parts of a completion queue and of its context.
 ///
 /// # Safety
-/// `shown` is a CQ of ours.
-pub(crate) unsafe fn parts<'a>(shown: *mut ibv_cq) -> Result<(&'a Context, &'a CqInner), Errno> {
+/// `abi_cq` is a CQ of ours.
+pub(crate) unsafe fn parts<'a>(abi_cq: *mut ibv_cq) -> Result<(&'a Context, &'a CqInner), Errno> {
     // SAFETY: the caller's promise.
-    unsafe { Ok((context((*not_null(shown)?).context)?, cq::inner(shown)?)) }
+    unsafe { Ok((context((*not_null(abi_cq)?).context)?, cq::inner(abi_cq)?)) }
 }
 
 /// One call of a poll verb: pays for it, polls, and where nothing is there lets time pass and polls once more.

@@ -12,11 +12,11 @@ use softband_ipc::post::{BindInfo, PostRecord, PostSge, kind, opcode};
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 
-pub(crate) unsafe extern "C" fn post_send(shown: *mut ibv_qp, first: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> c_int {
+pub(crate) unsafe extern "C" fn post_send(abi_qp: *mut ibv_qp, first: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> c_int {
     guarded(libc::EIO, || {
         let mut at = first;
         // SAFETY: the caller names a queue pair of ours and a list of requests.
-        let outcome = unsafe { qp::inner(shown) }.and_then(|qp| {
+        let outcome = unsafe { qp::inner(abi_qp) }.and_then(|qp| {
             while !at.is_null() {
                 // SAFETY: as above.
                 unsafe {
@@ -31,11 +31,11 @@ pub(crate) unsafe extern "C" fn post_send(shown: *mut ibv_qp, first: *mut ibv_se
     })
 }
 
-pub(crate) unsafe extern "C" fn post_recv(shown: *mut ibv_qp, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
+pub(crate) unsafe extern "C" fn post_recv(abi_qp: *mut ibv_qp, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
     guarded(libc::EIO, || {
         let mut at = first;
         // SAFETY: the caller names a queue pair of ours and a list of requests.
-        let outcome = unsafe { qp::inner(shown) }.and_then(|qp| {
+        let outcome = unsafe { qp::inner(abi_qp) }.and_then(|qp| {
             while !at.is_null() {
                 // SAFETY: as above.
                 unsafe {

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// A queue pair: what the header shows, and our part. The plain structure is the head of the extended one.
 #[repr(C)]
 pub(crate) struct Qp {
-    pub(crate) shown: ibv_qp_ex,
+    pub(crate) abi: ibv_qp_ex,
     pub(crate) inner: QpInner,
 }
 
@@ -68,9 +68,9 @@ impl CqOfQp {
 
     /// # Safety
     /// NULL or a completion queue of ours.
-    unsafe fn of(shown: *mut ibv_cq) -> Self {
+    unsafe fn of(abi_cq: *mut ibv_cq) -> Self {
         // SAFETY: the caller's promise.
-        Self(unsafe { cq::inner(shown) }.map_or(std::ptr::null(), std::ptr::from_ref))
+        Self(unsafe { cq::inner(abi_cq) }.map_or(std::ptr::null(), std::ptr::from_ref))
     }
 }
 
@@ -215,12 +215,12 @@ fn since([low, high]: [u32; 2]) -> u64 {
     if since_ps == 0 { softband_client::last_answer_ps() } else { since_ps }
 }
 
-/// Our part of the queue pair that `shown` points to.
+/// Our part of the queue pair that `abi_qp` points to.
 ///
 /// # Safety
-/// `shown` was made by this library and is not destroyed.
-pub(crate) unsafe fn inner<'a>(shown: *mut ibv_qp) -> Result<&'a QpInner, Errno> {
-    let qp = not_null(shown)?.cast::<Qp>();
+/// `abi_qp` was made by this library and is not destroyed.
+pub(crate) unsafe fn inner<'a>(abi_qp: *mut ibv_qp) -> Result<&'a QpInner, Errno> {
+    let qp = not_null(abi_qp)?.cast::<Qp>();
     // SAFETY: the caller's promise; programs keep the pointer to the whole box.
     Ok(unsafe { &(*qp).inner })
 }
@@ -304,7 +304,7 @@ fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields)
     let is_direct = made.direct != 0 && send_cq.get().is_some_and(|cq| cq.takes_own);
     let offered = if is_direct { direct::operations(wanted.qp_type, has_atomic_write) } else { 0 };
     let qp = Box::into_raw(Box::new(Qp {
-        shown: qp_ex::table(qp_base),
+        abi: qp_ex::table(qp_base),
         inner: QpInner {
             hca: ours.hca,
             qpn: made.qpn,
@@ -410,22 +410,22 @@ pub(crate) unsafe extern "C" fn open_qp(context: *mut ibv_context, open: *mut ib
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_qp_to_qp_ex(shown: *mut ibv_qp) -> *mut ibv_qp_ex {
+pub unsafe extern "C" fn ibv_qp_to_qp_ex(abi_qp: *mut ibv_qp) -> *mut ibv_qp_ex {
     // SAFETY: the caller names a queue pair of ours.
-    if unsafe { inner(shown) }.is_ok_and(|qp| qp.is_extended) { shown.cast() } else { null_mut() }
+    if unsafe { inner(abi_qp) }.is_ok_and(|qp| qp.is_extended) { abi_qp.cast() } else { null_mut() }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_destroy_qp(shown: *mut ibv_qp) -> c_int {
+pub unsafe extern "C" fn ibv_destroy_qp(abi_qp: *mut ibv_qp) -> c_int {
     status(|| {
         // SAFETY: the caller names a queue pair of ours and with it an open context.
-        let (shown_context, ours, qp) = unsafe { ((*not_null(shown)?).context, context((*shown).context)?, inner(shown)?) };
-        events::forget_unread(shown_context, call(Op::DestroyQp, &qp.name())?);
-        ours.remove_queue_pair(qp.qpn, shown.cast());
+        let (abi_context, ours, qp) = unsafe { ((*not_null(abi_qp)?).context, context((*abi_qp).context)?, inner(abi_qp)?) };
+        events::forget_unread(abi_context, call(Op::DestroyQp, &qp.name())?);
+        ours.remove_queue_pair(qp.qpn, abi_qp.cast());
         poll::forget(ours, qp, u64::MAX);
         qp.async_events.wait_until_settled();
         // SAFETY: `create` boxed it, and nobody uses it any more.
-        drop(unsafe { Box::from_raw(shown.cast::<Qp>()) });
+        drop(unsafe { Box::from_raw(abi_qp.cast::<Qp>()) });
         Ok(())
     })
 }

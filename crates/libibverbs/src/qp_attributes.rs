@@ -48,22 +48,22 @@ fn mask_for_engine(attributes: &ibv_qp_attr, mask: u32) -> Result<u32, Errno> {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_modify_qp(shown: *mut ibv_qp, attributes: *mut ibv_qp_attr, mask: c_int) -> c_int {
+pub unsafe extern "C" fn ibv_modify_qp(abi_qp: *mut ibv_qp, attributes: *mut ibv_qp_attr, mask: c_int) -> c_int {
     status(|| {
         // SAFETY: the caller names a queue pair of ours and gives the attributes to be read. Those that the mask does not name
         // may be uninitialised in C; they are plain numbers and only copied.
-        let (qp, attributes) = unsafe { (qp::inner(shown)?, *not_null(attributes)?) };
+        let (qp, attributes) = unsafe { (qp::inner(abi_qp)?, *not_null(attributes)?) };
         let mask = mask_for_engine(&attributes, mask as u32)?;
         let fields = QpFields { hca: qp.hca, qpn: qp.qpn, ..qp_fields(&attributes) };
         let made: QpFields = call(Op::ModifyQp, &ModifyQp { mask, reserved: 0, fields })?;
         if mask & IBV_QP_STATE != 0 {
             qp.state.store(attributes.qp_state, Ordering::Release);
             // SAFETY: as above; the state is shown to the program but ours to write.
-            unsafe { (*shown).state = attributes.qp_state };
+            unsafe { (*abi_qp).state = attributes.qp_state };
             if attributes.qp_state == IBV_QPS_RESET {
                 qp.reset(made.since_ps);
                 // SAFETY: as above.
-                poll::forget(unsafe { context((*shown).context) }?, qp, qp.reset_at_ps.load(Ordering::Relaxed));
+                poll::forget(unsafe { context((*abi_qp).context) }?, qp, qp.reset_at_ps.load(Ordering::Relaxed));
             }
         }
         Ok(())
@@ -71,23 +71,23 @@ pub unsafe extern "C" fn ibv_modify_qp(shown: *mut ibv_qp, attributes: *mut ibv_
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_qp(shown: *mut ibv_qp, attributes: *mut ibv_qp_attr, _mask: c_int, init: *mut ibv_qp_init_attr) -> c_int {
+pub unsafe extern "C" fn ibv_query_qp(abi_qp: *mut ibv_qp, attributes: *mut ibv_qp_attr, _mask: c_int, init: *mut ibv_qp_init_attr) -> c_int {
     status(|| {
         // SAFETY: the caller names a queue pair of ours.
-        let qp = unsafe { qp::inner(shown) }?;
+        let qp = unsafe { qp::inner(abi_qp) }?;
         let fields: QpFields = call(Op::QueryQp, &qp.name())?;
         qp.state.store(fields.state, Ordering::Release);
         // SAFETY: the caller names a queue pair of ours and gives both results to be written.
         unsafe {
-            (*shown).state = fields.state;
+            (*abi_qp).state = fields.state;
             not_null(attributes)?.write(ibv_qp_attr { cur_qp_state: fields.state, ..qp_attributes(&fields) });
             not_null(init)?.write(ibv_qp_init_attr {
-                qp_context: (*shown).qp_context,
-                send_cq: (*shown).send_cq,
-                recv_cq: (*shown).recv_cq,
-                srq: (*shown).srq,
+                qp_context: (*abi_qp).qp_context,
+                send_cq: (*abi_qp).send_cq,
+                recv_cq: (*abi_qp).recv_cq,
+                srq: (*abi_qp).srq,
                 cap: capabilities(&fields),
-                qp_type: (*shown).qp_type,
+                qp_type: (*abi_qp).qp_type,
                 sq_sig_all: c_int::from(fields.signal_all != 0),
             });
         }

@@ -16,20 +16,20 @@ use std::sync::atomic::Ordering;
 /// Runs `body` with our part of the queue pair.
 ///
 /// # Safety
-/// `shown` is a queue pair of ours.
-unsafe fn with(shown: *mut ibv_qp_ex, body: impl FnOnce(&QpInner)) {
+/// `abi_qp` is a queue pair of ours.
+unsafe fn with(abi_qp: *mut ibv_qp_ex, body: impl FnOnce(&QpInner)) {
     // SAFETY: the caller's promise.
-    guarded((), || unsafe { with_it(shown, body) });
+    guarded((), || unsafe { with_it(abi_qp, body) });
 }
 
 /// The same for what has nothing in it that could panic, as requests of the plain kind have not: they are many.
 ///
 /// # Safety
-/// `shown` is a queue pair of ours.
+/// `abi_qp` is a queue pair of ours.
 #[inline(always)]
-unsafe fn with_it(shown: *mut ibv_qp_ex, body: impl FnOnce(&QpInner)) {
+unsafe fn with_it(abi_qp: *mut ibv_qp_ex, body: impl FnOnce(&QpInner)) {
     // SAFETY: the caller's promise.
-    if let Ok(qp) = unsafe { qp::inner(shown.cast()) } {
+    if let Ok(qp) = unsafe { qp::inner(abi_qp.cast()) } {
         body(qp);
     }
 }
@@ -37,13 +37,13 @@ unsafe fn with_it(shown: *mut ibv_qp_ex, body: impl FnOnce(&QpInner)) {
 /// Begins a request with what the program has put into `wr_id` and `wr_flags`.
 ///
 /// # Safety
-/// `shown` is a queue pair of ours.
+/// `abi_qp` is a queue pair of ours.
 #[inline(always)]
-unsafe fn begin(shown: *mut ibv_qp_ex, opcode: u32, fill: impl FnOnce(&mut PostRecord)) {
+unsafe fn begin(abi_qp: *mut ibv_qp_ex, opcode: u32, fill: impl FnOnce(&mut PostRecord)) {
     // SAFETY: the caller's promise.
     unsafe {
-        with_it(shown, |qp| {
-            let (wr_id, flags) = ((*shown).wr_id, (*shown).wr_flags);
+        with_it(abi_qp, |qp| {
+            let (wr_id, flags) = ((*abi_qp).wr_id, (*abi_qp).wr_flags);
             let allowed = check_send_state(qp.state.load(Ordering::Acquire)).and_then(|()| check_opcode(qp.qp_type, opcode));
             let Some(pending) = qp.builder.begin(allowed) else { return };
             pending.record = PostRecord {
@@ -63,9 +63,9 @@ unsafe fn begin(shown: *mut ibv_qp_ex, opcode: u32, fill: impl FnOnce(&mut PostR
 /// Entries that begin a request: `name(arguments) = opcode, |record| what else to fill in`.
 macro_rules! operations {
     ($($name:ident($($argument:ident: $ty:ty),*) = $opcode:ident, |$record:ident| $fill:block)*) => {
-        $(unsafe extern "C" fn $name(shown: *mut ibv_qp_ex $(, $argument: $ty)*) {
+        $(unsafe extern "C" fn $name(abi_qp: *mut ibv_qp_ex $(, $argument: $ty)*) {
             // SAFETY: the header's inline function passes the queue pair that it found us in.
-            unsafe { begin(shown, $opcode, |$record| $fill) }
+            unsafe { begin(abi_qp, $opcode, |$record| $fill) }
         })*
     };
 }
@@ -95,9 +95,9 @@ operations! {
 /// Entries that are not offered: `wr_complete` answers `EOPNOTSUPP`.
 macro_rules! refused_operations {
     ($($name:ident($($argument:ident: $ty:ty),*) = $what:literal;)*) => {
-        $(unsafe extern "C" fn $name(shown: *mut ibv_qp_ex $(, $argument: $ty)*) {
+        $(unsafe extern "C" fn $name(abi_qp: *mut ibv_qp_ex $(, $argument: $ty)*) {
             // SAFETY: as in `operations`.
-            unsafe { with(shown, |qp| qp.builder.fail(refuse($what))) }
+            unsafe { with(abi_qp, |qp| qp.builder.fail(refuse($what))) }
         })*
     };
 }
@@ -106,11 +106,11 @@ refused_operations! {
     wr_send_tso(_header: *mut c_void, _header_bytes: u16, _mss: u16) = "ibv_wr_send_tso";
 }
 
-unsafe extern "C" fn wr_bind_mw(shown: *mut ibv_qp_ex, mw: *mut ibv_mw, rkey: u32, info: *const ibv_mw_bind_info) {
+unsafe extern "C" fn wr_bind_mw(abi_qp: *mut ibv_qp_ex, mw: *mut ibv_mw, rkey: u32, info: *const ibv_mw_bind_info) {
     // SAFETY: as in `operations`; the caller names a window of ours and gives what to bind it to.
     unsafe {
-        begin(shown, IBV_WR_BIND_MW, |record| record.rkey = rkey);
-        with(shown, |qp| {
+        begin(abi_qp, IBV_WR_BIND_MW, |record| record.rkey = rkey);
+        with(abi_qp, |qp| {
             qp.builder.amend(|request| {
                 let info = bind_info(mw, &*not_null(info.cast_mut())?)?;
                 request.inline.extend_from_slice(bytemuck::bytes_of(&info));
@@ -120,11 +120,11 @@ unsafe extern "C" fn wr_bind_mw(shown: *mut ibv_qp_ex, mw: *mut ibv_mw, rkey: u3
     }
 }
 
-unsafe extern "C" fn wr_atomic_write(shown: *mut ibv_qp_ex, rkey: u32, address: u64, value: *const c_void) {
+unsafe extern "C" fn wr_atomic_write(abi_qp: *mut ibv_qp_ex, rkey: u32, address: u64, value: *const c_void) {
     // SAFETY: as in `operations`; the caller gives eight bytes to be read.
     unsafe {
-        begin(shown, IBV_WR_ATOMIC_WRITE, |record| (record.rkey, record.remote_address) = (rkey, address));
-        with(shown, |qp| {
+        begin(abi_qp, IBV_WR_ATOMIC_WRITE, |record| (record.rkey, record.remote_address) = (rkey, address));
+        with(abi_qp, |qp| {
             qp.builder.amend(|request| {
                 let value = *not_null(value.cast_mut())?.cast::<[u8; 8]>();
                 request.record.flags |= IBV_SEND_INLINE;
@@ -135,10 +135,10 @@ unsafe extern "C" fn wr_atomic_write(shown: *mut ibv_qp_ex, rkey: u32, address: 
     }
 }
 
-unsafe extern "C" fn wr_set_xrc_srqn(shown: *mut ibv_qp_ex, number: u32) {
+unsafe extern "C" fn wr_set_xrc_srqn(abi_qp: *mut ibv_qp_ex, number: u32) {
     // SAFETY: as in `operations`.
     unsafe {
-        with(shown, |qp| {
+        with(abi_qp, |qp| {
             qp.builder.amend(|request| {
                 request.record.xrc_srq = number;
                 Ok(())
@@ -147,10 +147,10 @@ unsafe extern "C" fn wr_set_xrc_srqn(shown: *mut ibv_qp_ex, number: u32) {
     }
 }
 
-unsafe extern "C" fn wr_set_ud_addr(shown: *mut ibv_qp_ex, handle: *mut ibv_ah, remote_qpn: u32, remote_qkey: u32) {
+unsafe extern "C" fn wr_set_ud_addr(abi_qp: *mut ibv_qp_ex, handle: *mut ibv_ah, remote_qpn: u32, remote_qkey: u32) {
     // SAFETY: as in `operations`; the caller names an address handle of ours.
     unsafe {
-        with(shown, |qp| {
+        with(abi_qp, |qp| {
             qp.builder.amend(|request| {
                 ah::address(&mut request.record, handle, qp.pd)?;
                 (request.record.remote_qpn, request.record.remote_qkey) = (remote_qpn, remote_qkey);
@@ -171,7 +171,7 @@ fn set_entries(qp: &QpInner, list: &[ibv_sge]) {
     });
 }
 
-unsafe extern "C" fn wr_set_sge(shown: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
+unsafe extern "C" fn wr_set_sge(abi_qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
     let set = |qp: &QpInner| {
         let has_room = qp.cap.max_send_sge > 0;
         qp.builder.amend(|request| {
@@ -180,13 +180,13 @@ unsafe extern "C" fn wr_set_sge(shown: *mut ibv_qp_ex, lkey: u32, addr: u64, len
         });
     };
     // SAFETY: as in `operations`.
-    unsafe { with_it(shown, set) }
+    unsafe { with_it(abi_qp, set) }
 }
 
-unsafe extern "C" fn wr_set_sge_list(shown: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
+unsafe extern "C" fn wr_set_sge_list(abi_qp: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
     // SAFETY: as in `operations`; the list has `count` entries.
     unsafe {
-        with(shown, |qp| match count {
+        with(abi_qp, |qp| match count {
             0 => set_entries(qp, &[]),
             _ if list.is_null() => qp.builder.fail(Errno(libc::EINVAL)),
             _ => set_entries(qp, std::slice::from_raw_parts(list, count)),
@@ -213,15 +213,15 @@ unsafe fn set_inline(qp: &QpInner, buffers: &[ibv_data_buf]) {
     });
 }
 
-unsafe extern "C" fn wr_set_inline_data(shown: *mut ibv_qp_ex, addr: *mut c_void, length: usize) {
+unsafe extern "C" fn wr_set_inline_data(abi_qp: *mut ibv_qp_ex, addr: *mut c_void, length: usize) {
     // SAFETY: as in `operations`; the caller names readable memory.
-    unsafe { with(shown, |qp| set_inline(qp, &[ibv_data_buf { addr, length }])) }
+    unsafe { with(abi_qp, |qp| set_inline(qp, &[ibv_data_buf { addr, length }])) }
 }
 
-unsafe extern "C" fn wr_set_inline_data_list(shown: *mut ibv_qp_ex, count: usize, list: *const ibv_data_buf) {
+unsafe extern "C" fn wr_set_inline_data_list(abi_qp: *mut ibv_qp_ex, count: usize, list: *const ibv_data_buf) {
     // SAFETY: as in `operations`; the list has `count` buffers.
     unsafe {
-        with(shown, |qp| match count {
+        with(abi_qp, |qp| match count {
             0 => set_inline(qp, &[]),
             _ if list.is_null() => qp.builder.fail(Errno(libc::EINVAL)),
             _ => set_inline(qp, std::slice::from_raw_parts(list, count)),
@@ -229,23 +229,23 @@ unsafe extern "C" fn wr_set_inline_data_list(shown: *mut ibv_qp_ex, count: usize
     }
 }
 
-unsafe extern "C" fn wr_start(shown: *mut ibv_qp_ex) {
+unsafe extern "C" fn wr_start(abi_qp: *mut ibv_qp_ex) {
     // SAFETY: as in `operations`.
-    unsafe { with_it(shown, |qp| qp.builder.open()) }
+    unsafe { with_it(abi_qp, |qp| qp.builder.open()) }
 }
 
-unsafe extern "C" fn wr_complete(shown: *mut ibv_qp_ex) -> c_int {
+unsafe extern "C" fn wr_complete(abi_qp: *mut ibv_qp_ex) -> c_int {
     guarded(libc::EIO, || {
         // SAFETY: as in `operations`.
-        let posted = unsafe { qp::inner(shown.cast()) }.and_then(|qp| qp.builder.close(|requests| post_all(qp, requests)));
+        let posted = unsafe { qp::inner(abi_qp.cast()) }.and_then(|qp| qp.builder.close(|requests| post_all(qp, requests)));
         posted.map_or_else(|Errno(errno)| errno, |()| 0)
     })
 }
 
-unsafe extern "C" fn wr_abort(shown: *mut ibv_qp_ex) {
+unsafe extern "C" fn wr_abort(abi_qp: *mut ibv_qp_ex) {
     // SAFETY: as in `operations`.
     unsafe {
-        with(shown, |qp| {
+        with(abi_qp, |qp| {
             let _ = qp.builder.close(|_| Ok(())); // nor is an error told
         });
     }

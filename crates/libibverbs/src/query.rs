@@ -26,20 +26,20 @@ const SUBNET_TIMEOUT_CODE: u8 = 18;
 /// What a port is like now.
 ///
 /// # Safety
-/// `shown` is an open context of ours.
-pub(crate) unsafe fn port(shown: *mut ibv_context, port: u32) -> Result<PortReply, Errno> {
+/// `abi_context` is an open context of ours.
+pub(crate) unsafe fn port(abi_context: *mut ibv_context, port: u32) -> Result<PortReply, Errno> {
     // SAFETY: the caller's promise.
-    let hca = unsafe { context(shown) }?.hca;
+    let hca = unsafe { context(abi_context) }?.hca;
     call(Op::PortQuery, &PortQuery { hca, port })
 }
 
-/// What the engine told of the device of `shown`.
+/// What the engine told of the device of `abi_context`.
 ///
 /// # Safety
-/// `shown` is an open context of ours.
-pub(crate) unsafe fn device_of<'a>(shown: *mut ibv_context) -> Result<&'a Device, Errno> {
+/// `abi_context` is an open context of ours.
+pub(crate) unsafe fn device_of<'a>(abi_context: *mut ibv_context) -> Result<&'a Device, Errno> {
     // SAFETY: the caller's promise; the device in it is ours.
-    unsafe { device::facts((*not_null(shown)?).device) }
+    unsafe { device::facts((*not_null(abi_context)?).device) }
 }
 
 fn device_attributes(device: &Device) -> ibv_device_attr {
@@ -200,16 +200,16 @@ unsafe fn copy_head<T: Copy>(value: &T, to: *mut c_void, bytes: usize) {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_device(shown: *mut ibv_context, attributes: *mut ibv_device_attr) -> c_int {
+pub unsafe extern "C" fn ibv_query_device(abi_context: *mut ibv_context, attributes: *mut ibv_device_attr) -> c_int {
     status(|| {
         // SAFETY: the caller names an open context and gives the attributes to be written.
-        unsafe { not_null(attributes)?.write(device_attributes(device_of(shown)?)) };
+        unsafe { not_null(attributes)?.write(device_attributes(device_of(abi_context)?)) };
         Ok(())
     })
 }
 
 pub(crate) unsafe extern "C" fn query_device_ex(
-    shown: *mut ibv_context,
+    abi_context: *mut ibv_context,
     input: *const ibv_query_device_ex_input,
     attributes: *mut ibv_device_attr_ex,
     bytes: usize,
@@ -220,24 +220,24 @@ pub(crate) unsafe extern "C" fn query_device_ex(
             return Err(Errno(libc::EINVAL));
         }
         // SAFETY: the caller names an open context and says how many bytes are there to be written.
-        unsafe { copy_head(&extended_attributes(device_of(shown)?), not_null(attributes)?.cast(), bytes) };
+        unsafe { copy_head(&extended_attributes(device_of(abi_context)?), not_null(attributes)?.cast(), bytes) };
         Ok(())
     })
 }
 
 /// The function that programs built before 2019 call: its structure ends before `port_cap_flags2`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_port(shown: *mut ibv_context, number: u8, attributes: *mut c_void) -> c_int {
+pub unsafe extern "C" fn ibv_query_port(abi_context: *mut ibv_context, number: u8, attributes: *mut c_void) -> c_int {
     // SAFETY: passed on.
-    unsafe { query_port(shown, number, attributes.cast(), COMPAT_PORT_ATTR_BYTES) }
+    unsafe { query_port(abi_context, number, attributes.cast(), COMPAT_PORT_ATTR_BYTES) }
 }
 
-pub(crate) unsafe extern "C" fn query_port(shown: *mut ibv_context, number: u8, attributes: *mut ibv_port_attr, bytes: usize) -> c_int {
+pub(crate) unsafe extern "C" fn query_port(abi_context: *mut ibv_context, number: u8, attributes: *mut ibv_port_attr, bytes: usize) -> c_int {
     status(|| {
         // SAFETY: the caller names an open context and says how many bytes are there to be written.
         unsafe {
-            let port = port(shown, u32::from(number))?;
-            let known_to_44 = port_attributes(&port, device_of(shown)?.gid_table_len);
+            let port = port(abi_context, u32::from(number))?;
+            let known_to_44 = port_attributes(&port, device_of(abi_context)?.gid_table_len);
             copy_head(&PortAttributes { known_to_44, active_speed_ex: port.speed_code }, not_null(attributes)?.cast(), bytes);
         };
         Ok(())
@@ -255,10 +255,10 @@ pub(crate) fn gid_entries(port: &PortReply, number: u32) -> impl Iterator<Item =
 /// The entry of a GID table; `None` for one that is not filled.
 ///
 /// # Safety
-/// `shown` is an open context of ours.
-unsafe fn gid_entry(shown: *mut ibv_context, number: u32, index: u32) -> Result<Option<ibv_gid_entry>, Errno> {
+/// `abi_context` is an open context of ours.
+unsafe fn gid_entry(abi_context: *mut ibv_context, number: u32, index: u32) -> Result<Option<ibv_gid_entry>, Errno> {
     // SAFETY: the caller's promise.
-    let (port, table_len) = unsafe { (port(shown, number)?, device_of(shown)?.gid_table_len) };
+    let (port, table_len) = unsafe { (port(abi_context, number)?, device_of(abi_context)?.gid_table_len) };
     if index >= table_len {
         return Err(Errno(libc::EINVAL));
     }
@@ -266,22 +266,22 @@ unsafe fn gid_entry(shown: *mut ibv_context, number: u32, index: u32) -> Result<
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_gid(shown: *mut ibv_context, number: u8, index: c_int, gid: *mut ibv_gid) -> c_int {
+pub unsafe extern "C" fn ibv_query_gid(abi_context: *mut ibv_context, number: u8, index: c_int, gid: *mut ibv_gid) -> c_int {
     minus_one(|| {
         let index = u32::try_from(index).map_err(|_| Errno(libc::EINVAL))?;
         // SAFETY: the caller names an open context and gives the GID to be written.
-        unsafe { not_null(gid)?.write(gid_entry(shown, u32::from(number), index)?.map_or(ibv_gid { raw: [0; 16] }, |entry| entry.gid)) };
+        unsafe { not_null(gid)?.write(gid_entry(abi_context, u32::from(number), index)?.map_or(ibv_gid { raw: [0; 16] }, |entry| entry.gid)) };
         Ok(0)
     })
 }
 
 /// The types of the kernel's files: 1 is RoCE v2, 0 all others.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_gid_type(shown: *mut ibv_context, number: u8, index: u32, kind: *mut u32) -> c_int {
+pub unsafe extern "C" fn ibv_query_gid_type(abi_context: *mut ibv_context, number: u8, index: u32, kind: *mut u32) -> c_int {
     minus_one(|| {
         // SAFETY: the caller names an open context and gives the type to be written.
         unsafe {
-            let entry = gid_entry(shown, u32::from(number), index)?;
+            let entry = gid_entry(abi_context, u32::from(number), index)?;
             not_null(kind)?.write(u32::from(entry.is_some_and(|entry| entry.gid_type == IBV_GID_TYPE_ROCE_V2)));
         }
         Ok(0)
@@ -290,7 +290,7 @@ pub unsafe extern "C" fn ibv_query_gid_type(shown: *mut ibv_context, number: u8,
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _ibv_query_gid_ex(
-    shown: *mut ibv_context,
+    abi_context: *mut ibv_context,
     number: u32,
     index: u32,
     entry: *mut ibv_gid_entry,
@@ -302,14 +302,14 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
             return Err(refuse("a flag of ibv_query_gid_ex"));
         }
         // SAFETY: the caller names an open context and says how many bytes are there to be written.
-        unsafe { copy_head(&gid_entry(shown, number, index)?.ok_or(Errno(libc::ENODATA))?, not_null(entry)?.cast(), bytes) };
+        unsafe { copy_head(&gid_entry(abi_context, number, index)?.ok_or(Errno(libc::ENODATA))?, not_null(entry)?.cast(), bytes) };
         Ok(())
     })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _ibv_query_gid_table(
-    shown: *mut ibv_context,
+    abi_context: *mut ibv_context,
     entries: *mut ibv_gid_entry,
     entries_max: usize,
     flags: u32,
@@ -321,9 +321,9 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
         }
         let mut filled = 0;
         // SAFETY: the caller names an open context.
-        for number in 1..=unsafe { device_of(shown) }?.ports {
+        for number in 1..=unsafe { device_of(abi_context) }?.ports {
             // SAFETY: as above.
-            for entry in gid_entries(&unsafe { port(shown, number) }?, number) {
+            for entry in gid_entries(&unsafe { port(abi_context, number) }?, number) {
                 if filled >= entries_max {
                     return Err(Errno(libc::EINVAL));
                 }
@@ -338,10 +338,10 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_pkey(shown: *mut ibv_context, number: u8, index: c_int, pkey: *mut u16) -> c_int {
+pub unsafe extern "C" fn ibv_query_pkey(abi_context: *mut ibv_context, number: u8, index: c_int, pkey: *mut u16) -> c_int {
     minus_one(|| {
         // SAFETY: the caller names an open context.
-        let port = unsafe { port(shown, u32::from(number)) }?;
+        let port = unsafe { port(abi_context, u32::from(number)) }?;
         let table = &port.pkeys[..usize::from(pkey_table_len(&port))];
         let key = usize::try_from(index).ok().and_then(|index| table.get(index)).ok_or(Errno(libc::EINVAL))?;
         // SAFETY: the caller gives the key to be written.
@@ -351,10 +351,10 @@ pub unsafe extern "C" fn ibv_query_pkey(shown: *mut ibv_context, number: u8, ind
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_pkey_index(shown: *mut ibv_context, number: u8, pkey: u16) -> c_int {
+pub unsafe extern "C" fn ibv_get_pkey_index(abi_context: *mut ibv_context, number: u8, pkey: u16) -> c_int {
     minus_one(|| {
         // SAFETY: the caller names an open context.
-        let port = unsafe { port(shown, u32::from(number)) }?;
+        let port = unsafe { port(abi_context, u32::from(number)) }?;
         let known = &port.pkeys[..(port.pkey_count as usize).min(port.pkeys.len())];
         let index = known.iter().position(|key| key.to_be() == pkey);
         index.map(|index| index as c_int).ok_or(Errno(libc::EINVAL))
@@ -362,12 +362,12 @@ pub unsafe extern "C" fn ibv_get_pkey_index(shown: *mut ibv_context, number: u8,
 }
 
 /// The HCA's clock, which is the simulated time: its ticks are told as nanoseconds, as providers of real HCAs do.
-pub(crate) unsafe extern "C" fn query_rt_values(shown: *mut ibv_context, values: *mut ibv_values_ex) -> c_int {
+pub(crate) unsafe extern "C" fn query_rt_values(abi_context: *mut ibv_context, values: *mut ibv_values_ex) -> c_int {
     status(|| {
         let values = not_null(values)?;
         // SAFETY: the caller names an open context and gives the values to be read and written.
         unsafe {
-            context(shown)?;
+            context(abi_context)?;
             if (*values).comp_mask & !IBV_VALUES_MASK_RAW_CLOCK != 0 {
                 return Err(Errno(libc::EINVAL));
             }

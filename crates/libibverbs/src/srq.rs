@@ -18,7 +18,7 @@ use softband_ipc::tables::of_shared_queue;
 /// A shared receive queue: what the header shows, and our part.
 #[repr(C)]
 pub(crate) struct Srq {
-    pub(crate) shown: ibv_srq,
+    pub(crate) abi: ibv_srq,
     pub(crate) inner: SrqInner,
 }
 
@@ -35,12 +35,12 @@ pub(crate) struct SrqInner {
     pub(crate) async_events: EventCount,
 }
 
-/// Our part of the shared receive queue that `shown` points to.
+/// Our part of the shared receive queue that `abi_srq` points to.
 ///
 /// # Safety
-/// `shown` was made by this library and is not destroyed.
-pub(crate) unsafe fn inner<'a>(shown: *mut ibv_srq) -> Result<&'a SrqInner, Errno> {
-    let srq = not_null(shown)?.cast::<Srq>();
+/// `abi_srq` was made by this library and is not destroyed.
+pub(crate) unsafe fn inner<'a>(abi_srq: *mut ibv_srq) -> Result<&'a SrqInner, Errno> {
+    let srq = not_null(abi_srq)?.cast::<Srq>();
     // SAFETY: the caller's promise; programs keep the pointer to the whole box.
     Ok(unsafe { &(*srq).inner })
 }
@@ -58,14 +58,14 @@ struct OfXrc {
 /// The PD is ours.
 unsafe fn create(pd: *mut ibv_pd, srq_context: *mut c_void, attr: &mut ibv_srq_attr, xrc: OfXrc) -> Result<*mut ibv_srq, Errno> {
     // SAFETY: the caller's promise, and with the PD an open context.
-    let (shown, pd_handle, ours) = unsafe { ((*not_null(pd)?).context, (*pd).handle, context((*pd).context)?) };
+    let (abi_context, pd_handle, ours) = unsafe { ((*not_null(pd)?).context, (*pd).handle, context((*pd).context)?) };
     let OfXrc { xrcd, cq } = xrc;
     let wanted = SrqFields { hca: ours.hca, pd: pd_handle, max_wr: attr.max_wr, max_sge: attr.max_sge, xrcd, cq, ..bytemuck::Zeroable::zeroed() };
     let made: SrqFields = call(Op::CreateSrq, &wanted).map_err(say_unsupported)?;
     (attr.max_wr, attr.max_sge) = (made.max_wr, made.max_sge);
     let srq = Box::into_raw(Box::new(Srq {
-        shown: ibv_srq {
-            context: shown,
+        abi: ibv_srq {
+            context: abi_context,
             srq_context,
             pd,
             handle: made.handle,
@@ -125,10 +125,10 @@ pub(crate) unsafe extern "C" fn create_srq_ex(_context: *mut ibv_context, init: 
 }
 
 /// The number by which messages of extended reliable connections name the queue.
-pub(crate) unsafe extern "C" fn get_srq_num(shown: *mut ibv_srq, number: *mut u32) -> c_int {
+pub(crate) unsafe extern "C" fn get_srq_num(abi_srq: *mut ibv_srq, number: *mut u32) -> c_int {
     status(|| {
         // SAFETY: the caller names a queue of ours.
-        let srq = unsafe { inner(shown) }?;
+        let srq = unsafe { inner(abi_srq) }?;
         if !srq.is_xrc {
             return Err(Errno(libc::EINVAL));
         }
@@ -139,10 +139,10 @@ pub(crate) unsafe extern "C" fn get_srq_num(shown: *mut ibv_srq, number: *mut u3
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_modify_srq(shown: *mut ibv_srq, attributes: *mut ibv_srq_attr, mask: c_int) -> c_int {
+pub unsafe extern "C" fn ibv_modify_srq(abi_srq: *mut ibv_srq, attributes: *mut ibv_srq_attr, mask: c_int) -> c_int {
     status(|| {
         // SAFETY: the caller names a queue of ours and gives the attributes to be read.
-        let (srq, wanted) = unsafe { (inner(shown)?, *not_null(attributes)?) };
+        let (srq, wanted) = unsafe { (inner(abi_srq)?, *not_null(attributes)?) };
         let mask = mask as u32;
         let request = SrqFields { handle: srq.handle, mask, max_wr: wanted.max_wr, limit: wanted.srq_limit, ..bytemuck::Zeroable::zeroed() };
         let now: SrqFields = call(Op::ModifySrq, &request)?;
@@ -152,10 +152,10 @@ pub unsafe extern "C" fn ibv_modify_srq(shown: *mut ibv_srq, attributes: *mut ib
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_srq(shown: *mut ibv_srq, attributes: *mut ibv_srq_attr) -> c_int {
+pub unsafe extern "C" fn ibv_query_srq(abi_srq: *mut ibv_srq, attributes: *mut ibv_srq_attr) -> c_int {
     status(|| {
         // SAFETY: the caller names a queue of ours.
-        let srq = unsafe { inner(shown) }?;
+        let srq = unsafe { inner(abi_srq) }?;
         let SrqFields { max_wr, max_sge, limit, .. } = call(Op::QuerySrq, &Handle { handle: srq.handle, reserved: 0 })?;
         // SAFETY: the caller gives the attributes to be written.
         unsafe { not_null(attributes)?.write(ibv_srq_attr { max_wr, max_sge, srq_limit: limit }) };
@@ -164,24 +164,24 @@ pub unsafe extern "C" fn ibv_query_srq(shown: *mut ibv_srq, attributes: *mut ibv
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_destroy_srq(shown: *mut ibv_srq) -> c_int {
+pub unsafe extern "C" fn ibv_destroy_srq(abi_srq: *mut ibv_srq) -> c_int {
     status(|| {
         // SAFETY: the caller names a queue of ours and with it an open context.
-        let (shown_context, ours, srq) = unsafe { ((*not_null(shown)?).context, context((*shown).context)?, inner(shown)?) };
-        events::forget_unread(shown_context, call(Op::DestroySrq, &Handle { handle: srq.handle, reserved: 0 })?);
+        let (abi_context, ours, srq) = unsafe { ((*not_null(abi_srq)?).context, context((*abi_srq).context)?, inner(abi_srq)?) };
+        events::forget_unread(abi_context, call(Op::DestroySrq, &Handle { handle: srq.handle, reserved: 0 })?);
         ours.shared_queues().remove(&srq.handle);
         srq.async_events.wait_until_settled();
         // SAFETY: `create` boxed it, and nobody uses it any more.
-        drop(unsafe { Box::from_raw(shown.cast::<Srq>()) });
+        drop(unsafe { Box::from_raw(abi_srq.cast::<Srq>()) });
         Ok(())
     })
 }
 
-pub(crate) unsafe extern "C" fn post_srq_recv(shown: *mut ibv_srq, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
+pub(crate) unsafe extern "C" fn post_srq_recv(abi_srq: *mut ibv_srq, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
     guarded(libc::EIO, || {
         let mut at = first;
         // SAFETY: the caller names a queue of ours and a list of requests.
-        let outcome = unsafe { inner(shown) }.and_then(|srq| {
+        let outcome = unsafe { inner(abi_srq) }.and_then(|srq| {
             while !at.is_null() {
                 // SAFETY: as above.
                 unsafe {

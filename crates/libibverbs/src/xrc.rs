@@ -11,23 +11,23 @@ use softband_ipc::calls::{Handle, Op, OpenXrcd};
 /// A domain: what the header shows, and the engine's handle.
 #[repr(C)]
 struct Xrcd {
-    shown: ibv_xrcd,
+    abi: ibv_xrcd,
     handle: u32,
 }
 
 /// The engine's handle of a domain.
 ///
 /// # Safety
-/// `shown` is NULL or a domain of ours.
-pub(crate) unsafe fn handle(shown: *mut ibv_xrcd) -> Result<u32, Errno> {
+/// `abi_xrcd` is NULL or a domain of ours.
+pub(crate) unsafe fn handle(abi_xrcd: *mut ibv_xrcd) -> Result<u32, Errno> {
     // SAFETY: the caller's promise.
-    Ok(unsafe { (*not_null(shown)?.cast::<Xrcd>()).handle })
+    Ok(unsafe { (*not_null(abi_xrcd)?.cast::<Xrcd>()).handle })
 }
 
-pub(crate) unsafe extern "C" fn open_xrcd(shown: *mut ibv_context, init: *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd {
+pub(crate) unsafe extern "C" fn open_xrcd(abi_context: *mut ibv_context, init: *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd {
     object(|| {
         // SAFETY: the caller names an open context and gives the attributes to be read.
-        let (hca, init) = unsafe { (context(shown)?.hca, *not_null(init)?) };
+        let (hca, init) = unsafe { (context(abi_context)?.hca, *not_null(init)?) };
         let needed = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
         if init.comp_mask & needed != needed || init.comp_mask & !needed != 0 || init.oflags & !(libc::O_CREAT | libc::O_EXCL) != 0 {
             return Err(Errno(libc::EINVAL));
@@ -49,7 +49,7 @@ pub(crate) unsafe extern "C" fn open_xrcd(shown: *mut ibv_context, init: *mut ib
             Errno(libc::EOPNOTSUPP) => refuse("XRC (ibv_open_xrcd) on this HCA"),
             other => other,
         })?;
-        Ok(Box::into_raw(Box::new(Xrcd { shown: ibv_xrcd { context: shown }, handle })).cast())
+        Ok(Box::into_raw(Box::new(Xrcd { abi: ibv_xrcd { context: abi_context }, handle })).cast())
     })
 }
 
@@ -67,13 +67,13 @@ fn file_of(fd: c_int) -> Result<Option<(u64, u64)>, Errno> {
     Ok(Some((found.st_dev, found.st_ino)))
 }
 
-pub(crate) unsafe extern "C" fn close_xrcd(shown: *mut ibv_xrcd) -> c_int {
+pub(crate) unsafe extern "C" fn close_xrcd(abi_xrcd: *mut ibv_xrcd) -> c_int {
     status(|| {
         // SAFETY: the caller names a domain of ours.
-        let handle = unsafe { handle(shown) }?;
+        let handle = unsafe { handle(abi_xrcd) }?;
         call_void(Op::CloseXrcd, &Handle { handle, reserved: 0 })?;
         // SAFETY: `open_xrcd` boxed it, and nobody uses it any more.
-        drop(unsafe { Box::from_raw(shown.cast::<Xrcd>()) });
+        drop(unsafe { Box::from_raw(abi_xrcd.cast::<Xrcd>()) });
         Ok(())
     })
 }
