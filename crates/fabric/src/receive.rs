@@ -6,7 +6,7 @@ use crate::send_engine::Work;
 use crate::world::{Transit, World};
 use softband_model::packet::{NakCode, Packet, PacketKind};
 use softband_model::parts::ReceiveMode;
-use softband_model::transport::{Delivery, DeliveryEnd, Outcome, Refusal, Response, Side, response_packet};
+use softband_model::transport::{Delivery, DeliveryEnd, Outcome, QpError, Response, Side, response_packet};
 use softband_model::verbs::api::{Completion, HostMemory, PayloadSlice};
 use softband_sim::SimTime;
 use softband_types::{QpState, SrqHandle, WcStatus};
@@ -144,7 +144,7 @@ impl World {
         let slot = self.qps[qp as usize].as_deref_mut()?;
         let hca = slot.qp.hca;
         let outcome = slot.qp.responder.on_request(&slot.qp.attributes, hca, &mut self.verbs, packet);
-        let Outcome { delivery, response, reply_queued, completion, refusal, srq_limit } = outcome;
+        let Outcome { delivery, response, reply_queued, completion, qp_error, srq_limit } = outcome;
         if let Some(srq) = srq_limit {
             self.report_srq_limit(srq, now);
         }
@@ -154,13 +154,13 @@ impl World {
             self.schedule_reply(qp, arrival);
         }
         if let Some(response) = response {
-            self.respond(qp, response, arrival.tail + ack_processing, refusal.is_some());
+            self.respond(qp, response, arrival.tail + ack_processing, qp_error.is_some());
         }
         if let Some(completion) = completion {
             self.complete_receive(qp, arrival.tail + completion_write, *completion);
         }
-        if let Some(refusal) = refusal {
-            self.on_refusal(qp, refusal, now);
+        if let Some(qp_error) = qp_error {
+            self.on_qp_error(qp, qp_error, now);
         }
         delivery.map(|delivery| self.deliver(qp, delivery, arrival, now))
     }
@@ -191,8 +191,8 @@ impl World {
         self.report(now, hca.0, Notice::QpEvent { process, hca, qpn, event });
     }
 
-    pub(crate) fn on_refusal(&mut self, qp: u32, refusal: Refusal, now: SimTime) {
-        if let Some(event) = refusal.event {
+    pub(crate) fn on_qp_error(&mut self, qp: u32, qp_error: QpError, now: SimTime) {
+        if let Some(event) = qp_error.event {
             self.report_qp_event(qp, event, now);
         }
         self.put_into_error(qp, now);
@@ -333,7 +333,7 @@ impl World {
         if slot.qp.attributes.init.qp_type.is_reliable() {
             self.respond(qp, Response { psn, kind: PacketKind::Nak(NakCode::RemoteOperationalError) }, now, true);
         }
-        self.on_refusal(qp, Refusal { event: None }, now);
+        self.on_qp_error(qp, QpError { event: None }, now);
     }
 
     /// Of a datagram with a global route the receiver gets the header as well.

@@ -139,7 +139,7 @@ impl World {
         let Some(slot) = self.qps[work.qp as usize].as_deref_mut() else { return };
         let a = &slot.qp.attributes;
         let mut env = Environment { verbs: &mut self.verbs, memory, chunks: &mut self.chunks, packets: &mut self.packet_pool, slid };
-        let (emission, refusal) = match work.side {
+        let (emission, qp_error) = match work.side {
             Side::Requester => (slot.qp.requester.emit(a, slot.qp.hca, &mut env, now), None),
             Side::Responder => slot.qp.responder.emit(a, slot.qp.hca, &mut env),
         };
@@ -167,8 +167,8 @@ impl World {
             }
             Emission::Settled => self.retire(work.qp, now),
         }
-        if let Some(refusal) = refusal {
-            self.on_refusal(work.qp, refusal, now);
+        if let Some(qp_error) = qp_error {
+            self.on_qp_error(work.qp, qp_error, now);
         }
     }
 

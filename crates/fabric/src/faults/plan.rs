@@ -77,7 +77,7 @@ pub enum PacketClass {
     AtomicAck,
     Datagram,
     Ack,
-    /// Refusals, those of a receiver that is not ready among them.
+    /// NAKs, RNR NAKs among them.
     Nak,
     CongestionNotification,
 }

@@ -13,7 +13,7 @@ pub use delivery::{Delivery, DeliveryEnd, Placement};
 pub use injection::{CctEntry, Flow, InjectionSettings, Throttle, congestion_notification};
 pub use queue_pair::{Environment, QueuePair, Side};
 pub use requester::{Emission, Pending, Repeats, Requester, Retired};
-pub use responder::{Outcome, Refusal, Reply, Responder, Response, response_packet};
+pub use responder::{Outcome, QpError, Reply, Responder, Response, response_packet};
 pub use timers::{AckTimer, local_ack_timeout, rnr_wait};
 
 use crate::parts::MessageGaps;

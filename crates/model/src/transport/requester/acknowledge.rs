@@ -1,4 +1,4 @@
-//! Acknowledgements, refusals, and what time out (IBTA 9.7.5 and 9.7.6).
+//! Acknowledgements, NAKs, and what time out (IBTA 9.7.5 and 9.7.6).
 
 use super::Requester;
 use crate::packet::NakCode;
@@ -23,7 +23,7 @@ impl Requester {
 
     /// The request with `psn` was refused; those before it have arrived.
     pub fn on_nak(&mut self, a: &QpSnapshot, psn: Psn, code: NakCode, now: SimTime) {
-        if !self.accept_refusal(a, psn, now) {
+        if !self.accept_nak(a, psn, now) {
             return;
         }
         match code {
@@ -36,7 +36,7 @@ impl Requester {
 
     /// The receiver has no receive request for `psn` yet: how long to wait before it is sent again.
     pub fn on_rnr_nak(&mut self, a: &QpSnapshot, psn: Psn, timer_code: u8, now: SimTime) -> Option<SimDuration> {
-        if self.waits_for_receiver || !self.accept_refusal(a, psn, now) {
+        if self.waits_for_receiver || !self.accept_nak(a, psn, now) {
             return None;
         }
         if a.rnr_retry != RNR_RETRY_INFINITE {
@@ -78,7 +78,7 @@ impl Requester {
     }
 
     /// Whether a NAK of `psn` means a request that waits for an answer; settles those before it.
-    fn accept_refusal(&mut self, a: &QpSnapshot, psn: Psn, now: SimTime) -> bool {
+    fn accept_nak(&mut self, a: &QpSnapshot, psn: Psn, now: SimTime) -> bool {
         if self.halted || psn.since(self.unacked_psn) >= self.sent_psn.since(self.unacked_psn) {
             return false;
         }

@@ -1,6 +1,6 @@
 //! RDMA reads and atomics: memory into responses.
 
-use super::{Outcome, Receiving, Refusal, Responder, Response};
+use super::{Outcome, QpError, Receiving, Responder, Response};
 use crate::packet::{NakCode, Packet, PacketKind, Position, RemoteRange};
 use crate::transport::queue_pair::Environment;
 use crate::transport::requester::Emission;
@@ -30,7 +30,7 @@ pub enum Reply {
     /// An answer without work: an acknowledgement behind a read's data, or an atomic's result once more.
     Plain(Response),
     /// The last answer: the queue pair goes to error with it.
-    End(Response, Refusal),
+    End(Response, QpError),
 }
 
 /// An atomic's result, kept in case it is asked for again (IBTA 9.7.5.1.2).
@@ -126,14 +126,14 @@ impl Responder {
         None
     }
 
-    /// Puts a refusal behind the replies that wait: what came before it is answered first (IBTA 9.7.5.1).
+    /// Puts a NAK behind the replies that wait: what came before it is answered first (IBTA 9.7.5.1).
     pub(super) fn behind_replies(&mut self, mut outcome: Outcome) -> Outcome {
         if self.replies.is_empty() {
             return outcome;
         }
-        if let (Some(refusal), Some(response)) = (outcome.refusal, outcome.response) {
-            self.replies.push_back(Reply::End(response, refusal));
-            (outcome.refusal, outcome.response) = (None, None);
+        if let (Some(qp_error), Some(response)) = (outcome.qp_error, outcome.response) {
+            self.replies.push_back(Reply::End(response, qp_error));
+            (outcome.qp_error, outcome.response) = (None, None);
         }
         outcome
     }
@@ -152,24 +152,24 @@ impl Responder {
     }
 
     /// The next response packet. Call it when [`Self::pending`] says there is one.
-    pub fn emit(&mut self, a: &QpSnapshot, hca: HcaId, env: &mut Environment) -> (Emission, Option<Refusal>) {
+    pub fn emit(&mut self, a: &QpSnapshot, hca: HcaId, env: &mut Environment) -> (Emission, Option<QpError>) {
         match self.replies.pop_front() {
             Some(Reply::Plain(response)) => (plain(a, env, response), None),
-            Some(Reply::End(response, refusal)) => (plain(a, env, response), Some(refusal)),
+            Some(Reply::End(response, qp_error)) => (plain(a, env, response), Some(qp_error)),
             Some(Reply::Atomic { pd, psn, operation, .. }) => self.emit_atomic(a, Reach { hca, pd, qpn: a.qpn }, env, psn, operation),
             Some(read @ Reply::Read { .. }) => self.emit_read(a, hca, env, read),
             None => (Emission::Settled, None),
         }
     }
 
-    fn emit_read(&mut self, a: &QpSnapshot, hca: HcaId, env: &mut Environment, mut reply: Reply) -> (Emission, Option<Refusal>) {
+    fn emit_read(&mut self, a: &QpSnapshot, hca: HcaId, env: &mut Environment, mut reply: Reply) -> (Emission, Option<QpError>) {
         let Reply::Read { pd, range, first_psn, packets, next, chunk, .. } = &mut reply else { unreachable!("the caller matched it") };
         let (number, psn) = (*next, first_psn.plus(*next));
         let offset = number * a.path_mtu.bytes();
         let len = (range.len_bytes - offset).min(a.path_mtu.bytes());
         let Some(payload) = read_payload(Reach { hca, pd: *pd, qpn: a.qpn }, env, *range, (offset, len), chunk) else {
             let nak = Response { psn, kind: PacketKind::Nak(NakCode::RemoteAccessError) };
-            return (plain(a, env, nak), Some(Refusal { event: Some(super::EVENT_ACCESS_ERROR) }));
+            return (plain(a, env, nak), Some(QpError { event: Some(super::EVENT_ACCESS_ERROR) }));
         };
         let position = Position { first: number == 0, last: number + 1 == *packets };
         *next += 1;
@@ -181,10 +181,10 @@ impl Responder {
     }
 
     /// Reads, changes and writes eight bytes at one instant, so that atomics of all queue pairs exclude each other.
-    fn emit_atomic(&mut self, a: &QpSnapshot, by: Reach, env: &mut Environment, psn: Psn, operation: PacketKind) -> (Emission, Option<Refusal>) {
+    fn emit_atomic(&mut self, a: &QpSnapshot, by: Reach, env: &mut Environment, psn: Psn, operation: PacketKind) -> (Emission, Option<QpError>) {
         let Some(original) = execute_atomic(by, env, operation) else {
             let nak = Response { psn, kind: PacketKind::Nak(NakCode::RemoteOperationalError) };
-            return (plain(a, env, nak), Some(Refusal { event: None }));
+            return (plain(a, env, nak), Some(QpError { event: None }));
         };
         self.replays.push_back(AtomicResult { psn, original });
         if self.replays.len() > usize::from(a.max_dest_rd_atomic.max(1)) {

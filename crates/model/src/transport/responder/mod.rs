@@ -40,9 +40,9 @@ pub struct Response {
     pub kind: PacketKind,
 }
 
-/// Why the queue pair has to go to error, and with which asynchronous event.
+/// Why the queue pair goes to the error state, and with which asynchronous event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct QpError {
     pub event: Option<u32>,
 }
 
@@ -55,7 +55,7 @@ pub struct Outcome {
     pub reply_queued: bool,
     /// A receive request that ended in an error.
     pub completion: Option<Box<Completion>>,
-    pub refusal: Option<Refusal>,
+    pub qp_error: Option<QpError>,
     /// A shared receive queue has come below its limit.
     pub srq_limit: Option<SrqHandle>,
 }
@@ -73,7 +73,7 @@ impl Outcome {
             _ => None,
         };
         if a.init.qp_type.is_reliable() {
-            Self { refusal: Some(Refusal { event }), ..Self::respond(psn, PacketKind::Nak(code)) }
+            Self { qp_error: Some(QpError { event }), ..Self::respond(psn, PacketKind::Nak(code)) }
         } else {
             Self::default() // Unreliable services drop what they cannot accept (IBTA 9.8.3, 9.9.3).
         }
@@ -271,7 +271,7 @@ impl Responder {
         self.message = None;
         let completion = Some(Box::new(Completion { status, ..completion(a, request, WcOpcode::Receive) }));
         let response = a.init.qp_type.is_reliable().then_some(Response { psn: packet.psn, kind: PacketKind::Nak(code) });
-        Outcome { completion, response, refusal: Some(Refusal { event: None }), ..Outcome::default() }
+        Outcome { completion, response, qp_error: Some(QpError { event: None }), ..Outcome::default() }
     }
 
     /// No receive request is there for a message: a reliable requester is told to wait, an unreliable one loses it.

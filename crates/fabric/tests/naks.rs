@@ -33,7 +33,7 @@ fn a_message_that_is_still_being_written_completes_before_what_is_flushed() {
 }
 
 #[test]
-fn reads_and_atomics_are_answered_before_the_refusal() {
+fn reads_and_atomics_are_answered_before_the_nak() {
     let (mut lab, a, b) = lab();
     lab.receive(1, b, 1, 0, 4_096);
     let read = lab.request(0, 11, lab.read_from(1, 0), 0, 6_000);
