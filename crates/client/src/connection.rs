@@ -19,7 +19,7 @@ pub struct Connection {
     /// What completes for the peer says of both.
     pub parties: Parties,
     /// Nobody else puts completions where the peer's go.
-    pub delivers_alone: bool,
+    pub is_sole_producer: bool,
     versions: [u32; 3],
     /// A child of a fork may hold its parent's queue pairs, but they are not its own.
     process: u32,
@@ -58,8 +58,8 @@ impl Connection {
             path_bits: 0,
             reserved: 0,
         };
-        let delivers_alone = of(&keeper.delivers_alone) != 0;
-        is_same.then(|| Self { delivers_alone, own, peer, source, keeper, parties, versions: [of_own, of_peer, of_source], process: own_number() })
+        let is_sole_producer = of(&keeper.is_sole_producer) != 0;
+        is_same.then(|| Self { is_sole_producer, own, peer, source, keeper, parties, versions: [of_own, of_peer, of_source], process: own_number() })
     }
 
     /// Whether nothing of that has changed.

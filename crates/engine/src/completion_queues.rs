@@ -9,7 +9,7 @@ use crate::process::Mapped;
 use crate::verbs::abi_lid;
 use rustix::fd::AsFd;
 use softband_ipc::calls;
-use softband_ipc::queues::{DeliveriesHeader, deliveries_bytes};
+use softband_ipc::queues::{RemoteCqeRingHeader, remote_cqe_ring_bytes};
 use softband_ipc::ring::{Cqe, flags};
 use softband_model::verbs::api::Completion;
 use softband_sim::SimTime;
@@ -28,8 +28,8 @@ pub(crate) struct CqRecord {
     /// Rings of former sizes: the program takes from them what they still hold.
     former: Vec<(usize, u32)>,
     /// In wall pace: where peers put what completes here, and how much; 0 for nowhere.
-    pub(crate) deliveries: u64,
-    pub(crate) delivery_entries: u32,
+    pub(crate) remote_cqe_ring: u64,
+    pub(crate) remote_cqe_entries: u32,
     /// Where that is so and the queue has a channel: for what it is armed.
     pub(crate) armable: Option<Armable>,
     /// Events that the program has not read yet.
@@ -63,9 +63,9 @@ impl Engine {
             let _ = self.world.destroy_cq(owner, handle);
             return Err(libc::ENOMEM);
         };
-        let takes_deliveries = self.pace == Pace::Wall && cq.own_only == 0;
-        let (deliveries, delivery_entries, armable) =
-            takes_deliveries.then(|| self.make_deliveries(process, capacity, cq.channel != 0)).flatten().unwrap_or((0, 0, None));
+        let takes_remote_cqes = self.pace == Pace::Wall && cq.own_only == 0;
+        let (remote_cqe_ring, remote_cqe_entries, armable) =
+            takes_remote_cqes.then(|| self.make_remote_cqe_ring(process, capacity, cq.channel != 0)).flatten().unwrap_or((0, 0, None));
         let record = CqRecord {
             process,
             hca: cq.hca,
@@ -75,26 +75,26 @@ impl Engine {
             cookie: cq.cookie,
             events: 0,
             former: Vec::new(),
-            deliveries,
-            delivery_entries,
+            remote_cqe_ring,
+            remote_cqe_entries,
             armable,
             unread: 0,
         };
         self.cqs.insert(handle.0, record);
-        Ok(reply(&calls::CreateCqReply { handle: handle.0, capacity, ring_offset: offset as u64, deliveries }))
+        Ok(reply(&calls::CreateCqReply { handle: handle.0, capacity, ring_offset: offset as u64, remote_cqe_ring }))
     }
 
     /// Room for what peers complete in a queue of `capacity`: where, and for how many.
-    fn make_deliveries(&mut self, process: usize, capacity: u32, has_channel: bool) -> Option<(u64, u32, Option<Armable>)> {
+    fn make_remote_cqe_ring(&mut self, process: usize, capacity: u32, has_channel: bool) -> Option<(u64, u32, Option<Armable>)> {
         let entries = capacity.next_power_of_two();
         let shared = &mut self.processes[process].shared;
-        let deliveries = shared.allocate_queue(deliveries_bytes(entries))?;
-        let armable = if has_channel { Armable::new(shared, deliveries, entries) } else { None };
+        let remote_cqe_ring = shared.allocate_queue(remote_cqe_ring_bytes(entries))?;
+        let armable = if has_channel { Armable::new(shared, remote_cqe_ring, entries) } else { None };
         if has_channel && armable.is_none() {
-            shared.free_queue(deliveries, deliveries_bytes(entries));
+            shared.free_queue(remote_cqe_ring, remote_cqe_ring_bytes(entries));
             return None;
         }
-        Some((deliveries, entries, armable))
+        Some((remote_cqe_ring, entries, armable))
     }
 
     /// Gives the queue another ring. The program may be taking from the present one at this time, so that nothing is moved over.
@@ -110,7 +110,12 @@ impl Engine {
         let offset = shared.allocate_ring(resize.entries).ok_or(libc::ENOMEM)?;
         record.former.push((record.offset, record.capacity));
         (record.offset, record.capacity) = (offset, resize.entries);
-        Ok(reply(&calls::CreateCqReply { handle: resize.cq, capacity: resize.entries, ring_offset: offset as u64, deliveries: record.deliveries }))
+        Ok(reply(&calls::CreateCqReply {
+            handle: resize.cq,
+            capacity: resize.entries,
+            ring_offset: offset as u64,
+            remote_cqe_ring: record.remote_cqe_ring,
+        }))
     }
 
     pub(crate) fn destroy_cq(&mut self, process: usize, cq: u32) -> Answer {
@@ -120,8 +125,8 @@ impl Engine {
         for (offset, capacity) in record.former.iter().copied().chain([(record.offset, record.capacity)]) {
             self.processes[process].shared.free_ring(offset, capacity);
         }
-        if record.deliveries != 0 {
-            self.processes[process].shared.free_queue(record.deliveries, deliveries_bytes(record.delivery_entries));
+        if record.remote_cqe_ring != 0 {
+            self.processes[process].shared.free_queue(record.remote_cqe_ring, remote_cqe_ring_bytes(record.remote_cqe_entries));
         }
         if let Some(channel) = self.objects.get_mut(record.channel) {
             drop_events_of(channel, cq);
@@ -131,11 +136,11 @@ impl Engine {
 
     /// A process is gone that may have been putting something into a ring: what it had not finished was not to be seen yet.
     pub(crate) fn release_locks_of(&self, pid: u32) {
-        for record in self.cqs.values().filter(|record| record.deliveries != 0) {
+        for record in self.cqs.values().filter(|record| record.remote_cqe_ring != 0) {
             let Some(file) = self.processes[record.process].shared.memory_file() else { continue };
-            let Some(ring) = Mapped::new(file.as_fd(), record.deliveries, size_of::<DeliveriesHeader>()) else { continue };
+            let Some(ring) = Mapped::new(file.as_fd(), record.remote_cqe_ring, size_of::<RemoteCqeRingHeader>()) else { continue };
             // SAFETY: the mapping begins with the header, which consists of atomics.
-            let header = unsafe { &*ring.base().cast::<DeliveriesHeader>() };
+            let header = unsafe { &*ring.base().cast::<RemoteCqeRingHeader>() };
             let _ = header.lock.compare_exchange(pid, 0, Ordering::AcqRel, Ordering::Relaxed);
         }
     }

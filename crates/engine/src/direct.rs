@@ -147,7 +147,7 @@ impl DirectTables {
     /// Entries that others were at whom nobody waits for any more: who is alone now takes no lock from now on.
     fn note_lone_senders(&mut self) {
         for index in self.cq_producers.take_lone() {
-            self.qp(index).delivers_alone.store(1, Ordering::SeqCst);
+            self.qp(index).is_sole_producer.store(1, Ordering::SeqCst);
             self.note_changed(index);
         }
     }
@@ -343,7 +343,7 @@ impl Engine {
     /// What reaches an entry goes into the ring of this queue: if another one's peer was alone there, it is no longer when this returns.
     pub(crate) fn note_feeder(&mut self, index: u32, cq: CqHandle, has_one_sender: bool) {
         let only = self.direct.cq_producers.add(cq, index, has_one_sender);
-        if let Some(only) = only.filter(|only| self.direct.qp(*only).delivers_alone.swap(0, Ordering::SeqCst) != 0) {
+        if let Some(only) = only.filter(|only| self.direct.qp(*only).is_sole_producer.swap(0, Ordering::SeqCst) != 0) {
             self.direct.note_changed(only);
             self.await_quiescence();
         }
@@ -358,7 +358,7 @@ impl Engine {
     /// The completion queue with the ring into which that goes which reaches a queue pair.
     fn ring_of(&self, hca: HcaId, qp: &QpSnapshot) -> Option<&CqRecord> {
         let receives = self.receive_queues.get(hca, qp.qpn).is_some() || qp.init.srq.is_some_and(|srq| self.direct.shared_entry_of(srq) != 0);
-        self.cqs.get(&qp.init.recv_cq.0).filter(|cq| receives && cq.deliveries != 0)
+        self.cqs.get(&qp.init.recv_cq.0).filter(|cq| receives && cq.remote_cqe_ring != 0)
     }
 
     fn write_entry(&self, index: u32, owner: ProcessId, hca: HcaId, qp: &QpSnapshot) {
@@ -378,15 +378,15 @@ impl Engine {
         set(&entry.file, owner.shared.memory_file_number());
         let queue = self.receive_queues.get(hca, qp.qpn);
         let shared = qp.init.srq.map_or(0, |srq| self.direct.shared_entry_of(srq));
-        let deliveries = self.ring_of(hca, qp);
+        let remote_cqe_ring = self.ring_of(hca, qp);
         set(&entry.srq, shared);
         set(&entry.xrcd, qp.init.xrcd.map_or(0, |xrcd| xrcd.0));
         set(&entry.receive_entries, queue.map_or(0, |queue| queue.entries));
         set(&entry.receive_sges, queue.map_or(0, |queue| queue.sges));
-        set(&entry.delivery_entries, deliveries.map_or(0, |cq| cq.delivery_entries));
-        set(&entry.delivers_alone, u32::from(deliveries.is_some() && self.direct.cq_producers.has_lone_sender(index)));
+        set(&entry.remote_cqe_entries, remote_cqe_ring.map_or(0, |cq| cq.remote_cqe_entries));
+        set(&entry.is_sole_producer, u32::from(remote_cqe_ring.is_some() && self.direct.cq_producers.has_lone_sender(index)));
         entry.receive_queue.store(queue.map_or(0, |queue| queue.offset), Ordering::SeqCst);
-        entry.deliveries.store(deliveries.map_or(0, |cq| cq.deliveries), Ordering::SeqCst);
+        entry.remote_cqe_ring.store(remote_cqe_ring.map_or(0, |cq| cq.remote_cqe_ring), Ordering::SeqCst);
         set(&entry.qpn, qp.qpn.0);
         self.direct.note_changed(index);
     }

@@ -5,7 +5,7 @@ use crate::pace::Engine;
 use crate::process::{Mapped, Shared};
 use rustix::fd::AsFd;
 use softband_ipc::post::PostRecord;
-use softband_ipc::queues::{Arming, DeliveriesHeader, Delivery, deliveries_bytes};
+use softband_ipc::queues::{Arming, RemoteCqe, RemoteCqeRingHeader, remote_cqe_ring_bytes};
 use softband_model::verbs::api::QpSnapshot;
 use softband_types::{CqHandle, HcaId, ProcessId, QpType, Qpn};
 use std::sync::atomic::{Ordering, fence};
@@ -22,15 +22,15 @@ pub(crate) struct Armable {
 }
 
 impl Armable {
-    /// Of the ring of `entries` (a power of two) at `deliveries`.
-    pub(crate) fn new(shared: &Shared, deliveries: u64, entries: u32) -> Option<Self> {
-        let ring = Mapped::new(shared.memory_file()?.as_fd(), deliveries, deliveries_bytes(entries))?;
+    /// Of the ring of `entries` (a power of two) at `remote_cqe_ring`.
+    pub(crate) fn new(shared: &Shared, remote_cqe_ring: u64, entries: u32) -> Option<Self> {
+        let ring = Mapped::new(shared.memory_file()?.as_fd(), remote_cqe_ring, remote_cqe_ring_bytes(entries))?;
         Some(Self { ring, entries })
     }
 
-    fn header(&self) -> &DeliveriesHeader {
+    fn header(&self) -> &RemoteCqeRingHeader {
         // SAFETY: the mapping begins with the header, which consists of atomics.
-        unsafe { &*self.ring.base().cast::<DeliveriesHeader>() }
+        unsafe { &*self.ring.base().cast::<RemoteCqeRingHeader>() }
     }
 
     pub(crate) fn arming(&self) -> &Arming {
@@ -40,9 +40,9 @@ impl Armable {
     /// Whether something is there that the program has not taken.
     fn holds_any(&self) -> bool {
         let counter = self.header().consumed.0.load(Ordering::Relaxed);
-        let at = size_of::<DeliveriesHeader>() + (counter % self.entries) as usize * size_of::<Delivery>();
+        let at = size_of::<RemoteCqeRingHeader>() + (counter % self.entries) as usize * size_of::<RemoteCqe>();
         // SAFETY: within the mapping; only this part of the entry is looked at while others may write.
-        let sequence = unsafe { &(*self.ring.base().add(at).cast::<Delivery>()).sequence };
+        let sequence = unsafe { &(*self.ring.base().add(at).cast::<RemoteCqe>()).sequence };
         sequence.load(Ordering::Acquire) == counter.wrapping_add(1)
     }
 }

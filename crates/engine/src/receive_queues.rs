@@ -121,7 +121,7 @@ impl Engine {
         let caps = qp.init.capabilities;
         let by_many = qp.init.qp_type == QpType::Ud;
         let receives = (by_many || matches!(qp.init.qp_type, QpType::Rc | QpType::Uc)) && qp.init.srq.is_none() && caps.max_recv_wr > 0;
-        let delivers = self.cqs.get(&qp.init.recv_cq.0).is_some_and(|cq| cq.deliveries != 0);
+        let delivers = self.cqs.get(&qp.init.recv_cq.0).is_some_and(|cq| cq.remote_cqe_ring != 0);
         if self.pace != Pace::Wall || !receives || !delivers {
             return;
         }

@@ -69,7 +69,7 @@ impl SharedQueues {
 impl Engine {
     /// Makes the queue that peers reach, for a new shared receive queue that may once have `most` requests.
     pub(crate) fn make_shared_queue(&mut self, process: usize, hca: HcaId, srq: SrqHandle, init: &SrqInit, most: u32) {
-        let delivers = init.xrc.is_none_or(|xrc| self.cqs.get(&xrc.cq.0).is_some_and(|cq| cq.deliveries != 0));
+        let delivers = init.xrc.is_none_or(|xrc| self.cqs.get(&xrc.cq.0).is_some_and(|cq| cq.remote_cqe_ring != 0));
         if self.pace != Pace::Wall || !delivers {
             return;
         }
@@ -99,22 +99,22 @@ impl Engine {
         self.direct.shared.insert(srq, (index, owner.number));
         let entry = self.direct.qp(index);
         let set = |field: &AtomicU32, value: u32| field.store(value, Ordering::SeqCst);
-        for unused in [&entry.access, &entry.state, &entry.peer, &entry.srq, &entry.delivers_alone] {
+        for unused in [&entry.access, &entry.state, &entry.peer, &entry.srq, &entry.is_sole_producer] {
             set(unused, 0);
         }
         set(&entry.hca, hca.0);
         set(&entry.pd, init.pd.0);
         // What its messages complete goes to a queue of its own, where it is one that messages name.
-        let deliveries = init.xrc.and_then(|xrc| self.cqs.get(&xrc.cq.0));
+        let remote_cqe_ring = init.xrc.and_then(|xrc| self.cqs.get(&xrc.cq.0));
         set(&entry.xrcd, init.xrc.map_or(0, |xrc| xrc.xrcd.0));
         set(&entry.dest_qpn, SharedReceiveQueue::number_of(srq));
-        set(&entry.delivery_entries, deliveries.map_or(0, |cq| cq.delivery_entries));
+        set(&entry.remote_cqe_entries, remote_cqe_ring.map_or(0, |cq| cq.remote_cqe_entries));
         set(&entry.pid, owner.pid as u32);
         set(&entry.file, owner.shared.memory_file_number());
         set(&entry.receive_entries, queue.entries);
         set(&entry.receive_sges, queue.sges);
         entry.receive_queue.store(queue.offset, Ordering::SeqCst);
-        entry.deliveries.store(deliveries.map_or(0, |cq| cq.deliveries), Ordering::SeqCst);
+        entry.remote_cqe_ring.store(remote_cqe_ring.map_or(0, |cq| cq.remote_cqe_ring), Ordering::SeqCst);
         set(&entry.qpn, of_shared_queue(srq.0));
         self.direct.note_changed(index);
     }

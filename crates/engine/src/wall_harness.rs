@@ -14,7 +14,7 @@ use softband_ipc::calls::{ChannelEvent, CreateAh, CreateCq, CreateCqReply, Handl
 use softband_ipc::layout::{PAYLOAD_BYTES, WALL_RING_BYTES};
 use softband_ipc::post::{PostRecord, kind, opcode, send_flags};
 use softband_ipc::queues::{
-    Arming, DeliveriesHeader, Delivery, ReceiveEntry, ReceiveQueueHeader, deliveries_bytes, entry_bytes, mode, receive_queue_bytes,
+    Arming, ReceiveEntry, ReceiveQueueHeader, RemoteCqe, RemoteCqeRingHeader, entry_bytes, mode, receive_queue_bytes, remote_cqe_ring_bytes,
 };
 use softband_ipc::ring::ring_bytes;
 use softband_types::{HcaId, PortNumber, Qpn, SrqHandle};
@@ -80,8 +80,8 @@ pub mod deed {
     pub const HEADER: u8 = 3;
     /// Bytes at `place` of a receive queue; the first byte says whose.
     pub const RECEIVES: u8 = 4;
-    /// Bytes at `place` of a ring of deliveries; the first byte says which.
-    pub const DELIVERIES: u8 = 5;
+    /// Bytes at `place` of a ring of remote CQEs; the first byte says which.
+    pub const REMOTE_CQES: u8 = 5;
     /// Bytes at `place` of a completion ring; the first byte says which.
     pub const COMPLETIONS: u8 = 6;
     /// Its honest peer receives, and sends.
@@ -274,12 +274,12 @@ impl WallHarness {
     /// As somebody does who ends just afterwards.
     fn put_into_peers_queue(&self) {
         let cq = &self.engine.cqs[&self.peer.cq];
-        let Some(ring) = self.map(self.peer.process, cq.deliveries, deliveries_bytes(cq.delivery_entries)) else { return };
+        let Some(ring) = self.map(self.peer.process, cq.remote_cqe_ring, remote_cqe_ring_bytes(cq.remote_cqe_entries)) else { return };
         // SAFETY: the mapping begins with the header and goes on with the entries; both parts that are touched are atomics.
         unsafe {
-            let counter = (*ring.base().cast::<DeliveriesHeader>()).consumed.0.load(Ordering::Relaxed);
-            let at = size_of::<DeliveriesHeader>() + (counter % cq.delivery_entries) as usize * size_of::<Delivery>();
-            (*ring.base().add(at).cast::<Delivery>()).sequence.store(counter.wrapping_add(1), Ordering::Release);
+            let counter = (*ring.base().cast::<RemoteCqeRingHeader>()).consumed.0.load(Ordering::Relaxed);
+            let at = size_of::<RemoteCqeRingHeader>() + (counter % cq.remote_cqe_entries) as usize * size_of::<RemoteCqe>();
+            (*ring.base().add(at).cast::<RemoteCqe>()).sequence.store(counter.wrapping_add(1), Ordering::Release);
         }
     }
 
@@ -333,9 +333,9 @@ impl WallHarness {
                     self.scribble((queue.offset, receive_queue_bytes(queue.entries, queue.sges)), usize::from(place), rest);
                 }
             }
-            deed::DELIVERIES => {
-                if let Some(cq) = self.engine.cqs.get(&whose.cq).filter(|cq| cq.process == LIAR && cq.deliveries != 0) {
-                    self.scribble((cq.deliveries, deliveries_bytes(cq.delivery_entries)), usize::from(place), rest);
+            deed::REMOTE_CQES => {
+                if let Some(cq) = self.engine.cqs.get(&whose.cq).filter(|cq| cq.process == LIAR && cq.remote_cqe_ring != 0) {
+                    self.scribble((cq.remote_cqe_ring, remote_cqe_ring_bytes(cq.remote_cqe_entries)), usize::from(place), rest);
                 }
             }
             deed::COMPLETIONS => {

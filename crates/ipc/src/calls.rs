@@ -245,7 +245,7 @@ pod! {
     /// `channel` is an [`Object`] or 0; `cookie` comes back in [`ChannelEvent`].
     pub struct CreateCq { pub hca: u32, pub entries: u32, pub channel: u32, /** 1: peers must not put anything in. */ pub own_only: u32, pub cookie: u64, }
     /// Where the ring lies in the shared file.
-    pub struct CreateCqReply { pub handle: u32, pub capacity: u32, pub ring_offset: u64, /** In wall pace: where in the file of memory peers put deliveries, or 0. */ pub deliveries: u64, }
+    pub struct CreateCqReply { pub handle: u32, pub capacity: u32, pub ring_offset: u64, /** In wall pace: where in the file of memory the ring of remote CQEs is, or 0. */ pub remote_cqe_ring: u64, }
     /// `window_type` 1 or 2, as `enum ibv_mw_type`.
     pub struct AllocMw { pub hca: u32, pub pd: u32, pub window_type: u32, pub reserved: u32, }
     /// A domain of extended reliable connections. `has_file`: shared with those who name the same file.

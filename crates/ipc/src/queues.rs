@@ -3,7 +3,7 @@
 //!
 //! A receive queue is filled by its owner and emptied by the one queue pair that is connected to it, or by the engine, which then
 //! says so in [`ReceiveQueueHeader::mode`] and waits until nobody is at it any more. Where several may take from it (a shared
-//! receive queue), they do so one at a time. A ring of deliveries belongs to a completion queue: peers put in what their sends
+//! receive queue), they do so one at a time. A ring of remote CQEs belongs to a completion queue: peers put in what their sends
 //! complete there, one at a time, and the owner takes it out.
 
 use super::post::PostSge;
@@ -100,11 +100,11 @@ pub const fn receive_queue_bytes(entries: u32, sges: u32) -> usize {
     size_of::<ReceiveQueueHeader>() + entries as usize * entry_bytes(sges)
 }
 
-/// Head of a ring of deliveries; the entries follow. The owner does not look at what peers write here: each entry says itself
+/// Head of a ring of remote CQEs; the entries follow. The owner does not look at what peers write here: each entry says itself
 /// whether it is there.
 #[repr(C, align(64))]
-pub struct DeliveriesHeader {
-    /// Number on the host of the process that is putting something in, or 0; who does so alone ([`super::tables::QpEntry::delivers_alone`])
+pub struct RemoteCqeRingHeader {
+    /// Number on the host of the process that is putting something in, or 0; who does so alone ([`super::tables::QpEntry::is_sole_producer`])
     /// leaves it.
     pub lock: AtomicU32,
     pub produced: AtomicU32,
@@ -117,11 +117,11 @@ pub struct DeliveriesHeader {
     pub arming: LineOf<Arming>,
 }
 
-/// Bits of [`DeliveriesHeader::wants`].
+/// Bits of [`RemoteCqeRingHeader::wants`].
 pub mod wants {
     /// The owner reads times of completions: read the clock.
     pub const STAMPS: u32 = 1;
-    /// The completion queue has a channel: look at [`super::DeliveriesHeader::arming`] afterwards.
+    /// The completion queue has a channel: look at [`super::RemoteCqeRingHeader::arming`] afterwards.
     pub const EVENTS: u32 = 2;
 }
 
@@ -168,7 +168,7 @@ impl Arming {
 
 /// What one message completes: a cache line, so that the owner sees all of it at once.
 #[repr(C, align(64))]
-pub struct Delivery {
+pub struct RemoteCqe {
     pub wr_id: u64,
     /// The era of the queue pair that it is for began then: a moment before all that the engine completes for it later.
     pub since_ps: u64,
@@ -200,11 +200,11 @@ pub struct Parties {
     pub reserved: u16,
 }
 
-const _: () = assert!(size_of::<Delivery>() == 64);
+const _: () = assert!(size_of::<RemoteCqe>() == 64);
 
-/// Bytes of a ring of deliveries.
-pub const fn deliveries_bytes(entries: u32) -> usize {
-    size_of::<DeliveriesHeader>() + entries as usize * size_of::<Delivery>()
+/// Bytes of a ring of remote CQEs.
+pub const fn remote_cqe_ring_bytes(entries: u32) -> usize {
+    size_of::<RemoteCqeRingHeader>() + entries as usize * size_of::<RemoteCqe>()
 }
 
 #[cfg(test)]

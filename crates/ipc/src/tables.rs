@@ -29,7 +29,7 @@ pub struct KeyEntry {
 }
 
 /// A connected queue pair, or one for datagrams; or a shared receive queue ([`of_shared_queue`]), which has domain, process and receive queue only, and
-/// a ring of deliveries if it is an extended one's.
+/// a ring of remote CQEs if it is an extended one's.
 #[repr(C, align(64))]
 pub struct QpEntry {
     pub qpn: AtomicU32,
@@ -52,17 +52,17 @@ pub struct QpEntry {
     pub receive_entries: AtomicU32,
     pub receive_sges: AtomicU32,
     /// Size of the ring below.
-    pub delivery_entries: AtomicU32,
+    pub remote_cqe_entries: AtomicU32,
     /// Of a target of extended reliable connections, and of the queues that its messages may name: their domain, 0 for none.
     pub xrcd: AtomicU32,
     pub receive_queue: AtomicU64,
     /// The ring into which peers put what completes.
-    pub deliveries: AtomicU64,
+    pub remote_cqe_ring: AtomicU64,
     /// What completions of receives say of this queue pair: its own P_Key index and service level.
     pub pkey_index: AtomicU16,
     pub service_level: AtomicU16,
     /// Not 0: nobody but the peer of this one puts anything into that ring, and takes no lock for it.
-    pub delivers_alone: AtomicU32,
+    pub is_sole_producer: AtomicU32,
     /// How many of the requests that went to the engine are done.
     pub done: AtomicU32,
     /// `rnr_retry` of what it sends.

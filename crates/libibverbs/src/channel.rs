@@ -120,9 +120,9 @@ pub(crate) unsafe extern "C" fn req_notify_cq(abi_cq: *mut ibv_cq, solicited_onl
     status(|| {
         // SAFETY: the caller names a CQ of ours.
         let cq = unsafe { cq::inner(abi_cq) }?;
-        if let Some(deliveries) = &cq.deliveries {
+        if let Some(remote_cqe_ring) = &cq.remote_cqe_ring {
             // Whoever lets a completion in afterwards sees this, and what came in before the next poll does.
-            deliveries.arm(solicited_only != 0);
+            remote_cqe_ring.arm(solicited_only != 0);
             return Ok(());
         }
         let record =

@@ -12,7 +12,7 @@ use crate::{channel, cq_ex};
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
 use softband_client::completion::CompletionRing;
-use softband_client::deliveries::Deliveries;
+use softband_client::remote_cqe_ring::RemoteCqeRing;
 use softband_client::{Errno, call, call_void, header, is_wall};
 use softband_ipc::calls::{CreateCq, CreateCqReply, Handle, Op, ResizeCq};
 use softband_ipc::ring::Cqe;
@@ -32,7 +32,7 @@ pub(crate) struct CqInner {
     pub(crate) handle: u32,
     pub(crate) queue: SpinLock<CqQueue>,
     /// Completions of what peers have carried out.
-    pub(crate) deliveries: Option<Deliveries>,
+    pub(crate) remote_cqe_ring: Option<RemoteCqeRing>,
     /// Threads that carry work out complete it here.
     pub(crate) takes_own: bool,
     has_channel: bool,
@@ -75,7 +75,7 @@ impl CqInner {
     #[inline]
     fn holds_fewer_than(&self, queue: &CqQueue, count: usize) -> bool {
         let Some(rest) = count.checked_sub(queue.own.len() + queue.ring.all_waiting() as usize).filter(|rest| *rest > 0) else { return false };
-        !self.deliveries.as_ref().is_some_and(|deliveries| deliveries.holds(rest as u32))
+        !self.remote_cqe_ring.as_ref().is_some_and(|remote_cqe_ring| remote_cqe_ring.holds(rest as u32))
     }
 
     /// Adds a completion of work that the calling thread has carried out; false when there is no room for it.
@@ -93,7 +93,7 @@ impl CqInner {
     /// Whether a completion that was just added raises an event, of which the engine must be told.
     #[inline]
     pub(crate) fn raises_event(&self) -> bool {
-        self.has_channel && self.deliveries.as_ref().is_some_and(|deliveries| deliveries.raises_event(false))
+        self.has_channel && self.remote_cqe_ring.as_ref().is_some_and(|remote_cqe_ring| remote_cqe_ring.raises_event(false))
     }
 }
 
@@ -130,17 +130,17 @@ pub(crate) unsafe fn create(abi_context: *mut ibv_context, init: &CqInit) -> Res
     let channel = unsafe { channel::object_of(init.channel) };
     let request = CreateCq { hca: ours.hca, entries: init.entries, channel, own_only: 0, cookie: init.cookie as u64 };
     let mut reply: CreateCqReply = call(Op::CreateCq, &request)?;
-    let deliveries = Deliveries::map(header().memory_file, reply.deliveries, reply.capacity.next_power_of_two());
-    if reply.deliveries != 0 && deliveries.is_none() {
+    let remote_cqe_ring = RemoteCqeRing::map(header().memory_file, reply.remote_cqe_ring, reply.capacity.next_power_of_two());
+    if reply.remote_cqe_ring != 0 && remote_cqe_ring.is_none() {
         // Peers must not put anything where nobody can look.
         call_void(Op::DestroyCq, &Handle { handle: reply.handle, reserved: 0 })?;
         reply = call(Op::CreateCq, &CreateCq { own_only: 1, ..request })?;
     }
-    if let Some(deliveries) = deliveries.as_ref().filter(|_| init.has_stamps) {
-        deliveries.want_stamps();
+    if let Some(remote_cqe_ring) = remote_cqe_ring.as_ref().filter(|_| init.has_stamps) {
+        remote_cqe_ring.want_stamps();
     }
-    if let Some(deliveries) = deliveries.as_ref().filter(|_| !init.channel.is_null()) {
-        deliveries.want_events();
+    if let Some(remote_cqe_ring) = remote_cqe_ring.as_ref().filter(|_| !init.channel.is_null()) {
+        remote_cqe_ring.want_events();
     }
     let cq = Box::into_raw(Box::new(Cq {
         abi: abi_cq(abi_context, init, &reply),
@@ -156,10 +156,10 @@ pub(crate) unsafe fn create(abi_context: *mut ibv_context, init: &CqInit) -> Res
                 delivered_before: None,
                 last_stamp_ps: 0,
             }),
-            // Where events are raised that others must hear of, they are asked for in the ring of deliveries.
+            // Where events are raised that others must hear of, they are asked for in the ring of remote CQEs.
             has_channel: !init.channel.is_null(),
-            takes_own: is_wall() && (init.channel.is_null() || deliveries.is_some()),
-            deliveries,
+            takes_own: is_wall() && (init.channel.is_null() || remote_cqe_ring.is_some()),
+            remote_cqe_ring,
             has_stamps: init.has_stamps,
             completion_events: EventCount::default(),
             async_events: EventCount::default(),

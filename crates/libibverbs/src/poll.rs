@@ -7,7 +7,7 @@ use crate::guard::{guarded, not_null};
 use crate::qp::QpInner;
 use libc::c_int;
 use softband_abi::verbs::{ibv_cq, ibv_wc};
-use softband_client::deliveries::Deliveries;
+use softband_client::remote_cqe_ring::RemoteCqeRing;
 use softband_client::{Errno, advance_ps, header, is_wall, poll_empty, sync, warn};
 use softband_ipc::ring::{Cqe, flags};
 use std::sync::atomic::Ordering;
@@ -107,7 +107,7 @@ pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl F
         // Each where it was made: copies of what was just written would wait until that is in the cache.
         let is_kept = match from {
             From::Engine => queue.ring.take().map(|mut cqe| keep((ours, cq), &mut queue, &mut cqe, store)),
-            From::Peer => cq.deliveries.as_ref().and_then(Deliveries::take).map(|mut cqe| keep((ours, cq), &mut queue, &mut cqe, store)),
+            From::Peer => cq.remote_cqe_ring.as_ref().and_then(RemoteCqeRing::take).map(|mut cqe| keep((ours, cq), &mut queue, &mut cqe, store)),
             From::Own => take_own(&mut queue).map(|mut cqe| keep((ours, cq), &mut queue, &mut cqe, store)),
         };
         let Some(is_kept) = is_kept else { break };
@@ -119,11 +119,11 @@ pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl F
 /// How many come next that peers have put there, where there is nothing else: most queues are filled by one side only.
 #[inline(always)]
 fn only_delivered(queue: &mut CqQueue, cq: &CqInner, room: usize) -> u32 {
-    let Some(deliveries) = &cq.deliveries else { return 0 };
+    let Some(remote_cqe_ring) = &cq.remote_cqe_ring else { return 0 };
     if !queue.own.is_empty() {
         return 0;
     }
-    let count = deliveries.ready(room);
+    let count = remote_cqe_ring.ready(room);
     // One of the engine's that came first is there by now.
     if count == 0 || queue.ring.front_ps().is_some() {
         return 0;
@@ -136,8 +136,8 @@ fn only_delivered(queue: &mut CqQueue, cq: &CqInner, room: usize) -> u32 {
 #[inline(always)]
 fn take_delivered(of: (&Context, &CqInner), queue: &mut CqQueue, count: u32, store: &mut impl FnMut(&Cqe)) -> usize {
     let mut taken = 0;
-    if let Some(deliveries) = &of.1.deliveries {
-        deliveries.take_ready(count, |mut cqe| taken += usize::from(keep(of, queue, &mut cqe, store)));
+    if let Some(remote_cqe_ring) = &of.1.remote_cqe_ring {
+        remote_cqe_ring.take_ready(count, |mut cqe| taken += usize::from(keep(of, queue, &mut cqe, store)));
     }
     taken
 }
@@ -169,7 +169,7 @@ fn take_own(queue: &mut CqQueue) -> Option<Cqe> {
 enum From {
     /// The engine has put it into its ring.
     Engine,
-    /// A peer has put it into the ring of deliveries.
+    /// A peer has put it into the ring of remote CQEs.
     Peer,
     /// The program has carried the work out itself.
     Own,
@@ -188,49 +188,49 @@ fn next(queue: &mut CqQueue, cq: &CqInner) -> Option<From> {
     if queue.own_left == Some(0) {
         return None; // what was posted since the poll began, and with it all that came later, is for the next one
     }
-    let deliveries = cq.deliveries.as_ref().filter(|deliveries| deliveries.holds(1));
-    let before = deliveries.map(|_| queue.own_before.unwrap_or(queue.own.len()));
+    let remote_cqe_ring = cq.remote_cqe_ring.as_ref().filter(|remote_cqe_ring| remote_cqe_ring.holds(1));
+    let before = remote_cqe_ring.map(|_| queue.own_before.unwrap_or(queue.own.len()));
     queue.own_before = before.and_then(|before| before.checked_sub(1));
     // One of the engine's that came first is there by now.
-    let is_peers = before == Some(0) && deliveries.is_some_and(|deliveries| comes_before_the_engines(queue, deliveries));
+    let is_peers = before == Some(0) && remote_cqe_ring.is_some_and(|remote_cqe_ring| comes_before_the_engines(queue, remote_cqe_ring));
     Some(if is_peers { From::Peer } else { From::Own })
 }
 
 /// Whether a peer's completion is next, unless the program has one of its own. None of the engine's is before it.
 #[inline]
-fn comes_before_the_engines(queue: &CqQueue, deliveries: &Deliveries) -> bool {
-    deliveries.front_since_ps().is_some_and(|since_ps| queue.ring.front_ps().is_none_or(|engine_ps| engine_ps >= since_ps))
+fn comes_before_the_engines(queue: &CqQueue, remote_cqe_ring: &RemoteCqeRing) -> bool {
+    remote_cqe_ring.front_since_ps().is_some_and(|since_ps| queue.ring.front_ps().is_none_or(|engine_ps| engine_ps >= since_ps))
 }
 
 /// Where the next completion is that the engine or a peer has put there.
 #[inline]
 fn next_of_others(queue: &mut CqQueue, cq: &CqInner) -> Option<From> {
-    let Some(deliveries) = &cq.deliveries else { return queue.ring.front_ps().map(|_| From::Engine) };
-    let Some(since_ps) = deliveries.front_since_ps() else {
+    let Some(remote_cqe_ring) = &cq.remote_cqe_ring else { return queue.ring.front_ps().map(|_| From::Engine) };
+    let Some(since_ps) = remote_cqe_ring.front_since_ps() else {
         // The engine's came after what peers had put there before: look at those again when it is seen.
         queue.ring.front_ps()?;
-        return if deliveries.front_since_ps().is_none() { Some(From::Engine) } else { next_of_two(queue, deliveries) };
+        return if remote_cqe_ring.front_since_ps().is_none() { Some(From::Engine) } else { next_of_two(queue, remote_cqe_ring) };
     };
     // One of the engine's that came first is there by now.
     match queue.ring.front_ps() {
         None => Some(From::Peer),
         Some(engine_ps) if engine_ps < since_ps => Some(From::Engine),
-        Some(_) => next_of_two(queue, deliveries),
+        Some(_) => next_of_two(queue, remote_cqe_ring),
     }
 }
 
 /// The same where both have something.
 #[cold]
-fn next_of_two(queue: &mut CqQueue, deliveries: &Deliveries) -> Option<From> {
-    let is_before = queue.ring.front_ps()? < deliveries.front_since_ps()?;
-    Some(if is_before || has_come_to_the_engine(queue, deliveries) { From::Engine } else { From::Peer })
+fn next_of_two(queue: &mut CqQueue, remote_cqe_ring: &RemoteCqeRing) -> Option<From> {
+    let is_before = queue.ring.front_ps()? < remote_cqe_ring.front_since_ps()?;
+    Some(if is_before || has_come_to_the_engine(queue, remote_cqe_ring) { From::Engine } else { From::Peer })
 }
 
 /// Whether everything has been taken that peers had put there before the engine's next completion was first seen. What comes after
 /// that for the same queue pair begins a new era of it, so nothing is overtaken, and peers cannot keep the engine waiting for ever.
-fn has_come_to_the_engine(queue: &mut CqQueue, deliveries: &Deliveries) -> bool {
+fn has_come_to_the_engine(queue: &mut CqQueue, remote_cqe_ring: &RemoteCqeRing) -> bool {
     let number = queue.ring.all_taken();
-    let (produced, consumed) = deliveries.counters();
+    let (produced, consumed) = remote_cqe_ring.counters();
     let before = match queue.delivered_before {
         Some((of, before)) if of == number => before,
         _ => produced,
@@ -265,8 +265,8 @@ pub(crate) fn forget(ours: &Context, qp: &QpInner, before_ps: u64) {
         // What peers had put there before the engine's next completion stands elsewhere now: it is counted anew.
         queue.delivered_before = None;
         let gone = queue.ring.sweep(&mut goes);
-        if let Some(deliveries) = &cq.deliveries {
-            deliveries.sweep(&mut goes);
+        if let Some(remote_cqe_ring) = &cq.remote_cqe_ring {
+            remote_cqe_ring.sweep(&mut goes);
         }
         // Those of the engine's that went count as taken, and what came behind them must not come before what stood before them.
         queue.own.retain(|(_, cqe)| !goes(cqe));

@@ -15,8 +15,8 @@ impl WallHarness {
         self.engine.direct.entry_of(self.hca(place.process), Qpn(place.qpn)).checked_sub(1).expect("it has an entry")
     }
 
-    fn delivers_alone(&self, place: Place) -> bool {
-        self.engine.direct.qp(self.entry_of(place)).delivers_alone.load(Ordering::SeqCst) != 0
+    fn is_sole_producer(&self, place: Place) -> bool {
+        self.engine.direct.qp(self.entry_of(place)).is_sole_producer.load(Ordering::SeqCst) != 0
     }
 
     fn version(&self, place: Place) -> u32 {
@@ -51,14 +51,14 @@ impl WallHarness {
 fn a_queue_pair_is_alone_at_its_completion_queue_until_it_gets_company_and_afterwards() {
     let mut harness = harness();
     let plain = harness.pair[0];
-    assert!(harness.delivers_alone(plain));
+    assert!(harness.is_sole_producer(plain));
     let before = harness.version(plain);
     let guest = harness.beside(plain, DEPTH);
-    assert!(!harness.delivers_alone(plain) && !harness.delivers_alone(guest));
+    assert!(!harness.is_sole_producer(plain) && !harness.is_sole_producer(guest));
     assert_ne!(harness.version(plain), before, "who remembers that it was alone looks again");
     let between = harness.version(plain);
     harness.destroy(guest);
-    assert!(harness.delivers_alone(plain));
+    assert!(harness.is_sole_producer(plain));
     assert_ne!(harness.version(plain), between);
 }
 
@@ -66,8 +66,8 @@ fn a_queue_pair_is_alone_at_its_completion_queue_until_it_gets_company_and_after
 fn who_has_many_senders_is_never_alone() {
     let harness = harness();
     let of_shared_queue = harness.pair[1];
-    assert!(of_shared_queue.srq != 0 && !harness.delivers_alone(of_shared_queue));
-    assert!(harness.liars[3].datagrams_to.is_some() && !harness.delivers_alone(harness.liars[3]));
+    assert!(of_shared_queue.srq != 0 && !harness.is_sole_producer(of_shared_queue));
+    assert!(harness.liars[3].datagrams_to.is_some() && !harness.is_sole_producer(harness.liars[3]));
 }
 
 #[test]

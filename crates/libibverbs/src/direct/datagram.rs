@@ -3,7 +3,7 @@
 //! Left to the engine is what would be lost or fail. Groups: [`super::groups`].
 
 use super::global_route::{GRH_BYTES, header};
-use super::send::{delivery, places_of_request};
+use super::send::{places_of_request, remote_cqe};
 use super::waiting::{Outcome, PATIENCE, Step};
 use super::{MkeyCache, PeerQueues, is_receiving, local_spans, span_here, tell};
 use crate::post::Data;
@@ -162,7 +162,7 @@ fn step(
     }
     let source = guard.receives_of(to)?;
     receiver.queues_of(guard, to)?;
-    let PeerQueues { receives, deliveries } = receiver.queues.as_ref()?;
+    let PeerQueues { receives, remote_cqe_ring } = receiver.queues.as_ref()?;
     let mode = receives.mode();
     match mode.is_shared() {
         None => return Some(Step::LATER),
@@ -197,17 +197,17 @@ fn step(
     if local.len_bytes() > 0 && !write(to.pid.load(Ordering::Relaxed), &local, &remote) {
         return None;
     }
-    let mut delivery = delivery((to, parties((own, to, source), record)), record, wr_id, GRH_BYTES + len_bytes, receives.since_ps());
-    delivery.flags |= if free == 0 { flags::GRH } else { 0 };
-    let room = deliveries.reserve(false)?;
-    room.write(delivery);
+    let mut remote_cqe = remote_cqe((to, parties((own, to, source), record)), record, wr_id, GRH_BYTES + len_bytes, receives.since_ps());
+    remote_cqe.flags |= if free == 0 { flags::GRH } else { 0 };
+    let room = remote_cqe_ring.reserve(false)?;
+    room.write(remote_cqe);
     // Again: this thread may have been stopped for so long that the engine went on without it.
     if to.version.load(Ordering::SeqCst) != version || !lock.is_valid() || !lock.take_front() {
         return None;
     }
     room.publish(); // at once: who ends in between takes the request with him
     receiver.is_new |= to.state.load(Ordering::Acquire) == IBV_QPS_RTR;
-    Some(Step::done(len_bytes, deliveries.raises_event(record.flags & send_flags::SOLICITED != 0) | lock.reaches_limit()))
+    Some(Step::done(len_bytes, remote_cqe_ring.raises_event(record.flags & send_flags::SOLICITED != 0) | lock.reaches_limit()))
 }
 
 /// Whether the receiver takes a datagram of this sender: states, ports, partitions and keys (IBTA 9.6.1).

@@ -22,12 +22,12 @@ use crate::qp::QpInner;
 use crate::spin_lock::SpinLock;
 use softband_abi::verbs::*;
 use softband_client::connection::Connection;
-use softband_client::deliveries::Deliveries;
 use softband_client::direct::{TablesGuard, guard_tables};
 use softband_client::memory_spans::{MemorySpan, MemorySpans, copy_one, read, write};
 use softband_client::mkey_cache::CachedMkey;
 use softband_client::now_ps;
 use softband_client::receive_queue::ReceiveQueue;
+use softband_client::remote_cqe_ring::RemoteCqeRing;
 use softband_ipc::post::{MULTICAST_LIDS, PostRecord, kind, opcode, path_parts, send_flags};
 use softband_ipc::ring::{Cqe, flags};
 use softband_ipc::tables::QpEntry;
@@ -66,17 +66,17 @@ pub(crate) struct MkeyCache {
 /// The queues of the peer, mapped here.
 pub(crate) struct PeerQueues {
     receives: ReceiveQueue,
-    deliveries: Deliveries,
+    remote_cqe_ring: RemoteCqeRing,
 }
 
 impl PeerQueues {
     /// Where a queue pair receives from, and what completes goes to.
     fn of(source: &QpEntry, keeper: &QpEntry) -> Option<Self> {
-        Some(Self { receives: ReceiveQueue::of(source)?, deliveries: Deliveries::of(keeper)? })
+        Some(Self { receives: ReceiveQueue::of(source)?, remote_cqe_ring: RemoteCqeRing::of(keeper)? })
     }
 
     fn are_of(&self, source: &QpEntry, keeper: &QpEntry) -> bool {
-        self.receives.is_of(source) && self.deliveries.is_of(keeper)
+        self.receives.is_of(source) && self.remote_cqe_ring.is_of(keeper)
     }
 }
 

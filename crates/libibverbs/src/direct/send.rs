@@ -13,7 +13,7 @@ use softband_client::mkey_cache::CachedMkey;
 use softband_client::receive_queue::{Front, Mode, ReceiveQueue};
 use softband_client::rq_consumer_lock::RqConsumerLock;
 use softband_ipc::post::{PostRecord, PostSge, kind, opcode, send_flags};
-use softband_ipc::queues::{Delivery, Parties};
+use softband_ipc::queues::{Parties, RemoteCqe};
 use softband_ipc::ring::flags;
 use softband_ipc::tables::QpEntry;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -57,7 +57,7 @@ fn step(guard: TablesGuard, at: (&QpInner, u32), sending: &mut Sending, record: 
         Some(queues) => queues,
         unknown => unknown.insert(PeerQueues::of(connection.source, connection.keeper)?),
     };
-    queues.deliveries.will_put();
+    queues.remote_cqe_ring.will_put();
     let mode = queues.receives.mode();
     match mode.is_shared() {
         None => return Some(Step::LATER),
@@ -138,7 +138,7 @@ impl Message<'_> {
     #[inline(always)]
     fn deliver(&self, mkeys: &mut MkeyCache, consumer: &impl Consumer) -> Option<Step> {
         let Self { guard, connection, record, .. } = *self;
-        let PeerQueues { receives, deliveries } = self.queues;
+        let PeerQueues { receives, remote_cqe_ring } = self.queues;
         let Some(request) = receives.front(self.mode) else {
             let may_wait = is_reliable(self.sender) && connection.own.rnr_retry.load(Ordering::Relaxed) != 0;
             return may_wait.then_some(Step::LATER);
@@ -148,17 +148,17 @@ impl Message<'_> {
             Some(len_bytes) => len_bytes,
             None => self.move_any(mkeys, request, consumer)?,
         };
-        let room = deliveries.reserve(connection.delivers_alone)?;
+        let room = remote_cqe_ring.reserve(connection.is_sole_producer)?;
         // Again: this thread may have been stopped for so long that the engine went on without it.
         if receives.mode() != self.mode || !connection.is_still_valid(guard) {
             return Some(Step::LATER);
         }
-        room.write(delivery((connection.peer, connection.parties), record, wr_id, len_bytes, receives.since_ps()));
+        room.write(remote_cqe((connection.peer, connection.parties), record, wr_id, len_bytes, receives.since_ps()));
         if !consumer.take_front() {
             return Some(Step::LATER);
         }
         room.publish(); // at once: who ends in between takes the request with him
-        Some(Step::done(len_bytes, deliveries.raises_event(record.flags & send_flags::SOLICITED != 0) | consumer.reaches_limit()))
+        Some(Step::done(len_bytes, remote_cqe_ring.raises_event(record.flags & send_flags::SOLICITED != 0) | consumer.reaches_limit()))
     }
 
     /// Moves a message that lies in one place and goes to one, as most do; `None` when it is another one.
@@ -226,10 +226,10 @@ pub(super) fn places_of_request(
 
 /// What completes for a receiver.
 #[inline(always)]
-pub(super) fn delivery((receiver, parties): (&QpEntry, Parties), record: &PostRecord, wr_id: u64, len_bytes: u64, since_ps: u64) -> Delivery {
+pub(super) fn remote_cqe((receiver, parties): (&QpEntry, Parties), record: &PostRecord, wr_id: u64, len_bytes: u64, since_ps: u64) -> RemoteCqe {
     let has_immediate = record.opcode != opcode::SEND;
     let is_write = record.opcode == opcode::RDMA_WRITE_WITH_IMM;
-    Delivery {
+    RemoteCqe {
         wr_id,
         // A shared queue goes on when one of its queue pairs begins anew.
         since_ps: if parties.srq == 0 { since_ps } else { since_ps.max(receiver.since_ps.load(Ordering::Relaxed)) },

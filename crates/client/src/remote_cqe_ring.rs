@@ -1,10 +1,10 @@
-//! The two ends of a ring of deliveries (`softband_ipc::queues`): peers put in what their sends complete, the owner takes it out.
+//! The two ends of a ring of remote CQEs (`softband_ipc::queues`): peers put in what their sends complete, the owner takes it out.
 
 use crate::direct::will_write;
 use crate::fork::own_number;
 use crate::rq_consumer_lock::is_gone;
 use crate::shared_memory::{map_part, unmap_part};
-use softband_ipc::queues::{DeliveriesHeader, Delivery, deliveries_bytes, wants};
+use softband_ipc::queues::{RemoteCqe, RemoteCqeRingHeader, remote_cqe_ring_bytes, wants};
 use softband_ipc::ring::Cqe;
 use softband_ipc::tables::QpEntry;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -18,7 +18,7 @@ const PATIENCE_PICOS: u64 = 50_000_000_000;
 const AHEAD: u32 = 6;
 
 /// A ring, mapped here.
-pub struct Deliveries {
+pub struct RemoteCqeRing {
     base: *mut u8,
     file: u32,
     offset: u64,
@@ -27,42 +27,42 @@ pub struct Deliveries {
     mapped_by: u32,
 }
 // SAFETY: peers hold the ring's lock or are the only one, the owner the one of its completion queue; the counters are atomics.
-unsafe impl Send for Deliveries {}
+unsafe impl Send for RemoteCqeRing {}
 // SAFETY: as above.
-unsafe impl Sync for Deliveries {}
+unsafe impl Sync for RemoteCqeRing {}
 
-impl Deliveries {
+impl RemoteCqeRing {
     /// The ring of `entries` (a power of two) at `offset` of a process's file.
     pub fn map(file: u32, offset: u64, entries: u32) -> Option<Self> {
         if offset == 0 || !entries.is_power_of_two() {
             return None;
         }
-        let base = map_part(file, offset, deliveries_bytes(entries))?;
+        let base = map_part(file, offset, remote_cqe_ring_bytes(entries))?;
         Some(Self { base, file, offset, entries, mapped_by: own_number() })
     }
 
     /// The ring into which what reaches a queue pair goes.
     pub fn of(entry: &QpEntry) -> Option<Self> {
-        let (file, entries) = (entry.file.load(Ordering::Relaxed), entry.delivery_entries.load(Ordering::Relaxed));
-        Self::map(file, entry.deliveries.load(Ordering::Relaxed), entries)
+        let (file, entries) = (entry.file.load(Ordering::Relaxed), entry.remote_cqe_entries.load(Ordering::Relaxed));
+        Self::map(file, entry.remote_cqe_ring.load(Ordering::Relaxed), entries)
     }
 
     /// Whether this is still that ring.
     #[inline]
     pub fn is_of(&self, entry: &QpEntry) -> bool {
-        entry.deliveries.load(Ordering::Relaxed) == self.offset
+        entry.remote_cqe_ring.load(Ordering::Relaxed) == self.offset
             && entry.file.load(Ordering::Relaxed) == self.file
-            && entry.delivery_entries.load(Ordering::Relaxed) == self.entries
+            && entry.remote_cqe_entries.load(Ordering::Relaxed) == self.entries
     }
 
-    fn header(&self) -> &DeliveriesHeader {
+    fn header(&self) -> &RemoteCqeRingHeader {
         // SAFETY: the mapping begins with the header, which consists of atomics.
-        unsafe { &*self.base.cast::<DeliveriesHeader>() }
+        unsafe { &*self.base.cast::<RemoteCqeRingHeader>() }
     }
 
-    fn entry(&self, counter: u32) -> *mut Delivery {
+    fn entry(&self, counter: u32) -> *mut RemoteCqe {
         let index = (counter & (self.entries - 1)) as usize; // a power of two
-        self.base.wrapping_add(size_of::<DeliveriesHeader>() + index * size_of::<Delivery>()).cast()
+        self.base.wrapping_add(size_of::<RemoteCqeRingHeader>() + index * size_of::<RemoteCqe>()).cast()
     }
 
     /// Whether the entry of a counter is there.
@@ -228,13 +228,13 @@ impl Deliveries {
             return None;
         }
         let (counter, former) = self.next_place(self.header());
-        let room = Room { deliveries: self, counter, entry: self.entry(counter), former, me };
+        let room = Room { ring: self, counter, entry: self.entry(counter), former, me };
         self.has_room(counter).then_some(room)
     }
 
     /// The counter of the next one to be put in, and what its entry says now. Nobody else puts anything in.
     #[inline]
-    fn next_place(&self, header: &DeliveriesHeader) -> (u32, u32) {
+    fn next_place(&self, header: &RemoteCqeRingHeader) -> (u32, u32) {
         // SAFETY: within the mapping.
         let sequence = |counter| unsafe { &(*self.entry(counter)).sequence }.load(Ordering::Relaxed);
         let counter = header.produced.load(Ordering::Relaxed);
@@ -276,9 +276,9 @@ impl Deliveries {
 
 /// Room for one completion, and the lock, if one was needed.
 pub struct Room<'a> {
-    deliveries: &'a Deliveries,
+    ring: &'a RemoteCqeRing,
     counter: u32,
-    entry: *mut Delivery,
+    entry: *mut RemoteCqe,
     /// What the entry says as its number: that of a former round, or none.
     former: u32,
     /// By what the lock was taken; 0: without one.
@@ -288,28 +288,28 @@ pub struct Room<'a> {
 impl Room<'_> {
     /// Writes one; its stamp and its number are set here. Nobody sees it yet.
     #[inline(always)]
-    pub fn write(&self, delivery: Delivery) {
-        let stamp_ps = if self.deliveries.header().wants.0.load(Ordering::Relaxed) & wants::STAMPS == 0 { 0 } else { crate::now_ps() };
+    pub fn write(&self, cqe: RemoteCqe) {
+        let stamp_ps = if self.ring.header().wants.0.load(Ordering::Relaxed) & wants::STAMPS == 0 { 0 } else { crate::now_ps() };
         // SAFETY: within the mapping; the owner does not look at it before the number says that it is there.
-        unsafe { self.entry.write(Delivery { stamp_ps, sequence: AtomicU32::new(self.former), ..delivery }) };
+        unsafe { self.entry.write(RemoteCqe { stamp_ps, sequence: AtomicU32::new(self.former), ..cqe }) };
     }
 
     /// Lets the owner see what was written.
     #[inline(always)]
     pub fn publish(self) {
-        let (deliveries, header) = (self.deliveries, self.deliveries.header());
+        let (ring, header) = (self.ring, self.ring.header());
         // SAFETY: as above.
         unsafe { &(*self.entry).sequence }.store(self.counter.wrapping_add(1), Ordering::Release);
         header.produced.store(self.counter.wrapping_add(1), Ordering::Release);
         // Not the next one: the owner may be looking at it at this time.
-        will_write(deliveries.entry(self.counter.wrapping_add(AHEAD)).cast());
+        will_write(ring.entry(self.counter.wrapping_add(AHEAD)).cast());
     }
 }
 
 impl Drop for Room<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        let lock = &self.deliveries.header().lock;
+        let lock = &self.ring.header().lock;
         // Unless somebody took it for that of a process that is gone.
         if self.me != 0 && lock.load(Ordering::Relaxed) == self.me {
             lock.store(0, Ordering::Release);
@@ -317,14 +317,14 @@ impl Drop for Room<'_> {
     }
 }
 
-impl Drop for Deliveries {
+impl Drop for RemoteCqeRing {
     fn drop(&mut self) {
         // SAFETY: mapped with this size, and nobody has a reference into it.
-        unsafe { unmap_part(self.base, deliveries_bytes(self.entries)) };
+        unsafe { unmap_part(self.base, remote_cqe_ring_bytes(self.entries)) };
     }
 }
 
-fn cqe_of(entry: &Delivery) -> Cqe {
+fn cqe_of(entry: &RemoteCqe) -> Cqe {
     let parties = &entry.parties;
     Cqe {
         wr_id: entry.wr_id,
