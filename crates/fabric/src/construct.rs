@@ -42,7 +42,7 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
         ports,
         qps: Vec::new(),
         packets: Slab::default(),
-        deliveries: Slab::default(),
+        dma_writes: Slab::default(),
         posts: Slab::default(),
         qp_refs: Slab::default(),
         completions: Slab::default(),

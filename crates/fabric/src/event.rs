@@ -80,7 +80,7 @@ pub(crate) enum Event {
     },
     /// A packet's last byte is in memory.
     InMemory {
-        delivery: u32,
+        dma_write: u32,
     },
     /// A receive buffer's blocks are free and their flow-control packet is due, where somebody has to be told: on Ethernet, and in another part.
     BufferFree {

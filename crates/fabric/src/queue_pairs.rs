@@ -345,7 +345,7 @@ impl World {
     /// Whether packets, payload or completions are under way that may be a queue pair's: packets are told by the number only.
     pub(crate) fn is_something_under_way(&self, index: u32, qpn: Qpn) -> bool {
         self.packets.iter().any(|transit| transit.packet.source == qpn || transit.packet.destination == qpn)
-            || self.deliveries.iter().any(|in_flight| in_flight.is_of(index))
+            || self.dma_writes.iter().any(|in_flight| in_flight.is_of(index))
             || self.completions.iter().any(|(_, _, completion)| completion.qpn == qpn)
     }
 

@@ -6,7 +6,7 @@ use crate::send_engine::Work;
 use crate::world::{Transit, World};
 use softband_model::packet::{NakCode, Packet, PacketKind};
 use softband_model::parts::ReceiveMode;
-use softband_model::transport::{Delivery, DeliveryEnd, Outcome, QpError, Response, Side, response_packet};
+use softband_model::transport::{DmaWrite, DmaWriteEnd, Outcome, QpError, Response, Side, response_packet};
 use softband_model::verbs::api::{Completion, HostMemory, PayloadSlice};
 use softband_sim::SimTime;
 use softband_types::{QpState, SrqHandle, WcStatus};
@@ -22,7 +22,7 @@ const EVENT_SRQ_LIMIT_REACHED: u32 = 15;
 pub(crate) struct InFlight {
     qp: u32,
     epoch: u32,
-    delivery: Delivery,
+    dma_write: DmaWrite,
     /// When the packet had come in.
     tail: SimTime,
 }
@@ -144,7 +144,7 @@ impl World {
         let slot = self.qps[qp as usize].as_deref_mut()?;
         let hca = slot.qp.hca;
         let outcome = slot.qp.responder.on_request(&slot.qp.attributes, hca, &mut self.verbs, packet);
-        let Outcome { delivery, response, reply_queued, completion, qp_error, srq_limit } = outcome;
+        let Outcome { dma_write, response, reply_queued, completion, qp_error, srq_limit } = outcome;
         if let Some(srq) = srq_limit {
             self.report_srq_limit(srq, now);
         }
@@ -162,7 +162,7 @@ impl World {
         if let Some(qp_error) = qp_error {
             self.on_qp_error(qp, qp_error, now);
         }
-        delivery.map(|delivery| self.deliver(qp, delivery, arrival, now))
+        dma_write.map(|dma_write| self.start_dma_write(qp, dma_write, arrival, now))
     }
 
     fn note_established(&mut self, qp: u32, now: SimTime) {
@@ -227,7 +227,7 @@ impl World {
         let slot = self.qps[qp as usize].as_deref_mut()?;
         let (hca, epoch) = (slot.qp.hca, slot.qp.epoch);
         let (a, requester) = (&slot.qp.attributes, &mut slot.qp.requester);
-        let mut delivery = None;
+        let mut dma_write = None;
         match packet.kind {
             PacketKind::Ack => requester.on_ack(a, packet.psn, now),
             PacketKind::Nak(code) => requester.on_nak(a, packet.psn, code, now),
@@ -237,15 +237,15 @@ impl World {
                     self.queue.push(now + wait, hca.0, Event::ReceiverWaited { qp_ref });
                 }
             }
-            _ => delivery = requester.on_response(a, hca, &self.verbs, packet, now),
+            _ => dma_write = requester.on_response(a, hca, &self.verbs, packet, now),
         }
-        let freed = delivery.map(|delivery| self.deliver(qp, delivery, arrival, now));
+        let freed = dma_write.map(|dma_write| self.start_dma_write(qp, dma_write, arrival, now));
         self.after_requester(qp, memory, now);
         freed
     }
 
     /// Starts the DMA write of an accepted packet; when its last byte is in memory.
-    fn deliver(&mut self, qp: u32, delivery: Delivery, arrival: Arrival, now: SimTime) -> SimTime {
+    fn start_dma_write(&mut self, qp: u32, dma_write: DmaWrite, arrival: Arrival, now: SimTime) -> SimTime {
         let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return arrival.tail };
         let hca = slot.qp.hca.0;
         let node = &mut self.hcas[hca as usize];
@@ -256,41 +256,41 @@ impl World {
         };
         let mut start = head + part.receive_processing;
         // While this queue pair's last message is still on the bus, the next WQE has been fetched behind it.
-        if delivery.fetches_receive_wqe && slot.in_memory_last <= now {
+        if dma_write.fetches_receive_wqe && slot.in_memory_last <= now {
             start += part.receive_wqe_fetch;
         }
         let tail = start.max(arrival.tail + part.receive_processing);
-        let bytes = delivery.bytes();
+        let bytes = dma_write.bytes();
         self.delivered_bytes += u64::from(bytes);
         let (shared, memory) = (&mut self.buses[node.shared_bus as usize], &mut self.memories[node.place.0]);
         let done = node.bus.write(shared, memory, now, start, tail, bytes).max(slot.in_memory_last);
         slot.in_memory_last = done;
-        if matches!(delivery.end, DeliveryEnd::Request { completion: Some(_), .. }) {
+        if matches!(dma_write.end, DmaWriteEnd::Request { completion: Some(_), .. }) {
             // Whatever completes after it, a flush above all, waits for it.
             let completed = done + part.completion_write;
             slot.completed_last[1] = slot.completed_last[1].max(completed);
         }
-        if delivery.leads_to_something() {
-            let in_flight = InFlight { qp, epoch: slot.qp.epoch, delivery, tail: arrival.tail };
-            let delivery = self.deliveries.insert(in_flight);
-            self.queue.push(done, hca, Event::InMemory { delivery });
+        if dma_write.leads_to_something() {
+            let in_flight = InFlight { qp, epoch: slot.qp.epoch, dma_write, tail: arrival.tail };
+            let dma_write = self.dma_writes.insert(in_flight);
+            self.queue.push(done, hca, Event::InMemory { dma_write });
         }
         done
     }
 
     pub(crate) fn on_in_memory(&mut self, id: u32, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>, now: SimTime) {
-        let InFlight { qp, epoch, delivery, tail } = self.deliveries.take(id);
-        let fault = self.write_to_memory(&delivery, memory, notices).is_err();
+        let InFlight { qp, epoch, dma_write, tail } = self.dma_writes.take(id);
+        let fault = self.write_to_memory(&dma_write, memory, notices).is_err();
         let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch) else { return };
         let hca = slot.qp.hca.0 as usize;
-        match delivery.end {
-            DeliveryEnd::Response { last } => {
+        match dma_write.end {
+            DmaWriteEnd::Response { last } => {
                 slot.qp.requester.on_response_in_memory(last, fault);
                 if last || fault {
                     self.after_requester(qp, memory, now);
                 }
             }
-            DeliveryEnd::Request { completion, acknowledge } => {
+            DmaWriteEnd::Request { completion, acknowledge } => {
                 let part = &self.hcas[hca].part;
                 let (completed_at, answered_at) = (now + part.completion_write, now.max(tail + part.ack_processing));
                 if fault {
@@ -307,16 +307,16 @@ impl World {
     }
 
     /// Moves the bytes, unless the region was deregistered while they were on the bus.
-    fn write_to_memory(&self, delivery: &Delivery, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>) -> Result<(), ()> {
-        let Some(payload) = delivery.payload.as_ref().filter(|payload| payload.buffer.is_some()) else { return Ok(()) };
+    fn write_to_memory(&self, dma_write: &DmaWrite, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>) -> Result<(), ()> {
+        let Some(payload) = dma_write.payload.as_ref().filter(|payload| payload.buffer.is_some()) else { return Ok(()) };
         let mut offset = payload.offset;
-        for segment in delivery.placement.iter() {
+        for segment in dma_write.placement.iter() {
             let len = segment.len_bytes;
             self.verbs.mrs.get(segment.mr.0).filter(|mr| mr.holds(segment)).ok_or(())?;
             let part = PayloadSlice { buffer: payload.buffer.clone(), offset, len };
             memory.write(segment.process, segment.address, &part).map_err(|_| ())?;
             // Where a completion follows, those who look at the queue are told by it.
-            let whole = delivery.last && matches!(delivery.end, DeliveryEnd::Request { completion: None, .. } | DeliveryEnd::Response { .. });
+            let whole = dma_write.last && matches!(dma_write.end, DmaWriteEnd::Request { completion: None, .. } | DmaWriteEnd::Response { .. });
             notices.push(Notice::MemoryWritten { process: segment.process, whole });
             offset += len;
         }

@@ -50,7 +50,7 @@ pub struct World {
     /// Queue pairs by a number that is never used again.
     pub(crate) qps: Vec<Option<Box<QpSlot>>>,
     pub(crate) packets: Slab<Transit>,
-    pub(crate) deliveries: Slab<InFlight>,
+    pub(crate) dma_writes: Slab<InFlight>,
     pub(crate) posts: Slab<Post>,
     /// Queue pairs that events are about.
     pub(crate) qp_refs: Slab<QpRef>,
@@ -285,7 +285,7 @@ impl World {
             Event::DiscardedByPort { packet, output } => self.on_discarded_by_port(packet, output, now),
             Event::LinkTurns { port } => self.on_link_turns(port, memory, now),
             Event::HostDies { host } => self.on_host_dies(host, notices),
-            Event::InMemory { delivery } => self.on_in_memory(delivery, memory, notices, now),
+            Event::InMemory { dma_write } => self.on_in_memory(dma_write, memory, notices, now),
             Event::BufferFree { port, lane, blocks } => self.on_buffer_free(port, VirtualLane(lane), blocks, now),
             Event::Completed { completion } => self.on_completed(completion, notices, now),
             Event::AckTimer { qp } => self.on_ack_timer(qp, memory, now),

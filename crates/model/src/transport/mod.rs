@@ -2,14 +2,14 @@
 //!
 //! They take packets in and give packets out, by value; when a packet leaves or a byte reaches memory is the fabric's business.
 
-mod delivery;
+mod dma_write;
 mod injection;
 mod queue_pair;
 mod requester;
 mod responder;
 mod timers;
 
-pub use delivery::{Delivery, DeliveryEnd, Placement};
+pub use dma_write::{DmaWrite, DmaWriteEnd, Placement};
 pub use injection::{CctEntry, Flow, InjectionSettings, Throttle, congestion_notification};
 pub use queue_pair::{Environment, QueuePair, Side};
 pub use requester::{Emission, Pending, Repeats, Requester, Retired};

@@ -2,7 +2,7 @@
 
 use super::Requester;
 use crate::packet::{Packet, PacketKind};
-use crate::transport::delivery::{Delivery, DeliveryEnd, Placement};
+use crate::transport::dma_write::{DmaWrite, DmaWriteEnd, Placement};
 use crate::verbs::Verbs;
 use crate::verbs::api::{PayloadSlice, QpSnapshot};
 use softband_sim::SimTime;
@@ -10,7 +10,7 @@ use softband_types::{HcaId, WcStatus};
 
 impl Requester {
     /// Data for the oldest read or atomic: where it goes, unless the response is not the one that is due.
-    pub fn on_response(&mut self, a: &QpSnapshot, hca: HcaId, verbs: &Verbs, packet: &Packet, now: SimTime) -> Option<Delivery> {
+    pub fn on_response(&mut self, a: &QpSnapshot, hca: HcaId, verbs: &Verbs, packet: &Packet, now: SimTime) -> Option<DmaWrite> {
         let psn = packet.psn;
         if self.halted || psn.since(self.unacked_psn) >= self.sent_psn.since(self.unacked_psn) {
             return None;
@@ -51,7 +51,7 @@ impl Requester {
             self.pass_local();
         }
         self.advance(a, psn.plus(1), now);
-        Some(Delivery { placement, payload, fetches_receive_wqe: false, last, end: DeliveryEnd::Response { last } })
+        Some(DmaWrite { placement, payload, fetches_receive_wqe: false, last, end: DmaWriteEnd::Response { last } })
     }
 
     /// Response data has reached memory, or found none.

@@ -2,7 +2,7 @@
 
 use super::{Outcome, Receiving, Responder, completion, request_end};
 use crate::packet::{NakCode, Packet, PacketKind};
-use crate::transport::delivery::{Delivery, Placement};
+use crate::transport::dma_write::{DmaWrite, Placement};
 use crate::verbs::api::{Completion, PayloadSlice};
 use softband_types::{WcOpcode, WcStatus};
 use softband_wire::GRH_BYTES;
@@ -39,6 +39,6 @@ impl Responder {
         };
         let payload: Option<PayloadSlice> = packet.payload.clone();
         let end = request_end(Some(done), packet);
-        Outcome { delivery: Some(Delivery { placement, payload, fetches_receive_wqe: true, last: true, end }), ..Outcome::default() }
+        Outcome { dma_write: Some(DmaWrite { placement, payload, fetches_receive_wqe: true, last: true, end }), ..Outcome::default() }
     }
 }

@@ -6,7 +6,7 @@ mod place;
 
 pub use fetch::{Reply, response_packet};
 
-use super::delivery::{Delivery, DeliveryEnd};
+use super::dma_write::{DmaWrite, DmaWriteEnd};
 use crate::packet::{NakCode, Packet, PacketKind};
 use crate::verbs::api::{Completion, QpSnapshot, ReceiveRequest};
 use crate::verbs::{Reach, Verbs};
@@ -49,7 +49,7 @@ pub struct QpError {
 /// What a request packet leads to.
 #[derive(Default)]
 pub struct Outcome {
-    pub delivery: Option<Delivery>,
+    pub dma_write: Option<DmaWrite>,
     pub response: Option<Response>,
     /// A read or atomic was queued at the end of the replies.
     pub reply_queued: bool,
@@ -329,6 +329,6 @@ fn completion(a: &QpSnapshot, request: &ReceiveRequest, opcode: WcOpcode) -> Com
     }
 }
 
-fn request_end(completion: Option<Completion>, packet: &Packet) -> DeliveryEnd {
-    DeliveryEnd::Request { completion: completion.map(Box::new), acknowledge: packet.ack_request.then_some(packet.psn) }
+fn request_end(completion: Option<Completion>, packet: &Packet) -> DmaWriteEnd {
+    DmaWriteEnd::Request { completion: completion.map(Box::new), acknowledge: packet.ack_request.then_some(packet.psn) }
 }

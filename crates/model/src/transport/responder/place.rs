@@ -2,7 +2,7 @@
 
 use super::{Outcome, Receiving, Responder, completion, length_fits, request_end};
 use crate::packet::{NakCode, Packet, PacketKind, Position, RemoteRange};
-use crate::transport::delivery::{Delivery, Placement};
+use crate::transport::dma_write::{DmaWrite, Placement};
 use crate::verbs::RemoteAccess;
 use crate::verbs::api::{Completion, ReceiveRequest};
 use softband_types::{RKey, WcOpcode, WcStatus};
@@ -115,6 +115,6 @@ fn write_placement(r: &Receiving, range: RemoteRange, written: u32, len: u32, fi
 
 fn accepted(placement: Placement, packet: &Packet, fetches_receive_wqe: bool, last: bool, done: Option<Completion>) -> Outcome {
     let end = request_end(done, packet);
-    let delivery = Delivery { placement, payload: packet.payload.clone(), fetches_receive_wqe, last, end };
-    Outcome { delivery: Some(delivery), ..Outcome::default() }
+    let dma_write = DmaWrite { placement, payload: packet.payload.clone(), fetches_receive_wqe, last, end };
+    Outcome { dma_write: Some(dma_write), ..Outcome::default() }
 }

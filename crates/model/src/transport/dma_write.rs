@@ -1,4 +1,4 @@
-//! Payload on its way from the wire into memory.
+//! DMA writes: payload on its way from the wire into memory.
 
 use crate::verbs::Segment;
 use crate::verbs::api::{Completion, PayloadSlice};
@@ -27,7 +27,7 @@ impl Placement {
 
 /// What happens when the last byte is in memory.
 #[derive(Clone, Debug)]
-pub enum DeliveryEnd {
+pub enum DmaWriteEnd {
     /// A request: the message's completion and the packet's acknowledgement, where they are due.
     Request { completion: Option<Box<Completion>>, acknowledge: Option<Psn> },
     /// A response to a read or atomic, and whether it is that one's last.
@@ -36,21 +36,21 @@ pub enum DeliveryEnd {
 
 /// An accepted packet on its way into memory.
 #[derive(Clone, Debug)]
-pub struct Delivery {
+pub struct DmaWrite {
     pub placement: Placement,
     pub payload: Option<PayloadSlice>,
     /// The first packet of a message that takes a receive WQE.
     pub fetches_receive_wqe: bool,
     /// The last packet of its message.
     pub last: bool,
-    pub end: DeliveryEnd,
+    pub end: DmaWriteEnd,
 }
 
-impl Delivery {
+impl DmaWrite {
     /// Whether anything happens when it is in memory. Not where it is one of many packets whose payload is only counted.
     pub fn leads_to_something(&self) -> bool {
         let is_moved = self.payload.as_ref().is_some_and(|payload| payload.buffer.is_some());
-        is_moved || !matches!(self.end, DeliveryEnd::Request { completion: None, acknowledge: None })
+        is_moved || !matches!(self.end, DmaWriteEnd::Request { completion: None, acknowledge: None })
     }
 
     pub fn bytes(&self) -> u32 {
