@@ -130,7 +130,7 @@ impl Engine {
             Err(error) => return self.cannot_start(program, &error),
         };
         let identity = Identity { number: program, ticket, engine: &self.name };
-        crate::counter::release();
+        crate::tsc::release();
         let outcome = start(
             &mut self.programs[program],
             &identity,

@@ -260,7 +260,7 @@ impl Engine {
                 failure
             }
         };
-        crate::counter::release();
+        crate::tsc::release();
         self.end_everything(failure.is_some());
         if self.pace == Pace::Wall || failure.is_some() {
             crate::sweep::end_all_of(&self.name);

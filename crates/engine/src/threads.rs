@@ -83,7 +83,7 @@ impl Engine {
                 process.shared.header().turn_spins.store(self.handover.spins(), Ordering::Relaxed);
             }
         }
-        if self.handover.is_on_two() { crate::counter::release() } else { crate::counter::trap() }
+        if self.handover.is_on_two() { crate::tsc::release() } else { crate::tsc::trap() }
     }
 
     fn give_turn(&mut self, process: usize, slot: u32) {

@@ -1,8 +1,8 @@
 //! A World from a fabric's specification: nodes, trained links, and the subnet manager's settings.
 
-use crate::counters::EthernetCounters;
 use crate::parts::Parts;
 use crate::port::{Cabling, EthernetPort, Owner, Port, Traffic};
+use crate::port_counters::EthernetCounters;
 use crate::slab::Slab;
 use crate::spec::{CableSpec, EthernetFlowControl, FabricSpec, HcaSpec, PortRef};
 use crate::timeline::Timeline;

@@ -1,6 +1,6 @@
 //! A port of an HCA or switch: its sending end, and what it knows of its receiving end.
 
-use crate::counters::EthernetCounters;
+use crate::port_counters::EthernetCounters;
 use crate::send_engine::Work;
 use crate::tx_pending::{Ready, TxPending, take_ready};
 use softband_model::link::{Arbiter, CreditLedger, FlowControl, Framing, ReceiveBuffer, Returns, Sending, serialisation};
