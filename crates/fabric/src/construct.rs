@@ -1,6 +1,6 @@
 //! A World from a fabric's specification: nodes, trained links, and the subnet manager's settings.
 
-use crate::parts::Parts;
+use crate::partition::OwnPartition;
 use crate::port::{Cabling, EthernetPort, Owner, Port, Traffic};
 use crate::port_counters::EthernetCounters;
 use crate::slab::Slab;
@@ -30,7 +30,7 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
         spec: spec.clone(),
         queue: Timeline::for_nodes(hcas.len() + switches.len()),
         deadlock_checks: Vec::new(),
-        parts: Parts::default(),
+        partition: OwnPartition::default(),
         verbs: Verbs::new(limits),
         chunks: ChunkPool::default(),
         packet_pool: PacketPool::default(),

@@ -86,12 +86,12 @@ impl World {
         }
     }
 
-    /// Whether one of this part's ports has waited for so long that the lanes of all parts are to be checked.
+    /// Whether one of this partition's ports has waited for so long that the lanes of all partitions are to be checked.
     pub fn wants_deadlock_check(&self) -> bool {
         !self.deadlock_checks.is_empty()
     }
 
-    /// Checks the starved lanes of all parts, in the order of their ports: at the end of a window.
+    /// Checks the starved lanes of all partitions, in the order of their ports: at the end of a window.
     pub fn check_deadlock(&mut self, starved: Vec<Starved>) {
         let now = self.queue.window_end().unwrap_or_else(|| self.queue.now());
         let stuck = self.find_deadlock(starved, now);

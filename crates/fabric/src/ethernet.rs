@@ -1,6 +1,6 @@
 //! Ethernet ports: frames into receive buffers, and the pause frames that keep these from running over.
 
-use crate::parts::FlowControlMessage;
+use crate::partition::FlowControlMessage;
 use crate::world::World;
 use softband_model::link::Taken;
 use softband_sim::SimTime;

@@ -1,7 +1,7 @@
 //! Packets onto links, through switches, and credits back.
 
 use crate::event::Event;
-use crate::parts::{Content, FlowControlMessage};
+use crate::partition::{Content, FlowControlMessage};
 use crate::port::{Departing, Onward, Owner};
 use crate::timeline::Source;
 use crate::tx_pending::Ready;
@@ -217,7 +217,7 @@ impl World {
     /// A flow control message of the receiver is on its way to a port.
     pub(crate) fn tell_sender(&mut self, to: u32, arrival: SimTime, message: FlowControlMessage) {
         let sender = &mut self.ports[to as usize];
-        if !self.parts.has(sender.node) {
+        if !self.partition.has(sender.node) {
             return self.hand_over(to, Content::FlowControl { to, arrival, message });
         }
         match (message, &mut sender.flow_control) {

@@ -53,7 +53,7 @@ pub struct EthernetCounters {
 impl World {
     /// Counters of every cabled port of the nodes that are here, HCAs first, in the order of the fabric file.
     pub fn counters(&self) -> Vec<PortCounters> {
-        // In windows every part is at the same window's end, whatever was its own last event.
+        // In windows every partition is at the same window's end, whatever was its own last event.
         let heard_until = self.queue.window_end().unwrap_or_else(|| self.queue.now());
         self.ports
             .iter()

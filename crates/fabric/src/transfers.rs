@@ -64,7 +64,7 @@ pub struct QueuePairRepeats {
 impl World {
     /// The transfer time in picoseconds: how long at least one send request was under way since the fabric began.
     ///
-    /// Only of the nodes that are here: of a fabric in parts the times of the parts overlap.
+    /// Only of the nodes that are here: of a fabric in partitions the times of the partitions overlap.
     pub fn transfer_picos(&self) -> u64 {
         let heard_until = self.queue.window_end().unwrap_or_else(|| self.queue.now());
         self.transfers.spent_at(heard_until).as_picos()

@@ -1,17 +1,17 @@
 //! The World in windows.
 //!
-//! Parts of a fabric reach each other by packets and by what is said about buffers, and both take a cable's delay at least. Within a window
-//! no longer than that nothing that happens in one part can matter to another one. What needs the whole fabric is done at the end of the
-//! window in which it was asked for, also where all of it is in one part: so it does not depend on the number of parts.
+//! Partitions of a fabric reach each other by packets and by what is said about buffers, and both take a cable's delay at least. Within a window
+//! no longer than that nothing that happens in one partition can matter to another one. What needs the whole fabric is done at the end of the
+//! window in which it was asked for, also where all of it is in one partition: so it does not depend on the number of partitions.
 
 use crate::notice::Notice;
-use crate::parts::only_cables;
+use crate::partition::only_cables;
 use crate::spec::FabricSpec;
 use crate::world::World;
 use softband_model::verbs::api::HostMemory;
 use softband_sim::{SimDuration, SimTime};
 
-/// How long parts of a fabric take to reach each other at least, however it is divided; `None` when that is no time.
+/// How long partitions of a fabric take to reach each other at least, however it is divided; `None` when that is no time.
 pub fn lookahead(spec: &FabricSpec) -> Option<SimDuration> {
     let only = only_cables(spec);
     let shortest = |all: bool| {
@@ -60,7 +60,7 @@ impl World {
         self.queue.next_time().is_some()
     }
 
-    /// Works up to the end of the window that `time` lies in: of all parts of a fabric the earliest time at which something happens.
+    /// Works up to the end of the window that `time` lies in: of all partitions of a fabric the earliest time at which something happens.
     pub fn open_window(&mut self, time: SimTime) {
         self.queue.end_window_of(time);
     }

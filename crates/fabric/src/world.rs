@@ -3,7 +3,7 @@
 use crate::event::Event;
 use crate::faults::{Faults, Loss};
 use crate::notice::Notice;
-use crate::parts::Parts;
+use crate::partition::OwnPartition;
 use crate::port::Port;
 use crate::queue_pairs::{Post, QpSlot};
 use crate::receive::InFlight;
@@ -32,7 +32,7 @@ pub struct World {
     pub(crate) spec: FabricSpec,
     pub(crate) queue: Timeline,
     /// Which nodes' events are executed here.
-    pub(crate) parts: Parts,
+    pub(crate) partition: OwnPartition,
     /// Ports whose packets have waited for so long that the whole fabric is to be checked for deadlock.
     pub(crate) deadlock_checks: Vec<u32>,
     pub(crate) verbs: Verbs,

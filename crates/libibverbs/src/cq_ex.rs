@@ -85,7 +85,7 @@ unsafe extern "C" fn start_poll(abi_cq: *mut ibv_cq_ex, attributes: *mut ibv_pol
             return libc::EINVAL;
         }
         // SAFETY: the caller names an extended CQ of ours.
-        let Ok((ours, cq)) = (unsafe { poll::parts(abi_cq.cast()) }) else { return libc::EINVAL };
+        let Ok((ours, cq)) = (unsafe { poll::split(abi_cq.cast()) }) else { return libc::EINVAL };
         cq.extended.hold();
         let mut current = None;
         let polled = poll::poll(ours, cq, 1, |cqe| current = Some(*cqe));
@@ -104,7 +104,7 @@ unsafe extern "C" fn start_poll(abi_cq: *mut ibv_cq_ex, attributes: *mut ibv_pol
 unsafe extern "C" fn next_poll(abi_cq: *mut ibv_cq_ex) -> c_int {
     guarded(libc::EIO, || {
         // SAFETY: the caller names an extended CQ of ours, between `start_poll` and `end_poll`.
-        let Ok((ours, cq)) = (unsafe { poll::parts(abi_cq.cast()) }) else { return libc::EINVAL };
+        let Ok((ours, cq)) = (unsafe { poll::split(abi_cq.cast()) }) else { return libc::EINVAL };
         let mut current = None;
         poll::take(ours, cq, 1, &mut |cqe: &Cqe| current = Some(*cqe));
         // SAFETY: this thread holds the poll.

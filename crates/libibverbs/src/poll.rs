@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 pub(crate) unsafe extern "C" fn poll_cq(abi_cq: *mut ibv_cq, entries: c_int, completions: *mut ibv_wc) -> c_int {
     guarded(-1, || {
         // SAFETY: the caller names a CQ of ours and with it an open context.
-        let Ok((ours, cq)) = (unsafe { parts(abi_cq) }) else { return -1 };
+        let Ok((ours, cq)) = (unsafe { split(abi_cq) }) else { return -1 };
         let room = usize::try_from(entries).unwrap_or(0);
         if room == 0 {
             return 0;
@@ -37,7 +37,7 @@ pub(crate) unsafe extern "C" fn poll_cq(abi_cq: *mut ibv_cq, entries: c_int, com
 ///
 /// # Safety
 /// `abi_cq` is a CQ of ours.
-pub(crate) unsafe fn parts<'a>(abi_cq: *mut ibv_cq) -> Result<(&'a Context, &'a CqInner), Errno> {
+pub(crate) unsafe fn split<'a>(abi_cq: *mut ibv_cq) -> Result<(&'a Context, &'a CqInner), Errno> {
     // SAFETY: the caller's promise.
     unsafe { Ok((context((*not_null(abi_cq)?).context)?, cq::inner(abi_cq)?)) }
 }

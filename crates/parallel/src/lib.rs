@@ -1,7 +1,7 @@
-//! A workload on as many threads as there are parts of its fabric, window by window (conservative parallel simulation).
+//! A workload on as many threads as there are partitions of its fabric, window by window (conservative parallel simulation).
 //!
-//! In a window every part executes its own nodes' events; then they exchange what crosses cables between them, agree on the earliest event
-//! that is left, and go on with the window that it lies in. What happens does not depend on the number of parts, nor on the host's
+//! In a window every partition executes its own nodes' events; then they exchange what crosses cables between them, agree on the earliest event
+//! that is left, and go on with the window that it lies in. What happens does not depend on the number of partitions, nor on the host's
 //! scheduling.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods)] // threads, beside the model side and not in it
@@ -10,17 +10,17 @@ mod barrier;
 
 use barrier::{Barrier, CalledOff, Participant};
 use softband_fabric::spec::FabricSpec;
-use softband_fabric::{HcaCounters, Parcel, QueuePairRepeats, Split, Starved, World, lookahead};
+use softband_fabric::{HcaCounters, Parcel, Partitioning, QueuePairRepeats, Starved, World, lookahead};
 use softband_sim::SimTime;
 use softband_workload::{Failure, Measurements, PortReport, RunError, Runner, Schedule, Waiting, port_reports};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 
-/// A part alone shows after so many events how far it is: some hundredths of a second.
+/// A partition alone shows after so many events how far it is: some hundredths of a second.
 const EVENTS_BETWEEN_SHOWS: u64 = 1 << 16;
 
-/// A workload under way, in parts.
+/// A workload under way, in partitions.
 pub struct ParallelRunner {
     runners: Vec<Runner>,
     /// Nothing can happen any more: what came last were timers that nobody waits for.
@@ -39,7 +39,7 @@ pub struct Progress {
 /// Is shown from time to time how far a run has come, and may end it.
 pub type Show<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 
-/// What a part tells the others between two windows.
+/// What a partition tells the others between two windows.
 #[derive(Clone, Default)]
 struct Report {
     /// `None` when nothing can happen any more.
@@ -53,7 +53,7 @@ struct Report {
     now: SimTime,
 }
 
-/// What all parts agree on after they have heard each other.
+/// What all partitions agree on after they have heard each other.
 enum Verdict {
     GoOn(SimTime),
     CheckDeadlock,
@@ -63,7 +63,7 @@ enum Verdict {
     Stuck,
 }
 
-/// Where parts leave things for each other. Of everything there are two, for rounds by turns: who is ahead writes where nobody reads
+/// Where partitions leave things for each other. Of everything there are two, for rounds by turns: who is ahead writes where nobody reads
 /// any more, since all have passed the barrier after they had read there.
 struct Board {
     barrier: Barrier,
@@ -73,28 +73,28 @@ struct Board {
 
 struct Round {
     reports: Vec<Mutex<Report>>,
-    /// From each part to each.
+    /// From each partition to each.
     mail: Vec<Vec<Mutex<Vec<Parcel>>>>,
 }
 
 impl ParallelRunner {
-    /// Makes a World for each part: as many as `threads`, but not more than hosts, and one where nodes reach each other at once.
+    /// Makes a World for each partition: as many as `threads`, but not more than hosts, and one where nodes reach each other at once.
     ///
     /// # Errors
     /// When the ranks have no place on the fabric's hosts.
     pub fn new(spec: &FabricSpec, seed: u64, schedule: &Arc<Schedule>, (ranks_per_host, threads): (u32, u8)) -> Result<Self, RunError> {
         let most = u8::try_from(spec.hosts.len()).unwrap_or(u8::MAX);
-        let split = Split::new(spec, if lookahead(spec).is_some() { threads.min(most) } else { 1 });
-        let make = |part: u8| {
+        let partitioning = Partitioning::new(spec, if lookahead(spec).is_some() { threads.min(most) } else { 1 });
+        let make = |partition: u8| {
             let mut world = World::new(spec, seed);
             world.work_in_windows();
-            if split.parts() > 1 {
-                world.take_part(&split, part);
+            if partitioning.partitions() > 1 {
+                world.take_partition(&partitioning, partition);
             }
             Runner::new(world, Arc::clone(schedule), ranks_per_host)
         };
         let made: Vec<Result<Runner, RunError>> = std::thread::scope(|scope| {
-            let makers: Vec<_> = (1..split.parts()).map(|part| start(scope, move || make_part(make, part))).collect();
+            let makers: Vec<_> = (1..partitioning.partitions()).map(|partition| start(scope, move || make_partition(make, partition))).collect();
             let own = make(0);
             std::iter::once(own).chain(makers.into_iter().map(|maker| maker.and_then(join))).collect()
         });
@@ -123,10 +123,12 @@ impl ParallelRunner {
             let mut others = self.runners.iter_mut().enumerate();
             let first = others.next();
             let workers: Result<Vec<_>, RunError> = others
-                .map(|(part, runner)| start(scope, move || board.work(part, runner, &board.barrier.join(), &mut |_| ControlFlow::Continue(()))))
+                .map(|(partition, runner)| {
+                    start(scope, move || board.work(partition, runner, &board.barrier.join(), &mut |_| ControlFlow::Continue(())))
+                })
                 .collect();
             let workers = workers.inspect_err(|_| board.barrier.call_off())?;
-            let own = first.map(|(part, runner)| board.work(part, runner, &participant, show));
+            let own = first.map(|(partition, runner)| board.work(partition, runner, &participant, show));
             workers.into_iter().for_each(|worker| drop(join(worker)));
             Ok(own)
         })?;
@@ -165,7 +167,7 @@ impl ParallelRunner {
     }
 
     pub fn measurements(&self) -> Measurements {
-        Measurements { completion: self.completion(), ..Measurements::of_parts(self.runners.iter().map(Runner::measurements)) }
+        Measurements { completion: self.completion(), ..Measurements::of_partitions(self.runners.iter().map(Runner::measurements)) }
     }
 
     pub fn port_reports(&self) -> Vec<PortReport> {
@@ -199,8 +201,8 @@ fn run_alone(runner: &mut Runner, show: &mut Show) -> Result<(), RunError> {
     Ok(())
 }
 
-fn make_part<T>(make: impl Fn(u8) -> T, part: u8) -> T {
-    make(part)
+fn make_partition<T>(make: impl Fn(u8) -> T, partition: u8) -> T {
+    make(partition)
 }
 
 /// A thread in `scope`, if there may be one more.
@@ -221,27 +223,27 @@ fn lock<T>(place: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Round {
-    fn new(parts: usize) -> Self {
+    fn new(partitions: usize) -> Self {
         Self {
-            reports: (0..parts).map(|_| Mutex::default()).collect(),
-            mail: (0..parts).map(|_| (0..parts).map(|_| Mutex::default()).collect()).collect(),
+            reports: (0..partitions).map(|_| Mutex::default()).collect(),
+            mail: (0..partitions).map(|_| (0..partitions).map(|_| Mutex::default()).collect()).collect(),
         }
     }
 
-    /// Leaves what is for the other parts; when the first of it arrives.
-    fn send(&self, part: usize, runner: &mut Runner) -> Option<SimTime> {
+    /// Leaves what is for the other partitions; when the first of it arrives.
+    fn send(&self, partition: usize, runner: &mut Runner) -> Option<SimTime> {
         let mut first = None;
-        for to in (0..self.mail.len()).filter(|to| *to != part) {
+        for to in (0..self.mail.len()).filter(|to| *to != partition) {
             let parcels = runner.world_mut().take_parcels(to as u8);
             first = parcels.iter().map(Parcel::arrival).chain(first).min();
-            *lock(&self.mail[part][to]) = parcels;
+            *lock(&self.mail[partition][to]) = parcels;
         }
         first
     }
 
-    fn receive(&self, part: usize, runner: &mut Runner) {
-        for from in (0..self.mail.len()).filter(|from| *from != part) {
-            let parcels = std::mem::take(&mut *lock(&self.mail[from][part]));
+    fn receive(&self, partition: usize, runner: &mut Runner) {
+        for from in (0..self.mail.len()).filter(|from| *from != partition) {
+            let parcels = std::mem::take(&mut *lock(&self.mail[from][partition]));
             runner.world_mut().take_in(parcels);
         }
     }
@@ -273,35 +275,39 @@ fn verdict(reports: &[Report]) -> Verdict {
 }
 
 impl Board {
-    fn new(parts: usize) -> Self {
-        Self { barrier: Barrier::new(parts), rounds: [Round::new(parts), Round::new(parts)], starved: (0..parts).map(|_| Mutex::default()).collect() }
+    fn new(partitions: usize) -> Self {
+        Self {
+            barrier: Barrier::new(partitions),
+            rounds: [Round::new(partitions), Round::new(partitions)],
+            starved: (0..partitions).map(|_| Mutex::default()).collect(),
+        }
     }
 
-    /// One part's work, up to the end of all.
-    fn work(&self, part: usize, runner: &mut Runner, participant: &Participant, show: &mut Show) -> Result<Verdict, CalledOff> {
+    /// One partition's work, up to the end of all.
+    fn work(&self, partition: usize, runner: &mut Runner, participant: &Participant, show: &mut Show) -> Result<Verdict, CalledOff> {
         let mut is_interrupted = false;
         for round in self.rounds.iter().cycle() {
             runner.run_window(u64::MAX);
-            let first_sent = round.send(part, runner);
-            *lock(&round.reports[part]) = Report { is_interrupted, ..Report::of(runner, first_sent) };
+            let first_sent = round.send(partition, runner);
+            *lock(&round.reports[partition]) = Report { is_interrupted, ..Report::of(runner, first_sent) };
             participant.wait()?;
             let (verdict, progress) = round.verdict();
             // The others hear of it in the next round.
             is_interrupted = show(progress).is_break();
-            round.receive(part, runner);
+            round.receive(partition, runner);
             match verdict {
                 Verdict::GoOn(next) => runner.world_mut().open_window(next),
                 // The window is over: the next round only agrees on what the check has changed.
-                Verdict::CheckDeadlock => self.check_deadlock(part, runner, participant)?,
+                Verdict::CheckDeadlock => self.check_deadlock(partition, runner, participant)?,
                 end => return Ok(end),
             }
         }
         unreachable!("rounds follow each other for ever")
     }
 
-    /// All parts check the starved lanes of all.
-    fn check_deadlock(&self, part: usize, runner: &mut Runner, participant: &Participant) -> Result<(), CalledOff> {
-        *lock(&self.starved[part]) = runner.world().starved_lanes();
+    /// All partitions check the starved lanes of all.
+    fn check_deadlock(&self, partition: usize, runner: &mut Runner, participant: &Participant) -> Result<(), CalledOff> {
+        *lock(&self.starved[partition]) = runner.world().starved_lanes();
         participant.wait()?;
         let mut starved: Vec<Starved> = self.starved.iter().flat_map(|lanes| lock(lanes).clone()).collect();
         starved.sort_by_key(Starved::place);

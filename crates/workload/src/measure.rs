@@ -103,8 +103,8 @@ pub struct Measurements {
 }
 
 impl Measurements {
-    /// Of a fabric in parts, from those of its parts.
-    pub fn of_parts(parts: impl Iterator<Item = Self>) -> Self {
+    /// Of a fabric in partitions, from theirs.
+    pub fn of_partitions(partitions: impl Iterator<Item = Self>) -> Self {
         let together = |mut all: Self, part: Self| {
             all.completion = all.completion.max(part.completion);
             all.phases.iter_mut().zip(part.phases).for_each(|(phase, other)| phase.join(&other));
@@ -113,7 +113,7 @@ impl Measurements {
             all.packet_hops += part.packet_hops;
             all
         };
-        let mut all = parts.reduce(together).expect("there is a part");
+        let mut all = partitions.reduce(together).expect("there is a partition");
         all.flows.sort_by_key(|flow| (flow.from_rank, flow.to_rank));
         all
     }

@@ -46,7 +46,7 @@ impl World {
         for (at, ends) in all.turns(first) {
             for port in ends {
                 let node = self.ports[port as usize].node;
-                if self.parts.has(node) {
+                if self.partition.has(node) {
                     self.queue.push(at, node, Event::LinkTurns { port });
                 }
             }
@@ -54,7 +54,7 @@ impl World {
         for fault in faults {
             if let FaultKind::HostDies { host } = fault.kind
                 && let Some(node) = self.hcas.iter().position(|hca| hca.place.0 == host)
-                && self.parts.has(node as u32)
+                && self.partition.has(node as u32)
             {
                 self.queue.push(fault.at, node as u32, Event::HostDies { host: host as u32 });
             }

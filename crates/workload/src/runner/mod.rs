@@ -50,7 +50,7 @@ pub enum RunError {
     Failed { from: String, to: String, status: String },
     #[error("nothing can happen any more, but these still wait: {waiting}")]
     Stuck { waiting: Waiting },
-    #[error("no thread could be started for a part of the fabric ({error}): ask for fewer with --threads")]
+    #[error("no thread could be started for a partition of the fabric ({error}): ask for fewer with --threads")]
     NoThread { error: String },
     #[error("deadlock in the fabric: {waits}")]
     Deadlock { waits: String },
@@ -58,7 +58,7 @@ pub enum RunError {
     Interrupted,
 }
 
-/// When and at which node something went wrong, and what. Of several the first by time and node counts, in whichever part it is.
+/// When and at which node something went wrong, and what. Of several the first by time and node counts, in whichever partition it is.
 pub type Failure = ((SimTime, u32), RunError);
 
 /// A workload under way, or its part on the hosts that its World has.

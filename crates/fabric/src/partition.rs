@@ -1,6 +1,6 @@
-//! A fabric in parts: Worlds of the same fabric, each of which executes the events of some of its nodes.
+//! A fabric in partitions: Worlds of the same fabric, each of which executes the events of some of its nodes.
 //!
-//! What crosses a cable between two parts goes as a parcel, between two windows: by then nothing that it leads to has come.
+//! What crosses a cable between two partitions goes as a parcel, between two windows: by then nothing that it leads to has come.
 
 use crate::spec::{FabricSpec, PortRef};
 use crate::world::{Transit, World};
@@ -8,7 +8,7 @@ use softband_sim::SimTime;
 use softband_types::{CreditBlocks, HcaId, VirtualLane};
 use std::sync::Arc;
 
-/// What crosses a cable to another part.
+/// What crosses a cable to another partition.
 pub struct Parcel(pub(crate) Content);
 
 impl Parcel {
@@ -35,18 +35,18 @@ pub(crate) enum FlowControlMessage {
     Pause { lane: VirtualLane, pauses: bool },
 }
 
-/// Which part each node is in: HCAs in the order of the file, then switches.
+/// Which partition each node is in: HCAs in the order of the file, then switches.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Split {
-    part_of: Arc<[u8]>,
-    parts: u8,
+pub struct Partitioning {
+    partition_of: Arc<[u8]>,
+    partitions: u8,
 }
 
-impl Split {
+impl Partitioning {
     /// Hosts in equal shares, in the order of the file; switches with those they are cabled to, so that few cables lead across. Hosts whose
     /// only cable leads to a switch are where that is.
-    pub fn new(spec: &FabricSpec, parts: u8) -> Self {
-        let parts = parts.max(1);
+    pub fn new(spec: &FabricSpec, partitions: u8) -> Self {
+        let partitions = partitions.max(1);
         let first_of_host: Vec<usize> = spec.hosts.iter().scan(0, |next, host| Some(std::mem::replace(next, *next + host.hcas.len()))).collect();
         let hcas = spec.hosts.iter().map(|host| host.hcas.len()).sum::<usize>();
         let node = |port: PortRef| match port {
@@ -59,21 +59,21 @@ impl Split {
             neighbours[a].push(b);
             neighbours[b].push(a);
         }
-        let mut part_of: Vec<Option<u8>> = vec![None; neighbours.len()];
+        let mut partition_of: Vec<Option<u8>> = vec![None; neighbours.len()];
         for (host, of) in spec.hosts.iter().enumerate() {
-            let part = host * usize::from(parts) / spec.hosts.len();
-            part_of[first_of_host[host]..first_of_host[host] + of.hcas.len()].fill(Some(part as u8));
+            let partition = host * usize::from(partitions) / spec.hosts.len();
+            partition_of[first_of_host[host]..first_of_host[host] + of.hcas.len()].fill(Some(partition as u8));
         }
-        spread(&neighbours, &mut part_of, usize::from(parts));
+        spread(&neighbours, &mut partition_of, usize::from(partitions));
         for (host, switch) in only_cables(spec).into_iter().flatten() {
-            let part = part_of[hcas + switch];
-            part_of[first_of_host[host]..first_of_host[host] + spec.hosts[host].hcas.len()].fill(part);
+            let partition = partition_of[hcas + switch];
+            partition_of[first_of_host[host]..first_of_host[host] + spec.hosts[host].hcas.len()].fill(partition);
         }
-        Self { part_of: part_of.into_iter().map(|part| part.unwrap_or(0)).collect(), parts }
+        Self { partition_of: partition_of.into_iter().map(|partition| partition.unwrap_or(0)).collect(), partitions }
     }
 
-    pub fn parts(&self) -> u8 {
-        self.parts
+    pub fn partitions(&self) -> u8 {
+        self.partitions
     }
 }
 
@@ -95,50 +95,51 @@ pub(crate) fn only_cables(spec: &FabricSpec) -> Vec<Option<(usize, usize)>> {
     spec.cables.iter().map(|cable| connects(cable.ends).filter(|(host, _)| count[*host] == 1)).collect()
 }
 
-/// Gives each node the part of most of its neighbours that have one, from those that have one on; of several the one with fewest nodes.
-fn spread(neighbours: &[Vec<usize>], part_of: &mut [Option<u8>], parts: usize) {
-    let mut sizes = vec![0usize; parts];
-    let mut reached: Vec<usize> = (0..part_of.len()).filter(|node| part_of[*node].is_some()).collect();
+/// Gives each node the partition of most of its neighbours that have one, from those that have one on; of several the one with fewest nodes.
+fn spread(neighbours: &[Vec<usize>], partition_of: &mut [Option<u8>], partitions: usize) {
+    let mut sizes = vec![0usize; partitions];
+    let mut reached: Vec<usize> = (0..partition_of.len()).filter(|node| partition_of[*node].is_some()).collect();
     while !reached.is_empty() {
-        let mut next: Vec<usize> = reached.iter().flat_map(|node| &neighbours[*node]).copied().filter(|node| part_of[*node].is_none()).collect();
+        let mut next: Vec<usize> = reached.iter().flat_map(|node| &neighbours[*node]).copied().filter(|node| partition_of[*node].is_none()).collect();
         next.sort_unstable();
         next.dedup();
         for node in &next {
-            let mut votes = vec![0usize; parts];
-            neighbours[*node].iter().filter_map(|other| part_of[*other]).for_each(|part| votes[usize::from(part)] += 1);
-            let part = (0..parts).max_by_key(|part| (votes[*part], std::cmp::Reverse((sizes[*part], *part)))).unwrap_or(0);
-            part_of[*node] = Some(part as u8);
-            sizes[part] += 1;
+            let mut votes = vec![0usize; partitions];
+            neighbours[*node].iter().filter_map(|other| partition_of[*other]).for_each(|partition| votes[usize::from(partition)] += 1);
+            let partition =
+                (0..partitions).max_by_key(|partition| (votes[*partition], std::cmp::Reverse((sizes[*partition], *partition)))).unwrap_or(0);
+            partition_of[*node] = Some(partition as u8);
+            sizes[partition] += 1;
         }
         reached = next;
     }
 }
 
-/// Which nodes are here, and what is to go to the other parts.
+/// Which nodes are here, and what is to go to the other partitions.
 #[derive(Default)]
-pub(crate) struct Parts {
+pub(crate) struct OwnPartition {
     /// Nothing when all nodes are here.
-    split: Option<Split>,
+    partitioning: Option<Partitioning>,
     own: u8,
     outboxes: Vec<Vec<Parcel>>,
 }
 
-impl Parts {
+impl OwnPartition {
     pub(crate) fn has(&self, node: u32) -> bool {
-        self.split.as_ref().is_none_or(|split| split.part_of[node as usize] == self.own)
+        self.partitioning.as_ref().is_none_or(|partitioning| partitioning.partition_of[node as usize] == self.own)
     }
 }
 
 impl World {
-    /// Executes only the events of part `own` from now on. In windows, and before the first event.
+    /// Executes only the events of partition `own` from now on. In windows, and before the first event.
     ///
     /// # Panics
     /// When events do not come in windows.
-    pub fn take_part(&mut self, split: &Split, own: u8) {
-        assert!(self.has_windows(), "parts meet between windows");
+    pub fn take_partition(&mut self, partitioning: &Partitioning, own: u8) {
+        assert!(self.has_windows(), "partitions meet between windows");
         self.queue.end_window_of(SimTime::ZERO);
-        let outboxes = std::iter::repeat_with(Vec::new).take(usize::from(split.parts)).collect();
-        self.parts = Parts { split: Some(split.clone()), own, outboxes };
+        let outboxes = std::iter::repeat_with(Vec::new).take(usize::from(partitioning.partitions)).collect();
+        self.partition = OwnPartition { partitioning: Some(partitioning.clone()), own, outboxes };
         if self.faults.is_some() {
             // What happens elsewhere is no event here.
             self.queue = self.queue.emptied(self.hcas.len() + self.switches.len());
@@ -146,12 +147,12 @@ impl World {
         }
         for id in 0..self.ports.len() {
             let sender = self.ports[id].cabling.map(|cabling| self.ports[cabling.peer as usize].node);
-            self.ports[id].tells_sender |= sender.is_some_and(|node| !self.parts.has(node));
+            self.ports[id].tells_sender |= sender.is_some_and(|node| !self.partition.has(node));
         }
     }
 
     pub(crate) fn has_node(&self, node: u32) -> bool {
-        self.parts.has(node)
+        self.partition.has(node)
     }
 
     /// Whether an HCA's events are executed here.
@@ -159,19 +160,19 @@ impl World {
         self.has_node(hca.0)
     }
 
-    /// Puts something aside for the part that a port is in.
+    /// Puts something aside for the partition that a port is in.
     pub(crate) fn hand_over(&mut self, port: u32, content: Content) {
         let node = self.ports[port as usize].node as usize;
-        let Some(split) = &self.parts.split else { unreachable!("without parts all nodes are here") };
-        self.parts.outboxes[usize::from(split.part_of[node])].push(Parcel(content));
+        let Some(partitioning) = &self.partition.partitioning else { unreachable!("without partitions all nodes are here") };
+        self.partition.outboxes[usize::from(partitioning.partition_of[node])].push(Parcel(content));
     }
 
-    /// What is to go to another part, in the order in which it was sent.
-    pub fn take_parcels(&mut self, part: u8) -> Vec<Parcel> {
-        self.parts.outboxes.get_mut(usize::from(part)).map(std::mem::take).unwrap_or_default()
+    /// What is to go to another partition, in the order in which it was sent.
+    pub fn take_parcels(&mut self, partition: u8) -> Vec<Parcel> {
+        self.partition.outboxes.get_mut(usize::from(partition)).map(std::mem::take).unwrap_or_default()
     }
 
-    /// Takes in what another part has sent in the window that is over.
+    /// Takes in what another partition has sent in the window that is over.
     pub fn take_in(&mut self, parcels: Vec<Parcel>) {
         for Parcel(content) in parcels {
             match content {
@@ -195,8 +196,8 @@ mod tests {
     fn nodes_join_most_of_their_neighbours_and_share_out_what_belongs_to_all() {
         // Two leaves with two hosts each, and two spines.
         let neighbours = vec![vec![4], vec![4], vec![5], vec![5], vec![0, 1, 6, 7], vec![2, 3, 6, 7], vec![4, 5], vec![4, 5]];
-        let mut part_of = vec![Some(0), Some(0), Some(1), Some(1), None, None, None, None];
-        spread(&neighbours, &mut part_of, 2);
-        assert_eq!(part_of.iter().flatten().copied().collect::<Vec<_>>(), [0, 0, 1, 1, 0, 1, 0, 1]);
+        let mut partition_of = vec![Some(0), Some(0), Some(1), Some(1), None, None, None, None];
+        spread(&neighbours, &mut partition_of, 2);
+        assert_eq!(partition_of.iter().flatten().copied().collect::<Vec<_>>(), [0, 0, 1, 1, 0, 1, 0, 1]);
     }
 }
