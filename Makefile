@@ -24,7 +24,7 @@ help:
 	@echo "make fuzz       each fuzz target for a minute (needs a nightly toolchain and cargo-fuzz)"
 
 setup: target/setup.stamp
-target/setup.stamp: scripts/setup.sh
+target/setup.stamp: scripts/setup.sh rust-toolchain.toml
 	@scripts/setup.sh
 	@mkdir -p target && touch $@
 
@@ -57,11 +57,11 @@ $(VENV)/stamp: target/setup.stamp lab/pyproject.toml
 
 test: lint test-rust test-lab test-e2e
 
-# Every new Rust brings new lints: a warning is an error only with the one that the sources were last gone through with.
-LINTED_WITH := 1.95
+# Each Rust has lints of its own: a warning is an error only with the pinned Rust. RUSTUP_TOOLCHAIN selects another one.
+PINNED = $(shell sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
 lint: target/setup.stamp
 	@$(CARGO) fmt --all --check
-	@case "$$($(CARGO) --version)" in "cargo $(LINTED_WITH)."*) level=-D;; *) level=-W;; esac; \
+	@case "$$($(CARGO) --version)" in "cargo $(PINNED) "*) level=-D;; *) level=-W;; esac; \
 	$(CARGO) clippy --quiet --workspace --all-targets -- $$level warnings
 
 test-rust: target/setup.stamp

@@ -3,6 +3,7 @@
 set -euo pipefail
 
 export PATH="$HOME/.cargo/bin:$PATH"
+cd "$(dirname "$0")/.."
 
 packages=()
 need() { # need PACKAGE COMMAND-OR-FILE
@@ -39,20 +40,27 @@ if [ ${#packages[@]} -gt 0 ]; then
     DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
 fi
 
+pinned=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
 if ! command -v cargo >/dev/null 2>&1; then
-    echo "setup: installing Rust for this user (rustup)"
+    echo "setup: installing Rust $pinned for this user (rustup)"
     folder=$(mktemp -d)
     trap 'rm -rf "$folder"' EXIT
     # By its own name: the same program, called otherwise, is something else.
     installer=$folder/rustup-init
     curl --proto '=https' --tlsv1.2 -sSf -o "$installer" "https://static.rust-lang.org/rustup/dist/$(uname -m)-unknown-linux-gnu/rustup-init"
     chmod +x "$installer"
-    "$installer" -y --quiet --no-modify-path --profile minimal -c clippy -c rustfmt
+    "$installer" -y --quiet --no-modify-path --default-toolchain "$pinned" --profile minimal -c clippy -c rustfmt
+elif ! RUSTUP_AUTO_INSTALL=0 cargo --version >/dev/null 2>&1; then
+    echo "setup: installing Rust $pinned beside the other toolchains (rustup)"
+    if ! rustup toolchain install "$pinned" --no-self-update --profile minimal -c clippy -c rustfmt; then
+        echo "setup: Rust $pinned cannot be installed; build with another one:  export RUSTUP_TOOLCHAIN=stable" >&2
+        exit 1
+    fi
 fi
-wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$(dirname "$0")/../Cargo.toml")
+wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 have=$(cargo --version | cut -d' ' -f2)
 if [ "$(printf '%s\n%s\n' "$wanted" "$have" | sort -V | head -1)" != "$wanted" ]; then
-    echo "setup: cargo $have is older than $wanted: run  rustup update stable" >&2
+    echo "setup: cargo $have is older than $wanted: install $pinned from https://rustup.rs" >&2
     exit 1
 fi
 python3 - <<'PY'
