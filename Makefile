@@ -9,7 +9,7 @@ DATA := $(shell find catalog fabrics studies references -type f 2>/dev/null)
 LAB := $(shell find lab/src -name '*.py' -o -name '*.html' -o -name '*.jinja*' -o -name '*.css' -o -name '*.js' 2>/dev/null) lab/pyproject.toml
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help demo test test-full build setup install bench bench-engine soak lint test-rust test-lab test-e2e fuzz docs clean
+.PHONY: help demo test test-full build setup install bench bench-engine soak lint test-rust test-lab test-e2e fuzz docs deny clean
 
 help:
 	@echo "make demo       set up, build, run the paper's main story, and say where the page with the charts is"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench-engine  speed and memory of fabrics up to 11,664 hosts, beside ns-3, SimGrid and bare events"
 	@echo "make soak       ten processes, random work, every byte checked, for an hour (SOAK_SECONDS)"
 	@echo "make docs       build the documentation as a book: target/book/index.html"
+	@echo "make deny       licenses, security advisories and sources of all dependencies (needs cargo-deny and the network)"
 	@echo "make fuzz       each fuzz target for a minute (needs a nightly toolchain and cargo-fuzz)"
 
 setup: target/setup.stamp
@@ -97,6 +98,12 @@ fuzz:
 	@cd fuzz && for target in $$(cargo fuzz list); do \
 	mkdir -p corpus/$$target && cargo +nightly fuzz run $$target corpus/$$target $$(ls -d seeds/$$target 2>/dev/null) -- -max_total_time=60 || exit 1; \
 	done
+
+# Not part of `make test`, which needs no network. The fuzz targets have a lock file of their own, with fewer dependencies.
+deny:
+	@command -v cargo-deny >/dev/null || { echo "deny: cargo-deny is missing; install it:  cargo install --locked cargo-deny" >&2; exit 1; }
+	@$(CARGO) deny --workspace check -A license-exception-not-encountered
+	@$(CARGO) deny --manifest-path fuzz/Cargo.toml --config deny.toml check -A unmatched-skip -A license-not-encountered
 
 docs:
 	@scripts/docs.sh
