@@ -140,7 +140,7 @@ fn close_up(consumed: u32, waiting: u32, place: impl Fn(u32) -> *mut Cqe, mut go
         let cqe = unsafe { place(consumed.wrapping_add(position)).read() };
         if !goes(position, &cqe) {
             begin = begin.wrapping_sub(1);
-            // SAFETY: as above.
+            // SAFETY: the place belonged to an entry that has been read, and the caller is the only user of all places.
             unsafe { place(begin).write(cqe) };
         }
     }
@@ -167,7 +167,7 @@ mod tests {
             positions.extend(goes.then_some(position));
             goes
         });
-        // SAFETY: as above.
+        // SAFETY: the place lies in the array, and the loop above or `close_up` has written it.
         let left = (0..end.wrapping_sub(begin)).map(|step| unsafe { (*place(begin.wrapping_add(step))).qpn });
         (left.collect(), positions)
     }

@@ -22,7 +22,7 @@ pub struct ReceiveQueue {
 }
 // SAFETY: whoever touches the queue holds a `TablesGuard` and the lock of that side; the counters are atomics.
 unsafe impl Send for ReceiveQueue {}
-// SAFETY: as above.
+// SAFETY: threads reach an entry only with the lock of their side; all fields that both sides touch are atomics.
 unsafe impl Sync for ReceiveQueue {}
 
 /// Where a queue lies and how large it is.
@@ -184,7 +184,7 @@ impl Front<'_> {
     /// Its list, if that has one entry.
     #[inline(always)]
     pub fn only(&self) -> Option<PostSge> {
-        // SAFETY: as below.
+        // SAFETY: an entry of the list is left, so `next` lies within the mapping; the peer's writes only change numbers.
         (self.left == 1).then(|| unsafe { self.next.read_volatile() })
     }
 }

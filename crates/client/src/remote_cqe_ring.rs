@@ -28,7 +28,7 @@ pub struct RemoteCqeRing {
 }
 // SAFETY: peers hold the ring's lock or are the only one, the owner the one of its completion queue; the counters are atomics.
 unsafe impl Send for RemoteCqeRing {}
-// SAFETY: as above.
+// SAFETY: each side reaches the ring through the same lock from any thread; only atomics are shared without it.
 unsafe impl Sync for RemoteCqeRing {}
 
 impl RemoteCqeRing {
@@ -190,7 +190,7 @@ impl RemoteCqeRing {
             }
             begin = begin.wrapping_sub(1);
             if begin != counter {
-                // SAFETY: as above; two places of one ring.
+                // SAFETY: both places lie in the mapping, differ, and hold entries that this thread has not consumed yet.
                 unsafe {
                     std::ptr::copy_nonoverlapping(self.entry(counter), self.entry(begin), 1);
                     (*self.entry(begin)).sequence.store(begin.wrapping_add(1), Ordering::Relaxed);
@@ -298,7 +298,7 @@ impl Room<'_> {
     #[inline(always)]
     pub fn publish(self) {
         let (ring, header) = (self.ring, self.ring.header());
-        // SAFETY: as above.
+        // SAFETY: the entry lies in the mapping, and this room is its only writer until it is published.
         unsafe { &(*self.entry).sequence }.store(self.counter.wrapping_add(1), Ordering::Release);
         header.produced.store(self.counter.wrapping_add(1), Ordering::Release);
         // Not the next one: the owner may be looking at it at this time.

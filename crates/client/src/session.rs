@@ -124,7 +124,7 @@ pub fn bind_thread(number: u32) {
     // SAFETY: the slot lies within the mapping.
     let slot = unsafe { shared_base().add(SLOTS_OFFSET).cast::<ThreadSlot>().add(number as usize) };
     SLOT.with(|cell| cell.set(slot));
-    // SAFETY: as above; the slot's fields are atomics.
+    // SAFETY: the slot lies within the mapping, which is never undone, and its fields are atomics.
     unsafe { &*slot }.tid.store(rustix::thread::gettid().as_raw_nonzero().get() as u32, Ordering::Relaxed);
 }
 

@@ -80,24 +80,24 @@ impl DirectTables {
 
     /// Lets programs look for what they need not keep any more.
     fn note_withdrawn(&self) {
-        // SAFETY: as above.
+        // SAFETY: the mapping lasts as long as this, and the counter is an atomic.
         unsafe { &(*self.tables).withdrawn }.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Lets programs ask anew who is in which group.
     pub(crate) fn note_groups_changed(&self) {
-        // SAFETY: as above.
+        // SAFETY: the mapping lasts as long as this, and the version is an atomic.
         unsafe { &(*self.tables).groups }.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(crate) fn groups_version(&self) -> u32 {
-        // SAFETY: as above.
+        // SAFETY: the mapping lasts as long as this, and the version is an atomic.
         unsafe { &(*self.tables).groups }.load(Ordering::SeqCst)
     }
 
     pub(crate) fn qp(&self, index: u32) -> &QpEntry {
         assert!((index as usize) < QPS);
-        // SAFETY: as above.
+        // SAFETY: the mapping lasts as long as this; the index is below the array's length; the entries consist of atomics.
         unsafe { &(*self.tables).qps[index as usize] }
     }
 

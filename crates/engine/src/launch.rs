@@ -109,7 +109,7 @@ fn before_exec(processors: Option<&CpuSet>) -> std::io::Result<()> {
     }
     if let Some(processors) = processors {
         let _ = rustix::thread::sched_setaffinity(None, processors);
-        // SAFETY: as above. No address randomisation: addresses are printed, and runs in virtual pace repeat to the byte.
+        // SAFETY: `personality` gets and sets a number of this process only. Addresses are printed, so they must not be random.
         unsafe {
             let persona = libc::personality(0xFFFF_FFFF);
             if persona >= 0 {

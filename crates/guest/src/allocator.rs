@@ -62,7 +62,7 @@ impl Private {
 
 /// The same in the child of a fork as in its parent.
 fn own_thread() -> usize {
-    // SAFETY: only asks.
+    // SAFETY: `pthread_self` has no precondition.
     unsafe { libc::pthread_self() as usize }
 }
 
@@ -75,18 +75,22 @@ impl Default for Private {
 // SAFETY: dlmalloc keeps the contract, as it is told sizes and alignments as they are here.
 unsafe impl GlobalAlloc for Private {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`; dlmalloc asks for no more.
         self.with(|heap| unsafe { heap.malloc(layout.size(), layout.align()) })
     }
 
     unsafe fn dealloc(&self, data: *mut u8, layout: Layout) {
+        // SAFETY: the caller gives back memory of this heap, with the layout that it asked for.
         self.with(|heap| unsafe { heap.free(data, layout.size(), layout.align()) });
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`; dlmalloc asks for no more.
         self.with(|heap| unsafe { heap.calloc(layout.size(), layout.align()) })
     }
 
     unsafe fn realloc(&self, data: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: the memory is of this heap and has this layout, by the contract of `GlobalAlloc`.
         self.with(|heap| unsafe { heap.realloc(data, layout.size(), layout.align(), new_size) })
     }
 }
@@ -103,7 +107,7 @@ mod tests {
         // SAFETY: the layout is not empty, and memory is given back as it was taken.
         unsafe { heap.dealloc(heap.alloc(layout), layout) };
         heap.end_fork();
-        // SAFETY: as above.
+        // SAFETY: the layout is not empty, and `dealloc` gets the layout that `alloc` got.
         unsafe { heap.dealloc(heap.alloc(layout), layout) };
     }
 

@@ -339,11 +339,16 @@ mod tests {
 
     #[test]
     fn outside_a_fabric_files_are_the_systems() {
+        // SAFETY: `stat` consists of numbers, for which all zero is valid.
         let mut out: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: a C string, and a structure to be written.
         assert_eq!(unsafe { stat(c"/dev/null".as_ptr(), &raw mut out) }, 0);
         assert_eq!(out.st_mode & libc::S_IFMT, libc::S_IFCHR);
+        // SAFETY: a C string.
         assert_eq!(unsafe { access(c"/dev/infiniband-is-not-here".as_ptr(), libc::F_OK) }, -1);
+        // SAFETY: a C string, and a structure to be written.
         assert_eq!(unsafe { __xstat(1, c"/dev/null".as_ptr(), &raw mut out) }, 0);
+        // SAFETY: a C string, and a structure to be written.
         assert_eq!(unsafe { __xstat(7, c"/dev/null".as_ptr(), &raw mut out) }, -1);
     }
 }

@@ -20,7 +20,7 @@ struct Table<T>(UnsafeCell<[T; SIGNALS]>);
 unsafe impl<T> Sync for Table<T> {}
 // SAFETY: all zero is a valid value of both types.
 static WANTED: Table<libc::sigaction> = Table(UnsafeCell::new(unsafe { mem::zeroed() }));
-// SAFETY: as above.
+// SAFETY: `siginfo_t` consists of numbers and pointers, for which all zero is valid.
 static KEPT: Table<siginfo_t> = Table(UnsafeCell::new(unsafe { mem::zeroed() }));
 /// Signals whose handler of the system is ours, by bit.
 static WRAPPED: AtomicU64 = AtomicU64::new(0);
@@ -41,7 +41,7 @@ pub fn hears_children() -> bool {
     if WRAPPED.load(Ordering::Acquire) & bit(libc::SIGCHLD) == 0 {
         return false;
     }
-    // SAFETY: only asks.
+    // SAFETY: the set is ours; without a new set, the call only writes the former one. `sigset_t` consists of numbers.
     unsafe {
         let mut blocked: libc::sigset_t = mem::zeroed();
         real::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &raw mut blocked) == 0 && libc::sigismember(&raw const blocked, libc::SIGCHLD) == 0

@@ -59,7 +59,9 @@ unsafe fn write_in_parts(fd: c_int, list: &[iovec]) -> Option<ssize_t> {
     }
     let send: unsafe fn(c_int, *const c_void, size_t) -> ssize_t = match kind_of(fd) {
         // Where poll says that there is room, so much goes in at once.
+        // SAFETY: called below with a part of an `iovec` that `write` or `writev` got: readable for its length.
         libc::S_IFIFO => |fd, data, len| unsafe { real::write(fd, data, len.min(libc::PIPE_BUF)) },
+        // SAFETY: called below with a part of an `iovec`, too.
         libc::S_IFSOCK if is_stream(fd) => |fd, data, len| unsafe { real::send(fd, data, len, libc::MSG_DONTWAIT) },
         _ => return None,
     };

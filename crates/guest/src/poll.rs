@@ -24,7 +24,7 @@ impl Native for Kernel {
         usize::try_from(count).map_err(|_| Errno(crate::world::errno()))
     }
     fn block(&mut self) {
-        // SAFETY: as above.
+        // SAFETY: the pointer and the length are those of one vector, which this call borrows alone.
         unsafe { real::poll(self.set.as_mut_ptr(), self.set.len() as nfds_t, -1) };
     }
 }

@@ -100,7 +100,7 @@ unsafe fn is_blocked(signal: c_int) -> bool {
 /// Raises what the engine delivers, natively and in the calling thread, so that handlers have run when this returns.
 pub fn raise_all(signals: u64) {
     RAISED.set(RAISED.get() + 1);
-    // SAFETY: only asks.
+    // SAFETY: `has_restart` reads the action of a valid signal into a structure of its own.
     RESTARTS.set((1..64).filter(|signal| signals & 1 << signal != 0).all(|signal| unsafe { has_restart(signal) }));
     for signal in 1..64 {
         if signals & 1 << signal != 0 {
@@ -137,9 +137,10 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
 fn fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel hands over both; they live as long as the handler runs.
     let (info_ref, machine) = unsafe { (&*info, &mut *context.cast::<libc::ucontext_t>()) };
-    // SAFETY: a fault with SI_KERNEL comes from an instruction that could be fetched.
     let ours = keeping_errno(|| match info_ref.si_code {
+        // SAFETY: a fault with SI_KERNEL comes from an instruction that could be fetched.
         SI_KERNEL => unsafe { tsc::emulate(machine) },
+        // SAFETY: a positive code of SIGSEGV stands for a fault, so the union holds an address.
         code if code > 0 => spin::on_fault(unsafe { info_ref.si_addr() } as usize, machine),
         _ => false,
     });

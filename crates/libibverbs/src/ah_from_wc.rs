@@ -66,7 +66,7 @@ unsafe fn from_completion(abi_context: *mut ibv_context, port_num: u8, wc: *mut 
     let grh = as_grh(unsafe { not_null(grh)?.cast::<[u8; 40]>().read_unaligned() });
     // SAFETY: the caller names an open context; any sixteen bytes are a GID.
     let (port, wanted) = unsafe { (query::port(abi_context, u32::from(port_num))?, grh.dgid.raw) };
-    // SAFETY: as above.
+    // SAFETY: any sixteen bytes are a GID, so each view of the union is valid.
     let own = query::gid_entries(&port, u32::from(port_num)).find(|entry| unsafe { entry.gid.raw } == wanted);
     let is_of_group = Gid(wanted).is_multicast() && port.link_layer == u32::from(IBV_LINK_LAYER_ETHERNET as u8);
     let index = match own {
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
     address: *mut ibv_ah_attr,
 ) -> c_int {
     minus_one(|| {
-        // SAFETY: passed on; the caller gives the address to be written.
+        // SAFETY: the caller names a completion, its GRH and a context, and gives the address to be written.
         unsafe { not_null(address)?.write(from_completion(abi_context, port_num, wc, grh)?) };
         Ok(0)
     })
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_ah_from_wc(pd: *mut ibv_pd, wc: *mut ibv_wc, grh: *mut ibv_grh, port_num: u8) -> *mut ibv_ah {
-    // SAFETY: passed on; the caller names a PD of ours.
+    // SAFETY: the caller names a PD of ours, a completion and its GRH; a PD names an open context.
     object(|| unsafe { ah::create(pd, &from_completion((*not_null(pd)?).context, port_num, wc, grh)?) })
 }
 

@@ -109,7 +109,7 @@ pub unsafe extern "C" fn ibv_ack_cq_events(abi_cq: *mut ibv_cq, events: u32) {
     guarded((), || {
         // SAFETY: the caller names a CQ of ours.
         if let Ok(cq) = unsafe { cq::inner(abi_cq) } {
-            // SAFETY: as above; the counter is shown to the program but ours to write.
+            // SAFETY: the caller names a CQ of ours. The program can read the counter, and only this library writes it.
             unsafe { (*abi_cq).comp_events_completed = (*abi_cq).comp_events_completed.wrapping_add(events) };
             cq.completion_events.acknowledge(events);
         }

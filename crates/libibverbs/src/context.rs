@@ -44,11 +44,11 @@ pub(crate) struct SrqPointer(pub(crate) *mut srq::Srq);
 
 // SAFETY: the private parts behind the pointers are made for several threads.
 unsafe impl Send for QpPointer {}
-// SAFETY: as above.
+// SAFETY: `QpInner` keeps its shared state in atomics and behind locks.
 unsafe impl Sync for QpPointer {}
-// SAFETY: as above.
+// SAFETY: `CqInner` keeps its shared state in atomics and behind locks.
 unsafe impl Send for CqPointer {}
-// SAFETY: as above.
+// SAFETY: `SrqInner` keeps its shared state in atomics and behind locks.
 unsafe impl Send for SrqPointer {}
 
 impl Context {

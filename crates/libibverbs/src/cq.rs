@@ -216,7 +216,7 @@ pub unsafe extern "C" fn ibv_resize_cq(abi_cq: *mut ibv_cq, entries: c_int) -> c
         }
         let reply: CreateCqReply = call(Op::ResizeCq, &ResizeCq { cq: inner.handle, entries })?;
         inner.queue.lock().ring.replace(CompletionRing::new(reply.ring_offset, reply.capacity));
-        // SAFETY: as above; the number is shown to the program but ours to write.
+        // SAFETY: the caller names a CQ of ours. The program can read the number, and only this library writes it.
         unsafe { (*abi_cq).cqe = c_int::try_from(reply.capacity).unwrap_or(c_int::MAX) };
         Ok(())
     })

@@ -126,12 +126,12 @@ fn take_element(ours: &Context, event: &AsyncEvent) -> *mut c_void {
             pointer.0.cast()
         }),
         Element::QueuePair => ours.queue_pairs().get(&event.element).map_or(null_mut(), |pointer| {
-            // SAFETY: as above.
+            // SAFETY: the queue pair is in the table, so it is not destroyed.
             unsafe { (*pointer.0).inner.async_events.take() };
             pointer.0.cast()
         }),
         Element::SharedQueue => ours.shared_queues().get(&event.element).map_or(null_mut(), |pointer| {
-            // SAFETY: as above.
+            // SAFETY: the shared queue is in the table, so it is not destroyed.
             unsafe { (*pointer.0).inner.async_events.take() };
             pointer.0.cast()
         }),

@@ -88,7 +88,7 @@ fn path_to_kernel(from: &ibv_sa_path_rec) -> ib_user_path_rec {
     ib_user_path_rec {
         // SAFETY: any sixteen bytes are a GID.
         dgid: unsafe { from.dgid.raw },
-        // SAFETY: as above.
+        // SAFETY: any sixteen bytes are a GID.
         sgid: unsafe { from.sgid.raw },
         dlid: from.dlid,
         slid: from.slid,
@@ -123,25 +123,25 @@ unsafe fn copy<From, To>(to: *mut To, from: *const From, convert: impl FnOnce(&F
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_copy_ah_attr_from_kern(to: *mut ibv_ah_attr, from: *const ib_uverbs_ah_attr) {
-    // SAFETY: passed on.
+    // SAFETY: by the manual page, `from` can be read and `to` written.
     unsafe { copy(to, from, address_from_kernel) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_copy_qp_attr_from_kern(to: *mut ibv_qp_attr, from: *const ib_uverbs_qp_attr) {
-    // SAFETY: passed on; the program's own structure is there to be read as well.
+    // SAFETY: by the manual page, `from` can be read, and `to` can be read and written.
     unsafe { copy(to, from, |from| attributes_from_kernel(from, (*to).qp_state, (*to).rate_limit)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_copy_path_rec_from_kern(to: *mut ibv_sa_path_rec, from: *const ib_user_path_rec) {
-    // SAFETY: passed on.
+    // SAFETY: by the manual page, `from` can be read and `to` written.
     unsafe { copy(to, from, path_from_kernel) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_copy_path_rec_to_kern(to: *mut ib_user_path_rec, from: *const ibv_sa_path_rec) {
-    // SAFETY: passed on.
+    // SAFETY: by the manual page, `from` can be read and `to` written.
     unsafe { copy(to, from, path_to_kernel) }
 }
 

@@ -70,19 +70,19 @@ unsafe fn register(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_reg_mr(pd: *mut ibv_pd, address: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr {
-    // SAFETY: passed on.
+    // SAFETY: the caller names a PD of ours; the address is only a number here.
     unsafe { register(pd, address, length, address as u64, access as u32) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_reg_mr_iova(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u64, access: c_int) -> *mut ibv_mr {
-    // SAFETY: passed on.
+    // SAFETY: the caller names a PD of ours; the address is only a number here.
     unsafe { register(pd, address, length, iova, access as u32) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_reg_mr_iova2(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u64, access: u32) -> *mut ibv_mr {
-    // SAFETY: passed on.
+    // SAFETY: the caller names a PD of ours; the address is only a number here.
     unsafe { register(pd, address, length, iova, access) }
 }
 
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
             // SAFETY: the caller names a region of ours, and a PD of ours where the flags ask for one.
             let request = unsafe { change_of(&*mr, flags, pd, (address as u64, length as u64), access as u32) }.map_err(fail(REREG_BAD_INPUT))?;
             let reply: RegisterMrReply = call(Op::ReregisterMr, &request).map_err(fail(REREG_FAILED))?;
-            // SAFETY: as above; nobody may use the region meanwhile, by the manual page.
+            // SAFETY: the caller names a region of ours. By the manual page, no other thread uses it during this call.
             unsafe { note_change(&mut *mr, &request, pd, &reply) };
             Ok(0)
         });

@@ -28,6 +28,6 @@ pub unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the caller names a queue pair of ours and gives the GID to be read.
     status(|| unsafe { ask(Op::DetachMulticast, qp, gid, lid) })
 }

@@ -18,7 +18,7 @@ pub(crate) unsafe extern "C" fn post_send(abi_qp: *mut ibv_qp, first: *mut ibv_s
         // SAFETY: the caller names a queue pair of ours and a list of requests.
         let outcome = unsafe { qp::inner(abi_qp) }.and_then(|qp| {
             while !at.is_null() {
-                // SAFETY: as above.
+                // SAFETY: `at` is not NULL, so it is a request of the caller's list.
                 unsafe {
                     send_one(qp, &*at)?;
                     at = (*at).next;
@@ -37,7 +37,7 @@ pub(crate) unsafe extern "C" fn post_recv(abi_qp: *mut ibv_qp, first: *mut ibv_r
         // SAFETY: the caller names a queue pair of ours and a list of requests.
         let outcome = unsafe { qp::inner(abi_qp) }.and_then(|qp| {
             while !at.is_null() {
-                // SAFETY: as above.
+                // SAFETY: `at` is not NULL, so it is a request of the caller's list.
                 unsafe {
                     receive_one(qp, &*at)?;
                     at = (*at).next;

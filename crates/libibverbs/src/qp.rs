@@ -57,7 +57,7 @@ pub(crate) struct QpInner {
 pub(crate) struct CqOfQp(*const CqInner);
 // SAFETY: completion queues may be used by all threads, and outlive the queue pairs that name them.
 unsafe impl Send for CqOfQp {}
-// SAFETY: as above.
+// SAFETY: `CqInner` keeps its shared state in atomics and behind locks.
 unsafe impl Sync for CqOfQp {}
 
 impl CqOfQp {
@@ -325,7 +325,7 @@ fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields)
             signals_all: wanted.sq_sig_all != 0,
             direct: DirectState::new(made.direct, made.qpn, offered),
             send_cq,
-            // SAFETY: as above.
+            // SAFETY: `create` has looked at it: it is NULL or a completion queue of ours, unless nothing is received.
             recv_cq: if receives { unsafe { CqOfQp::of(wanted.recv_cq) } } else { CqOfQp(std::ptr::null()) },
         },
     }));
@@ -377,7 +377,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *m
         if is_extended && wanted.send_ops_flags & !operations_offered(wanted.qp_type, has_atomic_write) != 0 {
             return Err(refuse("an operation that this type of queue pair does not have (ibv_create_qp_ex, send_ops_flags)"));
         }
-        // SAFETY: as above; the plain attributes are the head of the extended ones.
+        // SAFETY: the caller names objects of ours; the plain attributes are the head of the extended ones.
         unsafe {
             let xrcd = if is_target { xrc::handle(wanted.xrcd.cast())? } else { 0 };
             let pd = if is_target { null_mut() } else { wanted.pd };

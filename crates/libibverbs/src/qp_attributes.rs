@@ -58,11 +58,11 @@ pub unsafe extern "C" fn ibv_modify_qp(abi_qp: *mut ibv_qp, attributes: *mut ibv
         let made: QpFields = call(Op::ModifyQp, &ModifyQp { mask, reserved: 0, fields })?;
         if mask & IBV_QP_STATE != 0 {
             qp.state.store(attributes.qp_state, Ordering::Release);
-            // SAFETY: as above; the state is shown to the program but ours to write.
+            // SAFETY: the caller names a queue pair of ours. The program can read the state, and only this library writes it.
             unsafe { (*abi_qp).state = attributes.qp_state };
             if attributes.qp_state == IBV_QPS_RESET {
                 qp.reset(made.since_ps);
-                // SAFETY: as above.
+                // SAFETY: a queue pair of ours names the context that made it, which outlives it.
                 poll::forget(unsafe { context((*abi_qp).context) }?, qp, qp.reset_at_ps.load(Ordering::Relaxed));
             }
         }

@@ -228,7 +228,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
 /// The function that programs built before 2019 call: its structure ends before `port_cap_flags2`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_port(abi_context: *mut ibv_context, number: u8, attributes: *mut c_void) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the caller names an open context and a structure of at least this old size.
     unsafe { query_port(abi_context, number, attributes.cast(), COMPAT_PORT_ATTR_BYTES) }
 }
 
@@ -322,7 +322,7 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
         let mut filled = 0;
         // SAFETY: the caller names an open context.
         for number in 1..=unsafe { device_of(abi_context) }?.ports {
-            // SAFETY: as above.
+            // SAFETY: the caller names an open context.
             for entry in gid_entries(&unsafe { port(abi_context, number) }?, number) {
                 if filled >= entries_max {
                     return Err(Errno(libc::EINVAL));
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(room[0], 4);
         assert_eq!(u16::from_ne_bytes([room[34], room[35]]), 7);
         assert!(room[COMPAT_PORT_ATTR_BYTES..].iter().all(|byte| *byte == 0xAA));
-        // SAFETY: as above.
+        // SAFETY: the room has 64 bytes.
         unsafe { copy_head(&attributes, room.as_mut_ptr().cast(), 64) };
         assert!(room[size_of::<ibv_port_attr>()..].iter().all(|byte| *byte == 0), "what we do not know is zero");
     }

@@ -183,7 +183,7 @@ pub(crate) unsafe extern "C" fn post_srq_recv(abi_srq: *mut ibv_srq, first: *mut
         // SAFETY: the caller names a queue of ours and a list of requests.
         let outcome = unsafe { inner(abi_srq) }.and_then(|srq| {
             while !at.is_null() {
-                // SAFETY: as above.
+                // SAFETY: `at` is not NULL, so it is a request of the caller's list.
                 unsafe {
                     post_one(srq, &*at)?;
                     at = (*at).next;

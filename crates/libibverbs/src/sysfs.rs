@@ -49,7 +49,7 @@ mod tests {
         let mut room = [0x55_u8; 8];
         // SAFETY: two C strings and eight bytes of room.
         let len = unsafe { ibv_read_sysfs_file(name.as_ptr(), c"lid".as_ptr(), room.as_mut_ptr().cast(), room.len()) };
-        // SAFETY: as above.
+        // SAFETY: two C strings and eight bytes of room.
         let missing = unsafe { ibv_read_sysfs_file(name.as_ptr(), c"none".as_ptr(), room.as_mut_ptr().cast(), room.len()) };
         std::fs::remove_dir_all(&folder).expect("removed");
         assert_eq!((len, missing), (3, -1));

@@ -185,7 +185,7 @@ pub unsafe extern "C" fn softband_unsupported_status(name: *const c_char) -> c_i
 /// The target of entries that answer NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn softband_unsupported_object(name: *const c_char) -> *mut c_char {
-    // SAFETY: as above.
+    // SAFETY: only the jumps of the versioned library come here, with a C string.
     set_errno(unsafe { refuse_entry(name) });
     null_mut()
 }
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn softband_unsupported_object(name: *const c_char) -> *mu
 /// The target of entries that answer -1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn softband_unsupported_call(name: *const c_char) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: only the jumps of the versioned library come here, with a C string.
     set_errno(unsafe { refuse_entry(name) });
     -1
 }

@@ -44,7 +44,7 @@ impl Window {
     /// Makes the span writable again, where it is still what it was.
     pub(super) fn lift(&self) {
         let (start, end) = (START.load(Ordering::SeqCst), END.load(Ordering::SeqCst));
-        // SAFETY: as above.
+        // SAFETY: the stretch is the program's own memory, and this gives back the right to write that `open` took.
         let _ = unsafe { mprotect(start as *mut c_void, end - start, MprotectFlags::READ | MprotectFlags::WRITE) };
     }
 }
@@ -136,7 +136,7 @@ fn call(former: &libc::sigaction, signal: c_int, info: *mut libc::siginfo_t, con
         let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = unsafe { std::mem::transmute(former.sa_sigaction) };
         handler(signal, info, context);
     } else {
-        // SAFETY: as above.
+        // SAFETY: the program installed a handler without SA_SIGINFO, which has this type.
         let handler: extern "C" fn(c_int) = unsafe { std::mem::transmute(former.sa_sigaction) };
         handler(signal);
     }

@@ -174,7 +174,7 @@ mod tests {
     fn a_target_keeps_its_family() {
         for family in [libc::AF_INET, libc::AF_INET6] {
             let target = Target::new(family, 0x7f4d_0002, 4_711);
-            // SAFETY: as long as it says.
+            // SAFETY: `as_ptr` points to `len` bytes of the target, which outlives both calls.
             unsafe {
                 assert_eq!(family_of(target.as_ptr()), family);
                 assert_eq!(address::read(target.as_ptr(), target.len), Some((0x7f4d_0002, 4_711)));

@@ -19,7 +19,7 @@ const UNKNOWN_STEP_MAX_PS: u64 = 10_000_000_000;
 pub fn is_blocked(machine: &ucontext_t) -> bool {
     let instruction = registers::instruction(machine);
     // Within a page: the processor has just executed from it.
-    // SAFETY: as said.
+    // SAFETY: the processor has just executed from this page, and both bytes lie within it.
     instruction & 0xfff <= 0xffe && unsafe { *(instruction as *const [u8; 2]) } == SYSCALL
 }
 

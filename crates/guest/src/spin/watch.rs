@@ -183,7 +183,7 @@ fn carry_out(address: usize, machine: &mut libc::ucontext_t) -> bool {
     // SAFETY: the word is registered memory, accessible now, and does not leave the page.
     unsafe { std::ptr::copy_nonoverlapping(address as *const u8, word.as_mut_ptr(), instruction.size) };
     if let Some(written) = instruction.apply(u64::from_le_bytes(word), &mut machine.uc_mcontext.gregs) {
-        // SAFETY: as above, and the program was about to write it.
+        // SAFETY: the word lies in registered memory, accessible now and within one page; the program was about to write it.
         unsafe { std::ptr::copy_nonoverlapping(written.to_le_bytes().as_ptr(), address as *mut u8, instruction.size) };
     }
     if is_closed {
