@@ -165,7 +165,7 @@ pub(crate) fn parse_quantity(text: &str, dimension: Dimension) -> Result<u64, Qu
 }
 
 /// `a`, `a or b`, `a, b or c`.
-pub fn or_list<T: AsRef<str>>(names: &[T]) -> String {
+pub(crate) fn or_list<T: AsRef<str>>(names: &[T]) -> String {
     match names {
         [] => String::new(),
         [only] => only.as_ref().to_owned(),

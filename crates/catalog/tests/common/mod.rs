@@ -1,5 +1,5 @@
 //! What the tests share: the real catalogue and the real fabrics.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub)] // several test crates include this file, each a part of it
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
 //! Hand-made parts, a memory, and programs that step a World.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub)] // several test crates include this file, each a part of it
 
 use softband_fabric::World;
 use softband_fabric::notice::Notice;

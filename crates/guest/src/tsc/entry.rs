@@ -73,12 +73,12 @@ unsafe extern "C" {
 }
 
 /// The entry's address.
-pub fn address() -> usize {
+pub(crate) fn address() -> usize {
     softband_tsc_entry as *const () as usize
 }
 
 /// Finds out how much state there is to keep. False where it cannot be kept: then nothing is rewritten.
-pub fn prepare() -> bool {
+pub(crate) fn prepare() -> bool {
     use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
     #[target_feature(enable = "xsave")]
     fn enabled() -> u64 {

@@ -31,7 +31,7 @@ static DUE: AtomicU64 = AtomicU64::new(0);
 const _: () = assert!(PLACES <= u64::BITS as usize);
 
 /// Notes a trapped read at `at`. Called in the handler of the trap.
-pub fn note_trap(at: usize) {
+pub(crate) fn note_trap(at: usize) {
     for place in 0..PLACES {
         let known = match PLACE[place].compare_exchange(0, at, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => at,

@@ -7,16 +7,16 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use std::ops::Range;
 
 /// Bytes of `jmp rel32`.
-pub const JUMP_BYTES: usize = 5;
+pub(crate) const JUMP_BYTES: usize = 5;
 /// Longest span that is moved.
-pub const MOVED_MAX: usize = 32;
+pub(crate) const MOVED_MAX: usize = 32;
 /// How far a jump with an eight-bit distance reaches, with room for the instruction itself.
 const SHORT_REACH: usize = 144;
 /// From so far back decoding starts to find the boundaries of instructions: decoders of this code fall into step after a few.
 const RUN_UP: usize = 512;
 
 /// Decides about the counter read of `len` bytes at `at` of `text`, which lies at address `base`. Answers how many bytes move.
-pub fn moved_bytes(text: &[u8], base: u64, at: usize, len: usize) -> Option<usize> {
+pub(crate) fn moved_bytes(text: &[u8], base: u64, at: usize, len: usize) -> Option<usize> {
     let mut end = at + len;
     let mut instructions = decoder(text, base, end, end + MOVED_MAX);
     while end < at + JUMP_BYTES {
