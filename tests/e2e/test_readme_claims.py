@@ -1,0 +1,90 @@
+"""README.md claims nothing that the tree does not have: commands, options, targets, fabrics, keys, counts."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+
+import pytest
+from conftest import FABRICS, ROOT, Softband
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+FENCE = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# Python tests of rdma-core that are not generic: those of one maker's devices, and of other libraries.
+OTHERS = ("test_mlx5", "test_efa", "test_cuda", "test_rdmacm")
+# They take a fabric as their first argument.
+WITH_FABRIC = ("run", "model")
+
+
+def lines() -> list[str]:
+    """The commands of README's blocks, without comments. Output of programs begins with another word."""
+    found = []
+    for block in FENCE.findall(README):
+        for line in block.splitlines():
+            words = line.removeprefix("$ ").split("  #")[0].strip().removesuffix("&").strip()
+            found += [part.strip() for part in re.split(r"&&|\|", words)]
+    return [line for line in found if line.startswith(("softband ", "make "))]
+
+
+def commands(program: str) -> list[list[str]]:
+    quoted = [code for code in re.findall(r"`([^`\n]+)`", FENCE.sub("", README)) if code.startswith(f"{program} ")]
+    return [shlex.split(line)[1:] for line in [*lines(), *quoted] if line.startswith(f"{program} ")]
+
+
+def options_of(words: list[str]) -> list[str]:
+    """The options of Softband itself: those behind `--` are the program's."""
+    own = words[: words.index("--")] if "--" in words else words
+    return [word.split("=")[0] for word in own if word.startswith("--")]
+
+
+def test_the_blocks_are_found() -> None:
+    assert {"run", "up", "exec", "fault", "down", "model", "what-if", "study"} <= {words[0] for words in commands("softband")}
+
+
+@pytest.mark.parametrize("words", commands("softband"), ids=" ".join)
+def test_each_command_and_each_of_its_options_is_in_the_help(softband: Softband, words: list[str]) -> None:
+    command, text = words[:1], softband.command("--help").stdout
+    assert re.search(rf"^  {command[0]} ", text, re.MULTILINE), f"no command {command[0]}"
+    text = softband.command(*command, "--help").stdout
+    if "\nCommands:\n" in text:
+        command = words[:2]
+        assert re.search(rf"^  {command[1]} ", text, re.MULTILINE), f"no command {' '.join(command)}"
+        text = softband.command(*command, "--help").stdout
+    for option in options_of(words):
+        assert re.search(rf"(?<![\w-]){option}(?![\w-])", text), f"{' '.join(command)} has no option {option}"
+
+
+@pytest.mark.parametrize("words", [words for words in commands("softband") if words[0] in WITH_FABRIC], ids=" ".join)
+def test_each_fabric_that_a_command_names_is_there(words: list[str]) -> None:
+    assert (FABRICS / f"{words[1]}.toml").is_file()
+
+
+def test_each_study_that_a_command_names_is_there() -> None:
+    studies = [words[1] for words in commands("softband") if words[0] == "study"]
+    assert {"cables", "accuracy"} == set(studies)
+    assert all((ROOT / "studies" / study).is_dir() for study in studies)
+
+
+def test_each_target_of_make_is_in_the_makefile() -> None:
+    made = [word for words in commands("make") for word in words if "=" not in word]
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert {"install", "demo"} <= set(made) <= set(targets)
+
+
+def test_each_key_of_a_part_is_in_the_catalog() -> None:
+    # Programs of perftest begin with `ib_`; UCX's transports end with `_verbs`.
+    words = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", README))
+    keys = {word for word in words if not word.startswith("ib_") and not word.endswith("_verbs")}
+    known = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "catalog").rglob("*.toml"))
+    assert keys
+    assert all(re.search(rf"^{key} = ", known, re.MULTILINE) for key in keys)
+
+
+def test_the_outcomes_of_pyverbs_are_those_of_its_list() -> None:
+    listed = (ROOT / "conformance" / "pyverbs" / "expected.txt").read_text(encoding="utf-8").splitlines()
+    generic = (line for line in listed if line and not line.startswith(("#", *OTHERS)))
+    outcomes = Counter(line.split("\t")[1] for line in generic)
+    claimed = re.search(r"pyverbs\) \| (\d+) pass, (\d+) skip", README)
+    assert claimed is not None
+    assert outcomes == {"pass": int(claimed[1]), "skip": int(claimed[2])}
