@@ -5,7 +5,6 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // program side: the walls of the model do not hold here
 
-mod baton;
 pub mod calls;
 pub mod completion;
 pub mod connection;
@@ -26,6 +25,7 @@ mod session;
 pub mod shared_memory;
 mod single_threaded;
 mod turn;
+mod wake_word;
 pub mod warn;
 
 pub use calls::{Errno, call, call_bytes, call_void, tell_last};

@@ -1,7 +1,7 @@
 //! Posting in wall pace: through a ring that the engine empties while the program goes on.
 
-use crate::baton::ring_bell;
 use crate::session::{header, shared_base};
+use crate::wake_word::ring_bell;
 use softband_ipc::layout::{SLOTS_OFFSET, ThreadSlot, WALL_RING_BYTES};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};

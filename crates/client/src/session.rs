@@ -209,9 +209,9 @@ fn attach(engine: &str, ticket: u64, forked: bool) -> Result<(), AttachError> {
         Ok(_) | Err(rustix::io::Errno::PIPE) => {}
         Err(error) => return Err(failed("the engine hung up", error)),
     }
-    let (welcome, [memory, batons, tables], memory_file) = receive_welcome(&socket)?;
+    let (welcome, [memory, wake_words, tables], memory_file) = receive_welcome(&socket)?;
     map_shared(&memory)?;
-    crate::baton::map(&batons).map_err(|error| failed("cannot map the batons", error))?;
+    crate::wake_word::map(&wake_words).map_err(|error| failed("cannot map the wake words", error))?;
     crate::direct::map(&tables).map_err(|error| failed("cannot map the tables", error))?;
     PROCESS.store(welcome.process, Ordering::Relaxed);
     SECRET.store(welcome.secret, Ordering::Relaxed);

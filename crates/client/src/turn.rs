@@ -1,8 +1,8 @@
 //! Giving the turn away and waiting for it, and the thread's own clock.
 
-use crate::baton;
 use crate::calls::Errno;
 use crate::session::{self, thread_slot};
+use crate::wake_word;
 use rustix::thread::futex;
 use softband_ipc::attach::word;
 use softband_ipc::calls::{Handle, Op, SpinTarget};
@@ -237,7 +237,7 @@ fn wait_for_turn(slot: &ThreadSlot) {
     let has_turn = || slot.turn.load(Ordering::SeqCst) != turn::ENGINE;
     spin_for_turn(slot, has_turn);
     while !has_turn() {
-        baton::sleep(slot, has_turn);
+        wake_word::sleep(slot, has_turn);
     }
     leave_if_dead(slot);
 }
@@ -258,7 +258,7 @@ fn spin_for_turn(slot: &ThreadSlot, has_turn: impl Fn() -> bool) {
     // First the one, then the other: the engine does it the other way round, so one of both wakes the successor.
     slot.spinning.store(0, Ordering::SeqCst);
     if slot.stand_down.swap(0, Ordering::SeqCst) != 0 {
-        baton::pass(slot.successor.load(Ordering::Relaxed));
+        wake_word::wake(slot.successor.load(Ordering::Relaxed));
     }
 }
 

@@ -243,7 +243,7 @@ fn refuse_one_more(socket: &OwnedFd) {
     let _ = rustix::net::recv(socket, &mut [0u8; 128][..], RecvFlags::DONTWAIT);
 }
 
-/// Answers a hello, with the shared file, the batons, the tables, and in wall pace the file of registered memory, unless it is refused.
+/// Answers a hello, with the shared file, the wake words, the tables, and in wall pace the file of registered memory, unless it is refused.
 pub(crate) fn welcome(socket: &OwnedFd, welcome: &Welcome, files: &[&OwnedFd]) {
     // A program that is gone already will be heard of as closed.
     send_with_files(socket, bytemuck::bytes_of(welcome), files);

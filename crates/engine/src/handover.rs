@@ -9,7 +9,7 @@
 use rustix::fd::OwnedFd;
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::{CpuSet, futex};
-use softband_ipc::layout::{BATONS, ThreadSlot, baton_of, turn};
+use softband_ipc::layout::{ThreadSlot, WAKE_WORDS, turn, wake_word_of};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Reads of a word before sleeping, some 100 us: longer than a turn takes, shorter than what a scheduler gives to others.
@@ -55,7 +55,7 @@ fn only(cpu: usize) -> CpuSet {
     one
 }
 
-/// The batons of all threads, who had the turn last, and how many processors are in use.
+/// The wake words of all threads, who had the turn last, and how many processors are in use.
 pub(crate) struct Handover {
     words: *mut AtomicU32,
     file: OwnedFd,
@@ -70,8 +70,8 @@ pub(crate) struct Handover {
 
 impl Handover {
     pub(crate) fn new(processors: Processors) -> std::io::Result<Self> {
-        let bytes = BATONS * size_of::<AtomicU32>();
-        let file = crate::process::sealed_file("softband-batons", bytes as u64)?;
+        let bytes = WAKE_WORDS * size_of::<AtomicU32>();
+        let file = crate::process::sealed_file("softband-wake-words", bytes as u64)?;
         // SAFETY: a fresh mapping of a file that is as large as the mapping.
         let words = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)? };
         let (turns_left, patience) = (PATIENCE_FIRST, PATIENCE_FIRST);
@@ -131,27 +131,27 @@ impl Handover {
     }
 
     /// One of the words.
-    pub(crate) fn word(&self, baton: u32) -> &'static AtomicU32 {
+    pub(crate) fn word(&self, number: u32) -> &'static AtomicU32 {
         // SAFETY: the index lies within the mapping, which lasts as long as the engine; the words are atomics.
-        unsafe { &*self.words.add(baton as usize % BATONS) }
+        unsafe { &*self.words.add(number as usize % WAKE_WORDS) }
     }
 
-    /// Lets the thread of `baton` look again.
-    pub(crate) fn pass(&self, baton: u32) {
-        let word = self.word(baton);
+    /// Wakes the thread that sleeps on wake word `number`.
+    pub(crate) fn wake(&self, number: u32) {
+        let word = self.word(number);
         word.fetch_add(1, Ordering::SeqCst);
         let _ = futex::wake(word, futex::Flags::empty(), u32::MAX >> 1);
     }
 
     /// Gives the turn to thread `to`; `last` is the slot of the one that had it before, if there is one still.
     pub(crate) fn give(&mut self, to: (usize, u32), slot: &ThreadSlot, last: Option<&ThreadSlot>) {
-        let baton = baton_of(to.0 as u32, to.1);
+        let wake_word = wake_word_of(to.0 as u32, to.1);
         self.last = Some(to);
         slot.turn.store(turn::PROGRAM, Ordering::SeqCst);
-        let passed_on = last.is_some_and(|last| self.ask_to_stand_down(last, baton));
+        let passed_on = last.is_some_and(|last| self.ask_to_stand_down(last, wake_word));
         if slot.program_asleep.swap(0, Ordering::SeqCst) != 0 && !passed_on {
             self.missed();
-            self.pass(baton);
+            self.wake(wake_word);
         }
     }
 
@@ -175,6 +175,6 @@ impl Handover {
 impl Drop for Handover {
     fn drop(&mut self) {
         // SAFETY: our own mapping; no reference into it is kept.
-        let _ = unsafe { rustix::mm::munmap(self.words.cast(), BATONS * size_of::<AtomicU32>()) };
+        let _ = unsafe { rustix::mm::munmap(self.words.cast(), WAKE_WORDS * size_of::<AtomicU32>()) };
     }
 }

@@ -4,7 +4,7 @@ use crate::control::ControlEvent;
 use crate::pace::{Engine, Event};
 use crate::process::{Process, ProcessState, ThreadState, Waiting};
 use softband_ipc::calls::{Op, ProcessNumber, Ticket};
-use softband_ipc::layout::{baton_of, turn};
+use softband_ipc::layout::{turn, wake_word_of};
 use softband_sim::{SimDuration, SimTime};
 use softband_types::ProcessId;
 use std::sync::atomic::Ordering;
@@ -120,7 +120,7 @@ impl Engine {
         if self.handover.is_on_two() {
             // Whoever was to wake the thread may have been stopped or killed.
             self.handover.missed();
-            self.handover.pass(baton_of(process as u32, slot));
+            self.handover.wake(wake_word_of(process as u32, slot));
         }
         self.mailbox.wait_on(word);
         let end = self.sleep_for_turn(process, slot, word);
@@ -161,7 +161,7 @@ impl Engine {
             if elapsed >= next_reminder {
                 // Whoever was to wake the thread may have been stopped or killed.
                 next_reminder = elapsed * 2;
-                self.handover.pass(baton_of(process as u32, slot));
+                self.handover.wake(wake_word_of(process as u32, slot));
             }
             if elapsed >= next_suspicion {
                 next_suspicion = elapsed + (elapsed / 2).min(Duration::from_millis(50));

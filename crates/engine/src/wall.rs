@@ -7,7 +7,7 @@ use crate::process::ProcessState;
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use softband_ipc::calls::{self, Op};
-use softband_ipc::layout::{BELL, ENGINE_SLEEPS, baton_of, turn};
+use softband_ipc::layout::{BELL, ENGINE_SLEEPS, turn, wake_word_of};
 use softband_sim::{SimDuration, SimTime};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -200,7 +200,7 @@ impl Engine {
         shared.clock_ps.store(self.now.as_picos(), Ordering::Relaxed);
         shared.turn.store(turn::PROGRAM, Ordering::SeqCst);
         if shared.program_asleep.swap(0, Ordering::SeqCst) != 0 {
-            self.handover.pass(baton_of(process as u32, slot));
+            self.handover.wake(wake_word_of(process as u32, slot));
         }
     }
 

@@ -1,4 +1,4 @@
-//! The first words over the control socket. The reply carries three descriptors: the shared memory file, the batons, and the tables;
+//! The first words over the control socket. The reply carries three descriptors: the shared memory file, the wake words, and the tables;
 //! in wall pace, where there is one, also the process's file of registered memory.
 
 use bytemuck::{Pod, Zeroable};

@@ -91,7 +91,7 @@ pub struct SharedHeader {
 /// One thread of the program.
 #[repr(C, align(4096))]
 pub struct ThreadSlot {
-    /// Whose turn it is, see [`turn`]. A futex for the engine; the program sleeps on its baton.
+    /// Whose turn it is, see [`turn`]. A futex for the engine; the program sleeps on its wake word.
     pub turn: AtomicU32,
     /// Nonzero while the program sleeps in the kernel and must be woken when it gets the turn.
     pub program_asleep: AtomicU32,
@@ -116,7 +116,7 @@ pub struct ThreadSlot {
     pub spinning: AtomicU32,
     /// Set by the engine for a thread that spins: another one has the turn; wake `successor` and sleep.
     pub stand_down: AtomicU32,
-    /// A baton, see [`baton_of`].
+    /// A wake word, see [`wake_word_of`].
     pub successor: AtomicU32,
     pub payload: [u8; PAYLOAD_BYTES],
     pub posted: [u8; POSTED_BYTES],
@@ -125,15 +125,15 @@ pub struct ThreadSlot {
 /// Words on which threads sleep, in a file of their own that all programs of a run share: so a thread that stands down can wake the
 /// one after it on the same processor, which costs a fifth of having it woken from another one. They carry no meaning beyond "look
 /// again": a program that plays with them costs time and nothing else.
-pub const BATONS: usize = 4096;
+pub const WAKE_WORDS: usize = 4096;
 /// In wall pace: the word on which the engine sleeps, and the one that is nonzero while it does.
-pub const BELL: u32 = BATONS as u32 - 1;
-pub const ENGINE_SLEEPS: u32 = BATONS as u32 - 2;
+pub const BELL: u32 = WAKE_WORDS as u32 - 1;
+pub const ENGINE_SLEEPS: u32 = WAKE_WORDS as u32 - 2;
 /// In wall pace the process's posts go through a ring of this size, in the room that slot 1 has for them.
 pub const WALL_RING_BYTES: usize = POSTED_BYTES;
 
-/// The baton of a thread. Two may share one; both look then.
-pub const fn baton_of(process: u32, slot: u32) -> u32 {
+/// The wake word of a thread. Two may share one; both look then.
+pub const fn wake_word_of(process: u32, slot: u32) -> u32 {
     process.wrapping_mul(7).wrapping_add(slot) % ENGINE_SLEEPS
 }
 

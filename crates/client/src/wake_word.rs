@@ -1,51 +1,52 @@
-//! The words on which threads sleep until they have their turn (`softband_ipc::layout::BATONS`).
+//! The words on which threads sleep until they have their turn (`softband_ipc::layout::WAKE_WORDS`).
 
 use rustix::fd::OwnedFd;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use rustix::thread::futex;
-use softband_ipc::layout::{BATONS, BELL, ENGINE_SLEEPS, ThreadSlot, baton_of};
+use softband_ipc::layout::{BELL, ENGINE_SLEEPS, ThreadSlot, WAKE_WORDS, wake_word_of};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 static WORDS: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Maps the file of batons that the engine sent. A forked child has its parent's already, which is the same.
+/// Maps the file of wake words that the engine sent. A forked child has its parent's already, which is the same.
 pub(crate) fn map(file: &OwnedFd) -> rustix::io::Result<()> {
     if WORDS.load(Ordering::Acquire).is_null() {
         // SAFETY: a fresh mapping, never undone, of a file that the engine made as large as this.
-        let words =
-            unsafe { mmap(std::ptr::null_mut(), BATONS * size_of::<AtomicU32>(), ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0)? };
+        let words = unsafe {
+            mmap(std::ptr::null_mut(), WAKE_WORDS * size_of::<AtomicU32>(), ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0)?
+        };
         WORDS.store(words.cast(), Ordering::Release);
     }
     Ok(())
 }
 
-fn word(baton: u32) -> &'static AtomicU32 {
+fn word(number: u32) -> &'static AtomicU32 {
     let words = WORDS.load(Ordering::Acquire);
     assert!(!words.is_null(), "softband: not attached to an engine");
     // SAFETY: the index lies within the mapping, which is never undone, and the words are atomics.
-    unsafe { &*words.add(baton as usize % BATONS) }
+    unsafe { &*words.add(number as usize % WAKE_WORDS) }
 }
 
 /// Wakes the engine if it sleeps.
 pub(crate) fn ring_bell() {
     if word(ENGINE_SLEEPS).swap(0, Ordering::SeqCst) != 0 {
-        pass(BELL);
+        wake(BELL);
     }
 }
 
-/// The calling thread's own baton.
+/// The calling thread's own wake word.
 pub(crate) fn own() -> u32 {
-    baton_of(crate::session::process_number(), crate::session::thread_slot_number().unwrap_or(0))
+    wake_word_of(crate::session::process_number(), crate::session::thread_slot_number().unwrap_or(0))
 }
 
-/// Lets the thread that sleeps on `baton` look again.
-pub(crate) fn pass(baton: u32) {
-    let word = word(baton);
+/// Wakes the thread that sleeps on wake word `number`.
+pub(crate) fn wake(number: u32) {
+    let word = word(number);
     word.fetch_add(1, Ordering::SeqCst);
     let _ = futex::wake(word, futex::Flags::empty(), u32::MAX >> 1);
 }
 
-/// Sleeps until somebody passes this thread's baton, unless `is_over` says that there is no need to.
+/// Sleeps until somebody wakes this thread by its wake word, unless `is_over` says that there is no need to.
 pub(crate) fn sleep(slot: &ThreadSlot, is_over: impl Fn() -> bool) {
     let word = word(own());
     let seen = word.load(Ordering::SeqCst);
