@@ -53,7 +53,7 @@ impl Engine {
                 self.queue.push(clock, process as u32, Event::Resume { process, slot: 0 });
                 let shared = &self.processes[process].shared;
                 let memory_file = shared.memory_file().map(|file| &**file);
-                let files = [shared.file(), self.handover.file(), self.direct.file()];
+                let files = [shared.file(), self.context_switch.file(), self.direct.file()];
                 control::welcome(socket, &welcome, &files.into_iter().chain(memory_file).collect::<Vec<_>>());
                 self.processes[process].shared.header().is_welcomed.store(1, Ordering::Release);
             }

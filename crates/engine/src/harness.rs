@@ -1,7 +1,7 @@
 //! An engine without programs, for throwing messages at it: fuzzing and property tests.
 
+use crate::context_switch::Processors;
 use crate::control::Mailbox;
-use crate::handover::Processors;
 use crate::launch::Libraries;
 use crate::pace::{Engine, Event, Pace};
 use crate::process::{ProcessState, ThreadState};

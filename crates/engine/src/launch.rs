@@ -134,7 +134,7 @@ impl Engine {
         let outcome = start(
             &mut self.programs[program],
             &identity,
-            (&self.libraries, (self.pace == Pace::Virtual).then(|| self.handover.programs())),
+            (&self.libraries, (self.pace == Pace::Virtual).then(|| self.context_switch.programs())),
             &self.mailbox,
             &mut self.outputs,
         );

@@ -15,6 +15,7 @@ mod agenda;
 mod attach;
 mod calls;
 mod completion_queues;
+mod context_switch;
 mod control;
 mod control_events;
 mod convert;
@@ -24,7 +25,6 @@ mod datagrams;
 mod direct;
 mod faults;
 mod files;
-mod handover;
 #[doc(hidden)]
 pub mod harness;
 mod launch;

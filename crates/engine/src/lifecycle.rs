@@ -96,7 +96,7 @@ impl Engine {
             cost_poll_cq: part.part.poll_cq.as_picos(),
             cost_clock_read: part.part.clock_read.as_picos(),
             seed: RandomStream::new(self.seed, u64::from(number.0)).next_u64(),
-            turn_spins: AtomicU32::new(self.handover.spins()),
+            turn_spins: AtomicU32::new(self.context_switch.spins()),
             pace: match self.pace {
                 Pace::Virtual => layout::pace::VIRTUAL,
                 Pace::Wall => layout::pace::WALL,

@@ -2,10 +2,10 @@
 
 use crate::admission::Admission;
 use crate::agenda::Agenda;
+use crate::context_switch::{ContextSwitch, Processors};
 use crate::control::{self, ControlEvent, Mailbox};
 use crate::direct::DirectTables;
 use crate::files::Files;
-use crate::handover::{Handover, Processors};
 use crate::launch::{Libraries, Program, Started};
 use crate::memory::ProgramMemory;
 use crate::network::Network;
@@ -110,7 +110,7 @@ pub struct Engine {
     pub(crate) wall_start_ns: u64,
     pub(crate) turns: u64,
     pub(crate) alarms_made: u64,
-    pub(crate) handover: Handover,
+    pub(crate) context_switch: ContextSwitch,
     pub(crate) direct: DirectTables,
     pub(crate) quiescence: crate::quiescence::Quiescence,
     pub(crate) receive_queues: crate::receive_queues::ReceiveQueues,
@@ -202,7 +202,7 @@ impl Engine {
             wall_start_ns: monotonic_nanos(),
             turns: 0,
             alarms_made: 0,
-            handover: Handover::new(processors)?,
+            context_switch: ContextSwitch::new(processors)?,
             direct: DirectTables::new()?,
             quiescence: crate::quiescence::Quiescence::new(),
             receive_queues: crate::receive_queues::ReceiveQueues::default(),
@@ -254,7 +254,7 @@ impl Engine {
         let failure = match self.pace {
             Pace::Virtual => self.main_loop(),
             Pace::Wall => {
-                self.mailbox.ring(Some(self.handover.word(BELL)));
+                self.mailbox.ring(Some(self.context_switch.word(BELL)));
                 let failure = self.wall_loop();
                 self.mailbox.ring(None);
                 failure

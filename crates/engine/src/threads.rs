@@ -78,17 +78,17 @@ impl Engine {
 
     /// The processor of the programs is shared with them, and so is its setting for the counter.
     fn choose_processors(&mut self) {
-        if self.handover.reconsider() {
+        if self.context_switch.reconsider() {
             for process in self.processes.living() {
-                process.shared.header().turn_spins.store(self.handover.spins(), Ordering::Relaxed);
+                process.shared.header().turn_spins.store(self.context_switch.spins(), Ordering::Relaxed);
             }
         }
-        if self.handover.is_on_two() { crate::tsc::release() } else { crate::tsc::trap() }
+        if self.context_switch.is_on_two() { crate::tsc::release() } else { crate::tsc::trap() }
     }
 
     fn give_turn(&mut self, process: usize, slot: u32) {
-        let last = self.handover.before((process, slot)).map(|(process, slot)| self.processes[process].shared.slot(slot));
-        self.handover.give((process, slot), self.processes[process].shared.slot(slot), last);
+        let last = self.context_switch.before((process, slot)).map(|(process, slot)| self.processes[process].shared.slot(slot));
+        self.context_switch.give((process, slot), self.processes[process].shared.slot(slot), last);
     }
 
     /// The thread has given its turn away: take its posts, and carry its call out when its time comes.
@@ -111,16 +111,16 @@ impl Engine {
         let word: *const _ = &raw const self.processes[process].shared.slot(slot).turn;
         // SAFETY: the mapping lives as long as the process record's `shared`, which is only replaced when this loop ends.
         let word = unsafe { &*word };
-        for _ in 0..self.handover.spins() {
+        for _ in 0..self.context_switch.spins() {
             if word.load(Ordering::Acquire) == turn::ENGINE {
                 return TurnEnd::Call;
             }
             std::hint::spin_loop();
         }
-        if self.handover.is_on_two() {
+        if self.context_switch.is_on_two() {
             // Whoever was to wake the thread may have been stopped or killed.
-            self.handover.missed();
-            self.handover.wake(wake_word_of(process as u32, slot));
+            self.context_switch.missed();
+            self.context_switch.wake(wake_word_of(process as u32, slot));
         }
         self.mailbox.wait_on(word);
         let end = self.sleep_for_turn(process, slot, word);
@@ -161,7 +161,7 @@ impl Engine {
             if elapsed >= next_reminder {
                 // Whoever was to wake the thread may have been stopped or killed.
                 next_reminder = elapsed * 2;
-                self.handover.wake(wake_word_of(process as u32, slot));
+                self.context_switch.wake(wake_word_of(process as u32, slot));
             }
             if elapsed >= next_suspicion {
                 next_suspicion = elapsed + (elapsed / 2).min(Duration::from_millis(50));

@@ -200,7 +200,7 @@ impl Engine {
         shared.clock_ps.store(self.now.as_picos(), Ordering::Relaxed);
         shared.turn.store(turn::PROGRAM, Ordering::SeqCst);
         if shared.program_asleep.swap(0, Ordering::SeqCst) != 0 {
-            self.handover.wake(wake_word_of(process as u32, slot));
+            self.context_switch.wake(wake_word_of(process as u32, slot));
         }
     }
 
@@ -272,9 +272,9 @@ impl Engine {
         let due = self.world.next_event_time().map(|time| time.as_picos().saturating_sub(self.horizon().as_picos()));
         let longest = if self.outputs.is_open() { SLEEP_MAX } else { QUIET_SLEEP_MAX };
         let limit = due.map_or(longest, |picos| Duration::from_nanos(picos / 1_000)).min(longest);
-        let bell = self.handover.word(BELL);
+        let bell = self.context_switch.word(BELL);
         let rung = bell.load(Ordering::SeqCst);
-        self.handover.word(ENGINE_SLEEPS).store(1, Ordering::SeqCst);
+        self.context_switch.word(ENGINE_SLEEPS).store(1, Ordering::SeqCst);
         self.mailbox.wait_on(bell);
         let is_quiet = !self.mailbox.is_filled() && !self.processes.any(|process| process.shared.has_posts());
         if is_quiet && !limit.is_zero() {
@@ -282,6 +282,6 @@ impl Engine {
             let _ = rustix::thread::futex::wait(bell, rustix::thread::futex::Flags::empty(), rung, Some(&limit));
         }
         self.mailbox.wait_on(std::ptr::null());
-        self.handover.word(ENGINE_SLEEPS).store(0, Ordering::SeqCst);
+        self.context_switch.word(ENGINE_SLEEPS).store(0, Ordering::SeqCst);
     }
 }

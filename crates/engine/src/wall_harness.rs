@@ -1,8 +1,8 @@
 //! An engine at wall pace without programs, for fuzzing and property tests of what programs share with it: one process that writes
 //! whatever it likes into its shared memory and its queues, and a pair that does its work and must not notice.
 
+use crate::context_switch::Processors;
 use crate::control::Mailbox;
-use crate::handover::Processors;
 use crate::launch::Libraries;
 use crate::pace::{Engine, Pace};
 use crate::process::{Mapped, ProcessState, ThreadState};

@@ -69,7 +69,7 @@ impl World {
         }
         if !self.has_node(self.ports[far_end as usize].node) {
             let transit = self.packets.take(packet);
-            self.hand_over(far_end, Content::Packet { by: id, transit });
+            self.send_parcel(far_end, Content::Packet { by: id, transit });
         } else {
             self.cross(packet, id);
         }
@@ -206,7 +206,7 @@ impl World {
             Framing::Ethernet { .. } => self.free_frame(id, lane, blocks, now),
             Framing::Infiniband => {
                 let arrival = port.sending.leave(now) + port.cable_delay;
-                self.hand_over(
+                self.send_parcel(
                     port.far_end,
                     Content::FlowControl { to: port.far_end, arrival, message: FlowControlMessage::Credits { lane, blocks } },
                 );
@@ -218,7 +218,7 @@ impl World {
     pub(crate) fn tell_sender(&mut self, to: u32, arrival: SimTime, message: FlowControlMessage) {
         let sender = &mut self.ports[to as usize];
         if !self.partition.has(sender.node) {
-            return self.hand_over(to, Content::FlowControl { to, arrival, message });
+            return self.send_parcel(to, Content::FlowControl { to, arrival, message });
         }
         match (message, &mut sender.flow_control) {
             (FlowControlMessage::Credits { lane, blocks }, FlowControl::Credits(_)) => {

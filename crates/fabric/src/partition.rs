@@ -161,7 +161,7 @@ impl World {
     }
 
     /// Puts something aside for the partition that a port is in.
-    pub(crate) fn hand_over(&mut self, port: u32, content: Content) {
+    pub(crate) fn send_parcel(&mut self, port: u32, content: Content) {
         let node = self.ports[port as usize].node as usize;
         let Some(partitioning) = &self.partition.partitioning else { unreachable!("without partitions all nodes are here") };
         self.partition.outboxes[usize::from(partitioning.partition_of[node])].push(Parcel(content));

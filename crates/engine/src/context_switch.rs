@@ -1,6 +1,6 @@
-//! Handing the turn to a program thread, and the processors that engine and programs run on.
+//! Context switches: giving a program thread the execution token, and the processors that engine and programs run on.
 //!
-//! Only one of them all runs at a time, so one processor does: handing over is then a switch between processes, and not the waking
+//! Only one of them all runs at a time, so one processor does: a context switch is then a switch between processes, and not the waking
 //! of a processor that has gone to sleep (2 against 30 microseconds in a virtual machine). A second one, when it has nothing else to
 //! do, is faster still: the engine moves there, engine and program see each other's words at once without a system call, and only
 //! when the turn goes from one thread to another is there a switch, which the thread that stands down makes itself. On a busy
@@ -56,7 +56,7 @@ fn only(cpu: usize) -> CpuSet {
 }
 
 /// The wake words of all threads, who had the turn last, and how many processors are in use.
-pub(crate) struct Handover {
+pub(crate) struct ContextSwitch {
     words: *mut AtomicU32,
     file: OwnedFd,
     last: Option<(usize, u32)>,
@@ -68,7 +68,7 @@ pub(crate) struct Handover {
     patience: u32,
 }
 
-impl Handover {
+impl ContextSwitch {
     pub(crate) fn new(processors: Processors) -> std::io::Result<Self> {
         let bytes = WAKE_WORDS * size_of::<AtomicU32>();
         let file = crate::process::sealed_file("softband-wake-words", bytes as u64)?;
@@ -172,7 +172,7 @@ impl Handover {
     }
 }
 
-impl Drop for Handover {
+impl Drop for ContextSwitch {
     fn drop(&mut self) {
         // SAFETY: our own mapping; no reference into it is kept.
         let _ = unsafe { rustix::mm::munmap(self.words.cast(), WAKE_WORDS * size_of::<AtomicU32>()) };
