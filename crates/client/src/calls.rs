@@ -1,7 +1,7 @@
 //! Calls by value.
 
+use crate::execution_token::{deliver_signals, exchange, give, lock_calls};
 use crate::session::thread_slot;
-use crate::turn::{deliver_signals, exchange, give, lock_calls};
 use bytemuck::Pod;
 use softband_ipc::calls::Op;
 use softband_ipc::layout::{PAYLOAD_BYTES, ThreadSlot};
@@ -49,7 +49,7 @@ pub fn call_bytes<Request: Pod, Reply: Pod>(op: Op, request: &Request, tail: &[u
     result
 }
 
-/// Tells `op` with `request` and never gets the turn back: the thread or the process ends.
+/// Tells `op` with `request` and never gets the token back: the thread or the process ends.
 pub fn tell_last<Request: Pod>(op: Op, request: &Request) {
     if let Some(slot) = thread_slot() {
         let head = bytemuck::bytes_of(request);

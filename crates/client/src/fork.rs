@@ -15,7 +15,7 @@ static ORPHANED: AtomicBool = AtomicBool::new(false);
 static CHILD_HOOK: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
 /// What threads hold while they talk to the engine or move data, held over a fork so that a child does not inherit it locked.
-const LOCKS: [&Mutex<()>; 4] = [&crate::turn::CALLS, &shared_memory::PEERS, &crate::ring::PRODUCERS, &shared_memory::CHANGES];
+const LOCKS: [&Mutex<()>; 4] = [&crate::execution_token::CALLS, &shared_memory::PEERS, &crate::ring::PRODUCERS, &shared_memory::CHANGES];
 
 struct Held(UnsafeCell<[Option<MutexGuard<'static, ()>>; LOCKS.len()]>);
 // SAFETY: each place is touched only by the thread that holds the lock of it.

@@ -1,4 +1,4 @@
-//! Client of the engine inside a program: attach, give the turn away, get an answer as a value or an errno.
+//! Client of the engine inside a program: attach, give the execution token away, get an answer as a value or an errno.
 //!
 //! One copy of this crate's statics exists per process, in `libsoftband.so`. Everything else of the program side is built on it.
 //! It must not call C library functions that the guest interposes, so system calls go through rustix's raw backend.
@@ -10,6 +10,7 @@ pub mod completion;
 pub mod connection;
 pub mod direct;
 mod epoch_slots;
+mod execution_token;
 pub mod fds;
 mod fork;
 mod hosts;
@@ -24,11 +25,14 @@ pub mod rq_consumer_lock;
 mod session;
 pub mod shared_memory;
 mod single_threaded;
-mod turn;
 mod wake_word;
 pub mod warn;
 
 pub use calls::{Errno, call, call_bytes, call_void, tell_last};
+pub use execution_token::{
+    advance_ps, await_token, away, last_answer_ps, note_signals, now_ps, poll_empty, progress, set_clock_at_least, set_clock_limit,
+    set_signal_raiser, set_token_hooks, spin_wait, spin_wait_at, sync, tick,
+};
 pub use fork::{follow_forks, own_number as process_id, set_child_hook};
 pub use hosts::{host_address, host_name};
 pub use session::{
@@ -36,7 +40,3 @@ pub use session::{
     process_number, shared_base, thread_pointer, thread_slot_number,
 };
 pub use single_threaded::is_single_threaded;
-pub use turn::{
-    advance_ps, await_turn, away, last_answer_ps, note_signals, now_ps, poll_empty, progress, set_clock_at_least, set_clock_limit, set_signal_raiser,
-    set_turn_hooks, spin_wait, spin_wait_at, sync, tick,
-};

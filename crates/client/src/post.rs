@@ -1,8 +1,8 @@
 //! Posting work: into the slot's buffer, without a turn of the engine.
 
 use crate::calls::Errno;
+use crate::execution_token::{note_progress, now_ps, sync};
 use crate::session::{is_wall, thread_slot};
-use crate::turn::{note_progress, now_ps, sync};
 use softband_ipc::layout::{POSTED_BYTES, ThreadSlot};
 use softband_ipc::post::{PostRecord, PostSge, record_bytes};
 use std::sync::atomic::Ordering;

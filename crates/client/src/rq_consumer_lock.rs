@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_turn_of_a_process_that_is_gone_is_taken_where_somebody_asks() {
+    fn the_lock_of_a_process_that_is_gone_is_taken_where_somebody_asks() {
         let queue = queue();
         let nobody = 1 << 30;
         queue.consumer.0.store(consumer(mode::SHARED, nobody), Ordering::Relaxed);

@@ -80,9 +80,9 @@ pub(crate) fn thread_slot() -> Option<&'static ThreadSlot> {
     let me = thread_pointer();
     if LAST_THREAD.load(Ordering::Acquire) == me {
         let slot = LAST_SLOT.load(Ordering::Acquire);
-        // A thread that is away may look while another one notes its turn: only what was ours before and after is ours.
+        // A thread that is away may look while another one notes the token: only what was ours before and after is ours.
         if LAST_THREAD.load(Ordering::Acquire) == me {
-            // SAFETY: `note_turn` stored both for this thread, and slots are never unmapped.
+            // SAFETY: `note_token` stored both for this thread, and slots are never unmapped.
             return unsafe { slot.as_ref() };
         }
     }
@@ -101,8 +101,8 @@ pub fn has_slot() -> bool {
     thread_slot().is_some()
 }
 
-/// The calling thread has its turn: its slot is the one that is asked for next.
-pub(crate) fn note_turn(slot: &ThreadSlot) {
+/// The calling thread has the token: its slot is the one that is asked for next.
+pub(crate) fn note_token(slot: &ThreadSlot) {
     LAST_THREAD.store(0, Ordering::Release);
     LAST_SLOT.store(std::ptr::from_ref(slot).cast_mut(), Ordering::Release);
     LAST_THREAD.store(thread_pointer(), Ordering::Release);
@@ -226,7 +226,7 @@ fn attach(engine: &str, ticket: u64, forked: bool) -> Result<(), AttachError> {
     end_with_engine(&high)?;
     CONTROL_FD.store(high.into_raw_fd(), Ordering::Release);
     bind_thread(welcome.slot);
-    crate::turn::await_turn();
+    crate::execution_token::await_token();
     Ok(())
 }
 
@@ -378,7 +378,7 @@ pub(crate) fn send_word(slot: u32, kind: u32) {
         if matches!(sent, Err(rustix::io::Errno::BADF | rustix::io::Errno::NOTSOCK)) {
             // Closed by an instruction of its own; by the C library it cannot be. It would wait for an answer for ever.
             crate::warn::always("this program has closed the descriptor by which it reaches the engine, and cannot go on");
-            crate::turn::leave();
+            crate::execution_token::leave();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The words on which threads sleep until they have their turn (`softband_ipc::layout::WAKE_WORDS`).
+//! The words on which threads sleep until they have the token (`softband_ipc::layout::WAKE_WORDS`).
 
 use rustix::fd::OwnedFd;
 use rustix::mm::{MapFlags, ProtFlags, mmap};

@@ -112,7 +112,7 @@ impl Engine {
         }
     }
 
-    /// A fruitless poll: if anything is new since the thread got its turn it polls again, else it waits for news.
+    /// A fruitless poll: if anything is new since the thread got the token it polls again, else it waits for news.
     fn poll(&mut self, process: usize, slot: u32, waiting: Waiting) -> After {
         let record = &self.processes[process];
         let thread = &record.threads[slot as usize];

@@ -3,13 +3,13 @@
 //! Only one of them all runs at a time, so one processor does: a context switch is then a switch between processes, and not the waking
 //! of a processor that has gone to sleep (2 against 30 microseconds in a virtual machine). A second one, when it has nothing else to
 //! do, is faster still: the engine moves there, engine and program see each other's words at once without a system call, and only
-//! when the turn goes from one thread to another is there a switch, which the thread that stands down makes itself. On a busy
+//! when the token goes from one thread to another is there a switch, which the thread that stands down makes itself. On a busy
 //! machine that would be far slower, so it is tried, and given up as soon as one side has to wait for the other to be scheduled.
 
 use rustix::fd::OwnedFd;
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::{CpuSet, futex};
-use softband_ipc::layout::{ThreadSlot, WAKE_WORDS, turn, wake_word_of};
+use softband_ipc::layout::{ThreadSlot, WAKE_WORDS, token, wake_word_of};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Reads of a word before sleeping, some 100 us: longer than a turn takes, shorter than what a scheduler gives to others.
@@ -55,7 +55,7 @@ fn only(cpu: usize) -> CpuSet {
     one
 }
 
-/// The wake words of all threads, who had the turn last, and how many processors are in use.
+/// The wake words of all threads, who had the token last, and how many processors are in use.
 pub(crate) struct ContextSwitch {
     words: *mut AtomicU32,
     file: OwnedFd,
@@ -143,11 +143,11 @@ impl ContextSwitch {
         let _ = futex::wake(word, futex::Flags::empty(), u32::MAX >> 1);
     }
 
-    /// Gives the turn to thread `to`; `last` is the slot of the one that had it before, if there is one still.
+    /// Gives the token to thread `to`; `last` is the slot of the one that had it before, if there is one still.
     pub(crate) fn give(&mut self, to: (usize, u32), slot: &ThreadSlot, last: Option<&ThreadSlot>) {
         let wake_word = wake_word_of(to.0 as u32, to.1);
         self.last = Some(to);
-        slot.turn.store(turn::PROGRAM, Ordering::SeqCst);
+        slot.token.store(token::PROGRAM, Ordering::SeqCst);
         let passed_on = last.is_some_and(|last| self.ask_to_stand_down(last, wake_word));
         if slot.program_asleep.swap(0, Ordering::SeqCst) != 0 && !passed_on {
             self.missed();
@@ -166,7 +166,7 @@ impl ContextSwitch {
         last.spinning.load(Ordering::SeqCst) != 0 || last.stand_down.swap(0, Ordering::SeqCst) == 0
     }
 
-    /// Who had the turn before `to`, if that was another thread.
+    /// Who had the token before `to`, if that was another thread.
     pub(crate) fn before(&self, to: (usize, u32)) -> Option<(usize, u32)> {
         self.last.filter(|last| *last != to)
     }

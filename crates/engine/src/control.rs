@@ -21,7 +21,7 @@ const WATCH_INTERVAL: std::time::Duration = std::time::Duration::from_millis(2);
 pub(crate) enum ControlEvent {
     /// A process image says hello. `pid` is what the kernel says, not what the program says.
     Hello { connection: u64, socket: OwnedFd, hello: Hello, pid: i32 },
-    /// A thread that was away waits for its turn.
+    /// A thread that was away waits for the token.
     Back { connection: u64, slot: u32 },
     /// In wall pace: a thread has made a call.
     Call { connection: u64, slot: u32 },

@@ -61,7 +61,7 @@ impl Harness {
         self.0.processes[0].shared.request(0)
     }
 
-    /// Lets at most `events` things happen; the program never gets a turn.
+    /// Lets at most `events` things happen; the program never gets the token.
     pub fn step(&mut self, events: usize) {
         let mut notices = Vec::new();
         for _ in 0..events {

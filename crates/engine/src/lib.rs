@@ -1,8 +1,8 @@
-//! The engine: one process that owns the fabric and hands the turn to one program thread at a time.
+//! The engine: one process that owns the fabric and hands the execution token to one program thread at a time.
 //!
 //! **Invariant (causality).** An event at time `t` is executed only when no thread can still cause an earlier one: a thread that
-//! holds the turn has all its posts stamped with its own clock, which is at least the time at which it got the turn, and no
-//! event is executed before it gives the turn back. A call of a thread is executed as an event at the thread's own clock.
+//! holds the token has all its posts stamped with its own clock, which is at least the time at which it got the token, and no
+//! event is executed before it gives the token back. A call of a thread is executed as an event at the thread's own clock.
 //!
 //! **Invariant (order).** Everything that happens is an event with a place in one total order; which thread runs next follows
 //! from it alone. The host's scheduling has no say.

@@ -96,7 +96,7 @@ impl Engine {
             cost_poll_cq: part.part.poll_cq.as_picos(),
             cost_clock_read: part.part.clock_read.as_picos(),
             seed: RandomStream::new(self.seed, u64::from(number.0)).next_u64(),
-            turn_spins: AtomicU32::new(self.context_switch.spins()),
+            token_spins: AtomicU32::new(self.context_switch.spins()),
             pace: match self.pace {
                 Pace::Virtual => layout::pace::VIRTUAL,
                 Pace::Wall => layout::pace::WALL,
@@ -132,7 +132,7 @@ impl Engine {
         Ok((ticket, self.processes[child].number))
     }
 
-    /// Whoever makes processes has had its turn: they exist now, and nothing may happen before they take part.
+    /// Whoever makes processes has had the token: they exist now, and nothing may happen before they take part.
     pub(crate) fn keep_promises(&mut self, parent: usize) {
         while let Some(child) = self.processes.find(|process| process.state == ProcessState::Promised && process.parent == Some(parent)) {
             self.processes[child].state = ProcessState::Expected;
@@ -155,7 +155,7 @@ impl Engine {
         }
         let clock = record.clock(parent);
         let shared = record.shared.slot(slot as u32);
-        shared.turn.store(layout::turn::ENGINE, Ordering::SeqCst);
+        shared.token.store(layout::token::ENGINE, Ordering::SeqCst);
         shared.clock_ps.store(clock.as_picos(), Ordering::Relaxed);
         shared.posted_len.store(0, Ordering::Relaxed);
         shared.tid.store(0, Ordering::Relaxed);
@@ -384,7 +384,7 @@ impl Engine {
         self.raise(process, signal);
     }
 
-    /// A signal for a process: the first thread that waits takes it, else whichever gets the turn next.
+    /// A signal for a process: the first thread that waits takes it, else whichever gets the token next.
     fn raise(&mut self, process: usize, signal: u32) {
         let record = &mut self.processes[process];
         record.signals_pending |= 1 << (signal & 63);

@@ -1,7 +1,7 @@
 //! The programs' memory as the model reaches it: `process_vm_readv` and `process_vm_writev`, no mapping of ours in between.
 //!
 //! Writes are put off until the program (or a read of the model) can look, so that the packets of a message cost one system
-//! call together. That is invisible: a program only runs when it has the turn, and [`ProgramMemory::flush`] comes before it.
+//! call together. That is invisible: a program only runs when it has the token, and [`ProgramMemory::flush`] comes before it.
 
 use crate::shared_words::SharedWords;
 use softband_model::verbs::api::{HostMemory, MemoryFault, PayloadSlice, read_and_write};

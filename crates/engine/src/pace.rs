@@ -41,7 +41,7 @@ pub(crate) enum Event {
     StartProgram {
         program: usize,
     },
-    /// The thread gets the turn.
+    /// The thread gets the token.
     Resume {
         process: usize,
         slot: u32,

@@ -341,7 +341,7 @@ pub(crate) enum Waiting {
 pub(crate) enum ThreadState {
     /// Made, but its image or OS thread has not come yet.
     Expected,
-    /// It will get the turn by an event that is already scheduled.
+    /// It will get the token by an event that is already scheduled.
     Scheduled,
     Waiting(Waiting),
     /// In the operating system, outside our sight.
@@ -355,7 +355,7 @@ pub(crate) struct Thread {
     pub(crate) state: ThreadState,
     /// Changes at each new wait: wake-ups of an earlier one are stale.
     pub(crate) generation: u32,
-    /// The process's `news` when the thread last got the turn.
+    /// The process's `news` when the thread last got the token.
     pub(crate) news_seen: u64,
     pub(crate) memory_seen: u64,
     /// Time of the next fruitless poll, grows while polls stay fruitless.
@@ -371,7 +371,7 @@ pub(crate) struct Thread {
 /// State of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProcessState {
-    /// Its ticket was given out, but whoever makes it has not had a turn for it.
+    /// Its ticket was given out, but whoever makes it has not had the token for it.
     Promised,
     /// Its image has not attached yet (started, forked or about to be replaced).
     Expected,

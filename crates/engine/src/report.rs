@@ -24,7 +24,7 @@ pub struct RunReport {
     pub programs: Vec<ProgramReport>,
     pub virtual_seconds: f64,
     pub wall_seconds: f64,
-    /// How often a program got the turn.
+    /// How often a program got the token.
     pub turns: u64,
     /// Events that the fabric executed.
     pub fabric_events: u64,

@@ -4,17 +4,17 @@ use crate::control::ControlEvent;
 use crate::pace::{Engine, Event};
 use crate::process::{Process, ProcessState, ThreadState, Waiting};
 use softband_ipc::calls::{Op, ProcessNumber, Ticket};
-use softband_ipc::layout::{turn, wake_word_of};
+use softband_ipc::layout::{token, wake_word_of};
 use softband_sim::{SimDuration, SimTime};
 use softband_types::ProcessId;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// A thread that keeps the turn this long may be spinning on memory.
+/// A thread that keeps the token this long may be spinning on memory.
 const SPIN_SUSPECT: Duration = Duration::from_millis(2);
 /// The same for a process that has no memory which its peers may write.
 const COMPUTE_SUSPECT: Duration = Duration::from_secs(1);
-/// A thread that keeps the turn this long may not have been told that it has it.
+/// A thread that keeps the token this long may not have been told that it has it.
 const REMINDER: Duration = Duration::from_millis(50);
 /// How long a thread may take to begin its first turn, after it was started and said so.
 const FIRST_TURN_LIMIT: Duration = Duration::from_secs(10);
@@ -43,7 +43,7 @@ pub(crate) enum TurnEnd {
 }
 
 impl Engine {
-    /// Gives the turn to a thread and sees to whatever it asks for when it comes back.
+    /// Gives the token to a thread and sees to whatever it asks for when it comes back.
     pub(crate) fn run_thread(&mut self, process: usize, slot: u32, now: SimTime) {
         self.choose_processors();
         let number = self.processes[process].number;
@@ -58,9 +58,9 @@ impl Engine {
         shared.clock_ps.fetch_max(now.as_picos(), Ordering::Relaxed);
         shared.signals.fetch_or(std::mem::take(&mut record.signals_pending), Ordering::Relaxed);
         let work_begun = self.work_begins(process, slot);
-        self.give_turn(process, slot);
+        self.give_token(process, slot);
         self.turns += 1;
-        let end = self.wait_for_turn(process, slot);
+        let end = self.wait_for_token(process, slot);
         self.outputs.drain();
         match end {
             TurnEnd::Call => {
@@ -80,18 +80,18 @@ impl Engine {
     fn choose_processors(&mut self) {
         if self.context_switch.reconsider() {
             for process in self.processes.living() {
-                process.shared.header().turn_spins.store(self.context_switch.spins(), Ordering::Relaxed);
+                process.shared.header().token_spins.store(self.context_switch.spins(), Ordering::Relaxed);
             }
         }
         if self.context_switch.is_on_two() { crate::tsc::release() } else { crate::tsc::trap() }
     }
 
-    fn give_turn(&mut self, process: usize, slot: u32) {
+    fn give_token(&mut self, process: usize, slot: u32) {
         let last = self.context_switch.before((process, slot)).map(|(process, slot)| self.processes[process].shared.slot(slot));
         self.context_switch.give((process, slot), self.processes[process].shared.slot(slot), last);
     }
 
-    /// The thread has given its turn away: take its posts, and carry its call out when its time comes.
+    /// The thread has given the token away: take its posts, and carry its call out when its time comes.
     fn thread_called(&mut self, process: usize, slot: u32) {
         self.take_posts(process, slot);
         let shared = &self.processes[process].shared;
@@ -107,12 +107,12 @@ impl Engine {
         self.queue.push(clock, process as u32, Event::Execute { process, slot });
     }
 
-    fn wait_for_turn(&mut self, process: usize, slot: u32) -> TurnEnd {
-        let word: *const _ = &raw const self.processes[process].shared.slot(slot).turn;
+    fn wait_for_token(&mut self, process: usize, slot: u32) -> TurnEnd {
+        let word: *const _ = &raw const self.processes[process].shared.slot(slot).token;
         // SAFETY: the mapping lives as long as the process record's `shared`, which is only replaced when this loop ends.
         let word = unsafe { &*word };
         for _ in 0..self.context_switch.spins() {
-            if word.load(Ordering::Acquire) == turn::ENGINE {
+            if word.load(Ordering::Acquire) == token::ENGINE {
                 return TurnEnd::Call;
             }
             std::hint::spin_loop();
@@ -123,26 +123,26 @@ impl Engine {
             self.context_switch.wake(wake_word_of(process as u32, slot));
         }
         self.mailbox.wait_on(word);
-        let end = self.sleep_for_turn(process, slot, word);
+        let end = self.sleep_for_token(process, slot, word);
         self.mailbox.wait_on(std::ptr::null());
         end
     }
 
-    fn sleep_for_turn(&mut self, process: usize, slot: u32, word: &std::sync::atomic::AtomicU32) -> TurnEnd {
+    fn sleep_for_token(&mut self, process: usize, slot: u32, word: &std::sync::atomic::AtomicU32) -> TurnEnd {
         let asleep: *const _ = &raw const self.processes[process].shared.slot(slot).engine_asleep;
-        // SAFETY: as in `wait_for_turn`.
+        // SAFETY: as in `wait_for_token`.
         let asleep = unsafe { &*asleep };
         let mut started = None;
         let mut next_suspicion = SPIN_SUSPECT;
         let mut next_reminder = REMINDER;
         loop {
             asleep.store(1, Ordering::SeqCst);
-            if word.load(Ordering::SeqCst) == turn::ENGINE {
+            if word.load(Ordering::SeqCst) == token::ENGINE {
                 asleep.store(0, Ordering::Relaxed);
                 return TurnEnd::Call;
             }
-            let _ = rustix::thread::futex::wait(word, rustix::thread::futex::Flags::empty(), turn::PROGRAM, None);
-            if word.load(Ordering::Acquire) == turn::ENGINE {
+            let _ = rustix::thread::futex::wait(word, rustix::thread::futex::Flags::empty(), token::PROGRAM, None);
+            if word.load(Ordering::Acquire) == token::ENGINE {
                 return TurnEnd::Call;
             }
             if self.interrupt.is_raised() {
@@ -151,7 +151,7 @@ impl Engine {
             self.outputs.drain();
             if let Some(end) = self.look_for_end(process) {
                 // A last request may have been written just before the end; the old image's slot is kept in `retired`.
-                return if word.load(Ordering::Acquire) == turn::ENGINE { TurnEnd::Call } else { end };
+                return if word.load(Ordering::Acquire) == token::ENGINE { TurnEnd::Call } else { end };
             }
             // The clock is read only here: most turns end before the first look around.
             let elapsed = started.get_or_insert_with(Instant::now).elapsed();

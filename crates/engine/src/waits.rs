@@ -7,7 +7,7 @@ use crate::receive_queues::{QueueName, count_of};
 use crate::sockets::{Socket, SocketState};
 use softband_fabric::QueuePairView;
 use softband_ipc::calls::{self, Op, readiness, reason};
-use softband_ipc::layout::turn;
+use softband_ipc::layout::token;
 use softband_sim::SimTime;
 use softband_types::{Lid, QpState, QpType, counted};
 use std::collections::BTreeSet;
@@ -67,7 +67,7 @@ impl Engine {
     fn describe_thread(&self, process: &Process, slot: u32, thread: &Thread) -> Option<(String, Detail)> {
         let request = process.shared.request(slot);
         let op = Op::from_number(process.shared.slot(slot).op.load(Ordering::Relaxed));
-        let has_turn = process.shared.slot(slot).turn.load(Ordering::Relaxed) == turn::PROGRAM;
+        let has_token = process.shared.slot(slot).token.load(Ordering::Relaxed) == token::PROGRAM;
         Some(match &thread.state {
             ThreadState::Ended | ThreadState::Expected => return None,
             ThreadState::Waiting(Waiting::Poll) => self.describe_poll(&request, thread),
@@ -75,7 +75,7 @@ impl Engine {
             ThreadState::Waiting(Waiting::Sleep | Waiting::OsPoll) => (describe_sleep(&request), Detail::None),
             ThreadState::Waiting(Waiting::Objects(entries)) => self.describe_objects(process, &request, entries),
             ThreadState::Away => (outside(process, slot), Detail::None),
-            ThreadState::Scheduled if has_turn => ("runs code of its own (it computes, or loops without a call)".into(), Detail::Process),
+            ThreadState::Scheduled if has_token => ("runs code of its own (it computes, or loops without a call)".into(), Detail::Process),
             ThreadState::Scheduled if thread.waiting_since.is_some() && op == Some(Op::Poll) => self.describe_poll(&request, thread),
             ThreadState::Scheduled => ("goes on at its next turn".into(), Detail::None),
         })

@@ -7,7 +7,7 @@ use crate::process::ProcessState;
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use softband_ipc::calls::{self, Op};
-use softband_ipc::layout::{BELL, ENGINE_SLEEPS, turn, wake_word_of};
+use softband_ipc::layout::{BELL, ENGINE_SLEEPS, token, wake_word_of};
 use softband_sim::{SimDuration, SimTime};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -198,7 +198,7 @@ impl Engine {
         // One later than everything so far, so that a program can tell what came before its call from what comes after.
         self.now = SimTime::from_picos(self.now.as_picos() + 1);
         shared.clock_ps.store(self.now.as_picos(), Ordering::Relaxed);
-        shared.turn.store(turn::PROGRAM, Ordering::SeqCst);
+        shared.token.store(token::PROGRAM, Ordering::SeqCst);
         if shared.program_asleep.swap(0, Ordering::SeqCst) != 0 {
             self.context_switch.wake(wake_word_of(process as u32, slot));
         }

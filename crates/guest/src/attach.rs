@@ -64,7 +64,7 @@ fn attach() -> bool {
     }
     environment::remember();
     files::remember();
-    // It may be sent as soon as the thread has its turn.
+    // It may be sent as soon as the thread has the token.
     signals::hold_engine_back(libc::SIG_BLOCK);
     match client::attach_from_environment() {
         Ok(true) => true,
@@ -86,7 +86,7 @@ pub fn give_up(reason: &str) -> ! {
     }
 }
 
-/// What needs an attached process. The thread has its turn by now.
+/// What needs an attached process. The thread has the token by now.
 fn after_attach() {
     if client::is_wall() {
         signals::hold_engine_back(libc::SIG_UNBLOCK);
@@ -98,7 +98,7 @@ fn after_attach() {
     spin::install();
     signals::install();
     client::set_signal_raiser(signals::raise_all);
-    client::set_turn_hooks(spin::before_give, after_turn);
+    client::set_token_hooks(spin::before_give, after_token);
     allow_engine_access();
     children::adopt(&environment::inherited());
     threads::install();
@@ -114,8 +114,8 @@ fn after_attach() {
     unsafe { on_exit(at_exit, std::ptr::null_mut()) };
 }
 
-/// Hook of the client: the thread has its turn again.
-fn after_turn() {
+/// Hook of the client: the thread has the token again.
+fn after_token() {
     spin::after_wait();
     tsc::rewrite_due();
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 /// What the monotonic clocks say at simulated time zero.
 pub const MONOTONIC_START_SECONDS: u64 = 1_000;
-/// A thread that only reads clocks gives its turn away after so much of it: it may be waiting for another one of its process.
+/// A thread that only reads clocks gives the token away after so much of it: it may be waiting for another one of its process.
 const CLOCK_ONLY_PS: u64 = 1_000_000_000;
 
 thread_local! {

@@ -2,7 +2,7 @@
 //!
 //! Each thread has a timer of the engine that it waits for; whoever wakes it sets that timer to now. What a thread waits for
 //! is any address (a condition, a mutex, a thread record); those who wait at one are woken in the order in which they came.
-//! One thread of all has its turn, so the table below has one user at a time; the atomics are for threads outside the run.
+//! One thread of all has the token, so the table below has one user at a time; the atomics are for threads outside the run.
 
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::readiness::READABLE;

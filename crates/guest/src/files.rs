@@ -104,7 +104,7 @@ fn by_system_number(path: &[u8], of: fn(libc::pid_t) -> libc::pid_t) -> (Vec<u8>
     (real.map_or_else(|| first.to_vec(), |real| real.to_string().into_bytes()), rest)
 }
 
-/// Runs `open`. That of a named pipe waits in the kernel for its other end, and both must be there at once: neither may have the turn.
+/// Runs `open`. That of a named pipe waits in the kernel for its other end, and both must be there at once: neither may have the token.
 unsafe fn opening<R>(folder: c_int, led: &Led, flags: c_int, open: impl FnOnce() -> R) -> R {
     let waits = active() && flags & (libc::O_NONBLOCK | libc::O_RDWR | libc::O_PATH) == 0 && {
         let mut about: libc::stat = std::mem::zeroed();

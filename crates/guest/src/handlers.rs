@@ -1,4 +1,4 @@
-//! The program's own signal handlers. The system sends a signal whenever it likes, also while a thread waits for its turn;
+//! The program's own signal handlers. The system sends a signal whenever it likes, also while a thread waits for the token;
 //! a handler that called anything of ours then would speak out of turn. So one that comes at such a moment is kept, and runs
 //! when the call that it interrupted has its answer.
 

@@ -1,4 +1,4 @@
-//! Mutexes, conditions, read-write locks, spin locks, barriers: whoever finds one taken gives its turn away, for its holder
+//! Mutexes, conditions, read-write locks, spin locks, barriers: whoever finds one taken gives the token away, for its holder
 //! can only go on then. Those shared between processes are looked at again and again in simulated time.
 
 use crate::clock::from_clock;

@@ -67,7 +67,7 @@ impl Default for Patience {
     }
 }
 
-/// Gives the turn away until `until_ps`. `Err(EINTR)` when a signal came first.
+/// Gives the token away until `until_ps`. `Err(EINTR)` when a signal came first.
 pub fn sleep_until(until_ps: u64) -> Result<(), Errno> {
     sleep(Sleep { until_ps, polls: 0 })
 }

@@ -24,7 +24,7 @@ pub unsafe extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long
         libc::SYS_close => return close(a as c_int).into(),
         _ => {}
     }
-    // A thread that waits for its turn may come by here in a signal handler, or in our own code.
+    // A thread that waits for the token may come by here in a signal handler, or in our own code.
     if !active() || is_parked() || is_away() {
         return real::syscall(number, a, b, c, d, e, f);
     }
@@ -97,7 +97,7 @@ fn wait(word: &AtomicU32, is_private: bool, value: u32, deadline: u64) -> c_long
         return fail(libc::EAGAIN);
     }
     if is_private && let Some(place) = Place::take(std::ptr::from_ref(word) as usize) {
-        // Taking the place may have given the turn away.
+        // Taking the place may have given the token away.
         if has_changed() {
             return fail(libc::EAGAIN);
         }

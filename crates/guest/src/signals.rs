@@ -67,7 +67,7 @@ unsafe fn take(signal: c_int, extra_flags: c_int, former: *mut libc::sigaction) 
     };
     let mut action: libc::sigaction = std::mem::zeroed();
     action.sa_sigaction = handler as sighandler_t;
-    // NODEFER: while a handler waits for a turn, others of ours may come.
+    // NODEFER: while a handler waits for the token, others of ours may come.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_RESTART | extra_flags;
     real::sigaction(signal, &raw const action, former);
 }

@@ -1,4 +1,4 @@
-//! Sleeps: the turn is given away until the time has come.
+//! Sleeps: the token is given away until the time has come.
 
 use crate::children;
 use crate::clock::from_clock;

@@ -111,7 +111,7 @@ extern "C-unwind" fn begin(argument: *mut c_void) -> *mut c_void {
     let Beginning { start, argument, slot } = unsafe { *Box::from_raw(argument.cast::<Beginning>()) };
     set_parked(true);
     client::bind_thread(slot);
-    client::await_turn();
+    client::await_token();
     // SAFETY: the key exists.
     unsafe { libc::pthread_setspecific(KEY.load(Ordering::Acquire), std::ptr::without_provenance(1)) };
     start(argument)
@@ -158,7 +158,7 @@ fn end_unborn(slot: u32) {
     let Some(own) = client::thread_slot_number() else { return };
     client::away(|| {
         client::bind_thread(slot);
-        client::await_turn();
+        client::await_token();
         client::tell_last(Op::ThreadExit, &[0u8; 0]);
         client::bind_thread(own);
     });

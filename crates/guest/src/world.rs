@@ -22,12 +22,12 @@ pub fn walled() -> bool {
 }
 
 thread_local! {
-    /// Whether the calling thread has given its turn away, and whether it blocks in the system meanwhile.
+    /// Whether the calling thread has given the token away, and whether it blocks in the system meanwhile.
     static PARKED: Cell<bool> = const { Cell::new(false) };
     static AWAY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread does not have its turn.
+/// Whether the calling thread does not have the token.
 pub fn is_parked() -> bool {
     PARKED.get()
 }

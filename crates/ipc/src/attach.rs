@@ -52,7 +52,7 @@ pub struct Word {
 
 /// Values of [`Word::kind`].
 pub mod word {
-    /// A thread that was away waits for its turn again.
+    /// A thread that was away waits for the token again.
     pub const BACK: u32 = 0;
     /// In wall pace: a thread has made a call.
     pub const CALL: u32 = 1;

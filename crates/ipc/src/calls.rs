@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 
 macro_rules! ops {
     ($($(#[$meta:meta])* $name:ident = $value:literal,)*) => {
-        /// What a thread asks of the engine when it gives its turn away.
+        /// What a thread asks of the engine when it gives the token away.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u32)]
         pub enum Op { $($(#[$meta])* $name = $value,)* }

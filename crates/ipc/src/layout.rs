@@ -21,7 +21,7 @@ pub const MEMORY_FILE_BYTES: u64 = QUEUES_OFFSET + (1 << 40);
 pub const QUEUES_OFFSET: u64 = 1 << 47;
 pub const MEMORY_FILE_NAME: &str = "softband-memory";
 
-/// Signal (SIGRTMAX-2) that the engine sends to a thread that keeps its turn for long: it may spin on memory.
+/// Signal (SIGRTMAX-2) that the engine sends to a thread that keeps the token for long: it may spin on memory.
 pub const SPIN_SIGNAL: i32 = 62;
 
 /// Threads of a process that can be moving data at the same time.
@@ -36,7 +36,7 @@ pub mod pace {
 }
 
 /// Values of [`ThreadSlot::turn`].
-pub mod turn {
+pub mod token {
     pub const ENGINE: u32 = 0;
     pub const PROGRAM: u32 = 1;
     /// The engine has given the process up.
@@ -66,7 +66,7 @@ pub struct SharedHeader {
     /// Seed of this process's random streams.
     pub seed: u64,
     /// How often a thread reads its word before it sleeps: none while the engine has no processor of its own.
-    pub turn_spins: AtomicU32,
+    pub token_spins: AtomicU32,
     /// One of [`pace`].
     pub pace: u32,
     /// Earliest deadline that a clock read must not pass without a turn of the engine (an armed alarm).
@@ -91,9 +91,9 @@ pub struct SharedHeader {
 /// One thread of the program.
 #[repr(C, align(4096))]
 pub struct ThreadSlot {
-    /// Whose turn it is, see [`turn`]. A futex for the engine; the program sleeps on its wake word.
-    pub turn: AtomicU32,
-    /// Nonzero while the program sleeps in the kernel and must be woken when it gets the turn.
+    /// Who has the execution token, see [`token`]. A futex for the engine; the program sleeps on its wake word.
+    pub token: AtomicU32,
+    /// Nonzero while the program sleeps in the kernel and must be woken when it gets the token.
     pub program_asleep: AtomicU32,
     /// The thread's own clock: picoseconds since the run began.
     pub clock_ps: AtomicU64,
@@ -109,12 +109,12 @@ pub struct ThreadSlot {
     pub signals: AtomicU64,
     /// Host thread id, for the engine's eyes.
     pub tid: AtomicU32,
-    /// Nonzero while the engine sleeps in the kernel and must be woken when the turn comes back. A word of its own: with one for
+    /// Nonzero while the engine sleeps in the kernel and must be woken when the token comes back. A word of its own: with one for
     /// both, a side that wakes up could clear what the other has just set.
     pub engine_asleep: AtomicU32,
-    /// Nonzero while the thread spins for its turn, and so keeps the programs' processor busy.
+    /// Nonzero while the thread spins for the token, and so keeps the programs' processor busy.
     pub spinning: AtomicU32,
-    /// Set by the engine for a thread that spins: another one has the turn; wake `successor` and sleep.
+    /// Set by the engine for a thread that spins: another one has the token; wake `successor` and sleep.
     pub stand_down: AtomicU32,
     /// A wake word, see [`wake_word_of`].
     pub successor: AtomicU32,

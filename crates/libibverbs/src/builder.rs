@@ -142,7 +142,7 @@ impl Builder {
         if is_wall() {
             return post(&batch.requests[..begun]);
         }
-        // The engine may give the turn to another thread meanwhile, which must find the batch ended or not by simulated time alone.
+        // The engine may give the token to another thread meanwhile, which must find the batch ended or not by simulated time alone.
         let requests = std::mem::take(&mut batch.requests);
         drop(ending);
         post(&requests[..begun])

@@ -1,6 +1,6 @@
-//! Programs that spin: loops that wait for memory to change and call nothing, so nothing would give their turn away.
+//! Programs that spin: loops that wait for memory to change and call nothing, so nothing would give the token away.
 //!
-//! The engine sends a signal to a thread that keeps its turn for long. That proves nothing (the host may be slow, the program
+//! The engine sends a signal to a thread that keeps the token for long. That proves nothing (the host may be slow, the program
 //! may compute), so it only starts a closer look, and simulated time never depends on when it came:
 //!
 //! - [`watch`]: memory that peers may write is made inaccessible. Each access faults, is stepped over, and is remembered; an
@@ -9,7 +9,7 @@
 //!   state of all registers by the same path again and again, it is a spin.
 //! - [`blocked`]: a thread that sits in a system call that is not interposed waits for it in simulated time instead.
 //!
-//! Only a proven spin gives the turn away.
+//! Only a proven spin gives the token away.
 
 pub mod blocked;
 pub mod emulate;
@@ -69,7 +69,7 @@ pub fn before_give() {
 /// Hook of the client: a known spinner is watched from the start of its turn.
 pub fn after_wait() {
     set_parked(false);
-    watch::turn_came();
+    watch::token_came();
 }
 
 /// Before a system call with buffers of the program: the kernel takes no faults for us.
@@ -87,7 +87,7 @@ pub fn on_trap(machine: &mut libc::ucontext_t) -> bool {
     watch::on_trap(machine) || probe::on_trap(machine)
 }
 
-/// The engine's signal: this thread has had its turn for long.
+/// The engine's signal: this thread has had the token for long.
 pub fn on_signal(machine: &mut libc::ucontext_t) {
     let instruction = registers::instruction(machine);
     if !active() || is_own(instruction) || probe::is_running() {

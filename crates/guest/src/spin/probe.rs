@@ -1,4 +1,4 @@
-//! Stepping through a program that keeps its turn and touches no watched memory.
+//! Stepping through a program that keeps the token and touches no watched memory.
 
 use super::registers::{self, Fingerprint};
 use super::{is_after_call, is_own};

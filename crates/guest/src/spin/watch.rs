@@ -42,7 +42,7 @@ static HOT: [AtomicUsize; HOT_MAX] = [const { AtomicUsize::new(0) }; HOT_MAX];
 static HOT_NEXT: AtomicUsize = AtomicUsize::new(0);
 
 struct Shared(UnsafeCell<Machine>);
-// SAFETY: only the thread that has its turn faults into it (others run nothing), and its handlers do not nest here.
+// SAFETY: only the thread that has the token faults into it (others run nothing), and its handlers do not nest here.
 unsafe impl Sync for Shared {}
 static MACHINE: Shared = Shared(UnsafeCell::new(Machine::new()));
 
@@ -106,7 +106,7 @@ pub fn take_fault_count() -> u32 {
 }
 
 /// The thread's turn has come: where it was seen to spin, it is watched at once.
-pub fn turn_came() {
+pub fn token_came() {
     let since = TURNS_SINCE.load(Ordering::Relaxed);
     if since >= TURNS_WATCHED {
         return;

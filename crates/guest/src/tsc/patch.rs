@@ -1,7 +1,7 @@
 //! Rewriting counter reads of the program: a trapped one costs four microseconds of the host's time, a jump to us a tenth.
 //!
 //! A read that traps often is noted by the handler of the trap. Later, while no thread is in any handler (it could have interrupted
-//! the very instructions) and the calling one has its turn, the read
+//! the very instructions) and the calling one has the token, the read
 //! becomes a jump to a thunk of its own, which calls [`softband_tsc_entry`], runs the instructions that the jump covers, and jumps
 //! back. What cannot be rewritten safely (see [`super::site`]) goes on trapping. Simulated time is the same either way.
 
@@ -46,7 +46,7 @@ pub(crate) fn note_trap(at: usize) {
     }
 }
 
-/// Rewrites a place that is due. Called in ordinary context by a thread that has its turn.
+/// Rewrites a place that is due. Called in ordinary context by a thread that has the token.
 #[inline]
 pub fn rewrite_due() {
     if DUE.load(Ordering::Relaxed) != 0 && !signals::is_any_handler_running() {

@@ -1,4 +1,4 @@
-//! Giving the turn away and waiting for it, and the thread's own clock.
+//! Giving the execution token away and waiting for it, and the thread's own clock.
 
 use crate::calls::Errno;
 use crate::session::{self, thread_slot};
@@ -6,7 +6,7 @@ use crate::wake_word;
 use rustix::thread::futex;
 use softband_ipc::attach::word;
 use softband_ipc::calls::{Handle, Op, SpinTarget};
-use softband_ipc::layout::{ThreadSlot, turn};
+use softband_ipc::layout::{ThreadSlot, token};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ static SIGNAL_RAISER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 static BEFORE_GIVE: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 static AFTER_WAIT: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Up to where the thread that has its turn may read clocks without a closer look (see [`tick`]).
+/// Up to where the thread that has the token may read clocks without a closer look (see [`tick`]).
 static CLOCK_LIMIT: AtomicU64 = AtomicU64::new(0);
 
 /// A look at the clock that costs `picos`. `None` when it is time for a closer look: the clock has moved all the same.
@@ -50,7 +50,7 @@ pub(crate) fn note_progress() {
 }
 
 /// Who is told before a turn is given away and after it has come back. The guest sets them once.
-pub fn set_turn_hooks(before_give: fn(), after_wait: fn()) {
+pub fn set_token_hooks(before_give: fn(), after_wait: fn()) {
     BEFORE_GIVE.store(before_give as *mut (), Ordering::Release);
     AFTER_WAIT.store(after_wait as *mut (), Ordering::Release);
 }
@@ -58,7 +58,7 @@ pub fn set_turn_hooks(before_give: fn(), after_wait: fn()) {
 fn run_hook(hook: &AtomicPtr<()>) {
     let hook = hook.load(Ordering::Acquire);
     if !hook.is_null() {
-        // SAFETY: only `set_turn_hooks` stores here, and it stores a `fn()`.
+        // SAFETY: only `set_token_hooks` stores here, and it stores a `fn()`.
         let hook: fn() = unsafe { std::mem::transmute(hook) };
         hook();
     }
@@ -111,14 +111,14 @@ pub fn set_signal_raiser(raise: fn(u64)) {
 /// An empty poll of a completion queue: comes back at the next event of this process, or a while later.
 pub fn poll_empty(cq: u32) {
     if session::is_wall() {
-        return turn_without_data(Op::Poll);
+        return give_without_data(Op::Poll);
     }
     let _ = crate::calls::call_void(Op::Poll, &Handle { handle: cq, reserved: 0 });
 }
 
 /// A loop that spins on memory: comes back when a peer has written registered memory, or a while later.
 pub fn spin_wait() {
-    turn_without_data(Op::SpinWait);
+    give_without_data(Op::SpinWait);
 }
 
 /// As [`spin_wait`], for a loop that looks at one word only: writes elsewhere need not wake it.
@@ -128,10 +128,10 @@ pub fn spin_wait_at(address: usize, len: usize) {
 
 /// Everything that the model dates up to this thread's clock has happened when this returns.
 pub fn sync() {
-    turn_without_data(Op::Sync);
+    give_without_data(Op::Sync);
 }
 
-fn turn_without_data(op: Op) {
+fn give_without_data(op: Op) {
     if session::is_wall() {
         // Time passes by itself; whoever is to bring what is waited for may need the processor.
         if op == Op::Sync {
@@ -184,23 +184,23 @@ pub(crate) fn lock_calls() -> Result<Option<MutexGuard<'static, ()>>, Errno> {
     Ok(Some(guard))
 }
 
-/// Gives the turn away for good (the thread or process ends).
+/// Gives the token away for good (the thread or process ends).
 pub(crate) fn give(slot: &ThreadSlot, op: Op) {
     run_hook(&BEFORE_GIVE);
     note_progress();
     slot.op.store(op as u32, Ordering::Relaxed);
-    slot.turn.store(turn::ENGINE, Ordering::SeqCst);
+    slot.token.store(token::ENGINE, Ordering::SeqCst);
     if session::is_wall() {
         session::send_word(0, word::CALL);
         return;
     }
     if slot.engine_asleep.swap(0, Ordering::SeqCst) != 0 {
-        let _ = futex::wake(&slot.turn, futex::Flags::empty(), 1);
+        let _ = futex::wake(&slot.token, futex::Flags::empty(), 1);
     }
 }
 
-/// Waits for the calling thread's turn; used by threads that have just been bound to a slot.
-pub fn await_turn() {
+/// Waits until the calling thread has the token; used by threads that have just been bound to a slot.
+pub fn await_token() {
     if let Some(slot) = thread_slot() {
         wait(slot);
     }
@@ -227,30 +227,30 @@ pub(crate) fn deliver_signals(slot: &ThreadSlot) {
 }
 
 fn wait(slot: &ThreadSlot) {
-    wait_for_turn(slot);
-    session::note_turn(slot);
+    wait_for_token(slot);
+    session::note_token(slot);
     CLOCK_LIMIT.store(0, Ordering::Relaxed);
     run_hook(&AFTER_WAIT);
 }
 
-fn wait_for_turn(slot: &ThreadSlot) {
-    let has_turn = || slot.turn.load(Ordering::SeqCst) != turn::ENGINE;
-    spin_for_turn(slot, has_turn);
-    while !has_turn() {
-        wake_word::sleep(slot, has_turn);
+fn wait_for_token(slot: &ThreadSlot) {
+    let has_token = || slot.token.load(Ordering::SeqCst) != token::ENGINE;
+    spin_for_token(slot, has_token);
+    while !has_token() {
+        wake_word::sleep(slot, has_token);
     }
     leave_if_dead(slot);
 }
 
-/// Spins for the turn, as long as no other thread needs this processor.
-fn spin_for_turn(slot: &ThreadSlot, has_turn: impl Fn() -> bool) {
-    let spins = session::header().turn_spins.load(Ordering::Relaxed);
+/// Spins for the token, as long as no other thread needs this processor.
+fn spin_for_token(slot: &ThreadSlot, has_token: impl Fn() -> bool) {
+    let spins = session::header().token_spins.load(Ordering::Relaxed);
     if spins == 0 {
         return;
     }
     slot.spinning.store(1, Ordering::SeqCst);
     for _ in 0..spins {
-        if has_turn() || slot.stand_down.load(Ordering::Relaxed) != 0 {
+        if has_token() || slot.stand_down.load(Ordering::Relaxed) != 0 {
             break;
         }
         std::hint::spin_loop();
@@ -263,7 +263,7 @@ fn spin_for_turn(slot: &ThreadSlot, has_turn: impl Fn() -> bool) {
 }
 
 fn leave_if_dead(slot: &ThreadSlot) {
-    if slot.turn.load(Ordering::Acquire) == turn::DEAD {
+    if slot.token.load(Ordering::Acquire) == token::DEAD {
         leave();
     }
 }
