@@ -72,7 +72,7 @@ pub fn now_ps() -> u64 {
     last_answer_ps()
 }
 
-/// The engine's time at its last answer to the calling thread; at virtual pace that is the thread's clock. What the engine had
+/// The engine's time at its last answer to the calling thread; in simulated time that is the thread's clock. What the engine had
 /// done until then is not later.
 pub fn last_answer_ps() -> u64 {
     thread_slot().map_or(0, |slot| slot.clock_ps.load(Ordering::Relaxed))

@@ -21,7 +21,7 @@ impl Engine {
     /// Serves programs that others start until it is told to end. Everything that belongs to the fabric has ended when this returns.
     ///
     /// # Panics
-    /// In virtual pace: what starts at no certain time has no place in simulated time.
+    /// In simulated time, where a program that starts at no certain moment has no place.
     pub fn stay(&mut self) -> RunReport {
         assert!(self.pace == Pace::Wall, "a fabric stays in wall pace only");
         let hosts = 0..self.world.spec().hosts.len();

@@ -49,7 +49,7 @@ pub(crate) struct Identity<'a> {
     pub(crate) engine: &'a str,
 }
 
-/// Starts `program`, in virtual pace on the processors that are named; its end will be put into the mailbox.
+/// Starts `program`, in simulated time on the processors that are named; its end will be put into the mailbox.
 pub(crate) fn start(
     program: &mut Program,
     identity: &Identity<'_>,

@@ -18,7 +18,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// In virtual pace no address leaves the engine, and they are the same in every run.
+    /// In simulated time no address leaves the engine, and they are the same in every run.
     pub(crate) fn simulated() -> Self {
         Self { base: BASE, _reservation: None }
     }

@@ -79,7 +79,7 @@ pub(crate) enum Event {
     },
 }
 
-/// A fabric with programs on it, in virtual pace.
+/// A fabric with programs on it, in simulated time.
 pub struct Engine {
     pub(crate) world: World,
     pub(crate) queue: Agenda,

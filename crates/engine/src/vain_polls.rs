@@ -1,4 +1,4 @@
-//! Programs that poll for what never comes, in virtual pace: they go on for ever, so the engine names each of them once.
+//! Programs that poll for what never comes, in simulated time: they go on for ever, so the engine names each of them once.
 //!
 //! A poll in vain counts towards it only while nothing happens but such polls: no event of the fabric, no byte of a socket, and nothing
 //! ahead that will happen once (the end of a sleep, a timer, a thread in the operating system). What recurs, a wait with a short limit in

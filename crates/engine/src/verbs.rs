@@ -296,7 +296,7 @@ impl Engine {
     }
 
     /// A moment later than every completion so far, in wall pace: what a queue pair that begins now completes is told by it from what
-    /// a former one of its number has left. In virtual pace the time of the answer serves for that.
+    /// a former one of its number has left. In simulated time the time of the answer serves for that.
     fn begin_anew(&mut self) -> u64 {
         if self.pace != Pace::Wall {
             return 0;

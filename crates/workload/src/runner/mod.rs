@@ -1,5 +1,5 @@
 //! Drives a World by a schedule. Each rank has one thread that posts and polls, and pays for both what its host's part says; it sees a
-//! completion as a program in virtual pace does: when it polls, or, while it polls in vain, when the completion comes.
+//! completion as a program in simulated time does: when it polls, or, while it polls in vain, when the completion comes.
 //!
 //! What a rank does follows from what its own host's HCA tells it, so a World may work through its nodes one by one, and a runner may have
 //! only some of the hosts.
