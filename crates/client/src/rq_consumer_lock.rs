@@ -2,7 +2,7 @@
 
 use crate::fork::own_number;
 use crate::receive_queue::ReceiveQueue;
-use softband_ipc::queues::{ReceiveQueueHeader, consumer, consumer_parts, mode};
+use softband_ipc::queues::{ReceiveQueueHeader, consumer, mode, split_consumer};
 use std::sync::atomic::Ordering;
 
 /// The right to take the oldest request, while this lives and the engine does not take the queue over.
@@ -28,7 +28,7 @@ impl<'a> RqConsumerLock<'a> {
             return None;
         }
         let holder = header.consumer.0.load(Ordering::Relaxed);
-        let is_held = holder != 0 && consumer_parts(holder).0 == mode && !(asks && is_gone(consumer_parts(holder).1));
+        let is_held = holder != 0 && split_consumer(holder).0 == mode && !(asks && is_gone(split_consumer(holder).1));
         if is_held || header.consumer.0.compare_exchange(holder, consumer(mode, own_number()), Ordering::Acquire, Ordering::Relaxed).is_err() {
             return None;
         }

@@ -4,7 +4,7 @@ use crate::calls::{Answer, reply};
 use crate::convert;
 use crate::pace::Engine;
 use softband_ipc::calls::{DatagramWay, Handle};
-use softband_ipc::post::{PostRecord, path_parts};
+use softband_ipc::post::{PostRecord, split_path};
 use softband_ipc::tables::QpEntry;
 use softband_model::verbs::api::QpSnapshot;
 use softband_types::{CqHandle, HcaId, Lid, QpType, Qpn};
@@ -29,7 +29,7 @@ impl Engine {
 
     /// Whom a program says that it has sent a datagram to itself.
     pub(crate) fn receiver_of_datagram(&self, (hca, qp): (HcaId, &QpSnapshot), record: &PostRecord) -> Option<(HcaId, Qpn)> {
-        self.world.hca_reached((hca, qp.port), Lid(path_parts(record.path).0)).map(|hca| (hca, Qpn(record.remote_qpn)))
+        self.world.hca_reached((hca, qp.port), Lid(split_path(record.path).0)).map(|hca| (hca, Qpn(record.remote_qpn)))
     }
 
     /// The completion queues in which datagrams are received: whose sender was any that has ended.

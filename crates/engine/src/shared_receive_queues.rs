@@ -8,7 +8,7 @@ use crate::receive_queues::{ENTRIES_BETWEEN, QueueName, ReceiveQueue, count_of};
 use rustix::fd::AsFd;
 use softband_ipc::layout::EPOCH_SLOTS;
 use softband_ipc::post::{PostRecord, kind};
-use softband_ipc::queues::{ReceiveQueueHeader, consumer_parts, mode, receive_queue_bytes};
+use softband_ipc::queues::{ReceiveQueueHeader, mode, receive_queue_bytes, split_consumer};
 use softband_ipc::tables::of_shared_queue;
 use softband_model::verbs::SharedReceiveQueue;
 use softband_model::verbs::api::{QpSnapshot, ReceiveRequest, SrqInit};
@@ -183,7 +183,7 @@ impl Engine {
 
     /// The process that is still in the midst of taking a request, and what it is moving. One that lies holds back one request, once.
     fn consumer_of(&self, name: QueueName, header: &ReceiveQueueHeader) -> Option<(usize, Transfers)> {
-        let (locked_in, pid) = consumer_parts(header.consumer.0.load(Ordering::Acquire));
+        let (locked_in, pid) = split_consumer(header.consumer.0.load(Ordering::Acquire));
         let is_of_this_era = mode::era_of(locked_in) == mode::era_of(header.mode.load(Ordering::Relaxed));
         let consumer = self.processes.living().find(|process| is_of_this_era && process.pid as u32 == pid)?;
         let process = consumer.number.0 as usize;
@@ -328,7 +328,7 @@ impl Engine {
             // SAFETY: the mapping begins with the header, which consists of atomics.
             let consumer = unsafe { &(*mapped.base().cast::<ReceiveQueueHeader>()).consumer.0 };
             let seen = consumer.load(Ordering::Acquire);
-            if consumer_parts(seen).1 == pid {
+            if split_consumer(seen).1 == pid {
                 let _ = consumer.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Relaxed);
             }
         }

@@ -120,7 +120,7 @@ impl PostRecord {
 }
 
 /// LID and service level of a [`path`].
-pub const fn path_parts(path: u32) -> (u16, u8) {
+pub const fn split_path(path: u32) -> (u16, u8) {
     (path as u16, (path >> 16) as u8)
 }
 
@@ -163,6 +163,6 @@ mod tests {
         let mut record = PostRecord::zeroed();
         record.set_route(&route);
         assert_eq!(record.route(), route);
-        assert_eq!(path_parts(path(0xBFFF, 15) | HAS_ROUTE | ON_ETHERNET), (0xBFFF, 15));
+        assert_eq!(split_path(path(0xBFFF, 15) | HAS_ROUTE | ON_ETHERNET), (0xBFFF, 15));
     }
 }

@@ -54,7 +54,7 @@ pub const fn consumer(mode: u32, pid: u32) -> u64 {
 }
 
 /// The process and the mode of [`consumer`].
-pub const fn consumer_parts(consumer: u64) -> (u32, u32) {
+pub const fn split_consumer(consumer: u64) -> (u32, u32) {
     ((consumer >> 32) as u32, consumer as u32)
 }
 

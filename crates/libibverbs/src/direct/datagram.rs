@@ -13,7 +13,7 @@ use softband_client::call;
 use softband_client::direct::{TablesGuard, guard_tables};
 use softband_client::memory_spans::{MemorySpans, write};
 use softband_ipc::calls::{DatagramWay, Handle, Op};
-use softband_ipc::post::{HAS_ROUTE, ON_ETHERNET, PostRecord, kind, path_parts, send_flags};
+use softband_ipc::post::{HAS_ROUTE, ON_ETHERNET, PostRecord, kind, send_flags, split_path};
 use softband_ipc::queues::Parties;
 use softband_ipc::ring::flags;
 use softband_ipc::tables::{QpEntry, shared_queue_of};
@@ -59,7 +59,7 @@ pub(super) fn deliver(
     record: &PostRecord,
     data: &Data<'_>,
 ) -> Option<u64> {
-    let to = (path_parts(record.path).0, record.remote_qpn);
+    let to = (split_path(record.path).0, record.remote_qpn);
     let receiver = receivers.find(at.0, to)?;
     receiver.has_no_request = false;
     receiver.is_starved |= !may_wait;
@@ -82,7 +82,7 @@ pub(super) fn deliver(
 
 /// Whether the receiver of a datagram takes it, and takes it from here.
 pub(super) fn is_within_reach((qp, index): (&QpInner, u32), receivers: &mut Receivers, record: &PostRecord) -> bool {
-    let to = (path_parts(record.path).0, record.remote_qpn);
+    let to = (split_path(record.path).0, record.remote_qpn);
     let Some(receiver) = receivers.find(qp, to) else { return false };
     let Some(guard) = guard_tables() else { return false };
     let own = guard.queue_pair(index, qp.qpn);
@@ -228,7 +228,7 @@ fn parties((own, to, source): (&QpEntry, &QpEntry, &QpEntry), record: &PostRecor
         srq: shared_queue_of(of(&source.qpn)).unwrap_or(0),
         source_lid: if record.path & ON_ETHERNET != 0 { 0 } else { of(&own.lid) as u16 },
         pkey_index: to.pkey_index.load(Ordering::Relaxed),
-        service_level: path_parts(record.path).1,
+        service_level: split_path(record.path).1,
         path_bits: 0,
         reserved: 0,
     }

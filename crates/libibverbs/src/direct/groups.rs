@@ -8,7 +8,7 @@ use crate::qp::QpInner;
 use softband_client::call_bytes;
 use softband_client::direct::guard_tables;
 use softband_ipc::calls::{DatagramReceiver, GroupMembers, Multicast, Op};
-use softband_ipc::post::{HAS_ROUTE, ON_ETHERNET, PostRecord, path, path_parts};
+use softband_ipc::post::{HAS_ROUTE, ON_ETHERNET, PostRecord, path, split_path};
 use std::collections::BTreeMap;
 
 /// Larger groups are the engine's.
@@ -45,7 +45,7 @@ fn ask(qp: &QpInner, (mlid, mgid): (u16, [u8; 16])) -> Option<(u32, Vec<Datagram
 
 /// Carries a datagram to a group out; how many bytes it had. `None`: it is the engine's.
 pub(super) fn deliver(at: (&QpInner, u32), (receivers, groups): (&mut Receivers, &mut Groups), record: &PostRecord, data: &Data<'_>) -> Option<u64> {
-    let (mlid, service_level) = path_parts(record.path);
+    let (mlid, service_level) = split_path(record.path);
     let group = (mlid, record.route().dgid);
     let (mut version, members) = groups.members(at.0, group)?;
     let members = members.to_vec(); // as they were when it was sent

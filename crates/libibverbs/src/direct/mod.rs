@@ -28,7 +28,7 @@ use softband_client::mkey_cache::CachedMkey;
 use softband_client::now_ps;
 use softband_client::receive_queue::ReceiveQueue;
 use softband_client::remote_cqe_ring::RemoteCqeRing;
-use softband_ipc::post::{MULTICAST_LIDS, PostRecord, kind, opcode, path_parts, send_flags};
+use softband_ipc::post::{MULTICAST_LIDS, PostRecord, kind, opcode, send_flags, split_path};
 use softband_ipc::ring::{Cqe, flags};
 use softband_ipc::tables::QpEntry;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -141,7 +141,7 @@ pub(crate) fn carry_out(qp: &QpInner, (sending, mut guard): (&mut Sending, Optio
     let Some(cq) = qp.send_cq.get() else { return false };
     if !qp.send.is_settled() {
         guard = None; // others may have to go on meanwhile
-        let is_nowhere = qp.qp_type == IBV_QPT_UD && path_parts(record.path).0 == 0;
+        let is_nowhere = qp.qp_type == IBV_QPT_UD && split_path(record.path).0 == 0;
         if is_nowhere || !has_engine_finished(qp, index) {
             return false;
         }
@@ -178,7 +178,7 @@ pub(crate) fn carry_out(qp: &QpInner, (sending, mut guard): (&mut Sending, Optio
 /// A datagram, to one or to a group.
 #[inline(never)]
 fn deliver_datagram(at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>) -> Option<u64> {
-    match path_parts(record.path).0 {
+    match split_path(record.path).0 {
         0 => None, // the engine knows what becomes of it
         1..MULTICAST_LIDS => datagram::deliver(at, &mut sending.receivers, (None, true), record, data),
         _ => groups::deliver(at, (&mut sending.receivers, &mut sending.groups), record, data),
