@@ -18,7 +18,7 @@
 
 static const uint64_t MAGIC = 0x736f66746d72616c;
 
-/* What both sides must have been told alike. */
+/* The options that must be the same on both sides. */
 enum { AGREED = 10 };
 static const char *const AGREED_NAMES[AGREED] = {"--test", "--policy", "--ports", "--procs", "-b", "-s (from)", "-s (to)", "-n", "-q", "--stripe-from"};
 
@@ -111,7 +111,7 @@ static int dial(const char *name, int port)
 	return fd;
 }
 
-/* Takes a process in, if it was told what we were. */
+/* Takes a process in, if it has the same options. */
 static void welcome(struct control *c, const struct options *o, int fd)
 {
 	uint64_t theirs[3 + AGREED], ours[AGREED], verdict[2] = {0, 0};

@@ -68,7 +68,7 @@ impl Catalog {
     }
 
     /// Several catalogues in one. A part takes the place of the one of its name in those before, with a warning where its file says something
-    /// else. Whoever names a part gets the last of that name; only `like` never looks into later catalogues, which so change no other part.
+    /// else. A reference to a part finds the last of that name; only `like` never looks into later catalogues, which so change no other part.
     pub fn from_layers(layers: &[&[PartFile]]) -> Result<Self, CatalogError> {
         let files: Vec<(usize, &PartFile)> =
             layers.iter().enumerate().flat_map(|(layer, files)| files.iter().map(move |file| (layer, file))).collect();
@@ -85,7 +85,7 @@ impl Catalog {
         full.sort_by_key(|(part, ..)| stage(part));
         let mut catalog = Self::default();
         for (part, file, again) in &full {
-            // What is wrong with the parts of one file is said of the first.
+            // A file with several parts has each finding once, at the first part.
             if !again || findings[*file].errors.is_empty() {
                 catalog.shelve(part, &mut findings[*file]);
             }

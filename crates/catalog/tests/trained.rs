@@ -27,7 +27,7 @@ fn pair(hcas: [&str; 2], cable: &str) -> String {
     format!("{hosts}[[cables]]\n{cable}\nfrom = \"a/d/1\"\nto = \"b/d/1\"\n")
 }
 
-/// What is said of links; the slots of these cards are not the matter.
+/// The warnings about links; the slots of these cards are not the matter.
 fn said(loaded: &LoadedFabric) -> Vec<String> {
     loaded.warnings.iter().map(Warning::message).filter(|message| message.starts_with("the link")).map(str::to_owned).collect()
 }

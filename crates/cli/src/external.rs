@@ -29,7 +29,7 @@ pub(crate) fn run(words: &[OsString]) -> anyhow::Result<i32> {
     let fabric = own_parts::fabric_of(words);
     own_parts::hand_over(&mut command, fabric.as_deref())?;
     if fabric.is_some() {
-        // What its runs would say of the parts is said once.
+        // This prints the warnings about parts once, in place of each run.
         home::catalog(fabric.as_deref())?;
     }
     let error = command.exec();

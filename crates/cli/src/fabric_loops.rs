@@ -1,4 +1,4 @@
-//! What is said of credit loops, and what would help.
+//! The report on credit loops, with remedies.
 
 use softband_catalog::LoadedFabric;
 use softband_fabric::LoopRemedy;

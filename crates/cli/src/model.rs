@@ -69,7 +69,8 @@ pub(crate) struct ModelArguments {
     /// Seed of everything random (default: the fabric file's)
     #[arg(long)]
     seed: Option<u64>,
-    /// Threads that the fabric is shared out to (default: one for each processor, but not for fewer than 256 hosts each); the results do not depend on it
+    /// Threads that the fabric is shared out to (default: one for each processor, but not for fewer than 256 hosts each);
+    /// the results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
     /// Leave model.json, flows and ports as CSV and Parquet, and hot.svg in this folder (default: results/model-WORKLOAD)

@@ -72,7 +72,8 @@ pub(crate) fn fabric_of(words: &[OsString]) -> Option<PathBuf> {
     home::fabric_path(Path::new(named?)).ok()
 }
 
-/// The version, the commit where the sources were in git, and what tells results with these parts from others: who keeps results by version runs them again.
+/// The version, the commit where the sources were in git, and what tells results with these parts from others: a tool that keeps
+/// results by version runs them again.
 pub(crate) fn version() -> String {
     let version = match env!("SOFTBAND_COMMIT") {
         "" => env!("CARGO_PKG_VERSION").to_owned(),

@@ -47,7 +47,7 @@ fn same_on_all(arguments: &RunArguments, loaded: &LoadedFabric) -> anyhow::Resul
     Ok((0..count).map(one).collect())
 }
 
-/// What a program is told of itself and the others. The hosts stand in the order of the programs.
+/// The variables that describe a program and the others to it. The hosts stand in the order of the programs.
 pub(crate) fn environment(wanted: &[Wanted], index: usize) -> Vec<(String, String)> {
     let hosts: Vec<&str> = wanted.iter().map(|one| one.name.as_str()).collect();
     let variable = |name: &str, value: String| (format!("SOFTBAND_{name}"), value);

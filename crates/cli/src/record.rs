@@ -1,6 +1,6 @@
 //! Which fabrics are up: a file for each, in a folder that is this user's alone.
 //!
-//! The engine holds a lock on its file as long as it lives, however it ends: a file without a lock is stale, and whoever finds it
+//! The engine holds a lock on its file as long as it lives, however it ends: a file without a lock is stale, and the command that finds it
 //! removes it.
 
 use anyhow::{Context, bail};

@@ -27,7 +27,7 @@ pub fn call_void<Request: Pod>(op: Op, request: &Request) -> Result<(), Errno> {
     call_bytes::<Request, [u8; 0]>(op, request, &[], &mut []).map(|_| ())
 }
 
-/// Calls `op` with `request` and `tail` after it; what follows the reply goes to `reply_tail`, and its length is told.
+/// Calls `op` with `request` and `tail` after it; what follows the reply goes to `reply_tail`. Returns the length of that.
 ///
 /// # Errors
 /// As [`call`]; `EMSGSIZE` when request and tail are larger than one call can carry.

@@ -53,7 +53,7 @@ pub struct PendingGuard {
     slot: EpochSlot,
 }
 
-/// Begins to move data, for whoever takes a lock next: its locked instruction serves both.
+/// Begins to move data, for callers that take a lock next: its locked instruction serves both.
 #[inline(always)]
 pub fn announce() -> Option<PendingGuard> {
     Some(PendingGuard { tables: tables()?, slot: EpochSlot::take::<false>() })

@@ -1,4 +1,4 @@
-//! Saying that a thread moves data: the engine takes an entry of its tables away and then waits for whoever had said so before.
+//! Saying that a thread moves data: the engine takes an entry of its tables away and then waits for the threads that had said so before.
 //!
 //! Each has a slot in the shared header whose number is odd meanwhile. Most threads have one of their own, which takes no locked
 //! instruction; but between the number and the first read of the tables there must be one, or else the read may come first.
@@ -71,7 +71,7 @@ fn take_another(me: u64, first: usize) -> EpochSlot {
         0 => OWNERS[*index].compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok(),
         owner => owner == me,
     };
-    // Another thread has come here before, whoever made it: the C library knows of its own only.
+    // Another thread has come here before; the C library knows only of those that it made.
     if OWNERS.iter().any(|owner| ![0, me].contains(&owner.load(Ordering::Relaxed))) {
         crate::single_threaded::forget();
     }

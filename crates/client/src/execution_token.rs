@@ -133,7 +133,7 @@ pub fn sync() {
 
 fn give_without_data(op: Op) {
     if session::is_wall() {
-        // Time passes by itself; whoever is to bring what is waited for may need the processor.
+        // Time passes by itself; the thread that brings what this one waits for may need the processor.
         if op == Op::Sync {
             crate::ring::drain()
         } else {

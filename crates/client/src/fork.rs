@@ -27,8 +27,8 @@ thread_local! {
 
 static HELD: Held = Held(UnsafeCell::new([const { None }; LOCKS.len()]));
 
-/// Who is told in a child after it has let go of its parent's connection: at that time only calls that are safe in a signal handler
-/// may be made.
+/// Sets the function that a child calls after it has let go of its parent's connection: only calls that are safe in a signal handler
+/// may be made then.
 pub fn set_child_hook(hook: fn()) {
     CHILD_HOOK.store(hook as *mut (), Ordering::Release);
 }

@@ -83,7 +83,7 @@ impl RemoteCqeRing {
         self.header().wants.0.fetch_or(wants::STAMPS, Ordering::Release);
     }
 
-    /// The owner may sleep until an event comes: from now on whoever puts something in looks for what is armed.
+    /// The owner may sleep until an event comes: from now on each peer that puts something in looks for what is armed.
     pub fn want_events(&self) {
         self.header().wants.0.fetch_or(wants::EVENTS, Ordering::SeqCst);
     }
@@ -114,7 +114,7 @@ impl RemoteCqeRing {
         let header = self.header();
         let consumed = header.consumed.0.load(Ordering::Relaxed);
         let produced = header.produced.load(Ordering::Acquire);
-        // Whoever put it in may have ended before it was counted.
+        // The peer may have ended after it put the entry in and before it counted it.
         let produced = produced.wrapping_add(u32::from(self.is_there(produced)));
         let waiting = produced.wrapping_sub(consumed);
         let waiting = if self.mapped_by == own_number() { waiting.min(self.entries) } else { 0 };

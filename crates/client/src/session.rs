@@ -24,7 +24,7 @@ thread_local! {
     static SLOT: Cell<*const ThreadSlot> = const { Cell::new(std::ptr::null()) };
 }
 
-/// Why a program that was told of an engine could not reach it.
+/// Why a program could not reach the engine that its environment names.
 #[derive(Debug)]
 pub struct AttachError(pub String);
 

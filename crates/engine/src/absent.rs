@@ -1,4 +1,4 @@
-//! Threads that have a slot and never begin to play: whoever speaks the protocol by hand could stop a run for ever by one hello.
+//! Threads that have a slot and never begin to play: a program that speaks the protocol by hand could stop a run for ever by one hello.
 
 use crate::pace::Engine;
 use crate::threads::TurnEnd;

@@ -18,7 +18,7 @@ use std::io::Write;
 use std::mem::MaybeUninit;
 
 impl Engine {
-    /// Serves programs that others start until it is told to end. Everything that belongs to the fabric has ended when this returns.
+    /// Serves programs that others start until a command ends it. Everything that belongs to the fabric has ended when this returns.
     ///
     /// # Panics
     /// In simulated time, where a program that starts at no certain moment has no place.

@@ -101,7 +101,7 @@ impl DirectTables {
         unsafe { &(*self.tables).qps[index as usize] }
     }
 
-    /// An entry says something else now. After that has been written, and before anybody is waited for: whoever remembers what it
+    /// An entry says something else now. After that has been written, and before anybody is waited for: a program that remembers what it
     /// said before has been looking since then, or sees this.
     pub(crate) fn note_changed(&self, index: u32) {
         self.qp(index).version.fetch_add(1, Ordering::SeqCst);
@@ -121,7 +121,7 @@ impl DirectTables {
 
     /// Lets an entry lead to another one, or nowhere (0). True when it led elsewhere before.
     fn link(&mut self, from: u32, to: u32) -> bool {
-        // Whoever led there before has heard of nothing: its own program has done nothing.
+        // The entry that led there before has not changed: its own program has done nothing.
         let displaces = to != 0 && self.links.insert(to - 1, from).is_some_and(|other| other != from && self.unlink(other, to));
         let former = self.qp(from).peer.swap(to, Ordering::SeqCst);
         self.note_changed(from);
@@ -183,7 +183,7 @@ impl DirectTables {
 
     fn take_entry(&mut self, hca: HcaId, qpn: Qpn, process: ProcessId) -> Option<u32> {
         if let Some((index, owner)) = self.entries.get_mut(&(hca, qpn)) {
-            *owner = process; // whoever made it may have left it to others
+            *owner = process; // the process that made it may have left it to another one
             return Some(*index);
         }
         let index = self.take_index()?;

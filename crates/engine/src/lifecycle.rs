@@ -255,7 +255,7 @@ impl Engine {
         }
     }
 
-    /// The host needs a moment to end the process; whoever waits for that natively must not see it at a time that depends on
+    /// The host needs a moment to end the process; a process that waits for that natively must not see it at a time that depends on
     /// the host, so simulated time stands still meanwhile.
     fn await_death(&mut self, process: usize) {
         let started = Instant::now();

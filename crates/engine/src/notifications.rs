@@ -1,4 +1,4 @@
-//! Events of completion queues into which programs put completions themselves, in wall pace: whoever does so finds in the word of
+//! Events of completion queues into which programs put completions themselves, in wall pace: the program finds in the word of
 //! [`Arming`] whether an event is due, and tells the engine, which raises it.
 
 use crate::pace::Engine;
@@ -89,7 +89,7 @@ impl Engine {
         (self.named_peer(peer_hca, &peer) == Some((hca, qp.qpn))).then_some(peer)
     }
 
-    /// Raises an event that is due; whether there was one. Each is due once, whoever tells of it how often.
+    /// Raises an event that is due; whether there was one. Each is due once, also where several programs tell of it.
     fn raise_due(&mut self, cq: CqHandle) -> bool {
         let Some(record) = self.cqs.get(&cq.0) else { return false };
         let is_due = record.armable.as_ref().is_some_and(|armable| armable.arming().redeem());

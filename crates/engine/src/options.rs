@@ -1,4 +1,4 @@
-//! What a run is told, and how it may fail.
+//! The options of a run, and how it may fail.
 
 use crate::time_limit::Limits;
 use serde::Serialize;

@@ -62,7 +62,7 @@ impl Engine {
         let stamp = if self.pace == Pace::Wall { SimTime::ZERO } else { program_time(record.time_ps).unwrap_or(END) };
         let at = stamp.max(self.now).max(self.world.now());
         // At wall pace the rings of a receiver and of a sender are looked at one after the other, with the clock going on: a receive
-        // request must be there for every send that the World has not come to, since its sender may have been told of it.
+        // request must be there for every send that the World has not come to, since its sender may know of it.
         let received_at = if self.pace == Pace::Wall { self.world.now() } else { at };
         let qpn = Qpn(record.object);
         match record.kind {

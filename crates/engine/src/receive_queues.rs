@@ -201,7 +201,7 @@ impl Engine {
         }
     }
 
-    /// A queue was taken over: waits for whoever is at it. What peers have completed until now comes before what the engine completes.
+    /// A queue was taken over: waits for the threads that are at it. What peers have completed until now comes before what the engine completes.
     pub(crate) fn come_after_peers(&mut self, open: &Open) {
         self.await_quiescence();
         self.set_wall_clock();

@@ -177,7 +177,7 @@ impl Engine {
             QueueName::Own(hca, qpn) => self.world.put_receives(hca, qpn, requests),
             QueueName::Shared(srq) => self.world.put_shared_receives(srq, requests),
         }
-        // Whoever was stopped in the midst of taking one finds that the queue has moved on.
+        // A thread that was stopped in the midst of taking one finds that the queue has moved on.
         header.consumed.0.store(produced, Ordering::SeqCst);
     }
 

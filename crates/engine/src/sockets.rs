@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Bytes that may be on their way or unread at one end.
 const WINDOW_BYTES: usize = 256 * 1024;
-/// First port that is given to whoever asks for any.
+/// First port for sockets that ask for any.
 const EPHEMERAL_FIRST: u16 = 32_768;
 const LOOPBACK: u32 = 0x7F00_0001;
 
@@ -182,7 +182,7 @@ impl SocketTable {
         Ok(found)
     }
 
-    /// Connects a seeking socket to whoever listens now. `server` is a fresh object for the other end.
+    /// Connects a seeking socket to the socket that listens now. `server` is a fresh object for the other end.
     pub(crate) fn complete(&mut self, object: u32, server: u32, now: SimTime, path: Path, wakeups: &mut Wakeups) -> Result<(), i32> {
         let (host, local, (address, port)) = {
             let socket = self.get(object)?;

@@ -159,7 +159,7 @@ impl Engine {
                 return self.end_absent(process);
             }
             if elapsed >= next_reminder {
-                // Whoever was to wake the thread may have been stopped or killed.
+                // The process that was to wake the thread may have been stopped or killed.
                 next_reminder = elapsed * 2;
                 self.context_switch.wake(wake_word_of(process as u32, slot));
             }
@@ -323,7 +323,7 @@ impl Engine {
         }
     }
 
-    /// An object may have become ready: whoever waits for it looks again.
+    /// An object may have become ready: each thread that waits for it looks again.
     pub(crate) fn object_changed(&mut self, object: u32) {
         let mut nth = 0;
         while let Some(process) = self.processes.nth_living(nth) {

@@ -55,7 +55,7 @@ pub(crate) struct VainPolls {
     /// What was ahead when the polls began.
     ahead: BTreeSet<Ahead>,
     named: BTreeSet<usize>,
-    /// What was said of it.
+    /// The lines that were printed about it.
     pub(crate) told: Vec<String>,
 }
 

@@ -28,7 +28,7 @@ const PAIR: [usize; 2] = [1, 2];
 const DEPTH: u32 = 4;
 /// A pair that has not got its message by then never will.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long the engine waits for whoever claims to move data: a case must not take long.
+/// How long the engine waits for a thread that claims to move data: a case must not take long.
 const GRACE: Duration = Duration::from_millis(2);
 const RC: u32 = 2;
 const UD: u32 = 4;

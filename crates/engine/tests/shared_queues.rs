@@ -95,7 +95,7 @@ fn sleeps_and_timers_move_no_clock_that_is_the_hosts() {
     survives(&[(deed::CALL, 3, sleep), (deed::CALL, 44, vec![0; 8]), (deed::CALL, 45, timer)]);
 }
 
-/// Who is in the midst of taking a request stands in the queue itself, and a process that is said to be is asked whether it is.
+/// Who is in the midst of taking a request stands in the queue itself, and the engine asks a process that stands there whether it is.
 #[test]
 fn a_shared_queue_that_somebody_is_said_to_take_from_goes_on() {
     let by_process = |pid: u64| [&[1u8][..], &pid.to_le_bytes()].concat();

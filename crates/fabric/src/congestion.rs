@@ -10,7 +10,7 @@ use softband_model::verbs::api::HostMemory;
 use softband_sim::SimTime;
 use softband_types::{HcaId, ServiceLevel};
 
-/// A flow, whichever way flows are told apart.
+/// The keys by which a fabric can tell flows apart.
 #[derive(Clone, Copy)]
 pub(crate) struct FlowOf {
     pub qp: u32,

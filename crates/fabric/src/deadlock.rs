@@ -1,4 +1,5 @@
-//! Packets that wait for each other's credits, or for the end of each other's pauses: found by what each output port waits for, broken up by the lifetime limits.
+//! Packets that wait for each other's credits, or for the end of each other's pauses: found by what each output port waits for,
+//! broken up by the lifetime limits.
 
 use crate::event::Event;
 use crate::notice::Notice;

@@ -156,9 +156,9 @@ pub(crate) struct Port {
     pub owner: Owner,
     /// How it frames what it sends, cabled or not.
     pub framing: Framing,
-    /// Whoever sends to it stands still for want of credits.
+    /// The port that sends to it stands still for want of credits.
     pub sender_waits: bool,
-    /// Freed buffers are events: who sends to it has to be told.
+    /// Freed buffers are events: the port that sends to it has to learn of them.
     pub tells_sender: bool,
     /// A `QueueWatch` is under way. HCAs' ports have none: nobody waits for what they wait to send.
     pub watched: bool,

@@ -210,7 +210,7 @@ impl World {
     fn forget_completions(&mut self, cqs: [CqHandle; 2], qpn: Qpn) {
         for (_, cq, completion) in self.completions.iter_mut() {
             if completion.qpn == qpn && cqs.contains(cq) {
-                *cq = CqHandle(u32::MAX); // there is none of this number: whoever looks for it drops the completion
+                *cq = CqHandle(u32::MAX); // there is none of this number: the code that looks for it drops the completion
             }
         }
     }
@@ -236,7 +236,7 @@ impl World {
         if fits && port_fits && mtu_fits && path_fits { Ok(()) } else { Err(VerbsError::Invalid) }
     }
 
-    /// A queue pair and whose it is, whoever asks.
+    /// A queue pair and the process that owns it, for a caller of any process.
     pub fn find_qp(&self, hca: HcaId, qpn: Qpn) -> Option<(ProcessId, QpSnapshot)> {
         let slot = self.slot(self.qp_index(hca, qpn)?)?;
         Some((slot.qp.owner, slot.qp.snapshot()))
@@ -342,7 +342,7 @@ impl World {
             && !self.is_something_under_way(index, qpn)
     }
 
-    /// Whether packets, payload or completions are under way that may be a queue pair's: packets are told by the number only.
+    /// Whether packets, payload or completions are under way that may be a queue pair's: packets name only the number.
     pub(crate) fn is_something_under_way(&self, index: u32, qpn: Qpn) -> bool {
         self.packets.iter().any(|transit| transit.packet.source == qpn || transit.packet.destination == qpn)
             || self.dma_writes.iter().any(|in_flight| in_flight.is_of(index))
@@ -429,7 +429,7 @@ impl World {
     }
 }
 
-/// The sides of an extended reliable connection have only some of a queue pair's parts: what is said of the others does not count.
+/// The sides of an extended reliable connection have only some of a queue pair's parts: the attributes of the others do not count.
 fn parts_of_type(init: QpInit) -> QpInit {
     let (pd, cq) = (PdHandle::default(), CqHandle::default());
     match init.qp_type {

@@ -61,7 +61,7 @@ impl World {
         self.verbs.srqs.get(srq.0).map_or(0, |queue| queue.limit())
     }
 
-    /// Whoever takes requests of a shared queue himself has left fewer than its limit.
+    /// A program that takes requests of a shared queue itself has left fewer than its limit.
     pub fn reach_srq_limit(&mut self, srq: SrqHandle) {
         if self.verbs.srqs.get_mut(srq.0).is_some_and(|queue| queue.disarm()) {
             self.report_srq_limit(srq, self.now());

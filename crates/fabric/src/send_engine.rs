@@ -235,7 +235,7 @@ impl World {
         self.wake(qp, Side::Responder, memory, now);
     }
 
-    /// A packet has left: its place in the staging buffer is free for whoever waits for one.
+    /// A packet has left: its place in the staging buffer is free for a sender that waits for one.
     pub(crate) fn release_place(&mut self, port: u32, (lane, bytes): (VirtualLane, u32), memory: &mut dyn HostMemory, now: SimTime) {
         let at = &mut self.ports[port as usize];
         let staged = at.staged(lane);

@@ -1,6 +1,6 @@
 //! Values behind small numbers that events can carry.
 
-/// A vector with a free list. Numbers are used again, so whoever holds one must be the one who takes it out.
+/// A vector with a free list. Numbers are used again, so only the holder of a number may take its value out.
 pub(crate) struct Slab<T> {
     slots: Vec<Option<T>>,
     free: Vec<u32>,

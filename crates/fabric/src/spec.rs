@@ -48,7 +48,7 @@ impl Default for EthernetSpec {
     }
 }
 
-/// What the subnet manager is told.
+/// The settings of the subnet manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubnetSpec {
     /// OpenSM's `max_op_vls`: a code, taken as the minimum with both ports' VLCap.

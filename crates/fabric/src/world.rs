@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-/// A fabric in motion. It asks no clock: verbs are told the time, and `step` executes the next event.
+/// A fabric in motion. It asks no clock: verbs get the time as an argument, and `step` executes the next event.
 pub struct World {
     pub(crate) spec: FabricSpec,
     pub(crate) queue: Timeline,

@@ -81,7 +81,7 @@ fn packets_that_wait_for_each_other_for_ever_are_found_and_named() {
     );
     assert!(!is_broken_up);
     assert!(at < SimTime::from_picos(2_000_000_000), "found within two milliseconds: {at:?}");
-    // Looked at for as long as anything happens, it stays as it is, and is told once.
+    // Looked at for as long as anything happens, it stays as it is, and the World tells it once.
     lab.run();
     assert_eq!(deadlocks(&lab).len(), 1);
     assert!((0..SWITCHES).all(|who| lab.completions(who).iter().all(|done| done.status != WcStatus::Success)));

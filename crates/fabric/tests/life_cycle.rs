@@ -1,4 +1,4 @@
-//! Random sequences of verbs by several processes, with objects that are there, gone, another's or none: nothing panics, whoever
+//! Random sequences of verbs by several processes, with objects that are there, gone, another's or none: nothing panics, a process that
 //! dies takes along exactly what is its own, and the fabric comes to rest with all its credits.
 mod common;
 

@@ -1,4 +1,4 @@
-//! A request that ends the connection comes after others: what those have done stays done, and is told first.
+//! A request that ends the connection comes after others: what those have done stays done, and their completions come first.
 mod common;
 
 use common::*;

@@ -72,7 +72,7 @@ impl Default for Private {
     }
 }
 
-// SAFETY: dlmalloc keeps the contract, as it is told sizes and alignments as they are here.
+// SAFETY: dlmalloc keeps the contract, as it gets the sizes and alignments that the caller gives.
 unsafe impl GlobalAlloc for Private {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract of `GlobalAlloc`; dlmalloc asks for no more.

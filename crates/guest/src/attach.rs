@@ -5,7 +5,7 @@ use libc::{c_int, c_void};
 use softband_client::{self as client, warn};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-/// What a program leaves with that was told of an engine which it cannot reach.
+/// Exit status of a program that cannot reach the engine which its environment names.
 const EXIT_CANNOT_ATTACH: c_int = 112;
 
 const FRESH: u8 = 0;
@@ -133,7 +133,7 @@ extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
     process::tell_exit(status);
 }
 
-/// True for the first who asks: the end is told once.
+/// True for the first who asks: only that caller reports the end.
 pub fn ends_now() -> bool {
     attached() && !ENDED.swap(true, Ordering::AcqRel)
 }

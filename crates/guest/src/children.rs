@@ -1,6 +1,6 @@
 //! Child processes: their two numbers, and a line by which the end of one is seen in its own turn.
 //!
-//! Each child holds the write end of a pipe (its lifeline) and closes it before it tells its end. Whoever waits for it looks
+//! Each child holds the write end of a pipe (its lifeline) and closes it before it tells its end. A process that waits for it looks
 //! at the read end: so the simulated time at which a child is seen to have ended does not depend on the host.
 
 use crate::environment::Inherited;

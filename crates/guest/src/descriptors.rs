@@ -58,7 +58,7 @@ pub fn is_ready_natively(fd: c_int, events: i16) -> bool {
 }
 
 /// Runs `call`, which may block in the kernel on `fd`. What comes from another program of the run is waited for in simulated
-/// time, looking again and again; after long patience, or at a terminal, the engine is told not to wait for this thread.
+/// time, looking again and again; after long patience, or at a terminal, the thread asks the engine not to wait for it.
 pub fn blocking_natively<R: From<i8>>(fd: c_int, events: i16, call: impl FnOnce() -> R) -> R {
     if !active() || is_ready_natively(fd, events) || is_nonblocking(fd) {
         return call();

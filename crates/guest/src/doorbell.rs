@@ -1,6 +1,6 @@
 //! Waking one thread by another at an exact point of simulated time.
 //!
-//! Each thread has a timer of the engine that it waits for; whoever wakes it sets that timer to now. What a thread waits for
+//! Each thread has a timer of the engine that it waits for; a thread that wakes it sets that timer to now. What a thread waits for
 //! is any address (a condition, a mutex, a thread record); those who wait at one are woken in the order in which they came.
 //! One thread of all has the token, so the table below has one user at a time; the atomics are for threads outside the run.
 

@@ -24,7 +24,7 @@ struct Item {
     object: Option<u32>,
     events: u32,
     data: u64,
-    /// Bits that an edge was told of, and not yet gone since.
+    /// Bits of which an edge has told, and not yet gone since.
     told: u32,
 }
 
@@ -145,7 +145,7 @@ pub fn objects_of(fd: c_int) -> Vec<(u32, u32)> {
     with_table(|table| table.watched(fd)).iter().filter_map(|item| Some((item.object?, item.interest()))).collect()
 }
 
-/// A call on `fd` found no room: whoever waits for the edge is told when there is some.
+/// A call on `fd` found no room: a thread that waits for the edge learns when there is some.
 pub fn found_full(fd: c_int) {
     if COUNT.load(Ordering::Acquire) != 0 {
         with_table(|table| table.items.iter_mut().filter(|item| item.fd == fd).for_each(|item| item.told &= !WRITABLE));

@@ -56,7 +56,7 @@ fn is_allowed(len: usize) -> bool {
     unsafe { kernel!(libc::SYS_prlimit64, 0, libc::RLIMIT_FSIZE, std::ptr::null::<rlimit>(), &raw mut limit) == 0 && limit.rlim_cur >= len as u64 }
 }
 
-/// Each block follows from the end of the one before, so whoever has the file can make the next one.
+/// Each block follows from the end of the one before, so a thread that has the file can make the next one.
 fn block_from(seed: u64, blocks: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(BLOCK * blocks);
     let mut seed = seed;

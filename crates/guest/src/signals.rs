@@ -35,7 +35,7 @@ unsafe fn wanted(signal: c_int) -> Option<&'static mut libc::sigaction> {
     index(signal).map(|index| &mut (&mut (*WANTED.0.get()))[index])
 }
 
-/// Holds the engine's signal back, or lets it come: whoever has no handler for it would be killed. That is so from before an `exec` until
+/// Holds the engine's signal back, or lets it come: it would kill an image without a handler for it. That is so from before an `exec` until
 /// the new image has its own, for what is blocked or pending stays so.
 pub fn hold_engine_back(how: c_int) {
     let set: u64 = 1 << (SPIN_SIGNAL - 1);

@@ -37,7 +37,7 @@ pub mod mode {
 pub struct ReceiveQueueHeader {
     /// Written by the engine alone: [`mode`] and, above it, a number of the era.
     pub mode: AtomicU32,
-    /// Of queues that several take from: whoever leaves fewer requests than this tells the engine, and makes it 0. The engine alone sets it.
+    /// Of queues that several take from: a thread that leaves fewer requests than this tells the engine, and makes it 0. The engine alone sets it.
     pub limit: AtomicU32,
     /// Completions that are older than this are not for this queue pair: it was made or reset then.
     pub since_ps: AtomicU64,
@@ -111,7 +111,7 @@ pub struct RemoteCqeRingHeader {
     /// What `consumed` was when somebody last had to look.
     pub consumed_seen: AtomicU32,
     pub consumed: LineOf<AtomicU32>,
-    /// What the owner asks of whoever puts one in: [`wants`].
+    /// What the owner asks of peers that put one in: [`wants`].
     pub wants: LineOf<AtomicU32>,
     /// Of a queue that raises events: for what it is armed.
     pub arming: LineOf<Arming>,
@@ -125,7 +125,7 @@ pub mod wants {
     pub const EVENTS: u32 = 2;
 }
 
-/// For what a completion queue is armed, and how many events the engine is still to raise for it. Whoever lets a completion in looks here
+/// For what a completion queue is armed, and how many events the engine is still to raise for it. A peer that lets a completion in looks here
 /// afterwards, and the owner looks for completions after it has armed the queue, both across a fence: so one of them sees the other.
 #[derive(Default)]
 #[repr(transparent)]
@@ -160,7 +160,7 @@ impl Arming {
         self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, taken).is_ok()
     }
 
-    /// The engine raises an event of which it was told; false when none is due.
+    /// The engine raises an event that a program has announced; false when none is due.
     pub fn redeem(&self) -> bool {
         self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |word| word.checked_sub(Self::DUE)).is_ok()
     }

@@ -42,9 +42,9 @@ pub struct QpEntry {
     pub state: AtomicU32,
     /// Entry of the queue pair that it is connected to, plus one; 0 for none.
     pub peer: AtomicU32,
-    /// The peer's number, as this side was told; or the one by which messages name a shared receive queue.
+    /// The peer's number, as this side has set it; or the one by which messages name a shared receive queue.
     pub dest_qpn: AtomicU32,
-    /// Another one after each change of what is said here of connections and queues: who has looked before need not look again.
+    /// Another one after each change of these fields of connections and queues: a program that has looked before need not look again.
     pub version: AtomicU32,
     /// Which descriptor of the engine is the file with the queues below, plus one.
     pub file: AtomicU32,

@@ -55,7 +55,7 @@ impl Batch {
     }
 }
 
-/// Who waits looks again after this at the latest: whoever ends may not see at once that somebody has begun to wait, for to be sure of
+/// A waiting thread looks again after this at the latest: the one that ends may not see at once that somebody has begun to wait, for to be sure of
 /// that it would have to wait for all that it has just written.
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 

@@ -63,7 +63,7 @@ pub(crate) struct CqQueue {
     pub(crate) delivered_before: Option<(u32, u32)>,
     pub(crate) last_stamp_ps: u64,
 }
-// SAFETY: the pointer is followed only with the lock, which whoever frees the queue pair takes before.
+// SAFETY: the pointer is followed only with the lock, which the thread that frees the queue pair takes before.
 unsafe impl Send for CqQueue {}
 
 impl CqInner {

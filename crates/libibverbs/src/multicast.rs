@@ -1,4 +1,4 @@
-//! Multicast groups. Whoever attaches has joined: no membership has to be asked for at the subnet manager first.
+//! Multicast groups. A program that attaches has joined: no membership has to be asked for at the subnet manager first.
 
 use crate::guard::{not_null, status};
 use crate::qp;

@@ -303,7 +303,7 @@ fn retire(ours: &Context, cq: &CqInner, known: &mut Option<(u32, *const QpInner)
         }
     };
     *known = Some((cqe.qpn, at));
-    // SAFETY: whoever frees a queue pair first takes it out of the table, and then the locks of its completion queues.
+    // SAFETY: a thread that frees a queue pair first takes it out of the table, and then the locks of its completion queues.
     let qp = unsafe { &*at };
     if qp.reset_at_ps.load(Ordering::Relaxed) > cqe.time_ps {
         return false;

@@ -249,7 +249,7 @@ fn give_to_engine(qp: &QpInner, record: PostRecord, data: Data<'_>) -> Result<()
     advance_ps(header().cost_post_send + header().cost_inline_byte * inline_bytes);
     let outcome = match data {
         Data::Registered(list) => submit(record, list, &[]),
-        // SAFETY: whoever made this has promised that the memory is there until the post returns.
+        // SAFETY: the code that made this has promised that the memory is there until the post returns.
         Data::Here(list) => submit(record, &[], &unsafe { gather(list) }),
         Data::Copied(bytes) => submit(record, &[], bytes),
     };

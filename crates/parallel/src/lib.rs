@@ -46,7 +46,7 @@ struct Report {
     next: Option<SimTime>,
     wants_deadlock_check: bool,
     is_done: bool,
-    /// Whoever was shown the progress wants no more.
+    /// The caller that shows the progress wants no more.
     is_interrupted: bool,
     failure: Option<Failure>,
     progress: (u64, u64),

@@ -8,7 +8,7 @@ pub struct Lid(pub u16);
 
 impl Lid {
     pub const NONE: Self = Self(0);
-    /// The directed-route address of whoever is listening.
+    /// The directed-route address of the port that listens.
     pub const PERMISSIVE: Self = Self(0xFFFF);
 
     pub const fn is_unicast(self) -> bool {

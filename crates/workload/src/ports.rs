@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 /// A link that sends for more than this share of the time is full: what is left goes to headers' gaps and flow control.
 const FULL: f64 = 0.8;
-/// Ports that wait for credits for a smaller share than this are not told of.
+/// Ports that wait for credits for a smaller share than this are left out.
 const STALL_NAMED: f64 = 0.01;
-/// So many feeders of a port, and of each of those, are told.
+/// The report names so many feeders of a port, and of each of those.
 const FEEDERS_NAMED: usize = 8;
 const DEPTH_MAX: usize = 4;
 

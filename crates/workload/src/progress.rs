@@ -29,7 +29,7 @@ impl Costs {
 pub(crate) enum Seen {
     /// Messages of a step up to this one.
     Sent { step: u32, index: u32 },
-    /// A message of a step, where ranks are told of it.
+    /// A message of a step, where ranks learn of it.
     Received { step: Option<u32> },
 }
 

@@ -116,7 +116,7 @@ def run_accuracy(
     included: dict[str, Evidence] = {}
     status, rows = 0, []
     studies = {name: load_study(options.home, name) for name in settings.includes}
-    # What could not run or be judged is told before the included studies run, which may take hours.
+    # This names what cannot run or be judged before the included studies run, which may take hours.
     for one in studies.values():
         check_study(one, [], options.home)
     check_study(study, list(studies.values()), options.home)

@@ -46,7 +46,7 @@ def check_dask(wanted_by: str) -> None:
 def _import_distributed(wanted_by: str) -> Any:
     check_dask(wanted_by)
     distributed = importlib.import_module("distributed")
-    # What matters is said by the campaign. Dask gives each of its loggers a level of its own.
+    # The campaign itself reports what matters. Dask gives each of its loggers a level of its own.
     for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return distributed

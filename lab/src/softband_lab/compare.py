@@ -23,7 +23,7 @@ _ELSE = "latency_avg_us"
 # What is not compared is looked at as well: a table that is damaged there is not to be trusted.
 _NUMBERS = [name for name, kind in SCHEMA.items() if kind is Kind.FLOAT]
 
-# So many of what only one of the two has are named; of the rest the number is told.
+# The report names so many of those that only one folder has, and counts the rest.
 _NAMED = 5
 
 # By cell and message size; a quantity that the test does not have is None.

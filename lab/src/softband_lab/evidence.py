@@ -123,7 +123,7 @@ class Evidence:
         )
 
     def probe(self, fabric: str) -> Prober:
-        """Whoever asks it about a fabric, measures there."""
+        """A rule that asks it about a fabric measures there."""
         self.touched.add(fabric)
         if self.quick or self.prober is None:
             raise NotRun("runs on changed fabrics are not part of --quick; run the whole study")

@@ -107,7 +107,7 @@ class ModelJob:
         return [str(fabric), workload, *self.options]
 
     def in_own_words(self, words: list[str], text: str) -> str:
-        """What was said of the laid out inputs, with the names that the user gave them."""
+        """The warnings about the laid out inputs, with the names that the user gave them."""
         text = text.replace(words[0], self.fabric_label)
         return text if self.workload_text is None else text.replace(words[1], self.workload)
 

@@ -91,7 +91,7 @@ def run_study(
 
 
 def check_study(study: Study, included: list[Study], home: Path) -> tuple[list[Published], dict[str, AnyRule]]:
-    """Its claims and rules; what could not run or be judged is told here."""
+    """Its claims and rules. Prints what cannot run or be judged."""
     check_fabrics(study, home)
     reference = study.claims_path(home)
     published = load_published(reference)

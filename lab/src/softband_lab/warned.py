@@ -13,7 +13,7 @@ _MOST_NAMED = 4
 
 
 def paragraphs(text: str) -> list[str]:
-    """One for each thing that was said: what belongs to the line before is indented, or empty."""
+    """One for each warning: what belongs to the line before is indented, or empty."""
     found: list[str] = []
     for line in text.strip().splitlines():
         if found and (not line.strip() or line[0].isspace()):

@@ -44,7 +44,7 @@ _TIMEOUT_SECONDS = 600.0
 
 
 class WhatIfDefaults(Strict):
-    """studies/what-if.toml: what is asked when nothing else is said."""
+    """The defaults of studies/what-if.toml."""
 
     fabric: str
     cable_part: str

@@ -11,7 +11,7 @@ const NAMES_MAX: usize = 6;
 /// Rows of names that count up: more are one row.
 const ROWS_MAX: usize = 4;
 
-/// Cables that are alike, by what is said of them.
+/// Cables with the same label.
 pub(super) struct Kind {
     pub(super) label: String,
     pub(super) letter: String,

@@ -189,7 +189,7 @@ fn hca(host: &str, node: &Node, index: usize, context: &mut Context<'_>) -> Opti
     Some(HcaDraft { device, span, part, part_span, slot, shared_bus, slot_trained, bus: None, tune_pci, link_layer, pkeys, node_guid })
 }
 
-/// What the HCA's ports are, if its part can be that and nothing is said that goes with the other link layer.
+/// The link layer of the HCA's ports. Fails if the part lacks it, or if a key belongs to the other link layer.
 fn checked_link_layer(written: Option<(&str, Range<usize>)>, part: Option<&HcaPart>, pkeys: Option<&Entry>, context: &mut Context<'_>) -> LinkLayer {
     let (layer, span) = ethernet::link_layer(written, &mut context.findings);
     let Some(span) = span.filter(|_| layer == LinkLayer::Ethernet) else { return layer };

@@ -1,4 +1,4 @@
-//! What the subnet manager is told: `[subnet]`.
+//! Settings of the subnet manager: `[subnet]`.
 
 use std::ops::Range;
 

@@ -120,7 +120,7 @@ fn fill(part: &mut RawPart, entries: Vec<Entry>, findings: &mut Findings) {
 fn parameter(entry: &Entry, findings: &mut Findings) -> Option<RawParameter> {
     let mut fields = Fields::of(format!("`{}`", entry.key), &entry.node, entry.key_span.clone(), findings)?;
     let value = fields.required("value", "512", findings).map(|entry| entry.node.clone());
-    // Whoever knows what the parameter measures says that the unit is missing, and which ones there are.
+    // The caller knows the quantity, so it reports a missing unit and lists the possible ones.
     let has_unit = fields.has("unit");
     let unit = fields.optional_text("unit", "\"B\"", findings);
     let unit = if has_unit { unit } else { Some(("", entry.key_span.clone())) };

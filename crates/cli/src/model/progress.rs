@@ -43,7 +43,7 @@ impl Shown {
     }
 }
 
-/// What the variable says; a value that is no number of seconds is told and has no effect.
+/// The interval that the variable sets. A value that is no number of seconds causes a warning and has no effect.
 fn seconds(text: &str) -> Duration {
     match text.parse::<f64>().ok().filter(|seconds| (0.0..1e6).contains(seconds)) {
         Some(seconds) => Duration::from_secs_f64(seconds),

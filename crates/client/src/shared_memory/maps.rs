@@ -4,8 +4,8 @@ use rustix::fs::{Mode, OFlags, open};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How long a thread that has SIGSEGV blocked is waited for. Whoever makes a thread or a process has every signal blocked for that moment,
-/// and so has a thread that begins or ends, but the memory that is registered meanwhile stays where it is put.
+/// How long a thread that has SIGSEGV blocked is waited for. The C library blocks every signal while it makes a thread or a process,
+/// and while a thread begins or ends, but the memory that is registered meanwhile stays where it is put.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// How long it is waited for a moment in which none of several has.
 const PATIENCE_IN_ALL: Duration = Duration::from_secs(1);

@@ -67,7 +67,7 @@ fn map(entry: &KeyEntry, alias: &Alias, key: u32) -> Option<()> {
 fn release(alias: &Alias) {
     let base = alias.base.swap(0, Ordering::Relaxed);
     if base != 0 {
-        // SAFETY: our own mapping of a region that is gone: whoever was reaching it has ended that.
+        // SAFETY: our own mapping of a region that is gone: each thread that was reaching it has ended that.
         let _ = unsafe { munmap(base as *mut c_void, alias.len.load(Ordering::Relaxed)) };
     }
     alias.serial.store(0, Ordering::Relaxed);
@@ -97,7 +97,7 @@ pub(crate) fn release_all(gone: &[(u32, u64)], former: Vec<(usize, usize)>) {
     release_locked(|used| gone.contains(used));
     files::forget_gone();
     for (base, len) in former {
-        // SAFETY: our own mapping of a region that is gone: whoever was reaching it has ended that.
+        // SAFETY: our own mapping of a region that is gone: each thread that was reaching it has ended that.
         let _ = unsafe { munmap(base as *mut c_void, len) };
     }
 }

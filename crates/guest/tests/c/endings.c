@@ -61,7 +61,7 @@ static void pending(void) {
     CHECK(sigprocmask(SIG_SETMASK, &old, NULL) == 0);
 }
 
-/* A child whose end was told, and that nobody has asked for, does not end another wait. */
+/* A child whose end a signal has told, and that nobody has asked for, does not end another wait. */
 static void told_once(void) {
     sigset_t old = without_children();
     pid_t pid = child(5);

@@ -1,4 +1,4 @@
-/* An allocator of the program's own, which asks for locks, time and processors while it makes itself ready, as jemalloc does. Whoever
+/* An allocator of the program's own, which asks for locks, time and processors while it makes itself ready, as jemalloc does. The code that
  * stands behind those calls must not allocate by it. */
 #include "check.h"
 #include <fcntl.h>

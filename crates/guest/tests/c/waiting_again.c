@@ -1,4 +1,4 @@
-/* Threads that wait again as soon as they are woken: whoever wakes them all wakes those who waited then, once. */
+/* Threads that wait again as soon as they are woken: a call that wakes them all wakes those who waited then, once. */
 #include "check.h"
 #include <limits.h>
 #include <linux/futex.h>
@@ -44,7 +44,7 @@ static void *reads_or_writes(void *argument) {
     return NULL;
 }
 
-/* A condition that is not true yet when it is told. */
+/* A condition that is not true yet when it is signaled. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
 static int is_over, wakes;

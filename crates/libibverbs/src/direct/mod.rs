@@ -40,7 +40,7 @@ pub(crate) struct DirectState {
     pub(crate) sending: SpinLock<Sending>,
     /// Operations that the poster may carry out itself, a bit for each.
     operations: u32,
-    /// The peer, which was only ready to receive, was told that the connection is there.
+    /// The peer, which was only ready to receive, knows that the connection is there.
     established: AtomicBool,
 }
 

@@ -39,7 +39,7 @@ pub struct BusUsage {
     pub read_waits: SimDuration,
 }
 
-/// What all cards on one bus share: the lines of PCI-X, and the bridge behind the slots where there is one.
+/// What all cards on one bus share: the lines of PCI-X, and the bridge behind the slots, if the host has one.
 pub struct SharedBus {
     lines: Shared,
     bridge: SharedRate,

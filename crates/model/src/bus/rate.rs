@@ -65,7 +65,7 @@ impl Shared {
     }
 }
 
-/// A shared limit in bytes per second, where there is one.
+/// A shared limit in bytes per second, or none.
 #[derive(Clone, Copy)]
 pub(super) struct SharedRate {
     rate: Option<Rate>,

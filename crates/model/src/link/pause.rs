@@ -89,7 +89,7 @@ impl PauseLoop {
     }
 
     /// The thresholds of a lane that holds `capacity`; the least ones where the headroom does not fit. Two full frames lie between
-    /// them: whoever is let go is not paused again by what he sends next.
+    /// them: a sender that is let go is not paused again by its next frame.
     pub fn thresholds(&self, capacity: CreditBlocks) -> Thresholds {
         let pause_above = capacity.0.saturating_sub(self.headroom().0);
         let between = 2 * CreditBlocks::for_packet(self.frame_bytes_max).0;

@@ -348,7 +348,7 @@ pub trait HostMemory {
     /// # Errors
     /// When the memory is not there (any more).
     fn write(&mut self, process: ProcessId, address: u64, payload: &PayloadSlice) -> Result<(), MemoryFault>;
-    /// Puts `change(word)` in the place of the word at `address`, and answers what it was. Whoever else changes it by this does so before or
+    /// Puts `change(word)` in the place of the word at `address`, and answers what it was. Other changes by this call take place before or
     /// afterwards.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Memory windows (IBTA 10.6.7): parts of a region that peers may reach by a key that is quickly given and taken back.
 //!
-//! Type 1 is bound by whoever has its protection domain and may be bound anew at any time. Type 2 belongs to the queue pair that
+//! Type 1 is bound by any process that has its protection domain and may be bound anew at any time. Type 2 belongs to the queue pair that
 //! bound it (type 2B) and must be invalidated before it is bound again.
 
 use super::api::{VerbsError, WindowBind};

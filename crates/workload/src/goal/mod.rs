@@ -9,7 +9,8 @@
 //! }
 //! ```
 //!
-//! A step may end with a semicolon. Every rank has its block, `rank 2 { }` where it does nothing. `calc` is in nanoseconds; `requires` waits for a step's end, `irequires` for its beginning.
+//! A step may end with a semicolon. Every rank has its block, `rank 2 { }` where it does nothing. `calc` is in
+//! nanoseconds; `requires` waits for a step's end, `irequires` for its beginning.
 
 mod words;
 
@@ -35,7 +36,7 @@ const CYCLE_NAMED: usize = 12;
 /// So many ranks without a block are named.
 const RANKS_NAMED: usize = 8;
 
-/// What is said of files that hold no text at all.
+/// The message about files that hold no text at all.
 pub const NO_TEXT: &str = "this is no text: only GOAL traces in text form are read";
 pub const TEXT_FORM: &str = "binary traces can be turned back into text, or are written as text by the program that made them";
 

@@ -65,7 +65,7 @@ pub type Failure = ((SimTime, u32), RunError);
 pub struct Runner {
     world: World,
     schedule: Arc<Schedule>,
-    /// Ranks are told of messages that come, and match them.
+    /// Ranks learn of messages that come, and match them.
     matches_receives: bool,
     endpoints: Vec<Endpoint>,
     ranks_per_host: u32,

@@ -111,7 +111,7 @@ impl Runner {
         }
     }
 
-    /// Hands a message to the World. Where ranks are told of messages, each carries the number of its step.
+    /// Hands a message to the World. Where ranks learn of messages, each carries the number of its step.
     fn post(&mut self, at: SimTime, step: u32, bytes: u32, (index, signaled): (u32, bool)) {
         let flow = &self.flows[self.flow_of_step[step as usize] as usize];
         let (own, peer) = (self.endpoints[flow.from as usize], self.endpoints[flow.to as usize]);

@@ -181,7 +181,7 @@ impl Responder {
         if packet.psn == self.expected_psn { Outcome::refuse(a, packet.psn, NakCode::InvalidRequest) } else { Outcome::default() }
     }
 
-    /// The next receive request, of the shared queue where there is one.
+    /// The next receive request, of the shared queue if the queue pair has one.
     fn take_receive(&mut self, r: &mut Receiving) -> Option<ReceiveRequest> {
         let Some(srq) = r.srq else { return self.receive_queue.pop_front().or_else(|| self.standing.as_deref().cloned()) };
         let (request, reached) = r.verbs.srqs.get_mut(srq.0)?.take()?;
@@ -266,7 +266,7 @@ impl Responder {
         Outcome::refuse(r.a, psn, code)
     }
 
-    /// A receive request fails; the requester is told with `code`, where it listens.
+    /// A receive request fails; the requester gets a NAK with `code`, where it listens.
     fn fail_receive(&mut self, a: &QpSnapshot, packet: &Packet, request: &ReceiveRequest, status: WcStatus, code: NakCode) -> Outcome {
         self.message = None;
         let completion = Some(Box::new(Completion { status, ..completion(a, request, WcOpcode::Receive) }));
@@ -274,7 +274,7 @@ impl Responder {
         Outcome { completion, response, qp_error: Some(QpError { event: None }), ..Outcome::default() }
     }
 
-    /// No receive request is there for a message: a reliable requester is told to wait, an unreliable one loses it.
+    /// No receive request is there for a message: a reliable requester has to wait, an unreliable one loses it.
     fn not_ready(&mut self, r: &mut Receiving, psn: Psn) -> Outcome {
         if r.a.init.qp_type.is_reliable() {
             self.refused = true;
