@@ -110,7 +110,7 @@ void rails_connect(struct rails *r, struct control *c, const struct options *o);
 void rail_post(struct rails *r, int rail, enum ibv_wr_opcode opcode, uint64_t offset, uint32_t bytes);
 void rail_receive(struct rails *r, int rail, uint32_t bytes);
 
-/* Waits for so many completions, all of which must be successes. */
+/* Waits for so many completions. All must be successes. */
 void drain(struct ibv_cq *cq, int count);
 
 uint64_t now_ns(void);

@@ -220,7 +220,7 @@ static void parse_one(struct options *o, int option, const char *text)
 	}
 }
 
-/* What was left out depends on the test; what does not go with it is refused, not passed over. */
+/* Defaults of missing options depend on the test; an option that does not go with it is refused, not passed over. */
 static void complete(struct options *o)
 {
 	if (is_latency(o)) {

@@ -1,4 +1,4 @@
-//! What is wrong, where, and what would be right.
+//! Mistakes: the problem, the place and the remedy.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -53,7 +53,7 @@ const LINE_MAX: usize = 160;
 pub type Warning = Fault;
 
 impl Fault {
-    /// What is wrong, in one sentence.
+    /// The problem, in one sentence.
     pub fn message(&self) -> &str {
         &self.message
     }

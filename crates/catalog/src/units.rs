@@ -142,7 +142,7 @@ pub(crate) enum QuantityError {
 }
 
 impl QuantityError {
-    /// What is wrong with `text`, to follow the name of what it should be.
+    /// The mistake in `text`, to follow the name of what it should be.
     pub(crate) fn reason(&self, text: &str) -> String {
         match self {
             Self::NoUnit => format!("has no unit: `{text}`"),

@@ -98,7 +98,7 @@ impl Table {
     }
 }
 
-/// A time in the largest unit of which it has at least one, with three decimals, cut off.
+/// A time in the largest unit that gives at least one, with three decimals, cut off.
 fn time(picos: u64) -> String {
     const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000_000), ("ms", 1_000_000_000), ("us", 1_000_000), ("ns", 1_000)];
     if picos == 0 {

@@ -38,7 +38,7 @@ pub(crate) struct Listed {
     title: String,
 }
 
-/// What is read of a file here.
+/// The keys of a file that this reads.
 #[derive(Deserialize)]
 struct FabricFile {
     fabric: Head,

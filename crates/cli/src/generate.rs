@@ -51,7 +51,7 @@ pub(crate) struct GenerateArguments {
     out: Option<PathBuf>,
 }
 
-/// What is not said is as in the default fabric.
+/// Missing options are as in the default fabric.
 #[derive(Args)]
 struct PartArguments {
     /// Host part; this and the other parts are those of the default fabric when not said

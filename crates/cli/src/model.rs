@@ -86,7 +86,7 @@ pub(crate) struct ModelArguments {
     campaign: sweep::SweepArguments,
 }
 
-/// What is to be run, and by what name.
+/// The workload to run, and its name.
 pub(crate) struct Chosen {
     name: String,
     schedule: Schedule,

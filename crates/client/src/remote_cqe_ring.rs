@@ -96,7 +96,7 @@ impl RemoteCqeRing {
         }
     }
 
-    /// Whether what the caller has put in raises an event, of which it has to tell the engine then.
+    /// Whether what the caller has put in raises an event. If so, the caller has to tell the engine.
     #[inline(always)]
     pub fn raises_event(&self, is_solicited: bool) -> bool {
         self.header().wants.0.load(Ordering::Relaxed) & wants::EVENTS != 0 && self.disarms(is_solicited)
@@ -161,7 +161,7 @@ impl RemoteCqeRing {
         (0..most).take_while(|step| self.has_number(first.wrapping_add(*step))).count() as u32
     }
 
-    /// Takes the oldest `count`, of which the caller knows that they wait. One thread at a time, as for `take`.
+    /// Takes the oldest `count`. The caller knows that they wait. One thread at a time, as for `take`.
     #[inline(always)]
     pub fn take_ready(&self, count: u32, mut to: impl FnMut(Cqe)) {
         let consumed = &self.header().consumed.0;

@@ -181,11 +181,11 @@ pub(crate) fn forget_parent() {
         return;
     }
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
-    // SAFETY: the header is plain data, of which nobody else writes anything but atomics; the mapping put over the former one has
+    // SAFETY: the header is plain data, and others write only its atomics; the mapping put over the former one has
     // its place and size.
     unsafe {
         let mut header = base.cast::<SharedHeader>().read();
-        // What was posted and not taken yet is the parent's.
+        // Requests that were posted and not taken yet are the parent's.
         header.ring_consumed = AtomicU64::new(header.ring_produced.load(Ordering::Relaxed));
         let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
         if mmap_anonymous(base.cast(), SHARED_BYTES, ProtFlags::READ | ProtFlags::WRITE, flags).is_ok() {

@@ -236,7 +236,7 @@ fn write_port(folder: &Path, port: &PortSnapshot, pkeys: impl Iterator<Item = u1
     put(&folder.join("pkeys"), &pkeys.iter().map(|(name, text)| (name.as_str(), text.clone())).collect::<Vec<_>>())
 }
 
-/// Name of an Ethernet port's network interface, of which nothing else is there.
+/// Name of an Ethernet port's network interface. Nothing but the name is there.
 fn interface_name(port: &PortSnapshot) -> String {
     format!("roce{}", port.lid.0)
 }

@@ -37,7 +37,7 @@ pub(crate) struct ProgramMemory {
     has_reached: bool,
     /// The first failure of the host to let us at any program's memory, to be told once.
     pub(crate) denied: Option<std::io::Error>,
-    /// What was lost, and of which of the host's processes.
+    /// The losses, each with its process of the host.
     pub(crate) lost: Vec<(i32, Lost)>,
 }
 

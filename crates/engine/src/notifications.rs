@@ -15,7 +15,7 @@ const UNREAD_MAX: u32 = 1024;
 /// Events that are made up for at once. More than one are due only where a program arms a queue again before it has heard of the last.
 const MADE_UP_MAX: usize = 8;
 
-/// What is shared of a completion queue that raises events, mapped as long as the queue is there.
+/// The shared part of a completion queue that raises events, mapped as long as the queue is there.
 pub(crate) struct Armable {
     ring: Mapped,
     entries: u32,

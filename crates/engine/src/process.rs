@@ -130,7 +130,7 @@ impl Shared {
         self.file.as_ref().expect("the process has not ended")
     }
 
-    /// The process has ended: gives file and mapping back. What is still written to it goes where nobody reads.
+    /// The process has ended: gives file and mapping back. Later writes to it go where nobody reads.
     pub(crate) fn retire(&mut self) {
         static NOWHERE: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
@@ -139,7 +139,7 @@ impl Shared {
         let nowhere = *NOWHERE.get_or_init(|| map().map_or(0, |base| base as usize));
         self.memory = None;
         if nowhere != 0 && self.file.take().is_some() {
-            // SAFETY: our own mapping, of which no reference is held across this call.
+            // SAFETY: our own mapping; no reference into it lives across this call.
             let _ = unsafe { rustix::mm::munmap(self.base.cast(), SHARED_BYTES) };
             self.base = std::ptr::with_exposed_provenance_mut(nowhere);
         }

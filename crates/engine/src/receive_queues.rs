@@ -48,7 +48,7 @@ pub(crate) enum QueueName {
 #[derive(Default)]
 pub(crate) struct ReceiveQueues {
     pub(crate) all: BTreeMap<QueueName, ReceiveQueue>,
-    /// Senders of which the engine has work, each with how many requests it was given.
+    /// Senders whose work the engine has, each with the number of requests that it got.
     given: BTreeMap<(HcaId, Qpn), u32>,
     pub(crate) busy: BTreeSet<(HcaId, Qpn)>,
     pub(crate) shared: crate::shared_receive_queues::SharedQueues,
@@ -266,7 +266,7 @@ impl Engine {
         nothing_held && self.world.has_sent_all(hca, qpn)
     }
 
-    /// Looks at the queue pairs of which the engine had work: those of which it has none any more are the programs' again.
+    /// Looks at the queue pairs whose work the engine had: those without work now are the programs' again.
     pub(crate) fn give_back_queues(&mut self) {
         self.give_back_queues_of_many();
         let busy: Vec<_> = self.receive_queues.busy.iter().copied().collect();

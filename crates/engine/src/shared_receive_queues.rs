@@ -216,7 +216,7 @@ impl Engine {
         self.take_over_queue_of_many(name);
     }
 
-    /// Whether a sender, of which the engine has nothing any more, is to wait until a queue is given back.
+    /// Whether a sender that has no work with the engine any more is to wait until a queue is given back.
     pub(crate) fn awaits_queue_of_many(&self, sender: Name) -> bool {
         let shared = &self.receive_queues.shared;
         let mut aims = shared.aims.get(&sender).into_iter().flatten();

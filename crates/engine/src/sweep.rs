@@ -10,7 +10,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
 /// More than an environment has, as a rule.
 const ENVIRONMENT_BYTES: usize = 256 << 10;
-/// Looks in a row that must find nothing while there are processes of which nobody can tell whether they are in the midst of an exec.
+/// Looks in a row that must find nothing while some processes may be in the midst of an exec.
 const UNCLEAR_LOOKS: u32 = 10;
 
 /// Kills every process of this user that was started with the engine of this name, and waits until none is left.

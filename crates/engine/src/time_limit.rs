@@ -43,7 +43,7 @@ impl Engine {
         self.time_out(format!("{seconds} s of wall-clock time"))
     }
 
-    /// The failure of a run whose next event is later than its limit of simulated time. What is scheduled when all programs have ended
+    /// The failure of a run whose next event is later than its limit of simulated time. An event that is scheduled when all programs have ended
     /// does not count.
     pub(crate) fn past_time_limit(&mut self) -> Option<Failure> {
         let end = SimTime::ZERO + self.limits.simulated?;

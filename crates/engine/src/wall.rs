@@ -100,7 +100,7 @@ impl Engine {
     }
 
     pub(crate) fn set_wall_clock(&mut self) {
-        // What is done now comes after what the World has done, even if that was a little ahead.
+        // An action now comes after all that the World has done, even if that was a little ahead.
         self.now = self.now.max(self.elapsed()).max(self.world.now());
     }
 
@@ -168,7 +168,7 @@ impl Engine {
         events > 0
     }
 
-    /// What is scheduled happens at once: nobody's clock waits for it.
+    /// A scheduled event happens at once: nobody's clock waits for it.
     fn settle_events(&mut self) {
         while let Some((time, event)) = self.queue.pop() {
             self.now = self.now.max(time);

@@ -52,7 +52,7 @@ impl World {
     pub(crate) fn on_completed(&mut self, completion: u32, notices: &mut Vec<Notice>, now: SimTime) {
         let (process, cq, completion) = self.completions.take(completion);
         let Some(queue) = self.verbs.cqs.get(cq.0).filter(|queue| !queue.failed) else { return };
-        // What was on its way when its queue pair was destroyed takes no room any more. A shared queue's program counts on hearing of it.
+        // A completion on its way when its queue pair was destroyed takes no room any more. A shared queue's program counts on hearing of it.
         if completion.srq.is_none() && self.qp_index(queue.hca, completion.qpn).is_none() {
             return;
         }

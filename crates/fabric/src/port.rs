@@ -84,7 +84,7 @@ impl Traffic {
     }
 }
 
-/// What is counted beside that.
+/// Further counters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub xmit_discards: u64,
@@ -258,7 +258,7 @@ impl Port {
         self.cabling.map_or(SimDuration::ZERO, |cabling| cabling.serialisation(bytes))
     }
 
-    /// What is to be told now that the packet has left.
+    /// The departure to announce, now that the packet has left.
     pub(crate) fn take_departing(&mut self) -> Option<Departing> {
         self.departs = false;
         self.departing.take()
@@ -285,7 +285,7 @@ impl Port {
         self.tx_pending.first().map(|first| first.at.max(self.free_at()))
     }
 
-    /// What was counted up to `until`, a wait at hand included.
+    /// The counts up to `until`, a wait at hand included.
     pub(crate) fn tally_at(&self, until: SimTime) -> Tally {
         let mut tally = self.tally.clone();
         if self.stalled_lanes != 0 {

@@ -302,7 +302,7 @@ impl World {
         self.verbs.use_cq(init.recv_cq, -1);
     }
 
-    /// Posts a send request. What is wrong with it becomes a completion.
+    /// Posts a send request. A mistake in it becomes a completion.
     pub fn post_send(&mut self, now: SimTime, owner: ProcessId, hca: HcaId, qpn: Qpn, request: SendRequest) {
         let Ok((qp, slot)) = self.owned_qp(owner, hca, qpn) else { return };
         let post = self.posts.insert(Post::Send { qp, epoch: slot.qp.epoch, request });

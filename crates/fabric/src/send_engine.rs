@@ -19,7 +19,7 @@ pub(crate) struct Work {
     pub side: Side,
 }
 
-/// What a side would send, and by which engine and which lane of which port.
+/// What a side would send, with the engine, the port and the lane.
 struct Next {
     starts: Option<MessageKind>,
     engine: usize,
@@ -198,7 +198,7 @@ impl World {
         if is_down && transit.dlid != port.lid {
             self.ports[id as usize].tally.xmit_discards += 1;
         }
-        // What is for a group goes to its members on this HCA as well.
+        // A packet for a group goes to its members on this HCA as well.
         let stays = if leaves { transit.dlid.is_multicast().then(|| transit.copy()) } else { None };
         let packet = self.packets.insert(transit);
         let turns_round = if leaves { stays.map(|copy| self.packets.insert(copy)) } else { Some(packet) };

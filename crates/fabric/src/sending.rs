@@ -89,7 +89,7 @@ impl World {
         port.arbiter.passes(ready.lane, usize::from(ready.input), CreditBlocks(u32::from(ready.blocks)), &mut port.flow_control)
     }
 
-    /// What is next of all that waits.
+    /// The next of all packets that wait.
     fn choose(&mut self, id: u32, now: SimTime) -> Option<(u32, VirtualLane)> {
         let port = &self.ports[id as usize];
         let starved_before = port.arbiter.starved();

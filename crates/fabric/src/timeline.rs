@@ -47,7 +47,7 @@ impl Timeline {
         self.queue.push_from(time, node, u16::from(port) << 2 | source as u16, event);
     }
 
-    /// What is to see all else of its instant.
+    /// Adds an event that sees all others of its instant.
     pub(crate) fn push_last(&mut self, time: SimTime, node: u32, event: Event) {
         self.queue.push_last(time, node, event);
     }

@@ -15,7 +15,7 @@ pub(crate) struct Ready {
     pub blocks: u16,
 }
 
-/// By time, then by input: not by who learned of it first. What is alike in both stays in the order in which it was sent.
+/// By time, then by input: not by who learned of it first. Packets that are alike in both stay in the order in which they were sent.
 impl Keyed for Ready {
     type Key = (SimTime, u8);
 

@@ -14,7 +14,7 @@ const FDS: &str = "SOFTBAND_FDS";
 const LIFELINE: &str = "SOFTBAND_LIFELINE";
 /// The parent's process number of the system and the simulated one.
 const PARENT: &str = "SOFTBAND_PARENT";
-/// What is made anew for each image.
+/// The variables that are made anew for each image.
 const PER_IMAGE: [&str; 4] = [TICKET, FDS, LIFELINE, PARENT];
 
 #[derive(Debug)]

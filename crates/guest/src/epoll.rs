@@ -24,7 +24,7 @@ struct Item {
     object: Option<u32>,
     events: u32,
     data: u64,
-    /// Bits of which an edge has told, and not yet gone since.
+    /// Bits that an edge has reported, and not yet gone since.
     told: u32,
 }
 

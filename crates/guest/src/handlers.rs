@@ -24,7 +24,7 @@ static WANTED: Table<libc::sigaction> = Table(UnsafeCell::new(unsafe { mem::zero
 static KEPT: Table<siginfo_t> = Table(UnsafeCell::new(unsafe { mem::zeroed() }));
 /// Signals whose handler of the system is ours, by bit.
 static WRAPPED: AtomicU64 = AtomicU64::new(0);
-/// Signals of which [`KEPT`] holds what the system told.
+/// Signals whose description by the system [`KEPT`] holds.
 static HAS_KEPT: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {

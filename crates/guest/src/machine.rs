@@ -44,7 +44,7 @@ pub unsafe extern "C" fn getrusage(who: c_int, out: *mut rusage) -> c_int {
     0
 }
 
-/// Usage of which nothing is known.
+/// The usage where none is known: all zero.
 pub fn no_usage() -> rusage {
     // SAFETY: all zero is a valid value.
     unsafe { std::mem::zeroed() }

@@ -15,7 +15,7 @@ const UUID: &[u8] = b"/proc/sys/kernel/random/uuid";
 const NAME: &str = "softband-random";
 const LINK: &[u8] = b"/memfd:softband-random (deleted)";
 const BLOCK: usize = 1 << 20;
-/// What is given to streams of the C library, whose reads do not come by here: their files do not grow.
+/// The blocks for streams of the C library, whose reads do not come by here: their files do not grow.
 pub const BLOCKS_OF_STREAM: usize = 8;
 /// As for lifelines: the program gets the lowest free number.
 const HIGH: c_int = 901;
@@ -23,7 +23,7 @@ const HIGH: c_int = 901;
 /// Whether this process has opened one: most never do.
 static IS_USED: AtomicBool = AtomicBool::new(false);
 
-/// What is to be opened in place of `path`, if that is a source of random numbers.
+/// The descriptor to give in place of `path`, if that is a source of random numbers.
 pub fn instead_of(path: &[u8], blocks: usize) -> Option<OwnedFd> {
     let is_uuid = path == UUID;
     // Nearly every path ends here.
@@ -114,7 +114,7 @@ fn grow(fd: c_int) -> bool {
             let again = kernel!(libc::SYS_openat, libc::AT_FDCWD, path_of(fd).as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) as c_int;
             let bytes = block_from(seed, 1);
             let count = kernel!(libc::SYS_pwrite64, again, bytes.as_ptr(), bytes.len(), size);
-            // What was read long ago takes no memory.
+            // Blocks that were read long ago take no memory.
             let holes = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
             kernel!(libc::SYS_fallocate, again, holes, 0, (size - KEPT).max(0));
             kernel!(libc::SYS_close, again);
@@ -126,7 +126,7 @@ fn grow(fd: c_int) -> bool {
 /// A read that has given less than was asked for goes on where a file of ours ends.
 ///
 /// # Safety
-/// `data` has room for `len` bytes, of which `count` are read.
+/// `data` has room for `len` bytes, and the first `count` are read.
 pub unsafe fn read_on(fd: c_int, data: *mut c_void, len: size_t, mut count: ssize_t) -> ssize_t {
     let may_be_ours = |count: ssize_t| count == 0 || count > 0 && IS_USED.load(Ordering::Relaxed);
     while may_be_ours(count) && (count as usize) < len && active() && grow(fd) {

@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// What is asked for beside the address (dlfcn.h).
+/// Asks for the link map beside the address (dlfcn.h).
 const RTLD_DL_LINKMAP: c_int = 2;
 /// Tags of the dynamic section (elf.h).
 const DT_STRTAB: i64 = 5;

@@ -10,7 +10,7 @@ use softband_ipc::calls::readiness::READABLE;
 use softband_ipc::calls::{Count, Object, Op, TimerNew, TimerSet};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-/// What is remembered of each descriptor up to this number.
+/// Descriptors below this number have a remembered state.
 const REMEMBERED: usize = 1024;
 static CLOCKS: [AtomicI32; REMEMBERED] = [const { AtomicI32::new(libc::CLOCK_MONOTONIC) }; REMEMBERED];
 static DUE: [AtomicU64; REMEMBERED] = [const { AtomicU64::new(0) }; REMEMBERED];

@@ -127,7 +127,7 @@ ops! {
     ReregisterMr = 119,
     /// [`SrqFields`] / [`SrqFields`].
     CreateSrq = 120,
-    /// [`SrqFields`], of which `mask` says what changes / [`SrqFields`].
+    /// [`SrqFields`], whose `mask` says what changes / [`SrqFields`].
     ModifySrq = 121,
     /// [`Handle`] / [`SrqFields`].
     QuerySrq = 122,

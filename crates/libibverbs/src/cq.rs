@@ -52,7 +52,7 @@ pub(crate) struct CqQueue {
     pub(crate) ring: CompletionRing,
     /// Completions of work that posting threads have carried out, each with the number of the engine's that come before it.
     pub(crate) own: VecDeque<(u32, Cqe)>,
-    /// Between `ibv_start_poll` and `ibv_end_poll`: how many of those were there at the start. What is posted meanwhile completes later,
+    /// Between `ibv_start_poll` and `ibv_end_poll`: how many of those were there at the start. A request that is posted meanwhile completes later,
     /// as on hardware: programs rely on the event that it raises.
     pub(crate) own_left: Option<usize>,
     /// How many of those still come before the next one of peers', once one is there.
@@ -90,7 +90,7 @@ impl CqInner {
         has_room
     }
 
-    /// Whether a completion that was just added raises an event, of which the engine must be told.
+    /// Whether a completion that was just added raises an event. The caller tells the engine then.
     #[inline]
     pub(crate) fn raises_event(&self) -> bool {
         self.has_channel && self.remote_cqe_ring.as_ref().is_some_and(|remote_cqe_ring| remote_cqe_ring.raises_event(false))

@@ -261,7 +261,7 @@ unsafe fn create(base: &Base, init: *mut ibv_qp_init_attr) -> Result<*mut ibv_qp
     }
     let has_receive_queue = receives && wanted.srq.is_null();
     if !has_receive_queue {
-        // What is asked for a queue that is not there does not count (the manual page of ibv_create_qp).
+        // Sizes of a queue that is not there do not count (the manual page of ibv_create_qp).
         (fields.max_recv_wr, fields.max_recv_sge) = (0, 0);
     }
     if !sends {

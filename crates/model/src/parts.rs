@@ -143,7 +143,7 @@ pub struct MemoryPart {
     pub read_latency: SimDuration,
     /// From the last byte of a posted write on the bus to its place in memory.
     pub write_latency: SimDuration,
-    /// What is moved each way, and both ways together; `None`: more than the bus.
+    /// The rate each way, and both ways together; `None`: more than the bus.
     pub read_bytes_per_second: Option<u64>,
     pub write_bytes_per_second: Option<u64>,
     pub bytes_per_second: Option<u64>,

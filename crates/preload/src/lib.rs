@@ -1,6 +1,6 @@
 //! Everything a program gets preloaded, as one static library: `cargo xtask link` makes shared objects of it.
 //!
-//! The crates below define C symbols, and naming them brings them in. What is here is the memory that they work in.
+//! The crates below define C symbols, and naming them brings them in. This crate has the memory that they work in.
 
 extern crate softband_guest as _;
 extern crate softband_libibverbs as _;

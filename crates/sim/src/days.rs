@@ -1,4 +1,4 @@
-//! What is to come within the next days, by days.
+//! The events of the next days, by days.
 
 use crate::entry::{Entry, Rank};
 

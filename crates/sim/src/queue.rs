@@ -7,21 +7,21 @@ use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Events in the order in which they happen: a calendar. What is to come soon lies in days, unsorted; only the events of the day at hand
-/// are sorted. What is to come late waits in a heap.
+/// Events in the order in which they happen: a calendar. Near events lie in days, unsorted; only the events of the day at hand
+/// are sorted. Far events wait in a heap.
 ///
 /// Events of one instant come by the node they happen at; of a node first those that it has scheduled itself, then those that come from
 /// elsewhere, by their source, last what is to see all of them; and what is alike in all that as it was scheduled.
 pub struct EventQueue<E> {
     /// A day has 2^this picoseconds.
     day_bits: u32,
-    /// What was scheduled for a day earlier stands before what was scheduled later.
+    /// Events of a day that were scheduled earlier stand before those that were scheduled later.
     days: Days<E>,
     later: BinaryHeap<Aside<E>>,
     /// The day at hand (before the first one, that before day zero), and what is left of its events, latest first.
     today: u64,
     left: Vec<Entry<E>>,
-    /// What has been scheduled for the day at hand behind many others. What is alike in `left` was scheduled before.
+    /// Events that were scheduled for the day at hand behind many others. Equal ones in `left` were scheduled before.
     fresh: BinaryHeap<Aside<E>>,
     /// How many have been put to one of the heaps.
     aside: u64,
@@ -43,7 +43,7 @@ impl<E: Copy> EventQueue<E> {
     /// Days from 2^8 to 2^16 picoseconds.
     const DAY_BITS: (u32, u32) = (8, Rank::TIME_BITS);
 
-    /// For so many nodes, each of which has an event every half microsecond or so: then a day has some eight of them, or twenty where many
+    /// For so many nodes, with an event each every half microsecond or so: then a day has some eight of them, or twenty where many
     /// nodes do the same. With fewer a large fabric's lists fill too many lines of the cache.
     pub fn for_nodes(nodes: usize) -> Self {
         let (shortest, longest) = Self::DAY_BITS;
@@ -176,7 +176,7 @@ impl<E: Copy> EventQueue<E> {
             self.days.put(aside.day, aside.entry.rank, aside.entry.event);
         }
         self.left = self.days.exchange(day, std::mem::take(&mut self.left));
-        // What was scheduled first is to be taken out first, from the end.
+        // Events that were scheduled first are to be taken out first, from the end.
         self.left.reverse();
         self.left.sort_by_key(|entry| Reverse(entry.rank));
         true

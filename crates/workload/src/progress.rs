@@ -44,7 +44,7 @@ pub(crate) struct Thread {
     pub costs: Costs,
 }
 
-/// What is due at some time, beside what the World does by itself.
+/// An action that is due at some time, beside those of the World.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Poll { rank: u32 },

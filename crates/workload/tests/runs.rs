@@ -156,7 +156,7 @@ fn a_broadcast_of_a_large_vector_takes_a_vector_for_each_level_of_the_tree() {
         assert_near(seconds(&star(ranks), Pattern::Broadcast, &settings), levels * vector, 0.03);
         assert_near(seconds(&star(ranks), Pattern::TreeAllreduce, &settings), 2.0 * levels * vector, 0.03);
     }
-    // What is small goes to all children at once: no subtree waits for another one's acknowledgement.
+    // A small message goes to all children at once: no subtree waits for another one's acknowledgement.
     let small = |ranks| seconds(&star(ranks), Pattern::Broadcast, &Settings { bytes: Some(8), ..Settings::default() });
     assert!(small(8) < 3.0 * small(2), "{} and {}", small(8), small(2));
 }

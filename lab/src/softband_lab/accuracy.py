@@ -168,7 +168,7 @@ def generation_of(settings: Accuracy, home: Path, fabrics: frozenset[str]) -> st
 
 
 def check_targets(settings: Accuracy, rows: list[AccuracyRow]) -> list[Target]:
-    """What is aimed at: for the studies that it is aimed at in, and for all, where there are others."""
+    """The targets: for the studies that name them, and for all, where there are others."""
     aimed_at = settings.targets.studies
     aimed = [row for row in rows if row.study in aimed_at]
     if not aimed_at or len(aimed) == len(rows):

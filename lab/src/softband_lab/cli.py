@@ -195,7 +195,7 @@ def compare(
 
 
 def _own_arguments(command: str) -> list[str]:
-    """What was typed after the command, whether it was a word of `softband_lab` or a script of its own."""
+    """The words after the command, whether it was a word of `softband_lab` or a script of its own."""
     arguments = sys.argv[1:]
     return arguments[1:] if arguments[:1] == [command] else arguments
 

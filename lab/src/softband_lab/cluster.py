@@ -53,7 +53,7 @@ def _import_distributed(wanted_by: str) -> Any:
 
 
 def is_killed_worker(error: BaseException) -> bool:
-    """Dask gives up a cell of which several workers died."""
+    """Dask gives up a cell that killed several workers."""
     distributed = sys.modules.get("distributed")
     return distributed is not None and isinstance(error, distributed.KilledWorker)
 

@@ -20,7 +20,7 @@ _KEY = ["cell", "size_bytes"]
 _QUANTITIES = ("bw_average_mib_s", "bw_average_mb_s", "latency_typical_us")
 # Compared where a program prints no typical latency, as perftest's with a duration. An average has the slowest in it.
 _ELSE = "latency_avg_us"
-# What is not compared is looked at as well: a table that is damaged there is not to be trusted.
+# Columns that are not compared are checked as well: a table that is damaged there is not to be trusted.
 _NUMBERS = [name for name, kind in SCHEMA.items() if kind is Kind.FLOAT]
 
 # The report names so many of those that only one folder has, and counts the rest.
@@ -65,7 +65,7 @@ class Comparison:
 def load_results(folder: Path) -> Results:
     path = folder / "results.csv" if folder.is_dir() else folder
     header, rows = _read(path)
-    # What is no table of cells at all, such as claims.csv or accuracy.csv, is of no version of one.
+    # A file that is no table of cells, such as claims.csv or accuracy.csv, has no version.
     _check_columns(header, path, _KEY)
     _check_format(header, rows, path)
     _check_columns(header, path, [*_QUANTITIES, _ELSE])

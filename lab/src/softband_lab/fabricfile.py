@@ -80,7 +80,7 @@ def set_field(document: Document, dotted: str, value: Any, where: str) -> Docume
 
 
 def cables(document: Document, path: Path) -> list[dict[str, Any]]:
-    """The file's cables, of which there must be one at least."""
+    """The file's cables. Fails if it has none."""
     found = document.get("cables")
     if not isinstance(found, list) or not found:
         raise LabError(path, "has no [[cables]]", 'add at least one: [[cables]] part = "cx4" from = ... to = ...')

@@ -1,4 +1,4 @@
-"""What a campaign is made of: jobs, each of which leaves one cell, and how a cell came out.
+"""The jobs of a campaign. Each leaves one cell, with its outcome.
 
 A job carries everything that it needs, as text: it may be carried out on another machine.
 """

@@ -57,7 +57,7 @@ def _find_shared(curves: Mapping[str, list[Place]]) -> _Shared:
 
 
 def _runs(places: list[Place], name: str, shared: _Shared) -> Iterator[tuple[list[Place], list[str]]]:
-    """A curve in runs, in each of which the same curves coincide with it."""
+    """A curve in runs. In each run the same curves coincide with it."""
     run: list[Place] = []
     group: list[str] = []
     for start, end in pairwise(places):

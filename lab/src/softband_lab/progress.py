@@ -70,7 +70,7 @@ class Progress:
 
 
 def plain_interval_seconds() -> float | None:
-    """None for never. What is no number of seconds counts as nothing said."""
+    """None for never. A value that is no number of seconds counts as unset."""
     try:
         seconds = float(os.environ.get(VARIABLE, ""))
     except ValueError:

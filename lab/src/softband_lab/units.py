@@ -29,7 +29,7 @@ _UNITS: dict[str, tuple[str, float]] = {
     "fraction": ("share", 1.0),
 }
 _MEGABYTE_UNITS = {"MB": ("size", 1), "MB/s": ("rate", 1), "GB/s": ("rate", 1000)}
-# What is no quantity: an order of values, a code, a list; it is compared as the rule of its claim says.
+# Values without a quantity: an order of values, a code, a list. Each is compared as the rule of its claim says.
 _WORDS = ("", "ordering", "code", "list", "setting", "points", "name", "VLs")
 
 # The unit of each column of a table that a program prints.

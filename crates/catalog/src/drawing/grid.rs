@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Between neighbours of a grid.
 const COLUMN: i64 = 170;
 const ROW: i64 = 116;
-/// What is seen of a cable that leads round to the other side.
+/// Visible length of a cable that leads round to the other side.
 const STUB: i64 = 52;
 /// From a switch down to its first host, and from one host to the next.
 const HOST_BELOW: i64 = 58;

@@ -7,7 +7,7 @@ const PORT_PLACES: [f64; 5] = [0.28, 0.42, 0.56, 0.2, 0.7];
 const MARK_PLACES: [f64; 7] = [0.5, 0.65, 0.35, 0.8, 0.25, 0.9, 1.0];
 const KIND_PLACES: [f64; 8] = [1.0, 0.72, 0.86, 0.58, 0.44, 0.3, 0.2, 0.12];
 
-/// What is taken: middles and half sizes of boxes, in pixels.
+/// The occupied places: middles and half sizes of boxes, in pixels.
 pub struct Places {
     taken: Vec<(Point, Point)>,
 }

@@ -24,7 +24,7 @@ fn published() -> CongestionControl {
     }
 }
 
-/// Reads the table. What is wrong goes to `findings`, and something usable comes back all the same.
+/// Reads the table. Mistakes go to `findings`, and something usable comes back all the same.
 pub(super) fn read_congestion_control(entry: &Entry, findings: &mut Findings) -> Option<CongestionControl> {
     let mut fields = Fields::of("`[subnet.congestion_control]`", &entry.node, entry.key_span.clone(), findings)?;
     let mut settings = published();

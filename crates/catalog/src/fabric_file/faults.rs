@@ -1,4 +1,4 @@
-//! What is to go wrong in a run: `[[faults]]`.
+//! The faults of a run: `[[faults]]`.
 
 use std::fmt::Write;
 use std::ops::Range;

@@ -65,7 +65,7 @@ pub(super) fn choose(arguments: &ModelArguments, fabric: Fabric<'_>) -> anyhow::
     }
     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    // What is no text is not shown either: the terminal would carry it out.
+    // The message does not show binary data: the terminal would carry it out.
     let Ok(text) = String::from_utf8(bytes) else {
         let (what, help) =
             if is_toml { ("this is no text: a workload file is TOML", "docs/model.md has its keys") } else { (goal::NO_TEXT, goal::TEXT_FORM) };

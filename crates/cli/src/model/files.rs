@@ -105,7 +105,7 @@ pub(super) fn leave(results: &Results, out: &Path) -> Result<(), Lack> {
     first_error.map_or(Ok(()), |error| Err(Lack { missing, whole, place, error }))
 }
 
-/// Moves what is whole to its place. What is missing there is none of another run, and `model.json` first of all.
+/// Moves whole files to their place. First it removes the files of another run, `model.json` first of all.
 fn settle(place: &Path, staged: Vec<(&str, Staged)>) -> std::io::Result<()> {
     std::fs::create_dir_all(place)?;
     for name in FILES.iter().rev().filter(|name| staged.iter().all(|(whole, _)| whole != *name)) {

@@ -18,7 +18,7 @@ const PIECE_PAGES: usize = super::PIECE / PAGE;
 pub(super) fn into_file(file: BorrowedFd<'_>, start: usize, end: usize, others: Others) -> Result<(), Errno> {
     let pagemap = open("/proc/self/pagemap", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok();
     let len = end - start;
-    // What was there before, from a former life of these addresses.
+    // The region that was there before, from a former life of these addresses.
     fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, start as u64, len as u64)?;
     // SAFETY: a fresh mapping where the kernel likes.
     let room = unsafe { mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, start as u64) }? as usize;

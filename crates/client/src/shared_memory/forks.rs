@@ -55,7 +55,7 @@ pub(crate) fn before_fork() {
 
 pub(crate) fn after_fork_in_parent() {
     for range in std::mem::take(&mut *lock(&COPIES)).into_iter().filter(|range| range.room != 0) {
-        // SAFETY: our own mapping, of which nobody knows.
+        // SAFETY: our own mapping; no other code has its address.
         let _ = unsafe { munmap(range.room as *mut c_void, range.end - range.start) };
     }
 }

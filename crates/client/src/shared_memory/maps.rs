@@ -1,4 +1,4 @@
-//! What is mapped where in this process, out of `/proc/self/maps`.
+//! The mappings of this process, out of `/proc/self/maps`.
 
 use rustix::fs::{Mode, OFlags, open};
 use std::sync::Mutex;

@@ -182,7 +182,7 @@ fn make_private(file: BorrowedFd<'_>, part: &Mapping, others: Others) {
     let Ok(room) = room.map(|room| room as usize) else { return };
     for (from, to) in pieces(part.start, part.end) {
         if copy::out_of_file(file, from, to, room + (from - part.start), others).is_err() {
-            // SAFETY: our own mapping, of which nobody knows.
+            // SAFETY: our own mapping; no other code has its address.
             let _ = unsafe { munmap((room + (from - part.start)) as *mut c_void, part.end - from) };
             return;
         }
@@ -193,7 +193,7 @@ fn pieces(start: usize, end: usize) -> impl Iterator<Item = (usize, usize)> {
     (start..end).step_by(PIECE).map(move |from| (from, (from + PIECE).min(end)))
 }
 
-/// What is left of a range when others are taken out of it.
+/// The rest of a range after others are taken out of it.
 fn without(start: usize, end: usize, others: &[(usize, usize)]) -> Vec<(usize, usize)> {
     let mut left = vec![(start, end)];
     for (from, to) in others {

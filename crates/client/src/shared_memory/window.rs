@@ -127,7 +127,7 @@ fn call(former: &libc::sigaction, signal: c_int, info: *mut libc::siginfo_t, con
         // The instruction is run again, and then the fault does what it does by itself.
         // SAFETY: gives the signal back its own meaning.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
-        // SAFETY: as in `on_fault`. What was sent by somebody does not come again by itself.
+        // SAFETY: as in `on_fault`. A signal that a process sent does not come again by itself.
         if unsafe { (*info).si_code } <= 0 {
             let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::SEGV);
         }

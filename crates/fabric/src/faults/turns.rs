@@ -218,7 +218,7 @@ impl World {
         is_cut
     }
 
-    /// What is counted of a port's faults, where the fabric has any.
+    /// The counters of a port's faults, where the fabric has any.
     pub(crate) fn fault_counters(&self, port: u32) -> Option<FaultCounters> {
         self.faults.as_ref().map(|faults| faults.ports[port as usize].counters)
     }

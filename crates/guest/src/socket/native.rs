@@ -89,7 +89,7 @@ unsafe fn bind_to_own(fd: c_int) {
     set_errno(saved);
 }
 
-/// What is sent from here comes from this host.
+/// Data that is sent from here comes from this host.
 unsafe fn bind_source(fd: c_int) {
     if is_unbound(fd) {
         let on: c_int = 1;

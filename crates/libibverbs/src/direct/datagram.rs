@@ -20,7 +20,7 @@ use softband_ipc::tables::{QpEntry, shared_queue_of};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What is known of receivers is forgotten when there are more.
+/// The library forgets all known receivers when there are more.
 const RECEIVERS_MAX: usize = 4096;
 /// The engine is asked again for a receiver that was not to be found after at most so many datagrams.
 const DATAGRAMS_BETWEEN_MAX: u32 = 1 << 12;
@@ -50,7 +50,7 @@ struct Receiver {
     is_starved: bool,
 }
 
-/// Carries a datagram out; how many bytes it had. `None`: it is the engine's. `groups`: of which version of all groups the receiver is a
+/// Carries a datagram out; how many bytes it had. `None`: it is the engine's. `groups`: the version of all groups in which the receiver is a
 /// member, where it is one; without `may_wait` it is lost at once where no receive request is there.
 pub(super) fn deliver(
     at: (&QpInner, u32),

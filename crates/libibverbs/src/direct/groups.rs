@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 
 /// Larger groups are the engine's.
 const MEMBERS_MAX: usize = 256;
-/// What is known of groups is forgotten when there are more.
+/// The library forgets all known groups when there are more.
 const GROUPS_MAX: usize = 256;
 
-/// Who was in which group, by LID and GID, and as of which version of all groups.
+/// The members of each group, by LID and GID, with the version of all groups.
 #[derive(Default)]
 pub(crate) struct Groups(BTreeMap<(u16, [u8; 16]), (u32, Vec<DatagramReceiver>)>);
 

@@ -306,7 +306,7 @@ fn move_piece(
     moved.then_some((len, len_bytes))
 }
 
-/// Where the memory of the peer is that a request names, of which nothing is looked at for no bytes (IBTA 9.4.3); `None` when it may not
+/// Where the memory of the peer is that a request names. For no bytes this checks nothing (IBTA 9.4.3). `None` when it may not
 /// be reached.
 #[inline(always)]
 fn named_span(guard: &TablesGuard, last: &mut CachedMkey, to: &Connection, record: &PostRecord, len_bytes: u64) -> Option<MemorySpan> {

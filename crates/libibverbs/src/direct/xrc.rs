@@ -8,7 +8,7 @@ use softband_client::connection::Connection;
 use softband_ipc::calls::{Handle, Op, XrcQueue};
 use std::collections::BTreeMap;
 
-/// What is known of queues is forgotten when there are more.
+/// The library forgets all known queues when there are more.
 const QUEUES_MAX: usize = 1024;
 
 /// Which queue the sender's connection leads to at present, and what is known of others.
@@ -41,7 +41,7 @@ impl Sending {
         if self.xrc.number != number {
             self.turn_away(number);
         }
-        // What was remembered of it holds as long as the connection does.
+        // The remembered entry holds as long as the connection does.
         if self.xrc.entry == 0 || self.connection.is_none() {
             let of = XrcQueue { hca: qp.hca, qpn: qp.qpn, number, reserved: 0 };
             self.xrc.entry = call(Op::FindXrcQueue, &of).map_or(0, |found: Handle| found.handle);

@@ -304,7 +304,7 @@ mod tests {
 
     const NOW: SimTime = SimTime::from_picos(7);
 
-    /// Credits for each lane, of which lane 0 has spent `spent`.
+    /// Credits for each lane; lane 0 has spent `spent` of its own.
     fn credits(per_lane: u32, spent: u32) -> FlowControl {
         let mut ledger = CreditLedger::new(CreditBlocks(per_lane), CreditBlocks(per_lane));
         if spent > 0 {

@@ -44,7 +44,7 @@ pub const fn blocks_per_lane(port_buffer_bytes: u32, vls: OperationalVls) -> Cre
     CreditBlocks(port_buffer_bytes / CreditBlocks::BLOCK_BYTES / vls.data_lanes() as u32)
 }
 
-/// The largest MTU, up to `wanted`, of which a lane of `blocks` holds a packet; at least 256.
+/// The largest MTU, up to `wanted`, whose packet fits into a lane of `blocks`; at least 256.
 ///
 /// A lane too small for that sends one packet at a time all the same: see [`CreditLedger::permits`].
 pub fn mtu_that_fits(wanted: Mtu, blocks: CreditBlocks) -> Mtu {

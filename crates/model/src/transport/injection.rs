@@ -26,7 +26,7 @@ impl CctEntry {
     }
 }
 
-/// What is slowed down as one (Port_Control).
+/// The flows that are slowed down as one (Port_Control).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     QueuePair,

@@ -18,7 +18,7 @@ use crate::schedule::{Action, Cause, Schedule, ScheduleError, Wait};
 use std::collections::BTreeMap;
 use words::Word;
 
-/// What is wrong with a trace, on which line, and what would be right. Written as `line: error: ...`, for a file's name in front.
+/// A mistake in a trace: its line, the problem and the remedy. Written as `line: error: ...`, for a file's name in front.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{line}: error: {message}\n  help: {help}")]
 pub struct GoalError {

@@ -148,7 +148,7 @@ impl Reader<'_, '_> {
         Some(shape::hypercube(dimension, hosts))
     }
 
-    /// What is not said is balanced: as many global links as hosts at a switch, twice as many switches in a group, and as many groups as
+    /// Missing keys are balanced: as many global links as hosts at a switch, twice as many switches in a group, and as many groups as
     /// have a link to each other.
     fn dragonfly(&mut self) -> Option<Shape> {
         let written = self.fields.has("hosts_per_switch");

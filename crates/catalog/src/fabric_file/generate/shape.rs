@@ -50,7 +50,7 @@ pub(super) fn star(hosts: usize) -> Shape {
 /// A leaf's ports to hosts and to the level above: of the former as many as possible so that there are at most `ratio` of them for each of
 /// the latter, of the latter no more than that takes. Where it does not come out even, ports stay unused.
 pub(super) fn leaf_ports(ports: usize, ratio: f64) -> (usize, usize) {
-    // What is even in decimals may miss it by a hair in binary.
+    // A number that is even in decimals may miss it by a hair in binary.
     const HAIR: f64 = 1e-9;
     // All but one lead down already long before.
     let ratio = ratio.min(ports as f64);

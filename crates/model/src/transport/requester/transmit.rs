@@ -40,7 +40,7 @@ impl Requester {
     pub fn pending(&self, a: &QpSnapshot, verbs: &Verbs) -> Option<Pending> {
         let wqe = self.queue.get(self.cursor)?;
         let mid_message = self.cursor_packet > 0;
-        // What was begun is seen through when the queue is drained, sent again where need be (IBTA 10.3.1.5).
+        // A request that was begun is seen through when the queue is drained, sent again where need be (IBTA 10.3.1.5).
         let running = a.state == QpState::Rts || a.state == QpState::Sqd && wqe.started;
         if !running || self.waits_for_receiver || self.halted || wqe.outcome.is_some() {
             return None;
