@@ -48,7 +48,7 @@ fn files(folder: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
 
 fn sources() -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for folder in ["crates", "xtask", "lab", "tests", "conformance", "fuzz"] {
+    for folder in ["crates", "xtask", "lab", "tests", "conformance", "fuzz", "tools", "benches", "scripts"] {
         files(&root().join(folder), &[".rs", ".py", ".c", ".h"], &mut found);
     }
     assert!(found.len() > 100, "the sources were not found");
@@ -79,6 +79,16 @@ fn crates_depend_only_along_the_arrows() {
             }
         }
     }
+}
+
+#[test]
+fn every_crate_has_its_arrows() {
+    let folders = std::fs::read_dir(root().join("crates")).expect("crates").flatten().filter(|entry| entry.path().join("Cargo.toml").is_file());
+    let mut crates: Vec<String> = folders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let mut known: Vec<&str> = ARROWS.iter().map(|(name, _)| *name).collect();
+    crates.sort();
+    known.sort_unstable();
+    assert_eq!(crates, known);
 }
 
 #[test]
