@@ -133,7 +133,7 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
     let results = results::Results::new(&path, (chosen.name, chosen.seed), &loaded.spec, &runner, ended_by.as_ref());
     let threads = runner.threads();
     let (hcas, repeats) = (runner.hca_counters(), runner.repeats());
-    // A million connections take more room than what is told of them.
+    // A million connections take more room than the report on them.
     drop(runner);
     let out = if ended_by.is_some() { files::place_of_unfinished(&out) } else { out };
     let left = files::leave(&results, &out);

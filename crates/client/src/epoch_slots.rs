@@ -9,7 +9,7 @@ use crate::single_threaded::is_single_threaded;
 use softband_ipc::layout::EPOCH_SLOTS;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Slots that belong to threads, by what distinguishes those; behind them are the ones for whoever finds none. A thread keeps its slot
+/// Slots that each belong to a thread, by its control block. Slots behind them serve threads that find none. A thread keeps its slot
 /// beyond its end, until another one comes that has its control block.
 const OWNED: usize = EPOCH_SLOTS / 2;
 static OWNERS: [AtomicU64; OWNED] = [const { AtomicU64::new(0) }; OWNED];

@@ -49,7 +49,7 @@ pub(crate) fn note_progress() {
     PROGRESS.with(|count| count.set(count.get().wrapping_add(1)));
 }
 
-/// Who is told before a turn is given away and after it has come back. The guest sets them once.
+/// Sets the functions that run before a thread gives the token away and after the token has come back. The guest sets them once.
 pub fn set_token_hooks(before_give: fn(), after_wait: fn()) {
     BEFORE_GIVE.store(before_give as *mut (), Ordering::Release);
     AFTER_WAIT.store(after_wait as *mut (), Ordering::Release);

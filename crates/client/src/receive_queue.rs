@@ -20,7 +20,7 @@ pub struct ReceiveQueue {
     seen_produced: AtomicU32,
     seen_mode: AtomicU32,
 }
-// SAFETY: whoever touches the queue holds a `TablesGuard` and the lock of that side; the counters are atomics.
+// SAFETY: each thread that touches the queue holds a `TablesGuard` and the lock of that side; the counters are atomics.
 unsafe impl Send for ReceiveQueue {}
 // SAFETY: threads reach an entry only with the lock of their side; all fields that both sides touch are atomics.
 unsafe impl Sync for ReceiveQueue {}

@@ -1,7 +1,7 @@
-//! What is to happen on the program side, and whether anything does beside polls.
+//! The events of the program side, and whether any of them is more than a poll.
 //!
-//! A program that waits for what the operating system alone knows (the end of a child, a lock that processes share) looks at it again and
-//! again. Those polls would keep a run going for ever where the one that it waits for waits itself.
+//! A program can wait for a state that only the operating system knows: the end of a child, or a lock that processes share. Then it polls
+//! this state. Such polls would keep a run going for ever if the child or the lock's holder waits as well.
 
 use crate::pace::{Engine, Event};
 use crate::process::{ThreadState, Waiting};

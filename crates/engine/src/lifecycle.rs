@@ -132,7 +132,7 @@ impl Engine {
         Ok((ticket, self.processes[child].number))
     }
 
-    /// Whoever makes processes has had the token: they exist now, and nothing may happen before they take part.
+    /// Waits for promised children: their parent has had the token, so they exist now, and nothing may happen before they take part.
     pub(crate) fn keep_promises(&mut self, parent: usize) {
         while let Some(child) = self.processes.find(|process| process.state == ProcessState::Promised && process.parent == Some(parent)) {
             self.processes[child].state = ProcessState::Expected;

@@ -371,7 +371,7 @@ pub(crate) struct Thread {
 /// State of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProcessState {
-    /// Its ticket was given out, but whoever makes it has not had the token for it.
+    /// Its ticket was given out, but its parent has not had the token to make it.
     Promised,
     /// Its image has not attached yet (started, forked or about to be replaced).
     Expected,

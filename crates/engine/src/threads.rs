@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const SPIN_SUSPECT: Duration = Duration::from_millis(2);
 /// The same for a process that has no memory which its peers may write.
 const COMPUTE_SUSPECT: Duration = Duration::from_secs(1);
-/// A thread that keeps the token this long may not have been told that it has it.
+/// A thread that keeps the token this long may not know that it has it.
 const REMINDER: Duration = Duration::from_millis(50);
 /// How long a thread may take to begin its first turn, after it was started and said so.
 const FIRST_TURN_LIMIT: Duration = Duration::from_secs(10);
@@ -118,7 +118,7 @@ impl Engine {
             std::hint::spin_loop();
         }
         if self.context_switch.is_on_two() {
-            // Whoever was to wake the thread may have been stopped or killed.
+            // A signal may have stopped or killed the thread that was to wake this one.
             self.context_switch.missed();
             self.context_switch.wake(wake_word_of(process as u32, slot));
         }

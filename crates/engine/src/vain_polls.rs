@@ -52,7 +52,7 @@ pub(crate) struct VainPolls {
     happened: u64,
     /// Events of objects: sockets that got data, for one.
     objects_changed: u64,
-    /// What was ahead when the polls began.
+    /// The events that were ahead when the polls began.
     ahead: BTreeSet<Ahead>,
     named: BTreeSet<usize>,
     /// The lines that were printed about it.

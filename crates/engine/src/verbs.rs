@@ -12,7 +12,7 @@ use softband_types::{
     AhHandle, Gid, HcaId, Lid, LinkLayer, MrHandle, MwHandle, PdHandle, PortNumber, ProcessId, QpState, Qpn, SrqHandle, XrcdHandle,
 };
 
-/// What programs are told of a LID: on Ethernet there are none for them.
+/// Returns the LID that programs see: on Ethernet they see none.
 pub(crate) fn abi_lid(layer: LinkLayer, lid: Lid) -> Lid {
     if layer == LinkLayer::Ethernet { Lid::NONE } else { lid }
 }
@@ -295,8 +295,8 @@ impl Engine {
         Ok(reply(&calls::QpFields { direct, since_ps: [since_ps as u32, (since_ps >> 32) as u32], ..self.abi_queue_pair(HcaId(hca), &qp) }))
     }
 
-    /// A moment later than every completion so far, in wall pace: what a queue pair that begins now completes is told by it from what
-    /// a former one of its number has left. In simulated time the time of the answer serves for that.
+    /// Returns a moment later than every completion so far, in wall pace. It separates completions of a new queue pair from those that
+    /// a former one of its number has left. In simulated time the time of the answer does so.
     fn begin_anew(&mut self) -> u64 {
         if self.pace != Pace::Wall {
             return 0;

@@ -1,6 +1,6 @@
-//! A fabric in partitions: Worlds of the same fabric, each of which executes the events of some of its nodes.
+//! A fabric in partitions: Worlds of the same fabric. Each World executes the events of its own nodes.
 //!
-//! What crosses a cable between two partitions goes as a parcel, between two windows: by then nothing that it leads to has come.
+//! A packet that crosses a cable between two partitions goes as a parcel, between two windows. None of its consequences is due before.
 
 use crate::spec::{FabricSpec, PortRef};
 use crate::world::{Transit, World};
@@ -167,7 +167,7 @@ impl World {
         self.partition.outboxes[usize::from(partitioning.partition_of[node])].push(Parcel(content));
     }
 
-    /// What is to go to another partition, in the order in which it was sent.
+    /// Takes the parcels for another partition, in the order in which its nodes sent them.
     pub fn take_parcels(&mut self, partition: u8) -> Vec<Parcel> {
         self.partition.outboxes.get_mut(usize::from(partition)).map(std::mem::take).unwrap_or_default()
     }

@@ -315,7 +315,7 @@ impl World {
             self.verbs.mrs.get(segment.mr.0).filter(|mr| mr.holds(segment)).ok_or(())?;
             let part = PayloadSlice { buffer: payload.buffer.clone(), offset, len };
             memory.write(segment.process, segment.address, &part).map_err(|_| ())?;
-            // Where a completion follows, those who look at the queue are told by it.
+            // Where a completion follows, it tells the threads that poll the queue.
             let whole = dma_write.last && matches!(dma_write.end, DmaWriteEnd::Request { completion: None, .. } | DmaWriteEnd::Response { .. });
             notices.push(Notice::MemoryWritten { process: segment.process, whole });
             offset += len;

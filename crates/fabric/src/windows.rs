@@ -1,8 +1,8 @@
 //! The World in windows.
 //!
-//! Partitions of a fabric reach each other by packets and by what is said about buffers, and both take a cable's delay at least. Within a window
-//! no longer than that nothing that happens in one partition can matter to another one. What needs the whole fabric is done at the end of the
-//! window in which it was asked for, also where all of it is in one partition: so it does not depend on the number of partitions.
+//! Partitions of a fabric reach each other by packets and by flow control. Both take a cable's delay at least. So within a window of at most
+//! this delay, no event of a partition can matter to another one. Work that needs the whole fabric runs at the end of the window in which an
+//! event asks for it. A fabric with a single partition does the same, so results do not depend on the number of partitions.
 
 use crate::notice::Notice;
 use crate::partition::only_cables;

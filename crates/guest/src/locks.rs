@@ -1,5 +1,5 @@
-//! Mutexes, conditions, read-write locks, spin locks, barriers: whoever finds one taken gives the token away, for its holder
-//! can only go on then. Those shared between processes are looked at again and again in simulated time.
+//! Mutexes, conditions, read-write locks, spin locks, barriers. A thread that finds one taken gives the token away, so that its holder
+//! can go on. Threads poll those that processes share, in simulated time.
 
 use crate::clock::from_clock;
 use crate::doorbell::{self, Place};

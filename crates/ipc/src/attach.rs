@@ -1,5 +1,5 @@
 //! The first words over the control socket. The reply carries three descriptors: the shared memory file, the wake words, and the tables;
-//! in wall pace, where there is one, also the process's file of registered memory.
+//! in wall pace also the process's file of registered memory, if it has one.
 
 use bytemuck::{Pod, Zeroable};
 

@@ -1,7 +1,7 @@
 //! What programs must know to move data themselves, in wall pace: a file that the engine writes and programs can only read.
 //!
-//! An entry is valid while its key (its QP number) is not zero. Whoever moves data says so ([`super::layout::SharedHeader::epoch_slots`])
-//! before it looks at entries; the engine takes an entry away and then waits until everybody who was moving has finished.
+//! An entry is valid while its key (its QP number) is not zero. A thread announces its transfer before it reads entries
+//! ([`super::layout::SharedHeader::epoch_slots`]). The engine takes an entry away and then waits for all transfers under way.
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
@@ -28,8 +28,8 @@ pub struct KeyEntry {
     pub serial: AtomicU64,
 }
 
-/// A connected queue pair, or one for datagrams; or a shared receive queue ([`of_shared_queue`]), which has domain, process and receive queue only, and
-/// a ring of remote CQEs if it is an extended one's.
+/// A connected queue pair, or one for datagrams; or a shared receive queue ([`of_shared_queue`]). The latter has domain, process and
+/// receive queue only, and a ring of remote CQEs if it is an extended one's.
 #[repr(C, align(64))]
 pub struct QpEntry {
     pub qpn: AtomicU32,

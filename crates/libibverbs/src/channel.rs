@@ -121,7 +121,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(abi_cq: *mut ibv_cq, solicited_onl
         // SAFETY: the caller names a CQ of ours.
         let cq = unsafe { cq::inner(abi_cq) }?;
         if let Some(remote_cqe_ring) = &cq.remote_cqe_ring {
-            // Whoever lets a completion in afterwards sees this, and what came in before the next poll does.
+            // A producer that adds a completion afterwards sees this. The next poll sees completions from before.
             remote_cqe_ring.arm(solicited_only != 0);
             return Ok(());
         }

@@ -120,7 +120,7 @@ pub unsafe extern "C" fn ibv_close_device(abi_context: *mut ibv_context) -> c_in
         // SAFETY: the caller names an open context, and nobody uses it any more, by the manual page.
         let open = unsafe { Box::from_raw(open) };
         close_placeholder(open.abi.context.async_fd, open.context.async_object);
-        // SAFETY: `command_fd` made it; whoever wanted to keep it has made a copy.
+        // SAFETY: `command_fd` made it; a program that wants to keep it has made a copy.
         drop(unsafe { OwnedFd::from_raw_fd(open.abi.context.cmd_fd) });
         Ok(0)
     })

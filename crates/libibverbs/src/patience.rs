@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Most polls in a row.
 const POLLS_MAX: u32 = 400;
-/// Pauses at the first poll that finds nothing. Whoever fills the queue gets ahead meanwhile: if each of its entries were looked at
-/// while it is written, each would go back and forth between the processors.
+/// Pauses at the first poll that finds nothing. The producer of the queue gets ahead meanwhile. Without pauses each entry would go back
+/// and forth between the processors while it is written.
 const PAUSES: u32 = 4;
 /// After so many waits for nothing it is tried again with this many polls.
 const WAITS_BETWEEN_TRIALS: u32 = 32;

@@ -361,7 +361,7 @@ pub unsafe extern "C" fn ibv_get_pkey_index(abi_context: *mut ibv_context, numbe
     })
 }
 
-/// The HCA's clock, which is the simulated time: its ticks are told as nanoseconds, as providers of real HCAs do.
+/// Reads the HCA's clock, which is the simulated time. Its ticks are nanoseconds, as providers of real HCAs return them.
 pub(crate) unsafe extern "C" fn query_rt_values(abi_context: *mut ibv_context, values: *mut ibv_values_ex) -> c_int {
     status(|| {
         let values = not_null(values)?;

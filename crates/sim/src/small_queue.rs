@@ -1,4 +1,4 @@
-//! Queues that are small nearly always, in the order of their keys: the first few stand in place, on the cache line of whom they belong to.
+//! Queues that are nearly always small, in the order of their keys. The first entries stand in place, on the cache line of the owner.
 
 use std::collections::VecDeque;
 

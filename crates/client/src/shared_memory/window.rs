@@ -114,7 +114,7 @@ fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
 
 /// Blocks the signals that the kernel would have blocked for the program's own handler. The return from ours undoes it.
 fn block_as(former: &libc::sigaction, signal: c_int, context: *mut c_void) {
-    // SAFETY: both are sets, of which the kernel uses the first eight bytes. It filled the context in.
+    // SAFETY: both are sets, and the kernel uses the first eight bytes of a set. It filled the context in.
     let [interrupted, wanted] = unsafe {
         [(&raw const (*context.cast::<libc::ucontext_t>()).uc_sigmask).cast::<u64>().read(), (&raw const former.sa_mask).cast::<u64>().read()]
     };

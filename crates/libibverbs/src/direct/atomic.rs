@@ -37,8 +37,8 @@ pub(super) fn change(
     if !has_places || word.here.is_null() || !record.remote_address.is_multiple_of(BYTES) || !word.address.is_multiple_of(BYTES) {
         return None;
     }
-    // SAFETY: eight bytes that are mapped for as long as the guard lives, and aligned, since pages are mapped as pages. Whoever else reaches
-    // them is a program with its own idea of them, or the engine, which does as here.
+    // SAFETY: eight bytes that are mapped for as long as the guard lives, and aligned, since pages are mapped as pages. Programs
+    // may write them in their own way, and the engine does as here.
     let word = unsafe { AtomicU64::from_ptr(word.here.cast()) };
     let pid = own.pid.load(Ordering::Relaxed);
     if writes {

@@ -22,7 +22,7 @@ const WITH_OTHERS_PICOS: u64 = 20_000_000_000;
 /// How long a datagram waits for a receive request: nobody sends it again, and its receiver may have to be given the processor first.
 const OF_DATAGRAMS_PICOS: u64 = 50_000_000_000;
 const OF_DATAGRAMS_IN_A_CROWD_PICOS: u64 = 10_000_000_000;
-/// Whoever gets the processor back as late as this shares it with others: its polls only take what the peer needs.
+/// A thread that gets the processor back as late as this shares it with others: its polls only take what the peer needs.
 const CROWD_PICOS: u64 = 50_000_000;
 
 /// What became of an attempt.

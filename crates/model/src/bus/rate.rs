@@ -35,8 +35,8 @@ pub(super) enum Direction {
 /// Something that both directions have to share: when what was asked for is done, at best.
 ///
 /// It counts work and knows no order of bursts: between the request of a slow transfer and its data others have their turn. Work of the
-/// direction that has more waiting comes behind all that was asked for before. The other direction's has every other turn, as an arbiter
-/// gives it, and is not behind all of that: since the ends of what waits are told already, it is later work that makes good for it.
+/// direction that has more waiting comes behind all earlier requests. The other direction has every other turn, as an arbiter gives it.
+/// The ends of waiting work are fixed already, so later work makes good for these turns.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Shared {
     /// When all of it is done.

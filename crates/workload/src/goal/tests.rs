@@ -117,7 +117,7 @@ fn a_cycle_across_ranks_is_found_before_the_run_and_named_by_ranks_labels_and_li
     let cycle = "r of rank 0 (line 3) receives from s of rank 1 (line 10) irequires c (line 9) requires r (line 8) \
                   receives from s of rank 0 (line 4) requires r of rank 0";
     assert_eq!(refused(text), (3, format!("ranks wait for each other: {cycle}")));
-    // Whoever sends first lets both go on.
+    // If either sends first, both go on.
     assert!(parse(&text.replace("s requires r", "r requires s")).is_ok());
 }
 
