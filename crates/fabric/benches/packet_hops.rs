@@ -1,7 +1,9 @@
-//! Packet-hops per second of the World alone, and the floor: a bare event loop with as many events and as many pending.
+//! Packet-hops per second of the World alone, and the floor: a bare event loop with equally many
+//! events, executed and pending.
 //!
-//! Two hosts and one switch, 2 KiB packets, 64 KiB RC writes; then the back-to-back stream of the same messages.
-#![allow(clippy::disallowed_methods)] // A benchmark reads the clock; the model never does.
+//! Workload: two hosts and one switch, 2 KiB packets, 64 KiB RC sends; then the same messages back
+//! to back, without the switch.
+#![allow(clippy::disallowed_methods)] // a benchmark reads the clock; the model never does
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -24,7 +26,7 @@ struct Measured {
     virtual_seconds: f64,
 }
 
-/// RC sends with 128 in flight, as bandwidth programs do.
+/// Runs RC sends with 128 in flight, like bandwidth programs.
 fn world(spec: &FabricSpec) -> Measured {
     let mut lab = Lab::new(spec);
     lab.memory.discard = true;
@@ -52,7 +54,7 @@ fn is_send(notice: &Notice) -> bool {
     matches!(notice, Notice::Completed { completion, .. } if completion.opcode == WcOpcode::Send)
 }
 
-/// Pushes and pops `events` with `pending` in the queue.
+/// Pushes and pops `events` events, with `pending` of them in the queue.
 fn bare_loop(events: u64, pending: u32) -> f64 {
     let mut queue = EventQueue::default();
     for number in 0..pending {

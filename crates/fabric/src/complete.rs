@@ -19,15 +19,15 @@ const EVENT_SEND_QUEUE_DRAINED: u32 = 5;
 const EVENT_LAST_WQE_REACHED: u32 = 16;
 
 impl World {
-    /// Lets a completion enter its queue at `at`, but not before those of the same work queue that are under way.
+    /// Schedules a completion at `at`, but not before earlier completions of the same work queue.
     fn complete(&mut self, qp: u32, queue: usize, at: SimTime, completion: Completion) {
         let Some(slot) = self.slot_mut(qp) else { return };
         let at = if completion.status == WcStatus::Success {
             slot.completed_last[queue] = at.max(slot.completed_last[queue]);
             slot.completed_last[queue]
         } else {
-            // Behind the last success, which may not have been written yet: that comes at its own time, whatever fails meanwhile. And
-            // nothing is written to a receive buffer that has been given back.
+            // A failure comes after the last success, which still arrives at its own time. The HCA
+            // also must not write to a receive buffer that the program already has back.
             let written = if queue == RECEIVE { slot.in_memory_last } else { SimTime::ZERO };
             let behind = slot.completed_last[queue].max(written) + SimDuration::from_picos(1);
             slot.failed_last[queue] = at.max(behind).max(slot.failed_last[queue]);
@@ -52,7 +52,8 @@ impl World {
     pub(crate) fn on_completed(&mut self, completion: u32, notices: &mut Vec<Notice>, now: SimTime) {
         let (process, cq, completion) = self.completions.take(completion);
         let Some(queue) = self.verbs.cqs.get(cq.0).filter(|queue| !queue.failed) else { return };
-        // A completion on its way when its queue pair was destroyed takes no room any more. A shared queue's program counts on hearing of it.
+        // The completion of a destroyed queue pair takes no room. A shared queue's program relies
+        // on its completions.
         if completion.srq.is_none() && self.qp_index(queue.hca, completion.qpn).is_none() {
             return;
         }
@@ -65,7 +66,8 @@ impl World {
         }
     }
 
-    /// Retires what is done at the front of the send queue, and goes to error with the first request that failed.
+    /// Retires finished requests at the front of the send queue. The first failed request puts the
+    /// queue pair into error.
     pub(crate) fn retire(&mut self, qp: u32, now: SimTime) {
         let Some(slot) = self.slot(qp) else { return };
         let at = now + self.hcas[slot.qp.hca.0 as usize].part.completion_write;
@@ -81,7 +83,8 @@ impl World {
         self.note_drained(qp, now);
     }
 
-    /// Tells, where the program asked for it, that everything that a send queue had begun is done.
+    /// Reports that a draining send queue has finished its started work, if the program requested
+    /// it.
     pub(crate) fn note_drained(&mut self, qp: u32, now: SimTime) {
         let Some(slot) = self.slot_mut(qp) else { return };
         let drained = slot.qp.attributes.state == QpState::Sqd && slot.qp.requester.is_drained();
@@ -107,7 +110,8 @@ impl World {
         self.complete(qp, SEND, at, completion);
     }
 
-    /// A reliable queue pair fails as a whole; of an unreliable one the send queue alone (IBTA 10.3.1.6).
+    /// Puts a reliable queue pair into error; an unreliable queue pair loses only its send queue
+    /// (IBTA 10.3.1.6).
     fn on_send_error(&mut self, qp: u32, at: SimTime) {
         let Some(slot) = self.slot_mut(qp) else { return };
         if slot.qp.attributes.init.qp_type.is_reliable() {
@@ -118,7 +122,7 @@ impl World {
         }
     }
 
-    /// Puts a queue pair into error and flushes what is in both its queues, in order.
+    /// Puts a queue pair into error and flushes both its queues in order.
     pub(crate) fn put_into_error(&mut self, qp: u32, now: SimTime) {
         let Some(slot) = self.slot_mut(qp) else { return };
         let former = std::mem::replace(&mut slot.qp.attributes.state, QpState::Error);
@@ -127,13 +131,14 @@ impl World {
         self.flush_receives(qp, now);
         let Some(slot) = self.slot(qp).filter(|slot| slot.qp.attributes.init.srq.is_some()) else { return };
         if former != QpState::Error {
-            // Nothing more is taken from the shared queue, and what was taken has completed (IBTA 11.6.3.1).
+            // The queue pair takes no more requests from the shared queue, and its own have
+            // completed (IBTA 11.6.3.1).
             let at = slot.completed_last[RECEIVE].max(slot.failed_last[RECEIVE]).max(now);
             self.report_qp_event(qp, EVENT_LAST_WQE_REACHED, at);
         }
     }
 
-    /// Puts a queue pair into error because it cannot work on, which only an event can tell.
+    /// Puts a queue pair into error after a failure that only an event can report.
     pub(crate) fn fail_fatally(&mut self, qp: u32, now: SimTime) {
         self.report_qp_event(qp, EVENT_FATAL, now);
         self.put_into_error(qp, now);
@@ -160,7 +165,7 @@ impl World {
     pub(crate) fn on_ack_timer(&mut self, qp: u32, memory: &mut dyn HostMemory, now: SimTime) {
         let Some(slot) = self.slot_mut(qp) else { return };
         if slot.timer_at != Some(now) {
-            return; // An earlier deadline has taken its place.
+            return; // An earlier deadline replaced this one.
         }
         slot.timer_at = None;
         slot.qp.requester.on_timer(&slot.qp.attributes, now);
@@ -175,14 +180,15 @@ impl World {
         }
     }
 
-    /// What follows whenever a requester has learned something: completions, its timer, and perhaps more to send.
+    /// Follows up on any input to a requester: retires requests, arms the timer, sends more.
     pub(crate) fn after_requester(&mut self, qp: u32, memory: &mut dyn HostMemory, now: SimTime) {
         self.retire(qp, now);
         self.arm_timer(qp, now);
         self.wake(qp, Side::Requester, memory, now);
     }
 
-    /// Keeps one timer event no later than the requester's deadline; deadlines that move on cost nothing until it comes.
+    /// Keeps one timer event no later than the requester's deadline. Deadlines that move later cost
+    /// nothing until it fires.
     pub(crate) fn arm_timer(&mut self, qp: u32, now: SimTime) {
         let Some(slot) = self.slot_mut(qp) else { return };
         let Some(deadline) = slot.qp.requester.deadline() else { return };

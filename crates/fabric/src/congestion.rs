@@ -1,4 +1,5 @@
-//! Congestion control in motion: switches mark, receivers tell the source, sources slow their flows down (IBTA annex A10).
+//! Congestion control in motion: switches mark packets, receivers notify the source, sources
+//! throttle their flows (IBTA annex A10).
 
 use crate::event::Event;
 use crate::port::Owner;
@@ -10,7 +11,7 @@ use softband_model::verbs::api::HostMemory;
 use softband_sim::SimTime;
 use softband_types::{HcaId, ServiceLevel};
 
-/// The keys by which a fabric can tell flows apart.
+/// A flow, for both ways of telling flows apart.
 #[derive(Clone, Copy)]
 pub(crate) struct FlowOf {
     pub qp: u32,
@@ -19,7 +20,8 @@ pub(crate) struct FlowOf {
 }
 
 impl World {
-    /// A packet leaves a lane of a switch's port that is congested: it carries the news, if it is large enough and its turn.
+    /// Marks a packet that leaves a congested lane of a switch port, if it is large enough and its
+    /// turn has come.
     pub(crate) fn mark(&mut self, id: u32, packet: u32) {
         let Some(settings) = &self.spec.subnet.congestion_control else { return };
         let transit = self.packets.get_mut(packet);
@@ -36,7 +38,8 @@ impl World {
         transit.packet.fecn = true;
     }
 
-    /// A marked packet has come to its queue pair: the acknowledgement that it asks for takes the news back, or a packet of its own does.
+    /// Returns the congestion notice of a marked packet to its source. The requested
+    /// acknowledgement carries it; without a request a separate packet does.
     pub(crate) fn on_fecn(&mut self, qp: u32, packet: &Packet, port: u32, tail: SimTime) {
         let slid = self.ports[port as usize].lid;
         let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return };
@@ -58,7 +61,7 @@ impl World {
         self.ready_at(Work { qp, side: Side::Responder }, transit, at);
     }
 
-    /// The receiver of a flow tells that its packets met congestion.
+    /// Throttles a flow after its receiver reported congestion.
     pub(crate) fn on_becn(&mut self, hca: u32, packet: &Packet, port: u32, now: SimTime) {
         let Some(qp) = self.qp_index(HcaId(hca), packet.destination).filter(|_| self.hcas[hca as usize].part.congestion_control) else { return };
         self.ports[port as usize].tally.rcv_becn += 1;
@@ -66,7 +69,7 @@ impl World {
         self.with_throttle(flow, |throttle, settings| throttle.on_becn(settings, now));
     }
 
-    /// Until when a flow's next packet has to wait, if it does.
+    /// Returns the earliest time of a flow's next packet, if the flow must wait.
     pub(crate) fn held_back_until(&mut self, hca: u32, flow: FlowOf, now: SimTime) -> Option<SimTime> {
         if self.injection.is_none() || !self.hcas[hca as usize].part.congestion_control {
             return None;
@@ -74,7 +77,7 @@ impl World {
         self.with_throttle(flow, |throttle, _| throttle.not_before()).filter(|at| *at > now)
     }
 
-    /// A flow's packet of so many bytes is on its way to the link.
+    /// Counts a packet of `bytes` bytes that a flow hands to the link.
     pub(crate) fn note_injected(&mut self, hca: u32, flow: FlowOf, bytes: u32, now: SimTime) {
         if self.injection.is_none() || !self.hcas[hca as usize].part.congestion_control {
             return;
@@ -93,12 +96,12 @@ impl World {
         Some(act(throttle, settings))
     }
 
-    /// Takes work out of the engine's queue until its flow may go on.
+    /// Takes work out of the engine's queue until its flow may continue.
     pub(crate) fn hold_back(&mut self, hca: u32, work: Work, flow: FlowOf, until: SimTime) {
         if self.injection.as_ref().is_some_and(|settings| settings.flow == Flow::QueuePair) {
             return self.queue.push(until, hca, Event::InjectionDue { qp: work.qp, side: work.side });
         }
-        // Who comes first goes first: the level's queue pairs take turns.
+        // First come, first served: the queue pairs of a level take turns.
         let level = flow.service_level.0 & 15;
         let held = &mut self.ports[flow.port as usize].held_back[usize::from(level)];
         held.push_back(work);

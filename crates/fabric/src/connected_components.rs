@@ -1,12 +1,13 @@
-//! Connected components of the cabling: which hosts cables join.
+//! Connected components of the cabling: the hosts that cables join.
 
 use crate::spec::{FabricSpec, PortRef};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Two hosts that cannot reach each other by any of their ports, if there are such. Hosts without a cable are not looked at, and nothing
-/// goes through a host from one of its ports to another.
+/// Returns two hosts that cannot reach each other by any of their ports, or `None`. The check skips
+/// hosts without a cable. No path leads through a host from port to port.
 pub fn hosts_apart(spec: &FabricSpec) -> Option<(usize, usize)> {
-    // A set of hosts for each set of components that they are on: two sets of components are compared only once.
+    // The map keeps a single host per set of components, so the search compares each pair of sets
+    // once.
     let mut of_components: BTreeMap<BTreeSet<usize>, usize> = BTreeMap::new();
     for (host, components) in components_of_hosts(spec).into_iter().enumerate().filter(|(_, components)| !components.is_empty()) {
         of_components.entry(components).or_insert(host);
@@ -19,7 +20,8 @@ pub fn hosts_apart(spec: &FabricSpec) -> Option<(usize, usize)> {
     sets.iter().enumerate().find_map(apart)
 }
 
-/// By host, the components that its cables lead to: switches that cables join, or one cable from host to host.
+/// Returns, per host, the components that its cables lead to: joined switches, or a direct cable
+/// between hosts.
 fn components_of_hosts(spec: &FabricSpec) -> Vec<BTreeSet<usize>> {
     let mut above: Vec<usize> = (0..spec.switches.len() + spec.cables.len()).collect();
     for cable in &spec.cables {
@@ -41,7 +43,7 @@ fn components_of_hosts(spec: &FabricSpec) -> Vec<BTreeSet<usize>> {
     components
 }
 
-/// The switch that stands for a component; the path to it is made shorter.
+/// Returns the representative switch of a component, and shortens the path to it.
 fn top(above: &mut [usize], of: usize) -> usize {
     let mut at = of;
     while above[at] != at {

@@ -1,4 +1,5 @@
-//! A World from a fabric's specification: nodes, trained links, and the subnet manager's settings.
+//! Builds a World from a fabric's specification: nodes, trained links, and the subnet manager's
+//! settings.
 
 use crate::partition::OwnPartition;
 use crate::port::{Cabling, EthernetPort, Owner, Port, Traffic};
@@ -102,7 +103,7 @@ fn hca_nodes(spec: &FabricSpec, ports: &mut Vec<Port>, buses: &mut Vec<SharedBus
     hcas
 }
 
-/// The bus that an HCA is on: the one of its name if its host has it already, else another one.
+/// Returns the bus of an HCA: the named bus if the host already has it, otherwise a new bus.
 fn bus_of<'a>(hca: &'a HcaSpec, known: &mut BTreeMap<&'a str, u32>, buses: &mut Vec<SharedBus>) -> u32 {
     let next = buses.len() as u32;
     let index = hca.shared_bus.as_deref().map_or(next, |name| *known.entry(name).or_insert(next));
@@ -113,12 +114,12 @@ fn bus_of<'a>(hca: &'a HcaSpec, known: &mut BTreeMap<&'a str, u32>, buses: &mut 
 }
 
 fn new_port(spec: &FabricSpec, node: u32, owner: Owner, number: PortNumber, layer: LinkLayer, credit_return: SimDuration) -> Port {
-    // A pause frame that lets a priority go on leaves at once.
+    // A pause frame that resumes a priority leaves at once.
     let credit_return = if layer == LinkLayer::Ethernet { SimDuration::ZERO } else { credit_return };
     Port::new(node, owner, number, spec.framing(layer), credit_return)
 }
 
-/// A part, or that of the HCA before where both are alike: in a large fabric one is enough for all.
+/// Returns a shared part. HCAs with equal parts share one copy, which keeps large fabrics small.
 fn shared_with(before: Option<&Hca>, part: HcaPart) -> Arc<HcaPart> {
     match before {
         Some(before) if *before.part == part => Arc::clone(&before.part),
@@ -126,8 +127,9 @@ fn shared_with(before: Option<&Hca>, part: HcaPart) -> Arc<HcaPart> {
     }
 }
 
-/// An HCA's times are those in a slot of the host bridge's own. A bridge between is passed by doorbells and completions once, by what
-/// the HCA fetches to work with twice; its payload is the bus's own affair.
+/// Returns the part with bridge delays added; its own times assume a slot of the host bridge.
+/// Doorbells and completions cross the bridge once, WQE fetches twice. The bus model covers the
+/// payload.
 fn behind_bridge(part: &HcaPart, bus: &BusPart) -> HcaPart {
     let mut part = part.clone();
     if let Some(bridge) = bus.bridge {
@@ -164,7 +166,7 @@ pub(crate) fn port_of(world: &World, end: PortRef) -> u32 {
     }
 }
 
-/// What a link operates at.
+/// Returns the operating settings of a link.
 pub fn settings_of(spec: &FabricSpec, cable: &CableSpec) -> LinkSettings {
     if spec.link_layer(cable.ends[0]) == LinkLayer::Infiniband {
         return link_settings(cable.ends.map(|end| capabilities(spec, end)), spec.subnet.max_op_vls, spec.subnet.mtu_max);
@@ -187,7 +189,7 @@ fn capabilities(spec: &FabricSpec, end: PortRef) -> PortCapabilities {
     }
 }
 
-/// What an end of an Ethernet link is like there.
+/// Returns the Ethernet properties of the part at one end of a link.
 fn ethernet_part(spec: &FabricSpec, end: PortRef) -> &EthernetPorts {
     let part = match end {
         PortRef::Hca { host, hca, .. } => &spec.hosts[host].hcas[hca].part.ethernet,
@@ -196,7 +198,8 @@ fn ethernet_part(spec: &FabricSpec, end: PortRef) -> &EthernetPorts {
     part.as_ref().expect("a checked fabric has Ethernet ports only where parts can")
 }
 
-/// Room for a lane at the end of an Ethernet link, and what passes from there until the other end has stopped.
+/// Returns the lane buffer at one end of an Ethernet link, and the data in flight until the other
+/// end stops.
 fn lane_and_loop(spec: &FabricSpec, cable: &CableSpec, side: usize) -> (CreditBlocks, PauseLoop) {
     let framing = spec.framing(LinkLayer::Ethernet);
     let pause_loop = PauseLoop {
@@ -209,8 +212,9 @@ fn lane_and_loop(spec: &FabricSpec, cable: &CableSpec, side: usize) -> (CreditBl
     (blocks_per_lane(ethernet_part(spec, cable.ends[side]).buffer_bytes, spec.ethernet.priorities), pause_loop)
 }
 
-/// The ends of Ethernet links whose buffers are too small for their headroom: how much a priority has, and how much it would need with
-/// two full frames beside it, in bytes. There packets get lost though priorities are paused.
+/// Returns the ends of Ethernet links whose buffers are smaller than their headroom requires. Each
+/// entry gives the bytes per priority and the bytes needed, which include two full frames. These
+/// ends lose packets despite pauses.
 pub fn lossy_ends(spec: &FabricSpec) -> Vec<(PortRef, u32, u32)> {
     if spec.ethernet.flow_control == EthernetFlowControl::None {
         return Vec::new();
@@ -227,7 +231,7 @@ pub fn lossy_ends(spec: &FabricSpec) -> Vec<(PortRef, u32, u32)> {
         .collect()
 }
 
-/// The number that links of this rate and framing have.
+/// Returns the number of the link kind with this rate and framing.
 fn kind_of_link(world: &mut World, rate: LinkRate, framing: Framing) -> u16 {
     let kinds = &mut world.kinds_of_links;
     let known = kinds.iter().position(|kind| *kind == (rate, framing));
@@ -274,10 +278,10 @@ fn train(world: &mut World, cable: &CableSpec) {
     }
 }
 
-/// Everything but payload: LRH, GRH, BTH, the largest of extended headers together, and both CRCs take less.
+/// Upper bound for headers: LRH, GRH, BTH, the largest extended headers, and both CRCs.
 const HEADER_BYTES_MAX: u32 = 256;
 
-/// The blocks of the largest packet of a link.
+/// Returns the blocks of the largest packet of a link.
 fn largest_packet(mtu: Mtu) -> CreditBlocks {
     CreditBlocks::for_packet(mtu.bytes() + HEADER_BYTES_MAX)
 }
@@ -308,7 +312,7 @@ fn set_ethernet_flow_control(port: &mut Port, spec: &FabricSpec, cable: &CableSp
     }));
 }
 
-/// A port with arbitration tables sends by them.
+/// Sets the weights of a port that has arbitration tables.
 fn set_weights(port: &mut Port, spec: &FabricSpec, end: PortRef) {
     let (Some(qos), Some(cabling)) = (&spec.subnet.qos, port.cabling) else { return };
     if spec.link_layer(end) == LinkLayer::Infiniband {
@@ -316,16 +320,16 @@ fn set_weights(port: &mut Port, spec: &FabricSpec, end: PortRef) {
     }
 }
 
-/// A switch's port learns what congestion is, an HCA's has its flows to slow down.
+/// Gives a switch port its congestion threshold and an HCA port its throttled flows.
 ///
-/// Ports to HCAs detect congestion though they wait for credits, as with the annex's Victim_Mask set for them: behind them there is no
-/// other switch that could.
+/// Ports to HCAs detect congestion even while they wait for credits, like ports with the annex's
+/// Victim_Mask set. No other switch behind them could detect it.
 ///
 /// A lane stays congested until its queue has fallen below the threshold by the largest packet.
-/// Without this hysteresis a greedy input escapes the marks: its own packets wait behind each packet of
-/// another input, and fewer packets wait behind its own. Gran and others ("On the Relation Between
-/// Congestion Control, Switch Arbitration and Fairness", CCGrid 2011) found that a hysteresis of more
-/// than one MTU is needed.
+/// Without this hysteresis a greedy input escapes the marks: its packets wait behind each packet of
+/// another input, and fewer packets wait behind its own. Gran and others found that the hysteresis
+/// must exceed one MTU ("On the Relation Between Congestion Control, Switch Arbitration and
+/// Fairness", CCGrid 2011).
 fn set_congestion_control(port: &mut Port, spec: &FabricSpec, cable: &CableSpec, side: usize) {
     let (Some(control), Some(cabling)) = (&spec.subnet.congestion_control, port.cabling) else { return };
     match cable.ends[side] {
@@ -343,8 +347,7 @@ fn set_congestion_control(port: &mut Port, spec: &FabricSpec, cable: &CableSpec,
     }
 }
 
-/// LIDs from 1 on: the HCAs' cabled ports in the order of the file, then the switches; after all of InfiniBand what is Ethernet's.
-/// Ports that cables and switches connect get one number.
+/// Numbers the networks: ports that cables and switches connect get one number.
 fn number_networks(world: &mut World) {
     let mut known = vec![false; world.ports.len()];
     let mut network = 0;
@@ -366,6 +369,8 @@ fn number_networks(world: &mut World) {
     }
 }
 
+/// Assigns LIDs from 1 on: the HCAs' cabled ports in the order of the file, then the switches. All
+/// InfiniBand ports come before all Ethernet ports.
 fn assign_lids(world: &mut World) {
     let mut next = 1..;
     for layer in LinkLayer::ALL {

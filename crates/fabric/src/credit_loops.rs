@@ -1,4 +1,4 @@
-//! Credit loops of a fabric, before anything moves in it.
+//! Credit loops of a fabric, found before a run.
 
 use crate::construct::settings_of;
 use crate::spec::{EthernetFlowControl, FabricSpec, PortRef};
@@ -7,17 +7,18 @@ use softband_types::{Lid, LinkLayer, OperationalVls, PortNumber};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Output ports of switches whose packets can come to wait for each other's buffers (credits, or the end of a pause), each for the next and
-/// the last for the first.
+/// Switch output ports whose packets can wait for each other's buffers in a cycle, for credits or
+/// the end of a pause. Each port waits for the next, and the last for the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreditLoop {
     pub ports: Vec<PortRef>,
-    /// The lanes of each port on which it can come to that, in order.
+    /// The lanes of each port that can take part, in order.
     pub lanes: Vec<Vec<u8>>,
 }
 
 impl CreditLoop {
-    /// `s1/3 -> s2/4 -> s3/1 -> s1/3 (VL0)`; with lanes at each port where they differ.
+    /// Formats the loop: `s1/3 -> s2/4 -> s3/1 -> s1/3 (VL0)`. If the lanes differ, each port has
+    /// its own list.
     pub fn describe(&self, spec: &FabricSpec) -> String {
         let prefix = if spec.link_layer(self.ports[0]) == LinkLayer::Ethernet { "priority " } else { "VL" };
         let alike = self.lanes.windows(2).all(|pair| pair[0] == pair[1]);
@@ -33,7 +34,7 @@ impl CreditLoop {
     }
 }
 
-/// `VL0`, `VL0-3`, `VL0, VL2-3`.
+/// Formats lanes: `VL0`, `VL0-3`, `VL0, VL2-3`.
 fn lane_list(lanes: &[u8], prefix: &str) -> String {
     let mut runs: Vec<(u8, u8)> = Vec::new();
     for &lane in lanes {
@@ -46,12 +47,13 @@ fn lane_list(lanes: &[u8], prefix: &str) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// The credit loops that the small subnet manager's routes leave in a fabric, with any service level that packets can have: none in most.
+/// Returns the credit loops of the subnet manager's routes, for all service levels that packets can
+/// have. Most fabrics have none.
 pub fn credit_loops(spec: &FabricSpec) -> Vec<CreditLoop> {
     let ports_of = |switch: usize| usize::from(spec.switches[switch].part.ports);
     let mut neighbours: Vec<Vec<Neighbour>> = (0..spec.switches.len()).map(|switch| vec![Neighbour::None; ports_of(switch)]).collect();
     let mut vls: Vec<Vec<Option<OperationalVls>>> = (0..spec.switches.len()).map(|switch| vec![None; ports_of(switch)]).collect();
-    // Who is never stopped waits for nobody.
+    // A port without flow control never waits.
     let waits = |port| spec.link_layer(port) == LinkLayer::Infiniband || spec.ethernet.flow_control == EthernetFlowControl::Pfc;
     for cable in spec.cables.iter().filter(|cable| waits(cable.ends[0])) {
         let settings = settings_of(spec, cable);
@@ -61,24 +63,25 @@ pub fn credit_loops(spec: &FabricSpec) -> Vec<CreditLoop> {
             vls[switch][index] = Some(settings.vls);
             neighbours[switch][index] = match far {
                 PortRef::Switch { switch, .. } => Neighbour::Switch(switch),
-                // Which end port it is makes no difference: nothing waits behind it.
+                // Any LID will do: no packet waits behind an end port.
                 PortRef::Hca { .. } => Neighbour::End(Lid(1)),
             };
         }
     }
-    // The routes are those of the whole fabric; no route leads from links that never stop anybody to others.
+    // The routes are those of the whole fabric; no route leads from links without flow control to
+    // others.
     let Ok(routes) = Routes::new(spec.subnet.routing, &crate::routes::neighbours(spec)) else { return Vec::new() };
     let routes = routes.with_lanes(crate::routes::lanes_of_switches(spec));
     let loops = management::credit_loops(&neighbours, &routes, |switch, port| vls[switch][port].expect("routes lead by cabled ports"));
     loops.into_iter().map(named).collect()
 }
 
-/// What would take the credit loops of a fabric away.
+/// A change that would remove a fabric's credit loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopRemedy {
-    /// This engine, on the cables and lanes that there are.
+    /// This routing engine, with the present cables and lanes.
     Routing(Routing),
-    /// At least so many lanes: `max_op_vls`, or `priorities` where the loops are of Ethernet.
+    /// At least this number of lanes: `max_op_vls`, or `priorities` if the loops are on Ethernet.
     Lanes(OperationalVls),
     /// Parts with more lanes.
     LanesOfParts,
@@ -88,14 +91,15 @@ pub enum LoopRemedy {
     Cables,
 }
 
-/// The remedy for a fabric that has credit loops: what the fabric file can say is tried, so it helps.
+/// Returns the remedy for a fabric with credit loops. It tries remedies that the fabric file can
+/// express, so these work.
 pub fn loop_remedy(spec: &FabricSpec) -> LoopRemedy {
     let helps = |changed: &FabricSpec| crate::unroutable(changed).is_none() && credit_loops(changed).is_empty();
     match spec.subnet.routing {
         Routing::DimensionOrder => {
             let mut changed = spec.clone();
             changed.subnet.routing = Routing::Torus;
-            // It chooses service levels, which on Ethernet programs choose.
+            // Torus chooses service levels; on Ethernet programs choose them.
             let is_better = !spec.has_ethernet() && helps(&changed);
             if is_better { LoopRemedy::Routing(Routing::Torus) } else { LoopRemedy::Order }
         }

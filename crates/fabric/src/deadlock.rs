@@ -1,5 +1,5 @@
-//! Packets that wait for each other's credits, or for the end of each other's pauses: found by what each output port waits for,
-//! broken up by the lifetime limits.
+//! Deadlock: packets that wait for each other's credits or pauses in a cycle. The wait of each
+//! output port reveals it, and the lifetime limits break it up.
 
 use crate::event::Event;
 use crate::notice::Notice;
@@ -11,8 +11,8 @@ use softband_sim::{SimDuration, SimTime};
 use softband_types::{LinkLayer, VirtualLane};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A packet that has lacked credits for so long makes its port check whether it waits for itself. Far more than any queue takes to
-/// move on, far less than any timer: only when it is found depends on it.
+/// Time without credits after which a port checks for deadlock. It is far longer than any queue
+/// takes to move, and far shorter than any timer. Only the time of detection depends on it.
 const CHECK_AFTER: SimDuration = SimDuration::from_micros(1_000);
 
 /// A lane of a switch's output port whose next packet lacks credits.
@@ -20,28 +20,28 @@ const CHECK_AFTER: SimDuration = SimDuration::from_micros(1_000);
 pub struct Starved {
     port: u32,
     lane: VirtualLane,
-    /// Where its packets go, on the same lane.
+    /// Input port that its packets go to, on the same lane.
     next_input: u32,
-    /// While packets that will never move hold more of the next input than this, it will never move either.
+    /// The lane is stuck while stuck packets hold more blocks of the next input than this.
     stuck_above: u32,
-    /// What its packets hold: lanes of inputs of its own switch, and how many blocks of each.
+    /// Blocks that its packets hold, by input port and lane of its own switch.
     holds: BTreeMap<(u32, u8), u32>,
 }
 
 impl Starved {
-    /// What they are ordered by.
+    /// Returns the sort key: port and lane.
     pub fn place(&self) -> (u32, u8) {
         (self.port, self.lane.0)
     }
 }
 
 impl World {
-    /// Sees to it that a port whose packets lack credits is checked when a limit is due, or whether it waits for itself. `stuck` are
-    /// lanes that are known to do so.
+    /// Schedules a check of a port whose packets lack credits, for the next limit or the next
+    /// deadlock check. `stuck` lists the lanes with a known deadlock.
     pub(crate) fn watch_queue(&mut self, id: u32, stuck: &[(u32, u8)], now: SimTime) {
         let port = &self.ports[id as usize];
         let due = port.arbiter.starved_lanes().filter_map(|(lane, since)| {
-            // Checks that find nothing come more seldom from time to time: each doubles the wait.
+            // Fruitless checks become rarer: each doubles the wait.
             let check = since + CHECK_AFTER.max((now - since) * 2);
             let check = Some(check).filter(|_| !stuck.contains(&(id, lane.0)));
             check.into_iter().chain(self.expiry_of_head(id, lane, since)).min()
@@ -80,19 +80,22 @@ impl World {
         }
     }
 
-    /// Checks the whole fabric for lanes that have waited for long: what stands still for ever does so a little later as well.
+    /// Checks the whole fabric for deadlock, if a lane has waited long. The delay is harmless: a
+    /// deadlock persists.
     pub(crate) fn check_deadlock_where_asked(&mut self) {
         if self.wants_deadlock_check() {
             self.check_deadlock(self.starved_lanes());
         }
     }
 
-    /// Whether one of this partition's ports has waited for so long that the lanes of all partitions are to be checked.
+    /// Checks whether a port of this partition has waited so long that the lanes of all partitions
+    /// need a check.
     pub fn wants_deadlock_check(&self) -> bool {
         !self.deadlock_checks.is_empty()
     }
 
-    /// Checks the starved lanes of all partitions, in the order of their ports: at the end of a window.
+    /// Checks the starved lanes of all partitions, in the order of their ports, at the end of a
+    /// window.
     pub fn check_deadlock(&mut self, starved: Vec<Starved>) {
         let now = self.queue.window_end().unwrap_or_else(|| self.queue.now());
         let stuck = self.find_deadlock(starved, now);
@@ -101,7 +104,8 @@ impl World {
         }
     }
 
-    /// When the packet at the head of a lane, without credits since then, is given up: by HOQLife, or by its time in the switch.
+    /// Returns the expiry of a lane's head packet, starved since `since`: by HOQLife, or by its
+    /// time in the switch.
     fn expiry_of_head(&self, id: u32, lane: VirtualLane, since: SimTime) -> Option<SimTime> {
         let port = &self.ports[id as usize];
         let head = port.arbiter.head(lane)?;
@@ -122,7 +126,7 @@ impl World {
         }
     }
 
-    /// Tells of cycles that were not known yet; all the lanes that will never move by themselves.
+    /// Reports new cycles, and returns all lanes that will never move by themselves.
     fn find_deadlock(&mut self, starved: Vec<Starved>, now: SimTime) -> Vec<(u32, u8)> {
         let stuck = stuck_among(starved);
         let waits_for = |waiting: &Starved| {
@@ -147,7 +151,7 @@ impl World {
         stuck.iter().map(|waiting| (waiting.port, waiting.lane.0)).collect()
     }
 
-    /// Whether a port discards what waits for too long.
+    /// Checks whether a port discards packets that wait too long.
     fn gives_up(&self, id: u32) -> bool {
         let port = &self.ports[id as usize];
         let in_switch = port.framing.link_layer() == LinkLayer::Infiniband && self.spec.subnet.lifetimes.packet_life_time.limit().is_some();
@@ -174,10 +178,10 @@ impl World {
         format!("{node}/{}", port.number.0)
     }
 
-    /// Every lane between two switches whose next packet lacks credits.
+    /// Returns every lane between two switches whose next packet lacks credits.
     pub fn starved_lanes(&self) -> Vec<Starved> {
         let mut lanes = Vec::new();
-        // Copies of one packet share the buffer that they came in by.
+        // Copies of one packet share the buffer by which they came in.
         let mut counted = BTreeSet::new();
         for (id, port) in self.ports.iter().enumerate() {
             let Some(cabling) = port.cabling.filter(|cabling| self.is_switch_port(cabling.peer) && self.is_switch_port(id as u32)) else { continue };
@@ -205,9 +209,10 @@ impl World {
     }
 }
 
-/// The lanes that will never get their credits: what they lack is held by packets that wait for such lanes themselves.
+/// Returns the lanes that will never get credits, because packets that wait for these lanes hold
+/// the buffers.
 ///
-/// Everything else that is held may come back, and so may what is on its way.
+/// All other buffers may become free, and so may credits in flight.
 fn stuck_among(mut stuck: Vec<Starved>) -> Vec<Starved> {
     loop {
         let mut held: BTreeMap<(u32, u8), u32> = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! Ethernet ports: frames into receive buffers, and the pause frames that keep these from running over.
+//! Ethernet ports: frames into receive buffers, and the pause frames that keep the buffers from
+//! overflowing.
 
 use crate::partition::FlowControlMessage;
 use crate::world::World;
@@ -8,7 +9,7 @@ use softband_types::{CreditBlocks, VirtualLane};
 use softband_wire::ethernet::PAUSE_FRAME_BYTES;
 
 impl World {
-    /// A frame's first bit is there: there is room for it, or it is lost.
+    /// Stores an arriving frame in the receive buffer, or drops it if the buffer has no room.
     pub(crate) fn on_frame_arrival(&mut self, id: u32, now: SimTime) {
         let transit = self.packets.get_mut(id);
         let (at, lane) = (transit.port, transit.lane);
@@ -29,7 +30,7 @@ impl World {
         }
     }
 
-    /// A frame has left its receive buffer.
+    /// Frees the buffer of a frame that has left.
     pub(crate) fn free_frame(&mut self, id: u32, lane: VirtualLane, blocks: CreditBlocks, now: SimTime) {
         let Some(ethernet) = &mut self.ports[id as usize].ethernet else { unreachable!("its peer pauses, so it is Ethernet's") };
         if ethernet.buffer.release(lane, blocks) {
@@ -37,7 +38,7 @@ impl World {
         }
     }
 
-    /// A pause frame goes out, or one that takes a pause back: behind the frame on the link, before all others.
+    /// Sends a pause or resume frame: behind the frame on the link, before all others.
     fn send_pause(&mut self, id: u32, lane: VirtualLane, pauses: bool, now: SimTime) {
         let port = &mut self.ports[id as usize];
         let (Some(ethernet), Some(cabling)) = (&mut port.ethernet, port.cabling) else { return };

@@ -1,4 +1,4 @@
-//! What can happen. Numbers only: what they name lies in the World's slabs.
+//! The events of the World. They contain only numbers, which refer to the World's slabs.
 
 use softband_model::transport::Side;
 
@@ -13,7 +13,7 @@ pub(crate) enum Event {
     WqeFetched {
         qp_ref: u32,
     },
-    /// A queue pair has come to RTS.
+    /// A queue pair has entered RTS.
     QueueResumed {
         qp_ref: u32,
     },
@@ -25,53 +25,55 @@ pub(crate) enum Event {
         hca: u32,
         engine: u16,
     },
-    /// A flow that was slowed down may send its next packet.
+    /// A throttled flow may send its next packet.
     InjectionDue {
         qp: u32,
         side: Side,
     },
-    /// The same, of a service level.
+    /// A throttled service level may send its next packet.
     LevelDue {
         port: u32,
         level: u8,
     },
-    /// A packet's payload is in the HCA and has been processed. Not of those that go to the link: they stand in its port's `tx_pending`.
+    /// A packet's payload is in the HCA and has been processed. Packets for the link skip this
+    /// event: they wait in their port's `tx_pending`.
     PacketReady {
         packet: u32,
     },
-    /// A port can perhaps send: its link is free, a packet is ready, or it has heard of its receiver.
+    /// A port may be able to send: its link is free, a packet is ready, or its receiver sent a
+    /// message.
     PortDue {
         port: u32,
     },
-    /// A switch's port has had a packet waiting for credits for long.
+    /// A packet has waited long for credits at a switch's port.
     QueueWatch {
         port: u32,
     },
-    /// A frame's first bit has come to an Ethernet port.
+    /// A frame's first bit has reached an Ethernet port.
     FrameArrival {
         packet: u32,
     },
     HcaArrival {
         packet: u32,
     },
-    /// A packet that the switch cannot forward has come in.
+    /// A packet that the switch cannot forward has arrived.
     SwitchDiscard {
         packet: u32,
     },
-    /// A packet would have come in whose link went down meanwhile.
+    /// A packet would have arrived, but its link went down.
     LostOnCable {
         packet: u32,
     },
-    /// A packet has come in whose output's link is down.
+    /// A packet has arrived whose output link is down.
     DiscardedByPort {
         packet: u32,
         output: u8,
     },
-    /// A packet with a bad CRC has come in.
+    /// A packet with a bad CRC has arrived.
     Corrupted {
         packet: u32,
     },
-    /// A port's link goes down, comes up, or trains anew: the plan of faults says which.
+    /// A port's link goes down, comes up, or retrains, according to the fault plan.
     LinkTurns {
         port: u32,
     },
@@ -82,7 +84,8 @@ pub(crate) enum Event {
     InMemory {
         dma_write: u32,
     },
-    /// A receive buffer's blocks are free and their flow-control packet is due, where somebody has to be told: on Ethernet, and in another part.
+    /// A receive buffer's blocks are free and the flow-control message is due. Only Ethernet ports
+    /// and senders in another partition need this event.
     BufferFree {
         port: u32,
         lane: u8,
@@ -103,7 +106,7 @@ pub(crate) enum Event {
     Report {
         notice: u32,
     },
-    /// Somebody outside asked for it.
+    /// A wakeup that a caller of the World requested.
     Wakeup {
         token: u32,
     },

@@ -1,7 +1,8 @@
-//! Addresses of ports: GID tables, and on Ethernet what stands for an address inside.
+//! Addresses of ports: GID tables, and the internal LID that represents an Ethernet address.
 //!
-//! Every port has a LID, which is what forwarding tables know. On Ethernet it stands for the MAC address, and programs never see it:
-//! they name GIDs, which are resolved here as a host resolves addresses of the network layer.
+//! Every port has a LID, and forwarding tables contain only LIDs. On Ethernet the LID represents
+//! the MAC address, and programs never see it. Programs use GIDs, which this module resolves as a
+//! host resolves network-layer addresses.
 
 use crate::port::{Owner, Port};
 use crate::world::World;
@@ -9,14 +10,16 @@ use softband_model::packet::Packet;
 use softband_model::verbs::api::{AddressVector, VerbsError};
 use softband_types::{Gid, Guid, HcaId, Lid, LinkLayer, PortNumber};
 
-/// The network of all Ethernet ports of a fabric, 10.77.0.0/16: the rest of an address is the port's LID.
+/// The network of all Ethernet ports of a fabric, 10.77.0.0/16. The port's LID fills the rest of an
+/// address.
 const NETWORK: [u8; 2] = [10, 77];
-/// LIDs of groups on Ethernet, from the first one on.
+/// First LID of the multicast groups on Ethernet.
 const GROUP_LID_FIRST: u16 = 0xE000;
 const GROUP_LIDS: u16 = 0x1FFF;
 
 impl World {
-    /// The GID table of a port. On Ethernet: what its interface has, in the order in which the kernel enters them; nothing while it is down.
+    /// Returns the GID table of a port. On Ethernet the table lists the interface's addresses in
+    /// the kernel's order; it is empty while the interface is down.
     pub(crate) fn gids(&self, port: &Port) -> [Option<Gid>; 2] {
         let guid = match port.owner {
             Owner::Hca { hca, .. } => Guid(self.hcas[hca as usize].node_guid.0 + u64::from(port.number.0)),
@@ -29,7 +32,7 @@ impl World {
         }
     }
 
-    /// The GID that a packet's sender has chosen.
+    /// Returns the source GID that the sender of a packet selected.
     pub(crate) fn source_gid(&self, packet: &Packet) -> Gid {
         let Some(port) = self.port_with_lid(packet.slid) else { return Gid::default() };
         let index = match port.framing.link_layer() {
@@ -39,13 +42,16 @@ impl World {
         self.gids(port).get(index).copied().flatten().unwrap_or_default()
     }
 
-    /// The address vector that a program gives, with the LID that it leads to. InfiniBand's stay as they are, but for the service level
-    /// where the routing engine has one for each path: programs ask the subnet manager for it; here they have it unasked. On Ethernet there is always
-    /// a global route (`IB_QP_AV` of RoCE in the kernel's `ib_resolve_eth_dmac`).
+    /// Returns a program's address vector with the destination's LID filled in. InfiniBand vectors
+    /// keep every field except the service level, which the routing engine may set per path. On
+    /// real fabrics programs query the subnet manager for it; here they need no query. Ethernet
+    /// vectors always have a global route (`IB_QP_AV` of RoCE in the kernel's
+    /// `ib_resolve_eth_dmac`).
     ///
     /// # Errors
-    /// `Invalid` for a vector without a global route or with a GID index that does not go with the destination, `Unresolved` when nobody
-    /// has the IPv4 address. A link-local address needs no resolution: what is sent to one that nobody has is lost.
+    /// `Invalid` for a vector without a global route, or for a GID index that does not match the
+    /// destination. `Unresolved` if no host has the IPv4 address. A link-local address needs no
+    /// resolution: packets to an unknown link-local address are lost.
     pub fn resolve(&self, hca: HcaId, vector: &AddressVector) -> Result<AddressVector, VerbsError> {
         let port = self.port_index(hca, vector.port).ok_or(VerbsError::Invalid)?;
         let port = &self.ports[port as usize];
@@ -65,13 +71,15 @@ impl World {
         }
     }
 
-    /// Who has the address, of the hosts in the network of a port. Switches have none.
+    /// Returns the LID of the host that has this address in the port's network. Switches have no
+    /// addresses.
     fn ethernet_lid(&self, from: &Port, gid: Gid) -> Option<Lid> {
         let is_host_there = |port: &&Port| port.network == from.network && matches!(port.owner, Owner::Hca { .. });
         self.ports.iter().filter(is_host_there).find(|port| self.gids(port).contains(&Some(gid))).map(|port| port.lid)
     }
 
-    /// The HCA that packets with this LID reach from a port, if there is one and a way to it.
+    /// Returns the HCA that packets with this LID reach from a port; `None` without an HCA or a
+    /// route.
     pub fn hca_reached(&self, from: (HcaId, PortNumber), lid: Lid) -> Option<HcaId> {
         let network = self.ports[self.port_index(from.0, from.1)? as usize].network;
         let is_there = |port: &&Port| port.network == network && port.cabling.is_some();
@@ -81,7 +89,7 @@ impl World {
         })
     }
 
-    /// The LID of a group: what the program says, or on Ethernet what its GID is mapped to.
+    /// Returns the LID of a group: the program's LID, or on Ethernet the LID that the GID maps to.
     pub(crate) fn lid_of_group(&self, hca: HcaId, mgid: Gid, mlid: Lid) -> Lid {
         match self.link_layer(hca) {
             LinkLayer::Infiniband => mlid,
@@ -90,14 +98,15 @@ impl World {
     }
 
     /// # Panics
-    /// When `hca` is not of this fabric.
+    /// Panics if `hca` is not part of this fabric.
     pub fn link_layer(&self, hca: HcaId) -> LinkLayer {
         let (host, index) = self.hcas[hca.0 as usize].place;
         self.spec.hosts[host].hcas[index].link_layer
     }
 }
 
-/// Several groups may share one, as they share a MAC address (RFC 1112, 6.4): HCAs look at the GID.
+/// Maps a group to its LID. Groups may share a LID, as they share a MAC address (RFC 1112, 6.4):
+/// HCAs check the GID.
 fn group_lid(mgid: Gid) -> Lid {
     Lid(GROUP_LID_FIRST + u16::from_be_bytes([mgid.0[14], mgid.0[15]]) % GROUP_LIDS)
 }
@@ -107,7 +116,8 @@ fn ipv4(lid: Lid) -> Gid {
     Gid::of_ipv4([NETWORK[0], NETWORK[1], high, low])
 }
 
-/// Of the MAC address, the maker's three bytes and the LID (RFC 4291, appendix A).
+/// Derives the address from the MAC address: the vendor's three bytes and the LID (RFC 4291,
+/// appendix A).
 fn link_local(guid: Guid, lid: Lid) -> Gid {
     const UNIVERSAL: u8 = 2;
     let ([a, b, c, ..], [high, low]) = (guid.0.to_be_bytes(), lid.0.to_be_bytes());

@@ -1,30 +1,34 @@
-//! Where the time of an HCA goes beside its ports: the way to memory, and the gaps that it keeps between messages.
+//! The time that an HCA spends outside its ports: on the path to memory, and in the gaps between
+//! messages.
 
 use crate::World;
 use softband_sim::SimDuration;
 
-/// How long each limit of one HCA has been at work since the fabric began, in picoseconds of simulated time.
+/// The active time of each limit of one HCA since the fabric began, in picoseconds of simulated
+/// time.
 ///
-/// A limit that was at work for the whole time of a transfer is the one that held it up.
+/// A limit that was active during a whole transfer is the transfer's bottleneck.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HcaCounters {
     /// `host/device`.
     pub node: String,
-    /// The slot's directions, headers of packets with them; 0 on PCI-X, whose bus is `shared_bus_picos`.
+    /// The slot's two directions, including packet headers; 0 on PCI-X, whose bus is
+    /// `shared_bus_picos`.
     pub slot_read_picos: u64,
     pub slot_write_picos: u64,
-    /// The PCI-X bus with all cards on it, or the bridge behind a slot; 0 where there is none.
+    /// The PCI-X bus with all its cards, or the bridge behind a slot; 0 without them.
     pub shared_bus_picos: u64,
-    /// The host's memory for all its HCAs; 0 where its part names no rate.
+    /// The host's memory for all its HCAs; 0 if its part names no rate.
     pub memory_picos: u64,
-    /// While all read requests of the HCA were under way and another one waited: what memory's latency costs.
+    /// Time with all read requests of the HCA in flight and another waiting: the cost of memory
+    /// latency.
     pub read_wait_picos: u64,
-    /// The gaps between messages, of the processing engine that has most of them.
+    /// The gaps between messages, for the processing engine with the longest total.
     pub message_gap_picos: u64,
 }
 
 impl World {
-    /// Counters of every HCA of the hosts that are here, in the order of the fabric file.
+    /// Returns the counters of every HCA of this partition, in the order of the fabric file.
     pub fn hca_counters(&self) -> Vec<HcaCounters> {
         self.hcas
             .iter()

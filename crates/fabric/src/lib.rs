@@ -1,4 +1,4 @@
-//! Topology and the World: owns the nodes and turns model outputs into events.
+//! The World: owns the nodes of a topology and turns model outputs into events.
 #![forbid(unsafe_code)]
 
 pub mod faults;

@@ -13,8 +13,8 @@ use softband_sim::{SimDuration, SimTime};
 use softband_types::{CreditBlocks, VirtualLane};
 
 impl World {
-    /// A packet turns round inside its HCA: it is for the same port, or the copy of one for a group that may have members here. Or it ends
-    /// there, without a cable or on a lane that never sends.
+    /// Handles a packet that stays in its HCA: for the same port, or a multicast copy for members
+    /// on this HCA. A packet without a cable, or on a lane that never sends, ends here.
     pub(crate) fn on_packet_ready(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
         let transit = self.packets.get_mut(id);
         let (port, lane, bytes) = (transit.port, transit.lane, transit.bytes);
@@ -30,7 +30,8 @@ impl World {
             self.on_looped_back(id, memory, now);
             self.on_departed(port, (lane, bytes), staged.then_some(completes), memory, now);
         } else {
-            // It has no cable to leave by, or a lane that never sends; or it has left: this is the copy for those here.
+            // The packet has no cable or a lane that never sends, or it is the local copy of a
+            // packet that has left.
             let transit = self.packets.take(id);
             let at = &mut self.ports[port as usize];
             at.tally.xmit_discards += u64::from(!at.arbiter.sends_on(lane));
@@ -38,7 +39,8 @@ impl World {
         }
     }
 
-    /// A packet begins to leave by a port: what follows from it here, and at the other end of the cable.
+    /// Starts a packet on a port's link, with the effects at this port and at the other end of the
+    /// cable.
     #[inline(always)]
     pub(crate) fn start(&mut self, id: u32, packet: u32, lane: VirtualLane, now: SimTime) {
         let port = &mut self.ports[id as usize];
@@ -63,7 +65,8 @@ impl World {
             self.schedule_tx(id, at);
         }
         if from_input && (copies.is_none() || self.last_copy_leaves(copies)) {
-            // The last bit enters the crossbar the forwarding time before it leaves the output; the switch holds it for its time.
+            // The last bit enters the crossbar one forwarding delay before it leaves the output.
+            // The switch then holds the buffer for its hold time.
             let entered = now + SimDuration::from_picos(time.as_picos().saturating_sub(through.as_picos()));
             self.leave_input((input, input_lane), blocks, entered, now);
         }
@@ -75,7 +78,7 @@ impl World {
         }
     }
 
-    /// A packet is on its way over the cable of a port.
+    /// Sends a packet over the cable of a port.
     #[inline]
     pub(crate) fn cross(&mut self, packet: u32, by: u32) {
         if self.faults.is_some() && self.is_lost_on_cable(packet, by) {
@@ -99,7 +102,8 @@ impl World {
         self.free_buffer(input, lane, blocks, entered + hold, now);
     }
 
-    /// What becomes of a packet that has left by a port: its next event is at the far end of the cable, or it will be ready to leave a switch.
+    /// Schedules the next event of a packet that has left by a port: its arrival at an HCA, or its
+    /// departure from a switch.
     #[inline]
     pub(crate) fn schedule_arrival(&mut self, packet: u32, by: u32) {
         let port = &self.ports[by as usize];
@@ -107,7 +111,8 @@ impl World {
         let peer = &self.ports[input as usize];
         let transit = self.packets.get_mut(packet);
         let Owner::Switch { switch, index } = peer.owner else {
-            // What carries payload is looked at with its first bit, since the DMA write may follow the bytes.
+            // A packet with payload is handled at its first bit, because the DMA write may follow
+            // the bytes.
             let at = if transit.payload_bytes > 0 { transit.head } else { transit.tail };
             return self.queue.push_arrival(at, peer.node, (peer.owner.index(), Source::Packets), Event::HcaArrival { packet });
         };
@@ -123,7 +128,7 @@ impl World {
         if output == input || onward.kind == Onward::NO_LINK || transit.payload_bytes > onward.mtu_bytes {
             return self.queue.push_arrival(transit.tail, peer.node, (index, Source::Packets), Event::SwitchDiscard { packet });
         }
-        // Alike links take alike times.
+        // Links of the same kind take the same time.
         let time_out = if onward.kind == kind { time_in } else { port.serialisation(transit.bytes) };
         transit.time_out = time_out.as_picos() as u32;
         let at = ready_at(transit.head, onward.through, time_in, time_out);
@@ -147,7 +152,7 @@ impl World {
         self.free_buffer(transit.port, transit.lane, transit.blocks, now, now);
     }
 
-    /// Counts what has come in, where that is not all that the other end has sent: frames may have been dropped.
+    /// Counts an arrived frame. Only Ethernet ports need this count, because they may drop frames.
     pub(crate) fn count_received(&mut self, port: u32, bytes: u32) {
         let port = &mut self.ports[port as usize];
         if matches!(port.framing, Framing::Ethernet { .. })
@@ -157,7 +162,8 @@ impl World {
         }
     }
 
-    /// A packet has left the HCA: `staged` tells that it held a place, and whose message is complete with it.
+    /// Handles a packet that has left the HCA. `staged` is `Some` if it held a place, with the
+    /// message that its departure completes.
     pub(crate) fn on_departed(
         &mut self,
         port: u32,
@@ -176,7 +182,8 @@ impl World {
         self.release_place(port, held, memory, now);
     }
 
-    /// A receive buffer's blocks are free at `at`; the flow-control packet is due after the port's own delay.
+    /// Frees a receive buffer's blocks at `at`. The flow-control packet follows after the port's
+    /// own delay.
     #[inline]
     pub(crate) fn free_buffer(&mut self, id: u32, lane: VirtualLane, blocks: u16, at: SimTime, now: SimTime) {
         let port = &self.ports[id as usize];
@@ -187,7 +194,8 @@ impl World {
         self.give_back(id, (lane, CreditBlocks(u32::from(blocks))), at, now);
     }
 
-    /// Credits leave a port at `at`, or behind the packet that is on its link then. Its sender reads them when it needs them.
+    /// Returns credits from a port at `at`, or behind the packet then on its link. The sender reads
+    /// them on demand.
     #[inline]
     fn give_back(&mut self, id: u32, credits: (VirtualLane, CreditBlocks), at: SimTime, now: SimTime) {
         let port = &mut self.ports[id as usize];
@@ -198,7 +206,8 @@ impl World {
         }
     }
 
-    /// The same, where it has to be told then: a frame is out of its buffer, or the sender is elsewhere.
+    /// Returns credits or a frame's buffer by an event: on Ethernet, or for a sender in another
+    /// partition.
     pub(crate) fn on_buffer_free(&mut self, id: u32, lane: VirtualLane, blocks: u16, now: SimTime) {
         let port = &self.ports[id as usize];
         let blocks = CreditBlocks(u32::from(blocks));
@@ -214,7 +223,7 @@ impl World {
         }
     }
 
-    /// A flow control message of the receiver is on its way to a port.
+    /// Delivers a receiver's flow-control message to a port.
     pub(crate) fn tell_sender(&mut self, to: u32, arrival: SimTime, message: FlowControlMessage) {
         let sender = &mut self.ports[to as usize];
         if !self.partition.has(sender.node) {
@@ -229,7 +238,8 @@ impl World {
             }
             (FlowControlMessage::Pause { lane, pauses }, FlowControl::Pause(ledger)) => {
                 ledger.schedule(arrival, lane, pauses);
-                // For what stands before it in the ledger a transmission is scheduled already, or will be when the link is free.
+                // For earlier ledger entries a transmission is already scheduled, or will be once
+                // the link is free.
                 if sender.is_stalled() {
                     self.schedule_tx(to, arrival);
                 }

@@ -1,7 +1,8 @@
-//! Multicast: groups, the tree that switches forward them by, and copies.
+//! Multicast: groups, the forwarding tree of the switches, and copies.
 //!
-//! Who attaches a queue pair has thereby joined: the subnet manager here asks for no membership records. The tree consists of the
-//! routes from all members to the first of them; what a port that is no member sends goes that way until it meets the tree.
+//! A process joins a group when it attaches a queue pair: the subnet manager here requires no
+//! membership records. The tree consists of the routes from all members to the first member. A
+//! packet from a non-member follows its route to that member until it meets the tree.
 
 use crate::event::Event;
 use crate::port::{Cabling, Owner};
@@ -19,8 +20,8 @@ use std::num::NonZeroU32;
 
 impl World {
     /// # Errors
-    /// `Invalid` for another queue pair than one for datagrams or an address that is not a group's, `Unsupported` on an HCA without
-    /// multicast, `NoMemory` beyond its limits.
+    /// `Invalid` for a queue pair that is not UD, or for an address that is not a group's.
+    /// `Unsupported` on an HCA without multicast, `NoMemory` beyond the HCA's limits.
     pub fn attach_multicast(&mut self, owner: ProcessId, hca: HcaId, qpn: Qpn, mgid: Gid, mlid: Lid) -> Result<(), VerbsError> {
         if self.query_qp(owner, hca, qpn)?.init.qp_type != QpType::Ud {
             return Err(VerbsError::Invalid);
@@ -32,7 +33,7 @@ impl World {
     }
 
     /// # Errors
-    /// `Invalid` when the queue pair is not attached.
+    /// `Invalid` if the queue pair is not attached.
     pub fn detach_multicast(&mut self, owner: ProcessId, hca: HcaId, qpn: Qpn, mgid: Gid, mlid: Lid) -> Result<(), VerbsError> {
         self.query_qp(owner, hca, qpn)?;
         let mlid = self.lid_of_group(hca, mgid, mlid);
@@ -41,12 +42,13 @@ impl World {
         Ok(())
     }
 
-    /// Whether a queue pair is a member of any group.
+    /// Checks whether a queue pair is a member of any group.
     pub fn is_in_group(&self, hca: HcaId, qpn: Qpn) -> bool {
         self.verbs.multicast.is_attached(hca, qpn)
     }
 
-    /// The members of a group, with their ports' LIDs, that hear what a queue pair sends to it. Those whose ports are down do not.
+    /// Returns the group members that receive a queue pair's packets, with their ports' LIDs.
+    /// Members with a down port are left out.
     pub fn hearers(&self, (sender_hca, sender): (HcaId, Qpn), mlid: Lid, mgid: Gid) -> Vec<(Lid, Qpn)> {
         let members = |hca| self.verbs.multicast.members(Group { hca, mlid, mgid }).iter().map(move |qpn| (hca, *qpn));
         let hcas: BTreeSet<HcaId> = self.verbs.multicast.hcas(mlid).collect();
@@ -61,7 +63,7 @@ impl World {
         hcas.into_iter().flat_map(members).filter_map(hears).collect()
     }
 
-    /// A queue pair is gone: so is its place in all groups.
+    /// Detaches a destroyed queue pair from all groups.
     pub(crate) fn leave_groups(&mut self, hca: HcaId, qpn: Qpn) {
         for mlid in self.verbs.multicast.detach_all(hca, qpn) {
             self.grow_tree(mlid);
@@ -78,7 +80,7 @@ impl World {
         for node in &mut self.switches {
             node.switch.clear_multicast(mlid);
         }
-        // One tree for each network that has members.
+        // Each network with members has its own tree.
         let mut roots: BTreeMap<u32, Lid> = BTreeMap::new();
         for member in members {
             let port = &self.ports[member as usize];
@@ -95,7 +97,7 @@ impl World {
     /// Adds both directions of the route from a member's port to the root.
     fn mark_route(&mut self, member: u32, root: Lid, mlid: Lid) {
         let mut at = self.ports[member as usize].cabling.map(|cabling| cabling.peer);
-        // No route is longer than there are switches.
+        // A route passes at most all switches.
         for _ in 0..=self.switches.len() {
             let Some(input) = at else { return };
             let Owner::Switch { switch, index } = self.ports[input as usize].owner else { return };
@@ -108,7 +110,8 @@ impl World {
         }
     }
 
-    /// A copy of a packet for each member of its group on this HCA. Members may be told not to hear themselves.
+    /// Returns a copy of a packet for each member of its group on this HCA. A member may block its
+    /// own packets.
     pub(crate) fn copies_for_members(&self, packet: &Packet, hca: HcaId) -> Vec<Packet> {
         let Some(route) = &packet.grh else { return Vec::new() };
         let group = Group { hca, mlid: packet.dlid, mgid: route.dgid };
@@ -124,7 +127,8 @@ impl World {
         })
     }
 
-    /// Sends a packet for a group on through a switch: a copy to each output that leads to members, but not back.
+    /// Forwards a multicast packet through a switch: a copy for each output that leads to members,
+    /// except the input.
     pub(crate) fn fork_at_switch(&mut self, packet: u32, switch: u32, input_index: u8, time_in: SimDuration) {
         let node = &self.switches[switch as usize];
         let (first_port, node_number) = (node.first_port, self.ports[node.first_port as usize].node);
@@ -140,7 +144,7 @@ impl World {
         if branches.is_empty() {
             return self.queue.push_arrival(tail, node_number, (input_index, Source::Packets), Event::SwitchDiscard { packet });
         }
-        // From 1 on: a packet without copies has none.
+        // The numbers start at 1, because a packet without copies has none.
         self.count_received(first_port + u32::from(input_index), bytes);
         let copies = NonZeroU32::new(self.copies_left.insert(branches.len() as u32) + 1);
         for (number, (output, onward)) in branches.into_iter().enumerate() {
@@ -162,7 +166,8 @@ impl World {
         }
     }
 
-    /// Whether the copy that leaves a switch now is the last of its packet, which frees the buffer that all came in by.
+    /// Checks whether the copy that now leaves a switch is the last of its packet. The last copy
+    /// frees the shared input buffer.
     pub(crate) fn last_copy_leaves(&mut self, copies: Option<NonZeroU32>) -> bool {
         let Some(id) = copies.map(|copies| copies.get() - 1) else { return true };
         let left = self.copies_left.get_mut(id);
@@ -176,7 +181,7 @@ impl World {
 }
 
 impl Transit {
-    /// The same packet on the same hop, for another output.
+    /// Copies the packet on the same hop, for another output.
     pub(crate) fn copy(&self) -> Self {
         Self { packet: self.packet.clone(), staged: false, completes: None, ..*self }
     }

@@ -1,6 +1,8 @@
-//! A fabric in partitions: Worlds of the same fabric. Each World executes the events of its own nodes.
+//! A fabric in partitions: Worlds of the same fabric. Each executes the events of some of the
+//! nodes.
 //!
-//! A packet that crosses a cable between two partitions goes as a parcel, between two windows. None of its consequences is due before.
+//! Packets and flow-control messages that cross a cable between partitions travel as parcels,
+//! between two windows. All their effects lie in later windows.
 
 use crate::spec::{FabricSpec, PortRef};
 use crate::world::{Transit, World};
@@ -8,11 +10,11 @@ use softband_sim::SimTime;
 use softband_types::{CreditBlocks, HcaId, VirtualLane};
 use std::sync::Arc;
 
-/// What crosses a cable to another partition.
+/// A packet or message that crosses a cable to another partition.
 pub struct Parcel(pub(crate) Content);
 
 impl Parcel {
-    /// Before this it makes no difference.
+    /// Returns the earliest time at which the parcel has an effect.
     pub fn arrival(&self) -> SimTime {
         match &self.0 {
             Content::Packet { transit, .. } => transit.head,
@@ -22,20 +24,20 @@ impl Parcel {
 }
 
 pub(crate) enum Content {
-    /// A packet, and the port that it left by.
+    /// A packet, and the port by which it left.
     Packet { by: u32, transit: Transit },
-    /// What a receiver says, and the port that it says it to.
+    /// A receiver's flow-control message, and the sending port that it addresses.
     FlowControl { to: u32, arrival: SimTime, message: FlowControlMessage },
 }
 
-/// A link-layer message of the receiver: the sender may send so much, or must not send.
+/// A link-layer message of the receiver: it grants credits, or stops and resumes the sender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FlowControlMessage {
     Credits { lane: VirtualLane, blocks: CreditBlocks },
     Pause { lane: VirtualLane, pauses: bool },
 }
 
-/// Which partition each node is in: HCAs in the order of the file, then switches.
+/// The partition of each node: HCAs in the order of the file, then switches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partitioning {
     partition_of: Arc<[u8]>,
@@ -43,8 +45,9 @@ pub struct Partitioning {
 }
 
 impl Partitioning {
-    /// Hosts in equal shares, in the order of the file; switches with those they are cabled to, so that few cables lead across. Hosts whose
-    /// only cable leads to a switch are where that is.
+    /// Divides the hosts into equal shares, in the order of the file. A switch joins the partition
+    /// of its neighbours, so that few cables cross. A host with a single cable, to a switch, joins
+    /// that switch's partition.
     pub fn new(spec: &FabricSpec, partitions: u8) -> Self {
         let partitions = partitions.max(1);
         let first_of_host: Vec<usize> = spec.hosts.iter().scan(0, |next, host| Some(std::mem::replace(next, *next + host.hcas.len()))).collect();
@@ -77,7 +80,8 @@ impl Partitioning {
     }
 }
 
-/// Of each cable the host and the switch that it connects, where the host has no other cable: nothing is to be gained by dividing them.
+/// Returns, per cable, its host and switch if the host has no other cable. A division of that pair
+/// gains nothing.
 pub(crate) fn only_cables(spec: &FabricSpec) -> Vec<Option<(usize, usize)>> {
     let mut count = vec![0; spec.hosts.len()];
     let ends = spec.cables.iter().flat_map(|cable| cable.ends);
@@ -95,7 +99,8 @@ pub(crate) fn only_cables(spec: &FabricSpec) -> Vec<Option<(usize, usize)>> {
     spec.cables.iter().map(|cable| connects(cable.ends).filter(|(host, _)| count[*host] == 1)).collect()
 }
 
-/// Gives each node the partition of most of its neighbours that have one, from those that have one on; of several the one with fewest nodes.
+/// Assigns each node to the partition of most of its assigned neighbours, outward from the assigned
+/// nodes. Among equals the smallest partition wins.
 fn spread(neighbours: &[Vec<usize>], partition_of: &mut [Option<u8>], partitions: usize) {
     let mut sizes = vec![0usize; partitions];
     let mut reached: Vec<usize> = (0..partition_of.len()).filter(|node| partition_of[*node].is_some()).collect();
@@ -115,10 +120,10 @@ fn spread(neighbours: &[Vec<usize>], partition_of: &mut [Option<u8>], partitions
     }
 }
 
-/// Which nodes are here, and what is to go to the other partitions.
+/// The nodes of this partition, and the parcels for the other partitions.
 #[derive(Default)]
 pub(crate) struct OwnPartition {
-    /// Nothing when all nodes are here.
+    /// `None` if all nodes are here.
     partitioning: Option<Partitioning>,
     own: u8,
     outboxes: Vec<Vec<Parcel>>,
@@ -131,17 +136,18 @@ impl OwnPartition {
 }
 
 impl World {
-    /// Executes only the events of partition `own` from now on. In windows, and before the first event.
+    /// Executes only the events of partition `own` from now on. The call needs windows, and comes
+    /// before the first event.
     ///
     /// # Panics
-    /// When events do not come in windows.
+    /// Panics if the World does not work in windows.
     pub fn take_partition(&mut self, partitioning: &Partitioning, own: u8) {
         assert!(self.has_windows(), "partitions meet between windows");
         self.queue.end_window_of(SimTime::ZERO);
         let outboxes = std::iter::repeat_with(Vec::new).take(usize::from(partitioning.partitions)).collect();
         self.partition = OwnPartition { partitioning: Some(partitioning.clone()), own, outboxes };
         if self.faults.is_some() {
-            // What happens elsewhere is no event here.
+            // Events of other partitions do not belong in this queue.
             self.queue = self.queue.emptied(self.hcas.len() + self.switches.len());
             self.schedule_all_turns();
         }
@@ -155,29 +161,29 @@ impl World {
         self.partition.has(node)
     }
 
-    /// Whether an HCA's events are executed here.
+    /// Checks whether this World executes an HCA's events.
     pub fn has_hca(&self, hca: HcaId) -> bool {
         self.has_node(hca.0)
     }
 
-    /// Puts something aside for the partition that a port is in.
+    /// Stores a parcel for the partition of a port.
     pub(crate) fn send_parcel(&mut self, port: u32, content: Content) {
         let node = self.ports[port as usize].node as usize;
         let Some(partitioning) = &self.partition.partitioning else { unreachable!("without partitions all nodes are here") };
         self.partition.outboxes[usize::from(partitioning.partition_of[node])].push(Parcel(content));
     }
 
-    /// Takes the parcels for another partition, in the order in which its nodes sent them.
+    /// Returns the parcels for another partition, in send order.
     pub fn take_parcels(&mut self, partition: u8) -> Vec<Parcel> {
         self.partition.outboxes.get_mut(usize::from(partition)).map(std::mem::take).unwrap_or_default()
     }
 
-    /// Takes in what another partition has sent in the window that is over.
+    /// Accepts the parcels that another partition sent in the window that just ended.
     pub fn take_in(&mut self, parcels: Vec<Parcel>) {
         for Parcel(content) in parcels {
             match content {
                 Content::Packet { by, transit } => {
-                    // What has come in is what the other end has sent.
+                    // The local copy of the sending port counts the packets that have arrived.
                     self.ports[by as usize].sent.count(transit.bytes);
                     let packet = self.packets.insert(transit);
                     self.cross(packet, by);

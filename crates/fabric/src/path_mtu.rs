@@ -5,7 +5,7 @@ use crate::spec::FabricSpec;
 use crate::world::World;
 use softband_types::{HcaId, Mtu, PortNumber};
 
-/// Of so many pairs at most the path is followed.
+/// Limit on the number of pairs whose path is followed.
 const PAIRS_MAX: usize = 1 << 22;
 
 /// Two hosts whose ports have a larger MTU than a link between them.
@@ -13,11 +13,12 @@ const PAIRS_MAX: usize = 1 << 22;
 pub struct PathMtuLimit {
     pub hosts: (usize, usize),
     pub of_ports: Mtu,
-    /// What a path record says.
+    /// The path MTU that a path record states.
     pub of_path: Mtu,
 }
 
-/// The first such pair: programs that go by their port's MTU lose their packets between them. In large fabrics not every pair is looked at.
+/// Returns the first pair with a limit: programs that use their port's MTU lose packets between
+/// these hosts. Large fabrics check only a sample of the pairs.
 pub fn path_mtu_limit(spec: &FabricSpec) -> Option<PathMtuLimit> {
     let mut mtus = spec.cables.iter().map(|cable| settings_of(spec, cable).mtu);
     let first = mtus.next()?;

@@ -1,4 +1,4 @@
-//! A port of an HCA or switch: its sending end, and what it knows of its receiving end.
+//! A port of an HCA or switch: its egress side, and its state of the ingress side.
 
 use crate::port_counters::EthernetCounters;
 use crate::send_engine::Work;
@@ -11,7 +11,7 @@ use softband_sim::{SimDuration, SimTime};
 use softband_types::{CreditBlocks, Lid, LinkLayer, LinkRate, Mtu, OperationalVls, PortNumber, VirtualLane};
 use std::collections::VecDeque;
 
-/// Whose port it is; `index` counts its ports from 0.
+/// The node that owns a port; `index` counts the node's ports from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Hca { hca: u32, index: u8 },
@@ -25,8 +25,8 @@ impl Owner {
     }
 }
 
-/// What the departure of the packet on an HCA's link sets free: a place of the staging buffer, and the message of an unreliable
-/// queue pair.
+/// Resources that the departing packet on an HCA's link frees: a place in the staging buffer, and
+/// the message of an unreliable queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Departing {
     pub lane: VirtualLane,
@@ -46,13 +46,13 @@ pub(crate) struct Staged {
 }
 
 impl Staged {
-    /// Whether another packet may be read ahead.
+    /// Checks whether the HCA may read another packet ahead.
     pub(crate) fn has_place(&self, part: &HcaPart) -> bool {
         self.held < part.transmit_staging_packets.max(1) && part.transmit_staging_bytes.is_none_or(|most| self.held_bytes < most)
     }
 }
 
-/// What it is cabled to.
+/// The cable and the link parameters of a port.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cabling {
     pub peer: u32,
@@ -64,13 +64,13 @@ pub(crate) struct Cabling {
 }
 
 impl Cabling {
-    /// How long a packet of so many bytes occupies the link.
+    /// Returns the time for which a packet of `bytes` bytes occupies the link.
     pub(crate) fn serialisation(&self, bytes: u32) -> SimDuration {
         serialisation(self.rate, self.framing, bytes)
     }
 }
 
-/// What has passed in one direction.
+/// Traffic in one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Traffic {
     pub bytes: u64,
@@ -84,22 +84,22 @@ impl Traffic {
     }
 }
 
-/// Further counters.
+/// Other counters of a port.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub xmit_discards: u64,
-    /// Time of sending packets of congested lanes.
+    /// Time spent sending packets of congested lanes.
     pub xmit_time_congested: SimDuration,
     pub rcv_fecn: u64,
     pub rcv_becn: u64,
-    /// How long the link stood still with packets waiting and no credits.
+    /// Time that the link idled while packets waited for credits.
     pub wait: SimDuration,
-    /// Of lanes that have waited, and of those below them.
+    /// Wait time per lane, up to the highest lane that has waited.
     pub lane_wait: Vec<SimDuration>,
 }
 
 impl Tally {
-    /// These lanes, by bit, have waited for so long while the link stood still.
+    /// Adds a wait of length `span` to each lane in the bit mask.
     fn count_wait(&mut self, lanes_waiting: u16, span: SimDuration) {
         self.wait += span;
         let lanes = 16 - lanes_waiting.leading_zeros() as usize;
@@ -112,92 +112,96 @@ impl Tally {
     }
 }
 
-/// What an Ethernet port has beside what every port has.
+/// The Ethernet-specific state of a port.
 pub(crate) struct EthernetPort {
     pub buffer: ReceiveBuffer,
-    /// From a pause frame's arrival to the stop of its priority.
+    /// Delay between a pause frame's arrival and the stop of its priority.
     pub pause_response: SimDuration,
-    /// When the last pause frame will have left: the link is taken until then.
+    /// Departure time of the last pause frame; the link is busy until then.
     pub pauses_until: SimTime,
-    /// Frames that there was room for; what an InfiniBand port has received is what its peer has sent.
+    /// Frames that fit in the buffer. An InfiniBand port receives all that its peer sends, so it
+    /// needs no such count.
     pub received: Traffic,
     pub counters: EthernetCounters,
 }
 
-/// What a packet that is to leave by a port needs to know of its link.
+/// Link parameters that a packet needs before it leaves by a port.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Onward {
-    /// From a first bit in to that bit out by this port.
+    /// Delay from the arrival of a bit to its departure by this port.
     pub through: SimDuration,
-    /// Links with the same number are alike in rate and framing: packets take the same time on them.
+    /// Links with the same number have equal rate and framing, so packets take equal time on them.
     pub kind: u16,
     pub mtu_bytes: u16,
     pub vls: OperationalVls,
 }
 
 impl Onward {
-    /// In the place of a kind.
+    /// The `kind` of a port without a link.
     pub(crate) const NO_LINK: u16 = u16::MAX;
 }
 
-/// In the order in which a packet that passes needs them: three lines of the cache where it leaves, the first and the sixth where it came in.
+/// Fields are in the order in which a passing packet needs them. The egress port costs three cache
+/// lines, the ingress port the first and the sixth.
 #[repr(C, align(64))]
 pub(crate) struct Port {
     pub node: u32,
-    /// The port at the other end of its cable; nowhere where it has none.
+    /// The port at the other end of its cable; an invalid index without a cable.
     pub far_end: u32,
-    /// The packet that went last; the link is free when it has left.
+    /// The packet that left last; the link is free once it has left.
     pub sending: Sending,
-    /// When it next tries to send. Tries that were scheduled for later do nothing.
+    /// Time of the next attempt to send. Attempts scheduled for other times do nothing.
     pub due: SimTime,
     pub cable_delay: SimDuration,
-    /// From freed buffer to flow-control packet.
+    /// Delay from freed buffer to flow-control packet.
     pub credit_return: SimDuration,
     pub owner: Owner,
-    /// How it frames what it sends, cabled or not.
+    /// Framing of its packets, with or without a cable.
     pub framing: Framing,
-    /// The port that sends to it stands still for want of credits.
+    /// Its sender is blocked for lack of credits.
     pub sender_waits: bool,
-    /// Freed buffers are events: the port that sends to it has to learn of them.
+    /// Freed buffers cause events, because the sender needs a message.
     pub tells_sender: bool,
-    /// A `QueueWatch` is under way. HCAs' ports have none: nobody waits for what they wait to send.
+    /// A `QueueWatch` event is pending. HCA ports never need this event, because no packet waits
+    /// for theirs.
     pub watched: bool,
-    /// The packet on the link is to be told of when it has left: `departing`.
+    /// The departure of the packet on the link needs handling: see `departing`.
     pub departs: bool,
-    /// Lanes that wait for credits while the link stands still, by bit, and (below) since when.
+    /// Lanes that wait for credits while the link idles, as bits. `stalled_since` has the start
+    /// time.
     stalled_lanes: u16,
     // The second line.
     pub sent: Traffic,
     pub flow_control: FlowControl,
     pub onward: Onward,
     // The third line.
-    /// What will be ready to leave.
+    /// Packets that will be ready to leave.
     pub tx_pending: TxPending,
-    /// With its first 16 bytes.
+    /// Its first 16 bytes are on the third line.
     pub arbiter: Arbiter,
     pub departing: Option<Departing>,
-    /// Of cabled ports of Ethernet links.
+    /// `Some` for cabled Ethernet ports.
     pub ethernet: Option<Box<EthernetPort>>,
     pub number: PortNumber,
-    /// How long a packet may wait for credits at the head of a lane.
+    /// Maximum wait for credits at the head of a lane.
     pub head_lifetime: LifetimeCode,
     pub lid: Lid,
-    /// Packets that still pass before one is marked.
+    /// Packets that still pass before the next is marked.
     pub until_mark: u16,
     // The sixth line.
-    /// Of what it has received: what its sender has not seen yet to be free again.
+    /// Freed receive blocks that its sender has not yet seen.
     pub returns: Returns,
-    // What most packets do not need.
+    // Fields that most packets do not need.
     stalled_since: SimTime,
     pub cabling: Option<Cabling>,
     pub tally: Tally,
-    /// Of an HCA.
+    /// `Some` for an HCA's port.
     pub staging: Option<Box<Staging>>,
-    /// Of an HCA that slows down service levels: each of them.
+    /// Throttles per service level, for an HCA that throttles service levels.
     pub throttles: Vec<Throttle>,
-    /// What each of them holds back, in the order in which it may go on.
+    /// Work held back per service level, in the order in which it may continue.
     pub held_back: Vec<VecDeque<Work>>,
-    /// Ports with the same number are those that routes lead to from each other.
+    /// Network number. Routes connect the ports with the same number.
     pub network: u32,
 }
 
@@ -240,12 +244,12 @@ impl Port {
     }
 
     /// # Panics
-    /// Of a switch's port.
+    /// Panics for a switch's port.
     pub(crate) fn staged(&mut self, lane: VirtualLane) -> &mut Staged {
         &mut self.staging.as_deref_mut().expect("only HCAs stage packets")[usize::from(lane.0)]
     }
 
-    /// When its link is free.
+    /// Returns the time at which the link is free.
     pub(crate) fn free_at(&self) -> SimTime {
         match (self.framing, &self.ethernet) {
             (Framing::Ethernet { .. }, Some(ethernet)) => self.sending.until.max(ethernet.pauses_until),
@@ -253,31 +257,31 @@ impl Port {
         }
     }
 
-    /// How long a packet of so many bytes occupies the link.
+    /// Returns the time for which a packet of `bytes` bytes occupies the link.
     pub(crate) fn serialisation(&self, bytes: u32) -> SimDuration {
         self.cabling.map_or(SimDuration::ZERO, |cabling| cabling.serialisation(bytes))
     }
 
-    /// The departure to announce, now that the packet has left.
+    /// Returns the pending departure action of the packet that has left.
     pub(crate) fn take_departing(&mut self) -> Option<Departing> {
         self.departs = false;
         self.departing.take()
     }
 
-    /// Lets a packet wait for its turn.
+    /// Adds a packet to the arbiter's queues.
     pub(crate) fn enqueue(&mut self, Ready { packet, input, lane, blocks, .. }: Ready) {
         self.arbiter.enqueue(lane, usize::from(input), packet, CreditBlocks(u32::from(blocks)));
     }
 
-    /// The same with all that is ready by now.
+    /// Adds all packets that are ready by now to the arbiter's queues.
     pub(crate) fn take_ready(&mut self, now: SimTime) {
         while let Some(ready) = take_ready(&mut self.tx_pending, now) {
             self.enqueue(ready);
         }
     }
 
-    /// When it has to try again, while nothing is heard of its receiver: for what waits, and for what has to be told of its departure,
-    /// when the link is free.
+    /// Returns the time of the next attempt to send if no message of the receiver arrives first.
+    /// Waiting packets and pending departures need the time at which the link is free.
     pub(crate) fn next_tx(&self) -> Option<SimTime> {
         if self.departs || !self.arbiter.is_empty() {
             return Some(self.free_at());
@@ -285,7 +289,7 @@ impl Port {
         self.tx_pending.first().map(|first| first.at.max(self.free_at()))
     }
 
-    /// The counts up to `until`, a wait at hand included.
+    /// Returns the counters up to `until`, including a current wait.
     pub(crate) fn tally_at(&self, until: SimTime) -> Tally {
         let mut tally = self.tally.clone();
         if self.stalled_lanes != 0 {
@@ -298,7 +302,7 @@ impl Port {
         self.stalled_lanes != 0
     }
 
-    /// Notes which lanes wait for credits from now on; none when the link runs.
+    /// Sets the lanes that wait for credits from now on; 0 when the link runs.
     pub(crate) fn set_stalled(&mut self, lanes: u16, now: SimTime) {
         if self.stalled_lanes != 0 {
             self.tally.count_wait(self.stalled_lanes, now - self.stalled_since);

@@ -1,4 +1,5 @@
-//! Port counters, by the names of the performance management agent (IBTA 16.1.3.5, PortCounters and PortCountersExtended).
+//! Port counters, with names of the performance management agent (IBTA 16.1.3.5, PortCounters and
+//! PortCountersExtended).
 
 use crate::World;
 use crate::faults::FaultCounters;
@@ -9,51 +10,55 @@ use softband_types::{LinkRate, PortNumber};
 /// Counters of one port since the fabric began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
-    /// `host/device` of an HCA, the name of a switch.
+    /// `host/device` of an HCA, or the name of a switch.
     pub node: String,
     pub port: PortNumber,
-    /// In words of four bytes: from LRH to ICRC, since the VCRC is not counted (IBTA 16.1.3.5), or of whole frames.
+    /// Data in words of four bytes: LRH to ICRC without VCRC (IBTA 16.1.3.5), or whole frames.
     pub port_xmit_data: u64,
     pub port_rcv_data: u64,
-    /// All bytes of packets and frames: what takes the link's time.
+    /// All bytes of packets and frames: they determine the link's busy time.
     pub sent_bytes: u64,
     pub received_bytes: u64,
     pub port_xmit_pkts: u64,
     pub port_rcv_pkts: u64,
     pub unicast_xmit_pkts: u64,
     pub unicast_rcv_pkts: u64,
-    /// How long the link was taken by what the port sent, in picoseconds.
+    /// Time for which the port's own traffic occupied the link, in picoseconds.
     pub xmit_busy_picos: u64,
-    /// Packets that a switch gave up because they waited for too long.
+    /// Packets that the port discarded instead of sending.
     pub port_xmit_discards: u64,
-    /// Symbol times during which packets of congested lanes were sent (IBTA annex A10, PortXmitConCtrl); 0 without congestion control.
+    /// Symbol times spent sending packets of congested lanes (IBTA annex A10, PortXmitConCtrl); 0
+    /// without congestion control.
     pub port_xmit_time_cong: u64,
-    /// Packets that came with a FECN and a BECN (IBTA annex A10, PortRcvConCtrl).
+    /// Packets that arrived with a FECN or a BECN (IBTA annex A10, PortRcvConCtrl).
     pub port_pkt_rcv_fecn: u64,
     pub port_pkt_rcv_becn: u64,
-    /// Symbol times (a byte of data on a lane) during which packets waited, the link stood still and no lane had credits.
+    /// Symbol times (a byte of data on a lane) during which packets waited and the link idled,
+    /// because no lane had credits.
     pub port_xmit_wait: u64,
-    /// The same by data lane, in picoseconds.
+    /// The stall time of each data lane, in picoseconds.
     pub credit_stall_picos: Vec<u64>,
     pub ethernet: Option<EthernetCounters>,
-    /// Where the fabric has faults.
+    /// Fault counters; `None` in a fabric without faults.
     pub faults: Option<FaultCounters>,
 }
 
-/// What an Ethernet port counts beside that.
+/// The additional counters of an Ethernet port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EthernetCounters {
-    /// Pause frames, those that let a priority go on among them.
+    /// Pause frames, including those that resume a priority.
     pub xmit_pauses: u64,
     pub rcv_pauses: u64,
-    /// Frames that the receive buffer had no room for.
+    /// Frames for which the receive buffer had no room.
     pub rcv_discards: u64,
 }
 
 impl World {
-    /// Counters of every cabled port of the nodes that are here, HCAs first, in the order of the fabric file.
+    /// Returns the counters of every cabled port of this partition, HCAs first, in the order of the
+    /// fabric file.
     pub fn counters(&self) -> Vec<PortCounters> {
-        // In windows every partition is at the same window's end, whatever was its own last event.
+        // With windows, every partition reads at the same window end, independent of its last
+        // event.
         let heard_until = self.queue.window_end().unwrap_or_else(|| self.queue.now());
         self.ports
             .iter()
@@ -104,13 +109,14 @@ impl World {
     }
 }
 
-/// How long a link is taken by bytes, in picoseconds.
+/// Returns the time for which `bytes` occupy a link, in picoseconds.
 fn busy_picos(rate: LinkRate, bytes: u64) -> u64 {
     let picos = u128::from(rate.picos_of_bytes(1_000_000)) * u128::from(bytes) / 1_000_000;
     u64::try_from(picos).unwrap_or(u64::MAX)
 }
 
-/// What counts as a port's data.
+/// Returns the data words of a port's traffic, without the bytes that its link layer does not
+/// count.
 fn data_words(framing: Framing, passed: Traffic) -> u64 {
     let uncounted = match framing {
         Framing::Infiniband => u64::from(softband_wire::VCRC_BYTES) * passed.packets,

@@ -1,4 +1,4 @@
-//! Queue pairs as programs handle them: birth, change, posting, death.
+//! Queue pairs as programs handle them: creation, modification, posting, destruction.
 
 use crate::event::Event;
 use crate::world::World;
@@ -8,40 +8,42 @@ use softband_model::verbs::{check_modification, of_this_side};
 use softband_sim::SimTime;
 use softband_types::{CqHandle, HcaId, PdHandle, ProcessId, QpState, QpType, Qpn, SrqHandle, XrcdHandle};
 
-/// QPN of an HCA's first queue pair; the numbers below are for management (IBTA 3.5.3).
+/// First QPN of an HCA; lower numbers belong to management (IBTA 3.5.3).
 pub const QPN_FIRST: u32 = 0x404;
 const QPNS_MAX: usize = (1 << 24) - QPN_FIRST as usize;
 
-/// A queue pair with what the fabric keeps about it.
+/// A queue pair with the fabric's state for it.
 pub(crate) struct QpSlot {
     pub qp: QueuePair,
-    /// Index of its port, once it has one.
+    /// Index of its port, once assigned.
     pub port: Option<u32>,
-    /// The send queue was idle and its first WQE is being fetched.
+    /// The send queue was idle, and the HCA fetches its first WQE.
     pub fetching: bool,
-    /// Whether a side stands in one of the engine's queues.
+    /// Whether a side is in one of the engine's queues.
     pub queued: [bool; 2],
-    /// When a side's last packet is ready for the link: packets of a side keep their order.
+    /// Time at which a side's last packet is ready for the link. It keeps the packets of a side in
+    /// order.
     pub ready_last: [SimTime; 2],
-    /// When the last completion of the send and of the receive queue enters its completion queue.
+    /// Times at which the last send and receive completions enter their completion queues.
     pub completed_last: [SimTime; 2],
-    /// The same of completions that are no success.
+    /// Times of the last unsuccessful completions, by queue.
     pub failed_last: [SimTime; 2],
-    /// When the last byte received so far is in memory.
+    /// Time at which the last received byte is in memory.
     pub in_memory_last: SimTime,
     pub timer_at: Option<SimTime>,
     pub established: bool,
-    /// Its rate, where flows are queue pairs.
+    /// Its injection throttle, if flows are queue pairs.
     pub throttle: Throttle,
     /// The next acknowledgement carries a BECN.
     pub becn_due: bool,
-    /// An event is due when the send queue is drained.
+    /// The program awaits an event when the send queue is drained.
     pub tells_drained: bool,
-    /// Processes that have opened it beside its owner: the receiving side of an extended reliable connection may be shared.
+    /// Processes besides the owner that opened it. Only the receiving side of an extended reliable
+    /// connection can be shared.
     pub sharers: Vec<ProcessId>,
 }
 
-/// A work request on its way from a program to its queue.
+/// A work request between a program and its queue.
 pub(crate) enum Post {
     Send { qp: u32, epoch: u32, request: SendRequest },
     Receive { qp: u32, epoch: u32, request: ReceiveRequest },
@@ -71,7 +73,8 @@ impl QpSlot {
 
 impl World {
     /// # Errors
-    /// `Invalid` for capabilities beyond the HCA's or objects of another HCA, `NoMemory` when it has no more queue pairs.
+    /// `Invalid` for capabilities beyond the HCA's or for objects of another HCA, `NoMemory` if the
+    /// HCA has no free queue pair.
     pub fn create_qp(&mut self, owner: ProcessId, hca: HcaId, init: QpInit) -> Result<QpSnapshot, VerbsError> {
         let node = self.hcas.get(hca.0 as usize).ok_or(VerbsError::Invalid)?;
         let init = parts_of_type(init);
@@ -104,7 +107,7 @@ impl World {
         Ok(snapshot)
     }
 
-    /// Whether what a queue pair is made from belongs to `owner` and `hca`, and fits its type.
+    /// Checks that a queue pair's objects belong to `owner` and `hca` and fit its type.
     fn parts_of_qp_are_of(&self, owner: ProcessId, hca: HcaId, init: &QpInit) -> Result<bool, VerbsError> {
         let verbs = &self.verbs;
         if init.qp_type == QpType::XrcRecv {
@@ -117,12 +120,12 @@ impl World {
         Ok(verbs.pd(owner, init.pd)?.hca == hca && verbs.cq(owner, init.send_cq)?.hca == hca && receives && shared && init.xrcd.is_none())
     }
 
-    /// All queue pairs, in the order in which they were made.
+    /// Returns all queue pairs in order of creation.
     pub fn queue_pairs(&self) -> impl Iterator<Item = (ProcessId, HcaId, QpSnapshot)> {
         self.qps.iter().flatten().map(|slot| (slot.qp.owner, slot.qp.hca, slot.qp.snapshot()))
     }
 
-    /// Index of the queue pair with this number.
+    /// Returns the index of the queue pair with this number.
     pub(crate) fn qp_index(&self, hca: HcaId, qpn: Qpn) -> Option<u32> {
         let offset = qpn.0.checked_sub(QPN_FIRST)? as usize;
         *self.hcas.get(hca.0 as usize)?.qp_of_qpn.get(offset)?
@@ -143,7 +146,8 @@ impl World {
     }
 
     /// # Errors
-    /// `Invalid` when there is no such transition or an attribute is missing, needless or out of range, and those of [`Self::resolve`].
+    /// `Invalid` for an illegal transition, or for an attribute that is missing, needless or out of
+    /// range. Also the errors of [`Self::resolve`].
     pub fn modify_qp(
         &mut self,
         now: SimTime,
@@ -159,7 +163,7 @@ impl World {
         self.check_ranges(hca, &attributes, &m)?;
         m.address_vector = m.address_vector.map(|vector| self.resolve(hca, &vector)).transpose()?;
         if attributes.init.qp_type == QpType::Ud && next == QpState::Rtr {
-            // A datagram is as long as its port's MTU allows (IBTA 9.8.3.1).
+            // The port's MTU limits a datagram (IBTA 9.8.3.1).
             let number = m.port.unwrap_or(attributes.port);
             m.path_mtu = self.port(hca, number).map(|port| port.mtu_active);
         }
@@ -189,7 +193,8 @@ impl World {
                 let slot = self.slot_mut(index).expect("just found");
                 if next == QpState::Rts {
                     slot.qp.requester.resume();
-                    // What a drained queue held back goes on; an event, since sending needs the programs' memory.
+                    // Resumes the drained queue. This needs an event, because sending needs the
+                    // programs' memory.
                     let epoch = slot.qp.epoch;
                     let qp_ref = self.qp_refs.insert((index, epoch));
                     self.queue.push(now, hca.0, Event::QueueResumed { qp_ref });
@@ -206,11 +211,11 @@ impl World {
         Ok(self.slot(index).expect("just found").qp.snapshot())
     }
 
-    /// What a queue pair has completed and has not been seen yet goes with its reset.
+    /// Drops the completions of a queue pair that its reset makes obsolete.
     fn forget_completions(&mut self, cqs: [CqHandle; 2], qpn: Qpn) {
         for (_, cq, completion) in self.completions.iter_mut() {
             if completion.qpn == qpn && cqs.contains(cq) {
-                *cq = CqHandle(u32::MAX); // there is none of this number: the code that looks for it drops the completion
+                *cq = CqHandle(u32::MAX); // no CQ has this number, so the later look-up drops the completion
             }
         }
     }
@@ -229,27 +234,28 @@ impl World {
         let number = m.port.unwrap_or(attributes.port);
         let port = self.port(hca, number);
         let port_fits = m.port.is_none() || port.is_some();
-        // In SQD the port changes, and the path MTU stays.
+        // In SQD the port may change, but the path MTU stays.
         let kept = (m.port.is_some() && attributes.state == QpState::Sqd).then_some(attributes.path_mtu);
         let mtu_fits = m.path_mtu.or(kept).is_none_or(|mtu| port.is_some_and(|port| mtu <= port.mtu_active));
         let path_fits = m.address_vector.is_none_or(|vector| vector.port == number && vector.service_level.0 <= 15);
         if fits && port_fits && mtu_fits && path_fits { Ok(()) } else { Err(VerbsError::Invalid) }
     }
 
-    /// A queue pair and the process that owns it, for a caller of any process.
+    /// Returns a queue pair and its owner without an ownership check.
     pub fn find_qp(&self, hca: HcaId, qpn: Qpn) -> Option<(ProcessId, QpSnapshot)> {
         let slot = self.slot(self.qp_index(hca, qpn)?)?;
         Some((slot.qp.owner, slot.qp.snapshot()))
     }
 
     /// # Errors
-    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    /// `Invalid` if it does not exist, `Forbidden` if another process owns it.
     pub fn query_qp(&self, owner: ProcessId, hca: HcaId, qpn: Qpn) -> Result<QpSnapshot, VerbsError> {
         Ok(self.owned_qp(owner, hca, qpn)?.1.qp.snapshot())
     }
 
     /// # Errors
-    /// `Invalid` when there is none, `Forbidden` when it is another's, `Busy` while it is attached to a multicast group.
+    /// `Invalid` if it does not exist, `Forbidden` if another process owns it, `Busy` while it is
+    /// attached to a multicast group.
     pub fn destroy_qp(&mut self, _now: SimTime, owner: ProcessId, hca: HcaId, qpn: Qpn) -> Result<(), VerbsError> {
         let (index, _) = self.owned_qp(owner, hca, qpn)?;
         if self.verbs.multicast.is_attached(hca, qpn) {
@@ -259,10 +265,12 @@ impl World {
         Ok(())
     }
 
-    /// Opens the receiving side of an extended reliable connection that another process of the same domain has made.
+    /// Opens the receiving side of an extended reliable connection that another process of the
+    /// domain created.
     ///
     /// # Errors
-    /// `Invalid` when there is none in this domain, `Forbidden` when `owner` has not opened the domain.
+    /// `Invalid` if the domain has no such queue pair, `Forbidden` if `owner` has not opened the
+    /// domain.
     pub fn open_qp(&mut self, owner: ProcessId, xrcd: XrcdHandle, qpn: Qpn) -> Result<QpSnapshot, VerbsError> {
         let hca = self.verbs.xrcd(owner, xrcd)?.hca;
         let index = self.qp_index(hca, qpn).ok_or(VerbsError::Invalid)?;
@@ -271,7 +279,7 @@ impl World {
         Ok(slot.qp.snapshot())
     }
 
-    /// A process has done with a queue pair: the last one takes it along.
+    /// Detaches a process from a queue pair. The last process removes the queue pair.
     pub(crate) fn leave_qp(&mut self, index: u32, owner: ProcessId) {
         let Some(slot) = self.slot_mut(index) else { return };
         if let Some(at) = slot.sharers.iter().position(|sharer| *sharer == owner) {
@@ -283,7 +291,7 @@ impl World {
         }
     }
 
-    /// The queue pair is gone at once; packets for it will be dropped.
+    /// Removes the queue pair at once; later packets for it are dropped.
     pub(crate) fn remove_qp(&mut self, index: u32) {
         self.close_transfers(index);
         let Some(mut slot) = self.qps[index as usize].take() else { return };
@@ -302,7 +310,7 @@ impl World {
         self.verbs.use_cq(init.recv_cq, -1);
     }
 
-    /// Posts a send request. A mistake in it becomes a completion.
+    /// Posts a send request. Errors in the request become completions.
     pub fn post_send(&mut self, now: SimTime, owner: ProcessId, hca: HcaId, qpn: Qpn, request: SendRequest) {
         let Ok((qp, slot)) = self.owned_qp(owner, hca, qpn) else { return };
         let post = self.posts.insert(Post::Send { qp, epoch: slot.qp.epoch, request });
@@ -310,15 +318,15 @@ impl World {
         self.queue.push(at, hca.0, Event::Doorbell { post });
     }
 
-    /// From now on a queue pair has a receive request for every message: `request`, as often as it takes. Nothing when there is none of
-    /// this number.
+    /// Gives a queue pair a permanent receive request: each message uses a copy of `request`. Does
+    /// nothing if no queue pair has this number.
     pub fn receive_always(&mut self, hca: HcaId, qpn: Qpn, request: ReceiveRequest) {
         if let Some(slot) = self.qp_index(hca, qpn).and_then(|index| self.slot_mut(index)) {
             slot.qp.responder.stand_ready(request);
         }
     }
 
-    /// Posts a receive request. It is there for packets that come at `now` or later.
+    /// Posts a receive request. Packets that arrive at `now` or later can use it.
     pub fn post_receive(&mut self, now: SimTime, owner: ProcessId, hca: HcaId, qpn: Qpn, request: ReceiveRequest) {
         let Ok((qp, slot)) = self.owned_qp(owner, hca, qpn) else { return };
         let post = self.posts.insert(Post::Receive { qp, epoch: slot.qp.epoch, request });
@@ -333,7 +341,7 @@ impl World {
         self.queue.push(now, node, Event::ReceivePosted { post });
     }
 
-    /// Whether nothing that was posted to a send queue is left to be done.
+    /// Checks that a send queue has no outstanding work.
     pub fn has_sent_all(&self, hca: HcaId, qpn: Qpn) -> bool {
         let Some(index) = self.qp_index(hca, qpn) else { return true };
         let on_its_way = |post: &Post| matches!(post, Post::Send { qp, .. } if *qp == index);
@@ -342,14 +350,16 @@ impl World {
             && !self.is_something_under_way(index, qpn)
     }
 
-    /// Whether packets, payload or completions are under way that may be a queue pair's: packets name only the number.
+    /// Checks for packets, payload or completions in flight that may belong to a queue pair.
+    /// Packets match by QPN alone.
     pub(crate) fn is_something_under_way(&self, index: u32, qpn: Qpn) -> bool {
         self.packets.iter().any(|transit| transit.packet.source == qpn || transit.packet.destination == qpn)
             || self.dma_writes.iter().any(|in_flight| in_flight.is_of(index))
             || self.completions.iter().any(|(_, _, completion)| completion.qpn == qpn)
     }
 
-    /// Takes the receive requests of a queue pair out, for somebody else to receive by them; `None` in the midst of a message.
+    /// Removes and returns the receive requests of a queue pair, so that another component can
+    /// receive with them. `None` in the middle of a message.
     pub fn take_receives(&mut self, hca: HcaId, qpn: Qpn) -> Option<Vec<ReceiveRequest>> {
         let index = self.qp_index(hca, qpn)?;
         let on_its_way = |post: &Post| matches!(post, Post::Receive { qp, .. } if *qp == index);
@@ -388,7 +398,7 @@ impl World {
                     self.wake(qp, Side::Requester, memory, now);
                 }
             }
-            // No program that goes by the verbs posts here.
+            // No program that follows the verbs posts in these states.
             _ => self.fail_fatally(qp, now),
         }
     }
@@ -429,7 +439,7 @@ impl World {
     }
 }
 
-/// The sides of an extended reliable connection have only some of a queue pair's parts: the attributes of the others do not count.
+/// Replaces the fields that a side of an extended reliable connection does not use with defaults.
 fn parts_of_type(init: QpInit) -> QpInit {
     let (pd, cq) = (PdHandle::default(), CqHandle::default());
     match init.qp_type {

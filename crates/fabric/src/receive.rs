@@ -18,12 +18,12 @@ const EVENT_COMMUNICATION_ESTABLISHED: u32 = 4;
 /// `IBV_EVENT_SRQ_LIMIT_REACHED`.
 const EVENT_SRQ_LIMIT_REACHED: u32 = 15;
 
-/// Payload on its way over the bus.
+/// Payload in flight on the bus.
 pub(crate) struct InFlight {
     qp: u32,
     epoch: u32,
     dma_write: DmaWrite,
-    /// When the packet had come in.
+    /// Arrival time of the packet's last bit.
     tail: SimTime,
 }
 
@@ -33,7 +33,7 @@ impl InFlight {
     }
 }
 
-/// When a packet's bits are there.
+/// Arrival times of a packet's bits.
 #[derive(Clone, Copy)]
 struct Arrival {
     head: SimTime,
@@ -53,13 +53,13 @@ impl World {
         self.free_buffer(port, lane, blocks, freed, now);
     }
 
-    /// A packet for a queue pair of the same port: no link, no credits.
+    /// Receives a packet for a queue pair of the same port, without link or credits.
     pub(crate) fn on_looped_back(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
         let transit = self.packets.take(id);
         self.receive(transit, memory, now);
     }
 
-    /// Hands a packet to its queue pair; when its buffer will be free.
+    /// Hands a packet to its queue pair. Returns the time at which its buffer is free.
     fn receive(&mut self, transit: Transit, memory: &mut dyn HostMemory, now: SimTime) -> SimTime {
         let arrival = Arrival { head: transit.head, tail: transit.tail };
         if transit.dlid.is_multicast() {
@@ -71,7 +71,8 @@ impl World {
         freed
     }
 
-    /// When its buffer will be free, if that is not with its last bit.
+    /// Returns the time at which the packet's buffer is free, unless that is its last bit's
+    /// arrival.
     fn receive_by(&mut self, packet: &mut Packet, port: u32, arrival: Arrival, memory: &mut dyn HostMemory, now: SimTime) -> Option<SimTime> {
         if packet.becn
             && let Owner::Hca { hca, .. } = self.ports[port as usize].owner
@@ -91,7 +92,7 @@ impl World {
         if packet.kind.is_response() { self.on_response(qp, packet, arrival, memory, now) } else { self.on_request(qp, packet, arrival, now) }
     }
 
-    /// A packet for a group goes to all its members on this HCA, each with its own receive request.
+    /// Delivers a multicast packet to all members on this HCA, each with its own receive request.
     fn receive_for_group(&mut self, transit: &Transit, arrival: Arrival, now: SimTime) -> SimTime {
         let Owner::Hca { hca, .. } = self.ports[transit.port as usize].owner else { return arrival.tail };
         let mut freed = arrival.tail;
@@ -103,14 +104,15 @@ impl World {
         freed
     }
 
-    /// What an HCA sends to a group reaches its own members inside, beside what goes out.
+    /// Delivers an HCA's multicast packet to the HCA's own members, besides the copy on the link.
     pub(crate) fn on_multicast_ready(&mut self, id: u32, _memory: &mut dyn HostMemory, now: SimTime) {
         let transit = self.packets.get_mut(id);
         let own = Transit { packet: transit.packet.clone(), completes: None, head: now, tail: now, ..*transit };
         self.receive_for_group(&own, Arrival { head: now, tail: now }, now);
     }
 
-    /// The queue pair that takes the packet, if it may: LID, QPN, port, state, P_Key and peer (IBTA 9.6).
+    /// Returns the queue pair that accepts the packet. It checks LID, QPN, port, state, P_Key and
+    /// peer (IBTA 9.6).
     fn receiver_of(&self, packet: &Packet, port: u32) -> Option<u32> {
         let at = &self.ports[port as usize];
         let Owner::Hca { hca, .. } = at.owner else { return None };
@@ -172,7 +174,8 @@ impl World {
         }
     }
 
-    /// A peer has reached a queue pair by other ways than a packet: if it is only ready to receive, its program hears of it.
+    /// Reports an established connection after a peer reached a queue pair without a packet. Only a
+    /// queue pair in RTR reports it.
     pub fn establish(&mut self, now: SimTime, hca: softband_types::HcaId, qpn: softband_types::Qpn) {
         if let Some(qp) = self.qp_index(hca, qpn) {
             self.note_established(qp, now);
@@ -198,7 +201,8 @@ impl World {
         self.put_into_error(qp, now);
     }
 
-    /// When a read or atomic that was just queued may start. It sees what was written before it (PCI ordering).
+    /// Schedules the start of a read or atomic that was just queued. It sees all earlier writes
+    /// (PCI ordering).
     fn schedule_reply(&mut self, qp: u32, arrival: Arrival) {
         let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return };
         let hca = slot.qp.hca.0;
@@ -210,7 +214,8 @@ impl World {
         self.queue.push(at, hca, Event::ReplyReady { qp });
     }
 
-    /// Sends an answer at `at`, behind reads that are still being answered unless it ends the connection.
+    /// Sends a response at `at`. It waits behind unfinished read responses, unless it ends the
+    /// connection.
     fn respond(&mut self, qp: u32, response: Response, at: SimTime, ends: bool) {
         let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return };
         let left = if ends { Some(response) } else { slot.qp.responder.queue_behind(response) };
@@ -244,7 +249,8 @@ impl World {
         freed
     }
 
-    /// Starts the DMA write of an accepted packet; when its last byte is in memory.
+    /// Starts the DMA write of an accepted packet. Returns the time at which its last byte is in
+    /// memory.
     fn start_dma_write(&mut self, qp: u32, dma_write: DmaWrite, arrival: Arrival, now: SimTime) -> SimTime {
         let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return arrival.tail };
         let hca = slot.qp.hca.0;
@@ -255,7 +261,8 @@ impl World {
             ReceiveMode::StoreAndForward => arrival.tail,
         };
         let mut start = head + part.receive_processing;
-        // While this queue pair's last message is still on the bus, the next WQE has been fetched behind it.
+        // While this queue pair's last message is on the bus, the HCA has already fetched the next
+        // WQE.
         if dma_write.fetches_receive_wqe && slot.in_memory_last <= now {
             start += part.receive_wqe_fetch;
         }
@@ -266,7 +273,7 @@ impl World {
         let done = node.bus.write(shared, memory, now, start, tail, bytes).max(slot.in_memory_last);
         slot.in_memory_last = done;
         if matches!(dma_write.end, DmaWriteEnd::Request { completion: Some(_), .. }) {
-            // Whatever completes after it, a flush above all, waits for it.
+            // Later completions, above all flushes, wait for this completion.
             let completed = done + part.completion_write;
             slot.completed_last[1] = slot.completed_last[1].max(completed);
         }
@@ -306,7 +313,7 @@ impl World {
         }
     }
 
-    /// Moves the bytes, unless the region was deregistered while they were on the bus.
+    /// Copies the bytes, unless the region was deregistered while they were on the bus.
     fn write_to_memory(&self, dma_write: &DmaWrite, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>) -> Result<(), ()> {
         let Some(payload) = dma_write.payload.as_ref().filter(|payload| payload.buffer.is_some()) else { return Ok(()) };
         let mut offset = payload.offset;
@@ -315,7 +322,7 @@ impl World {
             self.verbs.mrs.get(segment.mr.0).filter(|mr| mr.holds(segment)).ok_or(())?;
             let part = PayloadSlice { buffer: payload.buffer.clone(), offset, len };
             memory.write(segment.process, segment.address, &part).map_err(|_| ())?;
-            // Where a completion follows, it tells the threads that poll the queue.
+            // If a completion follows, it informs the pollers instead.
             let whole = dma_write.last && matches!(dma_write.end, DmaWriteEnd::Request { completion: None, .. } | DmaWriteEnd::Response { .. });
             notices.push(Notice::MemoryWritten { process: segment.process, whole });
             offset += len;
@@ -323,7 +330,7 @@ impl World {
         Ok(())
     }
 
-    /// The receiver's memory is gone: both sides learn of it.
+    /// Reports lost receiver memory to both sides.
     fn on_write_fault(&mut self, qp: u32, completion: Option<Box<Completion>>, acknowledge: Option<softband_types::Psn>, now: SimTime) {
         if let Some(completion) = completion {
             self.complete_receive(qp, now, Completion { status: WcStatus::LocalProtectionError, ..*completion });
@@ -336,7 +343,7 @@ impl World {
         self.on_qp_error(qp, QpError { event: None }, now);
     }
 
-    /// Of a datagram with a global route the receiver gets the header as well.
+    /// Puts the global route header before a datagram's payload.
     fn put_route_before_payload(&self, packet: &mut Packet, port: u32) {
         let source = self.source_gid(packet);
         let Some(header) = packet.route_header(self.ports[port as usize].framing, source) else { return };

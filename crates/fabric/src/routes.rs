@@ -1,4 +1,4 @@
-//! The subnet manager's routes, as they stand in forwarding tables, path records and mappings to lanes.
+//! The subnet manager's routes: forwarding tables, path records and lane mappings.
 
 use crate::port::{Owner, Port};
 use crate::spec::{FabricSpec, PortRef};
@@ -8,7 +8,8 @@ use softband_model::management::{Neighbour, Routes, Routing, Unroutable};
 use softband_model::verbs::api::AddressVector;
 use softband_types::{HcaId, Lid, Mtu, PortNumber, ServiceLevel};
 
-/// What the subnet manager's sweep finds at each switch's ports; all end ports with the same LID.
+/// Returns the neighbours that the subnet manager's sweep finds at each switch's ports. All end
+/// ports get the same LID.
 pub fn neighbours(spec: &FabricSpec) -> Vec<Vec<Neighbour>> {
     let ports_of = |switch: usize| usize::from(spec.switches[switch].part.ports);
     let mut neighbours: Vec<Vec<Neighbour>> = (0..spec.switches.len()).map(|switch| vec![Neighbour::None; ports_of(switch)]).collect();
@@ -24,13 +25,13 @@ pub fn neighbours(spec: &FabricSpec) -> Vec<Vec<Neighbour>> {
     neighbours
 }
 
-/// Why the routing engine that a fabric asks for cannot work on it.
+/// Returns the reason why the configured routing engine cannot route a fabric.
 pub fn unroutable(spec: &FabricSpec) -> Option<Unroutable> {
-    // Any fabric will do for the one that looks for the fewest hops.
+    // Minimum-hop routing works on any fabric.
     (spec.subnet.routing != Routing::MinimumHop).then(|| Routes::new(spec.subnet.routing, &neighbours(spec)).err()).flatten()
 }
 
-/// The lanes that switches have for service levels, where routing leaves that to them.
+/// Returns the switches' lanes for service levels, for routing engines that do not set them.
 pub(crate) fn lanes_of_switches(spec: &FabricSpec) -> Sl2Vl {
     spec.subnet.qos.as_ref().map_or(Sl2Vl::IDENTITY, |qos| qos.switch.sl2vl)
 }
@@ -77,7 +78,8 @@ impl World {
         Some(&self.ports[index as usize])
     }
 
-    /// The service level of packets to where an address vector leads: what it says, unless the routing engine has another for the path.
+    /// Returns the service level of packets to an address vector's destination. The routing
+    /// engine's level for the path overrides the vector's.
     pub(crate) fn level_of_path(&self, from: Lid, vector: &AddressVector) -> ServiceLevel {
         let leaf = |lid: Lid| self.leaf_of_lid.get(usize::from(lid.0)).copied().flatten();
         let level = match (leaf(from), leaf(vector.dlid)) {
@@ -87,13 +89,13 @@ impl World {
         level.unwrap_or(vector.service_level)
     }
 
-    /// The least MTU of all links.
+    /// Returns the smallest MTU of all links.
     pub fn mtu_least(&self) -> Option<Mtu> {
         self.ports.iter().filter_map(|port| port.cabling.map(|cabling| cabling.mtu)).min()
     }
 
-    /// The most payload that packets carry all the way from a port to another one, as a path record says it: the least MTU of all links.
-    /// `None` where no route leads.
+    /// Returns the path MTU from a port to another, as a path record states it: the smallest MTU of
+    /// the path's links. `None` without a route.
     pub fn path_mtu(&self, from: (HcaId, PortNumber), to: (HcaId, PortNumber)) -> Option<Mtu> {
         let [from, to] = [from, to].map(|(hca, number)| self.port_index(hca, number));
         let dlid = self.ports[to? as usize].lid;

@@ -1,4 +1,5 @@
-//! An HCA's send engine: whose packet is read from memory next, and when it is ready for the link.
+//! An HCA's send engine: selects the next packet to read from memory, and the time at which it is
+//! ready for the link.
 
 use crate::congestion::FlowOf;
 use crate::event::Event;
@@ -19,7 +20,7 @@ pub(crate) struct Work {
     pub side: Side,
 }
 
-/// What a side would send, with the engine, the port and the lane.
+/// The next message or packet of a side, with its engine, port and lane.
 struct Next {
     starts: Option<MessageKind>,
     engine: usize,
@@ -35,7 +36,7 @@ impl Next {
 }
 
 impl World {
-    /// Puts a side to the engine's queue, unless it stands there, and lets the engine work.
+    /// Adds a side to the engine's queue, unless it is there already, and runs the engine.
     pub(crate) fn wake(&mut self, qp: u32, side: Side, memory: &mut dyn HostMemory, now: SimTime) {
         let Some(slot) = self.slot_mut(qp) else { return };
         let hca = slot.qp.hca.0;
@@ -55,7 +56,7 @@ impl World {
         self.pump(hca, memory, now);
     }
 
-    /// Reads packets ahead, side by side in turns, until nobody has anything or all places are taken.
+    /// Reads packets ahead, sides in turn, until no side has work or all places are taken.
     pub(crate) fn pump(&mut self, hca: u32, memory: &mut dyn HostMemory, now: SimTime) {
         while let Some(work) = self.hcas[hca as usize].ready.pop_front() {
             let Some(next) = self.next_of(work, now) else {
@@ -92,7 +93,8 @@ impl World {
         }
     }
 
-    /// Whether a side in the midst of a message, whose turn it is again at once, has to wait for the next place; then it does.
+    /// Parks a side in the middle of a message if it would be next but no place is free. Returns
+    /// whether it parked.
     fn waits_for_place(&mut self, hca: u32, work: Work, next: &Next) -> bool {
         let is_mid_message = || self.slot(work.qp).is_some_and(|slot| slot.qp.requester.is_mid_message());
         let node = &self.hcas[hca as usize];
@@ -172,7 +174,8 @@ impl World {
         }
     }
 
-    /// Asks the bus for a packet's payload; the packet is ready for the link when it has come and been processed.
+    /// Requests a packet's payload from the bus. The packet is ready for the link after arrival and
+    /// processing.
     fn stage(&mut self, hca: u32, work: Work, next: &Next, staged: (Box<Packet>, u32, Option<(u32, u32)>), now: SimTime) {
         let (packet, dma_bytes, completes) = staged;
         let node = &mut self.hcas[hca as usize];
@@ -198,7 +201,7 @@ impl World {
         if is_down && transit.dlid != port.lid {
             self.ports[id as usize].tally.xmit_discards += 1;
         }
-        // A packet for a group goes to its members on this HCA as well.
+        // A multicast packet also goes to the members on this HCA.
         let stays = if leaves { transit.dlid.is_multicast().then(|| transit.copy()) } else { None };
         let packet = self.packets.insert(transit);
         let turns_round = if leaves { stays.map(|copy| self.packets.insert(copy)) } else { Some(packet) };
@@ -210,7 +213,7 @@ impl World {
         }
     }
 
-    /// A packet that is to leave by a port.
+    /// Wraps a packet that is to leave by a port.
     pub(crate) fn transit(&self, packet: Box<Packet>, port: u32, lane: VirtualLane) -> Transit {
         let bytes = packet.bytes(self.ports[port as usize].framing);
         Transit {
@@ -235,14 +238,14 @@ impl World {
         self.wake(qp, Side::Responder, memory, now);
     }
 
-    /// A packet has left: its place in the staging buffer is free for a sender that waits for one.
+    /// Frees a departed packet's place in the staging buffer, and wakes the work that waits for it.
     pub(crate) fn release_place(&mut self, port: u32, (lane, bytes): (VirtualLane, u32), memory: &mut dyn HostMemory, now: SimTime) {
         let at = &mut self.ports[port as usize];
         let staged = at.staged(lane);
         staged.held -= 1;
         staged.held_bytes -= bytes;
         let Owner::Hca { hca, .. } = at.owner else { unreachable!("only HCAs stage packets") };
-        // Who is woken may have nothing left to send; then the place is the next one's.
+        // Woken work may have nothing left to send; then the next work gets the place.
         while self.ports[port as usize].staged(lane).has_place(&self.hcas[hca as usize].part) {
             let Some(work) = self.ports[port as usize].staged(lane).parked.pop_front() else { break };
             self.hcas[hca as usize].ready.push_back(work);

@@ -1,6 +1,7 @@
-//! Scheduled transmission: a port tries to send when the link is free, when a packet is ready, when the credits come that it lacks.
+//! Scheduled transmission: a port tries to send when its link is free, a packet is ready, or
+//! missing credits arrive.
 //!
-//! What a packet goes through at each hop is in one piece where it is compiled: hence the attributes.
+//! The attributes compile the per-hop path into a single function.
 
 use crate::event::Event;
 use crate::port::Departing;
@@ -13,7 +14,8 @@ use softband_sim::SimTime;
 use softband_types::{CreditBlocks, VirtualLane};
 
 impl World {
-    /// Schedules a port for when a packet is ready, unless that has to wait behind what lacks credits itself.
+    /// Schedules a port for the time when a packet is ready, unless it must wait behind packets
+    /// that lack credits.
     #[inline(always)]
     pub(crate) fn await_ready(&mut self, id: u32, ready: Ready) {
         let port = &mut self.ports[id as usize];
@@ -47,7 +49,8 @@ impl World {
         }
     }
 
-    /// Starts the next packet, if the link is free and flow control lets one go; else schedules the port for when that may be so.
+    /// Starts the next packet if the link is free and flow control permits. Otherwise it schedules
+    /// the port for the next chance.
     #[inline(never)]
     pub(crate) fn transmit(&mut self, id: u32, now: SimTime) {
         let port = &self.ports[id as usize];
@@ -60,7 +63,7 @@ impl World {
         }
     }
 
-    /// The packet that goes now, if one does.
+    /// Returns the packet to send now, if any.
     #[inline(always)]
     fn next_packet(&mut self, id: u32, now: SimTime) -> Option<(u32, VirtualLane)> {
         let port = &mut self.ports[id as usize];
@@ -68,7 +71,7 @@ impl World {
         if port.arbiter.is_empty()
             && let Some(ready) = take_ready(&mut port.tx_pending, now)
         {
-            // It goes at once if it has not waited itself, or nothing has beside it.
+            // A packet goes at once if it just became ready, or if no other packet is ready.
             let is_first = ready.at == now || port.tx_pending.first().is_none_or(|next| next.at > now);
             if is_first && !port.is_stalled() && self.passes(id, ready, now) {
                 return Some((ready.packet, ready.lane));
@@ -79,7 +82,7 @@ impl World {
         self.choose(id, now)
     }
 
-    /// Whether flow control lets a packet go.
+    /// Checks whether flow control lets a packet pass, and takes the credits.
     #[inline(always)]
     fn passes(&mut self, id: u32, ready: Ready, now: SimTime) -> bool {
         if self.ports[id as usize].flow_control.is_low(1 << ready.lane.0) {
@@ -89,7 +92,7 @@ impl World {
         port.arbiter.passes(ready.lane, usize::from(ready.input), CreditBlocks(u32::from(ready.blocks)), &mut port.flow_control)
     }
 
-    /// The next of all packets that wait.
+    /// Chooses the next packet among all that wait.
     fn choose(&mut self, id: u32, now: SimTime) -> Option<(u32, VirtualLane)> {
         let port = &self.ports[id as usize];
         let starved_before = port.arbiter.starved();
@@ -100,13 +103,13 @@ impl World {
         let port = &mut self.ports[id as usize];
         let mut choice = port.arbiter.choose(&mut port.flow_control, now);
         if !is_low && matches!(choice, Choice::Stalled { .. }) {
-            // Larger than any packet of this link should be.
+            // The packet is larger than this link's packets should be, so `is_low` missed it.
             self.take_credits(id, now);
             let port = &mut self.ports[id as usize];
             choice = port.arbiter.choose(&mut port.flow_control, now);
         }
         let port = &self.ports[id as usize];
-        // Only of what begins to starve now: tries that send nothing are not to matter.
+        // Only newly starved lanes count: an attempt that sends nothing must have no effect.
         let wants_watch = port.arbiter.starved() & !starved_before != 0 && !port.watched;
         let chosen = match choice {
             Choice::Idle => {
@@ -135,7 +138,7 @@ impl World {
         chosen
     }
 
-    /// Notes which lanes lack credits while the link stands still, here and where these come from.
+    /// Records the lanes that lack credits while the link idles, at this port and at its receiver.
     #[inline(always)]
     pub(crate) fn set_stalled(&mut self, id: u32, lanes: u16, now: SimTime) {
         let port = &mut self.ports[id as usize];
@@ -147,7 +150,8 @@ impl World {
         }
     }
 
-    /// Schedules the port for when a message of the receiver has come, or a packet is ready that does not wait behind others.
+    /// Schedules the port for the next message of the receiver, or for a ready packet on a lane
+    /// that is not starved.
     fn await_message(&mut self, id: u32) {
         let port = &self.ports[id as usize];
         let others = port.tx_pending.iter().find(|ready| !port.arbiter.is_lane_starved(ready.lane)).map(|ready| ready.at);
@@ -157,7 +161,7 @@ impl World {
         }
     }
 
-    /// Takes in what a port's receiver has given back by now.
+    /// Collects the credits that a port's receiver has returned by now.
     #[inline]
     fn take_credits(&mut self, id: u32, now: SimTime) {
         let receiver = self.ports[id as usize].far_end as usize;
@@ -169,7 +173,8 @@ impl World {
         }
     }
 
-    /// When a port hears of its receiver next, as far as is known: of credits, which may still have to wait for a packet, or by a pause frame.
+    /// Returns the time of the next known message from a port's receiver: credits, which may wait
+    /// for a packet, or a pause frame.
     pub(crate) fn next_word(&self, id: u32) -> Option<SimTime> {
         let port = &self.ports[id as usize];
         match &port.flow_control {

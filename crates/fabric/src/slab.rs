@@ -1,6 +1,7 @@
 //! Values behind small numbers that events can carry.
 
-/// A vector with a free list. Numbers are used again, so only the holder of a number may take its value out.
+/// A vector with a free list. The slab reuses numbers, so only the holder of a number may take its
+/// value.
 pub(crate) struct Slab<T> {
     slots: Vec<Option<T>>,
     free: Vec<u32>,
@@ -27,20 +28,20 @@ impl<T> Slab<T> {
     }
 
     /// # Panics
-    /// When it was taken before.
+    /// Panics if the value was taken before.
     pub(crate) fn take(&mut self, id: u32) -> T {
         self.free.push(id);
         self.slots[id as usize].take().expect("each number is taken once")
     }
 
     /// # Panics
-    /// When it was taken before.
+    /// Panics if the value was taken before.
     pub(crate) fn get_mut(&mut self, id: u32) -> &mut T {
         self.slots[id as usize].as_mut().expect("a number is looked at before it is taken")
     }
 
     /// # Panics
-    /// When it was taken before.
+    /// Panics if the value was taken before.
     pub(crate) fn get(&self, id: u32) -> &T {
         self.slots[id as usize].as_ref().expect("a number is looked at before it is taken")
     }

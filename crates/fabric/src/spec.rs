@@ -1,4 +1,4 @@
-//! A fabric as the World is built from it: checked, with every part resolved.
+//! The fabric description that builds a World: checked, with every part resolved.
 
 use crate::faults::FaultSpec;
 use softband_model::link::{ArbitrationTables, Framing, Sl2Vl};
@@ -8,7 +8,8 @@ use softband_model::switch::{MarkingSettings, PacketLifetimes};
 use softband_model::transport::InjectionSettings;
 use softband_types::{EthernetRate, Guid, LinkLayer, LinkRate, Mtu, OperationalVls, PKey, PortNumber};
 
-/// A whole fabric. Hosts, switches and cables stand in the order of the fabric file, which numbers them.
+/// A whole fabric. Hosts, switches and cables are in the order of the fabric file, which numbers
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FabricSpec {
     pub title: String,
@@ -21,15 +22,15 @@ pub struct FabricSpec {
     pub faults: Vec<FaultSpec>,
 }
 
-/// What the administrator of the Ethernet links sets on all their ports.
+/// The administrator's settings for all ports of the Ethernet links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EthernetSpec {
-    /// Of IP packets, as interfaces have it.
+    /// MTU of IP packets, as interfaces report it.
     pub mtu_bytes: u32,
     pub flow_control: EthernetFlowControl,
-    /// How many priorities have queues and buffers of their own: service levels are shared out among them.
+    /// Number of priorities with queues and buffers of their own. The service levels share them.
     pub priorities: OperationalVls,
-    /// The priority stands in a VLAN tag.
+    /// Frames carry their priority in a VLAN tag.
     pub tagged: bool,
 }
 
@@ -37,7 +38,7 @@ pub struct EthernetSpec {
 pub enum EthernetFlowControl {
     /// Priority-based flow control on all priorities.
     Pfc,
-    /// Full buffers drop.
+    /// Full buffers drop packets.
     None,
 }
 
@@ -48,35 +49,35 @@ impl Default for EthernetSpec {
     }
 }
 
-/// The settings of the subnet manager.
+/// The subnet manager's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubnetSpec {
-    /// OpenSM's `max_op_vls`: a code, taken as the minimum with both ports' VLCap.
+    /// OpenSM's `max_op_vls`: a code. The link uses the minimum of this code and both ports' VLCap.
     pub max_op_vls: OperationalVls,
-    /// Upper limit of the MTU of every link; the parts' own limits hold as well.
+    /// Upper limit of the MTU of every link. The parts' own limits also apply.
     pub mtu_max: Mtu,
-    /// The engine that chooses the routes.
+    /// The engine that computes the routes.
     pub routing: Routing,
-    /// When switches give packets up that cannot go on.
+    /// Lifetimes after which switches discard blocked packets.
     pub lifetimes: PacketLifetimes,
-    /// Off when there is none.
+    /// `None` turns congestion control off.
     pub congestion_control: Option<CongestionControl>,
     /// Weights and lanes of traffic classes. `None`: lanes take turns, and each service level has
     /// the lane of its number.
     pub qos: Option<QualityOfService>,
 }
 
-/// OpenSM's QoS settings, by kind of port. They are those of InfiniBand links.
+/// OpenSM's QoS settings by kind of port, for InfiniBand links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QualityOfService {
-    /// Of HCAs' ports (`qos_ca_`).
+    /// Settings of HCAs' ports (`qos_ca_`).
     pub hca: PortClasses,
-    /// Of switches' external ports (`qos_swe_`).
+    /// Settings of switches' external ports (`qos_swe_`).
     pub switch: PortClasses,
 }
 
 impl QualityOfService {
-    /// Of the port at this end of a cable.
+    /// Returns the settings of the port at this end of a cable.
     pub fn of(&self, end: PortRef) -> &PortClasses {
         match end {
             PortRef::Hca { .. } => &self.hca,
@@ -85,14 +86,14 @@ impl QualityOfService {
     }
 }
 
-/// What a port does with service levels and lanes.
+/// A port's mapping of service levels to lanes, and its arbitration tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortClasses {
     pub tables: ArbitrationTables,
     pub sl2vl: Sl2Vl,
 }
 
-/// What the congestion control manager writes into switches and HCAs (IBTA annex A10).
+/// The congestion control manager's settings for switches and HCAs (IBTA annex A10).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CongestionControl {
     pub marking: MarkingSettings,
@@ -108,17 +109,17 @@ pub struct HostSpec {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HcaSpec {
-    /// Device name as programs see it, such as `mthca0`.
+    /// Device name that programs see, for example `mthca0`.
     pub device: String,
     pub part: HcaPart,
-    /// What it sits in, as card and slot have trained: the lesser of both.
+    /// Bus of the HCA, trained to the lesser of card and slot.
     pub bus: BusPart,
-    /// The host's bus that it is on together with others, by name; `None`: one of its own.
+    /// Name of the host bus that it shares with other cards; `None` for a bus of its own.
     pub shared_bus: Option<String>,
-    /// The driver's option of this name: read requests as large as the HCA's tuned size.
+    /// The driver option of this name: read requests as large as the HCA's tuned size.
     pub tune_pci: bool,
     pub node_guid: Guid,
-    /// Of all its ports.
+    /// Link layer of all its ports.
     pub link_layer: LinkLayer,
     /// P_Key table of its ports: the partitions that it belongs to.
     pub pkeys: Vec<PKey>,
@@ -142,12 +143,12 @@ pub enum PortRef {
 pub struct CableSpec {
     pub part: CablePart,
     pub ends: [PortRef; 2],
-    /// What the link trained to: the best that both ports, the cable and the file's `rate` allow.
+    /// Trained rate: the best that both ports, the cable and the file's `rate` allow.
     pub rate: LinkRate,
 }
 
 impl CableSpec {
-    /// What the link trained to, as its link layer calls it.
+    /// Returns the trained rate in the notation of its link layer.
     pub fn rate_name(&self) -> String {
         let ethernet = self.part.ethernet.as_ref().and_then(|_| EthernetRate::of(self.rate));
         ethernet.map_or_else(|| self.rate.to_string(), |rate| rate.to_string())
@@ -169,13 +170,13 @@ impl FabricSpec {
         }
     }
 
-    /// Whether anything of it is Ethernet.
+    /// Checks whether the fabric has any Ethernet port.
     pub fn has_ethernet(&self) -> bool {
         let hcas = self.hosts.iter().flat_map(|host| &host.hcas).any(|hca| hca.link_layer == LinkLayer::Ethernet);
         hcas || self.switches.iter().any(|switch| switch.part.link_layer() == LinkLayer::Ethernet)
     }
 
-    /// A port as a fabric file names it: `a/mthca0/1`, `sw/1`.
+    /// Returns a port's name in the fabric file's notation: `a/mthca0/1`, `sw/1`.
     pub fn port_name(&self, port: PortRef) -> String {
         match port {
             PortRef::Hca { host, hca, port } => format!("{}/{}/{}", self.hosts[host].name, self.hosts[host].hcas[hca].device, port.0),

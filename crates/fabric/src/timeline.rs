@@ -1,78 +1,81 @@
-//! The World's events.
+//! The World's event queue.
 
 use crate::event::Event;
 use softband_sim::{EventQueue, SimDuration, SimTime};
 
-/// Events that are still to come, in windows that stand side by side from time zero on, whatever happens in them.
+/// Pending events, in windows. The windows are adjacent from time zero on, independent of the
+/// events.
 pub(crate) struct Timeline {
     queue: EventQueue<Event>,
-    /// How long windows are, where there are any.
+    /// Length of a window; `None` without windows.
     window: Option<SimDuration>,
-    /// The last instant up to which events may be taken out.
+    /// Last instant whose events may be removed.
     last: SimTime,
 }
 
-/// What happens at a port: packets of its peer come, or it tries to send.
+/// The source of an event at a port: packets of its peer, or its own attempts to send.
 #[derive(Clone, Copy)]
 pub(crate) enum Source {
     Packets,
     Due,
-    /// First bits of frames, which the peer sends; whether they become packets here is seen then.
+    /// First bits of frames that the peer sends. On arrival the receiver accepts or drops the
+    /// frame.
     Frames,
 }
 
 impl Timeline {
-    /// Without windows.
+    /// Creates a timeline without windows.
     pub(crate) fn for_nodes(nodes: usize) -> Self {
         Self { queue: EventQueue::for_nodes(nodes), window: None, last: SimTime::MAX }
     }
 
-    /// Before anything has happened: the same without any event.
+    /// Returns the same timeline without events. Valid only before the first event.
     pub(crate) fn emptied(&self, nodes: usize) -> Self {
         Self { queue: EventQueue::for_nodes(nodes), ..*self }
     }
 
-    /// From now on with windows of this length.
+    /// Uses windows of this length from now on.
     pub(crate) fn divide(&mut self, length: SimDuration) {
         self.window = Some(length);
     }
 
-    /// What a node does by itself.
+    /// Adds an event that a node causes itself.
     pub(crate) fn push(&mut self, time: SimTime, node: u32, event: Event) {
         self.queue.push(time, node, event);
     }
 
-    /// What comes to a node by the port with this index.
+    /// Adds an event that reaches a node through the port with this index.
     pub(crate) fn push_arrival(&mut self, time: SimTime, node: u32, (port, source): (u8, Source), event: Event) {
         self.queue.push_from(time, node, u16::from(port) << 2 | source as u16, event);
     }
 
-    /// Adds an event that sees all others of its instant.
+    /// Adds an event that runs after all others of its instant.
     pub(crate) fn push_last(&mut self, time: SimTime, node: u32, event: Event) {
         self.queue.push_last(time, node, event);
     }
 
-    /// The next event, unless a window is to be ended before.
+    /// Removes the next event, unless the current window must end first.
     pub(crate) fn pop(&mut self) -> Option<(SimTime, Event)> {
         self.queue.pop_until(self.last)
     }
 
-    /// When the next event is due.
+    /// Returns the time of the next event.
     pub(crate) fn next_time(&self) -> Option<SimTime> {
         self.queue.next_time()
     }
 
-    /// The time of the event taken out last.
+    /// Returns the time of the last removed event.
     pub(crate) fn now(&self) -> SimTime {
         self.queue.now()
     }
 
-    /// Where that happened.
+    /// Returns the node of the last removed event.
     pub(crate) fn node(&self) -> u32 {
         self.queue.node()
     }
 
-    /// Before when everything has happened, where a window was ended: its end.
+    /// Returns the end of the window, if it is set. All earlier events have run when the window
+    /// ends.
     pub(crate) fn window_end(&self) -> Option<SimTime> {
         (self.last < SimTime::MAX).then(|| self.last + SimDuration::from_picos(1))
     }
@@ -81,13 +84,14 @@ impl Timeline {
         self.window.is_some()
     }
 
-    /// From now on up to the end of the window that `time` lies in; without windows, to the end of that instant.
+    /// Stops at the end of the window that contains `time`; without windows, at the end of that
+    /// instant.
     pub(crate) fn end_window_of(&mut self, time: SimTime) {
         let length = self.window.map_or(1, SimDuration::as_picos);
         self.last = SimTime::from_picos((time.as_picos() / length * length).saturating_add(length - 1));
     }
 
-    /// From now on without checks at the ends of windows.
+    /// Ignores window ends from now on.
     pub(crate) fn go_on(&mut self) {
         self.last = SimTime::MAX;
     }

@@ -1,27 +1,28 @@
-//! How long the fabric had something to send, and which queue pairs had to send again.
+//! The time during which the fabric had requests to send, and the queue pairs that had to resend.
 
 use crate::World;
 use softband_model::transport::Repeats;
 use softband_sim::{SimDuration, SimTime};
 use softband_types::{HcaId, Qpn};
 
-/// Queue pairs that are gone and keep their counters; a fabric that stays sees any number of them.
+/// Destroyed queue pairs whose counters the fabric keeps. The limit bounds the memory of a
+/// long-lived fabric.
 const GONE_MAX: usize = 4_096;
 
 /// The time with at least one send request between its doorbell and its outcome.
 #[derive(Default)]
 pub(crate) struct Transfers {
-    /// Send requests that are under way.
+    /// Send requests in flight.
     open: u64,
-    /// Since when there has been one; nothing where there is none.
+    /// Start of the current busy period; meaningless if no request is in flight.
     since: SimTime,
     spent: SimDuration,
-    /// Of the first `GONE_MAX` queue pairs that are gone.
+    /// Counters of the first `GONE_MAX` destroyed queue pairs.
     repeats: Vec<QueuePairRepeats>,
 }
 
 impl Transfers {
-    /// A request has entered its send queue.
+    /// Counts a request that entered its send queue.
     pub(crate) fn begin(&mut self, now: SimTime) {
         if self.open == 0 {
             self.since = now;
@@ -29,7 +30,7 @@ impl Transfers {
         self.open += 1;
     }
 
-    /// So many requests have left their send queues.
+    /// Counts requests that left their send queues.
     pub(crate) fn end(&mut self, count: usize, now: SimTime) {
         if count == 0 {
             return;
@@ -40,7 +41,7 @@ impl Transfers {
         }
     }
 
-    /// Keeps the counters of a queue pair that goes, if there are any and there is room.
+    /// Keeps the counters of a destroyed queue pair, if it has any and there is room.
     fn keep(&mut self, repeats: Option<QueuePairRepeats>) {
         let has_room = self.repeats.len() < GONE_MAX;
         self.repeats.extend(repeats.filter(|_| has_room));
@@ -51,7 +52,7 @@ impl Transfers {
     }
 }
 
-/// A queue pair that had to wait for its receiver or to send again.
+/// A queue pair that had to wait for its receiver or to resend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuePairRepeats {
     pub hca: HcaId,
@@ -62,20 +63,21 @@ pub struct QueuePairRepeats {
 }
 
 impl World {
-    /// The transfer time in picoseconds: how long at least one send request was under way since the fabric began.
+    /// Returns the transfer time in picoseconds: the time since the fabric began with at least one
+    /// send request in flight.
     ///
-    /// Only of the nodes that are here: of a fabric in partitions the times of the partitions overlap.
+    /// Covers only the nodes of this partition. The times of several partitions overlap.
     pub fn transfer_picos(&self) -> u64 {
         let heard_until = self.queue.window_end().unwrap_or_else(|| self.queue.now());
         self.transfers.spent_at(heard_until).as_picos()
     }
 
-    /// Whether a send request is under way.
+    /// Checks whether a send request is in flight.
     pub fn has_transfers(&self) -> bool {
         self.transfers.open > 0
     }
 
-    /// All queue pairs that ever had to repeat something, by HCA and number.
+    /// Returns all queue pairs that ever had to resend or wait, by HCA and number.
     pub fn repeats(&self) -> Vec<QueuePairRepeats> {
         let living = (0..self.qps.len() as u32).filter_map(|index| self.repeats_of(index));
         let mut all: Vec<QueuePairRepeats> = self.transfers.repeats.iter().cloned().chain(living).collect();
@@ -83,7 +85,7 @@ impl World {
         all
     }
 
-    /// Keeps the counters of a queue pair that goes, and ends its requests.
+    /// Keeps the counters of a queue pair that is about to go, and ends its requests.
     pub(crate) fn close_transfers(&mut self, index: u32) {
         let repeats = self.repeats_of(index);
         let open = self.slot(index).map_or(0, |slot| slot.qp.requester.queue_len());

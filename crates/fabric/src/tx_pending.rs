@@ -1,21 +1,22 @@
-//! Packets that will be ready to leave by a port: it takes them when it next transmits, so that their becoming ready is no event of its own.
+//! Packets that an egress port will transmit. The port takes ready packets when it next transmits,
+//! so readiness needs no event of its own.
 
 use softband_sim::{Keyed, SimTime, SmallQueue};
 use softband_types::VirtualLane;
 
-/// A packet that may leave from some time on.
+/// A packet that may leave from a given time on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ready {
     pub at: SimTime,
     pub packet: u32,
-    /// Of the node that the port belongs to: which of its ports it came in by; 0 of an HCA's own.
+    /// Input port by which the packet entered the node; 0 for an HCA's own packets.
     pub input: u8,
-    /// That it leaves on.
+    /// Lane on which the packet leaves.
     pub lane: VirtualLane,
     pub blocks: u16,
 }
 
-/// By time, then by input: not by who learned of it first. Packets that are alike in both stay in the order in which they were sent.
+/// Orders by time, then by input, not by insertion. Packets with equal keys keep their send order.
 impl Keyed for Ready {
     type Key = (SimTime, u8);
 
@@ -26,7 +27,7 @@ impl Keyed for Ready {
 
 pub(crate) type TxPending = SmallQueue<Ready, 2>;
 
-/// Takes the first one out, if it is ready.
+/// Removes the first packet if it is ready.
 #[inline]
 pub(crate) fn take_ready(tx_pending: &mut TxPending, now: SimTime) -> Option<Ready> {
     if tx_pending.first()?.at <= now { tx_pending.pop_first() } else { None }

@@ -9,48 +9,48 @@ use softband_types::{AhHandle, CqHandle, HcaId, LKey, MrHandle, MwHandle, PdHand
 
 impl World {
     /// # Errors
-    /// `NoMemory` when the HCA has no more of them.
+    /// `NoMemory` if the HCA has no free protection domain.
     pub fn alloc_pd(&mut self, owner: ProcessId, hca: HcaId) -> Result<PdHandle, VerbsError> {
         self.verbs.alloc_pd(owner, hca)
     }
 
     /// # Errors
-    /// `Busy` while anything names it.
+    /// `Busy` while an object uses the domain.
     pub fn dealloc_pd(&mut self, owner: ProcessId, pd: PdHandle) -> Result<(), VerbsError> {
         self.verbs.dealloc_pd(owner, pd)
     }
 
     /// # Errors
-    /// `Invalid` for rights that contradict each other or an address that wraps.
+    /// `Invalid` for contradictory access rights or an address range that wraps.
     pub fn register_mr(&mut self, hca: HcaId, init: MrInit) -> Result<(MrHandle, LKey, RKey), VerbsError> {
         self.verbs.register_mr(hca, init)
     }
 
-    /// A region, and the HCA that it is registered with.
+    /// Returns a memory region's parameters and its HCA.
     pub fn region(&self, mr: MrHandle) -> Option<(HcaId, MrInit)> {
         self.verbs.mrs.get(mr.0).map(|region| (region.hca, region.init))
     }
 
     /// # Errors
-    /// Those of [`Self::register_mr`]; the region stays as it was.
+    /// The errors of [`Self::register_mr`]. On failure the region stays unchanged.
     pub fn reregister_mr(&mut self, owner: ProcessId, mr: MrHandle, change: &MrChange) -> Result<(LKey, RKey), VerbsError> {
         self.verbs.reregister_mr(owner, mr, change)
     }
 
     /// # Errors
-    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    /// `Invalid` if it does not exist, `Forbidden` if another process owns it.
     pub fn deregister_mr(&mut self, owner: ProcessId, mr: MrHandle) -> Result<(), VerbsError> {
         self.verbs.deregister_mr(owner, mr)
     }
 
     /// # Errors
-    /// `Unsupported` on an HCA without windows, `NoMemory` when it has no more.
+    /// `Unsupported` on an HCA without memory windows, `NoMemory` if the HCA has no free window.
     pub fn alloc_mw(&mut self, owner: ProcessId, pd: PdHandle, window_type: WindowType) -> Result<(MwHandle, RKey), VerbsError> {
         self.verbs.alloc_mw(owner, pd, window_type)
     }
 
     /// # Errors
-    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    /// `Invalid` if it does not exist, `Forbidden` if another process owns it.
     pub fn dealloc_mw(&mut self, owner: ProcessId, mw: MwHandle) -> Result<(), VerbsError> {
         self.verbs.dealloc_mw(owner, mw)
     }
@@ -73,7 +73,8 @@ impl World {
         self.verbs.destroy_cq(owner, cq)
     }
 
-    /// Asks for one event with the next completion (or the next solicited or failed one) that enters at `now` or later.
+    /// Requests one event for the next completion at `now` or later. With `solicited_only` only a
+    /// solicited or failed completion counts.
     pub fn arm_cq(&mut self, now: SimTime, owner: ProcessId, cq: CqHandle, solicited_only: bool) {
         if self.verbs.cq(owner, cq).is_ok()
             && let Some(queue) = self.verbs.cqs.get_mut(cq.0)
@@ -82,7 +83,8 @@ impl World {
         }
     }
 
-    /// The program's ring of `cq` is full: completions are lost, so its queue pairs go to error (IBTA 10.4.2.1).
+    /// Handles a full program ring of `cq`: completions are lost, so its queue pairs go to error
+    /// (IBTA 10.4.2.1).
     pub fn overflow_cq(&mut self, now: SimTime, cq: CqHandle) {
         let Some(queue) = self.verbs.cqs.get_mut(cq.0) else { return };
         if std::mem::replace(&mut queue.failed, true) {
@@ -100,46 +102,48 @@ impl World {
     }
 
     /// # Errors
-    /// `Unsupported` on an HCA without XRC, `Invalid` when a domain must not be there and is, `Absent` when it must be and is not.
+    /// `Unsupported` on an HCA without XRC, `Invalid` if the domain exists but must not, `Absent`
+    /// if it must exist but does not.
     pub fn open_xrcd(&mut self, owner: ProcessId, hca: HcaId, open: XrcdOpen) -> Result<XrcdHandle, VerbsError> {
         self.verbs.open_xrcd(owner, hca, open)
     }
 
     /// # Errors
-    /// `Busy` when it would go and something names it.
+    /// `Busy` if this is the last close and an object still uses the domain.
     pub fn close_xrcd(&mut self, owner: ProcessId, xrcd: XrcdHandle) -> Result<(), VerbsError> {
         self.verbs.close_xrcd(owner, xrcd)
     }
 
     /// # Errors
-    /// `Unsupported` on an HCA without them, `Invalid` for more requests or entries than it takes, `NoMemory` when it has no more.
+    /// `Unsupported` on an HCA without SRQs, `Invalid` for more requests or entries than the HCA
+    /// supports, `NoMemory` if the HCA has no free SRQ.
     pub fn create_srq(&mut self, owner: ProcessId, hca: HcaId, init: SrqInit) -> Result<SrqHandle, VerbsError> {
         self.verbs.create_srq(owner, hca, init)
     }
 
     /// # Errors
-    /// `Invalid` for a size or limit that does not fit.
+    /// `Invalid` for a size or limit out of range.
     pub fn modify_srq(&mut self, owner: ProcessId, srq: SrqHandle, max_wr: Option<u32>, limit: Option<u32>) -> Result<(), VerbsError> {
         self.verbs.modify_srq(owner, srq, max_wr, limit)
     }
 
     /// # Errors
-    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    /// `Invalid` if it does not exist, `Forbidden` if another process owns it.
     pub fn query_srq(&self, owner: ProcessId, srq: SrqHandle) -> Result<SrqSnapshot, VerbsError> {
         self.verbs.query_srq(owner, srq)
     }
 
     /// # Errors
-    /// `Busy` while a queue pair takes from it.
+    /// `Busy` while a queue pair uses it.
     pub fn destroy_srq(&mut self, owner: ProcessId, srq: SrqHandle) -> Result<(), VerbsError> {
         self.verbs.destroy_srq(owner, srq)
     }
 
     /// # Errors
-    /// `NoMemory` when the HCA has no more of them, and those of [`Self::resolve`].
+    /// `NoMemory` if the HCA has no free address handle, and the errors of [`Self::resolve`].
     pub fn create_ah(&mut self, owner: ProcessId, pd: PdHandle, vector: AddressVector) -> Result<AhHandle, VerbsError> {
         let hca = self.verbs.pd(owner, pd)?.hca;
-        // The path's own takes its place where the routing engine has one.
+        // Range-checked here, because the routing engine's level may replace it.
         if vector.service_level.0 > 15 {
             return Err(VerbsError::Invalid);
         }
@@ -148,12 +152,12 @@ impl World {
     }
 
     /// # Errors
-    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    /// `Invalid` if it does not exist, `Forbidden` if another process owns it.
     pub fn destroy_ah(&mut self, owner: ProcessId, ah: AhHandle) -> Result<(), VerbsError> {
         self.verbs.destroy_ah(owner, ah)
     }
 
-    /// A program has died: all its objects go. Its peers find out by their retries.
+    /// Removes all objects of a dead program. Its peers notice through their retries.
     pub fn remove_process(&mut self, _now: SimTime, owner: ProcessId) {
         for index in 0..self.qps.len() {
             while self.slot(index as u32).is_some_and(|slot| slot.qp.owner == owner || slot.sharers.contains(&owner)) {

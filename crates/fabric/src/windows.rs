@@ -1,8 +1,9 @@
 //! The World in windows.
 //!
-//! Partitions of a fabric reach each other by packets and by flow control. Both take a cable's delay at least. So within a window of at most
-//! this delay, no event of a partition can matter to another one. Work that needs the whole fabric runs at the end of the window in which an
-//! event asks for it. A fabric with a single partition does the same, so results do not depend on the number of partitions.
+//! Partitions of a fabric interact by packets and flow-control messages, and both need at least a
+//! cable's delay. Within a window no longer than that, events in a partition cannot affect another
+//! partition. Work that needs the whole fabric runs at the end of the window that requested it.
+//! This also holds with one partition, so results do not depend on the number of partitions.
 
 use crate::notice::Notice;
 use crate::partition::only_cables;
@@ -11,7 +12,8 @@ use crate::world::World;
 use softband_model::verbs::api::HostMemory;
 use softband_sim::{SimDuration, SimTime};
 
-/// How long partitions of a fabric take to reach each other at least, however it is divided; `None` when that is no time.
+/// Returns the least delay between partitions of a fabric, for any partitioning; `None` for a zero
+/// delay.
 pub fn lookahead(spec: &FabricSpec) -> Option<SimDuration> {
     let only = only_cables(spec);
     let shortest = |all: bool| {
@@ -22,16 +24,16 @@ pub fn lookahead(spec: &FabricSpec) -> Option<SimDuration> {
 }
 
 impl World {
-    /// From now on what needs the whole fabric waits for the end of a window. Stays as it was where a cable takes no time, or where packets
-    /// are lost by the draw.
+    /// Delays work that needs the whole fabric to the end of a window from now on. Does nothing if
+    /// a cable has no delay, or if packets are lost at random.
     pub fn work_in_windows(&mut self) {
         if let Some(lookahead) = lookahead(&self.spec).filter(|_| self.loss_ppm == 0) {
             self.queue.divide(lookahead);
         }
     }
 
-    /// Executes events until there is something to be noticed, at most so many; how many. None at the end of a window that is to be ended,
-    /// or when none is left.
+    /// Executes at most `at_most` events, up to the first notice, and returns their number. Returns
+    /// 0 at the end of a window that must end, or without events.
     pub fn run_in_window(&mut self, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>, at_most: u64) -> u64 {
         let mut executed = 0;
         while executed < at_most {
@@ -48,19 +50,19 @@ impl World {
         executed
     }
 
-    /// Ends the window at hand where it ends, instead of going on.
+    /// Makes the current window stop at its end.
     pub fn end_window(&mut self) {
         self.queue.end_window_of(self.queue.now());
     }
 
-    /// Goes on after the end of a window, if anything is left to be done.
+    /// Continues after the end of a window. Returns whether events are left.
     pub fn next_window(&mut self) -> bool {
         self.check_deadlock_where_asked();
         self.queue.go_on();
         self.queue.next_time().is_some()
     }
 
-    /// Works up to the end of the window that `time` lies in: of all partitions of a fabric the earliest time at which something happens.
+    /// Opens the window that contains `time`, the earliest event time of all partitions.
     pub fn open_window(&mut self, time: SimTime) {
         self.queue.end_window_of(time);
     }

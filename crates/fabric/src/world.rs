@@ -1,4 +1,4 @@
-//! The World: all state of a fabric, and the events that move it.
+//! The World: all state of a fabric, and the events that change it.
 
 use crate::event::Event;
 use crate::faults::{Faults, Loss};
@@ -27,86 +27,87 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-/// A fabric in motion. It asks no clock: verbs get the time as an argument, and `step` executes the next event.
+/// A fabric in motion. It reads no clock: callers pass the time to verbs, and `step` executes the
+/// next event.
 pub struct World {
     pub(crate) spec: FabricSpec,
     pub(crate) queue: Timeline,
-    /// Which nodes' events are executed here.
+    /// Nodes whose events this World executes.
     pub(crate) partition: OwnPartition,
-    /// Ports whose packets have waited for so long that the whole fabric is to be checked for deadlock.
+    /// Ports whose packets have waited so long that the whole fabric needs a deadlock check.
     pub(crate) deadlock_checks: Vec<u32>,
     pub(crate) verbs: Verbs,
     pub(crate) chunks: ChunkPool,
     pub(crate) packet_pool: PacketPool,
     pub(crate) hcas: Vec<Hca>,
-    /// Of each host, in the order of the file.
+    /// Controllers, one per host, in the order of the file.
     pub(crate) memories: Vec<MemoryController>,
     pub(crate) buses: Vec<SharedBus>,
     pub(crate) switches: Vec<SwitchNode>,
-    /// Rates and framings of the links, by the number of their kind.
+    /// Rates and framings of the links, indexed by link kind.
     pub(crate) kinds_of_links: Vec<(LinkRate, Framing)>,
     /// Ports of all HCAs, then of all switches.
     pub(crate) ports: Vec<Port>,
-    /// Queue pairs by a number that is never used again.
+    /// Queue pairs by a number that is never reused.
     pub(crate) qps: Vec<Option<Box<QpSlot>>>,
     pub(crate) packets: Slab<Transit>,
     pub(crate) dma_writes: Slab<InFlight>,
     pub(crate) posts: Slab<Post>,
-    /// Queue pairs that events are about.
+    /// Queue pairs that events refer to.
     pub(crate) qp_refs: Slab<QpRef>,
     pub(crate) completions: Slab<(ProcessId, CqHandle, Completion)>,
     pub(crate) reports: Slab<Notice>,
     pub(crate) copies_left: Slab<u32>,
-    /// Payload that HCAs have accepted here.
+    /// Payload bytes that this World's HCAs have accepted.
     pub(crate) delivered_bytes: u64,
     pub(crate) transfers: Transfers,
     pub(crate) sm_lid: Lid,
     pub(crate) routes: Routes,
-    /// The first port that has a LID.
+    /// The first port with each LID.
     pub(crate) port_of_lid: Vec<Option<u32>>,
-    /// The switch that the end port with a LID is cabled to, if it is to one.
+    /// The switch that the end port with a LID is cabled to; `None` without a switch.
     pub(crate) leaf_of_lid: Vec<Option<u32>>,
     /// Packets lost on arrival, in parts per million.
     pub(crate) loss_ppm: u32,
     pub(crate) random: RandomStream,
     pub(crate) ack_wait_max: Option<SimDuration>,
-    /// Cycles of output ports and lanes that were found to wait for each other.
+    /// Reported cycles of output ports and lanes that wait for each other.
     pub(crate) deadlocks_told: Vec<Vec<(u32, u8)>>,
-    /// What goes wrong, where anything is to.
+    /// The fault plan and its state; `None` without faults.
     pub(crate) faults: Option<Box<Faults>>,
     pub(crate) seed: u64,
-    /// How HCAs slow flows down, where the subnet has congestion control.
+    /// Injection control settings of HCAs; `None` without congestion control.
     pub(crate) injection: Option<InjectionSettings>,
 }
 
 /// An HCA as a node of the fabric.
 pub(crate) struct Hca {
-    /// Host and HCA of that host.
+    /// Host, and index of the HCA within it.
     pub place: (usize, usize),
-    /// With the times of its slot: see `construct`. HCAs that are alike share it.
+    /// The part with the delays of its slot: see `construct`. Equal HCAs share it.
     pub part: Arc<HcaPart>,
     pub node_guid: Guid,
     pub first_port: u32,
     pub bus: Bus,
-    /// Of the World's buses: what it shares with other cards.
+    /// Index of the shared bus, which other cards may use too.
     pub shared_bus: u32,
-    /// Queue pairs by QPN, from the first one on; `None` when destroyed.
+    /// Queue pairs by QPN from the first QPN on; `None` when destroyed.
     pub qp_of_qpn: Vec<Option<u32>>,
     pub qp_count: u32,
     pub engines: Vec<ProcessingEngine>,
     pub ready: VecDeque<Work>,
 }
 
-/// What starts messages: those of a queue pair always by the same one.
+/// An engine that starts messages. All messages of a queue pair use the same engine.
 #[derive(Clone, Default)]
 pub(crate) struct ProcessingEngine {
-    /// When it may start the next message.
+    /// Earliest start of the next message.
     pub free: SimTime,
-    /// All gaps that it has kept between messages.
+    /// Sum of all gaps between messages.
     pub gaps: SimDuration,
-    /// An event will tell that it is free.
+    /// An event for the time when it is free is pending.
     pub waits: bool,
-    /// Work whose next packet begins a message, while the engine is not free for one.
+    /// Work whose next packet begins a message, while the engine is busy.
     pub starters: VecDeque<Work>,
 }
 
@@ -116,47 +117,50 @@ pub(crate) struct SwitchNode {
     pub buffer_hold: SimDuration,
 }
 
-/// A reference to a queue pair that outlasts it: its index, and its epoch when the reference was made.
+/// A reference to a queue pair that may outlive it: index and epoch at creation of the reference.
 pub(crate) type QpRef = (u32, u32);
 
-/// A packet under way: what the present hop needs, on one cache line, and the packet itself, which its ends look at.
+/// A packet in flight: the fields of the current hop, on one cache line, and the packet itself for
+/// the end nodes.
 #[repr(align(64))]
 pub(crate) struct Transit {
     pub packet: Box<Packet>,
-    /// When its first and its last bit arrive.
+    /// Arrival times of its first and last bit.
     pub head: SimTime,
     pub tail: SimTime,
-    /// LRH to VCRC, or a whole frame.
+    /// Size from LRH to VCRC, or of a whole frame.
     pub bytes: u32,
-    /// How long it takes on the link that it leaves a switch by, in picoseconds.
+    /// Time that it occupies the link by which it leaves a switch, in picoseconds.
     pub time_out: u32,
-    /// Of the packet: switches look no further.
+    /// Copied from the packet, so that switches need not read it.
     pub payload_bytes: u16,
     pub dlid: Lid,
     pub service_level: ServiceLevel,
     pub blocks: u16,
-    /// Lane on the link that it came in by.
+    /// Lane on the link by which it arrived.
     pub lane: VirtualLane,
-    /// Port that it came in by; on its way out of an HCA, that HCA's port.
+    /// Port by which it arrived; on its way out of an HCA, that HCA's port.
     pub port: u32,
-    /// Copies of one packet in a switch share a count of those that have not left.
+    /// Slab number plus 1 of the count that the copies of a packet in a switch share: copies that
+    /// have not left.
     pub copies: Option<NonZeroU32>,
-    /// Whether it holds a place of the HCA's staging buffer, and what its departure completes (queue pair and epoch), where that is
-    /// anything.
+    /// Whether it holds a place in the HCA's staging buffer. `completes` names the message (queue
+    /// pair and epoch) that its departure completes.
     pub staged: bool,
     pub completes: Option<Box<(u32, u32)>>,
 }
 
 impl World {
-    /// Builds the fabric, trains its links and runs the small subnet manager: LIDs, forwarding tables, lanes and MTUs.
+    /// Builds the fabric, trains its links and runs the small subnet manager: LIDs, forwarding
+    /// tables, lanes and MTUs.
     ///
     /// # Panics
-    /// When a cable names a port that does not exist: such files are refused before.
+    /// Panics if a cable names a port that does not exist. The loader refuses such files.
     pub fn new(spec: &FabricSpec, seed: u64) -> Self {
         crate::construct::world(spec, seed)
     }
 
-    /// From now on payload is counted and not moved: for those who have no memory that anybody looks at.
+    /// Counts payload from now on instead of moving it, for runs whose memory nobody reads.
     pub fn count_payload_only(&mut self) {
         self.chunks = ChunkPool::counting_only();
     }
@@ -165,34 +169,35 @@ impl World {
         &self.spec
     }
 
-    /// From now on HCAs lose `ppm` of a million arriving packets, as with a bad CRC; which ones follows from the seed.
+    /// Makes HCAs lose `ppm` of a million arriving packets from now on, as with a bad CRC. The seed
+    /// selects the packets.
     pub fn set_packet_loss(&mut self, ppm: u32) {
         self.loss_ppm = ppm;
     }
 
     /// # Panics
-    /// When there is no such HCA in the fabric's file.
+    /// Panics if the fabric file has no such HCA.
     pub fn hca_id(&self, host: usize, hca_index: usize) -> HcaId {
-        // They stand in the order of the file.
+        // HCAs are in the order of the file.
         let index = self.hcas.binary_search_by_key(&(host, hca_index), |hca| hca.place).ok();
         HcaId(index.expect("the caller knows the fabric file") as u32)
     }
 
-    /// The host of an HCA, and which of its HCAs it is.
+    /// Returns the host of an HCA, and the HCA's index within that host.
     ///
     /// # Panics
-    /// As below.
+    /// Panics if `hca` is not part of this fabric.
     pub fn place_of(&self, hca: HcaId) -> (usize, usize) {
         self.hcas[hca.0 as usize].place
     }
 
     /// # Panics
-    /// When `hca` is not of this fabric, as all that take one.
+    /// Panics if `hca` is not part of this fabric.
     pub fn hca_part(&self, hca: HcaId) -> &HcaPart {
         &self.hcas[hca.0 as usize].part
     }
 
-    /// The P_Key table of an HCA's ports, as the subnet manager wrote it.
+    /// Returns the P_Key table of an HCA's ports, as the subnet manager wrote it.
     pub fn pkeys(&self, hca: HcaId) -> &[PKey] {
         let (host, index) = self.hcas[hca.0 as usize].place;
         &self.spec.hosts[host].hcas[index].pkeys
@@ -202,7 +207,7 @@ impl World {
         self.hcas[hca.0 as usize].node_guid
     }
 
-    /// State of a port; `None` when the HCA has no such port.
+    /// Returns the state of a port; `None` if the HCA has no such port.
     pub fn port(&self, hca: HcaId, number: PortNumber) -> Option<PortSnapshot> {
         let node = self.hcas.get(hca.0 as usize)?;
         let index = self.port_index(hca, number)?;
@@ -228,42 +233,42 @@ impl World {
         (1..=node.part.ports).contains(&number.0).then(|| node.first_port + u32::from(number.0) - 1)
     }
 
-    /// When the next event is due.
+    /// Returns the time of the next event.
     pub fn next_event_time(&self) -> Option<SimTime> {
         self.queue.next_time()
     }
 
-    /// Queue pairs that are made from now on wait no longer for an acknowledgement than this.
+    /// Limits the acknowledgement timeout of queue pairs created from now on.
     pub fn limit_ack_wait(&mut self, at_most: SimDuration) {
         self.ack_wait_max = Some(at_most);
     }
 
-    /// The time of the last event executed.
+    /// Returns the time of the last executed event.
     pub fn now(&self) -> SimTime {
         self.queue.now()
     }
 
-    /// The same, and the node that it happened at.
+    /// Returns the time and node of the last executed event.
     pub fn present(&self) -> (SimTime, u32) {
         (self.queue.now(), self.queue.node())
     }
 
-    /// Payload of messages and responses that the HCAs here have accepted.
+    /// Returns the payload bytes of messages and responses that the HCAs here have accepted.
     pub fn delivered_bytes(&self) -> u64 {
         self.delivered_bytes
     }
 
-    /// Packets under way, for tests that want to see none left behind.
+    /// Returns the number of packets in flight. Tests check that none remain.
     pub fn packets_under_way(&self) -> usize {
         self.packets.len()
     }
 
-    /// Executes exactly the next event; what programs may see of it is appended to `notices`.
+    /// Executes the next event and appends its program-visible effects to `notices`.
     pub fn step(&mut self, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>) {
         while self.run_in_window(memory, notices, 1) == 0 && self.next_window() {}
     }
 
-    // Once, in the loop over events.
+    // Inlined, because the event loop is the only caller.
     #[inline(always)]
     pub(crate) fn execute(&mut self, event: Event, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>, now: SimTime) {
         match event {
@@ -296,12 +301,12 @@ impl World {
         }
     }
 
-    /// Tells `token` at `at`, after all else that happens at an HCA at that instant.
+    /// Schedules a wakeup with `token` at `at`, after all other events of an HCA at that instant.
     pub fn wake_at(&mut self, hca: HcaId, at: SimTime, token: u32) {
         self.queue.push_last(at, hca.0, Event::Wakeup { token });
     }
 
-    /// Packets that have begun to cross a link here, by links.
+    /// Returns the number of packets that started to cross a link here, summed over links.
     pub fn packets_sent(&self) -> u64 {
         self.ports.iter().filter(|port| self.has_node(port.node)).map(|port| port.sent.packets).sum()
     }
@@ -312,10 +317,11 @@ impl World {
     }
 }
 
-/// For tests.
+/// Checks for tests.
 impl World {
     /// # Panics
-    /// When a link's sender lacks credits although nothing is under way, or a staging place was not given back.
+    /// Panics if a link's sender lacks credits although nothing is in flight, or if a staging place
+    /// is still taken.
     pub fn assert_credits_are_back(&self) {
         for port in self.ports.iter().filter(|port| port.cabling.is_some()) {
             for lane in 0..15 {
@@ -338,7 +344,8 @@ mod tests {
     use super::*;
     use std::mem::offset_of;
 
-    /// Of a large fabric little is in the cache: what a packet that passes needs of a port is to be on few of its lines.
+    /// A large fabric exceeds the cache, so a forwarded packet must touch few cache lines of a
+    /// port.
     #[test]
     fn what_passes_finds_what_it_needs_on_few_lines_of_the_cache() {
         const LINE: usize = 64;

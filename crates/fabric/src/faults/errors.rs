@@ -1,20 +1,21 @@
-//! Bit errors: how likely a packet is corrupted, and how many of its bits are.
+//! Bit errors: the probability of a corrupted packet, and the number of its wrong bits.
 //!
-//! Nothing but sums, differences, products and quotients of floats, which are the same on every machine; and no time follows from them.
+//! The code uses only sums, differences, products and quotients of floats, which are equal on every
+//! machine. No event time depends on them.
 
 use softband_sim::RandomStream;
 
-/// Probability that a bit is wrong on arrival: from 0 on, less than 1.
+/// Probability that an arriving bit is wrong: at least 0, less than 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BitErrorRate(f64);
 
-// It is never NaN.
+// The rate is never NaN.
 impl Eq for BitErrorRate {}
 
 impl BitErrorRate {
     pub const NONE: Self = Self(0.0);
 
-    /// `None` unless `rate` is from 0 on and less than 1.
+    /// Returns `None` unless `rate` is at least 0 and less than 1.
     pub fn new(rate: f64) -> Option<Self> {
         (0.0..1.0).contains(&rate).then_some(Self(rate))
     }
@@ -23,14 +24,15 @@ impl BitErrorRate {
         self.0
     }
 
-    /// How many of `bits` are wrong, as `random` draws it.
+    /// Draws the number of wrong bits among `bits`.
     pub(crate) fn draw(self, bits: u32, mut random: RandomStream) -> u32 {
-        // 53 bits: as many as a float tells apart.
+        // A float distinguishes 53 bits.
         let drawn = (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
         if self.0 <= 0.0 || drawn >= self.any_of(bits) { 0 } else { self.errors_at(bits, drawn) }
     }
 
-    /// The probability that any of `bits` is wrong: 1 - (1 - rate)^bits, without the loss of digits that powers of a number next to 1 have.
+    /// Returns the probability that any of `bits` is wrong: 1 - (1 - rate)^bits. Powers of a number
+    /// close to 1 would lose digits, so the code avoids them.
     fn any_of(self, bits: u32) -> f64 {
         let both = |a: f64, b: f64| a + b - a * b;
         let (mut any, mut of_power, mut left) = (0.0, self.0, bits);
@@ -44,7 +46,8 @@ impl BitErrorRate {
         any
     }
 
-    /// The number of wrong bits that belongs to `drawn`, when 1 to `bits` of them share what is below [`Self::any_of`] by their probabilities.
+    /// Returns the number of wrong bits for `drawn`. The counts 1 to `bits` divide the range below
+    /// [`Self::any_of`] by their probabilities.
     fn errors_at(self, bits: u32, drawn: f64) -> u32 {
         let odds = self.0 / (1.0 - self.0);
         let mut exactly = f64::from(bits) * self.0 * (1.0 - self.any_of(bits - 1));
@@ -75,7 +78,7 @@ mod tests {
         assert_eq!(any(0.5, 1), 0.5);
         assert_eq!(any(0.5, 2), 0.75);
         assert!((any(1e-3, 1_000) - 0.632_304_575_229_035_9).abs() < 1e-12);
-        // bits x rate x (1 - (bits - 1) x rate / 2) to the second order.
+        // Second order: bits x rate x (1 - (bits - 1) x rate / 2).
         assert!((any(1e-12, 16_000) / 1.6e-8 - (1.0 - 15_999.0 * 0.5e-12)).abs() < 1e-10);
         assert!((any(1e-18, 16_000) / 1.6e-14 - 1.0).abs() < 1e-12);
     }

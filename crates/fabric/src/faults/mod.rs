@@ -1,7 +1,8 @@
-//! Faults: links that go down and come up, bit errors, packets that get lost, hosts and switches that die.
+//! Faults: links that go down and come up, bit errors, lost packets, dead hosts and switches.
 //!
-//! Whether a link is down at a time follows from the plan alone, never from the order in which a World works through its events: so a
-//! fabric in partitions loses the same packets. A fault that comes as a command joins the plan at its moment.
+//! The plan alone decides whether a link is down at a time, never the event order of a World. A
+//! partitioned fabric therefore loses the same packets. A fault from a command joins the plan at
+//! that moment.
 
 mod errors;
 mod names;

@@ -1,16 +1,16 @@
-//! Names of ports, hosts and switches as files and commands have them.
+//! Names of ports, hosts and switches in files and commands.
 
 use super::{BitErrorRate, FaultKind, PacketClass};
 use crate::spec::{FabricSpec, PortRef};
 use softband_sim::SimDuration;
 use softband_types::PortNumber;
 
-/// A word that names nothing, and the words that would.
+/// An unknown word, and the valid words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unknown {
     pub message: String,
     pub word: String,
-    /// Of which `known` is a list, in the plural.
+    /// Category of the `known` words, in the plural.
     pub what: String,
     pub known: Vec<String>,
 }
@@ -23,23 +23,23 @@ impl Unknown {
 
 impl FabricSpec {
     /// # Errors
-    /// When there is no such host.
+    /// `Unknown` if no host has this name.
     pub fn find_host(&self, name: &str) -> Result<usize, Unknown> {
         let names = || self.hosts.iter().map(|host| host.name.as_str());
         names().position(|of| of == name).ok_or_else(|| Unknown::new(format!("no host `{name}`"), name, "hosts", names()))
     }
 
     /// # Errors
-    /// When there is no such switch.
+    /// `Unknown` if no switch has this name.
     pub fn find_switch(&self, name: &str) -> Result<usize, Unknown> {
         let names = || self.switches.iter().map(|switch| switch.name.as_str());
         names().position(|of| of == name).ok_or_else(|| Unknown::new(format!("no switch `{name}`"), name, "switches", names()))
     }
 
-    /// The port that `text` names: `host/device/port` or `switch/port`.
+    /// Returns the port that `text` names: `host/device/port` or `switch/port`.
     ///
     /// # Errors
-    /// When there is no such port.
+    /// `Unknown` if the fabric has no port with this name.
     pub fn find_port(&self, text: &str) -> Result<PortRef, Unknown> {
         let words: Vec<&str> = text.split('/').collect();
         let number = |word: &str, ports: u8| {
@@ -69,10 +69,10 @@ impl FabricSpec {
         Ok(PortRef::Hca { host, hca, port: number(port, of_host.hcas[hca].part.ports)? })
     }
 
-    /// The port that `text` names, and the cable on it.
+    /// Returns the port that `text` names, and the cable on it.
     ///
     /// # Errors
-    /// When there is no such port, or no cable ends on it.
+    /// `Unknown` if the fabric has no port with this name, or if no cable ends on it.
     pub fn find_cable(&self, text: &str) -> Result<(PortRef, usize), Unknown> {
         let port = self.find_port(text)?;
         let cabled = || self.cables.iter().map(|cable| self.port_name(cable.ends[0]));
@@ -83,17 +83,17 @@ impl FabricSpec {
 
 impl PacketClass {
     /// # Errors
-    /// When there is no such kind of packet.
+    /// `Unknown` if no class of packets has this name.
     pub fn find(name: &str) -> Result<Self, Unknown> {
         Self::parse(name).ok_or_else(|| Unknown::new(format!("no kind of packet `{name}`"), name, "kinds of packets", Self::ALL.map(Self::name)))
     }
 }
 
 impl FaultKind {
-    /// Reads a fault from the words of a command: its name, then its arguments.
+    /// Parses a fault from the words of a command: its name, then its arguments.
     ///
     /// # Errors
-    /// When a word does not mean anything here.
+    /// `Unknown` if a word has no meaning here.
     pub fn of_words(spec: &FabricSpec, words: &[&str]) -> Result<Self, Unknown> {
         let wrong = |word: &str, wanted: &str| Unknown::new(format!("`{word}` is not {wanted}"), word, "", Vec::<String>::new());
         match *words {
@@ -117,7 +117,7 @@ impl FaultKind {
         }
     }
 
-    /// The same the other way round.
+    /// Formats the fault as the words that [`Self::of_words`] parses.
     pub fn words(&self, spec: &FabricSpec) -> Vec<String> {
         let link = |cable: usize| spec.port_name(spec.cables[cable].ends[0]);
         let mut words = vec![self.name().to_owned()];

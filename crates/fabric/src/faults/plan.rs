@@ -1,19 +1,19 @@
-//! What a fabric's faults are, as a file or a command says it.
+//! The specification of a fabric's faults, from a file or a command.
 
 use super::BitErrorRate;
 use crate::spec::{FabricSpec, PortRef};
 use softband_model::packet::PacketKind;
 use softband_sim::{SimDuration, SimTime};
 
-/// A fault and when it happens.
+/// A fault and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultSpec {
-    /// Since the run began.
+    /// Time since the start of the run.
     pub at: SimTime,
     pub kind: FaultKind,
 }
 
-/// Cables, hosts and switches stand here by their places in the fabric.
+/// A kind of fault. Indices refer to the cables, hosts and switches of the fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     LinkDown {
@@ -22,17 +22,18 @@ pub enum FaultKind {
     LinkUp {
         cable: usize,
     },
-    /// The link trains anew for so long, and its ports stay Active.
+    /// The link retrains for `lasts`, and its ports stay Active.
     LinkRecovers {
         cable: usize,
         lasts: SimDuration,
     },
-    /// In both directions, until another rate is set.
+    /// Bit errors in both directions, until a fault sets another rate.
     BitErrors {
         cable: usize,
         rate: BitErrorRate,
     },
-    /// The `number`th packet of a class, from 1 on, that leaves `port` from the fault's time on is lost.
+    /// Loses packet `number` of a class, counted from 1 among the packets that leave `port` from
+    /// the fault's time on.
     Drop {
         port: PortRef,
         packet: PacketClass,
@@ -47,7 +48,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// Names as files and commands have them.
+    /// Names in files and commands.
     pub const NAMES: [&'static str; 7] = ["link_down", "link_up", "link_recovers", "bit_errors", "drop", "host_dies", "switch_dies"];
 
     pub fn name(&self) -> &'static str {
@@ -64,7 +65,7 @@ impl FaultKind {
     }
 }
 
-/// Which packets a [`FaultKind::Drop`] counts.
+/// The class of packets that a [`FaultKind::Drop`] counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketClass {
     Any,
@@ -77,7 +78,7 @@ pub enum PacketClass {
     AtomicAck,
     Datagram,
     Ack,
-    /// NAKs, RNR NAKs among them.
+    /// NAKs, including RNR NAKs.
     Nak,
     CongestionNotification,
 }
@@ -138,12 +139,12 @@ impl PacketClass {
 }
 
 impl FabricSpec {
-    /// The cable that ends on a port.
+    /// Returns the cable that ends on a port.
     pub fn cable_at(&self, port: PortRef) -> Option<usize> {
         self.cables.iter().position(|cable| cable.ends.contains(&port))
     }
 
-    /// The cables of a host, or of a switch.
+    /// Returns the cables of a dying host or switch.
     pub(crate) fn cables_of(&self, kind: &FaultKind) -> Vec<usize> {
         let is_of = |end: &PortRef| match (kind, end) {
             (FaultKind::HostDies { host }, PortRef::Hca { host: of, .. }) => host == of,

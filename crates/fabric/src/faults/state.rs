@@ -1,4 +1,4 @@
-//! The faults of a World: when each cable is down, what it corrupts, and what has been counted of that.
+//! The fault state of a World: the downtime and corruption of each cable, and the counts of both.
 
 use super::{BitErrorRate, FaultKind, FaultSpec, PacketClass};
 use crate::port::Traffic;
@@ -6,29 +6,30 @@ use crate::spec::FabricSpec;
 use softband_model::packet::PacketKind;
 use softband_sim::{RandomStream, SimTime};
 
-/// What a port counts of its link's faults, by the names of the performance management agent (IBTA 16.1.3.5).
+/// A port's counters of its link's faults, with names of the performance management agent (IBTA
+/// 16.1.3.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounters {
-    /// How often the link went down.
+    /// Number of times the link went down.
     pub link_downed: u64,
-    /// How often it trained anew and stayed up.
+    /// Number of times the link retrained and stayed up.
     pub link_error_recovery: u64,
-    /// Bits that came in wrong.
+    /// Wrong bits that arrived.
     pub symbol_error: u64,
-    /// Packets that came in and were discarded for a bad CRC.
+    /// Packets discarded on arrival for a bad CRC.
     pub port_rcv_errors: u64,
 }
 
-/// Why a packet does not come to the other end of its cable.
+/// Cause of a packet's loss on a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// The link went down meanwhile.
+    /// The link went down during the transmission.
     LinkDown,
     /// Its CRC is wrong.
     Corrupted,
 }
 
-/// From the first instant on, before the second one.
+/// A span of time: from `from`, up to but not including `until`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     from: SimTime,
@@ -40,7 +41,7 @@ impl Span {
         self.from <= at && at < self.until
     }
 
-    /// Whether any instant of it is in the span from `first` to `last`, both included.
+    /// Checks for an overlap with the span from `first` to `last`, both included.
     fn meets(self, first: SimTime, last: SimTime) -> bool {
         self.from <= last && first < self.until
     }
@@ -48,10 +49,10 @@ impl Span {
 
 #[derive(Default)]
 struct CableFaults {
-    /// In the order of time; they do not overlap.
+    /// Spans in order of time, without overlap.
     down: Vec<Span>,
     recovers: Vec<Span>,
-    /// From when on each rate holds, in the order of time.
+    /// Each rate and its start, in order of time.
     rates: Vec<(SimTime, BitErrorRate)>,
 }
 
@@ -60,36 +61,36 @@ impl CableFaults {
         self.rates.iter().rev().find(|(from, _)| *from <= at).map_or(BitErrorRate::NONE, |(_, rate)| *rate)
     }
 
-    /// Whether anything of it lies at `at` or later.
+    /// Checks for a fault of this cable at `at` or later.
     fn is_affected_from(&self, at: SimTime) -> bool {
         let later = self.down.iter().chain(&self.recovers).any(|span| span.until > at);
         later || self.rate(at) != BitErrorRate::NONE || self.rates.iter().any(|(from, rate)| *from > at && *rate != BitErrorRate::NONE)
     }
 }
 
-/// A packet that is to be lost.
+/// A planned loss of a packet.
 struct Drop {
     by: u32,
     class: PacketClass,
     from: SimTime,
-    /// Packets until it is lost, itself included; 0 afterwards.
+    /// Packets up to and including the lost packet; 0 afterwards.
     left: u64,
 }
 
-/// What a port is in the midst of.
+/// The current fault state of a port.
 #[derive(Clone, Copy, Default)]
 pub(super) struct PortState {
     pub is_down: bool,
     pub counters: FaultCounters,
-    /// What its peer has sent and it has not received.
+    /// Traffic that its peer sent and it did not receive.
     pub lost: Traffic,
 }
 
 pub(crate) struct Faults {
     seed: u64,
-    /// All that have been planned, in the order of time.
+    /// All planned faults, in order of time.
     plan: Vec<FaultSpec>,
-    /// By cable: the ports at its ends.
+    /// The ports at the ends of each cable.
     ends: Vec<[u32; 2]>,
     cable_of_port: Vec<Option<u32>>,
     cables: Vec<CableFaults>,
@@ -107,7 +108,7 @@ impl Faults {
         Self { seed, plan: Vec::new(), ends, cable_of_port, cables, drops: Vec::new(), ports: vec![PortState::default(); ports] }
     }
 
-    /// Adds faults to the plan. `port_of` finds the World's port of a packet that is to be lost.
+    /// Adds faults to the plan. `port_of` maps a planned packet loss to the World's port.
     pub(super) fn add(&mut self, spec: &FabricSpec, faults: &[FaultSpec], port_of: impl Fn(&FaultSpec) -> Option<u32>) {
         for fault in faults {
             if let (FaultKind::Drop { packet, number, .. }, Some(by)) = (&fault.kind, port_of(fault)) {
@@ -115,11 +116,11 @@ impl Faults {
             }
         }
         self.plan.extend_from_slice(faults);
-        self.plan.sort_by_key(|fault| fault.at); // those of one instant stay in their order
+        self.plan.sort_by_key(|fault| fault.at); // a stable sort keeps the order of simultaneous faults
         self.lay_out(spec);
     }
 
-    /// Works out when each cable is down.
+    /// Computes the downtime of each cable.
     fn lay_out(&mut self, spec: &FabricSpec) {
         self.cables.fill_with(CableFaults::default);
         let mut is_dead = vec![false; self.cables.len()];
@@ -139,11 +140,12 @@ impl Faults {
                 }
             }
         }
-        // A span without any instant is none.
+        // Drops empty spans.
         self.cables.iter_mut().for_each(|cable| cable.down.retain(|span| span.from < span.until));
     }
 
-    /// The instants, from `from` on, at which a link changes, each with the ports at its ends.
+    /// Returns the times from `from` on at which a link changes state, each with the ports at its
+    /// ends.
     pub(super) fn turns(&self, from: SimTime) -> Vec<(SimTime, [u32; 2])> {
         let of = |(cable, faults): (usize, &CableFaults)| {
             let downs = faults.down.iter().flat_map(|span| [span.from, span.until]);
@@ -161,30 +163,32 @@ impl Faults {
         self.cable_of_port[port as usize].map(|cable| &self.cables[cable as usize])
     }
 
-    /// Whether a port's link is down at `at`, by the plan.
+    /// Checks whether the plan has a port's link down at `at`.
     pub(crate) fn is_down(&self, port: u32, at: SimTime) -> bool {
         self.cable(port).is_some_and(|cable| cable.down.iter().any(|span| span.has(at)))
     }
 
-    /// Until when a port's link trains anew, if that begins at `at`.
+    /// Returns the end of the retraining that begins at `at`; `None` if none begins or the link is
+    /// down.
     pub(super) fn recovers_until(&self, port: u32, at: SimTime) -> Option<SimTime> {
         let begun = self.cable(port)?.recovers.iter().filter(|span| span.from == at).map(|span| span.until).max()?;
         (!self.is_down(port, at)).then_some(begun)
     }
 
-    /// Whether the link was down or training at some time of a packet's way over it.
+    /// Checks whether the link was down at any time of a packet's transmission.
     pub(super) fn is_cut(&self, port: u32, sent: SimTime, received: SimTime) -> bool {
         self.cable(port).is_some_and(|cable| cable.down.iter().any(|span| span.meets(sent, received)))
     }
 
-    /// Whether a port's link, or what leaves by it, is affected by anything at `at` or later.
+    /// Checks for a fault at `at` or later that affects a port's link or a packet on it.
     pub(super) fn is_affected_from(&self, port: u32, at: SimTime) -> bool {
         let Some(cable) = self.cable_of_port[port as usize] else { return false };
         let is_of_cable = |drop: &Drop| drop.left > 0 && self.ends[cable as usize].contains(&drop.by);
         self.cables[cable as usize].is_affected_from(at) || self.drops.iter().any(is_of_cable)
     }
 
-    /// What becomes of the `number`th packet that leaves port `by`, on the cable from `sent` to `received`; how many bits of it are wrong.
+    /// Returns the fate of packet `number` of port `by`, on the cable from `sent` to `received`,
+    /// and the number of its wrong bits.
     pub(super) fn loss(&mut self, by: u32, (sent, received): (SimTime, SimTime), packet: (&PacketKind, u64, u32)) -> Option<(Loss, u32)> {
         let (kind, number, bytes) = packet;
         let mut is_dropped = false;
@@ -199,14 +203,14 @@ impl Faults {
         if is_dropped || cable.recovers.iter().any(|span| span.meets(sent, received)) {
             return Some((Loss::Corrupted, 0));
         }
-        // A stream for each packet: what is drawn depends on nothing that happens elsewhere.
+        // Each packet has its own stream, so its draw depends on no other event.
         let stream = (u64::from(by) + 1) << 40 ^ number;
         let errors = cable.rate(sent).draw(bytes * 8, RandomStream::new(self.seed, stream));
         (errors > 0).then_some((Loss::Corrupted, errors))
     }
 }
 
-/// Down from `at` on, unless it is already.
+/// Starts a downtime at `at`, unless the cable is already down.
 fn begin(down: &mut Vec<Span>, at: SimTime) {
     if down.last().is_none_or(|last| last.until <= at) {
         down.push(Span { from: at, until: SimTime::MAX });

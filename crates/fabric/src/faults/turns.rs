@@ -1,4 +1,4 @@
-//! Faults in a World: links that go down and come up, and what becomes of packets then.
+//! Faults in a World: links that go down and come up, and the fate of their packets.
 
 use super::{FaultCounters, FaultKind, FaultSpec, Faults, Loss};
 use crate::construct::port_of;
@@ -19,10 +19,10 @@ const EVENT_PORT_ACTIVE: u32 = 9;
 const EVENT_PORT_ERROR: u32 = 10;
 
 impl World {
-    /// Adds faults. All of them lie in the future.
+    /// Adds faults. All of them must lie in the future.
     ///
     /// # Panics
-    /// When one names what is not there.
+    /// Panics if a fault names an object that does not exist.
     pub fn add_faults(&mut self, faults: &[FaultSpec]) {
         if faults.is_empty() {
             return;
@@ -40,7 +40,8 @@ impl World {
         self.schedule_turns(first, faults);
     }
 
-    /// Makes an event of each change of a link from `first` on, at those of its ends that are here, and of each host's death.
+    /// Schedules an event for each link change from `first` on, at the ends in this partition, and
+    /// for each host's death.
     pub(crate) fn schedule_turns(&mut self, first: SimTime, faults: &[FaultSpec]) {
         let Some(all) = &self.faults else { return };
         for (at, ends) in all.turns(first) {
@@ -61,18 +62,18 @@ impl World {
         }
     }
 
-    /// The same for all faults, when others of them are here than before.
+    /// Schedules all faults again after the partition of this World changed.
     pub(crate) fn schedule_all_turns(&mut self) {
         let plan = self.faults.as_ref().map_or_else(Vec::new, |faults| faults.plan().to_vec());
         self.schedule_turns(SimTime::ZERO, &plan);
     }
 
-    /// Whether a port's link is down, so far as events have told.
+    /// Checks whether a port's link is down, according to past events.
     pub(crate) fn is_link_down(&self, port: u32) -> bool {
         self.faults.as_ref().is_some_and(|faults| faults.ports[port as usize].is_down)
     }
 
-    /// Whether a port's link is down at `at`, by the plan.
+    /// Checks whether the plan has a port's link down at `at`.
     #[inline]
     pub(crate) fn will_be_down(&self, port: u32, at: SimTime) -> bool {
         self.faults.as_ref().is_some_and(|faults| faults.is_down(port, at))
@@ -109,7 +110,7 @@ impl World {
         notices.push(Notice::HostDied { host: host as usize });
     }
 
-    /// Nothing leaves by a port until its link has trained.
+    /// Blocks a port until its link has retrained.
     fn pause_for_recovery(&mut self, id: u32, until: SimTime, now: SimTime) {
         let port = &mut self.ports[id as usize];
         port.returns.settle(now, port.sending);
@@ -122,7 +123,8 @@ impl World {
         }
     }
 
-    /// Gives up all that waits to leave by a port whose link is down (IBTA 7.2.2), but not what will be ready when it is up again.
+    /// Discards all packets that wait at a port with a down link (IBTA 7.2.2). It keeps packets
+    /// that become ready after the link is up again.
     fn discard_all(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
         let mut gone = Vec::new();
         let lanes = self.ports[id as usize].cabling.map_or(0, |cabling| cabling.vls.data_lanes());
@@ -146,7 +148,7 @@ impl World {
         }
     }
 
-    /// A packet that was to leave by a port goes nowhere: what it held is free.
+    /// Discards a packet that was to leave by a port, and frees its resources.
     fn discard(&mut self, id: u32, packet: u32, memory: &mut dyn HostMemory, now: SimTime) {
         self.ports[id as usize].tally.xmit_discards += 1;
         let transit = self.packets.take(packet);
@@ -164,7 +166,8 @@ impl World {
         self.packet_pool.take_back(transit.packet);
     }
 
-    /// Whether a packet that has begun to leave by a port gets lost on the cable; then the other end hears nothing of it but that.
+    /// Checks whether a packet that has begun to leave by a port is lost on the cable. The other
+    /// end then receives only the loss event.
     #[cold]
     pub(crate) fn is_lost_on_cable(&mut self, packet: u32, by: u32) -> bool {
         let port = &self.ports[by as usize];
@@ -173,7 +176,7 @@ impl World {
         let sent = transit.head.checked_sub(delay).unwrap_or_default();
         let Some(faults) = &mut self.faults else { return false };
         let Some((loss, errors)) = faults.loss(by, (sent, transit.tail), (&transit.packet.kind, number, transit.bytes)) else { return false };
-        transit.time_out = errors; // it leaves by no other port
+        transit.time_out = errors; // it leaves by no other port, so the field is free
         let peer = &self.ports[far_end as usize];
         let event = match loss {
             Loss::LinkDown => Event::LostOnCable { packet },
@@ -183,11 +186,12 @@ impl World {
         true
     }
 
-    /// A packet would have come in: a link that is up counts it, and what it would have taken of the buffer is free.
+    /// Handles a packet that was lost on the cable: counts a corrupted packet, and frees its share
+    /// of the buffer.
     pub(crate) fn on_lost(&mut self, id: u32, loss: Loss, now: SimTime) {
         let transit = self.packets.take(id);
         self.count_loss(&transit, loss);
-        // On Ethernet no buffer has taken it.
+        // On Ethernet no buffer held it.
         if self.ports[transit.port as usize].framing == Framing::Infiniband {
             self.free_buffer(transit.port, transit.lane, transit.blocks, transit.tail, now);
         }
@@ -207,7 +211,7 @@ impl World {
         }
     }
 
-    /// Whether the link has gone down by a command since a packet that comes in now was sent.
+    /// Checks whether a command took the link down while an arriving packet was on it.
     #[cold]
     pub(crate) fn is_cut_off(&mut self, transit: &Transit) -> bool {
         let sent = transit.head.checked_sub(self.ports[transit.port as usize].cable_delay).unwrap_or_default();
@@ -218,19 +222,19 @@ impl World {
         is_cut
     }
 
-    /// The counters of a port's faults, where the fabric has any.
+    /// Returns a port's fault counters; `None` in a fabric without faults.
     pub(crate) fn fault_counters(&self, port: u32) -> Option<FaultCounters> {
         self.faults.as_ref().map(|faults| faults.ports[port as usize].counters)
     }
 
-    /// What a port's peer has sent, without what was lost on the cable.
+    /// Returns the traffic that a port's peer sent, minus the losses on the cable.
     pub(crate) fn what_has_come(&self, port: u32, peer: u32) -> Traffic {
         let sent = self.ports[peer as usize].sent;
         let lost = self.faults.as_ref().map_or(Traffic::default(), |faults| faults.ports[port as usize].lost);
         Traffic { bytes: sent.bytes - lost.bytes, packets: sent.packets - lost.packets }
     }
 
-    /// A packet for an output whose link will be down goes nowhere.
+    /// Discards a packet whose output link will be down.
     pub(crate) fn discard_for_down(&mut self, packet: u32, output: u32) {
         let transit = self.packets.get_mut(packet);
         let (input, tail) = (&self.ports[transit.port as usize], transit.tail);
@@ -247,14 +251,15 @@ impl World {
         self.on_switch_discard(packet, now);
     }
 
-    /// The branches of a packet for a group whose links will not be down when it comes.
+    /// Keeps the branches of a multicast packet whose links will be up when it arrives.
     pub(crate) fn open_branches(&mut self, branches: Vec<(u32, Cabling)>, at: SimTime) -> Vec<(u32, Cabling)> {
         let (down, open): (Vec<_>, Vec<_>) = branches.into_iter().partition(|(output, _)| self.will_be_down(*output, at));
         down.iter().for_each(|(output, _)| self.ports[*output as usize].tally.xmit_discards += 1);
         open
     }
 
-    /// Whether a fault is planned or in force, now or later, anywhere on the route from a port to `dlid`. False where no route leads.
+    /// Checks for a planned or active fault on the route from a port to `dlid`, now or later. False
+    /// without a route.
     pub fn is_way_affected(&self, from: (HcaId, PortNumber), dlid: Lid, now: SimTime) -> bool {
         let Some(faults) = &self.faults else { return false };
         let mut at = self.port_index(from.0, from.1);
@@ -271,7 +276,7 @@ impl World {
         false
     }
 
-    /// The same of any route that packets of a port may take.
+    /// Checks for a fault, now or later, on any route that a port's packets may take.
     pub fn is_any_way_affected(&self, hca: HcaId, number: PortNumber, now: SimTime) -> bool {
         let (Some(faults), Some(own)) = (&self.faults, self.port_index(hca, number)) else { return false };
         let is_between_switches = |port: u32| {
@@ -283,14 +288,15 @@ impl World {
         ports.any(|port| faults.is_affected_from(port, now))
     }
 
-    /// Whether a host or switch at the end of a cable has died, so that its link never comes up again.
+    /// Checks whether a host or switch at an end of a cable has died. Its link then never comes up
+    /// again.
     pub fn has_dead_end(&self, cable: usize) -> bool {
         let now = self.queue.now();
         let is_death = |fault: &FaultSpec| fault.at <= now && self.spec.cables_of(&fault.kind).contains(&cable);
         self.faults.as_ref().is_some_and(|faults| faults.plan().iter().any(is_death))
     }
 
-    /// Whether a host has died.
+    /// Checks whether a host has died.
     pub fn is_host_dead(&self, host: usize) -> bool {
         let now = self.queue.now();
         let is_death = |fault: &FaultSpec| fault.kind == FaultKind::HostDies { host } && fault.at <= now;
