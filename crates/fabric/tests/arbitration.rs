@@ -16,7 +16,7 @@ fn tables(high: &[(u8, u8)], low: &[(u8, u8)], high_limit: u8) -> ArbitrationTab
     ArbitrationTables { high: lines(high), low: lines(low), high_limit }
 }
 
-/// All ports alike.
+/// Gives all ports the same tables.
 fn everywhere(tables: &ArbitrationTables, sl2vl: Sl2Vl) -> Option<QualityOfService> {
     let classes = PortClasses { tables: tables.clone(), sl2vl };
     Some(QualityOfService { hca: classes.clone(), switch: classes })
@@ -26,7 +26,8 @@ fn by_weights(low: &[(u8, u8)]) -> Option<QualityOfService> {
     everywhere(&tables(&[], low, 0), Sl2Vl::OPENSM)
 }
 
-/// Hosts 0 and 1 on a switch, 2 and 3 on another one, one cable between: 984 MB/s for both flows together.
+/// Hosts 0 and 1 on a switch, 2 and 3 on another, and one cable between the switches: 984 MB/s for
+/// both flows together.
 fn one_cable_for_two(qos: Option<QualityOfService>) -> FabricSpec {
     let mut spec = through_switch(LinkSpeed::Sdr, &[1; 4], 3, host_part(600, 300));
     spec.subnet.qos = qos;
@@ -44,10 +45,10 @@ fn on_level(modification: &mut QpModification, level: u8) {
     }
 }
 
-/// Who writes to whom on which service level.
+/// Writer, target, and service level.
 type Flow = (usize, usize, u8);
 
-/// All write for 22 ms; the megabytes per second of each over the last 20 ms.
+/// Runs all flows for 22 ms. Returns the megabytes per second of each over the last 20 ms.
 fn rates(spec: &FabricSpec, flows: &[Flow]) -> Vec<f64> {
     let mut lab = Lab::new(spec);
     lab.memory.discard = true;
@@ -74,7 +75,7 @@ fn rates(spec: &FabricSpec, flows: &[Flow]) -> Vec<f64> {
     qpns.into_iter().map(rate).collect()
 }
 
-/// The second rate over the first one is `wanted`, to 2 %, and the link is full.
+/// Asserts that the second rate over the first is `wanted`, within 2 %, and that the link is full.
 fn assert_ratio(rates: &[f64], wanted: f64) {
     let ratio = rates[1] / rates[0];
     assert!((ratio / wanted - 1.0).abs() < 0.02, "{ratio:.3} instead of {wanted}: {rates:.0?} MB/s");
@@ -102,7 +103,7 @@ fn flows_of_one_hca_share_its_link_by_weight() {
 fn hcas_and_switches_have_tables_of_their_own() {
     let mut qos = by_weights(&[(0, 33), (1, 99)]).unwrap();
     qos.hca.tables = tables(&[], &[(0, 99), (1, 33)], 0);
-    // The switch decides where the packets of two hosts meet, the HCA where those of one host do.
+    // The switch arbitrates between two hosts, the HCA between the flows of one host.
     let spec = one_cable_for_two(Some(qos));
     assert_ratio(&rates(&spec, &[(0, 2, 0), (1, 3, 1)]), 3.0);
     assert_ratio(&rates(&spec, &[(0, 2, 0), (0, 3, 1)]), 1.0 / 3.0);
@@ -152,7 +153,7 @@ fn an_hca_discards_packets_of_a_lane_that_no_table_lists() {
 #[test]
 fn packets_of_a_lane_that_no_table_lists_end_with_their_lifetime() {
     let mut qos = by_weights(&[(0, 33), (1, 33)]).unwrap();
-    // HCAs let it go: it is the switch's port that never does.
+    // The HCAs permit this lane; only the switch's port never sends on it.
     qos.hca.tables.low.push(WeightedLane { lane: VirtualLane(2), weight: 33 });
     let mut spec = one_cable_for_two(Some(qos));
     let soon = LifetimeCode::new(8).unwrap();

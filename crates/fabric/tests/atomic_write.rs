@@ -1,4 +1,4 @@
-//! Atomic writes: eight bytes, whole, once, and only where they may go.
+//! Atomic writes: eight bytes, all or nothing, exactly once, and only to permitted memory.
 mod common;
 
 use common::*;

@@ -1,4 +1,5 @@
-//! Congestion control: what a hot receiver does to those who only pass by, and what marking and throttling do about it.
+//! Congestion control: the effect of a hot receiver on passing flows, and the effect of marking and
+//! throttling.
 mod common;
 
 use common::*;
@@ -10,13 +11,14 @@ use softband_model::transport::{CctEntry, Flow, InjectionSettings};
 use softband_sim::SimTime;
 use softband_types::*;
 
-/// The hosts by number, in both fabrics: four that write to the hot one, the hot one, and the one that the victim writes to.
+/// Host numbers, in both fabrics: four writers to the hot host, the hot host, and the victim's
+/// target.
 const HOT: usize = 4;
 const QUIET: usize = 5;
 
 fn control() -> CongestionControl {
     CongestionControl {
-        // Half of what an input holds: four packets.
+        // Half of an input's capacity: four packets.
         marking: MarkingSettings { threshold: 8, packet_size: CreditBlocks(8), marking_rate: 0 },
         injection: InjectionSettings {
             flow: Flow::QueuePair,
@@ -29,14 +31,15 @@ fn control() -> CongestionControl {
     }
 }
 
-/// Six hosts on a switch; the victim's packets come from host 0, as do some for the hot one.
+/// Six hosts on a switch. The victim's packets come from host 0, which also writes to the hot host.
 fn one_switch(control: Option<CongestionControl>) -> FabricSpec {
     let mut spec = through_switch(LinkSpeed::Sdr, &[8; 6], 1, host_part(600, 300));
     spec.subnet.congestion_control = control;
     spec
 }
 
-/// Hosts 0 and 6 on a switch of their own: one cable leads from there to the hot one and to the quiet one.
+/// Hosts 0 and 6 on a switch of their own: one cable leads from there to the hot host and to the
+/// quiet host.
 fn two_switches(control: Option<CongestionControl>) -> FabricSpec {
     let mut spec = through_switch(LinkSpeed::Sdr, &[8; 7], 1, host_part(600, 300));
     spec.subnet.congestion_control = control;
@@ -44,18 +47,18 @@ fn two_switches(control: Option<CongestionControl>) -> FabricSpec {
     let port = |switch, port| PortRef::Switch { switch, port: PortNumber(port) };
     spec.cables[0].ends[1] = port(1, 1);
     spec.cables[6].ends[1] = port(1, 2);
-    // Fast enough for both: all that is wrong is what waits at its end.
+    // Fast enough for both flows, so only the packets waiting at its end matter.
     spec.cables.push(CableSpec { part: cable(8), ends: [port(1, 3), port(0, 24)], rate: rate(LinkSpeed::Ddr) });
     spec
 }
 
-/// A queue pair whose acknowledgements may take as long as its packets, which are held back: 67 ms.
+/// Connects with a timeout of 67 ms, because throttled packets delay their acknowledgements.
 fn connect(lab: &mut Lab, from: usize, to: usize, qp_type: QpType) -> Qpn {
     lab.connect_with(from, to, qp_type, |m| m.local_ack_timeout = m.local_ack_timeout.map(|_| 14)).0
 }
 
-/// Everybody writes for 20 ms: hosts 0 to 3 to the hot one, `victim` to the quiet one. Megabytes per second of the last 15 ms, of the
-/// victim and of the hot one.
+/// Runs for 20 ms: hosts 0 to 3 write to the hot host, `victim` to the quiet host. Returns the
+/// megabytes per second of the victim and of the hot host over the last 15 ms.
 fn incast(spec: &FabricSpec, victim: usize, qp_type: QpType) -> (Lab, f64, f64) {
     const MESSAGE: u32 = 65_536;
     let mut lab = Lab::new(spec);
@@ -88,14 +91,15 @@ fn recommended() -> CongestionControl {
     CongestionControl { injection: InjectionSettings { ccti_timer: 38, ..control.injection }, ..control }
 }
 
-/// Hosts 0, 1 and 6 on a switch of their own, with one cable to that of the others.
+/// Hosts 0, 1 and 6 on a switch of their own, with one cable to the others' switch.
 fn two_and_two(control: Option<CongestionControl>) -> FabricSpec {
     let mut spec = two_switches(control);
     spec.cables[1].ends[1] = PortRef::Switch { switch: 1, port: PortNumber(4) };
     spec
 }
 
-/// Hosts 0 to 3 write to the hot one, `victim` to the quiet one. Megabytes per second of each, the victim last, from 20 ms to 40 ms.
+/// Hosts 0 to 3 write to the hot host, `victim` to the quiet host. Returns megabytes per second of
+/// each, the victim last, from 20 ms to 40 ms.
 fn shares(spec: &FabricSpec, victim: usize) -> Vec<f64> {
     const MESSAGE: u32 = 65_536;
     let mut lab = Lab::new(spec);
@@ -122,7 +126,8 @@ fn shares(spec: &FabricSpec, victim: usize) -> Vec<f64> {
     flows.into_iter().map(rate).collect()
 }
 
-/// Returns the largest share of the hot receiver over the least, the receiver's total, and the victim's rate.
+/// Returns the largest share of the hot receiver over the least, the receiver's total, and the
+/// victim's rate.
 fn fairness(rates: &[f64]) -> (f64, f64, f64) {
     let (hot, victim) = (&rates[..HOT], rates[HOT]);
     let [least, most] = [f64::min, f64::max].map(|pick| hot.iter().copied().reduce(pick).unwrap());
@@ -131,7 +136,7 @@ fn fairness(rates: &[f64]) -> (f64, f64, f64) {
 
 #[test]
 fn with_the_recommended_settings_contributors_share_fairly_and_the_link_stays_busy() {
-    // One lane and two, of eight and four packets for each input.
+    // One lane with room for eight packets of each input, and two lanes with room for four.
     for code in [1, 2] {
         for (build, victim) in [(one_switch as fn(_) -> _, 0), (two_and_two, 6)] {
             let with = |control| {
@@ -197,7 +202,8 @@ fn a_victim_that_shares_a_cable_between_switches_gets_its_bandwidth_back() {
 
 #[test]
 fn the_sooner_marks_come_the_less_the_hot_receiver_gets() {
-    // From weight 15 on whatever waits behind another packet is congestion, which flows that just meet by chance are, too.
+    // From weight 15 on, any packet behind another counts as congestion, even if flows meet by
+    // chance.
     let hot = [1, 8, 15].map(|threshold| {
         let mut control = control();
         control.marking.threshold = threshold;
@@ -233,7 +239,8 @@ fn responders_of_reads_are_slowed_down_as_well() {
     lab.world.assert_credits_are_back();
 }
 
-/// Each of three hosts writes one packet of 2 KiB to the hot one at the same time; how many come marked.
+/// Three hosts each write one packet of 2 KiB to the hot host at the same time. Returns the number
+/// of marked packets.
 fn marks_of_three_packets(control: CongestionControl) -> u64 {
     let mut lab = Lab::new(&one_switch(Some(control)));
     let senders = [0, 1, 2].map(|who| (who, lab.connect(who, HOT, QpType::Rc).0));
@@ -247,7 +254,8 @@ fn marks_of_three_packets(control: CongestionControl) -> u64 {
 
 #[test]
 fn packets_are_marked_only_above_the_threshold_and_from_their_size_on() {
-    // The first goes at once, the second while one packet of 33 blocks waits, the third alone; a lane holds 264 blocks.
+    // The first packet goes at once, the second while one packet of 33 blocks waits, the third
+    // alone. A lane holds 264 blocks.
     let with = |threshold, packet_size| {
         let marking = MarkingSettings { threshold, packet_size: CreditBlocks(packet_size), marking_rate: 0 };
         marks_of_three_packets(CongestionControl { marking, ..control() })
@@ -276,7 +284,7 @@ fn a_marking_rate_lets_packets_by() {
     let count = |marking_rate| {
         let mut control = control();
         control.marking.marking_rate = marking_rate;
-        // Sources that do not slow down, so that as many packets come by each time.
+        // These sources do not throttle, so the same number of packets passes each time.
         control.injection.cct.fill(CctEntry { shift: 0, multiplier: 0 });
         marks(&incast(&one_switch(Some(control)), 0, QpType::Rc).0)
     };

@@ -1,4 +1,4 @@
-//! Credit loops before a run, and what becomes of them in one.
+//! Credit loops before a run, and their effect in a run.
 mod common;
 
 use common::*;
@@ -12,7 +12,7 @@ use softband_types::*;
 
 const SWITCHES: usize = 5;
 
-/// Switches in a ring, a host on port 1 of each; port 2 leads to the next one's port 3.
+/// Switches in a ring, a host on port 1 of each; port 2 leads to port 3 of the next switch.
 fn ring(switches: usize, vls: u8, lifetimes: PacketLifetimes) -> FabricSpec {
     let hosts = vec![8; switches];
     let mut spec = through_switch(LinkSpeed::Sdr, &hosts, vls, host_part(600, 300));
@@ -29,7 +29,7 @@ fn ring(switches: usize, vls: u8, lifetimes: PacketLifetimes) -> FabricSpec {
     spec
 }
 
-/// Every host writes to the one two switches further on; all begin at once.
+/// Every host writes to the host two switches further on; all begin at once.
 fn two_hops_each(spec: &FabricSpec, messages: u64, retries: u8) -> Lab {
     let mut lab = Lab::new(spec);
     let senders: Vec<Qpn> = (0..SWITCHES)
@@ -81,7 +81,7 @@ fn packets_that_wait_for_each_other_for_ever_are_found_and_named() {
     );
     assert!(!is_broken_up);
     assert!(at < SimTime::from_picos(2_000_000_000), "found within two milliseconds: {at:?}");
-    // Looked at for as long as anything happens, it stays as it is, and the World tells it once.
+    // The deadlock persists as long as anything happens, and the World reports it once.
     lab.run();
     assert_eq!(deadlocks(&lab).len(), 1);
     assert!((0..SWITCHES).all(|who| lab.completions(who).iter().all(|done| done.status != WcStatus::Success)));
@@ -115,7 +115,7 @@ fn the_time_in_a_switch_has_a_limit_of_its_own() {
 
 #[test]
 fn the_same_traffic_round_a_ring_that_is_open_moves_on() {
-    // Without the last cable the switches are a row, and every message arrives.
+    // Without the last cable the switches form a row, and every message arrives.
     let mut spec = ring(SWITCHES, 5, PacketLifetimes::default());
     spec.cables.pop();
     assert_eq!(credit_loops(&spec), []);
@@ -142,7 +142,8 @@ fn the_same_ring_does_not_deadlock_with_a_lane_for_ways_across_its_dateline_nor_
         let mut spec = ring(SWITCHES, code, PacketLifetimes::INFINITE);
         spec.subnet.routing = routing;
         for end in spec.cables.iter_mut().flat_map(|cable| &mut cable.ends) {
-            // As a torus wants it: to the next switch by port 1, to the one before by port 2.
+            // Torus routing needs port 1 towards the next switch and port 2 towards the previous
+            // switch.
             if let PortRef::Switch { port, .. } = end {
                 *port = PortNumber([3, 1, 2][usize::from(port.0) - 1]);
             }

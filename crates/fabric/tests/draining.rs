@@ -1,4 +1,4 @@
-//! The send queue drained state: what was begun is done, what was not waits.
+//! The send queue drained state: started work finishes, other work waits.
 mod common;
 
 use common::*;

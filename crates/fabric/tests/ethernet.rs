@@ -1,4 +1,5 @@
-//! Ethernet links: what they carry, how pauses keep buffers from running over, and what is lost without them.
+//! Ethernet links: their traffic, the pauses that keep buffers from overflowing, and the losses
+//! without pauses.
 mod common;
 
 use common::*;
@@ -11,7 +12,7 @@ use softband_model::verbs::api::*;
 use softband_sim::{SimDuration, SimTime};
 use softband_types::*;
 
-/// Makes all of a fabric Ethernet of this rate, with an MTU for packets of 4 KiB.
+/// Converts a fabric to Ethernet of this rate, with an MTU for packets of 4 KiB.
 fn on_ethernet(mut spec: FabricSpec, rate: EthernetRate) -> FabricSpec {
     let ports = EthernetPorts { rates: vec![rate], buffer_bytes: 262_144, pause_response: nanos(600) };
     for hca in spec.hosts.iter_mut().flat_map(|host| &mut host.hcas) {
@@ -35,7 +36,7 @@ fn star(hosts: usize, rate: EthernetRate) -> FabricSpec {
     on_ethernet(through_switch(LinkSpeed::Sdr, &vec![1; hosts], 1, host_part(600, 300)), rate)
 }
 
-/// By way of IPv4, with full packets.
+/// Selects IPv4 addresses and full packets.
 fn by_ipv4(modification: &mut QpModification) {
     let Some(vector) = &mut modification.address_vector else { return };
     let [high, low] = vector.dlid.0.to_be_bytes();
@@ -54,7 +55,7 @@ fn total(lab: &Lab) -> EthernetCounters {
     })
 }
 
-/// All others write to host 0 at once, `messages` of 64 KiB each.
+/// Makes all other hosts write to host 0 at once, `messages` of 64 KiB each.
 fn incast(spec: &FabricSpec, messages: u64) -> Lab {
     let mut lab = Lab::new(spec);
     let patient = |m: &mut QpModification| {
@@ -84,7 +85,8 @@ fn incast(spec: &FabricSpec, messages: u64) -> Lab {
 
 #[test]
 fn a_full_packet_takes_82_bytes_more_than_its_payload() {
-    // 14 + 20 + 8 + 12 + 4 + 4 of headers, 20 of spacing; a middle packet of a write. 10 GbE is slower than the hosts.
+    // A middle packet of a write: 14 + 20 + 8 + 12 + 4 + 4 bytes of headers, 20 of spacing. 10 GbE
+    // is slower than the hosts.
     let mut lab = Lab::new(&star(2, EthernetRate::G10));
     let (qpn, _) = lab.connect_with(0, 1, QpType::Rc, by_ipv4);
     for number in 0..100 {
@@ -106,16 +108,17 @@ fn with_pauses_nothing_is_lost_though_all_send_to_one() {
     let lab = incast(&star(5, EthernetRate::G10), 40);
     let counted = total(&lab);
     assert!(counted.xmit_pauses > 0, "{counted:?}");
-    // The last of each of the five ports may still be on their way.
+    // The last pause frame of each of the five ports may still be in flight.
     let under_way = counted.xmit_pauses.checked_sub(counted.rcv_pauses);
     assert!(counted.rcv_discards == 0 && counted.rcv_pauses > 0 && under_way.is_some_and(|frames| frames <= 5), "{counted:?}");
     assert!(lab.world.counters().iter().any(|port| port.port_xmit_wait > 0), "somebody stood still meanwhile");
 }
 
-/// Five hosts write to the sixth on all priorities, with the smallest buffers that their headroom allows; nothing is lost.
+/// Asserts that five hosts lose nothing when they write to the sixth on all priorities, with the
+/// smallest buffers that their headroom allows.
 fn assert_headroom_is_enough(mtu_bytes: u32, priorities: OperationalVls, path_mtu: Mtu) {
     use EthernetRate::{G10, G40};
-    // Messages of a byte come too seldom to fill a faster link.
+    // Messages of one byte are too rare to fill a faster link.
     for (rate, messages, payload) in [(G10, 400, 1_u32), (G40, 200, 1_100), (G40, 60, 4_096)] {
         let lanes = u32::from(priorities.data_lanes());
         let mut spec = star(6, rate);
@@ -178,7 +181,7 @@ fn a_paused_priority_does_not_hold_up_another() {
             m.local_ack_timeout = m.local_ack_timeout.map(|_| 14);
         }
     };
-    // Hosts 1 and 2 fill the way to host 0; host 1 has a message on the other priority for host 3.
+    // Hosts 1 and 2 fill the path to host 0; host 1 has a message on the other priority for host 3.
     for who in [1, 2] {
         let qpn = lab.connect_with(who, 0, QpType::Rc, on_level(0)).0;
         for number in 0..60 {
@@ -218,7 +221,7 @@ fn address_vectors_need_a_route_and_go_where_their_gid_leads() {
     assert_eq!(lab.world.resolve(hca, &plain), Err(VerbsError::Invalid));
 }
 
-/// Two hosts on a switch of their own each: hosts 0 and 1 here, 2 and 3 there.
+/// Two networks, each a switch with two hosts: 0 and 1 here, 2 and 3 there.
 fn two_networks() -> FabricSpec {
     let mut spec = through_switch(LinkSpeed::Sdr, &[1; 4], 1, host_part(600, 300));
     spec.switches.push(SwitchSpec { name: "there".into(), part: switch_part(), node_guid: Guid(0x200) });
@@ -254,7 +257,7 @@ fn addresses_of_another_network_lead_nowhere() {
     }
 }
 
-/// Seven switches in a ring, each with a host that writes to the one three switches further on.
+/// Seven switches in a ring, each with a host that writes to the host three switches further on.
 #[test]
 fn a_cycle_of_pauses_is_told_of_before_and_found_in_a_run() {
     const SWITCHES: usize = 7;
@@ -302,7 +305,7 @@ fn a_link_that_fails_amid_pauses_leaves_no_buffer_held_and_nobody_paused() {
         fault(200, FaultKind::LinkUp { cable: 2 }),
         fault(0, FaultKind::BitErrors { cable: 3, rate }),
     ];
-    // What it asserts: every message arrives, and no credits or places are missing.
+    // `incast` asserts that every message arrives, and that no credits or places are missing.
     let lab = incast(&spec, 20);
     assert!(total(&lab).xmit_pauses > 0);
     let faults = |node: &str| lab.world.counters().into_iter().find(|port| port.node == node).unwrap().faults.unwrap();

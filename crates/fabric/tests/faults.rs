@@ -1,4 +1,5 @@
-//! Faults: what links, hosts and switches that fail do to packets, queue pairs, counters and programs.
+//! Faults: the effect of failed links, hosts and switches on packets, queue pairs, counters and
+//! programs.
 mod common;
 
 use common::*;
@@ -42,7 +43,8 @@ fn direct(faults: &[FaultSpec]) -> FabricSpec {
     FabricSpec { faults: faults.to_vec(), ..back_to_back(LinkSpeed::Sdr, 10, 4, host_part(600, 300)) }
 }
 
-/// Host 0 sends `count` messages of `len` bytes to host 1 and everything comes to rest.
+/// Sends `count` messages of `len` bytes from host 0 to host 1, and runs until nothing is in
+/// flight.
 fn sent(spec: &FabricSpec, qp_type: QpType, count: u64, len: u32) -> Lab {
     let mut lab = Lab::new(spec);
     let (a, b) = lab.connect(0, 1, qp_type);
@@ -80,12 +82,13 @@ fn port_events(lab: &Lab) -> Vec<(SimTime, HcaId, u32)> {
 
 #[test]
 fn a_link_that_is_down_for_a_while_costs_a_retransmission_and_nothing_else() {
-    // So long that a packet is on it at any time.
+    // The cable is long enough to carry a packet at any time.
     let long = |faults: Vec<FaultSpec>| FabricSpec { faults, ..through_switch(LinkSpeed::Ddr, &[5, 200], 4, host_part(600, 300)) };
     let whole = sent(&long(vec![]), QpType::Rc, 20, 65_536);
     let ended = |lab: &Lab| lab.timed_completions(0).last().unwrap().0;
     assert_eq!(counters(&whole, "a/test0", 1).faults, None, "a fabric without faults has no fault counters");
-    // In the midst of it, while its sender goes on: the first packet that comes through afterwards is refused (IBTA 9.7.5.2.8).
+    // The link fails in the middle while its sender continues. The receiver rejects the first
+    // packet afterwards (IBTA 9.7.5.2.8).
     let cut = sent(&long(vec![down(100, 1), up(300, 1)]), QpType::Rc, 20, 65_536);
     assert_eq!(cut.statuses(0), all_succeeded(20));
     assert_eq!(cut.statuses(1), all_succeeded(20));
@@ -109,7 +112,7 @@ fn a_link_that_stays_down_ends_in_retry_exceeded() {
     let expected = [(0, WcStatus::RetryExceeded), (1, WcStatus::FlushError), (2, WcStatus::FlushError)];
     assert_eq!(lab.statuses(0), expected);
     assert_eq!(lab.statuses(1), [], "the receiver hears nothing");
-    // The first time and three retries, each of 4.096 us x 2^8.
+    // The first transmission and three retries take 4.096 us x 2^8 each.
     let ended = lab.timed_completions(0)[0].0;
     let waits = SimDuration::from_nanos((4 * 4_096) << 8);
     assert!(ended > SimTime::ZERO + waits && ended < at(100) + waits, "{ended:?}");
@@ -144,7 +147,7 @@ fn what_waits_in_a_switch_for_a_link_that_goes_down_is_discarded_and_its_buffers
     assert!(counters(&lab, "switch", 3).port_xmit_discards > 1);
 }
 
-/// From host 0 to a queue pair of host 1.
+/// Returns a destination from host 0 to a queue pair of host 1.
 fn datagram_to(lab: &mut Lab, remote_qpn: Qpn) -> DatagramDestination {
     let (from, dlid) = (lab.programs[0], lab.programs[1].lid);
     let vector = AddressVector { dlid, port: PortNumber(1), ..Default::default() };
@@ -192,7 +195,7 @@ fn bit_errors_cost_packets_by_their_crc_and_are_counted() {
     assert_eq!(came.port_rcv_pkts, counters(&lab, "a/test0", 1).port_xmit_pkts, "what has a bad CRC has come in all the same");
     let again = noisy();
     assert_eq!((lab.world.counters(), lab.world.now()), (again.world.counters(), again.world.now()));
-    // Another rate holds from its own time on.
+    // A new rate replaces the old rate at its own time.
     let faults = [fault(0, FaultKind::BitErrors { cable: 0, rate }), fault(1, FaultKind::BitErrors { cable: 0, rate: BitErrorRate::NONE })];
     assert_eq!(of_faults(&sent(&direct(&faults), QpType::Rc, 60, 65_536), "b/test0", 1), FaultCounters::default());
 }
@@ -205,17 +208,17 @@ fn the_nth_packet_of_a_kind_is_lost_and_no_other() {
         let errors = ["a/test0", "b/test0"].map(|node| of_faults(&lab, node, 1).port_rcv_errors);
         (errors, counters(&lab, "a/test0", 1).port_xmit_pkts)
     };
-    // Of the third send the rest of the message is refused and all from there on is sent again.
+    // The receiver rejects the rest of the third message, and the sender resends from there.
     assert_eq!(lose(0, PacketClass::Send, 3).0, [0, 1]);
     assert!(lose(0, PacketClass::Send, 3).1 > 16);
     assert_eq!(lose(0, PacketClass::Any, 16).0, [0, 1]);
-    // A later acknowledgement says the same as the lost one.
+    // A later acknowledgement covers the lost acknowledgement.
     assert_eq!(lose(1, PacketClass::Ack, 1), ([1, 0], 16));
     assert_eq!(lose(0, PacketClass::Ack, 1), ([0, 0], 16), "host 0 sends none");
     assert_eq!(lose(0, PacketClass::Write, 1), ([0, 0], 16));
 }
 
-/// What becomes of three messages when nothing comes after the first.
+/// The outcome of three messages when the network carries only the first.
 const CUT_SHORT: [WcStatus; 3] = [WcStatus::Success, WcStatus::RetryExceeded, WcStatus::FlushError];
 
 #[test]
@@ -303,7 +306,8 @@ fn a_fault_that_comes_as_a_command_joins_the_plan() {
     lab.world.assert_credits_are_back();
 }
 
-/// A fault somewhere in a fabric of four hosts on a switch, within the first two milliseconds.
+/// Returns a fault somewhere in a fabric of four hosts on a switch, within the first two
+/// milliseconds.
 fn random_fault(random: &mut RandomStream) -> FaultSpec {
     let mut draw = |below: u64| random.next_u64() % below;
     let cable = draw(4) as usize;

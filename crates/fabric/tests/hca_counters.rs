@@ -1,4 +1,5 @@
-//! Each limit of a transfer counts how long it was at work: the one that was at work all the time held the transfer up.
+//! Each limit of a transfer counts its active time. A limit that was active all the time is the
+//! bottleneck.
 mod common;
 
 use common::*;
@@ -6,7 +7,8 @@ use softband_fabric::HcaCounters;
 use softband_fabric::spec::FabricSpec;
 use softband_types::*;
 
-/// Shares of the transfer's time: the sender's HCA, in the order slot reads, read waits, gaps; then the sender's link.
+/// Returns shares of the transfer's time: the sender's slot reads, read waits and gaps; then the
+/// sender's link.
 fn shares(spec: &FabricSpec, size: u32, count: u64) -> ([f64; 3], f64) {
     let mut lab = Lab::new(spec);
     let (a, _) = lab.connect(0, 1, QpType::Rc);

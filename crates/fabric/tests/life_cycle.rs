@@ -1,5 +1,6 @@
-//! Random sequences of verbs by several processes, with objects that are there, gone, another's or none: nothing panics, a process that
-//! dies takes along exactly what is its own, and the fabric comes to rest with all its credits.
+//! Random sequences of verbs by several processes, with objects that are alive, destroyed,
+//! another's or nonexistent. Nothing panics, a dying process removes exactly its own objects, and
+//! the fabric comes to rest with all its credits.
 mod common;
 
 use common::*;
@@ -11,7 +12,7 @@ use softband_types::*;
 const CALLS: u32 = 1_000;
 const SEEDS: u64 = 400;
 
-/// What processes have made so far, whether it is still there or not.
+/// Objects that a process has created so far, alive or destroyed.
 #[derive(Default)]
 struct Known {
     pds: Vec<PdHandle>,
@@ -26,7 +27,7 @@ struct Known {
 
 struct Players {
     lab: Lab,
-    /// By player.
+    /// Known objects by player.
     known: [Known; 4],
     random: RandomStream,
     /// Processes 0 and 2 are on host 0, 1 and 3 on host 1.
@@ -62,7 +63,7 @@ impl Players {
         (self.random.next_u64() % limit as u64) as usize
     }
 
-    /// One of them, mostly a late one and mostly the player's own; `None` when there is none yet.
+    /// Picks an object, usually a late one of the player's own; `None` if none exists yet.
     fn pick<T: Copy>(&mut self, player: usize, from: impl Fn(&Known) -> &Vec<T>) -> Option<T> {
         let whose = if self.below(10) == 0 { self.below(4) } else { player };
         let len = from(&self.known[whose]).len();
@@ -160,7 +161,7 @@ impl Players {
         };
     }
 
-    /// Two queue pairs go up towards each other, or one on to some state.
+    /// Connects two queue pairs, or moves one queue pair to some state.
     fn connect(&mut self, player: usize) {
         let Some((owner, qpn, qp_type)) = self.pick(player, |k| &k.qps) else { return };
         let failed = self.lab.world.query_qp(self.processes[player].0, self.hca(player), qpn).is_ok_and(|qp| qp.state == QpState::Error);
@@ -230,7 +231,7 @@ impl Players {
     fn post(&mut self, player: usize, owner: ProcessId) {
         let (hca, now) = (self.hca(player), self.lab.world.now());
         let Some((_, qpn, _)) = self.pick(player, |k| &k.qps) else { return };
-        // A library would refuse this; some programs have none.
+        // A library would refuse this, but a program may bypass the library.
         let ready = self.lab.world.query_qp(owner, hca, qpn).is_ok_and(|qp| matches!(qp.state, QpState::Rts | QpState::Sqd));
         if !ready && self.below(50) > 0 {
             return;

@@ -1,4 +1,5 @@
-//! Multicast in a fabric: each member gets each datagram once, wherever it is, and nobody else does.
+//! Multicast in a fabric: each member gets each datagram once, wherever it is, and no other host
+//! gets it.
 mod common;
 
 use common::*;
@@ -19,7 +20,7 @@ fn to_group() -> (AddressVector, Qpn) {
     (AddressVector { dlid: MLID, port: PortNumber(1), grh, ..Default::default() }, Qpn(0xFF_FFFF))
 }
 
-/// Datagram queue pairs, one for each host that is named, ready to receive a dozen datagrams each.
+/// Datagram queue pairs, one per named host, each ready to receive a dozen datagrams.
 struct Groups {
     lab: Lab,
     qps: Vec<(usize, Qpn)>,
@@ -61,7 +62,8 @@ impl Groups {
         self.lab.send(host, qpn, request);
     }
 
-    /// The queue pair of this index sends one datagram to the group; how many come to each queue pair.
+    /// Sends one datagram to the group from the queue pair of this index. Returns the number that
+    /// each queue pair received.
     fn send(&mut self, index: usize, qkey: u32) -> Vec<usize> {
         self.lab.fill(self.qps[index].0, 0, 700, 9);
         self.lab.notices.clear();
@@ -115,7 +117,7 @@ fn datagrams_of_a_queue_pair_keep_their_order_whether_they_are_for_a_group_or_fo
     let (host, qpn) = g.qps[1];
     let dlid = g.lab.world.port(g.lab.programs[host].hca, PortNumber(1)).unwrap().lid;
     let to_one = (AddressVector { dlid, port: PortNumber(1), ..Default::default() }, qpn);
-    // The one without payload has nothing to fetch, and is ready as soon as the one before it.
+    // A datagram without payload fetches nothing, so it is ready as soon as its predecessor.
     for bytes in [700, 0, 650, 0] {
         g.post(0, if bytes > 0 { to_group() } else { to_one }, QKey(0x1111), bytes);
     }

@@ -1,4 +1,5 @@
-//! A request that ends the connection comes after others: what those have done stays done, and their completions come first.
+//! A request that ends the connection after others: the earlier requests keep their effect, and
+//! their completions come first.
 mod common;
 
 use common::*;
@@ -53,7 +54,7 @@ fn reads_and_atomics_are_answered_before_the_nak() {
 
 #[test]
 fn nothing_is_written_to_a_buffer_that_has_come_back_with_an_error() {
-    // Writing takes longer than the packets after it need to come.
+    // The memory write takes longer than the arrival of the next packets.
     let mut lab = Lab::new(&back_to_back(LinkSpeed::Ddr, 10, 5, host_part(600, 20_000)));
     let (a, b) = lab.connect(0, 1, QpType::Rc);
     lab.fill(0, 0, 16_000, 7);

@@ -1,4 +1,5 @@
-//! Partitions: who may talk to whom by the keys that the subnet manager gave their ports.
+//! Partitions: the P_Keys that the subnet manager gave the ports decide which hosts can
+//! communicate.
 mod common;
 
 use common::*;
@@ -8,7 +9,8 @@ use softband_types::*;
 const FULL: PKey = PKey(0x8005);
 const LIMITED: PKey = PKey(0x0005);
 
-/// Host 0 sends to host 1, both by the last key of their tables; how it ends on both sides.
+/// Sends from host 0 to host 1, both with the last key of their tables. Returns the outcome on both
+/// sides.
 fn send(keys: [&[PKey]; 2], qp_type: QpType) -> (Vec<WcStatus>, Vec<WcStatus>) {
     let mut spec = back_to_back(LinkSpeed::Sdr, 10, 5, host_part(600, 300));
     for (host, keys) in spec.hosts.iter_mut().zip(keys) {

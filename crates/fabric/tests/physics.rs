@@ -1,4 +1,4 @@
-//! The published behaviour of cables, buses, lanes and credits, from hand-made parts.
+//! The published behaviour of cables, buses, lanes and credits, with hand-made parts.
 mod common;
 
 use common::*;
@@ -15,7 +15,8 @@ fn woodcrest() -> HostPart {
     host_part(1_955, 1_800)
 }
 
-/// Megabytes per second of 64 KiB messages from a to b, and back as well where `both`.
+/// Returns the megabytes per second of messages of `size` bytes from a to b, and also back if
+/// `both`.
 fn stream_of(spec: &FabricSpec, qp_type: QpType, both: bool, size: u32, count: u64) -> f64 {
     let mut lab = Lab::new(spec);
     let (a, b) = lab.connect(0, 1, qp_type);
@@ -61,7 +62,8 @@ fn ddr_back_to_back_is_bound_by_pcie_reads_at_any_length_to_100_metres() {
 
 #[test]
 fn ddr_into_a_switch_over_100_metres_gets_one_packet_a_loop_until_lanes_are_few() {
-    // 2,048 B in 1.041 us of serialisation, 1.0 us of cable, and what the switch holds the buffer and takes for the credit.
+    // 2,048 B in 1.041 us of serialisation, 1.0 us of cable, and the switch's time for the buffer
+    // and the credit.
     assert_near(stream(&through_switch(LinkSpeed::Ddr, &[100, 8], 5, se7520()), QpType::Rc), 2_048.0 / (1.041 + 1.0 + 0.02), 0.3);
     assert_near(stream(&through_switch(LinkSpeed::Ddr, &[10, 10], 5, se7520()), QpType::Rc), 1_490.0, 1.0);
     assert_near(stream(&through_switch(LinkSpeed::Ddr, &[100, 100], 1, se7520()), QpType::Rc), 1_490.0, 1.0);
@@ -88,7 +90,7 @@ fn both_directions_share_the_host_bridge() {
     assert_near(stream_of(&back_to_back(LinkSpeed::Ddr, 8, 5, se7520()), QpType::Rc, true, 65_536, 400), 2_727.0, 2.0);
 }
 
-/// A pair whose buses and HCAs are faster than any link.
+/// Two hosts whose buses and HCAs are faster than any link.
 fn faster_than_the_link(speed: LinkSpeed) -> FabricSpec {
     let mut host = host_part(100, 50);
     host.bus.slot = Slot::PciExpress(PciExpress {
@@ -129,7 +131,8 @@ fn forward_error_correction_delays_a_link_and_its_credits() {
     for host in &mut spec.hosts {
         host.hcas[0].part.port_buffer_bytes = 8 * 33 * 64;
     }
-    // Eight packets in a loop of two corrections, two passages of 5 ns, the receiver and the packet itself.
+    // Eight packets in a loop of two corrections, two passages of 5 ns, the receiver and the packet
+    // itself.
     let rate = stream(&spec, QpType::Rc);
     assert!(rate < 8.0 * 2_048.0 / 2.0 && rate > 8.0 * 2_048.0 / 2.6, "{rate}");
 }
@@ -140,7 +143,7 @@ fn short_messages_come_at_the_gap_of_their_operation() {
     assert_near(rate, 8.0 / 0.3, 1.0);
 }
 
-/// Megabytes per second of short writes that two queue pairs of host a send.
+/// Returns the megabytes per second of short writes from two queue pairs of host a.
 fn two_queue_pairs(engines: u32) -> f64 {
     let mut spec = faster_than_the_link(LinkSpeed::Ndr);
     spec.hosts[0].hcas[0].part.processing_engines = engines;
@@ -175,7 +178,8 @@ fn the_wait_for_credits_shows_in_the_counters() {
     let counters = lab.world.counters();
     let hca = &counters[0];
     assert_eq!((hca.node.as_str(), hca.port_xmit_pkts, hca.port_rcv_pkts), ("a/test0", 32, 1));
-    // 32 packets of payload and 24 bytes, and one RETH; the acknowledgement has 28 bytes. The VCRC does not count.
+    // 32 packets of payload with 24 bytes each, and one RETH; the acknowledgement has 28 bytes. The
+    // VCRC does not count.
     assert_eq!(hca.port_xmit_data, (65_536 + 32 * 24 + 16) / 4);
     assert_eq!(hca.port_rcv_data, 28 / 4);
     let stalled: u64 = hca.credit_stall_picos.iter().sum();
@@ -183,7 +187,8 @@ fn the_wait_for_credits_shows_in_the_counters() {
     assert_eq!(hca.port_xmit_wait, stalled / 2_000);
 }
 
-/// One-way latency with the CPU's share: a small inline message, seen by the peer's program.
+/// Returns the one-way latency including the CPU's share: from a small inline message to its sight
+/// by the peer's program.
 fn latency_nanos(operation: impl Fn(&Lab) -> SendOperation, len: u32) -> u64 {
     let spec = through_switch(LinkSpeed::Sdr, &[8, 8], 5, se7520());
     let mut lab = Lab::new(&spec);
@@ -209,7 +214,8 @@ fn a_send_takes_about_a_microsecond_longer_than_a_write() {
     let write = latency_nanos(|lab| lab.write_to(1, 0), 8);
     assert_near(send as f64, 4_800.0, 5.0);
     assert_near(write as f64, 3_800.0, 5.0);
-    // The receive WQE's fetch, in part behind the packet's arrival, the completion, and a poll.
+    // A send adds the receive WQE's fetch, partly behind the packet's arrival, the completion, and
+    // a poll.
     assert_near((send - write) as f64, 1_000.0, 10.0);
 }
 

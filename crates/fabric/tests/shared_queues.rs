@@ -1,4 +1,4 @@
-//! Shared receive queues in a fabric: who takes what, in which order, and what events tell.
+//! Shared receive queues in a fabric: their users, the order of their requests, and their events.
 mod common;
 
 use common::*;
@@ -9,7 +9,8 @@ const SEND: SendOperation = SendOperation::Send { immediate: None };
 const LAST_WQE_REACHED: u32 = 16;
 const LIMIT_REACHED: u32 = 15;
 
-/// Two hosts; on the second, two queue pairs of `qp_type` that take from one queue, each with its peer on the first.
+/// Two hosts. On the second, two queue pairs of `qp_type` share one queue; each has its peer on the
+/// first.
 struct Shared {
     lab: Lab,
     srq: SrqHandle,
@@ -100,7 +101,7 @@ fn a_queue_pair_in_error_tells_that_it_takes_no_more_and_leaves_the_rest_to_othe
     let mut s = shared(QpType::Rc);
     (0..3).for_each(|n| s.receive(n, 0, 10_000));
     s.send(0, 1, 10_000);
-    // In the midst of the message: its request is flushed, the others stay.
+    // In the middle of the message: its request is flushed, the others stay.
     while s.lab.world.packets_under_way() < 3 {
         s.lab.step();
     }

@@ -39,7 +39,7 @@ fn connect(lab: &mut Lab, random: &mut RandomStream) -> Connection {
             vector.service_level = service_level;
         }
         m.path_mtu = m.path_mtu.map(|_| mtu);
-        // Long enough that a crowded switch is not taken for a loss.
+        // A crowded switch must not look like a loss.
         m.local_ack_timeout = m.local_ack_timeout.map(|_| 14);
     });
     Connection { ends: [(a, first), (b, second)], posted: [vec![], vec![]] }
@@ -96,7 +96,8 @@ fn soak(seed: u64, victim: Option<usize>) -> Lab {
     lab
 }
 
-/// Exactly one completion for each signalled request, in order; all successful unless a peer died.
+/// Checks for exactly one completion per signaled request, in order; all succeed unless a peer
+/// died.
 fn check(lab: &Lab, connections: &[Connection], victim: Option<usize>, seed: u64) {
     for connection in connections {
         for side in 0..2 {
@@ -147,7 +148,7 @@ fn lost_packets_are_sent_again_and_nothing_is_executed_twice() {
     assert!(lossy > clean * 5 / 4, "{lossy} packets instead of {clean}");
 }
 
-/// Mixed requests from a to b with this loss; how many packets a sent.
+/// Runs mixed requests from a to b with this loss. Returns the number of packets that a sent.
 fn mixed_stream(seed: u64, loss_ppm: u32) -> u64 {
     let mut random = RandomStream::new(seed, 1);
     let mut lab = Lab::new(&through_switch(LinkSpeed::Sdr, &[100, 100], 4, host_part(600, 300)));

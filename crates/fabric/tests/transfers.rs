@@ -1,4 +1,4 @@
-//! The time that a fabric spends on transfers, and the queue pairs that had to send again.
+//! The time that a fabric spends on transfers, and the queue pairs that had to resend.
 mod common;
 
 use common::*;
@@ -26,7 +26,7 @@ fn time_counts_while_a_request_is_under_way_and_no_longer() {
     let (a, _) = lab.connect(0, 1, QpType::Rc);
     lab.run();
     assert_eq!((lab.world.transfer_picos(), lab.world.has_transfers()), (0, false));
-    // Two at once count once.
+    // Two simultaneous requests count once.
     for number in 0..2 {
         let request = lab.request(0, number, lab.write_to(1, 0), 0, 65_536);
         lab.send(0, a, request);
@@ -35,7 +35,7 @@ fn time_counts_while_a_request_is_under_way_and_no_longer() {
     lab.run();
     let ended = lab.timed_completions(0).last().unwrap().0;
     let spent = lab.world.transfer_picos();
-    // From the doorbell to the outcome: the program's post and the completion's write are no transfer.
+    // From the doorbell to the outcome: the program's post and the completion's write do not count.
     let part = lab.world.hca_part(HcaId(0));
     let whole = ended.saturating_since(begun + part.doorbell + part.completion_write);
     assert_eq!(spent, whole.as_picos());
@@ -80,7 +80,7 @@ fn requests_that_are_flushed_end_as_well() {
     lab.run();
     assert_eq!(lab.statuses(0).len(), 3);
     assert!(!lab.world.has_transfers());
-    // The queue pair is in error: this one is flushed at once.
+    // The queue pair is in error, so this request is flushed at once.
     let spent = lab.world.transfer_picos();
     let request = lab.request(0, 9, SEND, 0, 100);
     lab.send(0, a, request);

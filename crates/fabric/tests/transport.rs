@@ -1,4 +1,4 @@
-//! What programs see of the transports: data, completions, and errors on the right side.
+//! The transports as programs see them: data, completions, and errors on the right side.
 mod common;
 
 use common::*;
@@ -103,7 +103,7 @@ fn more_reads_than_allowed_wait_their_turn_and_a_fence_waits_for_all() {
         let read = lab.request(0, number, lab.read_from(1, number * 4_000), 100_000 + number * 4_000, 4_000);
         lab.send(0, a, read);
     }
-    // Without the fence this would send what the reads have not brought yet.
+    // Without the fence this request would send data that the reads have not fetched yet.
     let mut back = lab.request(0, 10, lab.write_to(1, 200_000), 100_000, 40_000);
     back.fence = true;
     lab.send(0, a, back);

@@ -1,4 +1,4 @@
-//! Memory windows in a fabric: what their keys open, to whom, and until when.
+//! Memory windows in a fabric: the access that their keys grant, its holders, and its end.
 mod common;
 
 use common::*;
@@ -36,7 +36,7 @@ impl Windows {
         WindowBind { mw, rkey, mr: Some(self.region.0), iova: BASE + offset, len_bytes, access: WRITE, zero_based: false }
     }
 
-    /// Posts local work on host 1's queue pair and tells how it ends.
+    /// Posts local work on host 1's queue pair and returns its outcome.
     fn local(&mut self, qpn: Qpn, operation: SendOperation) -> WcStatus {
         let mut request = self.lab.request(1, 99, operation, 0, 0);
         request.entries.clear();
@@ -45,7 +45,7 @@ impl Windows {
         self.lab.statuses(1).last().unwrap().1
     }
 
-    /// Host 0 writes 64 bytes by `rkey`; how it ends, and whether a byte has moved.
+    /// Writes 64 bytes from host 0 with `rkey`. Returns the outcome, and whether a byte has moved.
     fn write(&mut self, offset: u64, rkey: RKey) -> (WcStatus, bool) {
         self.lab.memory.blocks[1].fill(0);
         let operation = SendOperation::RdmaWrite { remote_address: BASE + offset, rkey, immediate: None };
@@ -56,7 +56,7 @@ impl Windows {
         (self.lab.statuses(0).last().unwrap().1, self.lab.memory.blocks[1].iter().any(|byte| *byte != 0))
     }
 
-    /// After an error both sides begin again.
+    /// Reconnects both sides after an error.
     fn reconnect(&mut self) {
         self.qps = self.lab.connect(0, 1, QpType::Rc);
     }
@@ -205,7 +205,7 @@ fn local_work_completes_in_its_place_and_is_not_done_twice_when_packets_are_lost
         w.lab.run();
         let statuses = w.lab.statuses(1);
         let failed = statuses.iter().position(|(_, status)| *status != WcStatus::Success).unwrap_or(statuses.len());
-        // With so many losses a queue pair may give up, but what completed did so in order.
+        // With this loss a queue pair may give up, but all completed requests completed in order.
         let expected: Vec<u64> = (0..8).flat_map(|round| [10 * round, 10 * round + 1, 10 * round + 2]).collect();
         assert_eq!(statuses[..failed].iter().map(|(id, _)| *id).collect::<Vec<_>>(), expected[..failed], "loss {seed}");
         assert!(statuses[failed..].iter().all(|(_, status)| *status != WcStatus::WindowBindError), "loss {seed}: {statuses:?}");

@@ -1,4 +1,5 @@
-//! Extended reliable connections: one target queue pair delivers to whatever queue of its domain a message names.
+//! Extended reliable connections: one target queue pair delivers to the queue of its domain that a
+//! message names.
 mod common;
 
 use common::*;

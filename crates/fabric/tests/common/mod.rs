@@ -271,7 +271,7 @@ pub struct Lab {
 pub const ALL_RIGHTS: Access = Access { local_write: true, remote_write: true, remote_read: true, remote_atomic: true, mw_bind: true };
 
 impl Lab {
-    /// One program on each host.
+    /// Starts one program on each host.
     pub fn new(spec: &FabricSpec) -> Self {
         let mut world = World::new(spec, 1);
         let programs: Vec<_> = (0..spec.hosts.len()).map(|host| program(&mut world, host)).collect();
@@ -284,7 +284,7 @@ impl Lab {
         self.create_with(who, qp_type, |_| ())
     }
 
-    /// Makes a queue pair, with `change` made to what is asked for.
+    /// Creates a queue pair; `change` edits its parameters.
     pub fn create_with(&mut self, who: usize, qp_type: QpType, change: impl FnOnce(&mut QpInit)) -> Qpn {
         let program = self.programs[who];
         let capabilities = QpCapabilities { max_send_wr: 4_096, max_recv_wr: 4_096, max_send_sge: 4, max_recv_sge: 4, max_inline_bytes: 400 };
@@ -314,12 +314,12 @@ impl Lab {
         self.world.query_qp(program.process, program.hca, qpn).unwrap().state
     }
 
-    /// Brings a queue pair to RTS towards `peer`, with `change` made to what RTR and RTS are asked for.
+    /// Brings a queue pair to RTS towards `peer`; `change` edits the RTR and RTS modifications.
     pub fn bring_up(&mut self, who: usize, qpn: Qpn, qp_type: QpType, peer: (usize, Qpn), change: impl Fn(&mut QpModification)) {
         self.bring_up_by(who, qpn, qp_type, peer, |_| (), change);
     }
 
-    /// The same, with `at_first` made to what INIT is asked for.
+    /// Brings a queue pair to RTS like [`Self::bring_up`]; `at_first` edits the INIT modification.
     pub fn bring_up_by(
         &mut self,
         who: usize,
@@ -369,7 +369,7 @@ impl Lab {
         self.modify(who, qpn, rts).unwrap();
     }
 
-    /// A connected pair of queue pairs on programs `a` and `b`.
+    /// Connects a pair of queue pairs of programs `a` and `b`.
     pub fn connect(&mut self, a: usize, b: usize, qp_type: QpType) -> (Qpn, Qpn) {
         self.connect_with(a, b, qp_type, |_| ())
     }
@@ -407,7 +407,7 @@ impl Lab {
         SendOperation::RdmaRead { remote_address: BASE + offset, rkey: self.programs[who].rkey }
     }
 
-    /// Executes one event; false when there is none.
+    /// Executes one event; false if none is left.
     pub fn step(&mut self) -> bool {
         if self.world.next_event_time().is_none() {
             return false;
@@ -423,7 +423,7 @@ impl Lab {
         while self.step() {}
     }
 
-    /// Completions of one program so far.
+    /// Returns the completions of one program so far.
     pub fn completions(&self, who: usize) -> Vec<Completion> {
         self.timed_completions(who).into_iter().map(|(_, completion)| completion).collect()
     }
@@ -436,7 +436,7 @@ impl Lab {
         self.notices.iter().filter_map(of).collect()
     }
 
-    /// Asynchronous events of one program so far, by number.
+    /// Returns the numbers of one program's asynchronous events so far.
     pub fn async_events(&self, who: usize) -> Vec<u32> {
         let whose = self.programs[who].process;
         let of = |(_, notice): &(SimTime, Notice)| match notice {
