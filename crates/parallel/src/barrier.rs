@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// A member reads the word so often before it sleeps, where each member has a processor.
+/// Reads of the generation before a member sleeps, if each member has a processor.
 const SPINS: u32 = 2_000;
 
 /// A reusable barrier: no thread leaves before all have arrived.
@@ -11,19 +11,19 @@ pub(crate) struct Barrier {
     members: usize,
     spins: u32,
     here: AtomicUsize,
-    /// How often all have arrived.
+    /// Number of times that all have arrived.
     generation: AtomicUsize,
-    /// A member will not arrive any more.
+    /// A member will never arrive again.
     is_off: AtomicBool,
     asleep: Mutex<usize>,
     bell: Condvar,
 }
 
-/// The barrier is off: a member will not arrive any more.
+/// The barrier is off: a member will never arrive again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CalledOff;
 
-/// The participation of one member. A member that is gone in a panic takes the others along.
+/// The participation of one member. A member that panics calls the barrier off for the others.
 pub(crate) struct Participant<'a>(&'a Barrier);
 
 impl Barrier {
@@ -88,7 +88,7 @@ impl Participant<'_> {
     /// Waits until all have arrived.
     ///
     /// # Errors
-    /// When a member will not arrive any more.
+    /// Fails if a member will never arrive again.
     pub(crate) fn wait(&self) -> Result<(), CalledOff> {
         self.0.wait()
     }

@@ -1,10 +1,11 @@
-//! A workload on as many threads as there are partitions of its fabric, window by window (conservative parallel simulation).
+//! Runs a workload on as many threads as its fabric has partitions, window by window (conservative
+//! parallel simulation).
 //!
-//! In a window every partition executes its own nodes' events; then they exchange what crosses cables between them, agree on the earliest event
-//! that is left, and go on with the window that it lies in. What happens does not depend on the number of partitions, nor on the host's
-//! scheduling.
+//! In a window every partition executes its own nodes' events. Then the partitions exchange the
+//! parcels that cross cables, agree on the earliest pending event, and continue with its window.
+//! Results depend neither on the number of partitions nor on the host's scheduling.
 #![forbid(unsafe_code)]
-#![allow(clippy::disallowed_methods)] // threads, beside the model side and not in it
+#![allow(clippy::disallowed_methods)] // threads are outside the pure model side
 
 mod barrier;
 
@@ -17,43 +18,43 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 
-/// A partition alone shows after so many events how far it is: some hundredths of a second.
+/// A single partition shows its progress after this number of events: some hundredths of a second.
 const EVENTS_BETWEEN_SHOWS: u64 = 1 << 16;
 
-/// A workload under way, in partitions.
+/// A running workload, in partitions.
 pub struct ParallelRunner {
     runners: Vec<Runner>,
-    /// Nothing can happen any more: what came last were timers that nobody waits for.
+    /// No useful event is left: the last events were timers without a waiter.
     is_stuck: bool,
 }
 
-/// How far a run has come.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     pub now: SimTime,
-    /// Of how much, in bytes or steps.
+    /// Completed work, in the unit of `total`: bytes or steps.
     pub done: u64,
     pub total: u64,
 }
 
-/// Is shown from time to time how far a run has come, and may end it.
+/// Receives a run's progress from time to time, and may end the run.
 pub type Show<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 
-/// What a partition tells the others between two windows.
+/// A partition's message to the others between two windows.
 #[derive(Clone, Default)]
 struct Report {
-    /// `None` when nothing can happen any more.
+    /// `None` if no event is left.
     next: Option<SimTime>,
     wants_deadlock_check: bool,
     is_done: bool,
-    /// The caller that shows the progress wants no more.
+    /// The caller that shows the progress wants to end the run.
     is_interrupted: bool,
     failure: Option<Failure>,
     progress: (u64, u64),
     now: SimTime,
 }
 
-/// What all partitions agree on after they have heard each other.
+/// The common decision of all partitions after they have exchanged reports.
 enum Verdict {
     GoOn(SimTime),
     CheckDeadlock,
@@ -63,8 +64,8 @@ enum Verdict {
     Stuck,
 }
 
-/// Where partitions leave things for each other. Of everything there are two, for rounds by turns: who is ahead writes where nobody reads
-/// any more, since all have passed the barrier after they had read there.
+/// The data that partitions exchange. Two copies of each round alternate. A partition that is ahead
+/// writes to a copy that all others have finished reading: they passed the barrier afterwards.
 struct Board {
     barrier: Barrier,
     rounds: [Round; 2],
@@ -73,15 +74,16 @@ struct Board {
 
 struct Round {
     reports: Vec<Mutex<Report>>,
-    /// From each partition to each.
+    /// Parcels from each partition to each other partition.
     mail: Vec<Vec<Mutex<Vec<Parcel>>>>,
 }
 
 impl ParallelRunner {
-    /// Makes a World for each partition: as many as `threads`, but not more than hosts, and one where nodes reach each other at once.
+    /// Creates a World for each partition: as many as `threads`, but at most one per host. A fabric
+    /// without lookahead gets a single partition.
     ///
     /// # Errors
-    /// When the ranks have no place on the fabric's hosts.
+    /// Fails if the fabric's hosts have no room for the ranks.
     pub fn new(spec: &FabricSpec, seed: u64, schedule: &Arc<Schedule>, (ranks_per_host, threads): (u32, u8)) -> Result<Self, RunError> {
         let most = u8::try_from(spec.hosts.len()).unwrap_or(u8::MAX);
         let partitioning = Partitioning::new(spec, if lookahead(spec).is_some() { threads.min(most) } else { 1 });
@@ -101,10 +103,10 @@ impl ParallelRunner {
         Ok(Self { runners: made.into_iter().collect::<Result<_, _>>()?, is_stuck: false })
     }
 
-    /// Runs the workload to its end, and shows from time to time how far it is.
+    /// Runs the workload to its end, and shows the progress from time to time.
     ///
     /// # Errors
-    /// When it cannot come to its end, or `show` ends it.
+    /// Fails if the workload cannot finish, or if `show` ends it.
     pub fn run(&mut self, show: &mut Show) -> Result<(), RunError> {
         let outcome = self.work(show);
         self.is_stuck = matches!(outcome, Err(RunError::Stuck { .. }));
@@ -118,7 +120,7 @@ impl ParallelRunner {
         let board = Board::new(self.runners.len());
         let board = &board;
         let verdict = std::thread::scope(|scope| {
-            // Whatever goes wrong here, the others are not left waiting.
+            // If a later step fails, the barrier releases the other partitions.
             let participant = board.barrier.join();
             let mut others = self.runners.iter_mut().enumerate();
             let first = others.next();
@@ -143,7 +145,7 @@ impl ParallelRunner {
         }
     }
 
-    /// The latest event's time.
+    /// Returns the time of the latest event.
     pub fn now(&self) -> SimTime {
         self.runners.iter().map(Runner::now).max().unwrap_or_default()
     }
@@ -152,14 +154,14 @@ impl ParallelRunner {
         self.runners.len()
     }
 
-    /// What went wrong without ending the run, in the order in which it did.
+    /// Returns the problems that did not end the run, in order of time.
     pub fn warnings(&self) -> impl Iterator<Item = &String> {
         let mut warnings: Vec<&(SimTime, String)> = self.runners.iter().flat_map(Runner::warnings).collect();
         warnings.sort();
         warnings.into_iter().map(|(_, warning)| warning)
     }
 
-    /// When the last step was done that ever will be; before that, how far the run has come.
+    /// Returns the time of the run's last step; before the end, the current time of the run.
     fn completion(&self) -> SimTime {
         let is_over = self.is_stuck || self.runners.iter().all(Runner::is_done);
         let of = if is_over { Runner::last_done } else { Runner::now };
@@ -175,14 +177,14 @@ impl ParallelRunner {
         port_reports(self.runners[0].world().spec(), counters, self.completion())
     }
 
-    /// Counters of every HCA, by name.
+    /// Returns the counters of every HCA, by name.
     pub fn hca_counters(&self) -> Vec<HcaCounters> {
         let mut counters: Vec<HcaCounters> = self.runners.iter().flat_map(|runner| runner.world().hca_counters()).collect();
         counters.sort_by(|a, b| a.node.cmp(&b.node));
         counters
     }
 
-    /// All queue pairs that had to repeat something, by HCA and number.
+    /// Returns all queue pairs that had to resend or wait, by HCA and number.
     pub fn repeats(&self) -> Vec<QueuePairRepeats> {
         let mut repeats: Vec<QueuePairRepeats> = self.runners.iter().flat_map(|runner| runner.world().repeats()).collect();
         repeats.sort_by_key(|qp| (qp.hca, qp.qpn));
@@ -190,7 +192,7 @@ impl ParallelRunner {
     }
 }
 
-/// Without others nobody has to be met.
+/// Runs a single partition, which needs no barrier.
 fn run_alone(runner: &mut Runner, show: &mut Show) -> Result<(), RunError> {
     while !runner.run(EVENTS_BETWEEN_SHOWS)? {
         let (done, total) = runner.progress();
@@ -205,7 +207,7 @@ fn make_partition<T>(make: impl Fn(u8) -> T, partition: u8) -> T {
     make(partition)
 }
 
-/// A thread in `scope`, if there may be one more.
+/// Starts a thread in `scope`. Fails if the system permits no further thread.
 fn start<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
@@ -213,7 +215,7 @@ fn start<'scope, T: Send + 'scope>(
     std::thread::Builder::new().spawn_scoped(scope, work).map_err(|error| RunError::NoThread { error: error.to_string() })
 }
 
-/// A worker's panic is everybody's.
+/// Joins a worker, and passes its panic on.
 fn join<T>(worker: ScopedJoinHandle<'_, T>) -> T {
     worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -230,7 +232,7 @@ impl Round {
         }
     }
 
-    /// Leaves what is for the other partitions; when the first of it arrives.
+    /// Posts the parcels for the other partitions. Returns the earliest arrival time among them.
     fn send(&self, partition: usize, runner: &mut Runner) -> Option<SimTime> {
         let mut first = None;
         for to in (0..self.mail.len()).filter(|to| *to != partition) {
@@ -248,7 +250,7 @@ impl Round {
         }
     }
 
-    /// What all agree on, and how far they have come.
+    /// Returns the common decision and the common progress.
     fn verdict(&self) -> (Verdict, Progress) {
         let reports: Vec<Report> = self.reports.iter().map(|report| lock(report).clone()).collect();
         let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum();
@@ -283,7 +285,7 @@ impl Board {
         }
     }
 
-    /// One partition's work, up to the end of all.
+    /// Runs one partition up to the end of the workload.
     fn work(&self, partition: usize, runner: &mut Runner, participant: &Participant, show: &mut Show) -> Result<Verdict, CalledOff> {
         let mut is_interrupted = false;
         for round in self.rounds.iter().cycle() {
@@ -292,12 +294,13 @@ impl Board {
             *lock(&round.reports[partition]) = Report { is_interrupted, ..Report::of(runner, first_sent) };
             participant.wait()?;
             let (verdict, progress) = round.verdict();
-            // The others hear of it in the next round.
+            // The other partitions learn of it in the next round.
             is_interrupted = show(progress).is_break();
             round.receive(partition, runner);
             match verdict {
                 Verdict::GoOn(next) => runner.world_mut().open_window(next),
-                // The window is over: the next round only agrees on what the check has changed.
+                // The window is over: the next round only agrees on the changes that the check
+                // made.
                 Verdict::CheckDeadlock => self.check_deadlock(partition, runner, participant)?,
                 end => return Ok(end),
             }
@@ -305,7 +308,7 @@ impl Board {
         unreachable!("rounds follow each other for ever")
     }
 
-    /// All partitions check the starved lanes of all.
+    /// Checks the starved lanes of all partitions, in each partition.
     fn check_deadlock(&self, partition: usize, runner: &mut Runner, participant: &Participant) -> Result<(), CalledOff> {
         *lock(&self.starved[partition]) = runner.world().starved_lanes();
         participant.wait()?;
@@ -317,7 +320,7 @@ impl Board {
 }
 
 impl Report {
-    /// After a window in which something was sent that arrives at `first_sent`.
+    /// Reports on a window; `first_sent` is the earliest arrival of its parcels.
     fn of(runner: &Runner, first_sent: Option<SimTime>) -> Self {
         let world = runner.world();
         Self {

@@ -1,4 +1,4 @@
-//! Faults hit the same packets on any number of threads.
+//! Faults affect the same packets on any number of threads.
 
 #[path = "../../fabric/tests/common/mod.rs"]
 mod common;
@@ -13,7 +13,8 @@ use softband_workload::{Measurements, Pattern, RunError, Settings, build};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Four leaves with four hosts each, whose cables come first, and two spines: cable 16 + 2 x leaf + spine joins these.
+/// Four leaves with four hosts each, whose cables come first, and two spines. Cable 16 + 2 x leaf +
+/// spine joins a leaf to a spine.
 fn two_levels(faults: &[FaultSpec]) -> FabricSpec {
     let mut spec = through_switch(LinkSpeed::Ddr, &[5; 16], 1, host_part(600, 300));
     let part = spec.switches[0].part.clone();
@@ -35,13 +36,13 @@ fn fault(micros: u64, kind: FaultKind) -> FaultSpec {
     FaultSpec { at: SimTime::ZERO + SimDuration::from_micros(micros), kind }
 }
 
-/// All that a run leaves, as text.
+/// Runs a workload. Returns all its results as text, and its outcome.
 fn run(spec: &FabricSpec, threads: u8) -> (String, Result<(), RunError>) {
     let settings = Settings { bytes: Some(20_000), messages: Some(1), seed: 3, ..Settings::default() };
     let schedule = Arc::new(build(Pattern::AllToAll, 16, &settings).unwrap());
     let mut runner = ParallelRunner::new(spec, 1, &schedule, (1, threads)).unwrap();
     let outcome = runner.run(&mut |_| ControlFlow::Continue(()));
-    // How often ports try to send in vain depends on the threads.
+    // The number of vain attempts to send depends on the threads.
     let measured = Measurements { events: 0, ..runner.measurements() };
     (format!("{measured:?}\n{:?}\n{:?}", runner.port_reports(), runner.warnings().collect::<Vec<_>>()), outcome)
 }
