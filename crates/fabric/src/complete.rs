@@ -52,8 +52,8 @@ impl World {
     pub(crate) fn on_completed(&mut self, completion: u32, notices: &mut Vec<Notice>, now: SimTime) {
         let (process, cq, completion) = self.completions.take(completion);
         let Some(queue) = self.verbs.cqs.get(cq.0).filter(|queue| !queue.failed) else { return };
-        // The completion of a destroyed queue pair takes no room. A shared queue's program relies
-        // on its completions.
+        // The late completion of a destroyed queue pair takes no room and is dropped. A shared
+        // queue's program relies on its completion, which stays.
         if completion.srq.is_none() && self.qp_index(queue.hca, completion.qpn).is_none() {
             return;
         }

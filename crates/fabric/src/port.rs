@@ -99,7 +99,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Adds a wait of length `span` to each lane in the bit mask.
+    /// Adds a wait of length `span` to the total, and to each lane in the bit mask.
     fn count_wait(&mut self, lanes_waiting: u16, span: SimDuration) {
         self.wait += span;
         let lanes = 16 - lanes_waiting.leading_zeros() as usize;
@@ -120,7 +120,7 @@ pub(crate) struct EthernetPort {
     /// Departure time of the last pause frame; the link is busy until then.
     pub pauses_until: SimTime,
     /// Frames that fit in the buffer. An InfiniBand port receives all that its peer sends, so it
-    /// needs no such count.
+    /// needs no count of its own.
     pub received: Traffic,
     pub counters: EthernetCounters,
 }

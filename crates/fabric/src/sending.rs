@@ -1,7 +1,7 @@
 //! Scheduled transmission: a port tries to send when its link is free, a packet is ready, or
 //! missing credits arrive.
 //!
-//! The attributes compile the per-hop path into a single function.
+//! The attributes make the compiler emit the per-hop path in one piece.
 
 use crate::event::Event;
 use crate::port::Departing;

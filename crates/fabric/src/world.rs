@@ -141,8 +141,8 @@ pub(crate) struct Transit {
     pub lane: VirtualLane,
     /// Port by which it arrived; on its way out of an HCA, that HCA's port.
     pub port: u32,
-    /// Slab number plus 1 of the count that the copies of a packet in a switch share: copies that
-    /// have not left.
+    /// Slab number, plus 1, of a count that the copies of a packet share: the copies still in the
+    /// switch.
     pub copies: Option<NonZeroU32>,
     /// Whether it holds a place in the HCA's staging buffer. `completes` names the message (queue
     /// pair and epoch) that its departure completes.
