@@ -317,7 +317,7 @@ static struct seen native[NATIVES];
 static volatile int over;
 static void *changes_natively(void *argument)
 {
-	/* Not for ever: whoever compares and swaps from afar need not succeed while a processor keeps changing the word. */
+	/* Not for ever: a peer that compares and swaps from afar need not succeed while a processor keeps changing the word. */
 	for (int i = 0; !over && i < NATIVE_CHANGES; i++) {
 		note(argument, 0, __atomic_fetch_add(shared_word, 1, __ATOMIC_SEQ_CST));
 		for (volatile int pause = 0; pause < 200; pause++) {}

@@ -153,7 +153,7 @@ static void a_shared_queue_has_its_places_back(void) {
 	IS(0, ibv_destroy_srq(srq));
 }
 
-/* What is still on its way when its queue pair goes does not come later. */
+/* A completion that is still on its way when its queue pair goes does not come later. */
 static void in_full_flight(void) {
 	for (int round = 0; round < 20; round++) {
 		struct ibv_qp *qp[2];

@@ -204,7 +204,7 @@ static void received(struct pair *p, const struct ibv_wc *wc) {
 	if (a->opcode != IBV_WR_SEND) CHECK(ntohl(wc->imm_data) == a->imm);
 	if (is_datagram) CHECK(wc->src_qp == p->peer_qpn);
 	if (a->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) return;
-	if (is_datagram) memcpy(model[me] + e->place, arena + e->place, GRH_BYTES); /* nothing is said of these without a GRH */
+	if (is_datagram) memcpy(model[me] + e->place, arena + e->place, GRH_BYTES); /* without a GRH these are undefined */
 	uint32_t at = is_datagram ? GRH_BYTES : 0;
 	for (uint32_t i = 0; i < a->len; i++, at++) model[me][e->place + (at < e->lens[0] ? at : SLOT_BYTES / 2 + at - e->lens[0])] = a->bytes[i];
 }
@@ -282,7 +282,7 @@ static void compare(void) {
 	}
 }
 
-/* Queue pairs begin anew: after an error they must, and some do without. What was posted comes back flushed, or never. */
+/* Queue pairs begin anew: after an error they must, and some do without. Posted requests come back flushed, or never. */
 static void renew(int q) {
 	struct pair *p = &pairs[q];
 	int is_broken = p->halves[0].is_broken || p->halves[1].is_broken, how = draw(12);

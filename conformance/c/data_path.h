@@ -37,7 +37,7 @@ enum {
 #define IS_RECEIVE (1ull << 63)
 enum { SRQ_MARK = 0xffff };
 
-/* What is wrong with a request: its own keys, range or rights; the peer's; its length; the receive request; that there is none. */
+/* The mistake in a request: its own keys, range or rights; the peer's; its length; the receive request; that there is none. */
 enum fault { FINE, F_LKEY, F_LBOUND, F_LPERM, F_RKEY, F_RBOUND, F_RPERM, F_LONG, F_RECEIVE, F_NO_RECEIVE, FAULTS };
 
 struct kind {
@@ -104,7 +104,7 @@ uint32_t draw_apart(uint32_t below);
 int plan_round(void);
 /* Says what a queue pair was to do in this round. */
 void show_plan(int q);
-/* What is left in the receive queue that serves `requester` comes back. */
+/* The requests in the receive queue that serves `requester` come back. */
 void flush_receives(struct pair *p, int requester);
 
 #endif

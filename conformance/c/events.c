@@ -228,7 +228,7 @@ static void queues_that_go(void)
 	puts("ok queues that go with an arming, or with an event that nobody took");
 }
 
-/* Two threads, each of which sleeps until the other's message is there. */
+/* Two threads. Each sleeps until the other's message is there. */
 struct player {
 	struct end *e;
 	int kind, begins;

@@ -45,7 +45,7 @@ static void describe(struct ibv_ah_attr to[ROUTES], uint32_t lid, union ibv_gid 
 		to[i] = (struct ibv_ah_attr){.dlid = lid, .sl = i, .port_num = 1, .is_global = i != PLAIN};
 		to[i].grh.dgid = gid;
 	}
-	to[FULL].grh.flow_label = 0xFFF12345; /* of which twenty bits go */
+	to[FULL].grh.flow_label = 0xFFF12345; /* the packet carries its low twenty bits */
 	to[FULL].grh.traffic_class = 0xAB;
 	to[FULL].grh.hop_limit = 255;
 	to[FULL].static_rate = IBV_RATE_10_GBPS;

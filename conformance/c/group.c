@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * Datagrams to a multicast group, whose members are the sender itself and others of its process. With the argument "stopped" the engine
- * stands still meanwhile (wall pace only). What is printed is the same by every way.
+ * stands still meanwhile (wall pace only). The output is the same by every way.
  *
  *     group [stopped]
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Random sequences of verbs against a model of which objects there are and who uses whom: life_cycle SEED SECONDS [HOST].
+ * Random sequences of verbs against a model of the objects that there are and who uses whom: life_cycle SEED SECONDS [HOST].
  * Each call must answer what the model says: objects in use cannot go, absurd and foreign arguments are refused with their errno.
  * In between, this side turns on the memory of the other one (the process without HOST), with keys that are wrong, freed, of
  * another domain or without the right: each attempt fails as the specification has it, and not a byte there changes. */

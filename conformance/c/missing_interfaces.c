@@ -4,7 +4,7 @@
  * library says once for each of the two why.
  *
  *     missing_interfaces rdma_cm|umad|probe   opens the files by itself, several times and by several functions
- *     missing_interfaces librdmacm|libibumad  calls the library, where there is one: prints "no library" otherwise
+ *     missing_interfaces librdmacm|libibumad  calls the library if it is installed: prints "no library" otherwise
  */
 #include <dirent.h>
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Waits for blocked signals: one that does not come takes as long as it may, to the microsecond; those that come are told by all three calls. */
+ * Waits for blocked signals: one that does not come takes as long as it may, to the microsecond; all three calls return those that come. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

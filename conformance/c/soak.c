@@ -144,7 +144,7 @@ static void begin(struct peer *p, int to) {
 	char *out = p->memory + FROM + slot * SLOT_BYTES;
 	struct ibv_sge sge = {(uintptr_t)out, o.size, p->lkey};
 	struct ibv_send_wr wr = {.wr_id = k + 1, .sg_list = &sge, .num_sge = 1, .imm_data = htonl((uint32_t)k)};
-	/* Of what the peer is told, no more than the window is unverified: so its place is free again. */
+	/* Of the writes announced to the peer, no more than the window is unverified: so its place is free again. */
 	wr.wr.rdma.remote_addr = p->peer_memory + AREA + p->told % SLOTS * SLOT_BYTES;
 	wr.wr.rdma.rkey = p->peer_rkey;
 	operations++;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * Messages to shared receive queues, and datagrams, between queue pairs of one process. With the argument "stopped" the process
- * that started this one stands still meanwhile, which at the host's pace is the engine: nothing of it may be needed. What is printed of
- * the completions is the same by every way.
+ * that started this one stands still meanwhile, which at the host's pace is the engine: nothing of it may be needed. The lines on
+ * the completions are the same by every way.
  *
  *     without_engine [stopped]
  */
@@ -157,7 +157,7 @@ static unsigned limit_of(struct ibv_srq *srq)
 	return attr.srq_limit;
 }
 
-/* A shared receive queue tells once when fewer requests are left than its limit, whoever has taken them. */
+/* A shared receive queue tells once when fewer requests are left than its limit, also where peers have taken them. */
 static void limit(enum ibv_qp_type type)
 {
 	struct ibv_cq *cq = ibv_create_cq(context, 64, NULL, NULL, 0);

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("crates", "xtask", "fuzz", "lab/src", "scripts", "tools")
+FOLDERS = ("crates", "xtask", "fuzz", "lab", "scripts", "tools", "tests", "conformance", "benches")
 SKIPPED = {"target", "build", "__pycache__", "corpus", "artifacts"}
 COLUMNS_MAX = tomllib.loads((ROOT / "rustfmt.toml").read_text())["max_width"]
+# These quote the phrases.
+QUOTING = {Path(__file__), Path(__file__).with_name("test_prose.py")}
 # A sentence whose subject is a question.
 QUESTION = re.compile(r"(^[/!]?\s*|[.:;] )What (is|are|was|were) [^?]*$")
 # The phrases to avoid, and their replacements.
@@ -24,8 +26,8 @@ AVOIDED = {
 }
 COMMENT = {
     ".rs": r"//(.*)",
-    ".c": r"/?\*(.*)",
-    ".h": r"/?\*(.*)",
+    ".c": r"(?:/\*|^\s*\*)(.*)",
+    ".h": r"(?:/\*|^\s*\*)(.*)",
     ".py": r'(?:#|""")(.*)',
     ".toml": r"#(.*)",
     ".sh": r"#(.*)",
@@ -35,7 +37,11 @@ COMMENT = {
 def sources() -> Iterator[Path]:
     for folder in FOLDERS:
         for path in (ROOT / folder).rglob("*"):
-            if path.suffix in COMMENT and not SKIPPED.intersection(path.relative_to(ROOT).parts):
+            if (
+                path.suffix in COMMENT
+                and path not in QUOTING
+                and not SKIPPED.intersection(path.relative_to(ROOT).parts)
+            ):
                 yield path
 
 

@@ -1,4 +1,4 @@
-"""Names that are nearly right are told with their line and the name that was meant, before anything runs."""
+"""Errors show names that are nearly right with their line and the name that was meant, before anything runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROW = "A1,x,1,cluster,ib_send_lat,RC,send,4,pingpong,1,1,latency,4.5,us,exact,"
 
 
 def load(tmp_path: Path, header: str = HEADER, row: str = ROW) -> str:
-    """What is said of a claims file; nothing if it is right."""
+    """The error in a claims file; nothing if it is right."""
     path = tmp_path / "claims.csv"
     path.write_text(f"{header}\n{row}\n")
     try:

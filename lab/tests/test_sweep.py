@@ -208,7 +208,7 @@ def test_a_failing_cell_is_named_and_the_others_go_on(tree: Tree) -> None:
     assert "| switch.toml: bad luck" in printed
     kept = tree.out / "cells/failed/bytes-13"
     assert f"  | softband: what it did until then is in {kept}/results\n" in printed
-    assert "what it left" not in printed  # it is said already
+    assert "what it left" not in printed  # it was printed before
     assert (kept / "results/flows.csv").read_text() == "some\n"
     assert (kept / "switch.toml").is_file()
     assert table(tree, "cells")["bytes"].to_list() == [12, 14]

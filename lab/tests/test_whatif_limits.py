@@ -23,7 +23,7 @@ from softband_lab.in_flight import (
 def test_messages_follow_from_what_the_link_holds_in_flight() -> None:
     assert messages_needed(2e9, 300, 65536) == 1000
     ndr = messages_needed(50e9, 1000, 65536)
-    # 50 GB/s for 20 us are a megabyte, 15.3 messages, of which 15,300 are a thousand times as many.
+    # 50 GB/s for 20 us are a megabyte, 15.3 messages; 15,300 are a thousand times as many.
     assert ndr == 16000
     assert 50e9 * 20e-6 / (ndr * 65536) < 0.001
     # perftest keeps no more than 128 messages under way, however small they are.

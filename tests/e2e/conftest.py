@@ -60,7 +60,7 @@ def state_of(pid: int) -> str:
 
 
 def mapping_of(entry: Path, called: list[str]) -> str:
-    """What is mapped where the first argument of a system call points to: the word that a futex is waited for."""
+    """The mapping that the first argument of a system call points to: the word that a futex is waited for."""
     address = int(called[1], 16) if len(called) > 1 else 0
     for line in (entry / "maps").read_text().splitlines():
         start, _, end = line.split()[0].partition("-")

@@ -1,4 +1,4 @@
-"""Campaigns: many runs on many workers, one of which is killed; the same data set as with one."""
+"""Campaigns: many runs on many workers; the loss of one worker leaves the data set as with one."""
 
 from __future__ import annotations
 

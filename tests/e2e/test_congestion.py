@@ -44,7 +44,7 @@ def fabric(places: dict[str, str], lanes: int, control: str) -> str:
 
 
 def trace(hosts: list[str], flows: list[tuple[str, str]], count: int) -> str:
-    """Each flow sends `count` messages, of which some are outstanding at a time."""
+    """Each flow sends `count` messages, some of them outstanding at a time."""
     steps: dict[str, list[str]] = {host: [] for host in hosts}
     for flow, (source, target) in enumerate(flows):
         for index in range(count):

@@ -198,7 +198,7 @@ def test_a_fabric_that_is_up_takes_faults_as_commands(fabrics: Fabrics, c_progra
     assert watcher.wait(WAIT_SECONDS) == 0
     assert state() == "active"
     assert client.wait(WAIT_SECONDS) == 0 and server.wait(WAIT_SECONDS) == 0, "the connection has recovered"
-    # Whatever is wrong is said, and nothing happens.
+    # The command names each mistake, and nothing happens.
     for words, answer in (
         (("link-down", "b/mlx5_0/9"), "no port `b/mlx5_0/9`"),
         (("host-dies", "c"), "no host `c`; the hosts are a, b"),

@@ -1,4 +1,4 @@
-"""Two hosts of every generation: what programs are told of the link, and what they get out of it."""
+"""Two hosts of every generation: the link as programs see it, and what they get out of it."""
 
 from __future__ import annotations
 

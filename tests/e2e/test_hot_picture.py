@@ -33,7 +33,7 @@ def generated(softband: Softband, *words: str) -> Path:
 
 
 def halves(picture: ET.Element) -> dict[str, ET.Element]:
-    """What is drawn of a cable, by the port that sends."""
+    """The drawing of a cable, by the port that sends."""
     told = [(path.findtext(f"{SVG}title"), path) for path in picture.iter(f"{SVG}path")]
     named = [(title.split(" to ")[0], path) for title, path in told if title]
     assert len({name for name, _ in named}) == len(named)

@@ -16,7 +16,7 @@ COMPANIONS = ("study", "what-if", "compare", "model-sweep", "dask", "multirail")
 
 
 def listed(text: str) -> dict[str, str]:
-    """Names and what is said of each."""
+    """Names, each with its description."""
     return dict(re.split(r"\s{2,}", line.strip(), maxsplit=1) for line in text.splitlines() if line.strip())  # type: ignore[misc]
 
 

@@ -115,7 +115,7 @@ def test_a_completion_answers_one_read_request_and_carries_no_more(softband: Sof
         outcome = softband.run(fabric, ("a", "ib_write_bw -F -s 65536 -n 400"), ("b", "ib_write_bw -F -s 65536 -n 400 a")).assert_ok()
         return table(outcome.program("b-0"))[0][3]
 
-    # 8 GT/s on 8 lanes less 8.1 %, of which 128 of 148 B are data, or 256 of 276.
+    # 8 GT/s on 8 lanes less 8.1 %; of that, 128 of 148 B are data, or 256 of 276.
     assert bandwidth_of(128, 256) == pytest.approx(5966, rel=0.005)
     assert bandwidth_of(128, 256) == bandwidth_of(128, 128)
     assert bandwidth_of(256, 256) == pytest.approx(6398, rel=0.005)

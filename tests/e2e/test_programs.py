@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import programs
 
-# What is quick and differs most from what the other tests run.
+# Quick cases that differ most from those of the other tests.
 FEW = (
     r"ib_\w+ -n 100 -c XRC$|ib_send_bw -n 128 --recv_post_list=8 -l 8 -q 4 -b$|ib_send_lat -n 100 --use-srq$|ib_write_bw -n 128 -l 8 -q 4 -b$"
     r"|ib_send_bw .*--dlid|ib_read_lat -n 100 -o 1$|ib_send_bw -n 100 (-R|-c DC|-i 2)$|raw_ethernet_bw|ibv_xsrq_pingpong -c 2|ibv_rc_pingpong -n 100 -[oOtN]$"
