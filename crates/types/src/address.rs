@@ -8,7 +8,7 @@ pub struct Lid(pub u16);
 
 impl Lid {
     pub const NONE: Self = Self(0);
-    /// The directed-route address of the port that listens.
+    /// Address of any listening port, for directed routes.
     pub const PERMISSIVE: Self = Self(0xFFFF);
 
     pub const fn is_unicast(self) -> bool {
@@ -42,25 +42,27 @@ impl Gid {
         Self([p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7]])
     }
 
-    /// An IPv4 address, as RoCE v2 has it in a GID (RFC 4291, 2.5.5.2: ::ffff:a.b.c.d).
+    /// Returns the GID that stands for an IPv4 address in RoCE v2: ::ffff:a.b.c.d (RFC 4291,
+    /// 2.5.5.2).
     pub const fn of_ipv4([a, b, c, d]: [u8; 4]) -> Self {
         Self([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, a, b, c, d])
     }
-    /// The IPv4 address that it stands for, if it stands for one.
+    /// Returns the IPv4 address that the GID stands for, or `None` if it stands for none.
     pub const fn ipv4(self) -> Option<[u8; 4]> {
         match self.0 {
             [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, a, b, c, d] => Some([a, b, c, d]),
             _ => None,
         }
     }
-    /// Whether it is a group's: it begins with 0xFF (IBTA 4.1.1), or stands for an IPv4 address of one.
+    /// Checks whether the GID is multicast. Its first byte is 0xFF (IBTA 4.1.1), or it stands for
+    /// an IPv4 multicast address.
     pub const fn is_multicast(self) -> bool {
         match self.ipv4() {
             Some([first, ..]) => first >> 4 == 0xE,
             None => self.0[0] == 0xFF,
         }
     }
-    /// Whether it counts on one link only (fe80::/64).
+    /// Checks whether the GID has the link-local prefix fe80::/64.
     pub const fn is_link_local(self) -> bool {
         matches!(self.0, [0xFE, 0x80, 0, 0, 0, 0, 0, 0, ..])
     }
@@ -75,12 +77,12 @@ impl PKey {
     pub const fn is_full_member(self) -> bool {
         self.0 & 0x8000 != 0
     }
-    /// Partition without the membership bit; 0 is none.
+    /// Returns the partition without the membership bit; 0 means no partition.
     pub const fn partition(self) -> u16 {
         self.0 & 0x7FFF
     }
-    /// Whether a packet with this key may reach a queue pair with that one: two limited members do not hear each other
-    /// (IBTA 10.9.3).
+    /// Checks whether a packet with this key may reach a QP with the key `other`. Two limited
+    /// members cannot reach each other (IBTA 10.9.3).
     pub const fn reaches(self, other: Self) -> bool {
         self.partition() == other.partition() && (self.is_full_member() || other.is_full_member())
     }

@@ -1,8 +1,8 @@
-//! Numbers with their noun, for messages.
+//! Numbers with their nouns, for messages.
 
 use std::fmt::Display;
 
-/// `1 switch`, `2 switches`.
+/// Returns a number with its noun: `1 switch`, `2 switches`.
 pub fn counted<N: Display + PartialEq + From<u8>>(number: N, one: &str, many: &str) -> String {
     let noun = if number == N::from(1) { one } else { many };
     format!("{number} {noun}")

@@ -1,9 +1,9 @@
-//! Ethernet as the link layer of RDMA (RoCE): what a link is, and the rates of its ports.
+//! Ethernet as the link layer of RDMA (RoCE): the link layers, and the rates of Ethernet ports.
 
 use crate::{LinkRate, LinkSpeed, LinkWidth};
 use std::fmt;
 
-/// What carries packets from port to port.
+/// Protocol that carries packets from port to port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum LinkLayer {
     #[default]
@@ -14,7 +14,7 @@ pub enum LinkLayer {
 impl LinkLayer {
     pub const ALL: [Self; 2] = [Self::Infiniband, Self::Ethernet];
 
-    /// As files write it.
+    /// Returns the name that files use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Infiniband => "infiniband",
@@ -51,9 +51,13 @@ pub enum EthernetRate {
 impl EthernetRate {
     pub const ALL: [Self; 8] = [Self::G10, Self::G25, Self::G40, Self::G50, Self::G100, Self::G200, Self::G400, Self::G800];
 
-    /// Its lanes. Each signals as one of InfiniBand's does and carries as much: 10.3125 Gb/s (IEEE 802.3 clause 49, 40 Gb/s: 82) and
-    /// 25.78125 (clauses 107 and 82) with 64b/66b, 53.125 (clause 119, 200 Gb/s) and 106.25 (802.3ck, 802.3df) with 256b/257b
-    /// and RS(544,514). 50 Gb/s are two lanes of 25, as the 25 Gigabit Ethernet Consortium had it.
+    /// Returns the lanes of the rate. Each lane signals and carries as much as an InfiniBand lane:
+    /// - 10.3125 Gb/s with 64b/66b (IEEE 802.3 clause 49; 40 Gb/s: clause 82);
+    /// - 25.78125 Gb/s with 64b/66b (clauses 107 and 82);
+    /// - 53.125 Gb/s with 256b/257b and RS(544,514) (clause 119, 200 Gb/s);
+    /// - 106.25 Gb/s with 256b/257b and RS(544,514) (802.3ck, 802.3df).
+    ///
+    /// 50 Gb/s uses two lanes of 25 Gb/s, as the 25 Gigabit Ethernet Consortium defined it.
     pub const fn link_rate(self) -> LinkRate {
         let (width, speed) = match self {
             Self::G10 => (LinkWidth::X1, LinkSpeed::Fdr10),
@@ -68,7 +72,8 @@ impl EthernetRate {
         LinkRate { width, speed }
     }
 
-    /// The rate of a link that trained to these lanes.
+    /// Returns the Ethernet rate of a link that trained to these lanes, or `None` if no rate
+    /// matches.
     pub fn of(rate: LinkRate) -> Option<Self> {
         Self::ALL.into_iter().find(|ethernet| ethernet.link_rate() == rate)
     }
@@ -98,7 +103,7 @@ mod tests {
 
     #[test]
     fn every_rate_carries_what_its_name_says() {
-        // Nanoseconds of a megabyte.
+        // Nanoseconds for a megabyte.
         let times = EthernetRate::ALL.map(|rate| rate.link_rate().picos_of_bytes(1_000_000) / 1_000);
         assert_eq!(times, [800_000, 320_000, 200_000, 160_000, 80_000, 40_000, 20_000, 10_000]);
     }

@@ -1,4 +1,4 @@
-//! Numbers that name things.
+//! Typed numbers: identifiers, handles, keys and PSNs.
 
 macro_rules! id {
     ($(#[$meta:meta])* $name:ident($inner:ty)) => {
@@ -58,11 +58,12 @@ impl Psn {
     pub const fn previous(self) -> Self {
         Self::new(self.0.wrapping_sub(1))
     }
-    /// How many packets `self` lies past `earlier`, on the circle.
+    /// Returns the number of packets from `earlier` to `self`, on the circle.
     pub const fn since(self, earlier: Self) -> u32 {
         self.0.wrapping_sub(earlier.0) & Self::MASK
     }
-    /// Whether `self` comes before `other`: less than half the circle away (IBTA C9-... 2^23 window).
+    /// Checks whether `self` precedes `other` by less than half the circle (IBTA C9-... 2^23
+    /// window).
     pub const fn is_before(self, other: Self) -> bool {
         let ahead = other.since(self);
         ahead != 0 && ahead < 1 << 23

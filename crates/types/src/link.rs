@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Lanes of a link.
+/// Number of lanes of a link.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LinkWidth {
     X1,
@@ -23,7 +23,8 @@ impl LinkWidth {
             Self::X12 => 12,
         }
     }
-    /// LinkWidthActive of PortInfo; what `ibv_port_attr` calls `active_width`. 2X came after the others.
+    /// Returns the code of LinkWidthActive in PortInfo (`active_width` of `ibv_port_attr`). 2X came
+    /// after the others, so its code is the largest.
     pub const fn code(self) -> u8 {
         match self {
             Self::X1 => 1,
@@ -64,7 +65,7 @@ pub enum LinkSpeed {
 impl LinkSpeed {
     pub const ALL: [Self; 9] = [Self::Sdr, Self::Ddr, Self::Qdr, Self::Fdr10, Self::Fdr, Self::Edr, Self::Hdr, Self::Ndr, Self::Xdr];
 
-    /// Bits per second on one lane; with PAM4, from HDR on, two bits a symbol.
+    /// Returns the bits per second on one lane. From HDR on, PAM4 carries two bits per symbol.
     pub const fn lane_signalling_rate(self) -> u64 {
         match self {
             Self::Sdr => 2_500_000_000,
@@ -79,10 +80,12 @@ impl LinkSpeed {
         }
     }
 
-    /// How many bits on the lane carry how many bits of data.
+    /// Returns the line code: the bits of data, and the bits on the lane that carry them.
     ///
-    /// 8b/10b up to QDR, 64b/66b up to EDR (its forward error correction takes its check bits out of the synchronisation headers, so
-    /// the rate is the same with and without), and from HDR on RS(544,514) over 256b/257b: 544/514 of 257/256 are 17/16.
+    /// - Up to QDR: 8b/10b.
+    /// - Up to EDR: 64b/66b. The forward error correction of EDR takes its check bits out of the
+    ///   synchronisation headers, so it does not change the rate.
+    /// - From HDR on: RS(544,514) over 256b/257b; 544/514 of 257/256 are 17/16.
     const fn line_code(self) -> LineCode {
         match self {
             Self::Sdr | Self::Ddr | Self::Qdr => LineCode { data: 8, coded: 10 },
@@ -91,7 +94,8 @@ impl LinkSpeed {
         }
     }
 
-    /// LinkSpeedActive and its extensions as one set of bits; what `ibv_port_attr` calls `active_speed`.
+    /// Returns LinkSpeedActive and its extensions as one set of bits (`active_speed` of
+    /// `ibv_port_attr`).
     pub const fn code(self) -> u16 {
         match self {
             Self::Sdr => 1,
@@ -108,7 +112,7 @@ impl LinkSpeed {
     pub fn from_code(code: u16) -> Option<Self> {
         Self::ALL.into_iter().find(|speed| speed.code() == code)
     }
-    /// Whether a link of this speed does not work without forward error correction: PAM4 needs it.
+    /// Checks whether a link of this speed needs forward error correction: PAM4 requires it.
     pub const fn needs_error_correction(self) -> bool {
         matches!(self, Self::Hdr | Self::Ndr | Self::Xdr)
     }
@@ -139,7 +143,7 @@ impl fmt::Display for LinkSpeed {
     }
 }
 
-/// What a link trained to.
+/// Width and speed that a link trained to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LinkRate {
     pub width: LinkWidth,
@@ -147,11 +151,12 @@ pub struct LinkRate {
 }
 
 impl LinkRate {
-    /// How long `bytes` of data last on the link, in picoseconds, rounded up. Exact: FDR moves no whole number of bytes a second.
+    /// Returns the time that `bytes` of data take on the link, in picoseconds, rounded up. Exact:
+    /// FDR carries no whole number of bytes per second.
     pub const fn picos_of_bytes(self, bytes: u32) -> u64 {
         picos(bytes, self.width.lanes(), self.speed)
     }
-    /// How long a byte of data lasts on one lane, in picoseconds, rounded up.
+    /// Returns the time that a byte of data takes on one lane, in picoseconds, rounded up.
     pub const fn picos_of_symbol(self) -> u64 {
         picos(1, 1, self.speed)
     }
@@ -205,7 +210,7 @@ pub struct VirtualLane(pub u8);
 pub struct OperationalVls(u8);
 
 impl OperationalVls {
-    /// The one lane that every port has.
+    /// The single data lane that every port has.
     pub const VL0: Self = Self(1);
 
     pub fn from_code(code: u8) -> Option<Self> {
@@ -214,7 +219,7 @@ impl OperationalVls {
     pub const fn code(self) -> u8 {
         self.0
     }
-    /// Data lanes in operation.
+    /// Returns the number of data lanes in operation.
     pub const fn data_lanes(self) -> u8 {
         match self.0 {
             1 => 1,
@@ -226,13 +231,13 @@ impl OperationalVls {
     }
 }
 
-/// What a receive buffer is counted in: blocks of 64 bytes, as flow-control credits are (IBTA 7.9.3).
+/// Size in blocks of 64 bytes, the unit of receive buffers and flow-control credits (IBTA 7.9.3).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct CreditBlocks(pub u32);
 
 impl CreditBlocks {
     pub const BLOCK_BYTES: u32 = 64;
-    /// The blocks a packet of `bytes` needs: all of them, rounded up.
+    /// Returns the blocks that a packet of `bytes` needs, rounded up.
     pub const fn for_packet(bytes: u32) -> Self {
         Self(bytes.div_ceil(Self::BLOCK_BYTES))
     }
@@ -253,7 +258,7 @@ mod tests {
         LinkRate { width, speed }
     }
 
-    /// Data rate of a 4X link in Mb/s, as the generations are called.
+    /// Returns the data rate of a 4X link in Mb/s, which names the generation.
     fn megabits(speed: LinkSpeed) -> u64 {
         1_000_000_000 * 8 / (rate(LinkWidth::X4, speed).picos_of_bytes(1_000_000) / 1_000)
     }
@@ -265,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_rate_that_is_no_whole_number_of_bytes_a_second_is_exact() {
-        // 64 of 66 bits of 14.0625 Gb/s: 18.75 GB/s in eleven seconds.
+        // 64 of 66 bits of 14.0625 Gb/s: 18.75 GB in eleven seconds.
         assert_eq!(rate(LinkWidth::X1, LinkSpeed::Fdr).picos_of_bytes(187_500_000), 110_000_000_000);
         assert_eq!(rate(LinkWidth::X12, LinkSpeed::Xdr).picos_of_bytes(300), 1_000);
         assert_eq!(rate(LinkWidth::X1, LinkSpeed::Sdr).picos_of_symbol(), 4_000);

@@ -8,12 +8,13 @@ pub enum QpType {
     Ud,
     /// Sending side of an extended reliable connection.
     XrcSend,
-    /// Its receiving side, which delivers to whatever shared queue of its domain a message names.
+    /// Receiving side of an extended reliable connection. Each message names the SRQ, in the domain
+    /// of the QP, that takes it.
     XrcRecv,
 }
 
 impl QpType {
-    /// Whether what it sends is acknowledged.
+    /// Checks whether the service acknowledges messages.
     pub const fn is_reliable(self) -> bool {
         matches!(self, Self::Rc | Self::XrcSend | Self::XrcRecv)
     }
@@ -42,11 +43,11 @@ pub struct Access {
     pub remote_write: bool,
     pub remote_read: bool,
     pub remote_atomic: bool,
-    /// Memory windows may be bound to the region.
+    /// Permission to bind memory windows to the region.
     pub mw_bind: bool,
 }
 
-/// Status of a work completion, numbered as the verbs do.
+/// Status of a work completion, with the number that verbs uses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u32)]
 pub enum WcStatus {
@@ -67,7 +68,7 @@ pub enum WcStatus {
     GeneralError = 21,
 }
 
-/// What a work completion completes, numbered as the verbs do.
+/// Operation of a work completion, with the number that verbs uses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u32)]
 pub enum WcOpcode {
