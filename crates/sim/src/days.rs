@@ -1,22 +1,23 @@
-//! The events of the next days, by days.
+//! Events of the next days, in one list per day.
 
 use crate::entry::{Entry, Rank};
 
-/// For so many days there is a place each.
+/// Number of days that have a list each.
 pub(crate) const DAYS: u64 = 1 << 10;
 const WORD_BITS: usize = 64;
-/// What most days need, where there are many nodes.
+/// Capacity, in events, that most days need in fabrics with many nodes.
 const ROOM_AT_FIRST: usize = 16;
-/// Room for so many events is kept whatever days need.
+/// Capacity, in events, up to which an empty list is always kept.
 const ROOM_KEPT: usize = 256;
 const WORDS: usize = DAYS as usize / WORD_BITS;
 
-/// Events in lists, one for each of the next days. Lists, since what is read in a row is there when it is needed.
+/// Events of the next days, in one list per day. A list is read in a row, so each event is in the
+/// cache when it is needed.
 pub(crate) struct Days<E> {
-    /// At a day's number modulo the count; and days that have any, by bits.
+    /// Lists at the day's number modulo `DAYS`, and one bit for each day that has events.
     lists: Box<[Vec<Entry<E>>; DAYS as usize]>,
     filled: Box<[u64; WORDS]>,
-    /// Room that is used again, what was used last first.
+    /// Empty lists for reuse; the list used last comes first.
     spare: Vec<Vec<Entry<E>>>,
 }
 
@@ -25,7 +26,8 @@ impl<E: Copy> Days<E> {
         Self { lists: Box::new([const { Vec::new() }; DAYS as usize]), filled: Box::new([0; WORDS]), spare: Vec::new() }
     }
 
-    // An event goes from registers to its place: what is written in halves and read as a whole is waited for.
+    // The event goes from registers to its place. A read of the whole would wait for writes in
+    // halves.
     #[inline(always)]
     pub(crate) fn put(&mut self, day: u64, rank: Rank, event: E) {
         let index = (day % DAYS) as usize;
@@ -51,12 +53,13 @@ impl<E: Copy> Days<E> {
         self.filled[index / WORD_BITS] |= 1 << (index % WORD_BITS);
     }
 
-    /// Empties a day's list: what was in it, for the room of another one.
+    /// Empties the list of a day and returns its events. Keeps `room` for reuse.
     pub(crate) fn exchange(&mut self, day: u64, mut room: Vec<Entry<E>>) -> Vec<Entry<E>> {
         let index = (day % DAYS) as usize;
         self.filled[index / WORD_BITS] &= !(1 << (index % WORD_BITS));
         let list = std::mem::take(&mut self.lists[index]);
-        // Not what a day with far more than others had: all days would come to have as much.
+        // Drops a list that is far larger than others: otherwise the lists of all days would grow
+        // as large.
         if room.capacity() <= ROOM_KEPT.max(2 * list.len()) {
             room.clear();
             self.spare.push(room);
@@ -64,7 +67,7 @@ impl<E: Copy> Days<E> {
         list
     }
 
-    /// The first day after `today` that has an event.
+    /// Returns the first day after `today` that has an event.
     pub(crate) fn next_after(&self, today: u64) -> Option<u64> {
         let tomorrow = today.wrapping_add(1);
         let start = (tomorrow % DAYS) as usize;

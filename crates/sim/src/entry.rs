@@ -1,34 +1,35 @@
-//! An event as it stands in the queue.
+//! An event in the queue.
 
 use crate::SimTime;
 use std::cmp::Ordering;
 
-/// What orders the events of a day: the time of day, the node, and what the event is to the node, from the highest bit down. All in one
-/// number, since most of what a queue does is to compare.
+/// Order of the events of a day: time of day, node and class, from the highest bit down. One number
+/// holds all three, because a queue mostly compares.
 ///
-/// It follows from what happens at a node and on each way to it, never from who was worked through first elsewhere: so nodes may be worked
-/// through one after the other, or at once. First come the events that the node has scheduled itself; then those that come from
-/// elsewhere, by their source; last what is to see all of them. Events that are alike in all that come as they were scheduled.
+/// The rank depends on events at the node and on each way to it, never on the order in which other
+/// nodes run. So nodes may run in turn or at once. First come the events that the node scheduled
+/// itself. Events from elsewhere follow, by source. Last come the events that must see all others.
+/// Events of equal rank keep the order in which they were scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank(u64);
 
-/// What an event is to its node.
+/// Class of an event at its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     Own,
-    /// By the number of the source, which is less than 65,534.
+    /// Event from elsewhere, with the number of its source, which is less than 65,534.
     From(u16),
     Last,
 }
 
 impl Rank {
-    /// So much of the time a rank can tell: days are not longer.
+    /// Bits of the time that a rank holds; no day is longer.
     pub(crate) const TIME_BITS: u32 = 16;
     const CLASS_BITS: u32 = 16;
     const FROM: u64 = 1;
     const LAST: u64 = (1 << Self::CLASS_BITS) - 1;
 
-    /// Of an event of a day that has 2^`day_bits` picoseconds.
+    /// Returns the rank of an event of a day that has 2^`day_bits` picoseconds.
     #[inline(always)]
     pub(crate) fn new(time: SimTime, day_bits: u32, node: u32, class: Class) -> Self {
         let class = match class {
@@ -43,7 +44,7 @@ impl Rank {
         Self(time << (u64::BITS - Self::TIME_BITS) | u64::from(node) << Self::CLASS_BITS | class)
     }
 
-    /// The picoseconds of its day that are over then.
+    /// Returns the time since the start of the day, in picoseconds.
     pub(crate) fn time_of_day(self) -> u64 {
         self.0 >> (u64::BITS - Self::TIME_BITS)
     }
@@ -53,14 +54,15 @@ impl Rank {
     }
 }
 
-/// An event of a known day.
+/// Event of a known day.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<E> {
     pub rank: Rank,
     pub event: E,
 }
 
-/// An event that does not stand in a day's list, which tells in what order those were scheduled that are alike.
+/// Event outside the lists of days. Its count keeps the order in which events of equal rank were
+/// scheduled.
 pub(crate) struct Aside<E> {
     pub day: u64,
     pub entry: Entry<E>,

@@ -1,4 +1,4 @@
-//! The event queue: events by time, then by node, then by what they are to it.
+//! The event queue: events by time, then by node, then by class.
 
 use crate::SimTime;
 use crate::days::{DAYS, Days};
@@ -7,44 +7,49 @@ use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Events in the order in which they happen: a calendar. Near events lie in days, unsorted; only the events of the day at hand
-/// are sorted. Far events wait in a heap.
+/// Calendar of events in the order in which they happen. Lists of days hold near events, unsorted;
+/// only the events of the current day are sorted. A heap holds later events.
 ///
-/// Events of one instant come by the node they happen at; of a node first those that it has scheduled itself, then those that come from
-/// elsewhere, by their source, last what is to see all of them; and what is alike in all that as it was scheduled.
+/// Events of one instant come by node. At a node, the events that it scheduled itself come first,
+/// then those from elsewhere, by source. Last come the events that must see all others. Events
+/// alike in all this keep the order in which they were scheduled.
 pub struct EventQueue<E> {
-    /// A day has 2^this picoseconds.
+    /// A day has 2^`day_bits` picoseconds.
     day_bits: u32,
-    /// Events of a day that were scheduled earlier stand before those that were scheduled later.
+    /// Events of the next days. Each list keeps the order in which its events were scheduled.
     days: Days<E>,
     later: BinaryHeap<Aside<E>>,
-    /// The day at hand (before the first one, that before day zero), and what is left of its events, latest first.
+    /// The current day, and its remaining events, latest first. Before the first day, `today` is
+    /// the day before day zero.
     today: u64,
     left: Vec<Entry<E>>,
-    /// Events that were scheduled for the day at hand behind many others. Equal ones in `left` were scheduled before.
+    /// Events scheduled for the current day behind many others. Events of equal rank in `left` were
+    /// scheduled before them.
     fresh: BinaryHeap<Aside<E>>,
-    /// How many have been put to one of the heaps.
+    /// Number of events put into either heap so far.
     aside: u64,
-    /// A day that has been looked at for its earliest event: how many it had then, and the time of that.
+    /// Day that was searched for its earliest event, its number of events then, and the earliest
+    /// time.
     peeked: Cell<(u64, usize, SimTime)>,
-    /// Of the event taken out last.
+    /// Time and node of the event taken out last.
     now: SimTime,
     node: u32,
 }
 
 impl<E: Copy> Default for EventQueue<E> {
-    /// For some nodes: up to a few dozen.
+    /// Creates a queue for up to a few dozen nodes.
     fn default() -> Self {
         Self::for_nodes(16)
     }
 }
 
 impl<E: Copy> EventQueue<E> {
-    /// Days from 2^8 to 2^16 picoseconds.
+    /// Shortest and longest day: 2^8 and 2^16 picoseconds.
     const DAY_BITS: (u32, u32) = (8, Rank::TIME_BITS);
 
-    /// For so many nodes, with an event each every half microsecond or so: then a day has some eight of them, or twenty where many
-    /// nodes do the same. With fewer a large fabric's lists fill too many lines of the cache.
+    /// Creates a queue for `nodes` nodes, each with an event about every half microsecond. A day
+    /// then has about eight events, or twenty where many nodes do the same. With fewer events per
+    /// day, the lists of a large fabric fill too many cache lines.
     pub fn for_nodes(nodes: usize) -> Self {
         let (shortest, longest) = Self::DAY_BITS;
         let day_bits = (22_u32).saturating_sub(nodes.max(1).ilog2()).clamp(shortest, longest);
@@ -62,27 +67,29 @@ impl<E: Copy> EventQueue<E> {
         }
     }
 
-    /// Schedules what a node does at `time` by itself.
+    /// Schedules an event of the node's own at `time`.
     ///
     /// # Panics
-    /// When `time` lies before the last event taken out, as all that schedule: time never moves back.
+    /// If `time` lies before the last event taken out: time never moves back. All functions that
+    /// schedule panic alike.
     #[inline]
     pub fn push(&mut self, time: SimTime, node: u32, event: E) {
         self.insert(time, node, Class::Own, event);
     }
 
-    /// Schedules what comes to a node from `source`: of each node a number for each way to it on which nothing overtakes.
+    /// Schedules an event that comes to a node from `source`. Each node numbers the ways to it on
+    /// which nothing overtakes.
     #[inline]
     pub fn push_from(&mut self, time: SimTime, node: u32, source: u16, event: E) {
         self.insert(time, node, Class::From(source), event);
     }
 
-    /// Schedules what is to see everything else of that instant at the node.
+    /// Schedules an event that must see all other events of that instant at the node.
     pub fn push_last(&mut self, time: SimTime, node: u32, event: E) {
         self.insert(time, node, Class::Last, event);
     }
 
-    // Small as it is, and called from a few places only, it is worth having there.
+    // Inlined, because it is small and few places call it.
     #[inline(always)]
     fn insert(&mut self, time: SimTime, node: u32, class: Class, event: E) {
         assert!(time >= self.now, "event at {time:?} scheduled after {:?} was executed", self.now);
@@ -104,7 +111,8 @@ impl<E: Copy> EventQueue<E> {
         }
     }
 
-    /// Puts an event to those of today, unless it is behind too many of them, or behind one that stands apart.
+    /// Inserts an event into those of today. Returns `false` if it lies behind too many of them, or
+    /// behind an event in `fresh`.
     fn insert_today(&mut self, entry: Entry<E>) -> bool {
         if self.fresh.peek().is_some_and(|fresh| fresh.entry.rank <= entry.rank) {
             return false;
@@ -132,7 +140,7 @@ impl<E: Copy> EventQueue<E> {
         self.pop_until(SimTime::MAX)
     }
 
-    /// The same, of those not later than `last`.
+    /// Takes out the earliest event, if it is not later than `last`, and moves `now` to it.
     #[inline]
     pub fn pop_until(&mut self, last: SimTime) -> Option<(SimTime, E)> {
         if !self.fresh.is_empty() {
@@ -151,7 +159,7 @@ impl<E: Copy> EventQueue<E> {
         Some((time, entry.event))
     }
 
-    /// Brings the first of those that stand apart to the others, where it is before them.
+    /// Moves the first event of `fresh` to `left` if it precedes the events there.
     #[cold]
     fn bring_fresh(&mut self) {
         let first = self.left.last().map(|entry| entry.rank);
@@ -160,7 +168,7 @@ impl<E: Copy> EventQueue<E> {
         }
     }
 
-    /// Goes on to the next day that has an event, if one of that is not later than `last`.
+    /// Begins the next day that has an event. Returns `false` if no event is due by `last`.
     #[inline(never)]
     fn begin_day(&mut self, last: SimTime) -> bool {
         let next = self.days.next_after(self.today);
@@ -170,13 +178,13 @@ impl<E: Copy> EventQueue<E> {
             return false;
         }
         self.today = day;
-        // Nothing that is alike can have come to the list of such a day before.
+        // These days were out of reach, so no list holds an event of equal rank yet.
         while self.later.peek().is_some_and(|aside| aside.day - day < DAYS) {
             let Some(aside) = self.later.pop() else { break };
             self.days.put(aside.day, aside.entry.rank, aside.entry.event);
         }
         self.left = self.days.exchange(day, std::mem::take(&mut self.left));
-        // Events that were scheduled first are to be taken out first, from the end.
+        // The queue takes events from the end. The event scheduled first must come out first.
         self.left.reverse();
         self.left.sort_by_key(|entry| Reverse(entry.rank));
         true
@@ -192,7 +200,7 @@ impl<E: Copy> EventQueue<E> {
         soon.into_iter().chain(late).min()
     }
 
-    /// Who asks again and again looks at each event of a day once.
+    /// Returns the earliest time of a day. Repeated calls look at each event once.
     fn earliest_of(&self, day: u64) -> SimTime {
         let list = self.days.list(day);
         let (known, count, earliest) = self.peeked.get();
@@ -203,18 +211,18 @@ impl<E: Copy> EventQueue<E> {
         earliest
     }
 
-    /// The time of the last event taken out.
+    /// Returns the time of the last event taken out.
     pub fn now(&self) -> SimTime {
         self.now
     }
 
-    /// The node that it happened at.
+    /// Returns the node of the last event taken out.
     pub fn node(&self) -> u32 {
         self.node
     }
 }
 
-/// As many events as are brought into order one by one.
+/// Number of events that an insertion compares one by one.
 const FEW: usize = 24;
 
 #[cfg(test)]
@@ -258,7 +266,8 @@ mod tests {
             let mut count = 0;
             for _ in 0..20_000 {
                 for _ in 0..draw(3) {
-                    // The same instant, the same day, near days, far days, and what is always far.
+                    // The same instant, the same day, near days, far days, and times that are
+                    // always far.
                     let reach = [1, 200, 100_000, 1 << 28, 1 << 40][draw(5) as usize];
                     let span = draw(reach);
                     let (time, node, source) = (queue.now() + SimDuration::from_picos(span), draw(nodes as u64) as u32, draw(4) as u16);

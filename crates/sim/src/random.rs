@@ -5,7 +5,7 @@
 pub struct RandomStream(u64);
 
 impl RandomStream {
-    /// The stream number `stream` of `seed`; streams of one seed are independent of each other.
+    /// Returns stream number `stream` of `seed`. Streams of one seed are independent of each other.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut random = Self(seed ^ stream.wrapping_mul(0xD6E8_FEB8_6659_FD93));
         random.next_u64();

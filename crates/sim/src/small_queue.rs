@@ -1,20 +1,22 @@
-//! Queues that are nearly always small, in the order of their keys. The first entries stand in place, on the cache line of the owner.
+//! Queues, ordered by key, that are nearly always small. The first items stand in place, on the
+//! cache line of their owner.
 
 use std::collections::VecDeque;
 
-/// What it is ordered by.
+/// Item with the key that orders it.
 pub trait Keyed {
     type Key: Ord;
 
     fn key(&self) -> Self::Key;
 }
 
-/// A queue in the order of the keys; what is alike stays in the order in which it came. `N` stand in place, what is beyond elsewhere.
+/// Queue in the order of the keys; items with equal keys keep the order in which they came. The
+/// first `N` items stand in place, later ones in `far`.
 #[derive(Clone, Debug)]
 pub struct SmallQueue<T, const N: usize> {
     near: [T; N],
     count: u8,
-    /// Only when `near` is full: what comes behind it. Seldom there, so it takes one word.
+    /// Items behind a full `near`. They are seldom there, so the field takes one word.
     #[allow(clippy::box_collection)]
     far: Option<Box<VecDeque<T>>>,
 }
@@ -26,7 +28,8 @@ impl<T: Copy + Default, const N: usize> Default for SmallQueue<T, N> {
 }
 
 impl<T: Copy + Default + Keyed, const N: usize> SmallQueue<T, N> {
-    /// Puts `item` behind all with the same or a smaller key; how many those are, as far as they stand in place.
+    /// Inserts `item` behind all items with the same or a smaller key. Returns the number of those
+    /// items, at most `N`.
     #[inline(always)]
     pub fn insert(&mut self, item: T) -> usize {
         let count = usize::from(self.count);
@@ -78,7 +81,7 @@ impl<T: Copy + Default + Keyed, const N: usize> SmallQueue<T, N> {
         self.count == 0
     }
 
-    /// Whether what comes next will stand elsewhere.
+    /// Checks whether all places in `near` are taken.
     #[inline]
     pub fn is_full(&self) -> bool {
         usize::from(self.count) == N
@@ -119,7 +122,7 @@ impl<T: Copy + Default + Keyed, const N: usize> SmallQueue<T, N> {
         self.near[..usize::from(self.count)].iter().chain(self.far.iter().flat_map(|far| far.iter()))
     }
 
-    /// What stands at `index` in the order.
+    /// Returns the item at `index` in the order.
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         match index.checked_sub(N) {
             None if index < usize::from(self.count) => Some(&mut self.near[index]),
@@ -152,7 +155,7 @@ mod tests {
         let mut plain: Vec<Item> = Vec::new();
         let mut longest = 0;
         for number in 0..20_000 {
-            // It grows and shrinks by turns.
+            // The queue grows and shrinks by turns.
             if random.next_u64() % 100 < if number / 50 % 2 == 0 { 70 } else { 30 } {
                 let item = Item(number / 8 + random.next_u64() % 6, number);
                 let place = plain.partition_point(|other| other.0 <= item.0);

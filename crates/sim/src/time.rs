@@ -30,11 +30,11 @@ impl SimTime {
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e12
     }
-    /// The span since `earlier`, zero when `earlier` is later.
+    /// Returns the span since `earlier`, or zero if `earlier` is later.
     pub const fn saturating_since(self, earlier: Self) -> SimDuration {
         SimDuration(self.0.saturating_sub(earlier.0))
     }
-    /// So long before, unless time had not begun then.
+    /// Returns the instant `span` earlier, or `None` if that lies before time zero.
     pub fn checked_sub(self, span: SimDuration) -> Option<Self> {
         self.0.checked_sub(span.0).map(Self)
     }
@@ -66,10 +66,10 @@ impl SimDuration {
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e12
     }
-    /// How long `bytes` take at `bytes_per_second`, rounded up to a whole picosecond.
+    /// Returns the time that `bytes` take at `bytes_per_second`, rounded up to a whole picosecond.
     ///
     /// # Panics
-    /// When the rate is zero: a part without a rate is refused before it gets here.
+    /// If the rate is zero: components without a rate are rejected before.
     pub fn of_bytes(bytes: u64, bytes_per_second: u64) -> Self {
         assert!(bytes_per_second > 0, "a rate must be positive");
         let picos = (u128::from(bytes) * 1_000_000_000_000).div_ceil(u128::from(bytes_per_second));

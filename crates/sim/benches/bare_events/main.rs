@@ -1,12 +1,15 @@
-//! The floor of any packet simulation: minimal packets through a fat tree of 1,024 hosts, one event for each link that a packet
-//! crosses, and nothing else: no credits, lanes, acknowledgements or hosts. Three ways to keep the events in order:
+//! Lower bound of the cost of any packet simulation. Minimal packets cross a fat tree of 1,024
+//! hosts, with one event for each link that a packet crosses. Nothing else happens: no credits,
+//! lanes, acknowledgements or hosts. Three ways keep the events in order:
 //!
 //! - a binary heap of the standard library;
-//! - a radix heap: events lie in buckets by the highest bit in which their time differs from now;
-//! - none: every directed link is a first-in first-out queue, sorted by itself. Nothing that is sent within a window arrives in it, so
-//!   each switch bins what a window brings by output port. Switches may be divided among threads, which wait for each other after each window.
+//! - a radix heap: the highest bit in which an event's time differs from now selects its bucket;
+//! - no event queue: every directed link is a first-in first-out queue, which is sorted by itself.
+//!   A packet never arrives in the window that sends it, so each switch bins the arrivals of a
+//!   window by output port. Threads may divide the switches among them; they wait for each other
+//!   after each window.
 //!
-//! All of them must come to the same sum over all arrivals.
+//! All ways must compute the same sum over all arrivals.
 #![allow(clippy::disallowed_methods)] // A benchmark reads the clock; the model never does.
 
 mod tree;
@@ -19,7 +22,7 @@ use tree::*;
 
 const ROUNDS: usize = 5;
 
-/// When a packet comes over which link, for whom.
+/// Arrival of a packet: time, link, destination host.
 pub(crate) type Arrival = (u64, u32, u32);
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -39,7 +42,8 @@ impl Outcome {
     }
 }
 
-/// When the packet comes out of the link's other end; the link is busy with it until then, but for the latency.
+/// Returns the time when the packet leaves the other end of the link. Until then, less the latency,
+/// the packet occupies the link.
 pub(crate) fn sent(free_at: &mut u64, at: u64) -> u64 {
     *free_at = at.max(*free_at) + SERIAL;
     *free_at + LATENCY
@@ -80,14 +84,14 @@ impl Queue for Radix {
             let mut moved = std::mem::take(&mut self.buckets[first]);
             self.now = moved.iter().map(|arrival| arrival.0).min()?;
             moved.drain(..).for_each(|arrival| self.push(arrival));
-            self.buckets[first] = moved; // Its memory is used again.
+            self.buckets[first] = moved; // Keeps its memory for reuse.
             self.buckets[0].sort_unstable_by(|a, b| b.cmp(a));
         }
         self.buckets[0].pop()
     }
 }
 
-/// All events in one queue.
+/// Runs the simulation with all events in one queue.
 fn with_queue<Q: Queue>(tree: &Tree) -> Outcome {
     let mut queue = Q::default();
     let (mut free_at, mut left, mut outcome) = (vec![0; LINKS], [PACKETS; HOSTS], Outcome::default());
@@ -114,7 +118,8 @@ fn with_queue<Q: Queue>(tree: &Tree) -> Outcome {
     outcome
 }
 
-/// What the kernel says this thread has had of a processor: others may have it meanwhile.
+/// Returns the processor time of this thread in seconds, from the kernel. Other threads may use the
+/// processor meanwhile.
 fn processor_seconds() -> Option<f64> {
     let nanoseconds = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     Some(nanoseconds.split_whitespace().next()?.parse::<f64>().ok()? / 1e9)

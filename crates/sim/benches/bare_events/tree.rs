@@ -1,30 +1,30 @@
-//! The fat tree, its ways, and who sends to whom.
+//! The fat tree, its routes and its traffic pattern.
 
 use softband_sim::RandomStream;
 
-/// Ports of a switch; three levels of them make `PORTS^3 / 4` hosts.
+/// Ports of a switch. Three levels of switches connect `PORTS^3 / 4` hosts.
 pub(crate) const PORTS: usize = 16;
 pub(crate) const HALF: usize = PORTS / 2;
 pub(crate) const HOSTS: usize = PORTS * HALF * HALF;
-/// In each pod a leaf and a spine for each half of the ports, and the cores above them.
+/// Each pod has `HALF` leaves and `HALF` spines; `HALF^2` cores connect the pods.
 pub(crate) const SWITCHES: usize = PORTS * PORTS + HALF * HALF;
-/// A megabyte in packets of 2 KiB.
+/// One megabyte in packets of 2 KiB.
 pub(crate) const PACKETS: u32 = 489;
-/// 2 KiB at 32 Gb/s, and a cable with a switch behind it, in picoseconds.
+/// Time of 2 KiB at 32 Gb/s, and latency of a cable with the switch behind it, in picoseconds.
 pub(crate) const SERIAL: u64 = 512_000;
 pub(crate) const LATENCY: u64 = 105_000;
 
-/// Links are numbered: first each host's own, then those of each switch's output ports.
+/// Number of links: first each host's own link, then those of each switch's output ports.
 pub(crate) const LINKS: usize = HOSTS + SWITCHES * PORTS;
 
 pub(crate) struct Tree {
-    /// The node that a link leads to: hosts first, then switches.
+    /// Node at the receiving end of each link: hosts first, then switches.
     pub to: Vec<u32>,
-    /// The port by which a switch sends to a host.
+    /// Port by which each switch sends to each host.
     pub ways: Vec<u8>,
-    /// The links that lead to a switch.
+    /// Links that lead to each switch.
     pub inputs: Vec<Vec<u32>>,
-    /// Whom each host sends to, and when its first packet has crossed its link.
+    /// Destination of each host, and the time when its first packet has crossed its link.
     pub destinations: Vec<u32>,
     pub starts: Vec<u64>,
 }
@@ -71,7 +71,8 @@ impl Tree {
     }
 }
 
-/// The port by which a switch sends to a host; upwards it follows from the destination.
+/// Returns the port by which a switch sends to a host. On the way up, the destination selects the
+/// port.
 fn way(switch: usize, host: usize) -> usize {
     let (pod, place) = (host / (HALF * HALF), host % (HALF * HALF));
     if switch >= core(0) {
@@ -86,7 +87,7 @@ fn way(switch: usize, host: usize) -> usize {
     }
 }
 
-/// Everybody sends to somebody else: a shuffle into one circle (Sattolo).
+/// Returns a random destination for each host, never itself: a shuffle into one circle (Sattolo).
 fn permutation(random: &mut RandomStream) -> Vec<u32> {
     let mut to: Vec<u32> = (0..HOSTS as u32).collect();
     for last in (1..HOSTS).rev() {

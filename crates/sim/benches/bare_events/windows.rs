@@ -1,4 +1,4 @@
-//! Without a queue of events: sorted links, windows, and switches divided among threads.
+//! Simulation without an event queue: sorted links, windows, and switches divided among threads.
 
 use crate::tree::*;
 use crate::{Arrival, Outcome, sent};
@@ -6,17 +6,17 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// What the threads of a run share.
+/// State that the threads of a run share.
 struct Shared {
-    /// What one thread has for another, by window of even and odd number.
+    /// Packets for each thread from the others, for windows of even and odd number.
     mail: Vec<[Mutex<Vec<Arrival>>; 2]>,
-    /// Delivered so far, likewise.
+    /// Packets that each thread has delivered so far, for windows of even and odd number.
     delivered: Vec<[AtomicUsize; 2]>,
     met: AtomicUsize,
 }
 
 impl Shared {
-    /// Waits until all have come here for the time `number`.
+    /// Waits until all threads have come here `number` times.
     fn meet(&self, number: usize) {
         self.met.fetch_add(1, Ordering::AcqRel);
         let mut looks = 0_u32;
@@ -27,7 +27,8 @@ impl Shared {
     }
 }
 
-/// The switches of one thread: its share of the pods with their hosts, and of the cores.
+/// Returns the thread that owns a node. Each thread owns a share of the pods with their hosts, and
+/// a share of the cores.
 fn owner(node: usize, threads: usize) -> usize {
     match node.checked_sub(HOSTS) {
         None => node / (HALF * HALF) * threads / PORTS,
@@ -36,21 +37,23 @@ fn owner(node: usize, threads: usize) -> usize {
     }
 }
 
-/// The switches of one thread, the links that lead to them, and the output ports that they send by.
+/// Share of one thread: its switches, the links that lead to them, and their output ports.
 struct Part<'a> {
     tree: &'a Tree,
     shared: &'a Shared,
     own: usize,
-    /// Of each link: whose it is at its receiving end, when its sender is free, what is on its way.
+    /// Of each link: the thread at its receiving end, the time when its sender is free, and the
+    /// packets on their way.
     owners: Vec<usize>,
     free_at: Vec<u64>,
     links: Vec<VecDeque<(u64, u32)>>,
-    /// Of each host: packets that it has yet to send, and when the next of them has crossed its link.
+    /// Of each host: the packets left to send, and the time when the next packet has crossed its
+    /// link.
     left: Vec<u32>,
     next: Vec<u64>,
-    /// By output port of the switch in hand.
+    /// Arrivals at the current switch, by output port.
     bins: [Vec<Arrival>; PORTS],
-    /// For other threads.
+    /// Packets for other threads.
     away: Vec<Vec<Arrival>>,
     outcome: Outcome,
 }
@@ -87,7 +90,7 @@ impl<'a> Part<'a> {
         self.outcome
     }
 
-    /// What comes to a switch before the window's end, by the port that it leaves by.
+    /// Bins the packets that arrive at a switch before the window's end, by output port.
     fn bin(&mut self, switch: usize, end: u64) {
         let ways = &self.tree.ways[switch * HOSTS..][..HOSTS];
         for &link in &self.tree.inputs[switch] {
@@ -115,7 +118,7 @@ impl<'a> Part<'a> {
             for (at, _, to) in bin.drain(..) {
                 let at = sent(&mut self.free_at[out], at);
                 if (self.tree.to[out] as usize) < HOSTS {
-                    // Nothing waits for it: it has arrived.
+                    // The packet has reached its host, and nothing waits for it.
                     self.outcome.arrived((at, out as u32, to));
                     self.outcome.delivered += 1;
                 } else if self.owners[out] == self.own {
@@ -127,7 +130,8 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Gives the other threads what is theirs, and takes what is its own; whether everything has been delivered.
+    /// Hands the other threads their packets and takes those of this thread. Returns whether all
+    /// packets have been delivered.
     fn exchange(&mut self, window: usize) -> bool {
         let (shared, turn) = (self.shared, window % 2);
         for (mail, away) in shared.mail.iter().zip(&mut self.away).filter(|(_, away)| !away.is_empty()) {
