@@ -3,42 +3,43 @@
 use crate::{BTH_BYTES, GRH_BYTES, ICRC_BYTES, XRC_ETH_BYTES};
 use softband_types::{Gid, Mtu};
 
-/// Both addresses and the type (IEEE 802.3, 3.2).
+/// MAC header: both addresses and the type (IEEE 802.3, 3.2).
 pub const MAC_BYTES: u32 = 14;
-/// A tag with a priority in it (IEEE 802.1Q, 9.6).
+/// Tag with a priority (IEEE 802.1Q, 9.6).
 pub const TAG_BYTES: u32 = 4;
 /// Frame check sequence.
 pub const FCS_BYTES: u32 = 4;
 /// Shortest frame, from address to check sequence (IEEE 802.3, 4A.4.2).
 pub const FRAME_BYTES_MIN: u32 = 64;
-/// Preamble and start delimiter, and the gap to the next frame: link time, and nothing else.
+/// Preamble, start delimiter, and gap to the next frame. They take only link time.
 pub const SPACING_BYTES: u32 = 8 + 12;
-/// A frame that pauses priorities, or lets them go on (IEEE 802.1Q, clause 36).
+/// Frame that pauses or resumes priorities (IEEE 802.1Q, clause 36).
 pub const PAUSE_FRAME_BYTES: u32 = FRAME_BYTES_MIN;
 
 pub const IPV4_BYTES: u32 = 20;
 pub const IPV6_BYTES: u32 = 40;
 pub const UDP_BYTES: u32 = 8;
 
-/// What a port's MTU must hold beside a packet's payload, as the kernel reckons it (`iboe_get_mtu`): a global route, UDP, BTH, the
-/// largest extended headers and the invariant CRC.
+/// Bytes of a port's MTU beside a packet's payload, as the kernel counts them (`iboe_get_mtu`).
+/// They hold a GRH, UDP, BTH, the largest extended headers and the invariant CRC.
 pub const OVERHEAD_BYTES: u32 = GRH_BYTES + UDP_BYTES + BTH_BYTES + XRC_ETH_BYTES + crate::ATOMIC_ETH_BYTES + ICRC_BYTES;
 
-/// The IP payload's own number of UDP.
+/// IP protocol number of UDP.
 const PROTOCOL_UDP: u8 = 17;
 
-/// Bytes of the IP header of a packet to `dgid`.
+/// Returns the bytes of the IP header of a packet to `dgid`.
 pub const fn ip_bytes(dgid: Gid) -> u32 {
     if dgid.ipv4().is_some() { IPV4_BYTES } else { IPV6_BYTES }
 }
 
-/// The longest payload of RDMA packets on a port with an Ethernet MTU of so many bytes; `None` where not even 256 fit.
+/// Returns the largest payload of RDMA packets on a port with an Ethernet MTU of
+/// `ethernet_mtu_bytes`. Returns `None` if not even 256 bytes fit.
 pub fn mtu_of_port(ethernet_mtu_bytes: u32) -> Option<Mtu> {
     let room = ethernet_mtu_bytes.checked_sub(OVERHEAD_BYTES)?;
     Mtu::ALL.into_iter().rev().find(|mtu| mtu.bytes() <= room)
 }
 
-/// What the sender of a datagram says of its way, beside the addresses.
+/// Header fields that the sender of a datagram sets beside the addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Way {
     pub traffic_class: u8,
@@ -46,8 +47,9 @@ pub struct Way {
     pub hop_limit: u8,
 }
 
-/// The 40 bytes that the receiver of a datagram finds before its payload: an IPv6 header, or 20 bytes of nothing and an IPv4 header (IBTA
-/// annex A17). `transport_bytes` are those from the BTH to the invariant CRC.
+/// Returns the 40 bytes that the receiver of a datagram finds before its payload (IBTA annex A17):
+/// an IPv6 header, or 20 zero bytes and an IPv4 header. `transport_bytes` counts from the BTH to
+/// the invariant CRC.
 pub fn route_header(source: Gid, dgid: Gid, way: Way, transport_bytes: u32) -> [u8; 40] {
     let mut bytes = [0; 40];
     let udp_bytes = (UDP_BYTES + transport_bytes) as u16;
@@ -65,7 +67,8 @@ pub fn route_header(source: Gid, dgid: Gid, way: Way, transport_bytes: u32) -> [
     bytes
 }
 
-/// RFC 791, 3.1, without options; not to be cut into fragments (IBTA annex A17).
+/// Returns an IPv4 header without options (RFC 791, 3.1). It forbids fragmentation (IBTA annex
+/// A17).
 fn ipv4_header(from: [u8; 4], to: [u8; 4], way: Way, udp_bytes: u16) -> [u8; 20] {
     const DO_NOT_FRAGMENT: u8 = 0x40;
     let mut bytes = [0; 20];
@@ -79,7 +82,7 @@ fn ipv4_header(from: [u8; 4], to: [u8; 4], way: Way, udp_bytes: u16) -> [u8; 20]
     bytes
 }
 
-/// RFC 1071; 0 over a header that has its own in it.
+/// Returns the checksum of RFC 1071. It is 0 over a header that contains its own checksum.
 pub fn checksum(header: &[u8]) -> u16 {
     let words = header.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
     let mut sum: u32 = words.sum();

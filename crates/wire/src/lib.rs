@@ -1,6 +1,8 @@
-//! Sizes of what is on the wire (IBTA volume 1, chapters 5 and 9; annex A17 for RoCE v2).
+//! Sizes of headers and fields on the wire (IBTA volume 1, chapters 5 and 9; annex A17 for RoCE
+//! v2).
 //!
-//! The model carries meanings, not bytes, so only lengths are needed of each header, but for those that programs get to see.
+//! The model carries meanings, not bytes. It needs only the length of each header, except for
+//! headers that programs see.
 #![forbid(unsafe_code)]
 
 pub mod ethernet;
@@ -27,14 +29,14 @@ pub const ATOMIC_WRITE_BYTES: u32 = 8;
 pub const IMM_DT_BYTES: u32 = 4;
 /// Extended reliable connection transport header (IBTA A14).
 pub const XRC_ETH_BYTES: u32 = 4;
-/// Key that a send takes back (IBTA 9.3.6).
+/// Key that a send invalidates (IBTA 9.3.6).
 pub const IETH_BYTES: u32 = 4;
 /// Invariant CRC, on every link layer.
 pub const ICRC_BYTES: u32 = 4;
 /// Variant CRC, InfiniBand's own.
 pub const VCRC_BYTES: u32 = 2;
 
-/// What every packet of a connected transport carries beside its payload.
+/// Bytes that every packet of a connected transport carries beside its payload.
 pub const BASE_BYTES: u32 = LRH_BYTES + BTH_BYTES + ICRC_BYTES + VCRC_BYTES;
 
 #[cfg(test)]
