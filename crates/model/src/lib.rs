@@ -1,7 +1,8 @@
 //! Pure state machines: links, switches, buses, transports, verbs, management.
 //!
 //! `now` is an argument; nothing here knows a clock, a file or another module's state.
-//! `bus`, `link`, `switch`, `transport` and `management` do not call each other: they meet in the fabric, by value.
+//! `bus`, `link`, `switch`, `transport` and `management` do not call each other: the fabric
+//! connects them, by value.
 #![forbid(unsafe_code)]
 
 pub mod bus;

@@ -4,7 +4,7 @@ use super::rate::{Direction, SharedRate};
 use crate::parts::MemoryPart;
 use softband_sim::{SimDuration, SimTime};
 
-/// Latencies and rates of one host's memory; all its HCAs share it.
+/// Latencies and rates of one host's memory, which all its HCAs share.
 pub struct MemoryController {
     read_latency: SimDuration,
     write_latency: SimDuration,
@@ -24,23 +24,24 @@ impl MemoryController {
         }
     }
 
-    /// How long the busiest of its limits has been at work; nothing where it has none.
+    /// Returns the busy time of the busiest limit, or zero if there is no limit.
     pub fn busy(&self) -> SimDuration {
         [&self.reads, &self.writes, &self.both].map(SharedRate::busy).into_iter().max().unwrap_or_default()
     }
 
-    /// From a read request to the first byte of its data.
+    /// Returns the time from a read request to the first byte of its data.
     pub(super) fn read_latency(&self) -> SimDuration {
         self.read_latency
     }
 
-    /// When a read asked for at `now` is over that the buses would have through at `end`.
+    /// Returns the end of a read requested at `now` that the buses would finish at `end`.
     pub(super) fn read(&mut self, now: SimTime, bytes: u32, end: SimTime) -> SimTime {
         let end = self.reads.pass(now, bytes, end, Direction::Read);
         self.both.pass(now, bytes, end, Direction::Read)
     }
 
-    /// When a write asked for at `now` is in memory whose last byte the buses bring at `end`.
+    /// Returns the time when a write requested at `now` is in memory. The buses bring its last byte
+    /// at `end`.
     pub(super) fn write(&mut self, now: SimTime, bytes: u32, end: SimTime) -> SimTime {
         let end = self.writes.pass(now, bytes, end, Direction::Write);
         self.both.pass(now, bytes, end, Direction::Write) + self.write_latency

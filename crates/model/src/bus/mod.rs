@@ -1,6 +1,8 @@
-//! The path between an HCA and its host's memory, as the HCA's DMA engine sees it: when a transfer will be over.
+//! The path between an HCA and its host's memory, as the HCA's DMA engine sees it. It computes the
+//! end of each transfer.
 //!
-//! No events: transfers are granted in the order in which they are asked for, reads and writes in turns, so each one's end is known at once.
+//! The path needs no events. It grants transfers in the order of their requests, reads and writes
+//! in turns, so each end is known at once.
 
 mod memory;
 mod pci_express;
@@ -16,30 +18,32 @@ use softband_sim::{SimDuration, SimTime};
 /// One HCA's side of its slot.
 pub struct Bus {
     read_request_bytes: u32,
-    /// When each of the outstanding read requests will have its last byte; the oldest at `read_oldest`.
+    /// End of each outstanding read request; the oldest stands at `read_oldest`.
     read_ends: Vec<SimTime>,
     read_oldest: usize,
     segment: Segment,
     bridge_delay: SimDuration,
-    /// While every request was under way and another one wanted a place.
+    /// Time in which every request was under way and another request waited for a place.
     read_waits: SimDuration,
-    /// The end of the last such wait.
+    /// End of the last such wait.
     waited_until: SimTime,
 }
 
-/// What an HCA's path to memory has done so far, each limit by itself, as time at work.
+/// Busy time of each limit on an HCA's path to memory, since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BusUsage {
-    /// The slot's direction towards the HCA, and away from it, where each has its own (PCI Express).
+    /// Slot directions towards the HCA and away from it, if each direction has its own (PCI
+    /// Express).
     pub slot_reads: SimDuration,
     pub slot_writes: SimDuration,
-    /// What all cards have of the bus (PCI-X) or of the bridge behind it, both directions together.
+    /// Bus that all cards share (PCI-X), or bridge behind it, both directions together.
     pub shared: SimDuration,
-    /// While all read requests were under way and another one waited for its place.
+    /// Time in which all read requests were under way and another request waited for a place.
     pub read_waits: SimDuration,
 }
 
-/// What all cards on one bus share: the lines of PCI-X, and the bridge behind the slots, if the host has one.
+/// Resources that all cards on one bus share: the lines of PCI-X, and the bridge behind the slots,
+/// if any.
 pub struct SharedBus {
     lines: Shared,
     bridge: SharedRate,
@@ -55,18 +59,19 @@ impl SharedBus {
     }
 }
 
-/// What the card itself is on.
+/// Connection of the card itself.
 enum Segment {
     PciExpress(pci_express::Link),
     PciX(pci_x::Card),
 }
 
 impl Bus {
-    /// The bus of an HCA that keeps `outstanding_reads` requests of `read_request_bytes` in flight; `part` as both have trained.
+    /// Creates the bus of an HCA that keeps `outstanding_reads` requests of `read_request_bytes` in
+    /// flight. `part` is the bus as both ends have trained.
     pub fn new(part: &BusPart, read_request_bytes: u32, outstanding_reads: u32) -> Self {
         let least = match part.slot {
             Slot::PciExpress(_) => 64,
-            // The least of the field in the command register (PCI-X 1.0a).
+            // Least value of the field in the command register (PCI-X 1.0a).
             Slot::PciX(_) => 512,
         };
         let read_request_bytes = read_request_bytes.max(least);
@@ -85,7 +90,7 @@ impl Bus {
         }
     }
 
-    /// What it has done since the beginning; `shared` is the bus that it is on.
+    /// Returns the usage since the beginning; `shared` is the bus of the HCA.
     pub fn usage(&self, shared: &SharedBus) -> BusUsage {
         let (slot_reads, slot_writes) = match &self.segment {
             Segment::PciExpress(link) => (link.read_busy, link.write_busy),
@@ -94,15 +99,18 @@ impl Bus {
         BusUsage { slot_reads, slot_writes, shared: shared.busy(), read_waits: self.read_waits }
     }
 
-    /// A request that is wanted at `now` finds its place at `issued`: waits that overlap count once.
+    /// Counts the wait of a request from `now` until it gets a place at `issued`. Waits that
+    /// overlap count once.
     fn note_wait(&mut self, now: SimTime, issued: SimTime) {
         self.read_waits += issued.saturating_since(now.max(self.waited_until));
         self.waited_until = self.waited_until.max(issued);
     }
 
-    /// DMA read of `bytes` asked for at `now`: when the last byte is in the HCA.
+    /// Returns the time when the last byte of a DMA read is in the HCA. The HCA requests `bytes` at
+    /// `now`.
     ///
-    /// Each request waits for a free place among the outstanding ones, then a memory latency, then for its turn on the bus.
+    /// Each request waits for a free place among the outstanding requests. Then it waits for a
+    /// memory latency, then for its turn on the bus.
     pub fn read(&mut self, shared: &mut SharedBus, memory: &mut MemoryController, now: SimTime, bytes: u32) -> SimTime {
         let latency = memory.read_latency() + self.bridge_delay * 2;
         let mut rest = bytes;
@@ -126,8 +134,8 @@ impl Bus {
         memory.read(now, bytes, end)
     }
 
-    /// DMA write of `bytes` that may start at `start` and whose last byte reaches the bus at `tail` at the earliest:
-    /// when the last byte is in memory.
+    /// Returns the time when the last byte of a DMA write of `bytes` is in memory. The write may
+    /// start at `start`; its last byte reaches the bus at `tail` at the earliest.
     pub fn write(
         &mut self,
         shared: &mut SharedBus,

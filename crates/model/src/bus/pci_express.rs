@@ -1,4 +1,4 @@
-//! A PCI Express link: each direction for itself, packets of limited size.
+//! A PCI Express link: independent directions, packets of limited size.
 
 use super::rate::Rate;
 use crate::parts::PciExpress;
@@ -10,17 +10,18 @@ pub(super) struct Link {
     write_rate: Rate,
     read_free: SimTime,
     write_free: SimTime,
-    /// What each direction has carried, as time.
+    /// Busy time of each direction.
     pub(super) read_busy: SimDuration,
     pub(super) write_busy: SimDuration,
 }
 
 impl Link {
-    /// A card in `slot` that asks for `read_request_bytes` at a time.
+    /// Creates the link of a card in `slot` that requests `read_request_bytes` at a time.
     pub(super) fn new(slot: &PciExpress, read_request_bytes: u32) -> Self {
         let raw = slot.raw_bytes_per_second();
         let rate = |payload, header| Rate::new(raw, slot.link_layer_ppm, payload, header + slot.framing_bytes());
-        // A completion answers one request and no more of it than was asked for (PCI Express Base 2.2.9), however much the host would join.
+        // A completion answers a single request, and no more than its bytes (PCI Express Base
+        // 2.2.9), however much the host would join.
         let completion_bytes = slot.completion_bytes.min(read_request_bytes);
         Self {
             max_payload_bytes: slot.max_payload_bytes,
@@ -33,9 +34,11 @@ impl Link {
         }
     }
 
-    /// Brings the data of one read request, which come from `first` on: when the last byte is through.
+    /// Carries the data of one read request, which come from `first` on. Returns the time when the
+    /// last byte is through.
     ///
-    /// A smaller last one of a packet has its share of a header: no transfer is dearer a byte than those that fill their completions.
+    /// A smaller last packet pays only its share of a header. So no transfer costs more per byte
+    /// than transfers that fill their completions.
     pub(super) fn complete_read(&mut self, first: SimTime, bytes: u32) -> SimTime {
         let time = self.read_rate.duration(bytes);
         self.read_busy += time;
@@ -43,9 +46,11 @@ impl Link {
         self.read_free
     }
 
-    /// Takes a write that may start at `start` and whose last byte comes at `tail` at the earliest: when the last byte is through.
+    /// Carries a write that may start at `start`. Its last byte comes at `tail` at the earliest.
+    /// Returns the time when the last byte is through.
     pub(super) fn write(&mut self, start: SimTime, tail: SimTime, bytes: u32) -> SimTime {
-        // A direction that waits for arriving bytes is free for others meanwhile, so only its own time is taken.
+        // A direction that waits for arriving bytes is free for others meanwhile, so the write
+        // takes only its own time.
         let time = self.write_rate.duration(bytes);
         self.write_busy += time;
         self.write_free = start.max(self.write_free) + time;

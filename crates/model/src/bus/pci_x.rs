@@ -1,5 +1,5 @@
-//! A card on a PCI-X bus: one at a time, requests, completions and writes alike, of all cards on it. Reads are split: the bus is free
-//! while memory answers.
+//! A card on a PCI-X bus. All requests, completions and writes of all cards use the bus one at a
+//! time. Reads are split: the bus is free while memory answers.
 
 use super::rate::{Direction, Shared};
 use crate::parts::PciX;
@@ -24,12 +24,13 @@ impl Card {
         self.clocks(self.part.burst_clocks + bytes.div_ceil(self.part.width_bytes))
     }
 
-    /// What the request of a split read has the bus.
+    /// Returns the bus time of the request of a split read.
     pub(super) fn request(&self) -> SimDuration {
         self.clocks(self.part.request_clocks)
     }
 
-    /// Brings the data of one read request asked for at `now`, which come from `first` on: when the last byte is through.
+    /// Carries the data of one read request, which come from `first` on. The card requested the
+    /// read at `now`. Returns the time when the last byte is through.
     pub(super) fn complete_read(&mut self, lines: &mut Shared, now: SimTime, first: SimTime, bytes: u32) -> SimTime {
         let burst = self.burst(bytes);
         let turn = lines.pass(now, self.request() + burst, Direction::Read);
@@ -37,8 +38,8 @@ impl Card {
         self.completions_free
     }
 
-    /// Takes a write asked for at `now`, that may start at `start` and whose last byte comes at `tail` at the earliest: when the last
-    /// byte is through.
+    /// Carries a write requested at `now` that may start at `start`. Its last byte comes at `tail`
+    /// at the earliest. Returns the time when the last byte is through.
     pub(super) fn write(&mut self, lines: &mut Shared, now: SimTime, start: SimTime, tail: SimTime, bytes: u32) -> SimTime {
         let size = self.part.write_burst_bytes;
         let last = if bytes.is_multiple_of(size) { size } else { bytes % size };

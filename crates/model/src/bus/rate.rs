@@ -1,15 +1,16 @@
-//! Rates as the buses count them.
+//! Rates of the buses.
 
 use softband_sim::{SimDuration, SimTime};
 
-/// Picoseconds a byte in 1/2^20, so that a transfer costs one multiplication.
+/// Picoseconds per byte in units of 1/2^20, so that a transfer costs one multiplication.
 #[derive(Clone, Copy)]
 pub(super) struct Rate(u64);
 
 impl Rate {
     const SHIFT: u32 = 20;
 
-    /// `payload` out of every `payload + header` bytes at `raw` bytes per second, less `ppm` parts per million.
+    /// Returns the payload rate: `payload` out of every `payload + header` bytes at `raw` bytes per
+    /// second, less `ppm` parts per million.
     pub(super) fn new(raw: u64, ppm: u32, payload: u32, header: u32) -> Self {
         let usable = u128::from(raw) * u128::from(1_000_000 - ppm.min(999_999)) * u128::from(payload);
         let picos = (1_000_000_000_000_u128 << Self::SHIFT) * 1_000_000 * u128::from(payload + header);
@@ -25,30 +26,32 @@ impl Rate {
     }
 }
 
-/// In which direction data go.
+/// Direction of data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     Read,
     Write,
 }
 
-/// Something that both directions have to share: when what was asked for is done, at best.
+/// Resource that both directions share. It computes the earliest end of each piece of work.
 ///
-/// It counts work and knows no order of bursts: between the request of a slow transfer and its data others have their turn. Work of the
-/// direction that has more waiting comes behind all earlier requests. The other direction has every other turn, as an arbiter gives it.
-/// The ends of waiting work are fixed already, so later work makes good for these turns.
+/// It counts work and knows no order of bursts: others have their turn between a slow transfer's
+/// request and its data. Work of the direction that has more waiting ends behind all earlier work.
+/// Work of the other direction has every other turn, as from an arbiter, so it need not wait for
+/// all of that. Ends that were returned already cannot change, so later work makes up for these
+/// turns.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Shared {
-    /// When all of it is done.
+    /// End of all work.
     all: SimTime,
-    /// When what was asked for last is done, of each direction.
+    /// End of the work requested last, of each direction.
     ends: [SimTime; 2],
-    /// The work of both directions together, from the beginning on.
+    /// Work of both directions together, since the beginning.
     busy: SimDuration,
 }
 
 impl Shared {
-    /// Adds work asked for at `now`; when it is done at the earliest.
+    /// Adds work requested at `now`. Returns its earliest end.
     pub(super) fn pass(&mut self, now: SimTime, work: SimDuration, direction: Direction) -> SimTime {
         self.busy += work;
         self.all = self.all.max(now) + work;
@@ -59,13 +62,13 @@ impl Shared {
         end
     }
 
-    /// The work of both directions together, from the beginning on.
+    /// Returns the work of both directions together, since the beginning.
     pub(super) fn busy(&self) -> SimDuration {
         self.busy
     }
 }
 
-/// A shared limit in bytes per second, or none.
+/// Shared limit in bytes per second, if any.
 #[derive(Clone, Copy)]
 pub(super) struct SharedRate {
     rate: Option<Rate>,
@@ -77,7 +80,7 @@ impl SharedRate {
         Self { rate: bytes_per_second.map(Rate::plain), shared: Shared::default() }
     }
 
-    /// When a transfer asked for at `now`, that would else be over at `end`, is over.
+    /// Returns the end of a transfer requested at `now` that would otherwise end at `end`.
     pub(super) fn pass(&mut self, now: SimTime, bytes: u32, end: SimTime, direction: Direction) -> SimTime {
         let Some(rate) = self.rate else { return end };
         end.max(self.shared.pass(now, rate.duration(bytes), direction))

@@ -15,7 +15,7 @@ const GEN1_X8: PciExpress = PciExpress {
 
 const PCI_X_133: PciX = PciX { clock: PciXClock::Mhz133, width_bytes: 8, request_clocks: 4, burst_clocks: 6, write_burst_bytes: 512 };
 
-/// A card on a bus, with its host's memory.
+/// Card on a bus, with its host's memory.
 struct Path {
     bus: Bus,
     shared: SharedBus,
@@ -51,17 +51,18 @@ impl Path {
         self.bus.write(&mut self.shared, &mut self.memory, now, now, now, bytes)
     }
 
-    /// Megabytes per second of back-to-back 2 KiB reads.
+    /// Returns the rate of back-to-back 2 KiB reads, in megabytes per second.
     fn read_rate(mut self) -> u64 {
         let end = (0..1_000).map(|_| self.read(SimTime::ZERO, 2_048)).last().unwrap();
         2_048_000 * 1_000_000 / end.as_picos()
     }
 
-    /// Megabytes per second of 2 KiB reads and as many writes, each asked for when the one before it is over.
+    /// Returns the rate of 2 KiB reads and as many writes, in megabytes per second. Each begins at
+    /// the end of the one before it.
     fn both_rates(mut self) -> u64 {
         let (mut read, mut write, mut bytes) = (SimTime::ZERO, SimTime::ZERO, 0);
         while read.max(write) < SimTime::from_picos(10_000_000_000) {
-            // In the order of time, as the fabric's events ask.
+            // In the order of time, as the fabric's events are.
             if read <= write {
                 read = self.read(read, 2_048);
             } else {
@@ -90,10 +91,12 @@ fn a_completion_carries_no_more_than_its_request_asks_for() {
         let slot = PciExpress { generation: 3, max_payload_bytes: 4_096, completion_bytes, ..GEN1_X8 };
         path(Slot::PciExpress(slot), 100, request, 256, None).read_rate()
     };
-    // A host that would join 256 B answers requests of 128 B as one that joins 128 B, and those that ask for more as before.
+    // A host that would join 256 B answers requests of 128 B like a host that joins 128 B. It
+    // answers larger requests as before.
     assert_eq!(rate(256, 128), rate(128, 128));
     assert_eq!((rate(256, 128), rate(256, 256), rate(256, 512)), (6_674, 7_157, 7_157));
-    // The last request of 300 B asks for 44 B: their own part of a header more, and not that of 128 B.
+    // The last request of 300 B asks for 44 B. It pays its own share of a header, not that of 128
+    // B.
     let slot = |completion_bytes| Slot::PciExpress(PciExpress { completion_bytes, ..GEN1_X8 });
     let end = |completion, bytes| path(slot(completion), 100, 128, 256, None).read(SimTime::ZERO, bytes).as_picos();
     assert_eq!(end(256, 300), end(128, 300));
@@ -118,7 +121,7 @@ fn a_cut_through_write_ends_a_bus_packet_after_the_tail() {
     let mut path = gen1(600, 512, None);
     let tail = SimTime::from_picos(2_082_000);
     let in_memory = path.bus.write(&mut path.shared, &mut path.memory, SimTime::ZERO, SimTime::ZERO, tail, 2_048);
-    // 128 bytes at 1,650 MB/s are 77.5 ns; then 300 ns to memory.
+    // 128 bytes at 1,650 MB/s take 77.5 ns; then 300 ns to memory.
     assert_eq!((in_memory - tail).as_nanos(), 377);
 }
 
@@ -133,7 +136,7 @@ fn raw_rates_follow_from_generation_and_lanes() {
 #[test]
 fn pci_x_moves_reads_and_writes_one_after_the_other() {
     let slot = Slot::PciX(PCI_X_133);
-    // 64 clocks of data of 74 for a read of 512 B, and of 70 for a write, at 1,066.7 MB/s.
+    // At 1,066.7 MB/s, data take 64 of 74 clocks for a read of 512 B, and 64 of 70 for a write.
     assert_eq!(path(slot, 100, 512, 8, None).read_rate(), 922);
     let mut writes = path(slot, 100, 512, 8, None);
     let end = (0..1_000).map(|_| writes.write(SimTime::ZERO, 2_048)).last().unwrap();
@@ -149,7 +152,7 @@ fn pci_x_is_free_for_writes_while_reads_wait_for_memory() {
     let slow = || path(Slot::PciX(PCI_X_133), 762, 512, 2, None);
     assert_eq!(slow().read_rate(), 777);
     assert_eq!(path(Slot::PciX(PCI_X_133), 762, 4_096, 2, None).read_rate(), 1_026);
-    // Reads alone leave a quarter of the bus; it is used when there is something to write.
+    // Reads alone leave a quarter of the bus free; writes use it.
     let (mut path, mut bytes) = (slow(), 0);
     let mut reads = [SimTime::ZERO; 4];
     let mut writes = [SimTime::ZERO; 4];
@@ -206,7 +209,8 @@ fn slots() -> impl Strategy<Value = Slot> {
     prop_oneof![pcie, pci_x]
 }
 
-/// What goes one way, or both where they share: bytes per second without any overhead.
+/// Returns the rate of one direction, or of both if they share, in bytes per second without any
+/// overhead.
 fn raw_rate(slot: Slot) -> u64 {
     match slot {
         Slot::PciExpress(slot) => slot.raw_bytes_per_second(),
@@ -214,7 +218,8 @@ fn raw_rate(slot: Slot) -> u64 {
     }
 }
 
-/// Transfers in the order of time: nanoseconds since the one before, bytes, and whether they are reads.
+/// Generates transfers in the order of time: nanoseconds since the transfer before, bytes, and
+/// whether it is a read.
 fn transfers() -> impl Strategy<Value = Vec<(u64, u32, bool)>> {
     prop::collection::vec((0..2_000_u64, 1..4_097_u32, any::<bool>()), 1..200)
 }
@@ -235,7 +240,8 @@ proptest! {
             last = last.max(end);
             *(if reads { &mut read } else { &mut written }) += u64::from(bytes);
             ends.push((end, reads, u64::from(bytes)));
-            // Where both ways share, the way that comes second has its turns before what waits has made room: half of that at most.
+            // If both directions share, the second gets its turns before waiting work has made
+            // room: half of that at most.
             let waits = |way: bool| ends.iter().filter(|(end, reads, _)| *end > now && *reads == way).map(|(.., bytes)| bytes).sum::<u64>();
             waited_most = waited_most.max(waits(true)).max(waits(false));
             let in_advance = u128::from(if read.min(written) > 0 { waited_most } else { 0 });
@@ -256,7 +262,8 @@ proptest! {
             let of = |path: &mut Path, bytes| if reads { path.read(now, bytes) } else { path.write(now, bytes) };
             let (end, end_longer) = (of(&mut short, bytes), of(&mut long, longer));
             prop_assert!(now < end, "{end:?}");
-            // Where both ways share the lines, the one that waits less has its turns first, and a longer transfer may change which that is.
+            // If both directions share the lines, the direction that waits less gets its turns
+            // first. A longer transfer may change which direction that is.
             let is_shared = matches!(slot, Slot::PciX(_)) && index > 0;
             prop_assert!(is_shared || end <= end_longer, "{end:?} {end_longer:?}");
             let last = &mut ends[usize::from(reads)];
@@ -266,7 +273,8 @@ proptest! {
     }
 }
 
-/// Megabytes per second that cards on one bus move together, each asking for `bytes` of reads and of writes when it has got the last.
+/// Returns the rate of all cards on one bus together, in megabytes per second. Each card requests 4
+/// KiB of reads and of writes when it has got the last.
 fn together(slot: Slot, bridge: Option<Bridge>, cards: usize, reads: bool, writes: bool) -> u64 {
     let part = BusPart { name: "test".into(), slot, bridge };
     let memory = MemoryPart {
@@ -278,7 +286,7 @@ fn together(slot: Slot, bridge: Option<Bridge>, cards: usize, reads: bool, write
     };
     let (mut shared, mut memory) = (SharedBus::new(&part), MemoryController::new(&memory));
     let mut cards: Vec<Bus> = (0..cards).map(|_| Bus::new(&part, 512, 4)).collect();
-    // Streams in the order of time, as the fabric's events ask.
+    // Streams in the order of time, as the fabric's events are.
     let mut streams: Vec<(SimTime, usize, bool)> = Vec::new();
     for card in 0..cards.len() {
         streams.extend(reads.then_some((SimTime::ZERO, card, true)));
@@ -295,7 +303,8 @@ fn together(slot: Slot, bridge: Option<Bridge>, cards: usize, reads: bool, write
     bytes * 1_000_000 / end.as_picos()
 }
 
-/// Reads and writes of 4 KiB on a bus whose lines, bridge or memory both share, so many of each at a time: megabytes a second of each.
+/// Returns the rates of reads and writes of 4 KiB, in megabytes per second. Both share the bus's
+/// lines, bridge or memory; `reads` and `writes` of them run at a time.
 fn shares(mut path: Path, reads: usize, writes: usize) -> [u64; 2] {
     let (end, mut bytes) = (SimTime::from_picos(100_000_000_000), [0; 2]);
     let mut streams: Vec<(SimTime, usize)> = [vec![(SimTime::ZERO, 0); reads], vec![(SimTime::ZERO, 1); writes]].concat();
@@ -321,7 +330,7 @@ fn reads_and_writes_have_equal_turns_however_many_of_each_wait() {
             assert!(read.abs_diff(written) * 100 < (read + written) * 10, "{read} MB/s read, {written} MB/s written: {reads} and {writes} at a time");
             assert!((900..=1_006).contains(&(read + written)), "{read} MB/s and {written} MB/s");
         }
-        // Who is alone has all turns.
+        // A direction alone has all turns.
         assert!(shares(kind(bridge), 8, 0)[0] > 900 && shares(kind(bridge), 0, 8)[1] > 950);
     }
 }
@@ -332,7 +341,7 @@ fn two_cards_on_one_pci_x_bus_get_together_what_one_gets() {
     let [one, two] = [1, 2].map(|cards| together(pci_x, None, cards, true, true));
     assert!(one > 800 && two.abs_diff(one) * 100 < one * 12, "{one} and {two} MB/s both ways");
     assert!(two < 950, "{two} MB/s are more than the bus carries");
-    // Alone a card waits for memory between its reads; the other one has the bus meanwhile.
+    // A single card waits for memory between its reads. A second card uses the bus meanwhile.
     let [one, two] = [1, 2].map(|cards| together(pci_x, None, cards, true, false));
     assert!(one < two && two < 925, "{one} and {two} MB/s of reads");
 }

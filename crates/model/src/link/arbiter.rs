@@ -1,4 +1,5 @@
-//! Which packet goes next: by turns of virtual lanes, or by their weights, and on each lane by turns of the inputs that feed it.
+//! The arbiter of a sending port. Virtual lanes take turns or send by weight; on each lane, its
+//! inputs take turns.
 
 mod weighted;
 
@@ -8,44 +9,47 @@ use super::weights::Turns;
 use softband_sim::SimTime;
 use softband_types::{CreditBlocks, VirtualLane};
 
-/// What waits at a sending port, by lane and by input. An HCA has one input, a switch one for each of its ports.
+/// Packets that wait at a sending port, by lane and by input. An HCA has one input, a switch one
+/// for each of its ports.
 ///
-/// A packet that passes needs the first 16 bytes.
+/// A packet that passes needs only the first 16 bytes.
 #[repr(C)]
 pub struct Arbiter {
-    /// Lanes with something waiting, by bit.
+    /// Lanes on which packets wait, by bit.
     waiting: u16,
-    /// Lanes whose turn it was and whose next packet lacked credits, by bit.
+    /// Lanes whose next packet lacked credits at its turn, by bit.
     starved: u16,
     inputs: u8,
     lanes: u8,
     lane_next: u8,
-    /// There are `turns` or a `congestion`, which count every packet.
+    /// Whether there are `turns` or a `congestion`, which count every packet.
     counts_packets: bool,
-    /// The first lane, which most traffic takes, is here, the others are elsewhere.
+    /// First lane, which most traffic takes, in place. The others stand elsewhere.
     first: Lane,
     others: Box<[Lane]>,
-    /// When lanes count as congested, if at all.
+    /// Rule by which lanes count as congested, if any.
     congestion: Option<Box<Congestion>>,
-    /// By the tables of the port, where it has them.
+    /// Turns by the port's arbitration tables, if it has them.
     turns: Option<Box<Turns>>,
 }
 
-/// When a lane counts as congested.
+/// Rule by which a lane counts as congested.
 #[derive(Clone, Copy, Debug)]
 struct Congestion {
-    /// From when on more blocks than this wait on it behind the packet that goes ...
+    /// Congestion begins when more blocks than this wait on the lane behind the packet that goes.
     above: u32,
-    /// ... until no more than this do.
+    /// Congestion ends when no more blocks than this wait.
     until: u32,
-    /// Even if the packet had to wait for credits, and so may only suffer from congestion further on.
+    /// Whether a packet that had to wait for credits counts too. It may only suffer from congestion
+    /// further on.
     of_victims: bool,
     /// Congested lanes, by bit.
     lanes: u16,
 }
 
 impl Congestion {
-    /// Whether the lane that a packet leaves is congested, by the blocks that wait behind it.
+    /// Checks whether the lane that a packet leaves is congested, by the blocks that wait behind
+    /// the packet.
     fn is_congested(&mut self, bit: u16, blocks: u32, was_starved: bool) -> bool {
         let is_victim = was_starved && !self.of_victims;
         if blocks > self.above && !is_victim {
@@ -62,18 +66,18 @@ struct Lane {
     input_next: u8,
     blocks: u32,
     inputs: Inputs,
-    /// While it is starved: since when.
+    /// Time since which the lane is starved, while it is.
     starved_since: SimTime,
 }
 
-/// A packet that waits for its turn.
+/// Packet that waits for its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     pub packet: u32,
     pub blocks: CreditBlocks,
 }
 
-/// What the arbiter decided.
+/// Decision of the arbiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     Send {
@@ -81,7 +85,7 @@ pub enum Choice {
         lane: VirtualLane,
         congested: bool,
     },
-    /// Packets wait, on these lanes (by bit), but none has its credits.
+    /// Packets wait on these lanes (by bit), but none has its credits.
     Stalled {
         lanes: u16,
     },
@@ -113,8 +117,9 @@ impl Arbiter {
         if number == 0 { &mut self.first } else { &mut self.others[usize::from(number) - 1] }
     }
 
-    /// From now on a lane is congested from when on more than `above` waits, until its queue has fallen
-    /// by `hysteresis` below that; with `of_victims` even if it lacks credits.
+    /// Enables the detection of congestion. A lane is congested when more than `above` waits, until
+    /// its queue falls to `hysteresis` below `above`. With `of_victims`, lanes that lack credits
+    /// count too.
     pub fn detect_congestion(&mut self, above: CreditBlocks, hysteresis: CreditBlocks, of_victims: bool) {
         let until = above.0.saturating_sub(hysteresis.0);
         self.congestion = Some(Box::new(Congestion { above: above.0, until, of_victims, lanes: 0 }));
@@ -129,18 +134,19 @@ impl Arbiter {
         self.waiting |= 1 << lane.0;
     }
 
-    /// Lanes on which something waits, by bit.
+    /// Returns the lanes on which packets wait, by bit.
     pub fn waiting(&self) -> u16 {
         self.waiting
     }
 
-    /// Whether nothing waits.
+    /// Checks whether no packet waits.
     pub fn is_empty(&self) -> bool {
         self.waiting == 0
     }
 
-    /// Lets a packet go that finds nothing waiting, as enqueueing and choosing it would, if flow control does.
-    /// A port with weights lets none: the caller enqueues it.
+    /// Lets a packet go at once if no packet waits and flow control permits it. The state changes
+    /// as if the packet had been enqueued and chosen. Returns `false` otherwise, and always on a
+    /// port with weights: the caller enqueues the packet then.
     #[inline]
     pub fn passes(&mut self, lane: VirtualLane, input: usize, blocks: CreditBlocks, flow_control: &mut FlowControl) -> bool {
         if self.waiting != 0 || !flow_control.permits(lane, blocks) || self.counts_packets && !self.count_passing(lane) {
@@ -152,7 +158,8 @@ impl Arbiter {
         true
     }
 
-    /// Whether a packet may pass by the rules of this port, and what follows for its lane: behind it nothing waits.
+    /// Checks whether a packet may pass by the rules of this port, and updates its lane's
+    /// congestion. Nothing waits behind the packet.
     #[cold]
     fn count_passing(&mut self, lane: VirtualLane) -> bool {
         if let Some(congestion) = &mut self.congestion {
@@ -161,10 +168,10 @@ impl Arbiter {
         self.turns.is_none()
     }
 
-    /// Takes the next packet out that flow control lets go.
+    /// Takes out the next packet that flow control permits.
     ///
-    /// On a lane it is the turn of one input's oldest packet; when that lacks credits the lane waits, lest small packets of other
-    /// inputs keep a large one waiting for ever.
+    /// On a lane, one input's oldest packet has the turn. If it lacks credits, the lane waits:
+    /// otherwise small packets of other inputs could delay a large packet forever.
     pub fn choose(&mut self, flow_control: &mut FlowControl, now: SimTime) -> Choice {
         if self.waiting == 0 {
             return Choice::Idle;
@@ -176,7 +183,7 @@ impl Arbiter {
             let choice = self.choose_of(self.waiting.trailing_zeros() as u8, flow_control, now);
             return choice.unwrap_or(Choice::Stalled { lanes: self.waiting });
         }
-        // Lanes from the next one on, and then those below it.
+        // Lanes from `lane_next` on, then the lanes below it.
         let (from_next, mut below) = (self.waiting & (u16::MAX << self.lane_next), self.waiting & !(u16::MAX << self.lane_next));
         let mut left = if from_next != 0 { from_next } else { std::mem::take(&mut below) };
         while left != 0 {
@@ -192,7 +199,7 @@ impl Arbiter {
         Choice::Stalled { lanes: self.waiting }
     }
 
-    /// Takes a lane's next packet out, if it has its credits.
+    /// Takes out a lane's next packet, if it has its credits.
     #[inline]
     fn choose_of(&mut self, number: u8, flow_control: &mut FlowControl, now: SimTime) -> Option<Choice> {
         let (bit, inputs) = (1 << number, self.inputs);
@@ -219,39 +226,39 @@ impl Arbiter {
         }
     }
 
-    /// Whether the next packet of a lane was found to lack credits.
+    /// Checks whether the next packet of a lane lacked credits.
     pub fn is_lane_starved(&self, lane: VirtualLane) -> bool {
         self.starved & 1 << lane.0 != 0
     }
 
-    /// Lanes whose next packet was found to lack credits, by bit.
+    /// Returns the lanes whose next packet lacked credits, by bit.
     pub fn starved(&self) -> u16 {
         self.starved
     }
 
-    /// Whether the next packet of some lane was found to lack credits.
+    /// Checks whether the next packet of any lane lacked credits.
     pub fn is_starved(&self) -> bool {
         self.starved != 0
     }
 
-    /// Lanes whose next packet lacks credits, and since when.
+    /// Returns the lanes whose next packet lacks credits, each with the time since which it does.
     pub fn starved_lanes(&self) -> impl Iterator<Item = (VirtualLane, SimTime)> {
         let starved = |number: &u8| self.starved & 1 << number != 0;
         (0..self.lanes).filter(starved).map(|number| (VirtualLane(number), self.lane(number).starved_since))
     }
 
-    /// The packet of a lane whose turn it is.
+    /// Returns the packet of a lane that has the turn.
     pub fn head(&self, lane: VirtualLane) -> Option<Waiting> {
         let lane = self.lane(lane.0);
         lane.turn().and_then(|input| lane.inputs.front(input))
     }
 
-    /// All packets of a lane.
+    /// Returns all packets of a lane.
     pub fn queued(&self, lane: VirtualLane) -> impl Iterator<Item = Waiting> {
         self.lane(lane.0).inputs.iter()
     }
 
-    /// Takes the packet of a lane whose turn it is out, without credits: it goes nowhere.
+    /// Takes out the packet of a lane that has the turn, without credits: the packet goes nowhere.
     pub fn discard_head(&mut self, lane: VirtualLane) -> Option<Waiting> {
         let inputs = self.inputs;
         let queue = self.lane_mut(lane.0);
@@ -278,7 +285,7 @@ impl Lane {
         self.pop(inputs, turn).map(|first| first.packet)
     }
 
-    /// The input whose oldest packet goes next.
+    /// Returns the input whose oldest packet goes next.
     fn turn(&self) -> Option<usize> {
         self.inputs.next_from(usize::from(self.input_next))
     }
@@ -291,7 +298,7 @@ impl Lane {
     }
 }
 
-/// The one after `number` of `count`, in a circle.
+/// Returns the number after `number` in a circle of `count`.
 fn next_of(number: u8, count: u8) -> u8 {
     let next = number.wrapping_add(1);
     if next < count { next } else { 0 }
@@ -304,7 +311,7 @@ mod tests {
 
     const NOW: SimTime = SimTime::from_picos(7);
 
-    /// Credits for each lane; lane 0 has spent `spent` of its own.
+    /// Returns the credits of each lane; lane 0 has spent `spent`.
     fn credits(per_lane: u32, spent: u32) -> FlowControl {
         let mut ledger = CreditLedger::new(CreditBlocks(per_lane), CreditBlocks(per_lane));
         if spent > 0 {
@@ -378,8 +385,8 @@ mod tests {
         assert_eq!(arbiter.choose(&mut credits, NOW), Choice::Send { packet: 8, lane: VirtualLane(0), congested: false });
     }
 
-    /// Whether the packets of a greedy input and of another one are marked, in the order in which they leave: of the other
-    /// one there is a single packet, of the greedy one always another.
+    /// Returns whether packets are marked, in the order in which they leave. A greedy input always
+    /// has another packet; the other input has a single one.
     fn marks_with_a_greedy_input(hysteresis: u32) -> Vec<bool> {
         let mut arbiter = Arbiter::new(1, 2);
         arbiter.detect_congestion(CreditBlocks(33), CreditBlocks(hysteresis), false);

@@ -1,25 +1,27 @@
 //! Credits of one link direction, as its sender keeps them (IBTA 7.9).
 //!
-//! The sender's account: what it may still send on each lane, as far as it has looked. The specification's counters (FCTBS, FCCL, ABR)
-//! say the same modulo 4,096 blocks; here the difference is kept directly.
+//! The sender counts the credits that it may still spend on each lane, as of its last look. The
+//! specification's counters (FCTBS, FCCL, ABR) count modulo 4,096 blocks. This file keeps their
+//! difference directly.
 
 use softband_types::{CreditBlocks, VirtualLane};
 
 const LANES: usize = 15;
 
-/// Credits of a sender, lane by lane, as far as it has looked: see [`super::Returns`].
+/// Credits of a sender, lane by lane, as of its last look: see [`super::Returns`].
 #[repr(C)]
 pub struct CreditLedger {
     full: i32,
     /// Blocks of the largest packet.
     largest: i32,
-    /// Of the first lane, which most traffic takes. Negative while the one packet that is larger than its lane is under way.
+    /// Credits of the first lane, which most traffic takes. Negative while a packet larger than its
+    /// lane is under way.
     first: i32,
     others: Box<[i32; LANES - 1]>,
 }
 
 impl CreditLedger {
-    /// For packets of up to `largest` blocks.
+    /// Creates the credits for packets of up to `largest` blocks.
     pub fn new(per_lane: CreditBlocks, largest: CreditBlocks) -> Self {
         let [full, largest] = [per_lane, largest].map(|blocks| i32::try_from(blocks.0).expect("a buffer is smaller than 128 GiB"));
         Self { full, largest, first: full, others: Box::new([full; LANES - 1]) }
@@ -35,7 +37,8 @@ impl CreditLedger {
         if lane.0 == 0 { &mut self.first } else { &mut self.others[usize::from(lane.0) - 1] }
     }
 
-    /// Whether a packet may be too large for what is known to be left, on one of the lanes whose bits are set.
+    /// Checks whether the known credits of any lane in `lanes` (by bit) may be too few for a
+    /// packet.
     #[inline]
     pub fn is_low(&self, lanes: u16) -> bool {
         if lanes == 1 {
@@ -51,10 +54,11 @@ impl CreditLedger {
         false
     }
 
-    /// Whether a packet of `blocks` may start: all its blocks are credited, or its lane is empty.
+    /// Checks whether a packet of `blocks` may start: all its blocks are credited, or its lane is
+    /// empty.
     ///
-    /// The second case lets a packet pass that is larger than the lane's whole buffer (a 2 KiB datagram with a GRH on a lane of
-    /// 33 blocks): it waits for an empty lane instead of for ever.
+    /// The second case serves a packet larger than the lane's whole buffer (a 2 KiB datagram with a
+    /// GRH on a lane of 33 blocks). The packet waits for an empty lane instead of forever.
     pub fn permits(&self, lane: VirtualLane, blocks: CreditBlocks) -> bool {
         let available = self.available(usize::from(lane.0));
         available >= blocks.0 as i32 || available == self.full
@@ -65,7 +69,7 @@ impl CreditLedger {
         *self.available_mut(lane) -= blocks.0 as i32;
     }
 
-    /// They are back.
+    /// Gives `blocks` back to the lane.
     pub fn give_back(&mut self, lane: VirtualLane, blocks: CreditBlocks) {
         let full = self.full;
         let available = self.available_mut(lane);
@@ -73,12 +77,12 @@ impl CreditLedger {
         assert!(*available <= full, "lane {} got back more credits than it gave", lane.0);
     }
 
-    /// What a lane of the receiver's buffer holds.
+    /// Returns the blocks that a lane of the receiver's buffer holds.
     pub fn capacity(&self) -> CreditBlocks {
         CreditBlocks(self.full as u32)
     }
 
-    /// Blocks that are not known to be back.
+    /// Returns the blocks of a lane that are not known to be back.
     pub fn outstanding(&self, lane: VirtualLane) -> i32 {
         self.full - self.available(usize::from(lane.0))
     }

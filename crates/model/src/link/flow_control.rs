@@ -1,20 +1,22 @@
-//! What keeps a sender from running over the next buffer: the questions that a sending port asks, and two ways to answer them.
+//! Flow control, which keeps a sender from overrunning the next buffer. Two variants answer the
+//! questions of a sending port.
 
 use super::{CreditLedger, PauseLedger};
 use softband_sim::SimTime;
 use softband_types::{CreditBlocks, VirtualLane};
 
-/// Flow control of one link direction, as its sender keeps it. What it is stands where its contents begin.
+/// Flow control of one link direction, as its sender keeps it. The variant's tag stands next to its
+/// contents.
 #[repr(C)]
 pub enum FlowControl {
-    /// InfiniBand: the receiver says how much it has room for.
+    /// InfiniBand: the receiver announces the room that it has.
     Credits(CreditLedger),
-    /// Ethernet: the receiver says when to stop and when to go on.
+    /// Ethernet: the receiver announces when to stop and when to go on.
     Pause(Box<PauseLedger>),
 }
 
 impl FlowControl {
-    /// Whether a packet of `blocks` may start on a lane.
+    /// Checks whether a packet of `blocks` may start on a lane.
     #[inline]
     pub fn permits(&self, lane: VirtualLane, blocks: CreditBlocks) -> bool {
         match self {
@@ -23,7 +25,7 @@ impl FlowControl {
         }
     }
 
-    /// It starts.
+    /// Notes that a packet of `blocks` starts on a lane.
     #[inline]
     pub fn consume(&mut self, lane: VirtualLane, blocks: CreditBlocks) {
         match self {
@@ -40,7 +42,8 @@ impl FlowControl {
         }
     }
 
-    /// Whether it has to be seen which credits are back before one of these lanes, by bit, sends anything.
+    /// Checks whether the sender must collect returned credits before one of these lanes, by bit,
+    /// sends anything.
     #[inline]
     pub fn is_low(&self, lanes: u16) -> bool {
         matches!(self, Self::Credits(ledger) if ledger.is_low(lanes))

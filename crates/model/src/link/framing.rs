@@ -1,14 +1,15 @@
-//! What a link layer puts around a packet.
+//! Bytes that a link layer puts around a packet.
 
 use softband_types::LinkLayer;
 use softband_wire::ethernet;
 
-/// How packets stand on a link.
+/// Framing of packets on a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
     #[default]
     Infiniband,
-    /// RoCE v2. `tagged`: the priority stands in a tag; else in the IP header (DSCP), which takes no room.
+    /// RoCE v2. With `tagged`, the priority stands in a tag. Otherwise it stands in the IP header
+    /// (DSCP), which takes no room.
     Ethernet { tagged: bool },
 }
 
@@ -20,10 +21,11 @@ impl Framing {
         }
     }
 
-    /// Bytes of link time that a packet costs beyond its own.
+    /// Returns the bytes of link time that a packet costs beyond its own.
     ///
-    /// InfiniBand's are derived: 2 bytes of start and end delimiter and the share of flow-control and skip symbols. With the 26 bytes
-    /// of a middle packet's headers they make 34, which gives 983.7 MB/s at MTU 2048 and 967.9 at 1024 on 4X SDR, both as measured.
+    /// The value for InfiniBand is derived: 2 bytes of start and end delimiter, and the share of
+    /// flow-control and skip symbols. With the 26 bytes of a middle packet's headers it makes 34.
+    /// On 4X SDR that gives 983.7 MB/s at MTU 2048 and 967.9 at 1024, both as measured.
     pub const fn spacing_bytes(self) -> u32 {
         match self {
             Self::Infiniband => 8,
@@ -31,7 +33,7 @@ impl Framing {
         }
     }
 
-    /// A frame with an IP packet of so many bytes in it.
+    /// Returns the bytes of a frame that contains an IP packet of `payload_bytes`.
     pub const fn frame_bytes(self, payload_bytes: u32) -> u32 {
         let tag = if matches!(self, Self::Ethernet { tagged: true }) { ethernet::TAG_BYTES } else { 0 };
         ethernet::MAC_BYTES + tag + payload_bytes + ethernet::FCS_BYTES

@@ -1,27 +1,32 @@
-//! The inputs' queues of one lane of an output: lists through one pool, so that a port which holds little takes little memory.
+//! The queues of one lane of an output, one per input. They are lists in one pool, so that a port
+//! that holds little takes little memory.
 
 use super::Waiting;
 use softband_types::CreditBlocks;
 
 const NONE: u32 = u32::MAX;
 const WORD_BITS: usize = 64;
-/// Ports have 8-bit numbers: so many words beside the first.
+/// Words beside the first: ports have 8-bit numbers.
 const OTHER_WORDS: usize = 3;
 
-/// A queue for each input. Small, and together: of a large fabric's ports little is in the cache.
+/// One queue for each input. Small and compact, because little of a large fabric's ports is in the
+/// cache.
 #[derive(Default)]
 #[repr(C)]
 pub(super) struct Inputs {
-    /// Inputs with something in their queues, by bit: the first 64, and the others, where there were any.
+    /// Inputs with packets in their queues, by bit: the first 64, and the others if they ever had
+    /// any.
     occupied: u64,
     others_occupied: Option<Box<[u64; OTHER_WORDS]>>,
-    /// Of each input the ends of its queue, then packets. None before the first packet: most lanes of a large fabric never have one.
+    /// First the ends of each input's queue, then packets. Empty before the first packet: most
+    /// lanes of a large fabric never have any.
     slots: Vec<Slot>,
     free: u32,
     len: u32,
 }
 
-/// A packet that waits, and the one behind it. An input's own slot has its first packet as the next one, and its last one as `packet`.
+/// Packet that waits, and the packet behind it. In an input's own slot, `next` is its first packet
+/// and `packet` its last.
 #[derive(Clone, Copy)]
 struct Slot {
     packet: u32,
@@ -61,7 +66,7 @@ impl Inputs {
         self.len += 1;
     }
 
-    /// The first packet of an input.
+    /// Returns the first packet of an input.
     pub(super) fn front(&self, input: usize) -> Option<Waiting> {
         let first = self.slots.get(input)?.next;
         self.waiting(first)
@@ -93,7 +98,7 @@ impl Inputs {
         if word == 0 { &mut self.occupied } else { &mut self.others_occupied.get_or_insert_default()[word - 1] }
     }
 
-    /// The first input with something, from `start` on and round.
+    /// Returns the first input with packets, from `start` on and round.
     pub(super) fn next_from(&self, start: usize) -> Option<usize> {
         let (word, bit) = (start / WORD_BITS, start % WORD_BITS);
         let of = |word: usize, bits: u64| (bits != 0).then(|| word * WORD_BITS + bits.trailing_zeros() as usize);
@@ -103,7 +108,7 @@ impl Inputs {
         of(word, here & (u64::MAX << bit)).or_else(|| if has_others { others() } else { None }).or_else(|| of(word, here))
     }
 
-    /// All packets, input by input.
+    /// Returns all packets, input by input.
     pub(super) fn iter(&self) -> impl Iterator<Item = Waiting> {
         let inputs =
             (0..self.slots.len().min((OTHER_WORDS + 1) * WORD_BITS)).filter(|input| self.word(input / WORD_BITS) & 1 << (input % WORD_BITS) != 0);

@@ -3,29 +3,30 @@
 use super::lane_of;
 use softband_types::{OperationalVls, ServiceLevel, VirtualLane};
 
-/// The lane of each service level. Links with fewer lanes fold it, as OpenSM does when it writes
-/// the table.
+/// Lane of each service level. Links with fewer lanes fold it, as OpenSM does when it writes the
+/// table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sl2Vl([u8; Self::LEVELS]);
 
 impl Sl2Vl {
     pub const LEVELS: usize = 16;
-    /// Each level has the lane of its number.
+    /// Table in which each level has the lane of its number.
     pub const IDENTITY: Self = Self([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
-    /// OpenSM's default (`OSM_DEFAULT_QOS_SL2VL` in `osm_base.h`).
+    /// Default table of OpenSM (`OSM_DEFAULT_QOS_SL2VL` in `osm_base.h`).
     pub const OPENSM: Self = Self([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 7]);
 
-    /// From the data lane (0 to 14) of each level, in order; `None` where one is no data lane.
+    /// Creates the table from the data lane (0 to 14) of each level, in order. Returns `None` if a
+    /// number is no data lane.
     pub fn new(lanes: [u8; Self::LEVELS]) -> Option<Self> {
         lanes.iter().all(|lane| *lane < 15).then_some(Self(lanes))
     }
 
-    /// The lane of a level on a link.
+    /// Returns the lane of a level on a link.
     pub const fn lane(&self, service_level: ServiceLevel, vls: OperationalVls) -> VirtualLane {
         lane_of(ServiceLevel(self.0[(service_level.0 & 15) as usize]), vls)
     }
 
-    /// The lanes as written, level by level.
+    /// Returns the lanes as written, level by level.
     pub const fn lanes(&self) -> &[u8; Self::LEVELS] {
         &self.0
     }

@@ -23,30 +23,33 @@ use softband_sim::SimDuration;
 use softband_types::{CreditBlocks, LinkRate, Mtu, OperationalVls, ServiceLevel, VirtualLane};
 use softband_wire as wire;
 
-/// How long a packet of `bytes` (LRH to VCRC, or address to check sequence) occupies a link.
+/// Returns the time that a packet of `bytes` (LRH to VCRC, or address to check sequence) occupies a
+/// link.
 pub fn serialisation(rate: LinkRate, framing: Framing, bytes: u32) -> SimDuration {
     SimDuration::from_picos(rate.picos_of_bytes(bytes + framing.spacing_bytes()))
 }
 
-/// One symbol time: a byte on one lane. The tick of `port_xmit_wait`.
+/// Returns one symbol time: a byte on one lane. It is the tick of `port_xmit_wait`.
 pub fn symbol_time(rate: LinkRate) -> SimDuration {
     SimDuration::from_picos(rate.picos_of_symbol())
 }
 
-/// The lane of a service level: identity, folded into the operational lanes.
+/// Returns the lane of a service level: the same number, folded into the operational lanes.
 pub const fn lane_of(service_level: ServiceLevel, vls: OperationalVls) -> VirtualLane {
     let lanes = vls.data_lanes();
     VirtualLane(if lanes.is_power_of_two() { service_level.0 & (lanes - 1) } else { service_level.0 % lanes })
 }
 
-/// A port's receive buffer, divided once and for all among its operational data lanes.
+/// Returns the blocks of one lane. A port's receive buffer is divided permanently among its
+/// operational data lanes.
 pub const fn blocks_per_lane(port_buffer_bytes: u32, vls: OperationalVls) -> CreditBlocks {
     CreditBlocks(port_buffer_bytes / CreditBlocks::BLOCK_BYTES / vls.data_lanes() as u32)
 }
 
-/// The largest MTU, up to `wanted`, whose packet fits into a lane of `blocks`; at least 256.
+/// Returns the largest MTU, up to `wanted`, whose packets fit into a lane of `blocks`; at least
+/// 256.
 ///
-/// A lane too small for that sends one packet at a time all the same: see [`CreditLedger::permits`].
+/// A lane too small even for that still sends one packet at a time: see [`CreditLedger::permits`].
 pub fn mtu_that_fits(wanted: Mtu, blocks: CreditBlocks) -> Mtu {
     let fits = |mtu: &&Mtu| CreditBlocks::for_packet(mtu.bytes() + wire::BASE_BYTES) <= blocks;
     Mtu::ALL.iter().filter(|mtu| **mtu <= wanted).rfind(fits).copied().unwrap_or(Mtu::B256)

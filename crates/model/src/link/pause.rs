@@ -1,6 +1,8 @@
-//! Priority-based flow control (IEEE 802.1Q, clause 36): a receiver pauses a priority before its buffer is full, and lets it go on later.
+//! Priority-based flow control (IEEE 802.1Q, clause 36). A receiver pauses a priority before its
+//! buffer is full, and resumes it later.
 //!
-//! A priority is a lane here. A pause lasts until it is taken back: the frames that renew it meanwhile are left out.
+//! A priority is a lane here. A pause lasts until the receiver takes it back: the model leaves out
+//! the frames that renew it.
 
 use super::{Framing, serialisation};
 use softband_sim::{SimDuration, SimTime};
@@ -10,14 +12,15 @@ use std::collections::VecDeque;
 
 const LANES: usize = 15;
 
-/// What a sender knows: which lanes are paused, and what is on its way.
+/// State of a sender: the paused lanes, and the pause frames on their way.
 #[derive(Default)]
 pub struct PauseLedger {
-    /// By bit.
+    /// Paused lanes, by bit.
     paused: u16,
-    /// Frames on the cable: when they take effect, lane, and whether they pause it. In that order.
+    /// Frames on the cable: the time when each takes effect, its lane, and whether it pauses the
+    /// lane. In the order of time.
     coming: VecDeque<(SimTime, u8, bool)>,
-    /// Frames that have taken effect.
+    /// Number of frames that have taken effect.
     collected: u64,
 }
 
@@ -26,7 +29,7 @@ impl PauseLedger {
         self.paused & 1 << lane.0 == 0
     }
 
-    /// Notes that `lane` will be paused, or let go, at `arrival`.
+    /// Notes that `lane` will be paused or resumed at `arrival`.
     pub fn schedule(&mut self, arrival: SimTime, lane: VirtualLane, pauses: bool) {
         debug_assert!(self.coming.back().is_none_or(|last| last.0 <= arrival), "flow control does not overtake itself");
         self.coming.push_back((arrival, lane.0, pauses));
@@ -43,7 +46,7 @@ impl PauseLedger {
         }
     }
 
-    /// Frames that have arrived by `now`.
+    /// Returns the number of frames that have arrived by `now`.
     pub fn received(&self, now: SimTime) -> u64 {
         self.collected + self.coming.iter().take_while(|(arrival, ..)| *arrival <= now).count() as u64
     }
@@ -53,33 +56,34 @@ impl PauseLedger {
     }
 }
 
-/// When a receiver pauses a lane and when it lets it go on, by what it holds of it.
+/// Fill levels of a lane at which a receiver pauses and resumes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
-    /// Paused with more than this (XOFF).
+    /// The lane is paused when it holds more than this (XOFF).
     pub pause_above: CreditBlocks,
-    /// Let go with this or less (XON).
+    /// The lane is resumed when it holds this or less (XON).
     pub resume_at: CreditBlocks,
 }
 
-/// What the time until a pause takes effect depends on.
+/// Parameters of the time until a pause takes effect.
 #[derive(Clone, Copy, Debug)]
 pub struct PauseLoop {
     pub rate: LinkRate,
     pub framing: Framing,
-    /// One way.
+    /// One-way delay.
     pub cable_delay: SimDuration,
-    /// From a pause frame's arrival to the stop of its priority.
+    /// Time from a pause frame's arrival to the stop of its priority.
     pub response: SimDuration,
     pub frame_bytes_max: u32,
 }
 
 impl PauseLoop {
-    /// What a lane must have room for beyond the threshold, so that nothing is lost (as in IEEE 802.1Q, annex N).
+    /// Returns the room that a lane needs beyond the threshold, so that nothing is lost (as in IEEE
+    /// 802.1Q, annex N).
     ///
-    /// The pause frame waits for a full frame that has just begun and goes out; on its way and until it takes effect the sender goes on;
-    /// and it may have begun another full frame just before. Small frames fill buffers most: of 65 bytes, which take 85 of link
-    /// time, two blocks of 64.
+    /// The pause frame waits for a full frame that has just begun, and goes out. The sender goes on
+    /// until the pause frame arrives and takes effect. It may have begun another full frame just
+    /// before. Small frames fill buffers most: 65 bytes take 85 of link time and two blocks of 64.
     pub fn headroom(&self) -> CreditBlocks {
         let own = serialisation(self.rate, self.framing, self.frame_bytes_max) + serialisation(self.rate, self.framing, PAUSE_FRAME_BYTES);
         let until_stopped = own + self.cable_delay * 2 + self.response;
@@ -88,8 +92,9 @@ impl PauseLoop {
         CreditBlocks(most as u32) + CreditBlocks::for_packet(self.frame_bytes_max)
     }
 
-    /// The thresholds of a lane that holds `capacity`; the least ones where the headroom does not fit. Two full frames lie between
-    /// them: a sender that is let go is not paused again by its next frame.
+    /// Returns the thresholds of a lane that holds `capacity`, or the least thresholds if the
+    /// headroom does not fit. Two full frames lie between them, so that the next frame of a resumed
+    /// sender does not pause it again.
     pub fn thresholds(&self, capacity: CreditBlocks) -> Thresholds {
         let pause_above = capacity.0.saturating_sub(self.headroom().0);
         let between = 2 * CreditBlocks::for_packet(self.frame_bytes_max).0;
@@ -97,26 +102,26 @@ impl PauseLoop {
     }
 }
 
-/// What became of a frame that has come in.
+/// Fate of a frame that has come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// There was no room.
+    /// The buffer had no room.
     Dropped,
-    /// `pauses`: its lane is to be paused from now on.
+    /// The buffer has taken the frame. `pauses`: its lane must be paused from now on.
     Kept { pauses: bool },
 }
 
-/// A port's receive buffer: how full each lane is, and which ones it has paused.
+/// Receive buffer of a port: the fill level of each lane, and the lanes that it has paused.
 pub struct ReceiveBuffer {
     held: [u32; LANES],
     capacity: u32,
-    /// Without any it drops what it has no room for, and never pauses.
+    /// Without thresholds, the buffer drops frames that find no room, and never pauses.
     thresholds: Option<Thresholds>,
     paused: u16,
 }
 
 impl ReceiveBuffer {
-    /// Each lane has room for `capacity`.
+    /// Creates a buffer with room for `capacity` on each lane.
     pub fn new(capacity: CreditBlocks, thresholds: Option<Thresholds>) -> Self {
         Self { held: [0; LANES], capacity: capacity.0, thresholds, paused: 0 }
     }
@@ -133,7 +138,7 @@ impl ReceiveBuffer {
         Taken::Kept { pauses }
     }
 
-    /// A frame has gone; whether its lane is to be let go on.
+    /// Frees the room of a frame that has gone. Returns whether its lane must be resumed.
     pub fn release(&mut self, lane: VirtualLane, blocks: CreditBlocks) -> bool {
         let held = &mut self.held[usize::from(lane.0)];
         *held = held.checked_sub(blocks.0).expect("a frame is freed once");
@@ -143,7 +148,7 @@ impl ReceiveBuffer {
         resumes
     }
 
-    /// What a paused lane must hold at most to be let go on.
+    /// Returns the most that a paused lane may hold when it is resumed.
     pub fn resumes_at(&self) -> CreditBlocks {
         self.thresholds.map_or(CreditBlocks(0), |thresholds| thresholds.resume_at)
     }
@@ -202,7 +207,8 @@ mod tests {
             let response = SimDuration::from_picos(614_400);
             PauseLoop { rate: rate.link_rate(), framing, cable_delay, response, frame_bytes_max: framing.frame_bytes(mtu) }.headroom().0
         };
-        // 614.4 ns and 10 ns at 12.5 B/ns, 1,538 B and 84 B: 9,427 B of link time, two blocks for each 85; and 24 blocks.
+        // 614.4 ns and 10 ns at 12.5 B/ns, 1,538 B and 84 B make 9,427 B of link time. Each 85 B
+        // take two blocks; then 24 blocks.
         assert_eq!(of(EthernetRate::G100, 1, 1500), 221 + 1 + 24);
         assert!(of(EthernetRate::G100, 100, 1500) > of(EthernetRate::G100, 1, 1500));
         assert!(of(EthernetRate::G400, 1, 1500) > of(EthernetRate::G100, 1, 1500));

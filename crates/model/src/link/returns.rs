@@ -1,12 +1,14 @@
-//! Credits on their way back, as the receiver's end of a link keeps them until the sender wants to know (IBTA 7.9).
+//! Credits on their way back. The receiver's end of a link keeps them until the sender asks (IBTA
+//! 7.9).
 //!
-//! A receive buffer's blocks are free at some time; their flow-control packet goes out then, but behind a packet that is on the link. Nobody
-//! has to be told of it: the sender looks when it runs short, and by then all that matters has happened here.
+//! Blocks of a receive buffer become free at some time. Their flow-control packet goes out then,
+//! but behind a packet that is on the link. No event tells the sender. It looks when it runs short;
+//! by then, everything that matters has happened here.
 
 use softband_sim::{Keyed, SimTime, SmallQueue};
 use softband_types::{CreditBlocks, VirtualLane};
 
-/// The packet that a port began to send last: when, and when its last bit leaves.
+/// Packet that a port began to send last: its begin, and the time when its last bit leaves.
 #[derive(Clone, Copy, Debug)]
 pub struct Sending {
     pub from: SimTime,
@@ -14,13 +16,14 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// When a flow-control packet leaves that is due at `at`: one that is due as the packet begins goes before it.
+    /// Returns the time when a flow-control packet due at `at` leaves. If it is due as the packet
+    /// begins, it goes before the packet.
     pub fn leave(self, at: SimTime) -> SimTime {
         if self.from < at && at < self.until { self.until } else { at }
     }
 }
 
-/// Blocks that are free at some time, or, of those that are settled, whose flow-control packet leaves then.
+/// Blocks that become free at `at`. For settled blocks, their flow-control packet leaves at `at`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Freed {
     at: SimTime,
@@ -36,19 +39,23 @@ impl Keyed for Freed {
     }
 }
 
-/// In the order of their times.
+/// Credits on their way back, in the order of their times.
 #[derive(Default)]
 pub struct Returns {
     freed: SmallQueue<Freed, 2>,
-    /// So many, the first ones, are settled: another packet has begun since, which they did not wait for.
+    /// Number of settled entries, which come first. Another packet has begun since, and they did
+    /// not wait for it.
     settled: u32,
     /// Blocks of the first lane that are back already, before all others.
     back: u32,
 }
 
 impl Returns {
-    /// Blocks of `lane` will be free at `at`, not before what was settled; whether they are the first of all that is not back. What has
-    /// left by `back_by` is, if it is of the first lane: `last` is the packet begun last.
+    /// Adds blocks of `lane` that become free at `at`, not before settled entries. Returns whether
+    /// they are the first of all that is not back.
+    ///
+    /// If the queue is full, first-lane blocks that have left by `back_by` count as back. `last` is
+    /// the packet begun last.
     #[inline]
     pub fn free(&mut self, at: SimTime, (lane, blocks): (VirtualLane, CreditBlocks), back_by: Option<SimTime>, last: Sending) -> bool {
         if self.freed.is_full()
@@ -63,7 +70,8 @@ impl Returns {
         self.freed.insert(Freed { at, blocks: blocks.0, lane: lane.0 }) == 0
     }
 
-    /// The port is to begin another packet at `now`, after `last`: what is due by then does not wait for it.
+    /// Settles the entries due by `now`, when the port begins another packet after `last`: they do
+    /// not wait for it.
     #[inline]
     pub fn settle(&mut self, now: SimTime, last: Sending) {
         while (self.settled as usize) < self.freed.len()
@@ -74,7 +82,7 @@ impl Returns {
         }
     }
 
-    /// Takes out what has left by `by`, `last` being the packet begun last.
+    /// Takes out blocks that have left by `by`; `last` is the packet begun last.
     #[inline]
     pub fn take(&mut self, by: SimTime, last: Sending) -> Option<(VirtualLane, CreditBlocks)> {
         match std::mem::take(&mut self.back) {
@@ -93,14 +101,15 @@ impl Returns {
         Some((VirtualLane(lane), CreditBlocks(blocks)))
     }
 
-    /// When the first of those that are not back leaves, unless another packet begins before.
+    /// Returns the time when the first entry that is not back leaves, unless another packet begins
+    /// before.
     #[inline]
     pub fn first_leaves(&self, last: Sending) -> Option<SimTime> {
         let first = self.freed.first()?;
         Some(if self.settled > 0 { first.at } else { last.leave(first.at) })
     }
 
-    /// Blocks of a lane.
+    /// Returns the blocks of a lane.
     pub fn blocks(&self, lane: VirtualLane) -> CreditBlocks {
         let back = if lane.0 == 0 { self.back } else { 0 };
         CreditBlocks(back + self.freed.iter().filter(|freed| freed.lane == lane.0).map(|freed| freed.blocks).sum::<u32>())

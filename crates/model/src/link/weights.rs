@@ -1,9 +1,10 @@
-//! Weights of virtual lanes: the arbitration tables of a port, and the order that follows (IBTA 7.6.9).
+//! Weights of virtual lanes: the arbitration tables of a port, and the order that follows from them
+//! (IBTA 7.6.9).
 
 use super::lane_of;
 use softband_types::{CreditBlocks, OperationalVls, ServiceLevel, VirtualLane};
 
-/// A line of a table: a lane, and how much it may send when its turn comes.
+/// Line of a table: a lane, and the amount that it may send at its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeightedLane {
     pub lane: VirtualLane,
@@ -17,35 +18,38 @@ pub struct WeightedLane {
 pub struct ArbitrationTables {
     pub high: Vec<WeightedLane>,
     pub low: Vec<WeightedLane>,
-    /// The low table gets a chance after so many times 4 KiB by the high one: with 0 after each
-    /// packet, with 255 never.
+    /// The low table gets a chance each time the high table has sent this many times 4 KiB. With 0
+    /// it gets it after each packet, with 255 never.
     pub high_limit: u8,
 }
 
 impl ArbitrationTables {
-    /// Most lines of a table.
+    /// Largest number of lines of a table.
     pub const LINES_MAX: usize = 64;
     pub const UNLIMITED: u8 = 255;
 
-    /// The lanes, by bit, that have a weight in some line: no other lane of a link ever sends.
+    /// Returns the lanes, by bit, that have a weight in some line. No other lane of a link ever
+    /// sends.
     pub fn lanes(&self, vls: OperationalVls) -> u16 {
         let weighted = self.high.iter().chain(&self.low).filter(|line| line.weight > 0);
         weighted.fold(0, |lanes, line| lanes | 1 << folded(line.lane, vls).0)
     }
 }
 
-/// On links with fewer lanes OpenSM writes a lane's number modulo theirs.
+/// Returns the lane's number modulo the number of lanes, as OpenSM writes it on links with fewer
+/// lanes.
 fn folded(lane: VirtualLane, vls: OperationalVls) -> VirtualLane {
     lane_of(ServiceLevel(lane.0), vls)
 }
 
-/// The tables at work.
+/// State of the tables at work.
 pub(super) struct Turns {
     high: Table,
     low: Table,
-    /// Blocks after which the low table gets its chance; `None`: none while the high one has a packet.
+    /// Blocks after which the low table gets its chance. With `None`, it gets none while the high
+    /// table has a packet.
     high_limit: Option<u32>,
-    /// Blocks sent by the high table since the low one sent.
+    /// Blocks sent by the high table since the low table sent.
     high_sent: u32,
     lanes: u16,
 }
@@ -53,11 +57,11 @@ pub(super) struct Turns {
 struct Table {
     lines: Box<[WeightedLane]>,
     at: usize,
-    /// Blocks left of the weight of the line at hand.
+    /// Blocks left of the weight of the current line.
     left: u32,
 }
 
-/// Blocks of 64 bytes in a step of the limit of high priority.
+/// Blocks of 64 bytes in one step of the limit of high priority.
 const LIMIT_STEP_BLOCKS: u32 = 4_096 / CreditBlocks::BLOCK_BYTES;
 
 impl Turns {
@@ -67,13 +71,13 @@ impl Turns {
         Self { high: table(&tables.high), low: table(&tables.low), high_limit, high_sent: 0, lanes: tables.lanes(vls) }
     }
 
-    /// Lanes that some line lets send, by bit.
+    /// Returns the lanes that some line lets send, by bit.
     pub(super) fn lanes(&self) -> u16 {
         self.lanes
     }
 
-    /// The lane that sends next. `ready` has the lanes, by bit, with a packet and its credits; without
-    /// a listed lane among them nothing changes.
+    /// Chooses the lane that sends next. `ready` has the lanes, by bit, with a packet and its
+    /// credits. Nothing changes if no table lists any of them.
     pub(super) fn choose(&mut self, ready: u16, next_blocks: impl Fn(VirtualLane) -> CreditBlocks) -> Option<VirtualLane> {
         let has_had_its_limit = self.high_sent > 0 && self.high_limit.is_some_and(|limit| self.high_sent >= limit);
         if !has_had_its_limit && let Some((lane, blocks)) = self.high.choose(ready, &next_blocks) {
@@ -99,7 +103,8 @@ impl Table {
         Self { lines, at: 0, left }
     }
 
-    /// The lane of the line at hand while something of its weight is left, else of the next line that has a packet.
+    /// Chooses the lane of the current line while some of its weight is left, otherwise that of the
+    /// next line that has a packet.
     fn choose(&mut self, ready: u16, next_blocks: impl Fn(VirtualLane) -> CreditBlocks) -> Option<(VirtualLane, CreditBlocks)> {
         let is_ready = |line: &WeightedLane| ready & 1 << line.lane.0 != 0;
         if self.left == 0 || !is_ready(self.lines.get(self.at)?) {

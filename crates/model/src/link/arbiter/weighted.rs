@@ -1,4 +1,4 @@
-//! Lanes by weight: what the arbiter does where the port has arbitration tables.
+//! Lanes by weight: the arbiter of a port that has arbitration tables.
 
 use super::{Arbiter, Choice};
 use crate::link::FlowControl;
@@ -7,7 +7,7 @@ use softband_sim::SimTime;
 use softband_types::{CreditBlocks, OperationalVls, VirtualLane};
 
 impl Arbiter {
-    /// From now on lanes send by the tables' weights. A link with one data lane needs none (IBTA 7.6.9).
+    /// Makes lanes send by the tables' weights. A link with one data lane needs none (IBTA 7.6.9).
     pub fn weigh(&mut self, tables: &ArbitrationTables, vls: OperationalVls) {
         if self.lanes > 1 {
             self.turns = Some(Box::new(Turns::new(tables, vls)));
@@ -15,14 +15,14 @@ impl Arbiter {
         }
     }
 
-    /// Whether a lane ever sends.
+    /// Checks whether a lane ever sends.
     pub fn sends_on(&self, lane: VirtualLane) -> bool {
         !self.counts_packets || self.turns.as_ref().is_none_or(|turns| turns.lanes() & 1 << lane.0 != 0)
     }
 
-    /// Takes the next packet out by weight.
+    /// Takes out the next packet by weight.
     ///
-    /// A packet on a lane that no table lists waits as a packet without credits does: for ever, or
+    /// A packet on a lane that no table lists waits like a packet without credits: forever, or
     /// until its lifetime ends.
     pub(super) fn choose_by_weight(&mut self, flow_control: &mut FlowControl, now: SimTime) -> Choice {
         let Some(mut turns) = self.turns.take() else { unreachable!("what is weighted has its turns") };
@@ -43,7 +43,7 @@ impl Arbiter {
         sent.unwrap_or(Choice::Stalled { lanes: self.waiting })
     }
 
-    /// Whether the packet whose turn it is on a lane may go; else the turn stays with it.
+    /// Checks whether the packet that has the turn on a lane may go. If not, it keeps the turn.
     fn has_credits(&mut self, number: u8, flow_control: &FlowControl) -> bool {
         let lane = self.lane_mut(number);
         let Some((turn, first)) = lane.turn().and_then(|turn| Some((turn, lane.inputs.front(turn)?))) else { return false };

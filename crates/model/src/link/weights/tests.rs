@@ -12,14 +12,15 @@ fn turns(high: &[(u8, u8)], low: &[(u8, u8)], high_limit: u8) -> Turns {
     Turns::new(&ArbitrationTables { high: lines(high), low: lines(low), high_limit }, eight())
 }
 
-/// Lanes in the order in which they send `count` packets, each of the blocks of its lane; all of `ready` have packets all the time.
+/// Returns the lanes in the order in which they send `count` packets. `blocks` is the packet size
+/// of each lane; all of `ready` always have packets.
 fn order(turns: &mut Turns, ready: u16, blocks: [u32; 8], count: usize) -> Vec<u8> {
     (0..count).map_while(|_| turns.choose(ready, |lane| CreditBlocks(blocks[usize::from(lane.0)]))).map(|lane| lane.0).collect()
 }
 
 #[test]
 fn a_line_sends_whole_packets_until_its_weight_is_used_up() {
-    // 70 blocks of weight: packets of 33 go three times, since something is left after two.
+    // A weight of 70 blocks: packets of 33 go three times, since some weight is left after two.
     let mut turns = turns(&[], &[(0, 70), (1, 33)], 0);
     assert_eq!(order(&mut turns, 0b11, [33; 8], 8), [0, 0, 0, 1, 0, 0, 0, 1]);
 }
@@ -56,7 +57,7 @@ fn a_limit_of_zero_lets_one_packet_go_before_the_low_table_has_its_chance() {
 
 #[test]
 fn a_limit_is_in_steps_of_four_kibibytes() {
-    // 1 is 64 blocks, and so two packets of 33, 2 is four.
+    // A limit of 1 is 64 blocks, and so two packets of 33. A limit of 2 is four packets.
     for (limit, packets) in [(1, 2), (2, 4), (254, 493)] {
         let mut turns = turns(&[(0, 4)], &[(1, 4)], limit);
         let sent = order(&mut turns, 0b11, [33; 8], 2 * (packets + 1));
@@ -82,7 +83,7 @@ fn both_tables_keep_their_places() {
 fn what_opensm_writes_by_itself_lets_lane_0_and_the_others_take_turns() {
     let low: Vec<(u8, u8)> = (0..15).map(|lane| (lane, if lane == 0 { 0 } else { 4 })).collect();
     let mut turns = turns(&[(0, 4)], &low, 0);
-    // On eight lanes line 8 is lane 0 as well.
+    // On eight lanes, the line of lane 8 is folded to lane 0.
     assert_eq!(order(&mut turns, 0b111, [33; 8], 9), [0, 1, 0, 2, 0, 0, 0, 1, 0]);
 }
 

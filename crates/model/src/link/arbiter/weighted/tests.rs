@@ -27,7 +27,7 @@ fn give_back(flow_control: &mut FlowControl, lane: u8, blocks: u32) {
     ledger.give_back(VirtualLane(lane), CreditBlocks(blocks));
 }
 
-/// The lane and the packet of what goes next.
+/// Returns the lane and the packet that go next.
 fn next(arbiter: &mut Arbiter, flow_control: &mut FlowControl) -> Option<(u8, u32)> {
     match arbiter.choose(flow_control, NOW) {
         Choice::Send { packet, lane, .. } => Some((lane.0, packet)),
@@ -35,7 +35,8 @@ fn next(arbiter: &mut Arbiter, flow_control: &mut FlowControl) -> Option<(u8, u3
     }
 }
 
-/// Blocks that two lanes send by these tables, of 30,000 packets in all, with so many blocks in each of a lane's packets.
+/// Returns the blocks that two lanes send by these tables, of 30,000 packets in all. `blocks` is
+/// the size of each lane's packets.
 fn shares(tables: &ArbitrationTables, blocks: [u32; 2]) -> [u32; 2] {
     let mut arbiter = arbiter(2, tables);
     let mut credits = credits(1 << 20);
@@ -64,7 +65,7 @@ fn lanes_share_in_the_ratio_of_their_weights() {
 
 #[test]
 fn a_weight_that_is_no_whole_number_of_packets_counts_as_the_next_one() {
-    // Four packets of 33 blocks for 128 of weight, one for 4.
+    // Four packets of 33 blocks for a weight of 128, one for 4.
     assert_eq!(shares(&tables(&[], &[(0, 128), (1, 4)], 0), [33, 33]).map(|blocks| blocks / 33), [24_000, 6_000]);
     assert_eq!(shares(&tables(&[], &[(0, 4), (1, 8)], 0), [33, 33]).map(|blocks| blocks / 33), [15_000, 15_000]);
 }
@@ -105,7 +106,7 @@ fn a_lane_without_credits_spends_no_weight_and_holds_nobody_up() {
     assert_eq!([next(&mut arbiter, &mut credits), next(&mut arbiter, &mut credits)], [Some((1, 0)), Some((1, 1))]);
     assert!(arbiter.is_lane_starved(VirtualLane(0)) && !arbiter.is_lane_starved(VirtualLane(1)));
     give_back(&mut credits, 0, 100);
-    // It has its whole weight still.
+    // Lane 0 still has its whole weight.
     let order: Vec<_> = std::iter::from_fn(|| next(&mut arbiter, &mut credits)).collect();
     assert_eq!(order, [(0, 0), (0, 1), (1, 2), (0, 2)]);
     assert_eq!(arbiter.choose(&mut credits, NOW), Choice::Stalled { lanes: 0b11 });
