@@ -1,4 +1,4 @@
-//! A packet as the model carries it: what its headers mean, not their bytes.
+//! A packet as the model carries it: the meaning of its headers, not their bytes.
 
 use crate::link::Framing;
 use crate::verbs::api::{GlobalRoute, PayloadSlice};
@@ -7,7 +7,7 @@ use softband_wire as wire;
 use softband_wire::ethernet::{self, Way};
 use std::num::NonZeroU32;
 
-/// Where in its message a packet stands. An only packet is first and last.
+/// Place of a packet in its message. An only packet is first and last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     pub first: bool,
@@ -22,7 +22,7 @@ pub struct RemoteRange {
     pub len_bytes: u32,
 }
 
-/// Why a responder refuses a request (IBTA 9.7.5.2.8, NAK codes).
+/// Reason why a responder refuses a request (IBTA 9.7.5.2.8, NAK codes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NakCode {
     PsnSequenceError,
@@ -31,16 +31,16 @@ pub enum NakCode {
     RemoteOperationalError,
 }
 
-/// The operation code with what its extended headers say.
+/// Operation code, with the contents of its extended headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketKind {
     Send {
         position: Position,
         immediate: Option<u32>,
-        /// Key to take back, in the last packet of a message.
+        /// Key to invalidate, in the last packet of a message.
         invalidate: Option<u32>,
     },
-    /// `range` stands in the first packet of a message.
+    /// The first packet of a message carries the `range`.
     Write {
         position: Position,
         range: Option<RemoteRange>,
@@ -77,7 +77,7 @@ pub enum PacketKind {
     },
     Ack,
     Nak(NakCode),
-    /// The requester waits as long as this code of the RNR timer table says.
+    /// The requester waits for the time of this code in the RNR timer table.
     RnrNak {
         timer_code: u8,
     },
@@ -86,12 +86,13 @@ pub enum PacketKind {
 }
 
 impl PacketKind {
-    /// Whether it goes to the requester of its destination.
+    /// Checks whether the packet goes to the requester of its destination.
     pub const fn is_response(&self) -> bool {
         matches!(self, Self::ReadResponse { .. } | Self::AtomicAck { .. } | Self::Ack | Self::Nak(_) | Self::RnrNak { .. })
     }
 
-    /// Bytes of extended transport headers (IBTA 9.3 and the table of operation codes in 9.2).
+    /// Returns the bytes of extended transport headers (IBTA 9.3 and the table of operation codes
+    /// in 9.2).
     const fn header_bytes(&self) -> u32 {
         match self {
             Self::Send { immediate, invalidate, .. } => immediate_bytes_of(immediate) + if invalidate.is_some() { wire::IETH_BYTES } else { 0 },
@@ -118,7 +119,7 @@ const fn immediate_bytes_of(immediate: &Option<u32>) -> u32 {
     if immediate.is_some() { wire::IMM_DT_BYTES } else { 0 }
 }
 
-/// Number of a shared receive queue, which has 24 bits.
+/// Number of a shared receive queue, 24 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SrqNumber(NonZeroU32);
 
@@ -132,7 +133,7 @@ impl SrqNumber {
     }
 }
 
-/// A packet between two queue pairs. On two lines of the cache: many are under way.
+/// Packet between two queue pairs. It fits into two cache lines, because many are under way.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Packet {
@@ -147,24 +148,24 @@ pub struct Packet {
     pub solicited: bool,
     /// Forward explicit congestion notification: a switch on its way was congested.
     pub fecn: bool,
-    /// Backward explicit congestion notification: a packet to the peer had met congestion.
+    /// Backward explicit congestion notification: a packet to the peer met congestion.
     pub becn: bool,
     pub grh: Option<GlobalRoute>,
-    /// Number of the shared receive queue: requests of extended reliable connections carry it.
+    /// Number of the shared receive queue, in requests of extended reliable connections.
     pub xrc_srq: Option<SrqNumber>,
     pub kind: PacketKind,
     pub payload: Option<PayloadSlice>,
 }
 
-/// Room for packets, used again when they are gone.
+/// Pool of packets, for reuse.
 #[derive(Default)]
 pub struct PacketPool {
-    #[allow(clippy::vec_box)] // their places stay where they are
+    #[allow(clippy::vec_box)] // packets keep their addresses
     spare: Vec<Box<Packet>>,
 }
 
 impl PacketPool {
-    /// Places that are kept: more than come and go within a while.
+    /// Largest number of packets kept: more than come and go within a while.
     const SPARE_MAX: usize = 4_096;
 
     pub fn place(&mut self, packet: Packet) -> Box<Packet> {
@@ -190,8 +191,8 @@ impl Packet {
         self.payload.as_ref().map_or(0, |payload| payload.len)
     }
 
-    /// What port counters and receive buffers see of it: from the local route header to the variant CRC, or a frame from its address to its
-    /// check sequence.
+    /// Returns the bytes that port counters and receive buffers count: from the LRH to the variant
+    /// CRC, or a frame from its address to its check sequence.
     pub fn bytes(&self, framing: Framing) -> u32 {
         match framing {
             Framing::Infiniband => {
@@ -205,14 +206,14 @@ impl Packet {
         }
     }
 
-    /// From the base transport header to the invariant CRC.
+    /// Returns the bytes from the BTH to the invariant CRC.
     fn transport_bytes(&self) -> u32 {
         let xrc = if self.xrc_srq.is_some() { wire::XRC_ETH_BYTES } else { 0 };
         // Payload is padded to whole words (IBTA 9.2.3).
         wire::BTH_BYTES + xrc + self.kind.header_bytes() + self.payload_bytes().next_multiple_of(4) + wire::ICRC_BYTES
     }
 
-    /// What the receiver of a datagram with a global route finds before the payload.
+    /// Returns the bytes before the payload of a received datagram, if it has a global route.
     pub fn route_header(&self, framing: Framing, source: Gid) -> Option<[u8; 40]> {
         let route = self.grh.as_ref()?;
         let bytes = self.transport_bytes();
@@ -226,7 +227,8 @@ impl Packet {
     }
 }
 
-/// A GRH (IBTA 8.3). Its payload length counts from what follows it to the invariant CRC.
+/// Returns a GRH (IBTA 8.3). Its payload length counts from the end of the GRH to the invariant
+/// CRC.
 fn grh_bytes(route: &GlobalRoute, source: Gid, transport_bytes: u32) -> [u8; 40] {
     let mut bytes = [0; 40];
     let word = 6 << 28 | u32::from(route.traffic_class) << 20 | route.flow_label & 0xF_FFFF;

@@ -1,6 +1,6 @@
-//! What the model knows of each part: one set of parameters per part, never per test.
+//! Parameters of each part: one set of parameters per part, never per test.
 //!
-//! The values live in `catalog/`, with unit, source and status; here they are checked and plain.
+//! The values stand in `catalog/`, with unit, source and status. Here they are checked and plain.
 
 mod bus;
 
@@ -11,7 +11,7 @@ use softband_sim::SimDuration;
 use softband_types::{EthernetRate, LinkLayer, LinkRate, LinkSpeed, LinkWidth, Mtu, OperationalVls};
 use std::fmt;
 
-/// How long an adapter or switch takes for each kind of operation.
+/// Message gaps of an HCA, by kind of operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageGaps {
     /// Least time between two messages that one engine of an HCA starts, by operation.
@@ -19,26 +19,26 @@ pub struct MessageGaps {
     pub write: SimDuration,
     pub read: SimDuration,
     pub atomic: SimDuration,
-    /// Unreliable datagrams take an address handle each.
+    /// Each unreliable datagram takes an address handle.
     pub datagram: SimDuration,
 }
 
-/// How an HCA hands arriving packets to the bus.
+/// Way in which an HCA hands arriving packets to the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveMode {
     /// The DMA write follows the bytes as they arrive.
     CutThrough,
-    /// The DMA write starts when the whole packet is there.
+    /// The DMA write starts when the whole packet has arrived.
     StoreAndForward,
 }
 
-/// What a part is like where its ports are Ethernet's.
+/// Parameters of a part with Ethernet ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EthernetPorts {
     pub rates: Vec<EthernetRate>,
     /// Receive buffer of one port, shared out among the priorities in use.
     pub buffer_bytes: u32,
-    /// From a pause frame's arrival to the stop of its priority.
+    /// Time from a pause frame's arrival to the stop of its priority.
     pub pause_response: SimDuration,
 }
 
@@ -46,7 +46,7 @@ pub struct EthernetPorts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HcaPart {
     pub name: String,
-    /// Prefix of the driver's device names, such as `mthca`.
+    /// Prefix of the driver's device names, for example `mthca`.
     pub driver: String,
     pub vendor_id: u32,
     pub vendor_part_id: u32,
@@ -63,42 +63,48 @@ pub struct HcaPart {
     pub port_buffer_bytes: u32,
     pub receive_mode: ReceiveMode,
     pub interface: CardInterface,
-    /// Largest payload of a PCI Express packet that the card takes or sends; `None`: its slot's.
+    /// Largest payload of a PCI Express packet that the card takes or sends. `None`: the slot's
+    /// limit.
     pub max_payload_bytes: Option<u32>,
     /// DMA reads that may be outstanding on the bus.
     pub outstanding_reads: u32,
-    /// What the driver's `tune_pci` option sets the read request to: the maximum of PCI Express, the byte count of PCI-X.
+    /// Read request size that the driver's `tune_pci` option sets: the maximum of PCI Express, the
+    /// byte count of PCI-X.
     pub tuned_read_request_bytes: Option<u32>,
-    /// Engines that start messages side by side; those of one queue pair are started by one of them.
+    /// Engines that start messages side by side. A single engine starts all messages of a queue
+    /// pair.
     pub processing_engines: u32,
     pub gaps: MessageGaps,
-    /// From the CPU's doorbell write to the HCA's look at the work queue.
+    /// Time from the CPU's doorbell write to the HCA's look at the work queue.
     pub doorbell: SimDuration,
-    /// Processing of a send WQE before its payload is asked for, the fetch over the bus included.
+    /// Processing of a send WQE before the HCA requests its payload, including the fetch over the
+    /// bus.
     pub send_wqe_fetch: SimDuration,
-    /// Fetch of a receive WQE; part of the latency of a send, not of a write.
+    /// Fetch of a receive WQE. It is part of the latency of a send, not of a write.
     pub receive_wqe_fetch: SimDuration,
-    /// From payload in the HCA to the first bit on the link.
+    /// Time from payload in the HCA to the first bit on the link.
     pub transmit_processing: SimDuration,
-    /// From a packet's arrival to the start of its DMA write.
+    /// Time from a packet's arrival to the start of its DMA write.
     pub receive_processing: SimDuration,
-    /// From the last DMA write to a completion that the CPU can see.
+    /// Time from the last DMA write to a completion that the CPU can see.
     pub completion_write: SimDuration,
-    /// Responder's work for an RDMA read before it asks for the payload.
+    /// Responder's work for an RDMA read before it requests the payload.
     pub read_response_processing: SimDuration,
     /// Execution of an atomic at the responder, beyond a read's work and the reading of its operand.
     pub atomic_execution: SimDuration,
-    /// From the last packet of a message to its acknowledgement on the way.
+    /// Time from the last packet of a message to its acknowledgement on the way.
     pub ack_processing: SimDuration,
-    /// From freed buffer to the flow-control packet.
+    /// Time from a freed buffer to the flow-control packet.
     pub credit_return: SimDuration,
-    /// How long it waits for an acknowledgement before it sends again.
+    /// Wait for an acknowledgement before the HCA sends again.
     pub ack_timer: AckTimer,
-    /// It answers FECN with BECN and slows flows down on BECN, where the subnet has congestion control (IBTA annex A10).
+    /// Whether the HCA answers FECN with BECN and slows flows down on BECN. It requires congestion
+    /// control in the subnet (IBTA annex A10).
     pub congestion_control: bool,
-    /// Its ports can be Ethernet's as well.
+    /// Ethernet parameters, if the ports can be Ethernet ports as well.
     pub ethernet: Option<EthernetPorts>,
-    /// Packets of payload that may be read from the host ahead of the link, and their bytes: no more are read while it holds as many.
+    /// Packets of payload that the HCA may read from the host ahead of the link, and their bytes.
+    /// It reads no more while it holds as many.
     pub transmit_staging_packets: u32,
     pub transmit_staging_bytes: Option<u32>,
     pub max_qp: u32,
@@ -115,7 +121,7 @@ pub struct HcaPart {
     pub optional: OptionalVerbs,
 }
 
-/// What an HCA offers of the verbs that not every one has. A count of 0: not offered.
+/// Verbs that not every HCA offers. A count of 0 means that the HCA does not offer the object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OptionalVerbs {
     pub max_srq: u32,
@@ -128,48 +134,48 @@ pub struct OptionalVerbs {
     pub max_multicast_groups: u32,
     /// Queue pairs of one multicast group.
     pub max_multicast_members: u32,
-    /// Entries of a port's GID table; the first holds the port's own.
+    /// Entries of a port's GID table. The first holds the port's own GID.
     pub gid_table_len: u32,
-    /// Pages of registered memory are looked up when they are touched.
+    /// Whether the HCA looks up pages of registered memory when they are touched.
     pub on_demand_paging: bool,
-    /// Writes of eight bytes that are seen whole (IBTA 1.5).
+    /// Whether the HCA offers writes of eight bytes that readers see whole (IBTA 1.5).
     pub atomic_write: bool,
 }
 
 /// A host's memory behind its host bridge, as DMA finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPart {
-    /// From a DMA read request to the first byte of its completion.
+    /// Time from a DMA read request to the first byte of its completion.
     pub read_latency: SimDuration,
-    /// From the last byte of a posted write on the bus to its place in memory.
+    /// Time from the last byte of a posted write on the bus to its place in memory.
     pub write_latency: SimDuration,
-    /// The rate each way, and both ways together; `None`: more than the bus.
+    /// Rate of reads, of writes, and of both together. `None`: more than the bus.
     pub read_bytes_per_second: Option<u64>,
     pub write_bytes_per_second: Option<u64>,
     pub bytes_per_second: Option<u64>,
 }
 
-/// A host: what programs pay on its CPU and what its chipset adds to DMA.
+/// Host: the costs of programs on its CPU, and the delays that its chipset adds to DMA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPart {
     pub name: String,
     pub cpu: String,
-    /// What an HCA sits in, unless the fabric file says otherwise.
+    /// Bus that an HCA sits in, unless the fabric file names another.
     pub bus: BusPart,
     /// Read request size that the BIOS sets: the maximum of PCI Express, the byte count of PCI-X.
     pub read_request_bytes: u32,
     pub memory: MemoryPart,
     pub post_send: SimDuration,
-    /// How fast the CPU writes inline data to the HCA, beside that; `None`: in no time.
+    /// Rate at which the CPU writes inline data to the HCA, beside `post_send`. `None`: in no time.
     pub inline_bytes_per_second: Option<u64>,
     pub post_receive: SimDuration,
     pub poll_cq: SimDuration,
     pub clock_read: SimDuration,
-    /// Any verb that goes through the kernel: creating, modifying, destroying.
+    /// Any verb that goes through the kernel: creation, modification, destruction.
     pub control_verb: SimDuration,
-    /// Registering memory, per page of 4 KiB.
+    /// Registration of memory, per page of 4 KiB.
     pub register_page: SimDuration,
-    /// From an interrupt to a woken thread.
+    /// Time from an interrupt to a woken thread.
     pub event_wakeup: SimDuration,
     /// The management network between hosts (plain sockets): one-way latency and rate.
     pub ethernet_latency: SimDuration,
@@ -187,20 +193,23 @@ pub struct SwitchPart {
     pub vl_cap: OperationalVls,
     /// Receive buffer of one port, shared out among the operational data lanes.
     pub port_buffer_bytes: u32,
-    /// First bit in to first bit out, by the speed of the ports.
+    /// Time from first bit in to first bit out, by the speed of the ports.
     pub forward_latency: Vec<(LinkSpeed, SimDuration)>,
-    /// How long a packet's input buffer stays taken after its last bit has entered the crossbar.
+    /// Time for which a packet's input buffer stays taken after its last bit has entered the
+    /// crossbar.
     pub buffer_hold: SimDuration,
-    /// From freed buffer to the flow-control packet.
+    /// Time from a freed buffer to the flow-control packet.
     pub credit_return: SimDuration,
-    /// It can mark packets with FECN, where the subnet has congestion control (IBTA annex A10).
+    /// Whether the switch can mark packets with FECN. It requires congestion control in the subnet
+    /// (IBTA annex A10).
     pub congestion_control: bool,
-    /// An Ethernet switch: what stands above of widths, speeds, lanes and credits is not its.
+    /// Parameters of an Ethernet switch. The widths, speeds, lanes and credits above do not apply
+    /// to it.
     pub ethernet: Option<EthernetPorts>,
 }
 
 impl HostPart {
-    /// What each byte of inline data costs the CPU.
+    /// Returns the CPU time for each byte of inline data.
     pub fn inline_byte(&self) -> SimDuration {
         SimDuration::from_picos(self.inline_bytes_per_second.map_or(0, |rate| 1_000_000_000_000 / rate))
     }
@@ -212,11 +221,11 @@ impl SwitchPart {
     }
 }
 
-/// What a cable of Ethernet links is rated for.
+/// Rating of a cable for Ethernet links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EthernetCable {
     pub rate_max: EthernetRate,
-    /// What forward error correction of both ends adds: none where there is no row.
+    /// Delay that forward error correction of both ends adds: none for rates without a row.
     pub fec_latency: Vec<(EthernetRate, SimDuration)>,
 }
 
@@ -226,20 +235,21 @@ pub struct CablePart {
     pub name: String,
     pub medium: Medium,
     pub length_millimetres: u64,
-    /// Propagation, per metre.
+    /// Propagation delay per metre.
     pub picos_per_metre: u64,
-    /// Both media converters together, where there are any.
+    /// Delay of both media converters together, if there are any.
     pub converter_delay: SimDuration,
     /// Fastest speed that the cable and its converters are rated for.
     pub speed_max: LinkSpeed,
     pub width_max: LinkWidth,
-    /// What forward error correction of both ends adds to a link over this cable, by its speed: none where there is no row.
+    /// Delay that forward error correction of both ends adds to a link over this cable, by its
+    /// speed. None for speeds without a row.
     pub fec_latency: Vec<(LinkSpeed, SimDuration)>,
-    /// It is for Ethernet links: what stands above of speeds and widths is not its.
+    /// Rating for Ethernet links. The speeds and widths above do not apply to them.
     pub ethernet: Option<EthernetCable>,
 }
 
-/// What a cable is made of.
+/// Material of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
     Copper,
@@ -260,7 +270,7 @@ impl CablePart {
         if self.ethernet.is_some() { LinkLayer::Ethernet } else { LinkLayer::Infiniband }
     }
 
-    /// One-way delay from port to port of a link that trained to `rate`.
+    /// Returns the one-way delay from port to port of a link that trained to `rate`.
     pub fn delay(&self, rate: LinkRate) -> SimDuration {
         let correction = match &self.ethernet {
             None => self.fec_latency.iter().find(|(of, _)| *of == rate.speed).map(|(_, latency)| *latency),

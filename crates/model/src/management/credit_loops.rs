@@ -1,23 +1,29 @@
-//! Credit loops: channels that, by the forwarding tables, can come to wait for each other in a cycle.
+//! Credit loops: channels that, by the forwarding tables, can come to wait for each other in a
+//! cycle.
 //!
-//! A channel is a switch's output port with one of its virtual lanes. It depends on every channel that packets which leave by it
-//! take at the next switch: a packet there holds the buffer that the first channel waits for. A cycle of dependencies can
-//! deadlock, a graph without one cannot (Dally and Seitz 1987). HCAs take whatever comes, so no cycle leads through them.
+//! A channel is a switch's output port with one of its virtual lanes. It depends on every channel
+//! that its packets take at the next switch: a packet there holds the buffer that the first channel
+//! waits for. A cycle of dependencies can deadlock, a graph without a cycle cannot (Dally and Seitz
+//! 1987). HCAs take every packet, so no cycle leads through them.
 
 use super::{Neighbour, Routes, RoutesTo};
 use softband_types::{OperationalVls, ServiceLevel, VirtualLane};
 
-/// Output ports `(switch, port index)` whose packets can wait for each other, each for the next and the last for the first.
+/// Output ports `(switch, port index)` whose packets can wait for each other: each port for the
+/// next, the last for the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreditLoop {
     pub ports: Vec<(usize, u8)>,
-    /// The lanes on which it can come to that: one for each port, in their order, for each loop that leads by these ports.
+    /// Lanes on which this can happen: one lane for each port, in the order of the ports, for each
+    /// loop through these ports.
     pub lanes: Vec<Vec<VirtualLane>>,
 }
 
-/// The loops of a fabric as the manager's sweep finds it: one for each set of channels that all reach each other, the shortest.
+/// Returns the loops of a fabric as the manager's sweep finds it. Each set of channels that all
+/// reach each other gives its shortest loop.
 ///
-/// Only routes between end ports count. `vls` tells at how many lanes the link of a switch's port operates.
+/// Only routes between end ports count. `vls` gives the operational lanes of the link at a switch's
+/// port.
 pub fn credit_loops(neighbours: &[Vec<Neighbour>], routes: &Routes, vls: impl Fn(usize, usize) -> OperationalVls) -> Vec<CreditLoop> {
     let channels = Channels::new(neighbours, &vls);
     let mut graph = if routes.choose_lanes() {
@@ -25,7 +31,7 @@ pub fn credit_loops(neighbours: &[Vec<Neighbour>], routes: &Routes, vls: impl Fn
     } else {
         let following = following_ports(neighbours, routes, &channels.first_port);
         if shortest_cycles(&channels.without_lanes(&following)).is_empty() {
-            return Vec::new(); // nor is there one with lanes: it would lead by ports in a cycle
+            return Vec::new(); // a cycle of lanes would be a cycle of ports, too
         }
         channels.of_all_levels(routes, &following, &vls)
     };
@@ -46,14 +52,15 @@ pub fn credit_loops(neighbours: &[Vec<Neighbour>], routes: &Routes, vls: impl Fn
     loops
 }
 
-/// The channels of a fabric, by number.
+/// Channels of a fabric, by number.
 struct Channels<'a> {
     neighbours: &'a [Vec<Neighbour>],
-    /// By switch: its first port's number.
+    /// By switch: the number of its first port.
     first_port: Vec<usize>,
-    /// By number: switch and port index.
+    /// By port number: switch and port index.
     ports: Vec<(usize, usize)>,
-    /// By port's number: its first lane's number. Ports that lead to no switch have none.
+    /// By port number: the channel number of its first lane. Ports that lead to no switch have no
+    /// channels.
     first_channel: Vec<usize>,
 }
 
@@ -78,7 +85,7 @@ impl<'a> Channels<'a> {
         (switch, index as u8, VirtualLane((channel as usize - self.first_channel[port]) as u8))
     }
 
-    /// The output ports to switches by which packets go on that have taken a port.
+    /// Returns the output ports to switches that packets take after `port`.
     fn onward<'b>(&'b self, port: usize, following: &'b [PortSet]) -> impl Iterator<Item = usize> + 'b {
         let (switch, index) = self.ports[port];
         let next = match self.neighbours[switch][index] {
@@ -91,15 +98,16 @@ impl<'a> Channels<'a> {
             .map(|(next, output)| self.first_port[next] + output)
     }
 
-    /// Dependencies of ports, whatever the lanes.
+    /// Returns the dependencies of ports, whatever the lanes.
     fn without_lanes(&self, following: &[PortSet]) -> Vec<Vec<u32>> {
         (0..self.ports.len()).map(|port| self.onward(port, following).map(|output| output as u32).collect()).collect()
     }
 
-    /// Dependencies where each service level has its lane on each link.
+    /// Returns the dependencies if each service level has its own lane on each link.
     fn of_all_levels(&self, routes: &Routes, following: &[PortSet], vls: impl Fn(usize, usize) -> OperationalVls) -> Vec<Vec<u32>> {
         let mut graph = vec![Vec::new(); self.count()];
-        // Where lanes do not follow from the route, an output's are the same for all inputs.
+        // If lanes do not follow from the route, the lanes of an output are the same for all
+        // inputs.
         let lane_at = |(switch, index): (usize, usize), level| usize::from(routes.lane(0, index as u8, level, vls(switch, index)).0);
         let lane = |port: usize, level| lane_at(self.ports[port], level);
         for port in 0..self.ports.len() {
@@ -113,17 +121,19 @@ impl<'a> Channels<'a> {
         graph
     }
 
-    /// Dependencies where lanes follow from the route: each is gone from end to end.
+    /// Returns the dependencies if lanes follow from the route. It follows each route from end to
+    /// end.
     fn along_routes(&self, routes: &Routes, vls: impl Fn(usize, usize) -> OperationalVls) -> Vec<Vec<u32>> {
         const LEVELS: usize = 16;
         let mut graph: Vec<Vec<u32>> = vec![Vec::new(); self.count()];
         let sources: Vec<usize> = (0..self.neighbours.len()).filter(|switch| has_ends(&self.neighbours[*switch])).collect();
-        // For which destination a channel was last taken with a service level: from there on the route is known.
+        // Destination for which each channel was last taken with a service level: from there on the
+        // route is known.
         let mut passed = vec![u32::MAX; self.count() * LEVELS];
         for (home, to_home, destinations) in homes(self.neighbours, routes) {
             for (destination, source) in destinations.flat_map(|destination| sources.iter().map(move |source| (destination, *source))) {
                 let level = routes.service_level(source, home).unwrap_or(ServiceLevel(0));
-                // Which end port it comes from makes no difference.
+                // All end ports of a switch give the same route.
                 let first = self.neighbours[source].iter().position(|port| matches!(port, Neighbour::End(_))).unwrap_or(0);
                 let (mut at, mut input, mut held) = (source, first as u8, None);
                 while let Some(output) = to_home.output(at, destination) {
@@ -152,7 +162,8 @@ fn has_ends(ports: &[Neighbour]) -> bool {
     ports.iter().any(|port| matches!(port, Neighbour::End(_)))
 }
 
-/// The switches with end ports, the routes to each, and those of its destinations that have routes of their own.
+/// Returns the switches with end ports, the routes to each, and those of its destinations that have
+/// routes of their own.
 fn homes<'a>(neighbours: &'a [Vec<Neighbour>], routes: &'a Routes) -> impl Iterator<Item = (usize, RoutesTo, std::ops::Range<usize>)> + 'a {
     let ends = |ports: &Vec<Neighbour>| ports.iter().filter(|port| matches!(port, Neighbour::End(_))).count();
     let first = running_sum(neighbours.iter().map(ends));
@@ -163,7 +174,7 @@ fn homes<'a>(neighbours: &'a [Vec<Neighbour>], routes: &'a Routes) -> impl Itera
     })
 }
 
-/// A set of a switch's ports.
+/// Set of a switch's ports.
 #[derive(Clone, Default)]
 struct PortSet([u64; 4]);
 
@@ -176,11 +187,11 @@ impl PortSet {
     }
 }
 
-/// By output port of all switches: the outputs at the next switch by which packets that took it go on.
+/// Returns, by output port of all switches, the outputs at the next switch that its packets take.
 fn following_ports(neighbours: &[Vec<Neighbour>], routes: &Routes, first_port: &[usize]) -> Vec<PortSet> {
     let sources: Vec<usize> = (0..neighbours.len()).filter(|switch| has_ends(&neighbours[*switch])).collect();
     let mut following = vec![PortSet::default(); first_port[neighbours.len()]];
-    // For which destination a switch was last passed: from there on the route is known.
+    // Destination for which each switch was last passed: from there on the route is known.
     let mut passed = vec![usize::MAX; neighbours.len()];
     for (_, to_home, destinations) in homes(neighbours, routes) {
         for (destination, source) in destinations.flat_map(|destination| sources.iter().map(move |source| (destination, *source))) {
@@ -207,7 +218,8 @@ fn running_sum(counts: impl Iterator<Item = usize>) -> Vec<usize> {
     sums
 }
 
-/// A shortest cycle of each set of nodes that all reach each other, by the sets' least nodes; each begins with its own least.
+/// Returns a shortest cycle of each set of nodes that all reach each other, by the sets' least
+/// nodes. Each cycle begins with its own least node.
 ///
 /// `graph` holds the nodes that each node leads to.
 pub fn shortest_cycles(graph: &[Vec<u32>]) -> Vec<Vec<u32>> {
@@ -226,7 +238,8 @@ pub fn shortest_cycles(graph: &[Vec<u32>]) -> Vec<Vec<u32>> {
     members.iter().filter_map(|members| search.shortest_cycle(members)).collect()
 }
 
-/// The strongly connected component of each node, by a number that only tells them apart (Tarjan 1972, without recursion).
+/// Returns the strongly connected component of each node, by a number that only tells them apart
+/// (Tarjan 1972, without recursion).
 fn components(graph: &[Vec<u32>]) -> Vec<u32> {
     const NONE: u32 = u32::MAX;
     let (mut index, mut low, mut component) = (vec![NONE; graph.len()], vec![0; graph.len()], vec![NONE; graph.len()]);
@@ -277,9 +290,11 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The shortest cycle within one component, `None` when it is a single node that does not lead to itself.
+    /// Returns the shortest cycle within one component, or `None` for a single node that does not
+    /// lead to itself.
     ///
-    /// A large component is not searched to the end: after looking at each of its edges so many times the best one found stands.
+    /// The search of a large component ends early: after a number of looks per edge, the best cycle
+    /// found stands.
     fn shortest_cycle(&mut self, members: &[u32]) -> Option<Vec<u32>> {
         const LOOKS_AT_EACH_EDGE: usize = 32;
         let edges: usize = members.iter().map(|node| self.graph[*node as usize].len()).sum();
@@ -297,7 +312,8 @@ impl Search<'_> {
         best
     }
 
-    /// The shortest cycle from `start` by greater nodes, if it is shorter than that: those by lesser ones are known.
+    /// Returns the shortest cycle from `start` by greater nodes, if it is shorter than
+    /// `shorter_than`. Cycles by lesser nodes are known.
     fn cycle_from(&mut self, start: u32, shorter_than: usize, looks_left: &mut usize) -> Option<Vec<u32>> {
         let mut reached = vec![start];
         let (mut from, mut len) = (0, 1);

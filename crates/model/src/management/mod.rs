@@ -1,6 +1,7 @@
-//! A small subnet manager: LIDs, forwarding tables, and what each link operates at.
+//! A small subnet manager: LIDs, forwarding tables, and the settings of each link.
 //!
-//! It stands in for OpenSM when none runs. Its routing engines are those of `routing`: minimum hops unless another is asked for.
+//! It stands in for OpenSM when none runs. Its routing engines are those of `routing`; the default
+//! is minimum hops.
 
 mod credit_loops;
 mod routing;
@@ -12,7 +13,7 @@ use crate::link::{blocks_per_lane, mtu_that_fits};
 use softband_types::{Lid, Mtu, OperationalVls};
 use std::collections::VecDeque;
 
-/// What the manager sees of one port: its node and what its hardware can do.
+/// Capabilities of one port's hardware, as the manager sees them.
 #[derive(Clone, Copy, Debug)]
 pub struct PortCapabilities {
     pub vl_cap: OperationalVls,
@@ -20,17 +21,18 @@ pub struct PortCapabilities {
     pub port_buffer_bytes: u32,
 }
 
-/// What a link operates at.
+/// Settings at which a link operates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkSettings {
     pub vls: OperationalVls,
     pub mtu: Mtu,
 }
 
-/// OperationalVLs and NeighborMTU of a link between these two ports.
+/// Returns OperationalVLs and NeighborMTU of a link between these two ports.
 ///
-/// OperationalVLs is the least of `max_op_vls` and both VLCaps, all of them codes. The MTU is also held down to what one lane of
-/// either buffer takes, since a lane must hold at least a packet (IBTA 7.9.4.1).
+/// OperationalVLs is the least of `max_op_vls` and both VLCaps, all of them codes. The MTU is also
+/// limited by the size of one lane of either buffer, since a lane must hold at least a packet (IBTA
+/// 7.9.4.1).
 pub fn link_settings(ends: [PortCapabilities; 2], max_op_vls: OperationalVls, mtu_max: Mtu) -> LinkSettings {
     let vls = max_op_vls.min(ends[0].vl_cap).min(ends[1].vl_cap);
     let mut mtu = mtu_max;
@@ -40,16 +42,17 @@ pub fn link_settings(ends: [PortCapabilities; 2], max_op_vls: OperationalVls, mt
     LinkSettings { vls, mtu }
 }
 
-/// Who is plugged into whom, as the manager's sweep finds it: `neighbours[switch][port]`.
+/// Neighbour of a port, as the manager's sweep finds it: `neighbours[switch][port]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Neighbour {
     None,
     Switch(usize),
-    /// An end port with this LID.
+    /// End port with this LID.
     End(Lid),
 }
 
-/// By switch: the port index by which packets for the end ports of switch `home` leave it. None there itself, and where no route leads.
+/// Returns, by switch, the port index by which packets for the end ports of switch `home` leave it.
+/// `None` at `home` itself, and without a route.
 fn routes_to(home: usize, neighbours: &[Vec<Neighbour>]) -> Vec<Option<u8>> {
     let distances = hops_to(home, neighbours);
     let route = |(switch, ports): (usize, &Vec<Neighbour>)| {

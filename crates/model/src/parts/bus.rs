@@ -1,9 +1,9 @@
-//! Buses: what a host offers an HCA to sit in, and what an HCA's card has on its edge.
+//! Buses: the slots that a host offers an HCA, and the edge of an HCA's card.
 
 use softband_sim::SimDuration;
 use std::fmt;
 
-/// What an HCA sits in, with what lies between that and the host.
+/// Bus of an HCA: its slot, and the bridge between the slot and the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusPart {
     pub name: String,
@@ -11,19 +11,19 @@ pub struct BusPart {
     pub bridge: Option<Bridge>,
 }
 
-/// What a card is plugged into. Once a card sits in it, what both have trained to.
+/// Slot for a card. Once a card sits in it, it holds the values that both have trained to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
     PciExpress(PciExpress),
     PciX(PciX),
 }
 
-/// A chip between a slot and the host bridge: transfers pass it, requests one way and data the other.
+/// Chip between a slot and the host bridge. Requests pass it one way, data the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bridge {
-    /// What each passage takes.
+    /// Delay of each passage.
     pub delay: SimDuration,
-    /// What it moves of payload, both directions together; `None`: more than its slot.
+    /// Rate of payload, both directions together. `None`: more than its slot.
     pub bytes_per_second: Option<u64>,
 }
 
@@ -50,9 +50,10 @@ pub struct PciExpress {
 pub struct PciX {
     pub clock: PciXClock,
     pub width_bytes: u32,
-    /// Clocks that a split read request has the bus: arbitration, address, attributes, response, turn-around.
+    /// Clocks for which a split read request has the bus: arbitration, address, attributes,
+    /// response, turn-around.
     pub request_clocks: u32,
-    /// Clocks that a burst has the bus beside its data.
+    /// Clocks for which a burst has the bus beside its data.
     pub burst_clocks: u32,
     /// Payload of one write burst.
     pub write_burst_bytes: u32,
@@ -77,10 +78,12 @@ impl PciExpress {
     pub const GENERATIONS: std::ops::RangeInclusive<u8> = 1..=6;
     pub const LANES: [u8; 6] = [1, 2, 4, 8, 12, 16];
 
-    /// Bytes a second each way that line coding leaves; in generation 6 what FLITs leave of them for packets.
+    /// Returns the bytes per second each way after line coding. In generation 6, only those that
+    /// FLITs leave for packets.
     pub fn raw_bytes_per_second(&self) -> u64 {
-        // Megatransfers a second and lane, of 1 bit each (PAM4 counted as two), and the share that is bytes of packets: 8b/10b,
-        // 128b/130b, and 236 of the 256 bytes of a FLIT (PCI Express Base 6.0).
+        // Megatransfers per second and lane, of 1 bit each (PAM4 counted as two), and the share of
+        // packet bytes: 8b/10b, 128b/130b, and 236 of the 256 bytes of a FLIT (PCI Express Base
+        // 6.0).
         let (megatransfers, part, whole) = match self.generation {
             0 | 1 => (2_500, 8, 10),
             2 => (5_000, 8, 10),
@@ -92,7 +95,8 @@ impl PciExpress {
         u64::from(self.lanes) * megatransfers * 1_000_000 / 8 * part / whole
     }
 
-    /// What a packet carries beside header and payload: framing, sequence number and check sum; FLITs carry them for all.
+    /// Returns the bytes of a packet beside header and payload: framing, sequence number and check
+    /// sum. FLITs carry them for all packets.
     pub fn framing_bytes(&self) -> u32 {
         if self.generation < 6 { 8 } else { 0 }
     }
@@ -123,7 +127,8 @@ impl PciXClock {
 }
 
 impl Slot {
-    /// What the slot becomes with a card in it: the lesser of both. `None`: the card is of another kind.
+    /// Returns the slot with a card in it: the lesser of both. Returns `None` if the card is of
+    /// another kind.
     pub fn train(self, card: CardInterface) -> Option<Self> {
         match (self, card) {
             (Self::PciExpress(slot), CardInterface::PciExpress { generation, lanes }) => {
@@ -135,7 +140,7 @@ impl Slot {
         }
     }
 
-    /// The card that the slot is made for.
+    /// Returns the card that the slot is made for.
     pub fn interface(self) -> CardInterface {
         match self {
             Self::PciExpress(slot) => CardInterface::PciExpress { generation: slot.generation, lanes: slot.lanes },
@@ -149,7 +154,7 @@ impl CardInterface {
         matches!((self, slot), (Self::PciExpress { .. }, Slot::PciExpress(_)) | (Self::PciX { .. }, Slot::PciX(_)))
     }
 
-    /// The name of its kind.
+    /// Returns the name of the card's kind.
     pub fn kind(self) -> &'static str {
         match self {
             Self::PciExpress { .. } => "PCI Express",

@@ -1,28 +1,29 @@
-//! How long switches let packets wait before they discard them (IBTA 18.2.5.4).
+//! Time that packets may wait in switches before the switches discard them (IBTA 18.2.5.4).
 
 use softband_sim::SimDuration;
 
-/// A lifetime as the subnet manager writes it: 4.096 us x 2^code, and no limit from 20 on (IBTA 14.2.5.4 and 14.2.5.6).
+/// Lifetime as the subnet manager writes it: 4.096 us x 2^code, and no limit from 20 on (IBTA
+/// 14.2.5.4 and 14.2.5.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LifetimeCode(u8);
 
 impl LifetimeCode {
     pub const INFINITE: Self = Self(20);
 
-    /// `None` for what is no code.
+    /// Creates a lifetime from its code. Returns `None` if the code is invalid.
     pub const fn new(code: u8) -> Option<Self> {
         if code <= 20 { Some(Self(code)) } else { None }
     }
     pub const fn code(self) -> u8 {
         self.0
     }
-    /// The limit; `None` when there is none.
+    /// Returns the limit, or `None` without a limit.
     pub const fn limit(self) -> Option<SimDuration> {
         if self.0 >= Self::INFINITE.0 { None } else { Some(SimDuration::from_nanos(4_096 << self.0)) }
     }
 }
 
-/// The limits of a subnet, by the names of OpenSM's options.
+/// Limits of a subnet, by the names of OpenSM's options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketLifetimes {
     /// LifeTimeValue: how long a packet may stay in one switch.
@@ -34,14 +35,14 @@ pub struct PacketLifetimes {
 }
 
 impl Default for PacketLifetimes {
-    /// What OpenSM writes where nobody tells it otherwise (`osm_base.h`: 0x12, 0x12 and 0x10).
+    /// Returns OpenSM's defaults (`osm_base.h`: 0x12, 0x12 and 0x10).
     fn default() -> Self {
         Self { packet_life_time: LifetimeCode(18), head_of_queue_lifetime: LifetimeCode(18), leaf_head_of_queue_lifetime: LifetimeCode(16) }
     }
 }
 
 impl PacketLifetimes {
-    /// Packets wait as long as it takes.
+    /// No limits: packets wait as long as it takes.
     pub const INFINITE: Self = Self {
         packet_life_time: LifetimeCode::INFINITE,
         head_of_queue_lifetime: LifetimeCode::INFINITE,

@@ -1,25 +1,27 @@
-//! Which packets a switch marks with FECN (IBTA annex A10, SwitchCongestionSetting).
+//! Rules by which a switch marks packets with FECN (IBTA annex A10, SwitchCongestionSetting).
 
 use softband_types::CreditBlocks;
 
 /// Threshold, Packet_Size and Marking_Rate of all switches. Credit starvation is not modelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkingSettings {
-    /// 0: nothing is marked; from 1 (late) to 15 (soon), in equal steps.
+    /// 0 marks nothing; 1 (late) to 15 (soon), in equal steps.
     pub threshold: u8,
-    /// Smaller packets are not marked.
+    /// Least size of a packet to be marked.
     pub packet_size: CreditBlocks,
-    /// Packets between two that are marked, of those that could be.
+    /// Packets between two marked packets, of those that could be marked.
     pub marking_rate: u16,
 }
 
 impl MarkingSettings {
     pub const THRESHOLD_MAX: u8 = 15;
 
-    /// How much may wait behind a packet that leaves by a lane before the lane counts as congested; `None`: any amount.
+    /// Returns the amount that may wait behind a packet on a lane before the lane counts as
+    /// congested. `None` means any amount.
     ///
-    /// The annex wants the value to fall evenly with the weight and leaves the rest to the switch's maker; here weight w is (16 - w)
-    /// sixteenths of what one input holds on a lane (assumed).
+    /// The annex wants the value to fall evenly with the weight and leaves the rest to the switch's
+    /// maker. Here weight w is (16 - w) sixteenths of the capacity of one input on a lane
+    /// (assumed).
     pub fn congested_above(&self, lane: CreditBlocks) -> Option<CreditBlocks> {
         let sixteenths = u32::from(16_u8.saturating_sub(self.threshold));
         (self.threshold > 0).then(|| CreditBlocks(lane.0 * sixteenths / 16))

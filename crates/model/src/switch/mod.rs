@@ -1,4 +1,4 @@
-//! A cut-through switch: where a packet goes on, and when its first bit does.
+//! A cut-through switch: the output of a packet, and the time when its first bit leaves.
 
 mod lifetime;
 mod marking;
@@ -13,18 +13,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A switch's forwarding table and timing.
 pub struct Switch {
-    /// Output port (0-based) of each unicast LID; `NOWHERE` where none was set.
+    /// Output port (0-based) of each unicast LID; `NOWHERE` if none was set.
     lft: Vec<u8>,
     /// Outputs of each multicast LID.
     mft: BTreeMap<Lid, MulticastEntry>,
     forward_latency: Vec<(LinkSpeed, SimDuration)>,
 }
 
-/// Where packets for a group go.
+/// Outputs of packets for a group.
 #[derive(Default)]
 struct MulticastEntry {
     outputs: BTreeSet<u8>,
-    /// Member that all others have a way to: off the tree, packets go towards it.
+    /// Member that all others have a route to: off the tree, packets go towards it.
     root: Lid,
 }
 
@@ -35,7 +35,8 @@ impl Switch {
         Self { lft: Vec::new(), mft: BTreeMap::new(), forward_latency: part.forward_latency.clone() }
     }
 
-    /// Sets the entry of the linear forwarding table for `lid` to the output with this 0-based index.
+    /// Sets the entry of `lid` in the linear forwarding table to the output with this 0-based
+    /// index.
     pub fn set_route(&mut self, lid: Lid, output: u8) {
         let index = usize::from(lid.0);
         if self.lft.len() <= index {
@@ -44,12 +45,12 @@ impl Switch {
         self.lft[index] = output;
     }
 
-    /// The 0-based output of a packet for `lid`.
+    /// Returns the 0-based output of a packet for `lid`.
     pub fn route(&self, lid: Lid) -> Option<usize> {
         self.lft.get(usize::from(lid.0)).copied().filter(|output| *output != NOWHERE).map(usize::from)
     }
 
-    /// Forgets the outputs of a multicast LID.
+    /// Removes the outputs of a multicast LID.
     pub fn clear_multicast(&mut self, mlid: Lid) {
         self.mft.remove(&mlid);
     }
@@ -59,12 +60,12 @@ impl Switch {
         self.mft.entry(mlid).or_default().outputs.insert(output);
     }
 
-    /// Names the member towards which packets go from where no other is behind.
+    /// Sets the member towards which packets go from switches without outputs for the group.
     pub fn set_multicast_root(&mut self, mlid: Lid, root: Lid) {
         self.mft.entry(mlid).or_default().root = root;
     }
 
-    /// The 0-based outputs of a packet for a multicast LID, in their order.
+    /// Returns the 0-based outputs of a packet for a multicast LID, in their order.
     pub fn multicast_outputs(&self, mlid: Lid) -> Vec<u8> {
         let Some(entry) = self.mft.get(&mlid) else { return Vec::new() };
         if entry.outputs.is_empty() {
@@ -73,16 +74,19 @@ impl Switch {
         entry.outputs.iter().copied().collect()
     }
 
-    /// First bit in to first bit out on a port of this speed; that of the nearest speed given when its own is not.
+    /// Returns the time from first bit in to first bit out on a port of this speed. A speed without
+    /// an entry has the last entry's.
     pub fn forward_latency(&self, speed: LinkSpeed) -> SimDuration {
         let exact = self.forward_latency.iter().find(|(of, _)| *of == speed);
         exact.or(self.forward_latency.last()).map_or(SimDuration::ZERO, |(_, latency)| *latency)
     }
 }
 
-/// When a packet whose first bit came in at `head` may go out, `latency` later at the earliest.
+/// Returns the time when a packet may go out. Its first bit came in at `head`; it goes out
+/// `latency` later at the earliest.
 ///
-/// Where the output is faster than the input it starts later, so as not to run out of bits before the last has come.
+/// If the output is faster than the input, the packet starts later. Otherwise the output would run
+/// out of bits before the last has come.
 pub fn ready_at(head: SimTime, latency: SimDuration, time_in: SimDuration, time_out: SimDuration) -> SimTime {
     let wait = if time_in > time_out { time_in - time_out } else { SimDuration::ZERO };
     head + latency + wait

@@ -2,7 +2,7 @@ use super::{CreditLoop, Neighbour, Routes, shortest_cycles};
 use crate::management::Routing;
 use softband_types::{Lid, OperationalVls, VirtualLane};
 
-/// By minimum hops.
+/// Returns the loops of minimum-hop routes.
 fn credit_loops(neighbours: &[Vec<Neighbour>], vls: impl Fn(usize, usize) -> OperationalVls) -> Vec<CreditLoop> {
     let routes = Routes::new(Routing::MinimumHop, neighbours).unwrap();
     super::credit_loops(neighbours, &routes, vls)
@@ -12,7 +12,8 @@ fn vls(code: u8) -> OperationalVls {
     OperationalVls::from_code(code).unwrap()
 }
 
-/// Switches in a ring, each with one end port at 0, its next neighbour at 1 and the one before it at 2.
+/// Returns switches in a ring. Each has an end port at 0, its next neighbour at 1 and its previous
+/// neighbour at 2.
 fn ring(count: usize) -> Vec<Vec<Neighbour>> {
     let around = |switch: usize| {
         vec![Neighbour::End(Lid(switch as u16 + 1)), Neighbour::Switch((switch + 1) % count), Neighbour::Switch((switch + count - 1) % count)]
@@ -38,7 +39,7 @@ fn the_loops_of_all_lanes_by_the_same_ports_are_one() {
 
 #[test]
 fn a_link_with_fewer_lanes_joins_those_of_the_others() {
-    // The link from switch 0 on has one lane: what goes round on either lane of the others meets there.
+    // The link from switch 0 on has one lane. Traffic of both lanes of the other links meets there.
     let loops = credit_loops(&ring(5), |switch, port| if switch == 0 && port == 1 { vls(1) } else { vls(2) });
     assert_eq!(loops.iter().map(|found| found.lanes.len()).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(loops[0].ports[0], (0, 1));
@@ -55,7 +56,7 @@ fn short_routes_round_three_switches_and_trees_have_none() {
 
 #[test]
 fn routes_that_nobody_takes_make_no_loop() {
-    // A ring of five with end ports on two neighbours only.
+    // A ring of five, with end ports on two neighbours only.
     let mut fabric = ring(5);
     for ports in &mut fabric[2..] {
         ports[0] = Neighbour::None;
@@ -72,7 +73,7 @@ fn the_shortest_cycle_of_each_component_is_named_from_its_least_node() {
 
 #[test]
 fn a_thousand_switches_are_no_trouble() {
-    // A torus of 32 by 32: each row and column a ring that deadlocks in both directions.
+    // A torus of 32 by 32: each row and column is a ring that deadlocks in both directions.
     let (side, at) = (32, |row: usize, column: usize| (row % 32) * 32 + column % 32);
     let around = |switch: usize| {
         let (row, column) = (switch / side, switch % side);

@@ -1,8 +1,12 @@
 //! Minimal routing in dragonflies: within the group, by one global link, within the other group.
 //!
-//! Groups are as many switches in a row as the first one's first ports lead to, in order; all of a group are joined to each other. A cable
-//! to another group is a global link. What comes in by one goes on within its group on another lane than what is still to leave its own:
-//! the mapping to lanes tells them apart by input and output, so one service level will do.
+//! The first group is the first switch and the switches that its first ports lead to, in order.
+//! Other groups are as many switches in a row. All switches of a group are joined to each other. A
+//! cable to another group is a global link.
+//!
+//! Packets that came in by a global link use another lane within the group than packets that are
+//! still to leave theirs. The mapping to lanes tells them apart by input and output, so one service
+//! level suffices.
 
 use super::{Neighbour, Outputs, RoutesTo, Unroutable};
 use softband_types::ServiceLevel;
@@ -13,9 +17,9 @@ pub(super) struct Dragonfly {
     group: usize,
     /// First port index that leads out of the group, and the first after those.
     globals: std::ops::Range<usize>,
-    /// By switch: the port to each other one of its group.
+    /// By switch: the port to each other switch of its group.
     local: Vec<Vec<u8>>,
-    /// By group, then by other group: the links there, as switch and port.
+    /// By group, then by other group: the links between them, as switch and port.
     links: Vec<Vec<Vec<(usize, u8)>>>,
 }
 
@@ -85,7 +89,7 @@ impl Dragonfly {
         RoutesTo((0..self.local.len()).map(|switch| Outputs { ports: outputs(switch), stride: 1 }).collect())
     }
 
-    /// On which of the two lanes, as a service level, a packet goes on.
+    /// Returns the lane, of two, on which a packet goes on, as a service level.
     pub(super) fn level_at(&self, input: u8, output: u8) -> ServiceLevel {
         let has_crossed = self.globals.contains(&usize::from(input)) && usize::from(output) < self.globals.start;
         ServiceLevel(u8::from(has_crossed))

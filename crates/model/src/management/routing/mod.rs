@@ -1,4 +1,5 @@
-//! Routing engines: which output leads to each end port, and by which virtual lanes, as OpenSM's engines of similar names have it.
+//! Routing engines: the output and the virtual lane that lead to each end port, as in OpenSM's
+//! engines of similar names.
 
 mod dragonfly;
 mod torus;
@@ -10,7 +11,7 @@ use dragonfly::Dragonfly;
 use softband_types::{OperationalVls, ServiceLevel, VirtualLane};
 use torus::Torus;
 
-/// How the subnet manager chooses routes.
+/// Rule by which the subnet manager chooses routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Routing {
     /// The fewest hops, the lowest port on a tie.
@@ -20,7 +21,8 @@ pub enum Routing {
     UpDown,
     /// Up and down between the levels of a fat tree, routes spread by destination (D-mod-K: Zahavi 2012).
     FatTree,
-    /// As minimum hops; without loops in meshes and hypercubes whose ports are in the order of the dimensions.
+    /// As minimum hops. Without loops in meshes and hypercubes whose ports are in the order of the
+    /// dimensions.
     DimensionOrder,
     /// Dimension by dimension, with a virtual lane for routes across the dateline of a ring (Dally and Seitz 1987).
     Torus,
@@ -31,7 +33,7 @@ pub enum Routing {
 impl Routing {
     pub const ALL: [Self; 6] = [Self::MinimumHop, Self::UpDown, Self::FatTree, Self::DimensionOrder, Self::Torus, Self::Dragonfly];
 
-    /// As fabric files call it.
+    /// Returns the name that fabric files use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::MinimumHop => "minimum-hop",
@@ -43,12 +45,12 @@ impl Routing {
         }
     }
 
-    /// Whether the lane of a packet follows from its path, not from a map of service levels.
+    /// Checks whether the lane of a packet follows from its path, not from a map of service levels.
     pub const fn chooses_lanes(self) -> bool {
         matches!(self, Self::Torus | Self::Dragonfly)
     }
 
-    /// By that name, or by OpenSM's.
+    /// Returns the engine of this name, or of OpenSM's name for it.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "minhop" => Some(Self::MinimumHop),
@@ -61,18 +63,19 @@ impl Routing {
     }
 }
 
-/// Why a routing engine cannot work on a fabric: which switch is not as it expects, and how.
+/// Reason why a routing engine cannot work on a fabric: the switch that it did not expect, and how
+/// it differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unroutable {
     pub switch: usize,
     pub why: &'static str,
 }
 
-/// What a routing engine has found out about a fabric.
+/// Findings of a routing engine about a fabric.
 #[derive(Clone, Debug)]
 pub struct Routes {
     engine: Engine,
-    /// Of all switches' ports, where lanes do not follow from the route.
+    /// Mapping of all switches' ports, if lanes do not follow from the route.
     sl2vl: Sl2Vl,
 }
 
@@ -84,11 +87,12 @@ enum Engine {
     Dragonfly(Dragonfly),
 }
 
-/// The outputs of every switch towards the end ports of one.
+/// Outputs of every switch towards the end ports of one switch.
 #[derive(Clone, Debug)]
 pub struct RoutesTo(Vec<Outputs>);
 
-/// The outputs that a switch has for some destinations: one for each in turn, after so many of them.
+/// Outputs that a switch has for some destinations. Each serves `stride` destinations, then the
+/// next has its turn.
 #[derive(Clone, Debug, Default)]
 struct Outputs {
     ports: Vec<u8>,
@@ -96,14 +100,15 @@ struct Outputs {
 }
 
 impl RoutesTo {
-    /// The port index by which packets for an end port leave a switch; `destination` is its place among all end ports, in the order of
-    /// switches and their ports. None at its own switch, and where no route leads.
+    /// Returns the port index by which packets for an end port leave a switch. `destination` is its
+    /// place among all end ports, in the order of switches and their ports. Returns `None` at the
+    /// end port's own switch, and without a route.
     pub fn output(&self, switch: usize, destination: usize) -> Option<u8> {
         let outputs = &self.0[switch];
         (!outputs.ports.is_empty()).then(|| outputs.ports[destination / outputs.stride % outputs.ports.len()])
     }
 
-    /// Whether all end ports of the switch are reached by the same routes.
+    /// Checks whether the same routes lead to all end ports of the switch.
     pub fn are_one(&self) -> bool {
         self.0.iter().all(|outputs| outputs.ports.len() <= 1)
     }
@@ -114,8 +119,10 @@ impl RoutesTo {
 }
 
 impl Routes {
+    /// Finds the routes of a fabric.
+    ///
     /// # Errors
-    /// When the fabric is not what the engine is for.
+    /// If the fabric does not suit the engine.
     pub fn new(routing: Routing, neighbours: &[Vec<Neighbour>]) -> Result<Self, Unroutable> {
         let engine = match routing {
             _ if neighbours.is_empty() => Engine::MinimumHop,
@@ -128,12 +135,13 @@ impl Routes {
         Ok(Self { engine, sl2vl: Sl2Vl::IDENTITY })
     }
 
-    /// The same routes with another mapping of service levels to lanes in switches. Engines that choose lanes by path keep theirs.
+    /// Replaces the mapping of service levels to lanes in switches. Engines that choose lanes by
+    /// path keep theirs.
     pub fn with_lanes(self, sl2vl: Sl2Vl) -> Self {
         Self { sl2vl, ..self }
     }
 
-    /// The routes of all switches to the end ports of switch `home`.
+    /// Returns the routes of all switches to the end ports of switch `home`.
     pub fn routes_to(&self, home: usize, neighbours: &[Vec<Neighbour>]) -> RoutesTo {
         match &self.engine {
             Engine::MinimumHop => RoutesTo::single(super::routes_to(home, neighbours).into_iter()),
@@ -143,7 +151,8 @@ impl Routes {
         }
     }
 
-    /// Calls `set` with switch, port index of the end port there, and its routes, for every end port, as they stand in forwarding tables.
+    /// Calls `set` for every end port, as in the forwarding tables, with its switch, its port index
+    /// there, and its routes.
     pub fn for_each_end(&self, neighbours: &[Vec<Neighbour>], mut set: impl FnMut(usize, usize, &dyn Fn(usize) -> Option<u8>)) {
         let mut destination = 0;
         for (home, ports) in neighbours.iter().enumerate() {
@@ -158,12 +167,14 @@ impl Routes {
         }
     }
 
-    /// Whether the lane of a packet follows from its route, not from the service level that its sender would choose.
+    /// Checks whether the lane of a packet follows from its route, not from the service level that
+    /// its sender would choose.
     pub fn choose_lanes(&self) -> bool {
         matches!(self.engine, Engine::Torus(_) | Engine::Dragonfly(_))
     }
 
-    /// The service level of a path record: what packets from the end ports of one switch to those of another have to use; `None`: any.
+    /// Returns the service level of a path record. Packets from the end ports of switch `from` to
+    /// those of `to` must use it. `None` means any.
     pub fn service_level(&self, from: usize, to: usize) -> Option<ServiceLevel> {
         match &self.engine {
             Engine::Torus(torus) => Some(torus.service_level(from, to)),
@@ -172,7 +183,7 @@ impl Routes {
         }
     }
 
-    /// A switch's SL-to-VL mapping, by input and output (IBTA 7.6.6).
+    /// Returns the lane of a switch's SL-to-VL mapping, by input and output (IBTA 7.6.6).
     pub fn lane(&self, input: u8, output: u8, service_level: ServiceLevel, vls: OperationalVls) -> VirtualLane {
         let level = match &self.engine {
             Engine::MinimumHop | Engine::Tree(_) => return self.sl2vl.lane(service_level, vls),

@@ -7,7 +7,7 @@ fn routes(routing: Routing, neighbours: &[Vec<Neighbour>]) -> Routes {
     Routes::new(routing, neighbours).unwrap_or_else(|error| panic!("{routing:?}: switch {} {}", error.switch, error.why))
 }
 
-/// Whether a route leads from every switch to every end port.
+/// Checks whether a route leads from every switch to every end port.
 fn all_are_reached(routes: &Routes, neighbours: &[Vec<Neighbour>]) -> bool {
     let mut reached = true;
     routes.for_each_end(neighbours, |home, _, output| {
@@ -29,7 +29,7 @@ fn loops(routes: &Routes, neighbours: &[Vec<Neighbour>], code: u8) -> usize {
     credit_loops(neighbours, routes, |_, _| OperationalVls::from_code(code).unwrap()).len()
 }
 
-/// Rings of these lengths across each other; one end port at each switch.
+/// Returns rings of these lengths across each other, with one end port at each switch.
 fn torus(sides: &[usize]) -> Vec<Vec<Neighbour>> {
     let count: usize = sides.iter().product();
     let around = |switch: usize| {
@@ -49,7 +49,7 @@ fn torus(sides: &[usize]) -> Vec<Vec<Neighbour>> {
 
 #[test]
 fn every_switch_forwards_along_the_shortest_route() {
-    // Three switches in a row, an end port at each end of it.
+    // Three switches in a row, with an end port at each end.
     let fabric = [vec![End(Lid(1)), Switch(1)], vec![Switch(0), Switch(2)], vec![Switch(1), End(Lid(2))]];
     let routes = routes(Routing::MinimumHop, &fabric);
     let mut entries = Vec::new();
@@ -94,7 +94,8 @@ fn routes_round_a_torus_load_all_links_alike() {
         });
         let used: Vec<u32> = loads.iter().flat_map(|ports| &ports[..2 * sides.len()]).copied().collect();
         let (most, mean) = (used.iter().max().unwrap(), f64::from(used.iter().sum::<u32>()) / used.len() as f64);
-        // Half of a ring of six is odd: routes that begin at every other switch cover some links once more than others.
+        // Half of a ring of six is odd. Routes that begin at every other switch cover some links
+        // once more than others.
         let bound = if sides.contains(&6) { 1.12 } else { 1.01 };
         assert!(f64::from(*most) < bound * mean, "{sides:?}: {most} of {mean}");
     }

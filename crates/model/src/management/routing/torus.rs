@@ -1,17 +1,21 @@
 //! Dimension-ordered routing in tori and meshes.
 //!
-//! Of each switch the first two ports are those of the first dimension, to the next and to the one before, and so on: OpenSM's `dor` wants
-//! such an order, too. As in its `torus-2QoS` a bit of the service level for each dimension says whether the route crosses the dateline
-//! there, between the last and the first of a ring, and the mapping to lanes looks at the bit of the dimension that the output is of.
-//! On the lane of routes that do not cross the ring is cut at the dateline; the others are no longer than half of the ring, so that theirs is
-//! cut opposite to it. Where both directions round are equally long, one half of the destinations is reached by each: so all links of a ring
-//! carry the same when everybody sends to everybody, or nearly so where half of the ring is odd.
+//! The first two ports of each switch belong to the first dimension: to the next switch and to the
+//! previous one. The other dimensions follow. OpenSM's `dor` requires this order, too. As in its
+//! `torus-2QoS`, a bit of the service level for each dimension tells whether the route crosses the
+//! dateline. The dateline lies between the last and the first switch of a ring. The mapping to
+//! lanes uses the bit of the output's dimension.
+//!
+//! On the lane of routes that do not cross, the ring is cut at the dateline. The other routes are
+//! no longer than half of the ring, so their lane is cut opposite to it. If both directions round
+//! are equally long, each serves half of the destinations. Then all links of a ring carry the same
+//! when all send to all, or nearly so if half of the ring is odd.
 
 use super::{Neighbour, RoutesTo, Unroutable};
 use softband_types::ServiceLevel;
 use std::cmp::Ordering;
 
-/// A bit of the service level for each.
+/// Largest number of dimensions: each has a bit of the service level.
 const DIMENSIONS_MAX: usize = 3;
 
 #[derive(Clone, Debug)]
@@ -21,7 +25,7 @@ pub(super) struct Torus {
     coordinates: Vec<[usize; DIMENSIONS_MAX]>,
 }
 
-/// One ring of a route: which direction, and whether across the dateline.
+/// Part of a route along one ring: the direction, and whether it crosses the dateline.
 struct Leg {
     forward: bool,
     crosses: bool,
@@ -44,7 +48,7 @@ impl Torus {
         torus.check(neighbours).map(|()| torus)
     }
 
-    /// Whether every cable leads where the coordinates say.
+    /// Checks whether every cable leads where the coordinates say.
     fn check(&self, neighbours: &[Vec<Neighbour>]) -> Result<(), Unroutable> {
         for (switch, ports) in neighbours.iter().enumerate() {
             for (index, port) in ports.iter().enumerate().take(2 * self.sides.len()) {
@@ -60,7 +64,8 @@ impl Torus {
         Ok(())
     }
 
-    /// The shorter route in a dimension; of two that are equally long the one that the destination is for.
+    /// Returns the shorter route in a dimension. The destination selects between two that are
+    /// equally long.
     fn leg(&self, dimension: usize, here: &[usize], there: &[usize]) -> Leg {
         let ((length, is_ring), from, to) = (self.sides[dimension], here[dimension], there[dimension]);
         let crosses = match (2 * from.abs_diff(to)).cmp(&length) {
@@ -86,7 +91,8 @@ impl Torus {
         ServiceLevel((0..self.sides.len()).filter(crosses).fold(0, |level, dimension| level | 1 << dimension))
     }
 
-    /// What counts of a service level at an output: the bit of its dimension. To end ports all of it does.
+    /// Returns the part of a service level that counts at an output: the bit of its dimension.
+    /// Towards end ports, all of it counts.
     pub(super) fn level_at(&self, output: u8, service_level: ServiceLevel) -> ServiceLevel {
         let dimension = usize::from(output / 2);
         if dimension < self.sides.len() { ServiceLevel(service_level.0 >> dimension & 1) } else { service_level }
@@ -100,7 +106,8 @@ fn next(switch: usize, port: usize, neighbours: &[Vec<Neighbour>]) -> Option<usi
     }
 }
 
-/// How many switches follow each other in a dimension from the first one on, and whether they come back to it.
+/// Returns the number of switches in a row in a dimension, from the first switch on, and whether
+/// they come back to it.
 fn side(dimension: usize, neighbours: &[Vec<Neighbour>]) -> (usize, bool) {
     let (mut at, mut length) = (0, 1);
     while let Some(next) = next(at, 2 * dimension, neighbours) {
@@ -115,7 +122,8 @@ fn side(dimension: usize, neighbours: &[Vec<Neighbour>]) -> (usize, bool) {
     (length, false)
 }
 
-/// Where one comes to by a port; `None` at the end of a dimension that is no ring.
+/// Returns the coordinates that a port leads to, or `None` at the end of a dimension that is no
+/// ring.
 fn step(mut at: [usize; DIMENSIONS_MAX], port: usize, sides: &[(usize, bool)]) -> Option<[usize; DIMENSIONS_MAX]> {
     let (dimension, forward) = (port / 2, port.is_multiple_of(2));
     let (length, is_ring) = sides[dimension];
@@ -127,7 +135,7 @@ fn step(mut at: [usize; DIMENSIONS_MAX], port: usize, sides: &[(usize, bool)]) -
     Some(at)
 }
 
-/// Of each switch, from the first one at the origin.
+/// Returns the coordinates of each switch. The first switch is the origin.
 fn coordinates(sides: &[(usize, bool)], neighbours: &[Vec<Neighbour>]) -> Result<Vec<[usize; DIMENSIONS_MAX]>, Unroutable> {
     let mut known = vec![None; neighbours.len()];
     known[0] = Some([0; DIMENSIONS_MAX]);

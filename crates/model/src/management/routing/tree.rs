@@ -3,23 +3,25 @@
 use super::{Neighbour, Outputs, RoutesTo, Unroutable, has_ends, hops_to};
 use std::collections::VecDeque;
 
-/// Which direction is up.
+/// Ranks that define up and down.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
-    /// Up is towards the lesser.
+    /// Rank of each switch. Up is towards the lesser rank.
     rank: Vec<(u32, usize)>,
-    /// Of switches by their height, how many destinations in turn take the same route: the product of the numbers of routes up below.
+    /// By height of a switch: how many destinations in turn take the same route. It is the product
+    /// of the numbers of routes up below.
     stride: Vec<usize>,
-    /// Of each switch.
+    /// Height of each switch.
     height: Vec<usize>,
 }
 
 impl Tree {
-    /// Up is towards the switch from which the farthest is nearest; of several the first.
+    /// Makes up lead to the middle: the switch with the nearest farthest switch, the first of
+    /// several.
     pub(super) fn around_the_middle(neighbours: &[Vec<Neighbour>]) -> Self {
         let count = neighbours.len();
         let mut rank: Vec<Option<u32>> = vec![None; count];
-        // Networks that nothing joins have a middle each.
+        // Each of several separate networks has a middle.
         for first in 0..count {
             if rank[first].is_some() {
                 continue;
@@ -35,7 +37,7 @@ impl Tree {
         Self { rank, stride: vec![1], height: vec![0; count] }
     }
 
-    /// Up is away from the switches with end ports.
+    /// Makes up lead away from the switches with end ports.
     pub(super) fn of_levels(neighbours: &[Vec<Neighbour>]) -> Result<Self, Unroutable> {
         let height = heights(neighbours);
         let top = height.iter().copied().max().unwrap_or(0);
@@ -60,7 +62,8 @@ impl Tree {
         tree.check(neighbours).map(|()| tree)
     }
 
-    /// Whether every end port is reached from wherever cables lead to it.
+    /// Checks whether routes reach every end port from all switches with end ports that cables
+    /// connect to it.
     fn check(&self, neighbours: &[Vec<Neighbour>]) -> Result<(), Unroutable> {
         for home in (0..neighbours.len()).filter(|home| has_ends(&neighbours[*home])) {
             let routes = self.routes_to(home, neighbours);
@@ -72,7 +75,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Switches above `home` go down to it, all others up to the nearest that does.
+    /// Returns the routes to `home`. Switches above it go down to it, all others up to the nearest
+    /// of those.
     pub(super) fn routes_to(&self, home: usize, neighbours: &[Vec<Neighbour>]) -> RoutesTo {
         let (down, order) = self.above(home, neighbours);
         let mut distance = down.clone();
@@ -95,7 +99,8 @@ impl Tree {
         RoutesTo(outputs)
     }
 
-    /// By switch: hops down to `home`, if it can be reached by going down alone; and all switches, those above first, then by rank.
+    /// Returns, by switch, the hops down to `home`, if downward hops alone reach it. Also returns
+    /// all switches: those above `home` first, then the others by rank.
     fn above(&self, home: usize, neighbours: &[Vec<Neighbour>]) -> (Vec<Option<u32>>, Vec<usize>) {
         let mut down = vec![None; neighbours.len()];
         down[home] = Some(0);
@@ -120,12 +125,12 @@ impl Tree {
     }
 }
 
-/// The switches that cables lead to from one, itself among them.
+/// Returns the switches that cables lead to from `from`, itself among them.
 fn reached(from: usize, neighbours: &[Vec<Neighbour>]) -> impl Iterator<Item = usize> {
     hops_to(from, neighbours).into_iter().enumerate().filter_map(|(switch, hops)| hops.map(|_| switch))
 }
 
-/// Hops from the nearest switch that has end ports.
+/// Returns the hops of each switch from the nearest switch that has end ports.
 fn heights(neighbours: &[Vec<Neighbour>]) -> Vec<usize> {
     let mut height: Vec<Option<usize>> = neighbours.iter().map(|ports| has_ends(ports).then_some(0)).collect();
     let mut frontier: VecDeque<usize> = (0..neighbours.len()).filter(|switch| height[*switch].is_some()).collect();
