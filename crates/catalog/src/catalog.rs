@@ -10,18 +10,18 @@ use crate::parts::{self, CableTemplate, LengthLimit, PartKind, PartReader, PartS
 
 type Shelf<T> = BTreeMap<String, (T, PartSheet)>;
 
-/// One part file as it was found.
+/// A part file as found on the disk.
 #[derive(Clone, Debug)]
 pub struct PartFile {
     pub kind: PartKind,
-    /// The part's name: the file's name without `.toml`.
+    /// Name of the part: the name of the file without `.toml`.
     pub name: String,
-    /// How messages call the file.
+    /// Name of the file in messages.
     pub file: String,
     pub text: String,
 }
 
-/// The parts of a fabric that stand in where none are named.
+/// The parts that `[generate]` uses where the file names none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsualParts {
     pub host: String,
@@ -33,7 +33,7 @@ pub struct UsualParts {
 }
 
 impl UsualParts {
-    /// The first of each kind; `None` where a host, an HCA or a cable is missing.
+    /// Returns the first part of each kind. Returns `None` if a host, an HCA or a cable is missing.
     pub fn of(spec: &FabricSpec) -> Option<Self> {
         let (host, cable) = (spec.hosts.first()?, spec.cables.first()?);
         let hca = host.hcas.first()?;
@@ -62,13 +62,15 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Builds the catalogue from part files; all mistakes of all files are reported together.
+    /// Builds the catalogue from part files. Reports all mistakes of all files together.
     pub fn from_files(files: &[PartFile]) -> Result<Self, CatalogError> {
         Self::from_layers(&[files])
     }
 
-    /// Several catalogues in one. A part takes the place of the one of its name in those before, with a warning where its file says something
-    /// else. A reference to a part finds the last of that name; only `like` never looks into later catalogues, which so change no other part.
+    /// Merges several catalogues. A part replaces the part of the same name in earlier layers, with
+    /// a warning if the texts of their files differ.
+    /// Every reference finds the last part of a name, with one exception. `like` never looks into
+    /// later layers, so a later layer leaves earlier parts alone.
     pub fn from_layers(layers: &[&[PartFile]]) -> Result<Self, CatalogError> {
         let files: Vec<(usize, &PartFile)> =
             layers.iter().enumerate().flat_map(|(layer, files)| files.iter().map(move |file| (layer, file))).collect();
@@ -81,11 +83,11 @@ impl Catalog {
         let variants = |(part, file)| parts::variants(part).into_iter().enumerate().map(move |(index, part)| (part, file, index > 0));
         let mut full: Vec<(RawPart, usize, bool)> = full.into_iter().flat_map(variants).collect();
         let replaced = last_of_each_name(&mut full);
-        // What others refer to comes first.
+        // Parts refer only to parts of earlier stages.
         full.sort_by_key(|(part, ..)| stage(part));
         let mut catalog = Self::default();
         for (part, file, again) in &full {
-            // A file with several parts has each finding once, at the first part.
+            // All parts of a file share its faults, so the first part reports them.
             if !again || findings[*file].errors.is_empty() {
                 catalog.shelve(part, &mut findings[*file]);
             }
@@ -98,14 +100,14 @@ impl Catalog {
             errors.push((stage(part), findings.errors));
             warnings.extend(findings.warnings);
         }
-        // A part that others cannot refer to comes before what they say of that.
+        // The error of a broken part precedes the errors of the parts that refer to it.
         errors.sort_by_key(|(stage, _)| *stage);
         let errors: Vec<_> = errors.into_iter().flat_map(|(_, errors)| errors).collect();
         catalog.warnings = warnings;
         if errors.is_empty() { Ok(catalog) } else { Err(CatalogError::new(errors)) }
     }
 
-    /// What the user should know of the parts; no reason to stop.
+    /// Returns the warnings about the parts. A warning does not stop the load.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
@@ -128,7 +130,8 @@ impl Catalog {
         }
     }
 
-    /// This catalogue with parts in place of those of their names, or besides them. Faults go to `findings`.
+    /// Returns this catalogue with `parts` added. An added part replaces the part of the same name.
+    /// Faults go to `findings`.
     pub(crate) fn with_parts(&self, mut parts: Vec<RawPart>, findings: &mut Findings) -> Self {
         let mut catalog = self.clone();
         parts.sort_by_key(stage);
@@ -136,7 +139,7 @@ impl Catalog {
         catalog
     }
 
-    /// What `[generate]` takes where a file does not name parts.
+    /// Sets the parts that `[generate]` uses where a file names none.
     pub fn set_usual_parts(&mut self, usual: Option<UsualParts>) {
         self.usual = usual;
     }
@@ -144,7 +147,7 @@ impl Catalog {
         self.usual.as_ref()
     }
 
-    /// Names of all parts of a kind, in order.
+    /// Returns the names of all parts of a kind, in order.
     pub fn parts(&self, kind: PartKind) -> Vec<&str> {
         match kind {
             PartKind::Bus => names(&self.buses),
@@ -156,7 +159,7 @@ impl Catalog {
         }
     }
 
-    /// Every parameter of a part with unit, source and status.
+    /// Returns every parameter of a part with unit, source and status.
     pub fn sheet(&self, kind: PartKind, name: &str) -> Option<&PartSheet> {
         match kind {
             PartKind::Bus => self.buses.get(name).map(|(_, sheet)| sheet),
@@ -168,7 +171,7 @@ impl Catalog {
         }
     }
 
-    /// The sheets of all parts of that name, whatever their kind.
+    /// Returns the sheets of all parts of that name, of any kind.
     pub fn find(&self, name: &str) -> Vec<&PartSheet> {
         PartKind::ALL.into_iter().filter_map(|kind| self.sheet(kind, name)).collect()
     }
@@ -193,10 +196,10 @@ impl Catalog {
     }
 }
 
-/// Files by index, the new and the old one, with the names of the parts of the old one that the new one has.
+/// Indices of the new and the old file, with the names of the parts that the new file replaces.
 type Replaced = BTreeMap<(usize, usize), Vec<String>>;
 
-/// Leaves of the parts of one name that of the last layer.
+/// Keeps, of all parts of a name, those of the last layer.
 fn last_of_each_name(parts: &mut Vec<(RawPart, usize, bool)>) -> Replaced {
     let key = |part: &RawPart| (part.kind, part.name.clone());
     let mut last = BTreeMap::new();
@@ -215,7 +218,7 @@ fn last_of_each_name(parts: &mut Vec<(RawPart, usize, bool)>) -> Replaced {
     replaced
 }
 
-/// Kinds in the order in which they refer to each other; a bridge names its slot.
+/// Returns the rank of a part. A part refers only to parts of lower rank; a bridge names its slot.
 fn stage(part: &RawPart) -> (usize, bool) {
     let kinds = [PartKind::Bus, PartKind::Limit, PartKind::Hca, PartKind::Switch, PartKind::Host, PartKind::Cable];
     let rank = kinds.into_iter().position(|kind| kind == part.kind).unwrap_or(kinds.len());

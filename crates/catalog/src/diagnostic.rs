@@ -1,4 +1,4 @@
-//! Mistakes: the problem, the place and the remedy.
+//! Faults in files: the problem, the location and the remedy.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,14 +8,14 @@ use std::sync::Arc;
 use crate::parts::PartKind;
 pub(crate) use crate::spelling::suggest;
 
-/// How much a fault matters.
+/// Severity of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// The file cannot be used.
+    /// The loader cannot use the file.
     Error,
-    /// The file can be used, perhaps not as meant.
+    /// The loader can use the file, but perhaps not as its author meant.
     Warning,
-    /// Worth knowing.
+    /// Information for the user.
     Note,
 }
 
@@ -29,14 +29,14 @@ impl Severity {
     }
 }
 
-/// A file, as the loader knows it.
+/// A file with the name that the loader knows.
 #[derive(Debug)]
 struct Source {
     name: String,
     text: String,
 }
 
-/// One mistake, or one thing to know, with the places in the file that it speaks of.
+/// A mistake or a note, with the places in the file that it concerns.
 #[derive(Clone, Debug)]
 pub struct Fault {
     severity: Severity,
@@ -46,40 +46,40 @@ pub struct Fault {
     source: Arc<Source>,
 }
 
-/// Letters of a line that are shown.
+/// Maximum length of a shown line, in characters.
 const LINE_MAX: usize = 160;
 
-/// Something that does not stop a fabric from being loaded: an error that was allowed, or a note.
+/// A fault that does not stop the load: a permitted error, or a note.
 pub type Warning = Fault;
 
 impl Fault {
-    /// The problem, in one sentence.
+    /// Returns the problem in one sentence.
     pub fn message(&self) -> &str {
         &self.message
     }
-    /// What would be right.
+    /// Returns the remedy.
     pub fn help_text(&self) -> Option<&str> {
         self.help.as_deref()
     }
-    /// How much it matters.
+    /// Returns the severity.
     pub fn level(&self) -> Severity {
         self.severity
     }
-    /// The file as it was named to the loader.
+    /// Returns the file name that the loader received.
     pub fn file(&self) -> &str {
         &self.source.name
     }
-    /// Line and column (both from 1) of the first place, if the fault has a place.
+    /// Returns line and column (both from 1) of the first place, if the fault has a place.
     pub fn location(&self) -> Option<(usize, usize)> {
         self.labels.first().map(|(span, _)| line_and_column(&self.source.text, span.start))
     }
 
-    /// The fault in plain lines: `file:line:column: error: message`, further places, help.
+    /// Returns the fault in plain lines: `file:line:column: error: message`, further places, help.
     pub fn to_text(&self) -> String {
         self.drawn(false)
     }
 
-    /// The same, with each place's line of the file below it.
+    /// Returns the same text, with the line of the file below each place.
     pub fn to_snippet(&self) -> String {
         self.drawn(true)
     }
@@ -105,7 +105,8 @@ impl Fault {
         text
     }
 
-    /// The line of a place, and marks below the letters that are meant. A tab is shown as one space.
+    /// Returns the line of a place, with marks below the characters that the fault concerns. A
+    /// control character appears as one space.
     fn line(&self, span: &Range<usize>, label: &str) -> String {
         let (number, column) = line_and_column(&self.source.text, span.start);
         let Some(line) = self.source.text.lines().nth(number - 1) else { return String::new() };
@@ -139,15 +140,15 @@ macro_rules! fault_list {
                 assert!(!faults.is_empty(), "an error says what is wrong");
                 Self { faults }
             }
-            /// Everything found, in the order of the file.
+            /// Returns all faults, in the order of the file.
             pub fn faults(&self) -> &[Fault] {
                 &self.faults
             }
-            /// Every fault in plain lines, for places that draw no snippets.
+            /// Returns every fault in plain lines, for output without snippets.
             pub fn to_text(&self) -> String {
                 self.faults.iter().map(Fault::to_text).collect::<Vec<_>>().join("\n")
             }
-            /// Every fault with its lines of the file, for terminals.
+            /// Returns every fault with its lines of the file, for terminals.
             pub fn to_snippet(&self) -> String {
                 self.faults.iter().map(Fault::to_snippet).collect::<Vec<_>>().join("\n")
             }
@@ -170,20 +171,20 @@ macro_rules! fault_list {
 }
 
 fault_list!(
-    /// A fabric file that cannot be used: all of its mistakes, each pointing into the file.
+    /// All mistakes of an unusable fabric file, each with its place in the file.
     FabricError, "the fabric file");
 fault_list!(
-    /// A catalogue that cannot be used: all of its mistakes, each pointing into its file.
+    /// All mistakes of an unusable catalogue, each with its place in its file.
     CatalogError, "the catalogue");
 
-/// Collects what is found in one file.
+/// Collects the faults of one file.
 pub(crate) struct Findings {
     source: Arc<Source>,
     pub(crate) errors: Vec<Fault>,
     pub(crate) warnings: Vec<Fault>,
 }
 
-/// A place in the file and what to say there.
+/// A place in the file and the text to show there.
 pub(crate) type Label = (Range<usize>, String);
 
 impl Findings {
@@ -202,13 +203,14 @@ impl Findings {
         let fault = self.fault(Severity::Note, message, labels, help);
         self.warnings.push(fault);
     }
-    /// Parts of this file stand in for those of that name in `old`.
+    /// Warns that parts of this file replace the parts of the same name in `old`.
     pub(crate) fn replaced(&mut self, kind: PartKind, names: &[String], old: &str) {
         let names = names.join("`, `");
         let help = "give the file a name of its own to have both";
         self.warning(format!("{kind} part `{names}` takes the place of the one in {old}"), Vec::new(), Some(help.into()));
     }
-    /// Keeps the first of those that say the same of the same place but for numbers: generated nodes are all alike.
+    /// Keeps one of all faults at a place whose messages differ only in numbers, because generated
+    /// nodes are all alike.
     pub(crate) fn say_once(&mut self) {
         let mut said = BTreeSet::new();
         for faults in [&mut self.errors, &mut self.warnings] {

@@ -1,4 +1,4 @@
-//! A TOML file as a tree in which every key and value knows its place.
+//! A TOML file as a tree that records the place of every key and value.
 
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Whether it is a table that has `key`, right or wrong.
+    /// Returns whether the value is a table that contains `key`, valid or not.
     pub(crate) fn has(&self, key: &str) -> bool {
         matches!(&self.node.value, Value::Table(entries) if entries.iter().any(|entry| entry.key == key))
     }
@@ -57,7 +57,7 @@ impl Value {
     }
 }
 
-/// Parses `text`; a syntax error goes to `findings`.
+/// Parses `text`. A syntax error goes to `findings`.
 pub(crate) fn parse(text: &str, findings: &mut Findings) -> Option<Vec<Entry>> {
     match ImDocument::parse(text) {
         Ok(document) => Some(table_entries(document.as_table(), &(0..0))),
@@ -115,11 +115,11 @@ fn value_node(value: &toml_edit::Value, fallback: &Range<usize>) -> Node {
     Node { span, value }
 }
 
-/// The entries of one table, taken key by key; what nobody took is unknown.
+/// The entries of one table. The reader takes them key by key; the rest are unknown.
 pub(crate) struct Fields<'a> {
-    /// How messages call the table, such as `` `[fabric]` ``.
+    /// Name of the table in messages, such as `` `[fabric]` ``.
     what: String,
-    /// Where to point when a key is missing.
+    /// Place that an error marks when a key is missing.
     span: Range<usize>,
     entries: &'a [Entry],
     known: Vec<&'static str>,
@@ -129,7 +129,7 @@ impl<'a> Fields<'a> {
     pub(crate) fn new(what: impl Into<String>, span: Range<usize>, entries: &'a [Entry]) -> Self {
         Self { what: what.into(), span, entries, known: Vec::new() }
     }
-    /// Of a node that must be a table.
+    /// Opens a node that must be a table.
     pub(crate) fn of(what: impl Into<String>, node: &'a Node, span: Range<usize>, findings: &mut Findings) -> Option<Self> {
         let what = what.into();
         if let Value::Table(entries) = &node.value {
@@ -149,7 +149,7 @@ impl<'a> Fields<'a> {
         }
         self.entries.iter().find(|entry| entry.key == key)
     }
-    /// Whether the table has `key`, right or wrong.
+    /// Returns whether the table contains `key`, valid or not.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.entries.iter().any(|entry| entry.key == key)
     }
@@ -161,7 +161,7 @@ impl<'a> Fields<'a> {
         }
         found
     }
-    /// `example`: the value as it could stand in the file.
+    /// Reads an optional text. `example` is a valid value, for the error message.
     pub(crate) fn optional_text(&mut self, key: &'static str, example: &str, findings: &mut Findings) -> Option<(&'a str, Range<usize>)> {
         self.optional(key).and_then(|entry| text_of(entry, example, findings))
     }
@@ -177,7 +177,7 @@ impl<'a> Fields<'a> {
         None
     }
 
-    /// Reports every key that nobody asked for.
+    /// Reports every key that the reader did not take.
     pub(crate) fn finish(self, findings: &mut Findings) {
         for entry in self.entries.iter().filter(|entry| !self.known.contains(&entry.key.as_str())) {
             let label = vec![(entry.key_span.clone(), "not a key of this table".to_owned())];

@@ -1,4 +1,4 @@
-//! A fabric drawn as text.
+//! Text drawings of fabrics.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use softband_types::{LinkLayer, OperationalVls, PortNumber};
 
 use crate::fabric_file::train::metres;
 
-/// Hosts, switches and their ports, each with its cable, the rate it trained to, its lanes and its MTU.
+/// Draws hosts, switches and ports, each port with its cable, trained rate, lanes and MTU.
 pub fn draw_text(spec: &FabricSpec) -> String {
     let mut text = String::new();
     write_text(&mut text, spec).expect("writing to a String does not fail");
@@ -76,7 +76,7 @@ fn write_ports(
     }
 }
 
-/// `1, 3-24`.
+/// Formats sorted numbers as `1, 3-24`.
 fn ranges(numbers: &[u8]) -> String {
     let mut runs: Vec<(u8, u8)> = Vec::new();
     for &number in numbers {
@@ -89,7 +89,7 @@ fn ranges(numbers: &[u8]) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// `2 hosts, 1 switch, 2 cables; max_op_vls 5, MTU up to 4096`.
+/// Returns a summary, such as `2 hosts, 1 switch, 2 cables; max_op_vls 5, MTU up to 4096`.
 pub fn summary(spec: &FabricSpec) -> String {
     let mut parts = vec![counted(spec.hosts.len(), "host", "hosts")];
     if !spec.switches.is_empty() {
@@ -104,13 +104,13 @@ pub fn summary(spec: &FabricSpec) -> String {
     format!("{}; max_op_vls {}, MTU up to {}{control}", parts.join(", "), subnet.max_op_vls.code(), subnet.mtu_max.bytes())
 }
 
-/// `cx4, 8 m, 4X DDR, VL0-7, MTU 2048`.
+/// Returns a label, such as `cx4, 8 m, 4X DDR, VL0-7, MTU 2048`.
 pub(crate) fn cable_label(spec: &FabricSpec, cable: &CableSpec) -> String {
     let (part, length) = (&cable.part.name, metres(cable.part.length_millimetres));
     format!("{part}, {length}, {}, {}, MTU {}", cable.rate_name(), lanes(spec, cable), mtu_bytes(spec, cable))
 }
 
-/// The lanes that the subnet manager will put into operation: the least of its limit and both ports'.
+/// Returns the lanes that the subnet manager activates: the minimum of its limit and of both ports.
 pub(crate) fn lanes(spec: &FabricSpec, cable: &CableSpec) -> String {
     if cable.part.link_layer() == LinkLayer::Ethernet {
         return counted(spec.ethernet.priorities.data_lanes(), "priority", "priorities");

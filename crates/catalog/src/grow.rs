@@ -1,12 +1,14 @@
-//! A fabric file for any number of hosts, from one for some: the fabric that stands in where none is named.
+//! Grows a fabric file to any number of hosts, for the default fabric.
 
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
-/// The text of a fabric file with `count` hosts: each is as the first host of `text`, on a cable as its first, to the port of the switch
-/// that has its number. Whether the switch has so many is for the loader to say.
+/// Returns the text of a fabric file with `count` hosts. Each host is a copy of the first host of
+/// `text`, on a copy of its first cable.
+/// The cable of each host leads to the switch port with the host's number. The loader checks that
+/// the switch has this port.
 ///
 /// # Errors
-/// When `text` is not of that form.
+/// If `text` does not have that form.
 pub fn with_hosts(text: &str, count: usize) -> Result<String, String> {
     let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| error.to_string())?;
     let hosts = document.get_mut("hosts").and_then(Item::as_table_mut).ok_or("it has no hosts")?;
@@ -31,7 +33,7 @@ pub fn with_hosts(text: &str, count: usize) -> Result<String, String> {
     Ok(document.to_string())
 }
 
-/// a to z, then aa, ab and so on.
+/// Returns a to z, then aa, ab and so on.
 fn host_name(index: usize) -> String {
     let letter = char::from(b'a' + (index % 26) as u8);
     if index < 26 { letter.to_string() } else { format!("{}{letter}", host_name(index / 26 - 1)) }

@@ -1,7 +1,8 @@
-//! Reads the catalogue of parts and fabric files into checked values, with errors that point into the file.
+//! Reads the catalogue of parts and fabric files into checked values. Errors point into the file.
 //!
-//! A part file gives every value with its unit, its source and how it came to be known. A fabric file names parts and says
-//! how they are cabled. What comes out is a [`FabricSpec`](softband_fabric::spec::FabricSpec) that needs no further checks.
+//! A part file gives every value with its unit, source and status. A fabric file names parts and
+//! describes their cabling.
+//! The result is a [`FabricSpec`](softband_fabric::spec::FabricSpec) that needs no further checks.
 #![forbid(unsafe_code)]
 
 mod catalog;

@@ -16,7 +16,8 @@ impl Catalog {
         Self::load_with(dir, &[])
     }
 
-    /// Reads `dir` and after it each of `own`, which need not have all folders; parts of a later one take the place of those before.
+    /// Reads `dir`, then each folder of `own`, which need not have all subfolders. A part of a
+    /// later folder replaces the part of the same name.
     pub fn load_with(dir: &Path, own: &[PathBuf]) -> Result<Self, CatalogError> {
         let mut faults = Vec::new();
         let mut layers = vec![read_parts(dir, &PartKind::ALL, &mut faults)];
@@ -37,11 +38,11 @@ impl Catalog {
     }
 }
 
-/// A number that changes with what the parts in `own` are; `None` where there are none.
+/// Returns a digest of the parts in `own`. Returns `None` if there are no parts.
 pub fn digest_of_parts(own: &[PathBuf]) -> Option<u64> {
     let read = |dir: &PathBuf| read_parts(dir, &own_kinds(dir, &mut Vec::new()).unwrap_or_default(), &mut Vec::new());
     let layers: Vec<Vec<PartFile>> = own.iter().map(read).filter(|files| !files.is_empty()).collect();
-    // FNV-1a, which stays the same from one build to the next.
+    // FNV-1a gives the same digest in every build.
     let mut digest = 0xcbf2_9ce4_8422_2325_u64;
     for text in layers.iter().flat_map(|files| files.iter().flat_map(|file| [file.kind.folder(), &file.name, &file.text]).chain([""])) {
         for byte in text.bytes().chain([0]) {
@@ -66,7 +67,8 @@ fn read_parts(dir: &Path, kinds: &[PartKind], faults: &mut Vec<Fault>) -> Vec<Pa
     files
 }
 
-/// Which kinds of parts `dir` has. Files that look like parts and lie elsewhere in it would be missed in silence.
+/// Returns the kinds of parts that `dir` contains. Warns of files that look like parts but lie
+/// elsewhere, because the loader would skip them silently.
 fn own_kinds(dir: &Path, warnings: &mut Vec<Warning>) -> std::io::Result<Vec<PartKind>> {
     let strange = |folder: &Path| !PartKind::ALL.iter().any(|kind| folder.ends_with(kind.folder()));
     let mut places = vec![dir.to_path_buf()];
@@ -103,7 +105,7 @@ fn part_paths(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
             paths.push(path);
         }
     }
-    // The order of a folder is the file system's business.
+    // The order of directory entries depends on the file system.
     paths.sort();
     Ok(paths)
 }

@@ -1,23 +1,26 @@
-//! The name that somebody may have meant: one rule for every name of the product.
+//! Suggestions for misspelt names: one rule for every name of the product.
 
-/// Longer lists are cut.
+/// Most names in a list before it is cut.
 const SHOWN_MAX: usize = 24;
-/// A word of so many letters stands for a name that begins with it.
+/// Least number of letters for a match with the beginning of a name.
 const PREFIX_MIN: usize = 3;
-/// Between the parts of a name.
+/// Separators between the parts of a name.
 const SEPARATORS: [char; 4] = ['-', '_', '/', '.'];
 
-/// Returns the name of `known` that `word` was probably meant to be.
+/// Returns the name of `known` that `word` probably means.
 ///
-/// A name is near where a third of its letters or fewer have to be changed, added, dropped or swapped with their neighbour. Where no
-/// whole name is near, a name counts whose last part is (`sdr-cx4` of `cables/sdr-cx4`), or that `word` begins or is a part of.
+/// A name is near if at most a third of its letters must be changed, added, dropped or swapped with
+/// their neighbour.
+/// If no whole name is near, a near last part counts (`sdr-cx4` of `cables/sdr-cx4`). Otherwise
+/// `word` may be the beginning or a part of the name.
 pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     let candidates = known.into_iter().filter_map(|name| Some((farness(&word, &name.to_lowercase())?, name)));
     candidates.min_by_key(|(farness, _)| *farness).map(|(_, name)| name)
 }
 
-/// Edits of the whole name, after all those edits of its last part, and then beginnings and parts; `None` where the two have nothing in common.
+/// Returns the rank of a match: edits of the whole name, then edits of its last part, then
+/// beginnings and parts. Returns `None` if the words have nothing in common.
 fn farness(word: &str, name: &str) -> Option<(u8, usize)> {
     let letters = |text: &str| text.chars().count();
     let few_edits = |name: &str| Some(strsim::osa_distance(word, name)).filter(|edits| *edits <= (letters(word).max(letters(name)) + 1) / 3);

@@ -1,8 +1,9 @@
-//! The date that the clocks of simulated hosts start at.
+//! The date at which the clocks of simulated hosts start.
 
 use std::fmt;
 
-/// Seconds from 1970-01-01 00:00:00 UTC to simulated time zero. Completion times in nanoseconds since 1970 have to fit 64 bits.
+/// Seconds from 1970-01-01 00:00:00 UTC to simulated time zero. Completion times in nanoseconds
+/// since 1970 must fit 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StartDate(u64);
 
@@ -11,14 +12,14 @@ const YEARS: std::ops::RangeInclusive<u64> = 1970..=2500;
 const MONTHS: [u64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
 impl StartDate {
-    /// 2026-01-01 00:00:00 UTC: recent, so that programs that compare it with the dates of files and certificates go on, and the same in
-    /// every run.
+    /// 2026-01-01 00:00:00 UTC, the same in every run. It is recent, so that programs that compare
+    /// it with dates of files and certificates continue.
     pub const DEFAULT: Self = Self(1_767_225_600);
 
     /// Reads `2026-01-31`, `2026-01-31T12:30`, `2026-01-31T12:30:59` or the same with a `Z`; always UTC.
     ///
     /// # Errors
-    /// When the text is no such date; the message says how to write it.
+    /// If the text is not a date of this form. The message shows the form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is no date from 1970 to 2500: write 2026-01-31, or 2026-01-31T12:30:00Z with a time of day (UTC)");
         let (day, time) = text.split_once(['T', ' ']).map_or((text, "00:00"), |(day, time)| (day, time.strip_suffix('Z').unwrap_or(time)));
@@ -33,7 +34,7 @@ impl StartDate {
         Ok(Self(days * DAY + hour * 3600 + minute * 60 + second))
     }
 
-    /// Seconds since 1970-01-01 00:00:00 UTC.
+    /// Returns the seconds since 1970-01-01 00:00:00 UTC.
     pub fn unix_seconds(self) -> u64 {
         self.0
     }
@@ -45,7 +46,7 @@ impl Default for StartDate {
     }
 }
 
-/// As `parse` reads it, with the time of day.
+/// Writes the form that `parse` reads, with the time of day.
 impl fmt::Display for StartDate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mut days, second) = (self.0 / DAY, self.0 % DAY);
@@ -62,7 +63,7 @@ impl fmt::Display for StartDate {
     }
 }
 
-/// Numbers of so many digits each.
+/// Splits text into numbers with the given numbers of digits.
 fn numbers(text: &str, separator: char, digits: &[usize]) -> Option<Vec<u64>> {
     let words: Vec<&str> = text.split(separator).collect();
     let fits = words.len() == digits.len() && words.iter().zip(digits).all(|(word, digits)| word.len() == *digits && is_number(word));
@@ -81,7 +82,7 @@ fn days_of_year(year: u64) -> u64 {
     365 + u64::from(is_leap(year))
 }
 
-/// Months count from 1.
+/// Returns the days of a month. Months count from 1.
 fn days_of(year: u64, month: u64) -> u64 {
     MONTHS[month as usize - 1] + u64::from(month == 2 && is_leap(year))
 }

@@ -1,31 +1,31 @@
-//! Units as written in files, and the integers that the model counts in.
+//! Units in files, and the integers in which the model counts.
 
-/// What a parameter measures; decides the units that it may be written in and the integer that comes out.
+/// The quantity that a parameter measures. It determines the accepted units and the resulting integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dimension {
-    /// Comes out in bytes.
+    /// Converted to bytes.
     Bytes,
-    /// Comes out in picoseconds.
+    /// Converted to picoseconds.
     Duration,
-    /// A time of a run: comes out in picoseconds.
+    /// A time of a run, converted to picoseconds.
     Moment,
-    /// Comes out in bytes per second.
+    /// Converted to bytes per second.
     Rate,
-    /// Comes out in parts per million.
+    /// Converted to parts per million.
     Share,
-    /// Comes out in megahertz.
+    /// Converted to megahertz.
     Frequency,
-    /// Comes out in bits.
+    /// Converted to bits.
     Bits,
-    /// Comes out in millimetres.
+    /// Converted to millimetres.
     Length,
-    /// Comes out in picoseconds per metre.
+    /// Converted to picoseconds per metre.
     DelayPerLength,
-    /// A number of things.
+    /// A count.
     Count,
-    /// A number that only names something.
+    /// A number that only identifies something.
     Id,
-    /// A number that stands for something else, as VLCap does.
+    /// A number that encodes something else, such as VLCap.
     Code,
     /// Free text.
     Name,
@@ -40,7 +40,7 @@ pub enum Dimension {
 }
 
 impl Dimension {
-    /// Accepted units, each with its size in the integer that comes out.
+    /// Returns the accepted units, each with its size in the resulting integer.
     pub fn units(self) -> &'static [(&'static str, u64)] {
         match self {
             Self::Bytes => &[("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20)],
@@ -63,26 +63,26 @@ impl Dimension {
         }
     }
 
-    /// Size of `unit` in the integer that comes out, when it is a unit of this dimension.
+    /// Returns the size of `unit` in the resulting integer, if `unit` belongs to this dimension.
     pub fn multiplier(self, unit: &str) -> Option<u64> {
         self.units().iter().find(|(name, _)| *name == unit).map(|(_, multiplier)| *multiplier)
     }
 
-    /// The accepted units as a sentence has them: `ps, ns, us or ms`.
+    /// Returns the accepted units for a sentence: `ps, ns, us or ms`.
     pub fn accepted(self) -> String {
         let names: Vec<&str> = self.units().iter().map(|(name, _)| *name).collect();
         or_list(&names)
     }
 }
 
-/// A number as a file gives it.
+/// A number in a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
     Integer(i64),
     Decimal(f64),
 }
 
-/// Why a number does not become one of the model's integers.
+/// Reason why a number cannot become an integer of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConvertError {
     Negative,
@@ -91,7 +91,7 @@ pub enum ConvertError {
 }
 
 impl ConvertError {
-    /// The reason, to follow "is".
+    /// Returns the reason, to follow "is".
     pub fn reason(self) -> &'static str {
         match self {
             Self::Negative => "negative",
@@ -102,7 +102,7 @@ impl ConvertError {
 }
 
 impl Number {
-    /// The number times `multiplier`, as a whole number.
+    /// Returns the number times `multiplier`, as a whole number.
     pub fn scaled(self, multiplier: u64) -> Result<u64, ConvertError> {
         match self {
             Self::Integer(value) => {
@@ -115,7 +115,7 @@ impl Number {
 }
 
 fn scale_decimal(value: f64, multiplier: u64) -> Result<u64, ConvertError> {
-    // Above 2^53 a float no longer tells neighbouring integers apart.
+    // Above 2^53, a float cannot distinguish neighbouring integers.
     const EXACT_LIMIT: f64 = 9_007_199_254_740_992.0;
     if value < 0.0 {
         return Err(ConvertError::Negative);
@@ -125,14 +125,14 @@ fn scale_decimal(value: f64, multiplier: u64) -> Result<u64, ConvertError> {
         return Err(ConvertError::TooLarge);
     }
     let whole = scaled.round();
-    // `1.78 us` is not exact in binary; what is left after scaling must be that inexactness and nothing more.
+    // `1.78 us` is not exact in binary. The remainder after scaling must be that inexactness alone.
     if (scaled - whole).abs() > whole.max(1.0) * 1e-9 {
         return Err(ConvertError::NotWhole);
     }
     Ok(whole as u64)
 }
 
-/// Why a text is no quantity of its dimension.
+/// Reason why a text is not a quantity of its dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum QuantityError {
     NoUnit,
@@ -142,7 +142,7 @@ pub(crate) enum QuantityError {
 }
 
 impl QuantityError {
-    /// The mistake in `text`, to follow the name of what it should be.
+    /// Returns the fault of `text`, to follow the name of the expected quantity.
     pub(crate) fn reason(&self, text: &str) -> String {
         match self {
             Self::NoUnit => format!("has no unit: `{text}`"),
@@ -153,7 +153,7 @@ impl QuantityError {
     }
 }
 
-/// A number with a unit of `dimension`, such as `8 m`, as the integer that the model counts in.
+/// Parses a number with a unit of `dimension`, such as `8 m`, into the integer of the model.
 pub(crate) fn parse_quantity(text: &str, dimension: Dimension) -> Result<u64, QuantityError> {
     let trimmed = text.trim();
     let split = trimmed.find(|c: char| c.is_alphabetic() || c.is_whitespace()).unwrap_or(trimmed.len());
@@ -164,7 +164,7 @@ pub(crate) fn parse_quantity(text: &str, dimension: Dimension) -> Result<u64, Qu
     number.map_err(|_| QuantityError::NoNumber)?.scaled(multiplier).map_err(QuantityError::Convert)
 }
 
-/// `a`, `a or b`, `a, b or c`.
+/// Joins names: `a`, `a or b`, `a, b or c`.
 pub(crate) fn or_list<T: AsRef<str>>(names: &[T]) -> String {
     match names {
         [] => String::new(),

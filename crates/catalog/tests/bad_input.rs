@@ -1,4 +1,4 @@
-//! Every kind of mistake in a fabric file gets its message: file, line, what is wrong, what would be right.
+//! Each kind of mistake in a fabric file has its message: file, line, problem, remedy.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{HOSTS_AND_SWITCH, catalog, error_of, parse};
 use softband_catalog::{LoadOptions, load_fabric, parse_fabric};
 use softband_types::PKey;
 
-/// Hosts and switch (12 lines), then `cables`, whose first line is line 13.
+/// Returns hosts and switch (12 lines), then `cables`, whose first line is line 13.
 fn with(cables: &str) -> String {
     format!("{HOSTS_AND_SWITCH}{cables}")
 }
@@ -336,7 +336,7 @@ fn an_unknown_slot_is_named_with_the_known_ones() {
     assert!(error_of(&text).starts_with("test.toml:6:8: error: `slot` must be"), "{}", error_of(&text));
 }
 
-/// Host a with two HCAs of `part` on the bus `riser`, which `bus` describes.
+/// Returns host a with two HCAs of `part` on the bus `riser`, which `bus` describes.
 fn two_on_a_bus(bus: &str, part: &str) -> String {
     let hca = |name: &str, more: &str| format!("[[hosts.{name}.hcas]]\npart = \"{part}\"\n{more}");
     let cable = |from: &str| format!("[[cables]]\npart = \"cx4\"\nfrom = \"{from}/1\"\nto = \"b/{}/1\"\n", from.rsplit('/').next().unwrap());

@@ -1,4 +1,4 @@
-//! Mistakes in part files: a value without unit or source never gets into the model.
+//! Mistakes in part files: a value without unit or source never reaches the model.
 
 use softband_catalog::{Catalog, PartFile, PartKind};
 use softband_model::parts::Slot;
@@ -53,7 +53,7 @@ fn a_value_needs_unit_source_and_status() {
         error_of(&BUS.replacen("unit = \"B\", ", "", 1)),
         "bus/x8.toml:5:1: error: `max_payload` needs `unit`\n  help: write `unit = \"B\"`, `unit = \"KiB\"` or `unit = \"MiB\"`"
     );
-    // The help names units of this parameter, not of any.
+    // The help names units of this parameter only.
     let delay = BRIDGE.replacen("unit = \"ns\", ", "", 1);
     let delay = Catalog::from_files(&[bridge("aaa", &delay), bus(PCI_X)]).map(|_| ()).unwrap_err().to_text();
     let help = "write `unit = \"ps\"`, `unit = \"ns\"`, `unit = \"us\"` or `unit = \"ms\"`";

@@ -1,4 +1,4 @@
-//! Drawings, whole, as a reader sees them.
+//! Complete drawings as a reader sees them.
 
 mod common;
 

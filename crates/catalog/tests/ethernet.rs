@@ -1,4 +1,4 @@
-//! Ethernet in fabric files and parts: what links train to, and every kind of mistake.
+//! Ethernet in fabric files and parts: training of links, and every kind of mistake.
 
 mod common;
 
@@ -12,7 +12,7 @@ fn shipped() -> String {
     std::fs::read_to_string(root().join("fabrics/roce-100g.toml")).unwrap()
 }
 
-/// The shipped fabric with `old` replaced, everywhere.
+/// Returns the shipped fabric with every `old` replaced.
 fn with(old: &str, new: &str) -> String {
     let text = shipped();
     assert!(text.contains(old), "{old}");

@@ -1,4 +1,4 @@
-//! Faults in a fabric file: what is read, and what each mistake is answered with.
+//! Faults in a fabric file: their values, and the message for each mistake.
 
 mod common;
 
@@ -11,7 +11,7 @@ use softband_types::PortNumber;
 const CABLES: &str = "[[cables]]\npart = \"cx4\"\n# 8 m\nfrom = \"a/mthca0/1\"\nto = \"sw/1\"\n\
      [[cables]]\npart = \"cx4\"\n# 8 m\nfrom = \"b/mthca0/1\"\nto = \"sw/2\"\n";
 
-/// A fabric of two hosts, whose first fault begins in line 23.
+/// Returns a fabric of two hosts, whose first fault begins in line 23.
 fn with(faults: &str) -> String {
     format!("{HOSTS_AND_SWITCH}{CABLES}{faults}")
 }

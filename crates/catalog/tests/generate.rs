@@ -1,4 +1,4 @@
-//! Generated fabrics: whole, without credit loops, and the same when they are written out.
+//! Generated fabrics are complete, have no credit loops, and equal their written-out form.
 
 mod common;
 
@@ -21,7 +21,8 @@ fn load(text: &str) -> LoadedFabric {
     parse_fabric("test.toml", text, &catalog(), &LoadOptions::default()).unwrap_or_else(|error| panic!("{text}: {}", error.to_text()))
 }
 
-/// Calls `visit` with each pair of different hosts, as places among all end ports, and the ports of switches between them.
+/// Calls `visit` with each pair of different hosts, as indices among all end ports, and the switch
+/// ports on their route.
 fn for_each_way(spec: &FabricSpec, mut visit: impl FnMut(usize, usize, &[(usize, u8)])) {
     let neighbours = softband_fabric::neighbours(spec);
     let routes = Routes::new(spec.subnet.routing, &neighbours).unwrap();
@@ -113,7 +114,7 @@ fn what_is_said_to_help_against_loops_does() {
     let enough = |code| LoopRemedy::Lanes(OperationalVls::from_code(code).unwrap());
     let torus = text("kind = \"torus\"\ndimensions = [5, 6]");
     assert_eq!(remedy(&torus, "routing = \"dor\""), LoopRemedy::Routing(Routing::Torus));
-    // With one lane it would have loops as well.
+    // With one lane, `torus` routing would have loops as well.
     assert_eq!(remedy(&torus, "routing = \"dor\"\nmax_op_vls = 1"), LoopRemedy::Order);
     assert_eq!(remedy(&torus, "max_op_vls = 1"), enough(2));
     let dragonfly = text("kind = \"dragonfly\"\nhosts_per_switch = 2");
@@ -153,7 +154,7 @@ fn a_shift_of_all_hosts_puts_no_two_flows_on_one_link_of_a_full_fat_tree() {
     }
 }
 
-/// Hosts and spines of a leaf in a fabric of two leaves.
+/// Returns the numbers of hosts and spines of a leaf in a fabric of two leaves.
 fn leaf_of(ports: usize, over: &str) -> (usize, usize) {
     let spec = load(&text(&format!("kind = \"fat-tree\"\nports = {ports}\noversubscription = {over}\nlevels = 2"))).spec;
     let ends = |port: &&Neighbour| matches!(port, Neighbour::End(_));

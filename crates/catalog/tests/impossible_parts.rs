@@ -7,7 +7,7 @@ fn catalog_text(kind: PartKind, name: &str) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// The part with another value of a parameter.
+/// Returns the part with another value of a parameter.
 fn changed(text: &str, name: &str, value: &str) -> String {
     let start = format!("{name} = {{ value = ");
     let line = text.lines().find(|line| line.starts_with(&start)).unwrap_or_else(|| panic!("no {name}"));
@@ -24,7 +24,7 @@ fn error_of(kind: PartKind, text: &str, others: &[PartFile]) -> String {
     load(kind, text, others).map(|_| ()).expect_err("nothing can be so")
 }
 
-/// The part is refused for the value alone, and the message goes on so.
+/// Checks that the error concerns only this value and that its message starts with `wanted`.
 fn assert_refused(kind: PartKind, base: &str, (name, value): (&str, &str), wanted: &str) {
     let error = error_of(kind, &changed(base, name, value), &[]);
     assert!(error.contains(&format!(": error: `{name}`: {wanted}")), "{name} = {value}: {error}");
@@ -48,7 +48,7 @@ fn buses_whose_packets_no_pci_express_has_are_refused() {
     assert!(load(bus, &changed(&base, "link_layer_share", "50"), &[]).is_ok());
     assert!(load(bus, &changed(&base, "write_header", "12"), &[]).is_ok());
     assert!(load(bus, &changed(&base, "completion", "128"), &[]).is_ok());
-    // Where it is like another, the value that it gives itself is the one to change.
+    // A derived part must change its own value.
     let gen3 = PartFile { kind: bus, name: "pcie-gen3".into(), file: "bus/pcie-gen3.toml".into(), text: catalog_text(bus, "pcie-gen3") };
     let gen1 = PartFile { kind: bus, name: "pcie-gen1".into(), file: "bus/pcie-gen1.toml".into(), text: base.clone() };
     let like = "summary = \"s\"\nlike = \"pcie-gen3-x8\"\nmax_payload = { value = 128, unit = \"B\", source = \"s\", status = \"assumed\" }\n";

@@ -1,4 +1,5 @@
-//! Drawings of all fabrics of the repository and of generated ones: nothing lies over anything else, and nothing leaves the picture.
+//! Drawings of all fabrics of the repository and of generated ones: nothing overlaps, and nothing
+//! leaves the picture.
 
 mod common;
 
@@ -55,7 +56,7 @@ fn drawings() -> Vec<(String, FabricSpec, Drawing)> {
     drawn.collect()
 }
 
-/// Whether two boxes with this much room around them have a point in common.
+/// Returns whether two boxes with this much room around them overlap.
 fn overlap(a: &Node, b: &Node, room: i64) -> bool {
     let apart = |a: i64, b: i64| 2 * (a - b).abs();
     apart(a.centre.0, b.centre.0) < a.width + b.width + 2 * room && apart(a.centre.1, b.centre.1) < a.height + b.height + 2 * room
@@ -115,7 +116,7 @@ fn cables_of_the_same_two_nodes_lie_beside_each_other() {
     }
 }
 
-/// An element of a picture: its name, its attributes, and its text.
+/// An element of a picture: name, attributes and text.
 struct Element {
     name: String,
     attributes: Vec<(String, String)>,
@@ -131,7 +132,7 @@ impl Element {
     }
 }
 
-/// All elements of well-formed XML in order; anything else panics.
+/// Returns all elements of well-formed XML in order. Panics on other text.
 fn elements(xml: &str) -> Vec<Element> {
     let (mut all, mut open): (Vec<Element>, Vec<usize>) = (Vec::new(), Vec::new());
     let mut rest = xml;
@@ -170,7 +171,7 @@ fn elements(xml: &str) -> Vec<Element> {
     all
 }
 
-/// How wide a text is, in pixels: a generous letter of its size.
+/// Returns the width of a text in pixels, with a generous letter width for its size.
 fn width_of(text: &Element) -> f64 {
     let class = text.get("class").unwrap_or("");
     let letter = match class {

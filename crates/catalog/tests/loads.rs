@@ -1,4 +1,4 @@
-//! The catalogue and every fabric of the repository load, and come out as written.
+//! The catalogue and every fabric of the repository load with the values of their files.
 
 mod common;
 
@@ -92,7 +92,7 @@ fn a_rate_in_the_file_caps_the_link_without_a_note() {
     assert!(loaded.warnings.is_empty());
 }
 
-/// A host of `bus_host` with one HCA of `part`, cabled to another like it; `slot` is a line of both HCAs.
+/// Returns two cabled hosts with one HCA of `part` each. `slot` is a line of both HCAs.
 fn pair_in(slot: &str, part: &str) -> String {
     let host = |name: &str| format!("[hosts.{name}]\npart = \"se7520jr23d\"\n[[hosts.{name}.hcas]]\npart = \"{part}\"\n{slot}");
     format!("{}{}[[cables]]\npart = \"cx4\"\nfrom = \"a/mthca0/1\"\nto = \"b/mthca0/1\"\n", host("a"), host("b"))
@@ -123,7 +123,7 @@ fn a_card_in_a_narrower_slot_trains_to_it_with_a_warning() {
     );
     assert!(loaded.resolved_toml().contains("slot = \"pcie-gen2-x4\"\nslot_trained = \"PCI Express gen 1 x4\""), "{}", loaded.resolved_toml());
     assert!(loaded.resolved_toml().contains("[parts.bus.\"pcie-gen2-x4\"]"));
-    // A wider slot takes nothing from the card.
+    // A wider slot does not limit the card.
     assert!(parse(&pair_in("slot = \"pcie-gen4-x16\"\n", "voltaire-ddr")).unwrap().warnings.is_empty());
 }
 
@@ -177,7 +177,7 @@ fn packets_on_the_bus_carry_no_more_than_the_card_takes() {
     assert_eq!(small, softband_model::parts::PciExpress { max_payload_bytes: 128, completion_bytes: 128, ..own });
 }
 
-/// What a run keeps of its buses is as good as the catalogue.
+/// The buses that a run keeps equal those of the catalogue.
 #[test]
 fn the_buses_of_a_resolved_fabric_are_the_parts_they_were() {
     let catalog = catalog();
@@ -272,7 +272,7 @@ fn every_parameter_has_unit_and_source_and_names_its_figures_when_calibrated() {
     }
 }
 
-/// Arithmetic of the credit loops that the calibrated values stand for; the model itself is tested elsewhere.
+/// Arithmetic of the credit loops behind the calibrated values. Other tests cover the model itself.
 #[test]
 fn calibrated_values_give_the_figures_they_name() {
     let catalog = catalog();
@@ -299,7 +299,7 @@ fn calibrated_values_give_the_figures_they_name() {
     let loop_picos = 1_041_000 + 2 * 505_000 + (switch.buffer_hold + switch.credit_return).as_picos();
     let lost = (read_rate - 2_048 * 1_000_000_000_000 / loop_picos) >> 20;
     assert!((480..=550).contains(&lost), "{lost} MiB/s lost");
-    // Datagrams come no faster than that, so they do not show it.
+    // Datagrams are slower than that, so they do not show the limit.
     assert!(sdr.gaps.datagram.as_picos() > loop_picos);
 }
 
@@ -319,7 +319,7 @@ fn congestion_control_is_off_until_asked_for_and_resolves_to_itself() {
     assert_eq!((control.marking.packet_size.0, control.injection.ccti_timer), (16, 10));
 }
 
-/// A parameter that was calibrated names rows that can be looked up.
+/// A calibrated parameter names rows that exist in the references.
 #[test]
 fn every_row_that_parts_were_calibrated_on_stands_in_the_references() {
     let references = root().join("references");
@@ -358,7 +358,7 @@ fn hosts_that_no_cables_join_are_found_and_only_those() {
             cut.cables.retain(|cable| cable.ends.iter().any(|end| matches!(end, softband_fabric::spec::PortRef::Hca { .. })));
             let (one, other) = softband_fabric::hosts_apart(&cut).unwrap();
             assert!(one == 0 && other > 0, "{one} and {other}");
-            // Without a cable at all it is another warning's.
+            // Another warning covers a fabric without cables.
             cut.cables.clear();
             assert_eq!(softband_fabric::hosts_apart(&cut), None);
         }

@@ -1,4 +1,4 @@
-//! Whatever is done to a fabric file, the loader answers with a fabric or with an error that can be shown.
+//! For any mutated fabric file, the loader returns a fabric or a printable error.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn seeds() -> &'static [String] {
     SEEDS.get_or_init(|| common::fabric_paths().iter().map(|path| std::fs::read_to_string(path).unwrap()).collect())
 }
 
-/// Loads, and does everything with the outcome that the command line does.
+/// Loads the text and uses the result in every way that the command line does.
 fn exercise(text: &str) {
     match parse_fabric("mutated.toml", text, catalog(), &LoadOptions::default()) {
         Ok(loaded) => {
@@ -34,7 +34,7 @@ fn exercise(text: &str) {
     }
 }
 
-/// Pieces that take a file to its corners.
+/// Returns pieces that lead to corner cases.
 fn piece() -> impl Strategy<Value = String> {
     let pieces = [
         "",
@@ -75,7 +75,7 @@ fn piece() -> impl Strategy<Value = String> {
     prop_oneof![proptest::sample::select(pieces.to_vec()).prop_map(str::to_owned), "\\PC{0,12}"]
 }
 
-/// Replaces a stretch of `text`, cut at whole characters.
+/// Replaces a range of `text`, cut at whole characters.
 fn replace(text: &mut String, at: proptest::sample::Index, length: usize, piece: &str) {
     let boundary = |text: &str, at: usize| (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     let start = boundary(text, at.index(text.len() + 1));
@@ -84,7 +84,7 @@ fn replace(text: &mut String, at: proptest::sample::Index, length: usize, piece:
 }
 
 proptest! {
-    // One seed, so that the tests say the same each time; looking further is the fuzz target's work.
+    // A fixed seed gives the same result every time. The fuzz target explores further.
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
     #[test]

@@ -1,4 +1,4 @@
-//! Parts of one's own beside those of the installation.
+//! Parts of the user beside those of the installation.
 
 mod common;
 
@@ -13,7 +13,7 @@ fn file(kind: PartKind, name: &str, place: &str, text: &str) -> PartFile {
     PartFile { kind, name: name.into(), file: format!("{place}/{kind}/{name}.toml"), text: text.into() }
 }
 
-/// The installation's parts of these kinds.
+/// Returns the installation's parts of these kinds.
 fn installed(kinds: &[PartKind]) -> Vec<PartFile> {
     let of_kind = |kind: &PartKind| {
         let kind = *kind;
@@ -31,7 +31,7 @@ fn count(name: &str, value: u32) -> String {
     format!("{name} = {{ value = {value}, unit = \"count\", source = \"ours\", status = \"assumed\" }}\n")
 }
 
-/// A folder of parts: paths below it and texts.
+/// Creates a folder of parts from relative paths and texts.
 fn folder(name: &str, files: &[(&str, &str)]) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&folder);
@@ -68,7 +68,7 @@ fn an_own_part_takes_the_place_of_its_name_and_that_is_said() {
     let catalog = Catalog::from_layers(&[&base, &own]).unwrap();
     let max_qp = |name: &str| catalog.hca(name).unwrap().max_qp;
     assert_eq!((max_qp("connectx4"), max_qp("mine")), (5, 5));
-    // Files of the installation are what they were: connectx5 is like its connectx4.
+    // Files of the installation stay as they were: connectx5 is like the installation's connectx4.
     assert!(max_qp("connectx5") > 5);
     let warnings: Vec<String> = catalog.warnings().iter().map(|warning| warning.to_text()).collect();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Messages with numbers: a single thing has the singular.
+//! Messages with the number one use the singular.
 
 mod common;
 

@@ -1,6 +1,8 @@
-//! What the catalogue's parts give of the published comparison of PCI-X and PCI Express, and of the Cray XT3's PCI-X.
+//! Compares the catalogue's parts with the published comparison of PCI-X and PCI Express, and with
+//! the Cray XT3's PCI-X.
 //!
-//! `cargo test -p softband-catalog --test published_buses -- --nocapture` prints all rows with their deviations.
+//! `cargo test -p softband-catalog --test published_buses -- --nocapture` prints all rows with
+//! their deviations.
 
 mod common;
 #[path = "../../fabric/tests/common/mod.rs"]
@@ -15,7 +17,7 @@ use softband_model::verbs::api::{AddressVector, Completion, QpModification, Send
 use softband_sim::SimTime;
 use softband_types::*;
 
-/// Of the period's VAPI tests; X003's 968 MB/s are those of this MTU.
+/// MTU of the period's VAPI tests. X003's 968 MB/s refer to this MTU.
 const MTU: Mtu = Mtu::B1024;
 const QUEUE: u64 = 64;
 const ROUNDS: u64 = 3;
@@ -26,7 +28,7 @@ fn fabric(name: &str) -> FabricSpec {
     load_fabric(&path, &common::catalog(), &LoadOptions::default()).unwrap_or_else(|error| panic!("{}", error.to_text())).spec
 }
 
-/// One row: what was published, whether parts were fitted to it, and what comes out.
+/// A row: the published figure, whether parts were fitted to it, and the figure of the model.
 struct Row {
     id: &'static str,
     what: &'static str,
@@ -41,7 +43,7 @@ impl Row {
     }
 }
 
-/// A process: where it runs, and the queue pairs that each of its messages is divided among.
+/// A process: its host, and the queue pairs that share each of its messages.
 struct Process {
     host: usize,
     qps: Vec<Qpn>,
@@ -74,14 +76,15 @@ enum Policy {
     Binding,
 }
 
-/// Bytes a second of RDMA writes, `QUEUE` at a time, from the first post to the last completion.
+/// Returns the bandwidth of RDMA writes in MB/s, from the first post to the last completion. Each
+/// process posts `QUEUE` at a time.
 fn bandwidth(spec: &FabricSpec, policy: Policy, processes: usize, both: bool) -> f64 {
     let mut lab = Lab::new(spec);
     lab.memory.discard = true;
     let mut all = Vec::new();
     for process in 0..processes {
         for host in if both { 0..2 } else { 0..1 } {
-            // One process binds each direction to a port; of two each binds to its own.
+            // A single process binds each direction to a port. Two processes bind to one port each.
             let bound = if processes == 1 { host as u8 + 1 } else { process as u8 + 1 };
             let ports = match policy {
                 Policy::OnePort => vec![1],
@@ -141,7 +144,8 @@ enum Operation {
     FetchAdd,
 }
 
-/// Microseconds of half a ping-pong, or of the whole of a read or atomic, with what the program's own calls cost.
+/// Returns the latency of half a ping-pong, or of a whole read or atomic, in microseconds,
+/// including the program's own calls.
 fn latency(spec: &FabricSpec, from: usize, operation: Operation) -> f64 {
     let to = 1 - from;
     let mut lab = Lab::new(spec);
@@ -174,7 +178,7 @@ fn latency(spec: &FabricSpec, from: usize, operation: Operation) -> f64 {
     let calls = host(from).post_send
         + match operation {
             Operation::Write => nanos(50),
-            // The next receive is posted when the answer is on its way.
+            // The program posts the next receive while the answer is in flight.
             Operation::Send => host(to).poll_cq,
             _ => host(from).poll_cq,
         };
@@ -248,7 +252,8 @@ fn the_published_figures_of_both_buses_come_out() {
         let basis = if row.calibrated { "calibrated" } else { "predicted" };
         println!("{} {:34} {:9.2} {:9.2} {:+6.1} % {basis}", row.id, row.what, row.published, row.model, row.deviation());
     }
-    // Why both directions by striping stay a tenth below two bound processes nobody has said: the traffic is the same.
+    // Nobody explained why bidirectional striping stays a tenth below two bound processes: the
+    // traffic is the same.
     let unexplained = ["E030", "E040"];
     let predicted: Vec<&Row> = rows.iter().filter(|row| !row.calibrated).collect();
     let mut deviations: Vec<f64> = predicted.iter().map(|row| row.deviation().abs()).collect();
@@ -273,7 +278,8 @@ fn the_published_figures_of_both_buses_come_out() {
     assert!(latency(&rizzo, 0, Operation::Write) > latency(&spider, 0, Operation::Write), "C012");
 }
 
-/// MB/s of DMA transfers of 64 KiB one after another, eight requests of 512 B under way: what the bus alone carries.
+/// Returns the rate of consecutive DMA transfers of 64 KiB in MB/s, with eight requests of 512 B in
+/// flight. The bus alone limits it.
 fn dma_rate(part: &BusPart, reads: bool) -> f64 {
     const TRANSFER_BYTES: u32 = 64 << 10;
     const TRANSFERS: u32 = 64;
@@ -288,7 +294,8 @@ fn dma_rate(part: &BusPart, reads: bool) -> f64 {
     f64::from(TRANSFERS * TRANSFER_BYTES) / (now - SimTime::ZERO).as_secs_f64() / 1e6
 }
 
-/// X098 to X100: an FPGA's own DMA engine on PCI Express 1.x, payloads of 128 B. The parts' figures, framing included, are X101's.
+/// X098 to X100: an FPGA's own DMA engine on PCI Express 1.x, payloads of 128 B. The parts'
+/// figures, framing included, are X101's.
 #[test]
 fn the_dma_engine_of_an_fpga_comes_out_within_a_tenth() {
     let catalog = common::catalog();
@@ -296,8 +303,8 @@ fn the_dma_engine_of_an_fpga_comes_out_within_a_tenth() {
     let Slot::PciExpress(slot) = bus("pcie-gen1-x1").slot else { panic!("a PCI Express slot") };
     let sizes = [slot.write_header_bytes, slot.completion_header_bytes].map(|header| header + slot.framing_bytes());
     assert_eq!((sizes, slot.completion_bytes), ([24, 20], 64), "X101");
-    // The host is not published. One that joins completions up to 128 B would carry 212; X099 is more than packets of 128 B leave even
-    // with addresses of 32 bits, 128 of every 148 B, 216.
+    // The host is not published. A host that joins completions up to 128 B would carry 212. X099
+    // exceeds the limit of 128 B packets even with 32-bit addresses: 128 of every 148 B, 216.
     let rows = [
         Row { id: "X098", what: "gen 1 x1, reads, MB/s", calibrated: false, published: 204.0, model: dma_rate(&bus("pcie-gen1-x1"), true) },
         Row { id: "X099", what: "gen 1 x1, writes, MB/s", calibrated: false, published: 226.0, model: dma_rate(&bus("pcie-gen1-x1"), false) },
@@ -306,7 +313,7 @@ fn the_dma_engine_of_an_fpga_comes_out_within_a_tenth() {
         println!("{} {:34} {:9.2} {:9.2} {:+6.1} % predicted", row.id, row.what, row.published, row.model, row.deviation());
         assert!(row.deviation().abs() < 10.0, "{} is off by {:.1} %", row.id, row.deviation());
     }
-    // With four reads under way its latency limits it, which is not published: the bus at least must carry more.
+    // Its unpublished latency limits it with four reads in flight. The bus must at least carry more.
     let four_lanes = dma_rate(&bus("pcie-gen1-x4"), true);
     println!("X100 gen 1 x4, reads, MB/s: 483 published, limited by four reads under way; the bus carries {four_lanes:.0}");
     assert!(four_lanes > 483.0, "X100");

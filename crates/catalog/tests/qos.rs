@@ -6,7 +6,8 @@ use common::{HOSTS_AND_SWITCH, error_of, parse};
 use softband_model::link::Sl2Vl;
 use softband_types::{ServiceLevel, VirtualLane};
 
-/// The settings in `[subnet]`, from line 2 on, before two hosts on a switch of eight lanes.
+/// Returns a fabric with the settings in `[subnet]`, from line 2 on, before two hosts on a switch
+/// of eight lanes.
 fn fabric(settings: &str) -> String {
     let cables: String = ["a", "b"]
         .iter()
@@ -138,10 +139,10 @@ fn a_lane_that_no_table_lists_is_a_warning() {
              help: list these lanes in `qos_vlarb_low`, or map the levels to listed lanes by `qos_sl2vl`"
         ]
     );
-    // One lane needs no table, and a map may leave no level without.
+    // A single lane needs no table, and a map may give every level a listed lane.
     assert_eq!(warnings("max_op_vls = 1\nqos = true\nqos_vlarb_high = \"\"\nqos_vlarb_low = \"\""), Vec::<String>::new());
     assert_eq!(warnings("qos = true\nqos_vlarb_low = \"0:64,1:192\"\nqos_sl2vl = \"0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1\""), Vec::<String>::new());
-    // Two lanes are all that the link has.
+    // The link has only two lanes.
     assert_eq!(warnings("max_op_vls = 2\nqos = true\nqos_vlarb_low = \"0:64,1:192\""), Vec::<String>::new());
 }
 

@@ -1,4 +1,4 @@
-//! A resolved fabric is a fabric file: it loads, stands for the same fabric, and is resolved to itself.
+//! A resolved fabric is a fabric file: it loads, describes the same fabric, and resolves to itself.
 
 mod common;
 
@@ -27,7 +27,7 @@ fn every_fabric_of_the_repository_is_the_same_after_a_round() {
 #[test]
 fn its_own_parts_count_whatever_the_catalogue_has() {
     let first = load_fabric(&root().join("fabrics/two-hosts.toml"), &catalog(), &LoadOptions::default()).unwrap();
-    // The catalogue may have lost all parts since, or changed them.
+    // The catalogue may have lost or changed all parts since.
     let second = again(&first, &Catalog::default());
     assert_eq!(format!("{:?}", first.spec), format!("{:?}", second.spec));
     let text = first.resolved_toml().replace("clock_read = { value = 30", "clock_read = { value = 31");

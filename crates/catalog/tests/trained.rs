@@ -1,11 +1,13 @@
-//! Links that train to less than a port could: said, with what is to blame, and nothing said where nothing is lost.
+//! Notes on links that train below a port's capability, with the reason. No note appears where
+//! nothing is lost.
 
 mod common;
 
 use common::parse;
 use softband_catalog::{LoadedFabric, Warning};
 
-/// Two hosts with such `hcas`, cabled to the ports of a switch each, which are joined; everything by cables of `cable`.
+/// Returns two hosts with these `hcas`, each cabled to its own switch, and both switches joined.
+/// Cables are of `cable` and `between`.
 fn two_switches(hcas: [&str; 2], switches: [&str; 2], cable: &str, between: &str) -> String {
     let mut text = String::new();
     for (name, hca) in ["a", "b"].iter().zip(hcas) {
@@ -20,14 +22,14 @@ fn two_switches(hcas: [&str; 2], switches: [&str; 2], cable: &str, between: &str
     text
 }
 
-/// Two hosts, back to back by `cable`.
+/// Returns two hosts, back to back by `cable`.
 fn pair(hcas: [&str; 2], cable: &str) -> String {
     let host = |(name, hca): (&str, &str)| format!("[hosts.{name}]\npart = \"modern-host\"\n[[hosts.{name}.hcas]]\ndevice = \"d\"\n{hca}\n");
     let hosts: String = ["a", "b"].into_iter().zip(hcas).map(host).collect();
     format!("{hosts}[[cables]]\n{cable}\nfrom = \"a/d/1\"\nto = \"b/d/1\"\n")
 }
 
-/// The warnings about links; the slots of these cards are not the matter.
+/// Returns the messages about links, without those about slots.
 fn said(loaded: &LoadedFabric) -> Vec<String> {
     loaded.warnings.iter().map(Warning::message).filter(|message| message.starts_with("the link")).map(str::to_owned).collect()
 }
@@ -59,7 +61,8 @@ fn ends_that_have_nothing_faster_in_common_are_both_to_blame() {
     let (from, to) = (place("from = \"l/2\""), place("to = \"m/2\""));
     assert!(last.starts_with(&format!("test.toml:{from}:8: note: ")), "{last}");
     assert!(last.ends_with(&format!("\n  test.toml:{to}:6: QDR port")), "{last}");
-    // A `rate` that only one of them does is a part of it; one that the link trains to is asked for.
+    // A `rate` that only one end supports is part of the reason. A `rate` that the link trains to
+    // was requested.
     let capped =
         |rate: &str| notes(&two_switches([CONNECTX7; 2], ["quantum-2", "infiniscale-iv"], OPTICAL, &format!("{OPTICAL}\nrate = \"{rate}\"")));
     assert_eq!(capped("SDR").len(), 1);
@@ -78,7 +81,7 @@ fn a_cable_is_to_blame_alone_or_with_an_end() {
             "the link of `b/d/1` trains to SDR: `m/1` is SDR, cable `emcore-qm3400` is rated for SDR"
         ]
     );
-    // Rated for QDR, which neither end does.
+    // The cable is rated for QDR, which neither end supports.
     let does = "does SDR/FDR/EDR/HDR/NDR";
     let copper = two_switches([CONNECTX7; 2], ["quantum-2"; 2], OPTICAL, COPPER_12X);
     assert_eq!(notes(&copper), [format!("the link of `l/2` trains to SDR: `l/2` {does}, `m/2` {does}, cable `copper-12x` is rated for QDR")]);
@@ -96,10 +99,10 @@ fn a_link_that_trains_to_fewer_lanes_is_said() {
     );
     let by_cable = two_switches([VOLTAIRE_DDR; 2], ["infiniscale-iii-12x"; 2], COPPER_12X, COPPER_4X);
     assert_eq!(notes(&by_cable)[2], "the link of `l/2` trains to 4X: cable `copper-4x` is rated for 4X");
-    // A cable that is made for the narrower end says that nothing else is wanted.
+    // A cable made for the narrower end shows that the user wants no more.
     let meant = two_switches([VOLTAIRE_DDR; 2], ["infiniscale-iii-12x"; 2], COPPER_4X, COPPER_12X);
     assert_eq!(notes(&meant), [""; 0]);
-    // A cable for more than both ends do takes nothing from them.
+    // A cable rated for more than both ends limits nothing.
     assert_eq!(notes(&pair([VOLTAIRE_DDR; 2], COPPER_12X)), [""; 0]);
 }
 

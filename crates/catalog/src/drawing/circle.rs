@@ -1,13 +1,15 @@
-//! Switches on a circle, each with its hosts outside of it; without switches the hosts are on the circle.
+//! Layout with the switches on a circle and their hosts outside it. Without switches, the hosts
+//! stand on the circle.
 
 use super::nodes::{Drawing, HOST_HEIGHT, Point, asides, box_width, edge, homes, host_node, middle, moved_aside, size, switch_node, switch_width};
 use super::{Frame, MARGIN};
 use softband_fabric::spec::{FabricSpec, PortRef};
 use std::f64::consts::TAU;
 
-/// From the circle of switches to that of hosts.
+/// Least distance from the circle of switches to the circle of hosts, in pixels.
 const SPOKE: f64 = 120.0;
-/// How far a cable between switches that are not neighbours passes inside of those between them, and how much further for each more.
+/// Clearance of a cable inside the switches that it passes, in pixels, and the extra for each
+/// further switch.
 const CLEAR: f64 = 62.0;
 const CLEAR_MORE: f64 = 16.0;
 
@@ -20,7 +22,7 @@ pub(super) fn place(spec: &FabricSpec, frame: Frame) -> Drawing {
     let mut hosts: Vec<(f64, f64)> = (0..spec.hosts.len()).map(|host| on(outer, host as f64, spec.hosts.len())).collect();
     for (switch, members) in members.iter().enumerate() {
         for (index, host) in members.iter().enumerate() {
-            // Each switch has a sector of its own for its hosts.
+            // Each switch has its own sector for its hosts.
             let aside = (index as f64 + 0.5 - members.len() as f64 / 2.0) / most as f64;
             hosts[*host] = on(outer, switch as f64 + aside, switches);
         }
@@ -29,7 +31,7 @@ pub(super) fn place(spec: &FabricSpec, frame: Frame) -> Drawing {
     drawing(spec, [&hosts, &switches], frame)
 }
 
-/// Of the circle of switches and that of hosts: all names have room.
+/// Returns the radii of the circles of switches and hosts, which leave room for all names.
 fn radii(spec: &FabricSpec, most: usize) -> (f64, f64) {
     let switch_room = spec.switches.iter().map(|switch| switch_width(&switch.name)).max().unwrap_or(0) + 40;
     let host_room = spec.hosts.iter().map(|host| box_width(&host.name)).max().unwrap_or(0) + 12;
@@ -39,7 +41,7 @@ fn radii(spec: &FabricSpec, most: usize) -> (f64, f64) {
     (inner, (places as f64 * host_room as f64 / TAU).max(inner + SPOKE.max(host_room as f64 / 2.0 + switch_room as f64 / 2.0)))
 }
 
-/// What stands on a circle: the one that is `number` of `count`, the first on top; two of them stand side by side.
+/// Returns position `number` of `count` on a circle. The first is on top; two stand side by side.
 fn on(radius: f64, number: f64, count: usize) -> (f64, f64) {
     let first = if count == 2 { 0.5 } else { -0.25 };
     let angle = TAU * (number / count.max(1) as f64 + first);
@@ -77,7 +79,8 @@ fn drawing(spec: &FabricSpec, [hosts, switches]: [&[(f64, f64)]; 2], frame: Fram
     drawing
 }
 
-/// A cable between switches that are not neighbours on the circle is bent to its centre, to keep clear of those between them.
+/// Returns the bend of a cable between switches that are not neighbours on the circle. The bend
+/// towards the centre avoids the switches between them.
 fn bend(spec: &FabricSpec, ends: [PortRef; 2], [a, b]: [Point; 2], centre: Point) -> Option<Point> {
     let [PortRef::Switch { switch: first, .. }, PortRef::Switch { switch: second, .. }] = ends else { return None };
     let count = spec.switches.len();
@@ -91,7 +94,7 @@ fn bend(spec: &FabricSpec, ends: [PortRef; 2], [a, b]: [Point; 2], centre: Point
     let to_centre = dx.hypot(dy);
     let radius = ((a.0 - centre.0) as f64).hypot((a.1 - centre.1) as f64);
     let missing = CLEAR + CLEAR_MORE * (apart - 2) as f64 - (radius - to_centre);
-    // A curve comes half as near as the point that it is bent to.
+    // The middle of the curve moves half as far as its control point.
     let pull = (2.0 * missing.max(0.0)).min(to_centre);
     (pull >= 1.0).then(|| (x + (dx / to_centre * pull).round() as i64, y + (dy / to_centre * pull).round() as i64))
 }

@@ -1,4 +1,5 @@
-//! Switches of a torus, mesh or cube in a grid, each with its hosts below it; a third dimension goes down to the right.
+//! Layout of a torus, mesh or cube as a grid of switches with their hosts. A third dimension runs
+//! down to the right.
 
 use super::nodes::{
     Drawing, HOST_HEIGHT, Half, Point, asides, both_ways, box_width, edge, homes, host_node, moved_aside, size, switch_node, switch_width,
@@ -7,19 +8,19 @@ use super::{Frame, MARGIN};
 use softband_fabric::spec::{FabricSpec, PortRef};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Between neighbours of a grid.
+/// Distances between neighbours of a grid, in pixels.
 const COLUMN: i64 = 170;
 const ROW: i64 = 116;
-/// Visible length of a cable that leads round to the other side.
+/// Visible length of a wrap-around cable, in pixels.
 const STUB: i64 = 52;
-/// From a switch down to its first host, and from one host to the next.
+/// Distances from a switch down to its first host, and between hosts, in pixels.
 const HOST_BELOW: i64 = 58;
 const HOST_BELOW_IN_SPACE: i64 = 42;
 const HOST_STEP: i64 = HOST_HEIGHT + 8;
-/// The ports that lead to the next switch of each dimension: as generated tori have them, and as generated hypercubes have them.
+/// Ports towards the next switch of each dimension: first of generated tori, then of generated hypercubes.
 const ONWARD: [[u8; 3]; 2] = [[1, 3, 5], [1, 2, 3]];
 
-/// Where a switch stands along each dimension.
+/// Coordinates of a switch.
 type Place = [usize; 3];
 
 pub(super) struct Grid {
@@ -27,10 +28,10 @@ pub(super) struct Grid {
     at: Vec<Place>,
 }
 
-/// Of switches: where each port leads.
+/// Next switch by switch and port.
 type Next = BTreeMap<(usize, u8), usize>;
 
-/// The grid of two or three dimensions that the cables between switches form, if they do.
+/// Returns the grid of two or three dimensions that the cables between switches form, if they form one.
 pub(super) fn find(spec: &FabricSpec) -> Option<Grid> {
     let mut next = Next::new();
     for (own, other) in both_ways(spec) {
@@ -43,7 +44,7 @@ pub(super) fn find(spec: &FabricSpec) -> Option<Grid> {
 }
 
 impl Grid {
-    /// Along the first dimension, from each switch there along the next, and so on.
+    /// Walks along the first dimension, then from each switch found along the next dimension, and so on.
     fn walk(spec: &FabricSpec, next: &Next, ports: &[u8]) -> Option<Self> {
         let mut known: BTreeMap<usize, Place> = BTreeMap::from([(0, [0; 3])]);
         let mut sides = [1; 3];
@@ -54,7 +55,7 @@ impl Grid {
                     let mut at = place;
                     at[dimension] = length;
                     (switch, length) = (*to, length + 1);
-                    // Back to the switch that the port came from ends a side of two.
+                    // In a ring of two, the next step leads back to the first switch and ends the side.
                     if known.contains_key(&switch) {
                         return None;
                     }
@@ -71,7 +72,8 @@ impl Grid {
         (is_full && grid.has_all_cables(spec)).then_some(grid)
     }
 
-    /// Each cable between switches leads to a neighbour or round to the other side, and no two of them are between the same two.
+    /// Returns whether each cable between switches joins neighbours or wraps around, and no two
+    /// cables join the same pair.
     fn has_all_cables(&self, spec: &FabricSpec) -> bool {
         let mut pairs = BTreeSet::new();
         spec.cables.iter().all(|cable| match cable.ends {
@@ -80,7 +82,7 @@ impl Grid {
         })
     }
 
-    /// The dimension that two switches are neighbours in, and whether only round the other side.
+    /// Returns the dimension in which two switches are neighbours, and whether their cable wraps around.
     fn step(&self, a: usize, b: usize) -> Option<(usize, bool)> {
         let mut apart = (0..3).filter(|dimension| self.at[a][*dimension] != self.at[b][*dimension]);
         let dimension = apart.next()?;
@@ -91,14 +93,14 @@ impl Grid {
 
 /// Distances in pixels.
 struct Measures {
-    /// From a switch to the next one of each dimension.
+    /// From a switch to the next switch of each dimension.
     steps: [Point; 3],
-    /// The widest boxes.
+    /// Widths of the widest boxes.
     switch: i64,
     host: i64,
     /// From a switch to its first host.
     to_host: Point,
-    /// The most hosts of a switch.
+    /// Largest number of hosts at a switch.
     most: i64,
 }
 
@@ -118,13 +120,13 @@ impl Measures {
         Self { steps, switch, host, to_host: (-switch / 2 - 14 - host / 2, HOST_BELOW_IN_SPACE), most }
     }
 
-    /// From the first switch to another one.
+    /// Returns the offset of a switch from the first switch.
     fn way(&self, place: Place) -> Point {
         let along = |of: fn(Point) -> i64| (0..3).map(|dimension| place[dimension] as i64 * of(self.steps[dimension])).sum();
         (along(|step| step.0), along(|step| step.1))
     }
 
-    /// The end that is seen of a cable that leads round to the other side.
+    /// Returns the offset of the visible end of a wrap-around cable.
     fn stub(&self, dimension: usize, sign: i64) -> Point {
         let (x, y) = match dimension {
             0 => (self.switch / 2 + STUB, 0),
@@ -172,7 +174,7 @@ pub(super) fn place(spec: &FabricSpec, grid: &Grid, frame: Frame) -> Drawing {
     drawing
 }
 
-/// Those that lead round to the other side are seen at both sides.
+/// Adds the cables. A wrap-around cable has a stub at both sides.
 fn cables(drawing: &mut Drawing, spec: &FabricSpec, grid: &Grid, measures: &Measures, centre: impl Fn(PortRef) -> Point) {
     for (cable, aside) in spec.cables.iter().zip(asides(spec)) {
         let ([one, other], [a, b]) = (cable.ends, cable.ends.map(&centre));
@@ -193,7 +195,8 @@ fn cables(drawing: &mut Drawing, spec: &FabricSpec, grid: &Grid, measures: &Meas
     }
 }
 
-/// Where a cable leaves its box: a host's at the side that faces the other end, past the hosts between them.
+/// Returns the point where a cable leaves its box. A host's cable leaves at the side that faces the
+/// other end, to pass the hosts between them.
 fn leaving(spec: &FabricSpec, end: PortRef, own: Point, other: Point) -> Point {
     let (width, height) = size(spec, end);
     match end {

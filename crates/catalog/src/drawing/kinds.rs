@@ -1,4 +1,4 @@
-//! What the cables, hosts and switches of a fabric are, each kind once.
+//! The kinds of cables, hosts and switches of a fabric, each listed once.
 
 use super::levels::Levels;
 use crate::draw::cable_label;
@@ -6,9 +6,9 @@ use softband_fabric::spec::{FabricSpec, HcaSpec, HostSpec};
 use softband_model::parts::Medium;
 use std::collections::BTreeMap;
 
-/// A list of names is cut after so many.
+/// Longest list of names before it is cut.
 const NAMES_MAX: usize = 6;
-/// Rows of names that count up: more are one row.
+/// Most rows of consecutive names before they merge into one row.
 const ROWS_MAX: usize = 4;
 
 /// Cables with the same label.
@@ -17,7 +17,7 @@ pub(super) struct Kind {
     pub(super) letter: String,
     pub(super) medium: Medium,
     pub(super) count: usize,
-    /// From one level to another, the lower one first, and how many.
+    /// Number of cables by pair of levels, the lower level first.
     pub(super) between: BTreeMap<(usize, usize), usize>,
 }
 
@@ -47,13 +47,13 @@ impl Kinds {
         &self.all[self.of_cable[cable]]
     }
 
-    /// Whether the picture has to tell them apart.
+    /// Returns whether the picture must distinguish kinds.
     pub(super) fn are_many(&self) -> bool {
         self.all.len() > 1
     }
 }
 
-/// A to Z, then A1, B1 and so on.
+/// Returns A to Z, then A1, B1 and so on.
 fn letter(number: usize) -> String {
     let letter = (b'A' + (number % 26) as u8) as char;
     if number < 26 { letter.to_string() } else { format!("{letter}{}", number / 26) }
@@ -63,14 +63,14 @@ pub(super) fn class_of(medium: Medium) -> &'static str {
     if medium == Medium::Copper { "copper" } else { "optical" }
 }
 
-/// A line for each kind of hosts, and each kind of switches.
+/// Returns a line for each kind of host and each kind of switch.
 pub(super) fn of_nodes(spec: &FabricSpec) -> Vec<String> {
     let hosts = grouped(spec.hosts.iter().map(|host| (host_label(host), host.name.as_str())));
     let switches = grouped(spec.switches.iter().map(|switch| (switch.part.name.clone(), switch.name.as_str())));
     hosts.into_iter().chain(switches).map(|(what, names)| format!("{names}: {what}")).collect()
 }
 
-/// `se7520jr23d; mthca0 voltaire-ddr in pcie-gen1-x8`.
+/// Returns a label, such as `se7520jr23d; mthca0 voltaire-ddr in pcie-gen1-x8`.
 fn host_label(host: &HostSpec) -> String {
     let hca = |hca: &HcaSpec| {
         let tuned = if hca.tune_pci { ", tune_pci" } else { "" };
@@ -79,7 +79,7 @@ fn host_label(host: &HostSpec) -> String {
     [host.part.name.clone()].into_iter().chain(host.hcas.iter().map(hca)).collect::<Vec<_>>().join("; ")
 }
 
-/// Names by what they have in common, in the order of the first of each.
+/// Groups names by label, in the order of the first name of each group.
 fn grouped<'a>(nodes: impl Iterator<Item = (String, &'a str)>) -> Vec<(String, String)> {
     let mut order: BTreeMap<String, usize> = BTreeMap::new();
     let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
@@ -93,7 +93,7 @@ fn grouped<'a>(nodes: impl Iterator<Item = (String, &'a str)>) -> Vec<(String, S
     groups.into_iter().map(|(what, of)| (what, names(&of))).collect()
 }
 
-/// `a, b, c`, or `leaf0 to leaf127, spine0 to spine127 (256)`.
+/// Returns `a, b, c`, or `leaf0 to leaf127, spine0 to spine127 (256)`.
 pub(super) fn names(all: &[&str]) -> String {
     if all.len() <= NAMES_MAX {
         return all.join(", ");

@@ -1,4 +1,4 @@
-//! Hosts in the lowest row, switches with hosts above them, and so on: stars and trees.
+//! Layout in rows for stars and trees: hosts lowest, then their switches, and so on.
 
 use super::levels::Levels;
 use super::nodes::{Drawing, HOST_HEIGHT, Node, Point, SWITCH_HEIGHT, both_ways, box_width, host_node, switch_width};
@@ -6,16 +6,16 @@ use super::{Frame, MARGIN};
 use softband_fabric::spec::{FabricSpec, PortRef};
 use std::collections::BTreeMap;
 
-/// From one row of switches to the next, and to the hosts.
+/// Distance between rows of switches, and from the lowest switches to the hosts, in pixels.
 const ROW: i64 = 170;
-/// Above one row of hosts another one stands, half a place aside, where there are more than so many.
+/// Most hosts in a single row. More hosts stand in two staggered rows.
 const IN_ONE_ROW: usize = 10;
 const STAGGER: i64 = 44;
 const GROUP_GAP: i64 = 26;
-/// Of a switch's box for each of its cables on one side.
+/// Width of a switch's box for each cable on one side, in pixels.
 const CABLE_ROOM: i64 = 18;
 
-/// A cable at a box: where its other end is, that end, and the own one.
+/// A cable at a box: position of its other end, that end, and the own end.
 type Leaving = (i64, PortRef, PortRef);
 
 pub(super) fn place(spec: &FabricSpec, levels: &Levels, frame: Frame) -> Drawing {
@@ -31,7 +31,7 @@ struct Rows<'a> {
     levels: &'a Levels,
     frame: Frame,
     hosts: Vec<Point>,
-    /// Centre and width.
+    /// Centre and width of each switch, in pixels.
     switches: Vec<(i64, i64, i64)>,
     right: i64,
 }
@@ -41,7 +41,7 @@ impl Rows<'_> {
         self.frame.top + SWITCH_HEIGHT / 2 + (self.levels.top() - level) as i64 * ROW
     }
 
-    /// The switch that a host stands under: the first that it is cabled to.
+    /// Returns the switch above a host: the first switch that it is cabled to.
     fn home(&self, host: usize) -> Option<usize> {
         let at = |end: PortRef| matches!(end, PortRef::Hca { host: own, .. } if own == host);
         let switch = |end: PortRef| if let PortRef::Switch { switch, .. } = end { Some(switch) } else { None };
@@ -77,7 +77,7 @@ impl Rows<'_> {
         self.right += 2 * missing;
     }
 
-    /// Each as wide as its hosts.
+    /// Places each leaf switch over the width of its hosts.
     fn place_leaves(&mut self) {
         let y = self.row(1);
         let mut spans: BTreeMap<usize, (i64, i64)> = BTreeMap::new();
@@ -104,7 +104,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Where a row of switches ends that has no more room than it needs.
+    /// Returns the right end of a row of switches at its least width.
     fn room(&self, level: usize) -> i64 {
         let switches = self.of_level(level);
         let widest = switches.iter().map(|switch| self.width(*switch)).max().unwrap_or(0);
@@ -115,7 +115,7 @@ impl Rows<'_> {
         (0..self.switches.len()).filter(|switch| self.levels.of_switch(*switch) == level).collect()
     }
 
-    /// Room for the name and for the cables of the fuller side.
+    /// Returns the width for the name and for the cables of the fuller side.
     fn width(&self, switch: usize) -> i64 {
         let (mut above, mut below) = (0, 0);
         for (own, other) in both_ways(self.spec) {
@@ -137,7 +137,8 @@ impl Rows<'_> {
         }
     }
 
-    /// Where the cables of each port begin: side by side along the upper or lower edge of its box, in the order of their other ends.
+    /// Returns the start of the cable of each port. Starts lie side by side on the upper or lower
+    /// edge of the box, in the order of the other ends.
     fn anchors(&self) -> BTreeMap<PortRef, Point> {
         let mut sides: BTreeMap<(Point, bool), Vec<Leaving>> = BTreeMap::new();
         for (own, other) in both_ways(self.spec) {
@@ -163,7 +164,7 @@ impl Rows<'_> {
         anchors
     }
 
-    /// Whether the port's host has more cables than this one.
+    /// Returns whether the host of the port has more cables than this one.
     fn is_doubled(&self, port: PortRef) -> bool {
         let of_host = |end: &PortRef| matches!((*end, port), (PortRef::Hca { host: a, .. }, PortRef::Hca { host: b, .. }) if a == b);
         self.spec.cables.iter().flat_map(|cable| cable.ends).filter(of_host).count() > 1

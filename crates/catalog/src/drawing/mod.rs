@@ -1,5 +1,5 @@
-//! Where the nodes and cables of a fabric stand in a picture: one layout for every drawing. Trees stand in rows, tori and cubes in a grid,
-//! everything else on a circle. The same fabric gives the same picture.
+//! Positions of nodes and cables in a picture: one layout for every drawing. Trees stand in rows,
+//! tori and cubes in a grid, all other fabrics on a circle. The same fabric gives the same picture.
 
 mod circle;
 mod grid;
@@ -20,21 +20,21 @@ pub use style::{escape_xml, heading, opening, style};
 
 use softband_fabric::spec::FabricSpec;
 
-/// Hosts and switches that are drawn one by one.
+/// Most hosts and switches that a picture draws one by one.
 pub const NODES_MAX: usize = 64;
-/// Around everything, in pixels.
+/// Margin around the picture, in pixels.
 pub const MARGIN: i64 = 28;
 
-/// What a layout has to keep to, in pixels.
+/// Constraints of a layout, in pixels.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
     /// Room above the nodes.
     pub top: i64,
-    /// The picture is at least so wide.
+    /// Least width of the picture.
     pub width_min: i64,
 }
 
-/// Places every node and cable. Meant for at most [`NODES_MAX`] nodes.
+/// Places every node and cable. Intended for at most [`NODES_MAX`] nodes.
 pub fn place(spec: &FabricSpec, levels: &Levels, frame: Frame) -> Drawing {
     if levels.are_layers(spec) {
         return layered::place(spec, levels, frame);

@@ -1,49 +1,50 @@
-//! Hosts and switches as boxes, each cable as two halves.
+//! Hosts and switches as boxes, and each cable as two halves.
 
 use super::style::escape_xml;
 use softband_fabric::spec::{FabricSpec, PortRef};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Across and down, in pixels.
+/// x and y, in pixels.
 pub type Point = (i64, i64);
 
 /// A host or switch: a box with its name.
 pub struct Node {
-    /// Its middle, in pixels.
+    /// Centre of the box, in pixels.
     pub centre: Point,
-    /// In pixels.
+    /// Width in pixels.
     pub width: i64,
-    /// In pixels.
+    /// Height in pixels.
     pub height: i64,
-    /// As the fabric file has it.
+    /// Name in the fabric file.
     pub name: String,
-    /// Otherwise a host.
+    /// True for a switch, false for a host.
     pub is_switch: bool,
 }
 
-/// Of a cable the part of one of its ports: from the port to the middle of the cable.
+/// Half of a cable: from one port to the middle of the cable.
 pub struct Half {
     /// The port at `from`.
     pub port: PortRef,
-    /// At the port's box, in pixels.
+    /// Start at the port's box, in pixels.
     pub from: Point,
-    /// In pixels.
+    /// Middle of the cable, in pixels.
     pub to: Point,
-    /// Where the half is bent to, if it is no straight line.
+    /// Control point of the curve, or `None` for a straight line.
     pub bend: Option<Point>,
 }
 
 #[derive(Default)]
-/// Where everything stands. The halves of cable `i` are `2 i` and `2 i + 1`, from its first and its second end.
+/// Positions of all nodes and cables. Halves `2 i` and `2 i + 1` belong to the first and the second
+/// end of cable `i`.
 pub struct Drawing {
-    /// Of the whole picture, in pixels.
+    /// Width of the whole picture, in pixels.
     pub width: i64,
-    /// Down to the lowest node and some room below it, in pixels.
+    /// Height down to the lowest node plus some room, in pixels.
     pub height: i64,
     /// All hosts and switches.
     pub nodes: Vec<Node>,
-    /// Two of each cable.
+    /// Two halves for each cable.
     pub halves: Vec<Half>,
 }
 
@@ -51,15 +52,15 @@ pub(super) const HOST_HEIGHT: i64 = 22;
 pub(super) const SWITCH_HEIGHT: i64 = 30;
 /// Longer names lose their middle.
 const NAME_MAX: usize = 26;
-/// Between cables of the same two nodes.
+/// Distance between cables of the same two nodes, in pixels.
 const PARALLEL: f64 = 16.0;
 
-/// Of a box that holds the name.
+/// Returns the width of a box that holds the name, in pixels.
 pub(super) fn box_width(name: &str) -> i64 {
     (name.chars().count().min(NAME_MAX) as i64 * 8 + 14).max(30)
 }
 
-/// Between two points.
+/// Returns the middle between two points.
 pub fn middle((ax, ay): Point, (bx, by): Point) -> Point {
     ((ax + bx) / 2, (ay + by) / 2)
 }
@@ -71,12 +72,12 @@ pub(super) fn host_node(centre: Point, name: &str) -> Node {
     Node { centre, width: box_width(name), height: HOST_HEIGHT, name: name.to_owned(), is_switch: false }
 }
 
-/// Names of switches are bold.
+/// Returns the width of a switch's box, in pixels. Names of switches are bold, hence wider.
 pub(super) fn switch_width(name: &str) -> i64 {
     box_width(name) + 6 + name.chars().count().min(NAME_MAX) as i64
 }
 
-/// Of the box at a cable's end.
+/// Returns the size of the box at an end of a cable, in pixels.
 pub(super) fn size(spec: &FabricSpec, end: PortRef) -> (i64, i64) {
     match end {
         PortRef::Hca { host, .. } => (box_width(&spec.hosts[host].name), HOST_HEIGHT),
@@ -84,7 +85,7 @@ pub(super) fn size(spec: &FabricSpec, end: PortRef) -> (i64, i64) {
     }
 }
 
-/// The first switch that each host is cabled to.
+/// Returns the first switch that each host is cabled to.
 pub(super) fn homes(spec: &FabricSpec) -> Vec<Option<usize>> {
     let mut homes = vec![None; spec.hosts.len()];
     for (own, other) in both_ways(spec) {
@@ -95,19 +96,19 @@ pub(super) fn homes(spec: &FabricSpec) -> Vec<Option<usize>> {
     homes
 }
 
-/// Each cable from its first to its second end, and back.
+/// Returns each cable from its first to its second end, and back.
 pub(super) fn both_ways(spec: &FabricSpec) -> impl Iterator<Item = (PortRef, PortRef)> {
     spec.cables.iter().flat_map(|cable| [(cable.ends[0], cable.ends[1]), (cable.ends[1], cable.ends[0])])
 }
 
-/// Where the line from a box's centre to another point leaves it.
+/// Returns the point where the line from a box's centre to another point leaves the box.
 pub(super) fn edge((x, y): Point, (width, height): (i64, i64), (to_x, to_y): Point) -> Point {
     let (dx, dy) = ((to_x - x) as f64, (to_y - y) as f64);
     let reach = (width as f64 / 2.0 / dx.abs().max(1e-9)).min(height as f64 / 2.0 / dy.abs().max(1e-9)).min(1.0);
     (x + (dx * reach).round() as i64, y + (dy * reach).round() as i64)
 }
 
-/// The host or switch of a port: switches after all hosts.
+/// Returns the node index of a port. Switches follow all hosts.
 fn node_of(spec: &FabricSpec, end: PortRef) -> usize {
     match end {
         PortRef::Hca { host, .. } => host,
@@ -115,7 +116,8 @@ fn node_of(spec: &FabricSpec, end: PortRef) -> usize {
     }
 }
 
-/// How far each cable stands aside, in pixels: those of the same two nodes lie beside each other.
+/// Returns the sideways offset of each cable, in pixels. Cables of the same two nodes lie beside
+/// each other.
 pub(super) fn asides(spec: &FabricSpec) -> Vec<f64> {
     let pair = |ends: [PortRef; 2]| {
         let [a, b] = ends.map(|end| node_of(spec, end));
@@ -128,13 +130,13 @@ pub(super) fn asides(spec: &FabricSpec) -> Vec<f64> {
         let number = seen.entry(pair(ends)).or_default();
         *number += 1;
         let aside = ((*number - 1) as f64 - (counts[&pair(ends)] - 1) as f64 / 2.0) * PARALLEL;
-        // Aside of the way from the lower to the higher node.
+        // The offset refers to the direction from the lower to the higher node.
         if node_of(spec, ends[0]) > node_of(spec, ends[1]) { -aside } else { aside }
     };
     spec.cables.iter().map(|cable| cable.ends).map(aside).collect()
 }
 
-/// Both points moved to the side, as seen on the way from the first to the second.
+/// Moves both points sideways, relative to the direction from the first to the second.
 pub(super) fn moved_aside([a, b]: [Point; 2], aside: f64) -> [Point; 2] {
     let (dx, dy) = ((b.0 - a.0) as f64, (b.1 - a.1) as f64);
     let length = dx.hypot(dy).max(1.0);
@@ -142,14 +144,14 @@ pub(super) fn moved_aside([a, b]: [Point; 2], aside: f64) -> [Point; 2] {
 }
 
 impl Drawing {
-    /// A straight cable.
+    /// Adds a straight cable.
     pub(super) fn cable(&mut self, ends: [PortRef; 2], [a, b]: [Point; 2]) {
         let middle = middle(a, b);
         self.halves.push(Half { port: ends[0], from: a, to: middle, bend: None });
         self.halves.push(Half { port: ends[1], from: b, to: middle, bend: None });
     }
 
-    /// A cable that is bent to a point.
+    /// Adds a cable that bends towards a point.
     pub(super) fn bent_cable(&mut self, ends: [PortRef; 2], [a, b]: [Point; 2], bend: Point) {
         let (near_a, near_b) = (middle(a, bend), middle(b, bend));
         let to = middle(near_a, near_b);
@@ -159,7 +161,7 @@ impl Drawing {
 }
 
 impl Half {
-    /// The line, as the data of an SVG path.
+    /// Returns the line as the data of an SVG path.
     pub fn path(&self) -> String {
         let ((ax, ay), (bx, by)) = (self.from, self.to);
         match self.bend {
@@ -168,7 +170,7 @@ impl Half {
         }
     }
 
-    /// A point of the line, as a share of the way from the port.
+    /// Returns a point of the line at a share of the way from the port.
     pub fn at(&self, share: f64) -> Point {
         let between = |a: f64, b: f64| a + (b - a) * share;
         let (from, to) = ((self.from.0 as f64, self.from.1 as f64), (self.to.0 as f64, self.to.1 as f64));
@@ -184,7 +186,7 @@ impl Half {
 }
 
 impl Node {
-    /// The box and its name.
+    /// Writes the box and its name as SVG.
     pub fn write(&self, out: &mut String) {
         let ((x, y), (width, height)) = (self.centre, (self.width, self.height));
         let (class, head) = if self.is_switch { ("switch", "head ") } else { ("host", "") };
@@ -194,7 +196,7 @@ impl Node {
     }
 }
 
-/// `first-letters…last-letters` of a long name.
+/// Shortens a long name to `first-letters…last-letters`.
 fn shortened(name: &str) -> String {
     let letters: Vec<char> = name.chars().collect();
     if letters.len() <= NAME_MAX {

@@ -1,4 +1,5 @@
-//! A large fabric as a box for each level, the highest on top, and a line for all cables of a kind between two of them.
+//! Schematic of a large fabric: a box for each level, the highest on top, and a line for each kind
+//! of cable between two levels.
 
 use super::MARGIN;
 use super::kinds::{Kinds, class_of};
@@ -9,11 +10,12 @@ use softband_types::counted;
 use std::fmt::Write;
 
 const BOX: i64 = 44;
-/// From one box to the next, for one line of text between them, and for each more.
+/// Distance between boxes with one line of text between them, and the extra for each further line,
+/// in pixels.
 const GAP: i64 = 70;
 const LINE: i64 = 22;
 
-/// Where it ends.
+/// Writes the schematic. Returns its lower end, in pixels.
 pub(super) fn write(out: &mut String, spec: &FabricSpec, levels: &Levels, kinds: &Kinds, (top, width): (i64, i64)) -> i64 {
     let mut y = top;
     for level in (0..=levels.top()).rev() {
@@ -26,7 +28,7 @@ pub(super) fn write(out: &mut String, spec: &FabricSpec, levels: &Levels, kinds:
     y
 }
 
-/// The kinds of cables between two levels, below each other; where the next box begins.
+/// Writes the kinds of cables between two levels, one below another. Returns the start of the next box.
 fn cables(out: &mut String, kinds: &Kinds, levels: (usize, usize), (top, width): (i64, i64)) -> i64 {
     let of_levels: Vec<_> = kinds.all.iter().filter_map(|kind| Some((kind, *kind.between.get(&levels)?))).collect();
     let bottom = top + GAP + LINE * (of_levels.len() as i64 - 1).max(0);

@@ -1,4 +1,4 @@
-//! A fabric drawn as SVG: its nodes and cables, and below what they are. The same fabric gives the same bytes.
+//! SVG drawings of fabrics: nodes and cables, and a legend below. The same fabric gives the same bytes.
 
 use super::kinds::{Kind, Kinds, class_of, names, of_nodes};
 use super::labels::Places;
@@ -11,25 +11,25 @@ use softband_types::counted;
 use std::fmt::Write;
 
 const WIDTH_MIN: i64 = 372;
-/// Of a large fabric.
+/// Width of the schematic of a large fabric, in pixels.
 const SCHEMATIC_WIDTH: i64 = 520;
 const LINE: i64 = 18;
-/// Of the badge in front of a kind of cable, and of the piece of cable after it.
+/// Widths of the badge of a kind of cable, and of the piece of cable after it, in pixels.
 const BADGE_ROOM: i64 = 26;
 const CABLE_ROOM: i64 = 32;
-/// With more cables than these their ports are in the cables' own titles only.
+/// Most cables with port numbers in the picture. With more cables, only the cable titles name ports.
 const NUMBERED_MAX: usize = 24;
 
 const OWN_STYLE: &str = ".cable { stroke-width: 2.5; }
 path.optical { stroke-dasharray: 9 3; }
 ";
 
-/// A drawing of the fabric as a stand-alone SVG file.
+/// Draws the fabric as a stand-alone SVG file.
 pub fn draw_svg(spec: &FabricSpec) -> String {
     let levels = Levels::of(spec);
     let kinds = Kinds::of(spec, &levels);
     let is_small = spec.hosts.len() + spec.switches.len() <= NODES_MAX;
-    // The title may need more lines than one, and how many follows from the width that the nodes need.
+    // The title may need several lines. Their number depends on the width that the nodes need.
     let width = if is_small { place(spec, &levels, Frame { top: 0, width_min: WIDTH_MIN }).width } else { SCHEMATIC_WIDTH };
     let mut body = String::new();
     let top = heading(&mut body, width, &spec.title, &[&summary(spec)]) + 24;
@@ -46,7 +46,7 @@ pub fn draw_svg(spec: &FabricSpec) -> String {
     opening((width, height), &spec.title, &described(spec, &kinds), &style(width, OWN_STYLE, "")) + &body + "</svg>\n"
 }
 
-/// For those who do not see the picture.
+/// Returns a description for readers who cannot see the picture.
 fn described(spec: &FabricSpec, kinds: &Kinds) -> String {
     let cables: Vec<String> = kinds.all.iter().map(|kind| format!("{} of {}", kind.count, kind.label)).collect();
     let hosts = spec.hosts.iter().map(|host| host.name.as_str()).collect::<Vec<_>>();
@@ -64,7 +64,7 @@ fn write_cables(out: &mut String, spec: &FabricSpec, kinds: &Kinds, drawing: &Dr
     }
 }
 
-/// Ports and kinds of cables, where there is room.
+/// Writes ports and kinds of cables where there is room.
 fn write_labels(out: &mut String, kinds: &Kinds, drawing: &Drawing) {
     let mut places = Places::new(&drawing.nodes);
     if kinds.are_many() {
@@ -97,7 +97,7 @@ fn badge(out: &mut String, (x, y): (i64, i64), letter: &str) {
     let _ = writeln!(out, "<circle cx=\"{x}\" cy=\"{y}\" r=\"9\" class=\"badge\"/><text x=\"{x}\" y=\"{}\" class=\"mark\">{letter}</text>", y + 4);
 }
 
-/// Kinds of cables, hosts and switches, each once with how many there are; where the picture ends.
+/// Writes kinds of cables, hosts and switches, each with its count. Returns the lower end.
 fn legend(out: &mut String, spec: &FabricSpec, kinds: &Kinds, (width, top): (i64, i64)) -> i64 {
     let mut y = top + LINE;
     let line = |out: &mut String, y: &mut i64, x: i64, text: &str| {

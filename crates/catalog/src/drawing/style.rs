@@ -1,19 +1,21 @@
-//! Colours and letters that all pictures share, for light and dark themes. Plain colours, since some readers know no variables.
+//! Colours and fonts of all pictures, for light and dark themes. The colours are literals, because
+//! some viewers do not support CSS variables.
 
 use super::MARGIN;
 use std::fmt::Write;
 
-/// How wide a letter of ordinary text is at most, on average, in hundredths of a pixel.
+/// Upper bound of the average letter width of ordinary text, in hundredths of a pixel.
 pub(super) const LETTER: i64 = 700;
-/// A letter of a title.
+/// The same bound for a title.
 const TITLE_LETTER: i64 = 1130;
-/// A letter of small text.
+/// The same bound for small text.
 const SMALL_LETTER: i64 = 620;
-/// From one line to the next, in pixels.
+/// Distances between lines, in pixels.
 const TITLE_LINE: i64 = 23;
 const SMALL_LINE: i64 = 18;
 
-/// A picture is shown no smaller than this share of its own width, in per cent: letters stay readable, and a narrow window scrolls.
+/// Least displayed width of a picture, in percent of its own width. Letters stay readable, and a
+/// narrow window scrolls.
 const SHRUNK_MIN: i64 = 75;
 
 const LIGHT: &str = "svg:root { background: #ffffff; }
@@ -50,14 +52,16 @@ text { fill: #e5e7eb; }
 .optical { stroke: #22d3ee; }
 ";
 
-/// The style sheet of a picture of this width in pixels, with a picture's own rules for a light and for a dark theme after the shared ones.
+/// Returns the style sheet of a picture of this width in pixels. The picture's own rules for light
+/// and dark themes follow the shared rules.
 pub fn style(width: i64, light: &str, dark: &str) -> String {
     let min = width * SHRUNK_MIN / 100;
     let root = format!("svg:root {{ max-width: 100%; min-width: {min}px; height: auto; }}\n");
     format!("<style>\n{root}{LIGHT}{light}@media (prefers-color-scheme: dark) {{\n{DARK}{dark}}}\n</style>\n")
 }
 
-/// The beginning of a picture: its size, title and description for those who do not see it, style and background.
+/// Returns the beginning of a picture: size, title, description for readers who cannot see it,
+/// style and background.
 pub fn opening((width, height): (i64, i64), title: &str, description: &str, style: &str) -> String {
     let (title, description) = (escape_xml(title), escape_xml(description));
     format!(
@@ -67,7 +71,8 @@ pub fn opening((width, height): (i64, i64), title: &str, description: &str, styl
     )
 }
 
-/// The title and lines below it, from the top of a picture of this width in pixels; where they end.
+/// Writes the title and the lines below it, from the top of a picture of this width in pixels.
+/// Returns their lower end.
 pub fn heading(out: &mut String, width: i64, title: &str, small: &[&str]) -> i64 {
     let room = width - 2 * MARGIN;
     let mut y = 12;
@@ -82,12 +87,13 @@ pub fn heading(out: &mut String, width: i64, title: &str, small: &[&str]) -> i64
     y + 2
 }
 
-/// So many letters fit between the margins, where one takes that many hundredths of a pixel.
+/// Returns how many letters fit into `room` pixels, if a letter takes `letter` hundredths of a
+/// pixel. Returns at least 8.
 pub(super) fn letters(room: i64, letter: i64) -> usize {
     (room * 100 / letter).max(8) as usize
 }
 
-/// Lines of at most so many letters; a longer word is cut.
+/// Wraps text into lines of at most `letters` letters. Cuts longer words.
 pub(super) fn wrapped(text: &str, letters: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -109,7 +115,7 @@ pub(super) fn wrapped(text: &str, letters: usize) -> Vec<String> {
     lines
 }
 
-/// Text for XML: its special characters escaped, those that it cannot hold left out.
+/// Escapes the special characters of XML and drops those that XML cannot hold.
 pub fn escape_xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! Buses that HCAs of a host share: which there are, and what that does to the cards on them.
+//! Buses that several HCAs of a host share, and their effect on the cards.
 
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ use crate::diagnostic::suggest;
 use crate::document::{Entry, Fields, Value, wrong_kind};
 use crate::parts::PartKind;
 
-/// A bus that a host's table names.
+/// A bus from the table of a host.
 pub(super) struct BusDraft {
     name: String,
     span: Range<usize>,
-    /// `None` when its part is unknown, which has been reported.
+    /// `None` if its part is unknown; an error already reports this.
     part: Option<BusPart>,
 }
 
@@ -38,7 +38,7 @@ fn bus(host: &str, entry: &Entry, context: &mut Context<'_>) -> Option<BusDraft>
     Some(BusDraft { name: entry.key.clone(), span: entry.key_span.clone(), part })
 }
 
-/// The part of the bus that an HCA names.
+/// Returns the part of the bus that an HCA names.
 pub(super) fn part_of(host: &str, named: &(String, Range<usize>), buses: &[BusDraft], context: &mut Context<'_>) -> Option<BusPart> {
     let (name, span) = named;
     if let Some(bus) = buses.iter().find(|bus| bus.name == *name) {
@@ -54,7 +54,7 @@ pub(super) fn part_of(host: &str, named: &(String, Range<usize>), buses: &[BusDr
     None
 }
 
-/// Checks what several cards on a bus do to each other, and to it.
+/// Checks how several cards on a bus affect each other and the bus.
 pub(super) fn share(host: &str, buses: &[BusDraft], hcas: &mut [HcaDraft], context: &mut Context<'_>) {
     for bus in buses {
         let on_it = |hca: &&mut HcaDraft| hca.shared_bus.as_ref().is_some_and(|(name, _)| *name == bus.name);
@@ -75,7 +75,7 @@ pub(super) fn share(host: &str, buses: &[BusDraft], hcas: &mut [HcaDraft], conte
     }
 }
 
-/// All cards of a PCI-X bus run at the clock of the slowest (PCI-X 1.0a).
+/// Slows all cards of a PCI-X bus to the clock of the slowest (PCI-X 1.0a).
 fn clock_down(host: &str, cards: &mut [&mut HcaDraft], context: &mut Context<'_>) {
     let clock_of = |hca: &HcaDraft| match hca.bus.as_ref().map(|bus| bus.slot) {
         Some(Slot::PciX(slot)) => Some(slot.clock),

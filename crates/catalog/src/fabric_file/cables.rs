@@ -1,4 +1,4 @@
-//! Cables: which ports they join, and what is wrong with that.
+//! Cables: the ports that they join, and faults of those connections.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -30,12 +30,12 @@ enum NodeIndex {
     Switch(usize),
 }
 
-/// One end of a cable, with the port it is on when that port exists.
+/// An end of a cable, with its port.
 struct End<'a> {
     text: &'a str,
     span: Range<usize>,
     port: PortRef,
-    /// `None` when the node's part is unknown, which has been reported.
+    /// `None` if the node's part is unknown; an error already reports this.
     capabilities: Option<PortCan<'a>>,
 }
 
@@ -83,7 +83,7 @@ fn cable(index: usize, node: &Node, nodes: &Nodes<'_>, taken: &mut BTreeMap<Port
     Some(cable)
 }
 
-/// A port takes one cable.
+/// Claims a port for a cable. A port takes one cable.
 fn claim(end: &End<'_>, taken: &mut BTreeMap<PortRef, Range<usize>>, findings: &mut Findings) {
     if let Some(first) = taken.get(&end.port) {
         let labels = vec![(end.span.clone(), "cabled again here".into()), (first.clone(), "first cabled here".into())];
@@ -98,7 +98,7 @@ impl<'a> Nodes<'a> {
     fn new(hosts: &'a [HostDraft], switches: &'a [SwitchDraft]) -> Self {
         let by_host = hosts.iter().enumerate().map(|(index, host)| (host.name.as_str(), NodeIndex::Host(index)));
         let by_switch = switches.iter().enumerate().map(|(index, switch)| (switch.name.as_str(), NodeIndex::Switch(index)));
-        // A switch that took a host's name has been reported; the host keeps it here.
+        // An error already reports a switch with the name of a host. The name refers to the host here.
         let by_name = by_switch.chain(by_host).collect();
         Self { hosts, switches, by_name }
     }

@@ -1,4 +1,5 @@
-//! Congestion control of the subnet: `[subnet.congestion_control]`, by the names of annex A10 of the specification.
+//! Congestion control of the subnet: `[subnet.congestion_control]`, with the names of annex A10 of
+//! the specification.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -14,9 +15,10 @@ use crate::units::{Dimension, parse_quantity};
 /// Most entries of a table: 128 blocks of 64 are more than any HCA has.
 const CCT_LEN_MAX: usize = 8_192;
 
-/// Where the file leaves a setting out, it is that of published experiments with the mechanism in hardware (Gran, Eimot, Reinemo, Skeie,
-/// Lysne, Huse, Shainer, "First Experiences with Congestion Control in InfiniBand Hardware", IPDPS 2010): everything is marked as soon as
-/// possible, and indices fall every 153.6 us.
+/// Returns the defaults: switches mark as soon as possible, and indices fall every 153.6 us. They
+/// come from published experiments with the mechanism in hardware:
+/// Gran, Eimot, Reinemo, Skeie, Lysne, Huse, Shainer, "First Experiences with Congestion Control in
+/// InfiniBand Hardware", IPDPS 2010.
 fn published() -> CongestionControl {
     CongestionControl {
         marking: MarkingSettings { threshold: 15, packet_size: CreditBlocks(8), marking_rate: 0 },
@@ -24,7 +26,7 @@ fn published() -> CongestionControl {
     }
 }
 
-/// Reads the table. Mistakes go to `findings`, and something usable comes back all the same.
+/// Reads the table. Faults go to `findings`; the result is usable even then.
 pub(super) fn read_congestion_control(entry: &Entry, findings: &mut Findings) -> Option<CongestionControl> {
     let mut fields = Fields::of("`[subnet.congestion_control]`", &entry.node, entry.key_span.clone(), findings)?;
     let mut settings = published();
@@ -55,8 +57,8 @@ pub(super) fn read_congestion_control(entry: &Entry, findings: &mut Findings) ->
     check_order(&fields, entry, injection, findings);
     injection.cct = match cct {
         Some(cct) => table(cct, injection.ccti_limit, findings),
-        // Each step of the index adds a quarter of the packet's own time to the pause (assumed): at the limit of 127 a flow has a
-        // thirty-third of the link, its share among as many.
+        // Each step of the index adds a quarter of the packet's own time to the pause (assumed). At
+        // the limit of 127, a flow has a thirty-third of the link: its share among 33 flows.
         None => (0..=injection.ccti_limit).map(|multiplier| CctEntry { shift: 2, multiplier }).collect(),
     };
     if marking.threshold == 0 {
@@ -108,7 +110,7 @@ fn steps(
     steps
 }
 
-/// An index between its least and its limit must exist.
+/// Reports an error if the least index exceeds the limit.
 fn check_order(fields: &Fields<'_>, entry: &Entry, injection: &mut InjectionSettings, findings: &mut Findings) {
     if u16::from(injection.ccti_min) > injection.ccti_limit {
         let span = if fields.has("ccti_min") { span_of(entry, "ccti_min") } else { span_of(entry, "ccti_limit") };
@@ -123,7 +125,7 @@ fn span_of(entry: &Entry, key: &str) -> Range<usize> {
     entries.iter().find(|entry| entry.key == key).map_or(entry.key_span.clone(), |entry| entry.node.span.clone())
 }
 
-/// The congestion control table: `"shift:multiplier"` for each index, as OpenSM's `cc_cct` has them.
+/// Reads the congestion control table: `"shift:multiplier"` for each index, as in OpenSM's `cc_cct`.
 fn table(entry: &Entry, limit: u16, findings: &mut Findings) -> Vec<CctEntry> {
     let Value::Array(items) = &entry.node.value else {
         wrong_kind(entry, "a list of \"shift:multiplier\", one for each index", findings);
@@ -152,7 +154,8 @@ fn cct_entry(text: &str) -> Option<CctEntry> {
     (entry.shift <= CctEntry::SHIFT_MAX && entry.multiplier <= CctEntry::MULTIPLIER_MAX).then_some(entry)
 }
 
-/// Control needs switches that mark and HCAs that answer; others just forward and send as ever.
+/// Warns of switches that do not mark and HCAs that do not respond. These nodes forward and send as
+/// without congestion control.
 pub(super) fn warn_of_bystanders(subnet: Option<&Entry>, spec: &FabricSpec, findings: &mut Findings) {
     let (Some(entry), Some(_)) = (subnet, &spec.subnet.congestion_control) else { return };
     let place = vec![(span_of(entry, "congestion_control"), "asked for here".to_owned())];

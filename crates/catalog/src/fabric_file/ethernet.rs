@@ -1,4 +1,4 @@
-//! Ethernet links: `[ethernet]`, what a link trains to, and which ends go together.
+//! Ethernet links: `[ethernet]`, the rate that a link trains to, and the ends that match.
 
 use std::ops::Range;
 
@@ -14,10 +14,10 @@ use crate::diagnostic::{Findings, suggest};
 use crate::document::{Entry, Fields, Value};
 use crate::parts::PartKind;
 
-/// The longest that switches commonly take.
+/// Largest MTU that switches commonly support, in bytes.
 const MTU_MAX: u32 = 9216;
 
-/// What a word of a key stands for.
+/// A word of a key and its meaning.
 type Word<'a, T> = (&'a str, T);
 
 pub(super) fn read_ethernet(entry: Option<&Entry>, findings: &mut Findings) -> EthernetSpec {
@@ -65,7 +65,7 @@ fn word<T: Copy>(fields: &mut Fields<'_>, key: &'static str, words: &[Word<'_, T
     }
 }
 
-/// `link_layer` of an HCA.
+/// Reads the `link_layer` of an HCA.
 pub(super) fn link_layer(written: Option<(&str, Range<usize>)>, findings: &mut Findings) -> (LinkLayer, Option<Range<usize>>) {
     let Some((text, span)) = written else { return (LinkLayer::Infiniband, None) };
     let layer = LinkLayer::parse(text);
@@ -76,7 +76,8 @@ pub(super) fn link_layer(written: Option<(&str, Range<usize>)>, findings: &mut F
     (layer.unwrap_or_default(), Some(span))
 }
 
-/// Brings both ends of a cable together, if they are of one link layer, and so is the cable.
+/// Trains the link between both ends of a cable. Fails unless both ends and the cable have the same
+/// link layer.
 pub(super) fn train(
     cable: Laid<'_>,
     cap: Option<(Cap, Range<usize>)>,
@@ -173,7 +174,8 @@ fn refuse_mixture(ends: [End<'_, PortCan<'_>>; 2], context: &mut Context<'_>) {
     context.findings.error(message, labels, Some(help.into()));
 }
 
-/// What `[ethernet]` says is nothing to a fabric without Ethernet, and priorities without room for their headroom lose packets.
+/// Warns if `[ethernet]` has no effect because the fabric has no Ethernet. Warns also of priorities
+/// without room for their headroom, which lose packets.
 pub(super) fn warn((entry, cables): (Option<&Entry>, Option<&Entry>), spec: &FabricSpec, findings: &mut Findings) {
     let place = entry.map_or_else(Vec::new, |entry| vec![(entry.key_span.clone(), "this table".to_owned())]);
     if entry.is_some() && !spec.has_ethernet() {
@@ -192,7 +194,7 @@ pub(super) fn warn((entry, cables): (Option<&Entry>, Option<&Entry>), spec: &Fab
     }
 }
 
-/// Where the file has a cable, by its place among all.
+/// Returns the place in the file of the cable with this index.
 fn cable_span(cables: Option<&Entry>, index: usize) -> Option<Range<usize>> {
     match &cables?.node.value {
         Value::Array(nodes) => nodes.get(index).map(|node| node.span.clone()),

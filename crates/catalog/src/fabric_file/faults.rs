@@ -1,4 +1,4 @@
-//! The faults of a run: `[[faults]]`.
+//! Faults of a run: `[[faults]]`.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::diagnostic::{Findings, suggest};
 use crate::document::{Entry, Fields, Node, Value, wrong_kind};
 use crate::units::{Dimension, Number, parse_quantity};
 
-/// Reads `[[faults]]` of a fabric whose parts and cables are known.
+/// Reads `[[faults]]`. The parts and cables of the fabric must be known.
 pub(super) fn read_faults(entry: Option<&Entry>, spec: &FabricSpec, findings: &mut Findings) -> Vec<FaultSpec> {
     let Some(entry) = entry else { return Vec::new() };
     let Value::Array(items) = &entry.node.value else {
@@ -30,7 +30,7 @@ fn fault(index: usize, node: &Node, spec: &FabricSpec, findings: &mut Findings) 
         findings.error(format!("no fault `{kind}`"), vec![(span, "unknown kind".into())], Some(help));
         return None;
     }
-    // From the start on, where it is a condition and not an incident.
+    // A condition, unlike an incident, holds from the start by default.
     let is_condition = matches!(kind, "bit_errors" | "drop");
     let at = match is_condition && !fields.has("at") {
         true => {
@@ -73,7 +73,7 @@ fn kind_of(kind: &str, fields: &mut Fields<'_>, spec: &FabricSpec, findings: &mu
     }
 }
 
-/// Reads a name that must be one of the fabric's.
+/// Reads a name that the fabric must contain.
 fn named<T>(
     fields: &mut Fields<'_>,
     (key, example): (&'static str, &str),
@@ -131,7 +131,7 @@ fn number(fields: &mut Fields<'_>, findings: &mut Findings) -> Option<u64> {
     checked
 }
 
-/// Writes a fault as the file has it.
+/// Writes a fault as in a fabric file.
 pub(super) fn write_fault(out: &mut String, spec: &FabricSpec, fault: &FaultSpec) -> std::fmt::Result {
     writeln!(out, "\n[[faults]]\nat = \"{} ps\"\nkind = \"{}\"", fault.at.as_picos(), fault.kind.name())?;
     let link = |cable: usize| quoted(&spec.port_name(spec.cables[cable].ends[0]));

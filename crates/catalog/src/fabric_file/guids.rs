@@ -1,4 +1,4 @@
-//! Node GUIDs: those of the file, and generated ones for the rest.
+//! Node GUIDs: from the file, and generated for the rest.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,11 +8,11 @@ use softband_types::Guid;
 use super::nodes::{HcaDraft, HostDraft, SwitchDraft};
 use crate::diagnostic::Findings;
 
-/// First generated GUIDs: the maker's OUI 00:02:c9, as on boards of the period.
+/// First generated GUIDs, with the maker's OUI 00:02:c9, as on boards of the period.
 const HCA_FIRST: u64 = 0x0002_c902_0000_0004;
 const SWITCH_FIRST: u64 = 0x0002_c902_4000_0004;
 
-/// A node's GUID: as the file has it, then as assigned.
+/// GUID of a node: from the file, then as assigned.
 #[derive(Default)]
 pub(super) struct GuidText {
     written: Option<(u64, Range<usize>)>,
@@ -33,7 +33,7 @@ impl GuidText {
         Self { written: value.map(|value| (value, span)), assigned: None }
     }
 
-    /// Takes the GUID of the file, if it wrote one.
+    /// Takes the GUID of the file, if the file gives one.
     fn take_written(&mut self, ports: u8, taken: &mut Taken, findings: &mut Findings) {
         let Some((value, span)) = self.written.take() else { return };
         self.assigned = Some(Guid(value));
@@ -46,7 +46,7 @@ impl GuidText {
         taken.0.insert(value, (value.saturating_add(u64::from(ports)), span));
     }
 
-    /// Takes the first free GUID from `next` on, which moves past it.
+    /// Takes the first free GUID from `next` on, and advances `next` past it.
     fn take_generated(&mut self, ports: u8, taken: &Taken, next: &mut u64) {
         if self.assigned.is_some() {
             return;
@@ -61,12 +61,12 @@ impl GuidText {
     }
 }
 
-/// Ranges of GUIDs that the file wrote, by first: last, and place in the file.
+/// Ranges of GUIDs from the file: the first GUID maps to the last and to the place in the file.
 #[derive(Default)]
 struct Taken(BTreeMap<u64, (u64, Range<usize>)>);
 
 impl Taken {
-    /// The place of a range that shares a GUID with this one; ranges in the map do not overlap.
+    /// Returns the place of a range that shares a GUID with this range. Ranges in the map do not overlap.
     fn overlap(&self, first: u64, ports: u8) -> Option<Range<usize>> {
         let last = first.saturating_add(u64::from(ports));
         let (_, (other_last, span)) = self.0.range(..=last).next_back()?;
@@ -74,7 +74,7 @@ impl Taken {
     }
 }
 
-/// Gives every node its GUID: the file's, or the next of its kind.
+/// Assigns every node its GUID: from the file, or the next generated one of its kind.
 pub(super) fn assign(hosts: &mut [HostDraft], switches: &mut [SwitchDraft], findings: &mut Findings) {
     let mut taken = Taken::default();
     let ports_of = |hca: &HcaDraft| hca.part.as_ref().map_or(0, |part| part.ports);

@@ -33,10 +33,10 @@ use nodes::{HostDraft, SwitchDraft};
 /// The table of parts in a resolved fabric.
 const PARTS: &str = "parts";
 
-/// How strict the loader is.
+/// Strictness of the loader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// Copper beyond its length limit is a warning instead of an error.
+    /// Downgrades copper beyond its length limit from an error to a warning.
     pub allow_out_of_spec: bool,
 }
 
@@ -44,9 +44,9 @@ pub struct LoadOptions {
 #[derive(Clone, Debug)]
 pub struct LoadedFabric {
     pub spec: FabricSpec,
-    /// What the user should know; no reason to stop.
+    /// Warnings for the user. A warning does not stop the run.
     pub warnings: Vec<Warning>,
-    /// Seed of everything random in a run.
+    /// Seed of all randomness in a run.
     pub seed: u64,
     /// Date of the hosts' clocks at simulated time zero.
     pub start_date: StartDate,
@@ -55,17 +55,17 @@ pub struct LoadedFabric {
 }
 
 impl LoadedFabric {
-    /// The fabric with every value that it stands for, sources included; what a run folder keeps.
+    /// Returns the fabric with every resolved value and its source, for the run folder.
     pub fn resolved_toml(&self) -> String {
         resolved::resolved_toml(&self.spec, (self.seed, self.start_date), &self.sheets)
     }
-    /// Sheets of the parts in use, by kind and name.
+    /// Returns the sheets of the parts in use, by kind and name.
     pub fn sheets(&self) -> impl Iterator<Item = &PartSheet> {
         self.sheets.values()
     }
 }
 
-/// What the passes over one file share.
+/// State that the passes over one file share.
 struct Context<'a> {
     catalog: &'a Catalog,
     options: LoadOptions,
@@ -74,7 +74,8 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Notes that a part is in use, so that its sheet goes into the resolved fabric, with those of the parts that it names.
+    /// Records that a part is in use. The resolved fabric then contains its sheet and the sheets of
+    /// the parts that it names.
     fn use_sheet(&mut self, kind: PartKind, name: &str) {
         let key = (kind, name.to_owned());
         let (false, Some(sheet)) = (self.sheets.contains_key(&key), self.catalog.sheet(kind, name)) else { return };
@@ -88,7 +89,7 @@ impl Context<'_> {
         }
     }
 
-    /// The part called `name`, or an error that lists the parts there are.
+    /// Returns the part called `name`. Otherwise reports an error that lists the known parts.
     fn part<T: Clone>(&mut self, kind: PartKind, name: &str, span: Range<usize>, get: fn(&Catalog, &str) -> Option<T>) -> Option<T> {
         let found = get(self.catalog, name);
         if found.is_some() {
@@ -104,7 +105,7 @@ impl Context<'_> {
     }
 }
 
-/// Checks the text of a fabric file; `file` is how messages call it. Reads nothing and never panics.
+/// Checks the text of a fabric file. `file` names it in messages. Reads no files and never panics.
 pub fn parse_fabric(file: &str, text: &str, catalog: &Catalog, options: &LoadOptions) -> Result<LoadedFabric, FabricError> {
     let mut findings = Findings::new(file, text);
     let entries = document::parse(text, &mut findings);
@@ -121,7 +122,8 @@ pub fn parse_fabric(file: &str, text: &str, catalog: &Catalog, options: &LoadOpt
     }
 }
 
-/// The catalogue with the parts of a resolved fabric; `None` where the file has none. So a run's fabric stays as it was when parts change.
+/// Returns the catalogue with the parts of a resolved fabric, so that a run's fabric survives
+/// changes of parts. Returns `None` if the file has no parts.
 fn own_parts(entries: &[Entry], catalog: &Catalog, findings: &mut Findings) -> Option<Catalog> {
     let table = entries.iter().find(|entry| entry.key == PARTS)?;
     let parts = parts_of_table(table, findings);
@@ -130,7 +132,8 @@ fn own_parts(entries: &[Entry], catalog: &Catalog, findings: &mut Findings) -> O
 
 fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Option<(FabricSpec, RunDefaults)> {
     let mut top = Fields::new("the file", 0..0, entries);
-    // Asked for only where it is, as all that only resolved fabrics have: it is none of the keys that a message names.
+    // Messages do not list this key, because only resolved fabrics have it. So the code asks for it
+    // only if it is present.
     let _ = top.has(PARTS).then(|| top.optional(PARTS));
     let (title, defaults) = read_fabric(top.optional("fabric"), file, &mut context.findings);
     let subnet_entry = top.optional("subnet");
@@ -178,14 +181,14 @@ fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Op
     Some((spec, defaults))
 }
 
-/// The tables that `[generate]` stands for; `None` after an error.
+/// Returns the tables that `[generate]` stands for. Returns `None` after an error.
 fn generated(entry: &Entry, written: [Option<&Entry>; 3], context: &mut Context<'_>) -> Option<Generated> {
     generate::refuse_beside(written, &mut context.findings);
     let generated = generate::generate(entry, context);
     generated.filter(|_| context.findings.errors.is_empty())
 }
 
-/// What a file says of runs that the command line does not: seed and start date.
+/// Seed and start date, which apply to runs unless the command line overrides them.
 type RunDefaults = (u64, StartDate);
 
 fn read_fabric(entry: Option<&Entry>, file: &str, findings: &mut Findings) -> (String, RunDefaults) {

@@ -22,7 +22,7 @@ use crate::units::Number;
 /// Entries of a port's P_Key table.
 const PKEYS_MAX: usize = 32;
 
-/// A host as far as its table could be read.
+/// A host with the values that its table gave.
 pub(super) struct HostDraft {
     pub(super) name: String,
     pub(super) name_span: Range<usize>,
@@ -35,13 +35,13 @@ pub(super) struct HcaDraft {
     pub(super) span: Range<usize>,
     pub(super) part: Option<HcaPart>,
     pub(super) part_span: Range<usize>,
-    /// The bus part that the file names for it.
+    /// The bus part that the file names as its slot.
     pub(super) slot: Option<(String, Range<usize>)>,
-    /// The host's bus that the file says it is on, with others.
+    /// The host's bus that it shares with other HCAs, as named in the file.
     pub(super) shared_bus: Option<(String, Range<usize>)>,
-    /// What a resolved fabric states of the slot.
+    /// The `slot_trained` value of a resolved fabric.
     pub(super) slot_trained: Option<Stated<String>>,
-    /// What it sits in, trained.
+    /// The slot after training.
     pub(super) bus: Option<BusPart>,
     tune_pci: bool,
     pub(super) link_layer: LinkLayer,
@@ -49,7 +49,7 @@ pub(super) struct HcaDraft {
     pub(super) node_guid: GuidText,
 }
 
-/// A switch as far as its table could be read.
+/// A switch with the values that its table gave.
 pub(super) struct SwitchDraft {
     pub(super) name: String,
     pub(super) name_span: Range<usize>,
@@ -65,7 +65,7 @@ impl HostDraft {
 }
 
 impl HcaDraft {
-    /// Where the file says what it sits in, or else what it is.
+    /// Returns the place of the slot or bus in the file, or else of the part.
     pub(super) fn place_span(&self) -> Range<usize> {
         let place = self.shared_bus.as_ref().or(self.slot.as_ref());
         place.map_or(&self.part_span, |(_, span)| span).clone()
@@ -161,7 +161,7 @@ fn hca(host: &str, node: &Node, index: usize, context: &mut Context<'_>) -> Opti
     let options = fields.optional("options");
     let pkeys = fields.optional("pkeys");
     let link_layer = fields.optional_text("link_layer", "\"ethernet\"", &mut context.findings);
-    // Asked for only where it is: it is none of the keys that a message names.
+    // Messages do not list this key, so the code asks for it only if it is present.
     if let Some(entry) = fields.has("tune_pci").then(|| fields.optional("tune_pci")).flatten() {
         let help = "it is an option of the HCA's driver: write `options = { tune_pci = 1 }`";
         let label = vec![(entry.key_span.clone(), "not here".to_owned())];
@@ -189,7 +189,8 @@ fn hca(host: &str, node: &Node, index: usize, context: &mut Context<'_>) -> Opti
     Some(HcaDraft { device, span, part, part_span, slot, shared_bus, slot_trained, bus: None, tune_pci, link_layer, pkeys, node_guid })
 }
 
-/// The link layer of the HCA's ports. Fails if the part lacks it, or if a key belongs to the other link layer.
+/// Returns the link layer of the HCA. Reports an error if its part does not support the layer, or
+/// if a setting belongs to the other layer.
 fn checked_link_layer(written: Option<(&str, Range<usize>)>, part: Option<&HcaPart>, pkeys: Option<&Entry>, context: &mut Context<'_>) -> LinkLayer {
     let (layer, span) = ethernet::link_layer(written, &mut context.findings);
     let Some(span) = span.filter(|_| layer == LinkLayer::Ethernet) else { return layer };
@@ -209,7 +210,8 @@ fn checked_link_layer(written: Option<(&str, Range<usize>)>, part: Option<&HcaPa
     layer
 }
 
-/// Partitions of an HCA. A port holds each at most once, and a key of no partition is none (IBTA 10.9.1).
+/// Reads the partitions of an HCA. A port holds each partition at most once, and a P_Key without a
+/// partition is invalid (IBTA 10.9.1).
 fn pkey_table(entry: &Entry, findings: &mut Findings) -> Vec<PKey> {
     let mut keys: Vec<PKey> = Vec::new();
     let Value::Array(items) = &entry.node.value else {
@@ -256,7 +258,7 @@ fn driver_options(entry: &Entry, part: Option<&HcaPart>, findings: &mut Findings
 }
 
 fn checked_device(device: &str, span: &Range<usize>, findings: &mut Findings) -> String {
-    // The verbs' names are C strings of 64 bytes.
+    // Verbs store device names in C strings of 64 bytes.
     let good = (1..64).contains(&device.len()) && device.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
     if !good {
         let help = "write letters, digits, `-` and `_`, at most 63 of them, such as \"mthca0\"";
@@ -293,8 +295,9 @@ fn switch(entry: &Entry, context: &mut Context<'_>) -> Option<SwitchDraft> {
     Some(SwitchDraft { name: entry.key.clone(), name_span: entry.key_span.clone(), part, node_guid })
 }
 
-/// A label of a host name (RFC 1123), so that programs can look it up; not one that resolvers take for something else. Buses have such
-/// names, too, which then need no quotes.
+/// Checks a name: a label of a host name (RFC 1123), so that programs can look it up. Refuses names
+/// that resolvers interpret otherwise. Buses follow the same rule, so that their names need no
+/// quotes.
 pub(super) fn check_name(what: &str, entry: &Entry, findings: &mut Findings) {
     let name = entry.key.as_str();
     let characters = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
@@ -311,7 +314,7 @@ pub(super) fn check_name(what: &str, entry: &Entry, findings: &mut Findings) {
     findings.error(format!("`{name}` cannot name a {what}"), vec![(entry.key_span.clone(), "this name".into())], Some(why.into()));
 }
 
-/// Host and switch names are one name space; host names have no case.
+/// Checks that host and switch names are unique. They share a name space; host names are case-insensitive.
 pub(super) fn check_names(hosts: &[HostDraft], switches: &[SwitchDraft], findings: &mut Findings) {
     let mut first: BTreeMap<String, &Range<usize>> = BTreeMap::new();
     let hosts = hosts.iter().map(|host| (&host.name, &host.name_span));
@@ -329,7 +332,7 @@ pub(super) fn check_names(hosts: &[HostDraft], switches: &[SwitchDraft], finding
     }
 }
 
-/// An HCA without any cable has ports that stay down: seldom what was meant.
+/// Warns of an HCA without cables, whose ports stay `Down`. Users seldom intend this.
 pub(super) fn warn_of_idle_hcas(hosts: &[HostDraft], cables: &[CableSpec], findings: &mut Findings) {
     let mut cabled = BTreeSet::new();
     for end in cables.iter().flat_map(|cable| cable.ends) {

@@ -1,4 +1,5 @@
-//! Quality of service of the subnet: arbitration tables and SL-to-VL maps, by the names of OpenSM's options.
+//! Quality of service of the subnet: arbitration tables and SL-to-VL maps, with the names of
+//! OpenSM's options.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -10,7 +11,8 @@ use softband_types::{ServiceLevel, VirtualLane};
 use crate::diagnostic::{Findings, Label};
 use crate::document::{Entry, Fields, Value, wrong_kind};
 
-/// OpenSM's keys for all ports, for HCAs' ports, and for switches' external ports, which count first.
+/// OpenSM's keys for all ports, for HCA ports, and for external switch ports. The specific keys
+/// take precedence.
 struct Keys {
     high_limit: &'static str,
     vlarb_high: &'static str,
@@ -29,7 +31,7 @@ impl Keys {
     }
 }
 
-/// OpenSM's defaults (`osm_base.h`): lane 0 has high priority and takes turns with the others.
+/// Returns OpenSM's defaults (`osm_base.h`): lane 0 has high priority and alternates with the other lanes.
 fn defaults() -> PortClasses {
     let lines = |weight: fn(u8) -> u8| (0..15).map(|lane| WeightedLane { lane: VirtualLane(lane), weight: weight(lane) }).collect();
     let high = lines(|lane| if lane == 0 { 4 } else { 0 });
@@ -83,7 +85,7 @@ fn classes(fields: &mut Fields<'_>, keys: &Keys, default: PortClasses, findings:
     PortClasses { tables, sl2vl }
 }
 
-/// `"lane:weight"` for each line, with commas between.
+/// Reads a table: `"lane:weight"` for each line, separated by commas.
 fn table(key: &str, text: &str, span: Range<usize>, findings: &mut Findings) -> Vec<WeightedLane> {
     let texts: Vec<&str> = text.split(',').map(str::trim).filter(|_| !text.trim().is_empty()).collect();
     if let Some(wrong) = texts.iter().find(|text| weighted_lane(text).is_none()) {
@@ -102,7 +104,7 @@ fn weighted_lane(text: &str) -> Option<WeightedLane> {
     Some(WeightedLane { lane: VirtualLane(lane), weight: weight.trim().parse().ok()? })
 }
 
-/// The lane of each of the sixteen levels.
+/// Reads the lane of each of the sixteen service levels.
 fn lanes_of_levels(key: &str, text: &str, span: Range<usize>, findings: &mut Findings) -> Option<Sl2Vl> {
     let lanes: Option<Vec<u8>> = text.split(',').map(|lane| lane.trim().parse().ok()).collect();
     let map = lanes.as_deref().and_then(|lanes| <[u8; Sl2Vl::LEVELS]>::try_from(lanes).ok()).and_then(Sl2Vl::new);
@@ -115,7 +117,7 @@ fn lanes_of_levels(key: &str, text: &str, span: Range<usize>, findings: &mut Fin
     map
 }
 
-/// Whether the fabric can have these settings, and who never sends by them.
+/// Checks that the fabric supports these settings. Warns of service levels that can never send.
 pub(super) fn check_qos(subnet: Option<&Entry>, spec: &mut FabricSpec, findings: &mut Findings) {
     let Some(subnet) = subnet else { return };
     if spec.subnet.qos.is_none() {
@@ -141,10 +143,10 @@ pub(super) fn check_qos(subnet: Option<&Entry>, spec: &mut FabricSpec, findings:
     warn_of_starvation(subnet, spec, findings);
 }
 
-/// Names service levels whose lanes no table lists with a weight: their packets never leave.
+/// Warns of service levels whose lanes no table lists with a weight. Their packets never leave.
 fn warn_of_starvation(subnet: &Entry, spec: &FabricSpec, findings: &mut Findings) {
     let Some(qos) = &spec.subnet.qos else { return };
-    // By kind of port: HCAs' ports first.
+    // By kind of port: HCA ports first.
     let mut starved: BTreeMap<bool, BTreeSet<(u8, u8)>> = BTreeMap::new();
     for cable in &spec.cables {
         let vls = softband_fabric::settings_of(spec, cable).vls;
@@ -172,7 +174,7 @@ fn warn_of_starvation(subnet: &Entry, spec: &FabricSpec, findings: &mut Findings
     }
 }
 
-/// `0`, `2 to 5`, `0, 2 to 5`.
+/// Formats numbers as `0`, `2 to 5`, or `0, 2 to 5`.
 fn runs(numbers: BTreeSet<u8>) -> String {
     let mut runs: Vec<(u8, u8)> = Vec::new();
     for number in numbers {
@@ -185,7 +187,7 @@ fn runs(numbers: BTreeSet<u8>) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// The first of the keys that the table has.
+/// Returns the place of the first of the keys that the table has.
 fn place_of(subnet: &Entry, keys: &[&str]) -> Label {
     let Value::Table(entries) = &subnet.node.value else { return (subnet.key_span.clone(), "here".into()) };
     let found = keys.iter().find_map(|key| entries.iter().find(|entry| entry.key == *key));

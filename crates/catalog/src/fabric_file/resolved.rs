@@ -1,4 +1,4 @@
-//! The fabric as resolved, for the run folder: what was built, and where every value of it comes from.
+//! The resolved fabric for the run folder: every value with its source.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! Cards in slots: what both train to.
+//! Training of cards and slots.
 
 use softband_model::parts::{BusPart, CardInterface, HostPart, PciExpress, Slot};
 
@@ -8,7 +8,7 @@ use super::nodes::HcaDraft;
 use crate::catalog::Catalog;
 use crate::parts::{PartKind, least_read_request};
 
-/// Puts an HCA onto the bus or into the slot that the file gives it, or else its host part's.
+/// Puts an HCA onto the bus or into the slot from the file. Otherwise uses the slot of its host part.
 pub(super) fn train(host: &str, part: &HostPart, buses: &[BusDraft], hca: &mut HcaDraft, context: &mut Context<'_>) {
     let slot = match (&hca.shared_bus, &hca.slot) {
         (Some(named), _) => buses::part_of(host, named, buses, context),
@@ -29,8 +29,10 @@ pub(super) fn train(host: &str, part: &HostPart, buses: &[BusDraft], hca: &mut H
     }
 }
 
-/// A slot that has trained to an earlier generation than its own costs what slots of that one do, if the catalogue has any: their share of
-/// link-layer packets, and packets no larger than theirs. Of several the one as wide, or else the first.
+/// Adapts a slot that trained to an earlier generation than its own. It takes the link-layer share
+/// of a slot of that generation, and packets no larger.
+/// Prefers a slot of the same width, or else the first. Changes nothing if the catalogue has no
+/// slot of that generation.
 fn as_its_generation_has_it(trained: Slot, own: Slot, context: &mut Context<'_>) -> Slot {
     let (Slot::PciExpress(trained_slot), Slot::PciExpress(own)) = (trained, own) else { return trained };
     if trained_slot.generation == own.generation {
@@ -52,13 +54,15 @@ fn as_its_generation_has_it(trained: Slot, own: Slot, context: &mut Context<'_>)
     })
 }
 
-/// Packets carry no more than both ends take, those that answer reads no more than others (PCI Express Base, Max_Payload_Size).
+/// Limits packets and read completions to the size that both ends support (PCI Express Base,
+/// Max_Payload_Size).
 fn as_the_card_takes_it(slot: Slot, max_payload_bytes: Option<u32>) -> Slot {
     let (Slot::PciExpress(slot), Some(most)) = (slot, max_payload_bytes) else { return slot };
     Slot::PciExpress(PciExpress { max_payload_bytes: slot.max_payload_bytes.min(most), completion_bytes: slot.completion_bytes.min(most), ..slot })
 }
 
-/// The host's part was checked with its own slot; another kind of slot may not have such small reads.
+/// Checks the read request size of the host part against another slot than its own. That slot may
+/// not support reads this small.
 fn check_reads(host: &str, part: &HostPart, hca: &HcaDraft, slot: Slot, context: &mut Context<'_>) {
     let least = least_read_request(slot.interface());
     let (Some((name, span)), true) = (hca.shared_bus.as_ref().or(hca.slot.as_ref()), part.read_request_bytes < least) else { return };
@@ -67,7 +71,7 @@ fn check_reads(host: &str, part: &HostPart, hca: &HcaDraft, slot: Slot, context:
     context.findings.error(message, vec![(span.clone(), "this slot".into())], Some(help));
 }
 
-/// A card that could do more than its slot lets it: nothing is wrong, but it is not what the card was bought for.
+/// Warns of a card that its slot slows down. The fabric is valid, but the card cannot reach its rate.
 fn warn_of_lesser(host: &str, hca: &HcaDraft, card: CardInterface, bus: &BusPart, context: &mut Context<'_>) {
     let Some(trained) = bus.slot.train(card).map(|slot| slot.interface()).filter(|trained| *trained != card) else { return };
     let message = format!("`{host}/{}` trains to {trained}: the card is {card}, slot `{}` is {}", hca.device, bus.name, bus.slot.interface());
@@ -81,7 +85,7 @@ fn refuse(host: &str, hca: &HcaDraft, card: CardInterface, bus: &BusPart, contex
     let catalog = context.catalog;
     let fits = |name: &&str| catalog.bus(name).is_some_and(|bus| card.is_kind_of(bus.slot));
     let mut names: Vec<&str> = catalog.parts(PartKind::Bus).into_iter().filter(fits).collect();
-    // What the card was made for first, bridges last.
+    // Slots that match the card come first, bridges last.
     names.sort_by_key(|name| catalog.bus(name).map(|bus| (bus.bridge.is_some(), bus.slot.interface() != card)));
     let mut help = format!("give the HCA another slot, such as `slot = \"{}\"`", names.first().unwrap_or(&"..."));
     if names.len() > 1 {

@@ -1,4 +1,4 @@
-//! Links that train to less than one of their ports does, and what is to blame.
+//! Links that train below the capability of a port, and the reason.
 
 use std::fmt::Display;
 use std::ops::Range;
@@ -6,23 +6,23 @@ use std::ops::Range;
 use super::train::{End, best, list};
 use crate::diagnostic::{Findings, Label};
 
-/// What decides one quality of a link: its width, its speed, or its rate on Ethernet.
+/// Everything that determines one quality of a link: its width, its speed, or its Ethernet rate.
 pub(super) struct Limits<'a, T> {
     pub(super) ends: [End<'a, &'a [T]>; 2],
-    /// Name and place of the cable, and what it is rated for.
+    /// Name and place of the cable, and its rating.
     pub(super) cable: (&'a str, &'a Range<usize>, T),
-    /// What the file asked for.
+    /// Cap from the file.
     pub(super) cap: Option<T>,
 }
 
-/// Notes a link that has trained to less than one of its ports does, unless the file asked for it.
+/// Notes a link that trains below the capability of a port, unless the file asked for it.
 pub(super) fn note<T: Copy + Ord + Display>(trained: T, limits: &Limits<'_, T>, findings: &mut Findings) {
     let mut lessened = limits.ends.iter().filter(|(.., can)| most(can) > Some(trained));
     let (Some((name, span, can)), false) = (lessened.next(), limits.cap == Some(trained)) else { return };
     let reasons = limits.reasons(trained);
     let why: Vec<String> = reasons.iter().map(|(why, _)| why.clone()).collect();
     let mut labels: Vec<Label> = reasons.into_iter().filter_map(|(_, label)| label).collect();
-    // Where both ends do more, they are the reasons themselves.
+    // If both ends can do more, they are the reasons themselves.
     if labels.iter().all(|(place, _)| place != *span) {
         labels.push(((*span).clone(), format!("{} port", most(can).unwrap_or(trained))));
     }
@@ -30,7 +30,8 @@ pub(super) fn note<T: Copy + Ord + Display>(trained: T, limits: &Limits<'_, T>, 
 }
 
 impl<T: Copy + Ord + Display> Limits<'_, T> {
-    /// Parts that do no more, or else what each does: then it is only together that they do not.
+    /// Returns the ends and the cable that limit the link. If none limits it alone, returns the
+    /// capabilities of all, whose combination is the limit.
     fn reasons(&self, trained: T) -> Vec<(String, Option<Label>)> {
         let (cable, cable_span, rated) = self.cable;
         let of_cable = || (format!("cable `{cable}` is rated for {rated}"), Some((cable_span.clone(), format!("rated for {rated}"))));

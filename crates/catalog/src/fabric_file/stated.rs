@@ -1,4 +1,5 @@
-//! Values that follow from others, and that a resolved fabric states all the same: they are checked, so that a changed file does not lie.
+//! Derived values that a resolved fabric repeats. The loader checks them, so that an edited file
+//! cannot contradict itself.
 
 use std::ops::Range;
 
@@ -12,13 +13,13 @@ use crate::document::Fields;
 /// A stated value with its place.
 pub(super) type Stated<T> = (T, Range<usize>);
 
-/// The text of `key`, which is asked for only where it is: it is none of the keys that a message names.
+/// Reads the text of `key`. Messages do not list this key, so the code asks for it only if it is present.
 pub(super) fn text(fields: &mut Fields<'_>, key: &'static str, example: &str, findings: &mut Findings) -> Option<Stated<String>> {
     let found = fields.has(key).then(|| fields.optional_text(key, example, findings)).flatten();
     found.map(|(text, span)| (text.to_owned(), span))
 }
 
-/// What a resolved fabric states of a cable.
+/// The derived values of a cable in a resolved fabric.
 pub(super) struct OfCable {
     width: Option<Stated<String>>,
     delay_ps: Option<Stated<i64>>,
@@ -31,7 +32,7 @@ pub(super) fn of_cable(fields: &mut Fields<'_>, findings: &mut Findings) -> OfCa
 }
 
 impl OfCable {
-    /// Compares with the cable as it was laid between `ends`.
+    /// Compares the values with the cable between `ends`.
     pub(super) fn check(&self, cable: &CableSpec, [from, to]: [&str; 2], findings: &mut Findings) {
         let link = format!("the link from `{from}` to `{to}`");
         if let Some((width, span)) = &self.width {
@@ -52,7 +53,7 @@ impl OfCable {
     }
 }
 
-/// Compares what is stated of an HCA's slot with what card and slot have trained to.
+/// Compares the stated slot of an HCA with the training result of card and slot.
 pub(super) fn check_slot(host: &str, hca: &HcaDraft, findings: &mut Findings) {
     let (Some((stated, span)), Some(bus)) = (&hca.slot_trained, &hca.bus) else { return };
     let trained = bus.slot.interface().to_string();

@@ -71,10 +71,10 @@ fn read_routing(text: &str, span: Range<usize>, findings: &mut Findings) -> Rout
     })
 }
 
-/// Whether the routing engine can work on the fabric.
+/// Checks that the routing engine supports the fabric.
 pub(super) fn check_routing(entry: Option<&Entry>, spec: &FabricSpec, findings: &mut Findings) {
     let place = entry.map_or(0..0, |entry| entry.key_span.clone());
-    // On Ethernet the priority is the program's.
+    // On Ethernet, the program chooses the priority.
     if spec.subnet.routing == Routing::Torus && spec.has_ethernet() {
         let message = "routing `torus` cannot work here: it chooses service levels by path, and on Ethernet programs choose their priorities";
         let help = "write `routing = \"up-down\"`, which takes any fabric";

@@ -1,4 +1,4 @@
-//! Links: the length of a cable and the rate that both ends and the cable agree on.
+//! Links: the length of a cable, and the rate that both ends and the cable support.
 
 use std::ops::Range;
 
@@ -11,52 +11,52 @@ use crate::diagnostic::Findings;
 use crate::parts::{CableTemplate, LengthLimit, Status};
 use crate::units::{Dimension, QuantityError, or_list, parse_quantity};
 
-/// What a port can do.
+/// Capabilities of a port.
 #[derive(Clone, Copy)]
 pub(super) enum PortCan<'a> {
     Infiniband(Capabilities<'a>),
     Ethernet(&'a [EthernetRate]),
 }
 
-/// What a port of InfiniBand links can do.
+/// Capabilities of an InfiniBand port.
 #[derive(Clone, Copy)]
 pub(super) struct Capabilities<'a> {
     pub(super) widths: &'a [LinkWidth],
     pub(super) speeds: &'a [LinkSpeed],
 }
 
-/// One end of a link: as the file names it, where, and what it can do.
+/// An end of a link: its name in the file, its place, and its capabilities.
 pub(super) type End<'a, Can> = (&'a str, &'a Range<usize>, Can);
 
-/// A cable as laid.
+/// A cable with its length.
 pub(super) struct Laid<'a> {
     pub(super) part: &'a CableTemplate,
     pub(super) part_span: Range<usize>,
     pub(super) length: Length,
 }
 
-/// Everything that decides how a link trains.
+/// Everything that determines the training of a link.
 pub(super) struct Link<'a> {
     pub(super) cable: Laid<'a>,
-    /// The file's `rate`.
+    /// The `rate` of the file.
     pub(super) cap: Option<(LinkSpeed, Range<usize>)>,
     pub(super) ends: [End<'a, Capabilities<'a>>; 2],
 }
 
-/// The file's `rate`: a speed of InfiniBand's, whose width follows from the parts, or an Ethernet rate.
+/// The `rate` of the file: an InfiniBand speed, whose width follows from the parts, or an Ethernet rate.
 #[derive(Clone, Copy)]
 pub(super) enum Cap {
     Infiniband(LinkSpeed),
     Ethernet(EthernetRate),
 }
 
-/// A cable's length, with its place when the fabric file gives it.
+/// Length of a cable, with its place if the fabric file gives it.
 pub(super) struct Length {
     millimetres: u64,
     span: Option<Range<usize>>,
 }
 
-/// The length, from the part or from the file; `None` after an error.
+/// Returns the length, from the part or from the file. Returns `None` after an error.
 pub(super) fn cable_length(
     part: Option<&(CableTemplate, Range<usize>)>,
     written: Option<(&str, Range<usize>)>,
@@ -72,7 +72,7 @@ pub(super) fn cable_length(
             findings.error(format!("cable part `{name}` comes in any length"), vec![(part_span.clone(), "no length".into())], Some(help.into()));
             None
         }
-        // A resolved fabric states it.
+        // A resolved fabric repeats the length of the part.
         (false, Some((text, span))) if parse_quantity(text, Dimension::Length) == Ok(fixed) => Some(Length { millimetres: fixed, span: Some(span) }),
         (false, Some((_, span))) => {
             let help = "remove `length`, or name a part of adjustable length";
@@ -84,7 +84,7 @@ pub(super) fn cable_length(
 }
 
 fn parse_length(text: &str, span: &Range<usize>, findings: &mut Findings) -> Option<u64> {
-    // Round the equator; beyond it the delays of a run would not fit.
+    // The circumference of the earth. Delays of longer cables would overflow the times of a run.
     const LENGTH_MAX_MM: u64 = 40_000_000_000;
     let mut refuse = |message: String| {
         let help = format!("write a number and a unit: \"8 m\"; accepted units: {}", Dimension::Length.accepted());
@@ -102,7 +102,7 @@ fn parse_length(text: &str, span: &Range<usize>, findings: &mut Findings) -> Opt
     None
 }
 
-/// The file's cap of the link's speed; `Err` after an error.
+/// Reads the cap on the link's speed from the file. Returns `Err` after an error.
 pub(super) fn rate_cap(written: Option<(&str, Range<usize>)>, findings: &mut Findings) -> Result<Option<(Cap, Range<usize>)>, ()> {
     let Some((text, span)) = written else { return Ok(None) };
     let cap = LinkSpeed::parse(text).map(Cap::Infiniband).or_else(|| EthernetRate::parse(text).map(Cap::Ethernet));
@@ -117,7 +117,7 @@ pub(super) fn rate_cap(written: Option<(&str, Range<usize>)>, findings: &mut Fin
     }
 }
 
-/// The rate that the link trains to and the cable as laid; `None` after an error.
+/// Returns the cable and the rate that the link trains to. Returns `None` after an error.
 pub(super) fn train(link: &Link<'_>, context: &mut Context<'_>) -> Option<(CablePart, LinkRate)> {
     let part = link.cable.part();
     let [a, b] = [link.ends[0].2, link.ends[1].2];
@@ -161,7 +161,8 @@ fn cannot_train(link: &Link<'_>, context: &mut Context<'_>) {
     context.findings.error("the ends of this link have no rate in common".into(), labels, Some(help));
 }
 
-/// A cap that caps nothing is a mistake when nothing on the link goes that fast, and worth a word otherwise.
+/// Reports a cap without effect. The cap is an error if no port of the link reaches that speed, and
+/// otherwise a warning.
 fn check_cap(link: &Link<'_>, possible: LinkSpeed, context: &mut Context<'_>) {
     let Some((cap, span)) = &link.cap else { return };
     if *cap <= possible {
@@ -182,7 +183,7 @@ fn note_less(link: &Link<'_>, rate: LinkRate, findings: &mut Findings) {
     let (part, place) = (&link.cable.part.part, &link.cable.part_span);
     let ends = link.ends;
     let widths = ends.map(|(name, span, can)| (name, span, can.widths));
-    // Who takes a cable of 4X for an HCA of 4X knows what the 12X port at the other end comes to.
+    // A 4X cable at a 4X HCA is a deliberate choice, so a 12X port at the other end needs no note.
     let by_intent = part.width_max == rate.width && widths.iter().any(|(.., can)| can.iter().max() == Some(&rate.width));
     if !by_intent {
         slower::note(rate.width, &Limits { ends: widths, cable: (&part.name, place, part.width_max), cap: None }, findings);
@@ -192,7 +193,7 @@ fn note_less(link: &Link<'_>, rate: LinkRate, findings: &mut Findings) {
     slower::note(rate.speed, &Limits { ends: speeds, cable: (&part.name, place, part.speed_max), cap }, findings);
 }
 
-/// Whether the cable may be this long.
+/// Checks the length of the cable against the limit.
 pub(super) fn check_limit(cable: &Laid<'_>, of: (LinkLayer, LinkRate), rate: &str, context: &mut Context<'_>) -> bool {
     let part = cable.part();
     let Some(limits_name) = &cable.part.limits else { return true };
@@ -229,7 +230,7 @@ fn limit_source(limit: &LengthLimit) -> String {
     }
 }
 
-/// A length for people: `8 m`, `0.5 m`.
+/// Formats a length for people: `8 m`, `0.5 m`.
 pub(crate) fn metres(millimetres: u64) -> String {
     let (whole, rest) = (millimetres / 1_000, millimetres % 1_000);
     if rest == 0 {

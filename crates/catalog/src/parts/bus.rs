@@ -1,4 +1,4 @@
-//! Bus parts and the edges of cards.
+//! Bus parts and the edge connectors of cards.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ enum Kind {
     Bridge,
 }
 
-/// A list of lanes describes several parts, named after them; one number describes the part that the file is called after.
+/// Splits a part with a list of lanes into one part for each number, named after it. A single
+/// number describes the part that the file names.
 pub(crate) fn variants(part: RawPart) -> Vec<RawPart> {
     let lanes = part.parameters.iter().position(|parameter| parameter.name == "lanes");
     let Some((at, Value::Array(items))) = lanes.map(|at| (at, part.parameters[at].value.value.clone())) else { return vec![part] };
@@ -32,12 +33,12 @@ pub(crate) fn variants(part: RawPart) -> Vec<RawPart> {
     if items.is_empty() || lanes_twice(&items).is_some() { vec![part] } else { items.iter().map(variant).collect() }
 }
 
-/// A list that has a number twice would give two parts of one name.
+/// Returns a number that the list repeats; it would give two parts with one name.
 fn lanes_twice(items: &[Node]) -> Option<&Node> {
     items.iter().enumerate().find(|(index, item)| items[..*index].iter().any(|other| other.value.same_integer(&item.value))).map(|(_, item)| item)
 }
 
-/// `buses`: those that a bridge may offer as its slot.
+/// Reads a bus part. `buses` contains the slots that a bridge may offer.
 pub(crate) fn bus(mut read: PartReader<'_>, buses: &BTreeMap<String, (BusPart, PartSheet)>) -> Option<(BusPart, PartSheet)> {
     let kinds = [("pci-express", Kind::PciExpress), ("pci-x", Kind::PciX), ("bridge", Kind::Bridge)];
     let kind = read.choice("kind", Dimension::Name, &kinds);
@@ -65,7 +66,8 @@ fn pci_express(read: &mut PartReader<'_>) -> PciExpress {
         completion_header_bytes: read.bytes("completion_header"),
         link_layer_ppm: read.share_ppm("link_layer_share"),
     };
-    // Published slots lose 2 to 10 % to acknowledgements and flow control; nobody's lose more than they carry.
+    // Published slots lose 2 to 10 % to acknowledgements and flow control. No slot loses more than
+    // it carries.
     const LINK_LAYER_PPM_MAX: u32 = 500_000;
     if part.link_layer_ppm > LINK_LAYER_PPM_MAX {
         let help = "write 50 % or less; acknowledgements and flow control of real slots take 2 to 10 %";
@@ -77,11 +79,11 @@ fn pci_express(read: &mut PartReader<'_>) -> PciExpress {
     part
 }
 
-/// What packets have by the specification: headers of three or four words (PCI Express Base 2.2.1), and in completions no more data than in
-/// writes (2.2.9 and 7.5.3).
+/// Checks packets against the specification. Headers have three or four words (PCI Express Base 2.2.1).
+/// Completions carry no more data than writes (2.2.9 and 7.5.3).
 fn check_packets(read: &mut PartReader<'_>, part: &PciExpress) {
     let (completion, payload) = (part.completion_bytes, part.max_payload_bytes);
-    // A size that is none has been refused.
+    // Another error already covers an invalid payload size.
     if completion > payload && payload >= 128 {
         if read.writes("max_payload") && !read.writes("completion") {
             let help = format!("write {completion} B or more, or a `completion` of {payload} B beside it");
@@ -120,7 +122,7 @@ fn pci_x(read: &mut PartReader<'_>) -> PciX {
         }
     }
     check_size(read, "write_burst", part.write_burst_bytes, 128, "a burst of whole 128 B blocks");
-    // The stand-in of a refused part must not divide by nothing.
+    // The placeholder of a refused part must not cause a division by zero.
     PciX { width_bytes: part.width_bytes.max(1), write_burst_bytes: part.write_burst_bytes.max(1), ..part }
 }
 
@@ -134,7 +136,7 @@ fn slot_of_bridge(read: &mut PartReader<'_>, buses: &BTreeMap<String, (BusPart, 
     found.map_or(no_bus().slot, |bus| bus.slot)
 }
 
-/// What a card has on its edge.
+/// Reads the interface of a card.
 pub(crate) fn interface(read: &mut PartReader<'_>) -> CardInterface {
     let kind = read.choice("interface", Dimension::Name, &[("pci-express", Kind::PciExpress), ("pci-x", Kind::PciX)]);
     if let Kind::PciX = kind {
@@ -144,7 +146,7 @@ pub(crate) fn interface(read: &mut PartReader<'_>) -> CardInterface {
     CardInterface::PciExpress { generation, lanes }
 }
 
-/// The largest payload of a card that takes less than slots may have.
+/// Reads the largest payload of a card that supports less than its slot may offer, in bytes.
 pub(crate) fn max_payload(read: &mut PartReader<'_>, interface: CardInterface) -> Option<u32> {
     const NAME: &str = "interface_max_payload";
     let CardInterface::PciExpress { .. } = interface else { return None };
@@ -188,7 +190,7 @@ fn check_size(read: &mut PartReader<'_>, name: &'static str, bytes: u32, least: 
     }
 }
 
-/// The least that the field of the configuration space can hold.
+/// Returns the least value that the configuration space field can hold, in bytes.
 pub(crate) fn least_read_request(interface: CardInterface) -> u32 {
     match interface {
         CardInterface::PciExpress { .. } => 128,
@@ -196,7 +198,7 @@ pub(crate) fn least_read_request(interface: CardInterface) -> u32 {
     }
 }
 
-/// The sizes that the field of the configuration space can hold.
+/// Checks the size against the values that the configuration space field can hold.
 pub(crate) fn check_read_request(read: &mut PartReader<'_>, name: &'static str, bytes: u32, interface: CardInterface) {
     let what = match interface {
         CardInterface::PciExpress { .. } => "a read request size of PCI Express",
@@ -205,7 +207,7 @@ pub(crate) fn check_read_request(read: &mut PartReader<'_>, name: &'static str, 
     check_size(read, name, bytes, least_read_request(interface), what);
 }
 
-/// Stands in for one that could not be read.
+/// Returns a placeholder for an unreadable bus.
 pub(crate) fn no_bus() -> BusPart {
     let slot = PciExpress {
         generation: 1,

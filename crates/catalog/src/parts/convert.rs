@@ -1,4 +1,4 @@
-//! The parts of the model, field by field.
+//! Converts parts to the types of the model, field by field.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,8 @@ use crate::parts::bus::{check_read_request, interface, max_payload, no_bus};
 use crate::parts::{CableTemplate, LengthLimit, PartReader, PartSheet};
 use crate::units::Dimension;
 
-/// What a packet carries beside its payload: LRH, BTH and both CRCs. Packets with more wait for an empty lane.
+/// Size of a packet without payload: LRH, BTH and both CRCs. A packet with more headers waits for
+/// an empty lane.
 const PACKET_OVERHEAD_BYTES: u32 = 26;
 
 #[expect(clippy::too_many_lines, reason = "a list: one line for each key of a part")]
@@ -128,7 +129,8 @@ fn gaps(read: &mut PartReader<'_>) -> MessageGaps {
     }
 }
 
-/// A lane that cannot take one whole packet would never get the credits to send it.
+/// Refuses a buffer with lanes too small for one whole packet. Such a lane would never get the
+/// credits to send the packet.
 fn check_buffer(read: &mut PartReader<'_>, buffer_bytes: u32, vls: OperationalVls, mtu: Mtu) {
     let lanes = u32::from(vls.data_lanes());
     let needed = CreditBlocks::for_packet(mtu.bytes() + PACKET_OVERHEAD_BYTES).0;
@@ -141,7 +143,7 @@ fn check_buffer(read: &mut PartReader<'_>, buffer_bytes: u32, vls: OperationalVl
     }
 }
 
-/// Devices are called after it, and files after them.
+/// Checks the driver name, which is part of device names and file names.
 fn check_driver(read: &mut PartReader<'_>, driver: &str) {
     const LENGTH_MAX: usize = 60;
     let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
@@ -151,10 +153,11 @@ fn check_driver(read: &mut PartReader<'_>, driver: &str) {
     }
 }
 
-/// What programs and management have fields of some bits for.
+/// Checks values that must fit into bit fields of programs and management.
 fn check_fields(read: &mut PartReader<'_>, part: &HcaPart) {
     let fields = [
-        // `max_rd_atomic` and `max_dest_rd_atomic` of `ibv_qp_attr`: what one queue pair may ask for and what it answers.
+        // `max_rd_atomic` and `max_dest_rd_atomic` of `ibv_qp_attr`: outstanding requests of one QP
+        // as requester and as responder.
         ("max_rd_atomic", part.max_rd_atomic, u32::from(u8::MAX), "programs ask for it in 8 bits"),
         // `sgid_index` of `ibv_global_route`, which counts from 0.
         ("gid_table_len", part.optional.gid_table_len, u32::from(u8::MAX) + 1, "programs name a place in the table in 8 bits"),
@@ -169,7 +172,7 @@ fn check_fields(read: &mut PartReader<'_>, part: &HcaPart) {
     }
 }
 
-/// What the specification leaves to HCAs (IBTA 9.7.6.1.3).
+/// Checks the freedoms that the specification leaves to HCAs (IBTA 9.7.6.1.3).
 fn check_ack_timer(read: &mut PartReader<'_>, timer: AckTimer) {
     if timer.code_min > 31 {
         read.refuse("ack_timeout_min", format!("{} does not fit in five bits", timer.code_min), Some("write 0 to 31".into()));
@@ -212,7 +215,7 @@ pub(crate) fn host(mut read: PartReader<'_>, buses: &BTreeMap<String, (BusPart, 
         ethernet_bytes_per_second: read.rate("ethernet_rate"),
     };
     check_read_request(&mut read, "read_request", part.read_request_bytes, part.bus.slot.interface());
-    // A call that costs nothing would let a program poll for ever at one instant.
+    // With a free call, a program could poll forever at one instant.
     for (name, cost) in [("post_send", part.post_send), ("poll_cq", part.poll_cq), ("clock_read", part.clock_read)] {
         if cost == SimDuration::ZERO {
             read.refuse(name, "a call must take some time".into(), Some("write at least 1 ps".into()));
@@ -251,7 +254,7 @@ fn infiniband_switch(read: &mut PartReader<'_>) -> SwitchPart {
     part
 }
 
-/// Its latency is one for all rates, as makers give it.
+/// Reads an Ethernet switch. It has one latency for all rates, as makers publish it.
 fn ethernet_switch(read: &mut PartReader<'_>) -> SwitchPart {
     let (name, ports) = (read.name(), read.ports());
     let (ethernet, latency) = (ethernet_ports(read), read.duration("forward_latency"));
@@ -274,7 +277,7 @@ fn ethernet_switch(read: &mut PartReader<'_>) -> SwitchPart {
 }
 
 fn ethernet_ports(read: &mut PartReader<'_>) -> EthernetPorts {
-    // Of the largest RDMA packet, with a tag.
+    // The largest RDMA packet with a tag.
     const FRAME_BYTES_MAX: u32 = 4_096 + OVERHEAD_BYTES + MAC_BYTES + TAG_BYTES + FCS_BYTES;
     let part =
         EthernetPorts { rates: read.ethernet_rates(), buffer_bytes: read.bytes("ethernet_buffer"), pause_response: read.duration("pause_response") };

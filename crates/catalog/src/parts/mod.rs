@@ -1,4 +1,4 @@
-//! Parts as data: what a part file says, with where every value comes from.
+//! Parts as data: the content of a part file, with the source of every value.
 
 mod bus;
 mod convert;
@@ -23,7 +23,7 @@ pub enum PartKind {
     Cable,
     Hca,
     Host,
-    /// Length limits that cables keep to.
+    /// Length limits of cables.
     Limit,
     Switch,
 }
@@ -31,7 +31,7 @@ pub enum PartKind {
 impl PartKind {
     pub const ALL: [Self; 6] = [Self::Bus, Self::Cable, Self::Hca, Self::Host, Self::Limit, Self::Switch];
 
-    /// The folder's name.
+    /// Returns the name of the folder.
     pub fn folder(self) -> &'static str {
         match self {
             Self::Bus => "bus",
@@ -53,18 +53,18 @@ impl fmt::Display for PartKind {
     }
 }
 
-/// How a value came to be known.
+/// Origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// The maker, the standard or the driver states it.
     Datasheet,
-    /// Somebody measured it and published it.
+    /// A publication reports the measurement.
     Measured,
     /// It follows from other known values.
     Derived,
-    /// Chosen so that the published figures in `on` come out; it does not predict those.
+    /// Fitted to the published figures in `on`; it does not predict them.
     Calibrated,
-    /// Nobody published it; the source gives the reason for the value.
+    /// Unpublished; the source gives the reason for the value.
     Assumed,
 }
 
@@ -88,15 +88,15 @@ impl fmt::Display for Status {
     }
 }
 
-/// One value of a part with its unit and where it comes from.
+/// A value of a part with its unit and origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
     pub name: String,
-    /// As the part file writes it.
+    /// The value as written in the part file.
     pub value: String,
-    /// Whether the value is written in quotes, as text is.
+    /// Whether the file writes the value in quotes, as text.
     pub quoted: bool,
-    /// Whether it is a list of texts, which `value` has with commas between.
+    /// Whether the value is a list of texts, which `value` separates with commas.
     pub listed: bool,
     pub unit: String,
     pub source: String,
@@ -105,31 +105,31 @@ pub struct Parameter {
     pub on: Vec<String>,
 }
 
-/// Everything that the catalogue says about one part.
+/// All content of the catalogue on one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartSheet {
     pub kind: PartKind,
     pub name: String,
     pub summary: String,
-    /// In the order of the part's Rust type.
+    /// Parameters in the order of the part's Rust type.
     pub parameters: Vec<Parameter>,
 }
 
 /// A cable part before the fabric file has given its length.
 #[derive(Clone, Debug)]
 pub(crate) struct CableTemplate {
-    /// Length zero while `adjustable`.
+    /// The part, with length zero while `adjustable`.
     pub(crate) part: CablePart,
-    /// The fabric file gives the length.
+    /// Whether the fabric file gives the length.
     pub(crate) adjustable: bool,
-    /// Name of the limits that hold for it.
+    /// Name of its length limits.
     pub(crate) limits: Option<String>,
 }
 
-/// Longest passive cable by link rate.
+/// Longest passive cable of a link rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LengthLimit {
-    /// Of links of this layer that trained to this.
+    /// Link layer and trained rate.
     pub(crate) rate: (LinkLayer, LinkRate),
     pub(crate) millimetres: u64,
     pub(crate) source: String,

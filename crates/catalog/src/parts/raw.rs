@@ -1,4 +1,4 @@
-//! Part files as they stand: parameters with unit, source and status, not yet typed.
+//! Part files before typing: parameters with unit, source and status.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -8,20 +8,20 @@ use crate::document::{self, Entry, Fields, Node, Value, wrong_kind};
 use crate::parts::{PartKind, Status, variants};
 use crate::units::or_list;
 
-/// A part file, syntactically right.
+/// A syntactically valid part file.
 #[derive(Clone, Debug)]
 pub(crate) struct RawPart {
     pub(crate) kind: PartKind,
     pub(crate) name: String,
     pub(crate) summary: String,
-    /// Part of the same kind that gives what this one leaves out.
+    /// Part of the same kind that supplies the missing values.
     like: Option<(String, Range<usize>)>,
     pub(crate) parameters: Vec<RawParameter>,
-    /// Names of parameters that could not be read, which has been reported.
+    /// Names of unreadable parameters; errors already report them.
     pub(crate) broken: Vec<String>,
-    /// Which of several catalogues it is of; those of later ones come first.
+    /// Layer of its catalogue. Later layers take precedence.
     pub(crate) layer: usize,
-    /// Its file could not be read, which has been reported; others can name it.
+    /// Whether its file is unreadable; an error already reports this. Other parts can still name it.
     unreadable: bool,
 }
 
@@ -32,7 +32,7 @@ impl RawPart {
     }
 }
 
-/// A parameter as its inline table has it.
+/// A parameter from its inline table.
 #[derive(Clone, Debug)]
 pub(crate) struct RawParameter {
     pub(crate) name: String,
@@ -43,7 +43,7 @@ pub(crate) struct RawParameter {
     pub(crate) source: String,
     pub(crate) status: Status,
     pub(crate) on: Vec<String>,
-    /// Written in another part's file, where its faults are reported.
+    /// Whether another part's file contains it. Faults are reported there.
     pub(crate) inherited: bool,
 }
 
@@ -55,7 +55,8 @@ pub(crate) fn read((layer, kind): (usize, PartKind), name: &str, text: &str, fin
     part
 }
 
-/// Reads the table `[parts]` of a fabric file: parts by kind and name. It stands in a resolved fabric, so each part has all its values.
+/// Reads the table `[parts]` of a fabric file: parts by kind and name. Only resolved fabrics have
+/// it, so each part has all its values.
 pub(crate) fn parts_of_table(table: &Entry, findings: &mut Findings) -> Vec<RawPart> {
     let mut parts = Vec::new();
     for (kind, named) in kinds_of(table, findings) {
@@ -93,7 +94,7 @@ fn kinds_of<'a>(table: &'a Entry, findings: &mut Findings) -> Vec<(PartKind, &'a
     entries.iter().filter_map(known).collect()
 }
 
-/// Gives a part what the entries of its file or table say.
+/// Fills a part with the entries of its file or table.
 fn fill(part: &mut RawPart, entries: Vec<Entry>, findings: &mut Findings) {
     let (heads, rest): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(|entry| !matches!(entry.node.value, Value::Table(_)));
     let mut fields = Fields::new("a part file", 0..0, &heads);
@@ -120,7 +121,7 @@ fn fill(part: &mut RawPart, entries: Vec<Entry>, findings: &mut Findings) {
 fn parameter(entry: &Entry, findings: &mut Findings) -> Option<RawParameter> {
     let mut fields = Fields::of(format!("`{}`", entry.key), &entry.node, entry.key_span.clone(), findings)?;
     let value = fields.required("value", "512", findings).map(|entry| entry.node.clone());
-    // The caller knows the quantity, so it reports a missing unit and lists the possible ones.
+    // The reader of the typed parameter reports a missing unit, because it knows the possible units.
     let has_unit = fields.has("unit");
     let unit = fields.optional_text("unit", "\"B\"", findings);
     let unit = if has_unit { unit } else { Some(("", entry.key_span.clone())) };
@@ -175,7 +176,7 @@ fn figures(entry: &Entry, findings: &mut Findings) -> Option<Vec<String>> {
     Some(texts)
 }
 
-/// A calibrated value names the figures that it was fitted to, and no other value does.
+/// Checks that a calibrated value names the figures that it was fitted to, and that no other value does.
 fn check_figures(entry: &Entry, status: Status, on: &[String], findings: &mut Findings) {
     let label = vec![(entry.key_span.clone(), format!("status is {status}"))];
     match (status, on.is_empty()) {
@@ -191,7 +192,8 @@ fn check_figures(entry: &Entry, status: Status, on: &[String], findings: &mut Fi
     }
 }
 
-/// A parameter as a part has it that is like `base`: what was measured on that one was not on this.
+/// Returns a parameter that a part inherits from `base`. A measured value becomes assumed, because
+/// the measurement was made on `base`.
 fn inherited(parameter: &RawParameter, base: &str) -> RawParameter {
     let mut parameter = RawParameter { inherited: true, ..parameter.clone() };
     if parameter.status == Status::Measured {
@@ -201,18 +203,18 @@ fn inherited(parameter: &RawParameter, base: &str) -> RawParameter {
     parameter
 }
 
-/// Why it is not known what a part is like.
+/// Reason why a part's `like` has no result.
 enum Lost {
-    /// The names on the way round.
+    /// Names along the cycle.
     Cycle(Vec<String>),
-    /// No part has the name that the part of this index gives.
+    /// The part of this index names an unknown part.
     Unknown(usize),
-    /// The file of that name cannot be read, which has been reported.
+    /// The file of that name is unreadable; an error already reports this.
     Unreadable,
 }
 
-/// `parts[index]` with what it leaves to the part that it is like, and that one to the one that it is like. `None` where one of them is not
-/// known: what the part has is not known then, and the one fault is reported once.
+/// Returns `parts[index]` completed with the values of its chain of `like` parts. Returns `None` if
+/// a part of the chain is unknown, and reports that fault once.
 pub(crate) fn inherit(parts: &[RawPart], index: usize, findings: &mut Findings) -> Option<RawPart> {
     let lost = match full(parts, index, &mut Vec::new()) {
         Ok(part) => return Some(part),
@@ -232,7 +234,7 @@ pub(crate) fn inherit(parts: &[RawPart], index: usize, findings: &mut Findings) 
             let help = suggest(&name, &format!("{} parts", part.kind), &names);
             findings.error(format!("no {} part `{name}`", part.kind), label("unknown part"), Some(help));
         }
-        // What a base names is reported in the base's file.
+        // The file of the base reports faults in its names.
         Lost::Unknown(_) | Lost::Unreadable => {}
     }
     None
@@ -256,7 +258,8 @@ fn full(parts: &[RawPart], index: usize, lineage: &mut Vec<usize>) -> Result<Raw
     Ok(part)
 }
 
-/// The part called `name` as the last one of `lineage` knows it: one of its own layer, or else of those before it, and another than itself.
+/// Returns the part called `name` as the last part of `lineage` sees it. Its own layer comes first,
+/// then earlier layers. A part never finds itself.
 fn base(parts: &[RawPart], name: &str, lineage: &mut Vec<usize>) -> Result<RawPart, Lost> {
     let index = *lineage.last().expect("a part asks");
     let mut cycle = false;
@@ -264,7 +267,7 @@ fn base(parts: &[RawPart], name: &str, lineage: &mut Vec<usize>) -> Result<RawPa
         let of_layer = |other: &&RawPart| other.kind == parts[index].kind && other.layer == layer;
         let named = parts.iter().position(|other| of_layer(&other) && other.name == name);
         match named {
-            // A part may be like the one whose place it takes.
+            // A part may be like the part that it replaces.
             Some(named) if lineage.contains(&named) => cycle = true,
             Some(named) => return full(parts, named, lineage),
             None => {
@@ -285,7 +288,7 @@ fn base(parts: &[RawPart], name: &str, lineage: &mut Vec<usize>) -> Result<RawPa
     Err(Lost::Unknown(index))
 }
 
-/// What a part could be like, as `softband parts list` has them.
+/// Returns the parts that a part could be like, as `softband parts list` prints them.
 fn names_for(parts: &[RawPart], index: usize) -> Vec<String> {
     let others = (0..parts.len()).filter(|at| *at != index && parts[*at].kind == parts[index].kind && parts[*at].layer <= parts[index].layer);
     let names: BTreeSet<String> =

@@ -1,4 +1,4 @@
-//! Turns a part's raw parameters into typed values and notes what is wrong with each.
+//! Converts a part's raw parameters to typed values and reports the faults of each.
 
 use std::ops::Range;
 
@@ -11,13 +11,13 @@ use crate::parts::raw::{RawParameter, RawPart};
 use crate::parts::{Parameter, PartSheet, Status};
 use crate::units::{Dimension, Number, or_list};
 
-/// Takes parameters one by one; a fault yields a stand-in, so that all faults of a file are found.
+/// Takes parameters one by one. A fault yields a placeholder, so that one load finds all faults of a file.
 pub(crate) struct PartReader<'a> {
     part: &'a RawPart,
     findings: &'a mut Findings,
     known: Vec<String>,
     sheet: Vec<Parameter>,
-    /// Parameters with a fault that has been reported; their stand-ins raise no others.
+    /// Parameters with a reported fault. Their placeholders raise no further faults.
     failed: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ impl<'a> PartReader<'a> {
     pub(crate) fn text(&mut self, name: &str) -> String {
         self.text_as(name, Dimension::Name).map_or(String::new(), |(text, _)| text)
     }
-    /// Name of another part, with its place when it stands in this file.
+    /// Reads the name of another part, with its place if it stands in this file.
     pub(crate) fn part(&mut self, name: &str) -> (String, Range<usize>) {
         self.text_as(name, Dimension::Part).unwrap_or_default()
     }
@@ -69,7 +69,7 @@ impl<'a> PartReader<'a> {
     pub(crate) fn duration(&mut self, name: &str) -> SimDuration {
         SimDuration::from_picos(self.number(name, Dimension::Duration).unwrap_or(0))
     }
-    /// Whether the part's own file has `name`; makes it a known key that does not stand on the sheet.
+    /// Returns whether the part's own file has `name`. Makes `name` a known key that is not on the sheet.
     pub(crate) fn writes(&mut self, name: &str) -> bool {
         self.know(name);
         self.part.parameters.iter().any(|parameter| parameter.name == name && !parameter.inherited)
@@ -90,7 +90,7 @@ impl<'a> PartReader<'a> {
     pub(crate) fn optional_millimetres(&mut self, name: &str) -> Option<u64> {
         if self.peek(name) { self.number(name, Dimension::Length) } else { None }
     }
-    /// A number of ports: 1 to 254, as port numbers go.
+    /// Reads a number of ports: 1 to 254, the range of port numbers.
     pub(crate) fn ports(&mut self) -> u8 {
         let ports = self.count("ports");
         match u8::try_from(ports) {
@@ -117,7 +117,7 @@ impl<'a> PartReader<'a> {
             OperationalVls::from_code(1).expect("code 1 is VL0")
         })
     }
-    /// One of several words.
+    /// Reads one of several words.
     pub(crate) fn choice<T: Copy>(&mut self, name: &str, dimension: Dimension, choices: &[(&str, T)]) -> T {
         let text = self.text_as(name, dimension).map(|(text, _)| text);
         let found = choices.iter().find(|(word, _)| Some(*word) == text.as_deref());
@@ -127,7 +127,7 @@ impl<'a> PartReader<'a> {
         }
         found.unwrap_or(&choices[0]).1
     }
-    /// `yes` or `no`; what a part does not speak of it does not have.
+    /// Reads `yes` or `no`. An absent flag means `no`.
     pub(crate) fn optional_flag(&mut self, name: &str) -> bool {
         self.peek(name) && self.choice(name, Dimension::Name, &[("no", false), ("yes", true)])
     }
@@ -149,7 +149,7 @@ impl<'a> PartReader<'a> {
     pub(crate) fn ethernet_rates(&mut self) -> Vec<EthernetRate> {
         self.list("ethernet_rates", Dimension::EthernetRate, &by_word(EthernetRate::ALL))
     }
-    /// What a part does not speak of is InfiniBand's alone.
+    /// Reads the link layers. The default is InfiniBand alone.
     pub(crate) fn optional_link_layers(&mut self) -> Vec<LinkLayer> {
         if !self.peek("link_layers") {
             return vec![LinkLayer::Infiniband];
@@ -160,7 +160,7 @@ impl<'a> PartReader<'a> {
             self.refuse("link_layers", "an HCA of Ethernet alone cannot be described".into(), Some(help.into()));
         }
         if self.failed.iter().any(|failed| failed == "link_layers") {
-            // What it has for Ethernet may be there or not.
+            // The Ethernet parameters may be present or absent.
             ["ethernet_rates", "ethernet_buffer", "pause_response"].into_iter().for_each(|name| self.know(name));
             return vec![LinkLayer::Infiniband];
         }
@@ -170,8 +170,9 @@ impl<'a> PartReader<'a> {
         let choices = LinkLayer::ALL.map(|layer| (layer.name(), layer));
         if self.peek("link_layer") { self.choice("link_layer", Dimension::Name, &choices) } else { LinkLayer::Infiniband }
     }
-    /// Values of one kind, each for its link speed or rate, such as `forward_latency_sdr`: some of those that the part `runs` at, the ones
-    /// that it `needs` at least. `mend` tells how to make it run at one that it has a value for and does not run at.
+    /// Reads values for link speeds or rates, such as `forward_latency_sdr`. The part may give
+    /// values for the rates that it `runs` and must give those that it `needs`.
+    /// `mend` returns the remedy for a value at a rate that the part does not run.
     pub(crate) fn durations_by<T: Copy + ToString>(
         &mut self,
         (prefix, all): (&str, &[T]),
@@ -198,13 +199,13 @@ impl<'a> PartReader<'a> {
         self.choice(name, dimension, &choices)
     }
 
-    /// Whether the part has `name`; makes it a known key.
+    /// Returns whether the part has `name`. Makes `name` a known key.
     fn peek(&mut self, name: &str) -> bool {
         self.know(name);
         self.part.parameters.iter().any(|parameter| parameter.name == name)
     }
 
-    /// Reports what nobody asked for and gives the sheet, unless something was wrong.
+    /// Reports unknown parameters. Returns the sheet unless there was a fault.
     pub(crate) fn finish(self) -> Option<PartSheet> {
         let Self { part, findings, known, sheet, failed } = self;
         for parameter in part.parameters.iter().filter(|parameter| !parameter.inherited) {
@@ -219,13 +220,13 @@ impl<'a> PartReader<'a> {
         (failed.is_empty() && findings.errors.is_empty()).then_some(sheet)
     }
 
-    /// A value of this part that does not fit: reported in the file that wrote it.
+    /// Reports an invalid value of this part, in the file that contains it.
     pub(crate) fn refuse(&mut self, name: &str, message: String, help: Option<String>) {
         let place = self.part.parameters.iter().find(|parameter| parameter.name == name).map(|parameter| &parameter.value);
         self.refuse_at(name, place, message, help);
     }
 
-    /// The same of a part of the value.
+    /// Reports the same for a piece of the value.
     fn refuse_at(&mut self, name: &str, place: Option<&Node>, message: String, help: Option<String>) {
         if self.failed.iter().any(|failed| failed == name) {
             return;
@@ -260,14 +261,14 @@ impl<'a> PartReader<'a> {
         Some(parameter)
     }
 
-    /// Makes it a known key.
+    /// Makes `name` a known key.
     pub(crate) fn know(&mut self, name: &str) {
         if !self.known.iter().any(|known| known == name) {
             self.known.push(name.to_owned());
         }
     }
 
-    /// What a parameter lists.
+    /// Returns the items of a list parameter.
     pub(crate) fn items(&self, name: &str) -> Option<&'a [Node]> {
         let part: &'a RawPart = self.part;
         match &part.parameters.iter().find(|parameter| parameter.name == name)?.value.value {
@@ -363,7 +364,7 @@ impl<'a> PartReader<'a> {
     }
 }
 
-/// Values by the words that stand for them in files.
+/// Returns values by the words that represent them in files.
 fn by_word<T: Copy + ToString, const N: usize>(all: [T; N]) -> [(String, T); N] {
     all.map(|value| (value.to_string(), value))
 }

@@ -1,4 +1,4 @@
-//! What the tests share: the real catalogue and the real fabrics.
+//! Shared by the tests: the real catalogue and the real fabrics.
 #![allow(dead_code, unreachable_pub)] // several test crates include this file, each a part of it
 
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub fn catalog() -> Catalog {
     Catalog::load(&root().join("catalog")).unwrap_or_else(|error| panic!("{}", error.to_text()))
 }
 
-/// The real catalogue with an HCA part more: `text` of a file called `name`.
+/// Returns the real catalogue plus an HCA part: `text` of a file called `name`.
 pub fn catalog_with_hca(name: &str, text: &str) -> Result<Catalog, CatalogError> {
     let mut files = vec![PartFile { kind: PartKind::Hca, name: name.into(), file: format!("{name}.toml"), text: text.into() }];
     for kind in PartKind::ALL {
@@ -27,7 +27,7 @@ pub fn catalog_with_hca(name: &str, text: &str) -> Result<Catalog, CatalogError>
     Catalog::from_files(&files)
 }
 
-/// Every fabric file of the repository, in order.
+/// Returns every fabric file of the repository, in order.
 pub fn fabric_paths() -> Vec<PathBuf> {
     let mut paths = Vec::new();
     let mut folders = vec![root().join("fabrics")];

@@ -1,7 +1,8 @@
-//! Fabrics that the file only describes: `[generate]` stands for all their hosts, switches and cables.
+//! Generated fabrics: `[generate]` stands for all hosts, switches and cables.
 //!
-//! It is turned into the tables that a file would have, whose places are those of the values they come from; the rest of the loader
-//! makes no difference between them. So a file that has them written out gives the same fabric.
+//! The module turns `[generate]` into the tables of an equivalent file. Each table entry has the
+//! place of the value that it comes from. The rest of the loader treats both alike, so the
+//! written-out file gives the same fabric.
 
 mod read;
 mod shape;
@@ -18,14 +19,14 @@ use crate::document::{self, Entry, Fields, Node, Value};
 use crate::parts::PartKind;
 use shape::{End, Shape};
 
-/// A text of the file.
+/// A text of the file with its place.
 type Text = (String, Range<usize>);
 
-/// What a generated fabric is made of, by the names of parts.
+/// The named parts of a generated fabric.
 struct Parts {
     host: Text,
     hca: Text,
-    /// As the file names it, if it does.
+    /// The device name from the file, if the file gives it.
     device_written: Option<Text>,
     device: String,
     switch: Option<Text>,
@@ -39,7 +40,7 @@ struct Cable {
     length: Option<Text>,
 }
 
-/// A generated fabric as tables of the file.
+/// A generated fabric as tables of a fabric file.
 pub(super) struct Generated {
     pub(super) hosts: Entry,
     pub(super) switches: Entry,
@@ -47,13 +48,13 @@ pub(super) struct Generated {
     pub(super) routing: Routing,
 }
 
-/// Reads `[generate]`; `None` after an error.
+/// Reads `[generate]`. Returns `None` after an error.
 pub(super) fn generate(entry: &Entry, context: &mut Context<'_>) -> Option<Generated> {
     let (shape, parts) = read_table(entry, context)?;
     Some(tables(&shape, &parts, &entry.key_span))
 }
 
-/// What stands beside `[generate]` that it makes itself.
+/// Refuses tables beside `[generate]` that it generates itself.
 pub(super) fn refuse_beside(entries: [Option<&Entry>; 3], findings: &mut Findings) {
     for entry in entries.into_iter().flatten() {
         let help = "remove one of them; `softband fabric generate ... --expand` writes everything out, to be changed at will";
@@ -62,11 +63,11 @@ pub(super) fn refuse_beside(entries: [Option<&Entry>; 3], findings: &mut Finding
     }
 }
 
-/// The fabric file that `text`, one with `[generate]`, stands for: with all hosts, switches and cables written out, and without what
-/// else `text` has.
+/// Expands `[generate]` in `text`: returns a fabric file with all hosts, switches and cables
+/// written out. Other content of `text` is dropped.
 ///
 /// # Errors
-/// As [`parse_fabric`](super::parse_fabric), of `[generate]` alone.
+/// As [`parse_fabric`](super::parse_fabric), for `[generate]` alone.
 pub fn expand(file: &str, text: &str, catalog: &Catalog) -> Result<String, FabricError> {
     let mut context = Context { catalog, options: Default::default(), findings: Findings::new(file, text), sheets: Default::default() };
     let entries = document::parse(text, &mut context.findings).unwrap_or_default();
@@ -88,7 +89,7 @@ fn read_table(entry: &Entry, context: &mut Context<'_>) -> Option<(Shape, Parts)
         let mut reader = read::Reader { fields: &mut fields, findings: &mut context.findings, ports: *ports };
         reader.shape(kind)
     });
-    // After an error keys are left that nobody has come to.
+    // After an error, the reader has not reached all keys, so unknown keys cannot be reported.
     if shape.is_some() {
         fields.finish(&mut context.findings);
     }
@@ -96,12 +97,12 @@ fn read_table(entry: &Entry, context: &mut Context<'_>) -> Option<(Shape, Parts)
     shape.zip(read).map(|(shape, (parts, _))| (shape, parts))
 }
 
-/// The parts, and how many ports the switch has.
+/// Reads the parts. Returns them with the number of ports of the switch.
 fn parts(kind: &str, fields: &mut Fields<'_>, context: &mut Context<'_>) -> Option<(Parts, usize)> {
     let host = named(fields, "host", |usual| Some(&usual.host), context);
     let hca = named(fields, "hca", |usual| Some(&usual.hca), context);
     let device = fields.optional_text("device", "\"mlx5_0\"", &mut context.findings).map(|(text, span)| (text.to_owned(), span));
-    // The usual names and lengths are those of the usual parts.
+    // The default device name and length belong to the default parts.
     let usual = context.catalog.usual_parts();
     let device = device.or_else(|| usual.filter(|_| !fields.has("hca") && !fields.has("device")).map(|usual| (usual.device.clone(), fields.span())));
     let has_cable = fields.has("host_cable");
@@ -129,13 +130,13 @@ fn parts(kind: &str, fields: &mut Fields<'_>, context: &mut Context<'_>) -> Opti
         None => 0,
         Some((name, span)) => usize::from(context.part(PartKind::Switch, name, span.clone(), |all, name| all.switch(name).map(|part| part.ports))?),
     };
-    // As the loader calls the first HCA of a host that has no name of its own.
+    // The loader gives this name to the first HCA of a host when the file names no device.
     let name = device.as_ref().map_or_else(|| format!("{driver}0"), |(device, _)| device.clone());
     let switch_cable = switch_cable.unwrap_or_else(|| host_cable.clone());
     Some((Parts { host, hca, device_written: device, device: name, switch, host_cable, switch_cable }, ports))
 }
 
-/// A part by its key, or the usual one where the key is not there.
+/// Reads a part by its key. Returns the default part if the key is absent.
 fn named(fields: &mut Fields<'_>, key: &'static str, usual: fn(&UsualParts) -> Option<&String>, context: &mut Context<'_>) -> Option<Text> {
     match context.catalog.usual_parts().and_then(usual) {
         Some(usual) if !fields.has(key) => {
@@ -165,7 +166,7 @@ impl Parts {
         if matches!(ends, [End::Switch(..), End::Switch(..)]) { &self.switch_cable } else { &self.host_cable }
     }
 
-    /// As a cable names it.
+    /// Returns the name of a port in the table of a cable.
     fn port_name(&self, end: End, shape: &Shape) -> String {
         match end {
             End::Host(host) => format!("{}/{}/1", host_name(host), self.device),
@@ -174,7 +175,7 @@ impl Parts {
     }
 }
 
-/// The tables that the file would have.
+/// Builds the tables of the equivalent file.
 fn tables(shape: &Shape, parts: &Parts, place: &Range<usize>) -> Generated {
     let key = |key: &str, value, span: &Range<usize>| Entry { key: key.to_owned(), key_span: span.clone(), node: Node { span: span.clone(), value } };
     let text = |name: &str, (text, span): &Text| key(name, Value::Text(text.clone()), span);

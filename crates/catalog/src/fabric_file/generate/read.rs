@@ -1,4 +1,4 @@
-//! The numbers of `[generate]`, checked: from a kind and its measures to a shape.
+//! Checks the numbers of `[generate]`: from a kind and its measures to a shape.
 
 use softband_types::counted;
 use std::ops::Range;
@@ -10,15 +10,15 @@ use crate::units::Number;
 
 /// Kinds of generated fabrics.
 pub(super) const KINDS: [&str; 6] = ["back-to-back", "star", "fat-tree", "torus", "hypercube", "dragonfly"];
-/// Unicast LIDs (IBTA 4.1.3).
+/// Number of unicast LIDs (IBTA 4.1.3).
 const LIDS: usize = 0xBFFF;
 const TORUS_DIMENSIONS: Range<usize> = 2..4;
 
-/// What the measures are read from.
+/// Source of the measures.
 pub(super) struct Reader<'f, 'a> {
     pub(super) fields: &'f mut Fields<'a>,
     pub(super) findings: &'f mut Findings,
-    /// Of the switch part.
+    /// Ports of the switch part.
     pub(super) ports: usize,
 }
 
@@ -79,13 +79,13 @@ impl Reader<'_, '_> {
             (format!("{hosts} hosts do not fit in a fat tree of {levels} levels with {ports} ports at each switch"), help)
         })?;
         let measures = ["hosts", "levels", "ports"];
-        self.check_lids(hosts, hosts.div_ceil(downs), &measures)?; // before anything large is made
+        self.check_lids(hosts, hosts.div_ceil(downs), &measures)?; // before the code builds anything large
         let shape = Tree { hosts, ports, downs, ups, levels }.shape();
         self.check_lids(hosts, shape.switches.len(), &measures)?;
         Some(shape)
     }
 
-    /// How many of a leaf's ports lead to hosts for each one that leads up, at the most: a number from 1 on.
+    /// Reads the largest number of a leaf's ports to hosts for each port up: at least 1.
     fn oversubscription(&mut self) -> Option<f64> {
         let Some(entry) = self.fields.optional("oversubscription") else { return Some(1.0) };
         let ratio = match entry.node.value {
@@ -141,15 +141,15 @@ impl Reader<'_, '_> {
     fn hypercube(&mut self) -> Option<Shape> {
         let entry = self.fields.required("dimension", "3", self.findings)?;
         let (dimension, span) = self.count_of(entry, 1)?;
-        // A thousand switches and more need more ports than any has.
+        // 2^16 switches need more LIDs than a subnet has.
         self.refuse_unless(dimension <= 15, span, || (format!("a hypercube of dimension {dimension} is too large"), "write at most 15".into()))?;
         let hosts = self.hosts_per_switch(dimension)?;
         self.check_lids(hosts << dimension, 1 << dimension, &["dimension"])?;
         Some(shape::hypercube(dimension, hosts))
     }
 
-    /// Missing keys are balanced: as many global links as hosts at a switch, twice as many switches in a group, and as many groups as
-    /// have a link to each other.
+    /// Reads a dragonfly. Defaults are balanced. A switch has as many global links as hosts, a
+    /// group twice as many switches. Every two groups share a link.
     fn dragonfly(&mut self) -> Option<Shape> {
         let written = self.fields.has("hosts_per_switch");
         let hosts = self.count("hosts_per_switch", 1)?.map_or((self.ports + 1) / 4, |(hosts, _)| hosts).max(1);
@@ -184,7 +184,8 @@ impl Reader<'_, '_> {
         })
     }
 
-    /// `measures`: the keys that make it large, the first of those that the file has is to blame.
+    /// Checks that the LIDs suffice. `measures` lists the keys that determine the size; an error
+    /// marks the first of them in the file.
     fn check_lids(&mut self, hosts: usize, switches: usize, measures: &[&'static str]) -> Option<()> {
         let span = measures.iter().find_map(|key| self.fields.optional(key).map(|entry| entry.node.span.clone()));
         self.refuse_unless(hosts.saturating_add(switches) <= LIDS, span.unwrap_or(0..0), || {
@@ -193,7 +194,7 @@ impl Reader<'_, '_> {
         })
     }
 
-    /// How many ports of each switch are used: `ports`, or all.
+    /// Returns the used ports of each switch: `ports`, or all.
     fn ports_in_use(&mut self) -> Option<usize> {
         let ports = self.ports;
         let Some((wanted, span)) = self.count("ports", 1)? else { return Some(ports) };
@@ -203,7 +204,7 @@ impl Reader<'_, '_> {
         Some(wanted)
     }
 
-    /// A number of at least `least`, if it is there; `None` after an error.
+    /// Reads an optional number of at least `least`. Returns `None` after an error.
     fn count(&mut self, key: &'static str, least: usize) -> Option<Option<(usize, Range<usize>)>> {
         match self.fields.optional(key) {
             None => Some(None),
@@ -227,7 +228,8 @@ impl Reader<'_, '_> {
         self.fields.optional(key).map_or_else(|| self.fields.span(), |entry| entry.node.span.clone())
     }
 
-    /// `None` after an error; where the number was not written it points to the table.
+    /// Reports an error unless `right`, and then returns `None`. With an empty `span`, the error
+    /// marks the table.
     fn refuse_unless(&mut self, right: bool, span: Range<usize>, why: impl FnOnce() -> (String, String)) -> Option<()> {
         if right {
             return Some(());
@@ -239,7 +241,7 @@ impl Reader<'_, '_> {
     }
 }
 
-/// The kind, if it is one.
+/// Returns the kind if it exists.
 pub(super) fn checked_kind<'a>(text: &'a str, span: Range<usize>, findings: &mut Findings) -> Option<&'a str> {
     if KINDS.contains(&text) {
         return Some(text);

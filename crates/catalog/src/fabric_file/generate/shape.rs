@@ -1,8 +1,8 @@
-//! What a generated fabric looks like, before it has parts: how many hosts, which switches, and what cables join.
+//! Shape of a generated fabric, without parts: number of hosts, switches, and cables.
 
 use softband_model::management::Routing;
 
-/// A port of a generated node; ports count from 1.
+/// A port of a generated node. Ports count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Host(usize),
@@ -12,7 +12,7 @@ pub(super) enum End {
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub(super) hosts: usize,
-    /// Their names.
+    /// Names of the switches.
     pub(super) switches: Vec<String>,
     pub(super) cables: Vec<[End; 2]>,
     pub(super) routing: Routing,
@@ -23,7 +23,7 @@ impl Shape {
         Self { hosts: 0, switches: Vec::new(), cables: Vec::new(), routing }
     }
 
-    /// More switches; the first one's index.
+    /// Adds switches. Returns the index of the first.
     fn add_switches(&mut self, count: usize, name: impl Fn(usize) -> String) -> usize {
         let first = self.switches.len();
         self.switches.extend((0..count).map(name));
@@ -47,20 +47,21 @@ pub(super) fn star(hosts: usize) -> Shape {
     shape
 }
 
-/// A leaf's ports to hosts and to the level above: of the former as many as possible so that there are at most `ratio` of them for each of
-/// the latter, of the latter no more than that takes. Where it does not come out even, ports stay unused.
+/// Returns the numbers of a leaf's ports to hosts and to the level above. Hosts get as many ports
+/// as `ratio` permits per port up.
+/// The level above gets only the ports that this needs. A ratio that does not divide the ports
+/// evenly leaves ports unused.
 pub(super) fn leaf_ports(ports: usize, ratio: f64) -> (usize, usize) {
-    // A number that is even in decimals may miss it by a hair in binary.
+    // Binary floats may miss an exact decimal ratio by this margin.
     const HAIR: f64 = 1e-9;
-    // All but one lead down already long before.
+    // At this ratio, all ports but one already lead down.
     let ratio = ratio.min(ports as f64);
     let downs = (ports as f64 * ratio / (ratio + 1.0) + HAIR).floor();
     let ups = (downs / ratio - HAIR).ceil();
     (downs as usize, ups as usize)
 }
 
-/// The measures of a fat tree; `downs` are a leaf's ports to hosts, `ups` those to the level above, `half` those of a switch in the middle to
-/// either side.
+/// The measures of a fat tree. `downs` counts a leaf's ports to hosts, `ups` its ports to the level above.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tree {
     pub(super) hosts: usize,
@@ -92,7 +93,8 @@ impl Tree {
         shape
     }
 
-    /// The ports above of each leaf go to the spines in turn, as many in a row to each as its ports allow.
+    /// Connects the upper ports of each leaf to the spines in turn. Each spine gets as many cables
+    /// in a row as its ports permit.
     fn add_spines(&self, shape: &mut Shape) {
         let leaves = self.leaves();
         if leaves < 2 {
@@ -108,8 +110,8 @@ impl Tree {
         }
     }
 
-    /// Leaves stand in pods, as many as half of a switch's ports; each pod has a spine for each port above of a leaf, and the spines of
-    /// the same number in all pods meet in the same cores.
+    /// Adds pods of leaves, half as many leaves as a switch has ports. Each pod has a spine for
+    /// each upper port of a leaf. Spines with the same number share their cores across all pods.
     fn add_pods(&self, shape: &mut Shape) {
         let (leaves, half) = (self.leaves(), self.ports / 2);
         let pods = leaves.div_ceil(half);
@@ -136,13 +138,14 @@ impl Tree {
     }
 }
 
-/// How many cables in a row may lead to the same switch above: a divisor of `ups`, lest some get more than others.
+/// Returns how many consecutive cables may lead to the same upper switch. The number divides `ups`,
+/// so that all upper switches get the same number.
 fn parallel(ups: usize, below: usize, ports: usize) -> usize {
     (1..=ups).rev().find(|count| ups.is_multiple_of(*count) && below * count <= ports).unwrap_or(1)
 }
 
-/// Rings across each other, or lines of two where a side is two long. Each dimension has two ports, to the next and to the one before;
-/// hosts come after.
+/// Builds crossing rings; a side of two is a line. Each dimension uses two ports, to the next and
+/// to the previous switch. Hosts use the following ports.
 pub(super) fn torus(sides: &[usize], hosts_per_switch: usize) -> Shape {
     let mut shape = Shape::new(Routing::Torus);
     let count = sides.iter().product();
@@ -166,7 +169,8 @@ pub(super) fn torus(sides: &[usize], hosts_per_switch: usize) -> Shape {
     shape
 }
 
-/// Port d + 1 of a switch leads to the one whose number differs in bit d; hosts come after.
+/// Builds a hypercube. Port d + 1 of a switch leads to the switch whose number differs in bit d.
+/// Hosts use the following ports.
 pub(super) fn hypercube(dimension: usize, hosts_per_switch: usize) -> Shape {
     let mut shape = Shape::new(Routing::DimensionOrder);
     let count = 1 << dimension;
@@ -188,12 +192,13 @@ pub(super) struct Dragonfly {
     pub(super) groups: usize,
     pub(super) switches_per_group: usize,
     pub(super) hosts_per_switch: usize,
-    /// Of each switch, to other groups.
+    /// Links of each switch to other groups.
     pub(super) global_links: usize,
 }
 
 impl Dragonfly {
-    /// Ports to the own group first, then those to others, then hosts.
+    /// Builds the shape. Each switch uses its first ports inside the group, then ports to other
+    /// groups, then ports to hosts.
     pub(super) fn shape(&self) -> Shape {
         let mut shape = Shape::new(Routing::Dragonfly);
         let (group, globals) = (self.switches_per_group, self.global_links);
@@ -203,7 +208,7 @@ impl Dragonfly {
         }
         for first in (0..self.groups).map(|number| number * group) {
             for (a, b) in (0..group).flat_map(|a| (a + 1..group).map(move |b| (a, b))) {
-                // A switch's ports lead to the others of its group in their order, itself left out.
+                // A switch's ports lead to the others of its group in order, without itself.
                 shape.cables.push([End::Switch(first + a, b), End::Switch(first + b, a + 1)]);
             }
         }
@@ -211,7 +216,7 @@ impl Dragonfly {
         shape
     }
 
-    /// The links of a group, counted over its switches, lead to the groups after it in turn, round and round.
+    /// Connects the links of a group, counted over its switches, to the following groups in turn.
     fn add_global_links(&self, shape: &mut Shape) {
         let others = self.groups - 1;
         if others == 0 {

@@ -1,4 +1,4 @@
-//! A generated fabric written out.
+//! Writes out a generated fabric.
 
 use std::fmt::Write;
 
