@@ -1,4 +1,4 @@
-//! Queue pairs between ranks. Making them takes no simulated time.
+//! Queue pairs between ranks. Their creation takes no simulated time.
 
 use softband_fabric::{QPN_FIRST, World};
 use softband_model::verbs::api::{
@@ -9,17 +9,17 @@ use softband_types::{
 };
 use std::collections::BTreeMap;
 
-/// Where the memory of every rank begins: nothing is stored there.
+/// Start address of the memory of every rank. This memory stores nothing.
 pub(crate) const BASE: u64 = 0x1_0000;
-/// As much as the largest message may have.
+/// Room for the largest message, in bytes.
 const MEMORY_BYTES: u64 = 1 << 32;
 const MESSAGE_BYTES_MAX: u32 = 1 << 31;
-/// perftest's defaults: timeout, retries, pauses of a receiver that is not ready.
+/// perftest's defaults: timeout code, retry count and RNR timer code.
 const ACK_TIMEOUT: u8 = 14;
 const RETRIES: u8 = 7;
 const RNR_TIMER: u8 = 12;
 
-/// What a rank has of the verbs: its HCA, with one region and one completion queue.
+/// Verbs objects of a rank: its HCA with one memory region and one CQ.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Endpoint {
     pub process: ProcessId,
@@ -32,11 +32,11 @@ pub(crate) struct Endpoint {
     depth_max: u32,
 }
 
-/// Why something of the verbs could not be made.
+/// Reason why a verbs object could not be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     NoPort,
-    /// The path between two ranks carries less than all connections are to have.
+    /// The path MTU between two ranks is below the requested MTU of all connections.
     PathMtu {
         ranks: [u32; 2],
         wanted: Mtu,
@@ -51,7 +51,7 @@ impl From<VerbsError> for Refusal {
     }
 }
 
-/// The first cabled port of a host.
+/// Returns the first cabled port of a host.
 fn port_of(world: &World, host: usize) -> Option<(HcaId, PortNumber)> {
     (0..world.spec().hosts[host].hcas.len()).find_map(|index| {
         let hca = world.hca_id(host, index);
@@ -60,7 +60,8 @@ fn port_of(world: &World, host: usize) -> Option<(HcaId, PortNumber)> {
     })
 }
 
-/// A rank that takes no part needs no cable: its endpoint is never used.
+/// Creates the endpoint of a rank. A rank that takes no part needs no cable, because nothing uses
+/// its endpoint.
 pub(crate) fn endpoint(world: &mut World, rank: u32, host: usize, takes_part: bool) -> Result<Endpoint, Refusal> {
     let idle = (!takes_part && !world.spec().hosts[host].hcas.is_empty()).then(|| (world.hca_id(host, 0), PortNumber(1)));
     let (hca, port) = port_of(world, host).or(idle).ok_or(Refusal::NoPort)?;
@@ -78,24 +79,24 @@ pub(crate) fn endpoint(world: &mut World, rank: u32, host: usize, takes_part: bo
 /// One side of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Side {
-    /// Of the queue pair that this side sends by.
+    /// Queue pair that this side sends by.
     pub qpn: Qpn,
-    /// Work requests that it holds.
+    /// Capacity of its send queue, in work requests.
     pub depth: u32,
 }
 
 /// All connections made so far.
 pub(crate) struct Connections {
     depth: u32,
-    /// What all are to have, whatever more their paths carry.
+    /// MTU of all connections, even if their paths carry more.
     mtu: Option<Mtu>,
     service_level: ServiceLevel,
-    /// Of each rank, by the higher one of both: the queue pairs of the lower and of the higher one.
+    /// For each lower rank, by higher rank: the queue pairs of the lower and of the higher rank.
     pairs: Vec<BTreeMap<u32, [Qpn; 2]>>,
-    /// Queue pairs made by each rank's HCA: their numbers follow from that.
+    /// Number of queue pairs created on each HCA, which determines their QPNs.
     made: BTreeMap<HcaId, u32>,
     count: usize,
-    /// Of all links.
+    /// Least MTU of all links.
     mtu_least: Option<Mtu>,
 }
 
@@ -104,7 +105,8 @@ impl Connections {
         Self { depth, mtu, service_level, pairs: vec![BTreeMap::new(); ranks], made: BTreeMap::new(), count: 0, mtu_least: None }
     }
 
-    /// The path from one rank to another.
+    /// Returns the sending side of the connection from one rank to another. Creates the connection
+    /// if needed.
     pub(crate) fn side(&mut self, world: &mut World, endpoints: &[Endpoint], from: u32, to: u32) -> Result<Side, Refusal> {
         let (low, high) = (from.min(to), from.max(to));
         let (a, b) = (endpoints[low as usize], endpoints[high as usize]);
@@ -141,7 +143,8 @@ impl Connections {
         Ok(qpns)
     }
 
-    /// What packets may carry in both directions. Where all links carry what these ports do nobody has to follow the path.
+    /// Returns the path MTU of both directions. Follows the path only if some link carries less
+    /// than these ports.
     fn path_mtu(&mut self, world: &World, a: Endpoint, b: Endpoint) -> Mtu {
         let of_ports = mtu(world, a).min(mtu(world, b));
         let least = *self.mtu_least.get_or_insert_with(|| world.mtu_least().unwrap_or(of_ports));
@@ -152,7 +155,8 @@ impl Connections {
         paths.into_iter().flatten().fold(of_ports, Mtu::min)
     }
 
-    /// The next queue pair of a rank's HCA. Those of HCAs that this World has not are counted: their own World makes the same.
+    /// Creates the next queue pair of a rank's HCA. For an HCA of another World, only counts it:
+    /// that World creates the same queue pair.
     fn create(&mut self, world: &mut World, of: Endpoint, depth: u32) -> Result<Qpn, Refusal> {
         let made = self.made.entry(of.hca).or_default();
         let expected = Qpn(QPN_FIRST + *made);
@@ -178,7 +182,7 @@ impl Connections {
     }
 }
 
-/// Takes any message: receivers are never late.
+/// Returns a receive request that takes any message. Receivers are never late.
 fn standing_receive(of: Endpoint) -> ReceiveRequest {
     let entry = ScatterGatherEntry { address: BASE, len_bytes: MESSAGE_BYTES_MAX, lkey: of.lkey };
     ReceiveRequest { wr_id: 0, entries: vec![entry], srq: None }
@@ -188,7 +192,8 @@ fn mtu(world: &World, of: Endpoint) -> Mtu {
     world.port(of.hca, of.port).map_or(Mtu::B256, |port| port.mtu_active)
 }
 
-/// The way to a port: by its LID, on Ethernet by its IPv4 address, the last of its GID table.
+/// Returns the address of a port: its LID, or on Ethernet its IPv4 address, the last entry of its
+/// GID table.
 fn way_to(world: &World, own: Endpoint, peer: Endpoint, service_level: ServiceLevel) -> AddressVector {
     let port = world.port(peer.hca, peer.port).expect("it was found before");
     let ethernet = port.link_layer == LinkLayer::Ethernet;

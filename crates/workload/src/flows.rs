@@ -1,4 +1,4 @@
-//! Flows between ranks: who sends to whom, by which queue pair, and what has gone there.
+//! Flows between ranks: sender, receiver, queue pair, and the traffic so far.
 
 use crate::connections::{Connections, Endpoint, Refusal};
 use crate::measure::Tally;
@@ -7,13 +7,13 @@ use softband_fabric::World;
 use softband_types::Qpn;
 use std::collections::BTreeMap;
 
-/// From one rank to another.
+/// A flow from one rank to another.
 pub(crate) struct Flow {
     pub from: u32,
     pub to: u32,
-    /// Of the sender's queue pair.
+    /// Queue pair of the sender.
     pub qpn: Qpn,
-    /// Work requests that its queue holds, and those in it.
+    /// Capacity of its send queue and outstanding requests, in work requests.
     pub depth: u32,
     pub outstanding: u32,
     /// Steps that wait for room in the send queue.
@@ -24,16 +24,17 @@ pub(crate) struct Flow {
 /// All flows of a workload.
 pub(crate) struct Flows {
     pub flows: Vec<Flow>,
-    /// By step: its flow. Steps that send nothing have the first.
+    /// Flow of each step. A step that sends nothing has flow 0.
     pub of_step: Vec<u32>,
     pub connections: usize,
 }
 
 impl Flows {
-    /// Makes the queue pairs in the order in which steps first need them; of hosts that `world` has not only their numbers are known.
+    /// Creates the queue pairs in the order in which steps first need them. For hosts outside
+    /// `world`, computes only their QPNs.
     ///
     /// # Errors
-    /// The rank whose host cannot make one, and why.
+    /// The rank whose host cannot create a queue pair, and the reason.
     pub(crate) fn of(world: &mut World, schedule: &Schedule, endpoints: &[Endpoint]) -> Result<Self, (u32, Refusal)> {
         // Both directions and several steps share the queues.
         let depth = schedule.window.saturating_mul(4).clamp(128, 4_096);

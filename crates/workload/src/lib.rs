@@ -1,4 +1,5 @@
-//! Workloads in the place of programs: who sends what to whom and after what, and a runner that drives a World by it.
+//! Workloads in place of programs: steps of ranks with their messages and dependencies, and a
+//! runner that drives a World with them.
 #![forbid(unsafe_code)]
 
 pub mod goal;

@@ -1,9 +1,9 @@
-//! What a run was like: its end, its phases, its flows.
+//! Measurements of a run: its end, its phases, its flows.
 
 use softband_sim::SimTime;
 use std::sync::Arc;
 
-/// A part of a workload, from its first step's beginning to its last step's end.
+/// A part of a workload, from the beginning of its first step to the end of its last step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhaseReport {
     pub name: String,
@@ -27,7 +27,7 @@ impl PhaseReport {
     }
 }
 
-/// What one flow between two ranks has moved.
+/// Traffic of a flow between two ranks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     messages: u64,
@@ -62,17 +62,18 @@ pub struct FlowReport {
     pub to_rank: u32,
     pub from_host: Arc<str>,
     pub to_host: Arc<str>,
-    /// Those whose completion the sender saw, and their payload: all of them, once the run is at its end.
+    /// Completed messages, and their payload in bytes. After the end of a run, these are all messages.
     pub messages: u64,
     pub bytes: u64,
-    /// Before the first post.
+    /// Time before the first post.
     pub begun: SimTime,
-    /// When the sender saw its last completion.
+    /// Time at which the sender saw its last completion.
     pub ended: SimTime,
 }
 
 impl FlowReport {
-    /// Payload over the time from its first post to its last completion; 0 of a flow without time.
+    /// Returns the payload divided by the time from the first post to the last completion. Returns
+    /// 0 for a flow without duration.
     pub fn bytes_per_second(&self) -> f64 {
         let seconds = self.ended.saturating_since(self.begun).as_secs_f64();
         if seconds > 0.0 { self.bytes as f64 / seconds } else { 0.0 }
@@ -88,22 +89,22 @@ pub struct RateSummary {
     pub mean: f64,
 }
 
-/// Of a whole run.
+/// Measurements of a whole run.
 #[derive(Clone, Debug)]
 pub struct Measurements {
-    /// When the last step was done; of a run that did not come to its end, how far it came.
+    /// Time at which the last step was done. For an unfinished run: its progress in simulated time.
     pub completion: SimTime,
     pub phases: Vec<PhaseReport>,
     pub flows: Vec<FlowReport>,
     pub connections: usize,
-    /// Of the World.
+    /// Events of the World.
     pub events: u64,
-    /// Packets by the links that they have crossed, acknowledgements too.
+    /// Packets, counted once for each link that they crossed, including acknowledgements.
     pub packet_hops: u64,
 }
 
 impl Measurements {
-    /// Of a fabric in partitions, from theirs.
+    /// Merges the measurements of the partitions of a fabric.
     pub fn of_partitions(partitions: impl Iterator<Item = Self>) -> Self {
         let together = |mut all: Self, part: Self| {
             all.completion = all.completion.max(part.completion);

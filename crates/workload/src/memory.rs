@@ -1,9 +1,10 @@
-//! Memory of hosts that nobody looks at: it takes everything and holds nothing.
+//! Host memory without content: it accepts every write and stores nothing.
 
 use softband_model::verbs::api::{HostMemory, MemoryFault, PayloadSlice};
 use softband_types::ProcessId;
 
-/// Reads leave the buffer as it is, and writes are forgotten: payload costs no work by the byte.
+/// Memory whose reads leave the buffer unchanged and whose writes have no effect. Payload then
+/// costs no work per byte.
 pub(crate) struct NoMemory;
 
 impl HostMemory for NoMemory {

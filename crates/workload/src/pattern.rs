@@ -1,4 +1,4 @@
-//! Workloads by name: patterns of flows, and collectives as steps that wait for each other.
+//! Named workloads: patterns of flows, and collectives as steps that wait for each other.
 
 use crate::schedule::{Action, Schedule};
 use softband_sim::RandomStream;
@@ -6,24 +6,24 @@ use softband_types::{Mtu, ServiceLevel};
 
 mod collectives;
 
-/// How messages go.
+/// Operation that carries messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Operation {
     #[default]
     Send,
-    /// RDMA writes; with immediate data where a rank waits for the message.
+    /// RDMA writes; with immediate data if a rank waits for the message.
     Write,
 }
 
-/// A workload that has a name.
+/// A named workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Every rank sends to one other, and every rank receives from one.
+    /// Every rank sends to one other rank, and every rank receives from one rank.
     Permutation,
     AllToAll,
-    /// Many ranks send to one.
+    /// Many ranks send to one rank.
     Incast,
-    /// Each message goes to a rank drawn anew.
+    /// Each message goes to a newly drawn rank.
     UniformRandom,
     RingAllreduce,
     TreeAllreduce,
@@ -52,38 +52,38 @@ impl Pattern {
         Self::ALL.iter().find(|(_, pattern)| *pattern == self).map_or("", |(name, _)| name)
     }
 
-    /// Whether `bytes` is what a whole collective is about, and not a message.
+    /// Returns whether `bytes` is the size of a whole collective instead of a message.
     pub fn is_collective(self) -> bool {
         matches!(self, Self::RingAllreduce | Self::TreeAllreduce | Self::Broadcast)
     }
 }
 
-/// What a workload may be told; what is not given is the pattern's own.
+/// Settings of a workload. `None` selects the default of the pattern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Of each message; of collectives the whole vector of each rank.
+    /// Bytes of each message; for collectives, bytes of the whole vector of each rank.
     pub bytes: Option<u64>,
-    /// From each sender to each of its receivers, or of each sender where receivers are drawn.
+    /// Messages from each sender to each of its receivers, or from each sender if receivers are drawn.
     pub messages: Option<u32>,
-    /// Messages outstanding of each flow.
+    /// Messages outstanding in each flow.
     pub window: Option<u32>,
     pub seed: u64,
-    /// Who receives an incast, or begins a broadcast or tree.
+    /// Receiver of an incast, or first rank of a broadcast or tree.
     pub root: Option<u32>,
-    /// How many send in an incast.
+    /// Number of senders in an incast.
     pub senders: Option<u32>,
     /// Ends of a stream.
     pub from: Option<u32>,
     pub to: Option<u32>,
     pub operation: Operation,
     pub repeat: Option<u32>,
-    /// Of all connections, in bytes.
+    /// MTU of all connections, in bytes.
     pub mtu: Option<u32>,
-    /// Of all connections.
+    /// Service level of all connections.
     pub service_level: Option<u32>,
 }
 
-/// Why a pattern cannot be made of settings.
+/// Reason why settings do not fit a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     #[error("a workload needs two ranks at least, and there are {0}")]
@@ -96,20 +96,20 @@ pub enum PatternError {
     ToItself,
 }
 
-/// The largest message (IBTA 9.7.7: 2^31 bytes) is half of what this leaves room for.
+/// Largest message in bytes: half of the largest RDMA message (IBTA 9.7.7: 2^31 bytes).
 const BYTES_MAX: u64 = 1 << 30;
-/// perftest's for bandwidth: 128 in the send queue, 100 messages to a completion while they are no larger than 8 KiB, and clocks
-/// are read at each message of up to 20000.
+/// perftest's bandwidth defaults: 128 requests in the send queue, and 100 messages per completion
+/// up to 8 KiB. It reads the clock at each message of up to 20000.
 const STREAM_WINDOW: u32 = 128;
 const STREAM_INTERVAL: u32 = 100;
 const STREAM_INTERVAL_BYTES_MAX: u64 = 8_192;
 const STREAM_CLOCK_MESSAGES_MAX: u32 = 20_000;
 const STEPS_MAX: u64 = 50_000_000;
 
-/// The steps of a named workload on so many ranks.
+/// Builds the steps of a named workload for `ranks` ranks.
 ///
 /// # Errors
-/// When a setting is out of range or means nothing to the pattern.
+/// If a setting is out of range or has no meaning for the pattern.
 pub fn build(pattern: Pattern, ranks: u32, settings: &Settings) -> Result<Schedule, PatternError> {
     if ranks < 2 {
         return Err(PatternError::TooFewRanks(ranks));
@@ -137,7 +137,7 @@ pub fn build(pattern: Pattern, ranks: u32, settings: &Settings) -> Result<Schedu
     Ok(schedule)
 }
 
-/// A pattern with everything decided.
+/// A pattern with all settings resolved.
 struct Plan {
     pattern: Pattern,
     ranks: u32,
@@ -157,19 +157,19 @@ fn within(key: &'static str, value: u64, range: std::ops::RangeInclusive<u64>) -
     Err(PatternError::OutOfRange { key, value, range: format!("from {} to {}", range.start(), range.end()) })
 }
 
-/// A service level, 0 to 15.
+/// Parses a service level, 0 to 15.
 ///
 /// # Errors
-/// When it is none.
+/// If the number is above 15.
 pub fn parse_service_level(level: u32) -> Result<ServiceLevel, PatternError> {
     let parsed = u8::try_from(level).ok().filter(|level| *level < 16).map(ServiceLevel);
     parsed.ok_or_else(|| PatternError::OutOfRange { key: "service_level", value: u64::from(level), range: "from 0 to 15".into() })
 }
 
-/// A connection's MTU by its bytes.
+/// Parses the MTU of a connection, in bytes.
 ///
 /// # Errors
-/// When there is no such MTU.
+/// If no MTU has this size.
 pub fn parse_mtu(bytes: u32) -> Result<Mtu, PatternError> {
     let all = Mtu::ALL.map(|mtu| mtu.bytes().to_string());
     let [others @ .., last] = &all;
@@ -254,7 +254,8 @@ impl Plan {
                 let permutation = cycle(self.ranks, random);
                 (0..self.ranks).zip(permutation).for_each(|(from, to)| self.flow(schedule, from, to));
             }
-            // In the k-th turn each sends to the k-th after itself, so that no receiver is everybody's first.
+            // In turn k, each rank sends to the k-th rank after itself, so that no receiver comes
+            // first for all senders.
             Pattern::AllToAll => (1..self.ranks).for_each(|shift| {
                 (0..self.ranks).for_each(|from| self.flow(schedule, from, (from + shift) % self.ranks));
             }),
@@ -271,7 +272,7 @@ impl Plan {
         schedule.push(from, Action::Send { to, bytes: self.bytes, messages: self.messages, tag: 0 });
     }
 
-    /// One step for each message, so many at a time.
+    /// Adds one step for each message, with at most `window` messages outstanding.
     fn draw(&self, schedule: &mut Schedule, from: u32, random: &mut RandomStream) {
         let first = schedule.steps.len() as u32;
         for number in 0..self.messages {
@@ -285,12 +286,12 @@ impl Plan {
     }
 }
 
-/// Evenly below `bound`: the high half of a product of 64 bits each.
+/// Returns a uniform number below `bound`: the high half of a product of 64 bits each.
 fn below(random: &mut RandomStream, bound: u32) -> u32 {
     ((u128::from(random.next_u64()) * u128::from(bound)) >> 64) as u32
 }
 
-/// A permutation without fixed points: one cycle through all ranks (Sattolo 1986).
+/// Returns a permutation without fixed points: one cycle through all ranks (Sattolo 1986).
 fn cycle(ranks: u32, random: &mut RandomStream) -> Vec<u32> {
     let mut permutation: Vec<u32> = (0..ranks).collect();
     for last in (1..ranks).rev() {
@@ -299,7 +300,7 @@ fn cycle(ranks: u32, random: &mut RandomStream) -> Vec<u32> {
     permutation
 }
 
-/// A rank begins a round when it has done its part of the round before.
+/// Lets each rank begin a round after its own part of the previous round.
 fn chain_rounds(schedule: &mut Schedule, first: u32, joins: &mut Vec<u32>, goes_on: bool) {
     let steps: Vec<(u32, u32)> = (first..).zip(&schedule.steps[first as usize..]).map(|(number, step)| (number, step.rank)).collect();
     if !joins.is_empty() {

@@ -1,23 +1,23 @@
-//! Where the fabric is hot: ports by their load and by what they wait for, as far as their counters tell.
+//! Hot spots of the fabric: ports by their load and their waits, according to their counters.
 
 use softband_fabric::PortCounters;
 use softband_fabric::spec::{FabricSpec, PortRef};
 use softband_sim::SimTime;
 use std::collections::BTreeMap;
 
-/// A link that sends for more than this share of the time is full: what is left goes to headers' gaps and flow control.
+/// Share of the time above which a sending link is full. Gaps of headers and flow control take the rest.
 const FULL: f64 = 0.8;
-/// Ports that wait for credits for a smaller share than this are left out.
+/// Least share of the time without credits at which a report names a port.
 const STALL_NAMED: f64 = 0.01;
-/// The report names so many feeders of a port, and of each of those.
+/// Most feeders that a report names for a port, and for each of those.
 const FEEDERS_NAMED: usize = 8;
 const DEPTH_MAX: usize = 4;
 
-/// One end of a cable, as the run has left it.
+/// One end of a cable, in its state after the run.
 #[derive(Clone, Debug)]
 pub struct PortReport {
     pub port: PortRef,
-    /// As the fabric file names it.
+    /// Name in the fabric file.
     pub name: String,
     pub peer: PortRef,
     pub peer_name: String,
@@ -26,12 +26,12 @@ pub struct PortReport {
     /// Shares of the run's time during which the link carried packets.
     pub xmit_utilisation: f64,
     pub rcv_utilisation: f64,
-    /// Share of the run's time during which packets waited and no lane had credits; of the lane where it was longest.
+    /// Share of the run's time during which packets waited and a lane had no credits, for the worst lane.
     pub stalled: f64,
     pub counters: PortCounters,
 }
 
-/// Every cabled port, in the order of the fabric's cables.
+/// Returns a report on every cabled port, in the order of the fabric's cables.
 pub fn port_reports(spec: &FabricSpec, counters: impl Iterator<Item = PortCounters>, completion: SimTime) -> Vec<PortReport> {
     let counters: BTreeMap<String, PortCounters> = counters.map(|port| (format!("{}/{}", port.node, port.port.0), port)).collect();
     let picos = (completion.as_picos() as f64).max(1.0);
@@ -59,18 +59,18 @@ pub fn port_reports(spec: &FabricSpec, counters: impl Iterator<Item = PortCounte
     reports
 }
 
-/// A port that holds others up: it is full, or its receiver gives it no credits.
+/// A port that delays others: it is full, or its receiver gives it no credits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HotPort {
     pub name: String,
     pub to: String,
     pub utilisation: f64,
     pub stalled: f64,
-    /// Who sends into its switch and waits for credits there, longest first.
+    /// Ports that send into its switch and wait for credits there, longest wait first.
     pub feeders: Vec<Feeder>,
 }
 
-/// A port that waits for credits of a switch with a hot port, and who in turn waits for its own switch.
+/// A port that waits for credits of a switch with a hot port, with the ports that wait for its own switch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Feeder {
     pub name: String,
@@ -79,7 +79,8 @@ pub struct Feeder {
     pub feeders: Vec<Feeder>,
 }
 
-/// The roots of congestion trees, hottest first. Counters tell that somebody waits for a switch, not for which of its ports.
+/// Returns the roots of congestion trees, hottest first. Counters show that a port waits for a
+/// switch, but not for which port of the switch.
 pub fn hot_ports(reports: &[PortReport]) -> Vec<HotPort> {
     let waits_for_host = |report: &PortReport| matches!(report.peer, PortRef::Hca { .. }) && report.stalled >= STALL_NAMED;
     let is_root = |report: &&PortReport| report.xmit_utilisation >= FULL || waits_for_host(report);

@@ -1,13 +1,13 @@
-//! What a host does by itself: a thread for each rank that posts and polls, and what is due at some time.
+//! Activity of a host: a thread for each rank that posts and polls, and its timed actions.
 
 use softband_fabric::World;
 use softband_sim::{SimDuration, SimTime};
 use std::collections::VecDeque;
 
-/// Completions that one poll takes, as perftest's programs do.
+/// Completions that one poll takes, as in perftest's programs.
 pub(crate) const POLL_BATCH: usize = 16;
 
-/// What verbs cost a thread, by the host's part.
+/// Costs of verbs calls for a thread, from the host's part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Costs {
     pub post_send: SimDuration,
@@ -24,27 +24,27 @@ impl Costs {
     }
 }
 
-/// A completion that a thread has not looked at yet.
+/// A completion that a thread has not yet processed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Seen {
-    /// Messages of a step up to this one.
+    /// Messages of a step up to this message.
     Sent { step: u32, index: u32 },
-    /// A message of a step, where ranks learn of it.
+    /// A message of a step, if ranks match their messages.
     Received { step: Option<u32> },
 }
 
-/// What polls and posts for a rank.
+/// The thread of a rank, which polls and posts.
 pub(crate) struct Thread {
     pub clock: SimTime,
-    /// It polls in vain; whatever comes is seen when it comes.
+    /// Whether its polls find nothing. It sees the next completion when that arrives.
     pub parked: bool,
     pub ring: VecDeque<Seen>,
-    /// Steps that have something to post, by turns.
+    /// Steps with messages to post, in turn.
     pub open: VecDeque<u32>,
     pub costs: Costs,
 }
 
-/// An action that is due at some time, beside those of the World.
+/// A timed action besides those of the World itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Poll { rank: u32 },
@@ -54,7 +54,7 @@ pub(crate) enum Due {
 impl Due {
     const CALCULATED: u32 = 1 << 31;
 
-    /// As the World keeps it until then.
+    /// Returns the form that the World stores.
     pub(crate) const fn token(self) -> u32 {
         match self {
             Self::Poll { rank } => rank,

@@ -1,18 +1,18 @@
-//! What a workload does: steps of ranks, and which of them wait for which others.
+//! Content of a workload: steps of ranks, and the dependencies between steps.
 
 mod play;
 
 pub use play::Cause;
 use softband_types::{Mtu, ServiceLevel};
 
-/// What one rank does in one step.
+/// Action of a rank in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// `messages` messages of `bytes` each to another rank, or to itself.
+    /// Sends `messages` messages of `bytes` each to another rank, or to itself.
     Send { to: u32, bytes: u32, messages: u32, tag: u32 },
-    /// One message from a rank, with this tag.
+    /// Receives one message from a rank, with this tag.
     Receive { from: u32, tag: u32 },
-    /// Work of the host itself, on one of its processors.
+    /// Computes on one of the host's processors.
     Calculate { nanos: u64, cpu: u32 },
 }
 
@@ -25,7 +25,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Payload of all that it sends.
+    /// Returns the payload of all its messages, in bytes.
     pub fn bytes(&self) -> u64 {
         match self.action {
             Action::Send { bytes, messages, .. } => u64::from(bytes) * u64::from(messages),
@@ -34,38 +34,39 @@ impl Step {
     }
 }
 
-/// What of a step another one waits for.
+/// Event of a step that another step waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     UntilDone,
     UntilBegun,
 }
 
-/// A whole workload: steps by number, and who waits for whom.
+/// A whole workload: steps by number, and their dependencies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
     pub ranks: u32,
     pub phases: Vec<String>,
     pub steps: Vec<Step>,
-    /// (earlier, later), both of one rank: the later one begins only when the earlier one is done, or has begun.
+    /// (earlier, later), both of one rank. The later step begins only after the earlier step is
+    /// done, or has begun.
     pub order: Vec<(u32, u32, Wait)>,
-    /// Messages that a step has outstanding at most.
+    /// Most outstanding messages of a step.
     pub window: u32,
-    /// Of the messages of a step every so many ask for a completion, and the last one.
+    /// Messages per requested completion. The last message of a step also requests a completion.
     pub completion_interval: u32,
-    /// The clock is read before each post and at each completion, as bandwidth programs do.
+    /// Whether ranks read the clock before each post and at each completion, as bandwidth programs do.
     pub reads_clock: bool,
-    /// RDMA writes instead of sends.
+    /// Whether messages are RDMA writes instead of sends.
     pub writes: bool,
-    /// Every message needs a step that receives it, even if there is none at all.
+    /// Whether every message needs a step that receives it, even if the schedule has no receives.
     pub receives_all: bool,
-    /// Of all connections; `None` for as much as the path of each carries.
+    /// MTU of all connections; `None` selects the path MTU of each.
     pub mtu: Option<Mtu>,
-    /// Of all connections, unless routing has another one for the path.
+    /// Service level of all connections, unless routing sets another level for the path.
     pub service_level: ServiceLevel,
 }
 
-/// Who waits for each step: one list of all, and where each step's part begins.
+/// The waiting steps of each step: one list for all, and the start of each step's range.
 pub(crate) struct Followers {
     starts: Vec<u32>,
     list: Vec<(u32, Wait)>,
@@ -77,10 +78,10 @@ impl Followers {
     }
 }
 
-/// Why a schedule can never be carried out.
+/// Reason why no run can complete a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
-    /// Each step cannot go on before the next one, for its cause, and the last one before the first.
+    /// Each step waits for the next, for its cause, and the last step waits for the first.
     #[error("steps wait for each other in a cycle")]
     Cycle(Vec<(u32, Cause)>),
     #[error("a send has no matching receive")]
@@ -94,7 +95,7 @@ impl Schedule {
         Self { ranks, window: 1, completion_interval: 1, ..Self::default() }
     }
 
-    /// Adds a step to the newest phase; its number.
+    /// Adds a step to the newest phase. Returns its number.
     pub fn push(&mut self, rank: u32, action: Action) -> u32 {
         if self.phases.is_empty() {
             self.phases.push("all".into());
@@ -107,18 +108,19 @@ impl Schedule {
         self.phases.push(name.into());
     }
 
-    /// Lets a step wait until another one of its rank is done: ranks wait for each other by messages only.
+    /// Makes a step wait until another step of its rank is done. Ranks wait for each other only by
+    /// messages.
     pub fn after(&mut self, earlier: u32, later: u32) {
         debug_assert_eq!(self.steps[earlier as usize].rank, self.steps[later as usize].rank);
         self.order.push((earlier, later, Wait::UntilDone));
     }
 
-    /// Whether ranks receive what they are sent, step by step.
+    /// Returns whether ranks receive their messages step by step.
     pub fn has_receives(&self) -> bool {
         self.receives_all || self.steps.iter().any(|step| matches!(step.action, Action::Receive { .. }))
     }
 
-    /// By rank, whether anything is to be done by it or with it.
+    /// Returns, for each rank, whether it acts or another rank acts with it.
     pub(crate) fn ranks_that_take_part(&self) -> Vec<bool> {
         let mut takes_part = vec![false; self.ranks as usize];
         for step in &self.steps {
@@ -130,9 +132,13 @@ impl Schedule {
         takes_part
     }
 
+    /// Checks that a run can complete the schedule.
+    ///
+    /// The check cannot know the arrival order of messages with the same ranks and tag. So some
+    /// arrival order may still block a checked schedule.
+    ///
     /// # Errors
-    /// When messages and receives do not match, or steps wait in a cycle, also across ranks. What of several messages of the same ranks and
-    /// tag comes first is not known here: that a schedule comes to its end, whatever comes first, is not said.
+    /// If messages and receives do not match, or if steps wait in a cycle, also across ranks.
     pub fn check(&self) -> Result<(), ScheduleError> {
         let ends = play::Ends::of(self);
         if self.has_receives() {
@@ -141,7 +147,7 @@ impl Schedule {
         play::check(self, &ends)
     }
 
-    /// Who waits for each step.
+    /// Returns the waiting steps of each step.
     pub(crate) fn followers(&self) -> Followers {
         let mut starts = vec![0u32; self.steps.len() + 1];
         self.order.iter().for_each(|(earlier, _, _)| starts[*earlier as usize + 1] += 1);

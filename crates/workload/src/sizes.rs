@@ -1,16 +1,16 @@
 //! Sizes as people write them.
 
-/// Why a size is none.
+/// An invalid size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no size\n  help: write bytes (65536), or a number with B, KiB, MiB or GiB (64KiB)")]
 pub struct SizeError(String);
 
 const UNITS: [(&str, u64); 5] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("B", 1), ("", 1)];
 
-/// Bytes of `65536`, `64KiB` or `64 KiB`.
+/// Returns the bytes of `65536`, `64KiB` or `64 KiB`.
 ///
 /// # Errors
-/// When it is no number, or has an unknown unit, or does not fit.
+/// If the text is not a number, has an unknown unit, or does not fit.
 pub fn parse_bytes(text: &str) -> Result<u64, SizeError> {
     let error = || SizeError(text.to_owned());
     let trimmed = text.trim();

@@ -1,4 +1,4 @@
-//! Workloads on hand-made fabrics: their times follow from the rates of the links.
+//! Workloads on hand-made fabrics. Their times follow from the rates of the links.
 
 #[path = "../../fabric/tests/common/mod.rs"]
 mod common;
@@ -13,14 +13,14 @@ use std::sync::Arc;
 
 /// SDR 4X.
 const BYTES_PER_SECOND: f64 = 1e9;
-/// A packet of 2 KiB with its headers, and an acknowledgement's share for each (IBTA 5.2).
+/// Overhead of a 2 KiB packet with its headers, and a share of an acknowledgement (IBTA 5.2).
 const PACKET_SHARE: f64 = (2_048.0 + 26.0) / 2_048.0;
 
 fn star(hosts: usize) -> FabricSpec {
     through_switch(LinkSpeed::Sdr, &vec![1; hosts], 1, host_part(600, 300))
 }
 
-/// Leaves with as many hosts each, and spines with a cable to each leaf.
+/// Returns leaves with `hosts_a_leaf` hosts each, and spines with a cable to each leaf.
 fn two_levels(leaves: u8, hosts_a_leaf: u8, spines: u8) -> FabricSpec {
     let mut spec = star(usize::from(leaves) * usize::from(hosts_a_leaf));
     let part = spec.switches[0].part.clone();
@@ -76,7 +76,7 @@ fn a_workload_has_the_mtu_that_it_is_given_and_no_more_than_the_way_carries() {
     let mut spec = back_to_back(LinkSpeed::Sdr, 1, 1, host_part(600, 300));
     let settings = |mtu| Settings { bytes: Some(65_536), messages: Some(20), mtu, ..Settings::default() };
     let hops = |mtu| run(&spec, Pattern::Stream, &settings(mtu)).world().packets_sent();
-    // 128 packets of each message instead of 32, and acknowledgements as before.
+    // 128 packets per message instead of 32, and the same number of acknowledgements.
     assert_eq!(hops(Some(512)) - hops(None), 20 * 96);
     assert_eq!(hops(Some(2_048)), hops(None));
     spec.hosts[1].name = "far".into();
@@ -89,7 +89,7 @@ fn a_workload_has_the_mtu_that_it_is_given_and_no_more_than_the_way_carries() {
 fn a_permutation_on_a_star_takes_as_long_as_one_flow() {
     let settings = Settings { bytes: Some(1 << 20), messages: Some(8), ..Settings::default() };
     let taken = seconds(&star(8), Pattern::Permutation, &settings);
-    // Acknowledgements of the flow that a host receives share the link with what it sends.
+    // Acknowledgements of the flow that a host receives share the link with its own messages.
     assert_near(taken, 8.0 * f64::from(1 << 20) * PACKET_SHARE / BYTES_PER_SECOND, 0.03);
 }
 
@@ -143,7 +143,7 @@ fn a_ring_allreduce_takes_two_vectors_less_two_parts_over_the_rate_of_a_link() {
     let (ranks, bytes) = (8, 8 << 20);
     let taken = seconds(&star(ranks), Pattern::RingAllreduce, &Settings { bytes: Some(bytes), ..Settings::default() });
     let moved = 2.0 * bytes as f64 * (ranks - 1) as f64 / ranks as f64;
-    // Each of the turns has its latency.
+    // Each turn adds its latency.
     assert_near(taken, moved * PACKET_SHARE / BYTES_PER_SECOND, 0.04);
 }
 
@@ -156,7 +156,8 @@ fn a_broadcast_of_a_large_vector_takes_a_vector_for_each_level_of_the_tree() {
         assert_near(seconds(&star(ranks), Pattern::Broadcast, &settings), levels * vector, 0.03);
         assert_near(seconds(&star(ranks), Pattern::TreeAllreduce, &settings), 2.0 * levels * vector, 0.03);
     }
-    // A small message goes to all children at once: no subtree waits for another one's acknowledgement.
+    // A small vector goes to all children at once, so no subtree waits for another subtree's
+    // acknowledgement.
     let small = |ranks| seconds(&star(ranks), Pattern::Broadcast, &Settings { bytes: Some(8), ..Settings::default() });
     assert!(small(8) < 3.0 * small(2), "{} and {}", small(8), small(2));
 }
@@ -195,7 +196,7 @@ fn more_ranks_than_places_are_refused_before_the_run() {
 #[test]
 fn a_trace_keeps_its_order_of_work_and_messages() {
     let spec = star(2);
-    // Rank 1 works 50 us before it answers, on one processor after the other 20 us that it has begun with.
+    // Rank 1 works for 50 us before it answers. On the same processor, 20 us of earlier work come first.
     let text = "num_ranks 2\nrank 0 {\na: send 8b to 1 tag 1\nb: recv 8b from 1 tag 2\nb requires a\n}\n\
                 rank 1 {\na: recv 8b from 0 tag 1\nw: calc 20000\nv: calc 50000\nb: send 8b to 0 tag 2\nv requires a\nb requires v\nb requires w\n}";
     let taken = of(text, &spec, 1).completion.as_nanos();
@@ -208,7 +209,7 @@ fn a_trace_keeps_its_order_of_work_and_messages() {
 fn messages_of_a_trace_find_their_receives_by_source_and_tag() {
     let text = "num_ranks 3\nrank 0 {\nx: recv 8b from 2 tag 1\nc: calc 500000\nc requires x\ny: recv 8b from 1 tag 1\n}\n\
                 rank 1 {\ns: send 8b to 0 tag 1\n}\nrank 2 {\nw: calc 100000\ns: send 8b to 0 tag 1\ns requires w\n}";
-    // The message of rank 1 comes first, but only that of rank 2 lets the work begin.
+    // The message of rank 1 arrives first, but only the message of rank 2 starts the work.
     let taken = of(text, &star(3), 1).completion.as_nanos();
     assert!((600_000..620_000).contains(&taken), "{taken} ns");
 }
@@ -233,7 +234,8 @@ fn a_step_that_waits_for_a_beginning_does_not_wait_for_the_end() {
 
 #[test]
 fn ranks_that_wait_for_each_other_are_named_at_the_end() {
-    // The first message is for whom nobody waits: which receive it comes to is not known before the run.
+    // The first message goes to receive q, on which no step depends. The run decides which receive
+    // a message matches.
     let text = "num_ranks 2\nrank 0 {\nq: recv 8b from 1 tag 3\nr: recv 8b from 1 tag 3\ns: send 8b to 1 tag 4\ns requires r\n}\n\
                 rank 1 {\nr: recv 8b from 0 tag 4\nq: send 8b to 0 tag 3\ns: send 8b to 0 tag 3\ns requires r\n}";
     let mut runner = Runner::new(World::new(&star(2), 1), Arc::new(goal::parse(text).unwrap()), 1).unwrap();
@@ -261,7 +263,7 @@ fn a_message_without_bytes_arrives_too_also_from_a_rank_to_itself() {
     assert_eq!(of(text, &star(2), 1).flows.iter().map(|flow| flow.messages).collect::<Vec<_>>(), [1, 1]);
 }
 
-/// With or without windows.
+/// Runs the schedule with or without windows.
 fn with(spec: &FabricSpec, schedule: &Arc<Schedule>, in_windows: bool) -> Measurements {
     let mut world = World::new(spec, 1);
     if in_windows {

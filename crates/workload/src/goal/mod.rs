@@ -1,4 +1,5 @@
-//! Traces in the text form of GOAL (Hoefler, Siebert and Lumsdaine 2009), as LogGOPSim and ATLAHS read them:
+//! Traces in the text form of GOAL (Hoefler, Siebert and Lumsdaine 2009), as LogGOPSim and ATLAHS
+//! read them:
 //!
 //! ```text
 //! num_ranks 2
@@ -9,8 +10,8 @@
 //! }
 //! ```
 //!
-//! A step may end with a semicolon. Every rank has its block, `rank 2 { }` where it does nothing. `calc` is in
-//! nanoseconds; `requires` waits for a step's end, `irequires` for its beginning.
+//! A step may end with a semicolon. Every rank has its block, `rank 2 { }` if it does nothing.
+//! `calc` is in nanoseconds. `requires` waits for the end of a step, `irequires` for its beginning.
 
 mod words;
 
@@ -18,7 +19,7 @@ use crate::schedule::{Action, Cause, Schedule, ScheduleError, Wait};
 use std::collections::BTreeMap;
 use words::Word;
 
-/// A mistake in a trace: its line, the problem and the remedy. Written as `line: error: ...`, for a file's name in front.
+/// The problem in a trace, its line, and the remedy. Printed as `line: error: ...`, to follow a file name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{line}: error: {message}\n  help: {help}")]
 pub struct GoalError {
@@ -27,25 +28,25 @@ pub struct GoalError {
     pub help: String,
 }
 
-/// So many ranks have queues and memory; more is a slip of the keyboard.
+/// Most ranks, because each needs queues and memory. A larger number is a typing error.
 const RANKS_MAX: u64 = 1 << 20;
-/// The largest message (IBTA 9.7.7: 2^31 bytes) is half of what this leaves room for.
+/// Largest message in bytes: half of the largest RDMA message (IBTA 9.7.7: 2^31 bytes).
 const BYTES_MAX: u64 = 1 << 30;
-/// A cycle is named by this many labels at most.
+/// Most labels that an error names in a cycle.
 const CYCLE_NAMED: usize = 12;
-/// So many ranks without a block are named.
+/// Most ranks without a block that an error names.
 const RANKS_NAMED: usize = 8;
 
-/// The message about files that hold no text at all.
+/// Message for files that contain no text.
 pub const NO_TEXT: &str = "this is no text: only GOAL traces in text form are read";
 pub const TEXT_FORM: &str = "binary traces can be turned back into text, or are written as text by the program that made them";
 
 const STEP_FORMS: &str = "a line is `l1: send 8b to 1 tag 5`, `l2: recv 8b from 1 tag 5`, `l3: calc 1000`, `l3 requires l1` or `l3 irequires l1`";
 
-/// Reads a trace, and checks that it can be carried out.
+/// Reads a trace and checks that a run can complete it.
 ///
 /// # Errors
-/// With the first mistake.
+/// The first mistake in the trace.
 pub fn parse(text: &str) -> Result<Schedule, GoalError> {
     let Reader { mut schedule, lines, names, .. } = read(text)?;
     schedule.receives_all = true;
@@ -55,21 +56,24 @@ pub fn parse(text: &str) -> Result<Schedule, GoalError> {
     }
 }
 
-/// Where the steps of a trace stand. A run has not got this: of all steps it would take much memory, and few are ever asked for.
+/// Lines and labels of the steps of a trace. A run does not keep them: few are ever needed, and all
+/// would take much memory.
 pub struct Places<'a> {
     lines: Vec<u32>,
     names: Vec<&'a str>,
 }
 
 impl Places<'_> {
-    /// Line and label; this is empty where there is none.
+    /// Returns the line and the label of a step. The label is empty if the step has none.
     pub fn of(&self, step: u32) -> (u32, &str) {
         (self.lines[step as usize], self.names[step as usize])
     }
 }
 
+/// Returns the lines and labels of the steps of a trace.
+///
 /// # Errors
-/// As of `parse`.
+/// As of [`parse`].
 pub fn places(text: &str) -> Result<Places<'_>, GoalError> {
     let Reader { lines, names, .. } = read(text)?;
     Ok(Places { lines, names })
@@ -100,7 +104,7 @@ fn error<T>(line: u32, message: impl Into<String>, help: impl Into<String>) -> R
     const SHOWN_MAX: usize = 200;
     let mut message = message.into();
     if let Some((end, _)) = message.char_indices().nth(SHOWN_MAX) {
-        // A file of something else may be one long word.
+        // Another kind of file may be a single long word.
         message.replace_range(end.., "...");
     }
     Err(GoalError { line, message, help: help.into() })
@@ -110,13 +114,13 @@ struct Reader<'a> {
     words: Vec<Word<'a>>,
     at: usize,
     lines_last: u32,
-    /// Of all calculations so far.
+    /// Total of all calculations so far, in nanoseconds.
     nanos: u64,
     schedule: Schedule,
     /// Line and label of each step.
     lines: Vec<u32>,
     names: Vec<&'a str>,
-    /// Ranks by the line of their block, 0 when there is none yet.
+    /// Line of the block of each rank; 0 before its block.
     seen: Vec<u32>,
 }
 
@@ -151,7 +155,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A file that was cut off between two blocks looks whole: only the ranks that are missing tell.
+    /// Checks that every rank has a block. A file truncated between two blocks looks complete
+    /// except for the missing ranks.
     fn check_all_there(&self) -> Result<(), GoalError> {
         let missing: Vec<usize> = self.seen.iter().enumerate().filter(|(_, line)| **line == 0).map(|(rank, _)| rank).collect();
         let Some(first) = missing.first() else { return Ok(()) };
@@ -210,7 +215,7 @@ impl<'a> Reader<'a> {
         error(line, format!("rank {rank} is beyond num_ranks {ranks}"), format!("ranks are 0 to {}, or num_ranks should be larger", ranks - 1))
     }
 
-    /// `5 { ... }`: the steps of a rank.
+    /// Reads the steps of a rank: `5 { ... }`.
     fn block(&mut self) -> Result<(), GoalError> {
         let (rank, line) = self.rank("which rank")?;
         let former = std::mem::replace(&mut self.seen[rank as usize], line);
@@ -267,7 +272,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// `send 8b to 1 tag 5 cpu 0 nic 0`, `recv ... from ...` or `calc 1000`.
+    /// Reads `send 8b to 1 tag 5 cpu 0 nic 0`, `recv ... from ...` or `calc 1000`.
     fn step(&mut self, rank: u32, label: &'a str) -> Result<u32, GoalError> {
         let what = self.next("send, recv or calc")?;
         let mut action = match what.text {
@@ -303,7 +308,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An hour of work is the most: a run of days has no meaning.
+    /// Reads a duration of at most an hour, in nanoseconds. A run of days has no meaning.
     fn nanos(&mut self) -> Result<u64, GoalError> {
         const NANOS_MAX: u64 = 3_600_000_000_000;
         // A hundred days: simulated time ends after 213.
@@ -341,7 +346,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A mistake that the whole trace makes, by its lines and labels.
+/// Describes a mistake of the whole trace by its lines and labels.
 fn explain(schedule: &Schedule, lines: &[u32], names: &[&str], error: ScheduleError) -> GoalError {
     let at = |step: u32| (lines[step as usize], schedule.steps[step as usize]);
     match error {
@@ -361,7 +366,8 @@ fn explain(schedule: &Schedule, lines: &[u32], names: &[&str], error: ScheduleEr
     }
 }
 
-/// Within a rank as its orders read; across ranks with the line of each step.
+/// Describes a cycle. Within a rank, the text follows the trace; across ranks, it adds the line of
+/// each step.
 fn explain_cycle(schedule: &Schedule, lines: &[u32], names: &[&str], cycle: &[(u32, Cause)]) -> GoalError {
     let (line, rank) = (lines[cycle[0].0 as usize], schedule.steps[cycle[0].0 as usize].rank);
     let is_across = cycle.iter().any(|(_, cause)| *cause == Cause::Message);

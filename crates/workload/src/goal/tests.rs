@@ -3,7 +3,7 @@ use super::*;
 const PING: &str = "num_ranks 2\n\nrank 0 {\nl1: calc 1000 cpu 1\nl2: send 8b to 1 tag 5 cpu 0 nic 0;\nl2 requires l1\n}\n\
                     rank 1 { // the other\n l1: recv 8b from 0 tag 5; l2: calc 7\n l2 irequires l1 }\n";
 
-/// Line and message, with what would be right.
+/// Returns the line and the message of the error, which must have a help text.
 fn refused(text: &str) -> (u32, String) {
     let error = parse(text).unwrap_err();
     assert!(!error.help.is_empty());
@@ -117,7 +117,7 @@ fn a_cycle_across_ranks_is_found_before_the_run_and_named_by_ranks_labels_and_li
     let cycle = "r of rank 0 (line 3) receives from s of rank 1 (line 10) irequires c (line 9) requires r (line 8) \
                   receives from s of rank 0 (line 4) requires r of rank 0";
     assert_eq!(refused(text), (3, format!("ranks wait for each other: {cycle}")));
-    // If either sends first, both go on.
+    // In this order, both ranks send first and can continue.
     assert!(parse(&text.replace("s requires r", "r requires s")).is_ok());
 }
 

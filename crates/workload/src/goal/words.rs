@@ -1,16 +1,17 @@
 //! The words of a trace, with their lines.
 
-/// A word, or one of `{`, `}`, `:`, `;`.
+/// A word, or `{`, `}`, `:` or `;`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Word<'a> {
     pub text: &'a str,
-    /// From 1 on.
+    /// Line, from 1.
     pub line: u32,
 }
 
 const MARKS: [char; 4] = ['{', '}', ':', ';'];
 
-/// Words of the trace. What follows `//` or `#` on a line is a comment, and what stands between `/*` and `*/`.
+/// Returns the words of the trace without comments. A comment follows `//` or `#` on a line, or
+/// stands between `/*` and `*/`.
 pub(super) fn words(text: &str) -> Vec<Word<'_>> {
     let (mut words, mut is_comment) = (Vec::new(), false);
     for (line, mut rest) in (1..).zip(text.lines()) {

@@ -1,8 +1,10 @@
-//! Collectives as MPI libraries make them of messages. What hosts compute with the data takes no time.
+//! Collectives as sequences of messages, as MPI libraries implement them. Host computation on the
+//! data takes no time.
 
 use crate::schedule::{Action, Schedule};
 
-/// Up to so much a send of MPI is over at once, the rest being the library's business (MVAPICH2 and Open MPI over InfiniBand: 12 to 17 KiB).
+/// Largest message, in bytes, whose MPI send completes at once while the library transfers the data
+/// (MVAPICH2 and Open MPI over InfiniBand: 12 to 17 KiB).
 const EAGER_BYTES_MAX: u32 = 16_384;
 
 fn message(schedule: &mut Schedule, (from, to): (u32, u32), bytes: u32, tag: u32) -> (u32, u32) {
@@ -11,8 +13,9 @@ fn message(schedule: &mut Schedule, (from, to): (u32, u32), bytes: u32, tag: u32
     (send, receive)
 }
 
-/// Reduce-scatter and allgather round a ring (Patarasuk and Yuan 2009): in each turn every rank sends one of as many parts of the
-/// vector as there are ranks to the next rank, once it has the part from the one before.
+/// Adds reduce-scatter and allgather around a ring (Patarasuk and Yuan 2009). The vector has as
+/// many parts as there are ranks.
+/// In each turn, every rank sends a part to the next rank, once it has that part from the previous rank.
 pub(super) fn ring_allreduce(schedule: &mut Schedule, prefix: &str, bytes: u32, round: u32) {
     let ranks = schedule.ranks;
     let part = bytes.div_ceil(ranks);
@@ -37,11 +40,11 @@ pub(super) fn ring_allreduce(schedule: &mut Schedule, prefix: &str, bytes: u32, 
     }
 }
 
-/// Up a binomial tree to the root, and down again.
+/// Adds messages up a binomial tree to the root, and down again.
 pub(super) fn tree_allreduce(schedule: &mut Schedule, prefix: &str, (bytes, root): (u32, u32), round: u32) {
     schedule.phase(format!("{prefix}reduce"));
     let ranks = schedule.ranks;
-    // What a rank has received last: it sends on when all its children's vectors are there.
+    // Last receive of each rank. A rank sends on once it has the vectors of all its children.
     let mut last: Vec<Option<u32>> = vec![None; ranks as usize];
     let mut distance = 1;
     while distance < ranks {
@@ -61,7 +64,7 @@ pub(super) fn tree_allreduce(schedule: &mut Schedule, prefix: &str, (bytes, root
     broadcast(schedule, (bytes, root), round, &mut last);
 }
 
-/// Down a binomial tree from the root, to the farthest first.
+/// Adds messages down a binomial tree from the root, to the farthest rank first.
 pub(super) fn broadcast(schedule: &mut Schedule, (bytes, root): (u32, u32), round: u32, last: &mut [Option<u32>]) {
     let ranks = schedule.ranks;
     let mut sent: Vec<Option<u32>> = vec![None; ranks as usize];
@@ -73,7 +76,8 @@ pub(super) fn broadcast(schedule: &mut Schedule, (bytes, root): (u32, u32), roun
             if let Some(before) = last[from as usize] {
                 schedule.after(before, send);
             }
-            // A blocking send of a large message is over when it has arrived: the subtrees have the link one after the other.
+            // A blocking send of a large message ends on arrival, so the subtrees use the link one
+            // after another.
             if let Some(before) = sent[from as usize].replace(send).filter(|_| bytes > EAGER_BYTES_MAX) {
                 schedule.after(before, send);
             }
@@ -83,7 +87,7 @@ pub(super) fn broadcast(schedule: &mut Schedule, (bytes, root): (u32, u32), roun
     }
 }
 
-/// The rank at a place of a tree whose root is not rank 0.
+/// Returns the rank at a place of a tree whose root need not be rank 0.
 fn at(place: u32, root: u32, ranks: u32) -> u32 {
     (place + root) % ranks
 }

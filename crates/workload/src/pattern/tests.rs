@@ -73,7 +73,7 @@ fn a_ring_allreduce_moves_two_vectors_less_two_parts_from_every_rank() {
     let flows = sends(&schedule);
     assert_eq!(flows.len() as u32, 2 * (ranks - 1) * ranks);
     assert!(flows.iter().all(|flow| flow.1 == (flow.0 + 1) % ranks && flow.2 == 1_000));
-    // All but the first turn's sends wait for the part that they pass on.
+    // All sends but those of the first turn wait for the part that they pass on.
     let waiting = schedule.order.iter().filter(|(_, later, _)| matches!(schedule.steps[*later as usize].action, Action::Send { .. })).count();
     assert_eq!(waiting as u32, (2 * (ranks - 1) - 1) * ranks);
     assert_eq!(schedule.phases, ["reduce-scatter", "allgather"]);

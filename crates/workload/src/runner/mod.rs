@@ -1,8 +1,10 @@
-//! Drives a World by a schedule. Each rank has one thread that posts and polls, and pays for both what its host's part says; it sees a
-//! completion as a program in simulated time does: when it polls, or, while it polls in vain, when the completion comes.
+//! Drives a World by a schedule. Each rank has one thread that posts and polls, at the costs of its
+//! host's part.
+//! It sees a completion as a program in simulated time does: at a poll, or on arrival if its polls
+//! find nothing.
 //!
-//! What a rank does follows from what its own host's HCA tells it, so a World may work through its nodes one by one, and a runner may have
-//! only some of the hosts.
+//! The actions of a rank depend only on its own host's HCA. So a World may process its nodes one by
+//! one, and a runner may have only some of the hosts.
 
 mod steps;
 mod thread;
@@ -24,7 +26,7 @@ use std::sync::Arc;
 pub use steps::Waiting;
 use steps::{Match, StepState};
 
-/// Why a workload did not come to its end.
+/// Reason why a workload did not complete.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
     #[error(
@@ -58,14 +60,14 @@ pub enum RunError {
     Interrupted,
 }
 
-/// When and at which node something went wrong, and what. Of several the first by time and node counts, in whichever partition it is.
+/// Time, node and error of a failure. The first by time and node counts, in any partition.
 pub type Failure = ((SimTime, u32), RunError);
 
-/// A workload under way, or its part on the hosts that its World has.
+/// A running workload, or its part on the hosts of its World.
 pub struct Runner {
     world: World,
     schedule: Arc<Schedule>,
-    /// Ranks learn of messages that come, and match them.
+    /// Whether ranks see incoming messages and match them with receives.
     matches_receives: bool,
     endpoints: Vec<Endpoint>,
     ranks_per_host: u32,
@@ -74,14 +76,14 @@ pub struct Runner {
     threads: Vec<Thread>,
     cpus: BTreeMap<(u32, u32), SimTime>,
     flows: Vec<Flow>,
-    /// By step: the flow of its messages.
+    /// Flow of the messages of each step.
     flow_of_step: Vec<u32>,
     connections: usize,
     matches: BTreeMap<(u32, u32, u32), Match>,
     phases: Vec<PhaseReport>,
     notices: Vec<Notice>,
     failure: Option<Failure>,
-    /// Hosts that have died: nothing more comes of their ranks.
+    /// Dead hosts, whose ranks do nothing more.
     dead_hosts: Vec<usize>,
     warnings: Vec<(SimTime, String)>,
     steps_left: usize,
@@ -93,10 +95,10 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// For the hosts that `world` has; other runners have the other ones.
+    /// Creates a runner for the hosts of `world`. Other runners have the other hosts.
     ///
     /// # Errors
-    /// When the ranks have no place on the fabric's hosts.
+    /// If the fabric's hosts have too few places for the ranks.
     pub fn new(mut world: World, schedule: Arc<Schedule>, ranks_per_host: u32) -> Result<Self, RunError> {
         world.count_payload_only();
         let hosts = world.spec().hosts.len();
@@ -160,10 +162,11 @@ impl Runner {
         Ok(runner)
     }
 
-    /// Goes on for so many events; whether everything is done. For a runner that has all hosts.
+    /// Runs at most `events_max` further events. Returns whether all steps are done. Requires a
+    /// runner with all hosts.
     ///
     /// # Errors
-    /// When the workload cannot come to its end.
+    /// If the workload cannot complete.
     pub fn run(&mut self, events_max: u64) -> Result<bool, RunError> {
         let until = self.events + events_max;
         if self.is_done() {
@@ -183,7 +186,8 @@ impl Runner {
         Ok(false)
     }
 
-    /// All events up to the end of the World's window, but not beyond so many of the whole run; whether that was what ended it.
+    /// Runs all events up to the end of the World's window, until `events_max` events of the whole
+    /// run. Returns whether that limit ended the call.
     pub fn run_window(&mut self, events_max: u64) -> bool {
         while self.events < events_max {
             self.events += self.world.run_in_window(&mut NoMemory, &mut self.notices, events_max - self.events);
@@ -199,7 +203,7 @@ impl Runner {
         true
     }
 
-    /// Why the workload cannot come to its end, and since when: the first reason.
+    /// Returns the first reason why the workload cannot complete, with its time.
     pub fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()
     }
@@ -211,7 +215,7 @@ impl Runner {
         }
     }
 
-    /// Whether all steps of this runner's hosts are done.
+    /// Returns whether all steps of this runner's hosts are done.
     pub fn is_done(&self) -> bool {
         self.steps_left == 0
     }
@@ -228,13 +232,14 @@ impl Runner {
         self.world.now()
     }
 
-    /// What went wrong without ending the run, and when.
+    /// Returns the problems that did not end the run, with their times.
     pub fn warnings(&self) -> &[(SimTime, String)] {
         &self.warnings
     }
 
-    /// How much is done of how much: of the payload that is to be sent (what these hosts have received, of what they send), or, where the
-    /// whole workload has none, of the steps.
+    /// Returns the finished and the total amount of work. The unit is bytes of payload: received by
+    /// these hosts, of those that they send.
+    /// If the whole workload has no payload, the unit is steps.
     pub fn progress(&self) -> (u64, u64) {
         if self.sends_payload {
             return (self.world.delivered_bytes(), self.bytes_total);
@@ -242,7 +247,7 @@ impl Runner {
         ((self.steps_total - self.steps_left) as u64, self.steps_total as u64)
     }
 
-    /// When the last step of this runner's hosts was done so far.
+    /// Returns the time at which the last finished step of this runner's hosts was done.
     pub fn last_done(&self) -> SimTime {
         self.ended
     }
@@ -314,7 +319,7 @@ impl Runner {
             self.threads[rank as usize].ring.push_back(seen);
             return self.rouse(rank, now);
         }
-        // What fails at the receiver fails at the sender as well, and tells of it there.
+        // A failure at the receiver also fails at the sender, which reports it.
         let Seen::Sent { step, .. } = seen else { return };
         let sender = self.schedule.steps[step as usize];
         if let Action::Send { to, .. } = sender.action {

@@ -1,4 +1,4 @@
-//! Which steps have begun, which are done, and what waits for them.
+//! State of steps: which have begun, which are done, and which wait for them.
 
 use super::Runner;
 use crate::progress::Due;
@@ -6,7 +6,7 @@ use crate::schedule::{Action, Wait};
 use softband_sim::{SimDuration, SimTime};
 use std::collections::VecDeque;
 
-/// Of those that wait at the end so many are named.
+/// Most waiting steps that the final report names.
 const WAITING_NAMED: usize = 8;
 
 #[derive(Clone, Copy, Default)]
@@ -17,14 +17,14 @@ pub(super) struct StepState {
     pub is_open: bool,
 }
 
-/// Messages that have come and receives that wait, of one source and tag.
+/// Arrived messages and waiting receives of one source and tag.
 #[derive(Default)]
 pub(super) struct Match {
     arrived: u32,
     waiting: VecDeque<u32>,
 }
 
-/// Steps that have begun and will not end: how many, and the first of them by number.
+/// Steps that have begun and will not end: their number, and the first by step number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
     named: Vec<(u32, String)>,
@@ -32,7 +32,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Both together.
+    /// Merges two reports.
     pub fn and(mut self, other: Self) -> Self {
         self.named.extend(other.named);
         self.named.sort();
@@ -41,7 +41,7 @@ impl Waiting {
         self
     }
 
-    /// Says of each that is named where it stands.
+    /// Adds to each named step its place.
     pub fn at_places(&mut self, place: impl Fn(u32) -> String) {
         self.named.iter_mut().for_each(|(step, words)| words.push_str(&format!(" ({})", place(*step))));
     }
@@ -65,7 +65,7 @@ impl Runner {
         self.settle(begun);
     }
 
-    /// A message from a rank to another with this tag has come.
+    /// Takes an arrived message of this source, destination and tag.
     pub(super) fn take_message(&mut self, key: (u32, u32, u32), at: SimTime) {
         let entry = self.matches.entry(key).or_default();
         match entry.waiting.pop_front() {
@@ -81,7 +81,7 @@ impl Runner {
         self.release(step, at, Wait::UntilDone, begun);
     }
 
-    /// One wait less for those who wait for this of a step.
+    /// Removes one wait of each step that waits for this event of `step`.
     fn release(&mut self, step: u32, at: SimTime, what: Wait, begun: &mut VecDeque<(u32, SimTime)>) {
         for (later, wait) in self.followers.of(step) {
             if *wait == what {
@@ -94,11 +94,12 @@ impl Runner {
         }
     }
 
-    /// Begins steps, and those that can begin by that: a list, since chains of them may be as long as a trace.
+    /// Begins steps, and then all steps that this releases. A list avoids deep recursion, since
+    /// chains may be as long as a trace.
     pub(super) fn settle(&mut self, mut begun: VecDeque<(u32, SimTime)>) {
         while let Some((number, at)) = begun.pop_front() {
             let step = self.schedule.steps[number as usize];
-            // A receive may wait from the beginning on: that begins nothing.
+            // A receive may wait from the start, which does not begin the phase.
             if !matches!(step.action, Action::Receive { .. }) {
                 self.phases[usize::from(step.phase)].begun(at);
             }
@@ -128,7 +129,7 @@ impl Runner {
         }
     }
 
-    /// Steps of this runner's hosts that have begun and not ended, by name.
+    /// Returns the begun and unfinished steps of this runner's hosts, by name.
     pub fn waiting(&self) -> Waiting {
         let begun = |(number, state): &(usize, &StepState)| {
             let step = self.schedule.steps[*number];

@@ -1,4 +1,4 @@
-//! What a rank's thread does: it looks for completions, and posts what may be posted.
+//! The loop of a rank's thread: it polls for completions and posts messages.
 
 use super::Runner;
 use crate::connections::BASE;
@@ -8,7 +8,7 @@ use softband_model::verbs::api::{ScatterGatherEntry, SendOperation, SendRequest}
 use softband_sim::SimTime;
 
 impl Runner {
-    /// Lets a thread that polls in vain do so again at `at`.
+    /// Wakes a parked thread for a poll at `at`.
     pub(super) fn rouse(&mut self, rank: u32, at: SimTime) {
         let thread = &mut self.threads[rank as usize];
         if std::mem::take(&mut thread.parked) {
@@ -17,7 +17,7 @@ impl Runner {
         }
     }
 
-    /// One round of a thread's loop: what has completed, then what may be posted.
+    /// Runs one round of a thread's loop: processes completions, then posts messages.
     pub(super) fn poll(&mut self, rank: u32, at: SimTime) {
         let thread = &mut self.threads[rank as usize];
         thread.clock = thread.clock.max(at);
@@ -34,7 +34,7 @@ impl Runner {
         let thread = &mut self.threads[rank as usize];
         let next = thread.clock + thread.costs.poll;
         if thread.ring.is_empty() {
-            // The next poll is in vain unless something comes before it.
+            // The next poll finds nothing unless a completion arrives before it.
             thread.clock = next;
             thread.parked = true;
         } else {
@@ -42,7 +42,7 @@ impl Runner {
         }
     }
 
-    /// A completion covers all messages of its step up to its own.
+    /// Processes a completion, which covers all messages of its step up to its own.
     fn on_sent(&mut self, rank: u32, step: u32, index: u32) {
         let Action::Send { bytes, messages, .. } = self.schedule.steps[step as usize].action else { return };
         let thread = &mut self.threads[rank as usize];
@@ -68,7 +68,7 @@ impl Runner {
 
     fn on_received(&mut self, rank: u32, step: Option<u32>) {
         let thread = &mut self.threads[rank as usize];
-        // The request that the message has used is replaced.
+        // The rank replaces the receive request that the message consumed.
         thread.clock += thread.costs.post_receive;
         let now = thread.clock;
         let Some(sender) = step.and_then(|step| self.schedule.steps.get(step as usize)).copied() else { return };
@@ -111,7 +111,7 @@ impl Runner {
         }
     }
 
-    /// Hands a message to the World. Where ranks learn of messages, each carries the number of its step.
+    /// Posts a message to the World. If ranks match messages, each message carries the number of its step.
     fn post(&mut self, at: SimTime, step: u32, bytes: u32, (index, signaled): (u32, bool)) {
         let flow = &self.flows[self.flow_of_step[step as usize] as usize];
         let (own, peer) = (self.endpoints[flow.from as usize], self.endpoints[flow.to as usize]);

@@ -1,23 +1,23 @@
-//! Whether a schedule comes to its end: it is played without time, by rules that let more happen than can.
+//! Checks that a schedule completes: plays it without time, under rules that permit more than a real run.
 
 use super::{Action, Schedule, ScheduleError, Wait};
 
-/// Why a step of a cycle cannot go on before the next one of it.
+/// Reason why a step of a cycle waits for the next step of the cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     Order(Wait),
-    /// It receives what the next one sends.
+    /// It receives a message of the next step.
     Message,
 }
 
-/// Between two ranks, with a tag.
+/// Two ranks and a tag.
 type Key = (u32, u32, u32);
 
-/// Sends and receives, those of one key together.
+/// Sends and receives, grouped by key.
 pub(super) struct Ends {
     /// Key, whether it is a receive, step.
     list: Vec<(Key, bool, u32)>,
-    /// By step: where its key begins in the list. Of calculations nothing is meant.
+    /// Start of each step's key in the list. Meaningless for calculations.
     start_of: Vec<u32>,
 }
 
@@ -41,13 +41,13 @@ impl Ends {
         Self { list, start_of }
     }
 
-    /// All of the key that begins at a place.
+    /// Returns all entries of the key that begins at a place.
     fn same_key(&self, start: u32) -> impl Iterator<Item = (bool, u32)> {
         let from = &self.list[start as usize..];
         from.iter().take_while(|(key, _, _)| *key == from[0].0).map(|(_, receives, step)| (*receives, *step))
     }
 
-    /// As many messages as receives, for each key.
+    /// Checks that each key has as many messages as receives.
     pub(super) fn check(&self, schedule: &Schedule) -> Result<(), ScheduleError> {
         for same in self.list.chunk_by(|(key, ..), (other, ..)| key == other) {
             let (sends, receives) = same.split_at(same.partition_point(|(_, receives, _)| !receives));
@@ -64,28 +64,31 @@ impl Ends {
     }
 }
 
-/// A step as far as it has been played.
+/// A step with its state in the play.
 #[derive(Clone, Copy, Default)]
 struct Played {
-    /// Orders that it waits for still: it has begun when there are none.
+    /// Unmet orders that it waits for. With none left, the step has begun.
     waits: u32,
     is_done: bool,
 }
 
-/// A schedule that is being played. A send or calculation is done when it has begun, and a receive when it has begun and a send of its
-/// key, whichever, has too: where even this does not come to its end, nothing does.
+/// A schedule in play. A send or calculation is done once it has begun. A receive is done once it
+/// and any send of its key have begun.
+/// If even this play does not complete, no run does.
 struct Play<'a> {
     schedule: &'a Schedule,
     ends: &'a Ends,
     steps: Vec<Played>,
-    /// By place in the list of ends: a key begins there, and a send of it has begun.
+    /// By place in the list of ends: a key begins there, and a send of that key has begun.
     has_come: Vec<bool>,
-    /// Steps that have begun and were not looked at yet.
+    /// Begun steps that the play has not yet processed.
     begun: Vec<u32>,
 }
 
+/// Checks that the play completes.
+///
 /// # Errors
-/// With a cycle of steps that wait for each other.
+/// A cycle of steps that wait for each other.
 pub(super) fn check(schedule: &Schedule, ends: &Ends) -> Result<(), ScheduleError> {
     let mut steps = vec![Played::default(); schedule.steps.len()];
     schedule.order.iter().for_each(|(_, later, _)| steps[*later as usize].waits += 1);
@@ -140,9 +143,9 @@ impl Play<'_> {
         }
     }
 
-    /// From a step that cannot go on to one that it waits for, until one comes again. The cycle begins with its first step by number.
+    /// Follows waits from a stuck step until a step repeats. The cycle begins with its lowest step.
     fn cycle_from(&self, stuck: u32) -> Vec<(u32, Cause)> {
-        // Of the orders of each step that are not met the first.
+        // The first unmet order of each step.
         let mut order_of: Vec<Option<(u32, Wait)>> = vec![None; self.steps.len()];
         for (earlier, later, wait) in self.schedule.order.iter().rev() {
             let of_earlier = self.steps[*earlier as usize];
@@ -153,7 +156,7 @@ impl Play<'_> {
         }
         let waits_for = |step: u32| match order_of[step as usize] {
             Some((earlier, wait)) => Some((earlier, Cause::Order(wait))),
-            // It has begun: only receives are not done then.
+            // It has begun, so it is a receive: only receives are not done then.
             None => self.ends.same_key(self.ends.start_of[step as usize]).next().map(|(_, send)| (send, Cause::Message)),
         };
         let mut seen = vec![false; self.steps.len()];
@@ -176,7 +179,7 @@ mod tests {
     use super::*;
     use softband_sim::RandomStream;
 
-    /// Steps of a few ranks with orders and tags at random.
+    /// Returns steps of a few ranks with random orders and tags.
     fn drawn(seed: u64) -> Schedule {
         let mut random = RandomStream::new(seed, 1);
         let mut below = |bound: u32| (random.next_u64() % u64::from(bound)) as u32;
@@ -197,7 +200,8 @@ mod tests {
         schedule
     }
 
-    /// Whether some course of events comes to the end: what a state allows is tried in every order.
+    /// Returns whether some sequence of events completes. Tries the possible events of each state
+    /// in every order.
     fn can_run(schedule: &Schedule, done: u64, begun: u64, tried: &mut std::collections::BTreeSet<(u64, u64)>) -> bool {
         let count = schedule.steps.len();
         if done == (1 << count) - 1 {
