@@ -3,8 +3,8 @@
 
 use crate::schedule::{Action, Schedule};
 
-/// Largest message, in bytes, whose MPI send completes at once while the library transfers the data
-/// (MVAPICH2 and Open MPI over InfiniBand: 12 to 17 KiB).
+/// Largest message of an eager MPI send, in bytes: the send completes at once and the library
+/// transfers the data. (MVAPICH2 and Open MPI over InfiniBand: 12 to 17 KiB.)
 const EAGER_BYTES_MAX: u32 = 16_384;
 
 fn message(schedule: &mut Schedule, (from, to): (u32, u32), bytes: u32, tag: u32) -> (u32, u32) {
