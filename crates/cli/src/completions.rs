@@ -30,7 +30,8 @@ pub(crate) fn run(arguments: &CompletionsArguments) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// `softband-fabric-show.1` for `softband fabric show`.
+/// Writes the pages of a command and its subcommands, such as `softband-fabric-show.1` for
+/// `softband fabric show`.
 fn write_pages(command: &clap::Command, name: &str, folder: &Path) -> anyhow::Result<()> {
     let mut page = Vec::new();
     clap_mangen::Man::new(command.clone()).title(name.to_uppercase()).render(&mut page)?;

@@ -5,7 +5,7 @@ use crate::why::Evidence;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Ends the name of a counter that is a time.
+/// Suffix of the name of a counter that is a time.
 const TIME: &str = "_picos";
 
 /// A table of counters: a row for each part, a column for each counter.
@@ -14,7 +14,7 @@ struct Table {
     rows: Vec<(String, Vec<(String, Value)>)>,
 }
 
-/// All counters. Columns of zeros are named and not shown.
+/// Returns all counters as text. Lists columns of zeros by name only.
 pub(crate) fn text(evidence: &Evidence) -> String {
     let mut text = format!("softband: counters of the run; transfers were under way for {}\n", time(evidence.whole_picos));
     let port = |port: &softband_fabric::PortCounters| {
@@ -46,7 +46,7 @@ pub(crate) fn text(evidence: &Evidence) -> String {
     text
 }
 
-/// The counters of an object by name, those of lanes apart. Its name is none.
+/// Returns the counters of an object by name, each lane apart. The object's own name is not a counter.
 fn columns(counters: &Value) -> Vec<(String, Value)> {
     let mut columns = Vec::new();
     for (name, value) in counters.as_object().into_iter().flatten() {
@@ -98,7 +98,7 @@ impl Table {
     }
 }
 
-/// A time in the largest unit that gives at least one, with three decimals, cut off.
+/// Formats a time in the largest unit that gives at least one, truncated to three decimals.
 fn time(picos: u64) -> String {
     const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000_000), ("ms", 1_000_000_000), ("us", 1_000_000), ("ns", 1_000)];
     if picos == 0 {

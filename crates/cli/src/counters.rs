@@ -1,9 +1,9 @@
-//! Counters as JSON: those of ports are the same for runs of programs and of workloads.
+//! Counters as JSON. Port counters have the same form for programs and workloads.
 
 use serde_json::{Value, json};
 use softband_fabric::{HcaCounters, PortCounters};
 
-/// A port's counters, by their names.
+/// Returns a port's counters by name.
 pub(crate) fn port_counters(port: &PortCounters) -> Value {
     let mut counters = json!({
         "port_xmit_data": port.port_xmit_data,
@@ -33,7 +33,7 @@ pub(crate) fn port_counters(port: &PortCounters) -> Value {
     counters
 }
 
-/// An HCA's limits, each with the time that it was at work.
+/// Returns the limits of an HCA, each with its busy time.
 pub(crate) fn hca_counters(hca: &HcaCounters) -> Value {
     json!({
         "node": hca.node,

@@ -1,4 +1,4 @@
-//! The command line as clap has it: commands, options, help. Completions and man pages are made from it.
+//! The command line for clap: commands, options, help. It generates completions and man pages.
 
 use crate::{completions, exec, external, fabric, fault, model, own_parts, parts, run, status, up};
 use clap::error::ErrorKind;
@@ -57,11 +57,11 @@ pub(crate) enum Command {
     External(Vec<OsString>),
 }
 
-/// The definition with every command, those that are programs of their own as well.
+/// Returns the definition with every command, including commands that are programs of their own.
 pub(crate) fn complete() -> clap::Command {
     let companion = |(name, about): (String, String)| {
         let more = format!("{about}.\n\n`softband {name}` is a program of its own: `softband {name} --help` has its options.");
-        // clap keeps names for as long as the process lives.
+        // clap keeps names for the life of the process.
         let name: &'static str = name.leak();
         let words = clap::Arg::new("arguments").num_args(0..).trailing_var_arg(true).allow_hyphen_values(true);
         clap::Command::new(name).about(about).long_about(more).arg(words.value_name("ARGUMENTS").help("Its own options and arguments"))
@@ -74,7 +74,7 @@ fn definition() -> clap::Command {
     with_negative_numbers(Arguments::command().version(version))
 }
 
-/// A value such as -3 is a wrong value, not an option that nobody knows.
+/// Makes clap treat a value such as -3 as a wrong value, not as an unknown option.
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
     let takes = |argument: &clap::Arg| argument.get_action().takes_values() && !argument.is_positional();
     command
@@ -82,24 +82,24 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
         .mut_subcommands(with_negative_numbers)
 }
 
-/// Reads the words of the command line. Help, the version and mistakes end the command here.
+/// Parses the command line. Help, the version and mistakes end the command here.
 pub(crate) fn matches() -> ArgMatches {
     definition().try_get_matches().unwrap_or_else(|error| match error.kind() {
         ErrorKind::DisplayVersion => error.exit(),
-        // The commands that are other programs are known to the help only: they get their words untouched.
+        // Only the help knows the commands that are other programs. They get their words unchanged.
         ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => complete().get_matches(),
         _ => refuse(&error),
     })
 }
 
-/// A mistake in the words, in the form of every error.
+/// Prints a mistake in the words, in the form of every error, and ends the command.
 pub(crate) fn refuse(error: &clap::Error) -> ! {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     eprintln!("{}", in_our_form(&error.render().to_string(), &command_of(&words)));
     std::process::exit(error.exit_code())
 }
 
-/// `softband fabric show`, of words that begin so.
+/// Returns the command at the beginning of the words, such as `softband fabric show`.
 fn command_of(words: &[OsString]) -> String {
     let (definition, mut path) = (definition(), String::from("softband"));
     let mut command = &definition;
@@ -112,7 +112,7 @@ fn command_of(words: &[OsString]) -> String {
     path
 }
 
-/// clap's paragraphs as the error with its details, the remedy, and the usage.
+/// Converts clap's paragraphs to the error with its details, the remedy, and the usage.
 fn in_our_form(rendered: &str, command: &str) -> String {
     let (mut text, mut remedies, mut known, mut usages) = (String::new(), Vec::new(), None, String::new());
     for line in rendered.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -144,7 +144,7 @@ fn in_our_form(rendered: &str, command: &str) -> String {
     format!("{text}\n  help: {}{usages}", remedies.join(" "))
 }
 
-/// `a similar argument exists: '--out'`.
+/// Converts `a similar argument exists: '--out'`.
 fn of_suggestion(tip: &str) -> Option<String> {
     let names = tip.split_once(" exists: ").or_else(|| tip.split_once(" exist: "))?.1;
     Some(format!("did you mean {}?", names.replace('\'', "`")))

@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &ExecArguments) -> anyhow::Result<i32> {
     }
     let mut command = Command::new(program);
     command.args(&arguments.command[1..]).env(record::NAME_VARIABLE, &arguments.name).envs(pass.merged());
-    // Terminal, signals, process number and exit status are the program's own from here on.
+    // From here on, the program owns the terminal, signals, process number and exit status.
     let error = command.exec();
     Err(error).map_err(|error| anyhow::anyhow!("cannot run '{}': {error}", program.to_string_lossy()))
 }

@@ -1,4 +1,4 @@
-//! `softband X` with X unknown runs `softband-X`, as git and cargo do.
+//! `softband X` with an unknown X runs `softband-X`, as git and cargo do.
 
 use crate::{home, own_parts};
 use anyhow::bail;
@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The commands of the installation that are programs of their own, most of them the lab's.
+/// The commands of the installation that are programs of their own. Most belong to the lab.
 const COMPANIONS: [(&str, &str); 6] = [
     ("study", "Run a study: every figure and claim of a paper, and one page with all of them"),
     ("what-if", "Bandwidth over cable length, lanes and rate, and the longest cable at full bandwidth"),
@@ -29,21 +29,22 @@ pub(crate) fn run(words: &[OsString]) -> anyhow::Result<i32> {
     let fabric = own_parts::fabric_of(words);
     own_parts::hand_over(&mut command, fabric.as_deref())?;
     if fabric.is_some() {
-        // This prints the warnings about parts once, in place of each run.
+        // This prints the warnings about the parts once, instead of once in each run.
         home::catalog(fabric.as_deref())?;
     }
     let error = command.exec();
     bail!("cannot run {}: {error}", program.display())
 }
 
-/// `softband help X` is `softband X --help` where X is a program of its own.
+/// Translates `softband help X` to `softband X --help` if X is a program of its own.
 pub(crate) fn help_wanted(words: &[OsString]) -> Option<Vec<OsString>> {
     let [_, help, name] = words else { return None };
     let is_companion = || companions().iter().any(|(known, _)| name == known.as_str());
     (help == "help" && is_companion()).then(|| vec![name.clone(), OsString::from("--help")])
 }
 
-/// Every command that is a program of its own, with a line of what it does: those of the installation, and what else lies there or on the PATH.
+/// Returns every command that is a program of its own, with a description. Covers the installation,
+/// other programs beside it, and the PATH.
 pub(crate) fn companions() -> Vec<(String, String)> {
     let own = COMPANIONS.map(|(name, about)| (name.to_owned(), about.to_owned()));
     let others =
@@ -67,7 +68,7 @@ fn unknown(typed: &str) -> String {
     )
 }
 
-/// Where programs of our own lie: beside this one first.
+/// Returns the folders of our own programs. The folder of this binary comes first.
 fn folders() -> Vec<PathBuf> {
     let beside = std::env::current_exe().ok().and_then(|binary| Some(binary.parent()?.to_path_buf()));
     let on_path = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect::<Vec<_>>()).unwrap_or_default();
@@ -83,7 +84,7 @@ fn in_folder(folder: &Path) -> Vec<(String, PathBuf)> {
     entries
         .filter_map(|entry| {
             let name = entry.file_name().to_str()?.strip_prefix("softband-")?.to_owned();
-            // What cargo leaves beside its binaries (`softband-1f2e.d`) is no program.
+            // Files that cargo leaves beside its binaries (`softband-1f2e.d`) are not programs.
             (entry.path().is_file() && !name.contains('.')).then(|| (name, entry.path()))
         })
         .collect()

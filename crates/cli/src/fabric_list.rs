@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::json;
 use std::path::Path;
 
-/// What a list is left with when nothing in it has the words that were looked for.
+/// Exit status of a list in which nothing matches the words.
 pub(crate) const EXIT_NOTHING_FOUND: i32 = 1;
 
 /// What both lists take.
@@ -25,20 +25,20 @@ impl Search {
         self.words.iter().all(|word| texts.iter().any(|text| text.contains(&word.to_lowercase())))
     }
 
-    /// Says that nothing was found; the exit status.
+    /// Reports that nothing was found. Returns the exit status.
     pub(crate) fn nothing(&self, what: &str, command: &str) -> i32 {
         eprintln!("softband: error: no {what} has `{}` in its name or description\n  help: `{command}` lists all", self.words.join(" "));
         EXIT_NOTHING_FOUND
     }
 }
 
-/// A fabric as commands take it, and what it is.
+/// A fabric with the name that commands accept, and its title.
 pub(crate) struct Listed {
     pub(crate) name: String,
     title: String,
 }
 
-/// The keys of a file that this reads.
+/// The part of a fabric file that the list needs.
 #[derive(Deserialize)]
 struct FabricFile {
     fabric: Head,
@@ -70,13 +70,14 @@ pub(crate) fn run(search: &Search) -> anyhow::Result<i32> {
     Ok(if found.is_empty() { EXIT_NOTHING_FOUND } else { 0 })
 }
 
-/// The names of the installation's fabrics, `cables/sdr-cx4` among them; none without an installation.
+/// Returns the names of the installation's fabrics, such as `cables/sdr-cx4`. Returns none without
+/// an installation.
 pub(crate) fn names() -> Vec<String> {
     let folder = home::home().map(|home| home.join("fabrics"));
     folder.map(|folder| all(&folder)).unwrap_or_default().into_iter().map(|fabric| fabric.name).collect()
 }
 
-/// By name, those of the folder itself first.
+/// Returns all fabrics by name, those of the folder itself first.
 fn all(folder: &Path) -> Vec<Listed> {
     let mut found = Vec::new();
     collect(folder, "", &mut found);
@@ -91,7 +92,7 @@ fn collect(folder: &Path, prefix: &str, found: &mut Vec<Listed>) {
         if path.is_dir() {
             collect(&path, &format!("{prefix}{name}/"), found);
         } else if let Some(stem) = name.strip_suffix(".toml") {
-            // A part of a folder `catalog` beside fabrics has no title, and is no fabric.
+            // A part in a folder `catalog` beside fabrics has no title and is not a fabric.
             let head = std::fs::read_to_string(&path).ok().and_then(|text| toml::from_str::<FabricFile>(&text).ok());
             head.into_iter().for_each(|file| found.push(Listed { name: format!("{prefix}{stem}"), title: file.fabric.title }));
         }

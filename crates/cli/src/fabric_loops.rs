@@ -1,4 +1,4 @@
-//! The report on credit loops, with remedies.
+//! Warnings about credit loops, with remedies.
 
 use softband_catalog::LoadedFabric;
 use softband_fabric::LoopRemedy;
@@ -6,7 +6,7 @@ use softband_fabric::spec::FabricSpec;
 use softband_types::LinkLayer;
 use std::path::Path;
 
-/// Warns of each credit loop of the fabric, by the ports that it leads round; how many there are.
+/// Warns of each credit loop of the fabric, with the ports along it. Returns the number of loops.
 pub(crate) fn warn(path: &Path, loaded: &LoadedFabric) -> usize {
     let loops = softband_fabric::credit_loops(&loaded.spec);
     let mut said = None;
@@ -34,7 +34,7 @@ fn help(spec: &FabricSpec, layer: LinkLayer) -> String {
         LoopRemedy::Cables => {
             let routes = match layer {
                 LinkLayer::Infiniband => "the small subnet manager routes by minimum hops",
-                // Nobody manages a subnet of Ethernet: the routes are what they are.
+                // Ethernet has no subnet manager, so its routes are fixed.
                 LinkLayer::Ethernet => "frames take the shortest routes",
             };
             return format!("{routes}; cable the switches as a tree or fat tree, or leave a cable of the loop out");

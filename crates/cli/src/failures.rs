@@ -1,21 +1,23 @@
-//! How the command ends when something is missing on the machine, or wrong in its own code.
+//! The end of the command after a shortage of the machine or a fault in its own code.
 
 use std::io::Write;
 use std::panic::PanicHookInfo;
 
-/// From now on a panic of any thread ends the command at once. Unwinding an engine would wait for locks that the panicking thread may
-/// hold, and leave programs running without it; the kernel ends those with the engine.
+/// Makes a panic of any thread end the command at once. Unwinding an engine would wait for locks
+/// that the panicking thread may hold.
+/// It would also leave programs running without the engine. After an abort, the kernel ends them
+/// with the engine.
 pub(crate) fn abort_on_panic() {
     std::panic::set_hook(Box::new(|panic| {
         let mut line = Line::default();
         line.say(panic);
-        // Not by the standard stream, whose lock may be held.
+        // Avoids the standard stream, whose lock a thread may hold.
         let _ = rustix::io::write(rustix::stdio::stderr(), line.text());
         std::process::abort();
     }));
 }
 
-/// A line of bounded length, made without the allocator, which may be what has failed.
+/// A line of bounded length, built without the allocator, which may be the part that failed.
 struct Line {
     bytes: [u8; 1024],
     used: usize,
@@ -45,7 +47,7 @@ impl Line {
     }
 }
 
-/// Returns what helps against a shortage of the machine, where an error comes of one.
+/// Returns the remedy for a shortage of the machine, if that caused the error.
 pub(crate) fn remedy(error: &anyhow::Error) -> Option<&'static str> {
     let errno = error.chain().find_map(|cause| {
         let by_system = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
@@ -85,7 +87,7 @@ mod tests {
         assert!(errors.contains("softband: internal error: a thread fails") && errors.contains("failures.rs:"), "{errors}");
     }
 
-    /// Not a test: the one above runs it in a process of its own.
+    /// Not a test: the test above runs it in a separate process.
     #[test]
     #[ignore = "ends its process"]
     fn panics_in_a_thread() {

@@ -1,4 +1,4 @@
-//! `softband fault`: something goes wrong, from now on, on a fabric that is up.
+//! `softband fault`: injects a fault into a running fabric.
 
 use crate::{output, record};
 use clap::{Args, Subcommand};
@@ -43,7 +43,7 @@ enum Fault {
 }
 
 impl Fault {
-    /// As `FaultKind::of_words` has them.
+    /// Returns the words that `FaultKind::of_words` reads.
     fn words(&self) -> Vec<String> {
         match self {
             Self::LinkDown { link } => vec!["link_down".into(), link.clone()],

@@ -1,4 +1,4 @@
-//! Writes result files: a file under its final name is complete, or it is the former one.
+//! Writes result files. A file under its final name is complete, or it is the former file.
 
 use std::fs::File;
 use std::io::{BufWriter, Error, ErrorKind, Result, Write};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) type Sink = BufWriter<File>;
 
-/// A file that is whole, beside its place. It goes when nobody moves it there.
+/// A complete file beside its final place. Dropping it without a move deletes it.
 pub(crate) struct Staged {
     part: PathBuf,
     place: PathBuf,
@@ -16,7 +16,7 @@ pub(crate) struct Staged {
 impl Staged {
     /// Writes `NAME.part` beside `place`. Leaves nothing behind on failure.
     pub(crate) fn write(place: &Path, content: impl FnOnce(&mut Sink) -> Result<()>) -> Result<Self> {
-        // A link keeps leading where it does.
+        // A symbolic link keeps its target.
         let place = place.canonicalize().unwrap_or_else(|_| place.to_path_buf());
         let Some(name) = place.file_name() else { return Err(Error::from(ErrorKind::IsADirectory)) };
         let mut name = name.to_owned();
@@ -53,7 +53,8 @@ impl Drop for Staged {
     }
 }
 
-/// Writes a file that is whole or what it was. A pipe or a device gets the text itself: there is no name to take.
+/// Writes a complete file, or leaves the former file. Writes directly to a pipe or a device, which
+/// cannot be replaced.
 pub(crate) fn write(place: &Path, text: &str) -> anyhow::Result<()> {
     let is_special = place.metadata().is_ok_and(|data| !data.is_file() && !data.is_dir());
     let written = match is_special {
@@ -63,7 +64,8 @@ pub(crate) fn write(place: &Path, text: &str) -> anyhow::Result<()> {
     written.map_err(|error| cannot_write(place, &error))
 }
 
-/// Writes several files into a folder: all of them, or none. The last one has its name last: where it is, the others are.
+/// Writes all of several files into a folder, or none. The last file appears last, so its presence
+/// implies the others.
 pub(crate) fn write_all(folder: &Path, files: &[(&str, String)]) -> anyhow::Result<()> {
     let mut staged = Vec::new();
     for (name, text) in files {
@@ -74,7 +76,7 @@ pub(crate) fn write_all(folder: &Path, files: &[(&str, String)]) -> anyhow::Resu
     staged.into_iter().try_for_each(|(place, file)| file.settle().map_err(|error| cannot_write(&place, &error)))
 }
 
-/// The file, the reason and the remedy.
+/// Returns the error with the file, the reason and the remedy.
 pub(crate) fn cannot_write(place: &Path, error: &Error) -> anyhow::Error {
     anyhow::anyhow!("cannot write {}: {error}\n  help: {}", place.display(), remedy(place, error.kind()))
 }
@@ -122,7 +124,7 @@ mod tests {
     #[test]
     fn of_several_files_all_are_written_or_none() {
         let folder = folder("several");
-        // A folder cannot be replaced by a file.
+        // A file cannot replace a folder.
         std::fs::create_dir(folder.join("b.json.part")).unwrap();
         let error = write_all(&folder, &[("a.json", String::from("{}")), ("b.json", String::from("{}"))]).unwrap_err();
         assert!(error.to_string().contains("b.json: ") && error.to_string().contains("\n  help: "), "{error}");

@@ -99,10 +99,10 @@ pub(crate) fn run(arguments: &GenerateArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Stands for a file in errors, until they name the options.
+/// Name of the file in errors, until they name the options.
 const NAME: &str = "generated";
 
-/// Errors of a file that nobody has written, by the options that its lines come from.
+/// Converts errors of the generated file to errors of the options that its lines come from.
 fn by_options(errors: &str, described: &str) -> String {
     let named = |line: &str| {
         let (number, rest) = line.trim_start().strip_prefix(NAME)?.strip_prefix(':')?.split_once(':')?;
@@ -110,7 +110,7 @@ fn by_options(errors: &str, described: &str) -> String {
         let line = described.lines().nth(number.parse::<usize>().ok()?.checked_sub(1)?)?;
         let message = message.strip_prefix("error: ")?;
         let option = |key: &str, message: &str| format!("softband: error: --{}: {message}", key.replace('_', "-"));
-        // What points to the table is of an option that is not there, or of none.
+        // An error at the table concerns a missing option, or none.
         let missing = message.strip_prefix("`[generate]` needs `").and_then(|rest| rest.strip_suffix('`'));
         Some(match line.split_once(" =") {
             Some((key, _)) if key != "kind" => option(key, message),
@@ -120,7 +120,7 @@ fn by_options(errors: &str, described: &str) -> String {
     errors.lines().map(|line| named(line).unwrap_or_else(|| keys_as_options(line))).collect::<Vec<_>>().join("\n")
 }
 
-/// A remedy with options in the place of keys: `dimensions = [4, 4]` is `--dimensions 4,4`.
+/// Converts a remedy from keys to options: `dimensions = [4, 4]` becomes `--dimensions 4,4`.
 fn keys_as_options(line: &str) -> String {
     let as_option = |quoted: &str| {
         let (key, value) = quoted.split_once(" = ")?;
@@ -131,7 +131,7 @@ fn keys_as_options(line: &str) -> String {
     line.split('`').enumerate().map(piece).collect::<Vec<_>>().join("`")
 }
 
-/// The `[generate]` table.
+/// Returns the `[generate]` table.
 fn table(arguments: &GenerateArguments) -> anyhow::Result<String> {
     let mut text = format!("[generate]\nkind = {:?}\n", arguments.kind);
     let numbers = [
@@ -159,7 +159,7 @@ fn table(arguments: &GenerateArguments) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Keys and values of the parts, from the command line or else from the default fabric.
+/// Returns keys and values of the parts, from the command line or else from the default fabric.
 fn part_texts(parts: &PartArguments, kind: &str) -> anyhow::Result<Vec<(&'static str, Option<String>)>> {
     let (_, default) = home::load_fabric(Path::new(home::DEFAULT_FABRIC), false)?;
     let usual = UsualParts::of(&default.spec).context("the default fabric lacks a host with an HCA, or a cable")?;
@@ -179,7 +179,7 @@ fn part_texts(parts: &PartArguments, kind: &str) -> anyhow::Result<Vec<(&'static
     ])
 }
 
-/// As TOML has it: whole numbers stay whole.
+/// Formats a ratio for TOML. Whole numbers stay whole.
 fn ratio_text(ratio: f64) -> String {
     if ratio.fract() == 0.0 && ratio.abs() < 1e9 { format!("{ratio:.0}") } else { format!("{ratio:?}").to_lowercase() }
 }

@@ -1,14 +1,15 @@
-//! Where the installation lies: the folder that holds `lib/`, `catalog/`, `fabrics/` and `studies/`.
+//! Location of the installation: the folder that holds `lib/`, `catalog/`, `fabrics/` and `studies/`.
 
 use crate::{fabric_list, fabric_loops, own_parts};
 use anyhow::{Context, bail};
 use softband_catalog::{Catalog, LoadOptions, LoadedFabric, UsualParts};
 use std::path::{Path, PathBuf};
 
-/// Names another installation.
+/// Variable that names another installation.
 const HOME: &str = "SOFTBAND_HOME";
 
-/// The installation's folder: what `SOFTBAND_HOME` says, or the one above this binary, or the checkout it was built in.
+/// Returns the installation's folder: from `SOFTBAND_HOME`, or above this binary, or the checkout
+/// of the build.
 pub(crate) fn home() -> anyhow::Result<PathBuf> {
     if let Ok(home) = std::env::var(HOME) {
         return Ok(PathBuf::from(home));
@@ -20,7 +21,7 @@ pub(crate) fn home() -> anyhow::Result<PathBuf> {
     }
 }
 
-/// The folder of the libraries that programs get.
+/// Returns the folder of the libraries for programs.
 pub(crate) fn libraries() -> anyhow::Result<PathBuf> {
     let home = home()?;
     let places = [home.join("lib"), home.join("target/dist/lib")];
@@ -28,8 +29,8 @@ pub(crate) fn libraries() -> anyhow::Result<PathBuf> {
     found.cloned().with_context(|| format!("no libsoftband.so in {}\n  help: run `make build`", places[0].display()))
 }
 
-/// The catalogue of parts, with those beside `fabric`, and what the user should know of them said. The usual parts are those of the default
-/// fabric; without it files have to name all.
+/// Returns the catalogue of parts, including the parts beside `fabric`, and prints its warnings.
+/// Default parts come from the default fabric; without it, files must name all parts.
 pub(crate) fn catalog(fabric: Option<&Path>) -> anyhow::Result<Catalog> {
     let home = home()?;
     let own = own_parts::folders(fabric)?;
@@ -42,7 +43,8 @@ pub(crate) fn catalog(fabric: Option<&Path>) -> anyhow::Result<Catalog> {
     Ok(catalog)
 }
 
-/// A fabric by path, or by its name in the installation (`cables/sdr-cx4` finds `fabrics/cables/sdr-cx4.toml`).
+/// Returns the path of a fabric, given by path or by its name in the installation (`cables/sdr-cx4`
+/// finds `fabrics/cables/sdr-cx4.toml`).
 pub(crate) fn fabric_path(given: &Path) -> anyhow::Result<PathBuf> {
     if given.is_file() {
         return Ok(given.to_path_buf());
@@ -74,10 +76,10 @@ pub(crate) fn fabric_path(given: &Path) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// The fabric that stands in where none is named.
+/// The fabric of commands that name none.
 pub(crate) const DEFAULT_FABRIC: &str = "default";
 
-/// The default fabric with so many hosts.
+/// Returns the default fabric with `hosts` hosts.
 pub(crate) fn load_default(hosts: usize) -> anyhow::Result<(PathBuf, LoadedFabric)> {
     let (path, loaded) = load_fabric(Path::new(DEFAULT_FABRIC), false)?;
     let room = loaded.spec.switches.first().map_or(loaded.spec.hosts.len(), |switch| usize::from(switch.part.ports));
@@ -94,13 +96,13 @@ pub(crate) fn load_default(hosts: usize) -> anyhow::Result<(PathBuf, LoadedFabri
     Ok((path, loaded))
 }
 
-/// Reads and checks a fabric, warnings to standard error.
+/// Reads and checks a fabric. Prints warnings to standard error.
 pub(crate) fn load_fabric(given: &Path, allow_out_of_spec: bool) -> anyhow::Result<(PathBuf, LoadedFabric)> {
     let (path, loaded, _) = load_and_count(given, allow_out_of_spec)?;
     Ok((path, loaded))
 }
 
-/// The same, with the number of warnings.
+/// Reads and checks a fabric in the same way, and returns the number of warnings as well.
 pub(crate) fn load_and_count(given: &Path, allow_out_of_spec: bool) -> anyhow::Result<(PathBuf, LoadedFabric, usize)> {
     let path = fabric_path(given)?;
     let options = LoadOptions { allow_out_of_spec };
@@ -114,7 +116,7 @@ pub(crate) fn load_and_count(given: &Path, allow_out_of_spec: bool) -> anyhow::R
     Ok((path, loaded, warnings))
 }
 
-/// Hosts that no cables join; how many warnings that makes.
+/// Warns of hosts that no cables join. Returns the number of warnings.
 fn warn_of_hosts_apart(path: &Path, loaded: &LoadedFabric) -> usize {
     let Some((one, other)) = softband_fabric::hosts_apart(&loaded.spec) else { return 0 };
     let [one, other] = [one, other].map(|host| &loaded.spec.hosts[host].name);
@@ -126,7 +128,7 @@ fn warn_of_hosts_apart(path: &Path, loaded: &LoadedFabric) -> usize {
     1
 }
 
-/// Paths that carry smaller packets than the ports at their ends; how many warnings that makes.
+/// Warns of paths with a smaller MTU than the ports at their ends. Returns the number of warnings.
 fn warn_of_path_mtu(path: &Path, loaded: &LoadedFabric) -> usize {
     let Some(limit) = softband_fabric::path_mtu_limit(&loaded.spec) else { return 0 };
     let [from, to] = [limit.hosts.0, limit.hosts.1].map(|host| &loaded.spec.hosts[host].name);

@@ -1,4 +1,4 @@
-//! Options that limit how long a run takes.
+//! Options that limit the duration of a run.
 
 use anyhow::bail;
 use clap::Args;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Units of simulated time, in picoseconds.
 const UNITS: [(&str, u64); 5] = [("ns", 1_000), ("us", 1_000_000), ("ms", 1_000_000_000), ("s", 1_000_000_000_000), ("min", 60_000_000_000_000)];
-/// Simulated time of programs ends here, after 106 days.
+/// End of simulated time for programs, after 106 days.
 const PICOS_MAX: f64 = 9.0e18;
 const SECONDS_MAX: f64 = 1.0e9;
 
@@ -23,10 +23,10 @@ pub(crate) struct LimitArguments {
 }
 
 impl LimitArguments {
-    /// The limits of a run.
+    /// Returns the limits of a run.
     ///
     /// # Errors
-    /// When there is a limit of simulated time and the run has none.
+    /// If there is a limit of simulated time and the run has no simulated time.
     pub(crate) fn limits(self, has_simulated_time: bool) -> anyhow::Result<Limits> {
         if self.time_limit.is_some() && !has_simulated_time {
             bail!(
@@ -56,7 +56,7 @@ fn simulated(text: &str) -> Result<SimDuration, String> {
     }
 }
 
-/// Says why a run that has taken too long was ended, and who waited for what.
+/// Reports why a run was ended for lack of progress or time, and the waiting programs.
 pub(crate) fn tell(failure: &Failure) {
     let (heading, waiting) = match failure {
         Failure::TimedOut { limit, waiting } => (format!("the run was ended after {limit}"), waiting),

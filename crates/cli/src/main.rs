@@ -36,7 +36,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // A closed pipe (`softband ... | head`) ends the command quietly, as every other tool.
+    // A closed pipe (`softband ... | head`) ends the command quietly, as in other tools.
     signals::default_broken_pipe();
     signals::take_file_limit_as_error();
     failures::abort_on_panic();

@@ -1,4 +1,4 @@
-//! `softband model`: a fabric driven by a workload, without programs.
+//! `softband model`: a fabric under a workload, without programs.
 
 mod choice;
 mod files;
@@ -86,22 +86,22 @@ pub(crate) struct ModelArguments {
     campaign: sweep::SweepArguments,
 }
 
-/// The workload to run, and its name.
+/// The workload to run, with its name.
 pub(crate) struct Chosen {
     name: String,
     schedule: Schedule,
     seed: u64,
     ranks_per_host: u32,
-    /// In front of errors about the MTU: where the workload file says it, if it does.
+    /// Prefix of errors about the MTU: its place in the workload file, if the file sets it.
     mtu_place: String,
     trace: Option<trace::Trace>,
 }
 
-/// Exit statuses of a run that did not come to its end: as a shell reports Ctrl-C, and as every error.
+/// Exit statuses of a run that did not complete: of Ctrl-C in a shell, and of every error.
 const INTERRUPTED: i32 = 130;
 const FAILED: i32 = 2;
 
-/// `matches` has the options as they were typed.
+/// Runs the command. `matches` contains the options as typed.
 pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> anyhow::Result<i32> {
     if let Some(matches) = matches.filter(|_| arguments.campaign.is_asked_for()) {
         return sweep::hand_over(matches);
@@ -133,7 +133,7 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
     let results = results::Results::new(&path, (chosen.name, chosen.seed), &loaded.spec, &runner, ended_by.as_ref());
     let threads = runner.threads();
     let (hcas, repeats) = (runner.hca_counters(), runner.repeats());
-    // A million connections take more room than the report on them.
+    // A million connections take more memory than their results.
     drop(runner);
     let out = if ended_by.is_some() { files::place_of_unfinished(&out) } else { out };
     let left = files::leave(&results, &out);
@@ -141,7 +141,7 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
         let report = text::report(&results, (seconds, threads), peak_memory_bytes());
         let report = report + &text::bottlenecks(&why::bottlenecks(&evidence(&results, &loaded.spec, (hcas, repeats))));
         let place = left.as_ref().map_or_else(files::Lack::in_short, |()| out.display().to_string());
-        // Who has waited for hours has the numbers, whatever became of the files.
+        // The report comes first, so that a user has the results of a long run even if the files fail.
         let said = output::say(format_args!("{report}  results           {place}\n"));
         left.map_err(|lack| cannot_leave(&out, &lack))?;
         return said.map(|()| 0);
@@ -153,7 +153,8 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
     Ok(if error == RunError::Interrupted { INTERRUPTED } else { FAILED })
 }
 
-/// What the counters say at the end of a run. Ranks share no processor, and their threads' times are not counted.
+/// Returns the counters at the end of a run. Ranks share no processor, and the run does not count
+/// the times of their threads.
 fn evidence(results: &results::Results, spec: &FabricSpec, (hcas, repeats): (Vec<HcaCounters>, Vec<QueuePairRepeats>)) -> Evidence {
     let ports = results.ports.iter().map(|port| port.counters.clone()).collect();
     let whole_picos = results.measured.completion.as_picos();
@@ -164,7 +165,8 @@ fn cannot_leave(out: &Path, lack: &files::Lack) -> anyhow::Error {
     anyhow::anyhow!("cannot write the results to {}: {lack}", out.display())
 }
 
-/// As many threads as processors, as long as each has hosts enough to be worth the waiting for each other.
+/// Returns one thread per processor, but fewer if each thread would have too few hosts to be worth
+/// its waits.
 fn threads_for(hosts: usize) -> u8 {
     const THREADS_MAX: usize = 16;
     const HOSTS_EACH: usize = 256;
@@ -183,7 +185,7 @@ fn drive(runner: &mut ParallelRunner, begun: Instant) -> Result<(), RunError> {
     outcome
 }
 
-/// What the kernel says the process has needed at most (`VmHWM`).
+/// Returns the process's peak memory from the kernel (`VmHWM`), in bytes.
 fn peak_memory_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,4 +1,4 @@
-//! What programs print: to the terminal with the host's name in front, and untouched into files.
+//! Output of programs: on the terminal after the host's name, and unchanged in files.
 
 use anyhow::Context;
 use std::fs::File;
@@ -7,18 +7,19 @@ use std::sync::Mutex;
 
 pub(crate) use softband_types::counted as count;
 
-/// An error of the catalogue with its place in the file; on a terminal with the line as well.
+/// Returns an error of the catalogue with its place in the file. On a terminal, includes the line.
 pub(crate) fn diagnostic(error: softband_catalog::FabricError) -> anyhow::Error {
     anyhow::Error::msg(if std::io::stderr().is_terminal() { error.to_snippet() } else { error.to_text() })
 }
 
-/// The form of every error: `softband: error: message`, or `file:line:column: error: message` where it is about a place in a file.
+/// Returns the form of every error: `softband: error: message`, or `file:line:column: error:
+/// message` for a place in a file.
 pub(crate) fn error_text(message: &str) -> String {
     let first = message.lines().next().unwrap_or_default();
     if first.contains(": error: ") { message.to_owned() } else { format!("softband: error: {message}") }
 }
 
-/// Prints what a command answers, to the last byte: where standard output takes it no more, that is an error.
+/// Prints the answer of a command. Fails unless standard output takes every byte.
 pub(crate) fn say(text: impl std::fmt::Display) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     write!(out, "{text}").and_then(|()| out.flush()).context("cannot write to standard output")
@@ -34,22 +35,22 @@ fn note_loss(place: &str, written: std::io::Result<()>) {
     }
 }
 
-/// What went wrong first when output was written, if anything did.
+/// Returns the first error of writing output, if any.
 pub(crate) fn take_loss() -> Option<String> {
     LOST.lock().ok()?.take()
 }
 
-/// Which of our own streams a program's stream goes to.
+/// Our own stream that receives a program's stream.
 #[derive(Clone, Copy)]
 pub(crate) enum Stream {
     Out,
     Error,
 }
 
-/// Copies a program's stream: whole into a file, line by line to the terminal.
+/// Copies a program's stream: completely into a file, line by line to the terminal.
 pub(crate) struct Copy {
     pub(crate) stream: Stream,
-    /// In front of every line; empty when one program runs alone.
+    /// Prefix of every line; empty for a single program.
     pub(crate) prefix: String,
     pub(crate) file: Option<File>,
     pub(crate) line: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Parts of one's own: the folder `catalog` beside a fabric file, and those that the user names.
+//! Parts of the user: the folder `catalog` beside a fabric file, and folders that the user names.
 
 use crate::home;
 use anyhow::bail;
@@ -8,22 +8,22 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock};
 
-/// Folders as in PATH: of the parts of one name the first is taken.
+/// Variable with a list of folders like PATH. The first part of a name wins.
 const VARIABLE: &str = "SOFTBAND_CATALOG";
-/// Of a fabric file's own folder.
+/// Name of the folder beside a fabric file.
 const BESIDE: &str = "catalog";
 
 static NAMED: OnceLock<PathBuf> = OnceLock::new();
 
-/// Notes what the command line says.
+/// Records the folder of the command line.
 pub(crate) fn name(folder: Option<PathBuf>) {
     if let Some(folder) = folder {
         NAMED.get_or_init(|| folder);
     }
 }
 
-/// The folders of own parts for a fabric file, later ones in place of earlier: what lies beside it, what the environment and what the command
-/// line names.
+/// Returns the folders of own parts for a fabric file. Later folders take precedence: beside the
+/// file, then the environment, then the command line.
 pub(crate) fn folders(fabric: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
     let mut folders = from_environment();
     folders.extend(NAMED.get().cloned());
@@ -43,7 +43,7 @@ pub(crate) fn folders(fabric: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// The last of them is the first in the variable.
+/// Returns the folders of the variable in reverse, because its first folder takes precedence.
 fn from_environment() -> Vec<PathBuf> {
     let variable = std::env::var_os(VARIABLE).unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&variable).filter(|folder| !folder.as_os_str().is_empty()).collect();
@@ -51,7 +51,7 @@ fn from_environment() -> Vec<PathBuf> {
     folders
 }
 
-/// A command that reads a copy of the fabric file elsewhere gets the same parts.
+/// Passes the folders to a command that reads a copy of the fabric file elsewhere.
 pub(crate) fn hand_over(command: &mut Command, fabric: Option<&Path>) -> anyhow::Result<()> {
     let mut folders = folders(fabric)?.iter().map(std::path::absolute).collect::<Result<Vec<_>, _>>()?;
     folders.reverse();
@@ -61,7 +61,8 @@ pub(crate) fn hand_over(command: &mut Command, fabric: Option<&Path>) -> anyhow:
     Ok(())
 }
 
-/// The fabric file among the words of a command of the lab that has one: the first word of `softband model`, or the one file that is named.
+/// Returns the fabric file among the words of a command of the lab. That is the first word of
+/// `softband model`, or the only file.
 pub(crate) fn fabric_of(words: &[OsString]) -> Option<PathBuf> {
     let mut others = words.iter().skip(1);
     let named = match words.first()?.to_str()? {
@@ -72,8 +73,8 @@ pub(crate) fn fabric_of(words: &[OsString]) -> Option<PathBuf> {
     home::fabric_path(Path::new(named?)).ok()
 }
 
-/// The version, the commit where the sources were in git, and what tells results with these parts from others: a tool that keeps
-/// results by version runs them again.
+/// Returns the version, with the commit if the sources were in git, and with a digest of own parts.
+/// The digest makes caches of results by version run again.
 pub(crate) fn version() -> String {
     let version = match env!("SOFTBAND_COMMIT") {
         "" => env!("CARGO_PKG_VERSION").to_owned(),
@@ -87,7 +88,7 @@ pub(crate) fn version() -> String {
 
 static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// Says each warning of the catalogue once, however often it is read.
+/// Prints each warning of the catalogue once, even if the command reads the catalogue again.
 pub(crate) fn say(warnings: &[softband_catalog::Warning]) {
     for text in warnings.iter().map(softband_catalog::Warning::to_text) {
         if SAID.lock().is_ok_and(|mut said| said.insert(text.clone())) {

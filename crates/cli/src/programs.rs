@@ -1,21 +1,21 @@
-//! Which programs a run has, and where.
+//! The programs of a run and their hosts.
 
 use crate::run::RunArguments;
 use anyhow::bail;
 use softband_catalog::LoadedFabric;
 use std::path::Path;
 
-/// A program as the user asked for it.
+/// A program that the user requested.
 pub(crate) struct Wanted {
     pub(crate) host: usize,
     pub(crate) name: String,
-    /// Which program of its host it is.
+    /// Number of the program on its host.
     pub(crate) number: usize,
     pub(crate) command: String,
     pub(crate) arguments: Vec<String>,
 }
 
-/// Whether the command line says what is to be run, before anything is loaded.
+/// Checks, before loading anything, that the command line names programs.
 pub(crate) fn check(arguments: &RunArguments) -> anyhow::Result<()> {
     if arguments.on.is_empty() && arguments.program.is_empty() {
         let missing = if arguments.count.is_some() { "-n says how many, but not of what" } else { "no program is named" };
@@ -27,12 +27,12 @@ pub(crate) fn check(arguments: &RunArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The programs of a run, in order.
+/// Returns the programs of a run, in order.
 pub(crate) fn wanted(arguments: &RunArguments, loaded: &LoadedFabric) -> anyhow::Result<Vec<Wanted>> {
     if arguments.program.is_empty() { on_hosts(arguments, loaded) } else { same_on_all(arguments, loaded) }
 }
 
-/// Program i runs on host i, and from the first host again when there are more programs than hosts.
+/// Runs program i on host i. After the last host, starts again at the first.
 fn same_on_all(arguments: &RunArguments, loaded: &LoadedFabric) -> anyhow::Result<Vec<Wanted>> {
     if let Some((why, _)) = why_not_to_run(&arguments.program[0]) {
         bail!("{why}");
@@ -47,7 +47,8 @@ fn same_on_all(arguments: &RunArguments, loaded: &LoadedFabric) -> anyhow::Resul
     Ok((0..count).map(one).collect())
 }
 
-/// The variables that describe a program and the others to it. The hosts stand in the order of the programs.
+/// Returns the variables that describe a program and the others to it. Hosts are in the order of
+/// the programs.
 pub(crate) fn environment(wanted: &[Wanted], index: usize) -> Vec<(String, String)> {
     let hosts: Vec<&str> = wanted.iter().map(|one| one.name.as_str()).collect();
     let variable = |name: &str, value: String| (format!("SOFTBAND_{name}"), value);
@@ -78,7 +79,7 @@ fn on_hosts(arguments: &RunArguments, loaded: &LoadedFabric) -> anyhow::Result<V
     Ok(wanted)
 }
 
-/// Why a program cannot be run, and what a shell leaves with then.
+/// Returns the reason why a program cannot run, and the exit status of a shell in that case.
 pub(crate) fn why_not_to_run(program: &str) -> Option<(String, i32)> {
     use std::os::unix::fs::PermissionsExt;
     const NOT_EXECUTABLE: i32 = 126;

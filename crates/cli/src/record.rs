@@ -1,7 +1,7 @@
-//! Which fabrics are up: a file for each, in a folder that is this user's alone.
+//! Records of running fabrics: a file for each, in a folder that only this user can access.
 //!
-//! The engine holds a lock on its file as long as it lives, however it ends: a file without a lock is stale, and the command that finds it
-//! removes it.
+//! The engine holds a lock on its file for as long as it lives. A file without a lock is stale, and
+//! the command that finds it removes it.
 
 use anyhow::{Context, bail};
 use rustix::fs::{FlockOperation, flock};
@@ -13,29 +13,29 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Names a fabric for all commands.
+/// Variable that names a fabric for all commands.
 pub(crate) const NAME_VARIABLE: &str = "SOFTBAND_FABRIC";
 pub(crate) const NAME_DEFAULT: &str = "default";
-/// Somebody who only looks holds the lock for a moment, and a file that was just made is not written yet.
+/// Longest wait for a reader's brief lock, or for the content of a new file.
 const PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What the file of a fabric says.
+/// Content of the file of a fabric.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) name: String,
-    /// By which the engine is reached.
+    /// Address of the engine.
     pub(crate) engine: String,
     pub(crate) pid: u32,
     pub(crate) fabric: String,
     pub(crate) version: String,
 }
 
-/// The folder of the files, which may not be there.
+/// Returns the folder of the files, which may not exist.
 fn folder() -> anyhow::Result<PathBuf> {
     let own = rustix::process::geteuid().as_raw();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    // Another user's, as after `su`, is not ours to use.
+    // After `su`, the folder may belong to another user.
     let runtime = runtime.filter(|folder| folder.metadata().is_ok_and(|data| data.is_dir() && data.uid() == own));
     let folder = runtime.map_or_else(|| PathBuf::from(format!("/tmp/softband-{own}")), |runtime| runtime.join("softband"));
     match folder.symlink_metadata() {
@@ -52,7 +52,7 @@ fn make_folder() -> anyhow::Result<()> {
     }
 }
 
-/// In /tmp anybody may have made a folder of this name.
+/// Checks the folder. In /tmp, any user may have created a folder of this name.
 fn check_folder(folder: &Path, own: u32) -> anyhow::Result<()> {
     let data = folder.symlink_metadata().with_context(|| format!("cannot look at {}", folder.display()))?;
     if !data.is_dir() || data.uid() != own || data.mode() & 0o077 != 0 {
@@ -61,7 +61,7 @@ fn check_folder(folder: &Path, own: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether this can be a fabric's name: it becomes a file's.
+/// Checks the name of a fabric, which becomes the name of a file.
 pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
     let good = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
     if name.is_empty() || name.len() > 100 || name.starts_with(['.', '-']) || !name.chars().all(good) {
@@ -75,27 +75,27 @@ fn path_of(name: &str) -> anyhow::Result<PathBuf> {
     Ok(folder()?.join(format!("{name}.json")))
 }
 
-/// A name that is taken by this process. Its file goes when this does.
+/// A name that this process has claimed. Dropping the claim removes its file.
 pub(crate) struct Claim {
     path: PathBuf,
     file: File,
 }
 
 impl Claim {
-    /// Takes a name, unless a fabric that is up has it.
+    /// Claims a name. Fails if a running fabric has it.
     pub(crate) fn take(name: &str) -> anyhow::Result<Self> {
         let path = path_of(name)?;
         let started = Instant::now();
         loop {
             make_folder()?;
             let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-            // Who removed the last file has removed the folder as well.
+            // The process that removed the last file also removed the folder.
             if file.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
                 continue;
             }
             let file = file.with_context(|| format!("cannot write {}", path.display()))?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                // A stale file may have been removed between being opened and being locked.
+                // Another process may remove a stale file between our open and our lock.
                 Ok(()) if is_at(&file, &path) => return Ok(Self { path, file }),
                 Ok(()) => continue,
                 Err(Errno::WOULDBLOCK) if started.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
@@ -107,7 +107,7 @@ impl Claim {
         bail!("a fabric '{name}' is up already{what}\n  help: end it with softband down --name {name}, or give this one another name with --name")
     }
 
-    /// Lets others find the fabric.
+    /// Publishes the fabric to other commands.
     pub(crate) fn publish(&mut self, record: &Record) -> anyhow::Result<()> {
         self.file.set_len(0)?;
         self.file.write_all(format!("{}\n", serde_json::to_string(record)?).as_bytes())?;
@@ -117,12 +117,12 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // Before the lock is given up, so that it is no other's by now.
+        // Removes the file before the lock ends, so that the file cannot belong to another process.
         remove(&self.path);
     }
 }
 
-/// Removes a file, and the folder when it was the last.
+/// Removes a file, and its folder if that is now empty.
 fn remove(path: &Path) {
     let _ = std::fs::remove_file(path);
     let _ = path.parent().map(std::fs::remove_dir);
@@ -133,7 +133,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     (own.dev(), own.ino()) == (there.dev(), there.ino())
 }
 
-/// The fabric of this name, if it is up.
+/// Returns the fabric of this name, if it is running.
 pub(crate) fn find(name: &str) -> anyhow::Result<Option<Record>> {
     read(&path_of(name)?)
 }
@@ -143,7 +143,8 @@ fn read(path: &Path) -> anyhow::Result<Option<Record>> {
     loop {
         let Ok(mut file) = File::open(path) else { return Ok(None) };
         if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
-            // Its engine is gone. Nobody can have taken the name anew while this lock is held, unless at another file.
+            // Its engine is gone. While we hold this lock, a process can claim the name only with
+            // another file.
             if is_at(&file, path) {
                 remove(path);
             }
@@ -159,7 +160,7 @@ fn read(path: &Path) -> anyhow::Result<Option<Record>> {
     }
 }
 
-/// Every fabric of this user that is up, by name.
+/// Returns every running fabric of this user, by name.
 pub(crate) fn all() -> anyhow::Result<Vec<Record>> {
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder()?).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|ending| ending == "json"));
@@ -171,7 +172,7 @@ pub(crate) fn all() -> anyhow::Result<Vec<Record>> {
     Ok(records)
 }
 
-/// The fabric of this name; an error that says what is up when it is not.
+/// Returns the fabric of this name. Otherwise fails and lists the running fabrics.
 pub(crate) fn wanted(name: &str) -> anyhow::Result<Record> {
     if let Some(record) = find(name)? {
         return Ok(record);
@@ -187,7 +188,7 @@ pub(crate) fn wanted(name: &str) -> anyhow::Result<Record> {
     }
 }
 
-/// Waits until a fabric is gone; false when it stays.
+/// Waits until a fabric is gone. Returns false if it stays.
 pub(crate) fn await_end(name: &str, engine: &str, limit: Duration) -> anyhow::Result<bool> {
     let started = Instant::now();
     while find(name)?.is_some_and(|record| record.engine == engine) {

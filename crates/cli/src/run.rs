@@ -79,7 +79,8 @@ impl From<PaceName> for Pace {
     }
 }
 
-/// Refuses what means something in simulated time only. A variable of the environment may stand: it is no wish for this run.
+/// Refuses options without meaning at wall pace. Ignores environment variables, because they are
+/// not specific to this run.
 pub(crate) fn check_pace(arguments: &RunArguments, given: Option<&ArgMatches>) -> anyhow::Result<()> {
     if arguments.pace != PaceName::Wall {
         return Ok(());
@@ -203,7 +204,8 @@ fn tell(report: &RunReport) {
     }
 }
 
-/// What an earlier run left in the folder must not be taken for part of this one. Other files are not touched.
+/// Removes the output of an earlier run, so that nobody takes it for part of this run. Leaves other
+/// files alone.
 fn clear_former_run(out: &Path) -> std::io::Result<()> {
     if !out.join("run.json").is_file() {
         return Ok(());
@@ -223,7 +225,8 @@ fn clear_former_run(out: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What the counters say at the end of a run. In wall pace the model has no part in most transfers, so that there is no transfer time.
+/// Returns the counters at the end of a run. At wall pace, most transfers bypass the model, so
+/// there is no transfer time.
 fn evidence(loaded: &LoadedFabric, engine: &Engine, pace: PaceName) -> Evidence {
     let world = engine.world();
     Evidence {
@@ -267,7 +270,7 @@ fn leave(
     let hcas: Vec<_> = evidence.hcas.iter().map(hca_counters).collect();
     let counters = json!({ "unit_of_data": "4 bytes", "ports": counters, "hcas": hcas });
     let json = |value: &serde_json::Value| format!("{value:#}\n");
-    // Where `run.json` is, the others are.
+    // `run.json` appears last, so its presence implies the others.
     files::write_all(out, &[("fabric.toml", loaded.resolved_toml()), ("counters.json", json(&counters)), ("run.json", json(&run))])
 }
 

@@ -1,4 +1,4 @@
-//! Ctrl-C and its kin end a run in order: every program that was started ends with it.
+//! Ctrl-C and similar signals end a run in order, together with every program that it started.
 
 use softband_engine::Interrupt;
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ extern "C" fn raise(_signal: i32) {
     }
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP raise what this returns.
+/// Makes SIGINT, SIGTERM and SIGHUP raise the returned interrupt.
 pub(crate) fn interrupt_on_signals() -> Interrupt {
     let interrupt = INTERRUPT.get_or_init(Interrupt::default).clone();
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
@@ -23,13 +23,14 @@ pub(crate) fn interrupt_on_signals() -> Interrupt {
 
 extern "C" fn go_on(_signal: i32) {}
 
-/// A file that may not grow (`ulimit -f`) is an error like a full disk. A handler is reset in the programs that a run starts.
+/// Makes a file beyond its size limit (`ulimit -f`) an error like a full disk. Programs of a run
+/// get the default handler back.
 pub(crate) fn take_file_limit_as_error() {
     // SAFETY: the handler does nothing; the write that raised the signal fails.
     unsafe { libc::signal(libc::SIGXFSZ, go_on as *const () as libc::sighandler_t) };
 }
 
 pub(crate) fn default_broken_pipe() {
-    // SAFETY: before any thread exists; Rust ignores SIGPIPE by default, a command-line tool should not.
+    // SAFETY: no other thread exists yet. Rust ignores SIGPIPE by default; a command-line tool should not.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }

@@ -1,4 +1,4 @@
-//! `softband status` and `softband down`: what is up, and the end of it.
+//! `softband status` and `softband down`: list running fabrics, and end them.
 
 use crate::output;
 use crate::record::{self, Record};
@@ -9,9 +9,9 @@ use softband_engine::Remote;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Programs are killed, not asked: this is only how long the system needs.
+/// Time limit for the system alone, because `down` kills programs instead of asking them.
 const DOWN_LIMIT: Duration = Duration::from_secs(10);
-/// What `status` leaves with when nothing is up.
+/// Exit status of `status` if no fabric is running.
 const EXIT_NOTHING_UP: i32 = 1;
 
 #[derive(Args)]
@@ -39,7 +39,7 @@ pub(crate) fn status(arguments: &StatusArguments) -> anyhow::Result<i32> {
     };
     let mut fabrics = Vec::new();
     for record in &records {
-        // One that ends at this moment is not up.
+        // A fabric that ends at this moment is not listed.
         if let Some(remote) = Remote::connect(&record.engine)? {
             fabrics.push(described(record, remote.status()?));
         }

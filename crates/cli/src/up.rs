@@ -30,7 +30,7 @@ pub(crate) struct UpArguments {
     in_background: bool,
 }
 
-/// What the process in the background says when the fabric is up.
+/// Line that the background process prints once the fabric is ready.
 const READY: &str = "ready";
 
 pub(crate) fn run(arguments: &UpArguments) -> anyhow::Result<i32> {
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &UpArguments) -> anyhow::Result<i32> {
     if arguments.detach { start_in_background(arguments, &fabric) } else { serve(arguments, &fabric) }
 }
 
-/// Starts this program anew, in a session of its own, and waits until the fabric is up.
+/// Starts this program again in a session of its own, and waits until the fabric is ready.
 fn start_in_background(arguments: &UpArguments, fabric: &Path) -> anyhow::Result<i32> {
     let binary = std::env::current_exe().context("cannot tell where this binary lies")?;
     let mut command = Command::new(binary);
@@ -108,7 +108,7 @@ fn serve(arguments: &UpArguments, fabric: &Path) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// From now on nobody reads what this process says, and no folder is kept busy by it.
+/// Detaches the process from its terminal and from its working folder.
 fn leave_terminal() -> anyhow::Result<()> {
     let nothing = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(&nothing)?;
@@ -117,10 +117,10 @@ fn leave_terminal() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Each program costs the engine two descriptors.
+/// Raises the limit on open files. Each program costs the engine two descriptors.
 fn allow_many_programs() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // More than the usual 1024 where that is allowed; with fewer there are just fewer programs.
+    // The usual limit is 1024. A failure here only means fewer programs.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

@@ -1,7 +1,9 @@
-//! Why a run took its time: its bottlenecks, from counters alone.
+//! Bottlenecks of a run, from counters alone.
 //!
-//! A share is a time at work or a wait, against the transfer time: the time with at least one send request under way. Workloads
-//! have shares of their whole run. All arithmetic is in whole picoseconds, so the same counters give the same words.
+//! A share is a busy time or a wait, relative to the transfer time: the time with at least one send
+//! request in flight.
+//! For workloads, shares refer to the whole run. All arithmetic uses whole picoseconds, so the same
+//! counters give the same words.
 
 use crate::output::count;
 use serde_json::{Value, json};
@@ -11,20 +13,21 @@ use softband_fabric::{HcaCounters, PortCounters, QueuePairRepeats};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Waits worth a line, in percent of the transfer time: for credits, the end of a pause, a receive request or an acknowledgement.
-/// A shorter wait costs less than the gaps between packets.
+/// Least wait worth a line, in percent of the transfer time: for credits, the end of a pause, a
+/// receive request or an acknowledgement. A shorter wait costs less than the gaps between packets.
 const WAIT_PERCENT: u64 = 5;
-/// A link, a bus, an HCA or a processor that is at work for this share of the transfer time, in percent, is worth a line. Below it
-/// another limit is at work more often than this one.
+/// Least share of the transfer time, in percent, at which a busy link, bus, HCA or processor is
+/// worth a line. Below it, another limit is busy more often.
 const BUSY_PERCENT: u64 = 60;
-/// A slot, bus or memory that is at work for this share of the transfer time, in percent, explains why read requests wait: their
-/// latency is no limit of its own then. A busy part below this share comes after all waits. `softband what-if` calls a part the
-/// limit from the same share on.
+/// Share of the transfer time, in percent, at which a busy slot, bus or memory explains the waits
+/// of read requests. Their latency is then not a separate limit.
+/// A busy part below this share comes after all waits. `softband what-if` calls a part the limit
+/// from the same share on.
 const SATURATED_PERCENT: u64 = 95;
-/// So many bottlenecks are named.
+/// Most bottlenecks in a report.
 const NAMED_MAX: usize = 5;
 
-/// What limits; kinds of equal share stand in this order.
+/// Kind of a limit. Kinds of equal share appear in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Link,
@@ -38,7 +41,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// As `run.json` and `softband what-if` name it.
+    /// Returns the name in `run.json` and `softband what-if`.
     fn name(self) -> &'static str {
         match self {
             Self::Link => "link",
@@ -52,13 +55,13 @@ impl Kind {
     }
 }
 
-/// One limit that held transfers up.
+/// A limit that delayed transfers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bottleneck {
     pub(crate) kind: Kind,
-    /// The port, HCA, bus, host, queue pair or thread that it is about, by its name.
+    /// Name of the port, HCA, bus, host, queue pair or thread.
     pub(crate) part: String,
-    /// In percent of the transfer time, rounded.
+    /// Share of the transfer time in percent, rounded.
     pub(crate) share: u64,
     pub(crate) text: String,
     picos: u64,
@@ -70,10 +73,10 @@ impl Bottleneck {
     }
 }
 
-/// The time that shares are of.
+/// Reference time of the shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Whole {
-    /// With at least one send request under way.
+    /// Time with at least one send request in flight.
     #[default]
     Transfers,
     /// All time: a workload sends from its beginning to its end.
@@ -89,24 +92,24 @@ impl Whole {
     }
 }
 
-/// All that the rule looks at.
+/// Input of the rule.
 #[derive(Default)]
 pub(crate) struct Evidence {
     pub(crate) ports: Vec<PortCounters>,
     pub(crate) hcas: Vec<HcaCounters>,
     pub(crate) repeats: Vec<QueuePairRepeats>,
     pub(crate) work: Vec<ThreadWork>,
-    /// The time that shares are of.
+    /// Reference time of the shares, in picoseconds.
     pub(crate) whole_picos: u64,
     pub(crate) whole: Whole,
     /// The far end of each cabled port.
     pub(crate) peers: BTreeMap<String, String>,
-    /// The bus that an HCA shares with others, by HCA.
+    /// Shared bus of each HCA that shares one.
     pub(crate) shared_buses: BTreeMap<String, String>,
 }
 
 impl Evidence {
-    /// Takes names from the fabric; counters are still to come.
+    /// Takes names from the fabric. The counters are still empty.
     pub(crate) fn of_fabric(spec: &FabricSpec) -> Self {
         let mut evidence = Self::default();
         for cable in &spec.cables {
@@ -128,8 +131,8 @@ impl Evidence {
         self.peers.get(port).map_or("its peer", String::as_str)
     }
 
-    /// The share of a time in the transfer time, in percent and rounded. Requests of unreliable queue pairs end before their
-    /// packets arrive, so parts further on may be at work for longer.
+    /// Returns a time as a share of the transfer time, in percent, rounded. Requests of unreliable
+    /// queue pairs end before their packets arrive, so later parts may be busy for longer.
     pub(crate) fn percent(&self, picos: u64) -> u64 {
         let whole = u128::from(self.whole_picos.max(1));
         u64::try_from((u128::from(picos) * 100 + whole / 2) / whole).unwrap_or(u64::MAX).min(100)
@@ -139,13 +142,13 @@ impl Evidence {
         picos > 0 && u128::from(picos) * 100 >= u128::from(self.whole_picos) * u128::from(percent)
     }
 
-    /// True of a part that is busy but not full: it held nothing up while another one waited.
+    /// Returns whether a part is busy but not full. It delayed nothing while another part waited.
     fn has_time_left(&self, limit: &Bottleneck) -> bool {
         let is_wait = matches!(limit.kind, Kind::Credits | Kind::Receiver | Kind::Retransmission);
         !is_wait && !self.is_at_least(limit.picos, SATURATED_PERCENT)
     }
 
-    /// The share stands between `before` and `after`.
+    /// Builds a bottleneck. The share stands between `before` and `after`.
     fn limit(&self, kind: Kind, part: &str, picos: u64, (before, after): (&str, &str)) -> Bottleneck {
         let share = self.percent(picos);
         let text = format!("{before} {share} % of the {}{after}", self.whole.name());
@@ -161,7 +164,8 @@ impl Evidence {
     }
 }
 
-/// The bottlenecks of a run: waits and full parts, largest first, then busy parts with time left. A run that sends nothing has none.
+/// Returns the bottlenecks of a run: waits and full parts, largest first, then busy parts with time
+/// left. A run that sends nothing has none.
 pub(crate) fn bottlenecks(evidence: &Evidence) -> Vec<Bottleneck> {
     if evidence.whole_picos == 0 {
         return Vec::new();
@@ -172,7 +176,7 @@ pub(crate) fn bottlenecks(evidence: &Evidence) -> Vec<Bottleneck> {
     found.extend(evidence.work.iter().filter_map(|thread| of_thread(evidence, thread)));
     let rank = |limit: &Bottleneck| (evidence.has_time_left(limit), Reverse(limit.picos));
     found.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| (a.kind, &a.part, &a.text).cmp(&(b.kind, &b.part, &b.text))));
-    // HCAs of one host share its memory, and those of one bus that bus: each is named once.
+    // HCAs of one host share its memory, and HCAs of one bus share that bus. The report names each once.
     found.dedup_by(|a, b| a.text == b.text);
     found.truncate(NAMED_MAX);
     found
@@ -216,13 +220,13 @@ fn of_queue_pair(evidence: &Evidence, qp: &QueuePairRepeats) -> Vec<Bottleneck> 
     let mut found = Vec::new();
     let naks = count(repeats.rnr_naks, "RNR NAK", "RNR NAKs");
     found.extend(evidence.wait(Kind::Receiver, &name, repeats.rnr_waits.as_picos(), &format!(" for receive requests of its peer ({naks})")));
-    // Lost packets are worth a line however little time they took.
+    // Lost packets are worth a line however short the delay.
     if repeats.retransmissions > 0 || repeats.timeouts > 0 {
         let before = format!("{name} sent again {}", count(repeats.retransmissions, "time", "times"));
         let after = format!(" for {}", count(repeats.timeouts, "timeout", "timeouts"));
         let waits = (&*format!("{before} and waited"), &*after);
         let limit = evidence.limit(Kind::Retransmission, &name, repeats.timeout_waits.as_picos(), waits);
-        // The peer or a later response told of the loss: nobody waited.
+        // The peer or a later response revealed the loss, so the requester did not wait.
         let told_at_once = repeats.timeouts == 0;
         found.push(if told_at_once { Bottleneck { text: format!("{before} because packets were lost"), ..limit } } else { limit });
     }

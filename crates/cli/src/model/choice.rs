@@ -1,4 +1,4 @@
-//! Which workload is meant: one by name, a TOML file, or a GOAL trace.
+//! Choice of the workload: a named workload, a TOML file, or a GOAL trace.
 
 use super::trace::Trace;
 use super::{Chosen, ModelArguments};
@@ -24,7 +24,7 @@ enum Size {
     Text(String),
 }
 
-/// A workload file. What the command line says as well counts.
+/// A workload file. Options of the command line override it.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WorkloadFile {
@@ -44,13 +44,13 @@ struct WorkloadFile {
     seed: Option<u64>,
 }
 
-/// Bytes of an MTU, from the command line.
+/// Parses the MTU of the command line, in bytes.
 pub(super) fn parse_mtu_word(word: &str) -> Result<u32, String> {
     let bytes = word.parse::<u32>().unwrap_or_default();
     parse_mtu(bytes).map(|_| bytes).map_err(|_| String::from("an MTU is 256, 512, 1024, 2048 or 4096 bytes"))
 }
 
-/// By its file.
+/// A fabric with its file.
 type Fabric<'a> = (&'a Path, &'a LoadedFabric);
 
 pub(super) fn choose(arguments: &ModelArguments, fabric: Fabric<'_>) -> anyhow::Result<Chosen> {
@@ -65,7 +65,7 @@ pub(super) fn choose(arguments: &ModelArguments, fabric: Fabric<'_>) -> anyhow::
     }
     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    // The message does not show binary data: the terminal would carry it out.
+    // The message does not show binary data, because a terminal might execute it.
     let Ok(text) = String::from_utf8(bytes) else {
         let (what, help) =
             if is_toml { ("this is no text: a workload file is TOML", "docs/model.md has its keys") } else { (goal::NO_TEXT, goal::TEXT_FORM) };
@@ -94,7 +94,7 @@ pub(super) fn choose(arguments: &ModelArguments, fabric: Fabric<'_>) -> anyhow::
     by_trace(arguments, fabric.1, &text, &stem)
 }
 
-/// What stands in the place of a workload's file.
+/// Describes the object that stands in place of a workload's file.
 fn no_file(path: &Path) -> &'static str {
     if path.is_dir() {
         "a folder, not a file"
@@ -105,7 +105,7 @@ fn no_file(path: &Path) -> &'static str {
     }
 }
 
-/// A workload file that is no TOML, or has other keys than a workload.
+/// Returns the error of a workload file with invalid TOML or unknown keys.
 fn unreadable(path: &Path, text: &str, error: &toml::de::Error) -> anyhow::Error {
     let place = error.span().map_or_else(String::new, |span| {
         let before = &text[..span.start.min(text.len())];
@@ -121,7 +121,7 @@ fn unreadable(path: &Path, text: &str, error: &toml::de::Error) -> anyhow::Error
     anyhow::anyhow!("{}{place}: error: {what}\n  help: {help}", path.display())
 }
 
-/// `:3`, where the file has the key that a message begins with.
+/// Returns `:3`, the line of the key that a message begins with, if the file has this key.
 fn line_of(text: &str, message: &str) -> String {
     let key = message.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next().unwrap_or_default();
     let has_key = |line: &str| line.trim_start().strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='));
@@ -157,11 +157,11 @@ fn by_pattern(arguments: &ModelArguments, (fabric, loaded): Fabric<'_>, pattern:
     let is_stream = pattern == Pattern::Stream;
     if let Some(host) = from.filter(|_| is_stream && from == to) {
         let name = &loaded.spec.hosts[(host / ranks_per_host) as usize].name;
-        // What the command line says stands on no line.
+        // An option of the command line has no line.
         let keys = if arguments.from.is_some() { "to and from" } else { "from and to" };
         bail!("{keys} are both {name}: a stream goes from one host to another\n  help: name two hosts, or leave one of them out");
     }
-    // The first host and the second one, whichever of them is not said to be the other end.
+    // The default is the first host, or the second if the first is the other end.
     let other_than = |end: Option<u32>, first, second| Some(if end == Some(first) { second } else { first }).filter(|_| is_stream);
     let settings = Settings {
         bytes: arguments.bytes.or(of_file),
@@ -182,7 +182,7 @@ fn by_pattern(arguments: &ModelArguments, (fabric, loaded): Fabric<'_>, pattern:
     Ok(Chosen { name: name.to_owned(), schedule, seed, ranks_per_host, mtu_place: String::new(), trace: None })
 }
 
-/// The first of the options that say what a workload by name is to be like.
+/// Returns the first given option that configures a named workload.
 fn options_given(arguments: &ModelArguments) -> Option<&'static str> {
     let options = [
         ("--bytes", arguments.bytes.is_some()),
@@ -197,7 +197,8 @@ fn options_given(arguments: &ModelArguments) -> Option<&'static str> {
     options.iter().find(|(_, given)| *given).map(|(key, _)| *key)
 }
 
-/// Routing that chooses lanes by path sets the service level of every connection.
+/// Refuses a service level if the routing engine chooses lanes by path, because that sets the
+/// service level of every connection.
 fn refuse_level_beside_routing(spec: &FabricSpec, level: Option<u32>) -> anyhow::Result<()> {
     let routing = spec.subnet.routing;
     if level.is_some() && routing.chooses_lanes() {
@@ -206,7 +207,7 @@ fn refuse_level_beside_routing(spec: &FabricSpec, level: Option<u32>) -> anyhow:
     Ok(())
 }
 
-/// The first rank on a host.
+/// Returns the first rank on a host.
 fn rank_of(spec: &FabricSpec, key: &str, host: &str, ranks_per_host: u32) -> anyhow::Result<u32> {
     let names: Vec<&str> = spec.hosts.iter().map(|host| host.name.as_str()).collect();
     match names.iter().position(|name| *name == host) {
@@ -215,7 +216,8 @@ fn rank_of(spec: &FabricSpec, key: &str, host: &str, ranks_per_host: u32) -> any
     }
 }
 
-/// A trace says by itself what is sent; only its ranks' places, the kind of message and the MTU are open.
+/// Reads a trace. A trace fixes its messages; only the places of its ranks, the operation and the
+/// MTU are open.
 fn by_trace(arguments: &ModelArguments, loaded: &LoadedFabric, text: &str, name: &str) -> anyhow::Result<Chosen> {
     if let Some(key) = options_given(arguments) {
         bail!("{key} means nothing to a trace, which says by itself what is sent\n  help: leave it out");

@@ -1,4 +1,4 @@
-//! The files of a run: all of them, or those that there is room for.
+//! The files of a run: all of them, or those that fit on the disk.
 
 use super::results::Results;
 use crate::files::Staged;
@@ -6,12 +6,12 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// The small ones first, so that many are whole where not all have room. `model.json` is the last one to be written and to be moved to its
-/// place: where it is, the others are.
+/// Small files come first, so that many are complete if the disk fills. `model.json` is written and
+/// moved last, so its presence implies the others.
 const FILES: [&str; 6] = ["hot.svg", "ports.parquet", "ports.csv", "flows.parquet", "flows.csv", HEAD];
 const HEAD: &str = "model.json";
 
-/// Files that could not be written, and why the first of them could not; where the others are.
+/// Files that could not be written, the first reason, and the place of the others.
 pub(super) struct Lack {
     missing: Vec<&'static str>,
     whole: Vec<&'static str>,
@@ -20,7 +20,7 @@ pub(super) struct Lack {
 }
 
 impl Lack {
-    /// For the report.
+    /// Returns the text for the report.
     pub(super) fn in_short(&self) -> String {
         match self.whole.is_empty() {
             true => String::from("could not be written"),
@@ -39,9 +39,9 @@ impl std::fmt::Display for Lack {
     }
 }
 
-/// That the folder is there and can be written to, before a long run.
+/// Checks before a long run that the folder exists or can be created, and is writable.
 pub(super) fn check_folder(out: &Path) -> anyhow::Result<()> {
-    // Of `file/folder` the system says less than of `file`.
+    // For `file/folder`, the system's message says less than for `file`.
     if let Some(file) = out.ancestors().find(|place| place.exists() && !place.is_dir()) {
         let what = if file.is_file() { "a file" } else { "no folder" };
         anyhow::bail!("{} is {what}\n  help: name a folder with --out, one that is there or a new one", file.display());
@@ -49,7 +49,7 @@ pub(super) fn check_folder(out: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(out).map_err(|error| anyhow::anyhow!("{error}\n  help: name another folder with --out"))?;
     let probe = out.join(format!("{HEAD}.part"));
     let written = std::fs::write(&probe, "{}\n");
-    // Of a full disk an empty file would stay. Why nothing could be written says more than that nothing was there to be removed.
+    // On a full disk, an empty file would remain. The write error says more than a failed removal.
     let removed = std::fs::remove_file(probe);
     written.and(removed).map_err(|error| match error.kind() {
         ErrorKind::StorageFull => anyhow::anyhow!("{error}\n  help: make room there, or name another folder with --out"),
@@ -57,12 +57,12 @@ pub(super) fn check_folder(out: &Path) -> anyhow::Result<()> {
     })
 }
 
-/// Where what an unfinished run did is left: beside the results of one that came to its end, not in their place.
+/// Returns the place for an unfinished run: beside the results of a completed run, not in their place.
 pub(super) fn place_of_unfinished(out: &Path) -> PathBuf {
     const HEAD_BYTES: u64 = 1 << 16;
     let mut head = Vec::new();
     let read = File::open(out.join(HEAD)).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
-    // Why a run ended stands before its flows and ports.
+    // The reason for the end stands before the flows and ports.
     let is_whole = read.is_ok() && !String::from_utf8_lossy(&head).contains("\n  \"ended_by\": \"");
     // `DIR/` and `.` have a name as well.
     let named = if out.file_name().is_some() { Some(out.to_path_buf()) } else { out.canonicalize().ok() };
@@ -75,8 +75,8 @@ pub(super) fn place_of_unfinished(out: &Path) -> PathBuf {
     }
 }
 
-/// Writes each file beside its place first, and moves all there when they are whole. Where not all can be written, those that can be are left
-/// as of an unfinished run, without `model.json`.
+/// Writes each file beside its place first, and moves all of them once they are complete. After a
+/// failure, leaves the writable files as those of an unfinished run, without `model.json`.
 pub(super) fn leave(results: &Results, out: &Path) -> Result<(), Lack> {
     if let Err(error) = std::fs::create_dir_all(out) {
         return Err(Lack { missing: FILES.to_vec(), whole: Vec::new(), place: out.to_path_buf(), error });
@@ -105,7 +105,8 @@ pub(super) fn leave(results: &Results, out: &Path) -> Result<(), Lack> {
     first_error.map_or(Ok(()), |error| Err(Lack { missing, whole, place, error }))
 }
 
-/// Moves whole files to their place. First it removes the files of another run, `model.json` first of all.
+/// Moves complete files to their place. First removes old files that this run lacks, `model.json`
+/// before all others.
 fn settle(place: &Path, staged: Vec<(&str, Staged)>) -> std::io::Result<()> {
     std::fs::create_dir_all(place)?;
     for name in FILES.iter().rev().filter(|name| staged.iter().all(|(whole, _)| whole != *name)) {

@@ -1,9 +1,10 @@
-//! How far a run is, on standard error: one line that changes on a terminal, plain lines now and then elsewhere.
+//! Progress of a run on standard error: a changing line on a terminal, otherwise a plain line from
+//! time to time.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// Seconds between plain lines; 0 for none.
+/// Variable with the seconds between plain lines; 0 for none.
 const VARIABLE: &str = "SOFTBAND_PROGRESS";
 const ON_TERMINAL: Duration = Duration::from_millis(500);
 const ELSEWHERE: Duration = Duration::from_secs(10);
@@ -11,7 +12,7 @@ const ELSEWHERE: Duration = Duration::from_secs(10);
 pub(super) struct Shown {
     begun: Instant,
     last: Instant,
-    /// `None` for never.
+    /// `None` for no progress.
     every: Option<Duration>,
     on_terminal: bool,
 }
@@ -24,7 +25,7 @@ impl Shown {
         Self { begun, last: begun, every, on_terminal }
     }
 
-    /// Shows `text`, which gets the seconds since the beginning, if it is time to.
+    /// Shows `text` if an update is due. `text` gets the seconds since the beginning.
     pub(super) fn update(&mut self, text: impl FnOnce(f64) -> String) {
         if self.every.is_none_or(|every| self.last.elapsed() < every) {
             return;
@@ -35,7 +36,7 @@ impl Shown {
         let _ = std::io::stderr().lock().write_all(line.as_bytes());
     }
 
-    /// Leaves a terminal as it was.
+    /// Clears the progress line of a terminal.
     pub(super) fn clear(&self) {
         if self.on_terminal && self.last != self.begun {
             let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
@@ -43,7 +44,7 @@ impl Shown {
     }
 }
 
-/// The interval that the variable sets. A value that is no number of seconds causes a warning and has no effect.
+/// Parses the variable. Warns of a value that is not a number of seconds, and ignores it.
 fn seconds(text: &str) -> Duration {
     match text.parse::<f64>().ok().filter(|seconds| (0.0..1e6).contains(seconds)) {
         Some(seconds) => Duration::from_secs_f64(seconds),

@@ -1,5 +1,5 @@
-//! What a run leaves: `model.json`, its flows and ports as CSV and as Parquet, and `hot.svg`. The same run gives the same bytes, so nothing
-//! of wall time is in them.
+//! Results of a run: `model.json`, its flows and ports as CSV and as Parquet, and `hot.svg`. The
+//! same run gives the same bytes, so they contain no wall time.
 
 use super::hot::{self, LevelLoad};
 use super::table::{Column, Table, Values};
@@ -26,7 +26,7 @@ pub(super) struct Results {
     pub switches: usize,
     pub workload: String,
     pub seed: u64,
-    /// Why it did not come to its end; `None` when it did.
+    /// Reason for an early end; `None` for a complete run.
     pub ended_by: Option<String>,
     pub measured: Measurements,
     pub ports: Vec<PortReport>,
@@ -36,7 +36,7 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// Of a run that is over, or of what it did until `ended_by`.
+    /// Collects the results of a complete run, or of a run until `ended_by`.
     pub(super) fn new(
         fabric: &Path,
         (workload, seed): (String, u64),
@@ -66,12 +66,12 @@ impl Results {
         }
     }
 
-    /// Of flows and of ports.
+    /// Returns the tables of flows and of ports.
     pub(super) fn tables(&self) -> [Table; 2] {
         [self.flows(), self.ports()]
     }
 
-    /// Writes what a file holds.
+    /// Writes the content of a file.
     pub(super) fn write(&self, name: &str, [flows, ports]: &[Table; 2], file: &mut Sink) -> std::io::Result<()> {
         match name {
             "flows.csv" => flows.csv(file),
@@ -83,7 +83,7 @@ impl Results {
         }
     }
 
-    /// The flows may be a million: one after the other is written and forgotten.
+    /// Writes the JSON flow by flow, because there may be a million.
     fn json(&self, file: &mut Sink) -> serde_json::Result<()> {
         let measured = &self.measured;
         let rates = measured.rates();
@@ -129,7 +129,8 @@ impl Results {
         ])
     }
 
-    /// Lanes that a port has not are empty; what only Ethernet ports count is there where one is.
+    /// Returns the table of ports. Values of lanes that a port lacks are empty. Ethernet counters
+    /// appear only if the fabric has an Ethernet port.
     fn ports(&self) -> Table {
         let ports = &self.ports;
         let text = |name: &str, of: fn(&PortReport) -> &str| Column::new(name, Values::Text(ports.iter().map(|port| of(port).into()).collect()));
@@ -175,7 +176,7 @@ impl Results {
     }
 }
 
-/// What the system said, where that was it: a full disk is called one.
+/// Returns the system's error if it is the cause, so that a full disk is reported as full.
 fn io_error(error: ParquetError) -> std::io::Error {
     match error {
         ParquetError::External(source) => source.downcast::<std::io::Error>().map_or_else(std::io::Error::other, |error| *error),
@@ -183,7 +184,7 @@ fn io_error(error: ParquetError) -> std::io::Error {
     }
 }
 
-/// Things that are described one after the other.
+/// Items that the serializer describes one after another.
 struct InTurn<'a, T>(&'a [T], fn(&T) -> Value);
 
 impl<T> Serialize for InTurn<'_, T> {

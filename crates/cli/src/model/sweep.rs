@@ -1,4 +1,4 @@
-//! `--sweep`: many runs are a campaign, and campaigns are the lab's.
+//! `--sweep`: many runs form a campaign, which the lab executes.
 
 use super::ModelArguments;
 use crate::external;
@@ -26,14 +26,14 @@ impl SweepArguments {
     }
 }
 
-/// What the lab's program reads itself; everything else is for the runs.
+/// Options that the lab's program reads itself. All others go to the runs.
 const OF_THE_CAMPAIGN: [&str; 5] = ["sweep", "cluster", "jobs", "out", "check"];
 
 pub(super) fn hand_over(matches: &ArgMatches) -> anyhow::Result<i32> {
     external::run(&words(matches))
 }
 
-/// `model-sweep --sweep KEY=... --out DIR -- FABRIC WORKLOAD --option value ...`
+/// Builds `model-sweep --sweep KEY=... --out DIR -- FABRIC WORKLOAD --option value ...`.
 fn words(matches: &ArgMatches) -> Vec<OsString> {
     let (mut own, mut places, mut others) = (vec![OsString::from("model-sweep")], vec![OsString::from("--")], Vec::new());
     let command = ModelArguments::augment_args(Command::new("model"));

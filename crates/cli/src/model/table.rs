@@ -1,4 +1,4 @@
-//! A table that is written twice, as CSV and as Parquet, with the same values in both.
+//! A table that the run writes twice, as CSV and as Parquet, with the same values.
 
 use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
@@ -12,9 +12,9 @@ use std::sync::Arc;
 pub(super) enum Values {
     Text(Vec<Arc<str>>),
     Count(Vec<u64>),
-    /// What some rows have not.
+    /// Values that some rows lack.
     Some(Vec<Option<u64>>),
-    /// Rounded to so many decimals, in both files.
+    /// Values rounded to this number of decimals, in both files.
     Number(Vec<f64>, usize),
 }
 
@@ -81,12 +81,12 @@ impl Column {
     }
 }
 
-/// Most readers' whole numbers have a sign.
+/// Converts to a signed integer, because most readers support only those.
 fn signed(value: u64) -> Result<i64> {
     i64::try_from(value).map_err(|_| ParquetError::General(format!("{value} does not fit into a signed column")))
 }
 
-/// As the CSV prints it.
+/// Rounds a value as the CSV prints it.
 fn rounded(value: f64, decimals: usize) -> f64 {
     format!("{value:.decimals$}").parse().unwrap_or(value)
 }
@@ -96,7 +96,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Columns of the same length.
+    /// Creates a table. Panics unless all columns have the same length.
     pub(super) fn new(columns: Vec<Column>) -> Self {
         assert!(columns.windows(2).all(|pair| pair[0].rows() == pair[1].rows()));
         Self { columns }

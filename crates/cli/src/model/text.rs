@@ -7,7 +7,7 @@ use softband_parallel::Progress;
 use softband_workload::Feeder;
 use std::fmt::Write;
 
-/// Of the hot ports and of phases so many are shown; the files have all.
+/// Most hot ports and phases in the report. The files contain all.
 const SHOWN: usize = 5;
 const FEEDERS_SHOWN: usize = 3;
 
@@ -86,7 +86,8 @@ pub(super) fn report(results: &Results, (wall_seconds, threads): (f64, usize), p
     text
 }
 
-/// A line for each level of the fabric, up and down: how long its ports send, and how long packets wait there without credits.
+/// Returns a line for each level of the fabric, up and down: sending times of its ports, and waits
+/// of packets without credits.
 fn by_level(results: &Results) -> String {
     let names: Vec<String> = results.levels.iter().map(|level| format!("{} -> {}", level.from, level.to)).collect();
     let room = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
@@ -99,7 +100,7 @@ fn by_level(results: &Results) -> String {
     text
 }
 
-/// `█████▌···· 55.0 %`: a share, as long as it is large.
+/// Returns a share as a bar: `█████▌···· 55.0 %`.
 fn bar(share: f64) -> String {
     const LENGTH: usize = 16;
     let halves = (share.clamp(0.0, 1.0) * 2.0 * LENGTH as f64).round() as usize;
@@ -124,7 +125,7 @@ fn hottest(results: &Results) -> String {
     text
 }
 
-/// The largest limits of the run, in the words that `softband run` has for them.
+/// Returns the largest limits of the run, in the words of `softband run`.
 pub(super) fn bottlenecks(found: &[Bottleneck]) -> String {
     if found.is_empty() {
         return String::from("  bottlenecks       no part was at its limit\n");
@@ -136,7 +137,8 @@ fn load(utilisation: f64, stalled: f64) -> String {
     format!("{:.1} % busy, {:.1} % without credits", utilisation * 100.0, stalled * 100.0)
 }
 
-/// Who waits for the port's switch, on one line; who in turn waits for these stands in `model.json`.
+/// Returns the ports that wait for the port's switch, on one line. `model.json` lists the ports
+/// that wait for these.
 fn feeders(feeders_of: &[Feeder]) -> String {
     let name = |feeder: &Feeder| format!("{} ({:.1} % without credits)", feeder.name, feeder.stalled * 100.0);
     let mut named: Vec<String> = feeders_of.iter().take(FEEDERS_SHOWN).map(name).collect();

@@ -1,10 +1,11 @@
-//! Where the steps of a trace stand, once somebody asks.
+//! Places of the steps of a trace, on demand.
 
 use softband_workload::{RunError, goal};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-/// The file of a trace. A run keeps no labels and lines of millions of steps: the file is read again, if it is what it was.
+/// The file of a trace. A run does not keep the labels and lines of millions of steps. The command
+/// reads the file again if it is unchanged.
 pub(super) struct Trace {
     path: PathBuf,
     hash: u64,
@@ -15,7 +16,7 @@ impl Trace {
         Self { path: path.to_path_buf(), hash: hash_of(text) }
     }
 
-    /// Says of steps that wait for ever where they stand: `x.goal:4, l2`.
+    /// Adds to each stuck step its place: `x.goal:4, l2`.
     pub(super) fn add_places(&self, error: &mut RunError) {
         let RunError::Stuck { waiting } = error else { return };
         let Ok(text) = std::fs::read_to_string(&self.path) else { return };

@@ -3,7 +3,7 @@ use softband_fabric::{EthernetCounters, Repeats};
 use softband_sim::SimDuration;
 use softband_types::{HcaId, PortNumber, Qpn};
 
-/// The transfer time of all tests.
+/// The transfer time of all tests, in picoseconds.
 const WHOLE: u64 = 1_000_000;
 
 fn evidence() -> Evidence {

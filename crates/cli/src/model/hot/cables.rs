@@ -1,4 +1,4 @@
-//! Each cable as two halves: what a port sends is the half at the port.
+//! Each cable as two halves. The half at a port shows the traffic that the port sends.
 
 use super::{Loads, class, mark};
 use softband_catalog::drawing::{Drawing, Places};
@@ -10,7 +10,7 @@ pub(super) fn stroke_width(stalled: f64) -> f64 {
 }
 
 pub(super) fn write(drawing: &Drawing, out: &mut String, loads: &Loads<'_>) {
-    // The hottest last, over the others.
+    // The hottest halves come last, above the others.
     let mut halves: Vec<_> = drawing.halves.iter().filter_map(|half| Some((half, *loads.ports.get(&half.port)?))).collect();
     halves.sort_by_key(|(half, report)| (class(report.xmit_utilisation), class(report.stalled), half.port));
     for (half, report) in &halves {

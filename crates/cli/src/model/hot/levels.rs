@@ -1,4 +1,4 @@
-//! The load of the ports from each level of a fabric to each other.
+//! Load of the ports from each level of a fabric to each other level.
 
 use super::{CLASSES, class};
 use softband_catalog::drawing::Levels;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Ports of one direction between two levels.
 pub(super) type Group<'a> = ((usize, usize), Vec<&'a PortReport>);
 
-/// Ports by the levels that they lead from and to, as packets pass them: up first, then down.
+/// Groups ports by the levels that they connect, in the order of packets: first up, then down.
 pub(super) fn grouped<'a>(levels: &Levels, ports: &[&'a PortReport]) -> Vec<Group<'a>> {
     let mut groups = BTreeMap::new();
     for report in ports {
@@ -20,7 +20,7 @@ pub(super) fn grouped<'a>(levels: &Levels, ports: &[&'a PortReport]) -> Vec<Grou
     groups.into_values().collect()
 }
 
-/// The load of all ports from one level to another.
+/// Load of all ports from one level to another.
 pub(in crate::model) struct LevelLoad {
     pub from: String,
     pub to: String,

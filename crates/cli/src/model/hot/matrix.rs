@@ -1,5 +1,7 @@
-//! A large fabric as matrices: for each level of it one of how long its ports send, and one of how long packets wait there without
-//! credits. Along one side stand the switches, along the other their ports; where there are too many, a cell is the worst of some.
+//! A large fabric as two matrices for each level: the sending times of its ports, and the waits of
+//! packets without credits.
+//! Switches stand along one side, their ports along the other. If there are too many, a cell shows
+//! the worst of several.
 
 use super::levels::grouped;
 use super::{CLASSES, LINE, Loads, MARGIN, class, legend_of_colours, mark};
@@ -12,29 +14,29 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 const WIDTH: i64 = 1320;
-/// Left of the cells: names and port numbers.
+/// Room for names and port numbers left of the cells, in pixels.
 const LABELS: i64 = 92;
 const CELLS: i64 = WIDTH - 2 * MARGIN - LABELS;
-/// Cells along each side, and the size of one.
+/// Most cells along each side, and the largest cell in pixels.
 const COLUMNS_MAX: usize = 360;
 const ROWS_MAX: usize = 64;
 const CELL_MAX: i64 = 24;
 const MATRIX_HEIGHT: i64 = 84;
-/// Cells that are at least so large have lines between them.
+/// Least size of cells with lines between them, in pixels.
 const LINED: f64 = 5.0;
 
-/// One end of a row or column of a matrix.
+/// The cells of a matrix.
 struct Cells<'a> {
-    /// Of switches; each column or row is one of them, or some.
+    /// Names of the switches. A column or row stands for one switch or for several.
     names: Vec<&'a str>,
-    /// Their ports, by number.
+    /// Port numbers of the switches.
     ports: Vec<u8>,
     by_place: BTreeMap<(usize, usize), &'a PortReport>,
-    /// Switches lie along the width.
+    /// Whether the switches lie along the width.
     is_wide: bool,
 }
 
-/// Where the picture ends.
+/// Writes the matrices. Returns the end of the picture.
 pub(super) fn write(out: &mut String, spec: &FabricSpec, levels: &Levels, loads: &Loads<'_>, top: i64) -> (i64, i64) {
     let ports: Vec<&PortReport> = spec.cables.iter().flat_map(|cable| cable.ends).filter_map(|end| loads.ports.get(&end).copied()).collect();
     let first = legend_of_colours(out, (MARGIN, top), "Sends, share of the run's time:", 'b');
@@ -74,7 +76,8 @@ fn heading(out: &mut String, (from, to): (String, String), reports: &[&PortRepor
     y + 10
 }
 
-/// The switch whose column a port stands in, and its number there: a host's port stands where the switch's port at its other end does.
+/// Returns the switch of a port's column and the port number there. A host's port stands at the
+/// switch port of its cable.
 fn place(report: &PortReport) -> Option<(usize, u8)> {
     [report.port, report.peer].into_iter().find_map(|end| match end {
         PortRef::Switch { switch, port } => Some((switch, port.0)),
@@ -84,7 +87,7 @@ fn place(report: &PortReport) -> Option<(usize, u8)> {
 
 impl<'a> Cells<'a> {
     fn new(spec: &'a FabricSpec, reports: &[&'a PortReport]) -> Self {
-        // Between hosts: those in the place of switches.
+        // Between hosts, hosts take the place of switches.
         let place = |report: &PortReport| match (place(report), report.port) {
             (Some(place), _) => place,
             (None, PortRef::Hca { host, port, .. }) => (host, port.0),
@@ -112,7 +115,7 @@ impl<'a> Cells<'a> {
         }
     }
 
-    /// Places along the width and the height.
+    /// Returns the numbers of places along the width and the height.
     fn places(&self) -> (usize, usize) {
         if self.is_wide { (self.names.len(), self.ports.len()) } else { (self.ports.len(), self.names.len()) }
     }
@@ -160,7 +163,7 @@ impl<'a> Cells<'a> {
             for (place, report) in &self.by_place {
                 if let Some(number) = loads.numbers.get(&report.port) {
                     let (column, row) = self.cell(*place);
-                    // Beside the cell, which is to be seen.
+                    // The mark stands beside the cell, which must stay visible.
                     let (x, middle) = ((column + 1) as f64 * width, (row as f64 + 0.5) * height);
                     mark(out, (left + x.round() as i64 + 9, y + middle.round() as i64), *number);
                 }
@@ -183,7 +186,7 @@ impl<'a> Cells<'a> {
         let _ = writeln!(out, "<path class=\"gap\" d=\"{path}\"/>");
     }
 
-    /// What stands at the rows, and below the second matrix at the columns.
+    /// Writes the labels of the rows, and those of the columns below the second matrix.
     fn labels(&self, out: &mut String, y: i64, bottom: i64, with_columns: bool) {
         let port_names: Vec<String> = self.ports.iter().map(|port| format!("port {port}")).collect();
         let port_names: Vec<&str> = port_names.iter().map(String::as_str).collect();
@@ -216,7 +219,7 @@ impl<'a> Cells<'a> {
     }
 }
 
-/// Cells of one colour as strokes downwards, each a unit wide.
+/// Returns the cells of one colour as downward strokes, each a unit wide.
 fn runs(cells: impl Iterator<Item = (usize, usize)>) -> String {
     let mut runs: Vec<(usize, usize, usize)> = Vec::new();
     for (column, row) in cells {
@@ -226,7 +229,8 @@ fn runs(cells: impl Iterator<Item = (usize, usize)>) -> String {
         }
     }
     let mut path = String::new();
-    // From where the last stroke ended; the middle of a column has a half in it, written once.
+    // Each stroke starts relative to the end of the last. Only the first writes the half unit of
+    // the column's middle.
     let mut at: Option<(i64, i64)> = None;
     for (column, row, count) in runs {
         let (column, row) = (column as i64, row as i64);

@@ -1,5 +1,6 @@
-//! `hot.svg`: the fabric with the load of each direction of each cable. Up to some size every node is drawn; of larger fabrics a matrix
-//! of ports and switches for each level. The same run gives the same bytes.
+//! `hot.svg`: the fabric with the load of each direction of each cable. A small fabric shows every
+//! node. A larger fabric shows a matrix of ports and switches for each level. The same run gives
+//! the same bytes.
 
 mod cables;
 mod levels;
@@ -14,24 +15,25 @@ use softband_workload::{HotPort, PortReport};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Hot ports that get a number.
+/// Most hot ports with a number.
 const NUMBERED: usize = 10;
 const CABLES_EXPLAINED: &str =
     "The half of a cable at a port is what this port sends. Colour: how long it sends; width: how long packets wait without credits.";
 const MATRIX_EXPLAINED: &str =
     "One cell for each port that sends. Upper rows: how long it sends; lower rows: how long packets wait there without credits.";
 const LINE: i64 = 20;
-/// In front of the colours and widths of a legend.
+/// Width of the text before the colours and widths of a legend, in pixels.
 const LEGEND_TEXT: i64 = 226;
 const WIDTH_MIN: i64 = 860;
 
-/// Shares of the run's time at which a darker colour begins; below the first it counts as idle.
+/// Shares of the run's time at which a darker colour begins. Below the first, a link counts as idle.
 const CLASSES: [f64; 5] = [0.01, 0.2, 0.4, 0.6, 0.8];
 const CLASS_NAMES: [&str; 6] = ["under 1 %", "to 20 %", "to 40 %", "to 60 %", "to 80 %", "over 80 %"];
-/// Of links that send, and of the time without credits: each darker than the one before, in grey as well.
+/// Colours of sending links and of time without credits. Each is darker than the previous, also in
+/// greyscale.
 const BUSY: [&str; 6] = ["#d5dbe3", "#fdcc8a", "#fc9d59", "#ef6548", "#c8232c", "#67000d"];
 const STALLED: [&str; 6] = ["#eef1f5", "#bdd7e7", "#7fb8da", "#3182bd", "#08519c", "#08264f"];
-/// The same on a dark background: each brighter than the one before.
+/// The same for a dark background. Each is brighter than the previous.
 const BUSY_DARK: [&str; 6] = ["#334155", "#7c3a12", "#b8501a", "#ea7a2f", "#fbb36b", "#ffe9cf"];
 const STALLED_DARK: [&str; 6] = ["#26324a", "#1f4f78", "#2b77ad", "#52a3d8", "#94ccf0", "#e0f2fe"];
 
@@ -39,7 +41,7 @@ fn class(share: f64) -> usize {
     CLASSES.iter().filter(|from| share >= **from).count()
 }
 
-/// A port and how hot it is, if it is one of the hottest: 1 for the first of them.
+/// Reports by port, and the ranks of the hottest ports, from 1.
 struct Loads<'a> {
     ports: BTreeMap<PortRef, &'a PortReport>,
     numbers: BTreeMap<PortRef, usize>,
@@ -53,7 +55,7 @@ impl<'a> Loads<'a> {
     }
 }
 
-/// The whole file.
+/// Draws the whole file.
 pub(super) fn draw(spec: &FabricSpec, ports: &[PortReport], hot: &[HotPort], what: &str) -> String {
     let loads = Loads::new(ports, hot);
     let levels = Levels::of(spec);
@@ -72,7 +74,7 @@ pub(super) fn draw(spec: &FabricSpec, ports: &[PortReport], hot: &[HotPort], wha
     drawing::opening((width, height), &format!("{}: {what}", spec.title), &described(spec, hot), &style) + &body + "</svg>\n"
 }
 
-/// For those who do not see the picture: what there is, and what is hottest.
+/// Returns a description for readers who cannot see the picture: the contents and the hottest ports.
 fn described(spec: &FabricSpec, hot: &[HotPort]) -> String {
     let hottest: Vec<String> = hot.iter().take(NUMBERED).map(told).collect();
     let hottest = if hottest.is_empty() { NOTHING_HOT.to_owned() } else { format!("Hottest ports: {}.", hottest.join("; ")) };
@@ -91,7 +93,7 @@ fn colours(busy: [&str; 6], stalled: [&str; 6]) -> String {
     of('b', busy) + &of('s', stalled)
 }
 
-/// Colours of one measure, from `x` on; where the next thing may stand.
+/// Writes the colours of one measure from `x` on. Returns the x of the next element.
 fn legend_of_colours(out: &mut String, (x, y): (i64, i64), what: &str, letter: char) -> i64 {
     let _ = writeln!(out, "<text x=\"{x}\" y=\"{}\">{what}</text>", y + 4);
     let mut at = x + LEGEND_TEXT;
@@ -118,7 +120,7 @@ fn legend_of_cables(out: &mut String, top: i64) -> i64 {
     y + LINE
 }
 
-/// The numbered ports by name; where the picture ends.
+/// Writes the names of the numbered ports. Returns the end of the picture.
 fn list_of_hot(out: &mut String, hot: &[HotPort], top: i64) -> i64 {
     let mut y = top + LINE;
     if hot.is_empty() {
@@ -138,7 +140,7 @@ fn list_of_hot(out: &mut String, hot: &[HotPort], top: i64) -> i64 {
     y
 }
 
-/// The number of a hot port.
+/// Writes the number of a hot port.
 fn mark(out: &mut String, (x, y): (i64, i64), number: usize) {
     let _ = writeln!(out, "<circle cx=\"{x}\" cy=\"{y}\" r=\"8.5\" class=\"badge\"/><text x=\"{x}\" y=\"{}\" class=\"mark\">{number}</text>", y + 4);
 }
