@@ -8,7 +8,7 @@ use libc::{c_char, c_int};
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::{ForkReply, Op};
 
-type Strings = *const *const c_char;
+pub(crate) type Strings = *const *const c_char;
 
 /// Runs `exec` with the environment of a new image. It returns only when there is none.
 unsafe fn replace(envp: Strings, exec: impl FnOnce(Strings) -> c_int) -> c_int {

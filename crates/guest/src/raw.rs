@@ -4,13 +4,14 @@
 use crate::clock::{clock_gettime, from_clock, gettimeofday};
 use crate::descriptors::{close, close_range};
 use crate::doorbell::{self, Place};
+use crate::exec::{Strings, execve, execveat};
 use crate::pace::Patience;
 use crate::pid::{gettid, kill, own_number, system_thread, tgkill};
 use crate::random::getrandom;
 use crate::sleep::{clock_nanosleep, nanosleep, sched_yield};
 use crate::world::{active, deadline_after, fail, is_away, is_parked, keeping_errno, timespec_picos};
 use crate::{real, spin};
-use libc::{c_int, c_long, c_uint, clockid_t, timespec};
+use libc::{c_char, c_int, c_long, c_uint, clockid_t, timespec};
 use softband_client as client;
 use softband_ipc::calls::reason;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,6 +23,9 @@ pub unsafe extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long
         // Not what this library needs itself.
         libc::SYS_close_range => return close_range(a as c_uint, b as c_uint, c as c_int).into(),
         libc::SYS_close => return close(a as c_int).into(),
+        // The new image needs a ticket and the machine's own time-stamp counter.
+        libc::SYS_execve => return execve(a as *const c_char, b as Strings, c as Strings).into(),
+        libc::SYS_execveat => return execveat(a as c_int, b as *const c_char, c as Strings, d as Strings, e as c_int).into(),
         _ => {}
     }
     // A thread that waits for the token may come by here in a signal handler, or in our own code.
