@@ -4,7 +4,7 @@ use crate::verbs::Segment;
 use crate::verbs::api::{Completion, PayloadSlice};
 use softband_types::Psn;
 
-/// Where payload goes: usually one span of memory, and then nothing is allocated.
+/// Destination of payload: usually one span of memory, and then nothing is allocated.
 #[derive(Clone, Debug, Default)]
 pub struct Placement {
     first: Option<Segment>,
@@ -25,29 +25,30 @@ impl Placement {
     }
 }
 
-/// What happens when the last byte is in memory.
+/// Effects when the last byte is in memory.
 #[derive(Clone, Debug)]
 pub enum DmaWriteEnd {
-    /// A request: the message's completion and the packet's acknowledgement, where they are due.
+    /// A request: the message's completion and the packet's acknowledgement, if they are due.
     Request { completion: Option<Box<Completion>>, acknowledge: Option<Psn> },
-    /// A response to a read or atomic, and whether it is that one's last.
+    /// A response to a read or atomic, and whether it is the last response.
     Response { last: bool },
 }
 
-/// An accepted packet on its way into memory.
+/// Accepted packet on its way into memory.
 #[derive(Clone, Debug)]
 pub struct DmaWrite {
     pub placement: Placement,
     pub payload: Option<PayloadSlice>,
-    /// The first packet of a message that takes a receive WQE.
+    /// Whether this is the first packet of a message that takes a receive WQE.
     pub fetches_receive_wqe: bool,
-    /// The last packet of its message.
+    /// Whether this is the last packet of its message.
     pub last: bool,
     pub end: DmaWriteEnd,
 }
 
 impl DmaWrite {
-    /// Whether anything happens when it is in memory. Not where it is one of many packets whose payload is only counted.
+    /// Checks whether anything happens when the write is in memory. Nothing does for many packets
+    /// whose payload is only counted.
     pub fn leads_to_something(&self) -> bool {
         let is_moved = self.payload.as_ref().is_some_and(|payload| payload.buffer.is_some());
         is_moved || !matches!(self.end, DmaWriteEnd::Request { completion: None, acknowledge: None })

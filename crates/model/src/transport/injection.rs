@@ -1,7 +1,9 @@
-//! How a source answers to BECN: the injection rate control of a channel adapter (IBTA annex A10, CACongestionSetting).
+//! Reaction of a source to BECN: the injection rate control of a channel adapter (IBTA annex A10,
+//! CACongestionSetting).
 //!
-//! Each flow has an index into the congestion control table (CCTI). A BECN raises it, a timer lowers it by one at a time, and the
-//! table says how long a flow waits after a packet: the packet's own time on the link >> CCT_Shift x CCT_Multiplier.
+//! Each flow has an index into the congestion control table (CCTI). A BECN raises it, and a timer
+//! lowers it by one at a time. The table gives the wait of a flow after a packet: the packet's own
+//! time on the link >> CCT_Shift x CCT_Multiplier.
 
 use crate::packet::{Packet, PacketKind};
 use softband_sim::{SimDuration, SimTime};
@@ -20,13 +22,13 @@ impl CctEntry {
     pub const SHIFT_MAX: u8 = 3;
     pub const MULTIPLIER_MAX: u16 = (1 << 14) - 1;
 
-    /// The pause after a packet that took `time` on the link.
+    /// Returns the pause after a packet that took `time` on the link.
     pub fn delay(self, time: SimDuration) -> SimDuration {
         SimDuration::from_picos((time.as_picos() >> self.shift) * u64::from(self.multiplier))
     }
 }
 
-/// The flows that are slowed down as one (Port_Control).
+/// Unit that is slowed down as one flow (Port_Control).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     QueuePair,
@@ -42,7 +44,7 @@ pub struct InjectionSettings {
     /// The last entry in use.
     pub ccti_limit: u16,
     pub ccti_min: u8,
-    /// Period after which indices fall by one, in steps of 1.024 us; they never fall with 0.
+    /// Period after which indices fall by one, in steps of 1.024 us. With 0 they never fall.
     pub ccti_timer: u16,
     /// Entries 0 to `ccti_limit` at least.
     pub cct: Vec<CctEntry>,
@@ -52,30 +54,30 @@ impl InjectionSettings {
     /// Step of `ccti_timer`.
     pub const TIMER_STEP: SimDuration = SimDuration::from_nanos(1_024);
 
-    /// How often the timer has fired by `at`: it runs in circles, for all flows alike.
+    /// Returns how often the timer has fired by `at`. It runs in circles, for all flows alike.
     fn expiries(&self, at: SimTime) -> u64 {
         let period = Self::TIMER_STEP * u64::from(self.ccti_timer);
         at.as_picos().checked_div(period.as_picos()).unwrap_or(0)
     }
 }
 
-/// A flow's index, and when its next packet may go.
+/// Index of a flow, and the time when its next packet may go.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Throttle {
     ccti: u16,
-    /// How often the timer had fired when the index was last looked at.
+    /// Number of times that the timer had fired at the last look at the index.
     expiries: u64,
     not_before: SimTime,
 }
 
 impl Throttle {
-    /// The receiver told of congestion.
+    /// Raises the index: the receiver reported congestion.
     pub fn on_becn(&mut self, settings: &InjectionSettings, now: SimTime) {
         let ccti = self.ccti(settings, now).saturating_add(u16::from(settings.ccti_increase));
         self.ccti = ccti.min(settings.ccti_limit);
     }
 
-    /// The index as it is now.
+    /// Returns the index as of `now`.
     pub fn ccti(&mut self, settings: &InjectionSettings, now: SimTime) -> u16 {
         let expiries = settings.expiries(now);
         let fallen = u16::try_from(expiries - self.expiries).unwrap_or(u16::MAX);
@@ -85,19 +87,20 @@ impl Throttle {
         self.ccti
     }
 
-    /// A packet that takes `time` on the link is on its way.
+    /// Notes a packet on its way that takes `time` on the link.
     pub fn on_injected(&mut self, settings: &InjectionSettings, time: SimDuration, now: SimTime) {
         let delay = settings.cct[usize::from(self.ccti(settings, now))].delay(time);
         self.not_before = if delay == SimDuration::ZERO { now } else { now + time + delay };
     }
 
-    /// When the flow's next packet may go.
+    /// Returns the time when the flow's next packet may go.
     pub fn not_before(&self) -> SimTime {
         self.not_before
     }
 }
 
-/// The packet by which the receiver of a marked packet tells its source, where no acknowledgement does.
+/// Returns the packet by which the receiver of a marked packet informs its source, if no
+/// acknowledgement does.
 pub fn congestion_notification(marked: &Packet, slid: Lid) -> Packet {
     Packet {
         slid,
@@ -150,7 +153,7 @@ mod tests {
         assert_eq!(flow.not_before(), micros(1), "a flow that nobody complained of goes on at once");
         flow.on_becn(&settings, micros(1));
         flow.on_injected(&settings, time, micros(2));
-        // Entry 2: half its time, twice.
+        // Entry 2: half of the packet's time, twice.
         assert_eq!(flow.not_before(), micros(2 + 2 + 2));
     }
 

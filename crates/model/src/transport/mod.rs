@@ -1,6 +1,7 @@
 //! Transports: requester and responder of a queue pair, apart from each other and by operation.
 //!
-//! They take packets in and give packets out, by value; when a packet leaves or a byte reaches memory is the fabric's business.
+//! They take packets in and give packets out, by value. The fabric decides when a packet leaves or
+//! a byte reaches memory.
 
 mod dma_write;
 mod injection;
@@ -19,7 +20,7 @@ pub use timers::{AckTimer, local_ack_timeout, rnr_wait};
 use crate::parts::MessageGaps;
 use softband_sim::SimDuration;
 
-/// What a message is to the send engine: each kind has its least gap.
+/// Kind of a message for the send engine. Each kind has its least gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageKind {
     Send,

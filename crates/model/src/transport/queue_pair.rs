@@ -1,4 +1,4 @@
-//! A queue pair: its attributes, and the two sides that work by them.
+//! A queue pair: its attributes, and the two sides that use them.
 
 use super::requester::Requester;
 use super::responder::Responder;
@@ -14,7 +14,7 @@ pub enum Side {
     Responder,
 }
 
-/// What both sides need around them while they work.
+/// Surroundings that both sides need while they work.
 pub struct Environment<'a> {
     pub verbs: &'a mut Verbs,
     pub memory: &'a mut dyn HostMemory,
@@ -29,7 +29,7 @@ pub struct QueuePair {
     pub owner: ProcessId,
     pub hca: HcaId,
     pub attributes: QpSnapshot,
-    /// Counts resets: what was under way before one means nothing after it.
+    /// Number of resets. Work that was under way before a reset is void after it.
     pub epoch: u32,
     pub requester: Requester,
     pub responder: Responder,
@@ -41,7 +41,7 @@ impl QueuePair {
         Self { owner, hca, attributes, epoch: 0, requester: Requester::default(), responder: Responder::default() }
     }
 
-    /// Carries out a modification that has been checked; `next` is the state it leads to.
+    /// Applies a modification that has been checked; `next` is the state that it leads to.
     pub fn modify(&mut self, next: QpState, m: &QpModification) {
         if next == QpState::Reset {
             let QpSnapshot { init, qpn, .. } = self.attributes;

@@ -1,8 +1,8 @@
-//! The specification's timer codes as spans.
+//! Timer codes of the specification, as spans of time.
 
 use softband_sim::SimDuration;
 
-/// Local ACK timeout of a 5-bit code: 4.096 us x 2^code, none for 0 (IBTA 9.7.6.1.3).
+/// Returns the local ACK timeout of a 5-bit code: 4.096 us x 2^code, none for 0 (IBTA 9.7.6.1.3).
 pub const fn local_ack_timeout(code: u8) -> Option<SimDuration> {
     match code {
         0 => None,
@@ -10,12 +10,13 @@ pub const fn local_ack_timeout(code: u8) -> Option<SimDuration> {
     }
 }
 
-/// How an HCA waits for an acknowledgement. The specification leaves it anything from one to four times what the code says.
+/// Timer of an HCA for acknowledgements. The specification permits one to four times the time of
+/// the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckTimer {
-    /// Lower codes count as this one, beside 0.
+    /// Lower codes, except 0, count as this one.
     pub code_min: u32,
-    /// Times that what the code says passes before a request is sent again.
+    /// Number of times that the code's time passes before a request is sent again.
     pub periods: u32,
 }
 
@@ -26,10 +27,11 @@ impl Default for AckTimer {
 }
 
 impl AckTimer {
-    /// What the specification asks for at least.
+    /// Least timer that the specification permits.
     pub const SHORTEST: Self = Self { code_min: 0, periods: 1 };
 
-    /// From the last progress until what is unacknowledged is sent again, none for code 0.
+    /// Returns the time from the last progress until unacknowledged packets are sent again, none
+    /// for code 0.
     pub fn wait(self, code: u8) -> Option<SimDuration> {
         local_ack_timeout(code)?;
         let code = self.code_min.min(31).max(u32::from(code)) as u8;
@@ -37,7 +39,8 @@ impl AckTimer {
     }
 }
 
-/// How long a requester waits after an RNR NAK with this 5-bit code (IBTA 9.7.5.2.8, table of RNR timer values).
+/// Returns the wait of a requester after an RNR NAK with this 5-bit code (IBTA 9.7.5.2.8, table of
+/// RNR timer values).
 pub const fn rnr_wait(code: u8) -> SimDuration {
     const HUNDREDTHS_OF_MILLIS: [u64; 32] = [
         65_536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1_024, 1_536, 2_048, 3_072, 4_096, 6_144, 8_192, 12_288,

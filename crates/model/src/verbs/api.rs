@@ -1,4 +1,4 @@
-//! What crosses the verbs boundary by value: requests in, completions out.
+//! Values that cross the verbs boundary: requests in, completions out.
 
 use softband_types::{
     Access, AhHandle, CqHandle, Gid, HcaId, LKey, Lid, LinkLayer, LinkRate, MrHandle, Mtu, MwHandle, OperationalVls, PKey, PdHandle, PortNumber,
@@ -14,7 +14,8 @@ pub struct ScatterGatherEntry {
     pub lkey: LKey,
 }
 
-/// Bytes on their way: a shared buffer and the part of it that is meant. Without a buffer only their number is known.
+/// Bytes on their way: a shared buffer, and the part of it that counts. Without a buffer, only
+/// their number is known.
 #[derive(Clone, Debug)]
 pub struct PayloadSlice {
     pub buffer: Option<Arc<[u8]>>,
@@ -23,19 +24,19 @@ pub struct PayloadSlice {
 }
 
 impl PayloadSlice {
-    /// None where only their number is known.
+    /// Returns the bytes: none if only their number is known.
     pub fn bytes(&self) -> &[u8] {
         self.buffer.as_deref().map_or(&[], |buffer| &buffer[self.offset as usize..][..self.len as usize])
     }
 }
 
-/// What a send request asks for.
+/// Operation of a send request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SendOperation {
     Send {
         immediate: Option<u32>,
     },
-    /// A send that also takes back the receiver's window of this key.
+    /// Send that also invalidates the receiver's window of this key.
     SendAndInvalidate {
         rkey: RKey,
     },
@@ -59,33 +60,33 @@ pub enum SendOperation {
         rkey: RKey,
         add: u64,
     },
-    /// Eight bytes that are seen whole, behind all that was written before.
+    /// Write of eight bytes that readers see whole, behind all earlier writes.
     AtomicWrite {
         remote_address: u64,
         rkey: RKey,
     },
     BindWindow(WindowBind),
-    /// Takes back a window of this side.
+    /// Invalidation of a window of this side.
     LocalInvalidate {
         rkey: RKey,
     },
 }
 
-/// What binds a memory window.
+/// Request to bind a memory window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowBind {
     pub mw: MwHandle,
-    /// The key from now on: the window's own, with eight bits of the program's choice.
+    /// Key from now on: the window's own, with eight bits of the program's choice.
     pub rkey: RKey,
     pub mr: Option<MrHandle>,
     pub iova: u64,
-    /// 0 takes the key of a window of type 1 back.
+    /// 0 unbinds a window of type 1.
     pub len_bytes: u64,
     pub access: Access,
     pub zero_based: bool,
 }
 
-/// Where a datagram goes.
+/// Destination of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramDestination {
     pub ah: AhHandle,
@@ -114,7 +115,7 @@ pub struct SendRequest {
 pub struct ReceiveRequest {
     pub wr_id: u64,
     pub entries: Vec<ScatterGatherEntry>,
-    /// The shared queue that it was posted to.
+    /// Shared queue that the request was posted to.
     pub srq: Option<SrqHandle>,
 }
 
@@ -127,7 +128,7 @@ pub struct Completion {
     pub byte_len: u32,
     /// In host order.
     pub immediate: Option<u32>,
-    /// The key of ours that the message took back.
+    /// Key of this side that the message invalidated.
     pub invalidated: Option<RKey>,
     pub qpn: Qpn,
     pub source_qpn: Qpn,
@@ -138,13 +139,13 @@ pub struct Completion {
     pub has_grh: bool,
     /// Whether the message asked for a solicited event.
     pub solicited: bool,
-    /// The shared receive queue whose request this completes.
+    /// Shared receive queue of the completed request.
     pub srq: Option<SrqHandle>,
     /// Send requests of this queue pair retired up to and including this one, unsignalled ones too (wraps).
     pub send_retired: u32,
 }
 
-/// How large the queues of a queue pair are; the model may round up.
+/// Sizes of a queue pair's queues; the model may round up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpCapabilities {
     pub max_send_wr: u32,
@@ -154,43 +155,45 @@ pub struct QpCapabilities {
     pub max_inline_bytes: u32,
 }
 
-/// A queue pair at birth.
+/// Attributes of a new queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpInit {
     pub qp_type: QpType,
     pub pd: PdHandle,
     pub send_cq: CqHandle,
     pub recv_cq: CqHandle,
-    /// Receive requests come from here; the queue pair has no receive queue of its own then.
+    /// Source of receive requests. The queue pair has no receive queue of its own then.
     pub srq: Option<SrqHandle>,
-    /// Of the receiving side of an extended reliable connection, which has neither protection domain nor completion queues.
+    /// Domain of the receiving side of an extended reliable connection, which has neither
+    /// protection domain nor completion queues.
     pub xrcd: Option<XrcdHandle>,
     pub capabilities: QpCapabilities,
-    /// Every send request completes with a completion.
+    /// Whether every send request gives a completion.
     pub signal_all: bool,
-    /// What it sends to a multicast group does not come back to itself.
+    /// Whether messages to a multicast group do not come back to the queue pair that sends them.
     pub block_own_multicast: bool,
 }
 
-/// A shared receive queue at birth.
+/// Attributes of a new shared receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SrqInit {
-    /// Receive buffers are checked against it, whatever queue pair takes the request (IBTA 10.2.9.1).
+    /// Domain against which receive buffers are checked, whatever queue pair takes the request
+    /// (IBTA 10.2.9.1).
     pub pd: PdHandle,
     pub max_wr: u32,
     pub max_sge: u32,
     pub xrc: Option<SrqOfXrc>,
 }
 
-/// What makes a shared receive queue one of extended reliable connections.
+/// Attributes of a shared receive queue of extended reliable connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SrqOfXrc {
     pub xrcd: XrcdHandle,
-    /// Takes the completions of all queue pairs that deliver to the queue.
+    /// Completion queue of all queue pairs that deliver to the shared queue.
     pub cq: CqHandle,
 }
 
-/// What `query_srq` tells.
+/// Result of `query_srq`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SrqSnapshot {
     pub hca: HcaId,
@@ -206,7 +209,8 @@ pub struct AddressVector {
     pub source_path_bits: u8,
     pub static_rate: u8,
     pub port: PortNumber,
-    /// Destination GID, hop limit, traffic class, flow label, source GID index where a GRH is asked for.
+    /// Destination GID, hop limit, traffic class, flow label and source GID index, if a GRH is
+    /// requested.
     pub grh: Option<GlobalRoute>,
 }
 
@@ -219,7 +223,8 @@ pub struct GlobalRoute {
     pub traffic_class: u8,
 }
 
-/// What `modify_qp` sets: only what is given changes. Times stay the specification's 5-bit and 3-bit codes.
+/// Attributes that `modify_qp` sets: only the given ones change. Times stay the specification's
+/// 5-bit and 3-bit codes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QpModification {
     pub state: Option<QpState>,
@@ -239,11 +244,11 @@ pub struct QpModification {
     pub max_dest_rd_atomic: Option<u8>,
     pub min_rnr_timer: Option<u8>,
     pub dest_qpn: Option<Qpn>,
-    /// On the way to SQD: raise an event when what was begun is done.
+    /// On the way to SQD: whether to raise an event when work that was begun is done.
     pub drained_event: Option<bool>,
 }
 
-/// What `query_qp` tells.
+/// Result of `query_qp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpSnapshot {
     pub init: QpInit,
@@ -251,7 +256,7 @@ pub struct QpSnapshot {
     pub state: QpState,
     pub access: Access,
     pub pkey_index: u16,
-    /// The key of that index.
+    /// Key at `pkey_index`.
     pub pkey: PKey,
     pub port: PortNumber,
     pub qkey: QKey,
@@ -266,24 +271,24 @@ pub struct QpSnapshot {
     pub max_dest_rd_atomic: u8,
     pub min_rnr_timer: u8,
     pub dest_qpn: Qpn,
-    /// In SQD: requests that were begun are not done yet.
+    /// In SQD: whether requests that were begun are not done yet.
     pub send_queue_draining: bool,
 }
 
-/// A memory region as registered.
+/// Memory region as registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MrInit {
     pub owner: ProcessId,
     pub pd: PdHandle,
-    /// Where it lies in the program.
+    /// Address in the program.
     pub address: u64,
     pub len_bytes: u64,
-    /// The address by which work requests name its first byte.
+    /// Address by which work requests name the first byte.
     pub iova: u64,
     pub access: Access,
 }
 
-/// What `reregister_mr` changes: only what is given.
+/// Changes by `reregister_mr`: only the given attributes change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MrChange {
     pub pd: Option<PdHandle>,
@@ -291,7 +296,7 @@ pub struct MrChange {
     pub access: Option<Access>,
 }
 
-/// Where a memory region lies, and the address by which work requests name its first byte.
+/// Place of a memory region, and the address by which work requests name its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MrRange {
     pub address: u64,
@@ -309,15 +314,17 @@ pub struct PortSnapshot {
     pub mtu_max: Mtu,
     pub mtu_active: Mtu,
     pub vl_cap: OperationalVls,
-    /// What the link trained to; the slowest and narrowest while there is none.
+    /// Rate that the link trained to; the slowest and narrowest rate without a link.
     pub rate: LinkRate,
-    /// Only ports of InfiniBand links show their LIDs: on Ethernet they are the fabric's own names.
+    /// Link layer. Only ports of InfiniBand links show their LIDs: on Ethernet, LIDs are the
+    /// fabric's own names.
     pub link_layer: LinkLayer,
-    /// Its GID table. InfiniBand's has one entry, that of an Ethernet port its link-local and its IPv4 address.
+    /// GID table. On InfiniBand it has one entry. On Ethernet it has the port's link-local and IPv4
+    /// addresses.
     pub gids: [Option<Gid>; 2],
 }
 
-/// Why a verb was refused; the library turns it into an errno.
+/// Reason why a verb was refused; the library turns it into an errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VerbsError {
     #[error("an argument is out of range or names nothing")]
@@ -336,32 +343,33 @@ pub enum VerbsError {
     Unresolved,
 }
 
-/// The memory of programs, as the model reaches it. Implemented by the engine and by tests.
+/// Memory of programs, as the model reaches it. The engine and tests implement it.
 pub trait HostMemory {
     /// Fills `into` from `address` of `process`.
     ///
     /// # Errors
-    /// When the memory is not there (any more).
+    /// If the memory does not exist (any more).
     fn read(&mut self, process: ProcessId, address: u64, into: &mut [u8]) -> Result<(), MemoryFault>;
-    /// Writes `payload` to `address` of `process`. It may be carried out later, but before the process or `read` looks.
+    /// Writes `payload` to `address` of `process`. The write may happen later, but before the
+    /// process or `read` looks.
     ///
     /// # Errors
-    /// When the memory is not there (any more).
+    /// If the memory does not exist (any more).
     fn write(&mut self, process: ProcessId, address: u64, payload: &PayloadSlice) -> Result<(), MemoryFault>;
-    /// Puts `change(word)` in the place of the word at `address`, and answers what it was. Other changes by this call take place before or
-    /// afterwards.
+    /// Replaces the word at `address` by `change(word)` and returns the former word. Other updates
+    /// of the word happen before or afterwards.
     ///
     /// # Errors
-    /// When the memory is not there (any more).
+    /// If the memory does not exist (any more).
     fn update(&mut self, process: ProcessId, address: u64, change: &dyn Fn(u64) -> u64) -> Result<u64, MemoryFault> {
         read_and_write(self, process, address, change)
     }
 }
 
-/// [`HostMemory::update`] where only the model changes memory.
+/// Implements [`HostMemory::update`] for memory that only the model changes.
 ///
 /// # Errors
-/// When the memory is not there (any more).
+/// If the memory does not exist (any more).
 pub fn read_and_write<M: HostMemory + ?Sized>(
     memory: &mut M,
     process: ProcessId,
@@ -376,7 +384,7 @@ pub fn read_and_write<M: HostMemory + ?Sized>(
     Ok(original)
 }
 
-/// The program's memory is not mapped, or the program is gone.
+/// Fault: the program's memory is not mapped, or the program is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no such memory in the program")]
 pub struct MemoryFault;

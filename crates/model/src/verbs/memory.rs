@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// A span of a program's memory that has passed the access check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Looked at again before bytes move: it may be deregistered meanwhile.
+    /// Region, which is checked again before bytes move: it may be deregistered meanwhile.
     pub mr: MrHandle,
     pub process: ProcessId,
     pub address: u64,
@@ -18,21 +18,22 @@ pub struct Segment {
 }
 
 impl MemoryRegion {
-    /// Where `len_bytes` at `iova` lie in the program, if they lie inside.
+    /// Returns the place in the program of `len_bytes` at `iova`, if they lie inside the region.
     pub(super) fn translate(&self, iova: u64, len_bytes: u64) -> Option<u64> {
         let offset = iova.checked_sub(self.init.iova)?;
         let end = offset.checked_add(len_bytes)?;
         (end <= self.init.len_bytes).then(|| self.init.address + offset)
     }
 
-    /// Whether a segment that was checked before still lies inside: the region may have been moved since.
+    /// Checks whether a segment that was checked before still lies inside: the region may have been
+    /// moved since.
     pub fn holds(&self, segment: &Segment) -> bool {
         let offset = segment.address.checked_sub(self.init.address);
         offset.is_some_and(|offset| offset + u64::from(segment.len_bytes) <= self.init.len_bytes)
     }
 }
 
-/// By which queue pair memory is reached.
+/// Queue pair by which memory is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
     pub hca: HcaId,
@@ -40,7 +41,7 @@ pub struct Reach {
     pub qpn: Qpn,
 }
 
-/// What a peer wants to do with memory.
+/// Access that a peer requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoteAccess {
     Read,
@@ -59,7 +60,8 @@ impl RemoteAccess {
 }
 
 impl Verbs {
-    /// Checks a local scatter/gather entry (IBTA 10.6.3): key, protection domain, bounds and, where `write`, the right to write.
+    /// Checks a local scatter/gather entry (IBTA 10.6.3): key, protection domain, bounds and, with
+    /// `write`, the right to write.
     pub fn check_local(&self, hca: HcaId, pd: PdHandle, entry: ScatterGatherEntry, write: bool) -> Option<Segment> {
         let ScatterGatherEntry { address, len_bytes, lkey: LKey(key) } = entry;
         let mr = self.mrs.get(key)?;
@@ -70,7 +72,7 @@ impl Verbs {
         Some(Segment { mr: MrHandle(key), process: mr.init.owner, address, len_bytes })
     }
 
-    /// Checks what a peer asks for: key, protection domain, bounds and right.
+    /// Checks a peer's request: key, protection domain, bounds and right.
     pub fn check_remote(&self, by: Reach, key: u32, iova: u64, len_bytes: u32, access: RemoteAccess) -> Option<Segment> {
         if key & WINDOW_KEY != 0 {
             return self.check_window(by, key, iova, len_bytes, access);
@@ -83,7 +85,8 @@ impl Verbs {
         Some(Segment { mr: MrHandle(key), process: mr.init.owner, address, len_bytes })
     }
 
-    /// What a peer asks for by a window's key: the window decides, within its region (IBTA 10.6.7.2).
+    /// Checks a peer's request by a window's key: the window decides, within its region (IBTA
+    /// 10.6.7.2).
     fn check_window(&self, by: Reach, key: u32, iova: u64, len_bytes: u32, access: RemoteAccess) -> Option<Segment> {
         let (_, window) = self.window_of(key)?;
         let binding = window.binding?;
@@ -100,7 +103,8 @@ impl Verbs {
         Some(Segment { mr: binding.mr, process: mr.init.owner, address, len_bytes })
     }
 
-    /// Calls `each` with the checked parts of `entries` that hold bytes `offset..offset + len`; `None` when a check fails.
+    /// Calls `each` with the checked parts of `entries` that hold bytes `offset..offset + len`.
+    /// Returns `None` if a check fails.
     pub fn walk_local(
         &self,
         hca: HcaId,
@@ -131,7 +135,7 @@ impl Verbs {
     /// Gathers bytes `offset..offset + len` of `entries` into one buffer.
     ///
     /// # Errors
-    /// `LocalProtectionError` when a key does not allow it or the memory is gone.
+    /// `LocalProtectionError` if a key does not allow it or the memory is gone.
     pub fn gather(
         &self,
         pool: &mut ChunkPool,
@@ -153,10 +157,10 @@ impl Verbs {
     }
 }
 
-/// Buffers for payload on its way, used again when nobody holds them any more.
+/// Pool of buffers for payload on its way, which are used again when nobody holds them any more.
 pub struct ChunkPool {
     lent: VecDeque<Arc<[u8]>>,
-    /// Nobody looks at payload: only its length is kept.
+    /// Whether nobody looks at payload: only its length is kept.
     counts_only: bool,
 }
 
@@ -167,21 +171,21 @@ impl Default for ChunkPool {
 }
 
 impl ChunkPool {
-    /// Payload is read from a program's memory in pieces of this size; every MTU divides it.
+    /// Size of the pieces in which payload is read from a program's memory; every MTU divides it.
     pub const CHUNK_BYTES: u32 = 64 * 1024;
     const BUFFERS_MAX: usize = 64;
-    /// A message of up to this size gets a buffer of its own size.
+    /// Size up to which a message gets a buffer of its own size.
     const SMALL_BYTES: usize = 4_096;
 
-    /// Payload without bytes, where memory is neither read nor written.
+    /// Creates a pool for payload without bytes: memory is neither read nor written.
     pub fn counting_only() -> Self {
         Self { lent: VecDeque::new(), counts_only: true }
     }
 
-    /// A buffer of `len` bytes, filled by `fill`.
+    /// Returns a buffer of `len` bytes, filled by `fill`.
     ///
     /// # Errors
-    /// That of `fill`.
+    /// The error of `fill`.
     pub fn filled<E>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<PayloadSlice, E> {
         debug_assert!(len <= Self::CHUNK_BYTES as usize);
         if self.counts_only {
@@ -200,7 +204,7 @@ impl ChunkPool {
         result.map(|()| PayloadSlice { buffer: Some(buffer), offset: 0, len: len as u32 })
     }
 
-    /// The buffer lent out longest, if it is back; else a new one.
+    /// Returns the buffer lent out longest if it is back, otherwise a new one.
     fn take(&mut self) -> Arc<[u8]> {
         if let Some(mut oldest) = self.lent.pop_front() {
             if Arc::get_mut(&mut oldest).is_some() {

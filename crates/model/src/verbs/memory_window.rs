@@ -1,17 +1,19 @@
-//! Memory windows (IBTA 10.6.7): parts of a region that peers may reach by a key that is quickly given and taken back.
+//! Memory windows (IBTA 10.6.7): parts of a region that peers may reach by a key that is quickly
+//! given and taken back.
 //!
-//! Type 1 is bound by any process that has its protection domain and may be bound anew at any time. Type 2 belongs to the queue pair that
-//! bound it (type 2B) and must be invalidated before it is bound again.
+//! Any process that has the protection domain may bind a window of type 1, again at any time. A
+//! window of type 2 belongs to the queue pair that bound it (type 2B). It must be invalidated
+//! before it is bound again.
 
 use super::api::{VerbsError, WindowBind};
 use super::memory::Reach;
 use super::objects::{Verbs, take};
 use softband_types::{Access, HcaId, MrHandle, MwHandle, PdHandle, ProcessId, Qpn, RKey};
 
-/// Keys with this bit are those of windows.
+/// Bit that marks the keys of windows.
 pub(super) const WINDOW_KEY: u32 = 1 << 31;
 
-/// Which kind of window.
+/// Type of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowType {
     One,
@@ -29,27 +31,27 @@ pub struct MemoryWindow {
     pub binding: Option<WindowBinding>,
 }
 
-/// What a window is bound to.
+/// Binding of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowBinding {
     pub mr: MrHandle,
-    /// Its first byte, as the region names it.
+    /// First byte, as the region names it.
     pub iova: u64,
     pub len_bytes: u64,
     pub access: Access,
-    /// Peers count from the window's first byte.
+    /// Whether peers count from the window's first byte.
     pub zero_based: bool,
-    /// The queue pair that bound it.
+    /// Queue pair that bound the window.
     pub qpn: Qpn,
 }
 
-/// A bind or invalidation that is not allowed.
+/// Bind or invalidation that is not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowFault;
 
 impl Verbs {
     /// # Errors
-    /// `Unsupported` on an HCA without windows, `NoMemory` when it has no more.
+    /// `Unsupported` on an HCA without windows, `NoMemory` if it has no more.
     pub fn alloc_mw(&mut self, owner: ProcessId, pd: PdHandle, window_type: WindowType) -> Result<(MwHandle, RKey), VerbsError> {
         let hca = self.pd(owner, pd)?.hca;
         let index = self.hca_index(hca)?;
@@ -67,7 +69,7 @@ impl Verbs {
     }
 
     /// # Errors
-    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    /// `Invalid` if the window does not exist, `Forbidden` if it belongs to another process.
     pub fn dealloc_mw(&mut self, owner: ProcessId, mw: MwHandle) -> Result<(), VerbsError> {
         if self.mws.get(mw.0).ok_or(VerbsError::Invalid)?.owner != owner {
             return Err(VerbsError::Forbidden);
@@ -80,7 +82,7 @@ impl Verbs {
         Ok(())
     }
 
-    /// The window that has this key now, with its handle.
+    /// Returns the window that has this key now, with its handle.
     pub(super) fn window_of(&self, key: u32) -> Option<(u32, &MemoryWindow)> {
         let (handle, window) = self.mws.by_index((key & !WINDOW_KEY) >> 8)?;
         (key & WINDOW_KEY != 0 && window.rkey.0 == key).then_some((handle, window))
@@ -89,7 +91,8 @@ impl Verbs {
     /// Binds a window, as work of the queue pair that `by` names.
     ///
     /// # Errors
-    /// When window, region and queue pair do not belong together, or the region does not allow what the window would.
+    /// If window, region and queue pair do not belong together, or the region does not allow the
+    /// window's rights.
     pub fn bind_window(&mut self, by: Reach, bind: &WindowBind) -> Result<(), WindowFault> {
         let window = self.mws.get(bind.mw.0).ok_or(WindowFault)?;
         let same_key = window.rkey.0 >> 8 == bind.rkey.0 >> 8;
@@ -112,7 +115,7 @@ impl Verbs {
         Ok(())
     }
 
-    /// What the region says of it (IBTA C10-74 to C10-77).
+    /// Checks a binding against its region (IBTA C10-74 to C10-77).
     fn check_binding(&self, by: Reach, bind: &WindowBind, window_type: WindowType) -> Result<WindowBinding, WindowFault> {
         let mr = bind.mr.and_then(|mr| self.mrs.get(mr.0)).ok_or(WindowFault)?;
         let changes = bind.access.remote_write || bind.access.remote_atomic;
@@ -126,10 +129,11 @@ impl Verbs {
         Ok(WindowBinding { mr: bind.mr.ok_or(WindowFault)?, iova, len_bytes, access, zero_based, qpn: by.qpn })
     }
 
-    /// Takes the key of a window of type 2 back, as work of its own queue pair or by the peer's message (IBTA 10.6.7.2.8).
+    /// Invalidates the key of a window of type 2, as work of its own queue pair or by the peer's
+    /// message (IBTA 10.6.7.2.8).
     ///
     /// # Errors
-    /// When the key is not that of a window that this queue pair has bound.
+    /// If the key does not name a window that this queue pair has bound.
     pub fn invalidate(&mut self, by: Reach, rkey: RKey) -> Result<(), WindowFault> {
         let (handle, window) = self.window_of(rkey.0).ok_or(WindowFault)?;
         let own = window.binding.is_some_and(|binding| binding.qpn == by.qpn);

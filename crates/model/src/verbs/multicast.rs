@@ -1,4 +1,4 @@
-//! Which queue pairs of an HCA listen to which multicast groups (IBTA 10.5).
+//! Members of multicast groups: queue pairs of an HCA (IBTA 10.5).
 
 use super::api::VerbsError;
 use super::objects::Verbs;
@@ -20,12 +20,12 @@ pub struct Multicast {
 }
 
 impl Multicast {
-    /// Queue pairs that get what is sent to a group.
+    /// Returns the queue pairs that get packets for a group.
     pub fn members(&self, group: Group) -> &[Qpn] {
         self.groups.get(&group).map_or(&[], Vec::as_slice)
     }
 
-    /// HCAs with members of any group behind this LID.
+    /// Returns the HCAs with members of any group behind this LID.
     pub fn hcas(&self, mlid: Lid) -> impl Iterator<Item = HcaId> {
         self.groups.keys().filter(move |group| group.mlid == mlid).map(|group| group.hca)
     }
@@ -34,7 +34,7 @@ impl Multicast {
         self.groups.iter().any(|(group, members)| group.hca == hca && members.contains(&qpn))
     }
 
-    /// Takes a queue pair out of all groups; the LIDs of those that it was in.
+    /// Takes a queue pair out of all groups. Returns the LIDs of those groups.
     pub fn detach_all(&mut self, hca: HcaId, qpn: Qpn) -> Vec<Lid> {
         let mut left = Vec::new();
         for (group, members) in self.groups.iter_mut().filter(|(group, _)| group.hca == hca) {
@@ -79,7 +79,7 @@ impl Verbs {
     }
 
     /// # Errors
-    /// `Invalid` when the queue pair is not attached.
+    /// `Invalid` if the queue pair is not attached.
     pub fn detach_multicast(&mut self, group: Group, qpn: Qpn) -> Result<(), VerbsError> {
         let members = self.multicast.groups.get_mut(&group).ok_or(VerbsError::Invalid)?;
         let at = members.iter().position(|member| *member == qpn).ok_or(VerbsError::Invalid)?;

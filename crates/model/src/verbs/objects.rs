@@ -1,4 +1,5 @@
-//! Protection domains, completion queues, memory regions and address handles: birth, use, death.
+//! Protection domains, completion queues, memory regions and address handles: creation, use,
+//! destruction.
 
 use super::api::{AddressVector, MrChange, MrInit, VerbsError};
 use super::memory_window::MemoryWindow;
@@ -10,23 +11,25 @@ use crate::parts::{HcaPart, OptionalVerbs};
 use softband_sim::SimTime;
 use softband_types::{AhHandle, CqHandle, HcaId, LKey, MrHandle, MwHandle, PdHandle, ProcessId, RKey, SrqHandle};
 
-/// Keeps memory regions, address handles and queue pairs of one trust together (IBTA 10.2.3).
+/// Domain that keeps memory regions, address handles and queue pairs of one trust together (IBTA
+/// 10.2.3).
 #[derive(Debug)]
 pub struct ProtectionDomain {
     pub owner: ProcessId,
     pub hca: HcaId,
-    /// Objects that name it.
+    /// Number of objects that name the domain.
     pub users: u32,
 }
 
-/// A completion queue: who owns it and what it is armed for. Its entries live with the program.
+/// Completion queue: its owner, and the event that it is armed for. Its entries live with the
+/// program.
 #[derive(Debug)]
 pub struct CompletionQueue {
     pub owner: ProcessId,
     pub hca: HcaId,
-    /// Queue pairs that complete into it, counted once for each direction.
+    /// Queue pairs that complete into the queue, counted once for each direction.
     pub users: u32,
-    /// Overrun: takes no completions any more.
+    /// Whether the queue has overrun. It takes no completions any more then.
     pub failed: bool,
     armed_any: Option<SimTime>,
     armed_solicited: Option<SimTime>,
@@ -39,7 +42,7 @@ impl CompletionQueue {
         *armed = Some(armed.map_or(from, |earlier| earlier.min(from)));
     }
 
-    /// Whether a completion entering at `now` raises the event; if so, the queue is disarmed.
+    /// Checks whether a completion entering at `now` raises the event. If so, disarms the queue.
     pub fn take_event(&mut self, now: SimTime, solicited_or_error: bool) -> bool {
         let due = |armed: Option<SimTime>| armed.is_some_and(|from| now >= from);
         let raised = due(self.armed_any) || solicited_or_error && due(self.armed_solicited);
@@ -56,7 +59,7 @@ impl CompletionQueue {
 pub struct MemoryRegion {
     pub hca: HcaId,
     pub init: MrInit,
-    /// Memory windows that are bound to it.
+    /// Number of memory windows that are bound to the region.
     pub windows: u32,
 }
 
@@ -68,7 +71,7 @@ pub struct AddressHandle {
     pub vector: AddressVector,
 }
 
-/// How many objects of each kind an HCA holds at most.
+/// Largest number of objects of each kind on an HCA.
 #[derive(Clone, Debug)]
 pub struct Limits {
     pub pds: u32,
@@ -104,7 +107,7 @@ pub(super) fn take(used: &mut u32, limit: u32) -> Result<(), VerbsError> {
     Ok(())
 }
 
-/// All verbs objects of a fabric but its queue pairs.
+/// All verbs objects of a fabric except its queue pairs.
 pub struct Verbs {
     pub pds: Table<ProtectionDomain>,
     pub cqs: Table<CompletionQueue>,
@@ -119,7 +122,7 @@ pub struct Verbs {
 }
 
 impl Verbs {
-    /// Tables for HCAs with these limits, in the order of their `HcaId`.
+    /// Creates tables for HCAs with these limits, in the order of their `HcaId`.
     pub fn new(limits: Vec<Limits>) -> Self {
         let in_use = vec![InUse::default(); limits.len()];
         Self {
@@ -141,31 +144,31 @@ impl Verbs {
         if index < self.limits.len() { Ok(index) } else { Err(VerbsError::Invalid) }
     }
 
-    /// Whether the HCA has atomic writes.
+    /// Checks whether the HCA offers atomic writes.
     pub fn offers_atomic_write(&self, hca: HcaId) -> bool {
         self.hca_index(hca).is_ok_and(|index| self.limits[index].optional.atomic_write)
     }
 
-    /// The protection domain, when `owner` may use it.
+    /// Returns the protection domain, if `owner` may use it.
     ///
     /// # Errors
-    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    /// `Invalid` if it does not exist, `Forbidden` if it belongs to another process.
     pub fn pd(&self, owner: ProcessId, pd: PdHandle) -> Result<&ProtectionDomain, VerbsError> {
         let found = self.pds.get(pd.0).ok_or(VerbsError::Invalid)?;
         if found.owner == owner { Ok(found) } else { Err(VerbsError::Forbidden) }
     }
 
-    /// The completion queue, when `owner` may use it.
+    /// Returns the completion queue, if `owner` may use it.
     ///
     /// # Errors
-    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    /// `Invalid` if it does not exist, `Forbidden` if it belongs to another process.
     pub fn cq(&self, owner: ProcessId, cq: CqHandle) -> Result<&CompletionQueue, VerbsError> {
         let found = self.cqs.get(cq.0).ok_or(VerbsError::Invalid)?;
         if found.owner == owner { Ok(found) } else { Err(VerbsError::Forbidden) }
     }
 
     /// # Errors
-    /// `NoMemory` when the HCA has no more of them.
+    /// `NoMemory` if the HCA has no more of them.
     pub fn alloc_pd(&mut self, owner: ProcessId, hca: HcaId) -> Result<PdHandle, VerbsError> {
         let index = self.hca_index(hca)?;
         take(&mut self.in_use[index].pds, self.limits[index].pds)?;
@@ -174,7 +177,7 @@ impl Verbs {
     }
 
     /// # Errors
-    /// `Busy` while anything names it.
+    /// `Busy` while any object names it.
     pub fn dealloc_pd(&mut self, owner: ProcessId, pd: PdHandle) -> Result<(), VerbsError> {
         if self.pd(owner, pd)?.users > 0 {
             return Err(VerbsError::Busy);
@@ -185,14 +188,14 @@ impl Verbs {
         Ok(())
     }
 
-    /// Notes one more or one less object that names `pd`.
+    /// Adds `delta` to the number of objects that name `pd`.
     pub fn use_pd(&mut self, pd: PdHandle, delta: i32) {
         if let Some(pd) = self.pds.get_mut(pd.0) {
             pd.users = pd.users.saturating_add_signed(delta);
         }
     }
 
-    /// Notes one more or one less direction of a queue pair that completes into `cq`.
+    /// Adds `delta` to the number of queue pair directions that complete into `cq`.
     pub fn use_cq(&mut self, cq: CqHandle, delta: i32) {
         if let Some(cq) = self.cqs.get_mut(cq.0) {
             cq.users = cq.users.saturating_add_signed(delta);
@@ -214,7 +217,7 @@ impl Verbs {
         if self.pd(init.owner, init.pd)?.hca != hca {
             return Err(VerbsError::Invalid);
         }
-        // IBTA 10.6.3.1: what peers may change, the local side must be allowed to change.
+        // IBTA 10.6.3.1: the local side must have the right to change memory that peers may change.
         let remote_change = init.access.remote_write || init.access.remote_atomic;
         let wraps = init.address.checked_add(init.len_bytes).is_none() || init.iova.checked_add(init.len_bytes).is_none();
         if init.len_bytes == 0 || wraps || remote_change && !init.access.local_write {
@@ -223,10 +226,12 @@ impl Verbs {
         Ok(())
     }
 
-    /// Changes a region under its keys; one that is refused stays as it was (IBTA 11.2.8.5).
+    /// Changes a region under its keys. A refused change leaves the region as it was (IBTA
+    /// 11.2.8.5).
     ///
     /// # Errors
-    /// Those of [`Self::register_mr`]; `Forbidden` when the region is another's, `Busy` while a window is bound to it.
+    /// Those of [`Self::register_mr`]; `Forbidden` if the region belongs to another process, `Busy`
+    /// while a window is bound to it.
     pub fn reregister_mr(&mut self, owner: ProcessId, mr: MrHandle, change: &MrChange) -> Result<(LKey, RKey), VerbsError> {
         let (hca, former, windows) = self.mrs.get(mr.0).map(|mr| (mr.hca, mr.init, mr.windows)).ok_or(VerbsError::Invalid)?;
         if former.owner != owner {
@@ -247,7 +252,8 @@ impl Verbs {
     }
 
     /// # Errors
-    /// `Invalid` when there is none, `Forbidden` when it is another's, `Busy` while a window is bound to it.
+    /// `Invalid` if the region does not exist, `Forbidden` if it belongs to another process, `Busy`
+    /// while a window is bound to it.
     pub fn deregister_mr(&mut self, owner: ProcessId, mr: MrHandle) -> Result<(), VerbsError> {
         let region = self.mrs.get(mr.0).ok_or(VerbsError::Invalid)?;
         if region.init.owner != owner {
@@ -275,7 +281,7 @@ impl Verbs {
         self.cqs.insert(cq).map(CqHandle).ok_or(VerbsError::NoMemory)
     }
 
-    /// Whether a completion queue may have this many entries.
+    /// Checks whether a completion queue may have `entries` entries.
     ///
     /// # Errors
     /// `Invalid` for more entries than the HCA's queues hold.
@@ -297,7 +303,7 @@ impl Verbs {
     }
 
     /// # Errors
-    /// `NoMemory` when the HCA has no more of them.
+    /// `NoMemory` if the HCA has no more of them.
     pub fn create_ah(&mut self, owner: ProcessId, pd: PdHandle, vector: AddressVector) -> Result<AhHandle, VerbsError> {
         let index = self.pd(owner, pd)?.hca.0 as usize;
         if vector.service_level.0 > 15 {
@@ -310,7 +316,7 @@ impl Verbs {
     }
 
     /// # Errors
-    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    /// `Invalid` if it does not exist, `Forbidden` if it belongs to another process.
     pub fn destroy_ah(&mut self, owner: ProcessId, ah: AhHandle) -> Result<(), VerbsError> {
         if self.ahs.get(ah.0).ok_or(VerbsError::Invalid)?.owner != owner {
             return Err(VerbsError::Forbidden);
@@ -324,7 +330,7 @@ impl Verbs {
         Ok(())
     }
 
-    /// Removes all that `owner` holds; its queue pairs must be gone already.
+    /// Removes all objects of `owner`; its queue pairs must be gone already.
     pub fn remove_owner(&mut self, owner: ProcessId) {
         let ahs: Vec<u32> = self.ahs.iter().filter(|(_, ah)| ah.owner == owner).map(|(handle, _)| handle).collect();
         let mrs: Vec<u32> = self.mrs.iter().filter(|(_, mr)| mr.init.owner == owner).map(|(handle, _)| handle).collect();

@@ -1,4 +1,4 @@
-//! Shared receive queues (IBTA 10.2.9): receive requests that many queue pairs take from.
+//! Shared receive queues (IBTA 10.2.9): many queue pairs take receive requests from them.
 
 use super::api::{ReceiveRequest, SrqInit, SrqSnapshot, VerbsError};
 use super::objects::{Verbs, take};
@@ -11,20 +11,22 @@ pub struct SharedReceiveQueue {
     pub owner: ProcessId,
     pub hca: HcaId,
     pub init: SrqInit,
-    /// Queue pairs that take from it.
+    /// Number of queue pairs that take from the queue.
     pub users: u32,
-    /// Raises an event when fewer requests than this are left; 0: it does not.
+    /// The queue raises an event when fewer requests than this are left. 0 means no event.
     limit: u32,
     requests: VecDeque<ReceiveRequest>,
 }
 
 impl SharedReceiveQueue {
-    /// The number by which messages name a queue, given its handle: 24 bits, as the extended transport header has.
+    /// Returns the number by which messages name a queue, given its handle: 24 bits, as in the
+    /// extended transport header.
     pub const fn number_of(handle: SrqHandle) -> u32 {
         handle.0 >> 8
     }
 
-    /// Takes the oldest request. True: fewer are left now than the limit that was armed, which raises its event once.
+    /// Takes the oldest request. Also returns whether fewer requests are left than the armed limit,
+    /// which raises its event once.
     pub fn take(&mut self) -> Option<(ReceiveRequest, bool)> {
         let request = self.requests.pop_front()?;
         let reached = (self.requests.len() as u64) < u64::from(self.limit);
@@ -34,37 +36,38 @@ impl SharedReceiveQueue {
         Some((request, reached))
     }
 
-    /// Takes the oldest requests, no more than this, without a word to anybody.
+    /// Takes the oldest requests, `count_max` at most, without an event.
     pub fn take_many(&mut self, count_max: usize) -> Vec<ReceiveRequest> {
         self.requests.drain(..self.requests.len().min(count_max)).collect()
     }
 
-    /// The limit that is armed, or 0.
+    /// Returns the armed limit, or 0.
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// Somebody who takes requests himself has found fewer than the limit; whether that was armed.
+    /// Disarms the limit: a program that takes requests itself has found fewer. Returns whether the
+    /// limit was armed.
     pub fn disarm(&mut self) -> bool {
         std::mem::take(&mut self.limit) > 0
     }
 
-    /// Requests that wait for a message.
+    /// Returns the number of requests that wait for a message.
     pub fn waiting(&self) -> usize {
         self.requests.len()
     }
 
-    /// A request comes back unused: its message was never completed.
+    /// Puts an unused request back: its message was never completed.
     pub fn put_back(&mut self, request: ReceiveRequest) {
         self.requests.push_front(request);
     }
 }
 
 impl Verbs {
-    /// The shared receive queue, when `owner` may use it.
+    /// Returns the shared receive queue, if `owner` may use it.
     ///
     /// # Errors
-    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    /// `Invalid` if it does not exist, `Forbidden` if it belongs to another process.
     pub fn srq(&self, owner: ProcessId, srq: SrqHandle) -> Result<&SharedReceiveQueue, VerbsError> {
         let found = self.srqs.get(srq.0).ok_or(VerbsError::Invalid)?;
         if found.owner == owner { Ok(found) } else { Err(VerbsError::Forbidden) }
@@ -76,7 +79,8 @@ impl Verbs {
     }
 
     /// # Errors
-    /// `Unsupported` on an HCA without them, `Invalid` for more requests or entries than it takes, `NoMemory` when it has no more.
+    /// `Unsupported` on an HCA without them, `Invalid` for more requests or entries than it takes,
+    /// `NoMemory` if it has no more.
     pub fn create_srq(&mut self, owner: ProcessId, hca: HcaId, init: SrqInit) -> Result<SrqHandle, VerbsError> {
         let index = self.hca_index(hca)?;
         let limits = &self.limits[index].optional;
@@ -103,10 +107,10 @@ impl Verbs {
         Ok(SrqHandle(srq))
     }
 
-    /// Changes the size, which must hold what waits, or arms the limit.
+    /// Changes the size, which must hold the waiting requests, or arms the limit.
     ///
     /// # Errors
-    /// `Invalid` for a size or limit that does not fit; nothing has changed then.
+    /// `Invalid` for a size or limit that does not fit; nothing changes then.
     pub fn modify_srq(&mut self, owner: ProcessId, srq: SrqHandle, max_wr: Option<u32>, limit: Option<u32>) -> Result<(), VerbsError> {
         let index = self.hca_index(self.srq(owner, srq)?.hca)?;
         let most = self.limits[index].optional.max_srq_wr;
@@ -121,7 +125,7 @@ impl Verbs {
     }
 
     /// # Errors
-    /// `Invalid` when there is none, `Forbidden` when it is another's.
+    /// `Invalid` if it does not exist, `Forbidden` if it belongs to another process.
     pub fn query_srq(&self, owner: ProcessId, srq: SrqHandle) -> Result<SrqSnapshot, VerbsError> {
         let queue = self.srq(owner, srq)?;
         Ok(SrqSnapshot { hca: queue.hca, init: queue.init, limit: queue.limit })
@@ -144,14 +148,15 @@ impl Verbs {
         Ok(())
     }
 
-    /// Notes one more or one less queue pair that takes from `srq`.
+    /// Adds `delta` to the number of queue pairs that take from `srq`.
     pub fn use_srq(&mut self, srq: Option<SrqHandle>, delta: i32) {
         if let Some(queue) = srq.and_then(|srq| self.srqs.get_mut(srq.0)) {
             queue.users = queue.users.saturating_add_signed(delta);
         }
     }
 
-    /// Adds a request. One that finds no room is dropped: the library counts, so only a lying program posts it.
+    /// Adds a request, or drops it if there is no room: the library counts, so only a lying program
+    /// posts too many.
     pub fn post_srq_receive(&mut self, srq: SrqHandle, request: ReceiveRequest) {
         if let Some(queue) = self.srqs.get_mut(srq.0)
             && queue.requests.len() < queue.init.max_wr as usize

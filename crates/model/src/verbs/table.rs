@@ -1,6 +1,7 @@
-//! A table of objects behind 32-bit handles that notice when they have become stale.
+//! A table of objects behind 32-bit handles. It detects stale handles.
 
-/// Handles are 23 bits of index (from 1 on) and 8 bits of generation, as HCAs build their keys; the highest bit stays free.
+/// Table of objects. A handle has 23 bits of index (from 1 on) and 8 bits of generation, like the
+/// keys of HCAs. The highest bit stays free.
 pub struct Table<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
@@ -20,7 +21,7 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// Stores `value`; `None` when 2^23 objects exist.
+    /// Stores `value` and returns its handle. Returns `None` if 2^23 objects exist.
     pub fn insert(&mut self, value: T) -> Option<u32> {
         let index = match self.free.pop() {
             Some(index) => index,
@@ -41,7 +42,7 @@ impl<T> Table<T> {
         if slot.generation == handle as u8 { slot.value.as_ref() } else { None }
     }
 
-    /// The object at an index, whatever its generation, and its handle.
+    /// Returns the object at an index, whatever its generation, and its handle.
     pub fn by_index(&self, index: u32) -> Option<(u32, &T)> {
         let slot = self.slots.get(index as usize)?;
         slot.value.as_ref().map(|value| (index << 8 | u32::from(slot.generation), value))
@@ -52,7 +53,7 @@ impl<T> Table<T> {
         if slot.generation == handle as u8 { slot.value.as_mut() } else { None }
     }
 
-    /// Takes the object out; its handle is stale from now on.
+    /// Takes out the object; its handle is stale from now on.
     pub fn remove(&mut self, handle: u32) -> Option<T> {
         self.get(handle)?;
         let slot = &mut self.slots[(handle >> 8) as usize];
@@ -62,7 +63,7 @@ impl<T> Table<T> {
         slot.value.take()
     }
 
-    /// Handles and objects, in the order of their slots.
+    /// Returns handles and objects, in the order of their slots.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.slots
             .iter()

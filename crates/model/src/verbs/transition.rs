@@ -1,4 +1,5 @@
-//! Which attributes a queue pair's transition needs and allows (IBTA 10.3.1 and 11.2.5.2; the kernel's `ib_modify_qp_is_ok`).
+//! Attributes that a queue pair's transition needs and allows (IBTA 10.3.1 and 11.2.5.2; the
+//! kernel's `ib_modify_qp_is_ok`).
 
 use super::api::{QpModification, VerbsError};
 use softband_types::{QpState, QpType};
@@ -42,7 +43,8 @@ fn given(m: &QpModification) -> u32 {
         | bit(m.drained_event.is_some(), DRAINED_EVENT)
 }
 
-/// Required and optional attributes of `from` to `to`; `None` when there is no such transition.
+/// Returns the required and optional attributes from `from` to `to`, or `None` if the transition
+/// does not exist.
 fn rule(from: QpState, to: QpState, qp_type: QpType) -> Option<(u32, u32)> {
     use QpState::{Error, Init, Reset, Rtr, Rts, Sqd, Sqe};
     let by_type = |rc: u32, uc: u32, ud: u32| match qp_type {
@@ -80,8 +82,9 @@ fn rule(from: QpState, to: QpState, qp_type: QpType) -> Option<(u32, u32)> {
     })
 }
 
-/// What a queue pair of this type takes of `modification`: programs give both sides of an extended reliable connection all of its
-/// attributes, and the kernel passes over those of the other side (`modify_qp_mask` of its uverbs).
+/// Returns the part of `modification` that a queue pair of this type takes. Programs give both
+/// sides of an extended reliable connection all of its attributes. The kernel passes over those of
+/// the other side (`modify_qp_mask` of its uverbs).
 #[must_use]
 pub fn of_this_side(modification: &QpModification, qp_type: QpType) -> QpModification {
     match qp_type {
@@ -91,10 +94,11 @@ pub fn of_this_side(modification: &QpModification, qp_type: QpType) -> QpModific
     }
 }
 
-/// The state that `modification` leads to from `current`.
+/// Returns the state that `modification` leads to from `current`.
 ///
 /// # Errors
-/// `Invalid` when there is no such transition, an attribute is missing, or one is given that it does not take.
+/// `Invalid` if the transition does not exist, lacks a required attribute, or does not take a given
+/// attribute.
 pub fn check_modification(current: QpState, qp_type: QpType, modification: &QpModification) -> Result<QpState, VerbsError> {
     if let Some(assumed) = modification.current_state {
         let transient = matches!(assumed, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe);

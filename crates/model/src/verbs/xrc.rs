@@ -1,24 +1,26 @@
-//! Domains of extended reliable connections (IBTA A14): which shared receive queues a target queue pair may deliver to.
+//! Domains of extended reliable connections (IBTA A14): the shared receive queues that a target
+//! queue pair may deliver to.
 
 use super::api::VerbsError;
 use super::objects::{Verbs, take};
 use super::shared_receive_queue::SharedReceiveQueue;
 use softband_types::{HcaId, ProcessId, SrqHandle, XrcdHandle};
 
-/// What processes of one host share a domain by: the file that they name, as device and inode.
+/// Key by which processes of one host share a domain: the file that they name, as device and inode.
 pub type XrcdKey = (u64, u64);
 
-/// A domain. Several processes may have opened it, and one may have done so several times.
+/// Domain of extended reliable connections. Several processes may have opened it, and each of them
+/// several times.
 #[derive(Debug)]
 pub struct Xrcd {
     pub hca: HcaId,
     key: Option<XrcdKey>,
     openers: Vec<ProcessId>,
-    /// Queues and queue pairs that name it.
+    /// Number of queues and queue pairs that name the domain.
     users: u32,
 }
 
-/// How a domain is opened, as `open(2)` has it.
+/// Options to open a domain, as in `open(2)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XrcdOpen {
     pub key: Option<XrcdKey>,
@@ -28,7 +30,8 @@ pub struct XrcdOpen {
 
 impl Verbs {
     /// # Errors
-    /// `Unsupported` on an HCA without XRC, `Invalid` when a domain must not be there and is, or must be and is not.
+    /// `Unsupported` on an HCA without XRC, `Invalid` if the domain exists and must not, `Absent`
+    /// if it must exist and does not.
     pub fn open_xrcd(&mut self, owner: ProcessId, hca: HcaId, open: XrcdOpen) -> Result<XrcdHandle, VerbsError> {
         let index = self.hca_index(hca)?;
         let limit = self.limits[index].optional.max_xrcd;
@@ -52,17 +55,17 @@ impl Verbs {
         }
     }
 
-    /// The domain, when `owner` has opened it.
+    /// Returns the domain, if `owner` has opened it.
     ///
     /// # Errors
-    /// `Invalid` when there is none, `Forbidden` when `owner` has not opened it.
+    /// `Invalid` if it does not exist, `Forbidden` if `owner` has not opened it.
     pub fn xrcd(&self, owner: ProcessId, xrcd: XrcdHandle) -> Result<&Xrcd, VerbsError> {
         let found = self.xrcds.get(xrcd.0).ok_or(VerbsError::Invalid)?;
         if found.openers.contains(&owner) { Ok(found) } else { Err(VerbsError::Forbidden) }
     }
 
     /// # Errors
-    /// `Busy` when it would go and something names it.
+    /// `Busy` if the last opener closes it while an object names it.
     pub fn close_xrcd(&mut self, owner: ProcessId, xrcd: XrcdHandle) -> Result<(), VerbsError> {
         let domain = self.xrcd(owner, xrcd)?;
         let (last, used, hca) = (domain.openers.len() == 1, domain.users > 0, domain.hca);
@@ -80,21 +83,21 @@ impl Verbs {
         Ok(())
     }
 
-    /// Notes one more or one less object that names `xrcd`.
+    /// Adds `delta` to the number of objects that name `xrcd`.
     pub fn use_xrcd(&mut self, xrcd: Option<XrcdHandle>, delta: i32) {
         if let Some(domain) = xrcd.and_then(|xrcd| self.xrcds.get_mut(xrcd.0)) {
             domain.users = domain.users.saturating_add_signed(delta);
         }
     }
 
-    /// The queue that a message of this domain names by its number.
+    /// Returns the queue that a message of this domain names by its number.
     pub fn xrc_srq(&self, xrcd: XrcdHandle, number: u32) -> Option<(SrqHandle, &SharedReceiveQueue)> {
         let (handle, srq) = self.srqs.by_index(number)?;
         let of_domain = srq.init.xrc.is_some_and(|xrc| xrc.xrcd == xrcd);
         of_domain.then_some((SrqHandle(handle), srq))
     }
 
-    /// Closes all domains that a process has opened; what others have in them stays.
+    /// Closes all domains that a process has opened; objects of other processes in them stay.
     pub(super) fn close_xrcds_of(&mut self, owner: ProcessId) {
         let opened: Vec<u32> = self.xrcds.iter().filter(|(_, domain)| domain.openers.contains(&owner)).map(|(handle, _)| handle).collect();
         for handle in opened {

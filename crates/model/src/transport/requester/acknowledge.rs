@@ -1,4 +1,4 @@
-//! Acknowledgements, NAKs, and what time out (IBTA 9.7.5 and 9.7.6).
+//! Acknowledgements, NAKs and timeouts (IBTA 9.7.5 and 9.7.6).
 
 use super::Requester;
 use crate::packet::NakCode;
@@ -7,11 +7,11 @@ use crate::verbs::api::QpSnapshot;
 use softband_sim::{SimDuration, SimTime};
 use softband_types::{Psn, WcStatus};
 
-/// `rnr_retry` that never gives up.
+/// Value of `rnr_retry` that never gives up.
 const RNR_RETRY_INFINITE: u8 = 7;
 
 impl Requester {
-    /// Everything up to `psn` has arrived.
+    /// Handles an acknowledgement: everything up to `psn` has arrived.
     pub fn on_ack(&mut self, a: &QpSnapshot, psn: Psn, now: SimTime) {
         if self.halted || psn.since(self.unacked_psn) >= self.sent_psn.since(self.unacked_psn) {
             return; // A ghost: acknowledged already, or never sent.
@@ -21,7 +21,7 @@ impl Requester {
         }
     }
 
-    /// The request with `psn` was refused; those before it have arrived.
+    /// Handles a NAK: the request with `psn` was refused, and those before it have arrived.
     pub fn on_nak(&mut self, a: &QpSnapshot, psn: Psn, code: NakCode, now: SimTime) {
         if !self.accept_nak(a, psn, now) {
             return;
@@ -34,7 +34,8 @@ impl Requester {
         }
     }
 
-    /// The receiver has no receive request for `psn` yet: how long to wait before it is sent again.
+    /// Handles an RNR NAK: the receiver has no receive request for `psn` yet. Returns the wait
+    /// before the request is sent again.
     pub fn on_rnr_nak(&mut self, a: &QpSnapshot, psn: Psn, timer_code: u8, now: SimTime) -> Option<SimDuration> {
         if self.waits_for_receiver || !self.accept_nak(a, psn, now) {
             return None;
@@ -56,12 +57,12 @@ impl Requester {
         Some(wait)
     }
 
-    /// The wait for the receiver is over.
+    /// Ends the wait for the receiver.
     pub fn on_receiver_waited_for(&mut self) {
         self.waits_for_receiver = false;
     }
 
-    /// Looks at the timer; sends again what is overdue.
+    /// Looks at the timer; sends overdue packets again.
     pub fn on_timer(&mut self, a: &QpSnapshot, now: SimTime) {
         if self.deadline.is_none_or(|deadline| deadline > now) {
             return;
@@ -77,7 +78,8 @@ impl Requester {
         }
     }
 
-    /// Whether a NAK of `psn` means a request that waits for an answer; settles those before it.
+    /// Checks whether a NAK of `psn` means a request that waits for an answer. Settles the requests
+    /// before it.
     fn accept_nak(&mut self, a: &QpSnapshot, psn: Psn, now: SimTime) -> bool {
         if self.halted || psn.since(self.unacked_psn) >= self.sent_psn.since(self.unacked_psn) {
             return false;
@@ -89,7 +91,8 @@ impl Requester {
         true
     }
 
-    /// Settles all requests before `end`. False when that would pass a read or atomic whose response is missing.
+    /// Settles all requests before `end`. Returns `false` if that would pass a read or atomic whose
+    /// response is missing.
     pub(super) fn settle_before(&mut self, a: &QpSnapshot, end: Psn, now: SimTime) -> bool {
         let count = end.since(self.unacked_psn);
         if count == 0 {
@@ -121,7 +124,8 @@ impl Requester {
         complete
     }
 
-    /// Moves the oldest unacknowledged PSN on to `psn`, and whatever must not lag behind it.
+    /// Moves the oldest unacknowledged PSN on to `psn`, with everything that must not lag behind
+    /// it.
     pub(super) fn advance(&mut self, a: &QpSnapshot, psn: Psn, now: SimTime) {
         if psn == self.unacked_psn {
             return;
@@ -133,7 +137,8 @@ impl Requester {
         self.restart_timer(a, now);
     }
 
-    /// A late answer may overtake a retransmission: what it covers need not be sent again.
+    /// Skips acknowledged packets: a late answer may overtake a retransmission and make it
+    /// needless.
     fn skip_acknowledged(&mut self) {
         if self.cursor < self.settled {
             self.cursor = self.settled;
@@ -152,7 +157,8 @@ impl Requester {
         self.skip_local();
     }
 
-    /// A response after the expected one tells that the expected one is lost (IBTA 9.7.5.1.1, implied NAK).
+    /// Retries once: a response after the expected one tells that the expected one is lost (IBTA
+    /// 9.7.5.1.1, implied NAK).
     pub(super) fn response_lost(&mut self, a: &QpSnapshot, now: SimTime) {
         if !self.recovering {
             self.recovering = true;
@@ -171,7 +177,7 @@ impl Requester {
         self.restart_timer(a, now);
     }
 
-    /// Go-back-N: the oldest unacknowledged packet goes next.
+    /// Goes back to the oldest unacknowledged packet, which goes next (go-back-N).
     fn rewind(&mut self) {
         self.cursor = self.settled;
         self.cursor_packet = match self.queue.get(self.settled) {

@@ -1,7 +1,8 @@
-//! The requester: work queue to request packets, responses to completions.
+//! The requester: from work queue to request packets, from responses to completions.
 //!
-//! `settled` WQEs at the front of the queue need nothing more from the peer; `cursor` is the WQE whose packet goes next.
-//! A WQE leaves the queue when it is the oldest and has its outcome, so completions are in order.
+//! The first `settled` WQEs of the queue need nothing more from the peer. `cursor` is the WQE whose
+//! packet goes next. A WQE leaves the queue when it is the oldest and has its outcome, so
+//! completions are in order.
 
 mod acknowledge;
 mod response;
@@ -16,7 +17,7 @@ use softband_sim::{SimDuration, SimTime};
 use softband_types::{Psn, QpType, WcOpcode, WcStatus};
 use std::collections::VecDeque;
 
-/// A send queue and what has become of its requests.
+/// Send queue, and the state of its requests.
 #[derive(Default)]
 pub struct Requester {
     queue: VecDeque<SendWqe>,
@@ -29,56 +30,58 @@ pub struct Requester {
     unacked_psn: Psn,
     /// One past the last PSN that was sent.
     sent_psn: Psn,
-    /// Reads and atomics asked for and not completed.
+    /// Reads and atomics requested and not completed.
     reads_outstanding: u32,
     /// Send requests retired, in all (wraps).
     retired: u32,
     retries_left: u8,
     rnr_retries_left: u8,
     waits_for_receiver: bool,
-    /// A lost response is being asked for again; what still arrives for the old request tells nothing new.
+    /// Whether a lost response is requested again. Late responses to the old request tell nothing
+    /// new.
     recovering: bool,
-    /// A WQE has failed; nothing more is sent.
+    /// Whether a WQE has failed; nothing more is sent.
     halted: bool,
     deadline: Option<SimTime>,
     ack_timer: AckTimer,
-    /// The longest wait for an acknowledgement, whatever the queue pair is set to.
+    /// Longest wait for an acknowledgement, whatever the queue pair is set to.
     ack_wait_max: Option<SimDuration>,
-    /// Once there is something to count.
+    /// Counts of repeats, once there is something to count.
     repeats: Option<Box<Repeats>>,
 }
 
 struct SendWqe {
     request: SendRequest,
     len_bytes: u32,
-    /// PSNs it takes: request packets, or response packets of a read.
+    /// PSNs that the WQE takes: request packets, or response packets of a read.
     packets: u32,
     first_psn: Psn,
     started: bool,
-    /// Of a read or atomic: its request is out.
+    /// Whether the request of a read or atomic is out.
     requested: bool,
-    /// Of a read: response packets so far.
+    /// Response packets of a read so far.
     received: u32,
     outcome: Option<WcStatus>,
     chunk: Option<Chunk>,
 }
 
-/// The part of a message's payload that was read from memory.
+/// Part of a message's payload that was read from memory.
 struct Chunk {
-    /// Its place in the message.
+    /// Place in the message, in bytes.
     base: u32,
     payload: PayloadSlice,
 }
 
-/// How often a requester had to send again, and how long it waited before it did.
+/// Counts of a requester's repeats, and its waits before them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Repeats {
-    /// How often it went back to an earlier packet: after a NAK, a missing response or a timeout.
+    /// Times that the requester went back to an earlier packet: after a NAK, a missing response or
+    /// a timeout.
     pub retransmissions: u64,
     pub timeouts: u64,
-    /// The waits that ended in a timeout.
+    /// Waits that ended in a timeout.
     pub timeout_waits: SimDuration,
-    /// How often its peer had no receive request (RNR NAK).
+    /// Times that the peer had no receive request (RNR NAK).
     pub rnr_naks: u64,
     pub rnr_waits: SimDuration,
 }
@@ -109,7 +112,7 @@ impl SendWqe {
         matches!(self.request.operation, RdmaRead { .. } | CompareSwap { .. } | FetchAdd { .. } | AtomicWrite { .. })
     }
 
-    /// What the peer sends back is only that it is done.
+    /// Checks for an atomic write: the peer returns only that it is done.
     fn is_atomic_write(&self) -> bool {
         matches!(self.request.operation, SendOperation::AtomicWrite { .. })
     }
@@ -118,7 +121,7 @@ impl SendWqe {
         matches!(self.request.operation, SendOperation::RdmaRead { .. })
     }
 
-    /// Work that is done within the HCA: nothing is sent.
+    /// Checks for work within the HCA, which sends nothing.
     fn is_local(&self) -> bool {
         matches!(self.request.operation, SendOperation::BindWindow(_) | SendOperation::LocalInvalidate { .. })
     }
@@ -126,7 +129,7 @@ impl SendWqe {
     fn kind(&self, qp_type: QpType) -> MessageKind {
         match self.request.operation {
             SendOperation::Send { .. } if qp_type == QpType::Ud => MessageKind::Datagram,
-            // Local work takes a place in the send engine as any WQE does.
+            // Local work takes a place in the send engine like any WQE.
             SendOperation::Send { .. } | SendOperation::SendAndInvalidate { .. } => MessageKind::Send,
             SendOperation::BindWindow(_) | SendOperation::LocalInvalidate { .. } => MessageKind::Send,
             SendOperation::RdmaWrite { .. } => MessageKind::Write,
@@ -168,56 +171,58 @@ impl Requester {
 
     pub fn post(&mut self, request: SendRequest) {
         if self.queue.capacity() == 0 {
-            // Where there are a million queue pairs, most of them send one message.
+            // With a million queue pairs, most of them send one message.
             self.queue.reserve_exact(1);
         }
         self.queue.push_back(SendWqe::new(request));
     }
 
-    /// Requests that are not retired.
+    /// Returns the number of requests that are not retired.
     pub fn queue_len(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether every request posted has been sent at least once: the HCA has stopped looking at the queue.
+    /// Checks whether every posted request has been sent at least once. The HCA has stopped looking
+    /// at the queue then.
     pub fn is_idle(&self) -> bool {
         self.cursor >= self.queue.len()
     }
 
-    /// Whether the next packet is not the first of its message, and nothing keeps it back but, perhaps, unacknowledged ones.
+    /// Checks whether the next packet continues its message, and nothing keeps it back except,
+    /// perhaps, unacknowledged packets.
     pub fn is_mid_message(&self) -> bool {
         self.cursor_packet > 0 && !self.waits_for_receiver && !self.halted && self.queue.get(self.cursor).is_some_and(|wqe| wqe.outcome.is_none())
     }
 
-    /// Whether the receiver had no receive request, and it waits before it sends again.
+    /// Checks whether the requester waits because the receiver had no receive request.
     pub fn waits_for_receiver(&self) -> bool {
         self.waits_for_receiver
     }
 
-    /// Whether nothing that was begun is left to be done (IBTA 10.3.1.5).
+    /// Checks whether all work that was begun is done (IBTA 10.3.1.5).
     pub fn is_drained(&self) -> bool {
         self.queue.front().is_none_or(|wqe| !wqe.started)
     }
 
-    /// When the acknowledgement that is waited for is overdue.
+    /// Returns the time when the awaited acknowledgement is overdue.
     pub fn deadline(&self) -> Option<SimTime> {
         self.deadline
     }
 
-    /// Takes the oldest request out, if it has its outcome.
+    /// Takes out the oldest request, if it has its outcome.
     pub fn retire(&mut self, a: &QpSnapshot) -> Option<Retired> {
         let status = self.queue.front()?.outcome?;
         Some(self.take_front(a, status))
     }
 
-    /// Takes the oldest request out, whatever has become of it: the queue pair is in error.
+    /// Takes out the oldest request in any state: the queue pair is in error.
     pub fn flush(&mut self, a: &QpSnapshot) -> Option<Retired> {
         let outcome = self.queue.front()?.outcome;
         self.deadline = None;
         Some(self.take_front(a, outcome.unwrap_or(WcStatus::FlushError)))
     }
 
-    /// Goes on after the errors of an unreliable queue pair were flushed.
+    /// Resumes work after the errors of an unreliable queue pair were flushed.
     pub fn resume(&mut self) {
         self.halted = false;
     }
@@ -233,19 +238,19 @@ impl Requester {
         if wqe.requested {
             self.reads_outstanding -= 1;
         }
-        // An error completes with a completion in any case (IBTA 10.7.3.1).
+        // An error gives a completion in any case (IBTA 10.7.3.1).
         let signaled = wqe.request.signaled || a.init.signal_all || status != WcStatus::Success;
         Retired { wr_id: wqe.request.wr_id, status, opcode: wqe.opcode(), byte_len: wqe.len_bytes, signaled, count: self.retired }
     }
 
-    /// Local work is settled when all before it is.
+    /// Settles local work if all requests before it are settled.
     fn pass_local(&mut self) {
         while self.settled < self.cursor && self.queue.get(self.settled).is_some_and(|wqe| wqe.is_local() && wqe.outcome.is_some()) {
             self.settled += 1;
         }
     }
 
-    /// Local work that has been done is not done again when what stands before it is sent again.
+    /// Skips local work that is done already, when requests before it are sent again.
     fn skip_local(&mut self) {
         while self.queue.get(self.cursor).is_some_and(|wqe| wqe.is_local() && wqe.outcome == Some(WcStatus::Success)) {
             self.cursor += 1;
@@ -253,7 +258,7 @@ impl Requester {
         }
     }
 
-    /// The oldest request that is not settled fails; it completes when those before it have.
+    /// Fails the oldest request that is not settled. It completes when those before it have.
     fn fail(&mut self, status: WcStatus) {
         if let Some(wqe) = self.queue.get_mut(self.settled) {
             wqe.outcome = Some(status);
@@ -262,18 +267,18 @@ impl Requester {
         self.deadline = None;
     }
 
-    /// A requester for the same queue pair after a reset.
+    /// Returns a requester for the same queue pair after a reset.
     pub fn renewed(&self) -> Self {
         Self { ack_timer: self.ack_timer, ack_wait_max: self.ack_wait_max, repeats: self.repeats.clone(), ..Self::default() }
     }
 
-    /// What it had to repeat since the queue pair was made; `None` where that is nothing.
+    /// Returns the repeats since the queue pair was made, or `None` if there were none.
     pub fn repeats(&self) -> Option<Repeats> {
         self.repeats.as_deref().copied()
     }
 
-    /// Waits for acknowledgements as the HCA does, and no longer than `at_most`: where nothing is lost on the way, only a peer that is
-    /// gone is silent.
+    /// Sets the HCA's timer for acknowledgements and the longest wait. If nothing is lost on the
+    /// way, only a peer that is gone is silent.
     pub fn time_acknowledgements(&mut self, timer: AckTimer, at_most: Option<SimDuration>) {
         self.ack_timer = timer;
         self.ack_wait_max = at_most;

@@ -9,7 +9,8 @@ use softband_sim::SimTime;
 use softband_types::{HcaId, WcStatus};
 
 impl Requester {
-    /// Data for the oldest read or atomic: where it goes, unless the response is not the one that is due.
+    /// Takes data for the oldest read or atomic. Returns its DMA write, or `None` if another
+    /// response is due or the response is bad.
     pub fn on_response(&mut self, a: &QpSnapshot, hca: HcaId, verbs: &Verbs, packet: &Packet, now: SimTime) -> Option<DmaWrite> {
         let psn = packet.psn;
         if self.halted || psn.since(self.unacked_psn) >= self.sent_psn.since(self.unacked_psn) {
@@ -54,7 +55,7 @@ impl Requester {
         Some(DmaWrite { placement, payload, fetches_receive_wqe: false, last, end: DmaWriteEnd::Response { last } })
     }
 
-    /// Response data has reached memory, or found none.
+    /// Handles response data that has reached memory, or found none (`fault`).
     pub fn on_response_in_memory(&mut self, last: bool, fault: bool) {
         let Some(wqe) = self.queue.iter_mut().find(|wqe| wqe.outcome.is_none() && wqe.expects_response()) else { return };
         if fault {

@@ -1,4 +1,4 @@
-//! Requests: what goes next, whether it may, and its packets.
+//! Requests: the next packet, whether it may go, and its contents.
 
 use super::{Chunk, Requester, SendWqe};
 use crate::packet::{Packet, PacketKind, Position, RemoteRange, SrqNumber};
@@ -9,26 +9,28 @@ use crate::verbs::{ChunkPool, MESSAGE_BYTES_MAX, Reach, Verbs};
 use softband_sim::SimTime;
 use softband_types::{HcaId, QKey, QpState, QpType, Qpn, ServiceLevel, WcStatus};
 
-/// Request packets that may be unacknowledged; far below 2^23, where PSNs become ambiguous (IBTA 9.7.3).
+/// Limit of unacknowledged request packets; far below 2^23, where PSNs become ambiguous (IBTA
+/// 9.7.3).
 const WINDOW_PACKETS: u32 = 1 << 14;
-/// Long messages ask for an acknowledgement every so many packets, so that the timer sees progress.
+/// Packets of a long message between requests for an acknowledgement, so that the timer sees
+/// progress.
 const ACK_INTERVAL_PACKETS: u32 = 128;
 
-/// What the requester would send next.
+/// Packet that the requester would send next.
 #[derive(Clone, Copy, Debug)]
 pub struct Pending {
-    /// Kind of the message, when this is its first packet.
+    /// Kind of the message, if this is its first packet.
     pub starts: Option<MessageKind>,
     pub service_level: ServiceLevel,
 }
 
-/// What the send engine got.
+/// Result of the send engine's request for a packet.
 pub enum Emission {
     Packet {
         packet: Box<Packet>,
-        /// Payload that has to come over the bus.
+        /// Bytes of payload that have to come over the bus.
         dma_bytes: u32,
-        /// Its departure completes the message, for want of acknowledgements.
+        /// Whether its departure completes the message, for want of acknowledgements.
         completes_when_sent: bool,
     },
     /// Nothing to send: a request or reply failed, or local work is done.
@@ -36,18 +38,19 @@ pub enum Emission {
 }
 
 impl Requester {
-    /// What goes next, `None` when there is nothing or it has to wait for a response.
+    /// Returns the next packet, or `None` if there is none or it has to wait.
     pub fn pending(&self, a: &QpSnapshot, verbs: &Verbs) -> Option<Pending> {
         let wqe = self.queue.get(self.cursor)?;
         let mid_message = self.cursor_packet > 0;
-        // A request that was begun is seen through when the queue is drained, sent again where need be (IBTA 10.3.1.5).
+        // A drain completes requests that were begun, and sends them again if necessary (IBTA
+        // 10.3.1.5).
         let running = a.state == QpState::Rts || a.state == QpState::Sqd && wqe.started;
         if !running || self.waits_for_receiver || self.halted || wqe.outcome.is_some() {
             return None;
         }
         if !mid_message {
             let fenced = wqe.request.fence && self.reads_outstanding > 0;
-            // Without any allowance the request fails when it starts, instead of waiting for ever.
+            // Without any allowance, the request fails when it starts instead of waiting forever.
             let full = wqe.expects_response() && a.max_rd_atomic > 0 && self.reads_outstanding >= u32::from(a.max_rd_atomic);
             if fenced || full {
                 return None;
@@ -66,7 +69,7 @@ impl Requester {
         Some(Pending { starts, service_level })
     }
 
-    /// The next packet. Call it when [`Self::pending`] names one.
+    /// Returns the next packet. Call it when [`Self::pending`] names one.
     pub fn emit(&mut self, a: &QpSnapshot, hca: HcaId, env: &mut Environment, now: SimTime) -> Emission {
         let Some(wqe) = self.queue.get_mut(self.cursor) else { return Emission::Settled };
         if wqe.is_local() {
@@ -84,7 +87,8 @@ impl Requester {
         if wqe.expects_response() { self.emit_fetch(a, hca, env, now) } else { self.emit_payload(a, hca, env, now) }
     }
 
-    /// Work on this side's own keys. It is done in the order of the queue, but waits for no answer of the peer.
+    /// Executes work on this side's own keys. It keeps the order of the queue, but waits for no
+    /// answer of the peer.
     fn execute_local(&mut self, a: &QpSnapshot, hca: HcaId, verbs: &mut Verbs) -> Emission {
         let by = Reach { hca, pd: a.init.pd, qpn: a.qpn };
         let wqe = &mut self.queue[self.cursor];
@@ -106,13 +110,14 @@ impl Requester {
         Emission::Settled
     }
 
-    /// The request fails before it is sent. Nothing passes it, but those before it are still seen through.
+    /// Fails the request before it is sent. Nothing passes it, but requests before it still
+    /// complete.
     fn fail_at_cursor(&mut self, status: WcStatus) -> Emission {
         self.queue[self.cursor].outcome = Some(status);
         Emission::Settled
     }
 
-    /// A packet of a send, RDMA write or datagram.
+    /// Returns a packet of a send, RDMA write or datagram.
     fn emit_payload(&mut self, a: &QpSnapshot, hca: HcaId, env: &mut Environment, now: SimTime) -> Emission {
         let number = self.cursor_packet;
         let wqe = &mut self.queue[self.cursor];
@@ -148,7 +153,8 @@ impl Requester {
         Emission::Packet { packet: env.packets.place(packet), dma_bytes, completes_when_sent: position.last && !reliable }
     }
 
-    /// The request of an RDMA read or atomic; a read goes on after what it has received.
+    /// Returns the request of an RDMA read or atomic. A read goes on after the data that it has
+    /// received.
     fn emit_fetch(&mut self, a: &QpSnapshot, hca: HcaId, env: &mut Environment, now: SimTime) -> Emission {
         let wqe = &mut self.queue[self.cursor];
         let mut value = [0; 8];
@@ -187,7 +193,8 @@ impl Requester {
         Emission::Packet { packet: env.packets.place(packet), dma_bytes, completes_when_sent: false }
     }
 
-    /// Notes that everything before `end` was sent; the timer runs from the oldest packet that asks for an answer.
+    /// Notes that everything before `end` was sent. The timer runs from the oldest packet that asks
+    /// for an answer.
     fn note_sent(&mut self, end: softband_types::Psn, a: &QpSnapshot, now: SimTime, asks: bool) {
         if end.since(self.unacked_psn) > self.sent_psn.since(self.unacked_psn) {
             self.sent_psn = end;
@@ -197,7 +204,7 @@ impl Requester {
         }
     }
 
-    /// An unreliable message's last bit has left.
+    /// Completes an unreliable message whose last bit has left.
     pub fn on_sent(&mut self) {
         if let Some(wqe) = self.queue.get_mut(self.settled)
             && self.settled < self.cursor
@@ -255,7 +262,8 @@ impl SendWqe {
         Ok(())
     }
 
-    /// Which transport offers which operation (IBTA 9.4, table of operations by service).
+    /// Checks whether the transport offers the operation (IBTA 9.4, table of operations by
+    /// service).
     fn check_operation(&self, a: &QpSnapshot, verbs: &Verbs) -> Result<(), WcStatus> {
         let send = matches!(self.request.operation, SendOperation::Send { .. });
         let invalidates = matches!(self.request.operation, SendOperation::SendAndInvalidate { .. });
@@ -290,7 +298,8 @@ impl SendWqe {
             },
             SendOperation::Send { immediate } if a.init.qp_type == QpType::Ud => {
                 let wanted = self.request.datagram.map_or(QKey(0), |to| to.remote_qkey);
-                // A Q_Key with its highest bit set stands for the queue pair's own (IBTA 10.2.5).
+                // A Q_Key with its highest bit set stands for the queue pair's own Q_Key (IBTA
+                // 10.2.5).
                 let qkey = if wanted.0 >> 31 == 1 { a.qkey } else { wanted };
                 PacketKind::Datagram { qkey, immediate }
             }
@@ -300,7 +309,8 @@ impl SendWqe {
         }
     }
 
-    /// Bytes `offset..offset + len` of the message; reads the next chunk from memory when they lie beyond the present one.
+    /// Returns bytes `offset..offset + len` of the message. Reads the next chunk from memory if
+    /// they lie beyond the current chunk.
     fn payload(&mut self, a: &QpSnapshot, hca: HcaId, env: &mut Environment, offset: u32, len: u32) -> Result<Option<PayloadSlice>, WcStatus> {
         if len == 0 {
             return Ok(None);

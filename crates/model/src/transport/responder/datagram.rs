@@ -8,7 +8,8 @@ use softband_types::{WcOpcode, WcStatus};
 use softband_wire::GRH_BYTES;
 
 impl Responder {
-    /// A datagram that carries a GRH has had its 40 bytes put before the payload by the port that received it.
+    /// Places a datagram into a receive buffer. If it carries a GRH, the receiving port has put the
+    /// 40 bytes before the payload.
     pub(super) fn on_datagram(&mut self, r: &mut Receiving, packet: &Packet) -> Outcome {
         let PacketKind::Datagram { qkey, immediate } = packet.kind else { return Outcome::default() };
         if qkey != r.a.qkey {

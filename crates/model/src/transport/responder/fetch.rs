@@ -1,4 +1,4 @@
-//! RDMA reads and atomics: memory into responses.
+//! RDMA reads and atomics: from memory into responses.
 
 use super::{Outcome, QpError, Receiving, Responder, Response};
 use crate::packet::{NakCode, Packet, PacketKind, Position, RemoteRange};
@@ -9,7 +9,7 @@ use crate::verbs::{ChunkPool, Reach, RemoteAccess};
 use softband_sim::SimTime;
 use softband_types::{HcaId, Lid, PdHandle, Psn};
 
-/// An answer that waits for its turn. Answers leave in the order of their requests (IBTA 9.7.5.1).
+/// Answer that waits for its turn. Answers leave in the order of their requests (IBTA 9.7.5.1).
 pub enum Reply {
     Read {
         pd: PdHandle,
@@ -27,19 +27,20 @@ pub enum Reply {
         operation: PacketKind,
         ready_at: SimTime,
     },
-    /// An answer without work: an acknowledgement behind a read's data, or an atomic's result once more.
+    /// Answer without work: an acknowledgement behind a read's data, or an atomic's result once
+    /// more.
     Plain(Response),
-    /// The last answer: the queue pair goes to error with it.
+    /// Last answer: the queue pair goes to error with it.
     End(Response, QpError),
 }
 
-/// An atomic's result, kept in case it is asked for again (IBTA 9.7.5.1.2).
+/// Result of an atomic, kept in case the requester asks for it again (IBTA 9.7.5.1.2).
 pub(super) struct AtomicResult {
     psn: Psn,
     original: u64,
 }
 
-/// Whether a key opens this range; nothing needs no key.
+/// Checks whether a key opens this range. An empty range needs no key.
 fn is_readable(r: &Receiving, range: RemoteRange) -> bool {
     range.len_bytes == 0 || r.verbs.check_remote(r.by, range.rkey, range.address, range.len_bytes, RemoteAccess::Read).is_some()
 }
@@ -70,7 +71,8 @@ impl Responder {
         self.queue_reply(Reply::Atomic { pd: r.by.pd, psn: packet.psn, operation: packet.kind, ready_at: SimTime::MAX })
     }
 
-    /// The requester asks again from `packet.psn` on: what was still to go from there is asked for again as well.
+    /// Answers a read again from `packet.psn` on. Drops waiting reads from there on: the requester
+    /// asks for them again as well.
     pub(super) fn repeat_read(&mut self, r: &mut Receiving, packet: &Packet) -> Outcome {
         let PacketKind::ReadRequest { range } = packet.kind else { return Outcome::default() };
         self.replies.retain(|reply| match reply {
@@ -99,25 +101,26 @@ impl Responder {
         Outcome { reply_queued: true, ..Outcome::default() }
     }
 
-    /// Reads and atomics that take one of the responder's places. One asked for again took its place the first time.
+    /// Returns the number of reads and atomics that take one of the responder's places. A repeated
+    /// request took its place the first time.
     fn fetches_waiting(&self) -> usize {
         let takes_place = |reply: &&Reply| matches!(reply, Reply::Read { repeated: false, .. } | Reply::Atomic { .. });
         self.replies.iter().filter(takes_place).count()
     }
 
-    /// Sets when the reply queued last may start.
+    /// Sets the time when the reply queued last may start.
     pub fn set_ready(&mut self, at: SimTime) {
         if let Some(Reply::Read { ready_at, .. } | Reply::Atomic { ready_at, .. }) = self.replies.back_mut() {
             *ready_at = at;
         }
     }
 
-    /// Whether the reply queued last is an atomic.
+    /// Checks whether the reply queued last is an atomic.
     pub fn queued_atomic(&self) -> bool {
         matches!(self.replies.back(), Some(Reply::Atomic { .. }))
     }
 
-    /// Puts `response` behind the replies that wait; gives it back when none does.
+    /// Queues `response` behind the waiting replies. Gives it back if no reply waits.
     pub fn queue_behind(&mut self, response: Response) -> Option<Response> {
         if self.replies.is_empty() {
             return Some(response);
@@ -126,7 +129,7 @@ impl Responder {
         None
     }
 
-    /// Puts a NAK behind the replies that wait: what came before it is answered first (IBTA 9.7.5.1).
+    /// Queues a NAK behind the waiting replies: earlier requests are answered first (IBTA 9.7.5.1).
     pub(super) fn behind_replies(&mut self, mut outcome: Outcome) -> Outcome {
         if self.replies.is_empty() {
             return outcome;
@@ -142,7 +145,7 @@ impl Responder {
         matches!(self.replies.back(), Some(Reply::End(..)))
     }
 
-    /// Whether a reply may go out at `now`.
+    /// Checks whether a reply may go out at `now`.
     pub fn pending(&self, now: SimTime) -> bool {
         match self.replies.front() {
             Some(Reply::Read { ready_at, .. } | Reply::Atomic { ready_at, .. }) => *ready_at <= now,
@@ -151,7 +154,7 @@ impl Responder {
         }
     }
 
-    /// The next response packet. Call it when [`Self::pending`] says there is one.
+    /// Returns the next response packet. Call it when [`Self::pending`] returns `true`.
     pub fn emit(&mut self, a: &QpSnapshot, hca: HcaId, env: &mut Environment) -> (Emission, Option<QpError>) {
         match self.replies.pop_front() {
             Some(Reply::Plain(response)) => (plain(a, env, response), None),
@@ -192,7 +195,7 @@ impl Responder {
         }
         let mut emission = plain(a, env, Response { psn, kind: PacketKind::AtomicAck { original } });
         if let (Emission::Packet { dma_bytes, .. }, PacketKind::CompareSwap { .. } | PacketKind::FetchAdd { .. }) = (&mut emission, operation) {
-            // The operand comes from where a read's payload comes from.
+            // The operand comes from the same place as a read's payload.
             *dma_bytes = 8;
         }
         (emission, None)
@@ -223,7 +226,7 @@ fn base(a: &QpSnapshot, slid: Lid) -> Packet {
     }
 }
 
-/// The packet of an answer without payload.
+/// Returns the packet of an answer without payload.
 pub fn response_packet(a: &QpSnapshot, slid: Lid, response: Response) -> Packet {
     Packet { psn: response.psn, kind: response.kind, ..base(a, slid) }
 }
@@ -233,7 +236,8 @@ fn plain(a: &QpSnapshot, env: &mut Environment, response: Response) -> Emission 
     Emission::Packet { packet: env.packets.place(packet), dma_bytes: 0, completes_when_sent: false }
 }
 
-/// Bytes of a read, from the chunk at hand or the next one. `None` when they may not be read (any more).
+/// Returns bytes of a read, from the current chunk or the next one. Returns `None` if the peer may
+/// not read them (any more).
 fn read_payload(
     by: Reach,
     env: &mut Environment,

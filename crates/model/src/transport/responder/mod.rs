@@ -1,4 +1,4 @@
-//! The responder: request packets to memory accesses, completions and responses.
+//! The responder: from request packets to memory accesses, completions and responses.
 
 mod datagram;
 mod fetch;
@@ -15,48 +15,50 @@ use place::Message;
 use softband_types::{Access, HcaId, Lid, Mtu, PdHandle, Psn, QpType, SrqHandle, WcOpcode, WcStatus};
 use std::collections::VecDeque;
 
-/// Asynchronous events of a queue pair, numbered as the verbs do.
+/// Asynchronous events of a queue pair, with the numbers that verbs uses.
 const EVENT_REQUEST_ERROR: u32 = 2;
 const EVENT_ACCESS_ERROR: u32 = 3;
 
-/// A receive queue and the message that is being received.
+/// Receive queue, and the message that is being received.
 #[derive(Default)]
 pub struct Responder {
     expected_psn: Psn,
     receive_queue: VecDeque<ReceiveRequest>,
-    /// What messages find when the queue is empty, where somebody sees to it that it never is.
+    /// Receive request that messages find when the queue is empty, if the queue counts as never
+    /// empty.
     standing: Option<Box<ReceiveRequest>>,
     message: Option<Message>,
-    /// The expected packet was asked for again; until it comes nothing else is answered (IBTA 9.7.5.1.2).
+    /// Whether the responder asked for the expected packet again. Until it comes, nothing else is
+    /// answered (IBTA 9.7.5.1.2).
     refused: bool,
     replies: VecDeque<Reply>,
     replays: VecDeque<AtomicResult>,
 }
 
-/// An answer without payload.
+/// Answer without payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response {
     pub psn: Psn,
     pub kind: PacketKind,
 }
 
-/// Why the queue pair goes to the error state, and with which asynchronous event.
+/// Error that moves the queue pair to the error state, with its asynchronous event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpError {
     pub event: Option<u32>,
 }
 
-/// What a request packet leads to.
+/// Result of a request packet.
 #[derive(Default)]
 pub struct Outcome {
     pub dma_write: Option<DmaWrite>,
     pub response: Option<Response>,
-    /// A read or atomic was queued at the end of the replies.
+    /// Whether a read or atomic was queued at the end of the replies.
     pub reply_queued: bool,
-    /// A receive request that ended in an error.
+    /// Completion of a receive request that ended in an error.
     pub completion: Option<Box<Completion>>,
     pub qp_error: Option<QpError>,
-    /// A shared receive queue has come below its limit.
+    /// Shared receive queue that has come below its limit.
     pub srq_limit: Option<SrqHandle>,
 }
 
@@ -65,7 +67,7 @@ impl Outcome {
         Self { response: Some(Response { psn, kind }), ..Self::default() }
     }
 
-    /// A request that this side cannot get over.
+    /// Refuses a request that this side cannot get over.
     fn refuse(a: &QpSnapshot, psn: Psn, code: NakCode) -> Self {
         let event = match code {
             NakCode::RemoteAccessError => Some(EVENT_ACCESS_ERROR),
@@ -80,20 +82,21 @@ impl Outcome {
     }
 }
 
-/// What a responder needs to know of its surroundings for one packet.
+/// Surroundings of a responder for one packet.
 pub(super) struct Receiving<'a> {
     pub a: &'a QpSnapshot,
     pub hca: HcaId,
     pub verbs: &'a mut Verbs,
-    /// What the peer's keys are checked against.
+    /// HCA, protection domain and queue pair against which the peer's keys are checked.
     pub by: Reach,
-    /// What the keys of receive buffers are checked against.
+    /// Protection domain against which the keys of receive buffers are checked.
     pub receive_pd: PdHandle,
     pub srq: Option<SrqHandle>,
     pub srq_limit: Option<SrqHandle>,
 }
 
-/// Whether a queue pair with these rights takes requests of this kind, whatever memory they name, and however much of it.
+/// Checks whether a queue pair with these rights takes requests of this kind, whatever memory they
+/// name, and however much of it.
 fn takes(access: &Access, kind: &PacketKind) -> bool {
     match kind {
         PacketKind::Write { .. } | PacketKind::AtomicWrite { .. } => access.remote_write,
@@ -117,27 +120,27 @@ impl Responder {
         self.receive_queue.push_back(request);
     }
 
-    /// From now on every message finds a receive request like this one.
+    /// Gives every message a receive request like this one from now on.
     pub fn stand_ready(&mut self, request: ReceiveRequest) {
         self.standing = Some(Box::new(request));
     }
 
-    /// Gives a request back that was taken out, before all others.
+    /// Puts a request back that was taken out, before all others.
     pub fn put_back(&mut self, request: ReceiveRequest) {
         self.receive_queue.push_front(request);
     }
 
-    /// Receive requests that are not completed.
+    /// Returns the number of receive requests that are not completed.
     pub fn queue_len(&self) -> usize {
         self.receive_queue.len() + usize::from(matches!(self.message, Some(Message::Receive { .. })))
     }
 
-    /// Takes all receive requests out; `None` in the midst of a message.
+    /// Takes out all receive requests. Returns `None` in the middle of a message.
     pub fn take_all(&mut self) -> Option<Vec<ReceiveRequest>> {
         if self.message.is_some() { None } else { Some(self.receive_queue.drain(..).collect()) }
     }
 
-    /// Takes the oldest receive request out: the queue pair is in error.
+    /// Takes out the oldest receive request: the queue pair is in error.
     pub fn flush(&mut self) -> Option<ReceiveRequest> {
         self.replies.clear();
         if let Some(Message::Receive { request, .. }) = self.message.take() {
@@ -146,7 +149,8 @@ impl Responder {
         self.receive_queue.pop_front()
     }
 
-    /// Takes the receive request out that a message was using when the queue pair went away: it was never completed.
+    /// Takes out the receive request that a message was using when the queue pair went away: it was
+    /// never completed.
     pub fn take_unfinished(&mut self) -> Option<ReceiveRequest> {
         match self.message.take() {
             Some(Message::Receive { request, .. }) => Some(request),
@@ -154,7 +158,7 @@ impl Responder {
         }
     }
 
-    /// Takes a request packet in.
+    /// Handles a request packet.
     pub fn on_request(&mut self, a: &QpSnapshot, hca: HcaId, verbs: &mut Verbs, packet: &Packet) -> Outcome {
         let Some((pd, receive_pd, srq)) = domains(a, verbs, packet) else {
             let outcome = self.no_such_queue(a, packet);
@@ -163,7 +167,8 @@ impl Responder {
         let by = Reach { hca, pd, qpn: a.qpn };
         let mut receiving = Receiving { a, hca, verbs, by, receive_pd, srq, srq_limit: None };
         let outcome = match a.init.qp_type {
-            // What ends the connection waits for the answers before it; nothing is taken in any more.
+            // The end of the connection waits for the answers before it. The responder takes
+            // nothing in any more.
             QpType::Rc | QpType::XrcRecv if self.is_ending() => Outcome::default(),
             QpType::Rc | QpType::XrcRecv => {
                 let outcome = self.on_reliable(&mut receiving, packet);
@@ -176,12 +181,13 @@ impl Responder {
         Outcome { srq_limit: receiving.srq_limit, ..outcome }
     }
 
-    /// A message names a queue that its domain does not have (IBTA A14: an invalid request, unless it came before).
+    /// Refuses a message for a queue that its domain does not have (IBTA A14: an invalid request,
+    /// unless it came before).
     fn no_such_queue(&mut self, a: &QpSnapshot, packet: &Packet) -> Outcome {
         if packet.psn == self.expected_psn { Outcome::refuse(a, packet.psn, NakCode::InvalidRequest) } else { Outcome::default() }
     }
 
-    /// The next receive request, of the shared queue if the queue pair has one.
+    /// Takes the next receive request, from the shared queue if there is one.
     fn take_receive(&mut self, r: &mut Receiving) -> Option<ReceiveRequest> {
         let Some(srq) = r.srq else { return self.receive_queue.pop_front().or_else(|| self.standing.as_deref().cloned()) };
         let (request, reached) = r.verbs.srqs.get_mut(srq.0)?.take()?;
@@ -203,7 +209,8 @@ impl Responder {
         Outcome::respond(self.expected_psn, PacketKind::Nak(NakCode::PsnSequenceError))
     }
 
-    /// IBTA 9.7.5.1.2: writes are acknowledged again, reads and atomics answered again, nothing is executed twice.
+    /// Handles a repeated packet (IBTA 9.7.5.1.2). Writes are acknowledged again, reads and atomics
+    /// answered again. Nothing is executed twice.
     fn on_duplicate(&mut self, receiving: &mut Receiving, packet: &Packet) -> Outcome {
         match packet.kind {
             PacketKind::ReadRequest { .. } => self.repeat_read(receiving, packet),
@@ -219,7 +226,8 @@ impl Responder {
             PacketKind::Send { position, .. } | PacketKind::Write { position, .. } => position.first,
             _ => true,
         };
-        // A message ends before the next begins (IBTA 9.7.4.1.2). What the queue pair takes part in at all comes before keys and bounds.
+        // A message ends before the next begins (IBTA 9.7.4.1.2). The rights of the queue pair come
+        // before keys and bounds.
         if starts == mid_message || !takes(&receiving.a.access, &packet.kind) {
             return self.refuse(receiving, packet.psn, NakCode::InvalidRequest);
         }
@@ -234,7 +242,8 @@ impl Responder {
         }
     }
 
-    /// UC: a gap in the PSNs ends the message it falls into; the next first packet starts afresh (IBTA 9.8.2).
+    /// Handles a UC packet. A gap in the PSNs ends the message that it falls into; the next first
+    /// packet starts afresh (IBTA 9.8.2).
     fn on_unreliable(&mut self, receiving: &mut Receiving, packet: &Packet) -> Outcome {
         let position = match packet.kind {
             PacketKind::Send { position, .. } | PacketKind::Write { position, .. } => position,
@@ -250,7 +259,7 @@ impl Responder {
         self.execute(receiving, packet)
     }
 
-    /// The receive request of a message that will not be completed serves the next one.
+    /// Reuses the receive request of a message that will not be completed for the next message.
     fn abandon_message(&mut self, verbs: &mut Verbs) {
         match self.take_unfinished() {
             Some(request) if request.srq.is_some() => verbs.put_back(request),
@@ -266,7 +275,7 @@ impl Responder {
         Outcome::refuse(r.a, psn, code)
     }
 
-    /// A receive request fails; the requester gets a NAK with `code`, where it listens.
+    /// Fails a receive request. A reliable requester gets a NAK with `code`.
     fn fail_receive(&mut self, a: &QpSnapshot, packet: &Packet, request: &ReceiveRequest, status: WcStatus, code: NakCode) -> Outcome {
         self.message = None;
         let completion = Some(Box::new(Completion { status, ..completion(a, request, WcOpcode::Receive) }));
@@ -274,7 +283,8 @@ impl Responder {
         Outcome { completion, response, qp_error: Some(QpError { event: None }), ..Outcome::default() }
     }
 
-    /// No receive request is there for a message: a reliable requester has to wait, an unreliable one loses it.
+    /// Handles a message without a receive request. A reliable requester has to wait; an unreliable
+    /// requester loses the message.
     fn not_ready(&mut self, r: &mut Receiving, psn: Psn) -> Outcome {
         if r.a.init.qp_type.is_reliable() {
             self.refused = true;
@@ -284,15 +294,15 @@ impl Responder {
         Outcome::default()
     }
 
-    /// The expected packet was accepted; `packets` PSNs are spent.
+    /// Accepts the expected packet, which takes `packets` PSNs.
     fn step_over(&mut self, packets: u32) {
         self.expected_psn = self.expected_psn.plus(packets);
         self.refused = false;
     }
 }
 
-/// What keys of peers and of receive buffers are checked against, and where receive requests come from. `None` when the message
-/// names a queue that is not there.
+/// Returns the domains for keys of peers and of receive buffers, and the source of receive
+/// requests. Returns `None` if the message names a queue that does not exist.
 fn domains(a: &QpSnapshot, verbs: &Verbs, packet: &Packet) -> Option<(PdHandle, PdHandle, Option<SrqHandle>)> {
     if a.init.qp_type == QpType::XrcRecv {
         // Everything is checked against the queue's domain: the queue pair has none (IBTA A14).
@@ -304,7 +314,7 @@ fn domains(a: &QpSnapshot, verbs: &Verbs, packet: &Packet) -> Option<(PdHandle, 
     Some((pd, receive_pd, a.init.srq))
 }
 
-/// All packets of a message but the last are full (IBTA 9.7.4.1.6).
+/// Checks the length of a packet. All packets of a message but the last are full (IBTA 9.7.4.1.6).
 fn length_fits(mtu: Mtu, last: bool, len: u32) -> bool {
     if last { len <= mtu.bytes() } else { len == mtu.bytes() }
 }

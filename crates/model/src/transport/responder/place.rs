@@ -7,7 +7,7 @@ use crate::verbs::RemoteAccess;
 use crate::verbs::api::{Completion, ReceiveRequest};
 use softband_types::{RKey, WcOpcode, WcStatus};
 
-/// The message that is being received.
+/// Message that is being received.
 pub(super) enum Message {
     Receive { request: ReceiveRequest, received: u64 },
     Write { range: RemoteRange, written: u32 },
@@ -100,7 +100,8 @@ impl Responder {
     }
 }
 
-/// Where a write's packet goes. The first packet answers for the whole range: no byte moves unless all may (IBTA 9.7.4.1.7).
+/// Returns the destination of a write's packet. The first packet answers for the whole range: no
+/// byte moves unless all may (IBTA 9.7.4.1.7).
 fn write_placement(r: &Receiving, range: RemoteRange, written: u32, len: u32, first: bool) -> Option<Placement> {
     let mut placement = Placement::default();
     if range.len_bytes == 0 {
