@@ -90,7 +90,8 @@ pub struct HcaPart {
     pub completion_write: SimDuration,
     /// Responder's work for an RDMA read before it requests the payload.
     pub read_response_processing: SimDuration,
-    /// Execution of an atomic at the responder, beyond a read's work and the reading of its operand.
+    /// Execution of an atomic at the responder, beyond a read's work and the reading of its
+    /// operand.
     pub atomic_execution: SimDuration,
     /// Time from the last packet of a message to its acknowledgement on the way.
     pub ack_processing: SimDuration,

@@ -47,8 +47,8 @@ pub struct DmaWrite {
 }
 
 impl DmaWrite {
-    /// Checks whether anything happens when the write is in memory. Nothing does for many packets
-    /// whose payload is only counted.
+    /// Checks whether anything happens when the write is in memory. Nothing does if the payload is
+    /// only counted and neither a completion nor an acknowledgement is due.
     pub fn leads_to_something(&self) -> bool {
         let is_moved = self.payload.as_ref().is_some_and(|payload| payload.buffer.is_some());
         is_moved || !matches!(self.end, DmaWriteEnd::Request { completion: None, acknowledge: None })

@@ -141,7 +141,8 @@ pub struct Completion {
     pub solicited: bool,
     /// Shared receive queue of the completed request.
     pub srq: Option<SrqHandle>,
-    /// Send requests of this queue pair retired up to and including this one, unsignalled ones too (wraps).
+    /// Send requests of this queue pair retired up to and including this one, with unsignaled
+    /// requests (wraps).
     pub send_retired: u32,
 }
 

@@ -18,5 +18,5 @@ pub use table::Table;
 pub use transition::{check_modification, of_this_side};
 pub use xrc::{Xrcd, XrcdKey, XrcdOpen};
 
-/// Largest message, in bytes (IBTA 9.7.7).
+/// Largest message: 2^31 bytes (IBTA 9.7.7).
 pub const MESSAGE_BYTES_MAX: u64 = 1 << 31;

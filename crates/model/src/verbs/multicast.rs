@@ -52,7 +52,8 @@ impl Verbs {
     /// Attaches a queue pair; a second time changes nothing.
     ///
     /// # Errors
-    /// `Unsupported` on an HCA without multicast, `Invalid` for an address that is not a group's, `NoMemory` beyond its limits.
+    /// `Unsupported` on an HCA without multicast, `Invalid` for an address that is not a group's,
+    /// `NoMemory` beyond its limits.
     pub fn attach_multicast(&mut self, group: Group, qpn: Qpn) -> Result<(), VerbsError> {
         let limits = &self.limits[self.hca_index(group.hca)?].optional;
         let (groups_max, members_max) = (limits.max_multicast_groups as usize, limits.max_multicast_members as usize);

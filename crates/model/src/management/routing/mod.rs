@@ -19,14 +19,17 @@ pub enum Routing {
     MinimumHop,
     /// Up towards one switch in the middle, then down (Autonet: Schroeder and others 1991).
     UpDown,
-    /// Up and down between the levels of a fat tree, routes spread by destination (D-mod-K: Zahavi 2012).
+    /// Up and down between the levels of a fat tree, routes spread by destination (D-mod-K: Zahavi
+    /// 2012).
     FatTree,
     /// As minimum hops. Without loops in meshes and hypercubes whose ports are in the order of the
     /// dimensions.
     DimensionOrder,
-    /// Dimension by dimension, with a virtual lane for routes across the dateline of a ring (Dally and Seitz 1987).
+    /// Dimension by dimension, with a virtual lane for routes across the dateline of a ring (Dally
+    /// and Seitz 1987).
     Torus,
-    /// To the group of the destination by one global link, then on with another virtual lane (Kim and others 2008).
+    /// To the group of the destination by a global link, then on with another virtual lane (Kim and
+    /// others 2008).
     Dragonfly,
 }
 

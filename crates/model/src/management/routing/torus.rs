@@ -8,7 +8,7 @@
 //!
 //! On the lane of routes that do not cross, the ring is cut at the dateline. The other routes are
 //! no longer than half of the ring, so their lane is cut opposite to it. If both directions round
-//! are equally long, each serves half of the destinations. Then all links of a ring carry the same
+//! are equally long, each serves half of the destinations. So all links of a ring carry the same
 //! when all send to all, or nearly so if half of the ring is odd.
 
 use super::{Neighbour, RoutesTo, Unroutable};

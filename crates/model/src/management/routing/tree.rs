@@ -1,4 +1,5 @@
-//! Up*/down* routing: no route goes up again after it has gone down, so no cycle of channels closes.
+//! Up*/down* routing: no route goes up again after it has gone down, so no cycle of channels
+//! closes.
 
 use super::{Neighbour, Outputs, RoutesTo, Unroutable, has_ends, hops_to};
 use std::collections::VecDeque;
@@ -16,8 +17,8 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Makes up lead to the middle: the switch with the nearest farthest switch, the first of
-    /// several.
+    /// Creates ranks in which up leads to the middle: the switch whose farthest switch is nearest,
+    /// the first of several.
     pub(super) fn around_the_middle(neighbours: &[Vec<Neighbour>]) -> Self {
         let count = neighbours.len();
         let mut rank: Vec<Option<u32>> = vec![None; count];
@@ -37,7 +38,7 @@ impl Tree {
         Self { rank, stride: vec![1], height: vec![0; count] }
     }
 
-    /// Makes up lead away from the switches with end ports.
+    /// Creates ranks in which up leads away from the switches with end ports.
     pub(super) fn of_levels(neighbours: &[Vec<Neighbour>]) -> Result<Self, Unroutable> {
         let height = heights(neighbours);
         let top = height.iter().copied().max().unwrap_or(0);

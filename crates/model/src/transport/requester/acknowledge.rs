@@ -157,8 +157,8 @@ impl Requester {
         self.skip_local();
     }
 
-    /// Retries once: a response after the expected one tells that the expected one is lost (IBTA
-    /// 9.7.5.1.1, implied NAK).
+    /// Retries once: a later response tells that the expected response is lost (IBTA 9.7.5.1.1,
+    /// implied NAK).
     pub(super) fn response_lost(&mut self, a: &QpSnapshot, now: SimTime) {
         if !self.recovering {
             self.recovering = true;

@@ -183,7 +183,8 @@ impl Responder {
         (Emission::Packet { packet: env.packets.place(packet), dma_bytes: len, completes_when_sent: false }, None)
     }
 
-    /// Reads, changes and writes eight bytes at one instant, so that atomics of all queue pairs exclude each other.
+    /// Reads, changes and writes eight bytes at one instant, so that atomics of all queue pairs
+    /// exclude each other.
     fn emit_atomic(&mut self, a: &QpSnapshot, by: Reach, env: &mut Environment, psn: Psn, operation: PacketKind) -> (Emission, Option<QpError>) {
         let Some(original) = execute_atomic(by, env, operation) else {
             let nak = Response { psn, kind: PacketKind::Nak(NakCode::RemoteOperationalError) };
