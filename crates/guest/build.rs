@@ -1,4 +1,4 @@
-//! Compiles the functions that take a variable number of arguments, which Rust cannot define.
+//! Compiles the variadic functions, which Rust cannot define.
 
 fn main() {
     println!("cargo::rerun-if-changed=src/variadic.c");

@@ -1,4 +1,4 @@
-//! Timers that end in a signal: the engine keeps them and delivers at a turn.
+//! Timers that raise a signal. The engine keeps them and delivers their signals at a turn.
 
 use crate::clock::from_clock;
 use crate::real;
@@ -8,23 +8,24 @@ use softband_client::{self as client, Errno, warn};
 use softband_ipc::calls::{Alarm, AlarmReply, Op};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Timers that `timer_create` gives out.
+/// Most timers that `timer_create` creates.
 const TIMERS_MAX: usize = 32;
-/// What no timer of the system is called, so that ours are recognised.
+/// Base of our timer ids. The system never uses it, so the library recognises its own timers.
 const TIMER_TAG: usize = 0x5b00_0000;
 
-/// The engine's timer of a signal, as last set here: `getitimer` and `timer_gettime` need not ask.
+/// The engine's timer of a signal, as last set here. `getitimer` and `timer_gettime` therefore need
+/// no call.
 struct Setting {
     at_ps: AtomicU64,
     interval_ps: AtomicU64,
 }
 
 static SETTINGS: [Setting; 65] = [const { Setting { at_ps: AtomicU64::new(0), interval_ps: AtomicU64::new(0) } }; 65];
-/// Signal of each timer; 0 is free, [`NO_SIGNAL`] one that only counts.
+/// Signal of each timer. 0 means free; [`NO_SIGNAL`] marks a timer that only counts.
 static TIMERS: [AtomicU32; TIMERS_MAX] = [const { AtomicU32::new(0) }; TIMERS_MAX];
 const NO_SIGNAL: u32 = 64;
 
-/// Sets the timer of `signal`; tells the former setting as (remaining, interval).
+/// Sets the timer of `signal`. Returns the former setting as (remaining, interval), in picoseconds.
 fn set(signal: u32, at_ps: u64, interval_ps: u64) -> Result<(u64, u64), Errno> {
     let former = current(signal);
     if signal != NO_SIGNAL {
@@ -36,14 +37,15 @@ fn set(signal: u32, at_ps: u64, interval_ps: u64) -> Result<(u64, u64), Errno> {
     Ok(former)
 }
 
-/// What remains of the timer of `signal`, and its interval.
+/// Returns the remaining time and the interval of the timer of `signal`, in picoseconds.
 fn current(signal: u32) -> (u64, u64) {
     let setting = &SETTINGS[signal as usize];
     let (at, interval) = (setting.at_ps.load(Ordering::Relaxed), setting.interval_ps.load(Ordering::Relaxed));
     (remaining(at, interval, client::now_ps()), interval)
 }
 
-/// Time from `now` to the next expiry of a timer first due at `at`; 0 when it is off.
+/// Returns the time from `now` to the next expiry of a timer first due at `at`. Returns 0 if the
+/// timer is off.
 fn remaining(at: u64, interval: u64, now: u64) -> u64 {
     if at == 0 || (at <= now && interval == 0) {
         0
@@ -54,7 +56,7 @@ fn remaining(at: u64, interval: u64, now: u64) -> u64 {
     }
 }
 
-/// A child process has no timers.
+/// Clears all timers, because a child process inherits none.
 pub fn forget_all() {
     for setting in &SETTINGS {
         setting.at_ps.store(0, Ordering::Relaxed);
@@ -72,7 +74,7 @@ pub unsafe extern "C" fn alarm(seconds: c_uint) -> c_uint {
     }
     let at = if seconds == 0 { 0 } else { deadline_after(u64::from(seconds) * PICOS_PER_SECOND) };
     let (left, _) = set(libc::SIGALRM as u32, at, 0).unwrap_or((0, 0));
-    // Rounded to the nearest second, but never to none while time is left (alarm(2) of Linux).
+    // Rounds to the nearest second, but never to zero while time is left (alarm(2) of Linux).
     if left == 0 { 0 } else { ((left + PICOS_PER_SECOND / 2) / PICOS_PER_SECOND).max(1) as c_uint }
 }
 
@@ -123,7 +125,7 @@ pub unsafe extern "C" fn getitimer(which: c_int, out: *mut itimerval) -> c_int {
     0
 }
 
-/// The cell of one of our timers.
+/// Returns the table entry of a timer of this library.
 fn timer_cell(timer: timer_t) -> Option<&'static AtomicU32> {
     TIMERS.get((timer as usize).wrapping_sub(TIMER_TAG))
 }
@@ -154,7 +156,7 @@ pub unsafe extern "C" fn timer_create(clock: clockid_t, event: *mut sigevent, ti
     }
     let free = TIMERS.iter().position(|cell| cell.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed).is_ok());
     let Some(index) = free else { return fail(libc::EAGAIN) };
-    // The clock is remembered for absolute times: both kinds start at fixed dates.
+    // Absolute times need the clock, because the clocks start at different dates.
     CLOCKS[index].store(clock as u32, Ordering::Relaxed);
     *timer = (TIMER_TAG + index) as timer_t;
     0
@@ -182,7 +184,8 @@ pub unsafe extern "C" fn timer_settime(timer: timer_t, flags: c_int, new: *const
     }
 }
 
-/// When a timer set to `value` is first due; 0 turns it off. One that is due already is due at once, not never.
+/// Returns the first expiry of a timer set to `value`; 0 turns the timer off. A timer in the past
+/// is due at once, not never.
 pub fn due(clock: clockid_t, absolute: bool, value: &libc::timespec) -> u64 {
     if value.tv_sec == 0 && value.tv_nsec == 0 {
         0

@@ -1,20 +1,22 @@
-//! Memory of our own. The program's `malloc` may be the one that calls us (jemalloc asks for the time and for processors while it makes
-//! itself ready, and the first call attaches), and it may be interrupted by our signal handlers.
+//! Private memory of this library. The program's `malloc` may itself call this library, and the
+//! library's signal handlers may interrupt it. For example, jemalloc asks for the time and the
+//! processors during its initialization, and the first call attaches.
 
 use dlmalloc::Dlmalloc;
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Pages from the system, shared out behind a lock that no interposed function is asked for.
+/// Allocator of system pages behind a lock that uses no interposed function.
 pub struct Private {
     taken: AtomicBool,
-    /// The thread that holds the lock while it forks: other handlers of a fork run meanwhile, and allocate.
+    /// The thread that holds the lock during its fork. Other fork handlers run meanwhile and
+    /// allocate.
     forking: AtomicUsize,
     heap: UnsafeCell<Dlmalloc>,
 }
 
-// SAFETY: the heap is used behind the lock only.
+// SAFETY: the heap is used only behind the lock.
 unsafe impl Sync for Private {}
 
 impl Private {
@@ -22,13 +24,14 @@ impl Private {
         Self { taken: AtomicBool::new(false), forking: AtomicUsize::new(0), heap: UnsafeCell::new(Dlmalloc::new()) }
     }
 
-    /// Before a fork: no other thread may be in the middle of something, for it will not be in the child.
+    /// Takes the lock before a fork. No other thread may be in the middle of an allocation, because
+    /// it will not exist in the child.
     pub fn begin_fork(&self) {
         self.lock();
         self.forking.store(own_thread(), Ordering::Relaxed);
     }
 
-    /// After it, in the parent and in the child.
+    /// Releases the lock after a fork, in the parent and in the child.
     pub fn end_fork(&self) {
         self.forking.store(0, Ordering::Relaxed);
         self.unlock();
@@ -36,7 +39,7 @@ impl Private {
 
     fn lock(&self) {
         while self.taken.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            // SAFETY: asks for nothing but the next thread.
+            // SAFETY: only yields to the next thread.
             unsafe { kernel!(libc::SYS_sched_yield) };
         }
     }
@@ -60,7 +63,7 @@ impl Private {
     }
 }
 
-/// The same in the child of a fork as in its parent.
+/// Returns the id of the calling thread. It is the same in the child of a fork as in its parent.
 fn own_thread() -> usize {
     // SAFETY: `pthread_self` has no precondition.
     unsafe { libc::pthread_self() as usize }
@@ -72,25 +75,26 @@ impl Default for Private {
     }
 }
 
-// SAFETY: dlmalloc keeps the contract, as it gets the sizes and alignments that the caller gives.
+// SAFETY: dlmalloc keeps the contract, because it receives the caller's sizes and alignments.
 unsafe impl GlobalAlloc for Private {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps the contract of `GlobalAlloc`; dlmalloc asks for no more.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`; dlmalloc requires no more.
         self.with(|heap| unsafe { heap.malloc(layout.size(), layout.align()) })
     }
 
     unsafe fn dealloc(&self, data: *mut u8, layout: Layout) {
-        // SAFETY: the caller gives back memory of this heap, with the layout that it asked for.
+        // SAFETY: the caller frees memory of this heap with the layout of its allocation.
         self.with(|heap| unsafe { heap.free(data, layout.size(), layout.align()) });
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps the contract of `GlobalAlloc`; dlmalloc asks for no more.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`; dlmalloc requires no more.
         self.with(|heap| unsafe { heap.calloc(layout.size(), layout.align()) })
     }
 
     unsafe fn realloc(&self, data: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: the memory is of this heap and has this layout, by the contract of `GlobalAlloc`.
+        // SAFETY: the memory belongs to this heap and has this layout, by the contract of
+        // `GlobalAlloc`.
         self.with(|heap| unsafe { heap.realloc(data, layout.size(), layout.align(), new_size) })
     }
 }
@@ -104,10 +108,10 @@ mod tests {
         let heap = Private::new();
         heap.begin_fork();
         let layout = Layout::from_size_align(100, 8).unwrap();
-        // SAFETY: the layout is not empty, and memory is given back as it was taken.
+        // SAFETY: the layout is not empty, and `dealloc` gets the same layout.
         unsafe { heap.dealloc(heap.alloc(layout), layout) };
         heap.end_fork();
-        // SAFETY: the layout is not empty, and `dealloc` gets the layout that `alloc` got.
+        // SAFETY: the layout is not empty, and `dealloc` gets the layout of `alloc`.
         unsafe { heap.dealloc(heap.alloc(layout), layout) };
     }
 
@@ -117,7 +121,7 @@ mod tests {
         let work = |seed: u8| {
             for round in 1..200 {
                 let layout = Layout::from_size_align(round * 37, 64).unwrap();
-                // SAFETY: the layout is not empty, and memory is given back as it was taken.
+                // SAFETY: the layout is not empty, and `dealloc` gets the layout of the memory.
                 unsafe {
                     let data = HEAP.alloc_zeroed(layout);
                     assert!((data as usize).is_multiple_of(64) && (0..layout.size()).all(|at| *data.add(at) == 0));

@@ -1,11 +1,11 @@
-//! Coming into the fabric when the process starts, and leaving it when it ends.
+//! Attaches the process to the fabric at its start and detaches it at its end.
 
 use crate::{children, environment, files, process, signals, spin, threads, tsc};
 use libc::{c_int, c_void};
 use softband_client::{self as client, warn};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-/// Exit status of a program that cannot reach the engine which its environment names.
+/// Exit status of a program that cannot reach the engine named in its environment.
 const EXIT_CANNOT_ATTACH: c_int = 112;
 
 const FRESH: u8 = 0;
@@ -16,12 +16,13 @@ const ATTACHED: u8 = 3;
 static STATE: AtomicU8 = AtomicU8::new(FRESH);
 static ENDED: AtomicBool = AtomicBool::new(false);
 
-/// A second copy of this library in one process finds the first one's by this name, and keeps still.
+/// Marker of the first copy of this library. A second copy in the process finds it by this name and
+/// stays inactive.
 #[unsafe(no_mangle)]
 pub static softband_guest_marker: AtomicU8 = AtomicU8::new(0);
 
-/// Whether this process takes part in a fabric. The first call attaches: constructors of other libraries may ask for the
-/// time before ours has run.
+/// Returns whether this process takes part in a fabric. The first call attaches, because
+/// constructors of other libraries may ask for the time before ours runs.
 #[inline]
 pub fn attached() -> bool {
     match STATE.load(Ordering::Relaxed) {
@@ -64,7 +65,7 @@ fn attach() -> bool {
     }
     environment::remember();
     files::remember();
-    // It may be sent as soon as the thread has the token.
+    // The engine may send its signal as soon as the thread has the token.
     signals::hold_engine_back(libc::SIG_BLOCK);
     match client::attach_from_environment() {
         Ok(true) => true,
@@ -76,7 +77,7 @@ fn attach() -> bool {
     }
 }
 
-/// The process was meant to run in simulated time and cannot: it must not run in another one instead.
+/// Ends the process, because it must not run outside the simulated time that it was started for.
 pub fn give_up(reason: &str) -> ! {
     warn::always(&format!("cannot take part in the fabric: {reason}"));
     // SAFETY: ends the process.
@@ -86,11 +87,11 @@ pub fn give_up(reason: &str) -> ! {
     }
 }
 
-/// What needs an attached process. The thread has the token by now.
+/// Installs everything that needs an attached process. The thread already has the token.
 fn after_attach() {
     if client::is_wall() {
         signals::hold_engine_back(libc::SIG_UNBLOCK);
-        // Clocks, threads and signals are the host's; of sockets only the addresses are ours.
+        // The host provides clocks, threads and signals; of sockets, only the addresses are ours.
         client::follow_forks();
         crate::clock::find();
         return allow_engine_access();
@@ -106,39 +107,41 @@ fn after_attach() {
         warn::once("the time stamp counter cannot be trapped here: programs that read it see the host's");
     }
     tsc::allow_rewriting();
-    // Registered before anything of the program is: runs after its handlers and after the destructors of all libraries.
+    // Registered before all handlers of the program: runs after its handlers and after the
+    // destructors of all libraries.
     unsafe extern "C" {
         fn on_exit(handler: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
     }
-    // SAFETY: the handler has the type that on_exit asks for.
+    // SAFETY: the handler has the type that on_exit requires.
     unsafe { on_exit(at_exit, std::ptr::null_mut()) };
 }
 
-/// Hook of the client: the thread has the token again.
+/// Runs after the thread got the token again (hook of the client).
 fn after_token() {
     spin::after_wait();
     tsc::rewrite_due();
 }
 
-/// The engine reads and writes registered memory; where the kernel restricts that to debuggers, this permits it.
+/// Permits the engine to read and write registered memory, in case the kernel allows that only to
+/// debuggers.
 pub fn allow_engine_access() {
-    // SAFETY: no memory is touched. A kernel without that restriction answers EINVAL.
+    // SAFETY: touches no memory. A kernel without that restriction returns EINVAL.
     unsafe { kernel!(libc::SYS_prctl, libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
 }
 
 extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
-    // What another program of the run may read must be written while it is this program's turn.
+    // Output that another program of the run may read must be written during this program's turn.
     // SAFETY: flushes all streams.
     unsafe { libc::fflush(std::ptr::null_mut()) };
     process::tell_exit(status);
 }
 
-/// True for the first who asks: only that caller reports the end.
+/// Returns true for the first caller only: that caller reports the end.
 pub fn ends_now() -> bool {
     attached() && !ENDED.swap(true, Ordering::AcqRel)
 }
 
-/// A forked child has its own end.
+/// Allows a forked child to report its own end.
 pub fn begin_again() {
     ENDED.store(false, Ordering::Release);
 }

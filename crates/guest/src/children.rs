@@ -1,7 +1,8 @@
-//! Child processes: their two numbers, and a line by which the end of one is seen in its own turn.
+//! Child processes: their real and simulated process numbers, and their lifelines.
 //!
-//! Each child holds the write end of a pipe (its lifeline) and closes it before it tells its end. A process that waits for it looks
-//! at the read end: so the simulated time at which a child is seen to have ended does not depend on the host.
+//! A lifeline is a pipe. Each child holds the write end and closes it in its own turn, before it
+//! reports its end. A waiting process polls the read end. The simulated time at which it sees the
+//! end therefore does not depend on the host.
 
 use crate::environment::Inherited;
 use crate::real;
@@ -13,28 +14,28 @@ use softband_ipc::calls::{Object, Op};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 const CHILDREN_MAX: usize = 512;
-/// High numbers stay out of the way of programs.
+/// Lowest descriptor of a lifeline. High numbers stay out of the way of programs.
 const HIGH: i32 = 901;
 
 struct Child {
     real: AtomicI32,
     simulated: AtomicI32,
     lifeline: AtomicI32,
-    /// Whether the program has heard of its end by a signal.
+    /// Whether a signal has reported its end to the program.
     told: AtomicBool,
 }
 
 static CHILDREN: [Child; CHILDREN_MAX] =
     [const { Child { real: AtomicI32::new(0), simulated: AtomicI32::new(0), lifeline: AtomicI32::new(-1), told: AtomicBool::new(false) } };
         CHILDREN_MAX];
-/// Whether the table was ever used: most processes have no children.
+/// Whether the table was ever used; most processes have no children.
 static USED: AtomicBool = AtomicBool::new(false);
 /// This process's own lifeline.
 static OWN: AtomicI32 = AtomicI32::new(-1);
 static PARENT_REAL: AtomicI32 = AtomicI32::new(0);
 static PARENT_SIMULATED: AtomicI32 = AtomicI32::new(0);
 
-/// Takes over what the former image of this process, or its parent, left.
+/// Takes over the state left by the former image of this process, or by its parent.
 pub fn adopt(inherited: &Inherited) {
     for (fd, kind, object) in &inherited.objects {
         let kind = match kind {
@@ -65,12 +66,13 @@ pub fn set_parent(real: pid_t, simulated: pid_t) {
     PARENT_SIMULATED.store(simulated, Ordering::Relaxed);
 }
 
-/// The simulated number of the parent `real`, when it is the one that made this process.
+/// Returns the simulated number of the parent `real`, if that process created this process.
+/// Otherwise returns `real`.
 pub fn parent_number(real: pid_t) -> pid_t {
     if PARENT_REAL.load(Ordering::Relaxed) == real && real != 0 { PARENT_SIMULATED.load(Ordering::Relaxed) } else { real }
 }
 
-/// Both ends of a new lifeline: (read, write), closed by exec.
+/// Returns both ends of a new lifeline as (read, write). An exec closes them.
 pub fn new_lifeline() -> Option<(c_int, c_int)> {
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).ok()?;
     Some((high(read), high(write)))
@@ -92,7 +94,7 @@ pub fn close_native(fd: c_int) {
     }
 }
 
-/// Notes a child that has come to be.
+/// Records a new child.
 pub fn add(real: pid_t, simulated: pid_t, lifeline: c_int) {
     USED.store(true, Ordering::Release);
     for child in &CHILDREN {
@@ -106,7 +108,7 @@ pub fn add(real: pid_t, simulated: pid_t, lifeline: c_int) {
     close_native(lifeline);
 }
 
-/// In a forked child: what the parent had is not its.
+/// Drops the parent's state in a forked child.
 pub fn begin_as_child(lifeline: c_int) {
     for child in known() {
         close_native(child.lifeline.swap(-1, Ordering::AcqRel));
@@ -116,12 +118,12 @@ pub fn begin_as_child(lifeline: c_int) {
     close_native(OWN.swap(lifeline, Ordering::AcqRel));
 }
 
-/// This process's own lifeline, to hand over to a new image.
+/// Returns this process's own lifeline, to hand over to a new image.
 pub fn own_lifeline() -> Option<c_int> {
     Some(OWN.load(Ordering::Acquire)).filter(|fd| *fd >= 0)
 }
 
-/// Lets the parent see the end.
+/// Closes the lifeline, so that the parent sees the end.
 pub fn let_go() {
     close_native(OWN.swap(-1, Ordering::AcqRel));
 }
@@ -135,7 +137,7 @@ fn matches(child: &Child, real: pid_t) -> bool {
     real <= 0 || child.real.load(Ordering::Relaxed) == real
 }
 
-/// Whether any child of those that `real` means (as `waitpid` takes it) is known here.
+/// Returns whether the table has a child that `real` selects, as for `waitpid`.
 pub fn any(real: pid_t) -> bool {
     known().any(|child| matches(child, real))
 }
@@ -143,46 +145,47 @@ pub fn any(real: pid_t) -> bool {
 impl Child {
     fn has_ended(&self) -> bool {
         let mut set = [pollfd { fd: self.lifeline.load(Ordering::Acquire), events: libc::POLLIN, revents: 0 }];
-        // SAFETY: one element, as told.
+        // SAFETY: one element, as the count states.
         unsafe { real::poll(set.as_mut_ptr(), 1, 0) > 0 && set[0].revents & (libc::POLLHUP | libc::POLLNVAL) != 0 }
     }
 }
 
-/// Whether a child of those that `real` means has told its end, or was killed.
+/// Returns whether a child that `real` selects has reported its end or was killed.
 pub fn has_ended(real: pid_t) -> bool {
     known().filter(|child| matches(child, real)).any(Child::has_ended)
 }
 
-/// Whether there is a child whose end the program has not heard of.
+/// Returns whether some child's end has not been reported to the program.
 pub fn any_untold() -> bool {
     known().any(|child| !child.told.load(Ordering::Relaxed))
 }
 
-/// A child that has ended, which the program has not heard of: the system's number.
+/// Returns the real number of a child whose end has not been reported to the program.
 pub fn untold_end() -> Option<pid_t> {
     known().find(|child| !child.told.load(Ordering::Relaxed) && child.has_ended()).map(|child| child.real.load(Ordering::Relaxed))
 }
 
-/// The program hears of the end of a child.
+/// Marks the end of a child as reported to the program.
 pub fn tell_end(real: pid_t) {
     known().filter(|child| child.real.load(Ordering::Relaxed) == real).for_each(|child| child.told.store(true, Ordering::Relaxed));
 }
 
-/// A child was killed: its end, which the kernel sees to at its leisure, belongs to this moment of simulated time.
+/// Waits until the kernel has ended a killed child, at most `millis`. Its end belongs to this
+/// moment of simulated time.
 pub fn await_killed(real: pid_t, millis: c_int) {
     for child in known().filter(|child| child.real.load(Ordering::Relaxed) == real) {
         let mut set = [pollfd { fd: child.lifeline.load(Ordering::Acquire), events: libc::POLLIN, revents: 0 }];
-        // SAFETY: one element, as told.
+        // SAFETY: one element, as the count states.
         unsafe { real::poll(set.as_mut_ptr(), 1, millis) };
     }
 }
 
-/// Whether the system's `real` is a child of this process.
+/// Returns whether `real` is a child of this process.
 pub fn is_child(real: pid_t) -> bool {
     real > 0 && any(real)
 }
 
-/// A child was waited for.
+/// Removes a child after a successful wait.
 pub fn reaped(real: pid_t) {
     for child in known() {
         if child.real.load(Ordering::Relaxed) == real {
@@ -193,22 +196,22 @@ pub fn reaped(real: pid_t) {
     }
 }
 
-/// The system's number for what the program calls `pid`.
+/// Returns the real number for the program's number `pid`.
 pub fn to_real(pid: pid_t) -> pid_t {
     known().find(|child| child.simulated.load(Ordering::Relaxed) == pid).map_or(pid, |child| child.real.load(Ordering::Relaxed))
 }
 
-/// What the program calls the system's `pid`.
+/// Returns the program's number for the real number `pid`.
 pub fn to_simulated(pid: pid_t) -> pid_t {
     known().find(|child| child.real.load(Ordering::Relaxed) == pid).map_or(pid, |child| child.simulated.load(Ordering::Relaxed))
 }
 
-/// Whether a program must not close this number.
+/// Returns whether the descriptor is a lifeline, which a program must not close.
 pub fn is_lifeline(fd: c_int) -> bool {
     fd == OWN.load(Ordering::Relaxed) || known().any(|child| child.lifeline.load(Ordering::Relaxed) == fd)
 }
 
-/// Everything that a program must not close, lowest first.
+/// Returns all descriptors that a program must not close, lowest first.
 pub fn reserved_descriptors() -> Vec<c_int> {
     let mut all: Vec<c_int> = known().map(|child| child.lifeline.load(Ordering::Relaxed)).collect();
     all.extend([OWN.load(Ordering::Relaxed), client::control_fd()].into_iter().chain(client::shared_memory::kept_fds()));

@@ -1,4 +1,4 @@
-//! Clocks: the calling thread's own simulated one, whatever the program calls it.
+//! Clocks. Each of them shows the calling thread's own simulated time.
 
 use crate::real;
 use crate::world::{PICOS_PER_MICRO, PICOS_PER_SECOND, active, fail, to_timespec, to_timeval, walled};
@@ -7,17 +7,19 @@ use softband_client as client;
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-/// What the monotonic clocks say at simulated time zero.
+/// Value of the monotonic clocks at simulated time zero, in seconds.
 pub const MONOTONIC_START_SECONDS: u64 = 1_000;
-/// A thread that only reads clocks gives the token away after so much of it: it may be waiting for another one of its process.
+/// Time in picoseconds after which a thread that only reads clocks gives the token away. It may
+/// wait for another thread of its process.
 const CLOCK_ONLY_PS: u64 = 1_000_000_000;
 
 thread_local! {
-    /// [`client::progress`] at the last clock read, and the time since which nothing but clock reads happened.
+    /// [`client::progress`] at the last clock read, and the start of a period with only clock
+    /// reads.
     static READING: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
 }
 
-/// A look at the clock: costs its price, and lets an alarm through that is due.
+/// Reads the clock, in picoseconds. Pays its cost, and lets a due alarm through.
 pub fn read_clock() -> u64 {
     let header = client::header();
     client::tick(header.cost_clock_read).unwrap_or_else(read_clock_closely)
@@ -48,7 +50,7 @@ fn reads_only(now: u64) -> bool {
     now - since.min(now) > CLOCK_ONLY_PS
 }
 
-/// Seconds that clock `id` shows at simulated time zero.
+/// Returns the seconds that clock `id` shows at simulated time zero.
 pub fn start_seconds(id: clockid_t) -> u64 {
     match id {
         libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_REALTIME_ALARM | libc::CLOCK_TAI => client::header().epoch_seconds,
@@ -59,25 +61,28 @@ pub fn start_seconds(id: clockid_t) -> u64 {
     }
 }
 
-/// The simulated time at which clock `id` shows `time`; in the past it is zero.
+/// Returns the simulated time at which clock `id` shows `time`, in picoseconds. Returns zero for a
+/// time before the start.
 pub fn from_clock(id: clockid_t, time: &timespec) -> u64 {
     crate::world::picos(time.tv_sec - start_seconds(id) as i64, time.tv_nsec)
 }
 
-/// What clock `id` shows at simulated time `now`.
+/// Returns the value of clock `id` at simulated time `now`.
 fn shows(id: clockid_t, now: u64) -> timespec {
     let mut time = to_timespec(now);
     time.tv_sec += start_seconds(id) as i64;
     time
 }
 
-/// The host's clock. The C library asks the vDSO, in which no system call gives the host an occasion to stop a program that measures;
-/// but that reads the time stamp counter, which only in wall pace is never trapped.
+/// Reads the host's clock. In wall pace, the C library asks the vDSO. That avoids a system call, in
+/// which the host could stop a program that measures. The vDSO reads the time stamp counter, which
+/// may trap outside wall pace.
 unsafe fn host_clock(id: clockid_t, out: *mut timespec) -> c_int {
     if walled() { real::clock_gettime(id, out) } else { real::kernel_clock_gettime(id, out) }
 }
 
-/// Finds the C library's clock before a program asks for the time in a signal handler, or in an allocator of its own.
+/// Finds the C library's clock before a program asks for the time in a signal handler or in its own
+/// allocator.
 pub fn find() {
     let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes to `now`.
@@ -86,7 +91,7 @@ pub fn find() {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clock_gettime(id: clockid_t, out: *mut timespec) -> c_int {
-    // Clocks above TAI do not exist; negative ones are CPU clocks of processes and threads.
+    // Clocks above TAI do not exist; negative ids are CPU clocks of processes and threads.
     if !active() || id > libc::CLOCK_TAI {
         return host_clock(id, out);
     }
@@ -132,7 +137,7 @@ pub unsafe extern "C" fn gettimeofday(out: *mut timeval, zone: *mut libc::timezo
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn time(out: *mut time_t) -> time_t {
     let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
-    // The coarse clock is what the original reads, too: whole seconds need no more.
+    // The original also reads the coarse clock, because whole seconds need no more.
     clock_gettime(libc::CLOCK_REALTIME_COARSE, &raw mut now);
     if !out.is_null() {
         *out = now.tv_sec;
@@ -178,7 +183,7 @@ mod tests {
     fn without_an_engine_the_clocks_are_the_hosts() {
         let mut first = timespec { tv_sec: 0, tv_nsec: 0 };
         let mut second = timeval { tv_sec: 0, tv_usec: 0 };
-        // SAFETY: the pointers are good.
+        // SAFETY: the pointers are valid.
         unsafe {
             assert_eq!(clock_gettime(libc::CLOCK_REALTIME, &raw mut first), 0);
             assert_eq!(gettimeofday(&raw mut second, std::ptr::null_mut()), 0);

@@ -1,4 +1,4 @@
-//! Descriptors: which are the engine's, closing and copying them, waiting for one.
+//! Descriptors: ownership by the engine, close, copy, and wait.
 
 use crate::pace::{Patience, empty_poll};
 use crate::real;
@@ -10,20 +10,21 @@ use softband_ipc::calls::{Count, Object, Op, SocketReceive, WaitEntry, WaitReply
 
 const F_SETOWN_EX: c_int = 15;
 
-/// The object of the engine behind `fd`, as seen by a thread that may ask for it.
+/// Returns the engine's object behind `fd`, if the calling thread may use it.
 #[inline]
 pub fn ours(fd: c_int) -> Option<Entry> {
     fds::lookup(fd).filter(|_| active())
 }
 
-/// Whether calls on `fd` must not wait. The placeholder keeps the flag.
+/// Returns whether calls on `fd` must not wait. The placeholder keeps the flag.
 pub fn is_nonblocking(fd: c_int) -> bool {
     // SAFETY: F_GETFL has no argument.
     let flags = unsafe { real::fcntl(fd, libc::F_GETFL, 0) };
     flags >= 0 && flags & libc::O_NONBLOCK != 0
 }
 
-/// Waits until `object` is ready; `EAGAIN` when the deadline comes first, `EINTR` when a signal that interrupts does.
+/// Waits until `object` is ready. Fails with `EAGAIN` at the deadline, and with `EINTR` after a
+/// signal that interrupts.
 pub fn wait_object(object: u32, interest: u32, deadline_ps: u64) -> Result<(), Errno> {
     let entry = WaitEntry { object, interest, ready: 0, reserved: 0 };
     let request = WaitRequest { deadline_ps, count: 1, reason: reason::NONE };
@@ -41,7 +42,8 @@ pub fn wait_object(object: u32, interest: u32, deadline_ps: u64) -> Result<(), E
     }
 }
 
-/// What a call does that found nothing: fails at once on a descriptor that does not block, else waits.
+/// Handles a call that found nothing: fails with `EAGAIN` on a nonblocking descriptor, otherwise
+/// waits.
 pub fn wait_or_again(fd: c_int, object: u32, interest: u32, deadline_ps: u64) -> Result<(), Errno> {
     if is_nonblocking(fd) {
         empty_poll();
@@ -50,15 +52,16 @@ pub fn wait_or_again(fd: c_int, object: u32, interest: u32, deadline_ps: u64) ->
     wait_object(object, interest, deadline_ps)
 }
 
-/// Whether the kernel has something for these events now.
+/// Returns whether the kernel has something for these events now.
 pub fn is_ready_natively(fd: c_int, events: i16) -> bool {
     let mut set = [pollfd { fd, events, revents: 0 }];
-    // SAFETY: one element, as the count says.
+    // SAFETY: one element, as the count states.
     unsafe { real::poll(set.as_mut_ptr(), 1, 0) != 0 }
 }
 
-/// Runs `call`, which may block in the kernel on `fd`. What comes from another program of the run is waited for in simulated
-/// time, looking again and again; after long patience, or at a terminal, the thread asks the engine not to wait for it.
+/// Runs `call`, which may block in the kernel on `fd`. Data may come from another program of the
+/// run, so the thread polls for it in simulated time. After long patience, or at a terminal, the
+/// thread asks the engine not to wait for it.
 pub fn blocking_natively<R: From<i8>>(fd: c_int, events: i16, call: impl FnOnce() -> R) -> R {
     if !active() || is_ready_natively(fd, events) || is_nonblocking(fd) {
         return call();
@@ -77,19 +80,19 @@ pub fn blocking_natively<R: From<i8>>(fd: c_int, events: i16, call: impl FnOnce(
     crate::world::away(call)
 }
 
-/// Whether what is behind `fd` cannot be another program of the run: a terminal or another device.
+/// Returns whether `fd` cannot lead to another program of the run: a terminal or another device.
 fn is_outside(fd: c_int) -> bool {
     kind_of(fd) == libc::S_IFCHR
 }
 
-/// What kind of file it is (`S_IFMT`); 0 where there is none.
+/// Returns the file type (`S_IFMT`), or 0 for an unused number.
 pub fn kind_of(fd: c_int) -> libc::mode_t {
-    // SAFETY: the number is only asked about.
+    // SAFETY: the number is only queried.
     let borrowed = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd.max(0)) };
     rustix::fs::fstat(borrowed).map_or(0, |stat| stat.st_mode & libc::S_IFMT)
 }
 
-/// Lets go of what `fd` stands for, before the number is used for something else.
+/// Closes the object behind `fd` before another use of the number.
 pub fn forget(fd: c_int) {
     crate::epoll::forget(fd);
     if fds::lookup(fd).is_none() || !client::has_slot() {
@@ -102,7 +105,7 @@ pub fn forget(fd: c_int) {
     }
 }
 
-/// `copy` stands for the same as `fd`.
+/// Makes `copy` stand for the same object as `fd`.
 fn also(fd: c_int, copy: c_int) -> c_int {
     if copy >= 0
         && let Some(entry) = ours(fd)
@@ -113,7 +116,7 @@ fn also(fd: c_int, copy: c_int) -> c_int {
     copy
 }
 
-/// Whether the number is one that this library needs for itself.
+/// Returns whether this library needs the descriptor for itself.
 fn is_reserved(fd: c_int) -> bool {
     fd >= 0 && crate::attach::attached() && (fd == client::control_fd() || client::shared_memory::is_kept(fd) || crate::children::is_lifeline(fd))
 }
@@ -139,7 +142,7 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     let last_fd = c_int::try_from(last).unwrap_or(c_int::MAX);
     let ours: Vec<c_int> = fds::all().map(|(fd, _)| fd).filter(|fd| (first as c_int..=last_fd).contains(fd)).collect();
     ours.into_iter().for_each(forget);
-    // Around what this library needs.
+    // Close all descriptors except those that this library needs.
     let mut start = first;
     for kept in crate::children::reserved_descriptors().into_iter().map(|fd| fd as c_uint).filter(|fd| (first..=last).contains(fd)) {
         if kept > start {
@@ -187,14 +190,14 @@ pub unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
     also(from, real::dup3(from, to, flags))
 }
 
-/// The third argument travels in the same register whether it is a number, a pointer or absent (System V ABI), so this
-/// need not be variadic.
+/// Takes the third argument without variadic parameters. It travels in the same register whether it
+/// is a number, a pointer or absent (System V ABI).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => also(fd, real::fcntl(fd, command, argument)),
         libc::F_SETLKW | libc::F_OFD_SETLKW if active() => {
-            // Another program of the run may hold the lock: look again in simulated time.
+            // Another program of the run may hold the lock: poll it in simulated time.
             let once = if command == libc::F_SETLKW { libc::F_SETLK } else { libc::F_OFD_SETLK };
             let patience = Patience::of(reason::LOCK);
             while real::fcntl(fd, once, argument) != 0 {

@@ -1,8 +1,11 @@
-//! Waking one thread by another at an exact point of simulated time.
+//! Wakes threads at an exact point of simulated time.
 //!
-//! Each thread has a timer of the engine that it waits for; a thread that wakes it sets that timer to now. What a thread waits for
-//! is any address (a condition, a mutex, a thread record); those who wait at one are woken in the order in which they came.
-//! One thread of all has the token, so the table below has one user at a time; the atomics are for threads outside the run.
+//! Each thread waits for its own timer of the engine, and a thread that wakes it sets that timer to
+//! now. A thread waits at any address: a condition, a mutex, a thread record. Threads at an address
+//! wake in the order of their arrival.
+//!
+//! Only the thread with the token uses the table below. The atomics are for threads outside the
+//! run.
 
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::readiness::READABLE;
@@ -11,9 +14,9 @@ use softband_ipc::layout::THREADS_MAX;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 struct Waiter {
-    /// The timer of the slot; 0 when it has none yet.
+    /// The timer of the slot; 0 before its creation.
     bell: AtomicU32,
-    /// What it waits at; 0 for nothing.
+    /// The address at which it waits; 0 for none.
     address: AtomicUsize,
     order: AtomicU64,
     woken: AtomicBool,
@@ -23,11 +26,11 @@ static WAITERS: [Waiter; THREADS_MAX] =
     [const { Waiter { bell: AtomicU32::new(0), address: AtomicUsize::new(0), order: AtomicU64::new(0), woken: AtomicBool::new(false) } };
         THREADS_MAX];
 static WAITING: AtomicUsize = AtomicUsize::new(0);
-/// One more than the highest slot that has ever waited: few processes have many threads.
+/// Highest slot that ever waited, plus one. Few processes have many threads.
 static SLOTS: AtomicUsize = AtomicUsize::new(0);
 static ORDER: AtomicU64 = AtomicU64::new(0);
 
-/// A forked child has one thread, and no timers yet.
+/// Clears the table in a forked child, which has one thread and no timers yet.
 pub fn forget_all() {
     for waiter in &WAITERS {
         waiter.bell.store(0, Ordering::Relaxed);
@@ -36,14 +39,14 @@ pub fn forget_all() {
     WAITING.store(0, Ordering::Relaxed);
 }
 
-/// The calling thread's place in line at an address. It leaves when this is dropped.
+/// The calling thread's place in line at an address. Dropping it leaves the line.
 #[derive(Debug)]
 pub struct Place {
     slot: usize,
 }
 
 impl Place {
-    /// Takes a place at `address`. `None` in a thread that the engine does not know.
+    /// Takes a place at `address`. Returns `None` in a thread that the engine does not know.
     pub fn take(address: usize) -> Option<Self> {
         let slot = client::thread_slot_number()? as usize;
         let waiter = WAITERS.get(slot)?;
@@ -53,7 +56,8 @@ impl Place {
         waiter.address.store(address, Ordering::Release);
         WAITING.fetch_add(1, Ordering::AcqRel);
         let place = Self { slot };
-        // Only now: making the timer takes a turn of the engine, in which another thread may already wake this one.
+        // The timer comes last: its creation takes a turn of the engine, in which another thread
+        // may already wake this thread.
         if waiter.bell.load(Ordering::Relaxed) == 0 {
             let bell: Object = client::call(Op::TimerNew, &TimerNew { reserved: 0 }).ok()?;
             waiter.bell.store(bell.object, Ordering::Relaxed);
@@ -61,7 +65,8 @@ impl Place {
         Some(place)
     }
 
-    /// Waits until woken (true) or the deadline (false). A signal's handler runs meanwhile and does not end it.
+    /// Waits until woken (true) or the deadline (false). Signal handlers run meanwhile and do not
+    /// end the wait.
     pub fn wait(&self, deadline: u64) -> bool {
         let waiter = &WAITERS[self.slot];
         loop {
@@ -72,7 +77,7 @@ impl Place {
                 return false;
             }
             if listen(waiter.bell.load(Ordering::Relaxed), deadline).is_err() {
-                return true; // the engine refuses: the caller looks again, as after any wake-up without a reason
+                return true; // the engine refuses: a spurious wake-up for the caller
             }
         }
     }
@@ -96,8 +101,9 @@ fn listen(bell: u32, until: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Wakes up to `count` of those who wait at `address`, in their order; tells how many. Each ring of a bell takes a turn of the engine, in
-/// which who was woken may run and come to wait here again: those who came after this began are for the next one.
+/// Wakes up to `count` threads that wait at `address`, in their order. Returns the number of woken
+/// threads. Each ring of a bell takes a turn of the engine. A woken thread may run in that turn and
+/// wait here again. Threads that arrive after the start of this call belong to the next call.
 pub fn wake(address: usize, count: usize) -> usize {
     let end = ORDER.load(Ordering::Relaxed);
     let mut woken = 0;
@@ -114,7 +120,7 @@ pub fn wake(address: usize, count: usize) -> usize {
     woken
 }
 
-/// The first of those who came before `end`.
+/// Returns the first thread at `address` that arrived before `end`.
 fn first_at(address: usize, end: u64) -> Option<&'static Waiter> {
     let waits = |waiter: &&Waiter| {
         let is_here = waiter.address.load(Ordering::Acquire) == address && !waiter.woken.load(Ordering::Acquire);
@@ -123,7 +129,7 @@ fn first_at(address: usize, end: u64) -> Option<&'static Waiter> {
     WAITERS.iter().take(SLOTS.load(Ordering::Relaxed)).filter(waits).min_by_key(|waiter| waiter.order.load(Ordering::Relaxed))
 }
 
-/// Whether anybody waits at `address` and has not been woken.
+/// Returns whether a thread waits at `address` and has not been woken.
 pub fn is_awaited(address: usize) -> bool {
     WAITING.load(Ordering::Acquire) != 0 && first_at(address, u64::MAX).is_some()
 }

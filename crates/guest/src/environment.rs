@@ -1,4 +1,5 @@
-//! The environment of new images: whatever a program makes of it, its children stay in the fabric.
+//! The environment of new images. It keeps children in the fabric, even if a program changes its
+//! environment.
 
 use softband_client::fds;
 use softband_ipc::environment::{TICKET, ticket_text};
@@ -8,25 +9,26 @@ use std::sync::OnceLock;
 
 const PRELOAD: &str = "LD_PRELOAD";
 const PREFIX: &[u8] = b"SOFTBAND_";
-/// Objects of the engine that a new image takes over: `fd:kind:object`, separated by commas; fd -1 where it was closed by exec.
+/// Objects of the engine that a new image takes over: `fd:kind:object`, separated by commas. fd is
+/// -1 if exec closed it.
 const FDS: &str = "SOFTBAND_FDS";
-/// Descriptor whose closing tells the parent of the process's end.
+/// Descriptor whose close reports the end of the process to its parent.
 const LIFELINE: &str = "SOFTBAND_LIFELINE";
-/// The parent's process number of the system and the simulated one.
+/// The parent's real and simulated process numbers.
 const PARENT: &str = "SOFTBAND_PARENT";
-/// The variables that are made anew for each image.
+/// The variables that each image gets anew.
 const PER_IMAGE: [&str; 4] = [TICKET, FDS, LIFELINE, PARENT];
 
 #[derive(Debug)]
 struct Remembered {
-    /// `SOFTBAND_` variables, apart from those of one image only.
+    /// `SOFTBAND_` variables, except those of a single image.
     variables: Vec<CString>,
     library: Option<Vec<u8>>,
 }
 
 static REMEMBERED: OnceLock<Remembered> = OnceLock::new();
 
-/// Keeps what children need, before the program can change its environment.
+/// Stores the variables that children need, before the program can change its environment.
 pub fn remember() {
     REMEMBERED.get_or_init(|| {
         let ours = |name: &OsString| name.as_bytes().starts_with(PREFIX) && !PER_IMAGE.iter().any(|other| name.as_bytes() == other.as_bytes());
@@ -39,9 +41,10 @@ pub fn remember() {
     });
 }
 
-/// File of this library, or of the program when it is not a library (tests).
+/// Returns the path of this library, or `None` if the code is not in a library (tests).
 fn own_path() -> Option<Vec<u8>> {
-    // SAFETY: dladdr fills the structure when it answers nonzero; its strings live as long as the library.
+    // SAFETY: dladdr fills the structure if it returns nonzero; its strings live as long as the
+    // library.
     unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
         if libc::dladdr(own_path as *const () as *const _, &raw mut info) == 0 || info.dli_fname.is_null() {
@@ -52,7 +55,7 @@ fn own_path() -> Option<Vec<u8>> {
     }
 }
 
-/// What the parent image left for this one.
+/// State that the parent image left for this image.
 #[derive(Debug, Default)]
 pub struct Inherited {
     pub objects: Vec<(i32, u8, u32)>,
@@ -60,7 +63,7 @@ pub struct Inherited {
     pub parent: Option<(i32, i32)>,
 }
 
-/// Reads what the parent image left.
+/// Reads the state that the parent image left.
 pub fn inherited() -> Inherited {
     let text = |name: &str| std::env::var_os(name).and_then(|value| value.into_string().ok()).unwrap_or_default();
     Inherited {
@@ -90,7 +93,7 @@ impl NewEnvironment {
     }
 }
 
-/// What differs from image to image.
+/// Values that differ between images.
 #[derive(Clone, Copy, Debug)]
 pub struct ForImage {
     pub ticket: u64,
@@ -98,7 +101,7 @@ pub struct ForImage {
     pub parent: (i32, i32),
 }
 
-/// The program's `environment` with what its new image needs.
+/// Returns the program's `environment` with the variables that its new image needs.
 ///
 /// # Safety
 /// `environment` is null or a list of C strings that ends with a null pointer.
@@ -123,7 +126,8 @@ pub unsafe fn for_image(environment: *const *const libc::c_char, image: ForImage
     NewEnvironment { _owned: owned, pointers }
 }
 
-/// Their variables, without former ones of ours, with ours, and with `library` first of what is preloaded.
+/// Returns their variables without outdated variables of ours, then our current variables. Puts
+/// `library` first in the preload list.
 fn merge(theirs: Vec<CString>, ours: &[CString], library: Option<&[u8]>) -> Vec<CString> {
     let preload_start = [PRELOAD.as_bytes(), b"="].concat();
     let mut preload: Vec<u8> = Vec::new();
@@ -148,19 +152,19 @@ fn merge(theirs: Vec<CString>, ours: &[CString], library: Option<&[u8]>) -> Vec<
 
 fn objects_text() -> String {
     let item = |(fd, entry): (i32, fds::Entry)| {
-        // SAFETY: the number is only asked about.
+        // SAFETY: the number is only queried.
         let kept = unsafe { crate::real::fcntl(fd, libc::F_GETFD, 0) } & libc::FD_CLOEXEC == 0;
         format!("{}:{}:{}", if kept { fd } else { -1 }, entry.kind as u8, entry.object)
     };
     fds::all().map(item).collect::<Vec<_>>().join(",")
 }
 
-/// The variable list of this process.
+/// Returns the variable list of this process.
 pub fn current() -> *const *const libc::c_char {
     unsafe extern "C" {
         static environ: *const *const libc::c_char;
     }
-    // SAFETY: a word that the C library keeps.
+    // SAFETY: the C library maintains this word.
     unsafe { environ }
 }
 

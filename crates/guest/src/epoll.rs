@@ -1,7 +1,9 @@
-//! `epoll`: the interest in objects of the engine is kept here, that in descriptors of the kernel also in the kernel.
+//! Implements `epoll`. This module keeps the interest in objects of the engine. For descriptors of
+//! the kernel, the kernel keeps it too.
 //!
-//! Edge-triggered interest in reading is answered as long as there is something to read: who waits for edges reads until there
-//! is nothing, so that is the same. Interest in writing is answered once, and again after a call found no room.
+//! Edge-triggered interest in reading reports as long as data is available. A program that waits
+//! for edges reads until nothing is left, so the result is the same. Interest in writing reports
+//! once, and again after a call found no room.
 
 use crate::interest::{self, Native};
 use crate::poll::{millis_deadline, with_mask};
@@ -20,11 +22,11 @@ const ONESHOT: u32 = libc::EPOLLONESHOT as u32;
 struct Item {
     epoll: c_int,
     fd: c_int,
-    /// `None`: the kernel's.
+    /// Object of the engine; `None` for a descriptor of the kernel.
     object: Option<u32>,
     events: u32,
     data: u64,
-    /// Bits that an edge has reported, and not yet gone since.
+    /// Readiness bits that an edge has reported and that have not cleared since.
     told: u32,
 }
 
@@ -32,7 +34,8 @@ struct Item {
 #[derive(Debug, Default)]
 struct Table {
     items: Vec<Item>,
-    /// Where the next wait starts to look, so that none is starved when there are more than it has room for.
+    /// Start position of the next wait. It rotates, so that no item starves if the caller's array
+    /// is too short.
     turn: usize,
 }
 
@@ -47,7 +50,7 @@ fn with_table<R>(body: impl FnOnce(&mut Table) -> R) -> R {
 }
 
 impl Item {
-    /// What to ask the engine for.
+    /// Returns the readiness bits to request from the engine.
     fn interest(&self) -> u32 {
         let mut interest = HANG_UP | ERROR;
         if self.events & libc::EPOLLIN as u32 != 0 {
@@ -66,7 +69,7 @@ impl Item {
         self.events & !(EDGE | ONESHOT) == 0 && self.events & ONESHOT != 0
     }
 
-    /// The events to tell of, and what is noted for edges and single shots.
+    /// Returns the events to report, and records the state of edges and single shots.
     fn tell(&mut self, ready: u32) -> u32 {
         let mut events = 0;
         for (bit, event) in [(READABLE, libc::EPOLLIN), (WRITABLE, libc::EPOLLOUT), (HANG_UP, libc::EPOLLHUP), (ERROR, libc::EPOLLERR)] {
@@ -89,7 +92,7 @@ impl Table {
         self.items.iter().position(|item| item.epoll == epoll && item.fd == fd)
     }
 
-    /// Carries an operation out on an object of the engine.
+    /// Applies an operation to the interest list. Fails with the kernel's error numbers.
     fn control(&mut self, epoll: c_int, operation: c_int, fd: c_int, object: Option<u32>, event: Option<epoll_event>) -> Result<(), c_int> {
         let position = self.position(epoll, fd);
         let item = |event: epoll_event| Item { epoll, fd, object, events: event.events, data: event.u64, told: 0 };
@@ -113,7 +116,7 @@ impl Table {
         }
     }
 
-    /// Items of the engine that count at `epoll`, starting at another one each time.
+    /// Returns the engine's active items at `epoll`, starting at another item each time.
     fn watched(&mut self, epoll: c_int) -> Vec<Item> {
         let mut found: Vec<Item> =
             self.items.iter().filter(|item| item.epoll == epoll && item.object.is_some() && !item.is_disabled()).copied().collect();
@@ -130,14 +133,15 @@ impl Table {
     }
 }
 
-/// A descriptor is closed: no interest in it is left, and none of it.
+/// Removes all interest in a closed descriptor, and all interest that it held.
 pub fn forget(fd: c_int) {
     if COUNT.load(Ordering::Acquire) != 0 {
         with_table(|table| table.forget(fd));
     }
 }
 
-/// Objects that make the epoll descriptor `fd` readable, with what to wait for at each.
+/// Returns the objects that make the epoll descriptor `fd` readable, with the readiness bits to
+/// wait for.
 pub fn objects_of(fd: c_int) -> Vec<(u32, u32)> {
     if COUNT.load(Ordering::Acquire) == 0 {
         return Vec::new();
@@ -145,7 +149,8 @@ pub fn objects_of(fd: c_int) -> Vec<(u32, u32)> {
     with_table(|table| table.watched(fd)).iter().filter_map(|item| Some((item.object?, item.interest()))).collect()
 }
 
-/// A call on `fd` found no room: a thread that waits for the edge learns when there is some.
+/// Records that a call on `fd` found no room. A thread that waits for the edge then learns of new
+/// room.
 pub fn found_full(fd: c_int) {
     if COUNT.load(Ordering::Acquire) != 0 {
         with_table(|table| table.items.iter_mut().filter(|item| item.fd == fd).for_each(|item| item.told &= !WRITABLE));
@@ -171,7 +176,7 @@ pub unsafe extern "C" fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, ev
     status
 }
 
-/// The kernel's side of one wait.
+/// The kernel's side of a wait.
 struct Kernel {
     epoll: c_int,
     events: *mut epoll_event,
@@ -181,14 +186,14 @@ struct Kernel {
 
 impl Native for Kernel {
     fn poll(&mut self) -> Result<usize, Errno> {
-        // SAFETY: the caller of epoll_wait gave room for so many.
+        // SAFETY: the caller of epoll_wait gave room for `room` events.
         let count = unsafe { real::epoll_wait(self.epoll, self.events, self.room, 0) };
         self.found = usize::try_from(count).map_err(|_| Errno(crate::world::errno()))?;
         Ok(self.found)
     }
     fn block(&mut self) {
         let mut set = libc::pollfd { fd: self.epoll, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one element. It only waits; the events are taken by the next poll.
+        // SAFETY: one element. This call only waits; the next poll takes the events.
         unsafe { real::poll(&raw mut set, 1, -1) };
     }
 }

@@ -1,5 +1,5 @@
-//! New images: they find the engine by a ticket in their environment, and start with the time stamp counter readable, for
-//! they have no handler yet.
+//! New images. They find the engine by a ticket in their environment. They start with a readable
+//! time stamp counter, because they have no handler yet.
 
 use crate::environment::{self, ForImage};
 use crate::world::{active, errno, fail, set_errno};
@@ -10,7 +10,7 @@ use softband_ipc::calls::{ForkReply, Op};
 
 pub(crate) type Strings = *const *const c_char;
 
-/// Runs `exec` with the environment of a new image. It returns only when there is none.
+/// Runs `exec` with the environment of a new image. Returns only if `exec` fails.
 unsafe fn replace(envp: Strings, exec: impl FnOnce(Strings) -> c_int) -> c_int {
     if !active() {
         return exec(envp);
@@ -38,7 +38,7 @@ unsafe fn replace(envp: Strings, exec: impl FnOnce(Strings) -> c_int) -> c_int {
     status
 }
 
-/// What the variadic functions end in. `search`: along PATH.
+/// Implements the variadic functions. `search` selects a search along PATH.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn softband_guest_exec(path: *const c_char, argv: Strings, envp: Strings, search: c_int) -> c_int {
     replace(envp, |envp| if search != 0 { real::execvpe(path, argv, envp) } else { real::execve(path, argv, envp) })
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn execveat(directory: c_int, path: *const c_char, argv: S
     replace(envp, |envp| kernel!(libc::SYS_execveat, directory, path, argv, envp, flags) as c_int)
 }
 
-/// The parent of what this process starts.
+/// Returns the real and simulated numbers of this process, for the processes that it starts.
 pub fn as_parent() -> (libc::pid_t, libc::pid_t) {
     (rustix::process::getpid().as_raw_nonzero().get(), pid::own_number())
 }

@@ -1,6 +1,7 @@
-//! The kernel's files about HCAs and processes: what a program looks for below `/sys/class/infiniband*` and `/dev/infiniband` lies in a folder
-//! that the engine has written for its host, and the functions of the C library that take paths are led there. What opens the system's random
-//! numbers is led to a file of them.
+//! Redirects the kernel's files about HCAs and processes. The engine writes
+//! `/sys/class/infiniband*` and `/dev/infiniband` into a folder for each host. The C library
+//! functions that take paths lead there. A path to the system's random numbers leads to a file of
+//! such numbers.
 
 use crate::attach::attached;
 use crate::missing;
@@ -13,16 +14,16 @@ use std::ffi::{CStr, CString, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
-/// `infiniband_verbs` and `infiniband_mad` as well.
+/// Prefix that also covers `infiniband_verbs` and `infiniband_mad`.
 const CLASSES: &[u8] = b"/sys/class/infiniband";
 const DEVICES: &[u8] = b"/dev/infiniband";
 
-/// By it a library tells whether a peer is on its own machine.
+/// File by which a library recognises a peer on its own machine.
 const BOOT_ID: &[u8] = b"/proc/sys/kernel/random/boot_id";
 
 static FOLDER: OnceLock<OsString> = OnceLock::new();
 
-/// Keeps where the host's files are, before the program can change its environment.
+/// Stores the folder of the host's files, before the program can change its environment.
 pub fn remember() {
     if let Some(folder) = std::env::var_os(softband_ipc::environment::FILES).filter(|folder| !folder.is_empty()) {
         FOLDER.get_or_init(|| folder);
@@ -35,7 +36,7 @@ fn is_about_hcas(path: &[u8]) -> bool {
         || path.strip_prefix(DEVICES).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
-/// Where `path` leads, and what holds it as long as it is used.
+/// The replacement of `path`, and the owner of its text and file.
 struct Led {
     path: *const c_char,
     _held: Option<CString>,
@@ -43,12 +44,15 @@ struct Led {
 }
 
 impl Led {
-    /// Ours is opened by a link, which the program may not want to follow.
+    /// Returns the flags for `open`. Our random files open through a link, which the program may
+    /// not want to follow.
     fn flags(&self, flags: c_int) -> c_int {
         if self.file.is_some() { flags & !libc::O_NOFOLLOW } else { flags }
     }
 }
 
+/// Returns the replacement of `path`.
+///
 /// # Safety
 /// `path` is NULL or a C string.
 unsafe fn led(path: *const c_char) -> Led {
@@ -56,7 +60,8 @@ unsafe fn led(path: *const c_char) -> Led {
     Led { path: held.as_ref().map_or(path, |held| held.as_ptr()), _held: held, file: None }
 }
 
-/// The same for what looks into it: a program that does needs what Softband may not have.
+/// Returns the replacement of a path that the program opens or lists. Warns about interfaces that
+/// Softband lacks.
 unsafe fn led_to_look_into(path: *const c_char) -> Led {
     if !path.is_null() {
         missing::note(CStr::from_ptr(path).to_bytes());
@@ -64,7 +69,8 @@ unsafe fn led_to_look_into(path: *const c_char) -> Led {
     led(path)
 }
 
-/// The same for what opens it; `blocks` of random numbers are enough for it at first.
+/// Returns the replacement of a path that the program opens. A file of random numbers starts with
+/// `blocks` blocks.
 unsafe fn led_to_open(path: *const c_char, blocks: usize) -> Led {
     let file = if path.is_null() { None } else { random_files::instead_of(CStr::from_ptr(path).to_bytes(), blocks) };
     let Some(file) = file else { return led_to_look_into(path) };
@@ -85,7 +91,8 @@ fn inside(path: &[u8]) -> Option<CString> {
     CString::new([FOLDER.get()?.as_bytes(), path].concat()).ok()
 }
 
-/// Below `/proc`, what belongs to a process, or its first thread, that the program knows by another number than the system.
+/// Translates a path below `/proc` if the program knows the process, or its first thread, by
+/// another number than the system.
 fn of_process(rest: &[u8]) -> Option<CString> {
     let (process, below) = by_system_number(rest, crate::pid::translated);
     let (thread, last) = below.strip_prefix(b"/task/").map_or((Vec::new(), below), |below| {
@@ -95,7 +102,8 @@ fn of_process(rest: &[u8]) -> Option<CString> {
     CString::new([b"/proc/", process.as_slice(), &thread, last].concat()).ok()
 }
 
-/// The first part of a path, with the system's number in place of the program's, and what follows it.
+/// Returns the first part of a path with the real number instead of the program's number, and the
+/// rest.
 fn by_system_number(path: &[u8], of: fn(libc::pid_t) -> libc::pid_t) -> (Vec<u8>, &[u8]) {
     let end = path.iter().position(|byte| *byte == b'/').unwrap_or(path.len());
     let (first, rest) = path.split_at(end);
@@ -104,7 +112,8 @@ fn by_system_number(path: &[u8], of: fn(libc::pid_t) -> libc::pid_t) -> (Vec<u8>
     (real.map_or_else(|| first.to_vec(), |real| real.to_string().into_bytes()), rest)
 }
 
-/// Runs `open`. That of a named pipe waits in the kernel for its other end, and both must be there at once: neither may have the token.
+/// Runs `open`. The open of a named pipe waits in the kernel for the other end. Both ends must wait
+/// at once, so neither may have the token.
 unsafe fn opening<R>(folder: c_int, led: &Led, flags: c_int, open: impl FnOnce() -> R) -> R {
     let waits = active() && flags & (libc::O_NONBLOCK | libc::O_RDWR | libc::O_PATH) == 0 && {
         let mut about: libc::stat = std::mem::zeroed();
@@ -116,7 +125,8 @@ unsafe fn opening<R>(folder: c_int, led: &Led, flags: c_int, open: impl FnOnce()
     if waits { crate::world::away(open) } else { open() }
 }
 
-/// `open` and its relatives: the mode travels in the same register whether it is there or not (System V ABI).
+/// Implements `open`. The mode travels in the same register whether it is present or not (System V
+/// ABI); its relatives rely on that too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     let led = led_to_open(path, 1);
@@ -192,7 +202,8 @@ pub unsafe extern "C" fn scandir64(path: *const c_char, list: *mut libc::c_void,
     real::scandir(led_to_look_into(path).path, list, filter, order)
 }
 
-/// By the system call, whose structure is the C library's on this machine: C libraries before 2.33 have no `stat` to call.
+/// Uses the system call, whose structure equals the C library's on this machine. C libraries before
+/// 2.33 have no `stat` to call.
 unsafe fn status_of(folder: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int {
     kernel!(libc::SYS_newfstatat, folder, led(path).path, out, flags) as c_int
 }
@@ -227,7 +238,8 @@ pub unsafe extern "C" fn fstatat64(folder: c_int, path: *const c_char, out: *mut
     status_of(folder, path, out, flags)
 }
 
-/// What programs call that were built against C libraries before 2.33. There are two versions of the structure, both the same.
+/// Returns whether `version` is valid for `__xstat` and its relatives. Programs built against C
+/// libraries before 2.33 call them. Both versions have the same structure.
 fn is_version(version: c_int) -> bool {
     (0..=1).contains(&version)
 }
@@ -341,14 +353,14 @@ mod tests {
     fn outside_a_fabric_files_are_the_systems() {
         // SAFETY: `stat` consists of numbers, for which all zero is valid.
         let mut out: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: a C string, and a structure to be written.
+        // SAFETY: a C string, and a writable structure.
         assert_eq!(unsafe { stat(c"/dev/null".as_ptr(), &raw mut out) }, 0);
         assert_eq!(out.st_mode & libc::S_IFMT, libc::S_IFCHR);
         // SAFETY: a C string.
         assert_eq!(unsafe { access(c"/dev/infiniband-is-not-here".as_ptr(), libc::F_OK) }, -1);
-        // SAFETY: a C string, and a structure to be written.
+        // SAFETY: a C string, and a writable structure.
         assert_eq!(unsafe { __xstat(1, c"/dev/null".as_ptr(), &raw mut out) }, 0);
-        // SAFETY: a C string, and a structure to be written.
+        // SAFETY: a C string, and a writable structure.
         assert_eq!(unsafe { __xstat(7, c"/dev/null".as_ptr(), &raw mut out) }, -1);
     }
 }

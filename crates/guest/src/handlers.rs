@@ -1,6 +1,6 @@
-//! The program's own signal handlers. The system sends a signal whenever it likes, also while a thread waits for the token;
-//! a handler that called anything of ours then would speak out of turn. So one that comes at such a moment is kept, and runs
-//! when the call that it interrupted has its answer.
+//! The program's own signal handlers. The system sends a signal at any time, even to a thread that
+//! waits for the token. A handler that called this library then would run without the token. The
+//! library therefore keeps that signal, and runs its handler after the interrupted call returns.
 
 use crate::children;
 use crate::real;
@@ -16,32 +16,34 @@ use std::{mem, ptr};
 const SIGNALS: usize = 65;
 
 struct Table<T>(UnsafeCell<[T; SIGNALS]>);
-// SAFETY: a program that changes the action of a signal while another thread takes it races natively, too.
+// SAFETY: a program that changes the action of a signal while another thread takes the signal has a
+// race natively, too.
 unsafe impl<T> Sync for Table<T> {}
 // SAFETY: all zero is a valid value of both types.
 static WANTED: Table<libc::sigaction> = Table(UnsafeCell::new(unsafe { mem::zeroed() }));
 // SAFETY: `siginfo_t` consists of numbers and pointers, for which all zero is valid.
 static KEPT: Table<siginfo_t> = Table(UnsafeCell::new(unsafe { mem::zeroed() }));
-/// Signals whose handler of the system is ours, by bit.
+/// Bit mask of the signals whose system handler is ours.
 static WRAPPED: AtomicU64 = AtomicU64::new(0);
-/// Signals whose description by the system [`KEPT`] holds.
+/// Bit mask of the signals whose system description [`KEPT`] holds.
 static HAS_KEPT: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static RUNS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Grows whenever a handler of the program runs in the calling thread.
+/// Returns a count that grows with each handler of the program in the calling thread.
 pub fn runs() -> u64 {
     RUNS.get()
 }
 
-/// Whether the end of a child would run a handler of the program in the calling thread.
+/// Returns whether the end of a child would run a handler of the program in the calling thread.
 pub fn hears_children() -> bool {
     if WRAPPED.load(Ordering::Acquire) & bit(libc::SIGCHLD) == 0 {
         return false;
     }
-    // SAFETY: the set is ours; without a new set, the call only writes the former one. `sigset_t` consists of numbers.
+    // SAFETY: the set is ours. Without a new set, the call only writes the former set. `sigset_t`
+    // consists of numbers.
     unsafe {
         let mut blocked: libc::sigset_t = mem::zeroed();
         real::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &raw mut blocked) == 0 && libc::sigismember(&raw const blocked, libc::SIGCHLD) == 0
@@ -56,7 +58,7 @@ unsafe fn wanted(signal: c_int) -> &'static mut libc::sigaction {
     &mut (&mut (*WANTED.0.get()))[signal as usize]
 }
 
-/// `sigaction` for a signal that is not ours.
+/// Implements `sigaction` for a signal that this library does not use.
 pub unsafe fn set(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
     if !(1..SIGNALS as c_int).contains(&signal) {
         return real::sigaction(signal, new, old);
@@ -70,7 +72,7 @@ pub unsafe fn set(signal: c_int, new: *const libc::sigaction, old: *mut libc::si
         let mut action = *new;
         let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = on_signal;
         action.sa_sigaction = handler as sighandler_t;
-        // A kept signal comes twice, so the handler must not be gone after the first.
+        // A kept signal comes twice, so the handler must remain after the first.
         action.sa_flags = (action.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND;
         action.sa_mask = without_ours(&raw const (*new).sa_mask);
         real::sigaction(signal, &raw const action, &raw mut native)
@@ -97,7 +99,7 @@ extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_voi
 }
 
 fn signalled(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel hands over both; they live as long as the handler runs.
+    // SAFETY: the kernel passes both; they live during the handler.
     unsafe {
         if !active() {
             run(signal, info, context);
@@ -111,14 +113,15 @@ fn signalled(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     }
 }
 
-/// Lets the handler run when the call in progress has its answer.
+/// Keeps the signal, and lets its handler run after the call in progress returns.
 unsafe fn keep(signal: c_int, info: *const siginfo_t) {
     (&mut (*KEPT.0.get()))[signal as usize] = *info;
     HAS_KEPT.fetch_or(bit(signal), Ordering::AcqRel);
     client::note_signals(bit(signal));
 }
 
-/// The thread blocks in the system, and its slot is not its own meanwhile.
+/// Runs `body` without the thread's slot, because the thread blocks in the system and does not own
+/// the slot meanwhile.
 fn outside_time(body: impl FnOnce()) {
     let Some(slot) = client::thread_slot_number() else { return body() };
     client::forget_thread();
@@ -143,7 +146,7 @@ unsafe fn run(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     call(&action, signal, info, context);
 }
 
-/// Calls the program's handler, which `action` names, as the kernel would.
+/// Calls the program's handler named by `action`, as the kernel would.
 pub(crate) unsafe fn call(action: &libc::sigaction, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     if action.sa_flags & libc::SA_SIGINFO != 0 {
         let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = mem::transmute(action.sa_sigaction);

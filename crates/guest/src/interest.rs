@@ -1,11 +1,11 @@
-//! Waiting for several things at once: objects of the engine, and descriptors of the kernel beside them.
+//! Waits for objects of the engine and descriptors of the kernel at once.
 
 use crate::pace::{Patience, empty_poll, pay_for_call};
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::readiness::{ERROR, HANG_UP, READABLE, WRITABLE};
 use softband_ipc::calls::{Op, WaitEntry, WaitReply, WaitRequest, reason};
 
-/// What `poll` calls these bits.
+/// Converts readiness bits to events of `poll`.
 pub fn to_poll(ready: u32) -> i16 {
     let mut events = 0;
     for (bit, event) in
@@ -18,7 +18,7 @@ pub fn to_poll(ready: u32) -> i16 {
     events
 }
 
-/// What the engine calls these events; errors and hang-ups are always of interest.
+/// Converts events of `poll` to readiness bits. Errors and hang-ups are always of interest.
 pub fn from_poll(events: i16) -> u32 {
     let mut interest = HANG_UP | ERROR;
     if events & (libc::POLLIN | libc::POLLRDNORM) != 0 {
@@ -36,13 +36,15 @@ pub fn entry(object: u32, interest: u32) -> WaitEntry {
 
 /// The kernel's side of a wait.
 pub trait Native {
-    /// How many descriptors of the kernel are ready now.
+    /// Returns the number of ready descriptors of the kernel.
     fn poll(&mut self) -> Result<usize, Errno>;
-    /// Waits for one, without end; nothing of the engine is waited for beside it.
+    /// Waits for a descriptor without a limit. Meanwhile the thread waits for no object of the
+    /// engine.
     fn block(&mut self);
 }
 
-/// Waits until something is ready or the deadline comes; tells how many entries are. `native` is `None` when the kernel has none.
+/// Waits until something is ready or the deadline comes. Returns the number of ready entries.
+/// `native` is `None` if the kernel has no descriptors.
 pub fn wait(entries: &mut [WaitEntry], mut native: Option<&mut dyn Native>, deadline: u64) -> Result<usize, Errno> {
     let no_wait = deadline <= client::now_ps();
     pay_for_call();
@@ -80,10 +82,10 @@ pub fn wait(entries: &mut [WaitEntry], mut native: Option<&mut dyn Native>, dead
     }
 }
 
-/// One turn: looks at the entries until `until`.
+/// Waits for the entries until `until`, in one turn. Returns the number of ready entries.
 fn ask(entries: &mut [WaitEntry], until: u64, over: bool) -> Result<usize, Errno> {
     if entries.is_empty() {
-        // Even a look at the kernel alone lets others go on up to here.
+        // A poll of the kernel alone also lets other threads run up to this time.
         if over {
             client::sync();
         } else {

@@ -12,7 +12,7 @@ use libc::{c_int, c_void, iovec, size_t, ssize_t};
 use softband_client::Errno;
 use softband_client::fds::{Entry, Kind};
 
-/// What `_FORTIFY_SOURCE` checks.
+/// Implements the check of `_FORTIFY_SOURCE`. Aborts if `len` exceeds `room`.
 pub fn check_room(len: size_t, room: size_t) {
     if len > room {
         softband_client::warn::always("buffer overflow detected");
@@ -28,8 +28,8 @@ fn counted(outcome: Result<usize, Errno>) -> ssize_t {
     }
 }
 
-/// Reads from an object of the engine. Channels of events are read by the verbs library, which keeps their placeholder readable
-/// by nothing: the kernel's answer is right for them.
+/// Reads from an object of the engine. Returns `None` for event channels: the verbs library reads
+/// them, and their placeholder never becomes readable. The kernel's answer is right for them.
 unsafe fn read_object(fd: c_int, entry: Entry, list: &[iovec]) -> Option<ssize_t> {
     match entry.kind {
         Kind::StreamSocket => Some(counted(stream::receive(fd, entry.object, list, 0))),
@@ -43,23 +43,25 @@ fn native<R: From<i8>>(fd: c_int, events: i16, call: impl FnOnce() -> R) -> R {
     if active() { blocking_natively(fd, events, call) } else { call() }
 }
 
-/// Whether a native socket may take a part of what is written: messages go whole.
+/// Returns whether a native socket may accept a part of the data. Messages go whole.
 unsafe fn is_stream(fd: c_int) -> bool {
     let (mut kind, mut len) = (0, size_of::<c_int>() as libc::socklen_t);
     let status = real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_TYPE, (&raw mut kind).cast(), &raw mut len);
     status == 0 && kind == libc::SOCK_STREAM
 }
 
-/// More than a pipe or a native socket may have room for: in parts that do not block, each when there is room, since who makes room needs
-/// the turn. `None` where that is not needed.
+/// Writes more than a pipe or a native socket may have room for, in parts that do not block. Each
+/// part waits for room in simulated time, because the reader needs the token to make room. Returns
+/// `None` if the data needs no parts.
 unsafe fn write_in_parts(fd: c_int, list: &[iovec]) -> Option<ssize_t> {
     let whole: usize = list.iter().map(|part| part.iov_len).sum();
     if whole <= libc::PIPE_BUF || !active() || is_nonblocking(fd) {
         return None;
     }
     let send: unsafe fn(c_int, *const c_void, size_t) -> ssize_t = match kind_of(fd) {
-        // Where poll says that there is room, so much goes in at once.
-        // SAFETY: called below with a part of an `iovec` that `write` or `writev` got: readable for its length.
+        // If poll reports room, the pipe accepts this many bytes at once.
+        // SAFETY: called below with a part of an `iovec` that `write` or `writev` got: readable for
+        // its length.
         libc::S_IFIFO => |fd, data, len| unsafe { real::write(fd, data, len.min(libc::PIPE_BUF)) },
         // SAFETY: called below with a part of an `iovec`, too.
         libc::S_IFSOCK if is_stream(fd) => |fd, data, len| unsafe { real::send(fd, data, len, libc::MSG_DONTWAIT) },
@@ -144,7 +146,7 @@ mod tests {
     fn without_an_engine_bytes_go_through_a_pipe() {
         let mut ends = [0; 2];
         let mut back = [0u8; 3];
-        // SAFETY: the buffers are as long as told.
+        // SAFETY: the buffers have the given lengths.
         unsafe {
             assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
             assert_eq!(write(ends[1], c"abc".as_ptr().cast(), 3), 3);

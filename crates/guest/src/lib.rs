@@ -1,16 +1,19 @@
-//! What makes an unmodified program live in simulated time: everything in which it waits or asks the time is answered here.
+//! Lets an unmodified program live in simulated time: this crate answers every call that waits or
+//! reads the time.
 //!
-//! The functions of the C library that are defined here are exported by `libsoftband.so` (`symbols.txt` lists them), which is
-//! preloaded. In a process that is not attached to an engine, and in a thread that the engine does not know, each one passes
-//! straight through to the original.
+//! `libsoftband.so` is preloaded and exports the C library functions defined here (`symbols.txt`
+//! lists them). Each function passes straight through to the original in a process that is not
+//! attached to an engine, and in a thread that the engine does not know.
 //!
-//! **Invariant:** nothing here calls an interposed function by its C name, `std` included (no `std::thread`, `std::net`,
-//! `Instant`): originals come from [`real`], system calls from rustix.
+//! **Invariant:** no code here calls an interposed function by its C name, including through `std`
+//! (no `std::thread`, `std::net`, `Instant`). Originals come from [`real`], system calls from
+//! rustix.
 //!
-//! **Safety.** The exported functions are C functions: their callers owe them what the manual pages say of their arguments,
-//! and every dereference of an argument below rests on that. Where a block rests on anything else, it says so.
+//! **Safety.** The exported functions are C functions. Their callers must pass the arguments that
+//! the manual pages require, and every dereference of an argument below relies on that. A block
+//! that relies on anything else states it.
 
-#![allow(clippy::disallowed_methods)] // program side: the walls of the model do not hold here
+#![allow(clippy::disallowed_methods)] // program side: the bans of the model do not apply here
 #![allow(clippy::missing_safety_doc, unsafe_op_in_unsafe_fn)] // see "Safety" above
 #![allow(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 

@@ -1,5 +1,6 @@
-//! Mutexes, conditions, read-write locks, spin locks, barriers. A thread that finds one taken gives the token away, so that its holder
-//! can go on. Threads poll those that processes share, in simulated time.
+//! Mutexes, conditions, read-write locks, spin locks, barriers. A thread that finds a lock taken
+//! gives the token away, so that the holder can run. Threads poll locks shared between processes,
+//! in simulated time.
 
 use crate::clock::from_clock;
 use crate::doorbell::{self, Place};
@@ -20,7 +21,7 @@ const MUTEX_KIND: usize = 16;
 const KIND_MASK: c_int = 3;
 const KIND_ERRORCHECK: c_int = 2;
 const KIND_SHARED: c_int = 128;
-/// `__wrefs` of a condition: bit 0 says shared between processes, bit 1 which clock.
+/// `__wrefs` of a condition: bit 0 means shared between processes, bit 1 selects the clock.
 const COND_WREFS: usize = 36;
 const COND_SHARED: c_uint = 1;
 const COND_MONOTONIC: c_uint = 2;
@@ -29,7 +30,8 @@ unsafe fn field<T: Copy>(object: *const T, offset: usize) -> c_int {
     object.cast::<u8>().add(offset).cast::<c_int>().read()
 }
 
-/// Tries until it is not busy or the deadline comes. `shared`: the holder may be in another process and rings no bell here.
+/// Repeats `attempt` until it succeeds or the deadline comes. `shared`: the holder may be in
+/// another process and rings no bell here.
 fn acquire(address: usize, shared: bool, deadline: u64, mut attempt: impl FnMut() -> c_int) -> c_int {
     keeping_errno(|| {
         let patience = Patience::of(reason::LOCK);
@@ -219,7 +221,7 @@ pub unsafe extern "C" fn pthread_rwlock_clockwrlock(lock: *mut pthread_rwlock_t,
 pub unsafe extern "C" fn pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -> c_int {
     let status = real::pthread_rwlock_unlock(lock);
     if status == 0 && doorbell::is_awaited(lock as usize) && active() {
-        // Several readers may go on at once; a writer among them waits again.
+        // Several readers may continue at once; a writer among them waits again.
         keeping_errno(|| doorbell::wake(lock as usize, usize::MAX));
     }
     status
@@ -235,7 +237,7 @@ pub unsafe extern "C" fn pthread_spin_lock(lock: *mut pthread_spinlock_t) -> c_i
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_once(control: *mut c_int, routine: extern "C" fn()) -> c_int {
-    /// glibc: the routine runs in some thread.
+    /// Value in glibc while a thread runs the routine.
     const IN_PROGRESS: c_int = 1;
     if active() {
         let patience = Patience::of(reason::LOCK);
@@ -246,7 +248,8 @@ pub unsafe extern "C" fn pthread_once(control: *mut c_int, routine: extern "C" f
     real::pthread_once(control, routine)
 }
 
-/// What we keep of a barrier, by its address; glibc's own is initialised as well, for threads outside the run.
+/// State of a barrier, by its address. glibc's own state is also initialised, for threads outside
+/// the run.
 struct Barrier {
     address: AtomicUsize,
     count: AtomicU32,

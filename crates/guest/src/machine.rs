@@ -1,4 +1,4 @@
-//! What the machine looks like to a program: one processor, and times of the simulation where the system would tell its own.
+//! The machine that a program sees: one processor, and simulated times instead of the system's.
 
 use crate::clock::read_clock;
 use crate::real;
@@ -25,7 +25,8 @@ pub unsafe extern "C" fn get_nprocs_conf() -> c_int {
     sysconf(libc::_SC_NPROCESSORS_CONF) as c_int
 }
 
-/// A program computes all the time that passes; what its children have used is not known.
+/// Implements `getrusage`. A program computes during all simulated time; the usage of its children
+/// is unknown.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getrusage(who: c_int, out: *mut rusage) -> c_int {
     if !active() {
@@ -44,7 +45,7 @@ pub unsafe extern "C" fn getrusage(who: c_int, out: *mut rusage) -> c_int {
     0
 }
 
-/// The usage where none is known: all zero.
+/// Returns a usage of all zeros, for unknown usage.
 pub fn no_usage() -> rusage {
     // SAFETY: all zero is a valid value.
     unsafe { std::mem::zeroed() }

@@ -1,12 +1,12 @@
-//! Interfaces of the kernel that Softband does not have. Libraries open their files first, so a program that needs one learns here why
-//! it is not there.
+//! Kernel interfaces that Softband lacks. Libraries open their files first, so a warning at that
+//! open states the reason.
 
 use crate::attach::attached;
 use softband_client::warn;
 
-/// What a program needs, by the files that its library opens.
+/// An interface that a program needs, identified by the files that its library opens.
 struct Interface {
-    /// Beginnings of paths: what follows is a number, more of the path, or nothing.
+    /// Path prefixes. A number, more of the path, or nothing follows.
     files: &'static [&'static [u8]],
     line: &'static str,
 }
@@ -24,10 +24,11 @@ const INTERFACES: [Interface; 2] = [
     },
 ];
 
-/// The connection manager is no device of its own for the kernel, so its files lie apart from those of HCAs.
+/// Files of the connection manager. It is no device of its own for the kernel, so its files lie
+/// apart from those of HCAs.
 pub const CONNECTION_MANAGER: &[u8] = b"/sys/class/misc/rdma_cm";
 
-/// Says once for each interface that Softband does not have it, when the program opens a file of it.
+/// Warns that Softband lacks an interface if `path` is a file of it. Warns once for each interface.
 pub fn note(path: &[u8]) {
     if let Some(line) = line_about(path)
         && attached()
@@ -45,7 +46,7 @@ fn line_about(path: &[u8]) -> Option<&'static str> {
     INTERFACES.iter().find(is_file_of).map(|interface| interface.line)
 }
 
-/// Whether `path` is `file`, `file` with a number, or a file below one of these.
+/// Returns whether `path` is `file`, `file` with a number, or a file below these.
 fn is_below(path: &[u8], file: &[u8]) -> bool {
     path.strip_prefix(file).is_some_and(|rest| rest.iter().take_while(|byte| **byte != b'/').all(u8::is_ascii_digit))
 }

@@ -1,4 +1,4 @@
-//! Host names: those of the fabric are the engine's, all others are asked for natively.
+//! Host names. The engine resolves names of the fabric; all others resolve natively.
 
 use crate::real;
 use crate::socket::address;
@@ -13,18 +13,18 @@ use std::ffi::{CStr, CString};
 const INTERFACE: &CStr = c"eth0";
 const LOOPBACK_INTERFACE: &CStr = c"lo";
 
-/// Whether the calling thread knows the fabric's names.
+/// Returns whether the calling thread knows the names of the fabric.
 fn named() -> bool {
     active() || walled()
 }
 
-/// This host's name.
+/// Returns the name of this host.
 pub fn own_name() -> &'static [u8] {
     let name = &client::header().host_name;
     &name[..name.iter().position(|byte| *byte == 0).unwrap_or(name.len())]
 }
 
-/// Address of a host of the fabric.
+/// Returns the address of a host of the fabric.
 fn resolve(name: &[u8]) -> Option<u32> {
     if name.is_empty() || name.len() > 255 || is_numeric(name) {
         return None;
@@ -40,12 +40,12 @@ fn resolve(name: &[u8]) -> Option<u32> {
     client::call::<Name, AddressReply>(Op::Resolve, &request).ok().map(|reply| reply.address)
 }
 
-/// Whether the name is an address: digits and dots, or anything with a colon.
+/// Returns whether the name is an address: digits and dots, or any text with a colon.
 fn is_numeric(name: &[u8]) -> bool {
     name.contains(&b':') || name.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')
 }
 
-/// Name of the host with this address.
+/// Returns the name of the host with this address.
 fn reverse(v4: u32) -> Option<Vec<u8>> {
     if walled() {
         return client::host_name(v4).map(<[u8]>::to_vec);
@@ -74,7 +74,8 @@ pub unsafe extern "C" fn getaddrinfo(node: *const c_char, service: *const c_char
             crate::world::away(|| real::getaddrinfo(node, service, hints, out))
         };
     };
-    // The original knows services, socket types and how to lay out the list: it is given the address as text.
+    // The original knows services, socket types and the list layout, so it gets the address as
+    // text.
     let mut own: addrinfo = if hints.is_null() { std::mem::zeroed() } else { *hints };
     let family = own.ai_family;
     let wants_name = own.ai_flags & libc::AI_CANONNAME != 0;
@@ -88,8 +89,8 @@ pub unsafe extern "C" fn getaddrinfo(node: *const c_char, service: *const c_char
     status
 }
 
-/// What to ask instead for an address of this host itself: the fabric has IPv4 only, and a server that binds an IPv6 address as well
-/// would meet those of other hosts there.
+/// Returns other hints for an address of this host itself. The fabric has only IPv4. A server that
+/// also binds an IPv6 address would collide with those of other hosts.
 unsafe fn own_family(node: *const c_char, hints: *const addrinfo) -> Option<addrinfo> {
     let any_family = hints.is_null() || (*hints).ai_family == libc::AF_UNSPEC;
     (walled() && node.is_null() && any_family).then(|| {
@@ -130,7 +131,8 @@ unsafe fn put_string(out: *mut c_char, text: &[u8]) {
     out.add(text.len()).write(0);
 }
 
-/// A `hostent` with its parts behind it in one buffer: two null-ended pointer lists, the address, the name.
+/// Parts of a `hostent` in one buffer: two null-terminated pointer lists and the address; the name
+/// follows.
 #[repr(C)]
 struct HostParts {
     aliases: [*mut c_char; 1],
@@ -138,7 +140,7 @@ struct HostParts {
     address: [u8; 16],
 }
 
-/// Fills `out`; its parts go to `buffer`. False when there is no room.
+/// Fills `out` and puts its parts into `buffer`. Returns false if `buffer` is too small.
 unsafe fn fill(out: *mut hostent, buffer: *mut u8, room: usize, name: &[u8], v4: u32) -> bool {
     let skip = buffer.align_offset(align_of::<HostParts>());
     if skip + size_of::<HostParts>() + name.len() + 1 > room {
@@ -161,9 +163,9 @@ unsafe fn fill(out: *mut hostent, buffer: *mut u8, room: usize, name: &[u8], v4:
     true
 }
 
-/// The answer of the calls that have one for the whole process.
+/// Answer of the calls that return static data.
 struct Static(UnsafeCell<(hostent, [u8; 512])>);
-// SAFETY: these calls are documented not to be safe with several threads.
+// SAFETY: the documentation declares these calls unsafe with several threads.
 unsafe impl Sync for Static {}
 // SAFETY: all zero is a hostent of null pointers.
 static STATIC: Static = Static(UnsafeCell::new(unsafe { std::mem::zeroed() }));
@@ -233,7 +235,7 @@ unsafe fn reentrant(name: *const c_char, v4: u32, out: *mut hostent, buffer: *mu
     if fits { 0 } else { libc::ERANGE }
 }
 
-/// An address that the fabric has a name for, with that.
+/// Returns an address of the fabric with its name.
 unsafe fn reverse_lookup(of: *const c_void, len: socklen_t, family: c_int) -> Option<(u32, Vec<u8>)> {
     if !named() || of.is_null() || family != libc::AF_INET || len != 4 {
         return None;
@@ -251,7 +253,7 @@ pub unsafe extern "C" fn gethostbyaddr(of: *const c_void, len: socklen_t, family
 }
 
 #[unsafe(no_mangle)]
-#[allow(clippy::too_many_arguments)] // as many as the C library has
+#[allow(clippy::too_many_arguments)] // as many as in the C library
 pub unsafe extern "C" fn gethostbyaddr_r(
     of: *const c_void,
     of_len: socklen_t,
@@ -294,7 +296,7 @@ pub unsafe extern "C" fn uname(out: *mut utsname) -> c_int {
     status
 }
 
-/// What `getifaddrs` returns, in one allocation: glibc's `freeifaddrs` is one `free`.
+/// The result of `getifaddrs`, in one allocation, because glibc's `freeifaddrs` is one `free`.
 #[repr(C)]
 struct Interfaces {
     list: [ifaddrs; 2],
@@ -347,7 +349,7 @@ mod tests {
     #[test]
     fn a_hostent_is_laid_into_any_buffer_that_has_room() {
         let mut buffer = [0u8; 128];
-        // SAFETY: the room told is there.
+        // SAFETY: the buffer has the given room.
         unsafe {
             let mut out: hostent = std::mem::zeroed();
             assert!(!fill(&raw mut out, buffer.as_mut_ptr().add(1), 20, b"node", 0x7f4d_0001));

@@ -1,33 +1,35 @@
-//! How far time moves while a program looks again and again at something that only the operating system knows.
+//! Advances simulated time while a program polls something that only the operating system knows.
 
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::{Op, Sleep, WaitReply, polls, reason};
 use std::cell::Cell;
 
-/// Shortest and longest step of simulated time between two polls.
+/// Shortest and longest step of simulated time between two polls, in picoseconds.
 const STEP_MIN_PS: u64 = 1_000_000;
 const STEP_MAX_PS: u64 = 10_000_000_000;
-/// Simulated time after which the other end is taken to be outside the simulation: the engine stops waiting for this thread.
+/// Simulated time, in picoseconds, after which the other end counts as outside the simulation. The
+/// engine then stops waiting for this thread.
 const PATIENCE_PS: u64 = 10_000_000_000_000;
 
-/// What a poll that found nothing costs first, and at most after many in a row.
+/// Cost of the first empty poll, and the largest cost in a row of empty polls, in picoseconds.
 const EMPTY_POLL_MIN_PS: u64 = 200_000;
 const EMPTY_POLL_MAX_PS: u64 = 10_000_000;
 
-/// What a system call costs: without a price, a loop of calls that succeed (a look at bytes that are there while waiting for
-/// more) would stand still in time.
+/// Cost of a system call, in picoseconds. Without it, simulated time would stand still in a loop of
+/// successful calls, such as a peek at available bytes while waiting for more.
 const CALL_PS: u64 = 200_000;
 
-/// Pays for a system call.
+/// Pays the cost of a system call.
 pub fn pay_for_call() {
     client::advance_ps(CALL_PS);
 }
 
-/// Waits in steps that grow with the time already waited, so that the step is at most a thirty-second of the wait.
+/// Waits in steps that grow with the time already waited. Each step is at most a thirty-second of
+/// the wait, within bounds.
 #[derive(Debug)]
 pub struct Patience {
     since: u64,
-    /// One of [`reason`].
+    /// A value of [`reason`].
     reason: u32,
 }
 
@@ -36,12 +38,12 @@ impl Patience {
         Self::of(reason::NONE)
     }
 
-    /// The same for one of [`reason`].
+    /// Starts a wait for a value of [`reason`].
     pub fn of(reason: u32) -> Self {
         Self { since: client::now_ps(), reason }
     }
 
-    /// Until when to sleep before the next poll.
+    /// Returns the time of the next poll.
     pub fn next_poll(&self, now: u64) -> u64 {
         now + (now.saturating_sub(self.since) / 32).clamp(STEP_MIN_PS, STEP_MAX_PS)
     }
@@ -50,13 +52,13 @@ impl Patience {
         client::now_ps().saturating_sub(self.since) > PATIENCE_PS
     }
 
-    /// Sleeps until the next poll or the deadline. `Err(EINTR)` when a signal came.
+    /// Sleeps until the next poll or the deadline. Fails with `EINTR` after a signal.
     pub fn step(&self, deadline: u64) -> Result<(), Errno> {
         let before = crate::signals::raised();
         let until_ps = self.next_poll(client::now_ps()).min(deadline);
-        // What has a deadline will go on by itself.
+        // A wait with a deadline continues by itself.
         sleep(Sleep { until_ps, polls: polls(deadline == u64::MAX, self.reason) })?;
-        // A signal of the system interrupts as one of the engine does, only at the next poll.
+        // A system signal interrupts like a signal of the engine, but only at the next poll.
         if crate::signals::raised() == before { Ok(()) } else { Err(Errno(libc::EINTR)) }
     }
 }
@@ -67,7 +69,7 @@ impl Default for Patience {
     }
 }
 
-/// Gives the token away until `until_ps`. `Err(EINTR)` when a signal came first.
+/// Gives the token away until `until_ps`. Fails with `EINTR` if a signal comes first.
 pub fn sleep_until(until_ps: u64) -> Result<(), Errno> {
     sleep(Sleep { until_ps, polls: 0 })
 }
@@ -81,12 +83,14 @@ thread_local! {
     static EMPTY: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
 }
 
-/// A poll that does not wait found nothing: it costs time, more the more of them come in a row, so that a loop of polls gets on.
+/// Pays for a nonblocking poll that found nothing. The cost grows with each empty poll in a row, so
+/// that a polling loop advances.
 pub fn empty_poll() {
     EMPTY.with(|cell| {
         let (at, cost) = cell.get();
         let now = client::now_ps();
-        // In a row: nothing but polls (whose turns move no clock) since the last one.
+        // A poll is in a row if nothing but polls happened since the last. Turns of polls move no
+        // clock.
         let cost = if at == now { (cost * 2).min(EMPTY_POLL_MAX_PS) } else { EMPTY_POLL_MIN_PS };
         client::advance_ps(cost);
         cell.set((client::now_ps(), cost));

@@ -1,4 +1,5 @@
-//! Process numbers: simulated ones, so that what a program derives from its own (names, seeds) is the same in each run.
+//! Process numbers. They are simulated, so that values that a program derives from its own number
+//! (names, seeds) are the same in each run.
 
 use crate::children::{await_killed, is_child, parent_number, to_real, to_simulated};
 use crate::real;
@@ -7,7 +8,8 @@ use libc::{c_int, c_uint, c_ulong, cpu_set_t, pid_t, rlimit, sched_param, size_t
 use softband_client as client;
 use softband_ipc::calls::{Op, ProcessNumber};
 
-/// The system's number for one that the program knows: its own, a child's, that of another process of the run, or any other.
+/// Returns the real number for a number that the program knows: its own, a child's, another
+/// process's of the run, or any other.
 pub fn system_number(pid: pid_t) -> pid_t {
     if pid > 0 && pid == own_number() {
         return rustix::process::getpid().as_raw_nonzero().get();
@@ -18,23 +20,23 @@ pub fn system_number(pid: pid_t) -> pid_t {
     }
 }
 
-/// Only the engine knows them all.
+/// Asks the engine, because only the engine knows all numbers.
 fn in_the_run(pid: pid_t) -> Option<pid_t> {
     let found: ProcessNumber = client::call(Op::FindProcess, &ProcessNumber { number: pid as u32, reserved: 0 }).ok()?;
     Some(found.number as pid_t).filter(|number| *number > 0)
 }
 
-/// The system's number for a process or, negative, for a process group.
+/// Returns the real number for a process or, negative, for a process group.
 pub fn group_or_process(pid: pid_t) -> pid_t {
     if pid < -1 { -translated(-pid) } else { translated(pid) }
 }
 
-/// What the program calls a number of the system's: its own or a child's.
+/// Returns the program's number for a real number: its own or a child's.
 pub fn known_number(real: pid_t) -> pid_t {
     if real == rustix::process::getpid().as_raw_nonzero().get() { own_number() } else { to_simulated(real) }
 }
 
-/// What the program takes itself for.
+/// Returns this process's number as the program knows it.
 pub fn own_number() -> pid_t {
     if active() && client::header().virtual_pid != 0 {
         client::header().virtual_pid as pid_t
@@ -52,7 +54,8 @@ pub unsafe extern "C" fn getpid() -> pid_t {
     own_number()
 }
 
-/// The first thread has its process's number, as the system has it; others have the system's.
+/// Implements `gettid`. The first thread has the number of its process, as in the system. Others
+/// have the real number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gettid() -> pid_t {
     let real = rustix::thread::gettid().as_raw_nonzero().get();
@@ -64,7 +67,7 @@ pub unsafe extern "C" fn tgkill(process: pid_t, thread: pid_t, signal: c_int) ->
     kernel!(libc::SYS_tgkill, translated(process), system_thread(thread), signal) as c_int
 }
 
-/// The system's number for a thread: only the first one is known by another.
+/// Returns the real number for a thread. Only the first thread has another number.
 pub fn system_thread(thread: pid_t) -> pid_t {
     if thread == own_number() { rustix::process::getpid().as_raw_nonzero().get() } else { thread }
 }
@@ -72,7 +75,7 @@ pub fn system_thread(thread: pid_t) -> pid_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getppid() -> pid_t {
     let real = real::getppid();
-    // A parent outside the run has no number that would be the same in each.
+    // A parent outside the run has no number that is the same in each run.
     match parent_number(real) {
         known if known != real => known,
         _ if active() => 1,
@@ -90,7 +93,8 @@ pub unsafe extern "C" fn kill(pid: pid_t, signal: c_int) -> c_int {
     status
 }
 
-/// The same of a process that is no child: its end belongs to this moment of simulated time, too.
+/// Waits for the end of a process that is not a child. Its end also belongs to this moment of
+/// simulated time.
 unsafe fn await_end(process: pid_t, millis: c_int) {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let fd = if millis == 0 || process == own { -1 } else { kernel!(libc::SYS_pidfd_open, process) as c_int };
@@ -101,7 +105,8 @@ unsafe fn await_end(process: pid_t, millis: c_int) {
     }
 }
 
-/// How long, in real time, the end of a child by this signal is waited for. One that it may handle does not end at all.
+/// Returns the real time to wait for the end of a child after this signal, in milliseconds. A child
+/// that handles the signal may not end.
 fn end_millis(signal: c_int) -> c_int {
     match signal {
         libc::SIGKILL => 1_000,
@@ -209,7 +214,8 @@ pub unsafe extern "C" fn prlimit64(pid: pid_t, resource: c_int, new: *const rlim
     real::prlimit(translated(pid), resource, new, old)
 }
 
-/// The processor that a program takes itself to run on: one, so that nothing depends on the host's scheduler.
+/// Returns the processor of the calling thread. The answer is always processor 0, so that nothing
+/// depends on the host's scheduler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_getcpu() -> c_int {
     if active() {

@@ -7,32 +7,32 @@ use libc::{c_int, nfds_t, pollfd, sigset_t, size_t, timespec};
 use softband_client::{Errno, fds};
 use softband_ipc::calls::WaitEntry;
 
-/// When a timeout in milliseconds ends; negative ones never do.
+/// Returns the deadline of a timeout in milliseconds. A negative timeout never ends.
 pub fn millis_deadline(timeout: c_int) -> u64 {
     u64::try_from(timeout).map_or(u64::MAX, |millis| deadline_after(millis * 1_000 * PICOS_PER_MICRO))
 }
 
-/// Descriptors of the kernel in a set: the others are hidden from it.
+/// Descriptors of the kernel in a set; the other descriptors are hidden from it.
 struct Kernel {
     set: Vec<pollfd>,
 }
 
 impl Native for Kernel {
     fn poll(&mut self) -> Result<usize, Errno> {
-        // SAFETY: the vector is as long as told.
+        // SAFETY: the vector has the given length.
         let count = unsafe { real::poll(self.set.as_mut_ptr(), self.set.len() as nfds_t, 0) };
         usize::try_from(count).map_err(|_| Errno(crate::world::errno()))
     }
     fn block(&mut self) {
-        // SAFETY: the pointer and the length are those of one vector, which this call borrows alone.
+        // SAFETY: the pointer and the length belong to one vector, which only this call borrows.
         unsafe { real::poll(self.set.as_mut_ptr(), self.set.len() as nfds_t, -1) };
     }
 }
 
-/// Waits for the set until the deadline; tells how many elements have something.
+/// Waits for the set until the deadline. Returns the number of elements with events.
 pub fn wait(set: &mut [pollfd], deadline: u64) -> Result<usize, Errno> {
     let mut entries: Vec<WaitEntry> = Vec::new();
-    // For each entry the element that it is of: an epoll descriptor has several.
+    // The element of each entry. An epoll descriptor has several entries.
     let mut owners = Vec::new();
     let mut kernel = Kernel { set: set.to_vec() };
     for (index, element) in set.iter_mut().enumerate() {

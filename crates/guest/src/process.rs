@@ -1,4 +1,4 @@
-//! Forking and ending.
+//! Forks processes and ends them.
 
 use crate::world::{active, errno, fail, set_errno, set_parked};
 use crate::{alarm, attach, children, doorbell, environment, pid, real, spin, threads, tsc};
@@ -6,7 +6,7 @@ use libc::{c_int, pid_t};
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::{Exit, ForkReply, Op, Ticket};
 
-/// Announces a child to the engine and makes its lifeline.
+/// Announces a child to the engine and creates its lifeline.
 pub fn announce_child() -> Result<Announced, Errno> {
     let reply: ForkReply = client::call::<[u8; 0], ForkReply>(Op::Fork, &[])?;
     let Some((read, write)) = children::new_lifeline() else {
@@ -16,7 +16,7 @@ pub fn announce_child() -> Result<Announced, Errno> {
     Ok(Announced { reply, read, write })
 }
 
-/// A child that is about to be.
+/// A child that does not exist yet.
 #[derive(Debug)]
 pub struct Announced {
     pub reply: ForkReply,
@@ -25,7 +25,8 @@ pub struct Announced {
 }
 
 impl Announced {
-    /// In the parent: the child `real` exists. Tells what the program is to call it.
+    /// Completes the announcement in the parent: the child `real` exists. Returns the number for
+    /// the program.
     pub fn born(self, real: pid_t) -> pid_t {
         children::close_native(self.write);
         let simulated = if self.reply.virtual_pid == 0 { real } else { self.reply.virtual_pid as pid_t };
@@ -33,7 +34,7 @@ impl Announced {
         simulated
     }
 
-    /// In the parent: it does not.
+    /// Cancels the announcement in the parent: no child exists.
     pub fn unborn(self) {
         children::close_native(self.write);
         children::close_native(self.read);
@@ -41,7 +42,7 @@ impl Announced {
     }
 }
 
-/// A ticket will not be used.
+/// Cancels an unused ticket.
 pub fn cancel(ticket: u64) {
     let saved = errno();
     let _ = client::call_void(Op::ForkCancel, &Ticket { ticket });
@@ -60,7 +61,8 @@ pub unsafe extern "C" fn fork() -> pid_t {
     let Some(slot) = client::thread_slot_number() else { return fail(libc::EAGAIN) };
     let parent = (rustix::process::getpid().as_raw_nonzero().get(), pid::own_number());
     spin::before_native();
-    // Handlers that fork runs in the child must not use the parent's slot: they run outside simulated time.
+    // Fork handlers in the child must not use the parent's slot, so they run outside simulated
+    // time.
     client::forget_thread();
     let child = real::fork();
     if child == 0 {
@@ -93,15 +95,17 @@ fn become_child(announced: &Announced, parent: (pid_t, pid_t)) {
     tsc::trap();
 }
 
-/// The child of vfork may do no more than exec or end, for which a forked one is as good.
+/// Implements `vfork` by `fork`. The child of vfork may only exec or end, and a forked child can do
+/// both.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vfork() -> pid_t {
     fork()
 }
 
-/// Tells the engine and the parent that this process ends. Once; what follows is outside simulated time.
+/// Reports the end of this process to the engine and the parent, once. Any later code runs outside
+/// simulated time.
 pub fn tell_exit(status: c_int) {
-    // In wall pace the engine hears it from the system.
+    // In wall pace, the system reports the end to the engine.
     if client::is_wall() || !attach::ends_now() || !client::has_slot() {
         return;
     }

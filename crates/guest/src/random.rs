@@ -1,4 +1,4 @@
-//! Random numbers from the system: a stream that only the run's seed and the process decide.
+//! Random numbers of the system, as a stream that depends only on the run's seed and the process.
 
 use crate::real;
 use crate::world::{active, fail};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 static DRAWN: AtomicU64 = AtomicU64::new(0);
 
-/// Number `index` of the stream of `seed` (SplitMix64).
+/// Returns number `index` of the stream of `seed` (SplitMix64).
 pub fn number(seed: u64, index: u64) -> u64 {
     let mut z = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -16,7 +16,7 @@ pub fn number(seed: u64, index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The next number of this process.
+/// Returns the next number of this process.
 pub fn next() -> u64 {
     number(client::header().seed, DRAWN.fetch_add(1, Ordering::Relaxed))
 }
@@ -48,7 +48,8 @@ pub unsafe extern "C" fn getentropy(data: *mut c_void, len: size_t) -> c_int {
     0
 }
 
-/// `std::random_device::operator()` of the C++ library, which asks the processor and not the system.
+/// Implements `std::random_device::operator()` of the C++ library, which asks the processor instead
+/// of the system.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _ZNSt13random_device9_M_getvalEv(_this: *mut c_void) -> u32 {
     arc4random()
@@ -63,7 +64,7 @@ pub unsafe extern "C" fn arc4random() -> u32 {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arc4random_buf(data: *mut c_void, len: size_t) {
-    // The system gives 256 bytes at once without fail.
+    // The system provides 256 bytes at once without failure.
     for chunk in std::slice::from_raw_parts_mut(data.cast::<u8>(), len).chunks_mut(256) {
         getrandom(chunk.as_mut_ptr().cast(), chunk.len(), 0);
     }
@@ -71,7 +72,7 @@ pub unsafe extern "C" fn arc4random_buf(data: *mut c_void, len: size_t) {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arc4random_uniform(bound: u32) -> u32 {
-    // 64 random bits by 32: the bias is below 2^-32.
+    // Multiplies 64 random bits by the bound (32 bits). The bias is below 2^-32.
     let wide = u64::from(arc4random()) << 32 | u64::from(arc4random());
     if bound < 2 { 0 } else { ((u128::from(wide) * u128::from(bound)) >> 64) as u32 }
 }

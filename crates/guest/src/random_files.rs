@@ -1,4 +1,5 @@
-//! Random numbers from the system's files: each opening of one gets a file of its own in memory, with numbers of this process's stream.
+//! The system's files of random numbers. Each open creates a new file in memory, with numbers of
+//! this process's stream.
 
 use crate::random::{next, number};
 use crate::real;
@@ -8,22 +9,23 @@ use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::fs::{MemfdFlags, fstat, memfd_create};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes before its end that a file holds at most when it grows.
+/// Most bytes that a file keeps before its end when it grows.
 const KEPT: i64 = 8 << 20;
 const UUID: &[u8] = b"/proc/sys/kernel/random/uuid";
-/// By it a file is known in programs that have inherited it.
+/// Name by which programs that inherited the file recognise it.
 const NAME: &str = "softband-random";
 const LINK: &[u8] = b"/memfd:softband-random (deleted)";
 const BLOCK: usize = 1 << 20;
-/// The blocks for streams of the C library, whose reads do not come by here: their files do not grow.
+/// Number of blocks for streams of the C library. Their reads bypass this module, so their files do
+/// not grow.
 pub const BLOCKS_OF_STREAM: usize = 8;
-/// As for lifelines: the program gets the lowest free number.
+/// Lowest descriptor, as for lifelines: the program gets the lowest free numbers.
 const HIGH: c_int = 901;
 
-/// Whether this process has opened one: most never do.
+/// Whether this process has opened such a file; most never do.
 static IS_USED: AtomicBool = AtomicBool::new(false);
 
-/// The descriptor to give in place of `path`, if that is a source of random numbers.
+/// Returns the descriptor that replaces `path`, if `path` is a source of random numbers.
 pub fn instead_of(path: &[u8], blocks: usize) -> Option<OwnedFd> {
     let is_uuid = path == UUID;
     // Nearly every path ends here.
@@ -38,25 +40,26 @@ fn new_file(name: &str, bytes: &[u8]) -> Option<OwnedFd> {
         return None;
     }
     let file = memfd_create(name, MemfdFlags::CLOEXEC).ok()?;
-    // SAFETY: plain calls on a descriptor of ours.
+    // SAFETY: plain calls on a descriptor of this library.
     let (count, high) = unsafe {
         let count = kernel!(libc::SYS_write, file.as_raw_fd(), bytes.as_ptr(), bytes.len());
         (count, kernel!(libc::SYS_fcntl, file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, HIGH) as c_int)
     };
     IS_USED.store(true, Ordering::Relaxed);
-    // SAFETY: the copy is nobody else's.
+    // SAFETY: nothing else owns the copy.
     let file = if high >= 0 { unsafe { OwnedFd::from_raw_fd(high) } } else { file };
     (count == bytes.len() as i64).then_some(file)
 }
 
-/// Whether the limit on the size of files lets one be so long: a longer one would end the program.
+/// Returns whether the limit on file sizes allows `len` bytes. A longer file would end the program.
 fn is_allowed(len: usize) -> bool {
     let mut limit = rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is ours.
     unsafe { kernel!(libc::SYS_prlimit64, 0, libc::RLIMIT_FSIZE, std::ptr::null::<rlimit>(), &raw mut limit) == 0 && limit.rlim_cur >= len as u64 }
 }
 
-/// Each block follows from the end of the one before, so a thread that has the file can make the next one.
+/// Returns `blocks` blocks. Each block follows from the end of the previous block, so a thread that
+/// has the file can make the next.
 fn block_from(seed: u64, blocks: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(BLOCK * blocks);
     let mut seed = seed;
@@ -71,7 +74,7 @@ fn last_word(bytes: &[u8]) -> u64 {
     bytes.last_chunk().map_or(0, |word| u64::from_le_bytes(*word))
 }
 
-/// A line with a random one (RFC 4122, version 4).
+/// Returns a line with a random UUID (RFC 4122, version 4).
 fn uuid(high: u64, low: u64) -> Vec<u8> {
     let high = high & !0xf000 | 0x4000;
     let low = low & !(3 << 62) | 1 << 63;
@@ -81,7 +84,7 @@ fn uuid(high: u64, low: u64) -> Vec<u8> {
 
 fn is_ours(fd: c_int) -> bool {
     let mut link = [0u8; LINK.len() + 1];
-    // SAFETY: the buffer is as long as told. Only files in memory have seals.
+    // SAFETY: the buffer has the given length. Only files in memory have seals.
     unsafe {
         kernel!(libc::SYS_fcntl, fd, libc::F_GET_SEALS) >= 0 && {
             let path = path_of(fd);
@@ -91,30 +94,30 @@ fn is_ours(fd: c_int) -> bool {
     }
 }
 
-/// By which an open file can be opened once more.
+/// Returns a path that opens an open file again.
 pub fn path_of(fd: c_int) -> std::ffi::CString {
     std::ffi::CString::new(format!("/proc/self/fd/{fd}")).unwrap_or_default()
 }
 
-/// Makes the file longer, if it is one of ours.
+/// Makes the file longer, if it belongs to this module.
 fn grow(fd: c_int) -> bool {
     keeping_errno(|| {
         if !is_ours(fd) {
             return false;
         }
-        // SAFETY: the program has just read from it, so it is open meanwhile.
+        // SAFETY: the program has just read from the file, so it is open meanwhile.
         let size = fstat(unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) }).map_or(0, |about| about.st_size);
         if !is_allowed(size as usize + BLOCK) {
             return false;
         }
         let mut last = [0u8; 8];
-        // SAFETY: the buffers are as long as told; the second descriptor is ours.
+        // SAFETY: the buffers have the given lengths; the second descriptor is ours.
         unsafe {
             let seed = if kernel!(libc::SYS_pread64, fd, last.as_mut_ptr(), last.len(), size - 8) == 8 { last_word(&last) } else { next() };
             let again = kernel!(libc::SYS_openat, libc::AT_FDCWD, path_of(fd).as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) as c_int;
             let bytes = block_from(seed, 1);
             let count = kernel!(libc::SYS_pwrite64, again, bytes.as_ptr(), bytes.len(), size);
-            // Blocks that were read long ago take no memory.
+            // Blocks that were read long ago use no memory.
             let holes = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
             kernel!(libc::SYS_fallocate, again, holes, 0, (size - KEPT).max(0));
             kernel!(libc::SYS_close, again);
@@ -123,7 +126,7 @@ fn grow(fd: c_int) -> bool {
     })
 }
 
-/// A read that has given less than was asked for goes on where a file of ours ends.
+/// Continues a short read at the end of a file of this module.
 ///
 /// # Safety
 /// `data` has room for `len` bytes, and the first `count` are read.
@@ -138,7 +141,7 @@ pub unsafe fn read_on(fd: c_int, data: *mut c_void, len: size_t, mut count: ssiz
     count
 }
 
-/// The same for several parts: less than was asked for will do, but not nothing.
+/// Continues a read of several parts. A short result is enough, but an empty result is not.
 ///
 /// # Safety
 /// As for `readv`.
@@ -169,7 +172,7 @@ mod tests {
         let file = new_file(NAME, &block_from(7, 1)).unwrap();
         assert!(grow(file.as_raw_fd()));
         let mut back = vec![0u8; 2 * BLOCK];
-        // SAFETY: the buffer is as long as told.
+        // SAFETY: the buffer has the given length.
         assert_eq!(unsafe { kernel!(libc::SYS_pread64, file.as_raw_fd(), back.as_mut_ptr(), back.len(), 0) }, back.len() as i64);
         assert!(back == block_from(7, 2));
         assert!(!grow(memfd_create("another", MemfdFlags::CLOEXEC).unwrap().as_raw_fd()));

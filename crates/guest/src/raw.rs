@@ -1,5 +1,6 @@
-//! `syscall`: runtimes of other languages (Rust, OpenMP's and C++'s atomics) wait and ask the time by it. The calls that have to do with
-//! time, processes and randomness go the way of the functions of their names; all others pass through.
+//! Implements `syscall`, by which runtimes of other languages wait and ask the time (Rust, atomics
+//! of OpenMP and C++). Calls about time, processes and randomness go to the functions of their
+//! names. All others pass through.
 
 use crate::clock::{clock_gettime, from_clock, gettimeofday};
 use crate::descriptors::{close, close_range};
@@ -16,11 +17,12 @@ use softband_client as client;
 use softband_ipc::calls::reason;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Six arguments travel in the same places whether they are there or not (System V ABI), so this need not be variadic.
+/// Takes six arguments without variadic parameters. They travel in the same places whether present
+/// or not (System V ABI).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long {
     match number {
-        // Not what this library needs itself.
+        // A program must not close the descriptors of this library.
         libc::SYS_close_range => return close_range(a as c_uint, b as c_uint, c as c_int).into(),
         libc::SYS_close => return close(a as c_int).into(),
         // The new image needs a ticket and the machine's own time-stamp counter.
@@ -28,7 +30,7 @@ pub unsafe extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long
         libc::SYS_execveat => return execveat(a as c_int, b as *const c_char, c as Strings, d as Strings, e as c_int).into(),
         _ => {}
     }
-    // A thread that waits for the token may come by here in a signal handler, or in our own code.
+    // A thread that waits for the token may call this in a signal handler or in our own code.
     if !active() || is_parked() || is_away() {
         return real::syscall(number, a, b, c, d, e, f);
     }
@@ -61,7 +63,7 @@ pub unsafe extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long
     real::syscall(number, a, b, c, d, e, f)
 }
 
-/// Calls whose first argument is a thread.
+/// Returns whether the first argument of a call is a thread.
 fn names_thread(number: c_long) -> bool {
     use libc::{SYS_sched_getaffinity, SYS_sched_getattr, SYS_sched_getparam, SYS_sched_getscheduler};
     use libc::{SYS_sched_setaffinity, SYS_sched_setattr, SYS_sched_setparam, SYS_sched_setscheduler};
@@ -70,7 +72,7 @@ fn names_thread(number: c_long) -> bool {
     asks.contains(&number) || sets.contains(&number)
 }
 
-/// Waits and wake-ups; `None` for what is left to the kernel.
+/// Handles waits and wake-ups. Returns `None` for operations left to the kernel.
 unsafe fn futex(word: *const AtomicU32, operation: c_int, value: u32, timeout: c_long) -> Option<c_long> {
     let flags = libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME;
     let until = timeout as *const timespec;
@@ -84,7 +86,7 @@ unsafe fn futex(word: *const AtomicU32, operation: c_int, value: u32, timeout: c
             let deadline = if until.is_null() { u64::MAX } else { from_clock(clock, &*until) };
             Some(wait(&*word, operation & libc::FUTEX_PRIVATE_FLAG != 0, value, deadline))
         }
-        // Of those who wait for some bits only, too many may wake: they look again.
+        // Too many of the threads that wait for certain bits may wake; they check again.
         libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET if doorbell::is_awaited(word as usize) => {
             let woken = keeping_errno(|| doorbell::wake(word as usize, value as usize)) as c_long;
             let left = c_long::from(value) - woken;
@@ -101,7 +103,7 @@ fn wait(word: &AtomicU32, is_private: bool, value: u32, deadline: u64) -> c_long
         return fail(libc::EAGAIN);
     }
     if is_private && let Some(place) = Place::take(std::ptr::from_ref(word) as usize) {
-        // Taking the place may have given the token away.
+        // The call above may have given the token away.
         if has_changed() {
             return fail(libc::EAGAIN);
         }

@@ -1,6 +1,7 @@
-//! The originals of what is interposed, found once in the C library itself.
+//! Originals of the interposed functions. Each is looked up once in the C library itself.
 //!
-//! Not by RTLD_NEXT: behind this library may come our own `libibverbs.so.1`, whose jumps lead back here.
+//! RTLD_NEXT is unsuitable: our own `libibverbs.so.1` may follow this library, and its jumps lead
+//! back here.
 
 use libc::*;
 use std::ffi::CStr;
@@ -15,7 +16,7 @@ fn find(cell: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
     let found = crate::symbols::find(unsafe { CStr::from_bytes_with_nul_unchecked(name.as_bytes()) });
     if found.is_null() {
         softband_client::warn::always(&format!("the C library has no {}", name.trim_end_matches('\0')));
-        // SAFETY: aborting runs nothing of ours.
+        // SAFETY: abort runs no code of this library.
         unsafe { abort() }
     }
     cell.store(found, Ordering::Relaxed);
@@ -26,11 +27,11 @@ macro_rules! originals {
     ($(fn $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)?;)*) => {
         $(
             #[inline]
-            #[allow(clippy::too_many_arguments)] // as many as the C library wants
+            #[allow(clippy::too_many_arguments)] // as many as in the C library
             pub unsafe fn $name($($arg: $ty),*) $(-> $ret)? {
                 static CELL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
                 let found = find(&CELL, concat!(stringify!($name), "\0"));
-                // SAFETY: the C library's function of this name has this type.
+                // SAFETY: the C library's function with this name has this type.
                 let function: unsafe extern "C" fn($($ty),*) $(-> $ret)? = std::mem::transmute(found);
                 function($($arg),*)
             }
@@ -206,7 +207,7 @@ originals! {
     fn sigtimedwait(set: *const sigset_t, info: *mut siginfo_t, timeout: *const timespec) -> c_int;
 }
 
-/// Asks the kernel, past our own [`crate::raw::syscall`].
+/// Makes a system call that bypasses our own [`crate::raw::syscall`].
 macro_rules! kernel {
     ($number:expr $(, $argument:expr)*) => {
         $crate::real::padded_syscall($number, &[$($argument as libc::c_long),*])
@@ -220,7 +221,7 @@ pub unsafe fn padded_syscall(number: c_long, given: &[c_long]) -> c_long {
     syscall(number, a, b, c, d, e, f)
 }
 
-/// The kernel's clock, not by the vDSO: that one reads the time stamp counter, which is trapped.
+/// Reads the kernel's clock without the vDSO, which reads the time stamp counter and would trap.
 pub unsafe fn kernel_clock_gettime(clock: clockid_t, out: *mut timespec) -> c_int {
     kernel!(SYS_clock_gettime, clock, out) as c_int
 }

@@ -1,4 +1,4 @@
-//! `select` and `pselect`, by way of `poll`.
+//! Implements `select` and `pselect` by `poll`.
 
 use crate::poll::{wait, with_mask};
 use crate::real;
@@ -18,7 +18,7 @@ struct Sets {
 }
 
 unsafe fn has(set: *mut fd_set, fd: c_int) -> bool {
-    // Programs make sets larger than FD_SETSIZE, so the word is found by hand.
+    // Programs use sets larger than FD_SETSIZE, so this code computes the word itself.
     !set.is_null() && *set.cast::<u64>().add(fd as usize / 64) & 1 << (fd % 64) != 0
 }
 
@@ -49,7 +49,7 @@ impl Sets {
         list
     }
 
-    /// Writes the outcome back; tells how many bits are set.
+    /// Writes the result back into the sets. Returns the number of set bits.
     unsafe fn fill(&self, list: &[pollfd]) -> usize {
         let mut count = 0;
         for element in list {
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn select(count: c_int, read: *mut fd_set, write: *mut fd_
     let deadline = if timeout.is_null() { u64::MAX } else { deadline_after(timeval_picos(&*timeout)) };
     let result = wait_sets(count, &Sets { read, write, except }, deadline);
     if !timeout.is_null() {
-        *timeout = to_timeval(deadline.saturating_sub(client::now_ps())); // Linux tells what is left
+        *timeout = to_timeval(deadline.saturating_sub(client::now_ps())); // Linux returns the remaining time
     }
     result
 }

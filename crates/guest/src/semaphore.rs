@@ -1,4 +1,5 @@
-//! Semaphores, of one process or shared (nothing tells which, so waiters are woken by a bell and look on their own as well).
+//! Semaphores, private or shared. A doorbell wakes the waiters of a private semaphore; the waiters
+//! of a shared semaphore poll.
 
 use crate::clock::from_clock;
 use crate::doorbell::{self, Place};
@@ -9,7 +10,8 @@ use libc::{c_int, clockid_t, sem_t, timespec};
 use softband_client as client;
 use softband_ipc::calls::reason;
 
-/// glibc's `struct new_sem` on x86-64: value and waiters in eight bytes, then whether it is private (zero) or shared.
+/// Layout of glibc's `struct new_sem` on x86-64: value and waiters in eight bytes, then zero for
+/// private or nonzero for shared.
 const SEM_PRIVATE: usize = 8;
 
 unsafe fn is_shared(semaphore: *mut sem_t) -> bool {
@@ -57,7 +59,7 @@ pub unsafe extern "C" fn sem_clockwait(semaphore: *mut sem_t, clock: clockid_t, 
     if active() {
         return wait_until(semaphore, from_clock(clock, &*until));
     }
-    // Only newer C libraries have the original: the other clock differs by a constant for the length of one wait.
+    // Only newer C libraries have the original. During a wait, the two clocks differ by a constant.
     if clock == libc::CLOCK_REALTIME {
         return real::sem_timedwait(semaphore, until);
     }

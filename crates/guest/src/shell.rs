@@ -1,4 +1,4 @@
-//! `system` and `popen`, over our own fork and exec: the originals go past them.
+//! Implements `system` and `popen` with our own fork and exec, because the originals bypass them.
 
 use crate::descriptors::close;
 use crate::exec::execv;
@@ -10,7 +10,7 @@ use libc::{FILE, c_char, c_int, pid_t, sigset_t};
 use std::sync::Mutex;
 
 const SHELL: &std::ffi::CStr = c"/bin/sh";
-/// What a shell that cannot be started leaves with.
+/// Exit status if the shell cannot start.
 const EXIT_NO_SHELL: c_int = 127;
 
 unsafe fn run_shell(command: *const c_char) -> ! {
@@ -68,7 +68,7 @@ unsafe fn await_child(child: pid_t) -> c_int {
     status
 }
 
-/// Streams of `popen` and their children.
+/// Streams of `popen` and their child processes.
 static OPEN: Mutex<Vec<(usize, pid_t)>> = Mutex::new(Vec::new());
 
 fn with_open<R>(body: impl FnOnce(&mut Vec<(usize, pid_t)>) -> R) -> R {

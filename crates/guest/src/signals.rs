@@ -1,4 +1,5 @@
-//! Signals that this library needs for itself (SIGSEGV, SIGTRAP and the engine's), and what the program wants done at them.
+//! Signals that this library needs for itself (SIGSEGV, SIGTRAP and the engine's), and the
+//! program's actions for them.
 
 use crate::handlers;
 use crate::real;
@@ -10,14 +11,15 @@ use softband_ipc::layout::SPIN_SIGNAL;
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// A fault that the processor raised without an address: what a trapped counter read looks like.
+/// Signal code of a processor fault without an address, as a trapped counter read raises it.
 const SI_KERNEL: c_int = 0x80;
 
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
-/// What the program asked for, by the signals that are ours.
+/// Actions that the program requested for the signals of this library.
 struct Wanted(UnsafeCell<[libc::sigaction; 3]>);
-// SAFETY: written by `sigaction` and read by handlers; a program that changes its action while another thread faults races natively, too.
+// SAFETY: `sigaction` writes it and handlers read it. A program that changes its action while
+// another thread faults has a race natively, too.
 unsafe impl Sync for Wanted {}
 // SAFETY: all zero is a `sigaction` of SIG_DFL.
 static WANTED: Wanted = Wanted(UnsafeCell::new(unsafe { std::mem::zeroed() }));
@@ -35,18 +37,19 @@ unsafe fn wanted(signal: c_int) -> Option<&'static mut libc::sigaction> {
     index(signal).map(|index| &mut (&mut (*WANTED.0.get()))[index])
 }
 
-/// Holds the engine's signal back, or lets it come: it would kill an image without a handler for it. That is so from before an `exec` until
-/// the new image has its own, for what is blocked or pending stays so.
+/// Blocks or unblocks the engine's signal, which would kill an image without a handler for it. The
+/// signal stays blocked from before an `exec` until the new image has its handler. The mask and
+/// pending signals survive `exec`.
 pub fn hold_engine_back(how: c_int) {
     let set: u64 = 1 << (SPIN_SIGNAL - 1);
-    // SAFETY: the kernel reads a set of eight bytes and is not asked for the former one.
+    // SAFETY: the kernel reads a set of eight bytes and does not return the former set.
     unsafe { kernel!(libc::SYS_rt_sigprocmask, how, &raw const set, std::ptr::null_mut::<u64>(), size_of::<u64>()) };
 }
 
-/// Takes the signals over. Called once, at attach.
+/// Takes over the signals. Called once, at attach.
 pub fn install() {
     for signal in [libc::SIGSEGV, libc::SIGTRAP, SPIN_SIGNAL] {
-        // SAFETY: the handlers have the type that SA_SIGINFO asks for.
+        // SAFETY: the handlers have the type that SA_SIGINFO requires.
         unsafe {
             let mut former: libc::sigaction = std::mem::zeroed();
             take(signal, 0, &raw mut former);
@@ -67,7 +70,7 @@ unsafe fn take(signal: c_int, extra_flags: c_int, former: *mut libc::sigaction) 
     };
     let mut action: libc::sigaction = std::mem::zeroed();
     action.sa_sigaction = handler as sighandler_t;
-    // NODEFER: while a handler waits for the token, others of ours may come.
+    // NODEFER: other handlers of this library may run while a handler waits for the token.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_RESTART | extra_flags;
     real::sigaction(signal, &raw const action, former);
 }
@@ -77,12 +80,13 @@ thread_local! {
     static RAISED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Whether a call that the last delivered signals interrupted goes on by itself (SA_RESTART of every one of them).
+/// Returns whether a call interrupted by the last delivered signals continues by itself (all of
+/// them have SA_RESTART).
 pub fn restarts() -> bool {
     RESTARTS.get()
 }
 
-/// Grows whenever signals are delivered to the calling thread.
+/// Returns a count that grows with each delivery of signals to the calling thread.
 pub fn raised() -> u64 {
     RAISED.get()
 }
@@ -97,16 +101,17 @@ unsafe fn is_blocked(signal: c_int) -> bool {
     real::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut blocked) == 0 && libc::sigismember(&raw const blocked, signal) == 1
 }
 
-/// Raises what the engine delivers, natively and in the calling thread, so that handlers have run when this returns.
+/// Raises the signals that the engine delivers, natively and in the calling thread. Their handlers
+/// have run when this returns.
 pub fn raise_all(signals: u64) {
     RAISED.set(RAISED.get() + 1);
-    // SAFETY: `has_restart` reads the action of a valid signal into a structure of its own.
+    // SAFETY: `has_restart` reads the action of a valid signal into its own structure.
     RESTARTS.set((1..64).filter(|signal| signals & 1 << signal != 0).all(|signal| unsafe { has_restart(signal) }));
     for signal in 1..64 {
         if signals & 1 << signal != 0 {
             let pid = rustix::process::getpid().as_raw_nonzero().get();
             let tid = rustix::thread::gettid().as_raw_nonzero().get();
-            // Another thread may wait for one that this one blocks.
+            // If this thread blocks the signal, another thread may wait for it.
             // SAFETY: neither call touches memory of ours.
             keeping_errno(|| unsafe {
                 if is_blocked(signal) { kernel!(libc::SYS_kill, pid, signal) } else { kernel!(libc::SYS_tgkill, pid, tid, signal) }
@@ -117,12 +122,13 @@ pub fn raise_all(signals: u64) {
 
 static HANDLERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether a handler of this process runs, ours or the program's. One that is left by a jump counts for ever.
+/// Returns whether a handler of this library or the program runs in this process. A handler left by
+/// a jump counts forever.
 pub fn is_any_handler_running() -> bool {
     HANDLERS.load(Ordering::Acquire) != 0
 }
 
-/// Runs what a handler does.
+/// Runs the body of a handler and counts it as running.
 pub fn in_handler<R>(body: impl FnOnce() -> R) -> R {
     HANDLERS.fetch_add(1, Ordering::AcqRel);
     let result = body();
@@ -135,17 +141,17 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
 }
 
 fn fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel hands over both; they live as long as the handler runs.
+    // SAFETY: the kernel passes both; they live during the handler.
     let (info_ref, machine) = unsafe { (&*info, &mut *context.cast::<libc::ucontext_t>()) };
     let ours = keeping_errno(|| match info_ref.si_code {
         // SAFETY: a fault with SI_KERNEL comes from an instruction that could be fetched.
         SI_KERNEL => unsafe { tsc::emulate(machine) },
-        // SAFETY: a positive code of SIGSEGV stands for a fault, so the union holds an address.
+        // SAFETY: a positive code of SIGSEGV marks a fault, so the union holds an address.
         code if code > 0 => spin::on_fault(unsafe { info_ref.si_addr() } as usize, machine),
         _ => false,
     });
     if !ours {
-        // SAFETY: the program's action was given to `sigaction` for this signal.
+        // SAFETY: the action came from `sigaction` for this signal.
         unsafe { pass_on(signal, info, context) };
     }
 }
@@ -170,7 +176,7 @@ extern "C" fn on_spin_signal(_signal: c_int, info: *mut siginfo_t, context: *mut
     in_handler(|| keeping_errno(|| spin::on_signal(machine)));
 }
 
-/// Does what the program wants at a signal that is not ours.
+/// Applies the program's action to a signal that is not ours.
 unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let Some(wanted) = wanted(signal) else { return };
     let action = *wanted;
@@ -188,7 +194,8 @@ unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     handlers::call(&action, signal, info, context);
 }
 
-/// Lets the default happen: the faulting instruction runs again without a handler, or the signal is sent again.
+/// Applies the default action: the faulting instruction runs again without a handler, or the signal
+/// is sent again.
 unsafe fn die_of(signal: c_int, from_processor: bool) {
     let mut default: libc::sigaction = std::mem::zeroed();
     default.sa_sigaction = libc::SIG_DFL;
@@ -207,7 +214,8 @@ pub unsafe extern "C" fn sigaction(signal: c_int, new: *const libc::sigaction, o
     let former = *wanted;
     if !new.is_null() {
         *wanted = *new;
-        // A handler on its own stack means to survive the overflow of the ordinary one, so ours must run there as well.
+        // A handler with its own stack survives an overflow of the ordinary stack, so our handler
+        // must run there, too.
         take(signal, (*new).sa_flags & libc::SA_ONSTACK, std::ptr::null_mut());
     }
     if !old.is_null() {
@@ -229,7 +237,7 @@ pub unsafe extern "C" fn signal(number: c_int, handler: sighandler_t) -> sighand
     old.sa_sigaction
 }
 
-/// A copy of `set` in which the signals that must always get through are not blocked.
+/// Returns a copy of `set` that never blocks the signals of this library.
 pub unsafe fn without_ours(set: *const sigset_t) -> sigset_t {
     without(set, &[libc::SIGSEGV, libc::SIGTRAP, SPIN_SIGNAL])
 }
@@ -250,7 +258,8 @@ pub unsafe extern "C" fn pthread_sigmask(how: c_int, set: *const sigset_t, old: 
     let copy = if INSTALLED.load(Ordering::Acquire) {
         without_ours(set)
     } else if crate::world::walled() {
-        // The move of registered memory stops other writers by a fault, which ends a thread that has just blocked it.
+        // A move of registered memory stops other writers by a fault. The fault would end a thread
+        // that blocks SIGSEGV.
         without(set, &[libc::SIGSEGV])
     } else {
         *set

@@ -1,4 +1,4 @@
-//! Waiting for signals that are blocked, in simulated time: the kernel is asked again and again whether one has come.
+//! Waits for blocked signals in simulated time, by polls of the kernel.
 
 use crate::world::{active, away, deadline_after, errno, fail, is_valid, keeping_errno, set_errno, timespec_picos};
 use crate::{children, handlers, pace, real, signals};
@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 static AT_ONCE: timespec = timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// What `sigtimedwait` does until `deadline`.
+/// Implements `sigtimedwait` until `deadline`.
 unsafe fn wait_for(set: *const sigset_t, info: *mut siginfo_t, deadline: u64) -> c_int {
     let set = signals::without_ours(set);
     let known = handlers::runs();
@@ -29,7 +29,8 @@ unsafe fn wait_for(set: *const sigset_t, info: *mut siginfo_t, deadline: u64) ->
         if deadline == u64::MAX && patience.is_over() && !awaits_alarm {
             return away(|| real::sigtimedwait(&raw const set, info, std::ptr::null()));
         }
-        // Whatever has interrupted it is seen by the next poll: a signal that is waited for, or a handler that has run.
+        // The next poll sees the cause of an interruption: an awaited signal, or a handler that
+        // ran.
         let _ = patience.step(deadline);
     }
 }
@@ -82,7 +83,7 @@ pub unsafe extern "C" fn sigwait(set: *const sigset_t, signal: *mut c_int) -> c_
             *signal = found;
             return 0;
         }
-        // Handlers do not end this one.
+        // Handlers do not end this call.
         let error = errno();
         set_errno(saved);
         if error != libc::EINTR {

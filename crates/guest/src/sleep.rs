@@ -1,4 +1,4 @@
-//! Sleeps: the token is given away until the time has come.
+//! Sleeps. The thread gives the token away until the end of its sleep.
 
 use crate::children;
 use crate::clock::from_clock;
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn sched_yield() -> c_int {
     if !active() {
         return real::sched_yield();
     }
-    // A yield is a look at whether another thread has got on.
+    // A yield is a poll for the progress of another thread.
     crate::pace::empty_poll();
     client::sync();
     0
@@ -96,13 +96,13 @@ pub unsafe extern "C" fn thrd_yield() {
     sched_yield();
 }
 
-/// pthread_yield is what older programs call it.
+/// Implements the name `pthread_yield` of older programs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_yield() -> c_int {
     sched_yield()
 }
 
-/// For ever, or until a signal of the engine or of the system comes.
+/// Waits for a signal of the engine or of the system, without a limit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pause() -> c_int {
     if !active() {
@@ -126,8 +126,9 @@ pub unsafe extern "C" fn sigsuspend(mask: *const libc::sigset_t) -> c_int {
     result
 }
 
-/// Sleeps without end: until a handler has run that `known` does not count. Alarms and the ends of children come in simulated time; where
-/// there will be neither, a signal of the system is waited for outside it.
+/// Sleeps until a handler has run that `known` does not count. Alarms and the ends of children come
+/// in simulated time. If neither is possible, the thread waits for a system signal outside
+/// simulated time.
 unsafe fn wait_for_signal(known: u64, native: impl FnOnce() -> c_int) -> c_int {
     let patience = Patience::of(reason::SIGNAL);
     while handlers::runs() == known {
@@ -151,7 +152,8 @@ unsafe fn wait_for_signal(known: u64, native: impl FnOnce() -> c_int) -> c_int {
     fail(libc::EINTR)
 }
 
-/// A child has told its end: its signal, which the kernel sends when it likes, belongs to this moment of simulated time.
+/// Waits for the signal of an ended child. The kernel sends the signal at any time, but it belongs
+/// to this moment of simulated time.
 unsafe fn await_end_of(child: libc::pid_t, known: u64) {
     for _ in 0..200 {
         if handlers::runs() != known {
@@ -159,7 +161,7 @@ unsafe fn await_end_of(child: libc::pid_t, known: u64) {
         }
         real::poll(std::ptr::null_mut(), 0, 1);
     }
-    // One signal told the ends of several, or it came while we were in our own code and was kept.
+    // One signal may report several ends, or it came during our own code and was kept.
     children::tell_end(child);
     client::sync();
 }

@@ -1,4 +1,4 @@
-//! `posix_spawn`: a child and a new image in one.
+//! Implements `posix_spawn`, which creates a child and a new image at once.
 
 use crate::environment::{self, ForImage};
 use crate::exec::as_parent;

@@ -1,24 +1,25 @@
-//! The C library's functions, found in its own tables: neither `dlopen` nor `dlsym` will do, since the first allocates, and an allocator of
-//! the program's own (jemalloc) takes a mutex then, which leads back here; and the second needs the first.
+//! Finds the functions of the C library in its own tables. `dlopen` is unsuitable, because it
+//! allocates. The program's allocator (jemalloc) may then take a mutex, which leads back here.
+//! `dlsym` is unsuitable, because it needs `dlopen`.
 
 use libc::{Dl_info, c_char, c_int, c_void};
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Asks for the link map beside the address (dlfcn.h).
+/// Requests the link map in addition to the address (dlfcn.h).
 const RTLD_DL_LINKMAP: c_int = 2;
 /// Tags of the dynamic section (elf.h).
 const DT_STRTAB: i64 = 5;
 const DT_SYMTAB: i64 = 6;
 const DT_GNU_HASH: i64 = 0x6fff_fef5;
 const DT_VERSYM: i64 = 0x6fff_fff0;
-/// Of a version: a symbol that new programs are not linked to.
+/// Version flag of a symbol to which new programs do not link.
 const HIDDEN: u16 = 0x8000;
 const SHN_UNDEF: u16 = 0;
 const STT_GNU_IFUNC: u8 = 10;
 
-/// `struct link_map`, as far as it is public.
+/// The public part of `struct link_map`.
 #[repr(C)]
 struct LinkMap {
     base: usize,
@@ -34,7 +35,7 @@ fn c_library() -> *const LinkMap {
     }
     let (mut about, mut map) = (MaybeUninit::<Dl_info>::uninit(), std::ptr::null_mut());
     let inside: unsafe extern "C" fn() -> *const c_char = libc::gnu_get_libc_version;
-    // SAFETY: both results have the type that is asked for.
+    // SAFETY: both results have the requested type.
     unsafe { libc::dladdr1(inside as *const c_void, about.as_mut_ptr(), &raw mut map, RTLD_DL_LINKMAP) };
     LIBRARY.store(map.cast(), Ordering::Relaxed);
     map.cast()
@@ -50,8 +51,10 @@ struct Tables {
 }
 
 impl Tables {
+    /// Returns the tables of a library.
+    ///
     /// # Safety
-    /// `map` is that of a loaded library.
+    /// `map` belongs to a loaded library.
     unsafe fn of(map: *const LinkMap) -> Self {
         let base = (*map).base;
         let value_of = |tag: i64| {
@@ -59,7 +62,7 @@ impl Tables {
             while (*entry)[0] != 0 && (*entry)[0] != tag {
                 entry = entry.add(1);
             }
-            // The loader makes addresses of them, but where the section cannot be written.
+            // The loader turns values into addresses, unless the section is read-only.
             let value = (*entry)[1] as usize;
             if value != 0 && value < base { base + value } else { value }
         };
@@ -72,7 +75,8 @@ impl Tables {
         }
     }
 
-    /// By the table of hashes (bucket count, first symbol, filter words, shift; filter of 64-bit words; buckets; chains).
+    /// Finds a symbol in the hash table (bucket count, first symbol, filter words, shift; filter of
+    /// 64-bit words; buckets; chains). Returns null if it is missing.
     unsafe fn find(&self, name: &CStr) -> *mut c_void {
         let [buckets, first, filter_words, _] = *self.hash.cast::<[u32; 4]>();
         let bucket = self.hash.add(4 + 2 * filter_words as usize);
@@ -108,9 +112,10 @@ impl Tables {
     }
 }
 
-/// The C library's function of this name; null when it has none.
+/// Returns the C library's function with this name, or null if it has none.
 pub fn find(name: &CStr) -> *mut c_void {
-    // SAFETY: the C library is loaded as long as the process lives, and its tables are as the ABI has them.
+    // SAFETY: the C library stays loaded for the life of the process, and its tables follow the
+    // ABI.
     unsafe {
         let map = c_library();
         if map.is_null() {
@@ -126,9 +131,9 @@ mod tests {
 
     #[test]
     fn what_is_found_is_what_the_dynamic_linker_finds() {
-        // Some that have older versions, one that is chosen at run time, and one that is not there.
+        // Some names have older versions, one resolves at run time, and one does not exist.
         for name in [c"pthread_cond_wait", c"sem_post", c"open", c"clock_gettime", c"time", c"poll", c"fopen", c"no_such_function"] {
-            // SAFETY: a name, and a handle of a library that stays.
+            // SAFETY: a name, and the handle of a library that stays loaded.
             let expected = unsafe { libc::dlsym(libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY), name.as_ptr()) };
             assert_eq!(find(name), expected, "{name:?}");
         }

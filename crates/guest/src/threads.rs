@@ -1,4 +1,5 @@
-//! Threads: each has a slot of the engine from before its first instruction until after its last destructor.
+//! Threads. Each thread has a slot of the engine, from before its first instruction until after its
+//! last destructor.
 
 use crate::clock::from_clock;
 use crate::doorbell::{self, Place};
@@ -16,14 +17,14 @@ unsafe extern "C" {
     fn pthread_attr_getdetachstate(attributes: *const pthread_attr_t, state: *mut c_int) -> c_int;
 }
 
-/// Rounds in which glibc runs the destructors of thread-specific data.
+/// Rounds in which glibc runs destructors of thread-specific data.
 const DESTRUCTOR_ROUNDS: u32 = 4;
 
 const FREE: u8 = 0;
 const RUNNING: u8 = 1;
 const FINISHED: u8 = 2;
 
-/// A thread that may be joined.
+/// A joinable thread.
 struct Record {
     state: AtomicU8,
     thread: AtomicUsize,
@@ -40,14 +41,15 @@ thread_local! {
 
 type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 
-/// What a new thread needs to begin.
+/// Start function, argument and slot of a new thread.
 struct Beginning {
     start: Start,
     argument: *mut c_void,
     slot: u32,
 }
 
-/// Makes the key whose destructor sees threads end, before the program makes any: destructors run in the order of their keys.
+/// Creates the key whose destructor detects the ends of threads, before the program creates any
+/// key. Destructors run in the order of their keys.
 pub fn install() {
     let mut key: pthread_key_t = 0;
     // SAFETY: the key is stored before anything uses it.
@@ -59,7 +61,7 @@ pub fn install() {
     }
 }
 
-/// In a forked child only the forking thread is left.
+/// Clears the records in a forked child, in which only the forking thread remains.
 pub fn forget_all() {
     for record in &RECORDS {
         record.state.store(FREE, Ordering::Relaxed);
@@ -83,7 +85,7 @@ fn add_record(thread: pthread_t) {
     }
 }
 
-/// Runs after the program's own destructors, in the last round.
+/// Reports the end of a thread in the last round, after the program's own destructors.
 extern "C" fn on_thread_end(_value: *mut c_void) {
     let round = ROUND.get() + 1;
     ROUND.set(round);
@@ -105,9 +107,10 @@ extern "C" fn on_thread_end(_value: *mut c_void) {
     client::forget_thread();
 }
 
-/// `pthread_exit` unwinds through here, so nothing may need dropping while `start` runs.
+/// Runs a new thread. `pthread_exit` unwinds through this function, so nothing may need a drop
+/// while `start` runs.
 extern "C-unwind" fn begin(argument: *mut c_void) -> *mut c_void {
-    // SAFETY: `pthread_create` below handed a box over.
+    // SAFETY: `pthread_create` below passed a box.
     let Beginning { start, argument, slot } = unsafe { *Box::from_raw(argument.cast::<Beginning>()) };
     set_parked(true);
     client::bind_thread(slot);
@@ -130,7 +133,8 @@ pub unsafe extern "C" fn pthread_create(
     let slot = match client::call::<[u8; 0], ThreadReply>(Op::ThreadNew, &[]) {
         Ok(ThreadReply { slot, .. }) => slot,
         Err(Errno(errno)) => {
-            // A thread outside simulated time would stop the run when it holds what others wait for.
+            // A thread outside simulated time would stop the run if it held a lock that other
+            // threads wait for.
             warn::once(&format!("pthread_create: EAGAIN, because a process in simulated time has at most {THREADS_MAX} threads at a time"));
             return errno;
         }
@@ -153,7 +157,8 @@ unsafe fn is_detached(attributes: *const pthread_attr_t) -> bool {
     !attributes.is_null() && pthread_attr_getdetachstate(attributes, &raw mut state) == 0 && state == libc::PTHREAD_CREATE_DETACHED
 }
 
-/// The thread of `slot` did not come to be: takes its first turn in its place, to say that it has ended.
+/// Reports the end of a thread that was never created. The calling thread takes the first turn of
+/// `slot` in its place.
 fn end_unborn(slot: u32) {
     let Some(own) = client::thread_slot_number() else { return };
     client::away(|| {
@@ -164,7 +169,8 @@ fn end_unborn(slot: u32) {
     });
 }
 
-/// Waits in simulated time for a thread to end; what is left to do natively takes but a moment.
+/// Waits in simulated time for the end of a thread. The rest of the native join takes only a
+/// moment.
 fn await_end(thread: pthread_t, deadline: u64) -> Result<(), Errno> {
     loop {
         let Some(record) = record_of(thread) else { return Err(Errno(libc::ESRCH)) };
@@ -191,7 +197,7 @@ pub unsafe extern "C" fn pthread_join(thread: pthread_t, result: *mut *mut c_voi
         return real::pthread_join(thread, result);
     }
     if await_end(thread, u64::MAX).is_err() {
-        return crate::world::away(|| real::pthread_join(thread, result)); // not one that we made
+        return crate::world::away(|| real::pthread_join(thread, result)); // not created by this library
     }
     let status = real::pthread_join(thread, result);
     forget_record(thread);

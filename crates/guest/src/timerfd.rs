@@ -1,4 +1,4 @@
-//! Timers as descriptors: a placeholder of the kernel, a timer of the engine.
+//! Timers as descriptors. Each has a placeholder of the kernel and a timer of the engine.
 
 use crate::alarm::due;
 use crate::real;
@@ -10,7 +10,7 @@ use softband_ipc::calls::readiness::READABLE;
 use softband_ipc::calls::{Count, Object, Op, TimerNew, TimerSet};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-/// Descriptors below this number have a remembered state.
+/// Number of descriptors, from 0, whose timer state is remembered.
 const REMEMBERED: usize = 1024;
 static CLOCKS: [AtomicI32; REMEMBERED] = [const { AtomicI32::new(libc::CLOCK_MONOTONIC) }; REMEMBERED];
 static DUE: [AtomicU64; REMEMBERED] = [const { AtomicU64::new(0) }; REMEMBERED];
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn timerfd_gettime(fd: c_int, out: *mut itimerspec) -> c_i
     0
 }
 
-/// `read` of a timer: the number of expirations, as eight bytes.
+/// Implements `read` of a timer. Writes the number of expirations as eight bytes.
 pub unsafe fn read(fd: c_int, object: u32, data: *mut c_void, len: size_t) -> ssize_t {
     if len < 8 {
         return fail(libc::EINVAL);

@@ -1,4 +1,4 @@
-/* execl and its relatives: collect the arguments, then go the way of execve. */
+/* execl and its relatives: collect the arguments, then continue as execve. */
 
 #include <alloca.h>
 #include <stdarg.h>
@@ -7,7 +7,8 @@
 extern char **environ;
 int softband_guest_exec(const char *path, char *const argv[], char *const envp[], int search);
 
-/* Fills argv (when it is not NULL) and returns the number of arguments before the NULL; *environment is what follows it. */
+/* Fills argv (unless it is NULL) and returns the number of arguments before the NULL. Sets
+ * *environment to the argument after it. */
 static size_t collect(const char *first, va_list arguments, const char **argv, char *const **environment) {
     size_t count = 0;
     for (const char *argument = first; argument != NULL; argument = va_arg(arguments, const char *)) {

@@ -1,4 +1,4 @@
-//! Waiting for children, in simulated time.
+//! Waits for children in simulated time.
 
 use crate::children;
 use crate::machine::no_usage;
@@ -10,18 +10,19 @@ use libc::{c_int, id_t, idtype_t, pid_t, rusage, siginfo_t};
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::reason;
 
-/// How a look for an ended child came out.
+/// Result of a poll for an ended child.
 enum Poll<T> {
     Done(T),
-    /// None has ended; the caller did not want to wait.
+    /// No child has ended, and the caller did not want to wait.
     Nothing(T),
 }
 
-/// Looks for a child of `which` (as `waitpid` takes it) until there is one. `poll(true)` does not wait.
+/// Polls for an ended child that `which` selects (as for `waitpid`). `poll(true)` does not wait.
 fn wait_for<T>(which: pid_t, no_wait: bool, mut poll: impl FnMut(bool) -> T, found: impl Fn(&T) -> bool) -> Result<Poll<T>, Errno> {
     let patience = Patience::of(reason::CHILD);
     loop {
-        // One that has told its end is about to be gone natively: that moment is waited for in real time, within this turn.
+        // A child that reported its end is about to end natively. The thread waits for that in real
+        // time, within this turn.
         let result = poll(!children::has_ended(which));
         if found(&result) {
             return Ok(Poll::Done(result));
@@ -100,7 +101,7 @@ pub unsafe extern "C" fn waitid(kind: idtype_t, id: id_t, info: *mut siginfo_t, 
         let status = real::waitid(kind, id, &raw mut own, options | if no_wait { libc::WNOHANG } else { 0 });
         (status, own)
     };
-    // SAFETY of si_pid: the kernel fills it, and zero says that there was none.
+    // SAFETY of si_pid: the kernel fills it; zero means that no child was found.
     match wait_for(which, options & libc::WNOHANG != 0, poll, |(status, own)| *status != 0 || own.si_pid() != 0) {
         Ok(Poll::Done((status, mut found)) | Poll::Nothing((status, mut found))) => {
             let real_pid = found.si_pid();

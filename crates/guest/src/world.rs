@@ -1,4 +1,5 @@
-//! Whether the calling thread lives in simulated time, and the small things that every interposer needs.
+//! Checks whether the calling thread lives in simulated time, and provides helpers for all
+//! interposers.
 
 use crate::attach;
 use libc::c_int;
@@ -9,25 +10,27 @@ pub const PICOS_PER_NANO: u64 = 1_000;
 pub const PICOS_PER_MICRO: u64 = 1_000_000;
 pub const PICOS_PER_SECOND: u64 = 1_000_000_000_000;
 
-/// Whether the calling thread's waiting and its clock are the engine's.
+/// Returns whether the engine controls the waits and the clock of the calling thread.
 #[inline]
 pub fn active() -> bool {
     attach::attached() && !client::is_wall() && client::has_slot()
 }
 
-/// Whether this process is in a fabric at wall pace: its names and addresses are the fabric's, all else is the host's.
+/// Returns whether this process runs in a fabric at wall pace. Its names and addresses belong to
+/// the fabric, everything else to the host.
 #[inline]
 pub fn walled() -> bool {
     attach::attached() && client::is_wall()
 }
 
 thread_local! {
-    /// Whether the calling thread has given the token away, and whether it blocks in the system meanwhile.
+    /// Whether the calling thread has given the token away, and whether it blocks in the system
+    /// meanwhile.
     static PARKED: Cell<bool> = const { Cell::new(false) };
     static AWAY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread does not have the token.
+/// Returns whether the calling thread lacks the token.
 pub fn is_parked() -> bool {
     PARKED.get()
 }
@@ -36,7 +39,7 @@ pub fn set_parked(on: bool) {
     PARKED.set(on);
 }
 
-/// Whether the calling thread is in [`away`].
+/// Returns whether the calling thread is in [`away`].
 pub fn is_away() -> bool {
     AWAY.get()
 }
@@ -54,7 +57,7 @@ pub fn away<R>(blocking: impl FnOnce() -> R) -> R {
     })
 }
 
-/// Sets `errno` and returns what C functions return then.
+/// Sets `errno` and returns -1, as C functions do.
 pub fn fail<T: From<i8>>(errno: c_int) -> T {
     set_errno(errno);
     T::from(-1)
@@ -70,7 +73,7 @@ pub fn errno() -> c_int {
     unsafe { *libc::__errno_location() }
 }
 
-/// Runs `body` and leaves `errno` as it was.
+/// Runs `body` and restores `errno`.
 pub fn keeping_errno<R>(body: impl FnOnce() -> R) -> R {
     let saved = errno();
     let result = body();
@@ -78,7 +81,8 @@ pub fn keeping_errno<R>(body: impl FnOnce() -> R) -> R {
     result
 }
 
-/// A duration as picoseconds; too long ones last for ever.
+/// Returns a duration in picoseconds. A negative duration becomes 0; an excessive duration
+/// saturates.
 pub fn picos(seconds: i64, nanos: i64) -> u64 {
     let Ok(seconds) = u64::try_from(seconds) else { return 0 };
     let nanos = u64::try_from(nanos).unwrap_or(0);
@@ -101,12 +105,12 @@ pub fn to_timeval(picos: u64) -> libc::timeval {
     libc::timeval { tv_sec: (picos / PICOS_PER_SECOND) as i64, tv_usec: (picos % PICOS_PER_SECOND / PICOS_PER_MICRO) as i64 }
 }
 
-/// Whether a `timespec` is one that the kernel accepts.
+/// Returns whether the kernel accepts a `timespec`.
 pub fn is_valid(time: &libc::timespec) -> bool {
     time.tv_sec >= 0 && (0..1_000_000_000).contains(&time.tv_nsec)
 }
 
-/// The point `duration` after now on the calling thread's clock.
+/// Returns the point `duration` after now on the calling thread's clock, in picoseconds.
 pub fn deadline_after(duration: u64) -> u64 {
     client::now_ps().saturating_add(duration)
 }

@@ -1,4 +1,4 @@
-//! Socket addresses: the fabric has IPv4 only; IPv6 reaches it by mapped addresses.
+//! Socket addresses. The fabric has only IPv4; IPv6 sockets reach it through mapped addresses.
 
 use libc::{c_int, in_addr, in6_addr, sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
 
@@ -6,7 +6,8 @@ pub const LOOPBACK: u32 = 0x7f00_0001;
 const SIZE_V4: usize = size_of::<sockaddr_in>();
 const SIZE_V6: usize = size_of::<sockaddr_in6>();
 
-/// Reads an IPv4 address (as a big-endian number) and a port out of a socket address, if it means one.
+/// Reads an IPv4 address (as a big-endian number) and a port from a socket address. Returns `None`
+/// if the address does not represent an IPv4 address.
 ///
 /// # Safety
 /// `address` is null or points at `len` bytes.
@@ -20,7 +21,7 @@ pub unsafe fn read(address: *const sockaddr, len: socklen_t) -> Option<(u32, u16
             Some((u32::from_be(inet.sin_addr.s_addr), u16::from_be(inet.sin_port)))
         }
         libc::AF_INET6 if len as usize >= SIZE_V6 - 4 => {
-            // The scope is the last field and may be left out (RFC 2133 had none).
+            // The scope is the last field and may be missing (RFC 2133 had none).
             let mut bytes = [0u8; SIZE_V6];
             std::ptr::copy_nonoverlapping(address.cast::<u8>(), bytes.as_mut_ptr(), SIZE_V6.min(len as usize));
             let inet6: sockaddr_in6 = bytes.as_ptr().cast::<sockaddr_in6>().read_unaligned();
@@ -30,7 +31,7 @@ pub unsafe fn read(address: *const sockaddr, len: socklen_t) -> Option<(u32, u16
     }
 }
 
-/// The IPv4 address that an IPv6 one stands for: mapped, unspecified or loopback.
+/// Returns the IPv4 address that an IPv6 address represents: mapped, unspecified or loopback.
 pub fn to_v4(bytes: [u8; 16]) -> Option<u32> {
     let last = u32::from_be_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]);
     match bytes[..12] {
@@ -50,10 +51,11 @@ fn to_v6(v4: u32) -> [u8; 16] {
     bytes
 }
 
-/// Writes an address the way a socket of `family` tells it, as far as there is room; `len` becomes its whole length.
+/// Writes an address in the form of a socket of `family`, truncated to the available room. Sets
+/// `len` to the whole length in bytes.
 ///
 /// # Safety
-/// `out` and `len` are null or good, and `out` has room for `*len` bytes.
+/// `out` and `len` are null or valid, and `out` has room for `*len` bytes.
 pub unsafe fn write(family: c_int, v4: u32, port: u16, out: *mut sockaddr, len: *mut socklen_t) {
     if out.is_null() || len.is_null() {
         return;
@@ -76,7 +78,7 @@ pub unsafe fn write(family: c_int, v4: u32, port: u16, out: *mut sockaddr, len: 
     }
 }
 
-/// A `sockaddr_in`.
+/// Returns a `sockaddr_in`.
 pub fn inet(v4: u32, port: u16) -> sockaddr_in {
     sockaddr_in { sin_family: libc::AF_INET as u16, sin_port: port.to_be(), sin_addr: in_addr { s_addr: v4.to_be() }, sin_zero: [0; 8] }
 }
@@ -88,7 +90,7 @@ mod tests {
     fn round_trip(family: c_int, v4: u32, port: u16) -> Option<(u32, u16)> {
         let mut buffer = [0u8; 64];
         let mut len = buffer.len() as socklen_t;
-        // SAFETY: the buffer is as long as told.
+        // SAFETY: the buffer has `len` bytes.
         unsafe {
             write(family, v4, port, buffer.as_mut_ptr().cast(), &raw mut len);
             read(buffer.as_ptr().cast(), len)
@@ -117,7 +119,7 @@ mod tests {
     fn a_short_buffer_gets_a_part_and_the_whole_length() {
         let mut buffer = [0xaau8; 4];
         let mut len = 2;
-        // SAFETY: two bytes of room, as told.
+        // SAFETY: the buffer has room for `len` bytes.
         unsafe { write(libc::AF_INET, 1, 2, buffer.as_mut_ptr().cast(), &raw mut len) };
         assert_eq!((len, buffer), (16, [2, 0, 0xaa, 0xaa]));
     }

@@ -21,12 +21,13 @@ fn part(data: *const c_void, len: size_t) -> [iovec; 1] {
     [iovec { iov_base: data.cast_mut(), iov_len: len }]
 }
 
-/// The parts of a message.
+/// Returns the parts of a message.
 pub unsafe fn parts<'a>(list: *const iovec, count: usize) -> &'a [iovec] {
     if list.is_null() || count == 0 { &[] } else { std::slice::from_raw_parts(list, count) }
 }
 
-/// A native call on a socket of the kernel; watched memory is made accessible first, for the kernel takes no faults of ours.
+/// Makes a native call on a socket of the kernel. Makes watched memory accessible first, because
+/// the kernel does not deliver faults to this library.
 fn native<R: From<i8>>(fd: c_int, events: i16, flags: c_int, call: impl FnOnce() -> R) -> R {
     spin::before_native();
     if active() && flags & libc::MSG_DONTWAIT == 0 { blocking_natively(fd, events, call) } else { call() }
@@ -78,7 +79,7 @@ pub unsafe extern "C" fn recvfrom(fd: c_int, data: *mut c_void, len: size_t, fla
     match stream(fd) {
         Some(object) => {
             if !from_len.is_null() {
-                *from_len = 0; // TCP tells no sender here
+                *from_len = 0; // TCP reports no sender here
             }
             counted(receive(fd, object, &part(data, len), flags))
         }

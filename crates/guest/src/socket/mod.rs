@@ -1,4 +1,5 @@
-//! Stream sockets between hosts of the fabric: the engine carries the bytes, a socket of the kernel keeps the number.
+//! Stream sockets between hosts of the fabric. The engine carries the bytes; a socket of the kernel
+//! reserves the number.
 
 pub mod address;
 pub mod message;

@@ -1,4 +1,4 @@
-//! What a socket tells of itself, and ending its directions.
+//! Names and options of a socket, and the shutdown of its directions.
 
 use super::address;
 use super::open::{family, stream};

@@ -1,7 +1,9 @@
-//! Wall pace: sockets are the kernel's, and each host of the fabric has a loopback address of its own.
+//! Wall pace: sockets belong to the kernel, and each host of the fabric has its own loopback
+//! address.
 //!
-//! What a program binds to any address, or to the loopback one, is bound to its host's; what it connects comes from there. So two
-//! hosts may use the same port, and a server sees which host its client is on.
+//! A program that binds to the unspecified or the loopback address binds to the address of its
+//! host. Its connections come from that address. Two hosts may therefore use the same port, and a
+//! server sees the host of its client.
 
 use super::address;
 use super::open::family;
@@ -10,7 +12,7 @@ use crate::world::{errno, set_errno, walled};
 use libc::{c_int, sockaddr, sockaddr_in6, socklen_t, timespec};
 use softband_client as client;
 
-/// A client may start before its server, and keeps trying for so long.
+/// Time for which a client retries `connect`, because it may start before its server.
 const PATIENCE_MILLIS: u64 = 10_000;
 const RETRY_FIRST_MILLIS: u64 = 1;
 const RETRY_LAST_MILLIS: u64 = 50;
@@ -49,7 +51,7 @@ unsafe fn option(fd: c_int, name: c_int) -> c_int {
     value
 }
 
-/// Whether the fabric's addresses hold for this socket: TCP and UDP.
+/// Returns whether the addresses of the fabric apply to this socket: TCP and UDP.
 unsafe fn is_plain(fd: c_int) -> bool {
     walled() && matches!(option(fd, libc::SO_TYPE), libc::SOCK_STREAM | libc::SOCK_DGRAM) && matches!(family(fd), libc::AF_INET | libc::AF_INET6)
 }
@@ -64,18 +66,18 @@ pub unsafe fn bind(fd: c_int, at: *const sockaddr, len: socklen_t) -> c_int {
     let Some((v4, port)) = wanted.filter(|_| is_plain(fd)) else { return real::bind(fd, at, len) };
     if !is_any_or_loopback(v4) {
         if v4 != own_address() && client::host_name(v4).is_some() {
-            set_errno(libc::EADDRNOTAVAIL); // another host's
+            set_errno(libc::EADDRNOTAVAIL); // belongs to another host
             return -1;
         }
         return real::bind(fd, at, len);
     }
     let own = Target::new(family_of(at), own_address(), port);
     let status = real::bind(fd, own.as_ptr(), own.len);
-    // A socket that takes IPv6 only cannot have an address of the fabric.
+    // A socket for IPv6 only cannot have an address of the fabric.
     if status != 0 && errno() == libc::EINVAL && family_of(at) == libc::AF_INET6 { real::bind(fd, at, len) } else { status }
 }
 
-/// Whether the socket has neither an address nor a port yet.
+/// Returns whether the socket has neither an address nor a port yet.
 unsafe fn is_unbound(fd: c_int) -> bool {
     let mut bytes = [0u8; size_of::<sockaddr_in6>()];
     let mut len = bytes.len() as socklen_t;
@@ -89,11 +91,12 @@ unsafe fn bind_to_own(fd: c_int) {
     set_errno(saved);
 }
 
-/// Data that is sent from here comes from this host.
+/// Binds the source address of outgoing data to this host.
 unsafe fn bind_source(fd: c_int) {
     if is_unbound(fd) {
         let on: c_int = 1;
-        // The port is left to the connect: one that is taken now would be no other connection's.
+        // `connect` chooses the port, because a port reserved now would be closed to other
+        // connections.
         libc::setsockopt(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, (&raw const on).cast(), size_of::<c_int>() as socklen_t);
         bind_to_own(fd);
     }
@@ -107,7 +110,8 @@ pub unsafe fn listen(fd: c_int, backlog: c_int) -> c_int {
     real::listen(fd, backlog)
 }
 
-/// Where an address of the fabric leads, if it is one.
+/// Returns the requested address and the target of an address of the fabric. Returns `None` for any
+/// other address.
 unsafe fn target(fd: c_int, to: *const sockaddr, len: socklen_t) -> Option<(u32, Target)> {
     let (v4, port) = if walled() { address::read(to, len)? } else { return None };
     let leads_to = if is_any_or_loopback(v4) { own_address() } else { v4 };
@@ -117,7 +121,7 @@ unsafe fn target(fd: c_int, to: *const sockaddr, len: socklen_t) -> Option<(u32,
     Some((v4, Target::new(family_of(to), leads_to, port)))
 }
 
-/// Calls `send` with the address of a datagram as the fabric has it.
+/// Calls `send` with the fabric address of a datagram.
 pub unsafe fn fabric_address<R>(fd: c_int, to: *const sockaddr, len: socklen_t, send: impl FnOnce(*const sockaddr, socklen_t) -> R) -> R {
     match target(fd, to, len) {
         Some((_, target)) => {
@@ -141,7 +145,7 @@ pub unsafe fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
             return status;
         }
         let length = timespec { tv_sec: 0, tv_nsec: (pause * 1_000_000) as i64 };
-        // A signal ends the patience: its handler may be the program's own time limit.
+        // A signal ends the retries, because its handler may be the program's own time limit.
         if real::nanosleep(&raw const length, std::ptr::null_mut()) != 0 {
             set_errno(libc::ECONNREFUSED);
             return -1;
@@ -150,7 +154,7 @@ pub unsafe fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
     }
 }
 
-/// How long a connect may be tried: no longer than the socket's own time limit.
+/// Returns the time for `connect` retries, in milliseconds: at most the socket's own time limit.
 unsafe fn patience_millis(fd: c_int) -> u64 {
     let mut limit = libc::timeval { tv_sec: 0, tv_usec: 0 };
     let mut len = size_of::<libc::timeval>() as socklen_t;

@@ -1,4 +1,4 @@
-//! Making sockets and connections.
+//! Creates sockets and connections.
 
 use super::{address, native};
 use crate::descriptors::{blocking_natively, is_nonblocking, ours, wait_object, wait_or_again};
@@ -38,19 +38,19 @@ pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> 
     }
 }
 
-/// The stream socket behind `fd`.
+/// Returns the stream socket behind `fd`.
 pub fn stream(fd: c_int) -> Option<u32> {
     ours(fd).filter(|entry| entry.kind == Kind::StreamSocket).map(|entry| entry.object)
 }
 
-/// `fd` is the kernel's from now on: its peer is not of this fabric.
+/// Hands `fd` to the kernel from now on, because its peer is not part of this fabric.
 pub unsafe fn leave_to_kernel(fd: c_int) {
     if let Some(entry) = fds::remove(fd) {
         let _ = client::call_void(Op::ObjectClose, &Object { object: entry.object, reserved: 0 });
     }
 }
 
-/// Family of a placeholder.
+/// Returns the address family of a placeholder.
 pub unsafe fn family(fd: c_int) -> c_int {
     let mut value: c_int = libc::AF_INET;
     let mut len = size_of::<c_int>() as socklen_t;
@@ -58,7 +58,7 @@ pub unsafe fn family(fd: c_int) -> c_int {
     value
 }
 
-/// When a call on `fd` gives up, by the timeout option that the placeholder keeps.
+/// Returns the deadline of a call on `fd`, by the timeout option that the placeholder keeps.
 pub unsafe fn timeout_deadline(fd: c_int, option: c_int) -> u64 {
     let mut value = timeval { tv_sec: 0, tv_usec: 0 };
     let mut len = size_of::<timeval>() as socklen_t;
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn bind(fd: c_int, at: *const sockaddr, len: socklen_t) ->
         if at.is_null() || (len as usize) < size_of::<libc::sockaddr_in>() {
             return fail(libc::EINVAL);
         }
-        leave_to_kernel(fd); // an IPv6 address that is no IPv4 one
+        leave_to_kernel(fd); // an IPv6 address that represents no IPv4 address
         return real::bind(fd, at, len);
     };
     let request = SocketAddress { object, address: v4, port: u32::from(port), reserved: 0 };
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t)
         let mut kind = 0;
         let mut kind_len = size_of::<c_int>() as socklen_t;
         real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_TYPE, (&raw mut kind).cast(), &raw mut kind_len);
-        // A datagram socket only notes its peer.
+        // A datagram socket only records its peer.
         return if active() && kind != libc::SOCK_DGRAM { crate::world::away(|| real::connect(fd, to, len)) } else { real::connect(fd, to, len) };
     };
     let target = address::read(to, len);

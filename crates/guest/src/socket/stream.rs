@@ -1,4 +1,4 @@
-//! Bytes in and out of a stream socket of the engine, whatever the call was named.
+//! Sends and receives bytes of the engine's stream sockets, for all calls of the C library.
 
 use super::open::timeout_deadline;
 use crate::descriptors::{is_nonblocking, wait_object};
@@ -10,10 +10,10 @@ use softband_ipc::calls::readiness::{READABLE, WRITABLE};
 use softband_ipc::calls::{Count, Op, SocketData, SocketReceive};
 use softband_ipc::layout::PAYLOAD_BYTES;
 
-/// Bytes that one call carries at most.
+/// Most bytes that one call carries.
 const CHUNK_BYTES: usize = PAYLOAD_BYTES - 64;
 
-/// Waits for `interest`, or fails as a call that found nothing does.
+/// Waits for `interest`. In nonblocking mode, fails with `EAGAIN`.
 fn wait(fd: c_int, object: u32, flags: c_int, interest: u32, deadline: u64) -> Result<(), Errno> {
     if flags & libc::MSG_DONTWAIT != 0 || is_nonblocking(fd) {
         if interest == WRITABLE {
@@ -25,10 +25,10 @@ fn wait(fd: c_int, object: u32, flags: c_int, interest: u32, deadline: u64) -> R
     wait_object(object, interest, deadline)
 }
 
-/// Sends all parts. The error counts only when nothing was sent.
+/// Sends all parts. Fails only if no byte was sent.
 ///
 /// # Safety
-/// The parts are good to read.
+/// The parts are readable.
 pub unsafe fn send(fd: c_int, object: u32, parts: &[iovec], flags: c_int) -> Result<usize, Errno> {
     pay_for_call();
     let mut deadline = None;
@@ -66,10 +66,10 @@ pub unsafe fn send(fd: c_int, object: u32, parts: &[iovec], flags: c_int) -> Res
     Ok(sent)
 }
 
-/// Receives into the parts; 0 is the end of the stream.
+/// Receives into the parts. Returns 0 at the end of the stream.
 ///
 /// # Safety
-/// The parts are good to write.
+/// The parts are writable.
 pub unsafe fn receive(fd: c_int, object: u32, parts: &[iovec], flags: c_int) -> Result<usize, Errno> {
     pay_for_call();
     let wanted: usize = parts.iter().map(|part| part.iov_len).sum();
@@ -86,7 +86,8 @@ pub unsafe fn receive(fd: c_int, object: u32, parts: &[iovec], flags: c_int) -> 
             Ok((_, taken)) => {
                 received += taken;
                 cursor.advance(taken);
-                // A short answer is all there was; a full one may not be. Looking does not move on.
+                // A short answer holds all available bytes; a full answer may not. A peek does not
+                // consume them.
                 let more_may_be_there = taken == len_max && !peek;
                 if received >= wanted || peek || !(more_may_be_there || flags & libc::MSG_WAITALL != 0) {
                     return Ok(received);
@@ -109,7 +110,7 @@ pub unsafe fn receive(fd: c_int, object: u32, parts: &[iovec], flags: c_int) -> 
     if wanted == 0 { Ok(0) } else { Ok(received) }
 }
 
-/// Where in a scatter list the next byte goes.
+/// Position of the next byte in a scatter list.
 struct Cursor<'a> {
     parts: &'a [iovec],
     index: usize,

@@ -1,5 +1,6 @@
-//! Threads that sit in a system call that is not interposed (the C library's own `read` below `fgets`, say) while they have
-//! their turn: they wait for it in simulated time, and go back into the call when it will not block.
+//! Handles threads that have the token but sit in a system call that is not interposed (for example
+//! `read` of the C library below `fgets`). They wait for the call in simulated time, and enter it
+//! again when it will not block.
 
 use super::registers;
 use crate::descriptors::is_ready_natively;
@@ -9,16 +10,16 @@ use libc::{c_int, c_long, ucontext_t};
 use std::cell::Cell;
 
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
-/// Steps of time in an unknown call: a quarter of what it has taken, since each costs the host milliseconds.
+/// Divisor for steps of time in an unknown call. A step is a quarter of its duration so far,
+/// because each step costs the host milliseconds.
 const UNKNOWN_STEPS: u64 = 4;
 const UNKNOWN_STEP_MIN_PS: u64 = 1_000_000;
 const UNKNOWN_STEP_MAX_PS: u64 = 10_000_000_000;
 
-/// Whether the kernel will enter the call again when the handler returns: it was asleep in it, and the instruction pointer is
-/// back on the instruction (which it is not after a call that has ended).
+/// Returns whether the kernel will enter the call again when the handler returns. The call was
+/// asleep, so the instruction pointer is back on its instruction; after a finished call it is not.
 pub fn is_blocked(machine: &ucontext_t) -> bool {
     let instruction = registers::instruction(machine);
-    // Within a page: the processor has just executed from it.
     // SAFETY: the processor has just executed from this page, and both bytes lie within it.
     instruction & 0xfff <= 0xffe && unsafe { *(instruction as *const [u8; 2]) } == SYSCALL
 }
@@ -27,17 +28,19 @@ fn argument(machine: &ucontext_t, register: c_int) -> i64 {
     machine.uc_mcontext.gregs[register as usize]
 }
 
-/// Of a futex: without its flags.
+/// Returns the command of a futex call without its flags.
 fn command(machine: &ucontext_t) -> c_int {
     argument(machine, libc::REG_RSI) as c_int & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME)
 }
 
 thread_local! {
-    /// Where an unknown call was found last (its stack and [`softband_client::progress`] after that), and the time at which it was found first.
+    /// Last position of an unknown call, and the time at which it was first seen, in picoseconds.
+    /// The position is its stack pointer and the later [`softband_client::progress`].
     static UNKNOWN: Cell<(usize, u64, u64)> = const { Cell::new((0, 0, 0)) };
 }
 
-/// An unknown call may end by itself, so it is left alone after each step of time; the steps grow while it goes on.
+/// Waits for a step of simulated time. An unknown call may end by itself, so the handler leaves it
+/// alone after each step. The steps grow while the call continues.
 fn wait_a_step(machine: &ucontext_t) {
     let (stack, now) = (registers::stack(machine), softband_client::now_ps());
     let (known, progress, since) = UNKNOWN.get();
@@ -47,7 +50,7 @@ fn wait_a_step(machine: &ucontext_t) {
     UNKNOWN.set((stack, softband_client::progress(), since));
 }
 
-/// What the interrupted call waits for.
+/// The event that ends the interrupted call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Awaits {
     Descriptor(c_int, i16),
@@ -72,7 +75,7 @@ fn awaits(call: c_long, machine: &ucontext_t) -> Awaits {
 }
 
 impl Awaits {
-    /// Whether the call would not block now.
+    /// Returns whether the call would not block now.
     fn is_over(self) -> bool {
         match self {
             Self::Descriptor(fd, events) => is_ready_natively(fd, events),
@@ -96,7 +99,7 @@ fn has_child_ended(pid: libc::pid_t) -> bool {
     }
 }
 
-/// Waits until the call would not block, or as long as an unknown call is given for each signal.
+/// Waits until the call would not block. For an unknown call, waits for one step per signal.
 pub fn wait(machine: &ucontext_t) {
     let what = awaits(argument(machine, libc::REG_RAX), machine);
     let patience = Patience::new();

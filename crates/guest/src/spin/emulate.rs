@@ -1,9 +1,10 @@
-//! The loads, comparisons and stores of a word by which programs look at memory and mark it, carried out for them.
+//! Emulates the loads, comparisons and stores of a word by which programs poll and mark memory.
 //!
-//! Stepping over an access costs a debug exception, which a virtual machine makes an order of magnitude dearer than a fault.
-//! The few instructions that compilers use for a word are simple enough to do here; all others are stepped.
+//! Stepping over an access costs a debug exception. In a virtual machine that exception costs about
+//! ten times as much as a fault. Compilers use few instructions for a word, and these are simple
+//! enough to emulate. All others are stepped.
 
-/// General registers as `gregs` has them, by the processor's numbering.
+/// Index in `gregs` of each general register, by the processor's numbering.
 const REGISTERS: [usize; 16] = [13, 14, 12, 11, 15, 10, 9, 8, 0, 1, 2, 3, 4, 5, 6, 7];
 const FLAGS: usize = libc::REG_EFL as usize;
 const POINTER: usize = libc::REG_RIP as usize;
@@ -18,27 +19,27 @@ const ARITHMETIC: u64 = CARRY | PARITY | ADJUST | ZERO | SIGN | OVERFLOW;
 
 /// Registers of the interrupted program.
 pub type Registers = [i64; 23];
-/// Longest instruction.
+/// Bytes of the longest instruction.
 pub const INSTRUCTION_BYTES: usize = 15;
 
-/// What an instruction does with the word in memory.
+/// Effect of an instruction on registers, flags or the word in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
-    /// Into a register of `to` bytes.
+    /// Loads the word into a register of `to` bytes.
     Load { to: usize, is_signed: bool },
-    /// Flags of `memory - register`.
+    /// Sets the flags of `memory - register`.
     CompareMemory,
-    /// Flags of `register - memory`.
+    /// Sets the flags of `register - memory`.
     CompareRegister,
-    /// Flags of `memory - number`.
+    /// Sets the flags of `memory - number`.
     CompareNumber(u64),
-    /// Flags of `memory & register`.
+    /// Sets the flags of `memory & register`.
     TestRegister,
-    /// Flags of `memory & number`.
+    /// Sets the flags of `memory & number`.
     TestNumber(u64),
-    /// The register goes to memory.
+    /// Stores the register in memory.
     StoreRegister,
-    /// The number goes to memory.
+    /// Stores the number in memory.
     StoreNumber(u64),
 }
 
@@ -46,15 +47,16 @@ enum Work {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
     work: Work,
-    /// Bytes of memory looked at or written.
+    /// Bytes of memory read or written.
     pub size: usize,
     register: usize,
-    /// Bytes 4..7 mean ah, ch, dh, bh where there is no REX prefix.
+    /// Whether the instruction has a REX prefix. Without it, registers 4..7 of one byte mean ah,
+    /// ch, dh, bh.
     has_rex: bool,
     len: usize,
 }
 
-/// Bytes that are taken one after another.
+/// A byte slice and the position of its next byte.
 struct Bytes<'a>(&'a [u8], usize);
 
 impl Bytes<'_> {
@@ -66,7 +68,7 @@ impl Bytes<'_> {
     fn peek(&self) -> Option<u8> {
         self.0.get(self.1).copied()
     }
-    /// A number of `len` bytes, extended by its sign.
+    /// Reads a sign-extended number of `len` bytes.
     fn number(&mut self, len: usize) -> Option<u64> {
         let bytes = self.0.get(self.1..self.1 + len)?;
         self.1 += len;
@@ -88,7 +90,8 @@ fn mask(bytes: usize) -> u64 {
     u64::MAX >> (64 - 8 * bytes as u32)
 }
 
-/// Decodes an instruction that looks at a word of memory or writes it, not both. `None`: another one.
+/// Decodes an instruction that either reads or writes a word of memory. Returns `None` for any
+/// other.
 pub fn decode(bytes: &[u8]) -> Option<Instruction> {
     let mut bytes = Bytes(bytes, 0);
     let mut is_short = false;
@@ -145,7 +148,7 @@ pub fn decode(bytes: &[u8]) -> Option<Instruction> {
     Some(Instruction { work, size, register, has_rex, len: bytes.1 })
 }
 
-/// The rest of the operand's address: where it is, the fault has told.
+/// Skips the rest of the operand's address, which the fault has already reported.
 fn skip_address(bytes: &mut Bytes, mode: u8, base: u8) -> Option<()> {
     if mode == 3 {
         return None; // a register
@@ -167,7 +170,8 @@ fn skip_address(bytes: &mut Bytes, mode: u8, base: u8) -> Option<()> {
 }
 
 impl Instruction {
-    /// Carries it out with `memory`, the word there, and goes on to the next. Tells the word to write, if it writes one.
+    /// Executes the instruction with `memory` as the word, and advances the instruction pointer.
+    /// Returns the word to write, if any.
     pub fn apply(&self, memory: u64, registers: &mut Registers) -> Option<u64> {
         let memory = memory & mask(self.size);
         registers[POINTER] += self.len as i64;
@@ -187,7 +191,7 @@ impl Instruction {
         None
     }
 
-    /// Register and first bit of an operand of `bytes`.
+    /// Returns the register and the first bit of an operand of `bytes`.
     fn place(&self, bytes: usize) -> (usize, u32) {
         if bytes == 1 && !self.has_rex && self.register >= 4 { (REGISTERS[self.register - 4], 8) } else { (REGISTERS[self.register], 0) }
     }
@@ -200,7 +204,7 @@ impl Instruction {
     fn set_register(&self, registers: &mut Registers, bytes: usize, value: u64) {
         let (index, shift) = self.place(bytes);
         let old = registers[index] as u64;
-        // A write of four bytes clears the upper four; shorter ones leave the rest.
+        // A write of four bytes clears the upper four; a shorter write leaves the rest.
         let kept = if bytes >= 4 { 0 } else { old & !(mask(bytes) << shift) };
         registers[index] = (kept | (value & mask(bytes)) << shift) as i64;
     }
@@ -299,7 +303,7 @@ mod tests {
         assert_eq!(after(&[0x8b, 0x02], 0)[POINTER], filled()[POINTER] + 2);
     }
 
-    /// Flags that this processor has after `cmp` of two numbers.
+    /// Returns the flags of this processor after `cmp` of two numbers.
     fn native_flags(left: u64, right: u64, size: usize) -> u64 {
         let flags: u64;
         // SAFETY: compares registers and reads the flags over the stack.

@@ -1,17 +1,17 @@
-//! What a sequence of accesses to watched memory says: pure logic, apart from signals.
+//! Judges sequences of accesses to watched memory. Pure logic without signals.
 
-/// Different accesses that one loop may make; more are bulk work.
+/// Most distinct accesses of one loop; more are bulk work.
 const DISTINCT_MAX: usize = 8;
-/// Times that an access must repeat in the same state. Of three numbers in a row two differ in the parity flag, so no loop
-/// that counts in memory passes for one that changes nothing.
+/// Repetitions of an access in the same state that prove a spin. Among three consecutive numbers,
+/// two differ in the parity flag. A loop that counts in memory therefore never appears unchanged.
 const SAME_NEEDED: u32 = 4;
-/// The same at an instruction that has been proven to spin before.
+/// Repetitions at an instruction that was proven to spin before.
 const SAME_NEEDED_KNOWN: u32 = 2;
-/// Times that it must repeat while registers change (a loop that counts its rounds). A loop that computes with one word of
-/// watched memory comes to its end before.
+/// Repetitions needed while registers change (a loop that counts its rounds). A loop that computes
+/// with one word of watched memory ends earlier.
 const CHANGED_NEEDED: u32 = 4096;
 const CHANGED_NEEDED_KNOWN: u32 = 64;
-/// Instructions that are remembered as spinning.
+/// Number of remembered spinning instructions.
 const KNOWN_MAX: usize = 16;
 
 /// One access to watched memory.
@@ -19,14 +19,14 @@ const KNOWN_MAX: usize = 16;
 pub struct Access {
     pub instruction: usize,
     pub address: usize,
-    /// Of all registers.
+    /// Hash of all registers.
     pub fingerprint: u64,
     pub is_write: bool,
-    /// Grows with each call that does more than look.
+    /// Counter of the calls that do more than poll.
     pub progress: u64,
 }
 
-/// What to do after an access.
+/// Action after an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Step over it and keep watching.
@@ -46,7 +46,7 @@ struct Seen {
     changed: u32,
 }
 
-/// Memory of accesses since the program last did anything else.
+/// History of accesses since the program last did anything else.
 #[derive(Debug)]
 pub struct Machine {
     seen: [Seen; DISTINCT_MAX],
@@ -64,7 +64,7 @@ impl Machine {
         Self { seen: [nothing; DISTINCT_MAX], count: 0, distinct: 0, progress: 0, known: [0; KNOWN_MAX], known_next: 0 }
     }
 
-    /// Whether one word is all that the program looks at.
+    /// Returns whether the program polls a single word.
     pub fn looks_at_one(&self) -> bool {
         self.distinct == 1
     }
@@ -76,7 +76,7 @@ impl Machine {
             self.count = 0;
         }
         if access.is_write {
-            // The program changes what it reads: nothing repeats.
+            // The program changes the memory that it reads, so nothing repeats.
             for seen in &mut self.seen[..self.count] {
                 seen.same = 0;
                 seen.changed = 0;
@@ -144,7 +144,8 @@ mod tests {
         Access { instruction, address, fingerprint, is_write: false, progress: 0 }
     }
 
-    /// Feeds accesses until a verdict other than `Watch`; tells it and how many it took.
+    /// Feeds accesses until a verdict other than `Watch`. Returns the verdict and the number of
+    /// accesses.
     fn run(machine: &mut Machine, accesses: impl Iterator<Item = Access>) -> (Verdict, usize) {
         let mut count = 0;
         for access in accesses {

@@ -1,13 +1,16 @@
-//! Programs that spin: loops that wait for memory to change and call nothing, so nothing would give the token away.
+//! Detects programs that spin. They wait in a loop for memory to change and make no calls, so they
+//! never give the token away.
 //!
-//! The engine sends a signal to a thread that keeps the token for long. That proves nothing (the host may be slow, the program
-//! may compute), so it only starts a closer look, and simulated time never depends on when it came:
+//! The engine sends a signal to a thread that keeps the token for long. The signal proves nothing,
+//! because the host may be slow or the program may compute. It only starts a closer look. Simulated
+//! time never depends on its arrival:
 //!
-//! - [`watch`]: memory that peers may write is made inaccessible. Each access faults, is stepped over, and is remembered; an
-//!   access that repeats with nothing else having changed is a spin ([`machine`]).
-//! - [`probe`]: where no such access happens, the thread is stepped instruction by instruction; when it comes back to the same
-//!   state of all registers by the same path again and again, it is a spin.
-//! - [`blocked`]: a thread that sits in a system call that is not interposed waits for it in simulated time instead.
+//! - [`watch`] makes memory that peers may write inaccessible. Each access faults, is stepped over,
+//!   and is remembered. An access that repeats without any other change is a spin ([`machine`]).
+//! - [`probe`] steps a thread without such accesses, instruction by instruction. A thread spins if
+//!   it repeatedly returns to the same state of all registers by the same path.
+//! - [`blocked`] lets a thread in a system call that is not interposed wait for it in simulated
+//!   time.
 //!
 //! Only a proven spin gives the token away.
 
@@ -27,13 +30,13 @@ static TEXT_START: AtomicUsize = AtomicUsize::new(0);
 static TEXT_END: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// [`client::progress`] at the last signal, and how many signals came since it changed.
+    /// [`client::progress`] at the last signal, and the number of signals since it changed.
     static SIGNALS: Cell<(u64, u32)> = const { Cell::new((0, 0)) };
 }
 
-/// Finds where this library's own code lies: nothing in it is a spin.
+/// Finds the address range of this library's own code, which never spins.
 pub fn install() {
-    // SAFETY: the callback has the type asked for, and the list is valid during it.
+    // SAFETY: the callback has the required type, and the list is valid during it.
     unsafe { libc::dl_iterate_phdr(Some(find_text), std::ptr::null_mut()) };
 }
 
@@ -50,7 +53,7 @@ unsafe extern "C" fn find_text(info: *mut libc::dl_phdr_info, _size: usize, _dat
     0
 }
 
-/// Whether this library's own code was interrupted.
+/// Returns whether the signal interrupted this library's own code.
 pub fn is_in_library(machine: &libc::ucontext_t) -> bool {
     is_own(registers::instruction(machine))
 }
@@ -59,35 +62,38 @@ fn is_own(instruction: usize) -> bool {
     (TEXT_START.load(Ordering::Relaxed)..TEXT_END.load(Ordering::Relaxed)).contains(&instruction)
 }
 
-/// Hook of the client: the engine and the kernel must reach the memory.
+/// Makes memory accessible before the thread gives the token away (hook of the client), because the
+/// engine and the kernel must reach it.
 pub fn before_give() {
     set_parked(true);
     watch::disarm();
     probe::stop();
 }
 
-/// Hook of the client: a known spinner is watched from the start of its turn.
+/// Watches a known spinner from the start of its turn (hook of the client).
 pub fn after_wait() {
     set_parked(false);
     watch::token_came();
 }
 
-/// Before a system call with buffers of the program: the kernel takes no faults for us.
+/// Gives access rights back before a system call with buffers of the program. The kernel does not
+/// deliver faults to this library.
 pub fn before_native() {
     watch::disarm();
 }
 
-/// A fault that the processor raised at `address`. False when it is none of ours.
+/// Handles a fault at `address`. Returns false if this library did not cause it.
 pub fn on_fault(address: usize, machine: &mut libc::ucontext_t) -> bool {
     watch::on_fault(address, machine)
 }
 
-/// The step after a fault, or of a probe. False when it is none of ours.
+/// Handles the step after a fault, or of a probe. Returns false if this library did not cause the
+/// trap.
 pub fn on_trap(machine: &mut libc::ucontext_t) -> bool {
     watch::on_trap(machine) || probe::on_trap(machine)
 }
 
-/// The engine's signal: this thread has had the token for long.
+/// Handles the engine's signal: this thread has had the token for long.
 pub fn on_signal(machine: &mut libc::ucontext_t) {
     let instruction = registers::instruction(machine);
     if !active() || is_own(instruction) || probe::is_running() {
@@ -106,7 +112,7 @@ pub fn on_signal(machine: &mut libc::ucontext_t) {
     SIGNALS.set((progress, count));
     let faults = watch::take_fault_count();
     if count > 0 && faults == 0 {
-        // It was watched since the last signal and touched nothing that is watched.
+        // The watched thread made no access to watched memory since the last signal.
         watch::disarm();
         probe::start(machine);
     } else {
@@ -114,7 +120,8 @@ pub fn on_signal(machine: &mut libc::ucontext_t) {
     }
 }
 
-/// Whether a system call has just ended here. The byte pair is read only where it lies on the same page.
+/// Returns whether a system call has just ended here. Reads the byte pair only if it lies on the
+/// same page.
 fn is_after_call(instruction: usize) -> bool {
     const SYSCALL: [u8; 2] = [0x0f, 0x05];
     // SAFETY: the processor has just executed from this page.

@@ -1,18 +1,20 @@
-//! Stepping through a program that keeps the token and touches no watched memory.
+//! Steps through a program that keeps the token and never accesses watched memory.
 
 use super::registers::{self, Fingerprint};
 use super::{is_after_call, is_own};
 use softband_client as client;
 use std::cell::Cell;
 
-/// Instructions that a probe steps through at most; each takes about a microsecond.
+/// Most instructions that a probe steps through. Each step takes about a microsecond.
 const STEPS_MAX: u32 = 4096;
-/// Steps from one visit of an instruction to the next beyond which another one is tried.
+/// Most steps between two visits of the start instruction; beyond this, the probe tries another
+/// start.
 const PERIOD_MAX: u32 = 512;
-/// Rounds in a row that must be the same in every step (see `machine::SAME_NEEDED` for why three are not too few).
+/// Consecutive rounds that must be equal in every step (`machine::SAME_NEEDED` explains the
+/// number).
 const ROUNDS_NEEDED: u32 = 8;
 
-/// A probe under way.
+/// A running probe.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
     steps_left: u32,
@@ -24,7 +26,7 @@ pub struct Probe {
     rounds: u32,
 }
 
-/// What a step says.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     GoOn,
@@ -33,12 +35,12 @@ pub enum Step {
 }
 
 impl Probe {
-    /// Begins at an instruction in a state.
+    /// Starts a probe at an instruction in a state.
     pub const fn new(instruction: usize, state: u64) -> Self {
         Self { steps_left: STEPS_MAX, start: instruction, start_state: state, since_start: 0, path: Fingerprint::new(), former_path: 0, rounds: 0 }
     }
 
-    /// One instruction later.
+    /// Advances the probe by one instruction.
     pub fn step(&mut self, instruction: usize, state: u64) -> Step {
         if self.steps_left == 0 {
             return Step::GiveUp;
@@ -78,18 +80,19 @@ pub fn is_running() -> bool {
     RUNNING.get().is_some()
 }
 
-/// Ends a probe; the next trap clears the flag.
+/// Ends a probe. The next trap clears the flag.
 pub fn stop() {
     RUNNING.set(None);
 }
 
-/// Begins to step the interrupted thread.
+/// Starts to step the interrupted thread.
 pub fn start(machine: &mut libc::ucontext_t) {
     RUNNING.set(Some(Probe::new(registers::instruction(machine), registers::fingerprint(machine))));
     registers::set_stepping(machine, true);
 }
 
-/// A step. False when the trap is not ours: one that follows the end of a probe is taken for ours as well.
+/// Handles a step. Returns false if the trap is not ours. A trap that follows the end of a probe
+/// also counts as ours.
 pub fn on_trap(machine: &mut libc::ucontext_t) -> bool {
     let Some(mut probe) = RUNNING.get() else {
         return registers::take_stepping(machine);
@@ -107,7 +110,7 @@ pub fn on_trap(machine: &mut libc::ucontext_t) -> bool {
             registers::set_stepping(machine, false);
             RUNNING.set(None);
             client::spin_wait();
-            // It most likely spins on: the next proof needs no signal first.
+            // The thread most likely spins on, so the next proof needs no signal first.
             start(machine);
         }
     }
@@ -153,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_loop_that_changes_only_flags_on_its_way_is_none() {
-        // State at the start of each round is the same; in the middle the parity of a counter shows.
+        // Each round starts in the same state; in the middle, the parity of a counter differs.
         let counting = (0u32..).flat_map(|round| [(10, 1), (11, u64::from(round.count_ones() % 2))]);
         assert_eq!(run(counting).0, Step::GiveUp);
     }

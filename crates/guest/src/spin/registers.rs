@@ -1,14 +1,14 @@
-//! The state of the processor as signal handlers see it.
+//! The processor state in signal handlers.
 
 use libc::ucontext_t;
 
 /// Trap flag: stop after one instruction.
 const TRAP_FLAG: i64 = 0x100;
-/// Flags that the debugger's stepping changes by itself: trap and resume.
+/// Flags that single-stepping changes by itself: trap and resume.
 const NOT_STATE: i64 = TRAP_FLAG | 0x1_0000;
 /// General registers: r8..r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp.
 const GENERAL: std::ops::Range<usize> = 0..16;
-/// Bytes of the floating-point and vector state that `fxsave` has.
+/// Bytes of the floating-point and vector registers in the `fxsave` area.
 const FXSAVE_BYTES: usize = 416;
 
 pub fn instruction(machine: &ucontext_t) -> usize {
@@ -24,20 +24,21 @@ pub fn set_stepping(machine: &mut ucontext_t, on: bool) {
     *flags = if on { *flags | TRAP_FLAG } else { *flags & !TRAP_FLAG };
 }
 
-/// Ends stepping; tells whether it was on.
+/// Ends stepping. Returns whether stepping was on.
 pub fn take_stepping(machine: &mut ucontext_t) -> bool {
     let on = machine.uc_mcontext.gregs[libc::REG_EFL as usize] & TRAP_FLAG != 0;
     set_stepping(machine, false);
     on
 }
 
-/// Whether the fault was at a write.
+/// Returns whether a write caused the fault.
 pub fn is_write(machine: &ucontext_t) -> bool {
     const WRITE: i64 = 2;
     machine.uc_mcontext.gregs[libc::REG_ERR as usize] & WRITE != 0
 }
 
-/// One number for the whole state that a program can decide by: general registers, flags, vector registers.
+/// Returns a hash of the state on which a program can base decisions: general registers, flags,
+/// vector registers.
 pub fn fingerprint(machine: &ucontext_t) -> u64 {
     let mut hash = Fingerprint::new();
     for register in &machine.uc_mcontext.gregs[GENERAL] {
@@ -45,7 +46,8 @@ pub fn fingerprint(machine: &ucontext_t) -> u64 {
     }
     hash.add((machine.uc_mcontext.gregs[libc::REG_EFL as usize] & !NOT_STATE) as u64);
     if !machine.uc_mcontext.fpregs.is_null() {
-        // SAFETY: the kernel lays the floating-point state there; its first 416 bytes are registers on every x86-64.
+        // SAFETY: the kernel stores the floating-point state there. Its first 416 bytes are
+        // registers on every x86-64.
         let vector = unsafe { std::slice::from_raw_parts(machine.uc_mcontext.fpregs.cast::<u64>(), FXSAVE_BYTES / 8) };
         for word in vector {
             hash.add(*word);

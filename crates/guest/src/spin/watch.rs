@@ -1,7 +1,7 @@
-//! Watching the memory that peers may write, by taking its access rights away.
+//! Watches the memory that peers may write, by removal of its access rights.
 //!
-//! All of it is watched only after the engine's signal, and until the access that spins is found; from then on just the page
-//! of that access, from the start of each turn.
+//! After the engine's signal, this module watches all of it until it finds the access that spins.
+//! From then on, it watches only the page of that access, from the start of each turn.
 
 use super::machine::{Access, Machine, Verdict};
 use super::{emulate, is_own, registers};
@@ -10,23 +10,25 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 const PAGE: usize = 4096;
-/// Ranges that are watched at once.
+/// Most ranges watched at once.
 const RANGES_MAX: usize = 64;
-/// Pages that one instruction touches at most: two operands, each across a boundary.
+/// Most pages that an instruction accesses: two operands, each across a boundary.
 const STEP_PAGES_MAX: usize = 4;
-/// Longest operand of an instruction: a vector register.
+/// Bytes of the longest operand of an instruction: a vector register.
 const OPERAND_BYTES: usize = 64;
-/// Pages that are remembered for the spins on them.
+/// Number of pages remembered for spins on them.
 const HOT_MAX: usize = 8;
-/// A process that was proven to spin is watched from the start of its turns until it has had so many without.
+/// Consecutive turns without a spin after which a process that spun is no longer watched from the
+/// start of its turns.
 const TURNS_WATCHED: u32 = 64;
-/// Around the stack pointer nothing is made inaccessible: the kernel puts the handler's frame there.
+/// Distance in bytes around the stack pointer in which all pages stay accessible, because the
+/// kernel puts the handler's frame there.
 const STACK_BELOW: usize = 1 << 20;
 const STACK_ABOVE: usize = 8 << 20;
 
 static ARMED: AtomicBool = AtomicBool::new(false);
 static FAULTS: AtomicU32 = AtomicU32::new(0);
-/// Turns since a spin was last proven; large when none ever was.
+/// Turns since the last proven spin; `u32::MAX` before the first spin.
 static TURNS_SINCE: AtomicU32 = AtomicU32::new(u32::MAX);
 
 struct Range {
@@ -35,19 +37,21 @@ struct Range {
 }
 static RANGES: [Range; RANGES_MAX] = [const { Range { start: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; RANGES_MAX];
 static RANGE_COUNT: AtomicUsize = AtomicUsize::new(0);
-/// Pages that are open while an access is stepped over.
+/// Pages that are open during a step over an access.
 static STEP_PAGES: [AtomicUsize; STEP_PAGES_MAX] = [const { AtomicUsize::new(0) }; STEP_PAGES_MAX];
 static STEP_COUNT: AtomicUsize = AtomicUsize::new(0);
 static HOT: [AtomicUsize; HOT_MAX] = [const { AtomicUsize::new(0) }; HOT_MAX];
 static HOT_NEXT: AtomicUsize = AtomicUsize::new(0);
 
 struct Shared(UnsafeCell<Machine>);
-// SAFETY: only the thread that has the token faults into it (others run nothing), and its handlers do not nest here.
+// SAFETY: only the thread that has the token faults here, because others run nothing. Its handlers
+// do not nest here.
 unsafe impl Sync for Shared {}
 static MACHINE: Shared = Shared(UnsafeCell::new(Machine::new()));
 
 fn protect(start: usize, end: usize, rights: libc::c_int) -> bool {
-    // SAFETY: the range is registered memory of the program, which has these rights by itself (peers may write it).
+    // SAFETY: the range is registered memory of the program. The program has these rights itself,
+    // because peers may write the memory.
     unsafe { kernel!(libc::SYS_mprotect, start, end - start, rights) == 0 }
 }
 
@@ -55,7 +59,7 @@ fn open(start: usize, end: usize) {
     protect(start, end, libc::PROT_READ | libc::PROT_WRITE);
 }
 
-/// Whole pages of a region.
+/// Returns the page range that contains a region.
 fn pages_of(region: &regions::Region) -> (usize, usize) {
     (region.address & !(PAGE - 1), (region.address + region.len).next_multiple_of(PAGE))
 }
@@ -69,7 +73,7 @@ pub fn arm() {
     }
 }
 
-/// Makes a range inaccessible, unless the stack is near.
+/// Makes a range inaccessible, unless it is near the stack.
 fn close(start: usize, end: usize) {
     let marker = 0u8;
     let stack = (&raw const marker).addr();
@@ -84,7 +88,7 @@ fn close(start: usize, end: usize) {
     ARMED.store(true, Ordering::Release);
 }
 
-/// Gives the rights back.
+/// Gives the access rights back.
 pub fn disarm() {
     if !ARMED.swap(false, Ordering::AcqRel) {
         return;
@@ -100,12 +104,12 @@ fn is_watched(address: usize) -> bool {
     ranges.iter().any(|range| (range.start.load(Ordering::Relaxed)..range.end.load(Ordering::Relaxed)).contains(&address))
 }
 
-/// Faults since this was last asked.
+/// Returns the number of faults since the last call.
 pub fn take_fault_count() -> u32 {
     FAULTS.swap(0, Ordering::AcqRel)
 }
 
-/// The thread's turn has come: where it was seen to spin, it is watched at once.
+/// Watches the pages on which this process spun, because the thread's turn has come.
 pub fn token_came() {
     let since = TURNS_SINCE.load(Ordering::Relaxed);
     if since >= TURNS_WATCHED {
@@ -131,7 +135,7 @@ fn make_hot(address: usize) {
     TURNS_SINCE.store(0, Ordering::Relaxed);
 }
 
-/// A fault: judge it, let the access happen and step over it.
+/// Handles a fault: judges the access, lets it happen and steps over it.
 pub fn on_fault(address: usize, machine: &mut libc::ucontext_t) -> bool {
     if !ARMED.load(Ordering::Acquire) || !is_watched(address) {
         return false;
@@ -141,7 +145,7 @@ pub fn on_fault(address: usize, machine: &mut libc::ucontext_t) -> bool {
         disarm();
         return true;
     }
-    // The second operand of an instruction that is being stepped over is no access of its own.
+    // The second operand of a stepped instruction is not an access of its own.
     let verdict = if STEP_COUNT.load(Ordering::Acquire) > 0 { Verdict::Watch } else { judge(instruction, address, machine) };
     match verdict {
         Verdict::Bulk => {
@@ -165,13 +169,13 @@ pub fn on_fault(address: usize, machine: &mut libc::ucontext_t) -> bool {
     true
 }
 
-/// Does what the instruction does, if it is one that only looks or only writes. The access must lie within one page.
+/// Emulates the instruction if it only reads or only writes. The access must lie within one page.
 fn carry_out(address: usize, machine: &mut libc::ucontext_t) -> bool {
     let at = registers::instruction(machine);
     let room = (PAGE - at % PAGE).min(emulate::INSTRUCTION_BYTES);
     // SAFETY: the processor has just executed from this page.
     let bytes = unsafe { std::slice::from_raw_parts(at as *const u8, room) };
-    // At the start of a page the fault does not tell whether the word starts there or before it.
+    // At the start of a page, the fault does not show whether the word starts there or before it.
     let is_within = |size: usize| address % PAGE + size <= PAGE && (size == 1 || !address.is_multiple_of(PAGE));
     let Some(instruction) = emulate::decode(bytes).filter(|instruction| is_within(instruction.size)) else { return false };
     let page = address & !(PAGE - 1);
@@ -183,7 +187,8 @@ fn carry_out(address: usize, machine: &mut libc::ucontext_t) -> bool {
     // SAFETY: the word is registered memory, accessible now, and does not leave the page.
     unsafe { std::ptr::copy_nonoverlapping(address as *const u8, word.as_mut_ptr(), instruction.size) };
     if let Some(written) = instruction.apply(u64::from_le_bytes(word), &mut machine.uc_mcontext.gregs) {
-        // SAFETY: the word lies in registered memory, accessible now and within one page; the program was about to write it.
+        // SAFETY: the word lies in registered memory, accessible now and within one page. The
+        // program was about to write it.
         unsafe { std::ptr::copy_nonoverlapping(written.to_le_bytes().as_ptr(), address as *mut u8, instruction.size) };
     }
     if is_closed {
@@ -205,7 +210,8 @@ fn judge(instruction: usize, address: usize, machine: &libc::ucontext_t) -> Verd
     unsafe { (*MACHINE.0.get()).look(access) }
 }
 
-/// Opens the page of the access (both, where it may cross into the next) and stops after the instruction.
+/// Opens the page of the access, or both pages if it may cross into the next, and stops after the
+/// instruction.
 fn step_over(address: usize, machine: &mut libc::ucontext_t) {
     let first = address & !(PAGE - 1);
     let last = (address + OPERAND_BYTES) & !(PAGE - 1);
@@ -224,7 +230,7 @@ fn step_over(address: usize, machine: &mut libc::ucontext_t) {
     }
 }
 
-/// The step over a watched access is done.
+/// Handles the end of a step over a watched access. Returns false if no step was under way.
 pub fn on_trap(machine: &mut libc::ucontext_t) -> bool {
     let count = STEP_COUNT.swap(0, Ordering::AcqRel);
     if count == 0 {

@@ -1,16 +1,17 @@
-//! Where thunks of rewritten counter reads call: keeps every register but `rax` and `rdx`, flags and vectors included.
+//! Entry point for the thunks of rewritten counter reads. It keeps every register except `rax` and
+//! `rdx`, including flags and vectors.
 
 use crate::clock::read_clock;
 use crate::world::{PICOS_PER_NANO, active};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that `xsave` needs for what the system has enabled, and which components that is; set by [`prepare`].
+/// Size in bytes and mask of the components that `xsave` must save; set by [`prepare`].
 static STATE_BYTES: AtomicU64 = AtomicU64::new(0);
 static STATE_MASK: AtomicU64 = AtomicU64::new(0);
 
-/// x87, SSE, AVX and AVX-512: what code of ours may touch.
+/// x87, SSE, AVX and AVX-512: the components that code of this library may change.
 const COMPONENTS: u64 = 0xe7;
-/// `xsave` in CPUID leaf 1, register ECX: the system has enabled it.
+/// CPUID leaf 1, register ECX: the system has enabled `xsave`.
 const OSXSAVE: u32 = 1 << 27;
 
 std::arch::global_asm!(
@@ -33,7 +34,7 @@ std::arch::global_asm!(
     "cld",
     "sub rsp, [rip + {bytes}]",
     "and rsp, -64",
-    // The header of the area must be zero, `xsave` does not write all of it.
+    // The header of the area must be zero, because `xsave` does not write all of it.
     "xor eax, eax",
     "lea rdi, [rsp + 512]",
     "mov ecx, 8",
@@ -72,34 +73,34 @@ unsafe extern "C" {
     fn softband_tsc_entry();
 }
 
-/// The entry's address.
+/// Returns the address of the entry point.
 pub(crate) fn address() -> usize {
     softband_tsc_entry as *const () as usize
 }
 
-/// Finds out how much state there is to keep. False where it cannot be kept: then nothing is rewritten.
+/// Determines the state to save. Returns false if it cannot be saved: then nothing is rewritten.
 pub(crate) fn prepare() -> bool {
     use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
     #[target_feature(enable = "xsave")]
     fn enabled() -> u64 {
-        // SAFETY: asked for only where the system has enabled `xsave`.
+        // SAFETY: called only if the system has enabled `xsave`.
         unsafe { _xgetbv(0) }
     }
     const STATE_LEAF: u32 = 0xd;
     if __cpuid(1).ecx & OSXSAVE == 0 {
         return false;
     }
-    // SAFETY: the processor has `xsave`, as just seen.
+    // SAFETY: the processor has `xsave`, as checked above.
     let mask = unsafe { enabled() } & COMPONENTS;
     STATE_MASK.store(mask, Ordering::Relaxed);
     STATE_BYTES.store(u64::from(__cpuid_count(STATE_LEAF, 0).ebx), Ordering::Release);
     true
 }
 
-/// The counter, as a trapped read would see it.
+/// Returns the counter value of a trapped read, in ticks of a nanosecond.
 extern "C" fn read_for_thunk() -> u64 {
     if !active() {
-        // A thread outside simulated time: it reads the real one from now on.
+        // A thread outside simulated time reads the real counter from now on.
         super::release();
         // SAFETY: the trap is off.
         return unsafe { std::arch::x86_64::_rdtsc() };

@@ -1,4 +1,4 @@
-//! The time stamp counter: reading it traps, and the answer is the simulated clock in nanoseconds.
+//! The time stamp counter. Each read traps and returns the simulated clock in nanoseconds.
 
 mod entry;
 mod patch;
@@ -11,26 +11,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static REWRITES: AtomicBool = AtomicBool::new(false);
 
-/// `rdtsc`, `rdtscp`.
+/// Machine code of `rdtsc` and `rdtscp`.
 const RDTSC: [u8; 2] = [0x0f, 0x31];
 const RDTSCP: [u8; 3] = [0x0f, 0x01, 0xf9];
 
-/// Lets reads of the counter by the calling thread (and by threads and images it makes) trap.
+/// Lets counter reads trap in the calling thread, and in the threads and images that it creates.
+/// Returns false on failure.
 pub fn trap() -> bool {
     set(libc::PR_TSC_SIGSEGV)
 }
 
-/// From now on, places that read often are rewritten where that is possible.
+/// Allows rewriting: from now on, frequent reads are rewritten if possible.
 pub fn allow_rewriting() {
     REWRITES.store(entry::prepare(), Ordering::Relaxed);
 }
 
-/// Lets them through again.
+/// Lets counter reads pass again.
 pub fn release() {
     set(libc::PR_TSC_ENABLE);
 }
 
-/// Runs `body` with the trap off: it makes a new image, which has no handler when it starts.
+/// Runs `body` with the trap off. `body` makes a new image, which has no handler at its start.
 pub fn released<R>(body: impl FnOnce() -> R) -> R {
     release();
     let result = body();
@@ -43,7 +44,7 @@ fn set(mode: i32) -> bool {
     unsafe { kernel!(libc::SYS_prctl, libc::PR_SET_TSC, mode) == 0 }
 }
 
-/// Which counter instruction starts with these bytes, by its length.
+/// Returns the length in bytes of the counter instruction at the start of `bytes`.
 fn instruction_len(bytes: [u8; 3]) -> Option<usize> {
     if bytes == RDTSCP {
         Some(RDTSCP.len())
@@ -54,14 +55,14 @@ fn instruction_len(bytes: [u8; 3]) -> Option<usize> {
     }
 }
 
-/// Answers a trapped read. False when the fault is something else.
+/// Answers a trapped read. Returns false if the fault has another cause.
 ///
 /// # Safety
-/// `context` is that of a fault whose instruction pointer is readable memory.
+/// `context` belongs to a fault whose instruction pointer is readable memory.
 pub unsafe fn emulate(context: &mut libc::ucontext_t) -> bool {
     let registers = &mut context.uc_mcontext.gregs;
     let at = registers[libc::REG_RIP as usize] as *const u8;
-    // Byte by byte: the instruction may be the last of its page.
+    // The code reads single bytes, because the instruction may be the last of its page.
     if at.is_null() || *at != RDTSC[0] {
         return false;
     }
@@ -69,7 +70,7 @@ pub unsafe fn emulate(context: &mut libc::ucontext_t) -> bool {
     let third = if second == RDTSCP[1] { *at.add(2) } else { 0 };
     let Some(len) = instruction_len([RDTSC[0], second, third]) else { return false };
     if !active() {
-        // A thread outside simulated time: it reads the real one from now on.
+        // A thread outside simulated time reads the real counter from now on.
         release();
         return true;
     }

@@ -1,9 +1,11 @@
-//! Rewriting counter reads of the program: a trapped one costs four microseconds of the host's time, a jump to us a tenth.
+//! Rewrites counter reads of the program. A trapped read costs four microseconds of host time; a
+//! jump to this library costs a tenth.
 //!
-//! A read that traps often is noted by the handler of the trap. Later, while no thread is in any handler (it could have interrupted
-//! the very instructions) and the calling one has the token, the read
-//! becomes a jump to a thunk of its own, which calls [`softband_tsc_entry`], runs the instructions that the jump covers, and jumps
-//! back. What cannot be rewritten safely (see [`super::site`]) goes on trapping. Simulated time is the same either way.
+//! The trap handler notes each read that traps often. Later, a thread with the token turns the read
+//! into a jump to a thunk. No handler may run then, because it could have interrupted these very
+//! instructions. The thunk calls [`softband_tsc_entry`], runs the instructions that the jump
+//! covers, and jumps back. A read that cannot be rewritten safely (see [`super::site`]) continues
+//! to trap. Simulated time is the same either way.
 
 use super::site::{JUMP_BYTES, MOVED_MAX, moved_bytes};
 use crate::signals;
@@ -11,26 +13,27 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Traps of one place before it is rewritten: for fewer it does not pay.
+/// Traps of a place before its rewrite; a rewrite does not pay for fewer.
 const TRAPS_NEEDED: u64 = 32;
-/// Places that are counted; further ones trap.
+/// Number of places with a trap count. Reads at further places always trap.
 const PLACES: usize = 64;
-/// Text that is searched for jumps into a rewritten place.
+/// Most bytes of text searched for jumps into a rewritten place.
 const TEXT_MAX: usize = 16 << 20;
 const ARENA_BYTES: usize = 16 * 1024;
 const THUNK_BYTES: usize = 80;
-/// A jump reaches two gigabytes; arenas are kept well within.
+/// Largest distance in bytes from an arena to its code. A jump reaches two gigabytes; this is well
+/// within.
 const REACH: usize = 1 << 30;
 const PAGE_BYTES: usize = 4096;
 
-/// Where reads have trapped, and how often. A place is taken once and for all.
+/// Addresses of trapped reads, and their trap counts. A place is assigned permanently.
 static PLACE: [AtomicUsize; PLACES] = [const { AtomicUsize::new(0) }; PLACES];
 static TRAPS: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
-/// Places that are due, by bit.
+/// Bit mask of the places that are due.
 static DUE: AtomicU64 = AtomicU64::new(0);
 const _: () = assert!(PLACES <= u64::BITS as usize);
 
-/// Notes a trapped read at `at`. Called in the handler of the trap.
+/// Notes a trapped read at `at`. Called in the trap handler.
 pub(crate) fn note_trap(at: usize) {
     for place in 0..PLACES {
         let known = match PLACE[place].compare_exchange(0, at, Ordering::AcqRel, Ordering::Acquire) {
@@ -46,7 +49,7 @@ pub(crate) fn note_trap(at: usize) {
     }
 }
 
-/// Rewrites a place that is due. Called in ordinary context by a thread that has the token.
+/// Rewrites due places. Called in ordinary context by a thread that has the token.
 #[inline]
 pub fn rewrite_due() {
     if DUE.load(Ordering::Relaxed) != 0 && !signals::is_any_handler_running() {
@@ -58,19 +61,20 @@ pub fn rewrite_due() {
 fn rewrite_noted() {
     let due = DUE.swap(0, Ordering::AcqRel);
     for place in (0..PLACES).filter(|place| due & 1 << place != 0) {
-        // One that cannot be rewritten goes on trapping.
+        // A place that cannot be rewritten continues to trap.
         let _ = rewrite(PLACE[place].load(Ordering::Acquire));
     }
 }
 
 fn rewrite(at: usize) -> Option<()> {
     let text = text_around(at)?;
-    // SAFETY: a mapping of the program's own code that was there just now; it is only read.
+    // SAFETY: the mapping of the program's own code existed just now; this code only reads it.
     let bytes = unsafe { std::slice::from_raw_parts(text.start as *const u8, text.len()) };
     let offset = at - text.start;
     let len = super::instruction_len([*bytes.get(offset)?, *bytes.get(offset + 1)?, *bytes.get(offset + 2)?])?;
     let moved = moved_bytes(bytes, text.start as u64, offset, len)?;
-    // Where the jump can be stored at once, a thread outside our sight sees the old code or the new, never half of each.
+    // A jump within a word is stored at once. A thread outside this library's control then sees the
+    // old or the new code, never half of each.
     if !fits_into_a_word(at) && !has_one_thread() {
         return None;
     }
@@ -78,11 +82,12 @@ fn rewrite(at: usize) -> Option<()> {
     let code = jump(at, thunk)?;
     let pages = at & !(PAGE_BYTES - 1)..(at + JUMP_BYTES).next_multiple_of(PAGE_BYTES);
     let protect = |access| {
-        // SAFETY: the pages are mapped, private code of the program, and stay executable all the time.
+        // SAFETY: the pages are mapped, private code of the program and stay executable all the
+        // time.
         unsafe { rustix::mm::mprotect(pages.start as *mut _, pages.len(), access) }
     };
     protect(MprotectFlags::READ | MprotectFlags::WRITE | MprotectFlags::EXEC).ok()?;
-    // SAFETY: just made writable; nobody executes these bytes unless they fit into a word.
+    // SAFETY: just made writable; no thread executes these bytes unless they fit into a word.
     unsafe { store(at, &code) };
     let _ = protect(MprotectFlags::READ | MprotectFlags::EXEC);
     Some(())
@@ -110,15 +115,15 @@ unsafe fn store(at: usize, code: &[u8; JUMP_BYTES]) {
     word.store(u64::from_le_bytes(new), Ordering::Release);
 }
 
-/// `jmp` from one place to another.
+/// Returns a `jmp` from one address to another. Returns `None` if the distance does not fit.
 fn jump(from: usize, to: usize) -> Option<[u8; JUMP_BYTES]> {
     let distance = i32::try_from(to as i64 - (from + JUMP_BYTES) as i64).ok()?.to_le_bytes();
     Some([0xe9, distance[0], distance[1], distance[2], distance[3]])
 }
 
-/// The mapping of a file's code that holds `at`.
+/// Returns the file mapping of code that contains `at`.
 fn text_around(at: usize) -> Option<std::ops::Range<usize>> {
-    // Files that are mapped may have any name.
+    // Mapped files may have any name.
     let maps = std::fs::read("/proc/self/maps").ok()?;
     String::from_utf8_lossy(&maps).lines().find_map(|line| {
         let mut fields = line.split_ascii_whitespace();
@@ -130,7 +135,7 @@ fn text_around(at: usize) -> Option<std::ops::Range<usize>> {
     })
 }
 
-/// Executable memory near the code that jumps there.
+/// Executable memory near the code that jumps into it.
 #[derive(Debug)]
 struct Arena {
     start: usize,
@@ -146,7 +151,8 @@ fn arenas() -> &'static Mutex<Arenas> {
 }
 
 impl Arenas {
-    /// Writes the thunk for the read of `len` bytes at `at`, behind which `moved` stood.
+    /// Writes the thunk for the read of `len` bytes at `at`, followed by the instructions `moved`.
+    /// Returns its address.
     fn thunk(&mut self, at: usize, len: usize, moved: &[u8]) -> Option<usize> {
         let known = self.0.iter().position(|arena| arena.start.abs_diff(at) < REACH && arena.used + THUNK_BYTES <= ARENA_BYTES);
         let index = match known {
@@ -159,7 +165,7 @@ impl Arenas {
         let arena = &mut self.0[index];
         let start = arena.start + arena.used;
         let code = thunk_code(start, at, len, moved)?;
-        // SAFETY: the room lies in the arena and is used by no thunk yet.
+        // SAFETY: the room lies in the arena, and no thunk uses it yet.
         unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), start as *mut u8, code.len()) };
         arena.used += THUNK_BYTES;
         Some(start)
@@ -170,14 +176,15 @@ fn map_near(at: usize) -> Option<usize> {
     let access = ProtFlags::READ | ProtFlags::WRITE | ProtFlags::EXEC;
     let page = at & !(PAGE_BYTES - 1);
     (1..REACH >> 20).flat_map(|step| [page.checked_add(step << 20), page.checked_sub(step << 20)]).flatten().find_map(|hint| {
-        // SAFETY: a fresh mapping at a place where nothing is.
+        // SAFETY: a new mapping at an unused address.
         unsafe { rustix::mm::mmap_anonymous(hint as *mut _, ARENA_BYTES, access, MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE) }
             .ok()
             .map(|start| start as usize)
     })
 }
 
-/// The thunk at `start`: out of the red zone, call, back, the moved instructions, and on.
+/// Returns the code of the thunk at `start`: leave the red zone, call, return to it, run the moved
+/// instructions, jump back.
 fn thunk_code(start: usize, at: usize, len: usize, moved: &[u8]) -> Option<Vec<u8>> {
     const RDTSCP_LEN: usize = 3;
     assert!(moved.len() <= MOVED_MAX);

@@ -1,21 +1,24 @@
-//! Whether a place in the program that reads the time stamp counter can be rewritten into a jump: pure logic on bytes.
+//! Decides whether a counter read of the program can become a jump. Pure logic on bytes.
 //!
-//! A jump takes five bytes, `rdtsc` two: the instructions behind it move along. That is right only if they mean the same elsewhere
-//! and if no jump of the program leads in between.
+//! A jump takes five bytes and `rdtsc` takes two, so the instructions behind it move along. The
+//! move is correct only if they mean the same elsewhere, and if no jump of the program leads
+//! between them.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use std::ops::Range;
 
-/// Bytes of `jmp rel32`.
+/// Size of `jmp rel32` in bytes.
 pub(crate) const JUMP_BYTES: usize = 5;
-/// Longest span that is moved.
+/// Most bytes that move.
 pub(crate) const MOVED_MAX: usize = 32;
-/// How far a jump with an eight-bit distance reaches, with room for the instruction itself.
+/// Range in bytes of a jump with an eight-bit distance, with room for the instruction itself.
 const SHORT_REACH: usize = 144;
-/// From so far back decoding starts to find the boundaries of instructions: decoders of this code fall into step after a few.
+/// Bytes before the read at which decoding starts to find instruction boundaries. A decoder
+/// synchronizes after a few instructions.
 const RUN_UP: usize = 512;
 
-/// Decides about the counter read of `len` bytes at `at` of `text`, which lies at address `base`. Answers how many bytes move.
+/// Decides about the counter read of `len` bytes at offset `at` of `text`, which lies at address
+/// `base`. Returns the number of bytes to move, or `None` if the read must stay.
 pub(crate) fn moved_bytes(text: &[u8], base: u64, at: usize, len: usize) -> Option<usize> {
     let mut end = at + len;
     let mut instructions = decoder(text, base, end, end + MOVED_MAX);
@@ -26,12 +29,13 @@ pub(crate) fn moved_bytes(text: &[u8], base: u64, at: usize, len: usize) -> Opti
         }
         end += instruction.len();
     }
-    // A jump to the read itself is fine: it finds the jump that takes its place.
+    // A jump to the read itself is fine, because it finds the jump that replaces the read.
     let inside = base + at as u64 + 1..base + end as u64;
     (end - at <= MOVED_MAX && !near_jump_leads_into(text, at + 1..end) && !short_jump_leads_into(text, base, at, &inside)).then_some(end - at)
 }
 
-/// Whether some jump or call with a distance of 32 bits leads into `inside` (offsets), at whatever byte it starts.
+/// Returns whether a jump or call with a 32-bit distance leads into `inside` (offsets), whichever
+/// byte it starts at.
 fn near_jump_leads_into(text: &[u8], inside: Range<usize>) -> bool {
     let leads = |end: usize, distance: &[u8]| {
         let distance = i32::from_le_bytes(distance.try_into().expect("four bytes"));
@@ -39,14 +43,14 @@ fn near_jump_leads_into(text: &[u8], inside: Range<usize>) -> bool {
     };
     (0..text.len().saturating_sub(JUMP_BYTES)).any(|start| match text[start] {
         0xe8 | 0xe9 => leads(start + 5, &text[start + 1..start + 5]),
-        // The condition's byte: an 0x0f stands in front of it.
+        // This byte is the condition; the byte 0x0f precedes it.
         0x80..=0x8f if start > 0 && text[start - 1] == 0x0f => leads(start + 5, &text[start + 1..start + 5]),
         _ => false,
     })
 }
 
-/// The same for distances of eight bits. Here every second byte could be a jump, so the boundaries of instructions matter; where
-/// they cannot be told the answer is yes.
+/// Returns the same for eight-bit distances. Every second byte could be a jump here, so instruction
+/// boundaries matter. Returns true if the boundaries are unknown.
 fn short_jump_leads_into(text: &[u8], base: u64, at: usize, inside: &Range<u64>) -> bool {
     let from = at.saturating_sub(RUN_UP);
     let behind = jumps_in(text, base, at, at + SHORT_REACH).any(|target| inside.contains(&target));
@@ -58,7 +62,7 @@ fn decoder(text: &[u8], base: u64, from: usize, to: usize) -> Decoder<'_> {
     Decoder::with_ip(64, &text[from..to.min(text.len())], base + from as u64, DecoderOptions::NONE)
 }
 
-/// Whether decoding from `start` comes to an instruction at `at`.
+/// Returns whether decoding from `start` reaches an instruction at `at`.
 fn is_boundary(text: &[u8], start: usize, at: usize) -> bool {
     let mut last = decoder(text, 0, start, at + 16);
     while last.position() + start < at {
@@ -69,7 +73,7 @@ fn is_boundary(text: &[u8], start: usize, at: usize) -> bool {
     last.position() + start == at
 }
 
-/// Where the jumps between two places lead to.
+/// Returns the targets of the jumps between two offsets.
 fn jumps_in(text: &[u8], base: u64, from: usize, to: usize) -> impl Iterator<Item = u64> + '_ {
     decoder(text, base, from, to)
         .into_iter()
@@ -83,7 +87,7 @@ mod tests {
 
     const BASE: u64 = 0x40_0000;
 
-    /// 64 bytes that do nothing, the code, and 64 more.
+    /// Returns the code between 64 bytes of `nop` on each side, and its offset.
     fn surrounded(code: &[u8]) -> (Vec<u8>, usize) {
         let mut text = vec![0x90; 64];
         text.extend(code);
