@@ -1,4 +1,4 @@
-/* Timers that end in a signal or in a readable descriptor. */
+/* Timers that raise a signal or make a descriptor readable. */
 #include "check.h"
 #include <signal.h>
 #include <sys/time.h>
@@ -9,7 +9,7 @@ static volatile sig_atomic_t rung;
 static void on_alarm(int signal) { rung += signal == SIGALRM; }
 static void on_usr(int signal) { rung += signal == SIGUSR1 ? 100 : 0; }
 
-/* SIGCHLD comes from the system, whenever the host likes; its handler may call anything that is safe in one. */
+/* The system sends SIGCHLD at any time; its handler may call anything that is safe in a handler. */
 static volatile sig_atomic_t reaped;
 static void on_child(int signal) {
     (void)signal;
@@ -45,7 +45,7 @@ int main(void) {
     CHECK(alarm(10) == 0);
     CHECK(alarm(0) == 10);
 
-    /* Every 10 ms; a loop that only reads the clock is interrupted, too. */
+    /* Every 10 ms: the timer also interrupts a loop that only reads the clock. */
     struct itimerval every = {{0, 10000}, {0, 10000}}, was;
     rung = 0;
     CHECK(setitimer(ITIMER_REAL, &every, NULL) == 0);

@@ -1,4 +1,5 @@
-/* What the programs here share. Each prints what must come out in any world, and exits 0 when everything held. */
+/* Shared code of the programs here. Each program prints the output expected in any world, and
+ * exits 0 if every check held. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -21,7 +22,7 @@
         }                                                                                            \
     } while (0)
 
-/* In simulated time durations are exact; the kernel may be late by as much as the host is busy. */
+/* In simulated time, durations are exact; the kernel may be late if the host is busy. */
 static inline int is_simulated(void) { return getenv("SOFTBAND_ENGINE") != NULL; }
 
 static inline int64_t now_ns(clockid_t clock) {
@@ -30,10 +31,12 @@ static inline int64_t now_ns(clockid_t clock) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* How long something takes that must not be over before this program has looked: the kernel may leave the program alone for a while. */
+/* Duration in milliseconds of an event that must not end before this program checks it. The
+ * kernel may suspend the program for a while. */
 static inline unsigned long_enough(unsigned simulated_ms) { return is_simulated() ? simulated_ms : 500; }
 
-/* At least `wanted`, from a `start` that was read before; in simulated time also not more than 1 % and 50 us above. */
+/* Checks that at least `wanted` passed since an earlier `start`. In simulated time, at most 1 %
+ * and 50 us more may pass. */
 static inline int about(int64_t took_ns, int64_t wanted_ns) {
     if (took_ns < wanted_ns) return 0;
     return !is_simulated() || took_ns <= wanted_ns + wanted_ns / 100 + 50000;

@@ -30,7 +30,7 @@ int main(void) {
     CHECK(about(now_ns(CLOCK_MONOTONIC) - start, 20000000));
     CHECK(about(now_ns(CLOCK_REALTIME) - real_start, 20000000));
     if (is_simulated()) {
-        /* A loop on the clock alone comes to its end as well. */
+        /* A loop that only reads the clock also ends. */
         int64_t until = now_ns(CLOCK_MONOTONIC) + 5000000;
         while (now_ns(CLOCK_MONOTONIC) < until) {}
     }

@@ -1,4 +1,4 @@
-/* The time stamp counter goes forward, by both instructions, also in threads and children. */
+/* The time stamp counter goes forward with both instructions, also in threads and children. */
 #include "check.h"
 #include <pthread.h>
 #include <sys/wait.h>

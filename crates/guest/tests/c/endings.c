@@ -36,7 +36,7 @@ static sigset_t without_children(void) {
     return old;
 }
 
-/* Beside an alarm that would come later, and without one. */
+/* With an alarm that would come later, and without an alarm. */
 static void suspended(unsigned alarm_seconds) {
     sigset_t old = without_children();
     alarm(alarm_seconds);
@@ -61,7 +61,8 @@ static void pending(void) {
     CHECK(sigprocmask(SIG_SETMASK, &old, NULL) == 0);
 }
 
-/* A child whose end a signal has told, and that nobody has asked for, does not end another wait. */
+/* A child whose end a signal has reported, and that no wait has collected, does not end another
+ * wait. */
 static void told_once(void) {
     sigset_t old = without_children();
     pid_t pid = child(5);
@@ -75,7 +76,7 @@ static void told_once(void) {
     CHECK(sigprocmask(SIG_SETMASK, &old, NULL) == 0);
 }
 
-/* Where nobody hears the signal, it ends no wait. */
+/* Without a handler, the signal ends no wait. */
 static void unheard(void) {
     CHECK(signal(SIGCHLD, SIG_DFL) == on_child);
     alarm(1);

@@ -1,4 +1,4 @@
-/* A program's own SIGSEGV and SIGTRAP handlers work beside ours, and a crash is a crash. */
+/* A program's own SIGSEGV and SIGTRAP handlers work with ours, and a crash remains a crash. */
 #include "check.h"
 #include <setjmp.h>
 #include <signal.h>

@@ -1,4 +1,5 @@
-/* What runtimes ask the kernel for by themselves: futexes, sleeps and clocks by `syscall`; and locks with a limit. */
+/* Direct kernel requests of runtimes: futexes, sleeps and clocks by `syscall`; and locks with a
+ * limit. */
 #include "check.h"
 #include <linux/futex.h>
 #include <pthread.h>
@@ -81,7 +82,7 @@ static void locks(void) {
     CHECK(pthread_join(other, NULL) == 0);
 }
 
-/* A whole buffer goes through a pipe, however little room that has; by stdio, too. */
+/* A whole buffer goes through a pipe with less room, also by stdio. */
 static void pipes(void) {
     static char bytes[300000];
     int ends[2], sum[2];
@@ -104,7 +105,8 @@ static void pipes(void) {
     CHECK(waitpid(reader, NULL, 0) == reader);
 }
 
-/* Both ends of a named pipe wait for each other; a lock of a file for its holder; and a child may signal its parent. */
+/* Both ends of a named pipe wait for each other, a file lock waits for its holder, and a child
+ * may signal its parent. */
 static void files(void) {
     char folder[] = "/tmp/kernel_callsXXXXXX", name[64];
     CHECK(mkdtemp(folder) != NULL);
@@ -134,7 +136,7 @@ static void files(void) {
     CHECK(close(fd) == 0 && unlink(name) == 0 && rmdir(folder) == 0);
 }
 
-/* The first thread has the process's number, wherever it is asked for and used. */
+/* The first thread has the process's number in every call and path. */
 static void numbers(void) {
     char name[64], said[64];
     int own = getpid();

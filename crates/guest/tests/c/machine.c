@@ -1,4 +1,5 @@
-/* The machine as programs see it: one processor, simulated times, names by address, and calls outside that come back at once. */
+/* The machine that programs see: one processor, simulated times, names by address, and outside
+ * calls that return at once. */
 #include "check.h"
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -25,7 +26,7 @@ static void usage(void) {
     if (is_simulated()) CHECK(seconds(child.ru_stime) == 0);
 }
 
-/* Each of them fails at once, outside our sight: none may be lost. */
+/* Each call fails at once, outside simulated time; no call may be lost. */
 static void fails_at_once(void) {
     for (int round = 0; round < 20; round++) {
         usleep(5000);

@@ -1,4 +1,4 @@
-/* What a host is called, and that it finds itself by that name. */
+/* The name of a host, and the resolution of that name on the host itself. */
 #include "check.h"
 #include <ifaddrs.h>
 #include <netdb.h>

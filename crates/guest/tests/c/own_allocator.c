@@ -1,5 +1,5 @@
-/* An allocator of the program's own, which asks for locks, time and processors while it makes itself ready, as jemalloc does. The code that
- * stands behind those calls must not allocate by it. */
+/* A program's own allocator, which asks for locks, time and processors during its
+ * initialization, as jemalloc does. The code behind those calls must not allocate with it. */
 #include "check.h"
 #include <fcntl.h>
 #include <pthread.h>
@@ -55,7 +55,7 @@ void *realloc(void *place, size_t bytes) {
     return other;
 }
 
-/* Before any other library is ready. */
+/* Runs before any other library is ready. */
 __attribute__((constructor(101))) static void early(void) { free(malloc(10)); }
 
 int main(void) {

@@ -1,4 +1,5 @@
-/* fork, exec in its forms, spawn, system, popen, and waiting for all of them. `processes child N` sleeps and leaves with N. */
+/* fork, all forms of exec, spawn, system, popen, and waits for all of them. `processes child N`
+ * sleeps and exits with N. */
 #include "check.h"
 #include <fcntl.h>
 #include <signal.h>
@@ -61,7 +62,7 @@ int main(int count, char **arguments) {
     child = vfork();
     if (child == 0) {
         execl("/nonexistent", "x", (char *)NULL);
-        usleep(1000); /* time goes on after a failed exec */
+        usleep(1000); /* time continues after a failed exec */
         _exit(errno == ENOENT ? 5 : 6);
     }
     CHECK(status_of(child) == 5);

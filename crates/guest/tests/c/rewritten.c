@@ -1,4 +1,5 @@
-/* Counter reads that run often are rewritten: nothing but rax, rdx (and rcx of rdtscp) may change, whatever stands around them. */
+/* Frequent counter reads are rewritten. Only rax, rdx (and rcx of rdtscp) may change, whatever
+ * code surrounds them. */
 #include "check.h"
 #include <signal.h>
 #include <string.h>
@@ -6,7 +7,7 @@
 
 #define ROUNDS 2000
 
-/* Every register that the read must leave alone, flags, vectors and the red zone included. */
+/* All registers that the read must not change, including flags, vectors and the red zone. */
 static int keeps_everything(void) {
     uint64_t wrong;
     __asm__ volatile(
@@ -20,7 +21,7 @@ static int keeps_everything(void) {
         "rdtsc\n"
         "mov $0, %%eax\n" /* five bytes that move, and change no flag */
         "mov $0, %%edx\n"
-        "adc $0, %%eax\n" /* one: the carry was kept */
+        "adc $0, %%eax\n" /* result 1: the carry flag was kept */
         "dec %%eax\n or %%rdx, %%rax\n"
         "xor $0x1111, %%rbx\n or %%rbx, %%rax\n xor $0x2222, %%rcx\n or %%rcx, %%rax\n"
         "xor $0x3333, %%rsi\n or %%rsi, %%rax\n xor $0x4444, %%rdi\n or %%rdi, %%rax\n"
@@ -40,7 +41,7 @@ static int keeps_everything(void) {
     return wrong == 0;
 }
 
-/* Upper halves of vectors, where there are any. */
+/* Upper halves of vectors, if the processor has them. */
 __attribute__((target("avx"))) static int keeps_upper_halves(void) {
     static const uint64_t pattern[4] = {1, 2, 3, 4};
     uint64_t after[4];
@@ -51,7 +52,7 @@ __attribute__((target("avx"))) static int keeps_upper_halves(void) {
     return memcmp(pattern, after, sizeof after) == 0;
 }
 
-/* A jump leads right behind the read: it must stay as it is. */
+/* A jump leads right behind the read, so the read must stay unchanged. */
 static uint64_t joined(int skip) {
     uint64_t low = 42;
     __asm__ volatile("test %1, %1\n jne 1f\n rdtsc\n 1: add $1, %%eax\n nop\n nop\n nop\n" : "+a"(low) : "r"(skip) : "rdx", "cc");
@@ -84,7 +85,7 @@ int main(void) {
         last = now;
         if (i % 100 == 0) usleep(1); /* places are rewritten between turns */
     }
-    /* An alarm gets through a loop that does nothing but read. */
+    /* An alarm gets through a loop that only reads the counter. */
     signal(SIGALRM, on_alarm);
     struct itimerval soon = {.it_value = {.tv_usec = 2000}};
     CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);

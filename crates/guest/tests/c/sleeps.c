@@ -1,4 +1,4 @@
-/* Sleeps take as long as they say, whatever the call is named. */
+/* Every sleep call takes the requested time. */
 #include "check.h"
 #include <poll.h>
 #include <sched.h>

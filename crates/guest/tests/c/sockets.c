@@ -1,4 +1,5 @@
-/* Stream sockets: with no argument both ends are on this host; `server PORT` and `client HOST PORT` are one end each. */
+/* Stream sockets. Without an argument, both ends are on this host; `server PORT` and `client
+ * HOST PORT` are one end each. */
 #include "check.h"
 #include <fcntl.h>
 #include <netdb.h>
@@ -64,7 +65,7 @@ static void serve(int fd) {
     }
     for (size_t i = 0; i < BULK; i++) CHECK(bulk[i] == (char)(i * 7));
     CHECK(send(fd, "done", 4, MSG_NOSIGNAL) == 4);
-    CHECK(read(fd, bulk, 1) == 0); /* the other end has shut its side */
+    CHECK(read(fd, bulk, 1) == 0); /* the other end has shut down its side */
     free(bulk);
     CHECK(close(fd) == 0);
 }

@@ -1,4 +1,4 @@
-/* Loops that wait for another thread or process by looking at memory, and call nothing. */
+/* Loops that poll memory for another thread or process, without calls. */
 #include "check.h"
 #include <pthread.h>
 #include <sched.h>
@@ -16,11 +16,11 @@ static void *set_later(void *argument) {
 
 int main(void) {
     pthread_t other;
-    /* Nothing but the flag. */
+    /* Polls only the flag. */
     CHECK(pthread_create(&other, NULL, set_later, (void *)&flag) == 0);
     while (!flag) {}
     CHECK(pthread_join(other, NULL) == 0);
-    /* With a pause, and a yield. */
+    /* With a pause, and with a yield. */
     flag = 0;
     CHECK(pthread_create(&other, NULL, set_later, (void *)&flag) == 0);
     while (!flag) __builtin_ia32_pause();
@@ -29,7 +29,7 @@ int main(void) {
     CHECK(pthread_create(&other, NULL, set_later, (void *)&flag) == 0);
     while (!flag) sched_yield();
     CHECK(pthread_join(other, NULL) == 0);
-    /* While it looks at the clock. */
+    /* With clock reads. */
     flag = 0;
     CHECK(pthread_create(&other, NULL, set_later, (void *)&flag) == 0);
     while (!flag) now_ns(CLOCK_MONOTONIC);
@@ -44,7 +44,7 @@ int main(void) {
     }
     while (!*shared) {}
     CHECK(waitpid(child, NULL, 0) == child);
-    /* A long computation is no spin: it must come to its end with the right result. */
+    /* A long computation is no spin: it must end with the right result. */
     for (volatile int i = 0; i < 50000000; i++) counter += i & 1;
     CHECK(counter == 25000000);
     puts("spinning: ok");

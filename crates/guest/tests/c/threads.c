@@ -1,4 +1,4 @@
-/* Threads with everything they wait for each other by. */
+/* Threads and all objects by which they wait for each other. */
 #include "check.h"
 #include <pthread.h>
 #include <semaphore.h>
@@ -20,7 +20,7 @@ static void run_once(void) {
     onces++;
 }
 static void destroy(void *value) {
-    usleep(100); /* destructors live in the thread's time as well */
+    usleep(100); /* destructors also run in the thread's time */
     pthread_mutex_lock(&mutex);
     destroyed += *(int *)value;
     pthread_mutex_unlock(&mutex);
@@ -33,7 +33,7 @@ static void *worker(void *argument) {
     pthread_once(&once, run_once);
     CHECK(onces == 1);
     for (int i = 0; i < ROUNDS; i++) {
-        /* A mutex held over a sleep: the others must wait and still all come in. */
+        /* A mutex held over a sleep: the others must wait, and all must get it. */
         CHECK(pthread_mutex_lock(&mutex) == 0);
         int before = total;
         if (i % 10 == 0) usleep(100);

@@ -79,7 +79,7 @@ int main(void) {
     CHECK(epoll_ctl(epoll, EPOLL_CTL_DEL, ends[0], NULL) == 0 && epoll_ctl(epoll, EPOLL_CTL_DEL, ends[0], NULL) == -1 && errno == ENOENT);
     CHECK(close(ends[0]) == 0);
     CHECK(close(epoll) == 0 && close(timer) == 0);
-    /* The other end sees the end. */
+    /* The other end sees the end of the stream. */
     CHECK(read(ends[1], &byte, 1) == 0);
     puts("waiting: ok");
     return 0;

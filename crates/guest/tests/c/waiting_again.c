@@ -1,4 +1,5 @@
-/* Threads that wait again as soon as they are woken: a call that wakes them all wakes those who waited then, once. */
+/* Threads that wait again right after they are woken. A call that wakes all wakes the threads
+ * that waited then, once. */
 #include "check.h"
 #include <limits.h>
 #include <linux/futex.h>
@@ -15,7 +16,7 @@ static void end(void) {
     for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
-/* Nobody passes a barrier before all have come to it. */
+/* No thread passes a barrier before all have reached it. */
 static pthread_barrier_t barrier;
 static _Atomic int round_of[THREADS], serials;
 static void *passes(void *argument) {
@@ -27,7 +28,7 @@ static void *passes(void *argument) {
     return NULL;
 }
 
-/* Readers and writers that all want it at the same time. */
+/* Readers and writers that all want the lock at the same time. */
 static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
 static _Atomic int readers, writers, had;
 static void *reads_or_writes(void *argument) {
@@ -44,7 +45,7 @@ static void *reads_or_writes(void *argument) {
     return NULL;
 }
 
-/* A condition that is not true yet when it is signaled. */
+/* A condition that is not yet true when it is signaled. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
 static int is_over, wakes;
