@@ -1,19 +1,20 @@
-//! Threads that have a slot and never begin to play: a program that speaks the protocol by hand could stop a run for ever by one hello.
+//! Threads that have a slot and never take their first turn. Without this check, a program that
+//! speaks the protocol by hand could stop a run for ever with one hello.
 
 use crate::pace::Engine;
 use crate::threads::TurnEnd;
 use std::sync::atomic::Ordering;
 
 impl Engine {
-    /// Whether the thread has not begun its first turn, although nobody has stopped its process. The library notes the thread's number in its
-    /// slot before it looks for its turn.
+    /// Returns whether the thread has not begun its first turn, although nobody has stopped its
+    /// process. The library writes the thread's number into its slot before it looks for its turn.
     pub(crate) fn is_absent(&self, process: usize, slot: u32) -> bool {
         let record = &self.processes[process];
         let has_come = record.shared.slot(slot).tid.load(Ordering::Relaxed) != 0;
         !has_come && !is_stopped(&crate::process::stat(format!("/proc/{}/stat", record.pid)))
     }
 
-    /// Ends a process with such a thread.
+    /// Ends a process with an absent thread.
     pub(crate) fn end_absent(&mut self, process: usize) -> TurnEnd {
         let pid = self.processes[process].pid;
         self.warn(format!(
@@ -21,13 +22,14 @@ impl Engine {
             self.command_of(process)
         ));
         self.processes[process].send_signal(libc::SIGKILL);
-        // Somebody else may hold the other end.
+        // Another process may hold the other end.
         self.processes[process].connection = None;
         TurnEnd::Gone
     }
 }
 
-/// Whether a line of proc_pid_stat(5) is of a process that is stopped, by a signal or a debugger.
+/// Returns whether a line of proc_pid_stat(5) belongs to a process that a signal or a debugger has
+/// stopped.
 fn is_stopped(stat: &str) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
 }

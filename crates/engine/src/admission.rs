@@ -1,7 +1,9 @@
-//! Who may talk to the engine: the control thread decides it for each connection, without asking the engine's own thread.
+//! Admission to the engine: the control thread decides for each connection, without the engine's
+//! own thread.
 //!
-//! The kernel says which user and process a connection comes from. The fabric's own user and root may connect. A program that has
-//! changed its user may connect as well, if it descends from a process of the fabric.
+//! The kernel names the user and process of a connection. The fabric's own user and root may
+//! connect. A program that has changed its user may connect as well, if it descends from a process
+//! of the fabric.
 
 use anyhow::Context;
 use rustix::fd::OwnedFd;
@@ -9,21 +11,21 @@ use rustix::net::UCred;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Chains of parents that are longer than this belong to nobody.
+/// Maximum length of a chain of parents. A longer chain belongs to nobody.
 const GENERATIONS_MAX: usize = 256;
 
-/// The facts that decide it, shared by the engine's thread and the control thread.
+/// The facts for these decisions. The engine's thread and the control thread share them.
 #[derive(Debug, Default)]
 pub(crate) struct Admission(Mutex<Facts>);
 
 #[derive(Debug, Default)]
 struct Facts {
-    /// The system's numbers of the fabric's processes, and when each was started: a number goes to somebody else when it is free. A
-    /// new image may still have the number of one that has ended.
+    /// The system's numbers of the fabric's processes, each with its start, because the system
+    /// reuses free numbers. The number of an ended process stays: a new image may still have it.
     pids: BTreeMap<i32, u64>,
     /// The secrets of attached processes.
     members: BTreeSet<u64>,
-    /// Files of registered memory, by the number that the tables name.
+    /// Files of registered memory, by their numbers in the tables.
     files: BTreeMap<u32, Arc<OwnedFd>>,
     last_file: u32,
 }
@@ -33,24 +35,25 @@ impl Admission {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a process of the fabric has this number of the system.
+    /// Notes the system's number of a process of the fabric.
     pub(crate) fn note_pid(&self, pid: i32) {
         if let Some(started) = start_of(pid) {
             self.facts().pids.insert(pid, started);
         }
     }
 
-    /// Notes that a process has attached and knows this secret.
+    /// Notes the secret of a process that has attached.
     pub(crate) fn note_member(&self, secret: u64) {
         self.facts().members.insert(secret);
     }
 
-    /// Notes that the process with this secret has ended.
+    /// Forgets the secret of a process that has ended.
     pub(crate) fn forget_member(&self, secret: u64) {
         self.facts().members.remove(&secret);
     }
 
-    /// Returns the number by which processes may ask for this file from now on. No other file ever has it.
+    /// Adds a file. Returns the number by which processes may ask for it. No other file ever gets
+    /// it.
     pub(crate) fn put_file(&self, file: Arc<OwnedFd>) -> u32 {
         let mut facts = self.facts();
         facts.last_file += 1;
@@ -63,18 +66,19 @@ impl Admission {
         self.facts().files.remove(&number);
     }
 
-    /// Returns the file of registered memory `number`, for an attached process that proves itself by its secret.
+    /// Returns the file of registered memory `number`, if `secret` belongs to an attached process.
     pub(crate) fn file_for(&self, secret: u64, number: u32) -> Option<Arc<OwnedFd>> {
         let facts = self.facts();
         facts.members.contains(&secret).then(|| facts.files.get(&number).cloned())?
     }
 
-    /// Whether a process with these credentials may connect.
+    /// Returns whether a process with these credentials may connect.
     pub(crate) fn admits(&self, peer: &UCred) -> bool {
         peer.uid.is_root() || peer.uid == rustix::process::geteuid() || self.descends(peer.pid.as_raw_nonzero().get())
     }
 
-    /// Whether the process `pid`, or a parent of it, is the engine or one of the fabric's processes.
+    /// Returns whether the process `pid`, or a parent of it, is the engine or one of the fabric's
+    /// processes.
     fn descends(&self, pid: i32) -> bool {
         let own = std::process::id() as i32;
         ancestors(pid).any(|pid| pid == own || self.is_noted(pid))
@@ -86,29 +90,32 @@ impl Admission {
     }
 }
 
-/// A name that nobody can guess, so nobody can take it first. Every name is equally long: programs have it in their environment.
+/// Returns a name that nobody can guess, so nobody can take it first. All names are equally long,
+/// because programs have them in their environment.
 pub(crate) fn random_name() -> anyhow::Result<String> {
     Ok(format!("softband-{}", random_word()?))
 }
 
-/// 32 digits that nobody can guess.
+/// Returns 32 hexadecimal digits that nobody can guess. Fails if the system has no random numbers.
 pub(crate) fn random_word() -> anyhow::Result<String> {
     let mut bytes = [0; 16];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).context("the system has no random numbers")?;
     Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
 }
 
-/// Closes `/proc/PID/fd` of this process to programs of the same user, who could write any program's memory by the files there.
+/// Closes `/proc/PID/fd` of this process to programs of the same user. The files there would let
+/// them write any program's memory.
 pub(crate) fn hide_from_programs() {
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
 }
 
-/// Whether the process `pid` is `ancestor` or descends from it, as the kernel says now.
+/// Returns whether the process `pid` is `ancestor` or descends from it, according to the kernel
+/// now.
 pub(crate) fn is_or_descends_from(pid: i32, ancestor: i32) -> bool {
     ancestor > 0 && ancestors(pid).any(|pid| pid == ancestor)
 }
 
-/// A process, its parent, and so on.
+/// Returns a process, its parent, and so on.
 fn ancestors(pid: i32) -> impl Iterator<Item = i32> {
     std::iter::successors(Some(pid), |pid| parent_of(*pid)).take_while(|pid| *pid > 1).take(GENERATIONS_MAX)
 }
@@ -117,15 +124,16 @@ fn parent_of(pid: i32) -> Option<i32> {
     stat_field(pid, 4)?.parse().ok()
 }
 
-/// When a process was started, in ticks since the machine was: an image of it that follows keeps that.
+/// Returns the start of a process, in ticks since the start of the machine. A later image of the
+/// process keeps it.
 pub(crate) fn start_of(pid: i32) -> Option<u64> {
     stat_field(pid, 22)?.parse().ok()
 }
 
-/// Field `number` of what the kernel says of a process, as proc_pid_stat(5) counts them.
+/// Returns field `number` of the kernel's line on a process, counted as in proc_pid_stat(5).
 fn stat_field(pid: i32, number: usize) -> Option<String> {
     let stat = crate::process::stat(format!("/proc/{pid}/stat"));
-    // The second is its name, which may hold spaces and brackets.
+    // Field 2 is the name, which may contain spaces and brackets.
     stat.rsplit_once(") ")?.1.split(' ').nth(number.checked_sub(3)?).map(str::to_owned)
 }
 

@@ -1,30 +1,32 @@
-//! The events of the program side, and whether any of them is more than a poll.
+//! The events of the program side. Detects when all of them are polls.
 //!
-//! A program can wait for a state that only the operating system knows: the end of a child, or a lock that processes share. Then it polls
-//! this state. Such polls would keep a run going for ever if the child or the lock's holder waits as well.
+//! A program can wait for a state that only the operating system knows: the end of a child, or a
+//! lock that processes share. It then polls this state. If the child or the lock's holder waits as
+//! well, the polls would keep the run going for ever.
 
 use crate::pace::{Engine, Event};
 use crate::process::{ThreadState, Waiting};
 use softband_sim::{EventQueue, SimDuration, SimTime};
 
-/// So long nothing but polls: longer than programs wait for a pipe before they are left alone with it.
+/// Longest period of nothing but polls, in simulated time. The engine stops waiting for a thread at
+/// a pipe earlier.
 const STILL_LIMIT: SimDuration = SimDuration::from_nanos(30_000_000_000);
 
 /// Events of programs in their order.
 #[derive(Default)]
 pub(crate) struct Agenda {
     queue: EventQueue<Event>,
-    /// How many of each kind.
+    /// Number of queued events of each kind; polls are not counted.
     turns: usize,
     others: usize,
-    /// Since when there were only polls.
+    /// Start of the present period of nothing but polls.
     still_since: Option<SimTime>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Poll,
-    /// A thread gets on: from one look to the next one, if it does nothing else.
+    /// A thread continues: from one poll to the next, if it does nothing else.
     Turn,
     Other,
 }
@@ -59,14 +61,15 @@ impl Agenda {
         self.queue.next_time()
     }
 
-    /// Something happens.
+    /// Ends the period of nothing but polls.
     pub(crate) fn stir(&mut self) {
         self.still_since = None;
     }
 }
 
 impl Engine {
-    /// Whether this event, which is about to be handled, is one of nothing but looks for so long that they will never see anything.
+    /// Returns whether programs have only polled for so long that they will never succeed. The
+    /// engine is about to handle `event`.
     pub(crate) fn only_polls_happen(&mut self, event: Event) -> bool {
         match Kind::of(event) {
             Kind::Poll if self.queue.others == 0 && self.world.next_event_time().is_none() => {
@@ -81,7 +84,7 @@ impl Engine {
         }
     }
 
-    /// A call of a thread has been carried out.
+    /// Notes that the engine has carried out a call of a thread.
     pub(crate) fn note_call(&mut self, process: usize, slot: u32) {
         let thread = self.processes[process].threads.get(slot as usize);
         if thread.is_none_or(|thread| thread.state != ThreadState::Waiting(Waiting::OsPoll)) {

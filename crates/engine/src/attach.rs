@@ -1,4 +1,5 @@
-//! Images attach: as the process that their ticket says, or as one that a process of the fabric has made.
+//! Attachment of process images. An image becomes the process that its ticket names, or a new child
+//! of a process of the fabric.
 
 use crate::admission::is_or_descends_from;
 use crate::control::{self, ControlEvent};
@@ -24,7 +25,8 @@ impl Engine {
         self.control_events = rest;
     }
 
-    /// Answers the hello of process `pid`. The connections `closed` have ended, although the engine has not got to it yet.
+    /// Answers the hello of process `pid`. The connections `closed` have ended, although the engine
+    /// has not handled these events yet.
     fn greet(&mut self, connection: u64, socket: &rustix::fd::OwnedFd, (hello, pid): (&Hello, i32), closed: &[u64]) {
         let mut welcome = Welcome { version: softband_ipc::VERSION, status: 0, process: 0, slot: 0, secret: 0 };
         let process = match hello.version {
@@ -64,14 +66,16 @@ impl Engine {
         }
     }
 
-    /// Whether the process `pid` takes part in simulated time already, by a connection that is open. It would never play the turns of a second
-    /// process. A new image that nobody has announced comes when the connection of the former one is closed.
+    /// Returns whether the process `pid` already takes part in simulated time over an open
+    /// connection. It would never take the turns of a second process. An unannounced new image
+    /// attaches after the connection of the former image has closed.
     fn has_attached(&self, pid: i32, closed: &[u64]) -> bool {
         let is_open = |connection: &u64| !closed.contains(connection);
         self.pace == Pace::Virtual && self.processes.any(|process| process.pid == pid && process.connection.as_ref().is_some_and(is_open))
     }
 
-    /// Which process an image becomes that presents `ticket`; the kernel says that it is `pid`.
+    /// Returns the process that an image with `ticket` becomes. `pid` comes from the kernel. Fails
+    /// with an errno.
     fn admit(&mut self, ticket: u64, pid: i32) -> Result<usize, i32> {
         let (grant, was_used) = self.tickets.present(ticket).ok_or(libc::EACCES)?;
         match grant {
@@ -95,8 +99,10 @@ impl Engine {
         }
     }
 
-    /// Whether the process `pid` descends from this process or one above it. The one that a ticket was for may be statically linked:
-    /// then the first of its children has attached in its place, and another child only descends from what the engine has started.
+    /// Returns whether the process `pid` descends from `process` or from a process above it. The
+    /// intended holder of a ticket may be statically linked. The first of its children has then
+    /// attached in its place. Another child only descends from the process that the engine has
+    /// started.
     fn is_below_line(&self, pid: i32, process: usize) -> bool {
         let mut line = std::iter::successors(Some(process), |process| self.processes[*process].parent);
         line.any(|process| {
@@ -106,7 +112,7 @@ impl Engine {
         })
     }
 
-    /// Drops tickets by which nobody can come any more, now and then.
+    /// Drops tickets that admit nobody any more, if a sweep is due.
     pub(crate) fn drop_tickets(&mut self) {
         if !self.tickets.is_sweep_due() {
             return;
@@ -120,7 +126,8 @@ impl Engine {
         self.tickets = tickets;
     }
 
-    /// Whether somebody can descend from this process or one above it ([`Engine::is_below_line`]).
+    /// Returns whether any process can descend from this process or from one above it
+    /// ([`Engine::is_below_line`]).
     fn has_line(&self, process: usize) -> bool {
         let mut line = std::iter::successors(Some(process), |process| self.processes[*process].parent);
         line.any(|process| {
@@ -130,20 +137,22 @@ impl Engine {
         })
     }
 
-    /// A helper that was started past our sight. It becomes a process of its own, from now on.
+    /// Adopts a helper that a program started out of the engine's sight. It becomes a process of
+    /// its own from now on.
     fn adopt_child_of(&mut self, parent: usize) -> Result<usize, i32> {
         self.adopt(self.processes[parent].host, self.processes[parent].program, Some(parent))
     }
 
     fn adopt(&mut self, host: usize, program: usize, parent: Option<usize>) -> Result<usize, i32> {
-        // A fabric that stays must not break because there are too many.
+        // A daemon must not break because there are too many processes.
         let ticket = self.expect_process(host, program, parent).map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
         let process = self.processes.len() - 1;
         self.tickets.present(ticket);
         Ok(process)
     }
 
-    /// The image of a process is new: fresh shared memory, one thread, no verbs objects; descriptors stay.
+    /// Prepares a process for its new image: fresh shared memory, one thread, no verbs objects.
+    /// Descriptors stay.
     fn replace_image(&mut self, process: usize) -> Result<(), i32> {
         let number = self.processes[process].number;
         let mut shared = Shared::new().map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;

@@ -1,4 +1,4 @@
-//! Carrying out what threads ask for. Requests come from programs: every length and number is checked here.
+//! Execution of the calls of threads. Programs send them: this code checks all lengths and numbers.
 
 use crate::objects::Object;
 use crate::pace::{Engine, Event, Pace};
@@ -10,31 +10,31 @@ use softband_ipc::calls::{self, Op};
 use softband_sim::{SimDuration, SimTime};
 use std::collections::BTreeSet;
 
-/// What becomes of the thread after its call.
+/// The state of a thread after its call.
 pub(crate) enum After {
-    /// It goes on at once with this reply.
+    /// The thread continues at once with this reply.
     Reply(Vec<u8>),
-    /// It goes on when the call has cost its time.
+    /// The thread continues with this reply after the cost of the call.
     ReplyLater(Vec<u8>, SimDuration),
     Fail(i32),
-    /// It was parked, or it is gone.
+    /// The engine parked the thread or queued its call again, or the thread is gone.
     Nothing,
 }
 
 pub(crate) type Answer = Result<Vec<u8>, i32>;
 
-/// A connection attempt to a host where nobody listens yet waits this long for somebody to.
+/// Longest wait of a connection attempt for a listener on its target host.
 const SEEK_LIMIT: SimDuration = SimDuration::from_micros(10_000_000);
 
-/// Simulated time ends here for programs, after 106 days: what they put off beyond it never comes.
+/// End of simulated time for programs, after 106 days. Deadlines after it never come.
 pub(crate) const END: SimTime = SimTime::from_picos(1 << 63);
 
-/// A time that a program names; `None` when it never comes.
+/// Converts a time from a program in picoseconds. Returns `None` for a time that never comes.
 pub(crate) fn program_time(picos: u64) -> Option<SimTime> {
     Some(SimTime::from_picos(picos)).filter(|time| *time <= END)
 }
 
-/// Reads a request of type `T` from the front of `bytes`.
+/// Reads a request of type `T` from the front of `bytes`. Fails with `EPROTO` if they are too few.
 pub(crate) fn request<T: Pod>(bytes: &[u8]) -> Result<T, i32> {
     bytes.get(..size_of::<T>()).map(bytemuck::pod_read_unaligned).ok_or(libc::EPROTO)
 }
@@ -44,7 +44,7 @@ pub(crate) fn reply<T: Pod>(value: &T) -> Vec<u8> {
 }
 
 impl Engine {
-    /// Carries out the call of a thread at the thread's own time, which is `now`.
+    /// Carries out the call of a thread. `now` is the thread's own time.
     pub(crate) fn execute(&mut self, process: usize, slot: u32) {
         let number = self.processes[process].shared.slot(slot).op.load(std::sync::atomic::Ordering::Relaxed);
         let after = match Op::from_number(number) {
@@ -61,7 +61,7 @@ impl Engine {
 
     fn answer(&mut self, process: usize, slot: u32, status: i32, bytes: &[u8], cost: SimDuration) {
         self.processes[process].shared.reply(slot, status, &[bytes]);
-        // At wall pace a call costs what it costs the host.
+        // At wall pace the host's own time is the cost of a call.
         let cost = if self.pace == Pace::Wall { SimDuration::ZERO } else { cost };
         self.queue.push(self.now + cost, process as u32, Event::Resume { process, slot });
     }
@@ -112,7 +112,7 @@ impl Engine {
         }
     }
 
-    /// A fruitless poll: if anything is new since the thread got the token it polls again, else it waits for news.
+    /// Handles an empty poll: the thread polls again if it missed news, else it waits for news.
     fn poll(&mut self, process: usize, slot: u32, waiting: Waiting) -> After {
         let record = &self.processes[process];
         let thread = &record.threads[slot as usize];
@@ -159,7 +159,7 @@ impl Engine {
         bytes
     }
 
-    /// Ends the wait of a thread: something is ready, its time is over, or a signal came.
+    /// Ends the wait of a thread: an object is ready, its time is over, or a signal came.
     pub(crate) fn finish_wait(&mut self, process: usize, slot: u32, interrupted: bool) {
         let wanted = match &self.processes[process].threads[slot as usize].state {
             ThreadState::Waiting(Waiting::Objects(wanted)) => wanted.clone(),
@@ -219,7 +219,7 @@ impl Engine {
         }
     }
 
-    /// The object must be one that this process holds: other programs' objects are not to be guessed.
+    /// Checks that the process holds the object. Nobody may guess objects of other programs.
     pub(crate) fn held(&self, process: usize, object: u32) -> Result<u32, i32> {
         self.processes[process].objects.contains_key(&object).then_some(object).ok_or(libc::EBADF)
     }
@@ -306,7 +306,7 @@ impl Engine {
         self.object_changed(object);
     }
 
-    /// The way between two hosts over the management network; within a host it takes as long as waking a thread.
+    /// Returns the path over the management network. Within a host it takes a thread's wake-up.
     fn path(&self, from: usize, to: usize) -> Path {
         let part = &self.world.spec().hosts[from].part;
         let latency = if from == to { part.event_wakeup } else { part.ethernet_latency };
@@ -443,7 +443,7 @@ impl Engine {
         }
     }
 
-    /// True when there was somebody to refuse.
+    /// Refuses all waiting connection attempts. Returns whether any existed.
     pub(crate) fn refuse_all_seekers(&mut self) -> bool {
         let seekers = self.seekers(None);
         for object in &seekers {
@@ -471,7 +471,7 @@ impl Engine {
         }))
     }
 
-    /// Gives one reference of an object back.
+    /// Gives back one reference to an object.
     pub(crate) fn release_object(&mut self, object: u32) {
         if let Some(Object::Socket) = self.objects.release(object) {
             let path = self.path_of(object);

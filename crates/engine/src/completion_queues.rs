@@ -1,4 +1,4 @@
-//! Completion queues: their rings in the program's memory, what enters them, and the events that they raise.
+//! Completion queues: their rings in the program's memory, their new entries, and their events.
 
 use crate::calls::{Answer, reply};
 use crate::convert;
@@ -16,7 +16,7 @@ use softband_sim::SimTime;
 use softband_types::{CqHandle, HcaId, ProcessId, WcStatus};
 use std::sync::atomic::Ordering;
 
-/// Where a completion queue's entries and events go.
+/// The ring and the events of a completion queue.
 pub(crate) struct CqRecord {
     pub(crate) process: usize,
     pub(crate) hca: u32,
@@ -25,23 +25,24 @@ pub(crate) struct CqRecord {
     channel: u32,
     cookie: u64,
     events: u64,
-    /// Rings of former sizes: the program takes from them what they still hold.
+    /// Rings of former sizes. The program still takes the remaining entries from them.
     former: Vec<(usize, u32)>,
-    /// In wall pace: where peers put what completes here, and how much; 0 for nowhere.
+    /// In wall pace: offset of the ring into which peers put completions, or 0 for none, and its
+    /// size.
     pub(crate) remote_cqe_ring: u64,
     pub(crate) remote_cqe_entries: u32,
-    /// Where that is so and the queue has a channel: for what it is armed.
+    /// Arming state of a queue with such a ring and a channel.
     pub(crate) armable: Option<Armable>,
     /// Events that the program has not read yet.
     pub(crate) unread: u32,
 }
 
 impl CqRecord {
-    /// Where its ring is, and for how many.
+    /// Returns the offset of the ring in the shared file, in bytes.
     pub(crate) fn offset(&self) -> usize {
         self.offset
     }
-    /// The completion channel that its events go to, or 0.
+    /// Returns the completion channel of the queue's events, or 0.
     pub(crate) fn channel(&self) -> u32 {
         self.channel
     }
@@ -84,7 +85,8 @@ impl Engine {
         Ok(reply(&calls::CreateCqReply { handle: handle.0, capacity, ring_offset: offset as u64, remote_cqe_ring }))
     }
 
-    /// Room for what peers complete in a queue of `capacity`: where, and for how many.
+    /// Allocates the ring of remote CQEs for a queue of `capacity`. Returns its offset, its number
+    /// of entries and its arming state.
     fn make_remote_cqe_ring(&mut self, process: usize, capacity: u32, has_channel: bool) -> Option<(u64, u32, Option<Armable>)> {
         let entries = capacity.next_power_of_two();
         let shared = &mut self.processes[process].shared;
@@ -97,7 +99,8 @@ impl Engine {
         Some((remote_cqe_ring, entries, armable))
     }
 
-    /// Gives the queue another ring. The program may be taking from the present one at this time, so that nothing is moved over.
+    /// Gives the queue another ring. The engine moves no entries, because the program may be taking
+    /// from the present ring at this time.
     pub(crate) fn resize_cq(&mut self, process: usize, resize: &calls::ResizeCq) -> Answer {
         let owner = self.processes[process].number;
         self.world.resize_cq(owner, CqHandle(resize.cq), resize.entries).map_err(convert::errno_of)?;
@@ -105,7 +108,7 @@ impl Engine {
         let shared = &mut self.processes[process].shared;
         let rings = record.former.iter().copied().chain([(record.offset, record.capacity)]);
         if rings.map(|(offset, capacity)| u64::from(shared.waiting(offset, capacity))).sum::<u64>() > u64::from(resize.entries) {
-            return Err(libc::EINVAL); // It must hold what waits (IBTA 11.2.6.3).
+            return Err(libc::EINVAL); // The new size must hold the waiting completions (IBTA 11.2.6.3).
         }
         let offset = shared.allocate_ring(resize.entries).ok_or(libc::ENOMEM)?;
         record.former.push((record.offset, record.capacity));
@@ -134,7 +137,8 @@ impl Engine {
         Ok(reply(&calls::Count { count: record.events }))
     }
 
-    /// A process is gone that may have been putting something into a ring: what it had not finished was not to be seen yet.
+    /// Releases the ring locks of an ended process. The entry that it had not finished is not
+    /// visible yet.
     pub(crate) fn release_locks_of(&self, pid: u32) {
         for record in self.cqs.values().filter(|record| record.remote_cqe_ring != 0) {
             let Some(file) = self.processes[record.process].shared.memory_file() else { continue };
@@ -145,7 +149,7 @@ impl Engine {
         }
     }
 
-    /// Lets the program's next look at an empty queue fail.
+    /// Makes the program's next poll of the empty queue fail.
     pub(crate) fn mark_overflowed(&self, cq: u32) {
         if let Some(record) = self.cqs.get(&cq) {
             self.processes[record.process].shared.mark_overflowed(record.offset);
@@ -157,10 +161,11 @@ impl Engine {
         let mut cqe = cqe_of(completion, self.now);
         cqe.source_lid = abi_lid(self.world.link_layer(HcaId(hca)), completion.source_lid).0;
         if self.pace == Pace::Wall {
-            // The program may look at once, and tell others; then the data must be there, its own and its peers'.
+            // The program may poll at once and tell others. Its own data and its peers' data must
+            // be in place by then.
             self.memory.flush_all();
             if completion.status != WcStatus::Success {
-                self.publish_queue_pair(HcaId(hca), completion.qpn); // it is in error now
+                self.publish_queue_pair(HcaId(hca), completion.qpn); // the QP is in the error state now
             }
         }
         let Some(record) = self.cqs.get(&cq.0) else { return };

@@ -1,10 +1,15 @@
-//! Context switches: giving a program thread the execution token, and the processors that engine and programs run on.
+//! Context switches, and the processors of engine and programs. A context switch moves the
+//! execution token to a program thread.
 //!
-//! Only one of them all runs at a time, so one processor does: a context switch is then a switch between processes, and not the waking
-//! of a processor that has gone to sleep (2 against 30 microseconds in a virtual machine). A second one, when it has nothing else to
-//! do, is faster still: the engine moves there, engine and program see each other's words at once without a system call, and only
-//! when the token goes from one thread to another is there a switch, which the thread that stands down makes itself. On a busy
-//! machine that would be far slower, so it is tried, and given up as soon as one side has to wait for the other to be scheduled.
+//! Only one thread of engine and programs runs at a time, so one processor suffices. A context
+//! switch then switches between processes. It need not wake an idle processor (2 against 30
+//! microseconds in a virtual machine).
+//!
+//! A second processor, if idle, is faster still. The engine moves there. Engine and program then
+//! see each other's words at once, without a system call. Only a token that moves between program
+//! threads needs a switch, which the thread that stands down makes itself. On a busy machine two
+//! processors would be far slower. The engine therefore tries them, and gives up when one side
+//! often waits for the other to be scheduled.
 
 use rustix::fd::OwnedFd;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -12,16 +17,19 @@ use rustix::thread::{CpuSet, futex};
 use softband_ipc::layout::{ThreadSlot, WAKE_WORDS, token, wake_word_of};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Reads of a word before sleeping, some 100 us: longer than a turn takes, shorter than what a scheduler gives to others.
+/// Reads of a word before sleep, some 100 us: longer than a turn, shorter than the time that a
+/// scheduler gives to others.
 const SPINS: u32 = 20_000;
-/// Turns of a trial of two processors, and how many of them may miss: one side has spun in vain and gone to sleep.
+/// Turns of a trial of two processors, and its maximum of misses. In a miss, one side has spun in
+/// vain and gone to sleep.
 const TRIAL_TURNS: u32 = 1_024;
 const MISSES_MAX: u32 = 8;
-/// Turns on one processor before the first trial; each that fails doubles it, up to the last.
+/// Turns on one processor before the first trial. Each failed trial doubles them, up to the
+/// maximum.
 const PATIENCE_FIRST: u32 = 512;
 const PATIENCE_LAST: u32 = 1 << 20;
 
-/// Where engine and programs run.
+/// The processors of engine and programs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Processors {
     programs: CpuSet,
@@ -29,7 +37,8 @@ pub(crate) struct Processors {
 }
 
 impl Processors {
-    /// The processor that this process is on, and a second one, if it may use two and `wanted` allows it.
+    /// Chooses the present processor. Adds a second one if this process may use two and `wanted`
+    /// allows it.
     pub(crate) fn choose(wanted: Option<u32>) -> Self {
         let here = rustix::thread::sched_getcpu();
         let allowed = rustix::thread::sched_getaffinity(None).unwrap_or_else(|_| only(here));
@@ -38,12 +47,12 @@ impl Processors {
         Self { programs: only(here), second: second.map(only) }
     }
 
-    /// Moves the calling thread to where programs run.
+    /// Moves the calling thread to the programs' processor.
     pub(crate) fn settle(&self) {
         let _ = rustix::thread::sched_setaffinity(None, &self.programs);
     }
 
-    /// Where programs have to run.
+    /// Returns the processor of the programs.
     pub(crate) fn programs(&self) -> CpuSet {
         self.programs
     }
@@ -55,7 +64,7 @@ fn only(cpu: usize) -> CpuSet {
     one
 }
 
-/// The wake words of all threads, who had the token last, and how many processors are in use.
+/// The wake words of all threads, the last holder of the token, and the number of used processors.
 pub(crate) struct ContextSwitch {
     words: *mut AtomicU32,
     file: OwnedFd,
@@ -78,17 +87,18 @@ impl ContextSwitch {
         Ok(Self { words: words.cast(), file, last: None, processors, on_two: false, turns_left, misses: 0, patience })
     }
 
-    /// Whether the engine has a processor of its own at present.
+    /// Returns whether the engine has a processor of its own at present.
     pub(crate) fn is_on_two(&self) -> bool {
         self.on_two
     }
 
-    /// Where programs have to run.
+    /// Returns the processor of the programs.
     pub(crate) fn programs(&self) -> CpuSet {
         self.processors.programs()
     }
 
-    /// A turn begins: from time to time, tries a second processor or gives it up. True when that has changed.
+    /// Counts a turn. From time to time, tries a second processor or gives it up. Returns whether
+    /// that has changed.
     pub(crate) fn reconsider(&mut self) -> bool {
         self.turns_left -= 1;
         let fails = self.misses > MISSES_MAX;
@@ -116,7 +126,7 @@ impl ContextSwitch {
         self.on_two != was_on_two
     }
 
-    /// One side has spun in vain.
+    /// Notes that one side has spun in vain.
     pub(crate) fn missed(&mut self) {
         self.misses += u32::from(self.on_two);
     }
@@ -125,14 +135,15 @@ impl ContextSwitch {
         &self.file
     }
 
-    /// How often to read a word before sleeping.
+    /// Returns the number of reads of a word before sleep.
     pub(crate) fn spins(&self) -> u32 {
         if self.on_two { SPINS } else { 0 }
     }
 
-    /// One of the words.
+    /// Returns wake word `number`.
     pub(crate) fn word(&self, number: u32) -> &'static AtomicU32 {
-        // SAFETY: the index lies within the mapping, which lasts as long as the engine; the words are atomics.
+        // SAFETY: the index lies within the mapping, which lasts as long as the engine; the words
+        // are atomics.
         unsafe { &*self.words.add(number as usize % WAKE_WORDS) }
     }
 
@@ -143,7 +154,8 @@ impl ContextSwitch {
         let _ = futex::wake(word, futex::Flags::empty(), u32::MAX >> 1);
     }
 
-    /// Gives the token to thread `to`; `last` is the slot of the one that had it before, if there is one still.
+    /// Gives the token to thread `to`. `last` is the slot of the previous holder, if it still
+    /// exists.
     pub(crate) fn give(&mut self, to: (usize, u32), slot: &ThreadSlot, last: Option<&ThreadSlot>) {
         let wake_word = wake_word_of(to.0 as u32, to.1);
         self.last = Some(to);
@@ -155,18 +167,19 @@ impl ContextSwitch {
         }
     }
 
-    /// Whether the thread of slot `last` will wake the successor.
+    /// Asks the thread of slot `last` to stand down. Returns whether it will wake the successor.
     fn ask_to_stand_down(&self, last: &ThreadSlot, successor: u32) -> bool {
         if last.spinning.load(Ordering::SeqCst) == 0 {
             return false;
         }
         last.successor.store(successor, Ordering::Relaxed);
         last.stand_down.store(1, Ordering::SeqCst);
-        // It may just have gone to sleep: then it has either seen what was asked, or it is taken back.
+        // The thread may just have gone to sleep. It has then seen the request, or the swap takes
+        // the request back.
         last.spinning.load(Ordering::SeqCst) != 0 || last.stand_down.swap(0, Ordering::SeqCst) == 0
     }
 
-    /// Who had the token before `to`, if that was another thread.
+    /// Returns the thread that had the token before `to`, if it was another thread.
     pub(crate) fn before(&self, to: (usize, u32)) -> Option<(usize, u32)> {
         self.last.filter(|last| *last != to)
     }
@@ -174,7 +187,7 @@ impl ContextSwitch {
 
 impl Drop for ContextSwitch {
     fn drop(&mut self) {
-        // SAFETY: our own mapping; no reference into it is kept.
+        // SAFETY: this value owns the mapping, and no reference into it remains.
         let _ = unsafe { rustix::mm::munmap(self.words.cast(), WAKE_WORDS * size_of::<AtomicU32>()) };
     }
 }

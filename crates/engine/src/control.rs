@@ -1,4 +1,5 @@
-//! The control socket: a thread that hears programs come, come back and go, while the engine follows its own order.
+//! The control socket. Its thread hears programs come, come back and go, while the engine follows
+//! its own order.
 
 use crate::admission::Admission;
 use crate::quota::Quota;
@@ -13,13 +14,14 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How often an engine that waits for a program looks around: for its end, for Ctrl-C, for a loop that spins on memory.
+/// Interval at which an engine that waits for a program looks around: for the program's end, for
+/// Ctrl-C, for a loop that spins on memory.
 const WATCH_INTERVAL: std::time::Duration = std::time::Duration::from_millis(2);
 
-/// What the control thread has received.
+/// An event from outside the engine's own thread.
 #[derive(Debug)]
 pub(crate) enum ControlEvent {
-    /// A process image says hello. `pid` is what the kernel says, not what the program says.
+    /// A process image says hello. `pid` comes from the kernel, not from the program.
     Hello { connection: u64, socket: OwnedFd, hello: Hello, pid: i32 },
     /// A thread that was away waits for the token.
     Back { connection: u64, slot: u32 },
@@ -27,14 +29,14 @@ pub(crate) enum ControlEvent {
     Call { connection: u64, slot: u32 },
     /// A process image is gone (ended, killed or replaced).
     Closed { connection: u64 },
-    /// The command line asks something.
+    /// The command line sends a command.
     Command { socket: OwnedFd, pid: i32, command: Command },
     /// A program's first process has ended.
     Exited { program: usize, status: i32 },
 }
 
 impl ControlEvent {
-    /// The connection that has closed, if it is that.
+    /// Returns the connection of a `Closed` event.
     pub(crate) fn closed(&self) -> Option<u64> {
         match self {
             Self::Closed { connection } => Some(*connection),
@@ -43,7 +45,7 @@ impl ControlEvent {
     }
 }
 
-/// Where the control thread puts events, and how it wakes an engine that waits for a program.
+/// The queue of events for the engine, and the means to wake an engine that waits for a program.
 pub(crate) struct Mailbox {
     sender: Sender<ControlEvent>,
     filled: AtomicBool,
@@ -53,7 +55,8 @@ pub(crate) struct Mailbox {
 
 /// A word that counts events.
 struct Bell(*const AtomicU32);
-// SAFETY: an atomic may be used by any thread; who sets the bell keeps its memory until it is taken away.
+// SAFETY: any thread may use an atomic. The setter of the bell keeps its memory until it takes the
+// bell away.
 unsafe impl Send for Bell {}
 
 impl Mailbox {
@@ -69,13 +72,14 @@ impl Mailbox {
         if let Ok(bell) = self.bell.lock()
             && let Some(Bell(word)) = &*bell
         {
-            // SAFETY: the word is there as long as the bell is, and the lock holds that.
+            // SAFETY: the word exists as long as the bell, and the lock holds the bell in place.
             unsafe { &**word }.fetch_add(1, Ordering::SeqCst);
         }
         self.nudge();
     }
 
-    /// Which word to change when something comes, so that an engine that is about to sleep on it does not: until the next call.
+    /// Sets the word that each event changes, until the next call. An engine that is about to sleep
+    /// on the word then stays awake.
     pub(crate) fn ring(&self, bell: Option<&AtomicU32>) {
         *self.bell.lock().unwrap_or_else(PoisonError::into_inner) = bell.map(|word| Bell(word));
     }
@@ -84,28 +88,29 @@ impl Mailbox {
     fn nudge(&self) {
         let word = self.waiting_on.load(Ordering::SeqCst);
         if !word.is_null() {
-            // A wake-up that comes too late finds nobody; the engine is nudged again within milliseconds. The kernel checks the
-            // address, which may have been unmapped meanwhile, so it is passed as a number and never looked at here.
+            // A late wake-up finds no waiter; the next nudge follows within milliseconds. The
+            // address may have been unmapped meanwhile. This code passes it as a number and never
+            // reads it; the kernel checks it.
             // SAFETY: FUTEX_WAKE only uses the address as a key.
             unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE, 1) };
         }
     }
 
-    /// Whether an event came since the last [`Mailbox::clear`].
+    /// Returns whether an event came since the last [`Mailbox::clear`].
     pub(crate) fn is_filled(&self) -> bool {
         self.filled.load(Ordering::Acquire)
     }
     pub(crate) fn clear(&self) {
         self.filled.store(false, Ordering::SeqCst);
     }
-    /// Which word to wake when something comes; null for none.
+    /// Sets the word to wake when an event comes; null for none.
     pub(crate) fn wait_on(&self, word: *const AtomicU32) {
         self.waiting_on.store(word.cast_mut(), Ordering::SeqCst);
     }
 }
 
-/// Opens the engine's abstract socket and starts the thread that serves it.
-/// `watches`: also starts the one that lets an engine look around which waits for a program's turn.
+/// Opens the engine's abstract socket and starts the thread that serves it. With `watches`, also
+/// starts a thread that lets an engine look around while it waits for a program's turn.
 pub(crate) fn serve(name: &str, (mailbox, admission): (Arc<Mailbox>, Arc<Admission>), watches: bool) -> std::io::Result<()> {
     let poller = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -114,7 +119,8 @@ pub(crate) fn serve(name: &str, (mailbox, admission): (Arc<Mailbox>, Arc<Admissi
     epoll::add(&poller, &listener, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
     if watches {
         let nudged = mailbox.clone();
-        // The engine waits for programs without a time limit of its own: setting a timer at each turn costs more than the turn.
+        // The engine waits for programs without a time limit of its own: a timer at each turn costs
+        // more than the turn.
         std::thread::Builder::new().name("watch".into()).spawn(move || {
             loop {
                 std::thread::sleep(WATCH_INTERVAL);
@@ -145,7 +151,7 @@ fn listen_for_ever((poller, listener): (&OwnedFd, &OwnedFd), mailbox: &Mailbox, 
             match event.data.u64() {
                 0 => {
                     let Ok(socket) = rustix::net::accept_with(listener, SocketFlags::CLOEXEC) else {
-                        // Too many descriptors are open: somebody has to go first.
+                        // Too many descriptors are open: another connection has to close first.
                         std::thread::sleep(WATCH_INTERVAL);
                         continue;
                     };
@@ -177,16 +183,16 @@ fn listen_for_ever((poller, listener): (&OwnedFd, &OwnedFd), mailbox: &Mailbox, 
     }
 }
 
-/// What the control thread knows of a connection.
+/// The control thread's record of a connection.
 struct Connection {
     socket: OwnedFd,
-    /// The system's number of the process that has opened it.
+    /// The system's number of the process that opened the connection.
     pid: i32,
-    /// A connection is of one process: when it closes, that process is gone.
+    /// A connection belongs to one process: when it closes, that process is gone.
     has_said_hello: bool,
 }
 
-/// Reads one message; false when the other end is gone or talks nonsense.
+/// Reads one message. Returns false if the other end is gone or the message is invalid.
 fn receive(number: u64, connection: &mut Connection, mailbox: &Mailbox, admission: &Admission) -> bool {
     let Connection { ref socket, ref mut has_said_hello, .. } = *connection;
     let mut buffer = [0u8; 128];
@@ -218,7 +224,8 @@ fn receive(number: u64, connection: &mut Connection, mailbox: &Mailbox, admissio
     }
 }
 
-/// Whose fabric it is, and root, may command it. Programs need a ticket instead: they may have changed their user.
+/// Passes a command on if the fabric's own user or root sent it. Programs need a ticket instead,
+/// because they may have changed their user.
 fn hear_command(socket: &OwnedFd, command: Command, mailbox: &Mailbox) -> bool {
     let (Ok(credentials), Ok(own)) = (rustix::net::sockopt::socket_peercred(socket), socket.as_fd().try_clone_to_owned()) else { return false };
     if !credentials.uid.is_root() && credentials.uid != rustix::process::geteuid() {
@@ -228,24 +235,26 @@ fn hear_command(socket: &OwnedFd, command: Command, mailbox: &Mailbox) -> bool {
     true
 }
 
-/// Gives an attached process a peer's file of registered memory. This thread does it, which never waits for a program: the asking one
-/// may be within a transfer whose end the engine's own thread waits for.
+/// Gives an attached process a peer's file of registered memory. The control thread does this
+/// because it never waits for a program. The engine's own thread may wait for the end of a transfer
+/// of the asking process.
 fn hand_out_file(socket: &OwnedFd, request: FileRequest, admission: &Admission) -> bool {
     let file = admission.file_for(request.secret, request.number).filter(|_| request.version == softband_ipc::VERSION);
     file.is_some_and(|file| send_with_files(socket, &[1], &[&file]))
 }
 
-/// Tells a process that it has too many connections open. What it has said already is taken off the socket: the kernel would report a
-/// broken connection instead of the answer.
+/// Refuses a process with too many open connections. Takes its message off the socket, because the
+/// kernel would otherwise report a broken connection in place of the answer.
 fn refuse_one_more(socket: &OwnedFd) {
     let status = libc::EUSERS;
     welcome(socket, &Welcome { version: softband_ipc::VERSION, status, process: 0, slot: 0, secret: 0 }, &[]);
     let _ = rustix::net::recv(socket, &mut [0u8; 128][..], RecvFlags::DONTWAIT);
 }
 
-/// Answers a hello, with the shared file, the wake words, the tables, and in wall pace the file of registered memory, unless it is refused.
+/// Answers a hello. Unless the answer is a refusal, `files` are the shared file, the wake words,
+/// the tables and, in wall pace, the file of registered memory.
 pub(crate) fn welcome(socket: &OwnedFd, welcome: &Welcome, files: &[&OwnedFd]) {
-    // A program that is gone already will be heard of as closed.
+    // If the program is gone already, its connection closes and the control thread reports that.
     send_with_files(socket, bytemuck::bytes_of(welcome), files);
 }
 

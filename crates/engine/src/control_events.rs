@@ -1,4 +1,4 @@
-//! Control events that the engine handles: programs that end, connections, calls, commands.
+//! The engine's reactions to control events: ends of programs, connections, calls, commands.
 
 use crate::control::ControlEvent;
 use crate::pace::Engine;
@@ -24,7 +24,7 @@ impl Engine {
         self.receive_control_events();
     }
 
-    /// Handles the events that came, apart from hellos, in their order.
+    /// Handles all events but hellos, in the order of their arrival.
     pub(crate) fn handle_control_events(&mut self) {
         let mut hellos = VecDeque::new();
         while let Some(event) = self.control_events.pop_front() {

@@ -1,4 +1,4 @@
-//! Between the numbers of the protocol (which are those of `verbs.h`) and the model's types.
+//! Conversions between the numbers of the protocol (those of `verbs.h`) and the types of the model.
 
 use softband_ipc::calls::{AddressVector as WireVector, QpFields};
 use softband_ipc::post::{BindInfo, PostRecord, PostSge, opcode, send_flags};
@@ -19,7 +19,7 @@ const ACCESS_REMOTE_READ: u32 = 4;
 const ACCESS_REMOTE_ATOMIC: u32 = 8;
 const ACCESS_MW_BIND: u32 = 16;
 const ACCESS_ZERO_BASED: u32 = 32;
-/// Bits that change nothing here: pages that are looked up when touched, relaxed ordering and the other optional ones.
+/// Bits without effect here: on-demand paging, relaxed ordering and the other optional flags.
 pub(crate) const ACCESS_ON_DEMAND: u32 = 0x40;
 const ACCESS_OPTIONAL: u32 = 0x3FF0_0000 | ACCESS_ON_DEMAND;
 
@@ -71,7 +71,7 @@ pub(crate) fn errno_of(error: VerbsError) -> i32 {
         VerbsError::NoMemory => libc::ENOMEM,
         VerbsError::Unsupported => libc::EOPNOTSUPP,
         VerbsError::Forbidden => libc::EPERM,
-        // What the kernel says when it has asked for a neighbour in vain.
+        // The errno of the kernel after a failed neighbour lookup.
         VerbsError::Unresolved => libc::ETIMEDOUT,
     }
 }
@@ -98,7 +98,7 @@ pub(crate) fn access_bits(access: Access) -> u32 {
         | (u32::from(access.mw_bind) * ACCESS_MW_BIND)
 }
 
-/// A link layer, as `struct ibv_port_attr` has it.
+/// Returns the code of a link layer in `struct ibv_port_attr`.
 pub(crate) fn link_layer_code(layer: LinkLayer) -> u32 {
     match layer {
         LinkLayer::Infiniband => 1,
@@ -106,13 +106,14 @@ pub(crate) fn link_layer_code(layer: LinkLayer) -> u32 {
     }
 }
 
-/// Code of a link's speed. The kernel's drivers say of an Ethernet lane of 10.3 Gb/s that it is QDR.
+/// Returns the code of a link's speed. The kernel's drivers report an Ethernet lane of 10.3 Gb/s as
+/// QDR.
 pub(crate) fn speed_code(layer: LinkLayer, speed: LinkSpeed) -> u32 {
     let abi_speed = if layer == LinkLayer::Ethernet && speed == LinkSpeed::Fdr10 { LinkSpeed::Qdr } else { speed };
     u32::from(abi_speed.code())
 }
 
-/// Code of an MTU in `enum ibv_mtu`.
+/// Returns the code of an MTU in `enum ibv_mtu`.
 pub(crate) fn mtu_code(mtu: Mtu) -> u32 {
     Mtu::ALL.iter().position(|other| *other == mtu).map_or(0, |index| index as u32 + 1)
 }
@@ -301,7 +302,7 @@ pub(crate) fn receive_request(record: &PostRecord, wire: &[PostSge]) -> ReceiveR
     ReceiveRequest { wr_id: record.wr_id, entries: entries(wire), srq: None }
 }
 
-/// The send request of a record; `None` when its opcode is none that the library sends.
+/// Converts a record into a send request. Returns `None` for an unknown opcode or an invalid bind.
 pub(crate) fn send_request(record: &PostRecord, wire: &[PostSge], inline: &[u8], qp_type: QpType) -> Option<SendRequest> {
     let (remote_address, rkey) = (record.remote_address, RKey(record.rkey));
     let operation = match record.opcode {

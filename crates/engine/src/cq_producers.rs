@@ -1,20 +1,23 @@
-//! The producers of each completion ring. A ring that only the peer of one queue pair writes to needs no lock.
+//! The producers of each completion ring. A ring with a single producer, the peer of one queue
+//! pair, needs no lock.
 
 use softband_types::CqHandle;
 use std::collections::BTreeMap;
 
-/// Entries of the table of queue pairs, by the completion queue into whose ring that goes which reaches them, and the other way round.
+/// Entries of the table of queue pairs. One map finds them by the completion queue that receives
+/// their completions, the other is the reverse.
 #[derive(Default)]
 pub(crate) struct CqProducers {
-    /// With it, whether an entry has one sender only.
+    /// The entries of each queue. The flag is true if an entry has only one sender.
     of: BTreeMap<CqHandle, BTreeMap<u32, bool>>,
     by: BTreeMap<u32, CqHandle>,
-    /// Queues that have lost one.
+    /// Queues that have lost an entry.
     left: Vec<CqHandle>,
 }
 
 impl CqProducers {
-    /// What reaches this entry goes there from now on; the entry that was the only one until then, if there was one.
+    /// Adds an entry whose completions go to `cq`. Returns the entry that was the only one before,
+    /// if any.
     pub(crate) fn add(&mut self, cq: CqHandle, entry: u32, has_one_sender: bool) -> Option<u32> {
         self.by.insert(entry, cq);
         let all = self.of.entry(cq).or_default();
@@ -23,7 +26,7 @@ impl CqProducers {
         only.filter(|former| *former != entry)
     }
 
-    /// Whether nobody puts anything into that ring but the one sender of this entry.
+    /// Returns whether the one sender of this entry is the single producer of its ring.
     pub(crate) fn has_lone_sender(&self, entry: u32) -> bool {
         self.by.get(&entry).is_some_and(|cq| self.lone_of(*cq) == Some(entry))
     }
@@ -44,7 +47,8 @@ impl CqProducers {
         }
     }
 
-    /// The entries that are alone since others were removed. Each is named once.
+    /// Returns the entries that are single producers since others were removed. Later calls do not
+    /// repeat them.
     pub(crate) fn take_lone(&mut self) -> Vec<u32> {
         let left = std::mem::take(&mut self.left);
         left.into_iter().filter_map(|cq| self.lone_of(cq)).collect()

@@ -1,4 +1,5 @@
-//! The daemon, a fabric that stays: programs come and go, and the command line asks for tickets, for the state of things, and for the end.
+//! The daemon: a fabric that stays while programs come and go. The command line asks it for
+//! tickets, faults, its status and its end.
 
 use crate::launch::Program;
 use crate::pace::{Engine, Pace};
@@ -18,20 +19,21 @@ use std::io::Write;
 use std::mem::MaybeUninit;
 
 impl Engine {
-    /// Serves programs that others start until a command ends it. Everything that belongs to the fabric has ended when this returns.
+    /// Serves programs that others start, until a command ends the fabric. Everything that belongs
+    /// to the fabric has ended when this returns.
     ///
     /// # Panics
-    /// In simulated time, where a program that starts at no certain moment has no place.
+    /// Panics in simulated time: a program that starts at no certain moment has no place there.
     pub fn stay(&mut self) -> RunReport {
         assert!(self.pace == Pace::Wall, "a fabric stays in wall pace only");
         let hosts = 0..self.world.spec().hosts.len();
         self.stays = true;
-        // One that never starts and never ends stands for all programs of a host.
+        // A placeholder that never starts and never ends stands for all programs of a host.
         let standing = |host| Program { host, command: "exec".into(), arguments: Vec::new(), environment: Vec::new(), stdout: None, stderr: None };
         self.run(hosts.map(standing).collect())
     }
 
-    /// The name by which programs and commands find this engine.
+    /// Returns the name by which programs and commands find this engine.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -51,7 +53,7 @@ impl Engine {
         answer(socket, &CommandReply { version: softband_ipc::VERSION, status, ticket }, &text);
     }
 
-    /// A fault, as words with blanks between.
+    /// Adds a fault, given as words with blanks between them.
     fn fault(&mut self, padded: &[u8]) -> (i32, u64, Value) {
         let text = String::from_utf8_lossy(padded.split(|byte| *byte == 0).next().unwrap_or_default());
         match self.add_fault(&text.split(' ').collect::<Vec<_>>()) {
@@ -60,7 +62,7 @@ impl Engine {
         }
     }
 
-    /// What the process `pid` needs to become a program on a host.
+    /// Returns the pass that the process `pid` needs to become a program on a host.
     fn pass_for(&mut self, padded: &[u8], pid: i32) -> (i32, u64, Value) {
         let name = padded.split(|byte| *byte == 0).next().unwrap_or_default();
         let hosts: Vec<&str> = self.world.spec().hosts.iter().map(|host| host.name.as_str()).collect();
@@ -81,7 +83,7 @@ impl Engine {
             ("SOFTBAND_HOSTS".to_owned(), hosts),
         ];
         variables.extend(self.files_variable(host));
-        // The caller puts what it preloads itself behind ours.
+        // The caller puts its own preloaded libraries behind ours.
         let library = |path: &std::path::Path| path.display().to_string();
         if self.libraries.by_preload {
             variables.push(("LD_PRELOAD".to_owned(), library(&self.libraries.preload)));
@@ -90,7 +92,7 @@ impl Engine {
         (0, ticket, json!(Pass { variables }))
     }
 
-    /// Hosts, their devices, and who is on them.
+    /// Returns the hosts with their HCAs and programs.
     fn status(&self) -> Value {
         let hosts = self.world.spec().hosts.iter().enumerate().map(|(index, host)| {
             let devices = host.hcas.iter().enumerate().map(|(number, hca)| self.device_status(index, number, hca));
@@ -148,13 +150,13 @@ impl Engine {
     }
 }
 
-/// The words of a process, with blanks between.
+/// Returns the command line of a process, with blanks between the words.
 fn command_line(pid: i32) -> String {
     let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&bytes).trim_end_matches('\0').replace('\0', " ")
 }
 
-/// Answers a command; a caller that is gone already needs no answer.
+/// Answers a command. Errors do not matter: a caller that is gone needs no answer.
 fn answer(socket: &OwnedFd, reply: &CommandReply, text: &Value) {
     let file = || -> std::io::Result<OwnedFd> {
         let mut file = std::fs::File::from(rustix::fs::memfd_create("softband-answer", rustix::fs::MemfdFlags::CLOEXEC)?);

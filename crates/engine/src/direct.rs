@@ -13,20 +13,20 @@ use softband_types::{CqHandle, HcaId, MrHandle, ProcessId, QpState, QpType, Qpn,
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// A queue pair.
+/// The HCA and the number of a queue pair.
 type Name = (HcaId, Qpn);
 
-/// The file of tables, and which queue pair has which entry.
+/// The file of tables, and the entry of each queue pair.
 pub(crate) struct DirectTables {
     tables: *mut Tables,
     file: OwnedFd,
     entries: BTreeMap<(HcaId, Qpn), (u32, ProcessId)>,
-    /// The same of shared receive queues, which have entries in the same table.
+    /// The entries of shared receive queues, in the same table.
     pub(crate) shared: BTreeMap<SrqHandle, (u32, ProcessId)>,
-    /// Which queue pairs lead where, by entry: to, from.
+    /// Links between queue pairs, by entry: to, from.
     links: BTreeMap<u32, u32>,
-    /// To whom, by sender, all fitted when they were connected, and the same the other way round; what follows keeps it so until one of
-    /// them is reset.
+    /// The receiver of each sender whose attributes all fitted at connection, and the reverse map.
+    /// Later traffic keeps the fit until one side is reset.
     fitted: BTreeMap<Name, Name>,
     fitted_by_receiver: BTreeMap<Name, Name>,
     pub(crate) free: Vec<u32>,
@@ -43,7 +43,7 @@ impl DirectTables {
         // SAFETY: a fresh mapping of a file that is as large as the mapping.
         let tables =
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), size_of::<Tables>(), ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)? };
-        // From now on nobody else can write: programs trust what is in there.
+        // From now on nobody else can write: programs trust the content.
         rustix::fs::fcntl_add_seals(&file, SealFlags::FUTURE_WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Ok(Self {
             tables: tables.cast(),
@@ -65,11 +65,12 @@ impl DirectTables {
     }
 
     fn key(&self, key: u32) -> Option<&KeyEntry> {
-        // SAFETY: the mapping lasts as long as this; the index is below the array's length; the entries consist of atomics.
+        // SAFETY: the mapping lasts as long as this; the index is below the array's length; the
+        // entries consist of atomics.
         key_index(key).map(|index| unsafe { &(*self.tables).keys[index] })
     }
 
-    /// A number for the next era of a receive queue.
+    /// Returns a number for the next epoch of a receive queue.
     pub(crate) fn next_era(&self) -> u32 {
         self.next_serial() as u32
     }
@@ -78,13 +79,13 @@ impl DirectTables {
         self.serial.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Lets programs look for what they need not keep any more.
+    /// Makes programs look for regions that they need not keep any more.
     fn note_withdrawn(&self) {
         // SAFETY: the mapping lasts as long as this, and the counter is an atomic.
         unsafe { &(*self.tables).withdrawn }.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Lets programs ask anew who is in which group.
+    /// Makes programs ask again for the members of multicast groups.
     pub(crate) fn note_groups_changed(&self) {
         // SAFETY: the mapping lasts as long as this, and the version is an atomic.
         unsafe { &(*self.tables).groups }.fetch_add(1, Ordering::SeqCst);
@@ -97,38 +98,41 @@ impl DirectTables {
 
     pub(crate) fn qp(&self, index: u32) -> &QpEntry {
         assert!((index as usize) < QPS);
-        // SAFETY: the mapping lasts as long as this; the index is below the array's length; the entries consist of atomics.
+        // SAFETY: the mapping lasts as long as this; the index is below the array's length; the
+        // entries consist of atomics.
         unsafe { &(*self.tables).qps[index as usize] }
     }
 
-    /// An entry says something else now. After that has been written, and before anybody is waited for: a program that remembers what it
-    /// said before has been looking since then, or sees this.
+    /// Notes that an entry has changed. The caller first writes the change, then calls this, and
+    /// waits for transfers last. A program that uses its copy of the old entry has begun its
+    /// transfer before, or it sees the new version.
     pub(crate) fn note_changed(&self, index: u32) {
         self.qp(index).version.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The entry of a queue pair plus one; 0 when it has none.
+    /// Returns the entry of a queue pair plus one, or 0 for none.
     pub(crate) fn entry_of(&self, hca: HcaId, qpn: Qpn) -> u32 {
         self.entries.get(&(hca, qpn)).map_or(0, |(index, _)| index + 1)
     }
 
-    /// Says how much of the work of a queue pair that went to the engine is done.
+    /// Sets the number of finished requests among those of a queue pair that went to the engine.
     pub(crate) fn set_done(&self, hca: HcaId, qpn: Qpn, done: u32) {
         if let Some((index, _)) = self.entries.get(&(hca, qpn)) {
             self.qp(*index).done.store(done, Ordering::SeqCst);
         }
     }
 
-    /// Lets an entry lead to another one, or nowhere (0). True when it led elsewhere before.
+    /// Links an entry to another entry (plus one) or to none (0). Returns whether that broke a
+    /// former link.
     fn link(&mut self, from: u32, to: u32) -> bool {
-        // The entry that led there before has not changed: its own program has done nothing.
+        // The program of the other entry has done nothing, so that entry still has its link.
         let displaces = to != 0 && self.links.insert(to - 1, from).is_some_and(|other| other != from && self.unlink(other, to));
         let former = self.qp(from).peer.swap(to, Ordering::SeqCst);
         self.note_changed(from);
         displaces || former != 0 && former != to
     }
 
-    /// Lets an entry lead nowhere, if it leads to this one; whether it did.
+    /// Removes the link of an entry if it leads to `to`. Returns whether it did.
     fn unlink(&self, from: u32, to: u32) -> bool {
         let led_there = self.qp(from).peer.compare_exchange(to, 0, Ordering::SeqCst, Ordering::Relaxed).is_ok();
         if led_there {
@@ -137,14 +141,15 @@ impl DirectTables {
         led_there
     }
 
-    /// Lets nobody lead to an entry.
+    /// Removes the link that leads to an entry.
     fn unlink_from_all(&mut self, index: u32) {
         if let Some(from) = self.links.remove(&index) {
             self.unlink(from, index + 1);
         }
     }
 
-    /// Entries that others were at whom nobody waits for any more: who is alone now takes no lock from now on.
+    /// Marks the entries that became single producers when others were removed. They take no lock
+    /// from now on. The removed entries must have no transfers in flight.
     fn note_lone_senders(&mut self) {
         for index in self.cq_producers.take_lone() {
             self.qp(index).is_sole_producer.store(1, Ordering::SeqCst);
@@ -152,7 +157,7 @@ impl DirectTables {
         }
     }
 
-    /// Takes an entry away, and the link that leads to it. The caller waits for those who were moving data.
+    /// Clears an entry and the link that leads to it. The caller waits for transfers in flight.
     fn clear(&mut self, name: Name, index: u32) {
         self.qp(index).qpn.store(0, Ordering::SeqCst);
         self.qp(index).peer.store(0, Ordering::SeqCst);
@@ -171,7 +176,7 @@ impl DirectTables {
         }
     }
 
-    /// Who sends to a queue pair.
+    /// Returns the queue pair that sends to `receiver`.
     pub(crate) fn fitted_sender_of(&self, receiver: Name) -> Option<Name> {
         self.fitted_by_receiver.get(&receiver).copied()
     }
@@ -183,7 +188,7 @@ impl DirectTables {
 
     fn take_entry(&mut self, hca: HcaId, qpn: Qpn, process: ProcessId) -> Option<u32> {
         if let Some((index, owner)) = self.entries.get_mut(&(hca, qpn)) {
-            *owner = process; // the process that made it may have left it to another one
+            *owner = process; // its first process may have left it to another one
             return Some(*index);
         }
         let index = self.take_index()?;
@@ -200,18 +205,18 @@ impl DirectTables {
             }
             None => return None,
         };
-        // A former queue pair may have left these.
+        // A former queue pair may have left these values.
         self.qp(index).done.store(0, Ordering::SeqCst);
         self.qp(index).since_ps.store(0, Ordering::SeqCst);
         Some(index)
     }
 
-    /// The entry of a shared receive queue plus one; 0 when it has none.
+    /// Returns the entry of a shared receive queue plus one, or 0 for none.
     pub(crate) fn shared_entry_of(&self, srq: SrqHandle) -> u32 {
         self.shared.get(&srq).map_or(0, |(index, _)| index + 1)
     }
 
-    /// A shared receive queue has room for so many requests now.
+    /// Sets the number of requests that a shared receive queue has room for.
     pub(crate) fn resize_shared_queue(&self, srq: SrqHandle, entries: u32) {
         if let Some((index, _)) = self.shared.get(&srq) {
             self.qp(*index).receive_entries.store(entries, Ordering::SeqCst);
@@ -219,7 +224,7 @@ impl DirectTables {
         }
     }
 
-    /// What completes before this moment is not for the queue pair as it is now.
+    /// Sets the moment in picoseconds from which completions belong to the queue pair as it is now.
     pub(crate) fn set_since(&self, hca: HcaId, qpn: Qpn, since_ps: u64) {
         if let Some((index, _)) = self.entries.get(&(hca, qpn)) {
             self.qp(*index).since_ps.store(since_ps, Ordering::SeqCst);
@@ -229,24 +234,25 @@ impl DirectTables {
 
 impl Drop for DirectTables {
     fn drop(&mut self) {
-        // SAFETY: our own mapping; no reference into it is kept.
+        // SAFETY: this value owns the mapping, and no reference into it remains.
         let _ = unsafe { rustix::mm::munmap(self.tables.cast(), size_of::<Tables>()) };
     }
 }
 
 const _: () = assert!(KEYS.is_power_of_two());
 
-/// Whether peers may reach a queue pair in this state.
+/// Returns whether peers may reach a queue pair in this state.
 fn is_receiving(state: u32) -> bool {
     state == QpState::Rtr as u32 || state == QpState::Rts as u32
 }
 
-/// Whether one queue pair alone sends to this one: datagrams come from many, and so does what takes from a shared queue.
+/// Returns whether only one queue pair sends to this one. Datagrams come from many senders. So do
+/// messages for a shared receive queue.
 fn has_one_sender(qp: &QpSnapshot) -> bool {
     matches!(qp.init.qp_type, QpType::Rc | QpType::Uc) && qp.init.srq.is_none()
 }
 
-/// The type of the queue pair that receives what one of this type sends.
+/// Returns the type of the queue pair that receives from a sender of this type.
 fn receiving_type(sender: QpType) -> Option<QpType> {
     match sender {
         QpType::XrcSend => Some(QpType::XrcRecv),
@@ -256,7 +262,7 @@ fn receiving_type(sender: QpType) -> Option<QpType> {
 }
 
 impl Engine {
-    /// A region may be reached directly from now on; where it `is_shared`, by mapping it.
+    /// Publishes a region for direct access. Peers map it if `is_shared`.
     pub(crate) fn publish_region(&mut self, mr: MrHandle, is_shared: bool) {
         if self.pace != Pace::Wall {
             return;
@@ -264,7 +270,8 @@ impl Engine {
         let key = mr.0;
         let (Some(entry), Some((hca, init))) = (self.direct.key(key), self.world.region(mr)) else { return };
         let owner = &self.processes[init.owner.0 as usize];
-        // The file has no room for higher addresses, whatever the program says: peers would fault there.
+        // The file has no room for higher addresses, whatever the program says: peers would fault
+        // there.
         let is_shared = is_shared && init.address.checked_add(init.len_bytes).is_some_and(|end| end <= QUEUES_OFFSET);
         let file = if is_shared { owner.shared.memory_file_number() } else { 0 };
         if let Some(file) = owner.shared.memory_file().filter(|_| is_shared) {
@@ -283,7 +290,7 @@ impl Engine {
         entry.key.store(key, Ordering::SeqCst);
     }
 
-    /// A region may not be reached any more; when this returns, nobody does.
+    /// Withdraws a region from direct access. When this returns, nobody reaches it.
     pub(crate) fn withdraw_region(&mut self, MrHandle(key): MrHandle) {
         if self.pace != Pace::Wall {
             return;
@@ -298,7 +305,7 @@ impl Engine {
         }
     }
 
-    /// Lets the table say what a queue pair is now.
+    /// Writes the present state of a queue pair into the table.
     pub(crate) fn publish_queue_pair(&mut self, hca: HcaId, qpn: Qpn) {
         if self.pace != Pace::Wall {
             return;
@@ -311,7 +318,7 @@ impl Engine {
             self.direct.forget_fitted((hca, qpn));
         }
         if qp.state == QpState::Error {
-            self.take_over_receive_queue(hca, qpn); // what is in it comes back flushed
+            self.take_over_receive_queue(hca, qpn); // its requests come back flushed
         }
         let peer = self.peer_entry((hca, qpn), &qp);
         let worse = self.direct.qp(index).access.load(Ordering::Relaxed) & !crate::convert::access_bits(qp.access) != 0;
@@ -322,13 +329,13 @@ impl Engine {
         self.write_entry(index, owner, hca, &qp);
         let ends = received && !is_receiving(qp.state as u32);
         if ends {
-            self.direct.unlink_from_all(index); // it may be somebody else's peer when it receives again
+            self.direct.unlink_from_all(index); // another queue pair may be its peer when it receives again
         }
         let has_other_keys = self.write_datagram_part(self.direct.qp(index), hca, &qp);
         if self.direct.link(index, peer) || worse || ends || received && has_other_keys {
             self.await_quiescence();
         }
-        // The other side may have been waiting for this one.
+        // The other side may have been waiting for this queue pair.
         if let Some((peer_hca, peer_qpn)) = self.named_peer(hca, &qp)
             && let Some((_, peer_qp)) = self.world.find_qp(peer_hca, peer_qpn)
         {
@@ -340,7 +347,8 @@ impl Engine {
         }
     }
 
-    /// What reaches an entry goes into the ring of this queue: if another one's peer was alone there, it is no longer when this returns.
+    /// Adds an entry as a producer of a queue's ring. When this returns, a former single producer
+    /// uses the lock.
     pub(crate) fn note_feeder(&mut self, index: u32, cq: CqHandle, has_one_sender: bool) {
         let only = self.direct.cq_producers.add(cq, index, has_one_sender);
         if let Some(only) = only.filter(|only| self.direct.qp(*only).is_sole_producer.swap(0, Ordering::SeqCst) != 0) {
@@ -349,13 +357,13 @@ impl Engine {
         }
     }
 
-    /// Nobody is at what was taken away any more, when this returns.
+    /// Waits until nobody uses the removed entries. Then marks the single producers that remain.
     pub(crate) fn await_those_at_the_gone(&mut self) {
         self.await_quiescence();
         self.direct.note_lone_senders();
     }
 
-    /// The completion queue with the ring into which that goes which reaches a queue pair.
+    /// Returns the completion queue whose ring takes the completions of messages to a queue pair.
     fn ring_of(&self, hca: HcaId, qp: &QpSnapshot) -> Option<&CqRecord> {
         let receives = self.receive_queues.get(hca, qp.qpn).is_some() || qp.init.srq.is_some_and(|srq| self.direct.shared_entry_of(srq) != 0);
         self.cqs.get(&qp.init.recv_cq.0).filter(|cq| receives && cq.remote_cqe_ring != 0)
@@ -391,7 +399,7 @@ impl Engine {
         self.direct.note_changed(index);
     }
 
-    /// Whom a connected queue pair names as its peer.
+    /// Returns the peer that a connected queue pair names.
     pub(crate) fn named_peer(&self, hca: HcaId, qp: &QpSnapshot) -> Option<Name> {
         if qp.init.qp_type == QpType::Ud {
             return None;
@@ -399,8 +407,9 @@ impl Engine {
         self.world.hca_reached((hca, qp.port), qp.address_vector.dlid).map(|peer| (peer, qp.dest_qpn))
     }
 
-    /// The entry of the queue pair that `qp` is connected to (plus one); 0 unless that one is ready to receive and this one to send,
-    /// and everything fits that packets would be checked for: who is connected to whom, sequence numbers, partitions, packet sizes.
+    /// Returns the entry (plus one) of the peer of `qp`. Returns 0 unless the peer is ready to
+    /// receive and `qp` to send. All facts that packets are checked for must fit: connection,
+    /// sequence numbers, partitions, packet sizes.
     fn peer_entry(&mut self, name: Name, qp: &QpSnapshot) -> u32 {
         let Some(to) = self.named_peer(name.0, qp).filter(|_| qp.state == QpState::Rts) else { return 0 };
         let Some((_, peer)) = self.world.find_qp(to.0, to.1) else { return 0 };
@@ -409,7 +418,8 @@ impl Engine {
             && Some(peer.init.qp_type) == receiving_type(qp.init.qp_type)
             && self.named_peer(to.0, &peer).is_some_and(|(back, _)| back == name.0);
         let fits = qp.pkey.reaches(peer.pkey) && qp.path_mtu == peer.path_mtu && qp.max_rd_atomic <= peer.max_dest_rd_atomic;
-        // While packets are under way the numbers of both sides differ; that they were equal at first is enough.
+        // While packets are in flight, the numbers of both sides differ. Equal numbers at the start
+        // suffice.
         let in_step = self.direct.fitted.get(&name) == Some(&to) || qp.send_psn == peer.receive_psn;
         let meets_faults = self.may_meet_faults(name.0, qp) || self.may_meet_faults(to.0, &peer);
         if !connected || !fits || !in_step || meets_faults {
@@ -419,7 +429,7 @@ impl Engine {
         self.direct.entry_of(to.0, to.1)
     }
 
-    /// A queue pair is gone; when this returns, nobody moves data by it.
+    /// Removes a queue pair from the table. When this returns, nobody moves data by it.
     pub(crate) fn withdraw_queue_pair(&mut self, hca: HcaId, qpn: Qpn) {
         if let Some((index, _)) = self.direct.entries.remove(&(hca, qpn)) {
             self.direct.clear((hca, qpn), index);
@@ -428,7 +438,7 @@ impl Engine {
         }
     }
 
-    /// A process has ended: its queue pairs and regions are nobody's.
+    /// Removes the queue pairs and regions of an ended process.
     pub(crate) fn withdraw_process(&mut self, process: ProcessId) {
         if self.pace != Pace::Wall {
             return;

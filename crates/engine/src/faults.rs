@@ -1,4 +1,5 @@
-//! Faults on the program side: hosts whose programs end, ports whose state programs see, and what no longer goes past the engine.
+//! Faults on the program side: dead hosts, port states that programs see, and traffic that no
+//! longer bypasses the engine.
 
 use crate::pace::{Engine, Pace};
 use softband_fabric::faults::{FaultKind, FaultSpec};
@@ -6,7 +7,7 @@ use softband_model::verbs::api::QpSnapshot;
 use softband_types::{HcaId, PortNumber, QpType};
 
 impl Engine {
-    /// A host has died: its programs end at once, without a word.
+    /// Ends the programs of a host that has died. They get no warning.
     pub(crate) fn host_died(&mut self, host: usize) {
         self.warn(format!("host {} died at {:.6} s", self.world.spec().hosts[host].name, self.now.as_secs_f64()));
         let is_there = |engine: &Self, process: usize| engine.processes[process].host == host && engine.processes[process].is_alive();
@@ -15,14 +16,15 @@ impl Engine {
             self.processes[*process].send_signal(libc::SIGKILL);
         }
         for process in all {
-            // The end of one may have been another's.
+            // The end of one process may have ended another one.
             if is_there(self, process) {
                 self.process_exits(process);
             }
         }
     }
 
-    /// A port's link went down or came up: the host's files say so, and what programs may do themselves changes.
+    /// Reacts to a link that went down or came up. Updates the host's files and the table entries
+    /// of all queue pairs.
     pub(crate) fn port_changed(&mut self, hca: HcaId, number: PortNumber) {
         if let Some(files) = &self.files
             && let Err(error) = files.note_port(&self.world, hca, number)
@@ -32,7 +34,8 @@ impl Engine {
         self.publish_all();
     }
 
-    /// Lets the tables say anew of all queue pairs whether programs may move data by them.
+    /// Rewrites the table entries of all queue pairs: the right of programs to move data may have
+    /// changed.
     pub(crate) fn publish_all(&mut self) {
         if self.pace != Pace::Wall {
             return;
@@ -43,7 +46,7 @@ impl Engine {
         }
     }
 
-    /// Whether what a queue pair sends may meet a fault: then its packets are the World's.
+    /// Returns whether packets of a queue pair may meet a fault. The World then carries them.
     pub(crate) fn may_meet_faults(&self, hca: HcaId, qp: &QpSnapshot) -> bool {
         match qp.init.qp_type {
             QpType::Ud => self.world.is_any_way_affected(hca, qp.port, self.now),
@@ -51,7 +54,7 @@ impl Engine {
         }
     }
 
-    /// Adds a fault, given as words, from now on; why that cannot be.
+    /// Adds a fault, given as words, that acts from now on. Fails with the reason.
     pub(crate) fn add_fault(&mut self, words: &[&str]) -> Result<(), String> {
         let kind = FaultKind::of_words(self.world.spec(), words).map_err(|unknown| match unknown.known.is_empty() {
             true => unknown.message,
@@ -65,7 +68,7 @@ impl Engine {
         self.set_wall_clock();
         let at = self.now.max(self.world.now());
         self.world.add_faults(&[FaultSpec { at, kind }]);
-        // Before anything else is sent past the engine.
+        // Programs must see the fault before they send anything else past the engine.
         self.publish_all();
         Ok(())
     }

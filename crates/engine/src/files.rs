@@ -1,5 +1,6 @@
-//! What a host's programs find below `/sys/class/infiniband*` and `/dev/infiniband`: a folder for each host, to which the library
-//! in them leads such paths (`guest/files`). It looks like the kernel's, by what the fabric file says.
+//! The files that a host's programs find below `/sys/class/infiniband*` and `/dev/infiniband`. Each
+//! host has a folder, to which the library in its programs redirects these paths (`guest/files`).
+//! The folder looks like the kernel's and follows the fabric file.
 
 use crate::pace::Engine;
 use crate::verbs::abi_lid;
@@ -16,27 +17,29 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// Number of the character devices in the kernel's list of devices.
+/// Major and first minor number of the character devices in the kernel's list of devices.
 const UVERBS_MAJOR: u32 = 231;
 const UVERBS_MINOR: u32 = 192;
-/// What the kernel's interface calls itself (`IB_USER_VERBS_ABI_VERSION`).
+/// Version of the kernel's verbs interface (`IB_USER_VERBS_ABI_VERSION`).
 const VERBS_ABI: &str = "6";
-/// The classes of InfiniBand and Ethernet controllers in PCI (`PCI_CLASS_NETWORK_INFINIBAND` and `_ETHERNET` with their two zeros).
+/// PCI classes of InfiniBand and Ethernet controllers (`PCI_CLASS_NETWORK_INFINIBAND` and
+/// `_ETHERNET` with their two zeros).
 const PCI_CLASS_INFINIBAND: &str = "0x020700";
 const PCI_CLASS_ETHERNET: &str = "0x020000";
 
-/// The folders; they go when this goes.
+/// The folders of all hosts. They disappear when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Files {
     folder: PathBuf,
-    /// Part of the names in it, which other users cannot list: a program may change its user, and has to read them still.
+    /// Part of the names in the folder, which other users cannot list. A program that has changed
+    /// its user must still read the files.
     secret: String,
-    /// Held as long as the engine lives, however it ends: a folder without a lock is stale.
+    /// Lock that lasts as long as the engine, however it ends: a folder without a lock is stale.
     _lock: File,
 }
 
 impl Files {
-    /// A folder for the engine of this name.
+    /// Creates the folder for the engine of this name.
     pub(crate) fn new(engine: &str) -> anyhow::Result<Self> {
         let parent = std::env::temp_dir();
         let place = || format!("cannot write the files that programs see of their HCAs into {} (TMPDIR names another folder)", parent.display());
@@ -47,7 +50,8 @@ impl Files {
         remove_stale(parent);
         let secret = crate::admission::random_word().map_err(io::Error::other)?;
         let folder = parent.join(format!("{engine}-files"));
-        // It gets its name when it has its lock: another engine that starts now would take it for one that was left.
+        // The folder gets its name after its lock. Another engine that starts now would take it for
+        // a stale folder.
         let nascent = parent.join(format!("{engine}-files.new"));
         DirBuilder::new().mode(0o711).create(&nascent)?;
         let lock = File::open(&nascent)?;
@@ -56,7 +60,8 @@ impl Files {
         Ok(Self { folder, secret, _lock: lock })
     }
 
-    /// A way to the libraries that the dynamic linker can be told: it separates what it is given by characters that cannot be escaped (ld.so(8)).
+    /// Returns a path to the libraries that the dynamic linker accepts. The linker splits its lists
+    /// at characters that cannot be escaped (ld.so(8)).
     pub(crate) fn way_to(&self, libraries: &Path) -> anyhow::Result<PathBuf> {
         let can_be_told = |path: &Path| !path.as_os_str().as_bytes().iter().any(|byte| b" \t\n:;$".contains(byte));
         if can_be_told(libraries) {
@@ -73,7 +78,7 @@ impl Files {
         Ok(link)
     }
 
-    /// A port's state is another one now, where its host has files.
+    /// Writes the new state of a port, if its host has files.
     pub(crate) fn note_port(&self, world: &World, hca: HcaId, number: PortNumber) -> io::Result<()> {
         let (host, index) = world.place_of(hca);
         let device = &world.spec().hosts[host].hcas[index].device;
@@ -93,7 +98,8 @@ impl Files {
         self.folder.join(format!("{}-{host}", self.secret))
     }
 
-    /// The folder of a host, written when it is first asked for: large fabrics have many hosts without programs.
+    /// Returns the folder of a host. The first call writes it, because large fabrics have many
+    /// hosts without programs.
     fn of_host(&self, host: usize, world: &World) -> io::Result<PathBuf> {
         let folder = self.place_of(host);
         if !folder.is_dir() {
@@ -104,7 +110,7 @@ impl Files {
 }
 
 impl Engine {
-    /// What a program of `host` gets in its environment to find the files.
+    /// Returns the environment variable by which programs of `host` find the files.
     pub(crate) fn files_variable(&mut self, host: usize) -> Option<(String, String)> {
         match self.files.as_ref()?.of_host(host, &self.world) {
             Ok(folder) => Some((environment::FILES.to_owned(), folder.to_str()?.to_owned())),
@@ -122,7 +128,7 @@ impl Drop for Files {
     }
 }
 
-/// Removes what engines of this user that were killed have left.
+/// Removes the folders that killed engines of this user left behind.
 fn remove_stale(parent: &Path) {
     let own = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
@@ -138,7 +144,7 @@ fn remove_stale(parent: &Path) {
     }
 }
 
-/// A folder with files in it, each with its text and a newline.
+/// Writes a folder with files, each with its text and a newline.
 fn put(folder: &Path, files: &[(&str, String)]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     files.iter().try_for_each(|(name, text)| fs::write(folder.join(name), format!("{text}\n")))
@@ -149,7 +155,7 @@ fn write_host(root: &Path, world: &World, host: usize, spec: &HostSpec) -> io::R
     fs::create_dir_all(&class)?;
     fs::create_dir_all(&devices)?;
     put(&verbs, &[("abi_version", VERBS_ABI.into())])?;
-    // Libraries tell by it whether a peer is on their own machine (UCX).
+    // Libraries compare it to tell whether a peer is on their own machine (UCX).
     put(&root.join("proc/sys/kernel/random"), &[("boot_id", format!("50f7ba2d-0000-4000-8000-{host:012x}"))])?;
     for (number, hca) in spec.hcas.iter().enumerate() {
         // Each HCA is a card of its own: links lead from its class to it, as in the kernel's tree.
@@ -158,7 +164,7 @@ fn write_host(root: &Path, world: &World, host: usize, spec: &HostSpec) -> io::R
         write_card(&root.join("sys").join(&card), world, (host, number), hca, &uverbs)?;
         symlink(format!("../../{card}/infiniband/{device}"), class.join(device))?;
         symlink(format!("../../{card}/infiniband_verbs/{uverbs}"), verbs.join(&uverbs))?;
-        // A character device that may be opened; nothing goes through it.
+        // A character device that programs may open; nothing goes through it.
         symlink("/dev/null", devices.join(&uverbs))?;
     }
     Ok(())
@@ -200,7 +206,7 @@ fn write_card(card: &Path, world: &World, (host, number): (usize, usize), hca: &
     Ok(())
 }
 
-/// A port's state and its physical state, as files of these names have them.
+/// Returns the file names and texts of a port's state and physical state.
 fn states_of(port: &PortSnapshot) -> [(&'static str, &'static str); 2] {
     match port.active {
         true => [("state", "4: ACTIVE"), ("phys_state", "5: LinkUp")],
@@ -210,7 +216,8 @@ fn states_of(port: &PortSnapshot) -> [(&'static str, &'static str); 2] {
 
 fn write_port(folder: &Path, port: &PortSnapshot, pkeys: impl Iterator<Item = u16>) -> io::Result<()> {
     let [state, physical_state] = states_of(port).map(|(name, text)| (name, text.to_owned()));
-    // The service levels' map and the system image's GUID, or that its GIDs are IP addresses: as `ibv_query_port` says.
+    // The bits of InfiniBand mean a service level map and a system image GUID. The bit of Ethernet
+    // means that GIDs are IP addresses. `ibv_query_port` reports the same.
     let is_ethernet = port.link_layer == LinkLayer::Ethernet;
     let (capabilities, gid_type) = if is_ethernet { ("0x04000000", "RoCE v2") } else { ("0x00000840", "IB/RoCE v1") };
     let facts = [
@@ -236,13 +243,13 @@ fn write_port(folder: &Path, port: &PortSnapshot, pkeys: impl Iterator<Item = u1
     put(&folder.join("pkeys"), &pkeys.iter().map(|(name, text)| (name.as_str(), text.clone())).collect::<Vec<_>>())
 }
 
-/// Name of an Ethernet port's network interface. Nothing but the name is there.
+/// Returns the name of an Ethernet port's network interface. Only the name exists.
 fn interface_name(port: &PortSnapshot) -> String {
     format!("roce{}", port.lid.0)
 }
 
-/// A link's rate as the kernel words it: a speed by its round name in tenths of a gigabit a second, and SDR without its own. A lane of 10 GbE
-/// is QDR to it.
+/// Formats a link's rate as the kernel does. A lane has its round speed in tenths of a gigabit a
+/// second. SDR has no name, and a lane of 10 GbE appears as QDR.
 fn rate_text(layer: LinkLayer, rate: LinkRate) -> String {
     let (tenths, name) = match rate.speed {
         LinkSpeed::Fdr10 if layer == LinkLayer::Ethernet => (100, " QDR"),
@@ -261,7 +268,7 @@ fn rate_text(layer: LinkLayer, rate: LinkRate) -> String {
     format!("{}{half} Gb/sec ({}{name})", tenths / 10, rate.width)
 }
 
-/// Bytes in groups of two, as the kernel writes GUIDs and GIDs.
+/// Formats bytes in groups of two, as the kernel writes GUIDs and GIDs.
 fn groups(bytes: &[u8]) -> String {
     bytes.chunks(2).map(|pair| format!("{:02x}{:02x}", pair[0], pair[1])).collect::<Vec<_>>().join(":")
 }

@@ -1,4 +1,4 @@
-//! An engine without programs, for throwing messages at it: fuzzing and property tests.
+//! An engine without programs, as a target for messages of fuzzing and property tests.
 
 use crate::context_switch::Processors;
 use crate::control::Mailbox;
@@ -10,12 +10,14 @@ use softband_ipc::layout::{PAYLOAD_BYTES, POSTED_BYTES};
 use softband_types::ProcessId;
 use std::sync::atomic::Ordering;
 
-/// One attached process on host 0 that says whatever the caller wants it to say.
+/// An attached process on host 0 that says whatever the caller wants it to say.
 pub struct Harness(Engine);
 
 impl Harness {
+    /// Creates the engine and the process.
+    ///
     /// # Panics
-    /// When the machine has no memory for it.
+    /// Panics if the machine has no memory for it.
     pub fn new(spec: &FabricSpec) -> Self {
         let (mailbox, receiver) = Mailbox::new();
         let libraries = Libraries { preload: "".into(), directory: "".into(), by_preload: true };
@@ -36,11 +38,12 @@ impl Harness {
         Self(engine)
     }
 
-    /// The process asks for call number `op` with `request`, after having posted `posted`. Returns the status of the answer.
+    /// Posts `posted` and makes call number `op` with `request`, in the name of the process.
+    /// Returns the status of the answer.
     pub fn call(&mut self, op: u32, request: &[u8], posted: &[u8]) -> i32 {
         let slot = self.0.processes[0].shared.slot(0);
         let (len, posted_len) = (request.len().min(PAYLOAD_BYTES), posted.len().min(POSTED_BYTES));
-        // SAFETY: the slot is ours alone here, and both lengths were cut to what it holds.
+        // SAFETY: nobody else uses the slot here, and both lengths are cut to its size.
         unsafe {
             std::ptr::copy_nonoverlapping(request.as_ptr(), slot.payload.as_ptr().cast_mut(), len);
             std::ptr::copy_nonoverlapping(posted.as_ptr(), slot.posted.as_ptr().cast_mut(), posted_len);
@@ -56,12 +59,12 @@ impl Harness {
         self.0.processes[0].shared.slot(0).status.load(Ordering::Relaxed)
     }
 
-    /// The reply of the last call.
+    /// Returns the reply to the last call.
     pub fn reply(&self) -> Vec<u8> {
         self.0.processes[0].shared.request(0)
     }
 
-    /// Lets at most `events` things happen; the program never gets the token.
+    /// Handles at most `events` events. The program never gets the token.
     pub fn step(&mut self, events: usize) {
         let mut notices = Vec::new();
         for _ in 0..events {
