@@ -324,7 +324,7 @@ impl Engine {
         let worse = self.direct.qp(index).access.load(Ordering::Relaxed) & !crate::convert::access_bits(qp.access) != 0;
         let received = is_receiving(self.direct.qp(index).state.load(Ordering::Relaxed));
         if self.ring_of(hca, &qp).is_some() {
-            self.note_feeder(index, qp.init.recv_cq, has_one_sender(&qp));
+            self.note_cq_producer(index, qp.init.recv_cq, has_one_sender(&qp));
         }
         self.write_entry(index, owner, hca, &qp);
         let ends = received && !is_receiving(qp.state as u32);
@@ -349,7 +349,7 @@ impl Engine {
 
     /// Adds an entry as a producer of a queue's ring. When this returns, a former single producer
     /// uses the lock.
-    pub(crate) fn note_feeder(&mut self, index: u32, cq: CqHandle, has_one_sender: bool) {
+    pub(crate) fn note_cq_producer(&mut self, index: u32, cq: CqHandle, has_one_sender: bool) {
         let only = self.direct.cq_producers.add(cq, index, has_one_sender);
         if let Some(only) = only.filter(|only| self.direct.qp(*only).is_sole_producer.swap(0, Ordering::SeqCst) != 0) {
             self.direct.note_changed(only);

@@ -93,7 +93,7 @@ impl Engine {
     pub(crate) fn publish_shared_queue(&mut self, srq: SrqHandle, hca: HcaId, init: &SrqInit, queue: &ReceiveQueue) {
         let Some(index) = self.direct.take_index() else { return };
         if let Some(xrc) = init.xrc {
-            self.note_feeder(index, xrc.cq, false);
+            self.note_cq_producer(index, xrc.cq, false);
         }
         let owner = &self.processes[queue.process];
         self.direct.shared.insert(srq, (index, owner.number));
