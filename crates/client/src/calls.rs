@@ -1,4 +1,4 @@
-//! Calls by value.
+//! Calls to the engine with values as request and reply.
 
 use crate::execution_token::{deliver_signals, exchange, give, lock_calls};
 use crate::session::thread_slot;
@@ -14,12 +14,12 @@ pub struct Errno(pub i32);
 /// Calls `op` with `request`.
 ///
 /// # Errors
-/// The errno that the engine answers; `ENODEV` in a thread that the engine does not know.
+/// The errno of the engine's reply. `ENODEV` in a thread that the engine does not know.
 pub fn call<Request: Pod, Reply: Pod>(op: Op, request: &Request) -> Result<Reply, Errno> {
     call_bytes(op, request, &[], &mut []).map(|(reply, _)| reply)
 }
 
-/// Calls `op` with `request`; the reply carries nothing.
+/// Calls `op` with `request`. The reply carries no data.
 ///
 /// # Errors
 /// As [`call`].
@@ -27,10 +27,11 @@ pub fn call_void<Request: Pod>(op: Op, request: &Request) -> Result<(), Errno> {
     call_bytes::<Request, [u8; 0]>(op, request, &[], &mut []).map(|_| ())
 }
 
-/// Calls `op` with `request` and `tail` after it; what follows the reply goes to `reply_tail`. Returns the length of that.
+/// Calls `op` with `request`, followed by `tail`. Copies the bytes after the reply to `reply_tail`
+/// and returns their count.
 ///
 /// # Errors
-/// As [`call`]; `EMSGSIZE` when request and tail are larger than one call can carry.
+/// As [`call`]. `EMSGSIZE` if request and tail exceed the size of one call.
 pub fn call_bytes<Request: Pod, Reply: Pod>(op: Op, request: &Request, tail: &[u8], reply_tail: &mut [u8]) -> Result<(Reply, usize), Errno> {
     let Some(slot) = thread_slot() else { return Err(Errno(libc::ENODEV)) };
     let head = bytemuck::bytes_of(request);
@@ -49,7 +50,7 @@ pub fn call_bytes<Request: Pod, Reply: Pod>(op: Op, request: &Request, tail: &[u
     result
 }
 
-/// Tells `op` with `request` and never gets the token back: the thread or the process ends.
+/// Sends `op` with `request` and never gets the token back: the thread or the process ends.
 pub fn tell_last<Request: Pod>(op: Op, request: &Request) {
     if let Some(slot) = thread_slot() {
         let head = bytemuck::bytes_of(request);
@@ -61,7 +62,8 @@ pub fn tell_last<Request: Pod>(op: Op, request: &Request) {
 
 fn write_payload(slot: &ThreadSlot, offset: usize, bytes: &[u8]) {
     assert!(offset + bytes.len() <= PAYLOAD_BYTES);
-    // SAFETY: it is this thread's turn, so nobody else touches the payload, and the range was checked.
+    // SAFETY: this thread has the token, so nobody else touches the payload, and the range was
+    // checked.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), slot.payload.as_ptr().cast_mut().add(offset), bytes.len()) };
 }
 
@@ -73,7 +75,7 @@ fn read_reply<Reply: Pod>(slot: &ThreadSlot, reply_tail: &mut [u8]) -> Result<(R
     }
     let mut reply: Reply = bytemuck::Zeroable::zeroed();
     let tail = (len - head).min(reply_tail.len());
-    // SAFETY: it is this thread's turn again, and both ranges lie within the payload.
+    // SAFETY: this thread has the token again, and both ranges lie within the payload.
     unsafe {
         std::ptr::copy_nonoverlapping(slot.payload.as_ptr(), bytemuck::bytes_of_mut(&mut reply).as_mut_ptr(), head);
         std::ptr::copy_nonoverlapping(slot.payload.as_ptr().add(head), reply_tail.as_mut_ptr(), tail);

@@ -1,26 +1,27 @@
-//! Taking completions out of a ring.
+//! Consumer side of a CQ's ring.
 
 use crate::session::shared_base;
 use softband_ipc::layout::SHARED_BYTES;
 use softband_ipc::ring::{CqRingHeader, Cqe, entry_offset, ring_bytes};
 use std::sync::atomic::Ordering;
 
-/// The program's end of a completion queue's ring. One consumer at a time: the caller holds the CQ's lock.
+/// The program's end of a CQ's ring. It admits one consumer at a time: the caller holds the CQ's
+/// lock.
 #[derive(Clone, Debug)]
 pub struct CompletionRing {
     offset: usize,
     capacity: u32,
-    /// Rings of former sizes that were not empty when this one took over: what they hold comes first.
+    /// Rings before a resize that still held entries. Their entries come first.
     former: Vec<CompletionRing>,
-    /// How many completions were taken in all, out of former rings as well (wraps).
+    /// Completions taken in all, from former rings as well (wraps).
     taken: u32,
 }
 
 impl CompletionRing {
-    /// The ring that the engine has laid at `offset`.
+    /// Returns the ring that the engine has laid out at `offset`, for `capacity` completions.
     ///
     /// # Panics
-    /// When it does not lie within the shared memory.
+    /// Panics if the ring does not lie within the shared memory.
     pub fn new(offset: u64, capacity: u32) -> Self {
         let offset = usize::try_from(offset).expect("offset fits");
         assert!(capacity > 0 && offset.checked_add(ring_bytes(capacity)).is_some_and(|end| end <= SHARED_BYTES), "ring within the file");
@@ -32,38 +33,38 @@ impl CompletionRing {
         unsafe { &*shared_base().add(self.offset).cast::<CqRingHeader>() }
     }
 
-    /// How many completions it holds at most.
+    /// Returns the maximal number of completions in the ring.
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// How many completions were taken in all (wraps).
+    /// Returns the number of completions taken in all (wraps).
     pub fn all_taken(&self) -> u32 {
         self.taken
     }
 
-    /// How many completions wait, in former rings as well.
+    /// Returns the number of waiting completions, in former rings as well.
     pub fn all_waiting(&self) -> u32 {
         self.former.iter().map(Self::waiting).sum::<u32>() + self.waiting()
     }
 
-    /// How many completions there were in all (wraps).
+    /// Returns the number of completions produced in all (wraps).
     pub fn all_produced(&self) -> u32 {
         self.taken.wrapping_add(self.all_waiting())
     }
 
-    /// Completions that wait to be taken.
+    /// Returns the number of waiting completions in this ring.
     pub fn waiting(&self) -> u32 {
         let header = self.header();
         header.produced.load(Ordering::Acquire).wrapping_sub(header.consumed.load(Ordering::Relaxed))
     }
 
-    /// Whether a completion was lost for want of room.
+    /// Checks whether the ring lost a completion for want of room.
     pub fn overflowed(&self) -> bool {
         self.header().overflowed.load(Ordering::Acquire) != 0
     }
 
-    /// Goes on with another ring when what this one holds has been taken.
+    /// Continues with another ring after all entries of this ring.
     pub fn replace(&mut self, next: Self) {
         let mut former = std::mem::replace(self, next);
         self.former = std::mem::take(&mut former.former);
@@ -71,7 +72,7 @@ impl CompletionRing {
         self.former.push(former);
     }
 
-    /// When the oldest completion came.
+    /// Returns the time of the oldest completion, in picoseconds.
     pub fn front_ps(&self) -> Option<u64> {
         if let Some(time) = self.former.iter().find_map(Self::front_ps) {
             return Some(time);
@@ -80,19 +81,21 @@ impl CompletionRing {
             return None;
         }
         let at = self.offset + entry_offset(self.header().consumed.load(Ordering::Relaxed), self.capacity);
-        // SAFETY: as in `take`.
+        // SAFETY: the index is below the capacity that `new` checked, and the engine wrote the
+        // entry before it moved `produced`.
         Some(unsafe { (*shared_base().add(at).cast::<Cqe>()).time_ps })
     }
 
-    /// Takes out what `goes`, wherever it stands, so that there is room for others. Answers which ones those were, by the count that
-    /// `all_taken` goes on with.
+    /// Removes all entries for which `goes` returns true, at any position, to make room. Returns
+    /// their positions as values of the counter `all_taken`.
     pub fn sweep(&mut self, goes: &mut impl FnMut(&Cqe) -> bool) -> Vec<u32> {
         let mut gone = Vec::new();
         let mut first = self.taken;
         for ring in self.former.iter().chain([&*self]) {
             let header = ring.header();
             let (consumed, waiting) = (header.consumed.load(Ordering::Relaxed), ring.waiting());
-            // SAFETY: the index is below the capacity that `new` checked, and the engine has written what waits.
+            // SAFETY: the index is below the capacity that `new` checked, and the engine has
+            // written all waiting entries.
             let place = |counter| unsafe { shared_base().add(ring.offset + entry_offset(counter, ring.capacity)).cast::<Cqe>() };
             let left = close_up(consumed, waiting, place, |position, cqe| {
                 let goes = goes(cqe);
@@ -123,7 +126,8 @@ impl CompletionRing {
         let header = self.header();
         let consumed = header.consumed.load(Ordering::Relaxed);
         let at = self.offset + entry_offset(consumed, self.capacity);
-        // SAFETY: the index is below the capacity that `new` checked; the engine wrote the entry before it moved `produced`.
+        // SAFETY: the index is below the capacity that `new` checked. The engine wrote the entry
+        // before it moved `produced`.
         let cqe = unsafe { shared_base().add(at).cast::<Cqe>().read() };
         header.consumed.store(consumed.wrapping_add(1), Ordering::Release);
         self.taken = self.taken.wrapping_add(1);
@@ -131,16 +135,18 @@ impl CompletionRing {
     }
 }
 
-/// Takes entries out of those that wait in a ring, from `consumed` on: the others move up to its end, behind which the producer goes on
-/// unhindered. Answers where they begin now. `goes` hears how many stood before an entry; the newest comes first.
+/// Removes entries from those that wait in a ring, from `consumed` on. The others move up to the
+/// end, so the producer continues unhindered. Returns their new first counter. `goes` gets the
+/// position of each entry, newest first.
 fn close_up(consumed: u32, waiting: u32, place: impl Fn(u32) -> *mut Cqe, mut goes: impl FnMut(u32, &Cqe) -> bool) -> u32 {
     let mut begin = consumed.wrapping_add(waiting);
     for position in (0..waiting).rev() {
-        // SAFETY: the caller gives places for all that wait, and is the only one who uses them.
+        // SAFETY: the caller provides valid places for all waiting entries and is their only user.
         let cqe = unsafe { place(consumed.wrapping_add(position)).read() };
         if !goes(position, &cqe) {
             begin = begin.wrapping_sub(1);
-            // SAFETY: the place belonged to an entry that has been read, and the caller is the only user of all places.
+            // SAFETY: the entry of this place has been read, and the caller is the only user of all
+            // places.
             unsafe { place(begin).write(cqe) };
         }
     }
@@ -157,7 +163,7 @@ mod tests {
         let base = ring.as_mut_ptr();
         let place = |counter: u32| base.wrapping_add(counter as usize % 4);
         for (qpn, counter) in qpns.iter().zip(0..) {
-            // SAFETY: within the array.
+            // SAFETY: the place lies in the array.
             unsafe { place(consumed.wrapping_add(counter)).write(cqe(*qpn)) };
         }
         let end = consumed.wrapping_add(qpns.len() as u32);

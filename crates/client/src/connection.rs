@@ -1,4 +1,4 @@
-//! What a sender remembers of its connection, so that it need not look at every entry of the tables for each message.
+//! A sender's cache of its connection, which saves reads of all table entries for each message.
 
 use crate::direct::TablesGuard;
 use crate::fork::own_number;
@@ -11,17 +11,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct Connection {
     pub own: &'static QpEntry,
     pub peer: &'static QpEntry,
-    /// The peer itself, or its shared receive queue.
+    /// Owner of the receive queue: the peer itself, or its SRQ.
     pub source: &'static QpEntry,
-    /// By what keys are checked, and where completions go: the peer itself, or the queue that a message of an extended reliable
-    /// connection names.
+    /// Entry that checks keys and gets completions: the peer itself, or the SRQ that a message of
+    /// an XRC connection names.
     pub keeper: &'static QpEntry,
-    /// What completes for the peer says of both.
+    /// Data about both sides, for completions of the peer.
     pub parties: Parties,
-    /// Nobody else puts completions where the peer's go.
+    /// This connection is the only producer for the peer's completions.
     pub is_sole_producer: bool,
     versions: [u32; 3],
-    /// A child of a fork may hold its parent's queue pairs, but they are not its own.
+    /// PID. A child of a fork may hold its parent's queue pairs, but does not own them.
     process: u32,
 }
 
@@ -30,14 +30,14 @@ fn version(entry: &QpEntry) -> u32 {
 }
 
 impl Connection {
-    /// The connection of the queue pair with this entry and number, of an extended one to the queue with that entry and number; whether
-    /// the states of both allow its use is the caller's to see.
+    /// Returns the connection of the queue pair with this entry and number. `named` gives entry and
+    /// number of the SRQ of an XRC connection. The caller checks the states of both sides.
     pub fn of(guard: &TablesGuard, (index, qpn): (u32, u32), named: Option<(u32, u32)>) -> Option<Self> {
         let source_of = |peer| match named {
             Some((entry, number)) => guard.queue_of_domain(entry, number, peer),
             None => guard.receives_of(peer),
         };
-        // Versions first: what is read afterwards, here and by the caller, is at least as new.
+        // Versions first: later reads, here and by the caller, are at least as new.
         let own = guard.queue_pair(index, qpn)?;
         let of_own = version(own);
         let peer = guard.peer(own)?;
@@ -62,19 +62,19 @@ impl Connection {
         is_same.then(|| Self { is_sole_producer, own, peer, source, keeper, parties, versions: [of_own, of_peer, of_source], process: own_number() })
     }
 
-    /// Whether nothing of that has changed.
+    /// Checks whether the connection is unchanged.
     #[inline(always)]
     pub fn is_valid(&self, guard: &TablesGuard) -> bool {
         self.is_still_valid(guard) && self.process == own_number()
     }
 
-    /// The same once more, for who has asked before.
+    /// Checks the same again for a caller of [`Self::is_valid`].
     #[inline(always)]
     pub fn is_still_valid(&self, _guard: &TablesGuard) -> bool {
         [version(self.own), version(self.peer), version(self.source)] == self.versions
     }
 
-    /// Whether the peer receives from a queue that others take from, too.
+    /// Checks whether the peer receives from a queue with other consumers.
     #[inline(always)]
     pub fn is_shared(&self) -> bool {
         !std::ptr::eq(self.source, self.peer)

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 static TABLES: AtomicPtr<Tables> = AtomicPtr::new(std::ptr::null_mut());
-/// What `withdrawn` of the tables was when this process last looked for what it need not keep.
+/// Value of `withdrawn` in the tables at this process's last sweep.
 static SWEPT: AtomicU32 = AtomicU32::new(0);
-/// One thread at a time looks for that.
+/// Set during a sweep, which one thread at a time runs.
 static SWEEPING: AtomicBool = AtomicBool::new(false);
-/// How long it waits for the others to end what they are moving; none takes this long but one that was stopped.
+/// Longest wait of a sweep for transfers of other threads. Only a stopped thread takes this long.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// Maps the file of tables that the engine sent.
@@ -27,7 +27,8 @@ pub(crate) fn map(file: &OwnedFd) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// A forked child has no part in its parent's queue pairs; it maps the tables anew when it attaches.
+/// Drops all state of the parent. A forked child does not share its parent's queue pairs and maps
+/// the tables anew when it attaches.
 pub(crate) fn forget() {
     SWEEPING.store(false, Ordering::Release);
     epoch_slots::forget();
@@ -35,32 +36,34 @@ pub(crate) fn forget() {
     TABLES.store(std::ptr::null_mut(), Ordering::Release);
 }
 
-/// The right to read the tables: valid entries stay valid while this lives. Locks of queues are taken before it, not under it.
+/// Permission to read the tables: valid entries stay valid while this lives. Take locks of queues
+/// before it, not under it.
 pub struct TablesGuard {
     tables: &'static Tables,
     _slot: EpochSlot,
 }
 
-/// Begins to move data.
+/// Begins a transfer.
 #[inline]
 pub fn guard_tables() -> Option<TablesGuard> {
     Some(TablesGuard::new(tables()?, EpochSlot::take::<true>()))
 }
 
-/// The announcement of a guard: this thread is about to read the tables.
+/// The announcement of a guard: this thread will read the tables soon.
 pub struct PendingGuard {
     tables: &'static Tables,
     slot: EpochSlot,
 }
 
-/// Begins to move data, for callers that take a lock next: its locked instruction serves both.
+/// Begins a transfer for callers that take a lock next. The lock's locked instruction serves both.
 #[inline(always)]
 pub fn announce() -> Option<PendingGuard> {
     Some(PendingGuard { tables: tables()?, slot: EpochSlot::take::<false>() })
 }
 
 impl PendingGuard {
-    /// The lock is taken: a locked instruction of this thread has come since, or the process is single-threaded.
+    /// Returns the guard after the caller took the lock. Either that executed a locked instruction
+    /// in this thread, or the process is single-threaded.
     #[inline(always)]
     pub fn guard_after_lock(self) -> TablesGuard {
         TablesGuard::new(self.tables, self.slot)
@@ -69,12 +72,12 @@ impl PendingGuard {
 
 #[inline]
 fn tables() -> Option<&'static Tables> {
-    // SAFETY: set once, by `map`; the mapping is never undone, and the tables consist of atomics.
+    // SAFETY: only `map` sets it. The mapping is never undone, and the tables consist of atomics.
     unsafe { TABLES.load(Ordering::Acquire).as_ref() }
 }
 
-/// Gives back what was mapped of regions that are gone: decided first, done when nobody in this process can be reaching them any more.
-/// What goes meanwhile is the next sweep's.
+/// Unmaps regions that are no longer registered, after all threads of this process have stopped
+/// reading them. Later withdrawals wait for the next sweep.
 #[cold]
 fn sweep(tables: &'static Tables, own: &EpochSlot) {
     if SWEEPING.swap(true, Ordering::AcqRel) {
@@ -88,14 +91,14 @@ fn sweep(tables: &'static Tables, own: &EpochSlot) {
         if header().epoch_slots.iter().all(|slot| own.is(&slot.0) || has_ended(&slot.0, deadline)) {
             shared_memory::release_all(&gone, former);
         } else {
-            // They stay mapped until regions are withdrawn again.
+            // The mappings stay until regions are withdrawn again.
             shared_memory::put_former(former);
         }
     }
     SWEEPING.store(false, Ordering::Release);
 }
 
-/// Waits until what is under way in a slot has ended; false when that takes too long.
+/// Waits until the current transfer of a slot has ended. Returns false on timeout.
 fn has_ended(slot: &AtomicU64, deadline: Instant) -> bool {
     let seen = slot.load(Ordering::SeqCst);
     while seen % 2 == 1 && slot.load(Ordering::SeqCst) == seen {
@@ -122,16 +125,16 @@ impl TablesGuard {
         Self { tables, _slot: slot }
     }
 
-    /// A queue pair by its entry, if that is still this queue pair's.
+    /// Returns the queue pair at this entry, if the entry still belongs to it.
     #[inline]
     pub fn queue_pair(&self, index: u32, qpn: u32) -> Option<&'static QpEntry> {
         let entry = &self.tables.qps[(index as usize).min(QPS - 1)];
-        // A child of a fork may hold its parent's queue pairs, but they are not its own.
+        // A child of a fork may hold its parent's queue pairs, but does not own them.
         let is_own = entry.pid.load(Ordering::Relaxed) == crate::fork::own_number();
         (qpn != 0 && entry.qpn.load(Ordering::SeqCst) == qpn && is_own).then_some(entry)
     }
 
-    /// The queue pair that `of` leads to, if that one is connected to `of`.
+    /// Returns the peer of `of`, if the peer is connected to `of`.
     #[inline]
     pub fn peer(&self, of: &QpEntry) -> Option<&'static QpEntry> {
         let peer = of.peer.load(Ordering::Acquire).checked_sub(1)?;
@@ -141,13 +144,13 @@ impl TablesGuard {
         is_it.then_some(entry)
     }
 
-    /// Another one after each change of who is in which multicast group.
+    /// Returns a number that changes with each change of multicast membership.
     #[inline]
     pub fn groups_version(&self) -> u32 {
         self.tables.groups.load(Ordering::SeqCst)
     }
 
-    /// The queue pair that datagrams for this address reach, if that is the one of this entry.
+    /// Returns the queue pair that receives datagrams for this address, if this entry holds it.
     #[inline]
     pub fn datagram_receiver(&self, index: u32, lid: u16, qpn: u32) -> Option<&'static QpEntry> {
         let entry = self.tables.qps.get(index as usize)?;
@@ -155,7 +158,7 @@ impl TablesGuard {
         is_it.then_some(entry)
     }
 
-    /// The entry whose receive queue a queue pair takes from: its own, or that of a shared one.
+    /// Returns the entry whose receive queue a queue pair uses: its own, or its SRQ.
     #[inline]
     pub fn receives_of(&self, of: &'static QpEntry) -> Option<&'static QpEntry> {
         let Some(shared) = of.srq.load(Ordering::Acquire).checked_sub(1) else { return Some(of) };
@@ -163,7 +166,8 @@ impl TablesGuard {
         shared_queue_of(entry.qpn.load(Ordering::SeqCst)).map(|_| entry)
     }
 
-    /// The entry of the shared receive queue that a message for `target` names, if that is of the target's domain.
+    /// Returns the entry of the SRQ that a message for `target` names, if both have the same XRC
+    /// domain.
     pub fn queue_of_domain(&self, index: u32, number: u32, target: &QpEntry) -> Option<&'static QpEntry> {
         let entry = self.tables.qps.get(index as usize)?;
         let xrcd = target.xrcd.load(Ordering::SeqCst);
@@ -171,22 +175,24 @@ impl TablesGuard {
         shared_queue_of(entry.qpn.load(Ordering::SeqCst)).filter(|_| is_it).map(|_| entry)
     }
 
-    /// The entry of a key, if there is such a region.
+    /// Returns the entry of a key, if the key has a region.
     pub(crate) fn region(&self, key: u32) -> Option<&'static KeyEntry> {
         region_of(self.tables, key)
     }
 }
 
-/// Fetches the cache line of something that will be read soon, from the processor that has written it.
+/// Prefetches a cache line for a read soon, from the processor that wrote it.
 #[inline]
 pub(crate) fn will_read(at: *const u8) {
-    // SAFETY: a hint, which fails silently.
+    // SAFETY: a prefetch is a hint and fails silently.
     unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast()) };
 }
 
-/// The same for something that will be written. Locked instructions wait for all writes before them, and with them for those lines.
+/// Prefetches a cache line for a write soon. Locked instructions wait for all earlier writes, and
+/// so for their cache lines.
 #[inline]
 pub(crate) fn will_write(at: *mut u8) {
-    // SAFETY: a hint, which fails silently; processors that do not know it do nothing.
+    // SAFETY: a prefetch is a hint and fails silently; processors without this instruction do
+    // nothing.
     unsafe { std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags)) };
 }

@@ -1,7 +1,9 @@
-//! Saying that a thread moves data: the engine takes an entry of its tables away and then waits for the threads that had said so before.
+//! Announcements of transfers. The engine withdraws an entry of its tables and then waits for the
+//! threads that announced a transfer before.
 //!
-//! Each has a slot in the shared header whose number is odd meanwhile. Most threads have one of their own, which takes no locked
-//! instruction; but between the number and the first read of the tables there must be one, or else the read may come first.
+//! Each thread has a slot in the shared header. The slot's number is odd during a transfer. Most
+//! threads own their slot, which needs no locked instruction to take. But a locked instruction must
+//! come between the number and the first read of the tables. Otherwise the read may come first.
 
 use crate::fork::{is_attached_process, own_number};
 use crate::session::{header, thread_pointer};
@@ -9,23 +11,24 @@ use crate::single_threaded::is_single_threaded;
 use softband_ipc::layout::EPOCH_SLOTS;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Slots that each belong to a thread, by its control block. Slots behind them serve threads that find none. A thread keeps its slot
-/// beyond its end, until another one comes that has its control block.
+/// Slots with an owner, identified by its thread control block. The slots after them serve threads
+/// without a slot of their own. A slot stays with its owner after the thread ends, until a new
+/// thread has the same control block.
 const OWNED: usize = EPOCH_SLOTS / 2;
 static OWNERS: [AtomicU64; OWNED] = [const { AtomicU64::new(0) }; OWNED];
 
-/// A slot that this thread alone has at the moment, now odd.
+/// A slot that this thread alone holds at the moment. Its number is now odd.
 pub(crate) struct EpochSlot(&'static AtomicU64);
 
-/// What distinguishes the calling thread from others that live at the same time, also from its image in a child; never 0.
+/// Returns a number unique among live threads and different in a forked child; never 0.
 #[inline]
 fn this_thread() -> u64 {
     thread_pointer() as u64 ^ u64::from(own_number()).rotate_right(20)
 }
 
 impl EpochSlot {
-    /// With `IS_ORDERED` whatever is read later is at least as new as the number; otherwise the caller sees to that by a locked
-    /// instruction, unless the process is single-threaded.
+    /// Takes a slot. With `IS_ORDERED`, later reads are at least as new as the number. Without it,
+    /// the caller executes a locked instruction, unless the process is single-threaded.
     #[inline(always)]
     pub(crate) fn take<const IS_ORDERED: bool>() -> Self {
         let me = this_thread();
@@ -49,11 +52,13 @@ impl EpochSlot {
     }
 }
 
-/// Makes the number the next one, by one instruction: the handler of a signal may come before or behind it, and takes two numbers. What was
-/// written before is seen before (stores stay in order on this processor, and the compiler does not move them past this).
+/// Increments the number by one instruction. A signal handler may run before or after it, and
+/// increments twice. Earlier writes become visible first: this processor keeps stores in order, and
+/// the compiler does not move them past this.
 #[inline(always)]
 fn advance(number: &AtomicU64) {
-    // SAFETY: the one word; nobody else writes to a slot that is somebody's.
+    // SAFETY: the instruction touches this word only, and nobody else writes to a slot with an
+    // owner.
     unsafe { std::arch::asm!("inc qword ptr [{}]", in(reg) number.as_ptr(), options(nostack)) };
 }
 
@@ -64,21 +69,22 @@ impl Drop for EpochSlot {
     }
 }
 
-/// Another slot than the one at `first`: the thread's own, one that becomes its own, or one that anybody may take for the moment.
+/// Takes a slot other than `first`: the thread's own, a free slot that becomes its own, or a common
+/// slot.
 #[cold]
 fn take_another(me: u64, first: usize) -> EpochSlot {
     let is_or_becomes_mine = |index: &usize| match OWNERS[*index].load(Ordering::Relaxed) {
         0 => OWNERS[*index].compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok(),
         owner => owner == me,
     };
-    // Another thread has come here before; the C library knows only of those that it made.
+    // Another thread has come here before; the C library counts only the threads that it created.
     if OWNERS.iter().any(|owner| ![0, me].contains(&owner.load(Ordering::Relaxed))) {
         crate::single_threaded::forget();
     }
-    // A child by a raw `clone` has owners of its own, but not slots.
+    // A child by a raw `clone` has owners of its own, but no slots.
     let may_own = is_attached_process();
     let own = (0..OWNED).map(|step| (first + step) % OWNED).find(|index| may_own && is_or_becomes_mine(index));
-    // Its own is odd within a signal handler that has interrupted the thread.
+    // The thread's own slot is odd within a signal handler that interrupted a transfer.
     if let Some(slot) = own.and_then(|index| try_slot(&header().epoch_slots[index].0)) {
         return slot;
     }
@@ -96,7 +102,7 @@ fn try_slot(number: &'static AtomicU64) -> Option<EpochSlot> {
     is_taken.then_some(EpochSlot(number))
 }
 
-/// A forked child has slots of its own, which are another process's.
+/// Forgets all owners: a forked child does not use the slots of its parent.
 pub(crate) fn forget() {
     OWNERS.iter().for_each(|owner| owner.store(0, Ordering::Release));
 }

@@ -1,4 +1,4 @@
-//! Giving the execution token away and waiting for it, and the thread's own clock.
+//! Hand-over of the execution token, waits for it, and the thread's clock.
 
 use crate::calls::Errno;
 use crate::session::{self, thread_slot};
@@ -11,17 +11,19 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What a program leaves with when its engine is gone.
+/// Exit status of a program after its engine has gone.
 const EXIT_ENGINE_GONE: i32 = 113;
 
 static SIGNAL_RAISER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 static BEFORE_GIVE: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 static AFTER_WAIT: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Up to where the thread that has the token may read clocks without a closer look (see [`tick`]).
+/// Time in picoseconds below which the token's holder may read clocks without a check (see
+/// [`tick`]).
 static CLOCK_LIMIT: AtomicU64 = AtomicU64::new(0);
 
-/// A look at the clock that costs `picos`. `None` when it is time for a closer look: the clock has moved all the same.
+/// Advances the clock by `picos` for a read. Returns `None` if the clock, which has moved, now
+/// needs a check.
 #[inline]
 pub fn tick(picos: u64) -> Option<u64> {
     let slot = thread_slot()?;
@@ -30,7 +32,7 @@ pub fn tick(picos: u64) -> Option<u64> {
     (now < CLOCK_LIMIT.load(Ordering::Relaxed)).then_some(now)
 }
 
-/// Looks at the clock need no closer look before `picos`, unless the thread does anything else before.
+/// Allows clock reads without a check before `picos`, unless the thread does other work first.
 pub fn set_clock_limit(picos: u64) {
     CLOCK_LIMIT.store(picos, Ordering::Relaxed);
 }
@@ -39,7 +41,8 @@ thread_local! {
     static PROGRESS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Turns that the calling thread has given away and work that it has posted: grows whenever it does more than look.
+/// Returns a count of hand-overs of the token and posts by this thread. It grows with all work
+/// except polls.
 pub fn progress() -> u64 {
     PROGRESS.with(Cell::get)
 }
@@ -49,7 +52,8 @@ pub(crate) fn note_progress() {
     PROGRESS.with(|count| count.set(count.get().wrapping_add(1)));
 }
 
-/// Sets the functions that run before a thread gives the token away and after the token has come back. The guest sets them once.
+/// Sets the functions that run before a thread gives the token away and after it gets the token
+/// back. The shim sets them once.
 pub fn set_token_hooks(before_give: fn(), after_wait: fn()) {
     BEFORE_GIVE.store(before_give as *mut (), Ordering::Release);
     AFTER_WAIT.store(after_wait as *mut (), Ordering::Release);
@@ -64,7 +68,8 @@ fn run_hook(hook: &AtomicPtr<()>) {
     }
 }
 
-/// The calling thread's clock: picoseconds since the run began. A thread that the engine does not know sees zero.
+/// Returns the calling thread's clock, in picoseconds since the run began. Returns zero in a thread
+/// that the engine does not know.
 pub fn now_ps() -> u64 {
     if session::is_wall() {
         return wall_ps();
@@ -72,43 +77,43 @@ pub fn now_ps() -> u64 {
     last_answer_ps()
 }
 
-/// The engine's time at its last answer to the calling thread; in simulated time that is the thread's clock. What the engine had
-/// done until then is not later.
+/// Returns the engine's time at its last reply to this thread, in picoseconds. In simulated time,
+/// this is the thread's clock. All work of the engine up to the reply is not later.
 pub fn last_answer_ps() -> u64 {
     thread_slot().map_or(0, |slot| slot.clock_ps.load(Ordering::Relaxed))
 }
 
-/// The host's clock since the engine started.
+/// Returns the host's time since the engine started, in picoseconds.
 fn wall_ps() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let nanos = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
     nanos.saturating_sub(session::header().wall_start_ns) * 1_000
 }
 
-/// Lets the calling thread's clock advance: what it does costs time.
+/// Advances the calling thread's clock by the cost of its work, in picoseconds.
 pub fn advance_ps(picos: u64) {
     if session::is_wall() {
         return;
     }
     if let Some(slot) = thread_slot() {
-        // Only the owner of the turn changes the clock, so a plain load and store do.
+        // Only the holder of the token changes the clock, so a plain load and store suffice.
         slot.clock_ps.store(slot.clock_ps.load(Ordering::Relaxed) + picos, Ordering::Relaxed);
     }
 }
 
-/// Moves the calling thread's clock forward to `picos`, never back.
+/// Advances the calling thread's clock to `picos`, never back.
 pub fn set_clock_at_least(picos: u64) {
     if let Some(slot) = thread_slot() {
         slot.clock_ps.fetch_max(picos, Ordering::Relaxed);
     }
 }
 
-/// Who raises the signals that the engine delivers (bit n: signal n). The guest sets it once.
+/// Sets the function that raises signals from the engine (bit n: signal n). The shim sets it once.
 pub fn set_signal_raiser(raise: fn(u64)) {
     SIGNAL_RAISER.store(raise as *mut (), Ordering::Release);
 }
 
-/// An empty poll of a completion queue: comes back at the next event of this process, or a while later.
+/// Reports an empty poll of a CQ. Returns at the next event of this process, or after a pause.
 pub fn poll_empty(cq: u32) {
     if session::is_wall() {
         return give_without_data(Op::Poll);
@@ -116,24 +121,25 @@ pub fn poll_empty(cq: u32) {
     let _ = crate::calls::call_void(Op::Poll, &Handle { handle: cq, reserved: 0 });
 }
 
-/// A loop that spins on memory: comes back when a peer has written registered memory, or a while later.
+/// Reports a loop that spins on memory. Returns after a peer has written registered memory, or
+/// after a pause.
 pub fn spin_wait() {
     give_without_data(Op::SpinWait);
 }
 
-/// As [`spin_wait`], for a loop that looks at one word only: writes elsewhere need not wake it.
+/// As [`spin_wait`], for a loop that reads one word only. Writes elsewhere need not wake it.
 pub fn spin_wait_at(address: usize, len: usize) {
     let _ = crate::calls::call_void(Op::SpinWait, &SpinTarget { address: address as u64, len: len as u64 });
 }
 
-/// Everything that the model dates up to this thread's clock has happened when this returns.
+/// Returns after the model has executed all events up to this thread's clock.
 pub fn sync() {
     give_without_data(Op::Sync);
 }
 
 fn give_without_data(op: Op) {
     if session::is_wall() {
-        // Time passes by itself; the thread that brings what this one waits for may need the processor.
+        // Wall time passes by itself. The thread that this thread waits for may need the processor.
         if op == Op::Sync {
             crate::ring::drain()
         } else {
@@ -148,7 +154,8 @@ fn give_without_data(op: Op) {
     }
 }
 
-/// Runs `blocking` while the engine does not wait for this thread. Its clock comes back at the present horizon.
+/// Runs `blocking` while the engine does not wait for this thread. The clock then continues at the
+/// present horizon.
 pub fn away<R>(blocking: impl FnOnce() -> R) -> R {
     if session::is_wall() {
         return blocking(); // nobody waits for it
@@ -163,7 +170,7 @@ pub fn away<R>(blocking: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Hands the turn to the engine with `op` and waits for it to come back.
+/// Gives the token to the engine with `op` and waits for its return.
 pub(crate) fn exchange(slot: &ThreadSlot, op: Op) {
     give(slot, op);
     wait(slot);
@@ -171,7 +178,8 @@ pub(crate) fn exchange(slot: &ThreadSlot, op: Op) {
 
 pub(crate) static CALLS: Mutex<()> = Mutex::new(());
 
-/// One call at a time where threads share a slot; a forked child has one of its own from then on.
+/// Admits one call at a time where threads share a slot. A forked child attaches first and then has
+/// its own slot.
 pub(crate) fn lock_calls() -> Result<Option<MutexGuard<'static, ()>>, Errno> {
     if !session::is_wall() {
         return Ok(None);
@@ -184,7 +192,7 @@ pub(crate) fn lock_calls() -> Result<Option<MutexGuard<'static, ()>>, Errno> {
     Ok(Some(guard))
 }
 
-/// Gives the token away for good (the thread or process ends).
+/// Gives the token away with `op`.
 pub(crate) fn give(slot: &ThreadSlot, op: Op) {
     run_hook(&BEFORE_GIVE);
     note_progress();
@@ -199,21 +207,23 @@ pub(crate) fn give(slot: &ThreadSlot, op: Op) {
     }
 }
 
-/// Waits until the calling thread has the token; used by threads that have just been bound to a slot.
+/// Waits for the token, in a thread that was just bound to a slot.
 pub fn await_token() {
     if let Some(slot) = thread_slot() {
         wait(slot);
     }
 }
 
-/// Lets signals (bit n: signal n) be raised at the end of the call that the thread is in, as if the engine had delivered them.
+/// Marks signals (bit n: signal n) as delivered by the engine. The end of the current call raises
+/// them.
 pub fn note_signals(signals: u64) {
     if let Some(slot) = thread_slot() {
         slot.signals.fetch_or(signals, Ordering::AcqRel);
     }
 }
 
-/// Raises what the engine has delivered. Called at points where a handler may make calls of its own.
+/// Raises the signals that the engine has delivered. Callers allow the handler to make calls of its
+/// own.
 pub(crate) fn deliver_signals(slot: &ThreadSlot) {
     let signals = slot.signals.swap(0, Ordering::AcqRel);
     if signals != 0 {
@@ -242,7 +252,7 @@ fn wait_for_token(slot: &ThreadSlot) {
     leave_if_dead(slot);
 }
 
-/// Spins for the token, as long as no other thread needs this processor.
+/// Spins for the token while no other thread needs this processor.
 fn spin_for_token(slot: &ThreadSlot, has_token: impl Fn() -> bool) {
     let spins = session::header().token_spins.load(Ordering::Relaxed);
     if spins == 0 {
@@ -255,7 +265,8 @@ fn spin_for_token(slot: &ThreadSlot, has_token: impl Fn() -> bool) {
         }
         std::hint::spin_loop();
     }
-    // First the one, then the other: the engine does it the other way round, so one of both wakes the successor.
+    // First `spinning`, then `stand_down`: the engine uses the opposite order, so at least one side
+    // wakes the successor.
     slot.spinning.store(0, Ordering::SeqCst);
     if slot.stand_down.swap(0, Ordering::SeqCst) != 0 {
         wake_word::wake(slot.successor.load(Ordering::Relaxed));
@@ -268,8 +279,9 @@ fn leave_if_dead(slot: &ThreadSlot) {
     }
 }
 
-/// The engine is gone or has given this process up: there is no time left in which it could go on.
+/// Ends the process. The engine is gone or gave this process up, so no time remains in which the
+/// process could continue.
 pub(crate) fn leave() -> ! {
-    // SAFETY: `_exit` ends the process without running anything of it.
+    // SAFETY: `_exit` ends the process without running any of its code.
     unsafe { libc::_exit(EXIT_ENGINE_GONE) }
 }

@@ -1,14 +1,14 @@
-//! Which descriptors stand for objects of the engine.
+//! Table of the descriptors that stand for objects of the engine.
 //!
-//! The descriptor itself is a real one of the kernel (so that its number is taken and `fcntl` works on it); only what it is
-//! read, written and waited for is the engine's.
+//! The kernel's descriptor is real: it occupies the number, and `fcntl` works on it. The engine
+//! handles reads, writes and waits.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Descriptors above this are never ours.
+/// Limit of the table. Softband never uses descriptors from this number on.
 const FDS_MAX: usize = 65_536;
 
-/// What kind of object a descriptor stands for.
+/// Kind of object behind a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -32,17 +32,17 @@ fn cell(fd: i32) -> Option<&'static AtomicU64> {
     usize::try_from(fd).ok().and_then(|fd| TABLE.get(fd))
 }
 
-/// Whether anything was ever registered: most processes have nothing to forget.
+/// True after the first registration: most processes have nothing to forget.
 static USED: AtomicBool = AtomicBool::new(false);
 
-/// Nothing stands for anything any more: a forked child has none of its parent's objects.
+/// Clears the table. A forked child has none of its parent's objects.
 pub(crate) fn forget_all() {
     if USED.swap(false, Ordering::AcqRel) {
         TABLE.iter().for_each(|cell| cell.store(0, Ordering::Relaxed));
     }
 }
 
-/// Lets `fd` stand for an object. Returns false when the number is beyond what the table holds.
+/// Registers an object for `fd`. Returns false if the number exceeds the table.
 pub fn register(fd: i32, entry: Entry) -> bool {
     USED.store(true, Ordering::Release);
     cell(fd).is_some_and(|cell| {
@@ -51,7 +51,7 @@ pub fn register(fd: i32, entry: Entry) -> bool {
     })
 }
 
-/// What `fd` stands for.
+/// Returns the object behind `fd`.
 pub fn lookup(fd: i32) -> Option<Entry> {
     let raw = cell(fd)?.load(Ordering::Acquire);
     let kind = match raw >> 32 {
@@ -65,14 +65,14 @@ pub fn lookup(fd: i32) -> Option<Entry> {
     Some(Entry { kind, object: raw as u32 })
 }
 
-/// `fd` stands for nothing any more; tells what it stood for.
+/// Removes `fd` from the table and returns its former object.
 pub fn remove(fd: i32) -> Option<Entry> {
     let entry = lookup(fd)?;
     cell(fd)?.store(0, Ordering::Release);
     Some(entry)
 }
 
-/// All descriptors that stand for something, lowest first (for handing them over an exec).
+/// Returns all registered descriptors, lowest first, to hand them over an exec.
 pub fn all() -> impl Iterator<Item = (i32, Entry)> {
     (0..FDS_MAX as i32).filter_map(|fd| lookup(fd).map(|entry| (fd, entry)))
 }

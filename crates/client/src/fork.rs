@@ -1,51 +1,54 @@
-//! Forks in wall pace, where children are the host's business.
+//! Forks at wall pace, where the host schedules children.
 //!
-//! A child inherits the control socket and the mapping of the shared file. Both are its parent's: if it kept the socket, the engine
-//! would not hear of the parent's end, and if it wrote into the slot, it would talk in the parent's place. So it lets go of both at
-//! once, and attaches as a process of its own when it first asks the engine for something. Most children never do.
+//! A child inherits the control socket and the mapping of the shared file. Both belong to its
+//! parent. With the socket open in the child, the engine would not notice the parent's end. A child
+//! that writes into the slot would act as its parent. So the child drops both at once. It attaches
+//! as a process of its own at its first call to the engine. Most children never do.
 
 use crate::{session, shared_memory};
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The process that attached; a child by a raw `clone` comes past the handlers below, but not past this.
+/// The process that attached. A child by a raw `clone` bypasses the handlers below, but not this
+/// check.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 static ORPHANED: AtomicBool = AtomicBool::new(false);
 static CHILD_HOOK: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// What threads hold while they talk to the engine or move data, held over a fork so that a child does not inherit it locked.
+/// Locks of threads during calls to the engine and transfers. A fork holds them, so that no child
+/// inherits a locked one.
 const LOCKS: [&Mutex<()>; 4] = [&crate::execution_token::CALLS, &shared_memory::PEERS, &crate::ring::PRODUCERS, &shared_memory::CHANGES];
 
 struct Held(UnsafeCell<[Option<MutexGuard<'static, ()>>; LOCKS.len()]>);
-// SAFETY: each place is touched only by the thread that holds the lock of it.
+// SAFETY: only the thread that holds a lock touches the place of that lock.
 unsafe impl Sync for Held {}
 thread_local! {
-    /// Which of the places the calling thread has filled: others may fork at the same time.
+    /// Places that the calling thread has filled, as bits. Other threads may fork at the same time.
     static FILLED: Cell<u32> = const { Cell::new(0) };
 }
 
 static HELD: Held = Held(UnsafeCell::new([const { None }; LOCKS.len()]));
 
-/// Sets the function that a child calls after it has let go of its parent's connection: only calls that are safe in a signal handler
-/// may be made then.
+/// Sets the function that a child calls after it has dropped its parent's connection. It may use
+/// only async-signal-safe calls.
 pub fn set_child_hook(hook: fn()) {
     CHILD_HOOK.store(hook as *mut (), Ordering::Release);
 }
 
-/// Follows this process's forks from now on.
+/// Installs the fork handlers in this process.
 pub fn follow_forks() {
-    // SAFETY: the handlers have the type that is asked for and live for ever.
+    // SAFETY: the handlers have the required type and live for ever.
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
 
-/// The calling process is the one that is attached.
+/// Records the calling process as the attached process.
 pub(crate) fn note_owner() {
     OWNER.store(own_number(), Ordering::Release);
     ORPHANED.store(false, Ordering::Release);
 }
 
-/// Attaches a child that has not done so yet. The caller holds the lock of calls.
+/// Attaches a child that has not attached yet. The caller holds the lock of calls.
 pub(crate) fn attach_if_orphaned() -> Result<(), session::AttachError> {
     if !is_attached_process() {
         let_go();
@@ -53,7 +56,8 @@ pub(crate) fn attach_if_orphaned() -> Result<(), session::AttachError> {
     if ORPHANED.load(Ordering::Acquire) { session::attach_again() } else { Ok(()) }
 }
 
-/// Whether this is a child that has not attached: what it holds of verbs was its parent's, and is dead.
+/// Checks whether this is a child that has not attached. Its verbs objects belonged to its parent
+/// and are dead.
 pub(crate) fn is_orphaned() -> bool {
     ORPHANED.load(Ordering::Relaxed)
 }
@@ -61,7 +65,7 @@ pub(crate) fn is_orphaned() -> bool {
 extern "C" fn before() {
     for (place, lock) in LOCKS.into_iter().enumerate() {
         let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the lock is held.
+        // SAFETY: this thread holds the lock of this place.
         unsafe { (&mut (*HELD.0.get()))[place] = Some(guard) };
         FILLED.set(FILLED.get() | 1 << place);
     }
@@ -76,7 +80,7 @@ extern "C" fn in_parent() {
 fn release() {
     let filled = FILLED.replace(0);
     for place in (0..LOCKS.len()).rev().filter(|place| filled & 1 << place != 0) {
-        // SAFETY: this thread holds the lock, and has put it there.
+        // SAFETY: this thread holds the lock and has put the guard there.
         drop(unsafe { (&mut (*HELD.0.get()))[place].take() });
     }
 }
@@ -87,7 +91,7 @@ extern "C" fn in_child() {
 }
 
 fn let_go() {
-    // Before the header goes: it names the file.
+    // First, because it needs the header, which names the file.
     shared_memory::after_fork_in_child();
     session::forget_parent();
     crate::fds::forget_all();
@@ -103,19 +107,19 @@ fn let_go() {
     }
 }
 
-/// Whether this is the process that attached, and not a child by a raw `clone`.
+/// Checks whether this is the process that attached, and not a child by a raw `clone`.
 pub(crate) fn is_attached_process() -> bool {
     OWNER.load(Ordering::Acquire) == own_number()
 }
 
-/// A page of its own.
+/// A separate page.
 #[repr(C, align(4096))]
 struct Page(AtomicU32, [u8; 4092]);
 
-/// The kernel empties this in every child, however it was forked: this process's number, once it was asked for.
+/// Cached PID. The kernel clears this page in every child, for every kind of fork.
 static NUMBER: Page = Page(AtomicU32::new(0), [0; 4092]);
 
-/// The system's number of this process: the C library's `getpid` is the guest's.
+/// Returns the PID of this process. The shim replaces `getpid` of the C library.
 #[inline]
 pub fn own_number() -> u32 {
     match NUMBER.0.load(Ordering::Relaxed) {
@@ -129,7 +133,8 @@ fn ask_number() -> u32 {
     use rustix::mm::{Advice, madvise};
     let number = rustix::process::getpid().as_raw_nonzero().get() as u32;
     let page = (&raw const NUMBER).cast_mut().cast();
-    // SAFETY: the page holds nothing else, and what is in it may become zero. It is kept only if the kernel promises to empty it.
+    // SAFETY: the page holds nothing else, and its contents may become zero. The number is stored
+    // only if the kernel promises to clear the page.
     if unsafe { madvise(page, size_of::<Page>(), Advice::LinuxWipeOnFork) }.is_ok() {
         NUMBER.0.store(number, Ordering::Relaxed);
     }

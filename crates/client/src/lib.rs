@@ -1,7 +1,9 @@
-//! Client of the engine inside a program: attach, give the execution token away, get an answer as a value or an errno.
+//! Client of the engine inside a program: it attaches, gives the execution token away, and gets a
+//! value or an errno.
 //!
-//! One copy of this crate's statics exists per process, in `libsoftband.so`. Everything else of the program side is built on it.
-//! It must not call C library functions that the guest interposes, so system calls go through rustix's raw backend.
+//! Each process has one copy of this crate's statics, in `libsoftband.so`. The rest of the program
+//! side builds on it. It must not call C library functions that the shim interposes, so system
+//! calls use rustix's raw backend.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // program side: the walls of the model do not hold here
 

@@ -1,8 +1,9 @@
-//! Copying between places of this process and of others: by the processor where both are mapped here, by a system call elsewhere.
+//! Copies between memory of this process and of others: by the processor if both are mapped here,
+//! otherwise by a system call.
 
 use arrayvec::ArrayVec;
 
-/// Most memory spans of a request that is carried out by the posting thread.
+/// Most memory spans of a request that the posting thread executes.
 pub const SPANS_MAX: usize = 32;
 
 /// A span of a process's memory.
@@ -10,25 +11,25 @@ pub const SPANS_MAX: usize = 32;
 pub struct MemorySpan {
     pub address: u64,
     pub len_bytes: u64,
-    /// Where it is mapped in this process; null where it is not.
+    /// Its address in this process; null if it is not mapped here.
     pub here: *mut u8,
 }
 
 impl MemorySpan {
     pub const EMPTY: Self = Self { address: 0, len_bytes: 0, here: std::ptr::null_mut() };
 
-    /// `len_bytes` of it from byte `from` on.
+    /// Returns `len_bytes` of the span from byte `from` on.
     pub fn part(&self, from: u64, len_bytes: u64) -> Self {
         let here = if self.here.is_null() { self.here } else { self.here.wrapping_add(from as usize) };
         Self { address: self.address + from, len_bytes, here }
     }
 }
 
-/// Where the bytes of a request are, one span after another.
+/// The bytes of a request, as consecutive spans.
 pub struct MemorySpans {
     list: ArrayVec<MemorySpan, SPANS_MAX>,
     len_bytes: u64,
-    /// All that has bytes is mapped in this process.
+    /// All nonempty spans are mapped in this process.
     are_here: bool,
 }
 
@@ -40,7 +41,7 @@ impl Default for MemorySpans {
 }
 
 impl MemorySpans {
-    /// Adds one; `None` when there are too many.
+    /// Adds a span. Returns `None` beyond [`SPANS_MAX`] spans.
     #[inline(always)]
     pub fn push(&mut self, span: MemorySpan) -> Option<()> {
         self.len_bytes += span.len_bytes;
@@ -48,18 +49,18 @@ impl MemorySpans {
         self.list.try_push(span).ok()
     }
 
-    /// How many bytes they have in all.
+    /// Returns the total length in bytes.
     #[inline]
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
 
-    /// Whether all that has bytes is mapped in this process.
+    /// Checks whether all nonempty spans are mapped in this process.
     pub fn are_here(&self) -> bool {
         self.are_here
     }
 
-    /// Bytes `from..from + len` of them.
+    /// Returns the bytes `from..from + len`.
     pub fn part(&self, from: u64, len: u64) -> Self {
         let (mut skip, mut rest, mut parts) = (from, len, Self::default());
         for span in &self.list {
@@ -84,43 +85,47 @@ impl From<MemorySpan> for MemorySpans {
     }
 }
 
-/// Copies from this process's `local` to `remote` of process `pid`; false unless all of it went.
+/// Copies from this process's `local` to `remote` of process `pid`. Returns false unless all bytes
+/// were copied.
 #[inline(always)]
 pub fn write(pid: u32, local: &MemorySpans, remote: &MemorySpans) -> bool {
     copy_here(local, remote) || transfer(libc::SYS_process_vm_writev, pid, &local.list, &remote.list)
 }
 
-/// The other way round.
+/// Copies from `remote` of process `pid` to this process's `local`. Returns false unless all bytes
+/// were copied.
 #[inline(always)]
 pub fn read(pid: u32, local: &MemorySpans, remote: &MemorySpans) -> bool {
     copy_here(remote, local) || transfer(libc::SYS_process_vm_readv, pid, &local.list, &remote.list)
 }
 
-/// Copies by the processor; false where something is not mapped here.
+/// Copies by the processor. Returns false if a span is not mapped here.
 #[inline(always)]
 fn copy_here(from: &MemorySpans, to: &MemorySpans) -> bool {
     let are_here = from.are_here && to.are_here;
     if are_here {
         each_part(&from.list, &to.list, |from, to, len| {
-            // SAFETY: both are mapped for as long as the caller holds its guard, and are at least this long.
+            // SAFETY: both spans are mapped for as long as the caller holds its guard, and have at
+            // least this length.
             unsafe { copy_upwards(from, to, len) }
         });
     }
     are_here
 }
 
-/// Copies from one span to another that is not shorter, if both are here; false where they are not.
+/// Copies a span to another that is not shorter, if both are mapped here. Returns false otherwise.
 #[inline(always)]
 pub fn copy_one(from: &MemorySpan, to: &MemorySpan) -> bool {
     let are_here = !from.here.is_null() && !to.here.is_null();
     if are_here {
-        // SAFETY: both are mapped for as long as the caller holds its guard, and the second is as long at least.
+        // SAFETY: both spans are mapped for as long as the caller holds its guard, and the second
+        // has at least the first's length.
         unsafe { copy_upwards(from.here, to.here, from.len_bytes as usize) };
     }
     are_here
 }
 
-/// Pairs what is on one side with what is on the other, for as long as both have something.
+/// Calls `copy` for corresponding pieces of both sides, until either side ends.
 #[inline(always)]
 fn each_part(local: &[MemorySpan], remote: &[MemorySpan], copy: impl Fn(*mut u8, *mut u8, usize)) {
     if let ([from], [to]) = (local, remote) {
@@ -144,16 +149,17 @@ fn each_part(local: &[MemorySpan], remote: &[MemorySpan], copy: impl Fn(*mut u8,
     }
 }
 
-/// Bytes at the end that are written one word after another.
+/// Bytes at the end, copied word by word in order.
 const LAST_BYTES: usize = 64;
 
-/// Copies bytes so that the last ones are seen last: programs look at the last byte to know that a message is there.
+/// Copies bytes so that the last ones become visible last: programs poll the last byte to detect a
+/// message.
 ///
 /// # Safety
-/// Both are valid for `len` bytes. Others may read and write them at the same time.
+/// Both pointers are valid for `len` bytes. Others may read and write them at the same time.
 #[inline(always)]
 unsafe fn copy_upwards(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that both pointers are valid for `len` bytes.
     unsafe {
         let bulk = if len > LAST_BYTES { copy_all_but_the_last(from, to, len) } else { 0 };
         let (from, to, len) = (from.add(bulk), to.add(bulk), len - bulk);
@@ -167,23 +173,23 @@ unsafe fn copy_upwards(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Copies the bytes before the last ones; how many those were.
+/// Copies all bytes except the last [`LAST_BYTES`]. Returns the number of copied bytes.
 ///
 /// # Safety
 /// As for [`copy_upwards`].
 #[inline(never)]
 unsafe fn copy_all_but_the_last(from: *const u8, to: *mut u8, len: usize) -> usize {
     let bulk = len.saturating_sub(LAST_BYTES);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that both pointers are valid for `len` bytes.
     unsafe {
         std::ptr::copy_nonoverlapping(from, to, bulk);
-        // Large copies may go past the cache, where only this keeps them in order.
+        // Large copies may bypass the cache, where only this fence keeps them in order.
         std::arch::x86_64::_mm_sfence();
     }
     bulk
 }
 
-/// Eight bytes anywhere.
+/// Eight bytes at any alignment.
 #[derive(Clone, Copy)]
 #[repr(C, packed)]
 struct Unaligned(#[allow(dead_code)] u64);
@@ -196,7 +202,8 @@ fn transfer(call: libc::c_long, pid: u32, local: &[MemorySpan], remote: &[Memory
     let vector = |span: &MemorySpan| libc::iovec { iov_base: span.address as *mut libc::c_void, iov_len: span.len_bytes as usize };
     let here: ArrayVec<_, SPANS_MAX> = local.iter().map(vector).collect();
     let there: ArrayVec<_, SPANS_MAX> = remote.iter().map(vector).collect();
-    // SAFETY: the kernel checks both sides' addresses; which of them may be named was checked against the tables.
+    // SAFETY: the kernel checks the addresses of both sides, and the caller checked against the
+    // tables that it may use them.
     let moved = unsafe { libc::syscall(call, pid as libc::pid_t, here.as_ptr(), here.len(), there.as_ptr(), there.len(), 0usize) };
     moved >= 0 && moved as u64 == bytes
 }

@@ -1,4 +1,4 @@
-//! A cache of memory translations: what a key allows, and where its memory is mapped here.
+//! A cache of MR translations: the rights of a key, and the address of its memory in this process.
 
 use crate::direct::TablesGuard;
 use crate::memory_spans::MemorySpan;
@@ -6,8 +6,8 @@ use crate::shared_memory;
 use softband_ipc::tables::{KeyEntry, QpEntry};
 use std::sync::atomic::Ordering;
 
-/// The translation of one memory key, kept after its first use. It holds as long as the key and its serial are those of the entry: nothing
-/// else of a region changes meanwhile.
+/// The translation of one memory key, cached on its first use. It is valid while key and serial
+/// equal those of the entry. Nothing else of a region changes meanwhile.
 #[derive(Default)]
 pub struct CachedMkey {
     entry: Option<&'static KeyEntry>,
@@ -18,7 +18,7 @@ pub struct CachedMkey {
     iova: u64,
     len_bytes: u64,
     address: u64,
-    /// Where its first byte is mapped here; 0 where it is not.
+    /// Address of the region's first byte in this process; 0 if it is not mapped here.
     here: usize,
 }
 
@@ -29,7 +29,7 @@ impl CachedMkey {
             .is_some_and(|entry| self.key == key && entry.key.load(Ordering::SeqCst) == key && entry.serial.load(Ordering::Relaxed) == self.serial)
     }
 
-    /// The caller holds a guard.
+    /// Fills the cache from the tables.
     #[cold]
     fn find(&mut self, guard: &TablesGuard, key: u32) -> Option<()> {
         *self = Self::default();
@@ -47,14 +47,16 @@ impl CachedMkey {
             address,
             here: shared_memory::alias(entry, key, address).map_or(0, |here| here as usize),
         };
-        // Of one region, all of it: this thread may have been stopped for so long that the engine put another one there meanwhile.
+        // Accept only data of one region: this thread may have stopped for so long that the engine
+        // reused the entry.
         found.is_still(key).then(|| *self = found)
     }
 
-    /// Where `len_bytes` at `iova` are, if queue pair `by` may reach them with these rights.
+    /// Returns the memory of `len_bytes` at `iova`, if queue pair `by` may access it with these
+    /// rights.
     #[inline(always)]
     fn span(&self, by: &QpEntry, (iova, len_bytes): (u64, u64), rights: u32) -> Option<MemorySpan> {
-        // A domain is one process's, on one HCA.
+        // A domain belongs to one process on one HCA.
         let is_in_domain = self.pd == by.pd.load(Ordering::Relaxed);
         let offset = iova.wrapping_sub(self.iova);
         let fits = offset <= self.len_bytes && len_bytes <= self.len_bytes - offset;
@@ -67,8 +69,9 @@ impl CachedMkey {
 }
 
 impl TablesGuard {
-    /// Where `len_bytes` at `iova` of the region of `key` are, if queue pair `by` may reach them with these rights. `last` is the
-    /// translation that the request before used, which is mostly the same.
+    /// Returns the memory (address, length in bytes) in the region of `key`, if queue pair `by` may
+    /// access it with these rights. `last` is the translation of the previous request, which
+    /// usually has the same key.
     #[inline(always)]
     pub fn translate(&self, last: &mut CachedMkey, by: &QpEntry, key: u32, memory: (u64, u64), rights: u32) -> Option<MemorySpan> {
         if !last.is_still(key) {

@@ -1,4 +1,4 @@
-//! Posting work: into the slot's buffer, without a turn of the engine.
+//! Posts of work requests into the slot's buffer, without a call to the engine.
 
 use crate::calls::Errno;
 use crate::execution_token::{note_progress, now_ps, sync};
@@ -9,10 +9,11 @@ use std::sync::atomic::Ordering;
 
 /// Appends `record` with its entries and inline bytes, stamped with the thread's clock.
 ///
-/// The counts and the time in `record` are set here.
+/// Sets the counts and the time in `record`.
 ///
 /// # Errors
-/// `ENODEV` in a thread that the engine does not know; `EINVAL` when one record is larger than the whole buffer.
+/// `ENODEV` in a thread that the engine does not know. `EINVAL` if the record exceeds the whole
+/// buffer.
 pub fn post(mut record: PostRecord, entries: &[PostSge], inline: &[u8]) -> Result<(), Errno> {
     let Some(slot) = thread_slot() else { return Err(Errno(libc::ENODEV)) };
     let len = record_bytes(entries.len(), inline.len());
@@ -39,8 +40,9 @@ pub fn post(mut record: PostRecord, entries: &[PostSge], inline: &[u8]) -> Resul
     Ok(())
 }
 
-/// As [`post`], in wall pace, without waiting: false where there is no room at this moment. For those who are moving data, and must
-/// not wait for the engine, which waits for them.
+/// As [`post`], at wall pace, without waiting. Returns false if the buffer has no room at the
+/// moment. During a transfer, a thread must not wait for the engine, because the engine waits for
+/// it.
 #[inline(never)] // it needs thread-local storage, for which the way of those that do not come here would pay
 pub fn try_post(mut record: PostRecord, entries: &[PostSge]) -> bool {
     record.sge_count = entries.len() as u32;
@@ -49,7 +51,8 @@ pub fn try_post(mut record: PostRecord, entries: &[PostSge]) -> bool {
 
 fn append(slot: &ThreadSlot, at: usize, bytes: &[u8]) -> usize {
     assert!(at + bytes.len() <= POSTED_BYTES);
-    // SAFETY: it is this thread's turn, so nobody else touches the buffer, and the range was checked.
+    // SAFETY: this thread has the token, so nobody else touches the buffer, and the range was
+    // checked.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), slot.posted.as_ptr().cast_mut().add(at), bytes.len()) };
     at + bytes.len()
 }

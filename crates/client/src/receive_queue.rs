@@ -1,4 +1,5 @@
-//! The two ends of a receive queue that peers take from (`softband_ipc::queues`): who posts, and who sends.
+//! The two ends of a receive queue that peers consume (`softband_ipc::queues`): the posting side
+//! and the sending side.
 
 use crate::direct::{TablesGuard, will_read, will_write};
 use crate::shared_memory::{map_part, unmap_part};
@@ -8,7 +9,7 @@ use softband_ipc::tables::QpEntry;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// So many entries ahead cache lines are fetched.
+/// Prefetch distance, in entries.
 const AHEAD: u32 = 6;
 
 /// A queue, mapped here.
@@ -16,16 +17,19 @@ pub struct ReceiveQueue {
     base: *mut u8,
     place: Place,
     entry_bytes: usize,
-    /// What the sender last saw of `produced`, and in which mode and era: it looks again when that is used up.
+    /// The sender's last read of `produced` and of mode and epoch. The sender reads again after it
+    /// has used them up.
     seen_produced: AtomicU32,
     seen_mode: AtomicU32,
 }
-// SAFETY: each thread that touches the queue holds a `TablesGuard` and the lock of that side; the counters are atomics.
+// SAFETY: each thread that touches the queue holds a `TablesGuard` and the lock of its side; the
+// counters are atomics.
 unsafe impl Send for ReceiveQueue {}
-// SAFETY: threads reach an entry only with the lock of their side; all fields that both sides touch are atomics.
+// SAFETY: threads reach an entry only with the lock of their side; all fields that both sides touch
+// are atomics.
 unsafe impl Sync for ReceiveQueue {}
 
-/// Where a queue lies and how large it is.
+/// Location and size of a queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Place {
     file: u32,
@@ -47,18 +51,18 @@ impl Place {
     }
 }
 
-/// What became of a receive request.
+/// Result of posting a receive request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Posted {
     Here,
-    /// It is for the engine.
+    /// The engine has to take it.
     ForEngine,
-    /// Ask again in a moment: the queue changes hands.
+    /// Retry after a moment: the queue is changing its owner.
     Later,
 }
 
 impl ReceiveQueue {
-    /// The queue of the queue pair whose entry this is, if it has one.
+    /// Returns the queue of the queue pair with this entry, if it has one.
     pub fn of(entry: &QpEntry) -> Option<Self> {
         let place = Place::of(entry)?;
         map_part(place.file, place.offset, place.bytes()).map(|base| Self {
@@ -70,7 +74,7 @@ impl ReceiveQueue {
         })
     }
 
-    /// Whether this is still the queue of that queue pair.
+    /// Checks whether this is still the queue of that queue pair.
     #[inline]
     pub fn is_of(&self, entry: &QpEntry) -> bool {
         Place::of(entry) == Some(self.place)
@@ -86,7 +90,8 @@ impl ReceiveQueue {
         self.base.wrapping_add(size_of::<ReceiveQueueHeader>() + index * self.entry_bytes)
     }
 
-    /// Posts a request; there is room, since the caller has a place of the queue. One thread at a time.
+    /// Posts a request. The queue has room, because the caller has reserved a place. One thread at
+    /// a time.
     #[inline]
     pub fn post(&self, _guard: &TablesGuard, wr_id: u64, list: &[PostSge]) -> Posted {
         let header = self.header();
@@ -98,12 +103,14 @@ impl ReceiveQueue {
         let produced = header.produced.0.load(Ordering::Relaxed);
         let at = self.entry(produced);
         let count = list.len().min(self.place.sges as usize);
-        // SAFETY: within the mapping; the peer does not look at it before `produced` has moved on.
+        // SAFETY: the entry lies within the mapping, and the peer does not read it before
+        // `produced` has moved on.
         unsafe {
             at.cast::<ReceiveEntry>().write(ReceiveEntry { wr_id, count: count as u32, reserved: 0 });
             let to = at.add(size_of::<ReceiveEntry>()).cast::<PostSge>();
             for (index, entry) in list[..count].iter().enumerate() {
-                // Number by number, as programs have just written them: a wider load would wait until those are in the cache.
+                // Field by field, as programs have just written them: a wider load would wait until
+                // those stores reach the cache.
                 (&raw mut (*to.add(index)).address).write_volatile(entry.address);
                 (&raw mut (*to.add(index)).len_bytes).write_volatile(entry.len_bytes);
                 (&raw mut (*to.add(index)).lkey).write_volatile(entry.lkey);
@@ -114,11 +121,12 @@ impl ReceiveQueue {
         Posted::Here
     }
 
-    /// The oldest request; `None` when there is none. One thread at a time. What it says is true if the mode is as it was afterwards.
+    /// Returns the oldest request, if any. One thread at a time. The result is valid only if the
+    /// mode is unchanged afterwards.
     #[inline(always)]
     pub fn front(&self, mode: Mode) -> Option<Front<'_>> {
         let consumed = self.header().consumed.0.load(Ordering::Relaxed);
-        // Others may have taken more than this side has seen.
+        // Other processes may have taken more than this side has seen.
         let is_used_up = self.seen_produced.load(Ordering::Relaxed).wrapping_sub(consumed) as i32 <= 0;
         if is_used_up || self.seen_mode.load(Ordering::Relaxed) != mode.0 {
             let produced = self.header().produced.0.load(Ordering::Acquire);
@@ -129,19 +137,19 @@ impl ReceiveQueue {
             }
         }
         let at = self.entry(consumed);
-        // SAFETY: within the mapping; whatever a lying peer writes is only numbers.
+        // SAFETY: the entry lies within the mapping, and bad data from a peer is only numbers.
         let head = unsafe { at.cast::<ReceiveEntry>().read_volatile() };
         let next = at.wrapping_add(size_of::<ReceiveEntry>()).cast::<PostSge>();
         Some(Front { wr_id: head.wr_id, next, left: head.count.min(self.place.sges), queue: PhantomData })
     }
 
-    /// What the counters count in, and whose the queue is.
+    /// Returns the owner and the epoch of the queue.
     #[inline(always)]
     pub fn mode(&self) -> Mode {
         Mode(self.header().mode.load(Ordering::SeqCst))
     }
 
-    /// The oldest request is used up. Nobody else takes ([`crate::rq_consumer_lock`]).
+    /// Removes the oldest request. The caller is the only consumer ([`crate::rq_consumer_lock`]).
     #[inline(always)]
     pub fn take_front(&self) {
         let consumed = &self.header().consumed.0;
@@ -150,18 +158,18 @@ impl ReceiveQueue {
         will_read(self.entry(next.wrapping_add(AHEAD)));
     }
 
-    /// The time before which nothing is for this queue pair.
+    /// Returns the time before which the queue holds nothing for this queue pair, in picoseconds.
     pub fn since_ps(&self) -> u64 {
         self.header().since_ps.load(Ordering::Relaxed)
     }
 }
 
-/// Whose a queue is, and in which era: another one after each change of that.
+/// Owner of a queue, and its epoch, which changes with each change of owner.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Mode(u32);
 
 impl Mode {
-    /// Whether it is the programs'; `None` while it changes hands.
+    /// Checks whether programs own the queue. Returns `None` while the owner changes.
     #[inline]
     pub fn is_shared(self) -> Option<bool> {
         match mode::of(self.0) {
@@ -172,7 +180,7 @@ impl Mode {
     }
 }
 
-/// The oldest request of a queue, as an iterator over its list.
+/// The oldest request of a queue, as an iterator over its scatter list.
 pub struct Front<'a> {
     pub wr_id: u64,
     next: *const PostSge,
@@ -181,7 +189,7 @@ pub struct Front<'a> {
 }
 
 impl Front<'_> {
-    /// Its list, if that has one entry.
+    /// Returns the only entry of the list, if its length is one.
     #[inline(always)]
     pub fn only(&self) -> Option<PostSge> {
         // SAFETY: an entry of the list is left, so `next` lies within the mapping; the peer's writes only change numbers.
@@ -195,7 +203,7 @@ impl Iterator for Front<'_> {
     #[inline(always)]
     fn next(&mut self) -> Option<PostSge> {
         self.left = self.left.checked_sub(1)?;
-        // SAFETY: within the queue's mapping, as long as the count allows.
+        // SAFETY: the entry lies within the queue's mapping, because the count is not used up.
         let entry = unsafe { self.next.read_volatile() };
         self.next = self.next.wrapping_add(1);
         Some(entry)
@@ -204,7 +212,7 @@ impl Iterator for Front<'_> {
 
 impl Drop for ReceiveQueue {
     fn drop(&mut self) {
-        // SAFETY: mapped with this size, and nobody has a reference into it.
+        // SAFETY: the mapping has this size, and nobody has a reference into it.
         unsafe { unmap_part(self.base, self.place.bytes()) };
     }
 }

@@ -1,6 +1,7 @@
-//! Registered memory of this process, for those inside the program who must know where peers may write.
+//! Registered memory of this process, for code inside the program that must know the memory that
+//! peers may write.
 //!
-//! A fixed table without locks: signal handlers walk it.
+//! A fixed table without locks, because signal handlers read it.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -11,7 +12,7 @@ const REGIONS_MAX: usize = 1024;
 pub struct Region {
     pub address: usize,
     pub len: usize,
-    /// Whether a peer (or a receive) may write it.
+    /// A peer (or a receive) may write it.
     pub remote_writable: bool,
     /// `IBV_ACCESS_` bits.
     pub access: u32,
@@ -26,12 +27,12 @@ struct Cell {
 
 static TABLE: [Cell; REGIONS_MAX] =
     [const { Cell { address: AtomicUsize::new(0), len: AtomicUsize::new(0), flags: AtomicU64::new(0) } }; REGIONS_MAX];
-/// No cell at or above this index was ever used.
+/// Index from which on no cell was ever used.
 static USED: AtomicUsize = AtomicUsize::new(0);
 /// Grows with each change of the table.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// Notes a registered range. A range that finds no room is only never watched.
+/// Adds a registered range. If the table is full, nobody watches this range.
 pub fn add(address: usize, len: usize, remote_writable: bool, access: u32) {
     if address < 2 || len == 0 {
         return;
@@ -48,7 +49,7 @@ pub fn add(address: usize, len: usize, remote_writable: bool, access: u32) {
     }
 }
 
-/// Forgets one range that was added with the same address and length.
+/// Removes one range that was added with the same address and length.
 pub fn remove(address: usize, len: usize) {
     for cell in used() {
         if cell.address.load(Ordering::Acquire) == address && cell.len.load(Ordering::Relaxed) == len {
@@ -59,12 +60,12 @@ pub fn remove(address: usize, len: usize) {
     }
 }
 
-/// Number that changes whenever the table does.
+/// Returns a number that changes with each change of the table.
 pub fn generation() -> u32 {
     GENERATION.load(Ordering::Acquire)
 }
 
-/// All ranges, in no order that means anything.
+/// Returns all ranges, in arbitrary order.
 pub fn iter() -> impl Iterator<Item = Region> {
     used().iter().filter_map(|cell| {
         let address = cell.address.load(Ordering::Acquire);

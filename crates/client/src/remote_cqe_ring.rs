@@ -1,4 +1,5 @@
-//! The two ends of a ring of remote CQEs (`softband_ipc::queues`): peers put in what their sends complete, the owner takes it out.
+//! The two ends of a ring of remote CQEs (`softband_ipc::queues`): peers add the CQEs of their
+//! sends, and the owner takes them.
 
 use crate::direct::will_write;
 use crate::fork::own_number;
@@ -9,12 +10,13 @@ use softband_ipc::ring::Cqe;
 use softband_ipc::tables::QpEntry;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-/// Reads of a taken lock before its holder is asked for.
+/// Reads of a taken lock before a check whether its holder has ended.
 const SPINS: u32 = 2_000;
-/// How long somebody waits for the lock, before it leaves the work to the engine: its holder may have been stopped.
+/// Longest wait for the lock, in picoseconds. Then the engine does the work: the holder may have
+/// stopped.
 const PATIENCE_PICOS: u64 = 50_000_000_000;
 
-/// So many entries ahead cache lines are fetched.
+/// Prefetch distance, in entries.
 const AHEAD: u32 = 6;
 
 /// A ring, mapped here.
@@ -23,16 +25,18 @@ pub struct RemoteCqeRing {
     file: u32,
     offset: u64,
     entries: u32,
-    /// Which process mapped it: a child of a fork must not take what is its parent's.
+    /// PID that mapped it. A child of a fork must not take its parent's CQEs.
     mapped_by: u32,
 }
-// SAFETY: peers hold the ring's lock or are the only one, the owner the one of its completion queue; the counters are atomics.
+// SAFETY: peers hold the ring's lock or are its single producer, the owner holds its CQ's lock, and
+// the counters are atomics.
 unsafe impl Send for RemoteCqeRing {}
-// SAFETY: each side reaches the ring through the same lock from any thread; only atomics are shared without it.
+// SAFETY: each side reaches the ring through the same lock from any thread; only atomics are shared
+// without it.
 unsafe impl Sync for RemoteCqeRing {}
 
 impl RemoteCqeRing {
-    /// The ring of `entries` (a power of two) at `offset` of a process's file.
+    /// Maps the ring of `entries` (a power of two) at `offset` of a process's file.
     pub fn map(file: u32, offset: u64, entries: u32) -> Option<Self> {
         if offset == 0 || !entries.is_power_of_two() {
             return None;
@@ -41,13 +45,13 @@ impl RemoteCqeRing {
         Some(Self { base, file, offset, entries, mapped_by: own_number() })
     }
 
-    /// The ring into which what reaches a queue pair goes.
+    /// Maps the ring for completions of a queue pair.
     pub fn of(entry: &QpEntry) -> Option<Self> {
         let (file, entries) = (entry.file.load(Ordering::Relaxed), entry.remote_cqe_entries.load(Ordering::Relaxed));
         Self::map(file, entry.remote_cqe_ring.load(Ordering::Relaxed), entries)
     }
 
-    /// Whether this is still that ring.
+    /// Checks whether this is still that ring.
     #[inline]
     pub fn is_of(&self, entry: &QpEntry) -> bool {
         entry.remote_cqe_ring.load(Ordering::Relaxed) == self.offset
@@ -65,7 +69,7 @@ impl RemoteCqeRing {
         self.base.wrapping_add(size_of::<RemoteCqeRingHeader>() + index * size_of::<RemoteCqe>()).cast()
     }
 
-    /// Whether the entry of a counter is there.
+    /// Checks whether the entry of a counter is present.
     #[inline]
     fn is_there(&self, counter: u32) -> bool {
         self.has_number(counter) && self.mapped_by == own_number()
@@ -73,70 +77,76 @@ impl RemoteCqeRing {
 
     #[inline(always)]
     fn has_number(&self, counter: u32) -> bool {
-        // SAFETY: within the mapping; only this part of it is looked at while others may write.
+        // SAFETY: the entry lies within the mapping, and only its atomic sequence is read while
+        // others may write.
         let sequence = unsafe { &(*self.entry(counter)).sequence };
         sequence.load(Ordering::Acquire) == counter.wrapping_add(1)
     }
 
-    /// The owner reads times of completions: from now on they are noted.
+    /// Makes producers stamp completions from now on, because the owner reads completion times.
     pub fn want_stamps(&self) {
         self.header().wants.0.fetch_or(wants::STAMPS, Ordering::Release);
     }
 
-    /// The owner may sleep until an event comes: from now on each peer that puts something in looks for what is armed.
+    /// Makes each producer check for armed events from now on, because the owner may sleep until an
+    /// event.
     pub fn want_events(&self) {
         self.header().wants.0.fetch_or(wants::EVENTS, Ordering::SeqCst);
     }
 
-    /// The owner asks for an event with the next completion, or the next solicited or failed one.
+    /// Arms an event for the next completion, or the next solicited or failed completion.
     pub fn arm(&self, solicited_only: bool) {
-        // A child of a fork has no part in it.
+        // A child of a fork does not own the ring.
         if self.mapped_by == own_number() {
             self.header().arming.0.arm(solicited_only);
         }
     }
 
-    /// Whether what the caller has put in raises an event. If so, the caller has to tell the engine.
+    /// Checks whether the caller's new entry raises an event. If so, the caller must notify the
+    /// engine.
     #[inline(always)]
     pub fn raises_event(&self, is_solicited: bool) -> bool {
         self.header().wants.0.load(Ordering::Relaxed) & wants::EVENTS != 0 && self.disarms(is_solicited)
     }
 
-    /// Apart from the way of small messages, whose queues mostly have no channel.
+    /// Disarms the event. Kept out of line, because the queues of small messages rarely have a
+    /// channel.
     #[inline(never)]
     fn disarms(&self, is_solicited: bool) -> bool {
         fence(Ordering::SeqCst);
         self.header().arming.0.is_raised_by(is_solicited)
     }
 
-    /// How many were put in and taken out so far (both wrap). Slow while peers put something in.
+    /// Returns the numbers of entries produced and consumed so far (both wrap). Slow while peers
+    /// add entries.
     pub fn counters(&self) -> (u32, u32) {
         let header = self.header();
         let consumed = header.consumed.0.load(Ordering::Relaxed);
         let produced = header.produced.load(Ordering::Acquire);
-        // The peer may have ended after it put the entry in and before it counted it.
+        // The peer may have ended after it wrote the entry and before it counted the entry.
         let produced = produced.wrapping_add(u32::from(self.is_there(produced)));
         let waiting = produced.wrapping_sub(consumed);
         let waiting = if self.mapped_by == own_number() { waiting.min(self.entries) } else { 0 };
         (consumed.wrapping_add(waiting), consumed)
     }
 
-    /// Whether at least `count` wait.
+    /// Checks whether at least `count` entries wait.
     #[inline]
     pub fn holds(&self, count: u32) -> bool {
         let consumed = self.header().consumed.0.load(Ordering::Relaxed);
         count == 0 || count <= self.entries && self.is_there(consumed.wrapping_add(count - 1))
     }
 
-    /// Since when the oldest one's queue pair has been as it was then; `None` when there is none.
+    /// Returns the `since_ps` of the oldest entry, if any: the time since which its queue pair has
+    /// had that state.
     #[inline]
     pub fn front_since_ps(&self) -> Option<u64> {
         let counter = self.header().consumed.0.load(Ordering::Relaxed);
-        // SAFETY: within the mapping, and it is there.
+        // SAFETY: the entry lies within the mapping and is present.
         self.is_there(counter).then(|| unsafe { (*self.entry(counter)).since_ps })
     }
 
-    /// Takes the oldest one. One thread at a time: the caller holds the completion queue's lock.
+    /// Takes the oldest entry. One thread at a time: the caller holds the CQ's lock.
     #[inline]
     pub fn take(&self) -> Option<Cqe> {
         let consumed = &self.header().consumed.0;
@@ -144,13 +154,14 @@ impl RemoteCqeRing {
         if !self.is_there(counter) {
             return None;
         }
-        // SAFETY: within the mapping; the peer wrote the entry before it numbered it, and does not touch it before `consumed` moves.
+        // SAFETY: the entry lies within the mapping. The peer wrote it before its number, and does
+        // not touch it before `consumed` moves.
         let cqe = cqe_of(unsafe { &*self.entry(counter) });
         consumed.store(counter.wrapping_add(1), Ordering::Release);
         Some(cqe)
     }
 
-    /// How many wait, up to `most`.
+    /// Returns the number of waiting entries, up to `most`.
     #[inline(always)]
     pub fn ready(&self, most: usize) -> u32 {
         if self.mapped_by != own_number() {
@@ -161,22 +172,25 @@ impl RemoteCqeRing {
         (0..most).take_while(|step| self.has_number(first.wrapping_add(*step))).count() as u32
     }
 
-    /// Takes the oldest `count`. The caller knows that they wait. One thread at a time, as for `take`.
+    /// Takes the oldest `count` entries. The caller has checked that they wait. One thread at a
+    /// time, as for `take`.
     #[inline(always)]
     pub fn take_ready(&self, count: u32, mut to: impl FnMut(Cqe)) {
         let consumed = &self.header().consumed.0;
         let first = consumed.load(Ordering::Relaxed);
         for step in 0..count {
-            // SAFETY: as in `take`.
+            // SAFETY: the caller has checked that these entries are present, and the peer does not
+            // touch them before `consumed` moves.
             let cqe = cqe_of(unsafe { &*self.entry(first.wrapping_add(step)) });
-            // Before its receive request counts as done: another one may be posted then, and complete.
+            // First this: the program may post another receive request in `to`, and that request
+            // may complete.
             consumed.store(first.wrapping_add(step + 1), Ordering::Release);
             to(cqe);
         }
     }
 
-    /// Takes out what `goes`, wherever it stands: what stays moves up to the end, behind which peers go on unhindered. One thread at a
-    /// time, as for `take`.
+    /// Removes all entries for which `goes` returns true, at any position. The others move up to
+    /// the end, so producers continue unhindered. One thread at a time, as for `take`.
     pub fn sweep(&self, goes: &mut impl FnMut(&Cqe) -> bool) {
         let consumed = &self.header().consumed.0;
         let first = consumed.load(Ordering::Relaxed);
@@ -184,13 +198,15 @@ impl RemoteCqeRing {
         let mut begin = first.wrapping_add(waiting);
         for step in (0..waiting).rev() {
             let counter = first.wrapping_add(step);
-            // SAFETY: within the mapping; what is there and not consumed is this thread's.
+            // SAFETY: the entry lies within the mapping, and present entries that are not consumed
+            // belong to this thread.
             if goes(&cqe_of(unsafe { &*self.entry(counter) })) {
                 continue;
             }
             begin = begin.wrapping_sub(1);
             if begin != counter {
-                // SAFETY: both places lie in the mapping, differ, and hold entries that this thread has not consumed yet.
+                // SAFETY: both places lie in the mapping, differ, and hold entries that this thread
+                // has not consumed yet.
                 unsafe {
                     std::ptr::copy_nonoverlapping(self.entry(counter), self.entry(begin), 1);
                     (*self.entry(begin)).sequence.store(begin.wrapping_add(1), Ordering::Relaxed);
@@ -202,7 +218,7 @@ impl RemoteCqeRing {
         }
     }
 
-    /// Whether there is room for one more. Nobody else puts anything in.
+    /// Checks whether the ring has room for another entry. The caller is the only producer.
     #[inline]
     fn has_room(&self, produced: u32) -> bool {
         let header = self.header();
@@ -214,13 +230,15 @@ impl RemoteCqeRing {
         produced.wrapping_sub(consumed) < self.entries
     }
 
-    /// Something will be put in soon: the cache line for it may be the owner's, which looks at what comes next.
+    /// Prefetches the next entry for a write soon. The owner, which polls that entry, may hold its
+    /// cache line.
     #[inline(always)]
     pub fn will_put(&self) {
         will_write(self.entry(self.header().produced.load(Ordering::Relaxed)).cast());
     }
 
-    /// Room for one more; `None` when there is none, or the lock cannot be had, which is not needed where nobody else puts anything in.
+    /// Reserves room for an entry. Returns `None` if the ring is full or the lock is not available.
+    /// A single producer needs no lock.
     #[inline(always)]
     pub fn reserve(&self, is_single_threaded: bool) -> Option<Room<'_>> {
         let me = if is_single_threaded { 0 } else { own_number() };
@@ -232,14 +250,15 @@ impl RemoteCqeRing {
         self.has_room(counter).then_some(room)
     }
 
-    /// The counter of the next one to be put in, and what its entry says now. Nobody else puts anything in.
+    /// Returns the counter of the next entry and the entry's present number. The caller is the only
+    /// producer.
     #[inline]
     fn next_place(&self, header: &RemoteCqeRingHeader) -> (u32, u32) {
-        // SAFETY: within the mapping.
+        // SAFETY: the entry lies within the mapping, and its sequence is an atomic.
         let sequence = |counter| unsafe { &(*self.entry(counter)).sequence }.load(Ordering::Relaxed);
         let counter = header.produced.load(Ordering::Relaxed);
         let (next, former) = (counter.wrapping_add(1), sequence(counter));
-        // A process that is gone may have put one in and not counted it.
+        // A process that has ended may have written an entry without counting it.
         if former == next { (next, sequence(next)) } else { (counter, former) }
     }
 
@@ -248,7 +267,8 @@ impl RemoteCqeRing {
         self.header().lock.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() || self.wait_for_lock(me)
     }
 
-    /// Takes the lock; from a process that is gone, too. What that one was writing was not to be seen yet. False when it cannot be had.
+    /// Takes the lock, also from a process that has ended: its unfinished entry is not visible yet.
+    /// Returns false on timeout.
     #[cold]
     fn wait_for_lock(&self, me: u32) -> bool {
         let lock = &self.header().lock;
@@ -274,34 +294,36 @@ impl RemoteCqeRing {
     }
 }
 
-/// Room for one completion, and the lock, if one was needed.
+/// Room for one completion, with the lock if it was needed.
 pub struct Room<'a> {
     ring: &'a RemoteCqeRing,
     counter: u32,
     entry: *mut RemoteCqe,
-    /// What the entry says as its number: that of a former round, or none.
+    /// Present number of the entry: from a former round, or none.
     former: u32,
-    /// By what the lock was taken; 0: without one.
+    /// PID that took the lock; 0 without a lock.
     me: u32,
 }
 
 impl Room<'_> {
-    /// Writes one; its stamp and its number are set here. Nobody sees it yet.
+    /// Writes the entry with its stamp, without its new number: nobody sees the entry yet.
     #[inline(always)]
     pub fn write(&self, cqe: RemoteCqe) {
         let stamp_ps = if self.ring.header().wants.0.load(Ordering::Relaxed) & wants::STAMPS == 0 { 0 } else { crate::now_ps() };
-        // SAFETY: within the mapping; the owner does not look at it before the number says that it is there.
+        // SAFETY: the entry lies within the mapping, and the owner does not read it before its
+        // number is set.
         unsafe { self.entry.write(RemoteCqe { stamp_ps, sequence: AtomicU32::new(self.former), ..cqe }) };
     }
 
-    /// Lets the owner see what was written.
+    /// Makes the written entry visible to the owner.
     #[inline(always)]
     pub fn publish(self) {
         let (ring, header) = (self.ring, self.ring.header());
-        // SAFETY: the entry lies in the mapping, and this room is its only writer until it is published.
+        // SAFETY: the entry lies in the mapping, and this room is its only writer until it is
+        // published.
         unsafe { &(*self.entry).sequence }.store(self.counter.wrapping_add(1), Ordering::Release);
         header.produced.store(self.counter.wrapping_add(1), Ordering::Release);
-        // Not the next one: the owner may be looking at it at this time.
+        // Not the next entry, which the owner may be polling.
         will_write(ring.entry(self.counter.wrapping_add(AHEAD)).cast());
     }
 }
@@ -310,7 +332,7 @@ impl Drop for Room<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         let lock = &self.ring.header().lock;
-        // Unless somebody took it for that of a process that is gone.
+        // Another process may have taken the lock because it found this process gone.
         if self.me != 0 && lock.load(Ordering::Relaxed) == self.me {
             lock.store(0, Ordering::Release);
         }
@@ -319,7 +341,7 @@ impl Drop for Room<'_> {
 
 impl Drop for RemoteCqeRing {
     fn drop(&mut self) {
-        // SAFETY: mapped with this size, and nobody has a reference into it.
+        // SAFETY: the mapping has this size, and nobody has a reference into it.
         unsafe { unmap_part(self.base, remote_cqe_ring_bytes(self.entries)) };
     }
 }

@@ -1,4 +1,4 @@
-//! Posting in wall pace: through a ring that the engine empties while the program goes on.
+//! Posts at wall pace, through a ring that the engine empties while the program continues.
 
 use crate::session::{header, shared_base};
 use crate::wake_word::ring_bell;
@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 pub(crate) static PRODUCERS: Mutex<()> = Mutex::new(());
 
-/// Appends a record that is made of `parts`, as soon as there is room.
+/// Appends a record made of `parts`. Waits for room.
 pub(crate) fn append(parts: &[&[u8]]) {
     while !try_append(parts) {
         ring_bell();
@@ -39,7 +39,7 @@ pub(crate) fn try_append(parts: &[&[u8]]) -> bool {
     true
 }
 
-/// Waits until the engine has taken everything that was posted so far.
+/// Waits until the engine has taken all requests posted so far.
 pub(crate) fn drain() {
     let header = header();
     let produced = header.ring_produced.load(Ordering::Acquire);
@@ -52,7 +52,8 @@ pub(crate) fn drain() {
 fn copy_in(at: u64, bytes: &[u8]) {
     let start = at as usize % WALL_RING_BYTES;
     let first = bytes.len().min(WALL_RING_BYTES - start);
-    // SAFETY: slot 1 lies within the mapping, both ranges within its buffer, and the lock keeps other producers away.
+    // SAFETY: slot 1 lies within the mapping, both ranges lie within its buffer, and the lock
+    // excludes other producers.
     unsafe {
         let slot = shared_base().add(SLOTS_OFFSET).cast::<ThreadSlot>().add(1);
         let ring = (&raw mut (*slot).posted).cast::<u8>();

@@ -1,21 +1,23 @@
-//! The consumer lock of a receive queue from which several processes take: one at a time (`softband_ipc::queues`).
+//! The consumer lock of a receive queue, which admits one of several consuming processes at a time
+//! (`softband_ipc::queues`).
 
 use crate::fork::own_number;
 use crate::receive_queue::ReceiveQueue;
 use softband_ipc::queues::{ReceiveQueueHeader, consumer, mode, split_consumer};
 use std::sync::atomic::Ordering;
 
-/// The right to take the oldest request, while this lives and the engine does not take the queue over.
+/// The consumer lock. It is valid until the engine takes the queue over.
 pub struct RqConsumerLock<'a> {
     header: &'a ReceiveQueueHeader,
-    /// The mode, with its era, in which it was given.
+    /// The mode, with its epoch, at the time of locking.
     mode: u32,
     /// The counter of the oldest request.
     front: u32,
 }
 
 impl ReceiveQueue {
-    /// Takes the consumer lock, if nobody holds it. With `asks` it asks the kernel whether the holder has ended, which costs a system call.
+    /// Takes the consumer lock, if it is free. With `asks`, asks the kernel whether a holder has
+    /// ended, which costs a system call.
     pub fn try_lock_consumer(&self, asks: bool) -> Option<RqConsumerLock<'_>> {
         RqConsumerLock::of(self.header(), asks)
     }
@@ -35,21 +37,23 @@ impl<'a> RqConsumerLock<'a> {
         Some(Self { header, mode, front: header.consumed.0.load(Ordering::Acquire) })
     }
 
-    /// Whether what was read of the oldest request since this was made is true, and nobody else gets it: this thread may have been
-    /// stopped for so long that the engine went on without it.
+    /// Checks whether the data read of the oldest request since locking is valid and no other
+    /// process gets the request. This thread may have stopped for so long that the engine continued
+    /// without it.
     #[inline]
     pub fn is_valid(&self) -> bool {
         self.header.mode.load(Ordering::SeqCst) == self.mode
     }
 
-    /// The oldest request is used up. False: it was no longer there to be taken.
+    /// Removes the oldest request. Returns false if the request was already gone.
     #[inline]
     pub fn take_front(&self) -> bool {
         let next = self.front.wrapping_add(1);
         self.header.consumed.0.compare_exchange(self.front, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether fewer requests are left now, after the oldest one was used up, than the owner wants to hear of: told once.
+    /// Checks whether, after the oldest request was taken, fewer requests are left than the owner's
+    /// limit. Returns true once per limit.
     #[inline]
     pub fn reaches_limit(&self) -> bool {
         let limit = self.header.limit.load(Ordering::Relaxed);
@@ -66,12 +70,13 @@ impl<'a> RqConsumerLock<'a> {
 impl Drop for RqConsumerLock<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Unless somebody took it for that of a process that is gone, or in another era.
+        // Another process may have taken the lock because it found this process gone, or the epoch
+        // changed.
         let _ = self.header.consumer.0.compare_exchange(consumer(self.mode, own_number()), 0, Ordering::Release, Ordering::Relaxed);
     }
 }
 
-/// Whether there is no such process on the host.
+/// Checks whether the host has no process with this PID.
 pub(crate) fn is_gone(pid: u32) -> bool {
     rustix::process::Pid::from_raw(pid as i32).is_none_or(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
@@ -131,7 +136,7 @@ mod tests {
     fn who_was_stopped_in_an_earlier_era_neither_takes_nor_holds_others_back() {
         let queue = queue();
         let stopped = RqConsumerLock::of(&queue, false).expect("nobody else is there");
-        // The engine takes the queue over with its two requests, and gives it back with one of them.
+        // The engine takes over the queue with its two requests, and returns it with one of them.
         queue.set_mode(mode::ENGINE);
         queue.consumed.0.store(2, Ordering::Relaxed);
         queue.begin_era(1);

@@ -1,4 +1,4 @@
-//! The process's connection to its engine and the memory they share.
+//! The process's connection to its engine, and their shared memory.
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -15,72 +15,74 @@ static BASE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static CONTROL_FD: AtomicI32 = AtomicI32::new(-1);
 static IS_WALL: AtomicBool = AtomicBool::new(false);
 static PROCESS: AtomicU32 = AtomicU32::new(0);
-/// The secret that the engine gave this process, or the one it was forked from.
+/// Secret that the engine gave this process or the process that forked it.
 static SECRET: AtomicU64 = AtomicU64::new(0);
-/// The engine's name as it was at attach: a program may clear its environment and fork afterwards.
+/// The engine's name at attach: a program may clear its environment and fork afterwards.
 static ENGINE: OnceLock<String> = OnceLock::new();
 
 thread_local! {
     static SLOT: Cell<*const ThreadSlot> = const { Cell::new(std::ptr::null()) };
 }
 
-/// Why a program could not reach the engine that its environment names.
+/// Reason why a program could not attach to the engine that its environment names.
 #[derive(Debug)]
 pub struct AttachError(pub String);
 
-/// Whether this process takes part in a fabric.
+/// Checks whether this process is attached to an engine.
 pub fn is_attached() -> bool {
     !BASE.load(Ordering::Acquire).is_null()
 }
 
-/// Start of the memory shared with the engine.
+/// Returns the start of the memory shared with the engine.
 ///
 /// # Panics
-/// When the process is not attached: callers ask [`is_attached`] first.
+/// Panics if the process is not attached: callers check [`is_attached`] first.
 pub fn shared_base() -> *mut u8 {
     let base = BASE.load(Ordering::Acquire);
     assert!(!base.is_null(), "softband: not attached to an engine");
     base
 }
 
-/// What the engine said of this process at attach.
+/// Returns the engine's description of this process.
 pub fn header() -> &'static SharedHeader {
     // SAFETY: the mapping is never undone, the header is initialised before attach returns, and only its atomics change later.
     unsafe { &*shared_base().add(HEADER_OFFSET).cast::<SharedHeader>() }
 }
 
-/// The engine's number of this process.
+/// Returns the engine's number of this process.
 pub fn process_number() -> u32 {
     PROCESS.load(Ordering::Relaxed)
 }
 
-/// The thread that looked for its slot last, by its thread pointer, and that slot: programs read clocks millions of times, and a
-/// look into thread-local storage of a shared library is a call.
+/// Thread pointer of the last thread that looked up its slot, and below, that slot. Programs read
+/// clocks millions of times, and an access to thread-local storage of a shared library is a call.
 static LAST_THREAD: AtomicUsize = AtomicUsize::new(0);
 static LAST_SLOT: AtomicPtr<ThreadSlot> = AtomicPtr::new(std::ptr::null_mut());
 
-/// What distinguishes threads of one process: the address of the thread's own control block (System V ABI, x86-64).
+/// Returns the address of the thread's control block, which is unique in a process (System V ABI,
+/// x86-64).
 #[inline]
 pub fn thread_pointer() -> usize {
     let pointer: usize;
-    // SAFETY: the first word of the control block is its own address; reading it changes nothing.
+    // SAFETY: the first word of the control block is its own address, and the read changes nothing.
     unsafe { std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly)) };
     pointer
 }
 
-/// Whether the process is in a fabric at wall pace: clocks, threads and waiting are the host's then.
+/// Checks whether the fabric runs at wall pace. Then the host provides clocks, threads and waits.
 #[inline]
 pub fn is_wall() -> bool {
     IS_WALL.load(Ordering::Relaxed)
 }
 
-/// The slot of the calling thread, if the engine knows the thread.
+/// Returns the slot of the calling thread, if the engine knows the thread.
 #[inline]
 pub(crate) fn thread_slot() -> Option<&'static ThreadSlot> {
     let me = thread_pointer();
     if LAST_THREAD.load(Ordering::Acquire) == me {
         let slot = LAST_SLOT.load(Ordering::Acquire);
-        // A thread that is away may look while another one notes the token: only what was ours before and after is ours.
+        // Another thread may note the token during this read. The slot belongs to this thread only
+        // if both checks agree.
         if LAST_THREAD.load(Ordering::Acquire) == me {
             // SAFETY: `note_token` stored both for this thread, and slots are never unmapped.
             return unsafe { slot.as_ref() };
@@ -95,20 +97,20 @@ pub(crate) fn thread_slot() -> Option<&'static ThreadSlot> {
     (!slot.is_null()).then(|| unsafe { &*slot })
 }
 
-/// Whether the engine knows the calling thread.
+/// Checks whether the engine knows the calling thread.
 #[inline]
 pub fn has_slot() -> bool {
     thread_slot().is_some()
 }
 
-/// The calling thread has the token: its slot is the one that is asked for next.
+/// Caches the slot of the calling thread, which now has the token.
 pub(crate) fn note_token(slot: &ThreadSlot) {
     LAST_THREAD.store(0, Ordering::Release);
     LAST_SLOT.store(std::ptr::from_ref(slot).cast_mut(), Ordering::Release);
     LAST_THREAD.store(thread_pointer(), Ordering::Release);
 }
 
-/// Number of the calling thread's slot.
+/// Returns the number of the calling thread's slot.
 pub fn thread_slot_number() -> Option<u32> {
     let slot = thread_slot()?;
     let offset = std::ptr::from_ref(slot) as usize - shared_base() as usize - SLOTS_OFFSET;
@@ -118,7 +120,7 @@ pub fn thread_slot_number() -> Option<u32> {
 /// Makes slot `number` the calling thread's.
 ///
 /// # Panics
-/// When the engine names a slot that does not exist.
+/// Panics if the engine names a slot that does not exist.
 pub fn bind_thread(number: u32) {
     assert!((number as usize) < THREADS_MAX, "softband: the engine gave slot {number}");
     // SAFETY: the slot lies within the mapping.
@@ -128,16 +130,16 @@ pub fn bind_thread(number: u32) {
     unsafe { &*slot }.tid.store(rustix::thread::gettid().as_raw_nonzero().get() as u32, Ordering::Relaxed);
 }
 
-/// The calling thread has no slot any more.
+/// Removes the calling thread's slot.
 pub fn forget_thread() {
     let _ = LAST_THREAD.compare_exchange(thread_pointer(), 0, Ordering::AcqRel, Ordering::Relaxed);
     SLOT.with(|cell| cell.set(std::ptr::null()));
 }
 
-/// Attaches to the engine that the environment names. `Ok(false)`: it names none.
+/// Attaches to the engine that the environment names. Returns `Ok(false)` if it names none.
 ///
 /// # Errors
-/// When it names one that cannot be reached or that refuses.
+/// The engine does not answer or refuses.
 pub fn attach_from_environment() -> Result<bool, AttachError> {
     let Ok(engine) = std::env::var(environment::ENGINE) else { return Ok(false) };
     let ticket = std::env::var(environment::TICKET).ok().and_then(|text| environment::ticket_of(&text)).unwrap_or(0);
@@ -149,27 +151,29 @@ pub fn attach_from_environment() -> Result<bool, AttachError> {
 /// Attaches the child of a fork, which still holds its parent's mapping, under its own ticket.
 ///
 /// # Errors
-/// When the engine cannot be reached or refuses.
+/// The engine does not answer or refuses.
 pub fn attach_child(ticket: u64) -> Result<(), AttachError> {
     let engine = ENGINE.get().ok_or_else(|| AttachError("the parent was not attached".into()))?;
     let old = CONTROL_FD.swap(-1, Ordering::AcqRel);
     if old >= 0 {
-        // SAFETY: the descriptor was ours and nobody else uses it.
+        // SAFETY: this process owns the descriptor, and nobody else uses it.
         drop(unsafe { OwnedFd::from_raw_fd(old) });
     }
     attach(engine, ticket, true)
 }
 
-/// Attaches a child in wall pace, with its parent's secret, as a process of its own.
+/// Attaches a child at wall pace, with its parent's secret, as a process of its own.
 pub(crate) fn attach_again() -> Result<(), AttachError> {
     let engine = ENGINE.get().ok_or_else(|| AttachError("the parent was not attached".into()))?;
     attach(engine, SECRET.load(Ordering::Relaxed), true)?;
-    // SAFETY: no memory is touched; the permission to reach a program's memory is not inherited.
+    // SAFETY: the call touches no memory. A child does not inherit the permission for others to
+    // access its memory.
     unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
     Ok(())
 }
 
-/// In a child, in wall pace: closes its copy of the control socket and puts memory of its own where the shared file was.
+/// Closes the child's copy of the control socket and replaces the shared file by private memory, at
+/// wall pace.
 pub(crate) fn forget_parent() {
     let control = CONTROL_FD.swap(-1, Ordering::AcqRel);
     if control >= 0 {
@@ -181,11 +185,11 @@ pub(crate) fn forget_parent() {
         return;
     }
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
-    // SAFETY: the header is plain data, and others write only its atomics; the mapping put over the former one has
-    // its place and size.
+    // SAFETY: the header is plain data, and others write only its atomics. The new mapping replaces
+    // the former one at the same address with the same size.
     unsafe {
         let mut header = base.cast::<SharedHeader>().read();
-        // Requests that were posted and not taken yet are the parent's.
+        // Requests that were posted but not taken yet belong to the parent.
         header.ring_consumed = AtomicU64::new(header.ring_produced.load(Ordering::Relaxed));
         let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
         if mmap_anonymous(base.cast(), SHARED_BYTES, ProtFlags::READ | ProtFlags::WRITE, flags).is_ok() {
@@ -204,7 +208,7 @@ fn attach(engine: &str, ticket: u64, forked: bool) -> Result<(), AttachError> {
         forked: u32::from(forked),
         tid: rustix::thread::gettid().as_raw_nonzero().get() as u32,
     };
-    // An engine that refuses a connection has answered and hung up by now, perhaps.
+    // An engine that refuses a connection may have answered and hung up by now.
     match rustix::net::send(&socket, bytemuck::bytes_of(&hello), SendFlags::NOSIGNAL) {
         Ok(_) | Err(rustix::io::Errno::PIPE) => {}
         Err(error) => return Err(failed("the engine hung up", error)),
@@ -230,9 +234,10 @@ fn attach(engine: &str, ticket: u64, forked: bool) -> Result<(), AttachError> {
     Ok(())
 }
 
-/// Lets the kernel end this process when the engine's end of the control socket closes: there is no time left then in which it
-/// could go on. The kernel raises the signal for whatever comes as well, and for a message a moment after it can be received: so the
-/// engine has to be through with its welcome before. It sends nothing after that.
+/// Makes the kernel end this process when the engine closes the control socket: no time remains in
+/// which the process could continue. The kernel also raises the signal for messages, even a moment
+/// after their receipt. So this waits until the engine has finished its welcome, after which it
+/// sends nothing.
 fn end_with_engine(control: &OwnedFd) -> Result<(), AttachError> {
     while header().is_welcomed.load(Ordering::Acquire) == 0 {
         if has_hung_up(control, WELCOME_PAUSE) {
@@ -240,24 +245,25 @@ fn end_with_engine(control: &OwnedFd) -> Result<(), AttachError> {
         }
     }
     let fd = control.as_raw_fd();
-    // SAFETY: plain descriptor operations on our own socket.
+    // SAFETY: plain descriptor operations on this process's own socket.
     unsafe {
         libc::syscall(libc::SYS_fcntl, fd, libc::F_SETOWN, rustix::process::getpid().as_raw_nonzero().get());
         libc::syscall(libc::SYS_fcntl, fd, F_SETSIG, libc::SIGKILL);
         let flags = libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL);
         libc::syscall(libc::SYS_fcntl, fd, libc::F_SETFL, flags | i64::from(libc::O_ASYNC));
     }
-    // An end that came before raises nothing.
+    // A hang-up before this point raised no signal.
     if has_hung_up(control, Timespec::default()) { Err(AttachError("the engine hung up".into())) } else { Ok(()) }
 }
 
-/// Whether the other end is closed, or closes within `limit`.
+/// Checks whether the other end is closed, or closes within `limit`.
 fn has_hung_up(control: &OwnedFd, limit: Timespec) -> bool {
     let mut set = [PollFd::new(control, PollFlags::empty())];
     rustix::event::poll(&mut set, Some(&limit)).is_ok_and(|_| set[0].revents().contains(PollFlags::HUP))
 }
 
-/// Between two looks at whether the engine is through with its welcome: a moment after it has come, as a rule.
+/// Pause between two checks for the end of the engine's welcome, which usually follows within a
+/// moment.
 const WELCOME_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000 };
 
 /// `F_SETSIG` of Linux.
@@ -269,7 +275,8 @@ fn connect(engine: &str) -> rustix::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Puts the secret where the used ticket stands in the environment: what this process starts past the library attaches by it.
+/// Replaces the used ticket in the environment by the secret. Processes that this process starts
+/// without the library's help attach with it.
 fn hand_down(secret: u64) {
     let Ok(name) = std::ffi::CString::new(environment::TICKET) else { return };
     let text = environment::ticket_text(secret);
@@ -282,10 +289,11 @@ fn hand_down(secret: u64) {
     }
 }
 
-/// Longest wait for a file: the engine's thread that hands files out never waits for a program.
+/// Longest wait for a file. The engine's thread that sends files never waits for a program.
 const FILE_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// Returns the file of registered memory that the tables name `number`. None: the engine does not give it.
+/// Returns the file of registered memory with this `number` in the tables. Returns `None` if the
+/// engine refuses.
 pub(crate) fn fetch_file(number: u32) -> Option<OwnedFd> {
     use rustix::net::sockopt::{Timeout, set_socket_timeout};
     let socket = connect(ENGINE.get()?).ok()?;
@@ -350,9 +358,11 @@ fn refusal(errno: i32) -> String {
 fn map_shared(memory: &OwnedFd) -> Result<(), AttachError> {
     use rustix::mm::{MapFlags, ProtFlags, mmap};
     let old = BASE.load(Ordering::Acquire);
-    // A forked child puts its own file where its parent's was: pointers into the mapping stay meaningful.
+    // A forked child maps its own file at its parent's address, so pointers into the mapping stay
+    // valid.
     let flags = if old.is_null() { MapFlags::SHARED } else { MapFlags::SHARED | MapFlags::FIXED };
-    // SAFETY: either a fresh mapping where the kernel likes, or one over our own former mapping of the same size.
+    // SAFETY: either a fresh mapping at an address of the kernel's choice, or a mapping over our
+    // own former one of the same size.
     let base = unsafe { mmap(old.cast(), SHARED_BYTES, ProtFlags::READ | ProtFlags::WRITE, flags, memory, 0) }
         .map_err(|error| AttachError(format!("cannot map the shared memory: {error}")))?;
     // SAFETY: the mapping is large enough, and the engine has written the header.
@@ -368,7 +378,7 @@ fn map_shared(memory: &OwnedFd) -> Result<(), AttachError> {
     Ok(())
 }
 
-/// Tells the engine something of slot `slot` (`softband_ipc::attach::word`).
+/// Sends a message about slot `slot` to the engine (`softband_ipc::attach::word`).
 pub(crate) fn send_word(slot: u32, kind: u32) {
     let fd = CONTROL_FD.load(Ordering::Acquire);
     if fd >= 0 {
@@ -376,18 +386,20 @@ pub(crate) fn send_word(slot: u32, kind: u32) {
         let control = unsafe { BorrowedFd::borrow_raw(fd) };
         let sent = rustix::net::send(control, bytemuck::bytes_of(&Word { slot, kind }), SendFlags::NOSIGNAL);
         if matches!(sent, Err(rustix::io::Errno::BADF | rustix::io::Errno::NOTSOCK)) {
-            // Closed by an instruction of its own; by the C library it cannot be. It would wait for an answer for ever.
+            // The C library cannot close this descriptor, so the program used a raw system call. It
+            // would wait for an answer for ever.
             crate::warn::always("this program has closed the descriptor by which it reaches the engine, and cannot go on");
             crate::execution_token::leave();
         }
     }
 }
 
-/// The control socket's number: a program that closes every descriptor must not close this one.
+/// Returns the control socket, which a program that closes all descriptors must not close. Returns
+/// -1 without an engine.
 pub fn control_fd() -> i32 {
     let fd = CONTROL_FD.load(Ordering::Acquire);
     if fd >= 0 {
-        // SAFETY: as in `send_back`.
+        // SAFETY: the descriptor stays open as long as the process is attached.
         unsafe { BorrowedFd::borrow_raw(fd) }.as_raw_fd()
     } else {
         -1
