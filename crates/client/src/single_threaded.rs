@@ -1,35 +1,39 @@
-//! Whether the process is single-threaded, so that it needs no locked instructions.
+//! Detection of single-threaded processes, which need no locked instructions.
 //!
-//! They do two things: they keep other threads of the process out, and they let the announcement that a thread moves data come before its
-//! first read of the engine's tables ([`crate::epoch_slots`]). A process of one thread needs neither, where the engine sees to the second:
-//! before it reads the announcements it has the kernel put a barrier between all instructions of every program that has asked for that.
+//! Locked instructions have two purposes. They exclude other threads of the process. They also
+//! order a thread's announcement of a transfer before its first read of the engine's tables
+//! ([`crate::epoch_slots`]). A single-threaded process needs neither, because the engine ensures
+//! the order. Before the engine reads the announcements, it requests a kernel memory barrier in
+//! every program that registered for it.
 
 use crate::session::header;
 use rustix::thread::{MembarrierCommand, membarrier};
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 static NEVER: AtomicU8 = AtomicU8::new(0);
-/// What says so.
+/// Byte that is nonzero while the process is single-threaded.
 static IS_SINGLE_THREADED: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const NEVER).cast_mut());
 
-/// Whether this is the only thread of the process, and what it announces needs no locked instruction.
+/// Checks whether this is the only thread of the process and its announcements need no locked
+/// instruction.
 #[inline(always)]
 pub fn is_single_threaded() -> bool {
-    // SAFETY: always a byte that is there for ever.
+    // SAFETY: the pointer always refers to a byte that lives for ever.
     unsafe { (*IS_SINGLE_THREADED.load(Ordering::Relaxed)).load(Ordering::Relaxed) != 0 }
 }
 
-/// The process has attached: from now on it is asked whether it has one thread, where engine and kernel can do their part.
+/// Starts the detection after attach, if engine and kernel support it.
 pub(crate) fn begin() {
-    // The C library (glibc from 2.32 on) keeps count: while this byte is not zero, there is no other thread.
-    // SAFETY: looks a name up.
+    // The C library (glibc from 2.32 on) keeps this byte nonzero while the process has no other
+    // thread.
+    // SAFETY: `dlsym` only looks a name up.
     let byte = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
     if !byte.is_null() && header().orders_epoch_slots != 0 && membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok() {
         IS_SINGLE_THREADED.store(byte.cast(), Ordering::Release);
     }
 }
 
-/// A child has asked for nothing yet; or more than one thread has to do with verbs, and will have.
+/// Stops the detection: a child has not registered yet, or several threads use verbs.
 pub(crate) fn forget() {
     IS_SINGLE_THREADED.store((&raw const NEVER).cast_mut(), Ordering::Release);
 }

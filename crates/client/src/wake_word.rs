@@ -1,4 +1,5 @@
-//! The words on which threads sleep until they have the token (`softband_ipc::layout::WAKE_WORDS`).
+//! The wake words on which threads sleep until they have the token
+//! (`softband_ipc::layout::WAKE_WORDS`).
 
 use rustix::fd::OwnedFd;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
@@ -8,10 +9,11 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 static WORDS: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Maps the file of wake words that the engine sent. A forked child has its parent's already, which is the same.
+/// Maps the engine's file of wake words. A forked child already has its parent's mapping of the
+/// same file.
 pub(crate) fn map(file: &OwnedFd) -> rustix::io::Result<()> {
     if WORDS.load(Ordering::Acquire).is_null() {
-        // SAFETY: a fresh mapping, never undone, of a file that the engine made as large as this.
+        // SAFETY: a fresh mapping, never undone, of a file that the engine created with this size.
         let words = unsafe {
             mmap(std::ptr::null_mut(), WAKE_WORDS * size_of::<AtomicU32>(), ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0)?
         };
@@ -34,7 +36,7 @@ pub(crate) fn ring_bell() {
     }
 }
 
-/// The calling thread's own wake word.
+/// Returns the calling thread's own wake word.
 pub(crate) fn own() -> u32 {
     wake_word_of(crate::session::process_number(), crate::session::thread_slot_number().unwrap_or(0))
 }
@@ -46,7 +48,7 @@ pub(crate) fn wake(number: u32) {
     let _ = futex::wake(word, futex::Flags::empty(), u32::MAX >> 1);
 }
 
-/// Sleeps until somebody wakes this thread by its wake word, unless `is_over` says that there is no need to.
+/// Sleeps on this thread's wake word until another side wakes it, unless `is_over` returns true.
 pub(crate) fn sleep(slot: &ThreadSlot, is_over: impl Fn() -> bool) {
     let word = word(own());
     let seen = word.load(Ordering::SeqCst);
@@ -55,6 +57,7 @@ pub(crate) fn sleep(slot: &ThreadSlot, is_over: impl Fn() -> bool) {
         slot.program_asleep.store(0, Ordering::Relaxed);
         return;
     }
-    // No time limit: setting a timer costs more than the turn. If the engine ends, the kernel ends this process (`session`).
+    // No time limit: a timer costs more than the hand-over. If the engine ends, the kernel ends
+    // this process (`session`).
     let _ = futex::wait(word, futex::Flags::empty(), seen, None);
 }

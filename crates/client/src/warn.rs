@@ -1,10 +1,10 @@
-//! Warnings to the program's standard error, each once.
+//! Warnings to the program's standard error.
 
 use std::sync::Mutex;
 
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Writes `softband: MESSAGE` to standard error unless the same was written before.
+/// Writes `softband: MESSAGE` to standard error, once for each message.
 pub fn once(message: &str) {
     let Ok(mut said) = SAID.lock() else { return };
     if said.iter().any(|former| former == message) {

@@ -1,4 +1,5 @@
-//! Files of peers' registered memory, some of them kept: asking the engine takes longer than mapping, and needs it awake.
+//! Files of peers' registered memory, with a cache: a request to the engine takes longer than
+//! mapping, and needs the engine awake.
 
 use super::{FILE, own_file};
 use crate::rq_consumer_lock::is_gone;
@@ -8,10 +9,10 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 const KEPT_MAX: usize = 16;
 
-/// A file that is kept. Who changes it holds the lock of peers; everybody may look.
+/// A cached file. Writers hold the lock of peers; reads need no lock.
 struct Kept {
     number: AtomicU32,
-    /// Whose memory it is, by its number on the host: the file goes with that process.
+    /// PID of the process with this memory: the file is useless after its end.
     owner: AtomicU32,
     fd: AtomicI32,
 }
@@ -19,24 +20,27 @@ struct Kept {
 static KEPT: [Kept; KEPT_MAX] = [const { Kept { number: AtomicU32::new(0), owner: AtomicU32::new(0), fd: AtomicI32::new(-1) } }; KEPT_MAX];
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// Whether `fd` is one of the library's: a program that closes every descriptor must not close it.
+/// Checks whether `fd` belongs to the library: a program that closes all descriptors must not close
+/// it.
 pub fn is_kept(fd: i32) -> bool {
     kept_fds().any(|kept| kept == fd)
 }
 
-/// The descriptors of the own file and of peers' files.
+/// Returns the descriptors of the own file and of peers' files.
 pub fn kept_fds() -> impl Iterator<Item = i32> {
     let own = std::iter::once(FILE.load(Ordering::Acquire));
     own.chain(KEPT.iter().map(|kept| kept.fd.load(Ordering::Acquire))).filter(|fd| *fd >= 0)
 }
 
-/// Calls `with` on the file that the tables name `number`, of process `owner`. The caller holds the lock of peers.
+/// Calls `with` on the file `number` (as in the tables) of process `owner`. The caller holds the
+/// lock of peers.
 pub(super) fn with_file<T>(number: u32, owner: u32, with: impl FnOnce(BorrowedFd<'_>) -> Option<T>) -> Option<T> {
     if let Some(own) = own_file().filter(|_| number == header().memory_file) {
         return with(own);
     }
     if let Some(kept) = KEPT.iter().find(|kept| kept.number.load(Ordering::Relaxed) == number && kept.fd.load(Ordering::Relaxed) >= 0) {
-        // SAFETY: open as long as it is kept, which the lock sees to.
+        // SAFETY: the descriptor is open while the entry is cached, and the lock of peers prevents
+        // its removal.
         return with(unsafe { BorrowedFd::borrow_raw(kept.fd.load(Ordering::Relaxed)) });
     }
     let file = fetch_file(number)?;
@@ -58,17 +62,17 @@ fn keep(number: u32, owner: u32, file: OwnedFd) {
 fn let_go(kept: &Kept) {
     let fd = kept.fd.swap(-1, Ordering::AcqRel);
     if fd >= 0 {
-        // SAFETY: stored by `keep`, and nobody else has it now.
+        // SAFETY: `keep` stored the descriptor, and nobody else has it now.
         drop(unsafe { OwnedFd::from_raw_fd(fd) });
     }
 }
 
-/// Closes files of processes that have ended. The caller holds the lock of peers.
+/// Closes the files of processes that have ended. The caller holds the lock of peers.
 pub(super) fn forget_gone() {
     KEPT.iter().filter(|kept| kept.fd.load(Ordering::Relaxed) >= 0 && is_gone(kept.owner.load(Ordering::Relaxed))).for_each(let_go);
 }
 
-/// A forked child reaches nobody. The lock is the fork's.
+/// Closes all files, because a forked child reaches no peers. The fork holds the lock.
 pub(super) fn forget_all() {
     KEPT.iter().for_each(let_go);
 }

@@ -1,7 +1,9 @@
-//! Registered memory over a fork: a child must not write into what its parent has registered, so it gets copies.
+//! Registered memory over a fork: a child must not write into its parent's registered memory, so it
+//! gets copies.
 //!
-//! From the first copy on until the child has put its copies in place nothing here may touch the heap: the heap may be among what is
-//! copied, and in the child it is the parent's until then.
+//! This code must not touch the heap from the first copy until the child has put its copies in
+//! place. The heap may be part of the copied memory. Until then, the child shares it with its
+//! parent.
 
 use super::{FILE, REGISTERED, copy, lock, own_file, without};
 use rustix::fd::{FromRawFd, OwnedFd};
@@ -10,10 +12,11 @@ use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-/// Where more is shared than this, the child sees the file, later changes of its parent's included, and not a copy.
+/// Most bytes that a fork copies. Above this, the child sees the file, including later writes of
+/// its parent, and no copy.
 const COPIED_MAX: usize = 256 << 20;
 
-/// A range that is shared, and where its copy is; 0 for nowhere.
+/// A shared range and the address of its copy; 0 for no copy.
 #[derive(Clone, Copy)]
 struct Copied {
     start: usize,
@@ -21,10 +24,10 @@ struct Copied {
     room: usize,
 }
 
-/// While a fork is under way.
+/// Copies of a fork in progress.
 static COPIES: Mutex<Vec<Copied>> = Mutex::new(Vec::new());
 
-/// The ranges that are shared, none of them twice.
+/// Returns the shared ranges without overlaps.
 fn union() -> Vec<Copied> {
     let mut all: Vec<(usize, usize)> = Vec::new();
     for range in lock(&REGISTERED).iter().filter(|range| range.is_shared) {
@@ -44,7 +47,7 @@ pub(crate) fn before_fork() {
     }
     for range in copies.iter_mut() {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a fresh mapping where the kernel likes.
+        // SAFETY: a fresh mapping at an address of the kernel's choice.
         let room = unsafe { mmap_anonymous(std::ptr::null_mut(), range.end - range.start, ProtFlags::READ | ProtFlags::WRITE, flags) };
         if let Ok(room) = room {
             copy::read_data(file, range.start, range.end, room as usize);
@@ -55,12 +58,12 @@ pub(crate) fn before_fork() {
 
 pub(crate) fn after_fork_in_parent() {
     for range in std::mem::take(&mut *lock(&COPIES)).into_iter().filter(|range| range.room != 0) {
-        // SAFETY: our own mapping; no other code has its address.
+        // SAFETY: the mapping is ours, and no other code has its address.
         let _ = unsafe { munmap(range.room as *mut c_void, range.end - range.start) };
     }
 }
 
-/// In a child: what was shared is its own from now on.
+/// Makes the shared ranges private in a child.
 pub(crate) fn after_fork_in_child() {
     if let Some(file) = own_file() {
         for range in lock(&COPIES).iter() {
@@ -69,16 +72,16 @@ pub(crate) fn after_fork_in_child() {
                 continue;
             }
             let flags = MapFlags::PRIVATE | MapFlags::FIXED;
-            // SAFETY: takes the place of a mapping of the same pages of the same file.
+            // SAFETY: the mapping replaces one of the same pages of the same file.
             let _ = unsafe { mmap(range.start as *mut c_void, len, ProtFlags::READ | ProtFlags::WRITE, flags, file, range.start as u64) };
         }
     }
-    // The heap is the child's own from here on.
+    // From here on, the heap belongs to the child.
     lock(&COPIES).clear();
     lock(&REGISTERED).clear();
     let fd = FILE.swap(-1, Ordering::AcqRel);
     if fd >= 0 {
-        // SAFETY: the child's copy of a descriptor of ours, which nobody else uses.
+        // SAFETY: the descriptor is the child's copy of ours, and nobody else uses it.
         drop(unsafe { OwnedFd::from_raw_fd(fd) });
     }
 }

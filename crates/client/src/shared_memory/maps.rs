@@ -1,31 +1,32 @@
-//! The mappings of this process, out of `/proc/self/maps`.
+//! The mappings of this process, from `/proc/self/maps`.
 
 use rustix::fs::{Mode, OFlags, open};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How long a thread that has SIGSEGV blocked is waited for. The C library blocks every signal while it makes a thread or a process,
-/// and while a thread begins or ends, but the memory that is registered meanwhile stays where it is put.
+/// Longest wait for a thread that blocks SIGSEGV. The C library blocks all signals while it creates
+/// a thread or process, and while a thread begins or ends. Memory registered meanwhile stays in
+/// place.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How long it is waited for a moment in which none of several has.
+/// Longest wait for a moment in which none of several threads blocks it.
 const PATIENCE_IN_ALL: Duration = Duration::from_secs(1);
-/// Nor is it given up before so many looks: this thread may have had no processor meanwhile.
+/// Least number of checks before giving up: this thread may have had no processor meanwhile.
 const LOOKS_MIN: u32 = 30;
 const NEXT_LOOK: Duration = Duration::from_micros(20);
-/// Threads that were waited for in vain: not a second time, as long as they have it blocked.
+/// Threads for which an earlier wait failed. No second wait follows while they block SIGSEGV.
 static LASTING: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
-/// Guard areas below thread stacks are no larger than this; reservations above the heaps of arenas are.
+/// Largest guard area below a thread stack. Reservations above the heaps of arenas are larger.
 const GUARD_BYTES_MAX: usize = 1 << 20;
 
-/// Whose a span of the address space is.
+/// Kind of a span of the address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Private memory of the program that can be put into a file without its noticing.
+    /// Private memory of the program that can move into a file unnoticed.
     Plain,
     /// Already in the file, at its own place.
     Shared,
-    /// Stacks, files, what cannot be written.
+    /// Stacks, mapped files, and memory without write permission.
     Other,
 }
 
@@ -36,13 +37,13 @@ pub(super) struct Mapping {
     pub(super) kind: Kind,
 }
 
-/// The mappings that have a part in `start..end`, in order; `None` unless they cover it.
+/// Returns the mappings that overlap `start..end`, in order, or `None` if they do not cover it.
 pub(super) fn covering(start: usize, end: usize, file_name: &str) -> Option<Vec<Mapping>> {
     let here = 0u8;
     covering_in(&read_all("/proc/self/maps")?, start, end, file_name, (&raw const here) as usize)
 }
 
-/// `stack` is an address of the caller's stack, which may be anywhere: what holds it must not be moved under its feet.
+/// As [`covering`]. `stack` is an address of the caller's stack, whose mapping must not move.
 fn covering_in(text: &str, start: usize, end: usize, file_name: &str, stack: usize) -> Option<Vec<Mapping>> {
     let mut found = Vec::new();
     let mut covered = start;
@@ -66,7 +67,7 @@ fn covering_in(text: &str, start: usize, end: usize, file_name: &str, stack: usi
     None
 }
 
-/// A line's mapping, and whether what follows it directly may be a thread's stack.
+/// Returns the mapping of a line, and whether the next adjacent mapping may be a thread stack.
 fn parse(line: &str, before: Option<(usize, bool)>, file_name: &str) -> Option<(Mapping, bool)> {
     let mut fields = line.split_ascii_whitespace();
     let (from, to) = fields.next()?.split_once('-')?;
@@ -87,18 +88,19 @@ fn parse(line: &str, before: Option<(usize, bool)>, file_name: &str) -> Option<(
     Some((Mapping { start, end, kind }, rights == "---p" && end - start <= GUARD_BYTES_MAX))
 }
 
-/// Who else could write while a page is moved.
+/// Other threads or the kernel that could write while a page moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Others {
     None,
-    /// Threads that can be made to wait.
+    /// Threads that can wait.
     Waiting,
-    /// A thread that has SIGSEGV blocked: a fault would end the program. Or the kernel, which has pinned pages (buffers of io_uring): what it
-    /// writes to them would not be seen in those that take their place, and nobody says which ones they are.
+    /// A thread that blocks SIGSEGV: a fault would end the program. Or the kernel, which has pinned
+    /// pages (buffers of io_uring). The new pages would miss its writes to the pinned ones, and no
+    /// interface lists those.
     Unable,
 }
 
-/// Looks at the process and its threads until none of them has SIGSEGV blocked, or one does for long.
+/// Checks the process and its threads until none of them blocks SIGSEGV, or one blocks it for long.
 pub(super) fn other_writers() -> Others {
     let mut lasting = super::lock(&LASTING);
     let (begun, mut pause, mut all_the_time) = (Instant::now(), NEXT_LOOK, None);
@@ -127,26 +129,26 @@ pub(super) fn other_writers() -> Others {
     Others::Unable
 }
 
-/// Not the C library's, where threads are cancelled.
+/// Sleeps without the C library, whose sleep is a cancellation point.
 fn sleep(pause: Duration) {
     let pause = rustix::thread::Timespec { tv_sec: 0, tv_nsec: i64::from(pause.subsec_nanos()) };
     let _ = rustix::thread::nanosleep(&pause);
 }
 
-/// How many other threads there are, and which of them have SIGSEGV blocked.
+/// Returns the number of other threads, and those of them that block SIGSEGV.
 fn look_at_threads() -> Option<(usize, Vec<i32>)> {
     let folder = open("/proc/self/task", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
     let threads = rustix::fs::Dir::read_from(folder.ok()?).ok()?;
     let me = rustix::thread::gettid().as_raw_nonzero().get();
     let numbers = threads.flatten().filter_map(|thread| thread.file_name().to_str().ok()?.parse().ok());
     let others: Vec<i32> = numbers.filter(|number| *number != me).collect();
-    // A thread that has ended has no file any more.
+    // A thread that has ended has no file.
     let blocks = |number: &i32| read_all(&format!("/proc/self/task/{number}/status")).is_some_and(|status| blocks_faults(&status));
     Some((others.len(), others.into_iter().filter(blocks).collect()))
 }
 
-/// Whether a thread has SIGSEGV blocked that runs code of the program: not one that has ended, nor a thread of the kernel, which
-/// serves io_uring and gets EFAULT.
+/// Checks whether a thread that runs code of the program blocks SIGSEGV. Ended threads do not
+/// count. Nor do kernel threads, which serve io_uring and get EFAULT.
 fn blocks_faults(status: &str) -> bool {
     let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     let runs_nothing =
@@ -161,12 +163,12 @@ fn has_pinned(status: &str) -> bool {
 
 fn read_all(path: &str) -> Option<String> {
     let file = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    // On the heap: a thread's stack may have 16 KiB.
+    // On the heap: a thread's stack may have only 16 KiB.
     let mut bytes = Vec::with_capacity(64 << 10);
     loop {
         bytes.reserve(16 << 10);
         if rustix::io::read(&file, rustix::buffer::spare_capacity(&mut bytes)).ok()? == 0 {
-            // Files that are mapped may have any name.
+            // Mapped files may have any name.
             return Some(String::from_utf8_lossy(&bytes).into_owned());
         }
     }

@@ -1,10 +1,11 @@
-//! Registered memory in wall pace lies in a file, so that peers can map it: they then move data without a system call, and atomically
-//! where the processor is.
+//! Registered memory at wall pace. It lies in a file that peers map. They then move data without a
+//! system call, and atomically where the processor is atomic.
 //!
-//! Each process has one sparse file, made by the engine, in which each page has the place of its own address. When memory is
-//! registered its pages are copied there and the file is mapped in their stead; when the last registration of a page goes, it becomes
-//! private memory again. What cannot be put into a file (stacks, mappings of files, huge pages) stays as it is, and is reached by
-//! `process_vm_readv` and its like.
+//! The engine creates a sparse file for each process, in which each page has the offset of its own
+//! address. Registration copies the pages to the file and maps the file in their place. After the
+//! last registration of a page ends, the page becomes private memory again. Some memory cannot move
+//! into a file: stacks, mappings of files, huge pages. It stays in place, and peers reach it by
+//! `process_vm_readv` and `process_vm_writev`.
 
 mod copy;
 mod files;
@@ -27,20 +28,22 @@ pub(crate) use forks::{after_fork_in_child, after_fork_in_parent, before_fork};
 pub(crate) use peers::{PEERS, alias, forget_all as forget_peers, gone, put_former, release_all, take_former};
 
 const PAGE: usize = 4096;
-/// Pages are copied in pieces of this size, so that a thread that wants to write to one waits a moment only.
+/// Size of the pieces in which pages are copied, in bytes. A thread that writes to a page waits for
+/// one piece only.
 const PIECE: usize = 2 << 20;
-/// Held while memory changes its place; over forks too.
+/// Held while memory moves, and over forks.
 pub(crate) static CHANGES: Mutex<()> = Mutex::new(());
-/// Page ranges of all registrations, one for each.
+/// Page ranges of all registrations, one entry for each.
 static REGISTERED: Mutex<Vec<Range>> = Mutex::new(Vec::new());
-/// This process's own file, as long as it is attached.
+/// This process's own file while it is attached.
 static FILE: AtomicI32 = AtomicI32::new(-1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range {
     start: usize,
     end: usize,
-    /// In the file. Others are written through the kernel at any time, and their pages must not be moved.
+    /// The range lies in the file. Other ranges are written through the kernel at any time, so
+    /// their pages must not move.
     is_shared: bool,
 }
 
@@ -48,7 +51,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps the own file, which came with the welcome.
+/// Stores the own file, which came with the welcome.
 pub(crate) fn keep_own(file: Option<OwnedFd>) {
     // High numbers stay out of the way of programs that expect their first file to be 3.
     let file = file.map(|file| rustix::io::fcntl_dupfd_cloexec(&file, 900).unwrap_or(file));
@@ -57,24 +60,26 @@ pub(crate) fn keep_own(file: Option<OwnedFd>) {
 
 fn own_file() -> Option<BorrowedFd<'static>> {
     let fd = FILE.load(Ordering::Acquire);
-    // SAFETY: open as long as the process is attached.
+    // SAFETY: the descriptor is open as long as the process is attached.
     (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
-/// Maps a part of a process's file; `number` as in the tables.
+/// Maps a part of a process's file. `number` is the file's number in the tables.
 pub(crate) fn map_part(number: u32, offset: u64, bytes: usize) -> Option<*mut u8> {
     let own = own_file().filter(|_| number == header().memory_file);
     let other = if own.is_some() { None } else { fetch_file(number) };
     let file = own.or_else(|| other.as_ref().map(AsFd::as_fd))?;
-    // SAFETY: a fresh mapping where the kernel likes.
+    // SAFETY: a fresh mapping at an address of the kernel's choice.
     let mapped = unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, offset) };
     mapped.ok().map(<*mut c_void>::cast)
 }
 
+/// Unmaps a part of a file.
+///
 /// # Safety
 /// `map_part` mapped it with this size, and nobody uses it any more.
 pub(crate) unsafe fn unmap_part(base: *mut u8, bytes: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that this mapping has this size and no users.
     let _ = unsafe { munmap(base.cast(), bytes) };
 }
 
@@ -88,8 +93,8 @@ fn pages(address: usize, len: usize) -> (usize, usize) {
     ((address & !(PAGE - 1)).min(end), end)
 }
 
-/// Notes a range that is to be registered, and puts its pages into the file unless they are looked up `on_demand`. False: they are
-/// reached through the kernel.
+/// Records a range before its registration and moves its pages into the file, unless the
+/// registration is `on_demand`. Returns false if peers must use the kernel for the range.
 pub fn register(address: usize, len: usize, on_demand: bool) -> bool {
     if !is_wall() {
         return false;
@@ -125,7 +130,7 @@ fn share(start: usize, end: usize) -> bool {
     true
 }
 
-/// A registration has ended.
+/// Ends a registration.
 pub fn unregister(address: usize, len: usize) {
     if !is_wall() {
         return;
@@ -137,7 +142,8 @@ pub fn unregister(address: usize, len: usize) {
     }
 }
 
-/// A registration names another range from now on, or the same; its pages stay where they are, and are reached through the kernel.
+/// Replaces the range of a registration by another or the same. Its pages stay in place, and peers
+/// use the kernel for them.
 pub fn reregister(former: (usize, usize), next: (usize, usize)) {
     if !is_wall() {
         return;
@@ -157,7 +163,7 @@ fn take_out(address: usize, len: usize) -> bool {
     place.map(|place| registered.swap_remove(place)).is_some()
 }
 
-/// Makes those pages of a range private that no registration needs.
+/// Makes the pages of a range private unless another registration needs them.
 fn give_back(start: usize, end: usize) {
     let Some(file) = own_file() else { return };
     let others = maps::other_writers();
@@ -166,7 +172,7 @@ fn give_back(start: usize, end: usize) {
     }
     let registered: Vec<_> = lock(&REGISTERED).iter().map(|range| (range.start, range.end)).collect();
     for (from, to) in without(start, end, &registered) {
-        // Only what is still the file's: the program may have unmapped it, or mapped something else there.
+        // Only pages that are still the file's: the program may have unmapped or replaced them.
         for part in covering(from, to, &mapped_name()).unwrap_or_default().iter().filter(|part| part.kind == Kind::Shared) {
             make_private(file, part, others);
         }
@@ -176,13 +182,13 @@ fn give_back(start: usize, end: usize) {
 fn make_private(file: BorrowedFd<'_>, part: &Mapping, others: Others) {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
     let len = part.end - part.start;
-    // In one piece, so that it is one mapping again afterwards.
-    // SAFETY: a fresh mapping where the kernel likes.
+    // One mapping for all pieces, so that the kernel merges them again.
+    // SAFETY: a fresh mapping at an address of the kernel's choice.
     let room = unsafe { mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags) };
     let Ok(room) = room.map(|room| room as usize) else { return };
     for (from, to) in pieces(part.start, part.end) {
         if copy::out_of_file(file, from, to, room + (from - part.start), others).is_err() {
-            // SAFETY: our own mapping; no other code has its address.
+            // SAFETY: the mapping is ours, and no other code has its address.
             let _ = unsafe { munmap((room + (from - part.start)) as *mut c_void, part.end - from) };
             return;
         }
@@ -193,7 +199,7 @@ fn pieces(start: usize, end: usize) -> impl Iterator<Item = (usize, usize)> {
     (start..end).step_by(PIECE).map(move |from| (from, (from + PIECE).min(end)))
 }
 
-/// The rest of a range after others are taken out of it.
+/// Returns the rest of a range without the ranges `others`.
 fn without(start: usize, end: usize, others: &[(usize, usize)]) -> Vec<(usize, usize)> {
     let mut left = vec![(start, end)];
     for (from, to) in others {
