@@ -10,24 +10,25 @@ use softband_client::{Errno, call, call_void};
 use softband_ipc::calls::{AhReply, CreateAh, Handle, Op};
 use softband_ipc::post::{self, GlobalRoute, PostRecord};
 
-/// An address handle: what the header shows, and our part.
+/// An address handle: the header's structure, and our part.
 #[repr(C)]
 struct Ah {
     abi: ibv_ah,
     pd: u32,
-    /// What of it posting threads can use ([`post::path`]), or 0.
+    /// Path for posting threads ([`post::path`]), or 0 if they cannot use it.
     path: u32,
-    /// Where the path says that it has one.
+    /// Global route, valid if the path has the flag `HAS_ROUTE`.
     route: GlobalRoute,
 }
 
-/// Lets a datagram's record say where it goes: the engine's handle, and the path for a queue pair of domain `pd` that sends it itself.
+/// Writes the destination of a datagram into its record: the engine's handle, and the path if a
+/// queue pair of domain `pd` sends it itself.
 ///
 /// # Safety
 /// `abi_ah` is NULL or an address handle of ours.
 #[inline(always)]
 pub(crate) unsafe fn address(record: &mut PostRecord, abi_ah: *mut ibv_ah, pd: u32) -> Result<(), Errno> {
-    // SAFETY: the caller's promise; programs keep the pointer to the whole box.
+    // SAFETY: the caller promises a valid handle, and programs keep the pointer to the whole box.
     let ah = unsafe { &*not_null(abi_ah)?.cast::<Ah>() };
     (record.ah, record.path) = (ah.abi.handle, if ah.pd == pd { ah.path } else { 0 });
     if record.path & post::HAS_ROUTE != 0 {
@@ -36,7 +37,8 @@ pub(crate) unsafe fn address(record: &mut PostRecord, abi_ah: *mut ibv_ah, pd: u
     Ok(())
 }
 
-/// What the engine says of the way there: the LID is what the program has said, or what its GID was resolved to.
+/// Returns the path to the destination. Its LID is the program's, or the engine's resolution of the
+/// GID.
 fn path_of(attributes: &ibv_ah_attr, reply: &AhReply) -> u32 {
     let dlid = narrow(reply.dlid);
     let is_plain = attributes.src_path_bits == 0 && (dlid < post::MULTICAST_LIDS || attributes.is_global != 0);
@@ -45,12 +47,12 @@ fn path_of(attributes: &ibv_ah_attr, reply: &AhReply) -> u32 {
     if is_plain { post::path(dlid, attributes.sl) | has_route | layer } else { 0 }
 }
 
-/// Makes an address handle.
+/// Creates an address handle.
 ///
 /// # Safety
 /// `pd` is NULL or a PD of ours.
 pub(crate) unsafe fn create(pd: *mut ibv_pd, attributes: &ibv_ah_attr) -> Result<*mut ibv_ah, Errno> {
-    // SAFETY: the caller's promise, and with it an open context.
+    // SAFETY: the caller promises a PD of ours, and so an open context.
     let (abi_context, pd_handle, hca) = unsafe {
         let known = &*not_null(pd)?;
         (known.context, known.handle, context(known.context)?.hca)
@@ -63,7 +65,7 @@ pub(crate) unsafe fn create(pd: *mut ibv_pd, attributes: &ibv_ah_attr) -> Result
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attributes: *mut ibv_ah_attr) -> *mut ibv_ah {
-    // SAFETY: the caller names a PD of ours and gives the attributes to be read.
+    // SAFETY: the caller names a PD of ours and readable attributes.
     object(|| unsafe { create(pd, &*not_null(attributes)?) })
 }
 

@@ -1,4 +1,4 @@
-//! The way back to the sender of a datagram.
+//! The return address of a datagram.
 
 use crate::convert::narrow;
 use crate::guard::{minus_one, not_null, object};
@@ -8,13 +8,14 @@ use softband_abi::verbs::*;
 use softband_client::Errno;
 use softband_types::Gid;
 
-/// What a GRH says in its first word: version, traffic class and flow label, in that order from the top.
+/// Fields of the first word of a GRH, from the top: version, traffic class, flow label.
 const FLOW_LABEL_MASK: u32 = 0x000F_FFFF;
 const TRAFFIC_CLASS_SHIFT: u32 = 20;
-/// The first byte of such a header; in a GRH its place is within the source's interface.
+/// First byte of an IPv4 header without options. In a GRH, this place lies within the source's
+/// interface ID.
 const IPV4_WITHOUT_OPTIONS: u8 = 0x45;
 
-/// The address that a completion came from. The GRH counts only where the completion says that there is one.
+/// Returns the source address of a completion. `grh` is given only if the completion has a GRH.
 fn reply_address(wc: &ibv_wc, grh: Option<&ibv_grh>, port_num: u8) -> ibv_ah_attr {
     let mut address = ibv_ah_attr {
         grh: ibv_global_route { dgid: ibv_gid { raw: [0; 16] }, flow_label: 0, sgid_index: 0, hop_limit: 0, traffic_class: 0 },
@@ -36,7 +37,8 @@ fn reply_address(wc: &ibv_wc, grh: Option<&ibv_grh>, port_num: u8) -> ibv_ah_att
     address
 }
 
-/// The header in front of a datagram's payload as a GRH: of one of IPv4, which stands in its last twenty bytes, what a GRH would say.
+/// Returns the header before a datagram's payload as a GRH. An IPv4 header stands in the last
+/// twenty bytes, and this converts it.
 fn as_grh(header: [u8; 40]) -> ibv_grh {
     let [saddr, daddr] = [&header[32..36], &header[36..]].map(|address| [address[0], address[1], address[2], address[3]]);
     if header[0] >> 4 == 6 || header[20] != IPV4_WITHOUT_OPTIONS {
@@ -62,16 +64,16 @@ unsafe fn from_completion(abi_context: *mut ibv_context, port_num: u8, wc: *mut 
     if wc.wc_flags & IBV_WC_GRH == 0 {
         return Ok(reply_address(wc, None, port_num));
     }
-    // SAFETY: the caller's promise. The header lies in the receive buffer, wherever that begins.
+    // SAFETY: the caller promises a valid header. It lies in the receive buffer, at any alignment.
     let grh = as_grh(unsafe { not_null(grh)?.cast::<[u8; 40]>().read_unaligned() });
-    // SAFETY: the caller names an open context; any sixteen bytes are a GID.
+    // SAFETY: the caller names an open context, and any sixteen bytes are a GID.
     let (port, wanted) = unsafe { (query::port(abi_context, u32::from(port_num))?, grh.dgid.raw) };
     // SAFETY: any sixteen bytes are a GID, so each view of the union is valid.
     let own = query::gid_entries(&port, u32::from(port_num)).find(|entry| unsafe { entry.gid.raw } == wanted);
     let is_of_group = Gid(wanted).is_multicast() && port.link_layer == u32::from(IBV_LINK_LAYER_ETHERNET as u8);
     let index = match own {
         Some(entry) => entry.gid_index,
-        // From a group one answers by the address of the same kind.
+        // A reply to a group's datagram uses the port's address of the same kind.
         None if is_of_group => u32::from(Gid(wanted).ipv4().is_some()),
         None => return Err(Errno(libc::ENOENT)),
     };
@@ -89,7 +91,7 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
     address: *mut ibv_ah_attr,
 ) -> c_int {
     minus_one(|| {
-        // SAFETY: the caller names a completion, its GRH and a context, and gives the address to be written.
+        // SAFETY: the caller names a completion, its GRH, a context and a writable address.
         unsafe { not_null(address)?.write(from_completion(abi_context, port_num, wc, grh)?) };
         Ok(0)
     })

@@ -1,4 +1,4 @@
-//! Requests of one queue pair that are built field by field, by one thread at a time, in place.
+//! Requests of one queue pair that one thread at a time builds in place, field by field.
 
 use crate::guard::guarded;
 use crate::post::Data;
@@ -9,10 +9,10 @@ use softband_ipc::post::PostRecord;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
 
-/// A request that is being built.
+/// A request under construction.
 pub(crate) struct Pending {
     pub(crate) record: PostRecord,
-    /// What it sends, where that is one entry, as it mostly is.
+    /// The only entry of its list: the common case.
     one: Option<ibv_sge>,
     entries: Vec<ibv_sge>,
     pub(crate) inline: Vec<u8>,
@@ -41,7 +41,7 @@ impl Pending {
 
 #[derive(Default)]
 struct Batch {
-    /// Those of this batch first; behind them are such as may be used again, with the memory of their lists.
+    /// Requests of this batch first. The others are free for reuse, with the memory of their lists.
     requests: Vec<Pending>,
     begun: usize,
     error: Option<Errno>,
@@ -55,25 +55,26 @@ impl Batch {
     }
 }
 
-/// A waiting thread looks again after this at the latest: the one that ends may not see at once that somebody has begun to wait, for to be sure of
-/// that it would have to wait for all that it has just written.
+/// Longest time between two checks of a waiting thread. The owner that ends may miss a new waiter.
+/// A reliable check would have to wait for all of the owner's recent stores.
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
-/// The requests under construction of one queue pair.
+/// Requests of one queue pair under construction.
 #[derive(Default)]
 pub(crate) struct Builder {
-    /// The thread that is between `wr_start` and `wr_complete` or `wr_abort`, or 0.
+    /// Thread between `wr_start` and `wr_complete` or `wr_abort`, or 0.
     owner: AtomicUsize,
-    /// That thread's.
+    /// Batch of that thread.
     batch: UnsafeCell<Batch>,
-    /// Threads that wait for it to end, and what they sleep on: another number whenever they are woken.
+    /// Number of threads that wait for the owner's end, and below, their futex word, which each
+    /// wake-up changes.
     waiting: AtomicU32,
     woken: AtomicU32,
 }
-// SAFETY: the batch is reached by its owner only.
+// SAFETY: only the owner accesses the batch.
 unsafe impl Sync for Builder {}
 
-/// Ends the batch of its owner when it is dropped.
+/// Ends the owner's batch when dropped.
 struct Ending<'a>(&'a Builder);
 
 impl Drop for Ending<'_> {
@@ -87,7 +88,8 @@ impl Drop for Ending<'_> {
 }
 
 impl Builder {
-    /// Waits until no other thread builds. The engine does not wait for this one meanwhile.
+    /// Waits until no other thread builds, and starts a batch. The engine does not wait for this
+    /// thread meanwhile.
     #[inline(always)]
     pub(crate) fn open(&self) {
         let me = thread_pointer();
@@ -116,21 +118,21 @@ impl Builder {
                 if takes() {
                     break;
                 }
-                // By the kernel's clock: that of the C library may be a simulated one.
+                // The kernel's clock, because the C library's clock may show simulated time.
                 let _ = futex::wait(&self.woken, futex::Flags::PRIVATE, seen, Some(&LOOK_AGAIN));
             }
             self.waiting.fetch_sub(1, Ordering::SeqCst);
         });
     }
 
-    /// The batch, if the calling thread has begun one.
+    /// Returns the batch, if the calling thread has started it.
     #[expect(clippy::mut_from_ref, reason = "only the owner gets it, and nobody here keeps it")]
     fn own(&self) -> Option<&mut Batch> {
-        // SAFETY: only the owner comes here, and the batch stays its own until it has closed it.
+        // SAFETY: only the owner gets here, and the batch stays its own until it has closed it.
         (self.owner.load(Ordering::Relaxed) == thread_pointer()).then(|| unsafe { &mut *self.batch.get() })
     }
 
-    /// Ends the batch and does `post` with its requests; not when there was an error in any.
+    /// Ends the batch and calls `post` with its requests, unless a request had an error.
     #[inline(always)]
     pub(crate) fn close(&self, post: impl FnOnce(&[Pending]) -> Result<(), Errno>) -> Result<(), Errno> {
         let batch = self.own().ok_or(Errno(libc::EINVAL))?;
@@ -142,13 +144,15 @@ impl Builder {
         if is_wall() {
             return post(&batch.requests[..begun]);
         }
-        // The engine may give the token to another thread meanwhile, which must find the batch ended or not by simulated time alone.
+        // The engine may give the token to another thread in `post`. That thread's
+        // view of the batch must depend on simulated time alone.
         let requests = std::mem::take(&mut batch.requests);
         drop(ending);
         post(&requests[..begun])
     }
 
-    /// Begins a request, which is filled in where it stands; `None` when that is not allowed, or nothing is open.
+    /// Starts a request, to be filled in place. Returns `None` if `allowed` is an error or no batch
+    /// is open.
     #[inline(always)]
     pub(crate) fn begin(&self, allowed: Result<(), Errno>) -> Option<&mut Pending> {
         let batch = self.own()?;
@@ -174,7 +178,7 @@ impl Builder {
         self.begin(Err(error));
     }
 
-    /// Changes the request that was begun last.
+    /// Changes the last started request.
     #[inline(always)]
     pub(crate) fn amend(&self, change: impl FnOnce(&mut Pending) -> Result<(), Errno>) {
         let Some(batch) = self.own() else { return };
@@ -189,7 +193,7 @@ impl Builder {
 mod tests {
     use super::*;
 
-    /// How much inline data the requests have that `build` makes.
+    /// Returns the inline length in bytes of each request that `build` makes.
     fn lengths_of_next(builder: &Builder, build: impl FnOnce(&Builder)) -> Vec<usize> {
         let mut lengths = Vec::new();
         builder.open();

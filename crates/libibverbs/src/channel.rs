@@ -1,4 +1,4 @@
-//! Completion channels: sleeping until there is something to poll for.
+//! Completion channels, on which programs sleep until a completion event.
 
 use crate::context::{close_placeholder, context, placeholder};
 use crate::cq;
@@ -13,7 +13,7 @@ use softband_ipc::post::{PostRecord, kind};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-/// A completion channel: what the header shows, and the engine's object behind its descriptor.
+/// A completion channel: the header's structure, and the engine's object behind its descriptor.
 #[repr(C)]
 struct Channel {
     abi: ibv_comp_channel,
@@ -23,7 +23,7 @@ struct Channel {
 /// Guards `refcnt` of every channel.
 static USERS: Mutex<()> = Mutex::new(());
 
-/// The engine's object of a channel; 0 for NULL.
+/// Returns the engine's object of a channel; 0 for NULL.
 ///
 /// # Safety
 /// `abi_channel` is NULL or a channel of ours.
@@ -32,14 +32,14 @@ pub(crate) unsafe fn object_of(abi_channel: *mut ibv_comp_channel) -> u32 {
     if abi_channel.is_null() { 0 } else { unsafe { (*abi_channel.cast::<Channel>()).object } }
 }
 
-/// Counts the completion queues that use a channel.
+/// Changes the number of CQs that use a channel.
 ///
 /// # Safety
 /// As [`object_of`].
 pub(crate) unsafe fn add_user(abi_channel: *mut ibv_comp_channel, change: c_int) {
     if !abi_channel.is_null() {
         let _users = lock(&USERS);
-        // SAFETY: the caller's promise; the lock is held.
+        // SAFETY: the caller promises NULL or a channel of ours, and the lock is held.
         unsafe { (*abi_channel).refcnt += change };
     }
 }
@@ -77,23 +77,25 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(abi_channel: *mut ibv_comp_cha
 pub unsafe extern "C" fn ibv_get_cq_event(abi_channel: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, cookie: *mut *mut c_void) -> c_int {
     // SAFETY: the caller names a channel of ours, or NULL.
     let is_over = !abi_channel.is_null() && unsafe { is_interrupted((*abi_channel).fd) };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises a channel of ours and writable results.
     if is_over { -1 } else { unsafe { get_event(abi_channel, cq, cookie) } }
 }
 
 #[inline(never)] // its caller has nothing to tidy up
 unsafe extern "C" fn get_event(abi_channel: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, cookie: *mut *mut c_void) -> c_int {
     minus_one(|| {
-        // SAFETY: the caller names a channel of ours, and with it an open context.
+        // SAFETY: the caller names a channel of ours, and so an open context.
         let (object, fd, ours) = unsafe { (object_of(not_null(abi_channel)?), (*abi_channel).fd, context((*abi_channel).context)?) };
         loop {
             let event: ChannelEvent = read_or_wait(&Reading { op: Op::ChannelRead, object, fd })?;
-            // Held until the event counts as taken: from then on the queue waits for it before it goes.
+            // Held until the event counts as taken. From then on, the destruction of the CQ waits
+            // for its acknowledgement.
             let queues = ours.completion_queues();
             let Some(pointer) = queues.get(&event.cq).copied() else {
                 continue; // an event of a queue that was destroyed since
             };
-            // SAFETY: the queue is in the table, so it is not destroyed; the caller gives both results to be written.
+            // SAFETY: the CQ is in the table, so it is not destroyed, and the caller gives writable
+            // results.
             unsafe {
                 (*pointer.0).inner.completion_events.take();
                 not_null(cq)?.write(pointer.0.cast());
@@ -130,7 +132,8 @@ pub(crate) unsafe extern "C" fn req_notify_cq(abi_cq: *mut ibv_cq, solicited_onl
         cq.freshly_armed.store(true, Ordering::Relaxed);
         softband_client::post::post(record, &[], &[])?;
         if is_wall() {
-            // What comes after this call must raise the event: by the host's clock "after" begins when the engine has heard of it.
+            // Completions after this call must raise the event. At wall pace, that holds once the
+            // engine has received the request.
             softband_client::sync();
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Opened devices, and the tables through which the header's inline functions reach us.
+//! Opened devices, and the tables through which the header's inline functions call us.
 
 use crate::device;
 use crate::guard::{lock, minus_one, not_null, object};
@@ -15,14 +15,15 @@ use std::mem::offset_of;
 use std::ptr::null_mut;
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
-/// An opened device as programs see it: they hold a pointer to `abi.context`.
+/// An opened device. Programs hold a pointer to `abi.context`.
 #[repr(C)]
 struct OpenDevice {
     abi: verbs_context,
     context: Context,
 }
 
-/// Our part of an opened device. References to it may be shared: what changes has its own lock.
+/// Our part of an opened device. References to it may be shared, because locks protect its mutable
+/// state.
 pub(crate) struct Context {
     pub(crate) hca: u32,
     /// Object of the asynchronous events.
@@ -32,17 +33,17 @@ pub(crate) struct Context {
     shared_queues: Mutex<BTreeMap<u32, SrqPointer>>,
 }
 
-/// A queue pair in the table: valid as long as it is there.
+/// A queue pair in the table, valid while it is there.
 #[derive(Clone, Copy)]
 pub(crate) struct QpPointer(pub(crate) *mut Qp);
-/// A completion queue in the table: valid as long as it is there.
+/// A CQ in the table, valid while it is there.
 #[derive(Clone, Copy)]
 pub(crate) struct CqPointer(pub(crate) *mut cq::Cq);
-/// A shared receive queue in the table: valid as long as it is there.
+/// An SRQ in the table, valid while it is there.
 #[derive(Clone, Copy)]
 pub(crate) struct SrqPointer(pub(crate) *mut srq::Srq);
 
-// SAFETY: the private parts behind the pointers are made for several threads.
+// SAFETY: `QpInner` keeps its shared state in atomics and behind locks.
 unsafe impl Send for QpPointer {}
 // SAFETY: `QpInner` keeps its shared state in atomics and behind locks.
 unsafe impl Sync for QpPointer {}
@@ -52,12 +53,12 @@ unsafe impl Send for CqPointer {}
 unsafe impl Send for SrqPointer {}
 
 impl Context {
-    /// The queue pairs, to be looked up by number. Not to be held over a turn of the engine.
+    /// Returns the queue pairs by number. Callers must not hold the lock over a call to the engine.
     pub(crate) fn queue_pairs(&self) -> RwLockReadGuard<'_, BTreeMap<u32, QpPointer>> {
         self.queue_pairs.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a queue pair. One that is opened a second time is found as what it was first.
+    /// Adds a queue pair. A second open of a queue pair keeps the first entry.
     pub(crate) fn add_queue_pair(&self, qpn: u32, qp: *mut Qp) {
         self.queue_pairs.write().unwrap_or_else(PoisonError::into_inner).entry(qpn).or_insert(QpPointer(qp));
     }
@@ -78,13 +79,13 @@ impl Context {
     }
 }
 
-/// Our part of the context that `abi_context` points to.
+/// Returns our part of the context that `abi_context` points to.
 ///
 /// # Safety
 /// `abi_context` was returned by `ibv_open_device` and is not closed.
 pub(crate) unsafe fn context<'a>(abi_context: *mut ibv_context) -> Result<&'a Context, Errno> {
     let open = open_device(not_null(abi_context)?);
-    // SAFETY: the caller's promise; the pointer was derived from the whole box.
+    // SAFETY: the caller promises an open context, and the pointer was derived from the whole box.
     Ok(unsafe { &(*open).context })
 }
 
@@ -108,7 +109,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
             shared_queues: Mutex::default(),
         };
         let open = Box::into_raw(Box::new(OpenDevice { abi: abi_context(device, cmd_fd, async_fd), context }));
-        // SAFETY: just made; the pointer keeps the provenance of the whole box.
+        // SAFETY: the box was just created, and the pointer keeps the provenance of the whole box.
         Ok(unsafe { &raw mut (*open).abi.context })
     })
 }
@@ -117,22 +118,24 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
 pub unsafe extern "C" fn ibv_close_device(abi_context: *mut ibv_context) -> c_int {
     minus_one(|| {
         let open = open_device(not_null(abi_context)?);
-        // SAFETY: the caller names an open context, and nobody uses it any more, by the manual page.
+        // SAFETY: the caller names an open context. By the manual page, nobody uses it any more.
         let open = unsafe { Box::from_raw(open) };
         close_placeholder(open.abi.context.async_fd, open.context.async_object);
-        // SAFETY: `command_fd` made it; a program that wants to keep it has made a copy.
+        // SAFETY: `command_fd` created it, and programs that keep it have made a copy.
         drop(unsafe { OwnedFd::from_raw_fd(open.abi.context.cmd_fd) });
         Ok(0)
     })
 }
 
-/// The descriptor by which other libraries would talk to the kernel's driver. There is no driver, but programs copy and pass it.
+/// Creates a substitute for the descriptor of the kernel's driver. Softband has no driver, but
+/// programs copy and pass the descriptor.
 fn command_fd() -> Result<c_int, Errno> {
     let fd = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).map_err(|error| Errno(error.raw_os_error()))?;
     Ok(fd.into_raw_fd())
 }
 
-/// A descriptor that stands for an object of the engine: its number is the kernel's, what it means is the engine's.
+/// Creates a descriptor for an object of the engine. The kernel owns its number; the engine defines
+/// its meaning.
 pub(crate) fn placeholder(kind: Kind, object: u32) -> Result<c_int, Errno> {
     if is_wall() {
         return event_socket(object);
@@ -142,12 +145,13 @@ pub(crate) fn placeholder(kind: Kind, object: u32) -> Result<c_int, Errno> {
     if fds::register(fd, Entry { kind, object }) {
         return Ok(fd);
     }
-    // SAFETY: just made, and nobody else knows it.
+    // SAFETY: the descriptor was just created, and nobody else knows it.
     drop(unsafe { OwnedFd::from_raw_fd(fd) });
     Err(Errno(libc::EMFILE))
 }
 
-/// In wall pace programs wait for the descriptor in the system, so it is one on which the engine can be heard.
+/// Creates a socket on which the engine sends events. At wall pace, programs wait for the
+/// descriptor in the kernel.
 fn event_socket(object: u32) -> Result<c_int, Errno> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, getsockname, socket_with};
     let failed = |error: rustix::io::Errno| Errno(error.raw_os_error());
@@ -156,7 +160,7 @@ fn event_socket(object: u32) -> Result<c_int, Errno> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).map_err(failed)?;
     let sender = sender.name.get(..sender.name_len as usize).ok_or(Errno(libc::EPROTO))?;
     connect(&socket, &SocketAddrUnix::new_abstract_name(sender).map_err(failed)?).map_err(failed)?;
-    // The kernel chooses a name that is free (unix(7), autobind).
+    // The kernel chooses a free name (unix(7), autobind).
     bind(&socket, &SocketAddrUnix::new_unnamed()).map_err(failed)?;
     let own = SocketAddrUnix::try_from(getsockname(&socket).map_err(failed)?).map_err(failed)?;
     let own = own.abstract_name().ok_or(Errno(libc::EADDRNOTAVAIL))?;
@@ -166,18 +170,20 @@ fn event_socket(object: u32) -> Result<c_int, Errno> {
     Ok(socket.into_raw_fd())
 }
 
-/// Gives a descriptor of [`placeholder`] back and drops its reference to the object.
+/// Closes a descriptor of [`placeholder`] and drops its reference to the object.
 pub(crate) fn close_placeholder(fd: c_int, object: u32) {
     if is_wall() {
-        // SAFETY: made by `event_socket`; a program that has closed it itself has broken the rules of the verbs.
+        // SAFETY: `event_socket` created it; a program that closed it itself has broken the rules
+        // of the verbs.
         drop(unsafe { OwnedFd::from_raw_fd(fd) });
         let _ = call_void(Op::ObjectClose, &Object { object, reserved: 0 });
         return;
     }
-    // The program may have closed it (wrongly) and the number may stand for something else by now.
+    // The program may have closed it (wrongly), and its number may already stand for something
+    // else.
     if fds::lookup(fd).is_some_and(|entry| entry.object == object) {
         fds::remove(fd);
-        // SAFETY: the descriptor is ours: its number still stands for our object.
+        // SAFETY: the descriptor is ours, because its number still stands for our object.
         drop(unsafe { OwnedFd::from_raw_fd(fd) });
         let _ = call_void(Op::ObjectClose, &Object { object, reserved: 0 });
     }

@@ -1,10 +1,11 @@
-//! Values as the header has them, and as the engine has them.
+//! Conversions between the header's structures and the engine's.
 
 use softband_abi::verbs::{ibv_ah_attr, ibv_gid, ibv_global_route, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr, ibv_wc};
 use softband_ipc::calls::{AddressVector, QpFields};
 use softband_ipc::ring::{Cqe, flags};
 
-/// A number of the engine in the width that the header gives it; one that does not fit is cut to the largest that does.
+/// Converts a number of the engine to the header's width. Replaces a number that does not fit by
+/// the largest.
 pub(crate) fn narrow<T: TryFrom<u32> + Bounded>(value: u32) -> T {
     T::try_from(value).unwrap_or(T::LARGEST)
 }
@@ -66,7 +67,7 @@ pub(crate) fn capabilities(fields: &QpFields) -> ibv_qp_cap {
     }
 }
 
-/// The `init` part of the fields; objects are named by their handles.
+/// Converts the creation attributes. Handles name the objects.
 pub(crate) fn init_fields(init: &ibv_qp_init_attr, hca: u32, pd: u32, send_cq: u32, recv_cq: u32) -> QpFields {
     QpFields {
         hca,
@@ -139,12 +140,13 @@ pub(crate) fn qp_attributes(fields: &QpFields) -> ibv_qp_attr {
     }
 }
 
-/// Bits of `wc_flags`: the ring has those of the header, and one of its own.
+/// Returns the header's bits of `wc_flags`. The ring has another bit of its own.
 pub(crate) fn wc_flags(cqe: &Cqe) -> u32 {
     cqe.flags & (flags::GRH | flags::WITH_IMMEDIATE | flags::WITH_INVALIDATE)
 }
 
-/// Immediate data are in network order, a key that was taken back is a plain number.
+/// Returns the field `imm_data`: immediate data in network order, or an invalidated key as a plain
+/// number.
 pub(crate) fn immediate_or_key(cqe: &Cqe) -> u32 {
     if cqe.flags & flags::WITH_INVALIDATE != 0 { cqe.immediate } else { cqe.immediate.to_be() }
 }

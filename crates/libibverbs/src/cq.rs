@@ -1,4 +1,4 @@
-//! Completion queues: making and destroying them.
+//! Creation and destruction of CQs.
 
 use crate::context::{CqPointer, context};
 use crate::cq_ex::ExtendedPoll;
@@ -19,55 +19,59 @@ use softband_ipc::ring::Cqe;
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 
-/// A completion queue: what the header shows, and our part. The plain structure is the head of the extended one.
+/// A CQ: the header's structure, and our part. The plain structure is the head of the extended one.
 #[repr(C)]
 pub(crate) struct Cq {
     pub(crate) abi: ibv_cq_ex,
     pub(crate) inner: CqInner,
 }
 
-/// Our part of a completion queue. References to it may be shared.
+/// Our part of a CQ. References to it may be shared.
 pub(crate) struct CqInner {
     pub(crate) hca: u32,
     pub(crate) handle: u32,
     pub(crate) queue: SpinLock<CqQueue>,
-    /// Completions of what peers have carried out.
+    /// Completions of work that peers have executed.
     pub(crate) remote_cqe_ring: Option<RemoteCqeRing>,
-    /// Threads that carry work out complete it here.
+    /// Threads that execute work themselves complete it here.
     pub(crate) takes_own: bool,
     has_channel: bool,
-    /// The program reads times of completions.
+    /// The program reads completion times.
     pub(crate) has_stamps: bool,
     pub(crate) completion_events: EventCount,
     pub(crate) async_events: EventCount,
-    /// Set when the program arms the queue, cleared by the next empty poll of it.
+    /// Set when the program arms the CQ, cleared by its next empty poll.
     pub(crate) freshly_armed: AtomicBool,
     pub(crate) patience: Patience,
     pub(crate) extended: ExtendedPoll,
 }
 
-/// What one thread at a time looks at.
+/// State of a CQ that one thread at a time uses.
 pub(crate) struct CqQueue {
-    /// Completions that the engine puts there.
+    /// Completions from the engine.
     pub(crate) ring: CompletionRing,
-    /// Completions of work that posting threads have carried out, each with the number of the engine's that come before it.
+    /// Completions of work that posting threads have executed. Each has the number of engine
+    /// completions that precede it.
     pub(crate) own: VecDeque<(u32, Cqe)>,
-    /// Between `ibv_start_poll` and `ibv_end_poll`: how many of those were there at the start. A request that is posted meanwhile completes later,
-    /// as on hardware: programs rely on the event that it raises.
+    /// Own completions left from the time of `ibv_start_poll`, until `ibv_end_poll`. A request
+    /// posted meanwhile completes later, as on hardware: programs rely on its event.
     pub(crate) own_left: Option<usize>,
-    /// How many of those still come before the next one of peers', once one is there.
+    /// Own completions that still precede the next peer completion, if a peer completion is
+    /// present.
     pub(crate) own_before: Option<usize>,
-    /// The queue pair of the last completion: taken out before it is freed.
+    /// Queue pair of the last completion, removed before the queue pair is freed.
     pub(crate) known: Option<(u32, *const QpInner)>,
-    /// For the engine's completion of this number: what peers had put there when it was first seen.
+    /// Number of the engine's next completion, with the count of peer completions when it was first
+    /// seen.
     pub(crate) delivered_before: Option<(u32, u32)>,
     pub(crate) last_stamp_ps: u64,
 }
-// SAFETY: the pointer is followed only with the lock, which the thread that frees the queue pair takes before.
+// SAFETY: threads follow the pointer only with the lock, which a thread takes before it frees the
+// queue pair.
 unsafe impl Send for CqQueue {}
 
 impl CqInner {
-    /// Whether fewer than `count` completions wait, by whatever way they came.
+    /// Checks whether fewer than `count` completions wait, from all sources.
     pub(crate) fn has_fewer_than(&self, count: usize) -> bool {
         self.holds_fewer_than(&self.queue.lock(), count)
     }
@@ -78,7 +82,8 @@ impl CqInner {
         !self.remote_cqe_ring.as_ref().is_some_and(|remote_cqe_ring| remote_cqe_ring.holds(rest as u32))
     }
 
-    /// Adds a completion of work that the calling thread has carried out; false when there is no room for it.
+    /// Adds a completion of work that the calling thread has executed. Returns false if the CQ is
+    /// full.
     #[inline(always)]
     pub(crate) fn push_own(&self, cqe: Cqe) -> bool {
         let mut queue = self.queue.lock();
@@ -90,14 +95,15 @@ impl CqInner {
         has_room
     }
 
-    /// Whether a completion that was just added raises an event. The caller tells the engine then.
+    /// Checks whether a completion that was just added raises an event. If so, the caller notifies
+    /// the engine.
     #[inline]
     pub(crate) fn raises_event(&self) -> bool {
         self.has_channel && self.remote_cqe_ring.as_ref().is_some_and(|remote_cqe_ring| remote_cqe_ring.raises_event(false))
     }
 }
 
-/// What a completion queue is made with, both ways.
+/// Creation attributes of plain and extended CQs.
 pub(crate) struct CqInit {
     pub(crate) entries: u32,
     pub(crate) cookie: *mut c_void,
@@ -106,17 +112,17 @@ pub(crate) struct CqInit {
     pub(crate) has_stamps: bool,
 }
 
-/// Our part of the completion queue that `abi_cq` points to.
+/// Returns our part of the CQ that `abi_cq` points to.
 ///
 /// # Safety
-/// `abi_cq` was made by this library and is not destroyed.
+/// This library created `abi_cq`, and it is not destroyed.
 pub(crate) unsafe fn inner<'a>(abi_cq: *mut ibv_cq) -> Result<&'a CqInner, Errno> {
     let cq = not_null(abi_cq)?.cast::<Cq>();
-    // SAFETY: the caller's promise; programs keep the pointer to the whole box.
+    // SAFETY: the caller promises a CQ of ours, and programs keep the pointer to the whole box.
     Ok(unsafe { &(*cq).inner })
 }
 
-/// Makes a completion queue. Its readers are set by the caller.
+/// Creates a CQ. The caller sets its readers.
 ///
 /// # Safety
 /// `abi_context` is an open context of ours, and the channel is NULL or ours.
@@ -132,7 +138,7 @@ pub(crate) unsafe fn create(abi_context: *mut ibv_context, init: &CqInit) -> Res
     let mut reply: CreateCqReply = call(Op::CreateCq, &request)?;
     let remote_cqe_ring = RemoteCqeRing::map(header().memory_file, reply.remote_cqe_ring, reply.capacity.next_power_of_two());
     if reply.remote_cqe_ring != 0 && remote_cqe_ring.is_none() {
-        // Peers must not put anything where nobody can look.
+        // Peers must not add completions that nobody can read.
         call_void(Op::DestroyCq, &Handle { handle: reply.handle, reserved: 0 })?;
         reply = call(Op::CreateCq, &CreateCq { own_only: 1, ..request })?;
     }
@@ -156,7 +162,7 @@ pub(crate) unsafe fn create(abi_context: *mut ibv_context, init: &CqInit) -> Res
                 delivered_before: None,
                 last_stamp_ps: 0,
             }),
-            // Where events are raised that others must hear of, they are asked for in the ring of remote CQEs.
+            // Own completions raise events through the arming state in the ring of remote CQEs.
             has_channel: !init.channel.is_null(),
             takes_own: is_wall() && (init.channel.is_null() || remote_cqe_ring.is_some()),
             remote_cqe_ring,
@@ -200,7 +206,7 @@ pub unsafe extern "C" fn ibv_create_cq(
     object(|| {
         let entries = u32::try_from(entries).map_err(|_| Errno(libc::EINVAL))?;
         let vector = u32::try_from(vector).map_err(|_| Errno(libc::EINVAL))?;
-        // SAFETY: the caller names an open context and NULL or a channel of it.
+        // SAFETY: the caller names an open context, and NULL or a channel of it.
         Ok(unsafe { create(abi_context, &CqInit { entries, cookie, channel, vector, has_stamps: false }) }?.cast())
     })
 }
@@ -229,10 +235,11 @@ pub unsafe extern "C" fn ibv_destroy_cq(abi_cq: *mut ibv_cq) -> c_int {
         let (ours, inner, channel) = unsafe { (context((*not_null(abi_cq)?).context)?, inner(abi_cq)?, (*abi_cq).channel) };
         call_void(Op::DestroyCq, &Handle { handle: inner.handle, reserved: 0 })?;
         ours.completion_queues().remove(&inner.handle);
-        // As the manual page says: this waits for the program to acknowledge every event it has taken.
+        // By the manual page, this waits until the program has acknowledged all its events.
         inner.completion_events.wait_until_settled();
         inner.async_events.wait_until_settled();
-        // SAFETY: the channel is NULL or still there: it cannot go while it has users. `create` boxed the CQ, nobody uses it.
+        // SAFETY: the channel is NULL or exists, because it cannot be destroyed while it has users.
+        // `create` boxed the CQ, and nobody uses it any more.
         unsafe {
             channel::add_user(channel, -1);
             drop(Box::from_raw(abi_cq.cast::<Cq>()));

@@ -1,4 +1,4 @@
-//! Extended completion queues: one completion at a time, read field by field.
+//! Extended CQs: programs read one completion at a time, field by field.
 
 use crate::convert::{immediate_or_key, wc_flags};
 use crate::cq::{self, Cq, CqInit};
@@ -12,7 +12,8 @@ use softband_ipc::ring::Cqe;
 use std::ptr::null_mut;
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// The completion that the readers read, and who may read it: from a successful `start_poll` to `end_poll` one thread.
+/// Current completion of the readers. One thread owns it from a successful `start_poll` to
+/// `end_poll`.
 #[derive(Default)]
 pub(crate) struct ExtendedPoll {
     state: Mutex<PollState>,
@@ -25,12 +26,12 @@ struct PollState {
     is_held: bool,
 }
 
-/// Fields that can be read.
+/// Fields that programs can read.
 const WC_FLAGS_OFFERED: u64 =
     IBV_WC_STANDARD_FLAGS as u64 | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP as u64 | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK as u64;
 
 impl ExtendedPoll {
-    /// Waits until no other thread polls. The engine does not wait for this one meanwhile.
+    /// Waits until no other thread polls. The engine does not wait for this thread meanwhile.
     fn hold(&self) {
         let mut state = lock(&self.state);
         if !state.is_held {
@@ -55,7 +56,7 @@ impl ExtendedPoll {
 
 pub(crate) unsafe extern "C" fn create_cq_ex(abi_context: *mut ibv_context, init: *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex {
     object(|| {
-        // SAFETY: the caller gives the attributes to be read.
+        // SAFETY: the caller names readable attributes.
         let init = unsafe { &*not_null(init)? };
         if init.comp_mask & !(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) != 0 {
             return Err(Errno(libc::EINVAL));
@@ -64,7 +65,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(abi_context: *mut ibv_context, init
             not_null(init.parent_domain)?;
         }
         let has_flags = init.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0;
-        // Several threads may always poll. A queue that overruns silently is not offered.
+        // Several threads may always poll. No CQ overruns silently.
         if has_flags && init.flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0 {
             return Err(refuse("a completion queue that may overrun (ibv_create_cq_ex, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)"));
         }
@@ -73,14 +74,14 @@ pub(crate) unsafe extern "C" fn create_cq_ex(abi_context: *mut ibv_context, init
         }
         let has_stamps = init.wc_flags & u64::from(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) != 0;
         let plain = CqInit { entries: init.cqe, cookie: init.cq_context, channel: init.channel, vector: init.comp_vector, has_stamps };
-        // SAFETY: the caller names an open context and NULL or a channel of it.
+        // SAFETY: the caller names an open context, and NULL or a channel of it.
         Ok(unsafe { cq::create(abi_context, &plain) }?.cast())
     })
 }
 
 unsafe extern "C" fn start_poll(abi_cq: *mut ibv_cq_ex, attributes: *mut ibv_poll_cq_attr) -> c_int {
     guarded(libc::EIO, || {
-        // SAFETY: NULL or readable.
+        // SAFETY: the pointer is NULL or readable.
         if unsafe { attributes.as_ref() }.is_some_and(|attributes| attributes.comp_mask != 0) {
             return libc::EINVAL;
         }
@@ -122,13 +123,14 @@ unsafe extern "C" fn end_poll(abi_cq: *mut ibv_cq_ex) {
     });
 }
 
-/// Makes `current` what the readers read; `ENOENT` when there is none.
+/// Sets the completion of the readers. Returns `ENOENT` for `None`.
 ///
 /// # Safety
 /// `abi_cq` is an extended CQ of ours and this thread holds its poll.
 unsafe fn show(abi_cq: *mut ibv_cq_ex, current: Option<Cqe>) -> c_int {
     let Some(cqe) = current else { return libc::ENOENT };
-    // SAFETY: the caller's promise: nobody else writes these fields now.
+    // SAFETY: the caller promises that this thread holds the poll, so nobody else writes these
+    // fields.
     unsafe {
         (*abi_cq).status = cqe.status;
         (*abi_cq).wr_id = cqe.wr_id;
@@ -137,7 +139,7 @@ unsafe fn show(abi_cq: *mut ibv_cq_ex, current: Option<Cqe>) -> c_int {
     0
 }
 
-/// Reads the completion that `start_poll` or `next_poll` has found.
+/// Reads the completion that `start_poll` or `next_poll` found.
 ///
 /// # Safety
 /// `abi_cq` is an extended CQ of ours.
@@ -149,7 +151,7 @@ unsafe fn read<R: Default>(abi_cq: *mut ibv_cq_ex, field: impl FnOnce(&Cqe) -> R
     })
 }
 
-/// Nanoseconds since 1970 of the simulated world.
+/// Returns the completion time in simulated nanoseconds since 1970.
 fn wallclock_ns(cqe: &Cqe) -> u64 {
     header().epoch_seconds * 1_000_000_000 + cqe.time_ps / 1000
 }
@@ -157,7 +159,7 @@ fn wallclock_ns(cqe: &Cqe) -> u64 {
 macro_rules! reader_functions {
     ($($name:ident: $ty:ty = |$cqe:ident| $value:expr;)*) => {
         $(unsafe extern "C" fn $name(abi_cq: *mut ibv_cq_ex) -> $ty {
-            // SAFETY: the header's inline function passes the CQ that it found us in.
+            // SAFETY: the header's inline function passes the CQ whose table names this function.
             unsafe { read(abi_cq, |$cqe| $value) }
         })*
     };
@@ -182,12 +184,12 @@ reader_functions! {
 
 unsafe extern "C" fn read_tm_info(_abi_cq: *mut ibv_cq_ex, info: *mut ibv_wc_tm_info) {
     if !info.is_null() {
-        // SAFETY: not NULL, and the caller gave it to be written.
+        // SAFETY: the pointer is not NULL, and the caller gives it writable.
         unsafe { info.write(ibv_wc_tm_info { tag: 0, r#priv: 0 }) };
     }
 }
 
-/// The table of an extended CQ; everything else in it is for the caller to fill in.
+/// Returns the function table of an extended CQ. The caller fills in all other fields.
 pub(crate) fn readers() -> ibv_cq_ex {
     ibv_cq_ex {
         context: null_mut(),

@@ -9,23 +9,24 @@ use softband_client::{Errno, call_bytes};
 use softband_ipc::calls::{Device as DeviceFacts, DeviceList, Op};
 use std::sync::Mutex;
 
-/// A device: what the header shows, and what the engine told of it.
+/// A device: the header's structure, and the engine's description.
 #[repr(C)]
 pub(crate) struct Device {
     abi: ibv_device,
     pub(crate) facts: DeviceFacts,
 }
 
-/// More HCAs than any host has, and as many as fit into one reply.
+/// Most HCAs of a host that fit into one reply; no host has as many.
 const DEVICES_MAX: usize = 32;
 
-/// Devices live as long as the process: programs may keep pointers after they have freed the list.
+/// All devices. They live as long as the process, because programs may keep pointers after they
+/// have freed the list.
 static KNOWN: Mutex<Vec<KnownDevice>> = Mutex::new(Vec::new());
 
 #[derive(Clone, Copy)]
 struct KnownDevice(*mut Device);
 
-// SAFETY: a device is never written after it was made.
+// SAFETY: nobody writes to a device after its creation.
 unsafe impl Send for KnownDevice {}
 
 impl Device {
@@ -44,23 +45,23 @@ impl Device {
     }
 }
 
-/// What the engine told of the device that `abi_device` points to.
+/// Returns the engine's description of the device that `abi_device` points to.
 ///
 /// # Safety
 /// `abi_device` points to a device of ours.
 pub(crate) unsafe fn facts<'a>(abi_device: *mut ibv_device) -> Result<&'a DeviceFacts, Errno> {
     let device = not_null(abi_device)?.cast::<Device>();
-    // SAFETY: the caller's promise; devices live for ever and do not change.
+    // SAFETY: the caller promises a device of ours; devices live for ever and do not change.
     Ok(unsafe { &(*device).facts })
 }
 
-/// Text up to the first NUL.
+/// Returns the text up to the first NUL.
 pub(crate) fn text_of(padded: &[u8]) -> String {
     let end = padded.iter().position(|byte| *byte == 0).unwrap_or(padded.len());
     String::from_utf8_lossy(&padded[..end]).into_owned()
 }
 
-/// `text`, cut so that a NUL fits behind it.
+/// Returns `text`, cut to leave room for a NUL.
 pub(crate) fn c_text<const N: usize>(text: &str) -> [c_char; N] {
     let mut field = [0; N];
     for (to, from) in field[..N - 1].iter_mut().zip(text.bytes()) {
@@ -69,7 +70,8 @@ pub(crate) fn c_text<const N: usize>(text: &str) -> [c_char; N] {
     field
 }
 
-/// Asks the engine once; the HCAs of a host do not change while a program runs.
+/// Returns all devices. Asks the engine once, because the HCAs of a host do not change while a
+/// program runs.
 fn known_devices() -> Result<Vec<KnownDevice>, Errno> {
     let known = lock(&KNOWN).clone();
     if !known.is_empty() {
@@ -94,7 +96,7 @@ fn known_devices() -> Result<Vec<KnownDevice>, Errno> {
 pub unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *mut ibv_device {
     object(|| {
         let devices = known_devices()?;
-        // SAFETY: an allocation of the C library; `ibv_free_device_list` gives it back.
+        // SAFETY: the C library allocates the list, and `ibv_free_device_list` frees it.
         let list = unsafe { libc::calloc(devices.len() + 1, size_of::<*mut ibv_device>()) }.cast::<*mut ibv_device>();
         if list.is_null() {
             return Err(Errno(libc::ENOMEM));
@@ -104,7 +106,7 @@ pub unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *m
             unsafe { list.add(index).write(device.0.cast()) };
         }
         if !num_devices.is_null() {
-            // SAFETY: not NULL, and the caller gave it to be written.
+            // SAFETY: the pointer is not NULL, and the caller gives it writable.
             unsafe { num_devices.write(devices.len() as c_int) };
         }
         Ok(list)
@@ -122,7 +124,7 @@ pub unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const 
     if device.is_null() {
         return std::ptr::null();
     }
-    // SAFETY: a device of ours, which lives for ever.
+    // SAFETY: the pointer names a device of ours, which lives for ever.
     unsafe { (&raw const (*device).name).cast() }
 }
 

@@ -1,4 +1,4 @@
-//! Events that a program has taken and must acknowledge before the object they belong to may go.
+//! Counts of events that a program must acknowledge before their object is destroyed.
 
 use crate::guard::lock;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -29,7 +29,8 @@ impl EventCount {
         self.changed.notify_all();
     }
 
-    /// Returns when every event that was taken has been acknowledged. The engine does not wait for this thread meanwhile.
+    /// Waits until the program has acknowledged all taken events. The engine does not wait for this
+    /// thread meanwhile.
     pub(crate) fn wait_until_settled(&self) {
         if self.is_settled() {
             return;

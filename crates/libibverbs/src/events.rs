@@ -1,4 +1,4 @@
-//! Asynchronous events, and waiting on a channel of either kind.
+//! Asynchronous events, and waits on channels of both kinds.
 
 use crate::context::{Context, context};
 use crate::guard::{guarded, minus_one, not_null};
@@ -14,23 +14,24 @@ use std::ptr::{null_mut, without_provenance_mut};
 pub(crate) struct Reading {
     pub(crate) op: Op,
     pub(crate) object: u32,
-    /// The descriptor that stands for it: its flags say whether to wait.
+    /// The object's descriptor, whose flags decide whether to wait.
     pub(crate) fd: c_int,
 }
 
-/// In wall pace: waits until there is something to read, where the thread can be cancelled (pthreads(7)); whether a signal came first, which
-/// `errno` says then. A thread that is cancelled ends here: its caller may have nothing that would have to be tidied up.
+/// Waits for data to read, at wall pace, as a cancellation point (pthreads(7)). Returns true after
+/// an interrupt by a signal, with `errno` set. A cancelled thread ends here, so its caller must
+/// have nothing to clean up.
 ///
 /// # Safety
 /// `fd` is any number.
 #[inline(always)]
 pub(crate) unsafe fn is_interrupted(fd: c_int) -> bool {
     let mut byte = 0u8;
-    // SAFETY: one byte of room; a number that is not open answers an error.
+    // SAFETY: the byte has room for the read, and a number that is not open gives an error.
     is_wall() && unsafe { libc::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_PEEK) < 0 && *libc::__errno_location() == libc::EINTR }
 }
 
-/// Reads an event; waits for one unless the descriptor is non-blocking.
+/// Reads an event. Waits for it unless the descriptor is non-blocking.
 pub(crate) fn read_or_wait<Event: Pod>(reading: &Reading) -> Result<Event, Errno> {
     let object = Object { object: reading.object, reserved: 0 };
     if is_wall() {
@@ -44,9 +45,11 @@ pub(crate) fn read_or_wait<Event: Pod>(reading: &Reading) -> Result<Event, Errno
     }
 }
 
-/// In wall pace each event comes with a byte on the descriptor; the system does the waiting.
+/// Reads an event at wall pace: each event comes with a byte on the descriptor, and the kernel does
+/// the waiting.
 fn read_told<Event: Pod>(reading: &Reading, object: &Object) -> Result<Event, Errno> {
-    // SAFETY: only borrowed for this call; a number that is not open answers an error.
+    // SAFETY: the descriptor is only borrowed for this call; a number that is not open gives an
+    // error.
     let fd = unsafe { rustix::fd::BorrowedFd::borrow_raw(reading.fd) };
     loop {
         let mut byte = [0u8; 1];
@@ -58,19 +61,21 @@ fn read_told<Event: Pod>(reading: &Reading, object: &Object) -> Result<Event, Er
     }
 }
 
-/// An object is gone, and with it so many events that the program has not read: in wall pace their bytes are still there.
+/// Discards unread events of a destroyed object. At wall pace, their bytes are still on the
+/// descriptor.
 pub(crate) fn forget_unread(abi_context: *mut ibv_context, Count { count }: Count) {
     if !is_wall() {
         return;
     }
-    // SAFETY: the caller has an open context; its descriptor is only borrowed for this.
+    // SAFETY: the caller has an open context, and its descriptor is only borrowed here.
     let fd = unsafe { rustix::fd::BorrowedFd::borrow_raw((*abi_context).async_fd) };
     let take = |_: &u64| rustix::net::recv(fd, &mut [0u8; 1][..], rustix::net::RecvFlags::DONTWAIT).is_ok();
     let _taken = (0..count).take_while(take).count();
 }
 
 fn is_nonblocking(fd: c_int) -> bool {
-    // SAFETY: only borrowed for this call; a number that is not open answers an error.
+    // SAFETY: the descriptor is only borrowed for this call; a number that is not open gives an
+    // error.
     let fd = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) };
     rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK))
 }
@@ -82,7 +87,8 @@ fn wait_readable(object: u32) -> Result<(), Errno> {
     if reply.interrupted != 0 && !signals_restart() { Err(Errno(libc::EINTR)) } else { Ok(()) }
 }
 
-/// Whether the program let reads go on after an alarm, the only signal that the engine raises (`SA_RESTART`).
+/// Checks whether the program restarts reads after an alarm (`SA_RESTART`), the only signal that
+/// the engine raises.
 fn signals_restart() -> bool {
     // SAFETY: all zeros is a valid action, and the call only writes it.
     unsafe {
@@ -91,7 +97,7 @@ fn signals_restart() -> bool {
     }
 }
 
-/// What kind of object an event is about.
+/// Kind of an event's object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Element {
     CompletionQueue,
@@ -116,7 +122,8 @@ fn element_of(event: u32) -> Element {
     }
 }
 
-/// The object that an event names, marked as having an event to be acknowledged. NULL when it is gone.
+/// Returns the object of an event and counts the event as taken. Returns NULL if the object is
+/// gone.
 fn take_element(ours: &Context, event: &AsyncEvent) -> *mut c_void {
     match element_of(event.event) {
         Element::Port => without_provenance_mut(event.element as usize),
@@ -142,7 +149,7 @@ fn take_element(ours: &Context, event: &AsyncEvent) -> *mut c_void {
 pub unsafe extern "C" fn ibv_get_async_event(abi_context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
     // SAFETY: the caller names an open context, or NULL.
     let is_over = !abi_context.is_null() && unsafe { is_interrupted((*abi_context).async_fd) };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises an open context and a writable event.
     if is_over { -1 } else { unsafe { get_event(abi_context, event) } }
 }
 
@@ -157,7 +164,7 @@ unsafe extern "C" fn get_event(abi_context: *mut ibv_context, event: *mut ibv_as
             if element.is_null() && element_of(read.event) != Element::Port {
                 continue; // an event of an object that was destroyed since
             }
-            // SAFETY: the caller gives the event to be written.
+            // SAFETY: the caller gives a writable event.
             unsafe { not_null(event)?.write(ibv_async_event { element, event_type: read.event }) };
             return Ok(0);
         }
@@ -170,7 +177,8 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
         if event.is_null() {
             return;
         }
-        // SAFETY: the caller passes what `ibv_get_async_event` gave: its object waits for this before it goes.
+        // SAFETY: the caller passes an event of `ibv_get_async_event`, and the destruction of its
+        // object waits for this.
         unsafe {
             let ibv_async_event { element, event_type } = *event;
             match element_of(event_type) {

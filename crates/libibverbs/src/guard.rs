@@ -1,10 +1,11 @@
-//! What every function that C calls does first and last: catch panics, check pointers, turn errors into what C expects.
+//! The frame of all functions that C calls: catch panics, check pointers, convert errors to the C
+//! conventions.
 
 use softband_client::{Errno, warn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Runs `body`. A panic of ours must not unwind into C: it becomes `on_panic`.
+/// Runs `body`. A panic must not unwind into C: this returns `on_panic` instead.
 pub(crate) fn guarded<R>(on_panic: R, body: impl FnOnce() -> R) -> R {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
         warn::once("a verb failed inside libibverbs (the message above says where): please report it");
@@ -12,12 +13,12 @@ pub(crate) fn guarded<R>(on_panic: R, body: impl FnOnce() -> R) -> R {
     })
 }
 
-/// A verb that returns 0 or a positive errno.
+/// Runs a verb that returns 0 or a positive errno.
 pub(crate) fn status(body: impl FnOnce() -> Result<(), Errno>) -> i32 {
     guarded(libc::EIO, || body().map_or_else(|Errno(errno)| errno, |()| 0))
 }
 
-/// A verb that returns a value, or -1 with `errno` set.
+/// Runs a verb that returns a value, or -1 with `errno` set.
 pub(crate) fn minus_one(body: impl FnOnce() -> Result<i32, Errno>) -> i32 {
     guarded(Err(Errno(libc::EIO)), body).unwrap_or_else(|errno| {
         set_errno(errno);
@@ -25,7 +26,7 @@ pub(crate) fn minus_one(body: impl FnOnce() -> Result<i32, Errno>) -> i32 {
     })
 }
 
-/// A verb that returns an object, or NULL with `errno` set.
+/// Runs a verb that returns an object, or NULL with `errno` set.
 pub(crate) fn object<T>(body: impl FnOnce() -> Result<*mut T, Errno>) -> *mut T {
     guarded(Err(Errno(libc::EIO)), body).unwrap_or_else(|errno| {
         set_errno(errno);
@@ -38,12 +39,12 @@ pub(crate) fn set_errno(Errno(errno): Errno) {
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// `pointer`, unless it is NULL.
+/// Returns `pointer`, or `EINVAL` if it is NULL.
 pub(crate) fn not_null<T>(pointer: *mut T) -> Result<*mut T, Errno> {
     if pointer.is_null() { Err(Errno(libc::EINVAL)) } else { Ok(pointer) }
 }
 
-/// The lock's content, whatever happened to a former holder.
+/// Locks a mutex, even if a former holder panicked.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,5 @@
-//! Structures of the kernel's connection manager, turned into the library's own and back. librdmacm calls these.
+//! Conversions between structures of the kernel's connection manager and of the library. librdmacm
+//! calls them.
 
 use crate::guard::guarded;
 use libc::c_int;
@@ -22,7 +23,8 @@ fn address_from_kernel(from: &ib_uverbs_ah_attr) -> ibv_ah_attr {
     }
 }
 
-/// The wanted state stays as the program has set it: the kernel's says only what follows.
+/// Converts attributes. The target state stays the program's, because the kernel's attributes
+/// contain only its consequences.
 fn attributes_from_kernel(from: &ib_uverbs_qp_attr, qp_state: u32, rate_limit: u32) -> ibv_qp_attr {
     ibv_qp_attr {
         qp_state,
@@ -113,10 +115,10 @@ fn path_to_kernel(from: &ibv_sa_path_rec) -> ib_user_path_rec {
 /// Reads one structure, converts it and writes the other.
 ///
 /// # Safety
-/// Each pointer is NULL or valid for what is done to it.
+/// Each pointer is NULL or valid for its use here.
 unsafe fn copy<From, To>(to: *mut To, from: *const From, convert: impl FnOnce(&From) -> To) {
     if !to.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `from` is NULL or readable and `to` writable.
         guarded((), || unsafe { from.as_ref().map_or((), |from| to.write(convert(from))) });
     }
 }

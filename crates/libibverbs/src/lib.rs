@@ -1,14 +1,15 @@
 //! The drop-in libibverbs: convert, call, convert back.
 //!
-//! Every public symbol of libibverbs is here, and every entry of the tables that the header's inline functions go through. What
-//! the fabric does not offer answers `EOPNOTSUPP` and says so once on standard error.
+//! This library defines all public symbols of libibverbs, and all entries of the tables that the
+//! header's inline functions use. Unsupported functions return `EOPNOTSUPP` and warn once on
+//! standard error.
 //!
-//! The functions that programs call are short and alike: catch panics, check pointers, convert, call the engine, convert back.
-//! Their documentation is the manual page of the same name. Objects are boxes whose head is the structure that the header shows
-//! and whose tail is ours.
+//! The functions that programs call are short and alike: catch panics, check pointers, convert,
+//! call the engine, convert back. The manual page of the same name documents each function. Objects
+//! are boxes that begin with the header's structure and end with our part.
 //!
-//! No lock is held over a turn of the engine: while this thread waits there, the engine may wait for another thread of the same
-//! process, and that one for the lock.
+//! No thread holds a lock over a call to the engine. While it waits there, the engine may wait for
+//! another thread of the process, and that thread for the lock.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // program side: the walls of the model do not hold here
 #![allow(clippy::missing_safety_doc)] // the manual pages say what callers owe

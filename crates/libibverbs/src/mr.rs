@@ -9,17 +9,18 @@ use softband_abi::verbs::*;
 use softband_client::{Errno, call, call_void, regions, shared_memory};
 use softband_ipc::calls::{Device, Handle, Op, RegisterMr, RegisterMrReply, ReregisterMr};
 
-/// What a peer may write, or a receive of ours.
+/// Rights by which peers, or our receives, write.
 const WRITABLE: u32 = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 /// Bits that a device may ignore (`IB_UVERBS_ACCESS_OPTIONAL_RANGE`).
 const OPTIONAL: u32 = 0x3FF0_0000;
-/// Bits that mean something to the engine.
+/// Bits that the engine knows.
 const KNOWN: u32 = WRITABLE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND | IBV_ACCESS_ON_DEMAND;
-/// What `ibv_rereg_mr` returns (`enum ibv_rereg_mr_err_code`): the arguments are wrong, or the device refused.
+/// Results of `ibv_rereg_mr` (`enum ibv_rereg_mr_err_code`): wrong arguments, or refused by the
+/// device.
 const REREG_BAD_INPUT: c_int = -1;
 const REREG_FAILED: c_int = -4;
 
-/// Rights that not every HCA can give.
+/// Rights that only some HCAs offer.
 #[derive(Clone, Copy, Default)]
 struct Offered {
     on_demand: bool,
@@ -32,7 +33,7 @@ impl Offered {
     }
 }
 
-/// What the kernel and the drivers refuse before they look at the memory.
+/// Checks the arguments that kernel and drivers check before they access the memory.
 fn check_registration(address: u64, len_bytes: u64, access: u32, offered: Offered) -> Result<u32, Errno> {
     if access & IBV_ACCESS_ON_DEMAND != 0 && !offered.on_demand {
         return Err(refuse("on-demand paging (ibv_reg_mr, IBV_ACCESS_ON_DEMAND) on this HCA"));
@@ -50,7 +51,7 @@ fn check_registration(address: u64, len_bytes: u64, access: u32, offered: Offere
 
 unsafe fn register(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u64, access: u32) -> *mut ibv_mr {
     object(|| {
-        // SAFETY: the caller names a PD of ours, and with it an open context.
+        // SAFETY: the caller names a PD of ours, and so an open context.
         let (abi_context, pd_handle, hca, offered) = unsafe {
             let pd = &*not_null(pd)?;
             (pd.context, pd.handle, context(pd.context)?.hca, Offered::by(device_of(pd.context)?))
@@ -86,10 +87,10 @@ pub unsafe extern "C" fn ibv_reg_mr_iova2(pd: *mut ibv_pd, address: *mut c_void,
     unsafe { register(pd, address, length, iova, access) }
 }
 
-/// What a change of a region asks of the engine.
+/// Returns the engine's request for a change of a region.
 ///
 /// # Safety
-/// `mr` is a region of ours, `pd` a PD of ours where the flags name it.
+/// `mr` is a region of ours, and `pd` a PD of ours if the flags name it.
 unsafe fn change_of(mr: &ibv_mr, flags: u32, pd: *mut ibv_pd, range: (u64, u64), access: u32) -> Result<ReregisterMr, Errno> {
     let has = |flag: u32| flags & flag != 0;
     let (address, len_bytes) = range;
@@ -106,7 +107,7 @@ unsafe fn change_of(mr: &ibv_mr, flags: u32, pd: *mut ibv_pd, range: (u64, u64),
         (request.address, request.len_bytes, request.iova) = (address, len_bytes, address);
     }
     if has(IBV_REREG_MR_CHANGE_ACCESS) {
-        // SAFETY: the caller's promise, and with the region an open context.
+        // SAFETY: the caller promises a region of ours, and so an open context.
         let offered = Offered::by(unsafe { device_of(mr.context) }?);
         request.access = check_registration(0, 1, access, offered)?;
     }
@@ -131,7 +132,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
         };
         let flags = flags as u32;
         let outcome = not_null(abi_mr).map_err(fail(REREG_BAD_INPUT)).and_then(|mr| {
-            // SAFETY: the caller names a region of ours, and a PD of ours where the flags ask for one.
+            // SAFETY: the caller names a region of ours, and a PD of ours if the flags require it.
             let request = unsafe { change_of(&*mr, flags, pd, (address as u64, length as u64), access as u32) }.map_err(fail(REREG_BAD_INPUT))?;
             let reply: RegisterMrReply = call(Op::ReregisterMr, &request).map_err(fail(REREG_FAILED))?;
             // SAFETY: the caller names a region of ours. By the manual page, no other thread uses it during this call.
@@ -142,7 +143,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
     })
 }
 
-/// Shows the program what its region is now.
+/// Updates the program's region after a change.
 fn note_change(mr: &mut ibv_mr, request: &ReregisterMr, pd: *mut ibv_pd, reply: &RegisterMrReply) {
     let former = regions::iter().find(|region| region.address == mr.addr as usize && region.len == mr.length);
     let place = (mr.addr as usize, mr.length);
@@ -177,10 +178,11 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     })
 }
 
-/// Advice on pages that are looked up when they are touched: nothing has to be fetched ahead here, so that it is only checked.
+/// Checks advice on pages that are found at each access. No page needs a prefetch, so this does
+/// nothing else.
 pub(crate) unsafe extern "C" fn advise_mr(pd: *mut ibv_pd, advice: u32, flags: u32, list: *mut ibv_sge, count: u32) -> c_int {
     status(|| {
-        // SAFETY: the caller names a PD of ours, and with it an open context.
+        // SAFETY: the caller names a PD of ours, and so an open context.
         let device = unsafe { device_of((*not_null(pd)?).context) }?;
         if device.on_demand_paging == 0 {
             return Err(refuse("advice on memory (ibv_advise_mr) on this HCA"));
@@ -192,7 +194,8 @@ pub(crate) unsafe extern "C" fn advise_mr(pd: *mut ibv_pd, advice: u32, flags: u
     })
 }
 
-/// Forked programs need no preparation: the engine reaches memory through each process's own mappings.
+/// Returns 0: forked programs need no preparation, because the engine uses each process's own
+/// mappings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_fork_init() -> c_int {
     0

@@ -1,4 +1,5 @@
-//! Multicast groups. A program that attaches has joined: no membership has to be asked for at the subnet manager first.
+//! Multicast groups. A program that attaches becomes a member without a request to the subnet
+//! manager.
 
 use crate::guard::{not_null, status};
 use crate::qp;
@@ -22,12 +23,12 @@ unsafe fn ask(op: Op, abi_qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> Res
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int {
-    // SAFETY: the caller names a queue pair of ours and gives the GID to be read.
+    // SAFETY: the caller names a queue pair of ours and a readable GID.
     status(|| unsafe { ask(Op::AttachMulticast, qp, gid, lid) })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int {
-    // SAFETY: the caller names a queue pair of ours and gives the GID to be read.
+    // SAFETY: the caller names a queue pair of ours and a readable GID.
     status(|| unsafe { ask(Op::DetachMulticast, qp, gid, lid) })
 }

@@ -13,7 +13,7 @@ use softband_ipc::post::{PostRecord, kind, opcode};
 
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, window_type: u32) -> *mut ibv_mw {
     object(|| {
-        // SAFETY: the caller names a PD of ours, and with it an open context.
+        // SAFETY: the caller names a PD of ours, and so an open context.
         let (abi_context, pd_handle, hca) = unsafe { ((*not_null(pd)?).context, (*pd).handle, context((*pd).context)?.hca) };
         if ![IBV_MW_TYPE_1, IBV_MW_TYPE_2].contains(&window_type) {
             return Err(Errno(libc::EINVAL));
@@ -38,13 +38,14 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     })
 }
 
-/// Binds a window of type 1; the header's inline function has looked at the type and the domains.
+/// Binds a window of type 1. The header's inline function has checked the type and the domains.
 pub(crate) unsafe extern "C" fn bind_mw(abi_qp: *mut ibv_qp, mw: *mut ibv_mw, bind: *mut ibv_mw_bind) -> c_int {
     status(|| {
-        // SAFETY: the caller names a queue pair and a window of ours and gives what to bind.
+        // SAFETY: the caller names a queue pair and a window of ours and gives a readable
+        // description of the binding.
         unsafe {
             let (qp, bind, window) = (qp::inner(abi_qp)?, *not_null(bind)?, &mut *not_null(mw)?);
-            // A new key for each binding, as `ibv_inc_rkey` makes it.
+            // A new key for each binding, as `ibv_inc_rkey` computes it.
             let rkey = window.rkey & !0xFF | window.rkey.wrapping_add(1) & 0xFF;
             let record = PostRecord {
                 kind: kind::SEND,

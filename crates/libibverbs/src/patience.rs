@@ -1,21 +1,21 @@
-//! How long a poll of an empty queue looks again before it gives the processor away.
+//! Polls of an empty queue before the thread yields the processor.
 //!
-//! What a program waits for often comes within a microsecond, and giving the processor away costs as much. But who is to bring it may
-//! need this very processor. So polls are only repeated as long as that was of use lately.
+//! Completions often come within a microsecond, and a yield costs as much. But their producer may
+//! need this processor. So a thread repeats polls only while that was useful recently.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Most polls in a row.
 const POLLS_MAX: u32 = 400;
-/// Pauses at the first poll that finds nothing. The producer of the queue gets ahead meanwhile. Without pauses each entry would go back
-/// and forth between the processors while it is written.
+/// Pauses at the first empty poll. The producer gets ahead meanwhile. Without pauses, each entry
+/// would move between the processors' caches during its write.
 const PAUSES: u32 = 4;
-/// After so many waits for nothing it is tried again with this many polls.
+/// Vain waits until a trial with this many polls.
 const WAITS_BETWEEN_TRIALS: u32 = 32;
 const TRIAL_POLLS: u32 = 64;
 
 pub(crate) struct Patience {
-    /// Empty polls since something was found.
+    /// Empty polls since the last completion.
     polls: AtomicU32,
     limit: AtomicU32,
     in_vain: AtomicU32,
@@ -28,7 +28,7 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// Something was found.
+    /// Notes a poll with completions.
     #[inline]
     pub(crate) fn found(&self) {
         let polls = self.polls.load(Ordering::Relaxed);
@@ -42,7 +42,7 @@ impl Patience {
         }
     }
 
-    /// Nothing was found; whether to look again at once.
+    /// Notes an empty poll. Returns whether to poll again at once.
     #[inline]
     pub(crate) fn polls_again(&self) -> bool {
         let (polls, limit) = (self.polls.load(Ordering::Relaxed), self.limit.load(Ordering::Relaxed));
@@ -57,7 +57,7 @@ impl Patience {
             let in_vain = self.in_vain.load(Ordering::Relaxed) + 1;
             let is_trial = in_vain >= WAITS_BETWEEN_TRIALS;
             self.in_vain.store(if is_trial { 0 } else { in_vain }, Ordering::Relaxed);
-            // Counted as beyond the new limit: this wait is over for the polls.
+            // Beyond the new limit: this wait gets no more polls.
             self.polls.store(POLLS_MAX + 1, Ordering::Relaxed);
             self.limit.store(if is_trial { TRIAL_POLLS.max(limit / 2) } else { limit / 2 }, Ordering::Relaxed);
         }

@@ -1,7 +1,8 @@
 //! Protection domains, thread domains and parent domains.
 //!
-//! Thread and parent domains are hints to a provider: who polls and posts from one thread only, and whose memory its queues
-//! shall lie in. Ours lie with the engine, so a parent domain is its protection domain under another name.
+//! Thread and parent domains are hints to a provider: which objects one thread uses, and which
+//! memory its queues use. Softband's queues lie in the engine, so a parent domain is another name
+//! of its protection domain.
 
 use crate::context::context;
 use crate::guard::{not_null, object, status};
@@ -12,14 +13,14 @@ use softband_ipc::calls::{Handle, Hca, Op};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A protection domain, or a parent domain that stands for one.
+/// A protection domain, or a parent domain that represents one.
 #[repr(C)]
 struct Pd {
     abi: ibv_pd,
-    /// Of a parent domain: what it stands for.
+    /// Protection domain of a parent domain; NULL for a protection domain.
     parent: *mut Pd,
     td: *mut ibv_td,
-    /// Parent domains that stand for it.
+    /// Number of parent domains that represent it.
     users: AtomicU32,
 }
 
@@ -27,7 +28,7 @@ struct Pd {
 #[repr(C)]
 struct Td {
     abi: ibv_td,
-    /// Parent domains that it is part of.
+    /// Number of parent domains that contain it.
     users: AtomicU32,
 }
 
@@ -49,7 +50,8 @@ fn boxed(abi: ibv_pd, parent: *mut Pd, td: *mut ibv_td) -> *mut ibv_pd {
 pub unsafe extern "C" fn ibv_dealloc_pd(abi_pd: *mut ibv_pd) -> c_int {
     status(|| {
         let pd = not_null(abi_pd)?.cast::<Pd>();
-        // SAFETY: the caller names a PD of ours; its parent and thread domain cannot go before it.
+        // SAFETY: the caller names a PD of ours; its parent and thread domain cannot be freed
+        // before it.
         unsafe {
             if (*pd).users.load(Ordering::Acquire) != 0 {
                 return Err(Errno(libc::EBUSY));
@@ -62,7 +64,7 @@ pub unsafe extern "C" fn ibv_dealloc_pd(abi_pd: *mut ibv_pd) -> c_int {
                     (*(*pd).td.cast::<Td>()).users.fetch_sub(1, Ordering::AcqRel);
                 }
             }
-            // `boxed` made it, and nobody uses it any more.
+            // `boxed` created it, and nobody uses it any more.
             drop(Box::from_raw(pd));
         }
         Ok(())
@@ -71,7 +73,7 @@ pub unsafe extern "C" fn ibv_dealloc_pd(abi_pd: *mut ibv_pd) -> c_int {
 
 pub(crate) unsafe extern "C" fn alloc_td(abi_context: *mut ibv_context, init: *mut ibv_td_init_attr) -> *mut ibv_td {
     object(|| {
-        // SAFETY: the caller names an open context and gives the attributes to be read.
+        // SAFETY: the caller names an open context and readable attributes.
         unsafe {
             context(abi_context)?;
             if (*not_null(init)?).comp_mask != 0 {
@@ -85,7 +87,7 @@ pub(crate) unsafe extern "C" fn alloc_td(abi_context: *mut ibv_context, init: *m
 pub(crate) unsafe extern "C" fn dealloc_td(abi_td: *mut ibv_td) -> c_int {
     status(|| {
         let td = not_null(abi_td)?.cast::<Td>();
-        // SAFETY: the caller names a thread domain of ours; once it has no users nobody else looks at it.
+        // SAFETY: the caller names a thread domain of ours; without users, nobody else accesses it.
         unsafe {
             if (*td).users.load(Ordering::Acquire) != 0 {
                 return Err(Errno(libc::EBUSY));
@@ -98,7 +100,7 @@ pub(crate) unsafe extern "C" fn dealloc_td(abi_td: *mut ibv_td) -> c_int {
 
 pub(crate) unsafe extern "C" fn alloc_parent_domain(abi_context: *mut ibv_context, init: *mut ibv_parent_domain_init_attr) -> *mut ibv_pd {
     object(|| {
-        // SAFETY: the caller names an open context and gives the attributes to be read.
+        // SAFETY: the caller names an open context and readable attributes.
         let init = unsafe {
             context(abi_context)?;
             &*not_null(init)?
@@ -109,7 +111,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(abi_context: *mut ibv_contex
         let parent = not_null(init.pd)?.cast::<Pd>();
         // SAFETY: the caller names a PD of ours and NULL or a thread domain of ours.
         unsafe {
-            // A parent domain stands for a protection domain, not for another parent domain.
+            // A parent domain represents a protection domain, not another parent domain.
             if !(*parent).parent.is_null() {
                 return Err(Errno(libc::EINVAL));
             }

@@ -1,4 +1,4 @@
-//! Taking completions.
+//! Polls of completion queues.
 
 use crate::context::{Context, context};
 use crate::convert::work_completion;
@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 
 pub(crate) unsafe extern "C" fn poll_cq(abi_cq: *mut ibv_cq, entries: c_int, completions: *mut ibv_wc) -> c_int {
     guarded(-1, || {
-        // SAFETY: the caller names a CQ of ours and with it an open context.
+        // SAFETY: the caller names a CQ of ours, and so an open context.
         let Ok((ours, cq)) = (unsafe { split(abi_cq) }) else { return -1 };
         let room = usize::try_from(entries).unwrap_or(0);
         if room == 0 {
@@ -33,7 +33,7 @@ pub(crate) unsafe extern "C" fn poll_cq(abi_cq: *mut ibv_cq, entries: c_int, com
     })
 }
 
-/// Our parts of a completion queue and of its context.
+/// Returns our parts of a CQ and of its context.
 ///
 /// # Safety
 /// `abi_cq` is a CQ of ours.
@@ -42,10 +42,11 @@ pub(crate) unsafe fn split<'a>(abi_cq: *mut ibv_cq) -> Result<(&'a Context, &'a 
     unsafe { Ok((context((*not_null(abi_cq)?).context)?, cq::inner(abi_cq)?)) }
 }
 
-/// One call of a poll verb: pays for it, polls, and where nothing is there lets time pass and polls once more.
+/// Executes a poll verb: charges its cost and polls. If nothing is there, lets time pass and polls
+/// again.
 ///
 /// # Errors
-/// When the queue has overflowed: what is missing will not come.
+/// `EIO` if the CQ has overflowed: the missing completions will not come.
 pub(crate) fn poll(ours: &Context, cq: &CqInner, room: usize, mut store: impl FnMut(&Cqe)) -> Result<usize, Errno> {
     if is_wall() {
         return poll_in_wall_pace(ours, cq, room, store);
@@ -54,7 +55,8 @@ pub(crate) fn poll(ours: &Context, cq: &CqInner, room: usize, mut store: impl Fn
     let mut taken = take(ours, cq, room, &mut store);
     if taken == 0 {
         if cq.freshly_armed.swap(false, Ordering::Relaxed) {
-            // The last poll before the program goes to sleep: time must not run on to the event it is going to sleep for.
+            // This is the last poll before the program sleeps. Time must not advance to the event
+            // that will wake it.
             sync();
         } else {
             poll_empty(cq.handle);
@@ -83,7 +85,8 @@ fn poll_in_wall_pace(ours: &Context, cq: &CqInner, room: usize, mut store: impl 
     }
     not_overflowed(cq)?;
     if cq.freshly_armed.swap(false, Ordering::Relaxed) {
-        // The last poll before the program goes to sleep: what it has armed is armed when this returns.
+        // This is the last poll before the program sleeps. The event must be armed when this
+        // returns.
         sync();
         return Ok(take(ours, cq, room, &mut store));
     }
@@ -93,7 +96,7 @@ fn poll_in_wall_pace(ours: &Context, cq: &CqInner, room: usize, mut store: impl 
     Ok(0)
 }
 
-/// Takes at most `room` completions that are there now.
+/// Takes at most `room` completions that are present now.
 pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl FnMut(&Cqe)) -> usize {
     let mut taken = 0;
     let mut queue = cq.queue.lock();
@@ -104,7 +107,8 @@ pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl F
             continue;
         }
         let Some(from) = next(&mut queue, cq) else { break };
-        // Each where it was made: copies of what was just written would wait until that is in the cache.
+        // Each variant is converted in place: a copy of recent stores would wait until they reach
+        // the cache.
         let is_kept = match from {
             From::Engine => queue.ring.take().map(|mut cqe| keep((ours, cq), &mut queue, &mut cqe, store)),
             From::Peer => cq.remote_cqe_ring.as_ref().and_then(RemoteCqeRing::take).map(|mut cqe| keep((ours, cq), &mut queue, &mut cqe, store)),
@@ -116,7 +120,8 @@ pub(crate) fn take(ours: &Context, cq: &CqInner, room: usize, store: &mut impl F
     taken
 }
 
-/// How many come next that peers have put there, where there is nothing else: most queues are filled by one side only.
+/// Returns the number of peer completions that come next, if no other source has any. Most CQs have
+/// only one source.
 #[inline(always)]
 fn only_delivered(queue: &mut CqQueue, cq: &CqInner, room: usize) -> u32 {
     let Some(remote_cqe_ring) = &cq.remote_cqe_ring else { return 0 };
@@ -124,7 +129,7 @@ fn only_delivered(queue: &mut CqQueue, cq: &CqInner, room: usize) -> u32 {
         return 0;
     }
     let count = remote_cqe_ring.ready(room);
-    // One of the engine's that came first is there by now.
+    // An engine completion that came first is visible by now.
     if count == 0 || queue.ring.front_ps().is_some() {
         return 0;
     }
@@ -132,7 +137,7 @@ fn only_delivered(queue: &mut CqQueue, cq: &CqInner, room: usize) -> u32 {
     count
 }
 
-/// Takes so many of them; how many of those the program gets.
+/// Takes `count` peer completions. Returns the number that the program gets.
 #[inline(always)]
 fn take_delivered(of: (&Context, &CqInner), queue: &mut CqQueue, count: u32, store: &mut impl FnMut(&Cqe)) -> usize {
     let mut taken = 0;
@@ -142,12 +147,12 @@ fn take_delivered(of: (&Context, &CqInner), queue: &mut CqQueue, count: u32, sto
     taken
 }
 
-/// Hands a completion to the program, if its queue pair is still there.
+/// Gives a completion to the program, if its queue pair still exists.
 #[inline]
 fn keep((ours, cq): (&Context, &CqInner), queue: &mut CqQueue, cqe: &mut Cqe, store: &mut impl FnMut(&Cqe)) -> bool {
     let is_kept = retire(ours, cq, &mut queue.known, cqe);
     if is_kept {
-        // What posters and the engine stamp may differ a little; a queue's time never goes back.
+        // Stamps of posters and engine may differ slightly, but the times of a CQ never decrease.
         queue.last_stamp_ps = queue.last_stamp_ps.max(cqe.time_ps);
         cqe.time_ps = queue.last_stamp_ps;
         store(cqe);
@@ -155,7 +160,7 @@ fn keep((ours, cq): (&Context, &CqInner), queue: &mut CqQueue, cqe: &mut Cqe, st
     is_kept
 }
 
-/// Takes the oldest of what posters have completed themselves.
+/// Takes the oldest completion of the program's own work.
 #[inline]
 fn take_own(queue: &mut CqQueue) -> Option<Cqe> {
     if let Some(left) = &mut queue.own_left {
@@ -164,20 +169,21 @@ fn take_own(queue: &mut CqQueue) -> Option<Cqe> {
     queue.own.pop_front().map(|(_, cqe)| cqe)
 }
 
-/// Where a completion stands that was not taken yet.
+/// Source of the next completion.
 #[derive(Clone, Copy)]
 enum From {
-    /// The engine has put it into its ring.
+    /// The engine's ring.
     Engine,
-    /// A peer has put it into the ring of remote CQEs.
+    /// The ring of remote CQEs, which peers fill.
     Peer,
-    /// The program has carried the work out itself.
+    /// Work that the program executed itself.
     Own,
 }
 
-/// Where the next completion is. What posters have completed themselves comes before what the engine has done later, and before what
-/// peers put there later: those that were there when a peer's was first seen come before it, and no others, or else a program that
-/// posts whenever it has heard of something would never hear of peers.
+/// Returns the source of the next completion. The program's own completions precede later
+/// completions of the engine and of peers. Before a peer's completion come only those own ones that
+/// were present when it was first seen. Otherwise, a program that posts after each completion would
+/// never see its peers' completions.
 #[inline]
 fn next(queue: &mut CqQueue, cq: &CqInner) -> Option<From> {
     let is_own_due = queue.own.front().is_some_and(|(behind, _)| behind.wrapping_sub(queue.ring.all_taken()) as i32 <= 0);
@@ -191,27 +197,28 @@ fn next(queue: &mut CqQueue, cq: &CqInner) -> Option<From> {
     let remote_cqe_ring = cq.remote_cqe_ring.as_ref().filter(|remote_cqe_ring| remote_cqe_ring.holds(1));
     let before = remote_cqe_ring.map(|_| queue.own_before.unwrap_or(queue.own.len()));
     queue.own_before = before.and_then(|before| before.checked_sub(1));
-    // One of the engine's that came first is there by now.
+    // An engine completion that came first is visible by now.
     let is_peers = before == Some(0) && remote_cqe_ring.is_some_and(|remote_cqe_ring| comes_before_the_engines(queue, remote_cqe_ring));
     Some(if is_peers { From::Peer } else { From::Own })
 }
 
-/// Whether a peer's completion is next, unless the program has one of its own. None of the engine's is before it.
+/// Checks whether a peer's completion precedes the engine's next one.
 #[inline]
 fn comes_before_the_engines(queue: &CqQueue, remote_cqe_ring: &RemoteCqeRing) -> bool {
     remote_cqe_ring.front_since_ps().is_some_and(|since_ps| queue.ring.front_ps().is_none_or(|engine_ps| engine_ps >= since_ps))
 }
 
-/// Where the next completion is that the engine or a peer has put there.
+/// Returns the source of the next completion of the engine or of a peer.
 #[inline]
 fn next_of_others(queue: &mut CqQueue, cq: &CqInner) -> Option<From> {
     let Some(remote_cqe_ring) = &cq.remote_cqe_ring else { return queue.ring.front_ps().map(|_| From::Engine) };
     let Some(since_ps) = remote_cqe_ring.front_since_ps() else {
-        // The engine's came after what peers had put there before: look at those again when it is seen.
+        // The engine's completion came after earlier ones of peers. Check the peers again after it
+        // is visible.
         queue.ring.front_ps()?;
         return if remote_cqe_ring.front_since_ps().is_none() { Some(From::Engine) } else { next_of_two(queue, remote_cqe_ring) };
     };
-    // One of the engine's that came first is there by now.
+    // An engine completion that came first is visible by now.
     match queue.ring.front_ps() {
         None => Some(From::Peer),
         Some(engine_ps) if engine_ps < since_ps => Some(From::Engine),
@@ -219,15 +226,16 @@ fn next_of_others(queue: &mut CqQueue, cq: &CqInner) -> Option<From> {
     }
 }
 
-/// The same where both have something.
+/// As [`next_of_others`], if both sources have a completion.
 #[cold]
 fn next_of_two(queue: &mut CqQueue, remote_cqe_ring: &RemoteCqeRing) -> Option<From> {
     let is_before = queue.ring.front_ps()? < remote_cqe_ring.front_since_ps()?;
     Some(if is_before || has_come_to_the_engine(queue, remote_cqe_ring) { From::Engine } else { From::Peer })
 }
 
-/// Whether everything has been taken that peers had put there before the engine's next completion was first seen. What comes after
-/// that for the same queue pair begins a new era of it, so nothing is overtaken, and peers cannot keep the engine waiting for ever.
+/// Checks whether the program has taken all peer completions from before the engine's next
+/// completion was first seen. Later ones of the same queue pair begin its new epoch, so none is
+/// overtaken, and peers cannot delay the engine for ever.
 fn has_come_to_the_engine(queue: &mut CqQueue, remote_cqe_ring: &RemoteCqeRing) -> bool {
     let number = queue.ring.all_taken();
     let (produced, consumed) = remote_cqe_ring.counters();
@@ -239,7 +247,8 @@ fn has_come_to_the_engine(queue: &mut CqQueue, remote_cqe_ring: &RemoteCqeRing) 
     consumed.wrapping_sub(before) as i32 >= 0
 }
 
-/// Takes out what a queue pair has left in its completion queues, when it is destroyed or reset: their room is for others' completions.
+/// Removes the completions of a destroyed or reset queue pair from its CQs, which makes room for
+/// others.
 pub(crate) fn forget(ours: &Context, qp: &QpInner, before_ps: u64) {
     let qpn = qp.qpn;
     let mut goes = |cqe: &Cqe| {
@@ -248,7 +257,7 @@ pub(crate) fn forget(ours: &Context, qp: &QpInner, before_ps: u64) {
             return goes;
         }
         let shared_queues = ours.shared_queues();
-        // SAFETY: shared queues leave the table before they are freed, and the table is locked.
+        // SAFETY: SRQs leave the table before they are freed, and the table is locked.
         let Some(srq) = shared_queues.get(&cqe.srq).map(|pointer| unsafe { &(*pointer.0).inner }) else { return true };
         if !srq.is_xrc {
             srq.receive.retire_one();
@@ -259,16 +268,17 @@ pub(crate) fn forget(ours: &Context, qp: &QpInner, before_ps: u64) {
     let other = receives.filter(|receives| !sends.is_some_and(|sends| std::ptr::eq(sends, *receives)));
     for cq in sends.into_iter().chain(other) {
         let mut queue = cq.queue.lock();
-        // Its memory may go once nobody holds this lock.
+        // Its memory may be freed once nobody holds this lock.
         queue.known = None;
         queue.own_before = None;
-        // What peers had put there before the engine's next completion stands elsewhere now: it is counted anew.
+        // The positions of peer completions have changed, so their count starts anew.
         queue.delivered_before = None;
         let gone = queue.ring.sweep(&mut goes);
         if let Some(remote_cqe_ring) = &cq.remote_cqe_ring {
             remote_cqe_ring.sweep(&mut goes);
         }
-        // Those of the engine's that went count as taken, and what came behind them must not come before what stood before them.
+        // The removed completions of the engine count as taken. The later own ones must not
+        // overtake the remaining earlier ones.
         queue.own.retain(|(_, cqe)| !goes(cqe));
         for (behind, _) in queue.own.iter_mut() {
             *behind = behind.wrapping_add(gone.iter().filter(|number| number.wrapping_sub(*behind) as i32 >= 0).count() as u32);
@@ -276,13 +286,13 @@ pub(crate) fn forget(ours: &Context, qp: &QpInner, before_ps: u64) {
     }
 }
 
-/// Lets the queue pair of a completion know that work is done. False: the queue pair is gone or was reset since, and with it,
-/// by the manual pages, its completions.
+/// Tells the queue pair of a completion that work is done. Returns false if the queue pair is
+/// destroyed or was reset: by the manual pages, its completions are then void.
 fn retire(ours: &Context, cq: &CqInner, known: &mut Option<(u32, *const QpInner)>, cqe: &Cqe) -> bool {
     if cqe.srq != 0
         && let Some(pointer) = ours.shared_queues().get(&cqe.srq)
     {
-        // SAFETY: shared queues leave the table before they are freed, and the table is locked.
+        // SAFETY: SRQs leave the table before they are freed, and the table is locked.
         let srq = unsafe { &(*pointer.0).inner };
         srq.receive.retire_one();
         if srq.is_xrc {
@@ -295,7 +305,8 @@ fn retire(ours: &Context, cq: &CqInner, known: &mut Option<(u32, *const QpInner)
             let queue_pairs = ours.queue_pairs();
             // SAFETY: queue pairs leave the table before they are freed, and the table is locked.
             let Some(qp) = queue_pairs.get(&cqe.qpn).map(|pointer| unsafe { &(*pointer.0).inner }) else { return false };
-            // A peer that lies may name any: only those wait for this queue's lock before they go.
+            // A malicious peer may name any queue pair. Only those of this CQ wait for its lock
+            // before they are freed.
             if !qp.completes_to(cq) {
                 return false;
             }
@@ -303,7 +314,8 @@ fn retire(ours: &Context, cq: &CqInner, known: &mut Option<(u32, *const QpInner)
         }
     };
     *known = Some((cqe.qpn, at));
-    // SAFETY: a thread that frees a queue pair first takes it out of the table, and then the locks of its completion queues.
+    // SAFETY: a thread that frees a queue pair first removes it from the table, and then takes the
+    // locks of its CQs.
     let qp = unsafe { &*at };
     if qp.reset_at_ps.load(Ordering::Relaxed) > cqe.time_ps {
         return false;

@@ -1,4 +1,4 @@
-//! Posting work, as `ibv_post_send` and `ibv_post_recv` do it.
+//! Posts of work requests by `ibv_post_send` and `ibv_post_recv`.
 
 use crate::ah;
 use crate::direct::{self, OwnQueue};
@@ -26,7 +26,7 @@ pub(crate) unsafe extern "C" fn post_send(abi_qp: *mut ibv_qp, first: *mut ibv_s
             }
             Ok(())
         });
-        // SAFETY: the caller gives `bad` to be written, or NULL.
+        // SAFETY: the caller gives `bad` writable, or NULL.
         unsafe { report(outcome, at, bad) }
     })
 }
@@ -45,7 +45,7 @@ pub(crate) unsafe extern "C" fn post_recv(abi_qp: *mut ibv_qp, first: *mut ibv_r
             }
             Ok(())
         });
-        // SAFETY: the caller gives `bad` to be written, or NULL.
+        // SAFETY: the caller gives `bad` writable, or NULL.
         unsafe { report(outcome, at, bad) }
     })
 }
@@ -55,18 +55,20 @@ pub(crate) unsafe extern "C" fn post_recv(abi_qp: *mut ibv_qp, first: *mut ibv_r
 pub(crate) unsafe fn report<T>(outcome: Result<(), Errno>, at: *mut T, bad: *mut *mut T) -> c_int {
     let Err(Errno(errno)) = outcome else { return 0 };
     if !bad.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises a writable `bad`, unless it is NULL.
         unsafe { bad.write(at) };
     }
     errno
 }
 
-/// Whether a send request may be posted now. In the error states requests are taken and come back flushed.
+/// Checks whether the state allows a send request. In the error states, requests are accepted and
+/// come back flushed.
 pub(crate) fn check_send_state(state: u32) -> Result<(), Errno> {
     if [IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_SQE, IBV_QPS_ERR].contains(&state) { Ok(()) } else { Err(Errno(libc::EINVAL)) }
 }
 
-/// Whether a queue pair of this type has this operation (IBTA 9.4, table of operations by service).
+/// Checks whether this queue pair type has this operation (IBTA 9.4, table of operations by
+/// service).
 pub(crate) fn check_opcode(qp_type: u32, wanted: u32) -> Result<(), Errno> {
     if wanted == IBV_WR_TSO {
         return Err(refuse("segmentation by the HCA (ibv_post_send, IBV_WR_TSO)"));
@@ -82,7 +84,7 @@ pub(crate) fn check_opcode(qp_type: u32, wanted: u32) -> Result<(), Errno> {
     if offered { Ok(()) } else { Err(Errno(libc::EINVAL)) }
 }
 
-/// Whether a request of this kind carries payload that may be copied when it is posted.
+/// Checks whether an operation's payload may be copied at the post.
 pub(crate) fn may_be_inline(wanted: u32) -> bool {
     matches!(
         wanted,
@@ -90,7 +92,7 @@ pub(crate) fn may_be_inline(wanted: u32) -> bool {
     )
 }
 
-/// What a window is bound to, for the engine.
+/// Returns the binding of a window for the engine.
 ///
 /// # Safety
 /// The window is ours, and the region is NULL or ours.
@@ -99,12 +101,12 @@ pub(crate) unsafe fn bind_info(mw: *mut ibv_mw, info: &ibv_mw_bind_info) -> Resu
     if info.mw_access_flags & !rights != 0 {
         return Err(Errno(libc::EINVAL));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises a window of ours, and a region of ours or NULL.
     let (mw, mr) = unsafe { ((*not_null(mw)?).handle, if info.mr.is_null() { 0 } else { (*info.mr).handle }) };
     Ok(BindInfo { mw, mr, address: info.addr, len_bytes: info.length, access: info.mw_access_flags, reserved: 0 })
 }
 
-/// The entries of a request.
+/// Returns the entries of a request.
 ///
 /// # Safety
 /// `list` has `count` entries.
@@ -113,19 +115,19 @@ unsafe fn entries<'a>(list: *const ibv_sge, count: c_int, count_max: u32) -> Res
     match count {
         0 => Ok(&[]),
         _ if list.is_null() => Err(Errno(libc::EINVAL)),
-        // SAFETY: the caller's promise; not NULL.
+        // SAFETY: the caller promises `count` entries, and the list is not NULL.
         _ => Ok(unsafe { std::slice::from_raw_parts(list, count as usize) }),
     }
 }
 
-/// What a send request sends.
+/// Data of a send request.
 #[derive(Clone, Copy)]
 pub(crate) enum Data<'a> {
     /// Registered memory.
     Registered(&'a [ibv_sge]),
-    /// Memory of the program as it is now, registered or not (`IBV_SEND_INLINE`).
+    /// Present contents of the program's memory, registered or not (`IBV_SEND_INLINE`).
     Here(&'a [ibv_sge]),
-    /// Inline data, or what an operation says of itself.
+    /// Inline data, or the operands of an operation.
     Copied(&'a [u8]),
 }
 
@@ -142,20 +144,21 @@ fn total_bytes(list: &[ibv_sge]) -> u64 {
     list.iter().map(|entry| u64::from(entry.length)).sum()
 }
 
-/// The bytes of a request that are sent from where they are now.
+/// Copies the present contents of a request's memory.
 ///
 /// # Safety
 /// Each entry names readable memory of this process.
 unsafe fn gather(list: &[ibv_sge]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(total_bytes(list) as usize);
     for entry in list.iter().filter(|entry| entry.length != 0) {
-        // SAFETY: the caller's promise. The memory may be written by others at the same time: the bytes are only copied.
+        // SAFETY: the caller promises readable memory. Others may write it at the same time,
+        // because the bytes are only copied.
         bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(entry.addr as *const u8, entry.length as usize) });
     }
     bytes
 }
 
-/// Everything of a record but its entries.
+/// Returns a record without its entries.
 ///
 /// # Safety
 /// The address handle of a datagram is one of ours.
@@ -173,8 +176,8 @@ unsafe fn send_record(qp: &QpInner, request: &ibv_send_wr) -> Result<PostRecord,
         immediate: u32::from_be(request.imm_data),
         ..bytemuck::Zeroable::zeroed()
     };
-    // SAFETY: any bytes are valid in each view of the union; which one is meant follows from operation and type. The handle is
-    // the caller's promise.
+    // SAFETY: any bytes are valid in each view of the union, and operation and type select the
+    // view. The caller promises an address handle of ours.
     unsafe {
         match request.opcode {
             _ if qp.qp_type == IBV_QPT_UD => {
@@ -203,7 +206,7 @@ unsafe fn send_record(qp: &QpInner, request: &ibv_send_wr) -> Result<PostRecord,
 }
 
 /// # Safety
-/// The request's pointers are what its operation asks for.
+/// The request's pointers are valid for its operation.
 #[inline(always)]
 unsafe fn send_one(qp: &QpInner, request: &ibv_send_wr) -> Result<(), Errno> {
     check_send_state(qp.state.load(Ordering::Acquire))?;
@@ -221,13 +224,13 @@ unsafe fn send_one(qp: &QpInner, request: &ibv_send_wr) -> Result<(), Errno> {
     } else if may_be_inline(request.opcode) && total_bytes(list) <= u64::from(qp.cap.max_inline_data) {
         Data::Here(list)
     } else {
-        // Where the other side's data come here there is nothing to copy.
+        // An operation that receives data has nothing to copy.
         return Err(Errno(libc::EINVAL));
     };
     submit_send(qp, &record, data)
 }
 
-/// Takes a place in the send queue and posts.
+/// Takes a place in the send queue and posts the request.
 #[inline(always)]
 pub(crate) fn submit_send(qp: &QpInner, record: &PostRecord, data: Data<'_>) -> Result<(), Errno> {
     let (mut sending, guard) = qp.direct.sending.lock_and_guard();
@@ -237,7 +240,7 @@ pub(crate) fn submit_send(qp: &QpInner, record: &PostRecord, data: Data<'_>) -> 
     if is_wall() && direct::carry_out(qp, (&mut sending, guard), record, &data) {
         return Ok(());
     }
-    // Before it goes: another thread must not overtake it with work of its own.
+    // Count the request first: another thread must not overtake it with its own work.
     qp.send.note_given(1);
     drop(sending);
     give_to_engine(qp, *record, data)
@@ -249,7 +252,7 @@ fn give_to_engine(qp: &QpInner, record: PostRecord, data: Data<'_>) -> Result<()
     advance_ps(header().cost_post_send + header().cost_inline_byte * inline_bytes);
     let outcome = match data {
         Data::Registered(list) => submit(record, list, &[]),
-        // SAFETY: the code that made this has promised that the memory is there until the post returns.
+        // SAFETY: the creator of `data` promised that the memory is valid until the post returns.
         Data::Here(list) => submit(record, &[], &unsafe { gather(list) }),
         Data::Copied(bytes) => submit(record, &[], bytes),
     };
@@ -260,17 +263,17 @@ fn give_to_engine(qp: &QpInner, record: PostRecord, data: Data<'_>) -> Result<()
     })
 }
 
-/// The entries of a receive request.
+/// Returns the entries of a receive request.
 ///
 /// # Safety
-/// The request's list has as many entries as it says.
+/// The request's list has the stated number of entries.
 pub(crate) unsafe fn receive_entries(request: &ibv_recv_wr, count_max: u32) -> Result<&[ibv_sge], Errno> {
     // SAFETY: the caller's promise.
     unsafe { entries(request.sg_list, request.num_sge, count_max) }
 }
 
 /// # Safety
-/// The request's list has as many entries as it says.
+/// The request's list has the stated number of entries.
 unsafe fn receive_one(qp: &QpInner, request: &ibv_recv_wr) -> Result<(), Errno> {
     if qp.state.load(Ordering::Acquire) == IBV_QPS_RESET || !qp.has_receive_queue {
         return Err(Errno(libc::EINVAL));
@@ -281,7 +284,7 @@ unsafe fn receive_one(qp: &QpInner, request: &ibv_recv_wr) -> Result<(), Errno> 
     post_receive((&qp.direct.receives, &qp.receive), list, request.wr_id, record)
 }
 
-/// Takes a place in a receive queue and posts.
+/// Takes a place in a receive queue and posts the request.
 #[inline(always)]
 pub(crate) fn post_receive(
     (own, queue): (&OwnQueue, &WorkQueue),
@@ -309,13 +312,13 @@ pub(crate) fn submit(record: PostRecord, list: &[ibv_sge], inline: &[u8]) -> Res
     softband_client::post::post(record, post_entries(list), inline)
 }
 
-/// A list, as the engine reads it.
+/// Returns a list in the engine's format.
 fn post_entries(list: &[ibv_sge]) -> &[PostSge] {
     const {
         assert!(size_of::<ibv_sge>() == size_of::<PostSge>() && align_of::<ibv_sge>() == align_of::<PostSge>());
         assert!(offset_of!(ibv_sge, length) == offset_of!(PostSge, len_bytes) && offset_of!(ibv_sge, lkey) == offset_of!(PostSge, lkey));
     };
-    // SAFETY: both are the same three numbers in the same places.
+    // SAFETY: both structures consist of the same three numbers at the same offsets.
     unsafe { std::slice::from_raw_parts(list.as_ptr().cast(), list.len()) }
 }
 

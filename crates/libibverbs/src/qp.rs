@@ -1,4 +1,4 @@
-//! Queue pairs: making and destroying them, and how full their queues are.
+//! Queue pairs: creation, destruction, and fill levels.
 
 use crate::builder::Builder;
 use crate::context::{Context, context};
@@ -18,7 +18,8 @@ use softband_ipc::calls::{Op, OpenQp, QpFields, QpName};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// A queue pair: what the header shows, and our part. The plain structure is the head of the extended one.
+/// A queue pair: the header's structure, and our part. The plain structure is the head of the
+/// extended one.
 #[repr(C)]
 pub(crate) struct Qp {
     pub(crate) abi: ibv_qp_ex,
@@ -33,19 +34,19 @@ pub(crate) struct QpInner {
     pub(crate) pd: u32,
     pub(crate) qp_type: u32,
     pub(crate) cap: ibv_qp_cap,
-    /// Whether `ibv_wr_*` may be used.
+    /// The program may use `ibv_wr_*`.
     pub(crate) is_extended: bool,
-    /// Receives are posted to it, and not to a shared queue.
+    /// Receives are posted to it, and not to an SRQ.
     pub(crate) has_receive_queue: bool,
-    /// As the program has last set or queried it.
+    /// State at the program's last modification or query.
     pub(crate) state: AtomicU32,
-    /// When the queue pair was last reset; completions from before are gone.
+    /// Time of the last reset, in picoseconds. Earlier completions are void.
     pub(crate) reset_at_ps: AtomicU64,
     pub(crate) send: WorkQueue,
     pub(crate) receive: WorkQueue,
     pub(crate) async_events: EventCount,
     pub(crate) builder: Builder,
-    /// In wall pace: entry in the table of queue pairs plus one, or 0.
+    /// At wall pace: its entry in the table of queue pairs plus one, or 0.
     pub(crate) direct_entry: u32,
     pub(crate) signals_all: bool,
     pub(crate) send_cq: CqOfQp,
@@ -53,35 +54,35 @@ pub(crate) struct QpInner {
     pub(crate) direct: DirectState,
 }
 
-/// Where completions go; NULL in queue pairs that send or receive nothing.
+/// Destination of completions; NULL if the queue pair sends or receives nothing.
 pub(crate) struct CqOfQp(*const CqInner);
-// SAFETY: completion queues may be used by all threads, and outlive the queue pairs that name them.
+// SAFETY: all threads may use CQs, which outlive the queue pairs that name them.
 unsafe impl Send for CqOfQp {}
 // SAFETY: `CqInner` keeps its shared state in atomics and behind locks.
 unsafe impl Sync for CqOfQp {}
 
 impl CqOfQp {
     pub(crate) fn get(&self) -> Option<&CqInner> {
-        // SAFETY: NULL, or a completion queue, which stays while queue pairs use it.
+        // SAFETY: the pointer is NULL or names a CQ, which exists while queue pairs use it.
         unsafe { self.0.as_ref() }
     }
 
     /// # Safety
-    /// NULL or a completion queue of ours.
+    /// `abi_cq` is NULL or a CQ of ours.
     unsafe fn of(abi_cq: *mut ibv_cq) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises NULL or a CQ of ours.
         Self(unsafe { cq::inner(abi_cq) }.map_or(std::ptr::null(), std::ptr::from_ref))
     }
 }
 
-/// How much work of a queue is under way: what was posted and has not come back as completed. Both counters wrap.
+/// Fill level of a queue: requests that were posted and have not completed. All counters wrap.
 pub(crate) struct WorkQueue {
     room: AtomicU32,
     posted: AtomicU32,
     retired: AtomicU32,
-    /// Of these, how many the posting thread has carried out itself.
+    /// Posted requests that the posting thread executed itself.
     carried_out: AtomicU32,
-    /// How many went to the engine, and how many of those are known to be done.
+    /// Requests given to the engine, and below, those of them known to be done.
     given: AtomicU32,
     given_done: AtomicU32,
 }
@@ -92,7 +93,7 @@ impl WorkQueue {
         Self { room: AtomicU32::new(room), posted: zero(), retired: zero(), carried_out: zero(), given: zero(), given_done: zero() }
     }
 
-    /// Takes the place of one request; false when the queue is full. One thread at a time.
+    /// Takes the place of one request. Returns false if the queue is full. One thread at a time.
     #[inline]
     pub(crate) fn take_place(&self) -> bool {
         let (retired, room) = (self.retired.load(Ordering::Acquire), self.room.load(Ordering::Relaxed));
@@ -109,7 +110,8 @@ impl WorkQueue {
         self.room.load(Ordering::Relaxed).saturating_sub(under_way) as usize
     }
 
-    /// Gives the place of a request back that was not posted after all. One thread at a time, as for `take_place`.
+    /// Returns the place of a request that was not posted after all. One thread at a time, as for
+    /// `take_place`.
     pub(crate) fn give_back(&self) {
         self.posted.store(self.posted.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Release);
     }
@@ -118,17 +120,17 @@ impl WorkQueue {
         self.retired.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// As `retire_one`, by the one thread at a time that takes completions of this queue.
+    /// As `retire_one`, for the one thread at a time that takes completions of this queue.
     #[inline]
     pub(crate) fn retire_next(&self) {
         let retired = self.retired.load(Ordering::Relaxed);
-        // A peer that lies completes more than was posted.
+        // A malicious peer may complete more requests than were posted.
         if retired != self.posted.load(Ordering::Acquire) {
             self.retired.store(retired.wrapping_add(1), Ordering::Release);
         }
     }
 
-    /// Everything up to the `count`th request is done. One thread at a time, as for `retire_next`.
+    /// Retires all requests up to the `count`th. One thread at a time, as for `retire_next`.
     #[inline]
     pub(crate) fn retire_up_to(&self, count: u32) {
         if count.wrapping_sub(self.retired.load(Ordering::Relaxed)) as i32 > 0 {
@@ -136,34 +138,37 @@ impl WorkQueue {
         }
     }
 
-    /// Nothing that went to the engine is known to be under way.
+    /// Checks whether all requests given to the engine are known to be done.
     pub(crate) fn is_settled(&self) -> bool {
         self.given.load(Ordering::Acquire) == self.given_done.load(Ordering::Acquire)
     }
 
-    /// The engine has done everything that it was given, whether the completions have been taken or not.
+    /// Checks whether the engine has done all given requests, even if their completions were not
+    /// taken.
     pub(crate) fn is_done(&self, done: u32) -> bool {
         let is_done = self.given.load(Ordering::Acquire) == done;
         if is_done {
-            // A request that is not signalled brings no completion that would tell.
+            // An unsignaled request has no completion that could retire it.
             self.given_done.store(done, Ordering::Release);
         }
         is_done
     }
 
-    /// Requests go to the engine, or did not after all (a number that wraps).
+    /// Adds requests given to the engine, or removes them by a number that wraps.
     pub(crate) fn note_given(&self, count: u32) {
         self.given.fetch_add(count, Ordering::AcqRel);
     }
 
-    /// A request was carried out by its poster; answers which one of all it was. One thread at a time, as for `take_place`.
+    /// Counts a request that its poster executed. Returns its number among all requests. One thread
+    /// at a time, as for `take_place`.
     #[inline]
     pub(crate) fn note_carried_out(&self) -> u32 {
         self.carried_out.store(self.carried_out.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
         self.posted.load(Ordering::Relaxed)
     }
 
-    /// The engine's `count`th request is done, and all before it. What posters carry out is done before the engine is given more.
+    /// Retires the engine's requests up to the `count`th. Requests that posters execute are done
+    /// before the engine gets more.
     pub(crate) fn retire_given_up_to(&self, count: u32) {
         if count.wrapping_sub(self.given_done.load(Ordering::Relaxed)) as i32 > 0 {
             self.given_done.store(count, Ordering::Release);
@@ -171,7 +176,7 @@ impl WorkQueue {
         self.retire_up_to(count.wrapping_add(self.carried_out.load(Ordering::Acquire)));
     }
 
-    /// The queue has another size from now on.
+    /// Changes the size of the queue.
     pub(crate) fn resize(&self, room: u32) {
         self.room.store(room, Ordering::Relaxed);
     }
@@ -188,18 +193,19 @@ impl QpInner {
         QpName { hca: self.hca, qpn: self.qpn }
     }
 
-    /// Whether its completions come to this queue.
+    /// Checks whether its completions go to this CQ.
     pub(crate) fn completes_to(&self, cq: &CqInner) -> bool {
         [&self.send_cq, &self.recv_cq].iter().any(|own| std::ptr::eq(own.0, cq))
     }
 
-    /// Both queues are empty again, and the engine counts from zero.
+    /// Empties both queues. The engine then counts from zero.
     pub(crate) fn reset(&self, since_ps: [u32; 2]) {
-        // Nobody takes places meanwhile.
+        // Both locks keep other threads from taking places.
         let (mut sending, _receiving) = (self.direct.sending.lock(), self.direct.receives.hold());
         self.direct.reset(&mut sending);
         let (sends, receives) = (self.send_cq.get(), self.recv_cq.get());
-        // By their addresses, so that two who do this do not wait for each other. Nobody counts completions meanwhile.
+        // Locked in the order of addresses, so two threads in this code cannot deadlock. Nobody
+        // counts completions meanwhile.
         let (first, second) = if self.send_cq.0 <= self.recv_cq.0 { (sends, receives) } else { (receives, sends) };
         let _first = first.map(|cq| cq.queue.lock());
         let _second = second.filter(|_| self.send_cq.0 != self.recv_cq.0).map(|cq| cq.queue.lock());
@@ -209,38 +215,40 @@ impl QpInner {
     }
 }
 
-/// The moment from which completions are a queue pair's own: what the engine says, or else when it answered.
+/// Returns the time from which completions are valid: the engine's value, or else the time of its
+/// reply.
 fn since([low, high]: [u32; 2]) -> u64 {
     let since_ps = u64::from(high) << 32 | u64::from(low);
     if since_ps == 0 { softband_client::last_answer_ps() } else { since_ps }
 }
 
-/// Our part of the queue pair that `abi_qp` points to.
+/// Returns our part of the queue pair that `abi_qp` points to.
 ///
 /// # Safety
-/// `abi_qp` was made by this library and is not destroyed.
+/// This library created `abi_qp`, and it is not destroyed.
 pub(crate) unsafe fn inner<'a>(abi_qp: *mut ibv_qp) -> Result<&'a QpInner, Errno> {
     let qp = not_null(abi_qp)?.cast::<Qp>();
-    // SAFETY: the caller's promise; programs keep the pointer to the whole box.
+    // SAFETY: the caller promises a queue pair of ours, and programs keep the pointer to the whole
+    // box.
     Ok(unsafe { &(*qp).inner })
 }
 
-/// What a queue pair is made from beside its plain attributes.
+/// Creation data of a queue pair beside its plain attributes.
 struct Base {
     context: *mut ibv_context,
-    /// NULL for the receiving side of an extended reliable connection.
+    /// NULL for the receiving side of an XRC connection.
     pd: *mut ibv_pd,
     xrcd: u32,
     create_flags: u32,
     is_extended: bool,
 }
 
-/// Makes a queue pair and writes to `init` how large its queues are.
+/// Creates a queue pair and writes its queue sizes to `init`.
 ///
 /// # Safety
-/// All objects that are named are ours, and `init` may be written.
+/// All named objects are ours, and `init` is writable.
 unsafe fn create(base: &Base, init: *mut ibv_qp_init_attr) -> Result<*mut ibv_qp, Errno> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises objects of ours and a writable `init`.
     let (wanted, ours) = unsafe { (*not_null(init)?, context(base.context)?) };
     if ![IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV].contains(&wanted.qp_type) {
         return Err(refuse("a raw packet queue pair, or one of a driver's own type (ibv_create_qp, qp_type)"));
@@ -261,7 +269,7 @@ unsafe fn create(base: &Base, init: *mut ibv_qp_init_attr) -> Result<*mut ibv_qp
     }
     let has_receive_queue = receives && wanted.srq.is_null();
     if !has_receive_queue {
-        // Sizes of a queue that is not there do not count (the manual page of ibv_create_qp).
+        // Sizes of an absent queue do not count (manual page of ibv_create_qp).
         (fields.max_recv_wr, fields.max_recv_sge) = (0, 0);
     }
     if !sends {
@@ -273,12 +281,12 @@ unsafe fn create(base: &Base, init: *mut ibv_qp_init_attr) -> Result<*mut ibv_qp
     Ok(show(base, ours, &wanted, &made))
 }
 
-/// Whether a queue pair of this type sends, and whether it receives into a completion queue of its own.
+/// Returns whether a queue pair of this type sends, and whether it receives into a CQ of its own.
 fn directions(qp_type: u32) -> (bool, bool) {
     (qp_type != IBV_QPT_XRC_RECV, ![IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV].contains(&qp_type))
 }
 
-/// Boxes a queue pair that the engine has made or opened.
+/// Boxes a queue pair that the engine has created or opened.
 fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields) -> *mut ibv_qp {
     let cap = capabilities(made);
     let (sends, receives) = directions(wanted.qp_type);
@@ -297,9 +305,10 @@ fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields)
         cond: libc::PTHREAD_COND_INITIALIZER,
         events_completed: 0,
     };
-    // SAFETY: `create` has looked at it: it is NULL or a completion queue of ours, unless nothing is sent.
+    // SAFETY: `create` has checked that it is NULL or a CQ of ours, unless the queue pair sends
+    // nothing.
     let send_cq = if sends { unsafe { CqOfQp::of(wanted.send_cq) } } else { CqOfQp(std::ptr::null()) };
-    // SAFETY: `create` has looked at it: an open context of ours.
+    // SAFETY: `create` has checked that it is an open context of ours.
     let has_atomic_write = unsafe { device_of(base.context) }.is_ok_and(|device| device.atomic_write != 0);
     let is_direct = made.direct != 0 && send_cq.get().is_some_and(|cq| cq.takes_own);
     let offered = if is_direct { direct::operations(wanted.qp_type, has_atomic_write) } else { 0 };
@@ -308,14 +317,14 @@ fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields)
         inner: QpInner {
             hca: ours.hca,
             qpn: made.qpn,
-            // SAFETY: `create` has looked at it: NULL, or a PD of ours.
+            // SAFETY: `create` has checked that it is NULL or a PD of ours.
             pd: unsafe { base.pd.as_ref() }.map_or(0, |pd| pd.handle),
             qp_type: wanted.qp_type,
             cap,
             is_extended: base.is_extended,
             has_receive_queue: receives && wanted.srq.is_null(),
             state: AtomicU32::new(made.state),
-            // Completions of a former queue pair of the same number may still lie in the queues.
+            // The CQs may still hold completions of a former queue pair with the same number.
             reset_at_ps: AtomicU64::new(since(made.since_ps)),
             send: WorkQueue::new(cap.max_send_wr),
             receive: WorkQueue::new(cap.max_recv_wr),
@@ -325,7 +334,8 @@ fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields)
             signals_all: wanted.sq_sig_all != 0,
             direct: DirectState::new(made.direct, made.qpn, offered),
             send_cq,
-            // SAFETY: `create` has looked at it: it is NULL or a completion queue of ours, unless nothing is received.
+            // SAFETY: `create` has checked that it is NULL or a CQ of ours, unless the queue pair
+            // receives nothing.
             recv_cq: if receives { unsafe { CqOfQp::of(wanted.recv_cq) } } else { CqOfQp(std::ptr::null()) },
         },
     }));
@@ -335,11 +345,11 @@ fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields)
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut ibv_qp {
-    // SAFETY: the caller names a PD and CQs of ours and gives the attributes to be read and written.
+    // SAFETY: the caller names a PD and CQs of ours and gives the attributes readable and writable.
     object(|| unsafe { create(&Base { context: (*not_null(pd)?).context, pd, xrcd: 0, create_flags: 0, is_extended: false }, init) })
 }
 
-/// Operations that a queue pair of a type offers through `ibv_wr_*`.
+/// Returns the operations that a queue pair type offers through `ibv_wr_*`.
 fn operations_offered(qp_type: u32, has_atomic_write: bool) -> u64 {
     let send = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
     let write = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
@@ -356,7 +366,7 @@ fn operations_offered(qp_type: u32, has_atomic_write: bool) -> u64 {
 
 pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
     object(|| {
-        // SAFETY: the caller gives the attributes to be read and written.
+        // SAFETY: the caller gives the attributes readable and writable.
         let wanted = unsafe { *not_null(init)? };
         let known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
         if wanted.comp_mask & !known != 0 {
@@ -386,10 +396,10 @@ pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *m
     })
 }
 
-/// Opens the receiving side of an extended reliable connection that is there already.
+/// Opens the existing receiving side of an XRC connection.
 pub(crate) unsafe extern "C" fn open_qp(context: *mut ibv_context, open: *mut ibv_qp_open_attr) -> *mut ibv_qp {
     object(|| {
-        // SAFETY: the caller names an open context and gives the attributes to be read.
+        // SAFETY: the caller names an open context and readable attributes.
         let (open, ours) = unsafe { (*not_null(open)?, crate::context::context(context)?) };
         let needed = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
         let known = needed | IBV_QP_OPEN_ATTR_CONTEXT;
@@ -418,7 +428,7 @@ pub unsafe extern "C" fn ibv_qp_to_qp_ex(abi_qp: *mut ibv_qp) -> *mut ibv_qp_ex 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_qp(abi_qp: *mut ibv_qp) -> c_int {
     status(|| {
-        // SAFETY: the caller names a queue pair of ours and with it an open context.
+        // SAFETY: the caller names a queue pair of ours, and so an open context.
         let (abi_context, ours, qp) = unsafe { ((*not_null(abi_qp)?).context, context((*abi_qp).context)?, inner(abi_qp)?) };
         events::forget_unread(abi_context, call(Op::DestroyQp, &qp.name())?);
         ours.remove_queue_pair(qp.qpn, abi_qp.cast());

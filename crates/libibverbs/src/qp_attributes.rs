@@ -1,4 +1,4 @@
-//! Modifying and querying queue pairs.
+//! Modification and queries of queue pairs.
 
 use crate::context::context;
 use crate::convert::{capabilities, qp_attributes, qp_fields};
@@ -31,7 +31,8 @@ const KNOWN: u32 = IBV_QP_STATE
     | IBV_QP_MAX_DEST_RD_ATOMIC
     | IBV_QP_DEST_QPN;
 
-/// The part of a mask that goes to the engine. What says "as it is" may be given, anything else that is not offered is refused.
+/// Returns the part of a mask for the engine. Drops requests that change nothing. Refuses other
+/// unsupported requests.
 fn mask_for_engine(attributes: &ibv_qp_attr, mask: u32) -> Result<u32, Errno> {
     let asks_for_migration = mask & IBV_QP_PATH_MIG_STATE != 0 && attributes.path_mig_state != IBV_MIG_MIGRATED;
     if mask & IBV_QP_ALT_PATH != 0 || asks_for_migration {
@@ -50,8 +51,8 @@ fn mask_for_engine(attributes: &ibv_qp_attr, mask: u32) -> Result<u32, Errno> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_modify_qp(abi_qp: *mut ibv_qp, attributes: *mut ibv_qp_attr, mask: c_int) -> c_int {
     status(|| {
-        // SAFETY: the caller names a queue pair of ours and gives the attributes to be read. Those that the mask does not name
-        // may be uninitialised in C; they are plain numbers and only copied.
+        // SAFETY: the caller names a queue pair of ours and readable attributes. Attributes outside
+        // the mask may be uninitialised in C; they are plain numbers and only copied.
         let (qp, attributes) = unsafe { (qp::inner(abi_qp)?, *not_null(attributes)?) };
         let mask = mask_for_engine(&attributes, mask as u32)?;
         let fields = QpFields { hca: qp.hca, qpn: qp.qpn, ..qp_fields(&attributes) };
@@ -62,7 +63,8 @@ pub unsafe extern "C" fn ibv_modify_qp(abi_qp: *mut ibv_qp, attributes: *mut ibv
             unsafe { (*abi_qp).state = attributes.qp_state };
             if attributes.qp_state == IBV_QPS_RESET {
                 qp.reset(made.since_ps);
-                // SAFETY: a queue pair of ours names the context that made it, which outlives it.
+                // SAFETY: a queue pair of ours names the context that created it, which outlives
+                // it.
                 poll::forget(unsafe { context((*abi_qp).context) }?, qp, qp.reset_at_ps.load(Ordering::Relaxed));
             }
         }
@@ -77,7 +79,7 @@ pub unsafe extern "C" fn ibv_query_qp(abi_qp: *mut ibv_qp, attributes: *mut ibv_
         let qp = unsafe { qp::inner(abi_qp) }?;
         let fields: QpFields = call(Op::QueryQp, &qp.name())?;
         qp.state.store(fields.state, Ordering::Release);
-        // SAFETY: the caller names a queue pair of ours and gives both results to be written.
+        // SAFETY: the caller names a queue pair of ours and gives both results writable.
         unsafe {
             (*abi_qp).state = fields.state;
             not_null(attributes)?.write(ibv_qp_attr { cur_qp_state: fields.state, ..qp_attributes(&fields) });

@@ -1,5 +1,5 @@
-//! Posting work through `ibv_wr_*`: requests are built field by field between `wr_start` and `wr_complete`, which posts all of
-//! them or, after an error in any, none.
+//! Posts through `ibv_wr_*`. Programs build requests field by field between `wr_start` and
+//! `wr_complete`, which posts all of them. After an error in any request, it posts none.
 
 use crate::ah;
 use crate::builder::Pending;
@@ -22,7 +22,7 @@ unsafe fn with(abi_qp: *mut ibv_qp_ex, body: impl FnOnce(&QpInner)) {
     guarded((), || unsafe { with_it(abi_qp, body) });
 }
 
-/// The same for what has nothing in it that could panic, as requests of the plain kind have not: they are many.
+/// As [`with`], for code that cannot panic. The frequent plain requests use it.
 ///
 /// # Safety
 /// `abi_qp` is a queue pair of ours.
@@ -34,7 +34,7 @@ unsafe fn with_it(abi_qp: *mut ibv_qp_ex, body: impl FnOnce(&QpInner)) {
     }
 }
 
-/// Begins a request with what the program has put into `wr_id` and `wr_flags`.
+/// Starts a request with the program's `wr_id` and `wr_flags`.
 ///
 /// # Safety
 /// `abi_qp` is a queue pair of ours.
@@ -60,11 +60,12 @@ unsafe fn begin(abi_qp: *mut ibv_qp_ex, opcode: u32, fill: impl FnOnce(&mut Post
     }
 }
 
-/// Entries that begin a request: `name(arguments) = opcode, |record| what else to fill in`.
+/// Entries that start a request: `name(arguments) = opcode, |record| code for further fields`.
 macro_rules! operations {
     ($($name:ident($($argument:ident: $ty:ty),*) = $opcode:ident, |$record:ident| $fill:block)*) => {
         $(unsafe extern "C" fn $name(abi_qp: *mut ibv_qp_ex $(, $argument: $ty)*) {
-            // SAFETY: the header's inline function passes the queue pair that it found us in.
+            // SAFETY: the header's inline function passes the queue pair whose table names this
+            // function.
             unsafe { begin(abi_qp, $opcode, |$record| $fill) }
         })*
     };
@@ -92,11 +93,12 @@ operations! {
     }
 }
 
-/// Entries that are not offered: `wr_complete` answers `EOPNOTSUPP`.
+/// Unsupported entries: `wr_complete` returns `EOPNOTSUPP`.
 macro_rules! refused_operations {
     ($($name:ident($($argument:ident: $ty:ty),*) = $what:literal;)*) => {
         $(unsafe extern "C" fn $name(abi_qp: *mut ibv_qp_ex $(, $argument: $ty)*) {
-            // SAFETY: as in `operations`.
+            // SAFETY: the header's inline function passes the queue pair whose table names this
+            // function.
             unsafe { with(abi_qp, |qp| qp.builder.fail(refuse($what))) }
         })*
     };
@@ -107,7 +109,8 @@ refused_operations! {
 }
 
 unsafe extern "C" fn wr_bind_mw(abi_qp: *mut ibv_qp_ex, mw: *mut ibv_mw, rkey: u32, info: *const ibv_mw_bind_info) {
-    // SAFETY: as in `operations`; the caller names a window of ours and gives what to bind it to.
+    // SAFETY: the header's inline function passes a queue pair of ours; the caller names a window
+    // of ours and a readable binding.
     unsafe {
         begin(abi_qp, IBV_WR_BIND_MW, |record| record.rkey = rkey);
         with(abi_qp, |qp| {
@@ -121,7 +124,8 @@ unsafe extern "C" fn wr_bind_mw(abi_qp: *mut ibv_qp_ex, mw: *mut ibv_mw, rkey: u
 }
 
 unsafe extern "C" fn wr_atomic_write(abi_qp: *mut ibv_qp_ex, rkey: u32, address: u64, value: *const c_void) {
-    // SAFETY: as in `operations`; the caller gives eight bytes to be read.
+    // SAFETY: the header's inline function passes a queue pair of ours; the caller gives eight
+    // readable bytes.
     unsafe {
         begin(abi_qp, IBV_WR_ATOMIC_WRITE, |record| (record.rkey, record.remote_address) = (rkey, address));
         with(abi_qp, |qp| {
@@ -136,7 +140,7 @@ unsafe extern "C" fn wr_atomic_write(abi_qp: *mut ibv_qp_ex, rkey: u32, address:
 }
 
 unsafe extern "C" fn wr_set_xrc_srqn(abi_qp: *mut ibv_qp_ex, number: u32) {
-    // SAFETY: as in `operations`.
+    // SAFETY: the header's inline function passes the queue pair whose table names this function.
     unsafe {
         with(abi_qp, |qp| {
             qp.builder.amend(|request| {
@@ -148,7 +152,8 @@ unsafe extern "C" fn wr_set_xrc_srqn(abi_qp: *mut ibv_qp_ex, number: u32) {
 }
 
 unsafe extern "C" fn wr_set_ud_addr(abi_qp: *mut ibv_qp_ex, handle: *mut ibv_ah, remote_qpn: u32, remote_qkey: u32) {
-    // SAFETY: as in `operations`; the caller names an address handle of ours.
+    // SAFETY: the header's inline function passes a queue pair of ours; the caller names an address
+    // handle of ours.
     unsafe {
         with(abi_qp, |qp| {
             qp.builder.amend(|request| {
@@ -179,12 +184,13 @@ unsafe extern "C" fn wr_set_sge(abi_qp: *mut ibv_qp_ex, lkey: u32, addr: u64, le
             if has_room { Ok(()) } else { Err(Errno(libc::EINVAL)) }
         });
     };
-    // SAFETY: as in `operations`.
+    // SAFETY: the header's inline function passes the queue pair whose table names this function.
     unsafe { with_it(abi_qp, set) }
 }
 
 unsafe extern "C" fn wr_set_sge_list(abi_qp: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
-    // SAFETY: as in `operations`; the list has `count` entries.
+    // SAFETY: the header's inline function passes a queue pair of ours; the list has `count`
+    // entries.
     unsafe {
         with(abi_qp, |qp| match count {
             0 => set_entries(qp, &[]),
@@ -194,7 +200,7 @@ unsafe extern "C" fn wr_set_sge_list(abi_qp: *mut ibv_qp_ex, count: usize, list:
     }
 }
 
-/// Copies the data of the last request now.
+/// Copies the inline data of the last request.
 ///
 /// # Safety
 /// Each buffer names readable memory of this process.
@@ -206,7 +212,8 @@ unsafe fn set_inline(qp: &QpInner, buffers: &[ibv_data_buf]) {
         }
         request.record.flags |= IBV_SEND_INLINE;
         for buffer in buffers.iter().filter(|buffer| buffer.length != 0) {
-            // SAFETY: the caller's promise. The memory may be written by others at the same time: the bytes are only copied.
+            // SAFETY: the caller promises readable memory. Others may write it at the same time,
+            // because the bytes are only copied.
             request.inline.extend_from_slice(unsafe { std::slice::from_raw_parts(buffer.addr.cast::<u8>(), buffer.length) });
         }
         Ok(())
@@ -214,12 +221,14 @@ unsafe fn set_inline(qp: &QpInner, buffers: &[ibv_data_buf]) {
 }
 
 unsafe extern "C" fn wr_set_inline_data(abi_qp: *mut ibv_qp_ex, addr: *mut c_void, length: usize) {
-    // SAFETY: as in `operations`; the caller names readable memory.
+    // SAFETY: the header's inline function passes a queue pair of ours; the caller names readable
+    // memory.
     unsafe { with(abi_qp, |qp| set_inline(qp, &[ibv_data_buf { addr, length }])) }
 }
 
 unsafe extern "C" fn wr_set_inline_data_list(abi_qp: *mut ibv_qp_ex, count: usize, list: *const ibv_data_buf) {
-    // SAFETY: as in `operations`; the list has `count` buffers.
+    // SAFETY: the header's inline function passes a queue pair of ours; the list has `count`
+    // buffers.
     unsafe {
         with(abi_qp, |qp| match count {
             0 => set_inline(qp, &[]),
@@ -230,20 +239,21 @@ unsafe extern "C" fn wr_set_inline_data_list(abi_qp: *mut ibv_qp_ex, count: usiz
 }
 
 unsafe extern "C" fn wr_start(abi_qp: *mut ibv_qp_ex) {
-    // SAFETY: as in `operations`.
+    // SAFETY: the header's inline function passes the queue pair whose table names this function.
     unsafe { with_it(abi_qp, |qp| qp.builder.open()) }
 }
 
 unsafe extern "C" fn wr_complete(abi_qp: *mut ibv_qp_ex) -> c_int {
     guarded(libc::EIO, || {
-        // SAFETY: as in `operations`.
+        // SAFETY: the header's inline function passes the queue pair whose table names this
+        // function.
         let posted = unsafe { qp::inner(abi_qp.cast()) }.and_then(|qp| qp.builder.close(|requests| post_all(qp, requests)));
         posted.map_or_else(|Errno(errno)| errno, |()| 0)
     })
 }
 
 unsafe extern "C" fn wr_abort(abi_qp: *mut ibv_qp_ex) {
-    // SAFETY: as in `operations`.
+    // SAFETY: the header's inline function passes the queue pair whose table names this function.
     unsafe {
         with(abi_qp, |qp| {
             let _ = qp.builder.close(|_| Ok(())); // nor is an error told
@@ -251,7 +261,7 @@ unsafe extern "C" fn wr_abort(abi_qp: *mut ibv_qp_ex) {
     }
 }
 
-/// Posts all requests, or none when they do not all fit into the send queue.
+/// Posts all requests, or none if they do not all fit into the send queue.
 fn post_all(qp: &QpInner, requests: &[Pending]) -> Result<(), Errno> {
     if requests.len() > 1 && qp.send.places_left() < requests.len() {
         return Err(Errno(libc::ENOMEM));
@@ -259,7 +269,7 @@ fn post_all(qp: &QpInner, requests: &[Pending]) -> Result<(), Errno> {
     requests.iter().try_for_each(|request| submit_send(qp, &request.record, request.data()))
 }
 
-/// The table of an extended queue pair around `qp_base`.
+/// Returns the table of an extended queue pair with the head `qp_base`.
 pub(crate) fn table(qp_base: ibv_qp) -> ibv_qp_ex {
     ibv_qp_ex {
         qp_base,

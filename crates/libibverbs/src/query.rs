@@ -1,4 +1,4 @@
-//! What devices and ports are like.
+//! Attributes of devices and ports.
 
 use crate::context::context;
 use crate::convert::narrow;
@@ -10,20 +10,20 @@ use softband_abi::verbs::*;
 use softband_client::{Errno, call};
 use softband_ipc::calls::{Device, Op, PortQuery, PortReply};
 
-/// Entries of a port's P_Key table; those that the subnet manager left empty are 0.
+/// Entries of a port's P_Key table. Entries that the subnet manager did not set are 0.
 const PKEY_TABLE_LEN: u16 = 32;
-/// Ticks of the HCA's clock: one each nanosecond of simulated time.
+/// Rate of the HCA's clock: one tick per nanosecond of simulated time.
 const HCA_CLOCK_KHZ: u64 = 1_000_000;
 /// Longest message of the specification: 2^31 bytes (IBTA C9-8).
 const MESSAGE_BYTES_MAX: u32 = 1 << 31;
-/// Pages of 4 KiB and anything larger.
+/// Supported page sizes: 4 KiB and larger.
 const PAGE_SIZES: u64 = 0xFFFF_F000;
-/// 4.096 us x 2^15: the time code that most HCAs of the period reported.
+/// Time code that most HCAs of the period reported: 4.096 us x 2^15.
 const CA_ACK_DELAY_CODE: u8 = 15;
-/// 4.096 us x 2^18, as OpenSM sets it.
+/// Time code that OpenSM sets: 4.096 us x 2^18.
 const SUBNET_TIMEOUT_CODE: u8 = 18;
 
-/// What a port is like now.
+/// Returns the present attributes of a port.
 ///
 /// # Safety
 /// `abi_context` is an open context of ours.
@@ -33,12 +33,12 @@ pub(crate) unsafe fn port(abi_context: *mut ibv_context, port: u32) -> Result<Po
     call(Op::PortQuery, &PortQuery { hca, port })
 }
 
-/// What the engine told of the device of `abi_context`.
+/// Returns the engine's description of the device of `abi_context`.
 ///
 /// # Safety
 /// `abi_context` is an open context of ours.
 pub(crate) unsafe fn device_of<'a>(abi_context: *mut ibv_context) -> Result<&'a Device, Errno> {
-    // SAFETY: the caller's promise; the device in it is ours.
+    // SAFETY: the caller promises an open context, and its device is ours.
     unsafe { device::facts((*not_null(abi_context)?).device) }
 }
 
@@ -100,7 +100,8 @@ fn capability_flags(device: &Device) -> u32 {
         | offered(device.max_mw, IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS)
 }
 
-/// Memory is reached through the program's own page tables whatever it was registered with: every transport can fault.
+/// Returns the on-demand capabilities. All accesses use the program's own page tables, so every
+/// transport can fault.
 fn on_demand_capabilities(device: &Device) -> (ibv_odp_caps, u32) {
     if device.on_demand_paging == 0 {
         return (ibv_odp_caps { general_caps: 0, per_transport_caps: [0; 3] }, 0);
@@ -160,11 +161,12 @@ fn port_attributes(port: &PortReply, gid_table_len: u32) -> ibv_port_attr {
         lmc: 0,
         max_vl_num: narrow(port.vl_cap_code),
         sm_sl: 0,
-        // On Ethernet there is no subnet manager that would have set it.
+        // Ethernet has no subnet manager that could set it.
         subnet_timeout: if is_ethernet { 0 } else { SUBNET_TIMEOUT_CODE },
         init_type_reply: 0,
         active_width: narrow(port.width_code),
-        // As the kernel says it: what does not fit in the old field stands in the new one alone.
+        // As in the kernel: a value that does not fit into the old field stands only in the new
+        // one.
         active_speed: u8::try_from(port.speed_code).unwrap_or(0),
         phys_state: narrow(port.physical_state),
         link_layer: narrow(port.link_layer),
@@ -173,12 +175,12 @@ fn port_attributes(port: &PortReply, gid_table_len: u32) -> ibv_port_attr {
     }
 }
 
-/// An Ethernet port has the default partition alone.
+/// Returns the length of a P_Key table. An Ethernet port has only the default partition.
 fn pkey_table_len(port: &PortReply) -> u16 {
     if port.link_layer == u32::from(IBV_LINK_LAYER_ETHERNET as u8) { 1 } else { PKEY_TABLE_LEN }
 }
 
-/// The port's attributes as rdma-core has them since XDR, whose code is too large for `active_speed`.
+/// Port attributes of rdma-core since XDR, whose code exceeds `active_speed`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct PortAttributes {
@@ -186,13 +188,15 @@ struct PortAttributes {
     active_speed_ex: u32,
 }
 
-/// Copies the first `bytes` of `value` to `to`: the caller may know a shorter structure than we do.
+/// Copies the first `bytes` of `value` to `to`, because the caller may know another version of the
+/// structure. Fills the rest with zeros.
 ///
 /// # Safety
 /// `to` points to `bytes` writable bytes.
 unsafe fn copy_head<T: Copy>(value: &T, to: *mut c_void, bytes: usize) {
     let known = bytes.min(size_of::<T>());
-    // SAFETY: the caller's promise for `to`; `known` does not pass the end of `value`.
+    // SAFETY: the caller promises `bytes` writable bytes at `to`, and `known` does not exceed
+    // `value`.
     unsafe {
         std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast::<u8>(), to.cast(), known);
         std::ptr::write_bytes(to.cast::<u8>().add(known), 0, bytes - known);
@@ -202,7 +206,7 @@ unsafe fn copy_head<T: Copy>(value: &T, to: *mut c_void, bytes: usize) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_device(abi_context: *mut ibv_context, attributes: *mut ibv_device_attr) -> c_int {
     status(|| {
-        // SAFETY: the caller names an open context and gives the attributes to be written.
+        // SAFETY: the caller names an open context and writable attributes.
         unsafe { not_null(attributes)?.write(device_attributes(device_of(abi_context)?)) };
         Ok(())
     })
@@ -219,13 +223,13 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         if unsafe { input.as_ref() }.is_some_and(|input| input.comp_mask != 0) {
             return Err(Errno(libc::EINVAL));
         }
-        // SAFETY: the caller names an open context and says how many bytes are there to be written.
+        // SAFETY: the caller names an open context and the number of writable bytes.
         unsafe { copy_head(&extended_attributes(device_of(abi_context)?), not_null(attributes)?.cast(), bytes) };
         Ok(())
     })
 }
 
-/// The function that programs built before 2019 call: its structure ends before `port_cap_flags2`.
+/// Entry point of programs built before 2019, whose structure ends before `port_cap_flags2`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_port(abi_context: *mut ibv_context, number: u8, attributes: *mut c_void) -> c_int {
     // SAFETY: the caller names an open context and a structure of at least this old size.
@@ -234,7 +238,7 @@ pub unsafe extern "C" fn ibv_query_port(abi_context: *mut ibv_context, number: u
 
 pub(crate) unsafe extern "C" fn query_port(abi_context: *mut ibv_context, number: u8, attributes: *mut ibv_port_attr, bytes: usize) -> c_int {
     status(|| {
-        // SAFETY: the caller names an open context and says how many bytes are there to be written.
+        // SAFETY: the caller names an open context and the number of writable bytes.
         unsafe {
             let port = port(abi_context, u32::from(number))?;
             let known_to_44 = port_attributes(&port, device_of(abi_context)?.gid_table_len);
@@ -244,7 +248,7 @@ pub(crate) unsafe extern "C" fn query_port(abi_context: *mut ibv_context, number
     })
 }
 
-/// The entries of a port's GID table that are filled.
+/// Returns the filled entries of a port's GID table.
 pub(crate) fn gid_entries(port: &PortReply, number: u32) -> impl Iterator<Item = ibv_gid_entry> {
     let is_ethernet = port.link_layer == u32::from(IBV_LINK_LAYER_ETHERNET as u8);
     let (gid_type, ndev_ifindex) = (if is_ethernet { IBV_GID_TYPE_ROCE_V2 } else { IBV_GID_TYPE_IB }, port.interface_index);
@@ -252,7 +256,7 @@ pub(crate) fn gid_entries(port: &PortReply, number: u32) -> impl Iterator<Item =
     port.gids.into_iter().take(port.gid_count as usize).enumerate().map(entry)
 }
 
-/// The entry of a GID table; `None` for one that is not filled.
+/// Returns an entry of a GID table, or `None` if it is not filled.
 ///
 /// # Safety
 /// `abi_context` is an open context of ours.
@@ -269,17 +273,17 @@ unsafe fn gid_entry(abi_context: *mut ibv_context, number: u32, index: u32) -> R
 pub unsafe extern "C" fn ibv_query_gid(abi_context: *mut ibv_context, number: u8, index: c_int, gid: *mut ibv_gid) -> c_int {
     minus_one(|| {
         let index = u32::try_from(index).map_err(|_| Errno(libc::EINVAL))?;
-        // SAFETY: the caller names an open context and gives the GID to be written.
+        // SAFETY: the caller names an open context and a writable GID.
         unsafe { not_null(gid)?.write(gid_entry(abi_context, u32::from(number), index)?.map_or(ibv_gid { raw: [0; 16] }, |entry| entry.gid)) };
         Ok(0)
     })
 }
 
-/// The types of the kernel's files: 1 is RoCE v2, 0 all others.
+/// Returns the GID type with the values of the kernel's files: 1 for RoCE v2, 0 for all others.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_gid_type(abi_context: *mut ibv_context, number: u8, index: u32, kind: *mut u32) -> c_int {
     minus_one(|| {
-        // SAFETY: the caller names an open context and gives the type to be written.
+        // SAFETY: the caller names an open context and a writable type.
         unsafe {
             let entry = gid_entry(abi_context, u32::from(number), index)?;
             not_null(kind)?.write(u32::from(entry.is_some_and(|entry| entry.gid_type == IBV_GID_TYPE_ROCE_V2)));
@@ -301,7 +305,7 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
         if flags != 0 {
             return Err(refuse("a flag of ibv_query_gid_ex"));
         }
-        // SAFETY: the caller names an open context and says how many bytes are there to be written.
+        // SAFETY: the caller names an open context and the number of writable bytes.
         unsafe { copy_head(&gid_entry(abi_context, number, index)?.ok_or(Errno(libc::ENODATA))?, not_null(entry)?.cast(), bytes) };
         Ok(())
     })
@@ -327,7 +331,8 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
                 if filled >= entries_max {
                     return Err(Errno(libc::EINVAL));
                 }
-                // SAFETY: the caller gives `entries_max` entries of `bytes` each, and there are enough.
+                // SAFETY: the caller gives `entries_max` entries of `bytes` each, and the check
+                // above ensures room.
                 unsafe { copy_head(&entry, not_null(entries)?.cast::<u8>().add(filled * bytes).cast(), bytes) };
                 filled += 1;
             }
@@ -344,7 +349,7 @@ pub unsafe extern "C" fn ibv_query_pkey(abi_context: *mut ibv_context, number: u
         let port = unsafe { port(abi_context, u32::from(number)) }?;
         let table = &port.pkeys[..usize::from(pkey_table_len(&port))];
         let key = usize::try_from(index).ok().and_then(|index| table.get(index)).ok_or(Errno(libc::EINVAL))?;
-        // SAFETY: the caller gives the key to be written.
+        // SAFETY: the caller gives a writable key.
         unsafe { not_null(pkey)?.write(key.to_be()) };
         Ok(0)
     })
@@ -361,11 +366,12 @@ pub unsafe extern "C" fn ibv_get_pkey_index(abi_context: *mut ibv_context, numbe
     })
 }
 
-/// Reads the HCA's clock, which is the simulated time. Its ticks are nanoseconds, as providers of real HCAs return them.
+/// Reads the HCA's clock, which shows simulated time. Its ticks are nanoseconds, as providers of
+/// real HCAs return them.
 pub(crate) unsafe extern "C" fn query_rt_values(abi_context: *mut ibv_context, values: *mut ibv_values_ex) -> c_int {
     status(|| {
         let values = not_null(values)?;
-        // SAFETY: the caller names an open context and gives the values to be read and written.
+        // SAFETY: the caller names an open context and gives the values readable and writable.
         unsafe {
             context(abi_context)?;
             if (*values).comp_mask & !IBV_VALUES_MASK_RAW_CLOCK != 0 {

@@ -1,11 +1,11 @@
-//! Rates of address vectors: the code, the multiple of 2.5 Gb/s, and the Mb/s.
+//! Rates of address vectors: code, multiple of 2.5 Gb/s, and Mb/s.
 
 use libc::c_int;
 use softband_abi::verbs::*;
 
 struct Rate {
     code: u32,
-    /// Multiple of 2.5 Gb/s, where the code is one that has a name in multiples.
+    /// Multiple of 2.5 Gb/s, if the code has a name as a multiple.
     multiple: Option<c_int>,
     mbps: c_int,
 }

@@ -1,5 +1,5 @@
-//! A lock for what takes some ten nanoseconds: one locked instruction to take it, none to give it back, and
-//! none at all in a process of one thread.
+//! A lock for critical sections of some ten nanoseconds. It needs one locked instruction to lock,
+//! none to unlock, and none at all in a single-threaded process.
 
 use softband_client::direct::{PendingGuard, TablesGuard, announce, guard_tables};
 use softband_client::is_single_threaded;
@@ -7,18 +7,19 @@ use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
-/// Tries before the processor is given to others: the holder may be waiting for it.
+/// Attempts before a thread yields the processor, which the holder may need.
 const SPINS: u32 = 200;
-/// Times that this is done before the thread sleeps between tries.
+/// Yields before a thread sleeps between attempts.
 const YIELDS: u32 = 100;
 
 #[derive(Default)]
 pub(crate) struct SpinLock<T> {
-    /// The process whose thread holds it, or 0: a child of a fork may find it held by a thread that it does not have.
+    /// PID of the holder's process, or 0. A forked child may find it held by a thread that it does
+    /// not have.
     holder: AtomicU32,
     value: UnsafeCell<T>,
 }
-// SAFETY: the value is reached by one thread at a time.
+// SAFETY: one thread at a time accesses the value.
 unsafe impl<T: Send> Sync for SpinLock<T> {}
 
 pub(crate) struct Held<'a, T>(&'a SpinLock<T>);
@@ -36,7 +37,7 @@ impl<T> SpinLock<T> {
         })
     }
 
-    /// The value if nobody has it.
+    /// Locks the value if nobody holds it.
     #[inline(always)]
     fn try_lock(&self) -> Option<Held<'_, T>> {
         let me = softband_client::process_id();
@@ -47,13 +48,14 @@ impl<T> SpinLock<T> {
         if self.holder.load(Ordering::Relaxed) != 0 {
             return None;
         }
-        // The handler of a signal that comes in between gives it back before it ends.
+        // A signal handler that runs in between unlocks it before it ends.
         self.holder.store(me, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         Some(Held(self))
     }
 
-    /// The value, and the right to read the engine's tables; that alone is `None` where there are none.
+    /// Locks the value and returns the permission to read the engine's tables, or `None` if no
+    /// tables exist.
     #[inline(always)]
     pub(crate) fn lock_and_guard(&self) -> (Held<'_, T>, Option<TablesGuard>) {
         let announced = announce();
@@ -81,7 +83,7 @@ impl<T> SpinLock<T> {
             } else if spins < SPINS + YIELDS {
                 std::thread::yield_now();
             } else {
-                // The holder may have a lower priority, and need this very processor.
+                // The holder may have a lower priority and need this processor.
                 let _ = rustix::thread::nanosleep(&rustix::thread::Timespec { tv_sec: 0, tv_nsec: 50_000 });
             }
         }

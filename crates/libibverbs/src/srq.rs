@@ -15,14 +15,14 @@ use softband_ipc::calls::{Handle, Op, SrqFields};
 use softband_ipc::post::{PostRecord, kind};
 use softband_ipc::tables::of_shared_queue;
 
-/// A shared receive queue: what the header shows, and our part.
+/// An SRQ: the header's structure, and our part.
 #[repr(C)]
 pub(crate) struct Srq {
     pub(crate) abi: ibv_srq,
     pub(crate) inner: SrqInner,
 }
 
-/// Our part of a shared receive queue. References to it may be shared.
+/// Our part of an SRQ. References to it may be shared.
 pub(crate) struct SrqInner {
     hca: u32,
     pub(crate) handle: u32,
@@ -35,29 +35,29 @@ pub(crate) struct SrqInner {
     pub(crate) async_events: EventCount,
 }
 
-/// Our part of the shared receive queue that `abi_srq` points to.
+/// Returns our part of the SRQ that `abi_srq` points to.
 ///
 /// # Safety
-/// `abi_srq` was made by this library and is not destroyed.
+/// This library created `abi_srq`, and it is not destroyed.
 pub(crate) unsafe fn inner<'a>(abi_srq: *mut ibv_srq) -> Result<&'a SrqInner, Errno> {
     let srq = not_null(abi_srq)?.cast::<Srq>();
-    // SAFETY: the caller's promise; programs keep the pointer to the whole box.
+    // SAFETY: the caller promises an SRQ of ours, and programs keep the pointer to the whole box.
     Ok(unsafe { &(*srq).inner })
 }
 
-/// Domain and completion queue of a queue of extended reliable connections, by handle; zeros for another.
+/// Handles of domain and CQ of an XRC SRQ; zeros for other SRQs.
 #[derive(Clone, Copy, Default)]
 struct OfXrc {
     xrcd: u32,
     cq: u32,
 }
 
-/// Makes a shared receive queue and writes to `attr` how large it is.
+/// Creates an SRQ and writes its size to `attr`.
 ///
 /// # Safety
 /// The PD is ours.
 unsafe fn create(pd: *mut ibv_pd, srq_context: *mut c_void, attr: &mut ibv_srq_attr, xrc: OfXrc) -> Result<*mut ibv_srq, Errno> {
-    // SAFETY: the caller's promise, and with the PD an open context.
+    // SAFETY: the caller promises a PD of ours, and so an open context.
     let (abi_context, pd_handle, ours) = unsafe { ((*not_null(pd)?).context, (*pd).handle, context((*pd).context)?) };
     let OfXrc { xrcd, cq } = xrc;
     let wanted = SrqFields { hca: ours.hca, pd: pd_handle, max_wr: attr.max_wr, max_sge: attr.max_sge, xrcd, cq, ..bytemuck::Zeroable::zeroed() };
@@ -95,7 +95,7 @@ fn say_unsupported(errno: Errno) -> Errno {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, init: *mut ibv_srq_init_attr) -> *mut ibv_srq {
     object(|| {
-        // SAFETY: the caller names a PD of ours and gives the attributes to be read and written.
+        // SAFETY: the caller names a PD of ours and gives the attributes readable and writable.
         unsafe {
             let init = &mut *not_null(init)?;
             create(pd, init.srq_context, &mut init.attr, OfXrc::default())
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, init: *mut ibv_srq_init
 
 pub(crate) unsafe extern "C" fn create_srq_ex(_context: *mut ibv_context, init: *mut ibv_srq_init_attr_ex) -> *mut ibv_srq {
     object(|| {
-        // SAFETY: the caller gives the attributes to be read and written.
+        // SAFETY: the caller gives the attributes readable and writable.
         let init = unsafe { &mut *not_null(init)? };
         let kind = if init.comp_mask & IBV_SRQ_INIT_ATTR_TYPE == 0 { IBV_SRQT_BASIC } else { init.srq_type };
         let needed = match kind {
@@ -116,7 +116,8 @@ pub(crate) unsafe extern "C" fn create_srq_ex(_context: *mut ibv_context, init: 
         if init.comp_mask & needed != needed || init.comp_mask & !(needed | IBV_SRQ_INIT_ATTR_TYPE) != 0 {
             return Err(Errno(libc::EINVAL));
         }
-        // SAFETY: the caller names a PD of ours, and a domain and a CQ of ours where the type asks for them.
+        // SAFETY: the caller names a PD of ours, and a domain and a CQ of ours if the type requires
+        // them.
         unsafe {
             let xrc = if kind == IBV_SRQT_XRC { OfXrc { xrcd: xrc::handle(init.xrcd)?, cq: cq::inner(init.cq)?.handle } } else { OfXrc::default() };
             create(init.pd, init.srq_context, &mut init.attr, xrc)
@@ -124,15 +125,15 @@ pub(crate) unsafe extern "C" fn create_srq_ex(_context: *mut ibv_context, init: 
     })
 }
 
-/// The number by which messages of extended reliable connections name the queue.
+/// Returns the number by which messages of XRC connections name the SRQ.
 pub(crate) unsafe extern "C" fn get_srq_num(abi_srq: *mut ibv_srq, number: *mut u32) -> c_int {
     status(|| {
-        // SAFETY: the caller names a queue of ours.
+        // SAFETY: the caller names an SRQ of ours.
         let srq = unsafe { inner(abi_srq) }?;
         if !srq.is_xrc {
             return Err(Errno(libc::EINVAL));
         }
-        // SAFETY: the caller gives the number to be written.
+        // SAFETY: the caller gives a writable number.
         unsafe { not_null(number)?.write(srq.number) };
         Ok(())
     })
@@ -141,7 +142,7 @@ pub(crate) unsafe extern "C" fn get_srq_num(abi_srq: *mut ibv_srq, number: *mut 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_modify_srq(abi_srq: *mut ibv_srq, attributes: *mut ibv_srq_attr, mask: c_int) -> c_int {
     status(|| {
-        // SAFETY: the caller names a queue of ours and gives the attributes to be read.
+        // SAFETY: the caller names an SRQ of ours and readable attributes.
         let (srq, wanted) = unsafe { (inner(abi_srq)?, *not_null(attributes)?) };
         let mask = mask as u32;
         let request = SrqFields { handle: srq.handle, mask, max_wr: wanted.max_wr, limit: wanted.srq_limit, ..bytemuck::Zeroable::zeroed() };
@@ -154,10 +155,10 @@ pub unsafe extern "C" fn ibv_modify_srq(abi_srq: *mut ibv_srq, attributes: *mut 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_srq(abi_srq: *mut ibv_srq, attributes: *mut ibv_srq_attr) -> c_int {
     status(|| {
-        // SAFETY: the caller names a queue of ours.
+        // SAFETY: the caller names an SRQ of ours.
         let srq = unsafe { inner(abi_srq) }?;
         let SrqFields { max_wr, max_sge, limit, .. } = call(Op::QuerySrq, &Handle { handle: srq.handle, reserved: 0 })?;
-        // SAFETY: the caller gives the attributes to be written.
+        // SAFETY: the caller gives writable attributes.
         unsafe { not_null(attributes)?.write(ibv_srq_attr { max_wr, max_sge, srq_limit: limit }) };
         Ok(())
     })
@@ -166,7 +167,7 @@ pub unsafe extern "C" fn ibv_query_srq(abi_srq: *mut ibv_srq, attributes: *mut i
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_srq(abi_srq: *mut ibv_srq) -> c_int {
     status(|| {
-        // SAFETY: the caller names a queue of ours and with it an open context.
+        // SAFETY: the caller names an SRQ of ours, and so an open context.
         let (abi_context, ours, srq) = unsafe { ((*not_null(abi_srq)?).context, context((*abi_srq).context)?, inner(abi_srq)?) };
         events::forget_unread(abi_context, call(Op::DestroySrq, &Handle { handle: srq.handle, reserved: 0 })?);
         ours.shared_queues().remove(&srq.handle);
@@ -180,7 +181,7 @@ pub unsafe extern "C" fn ibv_destroy_srq(abi_srq: *mut ibv_srq) -> c_int {
 pub(crate) unsafe extern "C" fn post_srq_recv(abi_srq: *mut ibv_srq, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
     guarded(libc::EIO, || {
         let mut at = first;
-        // SAFETY: the caller names a queue of ours and a list of requests.
+        // SAFETY: the caller names an SRQ of ours and a list of requests.
         let outcome = unsafe { inner(abi_srq) }.and_then(|srq| {
             while !at.is_null() {
                 // SAFETY: `at` is not NULL, so it is a request of the caller's list.
@@ -191,13 +192,13 @@ pub(crate) unsafe extern "C" fn post_srq_recv(abi_srq: *mut ibv_srq, first: *mut
             }
             Ok(())
         });
-        // SAFETY: the caller gives `bad` to be written, or NULL.
+        // SAFETY: the caller gives `bad` writable, or NULL.
         unsafe { report(outcome, at, bad) }
     })
 }
 
 /// # Safety
-/// The request's list has as many entries as it says.
+/// The request's list has the stated number of entries.
 unsafe fn post_one(srq: &SrqInner, request: &ibv_recv_wr) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
     let list = unsafe { receive_entries(request, srq.max_sge) }?;

@@ -1,11 +1,11 @@
-//! What numbers mean, in the words that programs print.
+//! Names of numbers, for programs that print them.
 
 use libc::{c_char, c_int};
 use std::ffi::CStr;
 
 const UNKNOWN: &CStr = c"unknown";
 
-/// From 1 on.
+/// Names of node types from 1 on.
 const NODE_TYPES: [&CStr; 7] =
     [c"InfiniBand channel adapter", c"InfiniBand switch", c"InfiniBand router", c"iWARP NIC", c"usNIC", c"usNIC UDP", c"unspecified"];
 
@@ -91,7 +91,7 @@ mod tests {
     use softband_abi::verbs::{IBV_EVENT_WQ_FATAL, IBV_NODE_CA, IBV_PORT_ACTIVE, IBV_WC_RETRY_EXC_ERR};
 
     fn text(words: *const c_char) -> &'static str {
-        // SAFETY: every answer is one of the constants above.
+        // SAFETY: every result is one of the constants above.
         unsafe { CStr::from_ptr(words) }.to_str().expect("ASCII")
     }
 

@@ -1,4 +1,4 @@
-//! Where the kernel's view of devices lies.
+//! Access to the kernel's view of devices.
 
 use crate::guard::minus_one;
 use libc::{c_char, c_int};
@@ -6,7 +6,7 @@ use rustix::fs::{Mode, OFlags};
 use softband_client::Errno;
 use std::ffi::CStr;
 
-/// Our devices are not in the kernel's sysfs; what lies there otherwise is for the program to find.
+/// Softband's devices are not in the kernel's sysfs. Programs find its other contents here.
 const ROOT: &CStr = c"/sys";
 
 #[unsafe(no_mangle)]
@@ -14,14 +14,14 @@ pub extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     ROOT.as_ptr()
 }
 
-/// Reads a file below `folder` into `text`, without the newline at its end; answers the number of bytes.
+/// Reads a file below `folder` into `text`, without its final newline. Returns the number of bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_read_sysfs_file(folder: *const c_char, file: *const c_char, text: *mut c_char, size: usize) -> c_int {
     minus_one(|| {
         if folder.is_null() || file.is_null() || text.is_null() || size == 0 {
             return Err(Errno(libc::EINVAL));
         }
-        // SAFETY: neither is NULL; the caller gives C strings and room for `size` bytes.
+        // SAFETY: no pointer is NULL, and the caller gives C strings and room for `size` bytes.
         let (folder, file, room) = unsafe { (CStr::from_ptr(folder), CStr::from_ptr(file), std::slice::from_raw_parts_mut(text.cast::<u8>(), size)) };
         let path = [folder.to_bytes(), b"/", file.to_bytes()].concat();
         let errno = |error: rustix::io::Errno| Errno(error.raw_os_error());

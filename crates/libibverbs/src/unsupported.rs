@@ -1,4 +1,4 @@
-//! What this project does not offer: loud once, and honest.
+//! Unsupported functions. Each warns once.
 
 use crate::guard::set_errno;
 use libc::{c_char, c_int, c_void};
@@ -7,28 +7,28 @@ use softband_client::{Errno, warn};
 use std::ffi::CStr;
 use std::ptr::null_mut;
 
-/// The version of the structures of 2006.
+/// Version of the structures of 2006.
 const OLDEST_VERSION: &str = "@IBVERBS_1.0";
 
-/// Says once that `what` is not offered.
+/// Warns once that `what` is not supported. Returns `EOPNOTSUPP`.
 pub(crate) fn refuse(what: &str) -> Errno {
     warn::once(&format!("{what} is not supported (EOPNOTSUPP)"));
     Errno(libc::EOPNOTSUPP)
 }
 
-/// Says once that there is no engine.
+/// Warns once that no engine is attached.
 pub(crate) fn not_attached() {
     warn::once("no fabric: start this program with `softband run FABRIC --on HOST 'COMMAND'` to give it RDMA devices");
 }
 
-/// Entries of tables and symbols that answer an errno.
+/// Entries of tables and symbols that return an errno.
 macro_rules! refused_status {
     ($($name:ident = $what:literal;)*) => {
         $(pub(crate) unsafe extern "C" fn $name() -> c_int { refuse($what).0 })*
     };
 }
 
-/// Entries of tables and symbols that answer NULL.
+/// Entries of tables and symbols that return NULL.
 macro_rules! refused_object {
     ($($name:ident = $what:literal;)*) => {
         $(pub(crate) unsafe extern "C" fn $name() -> *mut c_void {
@@ -65,7 +65,7 @@ refused_object! {
     create_flow = "a flow (ibv_create_flow)";
 }
 
-// Entries of `ibv_context_ops` that the headers of today do not use.
+// Entries of `ibv_context_ops` that current headers do not use.
 refused_object! {
     compat_alloc_pd = "the obsolete entry alloc_pd of ibv_context_ops";
     compat_dealloc_pd = "the obsolete entry dealloc_pd of ibv_context_ops";
@@ -146,27 +146,29 @@ pub unsafe extern "C" fn ibv_reg_dmabuf_mr(_pd: *mut ibv_pd, _offset: u64, _leng
     null_mut()
 }
 
-/// An InfiniBand port has no Ethernet addresses to resolve.
+/// Fails: InfiniBand ports have no Ethernet addresses to resolve.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(_context: *mut ibv_context, _attr: *mut c_void, _mac: *mut u8, _vlan: *mut u16) -> c_int {
     set_errno(refuse("ibv_resolve_eth_l2_from_gid (address handles resolve by themselves, and there are no MAC addresses)"));
     -1
 }
 
-/// No device says that it delivers data in order.
+/// Returns 0: no device promises in-order data.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_qp_data_in_order(_qp: *mut ibv_qp, _op: u32, _flags: u32) -> c_int {
     0
 }
 
-// Where the versioned libibverbs.so.1 leads what only old programs and other providers ask for.
+// Targets in the versioned libibverbs.so.1 for symbols that only old programs and other providers
+// use.
 
-/// Says once that the entry `name`, which the jump to us has put in the place of its first argument, is not offered.
+/// Warns once that the entry `name` is not supported. The jump to the target replaces its first
+/// argument by this name.
 ///
 /// # Safety
 /// `name` is a C string: `SYMBOL@VERSION`.
 unsafe fn refuse_entry(name: *const c_char) -> Errno {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises a C string.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
     if name.ends_with(OLDEST_VERSION) {
         refuse(&format!("{name}, for programs built before 2007 (rebuild the program),"))
@@ -175,14 +177,14 @@ unsafe fn refuse_entry(name: *const c_char) -> Errno {
     }
 }
 
-/// The target of entries that answer an errno.
+/// Target of entries that return an errno.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn softband_unsupported_status(name: *const c_char) -> c_int {
-    // SAFETY: only the jumps of the versioned library come here.
+    // SAFETY: only the jumps of the versioned library come here, with a C string.
     unsafe { refuse_entry(name) }.0
 }
 
-/// The target of entries that answer NULL.
+/// Target of entries that return NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn softband_unsupported_object(name: *const c_char) -> *mut c_char {
     // SAFETY: only the jumps of the versioned library come here, with a C string.
@@ -190,7 +192,7 @@ pub unsafe extern "C" fn softband_unsupported_object(name: *const c_char) -> *mu
     null_mut()
 }
 
-/// The target of entries that answer -1.
+/// Target of entries that return -1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn softband_unsupported_call(name: *const c_char) -> c_int {
     // SAFETY: only the jumps of the versioned library come here, with a C string.
@@ -198,7 +200,7 @@ pub unsafe extern "C" fn softband_unsupported_call(name: *const c_char) -> c_int
     -1
 }
 
-/// The target of entries that need do nothing: registering a provider, for one.
+/// Target of entries that need no work, for example the registration of a provider.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn softband_nothing() -> usize {
     0

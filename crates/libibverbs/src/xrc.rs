@@ -1,4 +1,4 @@
-//! Domains of extended reliable connections.
+//! XRC domains.
 
 use crate::context::context;
 use crate::guard::{not_null, object, status};
@@ -8,25 +8,25 @@ use softband_abi::verbs::*;
 use softband_client::{Errno, call, call_void};
 use softband_ipc::calls::{Handle, Op, OpenXrcd};
 
-/// A domain: what the header shows, and the engine's handle.
+/// An XRC domain: the header's structure, and the engine's handle.
 #[repr(C)]
 struct Xrcd {
     abi: ibv_xrcd,
     handle: u32,
 }
 
-/// The engine's handle of a domain.
+/// Returns the engine's handle of a domain.
 ///
 /// # Safety
 /// `abi_xrcd` is NULL or a domain of ours.
 pub(crate) unsafe fn handle(abi_xrcd: *mut ibv_xrcd) -> Result<u32, Errno> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises a domain of ours, and NULL is checked.
     Ok(unsafe { (*not_null(abi_xrcd)?.cast::<Xrcd>()).handle })
 }
 
 pub(crate) unsafe extern "C" fn open_xrcd(abi_context: *mut ibv_context, init: *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd {
     object(|| {
-        // SAFETY: the caller names an open context and gives the attributes to be read.
+        // SAFETY: the caller names an open context and readable attributes.
         let (hca, init) = unsafe { (context(abi_context)?.hca, *not_null(init)?) };
         let needed = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
         if init.comp_mask & needed != needed || init.comp_mask & !needed != 0 || init.oflags & !(libc::O_CREAT | libc::O_EXCL) != 0 {
@@ -53,7 +53,7 @@ pub(crate) unsafe extern "C" fn open_xrcd(abi_context: *mut ibv_context, init: *
     })
 }
 
-/// Device and inode of the file that stands for a domain; -1 stands for none.
+/// Returns device and inode of a domain's file, or `None` for -1.
 fn file_of(fd: c_int) -> Result<Option<(u64, u64)>, Errno> {
     if fd == -1 {
         return Ok(None);
@@ -61,7 +61,8 @@ fn file_of(fd: c_int) -> Result<Option<(u64, u64)>, Errno> {
     if fd < 0 {
         return Err(Errno(libc::EBADF));
     }
-    // SAFETY: only borrowed for this call; a number that is not open answers an error.
+    // SAFETY: the descriptor is only borrowed for this call; a number that is not open gives an
+    // error.
     let file = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) };
     let found = rustix::fs::fstat(file).map_err(|error| Errno(error.raw_os_error()))?;
     Ok(Some((found.st_dev, found.st_ino)))

@@ -1,5 +1,6 @@
-//! Atomic operations, and atomic writes: the posting thread carries them out on the word itself, by the processor's own instructions,
-//! where the word and the places of the result, or of the value, are mapped here. The engine does the same for requests that go through it.
+//! Atomic operations and atomic writes. The posting thread executes them on the word itself, by the
+//! processor's own instructions. This needs the word and the places of result or value mapped here.
+//! The engine does the same for requests that go through it.
 
 use super::{Sending, local_spans};
 use crate::post::Data;
@@ -11,10 +12,11 @@ use softband_client::memory_spans::{MemorySpan, MemorySpans, write};
 use softband_ipc::post::{PostRecord, opcode};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of a word.
+/// Size of a word in bytes.
 const BYTES: u64 = 8;
 
-/// Carries an operation out; how many bytes came back. `None`: it is the engine's.
+/// Executes an operation. Returns the number of bytes that came back, or `None` if the engine must
+/// execute it.
 #[inline(never)]
 pub(super) fn change(
     at: (&QpInner, u32),
@@ -31,14 +33,15 @@ pub(super) fn change(
     }
     let mut local = MemorySpans::default();
     local_spans(&guard, &mut mkeys.local, own, data, !writes, &mut local)?;
-    // Nothing may go wrong any more once the word has changed.
+    // No step may fail after the word has changed.
     let has_places = local.len_bytes() == BYTES && local.are_here();
     let word = guard.translate(&mut mkeys.remote, keeper, record.rkey, (record.remote_address, BYTES), right)?;
     if !has_places || word.here.is_null() || !record.remote_address.is_multiple_of(BYTES) || !word.address.is_multiple_of(BYTES) {
         return None;
     }
-    // SAFETY: eight bytes that are mapped for as long as the guard lives, and aligned, since pages are mapped as pages. Programs
-    // may write them in their own way, and the engine does as here.
+    // SAFETY: the eight bytes are mapped for as long as the guard lives, and aligned, because
+    // mappings keep the page offset. Programs may write them in their own way, and the engine does
+    // as here.
     let word = unsafe { AtomicU64::from_ptr(word.here.cast()) };
     let pid = own.pid.load(Ordering::Relaxed);
     if writes {

@@ -1,6 +1,7 @@
-//! Datagrams: the sending thread finds the queue pair that they reach, and does what the fabric and that queue pair's HCA would do.
+//! Datagrams. The sending thread finds the receiving queue pair and does the work of the fabric and
+//! of the receiver's HCA.
 //!
-//! Left to the engine is what would be lost or fail. Groups: [`super::groups`].
+//! The engine handles datagrams that would be lost or fail. For groups, see [`super::groups`].
 
 use super::global_route::{GRH_BYTES, header};
 use super::send::{places_of_request, remote_cqe};
@@ -20,38 +21,40 @@ use softband_ipc::tables::{QpEntry, shared_queue_of};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The library forgets all known receivers when there are more.
+/// Most known receivers. The library forgets all of them above this number.
 const RECEIVERS_MAX: usize = 4096;
-/// The engine is asked again for a receiver that was not to be found after at most so many datagrams.
+/// Most datagrams between two requests to the engine for a receiver that was not found.
 const DATAGRAMS_BETWEEN_MAX: u32 = 1 << 12;
-/// A key with this bit stands for the queue pair's own (IBTA 10.2.5).
+/// Bit of a Q_Key that stands for the queue pair's own Q_Key (IBTA 10.2.5).
 const OWN_KEY: u32 = 1 << 31;
-/// Full members of a partition have this bit in their key.
+/// Bit of a P_Key that marks full members.
 const FULL_MEMBER: u32 = 1 << 15;
 
-/// Whom a queue pair has sent datagrams to, by LID and number.
+/// Receivers of a queue pair's datagrams, by LID and number.
 #[derive(Default)]
 pub(crate) struct Receivers(BTreeMap<(u16, u32), Receiver>);
 
 struct Receiver {
-    /// Its entry in the table of queue pairs plus one; 0 when there was none.
+    /// Its entry in the table of queue pairs plus one; 0 if unknown.
     entry: u32,
     queues: Option<PeerQueues>,
     mkeys: MkeyCache,
-    /// Datagrams until the engine is asked for the entry again, and how many those were last time.
+    /// Datagrams until the next request to the engine, and below, the last such interval.
     until_asked: u32,
     between: u32,
-    /// It was only ready to receive; and its program hears, once, that a message has come.
+    /// The receiver was only in RTR, and below, its program was notified, once, of a message.
     is_new: bool,
     is_established: bool,
-    /// At the last look it had no receive request.
+    /// At the last check, it had no receive request.
     has_no_request: bool,
-    /// The last datagram has waited for one in vain: until one is found, those that follow are lost without waiting.
+    /// The last datagram waited in vain for a receive request. Until one is found, further
+    /// datagrams are lost without waiting.
     is_starved: bool,
 }
 
-/// Carries a datagram out; how many bytes it had. `None`: it is the engine's. `groups`: the version of all groups in which the receiver is a
-/// member, where it is one; without `may_wait` it is lost at once where no receive request is there.
+/// Sends a datagram. Returns its length in bytes, or `None` if the engine must handle it. `groups`
+/// is the version of all groups if the receiver is a group member. Without `may_wait`, the datagram
+/// is lost at once if no receive request is present.
 pub(super) fn deliver(
     at: (&QpInner, u32),
     receivers: &mut Receivers,
@@ -80,7 +83,7 @@ pub(super) fn deliver(
     Some(bytes)
 }
 
-/// Whether the receiver of a datagram takes it, and takes it from here.
+/// Checks whether the receiver accepts a datagram, and accepts it from this thread.
 pub(super) fn is_within_reach((qp, index): (&QpInner, u32), receivers: &mut Receivers, record: &PostRecord) -> bool {
     let to = (split_path(record.path).0, record.remote_qpn);
     let Some(receiver) = receivers.find(qp, to) else { return false };
@@ -116,7 +119,7 @@ impl Receivers {
 }
 
 impl Receiver {
-    /// The queues of the queue pair with this entry.
+    /// Returns the queues of the queue pair with this entry.
     fn queues_of(&mut self, guard: &TablesGuard, to: &'static QpEntry) -> Option<&PeerQueues> {
         let source = guard.receives_of(to)?;
         if !self.queues.as_ref().is_some_and(|queues| queues.are_of(source, to)) {
@@ -125,7 +128,7 @@ impl Receiver {
         self.queues.as_ref()
     }
 
-    /// Asks the engine where the receiver is: now and then, if it has none.
+    /// Asks the engine for the receiver's entry; only now and then, if it has none.
     #[cold]
     fn ask(&mut self, qp: &QpInner, (lid, qpn): (u16, u32)) -> Option<()> {
         if self.until_asked > 0 {
@@ -141,7 +144,7 @@ impl Receiver {
     }
 }
 
-/// `None` when something is not as it should be: the engine knows what follows from it.
+/// Tries once to send a datagram. Returns `None` in unusual cases, which the engine handles.
 fn step(
     guard: &TablesGuard,
     (qp, index): (&QpInner, u32),
@@ -185,7 +188,7 @@ fn step(
     let front = receives.front(mode);
     receiver.has_no_request = front.is_none();
     let Some(request) = front else {
-        // It is lost (IBTA 9.8.3.2), which the engine was the first to say.
+        // The datagram is lost (IBTA 9.8.3.2), as the engine decided first.
         return Some(if receiver.is_starved { Step::done(len_bytes, false) } else { Step::EMPTY });
     };
     let wr_id = request.wr_id;
@@ -201,7 +204,7 @@ fn step(
     remote_cqe.flags |= if free == 0 { flags::GRH } else { 0 };
     let room = remote_cqe_ring.reserve(false)?;
     room.write(remote_cqe);
-    // Again: this thread may have been stopped for so long that the engine went on without it.
+    // Check again: this thread may have stopped for so long that the engine continued without it.
     if to.version.load(Ordering::SeqCst) != version || !lock.is_valid() || !lock.take_front() {
         return None;
     }
@@ -210,7 +213,8 @@ fn step(
     Some(Step::done(len_bytes, remote_cqe_ring.raises_event(record.flags & send_flags::SOLICITED != 0) | lock.reaches_limit()))
 }
 
-/// Whether the receiver takes a datagram of this sender: states, ports, partitions and keys (IBTA 9.6.1).
+/// Checks whether the receiver accepts a datagram of this sender: states, ports, partitions and
+/// keys (IBTA 9.6.1).
 fn accepts(to: &QpEntry, own: &QpEntry, record: &PostRecord) -> bool {
     let of = |field: &AtomicU32| field.load(Ordering::Relaxed);
     let key = if record.remote_qkey & OWN_KEY != 0 { of(&own.qkey) } else { record.remote_qkey };
@@ -219,7 +223,7 @@ fn accepts(to: &QpEntry, own: &QpEntry, record: &PostRecord) -> bool {
     is_receiving(of(&to.state)) && of(&own.lid) != 0 && key == of(&to.qkey) && is_of_partition
 }
 
-/// What a completion says of the two, by a request of `source`.
+/// Returns the completion's data about both sides. `source` owns the receive request.
 fn parties((own, to, source): (&QpEntry, &QpEntry, &QpEntry), record: &PostRecord) -> Parties {
     let of = |field: &AtomicU32| field.load(Ordering::Relaxed);
     Parties {

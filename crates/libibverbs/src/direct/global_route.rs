@@ -1,5 +1,5 @@
-//! The header that a datagram with a global route leaves in front of its data (IBTA 8.3; annex A17 on Ethernet), as the HCA of its receiver would
-//! write it.
+//! The header before the data of a datagram with a global route (IBTA 8.3; annex A17 on Ethernet),
+//! as the receiver's HCA would write it.
 
 use crate::post::Data;
 use softband_abi::verbs::{ibv_ah_attr, ibv_grh};
@@ -7,20 +7,21 @@ use softband_ipc::post::{GlobalRoute, ON_ETHERNET, PostRecord, opcode};
 use softband_types::Gid;
 use softband_wire::ethernet::{self, Way};
 
-/// Room in front of the data for a global route, whether it has one or not (IBTA 11.4.1.2).
+/// Room before the data for a global route, used or not (IBTA 11.4.1.2).
 pub(super) const GRH_BYTES: u64 = size_of::<ibv_grh>() as u64;
 
 const VERSION: u32 = 6 << 28;
 const FLOW_LABEL_MASK: u32 = 0x000F_FFFF;
-/// An InfiniBand transport follows.
+/// Value for a following InfiniBand transport.
 const NEXT_HEADER: u8 = 0x1B;
-/// What else is counted as payload: base and datagram transport headers, invariant CRC; and immediate data.
+/// Other bytes that count as payload: base and datagram transport headers and invariant CRC; below,
+/// immediate data.
 const OTHERS_BYTES: u64 = 12 + 8 + 4;
 const IMMEDIATE_BYTES: u64 = 4;
-/// Every port's (IBTA 4.1.1).
+/// Subnet prefix of all ports (IBTA 4.1.1).
 const SUBNET_PREFIX: u64 = 0xFE80_0000_0000_0000;
 
-/// The route that an address handle with these attributes has.
+/// Returns the route of an address handle with these attributes.
 pub(crate) fn route_of(attributes: &ibv_ah_attr, source_ipv4: u32) -> GlobalRoute {
     let route = &attributes.grh;
     GlobalRoute {
@@ -32,12 +33,12 @@ pub(crate) fn route_of(attributes: &ibv_ah_attr, source_ipv4: u32) -> GlobalRout
     }
 }
 
-/// The header of a datagram that a port with this GUID sends.
+/// Returns the header of a datagram from a port with this GUID.
 #[inline(never)] // most have none
 pub(super) fn header(port_guid: u64, record: &PostRecord, data: &Data<'_>) -> [u8; GRH_BYTES as usize] {
     let GlobalRoute { dgid, first_word, hop_limit, source_ipv4 } = record.route();
     let immediate = if record.opcode == opcode::SEND { 0 } else { IMMEDIATE_BYTES };
-    // Nobody sends a datagram that is too long. Payload is padded to whole words (IBTA 9.2.3).
+    // Datagrams are never too long for this field. Payload is padded to whole words (IBTA 9.2.3).
     let transport_bytes = OTHERS_BYTES + immediate + data.len_bytes().next_multiple_of(4);
     let sgid = (u128::from(SUBNET_PREFIX) << 64 | u128::from(port_guid)).to_be_bytes();
     if record.path & ON_ETHERNET != 0 {

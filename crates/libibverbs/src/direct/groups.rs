@@ -1,6 +1,7 @@
-//! Datagrams to multicast groups: the sending thread brings a copy to each member, as switches and HCAs would.
+//! Datagrams to multicast groups. The sending thread copies them to each member, as switches and
+//! HCAs would.
 //!
-//! Nobody gets a copy here if anybody would get his from the engine: that one gives one to all.
+//! If the engine must deliver to any member, it delivers to all of them, and this code to none.
 
 use super::datagram::{self, Receivers};
 use crate::post::Data;
@@ -11,17 +12,18 @@ use softband_ipc::calls::{DatagramReceiver, GroupMembers, Multicast, Op};
 use softband_ipc::post::{HAS_ROUTE, ON_ETHERNET, PostRecord, path, split_path};
 use std::collections::BTreeMap;
 
-/// Larger groups are the engine's.
+/// Most members of a group that this code serves. The engine serves larger groups.
 const MEMBERS_MAX: usize = 256;
-/// The library forgets all known groups when there are more.
+/// Most known groups. The library forgets all of them above this number.
 const GROUPS_MAX: usize = 256;
 
-/// The members of each group, by LID and GID, with the version of all groups.
+/// Members of each group, by LID and GID, with the version of all groups.
 #[derive(Default)]
 pub(crate) struct Groups(BTreeMap<(u16, [u8; 16]), (u32, Vec<DatagramReceiver>)>);
 
 impl Groups {
-    /// The members that hear what this queue pair sends. Nobody holds a guard meanwhile: the engine may have to be asked.
+    /// Returns the members that receive this queue pair's datagrams. Callers hold no guard, because
+    /// this may call the engine.
     fn members(&mut self, qp: &QpInner, (mlid, mgid): (u16, [u8; 16])) -> Option<(u32, &[DatagramReceiver])> {
         let version = guard_tables()?.groups_version();
         if self.0.get(&(mlid, mgid)).is_none_or(|(of, _)| *of != version) {
@@ -39,11 +41,12 @@ fn ask(qp: &QpInner, (mlid, mgid): (u16, [u8; 16])) -> Option<(u32, Vec<Datagram
     let of = Multicast { hca: qp.hca, qpn: qp.qpn, mlid: u32::from(mlid), reserved: 0, mgid };
     let mut members = [DatagramReceiver { lid: 0, qpn: 0 }; MEMBERS_MAX];
     let (found, _): (GroupMembers, usize) = call_bytes(Op::FindGroup, &of, &[], bytemuck::cast_slice_mut(&mut members)).ok()?;
-    // Of one that is too large nobody is known, and all of it goes to the engine.
+    // A group that is too large has no known members here, so the engine gets all its datagrams.
     Some((found.version, members.get(..found.count as usize).unwrap_or_default().to_vec()))
 }
 
-/// Carries a datagram to a group out; how many bytes it had. `None`: it is the engine's.
+/// Sends a datagram to a group. Returns its length in bytes, or `None` if the engine must handle
+/// it.
 pub(super) fn deliver(at: (&QpInner, u32), (receivers, groups): (&mut Receivers, &mut Groups), record: &PostRecord, data: &Data<'_>) -> Option<u64> {
     let (mlid, service_level) = split_path(record.path);
     let group = (mlid, record.route().dgid);
@@ -59,7 +62,8 @@ pub(super) fn deliver(at: (&QpInner, u32), (receivers, groups): (&mut Receivers,
     }
     let (first, others) = members.split_first()?;
     let len_bytes = datagram::deliver(at, receivers, (Some(version), true), &to(first), data)?;
-    // Whom one waits for in vain is the only one that is waited for; what does not reach one of them is lost for that one.
+    // After one vain wait, no other member gets a wait. A member that a datagram does not reach
+    // loses it alone.
     let mut may_wait = true;
     for member in others {
         while datagram::deliver(at, receivers, (Some(version), may_wait), &to(member), data).is_none() {

@@ -1,8 +1,10 @@
-//! Messages, RDMA writes, reads and atomics in wall pace: the posting thread moves the data itself, where nothing can go wrong.
+//! Messages, RDMA writes, reads and atomics at wall pace: the posting thread moves the data itself
+//! if nothing can fail.
 //!
-//! Everything that is out of the ordinary (a key that does not fit, a peer that is not ready, memory that is not mapped here for an
-//! atomic) is left to the engine, which is the one place that knows what follows from it. Work of one queue pair stays in order: only when
-//! all that went to the engine has completed is work carried out here, and completions come in the order in which they were made.
+//! The engine handles all unusual cases: a key that does not fit, a peer that is not ready, memory
+//! not mapped here for an atomic. Only the engine knows their consequences. Work of one queue pair
+//! stays in order. This code executes work only after all work of the engine has completed.
+//! Completions keep the order of their creation.
 
 mod atomic;
 mod datagram;
@@ -33,22 +35,22 @@ use softband_ipc::ring::{Cqe, flags};
 use softband_ipc::tables::QpEntry;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a queue pair keeps for direct work.
+/// State of a queue pair for direct work.
 pub(crate) struct DirectState {
     pub(crate) receives: OwnQueue,
-    /// Held while a send request takes its place and is carried out: one follows the other.
+    /// Held while a send request takes its place and executes, which keeps requests in order.
     pub(crate) sending: SpinLock<Sending>,
-    /// Operations that the poster may carry out itself, a bit for each.
+    /// Operations that the poster may execute itself, one bit each.
     operations: u32,
-    /// The peer, which was only ready to receive, knows that the connection is there.
+    /// The peer, which was in RTR, knows that the connection is established.
     established: AtomicBool,
 }
 
-/// Where what a queue pair sends goes, as far as that is known.
+/// Destinations of a queue pair, as far as known.
 #[derive(Default)]
 pub(crate) struct Sending {
     connection: Option<Connection>,
-    /// The peer's, once a message has gone there.
+    /// The peer's queues, after the first message.
     queues: Option<PeerQueues>,
     mkeys: MkeyCache,
     receivers: datagram::Receivers,
@@ -56,7 +58,7 @@ pub(crate) struct Sending {
     xrc: xrc::Queues,
 }
 
-/// Translations of the memory that was last sent from or written to, and of the peer's.
+/// Translations of the last used local memory and of the peer's.
 #[derive(Default)]
 pub(crate) struct MkeyCache {
     local: CachedMkey,
@@ -70,7 +72,7 @@ pub(crate) struct PeerQueues {
 }
 
 impl PeerQueues {
-    /// Where a queue pair receives from, and what completes goes to.
+    /// Maps the receive queue of `source` and the ring of remote CQEs of `keeper`.
     fn of(source: &QpEntry, keeper: &QpEntry) -> Option<Self> {
         Some(Self { receives: ReceiveQueue::of(source)?, remote_cqe_ring: RemoteCqeRing::of(keeper)? })
     }
@@ -81,7 +83,8 @@ impl PeerQueues {
 }
 
 impl Sending {
-    /// The connection, under a guard, the peer's queues and the cache of keys; `None` when there is none that may be used directly.
+    /// Returns the connection, the peer's queues and the key cache. Returns `None` if no connection
+    /// allows direct use.
     #[inline(always)]
     fn connect(&mut self, guard: &TablesGuard, (qp, index): (&QpInner, u32)) -> Option<(&Connection, &mut Option<PeerQueues>, &mut MkeyCache)> {
         if !self.connection.as_ref().is_some_and(|connection| connection.is_valid(guard)) {
@@ -118,7 +121,7 @@ impl DirectState {
     }
 }
 
-/// Operations that the poster of such a queue pair may carry out itself, a bit for each.
+/// Returns the operations that the poster of this queue pair type may execute itself, one bit each.
 pub(crate) fn operations(qp_type: u32, has_atomic_write: bool) -> u32 {
     let bit = |opcode: u32| 1 << opcode;
     let sends = bit(opcode::SEND) | bit(opcode::SEND_WITH_IMM);
@@ -132,7 +135,7 @@ pub(crate) fn operations(qp_type: u32, has_atomic_write: bool) -> u32 {
     }
 }
 
-/// Carries a send request out, if it is one that can be; its place in the queue is taken already.
+/// Executes a send request, if possible. The request already has its place in the send queue.
 pub(crate) fn carry_out(qp: &QpInner, (sending, mut guard): (&mut Sending, Option<TablesGuard>), record: &PostRecord, data: &Data<'_>) -> bool {
     if qp.direct.operations & 1 << (record.opcode % u32::BITS) == 0 {
         return false;
@@ -166,7 +169,7 @@ pub(crate) fn carry_out(qp: &QpInner, (sending, mut guard): (&mut Sending, Optio
     let count = qp.send.note_carried_out();
     let signalled = qp.signals_all || record.flags & send_flags::SIGNALED != 0;
     if signalled && !cq.push_own(completion(qp, cq, record, len_bytes, count)) {
-        // The completion is lost, and the queue in error.
+        // The completion is lost, and the CQ enters the error state.
         notify(kind::CQ_OVERRUN, qp.hca, cq.handle);
     } else if signalled && cq.raises_event() {
         notify(kind::NOTIFY_OWN, qp.hca, cq.handle);
@@ -175,7 +178,7 @@ pub(crate) fn carry_out(qp: &QpInner, (sending, mut guard): (&mut Sending, Optio
     true
 }
 
-/// A datagram, to one or to a group.
+/// Sends a datagram to a queue pair or a group.
 #[inline(never)]
 fn deliver_datagram(at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>) -> Option<u64> {
     match split_path(record.path).0 {
@@ -189,20 +192,22 @@ fn is_reliable(qp: &QpInner) -> bool {
     matches!(qp.qp_type, IBV_QPT_RC | IBV_QPT_XRC_SEND)
 }
 
-/// Tells the engine what only it can do. Not under a guard: it may take a moment.
+/// Notifies the engine of work that only the engine can do. Callers hold no guard, because this may
+/// take a moment.
 #[cold]
 fn notify(kind: u32, hca: u32, object: u32) {
     let _ = softband_client::post::post(PostRecord { kind, hca, object, ..bytemuck::Zeroable::zeroed() }, &[], &[]);
 }
 
-/// The same of the receiver of a message: the record says who that is.
+/// Notifies the engine about the receiver of a message, which the record names.
 #[cold]
 fn tell(kind: u32, record: &PostRecord) {
     let _ = softband_client::post::post(PostRecord { kind, ..*record }, &[], &[]);
 }
 
-/// Whether the engine has nothing of the queue pair to do any more, so that the poster may overtake nothing. Where the connection is
-/// a direct one it is worth waiting a moment for that: a stream of requests would never find it so otherwise.
+/// Checks whether the engine has finished all work of the queue pair, so the poster overtakes none.
+/// Waits a moment for a direct connection: a stream of requests would otherwise never find it
+/// finished.
 #[cold]
 fn has_engine_finished(qp: &QpInner, index: u32) -> bool {
     let mut wait = waiting::Wait::begin();
@@ -221,7 +226,7 @@ fn has_engine_finished(qp: &QpInner, index: u32) -> bool {
     }
 }
 
-/// The first message to a peer that is only ready to receive tells its program so.
+/// Notifies the peer's program of the first message, if the peer is only in RTR.
 fn tell_of_connection(qp: &QpInner, index: u32) {
     if qp.direct.established.load(Ordering::Acquire) || qp.direct.established.swap(true, Ordering::AcqRel) {
         return;
@@ -235,7 +240,7 @@ fn tell_of_connection(qp: &QpInner, index: u32) {
     }
 }
 
-/// Moves all data of an RDMA write or read; how many bytes it had.
+/// Moves all data of an RDMA write or read. Returns their length in bytes.
 #[inline(never)]
 fn move_all(at: (&QpInner, u32), (sending, guard): (&mut Sending, Option<TablesGuard>), record: &PostRecord, data: &Data<'_>) -> Option<u64> {
     let guard = guard.or_else(guard_tables)?;
@@ -245,7 +250,7 @@ fn move_all(at: (&QpInner, u32), (sending, guard): (&mut Sending, Option<TablesG
     }
 }
 
-/// Moves a request that lies in one place and goes to one, as most do; `None` when it is another one.
+/// Moves a request with one local and one remote span, the common case. Returns `None` for others.
 #[inline(always)]
 fn move_one(guard: &TablesGuard, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>) -> Option<u64> {
     let (connection, _, mkeys) = sending.connect(guard, at)?;
@@ -260,8 +265,8 @@ fn move_one(guard: &TablesGuard, at: (&QpInner, u32), sending: &mut Sending, rec
 fn move_pieces(guard: TablesGuard, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>) -> Option<u64> {
     let (mut guard, mut moved) = (Some(guard), 0);
     loop {
-        // Looked up anew for each piece: what was withdrawn meanwhile is not reached any more. A request that breaks off here is
-        // carried out from its start by the engine, or fails there.
+        // Each piece looks its spans up anew, so withdrawn memory is not accessed. The engine
+        // executes a request that stops here from its start, or fails it.
         let (piece, len_bytes) = move_piece(&guard.take().or_else(guard_tables)?, at, sending, record, data, moved)?;
         moved += piece;
         if moved >= len_bytes {
@@ -274,11 +279,11 @@ fn is_receiving(state: u32) -> bool {
     [IBV_QPS_RTR, IBV_QPS_RTS].contains(&state)
 }
 
-/// Bytes that are moved at once: the engine waits for transfers under way before it lets anything go.
+/// Most bytes moved at once. The engine waits for current transfers before it withdraws an entry.
 const PIECE_BYTES: u64 = 2 << 20;
 
-/// Moves the data of a request from byte `from` on; answers how many bytes went and how many there are. `None` when something is not
-/// as it should be.
+/// Moves a piece of a request from byte `from` on. Returns the lengths of the piece and of the
+/// request, in bytes. Returns `None` in unusual cases.
 fn move_piece(
     guard: &TablesGuard,
     at: (&QpInner, u32),
@@ -306,8 +311,8 @@ fn move_piece(
     moved.then_some((len, len_bytes))
 }
 
-/// Where the memory of the peer is that a request names. For no bytes this checks nothing (IBTA 9.4.3). `None` when it may not
-/// be reached.
+/// Returns the peer's memory that a request names. Checks nothing for zero bytes (IBTA 9.4.3).
+/// Returns `None` if access is denied.
 #[inline(always)]
 fn named_span(guard: &TablesGuard, last: &mut CachedMkey, to: &Connection, record: &PostRecord, len_bytes: u64) -> Option<MemorySpan> {
     let is_read = record.opcode == opcode::RDMA_READ;
@@ -322,7 +327,8 @@ fn named_span(guard: &TablesGuard, last: &mut CachedMkey, to: &Connection, recor
     }
 }
 
-/// Where the data of a request are in this process, if that is one place, as it mostly is, and it may reach it.
+/// Returns the data of a request in this process, if they are one span (the common case) and access
+/// is allowed.
 #[inline(always)]
 fn only_span(guard: &TablesGuard, last: &mut CachedMkey, own: &QpEntry, data: &Data<'_>, is_written: bool) -> Option<MemorySpan> {
     match *data {
@@ -336,7 +342,7 @@ fn only_span(guard: &TablesGuard, last: &mut CachedMkey, own: &QpEntry, data: &D
     }
 }
 
-/// Adds where the data of a request are in this process; `None` when it may not reach them.
+/// Adds the spans of a request's data in this process. Returns `None` if access is denied.
 #[inline(always)]
 fn local_spans(guard: &TablesGuard, last: &mut CachedMkey, own: &QpEntry, data: &Data<'_>, is_written: bool, found: &mut MemorySpans) -> Option<()> {
     match *data {
@@ -350,13 +356,13 @@ fn local_spans(guard: &TablesGuard, last: &mut CachedMkey, own: &QpEntry, data: 
     }
 }
 
-/// Memory of this process, registered or not.
+/// Returns a span of this process's memory, registered or not.
 fn span_here(address: u64, len_bytes: u64) -> MemorySpan {
     MemorySpan { address, len_bytes, here: address as *mut u8 }
 }
 
 fn completion(qp: &QpInner, cq: &CqInner, record: &PostRecord, len_bytes: u64, count: u32) -> Cqe {
-    // A reset tells old completions from new ones by that.
+    // This time distinguishes completions before and after a reset.
     let since_ps = qp.reset_at_ps.load(Ordering::Relaxed);
     Cqe {
         wr_id: record.wr_id,

@@ -1,4 +1,4 @@
-//! Posting receive requests to a queue that peers take from themselves.
+//! Posts of receive requests to a queue that peers consume themselves.
 
 use crate::spin_lock::{Held, SpinLock};
 use softband_client::direct::{TablesGuard, guard_tables};
@@ -7,23 +7,23 @@ use softband_ipc::post::{PostRecord, PostSge};
 use softband_ipc::tables::QpEntry;
 use std::sync::atomic::Ordering;
 
-/// What a queue pair, or a shared receive queue, keeps for that.
+/// State of a queue pair or an SRQ for this.
 pub(crate) struct OwnQueue {
     /// Its entry in the table plus one, or 0.
     entry: u32,
-    /// Its name there.
+    /// Name of the queue there.
     name: u32,
     queue: SpinLock<Known>,
 }
 
-/// The queue, once something was posted to it, and the version of the entry by which it was found.
+/// The queue, after the first post, and the version of its entry at lookup.
 #[derive(Default)]
 struct Known {
     queue: Option<ReceiveQueue>,
     version: u32,
 }
 
-/// Held while a request takes its place and is posted: one follows the other.
+/// Held while a request takes its place and is posted, which keeps requests in order.
 pub(crate) struct Posting<'a> {
     of: &'a OwnQueue,
     known: Held<'a, Known>,
@@ -35,7 +35,7 @@ impl OwnQueue {
         Self { entry, name, queue: SpinLock::default() }
     }
 
-    /// Nobody posts meanwhile.
+    /// Keeps other threads from posting.
     pub(crate) fn hold(&self) -> impl Drop + '_ {
         self.queue.lock()
     }
@@ -48,7 +48,7 @@ impl OwnQueue {
 }
 
 impl Known {
-    /// It may have another size now.
+    /// Looks the queue up again after a change of its entry: its size may differ.
     #[inline(always)]
     fn look_at(&mut self, own: &QpEntry) {
         let version = own.version.load(Ordering::SeqCst);
@@ -67,8 +67,8 @@ impl Known {
 }
 
 impl Posting<'_> {
-    /// Posts a request where peers take it themselves, or to the engine if that has the queue at present; false: this is no queue that
-    /// changes hands.
+    /// Posts a request to the queue, or to the engine if the engine owns the queue at present.
+    /// Returns false if this queue never changes its owner.
     #[inline(always)]
     pub(crate) fn post(&mut self, list: &[PostSge], wr_id: u64, record: impl Fn() -> PostRecord) -> bool {
         let Some(index) = self.of.entry.checked_sub(1) else { return false };
@@ -79,7 +79,8 @@ impl Posting<'_> {
             let Some(queue) = &self.known.queue else { return false };
             let is_posted = match queue.post(&guard, wr_id, list) {
                 Posted::Here => true,
-                // Still under the guard: the queue must not change hands before the request is where the engine finds it.
+                // Still under the guard: the queue must not change its owner before the engine can
+                // find the request.
                 Posted::ForEngine => softband_client::post::try_post(record(), list),
                 Posted::Later => false,
             };

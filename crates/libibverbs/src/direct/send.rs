@@ -1,5 +1,5 @@
-//! Messages that take a receive request: the sending thread takes it out of the peer's queue, moves the data, and puts the completion
-//! into the ring of the peer's completion queue.
+//! Messages that need a receive request. The sending thread takes the request from the peer's queue
+//! and moves the data. Then it adds the completion to the ring of the peer's CQ.
 
 use super::waiting::{Outcome, PATIENCE, Step};
 use super::{MkeyCache, PeerQueues, Sending, is_reliable, local_spans, named_span, only_span, tell};
@@ -18,10 +18,11 @@ use softband_ipc::ring::flags;
 use softband_ipc::tables::QpEntry;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Longer messages are the engine's: it waits for transfers under way before it lets anything go.
+/// Longest message, in bytes. The engine handles longer ones, because it waits for current
+/// transfers before it withdraws an entry.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Carries a message out; how many bytes it had. `None`: it is the engine's.
+/// Sends a message. Returns its length in bytes, or `None` if the engine must handle it.
 #[inline(always)]
 pub(super) fn deliver(
     at: (&QpInner, u32),
@@ -48,7 +49,7 @@ fn try_again(last: Step, at: (&QpInner, u32), sending: &mut Sending, record: &Po
     PATIENCE.try_again(last, |is_waiting| step(guard_tables()?, at, sending, record, data, is_waiting))
 }
 
-/// `None` when something is not as it should be: the engine knows what follows from it.
+/// Tries once to send a message. Returns `None` in unusual cases, which the engine handles.
 #[inline(always)]
 fn step(guard: TablesGuard, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>, is_waiting: bool) -> Option<Step> {
     let guard = &guard;
@@ -74,11 +75,12 @@ fn step(guard: TablesGuard, at: (&QpInner, u32), sending: &mut Sending, record: 
     }
 }
 
-/// The right to take the oldest request of the peer's queue.
+/// Permission to take the oldest request of the peer's queue.
 trait Consumer {
-    /// Whether what was read of the request is true, where others may have taken it meanwhile.
+    /// Checks whether the data read of the request is valid. Other consumers may have taken the
+    /// request meanwhile.
     fn is_valid(&self) -> bool;
-    /// The request is used up. False: it was no longer there.
+    /// Removes the request. Returns false if the request was already gone.
     fn take_front(&self) -> bool;
     fn reaches_limit(&self) -> bool;
 }
@@ -97,7 +99,7 @@ impl Consumer for RqConsumerLock<'_> {
     }
 }
 
-/// Nobody else takes from the queue.
+/// The only consumer of a queue.
 struct SoleConsumer<'a>(&'a ReceiveQueue);
 
 impl Consumer for SoleConsumer<'_> {
@@ -118,7 +120,7 @@ impl Consumer for SoleConsumer<'_> {
     }
 }
 
-/// What one step moves, by which way.
+/// Data and path of one attempt.
 struct Message<'a> {
     guard: &'a TablesGuard,
     sender: &'a QpInner,
@@ -149,7 +151,8 @@ impl Message<'_> {
             None => self.move_any(mkeys, request, consumer)?,
         };
         let room = remote_cqe_ring.reserve(connection.is_sole_producer)?;
-        // Again: this thread may have been stopped for so long that the engine went on without it.
+        // Check again: this thread may have stopped for so long that the engine continued without
+        // it.
         if receives.mode() != self.mode || !connection.is_still_valid(guard) {
             return Some(Step::LATER);
         }
@@ -161,7 +164,8 @@ impl Message<'_> {
         Some(Step::done(len_bytes, remote_cqe_ring.raises_event(record.flags & send_flags::SOLICITED != 0) | consumer.reaches_limit()))
     }
 
-    /// Moves a message that lies in one place and goes to one, as most do; `None` when it is another one.
+    /// Moves a message with one local and one remote span, the common case. Returns `None` for
+    /// others.
     #[inline(always)]
     fn move_one(&self, mkeys: &mut MkeyCache, request: &Front<'_>, consumer: &impl Consumer) -> Option<u64> {
         let (guard, to) = (self.guard, self.connection);
@@ -176,7 +180,7 @@ impl Message<'_> {
         (may_move && copy_one(&from, &place)).then_some(from.len_bytes)
     }
 
-    /// The same of any message. `None`: it is the engine's.
+    /// Moves any message. Returns `None` if the engine must handle it.
     #[inline(never)]
     fn move_any(&self, mkeys: &mut MkeyCache, request: Front<'_>, consumer: &impl Consumer) -> Option<u64> {
         let (guard, to) = (self.guard, self.connection);
@@ -197,8 +201,8 @@ impl Message<'_> {
     }
 }
 
-/// Where a message goes that is as long as this, behind so many bytes that are left free; `None` when it is too long for the request, or
-/// may not be written there.
+/// Finds the spans of a receive request for `len_bytes`, after `free` unused bytes. Returns `None`
+/// if the message is too long or access is denied.
 #[inline(always)]
 pub(super) fn places_of_request(
     guard: &TablesGuard,
@@ -212,7 +216,8 @@ pub(super) fn places_of_request(
         if free == 0 && left == 0 {
             break;
         }
-        // The whole entry must be the receiver's to write, although less of it may be used.
+        // The receiver must have write access to the whole entry, even if the message uses less of
+        // it.
         let whole = u64::from(entry.len_bytes);
         let begin = free.min(whole);
         let len = (whole - begin).min(left);
@@ -224,14 +229,14 @@ pub(super) fn places_of_request(
     (free == 0 && left == 0).then_some(())
 }
 
-/// What completes for a receiver.
+/// Returns the receiver's completion.
 #[inline(always)]
 pub(super) fn remote_cqe((receiver, parties): (&QpEntry, Parties), record: &PostRecord, wr_id: u64, len_bytes: u64, since_ps: u64) -> RemoteCqe {
     let has_immediate = record.opcode != opcode::SEND;
     let is_write = record.opcode == opcode::RDMA_WRITE_WITH_IMM;
     RemoteCqe {
         wr_id,
-        // A shared queue goes on when one of its queue pairs begins anew.
+        // An SRQ continues when one of its queue pairs is reset.
         since_ps: if parties.srq == 0 { since_ps } else { since_ps.max(receiver.since_ps.load(Ordering::Relaxed)) },
         stamp_ps: 0,
         byte_len: len_bytes as u32,

@@ -1,46 +1,50 @@
-//! How long a poster waits in `ibv_post_send` for what would let it carry a request out itself.
+//! Waits of a poster in `ibv_post_send` until it can execute a request itself.
 
 use softband_client::now_ps;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Polls before it lets others have the processor.
+/// Polls before it yields the processor.
 const POLLS: u32 = 20;
-/// Pauses between those: the receiver gets ahead meanwhile, so that not each of its requests is waited for.
+/// Pauses between polls. The receiver gets ahead meanwhile, so not each of its requests needs a
+/// wait.
 const PAUSES: u32 = 16;
 
-/// How long it waits for the peer, or for the engine to have done what it was given before: either may have to be given the processor
-/// first, and a stream that has once gone to the engine costs more than that.
+/// Longest wait for the peer, or for the engine's earlier work. Either may first need the
+/// processor. A stream that has once gone to the engine costs more than this wait.
 const LONG_PICOS: u64 = 4_000_000_000;
-/// How long it waits for the peer for a while after it has waited in vain; for the engine not at all, then.
+/// Longest wait for the peer for a while after a vain wait. The engine then gets no wait.
 const SHORT_PICOS: u64 = 200_000_000;
-/// That while: a program whose peers are not ready for long waits so long once in a while only.
+/// Duration of that while. Programs whose peers stay unready rarely wait long.
 const IMPATIENT_PICOS: u64 = 20_000_000_000;
-/// And where there was a crowd again and again.
+/// The same duration after repeated waits on a crowded processor.
 const IMPATIENT_IN_A_CROWD_PICOS: u64 = 200_000_000_000;
-/// How long it waits for somebody else who takes from the same queue: that one may have to be given the processor first.
+/// Longest wait for another consumer of the same queue, which may first need the processor.
 const WITH_OTHERS_PICOS: u64 = 20_000_000_000;
-/// How long a datagram waits for a receive request: nobody sends it again, and its receiver may have to be given the processor first.
+/// Longest wait of a datagram for a receive request. Nobody resends a datagram, and its receiver
+/// may first need the processor.
 const OF_DATAGRAMS_PICOS: u64 = 50_000_000_000;
 const OF_DATAGRAMS_IN_A_CROWD_PICOS: u64 = 10_000_000_000;
-/// A thread that gets the processor back as late as this shares it with others: its polls only take what the peer needs.
+/// Least delay of a yield that indicates a shared processor. There, polls only take time that the
+/// peer needs.
 const CROWD_PICOS: u64 = 50_000_000;
 
-/// What became of an attempt.
+/// Outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Done,
-    /// And the receiver's completion queue raises an event, or its shared receive queue does.
+    /// Done, and the receiver's CQ or its SRQ raises an event.
     DoneWithEvent,
-    /// No receive request is there, the queue changes hands, or something has changed in the midst of it.
+    /// No receive request is present, the queue changes its owner, or a change interrupted the
+    /// attempt.
     Later,
-    /// Somebody else takes from the queue.
+    /// Another consumer holds the queue.
     Busy,
-    /// No receive request is there for a datagram.
+    /// No receive request is present for a datagram.
     Empty,
 }
 
-/// The same with how many bytes went. It fits into registers: were it read back from memory, that would wait for the cache lines that
-/// were just written.
+/// An outcome with the number of bytes moved. It fits into registers. A read from memory would wait
+/// for the cache lines that were just written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) outcome: Outcome,
@@ -63,7 +67,7 @@ impl Step {
     }
 }
 
-/// A wait that goes on.
+/// A wait in progress.
 pub(super) struct Wait {
     since: u64,
     now: u64,
@@ -76,7 +80,7 @@ impl Wait {
         Self { since, now: since, in_a_crowd: false }
     }
 
-    /// Lets others have the processor.
+    /// Yields the processor.
     pub(super) fn give_way(&mut self) {
         let before = now_ps();
         std::thread::yield_now();
@@ -89,15 +93,15 @@ impl Wait {
     }
 }
 
-/// How patient posters are: all of a process together, or many that wait in vain one after another would hold it up.
+/// Patience of posters, shared by a process: many vain waits one after another would hold it up.
 pub(super) struct Patience {
-    /// Until then not very.
+    /// Time until which waits are short.
     short_until_ps: AtomicU64,
-    /// Until then another crowd is not the first one.
+    /// Time until which another crowd counts as a repetition.
     crowded_until_ps: AtomicU64,
 }
 
-/// This process's.
+/// Patience of this process.
 pub(super) static PATIENCE: Patience = Patience::new();
 
 impl Patience {
@@ -105,7 +109,8 @@ impl Patience {
         Self { short_until_ps: AtomicU64::new(0), crowded_until_ps: AtomicU64::new(0) }
     }
 
-    /// Tries it again, since this came of the first attempt, until it is done; `None` when it has taken too long, or is the engine's.
+    /// Repeats an attempt after its first `step` until it is done. Returns `None` on timeout, or if
+    /// the engine must handle the request.
     #[inline(never)] // most are done at once
     pub(super) fn try_again(&self, mut step: Step, mut attempt: impl FnMut(bool) -> Option<Step>) -> Option<Step> {
         let mut wait = None;
@@ -132,7 +137,7 @@ impl Patience {
         }
     }
 
-    /// Whether to wait for the engine any longer.
+    /// Checks whether to continue the wait for the engine.
     pub(super) fn waits_for_engine(&self, wait: &Wait) -> bool {
         self.waits_on(wait, 0)
     }

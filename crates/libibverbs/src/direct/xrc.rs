@@ -1,5 +1,5 @@
-//! Extended reliable connections: each message names the shared receive queue that it goes to (IBTA A14). A sender remembers for each
-//! of them what it otherwise remembers of its peer.
+//! XRC connections: each message names its destination SRQ (IBTA A14). For each SRQ, a sender
+//! caches the data that other connections cache for their peer.
 
 use super::{PeerQueues, Sending};
 use crate::qp::QpInner;
@@ -8,14 +8,14 @@ use softband_client::connection::Connection;
 use softband_ipc::calls::{Handle, Op, XrcQueue};
 use std::collections::BTreeMap;
 
-/// The library forgets all known queues when there are more.
+/// Most known SRQs. The library forgets all of them above this number.
 const QUEUES_MAX: usize = 1024;
 
-/// Which queue the sender's connection leads to at present, and what is known of others.
+/// The SRQ that the connection uses at present, and the known others.
 #[derive(Default)]
 pub(super) struct Queues {
     number: u32,
-    /// Its entry in the table plus one; 0 when that is not known.
+    /// Its entry in the table plus one; 0 if unknown.
     entry: u32,
     others: BTreeMap<u32, Other>,
 }
@@ -28,20 +28,20 @@ struct Other {
 }
 
 impl Queues {
-    /// Entry and number of the queue that messages go to now.
+    /// Returns entry and number of the present SRQ.
     pub(super) fn present(&self) -> Option<(u32, u32)> {
         Some((self.entry.checked_sub(1)?, self.number))
     }
 }
 
 impl Sending {
-    /// What follows goes to the queue of this number; false when the engine does not know where that is, or it is not one that others
-    /// may reach. Nobody holds a guard meanwhile: the engine may have to be asked.
+    /// Selects the SRQ for the next messages. Returns false if the engine does not know its place
+    /// or forbids direct access. Callers hold no guard, because this may call the engine.
     pub(super) fn turn_to(&mut self, qp: &QpInner, number: u32) -> bool {
         if self.xrc.number != number {
             self.turn_away(number);
         }
-        // The remembered entry holds as long as the connection does.
+        // The cached entry is valid as long as the connection.
         if self.xrc.entry == 0 || self.connection.is_none() {
             let of = XrcQueue { hca: qp.hca, qpn: qp.qpn, number, reserved: 0 };
             self.xrc.entry = call(Op::FindXrcQueue, &of).map_or(0, |found: Handle| found.handle);
