@@ -1,5 +1,5 @@
-//! `cargo xtask abi`: does what we copied from the headers agree with the headers that are installed here, and does what we
-//! linked export what Debian's library exports?
+//! `cargo xtask abi`: compares our copies of declarations with the installed headers, and the
+//! exports of our linked libraries with those of Debian's library.
 
 use crate::link;
 use anyhow::{Context, Result, bail, ensure};
@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-/// `cargo xtask abi [--write]`.
+/// Runs `cargo xtask abi [--write]`.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let write = arguments.iter().any(|argument| argument == "--write");
     let out = link::target_directory().join("abi");
@@ -17,7 +17,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     symbols(&out)
 }
 
-/// Compiles every C expression of `softband_abi::layout` against the installed headers and compares.
+/// Compiles every C expression of `softband_abi::layout` against the installed headers and compares
+/// the values.
 fn layouts(out: &Path, write: bool) -> Result<()> {
     let ours: BTreeMap<String, usize> = softband_abi::layout().collect();
     let theirs = measure(out, ours.keys())?;
@@ -60,13 +61,13 @@ fn measure<'a>(out: &Path, expressions: impl Iterator<Item = &'a String>) -> Res
     text.lines()
         .map(|line| {
             let (expression, value) = line.rsplit_once(' ').context("the program printed a line without a value")?;
-            // Constants are 32-bit: an enumerator may be negative in C.
+            // Constants are 32-bit, because an enumerator may be negative in C.
             Ok((expression.to_owned(), value.parse::<usize>()? & if expression.contains('(') { usize::MAX } else { 0xFFFF_FFFF }))
         })
         .collect()
 }
 
-/// Links both libraries and compares what they export with the lists.
+/// Links both libraries and compares their exports with the lists.
 fn symbols(out: &Path) -> Result<()> {
     link::link(&link::build()?, out)?;
     let library = out.join("lib/libibverbs.so.1");
@@ -91,7 +92,8 @@ fn symbols(out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Every symbol of the installed libibverbs must be in our list, private ones included.
+/// Checks that our list contains every symbol of the installed libibverbs, private symbols
+/// included.
 fn compare_with_installed() -> Result<()> {
     let installed = Path::new("/usr/lib/x86_64-linux-gnu/libibverbs.so.1");
     if !installed.exists() {

@@ -1,9 +1,10 @@
-//! `cargo xtask link`: the two shared objects that programs load.
+//! `cargo xtask link`: links the two shared objects that programs load.
 //!
-//! rustc gives a `cdylib` a version script of its own, which does not go together with ours. So everything is built as one
-//! static library and linked here. `libsoftband.so` holds all code and state and exports exactly the listed symbols, without
-//! versions: preloaded, they stand in for every version. `libibverbs.so.1` holds nothing but jumps, with the versions of
-//! Debian's library, for programs that find their libraries by `LD_LIBRARY_PATH`.
+//! rustc passes its own version script for a `cdylib`, which conflicts with ours. So cargo builds
+//! one static library, and this code links it. `libsoftband.so` holds all code and state. It
+//! exports exactly the listed symbols, without versions: preloaded, they replace every version.
+//! `libibverbs.so.1` holds only jumps, with the versions of Debian's library. It serves programs
+//! that find their libraries by `LD_LIBRARY_PATH`.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
@@ -22,7 +23,7 @@ pub(crate) struct VersionedSymbol {
 
 const USAGE: &str = "usage: cargo xtask link [--archive FILE] --out DIR";
 
-/// `cargo xtask link [--archive FILE] --out DIR`.
+/// Runs `cargo xtask link [--archive FILE] --out DIR`.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let mut archive = None;
     let mut out = None;
@@ -38,7 +39,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     link(&archive.map_or_else(build, Ok)?, &out)
 }
 
-/// Builds the static library without optimization; returns its place.
+/// Builds the static library without optimization. Returns its path.
 pub(crate) fn build() -> Result<PathBuf> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     must_succeed(Command::new(cargo).current_dir(root()).args(["build", "--package", "softband-preload"]))?;
@@ -56,7 +57,7 @@ pub(crate) fn link(archive: &Path, out: &Path) -> Result<()> {
     link_versioned(&lib, &work)
 }
 
-/// Symbols that `libsoftband.so` stands in for: those of libibverbs and those of the C library.
+/// Returns the symbols that `libsoftband.so` replaces: those of libibverbs and of the C library.
 pub(crate) fn preload_symbols() -> Result<BTreeSet<String>> {
     let mut all = verbs_symbols()?;
     all.extend(libc_symbols()?);
@@ -77,7 +78,7 @@ fn symbol_list(path: &Path) -> Result<BTreeSet<String>> {
     Ok(text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect())
 }
 
-/// What the versioned library exports.
+/// Returns the exports of the versioned library.
 pub(crate) fn versioned_symbols() -> Result<Vec<VersionedSymbol>> {
     let path = root().join("crates/libibverbs/versions.txt");
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -93,7 +94,8 @@ pub(crate) fn versioned_symbols() -> Result<Vec<VersionedSymbol>> {
         .collect()
 }
 
-/// Names by which the jumps of the versioned library reach this one, whatever else defines the plain names.
+/// Returns the name by which the jumps of the versioned library find `symbol`, even if others
+/// define the plain name.
 fn alias(symbol: &str) -> String {
     format!("softband_{symbol}")
 }
@@ -136,13 +138,14 @@ fn link_versioned(lib: &Path, work: &Path) -> Result<()> {
     cc.args(["-shared", "-nostdlib", "-Wl,-soname,libibverbs.so.1", "-Wl,-z,now", "-Wl,-z,noexecstack", "-Wl,-rpath,$ORIGIN"]);
     cc.arg(format!("-Wl,--version-script={}", map.display())).arg("-Wl,--no-undefined");
     cc.arg("-o").arg(lib.join("libibverbs.so.1")).arg(&assembler);
-    // By name and not by path: the name is what the dynamic linker will look for.
+    // By name and not by path, because the dynamic linker looks for this name.
     cc.arg("-L").arg(lib).args(["-Wl,--no-as-needed", "-lsoftband"]);
     must_succeed(&mut cc)
 }
 
-/// The versioned symbols as jumps, and the C library's as unversioned ones: without preloading, this library comes before the
-/// C library in the order of look-ups and `libsoftband.so` comes after it.
+/// Returns the assembly of the versioned symbols as jumps, and of the C library's symbols as
+/// unversioned jumps. Without preloading, this library precedes the C library in the lookup order,
+/// and `libsoftband.so` follows it.
 fn jumps(symbols: &[VersionedSymbol], libc: &BTreeSet<String>) -> Result<String> {
     let mut text = String::from("\t.section .note.GNU-stack,\"\",@progbits\n\t.text\n");
     let jump = |text: &mut String, label: &str, target: &str| {
@@ -173,7 +176,8 @@ fn jumps(symbols: &[VersionedSymbol], libc: &BTreeSet<String>) -> Result<String>
     Ok(text)
 }
 
-/// A jump that names the symbol in place of the caller's first argument: the target says which entry it refuses, and looks at nothing else.
+/// Writes a jump that replaces the caller's first argument by the symbol's name. The target reports
+/// this name and uses no other argument.
 fn refusal(text: &mut String, label: &str, VersionedSymbol { name, version, target, .. }: &VersionedSymbol) {
     let _ = write!(
         text,
@@ -183,7 +187,8 @@ fn refusal(text: &mut String, label: &str, VersionedSymbol { name, version, targ
     );
 }
 
-/// Each version inherits from the one before it; the private one stands alone.
+/// Returns the version nodes. Each version inherits from its predecessor; the private version
+/// stands alone.
 fn version_nodes(symbols: &[VersionedSymbol]) -> String {
     let number = |version: &str| -> Option<(u32, u32)> {
         let (major, minor) = version.strip_prefix("IBVERBS_")?.split_once('.')?;
@@ -203,19 +208,19 @@ fn version_nodes(symbols: &[VersionedSymbol]) -> String {
     text
 }
 
-/// Runs a command; its failure is ours.
+/// Runs a command. Fails if the command fails.
 pub(crate) fn must_succeed(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot run {}", command.get_program().to_string_lossy()))?;
     ensure!(status.success(), "{} failed ({status})", command.get_program().to_string_lossy());
     Ok(())
 }
 
-/// The checkout.
+/// Returns the root of the checkout.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the checkout").to_owned()
 }
 
-/// Where cargo builds.
+/// Returns cargo's target directory.
 pub(crate) fn target_directory() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }

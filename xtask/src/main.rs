@@ -1,4 +1,4 @@
-//! Everything that CI and the Makefile do, each by one name: `cargo xtask NAME`.
+//! Tasks of CI and the Makefile, each with a name: `cargo xtask NAME`.
 
 #![allow(clippy::disallowed_methods)] // a tool on the developer's machine: it reads the environment
 

@@ -1,12 +1,13 @@
-//! The walls of ARCHITECTURE.md that a compiler does not hold.
+//! Checks of ARCHITECTURE.md's boundaries that the compiler does not check.
 
 #![allow(clippy::disallowed_methods)]
 
 use std::path::{Path, PathBuf};
 
-/// Longest file.
+/// Longest file, in lines.
 const LINES_MAX: usize = 500;
-/// What each crate may depend on, of our own. The model side never reaches up, the program side never reaches the model.
+/// Allowed dependencies of each crate on our own crates. The model side never depends upwards. The
+/// program side never depends on the model.
 const ARROWS: [(&str, &[&str]); 16] = [
     ("types", &[]),
     ("sim", &[]),

@@ -1,10 +1,11 @@
-//! Each `unsafe` block states a reason of its own. Clippy holds that a comment is there; this holds that it says something.
+//! Checks that each `unsafe` block states its own reason. Clippy checks only that a comment exists.
 
 #![allow(clippy::disallowed_methods)]
 
 use std::path::{Path, PathBuf};
 
-/// Words that begin a comment without a reason: the reader must look for it elsewhere, and code in between moves.
+/// Beginnings of comments without a reason. The reader would have to find it elsewhere, and code in
+/// between moves.
 const EMPTY: [&str; 8] = ["as above", "as below", "as before", "as said", "passed on", "only asks", "see above", concat!("same as", " above")];
 
 fn root() -> PathBuf {
@@ -24,7 +25,7 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The lines of a text with a reason that is none, by number.
+/// Returns the line numbers of empty reasons in a text.
 fn without_reason(text: &str) -> Vec<usize> {
     let is_empty = |reason: &str| reason.is_empty() || EMPTY.iter().any(|words| reason.to_lowercase().starts_with(words));
     let reasons = text.lines().enumerate().filter_map(|(index, line)| Some((index + 1, line.split_once("// SAFETY:")?.1.trim())));
@@ -63,7 +64,7 @@ fn every_crate_follows_the_lints_of_the_workspace() {
         let text = std::fs::read_to_string(&manifest).expect("a manifest");
         assert!(text.contains("[lints]\nworkspace = true"), "{} does not follow them", manifest.display());
     }
-    // The fuzz targets are a workspace of their own, and repeat those about `unsafe`.
+    // The fuzz targets are a separate workspace, which repeats the lints about `unsafe`.
     for manifest in ["Cargo.toml", "fuzz/Cargo.toml"] {
         let text = std::fs::read_to_string(root().join(manifest)).expect("a manifest");
         for lint in ["undocumented_unsafe_blocks", "unsafe_op_in_unsafe_fn"] {

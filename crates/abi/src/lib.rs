@@ -1,12 +1,13 @@
-//! `repr(C)` copies of what the headers of the RDMA libraries declare.
+//! `repr(C)` copies of the declarations in the headers of the RDMA libraries.
 //!
-//! Everything here is data: structures, tables of function pointers and numbers, named as the C headers name them. Each module
-//! keeps a table of C expressions with the values that this crate gives them. `cargo xtask abi` compiles the same expressions
-//! against the installed headers; the unit test compares with the numbers that were checked in from the headers of rdma-core 44.0.
+//! This crate contains only data: structures, tables of function pointers, and numbers, with their
+//! C names. Each module has a table of C expressions and their values in this crate. `cargo xtask
+//! abi` compiles the same expressions against the installed headers. The unit test compares them
+//! with the checked-in numbers from the headers of rdma-core 44.0.
 
 #![allow(non_camel_case_types, non_snake_case, non_upper_case_globals)] // the headers' names
 
-/// Defines structures and notes the size of each and the offset of each field.
+/// Defines structures and records the size of each structure and the offset of each field.
 ///
 /// `LAYOUT` holds C expressions with their values. A field spelled `r#x` is `x` in C.
 macro_rules! c_structs {
@@ -18,7 +19,7 @@ macro_rules! c_structs {
             pub $kind $name { $($(#[$fmeta])* pub $field: $ty,)* }
         )*
 
-        /// C expressions and the values that this module gives them.
+        /// C expressions and their values in this module.
         pub(crate) const LAYOUT: &[(&str, usize)] = &[
             $(
                 (concat!("sizeof(", stringify!($kind), " ", stringify!($name), ")"), size_of::<$name>()),
@@ -31,24 +32,24 @@ macro_rules! c_structs {
     };
 }
 
-/// Defines constants and notes their names and values.
+/// Defines constants and records their names and values.
 macro_rules! c_constants {
     ($($(#[$meta:meta])* $name:ident = $value:expr;)*) => {
         $($(#[$meta])* pub const $name: u32 = $value;)*
 
-        /// C names and the values that this module gives them.
+        /// C names and their values in this module.
         pub(crate) const LAYOUT: &[(&str, usize)] = &[$((stringify!($name), $value as usize),)*];
     };
 }
 
 pub mod verbs;
 
-/// Every C expression that this crate answers, with its value.
+/// Returns every C expression that this crate covers, with its value.
 pub fn layout() -> impl Iterator<Item = (String, usize)> {
     verbs::layouts().into_iter().flatten().map(|(expression, value)| (expression.replace("r#", ""), *value))
 }
 
-/// Headers that the expressions of [`layout`] need.
+/// Headers required by the expressions of [`layout`].
 pub const HEADERS: &[&str] = &["stddef.h", "infiniband/verbs.h", "infiniband/sa.h", "rdma/ib_user_verbs.h", "rdma/ib_user_sa.h"];
 
 #[cfg(test)]

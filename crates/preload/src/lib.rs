@@ -1,6 +1,8 @@
-//! Everything a program gets preloaded, as one static library: `cargo xtask link` makes shared objects of it.
+//! All code that a program preloads, as one static library, from which `cargo xtask link` makes
+//! shared objects.
 //!
-//! The crates below define C symbols, and naming them brings them in. This crate has the memory that they work in.
+//! The crates below define C symbols; their names here link them in. This crate provides their
+//! memory allocator.
 
 extern crate softband_guest as _;
 extern crate softband_libibverbs as _;
@@ -15,7 +17,7 @@ static ALLOCATOR: Private = Private::new();
 static CONSTRUCTOR: extern "C" fn() = construct;
 
 extern "C" fn construct() {
-    // SAFETY: both handlers are there as long as the process is.
+    // SAFETY: both handlers exist as long as the process.
     unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
 }
 

@@ -1,4 +1,4 @@
-//! Numbers that `verbs.h` gives names to.
+//! Numbers with a name in `verbs.h`.
 
 c_constants! {
     // enum ibv_device_cap_flags
@@ -394,7 +394,7 @@ c_constants! {
     IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT = 2;
     IBV_ADVISE_MR_FLAG_FLUSH = 1;
 
-    // without a name of their own
+    // constants without an enum name
     IBV_LINK_LAYER_UNSPECIFIED = 0;
     IBV_LINK_LAYER_INFINIBAND = 1;
     IBV_LINK_LAYER_ETHERNET = 2;

@@ -176,5 +176,6 @@ c_structs! {
     }
 }
 
-/// Bytes of the port attributes as programs built before 2019 know them: `port_cap_flags2` is missing.
+/// Size in bytes of the port attributes in programs built before 2019, which lack
+/// `port_cap_flags2`.
 pub const COMPAT_PORT_ATTR_BYTES: usize = std::mem::offset_of!(ibv_port_attr, port_cap_flags2).next_multiple_of(4);

@@ -1,4 +1,4 @@
-//! Domains, shared receive queues and what else is made from attributes of its own.
+//! Domains, shared receive queues and other objects with creation attributes of their own.
 
 use super::{ibv_context, ibv_cq, ibv_mw_bind_info, ibv_pd};
 use libc::{c_int, c_uint, c_void};

@@ -1,4 +1,5 @@
-//! What the kernel's connection manager hands to librdmacm, and the record of the subnet administrator next to it.
+//! Structures that the kernel's connection manager passes to librdmacm, and the path record of the
+//! subnet administrator.
 
 use super::ibv_gid;
 use libc::c_int;

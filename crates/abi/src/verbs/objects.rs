@@ -1,4 +1,4 @@
-//! The objects that programs hold pointers to, and what they are made from.
+//! Objects to which programs hold pointers, and their creation attributes.
 
 use super::{ibv_ah_attr, ibv_context, ibv_data_buf, ibv_mw_bind_info, ibv_sge, ibv_wc_tm_info};
 use libc::{c_int, c_uint, c_void, pthread_cond_t, pthread_mutex_t};

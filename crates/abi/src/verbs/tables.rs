@@ -1,14 +1,14 @@
-//! The tables of functions through which the headers' inline functions reach the library.
+//! Function tables through which the headers' inline functions call the library.
 //!
-//! An entry that this project does not offer is declared without its arguments: the function behind it ignores them, which the
-//! C calling conventions of Linux allow.
+//! Unsupported entries are declared without arguments. The function behind them ignores its
+//! arguments, which the C calling conventions of Linux allow.
 
 use super::*;
 use libc::{c_int, c_uint, c_void, pthread_mutex_t};
 
-/// An entry that returns a status and is answered with an error whatever it is given.
+/// An entry that returns an error status for all arguments.
 pub type StatusStub = Option<unsafe extern "C" fn() -> c_int>;
-/// An entry that returns an object and is answered with NULL whatever it is given.
+/// An entry that returns NULL, instead of an object, for all arguments.
 pub type ObjectStub = Option<unsafe extern "C" fn() -> *mut c_void>;
 /// An entry that nobody calls.
 pub type Unused = Option<unsafe extern "C" fn() -> *mut c_void>;
@@ -104,5 +104,5 @@ c_structs! {
     }
 }
 
-/// What `ibv_context::abi_compat` holds when the context is the end of a [`verbs_context`].
+/// Value of `ibv_context::abi_compat` if the context is the end of a [`verbs_context`].
 pub const VERBS_ABI_IS_EXTENDED: *mut c_void = std::ptr::without_provenance_mut(usize::MAX);

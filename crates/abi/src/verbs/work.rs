@@ -1,4 +1,4 @@
-//! Work requests, completions, and what they name.
+//! Work requests, completions, and the structures that they use.
 
 use super::{ibv_ah, ibv_mr, ibv_mw};
 use libc::{c_int, c_uint, c_void};
