@@ -62,8 +62,8 @@ pub fn announce() -> Option<PendingGuard> {
 }
 
 impl PendingGuard {
-    /// Returns the guard after the caller took the lock. Either that executed a locked instruction
-    /// in this thread, or the process is single-threaded.
+    /// Returns the guard after the caller took the lock. The lock has
+    /// executed a locked instruction in this thread, unless the process is single-threaded.
     #[inline(always)]
     pub fn guard_after_lock(self) -> TablesGuard {
         TablesGuard::new(self.tables, self.slot)

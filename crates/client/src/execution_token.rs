@@ -158,7 +158,7 @@ fn give_without_data(op: Op) {
 /// present horizon.
 pub fn away<R>(blocking: impl FnOnce() -> R) -> R {
     if session::is_wall() {
-        return blocking(); // nobody waits for it
+        return blocking(); // the engine does not wait for this thread
     }
     let (Some(slot), Some(number)) = (thread_slot(), session::thread_slot_number()) else { return blocking() };
     slot.payload_len.store(0, Ordering::Relaxed);

@@ -69,7 +69,7 @@ impl MemorySpans {
             skip -= begin;
             rest -= part;
             if part > 0 {
-                let _ = parts.push(span.part(begin, part)); // there are not more than before
+                let _ = parts.push(span.part(begin, part)); // not more spans than before
             }
         }
         parts
@@ -80,7 +80,7 @@ impl From<MemorySpan> for MemorySpans {
     #[inline]
     fn from(span: MemorySpan) -> Self {
         let mut only = Self::default();
-        let _ = only.push(span); // there is room for one
+        let _ = only.push(span); // an empty list has room
         only
     }
 }
@@ -129,7 +129,7 @@ pub fn copy_one(from: &MemorySpan, to: &MemorySpan) -> bool {
 #[inline(always)]
 fn each_part(local: &[MemorySpan], remote: &[MemorySpan], copy: impl Fn(*mut u8, *mut u8, usize)) {
     if let ([from], [to]) = (local, remote) {
-        return copy(from.here, to.here, from.len_bytes.min(to.len_bytes) as usize); // as most are
+        return copy(from.here, to.here, from.len_bytes.min(to.len_bytes) as usize); // the common case
     }
     let mut others = remote.iter();
     let mut other = MemorySpan::EMPTY;

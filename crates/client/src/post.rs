@@ -28,7 +28,7 @@ pub fn post(mut record: PostRecord, entries: &[PostSge], inline: &[u8]) -> Resul
         return Ok(());
     }
     if slot.posted_len.load(Ordering::Relaxed) as usize + len > POSTED_BYTES {
-        sync(); // the engine takes everything at each turn
+        sync(); // the engine takes all posts at each call
     }
     note_progress();
     record.time_ps = now_ps();

@@ -19,7 +19,7 @@ pub(crate) fn append(parts: &[&[u8]]) {
 /// Appends a record if there is room for it.
 pub(crate) fn try_append(parts: &[&[u8]]) -> bool {
     if crate::fork::is_orphaned() {
-        return true; // its queue pairs were its parent's
+        return true; // the queue pairs of this child belonged to its parent
     }
     let one_at_a_time = PRODUCERS.lock().unwrap_or_else(PoisonError::into_inner);
     let len = parts.iter().map(|part| part.len()).sum::<usize>();

@@ -386,8 +386,8 @@ pub(crate) fn send_word(slot: u32, kind: u32) {
         let control = unsafe { BorrowedFd::borrow_raw(fd) };
         let sent = rustix::net::send(control, bytemuck::bytes_of(&Word { slot, kind }), SendFlags::NOSIGNAL);
         if matches!(sent, Err(rustix::io::Errno::BADF | rustix::io::Errno::NOTSOCK)) {
-            // The C library cannot close this descriptor, so the program used a raw system call. It
-            // would wait for an answer for ever.
+            // The C library cannot close this descriptor, so the program used a raw
+            // system call. The program would wait for an answer for ever.
             crate::warn::always("this program has closed the descriptor by which it reaches the engine, and cannot go on");
             crate::execution_token::leave();
         }

@@ -48,7 +48,7 @@ pub(crate) fn wake(number: u32) {
     let _ = futex::wake(word, futex::Flags::empty(), u32::MAX >> 1);
 }
 
-/// Sleeps on this thread's wake word until another side wakes it, unless `is_over` returns true.
+/// Sleeps on this thread's wake word until a wake-up, unless `is_over` returns true.
 pub(crate) fn sleep(slot: &ThreadSlot, is_over: impl Fn() -> bool) {
     let word = word(own());
     let seen = word.load(Ordering::SeqCst);

@@ -108,7 +108,7 @@ impl Builder {
             return;
         }
         if let Some(batch) = self.own() {
-            batch.error.get_or_insert(Errno(libc::EINVAL)); // begun twice
+            batch.error.get_or_insert(Errno(libc::EINVAL)); // started twice
             return;
         }
         softband_client::away(|| {

@@ -92,7 +92,7 @@ unsafe extern "C" fn get_event(abi_channel: *mut ibv_comp_channel, cq: *mut *mut
             // for its acknowledgement.
             let queues = ours.completion_queues();
             let Some(pointer) = queues.get(&event.cq).copied() else {
-                continue; // an event of a queue that was destroyed since
+                continue; // the CQ of this event was destroyed
             };
             // SAFETY: the CQ is in the table, so it is not destroyed, and the caller gives writable
             // results.

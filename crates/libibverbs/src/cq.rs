@@ -218,7 +218,7 @@ pub unsafe extern "C" fn ibv_resize_cq(abi_cq: *mut ibv_cq, entries: c_int) -> c
         // SAFETY: the caller names a CQ of ours.
         let inner = unsafe { inner(abi_cq) }?;
         if !inner.has_fewer_than(entries as usize + 1) {
-            return Err(Errno(libc::EINVAL)); // it must hold what waits (IBTA 11.2.6.3)
+            return Err(Errno(libc::EINVAL)); // it must hold all waiting completions (IBTA 11.2.6.3)
         }
         let reply: CreateCqReply = call(Op::ResizeCq, &ResizeCq { cq: inner.handle, entries })?;
         inner.queue.lock().ring.replace(CompletionRing::new(reply.ring_offset, reply.capacity));

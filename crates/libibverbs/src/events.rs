@@ -162,7 +162,7 @@ unsafe extern "C" fn get_event(abi_context: *mut ibv_context, event: *mut ibv_as
             let read: AsyncEvent = read_or_wait(&Reading { op: Op::AsyncRead, object: ours.async_object, fd })?;
             let element = take_element(ours, &read);
             if element.is_null() && element_of(read.event) != Element::Port {
-                continue; // an event of an object that was destroyed since
+                continue; // the object of this event was destroyed
             }
             // SAFETY: the caller gives a writable event.
             unsafe { not_null(event)?.write(ibv_async_event { element, event_type: read.event }) };

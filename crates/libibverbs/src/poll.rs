@@ -192,7 +192,7 @@ fn next(queue: &mut CqQueue, cq: &CqInner) -> Option<From> {
         return next_of_others(queue, cq);
     }
     if queue.own_left == Some(0) {
-        return None; // what was posted since the poll began, and with it all that came later, is for the next one
+        return None; // the next poll gets work posted since this poll began, and all later completions
     }
     let remote_cqe_ring = cq.remote_cqe_ring.as_ref().filter(|remote_cqe_ring| remote_cqe_ring.holds(1));
     let before = remote_cqe_ring.map(|_| queue.own_before.unwrap_or(queue.own.len()));
@@ -296,7 +296,7 @@ fn retire(ours: &Context, cq: &CqInner, known: &mut Option<(u32, *const QpInner)
         let srq = unsafe { &(*pointer.0).inner };
         srq.receive.retire_one();
         if srq.is_xrc {
-            return true; // The queue pair may be another process's.
+            return true; // the queue pair may belong to another process
         }
     }
     let at = match *known {

@@ -75,7 +75,7 @@ impl CqOfQp {
     }
 }
 
-/// Fill level of a queue: requests that were posted and have not completed. All counters wrap.
+/// Fill level of a queue: requests that were posted and have not completed. The counters wrap.
 pub(crate) struct WorkQueue {
     room: AtomicU32,
     posted: AtomicU32,

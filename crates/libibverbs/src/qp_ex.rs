@@ -256,7 +256,7 @@ unsafe extern "C" fn wr_abort(abi_qp: *mut ibv_qp_ex) {
     // SAFETY: the header's inline function passes the queue pair whose table names this function.
     unsafe {
         with(abi_qp, |qp| {
-            let _ = qp.builder.close(|_| Ok(())); // nor is an error told
+            let _ = qp.builder.close(|_| Ok(())); // an abort reports no error
         });
     }
 }

@@ -195,8 +195,8 @@ struct PortAttributes {
 /// `to` points to `bytes` writable bytes.
 unsafe fn copy_head<T: Copy>(value: &T, to: *mut c_void, bytes: usize) {
     let known = bytes.min(size_of::<T>());
-    // SAFETY: the caller promises `bytes` writable bytes at `to`, and `known` does not exceed
-    // `value`.
+    // SAFETY: the caller promises `bytes` writable bytes at `to`, and `known` does not
+    // exceed the size of `value`.
     unsafe {
         std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast::<u8>(), to.cast(), known);
         std::ptr::write_bytes(to.cast::<u8>().add(known), 0, bytes - known);

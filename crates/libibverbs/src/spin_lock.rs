@@ -54,15 +54,14 @@ impl<T> SpinLock<T> {
         Some(Held(self))
     }
 
-    /// Locks the value and returns the permission to read the engine's tables, or `None` if no
-    /// tables exist.
+    /// Locks the value and guards the engine's tables. The guard is `None` if no tables exist.
     #[inline(always)]
     pub(crate) fn lock_and_guard(&self) -> (Held<'_, T>, Option<TablesGuard>) {
         let announced = announce();
         match self.try_lock() {
             Some(held) => (held, announced.map(PendingGuard::guard_after_lock)),
             None => {
-                drop(announced); // nobody waits for a lock meanwhile
+                drop(announced); // no thread waits for a lock with an announcement
                 (self.lock(), guard_tables())
             }
         }

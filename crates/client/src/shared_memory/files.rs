@@ -12,7 +12,7 @@ const KEPT_MAX: usize = 16;
 /// A cached file. Writers hold the lock of peers; reads need no lock.
 struct Kept {
     number: AtomicU32,
-    /// PID of the process with this memory: the file is useless after its end.
+    /// PID of the process with this memory. The library closes the file after its end.
     owner: AtomicU32,
     fd: AtomicI32,
 }

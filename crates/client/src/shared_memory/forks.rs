@@ -12,8 +12,8 @@ use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-/// Most bytes that a fork copies. Above this, the child sees the file, including later writes of
-/// its parent, and no copy.
+/// Most bytes that a fork copies. Above this, the child sees the file
+/// instead of a copy, including later writes of its parent.
 const COPIED_MAX: usize = 256 << 20;
 
 /// A shared range and the address of its copy; 0 for no copy.

@@ -168,7 +168,7 @@ fn give_back(start: usize, end: usize) {
     let Some(file) = own_file() else { return };
     let others = maps::other_writers();
     if others == Others::Unable {
-        return; // they stay where they are, which nobody notices
+        return; // the pages stay in the file, which the program does not notice
     }
     let registered: Vec<_> = lock(&REGISTERED).iter().map(|range| (range.start, range.end)).collect();
     for (from, to) in without(start, end, &registered) {

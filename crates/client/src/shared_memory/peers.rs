@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// Held while the mappings change, and over forks.
 pub(crate) static PEERS: Mutex<()> = Mutex::new(());
 
-/// Mapping of a region in this process. Writers hold the lock above. Earlier, no thread could reach
-/// the region of the former serial.
+/// Mapping of a region in this process. Writers hold the lock above.
+/// They replace only a serial that the table no longer has.
 struct Alias {
     /// Serial of the key's publication; 0 for none.
     serial: AtomicU64,
@@ -44,7 +44,7 @@ pub(crate) fn alias(entry: &KeyEntry, key: u32, address: u64) -> Option<*mut u8>
 fn map(entry: &KeyEntry, alias: &Alias, key: u32) -> Option<()> {
     let _one_at_a_time = super::lock(&PEERS);
     if alias.serial.load(Ordering::Relaxed) == entry.serial.load(Ordering::Relaxed) {
-        return Some(()); // another thread has done it
+        return Some(()); // another thread has mapped it
     }
     // No unmapping here: another thread may be accessing the former region, which was withdrawn
     // meanwhile.

@@ -156,7 +156,7 @@ fn step(
 ) -> Option<Step> {
     let own = guard.queue_pair(index, qp.qpn).filter(|own| own.state.load(Ordering::Acquire) == IBV_QPS_RTS)?;
     let Some(to) = guard.datagram_receiver(receiver.entry.checked_sub(1)?, lid, qpn) else {
-        (receiver.entry, receiver.queues) = (0, None); // it may have another one now
+        (receiver.entry, receiver.queues) = (0, None); // the receiver may now have another entry
         return None;
     };
     let version = to.version.load(Ordering::SeqCst);
@@ -172,13 +172,13 @@ fn step(
         Some(false) => return None,
         Some(true) => {}
     }
-    let route; // for as long as it is copied from
+    let route; // must outlive the copy
     let mut local = MemorySpans::default();
     if record.path & HAS_ROUTE != 0 {
         route = header(own.port_guid.load(Ordering::Relaxed), record, data);
         local.push(span_here(route.as_ptr() as u64, GRH_BYTES))?;
     }
-    let free = GRH_BYTES - local.len_bytes(); // in front, which stays as it is
+    let free = GRH_BYTES - local.len_bytes(); // unused bytes before the data
     local_spans(guard, &mut receiver.mkeys.local, own, data, false, &mut local)?;
     let len_bytes = free + local.len_bytes() - GRH_BYTES;
     if len_bytes > u64::from(own.mtu_bytes.load(Ordering::Relaxed)) {
@@ -208,7 +208,7 @@ fn step(
     if to.version.load(Ordering::SeqCst) != version || !lock.is_valid() || !lock.take_front() {
         return None;
     }
-    room.publish(); // at once: who ends in between takes the request with him
+    room.publish(); // at once: a process that ends in between takes the request with it
     receiver.is_new |= to.state.load(Ordering::Acquire) == IBV_QPS_RTR;
     Some(Step::done(len_bytes, remote_cqe_ring.raises_event(record.flags & send_flags::SOLICITED != 0) | lock.reaches_limit()))
 }

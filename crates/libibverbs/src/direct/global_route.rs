@@ -38,7 +38,7 @@ pub(crate) fn route_of(attributes: &ibv_ah_attr, source_ipv4: u32) -> GlobalRout
 pub(super) fn header(port_guid: u64, record: &PostRecord, data: &Data<'_>) -> [u8; GRH_BYTES as usize] {
     let GlobalRoute { dgid, first_word, hop_limit, source_ipv4 } = record.route();
     let immediate = if record.opcode == opcode::SEND { 0 } else { IMMEDIATE_BYTES };
-    // Datagrams are never too long for this field. Payload is padded to whole words (IBTA 9.2.3).
+    // The caller rejects datagrams longer than the MTU. Payload is padded to whole words (IBTA 9.2.3).
     let transport_bytes = OTHERS_BYTES + immediate + data.len_bytes().next_multiple_of(4);
     let sgid = (u128::from(SUBNET_PREFIX) << 64 | u128::from(port_guid)).to_be_bytes();
     if record.path & ON_ETHERNET != 0 {

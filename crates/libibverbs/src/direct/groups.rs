@@ -51,7 +51,7 @@ pub(super) fn deliver(at: (&QpInner, u32), (receivers, groups): (&mut Receivers,
     let (mlid, service_level) = split_path(record.path);
     let group = (mlid, record.route().dgid);
     let (mut version, members) = groups.members(at.0, group)?;
-    let members = members.to_vec(); // as they were when it was sent
+    let members = members.to_vec(); // the members at the time of sending
     let to = |member: &DatagramReceiver| PostRecord {
         path: path(member.lid as u16, service_level) | record.path & (HAS_ROUTE | ON_ETHERNET),
         remote_qpn: member.qpn,
@@ -72,7 +72,7 @@ pub(super) fn deliver(at: (&QpInner, u32), (receivers, groups): (&mut Receivers,
                 may_wait = false;
                 break;
             }
-            version = present; // somebody else has joined or left
+            version = present; // another member has joined or left
         }
     }
     Some(len_bytes)

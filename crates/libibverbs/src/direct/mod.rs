@@ -143,7 +143,7 @@ pub(crate) fn carry_out(qp: &QpInner, (sending, mut guard): (&mut Sending, Optio
     let Some(index) = qp.direct_entry.checked_sub(1) else { return false };
     let Some(cq) = qp.send_cq.get() else { return false };
     if !qp.send.is_settled() {
-        guard = None; // others may have to go on meanwhile
+        guard = None; // other threads may have to continue during the wait
         let is_nowhere = qp.qp_type == IBV_QPT_UD && split_path(record.path).0 == 0;
         if is_nowhere || !has_engine_finished(qp, index) {
             return false;
@@ -160,7 +160,7 @@ pub(crate) fn carry_out(qp: &QpInner, (sending, mut guard): (&mut Sending, Optio
         opcode::RDMA_READ | opcode::RDMA_WRITE => move_all(at, (sending, guard), record, data),
         opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD | opcode::ATOMIC_WRITE => atomic::change(at, (sending, guard), record, data),
         _ if qp.qp_type == IBV_QPT_UD => {
-            drop(guard); // the engine may have to be asked
+            drop(guard); // this may call the engine
             deliver_datagram(at, sending, record, data)
         }
         _ => send::deliver(at, (sending, guard), record, data),
@@ -182,7 +182,7 @@ pub(crate) fn carry_out(qp: &QpInner, (sending, mut guard): (&mut Sending, Optio
 #[inline(never)]
 fn deliver_datagram(at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>) -> Option<u64> {
     match split_path(record.path).0 {
-        0 => None, // the engine knows what becomes of it
+        0 => None, // the engine decides its fate
         1..MULTICAST_LIDS => datagram::deliver(at, &mut sending.receivers, (None, true), record, data),
         _ => groups::deliver(at, (&mut sending.receivers, &mut sending.groups), record, data),
     }

@@ -160,7 +160,7 @@ impl Message<'_> {
         if !consumer.take_front() {
             return Some(Step::LATER);
         }
-        room.publish(); // at once: who ends in between takes the request with him
+        room.publish(); // at once: a process that ends in between takes the request with it
         Some(Step::done(len_bytes, remote_cqe_ring.raises_event(record.flags & send_flags::SOLICITED != 0) | consumer.reaches_limit()))
     }
 
