@@ -42,7 +42,8 @@ struct Receiver {
     /// Datagrams until the next request to the engine, and below, the last such interval.
     until_asked: u32,
     between: u32,
-    /// The receiver was only in RTR, and below, its program was notified, once, of a message.
+    /// The receiver was only in RTR. Below: its program was notified of a message, which happens
+    /// once.
     is_new: bool,
     is_established: bool,
     /// At the last check, it had no receive request.
@@ -188,7 +189,7 @@ fn step(
     let front = receives.front(mode);
     receiver.has_no_request = front.is_none();
     let Some(request) = front else {
-        // The datagram is lost (IBTA 9.8.3.2), as the engine decided first.
+        // The datagram is lost (IBTA 9.8.3.2). The engine has handled the first loss.
         return Some(if receiver.is_starved { Step::done(len_bytes, false) } else { Step::EMPTY });
     };
     let wr_id = request.wr_id;
