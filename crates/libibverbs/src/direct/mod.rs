@@ -3,9 +3,8 @@
 //!
 //! The engine handles all unusual cases: a key that does not fit, a peer that is not ready, memory
 //! not mapped here for an atomic. Only the engine knows their consequences. Work of one queue pair
-//! stays in order. This code executes work only after the engine has completed
-//! all its work of the queue pair.
-//! Completions keep the order of their creation.
+//! stays in order. This code executes work only after the engine has completed all its work of the
+//! queue pair. Completions keep the order of their creation.
 
 mod atomic;
 mod datagram;
