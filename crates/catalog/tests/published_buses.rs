@@ -252,8 +252,8 @@ fn the_published_figures_of_both_buses_come_out() {
         let basis = if row.calibrated { "calibrated" } else { "predicted" };
         println!("{} {:34} {:9.2} {:9.2} {:+6.1} % {basis}", row.id, row.what, row.published, row.model, row.deviation());
     }
-    // Nobody explained why bidirectional striping stays a tenth below two bound processes: the
-    // traffic is the same.
+    // Bidirectional striping stays a tenth below two bound processes with the same traffic. The
+    // reason is unknown.
     let unexplained = ["E030", "E040"];
     let predicted: Vec<&Row> = rows.iter().filter(|row| !row.calibrated).collect();
     let mut deviations: Vec<f64> = predicted.iter().map(|row| row.deviation().abs()).collect();

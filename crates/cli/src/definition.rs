@@ -1,4 +1,4 @@
-//! The command line for clap: commands, options, help. It generates completions and man pages.
+//! The command line for clap: commands, options, help. Completions and man pages derive from it.
 
 use crate::{completions, exec, external, fabric, fault, model, own_parts, parts, run, status, up};
 use clap::error::ErrorKind;

@@ -99,7 +99,7 @@ pub enum PatternError {
 /// Largest message in bytes: half of the largest RDMA message (IBTA 9.7.7: 2^31 bytes).
 const BYTES_MAX: u64 = 1 << 30;
 /// perftest's bandwidth defaults: 128 requests in the send queue, and 100 messages per completion
-/// up to 8 KiB. It reads the clock at each message of up to 20000.
+/// up to 8 KiB. In runs of at most 20000 messages, it reads the clock at each.
 const STREAM_WINDOW: u32 = 128;
 const STREAM_INTERVAL: u32 = 100;
 const STREAM_INTERVAL_BYTES_MAX: u64 = 8_192;

@@ -161,7 +161,7 @@ fn by_pattern(arguments: &ModelArguments, (fabric, loaded): Fabric<'_>, pattern:
         let keys = if arguments.from.is_some() { "to and from" } else { "from and to" };
         bail!("{keys} are both {name}: a stream goes from one host to another\n  help: name two hosts, or leave one of them out");
     }
-    // The default is the first host, or the second if the first is the other end.
+    // The default is `first`, or `second` if `first` is the other end.
     let other_than = |end: Option<u32>, first, second| Some(if end == Some(first) { second } else { first }).filter(|_| is_stream);
     let settings = Settings {
         bytes: arguments.bytes.or(of_file),
