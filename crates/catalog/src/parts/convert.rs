@@ -129,8 +129,8 @@ fn gaps(read: &mut PartReader<'_>) -> MessageGaps {
     }
 }
 
-/// Refuses a buffer with lanes too small for one whole packet. Such a lane would never get the
-/// credits to send the packet.
+/// Refuses a buffer with lanes too small for one whole packet. Those lanes would never get the
+/// credits to send it.
 fn check_buffer(read: &mut PartReader<'_>, buffer_bytes: u32, vls: OperationalVls, mtu: Mtu) {
     let lanes = u32::from(vls.data_lanes());
     let needed = CreditBlocks::for_packet(mtu.bytes() + PACKET_OVERHEAD_BYTES).0;
