@@ -1,4 +1,4 @@
-//! Starting programs on hosts, and ending everything that was started.
+//! Starts programs on hosts, and ends all processes that they started.
 
 use crate::control::{ControlEvent, Mailbox};
 use crate::outputs::Outputs;
@@ -12,24 +12,24 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-/// Where a program's standard output or error goes.
+/// Destination of a program's standard output or standard error.
 pub type ProgramOutput = Box<dyn Write + Send>;
 
 /// A program to run on a host.
 pub struct Program {
     /// Index of the host in the fabric.
     pub host: usize,
-    /// As the user wrote it.
+    /// Command as the user wrote it.
     pub command: String,
-    /// The words to execute; the first is found on the PATH.
+    /// Words to execute. The PATH locates the first.
     pub arguments: Vec<String>,
-    /// Variables that it gets besides those of its caller.
+    /// Environment variables beside those of the caller.
     pub environment: Vec<(String, String)>,
     pub stdout: Option<ProgramOutput>,
     pub stderr: Option<ProgramOutput>,
 }
 
-/// The libraries that programs are given.
+/// The libraries that programs load.
 #[derive(Clone, Debug)]
 pub(crate) struct Libraries {
     pub(crate) preload: PathBuf,
@@ -37,19 +37,20 @@ pub(crate) struct Libraries {
     pub(crate) by_preload: bool,
 }
 
-/// A program that was started.
+/// A started program.
 pub(crate) struct Started {
     pub(crate) pid: i32,
 }
 
-/// By what a program finds its engine and the engine its program.
+/// Number, ticket and engine name by which a program and its engine find each other.
 pub(crate) struct Identity<'a> {
     pub(crate) number: usize,
     pub(crate) ticket: u64,
     pub(crate) engine: &'a str,
 }
 
-/// Starts `program`, in simulated time on the processors that are named; its end will be put into the mailbox.
+/// Starts `program` and later puts its end into the mailbox. In simulated time, the program may run
+/// only on `processors`.
 pub(crate) fn start(
     program: &mut Program,
     identity: &Identity<'_>,
@@ -65,7 +66,7 @@ pub(crate) fn start(
         command.env("LD_PRELOAD", joined(&libraries.preload, "LD_PRELOAD", ' '));
     }
     command.env("LD_LIBRARY_PATH", joined(&libraries.directory, "LD_LIBRARY_PATH", ':'));
-    // SAFETY: only async-signal-safe system calls between fork and exec.
+    // SAFETY: `before_exec` makes only async-signal-safe system calls between fork and exec.
     unsafe { command.pre_exec(move || before_exec(processors.as_ref())) };
     let child = command.spawn()?;
     let started = Started { pid: child.id() as i32 };
@@ -76,7 +77,7 @@ pub(crate) fn start(
     Ok(started)
 }
 
-/// Passes on what a program prints, and tells of its end.
+/// Passes on the output of a program, and reports its end to the mailbox.
 fn follow(mut child: Child, program: &mut Program, number: usize, mailbox: &Arc<Mailbox>, outputs: &mut Outputs) -> std::io::Result<()> {
     if let (Some(from), Some(to)) = (child.stdout.take(), program.stdout.take()) {
         outputs.add(from.into(), to)?;
@@ -92,7 +93,7 @@ fn follow(mut child: Child, program: &mut Program, number: usize, mailbox: &Arc<
     Ok(())
 }
 
-/// `first` in front of what the variable holds already.
+/// Returns `first`, followed by the present value of the variable.
 pub(crate) fn joined(first: &Path, variable: &str, separator: char) -> String {
     match std::env::var(variable) {
         Ok(rest) if !rest.is_empty() => format!("{}{separator}{rest}", first.display()),
@@ -100,16 +101,18 @@ pub(crate) fn joined(first: &Path, variable: &str, separator: char) -> String {
     }
 }
 
-/// Own process group (to be ended together), gone when the engine is gone.
+/// Gives the process its own process group, so that the engine can end the group. The kernel ends
+/// the process when the engine ends.
 fn before_exec(processors: Option<&CpuSet>) -> std::io::Result<()> {
-    // SAFETY: plain system calls on this process only.
+    // SAFETY: both are plain system calls on this process only.
     unsafe {
         libc::setpgid(0, 0);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
     }
     if let Some(processors) = processors {
         let _ = rustix::thread::sched_setaffinity(None, processors);
-        // SAFETY: `personality` gets and sets a number of this process only. Addresses are printed, so they must not be random.
+        // SAFETY: `personality` gets and sets a number of this process only. Programs print
+        // addresses, so addresses must not be random.
         unsafe {
             let persona = libc::personality(0xFFFF_FFFF);
             if persona >= 0 {
@@ -123,7 +126,7 @@ fn before_exec(processors: Option<&CpuSet>) -> std::io::Result<()> {
 impl Engine {
     pub(crate) fn start_program(&mut self, program: usize) {
         if self.programs[program].arguments.is_empty() {
-            return; // stands for those that others start
+            return; // this entry stands for programs that others start
         }
         let ticket = match self.expect_process(self.programs[program].host, program, None) {
             Ok(ticket) => ticket,
@@ -165,23 +168,24 @@ impl Engine {
 }
 
 impl Started {
-    /// Sends a signal to the program and all it started in its group.
+    /// Sends a signal to the process group of the program.
     pub(crate) fn signal(&self, signal: i32) {
-        // SAFETY: a signal to a process group that this engine has made.
+        // SAFETY: sends a signal to a process group that this engine created.
         unsafe { libc::kill(-self.pid, signal) };
     }
 }
 
-/// Splits a command into words as a shell does; commands that need a shell get one.
+/// Splits a command into words as a shell does. For a command that needs a shell, returns a call of
+/// `/bin/sh`.
 ///
 /// # Errors
-/// When a quote is not closed or nothing is there.
+/// If the command is empty or a quote is not closed.
 pub fn arguments_of(command: &str) -> Result<Vec<String>, String> {
     if command.trim().is_empty() {
         return Err("the command is empty".into());
     }
     let words = words_of(command)?;
-    // A bare NAME=VALUE in front is an assignment, and only a shell knows those.
+    // Only a shell understands a leading NAME=VALUE, which is an assignment.
     let assignment = words.first().is_some_and(|word| word.split('/').next().is_some_and(|head| head.contains('=')));
     if assignment || needs_shell(command) {
         return Ok(vec!["/bin/sh".into(), "-c".into(), command.into()]);
@@ -189,7 +193,8 @@ pub fn arguments_of(command: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// Whether a shell would see more than words: operators, expansions, globs outside single quotes.
+/// Returns whether a shell would see more than words: operators, expansions, globs outside single
+/// quotes.
 fn needs_shell(command: &str) -> bool {
     let mut single = false;
     let mut double = false;

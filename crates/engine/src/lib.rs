@@ -1,13 +1,16 @@
-//! The engine: one process that owns the fabric and hands the execution token to one program thread at a time.
+//! The engine: one process that owns the fabric and hands the execution token to one program thread
+//! at a time.
 //!
-//! **Invariant (causality).** An event at time `t` is executed only when no thread can still cause an earlier one: a thread that
-//! holds the token has all its posts stamped with its own clock, which is at least the time at which it got the token, and no
-//! event is executed before it gives the token back. A call of a thread is executed as an event at the thread's own clock.
+//! **Invariant (causality).** The engine executes an event at time `t` only when no thread can
+//! still cause an earlier event. A thread that holds the token stamps all its posts with its own
+//! clock. This clock is at least the time at which the thread got the token. The engine executes no
+//! event before the thread returns the token. The engine executes a call as an event at the clock
+//! of its thread.
 //!
-//! **Invariant (order).** Everything that happens is an event with a place in one total order; which thread runs next follows
-//! from it alone. The host's scheduling has no say.
+//! **Invariant (order).** Every occurrence is an event with a place in one total order. This order
+//! alone determines the next thread. The host's scheduling has no influence.
 
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // the model side's only reader of clocks, threads and sockets
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // only the engine reads clocks and uses threads and sockets
 
 mod absent;
 mod admission;

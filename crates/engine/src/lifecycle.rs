@@ -1,4 +1,4 @@
-//! Processes come, fork, change their image and go.
+//! Starts, forks, replaces and ends processes.
 
 use crate::calls::program_time;
 use crate::control::ControlEvent;
@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a call outside our sight may take, in wall-clock time, to count as over at once.
+/// Wall-clock time within which a call outside the engine's sight counts as immediate.
 const AWAY_GRACE: Duration = Duration::from_millis(5);
-/// From here on the status says which signal has ended a program.
+/// Smallest exit status that stands for a signal.
 const STATUS_OF_SIGNALS: i32 = 128;
-/// Process number 0 sees itself as this process id.
+/// Process id that process number 0 sees as its own.
 const VIRTUAL_PID_FIRST: u32 = 1_000;
 
 pub(crate) fn new_thread(state: ThreadState) -> Thread {
@@ -31,10 +31,10 @@ fn host_entry(address: u32, name: &str) -> HostEntry {
 }
 
 impl Engine {
-    /// A process of `program` will attach with the ticket that this returns.
+    /// Adds a process of `program`, which will attach with the returned ticket.
     ///
     /// # Errors
-    /// When the system has no memory or no descriptors for it: nothing has changed then.
+    /// If the system has no memory or no descriptors for it. The engine's state is then unchanged.
     pub(crate) fn expect_process(&mut self, host: usize, program: usize, parent: Option<usize>) -> std::io::Result<u64> {
         let number = self.processes.len();
         let mut shared = Shared::new()?;
@@ -132,7 +132,8 @@ impl Engine {
         Ok((ticket, self.processes[child].number))
     }
 
-    /// Waits for promised children: their parent has had the token, so they exist now, and nothing may happen before they take part.
+    /// Waits for promised children. Their parent has had the token, so they exist now. No event may
+    /// happen before they take part.
     pub(crate) fn keep_promises(&mut self, parent: usize) {
         while let Some(child) = self.processes.find(|process| process.state == ProcessState::Promised && process.parent == Some(parent)) {
             self.processes[child].state = ProcessState::Expected;
@@ -166,13 +167,14 @@ impl Engine {
         } else {
             record.threads.push(thread);
         }
-        // Behind the answer to its maker, which has yet to make it.
+        // This event follows the answer to the parent thread, which has yet to create the new
+        // thread.
         let at = clock.max(self.now) + SimDuration::from_picos(1);
         self.queue.push(at, process as u32, Event::Resume { process, slot: slot as u32 });
         Ok(slot as u32)
     }
 
-    /// A process says that it ends: its peers see that from now on.
+    /// Ends a process that announced its end. Its peers see the end from now on.
     pub(crate) fn process_exits(&mut self, process: usize) {
         if self.pace == Pace::Virtual {
             self.miss_children_of(process);
@@ -183,7 +185,8 @@ impl Engine {
         }
     }
 
-    /// What its parent has seen to be gone is gone, although the end of the connection may be on its way.
+    /// Ends the children of `parent` that are zombies. The parent may have seen their end before
+    /// the engine got the end of their connections.
     fn miss_children_of(&mut self, parent: usize) {
         let is_gone = |child: usize| {
             let record = &self.processes[child];
@@ -193,10 +196,11 @@ impl Engine {
         gone.into_iter().for_each(|child| self.process_gone(child));
     }
 
-    /// A process ended without a word: a crash or a kill.
+    /// Ends a process that did not announce its end: a crash or a kill.
     pub(crate) fn process_gone(&mut self, process: usize) {
         if self.processes[process].state == ProcessState::Attached {
-            // A parent that is there learns of it and says what it thinks fit: a shell's pipeline may end by a signal in good order.
+            // A living parent learns of this end and reports it if necessary. A signal may end a
+            // shell's pipeline without a fault.
             let is_told = self.processes[process].parent.is_some_and(|parent| self.processes[parent].is_alive());
             if self.pace == Pace::Virtual && !is_told && !self.has_ended_by_itself(process) {
                 self.warn(format!("{} was killed or crashed at {:.6} s of simulated time", self.command_of(process), self.now.as_secs_f64()));
@@ -205,8 +209,9 @@ impl Engine {
         }
     }
 
-    /// Whether it has ended with a status of its own, by a way that we do not see (`quick_exit`, a system call of its own). Of what programs
-    /// have started and left behind nobody tells us the status.
+    /// Returns whether a process ended itself with its own status, in a way that the engine does
+    /// not see (`quick_exit`, its own system call). The engine gets no status of processes that
+    /// programs started and left behind.
     fn has_ended_by_itself(&mut self, process: usize) -> bool {
         let Process { program, parent: None, .. } = self.processes[process] else { return false };
         let started = Instant::now();
@@ -242,7 +247,7 @@ impl Engine {
         self.admission.forget_member(self.processes[process].secret);
         if self.pace == Pace::Wall {
             self.admission.take_file(self.processes[process].shared.memory_file_number());
-            // A fabric that stays sees any number of processes come and go.
+            // A persistent fabric sees any number of processes come and go.
             self.processes[process].shared.retire();
         }
     }
@@ -255,8 +260,8 @@ impl Engine {
         }
     }
 
-    /// The host needs a moment to end the process; a process that waits for that natively must not see it at a time that depends on
-    /// the host, so simulated time stands still meanwhile.
+    /// Waits until the host has ended the process. Simulated time stands still meanwhile. Otherwise
+    /// a process that waits natively for this end would see it at a time that depends on the host.
     fn await_death(&mut self, process: usize) {
         let started = Instant::now();
         while self.processes[process].connection.is_some() && started.elapsed() < Duration::from_secs(5) && !self.interrupt.is_raised() {
@@ -279,7 +284,8 @@ impl Engine {
         }
     }
 
-    /// Descriptors close a moment before the parent gets its SIGCHLD and can wait for the process.
+    /// Waits until the process is a zombie. Its descriptors close a moment before the parent gets
+    /// SIGCHLD and can wait for it.
     pub(crate) fn await_zombie(&self, process: usize) {
         let started = Instant::now();
         while self.processes[process].pid > 0 && !self.is_zombie(process) && started.elapsed() < Duration::from_secs(1) {
@@ -299,14 +305,14 @@ impl Engine {
         let Some(process) = self.processes.find(|process| process.connection == Some(connection)) else { return };
         self.processes[process].connection = None;
         if self.processes[process].state == ProcessState::Attached {
-            // What its threads still asked for comes first: the very last thing may be that the process ends.
+            // Calls of its threads come first. The last call may be the end of the process.
             let slots = 0..self.processes[process].threads.len() as u32;
             let at = slots.map(|slot| self.clock_of(process, slot)).max().unwrap_or(self.now);
             self.queue.push(at, process as u32, Event::ProcessGone { process });
         }
     }
 
-    /// A thread that was away has come back: it goes on at the present horizon.
+    /// Lets a thread continue that was away, at the present horizon.
     pub(crate) fn thread_back(&mut self, connection: u64, slot: u32) {
         let Some(process) = self.processes.find(|process| process.connection == Some(connection)) else { return };
         let Some(thread) = self.processes[process].threads.get_mut(slot as usize) else { return };
@@ -323,8 +329,9 @@ impl Engine {
         self.queue.push(clock, process as u32, Event::Resume { process, slot });
     }
 
-    /// When what a thread has asked for takes place: at its own clock, and in wall pace at the host's. A program that lies about the time
-    /// there would lead the engine's clock away from the host's, and everybody's work with it.
+    /// Returns the time at which the call of a thread takes place: the thread's own clock, in wall
+    /// pace the host's clock. In wall pace, a program with a false time would lead the engine's
+    /// clock away from the host's. That would affect the work of all programs.
     pub(crate) fn clock_of(&self, process: usize, slot: u32) -> SimTime {
         match self.pace {
             Pace::Virtual => self.processes[process].clock(slot).max(self.now),
@@ -332,7 +339,8 @@ impl Engine {
         }
     }
 
-    /// A thread goes where the engine does not see it. A call that is over at once is over at the same simulated time in every run.
+    /// Lets a thread go where the engine does not see it. A call that returns at once ends at the
+    /// same simulated time in every run.
     pub(crate) fn goes_away(&mut self, process: usize, slot: u32) {
         let thread = &mut self.processes[process].threads[slot as usize];
         thread.state = ThreadState::Away;
@@ -384,7 +392,8 @@ impl Engine {
         self.raise(process, signal);
     }
 
-    /// A signal for a process: the first thread that waits takes it, else whichever gets the token next.
+    /// Raises a signal for a process. The first waiting thread takes it; otherwise the next thread
+    /// that gets the token.
     fn raise(&mut self, process: usize, signal: u32) {
         let record = &mut self.processes[process];
         record.signals_pending |= 1 << (signal & 63);

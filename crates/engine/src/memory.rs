@@ -1,7 +1,9 @@
-//! The programs' memory as the model reaches it: `process_vm_readv` and `process_vm_writev`, no mapping of ours in between.
+//! The programs' memory as the model reaches it: `process_vm_readv` and `process_vm_writev`,
+//! without an engine mapping in between.
 //!
-//! Writes are put off until the program (or a read of the model) can look, so that the packets of a message cost one system
-//! call together. That is invisible: a program only runs when it has the token, and [`ProgramMemory::flush`] comes before it.
+//! The engine defers writes until the program or a read of the model can see them. The packets of a
+//! message then need one system call together. Programs cannot observe the delay: a program runs
+//! only when it has the token, and [`ProgramMemory::flush`] comes before that.
 
 use crate::shared_words::SharedWords;
 use softband_model::verbs::api::{HostMemory, MemoryFault, PayloadSlice, read_and_write};
@@ -10,7 +12,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::Ordering;
 
-/// Writes of one process that are put off are carried out beyond this many bytes.
+/// Deferred bytes of one process beyond which the engine carries out the writes.
 const DEFERRED_BYTES_MAX: usize = 4 << 20;
 /// Longest vector of one system call (IOV_MAX).
 const VECTORS_MAX: usize = 1024;
@@ -27,26 +29,27 @@ struct Deferred {
 pub(crate) struct ProgramMemory {
     pids: Vec<Option<i32>>,
     deferred: Vec<Deferred>,
-    /// Processes for which something was put off since the last [`Self::flush_all`].
+    /// Processes with writes deferred since the last [`Self::flush_all`].
     dirty: Vec<usize>,
-    /// Whose memory the last event has written.
+    /// Process whose memory the last event wrote.
     pub(crate) last_written: Option<ProcessId>,
-    /// What programs change themselves.
+    /// Words that programs change themselves.
     pub(crate) words: SharedWords,
-    /// Memory of some program was read.
+    /// Set when the engine has read memory of some program.
     has_reached: bool,
-    /// The first failure of the host to let us at any program's memory, to be told once.
+    /// First refusal of the host to give access to any program's memory. The engine reports it
+    /// once.
     pub(crate) denied: Option<std::io::Error>,
-    /// The losses, each with its process of the host.
+    /// Lost writes, each with the host's process id.
     pub(crate) lost: Vec<(i32, Lost)>,
 }
 
-/// Why what peers write to registered memory does not get there.
+/// Reason why writes of peers do not reach registered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lost {
-    /// It is shared with others, and may not be written to any more.
+    /// The memory is a shared mapping, and the program may no longer write to it.
     Protected,
-    /// The process has another user now, or has made itself undumpable.
+    /// The process changed its user or made itself undumpable.
     Hidden,
 }
 
@@ -63,7 +66,7 @@ impl std::fmt::Display for Lost {
 }
 
 impl ProgramMemory {
-    /// Process `number` is the host's process `pid` from now on; `None`: it is gone.
+    /// Sets the host's process id `pid` of process `number`. `None` means that the process is gone.
     pub(crate) fn set_pid(&mut self, number: ProcessId, pid: Option<i32>) {
         let index = number.0 as usize;
         if self.pids.len() <= index {
@@ -79,28 +82,29 @@ impl ProgramMemory {
         self.pids.get(process.0 as usize).copied().flatten().ok_or(MemoryFault)
     }
 
-    /// Carries out what was put off for anybody.
+    /// Carries out the deferred writes of all processes.
     pub(crate) fn flush_all(&mut self) {
         for index in std::mem::take(&mut self.dirty) {
             self.flush(ProcessId(index as u32));
         }
     }
 
-    /// Whether all of a span is mapped, and writable where `write`: what the kernel finds out when it pins memory. A program whose
-    /// mappings cannot be read is believed, unless its memory is to be reached by way of the kernel (`by_kernel`).
+    /// Returns whether the whole span is mapped, and writable if `write`. The kernel checks this
+    /// when it pins memory. If the engine cannot read a program's mappings, it trusts the program.
+    /// With `by_kernel` the engine reaches the memory through the kernel and tests access first.
     pub(crate) fn can_be_pinned(&mut self, process: ProcessId, (address, len): (u64, u64), write: bool, by_kernel: bool) -> bool {
-        // The last page of a file's mapping may lie behind the end of the file.
+        // The last page of a file mapping may lie behind the end of the file.
         if by_kernel && len > 0 && self.read(process, address.saturating_add(len - 1), &mut [0]).is_err() {
             return false;
         }
         let Ok(maps) = self.pid(process).and_then(|pid| std::fs::read(format!("/proc/{pid}/maps")).map_err(|_| MemoryFault)) else {
             return true;
         };
-        // Files that are mapped may have any name.
+        // Mapped files may have any name.
         covers(&String::from_utf8_lossy(&maps), (address, address.saturating_add(len)), if write { "rw" } else { "r" })
     }
 
-    /// Carries out what was put off for `process`.
+    /// Carries out the deferred writes of `process`.
     pub(crate) fn flush(&mut self, process: ProcessId) {
         let index = process.0 as usize;
         if self.deferred.get(index).is_none_or(|deferred| deferred.writes.is_empty()) {
@@ -112,7 +116,7 @@ impl ProgramMemory {
                 self.write_batch(pid, batch);
             }
         }
-        // Keep the allocation for the next turn.
+        // Keep the allocation for the next writes.
         let mut writes = deferred.writes;
         writes.clear();
         self.deferred[index] = Deferred { writes, bytes: 0 };
@@ -126,25 +130,28 @@ impl ProgramMemory {
             let bytes = payload.bytes();
             total += bytes.len();
             local.push(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
-            // Neighbouring packets of one message are one span on the other side.
+            // Neighboring packets of one message form one span on the other side.
             match remote.last_mut() {
                 Some(last) if last.iov_base as u64 + last.iov_len as u64 == *address => last.iov_len += bytes.len(),
                 _ => remote.push(libc::iovec { iov_base: *address as *mut libc::c_void, iov_len: bytes.len() }),
             }
         }
-        // SAFETY: the local vectors name live buffers that are only read; the remote ones are checked by the kernel.
+        // SAFETY: the local vectors name live buffers, which the kernel only reads. The kernel
+        // checks the remote vectors.
         let written = unsafe { libc::process_vm_writev(pid, local.as_ptr(), local.len() as u64, remote.as_ptr(), remote.len() as u64, 0) };
         if written == total as isize || written < 0 && self.is_denied(pid) {
             return;
         }
-        // Some page of it is gone or protected: what can still be written is written, as an HCA would to the pages it has pinned.
+        // Some page is gone or protected. The engine writes the other pages, as an HCA would write
+        // the pages that it has pinned.
         match batch {
             [(address, payload)] => self.write_regardless(pid, *address, payload.bytes()),
             _ => batch.chunks(1).for_each(|single| self.write_batch(pid, single)),
         }
     }
 
-    /// Writes page by page, whatever rights the program has to them by now: an HCA has pinned them. Those that are gone take nothing.
+    /// Writes page by page, regardless of the program's present access rights: an HCA has pinned
+    /// the pages. Skips pages that are gone.
     fn write_regardless(&mut self, pid: i32, address: u64, bytes: &[u8]) {
         let Ok(file) = OpenOptions::new().write(true).open(format!("/proc/{pid}/mem")) else { return };
         let (mut from, mut looked) = (0, false);
@@ -164,12 +171,13 @@ impl ProgramMemory {
         }
     }
 
-    /// Whether the last system call failed since the host does not let us at that memory.
+    /// Returns whether the last system call failed because the host denies access to this memory.
     fn is_denied(&mut self, pid: i32) -> bool {
         let error = std::io::Error::last_os_error();
         let is_denied = error.raw_os_error() == Some(libc::EPERM);
-        // Who is not of our user, or not dumpable, has its files in /proc belong to another one (proc(5)). Others need not suffer for it.
-        // Nor where others were reached.
+        // If a process has another user or is not dumpable, another user owns its files in /proc
+        // (proc(5)). That must not end the run for other programs. The same holds if the engine has
+        // reached other memory.
         if is_denied
             && std::fs::metadata(format!("/proc/{pid}/stat"))
                 .map_or(true, |data| data.uid() != rustix::process::geteuid().as_raw() || self.has_reached)
@@ -186,7 +194,8 @@ fn is_mapped(pid: i32, address: u64) -> bool {
     std::fs::read(format!("/proc/{pid}/maps")).is_ok_and(|maps| covers(&String::from_utf8_lossy(&maps), (address, address + 1), ""))
 }
 
-/// Whether the mappings of `/proc/PID/maps` cover a range without a gap and with these rights (`r`, `rw`).
+/// Returns whether the mappings of `/proc/PID/maps` cover a range without a gap and with the
+/// `needed` rights (`r`, `rw`).
 fn covers(maps: &str, (start, end): (u64, u64), needed: &str) -> bool {
     let mut covered = start;
     for line in maps.lines() {
@@ -214,7 +223,8 @@ impl HostMemory for ProgramMemory {
         let pid = self.pid(process)?;
         let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
         let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
-        // SAFETY: the local vector names a live, exclusively borrowed buffer; the remote one is checked by the kernel.
+        // SAFETY: the local vector names a live, exclusively borrowed buffer. The kernel checks the
+        // remote vector.
         let read = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
         if read == into.len() as isize {
             self.has_reached = true;
@@ -223,7 +233,7 @@ impl HostMemory for ProgramMemory {
         if read < 0 && self.is_denied(pid) {
             return Err(MemoryFault);
         }
-        // Whatever rights the program has to it by now.
+        // This read ignores the program's present access rights.
         let file = File::open(format!("/proc/{pid}/mem")).map_err(|_| MemoryFault)?;
         file.read_exact_at(into, address).map_err(|_| MemoryFault)
     }

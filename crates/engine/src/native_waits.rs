@@ -1,4 +1,5 @@
-//! The kernel's answer to what a thread waits for: its system call, and the sockets behind the call's descriptors.
+//! Finds the wait of a thread in the kernel: its system call and the sockets behind its
+//! descriptors.
 
 use crate::pace::Engine;
 use crate::process::Process;
@@ -15,12 +16,13 @@ const POLLFD_BYTES: usize = 8;
 /// State of a listening socket in `/proc/net/tcp`.
 const TCP_LISTEN: &str = "0A";
 
-/// What a thread waits for by a system call. `None` where it runs, or where the kernel does not tell.
+/// Describes the wait of a thread in a system call. Returns `None` if the kernel does not show the
+/// call.
 pub(crate) fn of_thread(pid: i32, tid: i32) -> Option<String> {
     Call::of(pid, tid).map(|call| call.in_words(pid, &|address| address.to_string(), &|_| None))
 }
 
-/// A system call that a thread is in.
+/// System call of a thread.
 struct Call {
     number: i64,
     arguments: [u64; 2],
@@ -35,7 +37,8 @@ impl Call {
         Some(Self { number, arguments: [argument(), argument()] })
     }
 
-    /// `host`: how an address is called; `event`: the name of the event that a Unix socket of ours stands for.
+    /// Describes the call. `host` names an address. `event` names the event behind a Unix socket of
+    /// the engine.
     fn in_words(&self, pid: i32, host: &dyn Fn(Ipv4Addr) -> String, event: &dyn Fn(&str) -> Option<String>) -> String {
         let one = |fd: u64| descriptor_in_words(pid, fd as i32, host, event);
         match self.number {
@@ -63,7 +66,7 @@ fn many(descriptors: Vec<i32>, one: impl Fn(u64) -> String) -> String {
     if names.is_empty() { "waits for descriptors".into() } else { format!("waits for {}", names.join(", or ")) }
 }
 
-/// The descriptors of a `poll` with these arguments.
+/// Returns the descriptors of a `poll` with these arguments.
 fn polled(pid: i32, [at, count]: [u64; 2]) -> Vec<i32> {
     let mut bytes = vec![0; (count as usize).min(DESCRIPTORS_MAX) * POLLFD_BYTES];
     let read = File::open(format!("/proc/{pid}/mem")).and_then(|memory| memory.read_exact_at(&mut bytes, at));
@@ -74,7 +77,7 @@ fn polled(pid: i32, [at, count]: [u64; 2]) -> Vec<i32> {
     descriptors.filter(|fd| *fd >= 0).collect()
 }
 
-/// The descriptors that an epoll descriptor watches.
+/// Returns the descriptors that an epoll descriptor watches.
 fn watched(pid: i32, fd: i32) -> Vec<i32> {
     let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
     text.lines().filter_map(|line| line.strip_prefix("tfd:")?.split_ascii_whitespace().next()?.parse().ok()).collect()
@@ -101,7 +104,8 @@ fn tcp_socket(inode: &str, host: &dyn Fn(Ipv4Addr) -> String) -> Option<String> 
     })
 }
 
-/// An address of `/proc/net/tcp`: four bytes (or sixteen, with the IPv4 address in the last four) in the host's order, and a port.
+/// Parses an address and a port of `/proc/net/tcp`. The address has four bytes in the host's order,
+/// or sixteen with the IPv4 address in the last four.
 fn endpoint(text: &str) -> Option<(Ipv4Addr, u16)> {
     let (address, port) = text.split_once(':')?;
     let last = address.get(address.len().checked_sub(8)?..)?;
@@ -109,7 +113,7 @@ fn endpoint(text: &str) -> Option<(Ipv4Addr, u16)> {
     Some((address, u16::from_str_radix(port, 16).ok()?))
 }
 
-/// The abstract name that a Unix socket has.
+/// Returns the abstract name of a Unix socket.
 fn unix_socket(inode: &str) -> Option<String> {
     let text = fs::read_to_string("/proc/net/unix").ok()?;
     let fields = text.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>()).find(|fields| fields.get(6) == Some(&inode))?;
@@ -117,7 +121,8 @@ fn unix_socket(inode: &str) -> Option<String> {
 }
 
 impl Engine {
-    /// At wall pace threads wait in the kernel: a line for each of them, and one for each queue pair of the process.
+    /// Adds a line for each thread and each queue pair of the process. In wall pace threads wait in
+    /// the kernel.
     pub(crate) fn describe_natively(&self, process: &Process, lines: &mut Vec<String>) {
         let number = process.number.0 as usize;
         let host = |address: Ipv4Addr| self.name_of_native_host(address);
@@ -141,7 +146,7 @@ impl Engine {
         named.map_or_else(|| address.to_string(), |host| hosts[host].name.clone())
     }
 
-    /// The event of a channel whose bytes come by this socket.
+    /// Names the event of the channel whose bytes arrive at this socket.
     fn name_of_event_socket(&self, process: &Process, path: &str) -> Option<String> {
         let owner = process.number.0 as usize;
         let is_it = |object: u32| {
@@ -163,11 +168,12 @@ mod tests {
     use std::io::Read;
     use std::net::{TcpListener, TcpStream};
 
-    /// The words for the thread that runs `wait`, once the kernel says that it sleeps there.
+    /// Returns the description of the thread that runs `wait`, when the kernel shows it asleep
+    /// there.
     fn words_of(wait: impl FnOnce() + Send + 'static) -> String {
         let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
-            // SAFETY: asks for a number.
+            // SAFETY: only returns a number.
             sender.send(unsafe { libc::gettid() }).unwrap();
             wait();
         });
@@ -198,7 +204,7 @@ mod tests {
         let (reader, _writer) = std::io::pipe().unwrap();
         let words = words_of(move || {
             let mut set = libc::pollfd { fd: std::os::fd::AsRawFd::as_raw_fd(&reader), events: libc::POLLIN, revents: 0 };
-            // SAFETY: one element, as the count says.
+            // SAFETY: the pointer names one element, as the count states.
             unsafe { libc::poll(&raw mut set, 1, 60_000) };
         });
         assert!(words.starts_with("waits for a pipe (descriptor "), "{words}");

@@ -1,40 +1,44 @@
-//! The addresses of a fabric in wall pace: sockets are the kernel's there, so each fabric on the machine needs a network of its own.
+//! The addresses of a fabric in wall pace. The kernel provides the sockets, so each fabric on the
+//! machine needs its own network.
 
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-/// Host 0 of the first network, which is 127.77.0.0/16; the next is 127.78.0.0/16, and so on.
+/// Address of host 0 in the first network, 127.77.0.0/16. The next network is 127.78.0.0/16, and so
+/// on.
 pub(crate) const BASE: u32 = 0x7F4D_0001;
 const NEXT: u32 = 1 << 16;
 const NETWORKS: u32 = 150;
 const _: () = assert!(BASE + NETWORKS * NEXT < 0x7FFF_0000, "within 127.0.0.0/8");
 
-/// A network that no other fabric on this machine has.
+/// A network of addresses. No other fabric on this machine has it.
 #[derive(Debug)]
 pub(crate) struct Network {
     base: u32,
-    /// Its name is the reservation: the kernel lets only one have it, and takes it back however this process ends.
+    /// Socket whose name is the reservation. The kernel gives the name to only one process and
+    /// releases it when that process ends.
     _reservation: Option<OwnedFd>,
 }
 
 impl Network {
-    /// In simulated time no address leaves the engine, and they are the same in every run.
+    /// Returns the network of simulated time. Addresses do not leave the engine, and every run has
+    /// the same addresses.
     pub(crate) fn simulated() -> Self {
         Self { base: BASE, _reservation: None }
     }
 
-    /// Address of a host, as a big-endian number.
+    /// Returns the address of a host as a big-endian number.
     pub(crate) fn address(&self, host: usize) -> u32 {
         self.base + host as u32
     }
 
-    /// Takes a network that is free, from one run to the next another: the ports of connections that have just ended are not free
-    /// yet, and a new fabric is to have all of them.
+    /// Reserves a free network, a different one in the next run. The ports of connections that have
+    /// just ended are not free yet, and a new fabric needs all ports.
     pub(crate) fn reserve() -> anyhow::Result<Self> {
         Self::reserve_as("softband-network")
     }
 
-    /// The same, with reservations of this name.
+    /// Reserves a free network, with this prefix of reservation names.
     fn reserve_as(reservation: &str) -> anyhow::Result<Self> {
         let first = std::process::id() % NETWORKS;
         for number in (first..NETWORKS).chain(0..first) {
@@ -44,7 +48,8 @@ impl Network {
                 return Ok(Self { base: BASE + number * NEXT, _reservation: Some(socket) });
             }
         }
-        // Anybody may hold the names, and keeps nobody from a fabric by that: networks are shared then, and so are ports.
+        // Any process may hold all names. The fabric starts nevertheless and shares a network and
+        // its ports.
         Ok(Self { base: BASE + first * NEXT, _reservation: None })
     }
 }

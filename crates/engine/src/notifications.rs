@@ -1,5 +1,6 @@
-//! Events of completion queues into which programs put completions themselves, in wall pace: the program finds in the word of
-//! [`Arming`] whether an event is due, and tells the engine, which raises it.
+//! Events of CQs into which programs put completions themselves, in wall pace. The program finds in
+//! the [`Arming`] word whether an event is due. It then notifies the engine, which raises the
+//! event.
 
 use crate::pace::Engine;
 use crate::process::{Mapped, Shared};
@@ -10,19 +11,20 @@ use softband_model::verbs::api::QpSnapshot;
 use softband_types::{CqHandle, HcaId, ProcessId, QpType, Qpn};
 use std::sync::atomic::{Ordering, fence};
 
-/// Events of one queue that its program may leave unread: more come from a lying peer.
+/// Most events of one queue that its program may leave unread. Only a lying peer causes more.
 const UNREAD_MAX: u32 = 1024;
-/// Events that are made up for at once. More than one are due only where a program arms a queue again before it has heard of the last.
+/// Most events that the engine makes up for at once. More than one is due only if a program arms a
+/// queue again before it got the last event.
 const MADE_UP_MAX: usize = 8;
 
-/// The shared part of a completion queue that raises events, mapped as long as the queue is there.
+/// Shared part of a CQ that raises events. The mapping lasts as long as the queue.
 pub(crate) struct Armable {
     ring: Mapped,
     entries: u32,
 }
 
 impl Armable {
-    /// Of the ring of `entries` (a power of two) at `remote_cqe_ring`.
+    /// Maps the ring of `entries` (a power of two) at `remote_cqe_ring`.
     pub(crate) fn new(shared: &Shared, remote_cqe_ring: u64, entries: u32) -> Option<Self> {
         let ring = Mapped::new(shared.memory_file()?.as_fd(), remote_cqe_ring, remote_cqe_ring_bytes(entries))?;
         Some(Self { ring, entries })
@@ -37,35 +39,38 @@ impl Armable {
         &self.header().arming.0
     }
 
-    /// Whether something is there that the program has not taken.
+    /// Returns whether the ring holds a completion that the program has not taken.
     fn holds_any(&self) -> bool {
         let counter = self.header().consumed.0.load(Ordering::Relaxed);
         let at = size_of::<RemoteCqeRingHeader>() + (counter % self.entries) as usize * size_of::<RemoteCqe>();
-        // SAFETY: within the mapping; only this part of the entry is looked at while others may write.
+        // SAFETY: the entry lies within the mapping. While others may write, the engine reads only
+        // this atomic field of it.
         let sequence = unsafe { &(*self.ring.base().add(at).cast::<RemoteCqe>()).sequence };
         sequence.load(Ordering::Acquire) == counter.wrapping_add(1)
     }
 }
 
 impl Engine {
-    /// The engine has let a completion in: raises the event if the queue is armed for it.
+    /// Raises the event of a completion from the engine if the queue is armed for it.
     pub(crate) fn raise_if_armed(&mut self, process: ProcessId, cq: CqHandle, solicited_or_error: bool) {
         let Some(armable) = self.cqs.get(&cq.0).and_then(|record| record.armable.as_ref()) else { return };
-        // The program arms the queue and then looks for completions: one of both sees what the other has done.
+        // The program arms the queue and then polls for completions. At least one side sees the
+        // action of the other.
         fence(Ordering::SeqCst);
         if armable.arming().disarm(solicited_or_error) {
             self.cq_event(process, cq);
         }
     }
 
-    /// A program has completed work of its own in a queue that was armed.
+    /// Raises the event of an armed queue in which its own program completed work.
     pub(crate) fn notify_own(&mut self, process: usize, cq: u32) {
         if self.cqs.get(&cq).is_some_and(|record| record.process == process) {
             self.raise_due(CqHandle(cq));
         }
     }
 
-    /// A program has put something into an armed queue of its queue pair's peer, or left few requests in the one that it takes from.
+    /// Raises the event of an armed queue of the peer, into which a program put a completion. Also
+    /// checks the limit of a shared receive queue in which the program left few requests.
     pub(crate) fn notify_peer(&mut self, owner: ProcessId, hca: HcaId, qpn: Qpn, record: &PostRecord) {
         let Ok(qp) = self.world.query_qp(owner, hca, qpn) else { return };
         let receiver = match qp.init.qp_type {
@@ -82,14 +87,15 @@ impl Engine {
         }
     }
 
-    /// The peer of a queue pair, if that one is connected to it.
+    /// Returns the peer of a queue pair, if the peer is connected to it.
     fn peer_of(&self, hca: HcaId, qp: &QpSnapshot) -> Option<QpSnapshot> {
         let (peer_hca, peer_qpn) = self.named_peer(hca, qp)?;
         let (_, peer) = self.world.find_qp(peer_hca, peer_qpn)?;
         (self.named_peer(peer_hca, &peer) == Some((hca, qp.qpn))).then_some(peer)
     }
 
-    /// Raises an event that is due; whether there was one. Each is due once, also where several programs tell of it.
+    /// Raises an event that is due, and returns whether an event was due. Each event is due once,
+    /// even if several programs report it.
     fn raise_due(&mut self, cq: CqHandle) -> bool {
         let Some(record) = self.cqs.get(&cq.0) else { return false };
         let is_due = record.armable.as_ref().is_some_and(|armable| armable.arming().redeem());
@@ -100,7 +106,8 @@ impl Engine {
         is_due
     }
 
-    /// The queues in which events may be due on account of a queue pair: where it receives, and where its peer does.
+    /// Returns the CQs in which a queue pair can cause due events: its receive CQ and that of its
+    /// peer.
     pub(crate) fn queues_around(&self, hca: HcaId, qpn: Qpn) -> Vec<CqHandle> {
         let Some((_, qp)) = self.world.find_qp(hca, qpn) else { return Vec::new() };
         let peer = self.peer_of(hca, &qp);
@@ -108,15 +115,17 @@ impl Engine {
         [qp.init.recv_cq].into_iter().chain(peer.map(|peer| peer.init.recv_cq)).chain(domain.into_iter().flatten()).collect()
     }
 
-    /// A connection has ended: raises what is due, for who was to tell of it may not be heard any more.
+    /// Raises all due events of these queues after the end of a connection. The engine may no
+    /// longer hear the program that had to report them.
     pub(crate) fn raise_all_due(&mut self, queues: &[CqHandle]) {
         for cq in queues {
             let _raised = (0..MADE_UP_MAX).take_while(|_| self.raise_due(*cq)).count();
         }
     }
 
-    /// A process has ended that may have put something into these queues: had it no time to see that one was armed, this does it in its
-    /// stead. The event may be for something that was there before.
+    /// Raises events in place of an ended process that may have put completions into these queues.
+    /// The process may have had no time to see that a queue was armed. The event may belong to an
+    /// earlier completion.
     pub(crate) fn make_up_for_the_gone(&mut self, queues: &[CqHandle]) {
         self.raise_all_due(queues);
         for cq in queues {

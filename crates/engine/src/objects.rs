@@ -1,17 +1,18 @@
-//! What descriptors of programs stand for: sockets, completion channels, channels of asynchronous events, timers.
+//! The objects behind descriptors of programs: sockets, completion channels, channels of
+//! asynchronous events, timers.
 
 use rustix::net::SocketAddrUnix;
 use softband_ipc::calls::readiness;
 use softband_sim::SimTime;
 use std::collections::{BTreeMap, VecDeque};
 
-/// An object behind descriptors, apart from sockets, which have a table of their own.
+/// An object behind descriptors. Sockets also have their own table.
 #[derive(Debug)]
 pub(crate) enum Object {
     Socket,
-    /// Events of completion queues: visible from, cookie, completion queue.
+    /// Events of CQs: time from which the event is visible, cookie, CQ.
     CompletionChannel(VecDeque<(SimTime, u64, u32)>),
-    /// Asynchronous events of an HCA: visible from, event, element.
+    /// Asynchronous events of an HCA: time from which the event is visible, event, element.
     AsyncChannel {
         process: u32,
         hca: u32,
@@ -25,17 +26,17 @@ pub(crate) enum Object {
     },
 }
 
-/// All objects, with how many references programs hold to each.
+/// All objects, each with the number of references that programs hold.
 #[derive(Default)]
 pub(crate) struct Objects {
     all: BTreeMap<u32, (Object, u32)>,
-    /// In wall pace: where programs hear of the events of their channels.
+    /// In wall pace: sockets by which programs get the events of their channels.
     event_sockets: BTreeMap<u32, (usize, SocketAddrUnix)>,
     last: u32,
 }
 
 impl Objects {
-    /// A new object with one reference.
+    /// Adds an object with one reference, and returns its number.
     pub(crate) fn add(&mut self, object: Object) -> u32 {
         self.last += 1;
         self.all.insert(self.last, (object, 1));
@@ -50,7 +51,7 @@ impl Objects {
     pub(crate) fn retain(&mut self, number: u32) -> bool {
         self.all.get_mut(&number).map(|(_, references)| *references += 1).is_some()
     }
-    /// Gives a reference back; the object itself when it was the last.
+    /// Releases a reference. Returns the object if this was the last reference.
     pub(crate) fn release(&mut self, number: u32) -> Option<Object> {
         let (_, references) = self.all.get_mut(&number)?;
         *references -= 1;
@@ -60,7 +61,7 @@ impl Objects {
         self.event_sockets.remove(&number);
         self.all.remove(&number).map(|(object, _)| object)
     }
-    /// The process hears of the object's events there.
+    /// Sets the socket by which the process gets the events of the object.
     pub(crate) fn set_event_socket(&mut self, number: u32, socket: (usize, SocketAddrUnix)) {
         if self.all.contains_key(&number) {
             self.event_sockets.insert(number, socket);
@@ -69,7 +70,7 @@ impl Objects {
     pub(crate) fn event_socket(&self, number: u32) -> Option<(usize, &SocketAddrUnix)> {
         self.event_sockets.get(&number).map(|(process, socket)| (*process, socket))
     }
-    /// When the timers that are set fire.
+    /// Returns the times at which armed timers fire.
     pub(crate) fn timers(&self) -> impl Iterator<Item = SimTime> {
         self.all.values().filter_map(|(object, _)| match object {
             Object::Timer { at, .. } => Some(*at).filter(|at| *at > SimTime::ZERO),
@@ -77,7 +78,7 @@ impl Objects {
         })
     }
 
-    /// The channel to which asynchronous events of `hca` go for `process`.
+    /// Returns the channels for asynchronous events of `hca` in `process`.
     pub(crate) fn async_channel(&mut self, process: u32, hca: u32) -> Vec<u32> {
         let mine = |object: &Object| matches!(object, Object::AsyncChannel { process: p, hca: h, .. } if *p == process && *h == hca);
         self.all.iter().filter(|(_, (object, _))| mine(object)).map(|(number, _)| *number).collect()
@@ -85,7 +86,7 @@ impl Objects {
 }
 
 impl Object {
-    /// Readiness bits at `now`; sockets know their own.
+    /// Returns the readiness bits at `now`. Sockets have their own readiness.
     pub(crate) fn readiness(&self, now: SimTime) -> u32 {
         let visible = match self {
             Self::Socket => false,
@@ -97,7 +98,7 @@ impl Object {
     }
 }
 
-/// What asynchronous events are about that go with their object.
+/// Kind of object whose destruction removes its asynchronous events.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum About {
     QueuePair,
@@ -105,7 +106,7 @@ pub(crate) enum About {
 }
 
 impl About {
-    /// Whether an event of this number (`enum ibv_event_type`) is.
+    /// Returns whether the event of this number (`enum ibv_event_type`) concerns this kind.
     fn is_about(self, event: u32) -> bool {
         match self {
             Self::QueuePair => matches!(event, 1..=7 | 16),
@@ -114,7 +115,7 @@ impl About {
     }
 }
 
-/// Takes the events of an object that is gone out of a channel; how many those were.
+/// Removes the events of a destroyed object from a channel, and returns their number.
 pub(crate) fn drop_async_events(channel: &mut Object, about: About, element: u32) -> usize {
     let Object::AsyncChannel { events, .. } = channel else { return 0 };
     let before = events.len();
@@ -122,7 +123,7 @@ pub(crate) fn drop_async_events(channel: &mut Object, about: About, element: u32
     before - events.len()
 }
 
-/// How many events of completion queue `cq` wait in `channel` (they go with the queue).
+/// Removes the events of CQ `cq` from `channel`. They end with the queue.
 pub(crate) fn drop_events_of(channel: &mut Object, cq: u32) {
     if let Object::CompletionChannel(events) = channel {
         events.retain(|(_, _, of)| *of != cq);

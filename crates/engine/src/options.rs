@@ -1,11 +1,11 @@
-//! The options of a run, and how it may fail.
+//! Options of a run, and the reasons for which it may fail.
 
 use crate::time_limit::Limits;
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Raised by a signal handler to end a run.
+/// Flag that a signal handler raises to end a run.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicU8>);
 
@@ -16,11 +16,11 @@ impl Interrupt {
     pub fn raise(&self) {
         self.0.store(RAISED, Ordering::SeqCst);
     }
-    /// Raises it because the run has lasted as long as it may.
+    /// Raises the flag because the run has reached its time limit.
     pub(crate) fn expire(&self) {
         let _ = self.0.compare_exchange(0, EXPIRED, Ordering::SeqCst, Ordering::SeqCst);
     }
-    /// Raised, or expired.
+    /// Returns whether the flag was raised or has expired.
     pub fn is_raised(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
@@ -29,50 +29,51 @@ impl Interrupt {
     }
 }
 
-/// Why a run ended before its programs did.
+/// Reason why a run ended before its programs.
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
 pub enum Failure {
-    /// Nothing can happen any more, but programs still wait.
+    /// No event can happen any more, but programs still wait.
     Stuck {
         waiting: Vec<String>,
     },
-    /// Packets wait for each other's credits in a cycle, for ever.
+    /// Packets wait for each other's credits in a cycle.
     Deadlock {
-        /// Each port with the one whose credits it waits for.
+        /// Each port, with the port whose credits it waits for.
         waits: String,
     },
     Interrupted,
-    /// The run has lasted as long as it may.
+    /// The run has reached its time limit.
     TimedOut {
-        /// As a reader wants it: `5 s of wall-clock time`.
+        /// Limit in words: `5 s of wall-clock time`.
         limit: String,
-        /// Who waits for what.
+        /// Each waiting thread, with the reason of its wait.
         waiting: Vec<String>,
     },
-    /// The host does not let the engine at the programs' memory.
+    /// The host denies the engine access to the programs' memory.
     MemoryDenied {
         reason: String,
     },
 }
 
-/// Whose clock the programs go by.
+/// Clock of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// The simulation's.
+    /// The clock of the simulation.
     Virtual,
-    /// The host's.
+    /// The clock of the host.
     Wall,
 }
 
-/// How a run is made.
+/// Options of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Programs get the library by `LD_PRELOAD` as well.
     pub by_preload: bool,
-    /// On how many processors the run may be, 1 or 2; `None`: as many as are there.
+    /// Number of processors for the run, 1 or 2. `None` means as many as the machine has.
     pub processors: Option<u32>,
     pub pace: Pace,
-    /// Seconds from 1970-01-01 00:00:00 UTC to simulated time zero, by the hosts' clocks. Nothing in wall pace.
+    /// Seconds from 1970-01-01 00:00:00 UTC to simulated time zero, by the hosts' clocks. Unused in
+    /// wall pace.
     pub epoch_seconds: u64,
     pub limits: Limits,
 }

@@ -1,5 +1,5 @@
-//! What programs print, passed on between turns: so the order in which lines of several programs appear is that of virtual
-//! time, and not of the host.
+//! Passes on the output of programs between turns. Lines of several programs therefore appear in
+//! the order of simulated time, not in that of the host.
 
 use crate::launch::ProgramOutput;
 use rustix::event::epoll;
@@ -31,7 +31,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// Passes on what is there, in the order of the programs.
+    /// Passes on the available output, in the order of the programs.
     pub(crate) fn drain(&mut self) {
         let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 8];
         let none = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -57,7 +57,7 @@ impl Outputs {
                     self.pipes[number] = None;
                 }
                 Ok(len) => {
-                    // A sink that is gone (a closed terminal) must not stop the run.
+                    // A closed sink (a closed terminal) must not stop the run.
                     let _ = pipe.to.write_all(&self.buffer[..len]);
                 }
                 Err(rustix::io::Errno::INTR) => {}
@@ -66,7 +66,7 @@ impl Outputs {
         }
     }
 
-    /// Whether somebody still holds the other end of a pipe.
+    /// Returns whether some process still holds the other end of a pipe.
     pub(crate) fn is_open(&self) -> bool {
         self.pipes.iter().any(Option::is_some)
     }

@@ -31,32 +31,32 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-/// Node number of the engine's own events in the event order, behind every process.
+/// Node number of the engine's own events in the event order, after all processes.
 const NODE_ENGINE: u32 = u32::MAX;
 const PRELOAD: &str = "libsoftband.so";
 
-/// What happens on the program side at a time.
+/// An event on the program side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     StartProgram {
         program: usize,
     },
-    /// The thread gets the token.
+    /// The thread gets the execution token.
     Resume {
         process: usize,
         slot: u32,
     },
-    /// The thread's call is carried out: everything up to its clock has happened.
+    /// The engine carries out the thread's call. All events up to the thread's clock have happened.
     Execute {
         process: usize,
         slot: u32,
     },
-    /// A wait has lasted as long as it may.
+    /// A wait has reached its deadline.
     WaitOver {
         process: usize,
         slot: u32,
         generation: u32,
-        /// It was a [`Waiting::OsPoll`](crate::process::Waiting).
+        /// Set if the wait was a [`Waiting::OsPoll`](crate::process::Waiting).
         polls: bool,
     },
     ObjectChanged {
@@ -79,7 +79,7 @@ pub(crate) enum Event {
     },
 }
 
-/// A fabric with programs on it, in simulated time.
+/// A fabric and the programs that run on it.
 pub struct Engine {
     pub(crate) world: World,
     pub(crate) queue: Agenda,
@@ -97,16 +97,17 @@ pub struct Engine {
     pub(crate) retired: Vec<crate::process::Shared>,
     pub(crate) interrupt: Interrupt,
     pub(crate) warnings: Vec<String>,
-    /// Packets that will never move again, once there are such.
+    /// Description of packets that will never move again, if a deadlock exists.
     pub(crate) deadlock: Option<String>,
     pub(crate) seed: u64,
     /// Date of simulated time zero, in seconds since 1970.
     pub(crate) epoch_seconds: u64,
     pub(crate) pace: Pace,
-    /// In wall pace: channels of whose events the programs have not heard yet, with how many.
+    /// In wall pace: channels with events that their programs have not got yet, and the number of
+    /// events.
     pub(crate) untold: BTreeMap<u32, u64>,
     pub(crate) started_at: Instant,
-    /// The same moment on the clock that programs read.
+    /// The same moment on the clock that programs read, in nanoseconds.
     pub(crate) wall_start_ns: u64,
     pub(crate) turns: u64,
     pub(crate) alarms_made: u64,
@@ -121,7 +122,7 @@ pub struct Engine {
     pub(crate) outputs: Outputs,
     pub(crate) started: Vec<Option<Started>>,
     pub(crate) statuses: Vec<Option<i32>>,
-    /// Others start programs, and the command line asks for passes.
+    /// Set if other processes start programs and the command line requests passes.
     pub(crate) stays: bool,
     pub(crate) ended_at: Vec<SimTime>,
     pub(crate) fabric_events: u64,
@@ -137,10 +138,11 @@ fn monotonic_nanos() -> u64 {
 }
 
 impl Engine {
-    /// An engine for `spec`. `libraries` is the directory that holds `libsoftband.so` and `libibverbs.so.1`.
+    /// Creates an engine for `spec`. `libraries` is the directory that holds `libsoftband.so` and
+    /// `libibverbs.so.1`.
     ///
     /// # Errors
-    /// When the libraries are not there or the control socket cannot be opened.
+    /// If the libraries are missing or the engine cannot open the control socket.
     pub fn new(spec: &FabricSpec, seed: u64, libraries: &Path, options: Options, interrupt: Interrupt) -> anyhow::Result<Self> {
         let preload = libraries.join(PRELOAD);
         anyhow::ensure!(preload.is_file(), "{} is not there: run `make build`, or name the folder in SOFTBAND_LIB", preload.display());
@@ -167,7 +169,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The parts of an engine, put together.
+    /// Assembles an engine from its parts.
     pub(crate) fn assemble(
         spec: &FabricSpec,
         seed: u64,
@@ -223,7 +225,7 @@ impl Engine {
         })
     }
 
-    /// One nameless program on host 0, for the harness.
+    /// Adds one nameless program on host 0, for the harness.
     pub(crate) fn programs_for_harness(&mut self) {
         self.programs =
             vec![Program { host: 0, command: "harness".into(), arguments: Vec::new(), environment: Vec::new(), stdout: None, stderr: None }];
@@ -236,7 +238,7 @@ impl Engine {
         &self.world
     }
 
-    /// Runs `programs` to their ends. Everything that was started has ended when this returns.
+    /// Runs `programs` to their ends. All started processes have ended when this returns.
     pub fn run(&mut self, programs: Vec<Program>) -> RunReport {
         let started = Instant::now();
         self.started.extend(programs.iter().map(|_| None));
@@ -324,7 +326,7 @@ impl Engine {
         self.world.step(&mut self.memory, notices);
         self.queue.stir();
         self.fabric_events += 1;
-        // An atomic writes without a packet of data, so no notice tells of it.
+        // An atomic operation writes without a data packet, so no notice reports its write.
         if let Some(process) = self.memory.last_written.take()
             && !notices.iter().any(|notice| matches!(notice, Notice::MemoryWritten { .. }))
         {
@@ -371,7 +373,7 @@ impl Engine {
         }
     }
 
-    /// Nothing is scheduled: the run is over, or waits for the operating system, or is stuck.
+    /// Handles an empty schedule: the run has ended, waits for the operating system, or is stuck.
     fn idle(&mut self) -> Option<Option<Failure>> {
         if self.statuses.iter().all(Option::is_some) {
             return Some(None);
@@ -385,7 +387,7 @@ impl Engine {
         if self.refuse_all_seekers() {
             return None;
         }
-        // A process that has just been killed may not have been heard of yet.
+        // The engine may not yet have got the end of a process that was just killed.
         self.await_control_event(Duration::from_millis(200));
         if self.mailbox.is_filled() || !self.control_events.is_empty() {
             self.greet_all();
@@ -395,7 +397,7 @@ impl Engine {
         Some(Some(Failure::Stuck { waiting: self.who_waits() }))
     }
 
-    /// Tells of registered memory that could not be reached, and whose it is.
+    /// Warns of registered memory that the engine could not reach, with its program.
     pub(crate) fn tell_of_lost(&mut self) {
         for (pid, what) in std::mem::take(&mut self.memory.lost) {
             let Some(process) = self.processes.find(|process| process.pid == pid) else { continue };
@@ -403,7 +405,7 @@ impl Engine {
         }
     }
 
-    /// Something that the user should know, told once.
+    /// Adds a warning for the user. Each warning appears once.
     pub(crate) fn warn(&mut self, line: String) {
         if !self.warnings.contains(&line) {
             self.warnings.push(line);
@@ -434,10 +436,10 @@ impl Engine {
         format!("{}: '{}'", self.world.spec().hosts[record.host].name, self.programs[record.program].command)
     }
 
-    /// Ends what still runs and waits for it; at a failure that is everything, else only what programs left behind.
+    /// Kills all remaining processes. After a failure, also waits for the programs to end.
     fn end_everything(&mut self, failed: bool) {
         if failed {
-            // None is to see the end of another, and to complain of it.
+            // No program may see and report the end of another.
             self.started.iter().flatten().for_each(|started| started.signal(libc::SIGSTOP));
         }
         self.started.iter().flatten().for_each(|started| started.signal(libc::SIGKILL));

@@ -1,4 +1,4 @@
-//! Work that programs have posted: between the protocol and the World.
+//! Carries posted work of programs from the protocol to the World.
 
 use crate::calls::{END, program_time, request};
 use crate::convert;
@@ -9,7 +9,7 @@ use softband_sim::SimTime;
 use softband_types::{CqHandle, QpType, Qpn, SrqHandle};
 
 impl Engine {
-    /// Takes what a thread has posted since its last turn and schedules it at the times at which it was posted.
+    /// Takes the posts of a thread since its last turn, and schedules each at the time of its post.
     pub(crate) fn take_posts(&mut self, process: usize, slot: u32) {
         let mut posted = std::mem::take(&mut self.posted);
         self.processes[process].shared.take_posted(slot, &mut posted);
@@ -17,12 +17,13 @@ impl Engine {
         self.posted = posted;
     }
 
-    /// Carries out records that were copied out.
+    /// Carries out records that the engine has copied.
     pub(crate) fn carry_out_posts(&mut self, process: usize, posted: &[u8]) {
         self.each_post(process, posted, |_, _| false);
     }
 
-    /// Carries out what is no send request, and keeps those for later. No other record depends on the sends before it.
+    /// Carries out all records except send requests, and keeps those for later. No other record
+    /// depends on the sends before it.
     pub(crate) fn carry_out_posts_but_sends(&mut self, process: usize, posted: &[u8]) {
         let mut held = std::mem::take(&mut self.processes[process].held_sends);
         self.each_post(process, posted, |record, bytes| {
@@ -35,7 +36,7 @@ impl Engine {
         self.processes[process].held_sends = held;
     }
 
-    /// Carries out the records that `keeps` does not want.
+    /// Carries out the records for which `keeps` returns false.
     fn each_post(&mut self, process: usize, posted: &[u8], mut keeps: impl FnMut(&PostRecord, &[u8]) -> bool) {
         let mut at = 0;
         while at < posted.len() {
@@ -58,11 +59,13 @@ impl Engine {
     fn post(&mut self, process: usize, record: &PostRecord, entries: &[PostSge], inline: &[u8]) {
         let owner = self.processes[process].number;
         let Ok(hca) = self.own_hca(process, record.hca) else { return };
-        // A lying program cannot post into the past; nor, where the clock is the host's, into the future.
+        // A lying program cannot post into the past. In wall pace it cannot post into the future
+        // either.
         let stamp = if self.pace == Pace::Wall { SimTime::ZERO } else { program_time(record.time_ps).unwrap_or(END) };
         let at = stamp.max(self.now).max(self.world.now());
-        // At wall pace the rings of a receiver and of a sender are looked at one after the other, with the clock going on: a receive
-        // request must be there for every send that the World has not come to, since its sender may know of it.
+        // In wall pace the engine reads the rings of receiver and sender in turn, while the clock
+        // goes on. A receive request must precede every send that the World has not reached: its
+        // sender may know of it.
         let received_at = if self.pace == Pace::Wall { self.world.now() } else { at };
         let qpn = Qpn(record.object);
         match record.kind {
@@ -72,7 +75,7 @@ impl Engine {
                     matches!(record.opcode, opcode::SEND | opcode::SEND_WITH_IMM | opcode::SEND_WITH_INV | opcode::RDMA_WRITE_WITH_IMM);
                 let send = convert::send_request(record, entries, inline, qp.init.qp_type);
                 self.note_given(hca, &qp, send.as_ref(), takes_receive);
-                // The requests that were taken over have come before it.
+                // The receive requests that the engine has just taken over precede this request.
                 let at = at.max(self.now);
                 if let Some(send) = send {
                     self.world.post_send(at, owner, hca, qpn, send);
@@ -84,7 +87,8 @@ impl Engine {
                 self.mark_overflowed(record.object);
                 self.world.overflow_cq(at, CqHandle(record.object));
             }
-            // The program has waited for this to be done: whatever comes from now on counts, also what the World dates a little earlier.
+            // The program has waited for this call. All later completions count, even if the World
+            // dates them slightly earlier.
             kind::ARM_CQ if self.pace == Pace::Wall => {
                 self.world.arm_cq(SimTime::ZERO, owner, CqHandle(record.object), record.flags & 1 != 0);
             }
@@ -105,7 +109,8 @@ impl Engine {
     }
 }
 
-/// One record with its entries and inline bytes, and how long it is. `None` for nonsense.
+/// Returns the first record with its entries, inline bytes and length in bytes. Returns `None` for
+/// an invalid record.
 fn parse_post(bytes: &[u8]) -> Option<(PostRecord, Vec<PostSge>, &[u8], usize)> {
     let record: PostRecord = request(bytes).ok()?;
     let (count, inline_len) = (record.sge_count as usize, record.inline_len as usize);

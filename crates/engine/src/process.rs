@@ -1,4 +1,4 @@
-//! A program's process as the engine sees it: shared memory, threads, what it owns.
+//! A program's process as the engine sees it: shared memory, threads and objects.
 
 use crate::admission::Admission;
 use rustix::fd::{BorrowedFd, OwnedFd};
@@ -17,22 +17,23 @@ use std::sync::atomic::Ordering;
 
 const PAGE_BYTES: u64 = 4096;
 
-/// The file that a process shares with the engine, mapped here.
+/// File that a process shares with the engine, mapped in the engine.
 pub(crate) struct Shared {
     base: *mut u8,
-    /// None when the process has ended: the mapping is one that nobody shares then.
+    /// `None` after the process has ended. The mapping is then private to the engine.
     file: Option<OwnedFd>,
     ring_next: usize,
     rings_free: BTreeMap<u32, Vec<usize>>,
-    /// In wall pace: where the process's registered memory lies.
+    /// In wall pace: number and file of the process's registered memory.
     memory: Option<(u32, Arc<OwnedFd>)>,
-    /// Where the next queue goes that peers reach, and places that are free, by their size.
+    /// Offset of the next queue for peers, and free offsets by size in bytes.
     queue_next: u64,
     queues_free: BTreeMap<u64, Vec<u64>>,
 }
 
-/// Makes a file in memory whose size nobody can change any more: who maps it never faults because another process cuts it. No seal can
-/// be added later either: one against writing would keep the engine from mapping it again.
+/// Creates a file in memory whose size nobody can change. Another process therefore cannot cut the
+/// file and cause a fault here. The seals also prevent later seals: a write seal would keep the
+/// engine from mapping the file again.
 pub(crate) fn sealed_file(name: &str, bytes: u64) -> rustix::io::Result<OwnedFd> {
     use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
     let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
@@ -41,7 +42,7 @@ pub(crate) fn sealed_file(name: &str, bytes: u64) -> rustix::io::Result<OwnedFd>
     Ok(file)
 }
 
-/// A part of a file, mapped.
+/// A mapped part of a file.
 pub(crate) struct Mapped {
     base: *mut u8,
     bytes: usize,
@@ -49,7 +50,7 @@ pub(crate) struct Mapped {
 
 impl Mapped {
     pub(crate) fn new(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> Option<Self> {
-        // SAFETY: a fresh mapping where the kernel likes.
+        // SAFETY: creates a new mapping at an address that the kernel chooses.
         let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, offset) };
         base.ok().map(|base| Self { base: base.cast(), bytes })
     }
@@ -61,7 +62,7 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: our own mapping; no reference into it outlives this.
+        // SAFETY: this type owns the mapping, and no reference into it outlives this value.
         let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.bytes) };
     }
 }
@@ -69,7 +70,7 @@ impl Drop for Mapped {
 impl Shared {
     pub(crate) fn new() -> std::io::Result<Self> {
         let file = sealed_file("softband", SHARED_BYTES as u64)?;
-        // SAFETY: a fresh mapping of a file that is as large as the mapping.
+        // SAFETY: creates a new mapping of a file that is as large as the mapping.
         let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), SHARED_BYTES, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)? };
         Ok(Self {
             base: base.cast(),
@@ -82,9 +83,9 @@ impl Shared {
         })
     }
 
-    /// Makes the file for registered memory. The process has none if the system refuses.
+    /// Creates the file for registered memory. The process has no file if the system refuses.
     pub(crate) fn make_memory_file(&mut self, admission: &Admission) {
-        // A program's limit on the size of files would end the engine here, and the program later.
+        // A program's limit on file sizes would end the engine here, and the program later.
         let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
         if limit.is_some_and(|limit| limit < MEMORY_FILE_BYTES) {
             return;
@@ -93,8 +94,9 @@ impl Shared {
         self.memory = file.map(|file| (admission.put_file(file.clone()), file));
     }
 
-    /// By which number peers ask for the file of registered memory; 0 for none. Not as the header says it: a program could lead its
-    /// peers to somebody else's file there.
+    /// Returns the number by which peers request the file of registered memory; 0 if the process
+    /// has none. The engine does not use the number in the header, because a program could lead
+    /// peers to a file of another process there.
     pub(crate) fn memory_file_number(&self) -> u32 {
         self.memory.as_ref().map_or(0, |(number, _)| *number)
     }
@@ -103,7 +105,7 @@ impl Shared {
         self.memory.as_ref().map(|(_, file)| file)
     }
 
-    /// Room for a queue that peers reach, all zeros.
+    /// Returns the offset of room for a queue that peers reach, filled with zeros.
     pub(crate) fn allocate_queue(&mut self, bytes: usize) -> Option<u64> {
         self.memory.as_ref()?;
         let bytes = (bytes as u64).next_multiple_of(PAGE_BYTES);
@@ -124,77 +126,86 @@ impl Shared {
         }
     }
 
+    /// Returns the shared file.
+    ///
     /// # Panics
-    /// When it was retired.
+    /// If the process was retired.
     pub(crate) fn file(&self) -> &OwnedFd {
         self.file.as_ref().expect("the process has not ended")
     }
 
-    /// The process has ended: gives file and mapping back. Later writes to it go where nobody reads.
+    /// Releases file and mapping of an ended process. Later writes go to memory that nobody reads.
     pub(crate) fn retire(&mut self) {
         static NOWHERE: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a fresh mapping, which is never undone.
+        // SAFETY: creates a new mapping, which the engine never removes.
         let map = || unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), SHARED_BYTES, ProtFlags::READ | ProtFlags::WRITE, flags) };
         let nowhere = *NOWHERE.get_or_init(|| map().map_or(0, |base| base as usize));
         self.memory = None;
         if nowhere != 0 && self.file.take().is_some() {
-            // SAFETY: our own mapping; no reference into it lives across this call.
+            // SAFETY: this value owns the mapping, and no reference into it lives across this call.
             let _ = unsafe { rustix::mm::munmap(self.base.cast(), SHARED_BYTES) };
             self.base = std::ptr::with_exposed_provenance_mut(nowhere);
         }
     }
 
-    /// Writes the header. Called before the program sees the file.
+    /// Writes the header. The caller calls this before the program sees the file.
     pub(crate) fn write_header(&mut self, mut header: SharedHeader) {
         header.magic = MAGIC;
         header.version = softband_ipc::VERSION;
-        // SAFETY: the header fits before the slots (asserted in `layout`), and nobody else has the file yet.
+        // SAFETY: the header fits before the slots (asserted in `layout`), and no other process has
+        // the file yet.
         unsafe { self.base.cast::<SharedHeader>().write(header) };
     }
 
-    /// Writes the list of hosts. Called before the program sees the file, which ends the list by being zero.
+    /// Writes the list of hosts. The caller calls this before the program sees the file. The zeros
+    /// of the new file end the list.
     pub(crate) fn write_hosts(&mut self, hosts: impl Iterator<Item = HostEntry>) {
         for (index, host) in hosts.take(HOSTS_MAX - 1).enumerate() {
-            // SAFETY: below the number of entries for which the file has room.
+            // SAFETY: the index is below the number of entries for which the file has room.
             unsafe { self.base.add(HOSTS_OFFSET).cast::<HostEntry>().add(index).write(host) };
         }
     }
 
     pub(crate) fn header(&self) -> &SharedHeader {
-        // SAFETY: written at birth; the program can only change its atomics meaningfully, and whatever it writes is only a number.
+        // SAFETY: the engine wrote the header at creation. The program can change only atomics in a
+        // meaningful way, and each value that it writes is only a number.
         unsafe { &*self.base.cast::<SharedHeader>() }
     }
 
     pub(crate) fn slot(&self, number: u32) -> &ThreadSlot {
         assert!((number as usize) < THREADS_MAX);
-        // SAFETY: within the mapping; the fields that both sides write are atomics or guarded by the turn.
+        // SAFETY: the slot lies within the mapping. Fields that both sides write are atomics, or
+        // the execution token guards them.
         unsafe { &*self.base.add(SLOTS_OFFSET).cast::<ThreadSlot>().add(number as usize) }
     }
 
-    /// Copies out what a thread wrote as its request. A lying length is cut.
+    /// Copies the request of a thread. Cuts a false length to the size of the payload.
     pub(crate) fn request(&self, slot: u32) -> Vec<u8> {
         let slot = self.slot(slot);
         let len = (slot.payload_len.load(Ordering::Relaxed) as usize).min(PAYLOAD_BYTES);
-        // SAFETY: the range lies in the payload; the bytes may change under a lying program, which harms only itself.
+        // SAFETY: the range lies in the payload. A lying program may change the bytes meanwhile,
+        // which harms only that program.
         unsafe { std::slice::from_raw_parts(slot.payload.as_ptr(), len) }.to_vec()
     }
 
-    /// Copies out what a thread has posted and empties its buffer.
+    /// Copies the posts of a thread and empties its buffer.
     pub(crate) fn take_posted(&self, slot: u32, into: &mut Vec<u8>) {
         let slot = self.slot(slot);
         let len = (slot.posted_len.swap(0, Ordering::Relaxed) as usize).min(POSTED_BYTES);
         into.clear();
-        // SAFETY: as in `request`.
+        // SAFETY: the range lies in `posted`. A lying program may change the bytes meanwhile, which
+        // harms only that program.
         into.extend_from_slice(unsafe { std::slice::from_raw_parts(slot.posted.as_ptr(), len) });
     }
 
-    /// Whether there is something in the ring of posts.
+    /// Returns whether the ring of posts holds records.
     pub(crate) fn has_posts(&self) -> bool {
         self.header().ring_produced.load(Ordering::SeqCst) != self.header().ring_consumed.load(Ordering::Relaxed)
     }
 
-    /// Copies out what is in the ring of posts, in wall pace. Answers up to where that is; the caller tells when it was carried out.
+    /// Copies the records in the ring of posts, in wall pace. Returns the counter of their end; the
+    /// caller publishes it after it has carried out the records.
     pub(crate) fn read_ring(&self, into: &mut Vec<u8>) -> Option<u64> {
         into.clear();
         let header = self.header();
@@ -202,13 +213,14 @@ impl Shared {
         if produced == consumed {
             return None;
         }
-        // A lying program loses what it has posted.
+        // A lying program loses its posts.
         let len = produced.wrapping_sub(consumed);
         if len <= WALL_RING_BYTES as u64 {
             let start = consumed as usize % WALL_RING_BYTES;
             let first = (len as usize).min(WALL_RING_BYTES - start);
             let ring = self.slot(1).posted.as_ptr();
-            // SAFETY: both ranges lie in the buffer; the bytes may change under a lying program, which harms only itself.
+            // SAFETY: both ranges lie in the buffer. A lying program may change the bytes
+            // meanwhile, which harms only that program.
             unsafe {
                 into.extend_from_slice(std::slice::from_raw_parts(ring.add(start), first));
                 into.extend_from_slice(std::slice::from_raw_parts(ring, len as usize - first));
@@ -217,13 +229,13 @@ impl Shared {
         Some(produced)
     }
 
-    /// Writes the reply of a call: `status`, then `parts` one after another.
+    /// Writes the reply of a call: `status`, then the `parts` in order.
     pub(crate) fn reply(&self, slot: u32, status: i32, parts: &[&[u8]]) {
         let slot = self.slot(slot);
         let mut at = 0;
         for part in parts {
             assert!(at + part.len() <= PAYLOAD_BYTES, "a reply fits");
-            // SAFETY: the range was checked, and it is the engine's turn on this slot.
+            // SAFETY: the assertion checked the range, and the engine owns this slot now.
             unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), slot.payload.as_ptr().cast_mut().add(at), part.len()) };
             at += part.len();
         }
@@ -231,7 +243,8 @@ impl Shared {
         slot.status.store(status, Ordering::Relaxed);
     }
 
-    /// Room for a ring of `capacity` entries; `None` when the file is full.
+    /// Allocates a ring of `capacity` entries, and returns its offset. Returns `None` if the file
+    /// is full.
     pub(crate) fn allocate_ring(&mut self, capacity: u32) -> Option<usize> {
         let offset = match self.rings_free.get_mut(&capacity).and_then(Vec::pop) {
             Some(offset) => offset,
@@ -258,43 +271,44 @@ impl Shared {
     }
 
     fn ring(&self, offset: usize) -> &CqRingHeader {
-        // SAFETY: offsets come from `allocate_ring` only; the header consists of atomics.
+        // SAFETY: offsets come only from `allocate_ring`, and the header consists of atomics.
         unsafe { &*self.base.add(offset).cast::<CqRingHeader>() }
     }
 
-    /// Completions that a ring holds. The program's counter is not trusted: more than fit do not count.
+    /// Returns the number of completions in a ring, at most `capacity`: the program's counter may
+    /// be false.
     pub(crate) fn waiting(&self, offset: usize, capacity: u32) -> u32 {
         let header = self.ring(offset);
         let waiting = header.produced.load(Ordering::Relaxed).wrapping_sub(header.consumed.load(Ordering::Acquire));
         waiting.min(capacity)
     }
 
-    /// Byte `offset` of the file, for a harness that plays the program.
+    /// Returns the address of byte `offset` of the file, for a harness that acts as the program.
     pub(crate) fn at(&self, offset: usize) -> *mut u8 {
         assert!(offset < SHARED_BYTES);
         self.base.wrapping_add(offset)
     }
 
-    /// How much was put into a ring.
+    /// Returns the counter of completions put into a ring.
     pub(crate) fn produced(&self, offset: usize) -> u32 {
         self.ring(offset).produced.load(Ordering::Relaxed)
     }
 
-    /// As a program does that takes all completions: the last of them.
+    /// Takes all completions as a program does, and returns the last.
     pub(crate) fn take_all(&self, offset: usize, capacity: u32) -> Cqe {
         let header = self.ring(offset);
         let produced = header.produced.load(Ordering::Acquire);
         header.consumed.store(produced, Ordering::Release);
-        // SAFETY: the index is below the capacity for which the room was made.
+        // SAFETY: the index is below the capacity of the ring.
         unsafe { self.at(offset + entry_offset(produced.wrapping_sub(1), capacity)).cast::<Cqe>().read() }
     }
 
-    /// A completion found no room where the program keeps its own.
+    /// Marks a ring as overflowed, because a completion that the program carried out found no room.
     pub(crate) fn mark_overflowed(&self, offset: usize) {
         self.ring(offset).overflowed.store(1, Ordering::Release);
     }
 
-    /// Puts a completion into a ring; false when it is full. The program's counter is not trusted beyond that.
+    /// Puts a completion into a ring. Returns false if the ring is full by the program's counter.
     pub(crate) fn produce(&self, offset: usize, capacity: u32, cqe: Cqe) -> bool {
         let header = self.ring(offset);
         let produced = header.produced.load(Ordering::Relaxed);
@@ -304,7 +318,7 @@ impl Shared {
             return false;
         }
         let at = offset + entry_offset(produced, capacity);
-        // SAFETY: the index is below the capacity for which the room was made.
+        // SAFETY: the index is below the capacity of the ring.
         unsafe { self.base.add(at).cast::<Cqe>().write(cqe) };
         header.produced.store(produced.wrapping_add(1), Ordering::Release);
         true
@@ -316,35 +330,37 @@ impl Drop for Shared {
         if self.file.is_none() {
             return;
         }
-        // SAFETY: our own mapping; no reference into it outlives the process record.
+        // SAFETY: this value owns the mapping, and no reference into it outlives the process
+        // record.
         let _ = unsafe { rustix::mm::munmap(self.base.cast(), SHARED_BYTES) };
     }
 }
 
-/// What a thread waits for.
+/// Reason of a thread's wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Waiting {
-    /// Anything new for the process.
+    /// Any news for the process.
     Poll,
-    /// Registered memory written by a peer.
+    /// A peer's write to registered memory.
     Spin,
-    /// A moment.
+    /// A point in time.
     Sleep,
-    /// What another process of the run does outside our sight: it looks again at a moment.
+    /// An action of another process of the run outside the engine's sight. The thread checks again
+    /// after a while.
     OsPoll,
-    /// One of the objects, by (object, interest).
+    /// One of the objects, as (object, interest).
     Objects(Vec<(u32, u32)>),
 }
 
-/// Where a thread is.
+/// State of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ThreadState {
-    /// Made, but its image or OS thread has not come yet.
+    /// Created, but its image or OS thread has not attached yet.
     Expected,
-    /// It will get the token by an event that is already scheduled.
+    /// An event that is already scheduled gives it the token.
     Scheduled,
     Waiting(Waiting),
-    /// In the operating system, outside our sight.
+    /// In the operating system, outside the engine's sight.
     Away,
     Ended,
 }
@@ -353,30 +369,30 @@ pub(crate) enum ThreadState {
 #[derive(Clone, Debug)]
 pub(crate) struct Thread {
     pub(crate) state: ThreadState,
-    /// Changes at each new wait: wake-ups of an earlier one are stale.
+    /// Number that changes at each new wait. Wake-ups of an earlier wait are stale.
     pub(crate) generation: u32,
-    /// The process's `news` when the thread last got the token.
+    /// Value of the process's `news` when the thread last got the token.
     pub(crate) news_seen: u64,
     pub(crate) memory_seen: u64,
-    /// Time of the next fruitless poll, grows while polls stay fruitless.
+    /// Duration of the next vain poll in picoseconds. It grows while polls stay vain.
     pub(crate) slice_picos: u64,
-    /// It is back from where it is about to be told to have gone: the word of that came faster than its turn.
+    /// Set if the message of its return arrived before its own call to leave.
     pub(crate) came_back: bool,
-    /// The call in progress has cost its time already and is carried out now.
+    /// Set if the call in progress has already cost its time and now takes effect.
     pub(crate) paid: bool,
-    /// When it began to look for news in vain.
+    /// Time at which it began to poll in vain.
     pub(crate) waiting_since: Option<SimTime>,
 }
 
 /// State of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProcessState {
-    /// Its ticket was given out, but its parent has not had the token to make it.
+    /// The engine issued its ticket, but its parent has not had the token to create it.
     Promised,
     /// Its image has not attached yet (started, forked or about to be replaced).
     Expected,
     Attached,
-    /// Runs outside: its image could not be given the library.
+    /// Runs outside the simulation, because its image cannot load the library.
     Foreign,
     Ended,
 }
@@ -385,40 +401,43 @@ pub(crate) enum ProcessState {
 pub(crate) struct Process {
     pub(crate) number: ProcessId,
     pub(crate) host: usize,
-    /// Which of the run's programs it belongs to.
+    /// Index of its program in the run.
     pub(crate) program: usize,
     pub(crate) parent: Option<usize>,
-    /// By which it proves itself once it has attached; 0 before.
+    /// Number by which the process proves its identity; 0 before it attaches.
     pub(crate) secret: u64,
     pub(crate) state: ProcessState,
     pub(crate) shared: Shared,
-    /// The system's number of it; 0 before there is one.
+    /// Host's process id; 0 before the process exists.
     pub(crate) pid: i32,
-    /// When the process with this number was started, in the kernel's ticks: the number may be another's later.
+    /// Start time of the process in the kernel's ticks. Another process may later have the same id.
     pub(crate) pid_since: Option<u64>,
     /// Number of the control connection.
     pub(crate) connection: Option<u64>,
     pub(crate) threads: Vec<Thread>,
-    /// In simulated time: how long each slot's threads worked while something was sent, under all images.
+    /// In simulated time: work of each slot's threads while messages were under way, under all
+    /// images.
     pub(crate) busy: Vec<SimDuration>,
-    /// Counts everything new that a thread of it could see.
+    /// Counter of all news that a thread of the process could see.
     pub(crate) news: u64,
     pub(crate) memory_written: u64,
-    /// In wall pace: send requests that are carried out when all processes' posts have been looked at again.
+    /// In wall pace: send requests that the engine carries out after it has read all processes'
+    /// posts again.
     pub(crate) held_sends: Vec<u8>,
-    /// In wall pace, once the process has a channel: the socket that sends its events.
+    /// In wall pace, once the process has a channel: socket that sends its events.
     pub(crate) event_sender: Option<crate::wall::EventSender>,
-    /// In wall pace: the transfers that it has announced, as the engine has seen them.
+    /// In wall pace: the transfers that the process has announced, as last seen by the engine.
     pub(crate) announced: Cell<crate::quiescence::Announced>,
     pub(crate) signals_pending: u64,
     pub(crate) alarms: BTreeMap<u32, AlarmState>,
-    /// Objects that it holds, with how often.
+    /// Objects that the process holds, each with its number of references.
     pub(crate) objects: BTreeMap<u32, u32>,
-    /// Has memory that peers may write: it may spin on it.
+    /// Number of registrations so far that let peers write. The process may spin on this memory.
     pub(crate) remotely_writable: u32,
-    /// Told to end by the engine or known to have ended on its own; time of it.
+    /// Time at which the process ended.
     pub(crate) ended_at: Option<SimTime>,
-    /// Has said that it ends: the system ends it at once, so its other threads, whom that may find anywhere, get no turn any more.
+    /// Set if the process has announced its end. The system ends it at once, at any point of its
+    /// other threads. These threads therefore get no more turns.
     pub(crate) leaves: bool,
 }
 
@@ -434,15 +453,15 @@ impl Process {
         let picos = self.shared.slot(slot).clock_ps.load(Ordering::Relaxed);
         crate::calls::program_time(picos).unwrap_or(crate::calls::END)
     }
-    /// Notes which process of the system it is.
+    /// Sets the host's process id and the start time of that process.
     pub(crate) fn set_pid(&mut self, pid: i32) {
         (self.pid, self.pid_since) = (pid, crate::admission::start_of(pid));
     }
-    /// Sends a signal to it, and to no other process that has its number by now.
+    /// Sends a signal to this process only, even if another process has its id by now.
     pub(crate) fn send_signal(&self, signal: i32) {
         crate::system_process::send_signal(self.pid, self.pid_since, signal);
     }
-    /// An image is to attach with its ticket.
+    /// Returns whether an image will attach with the ticket of this process.
     pub(crate) fn is_awaited(&self) -> bool {
         matches!(self.state, ProcessState::Promised | ProcessState::Expected)
     }
@@ -451,7 +470,8 @@ impl Process {
     }
 }
 
-/// A `stat` of `/proc`, empty where there is none. Processes may have any name, and those that are cut are no longer UTF-8.
+/// Reads a `stat` file of `/proc`; returns empty text if it does not exist. Process names may be
+/// any bytes, and a cut name may not be UTF-8.
 pub(crate) fn stat(path: String) -> String {
     String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
 }

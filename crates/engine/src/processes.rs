@@ -1,5 +1,5 @@
-//! Every process that there ever was, by its number, and which of them live: a fabric that stays sees any number come and go, and what
-//! it does all the time must cost no more for those that are gone.
+//! All past and present processes by number, and the living ones. A persistent fabric sees any
+//! number of processes come and go. Ended processes must not slow down its steady work.
 
 use crate::process::{Process, ProcessState};
 use std::ops::{Index, IndexMut};
@@ -7,11 +7,12 @@ use std::ops::{Index, IndexMut};
 #[derive(Default)]
 pub(crate) struct Processes {
     all: Vec<Process>,
-    /// Numbers of those that live, in order, and of some that have ended since the last one came.
+    /// Numbers of living processes in order, and of some that ended since the last addition.
     living: Vec<usize>,
 }
 
-/// Whether something may still be heard of a process. One that has ended closes its connection a moment later.
+/// Returns whether a process may still report events. An ended process closes its connection a
+/// moment later.
 fn lives(process: &Process) -> bool {
     process.state != ProcessState::Ended || process.connection.is_some()
 }
@@ -23,12 +24,12 @@ impl Processes {
         self.all.push(process);
     }
 
-    /// How many there ever were.
+    /// Returns the number of all past and present processes.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// All that there ever were.
+    /// Returns all past and present processes.
     pub(crate) fn ever(&self) -> &[Process] {
         &self.all
     }
@@ -37,12 +38,12 @@ impl Processes {
         self.living.iter().map(|number| &self.all[*number]).filter(|process| lives(process))
     }
 
-    /// The `nth` of those that live, for loops that change what they look at; it may have ended.
+    /// Returns the `nth` living process, for loops that change the processes. It may have ended.
     pub(crate) fn nth_living(&self, nth: usize) -> Option<usize> {
         self.living.get(nth).copied()
     }
 
-    /// The number of the living process that `is_it`.
+    /// Returns the number of the first living process for which `is_it` is true.
     pub(crate) fn find(&self, is_it: impl Fn(&Process) -> bool) -> Option<usize> {
         self.living().find(|process| is_it(process)).map(|process| process.number.0 as usize)
     }

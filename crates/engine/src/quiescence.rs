@@ -1,4 +1,5 @@
-//! Quiescence for programs that move data themselves: what the engine takes out of its tables is no longer used when that has ended.
+//! Quiescence for programs that move data themselves. Programs no longer use an entry that the
+//! engine removed from its tables once their transfers have ended.
 
 use crate::pace::Engine;
 use crate::process::{Process, ProcessState};
@@ -8,29 +9,31 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long a program that is stopped may take for one transfer before it is not waited for any more.
+/// Time that a stopped program may take for one transfer before the engine gives up on it.
 const GRACE: Duration = Duration::from_millis(200);
-/// So many times as long is one waited for that runs, or would if it had a processor.
+/// Multiple of [`GRACE`] for a program that runs, or would run if it had a processor.
 const GRACES_OF_RUNNING: u32 = 10;
-/// So many times as long, and this part of the time since the first, all programs together are waited for in vain: they may lie, and
-/// others may come in their place.
+/// Bound on all vain waits together: this multiple of [`GRACE`], plus one part in `GRACE_PART` of
+/// the time since the first wait. Programs may lie, and new programs may replace them.
 const GRACES_IN_ALL: u32 = 50;
 const GRACE_PART: u32 = 8;
-/// When that is used up, this part of the time of grace is left to each wait: longer than a processor takes for a piece of a transfer.
+/// Part of [`GRACE`] that remains for each wait after that: longer than a processor needs for a
+/// piece of a transfer.
 const GRACE_LEFT: u32 = 100;
-/// Between two looks whether a program that is waited for is stopped or gone.
+/// Interval between checks whether an awaited program is stopped or gone.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
-/// No processor begins or ends more transfers in a nanosecond; and so many at once, for clocks that hardly go.
+/// Most steps of an announcement: per nanosecond, and at once for clocks that hardly advance.
 const STEPS_PER_NANOSECOND: u64 = 2;
 const STEPS_AT_ONCE: u64 = 1 << 20;
 
-/// How the engine waits for them.
+/// State of the engine's waits for quiescence.
 pub(crate) struct Quiescence {
-    /// [`GRACE`], but for tests.
+    /// [`GRACE`], except in tests.
     pub(crate) grace: Duration,
-    /// The kernel puts barriers between the instructions of programs that have asked for it: those announce a transfer by a plain store.
+    /// Set if the kernel puts barriers between the instructions of programs that registered for it.
+    /// These programs announce a transfer with a plain store.
     pub(crate) has_barriers: bool,
-    /// For how long all programs were waited for in vain, and since when there was anything to wait for.
+    /// Total time of vain waits for all programs, and time of the first wait.
     in_vain: Cell<Duration>,
     since: Cell<Option<Instant>>,
 }
@@ -41,15 +44,17 @@ impl Quiescence {
         Self { grace: GRACE, has_barriers, in_vain: Cell::default(), since: Cell::default() }
     }
 
-    /// Whatever a program has announced is to be seen when this returns, or else what was written before is seen by that program.
+    /// Puts a barrier between the instructions of all programs. Afterwards the engine sees each
+    /// earlier announcement of a program, or the program sees the engine's earlier writes.
     fn put_barrier(&self) {
         if self.has_barriers && membarrier(MembarrierCommand::GlobalExpedited).is_err() {
-            // No memory for it, or forbidden since: within that time each processor has been interrupted, which is a barrier, too.
+            // The kernel had no memory for the barrier or forbids it by now. Within this time an
+            // interrupt reaches each processor, which is also a barrier.
             std::thread::sleep(self.grace);
         }
     }
 
-    /// How long a wait that begins now may last in vain.
+    /// Returns the longest time that a wait may last in vain if it begins now.
     fn limit(&self, now: Instant) -> Duration {
         let since = self.since.get().unwrap_or(now);
         self.since.set(Some(since));
@@ -62,7 +67,7 @@ impl Quiescence {
     }
 }
 
-/// A transfer whose end is waited for.
+/// A transfer whose end the engine awaits.
 struct Pending<'a> {
     process: &'a Process,
     slot: usize,
@@ -76,8 +81,8 @@ impl Pending<'_> {
 }
 
 impl Engine {
-    /// Waits until every program that was moving data when this began has finished that transfer, or is given up. For one transfer
-    /// nobody waits twice.
+    /// Waits until each transfer under way has ended, or gives up on it. The engine never waits
+    /// twice for the same transfer.
     pub(crate) fn await_quiescence(&self) {
         self.quiescence.put_barrier();
         let attached = self.processes.living().filter(|process| process.state == ProcessState::Attached);
@@ -115,7 +120,8 @@ impl Engine {
         }
     }
 
-    /// Ends programs whose announcements no program can have made: they write over memory that they share with the engine.
+    /// Ends programs with impossible announcements. They overwrite memory that they share with the
+    /// engine.
     pub(crate) fn end_liars(&mut self) {
         let lies = |process: &Process| process.state == ProcessState::Attached && process.announced.get().lies == Lies::Seen;
         while let Some(process) = self.processes.find(lies) {
@@ -132,34 +138,35 @@ impl Engine {
     }
 }
 
-/// Whether a process has announced what none can.
+/// Result of the check for impossible announcements of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Lies {
     #[default]
     No,
     Seen,
-    /// And it was ended for it.
+    /// Impossible announcements, for which the engine has ended the process.
     Told,
 }
 
-/// What the engine has seen of a process's announcements.
+/// A process's announcements as last seen by the engine.
 #[derive(Clone, Copy)]
 pub(crate) struct Announced {
-    /// What each slot was when the engine last looked, and when that was. They only grow, by one at a time.
+    /// Value of each slot at the last check, and time of that check. Values only grow, by one at a
+    /// time.
     last: [u64; EPOCH_SLOTS],
     at: Instant,
     lies: Lies,
-    /// The last transfer in each slot that was waited for in vain.
+    /// Last transfer in each slot on which the engine gave up.
     given_up: [u64; EPOCH_SLOTS],
 }
 
 impl Announced {
-    /// Of a process that begins now.
+    /// Returns the announcements of a new process.
     pub(crate) fn nothing() -> Self {
         Self { last: [0; EPOCH_SLOTS], at: Instant::now(), lies: Lies::No, given_up: [0; EPOCH_SLOTS] }
     }
 
-    /// Looks at all slots; they lie when one has gone back, or on by more than there was time for.
+    /// Checks all slots. A slot lies if it went back, or advanced by more than the time allows.
     fn look(&mut self, slots: [u64; EPOCH_SLOTS], now: Instant) {
         let nanos = (now - self.at).as_nanos() as u64;
         let steps_max = nanos.saturating_mul(STEPS_PER_NANOSECOND).saturating_add(STEPS_AT_ONCE);
@@ -176,7 +183,7 @@ impl Process {
         std::array::from_fn(|slot| self.shared.header().epoch_slots[slot].0.load(Ordering::SeqCst))
     }
 
-    /// The transfers that it has announced and that are worth waiting for: none of a program that lies.
+    /// Returns the announced transfers that are worth a wait; none of a lying program.
     fn transfers_under_way(&self) -> Vec<Pending<'_>> {
         let slots = self.slots();
         let mut announced = self.announced.get();
@@ -195,7 +202,7 @@ impl Process {
         self.announced.set(announced);
     }
 
-    /// Whether it is still in the midst of a transfer that was waited for in vain.
+    /// Returns whether the process is still in a transfer on which the engine gave up.
     pub(crate) fn is_held_up(&self) -> bool {
         let given_up = self.announced.get().given_up;
         self.shared.header().epoch_slots.iter().zip(given_up).any(|(slot, given_up)| given_up % 2 == 1 && slot.0.load(Ordering::SeqCst) == given_up)
@@ -205,7 +212,7 @@ impl Process {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Runs,
-    /// By a signal or a debugger.
+    /// Stopped by a signal or a debugger.
     Stopped,
     Gone,
 }

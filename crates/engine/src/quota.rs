@@ -1,15 +1,17 @@
-//! How many connections one process may have open to the engine: each takes a descriptor, and new programs need some too.
+//! Limits the open connections of each process to the engine. Each connection takes a descriptor,
+//! and new programs need descriptors too.
 
 use rustix::process::{Resource, getrlimit};
 use softband_ipc::layout::THREADS_MAX;
 use std::collections::BTreeMap;
 
-/// Far more than any program needs: one for its turns, and for a moment one in each thread that asks for a peer's memory.
+/// Far more than a program needs: one for its turns, and briefly one in each thread that requests a
+/// peer's memory.
 const CONNECTIONS_MAX: u64 = 2 * THREADS_MAX as u64 + 64;
-/// No process gets more than this part of the engine's descriptors.
+/// No process gets more than 1/`PART` of the engine's descriptors.
 const PART: u64 = 8;
 
-/// The open connections of each process, by the number that the kernel says it has.
+/// Open connections of each process, by the process id from the kernel.
 #[derive(Debug)]
 pub(crate) struct Quota {
     open: BTreeMap<i32, u64>,
@@ -17,13 +19,13 @@ pub(crate) struct Quota {
 }
 
 impl Quota {
-    /// By the limit on the engine's open files (`ulimit -n`).
+    /// Derives the quota from the limit on the engine's open files (`ulimit -n`).
     pub(crate) fn by_limit() -> Self {
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         Self { open: BTreeMap::new(), most: CONNECTIONS_MAX.min(files / PART).max(1) }
     }
 
-    /// Takes a connection of process `pid` in, if it may have one more.
+    /// Counts a new connection of process `pid`. Returns false if the process has no room for it.
     pub(crate) fn take(&mut self, pid: i32) -> bool {
         let open = self.open.entry(pid).or_default();
         let has_room = *open < self.most;
@@ -31,7 +33,7 @@ impl Quota {
         has_room
     }
 
-    /// A connection of process `pid` has closed.
+    /// Counts the end of a connection of process `pid`.
     pub(crate) fn give_back(&mut self, pid: i32) {
         if let Some(open) = self.open.get_mut(&pid) {
             *open -= 1;

@@ -1,8 +1,10 @@
-//! Receive queues that peers take from themselves, in wall pace (`softband_ipc::queues`): when they come to the engine, and back.
+//! Receive queues from which peers take requests themselves, in wall pace (`softband_ipc::queues`):
+//! their takeover by the engine, and their return.
 //!
-//! A message that a program carries out itself takes its receive request out of the shared queue. As soon as the engine has to do
-//! with a message for the queue pair, or with its errors, it takes the whole queue over; when nothing of that is left to be done, it
-//! gives the queue back. Queues that several queue pairs take from: `crate::shared_receive_queues`.
+//! A program that carries out a message takes the receive request from the shared queue. If the
+//! engine has to handle a message or an error of the queue pair, it takes over the whole queue.
+//! When it has no such work left, it gives the queue back. For queues of several queue pairs see
+//! `crate::shared_receive_queues`.
 
 use crate::pace::{Engine, Pace};
 use crate::process::{Mapped, ProcessState};
@@ -15,40 +17,41 @@ use softband_types::{HcaId, QpState, QpType, Qpn, SrqHandle};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
-/// So many entries lie at least between the one that is filled next and the one that is taken next, also when the queue is full:
-/// processors hand whole cache lines to each other.
+/// Fewest entries between the next entry to fill and the next entry to take, even in a full queue.
+/// Processors exchange whole cache lines.
 pub(crate) const ENTRIES_BETWEEN: u32 = 8;
 
-/// A queue that was left to held-up senders so often stays the engine's: each time costs its memory.
+/// Most times that the engine abandons a queue to stalled senders. Each time costs memory.
+/// Afterwards the engine keeps the queue.
 const LEFT_MAX: u32 = 8;
 
-/// Where a queue lies.
+/// Location and size of a receive queue.
 #[derive(Clone, Copy)]
 pub(crate) struct ReceiveQueue {
     pub(crate) process: usize,
     pub(crate) offset: u64,
     pub(crate) entries: u32,
     pub(crate) sges: u32,
-    /// What its header says of the time, which the owner could change.
+    /// Time in its header. The engine keeps a copy, because the owner could change the header.
     pub(crate) since: SimTime,
-    /// Many may take from it, one at a time.
+    /// Set if several threads may take from it, one at a time.
     pub(crate) by_many: bool,
-    /// How often it was left to a sender that was held up.
+    /// Number of times that the engine abandoned its place to a stalled sender.
     pub(crate) left: u32,
 }
 
-/// Whose requests a queue holds.
+/// Owner of the requests in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum QueueName {
     Own(HcaId, Qpn),
     Shared(SrqHandle),
 }
 
-/// All of them, and what is to be looked at.
+/// All receive queues, and the senders whose work the engine has.
 #[derive(Default)]
 pub(crate) struct ReceiveQueues {
     pub(crate) all: BTreeMap<QueueName, ReceiveQueue>,
-    /// Senders whose work the engine has, each with the number of requests that it got.
+    /// Number of requests that the engine got from each sender.
     given: BTreeMap<(HcaId, Qpn), u32>,
     pub(crate) busy: BTreeSet<(HcaId, Qpn)>,
     pub(crate) shared: crate::shared_receive_queues::SharedQueues,
@@ -59,14 +62,14 @@ impl ReceiveQueues {
         self.all.get(&QueueName::Own(hca, qpn)).copied()
     }
 
-    /// The engine has nothing of a sender any more.
+    /// Forgets a sender, because the engine has none of its work left.
     fn forget_sender(&mut self, sender: (HcaId, Qpn)) {
         self.busy.remove(&sender);
         self.shared.forget_aims(sender);
     }
 }
 
-/// A queue, mapped for a moment.
+/// A queue while the engine maps it.
 pub(crate) struct Open {
     mapped: Mapped,
     pub(crate) queue: ReceiveQueue,
@@ -78,13 +81,13 @@ impl Open {
         unsafe { &*self.mapped.base().cast::<ReceiveQueueHeader>() }
     }
 
-    /// How many requests were put in and taken out so far.
+    /// Returns the counters of requests put in and taken out.
     pub(crate) fn counters(&self) -> (u32, u32) {
         let header = self.header();
         (header.produced.0.load(Ordering::Acquire), header.consumed.0.load(Ordering::Acquire))
     }
 
-    /// Where entry `counter` begins.
+    /// Returns the address of entry `counter`.
     fn entry(&self, counter: u32) -> *mut u8 {
         let index = (counter % self.queue.entries) as usize;
         self.mapped.base().wrapping_add(size_of::<ReceiveQueueHeader>() + index * entry_bytes(self.queue.sges))
@@ -92,7 +95,8 @@ impl Open {
 
     pub(crate) fn read(&self, counter: u32) -> (u64, Vec<PostSge>) {
         let at = self.entry(counter);
-        // SAFETY: within the mapping; whatever a lying program writes is only numbers.
+        // SAFETY: the entry lies within the mapping. Each value that a lying program writes is only
+        // a number.
         unsafe {
             let head = at.cast::<ReceiveEntry>().read_volatile();
             let count = head.count.min(self.queue.sges) as usize;
@@ -104,7 +108,7 @@ impl Open {
     pub(crate) fn write(&self, counter: u32, request: &ReceiveRequest) {
         let at = self.entry(counter);
         let count = request.entries.len().min(self.queue.sges as usize);
-        // SAFETY: within the mapping; nobody else is at the queue while it is in motion.
+        // SAFETY: the entry lies within the mapping. No other thread uses the queue while it moves.
         unsafe {
             at.cast::<ReceiveEntry>().write(ReceiveEntry { wr_id: request.wr_id, count: count as u32, reserved: 0 });
             let list = at.add(size_of::<ReceiveEntry>()).cast::<PostSge>();
@@ -116,7 +120,7 @@ impl Open {
 }
 
 impl Engine {
-    /// Makes the shared queue of a new queue pair, where its kind and its completion queue allow one.
+    /// Creates the shared queue of a new queue pair, if its type and its CQ allow this.
     pub(crate) fn make_receive_queue(&mut self, process: usize, hca: HcaId, qp: &QpSnapshot) {
         let caps = qp.init.capabilities;
         let by_many = qp.init.qp_type == QpType::Ud;
@@ -133,7 +137,7 @@ impl Engine {
         self.restart_receive_queue(hca, qp.qpn);
     }
 
-    /// A queue pair is gone.
+    /// Drops the queue of a destroyed queue pair.
     pub(crate) fn drop_receive_queue(&mut self, hca: HcaId, qpn: Qpn) {
         self.receive_queues.given.remove(&(hca, qpn));
         self.receive_queues.forget_sender((hca, qpn));
@@ -144,7 +148,8 @@ impl Engine {
         }
     }
 
-    /// Gives the place of a queue back, unless somebody may still write there who was given up on.
+    /// Frees the place of a queue, unless a process on which the engine gave up may still write
+    /// there.
     pub(crate) fn free_queue(&mut self, queue: &ReceiveQueue, entries: u32) {
         if !self.processes.living().any(|process| process.state == ProcessState::Attached && process.is_held_up()) {
             self.processes[queue.process].shared.free_queue(queue.offset, receive_queue_bytes(entries, queue.sges));
@@ -158,7 +163,8 @@ impl Engine {
         Some(Open { mapped, queue })
     }
 
-    /// A queue pair was made or reset: its queue is empty, and what completes from now on is its own.
+    /// Empties the queue of a new or reset queue pair. Only later completions belong to the queue
+    /// pair.
     pub(crate) fn restart_receive_queue(&mut self, hca: HcaId, qpn: Qpn) {
         self.receive_queues.given.remove(&(hca, qpn));
         self.direct.set_done(hca, qpn, 0);
@@ -172,8 +178,9 @@ impl Engine {
         self.receive_queues.shared.forget_queue(QueueName::Own(hca, qpn));
     }
 
-    /// Its sender may be stopped within the taking of a request, and was waited for in vain: when it goes on it takes that one, by a
-    /// counter that nobody else may use then. So the queue goes on in another place, and what it leaves is never used again.
+    /// Moves the queue to another place if its sender is stalled in a transfer on which the engine
+    /// gave up. When that sender continues, it takes a request by a counter that nobody else may
+    /// then use. The engine never uses the former place again.
     fn leave_to_the_held_up(&mut self, hca: HcaId, qpn: Qpn) {
         let Some(queue) = self.receive_queues.get(hca, qpn).filter(|queue| !queue.by_many) else { return };
         let sender = self.direct.fitted_sender_of((hca, qpn)).and_then(|(hca, qpn)| self.world.find_qp(hca, qpn));
@@ -181,16 +188,16 @@ impl Engine {
             return;
         }
         if let Some(left) = self.open_queue(QueueName::Own(hca, qpn)) {
-            left.header().set_mode(mode::MOVING); // who finds it so looks where it is now
+            left.header().set_mode(mode::MOVING); // a thread that finds this mode reads the new place from the table
         }
         let bytes = receive_queue_bytes(queue.entries, queue.sges);
         let place = if queue.left < LEFT_MAX { self.processes[queue.process].shared.allocate_queue(bytes) } else { None };
         match place {
             Some(offset) => self.receive_queues.all.insert(QueueName::Own(hca, qpn), ReceiveQueue { offset, left: queue.left + 1, ..queue }),
-            None => self.receive_queues.all.remove(&QueueName::Own(hca, qpn)), // all of it goes through the engine then
+            None => self.receive_queues.all.remove(&QueueName::Own(hca, qpn)), // all requests then go through the engine
         };
         if let Some(open) = self.open_queue(QueueName::Own(hca, qpn)) {
-            open.header().set_mode(mode::MOVING); // until its requests are there
+            open.header().set_mode(mode::MOVING); // until the queue holds its requests
         }
         self.publish_queue_pair(hca, qpn);
     }
@@ -201,14 +208,16 @@ impl Engine {
         }
     }
 
-    /// A queue was taken over: waits for the threads that are at it. What peers have completed until now comes before what the engine completes.
+    /// Waits for threads that still use a queue after its takeover. Completions of peers precede
+    /// later completions of the engine.
     pub(crate) fn come_after_peers(&mut self, open: &Open) {
         self.await_quiescence();
         self.set_wall_clock();
         self.now = self.now.max(SimTime::from_picos(open.queue.since.as_picos() + 1));
     }
 
-    /// Takes over what is in a shared queue: from now on the engine receives for this queue pair.
+    /// Takes over the requests of a shared queue. From now on the engine receives for this queue
+    /// pair.
     pub(crate) fn take_over_receive_queue(&mut self, hca: HcaId, qpn: Qpn) {
         let Some(open) = self.open_queue(QueueName::Own(hca, qpn)) else { return };
         if open.queue.by_many {
@@ -223,9 +232,10 @@ impl Engine {
         self.come_after_peers(&open);
         let owner = self.processes[open.queue.process].number;
         let (produced, consumed) = open.counters();
-        // As early as what comes by the ring afterwards, or that would be before it.
+        // This time is not later than that of requests that follow by the ring. Otherwise those
+        // would come first.
         let at = self.world.now();
-        // No more than there can be, whatever a lying program says.
+        // The loop reads at most as many requests as the queue can hold, even if a program lies.
         for counter in 0..count_of(produced, consumed, open.queue.entries) {
             let (wr_id, list) = open.read(consumed.wrapping_add(counter));
             let record = PostRecord { kind: kind::RECEIVE, hca: hca.0, object: qpn.0, wr_id, ..bytemuck::Zeroable::zeroed() };
@@ -234,7 +244,8 @@ impl Engine {
         header.consumed.0.store(produced, Ordering::SeqCst);
     }
 
-    /// The engine is given work of a queue pair: the receive queues that it is for must be the engine's.
+    /// Notes work that a queue pair gave to the engine, and takes over the receive queues of its
+    /// receivers.
     pub(crate) fn note_given(&mut self, hca: HcaId, qp: &QpSnapshot, send: Option<&SendRequest>, takes_receive: bool) {
         if self.pace != Pace::Wall {
             return;
@@ -260,13 +271,14 @@ impl Engine {
         }
     }
 
-    /// Whether the engine has nothing left to be done of what it was given of a sender, whose process this is.
+    /// Returns whether the engine has finished all work that it got from a sender of this process.
     pub(crate) fn has_done_all_of(&self, process: usize, (hca, qpn): (HcaId, Qpn)) -> bool {
         let nothing_held = self.processes[process].held_sends.is_empty() && !self.processes[process].shared.has_posts();
         nothing_held && self.world.has_sent_all(hca, qpn)
     }
 
-    /// Looks at the queue pairs whose work the engine had: those without work now are the programs' again.
+    /// Checks the queue pairs that gave work to the engine. Gives the queues of those without work
+    /// back to the programs.
     pub(crate) fn give_back_queues(&mut self) {
         self.give_back_queues_of_many();
         let busy: Vec<_> = self.receive_queues.busy.iter().copied().collect();
@@ -278,7 +290,7 @@ impl Engine {
             if !self.has_done_all_of(owner.0 as usize, (hca, qpn)) {
                 continue;
             }
-            // What went wrong shows in the states of both, before posters hear that everything is done.
+            // The states of both sides show errors before posters see that all requests are done.
             self.publish_queue_pair(hca, qpn);
             if let Some((peer_hca, peer_qpn)) = self.named_peer(hca, &qp) {
                 self.publish_queue_pair(peer_hca, peer_qpn);
@@ -288,7 +300,7 @@ impl Engine {
                 continue;
             }
             if self.awaits_queue_of_many((hca, qpn)) {
-                continue; // it would only be given more
+                continue; // the engine would only get more work of it
             }
             self.receive_queues.forget_sender((hca, qpn));
             let given = self.receive_queues.given.get(&(hca, qpn)).copied().unwrap_or(0);
@@ -296,7 +308,7 @@ impl Engine {
         }
     }
 
-    /// False: it could not be done now.
+    /// Gives the queue back to the programs. Returns false if this is not possible now.
     fn give_back_receive_queue(&mut self, hca: HcaId, qpn: Qpn) -> bool {
         let Some(open) = self.open_queue(QueueName::Own(hca, qpn)) else { return true };
         let process = open.queue.process;
@@ -307,10 +319,11 @@ impl Engine {
         }
         header.set_mode(mode::MOVING);
         self.await_quiescence();
-        // What the owner has posted before comes first; and what others have, before the World goes on.
+        // Earlier posts of the owner come first, and posts of others come before the World
+        // continues.
         self.take_rings();
         self.run_world();
-        // What came in with the ring may be a send to this very queue pair.
+        // The ring may have contained a send to this queue pair.
         let requests = if header.mode() == mode::MOVING { self.world.take_receives(hca, qpn) } else { None };
         let Some(requests) = requests else {
             header.set_mode(mode::ENGINE);
@@ -321,7 +334,7 @@ impl Engine {
         true
     }
 
-    /// A queue is the programs' again, with these requests.
+    /// Fills a queue with these requests and gives it back to the programs.
     fn fill_receive_queue(&mut self, hca: HcaId, qpn: Qpn, requests: Vec<ReceiveRequest>) {
         let Some(open) = self.open_queue(QueueName::Own(hca, qpn)) else { return self.world.put_receives(hca, qpn, requests) };
         let header = open.header();
@@ -330,7 +343,8 @@ impl Engine {
         }
         header.consumed.0.store(0, Ordering::SeqCst);
         header.produced.0.store(requests.len() as u32, Ordering::SeqCst);
-        // What the engine has completed comes before what peers complete, although the World may be ahead of their clock.
+        // Completions of the engine precede those of peers, although the World may be ahead of
+        // their clock.
         let since = SimTime::from_picos(self.now.max(self.world.now()).as_picos() + 1).max(open.queue.since);
         self.note_since(hca, qpn, since);
         header.since_ps.store(since.as_picos(), Ordering::SeqCst);
@@ -338,7 +352,7 @@ impl Engine {
     }
 }
 
-/// How many requests a queue has by its counters; none where those make no sense.
+/// Returns the number of requests in a queue by its counters; 0 if the counters are invalid.
 pub(crate) fn count_of(produced: u32, consumed: u32, entries: u32) -> u32 {
     let count = produced.wrapping_sub(consumed);
     if count <= entries { count } else { 0 }

@@ -18,7 +18,7 @@ impl Engine {
         let hca = self.own_hca(process, mr.hca)?;
         let owner = self.processes[process].number;
         let access = convert::access(mr.access)?;
-        // Pages that are looked up when they are touched need not be there yet.
+        // On-demand pages need not exist yet.
         let pinned = mr.access & convert::ACCESS_ON_DEMAND == 0;
         if pinned && !self.memory.can_be_pinned(owner, (mr.address, mr.len_bytes), access.local_write, mr.shared == 0) {
             return Err(libc::EFAULT);
@@ -46,7 +46,7 @@ impl Engine {
         {
             return Err(libc::EFAULT);
         }
-        // As with deregistration: the former place may be unmapped after this.
+        // As for deregistration: the program may unmap the former place after this call.
         self.memory.flush(owner);
         self.withdraw_own_region(process, MrHandle(mr.mr));
         let (lkey, rkey) = self.world.reregister_mr(owner, MrHandle(mr.mr), &change).map_err(convert::errno_of)?;
@@ -66,7 +66,7 @@ impl Engine {
         Ok(reply(&calls::RegisterMrReply { handle: mw.0, lkey: 0, rkey: rkey.0, reserved: 0 }))
     }
 
-    /// Only the owner of a region may take it away from the table.
+    /// Removes a region from the table, if the process owns it.
     fn withdraw_own_region(&mut self, process: usize, mr: MrHandle) {
         if self.world.region(mr).is_some_and(|(_, init)| init.owner == self.processes[process].number) {
             self.withdraw_region(mr);
@@ -75,7 +75,7 @@ impl Engine {
 
     pub(crate) fn deregister_mr(&mut self, process: usize, mr: MrHandle) -> Answer {
         let owner = self.processes[process].number;
-        // Bytes that have been accepted must be there before the program may unmap their place.
+        // The engine must write accepted bytes before the program may unmap their place.
         self.memory.flush(owner);
         self.withdraw_own_region(process, mr);
         self.world.deregister_mr(owner, mr).map_err(convert::errno_of)?;

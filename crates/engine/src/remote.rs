@@ -1,4 +1,4 @@
-//! The command line's end of a fabric that stays.
+//! The command line's side of a persistent fabric.
 
 use anyhow::{Context, anyhow, bail};
 use rustix::fd::OwnedFd;
@@ -10,17 +10,18 @@ use std::io::{Read, Seek};
 use std::mem::MaybeUninit;
 use std::path::Path;
 
-/// Of a command.
+/// Size of the argument of a command, in bytes.
 const ARGUMENT_BYTES: usize = 112;
 
-/// What a program needs in its environment to be on a host.
+/// Environment variables that place a program on a host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Pass {
     pub variables: Vec<(String, String)>,
 }
 
 impl Pass {
-    /// The variables; those of the dynamic linker with what the caller's environment has behind.
+    /// Returns the variables. Variables of the dynamic linker also get the caller's values at their
+    /// end.
     pub fn merged(&self) -> impl Iterator<Item = (&str, String)> {
         self.variables.iter().map(|(name, value)| match name.as_str() {
             "LD_PRELOAD" => (name.as_str(), crate::launch::joined(Path::new(value), name, ' ')),
@@ -30,15 +31,15 @@ impl Pass {
     }
 }
 
-/// A connection to an engine that stays.
+/// A connection to the engine of a persistent fabric.
 #[derive(Debug)]
 pub struct Remote(OwnedFd);
 
 impl Remote {
-    /// Connects to the engine of this name; `None` when it is not there.
+    /// Connects to the engine with this name. Returns `None` if the engine does not run.
     ///
     /// # Errors
-    /// When the system refuses sockets.
+    /// If the system refuses sockets.
     pub fn connect(engine: &str) -> anyhow::Result<Option<Self>> {
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         match rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(engine.as_bytes())?) {
@@ -48,10 +49,10 @@ impl Remote {
         }
     }
 
-    /// What a program on `host` needs.
+    /// Returns the variables for a program on `host`.
     ///
     /// # Errors
-    /// When the fabric has no such host: the message names those that it has.
+    /// If the fabric has no such host. The message suggests its hosts.
     pub fn pass(&self, host: &str) -> anyhow::Result<Pass> {
         let (status, text) = self.ask(kind::TICKET, host)?;
         match status {
@@ -65,10 +66,10 @@ impl Remote {
         }
     }
 
-    /// Hosts, devices, programs.
+    /// Returns the status of the fabric: hosts, devices, programs.
     ///
     /// # Errors
-    /// When the engine does not answer.
+    /// If the engine does not answer.
     pub fn status(&self) -> anyhow::Result<Value> {
         match self.ask(kind::STATUS, "")? {
             (0, text) => Ok(text),
@@ -76,10 +77,10 @@ impl Remote {
         }
     }
 
-    /// Lets something go wrong: the words of a fault, as `FaultKind::of_words` has them.
+    /// Injects a fault. Its words are those of `FaultKind::of_words`.
     ///
     /// # Errors
-    /// When the words mean nothing on this fabric: the message says what would.
+    /// If the words mean nothing on this fabric. The message states the valid words.
     pub fn fault(&self, words: &[String]) -> anyhow::Result<()> {
         let text = words.join(" ");
         if text.len() >= ARGUMENT_BYTES {
@@ -92,10 +93,10 @@ impl Remote {
         }
     }
 
-    /// Tells the engine to end.
+    /// Ends the engine.
     ///
     /// # Errors
-    /// When the engine does not answer.
+    /// If the engine does not answer.
     pub fn down(&self) -> anyhow::Result<()> {
         match self.ask(kind::DOWN, "")? {
             (0, _) => Ok(()),
@@ -103,16 +104,16 @@ impl Remote {
         }
     }
 
-    /// Waits until the engine's process is gone, not longer than `limit`.
+    /// Waits until the engine's process has ended, at most for `limit`.
     pub fn await_end(&self, limit: std::time::Duration) {
         let _ = rustix::net::sockopt::set_socket_timeout(&self.0, rustix::net::sockopt::Timeout::Recv, Some(limit));
-        // It has said all it had to say; what comes is the end of the connection.
+        // The engine has sent all its answers. The next event is the end of the connection.
         let _ = rustix::net::recv(&self.0, &mut [0u8; 1][..], RecvFlags::empty());
     }
 
     fn ask(&self, kind: u32, argument: &str) -> anyhow::Result<(i32, Value)> {
         let mut command = Command { version: softband_ipc::VERSION, kind, argument: [0; ARGUMENT_BYTES] };
-        // One byte stays zero; a longer name is no host's.
+        // One byte stays zero. No host has a longer name.
         let len = argument.len().min(ARGUMENT_BYTES - 1);
         command.argument[..len].copy_from_slice(&argument.as_bytes()[..len]);
         rustix::net::send(&self.0, bytemuck::bytes_of(&command), SendFlags::NOSIGNAL).context("the engine hung up")?;

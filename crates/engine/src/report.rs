@@ -1,10 +1,10 @@
-//! What a run leaves: durations, exit statuses, warnings.
+//! Results of a run: durations, exit statuses, warnings.
 
 use crate::pace::{Engine, Failure};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Exit status of a run that its time limit has ended, as `timeout` of coreutils has it.
+/// Exit status of a run that reached its time limit, as for `timeout` of coreutils.
 const STATUS_TIMED_OUT: i32 = 124;
 
 /// One program of a run.
@@ -12,9 +12,9 @@ const STATUS_TIMED_OUT: i32 = 124;
 pub struct ProgramReport {
     pub host: String,
     pub command: String,
-    /// As a shell counts: the exit code, or 128 + the signal that ended it.
+    /// Exit status as in a shell: the exit code, or 128 + the signal that ended the program.
     pub exit_status: i32,
-    /// Simulated time at which it ended.
+    /// Simulated time of its end, in seconds.
     pub ended_at_seconds: f64,
 }
 
@@ -24,19 +24,20 @@ pub struct RunReport {
     pub programs: Vec<ProgramReport>,
     pub virtual_seconds: f64,
     pub wall_seconds: f64,
-    /// How often a program got the token.
+    /// Number of turns of all programs.
     pub turns: u64,
-    /// Events that the fabric executed.
+    /// Number of events that the fabric executed.
     pub fabric_events: u64,
-    /// For the user to read at the end.
+    /// Warnings that the user reads at the end.
     pub warnings: Vec<String>,
-    /// Warnings that went to standard error while the run went on.
+    /// Warnings that went to standard error during the run.
     pub told: Vec<String>,
     pub failure: Option<Failure>,
 }
 
 impl RunReport {
-    /// The worst exit status of all programs; a failed run is at least 1, one that its time limit has ended is 124 as with coreutils.
+    /// Returns the worst exit status of all programs. A failed run returns at least 1. A run that
+    /// reached its time limit returns 124, as coreutils does.
     pub fn worst_status(&self) -> i32 {
         if matches!(self.failure, Some(Failure::TimedOut { .. })) {
             return STATUS_TIMED_OUT;
@@ -47,7 +48,7 @@ impl RunReport {
 }
 
 impl Engine {
-    /// What the run leaves.
+    /// Returns the results of the run.
     pub(crate) fn report(&self, failure: Option<Failure>, wall: Duration) -> RunReport {
         let programs = self.programs.iter().enumerate().map(|(number, program)| ProgramReport {
             host: self.world.spec().hosts[program.host].name.clone(),

@@ -1,4 +1,4 @@
-//! Shared receive queues, domains of extended reliable connections, multicast groups: what queue pairs share.
+//! Objects that queue pairs share: shared receive queues, XRC domains, multicast groups.
 
 use crate::calls::{Answer, reply};
 use crate::convert;
@@ -13,7 +13,7 @@ use softband_types::{CqHandle, Gid, Lid, PdHandle, Qpn, SrqHandle, XrcdHandle};
 /// Bits of `enum ibv_srq_attr_mask`.
 const MAX_WR: u32 = 1;
 const LIMIT: u32 = 2;
-/// Members of a group that an answer has room for.
+/// Most members of a group in an answer.
 const HEARERS_MAX: usize = 1024;
 
 impl Engine {
@@ -45,7 +45,7 @@ impl Engine {
         let max_wr = (fields.mask & MAX_WR != 0).then_some(fields.max_wr);
         let limit = (fields.mask & LIMIT != 0).then_some(fields.limit);
         if self.world.query_srq(owner, srq).is_ok() {
-            self.take_over_queue_of_many(QueueName::Shared(srq)); // how many requests wait decides on both
+            self.take_over_queue_of_many(QueueName::Shared(srq)); // both depend on the number of waiting requests
         }
         self.world.modify_srq(owner, srq, max_wr, limit).map_err(convert::errno_of)?;
         if let Some(max_wr) = max_wr {
@@ -82,7 +82,7 @@ impl Engine {
         Ok(reply(&calls::Handle { handle: xrcd.0, reserved: 0 }))
     }
 
-    /// Where in the table of queue pairs the queue is that messages of an extended reliable connection name.
+    /// Returns the table entry of the queue that XRC messages name.
     pub(crate) fn find_xrc_queue(&self, process: usize, of: &calls::XrcQueue) -> Answer {
         let hca = self.own_hca(process, of.hca)?;
         let qp = self.world.query_qp(self.processes[process].number, hca, Qpn(of.qpn)).map_err(convert::errno_of)?;
@@ -106,7 +106,8 @@ impl Engine {
         done.map(|()| Vec::new()).map_err(convert::errno_of)
     }
 
-    /// Who is in which group has changed: when this returns, nobody sends to those who were there before.
+    /// Publishes a change of group members. When this returns, no program sends to the former
+    /// members.
     pub(crate) fn note_groups_changed(&self) {
         if self.pace != Pace::Wall {
             return;
@@ -115,7 +116,8 @@ impl Engine {
         self.await_quiescence();
     }
 
-    /// Who hears what a queue pair sends to a group. More than a program takes are not told.
+    /// Lists the queue pairs that receive messages of a queue pair to a group. Lists at most as
+    /// many as a program accepts.
     pub(crate) fn find_group(&self, process: usize, of: &calls::Multicast) -> Answer {
         let hca = self.own_hca(process, of.hca)?;
         let mlid = Lid(u16::try_from(of.mlid).map_err(|_| libc::EINVAL)?);

@@ -1,6 +1,7 @@
-//! Receive queues that many peers take from themselves, in wall pace: shared ones, and those of queue pairs for datagrams. They come to
-//! the engine and back as others do (`crate::receive_queues`). The engine has such a queue as long as it has a message for it, of
-//! whomever.
+//! Receive queues from which many peers take requests themselves, in wall pace: shared receive
+//! queues, and queues of UD queue pairs. The engine takes them over and gives them back as in
+//! `crate::receive_queues`. The engine keeps a queue as long as it has a message for it from any
+//! sender.
 
 use crate::pace::{Engine, Pace};
 use crate::process::{Mapped, Process, ProcessState};
@@ -17,30 +18,31 @@ use softband_types::{HcaId, QpState, Qpn, SrqHandle};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A queue pair.
+/// Name of a queue pair.
 type Name = (HcaId, Qpn);
 
-/// Who has to do with which shared queue.
+/// Users, senders and states of the shared queues.
 #[derive(Default)]
 pub(crate) struct SharedQueues {
-    /// Queue pairs that take from it.
+    /// Queue pairs that take from each queue.
     users: BTreeMap<SrqHandle, BTreeSet<Name>>,
-    /// How many entries there is room for in the file: the queue may grow up to that.
+    /// Number of entries for which the file has room. The queue may grow up to this number.
     rooms: BTreeMap<SrqHandle, u32>,
-    /// Those that the engine has.
+    /// Queues that the engine has.
     held: BTreeSet<QueueName>,
-    /// For which of them it has messages, by sender.
+    /// Queues for which the engine has messages, by sender.
     aims: BTreeMap<Name, BTreeSet<QueueName>>,
     aside: Vec<Aside>,
 }
 
-/// A request that somebody was in the midst of taking when the engine took its queue over, and for whom it has waited in vain. Its
-/// memory may be written until that one goes on, finds the queue taken over and gives up; so nobody else gets it before.
+/// A request that a thread was taking during a takeover, and for which the engine waited in vain.
+/// The request's memory may change until the thread continues, finds the queue taken over, and
+/// gives up. Nobody else gets the request before that.
 struct Aside {
     name: QueueName,
     request: ReceiveRequest,
     process: usize,
-    /// What that process was moving.
+    /// Transfers of that process at the takeover.
     transfers: Transfers,
 }
 
@@ -55,7 +57,7 @@ impl SharedQueues {
         }
     }
 
-    /// The engine has nothing to do with a queue any more.
+    /// Forgets a queue, because the engine no longer handles it.
     pub(crate) fn forget_queue(&mut self, name: QueueName) {
         self.held.remove(&name);
         self.aside.retain(|aside| aside.name != name);
@@ -67,7 +69,8 @@ impl SharedQueues {
 }
 
 impl Engine {
-    /// Makes the queue that peers reach, for a new shared receive queue that may once have `most` requests.
+    /// Creates the queue that peers reach for a new shared receive queue, which may grow to `most`
+    /// requests.
     pub(crate) fn make_shared_queue(&mut self, process: usize, hca: HcaId, srq: SrqHandle, init: &SrqInit, most: u32) {
         let delivers = init.xrc.is_none_or(|xrc| self.cqs.get(&xrc.cq.0).is_some_and(|cq| cq.remote_cqe_ring != 0));
         if self.pace != Pace::Wall || !delivers {
@@ -89,7 +92,7 @@ impl Engine {
         }
     }
 
-    /// Lets the table say where a shared receive queue is.
+    /// Publishes the location of a shared receive queue in the table.
     pub(crate) fn publish_shared_queue(&mut self, srq: SrqHandle, hca: HcaId, init: &SrqInit, queue: &ReceiveQueue) {
         let Some(index) = self.direct.take_index() else { return };
         if let Some(xrc) = init.xrc {
@@ -104,7 +107,7 @@ impl Engine {
         }
         set(&entry.hca, hca.0);
         set(&entry.pd, init.pd.0);
-        // What its messages complete goes to a queue of its own, where it is one that messages name.
+        // If messages name the queue (XRC), it has its own CQ, which gets their completions.
         let remote_cqe_ring = init.xrc.and_then(|xrc| self.cqs.get(&xrc.cq.0));
         set(&entry.xrcd, init.xrc.map_or(0, |xrc| xrc.xrcd.0));
         set(&entry.dest_qpn, SharedReceiveQueue::number_of(srq));
@@ -119,7 +122,8 @@ impl Engine {
         self.direct.note_changed(index);
     }
 
-    /// A shared receive queue is gone; when this returns, nobody takes from it.
+    /// Removes a shared receive queue from the table. When this returns, nobody takes from the
+    /// queue.
     pub(crate) fn withdraw_shared_queue(&mut self, srq: SrqHandle) {
         if let Some((index, _)) = self.direct.shared.remove(&srq) {
             self.direct.qp(index).qpn.store(0, Ordering::SeqCst);
@@ -130,13 +134,13 @@ impl Engine {
         }
     }
 
-    /// A queue pair was made that may take from a shared queue.
+    /// Notes a new queue pair that may take from a shared queue.
     pub(crate) fn note_user_of_shared_queue(&mut self, hca: HcaId, qp: &QpSnapshot) {
         let Some(srq) = qp.init.srq.filter(|srq| self.direct.shared_entry_of(*srq) != 0) else { return };
         self.receive_queues.shared.add_user(srq, (hca, qp.qpn));
     }
 
-    /// A shared receive queue is gone; when this returns, nobody takes from it.
+    /// Drops a destroyed shared receive queue. When this returns, nobody takes from the queue.
     pub(crate) fn drop_shared_queue(&mut self, srq: SrqHandle) {
         self.withdraw_shared_queue(srq);
         let shared = &mut self.receive_queues.shared;
@@ -148,7 +152,7 @@ impl Engine {
         }
     }
 
-    /// Takes over what is in such a queue: from now on the engine receives for all that take from it.
+    /// Takes over the requests of a queue. From now on the engine receives for all its users.
     pub(crate) fn take_over_queue_of_many(&mut self, name: QueueName) {
         let Some(open) = self.open_queue(name) else { return };
         self.receive_queues.shared.held.insert(name);
@@ -160,12 +164,12 @@ impl Engine {
         }
         self.come_after_peers(&open);
         let (produced, consumed) = open.counters();
-        // No more than there can be, whatever a lying program says.
+        // The engine reads at most as many requests as the queue can hold, even if a program lies.
         let count = count_of(produced, consumed, open.queue.entries);
         if let QueueName::Shared(srq) = name
             && (header.limit.swap(0, Ordering::SeqCst) == 0 || count < self.world.srq_limit(srq))
         {
-            self.world.reach_srq_limit(srq); // who has reached it may not have told yet
+            self.world.reach_srq_limit(srq); // the thread that reached the limit may not have reported it yet
         }
         let mut requests: VecDeque<_> = (0..count).map(|counter| request_of(open.read(consumed.wrapping_add(counter)))).collect();
         if let Some((process, transfers)) = self.consumer_of(name, header)
@@ -177,11 +181,12 @@ impl Engine {
             QueueName::Own(hca, qpn) => self.world.put_receives(hca, qpn, requests),
             QueueName::Shared(srq) => self.world.put_shared_receives(srq, requests),
         }
-        // A thread that was stopped in the midst of taking one finds that the queue has moved on.
+        // A thread that was stopped while taking a request finds that the queue has advanced.
         header.consumed.0.store(produced, Ordering::SeqCst);
     }
 
-    /// The process that is still in the midst of taking a request, and what it is moving. One that lies holds back one request, once.
+    /// Returns the process that is still taking a request, with its transfers. A lying process
+    /// holds back one request, once.
     fn consumer_of(&self, name: QueueName, header: &ReceiveQueueHeader) -> Option<(usize, Transfers)> {
         let (locked_in, pid) = split_consumer(header.consumer.0.load(Ordering::Acquire));
         let is_of_this_era = mode::era_of(locked_in) == mode::era_of(header.mode.load(Ordering::Relaxed));
@@ -192,7 +197,7 @@ impl Engine {
         (!is_known && !transfers.have_ended(consumer)).then_some((process, transfers))
     }
 
-    /// Gives those requests back that nobody writes to any more.
+    /// Restores the requests whose memory no stalled thread can change any more.
     fn restore_aside(&mut self) {
         let mut all = std::mem::take(&mut self.receive_queues.shared.aside);
         let has_ended = |aside: &mut Aside| {
@@ -210,20 +215,20 @@ impl Engine {
         }
     }
 
-    /// The engine is given a message for a queue that many take from.
+    /// Notes that a sender has a message for a queue of many, and takes the queue over.
     pub(crate) fn aim_at_queue_of_many(&mut self, sender: Name, name: QueueName) {
         self.receive_queues.shared.aims.entry(sender).or_default().insert(name);
         self.take_over_queue_of_many(name);
     }
 
-    /// Whether a sender that has no work with the engine any more is to wait until a queue is given back.
+    /// Returns whether a sender without work at the engine must wait for the return of a queue.
     pub(crate) fn awaits_queue_of_many(&self, sender: Name) -> bool {
         let shared = &self.receive_queues.shared;
         let mut aims = shared.aims.get(&sender).into_iter().flatten();
         aims.any(|name| shared.held.contains(name) && !self.is_kept(*name))
     }
 
-    /// Whether the engine keeps a queue, with messages for it or without.
+    /// Returns whether the engine keeps a queue, even without messages for it.
     fn is_kept(&self, name: QueueName) -> bool {
         match name {
             QueueName::Own(hca, qpn) => !self.world.find_qp(hca, qpn).is_some_and(|(_, qp)| matches!(qp.state, QpState::Rtr | QpState::Rts)),
@@ -231,7 +236,7 @@ impl Engine {
         }
     }
 
-    /// Gives those queues back for which the engine has no messages any more.
+    /// Gives back the queues for which the engine has no messages any more.
     pub(crate) fn give_back_queues_of_many(&mut self) {
         self.restore_aside();
         let held: Vec<_> = self.receive_queues.shared.held.iter().copied().collect();
@@ -263,16 +268,17 @@ impl Engine {
         let Some(open) = self.open_queue(name) else { return };
         let header = open.header();
         if self.processes[open.queue.process].state != ProcessState::Attached || header.mode() != mode::ENGINE {
-            // Its owner has ended, or lies: nobody is to wait for it.
+            // The owner has ended or lies. No program must wait for it.
             self.receive_queues.shared.held.remove(&name);
             return;
         }
         header.set_mode(mode::MOVING);
         self.await_quiescence();
-        // What the owner has posted before comes first; and what others have, before the World goes on.
+        // Earlier posts of the owner come first, and posts of others come before the World
+        // continues.
         self.take_rings();
         self.run_world();
-        // What came in with the rings may be a message for this very queue.
+        // The rings may have contained a message for this queue.
         if header.mode() != mode::MOVING || self.is_kept(name) || self.has_messages_for(name) {
             header.set_mode(mode::ENGINE);
             return;
@@ -281,13 +287,15 @@ impl Engine {
             QueueName::Own(hca, qpn) => self.world.take_receives(hca, qpn).unwrap_or_default(),
             QueueName::Shared(srq) => self.world.take_shared_receives(srq, open.queue.entries as usize),
         };
-        // Counters go on, so that nobody can take one now who was stopped in the midst of taking one before.
+        // The counters continue from their values. A thread that was stopped while taking an
+        // earlier request therefore cannot take one of these.
         let begin = header.consumed.0.load(Ordering::SeqCst);
         for (counter, request) in requests.iter().enumerate() {
             open.write(begin.wrapping_add(counter as u32), request);
         }
         header.produced.0.store(begin.wrapping_add(requests.len() as u32), Ordering::SeqCst);
-        // What the engine has completed comes before what peers complete, although the World may be ahead of their clock.
+        // Completions of the engine precede those of peers, although the World may be ahead of
+        // their clock.
         let since = SimTime::from_picos(self.now.max(self.world.now()).as_picos() + 1).max(open.queue.since);
         if let Some(queue) = self.receive_queues.all.get_mut(&name) {
             queue.since = since;
@@ -300,7 +308,8 @@ impl Engine {
         self.receive_queues.shared.held.remove(&name);
     }
 
-    /// Somebody has told that a limit may be reached, or has ended and cannot tell any more: raises the event where it is.
+    /// Raises the event of a reached limit. A program reported that the limit may be reached, or
+    /// ended before it could report.
     pub(crate) fn look_at_limit(&mut self, srq: SrqHandle) {
         if self.world.srq_limit(srq) == 0 {
             return;
@@ -320,7 +329,8 @@ impl Engine {
         all.into_iter().for_each(|srq| self.look_at_limit(srq));
     }
 
-    /// A process is gone that may have been taking from a shared queue: what it had not finished is to be taken.
+    /// Releases the consumer locks of an ended process. Other threads take the requests that it had
+    /// not finished.
     pub(crate) fn release_consumer_locks_of(&self, pid: u32) {
         for queue in self.receive_queues.all.values().filter(|queue| queue.by_many) {
             let Some(file) = self.processes[queue.process].shared.memory_file() else { continue };
@@ -334,11 +344,12 @@ impl Engine {
         }
     }
 
-    /// A shared queue is to hold up to `max_wr` requests. The engine has it.
+    /// Resizes a shared queue to hold up to `max_wr` requests. The engine has the queue.
     pub(crate) fn resize_shared_queue(&mut self, srq: SrqHandle, max_wr: u32) {
         let room = self.receive_queues.shared.rooms.get(&srq).copied().unwrap_or(0);
         let Some(queue) = self.receive_queues.all.get_mut(&QueueName::Shared(srq)) else { return };
-        // It never gets smaller: until the program hears of its new size, it may post as many as before.
+        // The queue never shrinks. The program may post as many requests as before until it gets
+        // the new size.
         queue.entries = queue.entries.max(entries_for(max_wr)).min(room);
         self.direct.resize_shared_queue(srq, queue.entries);
     }
@@ -348,7 +359,7 @@ fn entries_for(max_wr: u32) -> u32 {
     (max_wr + ENTRIES_BETWEEN).next_power_of_two()
 }
 
-/// What a process is moving at a moment, by slot: odd where it moves something.
+/// Transfers of a process at one moment: the value of each slot, odd during a transfer.
 struct Transfers([u64; EPOCH_SLOTS]);
 
 impl Process {

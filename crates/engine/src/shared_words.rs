@@ -1,5 +1,5 @@
-//! Words of programs' memory that programs change by the processor's atomic instructions, in wall pace: the engine's own atomics on them
-//! must be such instructions, too, or one would undo the other.
+//! Words of programs' memory that programs change with atomic instructions, in wall pace. The
+//! engine must also use atomic instructions on them. Otherwise one change would undo the other.
 
 use crate::process::Mapped;
 use rustix::fd::{AsFd, OwnedFd};
@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 
 const PAGE_BYTES: u64 = 4096;
 
-/// A registered region that lies in the file of its process.
+/// A registered region in the memory file of its process.
 struct Region {
     key: u32,
     start: u64,
@@ -17,14 +17,14 @@ struct Region {
     file: Arc<OwnedFd>,
 }
 
-/// The page of the last word: mostly it is the next one's, too.
+/// Page of the last word. It usually contains the next word too.
 struct Page {
     process: ProcessId,
     address: u64,
     mapped: Mapped,
 }
 
-/// All of them, by process.
+/// Regions of all processes, by process number.
 #[derive(Default)]
 pub(crate) struct SharedWords {
     regions: Vec<Vec<Region>>,
@@ -32,7 +32,7 @@ pub(crate) struct SharedWords {
 }
 
 impl SharedWords {
-    /// Programs map a region from now on.
+    /// Notes a region that programs can map from now on.
     pub(crate) fn note(&mut self, process: ProcessId, key: u32, (start, len): (u64, u64), file: Arc<OwnedFd>) {
         let index = process.0 as usize;
         if self.regions.len() <= index {
@@ -41,7 +41,7 @@ impl SharedWords {
         self.regions[index].push(Region { key, start, end: start.saturating_add(len), file });
     }
 
-    /// Nobody maps it any more.
+    /// Forgets a region that no program maps any more.
     pub(crate) fn forget(&mut self, process: ProcessId, key: u32) {
         self.forget_those(process, |region| region.key == key);
     }
@@ -59,7 +59,7 @@ impl SharedWords {
         }
     }
 
-    /// The word at `address`, if programs can map it.
+    /// Returns the word at `address`, if programs can map it.
     pub(crate) fn word(&mut self, process: ProcessId, address: u64) -> Option<&AtomicU64> {
         if !address.is_multiple_of(size_of::<AtomicU64>() as u64) {
             return None;
@@ -67,15 +67,16 @@ impl SharedWords {
         let page = address & !(PAGE_BYTES - 1);
         if !self.last.as_ref().is_some_and(|last| last.process == process && last.address == page) {
             let regions = self.regions.get(process.0 as usize)?;
-            // Whole pages lie in the file: a word beside a region may be another one's that was noted as not shared.
+            // The file contains whole pages. A word beside a region may belong to another region
+            // that is not noted as shared.
             let touches = |region: &&Region| region.start < page.saturating_add(PAGE_BYTES) && region.end > page;
             let file = &regions.iter().find(touches)?.file;
             let mapped = Mapped::new(file.as_fd(), page, PAGE_BYTES as usize)?;
             self.last = Some(Page { process, address: page, mapped });
         }
         let base = self.last.as_ref()?.mapped.base();
-        // SAFETY: the word lies within the page, aligned, and the page is mapped as long as it is the last one, which nobody changes while
-        // this is borrowed.
+        // SAFETY: the word is aligned and lies within the page. The page stays mapped as long as it
+        // is the last page, which cannot change during this borrow.
         Some(unsafe { AtomicU64::from_ptr(base.add((address - page) as usize).cast()) })
     }
 }

@@ -1,29 +1,30 @@
 //! Plain sockets between hosts: the management network over which programs exchange addresses.
 //!
-//! Every byte carries the time at which it becomes visible at the other end, so a reader's clock never depends on the host.
+//! Every byte carries the time at which it becomes visible at the other end. A reader's clock
+//! therefore never depends on the host.
 
 use softband_sim::{SimDuration, SimTime};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Bytes that may be on their way or unread at one end.
+/// Most bytes that are under way or unread at one end.
 const WINDOW_BYTES: usize = 256 * 1024;
-/// First port for sockets that ask for any.
+/// First port for sockets that request any port.
 const EPHEMERAL_FIRST: u16 = 32_768;
 const LOOPBACK: u32 = 0x7F00_0001;
 
-/// Address of a host, as a big-endian number.
+/// Returns the address of a host as a big-endian number.
 pub(crate) fn host_address(host: usize) -> u32 {
     crate::network::BASE + host as u32
 }
 
-/// How a socket ended up.
+/// State of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SocketState {
     New,
     Listening,
-    /// Waiting for somebody to listen.
+    /// Waits for a listener.
     Seeking,
-    /// The answer is on its way.
+    /// The answer is under way.
     Connecting,
     Connected,
     Failed(i32),
@@ -49,14 +50,14 @@ pub(crate) struct Socket {
     end_of_stream: Option<SimTime>,
     write_shut: bool,
     read_shut: bool,
-    /// When the answer to bytes for a peer that is gone comes back.
+    /// Time at which the reset for bytes to a closed peer arrives.
     reset_at: Option<SimTime>,
     backlog: VecDeque<(SimTime, u32)>,
-    /// When a connecting socket is connected.
+    /// Time at which a connecting socket is connected.
     connected_at: SimTime,
 }
 
-/// What somebody else must be told at a time: the object changed its readiness.
+/// Objects whose readiness changes, each with the time of the change.
 pub(crate) type Wakeups = Vec<(SimTime, u32)>;
 
 /// One-way latency and rate between two programs.
@@ -107,7 +108,7 @@ impl SocketTable {
         self.sockets.get_mut(&object).ok_or(libc::EBADF)
     }
 
-    /// The host that an address stands for, seen from `from`.
+    /// Returns the host of an address, as seen from host `from`.
     pub(crate) fn host_of(&self, address: u32, from: usize) -> Option<usize> {
         if address == LOOPBACK || address == 0 {
             return Some(from);
@@ -144,7 +145,7 @@ impl SocketTable {
         port
     }
 
-    /// Starts listening; those who seek this port are to be connected by the caller.
+    /// Starts to listen. The caller connects the returned sockets, which seek this port.
     pub(crate) fn listen(&mut self, object: u32) -> Result<Vec<u32>, i32> {
         if self.get(object)?.local.1 == 0 {
             self.bind(object, 0, 0)?;
@@ -161,7 +162,8 @@ impl SocketTable {
         Ok(found.map(|(object, _)| *object).collect())
     }
 
-    /// Starts connecting. `Ok(true)`: somebody listens, [`SocketTable::complete`] does the rest; `Ok(false)`: nobody listens yet.
+    /// Starts to connect. Returns true if a socket listens; the caller then calls
+    /// [`SocketTable::complete`]. Returns false if no socket listens yet.
     pub(crate) fn connect(&mut self, object: u32, address: u32, port: u16) -> Result<bool, i32> {
         let host = self.get(object)?.host;
         match self.get(object)?.state {
@@ -182,7 +184,8 @@ impl SocketTable {
         Ok(found)
     }
 
-    /// Connects a seeking socket to the socket that listens now. `server` is a fresh object for the other end.
+    /// Connects a seeking socket to the listening socket. `server` is a new object for the other
+    /// end.
     pub(crate) fn complete(&mut self, object: u32, server: u32, now: SimTime, path: Path, wakeups: &mut Wakeups) -> Result<(), i32> {
         let (host, local, (address, port)) = {
             let socket = self.get(object)?;
@@ -210,7 +213,7 @@ impl SocketTable {
         Ok(())
     }
 
-    /// Outcome of a connection attempt, settled if its time has come.
+    /// Returns the outcome of a connection attempt, and updates its state if its time has come.
     pub(crate) fn outcome(&mut self, object: u32, now: SimTime) -> Result<(), i32> {
         let socket = self.get_mut(object)?;
         if socket.state == SocketState::Connecting && socket.connected_at <= now {
@@ -263,7 +266,8 @@ impl SocketTable {
         if len == 0 && !bytes.is_empty() {
             return Err(libc::EAGAIN);
         }
-        // Bytes follow each other on the wire at its rate, and the last one must have come.
+        // The wire carries bytes in sequence at its rate, and they become visible when the last has
+        // arrived.
         let start = end.last_visible.max(now + path.latency);
         let visible = start + SimDuration::of_bytes(len as u64, path.bytes_per_second);
         end.last_visible = visible;
@@ -273,7 +277,8 @@ impl SocketTable {
         Ok(len)
     }
 
-    /// As TCP does: what is sent to a peer that is gone is taken, and its answer ends the connection a round trip later.
+    /// Accepts bytes for a closed peer, as TCP does. The peer's answer ends the connection a round
+    /// trip later.
     fn send_to_nobody(&mut self, object: u32, len: usize, now: SimTime, path: Path) -> Result<usize, i32> {
         let socket = self.get_mut(object)?;
         match socket.reset_at {
@@ -286,7 +291,8 @@ impl SocketTable {
         }
     }
 
-    /// Takes (or only looks at) what is visible. An empty answer is the end of the stream.
+    /// Takes the visible bytes, or only copies them if `peek`. An empty result is the end of the
+    /// stream.
     pub(crate) fn receive(
         &mut self,
         object: u32,
@@ -354,7 +360,7 @@ impl SocketTable {
         }
     }
 
-    /// The last reference is gone.
+    /// Closes a socket after its last reference has gone.
     pub(crate) fn close(&mut self, object: u32, now: SimTime, path: Path, wakeups: &mut Wakeups) {
         self.end_peer_stream(object, now, path, wakeups);
         let Some(socket) = self.sockets.remove(&object) else { return };
@@ -366,7 +372,7 @@ impl SocketTable {
         }
     }
 
-    /// Readiness bits at `now`.
+    /// Returns the readiness bits at `now`.
     pub(crate) fn readiness(&mut self, object: u32, now: SimTime) -> u32 {
         use softband_ipc::calls::readiness::{ERROR, HANG_UP, READABLE, WRITABLE};
         let _ = self.outcome(object, now);

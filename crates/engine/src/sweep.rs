@@ -1,19 +1,21 @@
-//! Ends what belongs to an engine in wall pace: children that never attached have it in their environment all the same.
+//! Ends all processes of an engine in wall pace. Children that never attached still have the
+//! engine's name in their environment.
 
 use softband_ipc::environment;
 use std::fs::File;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-/// The kernel needs a moment to end what was killed.
+/// Time for the kernel to end the killed processes.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
-/// More than an environment has, as a rule.
+/// More than an environment usually contains, in bytes.
 const ENVIRONMENT_BYTES: usize = 256 << 10;
-/// Looks in a row that must find nothing while some processes may be in the midst of an exec.
+/// Consecutive checks that must find nothing while some process may be in an exec.
 const UNCLEAR_LOOKS: u32 = 10;
 
-/// Kills every process of this user that was started with the engine of this name, and waits until none is left.
+/// Kills every process of this user that was started with this engine name. Waits until all are
+/// gone.
 pub(crate) fn end_all_of(engine: &str) {
     let mark = [environment::ENGINE.as_bytes(), b"=", engine.as_bytes()].concat();
     let started = Instant::now();
@@ -25,32 +27,33 @@ pub(crate) fn end_all_of(engine: &str) {
             return;
         }
         for pid in left {
-            // SAFETY: a signal to a process that was started by or for this engine.
+            // SAFETY: sends a signal to a process that was started by or for this engine.
             unsafe { libc::kill(pid, libc::SIGKILL) };
         }
         std::thread::sleep(PAUSE);
     }
 }
 
-/// The processes that have this in their environment, and whether there are no others that might.
+/// Returns the processes with this mark in their environment. The flag is true if no other process
+/// can have the mark.
 fn look(mark: &[u8]) -> (Vec<i32>, bool) {
     let own = std::process::id() as i32;
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(|pid| *pid != own);
     let (mut found, mut is_clear) = (Vec::new(), true);
     for pid in pids {
-        // Those of others cannot be read.
+        // This process cannot read the environment of other users' processes.
         let Ok(environment) = environment_of(pid) else { continue };
         if environment.split(|byte| *byte == 0).any(|one| one == mark) {
             found.push(pid);
         }
-        // An exec lays it out last. Who has ended has none, and no memory either.
+        // An exec writes the environment last. An ended process has neither environment nor memory.
         is_clear &= environment.ends_with(&[0]) || !has_memory(pid);
     }
     (found, is_clear)
 }
 
-/// In one piece, as a rule: an exec between two reads takes the rest away.
+/// Reads the environment, usually in one piece. An exec between two reads would remove the rest.
 fn environment_of(pid: i32) -> std::io::Result<Vec<u8>> {
     let mut file = File::open(format!("/proc/{pid}/environ"))?;
     let mut bytes = vec![0; ENVIRONMENT_BYTES];
@@ -72,7 +75,7 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::process::Command;
 
-    /// A process that does nothing but replace itself has no environment in some of the looks.
+    /// A process that only replaces itself has no environment in some of the checks.
     #[test]
     fn a_process_in_the_midst_of_an_exec_is_ended_as_well() {
         const AGAIN: &str = "exec /bin/sh -c \"$1\" - \"$1\"";
@@ -82,7 +85,7 @@ mod tests {
             end_all_of(&name);
             let started = Instant::now();
             let ended = loop {
-                // Its memory goes a moment before it can be waited for.
+                // Its memory goes a moment before its parent can wait for it.
                 let ended = child.try_wait().unwrap();
                 if ended.is_some() || started.elapsed() > PATIENCE {
                     break ended;

@@ -1,27 +1,29 @@
-//! Processes as the system knows them: by numbers that go to others when they are free.
+//! Processes of the host, by process ids that the host reuses.
 
 use crate::admission::start_of;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// Sends a signal to the process `pid` if it is still the one that was started at `since` (ticks since the machine was). Without `since` the
-/// number has to do. Returns whether the signal was sent.
+/// Sends a signal to process `pid` if it started at `since` (kernel ticks since boot). Without
+/// `since` it checks only the id. Returns whether it sent the signal.
 pub(crate) fn send_signal(pid: i32, since: Option<u64>, signal: i32) -> bool {
-    // Zero and below would be groups of processes.
+    // Zero and negative values would name process groups.
     let Some(known) = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw) else { return false };
-    // The descriptor stays with the process that has the number now, whatever happens to the number afterwards.
+    // The descriptor stays with the process that has the id now, even if another process gets the
+    // id.
     let held = pidfd_open(known, PidfdFlags::empty());
     if held.as_ref().is_err_and(|error| *error == rustix::io::Errno::SRCH) || since.is_some_and(|since| start_of(pid) != Some(since)) {
         return false;
     }
     match (held, Signal::from_named_raw(signal)) {
         (Ok(process), Some(signal)) => pidfd_send_signal(process, signal).is_ok(),
-        // A kernel without such descriptors, or an engine that has none left; or a real-time signal.
-        // SAFETY: a signal to a process that has just been found to be the one that was meant.
+        // The kernel has no such descriptors, the engine has none left, or this is a real-time
+        // signal.
+        // SAFETY: sends a signal to the process that the checks above identified.
         _ => unsafe { libc::kill(pid, signal) == 0 },
     }
 }
 
-/// Whether a process has this number, also one that has ended and that its parent has not asked about.
+/// Returns whether a process has this id, even a zombie.
 pub(crate) fn exists(pid: i32) -> bool {
     pid > 0 && start_of(pid).is_some()
 }

@@ -1,4 +1,4 @@
-//! Turns: giving one to a thread, waiting for it to come back, waking those that wait.
+//! Turns: gives the token to a thread, waits for its return, wakes waiting threads.
 
 use crate::control::ControlEvent;
 use crate::pace::{Engine, Event};
@@ -10,40 +10,40 @@ use softband_types::ProcessId;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// A thread that keeps the token this long may be spinning on memory.
+/// A thread that keeps the token this long may spin on memory.
 const SPIN_SUSPECT: Duration = Duration::from_millis(2);
-/// The same for a process that has no memory which its peers may write.
+/// The same limit for a process without memory that peers may write.
 const COMPUTE_SUSPECT: Duration = Duration::from_secs(1);
 /// A thread that keeps the token this long may not know that it has it.
 const REMINDER: Duration = Duration::from_millis(50);
-/// How long a thread may take to begin its first turn, after it was started and said so.
+/// Longest time from the grant of a thread's first turn to the beginning of that turn.
 const FIRST_TURN_LIMIT: Duration = Duration::from_secs(10);
-/// How long a new image may take to attach.
+/// Longest time for a new image to attach.
 const ATTACH_LIMIT: Duration = Duration::from_secs(10);
-/// First and longest pause between fruitless polls of a polling thread.
+/// First and longest pause between vain polls of a polling thread, in picoseconds.
 pub(crate) const SLICE_FIRST_PICOS: u64 = 20_000_000;
 const SLICE_LAST_PICOS: u64 = 1_000_000_000;
 
-/// Whether a thread waits in the kernel for something that may take any time.
+/// Returns whether a thread sleeps in the kernel for any length of time.
 fn is_asleep(pid: i32, tid: i32) -> bool {
     let stat = crate::process::stat(format!("/proc/{pid}/task/{tid}/stat"));
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
 }
 
-/// How a turn ended.
+/// Reason for the end of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TurnEnd {
-    /// The thread asks for something.
+    /// The thread made a call.
     Call,
     /// The process is gone.
     Gone,
-    /// The process has a new image, or one that we cannot follow.
+    /// The process has a new image, or an image that the engine cannot follow.
     Replaced,
     Interrupted,
 }
 
 impl Engine {
-    /// Gives the token to a thread and sees to whatever it asks for when it comes back.
+    /// Gives the token to a thread, and handles its call when the token comes back.
     pub(crate) fn run_thread(&mut self, process: usize, slot: u32, now: SimTime) {
         self.choose_processors();
         let number = self.processes[process].number;
@@ -76,7 +76,7 @@ impl Engine {
         }
     }
 
-    /// The processor of the programs is shared with them, and so is its setting for the counter.
+    /// The engine may share the programs' processor. It then also shares their setting for the TSC.
     fn choose_processors(&mut self) {
         if self.context_switch.reconsider() {
             for process in self.processes.living() {
@@ -91,7 +91,7 @@ impl Engine {
         self.context_switch.give((process, slot), self.processes[process].shared.slot(slot), last);
     }
 
-    /// The thread has given the token away: take its posts, and carry its call out when its time comes.
+    /// Takes the posts of a thread that returned the token, and schedules its call.
     fn thread_called(&mut self, process: usize, slot: u32) {
         self.take_posts(process, slot);
         let shared = &self.processes[process].shared;
@@ -109,7 +109,8 @@ impl Engine {
 
     fn wait_for_token(&mut self, process: usize, slot: u32) -> TurnEnd {
         let word: *const _ = &raw const self.processes[process].shared.slot(slot).token;
-        // SAFETY: the mapping lives as long as the process record's `shared`, which is only replaced when this loop ends.
+        // SAFETY: the mapping lives as long as the process record's `shared`. The engine replaces
+        // `shared` only when this loop ends.
         let word = unsafe { &*word };
         for _ in 0..self.context_switch.spins() {
             if word.load(Ordering::Acquire) == token::ENGINE {
@@ -118,7 +119,7 @@ impl Engine {
             std::hint::spin_loop();
         }
         if self.context_switch.is_on_two() {
-            // A signal may have stopped or killed the thread that was to wake this one.
+            // A signal may have stopped or killed the thread that had to wake this thread.
             self.context_switch.missed();
             self.context_switch.wake(wake_word_of(process as u32, slot));
         }
@@ -130,7 +131,8 @@ impl Engine {
 
     fn sleep_for_token(&mut self, process: usize, slot: u32, word: &std::sync::atomic::AtomicU32) -> TurnEnd {
         let asleep: *const _ = &raw const self.processes[process].shared.slot(slot).engine_asleep;
-        // SAFETY: as in `wait_for_token`.
+        // SAFETY: the mapping lives as long as the process record's `shared`. The engine replaces
+        // `shared` only when this loop ends.
         let asleep = unsafe { &*asleep };
         let mut started = None;
         let mut next_suspicion = SPIN_SUSPECT;
@@ -150,16 +152,17 @@ impl Engine {
             }
             self.outputs.drain();
             if let Some(end) = self.look_for_end(process) {
-                // A last request may have been written just before the end; the old image's slot is kept in `retired`.
+                // The process may have written a last call just before its end. `retired` keeps the
+                // old image's slot.
                 return if word.load(Ordering::Acquire) == token::ENGINE { TurnEnd::Call } else { end };
             }
-            // The clock is read only here: most turns end before the first look around.
+            // The engine reads the clock only here. Most turns end before the first check.
             let elapsed = started.get_or_insert_with(Instant::now).elapsed();
             if elapsed >= FIRST_TURN_LIMIT && self.is_absent(process, slot) {
                 return self.end_absent(process);
             }
             if elapsed >= next_reminder {
-                // The process that was to wake the thread may have been stopped or killed.
+                // The process that had to wake the thread may be stopped or killed.
                 next_reminder = elapsed * 2;
                 self.context_switch.wake(wake_word_of(process as u32, slot));
             }
@@ -170,14 +173,14 @@ impl Engine {
         }
     }
 
-    /// Hears whether the running process has ended or was replaced.
+    /// Checks whether the running process has ended or has a new image.
     fn look_for_end(&mut self, process: usize) -> Option<TurnEnd> {
         if self.processes[process].connection.is_none() {
             return Some(TurnEnd::Gone);
         }
         let connection = self.processes[process].connection;
         self.receive_control_events();
-        // A child that the running thread has just made may be what it waits for.
+        // The running thread may wait for a child that it has just created.
         self.greet_all();
         if self.processes[process].connection != connection {
             return Some(TurnEnd::Replaced);
@@ -192,7 +195,7 @@ impl Engine {
         Some(TurnEnd::Gone)
     }
 
-    /// The old image is gone by exec: wait for the new one to say hello.
+    /// Waits until the new image attaches after an exec.
     fn await_new_image(&mut self, process: usize) -> TurnEnd {
         let started = Instant::now();
         self.processes[process].state = ProcessState::Expected;
@@ -202,7 +205,7 @@ impl Engine {
             if self.processes[process].state == ProcessState::Attached {
                 return TurnEnd::Replaced;
             }
-            // SAFETY: signal 0 only asks whether the process is there.
+            // SAFETY: signal 0 only checks whether the process exists.
             if unsafe { libc::kill(self.processes[process].pid, 0) } != 0 || self.is_zombie(process) {
                 self.tickets.withdraw_images_of(process);
                 return TurnEnd::Gone;
@@ -213,7 +216,7 @@ impl Engine {
         TurnEnd::Replaced
     }
 
-    /// The system's number of a process of the run by the one that programs know; 0 where there is none.
+    /// Returns the host's process id of a process by its virtual id; 0 if no process has that id.
     pub(crate) fn find_process(&self, asked: &ProcessNumber) -> Result<Vec<u8>, i32> {
         let is_it = |record: &Process| Self::virtual_pid(record.number) == asked.number && record.state == ProcessState::Attached;
         let number = self.processes.find(is_it).map_or(0, |process| self.processes[process].pid as u32);
@@ -225,7 +228,7 @@ impl Engine {
         stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
     }
 
-    /// An image that cannot be given the library runs outside the fabric's time.
+    /// Marks a process whose image cannot load the library. It runs outside simulated time.
     pub(crate) fn make_foreign(&mut self, process: usize) {
         let record = &mut self.processes[process];
         let host = self.world.spec().hosts[record.host].name.clone();
@@ -238,15 +241,18 @@ impl Engine {
     fn suspect_spin(&self, process: usize, slot: u32, elapsed: Duration) {
         let record = &self.processes[process];
         let tid = record.shared.slot(slot).tid.load(Ordering::Relaxed) as i32;
-        // Without memory that peers may write it more likely computes, unless it is asleep: a closer look would only slow it down.
+        // A process without memory that peers may write more likely computes, unless it is asleep.
+        // A closer check would only slow it down.
         if record.remotely_writable == 0 && elapsed < COMPUTE_SUSPECT && !is_asleep(record.pid, tid) {
             return;
         }
-        // SAFETY: a signal to a thread; the kernel checks that it belongs to the process.
+        // SAFETY: sends a signal to a thread. The kernel checks that the thread belongs to the
+        // process.
         unsafe { libc::syscall(libc::SYS_tgkill, record.pid, tid, softband_ipc::layout::SPIN_SIGNAL) };
     }
 
-    /// Waits, in wall-clock time, for images that were started or forked: nothing may happen before they take part.
+    /// Waits, in wall-clock time, for images that were started or forked. No event may happen
+    /// before they take part.
     pub(crate) fn await_expected(&mut self) {
         let started = Instant::now();
         while self.processes.any(|process| process.state == ProcessState::Expected) && !self.interrupt.is_raised() {
@@ -261,7 +267,7 @@ impl Engine {
         }
     }
 
-    /// A thread waits from `now` on, at most until `deadline`.
+    /// Lets a thread wait from `now` on, at most until `deadline`.
     pub(crate) fn park(&mut self, process: usize, slot: u32, waiting: Waiting, deadline: Option<SimTime>) {
         let thread = &mut self.processes[process].threads[slot as usize];
         thread.generation = thread.generation.wrapping_add(1);
@@ -273,7 +279,7 @@ impl Engine {
         }
     }
 
-    /// A polling or spinning thread waits for news, with pauses that grow while there are none.
+    /// Lets a polling or spinning thread wait for news. Its pauses grow while no news arrive.
     pub(crate) fn park_for_news(&mut self, process: usize, slot: u32, waiting: Waiting) {
         let thread = &mut self.processes[process].threads[slot as usize];
         thread.waiting_since.get_or_insert(self.now);
@@ -283,7 +289,7 @@ impl Engine {
         self.note_vain_poll();
     }
 
-    /// Lets a waiting thread go on at `now`.
+    /// Lets a waiting thread continue at `now`.
     pub(crate) fn wake(&mut self, process: usize, slot: u32) {
         let thread = &mut self.processes[process].threads[slot as usize];
         thread.generation = thread.generation.wrapping_add(1);
@@ -291,19 +297,20 @@ impl Engine {
         self.queue.push(self.now, process as u32, Event::Resume { process, slot });
     }
 
-    /// Something new for a process: its polling threads look.
+    /// Notes news for a process, and wakes its polling threads.
     pub(crate) fn touch(&mut self, process: ProcessId) {
         let index = process.0 as usize;
         self.processes[index].news += 1;
         self.wake_where(index, |waiting| *waiting == Waiting::Poll);
     }
 
-    /// Registered memory of a process was written by a peer.
+    /// Notes a peer's write to registered memory of a process.
     pub(crate) fn touch_memory(&mut self, process: ProcessId, whole: bool) {
         let index = process.0 as usize;
         self.processes[index].memory_written += 1;
-        // A loop that spins wants the message. One that wants a byte in its midst sees it at its next poll from time to time:
-        // a turn at each packet would cost more than all the rest.
+        // A spinning loop waits for the whole message. A loop that waits for a byte in its middle
+        // sees it at one of its next polls. A turn at each packet would cost more than all other
+        // work.
         if whole {
             self.wake_where(index, |waiting| *waiting == Waiting::Spin);
             self.touch(process);
@@ -315,7 +322,8 @@ impl Engine {
         for slot in 0..self.processes[process].threads.len() {
             let thread = &mut self.processes[process].threads[slot];
             if matches!(&thread.state, ThreadState::Waiting(waiting) if matches(waiting)) {
-                // What came after so long will come again after about as long: no need to look much sooner.
+                // News that came after a long wait will probably take about as long again. Much
+                // earlier polls are useless.
                 let waited = thread.waiting_since.take().map_or(0, |since| now.saturating_since(since).as_picos());
                 thread.slice_picos = (waited * 2).clamp(SLICE_FIRST_PICOS, SLICE_LAST_PICOS);
                 self.wake(process, slot as u32);
@@ -323,7 +331,7 @@ impl Engine {
         }
     }
 
-    /// An object may have become ready: each thread that waits for it looks again.
+    /// Wakes each thread that waits for this object, if the object is ready.
     pub(crate) fn object_changed(&mut self, object: u32) {
         let mut nth = 0;
         while let Some(process) = self.processes.nth_living(nth) {

@@ -1,22 +1,24 @@
-//! Tickets: 64 random bits by which a process image proves to the engine which process it is to be.
+//! Tickets: 64 random bits by which a process image proves its identity to the engine.
 //!
-//! A ticket admits one image. The engine refuses a used ticket, unless the kernel says that
-//! its bearer descends from the first holder: a statically linked shell cannot attach, but the programs that it starts can.
-//! What an attached process starts past the library, and its children by `fork` in wall pace, come by the secret that the engine gave
-//! it at attach.
+//! A ticket admits one image. The engine refuses a used ticket, unless its bearer descends from the
+//! first holder according to the kernel. A statically linked shell cannot attach, but the programs
+//! that it starts can. Some processes attach by the secret that the engine gave their parent at its
+//! attach. These are processes that the parent started past the library, and in wall pace its
+//! children by `fork`.
 
 use std::collections::BTreeMap;
 
-/// What a ticket is good for.
+/// Right that a ticket grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grant {
-    /// To be the image of this process, which is expected.
+    /// To be the image of this expected process.
     Process(usize),
-    /// To be the new image of this process, which is replaced.
+    /// To be the new image of this process, which an exec replaces.
     Image(usize),
-    /// To be a new process on this host; for the process `pid` of the command line, which becomes the program.
+    /// To be a new process on this host. `pid` is the process of the command line, which becomes
+    /// the program.
     Host { host: usize, pid: i32 },
-    /// To be a new process that this process has made; any number of times.
+    /// To be a new child of this process, any number of times.
     Offspring(usize),
 }
 
@@ -26,16 +28,16 @@ struct Issued {
     is_used: bool,
 }
 
-/// How many there are before the first look for those that can go.
+/// Number of tickets before the first sweep.
 const SWEEP_FIRST: usize = 1024;
 
-/// Every ticket of this engine by which somebody may still come.
+/// All tickets of this engine that may still admit a process.
 #[derive(Debug)]
 pub(crate) struct Tickets {
     issued: BTreeMap<u64, Issued>,
-    /// Tickets for new images that have not come.
+    /// Tickets for new images that have not attached yet.
     images: BTreeMap<usize, Vec<u64>>,
-    /// With so many there is a look for those that can go.
+    /// Number of tickets at which the next sweep is due.
     sweep_at: usize,
 }
 
@@ -49,13 +51,13 @@ impl Tickets {
     /// Issues a ticket.
     ///
     /// # Errors
-    /// When the system has no random numbers.
+    /// If the system has no random numbers.
     pub(crate) fn issue(&mut self, grant: Grant) -> std::io::Result<u64> {
         loop {
             let mut bytes = [0; 8];
             rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
             let ticket = u64::from_ne_bytes(bytes);
-            // Nobody is given 0, which a program without a ticket presents.
+            // The value 0 is never a ticket: a program without a ticket presents it.
             if ticket != 0 && !self.issued.contains_key(&ticket) {
                 self.issued.insert(ticket, Issued { grant, is_used: false });
                 if let Grant::Image(process) = grant {
@@ -66,7 +68,8 @@ impl Tickets {
         }
     }
 
-    /// Returns the grant of a ticket and whether it was used before. From now on it is.
+    /// Returns the grant of a ticket, and whether the ticket was used before. Marks the ticket as
+    /// used, unless it grants `Offspring`.
     pub(crate) fn present(&mut self, ticket: u64) -> Option<(Grant, bool)> {
         let issued = self.issued.get_mut(&ticket)?;
         let was_used = std::mem::replace(&mut issued.is_used, !matches!(issued.grant, Grant::Offspring(_)));
@@ -75,24 +78,24 @@ impl Tickets {
         Some((grant, was_used))
     }
 
-    /// Whether this ticket admits a new image of a process.
+    /// Returns whether this unused ticket admits a new image of a process.
     pub(crate) fn is_for_image(&self, ticket: u64) -> bool {
         matches!(self.issued.get(&ticket), Some(Issued { grant: Grant::Image(_), is_used: false }))
     }
 
-    /// Whether a new image of this process is announced.
+    /// Returns whether the engine expects a new image of this process.
     pub(crate) fn announces_image_of(&self, process: usize) -> bool {
         self.images.contains_key(&process)
     }
 
-    /// The new image of this process does not come.
+    /// Withdraws the tickets for new images of this process, which will not attach.
     pub(crate) fn withdraw_images_of(&mut self, process: usize) {
         for ticket in self.images.remove(&process).unwrap_or_default() {
             self.issued.remove(&ticket);
         }
     }
 
-    /// A ticket will not be used. Returns the process that was expected by it.
+    /// Withdraws an unused ticket. Returns the process that the engine expected by it.
     pub(crate) fn withdraw(&mut self, ticket: u64) -> Option<usize> {
         let Issued { is_used: false, grant } = *self.issued.get(&ticket)? else { return None };
         match grant {
@@ -120,13 +123,13 @@ impl Tickets {
         }
     }
 
-    /// Whether there are so many that a look for those that can go is worth its time.
+    /// Returns whether the number of tickets makes a sweep worthwhile.
     pub(crate) fn is_sweep_due(&self) -> bool {
         self.issued.len() >= self.sweep_at
     }
 
-    /// Drops used tickets that admit nobody any more, as their grant `admits_somebody` or not. Secrets for offspring stay: a child may outlive
-    /// its parent and attach long after.
+    /// Drops used tickets whose grant admits no process any more, according to `admits_somebody`.
+    /// Secrets for offspring stay: a child may outlive its parent and attach long after.
     pub(crate) fn sweep(&mut self, admits_somebody: impl Fn(Grant) -> bool) {
         self.issued.retain(|_, issued| !issued.is_used || admits_somebody(issued.grant));
         self.sweep_at = SWEEP_FIRST.max(self.issued.len() * 2);

@@ -6,16 +6,16 @@ use crate::waits::moment;
 use softband_sim::{SimDuration, SimTime};
 use std::time::Duration;
 
-/// How long a run may take; `None`: as long as it likes.
+/// Time limits of a run. `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// In wall-clock time, in both paces.
+    /// Limit in wall-clock time, in both paces.
     pub wall: Option<Duration>,
-    /// In simulated time.
+    /// Limit in simulated time.
     pub simulated: Option<SimDuration>,
 }
 
-/// Lets `interrupt` expire after `limit`. The thread goes with the process.
+/// Lets `interrupt` expire after `limit`. The thread ends with the process.
 fn expire_after(limit: Duration, interrupt: Interrupt) -> std::io::Result<()> {
     let wait = move || {
         std::thread::sleep(limit);
@@ -25,7 +25,7 @@ fn expire_after(limit: Duration, interrupt: Interrupt) -> std::io::Result<()> {
 }
 
 impl Engine {
-    /// The run begins now.
+    /// Starts the wall-clock limit of the run.
     pub(crate) fn start_time_limit(&mut self) {
         if let Some(limit) = self.limits.wall
             && let Err(error) = expire_after(limit, self.interrupt.clone())
@@ -34,7 +34,7 @@ impl Engine {
         }
     }
 
-    /// Why an interrupted run ends.
+    /// Returns the reason why an interrupted run ends.
     pub(crate) fn interruption(&mut self) -> Failure {
         if !self.interrupt.has_expired() {
             return Failure::Interrupted;
@@ -43,8 +43,8 @@ impl Engine {
         self.time_out(format!("{seconds} s of wall-clock time"))
     }
 
-    /// The failure of a run whose next event is later than its limit of simulated time. An event that is scheduled when all programs have ended
-    /// does not count.
+    /// Returns the failure of a run whose next event is later than its limit of simulated time.
+    /// Returns `None` if all programs have ended.
     pub(crate) fn past_time_limit(&mut self) -> Option<Failure> {
         let end = SimTime::ZERO + self.limits.simulated?;
         let next = self.world.next_event_time().into_iter().chain(self.queue.next_time()).min()?;

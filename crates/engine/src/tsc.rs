@@ -1,9 +1,10 @@
-//! The engine's own access to the time stamp counter.
+//! The engine's own access to the time stamp counter (TSC).
 //!
-//! Programs run with reads of the counter trapped, and that is a bit of a processor's control register. In a virtual machine,
-//! changing it at every switch between engine and program costs more than the switch (8 of 13 microseconds, measured). So the
-//! engine's main thread runs with the same setting; when it wants the time itself (the C library reads the counter for that),
-//! the trap lets it through and is set again before the next turn.
+//! Programs run with trapped TSC reads. The trap is a bit in a control register of the processor.
+//! In a virtual machine, its change at every switch costs more than the switch itself (8 of 13
+//! microseconds, measured). The engine's main thread therefore runs with the same setting. When it
+//! reads the time, the C library reads the TSC. The trap then allows the read, and the engine sets
+//! the trap again before the next turn.
 
 use std::cell::Cell;
 use std::sync::Once;
@@ -15,11 +16,11 @@ thread_local! {
 static INSTALL: Once = Once::new();
 
 fn set(mode: i32) -> bool {
-    // SAFETY: prctl with these arguments touches no memory.
+    // SAFETY: prctl with these arguments accesses no memory.
     unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_TSC, mode, 0, 0, 0) == 0 }
 }
 
-/// Makes the calling thread like the programs. Cheap when it is already.
+/// Traps TSC reads of the calling thread, as for programs. Cheap if the trap is already set.
 pub(crate) fn trap() {
     if TRAPPED.get() {
         return;
@@ -28,7 +29,7 @@ pub(crate) fn trap() {
     TRAPPED.set(set(libc::PR_TSC_SIGSEGV));
 }
 
-/// Lets the calling thread read the counter again.
+/// Allows TSC reads of the calling thread again.
 pub(crate) fn release() {
     if TRAPPED.replace(false) {
         set(libc::PR_TSC_ENABLE);
@@ -36,7 +37,8 @@ pub(crate) fn release() {
 }
 
 fn install() {
-    // SAFETY: the handler has the type that SA_SIGINFO asks for and calls only async-signal-safe functions.
+    // SAFETY: the handler has the type that SA_SIGINFO requires. It calls only async-signal-safe
+    // functions.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_fault as *const () as libc::sighandler_t;
@@ -47,10 +49,10 @@ fn install() {
 
 extern "C" fn on_fault(signal: i32, _info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     if TRAPPED.get() {
-        release(); // the instruction runs again
+        release(); // the processor repeats the instruction
         return;
     }
-    // A fault of our own: it happens again, and this time it ends the engine as it should.
-    // SAFETY: restoring the default action is async-signal-safe.
+    // This is the engine's own fault. It repeats and then ends the engine, as it should. SAFETY:
+    // `signal` with the default action is async-signal-safe.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
 }

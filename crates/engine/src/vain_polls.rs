@@ -1,8 +1,9 @@
-//! Programs that poll for what never comes, in simulated time: they go on for ever, so the engine names each of them once.
+//! Detects programs that poll in vain for ever in simulated time. The engine names each of them
+//! once.
 //!
-//! A poll in vain counts towards it only while nothing happens but such polls: no event of the fabric, no byte of a socket, and nothing
-//! ahead that will happen once (the end of a sleep, a timer, a thread in the operating system). What recurs, a wait with a short limit in
-//! a loop, is no such thing.
+//! A poll counts only while nothing but vain polls happens. An event of the fabric or a byte of a
+//! socket ends this state. So does a single future event: the end of a sleep, a timer, a thread in
+//! the operating system. A recurring wait with a short limit in a loop is no such event.
 
 use crate::pace::Engine;
 use crate::process::{Process, ProcessState, ThreadState, Waiting};
@@ -12,19 +13,19 @@ use softband_sim::SimTime;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Wall-clock time of nothing but polls after which a program is named.
+/// Wall-clock time of nothing but polls after which the engine names a program.
 const LIMIT: Duration = Duration::from_secs(10);
-/// At most this much counts of the time between two checks: a program that computes meanwhile does not poll.
+/// Most time between two checks that counts. A program that computes meanwhile does not poll.
 const GAP_MAX: Duration = Duration::from_secs(1);
 /// Polls between two checks of the host's clock.
 const POLLS_PER_CHECK: u32 = 512;
-/// Queue pairs that a line names.
+/// Most queue pairs that a line names.
 const QUEUE_PAIRS_MAX: usize = 2;
 
-/// Something ahead that does not depend on the fabric.
+/// A future event that does not depend on the fabric.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Ahead {
-    /// The end of a wait of a thread, by the wait's generation, or its return from the operating system.
+    /// End of a thread's wait, by the generation of the wait, or return from the operating system.
     Wait {
         process: usize,
         slot: usize,
@@ -42,20 +43,20 @@ enum Ahead {
     },
 }
 
-/// How long there was nothing but polls.
+/// Measures how long only polls have happened.
 #[derive(Default)]
 pub(crate) struct VainPolls {
     polls: u32,
     checked_at: Option<Instant>,
     spent: Duration,
-    /// Events of the fabric and of objects at the last check.
+    /// Events of the fabric and of objects up to the last check.
     happened: u64,
-    /// Events of objects: sockets that got data, for one.
+    /// Events of objects, for example data at sockets.
     objects_changed: u64,
-    /// The events that were ahead when the polls began.
+    /// Future events when the polls began.
     ahead: BTreeSet<Ahead>,
     named: BTreeSet<usize>,
-    /// The lines that were printed about it.
+    /// Lines that the engine has printed about vain polls.
     pub(crate) told: Vec<String>,
 }
 
@@ -66,7 +67,7 @@ impl VainPolls {
 }
 
 impl Engine {
-    /// A thread has polled in vain and waits now.
+    /// Counts a vain poll of a thread that waits now.
     pub(crate) fn note_vain_poll(&mut self) {
         self.vain_polls.polls = self.vain_polls.polls.wrapping_add(1);
         if self.vain_polls.polls.is_multiple_of(POLLS_PER_CHECK) {
@@ -137,13 +138,13 @@ impl Engine {
     }
 }
 
-/// The first thread of a process that waits for news of a completion queue or of memory.
+/// Returns the first thread of a process that waits for news of a CQ or of memory.
 fn polling_slot(process: &Process) -> Option<usize> {
     let waits = |state: &ThreadState| matches!(state, ThreadState::Waiting(Waiting::Poll | Waiting::Spin));
     process.threads.iter().position(|thread| waits(&thread.state))
 }
 
-/// Whether the wait of a thread ends by itself.
+/// Returns whether the wait of a thread ends by itself.
 fn has_end(process: &Process, slot: u32) -> bool {
     let request = process.shared.request(slot);
     let end = match &process.threads[slot as usize].state {

@@ -1,4 +1,4 @@
-//! Verbs calls: between the protocol and the World.
+//! Verbs calls: passes them from the protocol to the World.
 
 use crate::calls::{After, Answer, reply, request};
 use crate::convert;
@@ -12,24 +12,24 @@ use softband_types::{
     AhHandle, Gid, HcaId, Lid, LinkLayer, MrHandle, MwHandle, PdHandle, PortNumber, ProcessId, QpState, Qpn, SrqHandle, XrcdHandle,
 };
 
-/// Returns the LID that programs see: on Ethernet they see none.
+/// Returns the LID that programs see; on Ethernet they see none.
 pub(crate) fn abi_lid(layer: LinkLayer, lid: Lid) -> Lid {
     if layer == LinkLayer::Ethernet { Lid::NONE } else { lid }
 }
 
-/// The number of an Ethernet port's network interface, which stands there for programs that ask: nothing else of it does. Far from those of
-/// the machine's own.
+/// Returns the index of an Ethernet port's network interface, for programs that request it. Only
+/// this index of the interface exists. It is far from those of the machine's own interfaces.
 pub(crate) fn interface_index(port: &PortSnapshot) -> u32 {
     const FIRST: u32 = 1 << 16;
     if port.link_layer == LinkLayer::Ethernet && port.active { FIRST + u32::from(port.lid.0) } else { 0 }
 }
 
-/// Asynchronous events, numbered as `enum ibv_event_type`.
+/// Asynchronous event, numbered as in `enum ibv_event_type`.
 const EVENT_CQ_ERROR: u32 = 0;
 const PAGE_BYTES: u64 = 4096;
 
 impl Engine {
-    /// Verbs that go through the kernel: the thread pays for them.
+    /// Carries out a verb that goes through the kernel. The thread pays its time.
     pub(crate) fn costly_verb(&mut self, process: usize, op: Op, bytes: &[u8]) -> After {
         let part = &self.world.spec().hosts[self.processes[process].host].part;
         let mut cost = part.control_verb;
@@ -45,7 +45,8 @@ impl Engine {
         }
     }
 
-    /// A verb that sees what completes while it is on its way to the HCA: it costs its time before it is carried out.
+    /// Carries out a verb after its cost in time. The verb therefore sees completions that arrive
+    /// while it is on its way to the HCA.
     pub(crate) fn pay_first(&mut self, process: usize, slot: u32, op: Op, bytes: &[u8]) -> After {
         let record = &mut self.processes[process];
         let paid = &mut record.threads[slot as usize].paid;
@@ -99,7 +100,7 @@ impl Engine {
         }
     }
 
-    /// A program sees its own host's HCAs only.
+    /// Returns the HCA `hca` if it is on the program's own host. Otherwise returns ENODEV.
     pub(crate) fn own_hca(&self, process: usize, hca: u32) -> Result<HcaId, i32> {
         let host = self.processes[process].host;
         let count = self.world.spec().hosts[host].hcas.len();
@@ -139,7 +140,7 @@ impl Engine {
                 max_mw: part.optional.max_mw,
                 max_multicast_groups: part.optional.max_multicast_groups,
                 max_multicast_members: part.optional.max_multicast_members,
-                // Its first port's entries at least.
+                // At least the entries of its first port.
                 gid_table_len: part.optional.gid_table_len.max(if spec.link_layer == LinkLayer::Ethernet { 2 } else { 1 }),
                 on_demand_paging: u32::from(part.optional.on_demand_paging),
                 atomic_write: u32::from(part.optional.atomic_write),
@@ -191,7 +192,7 @@ impl Engine {
         }))
     }
 
-    /// A queue pair as its program sees it: on Ethernet without the LID that its peer's GID stands for.
+    /// Returns a queue pair as its program sees it: on Ethernet without the LID of its peer's GID.
     pub(crate) fn abi_queue_pair(&self, hca: HcaId, qp: &QpSnapshot) -> calls::QpFields {
         let mut fields = convert::qp_fields(hca.0, qp);
         if self.world.link_layer(hca) == LinkLayer::Ethernet {
@@ -265,7 +266,7 @@ impl Engine {
                     self.look_at_limits();
                 }
                 if change.state.is_some() && self.world.is_in_group(hca, qpn) {
-                    self.note_groups_changed(); // it may have a port now, or none any more
+                    self.note_groups_changed(); // the queue pair may have gained or lost its port
                 }
                 (modify.fields.hca, changed)
             }
@@ -295,8 +296,9 @@ impl Engine {
         Ok(reply(&calls::QpFields { direct, since_ps: [since_ps as u32, (since_ps >> 32) as u32], ..self.abi_queue_pair(HcaId(hca), &qp) }))
     }
 
-    /// Returns a moment later than every completion so far, in wall pace. It separates completions of a new queue pair from those that
-    /// a former one of its number has left. In simulated time the time of the answer does so.
+    /// Returns a moment after every completion so far, in wall pace. It separates completions of a
+    /// new queue pair from those of a former queue pair with its number. In simulated time the time
+    /// of the answer separates them.
     fn begin_anew(&mut self) -> u64 {
         if self.pace != Pace::Wall {
             return 0;
@@ -305,7 +307,7 @@ impl Engine {
         self.now.as_picos()
     }
 
-    /// Passes on what the fabric tells.
+    /// Passes on a notice of the fabric.
     pub(crate) fn notice(&mut self, notice: Notice) {
         match notice {
             Notice::Completed { process, cq, completion } => self.completed(process, cq, &completion),
@@ -322,7 +324,7 @@ impl Engine {
                     self.async_event(process, hca, event, qpn.0);
                 }
             }
-            // What happened to an object just before it went is nobody's any more.
+            // Programs do not get events of an object that no longer exists.
             Notice::SrqEvent { process, hca, srq, event } if self.world.query_srq(process, srq).is_ok() => {
                 self.async_event(process, hca, event, srq.0);
             }
@@ -342,7 +344,8 @@ impl Engine {
         }
     }
 
-    /// In simulated time a fabric that stands still for ever ends the run. In wall pace programs may do without what is stuck in it.
+    /// Handles a deadlock. In simulated time it ends the run if the fabric does not break it up. In
+    /// wall pace programs may not need the stuck packets.
     fn deadlocked(&mut self, waits: String, is_broken_up: bool) {
         if is_broken_up {
             self.warn(format!(
@@ -365,20 +368,20 @@ impl Engine {
         }
     }
 
-    /// An object is gone, and with it what nobody has read of it; how much that was.
+    /// Drops the unread events of a destroyed object, and replies with their number.
     pub(crate) fn drop_async_events(&mut self, process: ProcessId, hca: HcaId, about: About, element: u32) -> Vec<u8> {
         let channels = self.objects.async_channel(process.0, hca.0);
         let mut count = 0;
         for channel in &channels {
             count += self.objects.get_mut(*channel).map_or(0, |channel| objects::drop_async_events(channel, about, element)) as u64;
         }
-        // With several contexts each has heard of it: the program cannot tell whose those were.
+        // Each of several contexts got the events, and the program cannot match them to contexts.
         reply(&calls::Count { count: if channels.len() == 1 { count } else { 0 } })
     }
 
     pub(crate) fn wakeup_of(&self, process: ProcessId) -> SimDuration {
         if self.pace == Pace::Wall {
-            return SimDuration::ZERO; // waking up costs the host's own time
+            return SimDuration::ZERO; // in wall pace a wakeup costs the host's own time
         }
         self.world.spec().hosts[self.processes[process.0 as usize].host].part.event_wakeup
     }

@@ -1,4 +1,5 @@
-//! The answer to "who waits for what": a line for each thread of a run that waits, and one for each queue pair that it waits for.
+//! Describes the waits of a run: a line for each waiting thread, and a line for each queue pair on
+//! which it depends.
 
 use crate::objects::Object;
 use crate::pace::{Engine, Pace};
@@ -14,21 +15,21 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
 
-/// Queue pairs that one answer lists; the rest is a number.
+/// Most queue pairs that an answer lists. It only counts the others.
 const QUEUE_PAIRS_MAX: usize = 8;
 
-/// What the detail lines of an answer are about.
+/// Subject of the detail lines of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Detail {
     None,
-    /// The queue pairs that complete into this queue.
+    /// Queue pairs that complete into this CQ.
     CompletionQueue(u32),
     /// Every queue pair of the process.
     Process,
 }
 
 impl Engine {
-    /// Every thread that waits, with what it waits for.
+    /// Describes every waiting thread and its wait.
     pub(crate) fn who_waits(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for process in self.processes.living() {
@@ -58,12 +59,12 @@ impl Engine {
         }
     }
 
-    /// `a: 'ib_send_bw' (process 1000, thread 0)`.
+    /// Names a thread: `a: 'ib_send_bw' (process 1000, thread 0)`.
     pub(crate) fn name_of_thread(&self, process: &Process, slot: usize) -> String {
         format!("{} (process {}, thread {slot})", self.command_of(process.number.0 as usize), Self::virtual_pid(process.number))
     }
 
-    /// What a thread does, if it is there.
+    /// Describes the activity of a thread, if the thread exists.
     fn describe_thread(&self, process: &Process, slot: u32, thread: &Thread) -> Option<(String, Detail)> {
         let request = process.shared.request(slot);
         let op = Op::from_number(process.shared.slot(slot).op.load(Ordering::Relaxed));
@@ -90,7 +91,7 @@ impl Engine {
         }
     }
 
-    /// `completion queue 0x100 (a/mthca0)`.
+    /// Names a CQ: `completion queue 0x100 (a/mthca0)`.
     pub(crate) fn name_of_cq(&self, cq: u32) -> String {
         let device = self.cqs.get(&cq).map_or_else(String::new, |record| format!(" ({})", self.world.device_name(softband_types::HcaId(record.hca))));
         format!("completion queue {cq:#x}{device}")
@@ -149,7 +150,7 @@ impl Engine {
         }
     }
 
-    /// `b:18515`, with the host's name where the address is of the fabric.
+    /// Names an address, with the host's name if the fabric has the address: `b:18515`.
     pub(crate) fn name_of_address(&self, (address, port): (u32, u16), from: usize) -> String {
         match self.sockets.host_of(address, from) {
             Some(host) => format!("{}:{port}", self.world.spec().hosts[host].name),
@@ -157,7 +158,7 @@ impl Engine {
         }
     }
 
-    /// A line for each queue pair that `detail` means.
+    /// Returns a line for each queue pair that `detail` selects.
     pub(crate) fn queue_pair_lines(&self, process: &Process, detail: Detail) -> Vec<String> {
         let mut views = self.world.queue_pairs_of(process.number);
         if let Detail::CompletionQueue(cq) = detail {
@@ -174,7 +175,8 @@ impl Engine {
         lines
     }
 
-    /// `queue pair 0x404 (RC, RTS) to b/mthca0/1, queue pair 0x405: 0 sends and 128 receives outstanding`.
+    /// Describes a queue pair: `queue pair 0x404 (RC, RTS) to b/mthca0/1, queue pair 0x405: 0 sends
+    /// and 128 receives outstanding`.
     fn describe_queue_pair(&self, view: &QueuePairView) -> String {
         let attributes = &view.attributes;
         let number = attributes.qpn.0;
@@ -193,12 +195,12 @@ impl Engine {
         } else {
             ""
         };
-        // At wall pace the World has no part in transfers that programs carry out themselves.
+        // In wall pace the World does not see transfers that programs carry out themselves.
         let where_ = if self.pace == Pace::Wall { " with the engine" } else { "" };
         format!("{head}{peer}: {}{where_} and {} outstanding{state}", counted(view.sends, "send", "sends"), counted(receives, "receive", "receives"))
     }
 
-    /// Receive requests that stand where peers take them, at wall pace.
+    /// Returns the number of receive requests in the queue that peers reach, in wall pace.
     fn shared_receives_of(&self, view: &QueuePairView) -> usize {
         let init = view.attributes.init;
         let name = init.srq.map_or(QueueName::Own(view.hca, view.attributes.qpn), QueueName::Shared);
@@ -214,7 +216,7 @@ impl Engine {
     }
 }
 
-/// Reads the front of what a thread asks for.
+/// Reads the beginning of a thread's request.
 fn calls_request<T: bytemuck::Pod>(bytes: &[u8]) -> Option<T> {
     crate::calls::request(bytes).ok()
 }
@@ -242,14 +244,14 @@ fn describe_sleep(request: &[u8]) -> String {
     }
 }
 
-/// A thread that the engine does not wait for.
+/// Describes a thread that the engine does not await.
 fn outside(process: &Process, slot: u32) -> String {
     let tid = process.shared.slot(slot).tid.load(Ordering::Relaxed);
     let call = crate::native_waits::of_thread(process.pid, tid as i32).map_or_else(String::new, |call| format!(": {call}"));
     format!("waits in the operating system, outside simulated time{call}")
 }
 
-/// `3.000001 s of simulated time`.
+/// Formats a time: `3.000001 s of simulated time`.
 pub(crate) fn moment(at: SimTime) -> String {
     format!("{:.6} s of simulated time", at.as_secs_f64())
 }

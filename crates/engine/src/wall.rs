@@ -1,5 +1,6 @@
-//! Wall pace: the programs' clock is the host's. Programs post into rings and go on; the engine lets the World do its work as fast as
-//! it can, at most a little ahead of the clock, and sleeps when there is nothing to do.
+//! Wall pace: the programs' clock is the host's. Programs post into rings and continue. The engine
+//! runs the World as fast as it can, at most slightly ahead of the clock. It sleeps when it has no
+//! work.
 
 use crate::calls::reply as calls_reply;
 use crate::pace::{Engine, Event, Failure, Pace};
@@ -12,21 +13,23 @@ use softband_sim::{SimDuration, SimTime};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The World may be this far ahead of the clock: latencies of the modelled hardware cost nothing, its timers do.
+/// Longest lead of the World over the clock, in picoseconds. Latencies of the modelled hardware
+/// cost no time, but its timers do.
 const AHEAD_PICOS: u64 = 200_000_000;
-/// Events of the World between two looks at what programs want.
+/// Most events of the World between two checks for requests of programs.
 const BATCH_EVENTS: usize = 512;
-/// Longest sleep: programs print, and Ctrl-C comes.
+/// Longest sleep while programs print through the engine, or Ctrl-C may arrive.
 const SLEEP_MAX: Duration = Duration::from_millis(5);
-/// Longest sleep where no program prints through the engine: in a fabric that stays.
+/// Longest sleep if no program prints through the engine, as in a persistent fabric.
 const QUIET_SLEEP_MAX: Duration = Duration::from_millis(100);
-/// Longest wait for an acknowledgement, and so half a second with all retries: nothing is lost between processes of a machine, so only a
-/// peer that is gone is silent, and who waits for it should know soon.
+/// Longest wait for an acknowledgement; half a second with all retries. A machine loses nothing
+/// between its processes, so only a peer that is gone is silent. The waiting program should know
+/// soon.
 const ACK_WAIT_MAX: SimDuration = SimDuration::from_micros(67_000);
-/// Polls for something to do before the engine sleeps.
+/// Polls for work before the engine sleeps.
 const IDLE_POLLS: u32 = 200;
 
-/// The socket that tells one process of events. What it does not read fills this socket's buffer, nobody else's.
+/// Socket that notifies one process of events. Unread bytes fill only the buffer of this socket.
 #[derive(Debug)]
 pub(crate) struct EventSender {
     socket: OwnedFd,
@@ -36,15 +39,17 @@ pub(crate) struct EventSender {
 impl EventSender {
     fn new() -> rustix::io::Result<Self> {
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-        // The kernel chooses a name that is free (unix(7), autobind): nobody can have taken it first.
+        // The kernel chooses a free name (unix(7), autobind), so no process can have taken it
+        // before.
         rustix::net::bind(&socket, &SocketAddrUnix::new_unnamed())?;
         let name = SocketAddrUnix::try_from(rustix::net::getsockname(&socket)?)?;
         Ok(Self { socket, name })
     }
 }
 
-/// Calls that wait in simulated time or move it. Programs at wall pace have no use for them: their threads, timers and sockets are the
-/// host's. One that made them all the same would lead the engine's clock away from the host's, and everybody's work with it.
+/// Returns whether a call waits in simulated time or moves it. Programs in wall pace do not need
+/// these calls: their threads, timers and sockets are the host's. A program that makes them would
+/// lead the engine's clock away from the host's. That would affect the work of all programs.
 fn waits_in_the_model(op: Op) -> bool {
     let is_of_sockets = (Op::SocketNew as u32..=Op::SocketNames as u32).contains(&(op as u32));
     let is_of_threads = matches!(op, Op::Poll | Op::SpinWait | Op::Sleep | Op::Wait | Op::Away | Op::ThreadNew | Op::ThreadExit);
@@ -81,7 +86,7 @@ impl Engine {
         }
     }
 
-    /// Does what there is to be done at this moment; whether there was anything.
+    /// Does a round of the work that is due now. Returns whether any work was due.
     pub(crate) fn wall_round(&mut self) -> bool {
         self.set_wall_clock();
         let has_worked = self.serve_calls() | self.take_rings() | self.run_world();
@@ -94,13 +99,13 @@ impl Engine {
         SimTime::from_picos(self.started_at.elapsed().as_nanos() as u64 * 1_000)
     }
 
-    /// As far as the World may go now.
+    /// Returns the time up to which the World may run now.
     fn horizon(&self) -> SimTime {
         SimTime::from_picos(self.elapsed().as_picos() + AHEAD_PICOS)
     }
 
     pub(crate) fn set_wall_clock(&mut self) {
-        // An action now comes after all that the World has done, even if that was a little ahead.
+        // An action now follows all actions of the World, even if the World was slightly ahead.
         self.now = self.now.max(self.elapsed()).max(self.world.now());
     }
 
@@ -114,9 +119,10 @@ impl Engine {
         true
     }
 
-    /// Takes what programs have posted. A send that was posted because its receiver had said that it is ready must not be carried
-    /// out without the receive requests of that one: they may have come into a ring that had been looked at already. So all rings
-    /// are looked at once more, and sends that only this second look shows wait for the next time.
+    /// Takes the posts of programs. A sender may post because its receiver has announced that it is
+    /// ready. The engine must not carry out this send before the receiver's requests. They may have
+    /// arrived in a ring that the engine had already read. The engine therefore reads all rings a
+    /// second time. Sends that only the second pass finds wait for the next call.
     pub(crate) fn take_rings(&mut self) -> bool {
         let mut any = false;
         for process in self.attached() {
@@ -142,20 +148,21 @@ impl Engine {
         self.read_ring(process, Self::carry_out_posts_but_sends)
     }
 
-    /// Hands to `carry_out` what is in a ring; false if there is nothing.
+    /// Passes the contents of a ring to `carry_out`. Returns false if the ring is empty.
     fn read_ring(&mut self, process: usize, carry_out: fn(&mut Self, usize, &[u8])) -> bool {
         let mut posted = std::mem::take(&mut self.posted);
         let taken = self.processes[process].shared.read_ring(&mut posted);
         carry_out(self, process, &posted);
         self.posted = posted;
         if let Some(up_to) = taken {
-            // Only now: a program that waits for this wants to know that it was carried out.
+            // The engine publishes this last: a program waits for it to know that its posts were
+            // carried out.
             self.processes[process].shared.header().ring_consumed.store(up_to, Ordering::Release);
         }
         taken.is_some()
     }
 
-    /// Lets the World run up to the clock and a little beyond.
+    /// Runs the World up to slightly beyond the clock.
     pub(crate) fn run_world(&mut self) -> bool {
         let horizon = self.horizon();
         let mut notices = Vec::new();
@@ -168,7 +175,7 @@ impl Engine {
         events > 0
     }
 
-    /// A scheduled event happens at once: nobody's clock waits for it.
+    /// Handles scheduled events immediately: no clock waits for them.
     fn settle_events(&mut self) {
         while let Some((time, event)) = self.queue.pop() {
             self.now = self.now.max(time);
@@ -185,7 +192,8 @@ impl Engine {
         for (object, times) in std::mem::take(&mut self.untold) {
             for told in 0..times {
                 if !self.tell_of_event(object) {
-                    // Nor would the others be heard: a program that does not listen costs one attempt a round.
+                    // The other events would fail too. A program that does not listen costs one
+                    // attempt per round.
                     *self.untold.entry(object).or_default() += times - told - 1;
                     break;
                 }
@@ -195,7 +203,8 @@ impl Engine {
 
     fn return_call(&mut self, process: usize, slot: u32) {
         let shared = self.processes[process].shared.slot(slot);
-        // One later than everything so far, so that a program can tell what came before its call from what comes after.
+        // This time is later than everything so far. A program can thus tell events before its call
+        // from events after it.
         self.now = SimTime::from_picos(self.now.as_picos() + 1);
         shared.clock_ps.store(self.now.as_picos(), Ordering::Relaxed);
         shared.token.store(token::PROGRAM, Ordering::SeqCst);
@@ -204,19 +213,19 @@ impl Engine {
         }
     }
 
-    /// A thread has made a call.
+    /// Serves a call of a thread.
     pub(crate) fn wall_call(&mut self, connection: u64, slot: u32) {
         let Some(process) = self.processes.find(|process| process.connection == Some(connection)) else { return };
         self.serve_call(process, slot);
     }
 
-    /// Carries out what stands in a slot.
+    /// Carries out the call in a slot.
     pub(crate) fn serve_call(&mut self, process: usize, slot: u32) {
         let record = &self.processes[process];
         if slot as usize >= record.threads.len() || record.state != ProcessState::Attached {
             return;
         }
-        // What the program has posted before it asked.
+        // The program posted these records before its call.
         self.take_ring(process);
         self.set_wall_clock();
         let op = Op::from_number(self.processes[process].shared.slot(slot).op.load(Ordering::Relaxed));
@@ -228,7 +237,8 @@ impl Engine {
         }
     }
 
-    /// A byte on the program's descriptor for one event of a channel. False: it is to be told later.
+    /// Sends a byte to the program's descriptor for one event of a channel. Returns false if the
+    /// engine must send it later.
     fn tell_of_event(&mut self, object: u32) -> bool {
         if self.objects.get_mut(object).is_none() {
             return true;
@@ -238,13 +248,13 @@ impl Engine {
             sender.is_some_and(|sender| rustix::net::sendto(&sender.socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL, address).is_ok())
         });
         if !told {
-            // The program has many of them waiting, or has not made its descriptor yet.
+            // The program has many unread bytes, or has not created its descriptor yet.
             *self.untold.entry(object).or_default() += 1;
         }
         told
     }
 
-    /// A program says where it hears of the events of a channel that it holds.
+    /// Notes the socket by which a program gets the events of a channel that it holds.
     pub(crate) fn note_event_socket(&mut self, process: usize, socket: &calls::EventSocket) -> Result<Vec<u8>, i32> {
         let failed = |error: rustix::io::Errno| error.raw_os_error();
         let name = socket.name.get(..socket.name_len as usize).ok_or(libc::EINVAL)?;
@@ -265,7 +275,7 @@ impl Engine {
         Ok(calls_reply(&answer))
     }
 
-    /// Sleeps until a program posts or asks for something, or the World's next event is due.
+    /// Sleeps until a program posts or makes a call, or the World's next event is due.
     fn sleep_until_rung(&mut self) {
         self.outputs.drain();
         self.set_wall_clock();

@@ -1,5 +1,6 @@
-//! An engine at wall pace without programs, for fuzzing and property tests of what programs share with it: one process that writes
-//! whatever it likes into its shared memory and its queues, and a pair that does its work and must not notice.
+//! An engine in wall pace without programs, for fuzzing and property tests of the memory that
+//! programs share with it. One process writes arbitrary bytes into its shared memory and queues. An
+//! honest pair works beside it and must not notice.
 
 use crate::context_switch::Processors;
 use crate::control::Mailbox;
@@ -21,31 +22,32 @@ use softband_types::{HcaId, PortNumber, Qpn, SrqHandle};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// The processes. The pair's second one is on another host.
+/// Process numbers. The second process of the pair is on another host.
 const LIAR: usize = 0;
 const PAIR: [usize; 2] = [1, 2];
 /// Entries of every queue.
 const DEPTH: u32 = 4;
-/// A pair that has not got its message by then never will.
+/// Time after which a missing message of the pair counts as lost.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long the engine waits for a thread that claims to move data: a case must not take long.
+/// Time that the engine waits for a thread that claims to move data. It is short, so that a case is
+/// short too.
 const GRACE: Duration = Duration::from_millis(2);
 const RC: u32 = 2;
 const UD: u32 = 4;
-/// What a queue pair of the harness has.
+/// Type of a queue pair of the harness.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Plain,
     Shared,
     Datagrams,
 }
-/// From this place on a lie about the header is one about slots.
+/// First place at which [`deed::HEADER`] overwrites a slot instead of the header.
 pub const SLOTS_FROM: u16 = 128;
 
 /// Bits of the place of [`deed::EVENT`].
 pub const CLAIMS: u16 = 1;
 pub const TELLS: u16 = 2;
-/// It has only put something in.
+/// The liar only puts in a completion.
 pub const PUTS: u16 = 4;
 
 /// Bits of `enum ibv_qp_attr_mask`.
@@ -55,7 +57,7 @@ const TO_INIT_FOR_DATAGRAMS: u32 = 1 | 1 << 4 | 1 << 5 | 1 << 6;
 const TO_RTS_FOR_DATAGRAMS: u32 = 1 | 1 << 16;
 const TO_RTS: u32 = 1 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 13 | 1 << 16;
 
-/// A queue pair of a process, its completion queue, and the channel of that.
+/// A queue pair of a process, its CQ, and the channel of the CQ.
 #[derive(Clone, Copy, Default)]
 struct Place {
     process: usize,
@@ -64,39 +66,42 @@ struct Place {
     channel: u32,
     /// Shared receive queue, or 0.
     srq: u32,
-    /// Where its datagrams go, if it is for those: address handle and queue pair.
+    /// Destination of its datagrams, if its type is UD: address handle and QPN.
     datagrams_to: Option<(u32, u32)>,
 }
 
-/// What a program can do to the engine, by the number with which a test names it.
+/// Actions of a program against the engine, by the number that a test uses.
 pub mod deed {
-    /// A call: `place` is its number, the bytes are the request.
+    /// Makes a call: `place` is its number, the bytes are the request.
     pub const CALL: u8 = 0;
-    /// Bytes in the ring of posts.
+    /// Puts bytes into the ring of posts.
     pub const POST: u8 = 1;
-    /// One request, well made, of queue pair `place`: kind, opcode, flags and length of the inline data are the bytes.
+    /// Posts one valid record of queue pair `place`. The bytes are kind, opcode, flags and length
+    /// of the inline data.
     pub const WORK: u8 = 2;
-    /// Bytes over one of the words of the header ([`super::SLOTS_FROM`]), or over the head of a slot.
+    /// Writes bytes over a word of the header ([`super::SLOTS_FROM`]), or over the head of a slot.
     pub const HEADER: u8 = 3;
-    /// Bytes at `place` of a receive queue; the first byte says whose.
+    /// Writes bytes at `place` of a receive queue. The first byte selects the queue pair.
     pub const RECEIVES: u8 = 4;
-    /// Bytes at `place` of a ring of remote CQEs; the first byte says which.
+    /// Writes bytes at `place` of a ring of remote CQEs. The first byte selects the queue pair.
     pub const REMOTE_CQES: u8 = 5;
-    /// Bytes at `place` of a completion ring; the first byte says which.
+    /// Writes bytes at `place` of a completion ring. The first byte selects the queue pair.
     pub const COMPLETIONS: u8 = 6;
-    /// Its honest peer receives, and sends.
+    /// Lets the liar's honest peer receive and send.
     pub const PEER: u8 = 7;
-    /// The engine looks around.
+    /// Lets the engine do a round of its work.
     pub const ROUND: u8 = 8;
-    /// It raises an event of its honest peer, which has armed its queue ([`super::CLAIMS`]), and tells the engine ([`super::TELLS`]).
+    /// Raises an event of the honest peer, which armed its queue ([`super::CLAIMS`]), and notifies
+    /// the engine ([`super::TELLS`]).
     pub const EVENT: u8 = 9;
     pub const COUNT: u8 = 10;
 }
 
-/// The engine and what its programs have.
+/// The engine and the queue pairs of its programs.
 pub struct WallHarness {
     engine: Engine,
-    /// Connected with one another: the first two, and the third with the peer. The fourth sends datagrams to the peer's other queue pair.
+    /// The first two are connected to each other, the third to the peer. The fourth sends datagrams
+    /// to the peer's other queue pair.
     liars: Vec<Place>,
     peer: Place,
     pair: [Place; 2],
@@ -104,8 +109,10 @@ pub struct WallHarness {
 }
 
 impl WallHarness {
+    /// Creates an engine with its processes and queue pairs.
+    ///
     /// # Panics
-    /// When the machine has no memory for it, or the fabric has not two hosts.
+    /// If the machine has no memory for it, or the fabric has fewer than two hosts.
     pub fn new(spec: &FabricSpec) -> Self {
         let (mailbox, receiver) = Mailbox::new();
         let libraries = Libraries { preload: "".into(), directory: "".into(), by_preload: true };
@@ -118,10 +125,10 @@ impl WallHarness {
             let record = &mut engine.processes[process];
             record.state = ProcessState::Attached;
             record.threads[0].state = ThreadState::Scheduled;
-            record.pid = (1 << 30) + process as i32; // nobody on the host: no memory is touched
+            record.pid = (1 << 30) + process as i32; // no process of the host has this id, so the engine reaches no memory
         }
         let mut harness = Self { engine, liars: Vec::new(), peer: Place::default(), pair: [Place::default(); 2], sent: 0 };
-        // The second ones have shared receive queues.
+        // The second queue pair of each has a shared receive queue.
         harness.liars = [Kind::Plain, Kind::Shared, Kind::Plain].map(|kind| harness.make(LIAR, kind)).to_vec();
         harness.peer = harness.make(PAIR[1], Kind::Plain);
         harness.pair = [harness.make(PAIR[0], Kind::Plain), harness.make(PAIR[1], Kind::Shared)];
@@ -151,7 +158,8 @@ impl WallHarness {
         bytemuck::pod_read_unaligned(&reply[..size_of::<Reply>()])
     }
 
-    /// Two more queue pairs, of the liar and of an honest process that it sends datagrams to.
+    /// Creates two UD queue pairs: one of the liar, and one of the honest process that gets its
+    /// datagrams.
     fn make_datagrams(&mut self) {
         let mut places = [LIAR, PAIR[1]].map(|process| self.make(process, Kind::Datagrams));
         for place in places {
@@ -185,7 +193,7 @@ impl WallHarness {
         Place { process, qpn: qp.qpn, cq: cq.handle, channel, srq: wanted.srq, datagrams_to: None }
     }
 
-    /// The queue that a queue pair takes its receive requests from, as long as it is there.
+    /// Returns the queue from which a queue pair takes its receive requests, if the queue exists.
     fn queue_of(&self, place: Place) -> Option<ReceiveQueue> {
         let own = QueueName::Own(self.hca(place.process), Qpn(place.qpn));
         let name = if place.srq == 0 { own } else { QueueName::Shared(SrqHandle(place.srq)) };
@@ -212,7 +220,7 @@ impl WallHarness {
     fn call(&mut self, process: usize, op: u32, request: &[u8]) -> i32 {
         let slot = self.engine.processes[process].shared.slot(0);
         let len = request.len().min(PAYLOAD_BYTES);
-        // SAFETY: nobody else is at the slot, and the length was cut to what it holds.
+        // SAFETY: no other thread uses the slot, and the length was cut to the size of the payload.
         unsafe { std::ptr::copy_nonoverlapping(request.as_ptr(), slot.payload.as_ptr().cast_mut(), len) };
         slot.payload_len.store(request.len() as u32, Ordering::Relaxed);
         slot.op.store(op, Ordering::Relaxed);
@@ -227,7 +235,7 @@ impl WallHarness {
         let produced = shared.header().ring_produced.load(Ordering::Relaxed);
         let ring = shared.slot(1).posted.as_ptr().cast_mut();
         for (index, byte) in bytes.iter().enumerate() {
-            // SAFETY: below the ring's length.
+            // SAFETY: the index is below the ring's length.
             unsafe { ring.add((produced.wrapping_add(index as u64) % WALL_RING_BYTES as u64) as usize).write(*byte) };
         }
         shared.header().ring_produced.store(produced.wrapping_add(bytes.len() as u64), Ordering::Release);
@@ -254,7 +262,7 @@ impl WallHarness {
         self.work(place, PostRecord { kind: kind::SEND, opcode: opcode::SEND, flags, wr_id, ..Zeroable::zeroed() }, &[]);
     }
 
-    /// Posts a receive request where the queue is, as a program does.
+    /// Posts a receive request to the present place of the queue, as a program does.
     fn receive(&mut self, place: Place, wr_id: u64) {
         let queue = self.queue_of(place).expect("it was made");
         let mapped = self.map(queue.process, queue.offset, receive_queue_bytes(queue.entries, queue.sges)).expect("it is there");
@@ -266,16 +274,17 @@ impl WallHarness {
         }
         let produced = header.produced.0.load(Ordering::Relaxed);
         let at = size_of::<ReceiveQueueHeader>() + (produced % queue.entries) as usize * entry_bytes(queue.sges);
-        // SAFETY: within the mapping, at a multiple of the entries' size.
+        // SAFETY: the entry lies within the mapping, at a multiple of the entry size.
         unsafe { mapped.base().add(at).cast::<ReceiveEntry>().write(ReceiveEntry { wr_id, count: 0, reserved: 0 }) };
         header.produced.0.store(produced.wrapping_add(1), Ordering::SeqCst);
     }
 
-    /// As somebody does who ends just afterwards.
+    /// Puts a completion into the peer's queue, as a process does that ends immediately afterwards.
     fn put_into_peers_queue(&self) {
         let cq = &self.engine.cqs[&self.peer.cq];
         let Some(ring) = self.map(self.peer.process, cq.remote_cqe_ring, remote_cqe_ring_bytes(cq.remote_cqe_entries)) else { return };
-        // SAFETY: the mapping begins with the header and goes on with the entries; both parts that are touched are atomics.
+        // SAFETY: the mapping begins with the header, and the entries follow. Both accessed parts
+        // are atomics.
         unsafe {
             let counter = (*ring.base().cast::<RemoteCqeRingHeader>()).consumed.0.load(Ordering::Relaxed);
             let at = size_of::<RemoteCqeRingHeader>() + (counter % cq.remote_cqe_entries) as usize * size_of::<RemoteCqe>();
@@ -290,13 +299,13 @@ impl WallHarness {
     fn scribble(&self, (offset, bytes): (u64, usize), place: usize, what: &[u8]) {
         if let Some(mapped) = self.map(LIAR, offset, bytes) {
             for (index, byte) in what.iter().enumerate().take_while(|(index, _)| place + index < bytes) {
-                // SAFETY: below the mapping's length.
+                // SAFETY: the index is below the mapping's length.
                 unsafe { mapped.base().add(place + index).write_volatile(*byte) };
             }
         }
     }
 
-    /// The liar does something ([`deed`]). What it no longer has cannot be lied about.
+    /// Does a [`deed`] of the liar. Does nothing to objects that the liar no longer has.
     pub fn lie(&mut self, deed: u8, place: u16, bytes: &[u8]) {
         if self.engine.processes[LIAR].state != ProcessState::Attached {
             return;
@@ -324,7 +333,8 @@ impl WallHarness {
                 let base = if place < SLOTS_FROM { self.word(place) } else { std::ptr::from_ref(shared.slot(u32::from(place) % 3)).cast() };
                 let at = if place < SLOTS_FROM { 0 } else { usize::from(place) % 64 };
                 for (index, byte) in bytes.iter().take(8).enumerate() {
-                    // SAFETY: a word of the header, or the head of a slot. The engine must bear it, as it must from a program.
+                    // SAFETY: the address is a word of the header or the head of a slot. The engine
+                    // must bear any value there, as from a program.
                     unsafe { base.cast_mut().add(at + index).write_volatile(*byte) };
                 }
             }
@@ -342,7 +352,7 @@ impl WallHarness {
                 if let Some(cq) = self.engine.cqs.get(&whose.cq).filter(|cq| cq.process == LIAR) {
                     let shared = &self.engine.processes[LIAR].shared;
                     for (index, byte) in rest.iter().enumerate().take_while(|(index, _)| usize::from(place) + index < ring_bytes(cq.capacity())) {
-                        // SAFETY: within the ring.
+                        // SAFETY: the index lies within the ring.
                         unsafe { shared.at(cq.offset() + usize::from(place) + index).write_volatile(*byte) };
                     }
                 }
@@ -371,10 +381,11 @@ impl WallHarness {
         }
     }
 
-    /// Lies one after another, as a fuzzer has them: deed, place, length of the bytes, and those; and then what has to hold.
+    /// Does the lies of a fuzzer's input in order: deed, place, length of the bytes, bytes. Then
+    /// checks that honest programs are unharmed.
     ///
     /// # Panics
-    /// When an honest program is harmed.
+    /// If an honest program is harmed.
     pub fn survive(&mut self, mut input: &[u8]) {
         while let [deed, low, high, len, tail @ ..] = input {
             let (bytes, rest) = tail.split_at(usize::from(*len).min(tail.len()));
@@ -386,7 +397,7 @@ impl WallHarness {
         self.assert_pair_unharmed();
     }
 
-    /// The words of the header that are not the engine's alone.
+    /// Returns a word of the header that programs may write.
     fn word(&self, which: u16) -> *const u8 {
         let header = self.engine.processes[LIAR].shared.header();
         match which % 8 {
@@ -396,7 +407,7 @@ impl WallHarness {
             3 => (&raw const header.memory_generation).cast(),
             4 => (&raw const header.ring_produced).cast(),
             5 => (&raw const header.ring_consumed).cast(),
-            6 => (&raw const header.memory_file).cast(), // and what follows it
+            6 => (&raw const header.memory_file).cast(), // and the next word
             _ => (&raw const header.wall_start_ns).cast(),
         }
     }
@@ -405,16 +416,17 @@ impl WallHarness {
         self.queue_of(self.peer).is_some()
     }
 
-    /// The liar is gone.
+    /// Ends the liar.
     pub fn die(&mut self) {
         self.engine.process_gone(LIAR);
         self.engine.wall_round();
     }
 
-    /// The engine looks around, and then a message goes from one of the pair to the other and back, as if nobody else were there.
+    /// Lets the engine do some rounds. Then sends a message between the pair and back, as if the
+    /// pair were alone.
     ///
     /// # Panics
-    /// When it does not.
+    /// If a message or its completion is missing.
     pub fn assert_pair_unharmed(&mut self) {
         for _ in 0..4 {
             self.engine.wall_round();
@@ -439,7 +451,7 @@ impl WallHarness {
         }
     }
 
-    /// The word of a completion queue that says for what it is armed.
+    /// Returns the arming word of a CQ.
     fn arming(&self, place: Place) -> &Arming {
         self.engine.cqs[&place.cq].armable.as_ref().expect("it has a channel").arming()
     }
@@ -448,7 +460,7 @@ impl WallHarness {
         self.arming(place).arm(false);
     }
 
-    /// Reads all events of a completion queue.
+    /// Reads all events of a CQ, and returns their number.
     fn events(&mut self, place: Place) -> u32 {
         let channel = Object { object: place.channel, reserved: 0 };
         let mut events = 0;
@@ -460,7 +472,7 @@ impl WallHarness {
         events
     }
 
-    /// Reads all events that the liar's honest peer has got.
+    /// Reads all events of the liar's honest peer, and returns their number.
     pub fn events_of_peer(&mut self) -> u32 {
         self.engine.wall_round();
         self.events(self.peer)
@@ -470,7 +482,7 @@ impl WallHarness {
         self.engine.processes[place.process].shared.produced(self.engine.cqs[&place.cq].offset())
     }
 
-    /// The last completion of a queue, which is taken out with all before it.
+    /// Takes all completions of a queue, and returns the last.
     fn newest(&self, place: Place) -> softband_ipc::ring::Cqe {
         let (shared, cq) = (&self.engine.processes[place.process].shared, &self.engine.cqs[&place.cq]);
         shared.take_all(cq.offset(), cq.capacity())

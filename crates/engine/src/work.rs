@@ -1,20 +1,22 @@
-//! How long each thread of a program kept its processor busy while the fabric had something to send.
+//! Measures how long each thread of a program kept its processor busy during transfers of the
+//! fabric.
 
 use crate::pace::Engine;
 use softband_sim::{SimDuration, SimTime};
 
-/// The own time of one thread, in simulated time.
+/// A thread's own time, in simulated time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadWork {
     /// `a: 'ib_send_bw' (process 1000, thread 0)`.
     pub name: String,
-    /// How far its own calls moved its clock in turns that began while a send request was under way, in picoseconds. Waits are no
-    /// part of it: a poll that finds nothing counts as a single poll, however long the thread then waits.
+    /// Advance of the thread's clock by its own calls, in picoseconds. Only turns that began while
+    /// a send request was under way count. Waits do not count: a vain poll counts as a single poll,
+    /// regardless of the wait that follows.
     pub busy_picos: u64,
 }
 
 impl Engine {
-    /// Every thread that has worked during transfers, by process and slot. In wall pace there is none.
+    /// Returns every thread that worked during transfers, by process and slot; none in wall pace.
     pub fn thread_work(&self) -> Vec<ThreadWork> {
         let of_process = |process: &crate::process::Process| {
             let busy = process.busy.iter().enumerate().filter(|(_, busy)| **busy > SimDuration::ZERO);
@@ -23,12 +25,12 @@ impl Engine {
         self.processes.ever().iter().flat_map(of_process).collect()
     }
 
-    /// From when on the turn that begins counts as work; `None` while nothing is sent.
+    /// Returns the start of a turn that counts as work; `None` while no transfer is under way.
     pub(crate) fn work_begins(&self, process: usize, slot: u32) -> Option<SimTime> {
         self.world.has_transfers().then(|| self.processes[process].clock(slot))
     }
 
-    /// The turn that began so is over.
+    /// Adds the work of a turn that has ended.
     pub(crate) fn note_work(&mut self, process: usize, slot: u32, begun: Option<SimTime>) {
         let Some(begun) = begun else { return };
         let record = &mut self.processes[process];
@@ -37,7 +39,7 @@ impl Engine {
         if record.busy.len() <= slot {
             record.busy.resize(slot + 1, SimDuration::ZERO);
         }
-        // A program can write any time there.
+        // The program can write any time into its clock.
         let busy = record.busy[slot].as_picos().saturating_add(worked.as_picos());
         record.busy[slot] = SimDuration::from_picos(busy);
     }

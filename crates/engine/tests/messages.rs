@@ -1,4 +1,4 @@
-//! Whatever a program says, the engine neither panics nor hangs.
+//! The engine neither panics nor hangs, regardless of a program's messages.
 
 use proptest::prelude::*;
 use softband_catalog::{Catalog, LoadOptions, load_fabric};
@@ -12,7 +12,7 @@ fn spec() -> FabricSpec {
     load_fabric(&root.join("fabrics/modern-pair.toml"), &catalog, &LoadOptions::default()).expect("a fabric").spec
 }
 
-/// Words that name things: mostly small numbers, sometimes extremes.
+/// Generates words that name objects: mostly small numbers, sometimes extremes.
 fn word() -> impl Strategy<Value = u32> {
     prop_oneof![6 => 0..8u32, 2 => 0..0x200u32, 1 => any::<u32>(), 1 => Just(u32::MAX)]
 }

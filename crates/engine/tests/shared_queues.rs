@@ -1,5 +1,5 @@
-//! Whatever a program writes into the memory and the queues that it shares with the engine, in wall pace: the engine neither panics nor
-//! hangs, and others get their messages.
+//! In wall pace a program may write anything into the memory and the queues that it shares with the
+//! engine. The engine neither panics nor hangs, and other programs get their messages.
 
 use proptest::prelude::*;
 use softband_catalog::{Catalog, LoadOptions, load_fabric};
@@ -16,18 +16,18 @@ static SPEC: LazyLock<FabricSpec> = LazyLock::new(|| {
 
 type Lie = (u8, u16, Vec<u8>);
 
-/// Words as counters, modes and times have them, and extremes.
+/// Generates words like counters, modes and times, and extremes.
 fn words() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![4 => 0..8u64, 2 => Just(u64::MAX), 1 => Just(u64::from(u32::MAX)), 1 => Just(1 << 62), 2 => any::<u64>(), 1 => (1..4u64).prop_map(handles)];
     prop::collection::vec(word, 0..8).prop_map(|words| words.into_iter().flat_map(u64::to_le_bytes).collect())
 }
 
-/// Two words that may be a handle.
+/// Returns two words that may be a handle.
 fn handles(index: u64) -> u64 {
     index << 8 | index << 40
 }
 
-/// The same for one of several queues, which the first byte names.
+/// Generates the same words for one of several queues, which the first byte selects.
 fn of_queue() -> impl Strategy<Value = Vec<u8>> {
     (0..4u8, words()).prop_map(|(whose, mut bytes)| {
         bytes.insert(0, whose);
@@ -35,7 +35,7 @@ fn of_queue() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A place in a queue: mostly one of the counters at its head.
+/// Generates a place in a queue: mostly one of the counters at its head.
 fn place() -> impl Strategy<Value = u16> {
     prop_oneof![4 => (0..52u16).prop_map(|word| word * 4), 1 => 0..1024u16]
 }
@@ -80,14 +80,15 @@ fn an_honest_pair_alone_gets_its_messages() {
     survives(&[]);
 }
 
-/// A queue's time decides which completions are too old; the engine once took it for its own clock.
+/// A queue's time decides which completions are too old. The engine once took it for its own clock.
 #[test]
 fn a_time_that_is_far_off_in_a_receive_queue_moves_nobody_elses_clock() {
     let far_off = [&[0u8][..], &(1u64 << 62).to_le_bytes()].concat();
     survives(&[(deed::RECEIVES, 8, far_off), (deed::WORK, 1, vec![1, 2, 2, 0]), (deed::ROUND, 0, vec![])]);
 }
 
-/// Calls of the other pace: they once led the engine's clock to the time they name, or rang a timer for ever.
+/// These calls belong to the other pace. They once moved the engine's clock to the time that they
+/// name, or rang a timer for ever.
 #[test]
 fn sleeps_and_timers_move_no_clock_that_is_the_hosts() {
     let sleep = (1u64 << 62).to_le_bytes().to_vec();
@@ -95,7 +96,8 @@ fn sleeps_and_timers_move_no_clock_that_is_the_hosts() {
     survives(&[(deed::CALL, 3, sleep), (deed::CALL, 44, vec![0; 8]), (deed::CALL, 45, timer)]);
 }
 
-/// Who is in the midst of taking a request stands in the queue itself, and the engine asks a process that stands there whether it is.
+/// The queue itself names the process that takes a request. The engine checks with this process
+/// whether that is true.
 #[test]
 fn a_shared_queue_that_somebody_is_said_to_take_from_goes_on() {
     let by_process = |pid: u64| [&[1u8][..], &pid.to_le_bytes()].concat();
@@ -108,10 +110,10 @@ fn a_shared_queue_that_somebody_is_said_to_take_from_goes_on() {
     }
 }
 
-/// It once waited anew for each thing that it took away.
+/// The engine once waited anew for each entry that it removed.
 #[test]
 fn a_transfer_that_never_ends_is_given_up() {
-    // The first word of those that are odd while data is moved.
+    // The first of the words that are odd during a transfer.
     survives(&[(deed::HEADER, 1, 1u64.to_le_bytes().to_vec()), (deed::WORK, 0, vec![1, 2, 2, 0]), (deed::ROUND, 0, vec![])]);
 }
 
@@ -124,7 +126,7 @@ fn an_event_that_is_due_is_raised_once_and_no_other() {
     harness.lie(deed::EVENT, TELLS, &[]);
     assert_eq!(harness.events_of_peer(), 1, "it was due once, however often it is told of");
     harness.lie(deed::EVENT, CLAIMS, &[]);
-    // By a queue pair that is not connected to the peer, and by a completion queue of its own.
+    // The liar uses a queue pair that is not connected to the peer, and its own CQ.
     harness.lie(deed::WORK, 0, &[8, 0, 0, 0]);
     harness.lie(deed::WORK, 2, &[7, 0, 0, 0]);
     assert_eq!(harness.events_of_peer(), 0, "only peers are heard");
@@ -141,7 +143,7 @@ fn who_ends_before_looking_whether_a_queue_is_armed_leaves_nobody_asleep() {
     assert_eq!(harness.events_of_peer(), 1);
 }
 
-/// Inputs that the fuzzer starts from: what it once found, and what it should not have to find by itself.
+/// Initial inputs of the fuzzer: its former findings, and cases that it should not have to find.
 #[test]
 fn the_fuzzers_first_inputs_are_survived() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/shared_queues");

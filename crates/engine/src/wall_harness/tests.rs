@@ -1,4 +1,4 @@
-//! What the table says of queue pairs, as their lives go on.
+//! Table entries of queue pairs during their lifetime.
 
 use super::*;
 use softband_catalog::{Catalog, LoadOptions, load_fabric};
@@ -23,12 +23,12 @@ impl WallHarness {
         self.engine.direct.qp(self.entry_of(place)).version.load(Ordering::SeqCst)
     }
 
-    /// Whom it leads to.
+    /// Returns the table entry of its peer.
     fn peer_of(&self, place: Place) -> Option<u32> {
         self.engine.direct.qp(self.entry_of(place)).peer.load(Ordering::SeqCst).checked_sub(1)
     }
 
-    /// Another one at the same completion queue, by which it receives at most so many.
+    /// Creates another queue pair on the same CQ, with at most `max_recv_wr` receive requests.
     fn beside(&mut self, place: Place, max_recv_wr: u32) -> Place {
         let hca = self.hca(place.process);
         let mut wanted = QpFields { hca: hca.0, qp_type: RC, send_cq: place.cq, recv_cq: place.cq, ..Zeroable::zeroed() };
