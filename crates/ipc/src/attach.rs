@@ -1,9 +1,11 @@
-//! The first words over the control socket. The reply carries three descriptors: the shared memory file, the wake words, and the tables;
-//! in wall pace also the process's file of registered memory, if it has one.
+//! First messages on the control socket. The reply carries three descriptors: the shared memory
+//! file, the wake words, and the tables. In wall pace it also carries the process's file of
+//! registered memory, if the process has one.
 
 use bytemuck::{Pod, Zeroable};
 
-/// Program to engine. One message on a `SOCK_SEQPACKET` connection; the connection stays open as long as the process image.
+/// Program to engine: one message on a `SOCK_SEQPACKET` connection. The connection stays open as
+/// long as the process image.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct Hello {
@@ -11,7 +13,8 @@ pub struct Hello {
     pub pid: u32,
     /// Ticket from the environment or from [`crate::calls::ForkReply`].
     pub ticket: u64,
-    /// Nonzero when this image came by fork: it takes over the parent's view and waits for its first turn.
+    /// Nonzero if this image came by fork. The image then takes over the parent's view and waits
+    /// for its first turn.
     pub forked: u32,
     pub tid: u32,
 }
@@ -21,17 +24,17 @@ pub struct Hello {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct Welcome {
     pub version: u32,
-    /// 0, or a positive errno: the ticket is not known, the version differs.
+    /// 0, or a positive errno: the ticket is unknown, or the version differs.
     pub status: i32,
     pub process: u32,
     /// Slot of the calling thread.
     pub slot: u32,
-    /// By which the images attach that this process makes, and by which it asks for files.
+    /// Secret by which child images attach, and by which the process requests files.
     pub secret: u64,
 }
 
-/// Program to engine, on a connection of its own: the file of registered memory `number`, as the tables name it. The engine answers
-/// with one byte and the descriptor, or closes the connection.
+/// Program to engine, on its own connection: requests the file of registered memory `number` of the
+/// tables. The engine answers with one byte and the descriptor, or closes the connection.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct FileRequest {
@@ -41,7 +44,7 @@ pub struct FileRequest {
     pub secret: u64,
 }
 
-/// Program to engine, any time later.
+/// Program to engine, at any later time.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct Word {
@@ -54,6 +57,6 @@ pub struct Word {
 pub mod word {
     /// A thread that was away waits for the token again.
     pub const BACK: u32 = 0;
-    /// In wall pace: a thread has made a call.
+    /// In wall pace: a thread made a call.
     pub const CALL: u32 = 1;
 }

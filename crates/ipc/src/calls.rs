@@ -1,16 +1,16 @@
-//! Calls: a request and a reply for each, both plain data.
+//! Calls: each has a request and a reply, both plain data.
 
 use bytemuck::{Pod, Zeroable};
 
 macro_rules! ops {
     ($($(#[$meta:meta])* $name:ident = $value:literal,)*) => {
-        /// What a thread asks of the engine when it gives the token away.
+        /// Call of a thread to the engine. The thread gives the token away with it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u32)]
         pub enum Op { $($(#[$meta])* $name = $value,)* }
 
         impl Op {
-            /// The call of this number, if there is one.
+            /// Returns the call with this number, if it exists.
             pub const fn from_number(number: u32) -> Option<Self> {
                 match number { $($value => Some(Self::$name),)* _ => None }
             }
@@ -19,35 +19,38 @@ macro_rules! ops {
 }
 
 ops! {
-    /// Nothing to see now: come back at the next event of this process, or after a while. [`Handle`] of the completion queue that was
-    /// empty; no reply.
+    /// An empty poll: resume at the next event of this process, or after a while. Request:
+    /// [`Handle`] of the empty CQ. No reply.
     Poll = 1,
-    /// Come back at once, with everything up to this thread's clock done.
+    /// Resume immediately, after all events up to this thread's clock.
     Sync = 2,
     /// [`Sleep`] / [`WaitReply`].
     Sleep = 3,
-    /// [`WaitRequest`] followed by [`WaitEntry`]s / [`WaitReply`] followed by as many [`WaitEntry`]s with `ready` set.
+    /// [`WaitRequest`] followed by [`WaitEntry`]s / [`WaitReply`] followed by as many
+    /// [`WaitEntry`]s with `ready` set.
     Wait = 4,
-    /// Going into the operating system: do not wait for this thread. No reply; [`crate::attach::Back`] ends it.
+    /// The thread enters the operating system: do not wait for it. No reply;
+    /// [`crate::attach::word::BACK`] ends this state.
     Away = 5,
-    /// A new thread of this process: reply [`ThreadReply`].
+    /// A new thread of this process. Reply: [`ThreadReply`].
     ThreadNew = 6,
     /// This thread ends. No reply.
     ThreadExit = 7,
-    /// A child process is about to be made: reply [`ForkReply`].
+    /// The process is about to create a child. Reply: [`ForkReply`].
     Fork = 8,
-    /// The child of this ticket did not come to be: [`Ticket`].
+    /// The child of this ticket was not created: [`Ticket`].
     ForkCancel = 9,
-    /// The image is about to be replaced; reply [`ForkReply`] with the ticket for the new image.
+    /// An exec is about to replace the image. Reply: [`ForkReply`] with the ticket for the new
+    /// image.
     Exec = 10,
     /// The process ends: [`Exit`]. No reply.
     ProcessExit = 11,
     /// [`Alarm`] / [`AlarmReply`].
     Alarm = 12,
-    /// A `while` loop spins on memory: come back when registered memory of this process was written, or after a while.
-    /// [`SpinTarget`], or nothing when any write counts.
+    /// A `while` loop spins on memory: resume after a write to registered memory of this process,
+    /// or after a while. Request: [`SpinTarget`], or empty if any write counts.
     SpinWait = 13,
-    /// [`ProcessNumber`], as programs know it / [`ProcessNumber`] of the system, or 0.
+    /// [`ProcessNumber`], the virtual id / [`ProcessNumber`] of the host, or 0.
     FindProcess = 14,
 
     /// [`Name`] / [`AddressReply`].
@@ -56,33 +59,35 @@ ops! {
     ReverseResolve = 31,
     /// [`SocketNew`] / [`Object`].
     SocketNew = 32,
-    /// [`SocketAddress`] / [`SocketAddress`] with the port that was taken.
+    /// [`SocketAddress`] / [`SocketAddress`] with the bound port.
     SocketBind = 33,
     /// [`SocketListen`].
     SocketListen = 34,
-    /// [`Object`] / [`SocketAccepted`]; EAGAIN when nobody is there yet.
+    /// [`Object`] / [`SocketAccepted`]; EAGAIN while no connection waits.
     SocketAccept = 35,
-    /// [`SocketAddress`]: starts connecting; then wait for writable and ask [`Op::SocketError`]. ENETUNREACH: not one of ours.
+    /// [`SocketAddress`]: starts to connect. The program then waits for writable and calls
+    /// [`Op::SocketError`]. ENETUNREACH if no host of the fabric has the address.
     SocketConnect = 36,
     /// [`Object`] / status: 0 connected, EINPROGRESS, ECONNREFUSED, ...
     SocketError = 37,
     /// [`SocketData`] followed by bytes / [`Count`]; EAGAIN when the peer's window is full.
     SocketSend = 38,
-    /// [`SocketReceive`] / [`Count`] followed by bytes; count 0 is the end; EAGAIN when nothing is there yet.
+    /// [`SocketReceive`] / [`Count`] followed by bytes; count 0 is the end; EAGAIN while no bytes
+    /// wait.
     SocketReceive = 39,
     /// [`SocketShutdown`].
     SocketShutdown = 40,
     /// [`Object`] / [`SocketNames`].
     SocketNames = 41,
-    /// [`Object`]: one reference less (sockets, channels, timers).
+    /// [`Object`]: releases one reference (sockets, channels, timers).
     ObjectClose = 42,
-    /// [`Object`]: one reference more (dup, fork keeps references by itself).
+    /// [`Object`]: adds one reference (dup; a fork keeps references by itself).
     ObjectRetain = 43,
     /// [`TimerNew`] / [`Object`]: a timerfd.
     TimerNew = 44,
     /// [`TimerSet`] / [`TimerSet`] with the former setting.
     TimerSet = 45,
-    /// [`Object`] / [`Count`]: expirations since the last read; EAGAIN when none.
+    /// [`Object`] / [`Count`]: expirations since the last read; EAGAIN if none.
     TimerRead = 46,
 
     /// No request / [`DeviceList`].
@@ -99,11 +104,11 @@ ops! {
     DeregisterMr = 105,
     /// [`CreateCq`] / [`CreateCqReply`].
     CreateCq = 106,
-    /// [`Handle`] / [`Count`]: events ever raised for it.
+    /// [`Handle`] / [`Count`]: number of all events raised for the CQ.
     DestroyCq = 107,
     /// [`Hca`] / [`Object`]: a completion channel.
     CreateChannel = 108,
-    /// [`Object`] / [`ChannelEvent`]; EAGAIN when there is none.
+    /// [`Object`] / [`ChannelEvent`]; EAGAIN if no event waits.
     ChannelRead = 109,
     /// [`QpFields`] (its `init` part) / [`QpFields`].
     CreateQp = 110,
@@ -119,15 +124,16 @@ ops! {
     DestroyAh = 115,
     /// [`Hca`] / [`Object`]: the channel of asynchronous events of a context.
     CreateAsyncChannel = 116,
-    /// [`Object`] / [`AsyncEvent`]; EAGAIN when there is none.
+    /// [`Object`] / [`AsyncEvent`]; EAGAIN if no event waits.
     AsyncRead = 117,
-    /// [`ResizeCq`] / [`CreateCqReply`] with the new ring. What the old one holds is still to be taken from it, first.
+    /// [`ResizeCq`] / [`CreateCqReply`] with the new ring. The program first takes the completions
+    /// in the old ring.
     ResizeCq = 118,
     /// [`ReregisterMr`] / [`RegisterMrReply`].
     ReregisterMr = 119,
     /// [`SrqFields`] / [`SrqFields`].
     CreateSrq = 120,
-    /// [`SrqFields`], whose `mask` says what changes / [`SrqFields`].
+    /// [`SrqFields`], whose `mask` selects the changes / [`SrqFields`].
     ModifySrq = 121,
     /// [`Handle`] / [`SrqFields`].
     QuerySrq = 122,
@@ -137,25 +143,29 @@ ops! {
     AllocMw = 124,
     /// [`Handle`].
     DeallocMw = 125,
-    /// [`OpenXrcd`] / [`Handle`]; EAGAIN when it is not there and was not to be made.
+    /// [`OpenXrcd`] / [`Handle`]; EAGAIN if the domain does not exist and `create` is 0.
     OpenXrcd = 126,
     /// [`Handle`].
     CloseXrcd = 127,
-    /// [`OpenQp`] / [`QpFields`]: one reference more to a queue pair of the domain.
+    /// [`OpenQp`] / [`QpFields`]: adds one reference to a queue pair of the domain.
     OpenQp = 128,
     /// [`Multicast`].
     AttachMulticast = 129,
     /// [`Multicast`].
     DetachMulticast = 130,
-    /// In wall pace: [`DatagramReceiver`] / [`Handle`]: its entry in the table of queue pairs plus one, or 0.
+    /// In wall pace: [`DatagramReceiver`] / [`Handle`]: its index in the table of queue pairs plus
+    /// one, or 0.
     FindDatagramReceiver = 131,
-    /// In wall pace: [`XrcQueue`] / [`Handle`]: its entry in that table plus one, or 0.
+    /// In wall pace: [`XrcQueue`] / [`Handle`]: its index in that table plus one, or 0.
     FindXrcQueue = 132,
-    /// In wall pace: [`Multicast`] / [`GroupMembers`], and so many [`DatagramReceiver`]s that hear what this queue pair sends to the group.
+    /// In wall pace: [`Multicast`] / [`GroupMembers`] followed by [`DatagramReceiver`]s: the
+    /// receivers of messages from this queue pair to the group.
     FindGroup = 133,
-    /// In wall pace: [`EventSocket`]: where the program hears of a channel's events, one byte for each; without a name, nothing new /
-    /// [`EventSocket`]: from where the engine sends them to this process. The program connects its socket to that name before its own
-    /// socket has one, so the kernel lets nobody else send there.
+    /// In wall pace: [`EventSocket`] / [`EventSocket`]. The request names the socket where the
+    /// program gets one byte for each event of a channel. Without a name, it changes nothing. The
+    /// reply names the socket from which the engine sends. The program connects its socket to that
+    /// name before its own socket has a name. The kernel therefore lets no other process send
+    /// there.
     EventSocket = 134,
 }
 
@@ -166,30 +176,32 @@ macro_rules! pod {
 }
 
 pod! {
-    /// `polls`: [`polls_of`] tells the two parts. A thread that only polls looks then at what other processes of the run may have done;
-    /// nothing else ends the wait.
+    /// [`polls_of`] splits `polls`. A thread that only polls checks at `until_ps` for actions of
+    /// other processes of the run. Nothing else ends its wait.
     pub struct Sleep { pub until_ps: u64, pub polls: u64, }
-    /// `deadline_ps` is `u64::MAX` for no end. `reason` is a [`reason`].
+    /// `deadline_ps` is `u64::MAX` for no deadline. `reason` is a [`reason`].
     pub struct WaitRequest { pub deadline_ps: u64, pub count: u32, pub reason: u32, }
     /// `interest` and `ready` are [`readiness`] bits.
     pub struct WaitEntry { pub object: u32, pub interest: u32, pub ready: u32, pub reserved: u32, }
-    /// `interrupted`: a signal came. Otherwise `ready_count` entries are ready; 0 means the deadline came.
+    /// `interrupted`: a signal arrived. Otherwise `ready_count` entries are ready; 0 means that the
+    /// deadline has passed.
     pub struct WaitReply { pub ready_count: u32, pub interrupted: u32, }
-    /// The word that the loop looks at: writes elsewhere need not wake it.
+    /// The word on which the loop spins. Writes elsewhere need not wake it.
     pub struct SpinTarget { pub address: u64, pub len: u64, }
     pub struct ThreadReply { pub slot: u32, pub reserved: u32, }
     pub struct Ticket { pub ticket: u64, }
     pub struct ForkReply { pub ticket: u64, pub process: u32, pub virtual_pid: u32, }
     pub struct ProcessNumber { pub number: u32, pub reserved: u32, }
     pub struct Exit { pub status: i32, pub reserved: u32, }
-    /// Raises `signal` at `at_ps` (0: never) and then every `interval_ps` (0: once). One timer per `signal` and process.
+    /// Raises `signal` at `at_ps` (0: never) and then every `interval_ps` (0: once). Each process
+    /// has one timer per `signal`.
     pub struct Alarm { pub at_ps: u64, pub interval_ps: u64, pub signal: u32, pub reserved: u32, }
     /// The former setting.
     pub struct AlarmReply { pub at_ps: u64, pub interval_ps: u64, }
 
     /// A name of at most 255 bytes.
     pub struct Name { pub len: u32, pub bytes: [u8; 256], }
-    /// IPv4 as a big-endian number.
+    /// IPv4 address as a big-endian number.
     pub struct AddressReply { pub address: u32, pub reserved: u32, }
     /// `datagram`: 0 stream, 1 datagram.
     pub struct SocketNew { pub datagram: u32, pub reserved: u32, }
@@ -198,9 +210,9 @@ pod! {
     pub struct SocketListen { pub object: u32, pub backlog: u32, }
     pub struct SocketAccepted { pub object: u32, pub address: u32, pub port: u32, pub reserved: u32, }
     pub struct SocketData { pub object: u32, pub len: u32, }
-    /// `peek`: leave the bytes there.
+    /// `peek`: do not remove the bytes.
     pub struct SocketReceive { pub object: u32, pub len_max: u32, pub peek: u32, pub reserved: u32, }
-    /// `how` as `shutdown(2)` numbers it.
+    /// `how` as numbered by `shutdown(2)`.
     pub struct SocketShutdown { pub object: u32, pub how: u32, }
     pub struct SocketNames { pub local_address: u32, pub local_port: u32, pub peer_address: u32, pub peer_port: u32, pub connected: u32, pub listening: u32, }
     pub struct Count { pub count: u64, }
@@ -223,7 +235,7 @@ pod! {
         pub max_multicast_groups: u32, pub max_multicast_members: u32, pub gid_table_len: u32, pub on_demand_paging: u32, pub atomic_write: u32, pub reserved: u32,
     }
     pub struct PortQuery { pub hca: u32, pub port: u32, }
-    /// Codes as `struct ibv_port_attr` has them; GIDs in network order.
+    /// Codes as in `struct ibv_port_attr`; GIDs in network order.
     pub struct PortReply {
         /// 4 = active, 1 = down.
         pub state: u32, pub lid: u32, pub sm_lid: u32, pub mtu_max_code: u32, pub mtu_active_code: u32,
@@ -231,46 +243,47 @@ pod! {
         pub vl_cap_code: u32, pub width_code: u32, pub speed_code: u32,
         /// 5 = link up, 3 = disabled, 2 = polling.
         pub physical_state: u32, pub pkey_count: u32,
-        /// As `struct ibv_port_attr` has it: 1 InfiniBand, 2 Ethernet.
+        /// As in `struct ibv_port_attr`: 1 InfiniBand, 2 Ethernet.
         pub link_layer: u32,
-        /// Of the network interface of an Ethernet port; 0 for none.
+        /// Index of the network interface of an Ethernet port; 0 for none.
         pub interface_index: u32,
-        /// The GID table, as far as it is filled.
+        /// Number of filled entries of the GID table.
         pub gid_count: u32,
         pub gids: [[u8; 16]; 2],
         pub pkeys: [u16; 32],
     }
-    pub struct RegisterMr { pub pd: u32, pub hca: u32, pub address: u64, pub len_bytes: u64, pub iova: u64, /** `IBV_ACCESS_` bits. */ pub access: u32, /** 1: its pages lie in the process's file of memory. */ pub shared: u32, }
+    pub struct RegisterMr { pub pd: u32, pub hca: u32, pub address: u64, pub len_bytes: u64, pub iova: u64, /** `IBV_ACCESS_` bits. */ pub access: u32, /** 1: its pages lie in the process's memory file. */ pub shared: u32, }
     pub struct RegisterMrReply { pub handle: u32, pub lkey: u32, pub rkey: u32, pub reserved: u32, }
-    /// `channel` is an [`Object`] or 0; `cookie` comes back in [`ChannelEvent`].
-    pub struct CreateCq { pub hca: u32, pub entries: u32, pub channel: u32, /** 1: peers must not put anything in. */ pub own_only: u32, pub cookie: u64, }
-    /// Where the ring lies in the shared file.
-    pub struct CreateCqReply { pub handle: u32, pub capacity: u32, pub ring_offset: u64, /** In wall pace: where in the file of memory the ring of remote CQEs is, or 0. */ pub remote_cqe_ring: u64, }
+    /// `channel` is an [`Object`] or 0. [`ChannelEvent`] returns `cookie`.
+    pub struct CreateCq { pub hca: u32, pub entries: u32, pub channel: u32, /** 1: peers must not put CQEs in. */ pub own_only: u32, pub cookie: u64, }
+    /// `ring_offset`: offset of the ring in the shared file, in bytes.
+    pub struct CreateCqReply { pub handle: u32, pub capacity: u32, pub ring_offset: u64, /** In wall pace: offset of the ring of remote CQEs in the memory file, or 0. */ pub remote_cqe_ring: u64, }
     /// `window_type` 1 or 2, as `enum ibv_mw_type`.
     pub struct AllocMw { pub hca: u32, pub pd: u32, pub window_type: u32, pub reserved: u32, }
-    /// A domain of extended reliable connections. `has_file`: shared with those who name the same file.
+    /// An XRC domain. With `has_file`, all programs that name the same file share the domain.
     pub struct OpenXrcd { pub hca: u32, pub has_file: u32, pub device: u64, pub inode: u64, pub create: u32, pub exclusive: u32, }
     pub struct Multicast { pub hca: u32, pub qpn: u32, pub mlid: u32, pub reserved: u32, pub mgid: [u8; 16], }
     pub struct DatagramReceiver { pub lid: u32, pub qpn: u32, }
-    /// Of a queue pair of the program, to a receiver.
+    /// From a queue pair of the program to a receiver.
     pub struct DatagramWay { pub hca: u32, pub from: u32, pub lid: u32, pub qpn: u32, }
-    /// `version`: [`crate::tables::Tables::groups`] as it was then.
+    /// `version`: [`crate::tables::Tables::groups`] at the time of the reply.
     pub struct GroupMembers { pub version: u32, pub count: u32, }
-    /// `name_len` bytes of `name` are the abstract name that the kernel has given to a socket. `object` is a channel.
+    /// `name_len` bytes of `name` are the abstract name that the kernel gave to a socket. `object`
+    /// is a channel.
     pub struct EventSocket { pub object: u32, pub name_len: u32, pub name: [u8; 8], }
     pub struct XrcQueue { pub hca: u32, pub qpn: u32, pub number: u32, pub reserved: u32, }
     pub struct OpenQp { pub xrcd: u32, pub qpn: u32, }
-    /// A shared receive queue. `mask` as `enum ibv_srq_attr_mask`.
+    /// A shared receive queue. `mask` as in `enum ibv_srq_attr_mask`.
     pub struct SrqFields { pub hca: u32, pub handle: u32, pub pd: u32, pub mask: u32, pub max_wr: u32, pub max_sge: u32, pub limit: u32,
-        /** Number by which messages name it. */ pub number: u32,
-        /** Of extended reliable connections: domain and completion queue; else 0. */ pub xrcd: u32, pub cq: u32,
-        /** In wall pace: its entry among those of queue pairs, plus one, or 0. */ pub direct: u32,
+        /** Its number in messages. */ pub number: u32,
+        /** With XRC: domain and CQ; otherwise 0. */ pub xrcd: u32, pub cq: u32,
+        /** In wall pace: its index in the table of queue pairs plus one, or 0. */ pub direct: u32,
     }
     pub struct ResizeCq { pub cq: u32, pub entries: u32, }
-    /// `change` as `enum ibv_rereg_mr_flags`: only what it names is looked at.
+    /// `change` as in `enum ibv_rereg_mr_flags`. The engine reads only the fields that it selects.
     pub struct ReregisterMr { pub mr: u32, pub change: u32, pub pd: u32, /** `IBV_ACCESS_` bits. */ pub access: u32, pub address: u64, pub len_bytes: u64, pub iova: u64, }
     pub struct ChannelEvent { pub cookie: u64, pub cq: u32, pub reserved: u32, }
-    /// `event` as `enum ibv_event_type`; `element` is a QP number, CQ or SRQ handle or port.
+    /// `event` as in `enum ibv_event_type`; `element` is a QP number, CQ or SRQ handle or port.
     pub struct AsyncEvent { pub event: u32, pub element: u32, }
     pub struct QpName { pub hca: u32, pub qpn: u32, }
     /// An address vector.
@@ -279,29 +292,30 @@ pod! {
         pub dgid: [u8; 16], pub flow_label: u32, pub sgid_index: u32, pub hop_limit: u32, pub traffic_class: u32,
     }
     pub struct CreateAh { pub pd: u32, pub hca: u32, pub vector: AddressVector, }
-    /// `dlid`: where it leads to, on Ethernet what its GID was resolved to. `link_layer` as `struct ibv_port_attr` has it.
-    pub struct AhReply { pub handle: u32, pub dlid: u32, pub link_layer: u32, /** The source's, where it has one, as a big-endian number. */ pub source_ipv4: u32, }
-    /// A queue pair: what it was made with and its attributes, numbered as `struct ibv_qp_attr` numbers them.
+    /// `dlid`: the destination; on Ethernet the LID to which its GID resolves. `link_layer` as in
+    /// `struct ibv_port_attr`.
+    pub struct AhReply { pub handle: u32, pub dlid: u32, pub link_layer: u32, /** IPv4 address of the source as a big-endian number; 0 if it has none. */ pub source_ipv4: u32, }
+    /// A queue pair: its creation fields and its attributes, numbered as in `struct ibv_qp_attr`.
     pub struct QpFields {
         pub hca: u32, pub qpn: u32,
-        /// 2 = RC, 3 = UC, 4 = UD, 9 and 10 = sending and receiving side of XRC.
+        /// 2 = RC, 3 = UC, 4 = UD, 9 and 10 = send and receive side of XRC.
         pub qp_type: u32, pub pd: u32, pub send_cq: u32, pub recv_cq: u32, /** Shared receive queue, or 0. */ pub srq: u32, /** Domain, or 0. */ pub xrcd: u32, pub signal_all: u32, pub block_own_multicast: u32,
         pub max_send_wr: u32, pub max_recv_wr: u32, pub max_send_sge: u32, pub max_recv_sge: u32, pub max_inline: u32,
         pub state: u32, pub current_state: u32, pub path_mtu_code: u32, pub qkey: u32, pub receive_psn: u32, pub send_psn: u32,
         pub dest_qpn: u32, /** `IBV_ACCESS_` bits. */ pub access: u32, pub pkey_index: u32, pub port: u32,
         pub max_rd_atomic: u32, pub max_dest_rd_atomic: u32, pub min_rnr_timer: u32, pub timeout: u32, pub retry_count: u32, pub rnr_retry: u32,
-        /** On the way to SQD: raise an event when the send queue is drained. */ pub drained_event: u32, pub draining: u32,
-        /** In wall pace: entry in the table of queue pairs plus one, or 0. */ pub direct: u32, pub reserved: u32,
-        /** In wall pace: what completes before this moment is not for the queue pair as it is now; 0 for nothing said. Low and high half. */ pub since_ps: [u32; 2],
+        /** On the way to SQD: raise an event when the send queue has drained. */ pub drained_event: u32, pub draining: u32,
+        /** In wall pace: index in the table of queue pairs plus one, or 0. */ pub direct: u32, pub reserved: u32,
+        /** In wall pace: time before which completions do not belong to this queue pair; 0 for no time. Low and high half. */ pub since_ps: [u32; 2],
         pub vector: AddressVector,
     }
-    /// `mask` as `enum ibv_qp_attr_mask`.
+    /// `mask` as in `enum ibv_qp_attr_mask`.
     pub struct ModifyQp { pub mask: u32, pub reserved: u32, pub fields: QpFields, }
 }
 
-/// Why a thread waits, for those who ask what a run waits for. The engine acts on none of them.
+/// Reason of a thread's wait, for reports about a run. The engine does not act on it.
 pub mod reason {
-    /// Nothing beside what the request says.
+    /// No reason beside the request itself.
     pub const NONE: u32 = 0;
     /// A lock, a condition, a barrier, a semaphore, or the end of a thread.
     pub const LOCK: u32 = 1;
@@ -311,12 +325,12 @@ pub mod reason {
     pub const DESCRIPTOR: u32 = 4;
 }
 
-/// [`Sleep::polls`] of a thread that only polls again, or sleeps, for this [`reason`].
+/// Returns [`Sleep::polls`] of a thread that only polls again, or sleeps, for this [`reason`].
 pub const fn polls(only_polls: bool, reason: u32) -> u64 {
     only_polls as u64 | (reason as u64) << 32
 }
 
-/// The two parts of [`Sleep::polls`].
+/// Splits [`Sleep::polls`] into its two parts.
 pub const fn polls_of(polls: u64) -> (bool, u32) {
     (polls as u32 != 0, (polls >> 32) as u32)
 }

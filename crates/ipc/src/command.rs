@@ -1,31 +1,32 @@
-//! What the command line asks of an engine that stays: one message on a connection of its own to the control socket, and one back.
+//! Commands of the command line to the engine of a persistent fabric. Each is one message on its
+//! own connection to the control socket, with one reply.
 
 use bytemuck::{Pod, Zeroable};
 
-/// Command line to engine. Its length tells it from what programs send.
+/// Command line to engine. Its size distinguishes it from messages of programs.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct Command {
     pub version: u32,
     /// One of [`kind`].
     pub kind: u32,
-    /// NUL-padded: the name of the host that is meant, or the words of a fault.
+    /// NUL-padded: the name of a host, or the words of a fault.
     pub argument: [u8; 112],
 }
 
 /// Values of [`Command::kind`].
 pub mod kind {
-    /// A ticket with which programs attach on a host.
+    /// Request a ticket with which programs attach on a host.
     pub const TICKET: u32 = 0;
-    /// Everything there is to know.
+    /// Report the whole status.
     pub const STATUS: u32 = 1;
-    /// Something goes wrong from now on.
+    /// Inject a fault.
     pub const FAULT: u32 = 3;
-    /// End all programs, and the engine.
+    /// End all programs and the engine.
     pub const DOWN: u32 = 2;
 }
 
-/// Engine to command line. A descriptor comes with it: a file that holds JSON.
+/// Engine to command line, with a descriptor of a file that contains JSON.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct CommandReply {

@@ -1,10 +1,12 @@
-//! What crosses between a program and the engine: `repr(C)`, versioned, no pointers, no logic.
+//! Data that programs and the engine exchange: `repr(C)`, versioned, no pointers, no logic.
 //!
-//! A program's process shares one memory file with the engine ([`layout`]). Each of its threads has a slot there: a clock, a
-//! turn word, one call in progress and a buffer of posted work. Exactly one side owns a slot at a time; the turn word says
-//! which. Completions come back through rings in the same file ([`ring`]).
+//! A program's process shares one memory file with the engine ([`layout`]). Each of its threads has
+//! a slot there: a clock, a token word, one call in progress and a buffer of posts. Exactly one
+//! side owns a slot at a time, as its token word states. Completions come back through rings in the
+//! same file ([`ring`]).
 //!
-//! Everything here is plain data: whatever a program writes may be nonsense, and the engine checks it after copying it out.
+//! All types are plain data. A program may write nonsense, so the engine copies data before it
+//! checks it.
 
 pub mod attach;
 pub mod calls;
@@ -15,18 +17,20 @@ pub mod queues;
 pub mod ring;
 pub mod tables;
 
-/// Changes whenever anything in this crate changes its meaning or layout.
+/// Changes with every change of meaning or layout in this crate.
 pub const VERSION: u32 = 19;
 
 /// Environment variables by which a program finds its engine and its identity.
 pub mod environment {
     /// Name of the engine's abstract Unix socket.
     pub const ENGINE: &str = "SOFTBAND_ENGINE";
-    /// Ticket of the process that the next attaching image becomes, in [`TICKET_DIGITS`] hexadecimal digits.
+    /// Ticket of the process of the next image that attaches, in [`TICKET_DIGITS`] hexadecimal
+    /// digits.
     pub const TICKET: &str = "SOFTBAND_TICKET";
-    /// Every ticket has as many: where things lie in a program's memory depends on the length of its environment.
+    /// Every ticket has this length. The addresses in a program's memory depend on the length of
+    /// its environment.
     pub const TICKET_DIGITS: usize = 16;
-    /// Folder with what the program's host has below `/sys/class/infiniband*` and `/dev/infiniband`.
+    /// Folder that stands for `/sys/class/infiniband*` and `/dev/infiniband` of the program's host.
     pub const FILES: &str = "SOFTBAND_FILES";
 
     /// Returns the text of a ticket.

@@ -1,4 +1,4 @@
-//! Work that a thread has posted since its last turn: records one after another in `ThreadSlot::posted`.
+//! Posts of a thread since its last turn: consecutive records in `ThreadSlot::posted`.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -6,18 +6,19 @@ use bytemuck::{Pod, Zeroable};
 pub mod kind {
     pub const SEND: u32 = 1;
     pub const RECEIVE: u32 = 2;
-    /// `req_notify_cq` of a queue without a word for it ([`super::queues::Arming`]): `object` is the CQ, `flags` 1 for solicited only.
+    /// `req_notify_cq` of a CQ without an arming word ([`super::queues::Arming`]). `object` is the
+    /// CQ; `flags` is 1 for solicited only.
     pub const ARM_CQ: u32 = 3;
     /// `object` is the shared receive queue.
     pub const SRQ_RECEIVE: u32 = 4;
-    /// In wall pace: completion queue `object` has no room for what the program carries out itself.
+    /// In wall pace: CQ `object` has no room for a completion that the program carries out itself.
     pub const CQ_OVERRUN: u32 = 5;
-    /// In wall pace: queue pair `object` is about to reach a peer that is only ready to receive: that one hears of it. Of datagrams,
-    /// `path` and `remote_qpn` say whom.
+    /// In wall pace: queue pair `object` is about to reach a peer in RTR. The engine informs that
+    /// peer. For datagrams, `path` and `remote_qpn` name it.
     pub const ESTABLISHED: u32 = 6;
-    /// In wall pace: completion queue `object` of this process is to raise an event that is due.
+    /// In wall pace: CQ `object` of this process has a due event for the engine to raise.
     pub const NOTIFY_OWN: u32 = 7;
-    /// The same for the queue in which the peer of queue pair `object` receives.
+    /// The same for the CQ in which the peer of queue pair `object` receives.
     pub const NOTIFY_PEER: u32 = 8;
 }
 
@@ -38,22 +39,22 @@ pub mod opcode {
     pub const RDMA_READ: u32 = 4;
     pub const ATOMIC_CMP_AND_SWP: u32 = 5;
     pub const ATOMIC_FETCH_AND_ADD: u32 = 6;
-    /// `rkey` is taken back.
+    /// Invalidates `rkey`.
     pub const LOCAL_INV: u32 = 7;
-    /// `rkey` is the window's next key; a [`super::BindInfo`] stands in the place of inline data.
+    /// `rkey` is the window's next key. A [`super::BindInfo`] replaces the inline data.
     pub const BIND_MW: u32 = 8;
-    /// `rkey` is the peer's key that is taken back.
+    /// Invalidates the peer's key `rkey`.
     pub const SEND_WITH_INV: u32 = 9;
     pub const ATOMIC_WRITE: u32 = 15;
 }
 
-/// Fixed part of a record; `sge_count` entries follow, then `inline_len` bytes, padded to eight.
+/// Fixed part of a record. `sge_count` entries follow, then `inline_len` bytes, padded to eight.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct PostRecord {
     pub kind: u32,
     pub flags: u32,
-    /// When it was posted, by the thread's clock.
+    /// Time of the post, by the thread's clock.
     pub time_ps: u64,
     pub hca: u32,
     /// QP number, or the CQ of an arm.
@@ -71,39 +72,41 @@ pub struct PostRecord {
     pub swap: u64,
     pub remote_qpn: u32,
     pub remote_qkey: u32,
-    /// Of an extended reliable connection: number of the shared receive queue.
+    /// For XRC: number of the shared receive queue.
     pub xrc_srq: u32,
-    /// Of a datagram, for the poster itself: what `ah` says ([`path`]); 0 for what is the engine's.
+    /// For a datagram that the poster carries out: the route of `ah` ([`path`]). 0 if the engine
+    /// carries the datagram out.
     pub path: u32,
 }
 
-/// LIDs from this one on are those of groups.
+/// First LID of multicast groups.
 pub const MULTICAST_LIDS: u16 = 0xC000;
 
-/// The way to a queue pair, or to a group, for [`PostRecord::path`].
+/// Returns the path to a queue pair or a group, for [`PostRecord::path`].
 pub const fn path(lid: u16, service_level: u8) -> u32 {
     (service_level as u32) << 16 | lid as u32
 }
 
-/// Set in a [`path`] that has a global route as well, which [`PostRecord::set_route`] has put into the record.
+/// Set in a [`path`] that also has a global route, which [`PostRecord::set_route`] has put into the
+/// record.
 pub const HAS_ROUTE: u32 = 1 << 24;
 
-/// Set in a [`path`] by Ethernet: the LID in it is nothing that programs get to see.
+/// Set in a [`path`] on Ethernet, whose LID programs must not see.
 pub const ON_ETHERNET: u32 = 1 << 25;
 
-/// What a datagram's global route header says of its way.
+/// Fields of a datagram's global route header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GlobalRoute {
     pub dgid: [u8; 16],
     /// Version, traffic class and flow label (IBTA 8.3), from the top.
     pub first_word: u32,
     pub hop_limit: u8,
-    /// On Ethernet, of a source that has one, as a big-endian number.
+    /// On Ethernet: IPv4 address of the source, if it has one, as a big-endian number.
     pub source_ipv4: u32,
 }
 
 impl PostRecord {
-    /// Puts a global route where other requests say what memory they reach: datagrams say nothing there.
+    /// Puts a global route into the fields for remote memory, which datagrams do not use.
     pub fn set_route(&mut self, route: &GlobalRoute) {
         self.remote_address = u64::from(route.hop_limit) << 32 | u64::from(route.first_word);
         let dgid = u128::from_be_bytes(route.dgid);
@@ -111,7 +114,7 @@ impl PostRecord {
         self.rkey = route.source_ipv4;
     }
 
-    /// What [`Self::set_route`] has put there.
+    /// Returns the route that [`Self::set_route`] has put into the record.
     pub fn route(&self) -> GlobalRoute {
         let dgid = u128::from(self.compare_or_add) << 64 | u128::from(self.swap);
         let (first_word, hop_limit) = (self.remote_address as u32, (self.remote_address >> 32) as u8);
@@ -119,12 +122,12 @@ impl PostRecord {
     }
 }
 
-/// LID and service level of a [`path`].
+/// Returns the LID and the service level of a [`path`].
 pub const fn split_path(path: u32) -> (u16, u8) {
     (path as u16, (path >> 16) as u8)
 }
 
-/// What a memory window is bound to.
+/// Target of a bind of a memory window.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct BindInfo {
@@ -147,7 +150,7 @@ pub struct PostSge {
     pub lkey: u32,
 }
 
-/// Bytes that a record takes with its entries and inline data.
+/// Returns the bytes of a record with its entries and inline data.
 pub const fn record_bytes(sge_count: usize, inline_len: usize) -> usize {
     size_of::<PostRecord>() + sge_count * size_of::<PostSge>() + inline_len.next_multiple_of(8)
 }

@@ -3,24 +3,25 @@
 use bytemuck::{Pod, Zeroable};
 use std::sync::atomic::AtomicU32;
 
-/// One completion, as large as a cache line and a half.
+/// One completion, one and a half cache lines long.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct Cqe {
     pub wr_id: u64,
-    /// When it became visible.
+    /// Time at which it became visible.
     pub time_ps: u64,
-    /// Status and opcode as `enum ibv_wc_status` and `enum ibv_wc_opcode` number them.
+    /// Status and opcode as in `enum ibv_wc_status` and `enum ibv_wc_opcode`.
     pub status: u32,
     pub opcode: u32,
     pub byte_len: u32,
-    /// Immediate data in host order, or the key that was taken back: [`flags::WITH_IMMEDIATE`], [`flags::WITH_INVALIDATE`].
+    /// Immediate data in host order, or the invalidated key: [`flags::WITH_IMMEDIATE`],
+    /// [`flags::WITH_INVALIDATE`].
     pub immediate: u32,
     pub qpn: u32,
     pub source_qpn: u32,
     /// [`flags`].
     pub flags: u32,
-    /// Send requests of the queue pair retired so far, this one included (wraps).
+    /// Number of send requests of the queue pair retired so far, with this request (wraps).
     pub send_retired: u32,
     pub pkey_index: u16,
     pub source_lid: u16,
@@ -28,7 +29,7 @@ pub struct Cqe {
     pub path_bits: u8,
     pub reserved: [u8; 2],
     pub vendor_error: u32,
-    /// Shared receive queue whose request this completes, or 0.
+    /// Shared receive queue of the completed request, or 0.
     pub srq: u32,
 }
 
@@ -39,27 +40,28 @@ pub mod flags {
     /// A completion of the receive queue.
     pub const RECEIVE: u32 = 4;
     pub const WITH_INVALIDATE: u32 = 8;
-    /// Never from the engine: the posting thread has moved the data.
+    /// The engine never sets this: the posting thread has moved the data.
     pub const CARRIED_OUT_BY_PROGRAM: u32 = 16;
 }
 
-/// Head of a ring; as many entries follow it as the next power of two of `capacity`. Both counters only grow and wrap at 2^32: only
-/// with a power of two do the places go on from there as before.
+/// Head of a ring. The entries follow; their number is `capacity`, rounded up to a power of two.
+/// Both counters only grow and wrap at 2^32. Only with a power of two do the places continue across
+/// the wrap.
 #[repr(C, align(64))]
 pub struct CqRingHeader {
     pub produced: AtomicU32,
     pub consumed: AtomicU32,
     pub capacity: AtomicU32,
-    /// Set when a completion found no room (the CQ is in error then).
+    /// Set if a completion found no room. The CQ is then in error.
     pub overflowed: AtomicU32,
 }
 
-/// Bytes of a ring of `capacity` entries.
+/// Returns the bytes of a ring of `capacity` entries.
 pub const fn ring_bytes(capacity: u32) -> usize {
     size_of::<CqRingHeader>() + capacity.next_power_of_two() as usize * size_of::<Cqe>()
 }
 
-/// Where the entry of a counter begins, from the ring's start on.
+/// Returns the offset of the entry of a counter from the ring's start, in bytes.
 pub const fn entry_offset(counter: u32, capacity: u32) -> usize {
     let index = counter & (capacity.next_power_of_two() - 1);
     size_of::<CqRingHeader>() + index as usize * size_of::<Cqe>()
