@@ -1,4 +1,4 @@
-//! Starts programs on hosts, and ends all processes that they started.
+//! Starts programs on hosts, and ends all processes that were started.
 
 use crate::control::{ControlEvent, Mailbox};
 use crate::outputs::Outputs;

@@ -299,7 +299,7 @@ impl Shared {
         let header = self.ring(offset);
         let produced = header.produced.load(Ordering::Acquire);
         header.consumed.store(produced, Ordering::Release);
-        // SAFETY: the index is below the capacity of the ring.
+        // SAFETY: the index is below the number of entries for which the ring has room.
         unsafe { self.at(offset + entry_offset(produced.wrapping_sub(1), capacity)).cast::<Cqe>().read() }
     }
 
@@ -318,7 +318,7 @@ impl Shared {
             return false;
         }
         let at = offset + entry_offset(produced, capacity);
-        // SAFETY: the index is below the capacity of the ring.
+        // SAFETY: the index is below the number of entries for which the ring has room.
         unsafe { self.base.add(at).cast::<Cqe>().write(cqe) };
         header.produced.store(produced.wrapping_add(1), Ordering::Release);
         true
@@ -434,7 +434,7 @@ pub(crate) struct Process {
     pub(crate) objects: BTreeMap<u32, u32>,
     /// Number of registrations so far that let peers write. The process may spin on this memory.
     pub(crate) remotely_writable: u32,
-    /// Time at which the process ended.
+    /// Time at which the engine ended the process or noticed its end.
     pub(crate) ended_at: Option<SimTime>,
     /// Set if the process has announced its end. The system ends it at once, at any point of its
     /// other threads. These threads therefore get no more turns.

@@ -22,7 +22,7 @@ const GRACE_PART: u32 = 8;
 const GRACE_LEFT: u32 = 100;
 /// Interval between checks whether an awaited program is stopped or gone.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
-/// Most steps of an announcement: per nanosecond, and at once for clocks that hardly advance.
+/// Most steps of a slot: per nanosecond, and at once for clocks that hardly advance.
 const STEPS_PER_NANOSECOND: u64 = 2;
 const STEPS_AT_ONCE: u64 = 1 << 20;
 

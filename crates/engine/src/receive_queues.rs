@@ -300,7 +300,7 @@ impl Engine {
                 continue;
             }
             if self.awaits_queue_of_many((hca, qpn)) {
-                continue; // the engine would only get more work of it
+                continue; // the sender would only give the engine more work
             }
             self.receive_queues.forget_sender((hca, qpn));
             let given = self.receive_queues.given.get(&(hca, qpn)).copied().unwrap_or(0);

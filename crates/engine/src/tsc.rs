@@ -52,7 +52,7 @@ extern "C" fn on_fault(signal: i32, _info: *mut libc::siginfo_t, _context: *mut 
         release(); // the processor repeats the instruction
         return;
     }
-    // This is the engine's own fault. It repeats and then ends the engine, as it should. SAFETY:
-    // `signal` with the default action is async-signal-safe.
+    // This is the engine's own fault. It repeats and then ends the engine, as it should.
+    // SAFETY: `signal` is async-signal-safe, and this call only restores the default action.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
 }

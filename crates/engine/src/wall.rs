@@ -18,7 +18,8 @@ use std::time::Duration;
 const AHEAD_PICOS: u64 = 200_000_000;
 /// Most events of the World between two checks for requests of programs.
 const BATCH_EVENTS: usize = 512;
-/// Longest sleep while programs print through the engine, or Ctrl-C may arrive.
+/// Longest sleep while programs may print through the engine. The engine must also notice Ctrl-C
+/// soon.
 const SLEEP_MAX: Duration = Duration::from_millis(5);
 /// Longest sleep if no program prints through the engine, as in a persistent fabric.
 const QUIET_SLEEP_MAX: Duration = Duration::from_millis(100);

@@ -397,7 +397,7 @@ impl WallHarness {
         self.assert_pair_unharmed();
     }
 
-    /// Returns a word of the header that programs may write.
+    /// Returns a word of the header that programs can write.
     fn word(&self, which: u16) -> *const u8 {
         let header = self.engine.processes[LIAR].shared.header();
         match which % 8 {

@@ -58,7 +58,7 @@ pub struct SharedHeader {
     pub host_name: [u8; 64],
     /// Wall-clock date of simulated time zero, in seconds since 1970.
     pub epoch_seconds: u64,
-    /// CPU time of the program, in picoseconds.
+    /// CPU time that the program pays for each operation, in picoseconds.
     pub cost_post_send: u64,
     /// Additional time for each byte of inline data.
     pub cost_inline_byte: u64,
@@ -67,8 +67,8 @@ pub struct SharedHeader {
     pub cost_clock_read: u64,
     /// Seed of this process's random streams.
     pub seed: u64,
-    /// Number of times that a thread reads its token before it sleeps. 0 while the engine has no
-    /// processor of its own.
+    /// Number of times that a thread checks for its token before it sleeps. 0 while the engine has
+    /// no processor of its own.
     pub token_spins: AtomicU32,
     /// One of [`pace`].
     pub pace: u32,

@@ -42,7 +42,8 @@ pub struct ReceiveQueueHeader {
     /// For queues of several consumers. A thread that leaves fewer requests than this sets it to 0
     /// and notifies the engine. Only the engine sets another value.
     pub limit: AtomicU32,
-    /// Time of the creation or last reset of the queue pair. Older completions do not belong to it.
+    /// Time of the last creation, reset or return from the engine. Older completions do not belong
+    /// to this queue pair.
     pub since_ps: AtomicU64,
     pub produced: LineOf<AtomicU32>,
     pub consumed: LineOf<AtomicU32>,
@@ -74,8 +75,8 @@ impl ReceiveQueueHeader {
     }
 
     /// Shares the queue again and begins a new epoch, which invalidates all cached counters. Only
-    /// the engine calls this. No queue has had this number, because another queue may lie here
-    /// later.
+    /// the engine calls this. The number must be new to all queues, because another queue may lie
+    /// here later.
     pub fn begin_era(&self, era: u32) {
         self.mode.store(era.wrapping_mul(mode::MASK + 1) | mode::SHARED, Ordering::SeqCst);
     }
@@ -157,7 +158,8 @@ impl Arming {
         self.0.load(Ordering::Relaxed) & Self::KINDS != 0 && self.take(is_solicited, Self::DUE)
     }
 
-    /// Returns the same for a completion of the engine, which raises the event itself immediately.
+    /// Returns whether a completion of the engine raises the event. The engine then raises it
+    /// immediately.
     pub fn disarm(&self, is_solicited: bool) -> bool {
         self.take(is_solicited, 0)
     }
