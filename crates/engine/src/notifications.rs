@@ -106,8 +106,8 @@ impl Engine {
         is_due
     }
 
-    /// Returns the CQs in which a queue pair can cause due events: its receive CQ, that of its peer,
-    /// and those of their XRC domain.
+    /// Returns the CQs in which a queue pair can cause due events: its receive CQ, that of its
+    /// peer, and those of their XRC domain.
     pub(crate) fn queues_around(&self, hca: HcaId, qpn: Qpn) -> Vec<CqHandle> {
         let Some((_, qp)) = self.world.find_qp(hca, qpn) else { return Vec::new() };
         let peer = self.peer_of(hca, &qp);

@@ -344,8 +344,8 @@ impl Engine {
         }
     }
 
-    /// Handles a deadlock. In simulated time a permanent deadlock ends the run. In wall pace programs
-    /// may not need the stuck packets.
+    /// Handles a deadlock. In simulated time a permanent deadlock ends the run. In wall pace
+    /// programs may not need the stuck packets.
     fn deadlocked(&mut self, waits: String, is_broken_up: bool) {
         if is_broken_up {
             self.warn(format!(
