@@ -139,8 +139,8 @@ mod tests {
         // The engine takes over the queue with its two requests, and returns it with one of them.
         queue.set_mode(mode::ENGINE);
         queue.consumed.0.store(2, Ordering::Relaxed);
-        queue.begin_era(1);
-        let next = RqConsumerLock::of(&queue, false).expect("the era is another one");
+        queue.begin_epoch(1);
+        let next = RqConsumerLock::of(&queue, false).expect("the epoch is another one");
         assert!(!stopped.is_valid() && !stopped.take_front());
         drop(stopped);
         assert!(RqConsumerLock::of(&queue, false).is_none(), "the lock is still the next one's");

@@ -71,7 +71,7 @@ impl DirectTables {
     }
 
     /// Returns a number for the next epoch of a receive queue.
-    pub(crate) fn next_era(&self) -> u32 {
+    pub(crate) fn next_epoch(&self) -> u32 {
         self.next_serial() as u32
     }
 

@@ -174,7 +174,7 @@ impl Engine {
         let header = open.header();
         header.since_ps.store(self.now.as_picos(), Ordering::SeqCst);
         header.produced.0.store(header.consumed.0.load(Ordering::SeqCst), Ordering::SeqCst);
-        header.begin_era(self.direct.next_era());
+        header.begin_epoch(self.direct.next_epoch());
         self.receive_queues.shared.forget_queue(QueueName::Own(hca, qpn));
     }
 
@@ -348,7 +348,7 @@ impl Engine {
         let since = SimTime::from_picos(self.now.max(self.world.now()).as_picos() + 1).max(open.queue.since);
         self.note_since(hca, qpn, since);
         header.since_ps.store(since.as_picos(), Ordering::SeqCst);
-        header.begin_era(self.direct.next_era());
+        header.begin_epoch(self.direct.next_epoch());
     }
 }
 

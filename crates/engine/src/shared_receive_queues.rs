@@ -85,7 +85,7 @@ impl Engine {
         match self.open_queue(QueueName::Shared(srq)) {
             Some(open) => {
                 open.header().since_ps.store(since.as_picos(), Ordering::SeqCst);
-                open.header().begin_era(self.direct.next_era());
+                open.header().begin_epoch(self.direct.next_epoch());
                 self.publish_shared_queue(srq, hca, init, &queue);
             }
             None => self.drop_shared_queue(srq),
@@ -189,8 +189,8 @@ impl Engine {
     /// holds back one request, once.
     fn consumer_of(&self, name: QueueName, header: &ReceiveQueueHeader) -> Option<(usize, Transfers)> {
         let (locked_in, pid) = split_consumer(header.consumer.0.load(Ordering::Acquire));
-        let is_of_this_era = mode::era_of(locked_in) == mode::era_of(header.mode.load(Ordering::Relaxed));
-        let consumer = self.processes.living().find(|process| is_of_this_era && process.pid as u32 == pid)?;
+        let is_of_this_epoch = mode::epoch_of(locked_in) == mode::epoch_of(header.mode.load(Ordering::Relaxed));
+        let consumer = self.processes.living().find(|process| is_of_this_epoch && process.pid as u32 == pid)?;
         let process = consumer.number.0 as usize;
         let is_known = self.receive_queues.shared.aside.iter().any(|aside| aside.name == name && aside.process == process);
         let transfers = consumer.transfers();
@@ -304,7 +304,7 @@ impl Engine {
         if let QueueName::Shared(srq) = name {
             header.limit.store(self.world.srq_limit(srq), Ordering::SeqCst);
         }
-        header.begin_era(self.direct.next_era());
+        header.begin_epoch(self.direct.next_epoch());
         self.receive_queues.shared.held.remove(&name);
     }
 

@@ -26,8 +26,8 @@ pub mod mode {
         word & MASK
     }
 
-    /// Returns the epoch, which the code calls era, for comparison with others.
-    pub const fn era_of(word: u32) -> u32 {
+    /// Returns the epoch for comparison with others.
+    pub const fn epoch_of(word: u32) -> u32 {
         word & !MASK
     }
 }
@@ -77,8 +77,8 @@ impl ReceiveQueueHeader {
     /// Shares the queue again and begins a new epoch, which invalidates all cached counters. Only
     /// the engine calls this. The number must be new to all queues, because another queue may lie
     /// here later.
-    pub fn begin_era(&self, era: u32) {
-        self.mode.store(era.wrapping_mul(mode::MASK + 1) | mode::SHARED, Ordering::SeqCst);
+    pub fn begin_epoch(&self, epoch: u32) {
+        self.mode.store(epoch.wrapping_mul(mode::MASK + 1) | mode::SHARED, Ordering::SeqCst);
     }
 }
 
