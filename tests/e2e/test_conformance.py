@@ -8,24 +8,24 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Softband
 
-GUEST = ROOT / "crates" / "guest" / "tests" / "c"
-NAMES = sorted(source.stem for source in GUEST.glob("*.c"))
+SHIM = ROOT / "crates" / "shim" / "tests" / "c"
+NAMES = sorted(source.stem for source in SHIM.glob("*.c"))
 
 
 @pytest.fixture(scope="session")
-def guest_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("guest")
+def shim_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shim")
     for name in NAMES:
-        command = ["cc", "-O1", "-o", str(folder / name), str(GUEST / f"{name}.c"), "-lpthread", "-lrt"]
+        command = ["cc", "-O1", "-o", str(folder / name), str(SHIM / f"{name}.c"), "-lpthread", "-lrt"]
         subprocess.run(command, check=True, timeout=120)
     return folder
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_same_program_holds_under_the_kernel_and_in_virtual_time(softband: Softband, guest_programs: Path, name: str) -> None:
-    native = subprocess.run([str(guest_programs / name)], capture_output=True, text=True, timeout=120, check=False)
+def test_the_same_program_holds_under_the_kernel_and_in_simulated_time(softband: Softband, shim_programs: Path, name: str) -> None:
+    native = subprocess.run([str(shim_programs / name)], capture_output=True, text=True, timeout=120, check=False)
     assert native.returncode == 0, native.stdout + native.stderr
-    outcome = softband.run("two-hosts", ("a", str(guest_programs / name))).assert_ok()
+    outcome = softband.run("two-hosts", ("a", str(shim_programs / name))).assert_ok()
     assert f"{name}: ok" in outcome.program("a-0")
 
 

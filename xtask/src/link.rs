@@ -69,7 +69,7 @@ fn verbs_symbols() -> Result<BTreeSet<String>> {
 }
 
 fn libc_symbols() -> Result<BTreeSet<String>> {
-    let list = root().join("crates/guest/symbols.txt");
+    let list = root().join("crates/shim/symbols.txt");
     if list.exists() { symbol_list(&list) } else { Ok(BTreeSet::new()) }
 }
 

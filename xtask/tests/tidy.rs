@@ -21,8 +21,8 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("ipc", &[]),
     ("client", &["ipc"]),
     ("libibverbs", &["types", "wire", "abi", "client", "ipc"]),
-    ("guest", &["client", "ipc"]),
-    ("preload", &["guest", "libibverbs"]),
+    ("shim", &["client", "ipc"]),
+    ("preload", &["shim", "libibverbs"]),
     ("engine", &["types", "sim", "model", "fabric", "catalog", "ipc"]),
     ("cli", &["types", "sim", "fabric", "catalog", "engine", "workload", "parallel"]),
 ];
@@ -118,7 +118,7 @@ fn no_part_is_named_in_code() {
     let names: Vec<String> =
         parts.iter().filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).filter(|name| name.len() > 6).collect();
     assert!(names.len() > 10);
-    for name in ["sim", "model", "fabric", "workload", "parallel", "engine", "client", "guest", "libibverbs"] {
+    for name in ["sim", "model", "fabric", "workload", "parallel", "engine", "client", "shim", "libibverbs"] {
         let mut code = Vec::new();
         files(&root().join("crates").join(name).join("src"), &[".rs"], &mut code);
         for path in code {

@@ -1,5 +1,5 @@
 //! The files that a host's programs find below `/sys/class/infiniband*` and `/dev/infiniband`. Each
-//! host has a folder, to which the library in its programs redirects these paths (`guest/files`).
+//! host has a folder, to which the library in its programs redirects these paths (`shim/files`).
 //! The folder looks like the kernel's and follows the fabric file.
 
 use crate::pace::Engine;

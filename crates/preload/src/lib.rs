@@ -4,10 +4,10 @@
 //! The crates below define C symbols; their names here link them in. This crate provides their
 //! memory allocator.
 
-extern crate softband_guest as _;
 extern crate softband_libibverbs as _;
+extern crate softband_shim as _;
 
-use softband_guest::allocator::Private;
+use softband_shim::allocator::Private;
 
 #[global_allocator]
 static ALLOCATOR: Private = Private::new();

@@ -40,28 +40,28 @@ unsafe fn replace(envp: Strings, exec: impl FnOnce(Strings) -> c_int) -> c_int {
 
 /// Implements the variadic functions. `search` selects a search along PATH.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn softband_guest_exec(path: *const c_char, argv: Strings, envp: Strings, search: c_int) -> c_int {
+pub unsafe extern "C" fn softband_shim_exec(path: *const c_char, argv: Strings, envp: Strings, search: c_int) -> c_int {
     replace(envp, |envp| if search != 0 { real::execvpe(path, argv, envp) } else { real::execve(path, argv, envp) })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execve(path: *const c_char, argv: Strings, envp: Strings) -> c_int {
-    softband_guest_exec(path, argv, envp, 0)
+    softband_shim_exec(path, argv, envp, 0)
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execv(path: *const c_char, argv: Strings) -> c_int {
-    softband_guest_exec(path, argv, environment::current(), 0)
+    softband_shim_exec(path, argv, environment::current(), 0)
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvp(file: *const c_char, argv: Strings) -> c_int {
-    softband_guest_exec(file, argv, environment::current(), 1)
+    softband_shim_exec(file, argv, environment::current(), 1)
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvpe(file: *const c_char, argv: Strings, envp: Strings) -> c_int {
-    softband_guest_exec(file, argv, envp, 1)
+    softband_shim_exec(file, argv, envp, 1)
 }
 
 #[unsafe(no_mangle)]

@@ -19,7 +19,7 @@ static ENDED: AtomicBool = AtomicBool::new(false);
 /// Marker of the first copy of this library. A second copy in the process finds it by this name and
 /// stays inactive.
 #[unsafe(no_mangle)]
-pub static softband_guest_marker: AtomicU8 = AtomicU8::new(0);
+pub static softband_shim_marker: AtomicU8 = AtomicU8::new(0);
 
 /// Returns whether this process takes part in a fabric. The first call attaches, because
 /// constructors of other libraries may ask for the time before ours runs.
@@ -55,8 +55,8 @@ fn start() -> bool {
 
 fn is_first_copy() -> bool {
     // SAFETY: the name ends with a NUL.
-    let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"softband_guest_marker".as_ptr()) };
-    first.is_null() || std::ptr::eq(first.cast(), &raw const softband_guest_marker)
+    let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"softband_shim_marker".as_ptr()) };
+    first.is_null() || std::ptr::eq(first.cast(), &raw const softband_shim_marker)
 }
 
 fn attach() -> bool {

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 extern char **environ;
-int softband_guest_exec(const char *path, char *const argv[], char *const envp[], int search);
+int softband_shim_exec(const char *path, char *const argv[], char *const envp[], int search);
 
 /* Fills argv (unless it is NULL) and returns the number of arguments before the NULL. Sets
  * *environment to the argument after it. */
@@ -31,7 +31,7 @@ static size_t collect(const char *first, va_list arguments, const char **argv, c
         va_start(arguments, first);                                            \
         collect(first, arguments, argv, environment_pointer);                  \
         va_end(arguments);                                                     \
-        return softband_guest_exec(path, (char *const *)argv, environment, search); \
+        return softband_shim_exec(path, (char *const *)argv, environment, search); \
     }
 
 DEFINE_EXECL(execl, 0, NULL)

@@ -2,5 +2,5 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=src/variadic.c");
-    cc::Build::new().file("src/variadic.c").pic(true).warnings(true).compile("softband_guest_variadic");
+    cc::Build::new().file("src/variadic.c").pic(true).warnings(true).compile("softband_shim_variadic");
 }
