@@ -329,6 +329,7 @@ def test_a_machine_that_is_short_of_something_is_told_of_in_one_line(softband: S
     if done.returncode == 0:
         assert "mthca0" in done.stdout, done.stderr
         return
-    assert "panicked" not in done.stderr and done.returncode in (1, 2, 127, 255), done
+    # 112: the program's own library has found that it cannot attach.
+    assert "panicked" not in done.stderr and done.returncode in (1, 2, 112, 127, 255), done
     lines = [line for line in done.stderr.splitlines() if "ulimit" in line or "softband" in line]
     assert lines, done
