@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Atomic operations, by whatever way they take.
+ * Atomic operations, directly and through the engine.
  *   atomics           what they do and refuse, between two queue pairs of one process; with "stop", while the engine stands still, too
  *   atomics beside    the same with memory that is registered while others have signals blocked: threads that make threads, and the kernel's
  *   atomics serve N   owns a word, which N connections change at the same time, and its own threads where NATIVE is given behind

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * RDMA writes and reads where posting threads may carry them out themselves: whatever way they take, they must do and refuse the same.
+ * RDMA writes and reads that posting threads may carry out themselves. Both ways must do and refuse the same.
  * Two queue pairs of one process, connected to each other. */
 #include "verbs_common.h"
 #include <pthread.h>

@@ -1,4 +1,4 @@
-"""A run in simulated time goes on whatever a process of it tells the engine by hand."""
+"""A run in simulated time goes on if one of its processes speaks to the engine by hand."""
 
 from __future__ import annotations
 

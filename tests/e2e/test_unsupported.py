@@ -1,4 +1,4 @@
-"""Whatever Softband does not have says so in one line, and the program goes on."""
+"""Each missing feature names itself in one line, and the program goes on."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ fn receive(number: u64, connection: &mut Connection, mailbox: &Mailbox, admissio
         }
         true
     } else if len == size_of::<Command>() {
-        hear_command(socket, bytemuck::pod_read_unaligned(&buffer[..len]), mailbox)
+        receive_command(socket, bytemuck::pod_read_unaligned(&buffer[..len]), mailbox)
     } else if len == size_of::<FileRequest>() {
         hand_out_file(socket, bytemuck::pod_read_unaligned(&buffer[..len]), admission)
     } else {
@@ -226,7 +226,7 @@ fn receive(number: u64, connection: &mut Connection, mailbox: &Mailbox, admissio
 
 /// Passes a command on if the fabric's own user or root sent it. Programs need a ticket instead,
 /// because they may have changed their user.
-fn hear_command(socket: &OwnedFd, command: Command, mailbox: &Mailbox) -> bool {
+fn receive_command(socket: &OwnedFd, command: Command, mailbox: &Mailbox) -> bool {
     let (Ok(credentials), Ok(own)) = (rustix::net::sockopt::socket_peercred(socket), socket.as_fd().try_clone_to_owned()) else { return false };
     if !credentials.uid.is_root() && credentials.uid != rustix::process::geteuid() {
         return false;

@@ -270,8 +270,8 @@ impl Engine {
         let key = mr.0;
         let (Some(entry), Some((hca, init))) = (self.direct.key(key), self.world.region(mr)) else { return };
         let owner = &self.processes[init.owner.0 as usize];
-        // The file has no room for higher addresses, whatever the program says: peers would fault
-        // there.
+        // The file has no room for higher addresses. Peers would fault there, even if the program
+        // asks for it.
         let is_shared = is_shared && init.address.checked_add(init.len_bytes).is_some_and(|end| end <= QUEUES_OFFSET);
         let file = if is_shared { owner.shared.memory_file_number() } else { 0 };
         if let Some(file) = owner.shared.memory_file().filter(|_| is_shared) {

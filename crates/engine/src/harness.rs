@@ -10,7 +10,7 @@ use softband_ipc::layout::{PAYLOAD_BYTES, POSTED_BYTES};
 use softband_types::ProcessId;
 use std::sync::atomic::Ordering;
 
-/// An attached process on host 0 that says whatever the caller wants it to say.
+/// An attached process on host 0 that sends the caller's messages, valid or not.
 pub struct Harness(Engine);
 
 impl Harness {

@@ -172,7 +172,7 @@ class Box:
 
 
 def y_axis(box: Box, scale: Scale, title: str) -> list[str]:
-    """Lines across the data with their values, and what they are of, above the axis."""
+    """Draws lines across the data with their values. The title stands above the axis."""
     parts = [text(4, box.top - 12, title)]
     for value in scale.ticks():
         y = scale.at(value)

@@ -170,7 +170,7 @@ def _make_room(question: Question, softband: Softband, out: Path, console: Conso
         options = " ".join(theirs.get("options", []))
         whose = f"of {theirs.get('workload')} {options}".rstrip() + f" on {theirs.get('fabric')}"
         raise LabError(path, f"holds a sweep of {keys} {whose}", "another --out, or what that sweep had")
-    # Where nobody knows any more what they are of, cells still know it themselves.
+    # Cells name their own question, even if the folder no longer does.
     former = Store(out).clear(ModelJob.tables, [(job, content_key(job, softband)) for job in question.jobs()])
     if former:
         of_what = "another text of the fabric or workload, or of another softband" if theirs else "other values"

@@ -98,7 +98,7 @@ impl<'a> Channels<'a> {
             .map(|(next, output)| self.first_port[next] + output)
     }
 
-    /// Returns the dependencies of ports, whatever the lanes.
+    /// Returns the dependencies of ports, on all lanes together.
     fn without_lanes(&self, following: &[PortSet]) -> Vec<Vec<u32>> {
         (0..self.ports.len()).map(|port| self.onward(port, following).map(|output| output as u32).collect()).collect()
     }

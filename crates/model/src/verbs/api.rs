@@ -178,8 +178,8 @@ pub struct QpInit {
 /// Attributes of a new shared receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SrqInit {
-    /// Domain against which receive buffers are checked, whatever queue pair takes the request
-    /// (IBTA 10.2.9.1).
+    /// Domain of the receive buffers. It counts for each queue pair that takes a request (IBTA
+    /// 10.2.9.1).
     pub pd: PdHandle,
     pub max_wr: u32,
     pub max_sge: u32,

@@ -42,7 +42,7 @@ impl<T> Table<T> {
         if slot.generation == handle as u8 { slot.value.as_ref() } else { None }
     }
 
-    /// Returns the object at an index, whatever its generation, and its handle.
+    /// Returns the object at an index, of any generation, and its handle.
     pub fn by_index(&self, index: u32) -> Option<(u32, &T)> {
         let slot = self.slots.get(index as usize)?;
         slot.value.as_ref().map(|value| (index << 8 | u32::from(slot.generation), value))

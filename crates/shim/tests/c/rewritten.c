@@ -1,5 +1,5 @@
-/* Frequent counter reads are rewritten. Only rax, rdx (and rcx of rdtscp) may change, whatever
- * code surrounds them. */
+/* Frequent counter reads are rewritten. Only rax, rdx (and rcx of rdtscp) may change, in
+ * any surrounding code. */
 #include "check.h"
 #include <signal.h>
 #include <string.h>

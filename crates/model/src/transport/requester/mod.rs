@@ -44,7 +44,7 @@ pub struct Requester {
     halted: bool,
     deadline: Option<SimTime>,
     ack_timer: AckTimer,
-    /// Longest wait for an acknowledgement, whatever the queue pair is set to.
+    /// Longest wait for an acknowledgement. It overrides a longer timeout of the queue pair.
     ack_wait_max: Option<SimDuration>,
     /// Counts of repeats, once there is something to count.
     repeats: Option<Box<Repeats>>,

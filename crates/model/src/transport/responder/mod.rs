@@ -95,8 +95,8 @@ pub(super) struct Receiving<'a> {
     pub srq_limit: Option<SrqHandle>,
 }
 
-/// Checks whether a queue pair with these rights takes requests of this kind, whatever memory they
-/// name, and however much of it.
+/// Checks whether a queue pair with these rights takes requests of this kind. The memory of a
+/// request does not matter here.
 fn takes(access: &Access, kind: &PacketKind) -> bool {
     match kind {
         PacketKind::Write { .. } | PacketKind::AtomicWrite { .. } => access.remote_write,
