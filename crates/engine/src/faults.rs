@@ -1,7 +1,7 @@
 //! Faults on the program side: dead hosts, port states that programs see, and traffic that no
 //! longer bypasses the engine.
 
-use crate::pace::{Engine, Pace};
+use crate::engine::{Engine, Pace};
 use softband_fabric::faults::{FaultKind, FaultSpec};
 use softband_model::verbs::api::QpSnapshot;
 use softband_types::{HcaId, PortNumber, QpType};

@@ -1,10 +1,10 @@
 //! An engine without programs, as a target for messages of fuzzing and property tests.
 
-use crate::context_switch::Processors;
-use crate::control::Mailbox;
-use crate::launch::Libraries;
-use crate::pace::{Engine, Event, Pace};
-use crate::process::{ProcessState, ThreadState};
+use crate::control::socket::Mailbox;
+use crate::engine::{Engine, Event, Pace};
+use crate::process::image::{ProcessState, ThreadState};
+use crate::process::launch::Libraries;
+use crate::scheduler::context_switch::Processors;
 use softband_fabric::spec::FabricSpec;
 use softband_ipc::layout::{PAYLOAD_BYTES, POSTED_BYTES};
 use softband_types::ProcessId;

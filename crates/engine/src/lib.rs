@@ -12,64 +12,24 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // only the engine reads clocks and uses threads and sockets
 
-mod absent;
-mod admission;
-mod agenda;
-mod attach;
-mod calls;
-mod completion_queues;
-mod context_switch;
 mod control;
-mod control_events;
-mod convert;
-mod cq_producers;
-mod daemon;
-mod datagrams;
-mod direct;
+mod engine;
 mod faults;
-mod files;
 #[doc(hidden)]
 pub mod harness;
-mod launch;
-mod lifecycle;
-mod memory;
-mod native_waits;
-mod network;
-mod notifications;
-mod objects;
+mod host;
 mod options;
-mod outputs;
-mod pace;
-mod posts;
 mod process;
-mod processes;
-mod quiescence;
-mod quota;
-mod receive_queues;
-mod regions;
-mod remote;
+mod realtime;
 mod report;
-mod shared_queues;
-mod shared_receive_queues;
-mod shared_words;
-mod sockets;
-mod sweep;
-mod system_process;
-mod threads;
-mod tickets;
-mod time_limit;
-mod tsc;
-mod vain_polls;
-mod verbs;
-mod waits;
-mod wall;
-#[doc(hidden)]
-pub mod wall_harness;
-mod work;
+mod rpc;
+mod scheduler;
 
-pub use launch::{Program, ProgramOutput, arguments_of};
-pub use pace::{Engine, Failure, Interrupt, Options, Pace};
-pub use remote::{Pass, Remote};
+pub use control::remote::{Pass, Remote};
+pub use engine::{Engine, Failure, Interrupt, Options, Pace};
+pub use process::launch::{Program, ProgramOutput, arguments_of};
+#[doc(hidden)]
+pub use realtime::harness as wall_harness;
 pub use report::{ProgramReport, RunReport};
-pub use time_limit::Limits;
-pub use work::ThreadWork;
+pub use scheduler::time_limit::Limits;
+pub use scheduler::work::ThreadWork;

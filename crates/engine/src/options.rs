@@ -1,6 +1,6 @@
 //! Options of a run, and the reasons for which it may fail.
 
-use crate::time_limit::Limits;
+use crate::scheduler::time_limit::Limits;
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -1,6 +1,6 @@
 //! Results of a run: durations, exit statuses, warnings.
 
-use crate::pace::{Engine, Failure};
+use crate::engine::{Engine, Failure};
 use serde::Serialize;
 use std::time::Duration;
 

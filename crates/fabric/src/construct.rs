@@ -1,12 +1,12 @@
 //! Builds a World from a fabric's specification: nodes, trained links, and the subnet manager's
 //! settings.
 
-use crate::partition::OwnPartition;
-use crate::port::{Cabling, EthernetPort, Owner, Port, Traffic};
-use crate::port_counters::EthernetCounters;
+use crate::link::counters::EthernetCounters;
+use crate::link::port::{Cabling, EthernetPort, Owner, Port, Traffic};
+use crate::pdes::partition::OwnPartition;
+use crate::pdes::timeline::Timeline;
 use crate::slab::Slab;
 use crate::spec::{CableSpec, EthernetFlowControl, FabricSpec, HcaSpec, PortRef};
-use crate::timeline::Timeline;
 use crate::world::{Hca, ProcessingEngine, SwitchNode, World};
 use softband_model::bus::{Bus, MemoryController, SharedBus};
 use softband_model::link::{Arbiter, CreditLedger, FlowControl, Framing, PauseLoop, ReceiveBuffer, blocks_per_lane};
@@ -50,7 +50,7 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
         reports: Slab::default(),
         copies_left: Slab::default(),
         delivered_bytes: 0,
-        transfers: crate::transfers::Transfers::default(),
+        transfers: crate::hca::transfers::Transfers::default(),
         sm_lid: Lid::NONE,
         routes: Routes::new(Routing::MinimumHop, &[]).expect("any fabric can have it"),
         port_of_lid: Vec::new(),
@@ -68,7 +68,7 @@ pub(crate) fn world(spec: &FabricSpec, seed: u64) -> World {
     }
     number_networks(&mut world);
     assign_lids(&mut world);
-    crate::routes::set_routes(&mut world);
+    crate::subnet::routes::set_routes(&mut world);
     world.add_faults(&spec.faults);
     world
 }

@@ -2,16 +2,16 @@
 
 use crate::event::Event;
 use crate::faults::{Faults, Loss};
+use crate::hca::queue_pairs::{Post, QpSlot};
+use crate::hca::receive::InFlight;
+use crate::hca::send_engine::Work;
+use crate::hca::transfers::Transfers;
+use crate::link::port::Port;
 use crate::notice::Notice;
-use crate::partition::OwnPartition;
-use crate::port::Port;
-use crate::queue_pairs::{Post, QpSlot};
-use crate::receive::InFlight;
-use crate::send_engine::Work;
+use crate::pdes::partition::OwnPartition;
+use crate::pdes::timeline::Timeline;
 use crate::slab::Slab;
 use crate::spec::FabricSpec;
-use crate::timeline::Timeline;
-use crate::transfers::Transfers;
 use softband_model::bus::{Bus, MemoryController, SharedBus};
 use softband_model::link::{FlowControl, Framing};
 use softband_model::management::Routes;

@@ -7,7 +7,7 @@
 extern crate softband_libibverbs as _;
 extern crate softband_shim as _;
 
-use softband_shim::allocator::Private;
+use softband_shim::runtime::allocator::Private;
 
 #[global_allocator]
 static ALLOCATOR: Private = Private::new();

@@ -6,7 +6,7 @@
 //! attached to an engine, and in a thread that the engine does not know.
 //!
 //! **Invariant:** no code here calls an interposed function by its C name, including through `std`
-//! (no `std::thread`, `std::net`, `Instant`). Originals come from [`real`], system calls from
+//! (no `std::thread`, `std::net`, `Instant`). Originals come from [`clib::real`], system calls from
 //! rustix.
 //!
 //! **Safety.** The exported functions are C functions. Their callers must pass the arguments that
@@ -18,45 +18,14 @@
 #![allow(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
 #[macro_use]
-pub mod real;
+pub mod clib;
 
-pub mod alarm;
-pub mod allocator;
-pub mod attach;
-pub mod children;
-pub mod clock;
-pub mod descriptors;
-pub mod doorbell;
-pub mod environment;
-pub mod epoll;
-pub mod exec;
-pub mod files;
-pub mod handlers;
-pub mod interest;
-pub mod io;
-pub mod locks;
-pub mod machine;
-pub mod missing;
-pub mod names;
-pub mod pace;
-pub mod pid;
-pub mod poll;
+pub mod fd;
 pub mod process;
-pub mod random;
-pub mod random_files;
-pub mod raw;
-pub mod select;
-pub mod semaphore;
-pub mod shell;
-pub mod signals;
-pub mod sigwait;
-pub mod sleep;
+pub mod runtime;
+pub mod signal;
 pub mod socket;
-pub mod spawn;
 pub mod spin;
-pub mod symbols;
-pub mod threads;
-pub mod timerfd;
+pub mod sync;
+pub mod time;
 pub mod tsc;
-pub mod wait;
-pub mod world;

@@ -1,7 +1,7 @@
 //! The fault state of a World: the downtime and corruption of each cable, and the counts of both.
 
 use super::{BitErrorRate, FaultKind, FaultSpec, PacketClass};
-use crate::port::Traffic;
+use crate::link::port::Traffic;
 use crate::spec::FabricSpec;
 use softband_model::packet::PacketKind;
 use softband_sim::{RandomStream, SimTime};

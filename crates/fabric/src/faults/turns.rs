@@ -3,10 +3,10 @@
 use super::{FaultCounters, FaultKind, FaultSpec, Faults, Loss};
 use crate::construct::port_of;
 use crate::event::Event;
+use crate::link::port::{Cabling, Owner, Port, Traffic};
+use crate::link::tx_pending::Ready;
 use crate::notice::Notice;
-use crate::port::{Cabling, Owner, Port, Traffic};
-use crate::timeline::Source;
-use crate::tx_pending::Ready;
+use crate::pdes::timeline::Source;
 use crate::world::{Transit, World};
 use softband_model::link::{Framing, Sending};
 use softband_model::verbs::api::HostMemory;

@@ -3,10 +3,10 @@
 use super::native::fabric_address;
 use super::open::stream;
 use super::stream::{receive, send as send_parts};
-use crate::descriptors::blocking_natively;
-use crate::real;
+use crate::clib::real;
+use crate::fd::descriptors::blocking_natively;
+use crate::runtime::world::{active, fail, walled};
 use crate::spin;
-use crate::world::{active, fail, walled};
 use libc::{c_int, c_void, iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use softband_client::Errno;
 
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __recv_chk(fd: c_int, data: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t {
-    crate::io::check_room(len, room);
+    crate::fd::io::check_room(len, room);
     recv(fd, data, len, flags)
 }
 
@@ -117,6 +117,6 @@ pub unsafe extern "C" fn __recvfrom_chk(
     from: *mut sockaddr,
     from_len: *mut socklen_t,
 ) -> ssize_t {
-    crate::io::check_room(len, room);
+    crate::fd::io::check_room(len, room);
     recvfrom(fd, data, len, flags, from, from_len)
 }

@@ -6,4 +6,5 @@ pub mod message;
 pub mod names;
 pub mod native;
 pub mod open;
+pub mod resolver;
 pub mod stream;

@@ -2,8 +2,8 @@
 
 use super::address;
 use super::open::{family, stream};
-use crate::real;
-use crate::world::fail;
+use crate::clib::real;
+use crate::runtime::world::fail;
 use libc::{c_int, c_void, sockaddr, socklen_t};
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::{Object, Op, SocketNames, SocketShutdown};

@@ -7,8 +7,8 @@
 
 use super::address;
 use super::open::family;
-use crate::real;
-use crate::world::{errno, set_errno, walled};
+use crate::clib::real;
+use crate::runtime::world::{errno, set_errno, walled};
 use libc::{c_int, sockaddr, sockaddr_in6, socklen_t, timespec};
 use softband_client as client;
 
@@ -136,7 +136,7 @@ pub unsafe fn fabric_address<R>(fd: c_int, to: *const sockaddr, len: socklen_t, 
 pub unsafe fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
     let Some((asked, target)) = target(fd, to, len) else { return real::connect(fd, to, len) };
     bind_source(fd);
-    let waits = option(fd, libc::SO_TYPE) == libc::SOCK_STREAM && !is_any_or_loopback(asked) && !crate::descriptors::is_nonblocking(fd);
+    let waits = option(fd, libc::SO_TYPE) == libc::SOCK_STREAM && !is_any_or_loopback(asked) && !crate::fd::descriptors::is_nonblocking(fd);
     let until = now_millis() + patience_millis(fd);
     let mut pause = RETRY_FIRST_MILLIS;
     loop {

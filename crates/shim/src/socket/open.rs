@@ -1,9 +1,9 @@
 //! Creates sockets and connections.
 
 use super::{address, native};
-use crate::descriptors::{blocking_natively, is_nonblocking, ours, wait_object, wait_or_again};
-use crate::real;
-use crate::world::{active, deadline_after, fail, timeval_picos, walled};
+use crate::clib::real;
+use crate::fd::descriptors::{blocking_natively, is_nonblocking, ours, wait_object, wait_or_again};
+use crate::runtime::world::{active, deadline_after, fail, timeval_picos, walled};
 use libc::{c_int, sockaddr, socklen_t, timeval};
 use softband_client::fds::{Entry, Kind};
 use softband_client::{self as client, Errno, fds, warn};
@@ -140,7 +140,11 @@ pub unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t)
         let mut kind_len = size_of::<c_int>() as socklen_t;
         real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_TYPE, (&raw mut kind).cast(), &raw mut kind_len);
         // A datagram socket only records its peer.
-        return if active() && kind != libc::SOCK_DGRAM { crate::world::away(|| real::connect(fd, to, len)) } else { real::connect(fd, to, len) };
+        return if active() && kind != libc::SOCK_DGRAM {
+            crate::runtime::world::away(|| real::connect(fd, to, len))
+        } else {
+            real::connect(fd, to, len)
+        };
     };
     let target = address::read(to, len);
     let outcome = match target {
@@ -151,7 +155,7 @@ pub unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t)
         Ok(()) => {}
         Err(Errno(libc::ENETUNREACH)) => {
             leave_to_kernel(fd);
-            return crate::world::away(|| real::connect(fd, to, len));
+            return crate::runtime::world::away(|| real::connect(fd, to, len));
         }
         Err(Errno(errno)) => return fail(errno),
     }

@@ -1,9 +1,9 @@
 //! Sends and receives bytes of the engine's stream sockets, for all calls of the C library.
 
 use super::open::timeout_deadline;
-use crate::descriptors::{is_nonblocking, wait_object};
-use crate::pace::{empty_poll, pay_for_call};
-use crate::signals;
+use crate::fd::descriptors::{is_nonblocking, wait_object};
+use crate::signal::actions;
+use crate::time::pace::{empty_poll, pay_for_call};
 use libc::{c_int, iovec};
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::readiness::{READABLE, WRITABLE};
@@ -17,7 +17,7 @@ const CHUNK_BYTES: usize = PAYLOAD_BYTES - 64;
 fn wait(fd: c_int, object: u32, flags: c_int, interest: u32, deadline: u64) -> Result<(), Errno> {
     if flags & libc::MSG_DONTWAIT != 0 || is_nonblocking(fd) {
         if interest == WRITABLE {
-            crate::epoll::found_full(fd);
+            crate::fd::epoll::found_full(fd);
         }
         empty_poll();
         return Err(Errno(libc::EAGAIN));
@@ -58,7 +58,7 @@ pub unsafe fn send(fd: c_int, object: u32, parts: &[iovec], flags: c_int) -> Res
                 return Ok(sent);
             }
             if error == Errno(libc::EPIPE) && flags & libc::MSG_NOSIGNAL == 0 {
-                signals::raise_all(1 << libc::SIGPIPE);
+                actions::raise_all(1 << libc::SIGPIPE);
             }
             return Err(error);
         }

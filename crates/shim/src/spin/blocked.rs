@@ -3,9 +3,10 @@
 //! again when it will not block.
 
 use super::registers;
-use crate::descriptors::is_ready_natively;
-use crate::pace::Patience;
-use crate::{children, real};
+use crate::clib::real;
+use crate::fd::descriptors::is_ready_natively;
+use crate::process::children;
+use crate::time::pace::Patience;
 use libc::{c_int, c_long, ucontext_t};
 use std::cell::Cell;
 
@@ -46,7 +47,7 @@ fn wait_a_step(machine: &ucontext_t) {
     let (known, progress, since) = UNKNOWN.get();
     let since = if (known, progress) == (stack, softband_client::progress()) { since } else { now };
     let step = (now.saturating_sub(since) / UNKNOWN_STEPS).clamp(UNKNOWN_STEP_MIN_PS, UNKNOWN_STEP_MAX_PS);
-    let _ = crate::pace::sleep_until(now + step);
+    let _ = crate::time::pace::sleep_until(now + step);
     UNKNOWN.set((stack, softband_client::progress(), since));
 }
 
@@ -109,7 +110,7 @@ pub fn wait(machine: &ucontext_t) {
         {
             let mut set = libc::pollfd { fd, events, revents: 0 };
             // SAFETY: one element.
-            crate::world::away(|| unsafe { real::poll(&raw mut set, 1, -1) });
+            crate::runtime::world::away(|| unsafe { real::poll(&raw mut set, 1, -1) });
             return;
         }
         if what == Awaits::Unknown {

@@ -21,7 +21,7 @@ pub mod probe;
 pub mod registers;
 pub mod watch;
 
-use crate::world::{active, set_parked};
+use crate::runtime::world::{active, set_parked};
 use softband_client as client;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};

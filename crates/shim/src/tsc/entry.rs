@@ -1,8 +1,8 @@
 //! Entry point for the thunks of rewritten counter reads. It keeps every register except `rax` and
 //! `rdx`, including flags and vectors.
 
-use crate::clock::read_clock;
-use crate::world::{PICOS_PER_NANO, active};
+use crate::runtime::world::{PICOS_PER_NANO, active};
+use crate::time::clock::read_clock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Size in bytes and mask of the components that `xsave` must save; set by [`prepare`].

@@ -4,8 +4,8 @@ mod entry;
 mod patch;
 mod site;
 
-use crate::clock::read_clock;
-use crate::world::{PICOS_PER_NANO, active};
+use crate::runtime::world::{PICOS_PER_NANO, active};
+use crate::time::clock::read_clock;
 pub use patch::rewrite_due;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -8,7 +8,7 @@
 //! to trap. Simulated time is the same either way.
 
 use super::site::{JUMP_BYTES, MOVED_MAX, moved_bytes};
-use crate::signals;
+use crate::signal::actions;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -52,7 +52,7 @@ pub(crate) fn note_trap(at: usize) {
 /// Rewrites due places. Called in ordinary context by a thread that has the token.
 #[inline]
 pub fn rewrite_due() {
-    if DUE.load(Ordering::Relaxed) != 0 && !signals::is_any_handler_running() {
+    if DUE.load(Ordering::Relaxed) != 0 && !actions::is_any_handler_running() {
         rewrite_noted();
     }
 }

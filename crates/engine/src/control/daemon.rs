@@ -1,0 +1,173 @@
+//! The daemon: a fabric that stays while programs come and go. The command line asks it for
+//! tickets, faults, its status and its end.
+
+use crate::control::remote::Pass;
+use crate::control::tickets::Grant;
+use crate::engine::{Engine, Pace};
+use crate::process::image::ProcessState;
+use crate::process::launch::Program;
+use crate::report::RunReport;
+use crate::rpc::verbs::abi_lid;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use serde_json::{Value, json};
+use softband_fabric::spec::HcaSpec;
+use softband_ipc::command::{Command, CommandReply, kind};
+use softband_ipc::environment;
+use softband_types::{Gid, PortNumber};
+use std::io::Write;
+use std::mem::MaybeUninit;
+
+impl Engine {
+    /// Serves programs that others start, until a command ends the fabric. Everything that belongs
+    /// to the fabric has ended when this returns.
+    ///
+    /// # Panics
+    /// Panics in simulated time: a program that starts at no certain moment has no place there.
+    pub fn stay(&mut self) -> RunReport {
+        assert!(self.pace == Pace::Wall, "a fabric stays in wall pace only");
+        let hosts = 0..self.world.spec().hosts.len();
+        self.stays = true;
+        // A placeholder that never starts and never ends stands for all programs of a host.
+        let standing = |host| Program { host, command: "exec".into(), arguments: Vec::new(), environment: Vec::new(), stdout: None, stderr: None };
+        self.run(hosts.map(standing).collect())
+    }
+
+    /// Returns the name by which programs and commands find this engine.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn handle_command(&mut self, socket: &OwnedFd, pid: i32, command: &Command) {
+        let (status, ticket, text) = match command.kind {
+            _ if command.version != softband_ipc::VERSION => (libc::EPROTO, 0, Value::Null),
+            kind::TICKET => self.pass_for(&command.argument, pid),
+            kind::FAULT => self.fault(&command.argument),
+            kind::STATUS => (0, 0, self.status()),
+            kind::DOWN => {
+                self.interrupt.raise();
+                (0, 0, Value::Null)
+            }
+            _ => (libc::EINVAL, 0, Value::Null),
+        };
+        answer(socket, &CommandReply { version: softband_ipc::VERSION, status, ticket }, &text);
+    }
+
+    /// Adds a fault, given as words with blanks between them.
+    fn fault(&mut self, padded: &[u8]) -> (i32, u64, Value) {
+        let text = String::from_utf8_lossy(padded.split(|byte| *byte == 0).next().unwrap_or_default());
+        match self.add_fault(&text.split(' ').collect::<Vec<_>>()) {
+            Ok(()) => (0, 0, Value::Null),
+            Err(why) => (libc::ENOENT, 0, json!(why)),
+        }
+    }
+
+    /// Returns the pass that the process `pid` needs to become a program on a host.
+    fn pass_for(&mut self, padded: &[u8], pid: i32) -> (i32, u64, Value) {
+        let name = padded.split(|byte| *byte == 0).next().unwrap_or_default();
+        let hosts: Vec<&str> = self.world.spec().hosts.iter().map(|host| host.name.as_str()).collect();
+        let Some(host) = hosts.iter().position(|host| host.as_bytes() == name) else { return (libc::ENOENT, 0, json!(hosts)) };
+        if self.world.is_host_dead(host) {
+            return (libc::EHOSTDOWN, 0, Value::Null);
+        }
+        if !self.stays {
+            return (libc::EOPNOTSUPP, 0, Value::Null);
+        }
+        let hosts = hosts.join(",");
+        let Ok(ticket) = self.tickets.issue(Grant::Host { host, pid }) else { return (libc::EAGAIN, 0, Value::Null) };
+        self.admission.note_pid(pid);
+        let mut variables = vec![
+            (environment::ENGINE.to_owned(), self.name.clone()),
+            (environment::TICKET.to_owned(), environment::ticket_text(ticket)),
+            ("SOFTBAND_HOST".to_owned(), self.world.spec().hosts[host].name.clone()),
+            ("SOFTBAND_HOSTS".to_owned(), hosts),
+        ];
+        variables.extend(self.files_variable(host));
+        // The caller puts its own preloaded libraries behind ours.
+        let library = |path: &std::path::Path| path.display().to_string();
+        if self.libraries.by_preload {
+            variables.push(("LD_PRELOAD".to_owned(), library(&self.libraries.preload)));
+        }
+        variables.push(("LD_LIBRARY_PATH".to_owned(), library(&self.libraries.directory)));
+        (0, ticket, json!(Pass { variables }))
+    }
+
+    /// Returns the hosts with their HCAs and programs.
+    fn status(&self) -> Value {
+        let hosts = self.world.spec().hosts.iter().enumerate().map(|(index, host)| {
+            let devices = host.hcas.iter().enumerate().map(|(number, hca)| self.device_status(index, number, hca));
+            let [a, b, c, d] = self.network.address(index).to_be_bytes();
+            json!({
+                "name": host.name,
+                "address": format!("{a}.{b}.{c}.{d}"),
+                "devices": devices.collect::<Vec<_>>(),
+                "programs": self.programs_on(index),
+            })
+        });
+        json!({
+            "title": self.world.spec().title,
+            "engine": self.name,
+            "pid": std::process::id(),
+            "up_seconds": self.started_at.elapsed().as_secs(),
+            "hosts": hosts.collect::<Vec<_>>(),
+            "warnings": self.warnings,
+        })
+    }
+
+    fn device_status(&self, host: usize, number: usize, hca: &HcaSpec) -> Value {
+        let id = self.world.hca_id(host, number);
+        let ports = (1..=hca.part.ports).filter_map(|number| {
+            let port = self.world.port(id, PortNumber(number))?;
+            let address = port.gids.into_iter().flatten().find_map(Gid::ipv4).map(|[a, b, c, d]| format!("{a}.{b}.{c}.{d}"));
+            let mut shown = json!({
+                "port": number,
+                "state": if port.active { "active" } else { "down" },
+                "link_layer": port.link_layer.name(),
+                "lid": abi_lid(port.link_layer, port.lid).0,
+            });
+            if let Some(address) = address {
+                shown["ipv4"] = json!(address);
+            }
+            Some(shown)
+        });
+        let qps = self.world.queue_pairs().filter(|(_, of, _)| *of == id).count();
+        json!({ "name": hca.device, "queue_pairs": qps, "ports": ports.collect::<Vec<_>>() })
+    }
+
+    fn programs_on(&self, host: usize) -> Vec<Value> {
+        let attached = self.processes.living().filter(|process| process.host == host && process.state == ProcessState::Attached);
+        let one = |process: &crate::process::image::Process| {
+            let qps = self.world.queue_pairs().filter(|(owner, ..)| *owner == process.number).map(|(_, _, qp)| {
+                json!({
+                    "qpn": qp.qpn.0,
+                    "type": format!("{:?}", qp.init.qp_type).to_uppercase(),
+                    "state": format!("{:?}", qp.state).to_uppercase(),
+                })
+            });
+            json!({ "pid": process.pid, "command": command_line(process.pid), "queue_pairs": qps.collect::<Vec<_>>() })
+        };
+        attached.map(one).collect()
+    }
+}
+
+/// Returns the command line of a process, with blanks between the words.
+fn command_line(pid: i32) -> String {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).trim_end_matches('\0').replace('\0', " ")
+}
+
+/// Answers a command. Errors do not matter: a caller that is gone needs no answer.
+fn answer(socket: &OwnedFd, reply: &CommandReply, text: &Value) {
+    let file = || -> std::io::Result<OwnedFd> {
+        let mut file = std::fs::File::from(rustix::fs::memfd_create("softband-answer", rustix::fs::MemfdFlags::CLOEXEC)?);
+        write!(file, "{text}")?;
+        Ok(file.into())
+    };
+    let Ok(file) = file() else { return };
+    let parts = [std::io::IoSlice::new(bytemuck::bytes_of(reply))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let files = [file.as_fd()];
+    ancillary.push(SendAncillaryMessage::ScmRights(&files));
+    let _ = rustix::net::sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL);
+}

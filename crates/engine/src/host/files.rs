@@ -1,0 +1,307 @@
+//! The files that a host's programs find below `/sys/class/infiniband*` and `/dev/infiniband`. Each
+//! host has a folder, to which the library in its programs redirects these paths (`shim/fd/files`).
+//! The folder looks like the kernel's and follows the fabric file.
+
+use crate::engine::Engine;
+use crate::rpc::verbs::abi_lid;
+use anyhow::Context;
+use rustix::fs::FlockOperation;
+use softband_fabric::World;
+use softband_fabric::spec::{HcaSpec, HostSpec};
+use softband_ipc::environment;
+use softband_model::verbs::api::PortSnapshot;
+use softband_types::{HcaId, LinkLayer, LinkRate, LinkSpeed, PortNumber};
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// Major and first minor number of the character devices in the kernel's list of devices.
+const UVERBS_MAJOR: u32 = 231;
+const UVERBS_MINOR: u32 = 192;
+/// Version of the kernel's verbs interface (`IB_USER_VERBS_ABI_VERSION`).
+const VERBS_ABI: &str = "6";
+/// PCI classes of InfiniBand and Ethernet controllers (`PCI_CLASS_NETWORK_INFINIBAND` and
+/// `_ETHERNET` with their two zeros).
+const PCI_CLASS_INFINIBAND: &str = "0x020700";
+const PCI_CLASS_ETHERNET: &str = "0x020000";
+
+/// The folders of all hosts. They disappear when this value is dropped.
+#[derive(Debug)]
+pub(crate) struct Files {
+    folder: PathBuf,
+    /// Part of the names in the folder, which other users cannot list. A program that has changed
+    /// its user must still read the files.
+    secret: String,
+    /// Lock that lasts as long as the engine, however it ends: a folder without a lock is stale.
+    _lock: File,
+}
+
+impl Files {
+    /// Creates the folder for the engine of this name.
+    pub(crate) fn new(engine: &str) -> anyhow::Result<Self> {
+        let parent = std::env::temp_dir();
+        let place = || format!("cannot write the files that programs see of their HCAs into {} (TMPDIR names another folder)", parent.display());
+        Self::below(&parent, engine).with_context(place)
+    }
+
+    fn below(parent: &Path, engine: &str) -> io::Result<Self> {
+        remove_stale(parent);
+        let secret = crate::control::admission::random_word().map_err(io::Error::other)?;
+        let folder = parent.join(format!("{engine}-files"));
+        // The folder gets its name after its lock. Another engine that starts now would take it for
+        // a stale folder.
+        let nascent = parent.join(format!("{engine}-files.new"));
+        DirBuilder::new().mode(0o711).create(&nascent)?;
+        let lock = File::open(&nascent)?;
+        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        fs::rename(&nascent, &folder)?;
+        Ok(Self { folder, secret, _lock: lock })
+    }
+
+    /// Returns a path to the libraries that the dynamic linker accepts. The linker splits its lists
+    /// at characters that cannot be escaped (ld.so(8)).
+    pub(crate) fn way_to(&self, libraries: &Path) -> anyhow::Result<PathBuf> {
+        let can_be_told = |path: &Path| !path.as_os_str().as_bytes().iter().any(|byte| b" \t\n:;$".contains(byte));
+        if can_be_told(libraries) {
+            return Ok(libraries.to_path_buf());
+        }
+        let link = self.folder.join("lib");
+        anyhow::ensure!(
+            can_be_told(&link),
+            "the dynamic linker can be told neither of {} nor of a link in {}, for their spaces or colons: set TMPDIR to a folder without",
+            libraries.display(),
+            self.folder.display()
+        );
+        symlink(std::path::absolute(libraries)?, &link)?;
+        Ok(link)
+    }
+
+    /// Writes the new state of a port, if its host has files.
+    pub(crate) fn note_port(&self, world: &World, hca: HcaId, number: PortNumber) -> io::Result<()> {
+        let (host, index) = world.place_of(hca);
+        let device = &world.spec().hosts[host].hcas[index].device;
+        let folder = self.place_of(host).join("sys/class/infiniband").join(device).join("ports").join(number.0.to_string());
+        match world.port(hca, number) {
+            Some(port) if folder.is_dir() => states_of(&port).into_iter().try_for_each(|(name, text)| {
+                // A reader at this moment gets the old or the new state, never a part.
+                let nascent = folder.join(format!("{name}.new"));
+                fs::write(&nascent, format!("{text}\n"))?;
+                fs::rename(&nascent, folder.join(name))
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn place_of(&self, host: usize) -> PathBuf {
+        self.folder.join(format!("{}-{host}", self.secret))
+    }
+
+    /// Returns the folder of a host. The first call writes it, because large fabrics have many
+    /// hosts without programs.
+    fn of_host(&self, host: usize, world: &World) -> io::Result<PathBuf> {
+        let folder = self.place_of(host);
+        if !folder.is_dir() {
+            write_host(&folder, world, host, &world.spec().hosts[host])?;
+        }
+        Ok(folder)
+    }
+}
+
+impl Engine {
+    /// Returns the environment variable by which programs of `host` find the files.
+    pub(crate) fn files_variable(&mut self, host: usize) -> Option<(String, String)> {
+        match self.files.as_ref()?.of_host(host, &self.world) {
+            Ok(folder) => Some((environment::FILES.to_owned(), folder.to_str()?.to_owned())),
+            Err(error) => {
+                self.warnings.push(format!("programs see no files of their HCAs: {error}"));
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Removes the folders that killed engines of this user left behind.
+fn remove_stale(parent: &Path) {
+    let own = rustix::process::geteuid().as_raw();
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_ours = name.to_str().is_some_and(|name| name.starts_with("softband-") && name.ends_with("-files"));
+        if !is_ours || !entry.metadata().is_ok_and(|data| data.is_dir() && data.uid() == own) {
+            continue;
+        }
+        let Ok(folder) = File::open(entry.path()) else { continue };
+        if rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Writes a folder with files, each with its text and a newline.
+fn put(folder: &Path, files: &[(&str, String)]) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    files.iter().try_for_each(|(name, text)| fs::write(folder.join(name), format!("{text}\n")))
+}
+
+fn write_host(root: &Path, world: &World, host: usize, spec: &HostSpec) -> io::Result<()> {
+    let (class, verbs, devices) = (root.join("sys/class/infiniband"), root.join("sys/class/infiniband_verbs"), root.join("dev/infiniband"));
+    fs::create_dir_all(&class)?;
+    fs::create_dir_all(&devices)?;
+    put(&verbs, &[("abi_version", VERBS_ABI.into())])?;
+    // Libraries compare it to tell whether a peer is on their own machine (UCX).
+    put(&root.join("proc/sys/kernel/random"), &[("boot_id", format!("50f7ba2d-0000-4000-8000-{host:012x}"))])?;
+    for (number, hca) in spec.hcas.iter().enumerate() {
+        // Each HCA is a card of its own: links lead from its class to it, as in the kernel's tree.
+        let card = format!("devices/pci0000:00/0000:00:{:02x}.0", number + 1);
+        let (device, uverbs) = (&hca.device, format!("uverbs{number}"));
+        write_card(&root.join("sys").join(&card), world, (host, number), hca, &uverbs)?;
+        symlink(format!("../../{card}/infiniband/{device}"), class.join(device))?;
+        symlink(format!("../../{card}/infiniband_verbs/{uverbs}"), verbs.join(&uverbs))?;
+        // A character device that programs may open; nothing goes through it.
+        symlink("/dev/null", devices.join(&uverbs))?;
+    }
+    Ok(())
+}
+
+fn write_card(card: &Path, world: &World, (host, number): (usize, usize), hca: &HcaSpec, uverbs: &str) -> io::Result<()> {
+    let part = &hca.part;
+    let facts = [
+        ("vendor", format!("{:#06x}", part.vendor_id)),
+        ("device", format!("{:#06x}", part.vendor_part_id)),
+        ("class", if hca.link_layer == LinkLayer::Ethernet { PCI_CLASS_ETHERNET } else { PCI_CLASS_INFINIBAND }.into()),
+        ("numa_node", "-1".into()),
+        ("local_cpus", "ffffffff,ffffffff".into()),
+        ("local_cpulist", "0-63".into()),
+    ];
+    put(card, &facts)?;
+    let minor = UVERBS_MINOR + number as u32;
+    let verbs = card.join("infiniband_verbs").join(uverbs);
+    put(&verbs, &[("ibdev", hca.device.clone()), ("abi_version", "1".into()), ("dev", format!("{UVERBS_MAJOR}:{minor}"))])?;
+    symlink("../..", verbs.join("device"))?;
+    let device = card.join("infiniband").join(&hca.device);
+    let facts = [
+        ("node_type", "1: CA".into()),
+        ("node_guid", groups(&hca.node_guid.0.to_be_bytes())),
+        ("sys_image_guid", groups(&hca.node_guid.0.to_be_bytes())),
+        ("node_desc", hca.device.clone()),
+        ("fw_ver", part.firmware_version.clone()),
+        ("hw_rev", format!("{:x}", part.hardware_version)),
+        ("hca_type", format!("MT{}", part.vendor_part_id)),
+        ("board_id", part.board_id.clone()),
+    ];
+    put(&device, &facts)?;
+    symlink("../..", device.join("device"))?;
+    let id = world.hca_id(host, number);
+    for port in (1..=part.ports).filter_map(|port| Some((port, world.port(id, PortNumber(port))?))) {
+        let pkeys = world.pkeys(id).iter().map(|key| key.0);
+        write_port(&device.join("ports").join(port.0.to_string()), &port.1, pkeys)?;
+    }
+    Ok(())
+}
+
+/// Returns the file names and texts of a port's state and physical state.
+fn states_of(port: &PortSnapshot) -> [(&'static str, &'static str); 2] {
+    match port.active {
+        true => [("state", "4: ACTIVE"), ("phys_state", "5: LinkUp")],
+        false => [("state", "1: DOWN"), ("phys_state", "2: Polling")],
+    }
+}
+
+fn write_port(folder: &Path, port: &PortSnapshot, pkeys: impl Iterator<Item = u16>) -> io::Result<()> {
+    let [state, physical_state] = states_of(port).map(|(name, text)| (name, text.to_owned()));
+    // The bits of InfiniBand mean a service level map and a system image GUID. The bit of Ethernet
+    // means that GIDs are IP addresses. `ibv_query_port` reports the same.
+    let is_ethernet = port.link_layer == LinkLayer::Ethernet;
+    let (capabilities, gid_type) = if is_ethernet { ("0x04000000", "RoCE v2") } else { ("0x00000840", "IB/RoCE v1") };
+    let facts = [
+        state,
+        physical_state,
+        ("rate", rate_text(port.link_layer, port.rate)),
+        ("lid", format!("{:#x}", abi_lid(port.link_layer, port.lid).0)),
+        ("lid_mask_count", "0".into()),
+        ("sm_lid", format!("{:#x}", abi_lid(port.link_layer, port.sm_lid).0)),
+        ("sm_sl", "0".into()),
+        ("cap_mask", capabilities.into()),
+        ("link_layer", port.link_layer.to_string()),
+    ];
+    put(folder, &facts)?;
+    let gids: Vec<(String, String)> = port.gids.iter().flatten().enumerate().map(|(index, gid)| (index.to_string(), groups(&gid.0))).collect();
+    let each = |text: &dyn Fn(&str) -> String| gids.iter().map(|(index, gid)| (index.as_str(), text(gid))).collect::<Vec<_>>();
+    put(&folder.join("gids"), &each(&str::to_owned))?;
+    put(&folder.join("gid_attrs/types"), &each(&|_| gid_type.to_owned()))?;
+    // No network interface belongs to an InfiniBand port here.
+    let interfaces = if is_ethernet { each(&|_| interface_name(port)) } else { Vec::new() };
+    put(&folder.join("gid_attrs/ndevs"), &interfaces)?;
+    let pkeys: Vec<(String, String)> = pkeys.enumerate().map(|(index, key)| (index.to_string(), format!("{key:#06x}"))).collect();
+    put(&folder.join("pkeys"), &pkeys.iter().map(|(name, text)| (name.as_str(), text.clone())).collect::<Vec<_>>())
+}
+
+/// Returns the name of an Ethernet port's network interface. Only the name exists.
+fn interface_name(port: &PortSnapshot) -> String {
+    format!("roce{}", port.lid.0)
+}
+
+/// Formats a link's rate as the kernel does. A lane has its round speed in tenths of a gigabit a
+/// second. SDR has no name, and a lane of 10 GbE appears as QDR.
+fn rate_text(layer: LinkLayer, rate: LinkRate) -> String {
+    let (tenths, name) = match rate.speed {
+        LinkSpeed::Fdr10 if layer == LinkLayer::Ethernet => (100, " QDR"),
+        LinkSpeed::Sdr => (25, ""),
+        LinkSpeed::Ddr => (50, " DDR"),
+        LinkSpeed::Qdr => (100, " QDR"),
+        LinkSpeed::Fdr10 => (100, " FDR10"),
+        LinkSpeed::Fdr => (140, " FDR"),
+        LinkSpeed::Edr => (250, " EDR"),
+        LinkSpeed::Hdr => (500, " HDR"),
+        LinkSpeed::Ndr => (1_000, " NDR"),
+        LinkSpeed::Xdr => (2_000, " XDR"),
+    };
+    let tenths = tenths * rate.width.lanes();
+    let half = if tenths.is_multiple_of(10) { "" } else { ".5" };
+    format!("{}{half} Gb/sec ({}{name})", tenths / 10, rate.width)
+}
+
+/// Formats bytes in groups of two, as the kernel writes GUIDs and GIDs.
+fn groups(bytes: &[u8]) -> String {
+    bytes.chunks(2).map(|pair| format!("{:02x}{:02x}", pair[0], pair[1])).collect::<Vec<_>>().join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Files, groups, rate_text};
+    use softband_types::{EthernetRate, Guid, LinkLayer, LinkRate, LinkSpeed, LinkWidth};
+
+    #[test]
+    fn engines_that_start_at_once_leave_each_other_s_folders_alone() {
+        let start = |thread: usize| {
+            for round in 0..100 {
+                let files = Files::new(&format!("softband-test-{}-{thread}-{round}", std::process::id())).unwrap();
+                assert!(files.folder.is_dir());
+            }
+        };
+        std::thread::scope(|scope| (0..4).for_each(|thread| drop(scope.spawn(move || start(thread)))));
+    }
+
+    #[test]
+    fn rates_are_written_as_the_kernel_does() {
+        let text = |width, speed| rate_text(LinkLayer::Infiniband, LinkRate { width, speed });
+        assert_eq!(text(LinkWidth::X1, LinkSpeed::Sdr), "2.5 Gb/sec (1X)");
+        assert_eq!(text(LinkWidth::X4, LinkSpeed::Fdr), "56 Gb/sec (4X FDR)");
+        assert_eq!(text(LinkWidth::X2, LinkSpeed::Hdr), "100 Gb/sec (2X HDR)");
+        assert_eq!(text(LinkWidth::X4, LinkSpeed::Xdr), "800 Gb/sec (4X XDR)");
+        assert_eq!(rate_text(LinkLayer::Ethernet, EthernetRate::G40.link_rate()), "40 Gb/sec (4X QDR)");
+    }
+
+    #[test]
+    fn guids_are_written_in_groups_of_four_digits() {
+        let guid = Guid(0x0002_c903_0000_1f02);
+        assert_eq!(groups(&guid.0.to_be_bytes()), "0002:c903:0000:1f02");
+    }
+}

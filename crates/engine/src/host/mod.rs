@@ -1,0 +1,6 @@
+//! The host that a program sees besides its HCAs: sockets, files, and objects behind descriptors.
+
+pub(crate) mod files;
+pub(crate) mod network;
+pub(crate) mod objects;
+pub(crate) mod sockets;

@@ -1,0 +1,467 @@
+//! Plain sockets between hosts: the management network over which programs exchange addresses.
+//!
+//! Every byte carries the time at which it becomes visible at the other end. A reader's clock
+//! therefore never depends on the host.
+
+use softband_sim::{SimDuration, SimTime};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Most bytes that are under way or unread at one end.
+const WINDOW_BYTES: usize = 256 * 1024;
+/// First port for sockets that request any port.
+const EPHEMERAL_FIRST: u16 = 32_768;
+const LOOPBACK: u32 = 0x7F00_0001;
+
+/// Returns the address of a host as a big-endian number.
+pub(crate) fn host_address(host: usize) -> u32 {
+    crate::host::network::BASE + host as u32
+}
+
+/// State of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SocketState {
+    New,
+    Listening,
+    /// Waits for a listener.
+    Seeking,
+    /// The answer is under way.
+    Connecting,
+    Connected,
+    Failed(i32),
+}
+
+#[derive(Debug)]
+struct Chunk {
+    visible: SimTime,
+    bytes: VecDeque<u8>,
+}
+
+/// One socket.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    pub(crate) host: usize,
+    pub(crate) state: SocketState,
+    pub(crate) local: (u32, u16),
+    pub(crate) peer_address: (u32, u16),
+    peer: Option<u32>,
+    received: VecDeque<Chunk>,
+    received_bytes: usize,
+    last_visible: SimTime,
+    end_of_stream: Option<SimTime>,
+    write_shut: bool,
+    read_shut: bool,
+    /// Time at which the reset for bytes to a closed peer arrives.
+    reset_at: Option<SimTime>,
+    backlog: VecDeque<(SimTime, u32)>,
+    /// Time at which a connecting socket is connected.
+    connected_at: SimTime,
+}
+
+/// Objects whose readiness changes, each with the time of the change.
+pub(crate) type Wakeups = Vec<(SimTime, u32)>;
+
+/// One-way latency and rate between two programs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Path {
+    pub(crate) latency: SimDuration,
+    pub(crate) bytes_per_second: u64,
+}
+
+/// All sockets of a fabric.
+#[derive(Default)]
+pub(crate) struct SocketTable {
+    pub(crate) sockets: BTreeMap<u32, Socket>,
+    listeners: BTreeMap<(usize, u16), u32>,
+    ephemeral_next: BTreeMap<usize, u16>,
+    hosts: usize,
+}
+
+impl SocketTable {
+    pub(crate) fn new(hosts: usize) -> Self {
+        Self { hosts, ..Self::default() }
+    }
+
+    pub(crate) fn open(&mut self, object: u32, host: usize) {
+        let socket = Socket {
+            host,
+            state: SocketState::New,
+            local: (0, 0),
+            peer_address: (0, 0),
+            peer: None,
+            received: VecDeque::new(),
+            received_bytes: 0,
+            last_visible: SimTime::ZERO,
+            end_of_stream: None,
+            write_shut: false,
+            read_shut: false,
+            reset_at: None,
+            backlog: VecDeque::new(),
+            connected_at: SimTime::ZERO,
+        };
+        self.sockets.insert(object, socket);
+    }
+
+    pub(crate) fn get(&self, object: u32) -> Result<&Socket, i32> {
+        self.sockets.get(&object).ok_or(libc::EBADF)
+    }
+    fn get_mut(&mut self, object: u32) -> Result<&mut Socket, i32> {
+        self.sockets.get_mut(&object).ok_or(libc::EBADF)
+    }
+
+    /// Returns the host of an address, as seen from host `from`.
+    pub(crate) fn host_of(&self, address: u32, from: usize) -> Option<usize> {
+        if address == LOOPBACK || address == 0 {
+            return Some(from);
+        }
+        let index = address.checked_sub(host_address(0))? as usize;
+        (index < self.hosts).then_some(index)
+    }
+
+    pub(crate) fn bind(&mut self, object: u32, address: u32, port: u16) -> Result<u16, i32> {
+        let host = self.get(object)?.host;
+        if self.host_of(address, host) != Some(host) {
+            return Err(libc::EADDRNOTAVAIL);
+        }
+        if self.get(object)?.local.1 != 0 {
+            return Err(libc::EINVAL);
+        }
+        let taken = |port: u16| self.sockets.values().any(|socket| socket.host == host && socket.local.1 == port && socket.peer.is_none());
+        let port = if port != 0 {
+            if taken(port) {
+                return Err(libc::EADDRINUSE);
+            }
+            port
+        } else {
+            self.ephemeral(host)
+        };
+        self.get_mut(object)?.local = (address, port);
+        Ok(port)
+    }
+
+    fn ephemeral(&mut self, host: usize) -> u16 {
+        let next = self.ephemeral_next.entry(host).or_insert(EPHEMERAL_FIRST);
+        let port = *next;
+        *next = next.checked_add(1).unwrap_or(EPHEMERAL_FIRST);
+        port
+    }
+
+    /// Starts to listen. The caller connects the returned sockets, which seek this port.
+    pub(crate) fn listen(&mut self, object: u32) -> Result<Vec<u32>, i32> {
+        if self.get(object)?.local.1 == 0 {
+            self.bind(object, 0, 0)?;
+        }
+        let (host, port) = (self.get(object)?.host, self.get(object)?.local.1);
+        match self.listeners.get(&(host, port)) {
+            Some(other) if *other != object => return Err(libc::EADDRINUSE),
+            _ => {}
+        }
+        self.listeners.insert((host, port), object);
+        self.get_mut(object)?.state = SocketState::Listening;
+        let seekers = self.sockets.iter().filter(|(_, socket)| socket.state == SocketState::Seeking);
+        let found = seekers.filter(|(_, socket)| self.host_of(socket.peer_address.0, socket.host) == Some(host) && socket.peer_address.1 == port);
+        Ok(found.map(|(object, _)| *object).collect())
+    }
+
+    /// Starts to connect. Returns true if a socket listens; the caller then calls
+    /// [`SocketTable::complete`]. Returns false if no socket listens yet.
+    pub(crate) fn connect(&mut self, object: u32, address: u32, port: u16) -> Result<bool, i32> {
+        let host = self.get(object)?.host;
+        match self.get(object)?.state {
+            SocketState::New | SocketState::Failed(_) => {}
+            SocketState::Connected => return Err(libc::EISCONN),
+            SocketState::Listening => return Err(libc::EISCONN),
+            SocketState::Seeking | SocketState::Connecting => return Err(libc::EALREADY),
+        }
+        let target = self.host_of(address, host).ok_or(libc::ENETUNREACH)?;
+        if self.get(object)?.local.1 == 0 {
+            let port = self.ephemeral(host);
+            self.get_mut(object)?.local = (host_address(host), port);
+        }
+        let found = self.listeners.contains_key(&(target, port));
+        let socket = self.get_mut(object)?;
+        socket.peer_address = (address, port);
+        socket.state = SocketState::Seeking;
+        Ok(found)
+    }
+
+    /// Connects a seeking socket to the listening socket. `server` is a new object for the other
+    /// end.
+    pub(crate) fn complete(&mut self, object: u32, server: u32, now: SimTime, path: Path, wakeups: &mut Wakeups) -> Result<(), i32> {
+        let (host, local, (address, port)) = {
+            let socket = self.get(object)?;
+            (socket.host, socket.local, socket.peer_address)
+        };
+        let target = self.host_of(address, host).ok_or(libc::ENETUNREACH)?;
+        let listener = *self.listeners.get(&(target, port)).ok_or(libc::ECONNREFUSED)?;
+        self.open(server, target);
+        let (arrives, connected) = (now + path.latency, now + path.latency * 2);
+        let target_address = if address == LOOPBACK || address == 0 { LOOPBACK } else { host_address(target) };
+        let end = self.get_mut(server)?;
+        end.state = SocketState::Connected;
+        end.local = (target_address, port);
+        end.peer_address = if target == host && target_address == LOOPBACK { (LOOPBACK, local.1) } else { (host_address(host), local.1) };
+        end.peer = Some(object);
+        end.last_visible = arrives;
+        let socket = self.get_mut(object)?;
+        socket.state = SocketState::Connecting;
+        socket.connected_at = connected;
+        socket.last_visible = connected;
+        socket.peer = Some(server);
+        self.get_mut(listener)?.backlog.push_back((arrives, server));
+        wakeups.push((arrives, listener));
+        wakeups.push((connected, object));
+        Ok(())
+    }
+
+    /// Returns the outcome of a connection attempt, and updates its state if its time has come.
+    pub(crate) fn outcome(&mut self, object: u32, now: SimTime) -> Result<(), i32> {
+        let socket = self.get_mut(object)?;
+        if socket.state == SocketState::Connecting && socket.connected_at <= now {
+            socket.state = SocketState::Connected;
+        }
+        match socket.state {
+            SocketState::Seeking | SocketState::Connecting => Err(libc::EINPROGRESS),
+            SocketState::Failed(errno) => Err(errno),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn refuse(&mut self, object: u32, errno: i32) {
+        if let Some(socket) = self.sockets.get_mut(&object)
+            && socket.state == SocketState::Seeking
+        {
+            socket.state = SocketState::Failed(errno);
+        }
+    }
+
+    pub(crate) fn accept(&mut self, object: u32, now: SimTime) -> Result<(u32, (u32, u16)), i32> {
+        let socket = self.get_mut(object)?;
+        if socket.state != SocketState::Listening {
+            return Err(libc::EINVAL);
+        }
+        match socket.backlog.front() {
+            Some((at, server)) if *at <= now => {
+                let server = *server;
+                socket.backlog.pop_front();
+                Ok((server, self.get(server)?.peer_address))
+            }
+            _ => Err(libc::EAGAIN),
+        }
+    }
+
+    pub(crate) fn send(&mut self, object: u32, bytes: &[u8], now: SimTime, path: Path, wakeups: &mut Wakeups) -> Result<usize, i32> {
+        self.outcome(object, now).map_err(|errno| if errno == libc::EINPROGRESS { libc::ENOTCONN } else { errno })?;
+        let socket = self.get(object)?;
+        if socket.state != SocketState::Connected {
+            return Err(libc::ENOTCONN);
+        }
+        if socket.write_shut {
+            return Err(libc::EPIPE);
+        }
+        let peer = socket.peer.ok_or(libc::EPIPE)?;
+        let Some(end) = self.sockets.get_mut(&peer).filter(|end| !end.read_shut) else {
+            return self.send_to_nobody(object, bytes.len(), now, path);
+        };
+        let len = bytes.len().min(WINDOW_BYTES.saturating_sub(end.received_bytes));
+        if len == 0 && !bytes.is_empty() {
+            return Err(libc::EAGAIN);
+        }
+        // The wire carries bytes in sequence at its rate, and they become visible when the last has
+        // arrived.
+        let start = end.last_visible.max(now + path.latency);
+        let visible = start + SimDuration::of_bytes(len as u64, path.bytes_per_second);
+        end.last_visible = visible;
+        end.received_bytes += len;
+        end.received.push_back(Chunk { visible, bytes: bytes[..len].iter().copied().collect() });
+        wakeups.push((visible, peer));
+        Ok(len)
+    }
+
+    /// Accepts bytes for a closed peer, as TCP does. The peer's answer ends the connection a round
+    /// trip later.
+    fn send_to_nobody(&mut self, object: u32, len: usize, now: SimTime, path: Path) -> Result<usize, i32> {
+        let socket = self.get_mut(object)?;
+        match socket.reset_at {
+            Some(at) if at <= now => Err(libc::EPIPE),
+            Some(_) => Ok(len),
+            None => {
+                socket.reset_at = Some(now + path.latency * 2);
+                Ok(len)
+            }
+        }
+    }
+
+    /// Takes the visible bytes, or only copies them if `peek`. An empty result is the end of the
+    /// stream.
+    pub(crate) fn receive(
+        &mut self,
+        object: u32,
+        len_max: usize,
+        peek: bool,
+        now: SimTime,
+        path: Path,
+        wakeups: &mut Wakeups,
+    ) -> Result<Vec<u8>, i32> {
+        self.outcome(object, now).map_err(|errno| if errno == libc::EINPROGRESS { libc::ENOTCONN } else { errno })?;
+        let socket = self.get_mut(object)?;
+        if socket.state != SocketState::Connected {
+            return Err(libc::ENOTCONN);
+        }
+        let mut taken = Vec::new();
+        let mut index = 0;
+        while taken.len() < len_max && !socket.read_shut {
+            let Some(chunk) = socket.received.get_mut(index) else { break };
+            if chunk.visible > now {
+                break;
+            }
+            let len = chunk.bytes.len().min(len_max - taken.len());
+            if peek {
+                taken.extend(chunk.bytes.iter().take(len));
+                index += 1;
+                continue;
+            }
+            taken.extend(chunk.bytes.drain(..len));
+            if chunk.bytes.is_empty() {
+                socket.received.pop_front();
+            }
+        }
+        if !peek && !taken.is_empty() {
+            socket.received_bytes -= taken.len();
+            if let Some(peer) = socket.peer {
+                wakeups.push((now + path.latency, peer));
+            }
+        }
+        let ended = socket.read_shut || (socket.received.is_empty() && socket.end_of_stream.is_some_and(|at| at <= now));
+        if taken.is_empty() && len_max > 0 && !ended { Err(libc::EAGAIN) } else { Ok(taken) }
+    }
+
+    pub(crate) fn shutdown(&mut self, object: u32, how: u32, now: SimTime, path: Path, wakeups: &mut Wakeups) -> Result<(), i32> {
+        let socket = self.get_mut(object)?;
+        if !matches!(socket.state, SocketState::Connected | SocketState::Connecting) {
+            return Err(libc::ENOTCONN);
+        }
+        socket.read_shut |= how == libc::SHUT_RD as u32 || how == libc::SHUT_RDWR as u32;
+        if how == libc::SHUT_WR as u32 || how == libc::SHUT_RDWR as u32 {
+            socket.write_shut = true;
+            self.end_peer_stream(object, now, path, wakeups);
+        }
+        wakeups.push((now, object));
+        Ok(())
+    }
+
+    fn end_peer_stream(&mut self, object: u32, now: SimTime, path: Path, wakeups: &mut Wakeups) {
+        let Some(peer) = self.sockets.get(&object).and_then(|socket| socket.peer) else { return };
+        if let Some(end) = self.sockets.get_mut(&peer)
+            && end.end_of_stream.is_none()
+        {
+            let at = end.last_visible.max(now + path.latency);
+            end.end_of_stream = Some(at);
+            wakeups.push((at, peer));
+        }
+    }
+
+    /// Closes a socket after its last reference has gone.
+    pub(crate) fn close(&mut self, object: u32, now: SimTime, path: Path, wakeups: &mut Wakeups) {
+        self.end_peer_stream(object, now, path, wakeups);
+        let Some(socket) = self.sockets.remove(&object) else { return };
+        if socket.state == SocketState::Listening {
+            self.listeners.retain(|_, listener| *listener != object);
+            for (_, server) in socket.backlog {
+                self.close(server, now, path, wakeups);
+            }
+        }
+    }
+
+    /// Returns the readiness bits at `now`.
+    pub(crate) fn readiness(&mut self, object: u32, now: SimTime) -> u32 {
+        use softband_ipc::calls::readiness::{ERROR, HANG_UP, READABLE, WRITABLE};
+        let _ = self.outcome(object, now);
+        let Some(socket) = self.sockets.get(&object) else { return ERROR | HANG_UP };
+        match socket.state {
+            SocketState::New => WRITABLE | HANG_UP,
+            SocketState::Listening => socket.backlog.front().map_or(0, |(at, _)| if *at <= now { READABLE } else { 0 }),
+            SocketState::Seeking | SocketState::Connecting => 0,
+            SocketState::Failed(_) => READABLE | WRITABLE | ERROR | HANG_UP,
+            SocketState::Connected => {
+                let ended = socket.end_of_stream.is_some_and(|at| at <= now);
+                let readable = socket.received.front().is_some_and(|chunk| chunk.visible <= now) || ended || socket.read_shut;
+                let room = socket.peer.and_then(|peer| self.sockets.get(&peer)).is_none_or(|end| end.received_bytes < WINDOW_BYTES);
+                u32::from(readable) * READABLE + u32::from(room || socket.write_shut) * WRITABLE + u32::from(ended && socket.write_shut) * HANG_UP
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATH: Path = Path { latency: SimDuration::from_micros(20), bytes_per_second: 100_000_000 };
+
+    fn at(micros: u64) -> SimTime {
+        SimTime::ZERO + SimDuration::from_micros(micros)
+    }
+
+    fn connected() -> (SocketTable, u32, u32) {
+        let mut table = SocketTable::new(2);
+        let mut wakeups = Wakeups::new();
+        table.open(1, 0);
+        table.bind(1, 0, 18_515).unwrap();
+        assert!(table.listen(1).unwrap().is_empty());
+        table.open(2, 1);
+        assert!(table.connect(2, host_address(0), 18_515).unwrap());
+        table.complete(2, 3, at(0), PATH, &mut wakeups).unwrap();
+        assert_eq!(wakeups, vec![(at(20), 1), (at(40), 2)]);
+        assert_eq!(table.accept(1, at(19)), Err(libc::EAGAIN));
+        assert_eq!(table.accept(1, at(20)).unwrap().0, 3);
+        assert_eq!(table.outcome(2, at(39)), Err(libc::EINPROGRESS));
+        assert_eq!(table.outcome(2, at(40)), Ok(()));
+        (table, 2, 3)
+    }
+
+    #[test]
+    fn bytes_become_visible_after_latency_and_transfer() {
+        let (mut table, client, server) = connected();
+        let mut wakeups = Wakeups::new();
+        assert_eq!(table.send(client, &[7; 1000], at(100), PATH, &mut wakeups), Ok(1000));
+        assert_eq!(wakeups, vec![(at(130), server)]);
+        assert_eq!(table.receive(server, 4096, false, at(129), PATH, &mut wakeups), Err(libc::EAGAIN));
+        assert_eq!(table.receive(server, 600, false, at(130), PATH, &mut wakeups).unwrap().len(), 600);
+        assert_eq!(table.receive(server, 600, true, at(130), PATH, &mut wakeups).unwrap().len(), 400);
+        assert_eq!(table.receive(server, 600, false, at(130), PATH, &mut wakeups).unwrap().len(), 400);
+    }
+
+    #[test]
+    fn a_closed_peer_ends_the_stream_behind_its_last_byte() {
+        let (mut table, client, server) = connected();
+        let mut wakeups = Wakeups::new();
+        table.send(client, &[1], at(100), PATH, &mut wakeups).unwrap();
+        table.close(client, at(100), PATH, &mut wakeups);
+        assert_eq!(table.receive(server, 9, false, at(500), PATH, &mut wakeups).unwrap(), [1]);
+        assert_eq!(table.receive(server, 9, false, at(500), PATH, &mut wakeups).unwrap(), [0u8; 0]);
+        assert_eq!(table.send(server, &[1], at(500), PATH, &mut wakeups), Ok(1), "the first bytes find out");
+        assert_eq!(table.send(server, &[1], at(540), PATH, &mut wakeups), Err(libc::EPIPE));
+    }
+
+    #[test]
+    fn the_same_port_on_two_hosts_is_two_ports_and_twice_on_one_is_refused() {
+        let mut table = SocketTable::new(2);
+        for (object, host) in [(1, 0), (2, 1), (3, 0)] {
+            table.open(object, host);
+        }
+        assert_eq!(table.bind(1, 0, 80), Ok(80));
+        assert_eq!(table.bind(2, 0, 80), Ok(80));
+        assert_eq!(table.bind(3, 0, 80), Err(libc::EADDRINUSE));
+        assert_eq!(table.bind(3, host_address(1), 81), Err(libc::EADDRNOTAVAIL));
+    }
+
+    #[test]
+    fn a_seeker_is_told_to_whoever_starts_listening() {
+        let mut table = SocketTable::new(2);
+        table.open(1, 1);
+        assert!(!table.connect(1, host_address(0), 99).unwrap());
+        table.open(2, 0);
+        table.bind(2, 0, 99).unwrap();
+        assert_eq!(table.listen(2).unwrap(), vec![1]);
+    }
+}

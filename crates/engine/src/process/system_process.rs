@@ -1,0 +1,69 @@
+//! Processes of the host, by process ids that the host reuses.
+
+use crate::control::admission::start_of;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// Sends a signal to process `pid` if it started at `since` (kernel ticks since boot). Without
+/// `since` it checks only the id. Returns whether it sent the signal.
+pub(crate) fn send_signal(pid: i32, since: Option<u64>, signal: i32) -> bool {
+    // Zero and negative values would name process groups.
+    let Some(known) = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw) else { return false };
+    // The descriptor stays with the process that has the id now, even if another process gets the
+    // id.
+    let held = pidfd_open(known, PidfdFlags::empty());
+    if held.as_ref().is_err_and(|error| *error == rustix::io::Errno::SRCH) || since.is_some_and(|since| start_of(pid) != Some(since)) {
+        return false;
+    }
+    match (held, Signal::from_named_raw(signal)) {
+        (Ok(process), Some(signal)) => pidfd_send_signal(process, signal).is_ok(),
+        // The kernel has no such descriptors, the engine has none left, or this is a real-time
+        // signal.
+        // SAFETY: sends a signal to the process that the checks above identified.
+        _ => unsafe { libc::kill(pid, signal) == 0 },
+    }
+}
+
+/// Returns whether a process has this id, even a zombie.
+pub(crate) fn exists(pid: i32) -> bool {
+    pid > 0 && start_of(pid).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command};
+
+    fn sleeper() -> (Child, i32, Option<u64>) {
+        let child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = child.id() as i32;
+        (child, pid, start_of(pid))
+    }
+
+    #[test]
+    fn a_signal_reaches_the_process_that_was_meant() {
+        for signal in [libc::SIGTERM, libc::SIGRTMIN()] {
+            let (mut child, pid, since) = sleeper();
+            assert!(exists(pid) && since.is_some());
+            assert!(send_signal(pid, since, signal));
+            assert_eq!(std::os::unix::process::ExitStatusExt::signal(&child.wait().unwrap()), Some(signal));
+            assert!(!exists(pid));
+            assert!(!send_signal(pid, since, signal));
+        }
+    }
+
+    #[test]
+    fn another_process_that_has_the_number_now_is_left_alone() {
+        let (mut child, pid, since) = sleeper();
+        let of_a_former_one = since.map(|ticks| ticks - 1);
+        assert!(!send_signal(pid, of_a_former_one, libc::SIGKILL));
+        assert!(child.try_wait().unwrap().is_none(), "it goes on");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn groups_of_processes_are_never_meant() {
+        assert!(!send_signal(0, None, libc::SIGKILL));
+        assert!(!send_signal(-1, None, libc::SIGKILL));
+    }
+}

@@ -1,0 +1,57 @@
+//! Table entries of UD queue pairs, for programs that send datagrams themselves in wall pace
+//! (`softband_ipc::tables`).
+
+use crate::engine::Engine;
+use crate::rpc::calls::{Answer, reply};
+use crate::rpc::convert;
+use softband_ipc::calls::{DatagramWay, Handle};
+use softband_ipc::post::{PostRecord, split_path};
+use softband_ipc::tables::QpEntry;
+use softband_model::verbs::api::QpSnapshot;
+use softband_types::{CqHandle, HcaId, Lid, QpType, Qpn};
+use std::sync::atomic::Ordering;
+
+impl Engine {
+    /// Writes into an entry how datagrams reach a queue pair. Returns whether the entry of a UD
+    /// queue pair has changed.
+    pub(crate) fn write_datagram_part(&self, entry: &QpEntry, hca: HcaId, qp: &QpSnapshot) -> bool {
+        let is_for_datagrams = qp.init.qp_type == QpType::Ud;
+        let port = self.world.port(hca, qp.port).filter(|port| is_for_datagrams && port.active && !self.may_meet_faults(hca, qp));
+        let fields = [
+            (&entry.lid, port.as_ref().map_or(0, |port| u32::from(port.lid.0))),
+            (&entry.qkey, qp.qkey.0),
+            (&entry.pkey, u32::from(qp.pkey.0)),
+            (&entry.mtu_bytes, qp.path_mtu.bytes()),
+        ];
+        let gid = port.as_ref().and_then(|port| port.gids[0]).map_or(0, |gid| u128::from_be_bytes(gid.0));
+        entry.port_guid.store(gid as u64, Ordering::SeqCst); // changes only together with the LID
+        let others = fields.into_iter().filter(|(field, value)| field.swap(*value, Ordering::SeqCst) != *value);
+        others.count() > 0 && is_for_datagrams
+    }
+
+    /// Returns the receiver of a datagram that a program reports as sent by itself.
+    pub(crate) fn receiver_of_datagram(&self, (hca, qp): (HcaId, &QpSnapshot), record: &PostRecord) -> Option<(HcaId, Qpn)> {
+        self.world.hca_reached((hca, qp.port), Lid(split_path(record.path).0)).map(|hca| (hca, Qpn(record.remote_qpn)))
+    }
+
+    /// Returns the completion queues that receive datagrams. An ended process may have been the
+    /// sender of any of them.
+    pub(crate) fn queues_of_datagrams(&self) -> Vec<CqHandle> {
+        let all = self.world.queue_pairs().filter(|(_, _, qp)| qp.init.qp_type == QpType::Ud).map(|(_, _, qp)| qp.init.recv_cq);
+        let mut queues: Vec<_> = all.collect();
+        queues.sort_unstable();
+        queues.dedup();
+        queues
+    }
+
+    /// Returns the table entry (plus one) of the UD queue pair that datagrams to this address
+    /// reach. Returns 0 if none exists.
+    pub(crate) fn find_datagram_receiver(&self, process: usize, to: &DatagramWay) -> Answer {
+        let from = self.own_hca(process, to.hca)?;
+        let sender = self.world.query_qp(self.processes[process].number, from, Qpn(to.from)).map_err(convert::errno_of)?;
+        let hca = u16::try_from(to.lid).ok().and_then(|lid| self.world.hca_reached((from, sender.port), Lid(lid)));
+        let receives = |hca: &HcaId| self.world.find_qp(*hca, Qpn(to.qpn)).is_some_and(|(_, qp)| qp.init.qp_type == QpType::Ud);
+        let handle = hca.filter(receives).map_or(0, |hca| self.direct.entry_of(hca, Qpn(to.qpn)));
+        Ok(reply(&Handle { handle, reserved: 0 }))
+    }
+}

@@ -1,0 +1,266 @@
+//! Quiescence for programs that move data themselves. Programs no longer use an entry that the
+//! engine removed from its tables once their transfers have ended.
+
+use crate::engine::Engine;
+use crate::process::image::{Process, ProcessState};
+use rustix::thread::{MembarrierCommand, membarrier};
+use softband_ipc::layout::EPOCH_SLOTS;
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Time that a stopped program may take for one transfer before the engine gives up on it.
+const GRACE: Duration = Duration::from_millis(200);
+/// Multiple of [`GRACE`] for a program that runs, or would run if it had a processor.
+const GRACES_OF_RUNNING: u32 = 10;
+/// Bound on all vain waits together: this multiple of [`GRACE`], plus one part in `GRACE_PART` of
+/// the time since the first wait. Programs may lie, and new programs may replace them.
+const GRACES_IN_ALL: u32 = 50;
+const GRACE_PART: u32 = 8;
+/// Part of [`GRACE`] that remains for each wait after that: longer than a processor needs for a
+/// piece of a transfer.
+const GRACE_LEFT: u32 = 100;
+/// Interval between checks whether an awaited program is stopped or gone.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+/// Most steps of a slot: per nanosecond, and at once for clocks that hardly advance.
+const STEPS_PER_NANOSECOND: u64 = 2;
+const STEPS_AT_ONCE: u64 = 1 << 20;
+
+/// State of the engine's waits for quiescence.
+pub(crate) struct Quiescence {
+    /// [`GRACE`], except in tests.
+    pub(crate) grace: Duration,
+    /// Set if the kernel puts barriers between the instructions of programs that registered for it.
+    /// These programs announce a transfer with a plain store.
+    pub(crate) has_barriers: bool,
+    /// Total time of vain waits for all programs, and time of the first wait.
+    in_vain: Cell<Duration>,
+    since: Cell<Option<Instant>>,
+}
+
+impl Quiescence {
+    pub(crate) fn new() -> Self {
+        let has_barriers = membarrier(MembarrierCommand::GlobalExpedited).is_ok();
+        Self { grace: GRACE, has_barriers, in_vain: Cell::default(), since: Cell::default() }
+    }
+
+    /// Puts a barrier between the instructions of all programs. Afterwards the engine sees each
+    /// earlier announcement of a program, or the program sees the engine's earlier writes.
+    fn put_barrier(&self) {
+        if self.has_barriers && membarrier(MembarrierCommand::GlobalExpedited).is_err() {
+            // The kernel had no memory for the barrier or forbids it by now. Within this time an
+            // interrupt reaches each processor, which is also a barrier.
+            std::thread::sleep(self.grace);
+        }
+    }
+
+    /// Returns the longest time that a wait may last in vain if it begins now.
+    fn limit(&self, now: Instant) -> Duration {
+        let since = self.since.get().unwrap_or(now);
+        self.since.set(Some(since));
+        let left = (self.grace * GRACES_IN_ALL + (now - since) / GRACE_PART).saturating_sub(self.in_vain.get());
+        left.clamp(self.grace / GRACE_LEFT, self.grace * GRACES_OF_RUNNING)
+    }
+
+    fn note_in_vain(&self, time: Duration) {
+        self.in_vain.set(self.in_vain.get() + time);
+    }
+}
+
+/// A transfer whose end the engine awaits.
+struct Pending<'a> {
+    process: &'a Process,
+    slot: usize,
+    seen: u64,
+}
+
+impl Pending<'_> {
+    fn has_ended(&self) -> bool {
+        self.process.shared.header().epoch_slots[self.slot].0.load(Ordering::SeqCst) != self.seen
+    }
+}
+
+impl Engine {
+    /// Waits until each transfer under way has ended, or gives up on it. The engine never waits
+    /// twice for the same transfer.
+    pub(crate) fn await_quiescence(&self) {
+        self.quiescence.put_barrier();
+        let attached = self.processes.living().filter(|process| process.state == ProcessState::Attached);
+        let mut pending: Vec<_> = attached.flat_map(Process::transfers_under_way).collect();
+        pending.retain(|transfer| !transfer.has_ended());
+        if pending.is_empty() {
+            return;
+        }
+        let started = Instant::now();
+        let limit = self.quiescence.limit(started);
+        let mut next_look = self.quiescence.grace.min(LOOK_INTERVAL);
+        let mut given_up = Vec::new();
+        loop {
+            let elapsed = started.elapsed();
+            if elapsed >= next_look || elapsed >= limit {
+                next_look = elapsed + LOOK_INTERVAL;
+                let is_hopeless = |transfer: &mut Pending<'_>| match state_of(transfer.process.pid) {
+                    State::Gone => true,
+                    State::Stopped => elapsed >= limit.min(self.quiescence.grace),
+                    State::Runs => elapsed >= limit,
+                };
+                given_up.extend(pending.extract_if(.., is_hopeless));
+            }
+            pending.retain(|transfer| !transfer.has_ended());
+            if pending.is_empty() {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        if !given_up.is_empty() {
+            self.quiescence.note_in_vain(started.elapsed());
+        }
+        for transfer in given_up.into_iter().filter(|transfer| !transfer.has_ended()) {
+            transfer.process.give_up(transfer.slot, transfer.seen);
+        }
+    }
+
+    /// Ends programs with impossible announcements. They overwrite memory that they share with the
+    /// engine.
+    pub(crate) fn end_liars(&mut self) {
+        let lies = |process: &Process| process.state == ProcessState::Attached && process.announced.get().lies == Lies::Seen;
+        while let Some(process) = self.processes.find(lies) {
+            let mut announced = self.processes[process].announced.get();
+            announced.lies = Lies::Told;
+            self.processes[process].announced.set(announced);
+            let (pid, whose) = (self.processes[process].pid, self.command_of(process));
+            self.warn(format!(
+                "{whose} (process {pid}) was ended: it has written over memory that it shares with the engine, and its own is hardly \
+                 in better order; look for stray writes in it"
+            ));
+            self.processes[process].send_signal(libc::SIGKILL);
+        }
+    }
+}
+
+/// Result of the check for impossible announcements of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Lies {
+    #[default]
+    No,
+    Seen,
+    /// Impossible announcements, for which the engine has ended the process.
+    Told,
+}
+
+/// A process's announcements as last seen by the engine.
+#[derive(Clone, Copy)]
+pub(crate) struct Announced {
+    /// Value of each slot at the last check, and time of that check. Values only grow, by one at a
+    /// time.
+    last: [u64; EPOCH_SLOTS],
+    at: Instant,
+    lies: Lies,
+    /// Last transfer in each slot on which the engine gave up.
+    given_up: [u64; EPOCH_SLOTS],
+}
+
+impl Announced {
+    /// Returns the announcements of a new process.
+    pub(crate) fn nothing() -> Self {
+        Self { last: [0; EPOCH_SLOTS], at: Instant::now(), lies: Lies::No, given_up: [0; EPOCH_SLOTS] }
+    }
+
+    /// Checks all slots. A slot lies if it went back, or advanced by more than the time allows.
+    fn look(&mut self, slots: [u64; EPOCH_SLOTS], now: Instant) {
+        let nanos = (now - self.at).as_nanos() as u64;
+        let steps_max = nanos.saturating_mul(STEPS_PER_NANOSECOND).saturating_add(STEPS_AT_ONCE);
+        let is_possible = |(seen, last): (&u64, &u64)| seen.checked_sub(*last).is_some_and(|steps| steps <= steps_max);
+        if !slots.iter().zip(&self.last).all(is_possible) && self.lies == Lies::No {
+            self.lies = Lies::Seen;
+        }
+        (self.last, self.at) = (slots, now);
+    }
+}
+
+impl Process {
+    fn slots(&self) -> [u64; EPOCH_SLOTS] {
+        std::array::from_fn(|slot| self.shared.header().epoch_slots[slot].0.load(Ordering::SeqCst))
+    }
+
+    /// Returns the announced transfers that are worth a wait; none of a lying program.
+    fn transfers_under_way(&self) -> Vec<Pending<'_>> {
+        let slots = self.slots();
+        let mut announced = self.announced.get();
+        announced.look(slots, Instant::now());
+        self.announced.set(announced);
+        if announced.lies != Lies::No {
+            return Vec::new();
+        }
+        let pending = slots.into_iter().enumerate().filter(|(slot, seen)| seen % 2 == 1 && *seen != announced.given_up[*slot]);
+        pending.map(|(slot, seen)| Pending { process: self, slot, seen }).collect()
+    }
+
+    fn give_up(&self, slot: usize, transfer: u64) {
+        let mut announced = self.announced.get();
+        announced.given_up[slot] = transfer;
+        self.announced.set(announced);
+    }
+
+    /// Returns whether the process is still in a transfer on which the engine gave up.
+    pub(crate) fn is_held_up(&self) -> bool {
+        let given_up = self.announced.get().given_up;
+        self.shared.header().epoch_slots.iter().zip(given_up).any(|(slot, given_up)| given_up % 2 == 1 && slot.0.load(Ordering::SeqCst) == given_up)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Runs,
+    /// Stopped by a signal or a debugger.
+    Stopped,
+    Gone,
+}
+
+fn state_of(pid: i32) -> State {
+    let stat = crate::process::image::stat(format!("/proc/{pid}/stat"));
+    match stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes().first().copied().unwrap_or(b'X')) {
+        None | Some(b'Z' | b'X') => State::Gone,
+        Some(b'T' | b't') => State::Stopped,
+        Some(_) => State::Runs,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slots(first: u64) -> [u64; EPOCH_SLOTS] {
+        let mut slots = [0; EPOCH_SLOTS];
+        slots[0] = first;
+        slots
+    }
+
+    #[test]
+    fn announcements_that_go_back_or_leap_are_lies() {
+        let now = Instant::now();
+        let later = now + Duration::from_micros(1);
+        for (first, second, lies) in [(4, 5, Lies::No), (5, 4, Lies::Seen), (4, 4, Lies::No), (0, 1 << 40, Lies::Seen), (0, 1 << 10, Lies::No)] {
+            let mut announced = Announced { at: now, ..Announced::nothing() };
+            announced.look(slots(first), now);
+            announced.look(slots(second), later);
+            assert_eq!(announced.lies, lies, "{first} then {second}");
+        }
+    }
+
+    #[test]
+    fn waiting_in_vain_is_bounded_for_all_programs_together() {
+        let quiescence = Quiescence::new();
+        let now = Instant::now();
+        assert_eq!(quiescence.limit(now), GRACE * GRACES_OF_RUNNING);
+        quiescence.note_in_vain(GRACE * GRACES_IN_ALL);
+        assert_eq!(quiescence.limit(now), GRACE / GRACE_LEFT);
+        assert_eq!(quiescence.limit(now + GRACE * GRACE_PART), GRACE);
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_not_waited_for() {
+        assert_eq!(state_of(std::process::id() as i32), State::Runs);
+        assert_eq!(state_of(1 << 30), State::Gone);
+    }
+}

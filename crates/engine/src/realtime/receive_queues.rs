@@ -1,0 +1,359 @@
+//! Receive queues from which peers take requests themselves, in wall pace (`softband_ipc::queues`):
+//! their takeover by the engine, and their return.
+//!
+//! A program that carries out a message takes the receive request from the shared queue. If the
+//! engine has to handle a message or an error of the queue pair, it takes over the whole queue.
+//! When it has no such work left, it gives the queue back. For queues of several queue pairs see
+//! `crate::realtime::shared_receive_queues`.
+
+use crate::engine::{Engine, Pace};
+use crate::process::image::{Mapped, ProcessState};
+use rustix::fd::AsFd;
+use softband_ipc::post::{PostRecord, PostSge, kind};
+use softband_ipc::queues::{ReceiveEntry, ReceiveQueueHeader, entry_bytes, mode, receive_queue_bytes};
+use softband_model::verbs::api::{QpSnapshot, ReceiveRequest, SendRequest};
+use softband_sim::SimTime;
+use softband_types::{HcaId, QpState, QpType, Qpn, SrqHandle};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+
+/// Fewest entries between the next entry to fill and the next entry to take, even in a full queue.
+/// Processors exchange whole cache lines.
+pub(crate) const ENTRIES_BETWEEN: u32 = 8;
+
+/// Most times that the engine abandons a queue to stalled senders. Each time costs memory.
+/// Afterwards the engine keeps the queue.
+const LEFT_MAX: u32 = 8;
+
+/// Location and size of a receive queue.
+#[derive(Clone, Copy)]
+pub(crate) struct ReceiveQueue {
+    pub(crate) process: usize,
+    pub(crate) offset: u64,
+    pub(crate) entries: u32,
+    pub(crate) sges: u32,
+    /// Time in its header. The engine keeps a copy, because the owner could change the header.
+    pub(crate) since: SimTime,
+    /// Set if several threads may take from it, one at a time.
+    pub(crate) by_many: bool,
+    /// Number of times that the engine abandoned its place to a stalled sender.
+    pub(crate) left: u32,
+}
+
+/// Owner of the requests in a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum QueueName {
+    Own(HcaId, Qpn),
+    Shared(SrqHandle),
+}
+
+/// All receive queues, and the senders whose work the engine has.
+#[derive(Default)]
+pub(crate) struct ReceiveQueues {
+    pub(crate) all: BTreeMap<QueueName, ReceiveQueue>,
+    /// Number of requests that the engine got from each sender.
+    given: BTreeMap<(HcaId, Qpn), u32>,
+    pub(crate) busy: BTreeSet<(HcaId, Qpn)>,
+    pub(crate) shared: crate::realtime::shared_receive_queues::SharedQueues,
+}
+
+impl ReceiveQueues {
+    pub(crate) fn get(&self, hca: HcaId, qpn: Qpn) -> Option<ReceiveQueue> {
+        self.all.get(&QueueName::Own(hca, qpn)).copied()
+    }
+
+    /// Forgets a sender, because the engine has none of its work left.
+    fn forget_sender(&mut self, sender: (HcaId, Qpn)) {
+        self.busy.remove(&sender);
+        self.shared.forget_aims(sender);
+    }
+}
+
+/// A queue while the engine maps it.
+pub(crate) struct Open {
+    mapped: Mapped,
+    pub(crate) queue: ReceiveQueue,
+}
+
+impl Open {
+    pub(crate) fn header(&self) -> &ReceiveQueueHeader {
+        // SAFETY: the mapping begins with the header, which consists of atomics.
+        unsafe { &*self.mapped.base().cast::<ReceiveQueueHeader>() }
+    }
+
+    /// Returns the counters of requests put in and taken out.
+    pub(crate) fn counters(&self) -> (u32, u32) {
+        let header = self.header();
+        (header.produced.0.load(Ordering::Acquire), header.consumed.0.load(Ordering::Acquire))
+    }
+
+    /// Returns the address of entry `counter`.
+    fn entry(&self, counter: u32) -> *mut u8 {
+        let index = (counter % self.queue.entries) as usize;
+        self.mapped.base().wrapping_add(size_of::<ReceiveQueueHeader>() + index * entry_bytes(self.queue.sges))
+    }
+
+    pub(crate) fn read(&self, counter: u32) -> (u64, Vec<PostSge>) {
+        let at = self.entry(counter);
+        // SAFETY: the entry lies within the mapping. Each value that a lying program writes is only
+        // a number.
+        unsafe {
+            let head = at.cast::<ReceiveEntry>().read_volatile();
+            let count = head.count.min(self.queue.sges) as usize;
+            let list = at.add(size_of::<ReceiveEntry>()).cast::<PostSge>();
+            (head.wr_id, (0..count).map(|index| list.add(index).read_volatile()).collect())
+        }
+    }
+
+    pub(crate) fn write(&self, counter: u32, request: &ReceiveRequest) {
+        let at = self.entry(counter);
+        let count = request.entries.len().min(self.queue.sges as usize);
+        // SAFETY: the entry lies within the mapping. No other thread uses the queue while it moves.
+        unsafe {
+            at.cast::<ReceiveEntry>().write(ReceiveEntry { wr_id: request.wr_id, count: count as u32, reserved: 0 });
+            let list = at.add(size_of::<ReceiveEntry>()).cast::<PostSge>();
+            for (index, entry) in request.entries.iter().take(count).enumerate() {
+                list.add(index).write(PostSge { address: entry.address, len_bytes: entry.len_bytes, lkey: entry.lkey.0 });
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Creates the shared queue of a new queue pair, if its type and its CQ allow this.
+    pub(crate) fn make_receive_queue(&mut self, process: usize, hca: HcaId, qp: &QpSnapshot) {
+        let caps = qp.init.capabilities;
+        let by_many = qp.init.qp_type == QpType::Ud;
+        let receives = (by_many || matches!(qp.init.qp_type, QpType::Rc | QpType::Uc)) && qp.init.srq.is_none() && caps.max_recv_wr > 0;
+        let delivers = self.cqs.get(&qp.init.recv_cq.0).is_some_and(|cq| cq.remote_cqe_ring != 0);
+        if self.pace != Pace::Wall || !receives || !delivers {
+            return;
+        }
+        let (entries, sges) = ((caps.max_recv_wr + ENTRIES_BETWEEN).next_power_of_two(), caps.max_recv_sge);
+        let Some(offset) = self.processes[process].shared.allocate_queue(receive_queue_bytes(entries, sges)) else { return };
+        self.receive_queues
+            .all
+            .insert(QueueName::Own(hca, qp.qpn), ReceiveQueue { process, offset, entries, sges, since: SimTime::ZERO, by_many, left: 0 });
+        self.restart_receive_queue(hca, qp.qpn);
+    }
+
+    /// Drops the queue of a destroyed queue pair.
+    pub(crate) fn drop_receive_queue(&mut self, hca: HcaId, qpn: Qpn) {
+        self.receive_queues.given.remove(&(hca, qpn));
+        self.receive_queues.forget_sender((hca, qpn));
+        self.receive_queues.shared.remove_user((hca, qpn));
+        self.receive_queues.shared.forget_queue(QueueName::Own(hca, qpn));
+        if let Some(queue) = self.receive_queues.all.remove(&QueueName::Own(hca, qpn)) {
+            self.free_queue(&queue, queue.entries);
+        }
+    }
+
+    /// Frees the place of a queue, unless a process on which the engine gave up may still write
+    /// there.
+    pub(crate) fn free_queue(&mut self, queue: &ReceiveQueue, entries: u32) {
+        if !self.processes.living().any(|process| process.state == ProcessState::Attached && process.is_held_up()) {
+            self.processes[queue.process].shared.free_queue(queue.offset, receive_queue_bytes(entries, queue.sges));
+        }
+    }
+
+    pub(crate) fn open_queue(&self, name: QueueName) -> Option<Open> {
+        let queue = *self.receive_queues.all.get(&name)?;
+        let file = self.processes[queue.process].shared.memory_file()?;
+        let mapped = Mapped::new(file.as_fd(), queue.offset, receive_queue_bytes(queue.entries, queue.sges))?;
+        Some(Open { mapped, queue })
+    }
+
+    /// Empties the queue of a new or reset queue pair. Only later completions belong to the queue
+    /// pair.
+    pub(crate) fn restart_receive_queue(&mut self, hca: HcaId, qpn: Qpn) {
+        self.receive_queues.given.remove(&(hca, qpn));
+        self.direct.set_done(hca, qpn, 0);
+        self.leave_to_the_held_up(hca, qpn);
+        self.note_since(hca, qpn, self.now);
+        let Some(open) = self.open_queue(QueueName::Own(hca, qpn)) else { return };
+        let header = open.header();
+        header.since_ps.store(self.now.as_picos(), Ordering::SeqCst);
+        header.produced.0.store(header.consumed.0.load(Ordering::SeqCst), Ordering::SeqCst);
+        header.begin_epoch(self.direct.next_epoch());
+        self.receive_queues.shared.forget_queue(QueueName::Own(hca, qpn));
+    }
+
+    /// Moves the queue to another place if its sender is stalled in a transfer on which the engine
+    /// gave up. When that sender continues, it takes a request by a counter that nobody else may
+    /// then use. The engine never uses the former place again.
+    fn leave_to_the_held_up(&mut self, hca: HcaId, qpn: Qpn) {
+        let Some(queue) = self.receive_queues.get(hca, qpn).filter(|queue| !queue.by_many) else { return };
+        let sender = self.direct.fitted_sender_of((hca, qpn)).and_then(|(hca, qpn)| self.world.find_qp(hca, qpn));
+        if !sender.is_some_and(|(owner, _)| self.processes[owner.0 as usize].is_held_up()) {
+            return;
+        }
+        if let Some(left) = self.open_queue(QueueName::Own(hca, qpn)) {
+            left.header().set_mode(mode::MOVING); // a thread that finds this mode reads the new place from the table
+        }
+        let bytes = receive_queue_bytes(queue.entries, queue.sges);
+        let place = if queue.left < LEFT_MAX { self.processes[queue.process].shared.allocate_queue(bytes) } else { None };
+        match place {
+            Some(offset) => self.receive_queues.all.insert(QueueName::Own(hca, qpn), ReceiveQueue { offset, left: queue.left + 1, ..queue }),
+            None => self.receive_queues.all.remove(&QueueName::Own(hca, qpn)), // all requests then go through the engine
+        };
+        if let Some(open) = self.open_queue(QueueName::Own(hca, qpn)) {
+            open.header().set_mode(mode::MOVING); // until the queue holds its requests
+        }
+        self.publish_queue_pair(hca, qpn);
+    }
+
+    fn note_since(&mut self, hca: HcaId, qpn: Qpn, since: SimTime) {
+        if let Some(queue) = self.receive_queues.all.get_mut(&QueueName::Own(hca, qpn)) {
+            queue.since = since;
+        }
+    }
+
+    /// Waits for threads that still use a queue after its takeover. Completions of peers precede
+    /// later completions of the engine.
+    pub(crate) fn come_after_peers(&mut self, open: &Open) {
+        self.await_quiescence();
+        self.set_wall_clock();
+        self.now = self.now.max(SimTime::from_picos(open.queue.since.as_picos() + 1));
+    }
+
+    /// Takes over the requests of a shared queue. From now on the engine receives for this queue
+    /// pair.
+    pub(crate) fn take_over_receive_queue(&mut self, hca: HcaId, qpn: Qpn) {
+        let Some(open) = self.open_queue(QueueName::Own(hca, qpn)) else { return };
+        if open.queue.by_many {
+            return self.take_over_queue_of_many(QueueName::Own(hca, qpn));
+        }
+        let header = open.header();
+        let former = header.mode();
+        header.set_mode(mode::ENGINE);
+        if former != mode::SHARED {
+            return;
+        }
+        self.come_after_peers(&open);
+        let owner = self.processes[open.queue.process].number;
+        let (produced, consumed) = open.counters();
+        // This time is not later than that of requests that follow by the ring. Otherwise those
+        // would come first.
+        let at = self.world.now();
+        // The loop reads at most as many requests as the queue can hold, even if a program lies.
+        for counter in 0..count_of(produced, consumed, open.queue.entries) {
+            let (wr_id, list) = open.read(consumed.wrapping_add(counter));
+            let record = PostRecord { kind: kind::RECEIVE, hca: hca.0, object: qpn.0, wr_id, ..bytemuck::Zeroable::zeroed() };
+            self.world.post_receive(at, owner, hca, qpn, crate::rpc::convert::receive_request(&record, &list));
+        }
+        header.consumed.0.store(produced, Ordering::SeqCst);
+    }
+
+    /// Notes work that a queue pair gave to the engine, and takes over the receive queues of its
+    /// receivers.
+    pub(crate) fn note_given(&mut self, hca: HcaId, qp: &QpSnapshot, send: Option<&SendRequest>, takes_receive: bool) {
+        if self.pace != Pace::Wall {
+            return;
+        }
+        let sender = (hca, qp.qpn);
+        let given = self.receive_queues.given.entry(sender).or_default();
+        *given = given.wrapping_add(1);
+        self.receive_queues.busy.insert(sender);
+        let receivers = match send.and_then(|send| send.datagram.as_ref()) {
+            Some(to) => self.world.datagram_receivers(to, (hca, qp)),
+            None => self.named_peer(hca, qp).filter(|_| takes_receive).into_iter().collect(),
+        };
+        for (hca, qpn) in receivers {
+            let receiver = self.world.find_qp(hca, qpn).map(|(_, receiver)| receiver.init);
+            let named = |xrcd| self.world.queue_of_domain(xrcd, send?.xrc_srq?).map(|(srq, _)| srq);
+            let shared = receiver.and_then(|receiver| receiver.srq.or_else(|| receiver.xrcd.and_then(named)));
+            let name = shared.map_or(QueueName::Own(hca, qpn), QueueName::Shared);
+            if self.receive_queues.all.get(&name).is_some_and(|queue| queue.by_many) {
+                self.aim_at_queue_of_many(sender, name);
+            } else {
+                self.take_over_receive_queue(hca, qpn);
+            }
+        }
+    }
+
+    /// Returns whether the engine has finished all work that it got from a sender of this process.
+    pub(crate) fn has_done_all_of(&self, process: usize, (hca, qpn): (HcaId, Qpn)) -> bool {
+        let nothing_held = self.processes[process].held_sends.is_empty() && !self.processes[process].shared.has_posts();
+        nothing_held && self.world.has_sent_all(hca, qpn)
+    }
+
+    /// Checks the queue pairs that gave work to the engine. Gives the queues of those without work
+    /// back to the programs.
+    pub(crate) fn give_back_queues(&mut self) {
+        self.give_back_queues_of_many();
+        let busy: Vec<_> = self.receive_queues.busy.iter().copied().collect();
+        for (hca, qpn) in busy {
+            let Some((owner, qp)) = self.world.find_qp(hca, qpn) else {
+                self.receive_queues.forget_sender((hca, qpn));
+                continue;
+            };
+            if !self.has_done_all_of(owner.0 as usize, (hca, qpn)) {
+                continue;
+            }
+            // The states of both sides show errors before posters see that all requests are done.
+            self.publish_queue_pair(hca, qpn);
+            if let Some((peer_hca, peer_qpn)) = self.named_peer(hca, &qp) {
+                self.publish_queue_pair(peer_hca, peer_qpn);
+            }
+            let peer = self.named_peer(hca, &qp).filter(|_| qp.state == QpState::Rts);
+            if peer.is_some_and(|(peer_hca, peer_qpn)| !self.give_back_receive_queue(peer_hca, peer_qpn)) {
+                continue;
+            }
+            if self.awaits_queue_of_many((hca, qpn)) {
+                continue; // the sender would only give the engine more work
+            }
+            self.receive_queues.forget_sender((hca, qpn));
+            let given = self.receive_queues.given.get(&(hca, qpn)).copied().unwrap_or(0);
+            self.direct.set_done(hca, qpn, given);
+        }
+    }
+
+    /// Gives the queue back to the programs. Returns false if this is not possible now.
+    fn give_back_receive_queue(&mut self, hca: HcaId, qpn: Qpn) -> bool {
+        let Some(open) = self.open_queue(QueueName::Own(hca, qpn)) else { return true };
+        let process = open.queue.process;
+        let header = open.header();
+        let receives = self.world.find_qp(hca, qpn).is_some_and(|(_, qp)| matches!(qp.state, QpState::Rtr | QpState::Rts));
+        if !receives || self.processes[process].state != ProcessState::Attached || header.mode() != mode::ENGINE {
+            return true;
+        }
+        header.set_mode(mode::MOVING);
+        self.await_quiescence();
+        // Earlier posts of the owner come first, and posts of others come before the World
+        // continues.
+        self.take_rings();
+        self.run_world();
+        // The ring may have contained a send to this queue pair.
+        let requests = if header.mode() == mode::MOVING { self.world.take_receives(hca, qpn) } else { None };
+        let Some(requests) = requests else {
+            header.set_mode(mode::ENGINE);
+            return false;
+        };
+        self.leave_to_the_held_up(hca, qpn);
+        self.fill_receive_queue(hca, qpn, requests);
+        true
+    }
+
+    /// Fills a queue with these requests and gives it back to the programs.
+    fn fill_receive_queue(&mut self, hca: HcaId, qpn: Qpn, requests: Vec<ReceiveRequest>) {
+        let Some(open) = self.open_queue(QueueName::Own(hca, qpn)) else { return self.world.put_receives(hca, qpn, requests) };
+        let header = open.header();
+        for (counter, request) in requests.iter().enumerate() {
+            open.write(counter as u32, request);
+        }
+        header.consumed.0.store(0, Ordering::SeqCst);
+        header.produced.0.store(requests.len() as u32, Ordering::SeqCst);
+        // Completions of the engine precede those of peers, although the World may be ahead of
+        // their clock.
+        let since = SimTime::from_picos(self.now.max(self.world.now()).as_picos() + 1).max(open.queue.since);
+        self.note_since(hca, qpn, since);
+        header.since_ps.store(since.as_picos(), Ordering::SeqCst);
+        header.begin_epoch(self.direct.next_epoch());
+    }
+}
+
+/// Returns the number of requests in a queue by its counters; 0 if the counters are invalid.
+pub(crate) fn count_of(produced: u32, consumed: u32, entries: u32) -> u32 {
+    let count = produced.wrapping_sub(consumed);
+    if count <= entries { count } else { 0 }
+}

@@ -1,0 +1,127 @@
+//! Congestion control in motion: switches mark packets, receivers notify the source, sources
+//! throttle their flows (IBTA annex A10).
+
+use crate::event::Event;
+use crate::hca::send_engine::Work;
+use crate::link::port::Owner;
+use crate::world::World;
+use softband_model::packet::Packet;
+use softband_model::transport::{Flow, InjectionSettings, Side, Throttle, congestion_notification};
+use softband_model::verbs::api::HostMemory;
+use softband_sim::SimTime;
+use softband_types::{HcaId, ServiceLevel};
+
+/// A flow, for both ways of telling flows apart.
+#[derive(Clone, Copy)]
+pub(crate) struct FlowOf {
+    pub qp: u32,
+    pub port: u32,
+    pub service_level: ServiceLevel,
+}
+
+impl World {
+    /// Marks a packet that leaves a congested lane of a switch port, if it is large enough and its
+    /// turn has come.
+    pub(crate) fn mark(&mut self, id: u32, packet: u32) {
+        let Some(settings) = &self.spec.subnet.congestion_control else { return };
+        let transit = self.packets.get_mut(packet);
+        let port = &mut self.ports[id as usize];
+        port.tally.xmit_time_congested += port.serialisation(transit.bytes);
+        if u32::from(transit.blocks) < settings.marking.packet_size.0 || transit.dlid.is_multicast() {
+            return;
+        }
+        if port.until_mark > 0 {
+            port.until_mark -= 1;
+            return;
+        }
+        port.until_mark = settings.marking.marking_rate;
+        transit.packet.fecn = true;
+    }
+
+    /// Returns the congestion notice of a marked packet to its source. The requested
+    /// acknowledgement carries it; without a request a separate packet does.
+    pub(crate) fn on_fecn(&mut self, qp: u32, packet: &Packet, port: u32, tail: SimTime) {
+        let slid = self.ports[port as usize].lid;
+        let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return };
+        let part = &self.hcas[slot.qp.hca.0 as usize].part;
+        if !part.congestion_control {
+            return;
+        }
+        let tally = &mut self.ports[port as usize].tally;
+        tally.rcv_fecn += 1;
+        if packet.ack_request {
+            slot.becn_due = true;
+            return;
+        }
+        let at = tail + part.ack_processing;
+        let notification = congestion_notification(packet, slid);
+        let lane = self.lane_at(port, notification.service_level);
+        let notification = self.packet_pool.place(notification);
+        let transit = self.transit(notification, port, lane);
+        self.ready_at(Work { qp, side: Side::Responder }, transit, at);
+    }
+
+    /// Throttles a flow after its receiver reported congestion.
+    pub(crate) fn on_becn(&mut self, hca: u32, packet: &Packet, port: u32, now: SimTime) {
+        let Some(qp) = self.qp_index(HcaId(hca), packet.destination).filter(|_| self.hcas[hca as usize].part.congestion_control) else { return };
+        self.ports[port as usize].tally.rcv_becn += 1;
+        let flow = FlowOf { qp, port, service_level: packet.service_level };
+        self.with_throttle(flow, |throttle, settings| throttle.on_becn(settings, now));
+    }
+
+    /// Returns the earliest time of a flow's next packet, if the flow must wait.
+    pub(crate) fn held_back_until(&mut self, hca: u32, flow: FlowOf, now: SimTime) -> Option<SimTime> {
+        if self.injection.is_none() || !self.hcas[hca as usize].part.congestion_control {
+            return None;
+        }
+        self.with_throttle(flow, |throttle, _| throttle.not_before()).filter(|at| *at > now)
+    }
+
+    /// Counts a packet of `bytes` bytes that a flow hands to the link.
+    pub(crate) fn note_injected(&mut self, hca: u32, flow: FlowOf, bytes: u32, now: SimTime) {
+        if self.injection.is_none() || !self.hcas[hca as usize].part.congestion_control {
+            return;
+        }
+        let Some(cabling) = self.ports[flow.port as usize].cabling else { return };
+        let time = cabling.serialisation(bytes);
+        self.with_throttle(flow, |throttle, settings| throttle.on_injected(settings, time, now));
+    }
+
+    fn with_throttle<T>(&mut self, flow: FlowOf, act: impl FnOnce(&mut Throttle, &InjectionSettings) -> T) -> Option<T> {
+        let settings = self.injection.as_ref()?;
+        let throttle = match settings.flow {
+            Flow::QueuePair => &mut self.qps[flow.qp as usize].as_deref_mut()?.throttle,
+            Flow::ServiceLevel => &mut self.ports[flow.port as usize].throttles[usize::from(flow.service_level.0 & 15)],
+        };
+        Some(act(throttle, settings))
+    }
+
+    /// Takes work out of the engine's queue until its flow may continue.
+    pub(crate) fn hold_back(&mut self, hca: u32, work: Work, flow: FlowOf, until: SimTime) {
+        if self.injection.as_ref().is_some_and(|settings| settings.flow == Flow::QueuePair) {
+            return self.queue.push(until, hca, Event::InjectionDue { qp: work.qp, side: work.side });
+        }
+        // First come, first served: the queue pairs of a level take turns.
+        let level = flow.service_level.0 & 15;
+        let held = &mut self.ports[flow.port as usize].held_back[usize::from(level)];
+        held.push_back(work);
+        if held.len() == 1 {
+            self.queue.push(until, hca, Event::LevelDue { port: flow.port, level });
+        }
+    }
+
+    pub(crate) fn on_injection_due(&mut self, work: Work, memory: &mut dyn HostMemory, now: SimTime) {
+        let Some(slot) = self.slot(work.qp) else { return };
+        let hca = slot.qp.hca.0;
+        self.hcas[hca as usize].ready.push_back(work);
+        self.pump(hca, memory, now);
+    }
+
+    pub(crate) fn on_level_due(&mut self, port: u32, level: u8, memory: &mut dyn HostMemory, now: SimTime) {
+        let at = &mut self.ports[port as usize];
+        let Owner::Hca { hca, .. } = at.owner else { unreachable!("only HCAs hold work back") };
+        let held = std::mem::take(&mut at.held_back[usize::from(level)]);
+        self.hcas[hca as usize].ready.extend(held);
+        self.pump(hca, memory, now);
+    }
+}

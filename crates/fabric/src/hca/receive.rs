@@ -1,0 +1,356 @@
+//! Packets into an HCA: to the queue pair, over the bus, into memory.
+
+use crate::event::Event;
+use crate::hca::send_engine::Work;
+use crate::notice::Notice;
+use crate::world::{Transit, World};
+use softband_model::packet::{NakCode, Packet, PacketKind};
+use softband_model::parts::ReceiveMode;
+use softband_model::transport::{DmaWrite, DmaWriteEnd, Outcome, QpError, Response, Side, response_packet};
+use softband_model::verbs::api::{Completion, HostMemory, PayloadSlice};
+use softband_sim::SimTime;
+use softband_types::{QpState, SrqHandle, WcStatus};
+
+use crate::link::port::Owner;
+
+/// `IBV_EVENT_COMM_EST`: a packet came before the program moved on to RTS.
+const EVENT_COMMUNICATION_ESTABLISHED: u32 = 4;
+/// `IBV_EVENT_SRQ_LIMIT_REACHED`.
+const EVENT_SRQ_LIMIT_REACHED: u32 = 15;
+
+/// Payload in flight on the bus.
+pub(crate) struct InFlight {
+    qp: u32,
+    epoch: u32,
+    dma_write: DmaWrite,
+    /// Arrival time of the packet's last bit.
+    tail: SimTime,
+}
+
+impl InFlight {
+    pub(crate) fn is_of(&self, qp: u32) -> bool {
+        self.qp == qp
+    }
+}
+
+/// Arrival times of a packet's bits.
+#[derive(Clone, Copy)]
+struct Arrival {
+    head: SimTime,
+    tail: SimTime,
+}
+
+impl World {
+    pub(crate) fn on_hca_arrival(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        let transit = self.packets.take(id);
+        let (port, lane, blocks) = (transit.port, transit.lane, transit.blocks);
+        if self.faults.is_some() && self.is_cut_off(&transit) {
+            return self.free_buffer(port, lane, blocks, transit.tail, now);
+        }
+        self.count_received(transit.port, transit.bytes);
+        let lost = self.loss_ppm > 0 && self.random.next_u64() % 1_000_000 < u64::from(self.loss_ppm);
+        let freed = if lost { transit.tail } else { self.receive(transit, memory, now) };
+        self.free_buffer(port, lane, blocks, freed, now);
+    }
+
+    /// Receives a packet for a queue pair of the same port, without link or credits.
+    pub(crate) fn on_looped_back(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        let transit = self.packets.take(id);
+        self.receive(transit, memory, now);
+    }
+
+    /// Hands a packet to its queue pair. Returns the time at which its buffer is free.
+    fn receive(&mut self, transit: Transit, memory: &mut dyn HostMemory, now: SimTime) -> SimTime {
+        let arrival = Arrival { head: transit.head, tail: transit.tail };
+        if transit.dlid.is_multicast() {
+            return self.receive_for_group(&transit, arrival, now);
+        }
+        let mut packet = transit.packet;
+        let freed = self.receive_by(&mut packet, transit.port, arrival, memory, now).unwrap_or(arrival.tail);
+        self.packet_pool.take_back(packet);
+        freed
+    }
+
+    /// Returns the time at which the packet's buffer is free, unless that is its last bit's
+    /// arrival.
+    fn receive_by(&mut self, packet: &mut Packet, port: u32, arrival: Arrival, memory: &mut dyn HostMemory, now: SimTime) -> Option<SimTime> {
+        if packet.becn
+            && let Owner::Hca { hca, .. } = self.ports[port as usize].owner
+        {
+            self.on_becn(hca, packet, port, now);
+        }
+        if matches!(packet.kind, PacketKind::CongestionNotification) {
+            return None;
+        }
+        let qp = self.receiver_of(packet, port)?;
+        if packet.fecn {
+            self.on_fecn(qp, packet, port, arrival.tail);
+        }
+        if matches!(packet.kind, PacketKind::Datagram { .. }) {
+            self.put_route_before_payload(packet, port);
+        }
+        if packet.kind.is_response() { self.on_response(qp, packet, arrival, memory, now) } else { self.on_request(qp, packet, arrival, now) }
+    }
+
+    /// Delivers a multicast packet to all members on this HCA, each with its own receive request.
+    fn receive_for_group(&mut self, transit: &Transit, arrival: Arrival, now: SimTime) -> SimTime {
+        let Owner::Hca { hca, .. } = self.ports[transit.port as usize].owner else { return arrival.tail };
+        let mut freed = arrival.tail;
+        for mut packet in self.copies_for_members(&transit.packet, softband_types::HcaId(hca)) {
+            let Some(qp) = self.receiver_of(&packet, transit.port) else { continue };
+            self.put_route_before_payload(&mut packet, transit.port);
+            freed = freed.max(self.on_request(qp, &packet, arrival, now).unwrap_or(arrival.tail));
+        }
+        freed
+    }
+
+    /// Delivers an HCA's multicast packet to the HCA's own members, besides the copy on the link.
+    pub(crate) fn on_multicast_ready(&mut self, id: u32, _memory: &mut dyn HostMemory, now: SimTime) {
+        let transit = self.packets.get_mut(id);
+        let own = Transit { packet: transit.packet.clone(), completes: None, head: now, tail: now, ..*transit };
+        self.receive_for_group(&own, Arrival { head: now, tail: now }, now);
+    }
+
+    /// Returns the queue pair that accepts the packet. It checks LID, QPN, port, state, P_Key and
+    /// peer (IBTA 9.6).
+    fn receiver_of(&self, packet: &Packet, port: u32) -> Option<u32> {
+        let at = &self.ports[port as usize];
+        let Owner::Hca { hca, .. } = at.owner else { return None };
+        if packet.dlid != at.lid && !packet.dlid.is_multicast() {
+            return None;
+        }
+        let qp = self.qp_index(softband_types::HcaId(hca), packet.destination)?;
+        let slot = self.slot(qp)?;
+        let a = &slot.qp.attributes;
+        let datagram = matches!(packet.kind, PacketKind::Datagram { .. });
+        let ud = a.init.qp_type == softband_types::QpType::Ud;
+        let from_peer = ud || packet.source == a.dest_qpn && packet.slid == a.address_vector.dlid;
+        let response = packet.kind.is_response();
+        let has_side = match a.init.qp_type {
+            softband_types::QpType::XrcSend => response,
+            softband_types::QpType::XrcRecv => !response && packet.xrc_srq.is_some(),
+            _ => packet.xrc_srq.is_none(),
+        };
+        let listens = has_side
+            && match a.state {
+                QpState::Rts | QpState::Sqd => true,
+                QpState::Rtr | QpState::Sqe => !response,
+                _ => false,
+            };
+        let fits = listens && slot.port == Some(port) && packet.pkey.reaches(a.pkey) && datagram == ud && from_peer;
+        fits.then_some(qp)
+    }
+
+    fn on_request(&mut self, qp: u32, packet: &Packet, arrival: Arrival, now: SimTime) -> Option<SimTime> {
+        self.note_established(qp, now);
+        let slot = self.qps[qp as usize].as_deref_mut()?;
+        let hca = slot.qp.hca;
+        let outcome = slot.qp.responder.on_request(&slot.qp.attributes, hca, &mut self.verbs, packet);
+        let Outcome { dma_write, response, reply_queued, completion, qp_error, srq_limit } = outcome;
+        if let Some(srq) = srq_limit {
+            self.report_srq_limit(srq, now);
+        }
+        let part = &self.hcas[hca.0 as usize].part;
+        let (ack_processing, completion_write) = (part.ack_processing, part.completion_write);
+        if reply_queued {
+            self.schedule_reply(qp, arrival);
+        }
+        if let Some(response) = response {
+            self.respond(qp, response, arrival.tail + ack_processing, qp_error.is_some());
+        }
+        if let Some(completion) = completion {
+            self.complete_receive(qp, arrival.tail + completion_write, *completion);
+        }
+        if let Some(qp_error) = qp_error {
+            self.on_qp_error(qp, qp_error, now);
+        }
+        dma_write.map(|dma_write| self.start_dma_write(qp, dma_write, arrival, now))
+    }
+
+    fn note_established(&mut self, qp: u32, now: SimTime) {
+        let Some(slot) = self.slot_mut(qp) else { return };
+        if slot.qp.attributes.state == QpState::Rtr && !std::mem::replace(&mut slot.established, true) {
+            self.report_qp_event(qp, EVENT_COMMUNICATION_ESTABLISHED, now);
+        }
+    }
+
+    /// Reports an established connection after a peer reached a queue pair without a packet. Only a
+    /// queue pair in RTR reports it.
+    pub fn establish(&mut self, now: SimTime, hca: softband_types::HcaId, qpn: softband_types::Qpn) {
+        if let Some(qp) = self.qp_index(hca, qpn) {
+            self.note_established(qp, now);
+        }
+    }
+
+    pub(crate) fn report_srq_limit(&mut self, srq: SrqHandle, now: SimTime) {
+        let Some(queue) = self.verbs.srqs.get(srq.0) else { return };
+        let (process, hca) = (queue.owner, queue.hca);
+        self.report(now, hca.0, Notice::SrqEvent { process, hca, srq, event: EVENT_SRQ_LIMIT_REACHED });
+    }
+
+    pub(crate) fn report_qp_event(&mut self, qp: u32, event: u32, now: SimTime) {
+        let Some(slot) = self.slot(qp) else { return };
+        let (process, hca, qpn) = (slot.qp.owner, slot.qp.hca, slot.qp.attributes.qpn);
+        self.report(now, hca.0, Notice::QpEvent { process, hca, qpn, event });
+    }
+
+    pub(crate) fn on_qp_error(&mut self, qp: u32, qp_error: QpError, now: SimTime) {
+        if let Some(event) = qp_error.event {
+            self.report_qp_event(qp, event, now);
+        }
+        self.put_into_error(qp, now);
+    }
+
+    /// Schedules the start of a read or atomic that was just queued. It sees all earlier writes
+    /// (PCI ordering).
+    fn schedule_reply(&mut self, qp: u32, arrival: Arrival) {
+        let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return };
+        let hca = slot.qp.hca.0;
+        let part = &self.hcas[hca as usize].part;
+        let atomic = slot.qp.responder.queued_atomic();
+        let work = if atomic { part.read_response_processing + part.atomic_execution } else { part.read_response_processing };
+        let at = (arrival.tail + work).max(slot.in_memory_last);
+        slot.qp.responder.set_ready(at);
+        self.queue.push(at, hca, Event::ReplyReady { qp });
+    }
+
+    /// Sends a response at `at`. It waits behind unfinished read responses, unless it ends the
+    /// connection.
+    fn respond(&mut self, qp: u32, response: Response, at: SimTime, ends: bool) {
+        let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return };
+        let left = if ends { Some(response) } else { slot.qp.responder.queue_behind(response) };
+        let (Some(response), Some(port)) = (left, slot.port) else { return };
+        let mut packet = response_packet(&slot.qp.attributes, self.ports[port as usize].lid, response);
+        packet.becn = std::mem::take(&mut slot.becn_due);
+        let lane = self.lane_at(port, packet.service_level);
+        let packet = self.packet_pool.place(packet);
+        let transit = self.transit(packet, port, lane);
+        self.ready_at(Work { qp, side: Side::Responder }, transit, at);
+    }
+
+    fn on_response(&mut self, qp: u32, packet: &Packet, arrival: Arrival, memory: &mut dyn HostMemory, now: SimTime) -> Option<SimTime> {
+        let slot = self.qps[qp as usize].as_deref_mut()?;
+        let (hca, epoch) = (slot.qp.hca, slot.qp.epoch);
+        let (a, requester) = (&slot.qp.attributes, &mut slot.qp.requester);
+        let mut dma_write = None;
+        match packet.kind {
+            PacketKind::Ack => requester.on_ack(a, packet.psn, now),
+            PacketKind::Nak(code) => requester.on_nak(a, packet.psn, code, now),
+            PacketKind::RnrNak { timer_code } => {
+                if let Some(wait) = requester.on_rnr_nak(a, packet.psn, timer_code, now) {
+                    let qp_ref = self.qp_refs.insert((qp, epoch));
+                    self.queue.push(now + wait, hca.0, Event::ReceiverWaited { qp_ref });
+                }
+            }
+            _ => dma_write = requester.on_response(a, hca, &self.verbs, packet, now),
+        }
+        let freed = dma_write.map(|dma_write| self.start_dma_write(qp, dma_write, arrival, now));
+        self.after_requester(qp, memory, now);
+        freed
+    }
+
+    /// Starts the DMA write of an accepted packet. Returns the time at which its last byte is in
+    /// memory.
+    fn start_dma_write(&mut self, qp: u32, dma_write: DmaWrite, arrival: Arrival, now: SimTime) -> SimTime {
+        let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return arrival.tail };
+        let hca = slot.qp.hca.0;
+        let node = &mut self.hcas[hca as usize];
+        let part = &node.part;
+        let head = match part.receive_mode {
+            ReceiveMode::CutThrough => arrival.head,
+            ReceiveMode::StoreAndForward => arrival.tail,
+        };
+        let mut start = head + part.receive_processing;
+        // While this queue pair's last message is on the bus, the HCA has already fetched the next
+        // WQE.
+        if dma_write.fetches_receive_wqe && slot.in_memory_last <= now {
+            start += part.receive_wqe_fetch;
+        }
+        let tail = start.max(arrival.tail + part.receive_processing);
+        let bytes = dma_write.bytes();
+        self.delivered_bytes += u64::from(bytes);
+        let (shared, memory) = (&mut self.buses[node.shared_bus as usize], &mut self.memories[node.place.0]);
+        let done = node.bus.write(shared, memory, now, start, tail, bytes).max(slot.in_memory_last);
+        slot.in_memory_last = done;
+        if matches!(dma_write.end, DmaWriteEnd::Request { completion: Some(_), .. }) {
+            // Later completions, above all flushes, wait for this completion.
+            let completed = done + part.completion_write;
+            slot.completed_last[1] = slot.completed_last[1].max(completed);
+        }
+        if dma_write.leads_to_something() {
+            let in_flight = InFlight { qp, epoch: slot.qp.epoch, dma_write, tail: arrival.tail };
+            let dma_write = self.dma_writes.insert(in_flight);
+            self.queue.push(done, hca, Event::InMemory { dma_write });
+        }
+        done
+    }
+
+    pub(crate) fn on_in_memory(&mut self, id: u32, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>, now: SimTime) {
+        let InFlight { qp, epoch, dma_write, tail } = self.dma_writes.take(id);
+        let fault = self.write_to_memory(&dma_write, memory, notices).is_err();
+        let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch) else { return };
+        let hca = slot.qp.hca.0 as usize;
+        match dma_write.end {
+            DmaWriteEnd::Response { last } => {
+                slot.qp.requester.on_response_in_memory(last, fault);
+                if last || fault {
+                    self.after_requester(qp, memory, now);
+                }
+            }
+            DmaWriteEnd::Request { completion, acknowledge } => {
+                let part = &self.hcas[hca].part;
+                let (completed_at, answered_at) = (now + part.completion_write, now.max(tail + part.ack_processing));
+                if fault {
+                    return self.on_write_fault(qp, completion, acknowledge, now);
+                }
+                if let Some(completion) = completion {
+                    self.complete_receive(qp, completed_at, *completion);
+                }
+                if let Some(psn) = acknowledge {
+                    self.respond(qp, Response { psn, kind: PacketKind::Ack }, answered_at, false);
+                }
+            }
+        }
+    }
+
+    /// Copies the bytes, unless the region was deregistered while they were on the bus.
+    fn write_to_memory(&self, dma_write: &DmaWrite, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>) -> Result<(), ()> {
+        let Some(payload) = dma_write.payload.as_ref().filter(|payload| payload.buffer.is_some()) else { return Ok(()) };
+        let mut offset = payload.offset;
+        for segment in dma_write.placement.iter() {
+            let len = segment.len_bytes;
+            self.verbs.mrs.get(segment.mr.0).filter(|mr| mr.holds(segment)).ok_or(())?;
+            let part = PayloadSlice { buffer: payload.buffer.clone(), offset, len };
+            memory.write(segment.process, segment.address, &part).map_err(|_| ())?;
+            // If a completion follows, it informs the pollers instead.
+            let whole = dma_write.last && matches!(dma_write.end, DmaWriteEnd::Request { completion: None, .. } | DmaWriteEnd::Response { .. });
+            notices.push(Notice::MemoryWritten { process: segment.process, whole });
+            offset += len;
+        }
+        Ok(())
+    }
+
+    /// Reports lost receiver memory to both sides.
+    fn on_write_fault(&mut self, qp: u32, completion: Option<Box<Completion>>, acknowledge: Option<softband_types::Psn>, now: SimTime) {
+        if let Some(completion) = completion {
+            self.complete_receive(qp, now, Completion { status: WcStatus::LocalProtectionError, ..*completion });
+        }
+        let Some(slot) = self.slot(qp) else { return };
+        let psn = acknowledge.unwrap_or(slot.qp.responder.expected_psn().previous());
+        if slot.qp.attributes.init.qp_type.is_reliable() {
+            self.respond(qp, Response { psn, kind: PacketKind::Nak(NakCode::RemoteOperationalError) }, now, true);
+        }
+        self.on_qp_error(qp, QpError { event: None }, now);
+    }
+
+    /// Puts the global route header before a datagram's payload.
+    fn put_route_before_payload(&self, packet: &mut Packet, port: u32) {
+        let source = self.source_gid(packet);
+        let Some(header) = packet.route_header(self.ports[port as usize].framing, source) else { return };
+        let mut bytes = header.to_vec();
+        if let Some(payload) = &packet.payload {
+            bytes.extend_from_slice(payload.bytes());
+        }
+        packet.payload = Some(PayloadSlice { len: header.len() as u32 + packet.payload_bytes(), offset: 0, buffer: Some(bytes.into()) });
+    }
+}

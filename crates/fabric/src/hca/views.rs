@@ -1,0 +1,65 @@
+//! Queue pairs as an observer sees them: outstanding requests, and the location of their peers.
+
+use crate::link::port::Owner;
+use crate::world::World;
+use softband_model::verbs::api::QpSnapshot;
+use softband_types::{HcaId, Lid, ProcessId, Qpn, SrqHandle};
+
+/// A snapshot of one queue pair.
+#[derive(Clone, Copy, Debug)]
+pub struct QueuePairView {
+    pub hca: HcaId,
+    pub attributes: QpSnapshot,
+    /// Send requests without a completion.
+    pub sends: usize,
+    /// Receive requests without a completion; for a user of a shared queue, those of the shared
+    /// queue.
+    pub receives: usize,
+    /// The receiver had no receive request, so the requester waits before it resends.
+    pub waits_for_receiver: bool,
+    /// The requester waits for an acknowledgement or a response.
+    pub waits_for_acknowledgement: bool,
+}
+
+impl World {
+    /// Returns the queue pairs that a process owns or has opened, by HCA and number.
+    pub fn queue_pairs_of(&self, owner: ProcessId) -> Vec<QueuePairView> {
+        let own = self.qps.iter().flatten().filter(|slot| slot.qp.owner == owner || slot.sharers.contains(&owner));
+        let mut views: Vec<QueuePairView> = own
+            .map(|slot| QueuePairView {
+                hca: slot.qp.hca,
+                attributes: slot.qp.snapshot(),
+                sends: slot.qp.requester.queue_len(),
+                receives: slot.qp.attributes.init.srq.map_or_else(|| slot.qp.responder.queue_len(), |srq| self.shared_receives(srq)),
+                waits_for_receiver: slot.qp.requester.waits_for_receiver(),
+                waits_for_acknowledgement: slot.qp.requester.deadline().is_some(),
+            })
+            .collect();
+        views.sort_by_key(|view| (view.hca, view.attributes.qpn));
+        views
+    }
+
+    fn shared_receives(&self, srq: SrqHandle) -> usize {
+        self.verbs.srqs.get(srq.0).map_or(0, |queue| queue.waiting())
+    }
+
+    /// Returns a device's name in the fabric file's notation: `a/mthca0`.
+    pub fn device_name(&self, hca: HcaId) -> String {
+        let (host, index) = self.hcas[hca.0 as usize].place;
+        let host = &self.spec.hosts[host];
+        format!("{}/{}", host.name, host.hcas[index].device)
+    }
+
+    /// Returns the port of a LID in the fabric file's notation (`b/mthca0/1`); `None` for an
+    /// unknown LID.
+    pub fn name_of_lid(&self, lid: Lid) -> Option<String> {
+        let port = self.port_of_lid.get(usize::from(lid.0)).copied().flatten()?;
+        Some(self.name_of_port(port))
+    }
+
+    /// Checks whether the port with this LID belongs to an HCA with this queue pair.
+    pub fn has_queue_pair(&self, lid: Lid, qpn: Qpn) -> bool {
+        let port = self.port_of_lid.get(usize::from(lid.0)).copied().flatten().map(|port| self.ports[port as usize].owner);
+        matches!(port, Some(Owner::Hca { hca, .. }) if self.find_qp(HcaId(hca), qpn).is_some())
+    }
+}

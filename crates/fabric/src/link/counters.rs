@@ -1,0 +1,126 @@
+//! Port counters, with names of the performance management agent (IBTA 16.1.3.5, PortCounters and
+//! PortCountersExtended).
+
+use crate::World;
+use crate::faults::FaultCounters;
+use crate::link::port::{Owner, Traffic};
+use softband_model::link::{FlowControl, Framing, symbol_time};
+use softband_types::{LinkRate, PortNumber};
+
+/// Counters of one port since the fabric began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortCounters {
+    /// `host/device` of an HCA, or the name of a switch.
+    pub node: String,
+    pub port: PortNumber,
+    /// Data in words of four bytes: LRH to ICRC without VCRC (IBTA 16.1.3.5), or whole frames.
+    pub port_xmit_data: u64,
+    pub port_rcv_data: u64,
+    /// All bytes of packets and frames: they determine the link's busy time.
+    pub sent_bytes: u64,
+    pub received_bytes: u64,
+    pub port_xmit_pkts: u64,
+    pub port_rcv_pkts: u64,
+    pub unicast_xmit_pkts: u64,
+    pub unicast_rcv_pkts: u64,
+    /// Time for which the port's own traffic occupied the link, in picoseconds.
+    pub xmit_busy_picos: u64,
+    /// Packets that the port discarded instead of sending.
+    pub port_xmit_discards: u64,
+    /// Symbol times spent sending packets of congested lanes (IBTA annex A10, PortXmitConCtrl); 0
+    /// without congestion control.
+    pub port_xmit_time_cong: u64,
+    /// Packets that arrived with a FECN or a BECN (IBTA annex A10, PortRcvConCtrl).
+    pub port_pkt_rcv_fecn: u64,
+    pub port_pkt_rcv_becn: u64,
+    /// Symbol times (a byte of data on a lane) during which packets waited and the link idled,
+    /// because no lane had credits.
+    pub port_xmit_wait: u64,
+    /// The stall time of each data lane, in picoseconds.
+    pub credit_stall_picos: Vec<u64>,
+    pub ethernet: Option<EthernetCounters>,
+    /// Fault counters; `None` in a fabric without faults.
+    pub faults: Option<FaultCounters>,
+}
+
+/// The additional counters of an Ethernet port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EthernetCounters {
+    /// Pause frames, including those that resume a priority.
+    pub xmit_pauses: u64,
+    pub rcv_pauses: u64,
+    /// Frames for which the receive buffer had no room.
+    pub rcv_discards: u64,
+}
+
+impl World {
+    /// Returns the counters of every cabled port of this partition, HCAs first, in the order of the
+    /// fabric file.
+    pub fn counters(&self) -> Vec<PortCounters> {
+        // With windows, every partition reads at the same window end, independent of its last
+        // event.
+        let heard_until = self.queue.window_end().unwrap_or_else(|| self.queue.now());
+        self.ports
+            .iter()
+            .enumerate()
+            .filter(|(_, port)| self.has_node(port.node))
+            .filter_map(|(id, port)| port.cabling.map(|cabling| (id as u32, port, cabling)))
+            .map(|(id, port, cabling)| {
+                let (tally, sent) = (port.tally_at(heard_until), port.sent);
+                let received = port.ethernet.as_ref().map_or_else(|| self.what_has_come(id, cabling.peer), |ethernet| ethernet.received);
+                let node = match port.owner {
+                    Owner::Hca { hca, .. } => {
+                        let place = self.hcas[hca as usize].place;
+                        let host = &self.spec.hosts[place.0];
+                        format!("{}/{}", host.name, host.hcas[place.1].device)
+                    }
+                    Owner::Switch { switch, .. } => self.spec.switches[switch as usize].name.clone(),
+                };
+                let lanes = usize::from(cabling.vls.data_lanes());
+                PortCounters {
+                    node,
+                    port: port.number,
+                    port_xmit_data: data_words(port.framing, sent),
+                    port_rcv_data: data_words(port.framing, received),
+                    sent_bytes: sent.bytes,
+                    received_bytes: received.bytes,
+                    port_xmit_pkts: sent.packets,
+                    port_rcv_pkts: received.packets,
+                    unicast_xmit_pkts: sent.packets,
+                    unicast_rcv_pkts: received.packets,
+                    xmit_busy_picos: busy_picos(cabling.rate, sent.bytes),
+                    port_xmit_discards: tally.xmit_discards,
+                    port_xmit_time_cong: tally.xmit_time_congested.as_picos() / symbol_time(cabling.rate).as_picos(),
+                    port_pkt_rcv_fecn: tally.rcv_fecn,
+                    port_pkt_rcv_becn: tally.rcv_becn,
+                    port_xmit_wait: tally.wait.as_picos() / symbol_time(cabling.rate).as_picos(),
+                    credit_stall_picos: (0..lanes).map(|lane| tally.lane_wait.get(lane).map_or(0, |wait| wait.as_picos())).collect(),
+                    faults: self.fault_counters(id),
+                    ethernet: port.ethernet.as_ref().map(|ethernet| EthernetCounters {
+                        rcv_pauses: match &port.flow_control {
+                            FlowControl::Pause(ledger) => ledger.received(heard_until),
+                            FlowControl::Credits(_) => 0,
+                        },
+                        ..ethernet.counters
+                    }),
+                }
+            })
+            .collect()
+    }
+}
+
+/// Returns the time for which `bytes` occupy a link, in picoseconds.
+fn busy_picos(rate: LinkRate, bytes: u64) -> u64 {
+    let picos = u128::from(rate.picos_of_bytes(1_000_000)) * u128::from(bytes) / 1_000_000;
+    u64::try_from(picos).unwrap_or(u64::MAX)
+}
+
+/// Returns the data words of a port's traffic, without the bytes that its link layer does not
+/// count.
+fn data_words(framing: Framing, passed: Traffic) -> u64 {
+    let uncounted = match framing {
+        Framing::Infiniband => u64::from(softband_wire::VCRC_BYTES) * passed.packets,
+        Framing::Ethernet { .. } => 0,
+    };
+    (passed.bytes - uncounted) / 4
+}

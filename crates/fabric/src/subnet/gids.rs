@@ -1,0 +1,146 @@
+//! Addresses of ports: GID tables, and the internal LID that represents an Ethernet address.
+//!
+//! Every port has a LID, and forwarding tables contain only LIDs. On Ethernet the LID represents
+//! the MAC address, and programs never see it. Programs use GIDs, which this module resolves as a
+//! host resolves network-layer addresses.
+
+use crate::link::port::{Owner, Port};
+use crate::world::World;
+use softband_model::packet::Packet;
+use softband_model::verbs::api::{AddressVector, VerbsError};
+use softband_types::{Gid, Guid, HcaId, Lid, LinkLayer, PortNumber};
+
+/// The network of all Ethernet ports of a fabric, 10.77.0.0/16. The port's LID fills the rest of an
+/// address.
+const NETWORK: [u8; 2] = [10, 77];
+/// First LID of the multicast groups on Ethernet.
+const GROUP_LID_FIRST: u16 = 0xE000;
+const GROUP_LIDS: u16 = 0x1FFF;
+
+impl World {
+    /// Returns the GID table of a port. On Ethernet the table lists the interface's addresses in
+    /// the kernel's order; it is empty while the interface is down.
+    pub(crate) fn gids(&self, port: &Port) -> [Option<Gid>; 2] {
+        let guid = match port.owner {
+            Owner::Hca { hca, .. } => Guid(self.hcas[hca as usize].node_guid.0 + u64::from(port.number.0)),
+            Owner::Switch { switch, .. } => self.spec.switches[switch as usize].node_guid,
+        };
+        match port.framing.link_layer() {
+            LinkLayer::Infiniband => [Some(Gid::new(Gid::DEFAULT_PREFIX, guid)), None],
+            LinkLayer::Ethernet if port.lid == Lid::NONE => [None, None],
+            LinkLayer::Ethernet => [Some(link_local(guid, port.lid)), Some(ipv4(port.lid))],
+        }
+    }
+
+    /// Returns the source GID that the sender of a packet selected.
+    pub(crate) fn source_gid(&self, packet: &Packet) -> Gid {
+        let Some(port) = self.port_with_lid(packet.slid) else { return Gid::default() };
+        let index = match port.framing.link_layer() {
+            LinkLayer::Infiniband => 0,
+            LinkLayer::Ethernet => packet.grh.map_or(0, |route| usize::from(route.sgid_index)),
+        };
+        self.gids(port).get(index).copied().flatten().unwrap_or_default()
+    }
+
+    /// Returns a program's address vector with the destination's LID filled in. InfiniBand vectors
+    /// keep every field except the service level, which the routing engine may set per path. On
+    /// real fabrics programs query the subnet manager for it; here they need no query. Ethernet
+    /// vectors always have a global route (`IB_QP_AV` of RoCE in the kernel's
+    /// `ib_resolve_eth_dmac`).
+    ///
+    /// # Errors
+    /// `Invalid` for a vector without a global route, or for a GID index that does not match the
+    /// destination. `Unresolved` if no host has the IPv4 address. A link-local address needs no
+    /// resolution: packets to an unknown link-local address are lost.
+    pub fn resolve(&self, hca: HcaId, vector: &AddressVector) -> Result<AddressVector, VerbsError> {
+        let port = self.port_index(hca, vector.port).ok_or(VerbsError::Invalid)?;
+        let port = &self.ports[port as usize];
+        if port.framing.link_layer() == LinkLayer::Infiniband {
+            return Ok(AddressVector { service_level: self.level_of_path(port.lid, vector), ..*vector });
+        }
+        let route = vector.grh.ok_or(VerbsError::Invalid)?;
+        let source = self.gids(port).get(usize::from(route.sgid_index)).copied().flatten().ok_or(VerbsError::Invalid)?;
+        if source.ipv4().is_some() != route.dgid.ipv4().is_some() {
+            return Err(VerbsError::Invalid);
+        }
+        let dlid = if route.dgid.is_multicast() { Some(group_lid(route.dgid)) } else { self.ethernet_lid(port, route.dgid) };
+        match dlid {
+            Some(dlid) => Ok(AddressVector { dlid, ..*vector }),
+            None if route.dgid.is_link_local() => Ok(AddressVector { dlid: Lid::NONE, ..*vector }),
+            None => Err(VerbsError::Unresolved),
+        }
+    }
+
+    /// Returns the LID of the host that has this address in the port's network. Switches have no
+    /// addresses.
+    fn ethernet_lid(&self, from: &Port, gid: Gid) -> Option<Lid> {
+        let is_host_there = |port: &&Port| port.network == from.network && matches!(port.owner, Owner::Hca { .. });
+        self.ports.iter().filter(is_host_there).find(|port| self.gids(port).contains(&Some(gid))).map(|port| port.lid)
+    }
+
+    /// Returns the HCA that packets with this LID reach from a port; `None` without an HCA or a
+    /// route.
+    pub fn hca_reached(&self, from: (HcaId, PortNumber), lid: Lid) -> Option<HcaId> {
+        let network = self.ports[self.port_index(from.0, from.1)? as usize].network;
+        let is_there = |port: &&Port| port.network == network && port.cabling.is_some();
+        self.port_with_lid(lid).filter(is_there).and_then(|port| match port.owner {
+            Owner::Hca { hca, .. } => Some(HcaId(hca)),
+            Owner::Switch { .. } => None,
+        })
+    }
+
+    /// Returns the LID of a group: the program's LID, or on Ethernet the LID that the GID maps to.
+    pub(crate) fn lid_of_group(&self, hca: HcaId, mgid: Gid, mlid: Lid) -> Lid {
+        match self.link_layer(hca) {
+            LinkLayer::Infiniband => mlid,
+            LinkLayer::Ethernet => group_lid(mgid),
+        }
+    }
+
+    /// # Panics
+    /// Panics if `hca` is not part of this fabric.
+    pub fn link_layer(&self, hca: HcaId) -> LinkLayer {
+        let (host, index) = self.hcas[hca.0 as usize].place;
+        self.spec.hosts[host].hcas[index].link_layer
+    }
+}
+
+/// Maps a group to its LID. Groups may share a LID, as they share a MAC address (RFC 1112, 6.4):
+/// HCAs check the GID.
+fn group_lid(mgid: Gid) -> Lid {
+    Lid(GROUP_LID_FIRST + u16::from_be_bytes([mgid.0[14], mgid.0[15]]) % GROUP_LIDS)
+}
+
+fn ipv4(lid: Lid) -> Gid {
+    let [high, low] = lid.0.to_be_bytes();
+    Gid::of_ipv4([NETWORK[0], NETWORK[1], high, low])
+}
+
+/// Derives the address from the MAC address: the vendor's three bytes and the LID (RFC 4291,
+/// appendix A).
+fn link_local(guid: Guid, lid: Lid) -> Gid {
+    const UNIVERSAL: u8 = 2;
+    let ([a, b, c, ..], [high, low]) = (guid.0.to_be_bytes(), lid.0.to_be_bytes());
+    Gid::new(Gid::DEFAULT_PREFIX, Guid(u64::from_be_bytes([a ^ UNIVERSAL, b, c, 0xFF, 0xFE, 0, high, low])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_follow_from_the_maker_and_the_lid() {
+        assert_eq!(ipv4(Lid(0x102)).ipv4(), Some([10, 77, 1, 2]));
+        let local = link_local(Guid(0x0002_c903_0000_1f02), Lid(0x102));
+        assert_eq!(local.0, [0xFE, 0x80, 0, 0, 0, 0, 0, 0, 0x02, 0x02, 0xC9, 0xFF, 0xFE, 0, 1, 2]);
+    }
+
+    #[test]
+    fn groups_have_lids_of_groups() {
+        for last in [0, 1, 0xFFFE, 0xFFFF] {
+            let mut mgid = Gid([0xFF; 16]);
+            mgid.0[14..].copy_from_slice(&u16::to_be_bytes(last));
+            assert!(group_lid(mgid).is_multicast(), "{last}");
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The C library's own functions, and raw system calls.
+
+#[macro_use]
+pub mod real;
+
+pub mod missing;
+pub mod raw;
+pub mod symbols;

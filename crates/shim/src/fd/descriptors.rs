@@ -1,0 +1,246 @@
+//! Descriptors: ownership by the engine, close, copy, and wait.
+
+use crate::clib::real;
+use crate::runtime::world::{active, errno, fail, set_errno};
+use crate::time::pace::{Patience, empty_poll};
+use libc::{c_int, c_uint, c_ulong, pollfd};
+use softband_client::fds::{Entry, Kind};
+use softband_client::{self as client, Errno, fds};
+use softband_ipc::calls::{Count, Object, Op, SocketReceive, WaitEntry, WaitReply, WaitRequest, reason};
+
+const F_SETOWN_EX: c_int = 15;
+
+/// Returns the engine's object behind `fd`, if the calling thread may use it.
+#[inline]
+pub fn ours(fd: c_int) -> Option<Entry> {
+    fds::lookup(fd).filter(|_| active())
+}
+
+/// Returns whether calls on `fd` must not wait. The placeholder keeps the flag.
+pub fn is_nonblocking(fd: c_int) -> bool {
+    // SAFETY: F_GETFL has no argument.
+    let flags = unsafe { real::fcntl(fd, libc::F_GETFL, 0) };
+    flags >= 0 && flags & libc::O_NONBLOCK != 0
+}
+
+/// Waits until `object` is ready. Fails with `EAGAIN` at the deadline, and with `EINTR` after a
+/// signal that interrupts.
+pub fn wait_object(object: u32, interest: u32, deadline_ps: u64) -> Result<(), Errno> {
+    let entry = WaitEntry { object, interest, ready: 0, reserved: 0 };
+    let request = WaitRequest { deadline_ps, count: 1, reason: reason::NONE };
+    loop {
+        let raised = crate::signal::actions::raised();
+        let mut back = [0u8; size_of::<WaitEntry>()];
+        let (reply, _) = client::call_bytes::<_, WaitReply>(Op::Wait, &request, bytemuck::bytes_of(&entry), &mut back)?;
+        if reply.interrupted != 0 || crate::signal::actions::raised() != raised {
+            if crate::signal::actions::restarts() {
+                continue;
+            }
+            return Err(Errno(libc::EINTR));
+        }
+        return if reply.ready_count == 0 { Err(Errno(libc::EAGAIN)) } else { Ok(()) };
+    }
+}
+
+/// Handles a call that found nothing: fails with `EAGAIN` on a nonblocking descriptor, otherwise
+/// waits.
+pub fn wait_or_again(fd: c_int, object: u32, interest: u32, deadline_ps: u64) -> Result<(), Errno> {
+    if is_nonblocking(fd) {
+        empty_poll();
+        return Err(Errno(libc::EAGAIN));
+    }
+    wait_object(object, interest, deadline_ps)
+}
+
+/// Returns whether the kernel has something for these events now.
+pub fn is_ready_natively(fd: c_int, events: i16) -> bool {
+    let mut set = [pollfd { fd, events, revents: 0 }];
+    // SAFETY: one element, as the count states.
+    unsafe { real::poll(set.as_mut_ptr(), 1, 0) != 0 }
+}
+
+/// Runs `call`, which may block in the kernel on `fd`. Data may come from another program of the
+/// run, so the thread polls for it in simulated time. After long patience, or at a terminal, the
+/// thread asks the engine not to wait for it.
+pub fn blocking_natively<R: From<i8>>(fd: c_int, events: i16, call: impl FnOnce() -> R) -> R {
+    if !active() || is_ready_natively(fd, events) || is_nonblocking(fd) {
+        return call();
+    }
+    let patience = Patience::of(reason::DESCRIPTOR);
+    while !is_outside(fd) && !patience.is_over() {
+        if let Err(Errno(error)) = patience.step(u64::MAX)
+            && !(error == libc::EINTR && crate::signal::actions::restarts())
+        {
+            return fail(error);
+        }
+        if is_ready_natively(fd, events) {
+            return call();
+        }
+    }
+    crate::runtime::world::away(call)
+}
+
+/// Returns whether `fd` cannot lead to another program of the run: a terminal or another device.
+fn is_outside(fd: c_int) -> bool {
+    kind_of(fd) == libc::S_IFCHR
+}
+
+/// Returns the file type (`S_IFMT`), or 0 for an unused number.
+pub fn kind_of(fd: c_int) -> libc::mode_t {
+    // SAFETY: the number is only queried.
+    let borrowed = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd.max(0)) };
+    rustix::fs::fstat(borrowed).map_or(0, |stat| stat.st_mode & libc::S_IFMT)
+}
+
+/// Closes the object behind `fd` before another use of the number.
+pub fn forget(fd: c_int) {
+    crate::fd::epoll::forget(fd);
+    if fds::lookup(fd).is_none() || !client::has_slot() {
+        return;
+    }
+    if let Some(entry) = fds::remove(fd) {
+        let saved = errno();
+        let _ = client::call_void(Op::ObjectClose, &Object { object: entry.object, reserved: 0 });
+        set_errno(saved);
+    }
+}
+
+/// Makes `copy` stand for the same object as `fd`.
+fn also(fd: c_int, copy: c_int) -> c_int {
+    if copy >= 0
+        && let Some(entry) = ours(fd)
+        && fds::register(copy, entry)
+    {
+        let _ = client::call_void(Op::ObjectRetain, &Object { object: entry.object, reserved: 0 });
+    }
+    copy
+}
+
+/// Returns whether this library needs the descriptor for itself.
+fn is_reserved(fd: c_int) -> bool {
+    fd >= 0
+        && crate::runtime::attach::attached()
+        && (fd == client::control_fd() || client::shared_memory::is_kept(fd) || crate::process::children::is_lifeline(fd))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+    if is_reserved(fd) {
+        return fail(libc::EBADF);
+    }
+    forget(fd);
+    real::close(fd)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    const CLOSE_RANGE_CLOEXEC: c_int = 4;
+    if !crate::runtime::attach::attached() || flags & CLOSE_RANGE_CLOEXEC != 0 {
+        return close_range_natively(first, last, flags);
+    }
+    if first > last {
+        return fail(libc::EINVAL);
+    }
+    let last_fd = c_int::try_from(last).unwrap_or(c_int::MAX);
+    let ours: Vec<c_int> = fds::all().map(|(fd, _)| fd).filter(|fd| (first as c_int..=last_fd).contains(fd)).collect();
+    ours.into_iter().for_each(forget);
+    // Close all descriptors except those that this library needs.
+    let mut start = first;
+    for kept in crate::process::children::reserved_descriptors().into_iter().map(|fd| fd as c_uint).filter(|fd| (first..=last).contains(fd)) {
+        if kept > start {
+            close_range_natively(start, kept - 1, flags);
+        }
+        start = kept + 1;
+    }
+    if start <= last { close_range_natively(start, last, flags) } else { 0 }
+}
+
+unsafe fn close_range_natively(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    kernel!(libc::SYS_close_range, first, last, flags) as c_int
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn closefrom(first: c_int) {
+    close_range(first.max(0) as c_uint, c_uint::MAX, 0);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    also(fd, real::dup(fd))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
+    if is_reserved(to) {
+        return fail(libc::EBADF);
+    }
+    if from == to {
+        return real::dup2(from, to);
+    }
+    forget(to);
+    also(from, real::dup2(from, to))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
+    if is_reserved(to) {
+        return fail(libc::EBADF);
+    }
+    if from != to {
+        forget(to);
+    }
+    also(from, real::dup3(from, to, flags))
+}
+
+/// Takes the third argument without variadic parameters. It travels in the same register whether it
+/// is a number, a pointer or absent (System V ABI).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => also(fd, real::fcntl(fd, command, argument)),
+        libc::F_SETLKW | libc::F_OFD_SETLKW if active() => {
+            // Another program of the run may hold the lock: poll it in simulated time.
+            let once = if command == libc::F_SETLKW { libc::F_SETLK } else { libc::F_OFD_SETLK };
+            let patience = Patience::of(reason::LOCK);
+            while real::fcntl(fd, once, argument) != 0 {
+                if !matches!(errno(), libc::EAGAIN | libc::EACCES) {
+                    return -1;
+                }
+                if patience.is_over() {
+                    return crate::runtime::world::away(|| real::fcntl(fd, command, argument));
+                }
+                if let Err(Errno(error)) = patience.step(u64::MAX) {
+                    return fail(error);
+                }
+            }
+            0
+        }
+        libc::F_SETOWN => real::fcntl(fd, command, crate::process::pid::group_or_process(argument as libc::pid_t) as usize),
+        libc::F_GETOWN => crate::process::pid::known_number(real::fcntl(fd, command, argument)),
+        F_SETOWN_EX if argument != 0 => {
+            // Kind and number, four bytes each.
+            let [kind, pid] = *(argument as *const [c_int; 2]);
+            let owner = [kind, crate::process::pid::group_or_process(pid)];
+            real::fcntl(fd, command, owner.as_ptr() as usize)
+        }
+        _ => real::fcntl(fd, command, argument),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+    fcntl(fd, command, argument)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+    if request == libc::FIONREAD as c_ulong
+        && let Some(Entry { kind: Kind::StreamSocket, object }) = ours(fd)
+    {
+        let peek = SocketReceive { object, len_max: (softband_ipc::layout::PAYLOAD_BYTES - 64) as u32, peek: 1, reserved: 0 };
+        let waiting = client::call_bytes::<_, Count>(Op::SocketReceive, &peek, &[], &mut []).map_or(0, |(count, _)| count.count);
+        (argument as *mut c_int).write(waiting as c_int);
+        return 0;
+    }
+    real::ioctl(fd, request, argument)
+}

@@ -1,0 +1,366 @@
+//! Redirects the kernel's files about HCAs and processes. The engine writes
+//! `/sys/class/infiniband*` and `/dev/infiniband` into a folder for each host. The C library
+//! functions that take paths lead there. A path to the system's random numbers leads to a file of
+//! such numbers.
+
+use crate::clib::missing;
+use crate::clib::real;
+use crate::fd::random_files;
+use crate::runtime::attach::attached;
+use crate::runtime::world::{active, errno, fail, set_errno};
+use libc::{DIR, FILE, c_char, c_int, c_uint, mode_t, size_t, ssize_t};
+use rustix::fd::{AsRawFd, OwnedFd};
+use std::ffi::{CStr, CString, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
+
+/// Prefix that also covers `infiniband_verbs` and `infiniband_mad`.
+const CLASSES: &[u8] = b"/sys/class/infiniband";
+const DEVICES: &[u8] = b"/dev/infiniband";
+
+/// File by which a library recognises a peer on its own machine.
+const BOOT_ID: &[u8] = b"/proc/sys/kernel/random/boot_id";
+
+static FOLDER: OnceLock<OsString> = OnceLock::new();
+
+/// Stores the folder of the host's files, before the program can change its environment.
+pub fn remember() {
+    if let Some(folder) = std::env::var_os(softband_ipc::environment::FILES).filter(|folder| !folder.is_empty()) {
+        FOLDER.get_or_init(|| folder);
+    }
+}
+
+fn is_about_hcas(path: &[u8]) -> bool {
+    path.starts_with(CLASSES)
+        || path.starts_with(missing::CONNECTION_MANAGER)
+        || path.strip_prefix(DEVICES).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}
+
+/// The replacement of `path`, and the owner of its text and file.
+struct Led {
+    path: *const c_char,
+    _held: Option<CString>,
+    file: Option<OwnedFd>,
+}
+
+impl Led {
+    /// Returns the flags for `open`. Our random files open through a link, which the program may
+    /// not want to follow.
+    fn flags(&self, flags: c_int) -> c_int {
+        if self.file.is_some() { flags & !libc::O_NOFOLLOW } else { flags }
+    }
+}
+
+/// Returns the replacement of `path`.
+///
+/// # Safety
+/// `path` is NULL or a C string.
+unsafe fn led(path: *const c_char) -> Led {
+    let held = if path.is_null() { None } else { inside(CStr::from_ptr(path).to_bytes()) };
+    Led { path: held.as_ref().map_or(path, |held| held.as_ptr()), _held: held, file: None }
+}
+
+/// Returns the replacement of a path that the program opens or lists. Warns about interfaces that
+/// Softband lacks.
+unsafe fn led_to_look_into(path: *const c_char) -> Led {
+    if !path.is_null() {
+        missing::note(CStr::from_ptr(path).to_bytes());
+    }
+    led(path)
+}
+
+/// Returns the replacement of a path that the program opens. A file of random numbers starts with
+/// `blocks` blocks.
+unsafe fn led_to_open(path: *const c_char, blocks: usize) -> Led {
+    let file = if path.is_null() { None } else { random_files::instead_of(CStr::from_ptr(path).to_bytes(), blocks) };
+    let Some(file) = file else { return led_to_look_into(path) };
+    let held = random_files::path_of(file.as_raw_fd());
+    Led { path: held.as_ptr(), _held: Some(held), file: Some(file) }
+}
+
+fn inside(path: &[u8]) -> Option<CString> {
+    if let Some(rest) = path.strip_prefix(b"/proc/")
+        && (rest.first().is_some_and(u8::is_ascii_digit) || rest.starts_with(b"self/task/"))
+    {
+        return of_process(rest).filter(|led| led.as_bytes() != path);
+    }
+    // Nearly every path ends here.
+    if !(is_about_hcas(path) || path == BOOT_ID) || !attached() {
+        return None;
+    }
+    CString::new([FOLDER.get()?.as_bytes(), path].concat()).ok()
+}
+
+/// Translates a path below `/proc` if the program knows the process, or its first thread, by
+/// another number than the system.
+fn of_process(rest: &[u8]) -> Option<CString> {
+    let (process, below) = by_system_number(rest, crate::process::pid::translated);
+    let (thread, last) = below.strip_prefix(b"/task/").map_or((Vec::new(), below), |below| {
+        let (thread, last) = by_system_number(below, crate::process::pid::system_thread);
+        ([b"/task/", thread.as_slice()].concat(), last)
+    });
+    CString::new([b"/proc/", process.as_slice(), &thread, last].concat()).ok()
+}
+
+/// Returns the first part of a path with the real number instead of the program's number, and the
+/// rest.
+fn by_system_number(path: &[u8], of: fn(libc::pid_t) -> libc::pid_t) -> (Vec<u8>, &[u8]) {
+    let end = path.iter().position(|byte| *byte == b'/').unwrap_or(path.len());
+    let (first, rest) = path.split_at(end);
+    let known: Option<libc::pid_t> = std::str::from_utf8(first).ok().and_then(|first| first.parse().ok());
+    let real = known.map(of).filter(|real| Some(*real) != known);
+    (real.map_or_else(|| first.to_vec(), |real| real.to_string().into_bytes()), rest)
+}
+
+/// Runs `open`. The open of a named pipe waits in the kernel for the other end. Both ends must wait
+/// at once, so neither may have the token.
+unsafe fn opening<R>(folder: c_int, led: &Led, flags: c_int, open: impl FnOnce() -> R) -> R {
+    let waits = active() && flags & (libc::O_NONBLOCK | libc::O_RDWR | libc::O_PATH) == 0 && {
+        let mut about: libc::stat = std::mem::zeroed();
+        let saved = errno();
+        let is_there = kernel!(libc::SYS_newfstatat, folder, led.path, &raw mut about, 0) == 0;
+        set_errno(saved);
+        is_there && about.st_mode & libc::S_IFMT == libc::S_IFIFO
+    };
+    if waits { crate::runtime::world::away(open) } else { open() }
+}
+
+/// Implements `open`. The mode travels in the same register whether it is present or not (System V
+/// ABI); its relatives rely on that too.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    let led = led_to_open(path, 1);
+    opening(libc::AT_FDCWD, &led, flags, || real::open(led.path, led.flags(flags), mode))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    let led = led_to_open(path, 1);
+    opening(libc::AT_FDCWD, &led, flags, || real::open64(led.path, led.flags(flags), mode))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn openat(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    let led = led_to_open(path, 1);
+    opening(folder, &led, flags, || real::openat(folder, led.path, led.flags(flags), mode))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn openat64(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    let led = led_to_open(path, 1);
+    opening(folder, &led, flags, || real::openat64(folder, led.path, led.flags(flags), mode))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
+    let led = led_to_open(path, 1);
+    real::__open_2(led.path, led.flags(flags))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
+    let led = led_to_open(path, 1);
+    real::__open64_2(led.path, led.flags(flags))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __openat_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
+    let led = led_to_open(path, 1);
+    real::__openat_2(folder, led.path, led.flags(flags))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __openat64_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
+    let led = led_to_open(path, 1);
+    real::__openat64_2(folder, led.path, led.flags(flags))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
+    let led = led_to_open(path, random_files::BLOCKS_OF_STREAM);
+    opening(libc::AT_FDCWD, &led, 0, || real::fopen(led.path, mode))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE {
+    let led = led_to_open(path, random_files::BLOCKS_OF_STREAM);
+    opening(libc::AT_FDCWD, &led, 0, || real::fopen64(led.path, mode))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
+    real::opendir(led_to_look_into(path).path)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn scandir(path: *const c_char, list: *mut libc::c_void, filter: *mut libc::c_void, order: *mut libc::c_void) -> c_int {
+    real::scandir(led_to_look_into(path).path, list, filter, order)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn scandir64(path: *const c_char, list: *mut libc::c_void, filter: *mut libc::c_void, order: *mut libc::c_void) -> c_int {
+    real::scandir(led_to_look_into(path).path, list, filter, order)
+}
+
+/// Uses the system call, whose structure equals the C library's on this machine. C libraries before
+/// 2.33 have no `stat` to call.
+unsafe fn status_of(folder: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int {
+    kernel!(libc::SYS_newfstatat, folder, led(path).path, out, flags) as c_int
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stat(path: *const c_char, out: *mut libc::stat) -> c_int {
+    status_of(libc::AT_FDCWD, path, out, 0)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stat64(path: *const c_char, out: *mut libc::stat) -> c_int {
+    status_of(libc::AT_FDCWD, path, out, 0)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lstat(path: *const c_char, out: *mut libc::stat) -> c_int {
+    status_of(libc::AT_FDCWD, path, out, libc::AT_SYMLINK_NOFOLLOW)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lstat64(path: *const c_char, out: *mut libc::stat) -> c_int {
+    status_of(libc::AT_FDCWD, path, out, libc::AT_SYMLINK_NOFOLLOW)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fstatat(folder: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int {
+    status_of(folder, path, out, flags)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fstatat64(folder: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int {
+    status_of(folder, path, out, flags)
+}
+
+/// Returns whether `version` is valid for `__xstat` and its relatives. Programs built against C
+/// libraries before 2.33 call them. Both versions have the same structure.
+fn is_version(version: c_int) -> bool {
+    (0..=1).contains(&version)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __xstat(version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int {
+    if is_version(version) { status_of(libc::AT_FDCWD, path, out, 0) } else { fail(libc::EINVAL) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __xstat64(version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int {
+    __xstat(version, path, out)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __lxstat(version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int {
+    if is_version(version) { status_of(libc::AT_FDCWD, path, out, libc::AT_SYMLINK_NOFOLLOW) } else { fail(libc::EINVAL) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __lxstat64(version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int {
+    __lxstat(version, path, out)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __fxstatat(version: c_int, folder: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int {
+    if is_version(version) { status_of(folder, path, out, flags) } else { fail(libc::EINVAL) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __fxstatat64(version: c_int, folder: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int {
+    __fxstatat(version, folder, path, out, flags)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn statx(folder: c_int, path: *const c_char, flags: c_int, mask: c_uint, out: *mut libc::statx) -> c_int {
+    real::statx(folder, led(path).path, flags, mask, out)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
+    real::access(led(path).path, mode)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn faccessat(folder: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
+    real::faccessat(folder, led(path).path, mode, flags)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn euidaccess(path: *const c_char, mode: c_int) -> c_int {
+    real::euidaccess(led(path).path, mode)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eaccess(path: *const c_char, mode: c_int) -> c_int {
+    real::euidaccess(led(path).path, mode)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn readlink(path: *const c_char, out: *mut c_char, len: size_t) -> ssize_t {
+    real::readlink(led(path).path, out, len)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __readlink_chk(path: *const c_char, out: *mut c_char, len: size_t, room: size_t) -> ssize_t {
+    real::__readlink_chk(led(path).path, out, len, room)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn readlinkat(folder: c_int, path: *const c_char, out: *mut c_char, len: size_t) -> ssize_t {
+    real::readlinkat(folder, led(path).path, out, len)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn realpath(path: *const c_char, out: *mut c_char) -> *mut c_char {
+    real::realpath(led(path).path, out)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __realpath_chk(path: *const c_char, out: *mut c_char, room: size_t) -> *mut c_char {
+    real::__realpath_chk(led(path).path, out, room)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn canonicalize_file_name(path: *const c_char) -> *mut c_char {
+    real::canonicalize_file_name(led(path).path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_paths_about_hcas_are_led_away() {
+        for path in [
+            "/sys/class/infiniband",
+            "/sys/class/infiniband/mlx4_0/ports/1/lid",
+            "/sys/class/infiniband_verbs/uverbs0",
+            "/dev/infiniband/uverbs0",
+            "/sys/class/misc/rdma_cm/abi_version",
+        ] {
+            assert!(is_about_hcas(path.as_bytes()), "{path}");
+        }
+        for path in ["", "/", "/sys/class/net", "/dev/infinibandits", "/dev/null", "sys/class/infiniband"] {
+            assert!(!is_about_hcas(path.as_bytes()), "{path}");
+        }
+    }
+
+    #[test]
+    fn outside_a_fabric_files_are_the_systems() {
+        // SAFETY: `stat` consists of numbers, for which all zero is valid.
+        let mut out: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: a C string, and a writable structure.
+        assert_eq!(unsafe { stat(c"/dev/null".as_ptr(), &raw mut out) }, 0);
+        assert_eq!(out.st_mode & libc::S_IFMT, libc::S_IFCHR);
+        // SAFETY: a C string.
+        assert_eq!(unsafe { access(c"/dev/infiniband-is-not-here".as_ptr(), libc::F_OK) }, -1);
+        // SAFETY: a C string, and a writable structure.
+        assert_eq!(unsafe { __xstat(1, c"/dev/null".as_ptr(), &raw mut out) }, 0);
+        // SAFETY: a C string, and a writable structure.
+        assert_eq!(unsafe { __xstat(7, c"/dev/null".as_ptr(), &raw mut out) }, -1);
+    }
+}

@@ -1,0 +1,11 @@
+//! Descriptors: files, polls, reads and writes.
+
+pub mod descriptors;
+pub mod epoll;
+pub mod files;
+pub mod interest;
+pub mod io;
+pub mod poll;
+pub mod random;
+pub mod random_files;
+pub mod select;

@@ -1,0 +1,86 @@
+//! New images. They find the engine by a ticket in their environment. They start with a readable
+//! time stamp counter, because they have no handler yet.
+
+use crate::clib::real;
+use crate::process::children;
+use crate::process::environment::{self, ForImage};
+use crate::process::fork;
+use crate::process::pid;
+use crate::runtime::world::{active, errno, fail, set_errno};
+use crate::signal::actions;
+use crate::spin;
+use crate::tsc;
+use libc::{c_char, c_int};
+use softband_client::{self as client, Errno};
+use softband_ipc::calls::{ForkReply, Op};
+
+pub(crate) type Strings = *const *const c_char;
+
+/// Runs `exec` with the environment of a new image. Returns only if `exec` fails.
+unsafe fn replace(envp: Strings, exec: impl FnOnce(Strings) -> c_int) -> c_int {
+    if !active() {
+        return exec(envp);
+    }
+    let ticket = match client::call::<[u8; 0], ForkReply>(Op::Exec, &[]) {
+        Ok(reply) => reply.ticket,
+        Err(Errno(errno)) => return fail(errno),
+    };
+    let lifeline = children::own_lifeline();
+    let parent = (real::getppid(), children::parent_number(real::getppid()));
+    let new = environment::for_image(envp, ForImage { ticket, lifeline, parent });
+    if let Some(fd) = lifeline {
+        children::set_cloexec(fd, false);
+    }
+    spin::before_native();
+    actions::hold_engine_back(libc::SIG_BLOCK);
+    let status = tsc::released(|| exec(new.as_ptr()));
+    let saved = errno();
+    actions::hold_engine_back(libc::SIG_UNBLOCK);
+    if let Some(fd) = lifeline {
+        children::set_cloexec(fd, true);
+    }
+    fork::cancel(ticket);
+    set_errno(saved);
+    status
+}
+
+/// Implements the variadic functions. `search` selects a search along PATH.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn softband_shim_exec(path: *const c_char, argv: Strings, envp: Strings, search: c_int) -> c_int {
+    replace(envp, |envp| if search != 0 { real::execvpe(path, argv, envp) } else { real::execve(path, argv, envp) })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execve(path: *const c_char, argv: Strings, envp: Strings) -> c_int {
+    softband_shim_exec(path, argv, envp, 0)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execv(path: *const c_char, argv: Strings) -> c_int {
+    softband_shim_exec(path, argv, environment::current(), 0)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execvp(file: *const c_char, argv: Strings) -> c_int {
+    softband_shim_exec(file, argv, environment::current(), 1)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execvpe(file: *const c_char, argv: Strings, envp: Strings) -> c_int {
+    softband_shim_exec(file, argv, envp, 1)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fexecve(fd: c_int, argv: Strings, envp: Strings) -> c_int {
+    replace(envp, |envp| real::fexecve(fd, argv, envp))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execveat(directory: c_int, path: *const c_char, argv: Strings, envp: Strings, flags: c_int) -> c_int {
+    replace(envp, |envp| kernel!(libc::SYS_execveat, directory, path, argv, envp, flags) as c_int)
+}
+
+/// Returns the real and simulated numbers of this process, for the processes that it starts.
+pub fn as_parent() -> (libc::pid_t, libc::pid_t) {
+    (rustix::process::getpid().as_raw_nonzero().get(), pid::own_number())
+}

@@ -1,0 +1,11 @@
+//! Processes: fork, new images, children, and the machine that they see.
+
+pub mod children;
+pub mod environment;
+pub mod exec;
+pub mod fork;
+pub mod machine;
+pub mod pid;
+pub mod shell;
+pub mod spawn;
+pub mod wait;

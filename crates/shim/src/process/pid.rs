@@ -1,0 +1,229 @@
+//! Process numbers. They are simulated, so that values that a program derives from its own number
+//! (names, seeds) are the same in each run.
+
+use crate::clib::real;
+use crate::process::children::{await_killed, is_child, parent_number, to_real, to_simulated};
+use crate::runtime::world::{active, keeping_errno};
+use libc::{c_int, c_uint, c_ulong, cpu_set_t, pid_t, rlimit, sched_param, size_t};
+use softband_client as client;
+use softband_ipc::calls::{Op, ProcessNumber};
+
+/// Returns the real number for a number that the program knows: its own, a child's, another
+/// process's of the run, or any other.
+pub fn system_number(pid: pid_t) -> pid_t {
+    if pid > 0 && pid == own_number() {
+        return rustix::process::getpid().as_raw_nonzero().get();
+    }
+    match to_real(pid) {
+        real if real != pid || pid <= 0 || !active() => real,
+        _ => keeping_errno(|| in_the_run(pid)).unwrap_or(pid),
+    }
+}
+
+/// Asks the engine, because only the engine knows all numbers.
+fn in_the_run(pid: pid_t) -> Option<pid_t> {
+    let found: ProcessNumber = client::call(Op::FindProcess, &ProcessNumber { number: pid as u32, reserved: 0 }).ok()?;
+    Some(found.number as pid_t).filter(|number| *number > 0)
+}
+
+/// Returns the real number for a process or, negative, for a process group.
+pub fn group_or_process(pid: pid_t) -> pid_t {
+    if pid < -1 { -translated(-pid) } else { translated(pid) }
+}
+
+/// Returns the program's number for a real number: its own or a child's.
+pub fn known_number(real: pid_t) -> pid_t {
+    if real == rustix::process::getpid().as_raw_nonzero().get() { own_number() } else { to_simulated(real) }
+}
+
+/// Returns this process's number as the program knows it.
+pub fn own_number() -> pid_t {
+    if active() && client::header().virtual_pid != 0 {
+        client::header().virtual_pid as pid_t
+    } else {
+        rustix::process::getpid().as_raw_nonzero().get()
+    }
+}
+
+pub fn translated(pid: pid_t) -> pid_t {
+    if crate::runtime::attach::attached() { system_number(pid) } else { pid }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getpid() -> pid_t {
+    own_number()
+}
+
+/// Implements `gettid`. The first thread has the number of its process, as in the system. Others
+/// have the real number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gettid() -> pid_t {
+    let real = rustix::thread::gettid().as_raw_nonzero().get();
+    if real == rustix::process::getpid().as_raw_nonzero().get() { own_number() } else { real }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tgkill(process: pid_t, thread: pid_t, signal: c_int) -> c_int {
+    kernel!(libc::SYS_tgkill, translated(process), system_thread(thread), signal) as c_int
+}
+
+/// Returns the real number for a thread. Only the first thread has another number.
+pub fn system_thread(thread: pid_t) -> pid_t {
+    if thread == own_number() { rustix::process::getpid().as_raw_nonzero().get() } else { thread }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getppid() -> pid_t {
+    let real = real::getppid();
+    // A parent outside the run has no number that is the same in each run.
+    match parent_number(real) {
+        known if known != real => known,
+        _ if active() => 1,
+        _ => real,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kill(pid: pid_t, signal: c_int) -> c_int {
+    let group = group_or_process(pid);
+    let status = real::kill(group, signal);
+    if status == 0 && group > 0 && active() {
+        keeping_errno(|| if is_child(group) { await_killed(group, end_millis(signal)) } else { await_end(group, end_millis(signal)) });
+    }
+    status
+}
+
+/// Waits for the end of a process that is not a child. Its end also belongs to this moment of
+/// simulated time.
+unsafe fn await_end(process: pid_t, millis: c_int) {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let fd = if millis == 0 || process == own { -1 } else { kernel!(libc::SYS_pidfd_open, process) as c_int };
+    if fd >= 0 {
+        let mut set = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
+        real::poll(set.as_mut_ptr(), 1, millis);
+        real::close(fd);
+    }
+}
+
+/// Returns the real time to wait for the end of a child after this signal, in milliseconds. A child
+/// that handles the signal may not end.
+fn end_millis(signal: c_int) -> c_int {
+    match signal {
+        libc::SIGKILL => 1_000,
+        libc::SIGTERM | libc::SIGINT | libc::SIGQUIT | libc::SIGHUP | libc::SIGABRT => 20,
+        _ => 0,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn setpgid(pid: pid_t, group: pid_t) -> c_int {
+    real::setpgid(translated(pid), translated(group))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getpgid(pid: pid_t) -> pid_t {
+    known_number(real::getpgid(translated(pid)))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getsid(pid: pid_t) -> pid_t {
+    real::getsid(translated(pid))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getpgrp() -> pid_t {
+    known_number(real::getpgrp())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigqueue(pid: pid_t, signal: c_int, value: libc::sigval) -> c_int {
+    real::sigqueue(translated(pid), signal, value)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getpriority(which: c_uint, who: libc::id_t) -> c_int {
+    real::getpriority(which, if which == libc::PRIO_PROCESS { translated(who as pid_t) as libc::id_t } else { who })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn setpriority(which: c_uint, who: libc::id_t, priority: c_int) -> c_int {
+    real::setpriority(which, if which == libc::PRIO_PROCESS { translated(who as pid_t) as libc::id_t } else { who }, priority)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_getparam(pid: pid_t, parameters: *mut sched_param) -> c_int {
+    real::sched_getparam(translated(pid), parameters)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_setparam(pid: pid_t, parameters: *const sched_param) -> c_int {
+    real::sched_setparam(translated(pid), parameters)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn process_vm_readv(
+    pid: pid_t,
+    local: *const libc::iovec,
+    locals: c_ulong,
+    remote: *const libc::iovec,
+    remotes: c_ulong,
+    flags: c_ulong,
+) -> libc::ssize_t {
+    real::process_vm_readv(translated(pid), local, locals, remote, remotes, flags)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn process_vm_writev(
+    pid: pid_t,
+    local: *const libc::iovec,
+    locals: c_ulong,
+    remote: *const libc::iovec,
+    remotes: c_ulong,
+    flags: c_ulong,
+) -> libc::ssize_t {
+    real::process_vm_writev(translated(pid), local, locals, remote, remotes, flags)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_setaffinity(pid: pid_t, len: size_t, set: *const cpu_set_t) -> c_int {
+    real::sched_setaffinity(translated(pid), len, set)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_getaffinity(pid: pid_t, len: size_t, set: *mut cpu_set_t) -> c_int {
+    real::sched_getaffinity(translated(pid), len, set)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_setscheduler(pid: pid_t, policy: c_int, parameters: *const sched_param) -> c_int {
+    real::sched_setscheduler(translated(pid), policy, parameters)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_getscheduler(pid: pid_t) -> c_int {
+    real::sched_getscheduler(translated(pid))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn prlimit(pid: pid_t, resource: c_int, new: *const rlimit, old: *mut rlimit) -> c_int {
+    real::prlimit(translated(pid), resource, new, old)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn prlimit64(pid: pid_t, resource: c_int, new: *const rlimit, old: *mut rlimit) -> c_int {
+    real::prlimit(translated(pid), resource, new, old)
+}
+
+/// Returns the processor of the calling thread. The answer is always processor 0, so that nothing
+/// depends on the host's scheduler.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_getcpu() -> c_int {
+    if active() {
+        return 0;
+    }
+    let mut cpu: c_uint = 0;
+    if kernel!(libc::SYS_getcpu, &raw mut cpu) != 0 {
+        return -1;
+    }
+    cpu as c_int
+}

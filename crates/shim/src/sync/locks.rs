@@ -1,0 +1,334 @@
+//! Mutexes, conditions, read-write locks, spin locks, barriers. A thread that finds a lock taken
+//! gives the token away, so that the holder can run. Threads poll locks shared between processes,
+//! in simulated time.
+
+use crate::clib::real;
+use crate::runtime::world::{active, is_valid, keeping_errno};
+use crate::sync::doorbell::{self, Place};
+use crate::time::clock::from_clock;
+use crate::time::pace::Patience;
+use libc::{
+    c_int, c_uint, clockid_t, pthread_barrier_t, pthread_barrierattr_t, pthread_cond_t, pthread_mutex_t, pthread_rwlock_t, pthread_spinlock_t,
+    timespec,
+};
+use softband_client as client;
+use softband_ipc::calls::reason;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// Layout of glibc's `pthread_mutex_t` on x86-64: lock, count, owner, users, kind, each four bytes.
+const MUTEX_OWNER: usize = 8;
+const MUTEX_KIND: usize = 16;
+const KIND_MASK: c_int = 3;
+const KIND_ERRORCHECK: c_int = 2;
+const KIND_SHARED: c_int = 128;
+/// `__wrefs` of a condition: bit 0 means shared between processes, bit 1 selects the clock.
+const COND_WREFS: usize = 36;
+const COND_SHARED: c_uint = 1;
+const COND_MONOTONIC: c_uint = 2;
+
+unsafe fn field<T: Copy>(object: *const T, offset: usize) -> c_int {
+    object.cast::<u8>().add(offset).cast::<c_int>().read()
+}
+
+/// Repeats `attempt` until it succeeds or the deadline comes. `shared`: the holder may be in
+/// another process and rings no bell here.
+fn acquire(address: usize, shared: bool, deadline: u64, mut attempt: impl FnMut() -> c_int) -> c_int {
+    keeping_errno(|| {
+        let patience = Patience::of(reason::LOCK);
+        loop {
+            let status = attempt();
+            if status != libc::EBUSY {
+                return status;
+            }
+            if deadline <= client::now_ps() {
+                return libc::ETIMEDOUT;
+            }
+            match if shared { None } else { Place::take(address) } {
+                Some(place) => {
+                    place.wait(deadline);
+                }
+                None => {
+                    let _ = patience.step(deadline);
+                }
+            }
+        }
+    })
+}
+
+unsafe fn lock_mutex(mutex: *mut pthread_mutex_t, deadline: u64) -> c_int {
+    let status = real::pthread_mutex_trylock(mutex);
+    if status != libc::EBUSY {
+        return status;
+    }
+    let kind = field(mutex, MUTEX_KIND);
+    let own = rustix::thread::gettid().as_raw_nonzero().get();
+    if kind & KIND_MASK == KIND_ERRORCHECK && field(mutex, MUTEX_OWNER) == own {
+        return libc::EDEADLK;
+    }
+    acquire(mutex as usize, kind & KIND_SHARED != 0, deadline, || real::pthread_mutex_trylock(mutex))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
+    if !active() {
+        return real::pthread_mutex_lock(mutex);
+    }
+    lock_mutex(mutex, u64::MAX)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_timedlock(mutex: *mut pthread_mutex_t, until: *const timespec) -> c_int {
+    if !active() {
+        return real::pthread_mutex_timedlock(mutex, until);
+    }
+    lock_mutex(mutex, from_clock(libc::CLOCK_REALTIME, &*until))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_clocklock(mutex: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec) -> c_int {
+    if !active() {
+        return real::pthread_mutex_clocklock(mutex, clock, until);
+    }
+    lock_mutex(mutex, from_clock(clock, &*until))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int {
+    let status = real::pthread_mutex_unlock(mutex);
+    if status == 0 && doorbell::is_awaited(mutex as usize) && active() {
+        keeping_errno(|| doorbell::wake(mutex as usize, 1));
+    }
+    status
+}
+
+unsafe fn is_shared(cond: *mut pthread_cond_t) -> bool {
+    field(cond, COND_WREFS) as c_uint & COND_SHARED != 0
+}
+
+unsafe fn wait_cond(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, deadline: u64) -> Option<c_int> {
+    let place = Place::take(cond as usize)?;
+    let status = pthread_mutex_unlock(mutex);
+    if status != 0 {
+        return Some(status);
+    }
+    let woken = keeping_errno(|| place.wait(deadline));
+    drop(place);
+    let status = lock_mutex(mutex, u64::MAX);
+    Some(if status == 0 && !woken { libc::ETIMEDOUT } else { status })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_cond_wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int {
+    if !active() {
+        return real::pthread_cond_wait(cond, mutex);
+    }
+    if is_shared(cond) {
+        return crate::runtime::world::away(|| real::pthread_cond_wait(cond, mutex));
+    }
+    wait_cond(cond, mutex, u64::MAX).unwrap_or_else(|| crate::runtime::world::away(|| real::pthread_cond_wait(cond, mutex)))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_cond_timedwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, until: *const timespec) -> c_int {
+    if !active() {
+        return real::pthread_cond_timedwait(cond, mutex, until);
+    }
+    let monotonic = field(cond, COND_WREFS) as c_uint & COND_MONOTONIC != 0;
+    pthread_cond_clockwait(cond, mutex, if monotonic { libc::CLOCK_MONOTONIC } else { libc::CLOCK_REALTIME }, until)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_cond_clockwait(
+    cond: *mut pthread_cond_t,
+    mutex: *mut pthread_mutex_t,
+    clock: clockid_t,
+    until: *const timespec,
+) -> c_int {
+    if !active() {
+        return real::pthread_cond_clockwait(cond, mutex, clock, until);
+    }
+    if !is_valid(&*until) {
+        return libc::EINVAL;
+    }
+    wait_cond(cond, mutex, from_clock(clock, &*until)).unwrap_or(libc::EAGAIN)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_cond_signal(cond: *mut pthread_cond_t) -> c_int {
+    if doorbell::is_awaited(cond as usize) && active() && keeping_errno(|| doorbell::wake(cond as usize, 1)) > 0 {
+        return 0;
+    }
+    real::pthread_cond_signal(cond)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_cond_broadcast(cond: *mut pthread_cond_t) -> c_int {
+    if doorbell::is_awaited(cond as usize) && active() {
+        keeping_errno(|| doorbell::wake(cond as usize, usize::MAX));
+    }
+    real::pthread_cond_broadcast(cond)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_rdlock(lock: *mut pthread_rwlock_t) -> c_int {
+    if !active() {
+        return real::pthread_rwlock_rdlock(lock);
+    }
+    acquire(lock as usize, false, u64::MAX, || real::pthread_rwlock_tryrdlock(lock))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_wrlock(lock: *mut pthread_rwlock_t) -> c_int {
+    if !active() {
+        return real::pthread_rwlock_wrlock(lock);
+    }
+    acquire(lock as usize, false, u64::MAX, || real::pthread_rwlock_trywrlock(lock))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_timedrdlock(lock: *mut pthread_rwlock_t, until: *const timespec) -> c_int {
+    if !active() {
+        return real::pthread_rwlock_timedrdlock(lock, until);
+    }
+    pthread_rwlock_clockrdlock(lock, libc::CLOCK_REALTIME, until)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_timedwrlock(lock: *mut pthread_rwlock_t, until: *const timespec) -> c_int {
+    if !active() {
+        return real::pthread_rwlock_timedwrlock(lock, until);
+    }
+    pthread_rwlock_clockwrlock(lock, libc::CLOCK_REALTIME, until)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_clockrdlock(lock: *mut pthread_rwlock_t, clock: clockid_t, until: *const timespec) -> c_int {
+    if !active() {
+        return real::pthread_rwlock_clockrdlock(lock, clock, until);
+    }
+    acquire(lock as usize, false, from_clock(clock, &*until), || real::pthread_rwlock_tryrdlock(lock))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_clockwrlock(lock: *mut pthread_rwlock_t, clock: clockid_t, until: *const timespec) -> c_int {
+    if !active() {
+        return real::pthread_rwlock_clockwrlock(lock, clock, until);
+    }
+    acquire(lock as usize, false, from_clock(clock, &*until), || real::pthread_rwlock_trywrlock(lock))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -> c_int {
+    let status = real::pthread_rwlock_unlock(lock);
+    if status == 0 && doorbell::is_awaited(lock as usize) && active() {
+        // Several readers may continue at once; a writer among them waits again.
+        keeping_errno(|| doorbell::wake(lock as usize, usize::MAX));
+    }
+    status
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_spin_lock(lock: *mut pthread_spinlock_t) -> c_int {
+    if !active() {
+        return real::pthread_spin_lock(lock);
+    }
+    acquire(lock as usize, true, u64::MAX, || real::pthread_spin_trylock(lock))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_once(control: *mut c_int, routine: extern "C" fn()) -> c_int {
+    /// Value in glibc while a thread runs the routine.
+    const IN_PROGRESS: c_int = 1;
+    if active() {
+        let patience = Patience::of(reason::LOCK);
+        while control.read_volatile() & 3 == IN_PROGRESS {
+            let _ = keeping_errno(|| patience.step(u64::MAX));
+        }
+    }
+    real::pthread_once(control, routine)
+}
+
+/// State of a barrier, by its address. glibc's own state is also initialised, for threads outside
+/// the run.
+struct Barrier {
+    address: AtomicUsize,
+    count: AtomicU32,
+    arrived: AtomicU32,
+}
+
+const BARRIERS_MAX: usize = 256;
+static BARRIERS: [Barrier; BARRIERS_MAX] =
+    [const { Barrier { address: AtomicUsize::new(0), count: AtomicU32::new(0), arrived: AtomicU32::new(0) } }; BARRIERS_MAX];
+
+fn barrier_at(address: usize) -> Option<&'static Barrier> {
+    BARRIERS.iter().find(|barrier| barrier.address.load(Ordering::Acquire) == address)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_barrier_init(barrier: *mut pthread_barrier_t, attributes: *const pthread_barrierattr_t, count: c_uint) -> c_int {
+    let status = real::pthread_barrier_init(barrier, attributes, count);
+    let shared = !attributes.is_null() && attributes.cast::<c_int>().read() == libc::PTHREAD_PROCESS_SHARED;
+    if status == 0
+        && !shared
+        && active()
+        && let Some(free) = barrier_at(barrier as usize).or_else(|| barrier_at(0))
+    {
+        free.count.store(count, Ordering::Relaxed);
+        free.arrived.store(0, Ordering::Relaxed);
+        free.address.store(barrier as usize, Ordering::Release);
+    }
+    status
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_barrier_destroy(barrier: *mut pthread_barrier_t) -> c_int {
+    if let Some(known) = barrier_at(barrier as usize) {
+        known.address.store(0, Ordering::Release);
+    }
+    real::pthread_barrier_destroy(barrier)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_barrier_wait(barrier: *mut pthread_barrier_t) -> c_int {
+    if !active() {
+        return real::pthread_barrier_wait(barrier);
+    }
+    let Some(known) = barrier_at(barrier as usize) else { return crate::runtime::world::away(|| real::pthread_barrier_wait(barrier)) };
+    let Some(place) = Place::take(barrier as usize) else { return libc::EAGAIN };
+    if known.arrived.fetch_add(1, Ordering::AcqRel) + 1 == known.count.load(Ordering::Relaxed) {
+        known.arrived.store(0, Ordering::Release);
+        drop(place);
+        doorbell::wake(barrier as usize, usize::MAX);
+        return libc::PTHREAD_BARRIER_SERIAL_THREAD;
+    }
+    place.wait(u64::MAX);
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fields_of_a_mutex_and_a_condition_are_where_we_look() {
+        // SAFETY: all objects are initialised before use.
+        unsafe {
+            let mut mutex: pthread_mutex_t = std::mem::zeroed();
+            let mut attributes: libc::pthread_mutexattr_t = std::mem::zeroed();
+            libc::pthread_mutexattr_init(&raw mut attributes);
+            libc::pthread_mutexattr_settype(&raw mut attributes, libc::PTHREAD_MUTEX_ERRORCHECK);
+            libc::pthread_mutex_init(&raw mut mutex, &raw const attributes);
+            assert_eq!(pthread_mutex_lock(&raw mut mutex), 0);
+            assert_eq!(field(&raw const mutex, MUTEX_KIND) & KIND_MASK, KIND_ERRORCHECK);
+            assert_eq!(field(&raw const mutex, MUTEX_OWNER), rustix::thread::gettid().as_raw_nonzero().get());
+            assert_eq!(pthread_mutex_lock(&raw mut mutex), libc::EDEADLK);
+            let mut cond: pthread_cond_t = std::mem::zeroed();
+            let mut cond_attributes: libc::pthread_condattr_t = std::mem::zeroed();
+            libc::pthread_condattr_init(&raw mut cond_attributes);
+            libc::pthread_condattr_setclock(&raw mut cond_attributes, libc::CLOCK_MONOTONIC);
+            libc::pthread_condattr_setpshared(&raw mut cond_attributes, libc::PTHREAD_PROCESS_SHARED);
+            libc::pthread_cond_init(&raw mut cond, &raw const cond_attributes);
+            assert_eq!(field(&raw const cond, COND_WREFS) as c_uint, COND_SHARED | COND_MONOTONIC);
+        }
+    }
+}

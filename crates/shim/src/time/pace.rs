@@ -1,0 +1,111 @@
+//! Advances simulated time while a program polls something that only the operating system knows.
+
+use softband_client::{self as client, Errno};
+use softband_ipc::calls::{Op, Sleep, WaitReply, polls, reason};
+use std::cell::Cell;
+
+/// Shortest and longest step of simulated time between two polls, in picoseconds.
+const STEP_MIN_PS: u64 = 1_000_000;
+const STEP_MAX_PS: u64 = 10_000_000_000;
+/// Simulated time, in picoseconds, after which the other end counts as outside the simulation. The
+/// engine then stops waiting for this thread.
+const PATIENCE_PS: u64 = 10_000_000_000_000;
+
+/// Cost of the first empty poll, and the largest cost in a row of empty polls, in picoseconds.
+const EMPTY_POLL_MIN_PS: u64 = 200_000;
+const EMPTY_POLL_MAX_PS: u64 = 10_000_000;
+
+/// Cost of a system call, in picoseconds. Without it, simulated time would stand still in a loop of
+/// successful calls, such as a peek at available bytes while waiting for more.
+const CALL_PS: u64 = 200_000;
+
+/// Pays the cost of a system call.
+pub fn pay_for_call() {
+    client::advance_ps(CALL_PS);
+}
+
+/// Waits in steps that grow with the time already waited. Each step is at most a thirty-second of
+/// the wait, within bounds.
+#[derive(Debug)]
+pub struct Patience {
+    since: u64,
+    /// A value of [`reason`].
+    reason: u32,
+}
+
+impl Patience {
+    pub fn new() -> Self {
+        Self::of(reason::NONE)
+    }
+
+    /// Starts a wait for a value of [`reason`].
+    pub fn of(reason: u32) -> Self {
+        Self { since: client::now_ps(), reason }
+    }
+
+    /// Returns the time of the next poll.
+    pub fn next_poll(&self, now: u64) -> u64 {
+        now + (now.saturating_sub(self.since) / 32).clamp(STEP_MIN_PS, STEP_MAX_PS)
+    }
+
+    pub fn is_over(&self) -> bool {
+        client::now_ps().saturating_sub(self.since) > PATIENCE_PS
+    }
+
+    /// Sleeps until the next poll or the deadline. Fails with `EINTR` after a signal.
+    pub fn step(&self, deadline: u64) -> Result<(), Errno> {
+        let before = crate::signal::actions::raised();
+        let until_ps = self.next_poll(client::now_ps()).min(deadline);
+        // A wait with a deadline continues by itself.
+        sleep(Sleep { until_ps, polls: polls(deadline == u64::MAX, self.reason) })?;
+        // A system signal interrupts like a signal of the engine, but only at the next poll.
+        if crate::signal::actions::raised() == before { Ok(()) } else { Err(Errno(libc::EINTR)) }
+    }
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Gives the token away until `until_ps`. Fails with `EINTR` if a signal comes first.
+pub fn sleep_until(until_ps: u64) -> Result<(), Errno> {
+    sleep(Sleep { until_ps, polls: 0 })
+}
+
+fn sleep(request: Sleep) -> Result<(), Errno> {
+    let reply: WaitReply = client::call(Op::Sleep, &request)?;
+    if reply.interrupted != 0 { Err(Errno(libc::EINTR)) } else { Ok(()) }
+}
+
+thread_local! {
+    static EMPTY: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+}
+
+/// Pays for a nonblocking poll that found nothing. The cost grows with each empty poll in a row, so
+/// that a polling loop advances.
+pub fn empty_poll() {
+    EMPTY.with(|cell| {
+        let (at, cost) = cell.get();
+        let now = client::now_ps();
+        // A poll is in a row if nothing but polls happened since the last. Turns of polls move no
+        // clock.
+        let cost = if at == now { (cost * 2).min(EMPTY_POLL_MAX_PS) } else { EMPTY_POLL_MIN_PS };
+        client::advance_ps(cost);
+        cell.set((client::now_ps(), cost));
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_a_thirty_second_of_the_wait_within_bounds() {
+        let patience = Patience { since: 0, reason: reason::NONE };
+        assert_eq!(patience.next_poll(0), STEP_MIN_PS);
+        assert_eq!(patience.next_poll(64_000_000), 66_000_000);
+        assert_eq!(patience.next_poll(1 << 50), (1 << 50) + STEP_MAX_PS);
+    }
+}
