@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use softband_fabric::spec::FabricSpec;
 use softband_model::parts::{BusPart, HcaPart, HostPart, SwitchPart};
+use softband_spec::FabricSpec;
 
 use crate::diagnostic::{CatalogError, Findings, Warning};
 use crate::parts::{self, CableTemplate, LengthLimit, PartKind, PartReader, PartSheet, RawPart};

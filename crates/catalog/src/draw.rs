@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use softband_fabric::settings_of;
-use softband_fabric::spec::{CableSpec, FabricSpec, PortRef};
+use softband_spec::settings_of;
+use softband_spec::{CableSpec, FabricSpec, PortRef};
 use softband_types::counted;
 use softband_types::{LinkLayer, OperationalVls, PortNumber};
 

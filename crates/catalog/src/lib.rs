@@ -2,7 +2,7 @@
 //!
 //! A part file gives every value with its unit, source and status. A fabric file names parts and
 //! describes their cabling.
-//! The result is a [`FabricSpec`](softband_fabric::spec::FabricSpec) that needs no further checks.
+//! The result is a [`FabricSpec`](softband_spec::FabricSpec) that needs no further checks.
 #![forbid(unsafe_code)]
 
 mod catalog;

@@ -4,8 +4,8 @@ mod common;
 
 use common::{catalog, error_of, parse, root};
 use softband_catalog::{Catalog, PartFile, PartKind};
-use softband_fabric::settings_of;
-use softband_fabric::spec::EthernetFlowControl;
+use softband_spec::EthernetFlowControl;
+use softband_spec::settings_of;
 use softband_types::{EthernetRate, LinkLayer, Mtu};
 
 fn shipped() -> String {

@@ -3,9 +3,9 @@
 mod common;
 
 use common::{HOSTS_AND_SWITCH, error_of, parse};
-use softband_fabric::faults::{BitErrorRate, FaultKind, FaultSpec, PacketClass};
-use softband_fabric::spec::PortRef;
 use softband_sim::{SimDuration, SimTime};
+use softband_spec::PortRef;
+use softband_spec::faults::{BitErrorRate, FaultKind, FaultSpec, PacketClass};
 use softband_types::PortNumber;
 
 const CABLES: &str = "[[cables]]\npart = \"cx4\"\n# 8 m\nfrom = \"a/mthca0/1\"\nto = \"sw/1\"\n\

@@ -4,9 +4,9 @@ mod common;
 
 use common::{catalog, error_of};
 use softband_catalog::{LoadOptions, LoadedFabric, UsualParts, expand, parse_fabric};
-use softband_fabric::LoopRemedy;
-use softband_fabric::spec::FabricSpec;
 use softband_model::management::{Neighbour, Routes, Routing};
+use softband_spec::FabricSpec;
+use softband_spec::LoopRemedy;
 use softband_types::OperationalVls;
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ fn load(text: &str) -> LoadedFabric {
 /// Calls `visit` with each pair of different hosts, as indices among all end ports, and the switch
 /// ports on their route.
 fn for_each_way(spec: &FabricSpec, mut visit: impl FnMut(usize, usize, &[(usize, u8)])) {
-    let neighbours = softband_fabric::neighbours(spec);
+    let neighbours = softband_spec::neighbours(spec);
     let routes = Routes::new(spec.subnet.routing, &neighbours).unwrap();
     let is_end = |port: &&Neighbour| matches!(port, Neighbour::End(_));
     let leaves: Vec<usize> = neighbours.iter().enumerate().flat_map(|(switch, ports)| ports.iter().filter(is_end).map(move |_| switch)).collect();
@@ -88,7 +88,7 @@ fn every_host_reaches_every_other_and_no_credits_are_waited_for_in_a_cycle() {
         for_each_way(&spec, |_, _, _| ways += 1);
         let hosts = spec.hosts.len();
         assert_eq!(ways, if spec.switches.is_empty() { 0 } else { hosts * (hosts - 1) }, "{kind}");
-        assert_eq!(softband_fabric::credit_loops(&spec), [], "{kind}");
+        assert_eq!(softband_spec::credit_loops(&spec), [], "{kind}");
     }
 }
 
@@ -96,11 +96,11 @@ fn every_host_reaches_every_other_and_no_credits_are_waited_for_in_a_cycle() {
 fn two_lanes_are_enough_for_tori_and_dragonflies() {
     for kind in ["kind = \"torus\"\ndimensions = [5, 6]", "kind = \"dragonfly\"\nhosts_per_switch = 2"] {
         let spec = load(&format!("{}[subnet]\nmax_op_vls = 2\n", text(kind))).spec;
-        assert_eq!(softband_fabric::credit_loops(&spec), [], "{kind}");
+        assert_eq!(softband_spec::credit_loops(&spec), [], "{kind}");
         let spec = load(&format!("{}[subnet]\nmax_op_vls = 1\n", text(kind))).spec;
-        assert_ne!(softband_fabric::credit_loops(&spec), [], "{kind}");
+        assert_ne!(softband_spec::credit_loops(&spec), [], "{kind}");
         let spec = load(&format!("{}[subnet]\nmax_op_vls = 1\nrouting = \"up-down\"\n", text(kind))).spec;
-        assert_eq!((spec.subnet.routing, softband_fabric::credit_loops(&spec)), (Routing::UpDown, vec![]), "{kind}");
+        assert_eq!((spec.subnet.routing, softband_spec::credit_loops(&spec)), (Routing::UpDown, vec![]), "{kind}");
     }
 }
 
@@ -108,8 +108,8 @@ fn two_lanes_are_enough_for_tori_and_dragonflies() {
 fn what_is_said_to_help_against_loops_does() {
     let remedy = |of: &str, subnet: &str| {
         let spec = load(&format!("{of}[subnet]\n{subnet}")).spec;
-        assert_ne!(softband_fabric::credit_loops(&spec), [], "{of}{subnet}");
-        softband_fabric::loop_remedy(&spec)
+        assert_ne!(softband_spec::credit_loops(&spec), [], "{of}{subnet}");
+        softband_spec::loop_remedy(&spec)
     };
     let enough = |code| LoopRemedy::Lanes(OperationalVls::from_code(code).unwrap());
     let torus = text("kind = \"torus\"\ndimensions = [5, 6]");
@@ -158,7 +158,7 @@ fn a_shift_of_all_hosts_puts_no_two_flows_on_one_link_of_a_full_fat_tree() {
 fn leaf_of(ports: usize, over: &str) -> (usize, usize) {
     let spec = load(&text(&format!("kind = \"fat-tree\"\nports = {ports}\noversubscription = {over}\nlevels = 2"))).spec;
     let ends = |port: &&Neighbour| matches!(port, Neighbour::End(_));
-    let leaf = &softband_fabric::neighbours(&spec)[0];
+    let leaf = &softband_spec::neighbours(&spec)[0];
     (leaf.iter().filter(ends).count(), leaf.iter().filter(|port| matches!(port, Neighbour::Switch(_))).count())
 }
 
@@ -210,7 +210,7 @@ fn a_thousand_hosts_in_three_levels_are_320_switches() {
     let world = softband_fabric::World::new(&spec, 1);
     assert_eq!((world.hca_id(0, 0).0, world.hca_id(1_023, 0).0), (0, 1_023));
     assert_eq!((spec.hosts[1_023].name.as_str(), spec.hosts[0].hcas[0].device.as_str()), ("h1023", "mlx4_0"));
-    assert_eq!(softband_fabric::credit_loops(&spec), []);
+    assert_eq!(softband_spec::credit_loops(&spec), []);
 }
 
 #[test]

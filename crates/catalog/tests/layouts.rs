@@ -6,7 +6,7 @@ mod common;
 use common::{catalog, fabric_paths, parse};
 use softband_catalog::drawing::{Drawing, Frame, Levels, NODES_MAX, Node, place};
 use softband_catalog::{LoadOptions, draw_svg, load_fabric};
-use softband_fabric::spec::{FabricSpec, PortRef};
+use softband_spec::{FabricSpec, PortRef};
 
 /// Parts of generated fabrics.
 const PARTS: &str = "host = \"qdr-host\"\nhca = \"connectx2-qdr\"\nhost_cable = \"copper-4x\"\nhost_cable_length = \"1 m\"\n";

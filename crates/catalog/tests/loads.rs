@@ -220,7 +220,7 @@ fn a_pci_x_card_sits_behind_a_bridge() {
 fn guids_are_generated_in_the_order_of_the_file_and_step_aside_for_written_ones() {
     let cable = "[[cables]]\npart = \"cx4\"\nfrom = \"a/mthca0/1\"\nto = \"b/mthca0/1\"\n";
     let plain = parse(&format!("{}{cable}", common::HOSTS_AND_SWITCH)).unwrap().spec;
-    let guids = |spec: &softband_fabric::spec::FabricSpec| spec.hosts.iter().map(|host| host.hcas[0].node_guid.to_string()).collect::<Vec<_>>();
+    let guids = |spec: &softband_spec::FabricSpec| spec.hosts.iter().map(|host| host.hcas[0].node_guid.to_string()).collect::<Vec<_>>();
     assert_eq!(guids(&plain), ["0002:c902:0000:0004", "0002:c902:0000:0008"]);
     assert_eq!(plain.switches[0].node_guid.to_string(), "0002:c902:4000:0004");
     let written = common::HOSTS_AND_SWITCH.replacen(
@@ -352,15 +352,15 @@ fn hosts_that_no_cables_join_are_found_and_only_those() {
     for path in fabric_paths() {
         let spec =
             load_fabric(&path, &catalog(), &LoadOptions { allow_out_of_spec: true }).unwrap_or_else(|error| panic!("{}", error.to_text())).spec;
-        assert_eq!(softband_fabric::hosts_apart(&spec), None, "{}", path.display());
+        assert_eq!(softband_spec::hosts_apart(&spec), None, "{}", path.display());
         if path.ends_with("fat-tree-16.toml") {
             let mut cut = spec.clone();
-            cut.cables.retain(|cable| cable.ends.iter().any(|end| matches!(end, softband_fabric::spec::PortRef::Hca { .. })));
-            let (one, other) = softband_fabric::hosts_apart(&cut).unwrap();
+            cut.cables.retain(|cable| cable.ends.iter().any(|end| matches!(end, softband_spec::PortRef::Hca { .. })));
+            let (one, other) = softband_spec::hosts_apart(&cut).unwrap();
             assert!(one == 0 && other > 0, "{one} and {other}");
             // Another warning covers a fabric without cables.
             cut.cables.clear();
-            assert_eq!(softband_fabric::hosts_apart(&cut), None);
+            assert_eq!(softband_spec::hosts_apart(&cut), None);
         }
     }
 }

@@ -10,11 +10,11 @@ mod lab;
 
 use lab::{Lab, nanos};
 use softband_catalog::{LoadOptions, load_fabric};
-use softband_fabric::spec::FabricSpec;
 use softband_model::bus::{Bus, MemoryController, SharedBus};
 use softband_model::parts::{BusPart, MemoryPart, Slot};
 use softband_model::verbs::api::{AddressVector, Completion, QpModification, SendOperation};
 use softband_sim::SimTime;
+use softband_spec::FabricSpec;
 use softband_types::*;
 
 /// MTU of the period's VAPI tests. X003's 968 MB/s refer to this MTU.

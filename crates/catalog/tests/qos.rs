@@ -151,7 +151,7 @@ fn credit_loops_are_on_the_lanes_of_the_map() {
     let text = std::fs::read_to_string(common::root().join("fabrics/ring-of-five.toml")).unwrap();
     let loops = |settings: &str| {
         let spec = parse(&text.replace("[subnet]\n", &format!("[subnet]\n{settings}"))).unwrap().spec;
-        softband_fabric::credit_loops(&spec).iter().map(|found| found.describe(&spec)).collect::<Vec<_>>()
+        softband_spec::credit_loops(&spec).iter().map(|found| found.describe(&spec)).collect::<Vec<_>>()
     };
     let (without, with) = (loops(""), loops("qos = true\nqos_sl2vl = \"0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,5\"\n"));
     assert!(without.len() == 2 && without[0].ends_with("(VL0-7)"), "{without:?}");

@@ -1,14 +1,14 @@
 //! Warnings about credit loops, with remedies.
 
 use softband_catalog::LoadedFabric;
-use softband_fabric::LoopRemedy;
-use softband_fabric::spec::FabricSpec;
+use softband_spec::FabricSpec;
+use softband_spec::LoopRemedy;
 use softband_types::LinkLayer;
 use std::path::Path;
 
 /// Warns of each credit loop of the fabric, with the ports along it. Returns the number of loops.
 pub(crate) fn warn(path: &Path, loaded: &LoadedFabric) -> usize {
-    let loops = softband_fabric::credit_loops(&loaded.spec);
+    let loops = softband_spec::credit_loops(&loaded.spec);
     let mut said = None;
     for found in &loops {
         let layer = loaded.spec.link_layer(found.ports[0]);
@@ -30,7 +30,7 @@ fn help(spec: &FabricSpec, layer: LinkLayer) -> String {
         LinkLayer::Infiniband => ("virtual lanes", "max_op_vls"),
         LinkLayer::Ethernet => ("priorities", "priorities"),
     };
-    let helps = match softband_fabric::loop_remedy(spec) {
+    let helps = match softband_spec::loop_remedy(spec) {
         LoopRemedy::Cables => {
             let routes = match layer {
                 LinkLayer::Infiniband => "the small subnet manager routes by minimum hops",

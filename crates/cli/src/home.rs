@@ -118,7 +118,7 @@ pub(crate) fn load_and_count(given: &Path, allow_out_of_spec: bool) -> anyhow::R
 
 /// Warns of hosts that no cables join. Returns the number of warnings.
 fn warn_of_hosts_apart(path: &Path, loaded: &LoadedFabric) -> usize {
-    let Some((one, other)) = softband_fabric::hosts_apart(&loaded.spec) else { return 0 };
+    let Some((one, other)) = softband_spec::hosts_apart(&loaded.spec) else { return 0 };
     let [one, other] = [one, other].map(|host| &loaded.spec.hosts[host].name);
     eprintln!(
         "{}: warning: not all hosts can reach each other: no cables lead from a port of {one} to one of {other}\n  \
@@ -130,7 +130,7 @@ fn warn_of_hosts_apart(path: &Path, loaded: &LoadedFabric) -> usize {
 
 /// Warns of paths with a smaller MTU than the ports at their ends. Returns the number of warnings.
 fn warn_of_path_mtu(path: &Path, loaded: &LoadedFabric) -> usize {
-    let Some(limit) = softband_fabric::path_mtu_limit(&loaded.spec) else { return 0 };
+    let Some(limit) = softband_spec::path_mtu_limit(&loaded.spec) else { return 0 };
     let [from, to] = [limit.hosts.0, limit.hosts.1].map(|host| &loaded.spec.hosts[host].name);
     let (ports, path_mtu) = (limit.of_ports.bytes(), limit.of_path.bytes());
     eprintln!(

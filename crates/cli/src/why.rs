@@ -8,8 +8,8 @@
 use crate::output::count;
 use serde_json::{Value, json};
 use softband_engine::ThreadWork;
-use softband_fabric::spec::FabricSpec;
 use softband_fabric::{HcaCounters, PortCounters, QueuePairRepeats};
+use softband_spec::FabricSpec;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 

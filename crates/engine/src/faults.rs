@@ -2,8 +2,8 @@
 //! longer bypasses the engine.
 
 use crate::engine::{Engine, Pace};
-use softband_fabric::faults::{FaultKind, FaultSpec};
 use softband_model::verbs::api::QpSnapshot;
+use softband_spec::faults::{FaultKind, FaultSpec};
 use softband_types::{HcaId, PortNumber, QpType};
 
 impl Engine {

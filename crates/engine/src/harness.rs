@@ -5,8 +5,8 @@ use crate::engine::{Engine, Event, Pace};
 use crate::process::image::{ProcessState, ThreadState};
 use crate::process::launch::Libraries;
 use crate::scheduler::context_switch::Processors;
-use softband_fabric::spec::FabricSpec;
 use softband_ipc::layout::{PAYLOAD_BYTES, POSTED_BYTES};
+use softband_spec::FabricSpec;
 use softband_types::ProcessId;
 use std::sync::atomic::Ordering;
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use softband_catalog::{Catalog, LoadOptions, load_fabric};
 use softband_engine::harness::Harness;
-use softband_fabric::spec::FabricSpec;
+use softband_spec::FabricSpec;
 use std::path::Path;
 
 fn spec() -> FabricSpec {

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use softband_catalog::{Catalog, LoadOptions, load_fabric};
 use softband_engine::wall_harness::{CLAIMS, PUTS, TELLS, WallHarness, deed};
-use softband_fabric::spec::FabricSpec;
+use softband_spec::FabricSpec;
 use std::path::Path;
 use std::sync::LazyLock;
 

@@ -10,9 +10,9 @@ mod common;
 
 use common::*;
 use softband_fabric::notice::Notice;
-use softband_fabric::spec::FabricSpec;
 use softband_model::verbs::api::SendOperation;
 use softband_sim::{EventQueue, SimDuration, SimTime};
+use softband_spec::FabricSpec;
 use softband_types::{LinkSpeed, QpType, WcOpcode, WcStatus};
 use std::time::Instant;
 

@@ -6,19 +6,18 @@ use crate::link::port::{Cabling, EthernetPort, Owner, Port, Traffic};
 use crate::pdes::partition::OwnPartition;
 use crate::pdes::timeline::Timeline;
 use crate::slab::Slab;
-use crate::spec::{CableSpec, EthernetFlowControl, FabricSpec, HcaSpec, PortRef};
 use crate::world::{Hca, ProcessingEngine, SwitchNode, World};
 use softband_model::bus::{Bus, MemoryController, SharedBus};
-use softband_model::link::{Arbiter, CreditLedger, FlowControl, Framing, PauseLoop, ReceiveBuffer, blocks_per_lane};
-use softband_model::management::{LinkSettings, PortCapabilities, Routes, Routing, link_settings};
+use softband_model::link::{Arbiter, CreditLedger, FlowControl, Framing, ReceiveBuffer, blocks_per_lane};
+use softband_model::management::{LinkSettings, Routes, Routing};
 use softband_model::packet::PacketPool;
-use softband_model::parts::{BusPart, EthernetPorts, HcaPart};
+use softband_model::parts::{BusPart, HcaPart};
 use softband_model::switch::Switch;
 use softband_model::transport::Throttle;
 use softband_model::verbs::{ChunkPool, Limits, Verbs};
 use softband_sim::{RandomStream, SimDuration, SimTime};
+use softband_spec::{CableSpec, EthernetFlowControl, FabricSpec, HcaSpec, PortRef, capabilities, ethernet_part, lane_and_loop, settings_of};
 use softband_types::{CreditBlocks, Lid, LinkLayer, LinkRate, Mtu, PortNumber};
-use softband_wire::ethernet::mtu_of_port;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -164,71 +163,6 @@ pub(crate) fn port_of(world: &World, end: PortRef) -> u32 {
         }
         PortRef::Switch { switch, port } => world.switches[switch].first_port + u32::from(port.0) - 1,
     }
-}
-
-/// Returns the operating settings of a link.
-pub fn settings_of(spec: &FabricSpec, cable: &CableSpec) -> LinkSettings {
-    if spec.link_layer(cable.ends[0]) == LinkLayer::Infiniband {
-        return link_settings(cable.ends.map(|end| capabilities(spec, end)), spec.subnet.max_op_vls, spec.subnet.mtu_max);
-    }
-    let longest = cable.ends.map(|end| capabilities(spec, end).mtu_max);
-    let mtu = mtu_of_port(spec.ethernet.mtu_bytes).unwrap_or(Mtu::B256);
-    LinkSettings { vls: spec.ethernet.priorities, mtu: mtu.min(longest[0]).min(longest[1]) }
-}
-
-fn capabilities(spec: &FabricSpec, end: PortRef) -> PortCapabilities {
-    match end {
-        PortRef::Hca { host, hca, .. } => {
-            let part = &spec.hosts[host].hcas[hca].part;
-            PortCapabilities { vl_cap: part.vl_cap, mtu_max: part.mtu_max, port_buffer_bytes: part.port_buffer_bytes }
-        }
-        PortRef::Switch { switch, .. } => {
-            let part = &spec.switches[switch].part;
-            PortCapabilities { vl_cap: part.vl_cap, mtu_max: part.mtu_max, port_buffer_bytes: part.port_buffer_bytes }
-        }
-    }
-}
-
-/// Returns the Ethernet properties of the part at one end of a link.
-fn ethernet_part(spec: &FabricSpec, end: PortRef) -> &EthernetPorts {
-    let part = match end {
-        PortRef::Hca { host, hca, .. } => &spec.hosts[host].hcas[hca].part.ethernet,
-        PortRef::Switch { switch, .. } => &spec.switches[switch].part.ethernet,
-    };
-    part.as_ref().expect("a checked fabric has Ethernet ports only where parts can")
-}
-
-/// Returns the lane buffer at one end of an Ethernet link, and the data in flight until the other
-/// end stops.
-fn lane_and_loop(spec: &FabricSpec, cable: &CableSpec, side: usize) -> (CreditBlocks, PauseLoop) {
-    let framing = spec.framing(LinkLayer::Ethernet);
-    let pause_loop = PauseLoop {
-        rate: cable.rate,
-        framing,
-        cable_delay: cable.part.delay(cable.rate),
-        response: ethernet_part(spec, cable.ends[1 - side]).pause_response,
-        frame_bytes_max: framing.frame_bytes(spec.ethernet.mtu_bytes),
-    };
-    (blocks_per_lane(ethernet_part(spec, cable.ends[side]).buffer_bytes, spec.ethernet.priorities), pause_loop)
-}
-
-/// Returns the ends of Ethernet links whose buffers are smaller than their headroom requires. Each
-/// entry gives the bytes per priority and the bytes needed, which include two full frames. These
-/// ends lose packets despite pauses.
-pub fn lossy_ends(spec: &FabricSpec) -> Vec<(PortRef, u32, u32)> {
-    if spec.ethernet.flow_control == EthernetFlowControl::None {
-        return Vec::new();
-    }
-    let sides = spec.cables.iter().filter(|cable| spec.link_layer(cable.ends[0]) == LinkLayer::Ethernet).flat_map(|cable| [(cable, 0), (cable, 1)]);
-    let bytes = |blocks: CreditBlocks| blocks.0 * CreditBlocks::BLOCK_BYTES;
-    sides
-        .map(|(cable, side)| {
-            let (lane, pause_loop) = lane_and_loop(spec, cable, side);
-            let frames = CreditBlocks(2 * CreditBlocks::for_packet(pause_loop.frame_bytes_max).0);
-            (cable.ends[side], bytes(lane), bytes(pause_loop.headroom() + frames))
-        })
-        .filter(|(_, has, needs)| has < needs)
-        .collect()
 }
 
 /// Returns the number of the link kind with this rate and framing.

@@ -2,11 +2,11 @@
 mod common;
 
 use common::*;
-use softband_fabric::spec::{CableSpec, FabricSpec, PortClasses, PortRef, QualityOfService, SwitchSpec};
 use softband_model::link::{ArbitrationTables, Sl2Vl, WeightedLane};
 use softband_model::switch::{LifetimeCode, PacketLifetimes};
 use softband_model::verbs::api::QpModification;
 use softband_sim::SimTime;
+use softband_spec::{CableSpec, FabricSpec, PortClasses, PortRef, QualityOfService, SwitchSpec};
 use softband_types::*;
 
 const MESSAGE: u32 = 16_384;

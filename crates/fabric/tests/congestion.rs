@@ -5,10 +5,10 @@ mod common;
 use common::*;
 use softband_fabric::PortCounters;
 use softband_fabric::notice::Notice;
-use softband_fabric::spec::{CableSpec, CongestionControl, FabricSpec, PortRef, SwitchSpec};
 use softband_model::switch::MarkingSettings;
 use softband_model::transport::{CctEntry, Flow, InjectionSettings};
 use softband_sim::SimTime;
+use softband_spec::{CableSpec, CongestionControl, FabricSpec, PortRef, SwitchSpec};
 use softband_types::*;
 
 /// Host numbers, in both fabrics: four writers to the hot host, the hot host, and the victim's

@@ -2,12 +2,12 @@
 mod common;
 
 use common::*;
-use softband_fabric::credit_loops;
 use softband_fabric::notice::Notice;
-use softband_fabric::spec::{CableSpec, FabricSpec, PortRef, SwitchSpec};
 use softband_model::management::Routing;
 use softband_model::switch::{LifetimeCode, PacketLifetimes};
 use softband_sim::SimTime;
+use softband_spec::credit_loops;
+use softband_spec::{CableSpec, FabricSpec, PortRef, SwitchSpec};
 use softband_types::*;
 
 const SWITCHES: usize = 5;

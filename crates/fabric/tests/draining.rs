@@ -2,8 +2,8 @@
 mod common;
 
 use common::*;
-use softband_fabric::spec::PortRef;
 use softband_model::verbs::api::*;
+use softband_spec::PortRef;
 use softband_types::*;
 
 const SEND: SendOperation = SendOperation::Send { immediate: None };

@@ -3,13 +3,14 @@
 mod common;
 
 use common::*;
-use softband_fabric::faults::{BitErrorRate, FaultKind, FaultSpec};
+use softband_fabric::EthernetCounters;
 use softband_fabric::notice::Notice;
-use softband_fabric::spec::{CableSpec, EthernetFlowControl, FabricSpec, PortRef, SwitchSpec};
-use softband_fabric::{EthernetCounters, credit_loops, lossy_ends};
 use softband_model::parts::{EthernetCable, EthernetPorts};
 use softband_model::verbs::api::*;
 use softband_sim::{SimDuration, SimTime};
+use softband_spec::faults::{BitErrorRate, FaultKind, FaultSpec};
+use softband_spec::{CableSpec, EthernetFlowControl, FabricSpec, PortRef, SwitchSpec};
+use softband_spec::{credit_loops, lossy_ends};
 use softband_types::*;
 
 /// Converts a fabric to Ethernet of this rate, with an MTU for packets of 4 KiB.

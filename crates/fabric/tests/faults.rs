@@ -4,11 +4,12 @@ mod common;
 
 use common::*;
 use softband_fabric::PortCounters;
-use softband_fabric::faults::{BitErrorRate, FaultCounters, FaultKind, FaultSpec, PacketClass};
+use softband_fabric::faults::FaultCounters;
 use softband_fabric::notice::Notice;
-use softband_fabric::spec::{FabricSpec, PortRef};
 use softband_model::verbs::api::{AddressVector, DatagramDestination, SendOperation};
 use softband_sim::{RandomStream, SimDuration, SimTime};
+use softband_spec::faults::{BitErrorRate, FaultKind, FaultSpec, PacketClass};
+use softband_spec::{FabricSpec, PortRef};
 use softband_types::*;
 
 const PORT_ACTIVE: u32 = 9;

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use softband_fabric::HcaCounters;
-use softband_fabric::spec::FabricSpec;
+use softband_spec::FabricSpec;
 use softband_types::*;
 
 /// Returns shares of the transfer's time: the sender's slot reads, read waits and gaps; then the

@@ -3,8 +3,8 @@
 mod common;
 
 use common::*;
-use softband_fabric::spec::{CableSpec, FabricSpec, PortRef, SwitchSpec};
 use softband_model::verbs::api::*;
+use softband_spec::{CableSpec, FabricSpec, PortRef, SwitchSpec};
 use softband_types::*;
 
 const MLID: Lid = Lid(0xC005);

@@ -2,9 +2,9 @@
 mod common;
 
 use common::*;
-use softband_fabric::spec::FabricSpec;
 use softband_model::parts::{HostPart, PciExpress, Slot};
 use softband_model::verbs::api::{SendOperation, SendRequest};
+use softband_spec::FabricSpec;
 use softband_types::*;
 
 fn se7520() -> HostPart {

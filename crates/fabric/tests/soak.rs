@@ -12,7 +12,7 @@ struct Connection {
     posted: [Vec<u64>; 2],
 }
 
-fn spec(random: &mut RandomStream) -> softband_fabric::spec::FabricSpec {
+fn spec(random: &mut RandomStream) -> softband_spec::FabricSpec {
     let lengths: Vec<u64> = (0..4).map(|_| random.next_u64() % 120).collect();
     let code = (random.next_u64() % 5 + 1) as u8;
     let mut spec = through_switch(LinkSpeed::Ddr, &lengths, code, host_part(600, 300));

@@ -2,9 +2,9 @@
 mod common;
 
 use common::*;
-use softband_fabric::spec::FabricSpec;
 use softband_model::verbs::api::*;
 use softband_sim::SimTime;
+use softband_spec::FabricSpec;
 use softband_types::*;
 
 const SEND: SendOperation = SendOperation::Send { immediate: None };

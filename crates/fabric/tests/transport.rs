@@ -3,8 +3,8 @@ mod common;
 
 use common::*;
 use softband_fabric::notice::Notice;
-use softband_fabric::spec::FabricSpec;
 use softband_model::verbs::api::*;
+use softband_spec::FabricSpec;
 use softband_types::*;
 
 const SEND: SendOperation = SendOperation::Send { immediate: None };

@@ -10,9 +10,9 @@
 mod barrier;
 
 use barrier::{Barrier, CalledOff, Participant};
-use softband_fabric::spec::FabricSpec;
 use softband_fabric::{HcaCounters, Parcel, Partitioning, QueuePairRepeats, Starved, World, lookahead};
 use softband_sim::SimTime;
+use softband_spec::FabricSpec;
 use softband_workload::{Failure, Measurements, PortReport, RunError, Runner, Schedule, Waiting, port_reports};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -4,10 +4,10 @@
 mod common;
 
 use common::{host_part, through_switch};
-use softband_fabric::faults::{BitErrorRate, FaultKind, FaultSpec, PacketClass};
-use softband_fabric::spec::{CableSpec, FabricSpec, PortRef, SwitchSpec};
 use softband_parallel::ParallelRunner;
 use softband_sim::{SimDuration, SimTime};
+use softband_spec::faults::{BitErrorRate, FaultKind, FaultSpec, PacketClass};
+use softband_spec::{CableSpec, FabricSpec, PortRef, SwitchSpec};
 use softband_types::{Guid, LinkSpeed, PortNumber};
 use softband_workload::{Measurements, Pattern, RunError, Settings, build};
 use std::ops::ControlFlow;

@@ -1,8 +1,8 @@
 //! Hot spots of the fabric: ports by their load and their waits, according to their counters.
 
 use softband_fabric::PortCounters;
-use softband_fabric::spec::{FabricSpec, PortRef};
 use softband_sim::SimTime;
+use softband_spec::{FabricSpec, PortRef};
 use std::collections::BTreeMap;
 
 /// Share of the time above which a sending link is full. Gaps of headers and flow control take the rest.

@@ -5,8 +5,8 @@ mod common;
 
 use common::{back_to_back, host_part, through_switch};
 use softband_fabric::World;
-use softband_fabric::spec::{CableSpec, FabricSpec, PortRef, SwitchSpec};
 use softband_sim::SimTime;
+use softband_spec::{CableSpec, FabricSpec, PortRef, SwitchSpec};
 use softband_types::{Guid, LinkSpeed, PortNumber};
 use softband_workload::{Measurements, Operation, Pattern, RunError, Runner, Schedule, Settings, build, goal, hot_ports, port_reports};
 use std::sync::Arc;

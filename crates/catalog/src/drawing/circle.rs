@@ -3,7 +3,7 @@
 
 use super::nodes::{Drawing, HOST_HEIGHT, Point, asides, box_width, edge, homes, host_node, middle, moved_aside, size, switch_node, switch_width};
 use super::{Frame, MARGIN};
-use softband_fabric::spec::{FabricSpec, PortRef};
+use softband_spec::{FabricSpec, PortRef};
 use std::f64::consts::TAU;
 
 /// Least distance from the circle of switches to the circle of hosts, in pixels.

@@ -5,7 +5,7 @@ use super::nodes::{
     Drawing, HOST_HEIGHT, Half, Point, asides, both_ways, box_width, edge, homes, host_node, moved_aside, size, switch_node, switch_width,
 };
 use super::{Frame, MARGIN};
-use softband_fabric::spec::{FabricSpec, PortRef};
+use softband_spec::{FabricSpec, PortRef};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Distances between neighbours of a grid, in pixels.

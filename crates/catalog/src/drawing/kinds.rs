@@ -2,8 +2,8 @@
 
 use super::levels::Levels;
 use crate::draw::cable_label;
-use softband_fabric::spec::{FabricSpec, HcaSpec, HostSpec};
 use softband_model::parts::Medium;
+use softband_spec::{FabricSpec, HcaSpec, HostSpec};
 use std::collections::BTreeMap;
 
 /// Longest list of names before it is cut.

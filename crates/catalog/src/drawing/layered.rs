@@ -3,7 +3,7 @@
 use super::levels::Levels;
 use super::nodes::{Drawing, HOST_HEIGHT, Node, Point, SWITCH_HEIGHT, both_ways, box_width, host_node, switch_width};
 use super::{Frame, MARGIN};
-use softband_fabric::spec::{FabricSpec, PortRef};
+use softband_spec::{FabricSpec, PortRef};
 use std::collections::BTreeMap;
 
 /// Distance between rows of switches, and from the lowest switches to the hosts, in pixels.

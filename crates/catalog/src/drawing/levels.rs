@@ -1,6 +1,6 @@
 //! Levels of switches: their distance from hosts.
 
-use softband_fabric::spec::{FabricSpec, PortRef};
+use softband_spec::{FabricSpec, PortRef};
 
 /// Levels of all nodes. Hosts have level 0, switches with hosts level 1, the next switches level 2,
 /// and so on.

@@ -18,7 +18,7 @@ pub use nodes::{Drawing, Half, Node, Point, middle};
 pub use show::draw_svg;
 pub use style::{escape_xml, heading, opening, style};
 
-use softband_fabric::spec::FabricSpec;
+use softband_spec::FabricSpec;
 
 /// Most hosts and switches that a picture draws one by one.
 pub const NODES_MAX: usize = 64;

@@ -1,7 +1,7 @@
 //! Hosts and switches as boxes, and each cable as two halves.
 
 use super::style::escape_xml;
-use softband_fabric::spec::{FabricSpec, PortRef};
+use softband_spec::{FabricSpec, PortRef};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

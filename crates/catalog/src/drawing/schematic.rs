@@ -5,7 +5,7 @@ use super::MARGIN;
 use super::kinds::{Kinds, class_of};
 use super::levels::Levels;
 use super::style::escape_xml;
-use softband_fabric::spec::FabricSpec;
+use softband_spec::FabricSpec;
 use softband_types::counted;
 use std::fmt::Write;
 

@@ -6,7 +6,7 @@ use super::nodes::{Drawing, Half};
 use super::style::{LETTER, escape_xml, heading, letters, opening, style, wrapped};
 use super::{Frame, Levels, MARGIN, NODES_MAX, place, schematic};
 use crate::draw::summary;
-use softband_fabric::spec::{CableSpec, FabricSpec, PortRef};
+use softband_spec::{CableSpec, FabricSpec, PortRef};
 use softband_types::counted;
 use std::fmt::Write;
 

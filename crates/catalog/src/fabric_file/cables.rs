@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use softband_fabric::spec::{CableSpec, PortRef};
 use softband_model::parts::EthernetPorts;
+use softband_spec::{CableSpec, PortRef};
 use softband_types::{LinkLayer, LinkSpeed, LinkWidth, PortNumber};
 
 use super::Context;

@@ -3,9 +3,9 @@
 
 use std::ops::{Range, RangeInclusive};
 
-use softband_fabric::spec::{CongestionControl, FabricSpec};
 use softband_model::switch::MarkingSettings;
 use softband_model::transport::{CctEntry, Flow, InjectionSettings};
+use softband_spec::{CongestionControl, FabricSpec};
 use softband_types::{CreditBlocks, counted};
 
 use crate::diagnostic::{Findings, Label};

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use softband_fabric::spec::{EthernetFlowControl, EthernetSpec, FabricSpec};
 use softband_model::parts::CablePart;
+use softband_spec::{EthernetFlowControl, EthernetSpec, FabricSpec};
 use softband_types::{EthernetRate, LinkLayer, LinkRate, OperationalVls};
 use softband_wire::ethernet::{OVERHEAD_BYTES, mtu_of_port};
 
@@ -182,7 +182,7 @@ pub(super) fn warn((entry, cables): (Option<&Entry>, Option<&Entry>), spec: &Fab
         let help = "give HCAs `link_layer = \"ethernet\"` and take Ethernet switch parts, or remove the table";
         findings.warning("nothing of this fabric is Ethernet, so `[ethernet]` does nothing".into(), place.clone(), Some(help.into()));
     }
-    for (port, has, needs) in softband_fabric::lossy_ends(spec) {
+    for (port, has, needs) in softband_spec::lossy_ends(spec) {
         let message = format!(
             "`{}` may lose packets though it pauses priorities: each has {has} B of buffer, and what comes until a pause takes effect needs {needs} B",
             spec.port_name(port)

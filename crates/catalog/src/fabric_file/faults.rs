@@ -3,9 +3,9 @@
 use std::fmt::Write;
 use std::ops::Range;
 
-use softband_fabric::faults::{BitErrorRate, FaultKind, FaultSpec, PacketClass, Unknown};
-use softband_fabric::spec::FabricSpec;
 use softband_sim::{SimDuration, SimTime};
+use softband_spec::FabricSpec;
+use softband_spec::faults::{BitErrorRate, FaultKind, FaultSpec, PacketClass, Unknown};
 
 use super::resolved::quoted;
 use crate::diagnostic::{Findings, suggest};

@@ -19,7 +19,7 @@ pub(crate) mod train;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use softband_fabric::spec::FabricSpec;
+use softband_spec::FabricSpec;
 
 use crate::catalog::Catalog;
 use crate::diagnostic::{FabricError, Findings, Warning, suggest};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use softband_fabric::spec::{CableSpec, HcaSpec, HostSpec, PortRef, SwitchSpec};
 use softband_model::parts::{BusPart, HcaPart, HostPart, SwitchPart};
+use softband_spec::{CableSpec, HcaSpec, HostSpec, PortRef, SwitchSpec};
 use softband_types::{Guid, LinkLayer, PKey};
 
 use super::Context;

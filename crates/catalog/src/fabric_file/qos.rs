@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use softband_fabric::spec::{FabricSpec, PortClasses, PortRef, QualityOfService};
 use softband_model::link::{ArbitrationTables, Sl2Vl, WeightedLane};
+use softband_spec::{FabricSpec, PortClasses, PortRef, QualityOfService};
 use softband_types::{ServiceLevel, VirtualLane};
 
 use crate::diagnostic::{Findings, Label};
@@ -149,7 +149,7 @@ fn warn_of_starvation(subnet: &Entry, spec: &FabricSpec, findings: &mut Findings
     // By kind of port: HCA ports first.
     let mut starved: BTreeMap<bool, BTreeSet<(u8, u8)>> = BTreeMap::new();
     for cable in &spec.cables {
-        let vls = softband_fabric::settings_of(spec, cable).vls;
+        let vls = softband_spec::settings_of(spec, cable).vls;
         for end in cable.ends.into_iter().filter(|_| vls.data_lanes() > 1) {
             let classes = qos.of(end);
             let listed = classes.tables.lanes(vls);

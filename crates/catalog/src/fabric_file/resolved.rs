@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use softband_fabric::spec::{CableSpec, CongestionControl, EthernetFlowControl, EthernetSpec, FabricSpec, PortClasses, QualityOfService, SubnetSpec};
 use softband_model::link::WeightedLane;
 use softband_model::management::Routing;
 use softband_model::transport::{Flow, InjectionSettings};
+use softband_spec::{CableSpec, CongestionControl, EthernetFlowControl, EthernetSpec, FabricSpec, PortClasses, QualityOfService, SubnetSpec};
 use softband_types::{CreditBlocks, LinkLayer};
 
 use super::train::metres;

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use softband_fabric::spec::CableSpec;
+use softband_spec::CableSpec;
 use softband_types::LinkLayer;
 
 use super::nodes::HcaDraft;

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use softband_fabric::spec::{FabricSpec, SubnetSpec};
 use softband_model::management::Routing;
 use softband_model::switch::{LifetimeCode, PacketLifetimes};
+use softband_spec::{FabricSpec, SubnetSpec};
 use softband_types::{Mtu, OperationalVls};
 
 use super::congestion::read_congestion_control;
@@ -80,7 +80,7 @@ pub(super) fn check_routing(entry: Option<&Entry>, spec: &FabricSpec, findings: 
         let help = "write `routing = \"up-down\"`, which takes any fabric";
         return findings.error(message.into(), vec![(place, "this subnet".into())], Some(help.into()));
     }
-    let Some(found) = softband_fabric::unroutable(spec) else { return };
+    let Some(found) = softband_spec::unroutable(spec) else { return };
     let message = format!("routing `{}` cannot work here: switch `{}` {}", spec.subnet.routing.name(), spec.switches[found.switch].name, found.why);
     let help = "cable the switches as that engine wants, or write `routing = \"up-down\"`, which takes any fabric";
     findings.error(message, vec![(place, "this subnet".into())], Some(help.into()));

@@ -5,7 +5,7 @@ use super::{Chosen, ModelArguments};
 use anyhow::{Context, bail};
 use serde::Deserialize;
 use softband_catalog::{LoadedFabric, suggest};
-use softband_fabric::spec::FabricSpec;
+use softband_spec::FabricSpec;
 use softband_workload::{Operation, Pattern, Settings, build, goal, parse_bytes, parse_mtu, parse_service_level};
 use std::path::Path;
 

@@ -10,7 +10,6 @@ use crate::realtime::receive_queues::{QueueName, ReceiveQueue};
 use crate::scheduler::context_switch::Processors;
 use bytemuck::{Pod, Zeroable};
 use rustix::fd::AsFd;
-use softband_fabric::spec::FabricSpec;
 use softband_ipc::calls::{ChannelEvent, CreateAh, CreateCq, CreateCqReply, Handle, Hca, ModifyQp, Object, Op, QpFields, SrqFields};
 use softband_ipc::layout::{PAYLOAD_BYTES, WALL_RING_BYTES};
 use softband_ipc::post::{PostRecord, kind, opcode, send_flags};
@@ -18,6 +17,7 @@ use softband_ipc::queues::{
     Arming, ReceiveEntry, ReceiveQueueHeader, RemoteCqe, RemoteCqeRingHeader, entry_bytes, mode, receive_queue_bytes, remote_cqe_ring_bytes,
 };
 use softband_ipc::ring::ring_bytes;
+use softband_spec::FabricSpec;
 use softband_types::{HcaId, PortNumber, Qpn, SrqHandle};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

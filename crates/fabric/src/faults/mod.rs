@@ -4,15 +4,9 @@
 //! partitioned fabric therefore loses the same packets. A fault from a command joins the plan at
 //! that moment.
 
-mod errors;
-mod names;
-mod plan;
 mod state;
 mod turns;
 
-pub use errors::BitErrorRate;
-pub use names::Unknown;
-pub use plan::{FaultKind, FaultSpec, PacketClass};
 pub use state::FaultCounters;
 
 pub(crate) use state::{Faults, Loss};

@@ -1,10 +1,10 @@
 //! The fault state of a World: the downtime and corruption of each cable, and the counts of both.
 
-use super::{BitErrorRate, FaultKind, FaultSpec, PacketClass};
 use crate::link::port::Traffic;
-use crate::spec::FabricSpec;
 use softband_model::packet::PacketKind;
 use softband_sim::{RandomStream, SimTime};
+use softband_spec::FabricSpec;
+use softband_spec::faults::{BitErrorRate, FaultKind, FaultSpec, PacketClass};
 
 /// A port's counters of its link's faults, with names of the performance management agent (IBTA
 /// 16.1.3.5).

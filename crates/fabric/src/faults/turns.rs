@@ -1,6 +1,6 @@
 //! Faults in a World: links that go down and come up, and the fate of their packets.
 
-use super::{FaultCounters, FaultKind, FaultSpec, Faults, Loss};
+use super::{FaultCounters, Faults, Loss};
 use crate::construct::port_of;
 use crate::event::Event;
 use crate::link::port::{Cabling, Owner, Port, Traffic};
@@ -11,6 +11,7 @@ use crate::world::{Transit, World};
 use softband_model::link::{Framing, Sending};
 use softband_model::verbs::api::HostMemory;
 use softband_sim::SimTime;
+use softband_spec::faults::{FaultKind, FaultSpec};
 use softband_types::{HcaId, Lid, PortNumber, VirtualLane};
 
 /// `IBV_EVENT_PORT_ACTIVE`.

@@ -4,9 +4,9 @@
 //! Packets and flow-control messages that cross a cable between partitions travel as parcels,
 //! between two windows. All their effects lie in later windows.
 
-use crate::spec::{FabricSpec, PortRef};
 use crate::world::{Transit, World};
 use softband_sim::SimTime;
+use softband_spec::{FabricSpec, PortRef};
 use softband_types::{CreditBlocks, HcaId, VirtualLane};
 use std::sync::Arc;
 

@@ -7,10 +7,10 @@
 
 use crate::notice::Notice;
 use crate::pdes::partition::only_cables;
-use crate::spec::FabricSpec;
 use crate::world::World;
 use softband_model::verbs::api::HostMemory;
 use softband_sim::{SimDuration, SimTime};
+use softband_spec::FabricSpec;
 
 /// Returns the least delay between partitions of a fabric, for any partitioning; `None` for a zero
 /// delay.

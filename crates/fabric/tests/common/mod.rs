@@ -3,7 +3,6 @@
 
 use softband_fabric::World;
 use softband_fabric::notice::Notice;
-use softband_fabric::spec::{CableSpec, EthernetSpec, FabricSpec, HcaSpec, HostSpec, PortRef, SubnetSpec, SwitchSpec};
 use softband_model::management::Routing;
 use softband_model::parts::{
     BusPart, CablePart, CardInterface, HcaPart, HostPart, Medium, MemoryPart, MessageGaps, OptionalVerbs, PciExpress, ReceiveMode, Slot, SwitchPart,
@@ -12,6 +11,7 @@ use softband_model::switch::PacketLifetimes;
 use softband_model::transport::AckTimer;
 use softband_model::verbs::api::*;
 use softband_sim::{SimDuration, SimTime};
+use softband_spec::{CableSpec, EthernetSpec, FabricSpec, HcaSpec, HostSpec, PortRef, SubnetSpec, SwitchSpec};
 use softband_types::*;
 
 pub const MEMORY_BYTES: usize = 4 << 20;

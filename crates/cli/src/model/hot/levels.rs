@@ -2,7 +2,7 @@
 
 use super::{CLASSES, class};
 use softband_catalog::drawing::Levels;
-use softband_fabric::spec::FabricSpec;
+use softband_spec::FabricSpec;
 use softband_workload::PortReport;
 use std::collections::BTreeMap;
 

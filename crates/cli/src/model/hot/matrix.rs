@@ -8,7 +8,7 @@ use super::{CLASSES, LINE, Loads, MARGIN, class, legend_of_colours, mark};
 use crate::output::count;
 use softband_catalog::drawing::Levels;
 use softband_catalog::escape_xml;
-use softband_fabric::spec::{FabricSpec, PortRef};
+use softband_spec::{FabricSpec, PortRef};
 use softband_workload::PortReport;
 use std::collections::BTreeMap;
 use std::fmt::Write;

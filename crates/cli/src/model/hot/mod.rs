@@ -10,7 +10,7 @@ pub(super) use levels::{LevelLoad, level_loads};
 
 use softband_catalog::drawing::{self, Frame, Levels, MARGIN, NODES_MAX};
 use softband_catalog::escape_xml;
-use softband_fabric::spec::{FabricSpec, PortRef};
+use softband_spec::{FabricSpec, PortRef};
 use softband_workload::{HotPort, PortReport};
 use std::collections::BTreeMap;
 use std::fmt::Write;

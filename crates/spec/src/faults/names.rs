@@ -1,7 +1,7 @@
 //! Names of ports, hosts and switches in files and commands.
 
 use super::{BitErrorRate, FaultKind, PacketClass};
-use crate::spec::{FabricSpec, PortRef};
+use crate::{FabricSpec, PortRef};
 use softband_sim::SimDuration;
 use softband_types::PortNumber;
 

@@ -1,4 +1,4 @@
-//! Properties of a fabric before a run: path MTUs, connected components, credit loops.
+//! Properties of a fabric before a run: connected components, credit loops, path MTUs.
 
 pub(crate) mod connected_components;
 pub(crate) mod credit_loops;

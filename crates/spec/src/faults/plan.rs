@@ -1,7 +1,7 @@
 //! The specification of a fabric's faults, from a file or a command.
 
 use super::BitErrorRate;
-use crate::spec::{FabricSpec, PortRef};
+use crate::{FabricSpec, PortRef};
 use softband_model::packet::PacketKind;
 use softband_sim::{SimDuration, SimTime};
 
@@ -118,7 +118,7 @@ impl PacketClass {
         Self::ALL.into_iter().find(|class| class.name() == name)
     }
 
-    pub(crate) fn has(self, kind: &PacketKind) -> bool {
+    pub fn has(self, kind: &PacketKind) -> bool {
         self == Self::Any || self == Self::of(kind)
     }
 
@@ -145,7 +145,7 @@ impl FabricSpec {
     }
 
     /// Returns the cables of a dying host or switch.
-    pub(crate) fn cables_of(&self, kind: &FaultKind) -> Vec<usize> {
+    pub fn cables_of(&self, kind: &FaultKind) -> Vec<usize> {
         let is_of = |end: &PortRef| match (kind, end) {
             (FaultKind::HostDies { host }, PortRef::Hca { host: of, .. }) => host == of,
             (FaultKind::SwitchDies { switch }, PortRef::Switch { switch: of, .. }) => switch == of,

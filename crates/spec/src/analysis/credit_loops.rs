@@ -1,7 +1,7 @@
 //! Credit loops of a fabric, found before a run.
 
-use crate::construct::settings_of;
-use crate::spec::{EthernetFlowControl, FabricSpec, PortRef};
+use crate::settings_of;
+use crate::{EthernetFlowControl, FabricSpec, PortRef};
 use softband_model::management::{self, Neighbour, Routes, Routing};
 use softband_types::{Lid, LinkLayer, OperationalVls, PortNumber};
 use std::collections::BTreeSet;
@@ -70,8 +70,8 @@ pub fn credit_loops(spec: &FabricSpec) -> Vec<CreditLoop> {
     }
     // The routes are those of the whole fabric; no route leads from links without flow control to
     // others.
-    let Ok(routes) = Routes::new(spec.subnet.routing, &crate::subnet::routes::neighbours(spec)) else { return Vec::new() };
-    let routes = routes.with_lanes(crate::subnet::routes::lanes_of_switches(spec));
+    let Ok(routes) = Routes::new(spec.subnet.routing, &crate::neighbours(spec)) else { return Vec::new() };
+    let routes = routes.with_lanes(crate::lanes_of_switches(spec));
     let loops = management::credit_loops(&neighbours, &routes, |switch, port| vls[switch][port].expect("routes lead by cabled ports"));
     loops.into_iter().map(named).collect()
 }

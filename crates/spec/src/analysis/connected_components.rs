@@ -1,6 +1,6 @@
 //! Connected components of the cabling: the hosts that cables join.
 
-use crate::spec::{FabricSpec, PortRef};
+use crate::{FabricSpec, PortRef};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns two hosts that cannot reach each other by any of their ports, or `None`. The check skips

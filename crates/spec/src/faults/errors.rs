@@ -25,7 +25,7 @@ impl BitErrorRate {
     }
 
     /// Draws the number of wrong bits among `bits`.
-    pub(crate) fn draw(self, bits: u32, mut random: RandomStream) -> u32 {
+    pub fn draw(self, bits: u32, mut random: RandomStream) -> u32 {
         // A float distinguishes 53 bits.
         let drawn = (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
         if self.0 <= 0.0 || drawn >= self.any_of(bits) { 0 } else { self.errors_at(bits, drawn) }
