@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[derive(Parser)]
 #[command(name = "softband", version, arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// A folder with parts of your own, as catalog/ beside a fabric file is one, and those that SOFTBAND_CATALOG names
+    /// Folder with your own parts, besides catalog/ beside the fabric file and the folders in SOFTBAND_CATALOG
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) catalog: Option<PathBuf>,
     #[command(subcommand)]
@@ -27,23 +27,23 @@ const EXAMPLES: &str = "Examples:
   softband study cables --quick
   softband what-if --cable-length 1m..300m --vls 1,2,4,8
 
-`softband COMMAND --help` has the options of a command. Any other command NAME runs softband-NAME from the same folder or from the PATH.";
+`softband COMMAND --help` lists the options of a command. Any other command NAME runs softband-NAME from the same folder or from the PATH.";
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Run programs on the hosts of a fabric, in simulated time or (--pace wall) at full speed
+    /// Run programs on the hosts of a fabric, in simulated time or at full speed (--pace wall)
     Run(run::RunArguments),
-    /// Bring a fabric up that stays, for programs from any terminal
+    /// Bring up a fabric that stays, for programs from any terminal
     Up(up::UpArguments),
-    /// Run a program on a host of a fabric that is up
+    /// Run a program on a host of a running fabric
     Exec(exec::ExecArguments),
-    /// Show which fabrics are up, their hosts and the programs on them
+    /// Show the running fabrics, their hosts and programs
     Status(status::StatusArguments),
-    /// Let something go wrong on a fabric that is up: links, hosts, switches, packets
+    /// Inject a fault into a running fabric: links, hosts, switches, packets
     Fault(fault::FaultArguments),
-    /// End a fabric that is up, and all programs on it
+    /// End a running fabric and all programs on it
     Down(status::DownArguments),
-    /// Drive a fabric by a workload or a trace instead of programs
+    /// Run a workload or a trace on a fabric, without programs
     Model(model::ModelArguments),
     /// List, check, show or generate fabric files
     #[command(subcommand)]
@@ -51,7 +51,7 @@ pub(crate) enum Command {
     /// List the catalogue of parts, or show a part with units and sources
     #[command(subcommand)]
     Parts(parts::PartsCommand),
-    /// Print the completions of a shell, or write the man pages
+    /// Print shell completions, or write the man pages
     Completions(completions::CompletionsArguments),
     #[command(external_subcommand)]
     External(Vec<OsString>),
@@ -60,7 +60,7 @@ pub(crate) enum Command {
 /// Returns the definition with every command, including commands that are programs of their own.
 pub(crate) fn complete() -> clap::Command {
     let companion = |(name, about): (String, String)| {
-        let more = format!("{about}.\n\n`softband {name}` is a program of its own: `softband {name} --help` has its options.");
+        let more = format!("{about}.\n\n`softband {name}` is a separate program: `softband {name} --help` lists its options.");
         // clap keeps names for the life of the process.
         let name: &'static str = name.leak();
         let words = clap::Arg::new("arguments").num_args(0..).trailing_var_arg(true).allow_hyphen_values(true);
@@ -139,7 +139,7 @@ fn in_our_form(rendered: &str, command: &str) -> String {
         remedies.push(format!("{} values are: {values}", if remedies.is_empty() { "the" } else { "The" }));
     }
     if remedies.is_empty() {
-        remedies.push(format!("`{command} --help` explains all words of this command"));
+        remedies.push(format!("`{command} --help` explains this command"));
     }
     format!("{text}\n  help: {}{usages}", remedies.join(" "))
 }
@@ -173,7 +173,7 @@ mod tests {
         assert!(
             missing.starts_with(
                 "softband: error: the following required arguments were not provided:\n  <FABRIC>\n  <WORKLOAD>\n  \
-                 help: `softband model --help` explains all words of this command\n  usage: "
+                 help: `softband model --help` explains this command\n  usage: "
             ),
             "{missing}"
         );
@@ -192,7 +192,7 @@ mod tests {
         );
         assert_eq!(
             said(&["softband", "fault", "x"]),
-            "softband: error: unrecognized subcommand 'x'\n  help: `softband fault --help` explains all words of this command\n  \
+            "softband: error: unrecognized subcommand 'x'\n  help: `softband fault --help` explains this command\n  \
              usage: softband fault [OPTIONS] <COMMAND>"
         );
     }

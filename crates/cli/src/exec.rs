@@ -10,7 +10,7 @@ use std::process::Command;
 
 #[derive(Args)]
 pub(crate) struct ExecArguments {
-    /// The host that the program is to be on
+    /// Host on which the program runs
     host: String,
     /// The program with its arguments
     #[arg(required = true, last = true, value_name = "COMMAND")]

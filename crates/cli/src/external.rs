@@ -11,12 +11,12 @@ use std::process::Command;
 
 /// The commands of the installation that are programs of their own. Most belong to the lab.
 const COMPANIONS: [(&str, &str); 6] = [
-    ("study", "Run a study: every figure and claim of a paper, and one page with all of them"),
-    ("what-if", "Bandwidth over cable length, lanes and rate, and the longest cable at full bandwidth"),
+    ("study", "Run a study: each figure and claim of a paper, on one page"),
+    ("what-if", "Vary cable length, lanes and rate, and find the longest cable at full bandwidth"),
     ("compare", "Compare two folders of results, such as those of hardware and of the model"),
-    ("model-sweep", "One run of `model` for each combination of values; `model --sweep` starts it"),
+    ("model-sweep", "Run `model` for each combination of values; `model --sweep` starts it"),
     ("dask", "Start a scheduler or workers, for campaigns on several machines"),
-    ("multirail", "Measure both ports of an HCA together; a program for `run` and `exec`, and for hardware"),
+    ("multirail", "Measure both ports of an HCA together; runs in `run` and `exec`, and on hardware"),
 ];
 
 pub(crate) fn run(words: &[OsString]) -> anyhow::Result<i32> {
@@ -56,7 +56,7 @@ pub(crate) fn companions() -> Vec<(String, String)> {
 fn unknown(typed: &str) -> String {
     if COMPANIONS.iter().any(|(name, _)| *name == typed) {
         return format!(
-            "`softband {typed}` is a program of its own, and no softband-{typed} lies beside this one or on the PATH\n  \
+            "`softband {typed}` is a separate program, and no softband-{typed} lies beside this one or on the PATH\n  \
              help: `make build` leaves all of them in target/dist/bin"
         );
     }

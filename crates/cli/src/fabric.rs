@@ -6,21 +6,21 @@ use std::path::PathBuf;
 
 #[derive(Subcommand)]
 pub(crate) enum FabricCommand {
-    /// The fabrics of the installation, by the names that every command takes
+    /// List the installed fabrics by name
     List(fabric_list::Search),
-    /// Read a fabric file and say what is wrong with it, or that nothing is
+    /// Check a fabric file
     Check {
-        /// The fabric file, or the name of one in the installation
+        /// Fabric file, or name of an installed fabric
         file: PathBuf,
         /// Accept cables beyond their length limit, with a warning
         #[arg(long)]
         allow_out_of_spec: bool,
     },
-    /// Write a fabric file for a fabric of one of the usual forms
+    /// Write a fabric file for a common topology
     Generate(Box<generate::GenerateArguments>),
     /// Draw a fabric: hosts, cables, switches
     Show {
-        /// The fabric file, or the name of one in the installation
+        /// Fabric file, or name of an installed fabric
         file: PathBuf,
         /// Write the drawing as SVG into this file
         #[arg(long, value_name = "FILE")]

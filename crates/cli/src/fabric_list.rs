@@ -12,9 +12,9 @@ pub(crate) const EXIT_NOTHING_FOUND: i32 = 1;
 /// What both lists take.
 #[derive(Args)]
 pub(crate) struct Search {
-    /// List only those with all of these words in their names or descriptions
+    /// List only entries with all these words in their name or description
     words: Vec<String>,
-    /// For programs: one JSON object
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -6,7 +6,7 @@ use softband_engine::Remote;
 
 #[derive(Args)]
 pub(crate) struct FaultArguments {
-    /// The fabric
+    /// Name of the fabric
     #[arg(long, global = true, env = record::NAME_VARIABLE, default_value = record::NAME_DEFAULT)]
     name: String,
     #[command(subcommand)]
@@ -16,19 +16,19 @@ pub(crate) struct FaultArguments {
 /// Links are named by a port at either end, as in the fabric file: `a/mlx5_0/1` or `sw/1`.
 #[derive(Subcommand)]
 enum Fault {
-    /// A link goes down
+    /// Take a link down
     LinkDown { link: String },
-    /// A link comes up again
+    /// Bring a link up
     LinkUp { link: String },
-    /// A link trains anew, for so many microseconds, and its ports stay Active
+    /// Retrain a link for this number of microseconds; its ports stay Active
     LinkRecovers {
         #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
         microseconds: u64,
         link: String,
     },
-    /// Bits that cross a cable come in wrong with this probability; 0 ends that
+    /// Corrupt bits that cross a cable with this probability; 0 stops it
     BitErrors { rate: f64, link: String },
-    /// The next packet of a kind that leaves a port gets lost, or the one with this number from now on
+    /// Lose the next packet of a kind that leaves a port, or the packet with this number from now on
     Drop {
         /// any, send, write, read_request, read_response, atomic, atomic_ack, datagram, ack, nak or cn
         packet: String,
@@ -36,9 +36,9 @@ enum Fault {
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
         number: u64,
     },
-    /// A host dies, with all programs on it
+    /// Kill a host and all programs on it
     HostDies { host: String },
-    /// A switch dies: all its links go down
+    /// Kill a switch: all its links go down
     SwitchDies { switch: String },
 }
 

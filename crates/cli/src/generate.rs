@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 pub(crate) struct GenerateArguments {
     /// back-to-back, star, fat-tree, torus, hypercube or dragonfly
     kind: String,
-    /// Hosts: of a star or fat tree as many as fit when not said
+    /// Number of hosts (star and fat tree: default is as many as fit)
     #[arg(long)]
     hosts: Option<u32>,
-    /// How many ports of each switch a star or fat tree uses; all when not said
+    /// Ports of each switch that a star or fat tree uses (default: all)
     #[arg(long)]
     ports: Option<u32>,
     /// Levels of a fat tree, 2 or 3
     #[arg(long)]
     levels: Option<u32>,
-    /// Ports of a leaf to hosts for each one to spines, at the most; such as 2 or 1.5
+    /// Largest ratio of host ports to spine ports of a leaf, such as 2 or 1.5
     #[arg(long)]
     oversubscription: Option<f64>,
     /// Lengths of a torus, such as 4,4 or 4,4,4
@@ -43,7 +43,7 @@ pub(crate) struct GenerateArguments {
     global_links: Option<u32>,
     #[command(flatten)]
     parts: PartArguments,
-    /// Write all hosts, switches and cables out, to be edited
+    /// Write out all hosts, switches and cables, for editing
     #[arg(long)]
     expand: bool,
     /// Write into this file instead of standard output
@@ -54,7 +54,7 @@ pub(crate) struct GenerateArguments {
 /// Missing options are as in the default fabric.
 #[derive(Args)]
 struct PartArguments {
-    /// Host part; this and the other parts are those of the default fabric when not said
+    /// Host part (default for all parts: those of the default fabric)
     #[arg(long, value_name = "PART")]
     host: Option<String>,
     /// HCA part
@@ -69,13 +69,13 @@ struct PartArguments {
     /// Cable part between hosts and switches
     #[arg(long, value_name = "PART")]
     host_cable: Option<String>,
-    /// Its length, such as "2 m", where the part comes in any
+    /// Length of these cables, such as "2 m", for parts without a fixed length
     #[arg(long, value_name = "LENGTH")]
     host_cable_length: Option<String>,
-    /// Cable part between switches; as to hosts when not said
+    /// Cable part between switches (default: the host cable)
     #[arg(long, value_name = "PART")]
     switch_cable: Option<String>,
-    /// Its length
+    /// Length of these cables
     #[arg(long, value_name = "LENGTH")]
     switch_cable_length: Option<String>,
 }

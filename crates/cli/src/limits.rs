@@ -14,10 +14,10 @@ const SECONDS_MAX: f64 = 1.0e9;
 
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct LimitArguments {
-    /// End the run after so many seconds of wall-clock time, say who waits for what, and exit with status 124
+    /// End the run after this number of wall-clock seconds, list all waits, and exit with status 124
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
-    /// In simulated time: end the run at this moment of it ("10 ms", "2 s"), say who waits for what, and exit with status 124
+    /// End the run at this simulated time ("10 ms", "2 s"), list all waits, and exit with status 124
     #[arg(long, value_name = "TIME", value_parser = simulated)]
     time_limit: Option<SimDuration>,
 }
@@ -40,12 +40,12 @@ impl LimitArguments {
 fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds <= SECONDS_MAX => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("a number of seconds above 0 is wanted, such as 30 or 2.5".into()),
+        _ => Err("write a number of seconds above 0, such as 30 or 2.5".into()),
     }
 }
 
 fn simulated(text: &str) -> Result<SimDuration, String> {
-    let wanted = || "a time with its unit is wanted, such as 10 ms or 2 s (units: ns, us, ms, s, min)".to_owned();
+    let wanted = || "write a time with its unit, such as 10 ms or 2 s (units: ns, us, ms, s, min)".to_owned();
     let text = text.trim();
     let split = text.find(|letter: char| !(letter.is_ascii_digit() || letter == '.')).ok_or_else(wanted)?;
     let (number, unit) = text.split_at(split);
@@ -60,7 +60,7 @@ fn simulated(text: &str) -> Result<SimDuration, String> {
 pub(crate) fn tell(failure: &Failure) {
     let (heading, waiting) = match failure {
         Failure::TimedOut { limit, waiting } => (format!("the run was ended after {limit}"), waiting),
-        Failure::Stuck { waiting } => ("nothing can happen any more, but programs still wait; they were ended".into(), waiting),
+        Failure::Stuck { waiting } => ("the run stands still: programs wait, and no event is left; Softband ended them".into(), waiting),
         _ => return,
     };
     let (colon, lines) = if waiting.is_empty() { ("", [].as_slice()) } else { (":", waiting.as_slice()) };

@@ -25,21 +25,21 @@ use std::time::Instant;
 
 #[derive(Args)]
 pub(crate) struct ModelArguments {
-    /// The fabric file, or the name of one in the installation
+    /// Fabric file, or name of an installed fabric
     fabric: PathBuf,
     /// permutation, all-to-all, incast, uniform-random, ring-allreduce, tree-allreduce, broadcast, stream; or a file: WORKLOAD.toml with
     /// the options below as keys, or a GOAL trace
     workload: String,
-    /// Bytes of each message, of a collective those of each rank's vector; 65536, 64KiB, 1MiB
+    /// Bytes of each message, or of each rank's vector in a collective: 65536, 64KiB, 1MiB
     #[arg(long, value_parser = softband_workload::parse_bytes)]
     bytes: Option<u64>,
-    /// Messages of each flow; of uniform-random those of each sender
+    /// Messages of each flow, or of each sender in uniform-random
     #[arg(long, value_name = "N")]
     messages: Option<u32>,
-    /// Messages outstanding of each flow
+    /// Outstanding messages of each flow
     #[arg(long, value_name = "N")]
     window: Option<u32>,
-    /// Host that an incast goes to, or that a broadcast or tree begins at
+    /// Target host of an incast, or first host of a broadcast or tree
     #[arg(long, value_name = "HOST")]
     root: Option<String>,
     /// Hosts that send in an incast (default: all others)
@@ -51,35 +51,35 @@ pub(crate) struct ModelArguments {
     /// Receiver of a stream (default: the second host)
     #[arg(long, value_name = "HOST")]
     to: Option<String>,
-    /// RC sends, or RDMA writes
+    /// Verb: RC sends or RDMA writes
     #[arg(long, value_enum)]
     operation: Option<choice::OperationName>,
-    /// MTU of all connections: 256, 512, 1024, 2048 or 4096 (default: as much as the way of each carries)
+    /// MTU of all connections: 256, 512, 1024, 2048 or 4096 (default: the path MTU of each)
     #[arg(long, value_name = "BYTES", value_parser = choice::parse_mtu_word)]
     mtu: Option<u32>,
     /// Service level of all connections: 0 to 15 (default: 0)
     #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u32).range(..=15))]
     service_level: Option<u32>,
-    /// The whole workload so many times, each rank going on when it has done its part
+    /// Number of repetitions of the workload. Each rank continues when it has done its part
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,
     /// Ranks on each host, in the order of the fabric file
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     ranks_per_host: Option<u32>,
-    /// Seed of everything random (default: the fabric file's)
+    /// Seed of all random numbers (default: the fabric file's)
     #[arg(long)]
     seed: Option<u64>,
-    /// Threads that the fabric is shared out to (default: one for each processor, but not for fewer than 256 hosts each);
-    /// the results do not depend on it
+    /// Threads that execute partitions of the fabric (default: one per processor, with at least 256 hosts each). The results do
+    /// not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
-    /// Leave model.json, flows and ports as CSV and Parquet, and hot.svg in this folder (default: results/model-WORKLOAD)
+    /// Folder for model.json, flows and ports as CSV and Parquet, and hot.svg (default: results/model-WORKLOAD)
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Run cables beyond their length limit
     #[arg(long)]
     allow_out_of_spec: bool,
-    /// Check the fabric, the workload and its options, and run nothing
+    /// Check the fabric, the workload and its options without a run
     #[arg(long)]
     check: bool,
     #[command(flatten)]

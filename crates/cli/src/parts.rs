@@ -9,7 +9,7 @@ use softband_catalog::{Catalog, PartKind, PartSheet, closest};
 
 #[derive(Subcommand)]
 pub(crate) enum PartsCommand {
-    /// All parts by kind, each with a line of what it is
+    /// List all parts by kind, with a summary of each
     List {
         #[command(flatten)]
         search: Search,
@@ -17,9 +17,9 @@ pub(crate) enum PartsCommand {
         #[arg(long, value_name = "KIND", value_parser = parse_kind)]
         kind: Option<PartKind>,
     },
-    /// Every value of a part, with unit, status and source
+    /// Show each value of a part, with unit, status and source
     Show {
-        /// The part, as `softband parts list` names it
+        /// Name of the part, as in `softband parts list`
         name: String,
     },
 }

@@ -18,45 +18,45 @@ use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub(crate) struct RunArguments {
-    /// The fabric file, or the name of one in the installation (cables/sdr-cx4); default: hosts with current HCAs on one switch
+    /// Fabric file, or name of an installed fabric (cables/sdr-cx4); default: hosts with current HCAs on one switch
     fabric: Option<PathBuf>,
-    /// A program on a host; several may be given, servers first
+    /// Run COMMAND on HOST. Repeat for further programs, servers first
     #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"], action = clap::ArgAction::Append)]
     pub(crate) on: Vec<String>,
-    /// Run PROGRAM so many times, each on the next host (default: once on every host of the fabric)
+    /// Number of copies of PROGRAM, each on the next host (default: one on each host of the fabric)
     #[arg(short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) count: Option<u32>,
-    /// One program for all, with its arguments; SOFTBAND_RANK, _SIZE, _HOST and _HOSTS in its environment say who is who
+    /// Program with its arguments. SOFTBAND_RANK, _SIZE, _HOST and _HOSTS in its environment identify each copy
     #[arg(last = true, value_name = "PROGRAM", conflicts_with = "on")]
     pub(crate) program: Vec<String>,
     /// Leave output, resolved fabric, durations and counters in this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// In simulated time: seed of everything random (default: the fabric file's)
+    /// Seed of all random numbers, in simulated time (default: the fabric file's)
     #[arg(long)]
     seed: Option<u64>,
-    /// In simulated time: date and time (UTC) at which the hosts' clocks start, such as 2026-01-31 or 2026-01-31T12:30:00Z (default: the
-    /// fabric file's start_date, else 2026-01-01)
+    /// Start of the hosts' clocks in simulated time (UTC), such as 2026-01-31 or 2026-01-31T12:30:00Z (default: the fabric file's
+    /// start_date, else 2026-01-01)
     #[arg(long, value_name = "DATE", value_parser = StartDate::parse)]
     start_date: Option<StartDate>,
     /// Run cables beyond their length limit
     #[arg(long)]
     allow_out_of_spec: bool,
-    /// Give programs the library by LD_LIBRARY_PATH only, for those that cannot be preloaded into
+    /// Load the library by LD_LIBRARY_PATH only, for programs that LD_PRELOAD breaks
     #[arg(long)]
     no_preload: bool,
-    /// Whose clock the programs go by
+    /// Clock of the programs
     #[arg(long, value_enum, default_value_t = PaceName::Virtual)]
     pace: PaceName,
-    /// In simulated time: use 1 or 2 of the machine's processors (default: 2 where there are two); results are the same, one leaves room
+    /// Processors that a run in simulated time uses (default: 2 if the machine has two). Results do not depend on it
     #[arg(long, value_name = "N", env = "SOFTBAND_PROCESSORS", value_parser = clap::value_parser!(u32).range(1..=2))]
     processors: Option<u32>,
     #[command(flatten)]
     limits: crate::limits::LimitArguments,
-    /// In simulated time: do not say on standard error where the time of transfers went
+    /// Do not print the bottlenecks of transfers on standard error
     #[arg(long, env = "SOFTBAND_QUIET", hide_env_values = true, value_parser = FalseyValueParser::new())]
     quiet: bool,
-    /// In simulated time: print all counters of ports, HCAs, queue pairs and threads on standard error at the end
+    /// Print all counters of ports, HCAs, queue pairs and threads on standard error at the end, in simulated time
     #[arg(long)]
     counters: bool,
 }
@@ -64,9 +64,9 @@ pub(crate) struct RunArguments {
 /// As the user writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum PaceName {
-    /// The simulation's clock: results are those of the modelled hardware
+    /// Simulated time: results are those of the modelled hardware
     Virtual,
-    /// The host's clock: as fast as the machine is
+    /// The machine's clock: as fast as the machine allows
     Wall,
 }
 

@@ -16,17 +16,17 @@ const EXIT_NOTHING_UP: i32 = 1;
 
 #[derive(Args)]
 pub(crate) struct StatusArguments {
-    /// The fabric (default: all that are up)
+    /// Name of the fabric (default: all running fabrics)
     #[arg(long, env = record::NAME_VARIABLE)]
     name: Option<String>,
-    /// For programs: one JSON object with a list `fabrics`
+    /// Print one JSON object with a list `fabrics`
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct DownArguments {
-    /// The fabric
+    /// Name of the fabric
     #[arg(long, env = record::NAME_VARIABLE, default_value = record::NAME_DEFAULT)]
     name: String,
 }

@@ -11,18 +11,18 @@ use std::process::{Command, Stdio};
 
 #[derive(Args)]
 pub(crate) struct UpArguments {
-    /// The fabric file, or the name of one in the installation; default: two hosts with current HCAs on one switch
+    /// Fabric file, or name of an installed fabric; default: two hosts with current HCAs on one switch
     fabric: Option<PathBuf>,
-    /// Go on in the background, until softband down
+    /// Continue in the background until `softband down`
     #[arg(long)]
     detach: bool,
-    /// What to call the fabric: several may be up
+    /// Name of the fabric, which keeps several running fabrics apart
     #[arg(long, env = record::NAME_VARIABLE, default_value = record::NAME_DEFAULT)]
     name: String,
     /// Run cables beyond their length limit
     #[arg(long)]
     allow_out_of_spec: bool,
-    /// Give programs the library by LD_LIBRARY_PATH only, for those that cannot be preloaded into
+    /// Load the library by LD_LIBRARY_PATH only, for programs that LD_PRELOAD breaks
     #[arg(long)]
     no_preload: bool,
     /// This process is the one in the background

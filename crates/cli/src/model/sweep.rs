@@ -8,14 +8,14 @@ use std::ffi::OsString;
 
 #[derive(Args)]
 pub(super) struct SweepArguments {
-    /// One run for each value; given several times, for each combination. KEY is an option of the workload (bytes, senders, ...),
-    /// vls, rate, cable-length, or a key of the fabric file by its path (subnet.max_op_vls)
+    /// Run once for each value. Repeat the option for all combinations. KEY is an option of the workload (bytes, senders, ...),
+    /// vls, rate, cable-length, or the path of a key in the fabric file (subnet.max_op_vls)
     #[arg(long, value_name = "KEY=V1,V2,...")]
     sweep: Vec<String>,
-    /// Where the runs of a sweep take place: a Dask scheduler (tcp://HOST:PORT), or slurm (default: here)
+    /// Place of a sweep's runs: a Dask scheduler (tcp://HOST:PORT), or slurm (default: this machine)
     #[arg(long, value_name = "CLUSTER", requires = "sweep")]
     cluster: Option<String>,
-    /// Runs of a sweep at the same time (default: one for each core)
+    /// Number of simultaneous runs of a sweep (default: one per core)
     #[arg(long, value_name = "N", requires = "sweep")]
     jobs: Option<u32>,
 }

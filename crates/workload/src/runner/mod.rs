@@ -50,7 +50,7 @@ pub enum RunError {
     Verbs { host: String, what: String },
     #[error("a message from {from} to {to} failed: {status}")]
     Failed { from: String, to: String, status: String },
-    #[error("nothing can happen any more, but these still wait: {waiting}")]
+    #[error("the run stands still: no event is left, and these wait: {waiting}")]
     Stuck { waiting: Waiting },
     #[error("no thread could be started for a partition of the fabric ({error}): ask for fewer with --threads")]
     NoThread { error: String },
