@@ -314,7 +314,7 @@ def test_a_sweep_tells_of_the_credit_loops_of_each_fabric_once_and_keeps_them(tm
 def test_what_a_failed_cell_did_is_where_its_error_says(tmp_path: Path) -> None:
     done = model(tmp_path, "ring-of-five", "all-to-all", "--sweep", "bytes=4097", "--out", "C")
     assert done.returncode == 1
-    assert "  | softband: what it did until then is in C/cells/failed/bytes-4097/results\n" in done.stdout
+    assert "  | softband: its results until then are in C/cells/failed/bytes-4097/results\n" in done.stdout
     assert '"ended_by": "' in (tmp_path / "C/cells/failed/bytes-4097/results/model.json").read_text()
     assert "softband-cell-" not in done.stdout + done.stderr
     assert "warnings of all cells:\nring-of-five: warning: credit loop: " in done.stderr

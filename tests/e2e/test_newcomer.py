@@ -157,7 +157,7 @@ MISTAKES: list[tuple[tuple[str, ...], str]] = [
     (("run", "empty.toml", "--on", "a", "true"), "empty.toml: error: the fabric has no host"),
     (("fabric", "show"), "<FILE>"),
     (("fabric", "show", "nosuch"), "no fabric file nosuch"),
-    (("fabric", "show", "/dev/null"), "/dev/null is no regular file"),
+    (("fabric", "show", "/dev/null"), "/dev/null is not a regular file"),
     (("fabric", "check", "no/such/file.toml"), "no fabric file no/such/file.toml"),
     (("fabric", "check", "broken.toml"), "broken.toml:1:9: error: not valid TOML: "),
     (("fabric", "check", "binary.toml"), "it is not text in UTF-8"),
@@ -173,9 +173,9 @@ MISTAKES: list[tuple[tuple[str, ...], str]] = [
     (("model", "two-hosts", "folder"), "no workload folder: it is a folder, not a file"),
     (("model", "two-hosts", "broken.toml"), "broken.toml:1:9: error: not valid TOML: "),
     (("model", "two-hosts", "empty.toml"), "empty.toml:1:1: error: missing field `workload`"),
-    (("model", "two-hosts", "stream", "--bytes", "12furlongs"), "`12furlongs` is no size"),
-    (("model", "two-hosts", "stream", "--bytes", "-3"), "`-3` is no size"),
-    (("model", "two-hosts", "stream", "--messages", "x"), "this is no whole number"),
+    (("model", "two-hosts", "stream", "--bytes", "12furlongs"), "`12furlongs` is not a size"),
+    (("model", "two-hosts", "stream", "--bytes", "-3"), "`-3` is not a size"),
+    (("model", "two-hosts", "stream", "--messages", "x"), "this is not a whole number"),
     (("model", "two-hosts", "stream", "--threads", "0"), "0 is out of range"),
     (("model", "two-hosts", "stream", "--mtu", "77"), "an MTU is 256, 512, 1024, 2048 or 4096 bytes"),
     (("model", "two-hosts", "stream", "--out", "/proc/nowhere"), "cannot write to the results folder /proc/nowhere"),
@@ -222,7 +222,7 @@ def test_a_run_says_how_far_it_is_in_plain_lines_where_there_is_no_terminal(soft
     monkeypatch.setenv("SOFTBAND_PROGRESS", "often")
     done = softband.command("model", "two-hosts", "stream", "--messages", "1", "--threads", "1", "--out", "m")
     assert done.returncode == 0
-    assert done.stderr.startswith("softband: warning: SOFTBAND_PROGRESS = often is no number of seconds\n  help: write how many lie between")
+    assert done.stderr.startswith("softband: warning: SOFTBAND_PROGRESS = often is not a number of seconds\n  help: write how many lie between")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -51,5 +51,5 @@ def test_what_is_no_date_is_refused_with_one_that_is(softband: Softband, date: s
 
 def test_a_start_date_means_nothing_on_the_clock_of_the_machine(softband: Softband) -> None:
     done = softband.command("run", "two-hosts", "--pace", "wall", "--start-date", "2026-01-31", "--on", "a", "true")
-    assert done.returncode == 2 and "--start-date means nothing with --pace wall" in done.stderr
+    assert done.returncode == 2 and "--start-date has no effect with --pace wall" in done.stderr
     assert done.stdout == ""

@@ -164,4 +164,4 @@ def test_wall_pace_has_no_modelled_counters_and_says_nothing(softband: Softband)
     wall = softband.pair("cables/sdr-cx4", "ib_write_bw -s 65536 -n 200", options=("--pace", "wall")).assert_ok()
     assert "of the transfer time" not in wall.stderr and bottlenecks(wall) == []
     refused = softband.run("two-hosts", ("a", "true"), options=("--pace", "wall", "--counters"))
-    assert refused.status == 2 and "--counters means nothing with --pace wall" in refused.stderr
+    assert refused.status == 2 and "--counters has no effect with --pace wall" in refused.stderr

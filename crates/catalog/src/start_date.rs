@@ -21,7 +21,7 @@ impl StartDate {
     /// # Errors
     /// If the text is not a date of this form. The message shows the form.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no date from 1970 to 2500: write 2026-01-31, or 2026-01-31T12:30:00Z with a time of day (UTC)");
+        let wrong = || format!("`{text}` is not a date from 1970 to 2500: write 2026-01-31, or 2026-01-31T12:30:00Z with a time of day (UTC)");
         let (day, time) = text.split_once(['T', ' ']).map_or((text, "00:00"), |(day, time)| (day, time.strip_suffix('Z').unwrap_or(time)));
         let [year, month, day] = numbers(day, '-', &[4, 2, 2]).and_then(|fields| fields.try_into().ok()).ok_or_else(wrong)?;
         let time = numbers(time, ':', &[2, 2]).or_else(|| numbers(time, ':', &[2, 2, 2])).ok_or_else(wrong)?;

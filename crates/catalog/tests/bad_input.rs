@@ -433,7 +433,8 @@ fn congestion_control_says_which_settings_are_possible() {
         "test.toml:3:12: error: `ccti_min` 4 is above `ccti_limit` 3\n  help: write a `ccti_min` that is not above `ccti_limit`"
     );
     assert!(
-        error("ccti_limit = 1\ncct = [\"0:0\", \"4:1\"]").starts_with("test.toml:3:15: error: this is no entry of the table\n  help: write \"shift:")
+        error("ccti_limit = 1\ncct = [\"0:0\", \"4:1\"]")
+            .starts_with("test.toml:3:15: error: this is not an entry of the table\n  help: write \"shift:")
     );
     assert_eq!(
         error("cct = [\"0:0\"]"),

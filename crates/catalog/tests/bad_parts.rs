@@ -148,7 +148,7 @@ fn values_that_the_model_cannot_use_are_refused() {
     for number in ["nan", "inf"] {
         let share = of(BUS, "value = 2,", &format!("value = {number},"));
         let shown = number.replace("nan", "NaN");
-        assert_eq!(share, format!("bus/x8.toml:9:30: error: `link_layer_share`: `{shown}` is no number\n  help: write a number with digits"));
+        assert_eq!(share, format!("bus/x8.toml:9:30: error: `link_layer_share`: `{shown}` is not a number\n  help: write a number with digits"));
     }
     assert_eq!(of(BUS, "value = 2,", "value = 1e300,"), "bus/x8.toml:9:30: error: `link_layer_share`: 1e300 % is too large");
     let kind = of(BUS, "pci-express", "pcie");

@@ -82,7 +82,7 @@ fn mistakes_are_named_by_line_with_what_is_possible() {
     for wrong in ["0,1", "0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,16", "a"] {
         assert_eq!(
             error(&format!("qos_swe_sl2vl = \"{wrong}\"")),
-            format!("test.toml:3:17: error: `qos_swe_sl2vl` is no list of sixteen lanes\n  help: {map}")
+            format!("test.toml:3:17: error: `qos_swe_sl2vl` is not a list of sixteen lanes\n  help: {map}")
         );
     }
     assert_eq!(

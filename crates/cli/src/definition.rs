@@ -117,7 +117,7 @@ fn in_our_form(rendered: &str, command: &str) -> String {
     let (mut text, mut remedies, mut known, mut usages) = (String::new(), Vec::new(), None, String::new());
     for line in rendered.lines().map(str::trim).filter(|line| !line.is_empty()) {
         if let Some(what) = line.strip_prefix("error: ") {
-            text = format!("softband: error: {}", what.replace("invalid digit found in string", "this is no whole number"));
+            text = format!("softband: error: {}", what.replace("invalid digit found in string", "this is not a whole number"));
         } else if let Some(tip) = line.strip_prefix("tip: ") {
             remedies.push(of_suggestion(tip).unwrap_or_else(|| tip.replace('\'', "`")));
         } else if let Some(values) = line.strip_prefix("[possible values: ") {
@@ -179,7 +179,7 @@ mod tests {
         );
         assert_eq!(
             said(&["softband", "model", "default", "stream", "--bytes", "-3"]),
-            "softband: error: invalid value '-3' for '--bytes <BYTES>': `-3` is no size\n  \
+            "softband: error: invalid value '-3' for '--bytes <BYTES>': `-3` is not a size\n  \
              help: write bytes (65536), or a number with B, KiB, MiB or GiB (64KiB)"
         );
         assert_eq!(

@@ -14,7 +14,7 @@ pub(crate) fn home() -> anyhow::Result<PathBuf> {
     if let Ok(home) = std::env::var(HOME) {
         return Ok(PathBuf::from(home));
     }
-    let binary = std::env::current_exe().and_then(std::fs::canonicalize).context("cannot tell where this binary lies")?;
+    let binary = std::env::current_exe().and_then(std::fs::canonicalize).context("cannot find the path of this binary")?;
     match binary.ancestors().skip(1).find(|folder| folder.join("catalog/hca").is_dir()) {
         Some(home) => Ok(home.to_path_buf()),
         None => bail!("no catalog/ above {}\n  help: set {HOME} to the folder that holds lib/ and catalog/", binary.display()),
@@ -61,7 +61,10 @@ pub(crate) fn fabric_path(given: &Path) -> anyhow::Result<PathBuf> {
             bail!("{} is a link to nothing that can be read\n  help: mend the link, or name another fabric file", given.display())
         }
         None if given.exists() => {
-            bail!("{} is no regular file, and a fabric is read more than once\n  help: write the fabric into a file, and name that", given.display())
+            bail!(
+                "{} is not a regular file, and a fabric is read more than once\n  help: write the fabric into a file, and name that",
+                given.display()
+            )
         }
         None => {
             let names = fabric_list::names();
@@ -90,7 +93,7 @@ pub(crate) fn load_default(hosts: usize) -> anyhow::Result<(PathBuf, LoadedFabri
         );
     }
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let grown = softband_catalog::with_hosts(&text, hosts).map_err(|what| anyhow::anyhow!("{} is no fabric that grows: {what}", path.display()))?;
+    let grown = softband_catalog::with_hosts(&text, hosts).map_err(|what| anyhow::anyhow!("{} cannot grow: {what}", path.display()))?;
     let name = format!("{} with {}", path.display(), crate::output::count(hosts as u64, "host", "hosts"));
     let loaded = softband_catalog::parse_fabric(&name, &grown, &catalog(Some(&path))?, &LoadOptions::default()).map_err(crate::output::diagnostic)?;
     Ok((path, loaded))

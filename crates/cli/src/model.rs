@@ -147,9 +147,9 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
         return said.map(|()| 0);
     };
     let so_far = text::time(results.measured.completion.as_secs_f64());
-    eprintln!("softband: the workload did not come to its end, after {so_far} of simulated time: {error}");
+    eprintln!("softband: the workload did not end, after {so_far} of simulated time: {error}");
     left.map_err(|lack| cannot_leave(&out, &lack))?;
-    eprintln!("softband: what it did until then is in {}", out.display());
+    eprintln!("softband: its results until then are in {}", out.display());
     Ok(if error == RunError::Interrupted { INTERRUPTED } else { FAILED })
 }
 

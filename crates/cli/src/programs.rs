@@ -18,11 +18,11 @@ pub(crate) struct Wanted {
 /// Checks, before loading anything, that the command line names programs.
 pub(crate) fn check(arguments: &RunArguments) -> anyhow::Result<()> {
     if arguments.on.is_empty() && arguments.program.is_empty() {
-        let missing = if arguments.count.is_some() { "-n says how many, but not of what" } else { "no program is named" };
+        let missing = if arguments.count.is_some() { "-n has a number of copies, but no program" } else { "no program is named" };
         bail!("{missing}\n  help: write --on HOST 'COMMAND', once for each program, or -n 2 -- PROGRAM for the same on each host");
     }
     if arguments.count.is_some() && !arguments.on.is_empty() {
-        bail!("-n and --on do not go together\n  help: leave -n out: --on already says which programs run, and where");
+        bail!("-n and --on exclude each other\n  help: leave -n out: --on already says which programs run, and where");
     }
     Ok(())
 }

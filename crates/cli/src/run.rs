@@ -88,25 +88,25 @@ pub(crate) fn check_pace(arguments: &RunArguments, given: Option<&ArgMatches>) -
     let is_given = |id| given.is_some_and(|given| given.value_source(id) == Some(ValueSource::CommandLine));
     if is_given("processors") {
         bail!(
-            "--processors means nothing with --pace wall, where programs use the machine as it is\n  help: leave it out, or say \
+            "--processors has no effect with --pace wall, where programs use the machine as it is\n  help: leave it out, or say \
              taskset -c 0 softband run ... to keep a run to some processors"
         );
     }
     if is_given("start_date") {
         bail!(
-            "--start-date means nothing with --pace wall, where programs read the machine's clock\n  help: leave it out, or leave out \
+            "--start-date has no effect with --pace wall, where programs read the machine's clock\n  help: leave it out, or leave out \
              --pace wall for a run in simulated time"
         );
     }
     if is_given("counters") {
         bail!(
-            "--counters means nothing with --pace wall, where programs carry most transfers out without the model\n  help: leave it out, or \
+            "--counters has no effect with --pace wall, where programs carry most transfers out without the model\n  help: leave it out, or \
              leave out --pace wall for a run in simulated time"
         );
     }
     if is_given("seed") {
         bail!(
-            "--seed means nothing with --pace wall, where no two runs are the same\n  help: leave it out, or leave out --pace wall for a run in \
+            "--seed has no effect with --pace wall, where no two runs are the same\n  help: leave it out, or leave out --pace wall for a run in \
              simulated time, which the seed repeats"
         );
     }
@@ -191,8 +191,8 @@ fn tell(report: &RunReport) {
         Some(failure @ (Failure::Stuck { .. } | Failure::TimedOut { .. })) => crate::limits::tell(failure),
         Some(Failure::Deadlock { waits }) => {
             eprintln!("softband: deadlock in the fabric: {waits}; every program was ended");
-            eprintln!("softband: help: a fabric without credit loops cannot come to that (softband fabric check names them); with");
-            eprintln!("softband: head_of_queue_lifetime = 18 in [subnet] switches discard packets that wait for so long, as OpenSM sets them");
+            eprintln!("softband: help: a fabric without credit loops cannot deadlock (softband fabric check names them); with");
+            eprintln!("softband: head_of_queue_lifetime = 18 in [subnet] switches discard packets that wait longer, as with OpenSM's default");
         }
         Some(Failure::Interrupted) => eprintln!("softband: interrupted; every program was ended"),
         Some(Failure::MemoryDenied { reason }) => eprintln!(

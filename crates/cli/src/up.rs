@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &UpArguments) -> anyhow::Result<i32> {
 
 /// Starts this program again in a session of its own, and waits until the fabric is ready.
 fn start_in_background(arguments: &UpArguments, fabric: &Path) -> anyhow::Result<i32> {
-    let binary = std::env::current_exe().context("cannot tell where this binary lies")?;
+    let binary = std::env::current_exe().context("cannot find the path of this binary")?;
     let mut command = Command::new(binary);
     let fabric = std::path::absolute(fabric)?;
     command.arg("up").arg(&fabric).args(["--in-background", "--name", &arguments.name]).env("SOFTBAND_HOME", std::path::absolute(home::home()?)?);

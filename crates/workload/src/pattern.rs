@@ -90,7 +90,7 @@ pub enum PatternError {
     TooFewRanks(u32),
     #[error("{key} = {value} is out of range: {range}")]
     OutOfRange { key: &'static str, value: u64, range: String },
-    #[error("{key} means nothing to {pattern}: leave it out")]
+    #[error("{key} has no effect on {pattern}: leave it out")]
     Needless { key: &'static str, pattern: &'static str },
     #[error("a stream goes from one rank to another, not to itself")]
     ToItself,

@@ -2,7 +2,7 @@
 
 /// An invalid size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no size\n  help: write bytes (65536), or a number with B, KiB, MiB or GiB (64KiB)")]
+#[error("`{0}` is not a size\n  help: write bytes (65536), or a number with B, KiB, MiB or GiB (64KiB)")]
 pub struct SizeError(String);
 
 const UNITS: [(&str, u64); 5] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("B", 1), ("", 1)];

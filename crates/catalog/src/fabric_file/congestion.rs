@@ -32,7 +32,7 @@ pub(super) fn read_congestion_control(entry: &Entry, findings: &mut Findings) ->
     let mut settings = published();
     let marking = &mut settings.marking;
     number(&mut fields, "threshold", 0..=15, "0 (nothing is marked) or 1 (marks late) to 15 (marks soon)", &mut marking.threshold, findings);
-    number(&mut fields, "marking_rate", 0..=65_535, "how many packets go by between two marks: 0 to 65535", &mut marking.marking_rate, findings);
+    number(&mut fields, "marking_rate", 0..=65_535, "packets between two marks: 0 to 65535", &mut marking.marking_rate, findings);
     if let Some(blocks) = steps(&mut fields, "packet_size", Dimension::Bytes, (64, "64 B"), 255, findings) {
         marking.packet_size = CreditBlocks(u32::from(blocks));
     }
@@ -136,7 +136,7 @@ fn table(entry: &Entry, limit: u16, findings: &mut Findings) -> Vec<CctEntry> {
         let parsed = if let Value::Text(text) = &item.value { cct_entry(text) } else { None };
         if parsed.is_none() {
             let help = "write \"shift:multiplier\", shift 0 to 3 and multiplier 0 to 16383: a packet's time >> shift x multiplier is the pause";
-            findings.error("this is no entry of the table".into(), vec![(item.span.clone(), "here".into())], Some(help.into()));
+            findings.error("this is not an entry of the table".into(), vec![(item.span.clone(), "here".into())], Some(help.into()));
         }
         table.push(parsed.unwrap_or(CctEntry { shift: 0, multiplier: 0 }));
     }
@@ -158,7 +158,7 @@ fn cct_entry(text: &str) -> Option<CctEntry> {
 /// without congestion control.
 pub(super) fn warn_of_bystanders(subnet: Option<&Entry>, spec: &FabricSpec, findings: &mut Findings) {
     let (Some(entry), Some(_)) = (subnet, &spec.subnet.congestion_control) else { return };
-    let place = vec![(span_of(entry, "congestion_control"), "asked for here".to_owned())];
+    let place = vec![(span_of(entry, "congestion_control"), "configured here".to_owned())];
     let switches = spec.switches.iter().map(|switch| (switch.part.congestion_control, format!("`{}` ({})", switch.name, switch.part.name)));
     let hcas = spec
         .hosts

@@ -45,7 +45,7 @@ pub(super) fn read_ethernet(entry: Option<&Entry>, findings: &mut Findings) -> E
         match known {
             Some(vls) => ethernet.priorities = vls,
             None => {
-                let help = "write 1, 2, 4 or 8: so many have buffers of their own, and service levels are shared out among them";
+                let help = "write 1, 2, 4 or 8: the number of priorities with their own buffers, which share the service levels";
                 findings.error(format!("`priorities` cannot be {count}"), vec![(span, "not possible".into())], Some(help.into()));
             }
         }

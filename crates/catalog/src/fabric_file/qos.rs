@@ -110,7 +110,7 @@ fn lanes_of_levels(key: &str, text: &str, span: Range<usize>, findings: &mut Fin
     let map = lanes.as_deref().and_then(|lanes| <[u8; Sl2Vl::LEVELS]>::try_from(lanes).ok()).and_then(Sl2Vl::new);
     if map.is_none() {
         let drops = lanes.is_some_and(|lanes| lanes.contains(&15));
-        let message = if drops { "drops packets by VL15, which is not simulated" } else { "is no list of sixteen lanes" };
+        let message = if drops { "drops packets by VL15, which is not simulated" } else { "is not a list of sixteen lanes" };
         let help = "write a lane from 0 to 14 for each service level: \"0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,7\"";
         findings.error(format!("`{key}` {message}"), vec![(span, "this map".into())], Some(help.into()));
     }

@@ -316,7 +316,7 @@ impl<'a> PartReader<'a> {
         if let Number::Decimal(value) = number
             && !value.is_finite()
         {
-            self.refuse(name, format!("`{value}` is no number"), Some("write a number with digits".into()));
+            self.refuse(name, format!("`{value}` is not a number"), Some("write a number with digits".into()));
             return None;
         }
         match number.scaled(multiplier) {

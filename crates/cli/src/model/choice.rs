@@ -68,7 +68,7 @@ pub(super) fn choose(arguments: &ModelArguments, fabric: Fabric<'_>) -> anyhow::
     // The message does not show binary data, because a terminal might execute it.
     let Ok(text) = String::from_utf8(bytes) else {
         let (what, help) =
-            if is_toml { ("this is no text: a workload file is TOML", "docs/model.md has its keys") } else { (goal::NO_TEXT, goal::TEXT_FORM) };
+            if is_toml { ("the file is not text: a workload file is TOML", "docs/model.md has its keys") } else { (goal::NO_TEXT, goal::TEXT_FORM) };
         bail!("{}: error: {what}\n  help: {help}", path.display());
     };
     let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
@@ -220,7 +220,7 @@ fn rank_of(spec: &FabricSpec, key: &str, host: &str, ranks_per_host: u32) -> any
 /// MTU are open.
 fn by_trace(arguments: &ModelArguments, loaded: &LoadedFabric, text: &str, name: &str) -> anyhow::Result<Chosen> {
     if let Some(key) = options_given(arguments) {
-        bail!("{key} means nothing to a trace, which says by itself what is sent\n  help: leave it out");
+        bail!("{key} has no effect on a trace, which contains its messages\n  help: leave it out");
     }
     let mut schedule = goal::parse(text).map_err(|error| anyhow::anyhow!("{}:{error}", arguments.workload))?;
     schedule.writes = arguments.operation == Some(OperationName::Write);

@@ -50,7 +50,7 @@ fn seconds(text: &str) -> Duration {
         Some(seconds) => Duration::from_secs_f64(seconds),
         None => {
             eprintln!(
-                "softband: warning: {VARIABLE} = {text} is no number of seconds\n  help: write how many lie between lines of progress, 0 for no lines"
+                "softband: warning: {VARIABLE} = {text} is not a number of seconds\n  help: write the seconds between lines of progress, 0 for no lines"
             );
             ELSEWHERE
         }

@@ -88,7 +88,7 @@ impl Remote {
         }
         match self.ask(kind::FAULT, &text)? {
             (0, _) => Ok(()),
-            (libc::ENOENT, why) => bail!("{}", why.as_str().unwrap_or("the fabric does not know what is meant")),
+            (libc::ENOENT, why) => bail!("{}", why.as_str().unwrap_or("the fabric knows no port, host or switch of this name")),
             (other, _) => Err(refusal(other)),
         }
     }

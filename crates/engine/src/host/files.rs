@@ -70,7 +70,7 @@ impl Files {
         let link = self.folder.join("lib");
         anyhow::ensure!(
             can_be_told(&link),
-            "the dynamic linker can be told neither of {} nor of a link in {}, for their spaces or colons: set TMPDIR to a folder without",
+            "the dynamic linker accepts neither {} nor a link in {}, because of spaces or colons: set TMPDIR to a folder without them",
             libraries.display(),
             self.folder.display()
         );

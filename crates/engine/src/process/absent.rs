@@ -17,10 +17,7 @@ impl Engine {
     /// Ends a process with an absent thread.
     pub(crate) fn end_absent(&mut self, process: usize) -> TurnEnd {
         let pid = self.processes[process].pid;
-        self.warn(format!(
-            "{}: its process {pid} said hello to the engine and never took its turn: the engine has ended it",
-            self.command_of(process)
-        ));
+        self.warn(format!("{}: its process {pid} attached to the engine and never took its turn: the engine has ended it", self.command_of(process)));
         self.processes[process].send_signal(libc::SIGKILL);
         // Another process may hold the other end.
         self.processes[process].connection = None;

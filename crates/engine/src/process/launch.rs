@@ -220,7 +220,7 @@ fn words_of(command: &str) -> Result<Vec<String>, String> {
     while let Some(letter) = letters.next() {
         match letter {
             ' ' | '\t' | '\n' => words.extend(word.take()),
-            '\\' => word.get_or_insert_default().push(letters.next().ok_or("a lonely backslash at the end")?),
+            '\\' => word.get_or_insert_default().push(letters.next().ok_or("a backslash ends the command")?),
             '\'' | '"' => {
                 let word = word.get_or_insert_default();
                 loop {

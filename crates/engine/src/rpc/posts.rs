@@ -49,7 +49,7 @@ impl Engine {
                 }
                 None => {
                     let whose = self.command_of(process);
-                    self.warn(format!("{whose} posted work that makes no sense; it was dropped"));
+                    self.warn(format!("{whose} posted invalid work; the engine dropped it"));
                     break;
                 }
             }

@@ -330,7 +330,7 @@ pub struct PortSnapshot {
 pub enum VerbsError {
     #[error("an argument is out of range or names nothing")]
     Invalid,
-    #[error("there is no such object, and none was to be made")]
+    #[error("the object does not exist, and the call does not create it")]
     Absent,
     #[error("the object is still in use")]
     Busy,
@@ -340,7 +340,7 @@ pub enum VerbsError {
     Unsupported,
     #[error("the object belongs to another process")]
     Forbidden,
-    #[error("nobody on the network has this address")]
+    #[error("no port of the network has this address")]
     Unresolved,
 }
 

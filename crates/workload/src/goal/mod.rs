@@ -38,7 +38,7 @@ const CYCLE_NAMED: usize = 12;
 const RANKS_NAMED: usize = 8;
 
 /// Message for files that contain no text.
-pub const NO_TEXT: &str = "this is no text: only GOAL traces in text form are read";
+pub const NO_TEXT: &str = "the file is not text: only GOAL traces in text form are read";
 pub const TEXT_FORM: &str = "binary traces can be turned back into text, or are written as text by the program that made them";
 
 const STEP_FORMS: &str = "a line is `l1: send 8b to 1 tag 5`, `l2: recv 8b from 1 tag 5`, `l3: calc 1000`, `l3 requires l1` or `l3 irequires l1`";
@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
 
     fn next(&mut self, wanted: &str) -> Result<Word<'a>, GoalError> {
         let Some(word) = self.words.get(self.at).copied() else {
-            return error(self.lines_last, format!("the trace ends where {wanted} was to come"), "it may have been cut off: write it out again");
+            return error(self.lines_last, format!("the trace ends before {wanted}"), "it may have been cut off: write it out again");
         };
         self.at += 1;
         Ok(word)
@@ -185,7 +185,7 @@ impl<'a> Reader<'a> {
 
     fn expect(&mut self, text: &str) -> Result<u32, GoalError> {
         let word = self.next(&format!("`{text}`"))?;
-        if word.text == text { Ok(word.line) } else { error(word.line, format!("`{}` where `{text}` was to come", word.text), STEP_FORMS) }
+        if word.text == text { Ok(word.line) } else { error(word.line, format!("expected `{text}`, found `{}`", word.text), STEP_FORMS) }
     }
 
     fn number(&mut self, what: &str) -> Result<(u64, u32), GoalError> {
@@ -194,10 +194,12 @@ impl<'a> Reader<'a> {
             Ok(number) => Ok((number, word.line)),
             Err(_) if word.text == "-1" => error(
                 word.line,
-                format!("`-1` where {what} was to come: any source and any tag are not supported"),
-                "say which message is received: what comes first would decide it else",
+                format!("`-1` is not a value for {what}: any source and any tag are not supported"),
+                "name the source and the tag: otherwise the order of arrival would select the message",
             ),
-            Err(_) => error(word.line, format!("`{}` is no number: it should say {what}", word.text), "write a whole number that is not negative"),
+            Err(_) => {
+                error(word.line, format!("`{}` is not a number: it should state {what}", word.text), "write a whole number that is not negative")
+            }
         }
     }
 
@@ -304,7 +306,7 @@ impl<'a> Reader<'a> {
         match digits.parse::<u64>() {
             Ok(bytes) if bytes <= BYTES_MAX => Ok(bytes as u32),
             Ok(bytes) => error(word.line, format!("a message of {bytes} bytes is too large"), format!("{BYTES_MAX} are the most: send it in parts")),
-            Err(_) => error(word.line, format!("`{}` is no size", word.text), "write bytes as `8b`"),
+            Err(_) => error(word.line, format!("`{}` is not a size", word.text), "write bytes as `8b`"),
         }
     }
 
@@ -354,13 +356,13 @@ fn explain(schedule: &Schedule, lines: &[u32], names: &[&str], error: ScheduleEr
         ScheduleError::Unreceived { step } => {
             let (line, step) = at(step);
             let Action::Send { to, tag, .. } = step.action else { unreachable!("a send is not received") };
-            let message = format!("nobody receives what rank {} sends to rank {to} with tag {tag}", step.rank);
+            let message = format!("no rank receives the message that rank {} sends to rank {to} with tag {tag}", step.rank);
             GoalError { line, message, help: format!("rank {to} needs a `recv ... from {} tag {tag}` for each", step.rank) }
         }
         ScheduleError::Unsent { step } => {
             let (line, step) = at(step);
             let Action::Receive { from, tag } = step.action else { unreachable!("a receive is not sent to") };
-            let message = format!("nobody sends what rank {} receives from rank {from} with tag {tag}", step.rank);
+            let message = format!("no rank sends the message that rank {} receives from rank {from} with tag {tag}", step.rank);
             GoalError { line, message, help: format!("rank {from} needs a `send ... to {} tag {tag}` for each", step.rank) }
         }
     }

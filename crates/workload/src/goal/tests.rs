@@ -60,7 +60,7 @@ fn a_byte_order_mark_is_passed_over_and_a_binary_is_called_one() {
 fn what_is_wrong_on_a_line_is_told_with_the_line() {
     let cases = [
         ("rank 0 {}", 1, "num_ranks"),
-        ("num_ranks none", 1, "`none` is no number"),
+        ("num_ranks none", 1, "`none` is not a number"),
         ("num_ranks 0", 1, "out of range"),
         ("num_ranks 2\nrank 2 {}", 2, "rank 2 is beyond num_ranks 2"),
         ("num_ranks 2\nrank 0 {\nl1: send 8b to 7 tag 1\n}", 3, "rank 7 is beyond num_ranks 2"),
@@ -68,11 +68,11 @@ fn what_is_wrong_on_a_line_is_told_with_the_line() {
         ("num_ranks 1\nrank 0 {\nl1: calc 1\nl1: calc 2 }", 4, "label l1 is there already, on line 3"),
         ("num_ranks 1\nrank 0 {\nl1: calc 1\nl1 requires l9 }", 4, "rank 0 has no label l9"),
         ("num_ranks 1\nrank 0 {\nl1: sleep 1 }", 3, "no step `sleep`"),
-        ("num_ranks 1\nrank 0 {\nl1: send eight to 0 }", 3, "`eight` is no size"),
-        ("num_ranks 1\nrank 0 {\nl1: send 8b at 0 }", 3, "`at` where `to`"),
+        ("num_ranks 1\nrank 0 {\nl1: send eight to 0 }", 3, "`eight` is not a size"),
+        ("num_ranks 1\nrank 0 {\nl1: send 8b at 0 }", 3, "expected `to`, found `at`"),
         ("num_ranks 1\nrank 0 {\nl1 needs l2 }", 3, "`l1 needs`"),
         ("num_ranks 1\nrank 0 {\nl1: send 9999999999b to 0 }", 3, "too large"),
-        ("num_ranks 1\nrank 0 {\nl1: calc -5 }", 3, "`-5` is no number"),
+        ("num_ranks 1\nrank 0 {\nl1: calc -5 }", 3, "`-5` is not a number"),
         ("num_ranks 1\nrank 0 {\nl1: calc 5 tag 1 }", 3, "a calc has no tag"),
         ("num_ranks 2\nrank 0 {\nl1: recv 8b from -1 tag 1 }", 3, "any source and any tag are not supported"),
         ("num_ranks 2\nrank 0 {\nl1: recv 8b from 1 tag -1 }", 3, "any source and any tag are not supported"),
@@ -132,9 +132,9 @@ fn long_cycles_are_named_by_their_first_steps() {
 #[test]
 fn a_send_without_its_receive_is_named_and_so_is_a_receive_without_its_send() {
     let (line, message) = refused("num_ranks 2\nrank 0 {\nl1: send 8b to 1 tag 5\n}\nrank 1 {\nl1: recv 8b from 0 tag 6\n}");
-    assert_eq!((line, message.as_str()), (3, "nobody receives what rank 0 sends to rank 1 with tag 5"));
+    assert_eq!((line, message.as_str()), (3, "no rank receives the message that rank 0 sends to rank 1 with tag 5"));
     let (line, message) = refused("num_ranks 2\nrank 1 {\nl1: recv 8b from 0 tag 6\n}\nrank 0 { }");
-    assert_eq!((line, message.as_str()), (3, "nobody sends what rank 1 receives from rank 0 with tag 6"));
+    assert_eq!((line, message.as_str()), (3, "no rank sends the message that rank 1 receives from rank 0 with tag 6"));
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn settings_that_are_wrong_or_mean_nothing_are_refused_by_their_name() {
     let refused = |pattern, settings: Settings| build(pattern, 4, &settings).unwrap_err().to_string();
     let plain = Settings::default();
     assert!(refused(Pattern::Incast, Settings { senders: Some(4), ..plain }).contains("senders = 4 is out of range: from 1 to 3"));
-    assert!(refused(Pattern::Permutation, Settings { senders: Some(2), ..plain }).contains("senders means nothing to permutation"));
+    assert!(refused(Pattern::Permutation, Settings { senders: Some(2), ..plain }).contains("senders has no effect on permutation"));
     assert!(refused(Pattern::Stream, Settings { bytes: Some(0), ..plain }).contains("bytes = 0"));
     assert!(refused(Pattern::Stream, Settings { mtu: Some(1_500), ..plain }).contains("mtu = 1500 is out of range: 256, 512, 1024, 2048 or 4096"));
     assert!(refused(Pattern::Stream, Settings { service_level: Some(16), ..plain }).contains("service_level = 16 is out of range: from 0 to 15"));
