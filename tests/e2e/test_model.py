@@ -116,7 +116,7 @@ def test_parquet_has_what_the_csv_has(softband: Softband, fabric: str) -> None:
 def test_a_check_runs_nothing(softband: Softband) -> None:
     done = softband.command("model", str(FABRICS / "three-hosts.toml"), "incast", "--check")
     assert (done.returncode, done.stdout) == (0, "")
-    assert "means nothing to permutation" in refusal(softband, str(FABRICS / "three-hosts.toml"), "permutation", "--senders", "2", "--check")
+    assert "has no effect on permutation" in refusal(softband, str(FABRICS / "three-hosts.toml"), "permutation", "--senders", "2", "--check")
     assert not (softband.folder / "results").exists()
 
 
@@ -218,7 +218,7 @@ def test_steps_of_a_trace_that_wait_for_ever_are_named_by_their_lines(softband: 
     [
         (("three-hosts", "incst"), "no workload incst"),
         (("three-hosts", "incast", "--root", "zz"), "no host zz"),
-        (("three-hosts", "permutation", "--senders", "2"), "senders means nothing to permutation"),
+        (("three-hosts", "permutation", "--senders", "2"), "senders has no effect on permutation"),
         (("three-hosts", "incast", "--bytes", "4 parsecs"), "64KiB"),
         (("three-hosts", "incast", "--bytes", "0"), "bytes = 0 is out of range"),
         (("three-hosts", "incast", "--out", "/proc/nowhere"), "cannot write to the results folder"),
@@ -232,7 +232,7 @@ def test_steps_of_a_trace_that_wait_for_ever_are_named_by_their_lines(softband: 
         (("two-hosts", "circle.goal", "--check"), "circle.goal:3: error: ranks wait for each other: r of rank 0 (line 3) receives from"),
         (("two-hosts", "circle.goal"), "s of rank 1 (line 8) requires r (line 7) receives from s of rank 0 (line 4) requires r of rank 0\n  help: let"),
         (("three-hosts", "hosts.toml"), "hosts.toml:2: error: root: there is no host zz"),
-        (("three-hosts", "pattern.toml"), "pattern.toml:2: error: senders means nothing to permutation"),
+        (("three-hosts", "pattern.toml"), "pattern.toml:2: error: senders has no effect on permutation"),
         (("three-hosts", "incast", "--mtu", "1500"), "an MTU is 256, 512, 1024, 2048 or 4096 bytes"),
         (("three-hosts", "apples.toml"), "apples.toml:2: error: bytes: `5 apples` is not a size\n  help: write bytes (65536)"),
         (("three-hosts", "same.toml"), "same.toml:2: error: from and to are both b: a stream goes from one host to another"),

@@ -41,7 +41,7 @@ def test_a_start_date_changes_nothing_that_is_measured(softband: Softband) -> No
     assert measured() == measured("--start-date", "2100-02-28T12:34:56Z")
 
 
-@pytest.mark.parametrize(("date", "said"), [("tomorrow", "is no date"), ("2026-02-29", "is no date"), ("2600-01-01", "from 1970 to 2500")])
+@pytest.mark.parametrize(("date", "said"), [("tomorrow", "is not a date"), ("2026-02-29", "is not a date"), ("2600-01-01", "from 1970 to 2500")])
 def test_what_is_no_date_is_refused_with_one_that_is(softband: Softband, date: str, said: str) -> None:
     for words in (("run", "two-hosts", "--start-date", date, "--on", "a", "true"), ("fabric", "check", str(dated(softband, date)))):
         done = softband.command(*words)
