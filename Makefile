@@ -9,7 +9,7 @@ DATA := $(shell find catalog fabrics studies references -type f 2>/dev/null)
 LAB := $(shell find lab/src -name '*.py' -o -name '*.html' -o -name '*.jinja*' -o -name '*.css' -o -name '*.js' 2>/dev/null) lab/pyproject.toml
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help demo test test-full build setup install bench bench-engine soak lint test-rust test-lab test-e2e fuzz docs deny clean
+.PHONY: help demo test test-full build setup install bench bench-engine soak lint test-rust test-lab test-e2e fuzz docs deny publish-check clean
 
 help:
 	@echo "make demo       set up, build, run the paper's main story, and say where the page with the charts is"
@@ -22,6 +22,7 @@ help:
 	@echo "make soak       ten processes, random work, every byte checked, for an hour (SOAK_SECONDS)"
 	@echo "make docs       build the documentation as a book: target/book/index.html"
 	@echo "make deny       licenses, security advisories and sources of all dependencies (needs cargo-deny and the network)"
+	@echo "make publish-check  package each library crate and build it from its package (needs the registry of crates)"
 	@echo "make fuzz       each fuzz target for a minute (needs a nightly toolchain and cargo-fuzz)"
 
 setup: target/setup.stamp
@@ -63,7 +64,9 @@ PINNED = $(shell sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
 lint: target/setup.stamp
 	@$(CARGO) fmt --all --check
 	@case "$$($(CARGO) --version)" in "cargo $(PINNED) "*) level=-D;; *) level=-W;; esac; \
-	$(CARGO) clippy --quiet --workspace --all-targets -- $$level warnings
+	$(CARGO) clippy --quiet --workspace --all-targets -- $$level warnings && \
+	RUSTDOCFLAGS="$$level warnings" $(CARGO) doc --quiet --workspace --no-deps && \
+	RUSTDOCFLAGS="$$level warnings" $(CARGO) doc --quiet --workspace --no-deps --document-private-items
 
 test-rust: target/setup.stamp
 	@$(CARGO) test --workspace --quiet
@@ -104,6 +107,10 @@ deny:
 	@command -v cargo-deny >/dev/null || { echo "deny: cargo-deny is missing; install it:  cargo install --locked cargo-deny" >&2; exit 1; }
 	@$(CARGO) deny --workspace check -A license-exception-not-encountered
 	@$(CARGO) deny --manifest-path fuzz/Cargo.toml --config deny.toml check -A unmatched-skip -A license-not-encountered
+
+# The crates whose manifest permits publishing; tests/libraries.rs of xtask checks their content. Uploads nothing.
+publish-check: target/setup.stamp
+	@$(CARGO) publish --quiet --workspace --dry-run --allow-dirty --locked
 
 docs:
 	@scripts/docs.sh

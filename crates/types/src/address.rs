@@ -2,24 +2,28 @@
 
 use std::fmt;
 
-/// Local identifier of a port on its subnet (16 bits; 0 means none).
+/// Local identifier of a port on its subnet: 16 bits. The default is [`Lid::NONE`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Lid(pub u16);
 
 impl Lid {
+    /// LID 0: no LID is assigned, as on Ethernet and before the subnet manager's sweep.
     pub const NONE: Self = Self(0);
-    /// Address of any listening port, for directed routes.
+    /// LID of any listening port, for SMPs with a directed route (IBTA 4.1.3).
     pub const PERMISSIVE: Self = Self(0xFFFF);
 
+    /// Checks whether the LID names a single port: from 1 to 0xBFFF (IBTA 4.1.3).
     pub const fn is_unicast(self) -> bool {
         self.0 >= 1 && self.0 < 0xC000
     }
+    /// Checks whether the LID names a multicast group: from 0xC000 to 0xFFFE (IBTA 4.1.3).
     pub const fn is_multicast(self) -> bool {
         self.0 >= 0xC000 && self.0 < 0xFFFF
     }
 }
 
-/// Globally unique identifier, EUI-64.
+/// Globally unique identifier of a node or port: 64 bits, in the form of an EUI-64. The default, 0,
+/// is no valid GUID. It prints as four groups of four hexadecimal digits, `0002:c903:0000:0001`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Guid(pub u64);
 
@@ -29,14 +33,16 @@ impl fmt::Display for Guid {
     }
 }
 
-/// Global identifier: subnet prefix and GUID, in network byte order.
+/// Global identifier of a port or multicast group: subnet prefix and GUID, 16 bytes in network byte
+/// order. The default is all zeros, which names no port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Gid(pub [u8; 16]);
 
 impl Gid {
-    /// The default subnet prefix (IBTA 4.1.1): fe80::/64.
+    /// The default subnet prefix, fe80::/64 (IBTA 4.1.1).
     pub const DEFAULT_PREFIX: u64 = 0xFE80_0000_0000_0000;
 
+    /// Returns the GID of a port with this GUID, in the subnet with this prefix.
     pub const fn new(prefix: u64, guid: Guid) -> Self {
         let (p, g) = (prefix.to_be_bytes(), guid.0.to_be_bytes());
         Self([p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7]])
@@ -55,7 +61,7 @@ impl Gid {
         }
     }
     /// Checks whether the GID is multicast. Its first byte is 0xFF (IBTA 4.1.1), or it stands for
-    /// an IPv4 multicast address.
+    /// an IPv4 multicast address, 224.0.0.0/4.
     pub const fn is_multicast(self) -> bool {
         match self.ipv4() {
             Some([first, ..]) => first >> 4 == 0xE,
@@ -68,16 +74,19 @@ impl Gid {
     }
 }
 
-/// Partition key: 15 bits of index and the membership bit.
+/// P_Key: the number of a partition, 15 bits, and the membership bit, 0x8000 (IBTA 10.9.1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PKey(pub u16);
 
 impl PKey {
+    /// Full membership of the default partition, 0x7FFF. Each port has it unless its description
+    /// says otherwise.
     pub const DEFAULT_FULL: Self = Self(0xFFFF);
+    /// Checks whether the membership bit is set: full members reach all members of a partition.
     pub const fn is_full_member(self) -> bool {
         self.0 & 0x8000 != 0
     }
-    /// Returns the partition without the membership bit; 0 means no partition.
+    /// Returns the partition, from 0 to 0x7FFF, without the membership bit. 0 means no partition.
     pub const fn partition(self) -> u16 {
         self.0 & 0x7FFF
     }
@@ -88,7 +97,8 @@ impl PKey {
     }
 }
 
-/// Queue key of an unreliable datagram QP.
+/// Q_Key: 32 bits that a datagram carries, and that its receiving UD QP compares with its own (IBTA
+/// 10.2.5). The default is 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct QKey(pub u32);
 

@@ -2,7 +2,13 @@
 
 use std::fmt::Display;
 
-/// Returns a number with its noun: `1 switch`, `2 switches`.
+/// Returns a number with its noun: `one` after the number 1, `many` after any other number.
+///
+/// ```
+/// use softband_types::counted;
+/// assert_eq!(counted(1, "switch", "switches"), "1 switch");
+/// assert_eq!(counted(2, "switch", "switches"), "2 switches");
+/// ```
 pub fn counted<N: Display + PartialEq + From<u8>>(number: N, one: &str, many: &str) -> String {
     let noun = if number == N::from(1) { one } else { many };
     format!("{number} {noun}")

@@ -3,24 +3,29 @@
 use crate::{LinkRate, LinkSpeed, LinkWidth};
 use std::fmt;
 
-/// Protocol that carries packets from port to port.
+/// Protocol that carries packets from port to port. The default is `Infiniband`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum LinkLayer {
+    /// InfiniBand: LIDs, virtual lanes and credits.
     #[default]
     Infiniband,
+    /// Ethernet: RoCE v2 (IBTA annex A17), with IP addresses, priorities and pause frames.
     Ethernet,
 }
 
 impl LinkLayer {
+    /// All link layers.
     pub const ALL: [Self; 2] = [Self::Infiniband, Self::Ethernet];
 
-    /// Returns the name that files use.
+    /// Returns the name that fabric files use: `infiniband` or `ethernet`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Infiniband => "infiniband",
             Self::Ethernet => "ethernet",
         }
     }
+    /// Returns the link layer of that [`name`](Self::name), or `None` for any other text. Case
+    /// matters.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|layer| layer.name() == text)
     }
@@ -35,20 +40,30 @@ impl fmt::Display for LinkLayer {
     }
 }
 
-/// Rate of an Ethernet port, in the order in which a link prefers them.
+/// Rate of an Ethernet port, slowest first. A link trains to the fastest rate of both ends. It
+/// prints as `10GbE`, `25GbE` and so on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum EthernetRate {
+    /// 10 Gb/s of data.
     G10,
+    /// 25 Gb/s of data.
     G25,
+    /// 40 Gb/s of data.
     G40,
+    /// 50 Gb/s of data.
     G50,
+    /// 100 Gb/s of data.
     G100,
+    /// 200 Gb/s of data.
     G200,
+    /// 400 Gb/s of data.
     G400,
+    /// 800 Gb/s of data.
     G800,
 }
 
 impl EthernetRate {
+    /// All rates, slowest first.
     pub const ALL: [Self; 8] = [Self::G10, Self::G25, Self::G40, Self::G50, Self::G100, Self::G200, Self::G400, Self::G800];
 
     /// Returns the lanes of the rate. Each lane signals and carries as much as an InfiniBand lane:
@@ -77,6 +92,8 @@ impl EthernetRate {
     pub fn of(rate: LinkRate) -> Option<Self> {
         Self::ALL.into_iter().find(|ethernet| ethernet.link_rate() == rate)
     }
+    /// Returns the rate that prints as `text`, in upper or lower case, or `None` for any other
+    /// text.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|rate| rate.to_string().eq_ignore_ascii_case(text))
     }

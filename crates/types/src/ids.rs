@@ -8,62 +8,72 @@ macro_rules! id {
     };
 }
 
-id!(/// A host of the fabric, in the order of the fabric file.
+id!(/// Number of a host, from 0, in the order of the fabric's description.
     HostId(u32));
-id!(/// A node (HCA or switch) of the fabric: the node part of the event order.
+id!(/// Number of a node (HCA or switch), from 0, over the whole fabric. Events of one instant come in
+    /// the order of their nodes.
     NodeId(u32));
-id!(/// An HCA, counted over the whole fabric.
+id!(/// Number of an HCA, from 0, over the whole fabric.
     HcaId(u32));
-id!(/// A program's process as the engine numbers it; never an OS process id.
+id!(/// Number of a program's process, from 0, as the engine assigns it; never an OS process id. A
+    /// handle belongs to the process that created it.
     ProcessId(u32));
-id!(/// Port of an HCA or switch: 1-based, 0 is a switch's management port.
+id!(/// Number of a port of an HCA or switch, from 1 to 254. Port 0 of a switch is its management
+    /// port.
     PortNumber(u8));
-id!(/// Queue pair number, 24 bits, unique on its HCA.
+id!(/// Queue pair number, 24 bits, unique on its HCA. QP 0 and QP 1 belong to
+    /// management.
     Qpn(u32));
-id!(/// Protection domain of a fabric.
+id!(/// Handle of a protection domain in the World that created it; never 0.
     PdHandle(u32));
-id!(/// Completion queue of a fabric.
+id!(/// Handle of a completion queue in the World that created it; never 0.
     CqHandle(u32));
-id!(/// Memory region of a fabric.
+id!(/// Handle of a memory region in the World that created it; never 0.
     MrHandle(u32));
-id!(/// Address handle of a fabric.
+id!(/// Handle of an address handle in the World that created it; never 0.
     AhHandle(u32));
-id!(/// Shared receive queue of a fabric.
+id!(/// Handle of a shared receive queue in the World that created it; never 0.
     SrqHandle(u32));
-id!(/// Memory window of a fabric.
+id!(/// Handle of a memory window in the World that created it; never 0.
     MwHandle(u32));
-id!(/// Domain of extended reliable connections.
+id!(/// Handle of a domain of extended reliable connections (IBTA annex A14) in the World
+    /// that created it; never 0.
     XrcdHandle(u32));
-id!(/// Local key of a memory region.
+id!(/// L_Key: 32 bits by which a process's own work requests name a memory region (IBTA 10.6.3).
     LKey(u32));
-id!(/// Remote key of a memory region.
+id!(/// R_Key: 32 bits by which a remote QP's requests name a memory region or window (IBTA 10.6.3).
     RKey(u32));
 
-/// Packet sequence number: 24 bits, circular, so it has no `Ord` (IBTA 9.7.2).
+/// Packet sequence number: 24 bits, circular, so it has no `Ord` (IBTA 9.7.2). The default is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Psn(u32);
 
 impl Psn {
     const MASK: u32 = 0xFF_FFFF;
 
+    /// Makes a PSN of the low 24 bits of `value`.
     pub const fn new(value: u32) -> Self {
         Self(value & Self::MASK)
     }
+    /// Returns the PSN as a number from 0 to 2^24 - 1.
     pub const fn value(self) -> u32 {
         self.0
     }
+    /// Returns the PSN of the packet that follows `packets` packets later. It wraps round after
+    /// 2^24 - 1.
     pub const fn plus(self, packets: u32) -> Self {
         Self::new(self.0.wrapping_add(packets))
     }
+    /// Returns the PSN of the packet before. The PSN before 0 is 2^24 - 1.
     pub const fn previous(self) -> Self {
         Self::new(self.0.wrapping_sub(1))
     }
-    /// Returns the number of packets from `earlier` to `self`, on the circle.
+    /// Returns the number of packets from `earlier` to `self` on the circle, from 0 to 2^24 - 1.
     pub const fn since(self, earlier: Self) -> u32 {
         self.0.wrapping_sub(earlier.0) & Self::MASK
     }
-    /// Checks whether `self` precedes `other` by less than half the circle (IBTA C9-... 2^23
-    /// window).
+    /// Checks whether `self` precedes `other` by less than half the circle, 2^23 packets. A PSN
+    /// does not precede itself.
     pub const fn is_before(self, other: Self) -> bool {
         let ahead = other.since(self);
         ahead != 0 && ahead < 1 << 23

@@ -2,18 +2,25 @@
 
 use std::fmt;
 
-/// Number of lanes of a link.
+/// Number of lanes of a link, fewest first. It prints as `1X`, `4X` and so on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LinkWidth {
+    /// 1 lane.
     X1,
+    /// 2 lanes.
     X2,
+    /// 4 lanes.
     X4,
+    /// 8 lanes.
     X8,
+    /// 12 lanes.
     X12,
 }
 
 impl LinkWidth {
+    /// All widths, narrowest first.
     pub const ALL: [Self; 5] = [Self::X1, Self::X2, Self::X4, Self::X8, Self::X12];
+    /// Returns the number of lanes: 1, 2, 4, 8 or 12.
     pub const fn lanes(self) -> u64 {
         match self {
             Self::X1 => 1,
@@ -23,8 +30,8 @@ impl LinkWidth {
             Self::X12 => 12,
         }
     }
-    /// Returns the code of LinkWidthActive in PortInfo (`active_width` of `ibv_port_attr`). 2X came
-    /// after the others, so its code is the largest.
+    /// Returns the code of LinkWidthActive in PortInfo (IBTA 14.2.5.6; `active_width` of
+    /// `ibv_port_attr`). 2X came after the others, so its code, 16, is the largest.
     pub const fn code(self) -> u8 {
         match self {
             Self::X1 => 1,
@@ -34,9 +41,13 @@ impl LinkWidth {
             Self::X2 => 16,
         }
     }
+    /// Returns the width of a code of LinkWidthActive, or `None` if the code is not exactly one
+    /// width.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|width| width.code() == code)
     }
+    /// Returns the width that prints as `text`, in upper or lower case, or `None` for any other
+    /// text.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|width| width.to_string().eq_ignore_ascii_case(text))
     }
@@ -48,24 +59,36 @@ impl fmt::Display for LinkWidth {
     }
 }
 
-/// Signalling generation of a lane (IBTA volume 2), in the order in which a link prefers them.
+/// Signalling generation of a lane (IBTA volume 2), slowest first. A link trains to the fastest
+/// generation of both ends and the cable.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LinkSpeed {
+    /// Single data rate: 2.5 Gb/s on a lane.
     Sdr,
+    /// Double data rate: 5 Gb/s on a lane.
     Ddr,
+    /// Quadruple data rate: 10 Gb/s on a lane.
     Qdr,
+    /// 10.3125 Gb/s on a lane: the rate of FDR10, which Mellanox defined.
     Fdr10,
+    /// Fourteen data rate: 14.0625 Gb/s on a lane.
     Fdr,
+    /// Enhanced data rate: 25.78125 Gb/s on a lane.
     Edr,
+    /// High data rate: 53.125 Gb/s on a lane.
     Hdr,
+    /// Next data rate: 106.25 Gb/s on a lane.
     Ndr,
+    /// Extended data rate: 212.5 Gb/s on a lane.
     Xdr,
 }
 
 impl LinkSpeed {
+    /// All generations, slowest first.
     pub const ALL: [Self; 9] = [Self::Sdr, Self::Ddr, Self::Qdr, Self::Fdr10, Self::Fdr, Self::Edr, Self::Hdr, Self::Ndr, Self::Xdr];
 
-    /// Returns the bits per second on one lane. From HDR on, PAM4 carries two bits per symbol.
+    /// Returns the bits per second on a lane, before the line code. From HDR on, PAM4 carries two
+    /// bits per symbol.
     pub const fn lane_signalling_rate(self) -> u64 {
         match self {
             Self::Sdr => 2_500_000_000,
@@ -94,8 +117,8 @@ impl LinkSpeed {
         }
     }
 
-    /// Returns LinkSpeedActive and its extensions as one set of bits (`active_speed` of
-    /// `ibv_port_attr`).
+    /// Returns LinkSpeedActive and its extensions as a set of bits: 1 for SDR, up to 256 for XDR
+    /// (`active_speed` of `ibv_port_attr`).
     pub const fn code(self) -> u16 {
         match self {
             Self::Sdr => 1,
@@ -109,13 +132,17 @@ impl LinkSpeed {
             Self::Xdr => 256,
         }
     }
+    /// Returns the generation of a code, or `None` if the code is not exactly one generation.
     pub fn from_code(code: u16) -> Option<Self> {
         Self::ALL.into_iter().find(|speed| speed.code() == code)
     }
-    /// Checks whether a link of this speed needs forward error correction: PAM4 requires it.
+    /// Checks whether a link of this speed needs forward error correction: PAM4 requires it, so HDR
+    /// and later do.
     pub const fn needs_error_correction(self) -> bool {
         matches!(self, Self::Hdr | Self::Ndr | Self::Xdr)
     }
+    /// Returns the generation that prints as `text`, in upper or lower case, or `None` for any
+    /// other text.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|speed| speed.to_string().eq_ignore_ascii_case(text))
     }
@@ -143,20 +170,23 @@ impl fmt::Display for LinkSpeed {
     }
 }
 
-/// Width and speed that a link trained to.
+/// Width and speed to which a link trained. It prints as `4X EDR`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LinkRate {
+    /// Number of lanes.
     pub width: LinkWidth,
+    /// Signalling generation of each lane.
     pub speed: LinkSpeed,
 }
 
 impl LinkRate {
-    /// Returns the time that `bytes` of data take on the link, in picoseconds, rounded up. Exact:
-    /// FDR carries no whole number of bytes per second.
+    /// Returns the time that `bytes` of data take on the link, in picoseconds, rounded up. The
+    /// result is exact up to 300 MB: FDR carries no whole number of bytes per second.
     pub const fn picos_of_bytes(self, bytes: u32) -> u64 {
         picos(bytes, self.width.lanes(), self.speed)
     }
-    /// Returns the time that a byte of data takes on one lane, in picoseconds, rounded up.
+    /// Returns the time that a byte of data takes on a single lane, in picoseconds, rounded up:
+    /// 4,000 for SDR.
     pub const fn picos_of_symbol(self) -> u64 {
         picos(1, 1, self.speed)
     }
@@ -175,18 +205,25 @@ impl fmt::Display for LinkRate {
     }
 }
 
-/// Maximum transfer unit of a packet's payload.
+/// MTU: largest payload of a packet, without its headers, smallest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Mtu {
+    /// 256 bytes.
     B256,
+    /// 512 bytes.
     B512,
+    /// 1,024 bytes.
     B1024,
+    /// 2,048 bytes.
     B2048,
+    /// 4,096 bytes.
     B4096,
 }
 
 impl Mtu {
+    /// All MTUs, smallest first.
     pub const ALL: [Self; 5] = [Self::B256, Self::B512, Self::B1024, Self::B2048, Self::B4096];
+    /// Returns the MTU in bytes: 256, 512, 1024, 2048 or 4096.
     pub const fn bytes(self) -> u32 {
         match self {
             Self::B256 => 256,
@@ -196,30 +233,35 @@ impl Mtu {
             Self::B4096 => 4096,
         }
     }
+    /// Returns the MTU of exactly that many bytes, or `None` if InfiniBand has none.
     pub fn from_bytes(bytes: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|mtu| mtu.bytes() == bytes)
     }
 }
 
-/// A virtual lane, 0 to 15; lane 15 carries subnet management only.
+/// Virtual lane of a link: 0 (the default) to 14 carry data, and 15 carries subnet management only
+/// (IBTA 7.6).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct VirtualLane(pub u8);
 
-/// VLCap and OperationalVLs: a code, not a count (IBTA PortInfo; 1 = VL0 ... 5 = VL0-14).
+/// VLCap and OperationalVLs of PortInfo: a code from 1 to 5 for 1, 2, 4, 8 and 15 data lanes (IBTA
+/// 14.2.5.6).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct OperationalVls(u8);
 
 impl OperationalVls {
-    /// The single data lane that every port has.
+    /// Code 1: the single data lane, VL 0, that every port has.
     pub const VL0: Self = Self(1);
 
+    /// Returns the lanes of a code, or `None` if the code is outside 1 to 5.
     pub fn from_code(code: u8) -> Option<Self> {
         (1..=5).contains(&code).then_some(Self(code))
     }
+    /// Returns the code, from 1 to 5: no count of lanes.
     pub const fn code(self) -> u8 {
         self.0
     }
-    /// Returns the number of data lanes in operation.
+    /// Returns the number of data lanes in operation: 1, 2, 4, 8 or 15.
     pub const fn data_lanes(self) -> u8 {
         match self.0 {
             1 => 1,
@@ -232,10 +274,12 @@ impl OperationalVls {
 }
 
 /// Size in blocks of 64 bytes, the unit of receive buffers and flow-control credits (IBTA 7.9.3).
+/// The default is 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct CreditBlocks(pub u32);
 
 impl CreditBlocks {
+    /// Bytes of a block.
     pub const BLOCK_BYTES: u32 = 64;
     /// Returns the blocks that a packet of `bytes` needs, rounded up.
     pub const fn for_packet(bytes: u32) -> Self {

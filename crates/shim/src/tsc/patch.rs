@@ -3,7 +3,7 @@
 //!
 //! The trap handler notes each read that traps often. Later, a thread with the token turns the read
 //! into a jump to a thunk. No handler may run then, because it could have interrupted these very
-//! instructions. The thunk calls [`softband_tsc_entry`], runs the instructions that the jump
+//! instructions. The thunk calls `softband_tsc_entry`, runs the instructions that the jump
 //! covers, and jumps back. A read that cannot be rewritten safely (see [`super::site`]) continues
 //! to trap. Simulated time is the same either way.
 
