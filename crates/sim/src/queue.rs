@@ -47,9 +47,11 @@ impl<E: Copy> EventQueue<E> {
     /// Shortest and longest day: 2^8 and 2^16 picoseconds.
     const DAY_BITS: (u32, u32) = (8, Rank::TIME_BITS);
 
-    /// Creates a queue for `nodes` nodes, each with an event about every half microsecond. A day
-    /// then has about eight events, or twenty where many nodes do the same. With fewer events per
-    /// day, the lists of a large fabric fill too many cache lines.
+    /// Creates a queue for `nodes` nodes, each with an event about every half microsecond. Other
+    /// numbers of nodes and events are correct, but slower.
+    ///
+    /// A day of the calendar then has about eight events, or twenty if many nodes do the same. With
+    /// fewer events per day, the lists of a large fabric fill too many cache lines.
     pub fn for_nodes(nodes: usize) -> Self {
         let (shortest, longest) = Self::DAY_BITS;
         let day_bits = (22_u32).saturating_sub(nodes.max(1).ilog2()).clamp(shortest, longest);
@@ -77,14 +79,20 @@ impl<E: Copy> EventQueue<E> {
         self.insert(time, node, Class::Own, event);
     }
 
-    /// Schedules an event that comes to a node from `source`. Each node numbers the ways to it on
-    /// which nothing overtakes.
+    /// Schedules an event that comes to a node from `source`, a number below 65,534. Each node
+    /// numbers the ways to it on which nothing overtakes.
+    ///
+    /// # Panics
+    /// Like [`push`](Self::push), or if `source` is 65,534 or more.
     #[inline]
     pub fn push_from(&mut self, time: SimTime, node: u32, source: u16, event: E) {
         self.insert(time, node, Class::From(source), event);
     }
 
     /// Schedules an event that must see all other events of that instant at the node.
+    ///
+    /// # Panics
+    /// Like [`push`](Self::push).
     pub fn push_last(&mut self, time: SimTime, node: u32, event: E) {
         self.insert(time, node, Class::Last, event);
     }
@@ -135,12 +143,14 @@ impl<E: Copy> EventQueue<E> {
         SimTime::from_picos(day << self.day_bits | rank.time_of_day())
     }
 
-    /// Takes out the earliest event and moves `now` to it.
+    /// Takes out the earliest event and moves `now` to its time. Returns `None` if no event is
+    /// left.
     pub fn pop(&mut self) -> Option<(SimTime, E)> {
         self.pop_until(SimTime::MAX)
     }
 
-    /// Takes out the earliest event, if it is not later than `last`, and moves `now` to it.
+    /// Takes out the earliest event, if it is not later than `last`, and moves `now` to its time.
+    /// Otherwise it changes nothing and returns `None`.
     #[inline]
     pub fn pop_until(&mut self, last: SimTime) -> Option<(SimTime, E)> {
         if !self.fresh.is_empty() {
@@ -190,6 +200,7 @@ impl<E: Copy> EventQueue<E> {
         true
     }
 
+    /// Returns the time of the earliest event, or `None` if no event is left.
     pub fn next_time(&self) -> Option<SimTime> {
         let of_today = self.left.last().into_iter().chain(self.fresh.peek().map(|fresh| &fresh.entry));
         if let Some(first) = of_today.min_by_key(|entry| entry.rank) {
@@ -211,12 +222,12 @@ impl<E: Copy> EventQueue<E> {
         earliest
     }
 
-    /// Returns the time of the last event taken out.
+    /// Returns the time of the last event taken out, or zero before the first.
     pub fn now(&self) -> SimTime {
         self.now
     }
 
-    /// Returns the node of the last event taken out.
+    /// Returns the node of the last event taken out, or 0 before the first.
     pub fn node(&self) -> u32 {
         self.node
     }

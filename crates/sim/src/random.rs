@@ -1,6 +1,7 @@
 //! Seeded random streams: one number replays a run.
 
-/// SplitMix64 (Steele, Lea, Flood 2014): small, fast, and the same on every machine.
+/// Stream of pseudo-random numbers: SplitMix64 (Steele, Lea, Flood 2014). It is small, fast, and
+/// the same on every machine.
 #[derive(Clone, Debug)]
 pub struct RandomStream(u64);
 
@@ -12,6 +13,7 @@ impl RandomStream {
         random
     }
 
+    /// Returns the next number, uniform over all values of 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;

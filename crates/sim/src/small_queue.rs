@@ -3,15 +3,17 @@
 
 use std::collections::VecDeque;
 
-/// Item with the key that orders it.
+/// Item with the key that orders it in a [`SmallQueue`].
 pub trait Keyed {
+    /// Type of the key. Its order is the order of the queue.
     type Key: Ord;
 
+    /// Returns the key. It must not change while the item is in a queue.
     fn key(&self) -> Self::Key;
 }
 
 /// Queue in the order of the keys; items with equal keys keep the order in which they came. The
-/// first `N` items stand in place, later ones in `far`.
+/// first `N` items, at most 255, stand in place. Later items stand in a list on the heap.
 #[derive(Clone, Debug)]
 pub struct SmallQueue<T, const N: usize> {
     near: [T; N],
@@ -72,26 +74,31 @@ impl<T: Copy + Default + Keyed, const N: usize> SmallQueue<T, N> {
         self.far.get_or_insert_default()
     }
 
+    /// Returns the number of items, in place and on the heap.
     #[inline]
     pub fn len(&self) -> usize {
         usize::from(self.count) + self.far.as_ref().map_or(0, |far| far.len())
     }
 
+    /// Checks whether the queue has no item.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Checks whether all places in `near` are taken.
+    /// Checks whether all `N` places are taken. A full queue still accepts items, at a higher cost.
     #[inline]
     pub fn is_full(&self) -> bool {
         usize::from(self.count) == N
     }
 
+    /// Returns the item with the smallest key that came first, or `None` if the queue is empty.
     #[inline]
     pub fn first(&self) -> Option<&T> {
         if self.count == 0 { None } else { Some(&self.near[0]) }
     }
 
+    /// Takes out the item with the smallest key that came first. Returns `None` if the queue is
+    /// empty.
     #[inline]
     pub fn pop_first(&mut self) -> Option<T> {
         if self.count == 0 {
@@ -118,11 +125,13 @@ impl<T: Copy + Default + Keyed, const N: usize> SmallQueue<T, N> {
         }
     }
 
+    /// Returns all items in the order of the queue.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.near[..usize::from(self.count)].iter().chain(self.far.iter().flat_map(|far| far.iter()))
     }
 
-    /// Returns the item at `index` in the order.
+    /// Returns the item at `index`, from 0, in the order of the queue, or `None` behind the last
+    /// item. The caller must not change its key.
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         match index.checked_sub(N) {
             None if index < usize::from(self.count) => Some(&mut self.near[index]),

@@ -3,21 +3,24 @@
 use crate::{BTH_BYTES, GRH_BYTES, ICRC_BYTES, XRC_ETH_BYTES};
 use softband_types::{Gid, Mtu};
 
-/// MAC header: both addresses and the type (IEEE 802.3, 3.2).
+/// MAC header in bytes: both addresses and the type (IEEE 802.3, 3.2).
 pub const MAC_BYTES: u32 = 14;
-/// Tag with a priority (IEEE 802.1Q, 9.6).
+/// Tag with a priority, in bytes (IEEE 802.1Q, 9.6).
 pub const TAG_BYTES: u32 = 4;
-/// Frame check sequence.
+/// Frame check sequence in bytes.
 pub const FCS_BYTES: u32 = 4;
-/// Shortest frame, from address to check sequence (IEEE 802.3, 4A.4.2).
+/// Shortest frame in bytes, from address to check sequence (IEEE 802.3, 4A.4.2).
 pub const FRAME_BYTES_MIN: u32 = 64;
-/// Preamble, start delimiter, and gap to the next frame. They take only link time.
+/// Preamble, start delimiter, and gap to the next frame, in bytes. They take only link time.
 pub const SPACING_BYTES: u32 = 8 + 12;
-/// Frame that pauses or resumes priorities (IEEE 802.1Q, clause 36).
+/// Frame that pauses or resumes priorities, in bytes (IEEE 802.1Q, clause 36).
 pub const PAUSE_FRAME_BYTES: u32 = FRAME_BYTES_MIN;
 
+/// IPv4 header without options, in bytes (RFC 791, 3.1).
 pub const IPV4_BYTES: u32 = 20;
+/// IPv6 header without extensions, in bytes (RFC 8200, 3).
 pub const IPV6_BYTES: u32 = 40;
+/// UDP header in bytes (RFC 768).
 pub const UDP_BYTES: u32 = 8;
 
 /// Bytes of a port's MTU beside a packet's payload, as the kernel counts them (`iboe_get_mtu`).
@@ -27,7 +30,8 @@ pub const OVERHEAD_BYTES: u32 = GRH_BYTES + UDP_BYTES + BTH_BYTES + XRC_ETH_BYTE
 /// IP protocol number of UDP.
 const PROTOCOL_UDP: u8 = 17;
 
-/// Returns the bytes of the IP header of a packet to `dgid`.
+/// Returns the bytes of the IP header of a packet to `dgid`: [`IPV4_BYTES`] if it stands for an
+/// IPv4 address, and otherwise [`IPV6_BYTES`].
 pub const fn ip_bytes(dgid: Gid) -> u32 {
     if dgid.ipv4().is_some() { IPV4_BYTES } else { IPV6_BYTES }
 }
@@ -39,11 +43,15 @@ pub fn mtu_of_port(ethernet_mtu_bytes: u32) -> Option<Mtu> {
     Mtu::ALL.into_iter().rev().find(|mtu| mtu.bytes() <= room)
 }
 
-/// Header fields that the sender of a datagram sets beside the addresses.
+/// Header fields that the sender of a datagram sets beside the addresses. The default of each field
+/// is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Way {
+    /// Traffic class of IPv6, or type of service of IPv4.
     pub traffic_class: u8,
+    /// Flow label of IPv6: the low 20 bits. IPv4 has none.
     pub flow_label: u32,
+    /// Hop limit of IPv6, or time to live of IPv4: number of hops, from 0 to 255.
     pub hop_limit: u8,
 }
 
@@ -82,8 +90,9 @@ fn ipv4_header(from: [u8; 4], to: [u8; 4], way: Way, udp_bytes: u16) -> [u8; 20]
     bytes
 }
 
-/// Returns the checksum of RFC 1071. It is 0 over a header that contains its own checksum.
-pub fn checksum(header: &[u8]) -> u16 {
+/// Returns the Internet checksum of a header with an even number of bytes (RFC 1071). It is 0 over
+/// a header that contains its own checksum.
+fn checksum(header: &[u8]) -> u16 {
     let words = header.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
     let mut sum: u32 = words.sum();
     while sum > 0xFFFF {
