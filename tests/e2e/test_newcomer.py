@@ -222,7 +222,7 @@ def test_a_run_says_how_far_it_is_in_plain_lines_where_there_is_no_terminal(soft
     monkeypatch.setenv("SOFTBAND_PROGRESS", "often")
     done = softband.command("model", "two-hosts", "stream", "--messages", "1", "--threads", "1", "--out", "m")
     assert done.returncode == 0
-    assert done.stderr.startswith("softband: warning: SOFTBAND_PROGRESS = often is not a number of seconds\n  help: write how many lie between")
+    assert done.stderr.startswith("softband: warning: SOFTBAND_PROGRESS = often is not a number of seconds\n  help: write the seconds between lines")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
