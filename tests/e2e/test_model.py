@@ -153,7 +153,7 @@ def test_a_fabric_that_comes_to_a_deadlock_is_told_by_its_ports_and_leaves_what_
     assert done.returncode == 2
     assert "warning: credit loop: s1/2" in done.stderr
     assert "deadlock, broken up by lifetime limits: s1/2 waits for credits of s2/3" in done.stderr
-    assert "what it did until then is in out" in done.stderr
+    assert "its results until then are in out" in done.stderr
     result = json.loads((softband.folder / "out" / "model.json").read_text())
     assert "RetryExceeded" in result["ended_by"]
     # Nobody waits to hear of what was posted and never done: only what was done counts.
@@ -171,10 +171,10 @@ def test_what_an_unfinished_run_did_takes_no_finished_ones_place(softband: Softb
     for _ in range(2):
         done = softband.command(*words)
         assert done.returncode == 2
-        assert "what it did until then is in out-unfinished" in done.stderr
+        assert "its results until then are in out-unfinished" in done.stderr
         assert (softband.folder / "out" / "model.json").read_bytes() == whole
     assert sorted(path.name for path in (softband.folder / "out-unfinished").iterdir()) == sorted(FILES)
-    assert "what it did until then is in out-unfinished" in softband.command(*words[:-1], "out/").stderr
+    assert "its results until then are in out-unfinished" in softband.command(*words[:-1], "out/").stderr
     assert sorted(path.name for path in (softband.folder / "out").iterdir()) == sorted(FILES)
 
 
