@@ -7,81 +7,122 @@ use softband_wire as wire;
 use softband_wire::ethernet::{self, Way};
 use std::num::NonZeroU32;
 
-/// Place of a packet in its message. An only packet is first and last.
+/// Place of a packet in its message. An only packet is first and last; a middle packet is neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
+    /// Whether the packet begins its message.
     pub first: bool,
+    /// Whether the packet ends its message.
     pub last: bool,
 }
 
-/// RDMA extended transport header.
+/// RDMA extended transport header, RETH: memory of the responder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteRange {
+    /// First byte, as the region or window of `rkey` names it.
     pub address: u64,
+    /// R_Key of a memory region or window.
     pub rkey: u32,
+    /// Length of the whole message in bytes, from 0 to 2^31.
     pub len_bytes: u32,
 }
 
 /// Reason why a responder refuses a request (IBTA 9.7.5.2.8, NAK codes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NakCode {
+    /// The packet's PSN is later than the expected PSN: an earlier packet is lost.
     PsnSequenceError,
+    /// The responder does not support the request, or its length does not fit.
     InvalidRequest,
+    /// The R_Key does not permit the request at its address.
     RemoteAccessError,
+    /// The responder cannot complete the request for a reason of its own.
     RemoteOperationalError,
 }
 
-/// Operation code, with the contents of its extended headers.
+/// Operation code, with the contents of its extended headers (IBTA 9.2 and 9.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketKind {
+    /// Part of a send.
     Send {
+        /// Place of the packet in its message.
         position: Position,
+        /// Immediate data, in host order, in the last packet of a message.
         immediate: Option<u32>,
-        /// Key to invalidate, in the last packet of a message.
+        /// R_Key to invalidate, in the last packet of a message.
         invalidate: Option<u32>,
     },
-    /// The first packet of a message carries the `range`.
+    /// Part of an RDMA write.
     Write {
+        /// Place of the packet in its message.
         position: Position,
+        /// Destination, in the first packet of a message.
         range: Option<RemoteRange>,
+        /// Immediate data, in host order, in the last packet of a message.
         immediate: Option<u32>,
     },
+    /// Request of an RDMA read.
     ReadRequest {
+        /// Memory that the responder reads.
         range: RemoteRange,
     },
+    /// Request of an atomic compare-and-swap of 8 bytes.
     CompareSwap {
+        /// Address of the word, a multiple of 8.
         address: u64,
+        /// R_Key of its region or window.
         rkey: u32,
+        /// Value that the word must have for the exchange, in host order.
         compare: u64,
+        /// New value of the word, in host order.
         swap: u64,
     },
+    /// Request of an atomic addition to 8 bytes.
     FetchAdd {
+        /// Address of the word, a multiple of 8.
         address: u64,
+        /// R_Key of its region or window.
         rkey: u32,
+        /// Summand in host order. The sum wraps round.
         add: u64,
     },
+    /// Request of an atomic write of 8 bytes.
     AtomicWrite {
+        /// Address of the word, a multiple of 8.
         address: u64,
+        /// R_Key of its region or window.
         rkey: u32,
+        /// New value of the word, in host order.
         value: u64,
     },
+    /// Unreliable datagram: a whole message.
     Datagram {
+        /// Q_Key that the receiving QP must have.
         qkey: QKey,
+        /// Immediate data, in host order.
         immediate: Option<u32>,
     },
+    /// Part of the data of an RDMA read.
     ReadResponse {
+        /// Place of the packet in the response.
         position: Position,
     },
+    /// Response to an atomic operation.
     AtomicAck {
+        /// Value of the word before the operation, in host order.
         original: u64,
     },
+    /// Acknowledgement of all packets up to its PSN.
     Ack,
+    /// Negative acknowledgement, with its reason.
     Nak(NakCode),
-    /// The requester waits for the time of this code in the RNR timer table.
+    /// Negative acknowledgement of a message without a receive request (receiver not ready).
     RnrNak {
+        /// Code of the requester's wait, from 0 to 31: see
+        /// [`rnr_wait`](crate::transport::rnr_wait).
         timer_code: u8,
     },
-    /// A CN packet: it carries a BECN and nothing else.
+    /// CN packet (IBTA annex A10): it carries a BECN and nothing else.
     CongestionNotification,
 }
 
@@ -119,45 +160,61 @@ const fn immediate_bytes_of(immediate: &Option<u32>) -> u32 {
     if immediate.is_some() { wire::IMM_DT_BYTES } else { 0 }
 }
 
-/// Number of a shared receive queue, 24 bits.
+/// Number of a shared receive queue in packets of extended reliable connections, 24 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SrqNumber(NonZeroU32);
 
 impl SrqNumber {
+    /// Makes the number of a queue, from 0 to 2^24 - 1.
     pub fn new(number: u32) -> Self {
         Self(NonZeroU32::MIN.saturating_add(number))
     }
 
+    /// Returns the number, from 0 to 2^24 - 1.
     pub fn get(self) -> u32 {
         self.0.get() - 1
     }
 }
 
-/// Packet between two queue pairs. It fits into two cache lines, because many are under way.
+/// Packet between two queue pairs: the meaning of its headers, and its payload. It fits into two
+/// cache lines, because many packets are under way.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Packet {
+    /// Source LID: port that sends the packet.
     pub slid: Lid,
+    /// Destination LID: a port, or a multicast group.
     pub dlid: Lid,
+    /// Service level, from which each port derives a virtual lane.
     pub service_level: ServiceLevel,
+    /// Partition key of the sender.
     pub pkey: PKey,
+    /// QP that sends the packet.
     pub source: Qpn,
+    /// QP that receives the packet.
     pub destination: Qpn,
+    /// Packet sequence number. Responses have the PSN of their request.
     pub psn: Psn,
+    /// Whether the sender requests an acknowledgement (AckReq of the BTH).
     pub ack_request: bool,
+    /// Whether the receiver's completion raises a solicited event (SE of the BTH).
     pub solicited: bool,
-    /// Forward explicit congestion notification: a switch on its way was congested.
+    /// Forward explicit congestion notification: a switch on the packet's way was congested (IBTA
+    /// annex A10).
     pub fecn: bool,
-    /// Backward explicit congestion notification: a packet to the peer met congestion.
+    /// Backward explicit congestion notification: an earlier packet to the peer met congestion.
     pub becn: bool,
+    /// Global route header, if the packet has one. On Ethernet it becomes an IP header.
     pub grh: Option<GlobalRoute>,
     /// Number of the shared receive queue, in requests of extended reliable connections.
     pub xrc_srq: Option<SrqNumber>,
+    /// Operation code and extended headers.
     pub kind: PacketKind,
+    /// Payload, or `None` for a packet without payload.
     pub payload: Option<PayloadSlice>,
 }
 
-/// Pool of packets, for reuse.
+/// Pool of packets, for reuse. It keeps at most 4,096 packets.
 #[derive(Default)]
 pub struct PacketPool {
     #[allow(clippy::vec_box)] // packets keep their addresses
@@ -168,6 +225,7 @@ impl PacketPool {
     /// Largest number of packets kept: more than come and go within a while.
     const SPARE_MAX: usize = 4_096;
 
+    /// Puts a packet into a box from the pool, or into a new box if the pool is empty.
     pub fn place(&mut self, packet: Packet) -> Box<Packet> {
         match self.spare.pop() {
             Some(mut place) => {
@@ -178,6 +236,7 @@ impl PacketPool {
         }
     }
 
+    /// Returns a box to the pool and drops its payload.
     pub fn take_back(&mut self, mut place: Box<Packet>) {
         if self.spare.len() < Self::SPARE_MAX {
             place.payload = None;
@@ -187,6 +246,7 @@ impl PacketPool {
 }
 
 impl Packet {
+    /// Returns the bytes of payload, without padding.
     pub fn payload_bytes(&self) -> u32 {
         self.payload.as_ref().map_or(0, |payload| payload.len)
     }
@@ -213,7 +273,8 @@ impl Packet {
         wire::BTH_BYTES + xrc + self.kind.header_bytes() + self.payload_bytes().next_multiple_of(4) + wire::ICRC_BYTES
     }
 
-    /// Returns the bytes before the payload of a received datagram, if it has a global route.
+    /// Returns the 40 bytes before the payload of a received datagram, or `None` if the packet has
+    /// no global route. `source` is the GID of the sending port.
     pub fn route_header(&self, framing: Framing, source: Gid) -> Option<[u8; 40]> {
         let route = self.grh.as_ref()?;
         let bytes = self.transport_bytes();

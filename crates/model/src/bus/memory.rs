@@ -14,6 +14,7 @@ pub struct MemoryController {
 }
 
 impl MemoryController {
+    /// Creates the memory of a host without load.
     pub fn new(part: &MemoryPart) -> Self {
         Self {
             read_latency: part.read_latency,

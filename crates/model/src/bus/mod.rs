@@ -32,11 +32,12 @@ pub struct Bus {
 /// Busy time of each limit on an HCA's path to memory, since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BusUsage {
-    /// Slot directions towards the HCA and away from it, if each direction has its own (PCI
-    /// Express).
+    /// Time of data towards the HCA, on a slot with a rate for each direction (PCI Express).
     pub slot_reads: SimDuration,
+    /// Time of data away from the HCA, on a slot with a rate for each direction.
     pub slot_writes: SimDuration,
-    /// Bus that all cards share (PCI-X), or bridge behind it, both directions together.
+    /// Time of the bus that all cards share (PCI-X), or of the bridge behind it, both directions
+    /// together.
     pub shared: SimDuration,
     /// Time in which all read requests were under way and another request waited for a place.
     pub read_waits: SimDuration,
@@ -50,6 +51,7 @@ pub struct SharedBus {
 }
 
 impl SharedBus {
+    /// Creates the resources of a bus without load.
     pub fn new(part: &BusPart) -> Self {
         Self { lines: Shared::default(), bridge: SharedRate::new(part.bridge.and_then(|bridge| bridge.bytes_per_second)) }
     }
@@ -66,8 +68,8 @@ enum Segment {
 }
 
 impl Bus {
-    /// Creates the bus of an HCA that keeps `outstanding_reads` requests of `read_request_bytes` in
-    /// flight. `part` is the bus as both ends have trained.
+    /// Creates the bus of an HCA that keeps up to `outstanding_reads` requests of
+    /// `read_request_bytes` in flight. `part` is the bus as both ends have trained.
     pub fn new(part: &BusPart, read_request_bytes: u32, outstanding_reads: u32) -> Self {
         let least = match part.slot {
             Slot::PciExpress(_) => 64,

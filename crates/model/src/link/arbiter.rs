@@ -73,26 +73,39 @@ struct Lane {
 /// Packet that waits for its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
+    /// Number of the packet, of the caller's choice.
     pub packet: u32,
+    /// Credits that the packet needs.
     pub blocks: CreditBlocks,
 }
 
 /// Decision of the arbiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
+    /// A packet may go.
     Send {
+        /// Number of the packet.
         packet: u32,
+        /// Virtual lane of the packet.
         lane: VirtualLane,
+        /// Whether the lane counts as congested, so a switch may mark the packet.
         congested: bool,
     },
-    /// Packets wait on these lanes (by bit), but none has its credits.
+    /// Packets wait, but none has its credits.
     Stalled {
+        /// Lanes on which packets wait, by bit.
         lanes: u16,
     },
+    /// No packet waits.
     Idle,
 }
 
 impl Arbiter {
+    /// Creates the arbiter of a port with `lanes` data lanes (1 to 15) and `inputs` inputs (1 to
+    /// 255).
+    ///
+    /// # Panics
+    /// If there are more than 255 inputs.
     pub fn new(lanes: u8, inputs: usize) -> Self {
         let lane = || Lane { inputs: Inputs::default(), input_next: 0, blocks: 0, starved_since: SimTime::ZERO };
         Self {
@@ -126,6 +139,8 @@ impl Arbiter {
         self.counts_packets = true;
     }
 
+    /// Adds a packet behind those of the same lane and input. `packet` is a number of the caller's
+    /// choice.
     pub fn enqueue(&mut self, lane: VirtualLane, input: usize, packet: u32, blocks: CreditBlocks) {
         let inputs = usize::from(self.inputs);
         let queue = self.lane_mut(lane.0);

@@ -64,6 +64,7 @@ impl CreditLedger {
         available >= blocks.0 as i32 || available == self.full
     }
 
+    /// Takes the credits of a packet that starts. [`CreditLedger::permits`] must permit it.
     pub fn consume(&mut self, lane: VirtualLane, blocks: CreditBlocks) {
         debug_assert!(self.permits(lane, blocks));
         *self.available_mut(lane) -= blocks.0 as i32;

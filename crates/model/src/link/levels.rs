@@ -9,6 +9,7 @@ use softband_types::{OperationalVls, ServiceLevel, VirtualLane};
 pub struct Sl2Vl([u8; Self::LEVELS]);
 
 impl Sl2Vl {
+    /// Number of service levels.
     pub const LEVELS: usize = 16;
     /// Table in which each level has the lane of its number.
     pub const IDENTITY: Self = Self([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);

@@ -24,23 +24,23 @@ use softband_types::{CreditBlocks, LinkRate, Mtu, OperationalVls, ServiceLevel, 
 use softband_wire as wire;
 
 /// Returns the time that a packet of `bytes` (LRH to VCRC, or address to check sequence) occupies a
-/// link.
+/// link. Delimiters and gaps of the framing count as well: 8 bytes on InfiniBand, 20 on Ethernet.
 pub fn serialisation(rate: LinkRate, framing: Framing, bytes: u32) -> SimDuration {
     SimDuration::from_picos(rate.picos_of_bytes(bytes + framing.spacing_bytes()))
 }
 
-/// Returns one symbol time: a byte on one lane. It is the tick of `port_xmit_wait`.
+/// Returns a symbol time: a byte on a single lane. It is the tick of `port_xmit_wait`.
 pub fn symbol_time(rate: LinkRate) -> SimDuration {
     SimDuration::from_picos(rate.picos_of_symbol())
 }
 
-/// Returns the lane of a service level: the same number, folded into the operational lanes.
+/// Returns the default lane of a service level: the same number, folded into the operational lanes.
 pub const fn lane_of(service_level: ServiceLevel, vls: OperationalVls) -> VirtualLane {
     let lanes = vls.data_lanes();
     VirtualLane(if lanes.is_power_of_two() { service_level.0 & (lanes - 1) } else { service_level.0 % lanes })
 }
 
-/// Returns the blocks of one lane. A port's receive buffer is divided permanently among its
+/// Returns the blocks of each lane. A port's receive buffer is divided permanently among its
 /// operational data lanes.
 pub const fn blocks_per_lane(port_buffer_bytes: u32, vls: OperationalVls) -> CreditBlocks {
     CreditBlocks(port_buffer_bytes / CreditBlocks::BLOCK_BYTES / vls.data_lanes() as u32)

@@ -25,6 +25,7 @@ pub struct PauseLedger {
 }
 
 impl PauseLedger {
+    /// Checks whether `lane` may send, as of the last [`collect`](Self::collect).
     pub fn permits(&self, lane: VirtualLane) -> bool {
         self.paused & 1 << lane.0 == 0
     }
@@ -35,6 +36,7 @@ impl PauseLedger {
         self.coming.push_back((arrival, lane.0, pauses));
     }
 
+    /// Applies all frames that have arrived by `now`.
     pub fn collect(&mut self, now: SimTime) {
         while let Some(&(arrival, lane, pauses)) = self.coming.front() {
             if arrival > now {
@@ -51,6 +53,7 @@ impl PauseLedger {
         self.collected + self.coming.iter().take_while(|(arrival, ..)| *arrival <= now).count() as u64
     }
 
+    /// Returns the arrival of the next frame, or `None` if no frame is on its way.
     pub fn next_change(&self) -> Option<SimTime> {
         self.coming.front().map(|first| first.0)
     }
@@ -68,12 +71,15 @@ pub struct Thresholds {
 /// Parameters of the time until a pause takes effect.
 #[derive(Clone, Copy, Debug)]
 pub struct PauseLoop {
+    /// Rate of the link.
     pub rate: LinkRate,
+    /// Framing of packets.
     pub framing: Framing,
-    /// One-way delay.
+    /// One-way delay of the cable.
     pub cable_delay: SimDuration,
     /// Time from a pause frame's arrival to the stop of its priority.
     pub response: SimDuration,
+    /// Largest frame in bytes.
     pub frame_bytes_max: u32,
 }
 
@@ -107,8 +113,11 @@ impl PauseLoop {
 pub enum Taken {
     /// The buffer had no room.
     Dropped,
-    /// The buffer has taken the frame. `pauses`: its lane must be paused from now on.
-    Kept { pauses: bool },
+    /// The buffer has taken the frame.
+    Kept {
+        /// Whether its lane must be paused from now on.
+        pauses: bool,
+    },
 }
 
 /// Receive buffer of a port: the fill level of each lane, and the lanes that it has paused.
@@ -126,6 +135,7 @@ impl ReceiveBuffer {
         Self { held: [0; LANES], capacity: capacity.0, thresholds, paused: 0 }
     }
 
+    /// Takes a frame of `blocks`, or drops it if the lane has no room.
     pub fn take(&mut self, lane: VirtualLane, blocks: CreditBlocks) -> Taken {
         let held = &mut self.held[usize::from(lane.0)];
         if *held + blocks.0 > self.capacity {
@@ -153,6 +163,7 @@ impl ReceiveBuffer {
         self.thresholds.map_or(CreditBlocks(0), |thresholds| thresholds.resume_at)
     }
 
+    /// Returns the blocks that frames of `lane` hold.
     pub fn held(&self, lane: VirtualLane) -> CreditBlocks {
         CreditBlocks(self.held[usize::from(lane.0)])
     }

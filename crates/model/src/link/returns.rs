@@ -8,10 +8,12 @@
 use softband_sim::{Keyed, SimTime, SmallQueue};
 use softband_types::{CreditBlocks, VirtualLane};
 
-/// Packet that a port began to send last: its begin, and the time when its last bit leaves.
+/// Packet that a port began to send last.
 #[derive(Clone, Copy, Debug)]
 pub struct Sending {
+    /// Time when its first bit left.
     pub from: SimTime,
+    /// Time when its last bit leaves.
     pub until: SimTime,
 }
 

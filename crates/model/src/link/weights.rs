@@ -4,28 +4,32 @@
 use super::lane_of;
 use softband_types::{CreditBlocks, OperationalVls, ServiceLevel, VirtualLane};
 
-/// Line of a table: a lane, and the amount that it may send at its turn.
+/// Line of an arbitration table: a lane, and the amount that it may send at its turn (IBTA 7.6.9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeightedLane {
+    /// Data lane. Links with fewer lanes fold its number.
     pub lane: VirtualLane,
-    /// In units of 64 bytes. The lane sends whole packets while some of it is left, so a turn may
-    /// exceed it by a packet. The arbiter skips lines of weight 0.
+    /// Amount in units of 64 bytes, from 0 to 255. The lane sends whole packets while some of it is
+    /// left, so a turn may exceed it by a packet. The arbiter skips lines of weight 0.
     pub weight: u8,
 }
 
-/// VLArbitrationTable and VLHighLimit of a port.
+/// VLArbitrationTable and VLHighLimit of a port (IBTA 7.6.9).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArbitrationTables {
+    /// Table of high priority, with up to [`ArbitrationTables::LINES_MAX`] lines.
     pub high: Vec<WeightedLane>,
+    /// Table of low priority, with up to [`ArbitrationTables::LINES_MAX`] lines.
     pub low: Vec<WeightedLane>,
-    /// The low table gets a chance each time the high table has sent this many times 4 KiB. With 0
-    /// it gets it after each packet, with 255 never.
+    /// VLHighLimit: the low table gets a chance each time the high table has sent this many times 4
+    /// KiB. With 0 it gets a chance after each packet, with [`ArbitrationTables::UNLIMITED`] never.
     pub high_limit: u8,
 }
 
 impl ArbitrationTables {
     /// Largest number of lines of a table.
     pub const LINES_MAX: usize = 64;
+    /// VLHighLimit with which packets of the high table always go first.
     pub const UNLIMITED: u8 = 255;
 
     /// Returns the lanes, by bit, that have a weight in some line. No other lane of a link ever

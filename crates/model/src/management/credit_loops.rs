@@ -13,6 +13,7 @@ use softband_types::{OperationalVls, ServiceLevel, VirtualLane};
 /// next, the last for the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreditLoop {
+    /// Output ports of the loop: index of the switch, and port index from 0.
     pub ports: Vec<(usize, u8)>,
     /// Lanes on which this can happen: one lane for each port, in the order of the ports, for each
     /// loop through these ports.

@@ -13,18 +13,23 @@ use crate::link::{blocks_per_lane, mtu_that_fits};
 use softband_types::{Lid, Mtu, OperationalVls};
 use std::collections::VecDeque;
 
-/// Capabilities of one port's hardware, as the manager sees them.
+/// Capabilities of a port's hardware, as the manager sees them.
 #[derive(Clone, Copy, Debug)]
 pub struct PortCapabilities {
+    /// Data lanes that the port can operate (VLCap).
     pub vl_cap: OperationalVls,
+    /// Largest MTU of the port (MTUCap).
     pub mtu_max: Mtu,
+    /// Receive buffer of the port in bytes.
     pub port_buffer_bytes: u32,
 }
 
 /// Settings at which a link operates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkSettings {
+    /// Data lanes in operation (OperationalVLs).
     pub vls: OperationalVls,
+    /// MTU of the link (NeighborMTU).
     pub mtu: Mtu,
 }
 
@@ -45,7 +50,9 @@ pub fn link_settings(ends: [PortCapabilities; 2], max_op_vls: OperationalVls, mt
 /// Neighbour of a port, as the manager's sweep finds it: `neighbours[switch][port]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Neighbour {
+    /// Port without a cable.
     None,
+    /// Switch with this index.
     Switch(usize),
     /// End port with this LID.
     End(Lid),

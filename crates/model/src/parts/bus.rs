@@ -6,15 +6,20 @@ use std::fmt;
 /// Bus of an HCA: its slot, and the bridge between the slot and the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusPart {
+    /// Name of the part in the catalogue.
     pub name: String,
+    /// Slot that the card sits in.
     pub slot: Slot,
+    /// Bridge between slot and host bridge, or `None` for a slot at the host bridge itself.
     pub bridge: Option<Bridge>,
 }
 
 /// Slot for a card. Once a card sits in it, it holds the values that both have trained to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
+    /// PCI Express slot, for a single card.
     PciExpress(PciExpress),
+    /// PCI-X bus, for several cards.
     PciX(PciX),
 }
 
@@ -23,63 +28,83 @@ pub enum Slot {
 pub struct Bridge {
     /// Delay of each passage.
     pub delay: SimDuration,
-    /// Rate of payload, both directions together. `None`: more than its slot.
+    /// Rate of payload in bytes per second, both directions together. `None`: more than its slot.
     pub bytes_per_second: Option<u64>,
 }
 
-/// A PCI Express slot.
+/// PCI Express slot. Each direction has the full rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PciExpress {
-    /// 1 to 6.
+    /// Generation, from 1 to 6.
     pub generation: u8,
+    /// Number of lanes: a value of [`PciExpress::LANES`].
     pub lanes: u8,
-    /// Payload of one memory write.
+    /// Largest payload of a memory write in bytes: a power of two from 128 to 4096.
     pub max_payload_bytes: u32,
-    /// Header of a memory write; framing and check sums follow from the generation.
+    /// Header of a memory write in bytes: 12 for addresses of 32 bits, or 16. Framing and check
+    /// sums follow from the generation.
     pub write_header_bytes: u32,
-    /// Payload of one read completion.
+    /// Largest payload of a read completion in bytes: a power of two from 64 to
+    /// `max_payload_bytes`.
     pub completion_bytes: u32,
-    /// Header of a read completion.
+    /// Header of a read completion in bytes: 12.
     pub completion_header_bytes: u32,
-    /// Share of the raw rate taken by link-layer packets, in parts per million.
+    /// Share of the raw rate that link-layer packets take, in parts per million, up to 500,000.
     pub link_layer_ppm: u32,
 }
 
-/// A PCI-X bus: both directions and all ports of its cards share it.
+/// PCI-X bus: both directions and all ports of its cards share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PciX {
+    /// Clock of the bus.
     pub clock: PciXClock,
+    /// Bytes per clock: 4 or 8.
     pub width_bytes: u32,
-    /// Clocks for which a split read request has the bus: arbitration, address, attributes,
-    /// response, turn-around.
+    /// Clocks for which a split read request has the bus, from 1 to 1000: arbitration, address,
+    /// attributes, response, turn-around.
     pub request_clocks: u32,
-    /// Clocks for which a burst has the bus beside its data.
+    /// Clocks for which a burst has the bus beside its data, from 1 to 1000.
     pub burst_clocks: u32,
-    /// Payload of one write burst.
+    /// Payload of a write burst in bytes: a power of two from 128 to 4096.
     pub write_burst_bytes: u32,
 }
 
-/// The clocks of PCI-X; their names are rounded.
+/// Clock of a PCI-X bus, slowest first. The names are rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PciXClock {
+    /// 66.7 MHz: 15 ns per clock.
     Mhz66,
+    /// 100 MHz: 10 ns per clock.
     Mhz100,
+    /// 133.3 MHz: 7.5 ns per clock.
     Mhz133,
 }
 
-/// The edge of a card.
+/// Edge of a card: the kind of slot that it fits, and the most that it can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CardInterface {
-    PciExpress { generation: u8, lanes: u8 },
-    PciX { clock: PciXClock },
+    /// PCI Express card.
+    PciExpress {
+        /// Latest generation of the card, from 1 to 6.
+        generation: u8,
+        /// Lanes of the card: a value of [`PciExpress::LANES`].
+        lanes: u8,
+    },
+    /// PCI-X card.
+    PciX {
+        /// Fastest clock of the card.
+        clock: PciXClock,
+    },
 }
 
 impl PciExpress {
+    /// All generations, 1 to 6.
     pub const GENERATIONS: std::ops::RangeInclusive<u8> = 1..=6;
+    /// All numbers of lanes that a slot can have.
     pub const LANES: [u8; 6] = [1, 2, 4, 8, 12, 16];
 
-    /// Returns the bytes per second each way after line coding. In generation 6, only those that
-    /// FLITs leave for packets.
+    /// Returns the bytes per second of each direction after line coding. In generation 6, it counts
+    /// only those that FLITs leave for packets.
     pub fn raw_bytes_per_second(&self) -> u64 {
         // Megatransfers per second and lane, of 1 bit each (PAM4 counted as two), and the share of
         // packet bytes: 8b/10b, 128b/130b, and 236 of the 256 bytes of a FLIT (PCI Express Base
@@ -95,20 +120,24 @@ impl PciExpress {
         u64::from(self.lanes) * megatransfers * 1_000_000 / 8 * part / whole
     }
 
-    /// Returns the bytes of a packet beside header and payload: framing, sequence number and check
-    /// sum. FLITs carry them for all packets.
+    /// Returns the bytes of a packet beside header and payload: 8 for framing, sequence number and
+    /// check sum. From generation 6 on it returns 0, because FLITs carry them for all packets.
     pub fn framing_bytes(&self) -> u32 {
         if self.generation < 6 { 8 } else { 0 }
     }
 }
 
 impl PciXClock {
+    /// All clocks, slowest first.
     pub const ALL: [Self; 3] = [Self::Mhz66, Self::Mhz100, Self::Mhz133];
 
+    /// Returns the clock that has this name in MHz (66, 100 or 133), or `None` for any other
+    /// number.
     pub fn of_mhz(mhz: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|clock| clock.mhz() == mhz)
     }
 
+    /// Returns the name in MHz: 66, 100 or 133.
     pub fn mhz(self) -> u32 {
         match self {
             Self::Mhz66 => 66,
@@ -117,6 +146,7 @@ impl PciXClock {
         }
     }
 
+    /// Returns the time of a clock.
     pub fn period(self) -> SimDuration {
         SimDuration::from_picos(match self {
             Self::Mhz66 => 15_000,
@@ -127,8 +157,8 @@ impl PciXClock {
 }
 
 impl Slot {
-    /// Returns the slot with a card in it: the lesser of both. Returns `None` if the card is of
-    /// another kind.
+    /// Returns the slot with a card in it: the lesser of both in each respect. Returns `None` if
+    /// the card is of another kind.
     pub fn train(self, card: CardInterface) -> Option<Self> {
         match (self, card) {
             (Self::PciExpress(slot), CardInterface::PciExpress { generation, lanes }) => {
@@ -140,7 +170,7 @@ impl Slot {
         }
     }
 
-    /// Returns the card that the slot is made for.
+    /// Returns a card that makes full use of the slot.
     pub fn interface(self) -> CardInterface {
         match self {
             Self::PciExpress(slot) => CardInterface::PciExpress { generation: slot.generation, lanes: slot.lanes },
@@ -150,11 +180,12 @@ impl Slot {
 }
 
 impl CardInterface {
+    /// Checks whether the card fits the slot: both are PCI Express, or both are PCI-X.
     pub fn is_kind_of(self, slot: Slot) -> bool {
         matches!((self, slot), (Self::PciExpress { .. }, Slot::PciExpress(_)) | (Self::PciX { .. }, Slot::PciX(_)))
     }
 
-    /// Returns the name of the card's kind.
+    /// Returns the name of the card's kind for messages: `PCI Express` or `PCI-X`.
     pub fn kind(self) -> &'static str {
         match self {
             Self::PciExpress { .. } => "PCI Express",

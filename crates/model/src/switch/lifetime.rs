@@ -8,16 +8,18 @@ use softband_sim::SimDuration;
 pub struct LifetimeCode(u8);
 
 impl LifetimeCode {
+    /// Code 20: no limit.
     pub const INFINITE: Self = Self(20);
 
-    /// Creates a lifetime from its code. Returns `None` if the code is invalid.
+    /// Creates a lifetime from its code, from 0 to 20. Returns `None` for any other code.
     pub const fn new(code: u8) -> Option<Self> {
         if code <= 20 { Some(Self(code)) } else { None }
     }
+    /// Returns the code, from 0 to 20.
     pub const fn code(self) -> u8 {
         self.0
     }
-    /// Returns the limit, or `None` without a limit.
+    /// Returns the limit, 4.096 us x 2^code, or `None` for code 20.
     pub const fn limit(self) -> Option<SimDuration> {
         if self.0 >= Self::INFINITE.0 { None } else { Some(SimDuration::from_nanos(4_096 << self.0)) }
     }

@@ -5,15 +5,17 @@ use softband_types::CreditBlocks;
 /// Threshold, Packet_Size and Marking_Rate of all switches. Credit starvation is not modelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkingSettings {
-    /// 0 marks nothing; 1 (late) to 15 (soon), in equal steps.
+    /// Threshold: 0 marks nothing; 1 (late) to 15 (soon), in equal steps.
     pub threshold: u8,
-    /// Least size of a packet to be marked.
+    /// Packet_Size: least size of a packet to be marked.
     pub packet_size: CreditBlocks,
-    /// Packets between two marked packets, of those that could be marked.
+    /// Marking_Rate: packets between two marked packets, of those that could be marked. 0 marks all
+    /// of them.
     pub marking_rate: u16,
 }
 
 impl MarkingSettings {
+    /// Largest threshold.
     pub const THRESHOLD_MAX: u8 = 15;
 
     /// Returns the amount that may wait behind a packet on a lane before the lane counts as

@@ -11,7 +11,7 @@ use softband_sim::{SimDuration, SimTime};
 use softband_types::{Lid, LinkSpeed};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A switch's forwarding table and timing.
+/// Forwarding tables and timing of a switch.
 pub struct Switch {
     /// Output port (0-based) of each unicast LID; `NOWHERE` if none was set.
     lft: Vec<u8>,
@@ -31,12 +31,13 @@ struct MulticastEntry {
 const NOWHERE: u8 = u8::MAX;
 
 impl Switch {
+    /// Creates a switch with empty tables.
     pub fn new(part: &SwitchPart) -> Self {
         Self { lft: Vec::new(), mft: BTreeMap::new(), forward_latency: part.forward_latency.clone() }
     }
 
-    /// Sets the entry of `lid` in the linear forwarding table to the output with this 0-based
-    /// index.
+    /// Sets the entry of `lid` in the linear forwarding table to the output with this index, from 0
+    /// to 254.
     pub fn set_route(&mut self, lid: Lid, output: u8) {
         let index = usize::from(lid.0);
         if self.lft.len() <= index {
@@ -45,7 +46,7 @@ impl Switch {
         self.lft[index] = output;
     }
 
-    /// Returns the 0-based output of a packet for `lid`.
+    /// Returns the index of the output for `lid`, from 0, or `None` without an entry.
     pub fn route(&self, lid: Lid) -> Option<usize> {
         self.lft.get(usize::from(lid.0)).copied().filter(|output| *output != NOWHERE).map(usize::from)
     }

@@ -12,6 +12,7 @@ pub struct Placement {
 }
 
 impl Placement {
+    /// Adds a segment behind the others.
     pub fn push(&mut self, segment: Segment) {
         if self.first.is_none() {
             self.first = Some(segment);
@@ -20,6 +21,7 @@ impl Placement {
         }
     }
 
+    /// Returns the segments in the order of the payload.
     pub fn iter(&self) -> impl Iterator<Item = &Segment> {
         self.first.iter().chain(&self.rest)
     }
@@ -28,21 +30,33 @@ impl Placement {
 /// Effects when the last byte is in memory.
 #[derive(Clone, Debug)]
 pub enum DmaWriteEnd {
-    /// A request: the message's completion and the packet's acknowledgement, if they are due.
-    Request { completion: Option<Box<Completion>>, acknowledge: Option<Psn> },
-    /// A response to a read or atomic, and whether it is the last response.
-    Response { last: bool },
+    /// The packet is a request: the message's completion and the packet's acknowledgement, if they
+    /// are due.
+    Request {
+        /// Completion of the receive request, in the last packet of a message that takes it.
+        completion: Option<Box<Completion>>,
+        /// PSN of the acknowledgement that follows.
+        acknowledge: Option<Psn>,
+    },
+    /// The packet is a response to a read or atomic.
+    Response {
+        /// Whether it is the last response of its message.
+        last: bool,
+    },
 }
 
 /// Accepted packet on its way into memory.
 #[derive(Clone, Debug)]
 pub struct DmaWrite {
+    /// Destination in memory.
     pub placement: Placement,
+    /// Payload, or `None` for a packet without payload.
     pub payload: Option<PayloadSlice>,
     /// Whether this is the first packet of a message that takes a receive WQE.
     pub fetches_receive_wqe: bool,
     /// Whether this is the last packet of its message.
     pub last: bool,
+    /// Effects when the last byte is in memory.
     pub end: DmaWriteEnd,
 }
 
@@ -54,6 +68,7 @@ impl DmaWrite {
         is_moved || !matches!(self.end, DmaWriteEnd::Request { completion: None, acknowledge: None })
     }
 
+    /// Returns the bytes of payload.
     pub fn bytes(&self) -> u32 {
         self.payload.as_ref().map_or(0, |payload| payload.len)
     }

@@ -9,17 +9,20 @@ use crate::packet::{Packet, PacketKind};
 use softband_sim::{SimDuration, SimTime};
 use softband_types::{Lid, Psn};
 
-/// An entry of the congestion control table.
+/// Entry of the congestion control table: the pause after a packet, as a multiple of the packet's
+/// own time on the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CctEntry {
-    /// 2 bits.
+    /// CCT_Shift, from 0 to [`CctEntry::SHIFT_MAX`]: the time is divided by 2^shift.
     pub shift: u8,
-    /// 14 bits.
+    /// CCT_Multiplier, from 0 to [`CctEntry::MULTIPLIER_MAX`]. 0 means no pause.
     pub multiplier: u16,
 }
 
 impl CctEntry {
+    /// Largest CCT_Shift: 2 bits.
     pub const SHIFT_MAX: u8 = 3;
+    /// Largest CCT_Multiplier: 14 bits.
     pub const MULTIPLIER_MAX: u16 = (1 << 14) - 1;
 
     /// Returns the pause after a packet that took `time` on the link.
@@ -31,6 +34,7 @@ impl CctEntry {
 /// Unit that is slowed down as one flow (Port_Control).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
+    /// Each queue pair by itself.
     QueuePair,
     /// All queue pairs of a port on a service level.
     ServiceLevel,
@@ -39,14 +43,17 @@ pub enum Flow {
 /// CACongestionSetting, the same for all service levels, and the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InjectionSettings {
+    /// Unit that has an index of its own.
     pub flow: Flow,
+    /// Rise of the index with each BECN.
     pub ccti_increase: u8,
-    /// The last entry in use.
+    /// Largest index: the last entry of the table in use.
     pub ccti_limit: u16,
+    /// Least index.
     pub ccti_min: u8,
     /// Period after which indices fall by one, in steps of 1.024 us. With 0 they never fall.
     pub ccti_timer: u16,
-    /// Entries 0 to `ccti_limit` at least.
+    /// Congestion control table: entries 0 to `ccti_limit` at least.
     pub cct: Vec<CctEntry>,
 }
 
@@ -78,7 +85,7 @@ impl Throttle {
     }
 
     /// Returns the index as of `now`.
-    pub fn ccti(&mut self, settings: &InjectionSettings, now: SimTime) -> u16 {
+    pub(crate) fn ccti(&mut self, settings: &InjectionSettings, now: SimTime) -> u16 {
         let expiries = settings.expiries(now);
         let fallen = u16::try_from(expiries - self.expiries).unwrap_or(u16::MAX);
         let floor = u16::from(settings.ccti_min);

@@ -14,23 +14,30 @@ pub use dma_write::{DmaWrite, DmaWriteEnd, Placement};
 pub use injection::{CctEntry, Flow, InjectionSettings, Throttle, congestion_notification};
 pub use queue_pair::{Environment, QueuePair, Side};
 pub use requester::{Emission, Pending, Repeats, Requester, Retired};
-pub use responder::{Outcome, QpError, Reply, Responder, Response, response_packet};
+pub use responder::{Outcome, QpError, Responder, Response, response_packet};
 pub use timers::{AckTimer, local_ack_timeout, rnr_wait};
 
 use crate::parts::MessageGaps;
 use softband_sim::SimDuration;
 
-/// Kind of a message for the send engine. Each kind has its least gap.
+/// Kind of a message for the send engine. Each kind has its gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageKind {
+    /// Send.
     Send,
+    /// RDMA write.
     Write,
+    /// RDMA read.
     Read,
+    /// Atomic operation.
     Atomic,
+    /// Unreliable datagram.
     Datagram,
 }
 
 impl MessageKind {
+    /// Returns the least time from a message of this kind to the next message of the same
+    /// processing engine.
     pub const fn gap(self, gaps: &MessageGaps) -> SimDuration {
         match self {
             Self::Send => gaps.send,

@@ -7,35 +7,47 @@ use crate::verbs::api::{AddressVector, HostMemory, QpInit, QpModification, QpSna
 use crate::verbs::{ChunkPool, Verbs};
 use softband_types::{Access, HcaId, Lid, Mtu, PKey, PortNumber, ProcessId, Psn, QKey, QpState, Qpn};
 
-/// One side of a queue pair.
+/// Side of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
+    /// Side that sends requests.
     Requester,
+    /// Side that answers requests.
     Responder,
 }
 
 /// Surroundings that both sides need while they work.
 pub struct Environment<'a> {
+    /// Objects against which keys and handles are checked.
     pub verbs: &'a mut Verbs,
+    /// Memory of programs.
     pub memory: &'a mut dyn HostMemory,
+    /// Buffers for payload.
     pub chunks: &'a mut ChunkPool,
+    /// Boxes for packets.
     pub packets: &'a mut PacketPool,
-    /// LID of the queue pair's port.
+    /// LID of the QP's port.
     pub slid: Lid,
 }
 
-/// A queue pair.
+/// Queue pair: its attributes, and the state machines of both sides.
 pub struct QueuePair {
+    /// Process that created the QP.
     pub owner: ProcessId,
+    /// HCA of the QP.
     pub hca: HcaId,
+    /// Attributes as last modified. [`QueuePair::snapshot`] adds the present PSNs.
     pub attributes: QpSnapshot,
     /// Number of resets. Work that was under way before a reset is void after it.
     pub epoch: u32,
+    /// State of the send queue.
     pub requester: Requester,
+    /// State of the receive queue.
     pub responder: Responder,
 }
 
 impl QueuePair {
+    /// Creates a QP in state `Reset`.
     pub fn new(owner: ProcessId, hca: HcaId, qpn: Qpn, init: QpInit) -> Self {
         let attributes = initial_attributes(qpn, init);
         Self { owner, hca, attributes, epoch: 0, requester: Requester::default(), responder: Responder::default() }
@@ -75,6 +87,7 @@ impl QueuePair {
         self.requester.renew_retries(&self.attributes);
     }
 
+    /// Returns the attributes with the present PSNs, as `query_qp` does.
     pub fn snapshot(&self) -> QpSnapshot {
         QpSnapshot {
             receive_psn: self.responder.expected_psn(),

@@ -2,7 +2,8 @@
 
 use softband_sim::SimDuration;
 
-/// Returns the local ACK timeout of a 5-bit code: 4.096 us x 2^code, none for 0 (IBTA 9.7.6.1.3).
+/// Returns the local ACK timeout of a 5-bit code: 4.096 us x 2^code, up to 2.4 hours. Returns
+/// `None` for code 0: no timeout (IBTA 9.7.6.1.3).
 pub const fn local_ack_timeout(code: u8) -> Option<SimDuration> {
     match code {
         0 => None,
@@ -10,13 +11,13 @@ pub const fn local_ack_timeout(code: u8) -> Option<SimDuration> {
     }
 }
 
-/// Timer of an HCA for acknowledgements. The specification permits one to four times the time of
-/// the code.
+/// Timer of an HCA for acknowledgements. The specification permits an HCA to wait one to four times
+/// the time of the code. The default is [`AckTimer::SHORTEST`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckTimer {
-    /// Lower codes, except 0, count as this one.
+    /// Least code, from 0 to 31: lower codes, except 0, count as this code.
     pub code_min: u32,
-    /// Number of times that the code's time passes before a request is sent again.
+    /// Number of times that the code's time passes before the HCA sends again, from 1 to 4.
     pub periods: u32,
 }
 
@@ -30,8 +31,8 @@ impl AckTimer {
     /// Least timer that the specification permits.
     pub const SHORTEST: Self = Self { code_min: 0, periods: 1 };
 
-    /// Returns the time from the last progress until unacknowledged packets are sent again, none
-    /// for code 0.
+    /// Returns the time from the last progress until unacknowledged packets are sent again, or
+    /// `None` for code 0.
     pub fn wait(self, code: u8) -> Option<SimDuration> {
         local_ack_timeout(code)?;
         let code = self.code_min.min(31).max(u32::from(code)) as u8;
@@ -39,8 +40,8 @@ impl AckTimer {
     }
 }
 
-/// Returns the wait of a requester after an RNR NAK with this 5-bit code (IBTA 9.7.5.2.8, table of
-/// RNR timer values).
+/// Returns the wait of a requester after an RNR NAK with this 5-bit code: 10 us to 655 ms (IBTA
+/// 9.7.5.2.8, table of RNR timer values).
 pub const fn rnr_wait(code: u8) -> SimDuration {
     const HUNDREDTHS_OF_MILLIS: [u64; 32] = [
         65_536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1_024, 1_536, 2_048, 3_072, 4_096, 6_144, 8_192, 12_288,

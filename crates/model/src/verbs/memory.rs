@@ -7,13 +7,16 @@ use softband_types::{Access, HcaId, LKey, MrHandle, PdHandle, ProcessId, Qpn, Wc
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A span of a program's memory that has passed the access check.
+/// Span of a program's memory that has passed the access check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Region, which is checked again before bytes move: it may be deregistered meanwhile.
     pub mr: MrHandle,
+    /// Process of the memory.
     pub process: ProcessId,
+    /// First byte in the process's address space.
     pub address: u64,
+    /// Length in bytes.
     pub len_bytes: u32,
 }
 
@@ -35,7 +38,7 @@ impl MemoryRegion {
 
 /// Queue pair by which memory is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reach {
+pub(crate) struct Reach {
     pub hca: HcaId,
     pub pd: PdHandle,
     pub qpn: Qpn,
@@ -43,7 +46,7 @@ pub struct Reach {
 
 /// Access that a peer requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RemoteAccess {
+pub(crate) enum RemoteAccess {
     Read,
     Write,
     Atomic,
@@ -62,7 +65,7 @@ impl RemoteAccess {
 impl Verbs {
     /// Checks a local scatter/gather entry (IBTA 10.6.3): key, protection domain, bounds and, with
     /// `write`, the right to write.
-    pub fn check_local(&self, hca: HcaId, pd: PdHandle, entry: ScatterGatherEntry, write: bool) -> Option<Segment> {
+    pub(crate) fn check_local(&self, hca: HcaId, pd: PdHandle, entry: ScatterGatherEntry, write: bool) -> Option<Segment> {
         let ScatterGatherEntry { address, len_bytes, lkey: LKey(key) } = entry;
         let mr = self.mrs.get(key)?;
         if mr.hca != hca || mr.init.pd != pd || write && !mr.init.access.local_write {
@@ -73,7 +76,7 @@ impl Verbs {
     }
 
     /// Checks a peer's request: key, protection domain, bounds and right.
-    pub fn check_remote(&self, by: Reach, key: u32, iova: u64, len_bytes: u32, access: RemoteAccess) -> Option<Segment> {
+    pub(crate) fn check_remote(&self, by: Reach, key: u32, iova: u64, len_bytes: u32, access: RemoteAccess) -> Option<Segment> {
         if key & WINDOW_KEY != 0 {
             return self.check_window(by, key, iova, len_bytes, access);
         }
@@ -105,7 +108,7 @@ impl Verbs {
 
     /// Calls `each` with the checked parts of `entries` that hold bytes `offset..offset + len`.
     /// Returns `None` if a check fails.
-    pub fn walk_local(
+    pub(crate) fn walk_local(
         &self,
         hca: HcaId,
         pd: PdHandle,

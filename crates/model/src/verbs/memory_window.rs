@@ -13,45 +13,59 @@ use softband_types::{Access, HcaId, MrHandle, MwHandle, PdHandle, ProcessId, Qpn
 /// Bit that marks the keys of windows.
 pub(super) const WINDOW_KEY: u32 = 1 << 31;
 
-/// Type of a window.
+/// Type of a memory window (IBTA 10.6.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowType {
+    /// Type 1: any QP of the protection domain may use the window.
     One,
+    /// Type 2B: only the QP that bound the window may use it.
     Two,
 }
 
 /// A memory window.
 #[derive(Debug)]
 pub struct MemoryWindow {
+    /// Process that allocated the window.
     pub owner: ProcessId,
+    /// HCA of the window.
     pub hca: HcaId,
+    /// Protection domain of the window.
     pub pd: PdHandle,
+    /// Type 1 or 2.
     pub window_type: WindowType,
+    /// R_Key of the present binding.
     pub rkey: RKey,
+    /// Present binding, or `None` if the window is not bound.
     pub binding: Option<WindowBinding>,
 }
 
-/// Binding of a window.
+/// Binding of a memory window to a part of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowBinding {
+    /// Memory region.
     pub mr: MrHandle,
-    /// First byte, as the region names it.
+    /// First byte, as the region's `iova` counts.
     pub iova: u64,
+    /// Length in bytes, at least 1.
     pub len_bytes: u64,
+    /// Rights that the window grants.
     pub access: Access,
     /// Whether peers count from the window's first byte.
     pub zero_based: bool,
-    /// Queue pair that bound the window.
+    /// QP that bound the window.
     pub qpn: Qpn,
 }
 
 /// Bind or invalidation that is not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WindowFault;
+pub(crate) struct WindowFault;
 
 impl Verbs {
+    /// Allocates a memory window. Returns its handle and its first R_Key.
+    ///
     /// # Errors
-    /// `Unsupported` on an HCA without windows, `NoMemory` if it has no more.
+    /// `Unsupported` on an HCA without windows, `NoMemory` if the HCA has as many as it permits.
+    /// The errors of [`Self::pd`].
     pub fn alloc_mw(&mut self, owner: ProcessId, pd: PdHandle, window_type: WindowType) -> Result<(MwHandle, RKey), VerbsError> {
         let hca = self.pd(owner, pd)?.hca;
         let index = self.hca_index(hca)?;
@@ -68,6 +82,8 @@ impl Verbs {
         Ok((MwHandle(handle), rkey))
     }
 
+    /// Deallocates a memory window and ends its binding.
+    ///
     /// # Errors
     /// `Invalid` if the window does not exist, `Forbidden` if it belongs to another process.
     pub fn dealloc_mw(&mut self, owner: ProcessId, mw: MwHandle) -> Result<(), VerbsError> {
@@ -93,7 +109,7 @@ impl Verbs {
     /// # Errors
     /// If window, region and queue pair do not belong together, or the region does not allow the
     /// window's rights.
-    pub fn bind_window(&mut self, by: Reach, bind: &WindowBind) -> Result<(), WindowFault> {
+    pub(crate) fn bind_window(&mut self, by: Reach, bind: &WindowBind) -> Result<(), WindowFault> {
         let window = self.mws.get(bind.mw.0).ok_or(WindowFault)?;
         let same_key = window.rkey.0 >> 8 == bind.rkey.0 >> 8;
         let free = window.window_type == WindowType::One || window.binding.is_none();
@@ -134,7 +150,7 @@ impl Verbs {
     ///
     /// # Errors
     /// If the key does not name a window that this queue pair has bound.
-    pub fn invalidate(&mut self, by: Reach, rkey: RKey) -> Result<(), WindowFault> {
+    pub(crate) fn invalidate(&mut self, by: Reach, rkey: RKey) -> Result<(), WindowFault> {
         let (handle, window) = self.window_of(rkey.0).ok_or(WindowFault)?;
         let own = window.binding.is_some_and(|binding| binding.qpn == by.qpn);
         if window.hca != by.hca || window.pd != by.pd || window.window_type != WindowType::Two || !own {

@@ -9,8 +9,9 @@ mod table;
 mod transition;
 mod xrc;
 
-pub use memory::{ChunkPool, Reach, RemoteAccess, Segment};
-pub use memory_window::{MemoryWindow, WindowBinding, WindowFault, WindowType};
+pub use memory::{ChunkPool, Segment};
+pub(crate) use memory::{Reach, RemoteAccess};
+pub use memory_window::{MemoryWindow, WindowBinding, WindowType};
 pub use multicast::{Group, Multicast};
 pub use objects::{AddressHandle, CompletionQueue, Limits, MemoryRegion, ProtectionDomain, Verbs};
 pub use shared_receive_queue::SharedReceiveQueue;

@@ -5,11 +5,14 @@ use super::objects::Verbs;
 use softband_types::{Gid, HcaId, Lid, Qpn};
 use std::collections::BTreeMap;
 
-/// A group as an HCA knows it.
+/// Multicast group as an HCA knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Group {
+    /// HCA of the members.
     pub hca: HcaId,
+    /// Multicast LID of the group.
     pub mlid: Lid,
+    /// Multicast GID of the group.
     pub mgid: Gid,
 }
 
@@ -30,6 +33,7 @@ impl Multicast {
         self.groups.keys().filter(move |group| group.mlid == mlid).map(|group| group.hca)
     }
 
+    /// Checks whether a QP is a member of any group.
     pub fn is_attached(&self, hca: HcaId, qpn: Qpn) -> bool {
         self.groups.iter().any(|(group, members)| group.hca == hca && members.contains(&qpn))
     }
@@ -79,8 +83,10 @@ impl Verbs {
         Ok(())
     }
 
+    /// Detaches a QP from a group.
+    ///
     /// # Errors
-    /// `Invalid` if the queue pair is not attached.
+    /// `Invalid` if the QP is not attached.
     pub fn detach_multicast(&mut self, group: Group, qpn: Qpn) -> Result<(), VerbsError> {
         let members = self.multicast.groups.get_mut(&group).ok_or(VerbsError::Invalid)?;
         let at = members.iter().position(|member| *member == qpn).ok_or(VerbsError::Invalid)?;

@@ -15,7 +15,9 @@ use softband_types::{AhHandle, CqHandle, HcaId, LKey, MrHandle, MwHandle, PdHand
 /// 10.2.3).
 #[derive(Debug)]
 pub struct ProtectionDomain {
+    /// Process that allocated the domain.
     pub owner: ProcessId,
+    /// HCA of the domain.
     pub hca: HcaId,
     /// Number of objects that name the domain.
     pub users: u32,
@@ -25,11 +27,13 @@ pub struct ProtectionDomain {
 /// program.
 #[derive(Debug)]
 pub struct CompletionQueue {
+    /// Process that created the queue.
     pub owner: ProcessId,
+    /// HCA of the queue.
     pub hca: HcaId,
     /// Queue pairs that complete into the queue, counted once for each direction.
     pub users: u32,
-    /// Whether the queue has overrun. It takes no completions any more then.
+    /// Whether the queue has overrun. An overrun queue takes no more completions.
     pub failed: bool,
     armed_any: Option<SimTime>,
     armed_solicited: Option<SimTime>,
@@ -54,35 +58,47 @@ impl CompletionQueue {
     }
 }
 
-/// A registered span of a program's memory.
+/// Memory region: a registered span of a program's memory.
 #[derive(Debug)]
 pub struct MemoryRegion {
+    /// HCA of the region.
     pub hca: HcaId,
+    /// Owner, place and rights.
     pub init: MrInit,
     /// Number of memory windows that are bound to the region.
     pub windows: u32,
 }
 
-/// A destination for datagrams.
+/// Address handle: a destination for datagrams.
 #[derive(Debug)]
 pub struct AddressHandle {
+    /// Process that created the handle.
     pub owner: ProcessId,
+    /// Protection domain of the handle.
     pub pd: PdHandle,
+    /// Address of the receiver.
     pub vector: AddressVector,
 }
 
 /// Largest number of objects of each kind on an HCA.
 #[derive(Clone, Debug)]
 pub struct Limits {
+    /// Protection domains.
     pub pds: u32,
+    /// Completion queues.
     pub cqs: u32,
+    /// Entries of a completion queue.
     pub cqes: u32,
+    /// Memory regions.
     pub mrs: u32,
+    /// Address handles.
     pub ahs: u32,
+    /// Objects that not every HCA offers.
     pub optional: OptionalVerbs,
 }
 
 impl Limits {
+    /// Returns the limits of an HCA part.
     pub fn of(part: &HcaPart) -> Self {
         Self { pds: part.max_pd, cqs: part.max_cq, cqes: part.max_cqe, mrs: part.max_mr, ahs: part.max_ah, optional: part.optional.clone() }
     }
@@ -107,15 +123,24 @@ pub(super) fn take(used: &mut u32, limit: u32) -> Result<(), VerbsError> {
     Ok(())
 }
 
-/// All verbs objects of a fabric except its queue pairs.
+/// All verbs objects of a fabric except its queue pairs. Creation checks owners, limits and rights;
+/// destruction checks users.
 pub struct Verbs {
+    /// Protection domains.
     pub pds: Table<ProtectionDomain>,
+    /// Completion queues.
     pub cqs: Table<CompletionQueue>,
+    /// Memory regions. A region's handle is also its L_Key and R_Key.
     pub mrs: Table<MemoryRegion>,
+    /// Address handles.
     pub ahs: Table<AddressHandle>,
+    /// Shared receive queues.
     pub srqs: Table<SharedReceiveQueue>,
+    /// Memory windows.
     pub mws: Table<MemoryWindow>,
+    /// Domains of extended reliable connections.
     pub xrcds: Table<Xrcd>,
+    /// Multicast groups and their members.
     pub multicast: Multicast,
     pub(super) limits: Vec<Limits>,
     pub(super) in_use: Vec<InUse>,
@@ -145,7 +170,7 @@ impl Verbs {
     }
 
     /// Checks whether the HCA offers atomic writes.
-    pub fn offers_atomic_write(&self, hca: HcaId) -> bool {
+    pub(crate) fn offers_atomic_write(&self, hca: HcaId) -> bool {
         self.hca_index(hca).is_ok_and(|index| self.limits[index].optional.atomic_write)
     }
 
@@ -167,8 +192,10 @@ impl Verbs {
         if found.owner == owner { Ok(found) } else { Err(VerbsError::Forbidden) }
     }
 
+    /// Allocates a protection domain.
+    ///
     /// # Errors
-    /// `NoMemory` if the HCA has no more of them.
+    /// `NoMemory` if the HCA has as many as it permits, `Invalid` if there is no such HCA.
     pub fn alloc_pd(&mut self, owner: ProcessId, hca: HcaId) -> Result<PdHandle, VerbsError> {
         let index = self.hca_index(hca)?;
         take(&mut self.in_use[index].pds, self.limits[index].pds)?;
@@ -176,8 +203,10 @@ impl Verbs {
         self.pds.insert(pd).map(PdHandle).ok_or(VerbsError::NoMemory)
     }
 
+    /// Deallocates a protection domain.
+    ///
     /// # Errors
-    /// `Busy` while any object names it.
+    /// `Busy` while any object names it, and the errors of [`Self::pd`].
     pub fn dealloc_pd(&mut self, owner: ProcessId, pd: PdHandle) -> Result<(), VerbsError> {
         if self.pd(owner, pd)?.users > 0 {
             return Err(VerbsError::Busy);
@@ -202,8 +231,12 @@ impl Verbs {
         }
     }
 
+    /// Registers a memory region. Returns its handle and its keys.
+    ///
     /// # Errors
-    /// `Invalid` for rights that contradict each other or an address that wraps.
+    /// `Invalid` for an empty or wrapping span, for rights that contradict each other, or for a
+    /// protection domain of another HCA. `NoMemory` if the HCA has as many regions as it permits.
+    /// The errors of [`Self::pd`].
     pub fn register_mr(&mut self, hca: HcaId, init: MrInit) -> Result<(MrHandle, LKey, RKey), VerbsError> {
         let index = self.hca_index(hca)?;
         self.check_mr(hca, &init)?;
@@ -251,6 +284,8 @@ impl Verbs {
         Ok((LKey(mr.0), RKey(mr.0)))
     }
 
+    /// Deregisters a memory region. Its keys are invalid from now on.
+    ///
     /// # Errors
     /// `Invalid` if the region does not exist, `Forbidden` if it belongs to another process, `Busy`
     /// while a window is bound to it.
@@ -269,8 +304,11 @@ impl Verbs {
         Ok(())
     }
 
+    /// Creates a completion queue with room for `entries` completions, at least 1.
+    ///
     /// # Errors
-    /// `Invalid` for more entries than the HCA's queues hold.
+    /// `Invalid` for no entries or more entries than the HCA permits, `NoMemory` if the HCA has as
+    /// many queues as it permits.
     pub fn create_cq(&mut self, owner: ProcessId, hca: HcaId, entries: u32) -> Result<CqHandle, VerbsError> {
         let index = self.hca_index(hca)?;
         if entries == 0 || entries > self.limits[index].cqes {
@@ -290,8 +328,10 @@ impl Verbs {
         if entries == 0 || entries > self.limits[index].cqes { Err(VerbsError::Invalid) } else { Ok(()) }
     }
 
+    /// Destroys a completion queue.
+    ///
     /// # Errors
-    /// `Busy` while a queue pair completes into it.
+    /// `Busy` while a queue pair completes into it, and the errors of [`Self::cq`].
     pub fn destroy_cq(&mut self, owner: ProcessId, cq: CqHandle) -> Result<(), VerbsError> {
         if self.cq(owner, cq)?.users > 0 {
             return Err(VerbsError::Busy);
@@ -302,8 +342,11 @@ impl Verbs {
         Ok(())
     }
 
+    /// Creates an address handle.
+    ///
     /// # Errors
-    /// `NoMemory` if the HCA has no more of them.
+    /// `Invalid` for a service level above 15, `NoMemory` if the HCA has as many handles as it
+    /// permits. The errors of [`Self::pd`].
     pub fn create_ah(&mut self, owner: ProcessId, pd: PdHandle, vector: AddressVector) -> Result<AhHandle, VerbsError> {
         let index = self.pd(owner, pd)?.hca.0 as usize;
         if vector.service_level.0 > 15 {
@@ -315,6 +358,8 @@ impl Verbs {
         Ok(AhHandle(ah))
     }
 
+    /// Destroys an address handle.
+    ///
     /// # Errors
     /// `Invalid` if it does not exist, `Forbidden` if it belongs to another process.
     pub fn destroy_ah(&mut self, owner: ProcessId, ah: AhHandle) -> Result<(), VerbsError> {
@@ -330,7 +375,10 @@ impl Verbs {
         Ok(())
     }
 
-    /// Removes all objects of `owner`; its queue pairs must be gone already.
+    /// Removes all objects of `owner`. Its queue pairs must be gone already.
+    ///
+    /// # Panics
+    /// If a queue pair still uses an object.
     pub fn remove_owner(&mut self, owner: ProcessId) {
         let ahs: Vec<u32> = self.ahs.iter().filter(|(_, ah)| ah.owner == owner).map(|(handle, _)| handle).collect();
         let mrs: Vec<u32> = self.mrs.iter().filter(|(_, mr)| mr.init.owner == owner).map(|(handle, _)| handle).collect();

@@ -5,11 +5,14 @@ use super::objects::{Verbs, take};
 use softband_types::{HcaId, ProcessId, SrqHandle};
 use std::collections::VecDeque;
 
-/// A shared receive queue.
+/// Shared receive queue (IBTA 10.2.9).
 #[derive(Debug)]
 pub struct SharedReceiveQueue {
+    /// Process that created the queue.
     pub owner: ProcessId,
+    /// HCA of the queue.
     pub hca: HcaId,
+    /// Domain, sizes, and the domain of extended reliable connections.
     pub init: SrqInit,
     /// Number of queue pairs that take from the queue.
     pub users: u32,
@@ -78,9 +81,11 @@ impl Verbs {
         if found.owner == owner { Ok(found) } else { Err(VerbsError::Forbidden) }
     }
 
+    /// Creates a shared receive queue. Its limit is 0: it raises no event.
+    ///
     /// # Errors
-    /// `Unsupported` on an HCA without them, `Invalid` for more requests or entries than it takes,
-    /// `NoMemory` if it has no more.
+    /// `Unsupported` on an HCA without such queues, `Invalid` for more requests or entries than it
+    /// permits, `NoMemory` if it has as many queues as it permits. The errors of [`Self::pd`].
     pub fn create_srq(&mut self, owner: ProcessId, hca: HcaId, init: SrqInit) -> Result<SrqHandle, VerbsError> {
         let index = self.hca_index(hca)?;
         let limits = &self.limits[index].optional;
@@ -124,6 +129,8 @@ impl Verbs {
         Ok(())
     }
 
+    /// Returns the attributes and the limit of a queue.
+    ///
     /// # Errors
     /// `Invalid` if it does not exist, `Forbidden` if it belongs to another process.
     pub fn query_srq(&self, owner: ProcessId, srq: SrqHandle) -> Result<SrqSnapshot, VerbsError> {
@@ -131,8 +138,10 @@ impl Verbs {
         Ok(SrqSnapshot { hca: queue.hca, init: queue.init, limit: queue.limit })
     }
 
+    /// Destroys a queue and its waiting requests.
+    ///
     /// # Errors
-    /// `Busy` while a queue pair takes from it.
+    /// `Busy` while a queue pair takes from it, and the errors of [`Self::srq`].
     pub fn destroy_srq(&mut self, owner: ProcessId, srq: SrqHandle) -> Result<(), VerbsError> {
         if self.srq(owner, srq)?.users > 0 {
             return Err(VerbsError::Busy);

@@ -1,7 +1,7 @@
 //! A table of objects behind 32-bit handles. It detects stale handles.
 
 /// Table of objects. A handle has 23 bits of index (from 1 on) and 8 bits of generation, like the
-/// keys of HCAs. The highest bit stays free.
+/// keys of HCAs. The highest bit stays free, so no handle is 0.
 pub struct Table<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
@@ -37,23 +37,26 @@ impl<T> Table<T> {
         Some(index << 8 | u32::from(slot.generation))
     }
 
+    /// Returns the object of a handle, or `None` if the handle is stale.
     pub fn get(&self, handle: u32) -> Option<&T> {
         let slot = self.slots.get((handle >> 8) as usize)?;
         if slot.generation == handle as u8 { slot.value.as_ref() } else { None }
     }
 
     /// Returns the object at an index, of any generation, and its handle.
-    pub fn by_index(&self, index: u32) -> Option<(u32, &T)> {
+    pub(crate) fn by_index(&self, index: u32) -> Option<(u32, &T)> {
         let slot = self.slots.get(index as usize)?;
         slot.value.as_ref().map(|value| (index << 8 | u32::from(slot.generation), value))
     }
 
+    /// Returns the object of a handle, or `None` if the handle is stale.
     pub fn get_mut(&mut self, handle: u32) -> Option<&mut T> {
         let slot = self.slots.get_mut((handle >> 8) as usize)?;
         if slot.generation == handle as u8 { slot.value.as_mut() } else { None }
     }
 
-    /// Takes out the object; its handle is stale from now on.
+    /// Takes out the object of a handle; the handle is stale from now on. Returns `None` if it was
+    /// stale before.
     pub fn remove(&mut self, handle: u32) -> Option<T> {
         self.get(handle)?;
         let slot = &mut self.slots[(handle >> 8) as usize];
@@ -71,9 +74,11 @@ impl<T> Table<T> {
             .filter_map(|(index, slot)| slot.value.as_ref().map(|value| ((index as u32) << 8 | u32::from(slot.generation), value)))
     }
 
+    /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.len as usize
     }
+    /// Checks whether the table has no object.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -13,6 +13,7 @@ pub type XrcdKey = (u64, u64);
 /// several times.
 #[derive(Debug)]
 pub struct Xrcd {
+    /// HCA of the domain.
     pub hca: HcaId,
     key: Option<XrcdKey>,
     openers: Vec<ProcessId>,
@@ -23,15 +24,20 @@ pub struct Xrcd {
 /// Options to open a domain, as in `open(2)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XrcdOpen {
+    /// File that processes share, or `None` for a new domain without a file.
     pub key: Option<XrcdKey>,
+    /// Whether to create the domain if it does not exist (`O_CREAT`).
     pub create: bool,
+    /// Whether to fail if the domain exists (`O_EXCL`).
     pub exclusive: bool,
 }
 
 impl Verbs {
+    /// Opens a domain, or creates it.
+    ///
     /// # Errors
     /// `Unsupported` on an HCA without XRC, `Invalid` if the domain exists and must not, `Absent`
-    /// if it must exist and does not.
+    /// if it must exist and does not, `NoMemory` if the HCA has as many as it permits.
     pub fn open_xrcd(&mut self, owner: ProcessId, hca: HcaId, open: XrcdOpen) -> Result<XrcdHandle, VerbsError> {
         let index = self.hca_index(hca)?;
         let limit = self.limits[index].optional.max_xrcd;
@@ -64,8 +70,11 @@ impl Verbs {
         if found.openers.contains(&owner) { Ok(found) } else { Err(VerbsError::Forbidden) }
     }
 
+    /// Closes a domain once. The last opener destroys it.
+    ///
     /// # Errors
-    /// `Busy` if the last opener closes it while an object names it.
+    /// `Busy` if the last opener closes it while an object names it, and the errors of
+    /// [`Self::xrcd`].
     pub fn close_xrcd(&mut self, owner: ProcessId, xrcd: XrcdHandle) -> Result<(), VerbsError> {
         let domain = self.xrcd(owner, xrcd)?;
         let (last, used, hca) = (domain.openers.len() == 1, domain.users > 0, domain.hca);

@@ -11,7 +11,7 @@ use dragonfly::Dragonfly;
 use softband_types::{OperationalVls, ServiceLevel, VirtualLane};
 use torus::Torus;
 
-/// Rule by which the subnet manager chooses routes.
+/// Routing engine: rule by which the subnet manager chooses routes. The default is `MinimumHop`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Routing {
     /// The fewest hops, the lowest port on a tie.
@@ -34,6 +34,7 @@ pub enum Routing {
 }
 
 impl Routing {
+    /// All routing engines.
     pub const ALL: [Self; 6] = [Self::MinimumHop, Self::UpDown, Self::FatTree, Self::DimensionOrder, Self::Torus, Self::Dragonfly];
 
     /// Returns the name that fabric files use.
@@ -53,7 +54,8 @@ impl Routing {
         matches!(self, Self::Torus | Self::Dragonfly)
     }
 
-    /// Returns the engine of this name, or of OpenSM's name for it.
+    /// Returns the engine of this name, or of OpenSM's name for it (`minhop`, `updn`, `ftree`,
+    /// `dor`, `torus-2QoS`). Returns `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "minhop" => Some(Self::MinimumHop),
@@ -66,11 +68,12 @@ impl Routing {
     }
 }
 
-/// Reason why a routing engine cannot work on a fabric: the switch that it did not expect, and how
-/// it differs.
+/// Reason why a routing engine cannot work on a fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unroutable {
+    /// Index of the switch that the engine did not expect.
     pub switch: usize,
+    /// Difference from the switch that the engine expects, as a part of a sentence.
     pub why: &'static str,
 }
 

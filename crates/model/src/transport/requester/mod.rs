@@ -78,23 +78,30 @@ pub struct Repeats {
     /// Times that the requester went back to an earlier packet: after a NAK, a missing response or
     /// a timeout.
     pub retransmissions: u64,
+    /// Times that no response came within the local ACK timeout.
     pub timeouts: u64,
-    /// Waits that ended in a timeout.
+    /// Time of all waits that ended in a timeout.
     pub timeout_waits: SimDuration,
     /// Times that the peer had no receive request (RNR NAK).
     pub rnr_naks: u64,
+    /// Time of all waits that RNR NAKs asked for.
     pub rnr_waits: SimDuration,
 }
 
-/// A send request that has left the queue.
+/// Send request that has left the queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Retired {
+    /// Number that the program gave the request.
     pub wr_id: u64,
+    /// Success or error.
     pub status: WcStatus,
+    /// Operation of the request.
     pub opcode: WcOpcode,
+    /// Length of the data in bytes.
     pub byte_len: u32,
+    /// Whether the request gives a completion.
     pub signaled: bool,
-    /// Send requests retired up to and including this one.
+    /// Send requests retired up to and including this request. The count wraps round.
     pub count: u32,
 }
 
@@ -154,21 +161,22 @@ impl SendWqe {
 
 impl Requester {
     /// Sets the PSN of the first message.
-    pub fn begin_at(&mut self, psn: Psn) {
+    pub(crate) fn begin_at(&mut self, psn: Psn) {
         self.next_psn = psn;
         self.unacked_psn = psn;
         self.sent_psn = psn;
     }
 
-    pub fn next_psn(&self) -> Psn {
+    pub(crate) fn next_psn(&self) -> Psn {
         self.next_psn
     }
 
-    pub fn renew_retries(&mut self, a: &QpSnapshot) {
+    pub(crate) fn renew_retries(&mut self, a: &QpSnapshot) {
         self.retries_left = a.retry_count;
         self.rnr_retries_left = a.rnr_retry;
     }
 
+    /// Puts a request at the end of the send queue. The caller limits their number.
     pub fn post(&mut self, request: SendRequest) {
         if self.queue.capacity() == 0 {
             // With a million queue pairs, most of them send one message.
@@ -268,7 +276,7 @@ impl Requester {
     }
 
     /// Returns a requester for the same queue pair after a reset.
-    pub fn renewed(&self) -> Self {
+    pub(crate) fn renewed(&self) -> Self {
         Self { ack_timer: self.ack_timer, ack_wait_max: self.ack_wait_max, repeats: self.repeats.clone(), ..Self::default() }
     }
 

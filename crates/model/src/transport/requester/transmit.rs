@@ -21,14 +21,17 @@ const ACK_INTERVAL_PACKETS: u32 = 128;
 pub struct Pending {
     /// Kind of the message, if this is its first packet.
     pub starts: Option<MessageKind>,
+    /// Service level of the packet.
     pub service_level: ServiceLevel,
 }
 
 /// Result of the send engine's request for a packet.
 pub enum Emission {
+    /// A packet to send.
     Packet {
+        /// The packet.
         packet: Box<Packet>,
-        /// Bytes of payload that have to come over the bus.
+        /// Bytes of payload that have to come over the bus first.
         dma_bytes: u32,
         /// Whether its departure completes the message, for want of acknowledgements.
         completes_when_sent: bool,

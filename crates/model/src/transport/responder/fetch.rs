@@ -10,7 +10,7 @@ use softband_sim::SimTime;
 use softband_types::{HcaId, Lid, PdHandle, Psn};
 
 /// Answer that waits for its turn. Answers leave in the order of their requests (IBTA 9.7.5.1).
-pub enum Reply {
+pub(crate) enum Reply {
     Read {
         pd: PdHandle,
         range: RemoteRange,

@@ -4,7 +4,8 @@ mod datagram;
 mod fetch;
 mod place;
 
-pub use fetch::{Reply, response_packet};
+use fetch::Reply;
+pub use fetch::response_packet;
 
 use super::dma_write::{DmaWrite, DmaWriteEnd};
 use crate::packet::{NakCode, Packet, PacketKind};
@@ -38,25 +39,32 @@ pub struct Responder {
 /// Answer without payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response {
+    /// PSN of the answer.
     pub psn: Psn,
+    /// Operation code: an acknowledgement, or a negative acknowledgement.
     pub kind: PacketKind,
 }
 
-/// Error that moves the queue pair to the error state, with its asynchronous event.
+/// Error that moves the QP to the error state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpError {
+    /// Asynchronous event, with the number of `ibv_event_type`: 2 (request error) or 3 (access
+    /// error). `None`: a completion reports the error.
     pub event: Option<u32>,
 }
 
-/// Result of a request packet.
+/// Result of a request packet. The default is a packet without effect.
 #[derive(Default)]
 pub struct Outcome {
+    /// Payload to write to memory.
     pub dma_write: Option<DmaWrite>,
+    /// Answer to send at once.
     pub response: Option<Response>,
     /// Whether a read or atomic was queued at the end of the replies.
     pub reply_queued: bool,
     /// Completion of a receive request that ended in an error.
     pub completion: Option<Box<Completion>>,
+    /// Error that moves the QP to the error state.
     pub qp_error: Option<QpError>,
     /// Shared receive queue that has come below its limit.
     pub srq_limit: Option<SrqHandle>,
@@ -108,14 +116,16 @@ fn takes(access: &Access, kind: &PacketKind) -> bool {
 
 impl Responder {
     /// Sets the PSN of the first packet expected.
-    pub fn begin_at(&mut self, psn: Psn) {
+    pub(crate) fn begin_at(&mut self, psn: Psn) {
         self.expected_psn = psn;
     }
 
+    /// Returns the PSN of the next packet expected.
     pub fn expected_psn(&self) -> Psn {
         self.expected_psn
     }
 
+    /// Puts a request at the end of the receive queue. The caller limits their number.
     pub fn post(&mut self, request: ReceiveRequest) {
         self.receive_queue.push_back(request);
     }
