@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from softband_lab.cluster import Cluster
-from softband_lab.softband import Softband
-from softband_lab.study import Study
-from softband_lab.study_file import load_study
-from softband_lab.study_run import StudyOptions, run_study
+from softband_lab.base.softband import Softband
+from softband_lab.campaign.cluster import Cluster
+from softband_lab.spec.study import Study
+from softband_lab.spec.study_file import load_study
+from softband_lab.study.pipeline import StudyOptions, run_study
 
 TESTS = Path(__file__).parent
 

@@ -10,12 +10,12 @@ import pytest
 from conftest import Tree
 from rich.console import Console
 
-from softband_lab.accuracy import FORMAT, NO_HCA, NOTHING_PREDICTED, check_targets, run_accuracy
-from softband_lab.cluster import Cluster
-from softband_lab.errors import LabError
-from softband_lab.study import Accuracy, Targets
-from softband_lab.study_file import load_study
-from softband_lab.study_run import StudyOptions
+from softband_lab.base.errors import LabError
+from softband_lab.campaign.cluster import Cluster
+from softband_lab.spec.study import Accuracy, Targets
+from softband_lab.spec.study_file import load_study
+from softband_lab.study.accuracy import FORMAT, NO_HCA, NOTHING_PREDICTED, check_targets, run_accuracy
+from softband_lab.study.pipeline import StudyOptions
 
 STUDY = """
 [study]

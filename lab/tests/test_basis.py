@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from conftest import Tree
 
-from softband_lab.claims import bases_of, calibrated_parameters, load_rules
-from softband_lab.curve_rules import RatioRule
-from softband_lab.errors import LabError
-from softband_lab.evaluators import NotTestableRule
-from softband_lab.judgement import Rule, StatedBasis
-from softband_lab.published import load_published
-from softband_lab.study_file import load_study
+from softband_lab.base.errors import LabError
+from softband_lab.rules.claims import bases_of, calibrated_parameters, load_rules
+from softband_lab.rules.curve_rules import RatioRule
+from softband_lab.rules.evaluators import NotTestableRule
+from softband_lab.rules.judgement import Rule, StatedBasis
+from softband_lab.spec.published import load_published
+from softband_lab.spec.study_file import load_study
 
 CHECKOUT = Path(__file__).parents[2]
 

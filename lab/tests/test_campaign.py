@@ -16,10 +16,10 @@ import polars as pl
 import pytest
 from conftest import TESTS, Tree
 
-from softband_lab.campaign import exclusive
-from softband_lab.errors import LabError
-from softband_lab.parquet import parquet_bytes, read_parquet
-from softband_lab.tables import Kind, Table
+from softband_lab.base.errors import LabError
+from softband_lab.base.parquet import parquet_bytes, read_parquet
+from softband_lab.base.tables import Kind, Table
+from softband_lab.campaign.runner import exclusive
 
 
 def read_claims(out: Path) -> dict[str, dict[str, str]]:

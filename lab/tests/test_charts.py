@@ -12,15 +12,15 @@ from xml.etree import ElementTree
 import pytest
 from conftest import STUDY, Tree
 
-from softband_lab import svg
-from softband_lab.accuracy_charts import Dot, scatter_chart, scatter_sentence, strip_chart
-from softband_lab.charts import Mark, Panel, describe, page_panel, static_panel
-from softband_lab.errors import LabError
-from softband_lab.overlap import draw_lines
-from softband_lab.study import Test
-from softband_lab.study_file import load_study
-from softband_lab.takeaway import signed_percent, takeaway
-from softband_lab.whatif_charts import Spot, heat_chart, lines_chart, narrow_heat_charts
+from softband_lab.base.errors import LabError
+from softband_lab.report import svg
+from softband_lab.report.accuracy_charts import Dot, scatter_chart, scatter_sentence, strip_chart
+from softband_lab.report.charts import Mark, Panel, describe, page_panel, static_panel
+from softband_lab.report.overlap import draw_lines
+from softband_lab.report.takeaway import signed_percent, takeaway
+from softband_lab.spec.study import Test
+from softband_lab.spec.study_file import load_study
+from softband_lab.sweep.whatif_charts import Spot, heat_chart, lines_chart, narrow_heat_charts
 
 SIZES = (2, 4, 8)
 

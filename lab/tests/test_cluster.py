@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from conftest import Tree
 
-from softband_lab.cluster import Cluster
-from softband_lab.errors import LabError
-from softband_lab.scratch import Scratch
+from softband_lab.base.errors import LabError
+from softband_lab.campaign.cluster import Cluster
+from softband_lab.campaign.scratch import Scratch
 
 WITHOUT_DASK = """
 import sys

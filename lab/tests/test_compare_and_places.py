@@ -12,11 +12,11 @@ from conftest import Tree
 from rich.console import Console
 from typer.testing import CliRunner
 
+from softband_lab.base.errors import LabError
+from softband_lab.base.places import find_home, find_softband
 from softband_lab.cli import _single
 from softband_lab.cli import compare as compare_command
-from softband_lab.compare import compare, load_results, print_comparison
-from softband_lab.errors import LabError
-from softband_lab.places import find_home, find_softband
+from softband_lab.report.compare import compare, load_results, print_comparison
 
 
 def edit(path: Path, change: Callable[[list[dict[str, str]]], None]) -> None:

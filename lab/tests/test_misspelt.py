@@ -8,14 +8,14 @@ import pytest
 from conftest import Tree
 from test_refusals import change, refused
 
-from softband_lab.claims import load_rules
-from softband_lab.errors import LabError
-from softband_lab.published import load_published
-from softband_lab.spelling import nearest, suggest
-from softband_lab.strict import parse_model
-from softband_lab.study_file import list_studies, load_study
-from softband_lab.toml_lines import place
-from softband_lab.whatif import WhatIfDefaults, load_defaults
+from softband_lab.base.errors import LabError
+from softband_lab.base.spelling import nearest, suggest
+from softband_lab.base.strict import parse_model
+from softband_lab.base.toml_lines import place
+from softband_lab.rules.claims import load_rules
+from softband_lab.spec.published import load_published
+from softband_lab.spec.study_file import list_studies, load_study
+from softband_lab.sweep.whatif import WhatIfDefaults, load_defaults
 
 CHECKOUT = Path(__file__).parents[2]
 HEADER = "id,source,section,system,test,transport,op,size_bytes,direction,ports,procs,metric,value,unit,quality,note"

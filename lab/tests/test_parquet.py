@@ -12,9 +12,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from softband_lab import parquet
-from softband_lab.parquet import NotOurs, parquet_bytes, read_parquet
-from softband_lab.tables import Kind, Table, joined, print_float, read_csv
+from softband_lab.base import parquet
+from softband_lab.base.parquet import NotOurs, parquet_bytes, read_parquet
+from softband_lab.base.tables import Kind, Table, joined, print_float, read_csv
 
 SCHEMA = {"text": Kind.STRING, "int": Kind.INT, "uint": Kind.UINT, "float": Kind.FLOAT, "bool": Kind.BOOL}
 THEIRS = {"text": pl.String, "int": pl.Int64, "uint": pl.UInt64, "float": pl.Float64, "bool": pl.Boolean}

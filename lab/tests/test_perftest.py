@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from softband_lab.errors import LabError
-from softband_lab.perftest import parse_table
+from softband_lab.base.errors import LabError
+from softband_lab.campaign.perftest import parse_table
 
 SOURCE = Path("b-0.out")
 RULE = "-" * 87

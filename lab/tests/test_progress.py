@@ -10,8 +10,8 @@ from conftest import Tree
 from rich.console import Console
 from test_sweep import run as sweep
 
-from softband_lab.parquet import read_parquet
-from softband_lab.progress import Progress, plain_interval_seconds
+from softband_lab.base.parquet import read_parquet
+from softband_lab.campaign.progress import Progress, plain_interval_seconds
 
 
 def lines_of(capsys: pytest.CaptureFixture[str]) -> list[str]:

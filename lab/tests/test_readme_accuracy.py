@@ -6,10 +6,10 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from softband_lab.claims import bases_of, calibrated_parameters, load_rules
-from softband_lab.judgement import Rule
-from softband_lab.published import load_published
-from softband_lab.study_file import load_study
+from softband_lab.rules.claims import bases_of, calibrated_parameters, load_rules
+from softband_lab.rules.judgement import Rule
+from softband_lab.spec.published import load_published
+from softband_lab.spec.study_file import load_study
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

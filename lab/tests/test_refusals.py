@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from conftest import Tree
 
-from softband_lab.errors import LabError
-from softband_lab.published import load_published
-from softband_lab.study_file import load_study
+from softband_lab.base.errors import LabError
+from softband_lab.spec.published import load_published
+from softband_lab.spec.study_file import load_study
 
 HEADER = "id,source,section,value,unit,quality,note\n"
 

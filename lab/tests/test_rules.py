@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from conftest import Tree
 
-from softband_lab.errors import LabError
-from softband_lab.published import Published, load_published
-from softband_lab.units import column_factor
+from softband_lab.base.errors import LabError
+from softband_lab.base.units import column_factor
+from softband_lab.spec.published import Published, load_published
 
 RAILS = """
 [tests.rails]

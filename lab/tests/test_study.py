@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from conftest import Tree
 
-from softband_lab.claims import check_calibrated, check_claims, load_rules
-from softband_lab.errors import LabError
-from softband_lab.published import load_published
-from softband_lab.study_file import check_fabrics, list_studies, load_study
+from softband_lab.base.errors import LabError
+from softband_lab.rules.claims import check_calibrated, check_claims, load_rules
+from softband_lab.spec.published import load_published
+from softband_lab.spec.study_file import check_fabrics, list_studies, load_study
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 

@@ -14,13 +14,13 @@ from conftest import Tree
 from distributed import KilledWorker
 from rich.console import Console
 
-from softband_lab import jobs
-from softband_lab.cluster import Cluster
-from softband_lab.errors import LabError
-from softband_lab.fabricfile import set_field
-from softband_lab.model_job import name_of
-from softband_lab.sweep import Question, ask
-from softband_lab.sweep_run import check_cells, run_sweep
+from softband_lab.base.errors import LabError
+from softband_lab.base.fabricfile import set_field
+from softband_lab.campaign import jobs
+from softband_lab.campaign.cluster import Cluster
+from softband_lab.campaign.model_job import name_of
+from softband_lab.sweep.question import Question, ask
+from softband_lab.sweep.run import check_cells, run_sweep
 
 
 def question(tree: Tree, *sweeps: str, options: tuple[str, ...] = (), workload: str = "incast") -> Question:

@@ -10,8 +10,8 @@ from conftest import Tree
 from rich.console import Console
 from test_sweep import question, run, table
 
-from softband_lab.sweep_run import check_cells
-from softband_lab.warned import Warned, paragraphs
+from softband_lab.campaign.warned import Warned, paragraphs
+from softband_lab.sweep.run import check_cells
 
 LOOP = "switch.toml:3:1: warning: credit loop\n  help: less of it\n"
 

@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 from conftest import TESTS, Tree
 
-from softband_lab.errors import LabError
-from softband_lab.fabricfile import load_toml, plain, two_hosts, with_cable
-from softband_lab.whatif import Point, choose_cables, derive, parse_lengths
+from softband_lab.base.errors import LabError
+from softband_lab.base.fabricfile import load_toml, plain, two_hosts, with_cable
+from softband_lab.sweep.whatif import Point, choose_cables, derive, parse_lengths
 
 
 def test_lengths_are_a_list_a_range_or_steps() -> None:

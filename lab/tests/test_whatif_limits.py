@@ -10,8 +10,8 @@ import pytest
 from conftest import Tree
 from test_whatif import what_if
 
-from softband_lab.bottleneck import Bottleneck, find_bottleneck, longest_wait, lost_to, peers_of
-from softband_lab.in_flight import (
+from softband_lab.sweep.bottleneck import Bottleneck, find_bottleneck, longest_wait, lost_to, peers_of
+from softband_lab.sweep.in_flight import (
     is_bandwidth_test,
     link_bytes_per_second,
     messages_needed,

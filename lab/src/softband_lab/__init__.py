@@ -1,3 +1,7 @@
 """The evaluation lab of Softband: published evaluations as data, run on the model, beside their claims."""
 
-__version__ = "0.1.0"
+from softband_lab.base.version import VERSION
+
+__version__ = VERSION
+
+__all__ = ["__version__"]

@@ -14,22 +14,22 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from softband_lab.accuracy import run_accuracy
-from softband_lab.campaign import describe_failure, exclusive
-from softband_lab.cluster import Cluster, check_dask
-from softband_lab.compare import compare as compare_tables
-from softband_lab.compare import load_results, print_comparison
-from softband_lab.errors import LabError
-from softband_lab.fabricfile import OPERATIONAL_VLS_CODE, load_toml
-from softband_lab.places import fabric_path, find_fabric, find_home, find_softband
-from softband_lab.results import write_table
-from softband_lab.softband import Softband
-from softband_lab.study_file import list_studies, load_study
-from softband_lab.study_run import StudyOptions, run_study
-from softband_lab.sweep import ask as ask_sweep
-from softband_lab.sweep_run import check_cells, run_sweep
-from softband_lab.whatif import Point, Question, choose_cables, load_defaults, message_size, parse_lengths
-from softband_lab.whatif_report import print_surface, write_page
+from softband_lab.base.errors import LabError
+from softband_lab.base.fabricfile import OPERATIONAL_VLS_CODE, load_toml
+from softband_lab.base.places import fabric_path, find_fabric, find_home, find_softband
+from softband_lab.base.softband import Softband
+from softband_lab.base.table_files import write_table
+from softband_lab.campaign.cluster import Cluster, check_dask
+from softband_lab.campaign.runner import describe_failure, exclusive
+from softband_lab.report.compare import compare as compare_tables
+from softband_lab.report.compare import load_results, print_comparison
+from softband_lab.spec.study_file import list_studies, load_study
+from softband_lab.study.accuracy import run_accuracy
+from softband_lab.study.pipeline import StudyOptions, run_study
+from softband_lab.sweep.question import ask as ask_sweep
+from softband_lab.sweep.run import check_cells, run_sweep
+from softband_lab.sweep.whatif import Point, Question, choose_cables, load_defaults, message_size, parse_lengths
+from softband_lab.sweep.whatif_report import print_surface, write_page
 
 Jobs = Annotated[
     int | None,

@@ -1,0 +1,1 @@
+"""The foundation: errors, units, files and tables, and the door to the `softband` binary."""

@@ -1,0 +1,250 @@
+"""Calls the `softband` binary: the lab's only door to the engine."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from softband_lab.base.errors import LabError
+
+# In the folder of a run: what `softband` said; of `softband model` only what went to standard error.
+LOG_NAME = "softband.log"
+_GRACE_SECONDS = 5.0
+_SHORT_COMMAND_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program of a run: where, and the command as the user would type it."""
+
+    host: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a short `softband` command said."""
+
+    exit_status: int
+    stdout: str
+    stderr: str
+
+
+class RunFailed(Exception):
+    """A run ended badly; carries what a person needs to see why."""
+
+    def __init__(self, command: str, reason: str, last_lines: list[str]) -> None:
+        super().__init__(reason)
+        self.command = command
+        self.reason = reason
+        self.last_lines = last_lines
+
+
+class Cancelled(Exception):
+    """The campaign is stopping; the run was ended before its time."""
+
+
+@dataclass
+class Softband:
+    """The binary, and the processes started with it that are still alive."""
+
+    binary: Path
+    home: Path | None = None
+    _alive: set[subprocess.Popen[bytes]] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _stopping: threading.Event = field(default_factory=threading.Event)
+
+    @cached_property
+    def version(self) -> str:
+        answer = self.ask(["--version"])
+        if answer.exit_status != 0 or not answer.stdout.strip():
+            raise LabError(
+                self.binary,
+                f"`--version` failed: {_last(answer.stderr) or 'no output'}",
+                "point SOFTBAND_BIN at a working `softband` binary",
+            )
+        return answer.stdout.strip().splitlines()[0]
+
+    @cached_property
+    def build_digest(self) -> str:
+        """Changes when anything changes that could change a result: binaries, libraries, part catalogue.
+
+        The version alone would keep stale results alive while the model or a part is being worked on.
+        """
+        trees = [tree for tree in (self.binary.parent.parent, self.home) if tree is not None]
+        # Other programs of the tree (softband-multirail) decide what is measured.
+        files = [self.binary, *sorted(self.binary.parent.glob("softband-*"))]
+        for folder in dict.fromkeys(tree / name for tree in trees for name in ("lib", "catalog")):
+            files += sorted(path for path in folder.rglob("*") if path.is_file())
+        return digest_files(files)
+
+    def ask(self, arguments: list[str]) -> Answer:
+        """Run a short command to its end."""
+        try:
+            done = subprocess.run(
+                [str(self.binary), *arguments],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_SHORT_COMMAND_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Answer(124, "", f"no answer within {_SHORT_COMMAND_SECONDS:g} s")
+        except OSError as error:
+            raise LabError(self.binary, f"cannot be run: {error.strerror}", "set SOFTBAND_BIN to the binary") from None
+        return Answer(done.returncode, done.stdout, done.stderr)
+
+    def check(self, fabric: Path) -> Answer:
+        return self.ask(["fabric", "check", str(fabric)])
+
+    def show(self, fabric: Path) -> Answer:
+        return self.ask(["fabric", "show", str(fabric)])
+
+    def draw(self, fabric: Path, svg: Path) -> bool:
+        svg.parent.mkdir(parents=True, exist_ok=True)
+        return self.ask(["fabric", "show", str(fabric), "--svg", str(svg)]).exit_status == 0 and svg.is_file()
+
+    def run(
+        self, fabric: Path, programs: list[Program], out: Path, seed: int, timeout_seconds: float
+    ) -> dict[str, Any]:
+        """One engine run; returns its run.json. Raises RunFailed, or Cancelled after `stop`."""
+        return self._carry_out(run_arguments(str(fabric), programs, seed, str(out)), out, timeout_seconds, "run.json")
+
+    def model(self, words: list[str], out: Path, timeout_seconds: float | None) -> dict[str, Any]:
+        """One workload, by what follows `softband model`; returns its model.json. Raises as `run`."""
+        arguments = ["model", *words, "--out", str(out)]
+        return self._carry_out(arguments, out, timeout_seconds, "model.json", has_report=True)
+
+    def _carry_out(
+        self, arguments: list[str], out: Path, timeout_seconds: float | None, summary: str, has_report: bool = False
+    ) -> dict[str, Any]:
+        """A report on standard output is dropped: the summary has all of it, and the log then has warnings only."""
+        shown = shlex.join(["softband", *arguments])
+        out.mkdir(parents=True, exist_ok=True)
+        log = out / LOG_NAME
+        with log.open("wb") as sink:
+            process = self._start(arguments, subprocess.DEVNULL if has_report else sink, sink)
+            try:
+                status = self._wait(process, timeout_seconds)
+            finally:
+                with self._lock:
+                    self._alive.discard(process)
+        if self._stopping.is_set():
+            raise Cancelled
+        if status is None:
+            raise RunFailed(shown, f"no end within {timeout_seconds:g} s", _tail(log))
+        if status != 0:
+            raise RunFailed(shown, f"exit status {status}", _tail(log))
+        return _read_summary(out / summary, shown, log)
+
+    def stop(self) -> None:
+        """End every run that is under way; later ones are refused."""
+        self._stopping.set()
+        with self._lock:
+            alive = list(self._alive)
+        for process in alive:
+            _end(process)
+
+    def _start(self, arguments: list[str], output: Any, errors: Any) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self._stopping.is_set():
+                raise Cancelled
+            # An own session: Ctrl-C in the terminal reaches the lab alone, which then ends its runs in order.
+            process = subprocess.Popen(
+                [*_tied_to_us(), str(self.binary), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                start_new_session=True,
+                env=self._environment(),
+            )
+            self._alive.add(process)
+            return process
+
+    def _environment(self) -> dict[str, str]:
+        """Other cells run beside this one: each gets one processor, and the campaign tells the progress of all.
+
+        A cell's log holds the output of its programs and warnings; the lab reads bottlenecks off the counters.
+
+        The tree's own programs are on the path.
+        """
+        path = f"{self.binary.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        return {"SOFTBAND_PROCESSORS": "1", **os.environ, "SOFTBAND_PROGRESS": "0", "SOFTBAND_QUIET": "1", "PATH": path}
+
+    def _wait(self, process: subprocess.Popen[bytes], timeout_seconds: float | None) -> int | None:
+        try:
+            return process.wait(timeout=timeout_seconds)
+        except subprocess.TimeoutExpired:
+            _end(process)
+            return None
+
+
+def run_arguments(fabric: str, programs: Iterable[Program], seed: int, out: str) -> list[str]:
+    arguments = ["run", fabric]
+    for program in programs:
+        arguments += ["--on", program.host, program.command]
+    return [*arguments, "--seed", str(seed), "--out", out]
+
+
+def digest_files(files: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(path.name.encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _tied_to_us() -> list[str]:
+    """A run ends with the campaign or the worker that started it, also when that is killed."""
+    program = shutil.which("setpriv")
+    return [program, "--pdeathsig", "TERM", "--"] if program else []
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """First politely, so that the engine cleans up after itself; then for certain."""
+    if process.poll() is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(signal.SIGINT)
+    try:
+        process.wait(timeout=_GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _read_summary(path: Path, shown: str, log: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunFailed(shown, f"{path.name} is missing or broken: {error}", _tail(log)) from None
+    if not isinstance(content, dict):
+        raise RunFailed(shown, f"{path.name} is no table", _tail(log))
+    return content
+
+
+def _tail(log: Path, lines: int = 12) -> list[str]:
+    try:
+        return log.read_text(encoding="utf-8", errors="replace").rstrip().splitlines()[-lines:]
+    except OSError:
+        return []
+
+
+def _last(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else ""

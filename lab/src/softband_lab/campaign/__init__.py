@@ -1,0 +1,1 @@
+"""Campaigns: sets of independent runs, here or on other machines, whose finished runs stay."""

@@ -1,0 +1,190 @@
+"""Finished cells on disk: a Parquet data set for each table, one file a cell.
+
+`data/TABLE/CELL.parquet` appears by a rename, whole; what was being written when a campaign ended is called `.part`,
+which nobody reads. A cell is finished when the head, the table written last, is there and has the content key, and
+every file is as it was written, by the checksums in `checksums/CELL.json`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from softband_lab.base.files import cannot_write, write_whole
+from softband_lab.base.parquet import NotOurs, parquet_bytes, read_parquet
+from softband_lab.base.tables import Table
+from softband_lab.campaign.jobs import Failure, Finished, Job
+
+_KEY = "key"
+# A disk that goes bad damages more cells than anybody reads of.
+_MOST_NAMED = 8
+
+
+class Store:
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.data = out / "data"
+        self.cells = out / "cells"
+        self.failed = self.cells / "failed"
+        self.checksums = out / "checksums"
+        self._damaged: list[str] = []
+        self._unproven = 0
+        self._of_others = 0
+
+    def remove_leftovers(self) -> None:
+        # `.failed-CELL` is where earlier versions put what failed.
+        for path in [*self.cells.glob(".writing-*"), *self.cells.glob(".failed-*"), self.failed]:
+            shutil.rmtree(path, ignore_errors=True)
+        for path in [*self.data.glob("*/.*.part"), *self.checksums.glob(".*.part")]:
+            path.unlink(missing_ok=True)
+
+    def load(self, job: Job[Any], key: str) -> Table | None:
+        """The head of the cell, if the cell is finished. One that is not as it was written runs again."""
+        path = self._path(job.tables[-1], job.id)
+        if not path.is_file():
+            return None
+        digests = self._digests(job.id)
+        if digests is None or self._is_damaged(path, digests):
+            return None
+        try:
+            head = read_parquet(path.read_bytes())
+        except NotOurs:
+            # Earlier versions wrote Parquet in other ways.
+            self._of_others += 1
+            return None
+        if set(head.columns.get(_KEY, [])) != {key}:
+            return None
+        wrong = [name for name, kind in job.head_columns.items() if head.schema.get(name) is not kind]
+        if wrong:
+            self._damaged.append(f"{path}: has no column `{wrong[0]}` as cells have it")
+            return None
+        tables = {self._path(table, job.id) for table in job.tables}
+        # Who wants the room may take away what runs left.
+        kept = {self.out / name for name in digests if (self.out / name).exists()}
+        return None if any(self._is_damaged(path, digests) for path in sorted(tables | kept)) else head
+
+    def say_what_runs_again(self) -> None:
+        """Of the cells that were there and did not count as finished, though their inputs may be the same."""
+        for text in self._damaged[:_MOST_NAMED]:
+            print(f"{text}: the cell runs again", file=sys.stderr)
+        if len(self._damaged) > _MOST_NAMED:
+            print(f"and {len(self._damaged) - _MOST_NAMED} more cells run again", file=sys.stderr)
+        if self._unproven:
+            which = f"{self._unproven} cells have no checksums, as those of earlier versions"
+            print(f"{self.out}: {which}: they run again", file=sys.stderr)
+        if self._of_others:
+            print(f"{self.out}: cells of another version run again: {self._of_others}", file=sys.stderr)
+
+    def write(self, job: Job[Any], key: str, finished: Finished) -> Table:
+        """Every table, the head last; first what the runs left."""
+        path = self._path(job.tables[-1], job.id)
+        try:
+            # Half of it replaced, the former cell is none any more.
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise cannot_write(path, error) from None
+        digests: dict[str, str] = {}
+        if job.keeps_files:
+            self._keep_files(job.id, finished.files)
+            kept = self._name(self.cells / job.id)
+            digests = {f"{kept}/{name}": _digest(content) for name, content in finished.files.items()}
+        for name in job.tables:
+            path = self._path(name, job.id)
+            head = finished.tables[name].after({"cell": job.id, _KEY: key})
+            content = parquet_bytes(head)
+            digests[self._name(path)] = _digest(content)
+            if name == job.tables[-1]:
+                write_whole(self._record(job.id), (json.dumps({"sha256": digests}, indent=1) + "\n").encode())
+            write_whole(path, content)
+        return head
+
+    def keep_failure(self, failure: Failure) -> Failure:
+        """To be looked at until the next time; its text names the place where it is kept."""
+        if not failure.files:
+            return failure
+        kept = self.failed / failure.id
+        _write_files(kept, failure.files)
+
+        def named(text: str) -> str:
+            # What could not be written names the disk that is full, which is not this one.
+            says_where = failure.folder and "cannot write" not in text
+            return text.replace(failure.folder, str(kept)) if says_where else text
+
+        lines = [named(line) for line in failure.last_lines]
+        return replace(failure, reason=named(failure.reason), last_lines=lines, files={}, folder=str(kept))
+
+    def clear(self, tables: tuple[str, ...], wanted: Iterable[tuple[Job[Any], str]]) -> int:
+        """Removes all cells but finished ones that are wanted, each with its key; how many went."""
+        kept = {job.id for job, key in wanted if self.load(job, key) is not None}
+        gone = [path for path in (self.data / tables[-1]).glob("*.parquet") if path.stem not in kept]
+        for table in reversed(tables):
+            for path in (self.data / table).glob("*.parquet"):
+                if path.stem not in kept:
+                    path.unlink(missing_ok=True)
+        for path in self.checksums.glob("*.json"):
+            if path.stem not in kept:
+                path.unlink(missing_ok=True)
+        return len(gone)
+
+    def _path(self, table: str, job_id: str) -> Path:
+        return self.data / table / f"{job_id}.parquet"
+
+    def _record(self, job_id: str) -> Path:
+        return self.checksums / f"{job_id}.json"
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.out).as_posix()
+
+    def _digests(self, job_id: str) -> dict[str, str] | None:
+        record = self._record(job_id)
+        try:
+            digests = json.loads(record.read_bytes())["sha256"]
+        except FileNotFoundError:
+            self._unproven += 1
+            return None
+        except (OSError, ValueError, LookupError, TypeError):
+            digests = None
+        if not isinstance(digests, dict):
+            self._damaged.append(f"{record}: is not as it was written")
+            return None
+        return digests
+
+    def _is_damaged(self, path: Path, digests: dict[str, str]) -> bool:
+        try:
+            with path.open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() == digests.get(self._name(path)):
+                    return False
+            self._damaged.append(f"{path}: is not as it was written")
+        except OSError as error:
+            self._damaged.append(f"{path}: {error.strerror}")
+        return True
+
+    def _keep_files(self, job_id: str, files: dict[str, bytes]) -> None:
+        partial, final = self.cells / f".writing-{job_id}", self.cells / job_id
+        _write_files(partial, files)
+        shutil.rmtree(final, ignore_errors=True)
+        partial.rename(final)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _write_files(folder: Path, files: dict[str, bytes]) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    path = folder
+    try:
+        folder.mkdir(parents=True)
+        for name, content in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise cannot_write(path, error) from None

@@ -1,0 +1,144 @@
+"""A cell of a study or a what-if question: programs on a fabric, and the tables that they print."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar
+
+from softband_lab.base.errors import LabError
+from softband_lab.base.softband import Program, RunFailed, Softband, run_arguments
+from softband_lab.base.tables import Kind, Table
+from softband_lab.campaign.jobs import Tables
+from softband_lab.campaign.perftest import Measurement, parse_table
+
+_MEASURED: dict[str, Kind] = {item.name: Kind.INT if item.type == "int" else Kind.FLOAT for item in fields(Measurement)}
+SCHEMA: dict[str, Kind] = {
+    **_MEASURED,
+    "virtual_seconds": Kind.FLOAT,
+    "wall_seconds": Kind.FLOAT,
+    "command": Kind.STRING,
+    "versions": Kind.STRING,
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One engine run; the last program's table is read."""
+
+    programs: list[Program]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement with the run it came from."""
+
+    measurement: Measurement
+    command: str
+    versions: str
+    virtual_seconds: float
+    wall_seconds: float
+
+
+@dataclass(frozen=True)
+class JobResult:
+    id: str
+    key: str
+    rows: list[Row]
+
+
+@dataclass(frozen=True)
+class EngineJob:
+    """One or more engine runs on one fabric whose tables together are one result."""
+
+    id: str
+    fabric_label: str
+    fabric_text: str
+    steps: list[Step]
+    seed: int
+    timeout_seconds: float
+    expected_sizes: list[int]
+
+    tables: ClassVar[tuple[str, ...]] = ("measurements",)
+    head_columns: ClassVar[dict[str, Kind]] = SCHEMA
+    keeps_files: ClassVar[bool] = True
+
+    def inputs(self) -> Any:
+        steps = [[asdict(program) for program in step.programs] for step in self.steps]
+        return [self.fabric_text, steps, self.seed, self.expected_sizes]
+
+    def command(self) -> str:
+        return self.command_of(self.steps[0])
+
+    def command_of(self, step: Step) -> str:
+        return shlex.join(["softband", *run_arguments(self.fabric_label, step.programs, self.seed, "OUT")])
+
+    def run(self, softband: Softband, folder: Path) -> Tables:
+        fabric = folder / Path(self.fabric_label).name
+        fabric.write_text(self.fabric_text, encoding="utf-8")
+        rows: list[dict[str, Any]] = []
+        for number, step in enumerate(self.steps):
+            rows += self._run_step(step, softband, fabric, folder / f"run-{number}")
+        got = [row["size_bytes"] for row in rows]
+        if got != self.expected_sizes:
+            problem = f"the program reported the sizes {_brief(got)}, the study expects {_brief(self.expected_sizes)}"
+            raise RunFailed(self.command(), problem, [])
+        return {"measurements": Table.of(rows, SCHEMA)}
+
+    def read(self, key: str, head: Table) -> JobResult:
+        rows = [
+            Row(
+                Measurement(**{name: row[name] for name in _MEASURED}),
+                row["command"],
+                row["versions"],
+                row["virtual_seconds"],
+                row["wall_seconds"],
+            )
+            for row in head.rows()
+        ]
+        return JobResult(self.id, key, rows)
+
+    def _run_step(self, step: Step, softband: Softband, fabric: Path, out: Path) -> list[dict[str, Any]]:
+        command = self.command_of(step)
+        try:
+            run = softband.run(fabric, step.programs, out, self.seed, self.timeout_seconds)
+        except RunFailed as failed:
+            # As a person would type it, not with the folders of where it ran.
+            lines = [line.replace(str(fabric), self.fabric_label) for line in failed.last_lines]
+            raise RunFailed(command, failed.reason, lines) from None
+        return [
+            {
+                **asdict(measurement),
+                "virtual_seconds": float(run.get("virtual_seconds", 0.0)),
+                "wall_seconds": float(run.get("wall_seconds", 0.0)),
+                "command": command,
+                "versions": describe_versions(run.get("versions")),
+            }
+            for measurement in _printed(step, command, out)
+        ]
+
+
+def _printed(step: Step, command: str, out: Path) -> list[Measurement]:
+    reader = step.programs[-1]
+    number = sum(program.host == reader.host for program in step.programs) - 1
+    output = out / f"{reader.host}-{number}.out"
+    try:
+        text = output.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        raise RunFailed(command, f"the run left no {output.name}", []) from None
+    try:
+        return parse_table(text, Path(output.name))
+    except LabError as error:
+        raise RunFailed(command, str(error), text.rstrip().splitlines()[-12:]) from None
+
+
+def _brief(sizes: list[int]) -> str:
+    return f"{sizes[0]}..{sizes[-1]} ({len(sizes)} of them)" if sizes else "none"
+
+
+def describe_versions(versions: Any) -> str:
+    """`softband 0.1.0; perftest 4.5` from whatever table the engine wrote."""
+    if isinstance(versions, dict):
+        return "; ".join(f"{name} {versions[name]}" for name in sorted(versions))
+    return "" if versions is None else str(versions)

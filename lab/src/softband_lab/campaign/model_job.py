@@ -1,0 +1,200 @@
+"""A cell of a sweep: one run of `softband model`, and its tables."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from softband_lab.base.softband import LOG_NAME, RunFailed, Softband
+from softband_lab.base.tables import Kind, Table, header_of, read_csv
+from softband_lab.campaign.jobs import Tables
+from softband_lab.campaign.warned import paragraphs
+
+Value = str | int | float | bool
+
+# Links have no more; all cells have the same columns, whatever lanes and link layers their fabric uses.
+_LANES = 15
+_STALLS = tuple(f"credit_stall_vl{lane}_ps" for lane in range(_LANES))
+_OF_ETHERNET = ("pause_frames_sent", "pause_frames_received", "buffer_discards")
+_OF_SOME_PORTS = frozenset((*_STALLS, *_OF_ETHERNET))
+_COUNTERS = frozenset((*_STALLS, "port_xmit_wait", "port_xmit_discards", "buffer_discards"))
+_FLOW_COLUMNS: dict[str, Kind] = {
+    "from_rank": Kind.INT,
+    "to_rank": Kind.INT,
+    "from_host": Kind.STRING,
+    "to_host": Kind.STRING,
+    **dict.fromkeys(("messages", "bytes", "begun_ps", "ended_ps"), Kind.INT),
+    "bytes_per_second": Kind.FLOAT,
+}
+_PORT_COLUMNS: dict[str, Kind] = {
+    "port": Kind.STRING,
+    "peer": Kind.STRING,
+    "rate": Kind.STRING,
+    "link_bytes_per_second": Kind.FLOAT,
+    "xmit_utilisation": Kind.FLOAT,
+    "rcv_utilisation": Kind.FLOAT,
+    **dict.fromkeys(("port_xmit_data", "port_rcv_data", "port_xmit_pkts", "port_rcv_pkts"), Kind.INT),
+    **dict.fromkeys(("port_xmit_discards", "port_xmit_wait"), Kind.INT),
+    **dict.fromkeys((*_STALLS, *_OF_ETHERNET), Kind.INT),
+}
+_HOT_COLUMNS: dict[str, Kind] = {
+    "tree": Kind.INT,
+    "depth": Kind.INT,
+    "port": Kind.STRING,
+    "feeds": Kind.STRING,
+    "utilisation": Kind.FLOAT,
+    "stalled": Kind.FLOAT,
+}
+_WARNING_COLUMNS: dict[str, Kind] = {"warning": Kind.STRING}
+_CELL_COLUMNS: dict[str, Kind] = {
+    "fabric": Kind.STRING,
+    "workload": Kind.STRING,
+    "seed": Kind.UINT,
+    "completion_ps": Kind.INT,
+    "packet_hops": Kind.INT,
+    "connections": Kind.INT,
+    "flows": Kind.INT,
+    **{f"flow_{what}_bytes_per_second": Kind.FLOAT for what in ("min", "median", "max", "mean")},
+    "credit_stall_ps": Kind.INT,
+    "port_xmit_wait": Kind.INT,
+    "port_xmit_discards": Kind.INT,
+    "buffer_discards": Kind.INT,
+    "hot_ports": Kind.INT,
+    "hottest_port": Kind.STRING,
+    "warnings": Kind.INT,
+    "softband": Kind.STRING,
+    "command": Kind.STRING,
+}
+
+
+@dataclass(frozen=True)
+class ModelJob:
+    """Parameters are what the sweep varies, by column; options have all that the workload is given."""
+
+    id: str
+    parameters: tuple[tuple[str, Value], ...]
+    fabric_label: str
+    fabric_text: str
+    workload: str
+    workload_text: str | None
+    options: tuple[str, ...]
+    # Results do not depend on them.
+    threads: str
+
+    tables: ClassVar[tuple[str, ...]] = ("flows", "ports", "hot_ports", "warnings", "cells")
+    head_columns: ClassVar[dict[str, Kind]] = _CELL_COLUMNS
+    keeps_files: ClassVar[bool] = False
+
+    def inputs(self) -> Any:
+        return [self.fabric_text, self.workload, self.workload_text, self.options, self.parameters]
+
+    def command(self) -> str:
+        return shlex.join(["softband", "model", self.fabric_label, self.workload, *self.options])
+
+    def place(self, folder: Path) -> list[str]:
+        """Lays the inputs into a folder; what is to be said after `softband model`."""
+        fabric = folder / f"{Path(self.fabric_label).stem}.toml"
+        fabric.write_text(self.fabric_text, encoding="utf-8")
+        workload = self.workload
+        if self.workload_text is not None:
+            path = folder / "workload" / Path(self.workload).name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(self.workload_text, encoding="utf-8")
+            workload = str(path)
+        return [str(fabric), workload, *self.options]
+
+    def in_own_words(self, words: list[str], text: str) -> str:
+        """The warnings about the laid out inputs, with the names that the user gave them."""
+        text = text.replace(words[0], self.fabric_label)
+        return text if self.workload_text is None else text.replace(words[1], self.workload)
+
+    def run(self, softband: Softband, folder: Path) -> Tables:
+        words, out = self.place(folder), folder / "results"
+        try:
+            summary = softband.model([*words, "--threads", self.threads], out, None)
+            said = (out / LOG_NAME).read_text(encoding="utf-8", errors="replace")
+            return self._tables(summary, paragraphs(self.in_own_words(words, said)), out)
+        except RunFailed as failed:
+            # As a person would type it, not with the folders of where it ran.
+            lines = [self.in_own_words(words, line) for line in failed.last_lines]
+            raise RunFailed(self.command(), failed.reason, lines) from None
+        except (LookupError, ValueError, OSError) as error:
+            raise RunFailed(self.command(), f"left other results than expected: {error!r}", []) from None
+
+    def read(self, key: str, head: Table) -> Table:
+        del key
+        return head
+
+    def _tables(self, summary: dict[str, Any], warnings: list[str], out: Path) -> Tables:
+        ports = _read(out / "ports.csv", _PORT_COLUMNS, _OF_SOME_PORTS)
+        sums = {name: sum(filter(None, values)) for name, values in ports.columns.items() if name in _COUNTERS}
+        hot = summary["hot_ports"]
+        rates = summary["flow_bytes_per_second"]
+        cell = {
+            **dict(self.parameters),
+            "fabric": self.fabric_label,
+            "workload": summary["workload"],
+            "seed": summary["seed"],
+            "completion_ps": summary["completion_picos"],
+            **{name: summary[name] for name in ("packet_hops", "connections")},
+            "flows": len(summary["flows"]),
+            **{f"flow_{what}_bytes_per_second": rates[what] for what in ("min", "median", "max", "mean")},
+            "credit_stall_ps": sum(sums[name] for name in _STALLS),
+            "port_xmit_wait": sums["port_xmit_wait"],
+            "port_xmit_discards": sums["port_xmit_discards"],
+            "buffer_discards": sums["buffer_discards"],
+            "hot_ports": len(hot),
+            "hottest_port": hot[0]["port"] if hot else None,
+            "warnings": len(warnings),
+            "softband": summary["softband_version"],
+            "command": self.command(),
+        }
+        schema = {**{name: _type_of(value) for name, value in self.parameters}, **_CELL_COLUMNS}
+        return {
+            "flows": _read(out / "flows.csv", _FLOW_COLUMNS),
+            "ports": ports,
+            "hot_ports": Table.of(_trees(hot), _HOT_COLUMNS),
+            "warnings": Table.of([{"warning": text} for text in warnings], _WARNING_COLUMNS),
+            "cells": Table.of([cell], schema),
+        }
+
+
+def name_of(parameters: tuple[tuple[str, Value], ...]) -> str:
+    """A file's name for a cell: short, and another one for other parameters."""
+    exact = "_".join(f"{name}-{value}" for name, value in parameters)
+    plain = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in exact)
+    if plain == exact and len(plain) <= 120:
+        return plain
+    return f"{plain[:100]}-{hashlib.sha256(repr(parameters).encode()).hexdigest()[:12]}"
+
+
+def _type_of(value: Value) -> Kind:
+    if isinstance(value, bool):
+        return Kind.BOOL
+    return {int: Kind.INT, float: Kind.FLOAT}.get(type(value), Kind.STRING)
+
+
+def _read(path: Path, columns: dict[str, Kind], of_some: frozenset[str] = frozenset()) -> Table:
+    """A table that `softband model` left; only columns of parts that a fabric may lack may be missing."""
+    missing = [name for name in columns.keys() - of_some if name not in header_of(path)]
+    if missing:
+        raise KeyError(min(missing))
+    return read_csv(path, columns)
+
+
+def _trees(hot_ports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The congestion trees, each hot port before those that wait for its switch, and these before theirs."""
+    rows: list[dict[str, Any]] = []
+
+    def add(tree: int, depth: int, node: dict[str, Any], feeds: str) -> None:
+        shares = {name: node[name] for name in ("utilisation", "stalled")}
+        rows.append({"tree": tree, "depth": depth, "port": node["port"], "feeds": feeds, **shares})
+        for feeder in node["feeders"]:
+            add(tree, depth + 1, feeder, node["port"])
+
+    for tree, hot in enumerate(hot_ports):
+        add(tree, 0, hot, hot["to"])
+    return rows

@@ -1,0 +1,209 @@
+"""Runs jobs on a cluster, keeps what is finished, and goes on where an earlier campaign stopped.
+
+Cells run anywhere and come back to this process, which alone writes: a cell is finished when it is in the data set.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import queue
+import signal
+import threading
+import uuid
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from rich.console import Console
+from rich.markup import escape
+
+from softband_lab.base.errors import LabError
+from softband_lab.base.softband import Cancelled, Softband
+from softband_lab.campaign.cluster import Cluster, is_killed_worker
+from softband_lab.campaign.dataset import Store
+from softband_lab.campaign.jobs import Failure, Finished, Job, content_key
+from softband_lab.campaign.progress import Progress
+from softband_lab.campaign.worker import Order
+
+_SIGNAL_CHECK_SECONDS = 0.5
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass
+class Outcome(Generic[ResultT]):
+    """What a campaign left."""
+
+    results: dict[str, ResultT] = field(default_factory=dict)
+    failures: dict[str, Failure] = field(default_factory=dict)
+    reused: int = 0
+    interrupted: bool = False
+
+
+@contextmanager
+def exclusive(out: Path) -> Iterator[None]:
+    """Two campaigns in one folder would take each other's half-written cells for leftovers."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        lock = (out / ".lock").open("w")
+    except OSError as error:
+        raise LabError(out, f"cannot be written to: {error.strerror}", "another --out") from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LabError(
+                out, "is in use by another campaign", "wait for it to end, or choose another --out"
+            ) from None
+        yield
+
+
+def run_jobs(
+    jobs: Sequence[Job[ResultT]], softband: Softband, out: Path, cluster: Cluster, console: Console
+) -> Outcome[ResultT]:
+    """Run every job whose result is not there already. Ctrl-C keeps the finished ones."""
+    store = Store(out)
+    store.remove_leftovers()
+    outcome: Outcome[ResultT] = Outcome()
+    waiting: deque[tuple[Job[ResultT], str]] = deque()
+    with Progress(console, len(jobs)) as progress:
+        for job in jobs:
+            key = content_key(job, softband)
+            known = store.load(job, key)
+            if known is None:
+                waiting.append((job, key))
+            else:
+                outcome.results[job.id] = job.read(key, known)
+                outcome.reused += 1
+                progress.advance(is_free=True)
+        store.say_what_runs_again()
+        if waiting:
+            cluster.connect()
+            _Campaign(softband, store, cluster, outcome, progress, console, waiting).run()
+    return outcome
+
+
+@dataclass
+class _Campaign(Generic[ResultT]):
+    softband: Softband
+    store: Store
+    cluster: Cluster
+    outcome: Outcome[ResultT]
+    progress: Progress
+    console: Console
+    waiting: deque[tuple[Job[ResultT], str]]
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    under_way: dict[Any, tuple[Job[ResultT], str]] = field(default_factory=dict)
+    done: queue.SimpleQueue[Any] = field(default_factory=queue.SimpleQueue)
+
+    def run(self) -> None:
+        ended_well = False
+        try:
+            with _signals_interrupt():
+                while self.waiting or self.under_way:
+                    self._hand_out()
+                    self._take_one()
+            ended_well = True
+        except KeyboardInterrupt:
+            self.outcome.interrupted = True
+            while not self.done.empty():
+                self._take_one()
+        finally:
+            if not ended_well:
+                for future in self.under_way:
+                    future.cancel()
+                self.cluster.stop(self.id)
+            self.cluster.forget(self.id)
+
+    def _hand_out(self) -> None:
+        """As many as can run: what waits, waits here, where no worker can take it along when it is lost."""
+        slots = self.cluster.slots()
+        self.progress.describe("cells" if slots else "waiting for workers")
+        self.progress.tick()
+        while self.waiting and len(self.under_way) < slots:
+            job, key = self.waiting.popleft()
+            places = (self.softband.binary, self.softband.home) if self.cluster.is_local else (None, None)
+            order = Order(self.id, job, self.softband.version, self.softband.build_digest, *places)
+            future = self.cluster.submit(order)
+            self.under_way[future] = (job, key)
+            future.add_done_callback(self.done.put)
+
+    def _take_one(self) -> None:
+        # Never for long: a wait without end may sleep through a signal.
+        try:
+            future = self.done.get(timeout=_SIGNAL_CHECK_SECONDS)
+        except queue.Empty:
+            return
+        job, key = self.under_way.pop(future)
+        try:
+            came_out = future.result()
+        except Cancelled:
+            raise KeyboardInterrupt from None
+        except CancelledError:
+            raise self.cluster.lost() from None
+        except LabError:
+            raise
+        except OSError:
+            raise self.cluster.lost() from None  # cells' own ones are Failures
+        except Exception as error:
+            if not is_killed_worker(error):
+                if self.cluster.is_local:
+                    raise
+                raise LabError(
+                    self.cluster.name,
+                    f"a worker cannot take cells: {type(error).__name__}: {error}",
+                    "the same Python and the same Softband on every machine (`softband dask worker`)",
+                ) from error
+            came_out = _lost_workers(job, error)
+        self._keep(job, key, came_out)
+        self.progress.advance()
+
+    def _keep(self, job: Job[ResultT], key: str, came_out: Finished | Failure) -> None:
+        if isinstance(came_out, Finished):
+            self.outcome.results[job.id] = job.read(key, self.store.write(job, key, came_out))
+            return
+        try:
+            came_out = self.store.keep_failure(came_out)
+        finally:
+            # Also when there is no room for what it left.
+            self.outcome.failures[job.id] = came_out
+            self.console.print(describe_failure(came_out), soft_wrap=True, highlight=False)
+
+
+def _lost_workers(job: Job[Any], lost: Any) -> Failure:
+    where = getattr(lost.last_worker, "address", lost.last_worker)
+    reason = f"the worker that ran it was lost {lost.allowed_failures + 1} times, last {where}: out of memory there?"
+    return Failure(job.id, job.command(), reason, [])
+
+
+def describe_failure(failure: Failure) -> str:
+    lines = [
+        f"[bold red]failed[/] {escape(failure.id)}: {escape(failure.reason)}",
+        f"  {escape(failure.command)}",
+    ]
+    lines += [f"  | {escape(line)}" for line in failure.last_lines]
+    if failure.folder and not any(failure.folder in line for line in failure.last_lines):
+        lines.append(f"  what it left: {escape(failure.folder)}")
+    return "\n".join(lines)
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """Ctrl-C and SIGTERM raise KeyboardInterrupt, whatever handler a library has put in its place."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(_signal: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

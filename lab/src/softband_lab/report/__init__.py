@@ -1,0 +1,1 @@
+"""Tables, charts and pages that show results, and the comparison of two results."""

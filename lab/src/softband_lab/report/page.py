@@ -1,0 +1,159 @@
+"""The study's page: one file that needs nothing else, not even a network."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from softband_lab.base.files import write_whole
+from softband_lab.base.version import VERSION
+from softband_lab.campaign.engine_job import EngineJob, JobResult
+from softband_lab.campaign.runner import Outcome
+from softband_lab.report import svg
+from softband_lab.report.charts import Panel, page_panel
+from softband_lab.report.takeaway import signed_percent, takeaway
+from softband_lab.rules.claims import ClaimRow, count_by_basis, count_verdicts
+from softband_lab.spec.study import Figure, Study
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the page shows. No date and no place: the same results give the same bytes."""
+
+    study: Study
+    figures: list[Figure]
+    panels: dict[int, list[Panel]]
+    claims: list[ClaimRow]
+    outcome: Outcome[JobResult]
+    drawings: dict[str, Path]
+    jobs: dict[str, EngineJob]
+    softband_version: str
+    command: str
+    quick: bool
+
+
+def write_report(report: Report, path: Path) -> None:
+    figures = [_figure_context(report, figure) for figure in report.figures]
+    render(
+        "report.html.jinja",
+        path,
+        {
+            "study": report.study.head,
+            "quick": report.quick,
+            "figures": figures,
+            "claims": [_claim_context(row) for row in report.claims],
+            "counts": count_verdicts(report.claims),
+            "by_basis": count_by_basis(report.claims),
+            "failures": list(report.outcome.failures.values()),
+            "drawings": _drawing_context(report),
+            "cells": _cell_context(report),
+            "finished": len(report.outcome.results),
+            "provenance": _provenance(report),
+        },
+    )
+
+
+def render(template: str, path: Path, context: dict[str, Any]) -> None:
+    environment = Environment(
+        loader=PackageLoader("softband_lab.report"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["signed_percent"] = signed_percent
+    page = environment.get_template(template).render(
+        style=Markup(svg.page_rules() + read_asset("page.css")),
+        script=Markup(read_asset("page.js")),
+        **context,
+    )
+    write_whole(path, page.encode())
+
+
+def read_asset(name: str) -> str:
+    return files("softband_lab.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _figure_context(report: Report, figure: Figure) -> dict[str, Any]:
+    panels = report.panels[figure.number]
+    claims = [row for row in report.claims if figure.number in row.rule.figures]
+    return {
+        "number": figure.number,
+        "title": figure.title,
+        "section": figure.section,
+        "caption": figure.caption,
+        "takeaway": takeaway(panels, claims),
+        "has_marks": any(panel.marks for panel in panels),
+        "legend": [
+            {
+                "name": curve.name,
+                "label": curve.shown,
+                "kind": svg.colour_class(index),
+                "fabric": Path(curve.fabric).stem,
+            }
+            for index, curve in enumerate(figure.curves)
+        ],
+        "panels": [{"title": panel.test.title, "drawing": Markup(page_panel(panel))} for panel in panels],
+        "claims": [_claim_context(row) for row in claims],
+    }
+
+
+def _claim_context(row: ClaimRow) -> dict[str, Any]:
+    return {
+        **row.cells(),
+        "deviation": row.judgement.deviation_percent,
+        "section": row.published.section,
+        "figures": row.rule.figures,
+        "quality": row.published.quality,
+        "note": row.note,
+    }
+
+
+def _drawing_context(report: Report) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": Path(fabric).stem,
+            "file": f"fabrics/{fabric}",
+            "image": "data:image/svg+xml;base64," + base64.b64encode(drawn.read_bytes()).decode(),
+        }
+        for fabric, drawn in report.drawings.items()
+    ]
+
+
+def _cell_context(report: Report) -> list[dict[str, Any]]:
+    uses: dict[str, list[str]] = {}
+    for cell, figure, curve in report.study.uses():
+        uses.setdefault(cell.id, []).append(f"{figure.number}: {curve.name}")
+    return [
+        {
+            "id": job_id,
+            "uses": uses[job_id],
+            "commands": [job.command_of(step) for step in job.steps],
+            "state": "failed" if job_id in report.outcome.failures else "finished",
+        }
+        for job_id, job in report.jobs.items()
+    ]
+
+
+def _provenance(report: Report) -> list[tuple[str, str]]:
+    versions = sorted({row.versions for result in report.outcome.results.values() for row in result.rows})
+    virtual = sum(
+        {row.command: row.virtual_seconds for row in result.rows}[command]
+        for result in report.outcome.results.values()
+        for command in sorted({row.command for row in result.rows})
+    )
+    return [
+        ("Source", report.study.head.source),
+        ("Command", report.command),
+        ("Seed", str(report.study.head.seed)),
+        ("Softband", report.softband_version),
+        ("Lab", f"softband-lab {VERSION}"),
+        ("Versions of the runs", "; ".join(versions) or "none"),
+        ("Simulated time of all runs", f"{virtual:.3f} s"),
+    ]

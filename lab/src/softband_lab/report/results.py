@@ -1,0 +1,73 @@
+"""The results of a study as one table: a row for each cell and message size."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from softband_lab.base.tables import Kind, Table
+from softband_lab.campaign.engine_job import JobResult
+from softband_lab.spec.study import Cell, Study
+
+# Of results.csv; it goes up with every change after which a file means something else.
+FORMAT = 2
+
+SCHEMA: dict[str, Kind] = {
+    "cell": Kind.STRING,
+    "figures": Kind.STRING,
+    "curve": Kind.STRING,
+    "fabric": Kind.STRING,
+    "transport": Kind.STRING,
+    "test": Kind.STRING,
+    "direction": Kind.STRING,
+    "size_bytes": Kind.INT,
+    "iterations": Kind.INT,
+    "bw_peak_mib_s": Kind.FLOAT,
+    "bw_average_mib_s": Kind.FLOAT,
+    "bw_peak_mb_s": Kind.FLOAT,
+    "bw_average_mb_s": Kind.FLOAT,
+    "message_rate_mpps": Kind.FLOAT,
+    "latency_min_us": Kind.FLOAT,
+    "latency_typical_us": Kind.FLOAT,
+    "latency_avg_us": Kind.FLOAT,
+    "latency_max_us": Kind.FLOAT,
+    "virtual_seconds": Kind.FLOAT,
+    "wall_seconds": Kind.FLOAT,
+    "command": Kind.STRING,
+    "versions": Kind.STRING,
+    "seed": Kind.INT,
+    "format": Kind.INT,
+}
+
+
+def results_table(study: Study, results: dict[str, JobResult]) -> Table:
+    rows: list[dict[str, Any]] = []
+    for cell in study.cells():
+        result = results.get(cell.id)
+        if result is not None:
+            rows += _cell_rows(study, cell, result)
+    return Table.of(rows, SCHEMA)
+
+
+def _cell_rows(study: Study, cell: Cell, result: JobResult) -> list[dict[str, Any]]:
+    uses = [(figure.number, curve.name) for other, figure, curve in study.uses() if other == cell]
+    figures = " ".join(str(number) for number in sorted({number for number, _ in uses}))
+    return [
+        {
+            "cell": cell.id,
+            "figures": figures,
+            "curve": uses[0][1],
+            "fabric": cell.fabric,
+            "transport": cell.transport,
+            "test": cell.test,
+            "direction": study.tests[cell.test].direction,
+            **asdict(row.measurement),
+            "virtual_seconds": row.virtual_seconds,
+            "wall_seconds": row.wall_seconds,
+            "command": row.command,
+            "versions": row.versions,
+            "seed": study.head.seed,
+            "format": FORMAT,
+        }
+        for row in result.rows
+    ]

@@ -1,0 +1,294 @@
+"""The claims of a paper beside what the model gives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import RootModel
+
+from softband_lab.base.errors import LabError, MissingEvidence, NotRun
+from softband_lab.base.fabricfile import load_toml
+from softband_lab.base.files import write_csv
+from softband_lab.base.spelling import nearest, suggest
+from softband_lab.base.strict import parse_model
+from softband_lab.base.toml_lines import place
+from softband_lab.rules.evaluators import KEYS, KINDS, AnyRule, NotTestableRule
+from softband_lab.rules.evidence import Evidence
+from softband_lab.rules.judgement import NUMBER_TOLERANCE_PERCENT, Basis, Judgement, Known, Rule, Verdict, need_curves
+from softband_lab.spec.published import Published, load_published, published_ids
+from softband_lab.spec.study import Study
+
+# Of claims.csv, whose columns are fixed: it stands in claims_notes.csv. It goes up with every change after which a file
+# means something else.
+FORMAT = 2
+
+COLUMNS = ["id", "claim", "published", "unit", "predicted", "deviation_percent", "verdict", "basis"]
+NOTE_COLUMNS = ["id", "section", "quality", "figures", "note", "format"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+BASES: tuple[Basis, ...] = get_args(Basis)
+
+
+class Rules(RootModel[dict[str, AnyRule]]):
+    """claims.toml: a rule for each id."""
+
+
+@dataclass(frozen=True)
+class ClaimRow:
+    published: Published
+    rule: AnyRule
+    judgement: Judgement
+    basis: Basis
+    # Parameters of parts that were calibrated on this very claim.
+    calibrated_parts: list[str]
+    # Fabrics whose measurements the judgement looked at.
+    fabrics: frozenset[str] = frozenset()
+
+    @property
+    def is_off(self) -> bool:
+        """Further from the paper than the tolerance, or against it."""
+        deviation = self.judgement.deviation_percent
+        too_far = deviation is not None and abs(deviation) > NUMBER_TOLERANCE_PERCENT
+        return too_far or self.judgement.verdict in ("off", "contradicted")
+
+    @property
+    def note(self) -> str:
+        calibrated = f"calibrated on this: {', '.join(self.calibrated_parts)}" if self.calibrated_parts else ""
+        origins = f"follows from {', '.join(self.rule.follows_from)}" if self.rule.follows_from else ""
+        parts = (self.judgement.note, calibrated, origins, self.rule.explanation, self.rule.note, self.published.note)
+        return " | ".join(part for part in parts if part)
+
+    def cells(self) -> dict[str, str]:
+        deviation = self.judgement.deviation_percent
+        return {
+            "id": self.published.id,
+            "claim": self.rule.claim,
+            "published": self.published.value,
+            "unit": self.published.unit,
+            "predicted": self.judgement.predicted,
+            "deviation_percent": "" if deviation is None else f"{deviation:.2f}",
+            "verdict": self.judgement.verdict,
+            "basis": self.basis,
+        }
+
+
+def load_rules(study: Study, published: list[Published], reference: Path) -> dict[str, AnyRule]:
+    """The study's rules; every published claim must have one, and no other may."""
+    path = study.folder / "claims.toml"
+    document = load_toml(path)
+    _check_kinds(document, path)
+    rules = parse_model(Rules, document, path).root
+    known = [claim.id for claim in published]
+    for claim_id in known:
+        if claim_id not in rules:
+            raise LabError(
+                f"{path}: {claim_id}", f"is missing, but {reference} has it", f"add [{claim_id}] with a kind"
+            )
+    for claim_id in rules:
+        if claim_id not in known:
+            raise LabError(place(path, [claim_id]), f"is not in {reference}", "add the claim there, or remove the rule")
+    return rules
+
+
+def _check_kinds(document: dict[str, Any], path: Path) -> None:
+    """The kind says what other keys a rule may have, so it is looked for first, under a misspelt name too."""
+    kinds = ", ".join(KINDS)
+    for claim_id, rule in document.items():
+        if not isinstance(rule, dict):
+            raise LabError(place(path, [claim_id]), "is no table", f"`[{claim_id}]` with a kind, one of {kinds}")
+        if "kind" not in rule:
+            # A key that some kind of rule has is none that is misspelt.
+            near = nearest("kind", [key for key in rule if key not in KEYS])
+            raise LabError(
+                place(path, [claim_id, near] if near else [claim_id]),
+                "is no key of a rule" if near else "has no kind",
+                f"{'rename it to `kind`' if near else 'add `kind = ...`'}, which is one of {kinds}",
+            )
+        if rule["kind"] not in KINDS:
+            raise LabError(
+                place(path, [claim_id, "kind"]),
+                f"`{rule['kind']}` is no kind of rule",
+                suggest(str(rule["kind"]), KINDS),
+            )
+
+
+def check_claims(
+    study: Study, published: list[Published], rules: Mapping[str, AnyRule], included: list[Study], home: Path
+) -> None:
+    """What a rule names is there, and it can judge its claim's value and unit: told before hours of runs, not after."""
+    others = {other.head.name: other for other in included}
+    all_ids = published_ids(home / "references") | set(rules)
+    _check_circles(rules, study)
+    of_study = {
+        name: {row.id: row for row in load_published(other.claims_path(home))} for name, other in others.items()
+    }
+    for claim in published:
+        rule, where = rules[claim.id], place(study.folder / "claims.toml", [claim.id])
+        if rule.study is not None and rule.study not in others:
+            raise LabError(
+                f"{where}.study",
+                f"this study does not include `{rule.study}`",
+                f"one of {sorted(others)}, or nothing for the study itself",
+            )
+        _check_references(rule, where, study, all_ids)
+        if rule.study is None:
+            known = Known(where, study, {row.id: row for row in published}, home)
+        else:
+            known = Known(where, others[rule.study], of_study[rule.study], home)
+        need_curves(rule, known)
+        rule.check(known, claim)
+
+
+def _check_references(rule: AnyRule, where: str, study: Study, ids: set[str]) -> None:
+    """Figures are those of the rule's own study, whose page shows the claim beside them."""
+    numbers = [figure.number for figure in study.figures]
+    for number in rule.figures:
+        if number not in numbers:
+            raise LabError(f"{where}.figures", f"there is no figure {number} in study.toml", f"some of {numbers}")
+    for other in rule.follows_from:
+        if other not in ids:
+            raise LabError(f"{where}.follows_from", f"no claims file has `{other}`", "ids of other claims")
+
+
+def _check_circles(rules: Mapping[str, Rule], study: Study) -> None:
+    """Claims that follow from each other would rest on nothing."""
+    for claim in rules:
+        ways = [[claim]]
+        seen: set[str] = set()
+        while ways:
+            way = ways.pop()
+            for other in rules[way[-1]].follows_from if way[-1] in rules else []:
+                if other == claim:
+                    by = f", by {' and '.join(way[1:])}" if way[1:] else ""
+                    where = place(study.folder / "claims.toml", [claim])
+                    raise LabError(
+                        f"{where}.follows_from", f"`{claim}` follows from itself{by}", "claims that stand without it"
+                    )
+                if other not in seen:
+                    seen.add(other)
+                    ways.append([*way, other])
+
+
+def judge_all(
+    published: list[Published], rules: dict[str, AnyRule], evidence: dict[str | None, Evidence]
+) -> list[ClaimRow]:
+    """Each claim by the evidence of the study that its rule names; `None` stands for the claims' own."""
+    home = next(iter(evidence.values())).home
+    calibrated = calibrated_parameters(home / "catalog")
+    others: dict[str, AnyRule] = {}
+    for included in {id(one): one for name, one in evidence.items() if name is not None}.values():
+        others |= load_rules(included.study, list(included.published.values()), included.study.claims_path(home))
+    bases = bases_of(rules, calibrated, others)
+    return [
+        _judge(claim, rules[claim.id], evidence, bases[claim.id], calibrated.get(claim.id, [])) for claim in published
+    ]
+
+
+def bases_of(
+    rules: Mapping[str, Rule], calibrated: Mapping[str, list[str]], others: Mapping[str, Rule] | None = None
+) -> dict[str, Basis]:
+    """The basis of each rule's claim. `calibrated`: parameters by claim; `others`: rules of the included studies.
+
+    A part that was fitted to a claim decides, then the rule's own word, then the claims that it follows from.
+    """
+    known = {**(others or {}), **rules}
+
+    def basis_of(claim: str) -> Basis:
+        rule = known.get(claim)
+        if claim in calibrated:
+            return "calibrated"
+        if rule is None:
+            return "predicted"
+        if isinstance(rule, NotTestableRule):
+            return ""
+        if rule.basis != "predicted" or not rule.follows_from:
+            return rule.basis
+        origins = {basis_of(other) for other in rule.follows_from}
+        if "calibrated" in origins:
+            return "calibrated"
+        return "input" if origins == {"input"} else "derived"
+
+    return {claim: basis_of(claim) for claim in rules}
+
+
+def calibrated_parameters(catalog: Path) -> dict[str, list[str]]:
+    """Claims that the catalogue's parts were calibrated on (their parameters' `on`), with the parameters."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(catalog.rglob("*.toml")):
+        for name, value in load_toml(path).items():
+            for claim_id in value.get("on", []) if isinstance(value, dict) else []:
+                found.setdefault(claim_id, []).append(f"{path.relative_to(catalog).with_suffix('')} {name}")
+    return found
+
+
+def check_calibrated(home: Path) -> None:
+    """A value is fitted to rows that exist: one that names others would pass for a fit of nothing."""
+    known = published_ids(home / "references")
+    for claim_id, parameters in calibrated_parameters(home / "catalog").items():
+        if claim_id not in known:
+            raise LabError(
+                f"{home / 'catalog'}: {parameters[0]}",
+                f"is calibrated on `{claim_id}`, which no file of references/ has",
+                "the id of a row there in `on`, or another `status`",
+            )
+
+
+def _judge(
+    claim: Published,
+    rule: AnyRule,
+    evidence: dict[str | None, Evidence],
+    basis: Basis,
+    calibrated_parts: list[str],
+) -> ClaimRow:
+    looked_at = evidence[rule.study]
+    looked_at.touched.clear()
+    try:
+        judgement = rule.judge(looked_at, claim)
+    except MissingEvidence as reason:
+        verdict: Verdict = "not run" if isinstance(reason, NotRun) else "not testable"
+        judgement = Judgement("", verdict, note=str(reason))
+    if basis == "input" and judgement.verdict == "reproduced":
+        judgement = replace(judgement, verdict="as given")
+    return ClaimRow(claim, rule, judgement, basis, calibrated_parts, frozenset(looked_at.touched))
+
+
+def count_verdicts(rows: list[ClaimRow]) -> dict[str, int]:
+    counted = Counter(row.judgement.verdict for row in rows)
+    return {verdict: counted[verdict] for verdict in VERDICTS}
+
+
+def count_by_basis(rows: list[ClaimRow]) -> dict[Basis, dict[str, int]]:
+    """The verdicts of each basis apart; a basis without claims is left out."""
+    found = {basis: [row for row in rows if row.basis == basis] for basis in BASES}
+    return {basis: count_verdicts(rows) for basis, rows in found.items() if rows}
+
+
+def describe_counts(rows: list[ClaimRow]) -> list[str]:
+    """A line for each basis: `predicted: 8 claims, 7 reproduced, 1 off`."""
+    lines = []
+    for basis, counts in count_by_basis(rows).items():
+        total = sum(counts.values())
+        verdicts = [f"{count} {verdict}" for verdict, count in counts.items() if count]
+        claims = f"{total} claim{'' if total == 1 else 's'}"
+        lines.append(f"{basis or 'without a basis'}: {', '.join([claims, *verdicts])}")
+    return lines
+
+
+def write_claims(rows: list[ClaimRow], out: Path) -> None:
+    """claims.csv has a fixed set of columns; what explains a row goes beside it."""
+    write_csv(out / "claims.csv", COLUMNS, [row.cells() for row in rows])
+    notes = [
+        {
+            "id": row.published.id,
+            "section": row.published.section,
+            "quality": row.published.quality,
+            "figures": " ".join(str(number) for number in row.rule.figures),
+            "note": row.note,
+            "format": str(FORMAT),
+        }
+        for row in rows
+    ]
+    write_csv(out / "claims_notes.csv", NOTE_COLUMNS, notes)

@@ -1,0 +1,1 @@
+"""Studies and published numbers as data, checked when they are read."""

@@ -1,0 +1,205 @@
+"""A study as data: tests, figures, curves. Which cells exist follows from the figures; nothing is named in code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from softband_lab.base.softband import Program
+from softband_lab.base.strict import Strict
+from softband_lab.base.units import BINARY_MEGABYTE
+
+Transport = Literal["RC", "UC", "UD"]
+Direction = Literal["uni", "bi", "pingpong"]
+# What a test's command may have in braces.
+COMMAND_WORDS = {"transport", "iterations", "size", "smallest", "largest"}
+
+
+class PowerRange(Strict):
+    """Message sizes: the powers of two from `from` to `to`, both included."""
+
+    smallest: int = Field(alias="from", gt=0)
+    largest: int = Field(alias="to", gt=0)
+
+    def sizes(self) -> list[int]:
+        sizes = [self.smallest]
+        while sizes[-1] * 2 <= self.largest:
+            sizes.append(sizes[-1] * 2)
+        return sizes
+
+
+class Test(Strict):
+    """How one quantity is measured: two commands, and the column that a figure shows."""
+
+    __test__ = False  # not a pytest class
+
+    title: str
+    quantity: str
+    unit: str
+    direction: Direction
+    column: str
+    iterations: int = Field(gt=0)
+    server_host: str
+    server: str
+    client_host: str
+    client: str
+    run_per_size: bool = False
+    sizes: dict[Transport, PowerRange]
+
+    @property
+    def is_latency(self) -> bool:
+        """The less the better."""
+        return self.column.startswith("latency")
+
+    def expected_sizes(self, transport: Transport) -> list[int]:
+        return self.sizes[transport].sizes()
+
+    def programs(self, transport: Transport, size: int | None, client_host: str | None = None) -> list[Program]:
+        range_ = self.sizes[transport]
+        words = {
+            "transport": transport,
+            "iterations": self.iterations,
+            "size": size,
+            "smallest": range_.smallest,
+            "largest": range_.largest,
+        }
+        assert set(words) == COMMAND_WORDS
+        return [
+            Program(self.server_host, self.server.format(**words)),
+            Program(client_host or self.client_host, self.client.format(**words)),
+        ]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement: a fabric, a transport, a test. Curves of several figures may share it."""
+
+    fabric: str
+    transport: Transport
+    test: str
+    client_host: str | None = None
+
+    @property
+    def id(self) -> str:
+        return f"{Path(self.fabric).stem}-{self.transport.lower()}-{self.test}"
+
+
+class Curve(Strict):
+    name: str
+    fabric: str
+    transport: Transport | None = None
+    # Where the client runs, if this fabric's host has another name than the test's.
+    client_host: str | None = None
+    # What a reader calls it: in legends and descriptions. Nothing: its name.
+    label: str = ""
+
+    @property
+    def shown(self) -> str:
+        return self.label or self.name
+
+
+class Figure(Strict):
+    number: int = Field(gt=0)
+    title: str
+    section: str
+    caption: str
+    transport: Transport
+    # Curves over the message size, or one bar for each curve: its best value, as a paper's table gives it.
+    chart: Literal["curves", "bars"] = "curves"
+    tests: list[str]
+    curves: Annotated[list[Curve], Field(min_length=1)]
+
+    def transport_of(self, curve: Curve) -> Transport:
+        return curve.transport or self.transport
+
+    def cell(self, curve: Curve, test: str) -> Cell:
+        return Cell(curve.fabric, self.transport_of(curve), test, curve.client_host)
+
+
+class StudyHead(Strict):
+    name: str
+    title: str
+    source: str
+    summary: str
+    # A file beside study.toml, or in references/.
+    claims: str
+    # Bytes that the source means by MB: 1048576 as perftest, or 1000000.
+    megabyte: Literal[1_000_000, 1_048_576] = BINARY_MEGABYTE
+    seed: int = Field(default=1, ge=0, lt=1 << 63)
+    timeout_seconds: float = Field(default=900.0, gt=0, allow_inf_nan=False)
+    quick_figures: list[int]
+
+
+class Generation(Strict):
+    """HCAs that are counted together."""
+
+    title: str
+    hcas: list[str]
+
+
+class Targets(Strict):
+    """How far predicted values may be off."""
+
+    median_percent: float
+    worst_percent: float
+    # The studies that this is aimed at in, apart from all of them together; none: in all.
+    studies: list[str] = Field(default_factory=list)
+
+
+class Accuracy(Strict):
+    """How far off the model is, over other studies and this one's own claims."""
+
+    includes: list[str]
+    targets: Targets
+    generations: list[Generation]
+
+
+class StudyFile(Strict):
+    study: StudyHead
+    accuracy: Accuracy | None = None
+    tests: dict[str, Test]
+    figures: list[Figure]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A checked study with its folder."""
+
+    folder: Path
+    head: StudyHead
+    tests: dict[str, Test]
+    figures: list[Figure]
+    accuracy: Accuracy | None = None
+
+    def claims_path(self, home: Path) -> Path:
+        """The claims file: beside study.toml, else in references/."""
+        own = self.folder / self.head.claims
+        return own if own.is_file() else home / "references" / self.head.claims
+
+    def cells(self, quick: bool = False) -> list[Cell]:
+        """Every cell once, in the order in which the figures need them."""
+        found: dict[Cell, None] = {}
+        for figure in self.chosen_figures(quick):
+            for test in figure.tests:
+                for curve in figure.curves:
+                    found[figure.cell(curve, test)] = None
+        return list(found)
+
+    def chosen_figures(self, quick: bool) -> list[Figure]:
+        return [figure for figure in self.figures if not quick or figure.number in self.head.quick_figures]
+
+    def uses(self) -> Iterator[tuple[Cell, Figure, Curve]]:
+        for figure in self.figures:
+            for test in figure.tests:
+                for curve in figure.curves:
+                    yield figure.cell(curve, test), figure, curve
+
+    def cell_of(self, curve_name: str, test: str) -> Cell | None:
+        for cell, _figure, curve in self.uses():
+            if curve.name == curve_name and cell.test == test:
+                return cell
+        return None

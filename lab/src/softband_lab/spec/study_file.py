@@ -1,0 +1,207 @@
+"""Reads a study, and refuses what could not run or would mean something else, before any cell runs."""
+
+from __future__ import annotations
+
+import re
+import string
+from pathlib import Path
+from typing import Any
+
+from softband_lab.base.errors import LabError
+from softband_lab.base.fabricfile import load_toml
+from softband_lab.base.places import fabric_path
+from softband_lab.base.spelling import suggest
+from softband_lab.base.strict import parse_model
+from softband_lab.base.toml_lines import at, place
+from softband_lab.base.units import COLUMN_UNITS, axis_units
+from softband_lab.spec.study import COMMAND_WORDS, Accuracy, Cell, Curve, Figure, Study, StudyFile, Test
+
+
+def list_studies(home: Path) -> list[str]:
+    return sorted(path.parent.name for path in (home / "studies").glob("*/study.toml"))
+
+
+def load_study(home: Path, name: str) -> Study:
+    """A study by name, or by the path of its folder."""
+    folder = Path(name) if (Path(name) / "study.toml").is_file() else home / "studies" / name
+    path = folder / "study.toml"
+    if not path.is_file():
+        known = ", ".join(list_studies(home)) or "none"
+        raise LabError(path, f"there is no study `{name}`", f"one of the studies here: {known}; or a study's folder")
+    content = parse_model(StudyFile, load_toml(path), path)
+    study = Study(folder, content.study, content.tests, content.figures, content.accuracy)
+    _check_numbers(study, path)
+    for name, test in study.tests.items():
+        _check_test(study, name, test, path)
+    for figure in study.figures:
+        for name in figure.tests:
+            _check_use(study, path, figure, name)
+    _check_names(study, path)
+    _check_labels(study, path)
+    if study.accuracy is not None:
+        _check_targets(study.accuracy, study.head.name, path)
+    return study
+
+
+def check_fabrics(study: Study, home: Path) -> None:
+    """Every fabric is there and has the hosts that the tests name."""
+    path = study.folder / "study.toml"
+    documents: dict[str, dict[str, Any]] = {}
+    for cell, figure, curve in study.uses():
+        file = fabric_path(home, cell.fabric)
+        if not file.is_file():
+            raise LabError(
+                f"{_figure(study, figure, curve, path)}, fabric `{cell.fabric}`",
+                f"there is no {file}",
+                "a file below fabrics/, named from there",
+            )
+        if cell.fabric not in documents:
+            documents[cell.fabric] = load_toml(file)
+        test = study.tests[cell.test]
+        for key, host in (("server_host", test.server_host), ("client_host", cell.client_host or test.client_host)):
+            if not has_host(documents[cell.fabric], host):
+                of_curve = key == "client_host" and cell.client_host
+                raise LabError(
+                    f"{_figure(study, figure, curve, path)}.{key}"
+                    if of_curve
+                    else place(path, ["tests", cell.test, key]),
+                    f"`{host}` is no host of fabrics/{cell.fabric}, on which the curve `{curve.name}` runs",
+                    f"one of {describe_hosts(documents[cell.fabric])}; for the client also `client_host` in the curve",
+                )
+
+
+def has_host(fabric: dict[str, Any], name: str) -> bool:
+    """In a generated fabric hosts are h0, h1 and so on (docs/generate.md)."""
+    if "generate" not in fabric:
+        return name in _table(fabric, "hosts")
+    number, count = re.fullmatch(r"h(0|[1-9]\d*)", name), _table(fabric, "generate").get("hosts")
+    return number is not None and (not isinstance(count, int) or int(number[1]) < count)
+
+
+def describe_hosts(fabric: dict[str, Any]) -> str:
+    return "h0, h1 and so on" if "generate" in fabric else ", ".join(_table(fabric, "hosts")) or "none"
+
+
+def _table(fabric: dict[str, Any], key: str) -> dict[str, Any]:
+    found = fabric.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _figure(study: Study, figure: Figure, curve: Curve, path: Path) -> str:
+    """The place of a curve: figures have numbers of their own, and curves names."""
+    line = at(path, ["figures", study.figures.index(figure), "curves", figure.curves.index(curve)])
+    return f"{line}: figure {figure.number}, curve {curve.name}"
+
+
+def _check_numbers(study: Study, path: Path) -> None:
+    numbers = [figure.number for figure in study.figures]
+    for number in study.head.quick_figures:
+        if number not in numbers:
+            raise LabError(
+                place(path, ["study", "quick_figures"]), f"there is no figure {number}", f"some of {numbers}"
+            )
+    for index, number in enumerate(numbers):
+        if number in numbers[:index]:
+            raise LabError(
+                f"{at(path, ['figures', index])}: figures",
+                f"there are two with the number {number}",
+                "a number of its own for each",
+            )
+
+
+def _check_targets(accuracy: Accuracy, own: str, path: Path) -> None:
+    counted = [*accuracy.includes, own]
+    for name in accuracy.targets.studies:
+        if name not in counted:
+            raise LabError(
+                place(path, ["accuracy", "targets", "studies"]), f"`{name}` is not counted here", f"some of {counted}"
+            )
+
+
+def _check_test(study: Study, name: str, test: Test, path: Path) -> None:
+    where = ["tests", name]
+    if test.column not in COLUMN_UNITS:
+        raise LabError(
+            place(path, [*where, "column"]), f"`{test.column}` is no column", suggest(test.column, sorted(COLUMN_UNITS))
+        )
+    units = axis_units(test.column, study.head.megabyte)
+    if test.unit not in units:
+        raise LabError(
+            place(path, [*where, "unit"]),
+            f"`{test.unit}` is not what `{test.column}` is in, and charts show it as it is printed",
+            f"one of {', '.join(units)}; or another column",
+        )
+    for transport, range_ in test.sizes.items():
+        if range_.smallest > range_.largest:
+            raise LabError(
+                place(path, [*where, "sizes", transport]),
+                f"goes from {range_.smallest} to {range_.largest}, which is less",
+                "`from` at the most as great as `to`",
+            )
+    for key, command in (("server", test.server), ("client", test.client)):
+        _check_command(command, test.run_per_size, place(path, [*where, key]))
+
+
+def _check_command(command: str, run_per_size: bool, where: str) -> None:
+    words = sorted(COMMAND_WORDS if run_per_size else COMMAND_WORDS - {"size"})
+    remedy = (
+        f"one of {', '.join(f'{{{word}}}' for word in words)}; `{{{{` and `}}}}` for braces that the program is to get"
+    )
+    try:
+        fields = list(string.Formatter().parse(command))
+    except ValueError as error:
+        raise LabError(where, f"a brace in `{command}` stands alone: {error}", remedy) from None
+    for _, word, layout, conversion in fields:
+        if word == "size" and not run_per_size:
+            raise LabError(
+                where, "`{size}` has no value: the test runs once for all sizes", f"`run_per_size`, or {remedy}"
+            )
+        if word is not None and (word not in words or layout or conversion):
+            raise LabError(where, f"`{{{word}}}` in `{command}` stands for nothing", remedy)
+
+
+def _check_use(study: Study, path: Path, figure: Figure, name: str) -> None:
+    if name not in study.tests:
+        raise LabError(
+            f"{at(path, ['figures', study.figures.index(figure), 'tests'])}: figure {figure.number}, tests",
+            f"there is no test `{name}`",
+            suggest(name, study.tests),
+        )
+    for curve in figure.curves:
+        transport = figure.transport_of(curve)
+        if transport not in study.tests[name].sizes:
+            raise LabError(
+                place(path, ["tests", name, "sizes"]),
+                f"has no range for {transport}, which figure {figure.number} needs",
+                f"add `{transport} = {{ from = 2, to = 2048 }}` with the sizes of that transport",
+            )
+
+
+def _check_names(study: Study, path: Path) -> None:
+    meaning: dict[tuple[str, str], Cell] = {}
+    by_id: dict[str, Cell] = {}
+    for cell, figure, curve in study.uses():
+        if by_id.setdefault(cell.id, cell) != cell:
+            raise LabError(
+                _figure(study, figure, curve, path),
+                f"the cell {cell.id} has another fabric or client elsewhere",
+                "fabric files of different names, and the same client_host for the same fabric",
+            )
+        known = meaning.setdefault((curve.name, cell.test), cell)
+        if known != cell:
+            raise LabError(
+                _figure(study, figure, curve, path),
+                f"the name already stands for {known.id}, here it stands for {cell.id}",
+                "one name for one measurement throughout the study",
+            )
+
+
+def _check_labels(study: Study, path: Path) -> None:
+    for figure in study.figures:
+        for index, curve in enumerate(figure.curves):
+            if any(curve.shown == other.shown for other in figure.curves[:index]):
+                raise LabError(
+                    _figure(study, figure, curve, path),
+                    f"has the label `{curve.shown}`, as another curve of the figure",
+                    "a label of its own",
+                )

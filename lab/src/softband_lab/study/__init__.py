@@ -1,0 +1,1 @@
+"""A study from its definition to its page: `plan`, `run`, `evaluate`, `render`."""

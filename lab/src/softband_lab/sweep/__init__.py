@@ -1,0 +1,1 @@
+"""Variations of a fabric: `softband model --sweep` and `softband what-if`."""

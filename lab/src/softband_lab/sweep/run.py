@@ -1,0 +1,216 @@
+"""A sweep from start to end: inputs checked, cells run, one table of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Printed
+
+from softband_lab.base.errors import LabError
+from softband_lab.base.files import cannot_write, write_whole
+from softband_lab.base.parquet import read_parquet
+from softband_lab.base.softband import Softband
+from softband_lab.base.table_files import write_table
+from softband_lab.base.tables import Table, joined
+from softband_lab.campaign.cluster import Cluster
+from softband_lab.campaign.dataset import Store
+from softband_lab.campaign.jobs import FORMAT, content_key
+from softband_lab.campaign.model_job import ModelJob
+from softband_lab.campaign.runner import exclusive, run_jobs
+from softband_lab.campaign.warned import Warned, is_of_inputs, paragraphs
+from softband_lab.sweep.question import Question
+
+_FORMAT = 1  # of sweep.json
+_SHOWN = 20
+# More than that are not looked at before the run; their warnings come when they have run.
+_MOST_FABRICS_FIRST = 32
+
+
+def run_sweep(question: Question, softband: Softband, out: Path, cluster: Cluster, console: Console) -> int:
+    """0 all well, 1 some cells failed, 130 interrupted."""
+    warned, place = Warned(), out / "data" / "warnings"
+    try:
+        with console.status("checking the values"):
+            check(question, softband, warned)
+            jobs = question.jobs()
+            _look_at_other_fabrics(question, jobs, softband, warned)
+    finally:
+        warned.show("they are told when their cells have run")
+    with exclusive(out):
+        _make_room(question, softband, out, console)
+        _leave_fabrics(jobs, out)
+        outcome = run_jobs(jobs, softband, out, cluster, console)
+        heads = [outcome.results[job.id] for job in jobs if job.id in outcome.results]
+        _hear_cells(question, jobs, outcome.results, place, warned)
+        warned.show(str(place))
+        if outcome.interrupted:
+            console.print(f"interrupted: {len(heads)} of {len(jobs)} cells are kept in {out}")
+            console.print("the same command goes on from there")
+            return 130
+        if heads:
+            write_table(joined(heads), out, "cells")
+    _print_end(question, heads, outcome.reused, console)
+    if outcome.failures:
+        console.print(f"[bold red]{len(outcome.failures)} cells failed:[/] {', '.join(outcome.failures)}")
+    console.print(f"[bold]the data set:[/] {out / 'data'}", soft_wrap=True)
+    return 1 if outcome.failures else 0
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What `softband model --check` said of a cell, with the names that the user has for its inputs."""
+
+    refusal: str | None
+    warnings: list[str]
+
+
+def check(question: Question, softband: Softband, warned: Warned) -> None:
+    """`softband` itself says what is wrong with a value, before anything is run."""
+    for axis, value, job in question.to_be_checked():
+        look = _look(question, job, softband)
+        _hear(question, job, look.warnings, warned)
+        said = look.refusal
+        if said is not None:
+            # What names its own remedy, or is about something else, needs no other one.
+            has_remedy = "help:" in said or ": from " in said
+            is_of_key = axis.is_option and axis.name in said.replace("_", "-")
+            remedy = "what docs/model.md says of that key" if is_of_key and not has_remedy else ""
+            raise LabError(f"--sweep {axis.name}={value}", said, remedy)
+
+
+def _look_at_other_fabrics(question: Question, jobs: list[ModelJob], softband: Softband, warned: Warned) -> None:
+    """Combinations of values, too, are fabrics with warnings of their own: better known before hours of cells."""
+    others = {question.of_fabric(job): job for job in reversed(jobs)}
+    left = [job for whom, job in reversed(others.items()) if not warned.has_heard(whom)][:_MOST_FABRICS_FIRST]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for job, look in zip(left, pool.map(lambda job: _look(question, job, softband), left), strict=True):
+            _hear(question, job, look.warnings, warned)
+
+
+def _hear_cells(question: Question, jobs: list[ModelJob], heads: dict[str, Table], place: Path, warned: Warned) -> None:
+    """Only of those cells that have more to say than is known of their fabric: reading all of them takes long."""
+    for job in jobs:
+        if job.id in heads and heads[job.id].columns["warnings"][0] > warned.count(question.of_fabric(job)):
+            said = read_parquet((place / f"{job.id}.parquet").read_bytes()).columns["warning"]
+            _hear(question, job, [_own_name(question, job, text) for text in said], warned)
+
+
+def _hear(question: Question, job: ModelJob, warnings: list[str], warned: Warned) -> None:
+    """What the inputs are warned of is the fabric's; what comes up in a run is the cell's."""
+    warned.add(question.of_fabric(job), filter(is_of_inputs, warnings))
+    of_run = [text for text in warnings if not is_of_inputs(text)]
+    if of_run:
+        warned.add(question.of_cell(job), of_run)
+
+
+def check_cells(question: Question, softband: Softband, at_once: int | None, console: Console) -> int:
+    """Looks at every cell and runs none: 0 when all of them can be run, else 2."""
+    jobs, warned, wrong = question.jobs(), Warned(), []
+    with ThreadPoolExecutor(at_once or os.cpu_count()) as pool, console.status(f"checking {len(jobs)} cells"):
+        for job, look in zip(jobs, pool.map(lambda job: _look(question, job, softband), jobs), strict=True):
+            _hear(question, job, look.warnings, warned)
+            if look.refusal is not None:
+                wrong.append((question.of_cell(job), look.refusal))
+    warned.show("--check with these values alone shows them")
+    for values, text in wrong:
+        console.print(f"[bold red]cannot run[/] {escape(values)}: {escape(text)}", soft_wrap=True, highlight=False)
+    verdict = f"{len(wrong)} of them cannot be run" if wrong else "all of them can be run"
+    console.print(f"{len(jobs)} cells checked: {verdict}")
+    return 2 if wrong else 0
+
+
+def _look(question: Question, job: ModelJob, softband: Softband) -> _Look:
+    with tempfile.TemporaryDirectory(prefix="softband-check-") as folder:
+        try:
+            words = job.place(Path(folder))
+        except OSError as error:
+            raise cannot_write(Path(folder), error) from None
+        answer = softband.ask(["model", *words, "--check"])
+    said = paragraphs(_own_name(question, job, job.in_own_words(words, answer.stderr)))
+    if answer.exit_status == 0:
+        return _Look(None, said)
+    wrong = "\n".join(text for text in said if not is_of_inputs(text))
+    wrong = wrong.removeprefix("softband: ").removeprefix("error: ")
+    return _Look(wrong or f"exit status {answer.exit_status}", list(filter(is_of_inputs, said)))
+
+
+def _own_name(question: Question, job: ModelJob, text: str) -> str:
+    if job.fabric_label == question.fabric_label:
+        return text
+    # The changed file may be written nowhere yet, and its lines are not those of the user's.
+    return re.sub(re.escape(job.fabric_label) + r"(:\d+)*", lambda _: question.fabric_label, text)
+
+
+def _make_room(question: Question, softband: Softband, out: Path, console: Console) -> None:
+    """Cells of one data set differ in what is varied and in nothing else."""
+    path = out / "sweep.json"
+    of_whom = {
+        "format": _FORMAT,
+        "fabric": question.fabric.name,
+        "workload": question.workload_name,
+        "options": list(question.options),
+        "keys": {axis.column: axis.kind for axis in question.axes},
+    }
+    ours: dict[str, Any] = {**of_whom, "inputs": _digest(question, softband)}
+    theirs = _read(path)
+    if theirs == ours:
+        return
+    if theirs is not None and {name: theirs.get(name) for name in of_whom} != of_whom:
+        keys = ", ".join(theirs.get("keys", {}))
+        options = " ".join(theirs.get("options", []))
+        whose = f"of {theirs.get('workload')} {options}".rstrip() + f" on {theirs.get('fabric')}"
+        raise LabError(path, f"holds a sweep of {keys} {whose}", "another --out, or what that sweep had")
+    # Cells name their own question, even if the folder no longer does.
+    former = Store(out).clear(ModelJob.tables, [(job, content_key(job, softband)) for job in question.jobs()])
+    if former:
+        of_what = "another text of the fabric or workload, or of another softband" if theirs else "other values"
+        console.print(f"{former} cells in {out} are of {of_what}: they go")
+    write_whole(path, (json.dumps(ours, indent=1) + "\n").encode())
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _digest(question: Question, softband: Softband) -> str:
+    text = question.fabric.read_text(encoding="utf-8")
+    parts = [FORMAT, softband.version, softband.build_digest, text, question.workload_text]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _leave_fabrics(jobs: list[ModelJob], out: Path) -> None:
+    """So that the command of each cell can be typed."""
+    texts = {job.fabric_label: job.fabric_text for job in jobs if job.fabric_label.startswith("fabrics/")}
+    for label, text in texts.items():
+        write_whole(out / label, text.encode())
+
+
+def _print_end(question: Question, heads: list[Table], reused: int, console: Console) -> None:
+    columns = [axis.column for axis in question.axes]
+    table = Printed(title=f"{question.workload_name} on {question.fabric_label}")
+    for column in (*columns, "completion", "median rate of a flow"):
+        table.add_column(column, justify="right")
+    for head in heads[:_SHOWN]:
+        (row,) = head.rows()
+        rate = row["flow_median_bytes_per_second"] / 1e6
+        table.add_row(
+            *(str(row[column]) for column in columns), f"{row['completion_ps'] / 1e6:.3f} us", f"{rate:.1f} MB/s"
+        )
+    console.print(table)
+    if len(heads) > _SHOWN:
+        console.print(f"and {len(heads) - _SHOWN} more (cells.csv)")
+    console.print(f"cells: {len(heads)} finished, {reused} of them kept from before")
