@@ -51,7 +51,7 @@ def test_a_study_leaves_tables_claims_figures_and_a_page(tree: Tree) -> None:
         for name in ("01", "01-bandwidth", "01-latency", "02", "02-bandwidth")
     }
     table = pl.read_parquet(tree.out / "results.parquet")
-    assert table.filter(pl.col("cell") == "ddr-rc-bandwidth")["figures"].unique().to_list() == ["1 2"]
+    assert table.filter(pl.col("run") == "ddr-rc-bandwidth")["figures"].unique().to_list() == ["1 2"]
     assert table.height == 4 * 23 + 2 * 3
     assert table.drop("versions").equals(pl.read_csv(tree.out / "results.csv", schema=table.schema).drop("versions"))
 
@@ -67,7 +67,7 @@ def test_the_page_stands_alone_and_is_escaped(tree: Tree) -> None:
     assert str(tree.out) not in page
 
 
-def test_finished_cells_are_not_run_again_and_the_result_repeats_to_the_byte(tree: Tree) -> None:
+def test_finished_runs_are_not_run_again_and_the_result_repeats_to_the_byte(tree: Tree) -> None:
     tree.run()
     names = ("results.csv", "claims.csv", "claims_notes.csv", "report.html", "results.parquet", "figures/figure-02.svg")
     before = {name: (tree.out / name).read_bytes() for name in names}
@@ -77,7 +77,7 @@ def test_finished_cells_are_not_run_again_and_the_result_repeats_to_the_byte(tre
     assert {name: (tree.out / name).read_bytes() for name in names} == before
 
 
-def test_a_changed_fabric_reruns_its_cells_only(tree: Tree) -> None:
+def test_a_changed_fabric_reruns_its_runs_only(tree: Tree) -> None:
     tree.run(quick=True)
     before = len(tree.runs())
     tree.append("switch-vl1.toml", "bus_mib = 900.0")
@@ -85,86 +85,84 @@ def test_a_changed_fabric_reruns_its_cells_only(tree: Tree) -> None:
     assert [Path(line).name for line in tree.runs()[before:]] == ["switch-vl1.toml"]
 
 
-def test_a_half_written_cell_is_run_again(tree: Tree) -> None:
+def test_a_half_written_run_is_run_again(tree: Tree) -> None:
     tree.run(quick=True)
-    cell = tree.out / "data/measurements/ddr-rc-bandwidth.parquet"
-    cell.write_bytes(cell.read_bytes()[:100])
+    run = tree.out / "data/measurements/ddr-rc-bandwidth.parquet"
+    run.write_bytes(run.read_bytes()[:100])
     before = len(tree.runs())
     assert tree.run(quick=True)[0] == 0
     assert [Path(line).name for line in tree.runs()[before:]] == ["ddr.toml"]
 
 
-def test_a_cell_of_another_version_is_run_again_and_that_is_said(
-    tree: Tree, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_of_another_version_is_run_again_and_that_is_said(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
     tree.run(quick=True)
-    cell = tree.out / "data/measurements/ddr-rc-bandwidth.parquet"
-    pl.read_parquet(cell).write_parquet(cell)
+    run = tree.out / "data/measurements/ddr-rc-bandwidth.parquet"
+    pl.read_parquet(run).write_parquet(run)
     record = tree.out / "checksums/ddr-rc-bandwidth.json"
     content = json.loads(record.read_text())
-    content["sha256"]["data/measurements/ddr-rc-bandwidth.parquet"] = hashlib.sha256(cell.read_bytes()).hexdigest()
+    content["sha256"]["data/measurements/ddr-rc-bandwidth.parquet"] = hashlib.sha256(run.read_bytes()).hexdigest()
     record.write_text(json.dumps(content))
     before = len(tree.runs())
     assert tree.run(quick=True)[0] == 0
     assert [Path(line).name for line in tree.runs()[before:]] == ["ddr.toml"]
-    assert f"{tree.out}: cells of another version run again: 1" in capsys.readouterr().err
+    assert f"{tree.out}: runs of another version start again: 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("change", ["left out", "of another type"])
-def test_a_cell_with_other_columns_is_run_again_and_that_is_said(
+def test_a_run_with_other_columns_is_run_again_and_that_is_said(
     tree: Tree, capsys: pytest.CaptureFixture[str], change: str
 ) -> None:
     tree.run(quick=True)
-    cell = tree.out / "data/measurements/ddr-rc-bandwidth.parquet"
-    table, column = read_parquet(cell.read_bytes()), "bw_average_mib_s"
+    run = tree.out / "data/measurements/ddr-rc-bandwidth.parquet"
+    table, column = read_parquet(run.read_bytes()), "bw_average_mib_s"
     names = [name for name in table.schema if change != "left out" or name != column]
     kinds = {name: Kind.STRING if name == column else table.schema[name] for name in names}
     values = {name: list(map(str, table.columns[name])) if name == column else table.columns[name] for name in names}
-    cell.write_bytes(parquet_bytes(Table(kinds, values)))
+    run.write_bytes(parquet_bytes(Table(kinds, values)))
     record = tree.out / "checksums/ddr-rc-bandwidth.json"
     content = json.loads(record.read_text())
-    content["sha256"]["data/measurements/ddr-rc-bandwidth.parquet"] = hashlib.sha256(cell.read_bytes()).hexdigest()
+    content["sha256"]["data/measurements/ddr-rc-bandwidth.parquet"] = hashlib.sha256(run.read_bytes()).hexdigest()
     record.write_text(json.dumps(content))
     before = len(tree.runs())
     assert tree.run(quick=True)[0] == 0
     assert [Path(line).name for line in tree.runs()[before:]] == ["ddr.toml"]
-    assert f"{cell}: has no column `{column}` as cells have it: the cell runs again" in capsys.readouterr().err
+    assert f"{run}: has no column `{column}` as runs have it: the run starts again" in capsys.readouterr().err
 
 
-def test_what_runs_left_is_as_it_was_written_or_the_cell_runs_again(
+def test_what_runs_left_is_as_it_was_written_or_the_run_starts_again(
     tree: Tree, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Claims are judged by it, too."""
     tree.run(quick=True)
-    counters = tree.out / "cells/ddr-rc-bandwidth/run-0/counters.json"
+    counters = tree.out / "runs/ddr-rc-bandwidth/step-0/counters.json"
     whole = counters.read_text()
     counters.write_text(whole.replace("3", "4"))
     before = len(tree.runs())
     assert tree.run(quick=True)[0] == 0
     assert [Path(line).name for line in tree.runs()[before:]] == ["ddr.toml"]
-    assert capsys.readouterr().err == f"{counters}: is not as it was written: the cell runs again\n"
+    assert capsys.readouterr().err == f"{counters}: is not as it was written: the run starts again\n"
     assert counters.read_text() == whole
     # Taken away for the room that it takes, it is not missed.
-    shutil.rmtree(tree.out / "cells")
+    shutil.rmtree(tree.out / "runs")
     assert tree.run(quick=True)[0] == 0
     assert len(tree.runs()) == before + 1
 
 
-def test_a_failing_cell_is_named_and_the_others_go_on(tree: Tree) -> None:
+def test_a_failing_run_is_named_and_the_others_go_on(tree: Tree) -> None:
     tree.append("switch.toml", 'fail = "no such part: flux-capacitor"')
     status, printed = tree.run()
     assert status == 1
     assert "switch-rc-bandwidth" in printed
     assert "no such part: flux-capacitor" in printed
     assert "ib_send_bw -a -c RC -n 20 a" in printed
-    kept = tree.out / "cells/failed/switch-rc-bandwidth"
+    kept = tree.out / "runs/failed/switch-rc-bandwidth"
     assert f"  what it left: {kept}\n" in printed
-    assert "flux-capacitor" in (kept / "run-0/softband.log").read_text()
+    assert "flux-capacitor" in (kept / "step-0/softband.log").read_text()
     assert f"what their programs printed: {kept.parent}\n" in printed
     claims = read_claims(tree.out)
     assert claims["M1"]["verdict"] == "reproduced"
     assert claims["M2"]["verdict"] == "not run"
-    assert "the cell switch-rc-bandwidth failed" in (tree.out / "claims_notes.csv").read_text()
+    assert "the run switch-rc-bandwidth failed" in (tree.out / "claims_notes.csv").read_text()
 
 
 def test_quick_says_which_claims_it_leaves_open(tree: Tree) -> None:
@@ -189,7 +187,7 @@ def test_what_a_part_was_calibrated_on_is_never_called_predicted(tree: Tree) -> 
     assert "switch/some port_buffer" in (tree.out / "claims_notes.csv").read_text()
 
 
-def test_ctrl_c_keeps_finished_cells_and_ends_the_runs(tree: Tree) -> None:
+def test_ctrl_c_keeps_finished_runs_and_ends_the_runs(tree: Tree) -> None:
     tree.append("switch-vl1.toml", "seconds = 60")
     environment = {
         **os.environ,
@@ -199,15 +197,15 @@ def test_ctrl_c_keeps_finished_cells_and_ends_the_runs(tree: Tree) -> None:
     }
     command = [sys.executable, "-m", "softband_lab", "study", "mini", "--quick", "--jobs", "2", "--out", str(tree.out)]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-    cell = tree.out / "data/measurements/switch-rc-bandwidth.parquet"
+    run = tree.out / "data/measurements/switch-rc-bandwidth.parquet"
     deadline = time.monotonic() + 30
-    while not cell.exists() and time.monotonic() < deadline:
+    while not run.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     printed, _ = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "interrupted: 2 of 3 cells are kept" in printed
-    assert cell.exists()
+    assert "interrupted: 2 of 3 runs are kept" in printed
+    assert run.exists()
     alive = subprocess.run(["pgrep", "-f", str(tree.home / "bin/softband")], capture_output=True, check=False)
     assert alive.returncode == 1, "a run outlived the campaign"

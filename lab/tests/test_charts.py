@@ -153,7 +153,7 @@ def test_the_page_has_labels_sentences_and_both_themes(tree: Tree) -> None:
     described = re.findall(r'<svg class="chart"[^>]*aria-label="([^"]+)"', page)
     assert len(described) == 3
     assert all("from 2 to" in words for words in described)
-    # Below 600 px every cell stands under its heading's name.
+    # Below 600 px every field stands under its heading's name.
     assert not re.search(r"<td(?![^>]*data-label)", page)
 
 

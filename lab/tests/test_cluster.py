@@ -1,4 +1,4 @@
-"""Where cells run: threads of this process without any package, clusters with Dask where it is installed."""
+"""Where runs run: threads of this process without any package, clusters with Dask where it is installed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def without_dask(tree: Tree, *words: str) -> subprocess.CompletedProcess[str]:
 def test_a_study_on_this_machine_needs_no_dask(tree: Tree) -> None:
     done = without_dask(tree, "study", "mini", "--quick", "--out", str(tree.out), "--jobs", "2")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "cells: 3 finished" in done.stdout
+    assert "runs: 3 finished" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -61,11 +61,11 @@ def test_what_a_killed_process_left_goes(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     gone = subprocess.Popen(["true"])
     gone.wait()
-    for name in (f"softband-cells-{gone.pid}-x", f"softband-cells-{os.getpid()}-y", "softband-cells-z"):
-        (tmp_path / name / "cell-1").mkdir(parents=True)
+    for name in (f"softband-runs-{gone.pid}-x", f"softband-runs-{os.getpid()}-y", "softband-runs-z"):
+        (tmp_path / name / "run-1").mkdir(parents=True)
     scratch = Scratch()
     left = {path.name for path in tmp_path.iterdir()}
-    assert left == {f"softband-cells-{os.getpid()}-y", "softband-cells-z", scratch.folder.name}
+    assert left == {f"softband-runs-{os.getpid()}-y", "softband-runs-z", scratch.folder.name}
 
 
 def test_an_address_that_is_none_is_refused() -> None:

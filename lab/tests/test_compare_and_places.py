@@ -62,6 +62,13 @@ def test_the_same_results_are_alike(pair: tuple[Path, Path]) -> None:
     assert (status, printed) == (0, "69 values compared, 0 of them more than 5 % apart\n")
 
 
+def test_results_of_an_earlier_version_are_compared(pair: tuple[Path, Path]) -> None:
+    earlier = pair[1].read_text()
+    assert earlier.startswith("run,figures,")
+    pair[1].write_text(earlier.replace("run,", "cell,", 1))
+    assert compared(pair) == (0, "69 values compared, 0 of them more than 5 % apart\n")
+
+
 @pytest.mark.parametrize("order", ["first", "second"])
 def test_rows_that_only_one_of_the_two_has_are_told(pair: tuple[Path, Path], order: str) -> None:
     def halve(rows: list[dict[str, str]]) -> None:
@@ -78,9 +85,9 @@ def test_rows_that_only_one_of_the_two_has_are_told(pair: tuple[Path, Path], ord
     assert "23 values compared, 0 of them" in printed
 
 
-def test_a_renamed_cell_is_missed_in_both(pair: tuple[Path, Path]) -> None:
+def test_a_renamed_run_is_missed_in_both(pair: tuple[Path, Path]) -> None:
     def rename(rows: list[dict[str, str]]) -> None:
-        rows[0]["cell"] = "another"
+        rows[0]["run"] = "another"
 
     edit(pair[1], rename)
     status, printed = compared(pair)
@@ -92,7 +99,7 @@ def test_a_renamed_cell_is_missed_in_both(pair: tuple[Path, Path]) -> None:
 def test_two_without_a_row_in_common_are_refused_with_a_row_of_each(pair: tuple[Path, Path]) -> None:
     def rename(rows: list[dict[str, str]]) -> None:
         for row in rows:
-            row["cell"] += "-2"
+            row["run"] += "-2"
 
     edit(pair[1], rename)
     status, said = compared(pair)
@@ -188,10 +195,10 @@ def test_a_table_without_rows_is_refused(tree: Tree, tmp_path: Path, order: str)
     tables = [empty, tree.out] if order == "first" else [tree.out, empty]
     done = CliRunner().invoke(_single(compare_command), [str(table) for table in tables])
     assert isinstance(done.exception, LabError)
-    assert f"{empty}: has no rows: no cell of that study has finished" in str(done.exception)
+    assert f"{empty}: has no rows: no run of that study has finished" in str(done.exception)
 
 
-def test_cells_with_numbers_for_names_are_compared(tree: Tree) -> None:
+def test_runs_with_numbers_for_names_are_compared(tree: Tree) -> None:
     tree.run(quick=True)
     first = load_results(tree.out)
     path = tree.out / "results.csv"
@@ -214,9 +221,9 @@ def test_results_of_another_version_are_refused(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize("name", ["claims.csv", "claims_notes.csv"])
-def test_what_is_no_table_of_cells_is_not_taken_for_an_old_one(tree: Tree, name: str) -> None:
+def test_what_is_no_table_of_runs_is_not_taken_for_an_old_one(tree: Tree, name: str) -> None:
     tree.run(quick=True)
-    with pytest.raises(LabError, match=rf"{name}:1: has no column `cell`\n  help: the results\.csv that"):
+    with pytest.raises(LabError, match=rf"{name}:1: has no column `run`\n  help: the results\.csv that"):
         load_results(tree.out / name)
 
 

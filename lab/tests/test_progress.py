@@ -26,8 +26,8 @@ def test_a_campaign_prints_plain_lines_where_nobody_looks_at_a_terminal(
     assert status == 0
     assert "━" not in printed
     lines = lines_of(capsys)
-    assert re.fullmatch(r"softband: cells: \d of 6 after \d+ s(, about \d+ s left)?", lines[0])
-    assert re.fullmatch(r"softband: cells: 6 of 6 after \d+ s", lines[-1])
+    assert re.fullmatch(r"softband: runs: \d of 6 after \d+ s(, about \d+ s left)?", lines[0])
+    assert re.fullmatch(r"softband: runs: 6 of 6 after \d+ s", lines[-1])
     assert any("left" in line for line in lines)
 
 
@@ -65,9 +65,9 @@ def test_a_terminal_has_a_bar_and_a_quiet_console_nothing(
     assert lines_of(capsys) == []
 
 
-def test_cells_say_nothing_of_their_own_progress(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_say_nothing_of_their_own_progress(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their standard error holds warnings, which are counted."""
     monkeypatch.setenv("SOFTBAND_PROGRESS", "0.000001")
     assert sweep(tree, "bytes=1,2")[0] == 0
-    cells = read_parquet((tree.out / "cells.parquet").read_bytes())
-    assert cells.columns["warnings"] == [0, 0]
+    runs = read_parquet((tree.out / "runs.parquet").read_bytes())
+    assert runs.columns["warnings"] == [0, 0]

@@ -13,8 +13,8 @@ from softband_lab.spec.study_file import check_fabrics, list_studies, load_study
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-def test_a_cell_that_two_figures_share_exists_once(tree: Tree) -> None:
-    assert [cell.id for cell in tree.study().cells()] == [
+def test_a_run_that_two_figures_share_exists_once(tree: Tree) -> None:
+    assert [run.id for run in tree.study().runs()] == [
         "sdr-rc-bandwidth",
         "ddr-rc-bandwidth",
         "sdr-rc-latency",
@@ -22,7 +22,7 @@ def test_a_cell_that_two_figures_share_exists_once(tree: Tree) -> None:
         "switch-rc-bandwidth",
         "switch-vl1-rc-bandwidth",
     ]
-    assert tree.study().cells(quick=True)[0].id == "ddr-rc-bandwidth"
+    assert tree.study().runs(quick=True)[0].id == "ddr-rc-bandwidth"
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_cable_study_is_complete() -> None:
     study = load_study(CHECKOUT, "cables")
     assert [figure.number for figure in study.figures] == list(range(1, 15))
     assert all(len(figure.tests) == 3 for figure in study.figures)
-    assert len({cell.id for cell in study.cells()}) == len(study.cells())
+    assert len({run.id for run in study.runs()}) == len(study.runs())
     reference = CHECKOUT / "references" / study.head.claims
     rules = load_rules(study, load_published(reference), reference)
     assert list(rules) == [f"A{number:03}" for number in range(1, 48)]
@@ -86,8 +86,8 @@ def test_a_study_judges_all_claims_of_its_paper(name: str, claims: list[str]) ->
 @pytest.mark.parametrize("name", list_studies(CHECKOUT))
 def test_a_study_names_fabrics_and_curves_that_exist(name: str) -> None:
     study = load_study(CHECKOUT, name)
-    for cell in study.cells():
-        assert (CHECKOUT / "fabrics" / cell.fabric).is_file(), cell.fabric
+    for run in study.runs():
+        assert (CHECKOUT / "fabrics" / run.fabric).is_file(), run.fabric
     included = study.accuracy.includes if study.accuracy else []
     studies = [study, *(load_study(CHECKOUT, other) for other in included)]
     known = {curve.name for one in studies for figure in one.figures for curve in figure.curves}

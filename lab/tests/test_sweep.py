@@ -20,7 +20,7 @@ from softband_lab.campaign import jobs
 from softband_lab.campaign.cluster import Cluster
 from softband_lab.campaign.model_job import name_of
 from softband_lab.sweep.question import Question, ask
-from softband_lab.sweep.run import check_cells, run_sweep
+from softband_lab.sweep.run import check_runs, run_sweep
 
 
 def question(tree: Tree, *sweeps: str, options: tuple[str, ...] = (), workload: str = "incast") -> Question:
@@ -48,52 +48,52 @@ def fill_the_disk(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 
 def table(tree: Tree, name: str) -> pl.DataFrame:
-    return pl.read_parquet(tree.out / "data" / name / "**/*.parquet").sort("cell")
+    return pl.read_parquet(tree.out / "data" / name / "**/*.parquet").sort("run")
 
 
-def test_a_sweep_leaves_a_cell_for_each_combination_in_one_data_set(tree: Tree) -> None:
+def test_a_sweep_leaves_a_run_for_each_combination_in_one_data_set(tree: Tree) -> None:
     status, printed = run(tree, "bytes=4KiB,64KiB", "vls=1,8", "fake.rate=SDR,DDR")
     assert status == 0, printed
     assert "8 finished, 0 of them kept" in printed
-    cells = table(tree, "cells")
-    assert cells.select("bytes", "vls", "fake.rate").unique().height == 8
-    assert cells.schema["bytes"] == pl.Int64
-    assert cells["completion_ps"].unique().sort().to_list() == [4096000, 65536000]
-    assert table(tree, "flows").join(cells, on=["cell", "key"]).height == 16
+    runs = table(tree, "runs")
+    assert runs.select("bytes", "vls", "fake.rate").unique().height == 8
+    assert runs.schema["bytes"] == pl.Int64
+    assert runs["completion_ps"].unique().sort().to_list() == [4096000, 65536000]
+    assert table(tree, "flows").join(runs, on=["run", "key"]).height == 16
     assert table(tree, "hot_ports").select("depth", "port", "feeds").unique().sort("depth").rows() == [
         (0, "sw/1", "a/mthca0/1"),
         (1, "b/mthca0/1", "sw/1"),
     ]
-    ports = table(tree, "ports").join(cells.select("cell", "vls"), on="cell")
+    ports = table(tree, "ports").join(runs.select("run", "vls"), on="run")
     assert ports.filter(vls=1)["credit_stall_vl7_ps"].null_count() == 4
     assert ports.filter(vls=8)["credit_stall_vl7_ps"].to_list() == [17] * 4
-    whole = pl.read_parquet(tree.out / "cells.parquet")
-    assert whole.sort("cell").equals(cells)
+    whole = pl.read_parquet(tree.out / "runs.parquet")
+    assert whole.sort("run").equals(runs)
     assert whole["bytes"].to_list() == [4096] * 4 + [65536] * 4  # in the order that was asked for
     assert (tree.out / whole["fabric"][0]).is_file()
 
 
-def test_cells_that_are_there_are_not_run_again_and_further_values_join_them(tree: Tree) -> None:
+def test_runs_that_are_there_are_not_run_again_and_further_values_join_them(tree: Tree) -> None:
     run(tree, "bytes=1,2")
     assert run(tree, "bytes=2,3")[0] == 0
     assert sorted(tree.runs()) == [f"switch.toml {size} on 1 threads" for size in (1, 2, 3)]
     run(tree, "bytes=3,4", options=("--threads", "2"))
     assert tree.runs()[-1] == "switch.toml 4 on 2 threads"
-    assert table(tree, "cells")["bytes"].to_list() == [1, 2, 3, 4]
-    assert pl.read_csv(tree.out / "cells.csv")["bytes"].to_list() == [3, 4]
+    assert table(tree, "runs")["bytes"].to_list() == [1, 2, 3, 4]
+    assert pl.read_csv(tree.out / "runs.csv")["bytes"].to_list() == [3, 4]
 
 
-def test_a_changed_fabric_makes_the_cells_run_again_and_the_old_ones_go(tree: Tree) -> None:
+def test_a_changed_fabric_makes_the_runs_run_again_and_the_old_ones_go(tree: Tree) -> None:
     run(tree, "bytes=1,2")
     tree.append("switch.toml", "bus_mib = 900.0")
     status, printed = run(tree, "bytes=2,3")
     assert status == 0
-    assert "2 cells in" in printed
-    assert table(tree, "cells")["bytes"].to_list() == [2, 3]
+    assert "2 runs in" in printed
+    assert table(tree, "runs")["bytes"].to_list() == [2, 3]
 
 
-@pytest.mark.parametrize("name", ["flows", "ports", "hot_ports", "warnings", "cells"])
-def test_a_damaged_table_makes_its_cell_run_again(tree: Tree, capsys: pytest.CaptureFixture[str], name: str) -> None:
+@pytest.mark.parametrize("name", ["flows", "ports", "hot_ports", "warnings", "runs"])
+def test_a_damaged_table_makes_its_run_run_again(tree: Tree, capsys: pytest.CaptureFixture[str], name: str) -> None:
     run(tree, "bytes=1,2")
     path = tree.out / "data" / name / "bytes-1.parquet"
     whole = path.read_bytes()
@@ -104,22 +104,22 @@ def test_a_damaged_table_makes_its_cell_run_again(tree: Tree, capsys: pytest.Cap
         before = len(tree.runs())
         assert "2 finished, 1 of them kept" in run(tree, "bytes=1,2")[1]
         assert len(tree.runs()) == before + 1
-        assert capsys.readouterr().err == f"{path}: is not as it was written: the cell runs again\n"
+        assert capsys.readouterr().err == f"{path}: is not as it was written: the run starts again\n"
         assert path.read_bytes() == whole
 
 
 @pytest.mark.parametrize("damage", ["{", "{}", '{"sha256": []}', '{"sha256": {}}'])
-def test_damaged_checksums_make_their_cell_run_again(
+def test_damaged_checksums_make_their_run_run_again(
     tree: Tree, capsys: pytest.CaptureFixture[str], damage: str
 ) -> None:
     run(tree, "bytes=1,2")
     (tree.out / "checksums/bytes-1.json").write_text(damage)
     assert "2 finished, 1 of them kept" in run(tree, "bytes=1,2")[1]
-    assert "is not as it was written: the cell runs again" in capsys.readouterr().err
+    assert "is not as it was written: the run starts again" in capsys.readouterr().err
     assert "2 finished, 2 of them kept" in run(tree, "bytes=1,2")[1]
 
 
-def test_of_many_damaged_cells_the_first_are_named(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_many_damaged_runs_the_first_are_named(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
     sweep = f"seed={','.join(map(str, range(10)))}"
     run(tree, sweep)
     for path in (tree.out / "data/flows").iterdir():
@@ -127,36 +127,54 @@ def test_of_many_damaged_cells_the_first_are_named(tree: Tree, capsys: pytest.Ca
     assert "10 finished, 0 of them kept" in run(tree, sweep)[1]
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 9
-    assert said[-1] == "and 2 more cells run again"
+    assert said[-1] == "and 2 more runs start again"
 
 
-def test_cells_without_checksums_run_again_and_that_is_said(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_without_checksums_run_again_and_that_is_said(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
     """Those of earlier versions have none."""
     run(tree, "bytes=1,2,3")
     for name in ("bytes-1", "bytes-3"):
         (tree.out / f"checksums/{name}.json").unlink()
     assert "3 finished, 1 of them kept" in run(tree, "bytes=1,2,3")[1]
-    wanted = f"{tree.out}: 2 cells have no checksums, as those of earlier versions: they run again\n"
+    wanted = f"{tree.out}: 2 runs have no checksums, as those of earlier versions: they start again\n"
     assert capsys.readouterr().err == wanted
     assert "3 finished, 3 of them kept" in run(tree, "bytes=1,2,3")[1]
 
 
-def test_the_largest_seed_has_a_cell(tree: Tree) -> None:
+def test_files_of_an_earlier_version_get_present_names_and_their_runs_start_again(
+    tree: Tree, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tree, "bytes=1,2")
+    (tree.out / "runs").mkdir()
+    for name in ("runs", "data/runs", "runs.csv", "runs.parquet"):
+        (tree.out / name).rename(tree.out / name.replace("runs", "cells"))
+    for record in (tree.out / "checksums").iterdir():
+        record.write_text(record.read_text().replace("data/runs/", "data/cells/"))
+    before = len(tree.runs())
+    status, printed = run(tree, "bytes=1,2")
+    assert (status, len(tree.runs())) == (0, before + 2)
+    assert "runs: 2 finished, 0 of them kept from before" in printed
+    assert capsys.readouterr().err == f"{tree.out}: runs of another version start again: 2\n"
+    assert table(tree, "runs")["bytes"].to_list() == [1, 2]
+    assert not list(tree.out.rglob("cells*"))
+
+
+def test_the_largest_seed_has_a_run(tree: Tree) -> None:
     most = (1 << 64) - 1
     assert run(tree, f"seed=1,{most}")[0] == 0
-    assert table(tree, "cells")["seed"].dtype == pl.UInt64
+    assert table(tree, "runs")["seed"].dtype == pl.UInt64
 
 
-def test_a_check_looks_at_every_cell_and_runs_none(tree: Tree) -> None:
+def test_a_check_looks_at_every_run_and_runs_none(tree: Tree) -> None:
     def checked(*sweeps: str) -> tuple[int, str]:
         text = io.StringIO()
-        return check_cells(question(tree, *sweeps), tree.softband, 2, Console(file=text, width=200)), text.getvalue()
+        return check_runs(question(tree, *sweeps), tree.softband, 2, Console(file=text, width=200)), text.getvalue()
 
-    assert checked("senders=1,2", "bytes=1,2") == (0, "4 cells checked: all of them can be run\n")
+    assert checked("senders=1,2", "bytes=1,2") == (0, "4 runs checked: all of them can be run\n")
     status, printed = checked("senders=1,3", "bytes=1,2")
     assert status == 2
     assert "cannot run --sweep senders=3 --sweep bytes=1: senders = 3 is out of range" in printed
-    assert "4 cells checked: 2 of them cannot be run" in printed
+    assert "4 runs checked: 2 of them cannot be run" in printed
     assert not tree.runs()
     assert not tree.out.exists()
 
@@ -183,11 +201,11 @@ def test_another_sweep_in_the_same_folder_is_refused(tree: Tree) -> None:
         run(tree, "messages=1,2")
     with pytest.raises(LabError, match=r"help: another --out"):
         run(tree, "bytes=1,2", options=("--window", "3"))
-    assert table(tree, "cells").height == 2
+    assert table(tree, "runs").height == 2
 
 
 @pytest.mark.parametrize("damage", ["gone", "broken"])
-def test_finished_cells_stay_when_what_they_are_of_is_lost(tree: Tree, damage: str) -> None:
+def test_finished_runs_stay_when_what_they_are_of_is_lost(tree: Tree, damage: str) -> None:
     run(tree, "bytes=1,2,3")
     if damage == "gone":
         (tree.out / "sweep.json").unlink()
@@ -195,39 +213,39 @@ def test_finished_cells_stay_when_what_they_are_of_is_lost(tree: Tree, damage: s
         (tree.out / "sweep.json").write_text("{")
     status, printed = run(tree, "bytes=1,2")
     assert status == 0
-    assert "cells: 2 finished, 2 of them kept from before" in printed
-    assert "1 cells in" in printed and "are of other values: they go" in printed
-    assert table(tree, "cells")["bytes"].to_list() == [1, 2]
+    assert "runs: 2 finished, 2 of them kept from before" in printed
+    assert "1 runs in" in printed and "are of other values: they go" in printed
+    assert table(tree, "runs")["bytes"].to_list() == [1, 2]
 
 
-def test_a_failing_cell_is_named_and_the_others_go_on(tree: Tree) -> None:
+def test_a_failing_run_is_named_and_the_others_go_on(tree: Tree) -> None:
     status, printed = run(tree, "bytes=12,13,14", workload="permutation")
     assert status == 1
     assert "failed bytes-13: exit status 2" in printed
     assert "softband model switch.toml permutation --bytes 13" in printed
     assert "| switch.toml: bad luck" in printed
-    kept = tree.out / "cells/failed/bytes-13"
+    kept = tree.out / "runs/failed/bytes-13"
     assert f"  | softband: what it did until then is in {kept}/results\n" in printed
     assert "what it left" not in printed  # it was printed before
     assert (kept / "results/flows.csv").read_text() == "some\n"
     assert (kept / "switch.toml").is_file()
-    assert table(tree, "cells")["bytes"].to_list() == [12, 14]
+    assert table(tree, "runs")["bytes"].to_list() == [12, 14]
 
 
-def test_what_a_failing_cell_left_is_named_and_kept_until_the_next_time(tree: Tree) -> None:
-    (tree.out / "cells/.failed-bytes-9").mkdir(parents=True)  # of an earlier version
+def test_what_a_failing_run_left_is_named_and_kept_until_the_next_time(tree: Tree) -> None:
+    (tree.out / "runs/.failed-bytes-9").mkdir(parents=True)  # of an earlier version
     status, printed = run(tree, "bytes=12,15")
     assert status == 1
-    # The disk that is full is the one where the cell ran.
+    # The disk that is full is the one where the run ran.
     assert f"cannot write the results to {tree.out}" not in printed
-    assert f"\n  what it left: {tree.out}/cells/failed/bytes-15\n" in printed
-    assert (tree.out / "cells/failed/bytes-15/results/softband.log").is_file()
-    assert [path.name for path in (tree.out / "cells").iterdir()] == ["failed"]
+    assert f"\n  what it left: {tree.out}/runs/failed/bytes-15\n" in printed
+    assert (tree.out / "runs/failed/bytes-15/results/softband.log").is_file()
+    assert [path.name for path in (tree.out / "runs").iterdir()] == ["failed"]
     run(tree, "bytes=12")
-    assert not (tree.out / "cells/failed").exists()
+    assert not (tree.out / "runs/failed").exists()
 
 
-def test_a_failing_cell_is_named_also_when_there_is_no_room_for_what_it_left(
+def test_a_failing_run_is_named_also_when_there_is_no_room_for_what_it_left(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(path: Path, _content: bytes) -> int:
@@ -237,7 +255,7 @@ def test_a_failing_cell_is_named_also_when_there_is_no_room_for_what_it_left(
     monkeypatch.setattr(Path, "write_bytes", full)
     with (
         Cluster(None, 1) as cluster,
-        pytest.raises(LabError, match=r"cells/failed/bytes-13/\S+: cannot be written: No space left"),
+        pytest.raises(LabError, match=r"runs/failed/bytes-13/\S+: cannot be written: No space left"),
     ):
         run_sweep(question(tree, "bytes=13"), tree.softband, tree.out, cluster, Console(file=printed, width=200))
     assert "failed bytes-13: exit status 2" in printed.getvalue()
@@ -247,7 +265,7 @@ def test_the_workload_may_be_a_file(tree: Tree) -> None:
     trace = tree.home / "two words.goal"
     trace.write_text("num_ranks 2\n")
     assert run(tree, "bytes=1,2", workload=str(trace))[0] == 0
-    assert table(tree, "cells")["workload"].unique().to_list() == ["two words"]
+    assert table(tree, "runs")["workload"].unique().to_list() == ["two words"]
     assert question(tree, "bytes=1", workload="incast").workload_text is None
     trace.write_text("num_ranks 3\n")
     assert "they go" in run(tree, "bytes=1,2", workload=str(trace))[1]
@@ -260,7 +278,7 @@ def test_a_full_disk_is_an_error_with_its_place_and_the_same_command_goes_on(
     fill_the_disk(monkeypatch, ".bytes-4.parquet")
     with pytest.raises(LabError, match=r"data/flows/bytes-4.parquet: cannot be written: No space left on device"):
         run(tree, "bytes=1,2,4")
-    assert table(tree, "cells")["bytes"].to_list() == [1, 2]
+    assert table(tree, "runs")["bytes"].to_list() == [1, 2]
     assert table(tree, "flows").height == 4
     assert not list(tree.out.rglob("*.part"))
     monkeypatch.undo()
@@ -282,22 +300,22 @@ def test_a_full_disk_at_the_end_of_a_study_is_an_error_with_its_place(
 
 def test_what_was_being_written_is_never_read(tree: Tree) -> None:
     run(tree, "bytes=1,2")
-    cells = tree.out / "data/cells"
-    (cells / ".bytes-3.parquet.part").write_bytes(b"PAR1 half")
-    (cells / "bytes-1.parquet").unlink()  # its other tables are there
+    runs = tree.out / "data/runs"
+    (runs / ".bytes-3.parquet.part").write_bytes(b"PAR1 half")
+    (runs / "bytes-1.parquet").unlink()  # its other tables are there
     assert run(tree, "bytes=1,2")[0] == 0
-    assert sorted(path.name for path in cells.iterdir()) == ["bytes-1.parquet", "bytes-2.parquet"]
+    assert sorted(path.name for path in runs.iterdir()) == ["bytes-1.parquet", "bytes-2.parquet"]
     assert len(tree.runs()) == 3
 
 
-def test_a_cell_that_loses_its_workers_is_a_failure_and_the_others_go_on(
+def test_a_run_that_loses_its_workers_is_a_failure_and_the_others_go_on(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = Cluster.submit
 
     class Lost:
         def result(self) -> Any:
-            raise KilledWorker("cell", "tcp://there:1", 3)
+            raise KilledWorker("run", "tcp://there:1", 3)
 
         def add_done_callback(self, done: Any) -> None:
             done(self)
@@ -311,7 +329,7 @@ def test_a_cell_that_loses_its_workers_is_a_failure_and_the_others_go_on(
     status, printed = run(tree, "bytes=1,2,3")
     assert status == 1
     assert "failed bytes-2: the worker that ran it was lost 4 times, last tcp://there:1" in printed
-    assert table(tree, "cells")["bytes"].to_list() == [1, 3]
+    assert table(tree, "runs")["bytes"].to_list() == [1, 3]
 
 
 def test_a_cluster_without_workers_is_an_error_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,7 +373,7 @@ def test_keys_follow_from_all_inputs_and_from_nothing_else(tree: Tree) -> None:
         (["cables.0=cx4"], "`cables.0` is no single value"),
         (["subnet.max_op_vls.x=1"], "`subnet.max_op_vls` is 5, and nothing is in it"),
         (["senders=1,3"], "--sweep senders=3: senders = 3 is out of range"),
-        ([f"seed={','.join(map(str, range(400)))}", f"bytes={','.join(map(str, range(400)))}"], "160000 cells"),
+        ([f"seed={','.join(map(str, range(400)))}", f"bytes={','.join(map(str, range(400)))}"], "160000 runs"),
     ],
 )
 def test_a_bad_key_or_value_is_refused_with_what_would_be_right(tree: Tree, sweeps: list[str], wanted: str) -> None:
@@ -378,7 +396,7 @@ def test_of_many_values_the_ends_are_checked(tree: Tree) -> None:
     assert [value for axis, value, _ in checked if axis.name == "seed"] == [1, 2]
 
 
-def test_names_of_cells_are_files_and_differ() -> None:
+def test_names_of_runs_are_files_and_differ() -> None:
     assert name_of((("bytes", 4096), ("seed", 1))) == "bytes-4096_seed-1"
     odd = [name_of((("cables.0.length", value),)) for value in ("1 m", "1/m", "1-m")]
     assert len(set(odd)) == 3

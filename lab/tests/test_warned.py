@@ -1,4 +1,4 @@
-"""What `softband` warns of in the cells of a sweep: once for each fabric, with the values it is about, and kept."""
+"""What `softband` warns of in the runs of a sweep: once for each fabric, with the values it is about, and kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.console import Console
 from test_sweep import question, run, table
 
 from softband_lab.campaign.warned import Warned, paragraphs
-from softband_lab.sweep.run import check_cells
+from softband_lab.sweep.run import check_runs
 
 LOOP = "switch.toml:3:1: warning: credit loop\n  help: less of it\n"
 
@@ -19,18 +19,18 @@ LOOP = "switch.toml:3:1: warning: credit loop\n  help: less of it\n"
 def check(tree: Tree, *sweeps: str) -> tuple[int, str]:
     text = io.StringIO()
     console = Console(file=text, width=200)
-    return check_cells(question(tree, *sweeps), tree.softband, 2, console), text.getvalue()
+    return check_runs(question(tree, *sweeps), tree.softband, 2, console), text.getvalue()
 
 
-def test_a_fabric_is_warned_of_once_for_all_its_cells(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fabric_is_warned_of_once_for_all_its_runs(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
     tree.append("switch.toml", 'warn = "credit loop"')
-    assert check(tree, "seed=1,2", "bytes=1,2") == (0, "4 cells checked: all of them can be run\n")
-    assert capsys.readouterr().err == f"warnings of all cells:\n{LOOP}"
+    assert check(tree, "seed=1,2", "bytes=1,2") == (0, "4 runs checked: all of them can be run\n")
+    assert capsys.readouterr().err == f"warnings of all runs:\n{LOOP}"
     status, printed = run(tree, "seed=1,2", "bytes=1,2")
     assert (status, "4 finished, 0 of them kept" in printed) == (0, True)
-    assert capsys.readouterr().err == f"warnings of all cells:\n{LOOP}"
+    assert capsys.readouterr().err == f"warnings of all runs:\n{LOOP}"
     assert "4 finished, 4 of them kept" in run(tree, "seed=1,2", "bytes=1,2")[1]
-    assert capsys.readouterr().err == f"warnings of all cells:\n{LOOP}"
+    assert capsys.readouterr().err == f"warnings of all runs:\n{LOOP}"
 
 
 def test_each_fabric_of_a_sweep_has_its_warnings_with_its_values(
@@ -61,23 +61,23 @@ def test_of_many_fabrics_the_first_are_shown_and_the_others_counted(
     assert said.endswith(left)
     assert run(tree, sweep)[0] == 0
     said = capsys.readouterr().err
-    # Of those that were not looked at before, their cells tell it.
+    # Of those that were not looked at before, their runs tell it.
     assert [text for text in texts[34:39] if f"warning: {text}\n" in said] == texts[34:38]
     assert said.count("warning: w") == 8
     assert f"and warnings of 1 more, first --sweep fake.warn=w38: {tree.out}/data/warnings\n" in said
     assert table(tree, "warnings").height == 40
 
 
-def test_the_warnings_of_a_cell_are_kept_with_its_results(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_warnings_of_a_run_are_kept_with_its_results(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
     tree.append("switch.toml", 'warn = "credit loop"')
     assert run(tree, "fake.deadlock=false,true", "bytes=1,2")[0] == 0
     said = capsys.readouterr().err
     assert said.count("credit loop") == 1
     assert said.count("deadlock of 1 B, broken up") == said.count("deadlock of 2 B, broken up") == 1
     assert "warnings of --sweep fake.deadlock=True --sweep bytes=2:\nsoftband: deadlock of 2 B, broken up\n" in said
-    cells = table(tree, "cells")
-    assert cells["warnings"].to_list() == [1, 1, 2, 2]
-    warnings = table(tree, "warnings").join(cells, on=["cell", "key"])
+    runs = table(tree, "runs")
+    assert runs["warnings"].to_list() == [1, 1, 2, 2]
+    warnings = table(tree, "warnings").join(runs, on=["run", "key"])
     assert warnings.filter(bytes=2)["warning"].to_list() == [
         "fabrics/switch_fake.deadlock-False.toml:3:1: warning: credit loop\n  help: less of it",
         "fabrics/switch_fake.deadlock-True.toml:3:1: warning: credit loop\n  help: less of it",
@@ -90,8 +90,8 @@ def test_without_warnings_there_is_an_empty_table_and_nothing_is_said(
 ) -> None:
     assert run(tree, "bytes=1,2")[0] == 0
     assert capsys.readouterr().err == ""
-    assert table(tree, "warnings").schema == {"cell": pl.String, "key": pl.String, "warning": pl.String}
-    assert table(tree, "cells")["warnings"].to_list() == [0, 0]
+    assert table(tree, "warnings").schema == {"run": pl.String, "key": pl.String, "warning": pl.String}
+    assert table(tree, "runs")["warnings"].to_list() == [0, 0]
 
 
 def test_a_refused_value_has_its_remedy_also_where_warnings_have_theirs(

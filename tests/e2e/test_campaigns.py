@@ -17,10 +17,10 @@ import polars as pl
 import pytest
 from conftest import DIST, FABRICS, ROOT, until
 
-TABLES = ("cells", "flows", "ports", "hot_ports", "warnings")
+TABLES = ("runs", "flows", "ports", "hot_ports", "warnings")
 SIZES = [1024 * number for number in range(1, 13)]
 SWEEP = f"bytes={','.join(map(str, SIZES))}"
-# The first run of this cell does not come to its end.
+# The first attempt of this run does not end.
 HOSTAGE = SIZES[5]
 
 # Stands in front of `softband` and writes down each run, with the process that asked for it.
@@ -120,7 +120,7 @@ class Campaigns:
         return Counter(int(line[line.index("--bytes") + 1]) for line in words if "--bytes" in line)
 
     def finished(self, out: str) -> set[int]:
-        return {int(path.stem.split("-")[1]) for path in (self.folder / out / "data" / "cells").glob("*.parquet")}
+        return {int(path.stem.split("-")[1]) for path in (self.folder / out / "data" / "runs").glob("*.parquet")}
 
     def data_set(self, out: str) -> dict[str, pl.DataFrame]:
         found = {name: pl.read_parquet(self.folder / out / "data" / name / "**/*.parquet") for name in TABLES}
@@ -155,7 +155,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_a_killed_worker_costs_its_cell_only_and_the_data_set_is_that_of_one_machine(cluster: Campaigns) -> None:
+def test_a_killed_worker_costs_its_run_only_and_the_data_set_is_that_of_one_machine(cluster: Campaigns) -> None:
     cluster.take_hostage()
     campaign = cluster.sweep("far", "--cluster", cluster.address)
     worker, run = cluster.hostage()
@@ -172,9 +172,9 @@ def test_a_killed_worker_costs_its_cell_only_and_the_data_set_is_that_of_one_mac
     cluster.ends(cluster.sweep("near", "--jobs", "1"))
     far, near = cluster.data_set("far"), cluster.data_set("near")
     assert all(far[name].equals(near[name]) for name in TABLES)
-    assert far["cells"]["completion_ps"].n_unique() == len(SIZES)
-    assert far["flows"].join(far["cells"], on="cell").height == 2 * len(SIZES)
-    assert (cluster.folder / "far" / "cells.csv").read_bytes() == (cluster.folder / "near" / "cells.csv").read_bytes()
+    assert far["runs"]["completion_ps"].n_unique() == len(SIZES)
+    assert far["flows"].join(far["runs"], on="run").height == 2 * len(SIZES)
+    assert (cluster.folder / "far" / "runs.csv").read_bytes() == (cluster.folder / "near" / "runs.csv").read_bytes()
 
 
 def test_questions_of_the_engine_run_on_workers_too(cluster: Campaigns) -> None:
@@ -185,7 +185,7 @@ def test_questions_of_the_engine_run_on_workers_too(cluster: Campaigns) -> None:
     assert (far / "surface.csv").read_bytes() == (near / "surface.csv").read_bytes()
     tables = [pl.read_parquet(place / "data" / "**/*.parquet").drop("wall_seconds") for place in (far, near)]
     assert tables[0].height == 2
-    assert tables[0].sort("cell").equals(tables[1].sort("cell"))
+    assert tables[0].sort("run").equals(tables[1].sort("run"))
 
 
 def test_a_full_disk_keeps_what_is_finished_and_the_campaign_goes_on_later(cluster: Campaigns) -> None:
@@ -274,13 +274,13 @@ echo "Submitted batch job $!"
 """
 
 
-def test_a_check_of_a_sweep_looks_at_every_cell_and_leaves_nothing(campaigns: Campaigns) -> None:
+def test_a_check_of_a_sweep_looks_at_every_run_and_leaves_nothing(campaigns: Campaigns) -> None:
     def check(*words: str) -> subprocess.CompletedProcess[str]:
         command = [str(DIST / "bin" / "softband"), "model", str(FABRICS / "three-hosts.toml"), "incast", "--check", *words]
         return subprocess.run(command, cwd=campaigns.folder, capture_output=True, text=True, timeout=60, check=False)
 
     done = check("--sweep", "bytes=1,2", "--sweep", "senders=1,2")
-    assert (done.returncode, done.stdout.strip()) == (0, "4 cells checked: all of them can be run"), done.stderr
+    assert (done.returncode, done.stdout.strip()) == (0, "4 runs checked: all of them can be run"), done.stderr
     done = check("--sweep", "bytes=1,2", "--sweep", "senders=1,7")
     assert done.returncode == 2
     assert "cannot run --sweep bytes=2 --sweep senders=7: senders = 7 is out of range" in done.stdout
@@ -300,24 +300,24 @@ def test_a_sweep_tells_of_the_credit_loops_of_each_fabric_once_and_keeps_them(tm
     assert alone.count("warning: credit loop: s-") == 8
     for more in (("--check",), ("--out", "seeds"), ("--out", "seeds")):
         done = model(tmp_path, *words, "--sweep", "seed=1,2", *more)
-        assert (done.returncode, done.stderr) == (0, f"warnings of all cells:\n{alone}"), done.stdout
+        assert (done.returncode, done.stderr) == (0, f"warnings of all runs:\n{alone}"), done.stdout
     kept = pl.read_parquet(tmp_path / "seeds/data/warnings/*.parquet")
-    assert {height for height, in kept.group_by("cell").len().select("len").iter_rows()} == {8}
-    assert "\n".join(kept.filter(cell="seed-1")["warning"]) == alone.rstrip()
-    assert pl.read_csv(tmp_path / "seeds/cells.csv")["warnings"].to_list() == [8, 8]
+    assert {height for height, in kept.group_by("run").len().select("len").iter_rows()} == {8}
+    assert "\n".join(kept.filter(run="seed-1")["warning"]) == alone.rstrip()
+    assert pl.read_csv(tmp_path / "seeds/runs.csv")["warnings"].to_list() == [8, 8]
     for more in (("--check",), ("--out", "fabrics")):
         done = model(tmp_path, *words, "--sweep", "generate.hosts_per_switch=1,2", "--sweep", "subnet.max_op_vls=1,2", *more)
         whose = "; ".join(f"--sweep generate.hosts_per_switch={count} --sweep subnet.max_op_vls=1" for count in (1, 2))
         assert (done.returncode, done.stderr) == (0, f"warnings of {whose}:\n{alone}"), done.stdout
 
 
-def test_what_a_failed_cell_did_is_where_its_error_says(tmp_path: Path) -> None:
+def test_what_a_failed_run_did_is_where_its_error_says(tmp_path: Path) -> None:
     done = model(tmp_path, "ring-of-five", "all-to-all", "--sweep", "bytes=4097", "--out", "C")
     assert done.returncode == 1
-    assert "  | softband: its results until then are in C/cells/failed/bytes-4097/results\n" in done.stdout
-    assert '"ended_by": "' in (tmp_path / "C/cells/failed/bytes-4097/results/model.json").read_text()
-    assert "softband-cell-" not in done.stdout + done.stderr
-    assert "warnings of all cells:\nring-of-five: warning: credit loop: " in done.stderr
+    assert "  | softband: its results until then are in C/runs/failed/bytes-4097/results\n" in done.stdout
+    assert '"ended_by": "' in (tmp_path / "C/runs/failed/bytes-4097/results/model.json").read_text()
+    assert "softband-runs-" not in done.stdout + done.stderr
+    assert "warnings of all runs:\nring-of-five: warning: credit loop: " in done.stderr
 
 
 def test_a_flows_file_damaged_in_its_middle_is_made_again(tmp_path: Path) -> None:
@@ -329,7 +329,7 @@ def test_a_flows_file_damaged_in_its_middle_is_made_again(tmp_path: Path) -> Non
     done = model(tmp_path, *words)
     assert done.returncode == 0
     assert "3 finished, 2 of them kept from before" in done.stdout
-    assert done.stderr == "B/data/flows/seed-2.parquet: is not as it was written: the cell runs again\n"
+    assert done.stderr == "B/data/flows/seed-2.parquet: is not as it was written: the run starts again\n"
     assert path.read_bytes() == whole
     assert "3 finished, 3 of them kept from before" in model(tmp_path, *words).stdout
 

@@ -60,7 +60,7 @@ def test_a_sweep_has_the_parts_beside_the_fabric_and_runs_again_when_they_change
     def completions() -> list[int]:
         done = softband.command(*words)
         assert done.returncode == 0, done.stderr + done.stdout
-        return pl.read_parquet(softband.folder / "s" / "data" / "cells" / "*.parquet").sort("vls")["completion_ps"].to_list()
+        return pl.read_parquet(softband.folder / "s" / "data" / "runs" / "*.parquet").sort("vls")["completion_ps"].to_list()
 
     first = completions()
     part = softband.folder / "catalog" / "hca" / "mine.toml"

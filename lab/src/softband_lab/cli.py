@@ -27,17 +27,19 @@ from softband_lab.spec.study_file import list_studies, load_study
 from softband_lab.study.accuracy import run_accuracy
 from softband_lab.study.pipeline import StudyOptions, run_study
 from softband_lab.sweep.question import ask as ask_sweep
-from softband_lab.sweep.run import check_cells, run_sweep
+from softband_lab.sweep.run import check_runs, run_sweep
 from softband_lab.sweep.whatif import Point, Question, choose_cables, load_defaults, message_size, parse_lengths
 from softband_lab.sweep.whatif_report import print_surface, write_page
 
 Jobs = Annotated[
     int | None,
-    typer.Option("--jobs", "-j", min=1, help="Cells at the same time; default: one a core. Of slurm: jobs to ask for."),
+    typer.Option("--jobs", "-j", min=1, help="Runs at the same time; default: one a core. Of slurm: jobs to ask for."),
 ]
 Where = Annotated[
     str | None,
-    typer.Option("--cluster", help="Where cells run: tcp://HOST:PORT of a Dask scheduler, or `slurm`; default: here."),
+    typer.Option(
+        "--cluster", help="Where runs execute: tcp://HOST:PORT of a Dask scheduler, or `slurm`; default: here."
+    ),
 ]
 
 
@@ -47,9 +49,9 @@ def study(
     out: Annotated[Path | None, typer.Option("--out", help="Results folder; default: results/NAME.")] = None,
     jobs: Jobs = None,
     cluster: Where = None,
-    listing: Annotated[bool, typer.Option("--list", help="List the studies, or the study's cells.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List the studies, or the study's runs.")] = False,
 ) -> None:
-    """Run a study: every cell that is not there yet, then tables, claims, figures and the page."""
+    """Run a study: every run that is not there yet, then tables, claims, figures and the page."""
     console = Console()
     home = find_home()
     if name is None:
@@ -60,8 +62,8 @@ def study(
         return
     chosen = load_study(home, name)
     if listing:
-        for cell in chosen.cells(quick):
-            console.print(f"{cell.id}  {cell.fabric}  {cell.transport}  {cell.test}", highlight=False, soft_wrap=True)
+        for run in chosen.runs(quick):
+            console.print(f"{run.id}  {run.fabric}  {run.transport}  {run.test}", highlight=False, soft_wrap=True)
         return
     folder = out or Path("results") / chosen.head.name
     command = shlex.join(["softband", "study", chosen.head.name, *(["--quick"] if quick else [])])
@@ -147,7 +149,7 @@ def model_sweep(
         list[str] | None, typer.Option("--sweep", help="KEY=V1,V2,...; several: each combination.")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Results folder; default: results/sweep-WORKLOAD.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Check every cell, and run none.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Check every run, and start none.")] = False,
     jobs: Jobs = None,
     cluster: Where = None,
 ) -> None:
@@ -158,7 +160,7 @@ def model_sweep(
         raise LabError("--sweep", "is missing", "what to vary, as in --sweep bytes=4KiB,64KiB")
     question = ask_sweep(home, fabric, workload, tuple(options or ()), sweep)
     if check:
-        raise typer.Exit(check_cells(question, softband, jobs, Console()))
+        raise typer.Exit(check_runs(question, softband, jobs, Console()))
     folder = out or Path("results") / f"sweep-{question.workload_name}"
     with Cluster(cluster, jobs) as place:
         status = run_sweep(question, softband, folder, place, Console())
@@ -170,7 +172,7 @@ def compare(
     second: Annotated[Path, typer.Argument(help="Results folder, for instance of the model.")],
     tolerance: Annotated[float, typer.Option("--tolerance", help="Percent apart that is still alike.")] = 5.0,
 ) -> None:
-    """Compare two results folders: values of the same cell and message size, and what only one of the two has.
+    """Compare two results folders: values of the same run and message size, and what only one of the two has.
 
     Exit status:
 
@@ -186,7 +188,7 @@ def compare(
     if not (comparison.differences or comparison.empty):
         raise LabError(
             f"{first}, {second}",
-            f"have no cell and size in common: one has {comparison.only_first[0]}, the other "
+            f"have no run and size in common: one has {comparison.only_first[0]}, the other "
             f"{comparison.only_second[0]}",
             "two results of the same study, or of parts of it",
         )

@@ -33,7 +33,7 @@ def cannot_write(path: Path, error: OSError) -> LabError:
     return LabError(
         path,
         f"cannot be written: {error.strerror or error}",
-        "make room there, or name another --out; the same command goes on with the cells that are finished",
+        "make room there, or name another --out; the same command goes on with the runs that are finished",
     )
 
 

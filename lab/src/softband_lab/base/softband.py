@@ -175,9 +175,9 @@ class Softband:
             return process
 
     def _environment(self) -> dict[str, str]:
-        """Other cells run beside this one: each gets one processor, and the campaign tells the progress of all.
+        """Other runs run beside this one: each gets one processor, and the campaign tells the progress of all.
 
-        A cell's log holds the output of its programs and warnings; the lab reads bottlenecks off the counters.
+        A run's log holds the output of its programs and warnings; the lab reads bottlenecks off the counters.
 
         The tree's own programs are on the path.
         """

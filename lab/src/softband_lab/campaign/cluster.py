@@ -1,4 +1,4 @@
-"""Where the cells of a campaign run: threads of this process, a Dask scheduler's workers, or Slurm jobs.
+"""Where the runs of a campaign run: threads of this process, a Dask scheduler's workers, or Slurm jobs.
 
 Threads need no package; the others need Dask.
 """
@@ -30,7 +30,7 @@ from softband_lab.campaign.scratch import Scratch
 _CONNECT_SECONDS = 4.0
 _WORKERLESS_SECONDS = 60.0
 _COUNT_EVERY_SECONDS = 1.0
-_GOES_ON = "the same command goes on with the cells that are finished"
+_GOES_ON = "the same command goes on with the runs that are finished"
 
 
 def check_dask(wanted_by: str) -> None:
@@ -53,7 +53,7 @@ def _import_distributed(wanted_by: str) -> Any:
 
 
 def is_killed_worker(error: BaseException) -> bool:
-    """Dask gives up a cell that killed several workers."""
+    """Dask gives up a run that killed several workers."""
     distributed = sys.modules.get("distributed")
     return distributed is not None and isinstance(error, distributed.KilledWorker)
 
@@ -63,7 +63,7 @@ def default_jobs() -> int:
 
 
 class Cluster:
-    """Connects when the first cell is to run. `jobs`: cells at the same time at most; of Slurm: how many jobs."""
+    """Connects when the first run is to run. `jobs`: runs at the same time at most; of Slurm: how many jobs."""
 
     def __init__(self, where: str | None = None, jobs: int | None = None) -> None:
         if where not in (None, "slurm") and not re.fullmatch(r"(tcp|tls|ucx|ws|wss)://.+:\d+", where):
@@ -108,7 +108,7 @@ class Cluster:
             return
         if self._where is None:
             self._scratch = Scratch()
-            self._threads = ThreadPoolExecutor(self._jobs or default_jobs(), thread_name_prefix="cell")
+            self._threads = ThreadPoolExecutor(self._jobs or default_jobs(), thread_name_prefix="run")
             return
         client = _import_distributed(self.name).Client
         if self._where == "slurm":
@@ -126,9 +126,9 @@ class Cluster:
             return self._client.submit(worker.carry_out, order, pure=False)
 
     def slots(self) -> int:
-        """How many cells may be under way: as many as there are threads.
+        """How many runs may be under way: as many as there are threads.
 
-        A lost worker then takes no cell with it that only waits.
+        A lost worker then takes no run with it that only waits.
         """
         if self._where is None:
             return self._jobs or default_jobs()
@@ -189,7 +189,7 @@ def _reach(client: Any, address: str, name: str) -> Any:
         raise LabError(
             name,
             "no Dask scheduler answers there",
-            "the address that `softband dask scheduler` prints, reachable from here; without --cluster cells run here",
+            "the address that `softband dask scheduler` prints, reachable from here; without --cluster runs stay here",
         )
     return found[0]
 

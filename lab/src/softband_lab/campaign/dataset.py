@@ -1,8 +1,8 @@
-"""Finished cells on disk: a Parquet data set for each table, one file a cell.
+"""Finished runs on disk: a Parquet data set for each table, one file a run.
 
-`data/TABLE/CELL.parquet` appears by a rename, whole; what was being written when a campaign ended is called `.part`,
-which nobody reads. A cell is finished when the head, the table written last, is there and has the content key, and
-every file is as it was written, by the checksums in `checksums/CELL.json`.
+`data/TABLE/RUN.parquet` appears by a rename, whole; what was being written when a campaign ended is called `.part`,
+which nobody reads. A run is finished when the head, the table written last, is there and has the content key, and
+every file is as it was written, by the checksums in `checksums/RUN.json`.
 """
 
 from __future__ import annotations
@@ -22,30 +22,39 @@ from softband_lab.base.tables import Table
 from softband_lab.campaign.jobs import Failure, Finished, Job
 
 _KEY = "key"
-# A disk that goes bad damages more cells than anybody reads of.
+# A disk that goes bad damages more runs than anybody reads of.
 _MOST_NAMED = 8
+# The names that earlier versions gave to folders and tables, and the present ones.
+_EARLIER_NAMES = {"cells": "runs", "data/cells": "data/runs", "cells.csv": "runs.csv", "cells.parquet": "runs.parquet"}
 
 
 class Store:
     def __init__(self, out: Path) -> None:
         self.out = out
         self.data = out / "data"
-        self.cells = out / "cells"
-        self.failed = self.cells / "failed"
+        self.runs = out / "runs"
+        self.failed = self.runs / "failed"
         self.checksums = out / "checksums"
         self._damaged: list[str] = []
         self._unproven = 0
         self._of_others = 0
 
+    def take_over(self) -> None:
+        """Gives the files of earlier versions their present names: their runs start again and replace them."""
+        for earlier, present in _EARLIER_NAMES.items():
+            if (self.out / earlier).exists() and not (self.out / present).exists():
+                (self.out / earlier).rename(self.out / present)
+
     def remove_leftovers(self) -> None:
-        # `.failed-CELL` is where earlier versions put what failed.
-        for path in [*self.cells.glob(".writing-*"), *self.cells.glob(".failed-*"), self.failed]:
+        self.take_over()
+        # `.failed-RUN` is where earlier versions put what failed.
+        for path in [*self.runs.glob(".writing-*"), *self.runs.glob(".failed-*"), self.failed]:
             shutil.rmtree(path, ignore_errors=True)
         for path in [*self.data.glob("*/.*.part"), *self.checksums.glob(".*.part")]:
             path.unlink(missing_ok=True)
 
     def load(self, job: Job[Any], key: str) -> Table | None:
-        """The head of the cell, if the cell is finished. One that is not as it was written runs again."""
+        """The head of the run, if the run is finished. One that is not as it was written runs again."""
         path = self._path(job.tables[-1], job.id)
         if not path.is_file():
             return None
@@ -62,7 +71,7 @@ class Store:
             return None
         wrong = [name for name, kind in job.head_columns.items() if head.schema.get(name) is not kind]
         if wrong:
-            self._damaged.append(f"{path}: has no column `{wrong[0]}` as cells have it")
+            self._damaged.append(f"{path}: has no column `{wrong[0]}` as runs have it")
             return None
         tables = {self._path(table, job.id) for table in job.tables}
         # Who wants the room may take away what runs left.
@@ -70,33 +79,33 @@ class Store:
         return None if any(self._is_damaged(path, digests) for path in sorted(tables | kept)) else head
 
     def say_what_runs_again(self) -> None:
-        """Of the cells that were there and did not count as finished, though their inputs may be the same."""
+        """Of the runs that were there and did not count as finished, though their inputs may be the same."""
         for text in self._damaged[:_MOST_NAMED]:
-            print(f"{text}: the cell runs again", file=sys.stderr)
+            print(f"{text}: the run starts again", file=sys.stderr)
         if len(self._damaged) > _MOST_NAMED:
-            print(f"and {len(self._damaged) - _MOST_NAMED} more cells run again", file=sys.stderr)
+            print(f"and {len(self._damaged) - _MOST_NAMED} more runs start again", file=sys.stderr)
         if self._unproven:
-            which = f"{self._unproven} cells have no checksums, as those of earlier versions"
-            print(f"{self.out}: {which}: they run again", file=sys.stderr)
+            which = f"{self._unproven} runs have no checksums, as those of earlier versions"
+            print(f"{self.out}: {which}: they start again", file=sys.stderr)
         if self._of_others:
-            print(f"{self.out}: cells of another version run again: {self._of_others}", file=sys.stderr)
+            print(f"{self.out}: runs of another version start again: {self._of_others}", file=sys.stderr)
 
     def write(self, job: Job[Any], key: str, finished: Finished) -> Table:
         """Every table, the head last; first what the runs left."""
         path = self._path(job.tables[-1], job.id)
         try:
-            # Half of it replaced, the former cell is none any more.
+            # Half of it replaced, the former run is none any more.
             path.unlink(missing_ok=True)
         except OSError as error:
             raise cannot_write(path, error) from None
         digests: dict[str, str] = {}
         if job.keeps_files:
             self._keep_files(job.id, finished.files)
-            kept = self._name(self.cells / job.id)
+            kept = self._name(self.runs / job.id)
             digests = {f"{kept}/{name}": _digest(content) for name, content in finished.files.items()}
         for name in job.tables:
             path = self._path(name, job.id)
-            head = finished.tables[name].after({"cell": job.id, _KEY: key})
+            head = finished.tables[name].after({"run": job.id, _KEY: key})
             content = parquet_bytes(head)
             digests[self._name(path)] = _digest(content)
             if name == job.tables[-1]:
@@ -120,7 +129,8 @@ class Store:
         return replace(failure, reason=named(failure.reason), last_lines=lines, files={}, folder=str(kept))
 
     def clear(self, tables: tuple[str, ...], wanted: Iterable[tuple[Job[Any], str]]) -> int:
-        """Removes all cells but finished ones that are wanted, each with its key; how many went."""
+        """Removes all runs but finished ones that are wanted, each with its key; how many went."""
+        self.take_over()
         kept = {job.id for job, key in wanted if self.load(job, key) is not None}
         gone = [path for path in (self.data / tables[-1]).glob("*.parquet") if path.stem not in kept]
         for table in reversed(tables):
@@ -153,6 +163,9 @@ class Store:
         if not isinstance(digests, dict):
             self._damaged.append(f"{record}: is not as it was written")
             return None
+        if any(name.startswith(f"{earlier}/") for name in digests for earlier in _EARLIER_NAMES):
+            self._of_others += 1
+            return None
         return digests
 
     def _is_damaged(self, path: Path, digests: dict[str, str]) -> bool:
@@ -166,7 +179,7 @@ class Store:
         return True
 
     def _keep_files(self, job_id: str, files: dict[str, bytes]) -> None:
-        partial, final = self.cells / f".writing-{job_id}", self.cells / job_id
+        partial, final = self.runs / f".writing-{job_id}", self.runs / job_id
         _write_files(partial, files)
         shutil.rmtree(final, ignore_errors=True)
         partial.rename(final)

@@ -1,4 +1,4 @@
-"""A cell of a study or a what-if question: programs on a fabric, and the tables that they print."""
+"""A run of a study or a what-if question: programs on a fabric, and the tables that they print."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class EngineJob:
         fabric.write_text(self.fabric_text, encoding="utf-8")
         rows: list[dict[str, Any]] = []
         for number, step in enumerate(self.steps):
-            rows += self._run_step(step, softband, fabric, folder / f"run-{number}")
+            rows += self._run_step(step, softband, fabric, folder / f"step-{number}")
         got = [row["size_bytes"] for row in rows]
         if got != self.expected_sizes:
             problem = f"the program reported the sizes {_brief(got)}, the study expects {_brief(self.expected_sizes)}"

@@ -1,4 +1,4 @@
-"""The jobs of a campaign. Each leaves one cell, with its outcome.
+"""The jobs of a campaign. Each leaves one run, with its outcome.
 
 A job carries everything that it needs, as text: it may be carried out on another machine.
 """
@@ -17,13 +17,14 @@ from softband_lab.base.tables import Kind, Table
 Tables = dict[str, Table]
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 
-FORMAT = 5  # of cells; a change makes every cell run again
+# Of finished runs. With another number every run starts again.
+FORMAT = 6
 
 
 class Job(Protocol[ResultT_co]):
-    """One cell: runs of `softband` whose tables together are one result.
+    """One run: runs of `softband` whose tables together are one result.
 
-    `tables` names the tables of a cell; the last of them, the head, is written last: where it is, the cell is whole.
+    `tables` names the tables of a run; the last of them, the head, is written last: where it is, the run is whole.
     `head_columns` names the columns that every head has, each with its type.
     `keeps_files` says whether what the runs left is kept beside the tables.
     """
@@ -34,7 +35,7 @@ class Job(Protocol[ResultT_co]):
 
     @property
     def id(self) -> str:
-        """Names the cell, and its files."""
+        """Names the run, and its files."""
 
     def inputs(self) -> Any:
         """All that decides about the result, apart from `softband` itself; JSON can hold it."""
@@ -46,13 +47,13 @@ class Job(Protocol[ResultT_co]):
         """On whatever machine, in an empty folder. Raises RunFailed."""
 
     def read(self, key: str, head: Table) -> ResultT_co:
-        """The result, from the cell's head."""
+        """The result, from the run's head."""
 
 
 @dataclass(frozen=True)
 class Finished:
     tables: Tables
-    # What the runs left, by its path in the cell's folder.
+    # What the runs left, by its path in the run's folder.
     files: dict[str, bytes] = field(default_factory=dict)
 
 
@@ -63,7 +64,7 @@ class Failure:
     reason: str
     last_lines: list[str]
     files: dict[str, bytes] = field(default_factory=dict)
-    # Where the files are, which the text may name: where the cell ran, and then where they are kept.
+    # Where the files are, which the text may name: where the run ran, and then where they are kept.
     folder: str = ""
 
 

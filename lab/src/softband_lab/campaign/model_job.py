@@ -1,4 +1,4 @@
-"""A cell of a sweep: one run of `softband model`, and its tables."""
+"""A run of a sweep: one run of `softband model`, and its tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from softband_lab.campaign.warned import paragraphs
 
 Value = str | int | float | bool
 
-# Links have no more; all cells have the same columns, whatever lanes and link layers their fabric uses.
+# Links have no more; all runs have the same columns, whatever lanes and link layers their fabric uses.
 _LANES = 15
 _STALLS = tuple(f"credit_stall_vl{lane}_ps" for lane in range(_LANES))
 _OF_ETHERNET = ("pause_frames_sent", "pause_frames_received", "buffer_discards")
@@ -49,7 +49,7 @@ _HOT_COLUMNS: dict[str, Kind] = {
     "stalled": Kind.FLOAT,
 }
 _WARNING_COLUMNS: dict[str, Kind] = {"warning": Kind.STRING}
-_CELL_COLUMNS: dict[str, Kind] = {
+_RUN_COLUMNS: dict[str, Kind] = {
     "fabric": Kind.STRING,
     "workload": Kind.STRING,
     "seed": Kind.UINT,
@@ -84,8 +84,8 @@ class ModelJob:
     # Results do not depend on them.
     threads: str
 
-    tables: ClassVar[tuple[str, ...]] = ("flows", "ports", "hot_ports", "warnings", "cells")
-    head_columns: ClassVar[dict[str, Kind]] = _CELL_COLUMNS
+    tables: ClassVar[tuple[str, ...]] = ("flows", "ports", "hot_ports", "warnings", "runs")
+    head_columns: ClassVar[dict[str, Kind]] = _RUN_COLUMNS
     keeps_files: ClassVar[bool] = False
 
     def inputs(self) -> Any:
@@ -133,7 +133,7 @@ class ModelJob:
         sums = {name: sum(filter(None, values)) for name, values in ports.columns.items() if name in _COUNTERS}
         hot = summary["hot_ports"]
         rates = summary["flow_bytes_per_second"]
-        cell = {
+        run = {
             **dict(self.parameters),
             "fabric": self.fabric_label,
             "workload": summary["workload"],
@@ -152,18 +152,18 @@ class ModelJob:
             "softband": summary["softband_version"],
             "command": self.command(),
         }
-        schema = {**{name: _type_of(value) for name, value in self.parameters}, **_CELL_COLUMNS}
+        schema = {**{name: _type_of(value) for name, value in self.parameters}, **_RUN_COLUMNS}
         return {
             "flows": _read(out / "flows.csv", _FLOW_COLUMNS),
             "ports": ports,
             "hot_ports": Table.of(_trees(hot), _HOT_COLUMNS),
             "warnings": Table.of([{"warning": text} for text in warnings], _WARNING_COLUMNS),
-            "cells": Table.of([cell], schema),
+            "runs": Table.of([run], schema),
         }
 
 
 def name_of(parameters: tuple[tuple[str, Value], ...]) -> str:
-    """A file's name for a cell: short, and another one for other parameters."""
+    """A file's name for a run: short, and another one for other parameters."""
     exact = "_".join(f"{name}-{value}" for name, value in parameters)
     plain = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in exact)
     if plain == exact and len(plain) <= 120:

@@ -17,16 +17,16 @@ _EVERY_SECONDS = 10.0
 
 
 class Progress:
-    """Of `total` cells. A quiet console shows nothing."""
+    """Of `total` runs. A quiet console shows nothing."""
 
     def __init__(self, console: Console, total: int) -> None:
         self._total = total
         self._done = 0
-        self._text = "cells"
+        self._text = "runs"
         self._is_plain = not console.is_terminal and not console.quiet
         self._every = plain_interval_seconds()
         self._begun = self._last = time.monotonic()
-        # Cells that were there at the start cost no time.
+        # Runs that were there at the start cost no time.
         self._free = 0
         self._bar = None if self._is_plain else _bar(console)
         self._task = None if self._bar is None else self._bar.add_task(self._text, total=total)
@@ -43,7 +43,7 @@ class Progress:
             self._bar.stop()
 
     def advance(self, is_free: bool = False) -> None:
-        """One more cell is finished; a free one was there already."""
+        """One more run is finished; a free one was there already."""
         self._done += 1
         self._free += is_free
         if self._bar is not None and self._task is not None:

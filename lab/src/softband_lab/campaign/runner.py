@@ -1,6 +1,6 @@
 """Runs jobs on a cluster, keeps what is finished, and goes on where an earlier campaign stopped.
 
-Cells run anywhere and come back to this process, which alone writes: a cell is finished when it is in the data set.
+Runs run anywhere and come back to this process, which alone writes: a run is finished when it is in the data set.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Outcome(Generic[ResultT]):
 
 @contextmanager
 def exclusive(out: Path) -> Iterator[None]:
-    """Two campaigns in one folder would take each other's half-written cells for leftovers."""
+    """Two campaigns in one folder would take each other's half-written runs for leftovers."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         lock = (out / ".lock").open("w")
@@ -122,7 +122,7 @@ class _Campaign(Generic[ResultT]):
     def _hand_out(self) -> None:
         """As many as can run: what waits, waits here, where no worker can take it along when it is lost."""
         slots = self.cluster.slots()
-        self.progress.describe("cells" if slots else "waiting for workers")
+        self.progress.describe("runs" if slots else "waiting for workers")
         self.progress.tick()
         while self.waiting and len(self.under_way) < slots:
             job, key = self.waiting.popleft()
@@ -148,14 +148,14 @@ class _Campaign(Generic[ResultT]):
         except LabError:
             raise
         except OSError:
-            raise self.cluster.lost() from None  # cells' own ones are Failures
+            raise self.cluster.lost() from None  # runs' own ones are Failures
         except Exception as error:
             if not is_killed_worker(error):
                 if self.cluster.is_local:
                     raise
                 raise LabError(
                     self.cluster.name,
-                    f"a worker cannot take cells: {type(error).__name__}: {error}",
+                    f"a worker cannot take runs: {type(error).__name__}: {error}",
                     "the same Python and the same Softband on every machine (`softband dask worker`)",
                 ) from error
             came_out = _lost_workers(job, error)

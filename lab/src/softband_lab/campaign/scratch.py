@@ -1,4 +1,4 @@
-"""The folder in which cells run on this machine. What a killed process left goes when the next one starts."""
+"""The folder in which runs run on this machine. What a killed process left goes when the next one starts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-_PREFIX = "softband-cells-"
+_PREFIX = "softband-runs-"
 
 
 class Scratch:

@@ -1,4 +1,4 @@
-"""What `softband` warns of in the cells of a sweep, said once: seeds of one fabric do not repeat it."""
+"""What `softband` warns of in the runs of a sweep, said once: seeds of one fabric do not repeat it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_of_inputs(paragraph: str) -> bool:
 class Warned:
     """Collects warnings by whom they are about, in the words of the command line, and shows what is new of them."""
 
-    # By nothing what is about all cells.
+    # By nothing what is about all runs.
     _heard: dict[str, dict[str, None]] = field(default_factory=dict)
     _shown: dict[str, set[str]] = field(default_factory=dict)
 
@@ -63,7 +63,7 @@ class Warned:
 
 def _print(whose: Sequence[str], warnings: Sequence[str]) -> None:
     more = f"; and {len(whose) - _MOST_NAMED} more" if len(whose) > _MOST_NAMED else ""
-    names = "; ".join(whom or "all cells" for whom in whose[:_MOST_NAMED])
+    names = "; ".join(whom or "all runs" for whom in whose[:_MOST_NAMED])
     print(f"warnings of {names}{more}:", file=sys.stderr)
     for warning in warnings[:_MOST_LINES]:
         print(warning, file=sys.stderr)

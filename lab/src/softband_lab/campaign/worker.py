@@ -1,4 +1,4 @@
-"""What happens where a cell runs: in this process, or in a worker on another machine."""
+"""What happens where a run runs: in this process, or in a worker on another machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Order:
     # Of the campaign's own process; workers elsewhere look for theirs.
     binary: Path | None = None
     home: Path | None = None
-    # Where cells run in the campaign's own process; workers elsewhere have folders of their own.
+    # Where runs run in the campaign's own process; workers elsewhere have folders of their own.
     scratch: Path | None = None
 
 
@@ -35,11 +35,11 @@ _softbands: dict[str, Softband] = {}
 
 
 def carry_out(order: Order) -> Finished | Failure:
-    """Runs a cell. What goes wrong with the cell is a Failure; a LabError means that nothing can run here."""
+    """Runs a run. What goes wrong with the run is a Failure; a LabError means that nothing can run here."""
     softband, job = _softband(order), order.job
     try:
         # Dask removes the folders of workers that were killed.
-        with tempfile.TemporaryDirectory(prefix="cell-", dir=order.scratch or _worker().local_directory) as name:
+        with tempfile.TemporaryDirectory(prefix="run-", dir=order.scratch or _worker().local_directory) as name:
             return _carry_out(job, softband, Path(name))
     except OSError as error:
         here = "this machine" if order.scratch else _here()
@@ -105,7 +105,7 @@ def _here() -> str:
 
 
 def _worker() -> Any:
-    """Dask's worker; where cells run in this process there is none, nor need there be Dask."""
+    """Dask's worker; where runs run in this process there is none, nor need there be Dask."""
     return importlib.import_module("distributed").get_worker()
 
 

@@ -55,7 +55,7 @@ def make_panel(study: Study, figure: Figure, test_name: str, results: dict[str, 
     test = study.tests[test_name]
     points: list[dict[str, Any]] = []
     for curve in figure.curves:
-        result = results.get(figure.cell(curve, test_name).id)
+        result = results.get(figure.run_of(curve, test_name).id)
         for row in result.rows if result else []:
             value = getattr(row.measurement, test.column)
             if value is not None:

@@ -16,7 +16,9 @@ from softband_lab.base.errors import LabError
 from softband_lab.base.tables import Kind
 from softband_lab.report.results import FORMAT, SCHEMA
 
-_KEY = ["cell", "size_bytes"]
+_KEY = ["run", "size_bytes"]
+# The name that earlier versions gave to the column `run`.
+_EARLIER_RUN = "cell"
 _QUANTITIES = ("bw_average_mib_s", "bw_average_mb_s", "latency_typical_us")
 # Compared where a program prints no typical latency, as perftest's with a duration. An average has the slowest in it.
 _ELSE = "latency_avg_us"
@@ -26,14 +28,14 @@ _NUMBERS = [name for name, kind in SCHEMA.items() if kind is Kind.FLOAT]
 # The report names so many of those that only one folder has, and counts the rest.
 _NAMED = 5
 
-# By cell and message size; a quantity that the test does not have is None.
+# By run and message size; a quantity that the test does not have is None.
 Key = tuple[str, int]
 Results = dict[Key, dict[str, float | None]]
 
 
 @dataclass(frozen=True)
 class Difference:
-    cell: str
+    run: str
     size_bytes: int
     quantity: str
     first: float
@@ -65,20 +67,22 @@ class Comparison:
 def load_results(folder: Path) -> Results:
     path = folder / "results.csv" if folder.is_dir() else folder
     header, rows = _read(path)
-    # A file that is no table of cells, such as claims.csv or accuracy.csv, has no version.
+    if "run" not in header:
+        header = ["run" if name == _EARLIER_RUN else name for name in header]
+    # A file that is no table of runs, such as claims.csv or accuracy.csv, has no version.
     _check_columns(header, path, _KEY)
     _check_format(header, rows, path)
     _check_columns(header, path, [*_QUANTITIES, _ELSE])
     if not rows:
         raise LabError(
-            path, "has no rows: no cell of that study has finished", "the results.csv of a study with finished cells"
+            path, "has no rows: no run of that study has finished", "the results.csv of a study with finished runs"
         )
     found: Results = {}
     for number, fields in rows:
         row, where = dict(zip(header, fields, strict=True)), f"{path}:{number}"
-        key = row["cell"], _size(row["size_bytes"], where)
+        key = row["run"], _size(row["size_bytes"], where)
         if key in found:
-            raise LabError(where, f"has the row {_name(key)} again", "one row for each cell and size")
+            raise LabError(where, f"has the row {_name(key)} again", "one row for each run and size")
         found[key] = {name: _value(row[name], name, where) for name in header if name in _NUMBERS}
     return found
 
@@ -141,12 +145,12 @@ def _check_format(header: list[str], rows: list[tuple[int, list[str]]], path: Pa
             raise LabError(
                 f"{path}:{number}: column `format`",
                 f"is {found or 'empty'}, this version reads {FORMAT}",
-                "run the study again with this version of softband; finished cells that have not changed are kept",
+                "run the study again with this version of softband; finished runs that have not changed are kept",
             )
 
 
 def compare(first: Results, second: Results) -> Comparison:
-    """Every quantity that both have for the same cell and size, and what only one of them has."""
+    """Every quantity that both have for the same run and size, and what only one of them has."""
     differences: list[Difference] = []
     empty: list[str] = []
     for key in (key for key in first if key in second):
@@ -173,11 +177,11 @@ def print_comparison(comparison: Comparison, tolerance_percent: float, console: 
     marked = comparison.apart(tolerance_percent)
     if marked:
         table = Table(title=f"more than {tolerance_percent:g} % apart")
-        for title in ("cell", "size (bytes)", "quantity", "first", "second", "deviation"):
-            table.add_column(title, justify="left" if title in ("cell", "quantity") else "right")
+        for title in ("run", "size (bytes)", "quantity", "first", "second", "deviation"):
+            table.add_column(title, justify="left" if title in ("run", "quantity") else "right")
         for item in sorted(marked, key=lambda item: -abs(item.deviation_percent)):
             table.add_row(
-                item.cell,
+                item.run,
                 str(item.size_bytes),
                 item.quantity,
                 f"{item.first:.2f}",

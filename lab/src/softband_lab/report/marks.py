@@ -59,7 +59,7 @@ def _of_difference(
     test = study.tests[test_name]
     base = next((curve for curve in figure.curves if curve.name == rule.base), None)
     factor = column_factor(test.column, row.published.unit, study.head.megabyte)
-    result = results.get(figure.cell(base, test_name).id) if base else None
+    result = results.get(figure.run_of(base, test_name).id) if base else None
     if base is None or factor is None or result is None or rule.at != PEAK:
         return
     values = [getattr(one.measurement, test.column) for one in result.rows]

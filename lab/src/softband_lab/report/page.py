@@ -52,7 +52,7 @@ def write_report(report: Report, path: Path) -> None:
             "by_basis": count_by_basis(report.claims),
             "failures": list(report.outcome.failures.values()),
             "drawings": _drawing_context(report),
-            "cells": _cell_context(report),
+            "runs": _run_context(report),
             "finished": len(report.outcome.results),
             "provenance": _provenance(report),
         },
@@ -106,7 +106,7 @@ def _figure_context(report: Report, figure: Figure) -> dict[str, Any]:
 
 def _claim_context(row: ClaimRow) -> dict[str, Any]:
     return {
-        **row.cells(),
+        **row.fields(),
         "deviation": row.judgement.deviation_percent,
         "section": row.published.section,
         "figures": row.rule.figures,
@@ -126,10 +126,10 @@ def _drawing_context(report: Report) -> list[dict[str, Any]]:
     ]
 
 
-def _cell_context(report: Report) -> list[dict[str, Any]]:
+def _run_context(report: Report) -> list[dict[str, Any]]:
     uses: dict[str, list[str]] = {}
-    for cell, figure, curve in report.study.uses():
-        uses.setdefault(cell.id, []).append(f"{figure.number}: {curve.name}")
+    for run, figure, curve in report.study.uses():
+        uses.setdefault(run.id, []).append(f"{figure.number}: {curve.name}")
     return [
         {
             "id": job_id,

@@ -1,4 +1,4 @@
-"""The results of a study as one table: a row for each cell and message size."""
+"""The results of a study as one table: a row for each run and message size."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from softband_lab.base.tables import Kind, Table
 from softband_lab.campaign.engine_job import JobResult
-from softband_lab.spec.study import Cell, Study
+from softband_lab.spec.study import Run, Study
 
 # Of results.csv; it goes up with every change after which a file means something else.
 FORMAT = 2
 
 SCHEMA: dict[str, Kind] = {
-    "cell": Kind.STRING,
+    "run": Kind.STRING,
     "figures": Kind.STRING,
     "curve": Kind.STRING,
     "fabric": Kind.STRING,
@@ -42,25 +42,25 @@ SCHEMA: dict[str, Kind] = {
 
 def results_table(study: Study, results: dict[str, JobResult]) -> Table:
     rows: list[dict[str, Any]] = []
-    for cell in study.cells():
-        result = results.get(cell.id)
+    for run in study.runs():
+        result = results.get(run.id)
         if result is not None:
-            rows += _cell_rows(study, cell, result)
+            rows += _run_rows(study, run, result)
     return Table.of(rows, SCHEMA)
 
 
-def _cell_rows(study: Study, cell: Cell, result: JobResult) -> list[dict[str, Any]]:
-    uses = [(figure.number, curve.name) for other, figure, curve in study.uses() if other == cell]
+def _run_rows(study: Study, run: Run, result: JobResult) -> list[dict[str, Any]]:
+    uses = [(figure.number, curve.name) for other, figure, curve in study.uses() if other == run]
     figures = " ".join(str(number) for number in sorted({number for number, _ in uses}))
     return [
         {
-            "cell": cell.id,
+            "run": run.id,
             "figures": figures,
             "curve": uses[0][1],
-            "fabric": cell.fabric,
-            "transport": cell.transport,
-            "test": cell.test,
-            "direction": study.tests[cell.test].direction,
+            "fabric": run.fabric,
+            "transport": run.transport,
+            "test": run.test,
+            "direction": study.tests[run.test].direction,
             **asdict(row.measurement),
             "virtual_seconds": row.virtual_seconds,
             "wall_seconds": row.wall_seconds,

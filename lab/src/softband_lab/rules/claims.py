@@ -61,7 +61,7 @@ class ClaimRow:
         parts = (self.judgement.note, calibrated, origins, self.rule.explanation, self.rule.note, self.published.note)
         return " | ".join(part for part in parts if part)
 
-    def cells(self) -> dict[str, str]:
+    def fields(self) -> dict[str, str]:
         deviation = self.judgement.deviation_percent
         return {
             "id": self.published.id,
@@ -279,7 +279,7 @@ def describe_counts(rows: list[ClaimRow]) -> list[str]:
 
 def write_claims(rows: list[ClaimRow], out: Path) -> None:
     """claims.csv has a fixed set of columns; what explains a row goes beside it."""
-    write_csv(out / "claims.csv", COLUMNS, [row.cells() for row in rows])
+    write_csv(out / "claims.csv", COLUMNS, [row.fields() for row in rows])
     notes = [
         {
             "id": row.published.id,

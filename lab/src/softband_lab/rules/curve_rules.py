@@ -304,8 +304,8 @@ class PortsUsedRule(Rule):
     def check(self, known: Known, claim: Published) -> None:
         need_unit(claim, None)
         for look in self.looks_at():
-            cell = known.study.cell_of(look.curve, look.test)
-            fabric = load_toml(fabric_path(known.home, cell.fabric)) if cell else {}
+            run = known.study.run_of(look.curve, look.test)
+            fabric = load_toml(fabric_path(known.home, run.fabric)) if run else {}
             if not has_host(fabric, self.host):
                 raise LabError(
                     f"{known.where}.host",

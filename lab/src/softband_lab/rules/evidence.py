@@ -16,7 +16,7 @@ from softband_lab.base.softband import Answer, Softband
 from softband_lab.base.units import COLUMN_UNITS, DECIMAL_MEGABYTE, column_factor, in_base_units, units_of
 from softband_lab.campaign.engine_job import JobResult
 from softband_lab.spec.published import Published
-from softband_lab.spec.study import Cell, Study
+from softband_lab.spec.study import Run, Study
 
 Series = dict[int, float]
 At = int | str  # a size in bytes, or "peak"
@@ -38,7 +38,7 @@ class Evidence:
     results: dict[str, JobResult]
     failed: set[str]
     quick: bool
-    cells: Path
+    runs: Path
     published: dict[str, Published]
     prober: Prober | None = None
     # Fabrics whose measurements were looked at since somebody emptied this.
@@ -60,16 +60,16 @@ class Evidence:
         return factor_of(self.study, test, claim)
 
     def port_words(self, curve: str, test: str, host: str) -> list[int]:
-        """Words of four bytes that each cabled port of a host has sent and received, in all runs of a cell."""
-        cell = self._finished(curve, test)
+        """Words of four bytes that each cabled port of a host has sent and received, in all runs of a run."""
+        run = self._finished(curve, test)
         words: dict[tuple[str, int], int] = {}
-        for path in sorted((self.cells / cell.id).glob("run-*/counters.json")):
+        for path in sorted((self.runs / run.id).glob("step-*/counters.json")):
             for port in json.loads(path.read_text(encoding="utf-8"))["ports"]:
                 key = (port["node"], port["port"])
                 if port["node"].startswith(f"{host}/"):
                     words[key] = words.get(key, 0) + port["port_xmit_data"] + port["port_rcv_data"]
         if not words:
-            raise MissingEvidence(f"the cell {cell.id} left no counters of ports of {host}")
+            raise MissingEvidence(f"the run {run.id} left no counters of ports of {host}")
         return list(words.values())
 
     def value(self, curve: str, test: str, at: At) -> float:
@@ -129,25 +129,25 @@ class Evidence:
             raise NotRun("runs on changed fabrics are not part of --quick; run the whole study")
         return self.prober
 
-    def _finished(self, curve: str, test: str) -> Cell:
-        cell = self.study.cell_of(curve, test)
-        if cell is None:
+    def _finished(self, curve: str, test: str) -> Run:
+        run = self.study.run_of(curve, test)
+        if run is None:
             raise LabError(
                 self.study.folder / "claims.toml",
                 f"no figure has a curve `{curve}` with the test `{test}`",
                 "a curve that some figure of study.toml shows",
             )
-        self.touched.add(cell.fabric)
-        if cell.id not in self.results:
-            self._explain_missing(cell.id)
-        return cell
+        self.touched.add(run.fabric)
+        if run.id not in self.results:
+            self._explain_missing(run.id)
+        return run
 
-    def _explain_missing(self, cell_id: str) -> None:
-        if cell_id in self.failed:
-            raise NotRun(f"the cell {cell_id} failed in this run")
+    def _explain_missing(self, run_id: str) -> None:
+        if run_id in self.failed:
+            raise NotRun(f"the run {run_id} failed")
         if self.quick:
-            raise NotRun(f"the cell {cell_id} is not part of --quick; run the whole study")
-        raise NotRun(f"the cell {cell_id} was not run: the study was interrupted")
+            raise NotRun(f"the run {run_id} is not part of --quick; run the whole study")
+        raise NotRun(f"the run {run_id} did not start: the study was interrupted")
 
 
 def factor_of(study: Study, test: str, claim: Published) -> float:

@@ -178,8 +178,8 @@ def need_fabric(known: Known, name: str) -> None:
 def need_curves(rule: Rule, known: Known) -> None:
     """Some figure shows each of the rule's curves, with the size at which it is looked at."""
     for curve, test, at in rule.looks_at():
-        cell = known.study.cell_of(curve, test)
-        if cell is None:
+        run = known.study.run_of(curve, test)
+        if run is None:
             of_test = sorted({other.name for one, _, other in known.study.uses() if one.test == test})
             raise LabError(
                 known.where,
@@ -188,6 +188,6 @@ def need_curves(rule: Rule, known: Known) -> None:
                 if of_test
                 else f"one of the tests {list(known.study.tests)}",
             )
-        sizes = known.study.tests[test].expected_sizes(cell.transport)
+        sizes = known.study.tests[test].expected_sizes(run.transport)
         if at not in (PEAK, None) and str(at) not in [str(size) for size in sizes]:
             raise LabError(known.where, f"`{curve}` has no value at `{at}`", f'"peak" or one of the sizes {sizes}')

@@ -1,4 +1,4 @@
-"""A study as data: tests, figures, curves. Which cells exist follows from the figures; nothing is named in code."""
+"""A study as data: tests, figures, curves. Which runs exist follows from the figures; nothing is named in code."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Test(Strict):
 
 
 @dataclass(frozen=True)
-class Cell:
+class Run:
     """One measurement: a fabric, a transport, a test. Curves of several figures may share it."""
 
     fabric: str
@@ -116,8 +116,8 @@ class Figure(Strict):
     def transport_of(self, curve: Curve) -> Transport:
         return curve.transport or self.transport
 
-    def cell(self, curve: Curve, test: str) -> Cell:
-        return Cell(curve.fabric, self.transport_of(curve), test, curve.client_host)
+    def run_of(self, curve: Curve, test: str) -> Run:
+        return Run(curve.fabric, self.transport_of(curve), test, curve.client_host)
 
 
 class StudyHead(Strict):
@@ -180,26 +180,26 @@ class Study:
         own = self.folder / self.head.claims
         return own if own.is_file() else home / "references" / self.head.claims
 
-    def cells(self, quick: bool = False) -> list[Cell]:
-        """Every cell once, in the order in which the figures need them."""
-        found: dict[Cell, None] = {}
+    def runs(self, quick: bool = False) -> list[Run]:
+        """Every run once, in the order in which the figures need them."""
+        found: dict[Run, None] = {}
         for figure in self.chosen_figures(quick):
             for test in figure.tests:
                 for curve in figure.curves:
-                    found[figure.cell(curve, test)] = None
+                    found[figure.run_of(curve, test)] = None
         return list(found)
 
     def chosen_figures(self, quick: bool) -> list[Figure]:
         return [figure for figure in self.figures if not quick or figure.number in self.head.quick_figures]
 
-    def uses(self) -> Iterator[tuple[Cell, Figure, Curve]]:
+    def uses(self) -> Iterator[tuple[Run, Figure, Curve]]:
         for figure in self.figures:
             for test in figure.tests:
                 for curve in figure.curves:
-                    yield figure.cell(curve, test), figure, curve
+                    yield figure.run_of(curve, test), figure, curve
 
-    def cell_of(self, curve_name: str, test: str) -> Cell | None:
-        for cell, _figure, curve in self.uses():
-            if curve.name == curve_name and cell.test == test:
-                return cell
+    def run_of(self, curve_name: str, test: str) -> Run | None:
+        for run, _figure, curve in self.uses():
+            if curve.name == curve_name and run.test == test:
+                return run
         return None

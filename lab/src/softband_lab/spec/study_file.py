@@ -1,4 +1,4 @@
-"""Reads a study, and refuses what could not run or would mean something else, before any cell runs."""
+"""Reads a study, and refuses what could not run or would mean something else, before any run starts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from softband_lab.base.spelling import suggest
 from softband_lab.base.strict import parse_model
 from softband_lab.base.toml_lines import at, place
 from softband_lab.base.units import COLUMN_UNITS, axis_units
-from softband_lab.spec.study import COMMAND_WORDS, Accuracy, Cell, Curve, Figure, Study, StudyFile, Test
+from softband_lab.spec.study import COMMAND_WORDS, Accuracy, Curve, Figure, Run, Study, StudyFile, Test
 
 
 def list_studies(home: Path) -> list[str]:
@@ -47,26 +47,26 @@ def check_fabrics(study: Study, home: Path) -> None:
     """Every fabric is there and has the hosts that the tests name."""
     path = study.folder / "study.toml"
     documents: dict[str, dict[str, Any]] = {}
-    for cell, figure, curve in study.uses():
-        file = fabric_path(home, cell.fabric)
+    for run, figure, curve in study.uses():
+        file = fabric_path(home, run.fabric)
         if not file.is_file():
             raise LabError(
-                f"{_figure(study, figure, curve, path)}, fabric `{cell.fabric}`",
+                f"{_figure(study, figure, curve, path)}, fabric `{run.fabric}`",
                 f"there is no {file}",
                 "a file below fabrics/, named from there",
             )
-        if cell.fabric not in documents:
-            documents[cell.fabric] = load_toml(file)
-        test = study.tests[cell.test]
-        for key, host in (("server_host", test.server_host), ("client_host", cell.client_host or test.client_host)):
-            if not has_host(documents[cell.fabric], host):
-                of_curve = key == "client_host" and cell.client_host
+        if run.fabric not in documents:
+            documents[run.fabric] = load_toml(file)
+        test = study.tests[run.test]
+        for key, host in (("server_host", test.server_host), ("client_host", run.client_host or test.client_host)):
+            if not has_host(documents[run.fabric], host):
+                of_curve = key == "client_host" and run.client_host
                 raise LabError(
                     f"{_figure(study, figure, curve, path)}.{key}"
                     if of_curve
-                    else place(path, ["tests", cell.test, key]),
-                    f"`{host}` is no host of fabrics/{cell.fabric}, on which the curve `{curve.name}` runs",
-                    f"one of {describe_hosts(documents[cell.fabric])}; for the client also `client_host` in the curve",
+                    else place(path, ["tests", run.test, key]),
+                    f"`{host}` is no host of fabrics/{run.fabric}, on which the curve `{curve.name}` runs",
+                    f"one of {describe_hosts(documents[run.fabric])}; for the client also `client_host` in the curve",
                 )
 
 
@@ -178,20 +178,20 @@ def _check_use(study: Study, path: Path, figure: Figure, name: str) -> None:
 
 
 def _check_names(study: Study, path: Path) -> None:
-    meaning: dict[tuple[str, str], Cell] = {}
-    by_id: dict[str, Cell] = {}
-    for cell, figure, curve in study.uses():
-        if by_id.setdefault(cell.id, cell) != cell:
+    meaning: dict[tuple[str, str], Run] = {}
+    by_id: dict[str, Run] = {}
+    for run, figure, curve in study.uses():
+        if by_id.setdefault(run.id, run) != run:
             raise LabError(
                 _figure(study, figure, curve, path),
-                f"the cell {cell.id} has another fabric or client elsewhere",
+                f"the run {run.id} has another fabric or client elsewhere",
                 "fabric files of different names, and the same client_host for the same fabric",
             )
-        known = meaning.setdefault((curve.name, cell.test), cell)
-        if known != cell:
+        known = meaning.setdefault((curve.name, run.test), run)
+        if known != run:
             raise LabError(
                 _figure(study, figure, curve, path),
-                f"the name already stands for {known.id}, here it stands for {cell.id}",
+                f"the name already stands for {known.id}, here it stands for {run.id}",
                 "one name for one measurement throughout the study",
             )
 

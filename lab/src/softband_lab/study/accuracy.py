@@ -50,11 +50,11 @@ class AccuracyRow:
     def is_unexplained(self) -> bool:
         return self.claim.is_off and not self.claim.rule.explanation
 
-    def cells(self) -> dict[str, str]:
+    def fields(self) -> dict[str, str]:
         return {
             "generation": self.generation,
             "study": self.study,
-            **self.claim.cells(),
+            **self.claim.fields(),
             "judged_by": self.claim.judgement.judged_by,
             "source": f"{self.claim.published.source}, {self.claim.published.section}",
             "explanation": self.claim.rule.explanation,
@@ -121,7 +121,7 @@ def run_accuracy(
         check_study(one, [], options.home)
     check_study(study, list(studies.values()), options.home)
     for one in [*studies.values(), study]:
-        generation_of(settings, options.home, frozenset(cell.fabric for cell in one.cells(options.quick)))
+        generation_of(settings, options.home, frozenset(run.fabric for run in one.runs(options.quick)))
     for name, one in studies.items():
         part = replace(
             options, out=folders / name, command=f"softband study {name}{' --quick' if options.quick else ''}"
@@ -204,7 +204,7 @@ def _check(settings: Accuracy, rows: list[AccuracyRow], which: str) -> list[Targ
 
 
 def write_accuracy(rows: list[AccuracyRow], path: Path) -> None:
-    write_csv(path, COLUMNS, (row.cells() for row in rows))
+    write_csv(path, COLUMNS, (row.fields() for row in rows))
 
 
 def write_page(
@@ -296,7 +296,7 @@ def _statistics(rows: list[AccuracyRow]) -> dict[str, Statistics]:
 
 def _row_context(row: AccuracyRow) -> dict[str, object]:
     return {
-        **row.cells(),
+        **row.fields(),
         "deviation": row.claim.judgement.deviation_percent,
         "is_off": row.claim.is_off,
         "is_unexplained": row.is_unexplained,

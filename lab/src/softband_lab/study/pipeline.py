@@ -1,4 +1,4 @@
-"""A study from start to end: cells, tables, claims, figures, page."""
+"""A study from start to end: runs, tables, claims, figures, page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from softband_lab.rules.claims import (
 from softband_lab.rules.evaluators import AnyRule
 from softband_lab.rules.evidence import Evidence
 from softband_lab.spec.published import Published, load_published
-from softband_lab.spec.study import Cell, Figure, Study
+from softband_lab.spec.study import Figure, Run, Study
 from softband_lab.spec.study_file import check_fabrics
 from softband_lab.sweep.whatif import ClaimProber
 
@@ -47,7 +47,7 @@ class StudyOptions:
 class StudyResult:
     """What a study has come to: its claims, and what they were judged by."""
 
-    # 0 all well, 1 some cells failed, 130 interrupted.
+    # 0 all well, 1 some runs failed, 130 interrupted.
     status: int
     claims: list[ClaimRow]
     evidence: Evidence | None
@@ -60,13 +60,13 @@ def run_study(
     console: Console,
     included: dict[str, Evidence] | None = None,
 ) -> StudyResult:
-    """Every cell, then tables, claims, figures and page. `included`: evidence of the studies that rules may name."""
+    """Every run, then tables, claims, figures and page. `included`: evidence of the studies that rules may name."""
     published, rules = check_study(study, [other.study for other in (included or {}).values()], options.home)
-    jobs = [make_job(study, cell, options.home) for cell in study.cells(options.quick)]
+    jobs = [make_job(study, run, options.home) for run in study.runs(options.quick)]
     with exclusive(options.out):
         outcome = run_jobs(jobs, softband, options.out, options.cluster, console)
         if outcome.interrupted:
-            console.print(f"interrupted: {len(outcome.results)} of {len(jobs)} cells are kept in {options.out}")
+            console.print(f"interrupted: {len(outcome.results)} of {len(jobs)} runs are kept in {options.out}")
             console.print("the same command goes on from there")
             return StudyResult(130, [], None)
         write_table(results_table(study, outcome.results), options.out, "results")
@@ -77,7 +77,7 @@ def run_study(
             outcome.results,
             set(outcome.failures),
             options.quick,
-            options.out / "cells",
+            options.out / "runs",
             {claim.id: claim for claim in published},
             ClaimProber(options.home, softband, options.out / "claims", options.cluster),
         )
@@ -102,15 +102,15 @@ def check_study(study: Study, included: list[Study], home: Path) -> tuple[list[P
     return published, rules
 
 
-def make_job(study: Study, cell: Cell, home: Path) -> EngineJob:
-    path = fabric_path(home, cell.fabric)
-    test = study.tests[cell.test]
-    sizes = test.expected_sizes(cell.transport)
+def make_job(study: Study, run: Run, home: Path) -> EngineJob:
+    path = fabric_path(home, run.fabric)
+    test = study.tests[run.test]
+    sizes = test.expected_sizes(run.transport)
     steps = [
-        Step(test.programs(cell.transport, size, cell.client_host)) for size in (sizes if test.run_per_size else [None])
+        Step(test.programs(run.transport, size, run.client_host)) for size in (sizes if test.run_per_size else [None])
     ]
     head, text = study.head, path.read_text(encoding="utf-8")
-    return EngineJob(cell.id, f"fabrics/{cell.fabric}", text, steps, head.seed, head.timeout_seconds, sizes)
+    return EngineJob(run.id, f"fabrics/{run.fabric}", text, steps, head.seed, head.timeout_seconds, sizes)
 
 
 def _write_all(
@@ -129,7 +129,7 @@ def _write_all(
     }
     drawings = draw_fabrics(study, softband, options)
     _save_figures(figures, panels, options.out / "figures")
-    jobs = {cell.id: make_job(study, cell, options.home) for cell in study.cells(options.quick)}
+    jobs = {run.id: make_job(study, run, options.home) for run in study.runs(options.quick)}
     write_report(
         Report(
             study,
@@ -171,11 +171,11 @@ def draw_fabrics(study: Study, softband: Softband, options: StudyOptions) -> dic
 
 
 def _print_end(options: StudyOptions, outcome: Outcome[JobResult], claims: list[ClaimRow], console: Console) -> None:
-    console.print(f"cells: {len(outcome.results)} finished, {outcome.reused} of them kept from before")
+    console.print(f"runs: {len(outcome.results)} finished, {outcome.reused} of them kept from before")
     console.print("claims by how the model came to them:")
     for line in describe_counts(claims):
         console.print(f"  {line}")
     if outcome.failures:
-        console.print(f"[bold red]{len(outcome.failures)} cells failed:[/] {', '.join(outcome.failures)}")
-        console.print(f"what their programs printed: {options.out / 'cells' / 'failed'}", soft_wrap=True)
+        console.print(f"[bold red]{len(outcome.failures)} runs failed:[/] {', '.join(outcome.failures)}")
+        console.print(f"what their programs printed: {options.out / 'runs' / 'failed'}", soft_wrap=True)
     console.print(f"[bold]the page with the charts:[/] {options.out / 'report.html'}", soft_wrap=True)

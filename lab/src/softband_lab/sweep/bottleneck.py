@@ -110,8 +110,8 @@ def peers_of(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def read_counters(folder: Path) -> dict[str, Any] | None:
-    """Of a cell's only run; None where an older one left none."""
-    path = folder / "run-0" / "counters.json"
+    """Of a run's only run; None where an older one left none."""
+    path = folder / "step-0" / "counters.json"
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -28,7 +28,7 @@ from softband_lab.base.places import find_fabric
 from softband_lab.campaign.model_job import ModelJob, Value, name_of
 from softband_lab.sweep.whatif import choose_cables, load_defaults
 
-_MOST_CELLS = 100_000
+_MOST_RUNS = 100_000
 _MOST_CHECKS = 32
 # As `softband model` takes them, and of bytes what a column of the tables holds.
 _MOST_COUNT = (1 << 32) - 1
@@ -110,7 +110,7 @@ class Axis:
         return self.name in _OPTIONS
 
     def to_be_checked(self) -> list[Value]:
-        """All, but of many the ends: what is wrong in between comes out as a failed cell."""
+        """All, but of many the ends: what is wrong in between comes out as a failed run."""
         if len(self.values) <= _MOST_CHECKS:
             return list(self.values)
         ends = (self.values[0], self.values[-1])
@@ -123,7 +123,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Question:
-    """A fabric, a workload, what it is given in every cell, and what is varied."""
+    """A fabric, a workload, what it is given in every run, and what is varied."""
 
     home: Path
     fabric: Path
@@ -142,12 +142,12 @@ class Question:
         texts: dict[tuple[Value, ...], tuple[str, str]] = {}
         return [self._job(values, texts) for values in itertools.product(*(axis.values for axis in self.axes))]
 
-    def of_cell(self, job: ModelJob) -> str:
-        """The cell as the command line has it."""
+    def of_run(self, job: ModelJob) -> str:
+        """The run as the command line has it."""
         return self._said(job, self.axes)
 
     def of_fabric(self, job: ModelJob) -> str:
-        """The cell's fabric as the command line has it; nothing where all cells have the same."""
+        """The run's fabric as the command line has it; nothing where all runs have the same."""
         return self._said(job, tuple(axis for axis in self.axes if not axis.is_option))
 
     def _said(self, job: ModelJob, axes: tuple[Axis, ...]) -> str:
@@ -155,7 +155,7 @@ class Question:
         return " ".join(f"--sweep {axis.name}={values[axis.column]}" for axis in axes)
 
     def to_be_checked(self) -> list[tuple[Axis, Value, ModelJob]]:
-        """For each value a cell that has it, with the others' first values."""
+        """For each value a run that has it, with the others' first values."""
         firsts = tuple(axis.values[0] for axis in self.axes)
         return [
             (axis, value, self._job((*firsts[:place], value, *firsts[place + 1 :]), {}))
@@ -212,9 +212,9 @@ def ask(home: Path, fabric: Path, workload: str, options: tuple[str, ...], sweep
             raise LabError(f"--sweep {name}", "is given twice", "all its values in one --sweep, with commas")
         if any(option.partition("=")[0] == f"--{name}" for option in options):
             raise LabError(f"--sweep {name}", f"there is a --{name}, too", "one of the two")
-    cells = math.prod(len(axis.values) for axis in axes)
-    if cells > _MOST_CELLS:
-        raise LabError("--sweep", f"{cells} cells", f"at most {_MOST_CELLS}, in several sweeps")
+    runs = math.prod(len(axis.values) for axis in axes)
+    if runs > _MOST_RUNS:
+        raise LabError("--sweep", f"{runs} runs", f"at most {_MOST_RUNS}, in several sweeps")
     file = Path(workload)
     try:
         text = file.read_text(encoding="utf-8") if workload not in _PATTERNS and file.is_file() else None
@@ -225,7 +225,7 @@ def ask(home: Path, fabric: Path, workload: str, options: tuple[str, ...], sweep
 
 
 def _without_threads(options: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-    """Other cells run beside each: it gets one processor, unless somebody says otherwise."""
+    """Other runs run beside each: it gets one processor, unless somebody says otherwise."""
     if "--threads" not in options[:-1]:
         return options, "1"
     place = options.index("--threads")

@@ -1,4 +1,4 @@
-"""A sweep from start to end: inputs checked, cells run, one table of them."""
+"""A sweep from start to end: inputs checked, runs run, one table of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MOST_FABRICS_FIRST = 32
 
 
 def run_sweep(question: Question, softband: Softband, out: Path, cluster: Cluster, console: Console) -> int:
-    """0 all well, 1 some cells failed, 130 interrupted."""
+    """0 all well, 1 some runs failed, 130 interrupted."""
     warned, place = Warned(), out / "data" / "warnings"
     try:
         with console.status("checking the values"):
@@ -45,30 +45,30 @@ def run_sweep(question: Question, softband: Softband, out: Path, cluster: Cluste
             jobs = question.jobs()
             _look_at_other_fabrics(question, jobs, softband, warned)
     finally:
-        warned.show("they are told when their cells have run")
+        warned.show("they follow when their runs have ended")
     with exclusive(out):
         _make_room(question, softband, out, console)
         _leave_fabrics(jobs, out)
         outcome = run_jobs(jobs, softband, out, cluster, console)
         heads = [outcome.results[job.id] for job in jobs if job.id in outcome.results]
-        _hear_cells(question, jobs, outcome.results, place, warned)
+        _hear_runs(question, jobs, outcome.results, place, warned)
         warned.show(str(place))
         if outcome.interrupted:
-            console.print(f"interrupted: {len(heads)} of {len(jobs)} cells are kept in {out}")
+            console.print(f"interrupted: {len(heads)} of {len(jobs)} runs are kept in {out}")
             console.print("the same command goes on from there")
             return 130
         if heads:
-            write_table(joined(heads), out, "cells")
+            write_table(joined(heads), out, "runs")
     _print_end(question, heads, outcome.reused, console)
     if outcome.failures:
-        console.print(f"[bold red]{len(outcome.failures)} cells failed:[/] {', '.join(outcome.failures)}")
+        console.print(f"[bold red]{len(outcome.failures)} runs failed:[/] {', '.join(outcome.failures)}")
     console.print(f"[bold]the data set:[/] {out / 'data'}", soft_wrap=True)
     return 1 if outcome.failures else 0
 
 
 @dataclass(frozen=True)
 class _Look:
-    """What `softband model --check` said of a cell, with the names that the user has for its inputs."""
+    """What `softband model --check` said of a run, with the names that the user has for its inputs."""
 
     refusal: str | None
     warnings: list[str]
@@ -89,7 +89,7 @@ def check(question: Question, softband: Softband, warned: Warned) -> None:
 
 
 def _look_at_other_fabrics(question: Question, jobs: list[ModelJob], softband: Softband, warned: Warned) -> None:
-    """Combinations of values, too, are fabrics with warnings of their own: better known before hours of cells."""
+    """Combinations of values, too, are fabrics with warnings of their own: better known before hours of runs."""
     others = {question.of_fabric(job): job for job in reversed(jobs)}
     left = [job for whom, job in reversed(others.items()) if not warned.has_heard(whom)][:_MOST_FABRICS_FIRST]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -97,8 +97,8 @@ def _look_at_other_fabrics(question: Question, jobs: list[ModelJob], softband: S
             _hear(question, job, look.warnings, warned)
 
 
-def _hear_cells(question: Question, jobs: list[ModelJob], heads: dict[str, Table], place: Path, warned: Warned) -> None:
-    """Only of those cells that have more to say than is known of their fabric: reading all of them takes long."""
+def _hear_runs(question: Question, jobs: list[ModelJob], heads: dict[str, Table], place: Path, warned: Warned) -> None:
+    """Only of those runs that have more to say than is known of their fabric: reading all of them takes long."""
     for job in jobs:
         if job.id in heads and heads[job.id].columns["warnings"][0] > warned.count(question.of_fabric(job)):
             said = read_parquet((place / f"{job.id}.parquet").read_bytes()).columns["warning"]
@@ -106,26 +106,26 @@ def _hear_cells(question: Question, jobs: list[ModelJob], heads: dict[str, Table
 
 
 def _hear(question: Question, job: ModelJob, warnings: list[str], warned: Warned) -> None:
-    """What the inputs are warned of is the fabric's; what comes up in a run is the cell's."""
+    """What the inputs are warned of is the fabric's; what comes up in a run is the run's."""
     warned.add(question.of_fabric(job), filter(is_of_inputs, warnings))
     of_run = [text for text in warnings if not is_of_inputs(text)]
     if of_run:
-        warned.add(question.of_cell(job), of_run)
+        warned.add(question.of_run(job), of_run)
 
 
-def check_cells(question: Question, softband: Softband, at_once: int | None, console: Console) -> int:
-    """Looks at every cell and runs none: 0 when all of them can be run, else 2."""
+def check_runs(question: Question, softband: Softband, at_once: int | None, console: Console) -> int:
+    """Looks at every run and runs none: 0 when all of them can be run, else 2."""
     jobs, warned, wrong = question.jobs(), Warned(), []
-    with ThreadPoolExecutor(at_once or os.cpu_count()) as pool, console.status(f"checking {len(jobs)} cells"):
+    with ThreadPoolExecutor(at_once or os.cpu_count()) as pool, console.status(f"checking {len(jobs)} runs"):
         for job, look in zip(jobs, pool.map(lambda job: _look(question, job, softband), jobs), strict=True):
             _hear(question, job, look.warnings, warned)
             if look.refusal is not None:
-                wrong.append((question.of_cell(job), look.refusal))
+                wrong.append((question.of_run(job), look.refusal))
     warned.show("--check with these values alone shows them")
     for values, text in wrong:
         console.print(f"[bold red]cannot run[/] {escape(values)}: {escape(text)}", soft_wrap=True, highlight=False)
     verdict = f"{len(wrong)} of them cannot be run" if wrong else "all of them can be run"
-    console.print(f"{len(jobs)} cells checked: {verdict}")
+    console.print(f"{len(jobs)} runs checked: {verdict}")
     return 2 if wrong else 0
 
 
@@ -152,7 +152,7 @@ def _own_name(question: Question, job: ModelJob, text: str) -> str:
 
 
 def _make_room(question: Question, softband: Softband, out: Path, console: Console) -> None:
-    """Cells of one data set differ in what is varied and in nothing else."""
+    """Runs of one data set differ in what is varied and in nothing else."""
     path = out / "sweep.json"
     of_whom = {
         "format": _FORMAT,
@@ -170,11 +170,11 @@ def _make_room(question: Question, softband: Softband, out: Path, console: Conso
         options = " ".join(theirs.get("options", []))
         whose = f"of {theirs.get('workload')} {options}".rstrip() + f" on {theirs.get('fabric')}"
         raise LabError(path, f"holds a sweep of {keys} {whose}", "another --out, or what that sweep had")
-    # Cells name their own question, even if the folder no longer does.
+    # Runs name their own question, even if the folder no longer does.
     former = Store(out).clear(ModelJob.tables, [(job, content_key(job, softband)) for job in question.jobs()])
     if former:
         of_what = "another text of the fabric or workload, or of another softband" if theirs else "other values"
-        console.print(f"{former} cells in {out} are of {of_what}: they go")
+        console.print(f"{former} runs in {out} are of {of_what}: they go")
     write_whole(path, (json.dumps(ours, indent=1) + "\n").encode())
 
 
@@ -193,7 +193,7 @@ def _digest(question: Question, softband: Softband) -> str:
 
 
 def _leave_fabrics(jobs: list[ModelJob], out: Path) -> None:
-    """So that the command of each cell can be typed."""
+    """So that the command of each run can be typed."""
     texts = {job.fabric_label: job.fabric_text for job in jobs if job.fabric_label.startswith("fabrics/")}
     for label, text in texts.items():
         write_whole(out / label, text.encode())
@@ -212,5 +212,5 @@ def _print_end(question: Question, heads: list[Table], reused: int, console: Con
         )
     console.print(table)
     if len(heads) > _SHOWN:
-        console.print(f"and {len(heads) - _SHOWN} more (cells.csv)")
-    console.print(f"cells: {len(heads)} finished, {reused} of them kept from before")
+        console.print(f"and {len(heads) - _SHOWN} more (runs.csv)")
+    console.print(f"runs: {len(heads)} finished, {reused} of them kept from before")

@@ -222,7 +222,7 @@ class Question:
         return good, None, full
 
     def _find_bottleneck(self, point: Point, job_id: str) -> None:
-        counters = read_counters(self.out / "cells" / job_id)
+        counters = read_counters(self.out / "runs" / job_id)
         messages = number_of(self.command)
         # Without the HCAs' limits an idle fabric and a busy slot look alike.
         if counters is None or "hcas" not in counters or messages is None or not self.known[point]:
