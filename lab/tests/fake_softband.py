@@ -156,7 +156,7 @@ def model(arguments: list[str]) -> int:
     if size == 13:
         (Path(option["--out"]) / "flows.csv").write_text("some\n")
         print(f"{arguments[0]}: bad luck", file=sys.stderr)
-        print(f"softband: what it did until then is in {option['--out']}", file=sys.stderr)
+        print(f"softband: its results until then are in {option['--out']}", file=sys.stderr)
         return 2
     if size == 15:
         print(f"softband: cannot write the results to {option['--out']}: No space left", file=sys.stderr)

@@ -225,7 +225,7 @@ def test_a_failing_run_is_named_and_the_others_go_on(tree: Tree) -> None:
     assert "softband model switch.toml permutation --bytes 13" in printed
     assert "| switch.toml: bad luck" in printed
     kept = tree.out / "runs/failed/bytes-13"
-    assert f"  | softband: what it did until then is in {kept}/results\n" in printed
+    assert f"  | softband: its results until then are in {kept}/results\n" in printed
     assert "what it left" not in printed  # it was printed before
     assert (kept / "results/flows.csv").read_text() == "some\n"
     assert (kept / "switch.toml").is_file()
