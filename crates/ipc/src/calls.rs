@@ -1,173 +1,9 @@
-//! Calls: each has a request and a reply, both plain data.
+//! Calls: each has a request and a reply, both plain data. [`table`] lists the calls.
+
+pub mod table;
 
 use bytemuck::{Pod, Zeroable};
-
-macro_rules! ops {
-    ($($(#[$meta:meta])* $name:ident = $value:literal,)*) => {
-        /// Call of a thread to the engine. The thread gives the token away with it.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[repr(u32)]
-        pub enum Op { $($(#[$meta])* $name = $value,)* }
-
-        impl Op {
-            /// Returns the call with this number, if it exists.
-            pub const fn from_number(number: u32) -> Option<Self> {
-                match number { $($value => Some(Self::$name),)* _ => None }
-            }
-        }
-    };
-}
-
-ops! {
-    /// An empty poll: resume at the next event of this process, or after a while. Request:
-    /// [`Handle`] of the empty CQ. No reply.
-    Poll = 1,
-    /// Resume immediately, after all events up to this thread's clock.
-    Sync = 2,
-    /// [`Sleep`] / [`WaitReply`].
-    Sleep = 3,
-    /// [`WaitRequest`] followed by [`WaitEntry`]s / [`WaitReply`] followed by as many
-    /// [`WaitEntry`]s with `ready` set.
-    Wait = 4,
-    /// The thread enters the operating system: do not wait for it. No reply;
-    /// [`crate::attach::word::BACK`] ends this state.
-    Away = 5,
-    /// A new thread of this process. Reply: [`ThreadReply`].
-    ThreadNew = 6,
-    /// This thread ends. No reply.
-    ThreadExit = 7,
-    /// The process is about to create a child. Reply: [`ForkReply`].
-    Fork = 8,
-    /// The child of this ticket was not created: [`Ticket`].
-    ForkCancel = 9,
-    /// An exec is about to replace the image. Reply: [`ForkReply`] with the ticket for the new
-    /// image.
-    Exec = 10,
-    /// The process ends: [`Exit`]. No reply.
-    ProcessExit = 11,
-    /// [`Alarm`] / [`AlarmReply`].
-    Alarm = 12,
-    /// A `while` loop spins on memory: resume after a write to registered memory of this process,
-    /// or after a while. Request: [`SpinTarget`], or empty if any write counts.
-    SpinWait = 13,
-    /// [`ProcessNumber`], the virtual id / [`ProcessNumber`] of the host, or 0.
-    FindProcess = 14,
-
-    /// [`Name`] / [`AddressReply`].
-    Resolve = 30,
-    /// [`AddressReply`] / [`Name`].
-    ReverseResolve = 31,
-    /// [`SocketNew`] / [`Object`].
-    SocketNew = 32,
-    /// [`SocketAddress`] / [`SocketAddress`] with the bound port.
-    SocketBind = 33,
-    /// [`SocketListen`].
-    SocketListen = 34,
-    /// [`Object`] / [`SocketAccepted`]; EAGAIN while no connection waits.
-    SocketAccept = 35,
-    /// [`SocketAddress`]: starts to connect. The program then waits for writable and calls
-    /// [`Op::SocketError`]. ENETUNREACH if no host of the fabric has the address.
-    SocketConnect = 36,
-    /// [`Object`] / status: 0 connected, EINPROGRESS, ECONNREFUSED, ...
-    SocketError = 37,
-    /// [`SocketData`] followed by bytes / [`Count`]; EAGAIN when the peer's window is full.
-    SocketSend = 38,
-    /// [`SocketReceive`] / [`Count`] followed by bytes; count 0 is the end; EAGAIN while no bytes
-    /// wait.
-    SocketReceive = 39,
-    /// [`SocketShutdown`].
-    SocketShutdown = 40,
-    /// [`Object`] / [`SocketNames`].
-    SocketNames = 41,
-    /// [`Object`]: releases one reference (sockets, channels, timers).
-    ObjectClose = 42,
-    /// [`Object`]: adds one reference (dup; a fork keeps references by itself).
-    ObjectRetain = 43,
-    /// [`TimerNew`] / [`Object`]: a timerfd.
-    TimerNew = 44,
-    /// [`TimerSet`] / [`TimerSet`] with the former setting.
-    TimerSet = 45,
-    /// [`Object`] / [`Count`]: expirations since the last read; EAGAIN if none.
-    TimerRead = 46,
-
-    /// No request / [`DeviceList`].
-    DeviceList = 100,
-    /// [`PortQuery`] / [`PortReply`].
-    PortQuery = 101,
-    /// [`Hca`] / [`Handle`].
-    AllocPd = 102,
-    /// [`Handle`].
-    DeallocPd = 103,
-    /// [`RegisterMr`] / [`RegisterMrReply`].
-    RegisterMr = 104,
-    /// [`Handle`].
-    DeregisterMr = 105,
-    /// [`CreateCq`] / [`CreateCqReply`].
-    CreateCq = 106,
-    /// [`Handle`] / [`Count`]: number of all events raised for the CQ.
-    DestroyCq = 107,
-    /// [`Hca`] / [`Object`]: a completion channel.
-    CreateChannel = 108,
-    /// [`Object`] / [`ChannelEvent`]; EAGAIN if no event waits.
-    ChannelRead = 109,
-    /// [`QpFields`] (its `init` part) / [`QpFields`].
-    CreateQp = 110,
-    /// [`ModifyQp`] / [`QpFields`].
-    ModifyQp = 111,
-    /// [`QpName`] / [`QpFields`].
-    QueryQp = 112,
-    /// [`QpName`].
-    DestroyQp = 113,
-    /// [`CreateAh`] / [`AhReply`].
-    CreateAh = 114,
-    /// [`Handle`].
-    DestroyAh = 115,
-    /// [`Hca`] / [`Object`]: the channel of asynchronous events of a context.
-    CreateAsyncChannel = 116,
-    /// [`Object`] / [`AsyncEvent`]; EAGAIN if no event waits.
-    AsyncRead = 117,
-    /// [`ResizeCq`] / [`CreateCqReply`] with the new ring. The program first takes the completions
-    /// in the old ring.
-    ResizeCq = 118,
-    /// [`ReregisterMr`] / [`RegisterMrReply`].
-    ReregisterMr = 119,
-    /// [`SrqFields`] / [`SrqFields`].
-    CreateSrq = 120,
-    /// [`SrqFields`], whose `mask` selects the changes / [`SrqFields`].
-    ModifySrq = 121,
-    /// [`Handle`] / [`SrqFields`].
-    QuerySrq = 122,
-    /// [`Handle`].
-    DestroySrq = 123,
-    /// [`AllocMw`] / [`RegisterMrReply`].
-    AllocMw = 124,
-    /// [`Handle`].
-    DeallocMw = 125,
-    /// [`OpenXrcd`] / [`Handle`]; EAGAIN if the domain does not exist and `create` is 0.
-    OpenXrcd = 126,
-    /// [`Handle`].
-    CloseXrcd = 127,
-    /// [`OpenQp`] / [`QpFields`]: adds one reference to a queue pair of the domain.
-    OpenQp = 128,
-    /// [`Multicast`].
-    AttachMulticast = 129,
-    /// [`Multicast`].
-    DetachMulticast = 130,
-    /// In wall pace: [`DatagramReceiver`] / [`Handle`]: its index in the table of queue pairs plus
-    /// one, or 0.
-    FindDatagramReceiver = 131,
-    /// In wall pace: [`XrcQueue`] / [`Handle`]: its index in that table plus one, or 0.
-    FindXrcQueue = 132,
-    /// In wall pace: [`Multicast`] / [`GroupMembers`] followed by [`DatagramReceiver`]s: the
-    /// receivers of messages from this queue pair to the group.
-    FindGroup = 133,
-    /// In wall pace: [`EventSocket`] / [`EventSocket`]. The request names the socket where the
-    /// program gets one byte for each event of a channel. Without a name, it changes nothing. The
-    /// reply names the socket from which the engine sends. The program connects its socket to that
-    /// name before its own socket has a name. The kernel therefore lets no other process send
-    /// there.
-    EventSocket = 134,
-}
+pub use table::{Call, Cost, Message, Op, Paces, WithTail, op};
 
 macro_rules! pod {
     ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$fmeta:meta])* pub $field:ident: $ty:ty,)* })*) => {
@@ -221,7 +57,7 @@ pod! {
 
     pub struct Hca { pub hca: u32, pub reserved: u32, }
     pub struct Handle { pub handle: u32, pub reserved: u32, }
-    /// `count` entries of [`Device`] follow.
+    /// `count` entries of [`Device`] follow it.
     pub struct DeviceList { pub count: u32, pub reserved: u32, }
     /// One HCA of the host.
     pub struct Device {
@@ -311,6 +147,16 @@ pod! {
     }
     /// `mask` as in `enum ibv_qp_attr_mask`.
     pub struct ModifyQp { pub mask: u32, pub reserved: u32, pub fields: QpFields, }
+}
+
+impl RegisterMr {
+    /// `IBV_ACCESS_ON_DEMAND`: the kernel pins no page of the region.
+    pub const ACCESS_ON_DEMAND: u32 = 0x40;
+
+    /// Returns how many bytes the kernel pins for the region.
+    pub const fn pinned_bytes(&self) -> u64 {
+        if self.access & Self::ACCESS_ON_DEMAND == 0 { self.len_bytes } else { 0 }
+    }
 }
 
 /// Reason of a thread's wait, for reports about a run. The engine does not act on it.
