@@ -5,7 +5,7 @@ use crate::session::{self, thread_slot};
 use crate::wake_word;
 use rustix::thread::futex;
 use softband_ipc::attach::word;
-use softband_ipc::calls::{Handle, Op, SpinTarget};
+use softband_ipc::calls::{Handle, Op, SpinTarget, op};
 use softband_ipc::layout::{ThreadSlot, token};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -118,7 +118,7 @@ pub fn poll_empty(cq: u32) {
     if session::is_wall() {
         return give_without_data(Op::Poll);
     }
-    let _ = crate::calls::call_void(Op::Poll, &Handle { handle: cq, reserved: 0 });
+    let _ = crate::calls::call::<op::Poll>(&Handle { handle: cq, reserved: 0 });
 }
 
 /// Reports a loop that spins on memory. Returns after a peer has written registered memory, or
@@ -129,7 +129,7 @@ pub fn spin_wait() {
 
 /// As [`spin_wait`], for a loop that reads one word only. Writes elsewhere need not wake it.
 pub fn spin_wait_at(address: usize, len: usize) {
-    let _ = crate::calls::call_void(Op::SpinWait, &SpinTarget { address: address as u64, len: len as u64 });
+    let _ = crate::calls::call_with_tail::<op::SpinWait>(&(), &[SpinTarget { address: address as u64, len: len as u64 }], &mut []);
 }
 
 /// Returns after the model has executed all events up to this thread's clock.

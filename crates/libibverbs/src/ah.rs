@@ -6,8 +6,8 @@ use crate::direct::route_of;
 use crate::guard::{not_null, object, status};
 use libc::c_int;
 use softband_abi::verbs::{IBV_LINK_LAYER_ETHERNET, ibv_ah, ibv_ah_attr, ibv_pd};
-use softband_client::{Errno, call, call_void};
-use softband_ipc::calls::{AhReply, CreateAh, Handle, Op};
+use softband_client::{Errno, call};
+use softband_ipc::calls::{AhReply, CreateAh, Handle, op};
 use softband_ipc::post::{self, GlobalRoute, PostRecord};
 
 /// An address handle: the header's structure, and our part.
@@ -57,7 +57,7 @@ pub(crate) unsafe fn create(pd: *mut ibv_pd, attributes: &ibv_ah_attr) -> Result
         let known = &*not_null(pd)?;
         (known.context, known.handle, context(known.context)?.hca)
     };
-    let reply: AhReply = call(Op::CreateAh, &CreateAh { pd: pd_handle, hca, vector: address_vector(attributes) })?;
+    let reply = call::<op::CreateAh>(&CreateAh { pd: pd_handle, hca, vector: address_vector(attributes) })?;
     let abi = ibv_ah { context: abi_context, pd, handle: reply.handle };
     let route = route_of(attributes, reply.source_ipv4);
     Ok(Box::into_raw(Box::new(Ah { abi, pd: pd_handle, path: path_of(attributes, &reply), route })).cast())
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn ibv_destroy_ah(abi_ah: *mut ibv_ah) -> c_int {
     status(|| {
         // SAFETY: the caller names an address handle of ours.
         let handle = unsafe { (*not_null(abi_ah)?).handle };
-        call_void(Op::DestroyAh, &Handle { handle, reserved: 0 })?;
+        call::<op::DestroyAh>(&Handle { handle, reserved: 0 })?;
         // SAFETY: `create` boxed it, and nobody uses it any more.
         drop(unsafe { Box::from_raw(abi_ah.cast::<Ah>()) });
         Ok(())

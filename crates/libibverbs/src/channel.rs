@@ -8,7 +8,7 @@ use libc::{c_int, c_void};
 use softband_abi::verbs::{ibv_comp_channel, ibv_context, ibv_cq};
 use softband_client::fds::Kind;
 use softband_client::{Errno, call, is_wall};
-use softband_ipc::calls::{ChannelEvent, Hca, Object, Op};
+use softband_ipc::calls::{Hca, Object, op};
 use softband_ipc::post::{PostRecord, kind};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn ibv_create_comp_channel(abi_context: *mut ibv_context) 
     object(|| {
         // SAFETY: the caller names an open context.
         let hca = unsafe { context(abi_context) }?.hca;
-        let Object { object, .. } = call(Op::CreateChannel, &Hca { hca, reserved: 0 })?;
+        let Object { object, .. } = call::<op::CreateChannel>(&Hca { hca, reserved: 0 })?;
         let fd = placeholder(Kind::CompletionChannel, object)?;
         let channel = Channel { abi: ibv_comp_channel { context: abi_context, fd, refcnt: 0 }, object };
         Ok(Box::into_raw(Box::new(channel)).cast())
@@ -87,7 +87,7 @@ unsafe extern "C" fn get_event(abi_channel: *mut ibv_comp_channel, cq: *mut *mut
         // SAFETY: the caller names a channel of ours, and so an open context.
         let (object, fd, ours) = unsafe { (object_of(not_null(abi_channel)?), (*abi_channel).fd, context((*abi_channel).context)?) };
         loop {
-            let event: ChannelEvent = read_or_wait(&Reading { op: Op::ChannelRead, object, fd })?;
+            let event = read_or_wait::<op::ChannelRead>(&Reading { object, fd })?;
             // Held until the event counts as taken. From then on, the destruction of the CQ waits
             // for its acknowledgement.
             let queues = ours.completion_queues();

@@ -8,8 +8,8 @@ use libc::c_int;
 use rustix::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use softband_abi::verbs::*;
 use softband_client::fds::{self, Entry, Kind};
-use softband_client::{Errno, call, call_void, is_wall};
-use softband_ipc::calls::{EventSocket, Hca, Object, Op};
+use softband_client::{Errno, call, is_wall};
+use softband_ipc::calls::{EventSocket, Hca, Object, op};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
 use std::ptr::null_mut;
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
     object(|| {
         // SAFETY: the caller names a device of ours.
         let hca = unsafe { device::facts(device) }?.hca;
-        let events: Object = call(Op::CreateAsyncChannel, &Hca { hca, reserved: 0 })?;
+        let events = call::<op::CreateAsyncChannel>(&Hca { hca, reserved: 0 })?;
         let cmd_fd = command_fd()?;
         let async_fd = placeholder(Kind::AsyncChannel, events.object)?;
         let context = Context {
@@ -156,7 +156,7 @@ fn event_socket(object: u32) -> Result<c_int, Errno> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, getsockname, socket_with};
     let failed = |error: rustix::io::Errno| Errno(error.raw_os_error());
     let mut names = EventSocket { object, name_len: 0, name: [0; 8] };
-    let sender: EventSocket = call(Op::EventSocket, &names)?;
+    let sender = call::<op::EventSocket>(&names)?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).map_err(failed)?;
     let sender = sender.name.get(..sender.name_len as usize).ok_or(Errno(libc::EPROTO))?;
     connect(&socket, &SocketAddrUnix::new_abstract_name(sender).map_err(failed)?).map_err(failed)?;
@@ -166,7 +166,7 @@ fn event_socket(object: u32) -> Result<c_int, Errno> {
     let own = own.abstract_name().ok_or(Errno(libc::EADDRNOTAVAIL))?;
     names.name.get_mut(..own.len()).ok_or(Errno(libc::ENAMETOOLONG))?.copy_from_slice(own);
     names.name_len = own.len() as u32;
-    call::<_, EventSocket>(Op::EventSocket, &names)?;
+    call::<op::EventSocket>(&names)?;
     Ok(socket.into_raw_fd())
 }
 
@@ -176,7 +176,7 @@ pub(crate) fn close_placeholder(fd: c_int, object: u32) {
         // SAFETY: `event_socket` created it; a program that closed it itself has broken the rules
         // of the verbs.
         drop(unsafe { OwnedFd::from_raw_fd(fd) });
-        let _ = call_void(Op::ObjectClose, &Object { object, reserved: 0 });
+        let _ = call::<op::ObjectClose>(&Object { object, reserved: 0 });
         return;
     }
     // The program may have closed it (wrongly), and its number may already stand for something
@@ -185,7 +185,7 @@ pub(crate) fn close_placeholder(fd: c_int, object: u32) {
         fds::remove(fd);
         // SAFETY: the descriptor is ours, because its number still stands for our object.
         drop(unsafe { OwnedFd::from_raw_fd(fd) });
-        let _ = call_void(Op::ObjectClose, &Object { object, reserved: 0 });
+        let _ = call::<op::ObjectClose>(&Object { object, reserved: 0 });
     }
 }
 

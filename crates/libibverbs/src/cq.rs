@@ -13,8 +13,8 @@ use libc::{c_int, c_void};
 use softband_abi::verbs::*;
 use softband_client::completion::CompletionRing;
 use softband_client::remote_cqe_ring::RemoteCqeRing;
-use softband_client::{Errno, call, call_void, header, is_wall};
-use softband_ipc::calls::{CreateCq, CreateCqReply, Handle, Op, ResizeCq};
+use softband_client::{Errno, call, header, is_wall};
+use softband_ipc::calls::{CreateCq, CreateCqReply, Handle, ResizeCq, op};
 use softband_ipc::ring::Cqe;
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
@@ -135,12 +135,12 @@ pub(crate) unsafe fn create(abi_context: *mut ibv_context, init: &CqInit) -> Res
     // SAFETY: the caller's promise.
     let channel = unsafe { channel::object_of(init.channel) };
     let request = CreateCq { hca: ours.hca, entries: init.entries, channel, own_only: 0, cookie: init.cookie as u64 };
-    let mut reply: CreateCqReply = call(Op::CreateCq, &request)?;
+    let mut reply = call::<op::CreateCq>(&request)?;
     let remote_cqe_ring = RemoteCqeRing::map(header().memory_file, reply.remote_cqe_ring, reply.capacity.next_power_of_two());
     if reply.remote_cqe_ring != 0 && remote_cqe_ring.is_none() {
         // Peers must not add completions that nobody can read.
-        call_void(Op::DestroyCq, &Handle { handle: reply.handle, reserved: 0 })?;
-        reply = call(Op::CreateCq, &CreateCq { own_only: 1, ..request })?;
+        call::<op::DestroyCq>(&Handle { handle: reply.handle, reserved: 0 })?;
+        reply = call::<op::CreateCq>(&CreateCq { own_only: 1, ..request })?;
     }
     if let Some(remote_cqe_ring) = remote_cqe_ring.as_ref().filter(|_| init.has_stamps) {
         remote_cqe_ring.want_stamps();
@@ -220,7 +220,7 @@ pub unsafe extern "C" fn ibv_resize_cq(abi_cq: *mut ibv_cq, entries: c_int) -> c
         if !inner.has_fewer_than(entries as usize + 1) {
             return Err(Errno(libc::EINVAL)); // it must hold all waiting completions (IBTA 11.2.6.3)
         }
-        let reply: CreateCqReply = call(Op::ResizeCq, &ResizeCq { cq: inner.handle, entries })?;
+        let reply = call::<op::ResizeCq>(&ResizeCq { cq: inner.handle, entries })?;
         inner.queue.lock().ring.replace(CompletionRing::new(reply.ring_offset, reply.capacity));
         // SAFETY: the caller names a CQ of ours. The program can read the number, and only this library writes it.
         unsafe { (*abi_cq).cqe = c_int::try_from(reply.capacity).unwrap_or(c_int::MAX) };
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn ibv_destroy_cq(abi_cq: *mut ibv_cq) -> c_int {
     status(|| {
         // SAFETY: the caller names a CQ of ours.
         let (ours, inner, channel) = unsafe { (context((*not_null(abi_cq)?).context)?, inner(abi_cq)?, (*abi_cq).channel) };
-        call_void(Op::DestroyCq, &Handle { handle: inner.handle, reserved: 0 })?;
+        call::<op::DestroyCq>(&Handle { handle: inner.handle, reserved: 0 })?;
         ours.completion_queues().remove(&inner.handle);
         // By the manual page, this waits until the program has acknowledged all its events.
         inner.completion_events.wait_until_settled();

@@ -5,8 +5,8 @@ use crate::unsupported::not_attached;
 use bytemuck::Zeroable;
 use libc::{c_char, c_int};
 use softband_abi::verbs::{_ibv_device_ops, IBV_NODE_CA, IBV_TRANSPORT_IB, ibv_device};
-use softband_client::{Errno, call_bytes};
-use softband_ipc::calls::{Device as DeviceFacts, DeviceList, Op};
+use softband_client::{Errno, call_with_tail};
+use softband_ipc::calls::{Device as DeviceFacts, op};
 use std::sync::Mutex;
 
 /// A device: the header's structure, and the engine's description.
@@ -82,7 +82,7 @@ fn known_devices() -> Result<Vec<KnownDevice>, Errno> {
         return Ok(Vec::new());
     }
     let mut facts = vec![DeviceFacts::zeroed(); DEVICES_MAX];
-    let (list, _): (DeviceList, usize) = call_bytes(Op::DeviceList, &[0u8; 0], &[], bytemuck::cast_slice_mut(&mut facts))?;
+    let (list, _) = call_with_tail::<op::DeviceList>(&(), &[], &mut facts)?;
     let count = (list.count as usize).min(DEVICES_MAX);
     let mut known = lock(&KNOWN);
     if known.is_empty() {

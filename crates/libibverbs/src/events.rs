@@ -6,13 +6,12 @@ use crate::{cq, qp, srq};
 use bytemuck::Pod;
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
-use softband_client::{Errno, call, call_bytes, is_wall};
-use softband_ipc::calls::{AsyncEvent, Count, Object, Op, WaitEntry, WaitReply, WaitRequest, readiness, reason};
+use softband_client::{Errno, call, call_with_tail, is_wall};
+use softband_ipc::calls::{AsyncEvent, Call, Count, Object, WaitEntry, WaitRequest, op, readiness, reason};
 use std::ptr::{null_mut, without_provenance_mut};
 
 /// A read of a channel.
 pub(crate) struct Reading {
-    pub(crate) op: Op,
     pub(crate) object: u32,
     /// The object's descriptor, whose flags decide whether to wait.
     pub(crate) fd: c_int,
@@ -31,14 +30,14 @@ pub(crate) unsafe fn is_interrupted(fd: c_int) -> bool {
     is_wall() && unsafe { libc::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_PEEK) < 0 && *libc::__errno_location() == libc::EINTR }
 }
 
-/// Reads an event. Waits for it unless the descriptor is non-blocking.
-pub(crate) fn read_or_wait<Event: Pod>(reading: &Reading) -> Result<Event, Errno> {
+/// Reads an event with the call `Read`. Waits for it unless the descriptor is non-blocking.
+pub(crate) fn read_or_wait<Read: Call<Request = Object, Reply: Pod>>(reading: &Reading) -> Result<Read::Reply, Errno> {
     let object = Object { object: reading.object, reserved: 0 };
     if is_wall() {
-        return read_told(reading, &object);
+        return read_told::<Read>(reading, &object);
     }
     loop {
-        match call(reading.op, &object) {
+        match call::<Read>(&object) {
             Err(Errno(libc::EAGAIN)) if !is_nonblocking(reading.fd) => wait_readable(reading.object)?,
             outcome => return outcome,
         }
@@ -47,14 +46,14 @@ pub(crate) fn read_or_wait<Event: Pod>(reading: &Reading) -> Result<Event, Errno
 
 /// Reads an event at wall pace: each event comes with a byte on the descriptor, and the kernel does
 /// the waiting.
-fn read_told<Event: Pod>(reading: &Reading, object: &Object) -> Result<Event, Errno> {
+fn read_told<Read: Call<Request = Object, Reply: Pod>>(reading: &Reading, object: &Object) -> Result<Read::Reply, Errno> {
     // SAFETY: the descriptor is only borrowed for this call; a number that is not open gives an
     // error.
     let fd = unsafe { rustix::fd::BorrowedFd::borrow_raw(reading.fd) };
     loop {
         let mut byte = [0u8; 1];
         rustix::net::recv(fd, &mut byte[..], rustix::net::RecvFlags::empty()).map_err(|error| Errno(error.raw_os_error()))?;
-        match call(reading.op, object) {
+        match call::<Read>(object) {
             Err(Errno(libc::EAGAIN)) => {} // a byte of somebody else
             outcome => return outcome,
         }
@@ -83,7 +82,7 @@ fn is_nonblocking(fd: c_int) -> bool {
 fn wait_readable(object: u32) -> Result<(), Errno> {
     let request = WaitRequest { deadline_ps: u64::MAX, count: 1, reason: reason::NONE };
     let entry = WaitEntry { object, interest: readiness::READABLE, ready: 0, reserved: 0 };
-    let (reply, _): (WaitReply, usize) = call_bytes(Op::Wait, &request, bytemuck::bytes_of(&entry), &mut [])?;
+    let (reply, _) = call_with_tail::<op::Wait>(&request, &[entry], &mut [])?;
     if reply.interrupted != 0 && !signals_restart() { Err(Errno(libc::EINTR)) } else { Ok(()) }
 }
 
@@ -159,7 +158,7 @@ unsafe extern "C" fn get_event(abi_context: *mut ibv_context, event: *mut ibv_as
         // SAFETY: the caller names an open context.
         let (ours, fd) = unsafe { (context(abi_context)?, (*abi_context).async_fd) };
         loop {
-            let read: AsyncEvent = read_or_wait(&Reading { op: Op::AsyncRead, object: ours.async_object, fd })?;
+            let read = read_or_wait::<op::AsyncRead>(&Reading { object: ours.async_object, fd })?;
             let element = take_element(ours, &read);
             if element.is_null() && element_of(read.event) != Element::Port {
                 continue; // the object of this event was destroyed

@@ -6,8 +6,8 @@ use crate::query::device_of;
 use crate::unsupported::refuse;
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
-use softband_client::{Errno, call, call_void, regions, shared_memory};
-use softband_ipc::calls::{Device, Handle, Op, RegisterMr, RegisterMrReply, ReregisterMr};
+use softband_client::{Errno, call, regions, shared_memory};
+use softband_ipc::calls::{Device, Handle, RegisterMr, RegisterMrReply, ReregisterMr, op};
 
 /// Rights by which peers, or our receives, write.
 const WRITABLE: u32 = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
@@ -60,7 +60,7 @@ unsafe fn register(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u
         let access = check_registration(address as u64, length as u64, access, offered)?;
         let shared = shared_memory::register(address as usize, length, access & IBV_ACCESS_ON_DEMAND != 0);
         let request = RegisterMr { pd: pd_handle, hca, address: address as u64, len_bytes: length as u64, iova, access, shared: u32::from(shared) };
-        let reply: RegisterMrReply = call(Op::RegisterMr, &request).inspect_err(|_| {
+        let reply = call::<op::RegisterMr>(&request).inspect_err(|_| {
             shared_memory::unregister(address as usize, length);
         })?;
         regions::add(address as usize, length, access & WRITABLE != 0, access);
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
         let outcome = not_null(abi_mr).map_err(fail(REREG_BAD_INPUT)).and_then(|mr| {
             // SAFETY: the caller names a region of ours, and a PD of ours if the flags require it.
             let request = unsafe { change_of(&*mr, flags, pd, (address as u64, length as u64), access as u32) }.map_err(fail(REREG_BAD_INPUT))?;
-            let reply: RegisterMrReply = call(Op::ReregisterMr, &request).map_err(fail(REREG_FAILED))?;
+            let reply = call::<op::ReregisterMr>(&request).map_err(fail(REREG_FAILED))?;
             // SAFETY: the caller names a region of ours. By the manual page, no other thread uses it during this call.
             unsafe { note_change(&mut *mr, &request, pd, &reply) };
             Ok(0)
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
             let mr = &*not_null(mr)?;
             (mr.handle, mr.addr as usize, mr.length)
         };
-        call_void(Op::DeregisterMr, &Handle { handle, reserved: 0 })?;
+        call::<op::DeregisterMr>(&Handle { handle, reserved: 0 })?;
         regions::remove(address, length);
         shared_memory::unregister(address, length);
         // SAFETY: `register` boxed it, and nobody uses it any more.

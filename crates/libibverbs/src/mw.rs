@@ -7,8 +7,8 @@ use crate::qp;
 use crate::unsupported::refuse;
 use libc::c_int;
 use softband_abi::verbs::*;
-use softband_client::{Errno, call, call_void};
-use softband_ipc::calls::{AllocMw, Handle, Op, RegisterMrReply};
+use softband_client::{Errno, call};
+use softband_ipc::calls::{AllocMw, Handle, RegisterMrReply, op};
 use softband_ipc::post::{PostRecord, kind, opcode};
 
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, window_type: u32) -> *mut ibv_mw {
@@ -18,7 +18,7 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, window_type: u32) -> *
         if ![IBV_MW_TYPE_1, IBV_MW_TYPE_2].contains(&window_type) {
             return Err(Errno(libc::EINVAL));
         }
-        let reply: Result<RegisterMrReply, Errno> = call(Op::AllocMw, &AllocMw { hca, pd: pd_handle, window_type, reserved: 0 });
+        let reply = call::<op::AllocMw>(&AllocMw { hca, pd: pd_handle, window_type, reserved: 0 });
         let RegisterMrReply { handle, rkey, .. } = reply.map_err(|errno| match errno {
             Errno(libc::EOPNOTSUPP) => refuse("a memory window (ibv_alloc_mw) on this HCA"),
             other => other,
@@ -31,7 +31,7 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     status(|| {
         // SAFETY: the caller names a window of ours.
         let handle = unsafe { (*not_null(mw)?).handle };
-        call_void(Op::DeallocMw, &Handle { handle, reserved: 0 })?;
+        call::<op::DeallocMw>(&Handle { handle, reserved: 0 })?;
         // SAFETY: `alloc_mw` boxed it, and nobody uses it any more.
         drop(unsafe { Box::from_raw(mw) });
         Ok(())

@@ -8,8 +8,8 @@ use crate::context::context;
 use crate::guard::{not_null, object, status};
 use libc::c_int;
 use softband_abi::verbs::*;
-use softband_client::{Errno, call, call_void};
-use softband_ipc::calls::{Handle, Hca, Op};
+use softband_client::{Errno, call};
+use softband_ipc::calls::{Handle, Hca, op};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn ibv_alloc_pd(abi_context: *mut ibv_context) -> *mut ibv
     object(|| {
         // SAFETY: the caller names an open context.
         let hca = unsafe { context(abi_context) }?.hca;
-        let Handle { handle, .. } = call(Op::AllocPd, &Hca { hca, reserved: 0 })?;
+        let Handle { handle, .. } = call::<op::AllocPd>(&Hca { hca, reserved: 0 })?;
         Ok(boxed(ibv_pd { context: abi_context, handle }, null_mut(), null_mut()))
     })
 }
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn ibv_dealloc_pd(abi_pd: *mut ibv_pd) -> c_int {
                 return Err(Errno(libc::EBUSY));
             }
             if (*pd).parent.is_null() {
-                call_void(Op::DeallocPd, &Handle { handle: (*pd).abi.handle, reserved: 0 })?;
+                call::<op::DeallocPd>(&Handle { handle: (*pd).abi.handle, reserved: 0 })?;
             } else {
                 (*(*pd).parent).users.fetch_sub(1, Ordering::AcqRel);
                 if !(*pd).td.is_null() {

@@ -14,7 +14,7 @@ use crate::{events, poll, srq, xrc};
 use libc::c_int;
 use softband_abi::verbs::*;
 use softband_client::{Errno, call};
-use softband_ipc::calls::{Op, OpenQp, QpFields, QpName};
+use softband_ipc::calls::{OpenQp, QpFields, QpName, op};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -275,7 +275,7 @@ unsafe fn create(base: &Base, init: *mut ibv_qp_init_attr) -> Result<*mut ibv_qp
     if !sends {
         (fields.max_send_wr, fields.max_send_sge, fields.max_inline) = (0, 0, 0);
     }
-    let made: QpFields = call(Op::CreateQp, &fields)?;
+    let made = call::<op::CreateQp>(&fields)?;
     // SAFETY: the caller's promise.
     unsafe { (*init).cap = capabilities(&made) };
     Ok(show(base, ours, &wanted, &made))
@@ -408,7 +408,7 @@ pub(crate) unsafe extern "C" fn open_qp(context: *mut ibv_context, open: *mut ib
         }
         // SAFETY: the caller names a domain of ours.
         let xrcd = unsafe { xrc::handle(open.xrcd) }?;
-        let made: QpFields = call(Op::OpenQp, &OpenQp { xrcd, qpn: open.qp_num })?;
+        let made = call::<op::OpenQp>(&OpenQp { xrcd, qpn: open.qp_num })?;
         // SAFETY: all zeros is a valid structure of plain numbers and pointers.
         let mut wanted: ibv_qp_init_attr = unsafe { std::mem::zeroed() };
         wanted.qp_type = open.qp_type;
@@ -430,7 +430,7 @@ pub unsafe extern "C" fn ibv_destroy_qp(abi_qp: *mut ibv_qp) -> c_int {
     status(|| {
         // SAFETY: the caller names a queue pair of ours, and so an open context.
         let (abi_context, ours, qp) = unsafe { ((*not_null(abi_qp)?).context, context((*abi_qp).context)?, inner(abi_qp)?) };
-        events::forget_unread(abi_context, call(Op::DestroyQp, &qp.name())?);
+        events::forget_unread(abi_context, call::<op::DestroyQp>(&qp.name())?);
         ours.remove_queue_pair(qp.qpn, abi_qp.cast());
         poll::forget(ours, qp, u64::MAX);
         qp.async_events.wait_until_settled();

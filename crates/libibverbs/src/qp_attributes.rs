@@ -8,7 +8,7 @@ use crate::{poll, qp};
 use libc::c_int;
 use softband_abi::verbs::*;
 use softband_client::{Errno, call};
-use softband_ipc::calls::{ModifyQp, Op, QpFields};
+use softband_ipc::calls::{ModifyQp, QpFields, op};
 use std::sync::atomic::Ordering;
 
 /// Attributes that the engine knows.
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn ibv_modify_qp(abi_qp: *mut ibv_qp, attributes: *mut ibv
         let (qp, attributes) = unsafe { (qp::inner(abi_qp)?, *not_null(attributes)?) };
         let mask = mask_for_engine(&attributes, mask as u32)?;
         let fields = QpFields { hca: qp.hca, qpn: qp.qpn, ..qp_fields(&attributes) };
-        let made: QpFields = call(Op::ModifyQp, &ModifyQp { mask, reserved: 0, fields })?;
+        let made = call::<op::ModifyQp>(&ModifyQp { mask, reserved: 0, fields })?;
         if mask & IBV_QP_STATE != 0 {
             qp.state.store(attributes.qp_state, Ordering::Release);
             // SAFETY: the caller names a queue pair of ours. The program can read the state, and only this library writes it.
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn ibv_query_qp(abi_qp: *mut ibv_qp, attributes: *mut ibv_
     status(|| {
         // SAFETY: the caller names a queue pair of ours.
         let qp = unsafe { qp::inner(abi_qp) }?;
-        let fields: QpFields = call(Op::QueryQp, &qp.name())?;
+        let fields = call::<op::QueryQp>(&qp.name())?;
         qp.state.store(fields.state, Ordering::Release);
         // SAFETY: the caller names a queue pair of ours and gives both results writable.
         unsafe {

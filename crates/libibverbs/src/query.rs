@@ -8,7 +8,7 @@ use crate::unsupported::refuse;
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
 use softband_client::{Errno, call};
-use softband_ipc::calls::{Device, Op, PortQuery, PortReply};
+use softband_ipc::calls::{Device, PortQuery, PortReply, op};
 
 /// Entries of a port's P_Key table. Entries that the subnet manager did not set are 0.
 const PKEY_TABLE_LEN: u16 = 32;
@@ -30,7 +30,7 @@ const SUBNET_TIMEOUT_CODE: u8 = 18;
 pub(crate) unsafe fn port(abi_context: *mut ibv_context, port: u32) -> Result<PortReply, Errno> {
     // SAFETY: the caller's promise.
     let hca = unsafe { context(abi_context) }?.hca;
-    call(Op::PortQuery, &PortQuery { hca, port })
+    call::<op::PortQuery>(&PortQuery { hca, port })
 }
 
 /// Returns the engine's description of the device of `abi_context`.

@@ -11,7 +11,7 @@ use crate::{cq, events, xrc};
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
 use softband_client::{Errno, call};
-use softband_ipc::calls::{Handle, Op, SrqFields};
+use softband_ipc::calls::{Handle, SrqFields, op};
 use softband_ipc::post::{PostRecord, kind};
 use softband_ipc::tables::of_shared_queue;
 
@@ -61,7 +61,7 @@ unsafe fn create(pd: *mut ibv_pd, srq_context: *mut c_void, attr: &mut ibv_srq_a
     let (abi_context, pd_handle, ours) = unsafe { ((*not_null(pd)?).context, (*pd).handle, context((*pd).context)?) };
     let OfXrc { xrcd, cq } = xrc;
     let wanted = SrqFields { hca: ours.hca, pd: pd_handle, max_wr: attr.max_wr, max_sge: attr.max_sge, xrcd, cq, ..bytemuck::Zeroable::zeroed() };
-    let made: SrqFields = call(Op::CreateSrq, &wanted).map_err(say_unsupported)?;
+    let made = call::<op::CreateSrq>(&wanted).map_err(say_unsupported)?;
     (attr.max_wr, attr.max_sge) = (made.max_wr, made.max_sge);
     let srq = Box::into_raw(Box::new(Srq {
         abi: ibv_srq {
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn ibv_modify_srq(abi_srq: *mut ibv_srq, attributes: *mut 
         let (srq, wanted) = unsafe { (inner(abi_srq)?, *not_null(attributes)?) };
         let mask = mask as u32;
         let request = SrqFields { handle: srq.handle, mask, max_wr: wanted.max_wr, limit: wanted.srq_limit, ..bytemuck::Zeroable::zeroed() };
-        let now: SrqFields = call(Op::ModifySrq, &request)?;
+        let now = call::<op::ModifySrq>(&request)?;
         srq.receive.resize(now.max_wr);
         Ok(())
     })
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn ibv_query_srq(abi_srq: *mut ibv_srq, attributes: *mut i
     status(|| {
         // SAFETY: the caller names an SRQ of ours.
         let srq = unsafe { inner(abi_srq) }?;
-        let SrqFields { max_wr, max_sge, limit, .. } = call(Op::QuerySrq, &Handle { handle: srq.handle, reserved: 0 })?;
+        let SrqFields { max_wr, max_sge, limit, .. } = call::<op::QuerySrq>(&Handle { handle: srq.handle, reserved: 0 })?;
         // SAFETY: the caller gives writable attributes.
         unsafe { not_null(attributes)?.write(ibv_srq_attr { max_wr, max_sge, srq_limit: limit }) };
         Ok(())
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn ibv_destroy_srq(abi_srq: *mut ibv_srq) -> c_int {
     status(|| {
         // SAFETY: the caller names an SRQ of ours, and so an open context.
         let (abi_context, ours, srq) = unsafe { ((*not_null(abi_srq)?).context, context((*abi_srq).context)?, inner(abi_srq)?) };
-        events::forget_unread(abi_context, call(Op::DestroySrq, &Handle { handle: srq.handle, reserved: 0 })?);
+        events::forget_unread(abi_context, call::<op::DestroySrq>(&Handle { handle: srq.handle, reserved: 0 })?);
         ours.shared_queues().remove(&srq.handle);
         srq.async_events.wait_until_settled();
         // SAFETY: `create` boxed it, and nobody uses it any more.

@@ -5,8 +5,8 @@ use crate::guard::{not_null, object, status};
 use crate::unsupported::refuse;
 use libc::c_int;
 use softband_abi::verbs::*;
-use softband_client::{Errno, call, call_void};
-use softband_ipc::calls::{Handle, Op, OpenXrcd};
+use softband_client::{Errno, call};
+use softband_ipc::calls::{Handle, OpenXrcd, op};
 
 /// An XRC domain: the header's structure, and the engine's handle.
 #[repr(C)]
@@ -45,7 +45,7 @@ pub(crate) unsafe extern "C" fn open_xrcd(abi_context: *mut ibv_context, init: *
             create: u32::from(init.oflags & libc::O_CREAT != 0),
             exclusive: u32::from(init.oflags & libc::O_EXCL != 0),
         };
-        let Handle { handle, .. } = call(Op::OpenXrcd, &request).map_err(|errno| match errno {
+        let Handle { handle, .. } = call::<op::OpenXrcd>(&request).map_err(|errno| match errno {
             Errno(libc::EOPNOTSUPP) => refuse("XRC (ibv_open_xrcd) on this HCA"),
             other => other,
         })?;
@@ -72,7 +72,7 @@ pub(crate) unsafe extern "C" fn close_xrcd(abi_xrcd: *mut ibv_xrcd) -> c_int {
     status(|| {
         // SAFETY: the caller names a domain of ours.
         let handle = unsafe { handle(abi_xrcd) }?;
-        call_void(Op::CloseXrcd, &Handle { handle, reserved: 0 })?;
+        call::<op::CloseXrcd>(&Handle { handle, reserved: 0 })?;
         // SAFETY: `open_xrcd` boxed it, and nobody uses it any more.
         drop(unsafe { Box::from_raw(abi_xrcd.cast::<Xrcd>()) });
         Ok(())

@@ -13,7 +13,7 @@ use softband_abi::verbs::*;
 use softband_client::call;
 use softband_client::direct::{TablesGuard, guard_tables};
 use softband_client::memory_spans::{MemorySpans, write};
-use softband_ipc::calls::{DatagramWay, Handle, Op};
+use softband_ipc::calls::{DatagramWay, op};
 use softband_ipc::post::{HAS_ROUTE, ON_ETHERNET, PostRecord, kind, send_flags, split_path};
 use softband_ipc::queues::Parties;
 use softband_ipc::ring::flags;
@@ -137,7 +137,7 @@ impl Receiver {
             return None;
         }
         let way = DatagramWay { hca: qp.hca, from: qp.qpn, lid: u32::from(lid), qpn };
-        let found: Handle = call(Op::FindDatagramReceiver, &way).ok()?;
+        let found = call::<op::FindDatagramReceiver>(&way).ok()?;
         self.entry = found.handle;
         self.between = if found.handle == 0 { (self.between * 2).min(DATAGRAMS_BETWEEN_MAX) } else { 1 };
         self.until_asked = self.between;

@@ -6,9 +6,9 @@
 use super::datagram::{self, Receivers};
 use crate::post::Data;
 use crate::qp::QpInner;
-use softband_client::call_bytes;
+use softband_client::call_with_tail;
 use softband_client::direct::guard_tables;
-use softband_ipc::calls::{DatagramReceiver, GroupMembers, Multicast, Op};
+use softband_ipc::calls::{DatagramReceiver, Multicast, op};
 use softband_ipc::post::{HAS_ROUTE, ON_ETHERNET, PostRecord, path, split_path};
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ impl Groups {
 fn ask(qp: &QpInner, (mlid, mgid): (u16, [u8; 16])) -> Option<(u32, Vec<DatagramReceiver>)> {
     let of = Multicast { hca: qp.hca, qpn: qp.qpn, mlid: u32::from(mlid), reserved: 0, mgid };
     let mut members = [DatagramReceiver { lid: 0, qpn: 0 }; MEMBERS_MAX];
-    let (found, _): (GroupMembers, usize) = call_bytes(Op::FindGroup, &of, &[], bytemuck::cast_slice_mut(&mut members)).ok()?;
+    let (found, _) = call_with_tail::<op::FindGroup>(&of, &[], &mut members).ok()?;
     // A group that is too large has no known members here, so the engine gets all its datagrams.
     Some((found.version, members.get(..found.count as usize).unwrap_or_default().to_vec()))
 }

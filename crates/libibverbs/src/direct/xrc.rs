@@ -5,7 +5,7 @@ use super::{PeerQueues, Sending};
 use crate::qp::QpInner;
 use softband_client::call;
 use softband_client::connection::Connection;
-use softband_ipc::calls::{Handle, Op, XrcQueue};
+use softband_ipc::calls::{Handle, XrcQueue, op};
 use std::collections::BTreeMap;
 
 /// Most known SRQs. The library forgets all of them above this number.
@@ -44,7 +44,7 @@ impl Sending {
         // The cached entry is valid as long as the connection.
         if self.xrc.entry == 0 || self.connection.is_none() {
             let of = XrcQueue { hca: qp.hca, qpn: qp.qpn, number, reserved: 0 };
-            self.xrc.entry = call(Op::FindXrcQueue, &of).map_or(0, |found: Handle| found.handle);
+            self.xrc.entry = call::<op::FindXrcQueue>(&of).map_or(0, |found: Handle| found.handle);
         }
         self.xrc.entry != 0
     }

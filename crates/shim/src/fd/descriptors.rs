@@ -6,7 +6,7 @@ use crate::time::pace::{Patience, empty_poll};
 use libc::{c_int, c_uint, c_ulong, pollfd};
 use softband_client::fds::{Entry, Kind};
 use softband_client::{self as client, Errno, fds};
-use softband_ipc::calls::{Count, Object, Op, SocketReceive, WaitEntry, WaitReply, WaitRequest, reason};
+use softband_ipc::calls::{Object, SocketReceive, WaitEntry, WaitRequest, op, reason};
 
 const F_SETOWN_EX: c_int = 15;
 
@@ -30,8 +30,7 @@ pub fn wait_object(object: u32, interest: u32, deadline_ps: u64) -> Result<(), E
     let request = WaitRequest { deadline_ps, count: 1, reason: reason::NONE };
     loop {
         let raised = crate::signal::actions::raised();
-        let mut back = [0u8; size_of::<WaitEntry>()];
-        let (reply, _) = client::call_bytes::<_, WaitReply>(Op::Wait, &request, bytemuck::bytes_of(&entry), &mut back)?;
+        let (reply, _) = client::call_with_tail::<op::Wait>(&request, &[entry], &mut [])?;
         if reply.interrupted != 0 || crate::signal::actions::raised() != raised {
             if crate::signal::actions::restarts() {
                 continue;
@@ -100,7 +99,7 @@ pub fn forget(fd: c_int) {
     }
     if let Some(entry) = fds::remove(fd) {
         let saved = errno();
-        let _ = client::call_void(Op::ObjectClose, &Object { object: entry.object, reserved: 0 });
+        let _ = client::call::<op::ObjectClose>(&Object { object: entry.object, reserved: 0 });
         set_errno(saved);
     }
 }
@@ -111,7 +110,7 @@ fn also(fd: c_int, copy: c_int) -> c_int {
         && let Some(entry) = ours(fd)
         && fds::register(copy, entry)
     {
-        let _ = client::call_void(Op::ObjectRetain, &Object { object: entry.object, reserved: 0 });
+        let _ = client::call::<op::ObjectRetain>(&Object { object: entry.object, reserved: 0 });
     }
     copy
 }
@@ -238,7 +237,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
         && let Some(Entry { kind: Kind::StreamSocket, object }) = ours(fd)
     {
         let peek = SocketReceive { object, len_max: (softband_ipc::layout::PAYLOAD_BYTES - 64) as u32, peek: 1, reserved: 0 };
-        let waiting = client::call_bytes::<_, Count>(Op::SocketReceive, &peek, &[], &mut []).map_or(0, |(count, _)| count.count);
+        let waiting = client::call_with_tail::<op::SocketReceive>(&peek, &[], &mut []).map_or(0, |(count, _)| count.count);
         (argument as *mut c_int).write(waiting as c_int);
         return 0;
     }

@@ -3,7 +3,7 @@
 use crate::time::pace::{Patience, empty_poll, pay_for_call};
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::readiness::{ERROR, HANG_UP, READABLE, WRITABLE};
-use softband_ipc::calls::{Op, WaitEntry, WaitReply, WaitRequest, reason};
+use softband_ipc::calls::{WaitEntry, WaitRequest, op, reason};
 
 /// Converts readiness bits to events of `poll`.
 pub fn to_poll(ready: u32) -> i16 {
@@ -95,8 +95,7 @@ fn ask(entries: &mut [WaitEntry], until: u64, over: bool) -> Result<usize, Errno
     }
     let request = WaitRequest { deadline_ps: until, count: entries.len() as u32, reason: reason::NONE };
     let asked = entries.to_vec();
-    let bytes: &mut [u8] = bytemuck::cast_slice_mut(entries);
-    let (reply, _) = client::call_bytes::<_, WaitReply>(Op::Wait, &request, bytemuck::cast_slice(&asked), bytes)?;
+    let (reply, _) = client::call_with_tail::<op::Wait>(&request, &asked, entries)?;
     if reply.interrupted != 0 {
         return Err(Errno(libc::EINTR));
     }

@@ -10,7 +10,7 @@ use libc::{c_int, pid_t, pollfd};
 use rustix::fd::{IntoRawFd, OwnedFd};
 use softband_client::fds::{Entry, Kind};
 use softband_client::{self as client, fds};
-use softband_ipc::calls::{Object, Op};
+use softband_ipc::calls::{Object, op};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 const CHILDREN_MAX: usize = 512;
@@ -49,7 +49,7 @@ pub fn adopt(inherited: &Inherited) {
         if *fd >= 0 {
             fds::register(*fd, Entry { kind, object: *object });
         } else {
-            let _ = client::call_void(Op::ObjectClose, &Object { object: *object, reserved: 0 });
+            let _ = client::call::<op::ObjectClose>(&Object { object: *object, reserved: 0 });
         }
     }
     if let Some(fd) = inherited.lifeline {

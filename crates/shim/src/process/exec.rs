@@ -12,7 +12,7 @@ use crate::spin;
 use crate::tsc;
 use libc::{c_char, c_int};
 use softband_client::{self as client, Errno};
-use softband_ipc::calls::{ForkReply, Op};
+use softband_ipc::calls::op;
 
 pub(crate) type Strings = *const *const c_char;
 
@@ -21,7 +21,7 @@ unsafe fn replace(envp: Strings, exec: impl FnOnce(Strings) -> c_int) -> c_int {
     if !active() {
         return exec(envp);
     }
-    let ticket = match client::call::<[u8; 0], ForkReply>(Op::Exec, &[]) {
+    let ticket = match client::call::<op::Exec>(&()) {
         Ok(reply) => reply.ticket,
         Err(Errno(errno)) => return fail(errno),
     };

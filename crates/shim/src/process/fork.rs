@@ -13,11 +13,11 @@ use crate::time::alarm;
 use crate::tsc;
 use libc::{c_int, pid_t};
 use softband_client::{self as client, Errno};
-use softband_ipc::calls::{Exit, ForkReply, Op, Ticket};
+use softband_ipc::calls::{Exit, ForkReply, Ticket, op};
 
 /// Announces a child to the engine and creates its lifeline.
 pub fn announce_child() -> Result<Announced, Errno> {
-    let reply: ForkReply = client::call::<[u8; 0], ForkReply>(Op::Fork, &[])?;
+    let reply = client::call::<op::Fork>(&())?;
     let Some((read, write)) = children::new_lifeline() else {
         cancel(reply.ticket);
         return Err(Errno(libc::EMFILE));
@@ -54,7 +54,7 @@ impl Announced {
 /// Cancels an unused ticket.
 pub fn cancel(ticket: u64) {
     let saved = errno();
-    let _ = client::call_void(Op::ForkCancel, &Ticket { ticket });
+    let _ = client::call::<op::ForkCancel>(&Ticket { ticket });
     set_errno(saved);
 }
 
@@ -119,7 +119,7 @@ pub fn tell_exit(status: c_int) {
         return;
     }
     children::let_go();
-    client::tell_last(Op::ProcessExit, &Exit { status, reserved: 0 });
+    client::tell_last::<op::ProcessExit>(&Exit { status, reserved: 0 });
     client::forget_thread();
 }
 

@@ -6,7 +6,7 @@ use crate::process::children::{await_killed, is_child, parent_number, to_real, t
 use crate::runtime::world::{active, keeping_errno};
 use libc::{c_int, c_uint, c_ulong, cpu_set_t, pid_t, rlimit, sched_param, size_t};
 use softband_client as client;
-use softband_ipc::calls::{Op, ProcessNumber};
+use softband_ipc::calls::{ProcessNumber, op};
 
 /// Returns the real number for a number that the program knows: its own, a child's, another
 /// process's of the run, or any other.
@@ -22,7 +22,7 @@ pub fn system_number(pid: pid_t) -> pid_t {
 
 /// Asks the engine, because only the engine knows all numbers.
 fn in_the_run(pid: pid_t) -> Option<pid_t> {
-    let found: ProcessNumber = client::call(Op::FindProcess, &ProcessNumber { number: pid as u32, reserved: 0 }).ok()?;
+    let found = client::call::<op::FindProcess>(&ProcessNumber { number: pid as u32, reserved: 0 }).ok()?;
     Some(found.number as pid_t).filter(|number| *number > 0)
 }
 

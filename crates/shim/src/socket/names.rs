@@ -6,10 +6,10 @@ use crate::clib::real;
 use crate::runtime::world::fail;
 use libc::{c_int, c_void, sockaddr, socklen_t};
 use softband_client::{self as client, Errno};
-use softband_ipc::calls::{Object, Op, SocketNames, SocketShutdown};
+use softband_ipc::calls::{Object, SocketNames, SocketShutdown, op};
 
 fn names(object: u32) -> Result<SocketNames, Errno> {
-    client::call(Op::SocketNames, &Object { object, reserved: 0 })
+    client::call::<op::SocketNames>(&Object { object, reserved: 0 })
 }
 
 #[unsafe(no_mangle)]
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn getpeername(fd: c_int, out: *mut sockaddr, len: *mut so
 pub unsafe extern "C" fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int {
     let Some(object) = stream(fd).filter(|_| level == libc::SOL_SOCKET) else { return real::getsockopt(fd, level, name, value, len) };
     let answer = match name {
-        libc::SO_ERROR => match client::call_void(Op::SocketError, &Object { object, reserved: 0 }) {
+        libc::SO_ERROR => match client::call::<op::SocketError>(&Object { object, reserved: 0 }) {
             Ok(()) | Err(Errno(libc::EINPROGRESS | libc::ENOTCONN)) => 0,
             Err(Errno(errno)) => errno,
         },
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     if !(0..=2).contains(&how) {
         return fail(libc::EINVAL);
     }
-    match client::call_void(Op::SocketShutdown, &SocketShutdown { object, how: how as u32 }) {
+    match client::call::<op::SocketShutdown>(&SocketShutdown { object, how: how as u32 }) {
         Ok(()) => 0,
         Err(Errno(errno)) => fail(errno),
     }

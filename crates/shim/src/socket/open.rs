@@ -8,7 +8,7 @@ use libc::{c_int, sockaddr, socklen_t, timeval};
 use softband_client::fds::{Entry, Kind};
 use softband_client::{self as client, Errno, fds, warn};
 use softband_ipc::calls::readiness::{READABLE, WRITABLE};
-use softband_ipc::calls::{Object, Op, SocketAccepted, SocketAddress, SocketListen, SocketNew};
+use softband_ipc::calls::{Object, SocketAddress, SocketListen, SocketNew, op};
 
 const TYPE_MASK: c_int = 0xf;
 
@@ -26,7 +26,7 @@ pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> 
         }
         _ => return fd,
     }
-    match client::call::<SocketNew, Object>(Op::SocketNew, &SocketNew { datagram: 0, reserved: 0 }) {
+    match client::call::<op::SocketNew>(&SocketNew { datagram: 0, reserved: 0 }) {
         Ok(Object { object, .. }) => {
             fds::register(fd, Entry { kind: Kind::StreamSocket, object });
             fd
@@ -46,7 +46,7 @@ pub fn stream(fd: c_int) -> Option<u32> {
 /// Hands `fd` to the kernel from now on, because its peer is not part of this fabric.
 pub unsafe fn leave_to_kernel(fd: c_int) {
     if let Some(entry) = fds::remove(fd) {
-        let _ = client::call_void(Op::ObjectClose, &Object { object: entry.object, reserved: 0 });
+        let _ = client::call::<op::ObjectClose>(&Object { object: entry.object, reserved: 0 });
     }
 }
 
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn bind(fd: c_int, at: *const sockaddr, len: socklen_t) ->
         return real::bind(fd, at, len);
     };
     let request = SocketAddress { object, address: v4, port: u32::from(port), reserved: 0 };
-    match client::call::<SocketAddress, SocketAddress>(Op::SocketBind, &request) {
+    match client::call::<op::SocketBind>(&request) {
         Ok(_) => 0,
         Err(Errno(errno)) => fail(errno),
     }
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn bind(fd: c_int, at: *const sockaddr, len: socklen_t) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     let Some(object) = stream(fd) else { return native::listen(fd, backlog) };
-    match client::call_void(Op::SocketListen, &SocketListen { object, backlog: backlog.max(0) as u32 }) {
+    match client::call::<op::SocketListen>(&SocketListen { object, backlog: backlog.max(0) as u32 }) {
         Ok(()) => 0,
         Err(Errno(errno)) => fail(errno),
     }
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn accept4(fd: c_int, peer: *mut sockaddr, len: *mut sockl
     };
     let deadline = timeout_deadline(fd, libc::SO_RCVTIMEO);
     let accepted = loop {
-        match client::call::<Object, SocketAccepted>(Op::SocketAccept, &Object { object, reserved: 0 }) {
+        match client::call::<op::SocketAccept>(&Object { object, reserved: 0 }) {
             Ok(accepted) => break accepted,
             Err(Errno(libc::EAGAIN)) => {
                 if let Err(Errno(errno)) = wait_or_again(fd, object, READABLE, deadline) {
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn accept4(fd: c_int, peer: *mut sockaddr, len: *mut sockl
     let family = family(fd);
     let new = real::socket(family, libc::SOCK_STREAM | flags & (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK), 0);
     if new < 0 {
-        let _ = client::call_void(Op::ObjectClose, &Object { object: accepted.object, reserved: 0 });
+        let _ = client::call::<op::ObjectClose>(&Object { object: accepted.object, reserved: 0 });
         return new;
     }
     fds::register(new, Entry { kind: Kind::StreamSocket, object: accepted.object });
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t)
     };
     let target = address::read(to, len);
     let outcome = match target {
-        Some((v4, port)) => client::call_void(Op::SocketConnect, &SocketAddress { object, address: v4, port: u32::from(port), reserved: 0 }),
+        Some((v4, port)) => client::call::<op::SocketConnect>(&SocketAddress { object, address: v4, port: u32::from(port), reserved: 0 }),
         None => Err(Errno(libc::ENETUNREACH)),
     };
     match outcome {
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t)
         Err(Errno(errno)) => return fail(errno),
     }
     if is_nonblocking(fd) {
-        return match client::call_void(Op::SocketError, &Object { object, reserved: 0 }) {
+        return match client::call::<op::SocketError>(&Object { object, reserved: 0 }) {
             Ok(()) => 0,
             Err(Errno(errno)) => fail(errno),
         };
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t)
         if let Err(Errno(errno)) = wait_object(object, WRITABLE, deadline) {
             return fail(if errno == libc::EAGAIN { libc::EINPROGRESS } else { errno });
         }
-        match client::call_void(Op::SocketError, &Object { object, reserved: 0 }) {
+        match client::call::<op::SocketError>(&Object { object, reserved: 0 }) {
             Ok(()) => return 0,
             Err(Errno(libc::EINPROGRESS)) => {}
             Err(Errno(errno)) => return fail(errno),

@@ -5,7 +5,7 @@ use crate::runtime::world::{active, fail, walled};
 use crate::socket::address;
 use libc::{addrinfo, c_char, c_int, c_void, hostent, ifaddrs, size_t, sockaddr, sockaddr_in, socklen_t, utsname};
 use softband_client as client;
-use softband_ipc::calls::{AddressReply, Name, Op};
+use softband_ipc::calls::{AddressReply, Name, op};
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, CString};
 
@@ -37,7 +37,7 @@ fn resolve(name: &[u8]) -> Option<u32> {
     }
     let mut request = Name { len: name.len() as u32, bytes: [0; 256] };
     request.bytes[..name.len()].copy_from_slice(name);
-    client::call::<Name, AddressReply>(Op::Resolve, &request).ok().map(|reply| reply.address)
+    client::call::<op::Resolve>(&request).ok().map(|reply| reply.address)
 }
 
 /// Returns whether the name is an address: digits and dots, or any text with a colon.
@@ -50,7 +50,7 @@ fn reverse(v4: u32) -> Option<Vec<u8>> {
     if walled() {
         return client::host_name(v4).map(<[u8]>::to_vec);
     }
-    let reply: Name = client::call(Op::ReverseResolve, &AddressReply { address: v4, reserved: 0 }).ok()?;
+    let reply = client::call::<op::ReverseResolve>(&AddressReply { address: v4, reserved: 0 }).ok()?;
     reply.bytes.get(..reply.len as usize).map(<[u8]>::to_vec)
 }
 

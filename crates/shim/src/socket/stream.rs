@@ -7,7 +7,7 @@ use crate::time::pace::{empty_poll, pay_for_call};
 use libc::{c_int, iovec};
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::readiness::{READABLE, WRITABLE};
-use softband_ipc::calls::{Count, Op, SocketData, SocketReceive};
+use softband_ipc::calls::{Count, SocketData, SocketReceive, op};
 use softband_ipc::layout::PAYLOAD_BYTES;
 
 /// Most bytes that one call carries.
@@ -38,7 +38,7 @@ pub unsafe fn send(fd: c_int, object: u32, parts: &[iovec], flags: c_int) -> Res
         while !rest.is_empty() {
             let chunk = &rest[..rest.len().min(CHUNK_BYTES)];
             let request = SocketData { object, len: chunk.len() as u32 };
-            let error = match client::call_bytes::<_, Count>(Op::SocketSend, &request, chunk, &mut []) {
+            let error = match client::call_with_tail::<op::SocketSend>(&request, chunk, &mut []) {
                 Ok((Count { count }, _)) => {
                     let taken = (count as usize).min(chunk.len());
                     sent += taken;
@@ -81,7 +81,7 @@ pub unsafe fn receive(fd: c_int, object: u32, parts: &[iovec], flags: c_int) -> 
         let Some(room) = cursor.room() else { break };
         let len_max = room.len().min(CHUNK_BYTES);
         let request = SocketReceive { object, len_max: len_max as u32, peek: u32::from(peek), reserved: 0 };
-        let error = match client::call_bytes::<_, Count>(Op::SocketReceive, &request, &[], &mut room[..len_max]) {
+        let error = match client::call_with_tail::<op::SocketReceive>(&request, &[], &mut room[..len_max]) {
             Ok((_, 0)) => return Ok(received),
             Ok((_, taken)) => {
                 received += taken;

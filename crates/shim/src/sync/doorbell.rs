@@ -9,7 +9,7 @@
 
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::readiness::READABLE;
-use softband_ipc::calls::{Count, Object, Op, TimerNew, TimerSet, WaitEntry, WaitReply, WaitRequest, reason};
+use softband_ipc::calls::{Object, TimerNew, TimerSet, WaitEntry, WaitRequest, op, reason};
 use softband_ipc::layout::THREADS_MAX;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -59,7 +59,7 @@ impl Place {
         // The timer comes last: its creation takes a turn of the engine, in which another thread
         // may already wake this thread.
         if waiter.bell.load(Ordering::Relaxed) == 0 {
-            let bell: Object = client::call(Op::TimerNew, &TimerNew { reserved: 0 }).ok()?;
+            let bell = client::call::<op::TimerNew>(&TimerNew { reserved: 0 }).ok()?;
             waiter.bell.store(bell.object, Ordering::Relaxed);
         }
         Some(place)
@@ -93,10 +93,9 @@ impl Drop for Place {
 fn listen(bell: u32, until: u64) -> Result<(), Errno> {
     let entry = WaitEntry { object: bell, interest: READABLE, ready: 0, reserved: 0 };
     let request = WaitRequest { deadline_ps: until, count: 1, reason: reason::LOCK };
-    let mut back = [0u8; size_of::<WaitEntry>()];
-    let (reply, _) = client::call_bytes::<_, WaitReply>(Op::Wait, &request, bytemuck::bytes_of(&entry), &mut back)?;
+    let (reply, _) = client::call_with_tail::<op::Wait>(&request, &[entry], &mut [])?;
     if reply.ready_count > 0 {
-        let _ = client::call::<Object, Count>(Op::TimerRead, &Object { object: bell, reserved: 0 });
+        let _ = client::call::<op::TimerRead>(&Object { object: bell, reserved: 0 });
     }
     Ok(())
 }
@@ -114,7 +113,7 @@ pub fn wake(address: usize, count: usize) -> usize {
         let bell = first.bell.load(Ordering::Relaxed);
         if bell != 0 {
             let ring = TimerSet { object: bell, reserved: 0, at_ps: client::now_ps().max(1), interval_ps: 0 };
-            let _ = client::call::<TimerSet, TimerSet>(Op::TimerSet, &ring);
+            let _ = client::call::<op::TimerSet>(&ring);
         }
     }
     woken

@@ -8,7 +8,7 @@ use crate::time::clock::from_clock;
 use crate::time::pace::empty_poll;
 use libc::{c_int, c_void, pthread_attr_t, pthread_key_t, pthread_t, timespec};
 use softband_client::{self as client, Errno, warn};
-use softband_ipc::calls::{Op, ThreadReply};
+use softband_ipc::calls::{ThreadReply, op};
 use softband_ipc::layout::THREADS_MAX;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
@@ -103,7 +103,7 @@ extern "C" fn on_thread_end(_value: *mut c_void) {
         record.state.store(FINISHED, Ordering::Release);
         doorbell::wake(std::ptr::from_ref(record) as usize, usize::MAX);
     }
-    client::tell_last(Op::ThreadExit, &[0u8; 0]);
+    client::tell_last::<op::ThreadExit>(&());
     client::forget_thread();
 }
 
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn pthread_create(
     if !active() {
         return real::pthread_create(thread, attributes, start, argument);
     }
-    let slot = match client::call::<[u8; 0], ThreadReply>(Op::ThreadNew, &[]) {
+    let slot = match client::call::<op::ThreadNew>(&()) {
         Ok(ThreadReply { slot, .. }) => slot,
         Err(Errno(errno)) => {
             // A thread outside simulated time would stop the run if it held a lock that other
@@ -164,7 +164,7 @@ fn end_unborn(slot: u32) {
     client::away(|| {
         client::bind_thread(slot);
         client::await_token();
-        client::tell_last(Op::ThreadExit, &[0u8; 0]);
+        client::tell_last::<op::ThreadExit>(&());
         client::bind_thread(own);
     });
 }

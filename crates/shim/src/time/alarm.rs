@@ -5,7 +5,7 @@ use crate::runtime::world::{PICOS_PER_SECOND, active, deadline_after, fail, is_v
 use crate::time::clock::from_clock;
 use libc::{c_int, c_uint, clockid_t, itimerspec, itimerval, sigevent, timer_t};
 use softband_client::{self as client, Errno, warn};
-use softband_ipc::calls::{Alarm, AlarmReply, Op};
+use softband_ipc::calls::{Alarm, op};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Most timers that `timer_create` creates.
@@ -29,7 +29,7 @@ const NO_SIGNAL: u32 = 64;
 fn set(signal: u32, at_ps: u64, interval_ps: u64) -> Result<(u64, u64), Errno> {
     let former = current(signal);
     if signal != NO_SIGNAL {
-        let _: AlarmReply = client::call(Op::Alarm, &Alarm { at_ps, interval_ps, signal, reserved: 0 })?;
+        client::call::<op::Alarm>(&Alarm { at_ps, interval_ps, signal, reserved: 0 })?;
     }
     let setting = &SETTINGS[signal as usize];
     setting.at_ps.store(at_ps, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Advances simulated time while a program polls something that only the operating system knows.
 
 use softband_client::{self as client, Errno};
-use softband_ipc::calls::{Op, Sleep, WaitReply, polls, reason};
+use softband_ipc::calls::{Sleep, op, polls, reason};
 use std::cell::Cell;
 
 /// Shortest and longest step of simulated time between two polls, in picoseconds.
@@ -75,7 +75,7 @@ pub fn sleep_until(until_ps: u64) -> Result<(), Errno> {
 }
 
 fn sleep(request: Sleep) -> Result<(), Errno> {
-    let reply: WaitReply = client::call(Op::Sleep, &request)?;
+    let reply = client::call::<op::Sleep>(&request)?;
     if reply.interrupted != 0 { Err(Errno(libc::EINTR)) } else { Ok(()) }
 }
 

@@ -7,7 +7,7 @@ use libc::{c_int, c_void, itimerspec, size_t, ssize_t};
 use softband_client::fds::{Entry, Kind};
 use softband_client::{self as client, Errno, fds};
 use softband_ipc::calls::readiness::READABLE;
-use softband_ipc::calls::{Count, Object, Op, TimerNew, TimerSet};
+use softband_ipc::calls::{Count, Object, TimerNew, TimerSet, op};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 /// Number of descriptors, from 0, whose timer state is remembered.
@@ -22,7 +22,7 @@ pub unsafe extern "C" fn timerfd_create(clock: c_int, flags: c_int) -> c_int {
     if fd < 0 || !active() {
         return fd;
     }
-    match client::call::<TimerNew, Object>(Op::TimerNew, &TimerNew { reserved: 0 }) {
+    match client::call::<op::TimerNew>(&TimerNew { reserved: 0 }) {
         Ok(Object { object, .. }) => {
             fds::register(fd, Entry { kind: Kind::Timer, object });
             if let Some(cell) = CLOCKS.get(fd as usize) {
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn timerfd_settime(fd: c_int, flags: c_int, new: *const it
     let at_ps = due(clock, flags & libc::TFD_TIMER_ABSTIME != 0, &(*new).it_value);
     let interval_ps = timespec_picos(&(*new).it_interval);
     let request = TimerSet { object, reserved: 0, at_ps, interval_ps };
-    match client::call::<TimerSet, TimerSet>(Op::TimerSet, &request) {
+    match client::call::<op::TimerSet>(&request) {
         Ok(_) => {
             if !old.is_null() {
                 timerfd_gettime(fd, old);
@@ -89,7 +89,7 @@ pub unsafe fn read(fd: c_int, object: u32, data: *mut c_void, len: size_t) -> ss
         return fail(libc::EINVAL);
     }
     loop {
-        match client::call::<Object, Count>(Op::TimerRead, &Object { object, reserved: 0 }) {
+        match client::call::<op::TimerRead>(&Object { object, reserved: 0 }) {
             Ok(Count { count }) => {
                 data.cast::<u64>().write_unaligned(count);
                 return 8;
