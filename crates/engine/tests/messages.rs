@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use softband_catalog::{Catalog, LoadOptions, load_fabric};
 use softband_engine::harness::Harness;
+use softband_ipc::calls::{Call, Cost, Message, Op, op};
 use softband_spec::FabricSpec;
 use std::path::Path;
 
@@ -21,8 +22,12 @@ fn message(words: usize) -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(word(), 0..words).prop_map(|words| words.iter().flat_map(|word| word.to_le_bytes()).collect())
 }
 
+/// Generates numbers of calls: mostly of those after which the program goes on.
 fn op() -> impl Strategy<Value = u32> {
-    prop_oneof![1 => 0..15u32, 2 => 30..47u32, 6 => 100..131u32, 1 => any::<u32>()]
+    let goes_on = |op: &Op| !matches!(op, Op::ThreadExit | Op::ProcessExit);
+    let going_on: Vec<Op> = Op::ALL.iter().copied().filter(goes_on).collect();
+    let number = |op| op as u32;
+    prop_oneof![8 => prop::sample::select(going_on).prop_map(number), 1 => prop::sample::select(Op::ALL).prop_map(number), 1 => any::<u32>()]
 }
 
 proptest! {
@@ -38,9 +43,26 @@ proptest! {
     }
 }
 
+fn refuses_a_short_request<C: Call>(harness: &mut Harness) {
+    let is_empty = size_of::<<C::Request as Message>::Head>() == 0;
+    if !is_empty && !matches!(C::COST, Cost::ControlVerbFirst) {
+        assert_eq!(harness.call(C::OP as u32, &[1], &[]), libc::EPROTO, "{:?}", C::OP);
+    }
+}
+
+#[test]
+fn every_call_refuses_a_request_that_is_too_short() {
+    macro_rules! each {
+        ($($(#[$meta:meta])* $name:ident = $number:literal, $handler:ident($($request:ty)?) -> $reply:ty, $cost:expr, $paces:ident;)*) => {
+            $(refuses_a_short_request::<op::$name>(&mut Harness::new(&spec()));)*
+        };
+    }
+    softband_ipc::for_each_call!(each);
+}
+
 #[test]
 fn a_queue_pair_driven_by_hand_reaches_its_states_and_refuses_nonsense() {
-    use softband_ipc::calls::{CreateCq, CreateCqReply, Handle, Hca, ModifyQp, Op, QpFields};
+    use softband_ipc::calls::{CreateCq, CreateCqReply, Handle, Hca, ModifyQp, QpFields};
     let mut harness = Harness::new(&spec());
     let hca = bytemuck::bytes_of(&Hca { hca: 0, reserved: 0 }).to_vec();
     assert_eq!(harness.call(Op::AllocPd as u32, &hca, &[]), 0);

@@ -2,7 +2,7 @@
 //! (`softband_ipc::tables`).
 
 use crate::engine::Engine;
-use crate::rpc::calls::{Answer, reply};
+use crate::rpc::calls::Caller;
 use crate::rpc::convert;
 use softband_ipc::calls::{DatagramWay, Handle};
 use softband_ipc::post::{PostRecord, split_path};
@@ -46,12 +46,12 @@ impl Engine {
 
     /// Returns the table entry (plus one) of the UD queue pair that datagrams to this address
     /// reach. Returns 0 if none exists.
-    pub(crate) fn find_datagram_receiver(&self, process: usize, to: &DatagramWay) -> Answer {
-        let from = self.own_hca(process, to.hca)?;
-        let sender = self.world.query_qp(self.processes[process].number, from, Qpn(to.from)).map_err(convert::errno_of)?;
+    pub(crate) fn find_datagram_receiver(&mut self, caller: Caller, to: &DatagramWay) -> Result<Handle, i32> {
+        let from = self.own_hca(caller.process, to.hca)?;
+        let sender = self.world.query_qp(caller.owner, from, Qpn(to.from)).map_err(convert::errno_of)?;
         let hca = u16::try_from(to.lid).ok().and_then(|lid| self.world.hca_reached((from, sender.port), Lid(lid)));
         let receives = |hca: &HcaId| self.world.find_qp(*hca, Qpn(to.qpn)).is_some_and(|(_, qp)| qp.init.qp_type == QpType::Ud);
         let handle = hca.filter(receives).map_or(0, |hca| self.direct.entry_of(hca, Qpn(to.qpn)));
-        Ok(reply(&Handle { handle, reserved: 0 }))
+        Ok(Handle { handle, reserved: 0 })
     }
 }

@@ -10,7 +10,7 @@ use crate::realtime::receive_queues::{QueueName, ReceiveQueue};
 use crate::scheduler::context_switch::Processors;
 use bytemuck::{Pod, Zeroable};
 use rustix::fd::AsFd;
-use softband_ipc::calls::{ChannelEvent, CreateAh, CreateCq, CreateCqReply, Handle, Hca, ModifyQp, Object, Op, QpFields, SrqFields};
+use softband_ipc::calls::{Call, ChannelEvent, CreateAh, CreateCq, Hca, Message, ModifyQp, Object, Op, QpFields, SrqFields, op};
 use softband_ipc::layout::{PAYLOAD_BYTES, WALL_RING_BYTES};
 use softband_ipc::post::{PostRecord, kind, opcode, send_flags};
 use softband_ipc::queues::{
@@ -151,11 +151,9 @@ impl WallHarness {
         self.engine.world.hca_id(self.engine.processes[process].host, 0)
     }
 
-    fn ask<Request: Pod, Reply: Pod>(&mut self, process: usize, op: Op, request: &Request) -> Reply {
-        assert_eq!(self.call(process, op as u32, bytemuck::bytes_of(request)), 0, "{op:?}");
-        let mut reply = self.engine.processes[process].shared.request(0);
-        reply.resize(reply.len().max(size_of::<Reply>()), 0);
-        bytemuck::pod_read_unaligned(&reply[..size_of::<Reply>()])
+    fn ask<C: Call<Request: Pod>>(&mut self, process: usize, request: &C::Request) -> C::Reply {
+        assert_eq!(self.call(process, C::OP as u32, bytemuck::bytes_of(request)), 0, "{:?}", C::OP);
+        C::Reply::from_bytes(&self.engine.processes[process].shared.request(0)).expect("the whole reply")
     }
 
     /// Creates two UD queue pairs: one of the liar, and one of the honest process that gets its
@@ -171,7 +169,7 @@ impl WallHarness {
         let pd = self.engine.world.find_qp(HcaId(hca), Qpn(places[0].qpn)).expect("it was made").1.init.pd.0;
         let mut wanted = CreateAh { pd, hca, vector: Zeroable::zeroed() };
         (wanted.vector.dlid, wanted.vector.port) = (u32::from(to.0), 1);
-        let ah: Handle = self.ask(LIAR, Op::CreateAh, &wanted);
+        let ah = self.ask::<op::CreateAh>(LIAR, &wanted);
         places[0].datagrams_to = Some((ah.handle, places[1].qpn));
         self.liars.push(places[0]);
         self.receive(places[1], 1);
@@ -179,17 +177,17 @@ impl WallHarness {
 
     fn make(&mut self, process: usize, kind: Kind) -> Place {
         let hca = self.hca(process).0;
-        let pd: Handle = self.ask(process, Op::AllocPd, &Hca { hca, reserved: 0 });
-        let Object { object: channel, .. } = self.ask(process, Op::CreateChannel, &Hca { hca, reserved: 0 });
-        let cq: CreateCqReply = self.ask(process, Op::CreateCq, &CreateCq { hca, entries: 4 * DEPTH, channel, own_only: 0, cookie: 0 });
+        let pd = self.ask::<op::AllocPd>(process, &Hca { hca, reserved: 0 });
+        let Object { object: channel, .. } = self.ask::<op::CreateChannel>(process, &Hca { hca, reserved: 0 });
+        let cq = self.ask::<op::CreateCq>(process, &CreateCq { hca, entries: 4 * DEPTH, channel, own_only: 0, cookie: 0 });
         let qp_type = if kind == Kind::Datagrams { UD } else { RC };
         let mut wanted = QpFields { hca, qp_type, pd: pd.handle, send_cq: cq.handle, recv_cq: cq.handle, ..Zeroable::zeroed() };
         (wanted.max_send_wr, wanted.max_recv_wr, wanted.max_send_sge, wanted.max_recv_sge, wanted.max_inline) = (DEPTH, DEPTH, 2, 2, 64);
         if kind == Kind::Shared {
-            let srq: SrqFields = self.ask(process, Op::CreateSrq, &SrqFields { hca, pd: pd.handle, max_wr: DEPTH, max_sge: 2, ..Zeroable::zeroed() });
+            let srq = self.ask::<op::CreateSrq>(process, &SrqFields { hca, pd: pd.handle, max_wr: DEPTH, max_sge: 2, ..Zeroable::zeroed() });
             (wanted.srq, wanted.max_recv_wr, wanted.max_recv_sge) = (srq.handle, 0, 0);
         }
-        let qp: QpFields = self.ask(process, Op::CreateQp, &wanted);
+        let qp = self.ask::<op::CreateQp>(process, &wanted);
         Place { process, qpn: qp.qpn, cq: cq.handle, channel, srq: wanted.srq, datagrams_to: None }
     }
 
@@ -202,7 +200,7 @@ impl WallHarness {
 
     fn modify(&mut self, place: Place, mask: u32, mut fields: QpFields) {
         (fields.hca, fields.qpn, fields.port, fields.access) = (self.hca(place.process).0, place.qpn, 1, 0b1111);
-        let _: QpFields = self.ask(place.process, Op::ModifyQp, &ModifyQp { mask, reserved: 0, fields });
+        self.ask::<op::ModifyQp>(place.process, &ModifyQp { mask, reserved: 0, fields });
     }
 
     fn connect(&mut self, place: Place, peer: Place) {

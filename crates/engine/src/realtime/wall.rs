@@ -4,10 +4,10 @@
 
 use crate::engine::{Engine, Event, Failure, Pace};
 use crate::process::image::ProcessState;
-use crate::rpc::calls::reply as calls_reply;
+use crate::rpc::calls::Caller;
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
-use softband_ipc::calls::{self, Op};
+use softband_ipc::calls::{EventSocket, Op, Paces};
 use softband_ipc::layout::{BELL, ENGINE_SLEEPS, token, wake_word_of};
 use softband_sim::{SimDuration, SimTime};
 use std::sync::atomic::Ordering;
@@ -46,15 +46,6 @@ impl EventSender {
         let name = SocketAddrUnix::try_from(rustix::net::getsockname(&socket)?)?;
         Ok(Self { socket, name })
     }
-}
-
-/// Returns whether a call waits in simulated time or moves it. Programs in wall pace do not need
-/// these calls: their threads, timers and sockets are the host's. A program that makes them would
-/// lead the engine's clock away from the host's. That would affect the work of all programs.
-fn waits_in_the_model(op: Op) -> bool {
-    let is_of_sockets = (Op::SocketNew as u32..=Op::SocketNames as u32).contains(&(op as u32));
-    let is_of_threads = matches!(op, Op::Poll | Op::SpinWait | Op::Sleep | Op::Wait | Op::Away | Op::ThreadNew | Op::ThreadExit);
-    is_of_sockets || is_of_threads || matches!(op, Op::Alarm | Op::TimerNew | Op::TimerSet | Op::TimerRead)
 }
 
 impl Engine {
@@ -230,7 +221,9 @@ impl Engine {
         self.take_ring(process);
         self.set_wall_clock();
         let op = Op::from_number(self.processes[process].shared.slot(slot).op.load(Ordering::Relaxed));
-        if op.is_some_and(waits_in_the_model) {
+        // A program that waits in simulated time, or moves it, would lead the engine's clock away from
+        // the host's. That would affect the work of all programs.
+        if op.is_some_and(|op| op.paces() == Paces::Virtual) {
             self.processes[process].shared.reply(slot, libc::ENOSYS, &[]);
             self.return_call(process, slot);
         } else {
@@ -256,24 +249,24 @@ impl Engine {
     }
 
     /// Notes the socket by which a program gets the events of a channel that it holds.
-    pub(crate) fn note_event_socket(&mut self, process: usize, socket: &calls::EventSocket) -> Result<Vec<u8>, i32> {
+    pub(crate) fn note_event_socket(&mut self, caller: Caller, socket: &EventSocket) -> Result<EventSocket, i32> {
         let failed = |error: rustix::io::Errno| error.raw_os_error();
         let name = socket.name.get(..socket.name_len as usize).ok_or(libc::EINVAL)?;
-        let record = &mut self.processes[process];
+        let record = &mut self.processes[caller.process];
         if self.pace != Pace::Wall || !record.objects.contains_key(&socket.object) {
             return Err(libc::EBADF);
         }
         if !name.is_empty() {
             let address = SocketAddrUnix::new_abstract_name(name).map_err(failed)?;
-            self.objects.set_event_socket(socket.object, (process, address));
+            self.objects.set_event_socket(socket.object, (caller.process, address));
         }
         if record.event_sender.is_none() {
             record.event_sender = Some(EventSender::new().map_err(failed)?);
         }
         let sender = record.event_sender.as_ref().and_then(|sender| sender.name.abstract_name()).unwrap_or_default();
-        let mut answer = calls::EventSocket { object: 0, name_len: sender.len() as u32, name: [0; 8] };
+        let mut answer = EventSocket { object: 0, name_len: sender.len() as u32, name: [0; 8] };
         answer.name.get_mut(..sender.len()).ok_or(libc::ENAMETOOLONG)?.copy_from_slice(sender);
-        Ok(calls_reply(&answer))
+        Ok(answer)
     }
 
     /// Sleeps until a program posts or makes a call, or the World's next event is due.

@@ -4,11 +4,11 @@ use crate::engine::{Engine, Event, Pace};
 use crate::host::objects::{Object, drop_events_of};
 use crate::process::image::Mapped;
 use crate::realtime::notifications::Armable;
-use crate::rpc::calls::{Answer, reply};
+use crate::rpc::calls::Caller;
 use crate::rpc::convert;
 use crate::rpc::verbs::abi_lid;
 use rustix::fd::AsFd;
-use softband_ipc::calls;
+use softband_ipc::calls::{self, Count, CreateCqReply, Handle};
 use softband_ipc::queues::{RemoteCqeRingHeader, remote_cqe_ring_bytes};
 use softband_ipc::ring::{Cqe, flags};
 use softband_model::verbs::api::Completion;
@@ -52,12 +52,12 @@ impl CqRecord {
 }
 
 impl Engine {
-    pub(crate) fn create_cq(&mut self, process: usize, cq: &calls::CreateCq) -> Answer {
+    pub(crate) fn create_cq(&mut self, caller: Caller, cq: &calls::CreateCq) -> Result<CreateCqReply, i32> {
+        let Caller { process, owner, .. } = caller;
         let hca = self.own_hca(process, cq.hca)?;
         if cq.channel != 0 {
             self.held(process, cq.channel)?;
         }
-        let owner = self.processes[process].number;
         let handle = self.world.create_cq(owner, hca, cq.entries).map_err(convert::errno_of)?;
         let capacity = cq.entries.max(1);
         let Some(offset) = self.processes[process].shared.allocate_ring(capacity) else {
@@ -82,7 +82,7 @@ impl Engine {
             unread: 0,
         };
         self.cqs.insert(handle.0, record);
-        Ok(reply(&calls::CreateCqReply { handle: handle.0, capacity, ring_offset: offset as u64, remote_cqe_ring }))
+        Ok(CreateCqReply { handle: handle.0, capacity, ring_offset: offset as u64, remote_cqe_ring })
     }
 
     /// Allocates the ring of remote CQEs for a queue of `capacity`. Returns its offset, its number
@@ -101,11 +101,10 @@ impl Engine {
 
     /// Gives the queue another ring. The engine moves no entries, because the program may be taking
     /// from the present ring at this time.
-    pub(crate) fn resize_cq(&mut self, process: usize, resize: &calls::ResizeCq) -> Answer {
-        let owner = self.processes[process].number;
-        self.world.resize_cq(owner, CqHandle(resize.cq), resize.entries).map_err(convert::errno_of)?;
+    pub(crate) fn resize_cq(&mut self, caller: Caller, resize: &calls::ResizeCq) -> Result<CreateCqReply, i32> {
+        self.world.resize_cq(caller.owner, CqHandle(resize.cq), resize.entries).map_err(convert::errno_of)?;
         let record = self.cqs.get_mut(&resize.cq).ok_or(libc::EINVAL)?;
-        let shared = &mut self.processes[process].shared;
+        let shared = &mut self.processes[caller.process].shared;
         let rings = record.former.iter().copied().chain([(record.offset, record.capacity)]);
         if rings.map(|(offset, capacity)| u64::from(shared.waiting(offset, capacity))).sum::<u64>() > u64::from(resize.entries) {
             return Err(libc::EINVAL); // The new size must hold the waiting completions (IBTA 11.2.6.3).
@@ -113,16 +112,11 @@ impl Engine {
         let offset = shared.allocate_ring(resize.entries).ok_or(libc::ENOMEM)?;
         record.former.push((record.offset, record.capacity));
         (record.offset, record.capacity) = (offset, resize.entries);
-        Ok(reply(&calls::CreateCqReply {
-            handle: resize.cq,
-            capacity: resize.entries,
-            ring_offset: offset as u64,
-            remote_cqe_ring: record.remote_cqe_ring,
-        }))
+        Ok(CreateCqReply { handle: resize.cq, capacity: resize.entries, ring_offset: offset as u64, remote_cqe_ring: record.remote_cqe_ring })
     }
 
-    pub(crate) fn destroy_cq(&mut self, process: usize, cq: u32) -> Answer {
-        let owner = self.processes[process].number;
+    pub(crate) fn destroy_cq(&mut self, caller: Caller, cq: &Handle) -> Result<Count, i32> {
+        let (Caller { process, owner, .. }, cq) = (caller, cq.handle);
         self.world.destroy_cq(owner, CqHandle(cq)).map_err(convert::errno_of)?;
         let Some(record) = self.cqs.remove(&cq) else { return Err(libc::EINVAL) };
         for (offset, capacity) in record.former.iter().copied().chain([(record.offset, record.capacity)]) {
@@ -134,7 +128,7 @@ impl Engine {
         if let Some(channel) = self.objects.get_mut(record.channel) {
             drop_events_of(channel, cq);
         }
-        Ok(reply(&calls::Count { count: record.events }))
+        Ok(Count { count: record.events })
     }
 
     /// Releases the ring locks of an ended process. The entry that it had not finished is not

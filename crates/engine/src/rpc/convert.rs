@@ -1,6 +1,6 @@
 //! Conversions between the numbers of the protocol (those of `verbs.h`) and the types of the model.
 
-use softband_ipc::calls::{AddressVector as WireVector, QpFields};
+use softband_ipc::calls::{AddressVector as WireVector, QpFields, RegisterMr};
 use softband_ipc::post::{BindInfo, PostRecord, PostSge, opcode, send_flags};
 use softband_model::verbs::api::{
     AddressVector, DatagramDestination, GlobalRoute, PayloadSlice, QpCapabilities, QpInit, QpModification, QpSnapshot, ReceiveRequest,
@@ -20,8 +20,7 @@ const ACCESS_REMOTE_ATOMIC: u32 = 8;
 const ACCESS_MW_BIND: u32 = 16;
 const ACCESS_ZERO_BASED: u32 = 32;
 /// Bits without effect here: on-demand paging, relaxed ordering and the other optional flags.
-pub(crate) const ACCESS_ON_DEMAND: u32 = 0x40;
-const ACCESS_OPTIONAL: u32 = 0x3FF0_0000 | ACCESS_ON_DEMAND;
+const ACCESS_OPTIONAL: u32 = 0x3FF0_0000 | RegisterMr::ACCESS_ON_DEMAND;
 
 /// Bits of `enum ibv_qp_attr_mask`.
 mod mask {

@@ -3,12 +3,13 @@
 use crate::engine::{Engine, Pace};
 use crate::host::objects::About;
 use crate::realtime::receive_queues::QueueName;
-use crate::rpc::calls::{Answer, reply};
+use crate::rpc::calls::Caller;
 use crate::rpc::convert;
-use softband_ipc::calls::{self, Op, SrqFields};
-use softband_model::verbs::api::{SrqInit, SrqOfXrc};
+use softband_fabric::World;
+use softband_ipc::calls::{self, Count, DatagramReceiver, GroupMembers, Handle, Multicast, SrqFields, WithTail};
+use softband_model::verbs::api::{SrqInit, SrqOfXrc, VerbsError};
 use softband_model::verbs::{SharedReceiveQueue, XrcdOpen};
-use softband_types::{CqHandle, Gid, Lid, PdHandle, Qpn, SrqHandle, XrcdHandle};
+use softband_types::{CqHandle, Gid, HcaId, Lid, PdHandle, ProcessId, Qpn, SrqHandle, XrcdHandle};
 
 /// Bits of `enum ibv_srq_attr_mask`.
 const MAX_WR: u32 = 1;
@@ -16,32 +17,33 @@ const LIMIT: u32 = 2;
 /// Most members of a group in an answer.
 const HEARERS_MAX: usize = 1024;
 
+/// A queue pair joins or leaves a multicast group.
+type GroupChange = fn(&mut World, ProcessId, HcaId, Qpn, Gid, Lid) -> Result<(), VerbsError>;
+
 impl Engine {
-    pub(crate) fn create_srq(&mut self, process: usize, fields: &SrqFields) -> Answer {
-        let hca = self.own_hca(process, fields.hca)?;
-        let owner = self.processes[process].number;
+    pub(crate) fn create_srq(&mut self, caller: Caller, fields: &SrqFields) -> Result<SrqFields, i32> {
+        let hca = self.own_hca(caller.process, fields.hca)?;
         let xrc = (fields.xrcd != 0).then_some(SrqOfXrc { xrcd: XrcdHandle(fields.xrcd), cq: CqHandle(fields.cq) });
         let init = SrqInit { pd: PdHandle(fields.pd), max_wr: fields.max_wr, max_sge: fields.max_sge, xrc };
-        let srq = self.world.create_srq(owner, hca, init).map_err(convert::errno_of)?;
+        let srq = self.world.create_srq(caller.owner, hca, init).map_err(convert::errno_of)?;
         let most = self.world.hca_part(hca).optional.max_srq_wr;
-        self.make_shared_queue(process, hca, srq, &init, most);
-        self.query_srq(process, srq)
+        self.make_shared_queue(caller.process, hca, srq, &init, most);
+        self.srq_fields(caller.owner, srq)
     }
 
-    pub(crate) fn destroy_srq(&mut self, process: usize, srq: SrqHandle) -> Answer {
-        let owner = self.processes[process].number;
+    pub(crate) fn destroy_srq(&mut self, caller: Caller, srq: &Handle) -> Result<Count, i32> {
+        let (owner, srq) = (caller.owner, SrqHandle(srq.handle));
         let hca = self.world.query_srq(owner, srq).map_err(convert::errno_of)?.hca;
         self.world.destroy_srq(owner, srq).map_err(convert::errno_of)?;
         self.drop_shared_queue(srq);
         Ok(self.drop_async_events(owner, hca, About::SharedQueue, srq.0))
     }
 
-    pub(crate) fn modify_srq(&mut self, process: usize, fields: &SrqFields) -> Answer {
+    pub(crate) fn modify_srq(&mut self, caller: Caller, fields: &SrqFields) -> Result<SrqFields, i32> {
         if fields.mask & !(MAX_WR | LIMIT) != 0 {
             return Err(libc::EINVAL);
         }
-        let owner = self.processes[process].number;
-        let srq = SrqHandle(fields.handle);
+        let (owner, srq) = (caller.owner, SrqHandle(fields.handle));
         let max_wr = (fields.mask & MAX_WR != 0).then_some(fields.max_wr);
         let limit = (fields.mask & LIMIT != 0).then_some(fields.limit);
         if self.world.query_srq(owner, srq).is_ok() {
@@ -51,14 +53,18 @@ impl Engine {
         if let Some(max_wr) = max_wr {
             self.resize_shared_queue(srq, max_wr);
         }
-        self.query_srq(process, srq)
+        self.srq_fields(owner, srq)
     }
 
-    pub(crate) fn query_srq(&mut self, process: usize, srq: SrqHandle) -> Answer {
+    pub(crate) fn query_srq(&mut self, caller: Caller, srq: &Handle) -> Result<SrqFields, i32> {
+        self.srq_fields(caller.owner, SrqHandle(srq.handle))
+    }
+
+    fn srq_fields(&mut self, owner: ProcessId, srq: SrqHandle) -> Result<SrqFields, i32> {
         self.look_at_limit(srq);
-        let found = self.world.query_srq(self.processes[process].number, srq).map_err(convert::errno_of)?;
+        let found = self.world.query_srq(owner, srq).map_err(convert::errno_of)?;
         let SrqInit { pd, max_wr, max_sge, xrc } = found.init;
-        Ok(reply(&SrqFields {
+        Ok(SrqFields {
             hca: 0,
             handle: srq.0,
             pd: pd.0,
@@ -70,40 +76,44 @@ impl Engine {
             xrcd: xrc.map_or(0, |xrc| xrc.xrcd.0),
             cq: xrc.map_or(0, |xrc| xrc.cq.0),
             direct: self.direct.shared_entry_of(srq),
-        }))
+        })
     }
 
-    pub(crate) fn open_xrcd(&mut self, process: usize, open: &calls::OpenXrcd) -> Answer {
-        let hca = self.own_hca(process, open.hca)?;
-        let owner = self.processes[process].number;
+    pub(crate) fn open_xrcd(&mut self, caller: Caller, open: &calls::OpenXrcd) -> Result<Handle, i32> {
+        let hca = self.own_hca(caller.process, open.hca)?;
         let key = (open.has_file != 0).then_some((open.device, open.inode));
         let open = XrcdOpen { key, create: open.create != 0, exclusive: open.exclusive != 0 };
-        let xrcd = self.world.open_xrcd(owner, hca, open).map_err(convert::errno_of)?;
-        Ok(reply(&calls::Handle { handle: xrcd.0, reserved: 0 }))
+        let xrcd = self.world.open_xrcd(caller.owner, hca, open).map_err(convert::errno_of)?;
+        Ok(Handle { handle: xrcd.0, reserved: 0 })
+    }
+
+    pub(crate) fn close_xrcd(&mut self, caller: Caller, xrcd: &Handle) -> Result<(), i32> {
+        self.world.close_xrcd(caller.owner, XrcdHandle(xrcd.handle)).map_err(convert::errno_of)
     }
 
     /// Returns the table entry of the queue that XRC messages name.
-    pub(crate) fn find_xrc_queue(&self, process: usize, of: &calls::XrcQueue) -> Answer {
-        let hca = self.own_hca(process, of.hca)?;
-        let qp = self.world.query_qp(self.processes[process].number, hca, Qpn(of.qpn)).map_err(convert::errno_of)?;
+    pub(crate) fn find_xrc_queue(&mut self, caller: Caller, of: &calls::XrcQueue) -> Result<Handle, i32> {
+        let hca = self.own_hca(caller.process, of.hca)?;
+        let qp = self.world.query_qp(caller.owner, hca, Qpn(of.qpn)).map_err(convert::errno_of)?;
         let target = self.named_peer(hca, &qp).and_then(|(hca, qpn)| self.world.find_qp(hca, qpn));
         let queue = target.and_then(|(_, target)| self.world.queue_of_domain(target.init.xrcd?, of.number));
-        Ok(reply(&calls::Handle { handle: queue.map_or(0, |(srq, _)| self.direct.shared_entry_of(srq)), reserved: 0 }))
+        Ok(Handle { handle: queue.map_or(0, |(srq, _)| self.direct.shared_entry_of(srq)), reserved: 0 })
     }
 
-    pub(crate) fn multicast(&mut self, process: usize, op: Op, wanted: &calls::Multicast) -> Answer {
-        let hca = self.own_hca(process, wanted.hca)?;
-        let owner = self.processes[process].number;
-        let mlid = Lid(u16::try_from(wanted.mlid).map_err(|_| libc::EINVAL)?);
-        let (qpn, mgid) = (Qpn(wanted.qpn), Gid(wanted.mgid));
-        let done = match op {
-            Op::AttachMulticast => self.world.attach_multicast(owner, hca, qpn, mgid, mlid),
-            _ => self.world.detach_multicast(owner, hca, qpn, mgid, mlid),
-        };
-        if done.is_ok() {
-            self.note_groups_changed();
-        }
-        done.map(|()| Vec::new()).map_err(convert::errno_of)
+    pub(crate) fn attach_multicast(&mut self, caller: Caller, of: &Multicast) -> Result<(), i32> {
+        self.change_group(caller, of, World::attach_multicast)
+    }
+
+    pub(crate) fn detach_multicast(&mut self, caller: Caller, of: &Multicast) -> Result<(), i32> {
+        self.change_group(caller, of, World::detach_multicast)
+    }
+
+    fn change_group(&mut self, caller: Caller, of: &Multicast, change: GroupChange) -> Result<(), i32> {
+        let hca = self.own_hca(caller.process, of.hca)?;
+        let mlid = Lid(u16::try_from(of.mlid).map_err(|_| libc::EINVAL)?);
+        change(&mut self.world, caller.owner, hca, Qpn(of.qpn), Gid(of.mgid), mlid).map_err(convert::errno_of)?;
+        self.note_groups_changed();
+        Ok(())
     }
 
     /// Publishes a change of group members. When this returns, no program sends to the former
@@ -118,18 +128,12 @@ impl Engine {
 
     /// Lists the queue pairs that receive messages of a queue pair to a group. Lists at most as
     /// many as a program accepts.
-    pub(crate) fn find_group(&self, process: usize, of: &calls::Multicast) -> Answer {
-        let hca = self.own_hca(process, of.hca)?;
+    pub(crate) fn find_group(&mut self, caller: Caller, of: &Multicast) -> Result<WithTail<GroupMembers, DatagramReceiver>, i32> {
+        let hca = self.own_hca(caller.process, of.hca)?;
         let mlid = Lid(u16::try_from(of.mlid).map_err(|_| libc::EINVAL)?);
         let hearers = self.world.hearers((hca, Qpn(of.qpn)), mlid, Gid(of.mgid));
-        let mut answer = reply(&calls::GroupMembers { version: self.direct.groups_version(), count: hearers.len() as u32 });
-        answer.extend(hearers.iter().take(HEARERS_MAX).flat_map(|(lid, qpn)| reply(&calls::DatagramReceiver { lid: u32::from(lid.0), qpn: qpn.0 })));
-        Ok(answer)
-    }
-
-    pub(crate) fn open_qp(&mut self, process: usize, open: &calls::OpenQp) -> Answer {
-        let owner = self.processes[process].number;
-        let qp = self.world.open_qp(owner, XrcdHandle(open.xrcd), Qpn(open.qpn)).map_err(convert::errno_of)?;
-        Ok(reply(&convert::qp_fields(0, &qp)))
+        let head = GroupMembers { version: self.direct.groups_version(), count: hearers.len() as u32 };
+        let receiver = |(lid, qpn): &(Lid, Qpn)| DatagramReceiver { lid: u32::from(lid.0), qpn: qpn.0 };
+        Ok(WithTail { head, tail: hearers.iter().take(HEARERS_MAX).map(receiver).collect() })
     }
 }

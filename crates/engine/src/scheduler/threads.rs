@@ -3,7 +3,7 @@
 use crate::control::socket::ControlEvent;
 use crate::engine::{Engine, Event};
 use crate::process::image::{Process, ProcessState, ThreadState, Waiting};
-use softband_ipc::calls::{Op, ProcessNumber, Ticket};
+use softband_ipc::calls::{Op, Ticket};
 use softband_ipc::layout::{token, wake_word_of};
 use softband_sim::{SimDuration, SimTime};
 use softband_types::ProcessId;
@@ -217,10 +217,9 @@ impl Engine {
     }
 
     /// Returns the host's process id of a process by its virtual id; 0 if no process has that id.
-    pub(crate) fn find_process(&self, asked: &ProcessNumber) -> Result<Vec<u8>, i32> {
-        let is_it = |record: &Process| Self::virtual_pid(record.number) == asked.number && record.state == ProcessState::Attached;
-        let number = self.processes.find(is_it).map_or(0, |process| self.processes[process].pid as u32);
-        Ok(crate::rpc::calls::reply(&ProcessNumber { number, reserved: 0 }))
+    pub(crate) fn system_pid(&self, virtual_pid: u32) -> u32 {
+        let is_it = |record: &Process| Self::virtual_pid(record.number) == virtual_pid && record.state == ProcessState::Attached;
+        self.processes.find(is_it).map_or(0, |process| self.processes[process].pid as u32)
     }
 
     pub(crate) fn is_zombie(&self, process: usize) -> bool {

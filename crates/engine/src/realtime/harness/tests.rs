@@ -34,7 +34,7 @@ impl WallHarness {
         let mut wanted = QpFields { hca: hca.0, qp_type: RC, send_cq: place.cq, recv_cq: place.cq, ..Zeroable::zeroed() };
         wanted.pd = self.engine.world.find_qp(hca, Qpn(place.qpn)).expect("it was made").1.init.pd.0;
         (wanted.max_send_wr, wanted.max_recv_wr, wanted.max_send_sge, wanted.max_recv_sge) = (DEPTH, max_recv_wr, 2, 2);
-        let qp: QpFields = self.ask(place.process, Op::CreateQp, &wanted);
+        let qp = self.ask::<op::CreateQp>(place.process, &wanted);
         let beside = Place { qpn: qp.qpn, srq: 0, datagrams_to: None, ..place };
         self.modify(beside, TO_INIT, QpFields { state: 1, ..Zeroable::zeroed() });
         beside
@@ -43,7 +43,7 @@ impl WallHarness {
     fn destroy(&mut self, place: Place) {
         let hca = self.hca(place.process).0;
         let name = softband_ipc::calls::QpName { hca, qpn: place.qpn };
-        let _: Handle = self.ask(place.process, Op::DestroyQp, &name);
+        self.ask::<op::DestroyQp>(place.process, &name);
     }
 }
 
